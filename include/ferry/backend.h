@@ -1,0 +1,138 @@
+/* The seam between Ferry and a backend (host, sim, null, cuda, yours): a table of slots per backend, a handle per device.
+ * A backend is mechanism only: it owns no policy, no tensors, no caching. It sees this header, op.h, types.h and status.h.
+ * backends/null/ is a skeleton to copy; docs/add-a-backend.md walks through it.
+ *
+ * Rules for every slot:
+ *   - may be called by any thread; the backend locks what it must;
+ *   - on failure returns the status that fy_host_api_t.fail gave, and has changed nothing;
+ *   - never aborts, exits or prints, and calls nothing of Ferry but fy_host_api_t;
+ *   - work is asynchronous unless fy_backend_t.is_synchronous; pointers inside records are read before the slot returns. */
+#ifndef FERRY_BACKEND_H_
+#define FERRY_BACKEND_H_
+
+#include <ferry/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FY_BACKEND_ABI 1u
+
+/* Which way bytes go. The executor reports them in these terms. */
+typedef enum fy_copy_kind { FY_COPY_UPLOAD, FY_COPY_DOWNLOAD, FY_COPY_LOCAL, FY_COPY_PEER } fy_copy_kind_t;
+
+/* What Ferry offers a backend, so that a plugin links nothing of Ferry. Valid for the life of the process. */
+typedef struct fy_host_api {
+    size_t struct_size;
+    uint32_t abi;
+    /* Writes the calling thread's error record; returns `status`. `file` must be static. */
+    fy_status_t (*fail)(fy_status_t status, const char *file, int line, const char *format, ...) FY_PRINTF(4, 5);
+    /* Says something to the log function. */
+    void (*log)(fy_log_level_t level, const char *format, ...) FY_PRINTF(2, 3);
+    /* The executor moved `nbytes` of this kind for the request now being submitted on this thread: the ledger's wire bytes. */
+    void (*record)(fy_copy_kind_t kind, uint64_t nbytes);
+} fy_host_api_t;
+
+/* One `key=value` of a device spec that Ferry itself did not use. */
+typedef struct fy_backend_option {
+    const char *key, *value; /* valid during device_open only */
+    uint64_t nbytes;         /* the value as a byte size ("8GiB"), if is_size */
+    int is_size;
+} fy_backend_option_t;
+
+typedef struct fy_backend_info {
+    char model[64];
+    uint64_t memory_nbytes, free_nbytes;
+    uint32_t alignment; /* of what alloc returns, in bytes; a power of two, at least 64 */
+    int numerics;       /* 0: kernels do not compute */
+    int is_simulated;
+    int unified; /* host code may read what alloc returns (the host itself) */
+} fy_backend_info_t;
+
+typedef struct fy_backend_clock {
+    uint64_t now_ns, compute_ns, upload_ns, download_ns; /* as fy_device_clock_t */
+} fy_backend_clock_t;
+
+/* What a stream is for; a hint for engines and priorities. */
+typedef enum fy_stream_role { FY_STREAM_COMPUTE, FY_STREAM_UPLOAD, FY_STREAM_DOWNLOAD } fy_stream_role_t;
+
+typedef struct fy_copy {
+    fy_copy_kind_t kind;
+    int host_pinned; /* the host end is page-locked (registered with this device) */
+    void *dst;
+    const void *src;
+    uint64_t nbytes; /* > 0 */
+} fy_copy_t;
+
+typedef struct fy_backend {
+    size_t struct_size;
+    uint32_t abi;       /* FY_BACKEND_ABI */
+    const char *name;   /* "cuda" */
+    int is_synchronous; /* every request is done when its slot returns; streams and events are then never used */
+
+    /* ---- devices ---- */
+    /* How many devices there are now; a failure says why there are none. */
+    fy_status_t (*device_count)(int *out_count);
+    /* An unknown option is INVALID_ARGUMENT and names it and what is known. */
+    fy_status_t (*device_open)(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev);
+    /* All streams, events and blocks are already given back. */
+    void (*device_close)(void *dev);
+    fy_status_t (*device_query)(void *dev, fy_backend_info_t *out_info);
+
+    /* ---- memory ---- */
+    /* nbytes > 0. A refusal is OUT_OF_MEMORY and leaves the device usable. */
+    fy_status_t (*alloc)(void *dev, uint64_t nbytes, void **out_address);
+    void (*free)(void *dev, void *address, uint64_t nbytes);
+    /* Page-locks host memory so that copies with it run asynchronously and kernels may write it at the same address.
+     * Both NULL: nothing to do. */
+    fy_status_t (*register_host)(void *dev, void *address, uint64_t nbytes);
+    void (*unregister_host)(void *dev, void *address, uint64_t nbytes);
+
+    /* ---- order ---- (NULL if is_synchronous) */
+    /* native != NULL: wrap it, borrowed. */
+    fy_status_t (*stream_create)(void *dev, fy_stream_role_t role, int priority, void *native, void **out_stream);
+    /* Submitted work still runs. */
+    void (*stream_destroy)(void *dev, void *stream);
+    fy_status_t (*event_create)(void *dev, void **out_event);
+    void (*event_destroy)(void *dev, void *event);
+    /* The event happens when everything submitted to `stream` so far has; recording again moves it. */
+    fy_status_t (*event_record)(void *dev, void *event, void *stream);
+    /* Later work on `stream` runs after the event, as it stands now; the host does not wait. */
+    fy_status_t (*event_wait)(void *dev, void *stream, void *event);
+    /* Has it happened? *out_done 0 or 1. Fails with the device's fault. */
+    fy_status_t (*event_query)(void *dev, void *event, int *out_done);
+    /* Blocks. OK, TIMEOUT, or the device's fault. */
+    fy_status_t (*event_sync)(void *dev, void *event, uint64_t timeout_ns);
+
+    /* ---- work ---- (stream is NULL if is_synchronous) */
+    fy_status_t (*copy)(void *dev, void *stream, const fy_copy_t *copy);
+    /* Writes `nbytes` of `value` from `address` on. */
+    fy_status_t (*fill)(void *dev, void *stream, void *address, int value, uint64_t nbytes);
+    /* Runs one op; UNSUPPORTED, and nothing done, if this op, dtype or layout has no kernel here. */
+    fy_status_t (*launch)(void *dev, void *stream, const fy_launch_t *launch);
+    /* 1 if launch would take it. Never submits anything. NULL: everything. */
+    int (*supports)(void *dev, const fy_launch_t *launch);
+    /* Scratch that launch wants for it, at most `limit` bytes; granted through launch->workspace. NULL: none. */
+    uint64_t (*workspace)(void *dev, const fy_launch_t *launch, uint64_t limit);
+
+    /* ---- graphs ---- (optional, all NULL: not recorded) */
+    fy_status_t (*graph_begin)(void *dev, void *stream);
+    fy_status_t (*graph_end)(void *dev, void *stream, void **out_graph);
+    fy_status_t (*graph_replay)(void *dev, void *stream, void *graph);
+    void (*graph_destroy)(void *dev, void *graph);
+
+    /* ---- model clock ---- (optional; a device that computes its times) */
+    void (*clock)(void *dev, fy_backend_clock_t *out_clock);
+    /* The host itself worked for so much; its model clock advances. */
+    void (*host_work)(void *dev, uint64_t flops, uint64_t nbytes);
+} fy_backend_t;
+
+/* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the process.
+ * Fails: UNSUPPORTED (another ABI: says which), UNAVAILABLE (no driver: says what was tried). */
+typedef fy_status_t (*fy_backend_open_fn)(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend);
+#define FY_BACKEND_OPEN_SYMBOL "fy_backend_open"
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,83 @@
+/* Devices: places where data lives. Opening one is the only way to reach it; nothing is opened behind your back. */
+#ifndef FERRY_DEVICE_H_
+#define FERRY_DEVICE_H_
+
+#include <ferry/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fy_device_info {
+    size_t struct_size;        /* set by you: sizeof(fy_device_info_t) */
+    char spec[64];             /* "sim:0" */
+    char model[64];            /* "h200 profile", "NVIDIA H200" */
+    char backend[16];          /* "host", "sim", "cuda" */
+    uint64_t memory_nbytes;    /* what the device has */
+    uint64_t free_nbytes;      /* of that, free for everybody; a snapshot */
+    uint64_t limit_nbytes;     /* what Ferry may reserve there */
+    uint64_t workspace_nbytes; /* the most that one library call may use as scratch */
+    int is_host, is_simulated;
+    int numerics; /* 0: shapes, memory and clock only; downloads read zero */
+} fy_device_info_t;
+#define FY_DEVICE_INFO_INIT                                       \
+    {                                                             \
+        sizeof(fy_device_info_t), "", "", "", 0, 0, 0, 0, 0, 0, 0 \
+    }
+
+/* The device's own time. FY_CLOCK_MODEL is computed, not measured: it depends only on what was submitted. */
+typedef enum fy_clock_kind { FY_CLOCK_WALL, FY_CLOCK_MODEL } fy_clock_kind_t;
+typedef struct fy_device_clock {
+    size_t struct_size;
+    fy_clock_kind_t kind;
+    uint64_t now_ns;                             /* WALL: monotonic host time. MODEL: where the host's model clock stands */
+    uint64_t compute_ns, upload_ns, download_ns; /* MODEL: how long each engine was busy so far; WALL: 0 */
+} fy_device_clock_t;
+#define FY_DEVICE_CLOCK_INIT                                 \
+    {                                                        \
+        sizeof(fy_device_clock_t), FY_CLOCK_WALL, 0, 0, 0, 0 \
+    }
+
+/* The host as a device: always open, owned by the library, runs each request inside the call. */
+FY_API fy_device_t *fy_device_host(void);
+
+/* Opens a device by its spec; the same device again is counted.
+ *   "host" · "auto" (the first CUDA device, else host) · "cuda:N"
+ *   "sim:N?profile=h200&capacity=8GiB&numerics=off&order=eager" · "null:0"
+ * Any spec but host takes limit=BYTES (most that Ferry reserves there), pinned=BYTES (most page-locked host memory) and
+ * workspace=BYTES. Options count on the first open of a device only; other options on a later one are refused.
+ * Fails: INVALID_ARGUMENT (names the option and what it may be), UNAVAILABLE (with the reason), OUT_OF_MEMORY. */
+FY_API_STATUS fy_device_open(const char *spec, fy_device_t **out_device);
+/* Gives back one open; NULL is ignored. The device itself goes with its last tensor. */
+FY_API void fy_device_close(fy_device_t *device);
+/* Facts about `device`. Set out_info->struct_size first. Fails: INVALID_ARGUMENT, DEVICE_LOST. */
+FY_API_STATUS fy_device_query(const fy_device_t *device, fy_device_info_t *out_info);
+/* "sim:0"; valid while the device is open. */
+FY_API const char *fy_device_name(const fy_device_t *device);
+/* Reads the device's clock; moves nothing and waits for nothing. Fails: INVALID_ARGUMENT. */
+FY_API_STATUS fy_device_clock_query(const fy_device_t *device, fy_device_clock_t *out_clock);
+/* Blocks until everything submitted to `device` so far is done; returns the first fault it meets. TIMEOUT leaves it running. */
+FY_API_STATUS fy_device_wait(fy_device_t *device, uint64_t timeout_ns);
+
+/* A plugin that was looked for. */
+typedef struct fy_plugin_info {
+    size_t struct_size;
+    char name[16]; /* "cuda" */
+    int loaded;
+    char reason[256]; /* why not, or where it was loaded from */
+} fy_plugin_info_t;
+#define FY_PLUGIN_INFO_INIT                 \
+    {                                       \
+        sizeof(fy_plugin_info_t), "", 0, "" \
+    }
+/* Looks for plugin number `index` (0, 1, ...), loading it if it is there. Returns 0 past the last one.
+ * Searched: the folders of $FERRY_PLUGIN_PATH, else the folder `ferry` beside libferry.so. Never the current folder. */
+FY_API int fy_plugin_query(int index, fy_plugin_info_t *out_info);
+
+/* Ferry's version, "0.1.0". Static. */
+FY_API const char *fy_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,20 @@
+/* Ferry's whole public surface, without the training library (ferry/train/).
+ *
+ * The idea: a device is a remote service. Data lives there; ops are light requests; upload and download are the heavy ones,
+ * always asked for in words, always counted. Start with the four rules at the head of status.h, then examples/01_linear.c. */
+#ifndef FERRY_FERRY_H_
+#define FERRY_FERRY_H_
+
+#include <ferry/device.h>
+#include <ferry/ledger.h>
+#include <ferry/memory.h>
+#include <ferry/op.h>
+#include <ferry/ops.h>
+#include <ferry/scope.h>
+#include <ferry/status.h>
+#include <ferry/stream.h>
+#include <ferry/tensor.h>
+#include <ferry/transfer.h>
+#include <ferry/types.h>
+
+#endif

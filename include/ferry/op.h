@@ -1,0 +1,185 @@
+/* Ops as data: names, attribute structs, introspection, the generic call and registration. A binding for another language needs
+ * only this header; people who write C use the typed calls in ops.h, which do the same. */
+#ifndef FERRY_OP_H_
+#define FERRY_OP_H_
+
+#include <ferry/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(ENUM, name). The order is part of the ABI: new ops go to the end. */
+#define FY_OP_LIST(X)                                                                                                                   \
+    X(FILL, fill)                                                                                                                       \
+    X(ARANGE, arange) X(RAND, rand) X(RANDN, randn) X(RANDPERM, randperm) X(NEG, neg) X(ABS, abs) X(EXP, exp) X(LOG, log) X(SQRT, sqrt) \
+        X(TANH, tanh) X(SIGMOID, sigmoid) X(RELU, relu) X(AFFINE, affine) X(CAST, cast) X(COPY, copy) X(AXPY, axpy) X(ADD, add)         \
+            X(SUB, sub) X(MUL, mul) X(DIV, div) X(MAXIMUM, maximum) X(MINIMUM, minimum) X(POW, pow) X(EQ, eq) X(NE, ne) X(LT, lt)       \
+                X(LE, le) X(GT, gt) X(GE, ge) X(WHERE, where) X(SUM, sum) X(MEAN, mean) X(MAX, max) X(MIN, min) X(ARGMAX, argmax)       \
+                    X(MATMUL, matmul) X(SOFTMAX, softmax) X(LOG_SOFTMAX, log_softmax) X(MSE_LOSS, mse_loss) X(GATHER, gather)           \
+                        X(CONCAT, concat)
+
+enum {
+#define X(name, text) FY_OP_##name,
+    FY_OP_LIST(X)
+#undef X
+        FY_OP_BUILTIN_COUNT
+};
+/* FY_OP_ADD, ..., or what fy_op_register gave. */
+typedef uint32_t fy_op_t;
+#define FY_OP_NONE UINT32_MAX
+
+/* ---- attributes: one plain struct per op that has any ---- */
+
+typedef struct fy_fill_attrs {
+    double value;
+    int64_t int_value;
+} fy_fill_attrs_t; /* float dtypes take value, the others int_value */
+typedef struct fy_arange_attrs {
+    double start, step;
+} fy_arange_attrs_t; /* dst[i] = start + i * step, computed in f64 */
+typedef struct fy_rand_attrs {
+    double low, high;
+} fy_rand_attrs_t; /* uniform in [low, high) */
+typedef struct fy_randn_attrs {
+    double mean, std;
+} fy_randn_attrs_t;
+typedef struct fy_affine_attrs {
+    double scale, shift;
+} fy_affine_attrs_t; /* scale * x + shift */
+typedef struct fy_cast_attrs {
+    int32_t dtype;
+} fy_cast_attrs_t; /* an fy_dtype_t */
+typedef struct fy_axpy_attrs {
+    double alpha;
+} fy_axpy_attrs_t;
+typedef struct fy_reduce_attrs {
+    uint32_t axes;
+    int32_t keepdims;
+} fy_reduce_attrs_t; /* bit i: reduce axis i; no bit: all axes */
+typedef struct fy_axis_attrs {
+    int32_t axis;
+    int32_t keepdims;
+} fy_axis_attrs_t; /* one axis; negative counts from the end */
+typedef struct fy_matmul_attrs {
+    int32_t transpose_a, transpose_b;
+} fy_matmul_attrs_t; /* of the last two axes; nothing is copied */
+
+/* ---- introspection ---- */
+
+typedef enum fy_attr_type { FY_ATTR_F64, FY_ATTR_I64, FY_ATTR_I32, FY_ATTR_BOOL32, FY_ATTR_DTYPE32, FY_ATTR_AXES32 } fy_attr_type_t;
+typedef struct fy_attr_field {
+    const char *name;
+    fy_attr_type_t type;
+    uint32_t offset; /* in the attribute struct, bytes */
+    double fallback; /* the value that means "not asked for" */
+} fy_attr_field_t;
+
+#define FY_OP_VARIADIC      65535u /* as nsrc_max: any number */
+#define FY_DTYPE_BIT(dtype) (1u << (dtype))
+
+enum fy_op_flags {
+    FY_OP_ELEMENTWISE = 1,   /* sources broadcast to dst[0] as NumPy does */
+    FY_OP_IN_PLACE = 2,      /* dst is always given: the call writes into it */
+    FY_OP_CAN_FAULT = 4,     /* a value in the data can fail it (BAD_VALUE) */
+    FY_OP_CAN_ACCUMULATE = 8 /* kernels know launch.accumulate for float dst */
+};
+
+typedef struct fy_op_info {
+    size_t struct_size;
+    fy_op_t op;
+    const char *name;            /* "matmul" */
+    const char *summary;         /* one line with shapes */
+    uint16_t nsrc_min, nsrc_max; /* nsrc_max may be FY_OP_VARIADIC */
+    uint16_t ndst;
+    uint16_t nfields;
+    uint32_t flags;      /* fy_op_flags */
+    uint32_t inout;      /* bit i: dst[i] is read as well as written */
+    uint32_t dtypes;     /* FY_DTYPE_BITs that the op's main operand may have */
+    size_t attrs_nbytes; /* 0: takes no attributes (pass NULL) */
+    const fy_attr_field_t *fields;
+} fy_op_info_t;
+
+/* NULL if there is no such op. Static, or as long as the process for registered ones. */
+FY_API const fy_op_info_t *fy_op_find(const char *name);
+FY_API const fy_op_info_t *fy_op_get(fy_op_t op);
+/* Ops are numbered 0 .. count-1, registered ones last. */
+FY_API fy_op_t fy_op_count(void);
+
+/* ---- the generic call ---- */
+
+/* Runs `op` on the device that its tensors live on. src: nsrc tensors. attrs: the op's attribute struct; NULL means every field's
+ * fallback, or that there are none. dst[i] NULL: made, in the current scope. dst[i] given: written in place; its shape and dtype
+ * must match, and it may overlap a source only exactly (elementwise ops), never partly. If it fails, every dst[i] that was NULL still is.
+ * Completion: asynchronous; later requests wait by themselves.
+ * Fails: INVALID_ARGUMENT (arity, attributes), DEVICE_MISMATCH, DTYPE_MISMATCH, SHAPE_MISMATCH, BUSY, OUT_OF_MEMORY, REFUSED_BY_GUARD,
+ * UNSUPPORTED (no kernel on this device), DEVICE_LOST. Nothing was changed then. */
+FY_API_STATUS fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const void *attrs, size_t ndst, fy_tensor_t **dst);
+
+/* ---- what a kernel is given ---- */
+
+/* One operand as the device sees it. */
+typedef struct fy_desc {
+    void *data; /* first element, on the device */
+    int32_t dtype, rank;
+    int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK]; /* strides in elements; only the first `rank` entries are set */
+} fy_desc_t;
+
+enum fy_launch_flags {
+    FY_LAUNCH_DENSE = 1 /* elementwise: all operands are row-major without gaps and of one shape: a flat loop over nelem will do */
+};
+
+struct fy_launch;
+/* A registered op's kernel. `stream`: the backend's native stream (a CUstream on cuda; NULL on host and sim). */
+typedef fy_status_t (*fy_kernel_fn)(const struct fy_launch *launch, void *stream);
+
+/* The launch record: everything a backend needs to run one op. For elementwise ops every source has been broadcast: rank and dims of
+ * each operand are dst[0]'s, with stride 0 where it repeats. */
+typedef struct fy_launch {
+    size_t struct_size;
+    fy_op_t op;
+    uint16_t nsrc, ndst;
+    uint32_t flags;      /* fy_launch_flags */
+    uint32_t accumulate; /* bit i: add to dst[i] instead of assigning (float dst, ops with FY_OP_CAN_ACCUMULATE) */
+    fy_desc_t *dst, *src;
+    const void *attrs; /* the op's struct, never NULL if it has one; axes are not negative any more */
+    uint64_t nelem;    /* of dst[0] */
+    void *workspace;
+    uint64_t workspace_nbytes;
+    uint64_t flops, nbytes; /* by the cost rule */
+    uint32_t *fault;        /* ops with FY_OP_CAN_FAULT: the kernel sets *fault to 1 on a bad value, and clamps; else NULL */
+    fy_kernel_fn kernel;    /* registered ops: what to run; built-in ones: NULL */
+    void *user;             /* registered ops */
+} fy_launch_t;
+
+/* ---- registration ---- */
+
+/* Fills dtype, rank and dims of each launch->dst from the sources and attrs (strides and data come later); for elementwise ops it may
+ * leave that to Ferry by being NULL. Fails with fy_error_set: SHAPE_MISMATCH, DTYPE_MISMATCH, INVALID_ARGUMENT. */
+typedef fy_status_t (*fy_shape_rule_fn)(const fy_op_info_t *info, fy_launch_t *launch);
+/* Fills launch->flops and launch->nbytes. NULL: one flop an element of dst[0], each operand's bytes once. */
+typedef void (*fy_cost_rule_fn)(fy_launch_t *launch);
+
+typedef struct fy_op_kernel {
+    const char *backend; /* "host" also serves sim */
+    fy_kernel_fn kernel;
+} fy_op_kernel_t;
+
+typedef struct fy_op_def {
+    size_t struct_size;
+    fy_op_info_t info; /* info.op is ignored; strings and fields are copied */
+    fy_shape_rule_fn shape;
+    fy_cost_rule_fn cost;
+    size_t nkernels;
+    const fy_op_kernel_t *kernels; /* copied */
+    void *user;                    /* handed to the kernels in launch->user */
+} fy_op_def_t;
+
+/* Adds an op to the table, for fy_op_call and introspection, until the process ends.
+ * Fails: INVALID_ARGUMENT (name taken or malformed, fields outside the attribute struct, no kernel), OUT_OF_MEMORY. */
+FY_API_STATUS fy_op_register(const fy_op_def_t *def, fy_op_t *out_op);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

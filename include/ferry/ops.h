@@ -1,0 +1,118 @@
+/* Typed calls, one per op. Each does what fy_op_call would with the same tensors, and fails as that says.
+ *
+ * Common to all: results are new tensors on the sources' device, dense and row-major, owned by the current scope (or you);
+ * sources are only read. Requests are asynchronous; later requests wait by themselves. All tensors of a call live on one device and
+ * (unless said otherwise) have one dtype: nothing is promoted, nothing is moved. Elementwise calls broadcast as NumPy does.
+ * Zero-size tensors are legal everywhere. f16 and bf16 compute in f32 and round once. NaN propagates, through maximum, max and relu
+ * too. "float" below means f32, f64, f16, bf16; "number" means those and i32, i64, u8; integers wrap around. */
+#ifndef FERRY_OPS_H_
+#define FERRY_OPS_H_
+
+#include <ferry/op.h>
+#include <ferry/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- making tensors on a device: nothing crosses ---- */
+
+/* Contents undefined: fy_tensor_create by the name that NumPy users know. */
+FY_API_STATUS fy_empty(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_dst);
+FY_API_STATUS fy_zeros(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_dst);
+/* Every element is `value`. Fails: INVALID_ARGUMENT (an integer dtype cannot hold it). */
+FY_API_STATUS fy_full(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, double value, fy_tensor_t **out_dst);
+/* dst[i] = start + i * step, i < count; number. */
+FY_API_STATUS fy_arange(fy_device_t *device, fy_dtype_t dtype, double start, double step, int64_t count, fy_tensor_t **out_dst);
+
+/* A random state on `device`: an i64 tensor [2] {seed, counter}. The draws below read it on the device and advance it there, so a
+ * program that replays them needs no host. Same seed and same draws, same bits, on every backend (Philox4x32-10: Salmon et al. 2011). */
+FY_API_STATUS fy_rng_create(fy_device_t *device, int64_t seed, fy_tensor_t **out_rng);
+/* Uniform in [low, high); float. */
+FY_API_STATUS fy_rand(fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64_t *dims, double low, double high, fy_tensor_t **out_dst);
+/* Normal (Box-Muller); float. Bits may differ between backends in the last place (their log and cos). */
+FY_API_STATUS fy_randn(fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64_t *dims, double mean, double std, fy_tensor_t **out_dst);
+/* A random order of 0 .. count-1 (count < 2^32), i64 [count]; each element is computed on its own (a keyed Feistel network with
+ * cycle walking: Black and Rogaway 2002). */
+FY_API_STATUS fy_randperm(fy_tensor_t *rng, int64_t count, fy_tensor_t **out_dst);
+
+/* ---- in place: these write into `dst`; none of them returns a tensor ---- */
+
+/* Fails: INVALID_ARGUMENT (an integer dtype cannot hold `value`). */
+FY_API_STATUS fy_fill(fy_tensor_t *dst, double value);
+/* dst = src, broadcast to dst's shape; any strides, dtypes must be equal. */
+FY_API_STATUS fy_copy(fy_tensor_t *dst, const fy_tensor_t *src);
+/* y += alpha * x, x broadcast to y's shape; float. */
+FY_API_STATUS fy_axpy(fy_tensor_t *y, double alpha, const fy_tensor_t *x);
+
+/* ---- elementwise, one source ---- */
+
+FY_API_STATUS fy_neg(const fy_tensor_t *src, fy_tensor_t **out_dst); /* number */
+FY_API_STATUS fy_abs(const fy_tensor_t *src, fy_tensor_t **out_dst); /* number */
+FY_API_STATUS fy_exp(const fy_tensor_t *src, fy_tensor_t **out_dst); /* float, as are the next five */
+FY_API_STATUS fy_log(const fy_tensor_t *src, fy_tensor_t **out_dst);
+FY_API_STATUS fy_sqrt(const fy_tensor_t *src, fy_tensor_t **out_dst);
+FY_API_STATUS fy_tanh(const fy_tensor_t *src, fy_tensor_t **out_dst);
+FY_API_STATUS fy_sigmoid(const fy_tensor_t *src, fy_tensor_t **out_dst); /* 1 / (1 + exp(-x)) */
+FY_API_STATUS fy_relu(const fy_tensor_t *src, fy_tensor_t **out_dst);    /* max(x, 0) */
+/* scale * x + shift; float. The scalars are passed by value: they have no device. */
+FY_API_STATUS fy_affine(const fy_tensor_t *src, double scale, double shift, fy_tensor_t **out_dst);
+/* Another dtype, any to any. To a narrower float: rounds to nearest even. Float to integer: truncates, clamps to the range, NaN is 0.
+ * To bool: not equal to 0. */
+FY_API_STATUS fy_cast(const fy_tensor_t *src, fy_dtype_t dtype, fy_tensor_t **out_dst);
+
+/* ---- elementwise, two sources ---- */
+
+FY_API_STATUS fy_add(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);     /* number */
+FY_API_STATUS fy_sub(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);     /* number */
+FY_API_STATUS fy_mul(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);     /* number */
+FY_API_STATUS fy_div(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);     /* float */
+FY_API_STATUS fy_maximum(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst); /* number */
+FY_API_STATUS fy_minimum(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst); /* number */
+FY_API_STATUS fy_pow(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);     /* float; as C's pow */
+/* Comparisons: any dtype in, bool out; false where an operand is NaN, but ne is true. */
+FY_API_STATUS fy_eq(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+FY_API_STATUS fy_ne(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+FY_API_STATUS fy_lt(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+FY_API_STATUS fy_le(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+FY_API_STATUS fy_gt(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+FY_API_STATUS fy_ge(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+/* cond ? a : b; cond is bool, a and b of one dtype, any; all three broadcast. */
+FY_API_STATUS fy_where(const fy_tensor_t *cond, const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+
+/* ---- reductions: over `naxes` axes (negative counts from the end); naxes 0 is all of them; keepdims keeps them with length 1 ---- */
+
+FY_API_STATUS fy_sum(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                     fy_tensor_t **out_dst); /* integers and bool give i64; of nothing: 0 */
+FY_API_STATUS fy_mean(const fy_tensor_t *src, int naxes, const int *axes, int keepdims, fy_tensor_t **out_dst); /* float; of nothing: NaN */
+FY_API_STATUS fy_max(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                     fy_tensor_t **out_dst); /* number; of nothing: SHAPE_MISMATCH */
+FY_API_STATUS fy_min(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                     fy_tensor_t **out_dst); /* number; of nothing: SHAPE_MISMATCH */
+/* Index (i64) of the largest element along `axis`; the first one of equals; of a NaN if there is one. number. */
+FY_API_STATUS fy_argmax(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst);
+
+/* ---- linear algebra and losses; float ---- */
+
+/* (..., M, K) x (..., K, N) -> (..., M, N); the leading axes broadcast. Transposed views are read where they lie, not copied.
+ * f16 and bf16 accumulate in f32. Source: the host uses oneDNN, cuda uses cuBLASLt. */
+FY_API_STATUS fy_matmul(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+/* exp(x - max) / sum(exp(x - max)) along `axis`. */
+FY_API_STATUS fy_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out_dst);
+/* x - max - log(sum(exp(x - max))) along `axis`. */
+FY_API_STATUS fy_log_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out_dst);
+/* mean((pred - target)^2), rank 0. The shapes must be equal: no broadcast, which would hide mistakes here. */
+FY_API_STATUS fy_mse_loss(const fy_tensor_t *pred, const fy_tensor_t *target, fy_tensor_t **out_loss);
+
+/* ---- moving elements about on one device ---- */
+
+/* dst[i..., :] = table[indices[i...], :]. table [R, ...] of any dtype, indices i32 or i64 of any shape -> [indices' dims, ...].
+ * An index outside 0 .. R-1 is clamped and fails the request with BAD_VALUE: whoever waits for the result is told. */
+FY_API_STATUS fy_gather(const fy_tensor_t *table, const fy_tensor_t *indices, fy_tensor_t **out_dst);
+/* The `count` >= 1 tensors in `src`, one behind the other along `axis`; other dims and dtypes equal. */
+FY_API_STATUS fy_concat(size_t count, fy_tensor_t *const *src, int axis, fy_tensor_t **out_dst);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,50 @@
+/* Scopes own handles, tag figures with a path of names, and carry guards. A scope belongs to the thread that began it. */
+#ifndef FERRY_SCOPE_H_
+#define FERRY_SCOPE_H_
+
+#include <ferry/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fy_scope {
+    uint32_t depth, serial;
+} fy_scope_t;
+
+typedef enum fy_guard_action { FY_GUARD_REFUSE, FY_GUARD_LOG } fy_guard_action_t;
+
+/* What a scope may do at most, counted from the moment the guard is set. FY_UNLIMITED: no limit of its own. */
+typedef struct fy_guard_options {
+    size_t struct_size;
+    fy_guard_action_t action;                             /* REFUSE fails the call; LOG lets it pass and tells fy_log_set's function */
+    uint64_t upload_nbytes, download_nbytes, peer_nbytes; /* payload bytes */
+    uint64_t syncs;                                       /* calls marked Blocks */
+    uint64_t device_allocs;                               /* calls to the backend's allocator, not cache hits */
+    uint64_t memory_nbytes;                               /* live device bytes made in this scope */
+} fy_guard_options_t;
+#define FY_GUARD_OPTIONS_INIT                                                                                                           \
+    {                                                                                                                                   \
+        sizeof(fy_guard_options_t), FY_GUARD_REFUSE, FY_UNLIMITED, FY_UNLIMITED, FY_UNLIMITED, FY_UNLIMITED, FY_UNLIMITED, FY_UNLIMITED \
+    }
+/* No transfer and no sync: light requests only. */
+#define FY_GUARD_LIGHT_ONLY                                                                 \
+    {                                                                                       \
+        sizeof(fy_guard_options_t), FY_GUARD_REFUSE, 0, 0, 0, 0, FY_UNLIMITED, FY_UNLIMITED \
+    }
+
+/* Opens a scope on this thread: it owns the handles made in it and tags figures with the path of names ("train/step").
+ * `name` is copied; '/' in it becomes '.'; NULL is "scope". Never fails: out of memory, or past 64 open scopes, it opens one that
+ * is counted under its parent's name. */
+FY_API fy_scope_t fy_scope_begin(const char *name);
+/* Ends `scope` and everything begun inside it and still open (scopes, guards, fy_stream_use), so an early `return` is safe.
+ * The `count` tensors in `results` pass to the enclosing scope, or to you; NULLs are skipped. Ending a scope twice does nothing. */
+FY_API void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results);
+/* Limits the innermost scope; several guards on one scope add up to the tightest.
+ * Fails: INVALID_ARGUMENT (no scope is open, or a limit is looser than an enclosing guard leaves). */
+FY_API_STATUS fy_scope_guard(const fy_guard_options_t *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,50 @@
+/* Streams order requests; tickets name points on a stream's timeline. You rarely need a stream of your own: every device
+ * has a compute stream, an upload engine and a download engine, and Ferry orders them by the tensors they touch. */
+#ifndef FERRY_STREAM_H_
+#define FERRY_STREAM_H_
+
+#include <ferry/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A point on a stream's timeline: a plain value, nothing to free. {0, 0} is done. */
+typedef struct fy_ticket {
+    uint64_t stream, seq;
+} fy_ticket_t;
+
+typedef enum fy_poll { FY_POLL_PENDING, FY_POLL_DONE, FY_POLL_FAILED } fy_poll_t;
+
+typedef struct fy_stream_options {
+    size_t struct_size;
+    const char *name; /* copied; shown in errors; NULL: "stream" */
+    int priority;     /* higher goes first where the device knows priorities; 0 is ordinary */
+    void *native;     /* a native queue to wrap, such as a CUstream; borrowed until the stream is destroyed. NULL: a new one */
+} fy_stream_options_t;
+#define FY_STREAM_OPTIONS_INIT                     \
+    {                                              \
+        sizeof(fy_stream_options_t), NULL, 0, NULL \
+    }
+
+/* Makes a stream on `device`; options may be NULL. Fails: INVALID_ARGUMENT, UNSUPPORTED (the host has one), OUT_OF_MEMORY. */
+FY_API_STATUS fy_stream_create(fy_device_t *device, const fy_stream_options_t *options, fy_stream_t **out_stream);
+/* What was submitted still runs; its tickets stay valid. NULL is ignored. */
+FY_API void fy_stream_destroy(fy_stream_t *stream);
+/* Takes the handle out of its scope: it is yours to destroy. */
+FY_API void fy_stream_keep(fy_stream_t *stream);
+/* Until the innermost scope ends, this thread's ops on that device go to `stream` instead of the device's compute stream.
+ * With no scope open: until the next call. */
+FY_API_STATUS fy_stream_use(fy_stream_t *stream);
+/* The point behind everything submitted to `stream` so far, work of your own on a wrapped native queue included. */
+FY_API_STATUS fy_stream_mark(fy_stream_t *stream, fy_ticket_t *out_ticket);
+
+/* Has it happened? Costs no wait. */
+FY_API fy_poll_t fy_ticket_poll(fy_ticket_t ticket);
+/* Blocks. Returns the request's own status; TIMEOUT leaves it running. */
+FY_API_STATUS fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,50 @@
+/* The vocabulary: dtypes, opaque handles, limits. Nothing here is a function with a side effect. */
+#ifndef FERRY_TYPES_H_
+#define FERRY_TYPES_H_
+
+#include <ferry/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(name, text, bytes per element, is floating point). The order is part of the ABI. */
+#define FY_DTYPE_LIST(X)                             \
+    X(F32, "f32", 4, 1)                              \
+    X(F64, "f64", 8, 1)                              \
+    X(F16, "f16", 2, 1)   /* IEEE 754 binary16 */    \
+    X(BF16, "bf16", 2, 1) /* upper half of an f32 */ \
+    X(I32, "i32", 4, 0)                              \
+    X(I64, "i64", 8, 0)                              \
+    X(U8, "u8", 1, 0)                                \
+    X(BOOL, "bool", 1, 0) /* one byte, 0 or 1 */
+
+typedef enum fy_dtype {
+#define X(name, text, nbytes, is_float) FY_DTYPE_##name,
+    FY_DTYPE_LIST(X)
+#undef X
+        FY_DTYPE_COUNT
+} fy_dtype_t;
+
+/* "f32" for FY_DTYPE_F32; "?" for a number that is no dtype. Static. */
+FY_API const char *fy_dtype_name(fy_dtype_t dtype);
+/* Bytes of one element; 0 for a number that is no dtype. */
+FY_API size_t fy_dtype_size(fy_dtype_t dtype);
+
+typedef struct fy_device fy_device_t;     /* a place where data lives: "host", "sim:0", "cuda:1" */
+typedef struct fy_stream fy_stream_t;     /* a queue of one device; requests in it run in order */
+typedef struct fy_tensor fy_tensor_t;     /* a strided view of bytes on one device */
+typedef struct fy_download fy_download_t; /* bytes on their way to the host */
+
+#define FY_MAX_RANK  8
+#define FY_FOREVER   UINT64_MAX /* as a timeout */
+#define FY_UNLIMITED UINT64_MAX /* as a limit */
+
+/* FY_DIMS(64, 784) expands to the two arguments `rank, dims`; a scalar is `0, NULL`. C only (C++ has no compound literals). */
+#define FY_DIMS(...) \
+    (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,29 @@
+/* Failing: one macro writes the thread's error record once, where the failure happens, without heap use.
+ * Not here: what the codes mean (include/ferry/status.h). Next: runtime/base/fail.c. */
+#ifndef FERRY_RUNTIME_BASE_FAIL_H_
+#define FERRY_RUNTIME_BASE_FAIL_H_
+
+#include <ferry/status.h>
+
+/* return FY_FAIL(SHAPE_MISMATCH, "reshape: %lld elements do not fit", n); */
+#define FY_FAIL(code, ...) fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__)
+
+/* For functions that own something: goes to the function's `done` block with `status` set. */
+#define FY_CHECK(expr)                         \
+    do {                                       \
+        status = (expr);                       \
+        if (status != FY_STATUS_OK) goto done; \
+    } while (0)
+
+#define FY_LIKELY(x)   __builtin_expect(!!(x), 1)
+#define FY_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* Keeps the failing branch's code out of the hot path. */
+#define FY_COLD __attribute__((cold, noinline))
+
+struct fy_oom_verdict;
+/* Attaches `verdict` to this thread's record, text included; returns verdict->status. */
+fy_status_t fy__fail_with_verdict(const char *file, int line, const struct fy_oom_verdict *verdict);
+/* Sends a line to the log function, if there is one. */
+void fy__log(fy_log_level_t level, const char *format, ...) FY_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,42 @@
+/* Hazards: who last wrote bytes and who last read them, as points on streams' timelines.
+ * A word packs (stream index, sequence); 0 is "done, nothing to wait for". Words of a storage outlive it inside its memory block,
+ * so a block reused on another stream makes that stream wait on the device, not the host.
+ * Not here: streams (stream.h), storages (storage.h). */
+#ifndef FERRY_RUNTIME_HAZARD_H_
+#define FERRY_RUNTIME_HAZARD_H_
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <ferry/status.h>
+
+/* stream index in the upper 16 bits, sequence in the lower 48. */
+typedef uint64_t fy__point_t;
+#define FY__POINT(stream_index, seq) (((uint64_t)(stream_index) << 48) | (seq))
+#define FY__POINT_STREAM(point)      ((uint32_t)((point) >> 48))
+#define FY__POINT_SEQ(point)         ((point)&0xFFFFFFFFFFFFull)
+
+/* One reader word per engine class; streams made by the user share the last one (a later reader first waits for the earlier). */
+enum { FY__READER_COMPUTE, FY__READER_UPLOAD, FY__READER_DOWNLOAD, FY__READER_OTHER, FY__READER_COUNT };
+
+typedef struct fy__hazard {
+    _Atomic fy__point_t writer, readers[FY__READER_COUNT];
+} fy__hazard_t;
+
+/* Forgets everything: for bytes that no stream has seen. */
+static inline void fy__hazard_clear(fy__hazard_t *hazard)
+{
+    atomic_store_explicit(&hazard->writer, 0, memory_order_relaxed);
+    for (int i = 0; i < FY__READER_COUNT; i++) atomic_store_explicit(&hazard->readers[i], 0, memory_order_relaxed);
+}
+/* Copies the words, for handing them from a storage to its block and back. */
+void fy__hazard_copy(fy__hazard_t *dst, const fy__hazard_t *src);
+/* Are all points reached? Polls, never waits. A point of a lost device counts as reached. */
+bool fy__hazard_done(const fy__hazard_t *hazard);
+/* True if every point that is not reached lies on stream `stream_index`: reuse there needs no wait at all. */
+bool fy__hazard_only_on(const fy__hazard_t *hazard, uint32_t stream_index);
+/* Blocks the host until all points are reached. OK, TIMEOUT, DEVICE_LOST. Not counted here: callers that are API edges count. */
+fy_status_t fy__hazard_wait(const fy__hazard_t *hazard, uint64_t timeout_ns);
+
+#endif

@@ -1,0 +1,62 @@
+/* The memory interface: what runtime/ asks of alloc/. A pool hands out blocks of one kind of memory (a device's, page-locked host,
+ * host), cut from segments it gets through a source. wire.c joins the two when a device is opened; nothing here knows how pools work.
+ * Next: alloc/README.md. */
+#ifndef FERRY_RUNTIME_MEMORY_H_
+#define FERRY_RUNTIME_MEMORY_H_
+
+#include <ferry/memory.h>
+
+#include "runtime/hazard.h"
+
+typedef struct fy__pool fy__pool_t;
+
+/* Bytes on loan from a pool. Owned by whoever got it from alloc until it is given to free. */
+typedef struct fy__block {
+    void *address;
+    uint64_t nbytes;     /* as rounded */
+    uint64_t requested;  /* as asked for */
+    fy__hazard_t hazard; /* alloc: who may still use the bytes; the new owner waits on the device. free: set it before */
+    fy__pool_t *pool;
+} fy__block_t;
+
+/* Where segments come from. Called with no pool lock held, one call at a time. */
+typedef struct fy__segment_source {
+    void *user;
+    uint64_t alignment; /* power of two, at least 64 */
+    /* OUT_OF_MEMORY: no more to be had; REFUSED_BY_GUARD: a scope forbids growth; both leave everything as it was. */
+    fy_status_t (*alloc)(void *user, uint64_t nbytes, void **out_address);
+    void (*free)(void *user, void *address, uint64_t nbytes);
+    /* May the pool make the host wait now (guards)? If so the pool waits and then reports it with note_sync. */
+    bool (*may_sync)(void *user);
+    void (*note_sync)(void *user, uint64_t blocked_ns);
+} fy__segment_source_t;
+
+typedef struct fy__pool_options {
+    const char *name;        /* for verdicts: "sim:0", "pinned memory of sim:0"; copied */
+    uint64_t limit_nbytes;   /* most that may be reserved; FY_UNLIMITED */
+    uint64_t device_nbytes;  /* what the device has at all, FY_UNLIMITED if unknown: tells "too large" from "full" */
+    uint64_t segment_nbytes; /* growth step for small blocks; larger requests get segments of their own */
+    fy_status_t full_status; /* OUT_OF_MEMORY or PINNED_LIMIT */
+} fy__pool_options_t;
+
+/* OUT_OF_MEMORY if there is no memory for the pool itself. */
+fy_status_t fy__pool_create(const fy__pool_options_t *options, const fy__segment_source_t *source, fy__pool_t **out_pool);
+/* Every block is back; waits for pending ones and gives all segments back. */
+void fy__pool_destroy(fy__pool_t *pool);
+/* nbytes > 0. `stream_index`: where the bytes will be used first (a block pending only there needs no wait). Thread-safe.
+ * Fails with the pool's full_status and a verdict, or REFUSED_BY_GUARD. */
+fy_status_t fy__pool_alloc(fy__pool_t *pool, uint64_t nbytes, uint32_t stream_index, fy__block_t **out_block);
+/* Never blocks: a block whose hazard is not done stays pending. Thread-safe. */
+void fy__pool_free(fy__block_t *block);
+/* O(1) figures are exact; largest_free walks. */
+void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats);
+/* Gives whole free segments back until at most keep_nbytes stay reserved; returns what was released. */
+uint64_t fy__pool_trim(fy__pool_t *pool, uint64_t keep_nbytes);
+/* Walks every invariant (no overlap, no gap, sums, alignment, free blocks merged); false and a log line if one is broken. For tests. */
+bool fy__pool_is_valid(fy__pool_t *pool);
+
+/* Host segments: jemalloc's dedicated arena when the program carries jemalloc, else mmap. alignment >= 64, zeroed or not. */
+fy_status_t fy__host_segment_alloc(uint64_t nbytes, void **out_address);
+void fy__host_segment_free(void *address, uint64_t nbytes);
+
+#endif
