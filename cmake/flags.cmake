@@ -1,0 +1,73 @@
+# Compiler and linker flags, and the functions that give a target its role: library objects, shared library, program, test.
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+
+set(FERRY_WARNINGS -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wundef -Wvla
+    -Wpointer-arith -Wwrite-strings -Wformat=2 -Wno-format-nonliteral -Wno-missing-field-initializers)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    list(APPEND FERRY_WARNINGS -Wduplicated-cond -Wlogical-op)
+endif()
+if(FERRY_WERROR)
+    list(APPEND FERRY_WARNINGS -Werror)
+endif()
+
+# Bits do not depend on which instructions a machine has (-ffp-contract=off); nobody reads errno or FP traps after a kernel.
+set(FERRY_KERNEL_FLAGS -fno-math-errno -fno-trapping-math)
+if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT FERRY_COVERAGE AND NOT FERRY_SANITIZE)
+    list(APPEND FERRY_KERNEL_FLAGS -O3)
+endif()
+
+add_compile_options($<$<COMPILE_LANGUAGE:C>:-ffp-contract=off> $<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
+                    $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
+add_compile_definitions($<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE>)
+if(FERRY_SANITIZE)
+    add_compile_options(-fsanitize=${FERRY_SANITIZE} -fno-sanitize-recover=all)
+    add_link_options(-fsanitize=${FERRY_SANITIZE})
+endif()
+if(FERRY_COVERAGE)
+    add_compile_options($<$<COMPILE_LANGUAGE:C>:--coverage> $<$<COMPILE_LANGUAGE:C>:-fprofile-update=atomic>)
+    add_link_options(--coverage)
+endif()
+
+# Sources of a library: hidden symbols, position independent, may include "folder/file.h" from the root.
+function(ferry_library_flags target)
+    target_compile_options(${target} PRIVATE ${FERRY_WARNINGS} -fvisibility=hidden -fno-semantic-interposition)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+    target_compile_definitions(${target} PRIVATE FERRY_VERSION="${PROJECT_VERSION}")
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    if(FERRY_LTO)
+        set_target_properties(${target} PROPERTIES INTERPROCEDURAL_OPTIMIZATION ON)
+    endif()
+endfunction()
+
+# -z nodelete: threads that used the library may outlive a dlclose.
+function(ferry_shared_library target)
+    target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_link_options(${target} PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/libferry.map LINKER:-z,nodelete LINKER:-z,defs
+                        LINKER:--as-needed -Wl,-Bsymbolic-functions)
+    if(FERRY_SANITIZE)
+        target_link_options(${target} PRIVATE LINKER:-z,undefs)
+    endif()
+    set_target_properties(${target} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR} LINKER_LANGUAGE C
+                          LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/libferry.map INSTALL_RPATH "$ORIGIN")
+endfunction()
+
+# A program on the public API: the command, examples, benchmarks.
+function(ferry_program target)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C>:${FERRY_WARNINGS}>)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(${target} PRIVATE ferry ferry::jemalloc Threads::Threads m)
+    if(TARGET ferry_train)
+        target_link_libraries(${target} PRIVATE ferry_train)
+    endif()
+    set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+endfunction()
