@@ -1,0 +1,52 @@
+/* The elementwise ops as scalar functions: fy__<op>_<type>, where type is what is computed in: f32 (also for f16 and bf16, which are
+ * rounded once afterwards), f64, i32, i64, u8. NaN propagates through all of them; integers wrap around.
+ * Which dtypes an op takes is the op table's business, not decided here. Comparisons and where are the C operators. */
+#ifndef FERRY_BACKENDS_FORMULAS_SCALAR_H_
+#define FERRY_BACKENDS_FORMULAS_SCALAR_H_
+
+#include <math.h>
+
+#include "backends/formulas/formula.h"
+
+/* ---- float: X(suffix, type, the suffix of libm's functions) ---- */
+
+#define FY_FLOAT_FORMULAS(sfx, T, m)                                                             \
+    FY_FORMULA T fy__neg_##sfx(T x) { return -x; }                                               \
+    FY_FORMULA T fy__abs_##sfx(T x) { return fabs##m(x); }                                       \
+    FY_FORMULA T fy__exp_##sfx(T x) { return exp##m(x); }                                        \
+    FY_FORMULA T fy__log_##sfx(T x) { return log##m(x); }                                        \
+    FY_FORMULA T fy__sqrt_##sfx(T x) { return sqrt##m(x); }                                      \
+    FY_FORMULA T fy__tanh_##sfx(T x) { return tanh##m(x); }                                      \
+    FY_FORMULA T fy__sigmoid_##sfx(T x) { return (T)1 / ((T)1 + exp##m(-x)); }                   \
+    FY_FORMULA T fy__relu_##sfx(T x) { return x < (T)0 ? (T)0 : x; } /* NaN is not < 0: stays */ \
+    FY_FORMULA T fy__affine_##sfx(T x, T scale, T shift) { return scale * x + shift; }           \
+    FY_FORMULA T fy__axpy_##sfx(T y, T alpha, T x) { return y + alpha * x; }                     \
+    FY_FORMULA T fy__add_##sfx(T a, T b) { return a + b; }                                       \
+    FY_FORMULA T fy__sub_##sfx(T a, T b) { return a - b; }                                       \
+    FY_FORMULA T fy__mul_##sfx(T a, T b) { return a * b; }                                       \
+    FY_FORMULA T fy__div_##sfx(T a, T b) { return a / b; }                                       \
+    FY_FORMULA T fy__pow_##sfx(T a, T b) { return pow##m(a, b); }                                \
+    FY_FORMULA T fy__maximum_##sfx(T a, T b) { return (a > b) | (a != a) ? a : b; }              \
+    FY_FORMULA T fy__minimum_##sfx(T a, T b) { return (a < b) | (a != a) ? a : b; }
+
+FY_FLOAT_FORMULAS(f32, float, f)
+FY_FLOAT_FORMULAS(f64, double, )
+#undef FY_FLOAT_FORMULAS
+
+/* ---- integers: arithmetic in the unsigned type, where overflow is defined ---- */
+
+#define FY_INT_FORMULAS(sfx, T, U)                                              \
+    FY_FORMULA T fy__neg_##sfx(T x) { return (T)((U)0 - (U)x); }                \
+    FY_FORMULA T fy__abs_##sfx(T x) { return x < (T)1 ? (T)((U)0 - (U)x) : x; } \
+    FY_FORMULA T fy__add_##sfx(T a, T b) { return (T)((U)a + (U)b); }           \
+    FY_FORMULA T fy__sub_##sfx(T a, T b) { return (T)((U)a - (U)b); }           \
+    FY_FORMULA T fy__mul_##sfx(T a, T b) { return (T)((U)a * (U)b); }           \
+    FY_FORMULA T fy__maximum_##sfx(T a, T b) { return a > b ? a : b; }          \
+    FY_FORMULA T fy__minimum_##sfx(T a, T b) { return a < b ? a : b; }
+
+FY_INT_FORMULAS(i32, int32_t, uint32_t)
+FY_INT_FORMULAS(i64, int64_t, uint64_t)
+FY_INT_FORMULAS(u8, uint8_t, uint32_t)
+#undef FY_INT_FORMULAS
+
+#endif
