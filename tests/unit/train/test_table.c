@@ -1,0 +1,254 @@
+/* Tables: what is read, what is refused and how it says so, standardising, handing over as a tensor, the made-up data set. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ferry/ferry.h>
+#include <ferry/train/train.h>
+
+static fy_status_t parse(const char *text, const fy_table_options_t *options, fy_table_t **out_table)
+{
+    return fy_table_parse(text, strlen(text), "t", options, out_table);
+}
+
+static void assert_table(const char *text, const fy_table_options_t *options, uint64_t rows, uint64_t cols, const double *values)
+{
+    fy_table_t *table;
+    fy_status_t status = parse(text, options, &table);
+    if (status != FY_STATUS_OK) fail_msg("%s", fy_error_get()->text);
+    assert_int_equal(fy_table_rows(table), rows);
+    assert_int_equal(fy_table_cols(table), cols);
+    for (uint64_t i = 0; i < rows * cols; i++) assert_true(fy_table_values(table)[i] == values[i]);
+    fy_table_destroy(table);
+}
+
+/* `said` must stand in the error's text: position, then what was wrong. */
+static void assert_refused(const char *text, const fy_table_options_t *options, fy_status_t expected, const char *said)
+{
+    fy_table_t *table = (fy_table_t *)1;
+    assert_int_equal(parse(text, options, &table), expected);
+    assert_null(table);
+    if (!strstr(fy_error_get()->text, said)) fail_msg("'%s' does not say '%s'", fy_error_get()->text, said);
+}
+
+static void test_separators_and_line_ends(void **state)
+{
+    (void)state;
+    static const double v[] = { 1, -2.5, 3e2, 4, 5, .5 };
+    assert_table("1 -2.5 3e2\n4 5 .5\n", NULL, 2, 3, v);
+    assert_table("1\t-2.5\t3e2\r\n4\t5\t.5\r\n", NULL, 2, 3, v);
+    assert_table("  1 \t -2.5   3E+2  \n\n# note\n4 5 .5", NULL, 2, 3, v);
+    assert_table("1,-2.5,3e2\r\n4, 5 ,0.5", NULL, 2, 3, v);
+    assert_table("1;-2.5;3e2\n4;5;0.5\n", NULL, 2, 3, v);
+    assert_table("\xEF\xBB\xBF"
+                 "1 -2.5 3e2\n4 5 .5\n",
+                 NULL, 2, 3, v);
+    assert_table("7", NULL, 1, 1, (double[]){ 7 });
+}
+
+static void test_options(void **state)
+{
+    (void)state;
+    fy_table_options_t options = FY_TABLE_OPTIONS_INIT;
+    options.header_rows = 2;
+    options.separator = '\t';
+    assert_table("a\tb\nunits, here\n1\t2\n", &options, 1, 2, (double[]){ 1, 2 });
+    assert_refused("a\nb\n1\t\t2\n", &options, FY_STATUS_CORRUPT_DATA, "t:3:3: a number was expected where a field is empty");
+    options = (fy_table_options_t)FY_TABLE_OPTIONS_INIT;
+    options.max_values = 3;
+    assert_refused("1 2\n3 4\n", &options, FY_STATUS_CORRUPT_DATA, "max_values = 3");
+    options.max_nbytes = 4;
+    assert_refused("1 2\n3 4\n", &options, FY_STATUS_CORRUPT_DATA, "max_nbytes = 4");
+    options.separator = 'e';
+    assert_refused("1", &options, FY_STATUS_INVALID_ARGUMENT, "separator");
+    options.struct_size = 3;
+    assert_refused("1", &options, FY_STATUS_INVALID_ARGUMENT, "struct_size");
+}
+
+static void test_malformed(void **state)
+{
+    (void)state;
+    assert_refused("1 2\n3 abc\n", NULL, FY_STATUS_CORRUPT_DATA, "t:2:3: a decimal number was expected, found 'abc'");
+    assert_refused("1 2\n3\n", NULL, FY_STATUS_CORRUPT_DATA, "t:2:2: the rows above have 2 fields, this one ends after 1");
+    assert_refused("1 2\n3 4 5\n", NULL, FY_STATUS_CORRUPT_DATA, "t:2:5: the rows above have 2 fields, this one has more");
+    assert_refused("1,2\n3,,4\n", NULL, FY_STATUS_CORRUPT_DATA, "t:2:3:");
+    assert_refused("1,2\n3,4,\n", NULL, FY_STATUS_CORRUPT_DATA, "t:2:5:");
+    assert_refused("1,\n", NULL, FY_STATUS_CORRUPT_DATA, "t:1:3: a number was expected where a field is empty");
+    assert_refused("1 nan\n", NULL, FY_STATUS_CORRUPT_DATA, "t:1:3:");
+    assert_refused("inf\n", NULL, FY_STATUS_CORRUPT_DATA, "t:1:1:");
+    assert_refused("0x10\n", NULL, FY_STATUS_CORRUPT_DATA, "t:1:1:");
+    assert_refused("1e999\n", NULL, FY_STATUS_CORRUPT_DATA, "too large");
+    assert_refused("1e+\n", NULL, FY_STATUS_CORRUPT_DATA, "t:1:1:");
+    assert_refused("1 -\n", NULL, FY_STATUS_CORRUPT_DATA, "t:1:3:");
+    assert_refused("1 2x\n", NULL, FY_STATUS_CORRUPT_DATA, "found '2x'");
+    assert_refused("1\rmore\n", NULL, FY_STATUS_CORRUPT_DATA, "t:1:1:");
+    assert_refused("", NULL, FY_STATUS_CORRUPT_DATA, "no numbers");
+    assert_refused("\n # only this\n", NULL, FY_STATUS_CORRUPT_DATA, "no numbers");
+
+    fy_table_t *table;
+    assert_int_equal(fy_table_parse("1\0002", 3, "t", NULL, &table), FY_STATUS_CORRUPT_DATA);
+    assert_non_null(strstr(fy_error_get()->text, "byte 1 is NUL"));
+    assert_int_equal(fy_table_parse(NULL, 3, "t", NULL, &table), FY_STATUS_INVALID_ARGUMENT);
+}
+
+/* Every prefix of a good file is read or refused; none crashes (the sanitizers watch). */
+static void test_truncation(void **state)
+{
+    (void)state;
+    static const char text[] = "# h\r\n1.5\t-2e3\t3\r\n4\t5\t6\r\n";
+    for (size_t n = 0; n < sizeof text; n++) {
+        fy_table_t *table;
+        if (fy_table_parse(text, n, "t", NULL, &table) == FY_STATUS_OK) {
+            assert_in_range(fy_table_rows(table), 1, 2);
+            fy_table_destroy(table);
+        }
+    }
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/ferry-table-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    fy_table_t *made, *read;
+    assert_int_equal(fy_table_synthetic(300, 1, &made), FY_STATUS_OK);
+    assert_int_equal(fy_table_write(made, path), FY_STATUS_OK);
+    assert_int_equal(fy_table_read(path, NULL, &read), FY_STATUS_OK);
+    assert_int_equal(fy_table_rows(read), 300);
+    assert_int_equal(fy_table_cols(read), 6);
+    for (int i = 0; i < 1800; i++)
+        assert_true(fabs(fy_table_values(read)[i] - fy_table_values(made)[i]) <= 1e-8 * fabs(fy_table_values(made)[i]));
+    fy_table_destroy(read);
+    fy_table_options_t options = FY_TABLE_OPTIONS_INIT;
+    options.max_nbytes = 1000;
+    assert_int_equal(fy_table_read(path, &options, &read), FY_STATUS_CORRUPT_DATA);
+    assert_null(read);
+    unlink(path);
+    assert_int_equal(fy_table_read(path, NULL, &read), FY_STATUS_IO);
+    assert_non_null(strstr(fy_error_get()->text, path));
+    assert_int_equal(fy_table_read("/tmp", NULL, &read), FY_STATUS_IO);
+    assert_int_equal(fy_table_write(made, "/tmp/no/such/folder/x"), FY_STATUS_IO);
+    options.max_nbytes = 1 << 20; /* a file that never ends */
+    assert_int_equal(fy_table_read("/dev/zero", &options, &read), FY_STATUS_CORRUPT_DATA);
+    fy_table_destroy(made);
+}
+
+static void test_standardise(void **state)
+{
+    (void)state;
+    fy_table_t *table;
+    double mean[2], std[2];
+    assert_int_equal(fy_table_create(4, 2, (double[]){ 1, 10, 2, 10, 3, 30, 4, 30 }, &table), FY_STATUS_OK);
+    assert_int_equal(fy_table_standardise(table, mean, std), FY_STATUS_OK);
+    assert_true(fabs(mean[0] - 2.5) < 1e-15 && fabs(mean[1] - 20) < 1e-15);
+    assert_true(fabs(std[0] - sqrt(1.25)) < 1e-15 && fabs(std[1] - 10) < 1e-15);
+    assert_true(fabs(fy_table_values(table)[0] + 1.5 / sqrt(1.25)) < 1e-15);
+    assert_true(fy_table_values(table)[7] == 1);
+    fy_table_destroy(table);
+
+    /* 0.1 has no exact f64, so the mean of many is not exactly 0.1: still constant. */
+    assert_int_equal(fy_table_create(1000, 2, NULL, &table), FY_STATUS_OK);
+    for (int r = 0; r < 1000; r++) fy_table_values(table)[2 * r] = r, fy_table_values(table)[2 * r + 1] = 0.1;
+    mean[0] = -1;
+    assert_int_equal(fy_table_standardise(table, mean, std), FY_STATUS_BAD_VALUE);
+    assert_non_null(strstr(fy_error_get()->text, "column 1 is constant"));
+    assert_true(fy_table_values(table)[2] == 1 && mean[0] == -1); /* nothing changed */
+    fy_table_values(table)[0] = NAN;
+    assert_int_equal(fy_table_standardise(table, NULL, NULL), FY_STATUS_BAD_VALUE);
+    fy_table_destroy(table);
+
+    assert_int_equal(fy_table_create(0, 2, NULL, &table), FY_STATUS_OK);
+    assert_int_equal(fy_table_standardise(table, NULL, NULL), FY_STATUS_BAD_VALUE);
+    fy_table_destroy(table);
+    assert_int_equal(fy_table_standardise(NULL, NULL, NULL), FY_STATUS_INVALID_ARGUMENT);
+}
+
+static void test_to_tensor(void **state)
+{
+    (void)state;
+    fy_table_t *table;
+    fy_tensor_t *tensor;
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    void *data;
+    assert_int_equal(fy_table_create(3, 2, (double[]){ 1, 2, 3, 4, 0.1, 6 }, &table), FY_STATUS_OK);
+    assert_int_equal(fy_table_to_tensor(table, 1, 3, FY_DTYPE_F32, &tensor), FY_STATUS_OK);
+    fy_tensor_query(tensor, &info);
+    assert_true(info.device == fy_device_host() && info.dtype == FY_DTYPE_F32 && info.rank == 2);
+    assert_true(info.dims[0] == 2 && info.dims[1] == 2);
+    assert_int_equal(fy_tensor_map(tensor, FY_ACCESS_READ, &data), FY_STATUS_OK);
+    assert_true(((float *)data)[0] == 3 && ((float *)data)[2] == 0.1f);
+    fy_tensor_destroy(tensor);
+    assert_int_equal(fy_table_to_tensor(table, 0, 3, FY_DTYPE_F64, &tensor), FY_STATUS_OK);
+    assert_int_equal(fy_tensor_map(tensor, FY_ACCESS_READ, &data), FY_STATUS_OK);
+    assert_true(((double *)data)[4] == 0.1);
+    fy_tensor_destroy(tensor);
+    assert_int_equal(fy_table_to_tensor(table, 3, 3, FY_DTYPE_F32, &tensor), FY_STATUS_OK); /* no rows: legal */
+    fy_tensor_destroy(tensor);
+    assert_int_equal(fy_table_to_tensor(table, 1, 4, FY_DTYPE_F32, &tensor), FY_STATUS_INVALID_ARGUMENT);
+    assert_null(tensor);
+    assert_int_equal(fy_table_to_tensor(table, 2, 1, FY_DTYPE_F32, &tensor), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_table_to_tensor(table, 0, 1, FY_DTYPE_I32, &tensor), FY_STATUS_INVALID_ARGUMENT);
+    fy_table_destroy(table);
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    fy_table_t *table;
+    assert_int_equal(fy_table_create(UINT64_MAX, 2, NULL, &table), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_table_create(1ull << 62, 1, NULL, &table), FY_STATUS_INVALID_ARGUMENT);
+    assert_null(table);
+    assert_int_equal(fy_table_rows(NULL), 0);
+    assert_int_equal(fy_table_cols(NULL), 0);
+    fy_table_destroy(NULL);
+}
+
+static void test_synthetic(void **state)
+{
+    (void)state;
+    static const double low[] = { 200, 0, 0.0254, 31.7, 0, 90 }, high[] = { 20000, 22.2, 0.3048, 71.3, 0.1, 155 };
+    fy_table_t *a, *b, *c;
+    double mean[6], std[6];
+    assert_int_equal(fy_table_synthetic(1503, 7, &a), FY_STATUS_OK);
+    assert_int_equal(fy_table_synthetic(1503, 7, &b), FY_STATUS_OK);
+    assert_int_equal(fy_table_synthetic(1503, 8, &c), FY_STATUS_OK);
+    assert_memory_equal(fy_table_values(a), fy_table_values(b), 1503 * 6 * sizeof(double));
+    assert_memory_not_equal(fy_table_values(a), fy_table_values(c), 1503 * 6 * sizeof(double));
+    for (int i = 0; i < 1503 * 6; i++) {
+        assert_true(fy_table_values(a)[i] >= low[i % 6]);
+        assert_true(fy_table_values(a)[i] <= high[i % 6]);
+    }
+    assert_int_equal(fy_table_standardise(a, mean, std), FY_STATUS_OK);
+    assert_true(mean[5] > 110 && mean[5] < 140 && std[5] > 3 && std[5] < 12);
+    fy_table_destroy(c);
+    assert_int_equal(fy_table_synthetic(0, 1, &c), FY_STATUS_INVALID_ARGUMENT);
+    assert_null(c);
+    fy_table_destroy(a);
+    fy_table_destroy(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_separators_and_line_ends),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_truncation),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_standardise),
+        cmocka_unit_test(test_to_tensor),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_synthetic),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
