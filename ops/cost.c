@@ -1,0 +1,103 @@
+/* What a launch costs: flops and bytes. Bytes are those that must cross the device's memory bus: each operand once, a broadcast one
+ * its own elements only, and dst once more where it is read too. The dense path is on the budget of a tiny add.
+ * Not here: time. Next: backends/sim turns both into nanoseconds. */
+#include "ops/cost.h"
+
+#include <stdbool.h>
+
+#include "runtime/base/fail.h"
+
+static const uint8_t dtype_nbytes[FY_DTYPE_COUNT] = {
+#define X(name, text, nbytes, is_float) nbytes,
+    FY_DTYPE_LIST(X)
+#undef X
+};
+
+static uint64_t mul(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+static uint64_t count(const fy_desc_t *desc)
+{
+    uint64_t nelem = 1;
+    for (int i = 0; i < desc->rank; i++) nelem = mul(nelem, (uint64_t)desc->dims[i]);
+    return nelem;
+}
+
+/* Bytes of the elements that are really there: an axis with stride 0 repeats the same ones. */
+static uint64_t unique_nbytes(const fy_desc_t *desc)
+{
+    uint64_t nelem = 1;
+    for (int i = 0; i < desc->rank; i++) {
+        if (desc->strides[i] != 0 || desc->dims[i] == 0) nelem = mul(nelem, (uint64_t)desc->dims[i]);
+    }
+    return mul(nelem, dtype_nbytes[desc->dtype]);
+}
+
+/* Each operand once; a dst that is accumulated into twice. */
+static uint64_t operand_nbytes(const fy_launch_t *launch)
+{
+    if (FY_LIKELY((launch->flags & FY_LAUNCH_DENSE) && launch->ndst == 1 && !launch->accumulate)) {
+        uint64_t per_element = dtype_nbytes[launch->dst[0].dtype];
+        for (int i = 0; i < launch->nsrc; i++) per_element += dtype_nbytes[launch->src[i].dtype];
+        return mul(launch->nelem, per_element);
+    }
+    uint64_t nbytes = 0;
+    for (int i = 0; i < launch->nsrc; i++) nbytes = add(nbytes, unique_nbytes(&launch->src[i]));
+    for (int i = 0; i < launch->ndst; i++) {
+        uint64_t written = unique_nbytes(&launch->dst[i]);
+        nbytes = add(nbytes, launch->accumulate & (1u << i) ? mul(written, 2) : written);
+    }
+    return nbytes;
+}
+
+static void set(fy_launch_t *launch, uint64_t flops)
+{
+    launch->flops = launch->accumulate ? add(flops, launch->nelem) : flops;
+    launch->nbytes = operand_nbytes(launch);
+}
+
+void fy__cost_elementwise(fy_launch_t *launch) { set(launch, launch->nelem); }
+
+void fy__cost_elementwise2(fy_launch_t *launch) { set(launch, mul(launch->nelem, 2)); }
+
+void fy__cost_transcendental(fy_launch_t *launch) { set(launch, mul(launch->nelem, FY__FLOPS_TRANSCENDENTAL)); }
+
+void fy__cost_random(fy_launch_t *launch) { set(launch, mul(launch->nelem, FY__FLOPS_RANDOM)); }
+
+void fy__cost_move(fy_launch_t *launch) { set(launch, 0); }
+
+void fy__cost_axpy(fy_launch_t *launch)
+{
+    set(launch, mul(launch->nelem, 2));
+    launch->nbytes = add(launch->nbytes, unique_nbytes(&launch->dst[0]));
+}
+
+void fy__cost_reduce(fy_launch_t *launch) { set(launch, count(&launch->src[0])); }
+
+void fy__cost_matmul(fy_launch_t *launch)
+{
+    const fy_matmul_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *a = &launch->src[0];
+    int64_t inner = a->dims[attrs->transpose_a ? a->rank - 2 : a->rank - 1];
+    set(launch, mul(mul(launch->nelem, 2), (uint64_t)inner));
+}
+
+void fy__cost_softmax(fy_launch_t *launch) { set(launch, mul(launch->nelem, 4 + FY__FLOPS_TRANSCENDENTAL)); }
+
+void fy__cost_mse_loss(fy_launch_t *launch) { set(launch, mul(count(&launch->src[0]), 3)); }
+
+void fy__cost_gather(fy_launch_t *launch)
+{
+    uint64_t rows = mul(launch->nelem, dtype_nbytes[launch->dst[0].dtype]);
+    launch->flops = 0;
+    launch->nbytes = add(mul(rows, 2), unique_nbytes(&launch->src[1]));
+}

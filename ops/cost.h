@@ -1,0 +1,26 @@
+/* Cost rules: how many floating-point operations a launch does, and how many bytes it must touch at least. The sim's clock and the
+ * MAC counts come from them. They run when the descriptors, nelem and accumulate are final; they saturate, never overflow.
+ * Which op has which rule: optable.def. Not here: time (backends/sim). */
+#ifndef FERRY_OPS_COST_H_
+#define FERRY_OPS_COST_H_
+
+#include <ferry/op.h>
+
+/* An exp, log, tanh or pow counts as so many: about what a vector maths library spends on one. */
+#define FY__FLOPS_TRANSCENDENTAL 4
+/* A random number: its share of a Philox4x32-10 block, integer arithmetic counted as if it were floating point. */
+#define FY__FLOPS_RANDOM 32
+
+void fy__cost_elementwise(fy_launch_t *launch);  /* 1 flop an element of dst[0]; each operand's bytes once */
+void fy__cost_elementwise2(fy_launch_t *launch); /* 2 flops: a multiplication and an addition */
+void fy__cost_transcendental(fy_launch_t *launch);
+void fy__cost_random(fy_launch_t *launch);
+void fy__cost_move(fy_launch_t *launch);     /* no flop */
+void fy__cost_axpy(fy_launch_t *launch);     /* 2 flops; dst is read and written */
+void fy__cost_reduce(fy_launch_t *launch);   /* 1 flop an element of src[0] */
+void fy__cost_matmul(fy_launch_t *launch);   /* 2 * M * N * K a matrix */
+void fy__cost_softmax(fy_launch_t *launch);  /* max, subtract, exp, add, divide */
+void fy__cost_mse_loss(fy_launch_t *launch); /* subtract, square, add */
+void fy__cost_gather(fy_launch_t *launch);   /* the rows it reads, not the whole table */
+
+#endif

@@ -1,0 +1,38 @@
+/* Writes shapes and dtypes for error texts. Bounded by the caller's buffer, no heap. Next: who fails with them, shape.c. */
+#include "ops/format.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Where the next character goes: at most nbytes - 1, so that the terminator always fits. */
+static size_t advance(size_t at, int written, size_t nbytes)
+{
+    size_t next = at + (written > 0 ? (size_t)written : 0);
+    return next < nbytes ? next : nbytes - 1;
+}
+
+const char *fy__desc_format(const fy_desc_t *desc, char *buf, size_t nbytes)
+{
+    const char *dtype = fy_dtype_name((fy_dtype_t)desc->dtype);
+    if (desc->rank == 0) {
+        snprintf(buf, nbytes, "[scalar %s]", dtype);
+        return buf;
+    }
+    size_t at = 0;
+    for (int i = 0; i < desc->rank && i < FY_MAX_RANK; i++) {
+        at = advance(at, snprintf(buf + at, nbytes - at, "%c%" PRId64, i ? 'x' : '[', desc->dims[i]), nbytes);
+    }
+    snprintf(buf + at, nbytes - at, " %s]", dtype);
+    return buf;
+}
+
+const char *fy__dtypes_format(uint32_t dtypes, char *buf, size_t nbytes)
+{
+    size_t at = 0;
+    buf[0] = 0;
+    for (int dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
+        if (!(dtypes & FY_DTYPE_BIT(dtype))) continue;
+        at = advance(at, snprintf(buf + at, nbytes - at, "%s%s", at ? " " : "", fy_dtype_name((fy_dtype_t)dtype)), nbytes);
+    }
+    return buf;
+}

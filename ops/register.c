@@ -1,0 +1,318 @@
+/* fy_op_register: checks a definition, copies it into one immutable block, and publishes it. Rows are only ever added, so readers take
+ * no lock; writers take one. A registered shape rule is wrapped: what it says is checked before Ferry believes it.
+ * Not here: built-in rows (optable.c). Next: docs/ops.md, "An op of your own". */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/cost.h"
+#include "ops/optable.h"
+#include "ops/shape.h"
+#include "runtime/base/fail.h"
+
+enum { NAME_MAX_NBYTES = 63, DSTS_MAX = 8, DTYPES_ALL = FY_DTYPE_BIT(FY_DTYPE_COUNT) - 1 };
+
+/* One allocation: this, then fields, kernels, fallbacks and strings. `row` first: rules get &row.info and find the rest. */
+typedef struct registered {
+    fy__op_row_t row;
+    fy_shape_rule_fn shape; /* the caller's, may be NULL */
+    void *attrs;            /* every field at its fallback */
+} registered_t;
+
+/* `rows` below `nrows` are immutable; nrows is stored with release after the row, loaded with acquire before it. */
+static registered_t *rows[FY__OPS_REGISTERED];
+static _Atomic uint32_t nrows;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards adding: rows, nrows, the name index */
+
+uint32_t fy__op_registered_count(void) { return atomic_load_explicit(&nrows, memory_order_acquire); }
+
+const fy__op_row_t *fy__op_registered(uint32_t index)
+{
+    return index < atomic_load_explicit(&nrows, memory_order_acquire) ? &rows[index]->row : NULL;
+}
+
+const void *fy__op_registered_attrs(const fy__op_row_t *row) { return ((const registered_t *)row)->attrs; }
+
+/* ---- the caller's shape rule, not trusted ---- */
+
+static fy_status_t check_result(const fy_op_info_t *info, const fy_desc_t *dst, int index)
+{
+    if (dst->dtype < 0 || dst->dtype >= FY_DTYPE_COUNT) {
+        return FY_FAIL(INVALID_ARGUMENT, "%s: its shape rule gave dst%d dtype %" PRId32 ", which does not exist", info->name, index,
+                       dst->dtype);
+    }
+    if (dst->rank < 0 || dst->rank > FY_MAX_RANK) {
+        return FY_FAIL(INVALID_ARGUMENT, "%s: its shape rule gave dst%d rank %" PRId32 ", legal are 0 .. %d", info->name, index, dst->rank,
+                       FY_MAX_RANK);
+    }
+    for (int i = 0; i < dst->rank; i++) {
+        if (dst->dims[i] < 0) {
+            return FY_FAIL(INVALID_ARGUMENT, "%s: its shape rule gave dst%d axis %d length %" PRId64, info->name, index, i, dst->dims[i]);
+        }
+    }
+    return FY_STATUS_OK;
+}
+
+/* Rewriting sources is only right if each really broadcasts to dst[0]. */
+static fy_status_t check_broadcast(const fy_op_info_t *info, const fy_launch_t *launch)
+{
+    const fy_desc_t *dst = &launch->dst[0];
+    for (int i = 0; i < launch->nsrc; i++) {
+        const fy_desc_t *src = &launch->src[i];
+        bool fits = src->rank <= dst->rank;
+        for (int from_end = 1; fits && from_end <= src->rank; from_end++) {
+            int64_t dim = src->dims[src->rank - from_end];
+            fits = dim == 1 || dim == dst->dims[dst->rank - from_end];
+        }
+        if (!fits) {
+            return FY_FAIL(SHAPE_MISMATCH, "%s: it is elementwise, but its shape rule gave dst0 a shape that src%d does not broadcast to",
+                           info->name, i);
+        }
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t run_shape_rule(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    FY_TRY(((const registered_t *)(const void *)info)->shape(info, launch));
+    for (int i = 0; i < launch->ndst; i++) FY_TRY(check_result(info, &launch->dst[i], i));
+    if (!(info->flags & FY_OP_ELEMENTWISE)) return FY_STATUS_OK;
+    FY_TRY(check_broadcast(info, launch));
+    fy__broadcast_sources(launch);
+    return FY_STATUS_OK;
+}
+
+/* ---- checking a definition ---- */
+
+/* Letters, digits and _ in lower case, not beginning with a digit; '.' separates a prefix of yours. */
+static bool is_name(const char *name)
+{
+    size_t length = name ? strlen(name) : 0;
+    if (length == 0 || length > NAME_MAX_NBYTES || (name[0] >= '0' && name[0] <= '9') || name[0] == '.') return false;
+    return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") == length;
+}
+
+static size_t field_nbytes(fy_attr_type_t type)
+{
+    switch (type) {
+    case FY_ATTR_F64:
+    case FY_ATTR_I64: return 8;
+    case FY_ATTR_I32:
+    case FY_ATTR_BOOL32:
+    case FY_ATTR_DTYPE32:
+    case FY_ATTR_AXES32: return 4;
+    }
+    return 0;
+}
+
+static bool fallback_fits(const fy_attr_field_t *field)
+{
+    double value = field->fallback;
+    switch (field->type) {
+    case FY_ATTR_F64: return true;
+    case FY_ATTR_I64: return fy__integer_holds(FY_DTYPE_I64, value);
+    case FY_ATTR_AXES32: return value >= 0 && value <= UINT32_MAX && value == (double)(uint32_t)value;
+    default: return fy__integer_holds(FY_DTYPE_I32, value);
+    }
+}
+
+static fy_status_t check_field(const fy_op_info_t *info, uint32_t index)
+{
+    const fy_attr_field_t *field = &info->fields[index];
+    if (!is_name(field->name)) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: field %" PRIu32 " is named '%.63s': use 1 to %d of a-z 0-9 _", info->name, index,
+                       field->name ? field->name : "", NAME_MAX_NBYTES);
+    }
+    size_t nbytes = field_nbytes(field->type);
+    if (nbytes == 0) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: field '%s' has type %d, which is no fy_attr_type", info->name, field->name,
+                       (int)field->type);
+    }
+    if (field->offset % nbytes != 0 || field->offset > info->attrs_nbytes || nbytes > info->attrs_nbytes - field->offset) {
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "op %s: field '%s', %zu bytes at offset %" PRIu32 ", is misaligned or outside the struct of %zu bytes", info->name,
+                       field->name, nbytes, field->offset, info->attrs_nbytes);
+    }
+    if (!fallback_fits(field)) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: field '%s' cannot hold its fallback %g", info->name, field->name, field->fallback);
+    }
+    for (uint32_t i = 0; i < index; i++) {
+        const fy_attr_field_t *other = &info->fields[i];
+        size_t other_nbytes = field_nbytes(other->type);
+        bool overlaps = field->offset < other->offset + other_nbytes && other->offset < field->offset + nbytes;
+        if (overlaps || !strcmp(field->name, other->name)) {
+            return FY_FAIL(INVALID_ARGUMENT, "op %s: fields '%s' and '%s' overlap or have one name", info->name, other->name, field->name);
+        }
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t check_info(const fy_op_info_t *info)
+{
+    if (!is_name(info->name)) {
+        return FY_FAIL(INVALID_ARGUMENT, "op name '%.63s': use 1 to %d of a-z 0-9 _ . and begin with a letter",
+                       info->name ? info->name : "", NAME_MAX_NBYTES);
+    }
+    if (info->nsrc_min > info->nsrc_max) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: nsrc_min %u is above nsrc_max %u", info->name, info->nsrc_min, info->nsrc_max);
+    }
+    if (info->ndst < 1 || info->ndst > DSTS_MAX) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: ndst is %u, legal are 1 .. %d", info->name, info->ndst, DSTS_MAX);
+    }
+    uint32_t known = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE | FY_OP_CAN_FAULT | FY_OP_CAN_ACCUMULATE;
+    if (info->flags & ~known) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: flags 0x%" PRIx32 " has bits beyond 0x%" PRIx32, info->name, info->flags, known);
+    }
+    if ((info->flags & FY_OP_ELEMENTWISE) && info->nsrc_min < 1) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: an elementwise op needs a source; nsrc_min is 0", info->name);
+    }
+    if (info->inout >> info->ndst) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: inout 0x%" PRIx32 " names a result past ndst %u", info->name, info->inout, info->ndst);
+    }
+    if (info->inout && !(info->flags & FY_OP_IN_PLACE)) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: inout 0x%" PRIx32 " without FY_OP_IN_PLACE: a result that is read must be given",
+                       info->name, info->inout);
+    }
+    if (info->dtypes == 0 || (info->dtypes & ~(uint32_t)DTYPES_ALL)) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: dtypes 0x%" PRIx32 " must be a non-empty part of 0x%x", info->name, info->dtypes,
+                       (unsigned)DTYPES_ALL);
+    }
+    if (info->attrs_nbytes > FY__ATTRS_MAX_NBYTES) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: the attribute struct has %zu bytes, the most is %d", info->name, info->attrs_nbytes,
+                       FY__ATTRS_MAX_NBYTES);
+    }
+    if ((info->nfields == 0) != (info->attrs_nbytes == 0) || (info->nfields > 0 && !info->fields)) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: attrs_nbytes %zu, nfields %u, fields %s: all or none must be there", info->name,
+                       info->attrs_nbytes, info->nfields, info->fields ? "set" : "NULL");
+    }
+    for (uint32_t i = 0; i < info->nfields; i++) FY_TRY(check_field(info, i));
+    return FY_STATUS_OK;
+}
+
+static fy_status_t check_def(const fy_op_def_t *def)
+{
+    if (def->struct_size < sizeof *def || def->info.struct_size < sizeof def->info) {
+        return FY_FAIL(INVALID_ARGUMENT, "op: struct_size %zu and info.struct_size %zu: set them to sizeof, %zu and %zu", def->struct_size,
+                       def->info.struct_size, sizeof *def, sizeof def->info);
+    }
+    const fy_op_info_t *info = &def->info;
+    FY_TRY(check_info(info));
+    if (!def->shape && (!(info->flags & FY_OP_ELEMENTWISE) || info->ndst != 1)) {
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: no shape rule; only elementwise ops with one result may leave it to Ferry", info->name);
+    }
+    if (def->nkernels == 0 || !def->kernels)
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: no kernel: give one for \"host\" at least", info->name);
+    for (size_t i = 0; i < def->nkernels; i++) {
+        const fy_op_kernel_t *kernel = &def->kernels[i];
+        if (!is_name(kernel->backend) || !kernel->kernel) {
+            return FY_FAIL(INVALID_ARGUMENT, "op %s: kernel %zu of %zu has no backend name or no function", info->name, i, def->nkernels);
+        }
+        for (size_t j = 0; j < i; j++) {
+            if (!strcmp(kernel->backend, def->kernels[j].backend)) {
+                return FY_FAIL(INVALID_ARGUMENT, "op %s: two kernels for backend '%s'", info->name, kernel->backend);
+            }
+        }
+    }
+    return FY_STATUS_OK;
+}
+
+/* ---- copying ---- */
+
+static char *copy_text(char **at, const char *text)
+{
+    size_t nbytes = strlen(text) + 1;
+    char *copy = memcpy(*at, text, nbytes);
+    *at += nbytes;
+    return copy;
+}
+
+static void set_fallback(unsigned char *attrs, const fy_attr_field_t *field)
+{
+    int64_t i64;
+    uint32_t u32;
+    switch (field->type) {
+    case FY_ATTR_F64: memcpy(attrs + field->offset, &field->fallback, sizeof field->fallback); return;
+    case FY_ATTR_I64: i64 = (int64_t)field->fallback, memcpy(attrs + field->offset, &i64, sizeof i64); return;
+    case FY_ATTR_AXES32: u32 = (uint32_t)field->fallback, memcpy(attrs + field->offset, &u32, sizeof u32); return;
+    default: u32 = (uint32_t)(int32_t)field->fallback, memcpy(attrs + field->offset, &u32, sizeof u32); return;
+    }
+}
+
+/* NULL: out of memory. */
+static registered_t *copy_def(const fy_op_def_t *def)
+{
+    const fy_op_info_t *info = &def->info;
+    const char *summary = info->summary ? info->summary : "";
+    size_t nstrings = strlen(info->name) + strlen(summary) + 2;
+    for (uint32_t i = 0; i < info->nfields; i++) nstrings += strlen(info->fields[i].name) + 1;
+    for (size_t i = 0; i < def->nkernels; i++) nstrings += strlen(def->kernels[i].backend) + 1;
+    size_t nattrs = (info->attrs_nbytes + 15) / 16 * 16;
+    size_t nfields = info->nfields * sizeof(fy_attr_field_t), nkernels = def->nkernels * sizeof(fy_op_kernel_t);
+    _Static_assert(sizeof(registered_t) % 8 == 0 && sizeof(fy_attr_field_t) % 8 == 0 && sizeof(fy_op_kernel_t) % 8 == 0,
+                   "one block, all aligned");
+    registered_t *op = calloc(1, sizeof *op + nfields + nkernels + nattrs + nstrings);
+    if (!op) return NULL;
+    fy_attr_field_t *fields = (fy_attr_field_t *)(op + 1);
+    fy_op_kernel_t *kernels = (fy_op_kernel_t *)(fields + info->nfields);
+    unsigned char *attrs = (unsigned char *)(kernels + def->nkernels);
+    char *strings = (char *)attrs + nattrs;
+
+    op->row.info = *info;
+    op->row.info.struct_size = sizeof *info;
+    op->row.info.name = copy_text(&strings, info->name);
+    op->row.info.summary = copy_text(&strings, summary);
+    op->row.info.fields = info->nfields ? fields : NULL;
+    for (uint32_t i = 0; i < info->nfields; i++) {
+        fields[i] = info->fields[i];
+        fields[i].name = copy_text(&strings, info->fields[i].name);
+        set_fallback(attrs, &fields[i]);
+    }
+    for (size_t i = 0; i < def->nkernels; i++) {
+        kernels[i] = (fy_op_kernel_t){ copy_text(&strings, def->kernels[i].backend), def->kernels[i].kernel };
+    }
+    op->row.shape = def->shape ? run_shape_rule : fy__shape_elementwise;
+    op->row.cost = def->cost ? def->cost : fy__cost_elementwise;
+    op->row.nkernels = def->nkernels;
+    op->row.kernels = kernels;
+    op->row.user = def->user;
+    op->shape = def->shape;
+    op->attrs = info->attrs_nbytes ? attrs : NULL;
+    return op;
+}
+
+/* Needs the lock. */
+static fy_status_t publish(registered_t *op, fy_op_t *out_op)
+{
+    uint32_t index = atomic_load_explicit(&nrows, memory_order_relaxed);
+    const fy_op_info_t *taken = fy_op_find(op->row.info.name);
+    if (taken)
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: the name is taken by op %" PRIu32 "; use a prefix of yours: mylib.%s", taken->name,
+                       taken->op, taken->name);
+    if (index == FY__OPS_REGISTERED) {
+        return FY_FAIL(OUT_OF_MEMORY, "op %s: all %d places for registered ops are taken", op->row.info.name, FY__OPS_REGISTERED);
+    }
+    op->row.info.op = FY_OP_BUILTIN_COUNT + index;
+    rows[index] = op;
+    atomic_store_explicit(&nrows, index + 1, memory_order_release);
+    fy__op_index_add(op->row.info.name, op->row.info.op);
+    *out_op = op->row.info.op;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_op_register(const fy_op_def_t *def, fy_op_t *out_op)
+{
+    if (!out_op) return FY_FAIL(INVALID_ARGUMENT, "op: out_op is NULL");
+    *out_op = FY_OP_NONE;
+    if (!def) return FY_FAIL(INVALID_ARGUMENT, "op: def is NULL");
+    FY_TRY(check_def(def));
+    registered_t *op = copy_def(def);
+    if (!op) return FY_FAIL(OUT_OF_MEMORY, "op %s: no memory for its row", def->info.name);
+    pthread_mutex_lock(&lock);
+    fy_status_t status = publish(op, out_op);
+    pthread_mutex_unlock(&lock);
+    if (status != FY_STATUS_OK) free(op);
+    return status;
+}

@@ -1,0 +1,100 @@
+/* Shape rules of matmul and of the ops that move elements about: gather and concat.
+ * matmul's sources stay as they are: kernels broadcast the leading axes themselves, aligned at the end. Next: typed/linalg.c. */
+#include "ops/shape.h"
+
+#include <inttypes.h>
+
+#include "ops/format.h"
+#include "runtime/base/fail.h"
+
+static FY_COLD fy_status_t fail_inner(const fy_op_info_t *info, const fy_launch_t *launch, int64_t k_a, int64_t k_b, int64_t n_b)
+{
+    return FY_FAIL(SHAPE_MISMATCH, "%s: src0 %s x src1 %s: the inner sizes %" PRId64 " and %" PRId64 " differ%s", info->name,
+                   FY__DESC_TEXT(&launch->src[0]), FY__DESC_TEXT(&launch->src[1]), k_a, k_b,
+                   k_a == n_b ? "; src1 transposed would fit (fy_transpose copies nothing)" : "");
+}
+
+fy_status_t fy__shape_matmul(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_matmul_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *a = &launch->src[0], *b = &launch->src[1];
+    fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(fy__check_same_dtype(info, launch, 0, 1));
+    FY_TRY(fy__check_dtype(info, "src", 0, a, info->dtypes));
+    if (a->rank < 2 || b->rank < 2) {
+        return FY_FAIL(SHAPE_MISMATCH, "%s: src0 %s x src1 %s: both need rank 2 or more; fy_unsqueeze makes a vector a matrix", info->name,
+                       FY__DESC_TEXT(a), FY__DESC_TEXT(b));
+    }
+    int64_t m = a->dims[a->rank - 2], k_a = a->dims[a->rank - 1], k_b = b->dims[b->rank - 2], n = b->dims[b->rank - 1];
+    if (attrs->transpose_a) m = a->dims[a->rank - 1], k_a = a->dims[a->rank - 2];
+    if (attrs->transpose_b) k_b = b->dims[b->rank - 1], n = b->dims[b->rank - 2];
+    if (FY_UNLIKELY(k_a != k_b)) return fail_inner(info, launch, k_a, k_b, n);
+    int rank = a->rank > b->rank ? a->rank : b->rank;
+    dst->dtype = a->dtype;
+    dst->rank = rank;
+    dst->dims[rank - 2] = m;
+    dst->dims[rank - 1] = n;
+    for (int i = 0; i < rank - 2; i++) {
+        int in_a = i - (rank - a->rank), in_b = i - (rank - b->rank);
+        int64_t dim_a = in_a >= 0 ? a->dims[in_a] : 1, dim_b = in_b >= 0 ? b->dims[in_b] : 1;
+        if (dim_a != dim_b && dim_a != 1 && dim_b != 1) {
+            return FY_FAIL(SHAPE_MISMATCH, "%s: src0 %s x src1 %s: the leading axes do not broadcast, %" PRId64 " against %" PRId64,
+                           info->name, FY__DESC_TEXT(a), FY__DESC_TEXT(b), dim_a, dim_b);
+        }
+        dst->dims[i] = dim_a == 1 ? dim_b : dim_a;
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_gather(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_desc_t *table = &launch->src[0], *indices = &launch->src[1];
+    fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(fy__check_dtype(info, "src", 0, table, info->dtypes));
+    FY_TRY(fy__check_dtype(info, "src", 1, indices, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
+    if (table->rank < 1)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: the table (src0) is %s, it needs rank 1 or more", info->name, FY__DESC_TEXT(table));
+    int rank = indices->rank + table->rank - 1;
+    if (rank > FY_MAX_RANK) {
+        return FY_FAIL(SHAPE_MISMATCH, "%s: table %s and indices %s would give rank %d, the most is %d", info->name, FY__DESC_TEXT(table),
+                       FY__DESC_TEXT(indices), rank, FY_MAX_RANK);
+    }
+    bool is_empty = false;
+    for (int i = 0; i < indices->rank; i++) is_empty |= indices->dims[i] == 0;
+    if (table->dims[0] == 0 && !is_empty) {
+        return FY_FAIL(SHAPE_MISMATCH, "%s: table %s has no row that indices %s could name", info->name, FY__DESC_TEXT(table),
+                       FY__DESC_TEXT(indices));
+    }
+    dst->dtype = table->dtype;
+    dst->rank = rank;
+    for (int i = 0; i < indices->rank; i++) dst->dims[i] = indices->dims[i];
+    for (int i = 1; i < table->rank; i++) dst->dims[indices->rank + i - 1] = table->dims[i];
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_concat(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_axis_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *first = &launch->src[0];
+    fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(fy__check_dtype(info, "src", 0, first, info->dtypes));
+    FY_TRY(fy__check_axis(info, first, attrs->axis));
+    int64_t length = 0;
+    for (int i = 0; i < launch->nsrc; i++) {
+        const fy_desc_t *src = &launch->src[i];
+        FY_TRY(fy__check_same_dtype(info, launch, 0, i));
+        bool fits = src->rank == first->rank;
+        for (int axis = 0; fits && axis < first->rank; axis++) fits = axis == attrs->axis || src->dims[axis] == first->dims[axis];
+        if (!fits) {
+            return FY_FAIL(SHAPE_MISMATCH, "%s: src0 is %s, src%d is %s: all but axis %" PRId32 " must be equal", info->name,
+                           FY__DESC_TEXT(first), i, FY__DESC_TEXT(src), attrs->axis);
+        }
+        if (__builtin_add_overflow(length, src->dims[attrs->axis], &length)) {
+            return FY_FAIL(SHAPE_MISMATCH, "%s: axis %" PRId32 " of the result would be longer than 2^63", info->name, attrs->axis);
+        }
+    }
+    dst->dtype = first->dtype;
+    dst->rank = first->rank;
+    for (int axis = 0; axis < first->rank; axis++) dst->dims[axis] = axis == attrs->axis ? length : first->dims[axis];
+    return FY_STATUS_OK;
+}

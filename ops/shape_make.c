@@ -1,0 +1,107 @@
+/* Shape rules of the ops that make values out of nothing: fill, arange, random draws. Their dst is given, so they only check.
+ * Not here: creating the tensor (typed/create.c). */
+#include "ops/shape.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "ops/format.h"
+#include "runtime/base/fail.h"
+
+/* What an integer dtype holds; both ends are exact in f64. i64's upper end is excluded (2^63). */
+static void integer_range(int32_t dtype, double *out_low, double *out_high)
+{
+    switch (dtype) {
+    case FY_DTYPE_I32: *out_low = INT32_MIN, *out_high = INT32_MAX; return;
+    case FY_DTYPE_I64: *out_low = -0x1p63, *out_high = 0x1.fffffffffffffp62; return;
+    case FY_DTYPE_U8: *out_low = 0, *out_high = UINT8_MAX; return;
+    default: *out_low = 0, *out_high = 1; return; /* bool */
+    }
+}
+
+static bool is_integer(int32_t dtype)
+{
+    return dtype == FY_DTYPE_I32 || dtype == FY_DTYPE_I64 || dtype == FY_DTYPE_U8 || dtype == FY_DTYPE_BOOL;
+}
+
+bool fy__integer_holds(int32_t dtype, double value)
+{
+    if (!is_integer(dtype)) return true;
+    double low, high;
+    integer_range(dtype, &low, &high);
+    return value >= low && value <= high && value == trunc(value); /* false for NaN */
+}
+
+fy_status_t fy__shape_fill(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_fill_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(fy__check_dtype(info, "dst", 0, dst, info->dtypes));
+    if (!is_integer(dst->dtype) || dst->dtype == FY_DTYPE_I64) return FY_STATUS_OK;
+    double low, high;
+    integer_range(dst->dtype, &low, &high);
+    if (attrs->int_value < (int64_t)low || attrs->int_value > (int64_t)high) {
+        return FY_FAIL(INVALID_ARGUMENT, "%s: int_value %" PRId64 " does not fit dst %s, which holds %.0f .. %.0f", info->name,
+                       attrs->int_value, FY__DESC_TEXT(dst), low, high);
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_arange(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_arange_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(fy__check_dtype(info, "dst", 0, dst, info->dtypes));
+    if (dst->rank != 1) return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, it must have rank 1", info->name, FY__DESC_TEXT(dst));
+    if (!is_integer(dst->dtype) || dst->dims[0] == 0) return FY_STATUS_OK;
+    double low, high, last = attrs->start + (double)(dst->dims[0] - 1) * attrs->step;
+    integer_range(dst->dtype, &low, &high);
+    if (!(fmin(attrs->start, last) >= low && fmax(attrs->start, last) <= high) || isnan(last)) {
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %g .. %g does not fit dst %s, which holds %.17g .. %.17g", info->name, attrs->start, last,
+                       FY__DESC_TEXT(dst), low, high);
+    }
+    return FY_STATUS_OK;
+}
+
+/* dst[1] is the random state. */
+static fy_status_t check_rng(const fy_op_info_t *info, const fy_launch_t *launch)
+{
+    const fy_desc_t *rng = &launch->dst[1];
+    if (rng->dtype != FY_DTYPE_I64) {
+        return FY_FAIL(DTYPE_MISMATCH, "%s: rng (dst1) is %s, it must be [2 i64]: fy_rng_create makes one", info->name, FY__DESC_TEXT(rng));
+    }
+    if (rng->rank != 1 || rng->dims[0] != 2 || rng->strides[0] != 1) {
+        return FY_FAIL(SHAPE_MISMATCH, "%s: rng (dst1) is %s, it must be a contiguous [2 i64]: fy_rng_create makes one", info->name,
+                       FY__DESC_TEXT(rng));
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_random(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    FY_TRY(fy__check_dtype(info, "dst", 0, &launch->dst[0], info->dtypes));
+    FY_TRY(check_rng(info, launch));
+    const double *range = launch->attrs; /* low, high or mean, std */
+    if (!isfinite(range[0]) || !isfinite(range[1])) {
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %s %g and %s %g must be finite", info->name, info->fields[0].name, range[0],
+                       info->fields[1].name, range[1]);
+    }
+    if (info->op == FY_OP_RAND && range[0] > range[1]) {
+        return FY_FAIL(INVALID_ARGUMENT, "%s: low %g is above high %g", info->name, range[0], range[1]);
+    }
+    if (info->op == FY_OP_RANDN && range[1] < 0) return FY_FAIL(INVALID_ARGUMENT, "%s: std %g is negative", info->name, range[1]);
+    return FY_STATUS_OK;
+}
+_Static_assert(sizeof(fy_rand_attrs_t) == 2 * sizeof(double) && sizeof(fy_randn_attrs_t) == 2 * sizeof(double),
+               "fy__shape_random reads both as two doubles");
+
+fy_status_t fy__shape_randperm(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(fy__check_dtype(info, "dst", 0, dst, info->dtypes));
+    FY_TRY(check_rng(info, launch));
+    if (dst->rank != 1 || dst->dims[0] > UINT32_MAX) {
+        return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, it must be of rank 1 with fewer than 2^32 elements", info->name, FY__DESC_TEXT(dst));
+    }
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,108 @@
+/* Typed calls that make tensors on a device: empty, zeros, full, arange, the random state and its draws. Nothing crosses.
+ * Not here: fy_tensor_create (runtime/), what the ops compute (backends/). Next: inplace.c. */
+#include "ops/typed/typed.h"
+
+#include <inttypes.h>
+
+fy_status_t fy__typed_make(fy_op_t op, const void *attrs, fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
+                           fy_tensor_t *rng, fy_tensor_t **out_dst)
+{
+    fy_tensor_t *dst[2] = { NULL, rng };
+    FY_TRY(fy_tensor_create(device, dtype, rank, dims, &dst[0]));
+    fy_status_t status = fy__dispatch(fy__op_row(op), 0, NULL, attrs, 0, rng ? 2 : 1, dst);
+    if (status != FY_STATUS_OK) {
+        fy_tensor_destroy(dst[0]);
+        return status;
+    }
+    *out_dst = dst[0];
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_empty(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_dst)
+{
+    return fy_tensor_create(device, dtype, rank, dims, out_dst);
+}
+
+fy_status_t fy_zeros(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("zeros", out_dst);
+    const fy_fill_attrs_t attrs = { 0, 0 };
+    return fy__typed_make(FY_OP_FILL, &attrs, device, dtype, rank, dims, NULL, out_dst);
+}
+
+fy_status_t fy_full(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, double value, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("full", out_dst);
+    fy_fill_attrs_t attrs;
+    FY_TRY(fy__typed_fill_attrs("full", dtype, value, &attrs));
+    return fy__typed_make(FY_OP_FILL, &attrs, device, dtype, rank, dims, NULL, out_dst);
+}
+
+fy_status_t fy_arange(fy_device_t *device, fy_dtype_t dtype, double start, double step, int64_t count, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("arange", out_dst);
+    if (count < 0) return FY_FAIL(INVALID_ARGUMENT, "arange: count %" PRId64 " is negative", count);
+    const fy_arange_attrs_t attrs = { start, step };
+    return fy__typed_make(FY_OP_ARANGE, &attrs, device, dtype, 1, &count, NULL, out_dst);
+}
+
+/* ---- random ---- */
+
+/* {seed, 0}, written on the device by two fills: a seed is not worth an upload. */
+static fy_status_t seed_state(fy_tensor_t *rng, int64_t seed)
+{
+    fy_tensor_t *first = NULL;
+    const fy_fill_attrs_t zero = { 0, 0 }, value = { (double)seed, seed };
+    FY_TRY(fy__op_into(FY_OP_FILL, 0, NULL, &zero, rng));
+    FY_TRY(fy_slice(rng, 0, 0, 1, &first));
+    fy_status_t status = fy__op_into(FY_OP_FILL, 0, NULL, &value, first);
+    fy_tensor_destroy(first);
+    return status;
+}
+
+fy_status_t fy_rng_create(fy_device_t *device, int64_t seed, fy_tensor_t **out_rng)
+{
+    FY__REQUIRE_OUT("rng_create", out_rng);
+    fy_tensor_t *rng;
+    FY_TRY(fy_tensor_create(device, FY_DTYPE_I64, FY_DIMS(2), &rng));
+    fy_status_t status = seed_state(rng, seed);
+    if (status != FY_STATUS_OK) {
+        fy_tensor_destroy(rng);
+        return status;
+    }
+    *out_rng = rng;
+    return FY_STATUS_OK;
+}
+
+/* A draw lives where its random state lives. */
+static fy_status_t draw(fy_op_t op, const void *attrs, fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64_t *dims,
+                        fy_tensor_t **out_dst)
+{
+    fy_tensor_info_t state = FY_TENSOR_INFO_INIT;
+    fy_tensor_query(rng, &state);
+    return fy__typed_make(op, attrs, state.device, dtype, rank, dims, rng, out_dst);
+}
+
+fy_status_t fy_rand(fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64_t *dims, double low, double high, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("rand", out_dst);
+    FY__REQUIRE("rand", rng);
+    const fy_rand_attrs_t attrs = { low, high };
+    return draw(FY_OP_RAND, &attrs, rng, dtype, rank, dims, out_dst);
+}
+
+fy_status_t fy_randn(fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64_t *dims, double mean, double std, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("randn", out_dst);
+    FY__REQUIRE("randn", rng);
+    const fy_randn_attrs_t attrs = { mean, std };
+    return draw(FY_OP_RANDN, &attrs, rng, dtype, rank, dims, out_dst);
+}
+
+fy_status_t fy_randperm(fy_tensor_t *rng, int64_t count, fy_tensor_t **out_dst)
+{
+    FY__REQUIRE_OUT("randperm", out_dst);
+    FY__REQUIRE("randperm", rng);
+    if (count < 0 || count > UINT32_MAX) return FY_FAIL(INVALID_ARGUMENT, "randperm: count %" PRId64 ", legal are 0 .. 2^32 - 1", count);
+    return draw(FY_OP_RANDPERM, NULL, rng, FY_DTYPE_I64, 1, &count, out_dst);
+}
