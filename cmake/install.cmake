@@ -1,1 +1,34 @@
-# filled in below
+# What `cmake --install` puts where, and what find_package(ferry) and pkg-config find afterwards.
+# ferry::jemalloc is not exported but made again by ferryConfig.cmake, where the application is built: jemalloc is the application's choice.
+include(CMakePackageConfigHelpers)
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ferry)
+
+set_target_properties(ferry PROPERTIES EXPORT_NAME ferry)
+install(TARGETS ferry EXPORT ferryTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET ferry_train)
+    set_target_properties(ferry_train PROPERTIES EXPORT_NAME train)
+    install(TARGETS ferry_train EXPORT ferryTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(DIRECTORY include/ferry/train DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ferry FILES_MATCHING PATTERN "*.h")
+endif()
+file(GLOB installed_headers CONFIGURE_DEPENDS include/ferry/*.h)
+install(FILES ${installed_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ferry)
+if(TARGET ferry_command)
+    install(TARGETS ferry_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+install(EXPORT ferryTargets NAMESPACE ferry:: DESTINATION ${config_dir})
+configure_package_config_file(cmake/ferryConfig.cmake.in ferryConfig.cmake INSTALL_DESTINATION ${config_dir})
+# 0.x: a new minor version may break callers.
+write_basic_package_version_file(ferryConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ferryConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/ferryConfigVersion.cmake DESTINATION ${config_dir})
+
+# ferry.pc names its prefix relative to itself, so an installed tree can be moved.
+file(RELATIVE_PATH FERRY_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" FERRY_PC_PREFIX "${FERRY_PC_PREFIX}")
+configure_file(cmake/ferry.pc.in ferry.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ferry.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(TARGET ferry_train)
+    configure_file(cmake/ferry-train.pc.in ferry-train.pc @ONLY)
+    install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ferry-train.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The main job: the roundtrip and minibatch experiments, on cuda:0 if there is one, else on sim:0.
+# Usage: scripts/demo.sh [--device SPEC] [--data DIR]     (data: else $FERRY_DATA, else ../shared/data, else made up in the same format)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+device=""
+data=()
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --device) device=$2 && shift 2 ;;
+    --data) data=(--data "$2") && shift 2 ;;
+    *) echo "usage: scripts/demo.sh [--device SPEC] [--data DIR]" >&2 && exit 2 ;;
+    esac
+done
+
+ferry=build/release/bin/ferry
+plots=build/demo
+mkdir -p "$plots"
+if [ -z "$device" ]; then
+    if "$ferry" info --json 2>/dev/null | grep -q '"cuda:0"'; then device=cuda:0; else device=sim:0; fi
+fi
+
+heading() { printf '\n==== %s\n' "$*"; }
+
+heading "ferry info"
+"$ferry" info
+heading "roundtrip on $device: one request on data that stays, against data that travels each time"
+"$ferry" experiment roundtrip --device "$device" --plot "$plots/roundtrip.svg" --csv "$plots/roundtrip.csv"
+heading "minibatch on $device: the data set goes up once, losses come down"
+"$ferry" experiment minibatch --device "$device" --plot "$plots/minibatch.svg" --csv "$plots/minibatch.csv" "${data[@]}"
+
+heading "plots and tables"
+ls -1 "$plots"/*.svg "$plots"/*.csv 2>/dev/null || echo "none (no gnuplot?)"

@@ -1,0 +1,44 @@
+# shellcheck shell=bash disable=SC2154  # library_folders is in lib.sh
+# Who may include whom: include <- runtime <- alloc <- transfer <- ops, with backends, train, the command, examples and benchmarks on
+# the public headers only. runtime/wire.c alone plugs the folders together and may include all of them.
+
+check() {
+    local files
+    mapfile -t files < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.def' '*.cpp' -- include "${library_folders[@]}" tools examples bench)
+    includes_of "${files[@]}" | awk '
+        BEGIN {
+            rank["runtime"] = 1; rank["alloc"] = 2; rank["transfer"] = 3; rank["ops"] = 4
+            split("backend op status types", seam); for (i in seam) seam_header["<ferry/" seam[i] ".h>"] = 1
+            house = "^(runtime|alloc|transfer|ops|backends|train|tools|tests|bench|examples|include)/"
+        }
+        function bad(why) { print file ":" line ": includes " name ": " why }
+        {
+            split($0, part, ":"); file = part[1]; line = part[2]; name = part[3]
+            folder = file; sub(/\/.*/, "", folder)
+            quoted = (name ~ /^"/); path = substr(name, 2, length(name) - 2)
+            target = path; sub(/\/.*/, "", target)
+            if (path !~ /\//) target = folder
+            if (path ~ /\.(c|cu|cpp)$/) { bad("sources are not included"); next }
+            if (path ~ /^\.\.?\//) { bad("name it from the root of the tree"); next }
+            if (!quoted && path ~ house) { bad("<...> is for public and system headers"); next }
+            if (quoted && path ~ /^ferry\//) { bad("public headers are included as <ferry/...>"); next }
+            is_public = (path ~ /^ferry\//)
+            if (file == "runtime/wire.c") next
+            if (folder == "include") {
+                if (quoted) bad("public headers see public and system headers only")
+                else if (is_public && file !~ /^include\/ferry\/train\// && path ~ /^ferry\/train\//) bad("libferry does not know libferry_train")
+                next
+            }
+            if (is_public && path ~ /^ferry\/train\// && folder != "train" && folder != "tools" && folder != "examples" && folder != "bench")
+                { bad("libferry does not know libferry_train"); next }
+            if (is_public && folder == "backends" && !(name in seam_header))
+                { bad("backends see <ferry/{backend,op,status,types}.h> only"); next }
+            if (!quoted || is_public) next
+            if (folder in rank) {
+                if (!(target in rank)) bad(folder "/ may include include/ and folders left of it, not " target "/")
+                else if (rank[target] > rank[folder]) bad("the arrow points the other way: " target "/ may include " folder "/")
+            } else if (target != folder) bad(folder "/ may include <ferry/...> and itself, not " target "/")
+        }' | report
+}
+
+plant() { echo '#include "ops/dispatch.h"' >>alloc/planted.h; }

@@ -1,0 +1,34 @@
+# shellcheck shell=bash
+# What libferry.so exports is what the public headers declare, no more and no less; everything else with external linkage is fy__.
+
+check() {
+    local library=$FERRY_BUILD_DIR/lib/libferry.so archive=$FERRY_BUILD_DIR/lib/libferry_static.a train=$FERRY_BUILD_DIR/lib/libferry_train.so
+    if [ -z "$FERRY_BUILD_DIR" ] || [ ! -e "$library" ]; then
+        echo "no libferry.so: name a build folder with --build"
+        return 77
+    fi
+    local temp
+    temp=$(mktemp -d) || return 1
+    nm -D --defined-only "$library" | awk '$2 ~ /^[TDBRVW]$/ { sub(/@.*/, "", $3); print $3 }' | LC_ALL=C sort -u >"$temp/exported"
+    if [ -e "$train" ]; then
+        nm -D --defined-only "$train" | awk '$2 ~ /^[TDBRVW]$/ { sub(/@.*/, "", $3); print $3 }' | LC_ALL=C sort -u >>"$temp/exported"
+        LC_ALL=C sort -u -o "$temp/exported" "$temp/exported"
+    fi
+    local headers
+    mapfile -t headers < <(find_files '*.h' -- include | if [ -e "$train" ]; then cat; else grep -v '^include/ferry/train/'; fi)
+    functions_declared "${headers[@]}" >"$temp/declared"
+    # Coverage and sanitizer builds add symbols of their own.
+    sed -i '/^__gcov\|^__asan\|^__ubsan\|^__tsan\|^__odr_asan\|^mangle_path$/d' "$temp/exported"
+    {
+        LC_ALL=C comm -13 "$temp/declared" "$temp/exported" | sed 's|^|libferry.so:1: exported, but in no public header: |'
+        LC_ALL=C comm -23 "$temp/declared" "$temp/exported" | sed 's|^|include/ferry:1: declared, but not exported: |'
+        if [ -e "$archive" ]; then
+            nm --defined-only "$archive" 2>/dev/null | awk '$2 ~ /^[TDBRVWC]$/ && $3 !~ /^fy_/ && $3 !~ /^(_|DW\.)/ { print "libferry_static.a:1: external name without fy__: " $3 }'
+        fi
+    } | LC_ALL=C sort -u | report
+    local status=$?
+    rm -rf "$temp"
+    return $status
+}
+
+plant() { printf 'FY_API int fy_planted(void);\n' >>include/ferry/types.h; }

@@ -1,0 +1,19 @@
+# shellcheck shell=bash
+# No folder of somebody's machine, no unresolved merge, no tab or blank at a line's end, a newline at the end of each text file.
+
+check() {
+    local files
+    mapfile -t files < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.def' '*.md' '*.sh' '*.cmake' '*.txt' '*.json' '*.in' '*.py' run Makefile -- .)
+    {
+        grep -nE '(^|[^A-Za-z0-9_.])/(work|home|root)/[a-z]' "${files[@]}" /dev/null | grep -v '^tests/lint/rules/hygiene.sh' | sed 's/\(^[^:]*:[0-9]*:\).*/\1 a path of one machine/'
+        grep -nE '^(<<<<<<<|>>>>>>>|=======$)' "${files[@]}" /dev/null | sed 's/\(^[^:]*:[0-9]*:\).*/\1 an unresolved merge/'
+        grep -nE '[[:blank:]]+$' "${files[@]}" /dev/null | grep -v '\.md:' | sed 's/\(^[^:]*:[0-9]*:\).*/\1 a blank at the end of the line/'
+        grep -nE '^ *	' "${files[@]}" /dev/null | grep -v 'Makefile' | sed 's/\(^[^:]*:[0-9]*:\).*/\1 a tab/'
+        local file
+        for file in "${files[@]}"; do
+            if [ -s "$file" ] && [ "$(tail -c 1 "$file" | od -An -c | tr -d ' ')" != '\n' ]; then echo "$file:1: no newline at the end"; fi
+        done
+    } | report
+}
+
+plant() { printf 'int x;   \n' >>runtime/planted.h; }

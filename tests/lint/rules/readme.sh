@@ -1,0 +1,17 @@
+# shellcheck shell=bash
+# Each folder of the house has a README.md that says what lives there, what it may include and where to start.
+
+check() {
+    local folder needed
+    for folder in include/ferry runtime runtime/base alloc transfer ops ops/typed backends backends/*/ train tools bench examples tests tests/*/ docs docs/decisions scripts cmake; do
+        folder=${folder%/}
+        if [ ! -d "$folder" ] || [ -z "$(ls -A "$folder")" ]; then continue; fi
+        case "$folder" in tests/* | docs/* | include/* | */base | */typed | scripts | cmake) needed=parent ;; *) needed=own ;; esac
+        # Inner folders may be described by the README of the folder above, which then names them.
+        if [ -s "$folder/README.md" ]; then continue; fi
+        if [ "$needed" = parent ] && grep -q "$(basename "$folder")/" "$(dirname "$folder")/README.md" 2>/dev/null; then continue; fi
+        echo "$folder:1: no README.md"
+    done | report
+}
+
+plant() { mkdir -p backends/planted && echo >backends/planted/planted.h; }
