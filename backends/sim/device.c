@@ -1,0 +1,138 @@
+/* Opening, closing and describing a simulated device; its options.
+ * Not here: what an option does afterwards (profile.c, order.c, memory.c). */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/sim/sim.h"
+
+/* What the options of one open say. */
+typedef struct options {
+    const fy__sim_profile_t *profile;
+    const fy__sim_order_t *order;
+    uint64_t capacity_nbytes; /* 0: the profile's */
+    bool numerics;
+} options_t;
+
+/* Writes "a, b, c". */
+static void list_names(const char *(*name_at)(size_t index), size_t room, char *out_text)
+{
+    size_t used = 0;
+    out_text[0] = '\0';
+    for (size_t i = 0; name_at(i) && used < room; i++)
+        used += (size_t)snprintf(out_text + used, room - used, "%s%s", i > 0 ? ", " : "", name_at(i));
+}
+
+static const char *profile_name_at(size_t index)
+{
+    const fy__sim_profile_t *profile = fy__sim_profile_at(index);
+    return profile ? profile->name : NULL;
+}
+
+static const char *order_name_at(size_t index)
+{
+    const fy__sim_order_t *order = fy__sim_order_at(index);
+    return order ? order->name : NULL;
+}
+
+static fy_status_t fail_value(const char *name, const fy_backend_option_t *option, const char *known)
+{
+    return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: %s=%s: %s may be %s", name, option->key, option->value, option->key, known);
+}
+
+static fy_status_t read_option(const char *name, const fy_backend_option_t *option, options_t *options)
+{
+    char known[256];
+    const char *key = option->key, *value = option->value;
+    if (strcmp(key, "profile") == 0) {
+        const fy__sim_profile_t *profile = fy__sim_profile_find(value);
+        list_names(profile_name_at, sizeof(known), known);
+        if (!profile) return fail_value(name, option, known);
+        options->profile = profile;
+    } else if (strcmp(key, "capacity") == 0) {
+        if (!option->is_size || option->nbytes == 0) return fail_value(name, option, "a size above zero, such as 8GiB or 4096");
+        options->capacity_nbytes = option->nbytes;
+    } else if (strcmp(key, "numerics") == 0) {
+        bool on = strcmp(value, "on") == 0;
+        if (!on && strcmp(value, "off") != 0) return fail_value(name, option, "on, off");
+        options->numerics = on;
+    } else if (strcmp(key, "order") == 0) {
+        const fy__sim_order_t *order = fy__sim_order_find(value);
+        list_names(order_name_at, sizeof(known), known);
+        if (!order) return fail_value(name, option, known);
+        options->order = order;
+    } else {
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: unknown option %s=%s; there are profile, capacity, numerics and order", name,
+                            key, value);
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__sim_device_count(int *out_count)
+{
+    *out_count = FY__SIM_DEVICE_COUNT;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev)
+{
+    *out_dev = NULL;
+    if (index < 0 || index >= FY__SIM_DEVICE_COUNT)
+        return FY__SIM_FAIL(FY_STATUS_UNAVAILABLE, "sim:%d: there are sim:0 to sim:%d", index, FY__SIM_DEVICE_COUNT - 1);
+    char name[16];
+    snprintf(name, sizeof(name), "sim:%d", index);
+    options_t chosen = { .profile = fy__sim_profile_find("h200"), .order = fy__sim_order_at(0), .numerics = true };
+    for (size_t i = 0; i < noptions; i++) FY_TRY(read_option(name, &options[i], &chosen));
+
+    fy__sim_device_t *dev = calloc(1, sizeof(*dev));
+    if (!dev) return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for the device itself", name);
+    memcpy(dev->name, name, sizeof(name));
+    dev->profile = chosen.profile;
+    dev->order = chosen.order;
+    dev->numerics = chosen.numerics;
+    dev->memory.capacity_nbytes = chosen.capacity_nbytes ? chosen.capacity_nbytes : chosen.profile->memory_nbytes;
+    atomic_init(&dev->said_zero, false);
+    *out_dev = dev;
+    return FY_STATUS_OK;
+}
+
+void fy__sim_device_close(void *dev)
+{
+    if (!dev) return;
+    fy__sim_memory_close(dev);
+    free(dev);
+}
+
+fy_status_t fy__sim_device_query(void *dev_, fy_backend_info_t *out_info)
+{
+    fy__sim_device_t *dev = dev_;
+    *out_info = (fy_backend_info_t){
+        .memory_nbytes = dev->memory.capacity_nbytes,
+        .free_nbytes = dev->memory.capacity_nbytes - fy__sim_memory_used(dev),
+        .alignment = FY__SIM_ALIGNMENT,
+        .numerics = dev->numerics,
+        .is_simulated = 1,
+    };
+    snprintf(out_info->model, sizeof(out_info->model), "%s profile", dev->profile->name);
+    return FY_STATUS_OK;
+}
+
+void fy__sim_device_clock(void *dev_, fy_backend_clock_t *out_clock)
+{
+    fy__sim_device_t *dev = dev_;
+    uint64_t busy_ns[FY__SIM_ENGINE_COUNT];
+    fy__sim_clock_busy(&dev->engines, busy_ns);
+    *out_clock = (fy_backend_clock_t){
+        .now_ns = fy__sim_clock_now(),
+        .compute_ns = busy_ns[FY__SIM_COMPUTE],
+        .upload_ns = busy_ns[FY__SIM_UPLOAD],
+        .download_ns = busy_ns[FY__SIM_DOWNLOAD],
+    };
+}
+
+void fy__sim_device_host_work(void *dev, uint64_t flops, uint64_t nbytes)
+{
+    (void)dev;
+    fy__sim_clock_advance(fy__sim_profile_host_ns(flops, nbytes));
+}

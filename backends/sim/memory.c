@@ -1,0 +1,278 @@
+/* Shadow memory: one mapping per segment, laid out as [bytes, readable and writable][device addresses, PROT_NONE]. A kernel that runs
+ * past its end therefore faults at the first device address; the bytes cost nothing until they are touched. With numerics=off there are
+ * only the addresses.
+ * Lock: `memory_lock` guards the map of all segments of the process and every device's account. It is held for lookups, never while
+ * bytes move or the system maps memory; no other lock is taken under it. */
+#include "backends/sim/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "backends/sim/sim.h"
+
+static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+static fy__sim_ranges_t segments; /* owner: the device; bytes: NULL with numerics=off */
+
+/* ---- mappings ---- */
+
+static uint64_t round_to_page(uint64_t nbytes)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    return (nbytes + page - 1) / page * page;
+}
+
+/* Address space of a segment: twice its size if it has bytes. The caller has checked that nbytes <= INT64_MAX / 2. */
+static uint64_t mapping_nbytes(const fy__sim_device_t *dev, uint64_t nbytes) { return round_to_page(nbytes) * (dev->numerics ? 2 : 1); }
+
+static fy_status_t fail_mapping(const fy__sim_device_t *dev, uint64_t nbytes, int error)
+{
+    struct rlimit limit;
+    uint64_t space = mapping_nbytes(dev, nbytes);
+    if (error == ENOMEM && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY,
+                            "%s: a block of %" PRIu64 " bytes needs %" PRIu64 " bytes of address space, which the limit of %" PRIu64
+                            " refuses\n  Raise it (ulimit -v), or open the device with a smaller capacity=BYTES%s",
+                            dev->name, nbytes, space, (uint64_t)limit.rlim_cur, dev->numerics ? " or numerics=off" : "");
+    return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY,
+                        "%s: a block of %" PRIu64 " bytes needs %" PRIu64 " bytes of address space, which the system refuses: %s",
+                        dev->name, nbytes, space, strerror(error));
+}
+
+/* On success fills range->begin and bytes. */
+static int map_segment(const fy__sim_device_t *dev, fy__sim_range_t *range)
+{
+    uint64_t size = round_to_page(range->nbytes), space = mapping_nbytes(dev, range->nbytes);
+    char *base = mmap(NULL, space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return errno;
+    if (!dev->numerics) {
+        range->begin = (uintptr_t)base;
+        range->bytes = NULL;
+        return 0;
+    }
+    if (mprotect(base, size, PROT_READ | PROT_WRITE) != 0) {
+        int error = errno;
+        munmap(base, space);
+        return error;
+    }
+    range->begin = (uintptr_t)base + size;
+    range->bytes = base;
+    return 0;
+}
+
+static void unmap_segment(const fy__sim_range_t *range)
+{
+    const fy__sim_device_t *dev = range->owner;
+    munmap(range->bytes ? range->bytes : (void *)range->begin, mapping_nbytes(dev, range->nbytes));
+}
+
+/* ---- slots ---- */
+
+fy_status_t fy__sim_memory_alloc(void *dev_, uint64_t nbytes, void **out_address)
+{
+    fy__sim_device_t *dev = dev_;
+    *out_address = NULL;
+    pthread_mutex_lock(&memory_lock);
+    uint64_t capacity = dev->memory.capacity_nbytes, free_nbytes = capacity - dev->memory.used_nbytes;
+    bool fits = nbytes <= free_nbytes;
+    if (fits) dev->memory.used_nbytes += nbytes;
+    pthread_mutex_unlock(&memory_lock);
+    if (!fits)
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: %" PRIu64 " bytes asked for, %" PRIu64 " of %" PRIu64 " are free", dev->name,
+                            nbytes, free_nbytes, capacity);
+
+    fy__sim_range_t range = { .nbytes = nbytes, .owner = dev };
+    int error = nbytes > INT64_MAX / 4 ? ENOMEM : map_segment(dev, &range);
+    pthread_mutex_lock(&memory_lock);
+    bool noted = !error && fy__sim_ranges_reserve(&segments);
+    if (noted)
+        fy__sim_ranges_insert(&segments, &range);
+    else
+        dev->memory.used_nbytes -= nbytes;
+    pthread_mutex_unlock(&memory_lock);
+    if (error) return fail_mapping(dev, nbytes, error);
+    if (!noted) {
+        unmap_segment(&range);
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory to note a block", dev->name);
+    }
+    *out_address = (void *)range.begin;
+    return FY_STATUS_OK;
+}
+
+void fy__sim_memory_free(void *dev_, void *address, uint64_t nbytes)
+{
+    fy__sim_device_t *dev = dev_;
+    pthread_mutex_lock(&memory_lock);
+    const fy__sim_range_t *found = fy__sim_ranges_below(&segments, (uintptr_t)address);
+    bool ours = found && found->begin == (uintptr_t)address && found->owner == dev && found->nbytes == nbytes;
+    fy__sim_range_t range = { 0 };
+    if (ours) {
+        fy__sim_ranges_remove(&segments, (uintptr_t)address, &range);
+        fy__sim_ranges_trim(&segments);
+        dev->memory.used_nbytes -= nbytes;
+    }
+    pthread_mutex_unlock(&memory_lock);
+    if (ours)
+        unmap_segment(&range);
+    else
+        fy__sim_host->log(FY_LOG_ERROR, "%s: free of %p, %" PRIu64 " bytes: no such block here; ignored", dev->name, address, nbytes);
+}
+
+fy_status_t fy__sim_memory_register_host(void *dev_, void *address, uint64_t nbytes)
+{
+    fy__sim_device_t *dev = dev_;
+    fy__sim_range_t range = { .begin = (uintptr_t)address, .nbytes = nbytes, .owner = dev, .bytes = address };
+    FY_TRY(fy__sim_memory_check_host(dev, "register_host", address, nbytes, 0));
+    pthread_mutex_lock(&memory_lock);
+    const fy__sim_range_t *found = fy__sim_ranges_touching(&dev->memory.pinned, range.begin, nbytes);
+    fy__sim_range_t other = found ? *found : (fy__sim_range_t){ 0 };
+    bool noted = !found && fy__sim_ranges_reserve(&dev->memory.pinned);
+    if (noted) {
+        fy__sim_ranges_insert(&dev->memory.pinned, &range);
+        dev->memory.pinned_nbytes += nbytes;
+    }
+    pthread_mutex_unlock(&memory_lock);
+    if (found)
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
+                            "%s: %" PRIu64 " bytes of host memory at %p overlap %" PRIu64 " bytes at %p that are page-locked already",
+                            dev->name, nbytes, address, other.nbytes, (void *)other.begin);
+    if (!noted) return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory to note a page-locked range", dev->name);
+    return FY_STATUS_OK;
+}
+
+void fy__sim_memory_unregister_host(void *dev_, void *address, uint64_t nbytes)
+{
+    fy__sim_device_t *dev = dev_;
+    fy__sim_range_t range;
+    pthread_mutex_lock(&memory_lock);
+    bool ours = fy__sim_ranges_remove(&dev->memory.pinned, (uintptr_t)address, &range);
+    if (ours) dev->memory.pinned_nbytes -= range.nbytes;
+    fy__sim_ranges_trim(&dev->memory.pinned);
+    pthread_mutex_unlock(&memory_lock);
+    if (!ours)
+        fy__sim_host->log(FY_LOG_ERROR, "%s: unregister of %p, %" PRIu64 " bytes: not page-locked here; ignored", dev->name, address,
+                          nbytes);
+}
+
+/* ---- the account ---- */
+
+uint64_t fy__sim_memory_used(fy__sim_device_t *dev)
+{
+    pthread_mutex_lock(&memory_lock);
+    uint64_t nbytes = dev->memory.used_nbytes;
+    pthread_mutex_unlock(&memory_lock);
+    return nbytes;
+}
+
+uint64_t fy__sim_memory_pinned(fy__sim_device_t *dev)
+{
+    pthread_mutex_lock(&memory_lock);
+    uint64_t nbytes = dev->memory.pinned_nbytes;
+    pthread_mutex_unlock(&memory_lock);
+    return nbytes;
+}
+
+void fy__sim_memory_close(fy__sim_device_t *dev)
+{
+    size_t nleft = 0;
+    uint64_t nbytes_left = 0;
+    pthread_mutex_lock(&memory_lock);
+    for (size_t i = segments.count; i-- > 0;) {
+        fy__sim_range_t range = segments.items[i];
+        if (range.owner != dev) continue;
+        fy__sim_ranges_remove(&segments, range.begin, NULL);
+        unmap_segment(&range);
+        nleft++;
+        nbytes_left += range.nbytes;
+    }
+    fy__sim_ranges_trim(&segments);
+    dev->memory.pinned.count = 0;
+    fy__sim_ranges_trim(&dev->memory.pinned);
+    pthread_mutex_unlock(&memory_lock);
+    if (nleft > 0)
+        fy__sim_host->log(FY_LOG_ERROR, "%s: closed with %zu blocks (%" PRIu64 " bytes) not given back; they are gone", dev->name, nleft,
+                          nbytes_left);
+}
+
+/* ---- lookup ---- */
+
+/* Explains why [address, address + nbytes) is not in one live segment of `dev` (NULL: of any device). `below` is a copy of the last
+ * segment that begins at or below it, of 0 bytes if there is none. */
+static fy_status_t fail_address(const fy__sim_device_t *dev, fy__sim_use_t use, const void *address, uint64_t nbytes,
+                                const fy__sim_range_t *below)
+{
+    char what[64];
+    if (use.index < 0)
+        snprintf(what, sizeof(what), "%s: %s", use.op, use.operand);
+    else
+        snprintf(what, sizeof(what), "%s: %s[%d]", use.op, use.operand, use.index);
+    const char *whose = dev ? dev->name : "any simulated device";
+    const fy__sim_device_t *owner = below->owner;
+    uint64_t offset = (uintptr_t)address - below->begin;
+    if (offset >= below->nbytes)
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s at %p (%" PRIu64 " bytes) is not an address of %s", what, address, nbytes,
+                            whose);
+    if (dev && owner != dev)
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s at %p (%" PRIu64 " bytes) is not an address of %s but of %s", what, address,
+                            nbytes, whose, owner->name);
+    return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s at %p needs %" PRIu64 " bytes; the block of %s that it lies in ends after %" PRIu64,
+                        what, address, nbytes, owner->name, below->nbytes - offset);
+}
+
+/* dev NULL: any. */
+static fy_status_t find(const fy__sim_device_t *dev, fy__sim_use_t use, const void *address, uint64_t nbytes, void **out_bytes,
+                        fy__sim_device_t **out_owner)
+{
+    uintptr_t begin = (uintptr_t)address;
+    fy__sim_range_t range = { 0 };
+    pthread_mutex_lock(&memory_lock);
+    const fy__sim_range_t *found = fy__sim_ranges_below(&segments, begin);
+    if (found) range = *found;
+    pthread_mutex_unlock(&memory_lock);
+
+    *out_bytes = NULL;
+    *out_owner = range.owner;
+    if (!fy__sim_range_holds(&range, begin, nbytes) || (dev && range.owner != dev)) return fail_address(dev, use, address, nbytes, &range);
+    if (range.bytes) *out_bytes = (char *)range.bytes + (begin - range.begin);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__sim_memory_find(fy__sim_device_t *dev, fy__sim_use_t use, const void *address, uint64_t nbytes, void **out_bytes)
+{
+    fy__sim_device_t *owner;
+    return find(dev, use, address, nbytes, out_bytes, &owner);
+}
+
+fy_status_t fy__sim_memory_find_any(fy__sim_use_t use, const void *address, uint64_t nbytes, void **out_bytes, fy__sim_device_t **out_owner)
+{
+    return find(NULL, use, address, nbytes, out_bytes, out_owner);
+}
+
+fy_status_t fy__sim_memory_check_host(fy__sim_device_t *dev, const char *op, const void *address, uint64_t nbytes, int is_pinned)
+{
+    uintptr_t begin = (uintptr_t)address;
+    fy__sim_range_t segment = { 0 };
+    bool registered = true;
+    pthread_mutex_lock(&memory_lock);
+    const fy__sim_range_t *found = fy__sim_ranges_touching(&segments, begin, nbytes);
+    if (found) segment = *found;
+    if (is_pinned) {
+        found = fy__sim_ranges_below(&dev->memory.pinned, begin);
+        registered = found && fy__sim_range_holds(found, begin, nbytes);
+    }
+    pthread_mutex_unlock(&memory_lock);
+
+    if (segment.nbytes > 0)
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: the host end at %p (%" PRIu64 " bytes) is device memory of %s", op, address,
+                            nbytes, ((const fy__sim_device_t *)segment.owner)->name);
+    if (!registered)
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
+                            "%s: host memory at %p (%" PRIu64 " bytes) is said to be page-locked, but is not registered with %s", op,
+                            address, nbytes, dev->name);
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,63 @@
+/* The simulated accelerator's own vocabulary: a device, and how its files fail.
+ * Not here: the seam's table (sim.c). Next: README.md for the map of this folder. */
+#ifndef FERRY_BACKENDS_SIM_SIM_H_
+#define FERRY_BACKENDS_SIM_SIM_H_
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "backends/sim/clock.h"
+#include "backends/sim/memory.h"
+#include "backends/sim/order.h"
+#include "backends/sim/profile.h"
+
+enum { FY__SIM_DEVICE_COUNT = 16, FY__SIM_ALIGNMENT = 256 };
+
+/* Everything but memory, engines and said_zero is fixed when the device is opened. */
+typedef struct fy__sim_device {
+    char name[16]; /* "sim:0" */
+    const fy__sim_profile_t *profile;
+    const fy__sim_order_t *order;
+    bool numerics;
+    fy__sim_memory_t memory;
+    fy__sim_engines_t engines;
+    atomic_bool said_zero; /* numerics=off: that downloads read zero was logged */
+} fy__sim_device_t;
+
+/* What Ferry offers; set once, before any slot is called. */
+extern const fy_host_api_t *fy__sim_host;
+
+/* Returns `status` with the thread's error record written. */
+#define FY__SIM_FAIL(status, ...) fy__sim_host->fail((status), __FILE__, __LINE__, __VA_ARGS__)
+
+/* ---- the slots, by file ---- */
+
+/* device.c */
+fy_status_t fy__sim_device_count(int *out_count);
+fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev);
+void fy__sim_device_close(void *dev);
+fy_status_t fy__sim_device_query(void *dev, fy_backend_info_t *out_info);
+void fy__sim_device_clock(void *dev, fy_backend_clock_t *out_clock);
+void fy__sim_device_host_work(void *dev, uint64_t flops, uint64_t nbytes);
+/* memory.c */
+fy_status_t fy__sim_memory_alloc(void *dev, uint64_t nbytes, void **out_address);
+void fy__sim_memory_free(void *dev, void *address, uint64_t nbytes);
+fy_status_t fy__sim_memory_register_host(void *dev, void *address, uint64_t nbytes);
+void fy__sim_memory_unregister_host(void *dev, void *address, uint64_t nbytes);
+/* stream.c */
+fy_status_t fy__sim_stream_create(void *dev, fy_stream_role_t role, int priority, void *native, void **out_stream);
+void fy__sim_stream_destroy(void *dev, void *stream);
+fy_status_t fy__sim_event_create(void *dev, void **out_event);
+void fy__sim_event_destroy(void *dev, void *event);
+fy_status_t fy__sim_event_record(void *dev, void *event, void *stream);
+fy_status_t fy__sim_event_wait(void *dev, void *stream, void *event);
+fy_status_t fy__sim_event_query(void *dev, void *event, int *out_done);
+fy_status_t fy__sim_event_sync(void *dev, void *event, uint64_t timeout_ns);
+/* work.c */
+fy_status_t fy__sim_work_copy(void *dev, void *stream, const fy_copy_t *copy);
+fy_status_t fy__sim_work_fill(void *dev, void *stream, void *address, int value, uint64_t nbytes);
+fy_status_t fy__sim_work_launch(void *dev, void *stream, const fy_launch_t *launch);
+int fy__sim_work_supports(void *dev, const fy_launch_t *launch);
+uint64_t fy__sim_work_workspace(void *dev, const fy_launch_t *launch, uint64_t limit);
+
+#endif

@@ -1,0 +1,240 @@
+/* Work: a copy, a fill or a launch is checked, its device addresses become the bytes behind them, the clock gives it its times, and the
+ * device's order runs it. A request that is refused has cost no model time. A kernel that fails has.
+ * Not here: durations (profile.c), addresses (memory.c), running (order.c). */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "backends/kernels/kernels.h"
+#include "backends/sim/sim.h"
+#include "backends/sim/stream.h"
+
+/* What the clock needs to know about a request. */
+typedef struct cost {
+    uint64_t submit_ns, duration_ns;
+    int nplaces;
+    fy__sim_place_t places[2];
+    bool blocks_host; /* until the end */
+} cost_t;
+
+static fy_status_t submit(fy__sim_device_t *dev, fy__sim_stream_t *stream, const cost_t *cost, fy__sim_request_t *request)
+{
+    pthread_mutex_lock(&stream->lock);
+    request->span = fy__sim_clock_submit(cost->submit_ns, stream->ready_ns, cost->nplaces, cost->places, cost->duration_ns);
+    stream->ready_ns = request->span.end_ns;
+    fy_status_t status = dev->order->submit(dev, request);
+    pthread_mutex_unlock(&stream->lock);
+    if (cost->blocks_host) fy__sim_clock_wait(request->span.end_ns, UINT64_MAX, dev->profile->wake_ns);
+    return status;
+}
+
+/* ---- copies ---- */
+
+/* Says once per device that there is nothing to read. No lock is held: the log function may call Ferry. */
+static void say_zero(fy__sim_device_t *dev)
+{
+    if (!dev->numerics && !atomic_exchange(&dev->said_zero, true))
+        fy__sim_host->log(FY_LOG_WARNING, "%s: numerics=off, so whatever is downloaded from it reads zero", dev->name);
+}
+
+/* A driver stages a copy with pageable memory itself and holds the caller until that is done. */
+static void cost_link(fy__sim_device_t *dev, const fy_copy_t *copy, fy__sim_engine_t engine, cost_t *out_cost)
+{
+    *out_cost = (cost_t){
+        .submit_ns = dev->profile->copy_submit_ns,
+        .duration_ns = fy__sim_profile_link_ns(dev->profile, copy->host_pinned, copy->nbytes),
+        .nplaces = 1,
+        .places = { { &dev->engines, engine } },
+        .blocks_host = !copy->host_pinned,
+    };
+}
+
+/* Reads and writes the device's memory, by a kernel. */
+static void cost_local(fy__sim_device_t *dev, uint64_t nbytes, cost_t *out_cost)
+{
+    *out_cost = (cost_t){
+        .submit_ns = dev->profile->launch_submit_ns,
+        .duration_ns = fy__sim_profile_memory_ns(dev->profile, nbytes > UINT64_MAX / 2 ? UINT64_MAX : 2 * nbytes),
+        .nplaces = 1,
+        .places = { { &dev->engines, FY__SIM_COMPUTE } },
+    };
+}
+
+/* Leaves one device by its download engine and enters the other by its upload engine. */
+static void cost_peer(const fy__sim_device_t *dev, fy__sim_device_t *from, fy__sim_device_t *to, uint64_t nbytes, cost_t *out_cost)
+{
+    *out_cost = (cost_t){
+        .submit_ns = dev->profile->copy_submit_ns,
+        .duration_ns = fy__sim_profile_peer_ns(from->profile, to->profile, nbytes),
+        .nplaces = 2,
+        .places = { { &from->engines, FY__SIM_DOWNLOAD }, { &to->engines, FY__SIM_UPLOAD } },
+    };
+}
+
+fy_status_t fy__sim_work_copy(void *dev_, void *stream, const fy_copy_t *copy)
+{
+    fy__sim_device_t *dev = dev_, *from = dev, *to = dev;
+    fy__sim_request_t request = { .kind = FY__SIM_COPY, .copy = { .dst = copy->dst, .src = copy->src, .nbytes = copy->nbytes } };
+    cost_t cost;
+    void *bytes;
+    switch (copy->kind) {
+    case FY_COPY_UPLOAD:
+        FY_TRY(fy__sim_memory_check_host(dev, "upload", copy->src, copy->nbytes, copy->host_pinned));
+        FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "upload", "dst", -1 }, copy->dst, copy->nbytes, &request.copy.dst));
+        cost_link(dev, copy, FY__SIM_UPLOAD, &cost);
+        break;
+    case FY_COPY_DOWNLOAD:
+        FY_TRY(fy__sim_memory_check_host(dev, "download", copy->dst, copy->nbytes, copy->host_pinned));
+        FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "download", "src", -1 }, copy->src, copy->nbytes, &bytes));
+        request.copy.src = bytes;
+        cost_link(dev, copy, FY__SIM_DOWNLOAD, &cost);
+        say_zero(dev);
+        break;
+    case FY_COPY_LOCAL:
+        FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "local copy", "dst", -1 }, copy->dst, copy->nbytes, &request.copy.dst));
+        FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "local copy", "src", -1 }, copy->src, copy->nbytes, &bytes));
+        request.copy.src = bytes;
+        cost_local(dev, copy->nbytes, &cost);
+        break;
+    case FY_COPY_PEER:
+        FY_TRY(fy__sim_memory_find_any((fy__sim_use_t){ "peer copy", "dst", -1 }, copy->dst, copy->nbytes, &request.copy.dst, &to));
+        FY_TRY(fy__sim_memory_find_any((fy__sim_use_t){ "peer copy", "src", -1 }, copy->src, copy->nbytes, &bytes, &from));
+        request.copy.src = bytes;
+        if (from == to || (from != dev && to != dev))
+            return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "peer copy on a stream of %s: from %s to %s; one of two ends must be %s",
+                                dev->name, from->name, to->name, dev->name);
+        cost_peer(dev, from, to, copy->nbytes, &cost);
+        break;
+    default: return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: there is no copy kind %d", dev->name, (int)copy->kind);
+    }
+    FY_TRY(submit(dev, stream, &cost, &request));
+    if (copy->kind != FY_COPY_LOCAL) fy__sim_host->record(copy->kind, copy->nbytes);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__sim_work_fill(void *dev_, void *stream, void *address, int value, uint64_t nbytes)
+{
+    fy__sim_device_t *dev = dev_;
+    fy__sim_request_t request = { .kind = FY__SIM_FILL, .fill = { .value = value, .nbytes = nbytes } };
+    FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "fill", "dst", -1 }, address, nbytes, &request.fill.dst));
+    cost_t cost = {
+        .submit_ns = dev->profile->launch_submit_ns,
+        .duration_ns = fy__sim_profile_memory_ns(dev->profile, nbytes),
+        .nplaces = 1,
+        .places = { { &dev->engines, FY__SIM_COMPUTE } },
+    };
+    return submit(dev, stream, &cost, &request);
+}
+
+/* ---- launches ---- */
+
+static const char *op_name(const fy_launch_t *launch)
+{
+    static const char *const names[] = {
+#define X(name, text) #text,
+        FY_OP_LIST(X)
+#undef X
+    };
+    return launch->op < FY_OP_BUILTIN_COUNT ? names[launch->op] : "a registered op";
+}
+
+static uint64_t element_nbytes(int32_t dtype)
+{
+    static const uint8_t sizes[] = {
+#define X(name, text, nbytes, is_float) nbytes,
+        FY_DTYPE_LIST(X)
+#undef X
+    };
+    return dtype >= 0 && dtype < FY_DTYPE_COUNT ? sizes[dtype] : 0;
+}
+
+/* Which bytes around desc->data its elements take: from `*out_before` before it on. 0 if there are no elements. */
+static uint64_t desc_extent(const fy_desc_t *desc, uint64_t *out_before)
+{
+    uint64_t size = element_nbytes(desc->dtype), before = 0, after = 0;
+    for (int32_t i = 0; i < desc->rank; i++) {
+        if (desc->dims[i] == 0) return 0;
+        int64_t reach = (desc->dims[i] - 1) * desc->strides[i];
+        if (reach < 0)
+            before += (uint64_t)-reach;
+        else
+            after += (uint64_t)reach;
+    }
+    *out_before = before * size;
+    return (before + after + 1) * size;
+}
+
+/* Points `desc`, the request's own copy, at the bytes. An operand without elements keeps whatever address it has. */
+static fy_status_t translate(fy__sim_device_t *dev, fy__sim_use_t use, fy_desc_t *desc)
+{
+    uint64_t before = 0, nbytes = desc_extent(desc, &before);
+    if (nbytes == 0) return FY_STATUS_OK;
+    void *bytes;
+    FY_TRY(fy__sim_memory_find(dev, use, (char *)desc->data - before, nbytes, &bytes));
+    if (bytes) desc->data = (char *)bytes + before;
+    return FY_STATUS_OK;
+}
+
+/* Makes `launch` the request's own: `descs` has room for all its descriptors. launch->fault is host memory and stays. */
+static fy_status_t translate_launch(fy__sim_device_t *dev, const fy_launch_t *launch, fy_desc_t *descs, fy_launch_t *out_launch)
+{
+    const char *op = op_name(launch);
+    *out_launch = *launch;
+    out_launch->dst = descs;
+    out_launch->src = descs + launch->ndst;
+    for (int i = 0; i < launch->ndst; i++) {
+        out_launch->dst[i] = launch->dst[i];
+        FY_TRY(translate(dev, (fy__sim_use_t){ op, "dst", i }, &out_launch->dst[i]));
+    }
+    for (int i = 0; i < launch->nsrc; i++) {
+        out_launch->src[i] = launch->src[i];
+        FY_TRY(translate(dev, (fy__sim_use_t){ op, "src", i }, &out_launch->src[i]));
+    }
+    if (launch->workspace_nbytes == 0) return FY_STATUS_OK;
+    return fy__sim_memory_find(dev, (fy__sim_use_t){ op, "workspace", -1 }, launch->workspace, launch->workspace_nbytes,
+                               &out_launch->workspace);
+}
+
+static fy_dtype_t arithmetic_dtype(const fy_launch_t *launch)
+{
+    if (launch->nsrc > 0) return (fy_dtype_t)launch->src[0].dtype;
+    return launch->ndst > 0 ? (fy_dtype_t)launch->dst[0].dtype : FY_DTYPE_F32;
+}
+
+fy_status_t fy__sim_work_launch(void *dev_, void *stream, const fy_launch_t *launch)
+{
+    fy__sim_device_t *dev = dev_;
+    if (!fy__sim_work_supports(dev, launch)) /* asked here, so that numerics=off refuses what a real run would */
+        return FY__SIM_FAIL(FY_STATUS_UNSUPPORTED, "%s: no kernel for %s with these dtypes and layouts", dev->name, op_name(launch));
+
+    fy_desc_t few[8], *descs = few;
+    size_t ndescs = (size_t)launch->ndst + launch->nsrc;
+    if (ndescs > sizeof(few) / sizeof(few[0])) {
+        descs = malloc(ndescs * sizeof(*descs));
+        if (!descs)
+            return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for the %zu operands of %s", dev->name, ndescs,
+                                op_name(launch));
+    }
+    fy__sim_request_t request = { .kind = FY__SIM_LAUNCH };
+    cost_t cost = {
+        .submit_ns = dev->profile->launch_submit_ns,
+        .duration_ns = fy__sim_profile_launch_ns(dev->profile, arithmetic_dtype(launch), launch->flops, launch->nbytes),
+        .nplaces = 1,
+        .places = { { &dev->engines, FY__SIM_COMPUTE } },
+    };
+    fy_status_t status = translate_launch(dev, launch, descs, &request.launch);
+    if (status == FY_STATUS_OK) status = submit(dev, stream, &cost, &request);
+    if (descs != few) free(descs);
+    return status;
+}
+
+int fy__sim_work_supports(void *dev, const fy_launch_t *launch)
+{
+    (void)dev;
+    return launch->kernel ? 1 : fy__kernels_supports(launch);
+}
+
+uint64_t fy__sim_work_workspace(void *dev, const fy_launch_t *launch, uint64_t limit)
+{
+    (void)dev;
+    return launch->kernel ? 0 : fy__kernels_workspace(launch, limit);
+}
