@@ -7,8 +7,7 @@
 
 #include "ops/optable.h"
 #include "runtime/base/fail.h"
-
-#include <ferry/tensor.h>
+#include "runtime/tensor.h"
 
 static fy_status_t check_arity(const fy_op_info_t *info, size_t nsrc, fy_tensor_t *const *src, size_t ndst, fy_tensor_t **dst)
 {
@@ -43,13 +42,11 @@ static fy_status_t normalise_axis(const fy_op_info_t *info, const fy_tensor_t *s
         int32_t axis;
         memcpy(&axis, (const unsigned char *)*attrs + field->offset, sizeof axis);
         if (axis >= 0 || !src0) return FY_STATUS_OK;
-        fy_tensor_info_t tensor = FY_TENSOR_INFO_INIT;
-        fy_tensor_query(src0, &tensor);
-        if (axis < -tensor.rank) {
+        if (axis < -src0->rank) {
             return FY_FAIL(INVALID_ARGUMENT, "%s: axis %" PRId32 " does not exist in src0, whose rank is %d", info->name, axis,
-                           tensor.rank);
+                           src0->rank);
         }
-        axis += tensor.rank;
+        axis += src0->rank;
         memcpy(buf, *attrs, info->attrs_nbytes);
         memcpy(buf + field->offset, &axis, sizeof axis);
         *attrs = buf;

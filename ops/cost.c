@@ -3,15 +3,8 @@
  * Not here: time. Next: backends/sim turns both into nanoseconds. */
 #include "ops/cost.h"
 
-#include <stdbool.h>
-
+#include "runtime/base/dtype.h"
 #include "runtime/base/fail.h"
-
-static const uint8_t dtype_nbytes[FY_DTYPE_COUNT] = {
-#define X(name, text, nbytes, is_float) nbytes,
-    FY_DTYPE_LIST(X)
-#undef X
-};
 
 static uint64_t mul(uint64_t a, uint64_t b)
 {
@@ -39,15 +32,15 @@ static uint64_t unique_nbytes(const fy_desc_t *desc)
     for (int i = 0; i < desc->rank; i++) {
         if (desc->strides[i] != 0 || desc->dims[i] == 0) nelem = mul(nelem, (uint64_t)desc->dims[i]);
     }
-    return mul(nelem, dtype_nbytes[desc->dtype]);
+    return mul(nelem, fy__dtype_sizes[desc->dtype]);
 }
 
 /* Each operand once; a dst that is accumulated into twice. */
 static uint64_t operand_nbytes(const fy_launch_t *launch)
 {
     if (FY_LIKELY((launch->flags & FY_LAUNCH_DENSE) && launch->ndst == 1 && !launch->accumulate)) {
-        uint64_t per_element = dtype_nbytes[launch->dst[0].dtype];
-        for (int i = 0; i < launch->nsrc; i++) per_element += dtype_nbytes[launch->src[i].dtype];
+        uint64_t per_element = fy__dtype_sizes[launch->dst[0].dtype];
+        for (int i = 0; i < launch->nsrc; i++) per_element += fy__dtype_sizes[launch->src[i].dtype];
         return mul(launch->nelem, per_element);
     }
     uint64_t nbytes = 0;
@@ -97,7 +90,7 @@ void fy__cost_mse_loss(fy_launch_t *launch) { set(launch, mul(count(&launch->src
 
 void fy__cost_gather(fy_launch_t *launch)
 {
-    uint64_t rows = mul(launch->nelem, dtype_nbytes[launch->dst[0].dtype]);
+    uint64_t rows = mul(launch->nelem, fy__dtype_sizes[launch->dst[0].dtype]);
     launch->flops = 0;
     launch->nbytes = add(mul(rows, 2), unique_nbytes(&launch->src[1]));
 }

@@ -3,6 +3,7 @@
 #include "ops/typed/typed.h"
 
 #include "ops/shape.h"
+#include "runtime/tensor.h"
 
 fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double value, fy_fill_attrs_t *out_attrs)
 {
@@ -20,10 +21,8 @@ fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double valu
 fy_status_t fy_fill(fy_tensor_t *dst, double value)
 {
     FY__REQUIRE("fill", dst);
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     fy_fill_attrs_t attrs;
-    fy_tensor_query(dst, &info);
-    FY_TRY(fy__typed_fill_attrs("fill", info.dtype, value, &attrs));
+    FY_TRY(fy__typed_fill_attrs("fill", (fy_dtype_t)dst->dtype, value, &attrs));
     return fy__op_into(FY_OP_FILL, 0, NULL, &attrs, dst);
 }
 

@@ -2,14 +2,14 @@
  * Not here: whether an axis exists in the end (shape_reduce.c). Next: linalg.c. */
 #include "ops/typed/typed.h"
 
+#include "runtime/tensor.h"
+
 fy_status_t fy__typed_axis(const char *call, const fy_tensor_t *src, int axis, int32_t *out_axis)
 {
     *out_axis = axis;
     if (axis >= 0) return FY_STATUS_OK; /* the shape rule knows the rank anyway */
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(src, &info);
-    if (axis < -info.rank) return FY_FAIL(INVALID_ARGUMENT, "%s: axis %d does not exist in a tensor of rank %d", call, axis, info.rank);
-    *out_axis = axis + info.rank;
+    if (axis < -src->rank) return FY_FAIL(INVALID_ARGUMENT, "%s: axis %d does not exist in a tensor of rank %d", call, axis, src->rank);
+    *out_axis = axis + src->rank;
     return FY_STATUS_OK;
 }
 
