@@ -1,0 +1,292 @@
+/* The runner, status assertions and small helpers of harness.h.
+ * Not here: operands in odd layouts (operand.c), expected values (oracle_*.c).
+ * Every assertion goes through CMocka, so a failure leaves the test at once; the teardown then ends the scope and closes the device. */
+#include "tests/support/harness.h"
+
+void ts__ok(fy_status_t status, const char *expr, const char *file, int line)
+{
+    if (status == FY_STATUS_OK) return;
+    print_error("%s\n  %s: %s\n", expr, fy_status_name(status), fy_error_get()->text);
+    _fail(file, line);
+}
+
+void ts__fails(fy_status_t status, fy_status_t want, const char *expr, const char *file, int line)
+{
+    if (status == want && fy_error_get()->status == want && fy_error_get()->text[0]) return;
+    print_error("%s\n  want %s, got %s; the record says %s: %s\n", expr, fy_status_name(want), fy_status_name(status),
+                fy_status_name(fy_error_get()->status), status == FY_STATUS_OK ? "-" : fy_error_get()->text);
+    _fail(file, line);
+}
+
+void ts__text_has(const char *part, const char *file, int line)
+{
+    if (strstr(fy_error_get()->text, part)) return;
+    print_error("error text does not contain \"%s\":\n  %s\n", part, fy_error_get()->text);
+    _fail(file, line);
+}
+
+/* ---- devices ---- */
+
+enum { MAX_DEVICES = 8 };
+static char g_specs[MAX_DEVICES][128];
+static size_t g_nspecs;
+
+static void read_specs(void)
+{
+    if (g_nspecs) return;
+    const char *text = getenv("FERRY_TEST_DEVICE");
+    if (!text || !*text) text = "host,sim:0";
+    while (*text && g_nspecs < MAX_DEVICES) {
+        size_t n = strcspn(text, ",");
+        snprintf(g_specs[g_nspecs++], sizeof g_specs[0], "%.*s", (int)n, text);
+        text += n + (text[n] == ',');
+    }
+}
+
+size_t ts_device_count(void)
+{
+    read_specs();
+    return g_nspecs;
+}
+
+const char *ts_device_spec(size_t index)
+{
+    read_specs();
+    return g_specs[index];
+}
+
+const char *ts_spec_name(const char *spec)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(spec, "?"), spec);
+    return name;
+}
+
+const char *ts_spec_with(const char *spec, const char *option)
+{
+    static char text[4][192];
+    static unsigned turn;
+    char *out = text[turn++ % 4];
+    snprintf(out, sizeof text[0], "%s%c%s", spec, strchr(spec, '?') ? '&' : '?', option);
+    return out;
+}
+
+/* ---- runner ---- */
+
+typedef struct binding {
+    const ts_test_t *test;
+    const char *reason; /* why it is skipped, or NULL */
+    ts_ctx_t ctx;
+    fy_scope_t scope;
+    uint64_t live_before;
+    char name[128], why[600];
+} binding_t;
+
+static size_t g_nskipped;
+
+static const char *exclusion_reason(const ts_exclusion_t *list, const char *test, const char *spec)
+{
+    for (; list && list->device; list++) {
+        if (strncmp(spec, list->device, strlen(list->device)) == 0 && strcmp(test, list->test) == 0) return list->reason;
+    }
+    return NULL;
+}
+
+static int set_up(void **state)
+{
+    binding_t *b = *state;
+    if (b->reason) return 0;
+    fy_status_t status = fy_device_open(b->ctx.spec, &b->ctx.device);
+    const char *require = getenv("FERRY_TEST_REQUIRE");
+    if (status == FY_STATUS_UNAVAILABLE && !(require && *require == '1')) {
+        snprintf(b->why, sizeof b->why, "%s", fy_error_get()->text);
+        b->reason = b->why;
+        return 0;
+    }
+    if (status != FY_STATUS_OK) {
+        print_error("opening %s: %s: %s\n", b->ctx.spec, fy_status_name(status), fy_error_get()->text);
+        return -1;
+    }
+    fy_device_info_t info = FY_DEVICE_INFO_INIT;
+    if (fy_device_query(b->ctx.device, &info) != FY_STATUS_OK) return -1;
+    b->ctx.is_host = info.is_host;
+    b->ctx.is_sim = info.is_simulated;
+    b->live_before = ts_live(b->ctx.device);
+    b->scope = fy_scope_begin("test");
+    return 0;
+}
+
+static void run_one(void **state)
+{
+    binding_t *b = *state;
+    if (b->reason) {
+        print_message("           %s: %s\n", b->name, b->reason);
+        g_nskipped++;
+        skip();
+    }
+    b->test->run(&b->ctx);
+}
+
+static int tear_down(void **state)
+{
+    binding_t *b = *state;
+    if (b->reason || !b->ctx.device) return 0;
+    fy_scope_end(b->scope, 0, NULL);
+    int result = 0;
+    fy_status_t status = fy_device_wait(b->ctx.device, FY_FOREVER);
+    (void)status; /* a fault that the test provoked is its own business */
+    uint64_t live = ts_live(b->ctx.device);
+    if (live != b->live_before) {
+        print_error("%s: %llu live bytes before, %llu after: leaked\n", b->name, (unsigned long long)b->live_before,
+                    (unsigned long long)live);
+        result = -1;
+    }
+    fy_device_close(b->ctx.device);
+    b->ctx.device = NULL;
+    return result;
+}
+
+int ts_run(const char *suite, const ts_test_t *tests, size_t ntests, const ts_exclusion_t *exclusions)
+{
+    size_t ndevices = ts_device_count(), n = ndevices * ntests;
+    binding_t *bindings = calloc(n, sizeof *bindings);
+    struct CMUnitTest *units = calloc(n, sizeof *units);
+    if (!bindings || !units) {
+        free(bindings);
+        free(units);
+        return 1;
+    }
+    const char *only = getenv("FERRY_TEST_ONLY"); /* part of a test's name */
+    size_t k = 0;
+    for (size_t d = 0; d < ndevices; d++) {
+        for (size_t t = 0; t < ntests; t++) {
+            binding_t *b = &bindings[k];
+            b->test = &tests[t];
+            b->ctx.spec = ts_device_spec(d);
+            snprintf(b->name, sizeof b->name, "%s@%s", tests[t].name, b->ctx.spec);
+            if (only && *only && !strstr(b->name, only)) continue;
+            b->reason = exclusion_reason(exclusions, tests[t].name, b->ctx.spec);
+            units[k] = (struct CMUnitTest){ b->name, run_one, set_up, tear_down, b };
+            k++;
+        }
+    }
+    g_nskipped = 0;
+    int nfailed = _cmocka_run_group_tests(suite, units, k, NULL, NULL);
+    free(bindings);
+    free(units);
+    return nfailed ? 1 : g_nskipped == k ? 77 : 0;
+}
+
+/* ---- figures ---- */
+
+fy_ledger_totals_t ts_ledger(const char *path)
+{
+    fy_ledger_totals_t totals = FY_LEDGER_TOTALS_INIT;
+    ts_ok(fy_ledger_query(path, &totals));
+    return totals;
+}
+
+void ts_expect_quiet(const fy_ledger_totals_t *before, const fy_ledger_totals_t *after, const char *what)
+{
+#define SAME(field)                                                                                            \
+    if (before->field != after->field) {                                                                       \
+        print_error("%s: ledger " #field " went from %llu to %llu\n", what, (unsigned long long)before->field, \
+                    (unsigned long long)after->field);                                                         \
+        fail();                                                                                                \
+    }
+    SAME(upload.count)
+    SAME(upload.nbytes)
+    SAME(upload.wire_nbytes)
+    SAME(download.count)
+    SAME(download.nbytes)
+    SAME(download.wire_nbytes)
+    SAME(peer.count)
+    SAME(peer.nbytes)
+    SAME(requests)
+    SAME(syncs)
+    SAME(device_allocs)
+#undef SAME
+}
+
+uint64_t ts_live(const fy_device_t *device)
+{
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    if (fy_memory_query(device, NULL, &stats) != FY_STATUS_OK) return UINT64_MAX;
+    return stats.live;
+}
+
+fy_tensor_info_t ts_info(const fy_tensor_t *tensor)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_query(tensor, &info);
+    return info;
+}
+
+uint64_t ts_version(const fy_tensor_t *tensor) { return ts_info(tensor).version; }
+
+/* ---- tensors ---- */
+
+fy_tensor_t *ts_host_f32(int rank, const int64_t *dims, const float *values)
+{
+    fy_tensor_t *tensor;
+    void *data;
+    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, rank, dims, &tensor));
+    uint64_t nbytes = ts_info(tensor).nbytes;
+    if (nbytes) {
+        ts_ok(fy_tensor_map(tensor, FY_ACCESS_WRITE, &data));
+        memcpy(data, values, nbytes);
+    }
+    return tensor;
+}
+
+fy_tensor_t *ts_f32(fy_device_t *device, int rank, const int64_t *dims, const float *values)
+{
+    fy_tensor_t *host = ts_host_f32(rank, dims, values), *tensor;
+    ts_ok(fy_tensor_upload(host, device, NULL, &tensor));
+    fy_tensor_destroy(host);
+    return tensor;
+}
+
+fy_tensor_t *ts_iota(fy_device_t *device, int rank, const int64_t *dims, float first)
+{
+    size_t n = 1;
+    for (int i = 0; i < rank; i++) n *= (size_t)dims[i];
+    float *values = malloc((n + 1) * sizeof *values);
+    assert_non_null(values);
+    for (size_t i = 0; i < n; i++) values[i] = first + (float)i;
+    fy_tensor_t *tensor = ts_f32(device, rank, dims, values);
+    free(values);
+    return tensor;
+}
+
+void ts_read(const fy_tensor_t *tensor, void *out, size_t nbytes)
+{
+    fy_download_t *download;
+    fy_tensor_t *host;
+    void *data;
+    ts_ok(fy_tensor_download(tensor, NULL, &download));
+    ts_ok(fy_download_wait(download, FY_FOREVER, &host));
+    fy_tensor_info_t info = ts_info(host);
+    assert_int_equal(info.nbytes, nbytes);
+    assert_true(info.is_contiguous);
+    assert_ptr_equal(info.device, fy_device_host());
+    if (nbytes) {
+        ts_ok(fy_tensor_map(host, FY_ACCESS_READ, &data));
+        memcpy(out, data, nbytes);
+    }
+    fy_tensor_destroy(host);
+}
+
+void ts_expect_f32(const fy_tensor_t *tensor, const float *want, size_t n)
+{
+    float *got = malloc((n + 1) * sizeof *got);
+    assert_non_null(got);
+    ts_read(tensor, got, n * sizeof *got);
+    for (size_t i = 0; i < n; i++) {
+        if (memcmp(&got[i], &want[i], sizeof *got) != 0 && !(got[i] == want[i])) {
+            print_error("element %zu of %zu: got %.9g, want %.9g\n", i, n, (double)got[i], (double)want[i]);
+            fail();
+        }
+    }
+    free(got);
+}

@@ -1,0 +1,88 @@
+/* What every test of Ferry's public behaviour starts from: status assertions that print the error record, the list of devices under test,
+ * and a runner that turns one test body into one CMocka test per device, with a fresh device, a scope and a leak check around it.
+ * Not here: tensors in odd layouts (operand.h), expected values (oracle.h).
+ * FERRY_TEST_DEVICE=spec[,spec...] replaces the default devices "host,sim:0"; FERRY_TEST_REQUIRE=1 turns "not there" into a failure. */
+#ifndef FERRY_TESTS_SUPPORT_HARNESS_H_
+#define FERRY_TESTS_SUPPORT_HARNESS_H_
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/ferry.h>
+
+/* ---- statuses ---- */
+
+#define ts_ok(expr)          ts__ok((expr), #expr, __FILE__, __LINE__)
+#define ts_fails(expr, code) ts__fails((expr), FY_STATUS_##code, #expr, __FILE__, __LINE__)
+/* The last error's text contains `part`. */
+#define ts_text_has(part) ts__text_has((part), __FILE__, __LINE__)
+void ts__ok(fy_status_t status, const char *expr, const char *file, int line);
+void ts__fails(fy_status_t status, fy_status_t want, const char *expr, const char *file, int line);
+void ts__text_has(const char *part, const char *file, int line);
+
+/* ---- devices under test ---- */
+
+size_t ts_device_count(void);
+const char *ts_device_spec(size_t index);
+/* "sim:0" of "sim:0?capacity=1MiB", in a static buffer. */
+const char *ts_spec_name(const char *spec);
+/* The spec with another option: "sim:0" + "limit=1MiB" -> "sim:0?limit=1MiB"; keeps the ones that are there. Static, four in turn. */
+const char *ts_spec_with(const char *spec, const char *option);
+
+/* ---- the runner ---- */
+
+typedef struct ts_ctx {
+    const char *spec; /* as given */
+    fy_device_t *device;
+    int is_host, is_sim;
+} ts_ctx_t;
+
+typedef struct ts_test {
+    const char *name;
+    void (*run)(ts_ctx_t *ctx);
+} ts_test_t;
+#define TS_TEST(fn) \
+    {               \
+#fn, fn     \
+    }
+
+/* A test that is not run on devices whose spec starts with `device`, and why. A table of these ends with {NULL, NULL, NULL}. */
+typedef struct ts_exclusion {
+    const char *device, *test, *reason;
+} ts_exclusion_t;
+
+/* Runs every test on every device. Each gets the device freshly opened and an open scope; afterwards the scope is ended and the device's
+ * live bytes must be what they were. Returns what main should: 0, 1, or 77 if everything was skipped. */
+int ts_run(const char *suite, const ts_test_t *tests, size_t ntests, const ts_exclusion_t *exclusions);
+#define TS_RUN(suite, tests, exclusions) ts_run((suite), (tests), sizeof(tests) / sizeof((tests)[0]), (exclusions))
+
+/* ---- figures ---- */
+
+fy_ledger_totals_t ts_ledger(const char *path);
+/* `after` minus `before` of the sums that a refused call must not change: printed and failed if any is not zero. */
+void ts_expect_quiet(const fy_ledger_totals_t *before, const fy_ledger_totals_t *after, const char *what);
+uint64_t ts_live(const fy_device_t *device);
+uint64_t ts_version(const fy_tensor_t *tensor);
+fy_tensor_info_t ts_info(const fy_tensor_t *tensor);
+
+/* ---- short ways to make and read tensors ---- */
+
+/* A host tensor with a copy of `values` (f32), in the current scope. */
+fy_tensor_t *ts_host_f32(int rank, const int64_t *dims, const float *values);
+/* The same, uploaded. */
+fy_tensor_t *ts_f32(fy_device_t *device, int rank, const int64_t *dims, const float *values);
+/* i, i+1, ... as f32 on `device`. */
+fy_tensor_t *ts_iota(fy_device_t *device, int rank, const int64_t *dims, float first);
+/* Downloads `tensor` into `out` (dense, its own dtype); fails the test if that fails or if nbytes differs. */
+void ts_read(const fy_tensor_t *tensor, void *out, size_t nbytes);
+/* Every element of f32 `tensor` equals `want`. */
+void ts_expect_f32(const fy_tensor_t *tensor, const float *want, size_t n);
+
+#endif

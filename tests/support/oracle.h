@@ -1,0 +1,43 @@
+/* Expected values of every op, by plain loops over decoded values, and the error that its model allows for each element.
+ * A result is value +- bound, where bound = unit(dst) * |value| (the final rounding) + slack * unit(compute) * scale; `scale` is what the
+ * rounding errors are relative to (the sum of magnitudes that were added, say) and comes with each element.
+ * oracle_elementwise.c and oracle_reduce.c compute, oracle.c picks and compares. Cases and models: tests/ops/cases.def. */
+#ifndef FERRY_TESTS_SUPPORT_ORACLE_H_
+#define FERRY_TESTS_SUPPORT_ORACLE_H_
+
+#include <ferry/op.h>
+
+#include "tests/support/value.h"
+
+typedef struct ts_expected {
+    ts_array_t value;
+    double *scale; /* an element of `value` each; 0: exact but for the final rounding */
+} ts_expected_t;
+
+void ts_expected_make(ts_expected_t *expected, fy_dtype_t dtype, int rank, const int64_t *dims);
+void ts_expected_free(ts_expected_t *expected);
+
+/* Computes dst[0] of `op`. `before`: contents of a given dst[0] (axpy reads it), or NULL. False: this op has no oracle per element (random
+ * draws). `out` is made here. */
+bool ts_oracle(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, const ts_array_t *before, ts_expected_t *out);
+
+/* Parts of ts_oracle; false: not my op. */
+bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, const ts_array_t *before, ts_expected_t *out);
+bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out);
+
+/* rand and randn of a state {seed, counter}, for a destination like `dst`; *out_counter: what the state's counter becomes. False: randperm. */
+bool ts_oracle_random(fy_op_t op, const ts_array_t *dst, int64_t seed, int64_t counter, const void *attrs, ts_expected_t *out,
+                      int64_t *out_counter);
+/* Philox4x32-10: block {low, high} under `key`. */
+void ts_philox(uint64_t key, uint64_t low, uint64_t high, uint32_t out[4]);
+
+/* Is `got` what `expected` says, with `slack` rounding errors? Prints the worst element: op, dtype, index, got, want, bound. */
+bool ts_compare(const ts_expected_t *expected, const ts_array_t *got, double slack, const char *what);
+/* Same bits, NaN equal to NaN. Prints the first difference. */
+bool ts_same(const ts_array_t *a, const ts_array_t *b, const char *what);
+
+/* Index helpers: coordinates of element `k` of dense `dims`; the element of `array` that broadcasts to `coords` of rank `rank`. */
+void ts_unravel(uint64_t k, int rank, const int64_t *dims, int64_t *coords);
+uint64_t ts_broadcast_index(const ts_array_t *array, int rank, const int64_t *coords);
+
+#endif

@@ -1,0 +1,234 @@
+/* Oracle of reductions, matmul, softmax, losses, gather and concat: one loop over the destination, one over what each element sums.
+ * Sums run in long double, so the oracle's own error is far below every bound. scale = the sum of the magnitudes added, times the number
+ * of additions: the classical bound for any order of summation (Higham 2002, section 4.2). */
+#include <math.h>
+
+#include "tests/support/harness.h"
+#include "tests/support/oracle.h"
+
+/* ---- reductions ---- */
+
+static bool is_reduced(fy_op_t op, const void *attrs, int rank, int axis)
+{
+    if (op == FY_OP_ARGMAX) {
+        int wanted = ((const fy_axis_attrs_t *)attrs)->axis;
+        return axis == (wanted < 0 ? wanted + rank : wanted);
+    }
+    uint32_t axes = ((const fy_reduce_attrs_t *)attrs)->axes;
+    return axes == 0 || (axes >> axis & 1);
+}
+
+static bool keeps_dims(fy_op_t op, const void *attrs)
+{
+    return op == FY_OP_ARGMAX ? ((const fy_axis_attrs_t *)attrs)->keepdims : ((const fy_reduce_attrs_t *)attrs)->keepdims;
+}
+
+typedef struct sum_state {
+    long double sum, magnitude;
+    int64_t int_sum, best_int, best_at, n;
+    double best;
+} sum_state_t;
+
+static void take(fy_op_t op, sum_state_t *state, const ts_array_t *src, uint64_t k, int64_t at)
+{
+    double x = ts_array_get(src, k);
+    int64_t i = src->i ? src->i[k] : 0;
+    bool larger = src->f ? x > state->best : i > state->best_int;
+    bool smaller = src->f ? x < state->best : i < state->best_int;
+    bool better = op == FY_OP_MIN ? smaller : larger;
+    if (src->f && isnan(state->best) && state->n) better = false;
+    if (src->f && isnan(x) && !isnan(state->best)) better = true;
+    if (state->n == 0 || better) {
+        state->best = x;
+        state->best_int = i;
+        state->best_at = at;
+    }
+    state->sum += x;
+    state->magnitude += fabs(x);
+    state->int_sum = (int64_t)((uint64_t)state->int_sum + (uint64_t)i);
+    state->n++;
+}
+
+static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expected_t *out)
+{
+    int64_t dims[FY_MAX_RANK], coords[FY_MAX_RANK], full[FY_MAX_RANK];
+    int rank = 0;
+    for (int axis = 0; axis < src->rank; axis++) {
+        full[axis] = is_reduced(op, attrs, src->rank, axis) ? 1 : src->dims[axis];
+        if (full[axis] == src->dims[axis] && !is_reduced(op, attrs, src->rank, axis))
+            dims[rank++] = src->dims[axis];
+        else if (keeps_dims(op, attrs))
+            dims[rank++] = 1;
+    }
+    bool sums = op == FY_OP_SUM || op == FY_OP_MEAN;
+    fy_dtype_t dtype = op == FY_OP_ARGMAX || (op == FY_OP_SUM && src->i) ? FY_DTYPE_I64 : src->dtype;
+    ts_expected_make(out, dtype, rank, dims);
+    sum_state_t *states = calloc(out->value.nelem + 1, sizeof *states);
+    assert_non_null(states);
+    for (uint64_t k = 0; k < src->nelem; k++) {
+        ts_unravel(k, src->rank, src->dims, coords);
+        uint64_t to = 0;
+        int64_t at = 0;
+        for (int axis = 0; axis < src->rank; axis++) {
+            bool gone = is_reduced(op, attrs, src->rank, axis);
+            to = to * (uint64_t)full[axis] + (uint64_t)(gone ? 0 : coords[axis]);
+            if (gone) at = at * src->dims[axis] + coords[axis];
+        }
+        take(op, &states[to], src, k, at);
+    }
+    for (uint64_t k = 0; k < out->value.nelem; k++) {
+        const sum_state_t *s = &states[k];
+        if (op == FY_OP_ARGMAX)
+            out->value.i[k] = s->best_at;
+        else if (out->value.i)
+            out->value.i[k] = sums ? s->int_sum : s->best_int;
+        else if (op == FY_OP_SUM)
+            out->value.f[k] = (double)s->sum;
+        else if (op == FY_OP_MEAN)
+            out->value.f[k] = (double)(s->sum / s->n);
+        else
+            out->value.f[k] = s->best;
+        double n = (double)s->n;
+        if (sums) out->scale[k] = (double)s->magnitude * (n + 1) / (op == FY_OP_MEAN && s->n ? n : 1);
+        if (!isfinite(out->scale[k])) out->scale[k] = 0;
+    }
+    free(states);
+}
+
+/* ---- matmul ---- */
+
+static double matrix_at(const ts_array_t *m, uint64_t base, bool transposed, int64_t row, int64_t column)
+{
+    int64_t last = m->dims[m->rank - 1];
+    return m->f[base + (uint64_t)(transposed ? column * last + row : row * last + column)];
+}
+
+static void matmul(const ts_array_t *a, const ts_array_t *b, const void *attrs, ts_expected_t *out)
+{
+    const fy_matmul_attrs_t *attr = attrs;
+    bool ta = attr && attr->transpose_a, tb = attr && attr->transpose_b;
+    const int64_t *da = a->dims + a->rank - 2, *db = b->dims + b->rank - 2;
+    int64_t m = ta ? da[1] : da[0], depth = ta ? da[0] : da[1], n = tb ? db[0] : db[1];
+    ts_array_t lead_a = *a, lead_b = *b; /* the leading axes as arrays of their own, for broadcasting */
+    lead_a.rank -= 2;
+    lead_b.rank -= 2;
+    int lead = lead_a.rank > lead_b.rank ? lead_a.rank : lead_b.rank;
+    int64_t dims[FY_MAX_RANK];
+    for (int axis = 0; axis < lead; axis++) {
+        int ia = axis - (lead - lead_a.rank), ib = axis - (lead - lead_b.rank);
+        int64_t x = ia >= 0 ? a->dims[ia] : 1, y = ib >= 0 ? b->dims[ib] : 1;
+        dims[axis] = x == 1 ? y : x;
+    }
+    dims[lead] = m;
+    dims[lead + 1] = n;
+    ts_expected_make(out, a->dtype, lead + 2, dims);
+    for (uint64_t k = 0; k < out->value.nelem; k++) {
+        int64_t coords[FY_MAX_RANK];
+        ts_unravel(k, lead + 2, dims, coords);
+        uint64_t base_a = ts_broadcast_index(&lead_a, lead, coords) * (uint64_t)(da[0] * da[1]);
+        uint64_t base_b = ts_broadcast_index(&lead_b, lead, coords) * (uint64_t)(db[0] * db[1]);
+        long double sum = 0, magnitude = 0;
+        for (int64_t d = 0; d < depth; d++) {
+            double x = matrix_at(a, base_a, ta, coords[lead], d), y = matrix_at(b, base_b, tb, d, coords[lead + 1]);
+            sum += (long double)x * y;
+            magnitude += fabs(x * y);
+        }
+        out->value.f[k] = (double)sum;
+        out->scale[k] = (double)magnitude * ((double)depth + 1);
+    }
+}
+
+/* ---- softmax ---- */
+
+static void softmax(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expected_t *out)
+{
+    int axis = ((const fy_axis_attrs_t *)attrs)->axis;
+    if (axis < 0) axis += src->rank;
+    ts_expected_make(out, src->dtype, src->rank, src->dims);
+    uint64_t n = (uint64_t)src->dims[axis], inner = 1;
+    for (int a = axis + 1; a < src->rank; a++) inner *= (uint64_t)src->dims[a];
+    for (uint64_t k = 0; k < src->nelem; k++) {
+        uint64_t first = k / (inner * n) * inner * n + k % inner;
+        double top = -INFINITY;
+        for (uint64_t i = 0; i < n; i++) top = fmax(top, src->f[first + i * inner]);
+        long double sum = 0;
+        for (uint64_t i = 0; i < n; i++) sum += exp(src->f[first + i * inner] - top);
+        double shifted = src->f[k] - top;
+        out->value.f[k] = op == FY_OP_SOFTMAX ? (double)(exp(shifted) / sum) : (double)(shifted - logl(sum));
+        double terms = (double)n + 2;
+        out->scale[k] = op == FY_OP_SOFTMAX ? out->value.f[k] * (terms + fabs(shifted)) : terms + fabs(src->f[k]) + fabs(top);
+        if (out->scale[k] == 0) out->scale[k] = ts_tiny(src->dtype);
+    }
+}
+
+/* ---- losses and moving ---- */
+
+static void mse_loss(const ts_array_t *pred, const ts_array_t *target, ts_expected_t *out)
+{
+    ts_expected_make(out, pred->dtype, 0, NULL);
+    long double sum = 0;
+    for (uint64_t k = 0; k < pred->nelem; k++) {
+        long double d = (long double)pred->f[k] - target->f[k];
+        sum += d * d;
+    }
+    out->value.f[0] = (double)(sum / pred->nelem);
+    out->scale[0] = out->value.f[0] * ((double)pred->nelem + 4);
+    if (!isfinite(out->scale[0])) out->scale[0] = 0;
+}
+
+static void move_element(ts_array_t *dst, uint64_t to, const ts_array_t *src, uint64_t from)
+{
+    if (dst->f) dst->f[to] = src->f[from];
+    if (dst->i) dst->i[to] = src->i[from];
+}
+
+static void gather(const ts_array_t *table, const ts_array_t *indices, ts_expected_t *out)
+{
+    int64_t dims[2 * FY_MAX_RANK];
+    memcpy(dims, indices->dims, sizeof indices->dims);
+    memcpy(dims + indices->rank, table->dims + 1, sizeof(int64_t) * (size_t)(table->rank - 1));
+    ts_expected_make(out, table->dtype, indices->rank + table->rank - 1, dims);
+    uint64_t row = 1;
+    for (int axis = 1; axis < table->rank; axis++) row *= (uint64_t)table->dims[axis];
+    for (uint64_t k = 0; k < out->value.nelem; k++) {
+        int64_t index = indices->i[k / row], last = table->dims[0] - 1;
+        index = index < 0 ? 0 : index > last ? last : index;
+        move_element(&out->value, k, table, (uint64_t)index * row + k % row);
+    }
+}
+
+static void concat(size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out)
+{
+    int axis = ((const fy_axis_attrs_t *)attrs)->axis;
+    if (axis < 0) axis += src[0].rank;
+    int64_t dims[FY_MAX_RANK], coords[FY_MAX_RANK];
+    memcpy(dims, src[0].dims, sizeof dims);
+    for (size_t s = 1; s < nsrc; s++) dims[axis] += src[s].dims[axis];
+    ts_expected_make(out, src[0].dtype, src[0].rank, dims);
+    for (uint64_t k = 0; k < out->value.nelem; k++) {
+        ts_unravel(k, src[0].rank, dims, coords);
+        size_t s = 0;
+        while (coords[axis] >= src[s].dims[axis]) coords[axis] -= src[s++].dims[axis];
+        uint64_t from = 0;
+        for (int a = 0; a < src[s].rank; a++) from = from * (uint64_t)src[s].dims[a] + (uint64_t)coords[a];
+        move_element(&out->value, k, &src[s], from);
+    }
+}
+
+bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out)
+{
+    switch (op) {
+    case FY_OP_SUM:
+    case FY_OP_MEAN:
+    case FY_OP_MAX:
+    case FY_OP_MIN:
+    case FY_OP_ARGMAX: reduce(op, &src[0], attrs, out); return true;
+    case FY_OP_MATMUL: matmul(&src[0], &src[1], attrs, out); return true;
+    case FY_OP_SOFTMAX:
+    case FY_OP_LOG_SOFTMAX: softmax(op, &src[0], attrs, out); return true;
+    case FY_OP_MSE_LOSS: mse_loss(&src[0], &src[1], out); return true;
+    case FY_OP_GATHER: gather(&src[0], &src[1], out); return true;
+    case FY_OP_CONCAT: concat(nsrc, src, attrs, out); return true;
+    default: return false;
+    }
+}
