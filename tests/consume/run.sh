@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Installs a build, moves the installed tree, and uses it as strangers do: CMake, pkg-config, C++, dlopen, Python. Each consumer also
+# looks at who owns malloc and operator new. Usage: tests/consume/run.sh BUILD
+set -u
+
+build=$(cd "${1:?usage: tests/consume/run.sh BUILD}" && pwd) || exit 2
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+temp=$(mktemp -d)
+trap 'rm -rf "$temp"' EXIT
+unset LD_LIBRARY_PATH LD_PRELOAD FERRY_PLUGIN_PATH CFLAGS CPPFLAGS LDFLAGS
+
+passed=0 failed=0 skipped=0
+try() { # try NAME COMMAND...
+    local name=$1
+    shift
+    if "$@" >"$temp/log" 2>&1; then
+        echo "PASS $name" && passed=$((passed + 1))
+    else
+        echo "FAIL $name (exit $?)" && sed 's/^/    /' "$temp/log" | tail -n 25 && failed=$((failed + 1))
+        return 1
+    fi
+}
+skip() { echo "SKIP $1: $2" && skipped=$((skipped + 1)); }
+
+try "install" cmake --install "$build" --prefix "$temp/first" || exit 1
+mv "$temp/first" "$temp/ferry"
+prefix=$temp/ferry
+library=$(find "$prefix" -name libferry.so | head -n 1)
+libdir=$(dirname "$library")
+export PKG_CONFIG_PATH=$libdir/pkgconfig
+
+# What the file itself says.
+dynamic() { readelf -dW "$library"; }
+try "SONAME is libferry.so.0" grep -q 'SONAME.*\[libferry\.so\.0\]' <(dynamic)
+try "stays loaded (-z nodelete)" grep -q NODELETE <(dynamic)
+# shellcheck disable=SC2016  # the inner shells expand
+{
+    try "does not need jemalloc" sh -c '! readelf -dW "$1" | grep -q "NEEDED.*jemalloc"' _ "$library"
+    try "no static TLS: can be dlopened" sh -c '! readelf -dW "$1" | grep -q STATIC_TLS' _ "$library"
+    try "refers to mallocx weakly" sh -c 'nm -D "$1" | grep -Eq " w mallocx"' _ "$library"
+    try "every header is installed" sh -c 'cd "$1" && for h in *.h; do test -e "$2/$h" || { echo "$h"; exit 1; }; done' _ \
+        "$here/../../include/ferry" "$prefix/include/ferry"
+}
+
+if try "CMake: configure" cmake -S "$here/cmake" -B "$temp/cmake" -DCMAKE_PREFIX_PATH="$prefix" &&
+    try "CMake: build" cmake --build "$temp/cmake"; then
+    try "CMake: run" "$temp/cmake/plain"
+    try "CMake: run with ferry::jemalloc" "$temp/cmake/with_jemalloc"
+    if [ -e "$temp/cmake/train" ]; then try "CMake: run with ferry::train" "$temp/cmake/train"; fi
+fi
+
+if try "pkg-config: build" make -s -C "$here/pkgconfig" OUT="$temp"; then
+    try "pkg-config: run" "$temp/consumer"
+fi
+try "pkg-config: version" pkg-config --exact-version=0.1.0 ferry
+
+# shellcheck disable=SC2046  # one word per option is meant
+if try "C++: build" c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags ferry) "$here/cxx/main.cpp" -o "$temp/cxx" \
+    $(pkg-config --libs ferry) -Wl,-rpath,"$libdir" -ldl; then
+    try "C++: run" "$temp/cxx"
+fi
+
+# shellcheck disable=SC2046
+if try "dlopen: build" cc -std=gnu11 -Wall -Wextra -Werror $(pkg-config --cflags ferry) "$here/dlopen/main.c" -o "$temp/dlopen" -ldl -pthread; then
+    try "dlopen: RTLD_LOCAL, dlclose under a living thread" "$temp/dlopen" local "$library"
+    try "dlopen: RTLD_GLOBAL, dlclose under a living thread" "$temp/dlopen" global "$library"
+fi
+
+if command -v python3 >/dev/null 2>&1; then
+    try "Python: ctypes" python3 "$here/ctypes/consume.py" "$library"
+else
+    skip "Python: ctypes" "no python3 here"
+fi
+
+if [ -x "$prefix/bin/ferry" ]; then try "the installed command runs" "$prefix/bin/ferry" info --json; fi
+
+echo "consume: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

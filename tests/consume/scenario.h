@@ -1,0 +1,90 @@
+/* What each consumer written in C does, whichever way it got hold of the library: an add on the host, one upload, op and download on
+ * sim:0 with a ledger that says so, a refusal, and a look at who owns malloc and operator new.
+ * The functions may be real ones or pointers of the same names (dlopen/main.c). Returns the number of disappointments. */
+#ifndef FERRY_TESTS_CONSUME_SCENARIO_H_
+#define FERRY_TESTS_CONSUME_SCENARIO_H_
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <ferry/ferry.h>
+
+static int disappointments;
+
+#define EXPECT(condition)                                                                                       \
+    do {                                                                                                        \
+        if (!(condition)) {                                                                                     \
+            fprintf(stderr, "%s:%d: not so: %s\n  %s\n", __FILE__, __LINE__, #condition, fy_error_get()->text); \
+            disappointments++;                                                                                  \
+        }                                                                                                       \
+    } while (0)
+#define EXPECT_OK(call) EXPECT((call) == FY_STATUS_OK)
+
+/* Does `symbol`, as this program sees it through `handle`, live in a file whose name contains `owner`? */
+static int owned_by(void *handle, const char *symbol, const char *owner)
+{
+    Dl_info info;
+    void *address = dlsym(handle, symbol);
+    if (!address || !dladdr(address, &info)) {
+        fprintf(stderr, "%s: not found\n", symbol);
+        return 0;
+    }
+    const char *base = strrchr(info.dli_fname, '/');
+    base = base ? base + 1 : info.dli_fname;
+    if (strstr(base, owner)) return 1;
+    fprintf(stderr, "%s belongs to %s, not to %s\n", symbol, info.dli_fname, owner);
+    return 0;
+}
+
+/* malloc_owner: "libc.so", or "libjemalloc.so" where the application asked for it. */
+static int run_scenario(void *handle, const char *malloc_owner, const char *host_allocator)
+{
+    const int64_t dims[] = { 4 };
+    float x_data[] = { 1, 2, 3, 4 }, y_data[] = { 10, 20, 30, 40 };
+    fy_tensor_t *x, *y, *sum, *device_x, *twice, *back, *mixed;
+    fy_download_t *download;
+    fy_device_t *sim;
+    fy_ledger_totals_t before = FY_LEDGER_TOTALS_INIT, after = FY_LEDGER_TOTALS_INIT;
+    void *data;
+
+    /* An answer on the host. */
+    fy_scope_t scope = fy_scope_begin("consume");
+    EXPECT_OK(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, 1, dims, x_data, NULL, NULL, &x));
+    EXPECT_OK(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, 1, dims, y_data, NULL, NULL, &y));
+    EXPECT_OK(fy_add(x, y, &sum));
+    EXPECT_OK(fy_tensor_map(sum, FY_ACCESS_READ, &data));
+    for (int i = 0; data && i < 4; i++) EXPECT(((const float *)data)[i] == x_data[i] + y_data[i]);
+
+    /* Up once, worked on there, down once. */
+    EXPECT_OK(fy_device_open("sim:0", &sim));
+    EXPECT_OK(fy_ledger_query(NULL, &before));
+    EXPECT_OK(fy_tensor_upload(x, sim, NULL, &device_x));
+    EXPECT_OK(fy_add(device_x, device_x, &twice));
+    EXPECT_OK(fy_tensor_download(twice, NULL, &download));
+    EXPECT_OK(fy_download_wait(download, FY_FOREVER, &back));
+    EXPECT_OK(fy_tensor_map(back, FY_ACCESS_READ, &data));
+    for (int i = 0; data && i < 4; i++) EXPECT(((const float *)data)[i] == 2 * x_data[i]);
+    EXPECT_OK(fy_ledger_query(NULL, &after));
+    EXPECT(after.upload.count - before.upload.count == 1 && after.upload.nbytes - before.upload.nbytes == 16);
+    EXPECT(after.download.count - before.download.count == 1 && after.download.nbytes - before.download.nbytes == 16);
+    EXPECT(after.requests - before.requests == 1);
+
+    /* Mixed devices are refused in words, and nothing crosses. */
+    EXPECT(fy_add(x, device_x, &mixed) == FY_STATUS_DEVICE_MISMATCH && !mixed);
+    EXPECT(strstr(fy_error_get()->text, "sim:0") && strstr(fy_error_get()->text, "fy_tensor_upload"));
+    before = after;
+    EXPECT_OK(fy_ledger_query(NULL, &after));
+    EXPECT(after.upload.nbytes == before.upload.nbytes && after.download.nbytes == before.download.nbytes);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(sim);
+
+    EXPECT(strcmp(fy_version(), "0.1.0") == 0);
+    EXPECT(strcmp(fy_memory_host_allocator(), host_allocator) == 0);
+    EXPECT(owned_by(RTLD_DEFAULT, "malloc", malloc_owner));
+    /* jemalloc, where the application asked for it, brings operator new along. */
+    EXPECT(owned_by(handle, "_Znwm", strcmp(malloc_owner, "libc.so") == 0 ? "libstdc++.so" : malloc_owner));
+    return disappointments;
+}
+
+#endif
