@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job: the roundtrip and minibatch experiments, on cuda:0 if there is one, else on sim:0.
-# Usage: scripts/demo.sh [--device SPEC] [--data DIR]     (data: else $FERRY_DATA, else ../shared/data, else made up in the same format)
+# Usage: scripts/demo.sh [--device SPEC] [--data DIR]
+# Data: else $FERRY_DATA, else data/ (scripts/get-data.sh airfoil), else ../shared/data, else made up in the same format.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,6 +17,7 @@ done
 
 ferry=build/release/bin/ferry
 plots=build/demo
+if [ ${#data[@]} -eq 0 ] && [ -z "${FERRY_DATA:-}" ] && [ -d data/airfoil ]; then data=(--data data); fi
 mkdir -p "$plots"
 if [ -z "$device" ]; then
     if "$ferry" info --json 2>/dev/null | grep -q '"cuda:0"'; then device=cuda:0; else device=sim:0; fi
