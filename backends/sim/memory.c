@@ -224,15 +224,19 @@ static fy_status_t fail_address(const fy__sim_device_t *dev, fy__sim_use_t use, 
                         what, address, nbytes, owner->name, below->nbytes - offset);
 }
 
-/* dev NULL: any. */
-static fy_status_t find(const fy__sim_device_t *dev, fy__sim_use_t use, const void *address, uint64_t nbytes, void **out_bytes,
-                        fy__sim_device_t **out_owner)
+/* dev NULL: a segment of any. pinned_too: page-locked host memory of dev will do. */
+static fy_status_t find(const fy__sim_device_t *dev, bool pinned_too, fy__sim_use_t use, const void *address, uint64_t nbytes,
+                        void **out_bytes, fy__sim_device_t **out_owner)
 {
     uintptr_t begin = (uintptr_t)address;
     fy__sim_range_t range = { 0 };
     pthread_mutex_lock(&memory_lock);
     const fy__sim_range_t *found = fy__sim_ranges_below(&segments, begin);
     if (found) range = *found;
+    if (pinned_too && !fy__sim_range_holds(&range, begin, nbytes)) {
+        found = fy__sim_ranges_below(&dev->memory.pinned, begin);
+        if (found && fy__sim_range_holds(found, begin, nbytes)) range = *found;
+    }
     pthread_mutex_unlock(&memory_lock);
 
     *out_bytes = NULL;
@@ -245,12 +249,18 @@ static fy_status_t find(const fy__sim_device_t *dev, fy__sim_use_t use, const vo
 fy_status_t fy__sim_memory_find(fy__sim_device_t *dev, fy__sim_use_t use, const void *address, uint64_t nbytes, void **out_bytes)
 {
     fy__sim_device_t *owner;
-    return find(dev, use, address, nbytes, out_bytes, &owner);
+    return find(dev, false, use, address, nbytes, out_bytes, &owner);
 }
 
 fy_status_t fy__sim_memory_find_any(fy__sim_use_t use, const void *address, uint64_t nbytes, void **out_bytes, fy__sim_device_t **out_owner)
 {
-    return find(NULL, use, address, nbytes, out_bytes, out_owner);
+    return find(NULL, false, use, address, nbytes, out_bytes, out_owner);
+}
+
+fy_status_t fy__sim_memory_find_operand(fy__sim_device_t *dev, fy__sim_use_t use, const void *address, uint64_t nbytes, void **out_bytes)
+{
+    fy__sim_device_t *owner;
+    return find(dev, true, use, address, nbytes, out_bytes, &owner);
 }
 
 fy_status_t fy__sim_memory_check_host(fy__sim_device_t *dev, const char *op, const void *address, uint64_t nbytes, int is_pinned)

@@ -34,6 +34,9 @@ fy_status_t fy__sim_memory_find(struct fy__sim_device *dev, fy__sim_use_t use, c
 /* The same in whichever simulated device of this process has it. */
 fy_status_t fy__sim_memory_find_any(fy__sim_use_t use, const void *address, uint64_t nbytes, void **out_bytes,
                                     struct fy__sim_device **out_owner);
+/* The same for what a kernel touches: page-locked host memory of `dev` will do too, and is its own bytes. */
+fy_status_t fy__sim_memory_find_operand(struct fy__sim_device *dev, fy__sim_use_t use, const void *address, uint64_t nbytes,
+                                        void **out_bytes);
 /* INVALID_ARGUMENT if host memory is meant and a device's is given, or if it is said to be page-locked and is not registered here. */
 fy_status_t fy__sim_memory_check_host(struct fy__sim_device *dev, const char *op, const void *address, uint64_t nbytes, int is_pinned);
 

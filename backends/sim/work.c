@@ -169,7 +169,7 @@ static fy_status_t translate(fy__sim_device_t *dev, fy__sim_use_t use, fy_desc_t
     uint64_t before = 0, nbytes = desc_extent(desc, &before);
     if (nbytes == 0) return FY_STATUS_OK;
     void *bytes;
-    FY_TRY(fy__sim_memory_find(dev, use, (char *)desc->data - before, nbytes, &bytes));
+    FY_TRY(fy__sim_memory_find_operand(dev, use, (char *)desc->data - before, nbytes, &bytes));
     if (bytes) desc->data = (char *)bytes + before;
     return FY_STATUS_OK;
 }
@@ -230,7 +230,8 @@ fy_status_t fy__sim_work_launch(void *dev_, void *stream, const fy_launch_t *lau
 int fy__sim_work_supports(void *dev, const fy_launch_t *launch)
 {
     (void)dev;
-    return launch->kernel ? 1 : fy__kernels_supports(launch);
+    if (launch->kernel) return 1;
+    return launch->op < FY_OP_BUILTIN_COUNT && fy__kernels_supports(launch);
 }
 
 uint64_t fy__sim_work_workspace(void *dev, const fy_launch_t *launch, uint64_t limit)

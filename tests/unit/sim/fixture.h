@@ -1,0 +1,123 @@
+/* What the sim's unit tests share: a host API that notes what it is told, and short ways to open a device and make streams.
+ * One per test executable. The seam is used directly: no part of Ferry above it runs. */
+#ifndef FERRY_TESTS_UNIT_SIM_FIXTURE_H_
+#define FERRY_TESTS_UNIT_SIM_FIXTURE_H_
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backends/builtin.h"
+
+static _Thread_local char said[512]; /* the last failure's text */
+static _Thread_local int nlogged;
+static _Thread_local uint64_t wire_nbytes[4]; /* by fy_copy_kind_t */
+
+FY_PRINTF(4, 5) static fy_status_t note_failure(fy_status_t status, const char *file, int line, const char *format, ...)
+{
+    va_list args;
+    (void)file, (void)line;
+    va_start(args, format);
+    vsnprintf(said, sizeof(said), format, args);
+    va_end(args);
+    return status;
+}
+
+FY_PRINTF(2, 3) static void note_log(fy_log_level_t level, const char *format, ...)
+{
+    (void)level, (void)format;
+    nlogged++;
+}
+
+static void note_copy(fy_copy_kind_t kind, uint64_t nbytes) { wire_nbytes[kind] += nbytes; }
+
+static const fy_host_api_t host_api = {
+    .struct_size = sizeof(fy_host_api_t), .abi = FY_BACKEND_ABI, .fail = note_failure, .log = note_log, .record = note_copy
+};
+
+static const fy_backend_t *sim;
+
+static inline int open_backend(void **state)
+{
+    (void)state;
+    return fy__backend_sim_open(&host_api, FY_BACKEND_ABI, &sim) == FY_STATUS_OK ? 0 : -1;
+}
+
+/* "key=value", or "capacity=8388608" for sizes; NULL ends. */
+static inline fy_status_t try_open(int index, void **out_dev, const char *const *specs)
+{
+    fy_backend_option_t options[8];
+    char keys[8][32];
+    size_t n = 0;
+    for (; specs && specs[n]; n++) {
+        const char *equals = strchr(specs[n], '=');
+        snprintf(keys[n], sizeof(keys[n]), "%.*s", (int)(equals - specs[n]), specs[n]);
+        options[n] = (fy_backend_option_t){ .key = keys[n], .value = equals + 1 };
+        options[n].is_size = sscanf(equals + 1, "%" SCNu64, &options[n].nbytes) == 1;
+    }
+    return sim->device_open(index, n, options, out_dev);
+}
+
+#define OPEN(index, ...) open_device(index, (const char *const[]){ __VA_ARGS__, NULL })
+static inline void *open_device(int index, const char *const *specs)
+{
+    void *dev = NULL;
+    assert_int_equal(try_open(index, &dev, specs), FY_STATUS_OK);
+    return dev;
+}
+
+static inline void *make_block(void *dev, uint64_t nbytes)
+{
+    void *address = NULL;
+    assert_int_equal(sim->alloc(dev, nbytes, &address), FY_STATUS_OK);
+    return address;
+}
+
+static inline void *make_stream(void *dev)
+{
+    void *stream = NULL;
+    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream), FY_STATUS_OK);
+    return stream;
+}
+
+static inline void *make_event(void *dev)
+{
+    void *event = NULL;
+    assert_int_equal(sim->event_create(dev, &event), FY_STATUS_OK);
+    return event;
+}
+
+static inline fy_status_t copy(void *dev, void *stream, fy_copy_kind_t kind, int host_pinned, void *dst, const void *src, uint64_t nbytes)
+{
+    fy_copy_t record = { .kind = kind, .host_pinned = host_pinned, .dst = dst, .src = src, .nbytes = nbytes };
+    return sim->copy(dev, stream, &record);
+}
+
+static inline fy_backend_clock_t read_clock(void *dev)
+{
+    fy_backend_clock_t clock;
+    sim->clock(dev, &clock);
+    return clock;
+}
+
+/* Waits for everything on `stream`. */
+static inline void drain(void *dev, void *stream)
+{
+    void *event = make_event(dev);
+    assert_int_equal(sim->event_record(dev, event, stream), FY_STATUS_OK);
+    assert_int_equal(sim->event_sync(dev, event, FY_FOREVER), FY_STATUS_OK);
+    sim->event_destroy(dev, event);
+}
+
+static inline fy_desc_t dense_f32(void *data, int64_t n)
+{
+    return (fy_desc_t){ .data = data, .dtype = FY_DTYPE_F32, .rank = 1, .dims = { n }, .strides = { 1 } };
+}
+
+#endif

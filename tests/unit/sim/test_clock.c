@@ -1,0 +1,236 @@
+/* Tests of backends/sim/clock.c, through the seam: exact model times. No wall clock is read anywhere.
+ * Figures are those of the h200 profile (test_profile.c): submit 5000 a copy and 1000 a launch, set-up 500, kernel 2000, poll 200,
+ * wake 3500 ns; link 52 GB/s. The host's model time is the process's, so everything is a difference. */
+#include "tests/unit/sim/fixture.h"
+
+#include "backends/sim/clock.h"
+
+enum { SUBMIT_COPY = 5000, SUBMIT_LAUNCH = 1000, SETUP = 500, KERNEL = 2000, POLL = 200, WAKE = 3500 };
+
+static char host_memory[1 << 20];
+
+typedef struct world {
+    void *dev, *up, *compute, *down, *event;
+    char *block;
+} world_t;
+
+static world_t begin(int index)
+{
+    world_t w = { .dev = OPEN(index, "capacity=1099511627776", "numerics=off") };
+    w.up = make_stream(w.dev);
+    w.compute = make_stream(w.dev);
+    w.down = make_stream(w.dev);
+    w.event = make_event(w.dev);
+    w.block = make_block(w.dev, 1ull << 39);
+    assert_int_equal(sim->register_host(w.dev, host_memory, sizeof(host_memory)), FY_STATUS_OK);
+    return w;
+}
+
+static void end(world_t *w)
+{
+    sim->unregister_host(w->dev, host_memory, sizeof(host_memory));
+    sim->free(w->dev, w->block, 1ull << 39);
+    sim->event_destroy(w->dev, w->event);
+    sim->stream_destroy(w->dev, w->up);
+    sim->stream_destroy(w->dev, w->compute);
+    sim->stream_destroy(w->dev, w->down);
+    sim->device_close(w->dev);
+}
+
+static fy_status_t run_nothing(const fy_launch_t *launch, void *stream)
+{
+    (void)launch, (void)stream;
+    return FY_STATUS_OK;
+}
+
+/* A launch of `flops` f32 operations: 67 a picosecond. */
+static void launch(world_t *w, uint64_t flops)
+{
+    fy_desc_t dst = dense_f32(w->block, 1);
+    fy_launch_t record = { .struct_size = sizeof(record), .op = FY_OP_NONE, .ndst = 1, .dst = &dst, .flops = flops, .kernel = run_nothing };
+    assert_int_equal(sim->launch(w->dev, w->compute, &record), FY_STATUS_OK);
+}
+
+static void chain(world_t *w, void *from, void *to)
+{
+    assert_int_equal(sim->event_record(w->dev, w->event, from), FY_STATUS_OK);
+    assert_int_equal(sim->event_wait(w->dev, to, w->event), FY_STATUS_OK);
+}
+
+static uint64_t now(void) { return fy__sim_clock_now(); }
+
+static void submitting_costs_the_host_only_that(void **state)
+{
+    (void)state;
+    world_t w = begin(0);
+    uint64_t start = now();
+    launch(&w, 67000000000000);
+    assert_int_equal(now() - start, SUBMIT_LAUNCH);
+    assert_int_equal(copy(w.dev, w.up, FY_COPY_UPLOAD, 1, w.block, host_memory, 52000), FY_STATUS_OK);
+    assert_int_equal(now() - start, SUBMIT_LAUNCH + SUBMIT_COPY);
+    assert_int_equal(sim->fill(w.dev, w.compute, w.block, 0, 4096), FY_STATUS_OK);
+    assert_int_equal(now() - start, 2 * SUBMIT_LAUNCH + SUBMIT_COPY);
+    fy_backend_clock_t clock = read_clock(w.dev);
+    assert_int_equal(clock.now_ns, now());
+    assert_int_equal(clock.compute_ns, 1000000000 + KERNEL + 1 + KERNEL);
+    assert_int_equal(clock.upload_ns, SETUP + 1000);
+    assert_int_equal(clock.download_ns, 0);
+    drain(w.dev, w.compute);
+    assert_int_equal(now() - start, SUBMIT_LAUNCH + 1000000000 + KERNEL + 1 + KERNEL + WAKE);
+    end(&w);
+}
+
+/* What 4 bytes cost is what is measured for it: 9 us on the newest, 32 on the oldest. */
+static void reading_four_bytes(void **state)
+{
+    (void)state;
+    const struct {
+        const char *profile;
+        uint64_t ns;
+    } want[] = { { "profile=h200", 9001 },  { "profile=h100", 9001 }, { "profile=a100", 14001 }, { "profile=rtx4090", 14001 },
+                 { "profile=v100", 20001 }, { "profile=t4", 20001 },  { "profile=k80", 32001 } };
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        void *dev = OPEN(0, want[i].profile), *stream = make_stream(dev), *block = make_block(dev, 256);
+        sim->register_host(dev, host_memory, 4096);
+        uint64_t start = now();
+        assert_int_equal(copy(dev, stream, FY_COPY_DOWNLOAD, 1, host_memory, block, 4), FY_STATUS_OK);
+        drain(dev, stream);
+        assert_int_equal(now() - start, want[i].ns);
+        sim->unregister_host(dev, host_memory, 4096);
+        sim->free(dev, block, 256);
+        sim->stream_destroy(dev, stream);
+        sim->device_close(dev);
+    }
+}
+
+/* 1 MB up (20 us), 201 GFLOP (3 ms), 104 KB down (2 us) a batch, double buffered: in the long run a batch costs what the slowest
+ * engine needs. One after the other it costs the sum. */
+static void a_pipeline_runs_at_the_slowest_engine(void **state)
+{
+    (void)state;
+    world_t w = begin(0);
+    const uint64_t nbatches = 1000, up_ns = SETUP + 20000, compute_ns = KERNEL + 3000000, down_ns = SETUP + 2000;
+    uint64_t start = now();
+    for (uint64_t i = 0; i < nbatches; i++) {
+        copy(w.dev, w.up, FY_COPY_UPLOAD, 1, w.block, host_memory, 1040000);
+        chain(&w, w.up, w.compute);
+        launch(&w, 201000000000);
+        chain(&w, w.compute, w.down);
+        copy(w.dev, w.down, FY_COPY_DOWNLOAD, 1, host_memory, w.block, 104000);
+    }
+    drain(w.dev, w.down);
+    assert_int_equal(now() - start, SUBMIT_COPY + up_ns + nbatches * compute_ns + down_ns + WAKE);
+    fy_backend_clock_t clock = read_clock(w.dev);
+    assert_int_equal(clock.upload_ns, nbatches * up_ns);
+    assert_int_equal(clock.compute_ns, nbatches * compute_ns);
+    assert_int_equal(clock.download_ns, nbatches * down_ns);
+
+    start = now();
+    for (uint64_t i = 0; i < 10; i++) {
+        copy(w.dev, w.compute, FY_COPY_UPLOAD, 1, w.block, host_memory, 1040000);
+        launch(&w, 201000000000);
+        copy(w.dev, w.compute, FY_COPY_DOWNLOAD, 1, host_memory, w.block, 104000);
+    }
+    drain(w.dev, w.compute);
+    assert_int_equal(now() - start, SUBMIT_COPY + 10 * (up_ns + compute_ns + down_ns) + WAKE);
+    end(&w);
+}
+
+/* Two streams do not make two engines. */
+static void an_engine_does_one_thing_at_a_time(void **state)
+{
+    (void)state;
+    world_t w = begin(0);
+    uint64_t start = now();
+    copy(w.dev, w.up, FY_COPY_UPLOAD, 1, w.block, host_memory, 520000);
+    copy(w.dev, w.down, FY_COPY_UPLOAD, 1, w.block, host_memory, 520000);
+    drain(w.dev, w.down);
+    assert_int_equal(now() - start, SUBMIT_COPY + 2 * (SETUP + 10000) + WAKE);
+    end(&w);
+}
+
+static void pageable_memory_holds_the_host(void **state)
+{
+    (void)state;
+    world_t w = begin(0);
+    static char pageable[120000];
+    uint64_t start = now();
+    launch(&w, 33500000000000); /* half a second */
+    chain(&w, w.compute, w.down);
+    copy(w.dev, w.down, FY_COPY_DOWNLOAD, 0, pageable, w.block, sizeof(pageable));
+    assert_int_equal(now() - start, SUBMIT_LAUNCH + 500000000 + KERNEL + SETUP + 10000 + WAKE);
+
+    start = now();
+    launch(&w, 33500000000000);
+    chain(&w, w.compute, w.down);
+    copy(w.dev, w.down, FY_COPY_DOWNLOAD, 1, host_memory, w.block, sizeof(pageable));
+    assert_int_equal(now() - start, SUBMIT_LAUNCH + SUBMIT_COPY);
+
+    drain(w.dev, w.down);
+    start = now();
+    copy(w.dev, w.up, FY_COPY_UPLOAD, 0, w.block, pageable, sizeof(pageable));
+    assert_int_equal(now() - start, SUBMIT_COPY + SETUP + 10000 + WAKE);
+    end(&w);
+}
+
+static void local_copies_are_kernels(void **state)
+{
+    (void)state;
+    world_t w = begin(0);
+    fy_backend_clock_t before = read_clock(w.dev);
+    assert_int_equal(copy(w.dev, w.compute, FY_COPY_LOCAL, 0, w.block, w.block + (1ull << 38), 4800000), FY_STATUS_OK);
+    fy_backend_clock_t after = read_clock(w.dev);
+    assert_int_equal(after.now_ns - before.now_ns, SUBMIT_LAUNCH);
+    assert_int_equal(after.compute_ns - before.compute_ns, KERNEL + 2000);
+    assert_int_equal(after.upload_ns + after.download_ns, before.upload_ns + before.download_ns);
+    end(&w);
+}
+
+/* A peer copy needs the source's way out and the target's way in; what either does meanwhile on its other engines does not matter. */
+static void peer_copies_take_both_ends(void **state)
+{
+    (void)state;
+    world_t a = begin(0), b = begin(1);
+    uint64_t start = now();
+    copy(b.dev, b.up, FY_COPY_UPLOAD, 1, b.block, host_memory, 520000);
+    assert_int_equal(copy(a.dev, a.down, FY_COPY_PEER, 0, b.block, a.block, 450000), FY_STATUS_OK);
+    drain(a.dev, a.down);
+    assert_int_equal(now() - start, SUBMIT_COPY + SETUP + 10000 + SETUP + 1000 + WAKE);
+    assert_int_equal(read_clock(a.dev).download_ns, SETUP + 1000);
+    assert_int_equal(read_clock(a.dev).upload_ns, 0);
+    assert_int_equal(read_clock(b.dev).upload_ns, SETUP + 10000 + SETUP + 1000);
+    end(&a);
+    end(&b);
+}
+
+static void host_work_moves_the_host_only(void **state)
+{
+    (void)state;
+    world_t w = begin(0);
+    uint64_t start = now();
+    launch(&w, 67000000); /* a microsecond */
+    sim->host_work(w.dev, 3000000, 0);
+    assert_int_equal(now() - start, SUBMIT_LAUNCH + 50 + 10000);
+    drain(w.dev, w.compute); /* done long ago */
+    assert_int_equal(now() - start, SUBMIT_LAUNCH + 50 + 10000 + POLL);
+    start = now();
+    launch(&w, 67000000); /* starts now, not when the engine became free */
+    drain(w.dev, w.compute);
+    assert_int_equal(now() - start, SUBMIT_LAUNCH + KERNEL + 1000 + WAKE);
+    end(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(submitting_costs_the_host_only_that),
+        cmocka_unit_test(reading_four_bytes),
+        cmocka_unit_test(a_pipeline_runs_at_the_slowest_engine),
+        cmocka_unit_test(an_engine_does_one_thing_at_a_time),
+        cmocka_unit_test(pageable_memory_holds_the_host),
+        cmocka_unit_test(local_copies_are_kernels),
+        cmocka_unit_test(peer_copies_take_both_ends),
+        cmocka_unit_test(host_work_moves_the_host_only),
+    };
+    return cmocka_run_group_tests(tests, open_backend, NULL);
+}

@@ -1,0 +1,128 @@
+/* Tests of backends/sim/device.c and sim.c: opening, options, several devices at once, what a device says of itself. */
+#include "tests/unit/sim/fixture.h"
+
+static void refuse(fy_status_t want, int index, const char *option, const char *const *words)
+{
+    void *dev = &dev;
+    assert_int_equal(try_open(index, &dev, option ? (const char *const[]){ option, NULL } : NULL), want);
+    assert_null(dev);
+    for (size_t i = 0; words[i]; i++)
+        if (!strstr(said, words[i])) fail_msg("\"%s\" does not say %s", said, words[i]);
+}
+#define REFUSE(want, index, option, ...) refuse(want, index, option, (const char *const[]){ __VA_ARGS__, NULL })
+
+static void another_abi_is_refused(void **state)
+{
+    (void)state;
+    const fy_backend_t *other = sim;
+    assert_int_equal(fy__backend_sim_open(&host_api, FY_BACKEND_ABI + 1, &other), FY_STATUS_UNSUPPORTED);
+    assert_null(other);
+    assert_non_null(strstr(said, "ABI"));
+}
+
+static void bad_options_are_named(void **state)
+{
+    (void)state;
+    REFUSE(FY_STATUS_INVALID_ARGUMENT, 3, "colour=red", "sim:3", "colour=red", "profile", "capacity", "numerics", "order");
+    REFUSE(FY_STATUS_INVALID_ARGUMENT, 0, "profile=b200", "profile=b200", "k80", "v100", "a100", "h100", "h200", "rtx4090", "t4");
+    REFUSE(FY_STATUS_INVALID_ARGUMENT, 0, "capacity=much", "capacity=much", "8GiB");
+    REFUSE(FY_STATUS_INVALID_ARGUMENT, 0, "capacity=0", "above zero");
+    REFUSE(FY_STATUS_INVALID_ARGUMENT, 0, "numerics=maybe", "numerics=maybe", "on, off");
+    REFUSE(FY_STATUS_INVALID_ARGUMENT, 0, "order=sideways", "order=sideways", "eager");
+    REFUSE(FY_STATUS_UNAVAILABLE, 16, NULL, "sim:16", "sim:15");
+    REFUSE(FY_STATUS_UNAVAILABLE, -1, NULL, "sim:15");
+}
+
+static void defaults(void **state)
+{
+    (void)state;
+    int count = 0;
+    assert_int_equal(sim->device_count(&count), FY_STATUS_OK);
+    assert_int_equal(count, 16);
+    void *dev = open_device(0, NULL);
+    fy_backend_info_t info;
+    assert_int_equal(sim->device_query(dev, &info), FY_STATUS_OK);
+    assert_string_equal(info.model, "h200 profile");
+    assert_int_equal(info.memory_nbytes, 143771ull << 20);
+    assert_int_equal(info.free_nbytes, info.memory_nbytes);
+    assert_int_equal(info.alignment, 256);
+    assert_true(info.numerics);
+    assert_true(info.is_simulated);
+    assert_false(info.unified);
+    sim->device_close(dev);
+}
+
+static void options_are_taken(void **state)
+{
+    (void)state;
+    void *dev = OPEN(5, "capacity=12345", "numerics=off", "order=eager", "profile=t4");
+    fy_backend_info_t info;
+    sim->device_query(dev, &info);
+    assert_string_equal(info.model, "t4 profile");
+    assert_int_equal(info.memory_nbytes, 12345);
+    assert_false(info.numerics);
+    sim->device_close(dev);
+}
+
+static void devices_do_not_share(void **state)
+{
+    (void)state;
+    void *a = OPEN(0, "capacity=4096"), *b = OPEN(1, "capacity=8192", "profile=k80");
+    void *in_a = make_block(a, 4096);
+    fy_backend_info_t info;
+    sim->device_query(a, &info);
+    assert_int_equal(info.free_nbytes, 0);
+    sim->device_query(b, &info);
+    assert_int_equal(info.free_nbytes, 8192);
+
+    void *stream = make_stream(b);
+    assert_int_equal(sim->fill(b, stream, in_a, 1, 4096), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(said, "not an address of sim:1 but of sim:0"));
+    sim->stream_destroy(b, stream);
+    sim->free(a, in_a, 4096);
+    sim->device_close(a);
+    sim->device_close(b);
+}
+
+/* 564 GiB at once on any machine: address space only. */
+static void four_large_ones(void **state)
+{
+    (void)state;
+    void *dev[4], *block[4];
+    const uint64_t size = 141ull << 30;
+    for (int i = 0; i < 4; i++) {
+        dev[i] = OPEN(i, "capacity=151397597184");
+        block[i] = make_block(dev[i], size);
+        void *stream = make_stream(dev[i]);
+        uint32_t word = 0;
+        assert_int_equal(sim->fill(dev[i], stream, (char *)block[i] + size - 4, 0x40 + i, 4), FY_STATUS_OK);
+        assert_int_equal(copy(dev[i], stream, FY_COPY_DOWNLOAD, 0, &word, (char *)block[i] + size - 4, 4), FY_STATUS_OK);
+        assert_int_equal(word, 0x01010101u * (uint32_t)(0x40 + i));
+        sim->stream_destroy(dev[i], stream);
+    }
+    for (int i = 0; i < 4; i++) {
+        sim->free(dev[i], block[i], size);
+        sim->device_close(dev[i]);
+    }
+}
+
+static void closing_says_what_was_left(void **state)
+{
+    (void)state;
+    void *dev = OPEN(0, "capacity=8192");
+    make_block(dev, 4096);
+    int before = nlogged;
+    sim->device_close(dev);
+    assert_int_equal(nlogged, before + 1);
+    sim->device_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_abi_is_refused),     cmocka_unit_test(bad_options_are_named), cmocka_unit_test(defaults),
+        cmocka_unit_test(options_are_taken),          cmocka_unit_test(devices_do_not_share),  cmocka_unit_test(four_large_ones),
+        cmocka_unit_test(closing_says_what_was_left),
+    };
+    return cmocka_run_group_tests(tests, open_backend, NULL);
+}

@@ -1,0 +1,214 @@
+/* Tests of backends/sim/memory.c: nobody but the simulator can touch device memory, capacity is exact, and an address that is not the
+ * device's is refused with numbers. */
+#include "tests/unit/sim/fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/sim/sim.h"
+
+typedef struct world {
+    void *dev, *stream;
+} world_t;
+
+static world_t begin(const char *capacity)
+{
+    world_t w = { .dev = OPEN(0, capacity) };
+    w.stream = make_stream(w.dev);
+    return w;
+}
+
+static void end(world_t *w)
+{
+    sim->stream_destroy(w->dev, w->stream);
+    sim->device_close(w->dev);
+}
+
+/* The signal that ends a child which does `act`; 0 if it lives. */
+static int signal_of(void (*act)(volatile char *address), char *address)
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL); /* a sanitizer has its own */
+        struct rlimit none = { 0, 0 };
+        setrlimit(RLIMIT_CORE, &none);
+        act(address);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void read_one(volatile char *address) { (void)*address; }
+static void write_one(volatile char *address) { *address = 1; }
+
+static void host_code_dies_at_once(void **state)
+{
+    (void)state;
+    world_t w = begin("capacity=1048576");
+    char *address = make_block(w.dev, 100000);
+    assert_int_equal((uintptr_t)address % 256, 0);
+    assert_int_equal(signal_of(read_one, address), SIGSEGV);
+    assert_int_equal(signal_of(write_one, address), SIGSEGV);
+    assert_int_equal(signal_of(read_one, address + 99999), SIGSEGV);
+    char on_host = 0;
+    assert_int_equal(signal_of(write_one, &on_host), 0);
+    sim->free(w.dev, address, 100000);
+    end(&w);
+}
+
+static void the_kernel_gets_efault(void **state)
+{
+    (void)state;
+    world_t w = begin("capacity=1048576");
+    char *address = make_block(w.dev, 4096);
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], address, 1), -1);
+    assert_int_equal(errno, EFAULT);
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    assert_int_equal(read(ends[0], address, 1), -1);
+    assert_int_equal(errno, EFAULT);
+    close(ends[0]);
+    close(ends[1]);
+    sim->free(w.dev, address, 4096);
+    end(&w);
+}
+
+static void capacity_is_exact(void **state)
+{
+    (void)state;
+    world_t w = begin("capacity=10000");
+    void *a = make_block(w.dev, 9999), *b = &b;
+    assert_int_equal(sim->alloc(w.dev, 2, &b), FY_STATUS_OUT_OF_MEMORY);
+    assert_null(b);
+    assert_string_equal(said, "sim:0: 2 bytes asked for, 1 of 10000 are free");
+    b = make_block(w.dev, 1);
+    fy_backend_info_t info;
+    sim->device_query(w.dev, &info);
+    assert_int_equal(info.free_nbytes, 0);
+    sim->free(w.dev, a, 9999);
+    assert_int_equal(sim->alloc(w.dev, UINT64_MAX, &a), FY_STATUS_OUT_OF_MEMORY);
+    a = make_block(w.dev, 9999);
+    sim->free(w.dev, a, 9999);
+    sim->free(w.dev, b, 1);
+    end(&w);
+}
+
+/* In a child: the limit stays with the process. */
+static void refused_address_space_is_explained(void **state)
+{
+    (void)state;
+    world_t w = begin("capacity=1099511627776");
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit = { 64ull << 30, 64ull << 30 };
+        void *address;
+        if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(1);
+        if (sim->alloc(w.dev, 512ull << 30, &address) != FY_STATUS_OUT_OF_MEMORY || address) _exit(2);
+        if (!strstr(said, "ulimit -v") || !strstr(said, "1099511627776") || !strstr(said, "68719476736")) _exit(3);
+        fy_backend_info_t info;
+        sim->device_query(w.dev, &info);
+        _exit(info.free_nbytes == 1ull << 40 ? 0 : 4);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    end(&w);
+}
+
+static void no_capacity_is_too_large_to_refuse(void **state)
+{
+    (void)state;
+    world_t w = begin("capacity=18446744073709551615");
+    void *address = &address;
+    assert_int_equal(sim->alloc(w.dev, UINT64_MAX, &address), FY_STATUS_OUT_OF_MEMORY);
+    assert_null(address);
+    assert_int_equal(sim->alloc(w.dev, 1ull << 62, &address), FY_STATUS_OUT_OF_MEMORY);
+    end(&w);
+}
+
+static void foreign_addresses_are_refused(void **state)
+{
+    (void)state;
+    world_t w = begin("capacity=1048576");
+    char *block = make_block(w.dev, 1000), on_host[64] = "";
+    assert_int_equal(sim->fill(w.dev, w.stream, on_host, 0, 64), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(said, "fill: dst at 0x"));
+    assert_non_null(strstr(said, "(64 bytes) is not an address of sim:0"));
+    assert_int_equal(sim->fill(w.dev, w.stream, NULL, 0, 1), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(sim->fill(w.dev, w.stream, block, 0, 1000), FY_STATUS_OK);
+    assert_int_equal(sim->fill(w.dev, w.stream, block + 990, 0, 11), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(said, "needs 11 bytes; the block of sim:0 that it lies in ends after 10"));
+    assert_int_equal(sim->fill(w.dev, w.stream, block - 1, 0, 1), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 0, block, block, 10), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(said, "is device memory of sim:0"));
+    assert_int_equal(copy(w.dev, w.stream, FY_COPY_DOWNLOAD, 0, on_host, on_host, 10), FY_STATUS_INVALID_ARGUMENT);
+    sim->free(w.dev, block, 1000);
+    assert_int_equal(sim->fill(w.dev, w.stream, block, 0, 1), FY_STATUS_INVALID_ARGUMENT);
+    end(&w);
+}
+
+static void a_wrong_free_is_said_and_ignored(void **state)
+{
+    (void)state;
+    world_t w = begin("capacity=1048576");
+    char *block = make_block(w.dev, 4096);
+    int before = nlogged;
+    sim->free(w.dev, block + 256, 4096);
+    sim->free(w.dev, block, 4095);
+    assert_int_equal(nlogged, before + 2);
+    assert_int_equal(fy__sim_memory_used(w.dev), 4096);
+    sim->free(w.dev, block, 4096);
+    sim->free(w.dev, block, 4096);
+    assert_int_equal(nlogged, before + 3);
+    assert_int_equal(fy__sim_memory_used(w.dev), 0);
+    end(&w);
+}
+
+static void page_locked_ranges_are_noted(void **state)
+{
+    (void)state;
+    world_t w = begin("capacity=1048576");
+    static char slab[8192];
+    char *block = make_block(w.dev, 8192);
+    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 100), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(said, "not registered with sim:0"));
+    assert_int_equal(sim->register_host(w.dev, slab, 4096), FY_STATUS_OK);
+    assert_int_equal(fy__sim_memory_pinned(w.dev), 4096);
+    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 4096), FY_STATUS_OK);
+    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 4097), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(sim->register_host(w.dev, slab + 4095, 1), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(said, "page-locked already"));
+    assert_int_equal(sim->register_host(w.dev, block, 4096), FY_STATUS_INVALID_ARGUMENT);
+    sim->unregister_host(w.dev, slab, 4096);
+    assert_int_equal(fy__sim_memory_pinned(w.dev), 0);
+    int before = nlogged;
+    sim->unregister_host(w.dev, slab, 4096);
+    assert_int_equal(nlogged, before + 1);
+    sim->free(w.dev, block, 8192);
+    end(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(host_code_dies_at_once),
+        cmocka_unit_test(the_kernel_gets_efault),
+        cmocka_unit_test(capacity_is_exact),
+        cmocka_unit_test(refused_address_space_is_explained),
+        cmocka_unit_test(no_capacity_is_too_large_to_refuse),
+        cmocka_unit_test(foreign_addresses_are_refused),
+        cmocka_unit_test(a_wrong_free_is_said_and_ignored),
+        cmocka_unit_test(page_locked_ranges_are_noted),
+    };
+    return cmocka_run_group_tests(tests, open_backend, NULL);
+}

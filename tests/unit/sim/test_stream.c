@@ -1,0 +1,206 @@
+/* Tests of backends/sim/stream.c: events, waits and timeouts on the model clock, and streams shared by threads. */
+#include "tests/unit/sim/fixture.h"
+
+#include <pthread.h>
+
+#include "backends/sim/clock.h"
+
+static void wrapping_is_unsupported(void **state)
+{
+    (void)state;
+    void *dev = OPEN(2, "capacity=4096"), *stream = &stream;
+    int native = 0;
+    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, &native, &stream), FY_STATUS_UNSUPPORTED);
+    assert_null(stream);
+    assert_non_null(strstr(said, "sim:2"));
+    sim->stream_destroy(dev, NULL);
+    sim->event_destroy(dev, NULL);
+    sim->device_close(dev);
+}
+
+/* A block that takes a second to fill. */
+typedef struct world {
+    void *dev, *stream, *event;
+    char *block;
+} world_t;
+
+enum { SECOND = 1000000000 };
+
+static world_t begin(void)
+{
+    world_t w = { .dev = OPEN(0, "numerics=off", "capacity=9600000000") };
+    w.stream = make_stream(w.dev);
+    w.event = make_event(w.dev);
+    w.block = make_block(w.dev, 4800000000);
+    return w;
+}
+
+static void fill_for_a_second(world_t *w)
+{
+    for (int i = 0; i < 1000; i++) sim->fill(w->dev, w->stream, w->block, 0, 4800000000);
+}
+
+static void end(world_t *w)
+{
+    sim->free(w->dev, w->block, 4800000000);
+    sim->event_destroy(w->dev, w->event);
+    sim->stream_destroy(w->dev, w->stream);
+    sim->device_close(w->dev);
+}
+
+static void an_event_not_recorded_is_past(void **state)
+{
+    (void)state;
+    world_t w = begin();
+    int done = 0;
+    assert_int_equal(sim->event_query(w.dev, w.event, &done), FY_STATUS_OK);
+    assert_int_equal(done, 1);
+    assert_int_equal(sim->event_sync(w.dev, w.event, 0), FY_STATUS_OK);
+    end(&w);
+}
+
+static void polling_ends(void **state)
+{
+    (void)state;
+    world_t w = begin();
+    fill_for_a_second(&w);
+    sim->event_record(w.dev, w.event, w.stream);
+    uint64_t npolls = 0;
+    for (int done = 0; !done; npolls++) assert_int_equal(sim->event_query(w.dev, w.event, &done), FY_STATUS_OK);
+    assert_in_range(npolls, 4900000, 5100000); /* a second of 200 ns each */
+    end(&w);
+}
+
+static void a_timeout_costs_what_it_waited(void **state)
+{
+    (void)state;
+    world_t w = begin();
+    fill_for_a_second(&w);
+    sim->event_record(w.dev, w.event, w.stream);
+    uint64_t start = fy__sim_clock_now();
+    assert_int_equal(sim->event_sync(w.dev, w.event, 1000000), FY_STATUS_TIMEOUT);
+    assert_int_equal(fy__sim_clock_now() - start, 200 + 1000000);
+    assert_non_null(strstr(said, "1000000 ns of model time"));
+    int done = 1;
+    sim->event_query(w.dev, w.event, &done);
+    assert_int_equal(done, 0);
+    for (int i = 0; sim->event_sync(w.dev, w.event, 0) == FY_STATUS_TIMEOUT; i++) assert_true(i < 6000000); /* a loop of these ends too */
+    sim->event_query(w.dev, w.event, &done);
+    assert_int_equal(done, 1);
+    end(&w);
+}
+
+static void waits_are_for_the_event_as_it_stands(void **state)
+{
+    (void)state;
+    world_t w = begin();
+    void *other = make_stream(w.dev), *later = make_event(w.dev);
+    fill_for_a_second(&w);
+    sim->event_record(w.dev, w.event, w.stream);
+    assert_int_equal(sim->event_wait(w.dev, other, w.event), FY_STATUS_OK);
+    fill_for_a_second(&w);
+    sim->event_record(w.dev, w.event, w.stream); /* moves it; `other` waits for where it was */
+    sim->event_record(w.dev, later, other);
+    uint64_t start = fy__sim_clock_now();
+    assert_int_equal(sim->event_sync(w.dev, later, FY_FOREVER), FY_STATUS_OK);
+    assert_in_range(fy__sim_clock_now() - start, SECOND - 10000000, SECOND + 10000000);
+    assert_int_equal(sim->event_sync(w.dev, w.event, FY_FOREVER), FY_STATUS_OK);
+    assert_in_range(fy__sim_clock_now() - start, 2 * SECOND - 10000000, 2ull * SECOND + 10000000);
+    sim->event_destroy(w.dev, later);
+    sim->stream_destroy(w.dev, other);
+    end(&w);
+}
+
+static void devices_wait_for_each_other(void **state)
+{
+    (void)state;
+    world_t w = begin();
+    void *peer = OPEN(1, "numerics=off"), *stream = make_stream(peer), *event = make_event(peer);
+    fill_for_a_second(&w);
+    sim->event_record(w.dev, w.event, w.stream);
+    sim->event_wait(peer, stream, w.event);
+    sim->event_record(peer, event, stream);
+    uint64_t start = fy__sim_clock_now();
+    sim->event_sync(peer, event, FY_FOREVER);
+    assert_in_range(fy__sim_clock_now() - start, SECOND - 10000000, SECOND + 10000000);
+    sim->event_destroy(peer, event);
+    sim->stream_destroy(peer, stream);
+    sim->device_close(peer);
+    end(&w);
+}
+
+/* ---- threads ---- */
+
+enum { NTHREADS = 4, NROUNDS = 200, NWORDS = 1024 };
+
+typedef struct job {
+    void *dev, *stream; /* the stream is everybody's */
+    uint32_t *counters; /* on the device, everybody's */
+} job_t;
+
+/* Not atomic on purpose: a stream runs one request at a time. */
+static fy_status_t increment(const fy_launch_t *launch, void *stream)
+{
+    uint32_t *words = launch->dst[0].data;
+    (void)stream;
+    for (int i = 0; i < NWORDS; i++) words[i]++;
+    return FY_STATUS_OK;
+}
+
+static void *work(void *job_)
+{
+    const job_t *job = job_;
+    void *mine = NULL, *event = NULL;
+    int done = 0;
+    for (int i = 0; i < NROUNDS; i++) {
+        fy_desc_t dst = { .data = job->counters, .dtype = FY_DTYPE_I32, .rank = 1, .dims = { NWORDS }, .strides = { 1 } };
+        fy_launch_t record = { .struct_size = sizeof(record), .op = FY_OP_NONE, .ndst = 1, .dst = &dst, .kernel = increment };
+        if (sim->alloc(job->dev, 4096, &mine) != FY_STATUS_OK) return NULL;
+        if (sim->event_create(job->dev, &event) != FY_STATUS_OK) return NULL;
+        if (sim->launch(job->dev, job->stream, &record) != FY_STATUS_OK) return NULL;
+        if (sim->fill(job->dev, job->stream, mine, i, 4096) != FY_STATUS_OK) return NULL;
+        if (sim->event_record(job->dev, event, job->stream) != FY_STATUS_OK) return NULL;
+        if (sim->event_query(job->dev, event, &done) != FY_STATUS_OK) return NULL;
+        if (sim->event_sync(job->dev, event, FY_FOREVER) != FY_STATUS_OK) return NULL;
+        sim->host_work(job->dev, 100, 100);
+        sim->event_destroy(job->dev, event);
+        sim->free(job->dev, mine, 4096);
+    }
+    return job_;
+}
+
+static void threads_share_a_stream(void **state)
+{
+    (void)state;
+    job_t job = { .dev = OPEN(0, "capacity=1048576") };
+    job.stream = make_stream(job.dev);
+    job.counters = make_block(job.dev, NWORDS * 4);
+    sim->fill(job.dev, job.stream, job.counters, 0, NWORDS * 4);
+    pthread_t threads[NTHREADS];
+    for (int i = 0; i < NTHREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, work, &job), 0);
+    for (int i = 0; i < NTHREADS; i++) {
+        void *result = NULL;
+        pthread_join(threads[i], &result);
+        assert_ptr_equal(result, &job);
+    }
+    uint32_t words[NWORDS];
+    assert_int_equal(copy(job.dev, job.stream, FY_COPY_DOWNLOAD, 0, words, job.counters, sizeof(words)), FY_STATUS_OK);
+    for (int i = 0; i < NWORDS; i++) assert_int_equal(words[i], NTHREADS * NROUNDS);
+    sim->free(job.dev, job.counters, NWORDS * 4);
+    sim->stream_destroy(job.dev, job.stream);
+    sim->device_close(job.dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrapping_is_unsupported),
+        cmocka_unit_test(an_event_not_recorded_is_past),
+        cmocka_unit_test(polling_ends),
+        cmocka_unit_test(a_timeout_costs_what_it_waited),
+        cmocka_unit_test(waits_are_for_the_event_as_it_stands),
+        cmocka_unit_test(devices_wait_for_each_other),
+        cmocka_unit_test(threads_share_a_stream),
+    };
+    return cmocka_run_group_tests(tests, open_backend, NULL);
+}

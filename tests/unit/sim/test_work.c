@@ -1,0 +1,304 @@
+/* Tests of backends/sim/work.c: bytes go where they are sent, kernels see the bytes behind their operands, refusals cost nothing, wire
+ * bytes add up, and numerics=off touches nothing. */
+#include "tests/unit/sim/fixture.h"
+
+#include "backends/sim/clock.h"
+
+typedef struct world {
+    void *dev, *stream;
+    char *block; /* 64 KiB */
+} world_t;
+
+static world_t begin(int index)
+{
+    world_t w = { .dev = OPEN(index, "capacity=1048576") };
+    w.stream = make_stream(w.dev);
+    w.block = make_block(w.dev, 65536);
+    memset(wire_nbytes, 0, sizeof(wire_nbytes));
+    return w;
+}
+
+static void end(world_t *w)
+{
+    sim->free(w->dev, w->block, 65536);
+    sim->stream_destroy(w->dev, w->stream);
+    sim->device_close(w->dev);
+}
+
+static void put(world_t *w, uint64_t at, const void *src, uint64_t nbytes)
+{
+    assert_int_equal(copy(w->dev, w->stream, FY_COPY_UPLOAD, 0, w->block + at, src, nbytes), FY_STATUS_OK);
+}
+
+static void get(world_t *w, void *dst, uint64_t at, uint64_t nbytes)
+{
+    assert_int_equal(copy(w->dev, w->stream, FY_COPY_DOWNLOAD, 0, dst, w->block + at, nbytes), FY_STATUS_OK);
+}
+
+static void copies_and_wire_bytes(void **state)
+{
+    (void)state;
+    world_t a = begin(0), b = begin(1);
+    char back[16] = "";
+    put(&a, 100, "hello, device", 14);
+    assert_int_equal(copy(a.dev, a.stream, FY_COPY_LOCAL, 0, a.block + 300, a.block + 100, 14), FY_STATUS_OK);
+    assert_int_equal(copy(b.dev, b.stream, FY_COPY_PEER, 0, b.block + 7, a.block + 300, 14), FY_STATUS_OK);
+    assert_int_equal(sim->fill(b.dev, b.stream, b.block + 12, '-', 2), FY_STATUS_OK);
+    get(&b, back, 7, 14);
+    assert_string_equal(back, "hello--device");
+    get(&a, back, 300, 14);
+    assert_string_equal(back, "hello, device");
+    assert_int_equal(wire_nbytes[FY_COPY_UPLOAD], 14);
+    assert_int_equal(wire_nbytes[FY_COPY_DOWNLOAD], 28);
+    assert_int_equal(wire_nbytes[FY_COPY_PEER], 14);
+    assert_int_equal(wire_nbytes[FY_COPY_LOCAL], 0);
+    end(&a);
+    end(&b);
+}
+
+static void refused_copies_cost_nothing(void **state)
+{
+    (void)state;
+    world_t a = begin(0), b = begin(1), c = begin(2);
+    uint64_t start = fy__sim_clock_now();
+    char on_host[8] = "";
+    assert_int_equal(copy(a.dev, a.stream, FY_COPY_PEER, 0, a.block, a.block + 8, 8), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(a.dev, a.stream, FY_COPY_PEER, 0, b.block, c.block, 8), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(said, "from sim:2 to sim:1"));
+    assert_int_equal(copy(a.dev, a.stream, FY_COPY_PEER, 0, b.block, on_host, 8), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(said, "not an address of any simulated device"));
+    assert_int_equal(copy(a.dev, a.stream, FY_COPY_LOCAL, 0, a.block, b.block, 8), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(a.dev, a.stream, FY_COPY_UPLOAD, 0, a.block + 65535, on_host, 2), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(a.dev, a.stream, (fy_copy_kind_t)9, 0, a.block, on_host, 2), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy__sim_clock_now(), start);
+    for (int kind = 0; kind < 4; kind++) assert_int_equal(wire_nbytes[kind], 0);
+    end(&a);
+    end(&b);
+    end(&c);
+}
+
+static void built_in_ops_run_the_host_kernels(void **state)
+{
+    (void)state;
+    world_t w = begin(0);
+    const float x[4] = { 1, 2, 3, 4 }, y[4] = { 10, 20, 30, 40 };
+    float z[4] = { 0 };
+    put(&w, 0, x, sizeof(x));
+    put(&w, 256, y, sizeof(y));
+    fy_desc_t src[2] = { dense_f32(w.block, 4), dense_f32(w.block + 256, 4) }, dst = dense_f32(w.block + 512, 4);
+    fy_launch_t record = { .struct_size = sizeof(record),
+                           .op = FY_OP_ADD,
+                           .nsrc = 2,
+                           .ndst = 1,
+                           .flags = FY_LAUNCH_DENSE,
+                           .dst = &dst,
+                           .src = src,
+                           .nelem = 4,
+                           .flops = 4,
+                           .nbytes = 48 };
+    assert_int_equal(sim->supports(w.dev, &record), 1);
+    assert_in_range(sim->workspace(w.dev, &record, 1024), 0, 1024);
+    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_OK);
+    assert_ptr_equal(dst.data, w.block + 512); /* the caller's record is untouched */
+    assert_ptr_equal(src[1].data, w.block + 256);
+    get(&w, z, 512, sizeof(z));
+    for (int i = 0; i < 4; i++) assert_true(z[i] == x[i] + y[i]);
+    end(&w);
+}
+
+static void unsupported_ops_are_refused(void **state)
+{
+    (void)state;
+    world_t w = begin(0);
+    fy_desc_t dst = dense_f32(w.block, 4);
+    fy_launch_t record = { .struct_size = sizeof(record), .op = FY_OP_BUILTIN_COUNT + 3, .ndst = 1, .dst = &dst, .nelem = 4 };
+    uint64_t start = fy__sim_clock_now();
+    assert_int_equal(sim->supports(w.dev, &record), 0);
+    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_UNSUPPORTED);
+    assert_non_null(strstr(said, "sim:0: no kernel for a registered op"));
+    assert_int_equal(fy__sim_clock_now(), start);
+    end(&w);
+}
+
+/* ---- registered kernels see everything ---- */
+
+/* Sums all elements of all sources, which are vectors of i32, into dst[0], and sets the fault word; uses its workspace. */
+static fy_status_t sum_all(const fy_launch_t *launch, void *stream)
+{
+    int32_t *dst = launch->dst[0].data;
+    assert_null(stream);
+    *dst = 0;
+    for (int i = 0; i < launch->nsrc; i++)
+        for (int64_t k = 0; k < launch->src[i].dims[0]; k++) *dst += *((int32_t *)launch->src[i].data + k * launch->src[i].strides[0]);
+    if (launch->workspace_nbytes > 0) memset(launch->workspace, 0x55, launch->workspace_nbytes);
+    if (launch->fault) *launch->fault = 1;
+    return *(const fy_status_t *)launch->user;
+}
+
+static fy_launch_t sum_record(fy_desc_t *dst, uint16_t nsrc, fy_desc_t *src, fy_status_t *verdict)
+{
+    return (fy_launch_t){ .struct_size = sizeof(fy_launch_t),
+                          .op = FY_OP_BUILTIN_COUNT,
+                          .nsrc = nsrc,
+                          .ndst = 1,
+                          .dst = dst,
+                          .src = src,
+                          .nelem = 1,
+                          .kernel = sum_all,
+                          .user = verdict };
+}
+
+static fy_desc_t i32s(void *data, int64_t n, int64_t stride)
+{
+    return (fy_desc_t){ .data = data, .dtype = FY_DTYPE_I32, .rank = 1, .dims = { n }, .strides = { stride } };
+}
+
+static void kernels_get_every_pointer(void **state)
+{
+    (void)state;
+    world_t w = begin(0);
+    int32_t words[64], sum = 0;
+    fy_status_t verdict = FY_STATUS_OK;
+    uint32_t fault = 0;
+    for (int i = 0; i < 64; i++) words[i] = i;
+    put(&w, 0, words, sizeof(words));
+    fy_desc_t dst = i32s(w.block + 4096, 1, 1), src[20];
+    for (int i = 0; i < 20; i++) src[i] = i32s(w.block + 4 * i, 1, 1); /* more operands than fit on the stack */
+    src[3] = i32s(w.block + 4 * 40, 4, -10);                           /* 40 30 20 10 */
+    src[4] = i32s(w.block + 65536 - 4, 0, 1);                          /* nothing: 0 elements */
+    src[5] = i32s(NULL, 0, 1);
+    src[6] = i32s(w.block + 4, 3, 0); /* 1 1 1 */
+    fy_launch_t record = sum_record(&dst, 20, src, &verdict);
+    record.fault = &fault;
+    record.workspace = w.block + 8192;
+    record.workspace_nbytes = 65536 - 8192;
+    assert_int_equal(sim->supports(w.dev, &record), 1);
+    assert_int_equal(sim->workspace(w.dev, &record, 4096), 0);
+    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_OK);
+    get(&w, &sum, 4096, 4);
+    assert_int_equal(sum, 190 - (3 + 4 + 5 + 6) + 100 + 3);
+    assert_int_equal(fault, 1);
+    unsigned char last = 0;
+    get(&w, &last, 65535, 1);
+    assert_int_equal(last, 0x55);
+
+    verdict = FY_STATUS_BAD_VALUE;
+    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_BAD_VALUE);
+    end(&w);
+}
+
+static void operands_outside_are_refused(void **state)
+{
+    (void)state;
+    world_t w = begin(0);
+    int32_t on_host = 5, sum = 0;
+    fy_status_t verdict = FY_STATUS_OK;
+    uint64_t start = fy__sim_clock_now();
+    fy_desc_t dst = i32s(w.block, 1, 1), src[2] = { i32s(w.block, 1, 1), i32s(&on_host, 1, 1) };
+    fy_launch_t record = sum_record(&dst, 2, src, &verdict);
+    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(said, "a registered op: src[1] at 0x"));
+    assert_non_null(strstr(said, "(4 bytes) is not an address of sim:0"));
+    src[1] = i32s(w.block + 65536 - 8, 3, 1);
+    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(said, "needs 12 bytes; the block of sim:0 that it lies in ends after 8"));
+    src[1] = i32s(w.block + 8, 4, -1);
+    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_INVALID_ARGUMENT);
+    src[1] = src[0];
+    record.workspace = w.block;
+    record.workspace_nbytes = 65537;
+    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(said, "workspace"));
+    assert_int_equal(fy__sim_clock_now(), start);
+
+    /* Page-locked host memory is a kernel's too, at the same address. */
+    record.workspace_nbytes = 0;
+    dst = i32s(&sum, 1, 1);
+    src[0] = src[1] = i32s(&on_host, 1, 1);
+    assert_int_equal(sim->register_host(w.dev, &on_host, 4), FY_STATUS_OK);
+    assert_int_equal(sim->register_host(w.dev, &sum, 4), FY_STATUS_OK);
+    assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_OK);
+    assert_int_equal(sum, 10);
+    sim->unregister_host(w.dev, &on_host, 4);
+    sim->unregister_host(w.dev, &sum, 4);
+    end(&w);
+}
+
+/* ---- numerics=off ---- */
+
+static fy_status_t never(const fy_launch_t *launch, void *stream)
+{
+    (void)launch, (void)stream;
+    fail_msg("a kernel ran");
+    return FY_STATUS_INTERNAL;
+}
+
+/* 100 GiB of weights on any machine: nothing is touched, and the clock still runs. */
+static void planning_without_numerics(void **state)
+{
+    (void)state;
+    const uint64_t size = 100ull << 30;
+    void *dev = OPEN(0, "numerics=off"), *on = OPEN(1, "capacity=4096"), *stream = make_stream(dev);
+    char *block = make_block(dev, size), *target = make_block(on, 4096), got[64];
+    fy_desc_t operand = dense_f32(block, (int64_t)(size / 4));
+    fy_launch_t record = { .struct_size = sizeof(record),
+                           .op = FY_OP_BUILTIN_COUNT,
+                           .nsrc = 1,
+                           .ndst = 1,
+                           .dst = &operand,
+                           .src = &operand,
+                           .flops = size,
+                           .nbytes = 2 * size,
+                           .kernel = never };
+    memset(wire_nbytes, 0, sizeof(wire_nbytes));
+    memset(got, 0xDC, sizeof(got));
+    int before = nlogged;
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(sim->launch(dev, stream, &record), FY_STATUS_OK);
+        assert_int_equal(sim->fill(dev, stream, block, 1, size), FY_STATUS_OK);
+        assert_int_equal(copy(dev, stream, FY_COPY_LOCAL, 0, block, block + size / 2, size / 2), FY_STATUS_OK);
+        assert_int_equal(copy(dev, stream, FY_COPY_UPLOAD, 0, block + size - 64, got, 64), FY_STATUS_OK);
+    }
+    assert_int_equal(nlogged, before);
+    for (int i = 0; i < 3; i++) assert_int_equal(copy(dev, stream, FY_COPY_DOWNLOAD, 0, got, block, sizeof(got)), FY_STATUS_OK);
+    for (size_t i = 0; i < sizeof(got); i++) assert_int_equal(got[i], 0);
+    assert_int_equal(nlogged, before + 1); /* it says so, once */
+    assert_int_equal(wire_nbytes[FY_COPY_UPLOAD], 64000);
+    assert_int_equal(wire_nbytes[FY_COPY_DOWNLOAD], 192);
+    assert_true(read_clock(dev).compute_ns > 1000 * (2 * size / 4800));
+
+    /* Refusals are the same as with numerics. */
+    record.op = FY_OP_BUILTIN_COUNT + 3;
+    record.kernel = NULL;
+    assert_int_equal(sim->launch(dev, stream, &record), FY_STATUS_UNSUPPORTED);
+    assert_int_equal(sim->fill(dev, stream, block + size, 1, 1), FY_STATUS_INVALID_ARGUMENT);
+
+    /* A peer with bytes receives zeros. */
+    void *there = make_stream(on);
+    assert_int_equal(sim->fill(on, there, target, 9, 4096), FY_STATUS_OK);
+    assert_int_equal(copy(dev, stream, FY_COPY_PEER, 0, target, block, 32), FY_STATUS_OK);
+    assert_int_equal(copy(on, there, FY_COPY_DOWNLOAD, 0, got, target, 64), FY_STATUS_OK);
+    assert_int_equal(got[31], 0);
+    assert_int_equal(got[32], 9);
+    assert_int_equal(copy(on, there, FY_COPY_PEER, 0, block, target, 32), FY_STATUS_OK);
+    sim->stream_destroy(on, there);
+    sim->stream_destroy(dev, stream);
+    sim->free(dev, block, size);
+    sim->free(on, target, 4096);
+    sim->device_close(dev);
+    sim->device_close(on);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_and_wire_bytes),
+        cmocka_unit_test(refused_copies_cost_nothing),
+        cmocka_unit_test(built_in_ops_run_the_host_kernels),
+        cmocka_unit_test(unsupported_ops_are_refused),
+        cmocka_unit_test(kernels_get_every_pointer),
+        cmocka_unit_test(operands_outside_are_refused),
+        cmocka_unit_test(planning_without_numerics),
+    };
+    return cmocka_run_group_tests(tests, open_backend, NULL);
+}
