@@ -1,0 +1,39 @@
+/* Interleaved measurement of calls and their peers: every round times every case once, so that a busy machine hurts all alike.
+ * Next: bench.c; bench_dispatch.c for cases in use. */
+#ifndef FERRY_TOOLS_BENCH_H_
+#define FERRY_TOOLS_BENCH_H_
+
+#include "tools/tool.h"
+
+enum { BENCH_MAX_ROUNDS = 101 };
+
+/* Does the work `iters` times. */
+typedef fy_status_t (*bench_fn)(void *context, int64_t iters);
+
+typedef struct bench_case {
+    const char *op;
+    bench_fn run;
+    const char *peer; /* NULL: there is none */
+    bench_fn run_peer;
+    void *context;
+    int64_t iters, peer_iters;  /* per round; found by bench_measure */
+    double ns, worst_ns;        /* per call: median and worst of the rounds */
+    double peer_ns, peer_worst; /* NaN without a peer */
+    double model_ns;            /* per call; NaN on a real device */
+    double rounds[2][BENCH_MAX_ROUNDS];
+} bench_case_t;
+
+typedef struct bench_effort {
+    int64_t rounds, round_ms; /* a round of one case takes about round_ms */
+} bench_effort_t;
+
+/* clang-format off */
+#define BENCH_OPTIONS(e)                                                                                   \
+    { "rounds", OPTION_INT, "N", &(e)->rounds, "interleaved rounds; the median counts", 1, BENCH_MAX_ROUNDS }, \
+    { "round-ms", OPTION_INT, "MS", &(e)->round_ms, "time of one case in one round", 1, 10000 }
+/* clang-format on */
+
+/* Warms up, finds iteration counts, measures all cases. The device is waited for at the end of each round, in the time measured. */
+fy_status_t bench_measure(session_t *session, bench_case_t *cases, size_t count, const bench_effort_t *effort);
+
+#endif

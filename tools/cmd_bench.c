@@ -1,0 +1,12 @@
+/* `ferry bench`: picks the suite. Times are wall clock, medians of interleaved rounds; the worst round is shown beside. */
+#include "tools/tool.h"
+
+int cmd_bench(int argc, char **argv)
+{
+    static const command_t suites[] = {
+        { "dispatch", "what a light request costs, beside the bare work", bench_dispatch },
+        { "gemm", "matrix products through the dispatcher, beside bare oneDNN", bench_gemm },
+        { "copy", "uploads and downloads by size, beside memcpy", bench_copy },
+    };
+    return run_command("ferry bench", "Micro benchmarks.", suites, sizeof suites / sizeof *suites, argc, argv);
+}

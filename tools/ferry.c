@@ -1,0 +1,60 @@
+/* The `ferry` command: picks the subcommand, nothing more. Contract of the command line: docs/cli.md.
+ * Next: cmd_info.c (the smallest subcommand), session.c (what they share). */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/tool.h"
+
+static const command_t commands[] = {
+    { "info", "devices, memory, plugins loaded or why not", cmd_info },
+    { "experiment", "transfer experiments: roundtrip, vectorize, minibatch", cmd_experiment },
+    { "bench", "micro benchmarks beside the raw library call: dispatch, gemm, copy", cmd_bench },
+};
+
+static void print_commands(FILE *file, const char *prefix, const char *summary, const command_t *list, size_t count)
+{
+    fprintf(file, "usage: %s COMMAND [options]\n\n%s\n\ncommands:\n", prefix, summary);
+    for (size_t i = 0; i < count; i++) fprintf(file, "  %-14s%s\n", list[i].name, list[i].summary);
+    fprintf(file, "\n'%s COMMAND --help' tells more.\n", prefix);
+}
+
+int run_command(const char *prefix, const char *summary, const command_t *list, size_t count, int argc, char **argv)
+{
+    if (argc < 2) {
+        print_commands(stderr, prefix, summary, list, count);
+        return STATUS_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_commands(stdout, prefix, summary, list, count);
+        return STATUS_OK;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(argv[1], list[i].name) == 0) return list[i].run(argc - 1, argv + 1);
+    const char *meant = nearest_name(argv[1], &list[0].name, sizeof *list, count);
+    fprintf(stderr, "ferry: '%s %s' is no command", prefix, argv[1]);
+    if (meant)
+        fprintf(stderr, "; did you mean '%s'?\n", meant);
+    else
+        fprintf(stderr, ". Try '%s --help'\n", prefix);
+    return STATUS_USAGE;
+}
+
+/* libgomp's idle threads spin by default, which costs the others on a busy machine milliseconds; it reads OMP_WAIT_POLICY when it is
+ * loaded, before main, so the command starts itself again with the variable set. Once: the second time it is set. */
+static void prefer_passive_waiting(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
+    execv("/proc/self/exe", argv); /* returns only if it failed; then all works, only slower */
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+        printf("ferry %s\n", fy_version());
+        return STATUS_OK;
+    }
+    prefer_passive_waiting(argv);
+    return run_command("ferry", "Ferry, a tensor runtime that moves nothing by itself.", commands, sizeof commands / sizeof *commands, argc,
+                       argv);
+}

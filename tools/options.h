@@ -1,0 +1,61 @@
+/* Options of a subcommand as a table: from one table come parsing, checks, defaults, --help and "did you mean".
+ * Not here: what the options mean. Next: options.c, and any cmd_*.c for a table in use. */
+#ifndef FERRY_TOOLS_OPTIONS_H_
+#define FERRY_TOOLS_OPTIONS_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum option_kind {
+    OPTION_FLAG,   /* value: bool *; takes no argument */
+    OPTION_INT,    /* value: int64_t *; min .. max */
+    OPTION_TEXT,   /* value: const char **; points into argv */
+    OPTION_CHOICE, /* value: int *; index into `choices`, which are separated by '|' */
+    OPTION_HEADING /* no option: a line of --help */
+} option_kind_t;
+
+typedef struct option {
+    const char *name; /* without the dashes */
+    option_kind_t kind;
+    const char *arg;  /* what --help calls the argument; CHOICE: the choices */
+    void *value;      /* holds the default until an option is read */
+    const char *help; /* one line, lower case, no full stop */
+    int64_t min, max;
+} option_t;
+
+typedef struct usage {
+    const char *command; /* "ferry info" */
+    const char *summary; /* a sentence or two */
+    const option_t *options;
+    size_t count;
+} usage_t;
+
+typedef enum parse_result { PARSE_OK, PARSE_HELP, PARSE_BAD } parse_result_t;
+
+/* Reads argv[1..]; "--name value" and "--name=value" are the same. PARSE_HELP: the help was printed to standard output;
+ * PARSE_BAD: the reason was printed to standard error. Nothing but options is expected. */
+parse_result_t options_parse(const usage_t *usage, int argc, char **argv);
+
+/* What is nearest to `word` among `count` names (stepping `stride` bytes from one name's pointer to the next), or NULL if none is
+ * near enough to be meant. */
+const char *nearest_name(const char *word, const void *names, size_t stride, size_t count);
+
+/* Options that every subcommand has. */
+typedef struct common {
+    bool json, traffic;
+    const char *csv, *plot, *device;
+} common_t;
+
+/* clang-format off */
+#define COMMON_OPTIONS(c)                                                                                                        \
+    { NULL, OPTION_HEADING, NULL, NULL, "options of every subcommand:", 0, 0 },                                                  \
+    { "json", OPTION_FLAG, NULL, &(c)->json, "print one JSON document on standard output, and nothing else there", 0, 0 },       \
+    { "csv", OPTION_TEXT, "FILE", &(c)->csv, "write the rows of the table to FILE", 0, 0 },                                      \
+    { "plot", OPTION_TEXT, "FILE.svg", &(c)->plot, "draw a figure with gnuplot", 0, 0 },                                         \
+    { "device", OPTION_TEXT, "SPEC", &(c)->device, "host, sim:0, sim:0?profile=h200, cuda:0; auto: first CUDA device, else host", 0, 0 }
+/* Experiments: their traffic is the same in every run, so a file of expected lines can be compared with it. */
+#define TRAFFIC_OPTION(c) { "traffic", OPTION_FLAG, NULL, &(c)->traffic, "end with one line of traffic figures that are the same in every run", 0, 0 }
+/* clang-format on */
+
+#endif

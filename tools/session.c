@@ -1,0 +1,91 @@
+/* One run of one subcommand: device, scope, where output goes, how it ends.
+ * Not here: what is measured. With --json the document is collected and printed only when it is whole, so standard output holds
+ * exactly one document or nothing. */
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void log_line(void *user, fy_log_level_t level, const char *text)
+{
+    (void)user;
+    if (level == FY_LOG_INFO) return;
+    fprintf(stderr, "ferry: %s: %s\n", level == FY_LOG_ERROR ? "error" : "warning", text);
+}
+
+fy_status_t session_begin(session_t *session, const common_t *common, const char *command, const char *kind, const char *name)
+{
+    *session = (session_t){ .command = command, .common = common, .info = FY_DEVICE_INFO_INIT };
+    fy_log_set(log_line, NULL);
+    session->scope = fy_scope_begin(name);
+    FY_TRY(fy_device_open(common->device, &session->device));
+    FY_TRY(fy_device_query(session->device, &session->info));
+    if (!common->json) {
+        session->out = stdout;
+        return FY_STATUS_OK;
+    }
+    session->json.file = open_memstream(&session->text, &session->text_nbytes);
+    if (!session->json.file) return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the JSON document: %s", strerror(errno));
+    json_begin_object(&session->json, NULL);
+    json_text(&session->json, kind, name);
+    json_text(&session->json, "version", fy_version());
+    json_text(&session->json, "device", fy_device_name(session->device));
+    json_text(&session->json, "device_model", session->info.model);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t finish_json(session_t *session)
+{
+    json_end(&session->json);
+    int failed = ferror(session->json.file);
+    failed |= fclose(session->json.file) != 0;
+    session->json.file = NULL;
+    if (failed) return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the JSON document");
+    fwrite(session->text, 1, session->text_nbytes, stdout);
+    return FY_STATUS_OK;
+}
+
+int session_end(session_t *session, fy_status_t status)
+{
+    int usage = status == FY_STATUS_INVALID_ARGUMENT && !session->device; /* --device was not understood */
+    if (status == FY_STATUS_OK && session->json.file) status = finish_json(session);
+    if (status == FY_STATUS_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        status = TOOL_FAIL(IO, "cannot write to standard output: %s", strerror(errno));
+    if (status != FY_STATUS_OK) {
+        if (session->out) fflush(stdout);
+        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    }
+    if (session->json.file) fclose(session->json.file);
+    free(session->text);
+    fy_scope_end(session->scope, 0, NULL);
+    fy_device_close(session->device);
+    fy_log_set(NULL, NULL);
+    return usage ? STATUS_USAGE : status_to_exit(status);
+}
+
+fy_status_t session_wait(session_t *session) { return fy_device_wait(session->device, FY_FOREVER); }
+
+double session_model_ns(const session_t *session)
+{
+    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
+    if (fy_device_clock_query(session->device, &clock) != FY_STATUS_OK || clock.kind != FY_CLOCK_MODEL) return NAN;
+    return (double)clock.now_ns;
+}
+
+const char *session_clock(const session_t *session) { return session->info.is_simulated ? "model" : "wall"; }
+
+fy_status_t session_csv(const session_t *session, const sheet_t *sheet)
+{
+    return session->common->csv ? sheet_csv(sheet, session->common->csv) : FY_STATUS_OK;
+}
+
+fy_status_t session_plot(const session_t *session, const plot_t *plot, const sheet_t *numbers)
+{
+    const char *path = session->common->plot;
+    if (!path) return FY_STATUS_OK;
+    FY_TRY(plot_write(plot, path, numbers));
+    if (session->out) fprintf(session->out, "plot: %s\n", path);
+    return FY_STATUS_OK;
+}
