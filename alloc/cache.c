@@ -1,0 +1,205 @@
+/* The caching pool: the calls of runtime/memory.h and the hot path. A hit takes the lock once, looks on one or two shelves and cuts; a
+ * free takes it once and joins neighbours. No backend call, no poll, no wait happens here: ladder.c does those.
+ * Next: pool.h for the parts, ladder.c for what happens on a miss. */
+#include "alloc/pool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/checked.h"
+#include "runtime/base/fail.h"
+
+const fy__pool_seams_t fy__pool_seams_runtime = {
+    fy__hazard_done, fy__hazard_only_on, fy__hazard_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free }
+};
+
+fy_status_t fy__pool_create(const fy__pool_options_t *options, const fy__segment_source_t *source, fy__pool_t **out_pool)
+{
+    return fy__pool_create_with(options, source, &fy__pool_seams_runtime, out_pool);
+}
+
+fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__segment_source_t *source, const fy__pool_seams_t *seams,
+                                 fy__pool_t **out_pool)
+{
+    *out_pool = NULL;
+    if (source->alignment < 64 || source->alignment & (source->alignment - 1))
+        return FY_FAIL(INTERNAL, "pool %s: alignment %llu is no power of two from 64 up", options->name,
+                       (unsigned long long)source->alignment);
+    fy__pool_t *pool = seams->meta.alloc(seams->meta.user, sizeof *pool);
+    if (!pool) return FY_FAIL(OUT_OF_MEMORY, "pool %s: no host memory for %zu bytes of bookkeeping", options->name, sizeof *pool);
+    memset(pool, 0, sizeof *pool);
+    pool->options = *options;
+    pool->source = *source;
+    pool->seams = *seams;
+    snprintf(pool->name, sizeof pool->name, "%s", options->name);
+    pool->options.name = pool->name;
+    bool ok = fy__offsets_init(&pool->offsets, source->alignment, sizeof(fy__node_t), &seams->meta);
+    /* Nothing can be pending on several streams without a shelf for it, and a free must not need memory. */
+    ok = ok && fy__offsets_open_shelf(&pool->offsets, FY__SHELF_MIXED);
+    if (!ok) {
+        fy__offsets_fini(&pool->offsets);
+        seams->meta.free(seams->meta.user, pool);
+        return FY_FAIL(OUT_OF_MEMORY, "pool %s: no host memory for its bookkeeping", options->name);
+    }
+    pool->offsets.joined = fy__pending_joined;
+    pool->offsets.joined_user = pool;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_mutex_init(&pool->source_lock, NULL);
+    *out_pool = pool;
+    return FY_STATUS_OK;
+}
+
+void fy__pool_destroy(fy__pool_t *pool)
+{
+    if (!pool) return;
+    if (pool->pending_count) (void)fy__pending_wait(pool);
+    if (pool->live) fy__log(FY_LOG_ERROR, "pool %s: destroyed while %llu bytes are handed out", pool->name, (unsigned long long)pool->live);
+    for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next)
+        pool->source.free(pool->source.user, (void *)(uintptr_t)range->offset, range->nbytes);
+    fy__offsets_fini(&pool->offsets);
+    pthread_mutex_destroy(&pool->lock);
+    pthread_mutex_destroy(&pool->source_lock);
+    fy__meta_t meta = pool->seams.meta;
+    meta.free(meta.user, pool);
+}
+
+bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes)
+{
+    uint8_t shelf = span->shelf;
+    uint64_t had = span->size.nbytes;
+    fy__node_t *node = fy__node_of(span);
+    fy__span_t *rest_span;
+    if (!fy__offsets_take(&pool->offsets, span, nbytes, &rest_span)) return false;
+    if (shelf == FY__SHELF_FREE) {
+        fy__hazard_clear(&node->block.hazard);
+        return true;
+    }
+    if (rest_span) {
+        fy__node_t *rest = fy__node_of(rest_span);
+        fy__hazard_copy(&rest->block.hazard, &node->block.hazard);
+        fy__pending_link(pool, rest, node, shelf);
+        pool->pending_nbytes -= had - nbytes; /* was counted in `node`, and is counted again in `rest` */
+    }
+    fy__pending_unlink(pool, node, shelf);
+    return true;
+}
+
+fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy__node_t *node)
+{
+    uint64_t nbytes = node->span.size.nbytes;
+    node->is_pending = false;
+    node->block.address = (void *)(uintptr_t)node->span.offset;
+    node->block.nbytes = nbytes;
+    node->block.requested = node->counted = request->asked;
+    node->block.pool = pool;
+    pool->live += nbytes;
+    pool->requested += request->asked;
+    if (pool->live > pool->peak_live) pool->peak_live = pool->live;
+    return node;
+}
+
+fy__node_t *fy__pool_cut(fy__pool_t *pool, fy__request_t *request, fy__span_t *span)
+{
+    if (!fy__pool_detach(pool, span, request->nbytes)) {
+        request->no_nodes = true;
+        return NULL;
+    }
+    return fy__pool_hand_out(pool, request, fy__node_of(span));
+}
+
+static inline fy__span_t *best_on(const fy__pool_t *pool, uint8_t shelf, const fy__request_t *request)
+{
+    fy__span_t *best = fy__offsets_best(&pool->offsets, shelf, request->nbytes);
+    if (!request->may_cut_whole) return best;
+    fy__span_t *whole = fy__offsets_best_whole(&pool->offsets, shelf, request->nbytes);
+    return whole && (!best || whole->size.nbytes < best->size.nbytes) ? whole : best;
+}
+
+fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
+{
+    fy__span_t *best = best_on(pool, FY__SHELF_FREE, request), *same = NULL;
+    uint8_t shelf;
+    if (pool->pending_count && (shelf = fy__pending_find(pool, request->stream)) != FY__SHELF_FREE) same = best_on(pool, shelf, request);
+    /* What is pending on the asking stream is as good as free to it; taking it first keeps the rest for others. */
+    if (same && (!best || same->size.nbytes <= best->size.nbytes)) {
+        fy__node_t *node = fy__pool_cut(pool, request, same);
+        pool->rungs.same_stream += node != NULL;
+        return node;
+    }
+    if (!best) return NULL;
+    fy__node_t *node = fy__pool_cut(pool, request, best);
+    pool->rungs.ready += node != NULL;
+    return node;
+}
+
+fy_status_t fy__pool_alloc(fy__pool_t *pool, uint64_t nbytes, uint32_t stream_index, fy__block_t **out_block)
+{
+    *out_block = NULL;
+    fy__request_t request = { .asked = nbytes, .stream = stream_index };
+    if (!nbytes) return FY_FAIL(INVALID_ARGUMENT, "pool %s: 0 bytes asked for", pool->name);
+    if (!fy__round_up_u64(nbytes, pool->source.alignment, &request.nbytes)) request.nbytes = UINT64_MAX;
+    request.may_cut_whole = request.nbytes > pool->options.segment_nbytes / 2;
+    pthread_mutex_lock(&pool->lock);
+    fy__node_t *node = fy__pool_cut_ready(pool, &request);
+    pthread_mutex_unlock(&pool->lock);
+    if (FY_UNLIKELY(!node)) FY_TRY(fy__pool_climb(pool, &request, &node));
+    *out_block = &node->block;
+    return FY_STATUS_OK;
+}
+
+void fy__pool_free(fy__block_t *block)
+{
+    if (!block) return;
+    fy__node_t *node = (fy__node_t *)((char *)block - offsetof(fy__node_t, block));
+    fy__pool_t *pool = block->pool;
+    fy__fate_t fate = fy__pending_fate(pool, &block->hazard);
+    pthread_mutex_lock(&pool->lock);
+    pool->live -= node->span.size.nbytes;
+    pool->requested -= node->counted;
+    fy__pending_shelve(pool, node, &fate);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats)
+{
+    /* What is pending changes by itself; look, unless the slow path is busy. */
+    if (pthread_mutex_trylock(&pool->source_lock) == 0) {
+        pthread_mutex_lock(&pool->lock);
+        fy__pending_reap(pool);
+        pthread_mutex_unlock(&pool->source_lock);
+    } else {
+        pthread_mutex_lock(&pool->lock);
+    }
+    *out_stats = (fy_memory_stats_t){
+        .struct_size = sizeof *out_stats,
+        .live = pool->live,
+        .requested = pool->requested,
+        .cached = pool->reserved - pool->live,
+        .pending = pool->pending_nbytes + pool->inspected_nbytes,
+        .reserved = pool->reserved,
+        .peak_live = pool->peak_live,
+        .peak_reserved = pool->peak_reserved,
+        .largest_free = fy__pool_largest_free(pool),
+        .device_allocs = pool->device_allocs,
+        .limit = pool->options.limit_nbytes,
+    };
+    pthread_mutex_unlock(&pool->lock);
+}
+
+uint64_t fy__pool_trim(fy__pool_t *pool, uint64_t keep_nbytes)
+{
+    pthread_mutex_lock(&pool->source_lock);
+    pthread_mutex_lock(&pool->lock);
+    fy__pending_reap(pool);
+    pthread_mutex_unlock(&pool->lock);
+    uint64_t released = fy__pool_release(pool, keep_nbytes);
+    pthread_mutex_unlock(&pool->source_lock);
+    return released;
+}
+
+void fy__pool_rungs(fy__pool_t *pool, fy__pool_rungs_t *out_rungs)
+{
+    pthread_mutex_lock(&pool->lock);
+    *out_rungs = pool->rungs;
+    pthread_mutex_unlock(&pool->lock);
+}

@@ -1,0 +1,72 @@
+/* The pool's invariants, walked. For tests and for hunting: it takes both locks and looks at every span.
+ * Not here: the offset allocator's own (offset.c). */
+#include "alloc/pool.h"
+
+#include "runtime/base/fail.h"
+
+/* Sums over all spans, to be compared with the figures. */
+typedef struct sums {
+    uint64_t reserved, live, requested, pending, pending_count;
+} sums_t;
+
+static const char *check_node(const fy__pool_t *pool, const fy__node_t *node, sums_t *sums)
+{
+    const fy__span_t *span = &node->span;
+    sums->reserved += span->size.nbytes;
+    if (span->shelf == FY__SPAN_TAKEN) {
+        if ((uint64_t)(uintptr_t)node->block.address != span->offset || node->block.nbytes != span->size.nbytes)
+            return "a block and its span differ";
+        if (node->counted > span->size.nbytes || node->block.pool != pool) return "a block is not what was asked for";
+        sums->live += span->size.nbytes;
+        sums->requested += node->counted;
+    } else if (span->shelf != FY__SHELF_FREE) {
+        if (!node->is_pending) return "a block lies on a stream's shelf but not on its list";
+        const fy__point_t point = atomic_load_explicit(&node->block.hazard.writer, memory_order_relaxed);
+        if (span->shelf != FY__SHELF_MIXED && FY__POINT_STREAM(point) != pool->pending[span->shelf].stream)
+            return "a block lies on another stream's shelf";
+        sums->pending += span->size.nbytes;
+        sums->pending_count++;
+    }
+    return NULL;
+}
+
+static const char *check_lists(const fy__pool_t *pool)
+{
+    uint64_t all = 0;
+    for (int shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {
+        const fy__pending_t *list = &pool->pending[shelf];
+        const fy__node_t *older = NULL;
+        uint64_t count = 0;
+        for (const fy__node_t *node = list->oldest; node; older = node, node = node->newer, count++)
+            if (node->span.shelf != shelf || node->older != older) return "a list of pending blocks is broken";
+        if (count != list->count || list->newest != older) return "a list of pending blocks does not add up";
+        all += count;
+    }
+    return all == pool->pending_count ? NULL : "the number of pending blocks does not add up";
+}
+
+static const char *check(const fy__pool_t *pool)
+{
+    sums_t sums = { 0 };
+    const char *wrong = fy__offsets_is_valid(&pool->offsets) ? check_lists(pool) : "the offset allocator is broken";
+    for (const fy__range_t *range = pool->offsets.ranges; range && !wrong; range = range->next)
+        for (fy__span_t *span = range->first; span && !wrong; span = span->next) wrong = check_node(pool, fy__node_of(span), &sums);
+    if (wrong) return wrong;
+    if (sums.reserved != pool->reserved || sums.live != pool->live || sums.requested != pool->requested) return "the figures do not add up";
+    if (sums.pending != pool->pending_nbytes || sums.pending_count != pool->pending_count) return "the pending bytes do not add up";
+    if (pool->inspected_nbytes) return "blocks are still under inspection";
+    if (pool->reserved > pool->options.limit_nbytes) return "more is reserved than the limit allows";
+    if (pool->peak_live < pool->live || pool->peak_reserved < pool->reserved) return "a peak is below the present";
+    return NULL;
+}
+
+bool fy__pool_is_valid(fy__pool_t *pool)
+{
+    pthread_mutex_lock(&pool->source_lock);
+    pthread_mutex_lock(&pool->lock);
+    const char *wrong = check(pool);
+    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&pool->source_lock);
+    if (wrong) fy__log(FY_LOG_ERROR, "pool %s: %s", pool->name, wrong);
+    return !wrong;
+}

@@ -1,0 +1,125 @@
+/* Reusing pending bytes before they are done, so that the pool need not grow: a block pending on another stream, or several neighbours
+ * that together are large enough. The new owner inherits the points and waits on the device, never here.
+ * Walks only when nothing fits as it is. Next: ladder.c says when. */
+#include "alloc/pool.h"
+
+enum { WORD_COUNT = 1 + FY__READER_COUNT };
+
+fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request)
+{
+    fy__span_t *best = NULL;
+    for (uint8_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {
+        if (!pool->pending[shelf].count) continue;
+        fy__span_t *span = fy__offsets_best(&pool->offsets, shelf, request->nbytes);
+        if (span && (!best || span->size.nbytes < best->size.nbytes)) best = span;
+        if (!request->may_cut_whole) continue;
+        span = fy__offsets_best_whole(&pool->offsets, shelf, request->nbytes);
+        if (span && (!best || span->size.nbytes < best->size.nbytes)) best = span;
+    }
+    return best ? fy__pool_cut(pool, request, best) : NULL;
+}
+
+/* Points of several blocks, the last one per stream. A hazard has room for five streams. */
+typedef struct points {
+    fy__point_t points[WORD_COUNT];
+} points_t;
+
+/* false: too many streams; *points is then as it was. */
+static bool add_points(points_t *points, const fy__hazard_t *hazard)
+{
+    points_t sum = *points;
+    for (int w = 0; w < WORD_COUNT; w++) {
+        fy__point_t point = atomic_load_explicit(w ? &hazard->readers[w - 1] : &hazard->writer, memory_order_relaxed);
+        if (!point) continue;
+        int i = 0;
+        while (i < WORD_COUNT && sum.points[i] && FY__POINT_STREAM(sum.points[i]) != FY__POINT_STREAM(point)) i++;
+        if (i == WORD_COUNT) return false;
+        if (point > sum.points[i]) sum.points[i] = point;
+    }
+    *points = sum;
+    return true;
+}
+
+/* A stretch of neighbours, first to last. */
+typedef struct stretch {
+    fy__span_t *first, *last;
+    uint64_t nbytes;
+} stretch_t;
+
+static inline bool is_usable(const fy__span_t *span, uint8_t own_shelf, bool any_stream)
+{
+    return span && span->shelf != FY__SPAN_TAKEN && (any_stream || span->shelf == FY__SHELF_FREE || span->shelf == own_shelf);
+}
+
+/* The shortest stretch found that serves `nbytes`, looking rightwards from `first` as far as spans are usable. */
+static bool find_stretch(fy__span_t *first, uint64_t nbytes, uint8_t own_shelf, bool any_stream, stretch_t *out_stretch)
+{
+    stretch_t at = { .first = first };
+    points_t points = { { 0 } };
+    for (fy__span_t *span = first; is_usable(span, own_shelf, any_stream); span = span->next) {
+        if (span->shelf != FY__SHELF_FREE && !add_points(&points, &fy__node_of(span)->block.hazard)) {
+            at = (stretch_t){ .first = span };
+            points = (points_t){ { 0 } };
+            (void)add_points(&points, &fy__node_of(span)->block.hazard);
+        }
+        at.last = span;
+        at.nbytes += span->size.nbytes;
+        if (at.nbytes < nbytes) continue;
+        while (at.first != at.last && at.nbytes - at.first->size.nbytes >= nbytes) {
+            at.nbytes -= at.first->size.nbytes;
+            at.first = at.first->next;
+        }
+        *out_stretch = at;
+        return true;
+    }
+    return false;
+}
+
+/* Where the stretch of usable spans that `span` is part of begins; NULL if an earlier pending span begins it too. */
+static fy__span_t *begin_of(fy__span_t *span, uint8_t own_shelf, bool any_stream)
+{
+    fy__span_t *left = span->prev;
+    if (!is_usable(left, own_shelf, any_stream)) return span;
+    if (left->shelf != FY__SHELF_FREE || is_usable(left->prev, own_shelf, any_stream)) return NULL;
+    return left;
+}
+
+/* Makes a stretch one block. */
+static fy__node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request, const stretch_t *stretch)
+{
+    uint64_t of_last = request->nbytes - (stretch->nbytes - stretch->last->size.nbytes);
+    /* The last span is the only one that may need a node, so it goes first: then nothing can fail. */
+    points_t points = { { 0 } };
+    if (stretch->last->shelf != FY__SHELF_FREE) (void)add_points(&points, &fy__node_of(stretch->last)->block.hazard);
+    if (!fy__pool_detach(pool, stretch->last, of_last)) {
+        request->no_nodes = true;
+        return NULL;
+    }
+    for (fy__span_t *span = stretch->first; span != stretch->last; span = span->next) {
+        if (span->shelf != FY__SHELF_FREE) (void)add_points(&points, &fy__node_of(span)->block.hazard);
+        (void)fy__pool_detach(pool, span, span->size.nbytes);
+    }
+    while (stretch->first->size.nbytes < request->nbytes) fy__offsets_join_taken(&pool->offsets, stretch->first);
+    fy__node_t *node = fy__node_of(stretch->first);
+    atomic_store_explicit(&node->block.hazard.writer, points.points[0], memory_order_relaxed);
+    for (int i = 0; i < FY__READER_COUNT; i++)
+        atomic_store_explicit(&node->block.hazard.readers[i], points.points[i + 1], memory_order_relaxed);
+    return fy__pool_hand_out(pool, request, node);
+}
+
+fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool any_stream)
+{
+    uint8_t own_shelf = fy__pending_find(pool, request->stream);
+    stretch_t best = { .nbytes = UINT64_MAX };
+    if (!any_stream && own_shelf == FY__SHELF_FREE) return NULL;
+    for (uint8_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {
+        if (!any_stream && shelf != own_shelf) continue;
+        for (fy__node_t *node = pool->pending[shelf].oldest; node; node = node->newer) {
+            if (!request->may_cut_whole && fy__span_is_whole_apart(&node->span)) continue;
+            fy__span_t *first = begin_of(&node->span, own_shelf, any_stream);
+            stretch_t found;
+            if (first && find_stretch(first, request->nbytes, own_shelf, any_stream, &found) && found.nbytes < best.nbytes) best = found;
+        }
+    }
+    return best.first ? cut_stretch(pool, request, &best) : NULL;
+}

@@ -1,0 +1,212 @@
+/* Offset allocator: spans in offset order, doubly linked, and indexed by size on their shelf. See offset.h for the terms.
+ * Every function either finishes or changes nothing: nodes are had first. Next: size_index.c. */
+#include "alloc/offset.h"
+
+#include <string.h>
+
+bool fy__offsets_init(fy__offsets_t *offsets, uint64_t granule, size_t node_nbytes, const fy__meta_t *meta)
+{
+    memset(offsets, 0, sizeof *offsets);
+    offsets->granule = granule;
+    fy__slab_init(&offsets->spans, node_nbytes, meta);
+    fy__slab_init(&offsets->range_nodes, sizeof(fy__range_t), meta);
+    return fy__offsets_open_shelf(offsets, 0);
+}
+
+void fy__offsets_fini(fy__offsets_t *offsets)
+{
+    const fy__meta_t *meta = &offsets->spans.meta;
+    for (int i = 0; i < FY__SHELF_COUNT; i++)
+        if (offsets->shelves[i]) meta->free(meta->user, offsets->shelves[i]);
+    fy__slab_fini(&offsets->spans);
+    fy__slab_fini(&offsets->range_nodes);
+}
+
+bool fy__offsets_open_shelf(fy__offsets_t *offsets, uint8_t shelf)
+{
+    if (offsets->shelves[shelf]) return true;
+    const fy__meta_t *meta = &offsets->spans.meta;
+    fy__size_index_t *pair = meta->alloc(meta->user, 2 * sizeof *pair);
+    if (!pair) return false;
+    fy__size_index_init(&pair[0], offsets->granule);
+    fy__size_index_init(&pair[1], offsets->granule);
+    offsets->shelves[shelf] = pair;
+    return true;
+}
+
+static inline void shelve(fy__offsets_t *offsets, fy__span_t *span, uint8_t shelf)
+{
+    span->shelf = shelf;
+    fy__size_index_insert(&offsets->shelves[shelf][fy__span_is_whole_apart(span)], &span->size);
+}
+
+static inline void unshelve(fy__offsets_t *offsets, fy__span_t *span)
+{
+    fy__size_index_remove(&offsets->shelves[span->shelf][fy__span_is_whole_apart(span)], &span->size);
+}
+
+/* `right` vanishes into `left`; both are off the shelves. */
+static inline void absorb_next(fy__offsets_t *offsets, fy__span_t *left, fy__span_t *right)
+{
+    left->size.nbytes += right->size.nbytes;
+    left->next = right->next;
+    if (right->next) right->next->prev = left;
+    offsets->span_count--;
+    fy__slab_put(&offsets->spans, right);
+}
+
+fy__range_t *fy__offsets_prepare_range(fy__offsets_t *offsets, bool is_apart)
+{
+    fy__range_t *range = fy__slab_get(&offsets->range_nodes);
+    if (!range) return NULL;
+    fy__span_t *span = fy__slab_get(&offsets->spans);
+    if (!span) {
+        fy__slab_put(&offsets->range_nodes, range);
+        return NULL;
+    }
+    *range = (fy__range_t){ .first = span, .is_apart = is_apart };
+    return range;
+}
+
+void fy__offsets_drop_range(fy__offsets_t *offsets, fy__range_t *prepared)
+{
+    fy__slab_put(&offsets->spans, prepared->first);
+    fy__slab_put(&offsets->range_nodes, prepared);
+}
+
+fy__span_t *fy__offsets_add_range(fy__offsets_t *offsets, fy__range_t *prepared, uint64_t offset, uint64_t nbytes)
+{
+    fy__range_t *range = prepared;
+    range->offset = offset;
+    range->nbytes = nbytes;
+    range->prev = NULL;
+    range->next = offsets->ranges;
+    if (range->next) range->next->prev = range;
+    offsets->ranges = range;
+    offsets->range_count++;
+    offsets->span_count++;
+    fy__span_t *span = range->first;
+    memset(span, 0, sizeof *span);
+    span->size.nbytes = nbytes;
+    span->offset = offset;
+    span->range = range;
+    shelve(offsets, span, 0);
+    return span;
+}
+
+void fy__offsets_remove_range(fy__offsets_t *offsets, fy__range_t *range)
+{
+    unshelve(offsets, range->first);
+    if (range->prev)
+        range->prev->next = range->next;
+    else
+        offsets->ranges = range->next;
+    if (range->next) range->next->prev = range->prev;
+    offsets->range_count--;
+    offsets->span_count--;
+    fy__offsets_drop_range(offsets, range);
+}
+
+fy__span_t *fy__offsets_best(const fy__offsets_t *offsets, uint8_t shelf, uint64_t nbytes)
+{
+    return (fy__span_t *)fy__size_index_best(&offsets->shelves[shelf][0], nbytes);
+}
+
+fy__span_t *fy__offsets_best_whole(const fy__offsets_t *offsets, uint8_t shelf, uint64_t nbytes)
+{
+    return (fy__span_t *)fy__size_index_best(&offsets->shelves[shelf][1], nbytes);
+}
+
+bool fy__offsets_take(fy__offsets_t *offsets, fy__span_t *span, uint64_t nbytes, fy__span_t **out_rest)
+{
+    *out_rest = NULL;
+    if (span->size.nbytes == nbytes) {
+        unshelve(offsets, span);
+        span->shelf = FY__SPAN_TAKEN;
+        return true;
+    }
+    fy__span_t *rest = fy__slab_get(&offsets->spans);
+    if (!rest) return false;
+    unshelve(offsets, span);
+    uint8_t shelf = span->shelf;
+    span->shelf = FY__SPAN_TAKEN;
+    rest->size.nbytes = span->size.nbytes - nbytes;
+    rest->offset = span->offset + nbytes;
+    rest->prev = span;
+    rest->next = span->next;
+    rest->range = span->range;
+    if (rest->next) rest->next->prev = rest;
+    span->next = rest;
+    span->size.nbytes = nbytes;
+    offsets->span_count++;
+    shelve(offsets, rest, shelf);
+    *out_rest = rest;
+    return true;
+}
+
+fy__span_t *fy__offsets_put(fy__offsets_t *offsets, fy__span_t *span, uint8_t shelf)
+{
+    fy__span_t *left = span->prev, *right = span->next;
+    if (shelf == FY__SHELF_NO_JOIN) left = right = NULL;
+    if (right && right->shelf == shelf) {
+        unshelve(offsets, right);
+        if (offsets->joined) offsets->joined(offsets->joined_user, shelf, span, right);
+        absorb_next(offsets, span, right);
+    }
+    if (left && left->shelf == shelf) {
+        unshelve(offsets, left);
+        if (offsets->joined) offsets->joined(offsets->joined_user, shelf, left, span);
+        absorb_next(offsets, left, span);
+        span = left;
+    }
+    shelve(offsets, span, shelf);
+    return span;
+}
+
+void fy__offsets_join_taken(fy__offsets_t *offsets, fy__span_t *left) { absorb_next(offsets, left, left->next); }
+
+uint64_t fy__offsets_largest(const fy__offsets_t *offsets, uint8_t shelf)
+{
+    uint64_t largest = 0;
+    for (int whole = 0; whole < 2 && offsets->shelves[shelf]; whole++) {
+        const fy__size_node_t *node = fy__size_index_largest(&offsets->shelves[shelf][whole]);
+        if (node && node->nbytes > largest) largest = node->nbytes;
+    }
+    return largest;
+}
+
+/* *counts: spans per shelf. */
+static bool range_is_valid(const fy__offsets_t *offsets, const fy__range_t *range, uint64_t *counts)
+{
+    uint64_t at = range->offset;
+    const fy__span_t *before = NULL;
+    for (const fy__span_t *span = range->first; span; before = span, span = span->next) {
+        if (span->prev != before || span->range != range || span->offset != at || !span->size.nbytes) return false;
+        if ((span->offset | span->size.nbytes) & (offsets->granule - 1)) return false;
+        if (span->shelf != FY__SPAN_TAKEN) {
+            if (span->shelf >= FY__SHELF_COUNT || !offsets->shelves[span->shelf]) return false;
+            if (before && before->shelf == span->shelf && span->shelf != FY__SHELF_NO_JOIN) return false;
+            counts[span->shelf]++;
+        }
+        counts[FY__SHELF_COUNT]++;
+        at += span->size.nbytes;
+    }
+    return at == range->offset + range->nbytes;
+}
+
+bool fy__offsets_is_valid(const fy__offsets_t *offsets)
+{
+    uint64_t counts[FY__SHELF_COUNT + 1] = { 0 }, range_count = 0;
+    const fy__range_t *before = NULL;
+    for (const fy__range_t *range = offsets->ranges; range; before = range, range = range->next, range_count++)
+        if (range->prev != before || !range_is_valid(offsets, range, counts)) return false;
+    if (range_count != offsets->range_count || counts[FY__SHELF_COUNT] != offsets->span_count) return false;
+    for (int shelf = 0; shelf < FY__SHELF_COUNT; shelf++) {
+        if (!offsets->shelves[shelf]) continue;
+        uint64_t spans, wholes;
+        if (!fy__size_index_is_valid(&offsets->shelves[shelf][0], &spans)) return false;
+        if (!fy__size_index_is_valid(&offsets->shelves[shelf][1], &wholes)) return false;
+        if (spans + wholes != counts[shelf]) return false;
+    }
+    return true;
+}

@@ -1,0 +1,241 @@
+/* Pending blocks: given back while a device may still use them. Those that wait for one stream only lie on that stream's shelf, where
+ * neighbours join (the later point stands for both) and where the stream itself may reuse them without any wait; the rest lie on the
+ * mixed shelf, one by one. A poll may take a stream's lock and call the backend, so none is made under the pool's lock, and a block
+ * that is freed is not polled at all when a single stream uses it. Next: join.c, ladder.c. */
+#include "alloc/pool.h"
+
+#include <time.h>
+
+enum { WORD_COUNT = 1 + FY__READER_COUNT, WAIT_STREAMS = 64 };
+
+static inline fy__point_t word(const fy__hazard_t *hazard, int i)
+{
+    return atomic_load_explicit(i ? &hazard->readers[i - 1] : &hazard->writer, memory_order_acquire);
+}
+
+static inline void set_point(fy__hazard_t *hazard, fy__point_t point)
+{
+    fy__hazard_clear(hazard);
+    atomic_store_explicit(&hazard->writer, point, memory_order_relaxed);
+}
+
+/* The last point that the hazard has on `stream`; 0 if none. */
+static fy__point_t last_on(const fy__hazard_t *hazard, uint32_t stream)
+{
+    fy__point_t last = 0;
+    for (int i = 0; i < WORD_COUNT; i++)
+        if (word(hazard, i) > last && FY__POINT_STREAM(word(hazard, i)) == stream) last = word(hazard, i);
+    return last;
+}
+
+fy__fate_t fy__pending_fate(const fy__pool_t *pool, const fy__hazard_t *hazard)
+{
+    fy__point_t last = 0;
+    bool several = false;
+    for (int i = 0; i < WORD_COUNT; i++) {
+        fy__point_t point = word(hazard, i);
+        if (!point) continue;
+        if (last && FY__POINT_STREAM(point) != FY__POINT_STREAM(last)) several = true;
+        if (point > last) last = point;
+    }
+    if (!last) return (fy__fate_t){ .is_done = true };
+    if (!several) return (fy__fate_t){ .point = last };
+    for (int i = 0; i < WORD_COUNT; i++) {
+        fy__point_t point = word(hazard, i);
+        if (point && pool->seams.hazard_only_on(hazard, FY__POINT_STREAM(point)))
+            return (fy__fate_t){ .point = last_on(hazard, FY__POINT_STREAM(point)) };
+    }
+    return (fy__fate_t){ .is_mixed = true };
+}
+
+uint8_t fy__pending_find(const fy__pool_t *pool, uint32_t stream)
+{
+    for (uint8_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++)
+        if (pool->pending[shelf].count && pool->pending[shelf].stream == stream) return shelf;
+    return FY__SHELF_FREE;
+}
+
+/* The stream's shelf, or an idle one made its own; the mixed shelf if there is neither. */
+static uint8_t shelf_for(fy__pool_t *pool, uint32_t stream)
+{
+    uint8_t shelf = fy__pending_find(pool, stream);
+    if (shelf != FY__SHELF_FREE) return shelf;
+    for (shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++)
+        if (!pool->pending[shelf].count && fy__offsets_open_shelf(&pool->offsets, shelf)) {
+            pool->pending[shelf].stream = stream;
+            return shelf;
+        }
+    return FY__SHELF_MIXED;
+}
+
+void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint8_t shelf)
+{
+    fy__pending_t *list = &pool->pending[shelf];
+    node->newer = newer;
+    node->older = newer ? newer->older : list->newest;
+    *(node->older ? &node->older->newer : &list->oldest) = node;
+    *(newer ? &newer->older : &list->newest) = node;
+    node->is_pending = true;
+    list->count++;
+    pool->pending_count++;
+    pool->pending_nbytes += node->span.size.nbytes;
+}
+
+void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint8_t shelf)
+{
+    fy__pending_t *list = &pool->pending[shelf];
+    *(node->older ? &node->older->newer : &list->oldest) = node->newer;
+    *(node->newer ? &node->newer->older : &list->newest) = node->older;
+    node->is_pending = false;
+    list->count--;
+    pool->pending_count--;
+    pool->pending_nbytes -= node->span.size.nbytes;
+}
+
+void fy__pending_joined(void *user, uint8_t shelf, fy__span_t *left_span, fy__span_t *right_span)
+{
+    if (shelf == FY__SHELF_FREE) return;
+    fy__pool_t *pool = user;
+    fy__node_t *left = fy__node_of(left_span), *right = fy__node_of(right_span);
+    if (left->is_pending) fy__pending_unlink(pool, left, shelf);
+    if (right->is_pending) fy__pending_unlink(pool, right, shelf);
+    fy__point_t point = word(&right->block.hazard, 0);
+    if (point > word(&left->block.hazard, 0)) set_point(&left->block.hazard, point);
+}
+
+void fy__pending_shelve(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fate)
+{
+    node->is_pending = false;
+    if (fate->is_done) {
+        fy__offsets_put(&pool->offsets, &node->span, FY__SHELF_FREE);
+        return;
+    }
+    uint8_t shelf = FY__SHELF_MIXED;
+    if (!fate->is_mixed) {
+        set_point(&node->block.hazard, fate->point);
+        shelf = shelf_for(pool, FY__POINT_STREAM(fate->point));
+    }
+    fy__pending_link(pool, fy__node_of(fy__offsets_put(&pool->offsets, &node->span, shelf)), NULL, shelf);
+}
+
+static bool point_done(const fy__pool_t *pool, fy__point_t point)
+{
+    fy__hazard_t hazard;
+    set_point(&hazard, point);
+    return pool->seams.hazard_done(&hazard);
+}
+
+/* Frees what a stream's shelf holds up to and including `point`, which is done. */
+static uint64_t free_up_to(fy__pool_t *pool, uint8_t shelf, fy__point_t point)
+{
+    const fy__fate_t done = { .is_done = true };
+    uint64_t count = 0;
+    if (pool->pending[shelf].stream != FY__POINT_STREAM(point)) return 0; /* it changed hands while we polled */
+    for (fy__node_t *node = pool->pending[shelf].oldest, *newer; node; node = newer) {
+        newer = node->newer;
+        if (word(&node->block.hazard, 0) > point) continue;
+        fy__span_t *rest;
+        (void)fy__offsets_take(&pool->offsets, &node->span, node->span.size.nbytes, &rest); /* whole: needs no node */
+        fy__pending_unlink(pool, node, shelf);
+        fy__pending_shelve(pool, node, &done);
+        count++;
+    }
+    return count;
+}
+
+/* One poll if the stream has finished, else one per batch that is done and one that is not. */
+static uint64_t reap_stream(fy__pool_t *pool, uint8_t shelf)
+{
+    uint64_t count = 0;
+    for (bool try_newest = true; pool->pending[shelf].count; try_newest = false) {
+        const fy__node_t *node = try_newest ? pool->pending[shelf].newest : pool->pending[shelf].oldest;
+        fy__point_t point = word(&node->block.hazard, 0);
+        pthread_mutex_unlock(&pool->lock);
+        bool done = point_done(pool, point);
+        pthread_mutex_lock(&pool->lock);
+        if (done) count += free_up_to(pool, shelf, point);
+        if (!done && !try_newest) break;
+    }
+    return count;
+}
+
+/* Takes the blocks off the shelf, polls them, and puts each where it belongs now. */
+static uint64_t reap_mixed(fy__pool_t *pool)
+{
+    fy__node_t *inspected = NULL, *node;
+    uint64_t count = 0;
+    while ((node = pool->pending[FY__SHELF_MIXED].newest)) {
+        fy__span_t *rest;
+        (void)fy__offsets_take(&pool->offsets, &node->span, node->span.size.nbytes, &rest); /* whole: needs no node */
+        fy__pending_unlink(pool, node, FY__SHELF_MIXED);
+        pool->inspected_nbytes += node->span.size.nbytes;
+        node->newer = inspected; /* the oldest ends up first */
+        inspected = node;
+    }
+    while ((node = inspected)) {
+        inspected = node->newer;
+        pthread_mutex_unlock(&pool->lock);
+        fy__fate_t fate = { .is_done = pool->seams.hazard_done(&node->block.hazard) };
+        if (!fate.is_done) fate = fy__pending_fate(pool, &node->block.hazard);
+        pthread_mutex_lock(&pool->lock);
+        pool->inspected_nbytes -= node->span.size.nbytes;
+        fy__pending_shelve(pool, node, &fate);
+        count += fate.is_done;
+    }
+    return count;
+}
+
+uint64_t fy__pending_reap(fy__pool_t *pool)
+{
+    uint64_t count = pool->pending[FY__SHELF_MIXED].count ? reap_mixed(pool) : 0;
+    for (uint8_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++) count += reap_stream(pool, shelf);
+    pool->rungs.reaped += count;
+    return count;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Adds the points of a hazard, the last one per stream; false if there are too many streams. */
+static bool collect(fy__point_t *points, int *count, const fy__hazard_t *hazard)
+{
+    for (int w = 0; w < WORD_COUNT; w++) {
+        fy__point_t point = word(hazard, w);
+        if (!point) continue;
+        int i = 0;
+        while (i < *count && FY__POINT_STREAM(points[i]) != FY__POINT_STREAM(point)) i++;
+        if (i == WAIT_STREAMS) return false;
+        if (i == *count) points[(*count)++] = 0;
+        if (point > points[i]) points[i] = point;
+    }
+    return true;
+}
+
+uint64_t fy__pending_wait(fy__pool_t *pool)
+{
+    const uint64_t start_ns = now_ns();
+    for (bool all = false; !all;) {
+        fy__point_t points[WAIT_STREAMS];
+        int count = 0;
+        all = true;
+        pthread_mutex_lock(&pool->source_lock);
+        pthread_mutex_lock(&pool->lock);
+        fy__pending_reap(pool);
+        for (int shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT && all; shelf++)
+            for (const fy__node_t *node = pool->pending[shelf].oldest; node && all; node = node->newer)
+                all = collect(points, &count, &node->block.hazard);
+        pthread_mutex_unlock(&pool->lock);
+        pthread_mutex_unlock(&pool->source_lock);
+        for (int i = 0; i < count; i++) {
+            fy__hazard_t hazard;
+            set_point(&hazard, points[i]);
+            /* A lost device's points count as reached, so a failure here is no reason to stop. */
+            (void)pool->seams.hazard_wait(&hazard, FY_FOREVER);
+        }
+    }
+    return now_ns() - start_ns;
+}

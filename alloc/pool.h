@@ -1,0 +1,157 @@
+/* The pool's insides, shared by the files of this folder and by its tests.
+ * cache.c: the calls of runtime/memory.h and the hot path · pending.c: blocks a device may still use · join.c: reusing them before they
+ * are done · ladder.c: what is tried when nothing ready fits · verdict.c: why it failed · check.c: invariants. */
+#ifndef FERRY_ALLOC_POOL_H_
+#define FERRY_ALLOC_POOL_H_
+
+#include <pthread.h>
+
+#include "alloc/offset.h"
+#include "runtime/memory.h"
+
+/* What the pool asks of its surroundings besides the source. Tests put their own here. */
+typedef struct fy__pool_seams {
+    bool (*hazard_done)(const fy__hazard_t *hazard);
+    bool (*hazard_only_on)(const fy__hazard_t *hazard, uint32_t stream_index);
+    fy_status_t (*hazard_wait)(const fy__hazard_t *hazard, uint64_t timeout_ns);
+    fy__meta_t meta; /* bookkeeping memory */
+} fy__pool_seams_t;
+
+/* The runtime's hazards and malloc. */
+extern const fy__pool_seams_t fy__pool_seams_runtime;
+
+/* How requests were served, and what the slow path did: one count per rung of the ladder. */
+typedef struct fy__pool_rungs {
+    uint64_t ready;         /* a block nobody uses any more */
+    uint64_t same_stream;   /* a block pending only on the asking stream */
+    uint64_t joined;        /* neighbours, free or pending only on the asking stream */
+    uint64_t inserted_wait; /* a block pending elsewhere (or several neighbours); the new owner waits on the device */
+    uint64_t grown;         /* a new segment */
+    uint64_t grown_after_trim, after_sync, grown_after_sync;
+    uint64_t reaped;   /* pending blocks found done */
+    uint64_t syncs;    /* waits of the host for pending blocks */
+    uint64_t released; /* segments given back to make room */
+    uint64_t guard_refusals, verdicts;
+} fy__pool_rungs_t;
+
+/* Shelves of the offset allocator: free, one per stream with pending blocks, and blocks pending on several streams. */
+enum { FY__SHELF_FREE = 0, FY__SHELF_STREAMS = 1, FY__SHELF_MIXED = FY__SHELF_NO_JOIN };
+
+/* A span with its block. The block's hazard means something while the span is taken or pending, the rest while it is taken. */
+typedef struct fy__node {
+    fy__span_t span;
+    bool is_pending; /* on its shelf's list; meaningless while free */
+    fy__block_t block;
+    uint64_t counted;               /* of block.requested, in the pool's figure: the owner may change his */
+    struct fy__node *older, *newer; /* its shelf's list, while pending */
+} fy__node_t;
+
+/* Blocks pending on one stream (or, FY__SHELF_MIXED, on several), about in the order they were given back. On a stream's shelf the
+ * hazard is one point, in `writer`. */
+typedef struct fy__pending {
+    uint32_t stream;
+    uint64_t count;
+    fy__node_t *oldest, *newest;
+} fy__pending_t;
+
+struct fy__pool {
+    /* Guards everything below but the constants. A leaf: never held over a poll of a hazard, a wait or a call of the source. */
+    pthread_mutex_t lock;
+    /* Serialises the slow path, so that calls of the source come one at a time and blocks under inspection are not missed. Taken before
+     * `lock`; let go while the host waits, because the wait may need another thread to get memory. */
+    pthread_mutex_t source_lock;
+    fy__offsets_t offsets;
+    fy__pending_t pending[FY__SHELF_COUNT];
+    /* inspected: off their shelf while their hazards are polled, but pending all the same */
+    uint64_t live, requested, pending_nbytes, pending_count, inspected_nbytes, reserved, peak_live, peak_reserved, device_allocs;
+    fy__pool_rungs_t rungs;
+    /* constants */
+    fy__pool_options_t options;
+    fy__segment_source_t source;
+    fy__pool_seams_t seams;
+    char name[64];
+};
+
+/* One request on its way up the ladder. */
+typedef struct fy__request {
+    uint64_t asked, nbytes; /* nbytes: rounded */
+    uint32_t stream;        /* 0: the host uses the bytes first, so only blocks that are done will do */
+    bool may_cut_whole;     /* may it be cut from a large segment that is wholly free? */
+    bool no_nodes;          /* a node could not be had: nothing more will help */
+} fy__request_t;
+
+fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__segment_source_t *source, const fy__pool_seams_t *seams,
+                                 fy__pool_t **out_pool);
+void fy__pool_rungs(fy__pool_t *pool, fy__pool_rungs_t *out_rungs);
+
+static inline fy__node_t *fy__node_of(fy__span_t *span) { return (fy__node_t *)span; }
+
+/* ---- cache.c; with pool->lock held ---- */
+
+/* Takes the left nbytes of a span off its shelf; what is left over stays there with the same hazard. false: no node. */
+bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes);
+/* Makes a detached node the asker's block. */
+fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy__node_t *node);
+/* Both: cuts the request from a span on a shelf. NULL: no node (request->no_nodes is set). */
+fy__node_t *fy__pool_cut(fy__pool_t *pool, fy__request_t *request, fy__span_t *span);
+/* Best fit among what is free or pending only on the asking stream. NULL: none. */
+fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request);
+
+/* ---- pending.c ---- */
+
+/* Where bytes with a hazard go. */
+typedef struct fy__fate {
+    bool is_done, is_mixed; /* neither: pending on one stream, at `point` */
+    fy__point_t point;
+} fy__fate_t;
+
+/* Polls; no lock held. */
+fy__fate_t fy__pending_fate(const fy__pool_t *pool, const fy__hazard_t *hazard);
+
+/* With pool->lock held: */
+
+/* Puts a taken node where it belongs and joins it with neighbours there. Needs no memory to succeed. */
+void fy__pending_shelve(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fate);
+/* The shelf of blocks pending only on `stream`; FY__SHELF_FREE if there are none. */
+uint8_t fy__pending_find(const fy__pool_t *pool, uint32_t stream);
+/* Into and out of a shelf's list and the figures, with the size of the moment. newer NULL: `node` is the newest. */
+void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint8_t shelf);
+void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint8_t shelf);
+/* The offset allocator's `joined`. */
+void fy__pending_joined(void *pool, uint8_t shelf, fy__span_t *left, fy__span_t *right);
+
+/* With source_lock and lock held; lets go of lock while it polls. Frees every block that is done; returns how many. */
+uint64_t fy__pending_reap(fy__pool_t *pool);
+/* No lock held: blocks until everything that is pending now is done; returns nanoseconds. */
+uint64_t fy__pending_wait(fy__pool_t *pool);
+
+/* ---- join.c; with pool->lock held ---- */
+
+/* The best fitting block that is pending anywhere. */
+fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request);
+/* Neighbours that together serve the request: free or pending on the asking stream, or, with any_stream, pending anywhere. */
+fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool any_stream);
+
+/* ---- ladder.c ---- */
+
+/* Serves a request that cut_ready could not; no lock held. */
+fy_status_t fy__pool_climb(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node);
+/* Gives whole free segments back until at most keep_nbytes stay reserved; source_lock held, lock not. Returns bytes. */
+uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes);
+
+/* ---- verdict.c ---- */
+
+/* What the slow path found out. */
+typedef struct fy__refusal {
+    bool limit_refused;  /* else the source did */
+    bool sync_forbidden; /* a guard forbids to wait for pending blocks */
+    bool synced;
+    uint64_t released;
+} fy__refusal_t;
+
+/* Fails with a verdict; no lock held. */
+fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *request, const fy__refusal_t *refusal);
+/* Largest run of neighbours that are free or pending; lock held. Walks. */
+uint64_t fy__pool_largest_free(const fy__pool_t *pool);
+
+#endif

@@ -1,0 +1,189 @@
+/* The verdict: why a request was refused, with the figures of that moment, and the smallest thing that would help. It depends on
+ * nothing but the pool, and says only what is true: every hint is computed from the segments as they are.
+ * Not here: what was tried (ladder.c). */
+#include "alloc/pool.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "runtime/base/fail.h"
+
+typedef unsigned long long ull; /* for printf */
+
+/* What a walk over the segments finds. */
+typedef struct survey {
+    uint64_t largest_free;       /* largest run of free and pending neighbours */
+    uint64_t largest_done;       /* the same without pending ones */
+    uint64_t least_live_window;  /* least live bytes in the way of a run of `nbytes`; UINT64_MAX if no segment is that large */
+    uint64_t least_live_segment; /* least live bytes in one segment of at least `nbytes_back`; UINT64_MAX if there is none */
+    uint64_t idle_nbytes;        /* segments without a live block: a sync and a trim would give them back */
+} survey_t;
+
+static inline uint64_t live_of(const fy__span_t *span) { return span->shelf == FY__SPAN_TAKEN ? span->size.nbytes : 0; }
+
+/* Least live bytes among runs of neighbours of at least nbytes: the runs grow to the right and are cut from the left. */
+static uint64_t least_live_in_way(const fy__range_t *range, uint64_t nbytes)
+{
+    uint64_t least = UINT64_MAX, run = 0, live = 0;
+    const fy__span_t *first = range->first;
+    for (const fy__span_t *span = range->first; span; span = span->next) {
+        run += span->size.nbytes;
+        live += live_of(span);
+        for (; run - first->size.nbytes >= nbytes; first = first->next) {
+            if (live < least) least = live;
+            run -= first->size.nbytes;
+            live -= live_of(first);
+        }
+        if (run >= nbytes && live < least) least = live;
+    }
+    return least;
+}
+
+static void survey_range(const fy__range_t *range, uint64_t nbytes, uint64_t nbytes_back, survey_t *survey)
+{
+    uint64_t run = 0, done = 0, live = 0;
+    for (const fy__span_t *span = range->first; span; span = span->next) {
+        const uint64_t span_nbytes = span->size.nbytes;
+        live += live_of(span);
+        run = live_of(span) ? 0 : run + span_nbytes;
+        done = span->shelf == FY__SHELF_FREE ? done + span_nbytes : 0;
+        if (run > survey->largest_free) survey->largest_free = run;
+        if (done > survey->largest_done) survey->largest_done = done;
+    }
+    if (!live) survey->idle_nbytes += range->nbytes;
+    if (range->nbytes >= nbytes) {
+        const uint64_t least = least_live_in_way(range, nbytes);
+        if (least < survey->least_live_window) survey->least_live_window = least;
+    }
+    if (range->nbytes >= nbytes_back && live < survey->least_live_segment) survey->least_live_segment = live;
+}
+
+static survey_t survey_pool(const fy__pool_t *pool, uint64_t nbytes, uint64_t nbytes_back)
+{
+    survey_t survey = { .least_live_window = UINT64_MAX, .least_live_segment = UINT64_MAX };
+    for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next) survey_range(range, nbytes, nbytes_back, &survey);
+    return survey;
+}
+
+uint64_t fy__pool_largest_free(const fy__pool_t *pool) { return survey_pool(pool, UINT64_MAX, UINT64_MAX).largest_free; }
+
+/* Appends to the verdict's text. */
+static void say(fy_oom_verdict_t *verdict, size_t *length, const char *format, ...) FY_PRINTF(3, 4);
+static void say(fy_oom_verdict_t *verdict, size_t *length, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(verdict->text + *length, sizeof verdict->text - *length, format, args);
+    va_end(args);
+    if (n > 0) *length += (size_t)n;
+    if (*length >= sizeof verdict->text) *length = sizeof verdict->text - 1;
+}
+
+static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t pending)
+{
+    const uint64_t cached = verdict->cached;
+    if (verdict->limit == FY_UNLIMITED)
+        say(verdict, length, "\n  no limit");
+    else
+        say(verdict, length, "\n  limit %llu", (ull)verdict->limit);
+    say(verdict, length, ", reserved %llu = live %llu (peak %llu) + cached %llu (of it pending %llu)", (ull)verdict->reserved,
+        (ull)verdict->live, (ull)pool->peak_live, (ull)cached, (ull)pending);
+    if (cached)
+        say(verdict, length, "; largest free block %llu, fragmentation %.0f %%", (ull)verdict->largest_free,
+            100.0 * (1.0 - (double)verdict->largest_free / (double)cached));
+}
+
+static void say_tried(fy_oom_verdict_t *verdict, size_t *length, const fy__refusal_t *refusal)
+{
+    say(verdict, length, "\n  tried: search, grow");
+    if (refusal->released) say(verdict, length, ", give %llu idle bytes back", (ull)refusal->released);
+    if (refusal->synced) say(verdict, length, ", wait for pending blocks and search again");
+    if (refusal->sync_forbidden) say(verdict, length, "; not tried: a guard forbids to wait for pending blocks");
+}
+
+static void say_help(fy_oom_verdict_t *verdict, size_t *length, uint64_t nbytes, const fy__refusal_t *refusal, const char *which)
+{
+    const ull help = (ull)verdict->would_help;
+    switch (verdict->reason) {
+    case FY_OOM_WOULD_FIT_AFTER_SYNC: say(verdict, length, "\n  It would fit after a sync: wait for the device first"); return;
+    case FY_OOM_TOO_LARGE: say(verdict, length, "\n  Nothing that is freed would help: ask for less"); return;
+    default: break;
+    }
+    if (nbytes > verdict->limit) {
+        say(verdict, length, "\n  Would help: a limit of at least %llu bytes", (ull)nbytes);
+        return;
+    }
+    if (help) say(verdict, length, "\n  Would help: free %llu live bytes (%s)", help, which);
+    if (refusal->limit_refused && verdict->reserved + nbytes > verdict->limit)
+        say(verdict, length, "%s a limit higher by %llu bytes",
+            help ? ", or" : "\n  Would help:", (ull)(verdict->reserved + nbytes - verdict->limit));
+}
+
+FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *request, const fy__refusal_t *refusal)
+{
+    const fy__pool_options_t *options = &pool->options;
+    const uint64_t nbytes = request->nbytes;
+    const char *which = "all there are";
+    size_t length = 0;
+    pthread_mutex_lock(&pool->lock);
+    fy_oom_verdict_t verdict = {
+        .struct_size = sizeof verdict,
+        .status = options->full_status,
+        .asked = request->asked,
+        .limit = options->limit_nbytes,
+        .live = pool->live,
+        .cached = pool->reserved - pool->live,
+        .pending = pool->pending_nbytes + pool->inspected_nbytes,
+        .reserved = pool->reserved,
+    };
+    /* What must go back to the source before a new segment fits: the excess over the limit, or as much as the source refused. */
+    const bool hopeless = nbytes > options->limit_nbytes || nbytes > options->device_nbytes;
+    uint64_t back = nbytes;
+    if (refusal->limit_refused && !hopeless)
+        back = pool->reserved > options->limit_nbytes - nbytes ? pool->reserved - (options->limit_nbytes - nbytes) : 0;
+    const survey_t survey = survey_pool(pool, nbytes, back);
+    verdict.largest_free = survey.largest_free;
+
+    if (nbytes > options->device_nbytes)
+        verdict.reason = FY_OOM_TOO_LARGE;
+    else if (hopeless)
+        verdict.reason = FY_OOM_LIMIT;
+    else if (refusal->sync_forbidden && (survey.largest_free >= nbytes || survey.idle_nbytes >= back))
+        verdict.reason = FY_OOM_WOULD_FIT_AFTER_SYNC;
+    else if (!request->no_nodes && verdict.cached >= nbytes)
+        verdict.reason = FY_OOM_FRAGMENTED;
+    else
+        verdict.reason = refusal->limit_refused ? FY_OOM_LIMIT : FY_OOM_DEVICE_FULL;
+
+    if (!hopeless && !request->no_nodes && verdict.reason != FY_OOM_WOULD_FIT_AFTER_SYNC) {
+        /* Room in a segment, or a segment given back; at worst everything freed, if that gives back enough. */
+        if (survey.least_live_window <= survey.least_live_segment && survey.least_live_window != UINT64_MAX) {
+            verdict.would_help = survey.least_live_window;
+            which = "of neighbours, in one segment";
+        } else if (survey.least_live_segment != UINT64_MAX) {
+            verdict.would_help = survey.least_live_segment;
+            which = "all those of one segment";
+        } else if (refusal->limit_refused || pool->reserved >= back) {
+            verdict.would_help = verdict.live;
+        }
+    }
+
+    say(&verdict, &length, "%s: %llu bytes asked for", pool->name, (ull)request->asked);
+    if (nbytes != request->asked && nbytes != UINT64_MAX) say(&verdict, &length, " (%llu as rounded)", (ull)nbytes);
+    if (request->no_nodes)
+        say(&verdict, &length, ": the host has no memory for the pool's own bookkeeping");
+    else if (verdict.reason == FY_OOM_TOO_LARGE)
+        say(&verdict, &length, ": more than the %llu bytes the device has", (ull)options->device_nbytes);
+    else if (verdict.reason == FY_OOM_LIMIT)
+        say(&verdict, &length, ": more than the limit leaves");
+    else if (verdict.reason == FY_OOM_FRAGMENTED)
+        say(&verdict, &length, ": enough is free, but not in one piece");
+    else if (verdict.reason == FY_OOM_DEVICE_FULL)
+        say(&verdict, &length, ": the device has no more");
+    say_figures(&verdict, &length, pool, verdict.pending);
+    if (!request->no_nodes && !hopeless) say_tried(&verdict, &length, refusal);
+    if (!request->no_nodes) say_help(&verdict, &length, nbytes, refusal, which);
+    pool->rungs.verdicts++;
+    pthread_mutex_unlock(&pool->lock);
+    return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);
+}
