@@ -11,8 +11,9 @@ endif()
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
 
+# Error texts are cut to the record on purpose: no -Wformat-truncation.
 set(FERRY_WARNINGS -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wundef -Wvla
-    -Wpointer-arith -Wwrite-strings -Wformat=2 -Wno-format-nonliteral -Wno-missing-field-initializers)
+    -Wpointer-arith -Wwrite-strings -Wformat=2 -Wno-format-nonliteral -Wno-format-truncation -Wno-missing-field-initializers)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     list(APPEND FERRY_WARNINGS -Wduplicated-cond -Wlogical-op)
 endif()
@@ -21,7 +22,7 @@ if(FERRY_WERROR)
     list(APPEND FERRY_WARNINGS -Werror -Wno-error=maybe-uninitialized -Wno-error=array-bounds)
 endif()
 if(FERRY_SANITIZE)
-    list(APPEND FERRY_WARNINGS -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-truncation -Wno-format-truncation)
+    list(APPEND FERRY_WARNINGS -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-truncation)
 endif()
 
 # Bits do not depend on which instructions a machine has (-ffp-contract=off); nobody reads errno or FP traps after a kernel.

@@ -8,7 +8,7 @@ check() {
     code_of "${files[@]}" | awk '
         BEGIN {
             n = split("abort exit _exit _Exit quick_exit assert printf vprintf puts putchar perror err errx warn warnx system " \
-                      "sprintf vsprintf strcpy strcat gets strtok alloca rand srand signal", list)
+                      "sprintf vsprintf strcat gets strtok alloca rand srand signal", list)
             for (i = 1; i <= n; i++) forbidden[list[i]] = 1
         }
         {

@@ -6,7 +6,7 @@ check() {
     mapfile -t host < <(find_files '*.c' '*.h' -- backends/kernels)
     mapfile -t cuda < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.def' -- backends/cuda)
     mapfile -t cases < <(find_files '*.def' -- tests/ops)
-    grep -oE 'X\([A-Z][A-Z0-9_]*, [a-z0-9_]+\)' include/ferry/op.h | sort -u | sed 's/X(//; s/,//; s/)//' | while read -r upper name; do
+    grep -oE 'X\([A-Z][A-Z0-9_]*, [a-z0-9_]+\)' include/ferry/op.h | grep -v 'ENUM' | sort -u | sed 's/X(//; s/,//; s/)//' | while read -r upper name; do
         has() { # has WHAT PATTERN FILE...
             local what=$1 pattern=$2
             shift 2
@@ -16,8 +16,8 @@ check() {
         has "typed call in include/ferry/ops.h" "fy_$name\(" include/ferry/ops.h
         has "host kernel in backends/kernels/" "(FY_OP_|[(,] *)$upper([^A-Z0-9_]|$)" "${host[@]}"
         has "CUDA kernel in backends/cuda/" "(FY_OP_|[(,] *)$upper([^A-Z0-9_]|$)" "${cuda[@]}"
-        has "case in tests/ops/cases.def" "^ *CASE\($upper," "${cases[@]}"
-        has "line in docs/ops.md" "^\| *\`$name\` *\|" docs/ops.md
+        has "case in tests/ops/cases.def" "^ *[A-Z_]*\($upper[,)]" "${cases[@]}"
+        has "line in docs/ops.md" "^\|.*\`$name\`" docs/ops.md
     done | report
 }
 
