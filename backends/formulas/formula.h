@@ -15,7 +15,7 @@
 #define FY_FORMULA static inline
 #endif
 
-/* a * b + c rounded twice on every backend: nvcc contracts to one rounding unless told not to. C is built with contraction off. */
+/* a * b + c rounded twice on every backend: nvcc contracts to one rounding unless told not to. Kernels in C are built with -ffp-contract=off. */
 #if defined(__CUDA_ARCH__)
 #define FY_MUL_ADD_F32(a, b, c) __fadd_rn(__fmul_rn((a), (b)), (c))
 #define FY_MUL_ADD_F64(a, b, c) __dadd_rn(__dmul_rn((a), (b)), (c))

@@ -10,7 +10,8 @@
  *           f64:            element i takes lanes 2(i % 2), +1 of i / 2    then counter += ceil(n / 2)
  *   randn   f32, f16, bf16: lanes (0,1) of a block make elements 0, 1 (cos, sin), lanes (2,3) elements 2, 3; counter as rand
  *           f64:            lanes (0,1), (2,3) of block i / 2 make elements i, i + 1; counter as rand
- *   randperm: round keys from philox({lo(counter), hi(counter), 1 or 2, tag}) then counter += 1 */
+ *   randperm: round keys from philox({lo(counter), hi(counter), 1 or 2, tag}) then counter += 1
+ * A draw of no elements leaves the state as it is. */
 #ifndef FERRY_BACKENDS_FORMULAS_RANDOM_H_
 #define FERRY_BACKENDS_FORMULAS_RANDOM_H_
 

@@ -1,0 +1,157 @@
+/* The host as a device: synchronous, one of it, its memory is the program's memory. Every request is done when its slot returns, so there
+ * are no streams, events or graphs here. The ops are those of backends/kernels.
+ * Not here: host memory's cache and its source (alloc/ feeds the host from segments of its own; alloc and free below also work alone). */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "backends/builtin.h"
+#include "backends/kernels/kernels.h"
+
+static const fy_host_api_t *ferry; /* set once by open, before any slot is called */
+static char the_device;            /* its address is the handle; the host has no state */
+
+static fy_status_t device_count(int *out_count)
+{
+    *out_count = 1;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev)
+{
+    *out_dev = NULL;
+    if (index != 0) return ferry->fail(FY_STATUS_UNAVAILABLE, __FILE__, __LINE__, "host:%d: there is one host, number 0", index);
+    if (noptions > 0) {
+        return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__, "host: unknown option '%s'; the host backend has none",
+                           options[0].key);
+    }
+    *out_dev = &the_device;
+    return FY_STATUS_OK;
+}
+
+static void device_close(void *dev) { (void)dev; }
+
+/* The value behind `key` in the first line of a /proc file that starts with it; 0 if there is none. */
+static int read_proc(const char *path, const char *key, char *value, size_t size)
+{
+    char line[256];
+    int found = 0;
+    FILE *file = fopen(path, "re");
+    if (!file) return 0;
+    while (!found && fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+        if (!colon || strncmp(line, key, strlen(key)) != 0) continue;
+        colon++;
+        colon += strspn(colon, " \t");
+        (void)snprintf(value, size, "%.*s", (int)strcspn(colon, "\n"), colon);
+        found = 1;
+    }
+    (void)fclose(file);
+    return found;
+}
+
+static fy_status_t device_query(void *dev, fy_backend_info_t *out_info)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    char text[64];
+    unsigned long long kib = 0;
+    (void)dev;
+    memset(out_info, 0, sizeof *out_info);
+    out_info->memory_nbytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
+    out_info->free_nbytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
+    /* What the kernel could free counts as well. */
+    if (read_proc("/proc/meminfo", "MemAvailable", text, sizeof text) && sscanf(text, "%llu", &kib) == 1)
+        out_info->free_nbytes = kib * 1024;
+    if (!read_proc("/proc/cpuinfo", "model name", out_info->model, sizeof out_info->model)) {
+        (void)snprintf(out_info->model, sizeof out_info->model, "host CPU");
+    }
+    out_info->alignment = (uint32_t)page;
+    out_info->numerics = 1;
+    out_info->unified = 1;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t alloc_block(void *dev, uint64_t nbytes, void **out_address)
+{
+    (void)dev;
+    *out_address = NULL;
+    void *address = nbytes > SIZE_MAX / 2 ? MAP_FAILED
+                                          : mmap(NULL, (size_t)nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (address == MAP_FAILED) {
+        return ferry->fail(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "host: the system refused %llu bytes", (unsigned long long)nbytes);
+    }
+    *out_address = address;
+    return FY_STATUS_OK;
+}
+
+static void free_block(void *dev, void *address, uint64_t nbytes)
+{
+    (void)dev;
+    (void)munmap(address, (size_t)nbytes);
+}
+
+static fy_status_t copy(void *dev, void *stream, const fy_copy_t *request)
+{
+    (void)dev;
+    (void)stream;
+    memmove(request->dst, request->src, (size_t)request->nbytes);
+    ferry->record(request->kind, request->nbytes);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t fill(void *dev, void *stream, void *address, int value, uint64_t nbytes)
+{
+    (void)dev;
+    (void)stream;
+    memset(address, value, (size_t)nbytes);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t launch_op(void *dev, void *stream, const fy_launch_t *launch)
+{
+    (void)dev;
+    (void)stream;
+    return fy__kernels_launch(ferry, launch);
+}
+
+static int supports(void *dev, const fy_launch_t *launch)
+{
+    (void)dev;
+    return fy__kernels_supports(launch);
+}
+
+static uint64_t workspace(void *dev, const fy_launch_t *launch, uint64_t limit)
+{
+    (void)dev;
+    return fy__kernels_workspace(launch, limit);
+}
+
+static const fy_backend_t backend = {
+    .struct_size = sizeof(fy_backend_t),
+    .abi = FY_BACKEND_ABI,
+    .name = "host",
+    .is_synchronous = 1,
+    .device_count = device_count,
+    .device_open = device_open,
+    .device_close = device_close,
+    .device_query = device_query,
+    .alloc = alloc_block,
+    .free = free_block,
+    .copy = copy,
+    .fill = fill,
+    .launch = launch_op,
+    .supports = supports,
+    .workspace = workspace,
+};
+
+fy_status_t fy__backend_host_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend)
+{
+    *out_backend = NULL;
+    if (abi != FY_BACKEND_ABI) {
+        return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "host backend speaks ABI %u, Ferry asked for %u", FY_BACKEND_ABI, abi);
+    }
+    ferry = host;
+    *out_backend = &backend;
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,156 @@
+/* From an op to the family that runs it: one table, one test of the dtype, one indirect call. Also picks the loop table for this machine
+ * and decides how many threads work is worth.
+ * Not here: any loop. The way of a tiny add: fy__kernels_launch -> fy__run_binary -> add_f32. */
+#include <pthread.h>
+#include <omp.h>
+#include <stdatomic.h>
+
+#include "backends/kernels/family.h"
+#include "backends/kernels/kernels.h"
+
+enum {
+    FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | FY_DTYPE_BIT(FY_DTYPE_BF16),
+    NUMBER = FLOAT | FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64) | FY_DTYPE_BIT(FY_DTYPE_U8),
+    ANY = NUMBER | FY_DTYPE_BIT(FY_DTYPE_BOOL),
+    INDEX = FY_DTYPE_BIT(FY_DTYPE_I64)
+};
+
+typedef struct row {
+    fy__family_fn run;
+    uint32_t dtypes; /* of the first source, or of dst[0] if there is none */
+} row_t;
+
+static const row_t rows[FY_OP_BUILTIN_COUNT] = {
+    [FY_OP_FILL] = { fy__run_fill, ANY },
+    [FY_OP_ARANGE] = { fy__run_generate, NUMBER },
+    [FY_OP_RAND] = { fy__run_generate, FLOAT },
+    [FY_OP_RANDN] = { fy__run_generate, FLOAT },
+    [FY_OP_RANDPERM] = { fy__run_generate, INDEX },
+    [FY_OP_NEG] = { fy__run_unary, NUMBER },
+    [FY_OP_ABS] = { fy__run_unary, NUMBER },
+    [FY_OP_EXP] = { fy__run_unary, FLOAT },
+    [FY_OP_LOG] = { fy__run_unary, FLOAT },
+    [FY_OP_SQRT] = { fy__run_unary, FLOAT },
+    [FY_OP_TANH] = { fy__run_unary, FLOAT },
+    [FY_OP_SIGMOID] = { fy__run_unary, FLOAT },
+    [FY_OP_RELU] = { fy__run_unary, FLOAT },
+    [FY_OP_AFFINE] = { fy__run_affine, FLOAT },
+    [FY_OP_CAST] = { fy__run_cast, ANY },
+    [FY_OP_COPY] = { fy__run_copy, ANY },
+    [FY_OP_AXPY] = { fy__run_axpy, FLOAT },
+    [FY_OP_ADD] = { fy__run_binary, NUMBER },
+    [FY_OP_SUB] = { fy__run_binary, NUMBER },
+    [FY_OP_MUL] = { fy__run_binary, NUMBER },
+    [FY_OP_DIV] = { fy__run_binary, FLOAT },
+    [FY_OP_MAXIMUM] = { fy__run_binary, NUMBER },
+    [FY_OP_MINIMUM] = { fy__run_binary, NUMBER },
+    [FY_OP_POW] = { fy__run_binary, FLOAT },
+    [FY_OP_EQ] = { fy__run_compare, ANY },
+    [FY_OP_NE] = { fy__run_compare, ANY },
+    [FY_OP_LT] = { fy__run_compare, ANY },
+    [FY_OP_LE] = { fy__run_compare, ANY },
+    [FY_OP_GT] = { fy__run_compare, ANY },
+    [FY_OP_GE] = { fy__run_compare, ANY },
+    [FY_OP_WHERE] = { fy__run_where, FY_DTYPE_BIT(FY_DTYPE_BOOL) },
+    [FY_OP_SUM] = { fy__run_sum, ANY },
+    [FY_OP_MEAN] = { fy__run_sum, FLOAT },
+    [FY_OP_MAX] = { fy__run_extreme, NUMBER },
+    [FY_OP_MIN] = { fy__run_extreme, NUMBER },
+    [FY_OP_ARGMAX] = { fy__run_argmax, NUMBER },
+    [FY_OP_MATMUL] = { fy__run_matmul, FLOAT },
+    [FY_OP_SOFTMAX] = { fy__run_softmax, FLOAT },
+    [FY_OP_LOG_SOFTMAX] = { fy__run_softmax, FLOAT },
+    [FY_OP_MSE_LOSS] = { fy__run_mse_loss, FLOAT },
+    [FY_OP_GATHER] = { fy__run_gather, ANY },
+    [FY_OP_CONCAT] = { fy__run_concat, ANY },
+};
+
+static const char *const names[FY_OP_BUILTIN_COUNT] = {
+#define X(name, text) [FY_OP_##name] = #text,
+    FY_OP_LIST(X)
+#undef X
+};
+static const char *const dtype_names[FY_DTYPE_COUNT] = {
+#define X(name, text, nbytes, is_float) [FY_DTYPE_##name] = text,
+    FY_DTYPE_LIST(X)
+#undef X
+};
+
+/* ---- the loop table of this machine ---- */
+
+static const fy__loops_t *_Atomic chosen_loops;
+
+/* libgomp's team does not survive fork; the child's thread would wait for it for ever. Kernels and oneDNN then run on one thread. */
+static void stay_serial_in_child(void) { omp_set_num_threads(1); }
+
+static const fy__loops_t *choose_loops(void)
+{
+    static _Atomic int watches_fork;
+    const fy__loops_t *loops = &fy__loops_base;
+#if FY__LOOPS_X86
+    if (__builtin_cpu_supports("x86-64-v4")) {
+        loops = &fy__loops_avx512;
+    } else if (__builtin_cpu_supports("x86-64-v3")) {
+        loops = &fy__loops_avx2;
+    }
+#endif
+    if (!atomic_exchange(&watches_fork, 1)) (void)pthread_atfork(NULL, NULL, stay_serial_in_child);
+    atomic_store_explicit(&chosen_loops, loops, memory_order_release);
+    return loops;
+}
+
+const fy__loops_t *fy__loops_get(void)
+{
+    const fy__loops_t *loops = atomic_load_explicit(&chosen_loops, memory_order_acquire);
+    return loops ? loops : choose_loops();
+}
+
+/* ---- threads ---- */
+
+int fy__threads_for(int64_t n, int64_t serial)
+{
+    if (n <= serial) return 1;
+    const int64_t most = omp_get_max_threads(), wanted = (n + serial - 1) / serial;
+    return (int)(wanted < most ? wanted : most);
+}
+
+void fy__for_each(int64_t n, int threads, fy__each_fn fn, const void *context)
+{
+    if (threads == 1) {
+        for (int64_t i = 0; i < n; i++) fn(context, i);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < n; i++) fn(context, i);
+}
+
+/* ---- the three calls of kernels.h ---- */
+
+int fy__kernels_supports(const fy_launch_t *launch)
+{
+    const fy_desc_t *main = launch->nsrc ? launch->src : launch->dst;
+    if (launch->kernel) return 1;
+    return launch->op < FY_OP_BUILTIN_COUNT && (uint32_t)main->dtype < FY_DTYPE_COUNT && (rows[launch->op].dtypes >> main->dtype & 1u) != 0;
+}
+
+static fy_status_t refuse(const fy_host_api_t *host, const fy_launch_t *launch)
+{
+    const int32_t dtype = (launch->nsrc ? launch->src : launch->dst)->dtype;
+    if (launch->op >= FY_OP_BUILTIN_COUNT) {
+        return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "op %u has no kernel on the host", (unsigned)launch->op);
+    }
+    return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "%s has no %s kernel on the host", names[launch->op],
+                      (uint32_t)dtype < FY_DTYPE_COUNT ? dtype_names[dtype] : "?");
+}
+
+fy_status_t fy__kernels_launch(const fy_host_api_t *host, const fy_launch_t *launch)
+{
+    if (__builtin_expect(launch->kernel != NULL, 0)) return launch->kernel(launch, NULL);
+    if (__builtin_expect(!fy__kernels_supports(launch), 0)) return refuse(host, launch);
+    return rows[launch->op].run(host, fy__loops_get(), launch);
+}
+
+uint64_t fy__kernels_workspace(const fy_launch_t *launch, uint64_t limit)
+{
+    return launch->op == FY_OP_MATMUL && fy__kernels_supports(launch) ? fy__matmul_workspace(launch, limit) : 0;
+}

@@ -1,0 +1,114 @@
+/* The elementwise families: one test for the flat case on the way in, everything else through a map (rows.h).
+ * Thresholds say how many elements one thread does in about 20 us. */
+#include "backends/kernels/rows.h"
+
+enum { SERIAL_CHEAP = 32768, SERIAL_LIBM = 8192 };
+
+/* ---- block functions: how a map calls its loop ---- */
+
+static void block1(const fy__map_t *map, int64_t n, void *dst, void *const *src) { map->loop.one(n, dst, src[0]); }
+static void block2(const fy__map_t *map, int64_t n, void *dst, void *const *src) { map->loop.two(n, dst, src[0], src[1]); }
+static void block3(const fy__map_t *map, int64_t n, void *dst, void *const *src) { map->loop.three(n, dst, src[0], src[1], src[2]); }
+static void block_scaled(const fy__map_t *map, int64_t n, void *dst, void *const *src) { map->loop.scaled(n, dst, src[0], map->p, map->q); }
+
+/* Flat, assigned, and small enough for one thread: no walk is needed. */
+static inline int is_plain(const fy_launch_t *launch, int64_t serial)
+{
+    return (launch->flags & FY_LAUNCH_DENSE) != 0 && launch->accumulate == 0 && launch->nelem <= (uint64_t)serial;
+}
+
+/* ---- families ---- */
+
+fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    const fy_desc_t *dst = launch->dst, *src = launch->src;
+    const fy__loop2_fn(*row)[FY_DTYPE_COUNT] = &loops->binary[launch->op - FY_OP_ADD];
+    const fy__loop2_fn loop = (*row)[dst->dtype];
+    (void)host;
+    if (loop && is_plain(launch, SERIAL_CHEAP)) {
+        loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
+        return FY_STATUS_OK;
+    }
+    fy__map_t map = { .loops = loops, .block = block2, .loop.two = (*row)[fy__compute_dtype(dst->dtype)] };
+    fy__map_run(&map, launch, launch->op == FY_OP_POW ? SERIAL_LIBM : SERIAL_CHEAP);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    const fy_desc_t *dst = launch->dst;
+    const fy__loop1_fn(*row)[FY_DTYPE_COUNT] = &loops->unary[launch->op - FY_OP_NEG];
+    const fy__loop1_fn loop = (*row)[dst->dtype];
+    const int64_t serial = launch->op >= FY_OP_EXP && launch->op <= FY_OP_SIGMOID ? SERIAL_LIBM : SERIAL_CHEAP;
+    (void)host;
+    if (loop && is_plain(launch, serial)) {
+        loop((int64_t)launch->nelem, dst->data, launch->src->data);
+        return FY_STATUS_OK;
+    }
+    fy__map_t map = { .loops = loops, .block = block1, .loop.one = (*row)[fy__compute_dtype(dst->dtype)] };
+    fy__map_run(&map, launch, serial);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    fy__map_t map = { .loops = loops, .block = block2 };
+    (void)host;
+    map.loop.two = loops->compare[launch->op - FY_OP_EQ][fy__compute_dtype(launch->src->dtype)];
+    fy__map_run(&map, launch, SERIAL_CHEAP);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__run_affine(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    const fy_affine_attrs_t *attrs = (const fy_affine_attrs_t *)launch->attrs;
+    const fy_desc_t *dst = launch->dst;
+    (void)host;
+    if (dst->dtype <= FY_DTYPE_F64 && is_plain(launch, SERIAL_CHEAP)) {
+        loops->affine[dst->dtype]((int64_t)launch->nelem, dst->data, launch->src->data, attrs->scale, attrs->shift);
+        return FY_STATUS_OK;
+    }
+    fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs->scale, .q = attrs->shift };
+    map.loop.scaled = loops->affine[fy__compute_dtype(dst->dtype)];
+    fy__map_run(&map, launch, SERIAL_CHEAP);
+    return FY_STATUS_OK;
+}
+
+/* dst += alpha * src; half precision is widened, updated and rounded once. */
+fy_status_t fy__run_axpy(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    const fy_axpy_attrs_t *attrs = (const fy_axpy_attrs_t *)launch->attrs;
+    fy_launch_t assign = *launch; /* axpy adds by itself */
+    fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs->alpha, .reads_dst = 1 };
+    (void)host;
+    assign.accumulate = 0;
+    map.loop.scaled = loops->axpy[fy__compute_dtype(launch->dst->dtype)];
+    fy__map_run(&map, &assign, SERIAL_CHEAP);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__run_where(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    fy__map_t map = { .loops = loops, .block = block3, .keeps_bytes = 1 };
+    (void)host;
+    map.loop.three = loops->where[fy__log2_size(launch->dst->dtype)];
+    fy__map_run(&map, launch, SERIAL_CHEAP);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__run_cast(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    const int32_t from = launch->src->dtype, to = launch->dst->dtype;
+    if (from == to) return fy__run_copy(host, loops, launch);
+    fy__map_t map = { .loops = loops, .block = block1, .loop.one = loops->cast[from][to], .keeps_bytes = 1 };
+    fy__map_run(&map, launch, SERIAL_CHEAP);
+    return FY_STATUS_OK;
+}
+
+/* dst += src, for copies with accumulate; the other copies only move bytes (copy.c). */
+void fy__map_accumulate(const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    const int32_t compute = fy__compute_dtype(launch->dst->dtype);
+    fy__map_t map = { .loops = loops, .block = block1, .loop.one = loops->cast[compute][compute] };
+    fy__map_run(&map, launch, SERIAL_CHEAP);
+}

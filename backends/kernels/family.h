@@ -1,0 +1,63 @@
+/* What the kernel files share: the functions that run one family of ops each, and three helpers.
+ * Every family function gets a launch whose op it knows and whose main dtype the table in dispatch.c allows; it writes nothing before it
+ * can no longer fail. Scratch is launch->workspace or the stack, never malloc. */
+#ifndef FERRY_BACKENDS_KERNELS_FAMILY_H_
+#define FERRY_BACKENDS_KERNELS_FAMILY_H_
+
+#include <ferry/backend.h>
+
+#include "backends/kernels/loops.h"
+
+typedef fy_status_t (*fy__family_fn)(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);
+
+fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);    /* elementwise.c */
+fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* elementwise.c */
+fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* elementwise.c */
+fy_status_t fy__run_where(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);    /* elementwise.c */
+fy_status_t fy__run_affine(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* elementwise.c */
+fy_status_t fy__run_axpy(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);     /* elementwise.c */
+fy_status_t fy__run_cast(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);     /* elementwise.c */
+fy_status_t fy__run_copy(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);     /* copy.c */
+fy_status_t fy__run_concat(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* copy.c */
+fy_status_t fy__run_gather(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* gather.c */
+fy_status_t fy__run_fill(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);     /* generate.c */
+fy_status_t fy__run_generate(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* generate.c */
+fy_status_t fy__run_sum(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);      /* reduce.c; and mean */
+fy_status_t fy__run_extreme(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* reduce.c: max, min */
+fy_status_t fy__run_argmax(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* argmax.c */
+fy_status_t fy__run_softmax(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* softmax.c; and log_ */
+fy_status_t fy__run_mse_loss(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* loss.c */
+fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* matmul.c */
+uint64_t fy__matmul_workspace(const fy_launch_t *launch, uint64_t limit);
+
+/* ---- helpers ---- */
+
+/* Bytes of one element as a power of two: sizes are 1 << k. */
+static inline int fy__log2_size(int32_t dtype)
+{
+    static const uint8_t k[FY_DTYPE_COUNT] = { 2, 3, 1, 1, 2, 3, 0, 0 };
+    return k[dtype];
+}
+
+/* What f16 and bf16 are computed in; other dtypes are computed as they are. */
+static inline int32_t fy__compute_dtype(int32_t dtype) { return dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16 ? FY_DTYPE_F32 : dtype; }
+
+static inline int fy__is_float(int32_t dtype) { return dtype <= FY_DTYPE_BF16; }
+
+static inline int64_t fy__desc_nelem(const fy_desc_t *desc)
+{
+    int64_t n = 1;
+    for (int i = 0; i < desc->rank; i++) n *= desc->dims[i];
+    return n;
+}
+
+/* Threads for `n` equal pieces of work of which `serial` are done by one thread in about 20 us: waking a team costs 1 us when it is warm
+ * and some ms when a core is busy elsewhere, so small work stays on the caller. */
+int fy__threads_for(int64_t n, int64_t serial); /* dispatch.c */
+/* fn(context, i) for 0 <= i < n, spread evenly over `threads`; on the caller alone if that is 1. */
+typedef void (*fy__each_fn)(const void *context, int64_t i);
+void fy__for_each(int64_t n, int threads, fy__each_fn fn, const void *context); /* dispatch.c */
+/* The loop table for this machine. */
+const fy__loops_t *fy__loops_get(void); /* dispatch.c */
+
+#endif

@@ -1,0 +1,22 @@
+/* Matrix products on one pair of matrices; matmul.c cuts its work down to these.
+ * gemm_onednn.c is the only file of the kernels that knows oneDNN. */
+#ifndef FERRY_BACKENDS_KERNELS_GEMM_H_
+#define FERRY_BACKENDS_KERNELS_GEMM_H_
+
+#include "backends/kernels/family.h"
+
+/* A matrix where it lies: element (i, j) is data[i * row_stride + j * column_stride]. */
+typedef struct fy__matrix {
+    char *data;
+    int64_t rows, columns, row_stride, column_stride;
+    int32_t dtype;
+} fy__matrix_t;
+
+/* C[m x n] = A * B + beta * C, row-major with leading dimensions; transpose_a 'N' or 'T'. m, n, k > 0. */
+fy_status_t fy__gemm_f32(const fy_host_api_t *host, char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k, const float *a,
+                         int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc); /* gemm_onednn.c */
+/* C = A * B, or += with accumulate; any strides. */
+void fy__gemm_f64(const fy__loops_t *loops, const fy__matrix_t *a, const fy__matrix_t *b, const fy__matrix_t *c,
+                  int accumulate); /* gemm_f64.c */
+
+#endif

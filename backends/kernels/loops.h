@@ -1,0 +1,67 @@
+/* The innermost loops: flat, contiguous, one dtype, no threads, no decisions. One table of them per instruction set; dispatch.c picks
+ * the table once. loops_template.h is the text of all tables.
+ * Not here: strides, broadcasting and half precision of the elementwise ops (rows.c stages blocks for that). A NULL entry: no such loop.
+ * dst may be exactly one of the sources; partial overlap is not allowed. */
+#ifndef FERRY_BACKENDS_KERNELS_LOOPS_H_
+#define FERRY_BACKENDS_KERNELS_LOOPS_H_
+
+#include <ferry/op.h>
+
+typedef void (*fy__loop1_fn)(int64_t n, void *dst, const void *a);
+typedef void (*fy__loop2_fn)(int64_t n, void *dst, const void *a, const void *b);
+typedef void (*fy__loop3_fn)(int64_t n, void *dst, const void *cond, const void *a, const void *b);
+typedef void (*fy__loop_scaled_fn)(int64_t n, void *dst, const void *a, double p, double q);
+
+/* A running sum: floats in f64, integers in i64. */
+typedef union fy__sum {
+    double f;
+    int64_t i;
+} fy__sum_t;
+typedef void (*fy__sum_row_fn)(int64_t n, const void *a, fy__sum_t *sum);                 /* *sum += a[0] + ... */
+typedef void (*fy__sum_columns_fn)(int64_t n, const void *a, fy__sum_t *sums);            /* sums[j] += a[j] */
+typedef void (*fy__sum_squares_fn)(int64_t n, const void *a, const void *b, double *sum); /* *sum += (a[i] - b[i])^2, in f64 */
+/* Elements of 1 << k bytes; strides in elements. */
+typedef void (*fy__move_fn)(int64_t n, void *dst, int64_t dst_stride, const void *src, int64_t src_stride);
+
+enum {
+    FY__UNARY_COUNT = FY_OP_RELU - FY_OP_NEG + 1,
+    FY__BINARY_COUNT = FY_OP_POW - FY_OP_ADD + 1,
+    FY__COMPARE_COUNT = FY_OP_GE - FY_OP_EQ + 1
+};
+
+enum { FY__GEMM_ROWS = 6, FY__GEMM_COLUMNS = 8 };
+
+typedef struct fy__loops {
+    const char *name;
+    fy__loop1_fn unary[FY__UNARY_COUNT][FY_DTYPE_COUNT];
+    fy__loop2_fn binary[FY__BINARY_COUNT][FY_DTYPE_COUNT];
+    fy__loop2_fn compare[FY__COMPARE_COUNT][FY_DTYPE_COUNT]; /* by the sources' dtype; dst is bool */
+    fy__loop_scaled_fn affine[2];                            /* f32, f64: p * a + q */
+    fy__loop_scaled_fn axpy[2];                              /* dst += p * a */
+    fy__loop1_fn cast[FY_DTYPE_COUNT][FY_DTYPE_COUNT];       /* [from][to] */
+    fy__loop3_fn where[4];                                   /* elements of 1, 2, 4, 8 bytes */
+    fy__move_fn move[4];
+    fy__sum_row_fn sum_row[FY_DTYPE_COUNT];
+    fy__sum_columns_fn sum_columns[FY_DTYPE_COUNT];
+    fy__loop1_fn max_row[FY_DTYPE_COUNT], min_row[FY_DTYPE_COUNT]; /* *dst = max(*dst, a[0], ...) */
+    fy__sum_squares_fn sum_squares[2];
+    double (*exp_row_f32)(int64_t n, float *dst, const float *a, float shift); /* dst = exp(a - shift); returns their sum */
+    double (*exp_row_f64)(int64_t n, double *dst, const double *a, double shift);
+    /* Philox blocks counter, counter + 1, ...: 4 lanes each, in order. nblocks is a multiple of 4. */
+    void (*philox)(int64_t nblocks, uint64_t key, uint64_t counter, uint32_t *lanes);
+    /* npairs of normal values from 2 (f32) or 4 (f64) lanes a pair; npairs is a multiple of 8. */
+    void (*normal_f32)(int64_t npairs, const uint32_t *lanes, float mean, float std, float *out);
+    void (*normal_f64)(int64_t npairs, const uint32_t *lanes, double mean, double std, double *out);
+    /* block = A * B, of panels packed as [k][FY__GEMM_ROWS] and [k][FY__GEMM_COLUMNS]; all aligned to 64 bytes. */
+    void (*gemm_block_f64)(int64_t k, const double *a, const double *b, double *block);
+} fy__loops_t;
+
+extern const fy__loops_t fy__loops_base;
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define FY__LOOPS_X86 1
+extern const fy__loops_t fy__loops_avx2, fy__loops_avx512;
+#else
+#define FY__LOOPS_X86 0
+#endif
+
+#endif

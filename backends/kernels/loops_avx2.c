@@ -1,0 +1,10 @@
+/* The loop table for x86-64-v3: AVX2 (2013) and what comes with it. Chosen at run time, so nothing outside this file may be compiled
+ * for that target: the pragma stands before the first include and the table is all that leaves. See loops.h. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC target("arch=x86-64-v3")
+#define FY__LOOPS_TABLE fy__loops_avx2
+#define FY__LOOPS_NAME  "avx2"
+#include "backends/kernels/loops_template.h"
+#else
+typedef int fy__loops_avx2_is_empty; /* ISO C wants a declaration */
+#endif

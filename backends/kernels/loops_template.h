@@ -1,0 +1,373 @@
+/* The text of one loop table. Included once by each loops_<isa>.c, which sets the instruction set by a pragma before its first include
+ * and names its table FY__LOOPS_TABLE. The formulas are those of backends/formulas; here they only meet `for`.
+ * `omp simd` says that iterations are independent: right for disjoint operands and for dst == source.
+ * exp and its kin: glibc's libmvec where there is one (up to 4 ulp). Their tails are padded, so an element's bits do not depend on where
+ * in a row it stands. No include guard: one inclusion per translation unit is the use. */
+#include <math.h>
+#include <stddef.h>
+
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GLIBC_PREREQ(2, 35)
+#define VECTOR_LIBM(f1, f2)                                        \
+    extern __typeof__(f1) f1 __attribute__((simd("notinbranch"))); \
+    extern __typeof__(f2) f2 __attribute__((simd("notinbranch")));
+VECTOR_LIBM(exp, expf)
+VECTOR_LIBM(log, logf)
+VECTOR_LIBM(tanh, tanhf)
+VECTOR_LIBM(sin, sinf)
+VECTOR_LIBM(cos, cosf)
+extern __typeof__(pow) pow __attribute__((simd("notinbranch")));
+extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
+#endif
+
+#include "backends/formulas/cast.h"
+#include "backends/formulas/random.h"
+#include "backends/formulas/scalar.h"
+#include "backends/kernels/loops.h"
+
+#define SIMD _Pragma("omp simd")
+#define PAD  16 /* elements: at least one vector of the widest instruction set */
+
+/* ---- elementwise ---- */
+
+#define LOOP1(op, sfx, T)                                                   \
+    static void op##_##sfx(int64_t n, void *dst, const void *a)             \
+    {                                                                       \
+        T *d = (T *)dst;                                                    \
+        const T *x = (const T *)a;                                          \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__##op##_##sfx(x[i]); \
+    }
+#define LOOP2(op, sfx, T)                                                         \
+    static void op##_##sfx(int64_t n, void *dst, const void *a, const void *b)    \
+    {                                                                             \
+        T *d = (T *)dst;                                                          \
+        const T *x = (const T *)a, *y = (const T *)b;                             \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__##op##_##sfx(x[i], y[i]); \
+    }
+#define LOOP1_LIBM(op, sfx, T)                                                  \
+    static void op##_##sfx(int64_t n, void *dst, const void *a)                 \
+    {                                                                           \
+        T *d = (T *)dst, tail[PAD] = { 0 };                                     \
+        const T *x = (const T *)a;                                              \
+        const int64_t whole = n - n % PAD;                                      \
+        SIMD for (int64_t i = 0; i < whole; i++) d[i] = fy__##op##_##sfx(x[i]); \
+        if (whole == n) return;                                                 \
+        for (int64_t i = whole; i < n; i++) tail[i - whole] = x[i];             \
+        SIMD for (int i = 0; i < PAD; i++) tail[i] = fy__##op##_##sfx(tail[i]); \
+        for (int64_t i = whole; i < n; i++) d[i] = tail[i - whole];             \
+    }
+#define LOOP2_LIBM(op, sfx, T)                                                               \
+    static void op##_##sfx(int64_t n, void *dst, const void *a, const void *b)               \
+    {                                                                                        \
+        T *d = (T *)dst, tail[PAD] = { 0 }, tail2[PAD] = { 0 };                              \
+        const T *x = (const T *)a, *y = (const T *)b;                                        \
+        const int64_t whole = n - n % PAD;                                                   \
+        SIMD for (int64_t i = 0; i < whole; i++) d[i] = fy__##op##_##sfx(x[i], y[i]);        \
+        if (whole == n) return;                                                              \
+        for (int64_t i = whole; i < n; i++) tail[i - whole] = x[i], tail2[i - whole] = y[i]; \
+        SIMD for (int i = 0; i < PAD; i++) tail[i] = fy__##op##_##sfx(tail[i], tail2[i]);    \
+        for (int64_t i = whole; i < n; i++) d[i] = tail[i - whole];                          \
+    }
+#define LOOPS_NUMBER(sfx, T) \
+    LOOP1(neg, sfx, T)       \
+    LOOP1(abs, sfx, T) LOOP2(add, sfx, T) LOOP2(sub, sfx, T) LOOP2(mul, sfx, T) LOOP2(maximum, sfx, T) LOOP2(minimum, sfx, T)
+#define LOOPS_FLOAT(sfx, T)                                                                                       \
+    LOOP1_LIBM(exp, sfx, T)                                                                                       \
+    LOOP1_LIBM(log, sfx, T)                                                                                       \
+    LOOP1_LIBM(tanh, sfx, T)                                                                                      \
+    LOOP1_LIBM(sigmoid, sfx, T)                                                                                   \
+    LOOP1(sqrt, sfx, T) LOOP1(relu, sfx, T) LOOP2(div, sfx, T)                                                    \
+        LOOP2_LIBM(pow, sfx, T) static void affine_##sfx(int64_t n, void *dst, const void *a, double p, double q) \
+    {                                                                                                             \
+        T *d = (T *)dst;                                                                                          \
+        const T *x = (const T *)a, scale = (T)p, shift = (T)q;                                                    \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__affine_##sfx(x[i], scale, shift);                         \
+    }                                                                                                             \
+    static void axpy_##sfx(int64_t n, void *dst, const void *a, double p, double unused)                          \
+    {                                                                                                             \
+        T *d = (T *)dst;                                                                                          \
+        const T *x = (const T *)a, alpha = (T)p;                                                                  \
+        (void)unused;                                                                                             \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__axpy_##sfx(d[i], alpha, x[i]);                            \
+    }
+LOOPS_NUMBER(f32, float)
+LOOPS_NUMBER(f64, double)
+LOOPS_NUMBER(i32, int32_t)
+LOOPS_NUMBER(i64, int64_t)
+LOOPS_NUMBER(u8, uint8_t)
+LOOPS_FLOAT(f32, float)
+LOOPS_FLOAT(f64, double)
+
+#define COMPARE(op, sign, sfx, T)                                              \
+    static void op##_##sfx(int64_t n, void *dst, const void *a, const void *b) \
+    {                                                                          \
+        uint8_t *d = (uint8_t *)dst;                                           \
+        const T *x = (const T *)a, *y = (const T *)b;                          \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = (uint8_t)(x[i] sign y[i]); \
+    }
+#define COMPARES(sfx, T)    \
+    COMPARE(eq, ==, sfx, T) \
+    COMPARE(ne, !=, sfx, T) COMPARE(lt, <, sfx, T) COMPARE(le, <=, sfx, T) COMPARE(gt, >, sfx, T) COMPARE(ge, >=, sfx, T)
+COMPARES(f32, float)
+COMPARES(f64, double)
+COMPARES(i32, int32_t)
+COMPARES(i64, int64_t)
+COMPARES(u8, uint8_t)
+
+/* ---- bytes: where, move ---- */
+
+#define BYTES(bits)                                                                                \
+    static void where_##bits(int64_t n, void *dst, const void *cond, const void *a, const void *b) \
+    {                                                                                              \
+        uint##bits##_t *d = (uint##bits##_t *)dst;                                                 \
+        const uint##bits##_t *x = (const uint##bits##_t *)a, *y = (const uint##bits##_t *)b;       \
+        const uint8_t *c = (const uint8_t *)cond;                                                  \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = c[i] ? x[i] : y[i];                            \
+    }                                                                                              \
+    static void move_##bits(int64_t n, void *dst, int64_t ds, const void *src, int64_t ss)         \
+    {                                                                                              \
+        uint##bits##_t *d = (uint##bits##_t *)dst;                                                 \
+        const uint##bits##_t *s = (const uint##bits##_t *)src;                                     \
+        if (ds == 1 && ss == 1) {                                                                  \
+            SIMD for (int64_t i = 0; i < n; i++) d[i] = s[i];                                      \
+        } else if (ds == 1 && ss == 0) {                                                           \
+            const uint##bits##_t value = *s;                                                       \
+            SIMD for (int64_t i = 0; i < n; i++) d[i] = value;                                     \
+        } else {                                                                                   \
+            for (int64_t i = 0; i < n; i++) d[i * ds] = s[i * ss];                                 \
+        }                                                                                          \
+    }
+BYTES(8)
+BYTES(16)
+BYTES(32)
+BYTES(64)
+
+/* ---- cast: CAST(from, its type, to, its type, expression of x) ---- */
+
+#define CAST(from, F, to, T, expression)                                \
+    static void cast_##from##_##to(int64_t n, void *dst, const void *a) \
+    {                                                                   \
+        T *d = (T *)dst;                                                \
+        const F *s = (const F *)a;                                      \
+        SIMD for (int64_t i = 0; i < n; i++)                            \
+        {                                                               \
+            const F x = s[i];                                           \
+            d[i] = (T)(expression);                                     \
+        }                                                               \
+    }
+#define CASTS_FROM_INTEGER(from, F) \
+    CAST(from, F, f32, float, x)    \
+    CAST(from, F, f64, double, x)   \
+    CAST(from, F, i32, int32_t, x) CAST(from, F, i64, int64_t, x) CAST(from, F, u8, uint8_t, x) CAST(from, F, bool, uint8_t, x != 0)
+/* `wide` is x in the type that the formulas of suffix w take. */
+#define CASTS_FROM_FLOAT(from, F, w, wide)                                                                  \
+    CAST(from, F, f32, float, wide)                                                                         \
+    CAST(from, F, f64, double, wide)                                                                        \
+    CAST(from, F, f16, uint16_t, fy__f16_from_##w(wide))                                                    \
+    CAST(from, F, bf16, uint16_t, fy__bf16_from_##w(wide))                                                  \
+    CAST(from, F, i32, int32_t, fy__i32_from_##w(wide)) CAST(from, F, i64, int64_t, fy__i64_from_##w(wide)) \
+        CAST(from, F, u8, uint8_t, fy__u8_from_##w(wide)) CAST(from, F, bool, uint8_t, fy__bool_from_##w(wide))
+CASTS_FROM_FLOAT(f32, float, f32, x)
+CASTS_FROM_FLOAT(f64, double, f64, x)
+CASTS_FROM_FLOAT(f16, uint16_t, f32, fy__f32_from_f16(x))
+CASTS_FROM_FLOAT(bf16, uint16_t, f32, fy__f32_from_bf16(x))
+CASTS_FROM_INTEGER(i32, int32_t)
+CASTS_FROM_INTEGER(i64, int64_t)
+CASTS_FROM_INTEGER(u8, uint8_t)
+CAST(i32, int32_t, f16, uint16_t, fy__f16_from_i32(x))
+CAST(i32, int32_t, bf16, uint16_t, fy__bf16_from_i32(x))
+CAST(i64, int64_t, f16, uint16_t, fy__f16_from_i64(x))
+CAST(i64, int64_t, bf16, uint16_t, fy__bf16_from_i64(x))
+CAST(u8, uint8_t, f16, uint16_t, fy__f16_from_f32((float)x))
+CAST(u8, uint8_t, bf16, uint16_t, fy__bf16_from_f32((float)x))
+
+/* ---- reductions. Lanes of partial sums: fixed by the code, not by the thread count. ---- */
+
+#define SUM(sfx, T, member, S, U)                                                                     \
+    static void sum_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)                               \
+    {                                                                                                 \
+        const T *x = (const T *)a;                                                                    \
+        U total = 0;                                                                                  \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++) total += (U)(S)x[i]; \
+        sum->member = (S)((U)sum->member + total);                                                    \
+    }                                                                                                 \
+    static void sum_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                          \
+    {                                                                                                 \
+        const T *x = (const T *)a;                                                                    \
+        SIMD for (int64_t i = 0; i < n; i++) sums[i].member = (S)((U)sums[i].member + (U)(S)x[i]);    \
+    }
+SUM(f32, float, f, double, double)
+SUM(f64, double, f, double, double)
+SUM(i32, int32_t, i, int64_t, uint64_t)
+SUM(i64, int64_t, i, int64_t, uint64_t)
+SUM(u8, uint8_t, i, int64_t, uint64_t)
+
+#define EXTREME(name, op, sfx, T)                                                                                                     \
+    static void name##_row_##sfx(int64_t n, void *dst, const void *a)                                                                 \
+    {                                                                                                                                 \
+        const T *x = (const T *)a;                                                                                                    \
+        T best = *(T *)dst, lanes[32];                                                                                                \
+        int64_t i = 0;                                                                                                                \
+        if (n >= 64) {                                                                                                                \
+            for (int j = 0; j < 32; j++) lanes[j] = x[j];                                                                             \
+            for (i = 32; i + 32 <= n; i += 32) { SIMD for (int j = 0; j < 32; j++) lanes[j] = fy__##op##_##sfx(lanes[j], x[i + j]); } \
+            for (int j = 0; j < 32; j++) best = fy__##op##_##sfx(best, lanes[j]);                                                     \
+        }                                                                                                                             \
+        for (; i < n; i++) best = fy__##op##_##sfx(best, x[i]);                                                                       \
+        *(T *)dst = best;                                                                                                             \
+    }
+#define EXTREMES(sfx, T) EXTREME(max, maximum, sfx, T) EXTREME(min, minimum, sfx, T)
+EXTREMES(f32, float)
+EXTREMES(f64, double)
+EXTREMES(i32, int32_t)
+EXTREMES(i64, int64_t)
+EXTREMES(u8, uint8_t)
+
+#define FLOAT_ROWS(sfx, T)                                                                                \
+    static void sum_squares_##sfx(int64_t n, const void *a, const void *b, double *sum)                   \
+    {                                                                                                     \
+        const T *x = (const T *)a, *y = (const T *)b;                                                     \
+        double total = 0;                                                                                 \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                          \
+        {                                                                                                 \
+            const double d = (double)x[i] - (double)y[i];                                                 \
+            total += d * d;                                                                               \
+        }                                                                                                 \
+        *sum += total;                                                                                    \
+    }                                                                                                     \
+    static double exp_row_##sfx(int64_t n, T *dst, const T *a, T shift)                                   \
+    {                                                                                                     \
+        double total = 0;                                                                                 \
+        SIMD for (int64_t i = 0; i < n; i++) dst[i] = a[i] - shift;                                       \
+        exp_##sfx(n, dst, dst);                                                                           \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++) total += (double)dst[i]; \
+        return total;                                                                                     \
+    }
+FLOAT_ROWS(f32, float)
+FLOAT_ROWS(f64, double)
+
+/* ---- random draws (backends/formulas/random.h) ---- */
+
+static void philox(int64_t nblocks, uint64_t key, uint64_t counter, uint32_t *lanes)
+{
+    for (int64_t first = 0; first < nblocks; first += 4) {
+        uint32_t lane[4][4]; /* by lane, so that the rounds vectorise */
+        SIMD for (int b = 0; b < 4; b++)
+        {
+            const fy__philox_t block = fy__philox4x32(key, counter + (uint64_t)(first + b), 0);
+            lane[0][b] = block.lane[0];
+            lane[1][b] = block.lane[1];
+            lane[2][b] = block.lane[2];
+            lane[3][b] = block.lane[3];
+        }
+        for (int b = 0; b < 4; b++) {
+            for (int k = 0; k < 4; k++) lanes[(first + b) * 4 + k] = lane[k][b];
+        }
+    }
+}
+
+static void normal_f32(int64_t npairs, const uint32_t *lanes, float mean, float std, float *out)
+{
+    SIMD for (int64_t i = 0; i < npairs; i++)
+    {
+        float pair[2];
+        fy__box_muller_f32(lanes[2 * i], lanes[2 * i + 1], pair);
+        out[2 * i] = FY_MUL_ADD_F32(pair[0], std, mean);
+        out[2 * i + 1] = FY_MUL_ADD_F32(pair[1], std, mean);
+    }
+}
+
+static void normal_f64(int64_t npairs, const uint32_t *lanes, double mean, double std, double *out)
+{
+    SIMD for (int64_t i = 0; i < npairs; i++)
+    {
+        double pair[2];
+        fy__box_muller_f64(lanes + 4 * i, pair);
+        out[2 * i] = FY_MUL_ADD_F64(pair[0], std, mean);
+        out[2 * i + 1] = FY_MUL_ADD_F64(pair[1], std, mean);
+    }
+}
+
+/* ---- matrix product ---- */
+
+typedef double doubles_t __attribute__((vector_size(FY__GEMM_COLUMNS * sizeof(double))));
+
+/* Six rows of C stay in registers. */
+static void gemm_block_f64(int64_t k, const double *a, const double *b, double *block)
+{
+    doubles_t c0 = { 0 }, c1 = { 0 }, c2 = { 0 }, c3 = { 0 }, c4 = { 0 }, c5 = { 0 };
+    doubles_t *c = (doubles_t *)(void *)block;
+    for (int64_t p = 0; p < k; p++, a += FY__GEMM_ROWS) {
+        const doubles_t row = ((const doubles_t *)(const void *)b)[p];
+        c0 += a[0] * row;
+        c1 += a[1] * row;
+        c2 += a[2] * row;
+        c3 += a[3] * row;
+        c4 += a[4] * row;
+        c5 += a[5] * row;
+    }
+    c[0] = c0;
+    c[1] = c1;
+    c[2] = c2;
+    c[3] = c3;
+    c[4] = c4;
+    c[5] = c5;
+}
+
+/* ---- the table ---- */
+
+#define ALL(name)                                                                                                           \
+    {                                                                                                                       \
+        [FY_DTYPE_F32] = name##_f32, [FY_DTYPE_F64] = name##_f64, [FY_DTYPE_I32] = name##_i32, [FY_DTYPE_I64] = name##_i64, \
+        [FY_DTYPE_U8] = name##_u8                                                                                           \
+    }
+#define ALL_AND_BOOL(name)                                                                                                  \
+    {                                                                                                                       \
+        [FY_DTYPE_F32] = name##_f32, [FY_DTYPE_F64] = name##_f64, [FY_DTYPE_I32] = name##_i32, [FY_DTYPE_I64] = name##_i64, \
+        [FY_DTYPE_U8] = name##_u8, [FY_DTYPE_BOOL] = name##_u8                                                              \
+    }
+#define FLOATS(name)                                             \
+    {                                                            \
+        [FY_DTYPE_F32] = name##_f32, [FY_DTYPE_F64] = name##_f64 \
+    }
+#define CAST_ROW(from)                                                                                                     \
+    {                                                                                                                      \
+        cast_##from##_f32, cast_##from##_f64, cast_##from##_f16, cast_##from##_bf16, cast_##from##_i32, cast_##from##_i64, \
+            cast_##from##_u8, cast_##from##_bool                                                                           \
+    }
+#define UNARY_AT(op)   [FY_OP_##op - FY_OP_NEG]
+#define BINARY_AT(op)  [FY_OP_##op - FY_OP_ADD]
+#define COMPARE_AT(op) [FY_OP_##op - FY_OP_EQ]
+
+const fy__loops_t FY__LOOPS_TABLE = {
+    .name = FY__LOOPS_NAME,
+    .unary = { UNARY_AT(NEG) = ALL(neg), UNARY_AT(ABS) = ALL(abs), UNARY_AT(EXP) = FLOATS(exp), UNARY_AT(LOG) = FLOATS(log),
+               UNARY_AT(SQRT) = FLOATS(sqrt), UNARY_AT(TANH) = FLOATS(tanh), UNARY_AT(SIGMOID) = FLOATS(sigmoid),
+               UNARY_AT(RELU) = FLOATS(relu) },
+    .binary = { BINARY_AT(ADD) = ALL(add), BINARY_AT(SUB) = ALL(sub), BINARY_AT(MUL) = ALL(mul), BINARY_AT(DIV) = FLOATS(div),
+                BINARY_AT(MAXIMUM) = ALL(maximum), BINARY_AT(MINIMUM) = ALL(minimum), BINARY_AT(POW) = FLOATS(pow) },
+    .compare = { COMPARE_AT(EQ) = ALL_AND_BOOL(eq), COMPARE_AT(NE) = ALL_AND_BOOL(ne), COMPARE_AT(LT) = ALL_AND_BOOL(lt),
+                 COMPARE_AT(LE) = ALL_AND_BOOL(le), COMPARE_AT(GT) = ALL_AND_BOOL(gt), COMPARE_AT(GE) = ALL_AND_BOOL(ge) },
+    .affine = { affine_f32, affine_f64 },
+    .axpy = { axpy_f32, axpy_f64 },
+    .cast = { [FY_DTYPE_F32] = CAST_ROW(f32),
+              [FY_DTYPE_F64] = CAST_ROW(f64),
+              [FY_DTYPE_F16] = CAST_ROW(f16),
+              [FY_DTYPE_BF16] = CAST_ROW(bf16),
+              [FY_DTYPE_I32] = CAST_ROW(i32),
+              [FY_DTYPE_I64] = CAST_ROW(i64),
+              [FY_DTYPE_U8] = CAST_ROW(u8),
+              [FY_DTYPE_BOOL] = CAST_ROW(u8) },
+    .where = { where_8, where_16, where_32, where_64 },
+    .move = { move_8, move_16, move_32, move_64 },
+    .sum_row = ALL_AND_BOOL(sum_row),
+    .sum_columns = ALL_AND_BOOL(sum_columns),
+    .max_row = ALL(max_row),
+    .min_row = ALL(min_row),
+    .sum_squares = { sum_squares_f32, sum_squares_f64 },
+    .exp_row_f32 = exp_row_f32,
+    .exp_row_f64 = exp_row_f64,
+    .philox = philox,
+    .normal_f32 = normal_f32,
+    .normal_f64 = normal_f64,
+    .gemm_block_f64 = gemm_block_f64,
+};

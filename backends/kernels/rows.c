@@ -1,0 +1,147 @@
+/* Walking strided operands by rows, and staging blocks of them; see rows.h.
+ * Threads get contiguous ranges of the linear index, so a thread's first and last rows may be partial. */
+#include "backends/kernels/rows.h"
+
+#include <string.h>
+
+void fy__walk_make(fy__walk_t *walk, const fy_desc_t *dst, const fy_desc_t *src, int nsrc)
+{
+    const int64_t *strides[FY_INDEX_OPERANDS] = { dst->strides };
+    walk->data[0] = (char *)dst->data;
+    walk->log2_size[0] = fy__log2_size(dst->dtype);
+    for (int k = 0; k < nsrc; k++) {
+        strides[k + 1] = src[k].strides;
+        walk->data[k + 1] = (char *)src[k].data;
+        walk->log2_size[k + 1] = fy__log2_size(src[k].dtype);
+    }
+    walk->nelem = fy__desc_nelem(dst);
+    fy__index_make(&walk->index, dst->rank, dst->dims, nsrc + 1, strides);
+}
+
+void fy__walk_range(const fy__walk_t *walk, int64_t begin, int64_t end, fy__row_fn row, const void *context)
+{
+    const fy__index_t *index = &walk->index;
+    const int last = index->rank - 1, noperands = index->noperands;
+    int64_t at[FY_INDEX_RANK], stride[FY_INDEX_OPERANDS], rest = begin;
+    char *ptr[FY_INDEX_OPERANDS];
+    if (begin >= end) return;
+    for (int axis = last; axis >= 0; axis--) {
+        at[axis] = rest % index->dims[axis];
+        rest /= index->dims[axis];
+    }
+    for (int k = 0; k < noperands; k++) {
+        int64_t offset = 0;
+        for (int axis = 0; axis <= last; axis++) offset += at[axis] * index->strides[k][axis];
+        ptr[k] = walk->data[k] + offset * ((int64_t)1 << walk->log2_size[k]);
+        stride[k] = index->strides[k][last];
+    }
+    for (;;) {
+        const int64_t left = index->dims[last] - at[last], n = left < end - begin ? left : end - begin;
+        row(context, n, ptr, stride);
+        begin += n;
+        if (begin == end) return;
+        /* To the start of the next row: this axis back to 0, then carry. */
+        for (int k = 0; k < noperands; k++) ptr[k] -= at[last] * stride[k] * ((int64_t)1 << walk->log2_size[k]);
+        at[last] = 0;
+        for (int axis = last - 1; axis >= 0; axis--) {
+            const int64_t back = ++at[axis] == index->dims[axis] ? index->dims[axis] - 1 : -1;
+            for (int k = 0; k < noperands; k++) ptr[k] -= back * index->strides[k][axis] * ((int64_t)1 << walk->log2_size[k]);
+            if (back < 0) break;
+            at[axis] = 0;
+        }
+    }
+}
+
+void fy__walk_all(const fy__walk_t *walk, int64_t serial, fy__row_fn row, const void *context)
+{
+    const int64_t n = walk->nelem;
+    const int threads = fy__threads_for(n, serial);
+    if (threads == 1) {
+        fy__walk_range(walk, 0, n, row, context);
+        return;
+    }
+    const int64_t piece = (n / threads + 64) / 64 * 64; /* no two threads write one cache line */
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int t = 0; t < threads; t++) {
+        const int64_t begin = t * piece, end = t == threads - 1 || begin + piece > n ? n : begin + piece;
+        fy__walk_range(walk, begin, end, row, context);
+    }
+}
+
+/* ---- staging ---- */
+
+void fy__stage_in(const fy__loops_t *loops, int64_t n, void *dst, int32_t to, const void *src, int64_t stride, int32_t from)
+{
+    _Alignas(64) char packed[FY__BLOCK * 8];
+    const int k = fy__log2_size(from);
+    if (from == to) {
+        loops->move[k](n, dst, 1, src, stride);
+    } else if (stride == 1) {
+        loops->cast[from][to](n, dst, src);
+    } else {
+        loops->move[k](n, packed, 1, src, stride);
+        loops->cast[from][to](n, dst, packed);
+    }
+}
+
+void fy__stage_out(const fy__loops_t *loops, int64_t n, void *dst, int64_t stride, int32_t to, const void *src, int32_t from)
+{
+    _Alignas(64) char packed[FY__BLOCK * 8];
+    const int k = fy__log2_size(to);
+    if (from == to) {
+        loops->move[k](n, dst, stride, src, 1);
+    } else if (stride == 1) {
+        loops->cast[from][to](n, dst, src);
+    } else {
+        loops->cast[from][to](n, packed, src);
+        loops->move[k](n, dst, stride, packed, 1);
+    }
+}
+
+static void map_row(const void *context, int64_t n, char *const *ptr, const int64_t *stride)
+{
+    const fy__map_t *map = (const fy__map_t *)context;
+    _Alignas(64) char buffer[FY_INDEX_OPERANDS][FY__BLOCK * 8];
+    int direct[FY_INDEX_OPERANDS], all_direct = 1;
+    void *operand[FY_INDEX_OPERANDS];
+    for (int k = 0; k < map->noperands; k++) {
+        direct[k] = (stride[k] == 1 || n == 1) && map->dtype[k] == map->compute[k] && (k > 0 || !map->accumulate);
+        all_direct &= direct[k];
+        operand[k] = ptr[k];
+    }
+    if (all_direct) {
+        map->block(map, n, operand[0], operand + 1);
+        return;
+    }
+    for (int64_t done = 0; done < n; done += FY__BLOCK) {
+        const int64_t m = n - done < FY__BLOCK ? n - done : FY__BLOCK;
+        char *at[FY_INDEX_OPERANDS];
+        for (int k = 0; k < map->noperands; k++) {
+            at[k] = ptr[k] + done * stride[k] * ((int64_t)1 << fy__log2_size(map->dtype[k]));
+            operand[k] = direct[k] ? at[k] : buffer[k];
+            const int reads = k == 0 ? map->reads_dst : stride[k] != 0 || done == 0; /* a repeated element is staged once */
+            if (!direct[k] && reads) fy__stage_in(map->loops, m, buffer[k], map->compute[k], at[k], stride[k], map->dtype[k]);
+        }
+        map->block(map, m, operand[0], operand + 1);
+        if (direct[0]) continue;
+        if (map->accumulate) {
+            _Alignas(64) char old[FY__BLOCK * 8];
+            fy__stage_in(map->loops, m, old, map->compute[0], at[0], stride[0], map->dtype[0]);
+            map->loops->binary[0][map->compute[0]](m, buffer[0], old, buffer[0]); /* add */
+        }
+        fy__stage_out(map->loops, m, at[0], stride[0], map->dtype[0], buffer[0], map->compute[0]);
+    }
+}
+
+void fy__map_run(fy__map_t *map, const fy_launch_t *launch, int64_t serial)
+{
+    fy__walk_t walk;
+    fy__walk_make(&walk, launch->dst, launch->src, launch->nsrc);
+    map->noperands = launch->nsrc + 1;
+    map->accumulate = (launch->accumulate & 1u) != 0 && !map->keeps_bytes && fy__is_float(launch->dst->dtype);
+    for (int k = 0; k < map->noperands; k++) {
+        map->dtype[k] = k == 0 ? launch->dst->dtype : launch->src[k - 1].dtype;
+        map->compute[k] = map->keeps_bytes ? map->dtype[k] : fy__compute_dtype(map->dtype[k]);
+    }
+    fy__walk_all(&walk, serial, map_row, map);
+}
