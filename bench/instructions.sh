@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Instructions per 4-element add, counted by callgrind: the difference of two runs, divided by the difference of their lengths.
+# Counts do not depend on how busy the machine is. Usage: bench/instructions.sh [BUILD_DIR]
+set -euo pipefail
+build=${1:-build}
+program=
+for candidate in "$build/bin/bench/dispatch_floor" "$build/release/bin/bench/dispatch_floor" "$build/dev/bin/bench/dispatch_floor"; do
+    [ -x "$candidate" ] && program=$candidate && break
+done
+if [ -z "$program" ]; then
+    echo "instructions.sh: no bin/bench/dispatch_floor under $build: build first, or name the build folder" >&2
+    exit 1
+fi
+if ! command -v valgrind >/dev/null; then
+    echo "instructions.sh: valgrind is not installed (Debian: valgrind)" >&2
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+count() { # ADDS
+    OMP_NUM_THREADS=1 valgrind --tool=callgrind --callgrind-out-file="$work/$1.out" "$program" "$1" >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        exit 1
+    }
+    sed -n 's/^summary: //p; s/^totals: //p' "$work/$1.out" | head -n 1
+}
+
+few=1000 many=21000
+low=$(count $few)
+high=$(count $many)
+awk -v low="$low" -v high="$high" -v adds=$((many - few)) \
+    'BEGIN { printf "instructions per add of f32[4] with a new result: %.1f\n", (high - low) / adds }'
