@@ -1,4 +1,5 @@
-/* Opening, closing and describing a simulated device; its options.
+/* Opening, closing and describing a simulated device; its options. There is nothing to find, so there are as many devices as we say, and
+ * opening one index twice would give two devices of one name: whoever opens keeps count.
  * Not here: what an option does afterwards (profile.c, order.c, memory.c). */
 #include <inttypes.h>
 #include <stdio.h>
