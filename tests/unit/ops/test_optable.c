@@ -1,0 +1,136 @@
+/* The op table: its rows agree with FY_OP_LIST and with themselves, and introspection finds what is there and nothing else. */
+#include "rules.h"
+
+static const char *const listed_names[] = {
+#define X(ENUM, name) #name,
+    FY_OP_LIST(X)
+#undef X
+};
+
+static void test_names_and_numbers_agree_with_the_list(void **state)
+{
+    (void)state;
+    assert_int_equal(fy_op_count(), FY_OP_BUILTIN_COUNT);
+    for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
+        const fy_op_info_t *info = fy_op_get(op);
+        assert_non_null(info);
+        assert_int_equal(info->op, op);
+        assert_int_equal(info->struct_size, sizeof *info);
+        assert_string_equal(info->name, listed_names[op]);
+        assert_ptr_equal(fy_op_find(listed_names[op]), info);
+        assert_true(info->summary && *info->summary && !strchr(info->summary, '\n'));
+        assert_non_null(fy__op_row(op)->shape);
+        assert_non_null(fy__op_row(op)->cost);
+    }
+}
+
+static void test_what_is_not_there_is_not_found(void **state)
+{
+    (void)state;
+    const char *const wrong[] = { "", "Add", "add ", "ad", "addd", "fy_add", "matmul2", "\xff" };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) assert_null(fy_op_find(wrong[i]));
+    assert_null(fy_op_find(NULL));
+    assert_null(fy_op_get(FY_OP_BUILTIN_COUNT));
+    assert_null(fy_op_get(FY_OP_NONE));
+}
+
+static void test_rows_are_consistent(void **state)
+{
+    (void)state;
+    for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
+        const fy_op_info_t *info = fy_op_get(op);
+        assert_true(info->nsrc_min <= info->nsrc_max);
+        assert_in_range(info->ndst, 1, 2);
+        assert_int_equal(info->inout >> info->ndst, 0);
+        assert_true(info->dtypes != 0 && info->dtypes < FY_DTYPE_BIT(FY_DTYPE_COUNT));
+        assert_true(!info->inout || (info->flags & FY_OP_IN_PLACE));
+        if (info->flags & FY_OP_ELEMENTWISE) assert_true(info->nsrc_min >= 1 && info->ndst == 1);
+        if (info->nsrc_min == 0) assert_true(info->flags & FY_OP_IN_PLACE);
+        assert_int_equal(info->nfields == 0, info->attrs_nbytes == 0);
+        assert_int_equal(info->nfields == 0, fy__op_default_attrs(fy__op_row(op)) == NULL);
+        assert_true(info->attrs_nbytes <= FY__ATTRS_MAX_NBYTES);
+    }
+}
+
+static double read_field(const fy_attr_field_t *field, const void *attrs)
+{
+    const unsigned char *at = (const unsigned char *)attrs + field->offset;
+    double f64;
+    int64_t i64;
+    int32_t i32;
+    switch (field->type) {
+    case FY_ATTR_F64: memcpy(&f64, at, sizeof f64); return f64;
+    case FY_ATTR_I64: memcpy(&i64, at, sizeof i64); return (double)i64;
+    default: memcpy(&i32, at, sizeof i32); return i32;
+    }
+}
+
+static void test_fields_lie_inside_their_struct_and_hold_their_fallback(void **state)
+{
+    (void)state;
+    for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
+        const fy__op_row_t *row = fy__op_row(op);
+        uint64_t taken[FY__ATTRS_MAX_NBYTES] = { 0 };
+        for (int i = 0; i < row->info.nfields; i++) {
+            const fy_attr_field_t *field = &row->info.fields[i];
+            size_t nbytes = field->type == FY_ATTR_F64 || field->type == FY_ATTR_I64 ? 8 : 4;
+            assert_true(field->name && *field->name);
+            assert_int_equal(field->offset % nbytes, 0);
+            assert_true(field->offset + nbytes <= row->info.attrs_nbytes);
+            for (size_t at = 0; at < nbytes; at++) assert_int_equal(taken[field->offset + at]++, 0);
+            assert_true(read_field(field, fy__op_default_attrs(row)) == field->fallback);
+        }
+    }
+}
+
+static void test_flags_are_what_the_headers_promise(void **state)
+{
+    (void)state;
+    for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
+        uint32_t flags = fy_op_get(op)->flags;
+        int gathers = op == FY_OP_GATHER;
+        int given = op <= FY_OP_RANDPERM || op == FY_OP_COPY || op == FY_OP_AXPY;
+        int elementwise = op >= FY_OP_NEG && op <= FY_OP_WHERE;
+        int adds = (op >= FY_OP_NEG && op <= FY_OP_AFFINE) || op == FY_OP_COPY || (op >= FY_OP_ADD && op <= FY_OP_POW) || op == FY_OP_SUM ||
+                   op == FY_OP_MEAN || op == FY_OP_MATMUL;
+        assert_int_equal(!!(flags & FY_OP_CAN_FAULT), gathers);
+        assert_int_equal(!!(flags & FY_OP_IN_PLACE), given);
+        assert_int_equal(!!(flags & FY_OP_ELEMENTWISE), elementwise);
+        assert_int_equal(!!(flags & FY_OP_CAN_ACCUMULATE), adds);
+    }
+    assert_int_equal(fy_op_get(FY_OP_AXPY)->inout, 1);
+    assert_int_equal(fy_op_get(FY_OP_RAND)->inout, 2);
+    assert_int_equal(fy_op_get(FY_OP_CONCAT)->nsrc_max, FY_OP_VARIADIC);
+}
+
+static void test_descriptors_are_formatted_within_their_buffer(void **state)
+{
+    (void)state;
+    fy_desc_t desc = desc_of("64x784 f32"), scalar = desc_of("scalar bool"), wide = { .rank = FY_MAX_RANK, .dtype = FY_DTYPE_BF16 };
+    assert_string_equal(FY__DESC_TEXT(&desc), "[64x784 f32]");
+    assert_string_equal(FY__DESC_TEXT(&scalar), "[scalar bool]");
+    for (int i = 0; i < FY_MAX_RANK; i++) wide.dims[i] = INT64_MAX;
+    assert_int_equal(strlen(FY__DESC_TEXT(&wide)), FY_MAX_RANK * 20 + 6); /* 19 digits and one separator each, "[" counted, " bf16]" */
+    for (size_t nbytes = 1; nbytes < 40; nbytes++) {
+        char buf[41];
+        memset(buf, '#', sizeof buf);
+        assert_ptr_equal(fy__desc_format(&wide, buf, nbytes), buf);
+        assert_true(strlen(buf) < nbytes);
+        assert_int_equal(buf[nbytes], '#');
+    }
+    assert_string_equal(FY__DTYPES_TEXT(FY_DTYPE_BIT(FY_DTYPE_COUNT) - 1), "f32 f64 f16 bf16 i32 i64 u8 bool");
+    assert_string_equal(FY__DTYPES_TEXT(0), "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names_and_numbers_agree_with_the_list),
+        cmocka_unit_test(test_what_is_not_there_is_not_found),
+        cmocka_unit_test(test_rows_are_consistent),
+        cmocka_unit_test(test_fields_lie_inside_their_struct_and_hold_their_fallback),
+        cmocka_unit_test(test_flags_are_what_the_headers_promise),
+        cmocka_unit_test(test_descriptors_are_formatted_within_their_buffer),
+    };
+    return cmocka_run_group_tests_name("optable", tests, NULL, NULL);
+}

@@ -1,0 +1,190 @@
+/* Shape rules: each row is a call and the shape, or the refusal, that it gives. No device, no dispatcher. */
+#include "rules.h"
+
+#define A(type, ...) (&(const type){ __VA_ARGS__ })
+
+typedef struct row {
+    fy_op_t op;
+    const char *srcs, *dsts; /* dsts: given ones, of IN_PLACE ops */
+    const void *attrs;
+    const char *result; /* of dst[0], as texts show it */
+} row_t;
+
+static const row_t good[] = {
+    { FY_OP_NEG, "4x3 f32", "", NULL, "[4x3 f32]" },
+    { FY_OP_NEG, "scalar u8", "", NULL, "[scalar u8]" },
+    { FY_OP_EXP, "0x3 bf16", "", NULL, "[0x3 bf16]" },
+    { FY_OP_AFFINE, "7 f16", "", NULL, "[7 f16]" },
+    { FY_OP_CAST, "7 bool", "", A(fy_cast_attrs_t, FY_DTYPE_I64), "[7 i64]" },
+    { FY_OP_ADD, "4x3 f32|4x3 f32", "", NULL, "[4x3 f32]" },
+    { FY_OP_ADD, "4x3 f32|3 f32", "", NULL, "[4x3 f32]" },
+    { FY_OP_ADD, "3 i32|4x1 i32", "", NULL, "[4x3 i32]" },
+    { FY_OP_ADD, "scalar f64|2x2 f64", "", NULL, "[2x2 f64]" },
+    { FY_OP_ADD, "1 f64|0 f64", "", NULL, "[0 f64]" },
+    { FY_OP_ADD, "1x2x3x4x5x6x7x8 f32|8 f32", "", NULL, "[1x2x3x4x5x6x7x8 f32]" },
+    { FY_OP_LT, "4 bool|1 bool", "", NULL, "[4 bool]" },
+    { FY_OP_EQ, "4 f16|4 f16", "", NULL, "[4 bool]" },
+    { FY_OP_WHERE, "4x1 bool|3 i64|scalar i64", "", NULL, "[4x3 i64]" },
+    { FY_OP_COPY, "3 u8", "4x3 u8", NULL, "[4x3 u8]" },
+    { FY_OP_COPY, "1 u8", "0 u8", NULL, "[0 u8]" },
+    { FY_OP_AXPY, "scalar f32", "4x3 f32", NULL, "[4x3 f32]" },
+    { FY_OP_FILL, "", "4 u8", A(fy_fill_attrs_t, 0, 255), "[4 u8]" },
+    { FY_OP_FILL, "", "4 i64", A(fy_fill_attrs_t, 0, INT64_MIN), "[4 i64]" },
+    { FY_OP_FILL, "", "scalar bool", A(fy_fill_attrs_t, 0, 1), "[scalar bool]" },
+    { FY_OP_ARANGE, "", "256 u8", A(fy_arange_attrs_t, 0, 1), "[256 u8]" },
+    { FY_OP_ARANGE, "", "0 u8", A(fy_arange_attrs_t, 1e9, 1), "[0 u8]" },
+    { FY_OP_RAND, "", "2x2 f32|2 i64", NULL, "[2x2 f32]" },
+    { FY_OP_RANDPERM, "", "9 i64|2 i64", NULL, "[9 i64]" },
+    { FY_OP_SUM, "4x3 f32", "", NULL, "[scalar f32]" },
+    { FY_OP_SUM, "4x3 f32", "", A(fy_reduce_attrs_t, 1, 0), "[3 f32]" },
+    { FY_OP_SUM, "4x3 f32", "", A(fy_reduce_attrs_t, 2, 1), "[4x1 f32]" },
+    { FY_OP_SUM, "4x3 bool", "", A(fy_reduce_attrs_t, 0, 1), "[1x1 i64]" },
+    { FY_OP_SUM, "scalar u8", "", NULL, "[scalar i64]" },
+    { FY_OP_SUM, "0x3 f32", "", A(fy_reduce_attrs_t, 1, 0), "[3 f32]" },
+    { FY_OP_MEAN, "2x3x4 f16", "", A(fy_reduce_attrs_t, 5, 0), "[3 f16]" },
+    { FY_OP_MAX, "0x3 f32", "", A(fy_reduce_attrs_t, 2, 0), "[0 f32]" },
+    { FY_OP_MAX, "0x0 f32", "", A(fy_reduce_attrs_t, 2, 0), "[0 f32]" },
+    { FY_OP_MIN, "5 i32", "", NULL, "[scalar i32]" },
+    { FY_OP_ARGMAX, "4x3 u8", "", A(fy_axis_attrs_t, 1, 0), "[4 i64]" },
+    { FY_OP_ARGMAX, "4x3 u8", "", A(fy_axis_attrs_t, 0, 1), "[1x3 i64]" },
+    { FY_OP_MATMUL, "64x784 f32|784x10 f32", "", NULL, "[64x10 f32]" },
+    { FY_OP_MATMUL, "5x1x2x3 f64|7x3x4 f64", "", NULL, "[5x7x2x4 f64]" },
+    { FY_OP_MATMUL, "3x2 f32|4x3 f32", "", A(fy_matmul_attrs_t, 1, 1), "[2x4 f32]" },
+    { FY_OP_MATMUL, "0x3 f32|3x4 f32", "", NULL, "[0x4 f32]" },
+    { FY_OP_MATMUL, "2x0 f32|0x4 f32", "", NULL, "[2x4 f32]" },
+    { FY_OP_SOFTMAX, "4x3 f32", "", A(fy_axis_attrs_t, 1, 0), "[4x3 f32]" },
+    { FY_OP_LOG_SOFTMAX, "4x0 f32", "", A(fy_axis_attrs_t, 1, 0), "[4x0 f32]" },
+    { FY_OP_MSE_LOSS, "4x3 f32|4x3 f32", "", NULL, "[scalar f32]" },
+    { FY_OP_GATHER, "10x3 bool|4x2 i32", "", NULL, "[4x2x3 bool]" },
+    { FY_OP_GATHER, "10 f32|scalar i64", "", NULL, "[scalar f32]" },
+    { FY_OP_GATHER, "0x3 f32|0 i64", "", NULL, "[0x3 f32]" },
+    { FY_OP_CONCAT, "2x3 u8", "", A(fy_axis_attrs_t, 0, 0), "[2x3 u8]" },
+    { FY_OP_CONCAT, "2x3 u8|0x3 u8|5x3 u8", "", A(fy_axis_attrs_t, 0, 0), "[7x3 u8]" },
+};
+
+static void test_shapes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        launch_box_t box;
+        box_make(&box, good[i].op, good[i].srcs, good[i].dsts, good[i].attrs);
+        fy_status_t status = box_shape(&box);
+        if (status != FY_STATUS_OK) fail_msg("row %zu (%s): %s", i, box.row->info.name, fy_error_get()->text);
+        assert_string_equal(FY__DESC_TEXT(&box.dst[0]), good[i].result);
+        for (int s = 0; (box.row->info.flags & FY_OP_ELEMENTWISE) && s < box.launch.nsrc; s++) {
+            assert_int_equal(box.src[s].rank, box.dst[0].rank);
+            assert_memory_equal(box.src[s].dims, box.dst[0].dims, sizeof(int64_t) * (size_t)box.dst[0].rank);
+        }
+    }
+}
+
+typedef struct bad_row {
+    fy_op_t op;
+    const char *srcs, *dsts;
+    const void *attrs;
+    fy_status_t status;
+    const char *text; /* part of the error's */
+} bad_row_t;
+
+static const bad_row_t bad[] = {
+    { FY_OP_ADD, "4 f32|4 i32", "", NULL, FY_STATUS_DTYPE_MISMATCH,
+      "add: src0 is [4 f32], src1 is [4 i32]: Ferry promotes nothing; fy_cast one of them" },
+    { FY_OP_ADD, "4 bool|4 bool", "", NULL, FY_STATUS_DTYPE_MISMATCH, "it takes f32 f64 f16 bf16 i32 i64 u8" },
+    { FY_OP_EXP, "4 i32", "", NULL, FY_STATUS_DTYPE_MISMATCH, "exp: src0 is [4 i32], it takes f32 f64 f16 bf16" },
+    { FY_OP_ADD, "4x3 f32|5x3 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "axis -2 (from the end) is 4 against 5" },
+    { FY_OP_ADD, "3 f32|0 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "is 3 against 0" },
+    { FY_OP_WHERE, "4 bool|4 f32|3 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "src2 [3 f32] does not broadcast" },
+    { FY_OP_WHERE, "4 f32|4 f32|4 f32", "", NULL, FY_STATUS_DTYPE_MISMATCH, "must be bool" },
+    { FY_OP_WHERE, "4 bool|4 f32|4 f64", "", NULL, FY_STATUS_DTYPE_MISMATCH, "src1 is [4 f32], src2 is [4 f64]" },
+    { FY_OP_CAST, "4 f32", "", NULL, FY_STATUS_INVALID_ARGUMENT, "dtype -1 does not exist" },
+    { FY_OP_COPY, "4x3 f32", "3 f32", NULL, FY_STATUS_SHAPE_MISMATCH, "src0 [4x3 f32] does not broadcast to dst [3 f32]" },
+    { FY_OP_COPY, "1x3 f32", "3 f32", NULL, FY_STATUS_SHAPE_MISMATCH, "which keeps its shape" },
+    { FY_OP_COPY, "3 f32", "3 f64", NULL, FY_STATUS_DTYPE_MISMATCH, "src0 is [3 f32], dst is [3 f64]" },
+    { FY_OP_AXPY, "3 i32", "3 i32", NULL, FY_STATUS_DTYPE_MISMATCH, "axpy: dst0 is [3 i32]" },
+    { FY_OP_FILL, "", "4 u8", A(fy_fill_attrs_t, 0, 256), FY_STATUS_INVALID_ARGUMENT,
+      "int_value 256 does not fit dst [4 u8], which holds 0 .. 255" },
+    { FY_OP_FILL, "", "4 bool", A(fy_fill_attrs_t, 0, 2), FY_STATUS_INVALID_ARGUMENT, "0 .. 1" },
+    { FY_OP_ARANGE, "", "257 u8", A(fy_arange_attrs_t, 0, 1), FY_STATUS_INVALID_ARGUMENT, "0 .. 256 does not fit" },
+    { FY_OP_ARANGE, "", "2x2 f32", NULL, FY_STATUS_SHAPE_MISMATCH, "rank 1" },
+    { FY_OP_RAND, "", "2 i32|2 i64", NULL, FY_STATUS_DTYPE_MISMATCH, "rand: dst0" },
+    { FY_OP_RAND, "", "2 f32|2 i32", NULL, FY_STATUS_DTYPE_MISMATCH, "fy_rng_create" },
+    { FY_OP_RAND, "", "2 f32|3 i64", NULL, FY_STATUS_SHAPE_MISMATCH, "[3 i64]" },
+    { FY_OP_RAND, "", "2 f32|2 i64", A(fy_rand_attrs_t, 2, 1), FY_STATUS_INVALID_ARGUMENT, "low 2 is above high 1" },
+    { FY_OP_RANDN, "", "2 f32|2 i64", A(fy_randn_attrs_t, 0, -1), FY_STATUS_INVALID_ARGUMENT, "std -1 is negative" },
+    { FY_OP_RANDPERM, "", "4294967296 i64|2 i64", NULL, FY_STATUS_SHAPE_MISMATCH, "2^32" },
+    { FY_OP_SUM, "4x3 f32", "", A(fy_reduce_attrs_t, 4, 0), FY_STATUS_INVALID_ARGUMENT, "axes 0x4" },
+    { FY_OP_MEAN, "4 i32", "", NULL, FY_STATUS_DTYPE_MISMATCH, "mean: src0 is [4 i32]" },
+    { FY_OP_MAX, "0 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "max: of no elements there is none" },
+    { FY_OP_MIN, "4x0 f32", "", A(fy_reduce_attrs_t, 2, 0), FY_STATUS_SHAPE_MISMATCH, "[4x0 f32]" },
+    { FY_OP_ARGMAX, "4x0 f32", "", A(fy_axis_attrs_t, 1, 0), FY_STATUS_SHAPE_MISMATCH, "axis 1" },
+    { FY_OP_ARGMAX, "4 f32", "", A(fy_axis_attrs_t, 1, 0), FY_STATUS_INVALID_ARGUMENT,
+      "axis 1 does not exist in [4 f32], whose rank is 1" },
+    { FY_OP_SOFTMAX, "scalar f32", "", A(fy_axis_attrs_t, 0, 0), FY_STATUS_INVALID_ARGUMENT, "[scalar f32]" },
+    { FY_OP_SOFTMAX, "4 f32", "", A(fy_axis_attrs_t, -1, 0), FY_STATUS_INVALID_ARGUMENT, "axis -1" },
+    { FY_OP_MATMUL, "64x784 f32|10x784 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH,
+      "the inner sizes 784 and 10 differ; src1 transposed would fit" },
+    { FY_OP_MATMUL, "3 f32|3x4 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "fy_unsqueeze" },
+    { FY_OP_MATMUL, "2x4x3 f32|5x3x4 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "2 against 5" },
+    { FY_OP_MATMUL, "4x3 i32|3x4 i32", "", NULL, FY_STATUS_DTYPE_MISMATCH, "matmul: src0" },
+    { FY_OP_MSE_LOSS, "4x3 f32|3 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "a loss does not broadcast" },
+    { FY_OP_GATHER, "10x3 f32|4 f32", "", NULL, FY_STATUS_DTYPE_MISMATCH, "gather: src1 is [4 f32], it takes i32 i64" },
+    { FY_OP_GATHER, "scalar f32|4 i32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "rank 1 or more" },
+    { FY_OP_GATHER, "0x3 f32|4 i32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "has no row" },
+    { FY_OP_GATHER, "2x2x2x2x2 f32|1x1x1x1x1 i32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "rank 9" },
+    { FY_OP_CONCAT, "2x3 u8|2x4 u8", "", A(fy_axis_attrs_t, 0, 0), FY_STATUS_SHAPE_MISMATCH, "all but axis 0" },
+    { FY_OP_CONCAT, "2x3 u8|2x3x1 u8", "", A(fy_axis_attrs_t, 0, 0), FY_STATUS_SHAPE_MISMATCH, "src1 is [2x3x1 u8]" },
+    { FY_OP_CONCAT, "2 u8|2 i32", "", A(fy_axis_attrs_t, 0, 0), FY_STATUS_DTYPE_MISMATCH, "src0 is [2 u8], src1 is [2 i32]" },
+};
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        launch_box_t box;
+        box_make(&box, bad[i].op, bad[i].srcs, bad[i].dsts, bad[i].attrs);
+        fy_status_t status = box_shape(&box);
+        const char *text = fy_error_get()->text;
+        if (status != bad[i].status) fail_msg("row %zu (%s): %s, %s", i, box.row->info.name, fy_status_name(status), text);
+        if (!strstr(text, bad[i].text)) fail_msg("row %zu: '%s' does not say '%s'", i, text, bad[i].text);
+        if (strncmp(text, box.row->info.name, strlen(box.row->info.name)) != 0)
+            fail_msg("row %zu: '%s' does not begin with the op", i, text);
+    }
+}
+
+static void test_broadcast_gives_stride_zero_where_a_source_repeats(void **state)
+{
+    (void)state;
+    launch_box_t box;
+    box_make(&box, FY_OP_WHERE, "4x1x2 bool|3x1 f32|2 f32", "", NULL);
+    box.src[1].strides[0] = 5; /* a view */
+    assert_int_equal(box_shape(&box), FY_STATUS_OK);
+    const int64_t want[3][3] = { { 2, 0, 1 }, { 0, 5, 0 }, { 0, 0, 1 } };
+    for (int i = 0; i < 3; i++) assert_memory_equal(box.src[i].strides, want[i], sizeof want[i]);
+
+    fy_desc_t once[3]; /* a second time changes nothing */
+    memcpy(once, box.src, sizeof once);
+    fy__broadcast_sources(&box.launch);
+    assert_memory_equal(once, box.src, sizeof once);
+}
+
+static void test_equal_shapes_keep_their_strides(void **state)
+{
+    (void)state;
+    launch_box_t box;
+    box_make(&box, FY_OP_ADD, "4x3 f32|4x3 f32", "", NULL);
+    box.src[1].strides[0] = 1, box.src[1].strides[1] = 4; /* transposed */
+    assert_int_equal(box_shape(&box), FY_STATUS_OK);
+    assert_int_equal(box.src[1].strides[0], 1);
+    assert_int_equal(box.src[1].strides[1], 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_broadcast_gives_stride_zero_where_a_source_repeats),
+        cmocka_unit_test(test_equal_shapes_keep_their_strides),
+    };
+    return cmocka_run_group_tests_name("shape", tests, NULL, NULL);
+}
