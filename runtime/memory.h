@@ -55,6 +55,10 @@ uint64_t fy__pool_trim(fy__pool_t *pool, uint64_t keep_nbytes);
 /* Walks every invariant (no overlap, no gap, sums, alignment, free blocks merged); false and a log line if one is broken. For tests. */
 bool fy__pool_is_valid(fy__pool_t *pool);
 
+/* Holds the pool still over a fork, so that the child finds it whole. */
+void fy__pool_fork_lock(fy__pool_t *pool);
+void fy__pool_fork_unlock(fy__pool_t *pool);
+
 /* Host segments: jemalloc's dedicated arena when the program carries jemalloc, else mmap. alignment >= 64, zeroed or not. */
 fy_status_t fy__host_segment_alloc(uint64_t nbytes, void **out_address);
 void fy__host_segment_free(void *address, uint64_t nbytes);

@@ -17,7 +17,7 @@ typedef struct fy_transfer_options {
     size_t struct_size;
     fy_host_contract_t contract; /* uploads */
     int priority;                /* higher first among those not yet started */
-    fy_dtype_t dtype;            /* of the result; FY_DTYPE_SAME: as src. Converted on the device: raw bytes cross */
+    fy_dtype_t dtype;            /* of the result; FY_DTYPE_SAME: as src. Converted on the device: after an upload, before a download */
     const char *site;            /* static; shown in the ledger as the call site */
 } fy_transfer_options_t;
 #define FY_TRANSFER_OPTIONS_INIT                                            \
@@ -41,8 +41,8 @@ FY_API_STATUS fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, co
 FY_API_STATUS fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options_t *options, fy_download_t **out_download);
 /* Its point on the download engine's timeline, for polling. */
 FY_API fy_ticket_t fy_download_ticket(const fy_download_t *download);
-/* Blocks. On OK the download is used up and *out_host is an ordinary host tensor, dense, in pinned memory; on TIMEOUT it stands;
- * on any other failure it is used up. Fails: TIMEOUT, and with the fault of whatever made the bytes (BAD_VALUE, DEVICE_LOST). */
+/* Blocks. On OK the download is used up and *out_host is an ordinary host tensor, dense, in pinned memory; on TIMEOUT or
+ * REFUSED_BY_GUARD it stands; on any other failure it is used up. Fails: TIMEOUT, and with the fault of whatever made the bytes (BAD_VALUE, DEVICE_LOST). */
 FY_API_STATUS fy_download_wait(fy_download_t *download, uint64_t timeout_ns, fy_tensor_t **out_host);
 /* Blocks. The same for one element of any dtype. Fails: SHAPE_MISMATCH (not one element; the download stands). */
 FY_API_STATUS fy_download_wait_f64(fy_download_t *download, uint64_t timeout_ns, double *out_value);

@@ -3,7 +3,9 @@
 #ifndef FERRY_RUNTIME_BASE_FAIL_H_
 #define FERRY_RUNTIME_BASE_FAIL_H_
 
-#include <ferry/status.h>
+#include <stdarg.h>
+
+#include <ferry/memory.h>
 
 /* return FY_FAIL(SHAPE_MISMATCH, "reshape: %lld elements do not fit", n); */
 #define FY_FAIL(code, ...) fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__)
@@ -20,10 +22,19 @@
 /* Keeps the failing branch's code out of the hot path. */
 #define FY_COLD __attribute__((cold, noinline))
 
-struct fy_oom_verdict;
 /* Attaches `verdict` to this thread's record, text included; returns verdict->status. */
-fy_status_t fy__fail_with_verdict(const char *file, int line, const struct fy_oom_verdict *verdict);
+fy_status_t fy__fail_with_verdict(const char *file, int line, const fy_oom_verdict_t *verdict);
+
+/* The record, kept aside while cleaning up or while trying something else that may fail: the first error wins. */
+typedef struct fy__error_copy {
+    fy_error_t error;
+    fy_oom_verdict_t verdict;
+} fy__error_copy_t;
+void fy__error_save(fy__error_copy_t *copy);
+void fy__error_restore(const fy__error_copy_t *copy);
+
 /* Sends a line to the log function, if there is one. */
 void fy__log(fy_log_level_t level, const char *format, ...) FY_PRINTF(2, 3);
+void fy__log_v(fy_log_level_t level, const char *format, va_list args);
 
 #endif

@@ -1,0 +1,129 @@
+/* Texts and tests of refusals around given operands and devices. All of it is off the straight path. */
+#include "ops/refuse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/format.h"
+#include "runtime/base/fail.h"
+#include "runtime/tensor.h"
+
+typedef unsigned long long ull;
+
+/* "src1", "dst0"; operands are counted sources first. */
+static const char *role(size_t operand, size_t nsrc, char *buffer, size_t size)
+{
+    snprintf(buffer, size, operand < nsrc ? "src%zu" : "dst%zu", operand < nsrc ? operand : operand - nsrc);
+    return buffer;
+}
+
+/* How to bring one operand to `target`, with its bytes. */
+static void cure(const fy_tensor_t *tensor, const char *label, const fy_device_t *target, char *buffer, size_t size)
+{
+    const ull nbytes = fy__tensor_nbytes(tensor);
+    const char *name = tensor->name[0] ? tensor->name : label;
+    if (tensor->storage->device->is_host)
+        snprintf(buffer, size, "%s: fy_tensor_upload(%s, ...) to %s (%llu bytes)", name, name, target->spec, nbytes);
+    else if (target->is_host)
+        snprintf(buffer, size, "%s: fy_tensor_download (%llu bytes)", name, nbytes);
+    else
+        snprintf(buffer, size, "%s: fy_tensor_download, then fy_tensor_upload to %s (%llu bytes each way)", name, target->spec, nbytes);
+}
+
+FY_COLD fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_tensor_t *const *src, size_t ndst, fy_tensor_t *const *dst)
+{
+    const fy_tensor_t *first = NULL, *other = NULL;
+    size_t first_operand = 0, other_operand = 0;
+    for (size_t i = 0; i < nsrc + ndst && !other; i++) {
+        const fy_tensor_t *tensor = i < nsrc ? src[i] : dst[i - nsrc];
+        if (!tensor) continue;
+        if (!first) {
+            first = tensor;
+            first_operand = i;
+        } else if (tensor->storage->device != first->storage->device) {
+            other = tensor;
+            other_operand = i;
+        }
+    }
+    if (!other) return FY_FAIL(INTERNAL, "%s: operands were said to live on several devices, but do not", name);
+    char roles[2][24], shapes[2][112], cures[2][208];
+    role(first_operand, nsrc, roles[0], sizeof roles[0]);
+    role(other_operand, nsrc, roles[1], sizeof roles[1]);
+    cure(first, roles[0], other->storage->device, cures[0], sizeof cures[0]);
+    cure(other, roles[1], first->storage->device, cures[1], sizeof cures[1]);
+    return FY_FAIL(DEVICE_MISMATCH, "%s: %s %s is on %s, %s %s is on %s\n  Ferry moves nothing by itself. Move %s, or %s", name, roles[0],
+                   fy__tensor_format(first, shapes[0], sizeof shapes[0]), first->storage->device->spec, roles[1],
+                   fy__tensor_format(other, shapes[1], sizeof shapes[1]), other->storage->device->spec, cures[0], cures[1]);
+}
+
+FY_COLD fy_status_t fy__refuse_unlike(const char *name, unsigned index, const fy_tensor_t *dst, const fy_desc_t *result)
+{
+    char given[112];
+    if (dst->dtype != result->dtype)
+        return FY_FAIL(DTYPE_MISMATCH, "%s: dst%u is %s, but the result is %s", name, index, fy__tensor_format(dst, given, sizeof given),
+                       FY__DESC_TEXT(result));
+    bool same = dst->rank == result->rank;
+    for (int i = 0; same && i < dst->rank; i++) same = dst->dims[i] == result->dims[i];
+    if (same) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH, "%s: dst%u is %s, but the result is %s\n  Pass a dst of that shape, or NULL to have one made", name,
+                   index, fy__tensor_format(dst, given, sizeof given), FY__DESC_TEXT(result));
+}
+
+FY_COLD fy_status_t fy__refuse_unwritable(const char *name, unsigned index, const fy_tensor_t *dst)
+{
+    char text[112];
+    for (int i = 0; i < dst->rank; i++)
+        if (dst->strides[i] == 0 && dst->dims[i] > 1)
+            return FY_FAIL(INVALID_ARGUMENT, "%s: dst%u %s repeats its elements along axis %d (fy_broadcast): it can be read, not written",
+                           name, index, fy__tensor_format(dst, text, sizeof text), i);
+    return FY_STATUS_OK;
+}
+
+/* The bytes from the first to behind the last element. */
+static void extent(const fy_tensor_t *tensor, const char **out_begin, const char **out_end)
+{
+    int64_t last = 0;
+    for (int i = 0; i < tensor->rank; i++) last += (tensor->dims[i] - 1) * tensor->strides[i];
+    *out_begin = tensor->data;
+    *out_end = *out_begin + (tensor->nelem ? (uint64_t)(last + 1) * fy__dtype_sizes[tensor->dtype] : 0);
+}
+
+static bool same_window(const fy_tensor_t *a, const fy_tensor_t *b)
+{
+    if (a->data != b->data || a->dtype != b->dtype || a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->dims[i] != b->dims[i] || (a->strides[i] != b->strides[i] && a->dims[i] > 1)) return false;
+    return true;
+}
+
+FY_COLD fy_status_t fy__refuse_overlap(const fy_op_info_t *info, unsigned index, const fy_tensor_t *dst, size_t nother,
+                                       const fy_tensor_t *const *other)
+{
+    const char *begin, *end, *other_begin, *other_end;
+    char texts[2][112];
+    extent(dst, &begin, &end);
+    for (size_t i = 0; i < nother; i++) {
+        extent(other[i], &other_begin, &other_end);
+        if (begin >= other_end || other_begin >= end) continue;
+        if ((info->flags & FY_OP_ELEMENTWISE) && same_window(dst, other[i])) continue;
+        return FY_FAIL(INVALID_ARGUMENT, "%s: dst%u %s overlaps operand %zu %s\n  Write into a tensor of its own%s", info->name, index,
+                       fy__tensor_format(dst, texts[0], sizeof texts[0]), i, fy__tensor_format(other[i], texts[1], sizeof texts[1]),
+                       info->flags & FY_OP_ELEMENTWISE ? ", or into exactly the operand itself" : "");
+    }
+    return FY_STATUS_OK;
+}
+
+FY_COLD fy_status_t fy__refuse_accumulate(const fy_op_info_t *info, uint32_t accumulate, size_t ndst, fy_tensor_t *const *dst)
+{
+    const uint32_t floats = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) |
+                            FY_DTYPE_BIT(FY_DTYPE_BF16);
+    if (!(info->flags & FY_OP_CAN_ACCUMULATE)) return FY_FAIL(UNSUPPORTED, "%s cannot add to its result", info->name);
+    for (size_t i = 0; i < 32; i++) {
+        if (!(accumulate >> i & 1)) continue;
+        if (i >= ndst || !dst[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: dst%zu is to be added to, but is not given", info->name, i);
+        if (!(floats & FY_DTYPE_BIT(dst[i]->dtype)))
+            return FY_FAIL(DTYPE_MISMATCH, "%s: dst%zu is %s; only floats are added to", info->name, i,
+                           fy_dtype_name((fy_dtype_t)dst[i]->dtype));
+    }
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,109 @@
+/* The error record and the log hook. The record lives in the thread's state (thread.h), so failing needs no heap; a thread whose
+ * state could not be had reads a static record instead. Codes and their texts come from the list in status.h. */
+#include "runtime/base/fail.h"
+
+#include <ferry/memory.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/thread.h"
+
+static const fy_error_t no_error = { FY_STATUS_OK, 0, "", "no call has failed on this thread", NULL };
+static const fy_error_t no_thread = { FY_STATUS_OUT_OF_MEMORY, __LINE__, __FILE__, "no memory for this thread's state", NULL };
+
+const char *fy_status_name(fy_status_t status)
+{
+    static const char *const names[] = {
+#define X(name, text) #name,
+        FY_STATUS_LIST(X)
+#undef X
+    };
+    return (unsigned)status < sizeof names / sizeof *names ? names[status] : "UNKNOWN";
+}
+
+const char *fy_status_text(fy_status_t status)
+{
+    static const char *const texts[] = {
+#define X(name, text) text,
+        FY_STATUS_LIST(X)
+#undef X
+    };
+    return (unsigned)status < sizeof texts / sizeof *texts ? texts[status] : "no such status";
+}
+
+const fy_error_t *fy_error_get(void)
+{
+    const fy__thread_t *thread = fy__thread();
+    if (!thread) return &no_thread;
+    return thread->error.file ? &thread->error : &no_error;
+}
+
+fy_status_t fy_error_set(fy_status_t status, const char *file, int line, const char *format, ...)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(thread->error.text, sizeof thread->error.text, format, args);
+    va_end(args);
+    thread->error.status = status;
+    thread->error.file = file;
+    thread->error.line = line;
+    thread->error.oom = NULL;
+    return status;
+}
+
+fy_status_t fy__fail_with_verdict(const char *file, int line, const fy_oom_verdict_t *verdict)
+{
+    fy_error_set(verdict->status, file, line, "%s", verdict->text);
+    fy__thread_t *thread = fy__thread();
+    if (thread) {
+        thread->verdict = *verdict;
+        thread->error.oom = &thread->verdict;
+    }
+    return verdict->status;
+}
+
+void fy__error_save(fy__error_copy_t *copy)
+{
+    const fy__thread_t *thread = fy__thread();
+    if (!thread) return;
+    copy->error = thread->error;
+    copy->verdict = thread->verdict;
+}
+
+void fy__error_restore(const fy__error_copy_t *copy)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return;
+    thread->error = copy->error;
+    thread->verdict = copy->verdict;
+}
+
+/* Written once, before other threads use Ferry (status.h says so). */
+static fy_log_fn log_fn;
+static void *log_user;
+
+void fy_log_set(fy_log_fn fn, void *user)
+{
+    log_user = user;
+    log_fn = fn;
+}
+
+void fy__log_v(fy_log_level_t level, const char *format, va_list args)
+{
+    if (!log_fn) return;
+    char text[1024];
+    vsnprintf(text, sizeof text, format, args);
+    log_fn(log_user, level, text);
+}
+
+void fy__log(fy_log_level_t level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fy__log_v(level, format, args);
+    va_end(args);
+}

@@ -1,0 +1,26 @@
+/* Device specs: "sim:0?profile=h200&capacity=8GiB" taken apart. Pure text work; what the options mean is decided elsewhere. */
+#ifndef FERRY_RUNTIME_BASE_SPEC_H_
+#define FERRY_RUNTIME_BASE_SPEC_H_
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <ferry/backend.h>
+
+enum { FY__SPEC_OPTIONS = 12 };
+
+typedef struct fy__spec {
+    char backend[16];
+    int index;
+    char options[192]; /* everything behind '?', as given */
+    char text[192];    /* the same, cut into the keys and values below */
+    size_t noptions;
+    fy_backend_option_t option[FY__SPEC_OPTIONS]; /* point into text */
+} fy__spec_t;
+
+/* INVALID_ARGUMENT says where the spec is malformed and shows one that is right. */
+fy_status_t fy__spec_parse(const char *text, fy__spec_t *out_spec);
+/* "64", "8GiB", "1.5MiB", "4k": bytes. KiB/MiB/GiB/TiB and K/M/G/T are powers of 1024, kB/MB/GB/TB of 1000. */
+bool fy__bytes_parse(const char *text, uint64_t *out_nbytes);
+
+#endif

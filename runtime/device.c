@@ -1,0 +1,123 @@
+/* What can be asked of a device, and what happens when it is lost. */
+#include "runtime/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/guard.h"
+#include "runtime/storage.h"
+#include "runtime/stream.h"
+
+_Atomic int fy__simulated_open;
+
+void fy__charge_host_slow(uint64_t flops, uint64_t nbytes)
+{
+    /* They share one host clock, so telling one of them is enough. */
+    for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
+        fy_device_t *device = fy__device_at(i);
+        if (!device || !device->backend->host_work || fy__device_is_lost(device)) continue;
+        device->backend->host_work(device->dev, flops, nbytes);
+        return;
+    }
+}
+
+FY_COLD fy_status_t fy__device_lost_error(const fy_device_t *device)
+{
+    if (atomic_load(&device->lost) == FY__LOST_BY_FORK)
+        return FY_FAIL(DEVICE_LOST,
+                       "%s was opened before this process forked; a child has the host only\n  Open it in the child, under another number",
+                       device->spec);
+    return FY_FAIL(DEVICE_LOST, "%s is lost; host tensors stay readable\n  Destroy its tensors, close it and open it again", device->spec);
+}
+
+fy_status_t fy__device_check(fy_device_t *device, fy_status_t status)
+{
+    if (FY_UNLIKELY(status == FY_STATUS_DEVICE_LOST)) {
+        int present = FY__PRESENT;
+        if (atomic_compare_exchange_strong(&device->lost, &present, FY__LOST))
+            fy__log(FY_LOG_ERROR, "%s is lost: %s", device->spec, fy_error_get()->text);
+    }
+    return status;
+}
+
+fy_status_t fy_device_query(const fy_device_t *device, fy_device_info_t *out_info)
+{
+    fy_device_info_t info = FY_DEVICE_INFO_INIT;
+    fy_backend_info_t now;
+    if (!out_info || out_info->struct_size < sizeof info)
+        return FY_FAIL(INVALID_ARGUMENT, "device_query: out_info is NULL or its struct_size is not set; start from FY_DEVICE_INFO_INIT");
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "device_query: device is NULL");
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__device_check((fy_device_t *)device, device->backend->device_query(device->dev, &now)));
+    snprintf(info.spec, sizeof info.spec, "%s", device->spec);
+    snprintf(info.model, sizeof info.model, "%s", now.model);
+    snprintf(info.backend, sizeof info.backend, "%s", device->backend->name);
+    info.memory_nbytes = now.memory_nbytes;
+    info.free_nbytes = now.free_nbytes;
+    info.limit_nbytes = device->limit_nbytes;
+    info.workspace_nbytes = device->workspace_nbytes;
+    info.is_host = device->is_host;
+    info.is_simulated = now.is_simulated;
+    info.numerics = now.numerics;
+    *out_info = info;
+    return FY_STATUS_OK;
+}
+
+const char *fy_device_name(const fy_device_t *device) { return device ? device->spec : ""; }
+
+fy_status_t fy_device_clock_query(const fy_device_t *device, fy_device_clock_t *out_clock)
+{
+    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
+    if (!out_clock || out_clock->struct_size < sizeof clock)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "device_clock_query: out_clock is NULL or its struct_size is not set; start from FY_DEVICE_CLOCK_INIT");
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "device_clock_query: device is NULL");
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    if (device->backend->clock) {
+        fy_backend_clock_t model;
+        device->backend->clock(device->dev, &model);
+        clock.kind = FY_CLOCK_MODEL;
+        clock.now_ns = model.now_ns;
+        clock.compute_ns = model.compute_ns;
+        clock.upload_ns = model.upload_ns;
+        clock.download_ns = model.download_ns;
+    } else
+        clock.now_ns = fy__now_ns();
+    *out_clock = clock;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__device_drain(fy_device_t *device, uint64_t timeout_ns)
+{
+    const uint64_t start_ns = fy__now_ns();
+    for (uint32_t i = 1; i < FY__MAX_STREAMS; i++) {
+        fy_stream_t *stream = fy__stream_at(i);
+        if (!stream) break;
+        if (stream->device != device) continue;
+        uint64_t left_ns = timeout_ns;
+        if (timeout_ns != FY_FOREVER) {
+            const uint64_t spent_ns = fy__now_ns() - start_ns;
+            left_ns = spent_ns < timeout_ns ? timeout_ns - spent_ns : 0;
+        }
+        FY_TRY(fy__point_wait(FY__POINT(i, atomic_load_explicit(&stream->submitted, memory_order_acquire)), left_ns));
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_device_wait(fy_device_t *device, uint64_t timeout_ns)
+{
+    fy__thread_t *thread = fy__thread();
+    uint64_t start_ns;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "device_wait: device is NULL");
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__sync_begin(thread, "device_wait", &start_ns));
+    fy_status_t status = device->synchronous ? FY_STATUS_OK : fy__device_drain(device, timeout_ns);
+    fy__storage_reap(device);
+    if (status == FY_STATUS_OK) status = fy__faults_take(device, "device_wait");
+    fy__sync_end(thread, start_ns);
+    return status;
+}
+
+const char *fy_version(void) { return FERRY_VERSION; }

@@ -1,0 +1,86 @@
+/* A device as the runtime sees it: a backend's slots and handle, its streams, its pools, and whether it is still there.
+ * registry.c finds and opens them, wire.c builds what hangs on them, storages keep them alive.
+ * Not here: what a backend does (include/ferry/backend.h). */
+#ifndef FERRY_RUNTIME_DEVICE_H_
+#define FERRY_RUNTIME_DEVICE_H_
+
+#include <pthread.h>
+
+#include <ferry/backend.h>
+#include <ferry/device.h>
+
+#include "runtime/fault.h"
+#include "runtime/memory.h"
+
+/* What transfer/ hangs on a device. */
+struct fy__ring;
+
+typedef enum fy__lost { FY__PRESENT, FY__LOST, FY__LOST_BY_FORK } fy__lost_t;
+
+struct fy_device {
+    const fy_backend_t *backend;
+    void *dev;
+    uint32_t index; /* 0 is the host */
+    bool is_host;
+    bool synchronous; /* every request is done when its slot returns: no streams, no hazards */
+    fy_backend_info_t info;
+    _Atomic int lost;      /* fy__lost_t; never goes back */
+    _Atomic uint64_t uses; /* opens + storages; the last one closes it. The host is not counted */
+    uint32_t opens;        /* guarded by the registry's lock */
+    char spec[64];         /* "sim:0" */
+    char options[192];     /* what it was opened with, behind the '?' */
+    uint64_t limit_nbytes, pinned_limit_nbytes, workspace_nbytes;
+    fy__pool_t *pool;                         /* device memory; the host's segments for the host */
+    fy__pool_t *pinned;                       /* page-locked host memory; NULL for the host */
+    fy_stream_t *compute, *upload, *download; /* NULL if synchronous */
+    struct fy__ring *ring;
+    fy__faults_t faults;
+    pthread_mutex_t deferred_lock; /* guards `deferred` */
+    struct fy__storage *deferred;  /* storages whose last use is still in flight: storage.c */
+};
+
+fy_device_t *fy__device_at(uint32_t index); /* NULL if none; storages and streams know theirs, this is for walking */
+
+static inline bool fy__device_is_lost(const fy_device_t *device)
+{
+    return __builtin_expect(atomic_load_explicit(&device->lost, memory_order_relaxed) != FY__PRESENT, 0);
+}
+/* DEVICE_LOST with a text that says how it was lost and what to do. */
+fy_status_t fy__device_lost_error(const fy_device_t *device);
+/* Looks at what a slot returned: DEVICE_LOST marks the device; other failures pass through. */
+fy_status_t fy__device_check(fy_device_t *device, fy_status_t status);
+
+/* Counted by storages; the last use closes the device. */
+static inline void fy__device_use(fy_device_t *device)
+{
+    if (!device->is_host) atomic_fetch_add_explicit(&device->uses, 1, memory_order_relaxed);
+}
+void fy__device_unuse(fy_device_t *device);
+
+/* Blocks until every open stream of the device has done what was submitted. Not counted here. */
+fy_status_t fy__device_drain(fy_device_t *device, uint64_t timeout_ns);
+
+/* The host worked: simulated devices' host clock advances. One load when none is open. */
+extern _Atomic int fy__simulated_open;
+void fy__charge_host_slow(uint64_t flops, uint64_t nbytes);
+static inline void fy__charge_host(uint64_t flops, uint64_t nbytes)
+{
+    if (__builtin_expect(atomic_load_explicit(&fy__simulated_open, memory_order_relaxed) != 0, 0)) fy__charge_host_slow(flops, nbytes);
+}
+
+/* ---- wire.c: joins a device with what alloc/, transfer/ and backends/ implement ---- */
+
+/* Backends that are part of the library; *out_count of them. */
+typedef struct fy__builtin {
+    const char *name;
+    fy_backend_open_fn open;
+} fy__builtin_t;
+const fy__builtin_t *fy__wire_builtins(size_t *out_count);
+/* Pools, streams, ring. On failure everything it made is gone again. */
+fy_status_t fy__wire_open(fy_device_t *device);
+/* Waits for what runs (unless lost) and takes it all apart, the backend's device last. */
+void fy__wire_close(fy_device_t *device);
+/* Once per process: handle kinds, fork handlers. */
+void fy__wire_process(void);
+
+#endif

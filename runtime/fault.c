@@ -1,0 +1,193 @@
+/* Fault flags of data and the poison they leave. Only ops that can meet a bad value pass through here. */
+#include "runtime/fault.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/device.h"
+#include "runtime/stream.h"
+
+/* ---- poison records ---- */
+
+enum { RECORDS = 256 };
+static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
+static uint32_t nrecords;
+static struct {
+    fy_status_t status;
+    char text[160];
+} records[RECORDS];
+
+/* A record's number carries its status, so that an old one, whose place was taken, still says what kind it was. */
+uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
+{
+    va_list args;
+    pthread_mutex_lock(&records_lock);
+    const uint32_t number = ++nrecords & 0xFFFFFFu;
+    records[number % RECORDS].status = status;
+    va_start(args, format);
+    vsnprintf(records[number % RECORDS].text, sizeof records[0].text, format, args);
+    va_end(args);
+    pthread_mutex_unlock(&records_lock);
+    return (uint32_t)status << 24 | number;
+}
+
+fy_status_t fy__poison_fail(uint32_t record, const char *what)
+{
+    char text[160] = "an earlier request that these bytes depend on failed";
+    const fy_status_t status = (fy_status_t)(record >> 24);
+    pthread_mutex_lock(&records_lock);
+    if ((nrecords & 0xFFFFFFu) - (record & 0xFFFFFFu) < RECORDS) memcpy(text, records[(record & 0xFFFFFFu) % RECORDS].text, sizeof text);
+    pthread_mutex_unlock(&records_lock);
+    return fy_error_set(status, __FILE__, __LINE__, "%s: %s", what, text);
+}
+
+/* ---- requests; the device's fault lock is held by the static ones ---- */
+
+/* Reads the flag of a request that is done. */
+static void settle(fy__faults_t *faults, uint64_t request)
+{
+    const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
+    if (faults->resolved[slot]) return;
+    faults->resolved[slot] = true;
+    faults->records[slot] = 0;
+    if (!__atomic_load_n(&faults->words[slot], __ATOMIC_ACQUIRE)) return;
+    faults->records[slot] =
+        fy__poison_record(FY_STATUS_BAD_VALUE, "%s met an index outside its range and clamped it; check the indices", faults->ops[slot]);
+    faults->faulted[faults->nfaulted % FY__FAULT_WINDOW].request = request;
+    faults->faulted[faults->nfaulted++ % FY__FAULT_WINDOW].record = faults->records[slot];
+}
+
+/* The record of a request that is resolved: 0 if it was clean, or is so old that nothing is known of it any more. */
+static uint32_t record_of(const fy__faults_t *faults, uint64_t request)
+{
+    if (faults->next - request < FY__FAULT_WINDOW) return faults->records[request % FY__FAULT_WINDOW];
+    for (uint32_t i = 0; i < FY__FAULT_WINDOW && i < faults->nfaulted; i++)
+        if (faults->faulted[i].request == request) return faults->faulted[i].record;
+    return 0;
+}
+
+fy_status_t fy__fault_begin(fy_device_t *device, const char *name, uint64_t *out_request, uint32_t **out_word)
+{
+    fy__faults_t *faults = &device->faults;
+    pthread_mutex_lock(&faults->lock);
+    const uint64_t request = ++faults->next;
+    const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
+    if (request > FY__FAULT_WINDOW && !faults->resolved[slot]) {
+        const fy__point_t point = faults->points[slot];
+        const fy_status_t status = point == UINT64_MAX
+                                       ? FY_FAIL(BUSY, "%s: %d such requests are being submitted at once", name, FY__FAULT_WINDOW)
+                                       : fy__point_wait(point, FY_FOREVER);
+        if (status != FY_STATUS_OK) {
+            faults->next--;
+            pthread_mutex_unlock(&faults->lock);
+            return status;
+        }
+        settle(faults, request - FY__FAULT_WINDOW);
+    }
+    __atomic_store_n(&faults->words[slot], 0, __ATOMIC_RELEASE);
+    faults->points[slot] = UINT64_MAX;
+    faults->resolved[slot] = false;
+    faults->records[slot] = 0;
+    faults->ops[slot] = name;
+    *out_request = request;
+    *out_word = &faults->words[slot];
+    pthread_mutex_unlock(&faults->lock);
+    return FY_STATUS_OK;
+}
+
+void fy__fault_end(fy_device_t *device, uint64_t request, fy__point_t point)
+{
+    fy__faults_t *faults = &device->faults;
+    const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
+    pthread_mutex_lock(&faults->lock);
+    faults->points[slot] = point;
+    if (!point) faults->resolved[slot] = true; /* never submitted: clean */
+    pthread_mutex_unlock(&faults->lock);
+}
+
+uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
+{
+    fy__faults_t *faults = &device->faults;
+    uint32_t record = 0;
+    if (!faults->words) return 0;
+    pthread_mutex_lock(&faults->lock);
+    for (uint32_t back = 0; back < FY__FAULT_WINDOW && back < faults->next && !record; back++) {
+        const uint64_t request = faults->next - back;
+        const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
+        if (faults->points[slot] != point) continue;
+        settle(faults, request);
+        record = faults->records[slot];
+    }
+    pthread_mutex_unlock(&faults->lock);
+    return record;
+}
+
+fy_status_t fy__faults_take(fy_device_t *device, const char *what)
+{
+    fy__faults_t *faults = &device->faults;
+    uint32_t record = 0;
+    if (!faults->words) return FY_STATUS_OK;
+    pthread_mutex_lock(&faults->lock);
+    for (uint64_t request = faults->next > FY__FAULT_WINDOW ? faults->next - FY__FAULT_WINDOW + 1 : 1; request <= faults->next; request++)
+        if (faults->points[request % FY__FAULT_WINDOW] != UINT64_MAX) settle(faults, request);
+    if (faults->ntaken + FY__FAULT_WINDOW < faults->nfaulted) faults->ntaken = faults->nfaulted - FY__FAULT_WINDOW;
+    if (faults->ntaken < faults->nfaulted) record = faults->faulted[faults->ntaken % FY__FAULT_WINDOW].record;
+    faults->ntaken = faults->nfaulted;
+    pthread_mutex_unlock(&faults->lock);
+    return record ? fy__poison_fail(record, what) : FY_STATUS_OK;
+}
+
+/* Moves `suspect`'s window up to `first`. Requests that fall out are a window old: they are resolved. */
+static void rebase(fy__faults_t *faults, fy__suspect_t *suspect, uint64_t first)
+{
+    for (; suspect->mask && suspect->first < first; suspect->first++, suspect->mask >>= 1) {
+        if ((suspect->mask & 1) && !suspect->poison) suspect->poison = record_of(faults, suspect->first);
+    }
+    if (suspect->first < first) suspect->first = first;
+}
+
+static void join(fy__faults_t *faults, fy__suspect_t *dst, fy__suspect_t src)
+{
+    if (!dst->poison) dst->poison = src.poison;
+    if (!src.mask) return;
+    if (!dst->mask) {
+        dst->first = src.first;
+        dst->mask = src.mask;
+        return;
+    }
+    if (dst->first < src.first)
+        rebase(faults, dst, src.first);
+    else
+        rebase(faults, &src, dst->first);
+    if (!dst->poison) dst->poison = src.poison;
+    dst->mask |= src.mask;
+}
+
+void fy__suspect_join(fy_device_t *device, fy__suspect_t *dst, const fy__suspect_t *src)
+{
+    pthread_mutex_lock(&device->faults.lock);
+    join(&device->faults, dst, *src);
+    pthread_mutex_unlock(&device->faults.lock);
+}
+
+void fy__suspect_add(fy_device_t *device, fy__suspect_t *dst, uint64_t request)
+{
+    const fy__suspect_t one = { request, 1, 0 };
+    fy__suspect_join(device, dst, &one);
+}
+
+fy_status_t fy__suspect_resolve(fy_device_t *device, fy__suspect_t *suspect, const char *what)
+{
+    fy__faults_t *faults = &device->faults;
+    if (!fy__suspect_any(suspect)) return FY_STATUS_OK;
+    pthread_mutex_lock(&faults->lock);
+    for (; suspect->mask && !suspect->poison; suspect->first++, suspect->mask >>= 1) {
+        if (!(suspect->mask & 1)) continue;
+        if (faults->next - suspect->first < FY__FAULT_WINDOW) settle(faults, suspect->first);
+        suspect->poison = record_of(faults, suspect->first);
+    }
+    pthread_mutex_unlock(&faults->lock);
+    return suspect->poison ? fy__poison_fail(suspect->poison, what) : FY_STATUS_OK;
+}

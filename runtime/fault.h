@@ -1,0 +1,62 @@
+/* Faults of data: an op that met a bad value (an index out of range) raised its flag. On an asynchronous device nobody knows until
+ * the request is done, so a storage carries which unresolved requests its bytes may depend on, as bits relative to a request number;
+ * whoever waits for the bytes resolves them. At most FY__FAULT_WINDOW such requests are unresolved per device.
+ * Not here: losing the device (device.h). */
+#ifndef FERRY_RUNTIME_FAULT_H_
+#define FERRY_RUNTIME_FAULT_H_
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include <ferry/status.h>
+
+#include "runtime/hazard.h"
+
+enum { FY__FAULT_WINDOW = 64 };
+
+/* What a storage may suffer from. All zero: nothing. */
+typedef struct fy__suspect {
+    uint64_t first, mask; /* bit i of mask: request first + i */
+    uint32_t poison;      /* record number of a known fault; 0 is none */
+} fy__suspect_t;
+
+typedef struct fy__faults {
+    pthread_mutex_t lock;                 /* guards everything below */
+    uint32_t *words;                      /* [FY__FAULT_WINDOW], page-locked for the device; request n uses word n % window */
+    uint64_t next;                        /* number of the next request; the first is 1 */
+    fy__point_t points[FY__FAULT_WINDOW]; /* where it was submitted; ~0 while that is not known */
+    uint32_t records[FY__FAULT_WINDOW];   /* once resolved: its poison record, 0 if it was clean */
+    bool resolved[FY__FAULT_WINDOW];
+    const char *ops[FY__FAULT_WINDOW];
+    struct {
+        uint64_t request;
+        uint32_t record;
+    } faulted[FY__FAULT_WINDOW]; /* the last requests that failed, found here once their slot was taken over */
+    uint32_t nfaulted, ntaken;   /* `ntaken` of them were returned by fy__faults_take */
+} fy__faults_t;
+
+/* Writes down a fault and returns its record number. The table is bounded: old records give a shorter text. */
+uint32_t fy__poison_record(fy_status_t status, const char *format, ...) FY_PRINTF(2, 3);
+/* Fails with what the record says; `what` names the call that met it. */
+fy_status_t fy__poison_fail(uint32_t record, const char *what);
+
+struct fy_device;
+/* Takes a number and a flag word for a request of op `name`; may have to wait for the request a window back. */
+fy_status_t fy__fault_begin(struct fy_device *device, const char *name, uint64_t *out_request, uint32_t **out_word);
+/* It was submitted at `point`; or, with point 0, it never was. */
+void fy__fault_end(struct fy_device *device, uint64_t request, fy__point_t point);
+
+/* The record of a request that was submitted at `point`, which is reached; 0 if it was clean or cannot fault. */
+uint32_t fy__fault_at(struct fy_device *device, fy__point_t point);
+
+/* Everything submitted is done: OK, or the first fault that no such call has returned yet. */
+fy_status_t fy__faults_take(struct fy_device *device, const char *what);
+
+static inline bool fy__suspect_any(const fy__suspect_t *suspect) { return (suspect->mask | suspect->poison) != 0; }
+/* dst suffers from what src suffers from, too. */
+void fy__suspect_join(struct fy_device *device, fy__suspect_t *dst, const fy__suspect_t *src);
+void fy__suspect_add(struct fy_device *device, fy__suspect_t *dst, uint64_t request);
+/* For bytes whose requests are done: OK, or the first cause. Forgets what turned out clean. */
+fy_status_t fy__suspect_resolve(struct fy_device *device, fy__suspect_t *suspect, const char *what);
+
+#endif

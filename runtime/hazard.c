@@ -1,0 +1,83 @@
+/* Hazard words against streams: waits before a request, words after it, and the questions that pools ask. */
+#include "runtime/hazard.h"
+
+#include "runtime/base/fail.h"
+#include "runtime/guard.h"
+#include "runtime/stream.h"
+
+void fy__hazard_copy(fy__hazard_t *dst, const fy__hazard_t *src)
+{
+    atomic_store_explicit(&dst->writer, atomic_load_explicit(&src->writer, memory_order_relaxed), memory_order_relaxed);
+    for (int i = 0; i < FY__READER_COUNT; i++)
+        atomic_store_explicit(&dst->readers[i], atomic_load_explicit(&src->readers[i], memory_order_relaxed), memory_order_relaxed);
+}
+
+/* Word i: the writer first, then the readers. */
+static fy__point_t word(const fy__hazard_t *hazard, int i)
+{
+    return atomic_load_explicit(i ? &hazard->readers[i - 1] : &hazard->writer, memory_order_acquire);
+}
+
+bool fy__hazard_done(const fy__hazard_t *hazard)
+{
+    for (int i = 0; i <= FY__READER_COUNT; i++) {
+        const fy__point_t point = word(hazard, i);
+        if (point && !fy__point_reached(point)) return false;
+    }
+    return true;
+}
+
+bool fy__hazard_only_on(const fy__hazard_t *hazard, uint32_t stream_index)
+{
+    for (int i = 0; i <= FY__READER_COUNT; i++) {
+        const fy__point_t point = word(hazard, i);
+        if (point && FY__POINT_STREAM(point) != stream_index && !fy__point_reached(point)) return false;
+    }
+    return true;
+}
+
+fy_status_t fy__hazard_wait(const fy__hazard_t *hazard, uint64_t timeout_ns)
+{
+    const uint64_t start_ns = fy__now_ns();
+    for (int i = 0; i <= FY__READER_COUNT; i++) {
+        const fy__point_t point = word(hazard, i);
+        if (!point) continue;
+        uint64_t left_ns = timeout_ns;
+        if (timeout_ns != FY_FOREVER) {
+            const uint64_t spent_ns = fy__now_ns() - start_ns;
+            left_ns = spent_ns < timeout_ns ? timeout_ns - spent_ns : 0;
+        }
+        FY_TRY(fy__point_wait(point, left_ns));
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream)
+{
+    for (int i = 0; i <= FY__READER_COUNT; i++) FY_TRY(fy__stream_wait_point(stream, word(hazard, i)));
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream)
+{
+    FY_TRY(fy__stream_wait_point(stream, word(hazard, 0)));
+    /* The word this read will go to may still hold another stream's read: wait for that one too, so that one word stands for both. */
+    const fy__point_t held = word(hazard, 1 + (int)stream->reader);
+    return FY__POINT_STREAM(held) == stream->index ? FY_STATUS_OK : fy__stream_wait_point(stream, held);
+}
+
+void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point)
+{
+    /* The write waited for all of them, so it alone stands for all. */
+    fy__hazard_clear(hazard);
+    atomic_store_explicit(&hazard->writer, point, memory_order_release);
+}
+
+void fy__hazard_read(fy__hazard_t *hazard, const fy_stream_t *stream, fy__point_t point)
+{
+    _Atomic fy__point_t *reader = &hazard->readers[stream->reader];
+    fy__point_t held = atomic_load_explicit(reader, memory_order_relaxed);
+    /* Two threads may read one tensor on one stream: the later number must win. */
+    while (!(FY__POINT_STREAM(held) == stream->index && held >= point) &&
+           !atomic_compare_exchange_weak_explicit(reader, &held, point, memory_order_release, memory_order_relaxed)) {}
+}

@@ -1,0 +1,83 @@
+/* The public memory figures: a device's pools, and what was made under a scope path. */
+#include "runtime/memory.h"
+
+#include "runtime/base/fail.h"
+#include "runtime/device.h"
+#include "runtime/storage.h"
+
+struct sum {
+    const char *path;
+    uint32_t device_index;
+    int64_t live, requested;
+};
+
+static void add_node(void *user, fy__node_t *node)
+{
+    struct sum *sum = user;
+    const fy__node_memory_t *memory = atomic_load_explicit(&node->memory, memory_order_acquire);
+    if (!memory) return;
+    sum->live += atomic_load_explicit(&memory[sum->device_index].live, memory_order_relaxed);
+    sum->requested += atomic_load_explicit(&memory[sum->device_index].requested, memory_order_relaxed);
+}
+
+static void add_thread(void *user, fy__thread_t *thread)
+{
+    fy__node_t *node = fy__node_find(&thread->root, ((struct sum *)user)->path);
+    if (node) fy__node_walk(node, add_node, user);
+}
+
+static fy_status_t check(const fy_device_t *device, const fy_memory_stats_t *out_stats, const char *what)
+{
+    if (!out_stats || out_stats->struct_size < sizeof *out_stats)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: out_stats is NULL or its struct_size is not set; start from FY_MEMORY_STATS_INIT", what);
+    return device ? FY_STATUS_OK : FY_FAIL(INVALID_ARGUMENT, "%s: device is NULL", what);
+}
+
+fy_status_t fy_memory_query(const fy_device_t *device, const char *scope_path, fy_memory_stats_t *out_stats)
+{
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    FY_TRY(check(device, out_stats, "memory_query"));
+    if (scope_path) {
+        struct sum sum = { scope_path, device->index, 0, 0 };
+        fy__thread_walk(add_thread, &sum);
+        stats.live = sum.live > 0 ? (uint64_t)sum.live : 0;
+        stats.requested = sum.requested > 0 ? (uint64_t)sum.requested : 0;
+        *out_stats = stats;
+        return FY_STATUS_OK;
+    }
+    fy__pool_query(device->pool, &stats);
+    stats.struct_size = sizeof stats;
+    if (device->is_host) { /* small blocks that threads keep at hand are free for the user */
+        const uint64_t kept = fy__storage_fronts_nbytes();
+        stats.live -= kept < stats.live ? kept : stats.live;
+        stats.requested = stats.requested < stats.live ? stats.requested : stats.live;
+        stats.cached += kept;
+    }
+    *out_stats = stats;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_t *out_stats)
+{
+    FY_TRY(check(device, out_stats, "memory_query_pinned"));
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    if (device->pinned) fy__pool_query(device->pinned, &stats);
+    stats.struct_size = sizeof stats;
+    *out_stats = stats;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *out_released)
+{
+    uint64_t released = 0;
+    fy__thread_t *thread = fy__thread();
+    if (out_released) *out_released = 0;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_trim: device is NULL");
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    if (device->is_host) fy__storage_flush_fronts(thread);
+    released = fy__pool_trim(device->pool, keep_nbytes);
+    if (device->pinned) released += fy__pool_trim(device->pinned, keep_nbytes);
+    if (out_released) *out_released = released;
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,262 @@
+/* Opening and closing devices. One lock guards the table; it is held while a device is built or taken apart, so that two threads that
+ * open the same spec get the same device. */
+#include "runtime/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/base/spec.h"
+#include "runtime/guard.h"
+#include "runtime/plugin.h"
+#include "runtime/storage.h"
+#include "runtime/stream.h"
+
+/* Guards the table, `opens`, and building and closing devices. Recursive: closing one frees storages of its own. */
+static pthread_mutex_t lock;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static fy_device_t *_Atomic table[FY__MAX_DEVICES];
+static fy_device_t *host;
+
+static void record(fy_copy_kind_t kind, uint64_t nbytes)
+{
+    static const int directions[] = { FY__UPLOAD, FY__DOWNLOAD, -1, FY__PEER };
+    fy__thread_t *thread = fy__thread();
+    if (thread && directions[kind] >= 0) fy__count(&thread->node->traffic[directions[kind]].wire_nbytes, nbytes);
+}
+
+const fy_host_api_t fy__host_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, fy_error_set, fy__log, record };
+
+/* ---- backends ---- */
+
+fy_status_t fy__backend_find(const char *name, const fy_backend_t **out_backend)
+{
+    size_t count;
+    const fy__builtin_t *builtins = fy__wire_builtins(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(builtins[i].name, name) == 0) return builtins[i].open(&fy__host_api, FY_BACKEND_ABI, out_backend);
+    return fy__plugin_find(name, out_backend);
+}
+
+/* ---- devices ---- */
+
+static fy_device_t *new_device(const fy_backend_t *backend)
+{
+    fy_device_t *device = calloc(1, sizeof *device);
+    if (!device) return NULL;
+    device->backend = backend;
+    device->synchronous = backend->is_synchronous;
+    device->limit_nbytes = device->pinned_limit_nbytes = FY_UNLIMITED;
+    device->workspace_nbytes = 32u << 20;
+    pthread_mutex_init(&device->deferred_lock, NULL);
+    pthread_mutex_init(&device->faults.lock, NULL);
+    return device;
+}
+
+/* The host cannot fail to open: without memory for it there is no process either. */
+static void open_host(void)
+{
+    static fy_device_t device;
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+    fy__wire_process();
+    if (fy__backend_find("host", &device.backend) != FY_STATUS_OK || device.backend->device_open(0, 0, NULL, &device.dev) != FY_STATUS_OK)
+        return;
+    device.synchronous = device.is_host = true;
+    device.limit_nbytes = device.pinned_limit_nbytes = FY_UNLIMITED;
+    device.workspace_nbytes = 32u << 20;
+    strcpy(device.spec, "host");
+    pthread_mutex_init(&device.deferred_lock, NULL);
+    pthread_mutex_init(&device.faults.lock, NULL);
+    if (fy__wire_open(&device) != FY_STATUS_OK) return;
+    device.opens = 1;
+    atomic_store(&table[0], &device);
+    host = &device;
+}
+
+fy_device_t *fy_device_host(void)
+{
+    if (FY_LIKELY(host != NULL)) return host;
+    pthread_once(&once, open_host);
+    return host;
+}
+
+fy_device_t *fy__device_at(uint32_t index) { return index < FY__MAX_DEVICES ? atomic_load(&table[index]) : NULL; }
+
+/* Uses what Ferry itself knows (limit, pinned, workspace) and keeps the rest for the backend. */
+static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec, fy_backend_option_t *rest, size_t *out_nrest)
+{
+    *out_nrest = 0;
+    for (size_t i = 0; i < spec->noptions; i++) {
+        const fy_backend_option_t *option = &spec->option[i];
+        uint64_t *own = strcmp(option->key, "limit") == 0       ? &device->limit_nbytes
+                        : strcmp(option->key, "pinned") == 0    ? &device->pinned_limit_nbytes
+                        : strcmp(option->key, "workspace") == 0 ? &device->workspace_nbytes
+                                                                : NULL;
+        if (!own) {
+            rest[(*out_nrest)++] = *option;
+            continue;
+        }
+        if (!option->is_size)
+            return FY_FAIL(INVALID_ARGUMENT, "device_open: %s=%s is no byte size; write %s=512MiB or a plain number", option->key,
+                           option->value, option->key);
+        *own = option->nbytes;
+    }
+    return FY_STATUS_OK;
+}
+
+/* An open device of the same name, or NULL. */
+static fy_device_t *find_open(const char *name)
+{
+    for (uint32_t i = 0; i < FY__MAX_DEVICES; i++) {
+        fy_device_t *device = atomic_load(&table[i]);
+        if (device && strcmp(device->spec, name) == 0) return device;
+    }
+    return NULL;
+}
+
+static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t **out_device)
+{
+    const fy_backend_t *backend;
+    fy_backend_option_t rest[FY__SPEC_OPTIONS];
+    size_t nrest;
+    int count = 0;
+    uint32_t index = 1;
+    while (index < FY__MAX_DEVICES && atomic_load(&table[index])) index++;
+    if (index == FY__MAX_DEVICES) return FY_FAIL(UNAVAILABLE, "device_open: %d devices are open, the most there can be", FY__MAX_DEVICES);
+    FY_TRY(fy__backend_find(spec->backend, &backend));
+    FY_TRY(backend->device_count(&count));
+    if (spec->index >= count)
+        return FY_FAIL(UNAVAILABLE, "device_open: there is no %s: %s has %d device%s, numbered from 0", name, spec->backend, count,
+                       count == 1 ? "" : "s");
+    fy_device_t *device = new_device(backend);
+    if (!device) return FY_FAIL(OUT_OF_MEMORY, "device_open: no host memory for %zu bytes", sizeof *device);
+    device->index = index;
+    snprintf(device->spec, sizeof device->spec, "%s", name);
+    snprintf(device->options, sizeof device->options, "%s", spec->options);
+    fy_status_t status = take_options(device, spec, rest, &nrest);
+    if (status == FY_STATUS_OK) status = backend->device_open(spec->index, nrest, rest, &device->dev);
+    if (status == FY_STATUS_OK) {
+        status = fy__wire_open(device);
+        if (status != FY_STATUS_OK) {
+            fy__error_copy_t first;
+            fy__error_save(&first);
+            backend->device_close(device->dev);
+            fy__error_restore(&first);
+        }
+    }
+    if (status != FY_STATUS_OK) {
+        free(device);
+        return status;
+    }
+    if (backend->clock) atomic_fetch_add(&fy__simulated_open, 1);
+    atomic_store(&table[index], device);
+    *out_device = device;
+    return FY_STATUS_OK;
+}
+
+/* "auto": the first CUDA device if there is one. */
+static bool has_cuda(void)
+{
+    const fy_backend_t *backend;
+    fy__error_copy_t before;
+    int count = 0;
+    fy__error_save(&before);
+    const bool found = fy__backend_find("cuda", &backend) == FY_STATUS_OK && backend->device_count(&count) == FY_STATUS_OK && count > 0;
+    fy__error_restore(&before);
+    return found;
+}
+
+fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
+{
+    fy__spec_t spec;
+    char name[64];
+    if (!out_device) return FY_FAIL(INVALID_ARGUMENT, "device_open: out_device is NULL");
+    *out_device = NULL;
+    if (!text) return FY_FAIL(INVALID_ARGUMENT, "device_open: spec is NULL");
+    if (!fy_device_host()) return FY_FAIL(OUT_OF_MEMORY, "device_open: the host could not be set up");
+    FY_TRY(fy__spec_parse(text, &spec));
+    if (strcmp(spec.backend, "auto") == 0) strcpy(spec.backend, has_cuda() ? "cuda" : "host");
+    if (strcmp(spec.backend, "host") == 0) {
+        if (spec.index || spec.noptions)
+            return FY_FAIL(INVALID_ARGUMENT, "device_open: '%.100s': the host is one device and takes no options", text);
+        *out_device = host;
+        return FY_STATUS_OK;
+    }
+    snprintf(name, sizeof name, "%s:%d", spec.backend, spec.index);
+    pthread_mutex_lock(&lock);
+    fy_device_t *device = find_open(name);
+    fy_status_t status = FY_STATUS_OK;
+    if (!device)
+        status = build(&spec, name, &device);
+    else if (fy__device_is_lost(device))
+        status = fy__device_lost_error(device);
+    else if (spec.noptions && strcmp(spec.options, device->options) != 0)
+        status = FY_FAIL(INVALID_ARGUMENT,
+                         "device_open: %s is open with '%s'; it cannot be opened with '%s' at the same time\n  Close it and destroy its "
+                         "tensors first, or open it without options",
+                         name, device->options, spec.options);
+    if (status == FY_STATUS_OK) {
+        device->opens++;
+        atomic_fetch_add_explicit(&device->uses, 1, memory_order_relaxed);
+        *out_device = device;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void fy__device_unuse(fy_device_t *device)
+{
+    if (device->is_host || atomic_fetch_sub_explicit(&device->uses, 1, memory_order_acq_rel) != 1) return;
+    pthread_mutex_lock(&lock);
+    if (atomic_load(&device->uses) == 0 && atomic_load(&table[device->index]) == device) { /* nobody opened it meanwhile */
+        atomic_store(&table[device->index], NULL);
+        if (device->backend->clock) atomic_fetch_sub(&fy__simulated_open, 1);
+        fy__wire_close(device);
+        pthread_mutex_destroy(&device->deferred_lock);
+        pthread_mutex_destroy(&device->faults.lock);
+        free(device);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void fy_device_close(fy_device_t *device)
+{
+    if (!device || device->is_host) return;
+    pthread_mutex_lock(&lock);
+    const bool open = device->opens > 0;
+    if (open) device->opens--;
+    const bool last = open && device->opens == 0;
+    pthread_mutex_unlock(&lock);
+    if (!open) return;
+    if (last && __atomic_load_n(&device->deferred, __ATOMIC_RELAXED)) { /* nobody may call again: let go of the user's memory now */
+        (void)fy__device_drain(device, FY_FOREVER);
+        fy__storage_reap(device);
+    }
+    fy__device_unuse(device);
+}
+
+void fy__registry_fork_lock(void)
+{
+    if (host) pthread_mutex_lock(&lock);
+}
+
+void fy__registry_fork_unlock(void)
+{
+    if (host) pthread_mutex_unlock(&lock);
+}
+
+void fy__registry_fork_child(void)
+{
+    for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
+        fy_device_t *device = atomic_load(&table[i]);
+        if (!device) continue;
+        atomic_store(&device->lost, FY__LOST_BY_FORK);
+        if (device->backend->clock) atomic_fetch_sub(&fy__simulated_open, 1);
+    }
+    fy__registry_fork_unlock();
+}

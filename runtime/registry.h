@@ -1,0 +1,18 @@
+/* The registry: which backends there are, built in or as plugins, and which devices are open.
+ * Not here: what is built when one opens (wire.c). */
+#ifndef FERRY_RUNTIME_REGISTRY_H_
+#define FERRY_RUNTIME_REGISTRY_H_
+
+#include "runtime/device.h"
+
+extern const fy_host_api_t fy__host_api;
+
+/* Loads or finds a backend by name. UNAVAILABLE with the reason; INVALID_ARGUMENT if no such name is known. */
+fy_status_t fy__backend_find(const char *name, const fy_backend_t **out_backend);
+
+/* fork: only the host lives on in the child; called between fy__thread_fork_lock and its release. */
+void fy__registry_fork_lock(void);
+void fy__registry_fork_unlock(void);
+void fy__registry_fork_child(void);
+
+#endif

@@ -1,0 +1,68 @@
+/* Scopes: frames on a thread's stack. A frame owns the handles made in it and may carry a guard.
+ * Every handle (tensor, download, stream) begins with an fy__handle_t, linked into its frame's ring; an unlinked one is the user's.
+ * Not here: figures by path (node.h), what guards check (guard.h). */
+#ifndef FERRY_RUNTIME_SCOPE_H_
+#define FERRY_RUNTIME_SCOPE_H_
+
+#include <stdbool.h>
+
+#include <ferry/scope.h>
+
+#include "runtime/node.h"
+
+enum { FY__MAX_SCOPES = 64 };
+
+typedef enum fy__handle_kind { FY__HANDLE_TENSOR, FY__HANDLE_DOWNLOAD, FY__HANDLE_STREAM, FY__HANDLE_KINDS } fy__handle_kind_t;
+
+typedef struct fy__handle {
+    struct fy__handle *prev, *next; /* NULL when no scope owns it */
+    uint32_t kind;
+} fy__handle_t;
+
+/* What a guard allows and what was used since it was set. */
+typedef struct fy__guard {
+    fy_guard_options_t limit;
+    uint64_t moved[FY__DIRECTIONS], syncs, device_allocs;
+    int64_t live_before; /* live device bytes under the frame's path when the guard was set */
+} fy__guard_t;
+
+typedef struct fy__frame {
+    fy__handle_t handles; /* sentinel of the ring */
+    fy__node_t *node, *outer_node;
+    uint32_t serial;
+    bool guarded;
+    fy__guard_t guard;
+    uint64_t streams_saved; /* bit i: outer_streams[i] is to be put back */
+    fy_stream_t *outer_streams[64];
+} fy__frame_t;
+
+struct fy__thread;
+/* Gives a new handle to the innermost scope, if there is one. */
+static inline void fy__handle_adopt(fy__frame_t *frame, fy__handle_t *handle)
+{
+    if (!frame) {
+        handle->prev = handle->next = NULL;
+        return;
+    }
+    fy__handle_t *ring = &frame->handles;
+    handle->prev = ring->prev;
+    handle->next = ring;
+    ring->prev->next = handle;
+    ring->prev = handle;
+}
+/* Takes it out of its scope; does nothing if no scope owns it. */
+static inline void fy__handle_release(fy__handle_t *handle)
+{
+    if (!handle->next) return;
+    handle->prev->next = handle->next;
+    handle->next->prev = handle->prev;
+    handle->prev = handle->next = NULL;
+}
+/* How a scope destroys what is left in it; set per kind by wire.c. */
+typedef void (*fy__handle_destroy_fn)(fy__handle_t *handle);
+extern fy__handle_destroy_fn fy__handle_destroyers[FY__HANDLE_KINDS];
+
+/* Ends every scope of a thread that ends. */
+void fy__scope_end_all(struct fy__thread *thread);
+
+#endif

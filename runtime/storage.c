@@ -1,0 +1,317 @@
+/* Making and freeing storages. Three ways to get one: from this thread's front (small, host), from a pool, by wrapping.
+ * The front keeps a storage together with its block, so that taking one is popping a list; it is bounded per class. */
+#include "runtime/storage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/guard.h"
+#include "runtime/stream.h"
+
+/* ---- the front's size classes: 64-byte steps up to 1 KiB, then eight a doubling up to 32 KiB (rounding <= 12.5 %) ---- */
+
+enum { FRONT_LARGEST = 32768, FRONT_CLASS_BYTES = 65536 };
+
+static uint32_t class_of(uint64_t nbytes)
+{
+    if (nbytes <= 1024) return (uint32_t)((nbytes + 63) / 64);
+    const uint32_t doubling = 63u - (uint32_t)__builtin_clzll(nbytes - 1); /* 2^doubling < nbytes <= 2^(doubling+1) */
+    const uint32_t step = (uint32_t)((nbytes - 1 - (1ull << doubling)) >> (doubling - 3));
+    return 17 + (doubling - 10) * 8 + step;
+}
+
+static uint64_t class_nbytes(uint32_t class)
+{
+    if (class <= 16) return class * 64ull;
+    const uint32_t doubling = (class - 17) / 8 + 10, step = (class - 17) % 8;
+    return (1ull << doubling) + ((step + 1ull) << (doubling - 3));
+}
+
+_Static_assert(FY__FRONT_CLASSES == 17 + 5 * 8 + 1, "one class more than the largest number class_of gives");
+
+static fy__storage_t *alloc_struct(fy__thread_t *thread)
+{
+    fy__storage_t *storage = thread->free_storages;
+    if (storage) {
+        thread->free_storages = storage->next;
+        return storage;
+    }
+    storage = aligned_alloc(64, (sizeof *storage + 63) / 64 * 64);
+    if (!storage) (void)FY_FAIL(OUT_OF_MEMORY, "no host memory for %zu bytes of a storage's metadata", sizeof *storage);
+    return storage;
+}
+
+static void free_struct(fy__thread_t *thread, fy__storage_t *storage)
+{
+    storage->next = thread->free_storages;
+    thread->free_storages = storage;
+}
+
+/* Everything but data, nbytes, block and front_class. */
+static void init(fy__storage_t *storage, fy_device_t *device)
+{
+    atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
+    storage->front_class = 0;
+    storage->pinned = false;
+    storage->device = device;
+    atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
+    atomic_store_explicit(&storage->borrow, 0, memory_order_relaxed);
+    storage->suspect = (fy__suspect_t){ 0, 0, 0 };
+    storage->block = NULL;
+    fy__hazard_clear(&storage->hazard);
+    storage->peer = NULL;
+    storage->deleter = NULL;
+    storage->memory = NULL;
+}
+
+static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *host, uint32_t class, fy__storage_t **out_storage)
+{
+    fy__storage_t *storage = alloc_struct(thread);
+    if (!storage) return FY_STATUS_OUT_OF_MEMORY;
+    init(storage, host);
+    const fy_status_t status = fy__pool_alloc(host->pool, class_nbytes(class), 0, &storage->block);
+    if (status != FY_STATUS_OK) {
+        free_struct(thread, storage);
+        return status;
+    }
+    storage->front_class = (uint8_t) class;
+    storage->data = storage->block->address;
+    *out_storage = storage;
+    return FY_STATUS_OK;
+}
+
+/* An empty tensor has an address, too: one that may be compared and aligned but not read. */
+static void *empty_address(void)
+{
+    static _Alignas(64) char nothing[64];
+    return nothing;
+}
+
+static FY_COLD fy_status_t create_large(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
+                                        fy__storage_t **out_storage)
+{
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    if (!device->is_host) FY_TRY(fy__guard_check_memory(thread, nbytes, device->spec));
+    fy__storage_t *storage = alloc_struct(thread);
+    if (!storage) return FY_STATUS_OUT_OF_MEMORY;
+    init(storage, device);
+    storage->nbytes = nbytes;
+    storage->data = empty_address();
+    if (nbytes) {
+        const fy_status_t status = fy__pool_alloc(device->pool, nbytes, stream ? stream->index : 0, &storage->block);
+        if (status != FY_STATUS_OK) {
+            free_struct(thread, storage);
+            return status;
+        }
+        storage->data = storage->block->address;
+        fy__hazard_copy(&storage->hazard, &storage->block->hazard);
+        if (!device->is_host && (storage->memory = fy__node_memory(thread->node, device->index))) {
+            atomic_fetch_add_explicit(&storage->memory->live, (int64_t)storage->block->nbytes, memory_order_relaxed);
+            atomic_fetch_add_explicit(&storage->memory->requested, (int64_t)nbytes, memory_order_relaxed);
+        }
+    }
+    fy__device_use(device);
+    *out_storage = storage;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream, fy__storage_t **out_storage)
+{
+    if (!device->is_host || nbytes > FRONT_LARGEST || !nbytes) return create_large(thread, device, nbytes, stream, out_storage);
+    const uint32_t class = class_of(nbytes);
+    fy__storage_t *storage = thread->front[class];
+    if (FY_UNLIKELY(!storage)) {
+        FY_TRY(create_small_host(thread, device, class, &storage));
+        storage->nbytes = nbytes;
+        storage->block->requested = nbytes;
+        *out_storage = storage;
+        return FY_STATUS_OK;
+    }
+    thread->front[class] = storage->next;
+    thread->nfront[class]--;
+    const uint64_t left = atomic_load_explicit(&thread->front_nbytes, memory_order_relaxed) - storage->block->nbytes;
+    atomic_store_explicit(&thread->front_nbytes, left, memory_order_relaxed);
+    atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
+    storage->nbytes = nbytes;
+    *out_storage = storage;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes, fy__storage_t **out_storage)
+{
+    if (peer->is_host || !nbytes) return fy__storage_create(thread, fy_device_host(), nbytes, NULL, out_storage);
+    if (fy__device_is_lost(peer)) return fy__device_lost_error(peer);
+    fy__storage_t *storage = alloc_struct(thread);
+    if (!storage) return FY_STATUS_OUT_OF_MEMORY;
+    init(storage, fy_device_host());
+    const fy_status_t status = fy__pool_alloc(peer->pinned, nbytes, 0, &storage->block);
+    if (status != FY_STATUS_OK) {
+        free_struct(thread, storage);
+        return status;
+    }
+    storage->nbytes = nbytes;
+    storage->data = storage->block->address;
+    fy__hazard_copy(&storage->hazard, &storage->block->hazard);
+    storage->pinned = true;
+    storage->peer = peer;
+    fy__device_use(peer);
+    *out_storage = storage;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *data, uint64_t nbytes, fy_deleter_fn deleter, void *user,
+                             fy__storage_t **out_storage)
+{
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    fy__storage_t *storage = alloc_struct(thread);
+    if (!storage) return FY_STATUS_OUT_OF_MEMORY;
+    init(storage, device);
+    storage->nbytes = nbytes;
+    storage->data = nbytes ? data : empty_address();
+    storage->deleter = deleter;
+    storage->user = user;
+    fy__device_use(device);
+    *out_storage = storage;
+    return FY_STATUS_OK;
+}
+
+/* ---- freeing ---- */
+
+/* Nobody uses the bytes any more, or (a pool's block) the pool will wait for who still does. */
+static void free_now(fy__thread_t *thread, fy__storage_t *storage)
+{
+    fy_device_t *device = storage->device;
+    if (storage->memory && storage->block) {
+        atomic_fetch_sub_explicit(&storage->memory->live, (int64_t)storage->block->nbytes, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&storage->memory->requested, (int64_t)storage->nbytes, memory_order_relaxed);
+    }
+    if (storage->block) {
+        fy__hazard_copy(&storage->block->hazard, &storage->hazard);
+        fy__pool_free(storage->block);
+    }
+    if (storage->deleter) storage->deleter(storage->user, storage->data);
+    fy_device_t *peer = storage->peer;
+    free_struct(thread, storage);
+    fy__device_unuse(device);
+    if (peer) fy__device_unuse(peer);
+}
+
+static FY_COLD void destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
+{
+    const fy__point_t borrow = atomic_load_explicit(&storage->borrow, memory_order_acquire);
+    if (borrow && !fy__point_reached(borrow)) { /* an upload still reads host bytes in place */
+        fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(borrow));
+        atomic_store_explicit(&storage->hazard.readers[FY__READER_UPLOAD], borrow, memory_order_relaxed);
+        if (!storage->block || storage->block->pool == fy_device_host()->pool) {
+            fy__storage_defer(stream->device, storage);
+            return;
+        }
+    }
+    if (storage->deleter && !fy__hazard_done(&storage->hazard)) { /* the user's memory: the deleter runs after the last use */
+        fy__storage_defer(storage->device, storage);
+        return;
+    }
+    free_now(thread, storage);
+}
+
+void fy__storage_destroy(fy__thread_t *thread, fy__storage_t *storage)
+{
+    const uint32_t class = storage->front_class;
+    if (FY_UNLIKELY(!class || atomic_load_explicit(&storage->borrow, memory_order_relaxed) || fy__suspect_any(&storage->suspect) ||
+                    thread->nfront[class] * class_nbytes(class) >= FRONT_CLASS_BYTES)) {
+        destroy_slow(thread, storage);
+        return;
+    }
+    storage->next = thread->front[class];
+    thread->front[class] = storage;
+    thread->nfront[class]++;
+    const uint64_t kept = atomic_load_explicit(&thread->front_nbytes, memory_order_relaxed) + storage->block->nbytes;
+    atomic_store_explicit(&thread->front_nbytes, kept, memory_order_relaxed);
+}
+
+FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const char *what)
+{
+    const fy__point_t borrow = atomic_load_explicit(&storage->borrow, memory_order_acquire);
+    if (fy__point_reached(borrow)) {
+        atomic_store_explicit(&storage->borrow, 0, memory_order_relaxed);
+        return FY_STATUS_OK;
+    }
+    const fy_ticket_t ticket = fy__point_ticket(borrow);
+    const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(borrow));
+    return FY_FAIL(BUSY,
+                   "%s: these %llu bytes are borrowed by an upload to %s that is not done (ticket {%llu, %llu})\n  Wait for it with "
+                   "fy_ticket_wait, or upload with FY_HOST_COPY",
+                   what, (unsigned long long)storage->nbytes, stream->device->spec, (unsigned long long)ticket.stream,
+                   (unsigned long long)ticket.seq);
+}
+
+/* ---- uses that outlive their storage's owners ---- */
+
+void fy__storage_defer(fy_device_t *device, fy__storage_t *storage)
+{
+    pthread_mutex_lock(&device->deferred_lock);
+    storage->next = device->deferred;
+    device->deferred = storage;
+    pthread_mutex_unlock(&device->deferred_lock);
+}
+
+void fy__storage_reap(fy_device_t *device)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread || !__atomic_load_n(&device->deferred, __ATOMIC_RELAXED)) return;
+    fy__storage_t *ready = NULL;
+    pthread_mutex_lock(&device->deferred_lock);
+    for (fy__storage_t **link = &device->deferred; *link;) {
+        fy__storage_t *storage = *link;
+        if (!fy__hazard_done(&storage->hazard)) {
+            link = &storage->next;
+            continue;
+        }
+        *link = storage->next;
+        storage->next = ready;
+        ready = storage;
+    }
+    pthread_mutex_unlock(&device->deferred_lock);
+    while (ready) {
+        fy__storage_t *storage = ready;
+        ready = storage->next;
+        free_now(thread, storage);
+    }
+}
+
+/* ---- fronts ---- */
+
+static void flush(fy__thread_t *owner)
+{
+    for (uint32_t class = 0; class < FY__FRONT_CLASSES; class ++) {
+        while (owner->front[class]) {
+            fy__storage_t *storage = owner->front[class];
+            owner->front[class] = storage->next;
+            fy__pool_free(storage->block);
+            free_struct(owner, storage);
+        }
+        owner->nfront[class] = 0;
+    }
+    atomic_store_explicit(&owner->front_nbytes, 0, memory_order_relaxed);
+}
+
+static void flush_if_idle(void *user, fy__thread_t *thread)
+{
+    if (thread == user || !thread->in_use) flush(thread);
+}
+
+void fy__storage_flush_fronts(fy__thread_t *thread) { fy__thread_walk(flush_if_idle, thread); }
+
+static void add_front(void *user, fy__thread_t *thread)
+{
+    *(uint64_t *)user += atomic_load_explicit(&thread->front_nbytes, memory_order_relaxed);
+}
+
+uint64_t fy__storage_fronts_nbytes(void)
+{
+    uint64_t nbytes = 0;
+    fy__thread_walk(add_front, &nbytes);
+    return nbytes;
+}

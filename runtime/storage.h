@@ -1,0 +1,73 @@
+/* Storage: counted bytes on one device, shared by tensors, views and copies in flight. The only thing in Ferry with a count.
+ * Small host storages come from a per-thread front with their block attached, so a small result costs no lock and no look-up.
+ * Not here: where blocks come from (alloc/), handles (tensor.h). */
+#ifndef FERRY_RUNTIME_STORAGE_H_
+#define FERRY_RUNTIME_STORAGE_H_
+
+#include <ferry/tensor.h>
+
+#include "runtime/device.h"
+#include "runtime/thread.h"
+
+typedef struct fy__storage {
+    _Atomic uint32_t refs;
+    uint8_t front_class; /* host front it goes back to; 0 is none */
+    bool pinned;         /* host bytes page-locked for `peer` */
+    fy_device_t *device; /* where the bytes live */
+    void *data;
+    uint64_t nbytes; /* as asked for */
+    _Atomic uint64_t version;
+    _Atomic fy__point_t borrow; /* upload that reads these host bytes in place; 0 is none */
+    fy__suspect_t suspect;
+    fy__block_t *block;       /* NULL: wrapped, or empty */
+    struct fy__storage *next; /* in a cache or on the device's deferred list */
+    /* ---- from here on cold for small host storages ---- */
+    fy__hazard_t hazard; /* meaningful on asynchronous devices and for pinned bytes */
+    fy_device_t *peer;   /* pinned: the device it is pinned for, kept open by this storage */
+    fy_deleter_fn deleter;
+    void *user;
+    fy__node_memory_t *memory; /* where its live bytes are counted; NULL on the host */
+} fy__storage_t;
+
+/* nbytes may be 0. `stream`: where the bytes will be used first (NULL on synchronous devices). One reference. */
+fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
+                               fy__storage_t **out_storage);
+/* Host bytes page-locked for `peer`. */
+fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes, fy__storage_t **out_storage);
+fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *data, uint64_t nbytes, fy_deleter_fn deleter, void *user,
+                             fy__storage_t **out_storage);
+
+static inline void fy__storage_retain(fy__storage_t *storage) { atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed); }
+void fy__storage_destroy(fy__thread_t *thread, fy__storage_t *storage);
+static inline void fy__storage_release(fy__thread_t *thread, fy__storage_t *storage)
+{
+    /* A sole owner needs no read-modify-write: nobody else can have the storage. */
+    if (atomic_load_explicit(&storage->refs, memory_order_acquire) != 1 &&
+        atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    fy__storage_destroy(thread, storage);
+}
+
+static inline void fy__storage_wrote(fy__storage_t *storage)
+{
+    atomic_store_explicit(&storage->version, atomic_load_explicit(&storage->version, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+/* Host bytes that an upload still reads in place must not be written: BUSY with the ticket. `what` names the call. */
+fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const char *what);
+static inline fy_status_t fy__storage_check_borrow(fy__storage_t *storage, const char *what)
+{
+    if (__builtin_expect(atomic_load_explicit(&storage->borrow, memory_order_relaxed) == 0, 1)) return FY_STATUS_OK;
+    return fy__storage_check_borrow_slow(storage, what);
+}
+
+/* Keeps `storage` (a reference that the caller hands over) until its hazard is done, then lets go. */
+void fy__storage_defer(fy_device_t *device, fy__storage_t *storage);
+/* Lets go of deferred storages whose use is over; called wherever a transfer, a wait or a poll passes by. */
+void fy__storage_reap(fy_device_t *device);
+
+/* Gives this thread's front back to the pool (and those of threads that ended). */
+void fy__storage_flush_fronts(fy__thread_t *thread);
+/* Host bytes waiting in all threads' fronts: live for the pool, cached for the user. */
+uint64_t fy__storage_fronts_nbytes(void);
+
+#endif

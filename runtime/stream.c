@@ -1,0 +1,375 @@
+/* Streams: the table, events, device-side waits and host waits. Read stream.h first for why numbers are taken after submission. */
+#include "runtime/stream.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/guard.h"
+#include "runtime/storage.h"
+#include "runtime/thread.h"
+
+/* Guards taking and leaving slots; a slot's pointer is published once and stays. */
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(fy_stream_t *) table[FY__MAX_STREAMS];
+
+fy_stream_t *fy__stream_at(uint32_t index)
+{
+    return index && index < FY__MAX_STREAMS ? atomic_load_explicit(&table[index], memory_order_acquire) : NULL;
+}
+
+/* ---- events; the stream's lock is held ---- */
+
+/* Takes events that have happened off the front of the list. */
+static fy_status_t advance(fy_stream_t *stream)
+{
+    const fy_backend_t *backend = stream->device->backend;
+    while (stream->nevents) {
+        fy__stream_event_t *oldest = &stream->events[0];
+        int done = 0;
+        FY_TRY(fy__device_check(stream->device, backend->event_query(stream->device->dev, oldest->event, &done)));
+        if (!done) break;
+        if (atomic_load_explicit(&stream->done, memory_order_relaxed) < oldest->seq)
+            atomic_store_explicit(&stream->done, oldest->seq, memory_order_release);
+        if (oldest->waiters) break; /* still in use; its number is known to be done all the same */
+        stream->free_events[stream->nfree_events++] = oldest->event;
+        memmove(&stream->events[0], &stream->events[1], --stream->nevents * sizeof stream->events[0]);
+    }
+    return FY_STATUS_OK;
+}
+
+/* The oldest event that covers `seq`, recording one at the tail if there is none; a fresh one if the queue is foreign. */
+static fy_status_t cover(fy_stream_t *stream, uint64_t seq, fy__stream_event_t **out_event)
+{
+    const fy_backend_t *backend = stream->device->backend;
+    void *dev = stream->device->dev, *event;
+    for (uint32_t i = 0; i < stream->nevents && !stream->foreign; i++)
+        if (stream->events[i].seq >= seq) {
+            *out_event = &stream->events[i];
+            return FY_STATUS_OK;
+        }
+    const uint64_t tail = atomic_load_explicit(&stream->submitted, memory_order_acquire);
+    fy__stream_event_t *newest = stream->nevents ? &stream->events[stream->nevents - 1] : NULL;
+    if (stream->nevents == FY__STREAM_EVENTS) { /* full: move the newest event further, it then covers more */
+        if (newest->waiters) return FY_FAIL(BUSY, "stream '%s': %d threads wait on it already", stream->name, FY__STREAM_EVENTS);
+        FY_TRY(fy__device_check(stream->device, backend->event_record(dev, newest->event, stream->native)));
+        newest->seq = tail;
+        *out_event = newest;
+        return FY_STATUS_OK;
+    }
+    if (stream->nfree_events)
+        event = stream->free_events[stream->nfree_events - 1];
+    else {
+        FY_TRY(fy__device_check(stream->device, backend->event_create(dev, &event)));
+        stream->free_events[stream->nfree_events++] = event;
+    }
+    FY_TRY(fy__device_check(stream->device, backend->event_record(dev, event, stream->native)));
+    stream->nfree_events--;
+    *out_event = &stream->events[stream->nevents++];
+    **out_event = (fy__stream_event_t){ event, tail, 0 };
+    return FY_STATUS_OK;
+}
+
+/* ---- opening and closing ---- */
+
+static bool forked(const fy_device_t *device) { return atomic_load_explicit(&device->lost, memory_order_relaxed) == FY__LOST_BY_FORK; }
+
+/* A closed stream whose work is done gives its events back; its slot is then free. The table's lock is held. */
+static void finish_closing(fy_stream_t *stream)
+{
+    fy_device_t *device = stream->device;
+    for (uint32_t i = 0; i < stream->nevents && !forked(device); i++) device->backend->event_destroy(device->dev, stream->events[i].event);
+    for (uint32_t i = 0; i < stream->nfree_events && !forked(device); i++)
+        device->backend->event_destroy(device->dev, stream->free_events[i]);
+    stream->nevents = stream->nfree_events = 0;
+    atomic_store_explicit(&stream->done, atomic_load(&stream->submitted), memory_order_release);
+    stream->device = fy_device_host(); /* the device may go now; old tickets still look here */
+    stream->state = FY__STREAM_FREE;
+}
+
+static bool closing_is_done(fy_stream_t *stream)
+{
+    if (fy__device_is_lost(stream->device)) return true;
+    pthread_mutex_lock(&stream->lock);
+    (void)advance(stream);
+    const bool done = !stream->nevents || fy__device_is_lost(stream->device);
+    pthread_mutex_unlock(&stream->lock);
+    return done;
+}
+
+static fy_stream_t *take_slot(void)
+{
+    fy_stream_t *taken = NULL;
+    pthread_mutex_lock(&table_lock);
+    for (uint32_t i = 1; i < FY__MAX_STREAMS && !taken; i++) {
+        fy_stream_t *stream = atomic_load_explicit(&table[i], memory_order_relaxed);
+        if (!stream) {
+            stream = calloc(1, sizeof *stream);
+            if (!stream) break;
+            pthread_mutex_init(&stream->lock, NULL);
+            stream->index = i;
+            atomic_store_explicit(&table[i], stream, memory_order_release);
+        }
+        if (stream->state == FY__STREAM_CLOSING && closing_is_done(stream)) finish_closing(stream);
+        if (stream->state == FY__STREAM_FREE) taken = stream;
+    }
+    if (taken) taken->state = FY__STREAM_OPEN;
+    pthread_mutex_unlock(&table_lock);
+    return taken;
+}
+
+fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role, const fy_stream_options_t *options, fy_stream_t **out_stream)
+{
+    static const char *const names[] = { "compute", "upload", "download" };
+    void *native = NULL;
+    const char *name = options && options->name ? options->name : options ? "stream" : names[role];
+    FY_TRY(fy__device_check(device, device->backend->stream_create(device->dev, role, options ? options->priority : 0,
+                                                                   options ? options->native : NULL, &native)));
+    fy_stream_t *stream = take_slot();
+    if (!stream) {
+        device->backend->stream_destroy(device->dev, native);
+        return FY_FAIL(OUT_OF_MEMORY, "stream_create: %d streams are open, or there is no memory for one more; destroy some",
+                       FY__MAX_STREAMS - 1);
+    }
+    stream->handle = (fy__handle_t){ NULL, NULL, FY__HANDLE_STREAM };
+    stream->device = device;
+    stream->native = native;
+    stream->foreign = options && options->native;
+    stream->reader = options                      ? FY__READER_OTHER
+                     : role == FY_STREAM_UPLOAD   ? FY__READER_UPLOAD
+                     : role == FY_STREAM_DOWNLOAD ? FY__READER_DOWNLOAD
+                                                  : FY__READER_COMPUTE;
+    snprintf(stream->name, sizeof stream->name, "%s", name);
+    /* What the slot's last stream waited for says nothing about this one. */
+    for (int i = 0; i < FY__MAX_STREAMS; i++) atomic_store_explicit(&stream->waited[i], 0, memory_order_relaxed);
+    *out_stream = stream;
+    return FY_STATUS_OK;
+}
+
+void fy__stream_close(fy_stream_t *stream)
+{
+    fy_device_t *device = stream->device;
+    fy__stream_event_t *event;
+    if (!fy__device_is_lost(device)) {
+        pthread_mutex_lock(&stream->lock);
+        (void)cover(stream, atomic_load(&stream->submitted), &event); /* answers for the tickets that are left */
+        pthread_mutex_unlock(&stream->lock);
+    }
+    if (!forked(device)) device->backend->stream_destroy(device->dev, stream->native);
+    stream->native = NULL;
+    stream->foreign = false;
+    pthread_mutex_lock(&table_lock);
+    stream->state = FY__STREAM_CLOSING;
+    pthread_mutex_unlock(&table_lock);
+}
+
+void fy__stream_drain_closed(fy_device_t *device)
+{
+    for (uint32_t i = 1; i < FY__MAX_STREAMS; i++) {
+        fy_stream_t *stream = fy__stream_at(i);
+        if (!stream) break;
+        pthread_mutex_lock(&table_lock);
+        const bool closing = stream->state == FY__STREAM_CLOSING && stream->device == device;
+        pthread_mutex_unlock(&table_lock);
+        if (!closing) continue;
+        if (!fy__device_is_lost(device)) (void)fy__point_wait(FY__POINT(i, atomic_load(&stream->submitted)), FY_FOREVER);
+        pthread_mutex_lock(&table_lock);
+        if (stream->state == FY__STREAM_CLOSING && stream->device == device) finish_closing(stream);
+        pthread_mutex_unlock(&table_lock);
+    }
+}
+
+/* ---- points ---- */
+
+fy_ticket_t fy__point_ticket(fy__point_t point) { return (fy_ticket_t){ FY__POINT_STREAM(point), FY__POINT_SEQ(point) }; }
+
+bool fy__point_reached(fy__point_t point)
+{
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    const uint64_t seq = FY__POINT_SEQ(point);
+    if (!stream || atomic_load_explicit(&stream->done, memory_order_acquire) >= seq) return true;
+    if (fy__device_is_lost(stream->device)) return true;
+    fy__stream_event_t *event;
+    pthread_mutex_lock(&stream->lock);
+    fy_status_t status = advance(stream);
+    if (status == FY_STATUS_OK && atomic_load_explicit(&stream->done, memory_order_relaxed) < seq &&
+        (!stream->nevents || stream->events[stream->nevents - 1].seq < seq)) {
+        status = cover(stream, seq, &event);
+        if (status == FY_STATUS_OK) status = advance(stream);
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return fy__device_is_lost(stream->device) || atomic_load_explicit(&stream->done, memory_order_acquire) >= seq;
+}
+
+/* Blocks on an event that covers `seq`. */
+static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
+{
+    fy_device_t *device = stream->device;
+    fy__stream_event_t *event = NULL;
+    pthread_mutex_lock(&stream->lock);
+    fy_status_t status = cover(stream, seq, &event);
+    if (status != FY_STATUS_OK) {
+        pthread_mutex_unlock(&stream->lock);
+        return status;
+    }
+    void *native = event->event;
+    const uint64_t covered = event->seq;
+    event->waiters++;
+    pthread_mutex_unlock(&stream->lock);
+    status = fy__device_check(device, device->backend->event_sync(device->dev, native, timeout_ns));
+    pthread_mutex_lock(&stream->lock);
+    for (uint32_t i = 0; i < stream->nevents; i++)
+        if (stream->events[i].event == native) stream->events[i].waiters--;
+    if (status == FY_STATUS_OK && atomic_load_explicit(&stream->done, memory_order_relaxed) < covered)
+        atomic_store_explicit(&stream->done, covered, memory_order_release);
+    pthread_mutex_unlock(&stream->lock);
+    return status;
+}
+
+fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns)
+{
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    const uint64_t seq = FY__POINT_SEQ(point);
+    if (!stream) return FY_STATUS_OK;
+    if (!stream->foreign && atomic_load_explicit(&stream->done, memory_order_acquire) >= seq) return FY_STATUS_OK;
+    if (fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
+    return sync(stream, seq, timeout_ns);
+}
+
+fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point)
+{
+    fy_stream_t *other = fy__stream_at(FY__POINT_STREAM(point));
+    const uint64_t seq = FY__POINT_SEQ(point);
+    fy__stream_event_t *event;
+    if (!other) return FY_STATUS_OK;
+    if (!other->foreign && (atomic_load_explicit(&other->done, memory_order_acquire) >= seq ||
+                            atomic_load_explicit(&stream->waited[other->index], memory_order_relaxed) >= seq))
+        return FY_STATUS_OK;
+    if (other->device->backend != stream->device->backend) return fy__point_wait(point, FY_FOREVER); /* no common events: the host waits */
+    pthread_mutex_lock(&other->lock); /* the event must not move between the two calls */
+    fy_status_t status = cover(other, seq, &event);
+    if (status == FY_STATUS_OK)
+        status = fy__device_check(stream->device, stream->device->backend->event_wait(stream->device->dev, stream->native, event->event));
+    if (status == FY_STATUS_OK) atomic_store_explicit(&stream->waited[other->index], event->seq, memory_order_relaxed);
+    pthread_mutex_unlock(&other->lock);
+    return status;
+}
+
+/* ---- public ---- */
+
+static fy_status_t check_stream(const fy_stream_t *stream, const char *what)
+{
+    if (!stream || stream->state != FY__STREAM_OPEN) return FY_FAIL(INVALID_ARGUMENT, "%s: stream is NULL or was destroyed", what);
+    if (fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_stream_create(fy_device_t *device, const fy_stream_options_t *options, fy_stream_t **out_stream)
+{
+    static const fy_stream_options_t defaults = FY_STREAM_OPTIONS_INIT;
+    fy__thread_t *thread = fy__thread();
+    if (!out_stream) return FY_FAIL(INVALID_ARGUMENT, "stream_create: out_stream is NULL");
+    *out_stream = NULL;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "stream_create: device is NULL");
+    if (options && options->struct_size < sizeof *options)
+        return FY_FAIL(INVALID_ARGUMENT, "stream_create: options->struct_size is not set; start from FY_STREAM_OPTIONS_INIT");
+    if (device->synchronous)
+        return FY_FAIL(UNSUPPORTED, "stream_create: %s runs each request inside the call; it has one stream and needs no other",
+                       device->spec);
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__stream_open(device, FY_STREAM_COMPUTE, options ? options : &defaults, out_stream));
+    fy__device_use(device);
+    fy__handle_adopt(thread->frame, &(*out_stream)->handle);
+    return FY_STATUS_OK;
+}
+
+static void forget_override(void *user, fy__thread_t *thread)
+{
+    const fy_stream_t *stream = user;
+    if (thread == fy__tls && thread->streams[stream->device->index] == stream) thread->streams[stream->device->index] = NULL;
+}
+
+void fy_stream_destroy(fy_stream_t *stream)
+{
+    if (!stream || stream->state != FY__STREAM_OPEN) return;
+    fy_device_t *device = stream->device;
+    fy__handle_release(&stream->handle);
+    fy__thread_walk(forget_override, stream);
+    fy__stream_close(stream);
+    fy__device_unuse(device);
+}
+
+void fy_stream_keep(fy_stream_t *stream)
+{
+    if (stream) fy__handle_release(&stream->handle);
+}
+
+fy_status_t fy_stream_use(fy_stream_t *stream)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    FY_TRY(check_stream(stream, "stream_use"));
+    const uint32_t index = stream->device->index;
+    fy__frame_t *frame = thread->frame;
+    if (frame && !(frame->streams_saved >> index & 1)) {
+        frame->streams_saved |= 1ull << index;
+        frame->outer_streams[index] = thread->streams[index];
+    }
+    thread->streams[index] = stream;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_stream_mark(fy_stream_t *stream, fy_ticket_t *out_ticket)
+{
+    if (!out_ticket) return FY_FAIL(INVALID_ARGUMENT, "stream_mark: out_ticket is NULL");
+    *out_ticket = (fy_ticket_t){ 0, 0 };
+    FY_TRY(check_stream(stream, "stream_mark"));
+    /* A number of its own, so that no event recorded before this call is taken to cover it. */
+    *out_ticket = fy__point_ticket(fy__stream_submitted(stream));
+    return FY_STATUS_OK;
+}
+
+static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
+{
+    if (ticket.stream >= FY__MAX_STREAMS || ticket.seq >> 48) return false;
+    *out_point = ticket.stream ? FY__POINT(ticket.stream, ticket.seq) : 0;
+    return true;
+}
+
+fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
+{
+    fy__point_t point;
+    if (!ticket_point(ticket, &point)) return FY_POLL_FAILED;
+    if (!point) return FY_POLL_DONE;
+    if (!fy__point_reached(point)) return FY_POLL_PENDING;
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    if (!stream) return FY_POLL_FAILED;
+    if (fy__device_is_lost(stream->device) && atomic_load(&stream->done) < ticket.seq) return FY_POLL_FAILED;
+    return fy__fault_at(stream->device, point) ? FY_POLL_FAILED : FY_POLL_DONE;
+}
+
+fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
+{
+    fy__thread_t *thread = fy__thread();
+    fy__point_t point;
+    uint64_t start_ns;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!ticket_point(ticket, &point) || (point && !fy__stream_at(FY__POINT_STREAM(point))))
+        return FY_FAIL(INVALID_ARGUMENT, "ticket_wait: {%llu, %llu} is no ticket of this process", (unsigned long long)ticket.stream,
+                       (unsigned long long)ticket.seq);
+    FY_TRY(fy__sync_begin(thread, "ticket_wait", &start_ns));
+    fy_status_t status = FY_STATUS_OK;
+    if (point) {
+        fy_device_t *device = fy__stream_at(FY__POINT_STREAM(point))->device;
+        status = fy__point_wait(point, timeout_ns);
+        if (status == FY_STATUS_OK) {
+            const uint32_t record = fy__fault_at(device, point);
+            if (record) status = fy__poison_fail(record, "ticket_wait");
+            fy__storage_reap(device);
+        }
+    }
+    fy__sync_end(thread, start_ns);
+    return status;
+}

@@ -1,0 +1,82 @@
+/* Streams as timelines. A request's number is taken after it was submitted, so whoever reads number n knows that everything up to n
+ * is in the queue: an event recorded afterwards covers it, and submitting takes no lock. Slots are never freed and their numbers go on
+ * when a stream takes over a slot, so an old ticket or hazard word reads as done instead of naming somebody else's request.
+ * Not here: which request waits for which (hazard.h and ops/dispatch.c). */
+#ifndef FERRY_RUNTIME_STREAM_H_
+#define FERRY_RUNTIME_STREAM_H_
+
+#include <ferry/stream.h>
+
+#include "runtime/device.h"
+#include "runtime/scope.h"
+
+enum { FY__MAX_STREAMS = 512, FY__STREAM_EVENTS = 16 };
+
+typedef struct fy__stream_event {
+    void *event;
+    uint64_t seq;     /* covers every request up to here */
+    uint32_t waiters; /* hosts blocked on it: not to be recorded again */
+} fy__stream_event_t;
+
+/* CLOSING: the handle is gone, the work may still run; its events answer for it until the slot is taken over. */
+typedef enum fy__stream_state { FY__STREAM_FREE, FY__STREAM_OPEN, FY__STREAM_CLOSING } fy__stream_state_t;
+
+struct fy_stream {
+    fy__handle_t handle;
+    fy_device_t *device;
+    uint32_t index;           /* in the table; 0 is nobody's */
+    uint32_t reader;          /* FY__READER_...: which hazard word its reads go to */
+    void *native;             /* the backend's stream */
+    bool foreign;             /* wraps a queue that others submit to: a known event may be too early, always record anew */
+    fy__stream_state_t state; /* guarded by the table's lock in stream.c */
+    _Atomic uint64_t submitted, done;
+    pthread_mutex_t lock;                         /* guards events, free_events and recording */
+    fy__stream_event_t events[FY__STREAM_EVENTS]; /* oldest first */
+    uint32_t nevents;
+    void *free_events[FY__STREAM_EVENTS];
+    uint32_t nfree_events;
+    _Atomic uint64_t waited[FY__MAX_STREAMS]; /* what it already waits for on the device, per other stream */
+    char name[32];
+};
+
+fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role, const fy_stream_options_t *options, fy_stream_t **out_stream);
+/* Gives the native queue back; what was submitted still runs. */
+void fy__stream_close(fy_stream_t *stream);
+/* Waits for what runs on closed streams of `device` and gives their events back: before the device itself goes. */
+void fy__stream_drain_closed(fy_device_t *device);
+
+/* The stream that this thread's ops on `device` go to. */
+static inline fy_stream_t *fy__stream_current(const fy_device_t *device, fy_stream_t *const *overrides)
+{
+    return overrides[device->index] ? overrides[device->index] : device->compute;
+}
+/* Call after a request was submitted; returns its point. */
+static inline fy__point_t fy__stream_submitted(fy_stream_t *stream)
+{
+    return FY__POINT(stream->index, atomic_fetch_add_explicit(&stream->submitted, 1, memory_order_release) + 1);
+}
+
+/* Work submitted to `stream` from now on runs after `point`. Nothing happens if it would anyway. */
+fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point);
+static inline fy_status_t fy__stream_wait_point(fy_stream_t *stream, fy__point_t point)
+{
+    if (!point || FY__POINT_STREAM(point) == stream->index) return FY_STATUS_OK;
+    return fy__stream_wait_point_slow(stream, point);
+}
+
+/* Has it been reached? Polls the backend if needed. True if the device is lost: nothing is left to wait for. */
+bool fy__point_reached(fy__point_t point);
+/* Blocks the host. OK, TIMEOUT, or DEVICE_LOST. */
+fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns);
+fy_ticket_t fy__point_ticket(fy__point_t point);
+
+/* Before a request on `stream` writes (reads) bytes with this hazard: device-side waits where they are needed. */
+fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream);
+fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream);
+/* After it was submitted at `point`. */
+void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point);
+void fy__hazard_read(fy__hazard_t *hazard, const fy_stream_t *stream, fy__point_t point);
+
+fy_stream_t *fy__stream_at(uint32_t index);
+
+#endif

@@ -1,0 +1,272 @@
+/* Tensor handles: making, wrapping, destroying, asking, mapping. */
+#include "runtime/tensor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/checked.h"
+#include "runtime/base/fail.h"
+#include "runtime/guard.h"
+#include "runtime/stream.h"
+
+typedef unsigned long long ull;
+
+fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t *out_nelem, uint64_t *out_nbytes)
+{
+    uint64_t extent = 1; /* as if no dim were 0, so that strides cannot overflow either */
+    bool empty = false;
+    if ((unsigned)dtype >= FY_DTYPE_COUNT) return FY_FAIL(INVALID_ARGUMENT, "%s: %d is no dtype", what, (int)dtype);
+    if (rank < 0 || rank > FY_MAX_RANK) return FY_FAIL(INVALID_ARGUMENT, "%s: rank %d; a tensor has 0 to %d axes", what, rank, FY_MAX_RANK);
+    if (rank && !dims) return FY_FAIL(INVALID_ARGUMENT, "%s: dims is NULL but rank is %d", what, rank);
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] < 0) return FY_FAIL(INVALID_ARGUMENT, "%s: dims[%d] is %lld", what, i, (long long)dims[i]);
+        if (dims[i] == 0)
+            empty = true;
+        else if (!fy__mul_u64(extent, (uint64_t)dims[i], &extent))
+            return FY_FAIL(INVALID_ARGUMENT, "%s: the product of the dims up to dims[%d]=%lld is past 2^64", what, i, (long long)dims[i]);
+    }
+    if (!fy__mul_u64(extent, fy__dtype_sizes[dtype], &extent) || extent > INT64_MAX)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: more than 2^63 bytes", what);
+    *out_nbytes = empty ? 0 : extent;
+    *out_nelem = *out_nbytes / fy__dtype_sizes[dtype];
+    return FY_STATUS_OK;
+}
+
+bool fy__is_contiguous(int rank, const int64_t *dims, const int64_t *strides)
+{
+    int64_t expected = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        if (dims[i] == 0) return true;
+        if (dims[i] != 1 && strides[i] != expected) {
+            for (int j = 0; j < i; j++)
+                if (dims[j] == 0) return true;
+            return false;
+        }
+        expected *= dims[i];
+    }
+    return true;
+}
+
+fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
+{
+    fy_tensor_t *tensor = thread->free_tensors;
+    if (FY_LIKELY(tensor != NULL)) {
+        thread->free_tensors = (fy_tensor_t *)tensor->handle.next;
+        thread->nfree_tensors--;
+    } else {
+        tensor = aligned_alloc(64, (sizeof *tensor + 63) / 64 * 64);
+        if (!tensor) {
+            (void)FY_FAIL(OUT_OF_MEMORY, "no host memory for %zu bytes of a tensor handle", sizeof *tensor);
+            return NULL;
+        }
+        tensor->handle.kind = FY__HANDLE_TENSOR;
+    }
+    tensor->name[0] = 0;
+    fy__handle_adopt(thread->frame, &tensor->handle);
+    return tensor;
+}
+
+/* Gives the handle's memory back; it is in no scope any more. */
+static void free_struct(fy__thread_t *thread, fy_tensor_t *tensor)
+{
+    if (FY_UNLIKELY(thread->nfree_tensors >= FY__TENSOR_CACHE)) {
+        free(tensor);
+        return;
+    }
+    tensor->storage = NULL;
+    tensor->handle.next = (fy__handle_t *)thread->free_tensors;
+    thread->free_tensors = tensor;
+    thread->nfree_tensors++;
+}
+
+static inline void set_dense(fy_tensor_t *tensor, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t nelem)
+{
+    int64_t stride = 1;
+    tensor->dtype = (uint8_t)dtype;
+    tensor->rank = (uint8_t)rank;
+    tensor->contiguous = true;
+    tensor->nelem = nelem;
+    for (int i = rank - 1; i >= 0; i--) {
+        tensor->dims[i] = dims[i];
+        tensor->strides[i] = stride;
+        stride *= dims[i] ? dims[i] : 1;
+    }
+}
+
+fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t nelem,
+                          fy_tensor_t **out_tensor)
+{
+    fy_tensor_t *tensor = fy__tensor_alloc(thread);
+    if (FY_UNLIKELY(!tensor)) {
+        fy__storage_release(thread, storage);
+        return FY_STATUS_OUT_OF_MEMORY;
+    }
+    tensor->storage = storage;
+    tensor->data = storage->data;
+    set_dense(tensor, dtype, rank, dims, nelem);
+    *out_tensor = tensor;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t nelem,
+                           fy_stream_t *stream, fy_tensor_t **out_tensor)
+{
+    fy__storage_t *storage;
+    FY_TRY(fy__storage_create(thread, device, nelem * fy__dtype_sizes[dtype], stream, &storage));
+    return fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor);
+}
+
+void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor)
+{
+    fy__handle_release(&tensor->handle);
+    fy__storage_release(thread, tensor->storage);
+    free_struct(thread, tensor);
+}
+
+const char *fy__tensor_format(const fy_tensor_t *tensor, char *buffer, size_t size)
+{
+    size_t used = 0;
+    if (tensor->name[0]) used += (size_t)snprintf(buffer, size, "'%s' ", tensor->name);
+    if (used < size) used += (size_t)snprintf(buffer + used, size - used, "[");
+    for (int i = 0; i < tensor->rank && used < size; i++)
+        used += (size_t)snprintf(buffer + used, size - used, "%s%lld", i ? "x" : "", (long long)tensor->dims[i]);
+    if (used < size) snprintf(buffer + used, size - used, "%s%s]", tensor->rank ? " " : "", fy_dtype_name((fy_dtype_t)tensor->dtype));
+    return buffer;
+}
+
+/* ---- public ---- */
+
+static fy_status_t begin(fy_device_t *device, fy_tensor_t **out_tensor, const char *what, fy__thread_t **out_thread)
+{
+    if (!out_tensor) return FY_FAIL(INVALID_ARGUMENT, "%s: out_tensor is NULL", what);
+    *out_tensor = NULL;
+    *out_thread = fy__thread();
+    if (!*out_thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "%s: device is NULL", what);
+    return fy__device_is_lost(device) ? fy__device_lost_error(device) : FY_STATUS_OK;
+}
+
+fy_status_t fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_tensor)
+{
+    fy__thread_t *thread;
+    uint64_t nelem, nbytes;
+    FY_TRY(begin(device, out_tensor, "tensor_create", &thread));
+    FY_TRY(fy__shape_check("tensor_create", dtype, rank, dims, &nelem, &nbytes));
+    fy_stream_t *stream = device->synchronous ? NULL : fy__stream_current(device, thread->streams);
+    return fy__tensor_new(thread, device, dtype, rank, dims, nelem, stream, out_tensor);
+}
+
+fy_status_t fy_tensor_create_pinned(fy_device_t *peer, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_tensor)
+{
+    fy__thread_t *thread;
+    fy__storage_t *storage;
+    uint64_t nelem, nbytes;
+    FY_TRY(begin(peer, out_tensor, "tensor_create_pinned", &thread));
+    FY_TRY(fy__shape_check("tensor_create_pinned", dtype, rank, dims, &nelem, &nbytes));
+    FY_TRY(fy__storage_create_pinned(thread, peer, nbytes, &storage));
+    return fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor);
+}
+
+fy_status_t fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, void *data, fy_deleter_fn deleter,
+                           void *user, fy_tensor_t **out_tensor)
+{
+    fy__thread_t *thread;
+    fy__storage_t *storage;
+    uint64_t nelem, nbytes;
+    FY_TRY(begin(device, out_tensor, "tensor_wrap", &thread));
+    FY_TRY(fy__shape_check("tensor_wrap", dtype, rank, dims, &nelem, &nbytes));
+    if (!data && nbytes) return FY_FAIL(INVALID_ARGUMENT, "tensor_wrap: data is NULL, but the shape needs %llu bytes", (ull)nbytes);
+    if ((uintptr_t)data % fy__dtype_sizes[dtype])
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_wrap: data %p is not aligned to the %u bytes of %s", data, fy__dtype_sizes[dtype],
+                       fy_dtype_name(dtype));
+    FY_TRY(fy__storage_wrap(thread, device, data, nbytes, NULL, NULL, &storage));
+    FY_TRY(fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor));
+    storage->deleter = deleter; /* from here on nothing fails: a failed call must not run it */
+    storage->user = user;
+    return FY_STATUS_OK;
+}
+
+void fy_tensor_destroy(fy_tensor_t *tensor)
+{
+    fy__thread_t *thread = fy__thread();
+    if (tensor && thread) fy__tensor_free(thread, tensor);
+}
+
+void fy_tensor_keep(fy_tensor_t *tensor)
+{
+    if (tensor) fy__handle_release(&tensor->handle);
+}
+
+void fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_info)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    if (!out_info || out_info->struct_size < sizeof info) return;
+    if (tensor) {
+        info.device = tensor->storage->device;
+        info.dtype = (fy_dtype_t)tensor->dtype;
+        info.rank = tensor->rank;
+        for (int i = 0; i < tensor->rank; i++) {
+            info.dims[i] = tensor->dims[i];
+            info.strides[i] = tensor->strides[i];
+        }
+        info.nelem = tensor->nelem;
+        info.nbytes = fy__tensor_nbytes(tensor);
+        info.version = atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
+        info.is_contiguous = tensor->contiguous;
+        info.is_pinned = tensor->storage->pinned;
+        info.name = tensor->name;
+    }
+    *out_info = info;
+}
+
+void fy_tensor_set_name(fy_tensor_t *tensor, const char *name)
+{
+    if (tensor) snprintf(tensor->name, sizeof tensor->name, "%s", name ? name : "");
+}
+
+fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_data)
+{
+    char text[128];
+    if (!out_data) return FY_FAIL(INVALID_ARGUMENT, "tensor_map: out_data is NULL");
+    *out_data = NULL;
+    if (!tensor) return FY_FAIL(INVALID_ARGUMENT, "tensor_map: tensor is NULL");
+    if (!(access & FY_ACCESS_READ_WRITE) || (access & ~FY_ACCESS_READ_WRITE))
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_map: access %d is not READ, WRITE or READ_WRITE", (int)access);
+    fy__storage_t *storage = tensor->storage;
+    if (!storage->device->is_host)
+        return FY_FAIL(DEVICE_MISMATCH,
+                       "tensor_map: %s lives on %s; its bytes cannot be read on the host\n  Fetch them with fy_tensor_download and "
+                       "fy_download_wait (%llu bytes)",
+                       fy__tensor_format(tensor, text, sizeof text), storage->device->spec, (ull)fy__tensor_nbytes(tensor));
+    if (access & FY_ACCESS_READ) FY_TRY(fy__suspect_resolve(storage->device, &storage->suspect, "tensor_map"));
+    if (access & FY_ACCESS_WRITE) {
+        FY_TRY(fy__storage_check_borrow(storage, "tensor_map"));
+        fy__storage_wrote(storage);
+    }
+    *out_data = tensor->data;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_tensor_native(fy_tensor_t *tensor, fy_access_t access, fy_stream_t *stream, void **out_address)
+{
+    if (!out_address) return FY_FAIL(INVALID_ARGUMENT, "tensor_native: out_address is NULL");
+    *out_address = NULL;
+    if (!tensor || !stream) return FY_FAIL(INVALID_ARGUMENT, "tensor_native: %s is NULL", tensor ? "stream" : "tensor");
+    if (!(access & FY_ACCESS_READ_WRITE) || (access & ~FY_ACCESS_READ_WRITE))
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_native: access %d is not READ, WRITE or READ_WRITE", (int)access);
+    fy__storage_t *storage = tensor->storage;
+    if (stream->device != storage->device)
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_native: stream '%s' is of %s, the tensor lives on %s", stream->name, stream->device->spec,
+                       storage->device->spec);
+    if (fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
+    FY_TRY(access & FY_ACCESS_WRITE ? fy__hazard_before_write(&storage->hazard, stream) : fy__hazard_before_read(&storage->hazard, stream));
+    const fy__point_t point = fy__stream_submitted(stream);
+    if (access & FY_ACCESS_WRITE) {
+        fy__hazard_written(&storage->hazard, point);
+        fy__storage_wrote(storage);
+    } else
+        fy__hazard_read(&storage->hazard, stream, point);
+    *out_address = tensor->data;
+    return FY_STATUS_OK;
+}

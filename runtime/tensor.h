@@ -1,0 +1,57 @@
+/* Tensor handles: a strided window on a storage. Handles are cached per thread; creating one writes about a hundred bytes.
+ * Not here: views' arithmetic (view.c), bytes (storage.h). */
+#ifndef FERRY_RUNTIME_TENSOR_H_
+#define FERRY_RUNTIME_TENSOR_H_
+
+#include <ferry/op.h>
+#include <ferry/tensor.h>
+
+#include "runtime/base/dtype.h"
+#include "runtime/scope.h"
+#include "runtime/storage.h"
+
+struct fy_tensor {
+    fy__handle_t handle;
+    uint8_t dtype, rank;
+    bool contiguous;
+    fy__storage_t *storage;
+    void *data; /* first element, on the storage's device */
+    uint64_t nelem;
+    int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK]; /* the first `rank` are set */
+    char name[32];
+};
+
+static inline fy__handle_t *fy__tensor_handle(fy_tensor_t *tensor) { return &tensor->handle; }
+static inline uint64_t fy__tensor_nbytes(const fy_tensor_t *tensor) { return tensor->nelem * fy__dtype_sizes[tensor->dtype]; }
+
+/* Checks rank and dims and computes both products; INVALID_ARGUMENT names the call `what` and the number that is wrong. */
+fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t *out_nelem, uint64_t *out_nbytes);
+
+/* An empty handle of the current scope, only `handle` and `name` set; NULL if there is no memory (the record is written). */
+fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread);
+/* A dense tensor of known good shape on a new storage. */
+fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t nelem,
+                           fy_stream_t *stream, fy_tensor_t **out_tensor);
+/* A dense tensor on `storage`, whose reference the caller hands over (released on failure). */
+fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t nelem,
+                          fy_tensor_t **out_tensor);
+/* As fy_tensor_destroy with the thread at hand. */
+void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor);
+/* Row-major without gaps? Zero-size and one-element tensors are. */
+bool fy__is_contiguous(int rank, const int64_t *dims, const int64_t *strides);
+
+/* "'x' [64x784 f32]", for errors; returns buffer. */
+const char *fy__tensor_format(const fy_tensor_t *tensor, char *buffer, size_t size);
+/* The tensor as a kernel sees it. */
+static inline void fy__tensor_desc(const fy_tensor_t *tensor, fy_desc_t *desc)
+{
+    desc->data = tensor->data;
+    desc->dtype = tensor->dtype;
+    desc->rank = tensor->rank;
+    for (int i = 0; i < tensor->rank; i++) {
+        desc->dims[i] = tensor->dims[i];
+        desc->strides[i] = tensor->strides[i];
+    }
+}
+
+#endif

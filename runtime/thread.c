@@ -1,0 +1,78 @@
+/* Attaching threads: a state is taken from the list of those whose thread ended, else made. The pthread key's destructor ends the
+ * scopes that the thread left open and puts its state back. */
+#include "runtime/thread.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+__thread fy__thread_t *fy__tls;
+
+/* Guards `all` and each state's in_use. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static fy__thread_t *all;
+static uint32_t nthreads;
+static char root_name[] = "";
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+
+static void detach(void *state)
+{
+    fy__thread_t *thread = state;
+    fy__tls = thread; /* other TLS may be gone already; ours must answer while scopes end */
+    fy__scope_end_all(thread);
+    memset(thread->streams, 0, sizeof thread->streams);
+    thread->error.file = NULL;
+    pthread_mutex_lock(&lock);
+    thread->in_use = 0;
+    pthread_mutex_unlock(&lock);
+    fy__tls = NULL;
+}
+
+static void make_key(void) { pthread_key_create(&key, detach); }
+
+static fy__thread_t *make_thread(void)
+{
+    fy__thread_t *thread = calloc(1, sizeof *thread);
+    if (!thread) return NULL;
+    thread->root.name = root_name;
+    thread->node = &thread->root;
+    pthread_mutex_lock(&lock);
+    thread->next_serial = ++nthreads * 0x9E3779B1u; /* serials of different threads hardly ever meet */
+    thread->in_use = 1;
+    thread->next = all;
+    all = thread;
+    pthread_mutex_unlock(&lock);
+    return thread;
+}
+
+fy__thread_t *fy__thread_attach(void)
+{
+    fy__thread_t *thread;
+    pthread_once(&key_once, make_key);
+    pthread_mutex_lock(&lock);
+    for (thread = all; thread && thread->in_use; thread = thread->next) {}
+    if (thread) thread->in_use = 1;
+    pthread_mutex_unlock(&lock);
+    if (!thread) thread = make_thread();
+    if (!thread) return NULL;
+    fy__tls = thread;
+    pthread_setspecific(key, thread);
+    return thread;
+}
+
+void fy__thread_walk(void (*fn)(void *user, fy__thread_t *thread), void *user)
+{
+    pthread_mutex_lock(&lock);
+    for (fy__thread_t *thread = all; thread; thread = thread->next) fn(user, thread);
+    pthread_mutex_unlock(&lock);
+}
+
+void fy__thread_fork_lock(void) { pthread_mutex_lock(&lock); }
+void fy__thread_fork_unlock(void) { pthread_mutex_unlock(&lock); }
+/* In the child only the forking thread lives on; the others' states are free to be adopted. */
+void fy__thread_fork_child(void)
+{
+    for (fy__thread_t *thread = all; thread; thread = thread->next) thread->in_use = thread == fy__tls;
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,68 @@
+/* A thread's state: everything that the hot path touches without a lock hangs on one TLS pointer. States of threads that ended are
+ * handed to new threads with their caches and figures, so nothing has to be folded together and nothing is lost.
+ * Not here: what scopes (scope.h), nodes (node.h) and storages (storage.h) are. */
+#ifndef FERRY_RUNTIME_THREAD_H_
+#define FERRY_RUNTIME_THREAD_H_
+
+#include <ferry/memory.h>
+#include <ferry/status.h>
+
+#include "runtime/node.h"
+#include "runtime/scope.h"
+
+enum {
+    FY__MAX_DEVICES = 64,
+    FY__FRONT_CLASSES = 58, /* size classes of small host blocks: storage.c */
+    FY__TENSOR_CACHE = 4096 /* tensor handles kept per thread */
+};
+
+struct fy__storage;
+
+typedef struct fy__thread {
+    /* scope.c */
+    fy__frame_t *frame;     /* innermost open scope; NULL outside any */
+    fy__node_t *node;       /* where figures go now */
+    uint32_t depth, excess; /* open frames; scopes begun beyond FY__MAX_SCOPES */
+    uint32_t next_serial;
+    uint32_t nguards; /* open frames with a guard */
+    /* tensor.c, storage.c: caches of this thread only */
+    fy_tensor_t *free_tensors;
+    uint32_t nfree_tensors;
+    struct fy__storage *free_storages;            /* without a block */
+    struct fy__storage *front[FY__FRONT_CLASSES]; /* host storages with their block, last used first */
+    uint16_t nfront[FY__FRONT_CLASSES];
+    _Atomic uint64_t front_nbytes; /* blocks in `front`: live for the pool, cached for the user */
+    /* stream.c: what fy_stream_use set; NULL is the device's compute stream */
+    fy_stream_t *streams[FY__MAX_DEVICES];
+    /* fail.c */
+    fy_error_t error;
+    fy_oom_verdict_t verdict;
+    /* ops/dispatch.c: operands of calls with many, grown as needed */
+    void *scratch;
+    size_t scratch_nbytes;
+
+    fy__node_t root;
+    struct fy__thread *next; /* all states ever made; guarded by the lock in thread.c */
+    int in_use;
+    fy__frame_t frames[FY__MAX_SCOPES];
+} fy__thread_t;
+
+extern __thread fy__thread_t *fy__tls __attribute__((visibility("hidden")));
+fy__thread_t *fy__thread_attach(void);
+
+/* This thread's state; NULL only if there is no memory for it. */
+static inline fy__thread_t *fy__thread(void)
+{
+    fy__thread_t *thread = fy__tls;
+    return __builtin_expect(thread != NULL, 1) ? thread : fy__thread_attach();
+}
+
+/* Calls `fn` for every state there ever was, under the list's lock; other threads go on writing theirs. */
+void fy__thread_walk(void (*fn)(void *user, fy__thread_t *thread), void *user);
+
+/* For wire.c's fork handlers: the list is held over the fork; in the child all states but the caller's become free. */
+void fy__thread_fork_lock(void);
+void fy__thread_fork_unlock(void);
+void fy__thread_fork_child(void);
+
+#endif

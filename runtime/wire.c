@@ -1,0 +1,246 @@
+/* Joins the parts: the one file that may include everything. When a device is opened, its backend's slots become segment sources for
+ * pools from alloc/, its streams are made, and transfer/ gets its ring; when it closes, all of it is taken apart in reverse.
+ * Not here: any policy. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "alloc/host_segments.h"
+#include "backends/builtin.h"
+#include "runtime/base/fail.h"
+#include "runtime/device.h"
+#include "runtime/guard.h"
+#include "runtime/registry.h"
+#include "runtime/storage.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+#include "transfer/download.h"
+#include "transfer/ring.h"
+
+const fy__builtin_t *fy__wire_builtins(size_t *out_count)
+{
+    static const fy__builtin_t builtins[] = { { "host", fy__backend_host_open },
+                                              { "sim", fy__backend_sim_open },
+                                              { "null", fy__backend_null_open } };
+    *out_count = sizeof builtins / sizeof *builtins;
+    return builtins;
+}
+
+/* ---- where segments come from ---- */
+
+static bool may_sync(void *user)
+{
+    (void)user;
+    const fy__thread_t *thread = fy__thread();
+    return thread && fy__sync_allowed(thread);
+}
+
+static void note_sync(void *user, uint64_t blocked_ns)
+{
+    (void)user;
+    fy__thread_t *thread = fy__thread();
+    uint64_t start_ns;
+    if (thread && fy__sync_begin(thread, "allocation", &start_ns) == FY_STATUS_OK) fy__count(&thread->node->sync_ns, blocked_ns);
+}
+
+static fy_status_t device_segment_alloc(void *user, uint64_t nbytes, void **out_address)
+{
+    fy_device_t *device = user;
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    FY_TRY(fy__guard_check_device_alloc(thread, nbytes, device->spec));
+    FY_TRY(fy__device_check(device, device->backend->alloc(device->dev, nbytes, out_address)));
+    fy__guard_count_device_alloc(thread);
+    return FY_STATUS_OK;
+}
+
+static void device_segment_free(void *user, void *address, uint64_t nbytes)
+{
+    fy_device_t *device = user;
+    if (atomic_load(&device->lost) != FY__LOST_BY_FORK) device->backend->free(device->dev, address, nbytes);
+}
+
+static fy_status_t pinned_segment_alloc(void *user, uint64_t nbytes, void **out_address)
+{
+    fy_device_t *device = user;
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    FY_TRY(fy__guard_check_device_alloc(thread, nbytes, "the host, page-locked"));
+    FY_TRY(fy__host_segment_alloc(nbytes, out_address));
+    if (device->backend->register_host) {
+        const fy_status_t status = fy__device_check(device, device->backend->register_host(device->dev, *out_address, nbytes));
+        if (status != FY_STATUS_OK) {
+            fy__host_segment_free(*out_address, nbytes);
+            return status;
+        }
+    }
+    fy__guard_count_device_alloc(thread);
+    return FY_STATUS_OK;
+}
+
+static void pinned_segment_free(void *user, void *address, uint64_t nbytes)
+{
+    fy_device_t *device = user;
+    if (device->backend->unregister_host && atomic_load(&device->lost) != FY__LOST_BY_FORK)
+        device->backend->unregister_host(device->dev, address, nbytes);
+    fy__host_segment_free(address, nbytes);
+}
+
+static fy_status_t host_segment_alloc(void *user, uint64_t nbytes, void **out_address)
+{
+    (void)user;
+    return fy__host_segment_alloc(nbytes, out_address);
+}
+
+static void host_segment_free(void *user, void *address, uint64_t nbytes)
+{
+    (void)user;
+    fy__host_segment_free(address, nbytes);
+}
+
+/* ---- opening ---- */
+
+static fy_status_t open_pools(fy_device_t *device)
+{
+    const uint64_t share = device->info.memory_nbytes / 16;
+    const fy__pool_options_t own = {
+        .name = device->spec,
+        .limit_nbytes = device->limit_nbytes,
+        .device_nbytes = device->info.memory_nbytes,
+        .segment_nbytes = device->is_host     ? 4u << 20
+                          : share < 32u << 20 ? share
+                                              : 32u << 20,
+        .full_status = FY_STATUS_OUT_OF_MEMORY,
+    };
+    const fy__segment_source_t own_source = {
+        .user = device,
+        .alignment = device->is_host ? 64 : device->info.alignment,
+        .alloc = device->is_host ? host_segment_alloc : device_segment_alloc,
+        .free = device->is_host ? host_segment_free : device_segment_free,
+        .may_sync = may_sync,
+        .note_sync = note_sync,
+    };
+    FY_TRY(fy__pool_create(&own, &own_source, &device->pool));
+    if (device->is_host) return FY_STATUS_OK;
+    char name[96];
+    snprintf(name, sizeof name, "pinned memory of %s", device->spec);
+    const fy__pool_options_t pinned = {
+        .name = name,
+        .limit_nbytes = device->pinned_limit_nbytes,
+        .device_nbytes = FY_UNLIMITED,
+        .segment_nbytes = 2u << 20,
+        .full_status = FY_STATUS_PINNED_LIMIT,
+    };
+    const fy__segment_source_t pinned_source = {
+        .user = device,
+        .alignment = 64,
+        .alloc = pinned_segment_alloc,
+        .free = pinned_segment_free,
+        .may_sync = may_sync,
+        .note_sync = note_sync,
+    };
+    return fy__pool_create(&pinned, &pinned_source, &device->pinned);
+}
+
+enum { FAULT_PAGE = 4096 };
+
+static fy_status_t open_faults(fy_device_t *device)
+{
+    void *page;
+    FY_TRY(fy__host_segment_alloc(FAULT_PAGE, &page));
+    memset(page, 0, FAULT_PAGE);
+    if (device->backend->register_host) {
+        const fy_status_t status = device->backend->register_host(device->dev, page, FAULT_PAGE);
+        if (status != FY_STATUS_OK) {
+            fy__host_segment_free(page, FAULT_PAGE);
+            return status;
+        }
+    }
+    device->faults.words = page;
+    return FY_STATUS_OK;
+}
+
+static void take_apart(fy_device_t *device)
+{
+    const bool forked = atomic_load(&device->lost) == FY__LOST_BY_FORK;
+    if (!device->synchronous) {
+        if (!fy__device_is_lost(device)) (void)fy__device_drain(device, FY_FOREVER);
+        if (device->ring) fy__ring_destroy(device);
+        if (device->download) fy__stream_close(device->download);
+        if (device->upload) fy__stream_close(device->upload);
+        if (device->compute) fy__stream_close(device->compute);
+        fy__stream_drain_closed(device);
+    }
+    if (device->faults.words) {
+        if (device->backend->unregister_host && !forked) device->backend->unregister_host(device->dev, device->faults.words, FAULT_PAGE);
+        fy__host_segment_free(device->faults.words, FAULT_PAGE);
+    }
+    if (device->pinned) fy__pool_destroy(device->pinned);
+    if (device->pool) fy__pool_destroy(device->pool);
+}
+
+fy_status_t fy__wire_open(fy_device_t *device)
+{
+    fy_status_t status = device->backend->device_query(device->dev, &device->info);
+    if (status != FY_STATUS_OK) return status;
+    FY_CHECK(open_pools(device));
+    if (!device->synchronous) {
+        FY_CHECK(open_faults(device));
+        FY_CHECK(fy__stream_open(device, FY_STREAM_COMPUTE, NULL, &device->compute));
+        FY_CHECK(fy__stream_open(device, FY_STREAM_UPLOAD, NULL, &device->upload));
+        FY_CHECK(fy__stream_open(device, FY_STREAM_DOWNLOAD, NULL, &device->download));
+    }
+done:
+    if (status != FY_STATUS_OK) {
+        fy__error_copy_t first;
+        fy__error_save(&first);
+        take_apart(device);
+        fy__error_restore(&first);
+    }
+    return status;
+}
+
+void fy__wire_close(fy_device_t *device)
+{
+    const bool forked = atomic_load(&device->lost) == FY__LOST_BY_FORK;
+    take_apart(device);
+    if (!forked) device->backend->device_close(device->dev);
+}
+
+const char *fy_memory_host_allocator(void) { return fy__host_allocator_name(); }
+
+/* ---- once per process ---- */
+
+static void destroy_tensor(fy__handle_t *handle) { fy_tensor_destroy((fy_tensor_t *)handle); }
+static void destroy_download(fy__handle_t *handle) { fy_download_destroy((fy_download_t *)handle); }
+static void destroy_stream(fy__handle_t *handle) { fy_stream_destroy((fy_stream_t *)handle); }
+
+/* Locks in the order in which the library takes them, so that the child finds every structure whole. */
+static void before_fork(void)
+{
+    fy__registry_fork_lock();
+    fy__thread_fork_lock();
+    fy__pool_fork_lock(fy_device_host()->pool);
+}
+
+static void after_fork_in_parent(void)
+{
+    fy__pool_fork_unlock(fy_device_host()->pool);
+    fy__thread_fork_unlock();
+    fy__registry_fork_unlock();
+}
+
+static void after_fork_in_child(void)
+{
+    fy__pool_fork_unlock(fy_device_host()->pool);
+    fy__thread_fork_child();
+    fy__registry_fork_child();
+}
+
+void fy__wire_process(void)
+{
+    fy__handle_destroyers[FY__HANDLE_TENSOR] = destroy_tensor;
+    fy__handle_destroyers[FY__HANDLE_DOWNLOAD] = destroy_download;
+    fy__handle_destroyers[FY__HANDLE_STREAM] = destroy_stream;
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}

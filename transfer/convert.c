@@ -1,0 +1,55 @@
+/* Casting and re-laying bytes on the device that holds them. */
+#include "transfer/convert.h"
+
+void fy__end_of(const fy_tensor_t *tensor, fy__end_t *out_end)
+{
+    out_end->storage = tensor->storage;
+    out_end->contiguous = tensor->contiguous;
+    fy__tensor_desc(tensor, &out_end->desc);
+}
+
+void fy__end_dense(const fy_tensor_t *shape, fy_dtype_t dtype, fy__storage_t *storage, fy__end_t *out_end)
+{
+    int64_t stride = 1;
+    fy__tensor_desc(shape, &out_end->desc);
+    for (int i = shape->rank - 1; i >= 0; i--) {
+        out_end->desc.strides[i] = stride;
+        stride *= shape->dims[i] ? shape->dims[i] : 1;
+    }
+    out_end->desc.dtype = (int32_t)dtype;
+    out_end->desc.data = storage->data;
+    out_end->storage = storage;
+    out_end->contiguous = true;
+}
+
+fy_status_t fy__convert(fy_device_t *device, fy_stream_t *stream, const fy__end_t *dst, const fy__end_t *src, uint64_t nelem)
+{
+    const fy_cast_attrs_t attrs = { dst->desc.dtype };
+    const bool cast = dst->desc.dtype != src->desc.dtype;
+    fy_desc_t descs[2] = { dst->desc, src->desc };
+    const fy_launch_t launch = {
+        .struct_size = sizeof launch,
+        .op = cast ? FY_OP_CAST : FY_OP_COPY,
+        .nsrc = 1,
+        .ndst = 1,
+        .flags = dst->contiguous && src->contiguous ? FY_LAUNCH_DENSE : 0,
+        .dst = &descs[0],
+        .src = &descs[1],
+        .attrs = cast ? &attrs : NULL,
+        .nelem = nelem,
+        .flops = nelem,
+        .nbytes = nelem * (fy__dtype_sizes[dst->desc.dtype] + (uint64_t)fy__dtype_sizes[src->desc.dtype]),
+    };
+    if (stream) {
+        FY_TRY(fy__hazard_before_read(&src->storage->hazard, stream));
+        FY_TRY(fy__hazard_before_write(&dst->storage->hazard, stream));
+    }
+    FY_TRY(fy__device_check(device, device->backend->launch(device->dev, stream ? stream->native : NULL, &launch)));
+    if (stream) {
+        const fy__point_t point = fy__stream_submitted(stream);
+        fy__hazard_read(&src->storage->hazard, stream, point);
+        fy__hazard_written(&dst->storage->hazard, point);
+    } else
+        fy__charge_host(launch.flops, launch.nbytes);
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,162 @@
+/* Downloads. Asking for one submits the DMA; the host tensor is made by the wait, so there is none that could be read too early.
+ * The bytes land in page-locked memory that becomes the tensor's: no second copy. */
+#include "transfer/download.h"
+
+#include <stdlib.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/guard.h"
+#include "transfer/convert.h"
+#include "transfer/options.h"
+
+static void free_download(fy__thread_t *thread, fy_download_t *download)
+{
+    fy_device_t *device = download->device;
+    fy__handle_release(&download->handle);
+    if (download->storage) fy__storage_release(thread, download->storage);
+    free(download);
+    fy__device_unuse(device);
+}
+
+/* Submits the copy into download->storage. */
+static fy_status_t submit(fy__thread_t *thread, fy_download_t *download, const fy_tensor_t *src)
+{
+    fy_device_t *device = download->device;
+    fy_stream_t *stream = device->synchronous ? NULL : device->download;
+    fy__storage_t *dense = NULL;
+    fy__end_t from, packed;
+    fy_status_t status = FY_STATUS_OK;
+    if (!src->nelem) return status;
+    fy__end_of(src, &from);
+    if (!src->contiguous || (fy_dtype_t)src->dtype != download->dtype) { /* made dense, and converted, where it lies */
+        FY_CHECK(fy__storage_create(thread, device, download->storage->nbytes, stream, &dense));
+        fy__end_dense(src, download->dtype, dense, &packed);
+        FY_CHECK(fy__convert(device, stream, &packed, &from, src->nelem));
+        from = packed;
+    }
+    const fy_copy_t copy = { FY_COPY_DOWNLOAD, 1, download->storage->data, from.desc.data, download->storage->nbytes };
+    if (stream) {
+        FY_CHECK(fy__hazard_before_read(&from.storage->hazard, stream));
+        FY_CHECK(fy__hazard_before_write(&download->storage->hazard, stream));
+    }
+    FY_CHECK(fy__device_check(device, device->backend->copy(device->dev, stream ? stream->native : NULL, &copy)));
+    if (stream) {
+        download->point = fy__stream_submitted(stream);
+        fy__hazard_read(&from.storage->hazard, stream, download->point);
+        fy__hazard_written(&download->storage->hazard, download->point);
+    } else
+        fy__charge_host(0, 2 * copy.nbytes);
+done:
+    if (dense) fy__storage_release(thread, dense);
+    return status;
+}
+
+fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options_t *options, fy_download_t **out_download)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!out_download) return FY_FAIL(INVALID_ARGUMENT, "tensor_download: out_download is NULL");
+    *out_download = NULL;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!src) return FY_FAIL(INVALID_ARGUMENT, "tensor_download: src is NULL");
+    FY_TRY(fy__transfer_options_check("tensor_download", &options));
+    fy_device_t *device = src->storage->device;
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
+    const uint64_t nbytes = src->nelem * fy__dtype_sizes[dtype];
+    FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, "tensor_download"));
+    fy_download_t *download = calloc(1, sizeof *download);
+    if (!download) return FY_FAIL(OUT_OF_MEMORY, "tensor_download: no host memory for %zu bytes", sizeof *download);
+    download->handle.kind = FY__HANDLE_DOWNLOAD;
+    download->device = device;
+    fy__device_use(device);
+    download->dtype = dtype;
+    download->rank = src->rank;
+    for (int i = 0; i < src->rank; i++) download->dims[i] = src->dims[i];
+    download->nelem = src->nelem;
+    download->suspect = src->storage->suspect;
+    fy_status_t status = fy__storage_create_pinned(thread, device, nbytes, &download->storage);
+    if (status == FY_STATUS_OK) status = submit(thread, download, src);
+    if (status != FY_STATUS_OK) {
+        fy__error_copy_t first;
+        fy__error_save(&first);
+        free_download(thread, download);
+        fy__error_restore(&first);
+        return status;
+    }
+    fy__traffic_counters_t *traffic = &thread->node->traffic[FY__DOWNLOAD];
+    fy__count(&traffic->count, 1);
+    fy__count(&traffic->nbytes, nbytes);
+    fy__guard_charge_transfer(thread, FY__DOWNLOAD, nbytes);
+    fy__handle_adopt(thread->frame, &download->handle);
+    *out_download = download;
+    fy__storage_reap(device);
+    return FY_STATUS_OK;
+}
+
+fy_ticket_t fy_download_ticket(const fy_download_t *download)
+{
+    return download ? fy__point_ticket(download->point) : (fy_ticket_t){ 0, 0 };
+}
+
+void fy_download_destroy(fy_download_t *download)
+{
+    fy__thread_t *thread = fy__thread();
+    if (download && thread) free_download(thread, download);
+}
+
+void fy_download_keep(fy_download_t *download)
+{
+    if (download) fy__handle_release(&download->handle);
+}
+
+/* Waits for the bytes. TIMEOUT leaves the download as it was; any other failure says why the bytes are not good. */
+static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_t timeout_ns, const char *what)
+{
+    uint64_t start_ns;
+    FY_TRY(fy__sync_begin(thread, what, &start_ns));
+    fy_status_t status = FY_STATUS_OK;
+    if (download->point) status = fy__point_wait(download->point, timeout_ns);
+    const uint64_t blocked_ns = fy__now_ns() - start_ns;
+    fy__count(&thread->node->traffic[FY__DOWNLOAD].blocked_ns, blocked_ns);
+    fy__sync_end(thread, start_ns);
+    if (status == FY_STATUS_OK) status = fy__suspect_resolve(download->device, &download->suspect, what);
+    return status;
+}
+
+fy_status_t fy_download_wait(fy_download_t *download, uint64_t timeout_ns, fy_tensor_t **out_host)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!out_host) return FY_FAIL(INVALID_ARGUMENT, "download_wait: out_host is NULL");
+    *out_host = NULL;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!download) return FY_FAIL(INVALID_ARGUMENT, "download_wait: download is NULL");
+    fy_status_t status = arrive(thread, download, timeout_ns, "download_wait");
+    if (status == FY_STATUS_TIMEOUT || status == FY_STATUS_REFUSED_BY_GUARD) return status; /* it stands */
+    if (status == FY_STATUS_OK) {
+        fy__storage_t *storage = download->storage;
+        fy__storage_retain(storage);
+        fy__hazard_clear(&storage->hazard);
+        status = fy__tensor_on(thread, storage, download->dtype, download->rank, download->dims, download->nelem, out_host);
+    }
+    fy__error_copy_t first;
+    fy__error_save(&first);
+    fy__storage_reap(download->device);
+    free_download(thread, download);
+    if (status != FY_STATUS_OK) fy__error_restore(&first);
+    return status;
+}
+
+fy_status_t fy_download_wait_f64(fy_download_t *download, uint64_t timeout_ns, double *out_value)
+{
+    fy_tensor_t *host;
+    if (!out_value) return FY_FAIL(INVALID_ARGUMENT, "download_wait_f64: out_value is NULL");
+    *out_value = 0;
+    if (!download) return FY_FAIL(INVALID_ARGUMENT, "download_wait_f64: download is NULL");
+    if (download->nelem != 1)
+        return FY_FAIL(SHAPE_MISMATCH, "download_wait_f64: the download has %llu elements; this call is for one. Use fy_download_wait",
+                       (unsigned long long)download->nelem);
+    FY_TRY(fy_download_wait(download, timeout_ns, &host));
+    *out_value = fy__dtype_read_f64((fy_dtype_t)host->dtype, host->data);
+    fy_tensor_destroy(host);
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,95 @@
+/* Reading the ledger: sums over all threads' figures. Adding to it happens where things happen (dispatch, upload, download, guard, and
+ * for wire bytes the executor itself). */
+#include <ferry/ledger.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/thread.h"
+
+static uint64_t get(_Atomic uint64_t *counter) { return atomic_load_explicit(counter, memory_order_relaxed); }
+
+static void add_traffic(fy_traffic_t *sum, fy__traffic_counters_t *counters)
+{
+    sum->count += get(&counters->count);
+    sum->nbytes += get(&counters->nbytes);
+    sum->wire_nbytes += get(&counters->wire_nbytes);
+    sum->host_blocked_ns += get(&counters->blocked_ns);
+}
+
+static void add_node(void *user, fy__node_t *node)
+{
+    fy_ledger_totals_t *totals = user;
+    add_traffic(&totals->upload, &node->traffic[FY__UPLOAD]);
+    add_traffic(&totals->download, &node->traffic[FY__DOWNLOAD]);
+    add_traffic(&totals->peer, &node->traffic[FY__PEER]);
+    totals->requests += get(&node->requests);
+    totals->syncs += get(&node->syncs);
+    totals->sync_ns += get(&node->sync_ns);
+    totals->device_allocs += get(&node->device_allocs);
+}
+
+struct query {
+    const char *path;
+    fy_ledger_totals_t totals;
+};
+
+static void add_thread(void *user, fy__thread_t *thread)
+{
+    struct query *query = user;
+    fy__node_t *node = fy__node_find(&thread->root, query->path);
+    if (node) fy__node_walk(node, add_node, &query->totals);
+}
+
+fy_status_t fy_ledger_query(const char *scope_path, fy_ledger_totals_t *out_totals)
+{
+    struct query query = { scope_path, FY_LEDGER_TOTALS_INIT };
+    if (!out_totals || out_totals->struct_size < sizeof *out_totals)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "ledger_query: out_totals is NULL or its struct_size is not set; start from FY_LEDGER_TOTALS_INIT");
+    fy__thread_walk(add_thread, &query);
+    *out_totals = query.totals;
+    return FY_STATUS_OK;
+}
+
+/* ---- walking ---- */
+
+enum { PATH = 512 };
+struct paths {
+    char **items;
+    size_t count, capacity;
+};
+
+static void add_path(void *user, fy__node_t *node)
+{
+    struct paths *paths = user;
+    char path[PATH];
+    if (paths->count == paths->capacity) {
+        const size_t capacity = paths->capacity ? paths->capacity * 2 : 32;
+        char **grown = realloc(paths->items, capacity * sizeof *grown);
+        if (!grown) return;
+        paths->items = grown;
+        paths->capacity = capacity;
+    }
+    char *copy = strdup(fy__node_path(node, path, sizeof path));
+    if (copy) paths->items[paths->count++] = copy;
+}
+
+static void add_paths(void *user, fy__thread_t *thread) { fy__node_walk(&thread->root, add_path, user); }
+
+static int compare(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+void fy_ledger_walk(void (*fn)(void *user, const char *path, const fy_ledger_totals_t *totals), void *user)
+{
+    struct paths paths = { NULL, 0, 0 };
+    fy__thread_walk(add_paths, &paths);
+    if (paths.count) qsort(paths.items, paths.count, sizeof *paths.items, compare); /* a parent is a prefix of its children */
+    for (size_t i = 0; i < paths.count; i++) {
+        fy_ledger_totals_t totals = FY_LEDGER_TOTALS_INIT;
+        if (i && strcmp(paths.items[i], paths.items[i - 1]) == 0) continue;
+        if (fy_ledger_query(paths.items[i], &totals) == FY_STATUS_OK) fn(user, paths.items[i], &totals);
+    }
+    for (size_t i = 0; i < paths.count; i++) free(paths.items[i]);
+    free(paths.items);
+}

@@ -1,0 +1,10 @@
+/* Transfer options as every transfer checks them. */
+#ifndef FERRY_TRANSFER_OPTIONS_H_
+#define FERRY_TRANSFER_OPTIONS_H_
+
+#include <ferry/transfer.h>
+
+/* NULL becomes the defaults; INVALID_ARGUMENT for a field that is out of range. */
+fy_status_t fy__transfer_options_check(const char *what, const fy_transfer_options_t **options);
+
+#endif
