@@ -1,0 +1,303 @@
+/* fy_op_register: what it takes, what it refuses and says, that it copies, and that such ops run through fy_op_call on every device. */
+#include "tests/support/harness.h"
+
+#include "ops/optable.h"
+
+typedef struct scale_attrs {
+    double factor;
+    int32_t axis, mode;
+} scale_attrs_t;
+
+static const fy_attr_field_t scale_fields[] = {
+    { "factor", FY_ATTR_F64, offsetof(scale_attrs_t, factor), 3 },
+    { "axis", FY_ATTR_I32, offsetof(scale_attrs_t, axis), -1 },
+    { "mode", FY_ATTR_BOOL32, offsetof(scale_attrs_t, mode), 0 },
+};
+
+static scale_attrs_t seen; /* what the kernel was given last */
+
+/* dst = factor * src0 (+ src1), f32. */
+static fy_status_t scale(const fy_launch_t *launch, void *stream)
+{
+    (void)stream;
+    seen = *(const scale_attrs_t *)launch->attrs;
+    if (!(launch->flags & FY_LAUNCH_DENSE)) return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "dense only");
+    for (uint64_t i = 0; i < launch->nelem; i++) {
+        float sum = 0;
+        for (int s = 0; s < launch->nsrc; s++) sum += ((const float *)launch->src[s].data)[i];
+        ((float *)launch->dst[0].data)[i] = (float)seen.factor * sum + (launch->user ? *(float *)launch->user : 0.0f);
+    }
+    return FY_STATUS_OK;
+}
+
+static const fy_op_kernel_t host_kernel[] = { { "host", scale } };
+
+static fy_op_def_t scale_def(const char *name)
+{
+    fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = host_kernel };
+    def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
+                               .name = name,
+                               .summary = "factor * x",
+                               .nsrc_min = 1,
+                               .nsrc_max = 2,
+                               .ndst = 1,
+                               .flags = FY_OP_ELEMENTWISE,
+                               .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32),
+                               .attrs_nbytes = sizeof(scale_attrs_t),
+                               .nfields = 3,
+                               .fields = scale_fields };
+    return def;
+}
+
+/* A name that this process has not used yet. */
+static const char *fresh_name(void)
+{
+    static char name[32];
+    static int next;
+    snprintf(name, sizeof name, "test.op%d", next++);
+    return name;
+}
+
+static double first_element(const fy_tensor_t *tensor)
+{
+    fy_tensor_t *one = (fy_tensor_t *)tensor, *flat;
+    fy_download_t *download;
+    double value = 0;
+    ts_ok(fy_reshape(one, 1, (const int64_t[]){ -1 }, &flat));
+    ts_ok(fy_slice(flat, 0, 0, 1, &one));
+    ts_ok(fy_tensor_download(one, NULL, &download));
+    ts_ok(fy_download_wait_f64(download, FY_FOREVER, &value));
+    return value;
+}
+
+static void runs_on_every_device_and_takes_fallbacks(ts_ctx_t *ctx)
+{
+    static float bias = 0.5f;
+    fy_op_def_t def = scale_def(fresh_name());
+    def.user = &bias;
+    fy_op_t op;
+    fy_op_t before = fy_op_count();
+    ts_ok(fy_op_register(&def, &op));
+    assert_int_equal(op, before);
+    assert_int_equal(fy_op_count(), before + 1);
+    assert_ptr_equal(fy_op_find(def.info.name), fy_op_get(op));
+    fy_tensor_t *x, *dst[1] = { NULL };
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), 2.0, &x));
+    ts_ok(fy_op_call(op, 1, &x, NULL, 1, dst));
+    assert_true(first_element(dst[0]) == 3 * 2 + 0.5);
+    assert_int_equal(seen.axis, 1); /* the fallback -1, turned round */
+    const scale_attrs_t attrs = { 10, -2, 1 };
+    dst[0] = NULL;
+    ts_ok(fy_op_call(op, 2, (fy_tensor_t *[]){ x, x }, &attrs, 1, dst));
+    assert_true(first_element(dst[0]) == 10 * 4 + 0.5);
+    assert_int_equal(seen.axis, 0);
+    assert_int_equal(attrs.axis, -2); /* the caller's struct is not written to */
+    dst[0] = x;
+    ts_ok(fy_op_call(op, 1, &x, &attrs, 1, dst)); /* exactly in place */
+    assert_true(first_element(x) == 20.5);
+}
+
+static void default_rule_refuses_what_does_not_fit(ts_ctx_t *ctx)
+{
+    fy_op_def_t def = scale_def(fresh_name());
+    fy_op_t op;
+    ts_ok(fy_op_register(&def, &op));
+    fy_tensor_t *x, *y, *z, *dst[1] = { NULL };
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), &x));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(5, 3), &y));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F64, FY_DIMS(4, 3), &z));
+    ts_fails(fy_op_call(op, 2, (fy_tensor_t *[]){ x, y }, NULL, 1, dst), SHAPE_MISMATCH);
+    ts_text_has("do not broadcast");
+    ts_fails(fy_op_call(op, 1, &z, NULL, 1, dst), DTYPE_MISMATCH);
+    ts_fails(fy_op_call(op, 3, (fy_tensor_t *[]){ x, x, x }, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_text_has("takes 1 to 2 sources, got 3");
+    assert_null(dst[0]);
+}
+
+/* ---- a shape rule that can be made to lie ---- */
+
+static fy_desc_t lie;
+static fy_status_t lying_rule(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    (void)info;
+    launch->dst[0].dtype = lie.dtype;
+    launch->dst[0].rank = lie.rank;
+    memcpy(launch->dst[0].dims, lie.dims, sizeof lie.dims);
+    return FY_STATUS_OK;
+}
+
+static void shape_rules_are_not_trusted(ts_ctx_t *ctx)
+{
+    fy_op_def_t def = scale_def(fresh_name());
+    def.shape = lying_rule;
+    fy_op_t op;
+    ts_ok(fy_op_register(&def, &op));
+    fy_tensor_t *x, *dst[1] = { NULL };
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &x));
+    lie = (fy_desc_t){ .rank = 9 };
+    ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_text_has("rank 9");
+    lie = (fy_desc_t){ .rank = 1, .dims = { -2 } };
+    ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_text_has("length -2");
+    lie = (fy_desc_t){ .dtype = 77 };
+    ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), INVALID_ARGUMENT);
+    ts_text_has("dtype 77");
+    lie = (fy_desc_t){ .rank = 1, .dims = { 2 } };
+    ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), SHAPE_MISMATCH);
+    assert_null(dst[0]);
+}
+
+static fy_status_t failing_kernel(const fy_launch_t *launch, void *stream)
+{
+    (void)launch, (void)stream;
+    return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "not today");
+}
+
+static void failing_kernels_leave_nothing(ts_ctx_t *ctx)
+{
+    const fy_op_kernel_t kernel = { "host", failing_kernel };
+    fy_op_def_t def = scale_def(fresh_name());
+    def.kernels = &kernel;
+    fy_op_t op;
+    ts_ok(fy_op_register(&def, &op));
+    fy_tensor_t *x, *dst[1] = { NULL };
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &x));
+    ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), UNSUPPORTED);
+    ts_text_has("not today");
+    assert_null(dst[0]);
+}
+
+static void needs_a_kernel_for_the_device(ts_ctx_t *ctx)
+{
+    const fy_op_kernel_t kernel = { "elsewhere", scale };
+    fy_op_def_t def = scale_def(fresh_name());
+    def.kernels = &kernel;
+    fy_op_t op;
+    ts_ok(fy_op_register(&def, &op));
+    fy_tensor_t *x, *dst[1] = { NULL };
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &x));
+    ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), UNSUPPORTED);
+    assert_null(dst[0]);
+}
+
+static void everything_is_copied(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    char name[32], summary[] = "s1", field_name[] = "factor", backend[] = "host";
+    snprintf(name, sizeof name, "%s", fresh_name());
+    fy_attr_field_t field = { field_name, FY_ATTR_F64, 0, 2.5 };
+    fy_op_kernel_t kernel = { backend, scale };
+    fy_op_def_t def = scale_def(name);
+    def.info.summary = summary;
+    def.info.fields = &field;
+    def.info.nfields = 1;
+    def.kernels = &kernel;
+    fy_op_t op;
+    ts_ok(fy_op_register(&def, &op));
+    const fy_op_info_t *info = fy_op_get(op);
+    char want[32];
+    snprintf(want, sizeof want, "%s", name);
+    memset(name, '#', sizeof name - 1), summary[0] = field_name[0] = backend[0] = '#';
+    memset(&field, 0xFF, sizeof field), memset(&kernel, 0xFF, sizeof kernel);
+    assert_string_equal(info->name, want);
+    assert_string_equal(info->summary, "s1");
+    assert_string_equal(info->fields[0].name, "factor");
+    assert_true(info->fields[0].fallback == 2.5);
+    assert_true(*(const double *)fy__op_default_attrs(fy__op_row(op)) == 2.5);
+    assert_string_equal(fy__op_row(op)->kernels[0].backend, "host");
+}
+
+/* ---- refusals ---- */
+
+#define REFUSED(change, part)                                  \
+    do {                                                       \
+        fy_op_def_t def = scale_def("test.refused");           \
+        fy_op_t op = 0;                                        \
+        change;                                                \
+        ts_fails(fy_op_register(&def, &op), INVALID_ARGUMENT); \
+        ts_text_has(part);                                     \
+        assert_int_equal(op, FY_OP_NONE);                      \
+        assert_null(fy_op_find("test.refused"));               \
+    } while (0)
+
+static void refuses_malformed_definitions(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    char long_name[80];
+    memset(long_name, 'a', sizeof long_name), long_name[79] = 0;
+    fy_attr_field_t fields[3];
+#define FIELDS(change) memcpy(fields, scale_fields, sizeof fields), change, def.info.fields = fields
+    REFUSED(def.struct_size = 8, "struct_size 8");
+    REFUSED(def.info.struct_size = 0, "info.struct_size 0");
+    REFUSED(def.info.name = NULL, "op name ''");
+    REFUSED(def.info.name = "", "op name ''");
+    REFUSED(def.info.name = "Big", "op name 'Big'");
+    REFUSED(def.info.name = "0a", "begin with a letter");
+    REFUSED(def.info.name = ".a", "op name '.a'");
+    REFUSED(def.info.name = long_name, "1 to 63");
+    REFUSED(def.info.name = "matmul", "the name is taken");
+    REFUSED(def.info.nsrc_min = 3, "nsrc_min 3 is above nsrc_max 2");
+    REFUSED(def.info.nsrc_min = 0, "needs a source");
+    REFUSED(def.info.ndst = 0, "ndst is 0");
+    REFUSED(def.info.ndst = 9, "ndst is 9");
+    REFUSED(def.info.ndst = 2, "no shape rule");
+    REFUSED(def.info.flags = 64, "flags 0x40");
+    REFUSED(def.info.flags = 0, "no shape rule");
+    REFUSED(def.info.inout = 1, "without FY_OP_IN_PLACE");
+    REFUSED(def.info.inout = 2, "past ndst 1");
+    REFUSED(def.info.dtypes = 0, "dtypes 0x0");
+    REFUSED(def.info.dtypes = 1u << FY_DTYPE_COUNT, "dtypes 0x100");
+    REFUSED(def.info.attrs_nbytes = 257, "257 bytes, the most is 256");
+    REFUSED(def.info.attrs_nbytes = 0, "all or none");
+    REFUSED(def.info.nfields = 0, "all or none");
+    REFUSED(def.info.fields = NULL, "all or none");
+    REFUSED(FIELDS(fields[1].name = "ax is"), "'ax is'");
+    REFUSED(FIELDS(fields[1].name = NULL), "field 1");
+    REFUSED(FIELDS(fields[1].type = (fy_attr_type_t)6), "type 6");
+    REFUSED(FIELDS(fields[1].offset = 16), "outside the struct of 16 bytes");
+    REFUSED(FIELDS(fields[1].offset = UINT32_MAX - 3), "outside");
+    REFUSED(FIELDS(fields[1].offset = 10), "misaligned");
+    REFUSED(FIELDS(fields[1].offset = 4), "overlap");
+    REFUSED(FIELDS(fields[1].name = "factor"), "one name");
+    REFUSED(FIELDS(fields[1].fallback = 0.5), "cannot hold its fallback 0.5");
+    REFUSED(FIELDS(fields[1].fallback = 3e9), "cannot hold");
+    REFUSED(def.nkernels = 0, "no kernel");
+    REFUSED(def.kernels = NULL, "no kernel");
+    const fy_op_kernel_t nameless = { NULL, scale }, empty = { "host", NULL }, twice[] = { { "host", scale }, { "host", scale } };
+    REFUSED(def.kernels = &nameless, "kernel 0 of 1");
+    REFUSED(def.kernels = &empty, "kernel 0 of 1");
+    REFUSED((def.kernels = twice, def.nkernels = 2), "two kernels for backend 'host'");
+    fy_op_t op = 0;
+    ts_fails(fy_op_register(NULL, &op), INVALID_ARGUMENT);
+    assert_int_equal(op, FY_OP_NONE);
+    fy_op_def_t def = scale_def("test.refused");
+    ts_fails(fy_op_register(&def, NULL), INVALID_ARGUMENT);
+}
+
+static void refuses_a_name_twice(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    fy_op_def_t def = scale_def(fresh_name());
+    fy_op_t op, again;
+    ts_ok(fy_op_register(&def, &op));
+    fy_op_t count = fy_op_count();
+    ts_fails(fy_op_register(&def, &again), INVALID_ARGUMENT);
+    assert_int_equal(again, FY_OP_NONE);
+    assert_int_equal(fy_op_count(), count);
+}
+
+int main(void)
+{
+    const ts_test_t tests[] = {
+        TS_TEST(runs_on_every_device_and_takes_fallbacks),
+        TS_TEST(default_rule_refuses_what_does_not_fit),
+        TS_TEST(shape_rules_are_not_trusted),
+        TS_TEST(failing_kernels_leave_nothing),
+        TS_TEST(needs_a_kernel_for_the_device),
+        TS_TEST(everything_is_copied),
+        TS_TEST(refuses_malformed_definitions),
+        TS_TEST(refuses_a_name_twice),
+    };
+    return TS_RUN("register", tests, NULL);
+}
