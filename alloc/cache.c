@@ -203,3 +203,17 @@ void fy__pool_rungs(fy__pool_t *pool, fy__pool_rungs_t *out_rungs)
     *out_rungs = pool->rungs;
     pthread_mutex_unlock(&pool->lock);
 }
+
+void fy__pool_fork_lock(fy__pool_t *pool)
+{
+    if (!pool) return;
+    pthread_mutex_lock(&pool->source_lock);
+    pthread_mutex_lock(&pool->lock);
+}
+
+void fy__pool_fork_unlock(fy__pool_t *pool)
+{
+    if (!pool) return;
+    pthread_mutex_unlock(&pool->lock);
+    pthread_mutex_unlock(&pool->source_lock);
+}
