@@ -1,0 +1,211 @@
+/* Devices through the public API: open and close are counted, options are checked by name, facts are true, a device outlives its close
+ * while a tensor of it lives. Runs on every device under test. Not here: memory (test_conformance_memory.c), streams. */
+#include "tests/support/harness.h"
+
+static void open_is_counted(ts_ctx_t *ctx)
+{
+    fy_device_t *again, *third;
+    ts_ok(fy_device_open(ctx->spec, &again));
+    assert_ptr_equal(again, ctx->device);
+    ts_ok(fy_device_open(ts_spec_name(ctx->spec), &third)); /* no options: whatever it was opened with */
+    assert_ptr_equal(third, ctx->device);
+    fy_device_close(again);
+    fy_device_close(third);
+    fy_tensor_t *tensor = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 1, 2 }); /* our own open still stands */
+    ts_expect_f32(tensor, (float[]){ 1, 2 }, 2);
+    fy_device_close(NULL);
+}
+
+static void other_options_on_a_later_open_are_refused(ts_ctx_t *ctx)
+{
+    fy_device_t *again = (fy_device_t *)ctx;
+    ts_fails(fy_device_open(ts_spec_with(ts_spec_name(ctx->spec), "limit=123456789"), &again), INVALID_ARGUMENT);
+    assert_null(again);
+    ts_text_has("limit");
+}
+
+static void a_closed_device_opens_again(ts_ctx_t *ctx)
+{
+    const char *spec = ctx->is_sim ? "sim:5?capacity=64MiB" : ts_spec_name(ctx->spec);
+    for (int round = 0; round < 3; round++) {
+        fy_device_t *device;
+        ts_ok(fy_device_open(spec, &device));
+        fy_tensor_t *tensor = ts_iota(device, FY_DIMS(100), (float)round);
+        float values[100];
+        ts_read(tensor, values, sizeof values);
+        assert_true(values[99] == (float)(99 + round));
+        fy_tensor_destroy(tensor);
+        fy_device_close(device);
+    }
+}
+
+static void a_tensor_keeps_its_device(ts_ctx_t *ctx)
+{
+    const char *spec = ctx->is_sim ? "sim:5?capacity=64MiB" : ts_spec_name(ctx->spec);
+    fy_device_t *device;
+    fy_tensor_t *more;
+    ts_ok(fy_device_open(spec, &device));
+    fy_tensor_t *tensor = ts_f32(device, FY_DIMS(3), (float[]){ 1, 2, 3 });
+    fy_device_close(device);
+    ts_ok(fy_neg(tensor, &more)); /* the device goes with its last tensor */
+    ts_expect_f32(more, (float[]){ -1, -2, -3 }, 3);
+    fy_tensor_destroy(tensor);
+    fy_tensor_destroy(more);
+}
+
+static void facts_are_true(ts_ctx_t *ctx)
+{
+    fy_device_info_t info = FY_DEVICE_INFO_INIT;
+    ts_ok(fy_device_query(ctx->device, &info));
+    assert_string_equal(info.spec, ts_spec_name(ctx->spec));
+    assert_string_equal(fy_device_name(ctx->device), info.spec);
+    assert_int_equal(strncmp(info.spec, info.backend, strlen(info.backend)), 0);
+    assert_true(info.model[0] != '\0');
+    assert_true(info.memory_nbytes > 0);
+    assert_true(info.free_nbytes <= info.memory_nbytes);
+    assert_int_equal(info.is_host, ctx->device == fy_device_host());
+    assert_int_equal(info.numerics, 1);
+    fy_device_info_t unset = { 0 };
+    ts_fails(fy_device_query(ctx->device, &unset), INVALID_ARGUMENT);
+    ts_fails(fy_device_query(NULL, &info), INVALID_ARGUMENT);
+}
+
+static void the_clock_does_not_go_back(ts_ctx_t *ctx)
+{
+    fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
+    ts_ok(fy_device_clock_query(ctx->device, &before));
+    fy_tensor_t *tensor = ts_iota(ctx->device, FY_DIMS(1000), 0), *more;
+    ts_ok(fy_exp(tensor, &more));
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    ts_ok(fy_device_clock_query(ctx->device, &after));
+    assert_int_equal(after.kind, ctx->is_sim ? FY_CLOCK_MODEL : FY_CLOCK_WALL);
+    assert_true(after.now_ns >= before.now_ns);
+    if (!ctx->is_sim) {
+        assert_int_equal(after.compute_ns + after.upload_ns + after.download_ns, 0);
+        return;
+    }
+    assert_true(after.upload_ns > before.upload_ns);
+    assert_true(after.compute_ns > before.compute_ns);
+    assert_int_equal(after.download_ns, before.download_ns);
+    assert_true(after.now_ns > before.now_ns);
+}
+
+/* Two identical programs take the same model time to the nanosecond. */
+static void the_model_clock_is_reproducible(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    uint64_t ns[2];
+    for (int round = 0; round < 2; round++) {
+        fy_device_t *device;
+        fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
+        ts_ok(fy_device_open("sim:5?capacity=64MiB", &device));
+        fy_tensor_t *a = ts_iota(device, FY_DIMS(64, 64), 1), *b;
+        ts_ok(fy_matmul(a, a, &b));
+        ts_ok(fy_device_wait(device, FY_FOREVER));
+        ts_ok(fy_device_clock_query(device, &clock));
+        ns[round] = clock.now_ns;
+        fy_tensor_destroy(a);
+        fy_tensor_destroy(b);
+        fy_device_close(device);
+    }
+    assert_int_equal(ns[0], ns[1]);
+}
+
+static void waiting_twice_is_fine(ts_ctx_t *ctx)
+{
+    fy_tensor_t *tensor = ts_iota(ctx->device, FY_DIMS(1000), 0);
+    (void)tensor;
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    ts_ok(fy_device_wait(ctx->device, 0)); /* nothing is left to wait for */
+    ts_fails(fy_device_wait(NULL, 0), INVALID_ARGUMENT);
+}
+
+/* Specs that are refused: what the text must name. Independent of the device under test. */
+static void bad_specs(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    static const struct {
+        const char *spec, *named;
+        fy_status_t status;
+    } rows[] = {
+        { "", "spec", FY_STATUS_INVALID_ARGUMENT },
+        { "sim:", "sim:", FY_STATUS_INVALID_ARGUMENT },
+        { "sim:x", "sim:x", FY_STATUS_INVALID_ARGUMENT },
+        { "sim:-1", "sim:-1", FY_STATUS_INVALID_ARGUMENT },
+        { "sim:5?capcity=1GiB", "capcity", FY_STATUS_INVALID_ARGUMENT },
+        { "sim:5?capacity=much", "capacity", FY_STATUS_INVALID_ARGUMENT },
+        { "sim:5?capacity", "capacity", FY_STATUS_INVALID_ARGUMENT },
+        { "sim:5?order=sideways", "order", FY_STATUS_INVALID_ARGUMENT },
+        { "sim:5?numerics=maybe", "numerics", FY_STATUS_INVALID_ARGUMENT },
+        { "sim:5?profile=abacus", "profile", FY_STATUS_INVALID_ARGUMENT },
+        { "sim:5?limit=-3", "limit", FY_STATUS_INVALID_ARGUMENT },
+        { "sim:5?pinned=lots", "pinned", FY_STATUS_INVALID_ARGUMENT },
+        { "host?limit=1GiB", "host", FY_STATUS_INVALID_ARGUMENT },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        fy_device_t *device = (fy_device_t *)&device;
+        fy_status_t status = fy_device_open(rows[i].spec, &device);
+        if (status != rows[i].status || device || !strstr(fy_error_get()->text, rows[i].named)) {
+            fail_msg("\"%s\": %s, %s: %s", rows[i].spec, fy_status_name(status), device ? "a device" : "NULL", fy_error_get()->text);
+        }
+    }
+    fy_device_t *device = (fy_device_t *)&device;
+    assert_int_not_equal(fy_device_open("abacus:0", &device), FY_STATUS_OK);
+    assert_null(device);
+    ts_text_has("abacus");
+    ts_fails(fy_device_open(NULL, &device), INVALID_ARGUMENT);
+    ts_fails(fy_device_open("host", NULL), INVALID_ARGUMENT);
+}
+
+static void plugins_say_why(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    fy_plugin_info_t info = FY_PLUGIN_INFO_INIT;
+    int n = 0;
+    while (fy_plugin_query(n, &info)) {
+        assert_true(info.name[0] != '\0');
+        assert_true(info.reason[0] != '\0');
+        assert_in_range(++n, 1, 16);
+    }
+    assert_true(n >= 1); /* cuda, there or not */
+    assert_true(strlen(fy_version()) >= 5);
+}
+
+static void status_and_dtype_names(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    assert_string_equal(fy_status_name(FY_STATUS_SHAPE_MISMATCH), "SHAPE_MISMATCH");
+    assert_string_equal(fy_status_name((fy_status_t)999), "UNKNOWN");
+    assert_non_null(fy_status_text(FY_STATUS_BUSY));
+    assert_string_equal(fy_dtype_name(FY_DTYPE_BF16), "bf16");
+    assert_string_equal(fy_dtype_name((fy_dtype_t)99), "?");
+    assert_int_equal(fy_dtype_size(FY_DTYPE_I64), 8);
+    assert_int_equal(fy_dtype_size((fy_dtype_t)99), 0);
+    assert_int_equal(fy_error_set(FY_STATUS_IO, "here", 7, "disk %d", 3), FY_STATUS_IO);
+    assert_int_equal(fy_error_get()->status, FY_STATUS_IO);
+    assert_int_equal(fy_error_get()->line, 7);
+    assert_string_equal(fy_error_get()->file, "here");
+    ts_text_has("disk 3");
+    assert_null(fy_error_get()->oom);
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(open_is_counted),
+    TS_TEST(other_options_on_a_later_open_are_refused),
+    TS_TEST(a_closed_device_opens_again),
+    TS_TEST(a_tensor_keeps_its_device),
+    TS_TEST(facts_are_true),
+    TS_TEST(the_clock_does_not_go_back),
+    TS_TEST(the_model_clock_is_reproducible),
+    TS_TEST(waiting_twice_is_fine),
+    TS_TEST(bad_specs),
+    TS_TEST(plugins_say_why),
+    TS_TEST(status_and_dtype_names),
+};
+static const ts_exclusion_t k_exclusions[] = {
+    { "cuda", "the_model_clock_is_reproducible", "opens sim:5; runs with the devices that need no GPU" },
+    { "cuda", "bad_specs", "opens sim specs; runs with the devices that need no GPU" },
+    { NULL, NULL, NULL },
+};
+
+int main(void) { return TS_RUN("device", k_tests, k_exclusions); }
