@@ -272,6 +272,7 @@ fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t
     call.launch.dst = descs;
     call.launch.src = descs + ndst;
     call.launch.attrs = attrs;
+    call.launch.attrs_nbytes = row->info.attrs_nbytes;
     call.launch.workspace = NULL;
     call.launch.workspace_nbytes = 0;
     call.launch.fault = NULL;

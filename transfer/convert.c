@@ -36,6 +36,7 @@ fy_status_t fy__convert(fy_device_t *device, fy_stream_t *stream, const fy__end_
         .dst = &descs[0],
         .src = &descs[1],
         .attrs = cast ? &attrs : NULL,
+        .attrs_nbytes = cast ? sizeof attrs : 0,
         .nelem = nelem,
         .flops = nelem,
         .nbytes = nelem * (fy__dtype_sizes[dst->desc.dtype] + (uint64_t)fy__dtype_sizes[src->desc.dtype]),

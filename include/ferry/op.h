@@ -13,9 +13,10 @@ extern "C" {
 #define FY_OP_LIST(X)                                                                                                                     \
     X(FILL, fill)                                                                                                                         \
     X(ARANGE, arange)                                                                                                                     \
-    X(RAND, rand) X(RANDN, randn) X(RANDPERM, randperm) X(NEG, neg) X(ABS, abs) X(EXP, exp) X(LOG, log) X(SQRT, sqrt) X(TANH, tanh)       \
-        X(SIGMOID, sigmoid) X(RELU, relu) X(AFFINE, affine) X(CAST, cast) X(COPY, copy) X(AXPY, axpy) X(ADD, add) X(SUB, sub) X(MUL, mul) \
-            X(DIV, div) X(MAXIMUM, maximum) X(MINIMUM, minimum) X(POW, pow) X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) X(GE, ge)   \
+    X(RAND, rand)                                                                                                                         \
+    X(RANDN, randn) X(RANDPERM, randperm) X(NEG, neg) X(ABS, abs) X(EXP, exp) X(LOG, log) X(SQRT, sqrt) X(TANH, tanh) X(SIGMOID, sigmoid) \
+        X(RELU, relu) X(AFFINE, affine) X(CAST, cast) X(COPY, copy) X(AXPY, axpy) X(ADD, add) X(SUB, sub) X(MUL, mul) X(DIV, div)         \
+            X(MAXIMUM, maximum) X(MINIMUM, minimum) X(POW, pow) X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) X(GE, ge)               \
                 X(WHERE, where) X(SUM, sum) X(MEAN, mean) X(MAX, max) X(MIN, min) X(ARGMAX, argmax) X(MATMUL, matmul) X(SOFTMAX, softmax) \
                     X(LOG_SOFTMAX, log_softmax) X(MSE_LOSS, mse_loss) X(GATHER, gather) X(CONCAT, concat)
 
@@ -142,8 +143,9 @@ typedef struct fy_launch {
     uint32_t flags;      /* fy_launch_flags */
     uint32_t accumulate; /* bit i: add to dst[i] instead of assigning (float dst, ops with FY_OP_CAN_ACCUMULATE) */
     fy_desc_t *dst, *src;
-    const void *attrs; /* the op's struct, never NULL if it has one; axes are not negative any more */
-    uint64_t nelem;    /* of dst[0] */
+    const void *attrs;   /* the op's struct, never NULL if it has one; axes are not negative any more */
+    size_t attrs_nbytes; /* of that struct: a backend that runs later keeps a copy */
+    uint64_t nelem;      /* of dst[0] */
     void *workspace;
     uint64_t workspace_nbytes;
     uint64_t flops, nbytes; /* by the cost rule */
