@@ -1,0 +1,103 @@
+/* The JSON writer: brackets, commas, escapes, numbers that JSON does not have. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/json.h"
+
+/* What `write` writes, without the blanks and line ends between tokens (there are none inside the strings used here). */
+static char *written(void (*write)(json_t *json))
+{
+    char *text;
+    size_t nbytes;
+    json_t json = { .file = open_memstream(&text, &nbytes) };
+    assert_non_null(json.file);
+    write(&json);
+    fclose(json.file);
+    char *to = text;
+    for (char *from = text; *from; from++)
+        if (*from != ' ' && *from != '\n') *to++ = *from;
+    *to = 0;
+    assert_int_equal(json.depth, 0);
+    return text;
+}
+
+static void assert_written(void (*write)(json_t *json), const char *expected)
+{
+    char *text = written(write);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void write_nested(json_t *json)
+{
+    json_begin_object(json, NULL);
+    json_text(json, "name", "x");
+    json_begin_array(json, "rows");
+    json_int(json, NULL, -3);
+    json_begin_object(json, NULL);
+    json_end(json);
+    json_begin_array(json, NULL);
+    json_end(json);
+    json_bool(json, NULL, true);
+    json_end(json);
+    json_uint(json, "max", UINT64_MAX);
+    json_end(json);
+}
+
+static void write_numbers(json_t *json)
+{
+    json_begin_array(json, NULL);
+    json_real(json, NULL, 0.1);
+    json_real(json, NULL, 480000);
+    json_real(json, NULL, 1e300);
+    json_real(json, NULL, NAN);
+    json_real(json, NULL, -INFINITY);
+    json_text(json, NULL, NULL);
+    json_end(json);
+}
+
+static void write_escapes(json_t *json)
+{
+    json_begin_array(json, NULL);
+    json_text(json, NULL, "a\"b\\c\n\x01");
+    json_text(json, NULL, "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"); /* two, three, four bytes */
+    json_text(json, NULL, "\xFF|\xC3|\xC0\x80|\xED\xA0\x80|\xF5"); /* none of these is UTF-8 */
+    json_text(json, NULL, "\xE2\x82");                             /* cut short by the end */
+    json_end(json);
+}
+
+static void test_nested(void **state)
+{
+    (void)state;
+    assert_written(write_nested, "{\"name\":\"x\",\"rows\":[-3,{},[],true],\"max\":18446744073709551615}");
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    assert_written(write_numbers, "[0.1,480000,1e+300,null,null,null]");
+}
+
+static void test_escapes(void **state)
+{
+    (void)state;
+    assert_written(write_escapes, "[\"a\\\"b\\\\c\\u000a\\u0001\",\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\","
+                                  "\"\\ufffd|\\ufffd|\\ufffd\\ufffd|\\ufffd\\ufffd\\ufffd|\\ufffd\",\"\\ufffd\\ufffd\"]");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_escapes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

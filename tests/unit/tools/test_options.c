@@ -1,0 +1,125 @@
+/* The option table: what is accepted, what is refused with which words, what --help shows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/options.h"
+
+static bool flag;
+static int64_t number;
+static const char *text;
+static int choice;
+static const option_t options[] = {
+    { "flag", OPTION_FLAG, NULL, &flag, "a flag", 0, 0 },
+    { "size", OPTION_INT, "N", &number, "a number", 1, 100 },
+    { NULL, OPTION_HEADING, NULL, NULL, "more:", 0, 0 },
+    { "data", OPTION_TEXT, "DIR", &text, "a text", 0, 0 },
+    { "init", OPTION_CHOICE, "normal|zero", &choice, "a choice", 0, 0 },
+};
+static const usage_t usage = { "ferry test", "A summary.", options, sizeof options / sizeof *options };
+
+/* Parses the words, with what is printed to `fd` caught in `said`. */
+static parse_result_t parse(int fd, char *said, size_t room, int argc, const char *const *argv)
+{
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    fflush(NULL);
+    int saved = dup(fd);
+    dup2(fileno(file), fd);
+    flag = false, number = 7, text = NULL, choice = 0;
+    parse_result_t result = options_parse(&usage, argc, (char **)(uintptr_t)argv);
+    fflush(NULL);
+    dup2(saved, fd);
+    close(saved);
+    rewind(file);
+    said[fread(said, 1, room - 1, file)] = 0;
+    fclose(file);
+    return result;
+}
+
+#define WORDS(...) \
+    (int)(sizeof((const char *[]){ "test", __VA_ARGS__ }) / sizeof(char *)), (const char *const[]) { "test", __VA_ARGS__, NULL }
+
+static void test_accepted(void **state)
+{
+    char said[2048];
+    (void)state;
+    assert_int_equal(parse(2, said, sizeof said, 1, (const char *const[]){ "test", NULL }), PARSE_OK);
+    assert_true(!flag && number == 7 && !text && choice == 0);
+    assert_int_equal(parse(2, said, sizeof said, WORDS("--flag", "--size", "100", "--data=a=b", "--init", "zero")), PARSE_OK);
+    assert_true(flag && number == 100 && choice == 1);
+    assert_string_equal(text, "a=b");
+    assert_string_equal(said, "");
+    assert_int_equal(parse(2, said, sizeof said, WORDS("--size=1", "--size=2")), PARSE_OK);
+    assert_int_equal(number, 2);
+}
+
+static void assert_refused(const char *words, int argc, const char *const *argv)
+{
+    char said[2048];
+    assert_int_equal(parse(2, said, sizeof said, argc, argv), PARSE_BAD);
+    if (!strstr(said, words)) fail_msg("'%s' does not say '%s'", said, words);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    assert_refused("unknown option --sise; did you mean --size?", WORDS("--sise", "3"));
+    assert_refused("unknown option --dat; did you mean --data?", WORDS("--dat=x"));
+    assert_refused("unknown option --frobnicate. Try 'ferry test --help'", WORDS("--frobnicate"));
+    assert_refused("unexpected argument 'x'", WORDS("x"));
+    assert_refused("unexpected argument '-x'", WORDS("-x"));
+    assert_refused("unknown option --", WORDS("--"));
+    assert_refused("'0' is not an integer from 1 to 100", WORDS("--size", "0"));
+    assert_refused("'101' is not", WORDS("--size", "101"));
+    assert_refused("'3x' is not", WORDS("--size", "3x"));
+    assert_refused("'' is not", WORDS("--size="));
+    assert_refused("'99999999999999999999' is not", WORDS("--size", "99999999999999999999"));
+    assert_refused("--size needs an argument: N", WORDS("--size"));
+    assert_refused("--flag takes no argument", WORDS("--flag=1"));
+    assert_refused("--init: 'zer' is none of normal|zero", WORDS("--init", "zer"));
+    assert_refused("--data: the argument is empty", WORDS("--data="));
+}
+
+static void test_help(void **state)
+{
+    char said[4096];
+    (void)state;
+    assert_int_equal(parse(1, said, sizeof said, WORDS("--size", "broken", "--help")), PARSE_HELP);
+    assert_non_null(strstr(said, "usage: ferry test [options]"));
+    assert_non_null(strstr(said, "A summary."));
+    assert_non_null(strstr(said, "  --size N                  a number [7]"));
+    assert_non_null(strstr(said, "--init normal|zero"));
+    assert_non_null(strstr(said, "[normal]"));
+    assert_non_null(strstr(said, "--help"));
+}
+
+static void test_nearest(void **state)
+{
+    static const char *const names[] = { "roundtrip", "vectorize", NULL, "minibatch" };
+    (void)state;
+    assert_string_equal(nearest_name("rountrip", names, sizeof *names, 4), "roundtrip");
+    assert_string_equal(nearest_name("vectorise", names, sizeof *names, 4), "vectorize");
+    assert_string_equal(nearest_name("mini", names, sizeof *names, 4), "minibatch");
+    assert_null(nearest_name("x", names, sizeof *names, 4));
+    assert_null(nearest_name("", names, sizeof *names, 4));
+    assert_null(nearest_name("a-word-much-longer-than-any-name-of-an-option-ever-is", names, sizeof *names, 4));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_accepted),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_help),
+        cmocka_unit_test(test_nearest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
