@@ -1,0 +1,157 @@
+/* Host contracts of uploads: COPY gives the source back on return; BORROW wants pinned, dense memory and gives it back at the ticket, and
+ * until then writing to it through Ferry is BUSY. Pinned memory and its figures. Not here: what arrives (test_conformance_transfer.c). */
+#include "tests/support/harness.h"
+
+enum { N = 2 << 20 }; /* floats: large enough that the model clock cannot be past it */
+
+static fy_tensor_t *pinned_ramp(ts_ctx_t *ctx)
+{
+    fy_tensor_t *tensor;
+    void *data;
+    ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &tensor));
+    assert_ptr_equal(ts_info(tensor).device, fy_device_host());
+    assert_true(ts_info(tensor).is_pinned);
+    ts_ok(fy_tensor_map(tensor, FY_ACCESS_WRITE, &data));
+    for (int i = 0; i < N; i++) ((float *)data)[i] = (float)i;
+    return tensor;
+}
+
+static const fy_transfer_options_t k_borrow = { sizeof(fy_transfer_options_t), FY_HOST_BORROW, 0, FY_DTYPE_SAME, "a test" };
+
+static void a_borrowed_source_is_busy(ts_ctx_t *ctx)
+{
+    fy_tensor_t *host = pinned_ramp(ctx), *device, *view;
+    fy_ticket_t ticket = { 0, 0 };
+    void *data;
+    fy_tensor_set_name(host, "lent");
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &device));
+    ts_ok(fy_slice(host, 0, 5, 6, &view));
+    ts_ok(fy_tensor_upload_into(device, host, &k_borrow, &ticket));
+    uint64_t version = ts_version(host);
+    fy_status_t status = fy_tensor_map(host, FY_ACCESS_WRITE, &data);
+    if (status == FY_STATUS_OK) {
+        assert_false(ctx->is_sim); /* on a real device it may have been done by now */
+        assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
+    } else {
+        ts_fails(status, BUSY);
+        assert_null(data);
+        ts_text_has("ticket"); /* names what to wait for */
+        ts_text_has("lent");
+        assert_int_equal(ts_version(host), version);
+        ts_fails(fy_tensor_map(view, FY_ACCESS_WRITE, &data), BUSY); /* through a view too */
+        ts_fails(fy_fill(host, 0), BUSY);                            /* and by an op */
+        ts_ok(fy_tensor_map(host, FY_ACCESS_READ, &data));           /* reading is fine */
+        assert_true(((float *)data)[N - 1] == (float)(N - 1));
+    }
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
+    ts_ok(fy_tensor_map(host, FY_ACCESS_WRITE, &data));
+    ((float *)data)[0] = -1;
+    fy_tensor_t *tail;
+    ts_ok(fy_slice(device, 0, N - 2, N, &tail));
+    ts_expect_f32(tail, (float[]){ N - 2, N - 1 }, 2);
+}
+
+static void a_borrowed_source_may_be_destroyed(ts_ctx_t *ctx)
+{
+    fy_tensor_t *host = pinned_ramp(ctx), *device, *tail;
+    ts_ok(fy_tensor_upload(host, ctx->device, &k_borrow, &device));
+    fy_tensor_destroy(host); /* the copy in flight holds the bytes */
+    fy_tensor_t *other = pinned_ramp(ctx);
+    void *data;
+    ts_ok(fy_tensor_map(other, FY_ACCESS_WRITE, &data));
+    memset(data, 0, N * sizeof(float)); /* must not be the same bytes while they are in use */
+    ts_ok(fy_slice(device, 0, N - 2, N, &tail));
+    ts_expect_f32(tail, (float[]){ N - 2, N - 1 }, 2);
+}
+
+static void borrow_wants_pinned_and_dense(ts_ctx_t *ctx)
+{
+    fy_tensor_t *pageable = ts_host_f32(FY_DIMS(4), (float[]){ 1, 2, 3, 4 }), *device = pageable, *host = pinned_ramp(ctx), *grid, *turned;
+    fy_ledger_totals_t before = ts_ledger(NULL);
+    assert_false(ts_info(pageable).is_pinned);
+    ts_fails(fy_tensor_upload(pageable, ctx->device, &k_borrow, &device), INVALID_ARGUMENT);
+    assert_null(device);
+    ts_text_has("fy_tensor_create_pinned");
+    ts_ok(fy_reshape(host, FY_DIMS(2, -1), &grid));
+    ts_ok(fy_transpose(grid, NULL, &turned));
+    ts_fails(fy_tensor_upload(turned, ctx->device, &k_borrow, &device), INVALID_ARGUMENT);
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &device));
+    ts_fails(fy_tensor_upload_into(device, host, &k_borrow, NULL), INVALID_ARGUMENT); /* out_ticket may be NULL with COPY only */
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    after.device_allocs = before.device_allocs;
+    ts_expect_quiet(&before, &after, "refused borrows");
+}
+
+static void copy_gives_a_pinned_source_back_at_once(ts_ctx_t *ctx)
+{
+    fy_tensor_t *host = pinned_ramp(ctx), *device;
+    void *data;
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &device));
+    ts_ok(fy_tensor_map(host, FY_ACCESS_WRITE, &data)); /* never BUSY */
+    memset(data, 0, N * sizeof(float));
+    fy_tensor_t *tail;
+    ts_ok(fy_slice(device, 0, N - 2, N, &tail));
+    ts_expect_f32(tail, (float[]){ N - 2, N - 1 }, 2);
+}
+
+/* What a download made can go up again without a copy on the host. */
+static void a_downloads_result_is_pinned(ts_ctx_t *ctx)
+{
+    fy_tensor_t *device = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 1, 2, 3 }), *host, *again;
+    fy_download_t *download;
+    ts_ok(fy_tensor_download(device, NULL, &download));
+    ts_ok(fy_download_wait(download, FY_FOREVER, &host));
+    assert_true(ts_info(host).is_pinned);
+    ts_ok(fy_tensor_upload(host, ctx->device, &k_borrow, &again));
+    ts_expect_f32(again, (float[]){ 1, 2, 3 }, 3);
+}
+
+static void pinned_memory_is_accounted(ts_ctx_t *ctx)
+{
+    fy_memory_stats_t before = FY_MEMORY_STATS_INIT, during = FY_MEMORY_STATS_INIT, after = FY_MEMORY_STATS_INIT;
+    ts_ok(fy_memory_query_pinned(ctx->device, &before));
+    fy_tensor_t *tensor;
+    ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_U8, FY_DIMS(100000), &tensor));
+    ts_ok(fy_memory_query_pinned(ctx->device, &during));
+    assert_true(during.live >= before.live + 100000);
+    assert_true(during.reserved == during.live + during.cached);
+    fy_tensor_destroy(tensor);
+    ts_ok(fy_memory_query_pinned(ctx->device, &after));
+    assert_int_equal(after.live, before.live);
+}
+
+static void many_copies_share_the_ring(ts_ctx_t *ctx)
+{
+    float *values = malloc(N * sizeof *values);
+    assert_non_null(values);
+    fy_tensor_t *host, *device[8];
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(N), values, NULL, NULL, &host));
+    for (int k = 0; k < 8; k++) {
+        for (int i = 0; i < N; i += 1000) values[i] = (float)(k * 100000 + i / 1000);
+        ts_ok(fy_tensor_upload(host, ctx->device, NULL, &device[k])); /* the ring fills up: it may block, it may not lose anything */
+    }
+    for (int k = 0; k < 8; k++) {
+        ts_read(device[k], values, N * sizeof *values);
+        for (int i = 0; i < N; i += 1000) assert_true(values[i] == (float)(k * 100000 + i / 1000));
+    }
+    free(values);
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(a_borrowed_source_is_busy),     TS_TEST(a_borrowed_source_may_be_destroyed),
+    TS_TEST(borrow_wants_pinned_and_dense), TS_TEST(copy_gives_a_pinned_source_back_at_once),
+    TS_TEST(a_downloads_result_is_pinned),  TS_TEST(pinned_memory_is_accounted),
+    TS_TEST(many_copies_share_the_ring),
+};
+static const ts_exclusion_t k_exclusions[] = {
+    { "host", "a_borrowed_source_is_busy", "the host copies inside the call: nothing is ever borrowed" },
+    { "host", "a_borrowed_source_may_be_destroyed", "the host copies inside the call: nothing is ever borrowed" },
+    { "host", "borrow_wants_pinned_and_dense", "the host copies inside the call: nothing is ever borrowed" },
+    { "host", "copy_gives_a_pinned_source_back_at_once", "pinned for the host is ordinary memory" },
+    { "host", "a_downloads_result_is_pinned", "pinned for the host is ordinary memory" },
+    { "host", "pinned_memory_is_accounted", "pinned for the host is ordinary memory" },
+    { NULL, NULL, NULL },
+};
+
+int main(void) { return TS_RUN("contract", k_tests, k_exclusions); }

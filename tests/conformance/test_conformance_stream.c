@@ -1,0 +1,249 @@
+/* Streams and tickets: create, use, mark, destroy; ordering across streams by the tensors they touch; native addresses; polls and waits.
+ * Not here: transfers' own tickets (test_conformance_transfer.c), faults (test_conformance_fault.c). */
+#include "tests/support/harness.h"
+
+static void the_done_ticket(ts_ctx_t *ctx)
+{
+    fy_ticket_t done = { 0, 0 };
+    assert_int_equal(fy_ticket_poll(done), FY_POLL_DONE);
+    ts_ok(fy_ticket_wait(done, 0));
+    if (!ctx->is_host) return;
+    fy_tensor_t *x = ts_host_f32(FY_DIMS(2), (float[]){ 1, 2 });
+    assert_int_equal(fy_tensor_ticket(x).stream, 0);
+    assert_int_equal(fy_tensor_ticket(x).seq, 0);
+}
+
+static void the_host_has_one_stream(ts_ctx_t *ctx)
+{
+    fy_stream_t *stream = (fy_stream_t *)ctx;
+    ts_fails(fy_stream_create(ctx->device, NULL, &stream), UNSUPPORTED);
+    assert_null(stream);
+}
+
+static void create_and_destroy(ts_ctx_t *ctx)
+{
+    fy_stream_options_t options = FY_STREAM_OPTIONS_INIT;
+    options.name = "side";
+    options.priority = 1;
+    for (int i = 0; i < 200; i++) { /* more than there can be at once if slots were lost */
+        fy_stream_t *stream;
+        ts_ok(fy_stream_create(ctx->device, &options, &stream));
+        fy_stream_destroy(stream);
+    }
+    fy_stream_destroy(NULL);
+    fy_stream_t *kept, *scoped;
+    fy_scope_t scope = fy_scope_begin("inner");
+    ts_ok(fy_stream_create(ctx->device, NULL, &kept));
+    ts_ok(fy_stream_create(ctx->device, NULL, &scoped));
+    fy_stream_keep(kept);
+    fy_scope_end(scope, 0, NULL);
+    fy_ticket_t ticket;
+    ts_ok(fy_stream_mark(kept, &ticket));
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    fy_stream_destroy(kept);
+    fy_stream_options_t unset = { 0 };
+    ts_fails(fy_stream_create(ctx->device, &unset, &kept), INVALID_ARGUMENT);
+    assert_null(kept);
+    ts_fails(fy_stream_create(NULL, NULL, &kept), INVALID_ARGUMENT);
+}
+
+static void marks_are_points_on_a_timeline(ts_ctx_t *ctx)
+{
+    fy_stream_t *stream;
+    fy_ticket_t first, second;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(256, 256), 0), *y;
+    ts_ok(fy_stream_create(ctx->device, NULL, &stream));
+    fy_scope_t scope = fy_scope_begin("side");
+    ts_ok(fy_stream_use(stream));
+    ts_ok(fy_stream_mark(stream, &first));
+    for (int i = 0; i < 4; i++) ts_ok(fy_matmul(x, x, &y));
+    ts_ok(fy_stream_mark(stream, &second));
+    if (ctx->is_sim) assert_int_equal(fy_ticket_poll(second), FY_POLL_PENDING);
+    fy_scope_end(scope, 0, NULL);
+    ts_ok(fy_ticket_wait(second, FY_FOREVER));
+    assert_int_equal(fy_ticket_poll(second), FY_POLL_DONE);
+    assert_int_equal(fy_ticket_poll(first), FY_POLL_DONE); /* a later point is reached after an earlier one */
+    fy_stream_destroy(stream);
+    assert_int_equal(fy_ticket_poll(second), FY_POLL_DONE); /* tickets stay valid */
+    ts_ok(fy_ticket_wait(first, 0));
+}
+
+static void a_wait_gives_up(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(512, 512), 0), *y;
+    for (int i = 0; i < 8; i++) ts_ok(fy_matmul(x, x, &y));
+    fy_ticket_t ticket = fy_tensor_ticket(y);
+    fy_status_t status = fy_ticket_wait(ticket, 0);
+    if (ctx->is_sim) assert_int_equal(status, FY_STATUS_TIMEOUT);
+    assert_true(status == FY_STATUS_OK || status == FY_STATUS_TIMEOUT);
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER)); /* it went on */
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
+    fy_status_t idle = fy_device_wait(ctx->device, FY_FOREVER);
+    ts_ok(idle);
+}
+
+/* The same bytes by turns on two streams, many times: device-side waits alone keep the order. */
+static void streams_are_ordered_by_their_tensors(ts_ctx_t *ctx)
+{
+    fy_stream_t *side;
+    fy_tensor_t *x, *y;
+    ts_ok(fy_stream_create(ctx->device, NULL, &side));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4096), &x));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4096), 1, &y));
+    uint64_t syncs = ts_ledger(NULL).syncs;
+    for (int i = 0; i < 50; i++) {
+        fy_scope_t scope = fy_scope_begin("side");
+        ts_ok(fy_stream_use(side));
+        ts_ok(fy_axpy(x, 1, y)); /* side: x += y */
+        fy_scope_end(scope, 0, NULL);
+        ts_ok(fy_axpy(x, 1, y)); /* the compute stream: x += y */
+    }
+    assert_int_equal(ts_ledger(NULL).syncs, syncs);
+    float values[4096];
+    ts_read(x, values, sizeof values);
+    for (int i = 0; i < 4096; i++) assert_true(values[i] == 100.0f);
+}
+
+static void an_upload_is_ordered_before_a_side_stream(ts_ctx_t *ctx)
+{
+    fy_stream_t *side;
+    ts_ok(fy_stream_create(ctx->device, NULL, &side));
+    fy_scope_t scope = fy_scope_begin("side");
+    ts_ok(fy_stream_use(side));
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(100000), 0), *sum, *host;
+    ts_ok(fy_max(x, 0, NULL, 0, &sum));
+    fy_tensor_destroy(x);
+    fy_download_t *download;
+    double value;
+    ts_ok(fy_tensor_download(sum, NULL, &download));
+    fy_scope_end(scope, 1, (fy_tensor_t *[]){ sum });
+    fy_stream_destroy(side);
+    (void)host;
+    ts_ok(fy_tensor_download(sum, NULL, &download));
+    ts_ok(fy_download_wait_f64(download, FY_FOREVER, &value));
+    assert_true(value == 99999.0);
+}
+
+/* A block given back on one stream and handed out on another must not be written before its last reader is done. */
+static void reused_blocks_wait_on_the_device(ts_ctx_t *ctx)
+{
+    fy_stream_t *side;
+    ts_ok(fy_stream_create(ctx->device, NULL, &side));
+    fy_tensor_t *total;
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(20000), &total));
+    for (int i = 1; i <= 20; i++) {
+        fy_tensor_t *x, *y;
+        ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(20000), i, &x));
+        fy_scope_t scope = fy_scope_begin("side");
+        ts_ok(fy_stream_use(side));
+        ts_ok(fy_axpy(total, 1, x)); /* side reads x */
+        fy_scope_end(scope, 0, NULL);
+        fy_tensor_destroy(x);
+        ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(20000), -1000, &y)); /* maybe the same bytes */
+        fy_tensor_destroy(y);
+    }
+    float values[20000];
+    ts_read(total, values, sizeof values);
+    for (int i = 0; i < 20000; i++) assert_true(values[i] == 210.0f);
+}
+
+static void use_ends_with_its_scope(ts_ctx_t *ctx)
+{
+    fy_stream_t *side;
+    fy_ticket_t ticket;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(100), 0), *y, *z;
+    ts_ok(fy_stream_create(ctx->device, NULL, &side));
+    fy_scope_t outer = fy_scope_begin("outer");
+    ts_ok(fy_stream_use(side));
+    fy_scope_begin("inner"); /* inherits */
+    ts_ok(fy_neg(x, &y));
+    ts_ok(fy_stream_mark(side, &ticket));
+    uint64_t stream = fy_tensor_ticket(y).stream;
+    if (stream) assert_int_equal(stream, ticket.stream);
+    fy_scope_end(outer, 0, NULL);
+    ts_ok(fy_neg(x, &z));
+    stream = fy_tensor_ticket(z).stream;
+    if (stream) assert_int_not_equal(stream, ticket.stream);
+    ts_fails(fy_stream_use(NULL), INVALID_ARGUMENT);
+}
+
+static void native_addresses(ts_ctx_t *ctx)
+{
+    fy_stream_t *stream;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4, 8), 0), *row;
+    void *base = NULL, *inside = NULL;
+    ts_ok(fy_stream_create(ctx->device, NULL, &stream));
+    ts_ok(fy_slice(x, 0, 2, 3, &row));
+    uint64_t version = ts_version(x);
+    fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_ok(fy_tensor_native(x, FY_ACCESS_READ, stream, &base));
+    ts_ok(fy_tensor_native(row, FY_ACCESS_READ, stream, &inside));
+    assert_ptr_equal((char *)inside, (char *)base + 2 * 8 * 4);
+    assert_int_equal(ts_version(x), version);
+    ts_ok(fy_tensor_native(x, FY_ACCESS_WRITE, stream, &base));
+    assert_int_equal(ts_version(x), version + 1);
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    ts_expect_quiet(&before, &after, "native");
+    fy_tensor_t *host = ts_host_f32(FY_DIMS(2), (float[]){ 1, 2 });
+    ts_fails(fy_tensor_native(host, FY_ACCESS_READ, stream, &base), INVALID_ARGUMENT); /* a stream of another device */
+    assert_null(base);
+}
+
+static void the_clock_sees_overlap(ts_ctx_t *ctx)
+{
+    enum { N = 1 << 22 }; /* 16 MiB */
+    (void)ctx;
+    fy_device_t *device;
+    fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
+    ts_ok(fy_device_open("sim:6?capacity=256MiB", &device));
+    fy_tensor_t *a, *b, *c, *pinned;
+    ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(N), &pinned));
+    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(N), &a));
+    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(512, 512), &b));
+    ts_ok(fy_device_wait(device, FY_FOREVER));
+    ts_ok(fy_device_clock_query(device, &before));
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+    options.contract = FY_HOST_BORROW;
+    fy_ticket_t ticket;
+    ts_ok(fy_tensor_upload_into(a, pinned, &options, &ticket)); /* upload engine */
+    for (int i = 0; i < 20; i++) ts_ok(fy_matmul(b, b, &c));    /* compute engine, other bytes */
+    ts_ok(fy_device_wait(device, FY_FOREVER));
+    ts_ok(fy_device_clock_query(device, &after));
+    uint64_t upload = after.upload_ns - before.upload_ns, compute = after.compute_ns - before.compute_ns;
+    assert_true(upload > 0 && compute > 0);
+    assert_true(after.now_ns - before.now_ns < upload + compute); /* side by side, not one behind the other */
+    fy_tensor_destroy(pinned);
+    fy_device_close(device);
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(the_done_ticket),
+    TS_TEST(the_host_has_one_stream),
+    TS_TEST(create_and_destroy),
+    TS_TEST(marks_are_points_on_a_timeline),
+    TS_TEST(a_wait_gives_up),
+    TS_TEST(streams_are_ordered_by_their_tensors),
+    TS_TEST(an_upload_is_ordered_before_a_side_stream),
+    TS_TEST(reused_blocks_wait_on_the_device),
+    TS_TEST(use_ends_with_its_scope),
+    TS_TEST(native_addresses),
+    TS_TEST(the_clock_sees_overlap),
+};
+#define ONE_STREAM  "the host has one stream, inside the call"
+#define HAS_STREAMS "only the host has no streams to create"
+static const ts_exclusion_t k_exclusions[] = {
+    { "sim", "the_host_has_one_stream", HAS_STREAMS },
+    { "cuda", "the_host_has_one_stream", HAS_STREAMS },
+    { "host", "create_and_destroy", ONE_STREAM },
+    { "host", "marks_are_points_on_a_timeline", ONE_STREAM },
+    { "host", "streams_are_ordered_by_their_tensors", ONE_STREAM },
+    { "host", "an_upload_is_ordered_before_a_side_stream", ONE_STREAM },
+    { "host", "reused_blocks_wait_on_the_device", ONE_STREAM },
+    { "host", "use_ends_with_its_scope", ONE_STREAM },
+    { "host", "native_addresses", ONE_STREAM },
+    { "cuda", "the_clock_sees_overlap", "model time is the simulator's; overlap on a GPU is measured in bench/" },
+    { "host", "the_clock_sees_overlap", "opens sim:6; runs once, with sim:0" },
+    { NULL, NULL, NULL },
+};
+
+int main(void) { return TS_RUN("stream", k_tests, k_exclusions); }
