@@ -28,21 +28,15 @@ static fy_status_t create(pipeline_t *p)
     return FY_STATUS_OK;
 }
 
-/* The host's part: write batch `index` into its slot, as a reader of files would. */
-static fy_status_t produce(pipeline_t *p, int index)
+/* The host writes batch `index` into its slot, as a reader of files would, and sends it. If the device still reads that slot (batch
+ * index - 2), the upload engine waits for it; the host does not. */
+static fy_status_t feed(pipeline_t *p, int index)
 {
     int slot = index % SLOTS;
     void *bytes;
     FY_TRY(fy_ticket_wait(p->sent[slot], FY_FOREVER)); /* without it, map would say BUSY: the engine may still be reading */
     FY_TRY(fy_tensor_map(p->staging[slot], FY_ACCESS_WRITE, &bytes));
     for (int i = 0; i < ROWS * COLUMNS; i++) ((float *)bytes)[i] = (float)(index + 1);
-    return FY_STATUS_OK;
-}
-
-/* The upload engine's part. If the device still reads this slot (batch index - 2), the engine waits there; the host does not. */
-static fy_status_t send(pipeline_t *p, int index)
-{
-    int slot = index % SLOTS;
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     borrow.contract = FY_HOST_BORROW;
     return fy_tensor_upload_into(p->batch[slot], p->staging[slot], &borrow, &p->sent[slot]);
@@ -68,9 +62,10 @@ static fy_status_t run_batches(pipeline_t *p, int overlap, double *out_sum, uint
     FY_TRY(fy_fill(p->sum, 0.0));
     FY_TRY(fy_device_wait(p->device, FY_FOREVER));
     FY_TRY(fy_device_clock_query(p->device, &before));
+    if (overlap) FY_TRY(feed(p, 0));
     for (int i = 0; i < BATCHES; i++) {
-        FY_TRY(produce(p, i));
-        FY_TRY(send(p, i));
+        int next = overlap ? i + 1 : i; /* the next batch goes up before this one is asked for */
+        if (next < BATCHES) FY_TRY(feed(p, next));
         if (!overlap) FY_TRY(fy_device_wait(p->device, FY_FOREVER));
         FY_TRY(compute(p, i));
         if (!overlap) FY_TRY(fy_device_wait(p->device, FY_FOREVER));

@@ -73,7 +73,8 @@ static fy_status_t apply(call_t *call, const char *word)
 {
     const fy_op_info_t *info = fy_op_find(word);
     if (!info) return FAIL("no op is called '%s'; there are %" PRIu32, word, fy_op_count());
-    if ((info->flags & FY_OP_IN_PLACE) || info->ndst != 1) return FAIL("%s does not give one new tensor: not in this little language", word);
+    if ((info->flags & FY_OP_IN_PLACE) || info->ndst != 1)
+        return FAIL("%s does not give one new tensor: not in this little language", word);
     size_t nsrc = info->nsrc_min;
     if (nsrc > call->depth) return FAIL("%s takes %zu tensors, the stack has %zu", word, nsrc, call->depth);
     _Alignas(16) unsigned char attrs[256] = { 0 };

@@ -35,27 +35,29 @@ static uint64_t unique_nbytes(const fy_desc_t *desc)
     return mul(nelem, fy__dtype_sizes[desc->dtype]);
 }
 
-/* Each operand once; a dst that is accumulated into twice. */
-static uint64_t operand_nbytes(const fy_launch_t *launch)
+/* Each operand once; a dst that is accumulated into twice, and one more flop for each of its elements. */
+static __attribute__((noinline)) void set_general(fy_launch_t *launch, uint64_t flops)
 {
-    if (FY_LIKELY((launch->flags & FY_LAUNCH_DENSE) && launch->ndst == 1 && !launch->accumulate)) {
-        uint64_t per_element = fy__dtype_sizes[launch->dst[0].dtype];
-        for (int i = 0; i < launch->nsrc; i++) per_element += fy__dtype_sizes[launch->src[i].dtype];
-        return mul(launch->nelem, per_element);
-    }
     uint64_t nbytes = 0;
     for (int i = 0; i < launch->nsrc; i++) nbytes = add(nbytes, unique_nbytes(&launch->src[i]));
     for (int i = 0; i < launch->ndst; i++) {
         uint64_t written = unique_nbytes(&launch->dst[i]);
         nbytes = add(nbytes, launch->accumulate & (1u << i) ? mul(written, 2) : written);
     }
-    return nbytes;
+    launch->flops = launch->accumulate ? add(flops, launch->nelem) : flops;
+    launch->nbytes = nbytes;
 }
 
-static void set(fy_launch_t *launch, uint64_t flops)
+static inline void set(fy_launch_t *launch, uint64_t flops)
 {
-    launch->flops = launch->accumulate ? add(flops, launch->nelem) : flops;
-    launch->nbytes = operand_nbytes(launch);
+    if (FY_UNLIKELY(launch->flags != FY_LAUNCH_DENSE || launch->ndst != 1 || launch->accumulate)) {
+        set_general(launch, flops);
+        return;
+    }
+    uint64_t per_element = fy__dtype_sizes[launch->dst[0].dtype];
+    for (int i = 0; i < launch->nsrc; i++) per_element += fy__dtype_sizes[launch->src[i].dtype];
+    launch->flops = flops;
+    launch->nbytes = mul(launch->nelem, per_element);
 }
 
 void fy__cost_elementwise(fy_launch_t *launch) { set(launch, launch->nelem); }
