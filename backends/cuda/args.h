@@ -1,0 +1,88 @@
+/* What a CUDA kernel is given: one plain struct, by value, for every kernel of this plugin. Three parties read this file: the host side
+ * (pack.c fills it), the kernels (kernels/), and the fake driver of the tests, which rebuilds a launch record from it. So the struct
+ * is a launch record in a canonical form, never a kernel's private notation: its operands, attributes and counts mean what op.h says.
+ * Included from C and from CUDA; the two sides of one build only, so it has no ABI. */
+#ifndef FERRY_BACKENDS_CUDA_ARGS_H_
+#define FERRY_BACKENDS_CUDA_ARGS_H_
+
+#include <ferry/op.h>
+
+/* X(module, kernel). A module is one .cu file and one fatbin; a kernel is found by its name. */
+#define FY__CUDA_KERNEL_LIST(X)                                                              \
+    X(elementwise, fy_elementwise_dense) /* f32, all operands dense or one repeated value */ \
+    X(elementwise, fy_elementwise_f32)   /* f32, f16, bf16: computes in f32; any strides */  \
+    X(elementwise, fy_elementwise_f64)                                                       \
+    X(elementwise, fy_elementwise_int) /* i32, i64, u8, bool: computes in i64 */             \
+    X(move, fy_cast)                                                                         \
+    X(move, fy_generate) /* fill, arange */                                                  \
+    X(move, fy_copy)     /* copy, concat (one source each), where: by element size */        \
+    X(move, fy_gather)                                                                       \
+    X(random, fy_random)         /* rand, randn, randperm: draws at the counter */           \
+    X(random, fy_random_advance) /* then moves the counter */                                \
+    X(reduce, fy_reduce_float)   /* sum, mean, max, min, mse_loss; in f64 */                 \
+    X(reduce, fy_reduce_int)                                                                 \
+    X(reduce, fy_argmax)                                                                     \
+    X(softmax, fy_softmax_f32) /* and log_softmax */                                         \
+    X(softmax, fy_softmax_f64)                                                               \
+    X(matmul, fy_matmul_f32) /* what cuBLASLt does not take */                               \
+    X(matmul, fy_matmul_f64)
+
+#define FY__CUDA_MODULE_LIST(X) X(elementwise) X(move) X(random) X(reduce) X(softmax) X(matmul)
+
+enum fy__cuda_kernel {
+#define X(module, name) FY__CUDA_KERNEL_##name,
+    FY__CUDA_KERNEL_LIST(X)
+#undef X
+        FY__CUDA_KERNEL_COUNT
+};
+
+#define FY__CUDA_MAX_SRC  3
+#define FY__CUDA_MAX_DST  2
+#define FY__CUDA_BLOCK    256 /* threads a block, in every kernel but matmul */
+#define FY__CUDA_TILE     16  /* matmul: a block is TILE x TILE threads and makes as many results */
+#define FY__CUDA_NO_COUNT 0
+
+enum fy__cuda_flags {
+    FY__CUDA_SMALL = 1 /* every index and every element offset fits 31 bits: 32-bit index arithmetic will do */
+};
+
+/* An operand, with the pointer as a device address. Elementwise: rank and dims of all operands are equal (collapsed), stride 0 repeats. */
+typedef struct fy__cuda_operand {
+    uint64_t data;
+    int32_t dtype, rank;
+    int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK];
+} fy__cuda_operand_t;
+
+typedef union fy__cuda_attrs {
+    unsigned char bytes[32]; /* the op's attribute struct, as op.h has it */
+    fy_fill_attrs_t fill;
+    fy_arange_attrs_t arange;
+    fy_rand_attrs_t rand;
+    fy_randn_attrs_t randn;
+    fy_affine_attrs_t affine;
+    fy_axpy_attrs_t axpy;
+    fy_reduce_attrs_t reduce; /* keepdims is always 1 here: dst has src's rank, with dims of 1 */
+    fy_axis_attrs_t axis;     /* likewise for argmax */
+    fy_matmul_attrs_t matmul; /* always 0, 0 here: transposes are folded into strides */
+} fy__cuda_attrs_t;
+
+typedef struct fy__cuda_args {
+    uint32_t struct_size;
+    uint32_t op;
+    uint32_t nsrc, ndst;
+    uint32_t flags;      /* fy__cuda_flags */
+    uint32_t accumulate; /* 1: add to dst[0] */
+    uint64_t nelem;      /* of dst[0] */
+    uint64_t fault;      /* gather: where 1 is written if an index is out of range; else 0 */
+    /* Reductions, softmax: threads that share one result, 1, 32 or FY__CUDA_BLOCK. */
+    uint32_t lanes;
+    uint32_t reserved;
+    /* Reductions: how many elements stand behind one result, when that is more than src has (src are partial results); else NO_COUNT. */
+    uint64_t count;
+    /* Concat: where along the axis this source begins is already in dst[0].data; dst[0].dims are the source's. */
+    fy__cuda_attrs_t attrs;
+    fy__cuda_operand_t dst[FY__CUDA_MAX_DST];
+    fy__cuda_operand_t src[FY__CUDA_MAX_SRC];
+} fy__cuda_args_t;
+
+#endif

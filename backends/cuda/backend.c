@@ -1,0 +1,43 @@
+/* The plugin's one symbol and its table of slots. Opening the plugin touches no driver: that happens when devices are counted, so that
+ * "no driver" is an explained refusal and not a plugin that does not load. Start with driver.h, then device.h. */
+#include "backends/cuda/device.h"
+
+static const fy_backend_t backend = {
+    .struct_size = sizeof(fy_backend_t),
+    .abi = FY_BACKEND_ABI,
+    .name = "cuda",
+    .device_count = fy__cuda_device_count,
+    .device_open = fy__cuda_device_open,
+    .device_close = fy__cuda_device_close,
+    .device_query = fy__cuda_device_query,
+    .alloc = fy__cuda_alloc,
+    .free = fy__cuda_free,
+    .register_host = fy__cuda_register_host,
+    .unregister_host = fy__cuda_unregister_host,
+    .stream_create = fy__cuda_stream_create,
+    .stream_destroy = fy__cuda_stream_destroy,
+    .event_create = fy__cuda_event_create,
+    .event_destroy = fy__cuda_event_destroy,
+    .event_record = fy__cuda_event_record,
+    .event_wait = fy__cuda_event_wait,
+    .event_query = fy__cuda_event_query,
+    .event_sync = fy__cuda_event_sync,
+    .copy = fy__cuda_copy,
+    .fill = fy__cuda_fill,
+    .launch = fy__cuda_launch,
+    .supports = fy__cuda_supports,
+    .workspace = fy__cuda_workspace,
+};
+
+FY_API fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend);
+
+fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend)
+{
+    *out_backend = NULL;
+    fy__cuda.host = host;
+    if (abi != FY_BACKEND_ABI || host->abi != FY_BACKEND_ABI)
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "the cuda plugin speaks backend ABI %u, this Ferry speaks %u: rebuild one of them",
+                             FY_BACKEND_ABI, abi);
+    *out_backend = &backend;
+    return FY_STATUS_OK;
+}

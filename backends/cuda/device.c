@@ -1,0 +1,186 @@
+/* Devices: counting, opening, closing, asking; and making a device's context current for a slot. Kernels are loaded here, once per open
+ * device, from the fatbins that fatbins.c carries. Not here: memory.c, stream.c, launch.c. */
+#include "backends/cuda/device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/fatbins.h"
+#include "backends/cuda/lt.h"
+
+_Thread_local CUresult fy__cuda_last_code;
+
+/* ---- the current context ---- */
+
+void fy__cuda_note(fy__cuda_device_t *dev, CUresult code)
+{
+    int none = 0;
+    if (fy__cuda_is_fatal(code)) atomic_compare_exchange_strong(&dev->lost, &none, (int)code);
+}
+
+/* The driver's own answer to "is it current?" is one thread-local read; pushing and popping is left out where it is. */
+static CUresult push(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
+{
+    CUcontext current = NULL;
+    out_frame->pushed = 0;
+    CUresult code = fy__cuda.cuCtxGetCurrent(&current);
+    if (code != CUDA_SUCCESS || current == dev->context) return code;
+    code = fy__cuda.cuCtxPushCurrent(dev->context);
+    out_frame->pushed = code == CUDA_SUCCESS;
+    return code;
+}
+
+fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
+{
+    int lost = atomic_load_explicit(&dev->lost, memory_order_relaxed);
+    if (lost != 0) return fy__cuda_failed((CUresult)lost, __FILE__, __LINE__, "an earlier call", "cuda:%d is lost", dev->index);
+    CUresult code = fy__cuda_checked(dev, push(dev, out_frame));
+    if (code == CUDA_SUCCESS) return FY_STATUS_OK;
+    return fy__cuda_failed(code, __FILE__, __LINE__, "cuCtxPushCurrent", "using cuda:%d on this thread", dev->index);
+}
+
+int fy__cuda_enter_to_release(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame) { return push(dev, out_frame) == CUDA_SUCCESS; }
+
+void fy__cuda_leave(const fy__cuda_frame_t *frame)
+{
+    CUcontext popped;
+    if (frame->pushed) fy__cuda.cuCtxPopCurrent(&popped);
+}
+
+/* ---- devices ---- */
+
+fy_status_t fy__cuda_device_count(int *out_count)
+{
+    *out_count = 0;
+    FY_TRY(fy__cuda_driver_load());
+    int count = 0;
+    FY_TRY(FY__CUDA_CALL(NULL, cuDeviceGetCount, (&count), "counting CUDA devices"));
+    if (count == 0)
+        return FY__CUDA_FAIL(FY_STATUS_UNAVAILABLE, "the CUDA driver (version %d.%d) knows no device: is CUDA_VISIBLE_DEVICES empty?",
+                             fy__cuda.version / 1000, fy__cuda.version % 1000 / 10);
+    *out_count = count;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t read_attribute(fy__cuda_device_t *dev, CUdevice_attribute attribute, int *out_value)
+{
+    return FY__CUDA_CALL(dev, cuDeviceGetAttribute, (out_value, attribute, dev->handle), "asking cuda:%d for attribute %d", dev->index,
+                         (int)attribute);
+}
+
+static fy_status_t load_kernels(fy__cuda_device_t *dev)
+{
+    static const char *const module_names[] = {
+#define X(name) #name,
+        FY__CUDA_MODULE_LIST(X)
+#undef X
+    };
+    static const struct {
+        int module;
+        const char *name;
+    } kernels[] = {
+#define X(module, name) { FY__CUDA_MODULE_##module, #name },
+        FY__CUDA_KERNEL_LIST(X)
+#undef X
+    };
+    for (int i = 0; i < FY__CUDA_MODULE_COUNT; i++)
+        FY_TRY(FY__CUDA_CALL(dev, cuModuleLoadData, (&dev->modules[i], fy__cuda_fatbin(i)),
+                             "loading kernels '%s' on cuda:%d (%s, compute capability %d.%d)", module_names[i], dev->index, dev->model,
+                             dev->major, dev->minor));
+    for (int i = 0; i < FY__CUDA_KERNEL_COUNT; i++)
+        FY_TRY(FY__CUDA_CALL(dev, cuModuleGetFunction, (&dev->kernels[i], dev->modules[kernels[i].module], kernels[i].name),
+                             "finding kernel %s on cuda:%d", kernels[i].name, dev->index));
+    return FY_STATUS_OK;
+}
+
+/* What needs the context current. */
+static fy_status_t prepare(fy__cuda_device_t *dev)
+{
+    FY_TRY(FY__CUDA_CALL(dev, cuCtxGetStreamPriorityRange, (&dev->least_priority, &dev->greatest_priority),
+                         "asking cuda:%d for its stream priorities", dev->index));
+    return load_kernels(dev);
+}
+
+static fy_status_t describe(fy__cuda_device_t *dev)
+{
+    FY_TRY(FY__CUDA_CALL(dev, cuDeviceGet, (&dev->handle, dev->index), "opening cuda:%d", dev->index));
+    FY_TRY(
+        FY__CUDA_CALL(dev, cuDeviceGetName, (dev->model, (int)sizeof dev->model, dev->handle), "asking cuda:%d for its name", dev->index));
+    dev->model[sizeof dev->model - 1] = '\0';
+    FY_TRY(read_attribute(dev, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &dev->nprocessors));
+    FY_TRY(read_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &dev->major));
+    return read_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &dev->minor);
+}
+
+fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev)
+{
+    *out_dev = NULL;
+    if (noptions > 0)
+        return FY__CUDA_FAIL(FY_STATUS_INVALID_ARGUMENT, "cuda:%d: option '%s' is unknown; the cuda backend has no options of its own",
+                             index, options[0].key);
+    int count;
+    FY_TRY(fy__cuda_device_count(&count));
+    if (index < 0 || index >= count)
+        return FY__CUDA_FAIL(FY_STATUS_UNAVAILABLE, "there is no cuda:%d: the driver shows %d device%s, cuda:0 to cuda:%d", index, count,
+                             count == 1 ? "" : "s", count - 1);
+    fy__cuda_device_t *dev = calloc(1, sizeof *dev);
+    if (dev == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for the handle of cuda:%d", index);
+    dev->index = index;
+    fy__cuda_frame_t frame;
+    int entered = 0;
+    fy_status_t status = describe(dev);
+    if (status == FY_STATUS_OK) status = fy__cuda_lt_create(dev, &dev->lt);
+    if (status == FY_STATUS_OK)
+        status = FY__CUDA_CALL(dev, cuDevicePrimaryCtxRetain, (&dev->context, dev->handle), "retaining the primary context of cuda:%d (%s)",
+                               index, dev->model);
+    if (status != FY_STATUS_OK) dev->context = NULL;
+    if (status == FY_STATUS_OK) {
+        status = fy__cuda_enter(dev, &frame);
+        entered = status == FY_STATUS_OK;
+    }
+    if (status == FY_STATUS_OK) status = prepare(dev);
+    if (entered) fy__cuda_leave(&frame);
+    if (status != FY_STATUS_OK) {
+        fy__cuda_device_close(dev);
+        return status;
+    }
+    *out_dev = dev;
+    return FY_STATUS_OK;
+}
+
+void fy__cuda_device_close(void *handle)
+{
+    fy__cuda_device_t *dev = handle;
+    fy__cuda_frame_t frame;
+    if (dev->context != NULL) {
+        if (fy__cuda_enter_to_release(dev, &frame)) {
+            fy__cuda_lt_destroy(dev->lt);
+            for (int i = 0; i < FY__CUDA_MODULE_COUNT; i++)
+                if (dev->modules[i] != NULL) fy__cuda.cuModuleUnload(dev->modules[i]);
+            fy__cuda_leave(&frame);
+        }
+        fy__cuda.cuDevicePrimaryCtxRelease(dev->handle);
+    } else {
+        fy__cuda_lt_destroy(dev->lt);
+    }
+    free(dev);
+}
+
+fy_status_t fy__cuda_device_query(void *handle, fy_backend_info_t *out_info)
+{
+    fy__cuda_device_t *dev = handle;
+    fy__cuda_frame_t frame;
+    size_t available = 0, total = 0;
+    memset(out_info, 0, sizeof *out_info);
+    FY_TRY(fy__cuda_enter(dev, &frame));
+    fy_status_t status = FY__CUDA_CALL(dev, cuMemGetInfo, (&available, &total), "asking cuda:%d how much memory it has", dev->index);
+    fy__cuda_leave(&frame);
+    FY_TRY(status);
+    snprintf(out_info->model, sizeof out_info->model, "%s", dev->model);
+    out_info->memory_nbytes = total;
+    out_info->free_nbytes = available;
+    out_info->alignment = 256; /* cuMemAlloc's promise */
+    out_info->numerics = 1;
+    return FY_STATUS_OK;
+}

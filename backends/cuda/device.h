@@ -1,0 +1,97 @@
+/* An open CUDA device: its primary context, kernels and limits, and the rule how a slot uses them.
+ * Every slot that calls the driver stands between fy__cuda_enter and fy__cuda_leave: the device's context is current in between and the
+ * application's is current again afterwards. Next: backend.c for the table of slots. */
+#ifndef FERRY_BACKENDS_CUDA_DEVICE_H_
+#define FERRY_BACKENDS_CUDA_DEVICE_H_
+
+#include <stdatomic.h>
+
+#include "backends/cuda/args.h"
+#include "backends/cuda/driver.h"
+
+enum fy__cuda_module {
+#define X(name) FY__CUDA_MODULE_##name,
+    FY__CUDA_MODULE_LIST(X)
+#undef X
+        FY__CUDA_MODULE_COUNT
+};
+
+typedef struct fy__cuda_lt fy__cuda_lt_t; /* lt.h: this device's cuBLASLt handle and plans */
+
+typedef struct fy__cuda_device {
+    int index;
+    CUdevice handle;
+    CUcontext context; /* the primary one, retained: shared with the runtime API, cuBLASLt and the application */
+    int nprocessors, major, minor;
+    int least_priority, greatest_priority; /* least >= greatest: smaller goes first */
+    char model[64];
+    atomic_int lost;      /* the CUresult that broke the context, 0 while it works */
+    atomic_int told_slow; /* the log has heard that a matmul took the fallback kernel */
+    CUmodule modules[FY__CUDA_MODULE_COUNT];
+    CUfunction kernels[FY__CUDA_KERNEL_COUNT];
+    fy__cuda_lt_t *lt;
+} fy__cuda_device_t;
+
+typedef struct fy__cuda_stream {
+    CUstream handle;
+    int owned; /* 0: wrapped, never destroyed */
+} fy__cuda_stream_t;
+
+/* Was the device's context pushed? */
+typedef struct fy__cuda_frame {
+    int pushed;
+} fy__cuda_frame_t;
+
+/* Makes the device's context current. Fails, with nothing to leave: DEVICE_LOST at once if the device was lost earlier. */
+fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame);
+void fy__cuda_leave(const fy__cuda_frame_t *frame);
+/* As enter, for giving things back: never fails, sets no record; returns 0 if the driver cannot be used. */
+int fy__cuda_enter_to_release(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame);
+/* Remembers a fatal code, so that later calls return at once. */
+void fy__cuda_note(fy__cuda_device_t *dev, CUresult code);
+
+/* Evaluates to a fy_status_t: runs driver call `call` with the parenthesised `args`; a failure is noted and explained. */
+#define FY__CUDA_CALL(dev, call, args, ...)                      \
+    (fy__cuda_checked((dev), fy__cuda.call args) == CUDA_SUCCESS \
+         ? FY_STATUS_OK                                          \
+         : fy__cuda_failed(fy__cuda_last_code, __FILE__, __LINE__, #call, __VA_ARGS__))
+
+/* The code that fy__cuda_checked saw last on this thread. */
+extern _Thread_local CUresult fy__cuda_last_code;
+
+static inline CUresult fy__cuda_checked(fy__cuda_device_t *dev, CUresult code)
+{
+    if (code != CUDA_SUCCESS) {
+        fy__cuda_last_code = code;
+        if (dev != NULL) fy__cuda_note(dev, code);
+    }
+    return code;
+}
+
+/* ---- slots (backend.h), by file ---- */
+fy_status_t fy__cuda_device_count(int *out_count);
+fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev);
+void fy__cuda_device_close(void *dev);
+fy_status_t fy__cuda_device_query(void *dev, fy_backend_info_t *out_info);
+
+fy_status_t fy__cuda_alloc(void *dev, uint64_t nbytes, void **out_address);
+void fy__cuda_free(void *dev, void *address, uint64_t nbytes);
+fy_status_t fy__cuda_register_host(void *dev, void *address, uint64_t nbytes);
+void fy__cuda_unregister_host(void *dev, void *address, uint64_t nbytes);
+fy_status_t fy__cuda_copy(void *dev, void *stream, const fy_copy_t *copy);
+fy_status_t fy__cuda_fill(void *dev, void *stream, void *address, int value, uint64_t nbytes);
+
+fy_status_t fy__cuda_stream_create(void *dev, fy_stream_role_t role, int priority, void *native, void **out_stream);
+void fy__cuda_stream_destroy(void *dev, void *stream);
+fy_status_t fy__cuda_event_create(void *dev, void **out_event);
+void fy__cuda_event_destroy(void *dev, void *event);
+fy_status_t fy__cuda_event_record(void *dev, void *event, void *stream);
+fy_status_t fy__cuda_event_wait(void *dev, void *stream, void *event);
+fy_status_t fy__cuda_event_query(void *dev, void *event, int *out_done);
+fy_status_t fy__cuda_event_sync(void *dev, void *event, uint64_t timeout_ns);
+
+fy_status_t fy__cuda_launch(void *dev, void *stream, const fy_launch_t *launch);
+int fy__cuda_supports(void *dev, const fy_launch_t *launch);
+uint64_t fy__cuda_workspace(void *dev, const fy_launch_t *launch, uint64_t limit);
+
+#endif

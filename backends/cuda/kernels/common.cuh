@@ -1,0 +1,173 @@
+// What every kernel file needs: operands as the host packed them (args.h), loads and stores by dtype, groups of threads that share one
+// result. Formulas come from backends/formulas; none stands here. Every kernel takes the whole args struct by value, as
+// __grid_constant__, so that its arrays are read from constant memory instead of being copied to each thread's stack.
+#ifndef FERRY_BACKENDS_CUDA_KERNELS_COMMON_CUH_
+#define FERRY_BACKENDS_CUDA_KERNELS_COMMON_CUH_
+
+#include <type_traits>
+
+#include "backends/cuda/args.h"
+#include "backends/formulas/cast.h"
+#include "backends/formulas/scalar.h"
+
+#define FY_KERNEL extern "C" __global__ void __launch_bounds__(FY__CUDA_BLOCK)
+#define FY_ARGS   const __grid_constant__ fy__cuda_args_t
+
+using fy_args = fy__cuda_args_t;
+using fy_operand = fy__cuda_operand_t;
+
+// A kernel that args.h lists and its file lacks does not compile.
+#define FY_KERNEL_EXISTS(name) static_assert(std::is_function<decltype(name)>::value, "");
+
+// ---- threads ----
+
+__device__ inline uint64_t first_thread() { return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; }
+__device__ inline uint64_t all_threads() { return (uint64_t)gridDim.x * blockDim.x; }
+
+// ---- indices ----
+
+// Splits `linear` by `dim`: the remainder is returned, the quotient replaces it. 32-bit division is several times faster.
+__device__ inline uint64_t split(uint64_t &linear, int64_t dim, uint32_t flags)
+{
+    if (flags & FY__CUDA_SMALL) {
+        uint32_t small = (uint32_t)linear, quotient = small / (uint32_t)dim;
+        linear = quotient;
+        return small - quotient * (uint32_t)dim;
+    }
+    uint64_t quotient = linear / (uint64_t)dim, rest = linear - quotient * (uint64_t)dim;
+    linear = quotient;
+    return rest;
+}
+
+// Offsets of element `linear` (row-major over axes first .. last-1 of `a`) in two operands of equal dims there.
+__device__ inline void locate2(const fy_operand &a, const fy_operand &b, int first, int last, uint64_t linear, uint32_t flags,
+                               int64_t &offset_a, int64_t &offset_b)
+{
+    for (int axis = last - 1; axis > first; axis--) {
+        int64_t i = (int64_t)split(linear, a.dims[axis], flags);
+        offset_a += i * a.strides[axis];
+        offset_b += i * b.strides[axis];
+    }
+    if (last > first) {
+        offset_a += (int64_t)linear * a.strides[first];
+        offset_b += (int64_t)linear * b.strides[first];
+    }
+}
+
+__device__ inline int64_t locate(const fy_operand &a, int first, int last, uint64_t linear, uint32_t flags)
+{
+    int64_t offset = 0;
+    for (int axis = last - 1; axis > first; axis--) offset += (int64_t)split(linear, a.dims[axis], flags) * a.strides[axis];
+    if (last > first) offset += (int64_t)linear * a.strides[first];
+    return offset;
+}
+
+// ---- loads and stores. T is what is computed in: float (f32, f16, bf16), double (f64, or any float), int64_t (the rest) ----
+
+template <typename E> __device__ inline E *element(const fy_operand &o, int64_t offset) { return (E *)(uintptr_t)o.data + offset; }
+
+template <typename T> __device__ T load(const fy_operand &o, int64_t offset);
+
+template <> __device__ inline float load<float>(const fy_operand &o, int64_t offset)
+{
+    switch (o.dtype) {
+    case FY_DTYPE_F16: return fy__f32_from_f16(*element<uint16_t>(o, offset));
+    case FY_DTYPE_BF16: return fy__f32_from_bf16(*element<uint16_t>(o, offset));
+    default: return *element<float>(o, offset);
+    }
+}
+template <> __device__ inline double load<double>(const fy_operand &o, int64_t offset)
+{
+    if (o.dtype == FY_DTYPE_F64) return *element<double>(o, offset);
+    return (double)load<float>(o, offset);
+}
+template <> __device__ inline int64_t load<int64_t>(const fy_operand &o, int64_t offset)
+{
+    switch (o.dtype) {
+    case FY_DTYPE_I32: return *element<int32_t>(o, offset);
+    case FY_DTYPE_I64: return *element<int64_t>(o, offset);
+    default: return *element<uint8_t>(o, offset);
+    }
+}
+
+// As fy_cast has it, from each of the three types.
+__device__ inline void store(const fy_operand &o, int64_t offset, float x)
+{
+    switch (o.dtype) {
+    case FY_DTYPE_F32: *element<float>(o, offset) = x; break;
+    case FY_DTYPE_F64: *element<double>(o, offset) = (double)x; break;
+    case FY_DTYPE_F16: *element<uint16_t>(o, offset) = fy__f16_from_f32(x); break;
+    case FY_DTYPE_BF16: *element<uint16_t>(o, offset) = fy__bf16_from_f32(x); break;
+    case FY_DTYPE_I32: *element<int32_t>(o, offset) = fy__i32_from_f32(x); break;
+    case FY_DTYPE_I64: *element<int64_t>(o, offset) = fy__i64_from_f32(x); break;
+    case FY_DTYPE_U8: *element<uint8_t>(o, offset) = fy__u8_from_f32(x); break;
+    default: *element<uint8_t>(o, offset) = fy__bool_from_f32(x); break;
+    }
+}
+__device__ inline void store(const fy_operand &o, int64_t offset, double x)
+{
+    switch (o.dtype) {
+    case FY_DTYPE_F32: *element<float>(o, offset) = (float)x; break;
+    case FY_DTYPE_F64: *element<double>(o, offset) = x; break;
+    case FY_DTYPE_F16: *element<uint16_t>(o, offset) = fy__f16_from_f64(x); break;
+    case FY_DTYPE_BF16: *element<uint16_t>(o, offset) = fy__bf16_from_f64(x); break;
+    case FY_DTYPE_I32: *element<int32_t>(o, offset) = fy__i32_from_f64(x); break;
+    case FY_DTYPE_I64: *element<int64_t>(o, offset) = fy__i64_from_f64(x); break;
+    case FY_DTYPE_U8: *element<uint8_t>(o, offset) = fy__u8_from_f64(x); break;
+    default: *element<uint8_t>(o, offset) = fy__bool_from_f64(x); break;
+    }
+}
+__device__ inline void store(const fy_operand &o, int64_t offset, int64_t x)
+{
+    switch (o.dtype) {
+    case FY_DTYPE_F32: *element<float>(o, offset) = (float)x; break;
+    case FY_DTYPE_F64: *element<double>(o, offset) = (double)x; break;
+    case FY_DTYPE_F16: *element<uint16_t>(o, offset) = fy__f16_from_i64(x); break;
+    case FY_DTYPE_BF16: *element<uint16_t>(o, offset) = fy__bf16_from_i64(x); break;
+    case FY_DTYPE_I32: *element<int32_t>(o, offset) = (int32_t)x; break;
+    case FY_DTYPE_I64: *element<int64_t>(o, offset) = x; break;
+    case FY_DTYPE_U8: *element<uint8_t>(o, offset) = (uint8_t)x; break;
+    default: *element<uint8_t>(o, offset) = (uint8_t)(x != 0); break;
+    }
+}
+
+// Assigns, or adds if the launch says so.
+template <typename T> __device__ inline void put(const fy_args &args, int64_t offset, T x)
+{
+    if (args.accumulate) x += load<T>(args.dst[0], offset);
+    store(args.dst[0], offset, x);
+}
+
+// ---- groups: args.lanes threads (1, a warp, or the block) share one result ----
+
+__device__ inline uint32_t lane_of(const fy_args &args) { return threadIdx.x & (args.lanes - 1); }
+__device__ inline uint64_t first_group(const fy_args &args)
+{
+    uint32_t groups = blockDim.x / args.lanes;
+    return (uint64_t)blockIdx.x * groups + threadIdx.x / args.lanes;
+}
+__device__ inline uint64_t all_groups(const fy_args &args) { return (uint64_t)gridDim.x * (blockDim.x / args.lanes); }
+
+// Combines the group's values in a fixed order; every thread of the group gets the result. All threads of the group call it.
+// `scratch`: shared, one V a warp; only the block-wide case uses it.
+template <typename V, typename Shuffle, typename Combine>
+__device__ inline V group_combine(const fy_args &args, V value, V *scratch, Shuffle shuffle, Combine combine)
+{
+    if (args.lanes == 1) return value;
+    for (int step = 16; step > 0; step >>= 1) value = combine(value, shuffle(value, step));
+    if (args.lanes == 32) return value;
+    __syncthreads(); // the scratch of the previous result has been read
+    if ((threadIdx.x & 31) == 0) scratch[threadIdx.x >> 5] = value;
+    __syncthreads();
+    value = scratch[0];
+    for (uint32_t warp = 1; warp < blockDim.x / 32; warp++) value = combine(value, scratch[warp]);
+    return value;
+}
+
+template <typename T, typename Combine> __device__ inline T group_reduce(const fy_args &args, T value, T *scratch, Combine combine)
+{
+    return group_combine(
+        args, value, scratch, [](T x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }, combine);
+}
+
+#endif

@@ -1,0 +1,138 @@
+// Elementwise arithmetic: every op that maps one or two numbers to one. One kernel for dense f32 with 16-byte accesses, and one for each
+// type that is computed in, for any strides and dtypes. Not here: what only moves or converts (move.cu).
+#include "backends/cuda/kernels/common.cuh"
+
+#define EACH \
+    for (int i = 0; i < W; i++) r[i]
+#define FLOAT_UNARY(NAME, name, sfx)     \
+    case FY_OP_##NAME:                   \
+        EACH = fy__##name##_##sfx(a[i]); \
+        break;
+#define BINARY(NAME, name, sfx)                \
+    case FY_OP_##NAME:                         \
+        EACH = fy__##name##_##sfx(a[i], b[i]); \
+        break;
+#define COMPARE(NAME, operation)    \
+    case FY_OP_##NAME:              \
+        EACH = a[i] operation b[i]; \
+        break;
+#define COMPARISONS COMPARE(EQ, ==) COMPARE(NE, !=) COMPARE(LT, <) COMPARE(LE, <=) COMPARE(GT, >) COMPARE(GE, >=)
+
+// r = op(a, b) for W elements at once, so that the switch is paid once for all of them. y: dst as it was (axpy).
+#define APPLY_FLOAT(sfx, T)                                                                                              \
+    template <int W> __device__ inline void apply(const fy_args &args, const T *a, const T *b, const T *y, T *r)         \
+    {                                                                                                                    \
+        switch (args.op) {                                                                                               \
+            FLOAT_UNARY(NEG, neg, sfx)                                                                                   \
+            FLOAT_UNARY(ABS, abs, sfx)                                                                                   \
+            FLOAT_UNARY(EXP, exp, sfx)                                                                                   \
+            FLOAT_UNARY(LOG, log, sfx)                                                                                   \
+            FLOAT_UNARY(SQRT, sqrt, sfx)                                                                                 \
+            FLOAT_UNARY(TANH, tanh, sfx)                                                                                 \
+            FLOAT_UNARY(SIGMOID, sigmoid, sfx)                                                                           \
+            FLOAT_UNARY(RELU, relu, sfx)                                                                                 \
+        case FY_OP_AFFINE: EACH = fy__affine_##sfx(a[i], (T)args.attrs.affine.scale, (T)args.attrs.affine.shift); break; \
+        case FY_OP_AXPY:                                                                                                 \
+            EACH = fy__axpy_##sfx(y[i], (T)args.attrs.axpy.alpha, a[i]);                                                 \
+            break;                                                                                                       \
+            BINARY(ADD, add, sfx)                                                                                        \
+            BINARY(SUB, sub, sfx)                                                                                        \
+            BINARY(MUL, mul, sfx)                                                                                        \
+            BINARY(DIV, div, sfx)                                                                                        \
+            BINARY(MAXIMUM, maximum, sfx)                                                                                \
+            BINARY(MINIMUM, minimum, sfx)                                                                                \
+            BINARY(POW, pow, sfx)                                                                                        \
+            COMPARISONS                                                                                                  \
+        default: EACH = a[i]; break; /* copy that accumulates */                                                         \
+        }                                                                                                                \
+    }
+APPLY_FLOAT(f32, float)
+APPLY_FLOAT(f64, double)
+
+template <int W> __device__ inline void apply(const fy_args &args, const int64_t *a, const int64_t *b, const int64_t *, int64_t *r)
+{
+    // i64 and then narrowing is exact for i32, u8 and bool: integers wrap around.
+    switch (args.op) {
+        FLOAT_UNARY(NEG, neg, i64)
+        FLOAT_UNARY(ABS, abs, i64)
+        BINARY(ADD, add, i64)
+        BINARY(SUB, sub, i64)
+        BINARY(MUL, mul, i64)
+        BINARY(MAXIMUM, maximum, i64)
+        BINARY(MINIMUM, minimum, i64)
+        COMPARISONS
+    default: EACH = a[i]; break;
+    }
+}
+
+// Any strides, any dtypes of T's class.
+template <typename T> __device__ inline void walk(const fy_args &args)
+{
+    const fy_operand &d = args.dst[0], &sa = args.src[0], &sb = args.src[1];
+    const bool two = args.nsrc == 2, reads_dst = args.op == FY_OP_AXPY;
+    for (uint64_t n = first_thread(); n < args.nelem; n += all_threads()) {
+        int64_t at_d = 0, at_a = 0, at_b = 0;
+        uint64_t linear = n;
+        for (int axis = d.rank - 1; axis >= 0; axis--) {
+            int64_t i = (int64_t)(axis > 0 ? split(linear, d.dims[axis], args.flags) : linear);
+            at_d += i * d.strides[axis];
+            at_a += i * sa.strides[axis];
+            at_b += i * sb.strides[axis];
+        }
+        T a = load<T>(sa, at_a), b = two ? load<T>(sb, at_b) : (T)0, y = reads_dst ? load<T>(d, at_d) : (T)0, r;
+        apply<1>(args, &a, &b, &y, &r);
+        put(args, at_d, r);
+    }
+}
+
+FY_KERNEL fy_elementwise_f32(FY_ARGS args) { walk<float>(args); }
+FY_KERNEL fy_elementwise_f64(FY_ARGS args) { walk<double>(args); }
+FY_KERNEL fy_elementwise_int(FY_ARGS args) { walk<int64_t>(args); }
+
+// Dense f32: rank 1, stride 1, or 0 for a source that repeats one value.
+
+__device__ inline bool aligned16(const fy_operand &o) { return (o.data & 15) == 0; }
+
+__device__ inline void read4(const fy_operand &o, uint64_t group, float *out)
+{
+    if (o.strides[0] == 0) {
+        float x = *element<float>(o, 0);
+        out[0] = out[1] = out[2] = out[3] = x;
+    } else {
+        float4 x = element<float4>(o, 0)[group];
+        out[0] = x.x;
+        out[1] = x.y;
+        out[2] = x.z;
+        out[3] = x.w;
+    }
+}
+
+FY_KERNEL fy_elementwise_dense(FY_ARGS args)
+{
+    const fy_operand &d = args.dst[0], &sa = args.src[0], &sb = args.src[1];
+    const bool two = args.nsrc == 2, reads_dst = args.op == FY_OP_AXPY || args.accumulate;
+    const bool vector = aligned16(d) && (sa.strides[0] == 0 || aligned16(sa)) && (!two || sb.strides[0] == 0 || aligned16(sb));
+    const uint64_t groups = vector ? args.nelem / 4 : 0;
+    for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
+        float a[4], b[4] = { 0, 0, 0, 0 }, y[4] = { 0, 0, 0, 0 }, r[4];
+        read4(sa, group, a);
+        if (two) read4(sb, group, b);
+        if (reads_dst) read4(d, group, y);
+        apply<4>(args, a, b, y, r);
+        if (args.accumulate)
+            for (int i = 0; i < 4; i++) r[i] += y[i];
+        element<float4>(d, 0)[group] = make_float4(r[0], r[1], r[2], r[3]);
+    }
+    for (uint64_t n = groups * 4 + first_thread(); n < args.nelem; n += all_threads()) { // the rest, or all if nothing is aligned
+        int64_t at = (int64_t)n;
+        float a = *element<float>(sa, at * sa.strides[0]), b = two ? *element<float>(sb, at * sb.strides[0]) : 0.0f;
+        float y = reads_dst ? *element<float>(d, at) : 0.0f, r;
+        apply<1>(args, &a, &b, &y, &r);
+        *element<float>(d, at) = args.accumulate ? r + y : r;
+    }
+}
+
+FY_KERNEL_EXISTS(fy_elementwise_dense)
+FY_KERNEL_EXISTS(fy_elementwise_f32)
+FY_KERNEL_EXISTS(fy_elementwise_f64)
+FY_KERNEL_EXISTS(fy_elementwise_int)

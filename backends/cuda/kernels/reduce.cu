@@ -1,0 +1,127 @@
+// Reductions: sum, mean, max, min, argmax, and the squared error's. The host has moved the kept axes to the front and the reduced ones to
+// the back (args.attrs.reduce.axes names them); a group of threads makes one result, in an order that depends only on the launch, so
+// the bits are the same every time. Long reductions come as two launches, partial results in the workspace (plan_reduce.c).
+#include "backends/cuda/kernels/common.cuh"
+
+__device__ inline int kept_axes(const fy_args &args)
+{
+    int kept = 0;
+    while (kept < args.src[0].rank && !(args.attrs.reduce.axes >> kept & 1)) kept++;
+    return kept;
+}
+
+__device__ inline uint64_t reduced_nelem(const fy_operand &s, int kept)
+{
+    uint64_t n = 1;
+    for (int axis = kept; axis < s.rank; axis++) n *= (uint64_t)s.dims[axis];
+    return n;
+}
+
+#define LIMITS(T, low, high)                      \
+    __device__ inline T lowest(T) { return low; } \
+    __device__ inline T highest(T) { return high; }
+// Every float dtype is summed in f64, as on the host: 740 additions a thread are too many for f32 to keep 24 bits.
+LIMITS(double, -(double)INFINITY, (double)INFINITY)
+LIMITS(int64_t, INT64_MIN, INT64_MAX)
+
+__device__ inline double larger(double a, double b) { return fy__maximum_f64(a, b); }
+__device__ inline int64_t larger(int64_t a, int64_t b) { return fy__maximum_i64(a, b); }
+__device__ inline double smaller(double a, double b) { return fy__minimum_f64(a, b); }
+__device__ inline int64_t smaller(int64_t a, int64_t b) { return fy__minimum_i64(a, b); }
+
+template <typename T> __device__ inline T combine(uint32_t op, T a, T b)
+{
+    return op == FY_OP_MAX ? larger(a, b) : op == FY_OP_MIN ? smaller(a, b) : (T)(a + b);
+}
+
+template <typename T> __device__ inline void reduce(const fy_args &args, T *scratch)
+{
+    const fy_operand &s = args.src[0], &t = args.src[args.nsrc - 1];
+    const uint32_t op = args.op;
+    const int kept = kept_axes(args);
+    const uint64_t n = reduced_nelem(s, kept);
+    const bool squares = op == FY_OP_MSE_LOSS, divides = squares || op == FY_OP_MEAN;
+    const uint64_t count = args.count != FY__CUDA_NO_COUNT ? args.count : n;
+    for (uint64_t group = first_group(args); group < args.nelem; group += all_groups(args)) {
+        int64_t base_s = 0, base_t = 0;
+        locate2(s, t, 0, kept, group, args.flags, base_s, base_t);
+        T sum = op == FY_OP_MAX ? lowest(T()) : op == FY_OP_MIN ? highest(T()) : (T)0;
+        for (uint64_t k = lane_of(args); k < n; k += args.lanes) {
+            int64_t at_s = base_s, at_t = base_t;
+            locate2(s, t, kept, s.rank, k, args.flags, at_s, at_t);
+            T x = load<T>(s, at_s);
+            if (squares) {
+                x -= load<T>(t, at_t);
+                x *= x;
+            }
+            sum = combine(op, sum, x);
+        }
+        sum = group_reduce(args, sum, scratch, [op](T a, T b) { return combine(op, a, b); });
+        if (lane_of(args) == 0) {
+            if (divides) sum = sum / (T)count;
+            put(args, locate(args.dst[0], 0, kept, group, args.flags), sum);
+        }
+    }
+}
+
+FY_KERNEL fy_reduce_float(FY_ARGS args)
+{
+    __shared__ double scratch[FY__CUDA_BLOCK / 32];
+    reduce<double>(args, scratch);
+}
+FY_KERNEL fy_reduce_int(FY_ARGS args)
+{
+    __shared__ int64_t scratch[FY__CUDA_BLOCK / 32];
+    reduce<int64_t>(args, scratch);
+}
+
+// ---- argmax: the first of the largest; a NaN is larger than everything ----
+
+template <typename T> struct best {
+    T value;
+    int64_t index; // -1: none yet
+};
+
+template <typename T> __device__ inline best<T> better(best<T> a, best<T> b)
+{
+    if (a.index < 0 || b.index < 0) return a.index < 0 ? b : a;
+    bool nan_a = a.value != a.value, nan_b = b.value != b.value;
+    if (nan_a != nan_b) return nan_a ? a : b;
+    if (!nan_a && a.value != b.value) return a.value > b.value ? a : b;
+    return a.index < b.index ? a : b;
+}
+
+template <typename T> __device__ inline void argmax(const fy_args &args, best<T> *scratch)
+{
+    const fy_operand &s = args.src[0];
+    const int axis = s.rank - 1; // the host moved it there
+    for (uint64_t group = first_group(args); group < args.nelem; group += all_groups(args)) {
+        int64_t base = locate(s, 0, axis, group, args.flags);
+        best<T> found = { (T)0, -1 };
+        for (int64_t k = lane_of(args); k < s.dims[axis]; k += args.lanes)
+            found = better(found, best<T>{ load<T>(s, base + k * s.strides[axis]), k });
+        found = group_combine(
+            args, found, scratch,
+            [](best<T> x, int step) {
+                return best<T>{ __shfl_xor_sync(0xffffffffu, x.value, step),
+                                (int64_t)__shfl_xor_sync(0xffffffffu, (long long)x.index, step) };
+            },
+            [](best<T> a, best<T> b) { return better(a, b); });
+        if (lane_of(args) == 0) *element<int64_t>(args.dst[0], locate(args.dst[0], 0, axis, group, args.flags)) = found.index;
+    }
+}
+
+FY_KERNEL fy_argmax(FY_ARGS args)
+{
+    __shared__ best<double> scratch_f64[FY__CUDA_BLOCK / 32];
+    __shared__ best<int64_t> scratch_int[FY__CUDA_BLOCK / 32];
+    const int dtype = args.src[0].dtype;
+    if (dtype == FY_DTYPE_I32 || dtype == FY_DTYPE_I64 || dtype == FY_DTYPE_U8)
+        argmax<int64_t>(args, scratch_int);
+    else
+        argmax<double>(args, scratch_f64);
+}
+
+FY_KERNEL_EXISTS(fy_reduce_float)
+FY_KERNEL_EXISTS(fy_reduce_int)
+FY_KERNEL_EXISTS(fy_argmax)

@@ -1,0 +1,46 @@
+// softmax and log_softmax along one axis, which the host has moved to the back. A group of threads makes one row in three passes: the
+// largest value, the sum of exponentials, the results. The second and third find the row in cache.
+#include "backends/cuda/kernels/common.cuh"
+
+__device__ inline float exponential(float x) { return fy__exp_f32(x); }
+__device__ inline double exponential(double x) { return fy__exp_f64(x); }
+__device__ inline float logarithm(float x) { return fy__log_f32(x); }
+__device__ inline double logarithm(double x) { return fy__log_f64(x); }
+__device__ inline float larger(float a, float b) { return fy__maximum_f32(a, b); }
+__device__ inline double larger(double a, double b) { return fy__maximum_f64(a, b); }
+
+template <typename T> __device__ inline void softmax(const fy_args &args, T *scratch)
+{
+    const fy_operand &d = args.dst[0], &s = args.src[0];
+    const int axis = s.rank - 1;
+    const int64_t length = s.dims[axis], step_s = s.strides[axis], step_d = d.strides[axis];
+    const uint64_t rows = args.nelem / (uint64_t)length;
+    for (uint64_t row = first_group(args); row < rows; row += all_groups(args)) {
+        int64_t base_s = 0, base_d = 0;
+        locate2(s, d, 0, axis, row, args.flags, base_s, base_d);
+        T top = -(T)INFINITY, sum = 0;
+        for (int64_t k = lane_of(args); k < length; k += args.lanes) top = larger(top, load<T>(s, base_s + k * step_s));
+        top = group_reduce(args, top, scratch, [](T a, T b) { return larger(a, b); });
+        for (int64_t k = lane_of(args); k < length; k += args.lanes) sum += exponential(load<T>(s, base_s + k * step_s) - top);
+        sum = group_reduce(args, sum, scratch, [](T a, T b) { return a + b; });
+        const T log_sum = logarithm(sum);
+        for (int64_t k = lane_of(args); k < length; k += args.lanes) {
+            T x = load<T>(s, base_s + k * step_s) - top;
+            store(d, base_d + k * step_d, args.op == FY_OP_LOG_SOFTMAX ? x - log_sum : exponential(x) / sum);
+        }
+    }
+}
+
+FY_KERNEL fy_softmax_f32(FY_ARGS args)
+{
+    __shared__ float scratch[FY__CUDA_BLOCK / 32];
+    softmax<float>(args, scratch);
+}
+FY_KERNEL fy_softmax_f64(FY_ARGS args)
+{
+    __shared__ double scratch[FY__CUDA_BLOCK / 32];
+    softmax<double>(args, scratch);
+}
+
+FY_KERNEL_EXISTS(fy_softmax_f32)
+FY_KERNEL_EXISTS(fy_softmax_f64)

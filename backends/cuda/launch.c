@@ -1,0 +1,211 @@
+/* Runs a launch: chooses the family, packs the arguments, submits. One family makes one to three kernel launches, always in stream order.
+ * Nothing here allocates or waits. Next: pack.h for the arguments, matmul.h for products. */
+#include "backends/cuda/device.h"
+
+#include <string.h>
+
+#include "backends/cuda/matmul.h"
+#include "backends/cuda/pack.h"
+
+enum { BLOCKS_A_PROCESSOR = 16 }; /* more than run at once; each thread loops over the rest */
+
+static const char *const op_names[] = {
+#define X(name, text) #text,
+    FY_OP_LIST(X)
+#undef X
+};
+
+static fy_status_t submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_request_t *request)
+{
+    const uint64_t most = (uint64_t)dev->nprocessors * BLOCKS_A_PROCESSOR;
+    const unsigned side = request->square ? FY__CUDA_TILE : FY__CUDA_BLOCK;
+    uint64_t blocks = request->square ? request->threads : request->threads / FY__CUDA_BLOCK + (request->threads % FY__CUDA_BLOCK != 0);
+    if (blocks > most) blocks = most;
+    if (blocks == 0) blocks = 1;
+    void *params[] = { &request->args };
+    return FY__CUDA_CALL(
+        dev, cuLaunchKernel,
+        (dev->kernels[request->kernel], (unsigned)blocks, 1, 1, side, request->square ? side : 1, 1, 0, stream, params, NULL),
+        "running %s over %llu elements on cuda:%d", op_names[request->args.op], (unsigned long long)request->args.nelem, dev->index);
+}
+
+/* ---- families of more than one launch ---- */
+
+static fy_status_t launch_random(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy__cuda_request_t requests[2];
+    fy__cuda_pack_random(launch, requests);
+    FY_TRY(submit(dev, stream, &requests[0]));
+    return submit(dev, stream, &requests[1]);
+}
+
+static fy_status_t launch_reduce(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy__cuda_request_t requests[3];
+    uint64_t nbytes, limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
+    int n = fy__cuda_pack_reduce(launch, (unsigned)dev->nprocessors, launch->workspace, limit, requests, &nbytes);
+    for (int i = 0; i < n; i++) FY_TRY(submit(dev, stream, &requests[i]));
+    return FY_STATUS_OK;
+}
+
+static fy_status_t launch_concat(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    const fy_axis_attrs_t *attrs = launch->attrs;
+    fy__cuda_request_t request;
+    int64_t begin = 0;
+    for (unsigned i = 0; i < launch->nsrc; i++) {
+        if (fy__cuda_pack_concat(launch, i, begin, &request)) FY_TRY(submit(dev, stream, &request));
+        begin += launch->src[i].dims[attrs->axis];
+    }
+    return FY_STATUS_OK;
+}
+
+/* A sum of nothing. */
+static fy_status_t launch_zero(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    const fy_fill_attrs_t zero = { 0 };
+    fy_launch_t fill = *launch;
+    fy__cuda_request_t request;
+    if (launch->accumulate & 1) return FY_STATUS_OK;
+    fill.op = FY_OP_FILL;
+    fill.nsrc = 0;
+    fill.attrs = &zero;
+    fy__cuda_pack_generate(&fill, &request);
+    return submit(dev, stream, &request);
+}
+
+static fy_status_t launch_matmul(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy__cuda_matmul_t matmul;
+    fy__cuda_request_t request;
+    fy__cuda_matmul_plan(launch, &matmul);
+    if (matmul.problem.inner == 0) return launch_zero(dev, stream, launch);
+    if (matmul.takes_lt && fy__cuda_lt_is_wanted()) return fy__cuda_matmul_run(dev, stream, launch, &matmul);
+    if (!matmul.takes_lt && !atomic_exchange(&dev->told_slow, 1))
+        fy__cuda.host->log(FY_LOG_WARNING,
+                           "cuda:%d: a matmul operand has no axis of unit stride, so Ferry's own slow kernel runs instead of cuBLASLt; "
+                           "fy_contiguous makes a copy that it takes (said once)",
+                           dev->index);
+    fy__cuda_pack_matmul(launch, &request);
+    return submit(dev, stream, &request);
+}
+
+/* ---- the slots ---- */
+
+static fy_status_t launch_builtin(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy__cuda_request_t request;
+    switch (launch->op) {
+    case FY_OP_FILL:
+    case FY_OP_ARANGE: fy__cuda_pack_generate(launch, &request); break;
+    case FY_OP_RAND:
+    case FY_OP_RANDN:
+    case FY_OP_RANDPERM: return launch_random(dev, stream, launch);
+    case FY_OP_SUM:
+    case FY_OP_MEAN:
+    case FY_OP_MAX:
+    case FY_OP_MIN:
+    case FY_OP_MSE_LOSS: return launch_reduce(dev, stream, launch);
+    case FY_OP_ARGMAX: fy__cuda_pack_argmax(launch, &request); break;
+    case FY_OP_MATMUL: return launch_matmul(dev, stream, launch);
+    case FY_OP_SOFTMAX:
+    case FY_OP_LOG_SOFTMAX: fy__cuda_pack_softmax(launch, &request); break;
+    case FY_OP_GATHER: fy__cuda_pack_gather(launch, &request); break;
+    case FY_OP_CONCAT: return launch_concat(dev, stream, launch);
+    default: fy__cuda_pack_elementwise(launch, &request); break;
+    }
+    return submit(dev, stream, &request);
+}
+
+/* Every dtype that the op table promises has a kernel; this is the same promise, for launches that did not come through the table. */
+static int has_kernel(const fy_launch_t *launch)
+{
+    const uint32_t floats = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) |
+                            FY_DTYPE_BIT(FY_DTYPE_BF16);
+    const uint32_t any = (1u << FY_DTYPE_COUNT) - 1, number = any & ~FY_DTYPE_BIT(FY_DTYPE_BOOL);
+    const int32_t dtype = launch->nsrc > 0 ? launch->src[0].dtype : launch->dst[0].dtype;
+    uint32_t taken;
+    if ((uint32_t)dtype >= FY_DTYPE_COUNT) return 0;
+    switch (launch->op) {
+    case FY_OP_RAND:
+    case FY_OP_RANDN:
+    case FY_OP_EXP:
+    case FY_OP_LOG:
+    case FY_OP_SQRT:
+    case FY_OP_TANH:
+    case FY_OP_SIGMOID:
+    case FY_OP_RELU:
+    case FY_OP_AFFINE:
+    case FY_OP_AXPY:
+    case FY_OP_DIV:
+    case FY_OP_POW:
+    case FY_OP_MEAN:
+    case FY_OP_MATMUL:
+    case FY_OP_SOFTMAX:
+    case FY_OP_LOG_SOFTMAX:
+    case FY_OP_MSE_LOSS: taken = floats; break;
+    case FY_OP_ARANGE:
+    case FY_OP_NEG:
+    case FY_OP_ABS:
+    case FY_OP_ADD:
+    case FY_OP_SUB:
+    case FY_OP_MUL:
+    case FY_OP_MAXIMUM:
+    case FY_OP_MINIMUM:
+    case FY_OP_MAX:
+    case FY_OP_MIN:
+    case FY_OP_ARGMAX: taken = number; break;
+    case FY_OP_RANDPERM: taken = FY_DTYPE_BIT(FY_DTYPE_I64); break;
+    case FY_OP_WHERE: taken = FY_DTYPE_BIT(FY_DTYPE_BOOL); break;
+    default: taken = any; break;
+    }
+    return (FY_DTYPE_BIT(dtype) & taken) != 0;
+}
+
+fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t *launch)
+{
+    fy__cuda_device_t *dev = handle;
+    CUstream stream = ((fy__cuda_stream_t *)stream_handle)->handle;
+    fy__cuda_frame_t frame;
+    if (launch->kernel == NULL && launch->op >= FY_OP_BUILTIN_COUNT)
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "op %u is registered without a kernel for cuda", (unsigned)launch->op);
+    if (launch->kernel == NULL && !has_kernel(launch))
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "%s has no cuda kernel for dtype number %d", op_names[launch->op],
+                             (int)(launch->nsrc > 0 ? launch->src[0].dtype : launch->dst[0].dtype));
+    if (launch->kernel == NULL && launch->nelem == 0) return FY_STATUS_OK;
+    FY_TRY(fy__cuda_enter(dev, &frame));
+    fy_status_t status = launch->kernel != NULL ? launch->kernel(launch, stream) : launch_builtin(dev, stream, launch);
+    fy__cuda_leave(&frame);
+    return status;
+}
+
+int fy__cuda_supports(void *handle, const fy_launch_t *launch)
+{
+    (void)handle;
+    if (launch->kernel != NULL) return 1;
+    if (launch->op >= FY_OP_BUILTIN_COUNT || !has_kernel(launch)) return 0;
+    return launch->op != FY_OP_MATMUL || !fy__cuda_lt_is_wanted() || fy__cuda_lt_load() == FY_STATUS_OK;
+}
+
+uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t limit)
+{
+    fy__cuda_device_t *dev = handle;
+    fy__cuda_frame_t frame;
+    fy__cuda_matmul_t matmul;
+    uint64_t nbytes = 0;
+    if (launch->nelem == 0 || launch->kernel != NULL) return 0;
+    switch (launch->op) {
+    case FY_OP_SUM:
+    case FY_OP_MEAN:
+    case FY_OP_MAX:
+    case FY_OP_MIN:
+    case FY_OP_MSE_LOSS: fy__cuda_pack_reduce(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes); return nbytes;
+    case FY_OP_MATMUL: break;
+    default: return 0;
+    }
+    fy__cuda_matmul_plan(launch, &matmul);
+    if (matmul.problem.inner == 0 || !matmul.takes_lt || !fy__cuda_lt_is_wanted() || !fy__cuda_enter_to_release(dev, &frame)) return 0;
+    nbytes = fy__cuda_lt_workspace(dev, &matmul.problem, limit);
+    fy__cuda_leave(&frame);
+    return nbytes;
+}

@@ -1,0 +1,36 @@
+/* cuBLASLt as this plugin uses it: found by dlopen at the first matmul, one handle a device, and a small table of plans (descriptors and
+ * the algorithm that the heuristic chose) keyed by shape, layout and alignment. Not here: which matmul becomes which plan (matmul.c). */
+#ifndef FERRY_BACKENDS_CUDA_LT_H_
+#define FERRY_BACKENDS_CUDA_LT_H_
+
+#include "backends/cuda/device.h"
+
+/* One product in cuBLASLt's own terms: column-major, d (rows x cols) = op(a) op(b), or += . All fields are part of the key, and there is
+ * no padding between them. */
+typedef struct fy__cuda_lt_problem {
+    int64_t rows, cols, inner; /* of d, and the length of the dot products */
+    int64_t lda, ldb, ldd;
+    int64_t batch, batch_a, batch_b, batch_d; /* how many, and the steps from one to the next, in elements */
+    int32_t dtype;
+    int32_t transpose_a, transpose_b, accumulate;
+    uint32_t align_a, align_b, align_d; /* bytes, at most 256 */
+    uint32_t reserved;
+} fy__cuda_lt_problem_t;
+
+/* Only host memory; the library and the handle come with the first use. */
+fy_status_t fy__cuda_lt_create(fy__cuda_device_t *dev, fy__cuda_lt_t **out_lt);
+/* The device's context is current if anything was ever run. NULL is fine. */
+void fy__cuda_lt_destroy(fy__cuda_lt_t *lt);
+
+/* Is cuBLASLt to be used at all? 0 if FERRY_CUBLASLT=none asks for Ferry's own slow kernel. */
+int fy__cuda_lt_is_wanted(void);
+/* Loads the library. UNSUPPORTED with the reason if there is none. Tries again after a failure. */
+fy_status_t fy__cuda_lt_load(void);
+
+/* Bytes of scratch, at most `limit`, with which this product runs best; 0 also if there is no plan. The context is current. */
+uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem, uint64_t limit);
+/* Submits it. The context is current. */
+fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_lt_problem_t *problem, const void *a, const void *b,
+                            void *d, void *workspace, uint64_t workspace_nbytes);
+
+#endif

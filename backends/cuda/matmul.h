@@ -1,0 +1,21 @@
+/* matmul: from a launch to products for cuBLASLt, or to the fallback kernel. launch.c calls these with the context current. */
+#ifndef FERRY_BACKENDS_CUDA_MATMUL_H_
+#define FERRY_BACKENDS_CUDA_MATMUL_H_
+
+#include "backends/cuda/lt.h"
+#include "backends/cuda/pack.h"
+
+/* A product whose layout cuBLASLt takes, `nouter` times with steps (bytes) between them; or not: then the kernel does it. */
+typedef struct fy__cuda_matmul {
+    int takes_lt;
+    fy__cuda_lt_problem_t problem;
+    char *a, *b, *d; /* in cuBLASLt's terms: its a is our src[1] */
+    int nouter;      /* batch axes that are walked by the host */
+    int64_t outer[FY_MAX_RANK], step_a[FY_MAX_RANK], step_b[FY_MAX_RANK], step_d[FY_MAX_RANK];
+} fy__cuda_matmul_t;
+
+void fy__cuda_matmul_plan(const fy_launch_t *launch, fy__cuda_matmul_t *out);
+fy_status_t fy__cuda_matmul_run(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch, const fy__cuda_matmul_t *matmul);
+void fy__cuda_pack_matmul(const fy_launch_t *launch, fy__cuda_request_t *out);
+
+#endif

@@ -1,0 +1,97 @@
+/* Device memory, page-locking of host memory, copies and fills. Mechanism only: caching, pooling and staging stand above the seam.
+ * An allocation that the driver refuses leaves no trace: the driver API has no sticky error for it. */
+#include "backends/cuda/device.h"
+
+static CUdeviceptr at(const void *address) { return (CUdeviceptr)(uintptr_t)address; }
+
+fy_status_t fy__cuda_alloc(void *handle, uint64_t nbytes, void **out_address)
+{
+    fy__cuda_device_t *dev = handle;
+    fy__cuda_frame_t frame;
+    CUdeviceptr address = 0;
+    *out_address = NULL;
+    FY_TRY(fy__cuda_enter(dev, &frame));
+    fy_status_t status =
+        FY__CUDA_CALL(dev, cuMemAlloc, (&address, nbytes), "allocating %llu bytes on cuda:%d", (unsigned long long)nbytes, dev->index);
+    fy__cuda_leave(&frame);
+    FY_TRY(status);
+    *out_address = (void *)(uintptr_t)address;
+    return FY_STATUS_OK;
+}
+
+void fy__cuda_free(void *handle, void *address, uint64_t nbytes)
+{
+    fy__cuda_device_t *dev = handle;
+    fy__cuda_frame_t frame;
+    (void)nbytes;
+    if (!fy__cuda_enter_to_release(dev, &frame)) return;
+    fy__cuda_note(dev, fy__cuda.cuMemFree(at(address)));
+    fy__cuda_leave(&frame);
+}
+
+/* PORTABLE: for every context of the process. DEVICEMAP, with unified addressing (every 64-bit system): kernels use the same address. */
+fy_status_t fy__cuda_register_host(void *handle, void *address, uint64_t nbytes)
+{
+    fy__cuda_device_t *dev = handle;
+    fy__cuda_frame_t frame;
+    FY_TRY(fy__cuda_enter(dev, &frame));
+    fy_status_t status = FY__CUDA_CALL(dev, cuMemHostRegister,
+                                       (address, nbytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
+                                       "page-locking %llu bytes of host memory for cuda:%d", (unsigned long long)nbytes, dev->index);
+    fy__cuda_leave(&frame);
+    return status;
+}
+
+void fy__cuda_unregister_host(void *handle, void *address, uint64_t nbytes)
+{
+    fy__cuda_device_t *dev = handle;
+    fy__cuda_frame_t frame;
+    (void)nbytes;
+    if (!fy__cuda_enter_to_release(dev, &frame)) return;
+    fy__cuda_note(dev, fy__cuda.cuMemHostUnregister(address));
+    fy__cuda_leave(&frame);
+}
+
+static fy_status_t submit_copy(fy__cuda_device_t *dev, CUstream stream, const fy_copy_t *copy)
+{
+    unsigned long long nbytes = copy->nbytes;
+    switch (copy->kind) {
+    case FY_COPY_UPLOAD:
+        return FY__CUDA_CALL(dev, cuMemcpyHtoDAsync, (at(copy->dst), copy->src, copy->nbytes, stream), "uploading %llu bytes to cuda:%d",
+                             nbytes, dev->index);
+    case FY_COPY_DOWNLOAD:
+        return FY__CUDA_CALL(dev, cuMemcpyDtoHAsync, (copy->dst, at(copy->src), copy->nbytes, stream),
+                             "downloading %llu bytes from cuda:%d", nbytes, dev->index);
+    case FY_COPY_LOCAL:
+        return FY__CUDA_CALL(dev, cuMemcpyDtoDAsync, (at(copy->dst), at(copy->src), copy->nbytes, stream),
+                             "copying %llu bytes within cuda:%d", nbytes, dev->index);
+    case FY_COPY_PEER: /* unified addressing tells the driver which devices the two ends are on */
+        return FY__CUDA_CALL(dev, cuMemcpyAsync, (at(copy->dst), at(copy->src), copy->nbytes, stream),
+                             "copying %llu bytes between cuda:%d and a peer", nbytes, dev->index);
+    }
+    return FY__CUDA_FAIL(FY_STATUS_INTERNAL, "copy kind %d is none of backend.h's", (int)copy->kind);
+}
+
+fy_status_t fy__cuda_copy(void *handle, void *stream, const fy_copy_t *copy)
+{
+    fy__cuda_device_t *dev = handle;
+    fy__cuda_frame_t frame;
+    FY_TRY(fy__cuda_enter(dev, &frame));
+    fy_status_t status = submit_copy(dev, ((fy__cuda_stream_t *)stream)->handle, copy);
+    fy__cuda_leave(&frame);
+    if (status == FY_STATUS_OK) fy__cuda.host->record(copy->kind, copy->nbytes);
+    return status;
+}
+
+fy_status_t fy__cuda_fill(void *handle, void *stream, void *address, int value, uint64_t nbytes)
+{
+    fy__cuda_device_t *dev = handle;
+    fy__cuda_frame_t frame;
+    if (nbytes == 0) return FY_STATUS_OK;
+    FY_TRY(fy__cuda_enter(dev, &frame));
+    fy_status_t status = FY__CUDA_CALL(dev, cuMemsetD8Async,
+                                       (at(address), (unsigned char)value, nbytes, ((fy__cuda_stream_t *)stream)->handle),
+                                       "filling %llu bytes on cuda:%d", (unsigned long long)nbytes, dev->index);
+    fy__cuda_leave(&frame);
+    return status;
+}

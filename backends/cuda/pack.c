@@ -1,0 +1,193 @@
+/* Packing for everything that has one thread an element: elementwise, making, moving. Axes are fused first (formulas/index.h), so most
+ * launches end up with one axis. Next: pack_reduce.c for what joins elements, matmul.c. */
+#include "backends/cuda/pack.h"
+
+#include <string.h>
+
+#include "backends/formulas/index.h"
+
+_Static_assert(sizeof(fy__cuda_args_t) <= 4096, "a kernel takes 4 KiB of arguments on every GPU");
+
+fy__cuda_class_t fy__cuda_class_of(int32_t dtype)
+{
+    switch (dtype) {
+    case FY_DTYPE_F32:
+    case FY_DTYPE_F16:
+    case FY_DTYPE_BF16: return FY__CUDA_F32;
+    case FY_DTYPE_F64: return FY__CUDA_F64;
+    default: return FY__CUDA_INT;
+    }
+}
+
+uint64_t fy__cuda_dtype_nbytes(int32_t dtype)
+{
+    static const uint8_t nbytes[] = {
+#define X(name, text, size, is_float) size,
+        FY_DTYPE_LIST(X)
+#undef X
+    };
+    return nbytes[dtype];
+}
+
+void fy__cuda_args_init(fy__cuda_args_t *args, uint32_t op, uint64_t nelem, unsigned nsrc, const void *attrs, size_t attrs_nbytes)
+{
+    memset(args, 0, sizeof *args);
+    args->struct_size = sizeof *args;
+    args->op = op;
+    args->nelem = nelem;
+    args->nsrc = nsrc;
+    args->ndst = 1;
+    args->lanes = 1;
+    if (attrs_nbytes > 0) memcpy(args->attrs.bytes, attrs, attrs_nbytes);
+}
+
+void fy__cuda_operand_set(fy__cuda_operand_t *operand, const fy_desc_t *desc)
+{
+    operand->data = (uint64_t)(uintptr_t)desc->data;
+    operand->dtype = desc->dtype;
+    operand->rank = desc->rank;
+    for (int axis = 0; axis < desc->rank; axis++) {
+        operand->dims[axis] = desc->dims[axis];
+        operand->strides[axis] = desc->strides[axis];
+    }
+}
+
+void fy__cuda_operand_add(fy__cuda_operand_t *operand, int64_t dim, int64_t stride)
+{
+    operand->dims[operand->rank] = dim;
+    operand->strides[operand->rank] = stride;
+    operand->rank++;
+}
+
+void fy__cuda_args_size(fy__cuda_args_t *args, uint64_t largest)
+{
+    if (largest <= INT32_MAX) args->flags |= FY__CUDA_SMALL;
+}
+
+/* Operand k of the fused index. */
+static void set_fused(fy__cuda_operand_t *operand, const fy_desc_t *desc, const fy__index_t *index, int k)
+{
+    operand->data = (uint64_t)(uintptr_t)desc->data;
+    operand->dtype = desc->dtype;
+    for (int axis = 0; axis < index->rank; axis++) fy__cuda_operand_add(operand, index->dims[axis], index->strides[k][axis]);
+}
+
+static size_t attrs_nbytes_of(uint32_t op)
+{
+    switch (op) {
+    case FY_OP_AFFINE: return sizeof(fy_affine_attrs_t);
+    case FY_OP_AXPY: return sizeof(fy_axpy_attrs_t);
+    case FY_OP_CAST: return sizeof(fy_cast_attrs_t);
+    case FY_OP_FILL: return sizeof(fy_fill_attrs_t);
+    case FY_OP_ARANGE: return sizeof(fy_arange_attrs_t);
+    case FY_OP_RAND: return sizeof(fy_rand_attrs_t);
+    case FY_OP_RANDN: return sizeof(fy_randn_attrs_t);
+    default: return 0;
+    }
+}
+
+/* All f32, one axis, dst without gaps, each source without gaps or one repeated value. */
+static int is_dense_f32(const fy__cuda_args_t *args)
+{
+    const fy__cuda_operand_t *dst = &args->dst[0];
+    int dense = dst->rank == 1 && dst->dtype == FY_DTYPE_F32 && (dst->strides[0] == 1 || dst->dims[0] == 1);
+    for (unsigned i = 0; dense && i < args->nsrc; i++)
+        dense = args->src[i].dtype == FY_DTYPE_F32 && (args->src[i].strides[0] == 1 || args->src[i].strides[0] == 0);
+    return dense;
+}
+
+static int elementwise_kernel(const fy__cuda_args_t *args)
+{
+    if (args->op == FY_OP_CAST) return FY__CUDA_KERNEL_fy_cast;
+    if (args->op == FY_OP_WHERE || (args->op == FY_OP_COPY && !args->accumulate)) return FY__CUDA_KERNEL_fy_copy;
+    if (is_dense_f32(args)) return FY__CUDA_KERNEL_fy_elementwise_dense;
+    switch (fy__cuda_class_of(args->src[0].dtype)) {
+    case FY__CUDA_F32: return FY__CUDA_KERNEL_fy_elementwise_f32;
+    case FY__CUDA_F64: return FY__CUDA_KERNEL_fy_elementwise_f64;
+    default: return FY__CUDA_KERNEL_fy_elementwise_int;
+    }
+}
+
+void fy__cuda_pack_elementwise(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    const fy_desc_t *dst = &launch->dst[0];
+    const int64_t *strides[1 + FY__CUDA_MAX_SRC] = { dst->strides };
+    fy__index_t index;
+    for (int i = 0; i < launch->nsrc; i++) strides[i + 1] = launch->src[i].strides;
+    fy__index_make(&index, dst->rank, dst->dims, launch->nsrc + 1, strides);
+
+    fy__cuda_args_t *args = &out->args;
+    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, launch->attrs, attrs_nbytes_of(launch->op));
+    args->accumulate = launch->accumulate & 1;
+    set_fused(&args->dst[0], dst, &index, 0);
+    for (int i = 0; i < launch->nsrc; i++) set_fused(&args->src[i], &launch->src[i], &index, i + 1);
+    fy__cuda_args_size(args, launch->nelem);
+    out->square = 0;
+    out->kernel = elementwise_kernel(args);
+    out->threads = launch->nelem;
+    if (out->kernel == FY__CUDA_KERNEL_fy_elementwise_dense) out->threads = (launch->nelem + 3) / 4;
+}
+
+/* dst alone, fused. */
+static void pack_dst(const fy_launch_t *launch, int kernel, fy__cuda_request_t *out)
+{
+    const fy_desc_t *dst = &launch->dst[0];
+    const int64_t *strides[1] = { dst->strides };
+    fy__index_t index;
+    fy__index_make(&index, dst->rank, dst->dims, 1, strides);
+    fy__cuda_args_init(&out->args, launch->op, launch->nelem, 0, launch->attrs, attrs_nbytes_of(launch->op));
+    set_fused(&out->args.dst[0], dst, &index, 0);
+    fy__cuda_args_size(&out->args, launch->nelem);
+    out->kernel = kernel;
+    out->threads = launch->nelem;
+    out->square = 0;
+}
+
+void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out) { pack_dst(launch, FY__CUDA_KERNEL_fy_generate, out); }
+
+void fy__cuda_pack_random(const fy_launch_t *launch, fy__cuda_request_t out[2])
+{
+    pack_dst(launch, FY__CUDA_KERNEL_fy_random, &out[0]);
+    out[0].args.ndst = 2;
+    fy__cuda_operand_set(&out[0].args.dst[1], &launch->dst[1]);
+    if (launch->op != FY_OP_RANDPERM) out[0].threads = launch->nelem / 4 + 1;
+    out[1] = out[0];
+    out[1].kernel = FY__CUDA_KERNEL_fy_random_advance;
+    out[1].threads = 1;
+}
+
+void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    fy__cuda_args_init(&out->args, launch->op, launch->nelem, 2, NULL, 0);
+    out->args.fault = (uint64_t)(uintptr_t)launch->fault;
+    fy__cuda_operand_set(&out->args.dst[0], &launch->dst[0]);
+    fy__cuda_operand_set(&out->args.src[0], &launch->src[0]);
+    fy__cuda_operand_set(&out->args.src[1], &launch->src[1]);
+    fy__cuda_args_size(&out->args, launch->nelem);
+    out->kernel = FY__CUDA_KERNEL_fy_gather;
+    out->threads = launch->nelem;
+    out->square = 0;
+}
+
+int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin, fy__cuda_request_t *out)
+{
+    const fy_desc_t *src = &launch->src[i], *dst = &launch->dst[0];
+    const fy_axis_attrs_t *attrs = launch->attrs;
+    uint64_t nelem = 1;
+    for (int axis = 0; axis < src->rank; axis++) nelem *= (uint64_t)src->dims[axis];
+    if (nelem == 0) return 0;
+    fy_desc_t part = *dst;
+    part.data = (char *)dst->data + begin * dst->strides[attrs->axis] * (int64_t)fy__cuda_dtype_nbytes(dst->dtype);
+    const int64_t *strides[2] = { dst->strides, src->strides };
+    fy__index_t index;
+    fy__index_make(&index, src->rank, src->dims, 2, strides);
+    /* A slice of the result is a plain copy: for the kernel, and for whoever rebuilds a launch from its arguments. */
+    fy__cuda_args_init(&out->args, FY_OP_COPY, nelem, 1, NULL, 0);
+    set_fused(&out->args.dst[0], &part, &index, 0);
+    set_fused(&out->args.src[0], src, &index, 1);
+    fy__cuda_args_size(&out->args, nelem);
+    out->kernel = FY__CUDA_KERNEL_fy_copy;
+    out->threads = nelem;
+    out->square = 0;
+    return 1;
+}

@@ -1,0 +1,44 @@
+/* From a launch record to kernel arguments: canonical operands, the choice of kernel, how many threads. Pure functions of the launch and
+ * the device's size: nothing here calls the driver (launch.c does). */
+#ifndef FERRY_BACKENDS_CUDA_PACK_H_
+#define FERRY_BACKENDS_CUDA_PACK_H_
+
+#include "backends/cuda/args.h"
+
+/* One kernel launch, ready to be submitted. */
+typedef struct fy__cuda_request {
+    int kernel;       /* fy__cuda_kernel */
+    uint64_t threads; /* how many the work could use; launch.c caps it and rounds it to blocks */
+    int square;       /* matmul: a block is TILE x TILE, and `threads` counts tiles */
+    fy__cuda_args_t args;
+} fy__cuda_request_t;
+
+/* What a dtype is computed in. */
+typedef enum fy__cuda_class { FY__CUDA_F32, FY__CUDA_F64, FY__CUDA_INT } fy__cuda_class_t;
+fy__cuda_class_t fy__cuda_class_of(int32_t dtype);
+uint64_t fy__cuda_dtype_nbytes(int32_t dtype);
+
+/* args zeroed but for op, nelem, counts and attributes. attrs_nbytes <= 32. */
+void fy__cuda_args_init(fy__cuda_args_t *args, uint32_t op, uint64_t nelem, unsigned nsrc, const void *attrs, size_t attrs_nbytes);
+/* The operand as the launch has it. */
+void fy__cuda_operand_set(fy__cuda_operand_t *operand, const fy_desc_t *desc);
+/* Appends an axis. */
+void fy__cuda_operand_add(fy__cuda_operand_t *operand, int64_t dim, int64_t stride);
+/* Sets FY__CUDA_SMALL if no index exceeds 31 bits. `largest`: the largest count that the kernel splits into axes. */
+void fy__cuda_args_size(fy__cuda_args_t *args, uint64_t largest);
+
+/* ---- families ---- */
+void fy__cuda_pack_elementwise(const fy_launch_t *launch, fy__cuda_request_t *out); /* arithmetic, copy, where, cast */
+void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out);
+void fy__cuda_pack_random(const fy_launch_t *launch, fy__cuda_request_t out[2]);
+void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out);
+/* Source `index` of a concat, which begins at `begin` along the axis. Returns 0 if it has no elements. */
+int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned index, int64_t begin, fy__cuda_request_t *out);
+void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out);
+void fy__cuda_pack_argmax(const fy_launch_t *launch, fy__cuda_request_t *out);
+/* sum, mean, max, min, mse_loss: one launch, or up to three that go through `workspace`. Returns how many.
+ * *out_workspace_nbytes: what they use, at most `limit`; depends on sources only. `dst` may be incomplete if only that is wanted. */
+int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[3],
+                         uint64_t *out_workspace_nbytes);
+
+#endif

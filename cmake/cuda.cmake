@@ -1,0 +1,68 @@
+# The CUDA plugin, libferry_cuda.so, and the fake driver that tests it where there is no GPU. Included when nvcc was found (FERRY_NVCC).
+# Kernels are compiled to one fatbin a file and carried as bytes; the plugin itself is plain C and links neither libcuda nor cudart.
+
+get_filename_component(ferry_cuda_bin ${FERRY_NVCC} REALPATH)
+get_filename_component(ferry_cuda_bin ${ferry_cuda_bin} DIRECTORY)
+get_filename_component(ferry_cuda_root ${ferry_cuda_bin} DIRECTORY)
+find_path(FERRY_CUDA_INCLUDE_DIR cudaTypedefs.h HINTS ${ferry_cuda_root}/include ${ferry_cuda_root}/targets/x86_64-linux/include
+          ${ferry_cuda_root}/targets/sbsa-linux/include)
+find_path(FERRY_CUBLASLT_INCLUDE_DIR cublasLt.h HINTS ${FERRY_CUDA_INCLUDE_DIR})
+if(NOT FERRY_CUDA_INCLUDE_DIR OR NOT FERRY_CUBLASLT_INCLUDE_DIR)
+    message(FATAL_ERROR "nvcc is ${FERRY_NVCC}, but cudaTypedefs.h or cublasLt.h is missing: install the toolkit's headers (cuBLAS development "
+                        "package), or configure with -DFERRY_CUDA=OFF")
+endif()
+
+# SASS for what is in use, PTX for what comes later. Fewer compile faster: -DFERRY_CUDA_ARCHITECTURES=90
+set(FERRY_CUDA_ARCHITECTURES 75 80 86 89 90 CACHE STRING "Compute capabilities that the kernels are compiled for; the last one also as PTX")
+set(FERRY_NVCC_FLAGS -std=c++17 -O3 -Werror all-warnings -Xcompiler -Wall)
+foreach(arch ${FERRY_CUDA_ARCHITECTURES})
+    list(APPEND FERRY_NVCC_FLAGS -gencode arch=compute_${arch},code=sm_${arch})
+endforeach()
+list(GET FERRY_CUDA_ARCHITECTURES -1 arch)
+list(APPEND FERRY_NVCC_FLAGS -gencode arch=compute_${arch},code=compute_${arch})
+
+set(FERRY_FATBIN_DIR ${CMAKE_BINARY_DIR}/fatbin)
+file(MAKE_DIRECTORY ${FERRY_FATBIN_DIR})
+file(GLOB kernel_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/cuda/kernels/*.cu)
+set(fatbins)
+foreach(source ${kernel_files})
+    get_filename_component(name ${source} NAME_WE)
+    set(fatbin ${FERRY_FATBIN_DIR}/${name}.fatbin)
+    add_custom_command(
+        OUTPUT ${fatbin}
+        COMMAND ${FERRY_NVCC} ${FERRY_NVCC_FLAGS} -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include -MD -MF ${fatbin}.d -MT ${fatbin}
+                -fatbin -o ${fatbin} ${source}
+        DEPENDS ${source}
+        DEPFILE ${fatbin}.d
+        COMMENT "Compiling CUDA kernels ${name}.cu"
+        VERBATIM)
+    list(APPEND fatbins ${fatbin})
+endforeach()
+
+# ---- the plugin -------------------------------------------------------------------------------------------------------------------
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/cuda/*.c)
+add_library(ferry_cuda MODULE ${cuda_sources} ${fatbins})
+set_source_files_properties(${PROJECT_SOURCE_DIR}/backends/cuda/fatbins.c PROPERTIES OBJECT_DEPENDS "${fatbins}")
+ferry_library_flags(ferry_cuda)
+target_compile_options(ferry_cuda PRIVATE -Werror)
+target_compile_definitions(ferry_cuda PRIVATE FERRY_FATBIN_DIR="${FERRY_FATBIN_DIR}")
+target_include_directories(ferry_cuda SYSTEM PRIVATE ${FERRY_CUDA_INCLUDE_DIR} ${FERRY_CUBLASLT_INCLUDE_DIR})
+target_link_libraries(ferry_cuda PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
+target_link_options(ferry_cuda PRIVATE LINKER:-z,nodelete LINKER:--as-needed)
+if(NOT FERRY_SANITIZE)
+    target_link_options(ferry_cuda PRIVATE LINKER:-z,defs)
+endif()
+set_target_properties(ferry_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${FERRY_PLUGIN_OUTPUT_DIRECTORY} LINKER_LANGUAGE C
+                      INTERPROCEDURAL_OPTIMIZATION OFF) # inline assembly carries the fatbins
+install(TARGETS ferry_cuda LIBRARY DESTINATION ${FERRY_PLUGIN_INSTALL_DIRECTORY})
+
+# ---- for tests only: a driver and a cuBLASLt made of host memory and host kernels ---------------------------------------------------
+if(FERRY_TESTS)
+    file(GLOB fake_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/*.c)
+    add_library(fake_cuda MODULE ${fake_sources} $<TARGET_OBJECTS:ferry_kernels>)
+    ferry_library_flags(fake_cuda)
+    target_compile_options(fake_cuda PRIVATE -Werror)
+    target_include_directories(fake_cuda SYSTEM PRIVATE ${FERRY_CUDA_INCLUDE_DIR} ${FERRY_CUBLASLT_INCLUDE_DIR})
+    target_link_libraries(fake_cuda PRIVATE ferry_dependencies Threads::Threads m)
+    set_target_properties(fake_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/tests LINKER_LANGUAGE C)
+endif()
