@@ -155,7 +155,7 @@ static fy_status_t report(session_t *session, int64_t size, int64_t iters, const
 {
     static const column_t columns[] = {
         { "name", "variant", 0 },
-        { "ns_per_iter", "ns/iter", 0 },
+        { "ns_per_iter", "wall ns/iter", 0 },
         { "model_ns_per_iter", "model ns/iter", 0 },
         { "uploads_per_iter", "uploads/iter", 0 },
         { "downloads_per_iter", "downloads/iter", 0 },

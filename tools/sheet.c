@@ -75,27 +75,40 @@ static int format_cell(const cell_t *cell, int decimals, char *text, size_t room
     return snprintf(text, room, "%s", cell->kind == CELL_TEXT && cell->text ? cell->text : "-");
 }
 
+/* Texts stand left, figures right; as the column's first row goes, so goes the column. */
+static void print_cell(FILE *file, int width, bool left, bool last, const char *text)
+{
+    if (left && last)
+        fprintf(file, "  %s", text);
+    else
+        fprintf(file, "  %*s", left ? -width : width, text);
+}
+
 void sheet_print(const sheet_t *sheet, FILE *file)
 {
     char text[512];
+    size_t last = 0;
     if (!file) return;
     int *widths = tool_alloc((sheet->ncolumns + 1) * sizeof *widths);
-    for (size_t c = 0; c < sheet->ncolumns; c++) widths[c] = sheet->columns[c].heading ? (int)strlen(sheet->columns[c].heading) : 0;
+    for (size_t c = 0; c < sheet->ncolumns; c++) {
+        if (!sheet->columns[c].heading) continue;
+        widths[c] = (int)strlen(sheet->columns[c].heading);
+        last = c;
+    }
     for (size_t i = 0; i < sheet->count; i++) {
         size_t c = i % sheet->ncolumns;
         int n = format_cell(&sheet->cells[i], sheet->columns[c].decimals, text, sizeof text);
         if (n > widths[c]) widths[c] = n;
     }
     for (size_t c = 0; c < sheet->ncolumns; c++) {
-        int left = sheet->count > c && sheet->cells[c].kind == CELL_TEXT;
-        if (sheet->columns[c].heading) fprintf(file, "  %*s", left ? -widths[c] : widths[c], sheet->columns[c].heading);
+        bool left = sheet->count > c && sheet->cells[c].kind == CELL_TEXT;
+        if (sheet->columns[c].heading) print_cell(file, widths[c], left, c == last, sheet->columns[c].heading);
     }
     fputc('\n', file);
     for (size_t i = 0; i < sheet->count; i++) {
         size_t c = i % sheet->ncolumns;
-        int left = sheet->cells[c].kind == CELL_TEXT; /* as the column's first row */
         format_cell(&sheet->cells[i], sheet->columns[c].decimals, text, sizeof text);
-        if (sheet->columns[c].heading) fprintf(file, "  %*s", left ? -widths[c] : widths[c], text);
+        if (sheet->columns[c].heading) print_cell(file, widths[c], sheet->cells[c].kind == CELL_TEXT, c == last, text);
         if (c + 1 == sheet->ncolumns) fputc('\n', file);
     }
     free(widths);

@@ -92,7 +92,7 @@ static fy_status_t read_line(const text_t *text, const char *stop, uint64_t expe
     char what[96];
     int wide = text->separator == ' ';
     for (;;) {
-        double value;
+        double value = 0;
         while (wide && at < stop && is_blank(*at)) at++;
         if (wide && at == stop) break;
         if (expected && fields == expected) {
@@ -124,7 +124,7 @@ static fy_status_t scan_lines(text_t *text, const char *begin, const fy_table_op
     if (begin == text->end) return FY_STATUS_OK;
     do {
         const char *stop = line_end(line, text->end);
-        uint64_t fields;
+        uint64_t fields = 0;
         text->line = line;
         text->line_number++;
         if (text->line_number <= options->header_rows || line_is_skipped(line, stop)) continue;
@@ -242,8 +242,8 @@ fy_status_t fy_table_read(const char *path, const fy_table_options_t *options, f
     fy_table_options_t checked;
     FY_TRY(check_options(options, &checked));
 
-    char *bytes;
-    size_t nbytes;
+    char *bytes = NULL;
+    size_t nbytes = 0;
     FILE *file = fopen(path, "rbe");
     if (!file) return FYT_FAIL(IO, "cannot open %s: %s", path, strerror(errno));
     fy_status_t status = read_all(file, path, checked.max_nbytes, &bytes, &nbytes);
