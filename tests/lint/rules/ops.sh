@@ -16,7 +16,7 @@ check() {
         has "typed call in include/ferry/ops.h" "fy_$name\(" include/ferry/ops.h
         has "host kernel in backends/kernels/" "(FY_OP_|[(,] *)$upper([^A-Z0-9_]|$)" "${host[@]}"
         has "CUDA kernel in backends/cuda/" "(FY_OP_|[(,] *)$upper([^A-Z0-9_]|$)" "${cuda[@]}"
-        has "case in tests/ops/cases.def" "^ *[A-Z_]*\($upper[,)]" "${cases[@]}"
+        has "case in tests/ops/cases.def" "^ *[A-Z_]*\(${upper}[,)]" "${cases[@]}"
         has "line in docs/ops.md" "^\|.*\`$name\`" docs/ops.md
     done | report
 }

@@ -3,10 +3,10 @@
 
 check() {
     local folder needed
-    for folder in include/ferry runtime runtime/base alloc transfer ops ops/typed backends backends/*/ train tools bench examples tests tests/*/ docs docs/decisions scripts cmake; do
+    for folder in runtime runtime/base alloc transfer ops ops/typed backends backends/*/ train tools bench examples tests tests/*/ docs docs/decisions scripts cmake; do
         folder=${folder%/}
         if [ ! -d "$folder" ] || [ -z "$(ls -A "$folder")" ]; then continue; fi
-        case "$folder" in tests/* | docs/* | include/* | */base | */typed | scripts | cmake) needed=parent ;; *) needed=own ;; esac
+        case "$folder" in tests/* | docs/* | */base | */typed | scripts | cmake) needed=parent ;; *) needed=own ;; esac
         # Inner folders may be described by the README of the folder above, which then names them.
         if [ -s "$folder/README.md" ]; then continue; fi
         if [ "$needed" = parent ] && grep -q "$(basename "$folder")/" "$(dirname "$folder")/README.md" 2>/dev/null; then continue; fi
