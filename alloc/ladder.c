@@ -41,7 +41,8 @@ static fy__node_t *search_locked(fy__pool_t *pool, fy__request_t *request)
 /* Sizes to ask the source for, the better one first; returns how many. Never more than `room`. */
 static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, uint64_t room, uint64_t *sizes)
 {
-    uint64_t step, most = room & ~(pool->source.alignment - 1);
+    const uint64_t left = pool->options.device_nbytes > pool->reserved ? pool->options.device_nbytes - pool->reserved : 0;
+    uint64_t step, most = (room < left ? room : left) & ~(pool->source.alignment - 1);
     int count = 0;
     if (is_apart) {
         if (!fy__round_up_u64(nbytes, large_step_nbytes, &step)) step = nbytes;

@@ -1,0 +1,250 @@
+/* A world for pools without a device: a source that hands out plain numbers and fails when told, streams whose clocks a test moves, and
+ * bookkeeping memory that runs out on request. Nothing is ever written behind the numbers.
+ * Include it after cmocka's usual headers; one world at a time (`fake`). */
+#ifndef FERRY_TESTS_UNIT_ALLOC_FAKE_H_
+#define FERRY_TESTS_UNIT_ALLOC_FAKE_H_
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc/pool.h"
+#include "runtime/base/fail.h"
+
+#define KIB 1024ull
+#define MIB (1024 * KIB)
+
+enum { FAKE_STREAMS = 70000, FAKE_SEGMENTS = 4096 };
+
+static struct {
+    /* source */
+    uint64_t capacity, used, next_address;
+    uint64_t slot_nbytes; /* not 0: addresses come back, a slot of this size per segment */
+    uint64_t alloc_calls, free_calls, segments;
+    uint64_t fail_alloc_from, fail_alloc_until; /* calls [from, until) fail; from 0: none */
+    fy_status_t fail_status;
+    bool guard_growth, guard_sync;
+    struct {
+        uint64_t address, nbytes;
+    } given[FAKE_SEGMENTS];
+    uint64_t sync_asked, sync_noted;
+    bool in_source;
+    /* streams */
+    uint64_t done[FAKE_STREAMS]; /* last sequence that is reached */
+    uint64_t polls, waits;
+    fy__pool_t *lock_free; /* if set: no poll, wait or source call may happen under its lock */
+    void (*during_wait)(void);
+    /* bookkeeping */
+    uint64_t meta_calls, fail_meta_from, fail_meta_until, meta_live;
+} fake;
+
+static void fake_check_unlocked(void)
+{
+    if (!fake.lock_free) return;
+    assert_int_equal(pthread_mutex_trylock(&fake.lock_free->lock), 0);
+    pthread_mutex_unlock(&fake.lock_free->lock);
+}
+
+static fy_status_t fake_source_alloc(void *user, uint64_t nbytes, void **out_address)
+{
+    (void)user;
+    fake_check_unlocked();
+    assert_false(fake.in_source);
+    assert_true(nbytes > 0);
+    *out_address = NULL;
+    if (fake.guard_growth)
+        return fy_error_set(FY_STATUS_REFUSED_BY_GUARD, __FILE__, __LINE__, "the guard of 'step' allows 0 device allocations");
+    fake.alloc_calls++;
+    if (fake.fail_alloc_from && fake.alloc_calls >= fake.fail_alloc_from && fake.alloc_calls < fake.fail_alloc_until)
+        return fy_error_set(fake.fail_status, __FILE__, __LINE__, "call %llu fails as told", (unsigned long long)fake.alloc_calls);
+    if (nbytes > fake.capacity - fake.used) return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "the fake device is full");
+    for (int i = 0; i < FAKE_SEGMENTS; i++) {
+        if (fake.given[i].nbytes) continue;
+        if (fake.slot_nbytes) assert_true(nbytes < fake.slot_nbytes);
+        fake.given[i].address = fake.slot_nbytes ? fake.next_address + (uint64_t)i * fake.slot_nbytes : fake.next_address;
+        fake.given[i].nbytes = nbytes;
+        /* At least one hole between two segments. */
+        if (!fake.slot_nbytes) fake.next_address += (nbytes + 4 * MIB) / (2 * MIB) * (2 * MIB);
+        fake.used += nbytes;
+        fake.segments++;
+        *out_address = (void *)(uintptr_t)fake.given[i].address;
+        return FY_STATUS_OK;
+    }
+    fail_msg("too many segments");
+    return FY_STATUS_INTERNAL;
+}
+
+static void fake_source_free(void *user, void *address, uint64_t nbytes)
+{
+    (void)user;
+    fake_check_unlocked();
+    assert_false(fake.in_source);
+    fake.free_calls++;
+    for (int i = 0; i < FAKE_SEGMENTS; i++) {
+        if (!fake.given[i].nbytes || fake.given[i].address != (uint64_t)(uintptr_t)address) continue;
+        assert_int_equal(fake.given[i].nbytes, nbytes);
+        fake.given[i].nbytes = 0;
+        fake.used -= nbytes;
+        fake.segments--;
+        return;
+    }
+    fail_msg("freed a segment that was not given");
+}
+
+static bool fake_may_sync(void *user)
+{
+    (void)user;
+    fake_check_unlocked();
+    fake.sync_asked++;
+    return !fake.guard_sync;
+}
+
+static void fake_note_sync(void *user, uint64_t blocked_ns)
+{
+    (void)user;
+    (void)blocked_ns;
+    fake_check_unlocked();
+    fake.sync_noted++;
+}
+
+static fy__point_t fake_word(const fy__hazard_t *hazard, int i)
+{
+    return atomic_load_explicit(i ? &hazard->readers[i - 1] : &hazard->writer, memory_order_relaxed);
+}
+
+static bool fake_reached(fy__point_t point) { return !point || fake.done[FY__POINT_STREAM(point)] >= FY__POINT_SEQ(point); }
+
+static bool fake_hazard_done(const fy__hazard_t *hazard)
+{
+    fake_check_unlocked();
+    fake.polls++;
+    for (int i = 0; i <= FY__READER_COUNT; i++)
+        if (!fake_reached(fake_word(hazard, i))) return false;
+    return true;
+}
+
+static bool fake_hazard_only_on(const fy__hazard_t *hazard, uint32_t stream)
+{
+    fake_check_unlocked();
+    fake.polls++;
+    for (int i = 0; i <= FY__READER_COUNT; i++)
+        if (FY__POINT_STREAM(fake_word(hazard, i)) != stream && !fake_reached(fake_word(hazard, i))) return false;
+    return true;
+}
+
+static fy_status_t fake_hazard_wait(const fy__hazard_t *hazard, uint64_t timeout_ns)
+{
+    fake_check_unlocked();
+    assert_true(timeout_ns == UINT64_MAX);
+    fake.waits++;
+    for (int i = 0; i <= FY__READER_COUNT; i++) {
+        const fy__point_t point = fake_word(hazard, i);
+        if (!fake_reached(point)) fake.done[FY__POINT_STREAM(point)] = FY__POINT_SEQ(point);
+    }
+    if (fake.during_wait) fake.during_wait();
+    /* A wait may leave something in the record; the pool's own verdict must win. */
+    return fy_error_set(FY_STATUS_DEVICE_LOST, __FILE__, __LINE__, "noise from a wait");
+}
+
+static void *fake_meta_alloc(void *user, size_t nbytes)
+{
+    (void)user;
+    fake.meta_calls++;
+    if (fake.fail_meta_from && fake.meta_calls >= fake.fail_meta_from && fake.meta_calls < fake.fail_meta_until) return NULL;
+    fake.meta_live++;
+    return malloc(nbytes);
+}
+
+static void fake_meta_free(void *user, void *memory)
+{
+    (void)user;
+    if (memory) fake.meta_live--;
+    free(memory);
+}
+
+static inline void fake_reset(void)
+{
+    memset(&fake, 0, sizeof fake);
+    fake.capacity = UINT64_MAX;
+    fake.next_address = 1ull << 40;
+    fake.fail_status = FY_STATUS_OUT_OF_MEMORY;
+}
+
+static inline fy_status_t fake_try_pool(uint64_t limit_nbytes, uint64_t segment_nbytes, uint64_t alignment, fy__pool_t **out_pool)
+{
+    const fy__pool_options_t options = { "dev:0", limit_nbytes, fake.capacity, segment_nbytes, FY_STATUS_OUT_OF_MEMORY };
+    const fy__segment_source_t source = { NULL, alignment, fake_source_alloc, fake_source_free, fake_may_sync, fake_note_sync };
+    const fy__pool_seams_t seams = { fake_hazard_done, fake_hazard_only_on, fake_hazard_wait, { NULL, fake_meta_alloc, fake_meta_free } };
+    return fy__pool_create_with(&options, &source, &seams, out_pool);
+}
+
+static inline fy__pool_t *fake_pool(uint64_t limit_nbytes, uint64_t segment_nbytes)
+{
+    fy__pool_t *pool;
+    assert_int_equal(fake_try_pool(limit_nbytes, segment_nbytes, 256, &pool), FY_STATUS_OK);
+    fake.lock_free = pool;
+    return pool;
+}
+
+/* Nothing is left behind: neither segments nor bookkeeping. */
+static inline void fake_end(fy__pool_t *pool)
+{
+    assert_true(fy__pool_is_valid(pool));
+    fake.lock_free = NULL;
+    fy__pool_destroy(pool);
+    assert_int_equal(fake.segments, 0);
+    assert_int_equal(fake.used, 0);
+    assert_int_equal(fake.meta_live, 0);
+}
+
+static inline fy__block_t *take(fy__pool_t *pool, uint64_t nbytes, uint32_t stream)
+{
+    fy__block_t *block;
+    const fy_status_t status = fy__pool_alloc(pool, nbytes, stream, &block);
+    if (status != FY_STATUS_OK) print_error("%s: %s\n", fy_status_name(status), fy_error_get()->text);
+    assert_int_equal(status, FY_STATUS_OK);
+    assert_non_null(block);
+    assert_true(block->nbytes >= nbytes && block->requested == nbytes && block->pool == pool);
+    assert_int_equal((uintptr_t)block->address & 255, 0);
+    return block;
+}
+
+/* Gives a block back whose last use is `seq` on `stream`. */
+static inline void give(fy__block_t *block, uint32_t stream, uint64_t seq)
+{
+    fy__hazard_clear(&block->hazard);
+    if (seq) atomic_store(&block->hazard.writer, FY__POINT(stream, seq));
+    fy__pool_free(block);
+}
+
+static inline void give_done(fy__block_t *block) { give(block, 0, 0); }
+
+static inline fy_memory_stats_t query(fy__pool_t *pool)
+{
+    fy_memory_stats_t stats;
+    fy__pool_query(pool, &stats);
+    return stats;
+}
+
+static inline fy__pool_rungs_t rungs(fy__pool_t *pool)
+{
+    fy__pool_rungs_t counts;
+    fy__pool_rungs(pool, &counts);
+    return counts;
+}
+
+static inline uint64_t fake_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+#endif

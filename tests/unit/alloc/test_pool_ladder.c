@@ -1,0 +1,552 @@
+/* Each rung of the ladder: the situation in which it must serve, and that the rungs above it were not enough. */
+#include "tests/unit/alloc/fake.h"
+
+enum { S1 = 1, S2 = 2, S3 = 3 };
+
+static int setup(void **state)
+{
+    (void)state;
+    fake_reset();
+    return 0;
+}
+
+/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); what is left over is one more block. */
+static void fill(fy__pool_t *pool, fy__block_t **blocks, const int *sizes_kib)
+{
+    int i = 0;
+    for (; sizes_kib[i]; i++) blocks[i] = take(pool, (uint64_t)sizes_kib[i] * KIB, S1);
+    const uint64_t rest = query(pool).largest_free;
+    if (rest) blocks[i] = take(pool, rest, S1);
+    assert_int_equal(query(pool).cached, 0);
+}
+
+static void ready_block_is_reused(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *block = take(pool, 100 * KIB, S1);
+    void *address = block->address;
+    give_done(block);
+    block = take(pool, 100 * KIB, S2);
+    assert_ptr_equal(block->address, address);
+    assert_true(fake_hazard_done(&block->hazard));
+    assert_int_equal(rungs(pool).ready, 1);
+    assert_int_equal(fake.alloc_calls, 1);
+    give_done(block);
+    fake_end(pool);
+}
+
+static void best_fit_not_first_fit(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[8];
+    fill(pool, b, (const int[]){ 300, 4, 100, 4, 200, 4, 0 });
+    void *want = b[2]->address;
+    give_done(b[0]);
+    give_done(b[2]);
+    give_done(b[4]);
+    fy__block_t *block = take(pool, 90 * KIB, S1);
+    assert_ptr_equal(block->address, want);
+    assert_int_equal(block->nbytes, 90 * KIB);
+    give_done(block);
+    const int left[] = { 1, 3, 5, 6 };
+    for (int i = 0; i < 4; i++) give_done(b[left[i]]);
+    assert_int_equal(query(pool).largest_free, MIB);
+    fake_end(pool);
+}
+
+static void same_stream_needs_no_wait(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[2];
+    fill(pool, b, (const int[]){ 512, 0 });
+    void *address = b[0]->address;
+    give(b[0], S1, 7);
+    const uint64_t polls = fake.polls;
+    fy__block_t *block = take(pool, 512 * KIB, S1);
+    assert_ptr_equal(block->address, address);
+    assert_int_equal(fake.polls, polls); /* not even a poll */
+    assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 7));
+    assert_int_equal(rungs(pool).same_stream, 1);
+    assert_int_equal(fake.alloc_calls, 1);
+    give_done(block);
+    give_done(b[1]);
+    fake_end(pool);
+}
+
+/* What one stream gave back joins, and the later point stands for both. */
+static void same_stream_neighbours_join(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[4];
+    fill(pool, b, (const int[]){ 256, 256, 256, 0 });
+    give(b[0], S1, 9);
+    give(b[2], S1, 3);
+    give(b[1], S1, 5);
+    fy__block_t *block = take(pool, 768 * KIB, S1);
+    assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 9));
+    assert_int_equal(rungs(pool).same_stream, 1);
+    assert_int_equal(fake.alloc_calls, 1);
+    give_done(block);
+    give_done(b[3]);
+    fake_end(pool);
+}
+
+static void finished_block_needs_no_wait_on_another_stream(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[2];
+    fill(pool, b, (const int[]){ 512, 0 });
+    give(b[0], S1, 7);
+    fake.done[S1] = 7;
+    fy__block_t *block = take(pool, 512 * KIB, S2);
+    assert_true(fake_word(&block->hazard, 0) == 0);
+    assert_int_equal(rungs(pool).reaped, 1);
+    assert_int_equal(rungs(pool).ready, 2); /* b[1], and this one */
+    assert_int_equal(fake.alloc_calls, 1);
+    give_done(block);
+    give_done(b[1]);
+    fake_end(pool);
+}
+
+/* Finished and free neighbours become one block. */
+static void finished_blocks_join_what_is_free(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(MIB, MIB);
+    fy__block_t *b[4];
+    fill(pool, b, (const int[]){ 256, 256, 256, 0 });
+    give(b[0], S1, 7);
+    give_done(b[1]);
+    give(b[2], S3, 2);
+    fake.done[S1] = 7;
+    fake.done[S3] = 9;
+    fy__block_t *block = take(pool, 768 * KIB, S2);
+    assert_int_equal(rungs(pool).reaped, 2);
+    assert_int_equal(rungs(pool).inserted_wait, 0);
+    give_done(block);
+    give_done(b[3]);
+    fake_end(pool);
+}
+
+static void free_and_pending_neighbours_serve_their_stream(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[5];
+    fill(pool, b, (const int[]){ 128, 256, 256, 256, 0 });
+    give(b[1], S1, 7);
+    give_done(b[2]);
+    give(b[3], S1, 9);
+    fy__block_t *block = take(pool, 600 * KIB, S1);
+    assert_int_equal(rungs(pool).joined, 1);
+    assert_int_equal(fake.alloc_calls, 1);
+    assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 9));
+    assert_int_equal(query(pool).pending, 168 * KIB); /* what was not needed stays as it was */
+    assert_true(fy__pool_is_valid(pool));
+    give_done(block);
+    give_done(b[0]);
+    give_done(b[4]);
+    fake_end(pool);
+}
+
+static void another_streams_block_is_handed_out_with_its_points(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[2];
+    fill(pool, b, (const int[]){ 512, 0 });
+    void *address = b[0]->address;
+    give(b[0], S1, 7);
+    fy__block_t *block = take(pool, 200 * KIB, S2);
+    assert_ptr_equal(block->address, address);
+    assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 7));
+    assert_int_equal(rungs(pool).inserted_wait, 1);
+    assert_int_equal(fake.alloc_calls, 1); /* preferred over growing */
+    assert_int_equal(fake.waits, 0);
+    assert_int_equal(query(pool).pending, 312 * KIB);
+    /* The other half kept the point, too. */
+    fy__block_t *half = take(pool, 312 * KIB, S3);
+    assert_true(fake_word(&half->hazard, 0) == FY__POINT(S1, 7));
+    give_done(half);
+    give_done(block);
+    give_done(b[1]);
+    fake_end(pool);
+}
+
+/* Blocks of three streams side by side: the owner of the three waits for all of them. */
+static void neighbours_of_several_streams_are_joined_before_growing(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[5];
+    fill(pool, b, (const int[]){ 128, 256, 256, 256, 0 });
+    give(b[1], S1, 7);
+    fy__hazard_clear(&b[2]->hazard); /* pending on two streams */
+    atomic_store(&b[2]->hazard.writer, FY__POINT(S2, 3));
+    atomic_store(&b[2]->hazard.readers[1], FY__POINT(S1, 8));
+    fy__pool_free(b[2]);
+    give(b[3], S3, 1);
+    fy__block_t *block = take(pool, 700 * KIB, S3);
+    assert_int_equal(rungs(pool).inserted_wait, 1);
+    assert_int_equal(fake.alloc_calls, 1);
+    uint64_t seen[4] = { 0 };
+    for (int i = 0; i <= FY__READER_COUNT; i++)
+        if (fake_word(&block->hazard, i))
+            seen[FY__POINT_STREAM(fake_word(&block->hazard, i))] = FY__POINT_SEQ(fake_word(&block->hazard, i));
+    assert_int_equal(seen[S1], 8);
+    assert_int_equal(seen[S2], 3);
+    assert_int_equal(seen[S3], 1);
+    give_done(block);
+    give_done(b[0]);
+    give_done(b[4]);
+    fake_end(pool);
+}
+
+/* Stream 0 is the host: it cannot wait on the device, so it never gets pending bytes. */
+static void the_host_gets_only_what_is_done(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[2];
+    fill(pool, b, (const int[]){ 512, 0 });
+    give(b[0], S1, 7);
+    fy__block_t *block = take(pool, 512 * KIB, 0);
+    assert_int_equal(fake.alloc_calls, 2);
+    assert_true(fake_hazard_done(&block->hazard));
+    give_done(block);
+    give_done(b[1]);
+    fake_end(pool);
+}
+
+static void grows_by_segments_and_large_requests_get_their_own(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, 4 * MIB);
+    fy__block_t *small = take(pool, 1, S1);
+    assert_int_equal(small->nbytes, 256);
+    assert_int_equal(query(pool).reserved, 4 * MIB);
+    fy__block_t *large = take(pool, 5 * MIB + 1, S1);
+    assert_int_equal(large->nbytes, 5 * MIB + 256);
+    assert_int_equal(query(pool).reserved, 10 * MIB); /* rounded to 2 MiB */
+    assert_int_equal(rungs(pool).grown, 2);
+    assert_int_equal(query(pool).device_allocs, 2);
+    give_done(small);
+    give_done(large);
+    fake_end(pool);
+}
+
+/* A large segment that is wholly free is kept whole for large requests, until there is nothing else. */
+static void crumbs_do_not_break_a_free_large_segment(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(9 * MIB, MIB);
+    give_done(take(pool, 8 * MIB, S1));
+    fy__block_t *crumb = take(pool, KIB, S1);
+    assert_int_equal(query(pool).reserved, 9 * MIB);
+    fy__block_t *large = take(pool, 8 * MIB, S1);
+    assert_int_equal(fake.alloc_calls, 2);
+    give_done(large);
+    fy__block_t *rest = take(pool, MIB - KIB, S1), *more = take(pool, KIB, S1);
+    assert_int_equal(fake.alloc_calls, 2); /* the limit refused a segment, so the large one was cut */
+    assert_int_equal(query(pool).reserved, 9 * MIB);
+    give_done(more);
+    give_done(rest);
+    give_done(crumb);
+    fake_end(pool);
+}
+
+static void gives_idle_segments_back_before_it_refuses(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(8 * MIB, MIB);
+    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 4 * MIB, S1);
+    give_done(a);
+    give_done(b);
+    fy__block_t *block = take(pool, 6 * MIB, S1);
+    assert_int_equal(rungs(pool).grown_after_trim, 1);
+    assert_int_equal(rungs(pool).syncs, 0);
+    assert_int_equal(query(pool).reserved, 6 * MIB);
+    give_done(block);
+    fake_end(pool);
+}
+
+static void gives_back_just_enough(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(12 * MIB, MIB);
+    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 4 * MIB, S1), *c = take(pool, 4 * MIB, S1);
+    give_done(a);
+    give_done(b);
+    give_done(c);
+    fy__block_t *block = take(pool, 6 * MIB, S1);
+    assert_int_equal(query(pool).reserved, 10 * MIB);
+    give_done(block);
+    fake_end(pool);
+}
+
+static void device_full_gives_back_and_retries(void **state)
+{
+    (void)state;
+    fake.capacity = 8 * MIB;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 4 * MIB, S1);
+    give_done(a);
+    give_done(b);
+    fy__block_t *block = take(pool, 6 * MIB, S1);
+    assert_int_equal(rungs(pool).grown_after_trim, 1);
+    give_done(block);
+    fake_end(pool);
+}
+
+/* Two pending neighbours whose points one hazard cannot hold: only waiting and searching again serves (pytorch#189504). */
+static void waits_and_searches_again(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(MIB, MIB);
+    fy__block_t *b[2];
+    fill(pool, b, (const int[]){ 512, 0 });
+    for (uint32_t i = 0; i < 2; i++) {
+        fy__hazard_clear(&b[i]->hazard);
+        for (uint32_t w = 0; w < FY__READER_COUNT; w++) atomic_store(&b[i]->hazard.readers[w], FY__POINT(10 + 4 * i + w, 5));
+        fy__pool_free(b[i]);
+    }
+    assert_int_equal(query(pool).pending, MIB);
+    fy__block_t *block = take(pool, MIB, S1);
+    assert_int_equal(rungs(pool).after_sync, 1);
+    assert_int_equal(rungs(pool).syncs, 1);
+    assert_int_equal(fake.sync_noted, 1);
+    assert_int_equal(fake.waits, 8);
+    assert_int_equal(fake.alloc_calls, 1);
+    assert_true(fake_hazard_done(&block->hazard));
+    give_done(block);
+    fake_end(pool);
+}
+
+static void the_host_waits_when_there_is_no_other_way(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(MIB, MIB);
+    give(take(pool, MIB, 0), S1, 7);
+    fy__block_t *block = take(pool, MIB, 0);
+    assert_int_equal(rungs(pool).after_sync, 1);
+    assert_true(fake_hazard_done(&block->hazard));
+    give_done(block);
+    fake_end(pool);
+}
+
+/* Segments that are pending as a whole: after the wait they go back, and a larger one fits. */
+static void waits_gives_back_and_grows(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(8 * MIB, MIB);
+    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 4 * MIB, S1);
+    give(a, S1, 1);
+    give(b, S1, 2);
+    fy__block_t *block = take(pool, 6 * MIB, S1);
+    assert_int_equal(rungs(pool).grown_after_sync, 1);
+    assert_int_equal(fake.sync_noted, 1);
+    give_done(block);
+    fake_end(pool);
+}
+
+static fy__pool_t *wait_pool;
+static fy__block_t *wait_block;
+static void take_during_wait(void)
+{
+    fake.during_wait = NULL;
+    assert_int_equal(fy__pool_alloc(wait_pool, KIB, S1, &wait_block), FY_STATUS_OK);
+}
+
+/* Whoever completes the work may itself need memory: no lock is held over the wait. */
+static void another_may_allocate_while_one_waits(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = wait_pool = fake_pool(9 * MIB, MIB);
+    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 4 * MIB, S1);
+    give(a, S1, 1);
+    give(b, S1, 2);
+    fake.during_wait = take_during_wait;
+    fy__block_t *block = take(pool, 6 * MIB, S1);
+    give_done(block);
+    give_done(wait_block);
+    fake_end(pool);
+}
+
+/* A guard that forbids growth: everything that does not grow is still tried; the record is the guard's. */
+static void guard_refuses_growth(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *large = take(pool, 4 * MIB, S1), *other = take(pool, 4 * MIB, S1), *block;
+    fake.guard_growth = true;
+    give_done(large);
+    fy__block_t *small = take(pool, KIB, S1); /* cut from the large one */
+    assert_int_equal(fy__pool_alloc(pool, 4 * MIB, S1, &block), FY_STATUS_REFUSED_BY_GUARD);
+    assert_null(block);
+    assert_string_equal(fy_error_get()->text, "the guard of 'step' allows 0 device allocations");
+    give(other, S2, 3); /* pending, and its neighbour too: waiting serves the host without growing */
+    block = take(pool, 4 * MIB, 0);
+    assert_int_equal(rungs(pool).after_sync, 1);
+    give(block, S2, 4);
+    /* The wait leaves noise in the record, the guard's text wins; nothing was given back. */
+    assert_int_equal(fy__pool_alloc(pool, 5 * MIB, 0, &block), FY_STATUS_REFUSED_BY_GUARD);
+    assert_string_equal(fy_error_get()->text, "the guard of 'step' allows 0 device allocations");
+    assert_null(fy_error_get()->oom);
+    assert_int_equal(fake.free_calls, 0);
+    assert_int_equal(fake.alloc_calls, 2);
+    assert_int_equal(query(pool).device_allocs, 2);
+    give_done(small);
+    fake_end(pool);
+}
+
+static void reserved_never_passes_the_limit(void **state)
+{
+    (void)state;
+    const uint64_t limit = 3 * MIB + 768; /* no multiple of a segment */
+    fy__pool_t *pool = fake_pool(limit, MIB);
+    fy__block_t *blocks[16], *block;
+    int count = 0;
+    while (fy__pool_alloc(pool, 256 * KIB, S1, &block) == FY_STATUS_OK) blocks[count++] = block;
+    assert_int_equal(count, 12);
+    blocks[count++] = take(pool, 768, S1); /* to the byte */
+    assert_int_equal(query(pool).live, limit);
+    assert_int_equal(fy__pool_alloc(pool, 1, S1, &block), FY_STATUS_OUT_OF_MEMORY);
+    while (count) give_done(blocks[--count]);
+    fake_end(pool);
+}
+
+static void tiny_limits_work(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(1024, 32 * MIB);
+    fy__block_t *a = take(pool, 512, S1), *b = take(pool, 300, S1), *block;
+    assert_int_equal(query(pool).reserved, 1024);
+    assert_int_equal(fy__pool_alloc(pool, 1, S1, &block), FY_STATUS_OUT_OF_MEMORY);
+    give_done(a);
+    give_done(b);
+    fake_end(pool);
+    fake.capacity = 1024; /* the device is smaller than a segment, and no limit says so */
+    pool = fake_pool(FY_UNLIMITED, 32 * MIB);
+    a = take(pool, 512, S1);
+    b = take(pool, 512, S1);
+    give_done(a);
+    give_done(b);
+    fake_end(pool);
+}
+
+static void rounding_is_at_most_an_eighth_from_4_kib_up(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, 4 * MIB);
+    for (uint64_t nbytes = 4 * KIB; nbytes < 40 * MIB; nbytes += 1 + nbytes / 9) {
+        fy__block_t *block = take(pool, nbytes, S1);
+        assert_true(block->nbytes - nbytes <= nbytes / 8);
+        give_done(block);
+    }
+    fake_end(pool);
+}
+
+static void trim_gives_whole_free_segments_back(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 2 * MIB, S1), *c = take(pool, 6 * MIB, S1), *d = take(pool, KIB, S1);
+    give_done(a);
+    give(b, S2, 5);
+    give_done(c);
+    assert_int_equal(fy__pool_trim(pool, 13 * MIB), 0);
+    const uint64_t released = fy__pool_trim(pool, 10 * MIB);
+    assert_true(query(pool).reserved <= 10 * MIB);
+    assert_int_equal(released + fy__pool_trim(pool, 0), 10 * MIB);
+    assert_int_equal(query(pool).reserved, 3 * MIB); /* pending and live ones stay */
+    fake.done[S2] = 5;
+    assert_int_equal(fy__pool_trim(pool, 0), 2 * MIB);
+    give_done(d);
+    assert_int_equal(fy__pool_trim(pool, 0), MIB);
+    assert_int_equal(query(pool).reserved, 0);
+    assert_int_equal(query(pool).peak_reserved, 13 * MIB);
+    fake_end(pool);
+}
+
+/* More streams than the pool has shelves for: the rest is pending one by one, and still found. */
+static void more_streams_than_shelves(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(MIB, MIB);
+    fy__block_t *blocks[32];
+    for (uint32_t i = 0; i < 32; i++) blocks[i] = take(pool, 32 * KIB, S1);
+    for (uint32_t i = 0; i < 32; i++) give(blocks[i], 100 + i, 1);
+    assert_int_equal(query(pool).pending, MIB);
+    assert_true(fy__pool_is_valid(pool));
+    fy__block_t *block = take(pool, MIB, 131);
+    assert_int_equal(rungs(pool).after_sync, 1);
+    assert_int_equal(fake.waits, 32);
+    give_done(block);
+    fake_end(pool);
+}
+
+/* A hundred streams are more than one round of waiting holds. */
+static void waits_for_any_number_of_streams(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(MIB, MIB);
+    fy__block_t *blocks[128];
+    for (uint32_t i = 0; i < 128; i++) blocks[i] = take(pool, 8 * KIB, S1);
+    for (uint32_t i = 0; i < 128; i++) give(blocks[i], 1000 + i, 1);
+    give_done(take(pool, MIB, 0));
+    assert_int_equal(fake.waits, 128);
+    fake_end(pool);
+}
+
+/* Freed blocks used by one stream are not polled: a poll may cost a call of the backend. */
+static void a_free_does_not_poll(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    for (uint64_t seq = 1; seq < 100; seq++) give(take(pool, 4 * KIB, S1), S1, seq);
+    assert_int_equal(fake.polls, 0);
+    assert_int_equal(query(pool).pending, 4 * KIB);
+    fake.done[S1] = 99;
+    assert_int_equal(query(pool).pending, 0);
+    fake_end(pool);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup(name, setup)
+    const struct CMUnitTest tests[] = {
+        TEST(ready_block_is_reused),
+        TEST(best_fit_not_first_fit),
+        TEST(same_stream_needs_no_wait),
+        TEST(same_stream_neighbours_join),
+        TEST(finished_block_needs_no_wait_on_another_stream),
+        TEST(finished_blocks_join_what_is_free),
+        TEST(free_and_pending_neighbours_serve_their_stream),
+        TEST(another_streams_block_is_handed_out_with_its_points),
+        TEST(neighbours_of_several_streams_are_joined_before_growing),
+        TEST(the_host_gets_only_what_is_done),
+        TEST(grows_by_segments_and_large_requests_get_their_own),
+        TEST(crumbs_do_not_break_a_free_large_segment),
+        TEST(gives_idle_segments_back_before_it_refuses),
+        TEST(gives_back_just_enough),
+        TEST(device_full_gives_back_and_retries),
+        TEST(waits_and_searches_again),
+        TEST(the_host_waits_when_there_is_no_other_way),
+        TEST(waits_gives_back_and_grows),
+        TEST(another_may_allocate_while_one_waits),
+        TEST(guard_refuses_growth),
+        TEST(reserved_never_passes_the_limit),
+        TEST(tiny_limits_work),
+        TEST(rounding_is_at_most_an_eighth_from_4_kib_up),
+        TEST(trim_gives_whole_free_segments_back),
+        TEST(more_streams_than_shelves),
+        TEST(waits_for_any_number_of_streams),
+        TEST(a_free_does_not_poll),
+    };
+    return cmocka_run_group_tests_name("alloc/pool_ladder", tests, NULL, NULL);
+}
