@@ -43,8 +43,7 @@ static fy_status_t normalise_axis(const fy_op_info_t *info, const fy_tensor_t *s
         memcpy(&axis, (const unsigned char *)*attrs + field->offset, sizeof axis);
         if (axis >= 0 || !src0) return FY_STATUS_OK;
         if (axis < -src0->rank) {
-            return FY_FAIL(INVALID_ARGUMENT, "%s: axis %" PRId32 " does not exist in src0, whose rank is %d", info->name, axis,
-                           src0->rank);
+            return FY_FAIL(INVALID_ARGUMENT, "%s: axis %" PRId32 " does not exist in src0, whose rank is %d", info->name, axis, src0->rank);
         }
         axis += src0->rank;
         memcpy(buf, *attrs, info->attrs_nbytes);
