@@ -2,6 +2,7 @@
  * without patience. Payload and wire bytes are checked with each. Not here: COPY and BORROW (test_conformance_contract.c). */
 #include "tests/support/harness.h"
 #include "tests/support/operand.h"
+#include "tests/support/oracle.h"
 
 /* One transfer each way of `nbytes` and nothing else since `before`. */
 static void expect_traffic(const fy_ledger_totals_t *before, uint64_t uploads, uint64_t up, uint64_t downloads, uint64_t down)

@@ -1,0 +1,128 @@
+/* Faults of data: an index out of range makes gather's request fail with BAD_VALUE. Whoever waits for the bytes, or for what was made of them,
+ * is told with the first cause; unrelated requests and tensors are not touched; the device goes on.
+ * Not here: refusals (nothing happened), lost devices, scripted faults. */
+#include "tests/support/harness.h"
+
+static fy_tensor_t *indices_of(ts_ctx_t *ctx, const int64_t *values, int64_t n)
+{
+    fy_tensor_t *host, *indices;
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, 1, &n, (void *)(uintptr_t)values, NULL, NULL, &host));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
+    return indices;
+}
+
+static fy_tensor_t *bad_rows(ts_ctx_t *ctx, fy_tensor_t *table)
+{
+    fy_tensor_t *rows;
+    ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ 1, 99, 0 }, 3), &rows)); /* submission knows no values */
+    return rows;
+}
+
+static void told_when_the_bytes_come_down(ts_ctx_t *ctx)
+{
+    fy_tensor_t *rows = bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0)), *host = rows;
+    fy_download_t *download = NULL;
+    fy_status_t status = fy_tensor_download(rows, NULL, &download);
+    if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
+    ts_fails(status, BAD_VALUE);
+    ts_text_has("gather");
+    if (download) assert_null(host);
+}
+
+static void told_as_one_value(ts_ctx_t *ctx)
+{
+    fy_tensor_t *rows = bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0)), *sum;
+    fy_download_t *download = NULL;
+    double value = 5;
+    fy_status_t status = fy_sum(rows, 0, NULL, 0, &sum); /* a dependent: fails with the first cause */
+    if (status == FY_STATUS_OK) status = fy_tensor_download(sum, NULL, &download);
+    if (status == FY_STATUS_OK) status = fy_download_wait_f64(download, FY_FOREVER, &value);
+    ts_fails(status, BAD_VALUE);
+    ts_text_has("gather");
+    if (download) assert_true(value == 0.0);
+}
+
+static void told_by_map_on_the_host(ts_ctx_t *ctx)
+{
+    fy_tensor_t *rows = bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0)), *more;
+    void *data = &data;
+    ts_fails(fy_tensor_map(rows, FY_ACCESS_READ, &data), BAD_VALUE);
+    assert_null(data);
+    fy_status_t status = fy_neg(rows, &more);
+    if (status == FY_STATUS_OK) status = fy_tensor_map(more, FY_ACCESS_READ, &data);
+    ts_fails(status, BAD_VALUE);
+    ts_text_has("gather");
+}
+
+static void told_by_the_ticket(ts_ctx_t *ctx)
+{
+    fy_tensor_t *rows = bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0));
+    fy_ticket_t ticket = fy_tensor_ticket(rows);
+    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), BAD_VALUE);
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
+}
+
+static void others_are_not_touched(ts_ctx_t *ctx)
+{
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *before, *after, *good;
+    ts_ok(fy_neg(table, &before));
+    bad_rows(ctx, table);
+    ts_ok(fy_affine(table, 2, 0, &after));
+    ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ 3, 0 }, 2), &good));
+    ts_expect_f32(before, (float[]){ 0, -1, -2, -3, -4, -5, -6, -7 }, 8);
+    ts_expect_f32(after, (float[]){ 0, 2, 4, 6, 8, 10, 12, 14 }, 8);
+    ts_expect_f32(good, (float[]){ 6, 7, 0, 1 }, 4);
+    ts_expect_f32(table, (float[]){ 0, 1, 2, 3, 4, 5, 6, 7 }, 8);
+}
+
+static void the_device_wait_tells_once(ts_ctx_t *ctx)
+{
+    bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0));
+    ts_fails(fy_device_wait(ctx->device, FY_FOREVER), BAD_VALUE); /* the first fault it meets */
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));               /* and the device goes on */
+}
+
+static void the_first_cause_wins(ts_ctx_t *ctx)
+{
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *bad = bad_rows(ctx, table), *x = bad;
+    for (int i = 0; i < 200; i++) { /* far behind, with many good gathers between: still known */
+        fy_tensor_t *rows, *sum;
+        ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ i % 4, 0, 1 }, 3), &rows));
+        ts_ok(fy_add(x, rows, &sum));
+        x = sum;
+        fy_tensor_destroy(rows);
+    }
+    fy_tensor_t *host;
+    fy_download_t *download;
+    ts_ok(fy_tensor_download(x, NULL, &download));
+    ts_fails(fy_download_wait(download, FY_FOREVER, &host), BAD_VALUE);
+    ts_text_has("gather");
+    fy_tensor_t *clean;
+    ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ 2 }, 1), &clean));
+    ts_expect_f32(clean, (float[]){ 4, 5 }, 2);
+}
+
+static void indices_clamp(ts_ctx_t *ctx)
+{
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *rows;
+    ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ -1, 4, INT64_MIN, INT64_MAX }, 4), &rows)); /* no byte outside the table is read */
+    fy_tensor_t *host;
+    fy_download_t *download;
+    ts_ok(fy_tensor_download(rows, NULL, &download));
+    ts_fails(fy_download_wait(download, FY_FOREVER, &host), BAD_VALUE);
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(told_when_the_bytes_come_down), TS_TEST(told_as_one_value),
+    TS_TEST(told_by_map_on_the_host),       TS_TEST(told_by_the_ticket),
+    TS_TEST(others_are_not_touched),        TS_TEST(the_device_wait_tells_once),
+    TS_TEST(the_first_cause_wins),          TS_TEST(indices_clamp),
+};
+static const ts_exclusion_t k_exclusions[] = {
+    { "sim", "told_by_map_on_the_host", "only host tensors are mapped" },
+    { "cuda", "told_by_map_on_the_host", "only host tensors are mapped" },
+    { "host", "told_by_the_ticket", "a host tensor's ticket is {0, 0}: its request ran inside the call; map and download tell" },
+    { NULL, NULL, NULL },
+};
+
+int main(void) { return TS_RUN("fault", k_tests, k_exclusions); }

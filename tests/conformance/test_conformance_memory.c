@@ -1,0 +1,134 @@
+/* Memory figures: live, requested, cached, reserved and peaks keep their equations through a life; trim gives back; figures by scope path.
+ * Not here: running out (tests/faults), the pool's own invariants (tests/unit/alloc). */
+#include "tests/support/harness.h"
+
+static fy_memory_stats_t stats_of(const fy_device_t *device, const char *path)
+{
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    ts_ok(fy_memory_query(device, path, &stats));
+    return stats;
+}
+
+static void expect_equations(const fy_memory_stats_t *stats)
+{
+    assert_int_equal(stats->reserved, stats->live + stats->cached);
+    assert_true(stats->requested <= stats->live);
+    assert_true(stats->pending <= stats->cached);
+    assert_true(stats->peak_live >= stats->live);
+    assert_true(stats->peak_reserved >= stats->reserved);
+    assert_true(stats->largest_free <= stats->cached);
+    assert_true(stats->limit >= stats->reserved);
+}
+
+static void figures_keep_their_equations(ts_ctx_t *ctx)
+{
+    fy_memory_stats_t before = stats_of(ctx->device, NULL);
+    expect_equations(&before);
+    fy_tensor_t *tensors[50];
+    uint64_t requested = 0;
+    for (int i = 0; i < 50; i++) {
+        int64_t n = 1 + i * 977;
+        ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, 1, &n, &tensors[i]));
+        requested += (uint64_t)n;
+        fy_memory_stats_t now = stats_of(ctx->device, NULL);
+        expect_equations(&now);
+        assert_int_equal(now.requested - before.requested, requested); /* to the byte */
+    }
+    fy_memory_stats_t full = stats_of(ctx->device, NULL);
+    for (int i = 0; i < 50; i++) {
+        fy_tensor_destroy(tensors[i]);
+        fy_memory_stats_t now = stats_of(ctx->device, NULL);
+        expect_equations(&now);
+        assert_true(now.peak_live >= full.live);
+    }
+    fy_memory_stats_t after = stats_of(ctx->device, NULL);
+    assert_int_equal(after.live, before.live);
+    assert_int_equal(after.requested, before.requested);
+}
+
+static void a_steady_loop_allocates_nothing(ts_ctx_t *ctx)
+{
+    uint64_t allocs = 0;
+    for (int i = 0; i < 20; i++) {
+        fy_scope_t step = fy_scope_begin("step");
+        fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(100, 100), 0), *b, *c;
+        ts_ok(fy_matmul(a, a, &b));
+        ts_ok(fy_add(a, b, &c));
+        fy_scope_end(step, 0, NULL);
+        if (i == 4) allocs = stats_of(ctx->device, NULL).device_allocs;
+    }
+    assert_int_equal(stats_of(ctx->device, NULL).device_allocs, allocs);
+    if (!ctx->is_host) assert_true(allocs > 0);
+}
+
+static void trim_gives_back(ts_ctx_t *ctx)
+{
+    fy_tensor_t *a, *b;
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(70) << 20), &a));
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1000), &b));
+    fy_tensor_destroy(a);
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    fy_memory_stats_t before = stats_of(ctx->device, NULL);
+    assert_true(before.cached >= UINT64_C(70) << 20);
+    uint64_t released = 0;
+    ts_ok(fy_memory_trim(ctx->device, before.reserved, &released));
+    assert_int_equal(released, 0); /* already below */
+    ts_ok(fy_memory_trim(ctx->device, 0, &released));
+    fy_memory_stats_t after = stats_of(ctx->device, NULL);
+    expect_equations(&after);
+    assert_int_equal(after.reserved, before.reserved - released);
+    assert_true(released >= UINT64_C(70) << 20);
+    assert_int_equal(after.live, before.live); /* what is in use stays */
+    ts_ok(fy_fill(b, 3));
+    unsigned char bytes[1000];
+    ts_read(b, bytes, sizeof bytes);
+    assert_int_equal(bytes[999], 3);
+    fy_tensor_destroy(b);
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    ts_ok(fy_memory_trim(ctx->device, 0, NULL));
+    fy_memory_stats_t empty = stats_of(ctx->device, NULL);
+    if (!ctx->is_host) assert_int_equal(empty.reserved, empty.live);
+    ts_fails(fy_memory_trim(NULL, 0, NULL), INVALID_ARGUMENT);
+}
+
+static void figures_by_scope_path(ts_ctx_t *ctx)
+{
+    fy_tensor_t *outside, *inside, *deeper, *kept;
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(100), &outside));
+    fy_scope_t scope = fy_scope_begin("part");
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(2000), &inside));
+    fy_scope_t inner = fy_scope_begin("inner");
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(30000), &deeper));
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(5), &kept));
+    assert_int_equal(stats_of(ctx->device, "test/part").requested, 32005);
+    assert_int_equal(stats_of(ctx->device, "test/part/inner").requested, 30005);
+    assert_int_equal(stats_of(ctx->device, "test/elsewhere").requested, 0);
+    fy_tensor_keep(kept);
+    fy_scope_end(inner, 0, NULL);
+    assert_int_equal(stats_of(ctx->device, "test/part/inner").requested, 5); /* made there, alive still */
+    fy_tensor_destroy(kept);
+    assert_int_equal(stats_of(ctx->device, "test/part").requested, 2000);
+    fy_scope_end(scope, 0, NULL);
+    assert_int_equal(stats_of(ctx->device, "test/part").live, 0);
+}
+
+static void questions_that_are_refused(ts_ctx_t *ctx)
+{
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT, unset = { 0 };
+    ts_fails(fy_memory_query(NULL, NULL, &stats), INVALID_ARGUMENT);
+    ts_fails(fy_memory_query(ctx->device, NULL, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_memory_query(ctx->device, NULL, &unset), INVALID_ARGUMENT);
+    ts_fails(fy_memory_query_pinned(NULL, &stats), INVALID_ARGUMENT);
+    const char *allocator = fy_memory_host_allocator();
+    assert_true(strcmp(allocator, "jemalloc") == 0 || strcmp(allocator, "mmap") == 0);
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(figures_keep_their_equations), TS_TEST(a_steady_loop_allocates_nothing), TS_TEST(trim_gives_back),
+    TS_TEST(figures_by_scope_path),        TS_TEST(questions_that_are_refused),
+};
+static const ts_exclusion_t k_exclusions[] = {
+    { NULL, NULL, NULL },
+};
+
+int main(void) { return TS_RUN("memory", k_tests, k_exclusions); }
