@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# The command as a user meets it: exit statuses, what goes to which stream, the figures that hold everywhere (bytes, requests, losses).
+# Usage: test_cli.sh BUILD_DIR. No times are asserted.
+set -uo pipefail
+ferry=$1/bin/ferry
+if [ ! -x "$ferry" ]; then
+    echo "skipped: $ferry is not built"
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+# expect STATUS ARGUMENT...: runs, compares the exit status, leaves the streams in $work/out and $work/err.
+expect() {
+    local expected=$1
+    shift
+    "$ferry" "$@" >"$work/out" 2>"$work/err"
+    local status=$?
+    [ $status -eq "$expected" ] || fail "ferry $*: exit status $status, not $expected: $(head -c 400 "$work/err")"
+}
+says() { grep -qF -- "$2" "$work/$1" || fail "'$2' is not in $1 of the last command"; }
+silent() { [ ! -s "$work/$1" ] || fail "$1 of the last command is not empty: $(head -c 200 "$work/$1")"; }
+count() { # how often a line with the text stands in the output
+    local found
+    found=$(grep -cF -- "$2" "$work/out")
+    [ "$found" -eq "$1" ] || fail "'$2' stands $found times in the output, not $1"
+}
+
+# ---- usage ----
+expect 0 --version
+says out "ferry "
+expect 0 --help
+says out "experiment"
+expect 2
+silent out
+expect 2 expirement
+says err "did you mean 'experiment'?"
+expect 2 experiment
+silent out
+for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "bench dispatch" "bench gemm" "bench copy"; do
+    # shellcheck disable=SC2086
+    expect 0 $command --help
+    says out "usage: ferry $command"
+    for option in --json --csv --plot --device; do says out "$option"; done
+    # shellcheck disable=SC2086
+    expect 2 $command --jsom
+    says err "did you mean --json?"
+    silent out
+    # shellcheck disable=SC2086
+    expect 2 $command --device nowhere:0 --json
+    silent out
+done
+
+# ---- info ----
+expect 0 info --json
+silent err
+says out '"host_allocator"'
+says out '"spec": "host"'
+says out '"name": "cuda"'
+
+# ---- roundtrip ----
+expect 0 experiment roundtrip --device sim:0 --iters 3 --json
+silent err
+says out '"size": 200'
+count 1 '"bytes_per_iter": 480000,'
+count 2 '"bytes_per_iter": 0,'
+count 1 '"uploads_per_iter": 2,'
+count 1 '"downloads_per_iter": 1,'
+count 4 '"max_abs_diff": 0'
+expect 0 experiment roundtrip --device host --iters 2 --json
+count 3 '"model_ns_per_iter": null'
+expect 4 experiment roundtrip --device 'sim:0?capacity=64KiB' --json
+silent out
+says err OUT_OF_MEMORY
+expect 0 experiment roundtrip --sweep --iters 1 --device sim:0 --json
+says out '"faster_than_host": "from_crossover_size"'
+cp "$work/out" "$work/first"
+expect 0 experiment roundtrip --sweep --iters 1 --device sim:0 --json
+cmp -s "$work/first" "$work/out" || fail "the sweep on the model clock differs from run to run"
+
+# ---- files ----
+expect 0 experiment roundtrip --device sim:0 --iters 1 --csv "$work/r.csv"
+[ "$(wc -l <"$work/r.csv")" -eq 4 ] || fail "the CSV has not four lines"
+expect 1 experiment roundtrip --device sim:0 --iters 1 --csv "$work/no/folder.csv" --json
+silent out
+PATH="$work" "$ferry" experiment roundtrip --device sim:0 --iters 1 --plot "$work/p.svg" >"$work/out" 2>"$work/err" ||
+    fail "without gnuplot the experiment failed"
+says err "gnuplot is not installed"
+[ -s "$work/p.csv" ] || fail "without gnuplot the numbers are nowhere"
+if command -v gnuplot >/dev/null; then
+    expect 0 experiment roundtrip --device sim:0 --iters 1 --plot "$work/quote's.svg"
+    grep -q '<svg' "$work/quote's.svg" || fail "the figure is no SVG"
+fi
+
+# ---- vectorize ----
+expect 0 experiment vectorize --device sim:0 --size 32 --repeats 1 --json
+count 4 '"via": "dispatcher"'
+says out '"requests": 1024,'
+if grep '"max_abs_err"' "$work/out" | grep -vE ': (0|0\.000[0-9]*|[0-9.]+e-[0-9]+)$'; then fail "vectorize is off by more than 1e-3"; fi
+expect 2 experiment vectorize --size 30
+
+# ---- minibatch: data that are made, so it runs everywhere ----
+mkdir "$work/empty"
+expect 1 experiment minibatch --data "$work/empty" --json
+silent out
+printf '1\t2\r\n3\t4\r\n' >"$work/empty/airfoil_self_noise.dat"
+expect 1 experiment minibatch --data "$work/empty"
+says err "has 2 columns, not 6"
+(cd "$work/empty" && rm airfoil_self_noise.dat && env -u FERRY_DATA "$ferry" experiment minibatch --device sim:0 --json >"$work/out" 2>"$work/err") ||
+    fail "minibatch on made-up data failed: $(cat "$work/err")"
+says err "made-up data"
+says out '"data": "synthetic"'
+says out '"data_uploads": 1,'
+says out '"data_bytes_up": 36000,'
+count 4 '"bytes_up": 0,'
+count 3 '"bytes_down": 60,'
+count 1 '"bytes_down": 40,'
+says out '"uploads": 1,'
+expect 2 experiment minibatch --runs gd,nothing
+
+# ---- minibatch: the measured data, where they are ----
+data=${FERRY_DATA:-../shared/data}
+if [ -e "$data/airfoil/airfoil_self_noise.dat" ]; then
+    expect 0 experiment minibatch --data "$data" --init zero --device sim:0
+    silent err
+    says out "gd: 0.2757 0.2503 0.2465 0.2455 0.2451 0.2451 0.2453 0.2456 0.2462 0.2470"
+    awk '/^  (gd|sgd|mini100|mini10) / { n++; if ($5 < 0.2416 || $5 > 0.260) exit 1 } END { exit n < 4 }' "$work/out" ||
+        fail "a run does not end in [.2416, .260]"
+else
+    echo "no airfoil data in $data: its losses are not checked"
+fi
+
+# ---- traffic is the same in every run, and on the host ----
+for experiment in "roundtrip --iters 2" "vectorize --size 16 --repeats 1" minibatch; do
+    for device in sim:0 host; do
+        # shellcheck disable=SC2086
+        expect 0 experiment $experiment --device $device --traffic
+        tail -n 1 "$work/out" >"$work/first"
+        grep -qE '^traffic: requests=[0-9]+ uploads=[0-9]+ upload_bytes=[0-9]+ downloads=[0-9]+ download_bytes=[0-9]+ syncs=[0-9]+$' "$work/first" ||
+            fail "$experiment on $device: no traffic line"
+        # shellcheck disable=SC2086
+        expect 0 experiment $experiment --device $device --traffic
+        tail -n 1 "$work/out" | cmp -s - "$work/first" || fail "$experiment on $device: traffic differs from run to run"
+    done
+done
+
+# ---- benches run and fill every row ----
+for suite in dispatch "gemm --max-size 32" "copy --max-bytes 4096"; do
+    # shellcheck disable=SC2086
+    expect 0 bench $suite --device sim:0 --rounds 1 --round-ms 1 --json
+    silent err
+    says out '"rows": ['
+done
+
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures > 0))
