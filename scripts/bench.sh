@@ -21,3 +21,7 @@ for program in "${programs[@]}"; do
     printf '\n==== %s\n' "$(basename "$program")"
     "$program"
 done
+if [ "${1:-}" = --peers ]; then
+    printf '\n==== instructions\n'
+    bench/instructions.sh build/peers
+fi
