@@ -1,0 +1,63 @@
+/* A CUDA driver made of host memory, for tests where there is no GPU. Device addresses lie in a reserved range that host code cannot touch;
+ * the bytes are at a constant distance from them. Work runs when it is submitted; kernels are interpreted from their arguments by the
+ * portable kernels. It is stricter than the real driver (contexts, handles, bounds) and proves host logic only: no kernel code runs here.
+ * Here: what its files share. What a test may call: fake_cuda.h. */
+#ifndef FERRY_TESTS_FAKE_CUDA_FAKE_H_
+#define FERRY_TESTS_FAKE_CUDA_FAKE_H_
+
+#include <cuda.h>
+#include <stdint.h>
+
+#include "backends/cuda/args.h"
+#include "backends/cuda/driver.h"
+#include "backends/cuda/lt_library.h"
+#include "tests/support/fake_cuda/fake_cuda.h"
+
+enum { FAKE_DEVICES = 2, FAKE_PROCESSORS = 4 };
+
+/* Every entry point that is counted and can be made to fail. */
+enum fake_entry {
+#define X(name, since) FAKE_##name,
+    FY__CUDA_DRIVER_LIST(X)
+#undef X
+#define X(name) FAKE_##name,
+        FY__CUBLASLT_LIST(X)
+#undef X
+            FAKE_ENTRIES
+};
+
+struct CUctx_st {
+    int device;
+    int refs;      /* of a primary context; 1 for the test's own; 0: destroyed */
+    CUresult lost; /* a fatal code that every later call gives */
+};
+
+/* One lock for everything; recursive. */
+void fake_lock(void);
+void fake_unlock(void);
+
+/* Counts the call, and gives the code to fail with, or 0. Locked on return: every entry ends in FAKE_LEAVE. */
+int fake_enter(enum fake_entry entry);
+/* As fake_enter; also checks the current context and puts it in *out. */
+int fake_enter_context(enum fake_entry entry, CUcontext *out);
+int fake_leave(int code);
+
+/* ---- memory ---- */
+int fake_memory_init(void);
+/* The host address of `nbytes` at `address` that kernels of `device` may use, or NULL. */
+void *fake_translate(int device, uint64_t address, uint64_t nbytes);
+void fake_memory_close(int device, int lost);
+/* ---- handles ---- */
+int fake_stream_is_valid(CUstream stream, CUcontext context);
+void fake_handles_close(CUcontext context, int lost);
+const char *fake_kernel_name(CUfunction function, CUcontext context);
+void fake_count_misuse(void);
+void fake_count_leak(uint64_t n);
+/* ---- kernels ---- */
+CUresult fake_run_kernel(int device, const char *name, const fy__cuda_args_t *args);
+
+#define X(name, since) __typeof__(*(PFN_##name##_v##since)0) fake_##name;
+FY__CUDA_DRIVER_LIST(X)
+#undef X
+
+#endif

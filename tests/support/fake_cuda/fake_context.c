@@ -1,0 +1,424 @@
+/* Devices, contexts, streams, events, modules of the fake. Handles are places in fixed tables; a place is used again at once, so a stale
+ * handle may name something new, as with the real driver. Every call checks that the handle's context is the current one. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/fake_cuda/fake.h"
+
+enum { NHANDLES = 4096, NKERNELS = 64, DEPTH = 16 };
+
+struct CUstream_st {
+    CUcontext context; /* NULL: destroyed */
+};
+struct CUevent_st {
+    CUcontext context;
+    int recorded, held;
+};
+struct CUfunc_st {
+    CUmodule module;
+    char name[48];
+};
+struct CUmod_st {
+    CUcontext context;
+    struct CUfunc_st functions[NKERNELS];
+};
+
+static struct CUctx_st primary[FAKE_DEVICES], own[16];
+static int nown;
+static struct CUstream_st streams[NHANDLES];
+static struct CUevent_st events[NHANDLES];
+static struct CUmod_st modules[32];
+static int64_t live_streams, live_events, live_modules;
+static uint64_t leaked, misuses;
+static int hold;
+static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
+static pthread_mutex_t release_lock = PTHREAD_MUTEX_INITIALIZER; /* guards `hold` for those who wait */
+
+static _Thread_local CUcontext stack[DEPTH];
+static _Thread_local int depth;
+
+static int is_fatal(int code)
+{
+    switch (code) {
+    case 226:
+    case 700:
+    case 702:
+    case 710:
+    case 714:
+    case 715:
+    case 716:
+    case 717:
+    case 718:
+    case 719:
+    case 721:
+    case 810:
+    case 911: return 1;
+    default: return 0;
+    }
+}
+
+int fake_enter_context(enum fake_entry entry, CUcontext *out)
+{
+    int code = fake_enter(entry);
+    *out = depth > 0 ? stack[depth - 1] : NULL;
+    if (*out == NULL || (*out)->refs == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if ((*out)->lost != 0) return (int)(*out)->lost;
+    if (is_fatal(code)) (*out)->lost = (CUresult)code;
+    return code;
+}
+
+void fake_count_misuse(void) { misuses++; }
+void fake_count_leak(uint64_t n) { leaked += n; }
+uint64_t fake_cuda_leaked(void) { return leaked; }
+uint64_t fake_cuda_misuses(void) { return misuses; }
+
+/* ---- devices ---- */
+
+CUresult fake_cuDeviceGetCount(int *count)
+{
+    int code = fake_enter(FAKE_cuDeviceGetCount);
+    *count = code == 0 ? FAKE_DEVICES : 0;
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuDeviceGet(CUdevice *device, int ordinal)
+{
+    int code = fake_enter(FAKE_cuDeviceGet);
+    *device = ordinal;
+    if (code == 0 && (ordinal < 0 || ordinal >= FAKE_DEVICES)) code = CUDA_ERROR_INVALID_DEVICE;
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuDeviceGetName(char *name, int len, CUdevice device)
+{
+    (void)device;
+    int code = fake_enter(FAKE_cuDeviceGetName);
+    if (code == 0) strncpy(name, "Fake GPU (no kernel runs here)", (size_t)len);
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)device;
+    int code = fake_enter(FAKE_cuDeviceGetAttribute);
+    switch ((int)attribute) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = FAKE_PROCESSORS; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
+    default: *value = 0; code = CUDA_ERROR_INVALID_VALUE;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+/* ---- contexts ---- */
+
+CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
+{
+    int code = fake_enter(FAKE_cuDevicePrimaryCtxRetain);
+    *out = NULL;
+    if (code == 0) {
+        primary[device].device = device;
+        primary[device].refs++;
+        *out = &primary[device];
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    int code = fake_enter(FAKE_cuDevicePrimaryCtxRelease);
+    if (code == 0 && primary[device].refs == 0) {
+        misuses++;
+        code = CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (code == 0 && --primary[device].refs == 0) {
+        fake_memory_close(device, primary[device].lost != 0);
+        fake_handles_close(&primary[device], primary[device].lost != 0);
+        primary[device].lost = CUDA_SUCCESS;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+void *fake_cuda_context(int device)
+{
+    fake_lock();
+    CUcontext context = &own[nown++ % 16];
+    *context = (struct CUctx_st){ .device = device, .refs = 1 };
+    fake_unlock();
+    return context;
+}
+
+CUresult fake_cuCtxGetCurrent(CUcontext *out)
+{
+    int code = fake_enter(FAKE_cuCtxGetCurrent);
+    *out = depth > 0 ? stack[depth - 1] : NULL;
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuCtxPushCurrent(CUcontext context)
+{
+    int code = fake_enter(FAKE_cuCtxPushCurrent);
+    if (code == 0 && (context == NULL || context->refs == 0 || depth == DEPTH)) code = CUDA_ERROR_INVALID_CONTEXT;
+    if (code == 0) stack[depth++] = context;
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuCtxPopCurrent(CUcontext *out)
+{
+    int code = fake_enter(FAKE_cuCtxPopCurrent);
+    if (depth == 0) {
+        misuses++;
+        return (CUresult)fake_leave(CUDA_ERROR_INVALID_CONTEXT);
+    }
+    *out = stack[--depth]; /* even if told to fail: a stack that never empties would hide the first mistake */
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuCtxGetStreamPriorityRange, &context);
+    *least = 0;
+    *greatest = -5;
+    return (CUresult)fake_leave(code);
+}
+
+/* ---- streams ---- */
+
+int fake_stream_is_valid(CUstream stream, CUcontext context)
+{
+    int valid = stream >= streams && stream < streams + NHANDLES && stream->context == context;
+    if (!valid) misuses++;
+    return valid;
+}
+
+CUresult fake_cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuStreamCreateWithPriority, &context);
+    *out = NULL;
+    if (code == 0 && (flags != CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5)) code = CUDA_ERROR_INVALID_VALUE;
+    for (int i = 0; code == 0 && *out == NULL && i < NHANDLES; i++)
+        if (streams[i].context == NULL) *out = &streams[i];
+    if (code == 0 && *out == NULL) code = CUDA_ERROR_OUT_OF_MEMORY;
+    if (code == 0) {
+        (*out)->context = context;
+        live_streams++;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuStreamDestroy(CUstream stream)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuStreamDestroy, &context);
+    if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0) {
+        stream->context = NULL;
+        live_streams--;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuStreamGetCtx(CUstream stream, CUcontext *out)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuStreamGetCtx, &context);
+    *out = NULL;
+    if (code == 0 && (stream < streams || stream >= streams + NHANDLES || stream->context == NULL)) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0) *out = stream->context;
+    return (CUresult)fake_leave(code);
+}
+
+/* ---- events ---- */
+
+static int event_is_valid(CUevent event, CUcontext context)
+{
+    int valid = event >= events && event < events + NHANDLES && event->context == context;
+    if (!valid) misuses++;
+    return valid;
+}
+
+CUresult fake_cuEventCreate(CUevent *out, unsigned int flags)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuEventCreate, &context);
+    *out = NULL;
+    if (code == 0 && flags != CU_EVENT_DISABLE_TIMING) code = CUDA_ERROR_INVALID_VALUE;
+    for (int i = 0; code == 0 && *out == NULL && i < NHANDLES; i++)
+        if (events[i].context == NULL) *out = &events[i];
+    if (code == 0 && *out == NULL) code = CUDA_ERROR_OUT_OF_MEMORY;
+    if (code == 0) {
+        **out = (struct CUevent_st){ .context = context };
+        live_events++;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuEventDestroy(CUevent event)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuEventDestroy, &context);
+    if (code == 0 && !event_is_valid(event, context)) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0) {
+        event->context = NULL;
+        live_events--;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuEventRecord(CUevent event, CUstream stream)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuEventRecord, &context);
+    if (code == 0 && (!event_is_valid(event, context) || !fake_stream_is_valid(stream, context))) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0) {
+        event->recorded = 1;
+        event->held = hold;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
+{
+    CUcontext context;
+    (void)flags;
+    int code = fake_enter_context(FAKE_cuStreamWaitEvent, &context);
+    if (code == 0 && (!event_is_valid(event, context) || !fake_stream_is_valid(stream, context))) code = CUDA_ERROR_INVALID_HANDLE;
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuEventQuery(CUevent event)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuEventQuery, &context);
+    if (code == 0 && !event_is_valid(event, context)) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0 && event->recorded && event->held) code = CUDA_ERROR_NOT_READY;
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuEventSynchronize(CUevent event)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuEventSynchronize, &context);
+    if (code == 0 && !event_is_valid(event, context)) code = CUDA_ERROR_INVALID_HANDLE;
+    int waits = code == 0 && event->recorded && event->held;
+    fake_leave(code);
+    pthread_mutex_lock(&release_lock);
+    while (waits && hold) pthread_cond_wait(&released, &release_lock);
+    pthread_mutex_unlock(&release_lock);
+    return (CUresult)code;
+}
+
+void fake_cuda_hold(int on)
+{
+    fake_lock();
+    pthread_mutex_lock(&release_lock);
+    hold = on;
+    for (int i = 0; !on && i < NHANDLES; i++) events[i].held = 0;
+    pthread_cond_broadcast(&released);
+    pthread_mutex_unlock(&release_lock);
+    fake_unlock();
+}
+
+/* ---- modules ---- */
+
+CUresult fake_cuModuleLoadData(CUmodule *out, const void *image)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuModuleLoadData, &context);
+    uint32_t magic = 0;
+    *out = NULL;
+    memcpy(&magic, image, sizeof magic);
+    if (code == 0 && magic != 0xba55ed50) code = CUDA_ERROR_INVALID_IMAGE; /* what a fatbin begins with */
+    for (int i = 0; code == 0 && *out == NULL && i < 32; i++)
+        if (modules[i].context == NULL) *out = &modules[i];
+    if (code == 0 && *out == NULL) code = CUDA_ERROR_OUT_OF_MEMORY;
+    if (code == 0) {
+        memset(*out, 0, sizeof **out);
+        (*out)->context = context;
+        live_modules++;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuModuleUnload(CUmodule module)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuModuleUnload, &context);
+    if (code == 0 && module->context != context) {
+        misuses++;
+        code = CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (code == 0) {
+        module->context = NULL;
+        live_modules--;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuModuleGetFunction, &context);
+    *out = NULL;
+    if (code == 0 && module->context != context) code = CUDA_ERROR_INVALID_HANDLE;
+    for (int i = 0; code == 0 && *out == NULL && i < NKERNELS; i++)
+        if (module->functions[i].name[0] == '\0') *out = &module->functions[i];
+    if (code == 0) {
+        (*out)->module = module;
+        strncpy((*out)->name, name, sizeof(*out)->name - 1);
+    }
+    return (CUresult)fake_leave(code);
+}
+
+const char *fake_kernel_name(CUfunction function, CUcontext context)
+{
+    if (function != NULL && function->module != NULL && function->module->context == context) return function->name;
+    misuses++;
+    return NULL;
+}
+
+void fake_handles_close(CUcontext context, int lost)
+{
+    for (int i = 0; i < NHANDLES; i++) {
+        if (streams[i].context == context) {
+            streams[i].context = NULL;
+            live_streams--;
+            leaked += !lost;
+        }
+        if (events[i].context == context) {
+            events[i].context = NULL;
+            live_events--;
+            leaked += !lost;
+        }
+    }
+    for (int i = 0; i < 32; i++) {
+        if (modules[i].context != context) continue;
+        modules[i].context = NULL;
+        live_modules--;
+        leaked += !lost;
+    }
+}
+
+int64_t fake_memory_live(int kind);
+int64_t fake_lt_live(void);
+
+int64_t fake_cuda_live(int kind)
+{
+    fake_lock();
+    int64_t n = 0;
+    switch (kind) {
+    case FAKE_BLOCKS:
+    case FAKE_REGISTRATIONS: n = fake_memory_live(kind); break;
+    case FAKE_STREAMS: n = live_streams; break;
+    case FAKE_EVENTS: n = live_events; break;
+    case FAKE_MODULES: n = live_modules; break;
+    case FAKE_LT_OBJECTS: n = fake_lt_live(); break;
+    default:
+        for (int i = 0; i < FAKE_DEVICES; i++) n += primary[i].refs;
+    }
+    fake_unlock();
+    return n;
+}

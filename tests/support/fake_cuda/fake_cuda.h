@@ -1,0 +1,36 @@
+/* What a test may ask of the fake CUDA driver and cuBLASLt, libfake_cuda.so: found with dlsym, since only the plugin under test and the
+ * test itself load it. Names of entry points are as in the driver's documentation, without version: "cuMemAlloc", "cublasLtMatmul". */
+#ifndef FERRY_TESTS_FAKE_CUDA_FAKE_CUDA_H_
+#define FERRY_TESTS_FAKE_CUDA_FAKE_CUDA_H_
+
+#include <stdint.h>
+
+enum fake_cuda_bytes { FAKE_H2D, FAKE_D2H, FAKE_D2D, FAKE_PEER, FAKE_BYTES };
+enum fake_cuda_live { FAKE_BLOCKS, FAKE_REGISTRATIONS, FAKE_STREAMS, FAKE_EVENTS, FAKE_MODULES, FAKE_CONTEXTS, FAKE_LT_OBJECTS, FAKE_LIVE };
+
+/* X(result, name, parameters) */
+#define FAKE_CUDA_LIST(X)                                                                                                  \
+    /* Calls so far; -1: no such entry point. */                                                                           \
+    X(int64_t, fake_cuda_calls, (const char *name))                                                                        \
+    X(int64_t, fake_cuda_all_calls, (void))                                                                                \
+    X(uint64_t, fake_cuda_bytes, (int kind))                                                                               \
+    /* What is alive now; what a context still held when it ended; calls with a destroyed or foreign handle. */            \
+    X(int64_t, fake_cuda_live, (int kind))                                                                                 \
+    X(uint64_t, fake_cuda_leaked, (void))                                                                                  \
+    X(uint64_t, fake_cuda_misuses, (void))                                                                                 \
+    /* The nth call from now of `name` (NULL: of any) gives `code`; nth 0: none does. Fatal codes stick to the context. */ \
+    X(void, fake_cuda_fail, (const char *name, int64_t nth, int code))                                                     \
+    /* While held, events recorded from now on do not happen. */                                                           \
+    X(void, fake_cuda_hold, (int on))                                                                                      \
+    X(void, fake_cuda_capacity, (uint64_t nbytes_a_device))                                                                \
+    /* A context of the test's own (what an application may have current), and a stream in it or in the current one. */    \
+    X(void *, fake_cuda_context, (int device))                                                                             \
+    /* How the last kernel was launched. */                                                                                \
+    X(const char *, fake_cuda_last_kernel, (void))                                                                         \
+    X(uint64_t, fake_cuda_last_threads, (void))
+
+#define X(result, name, parameters) __attribute__((visibility("default"))) result name parameters;
+FAKE_CUDA_LIST(X)
+#undef X
+
+#endif

@@ -1,0 +1,142 @@
+/* The door of the fake: cuGetProcAddress, counting, failing on request, the error names. Next: fake_context.c, fake_memory.c. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/fake_cuda/fake.h"
+
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static int64_t calls[FAKE_ENTRIES];
+static int fail_entry = -1; /* FAKE_ENTRIES: any */
+static int64_t fail_after;  /* so many more calls; 0: none fails */
+static int fail_code;
+
+static const char *const names[FAKE_ENTRIES] = {
+#define X(name, since) #name,
+    FY__CUDA_DRIVER_LIST(X)
+#undef X
+#define X(name) #name,
+        FY__CUBLASLT_LIST(X)
+#undef X
+};
+
+void fake_lock(void) { pthread_mutex_lock(&lock); }
+void fake_unlock(void) { pthread_mutex_unlock(&lock); }
+
+int fake_enter(enum fake_entry entry)
+{
+    fake_lock();
+    calls[entry]++;
+    if (fail_after == 0 || (fail_entry != FAKE_ENTRIES && fail_entry != (int)entry)) return 0;
+    return --fail_after == 0 ? fail_code : 0;
+}
+
+int fake_leave(int code)
+{
+    fake_unlock();
+    return code;
+}
+
+static int find(const char *name)
+{
+    for (int i = 0; i < FAKE_ENTRIES; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    return -1;
+}
+
+int64_t fake_cuda_calls(const char *name)
+{
+    int i = find(name);
+    fake_lock();
+    int64_t n = i < 0 ? -1 : calls[i];
+    fake_unlock();
+    return n;
+}
+
+int64_t fake_cuda_all_calls(void)
+{
+    int64_t n = 0;
+    fake_lock();
+    for (int i = 0; i < FAKE_ENTRIES; i++) n += calls[i];
+    fake_unlock();
+    return n;
+}
+
+void fake_cuda_fail(const char *name, int64_t nth, int code)
+{
+    fake_lock();
+    fail_entry = name == NULL ? FAKE_ENTRIES : find(name);
+    fail_after = fail_entry < 0 ? 0 : nth;
+    fail_code = code;
+    fake_unlock();
+}
+
+__attribute__((visibility("default"))) CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                                                                    CUdriverProcAddressQueryResult *status)
+{
+    static const struct {
+        const char *name;
+        int since;
+        void (*entry)(void);
+    } table[] = {
+#define X(name, since) { #name, since, (void (*)(void))fake_##name },
+        FY__CUDA_DRIVER_LIST(X)
+#undef X
+    };
+    (void)flags;
+    *pfn = NULL;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (strcmp(table[i].name, symbol) != 0) continue;
+        int fits = version == table[i].since; /* one signature each: the version that the plugin was written for */
+        if (fits) memcpy(pfn, &table[i].entry, sizeof *pfn);
+        if (status != NULL) *status = fits ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+        return fits ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    }
+    if (status != NULL) *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+/* ---- what needs no context ---- */
+
+CUresult fake_cuInit(unsigned int flags)
+{
+    (void)flags;
+    int code = fake_enter(FAKE_cuInit);
+    if (code == 0) code = fake_memory_init();
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuDriverGetVersion(int *version)
+{
+    int code = fake_enter(FAKE_cuDriverGetVersion);
+    *version = 13000;
+    return (CUresult)fake_leave(code);
+}
+
+#define ERROR_LIST(X)                                                                                                                     \
+    X(INVALID_VALUE)                                                                                                                      \
+    X(OUT_OF_MEMORY) X(NOT_INITIALIZED) X(DEINITIALIZED) X(STUB_LIBRARY) X(DEVICE_UNAVAILABLE) X(NO_DEVICE) X(INVALID_DEVICE)             \
+        X(INVALID_IMAGE) X(INVALID_CONTEXT) X(NO_BINARY_FOR_GPU) X(INVALID_PTX) X(UNSUPPORTED_PTX_VERSION) X(CONTAINED) X(INVALID_HANDLE) \
+            X(NOT_FOUND) X(NOT_READY) X(ILLEGAL_ADDRESS) X(LAUNCH_OUT_OF_RESOURCES) X(LAUNCH_TIMEOUT) X(ASSERT)                           \
+                X(HOST_MEMORY_ALREADY_REGISTERED) X(HOST_MEMORY_NOT_REGISTERED) X(HARDWARE_STACK_ERROR) X(ILLEGAL_INSTRUCTION)            \
+                    X(MISALIGNED_ADDRESS) X(INVALID_ADDRESS_SPACE) X(INVALID_PC) X(LAUNCH_FAILED) X(TENSOR_MEMORY_LEAK) X(NOT_SUPPORTED)  \
+                        X(SYSTEM_NOT_READY) X(SYSTEM_DRIVER_MISMATCH) X(MPS_CLIENT_TERMINATED) X(EXTERNAL_DEVICE) X(UNKNOWN)
+
+CUresult fake_cuGetErrorName(CUresult error, const char **out)
+{
+    *out = NULL;
+    switch ((int)error) {
+#define X(name) \
+    case CUDA_ERROR_##name: *out = "CUDA_ERROR_" #name; return CUDA_SUCCESS;
+        ERROR_LIST(X)
+#undef X
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult fake_cuGetErrorString(CUresult error, const char **out)
+{
+    (void)error;
+    *out = "fake driver";
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,291 @@
+/* Kernels of the fake: the launch record is rebuilt from the arguments and run by the portable kernels. What has no such launch (partial
+ * sums, draws that leave the counter alone) is put together from several. The arguments are checked against what each kernel assumes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/formulas/random.h"
+#include "backends/kernels/kernels.h"
+#include "tests/support/fake_cuda/fake.h"
+
+static char last_kernel[48];
+static uint64_t last_threads;
+
+const char *fake_cuda_last_kernel(void) { return last_kernel; }
+uint64_t fake_cuda_last_threads(void) { return last_threads; }
+
+static fy_status_t ignore_failure(fy_status_t status, const char *file, int line, const char *format, ...)
+{
+    (void)file, (void)line, (void)format;
+    return status;
+}
+static const fy_host_api_t host = { .struct_size = sizeof host, .abi = FY_BACKEND_ABI, .fail = ignore_failure };
+
+/* ---- rebuilding ---- */
+
+static uint64_t size_of(int32_t dtype)
+{
+    static const uint8_t nbytes[] = {
+#define X(name, text, size, is_float) size,
+        FY_DTYPE_LIST(X)
+#undef X
+    };
+    return dtype >= 0 && dtype < FY_DTYPE_COUNT ? nbytes[dtype] : 0;
+}
+
+/* Every element of the operand must lie in memory that the device may use. 0: it does not. */
+static int rebuild(int device, const fy__cuda_operand_t *operand, fy_desc_t *out)
+{
+    const uint64_t size = size_of(operand->dtype);
+    int64_t low = 0, high = 0;
+    if (size == 0 || operand->rank < 0 || operand->rank > FY_MAX_RANK) return 0;
+    memset(out, 0, sizeof *out);
+    out->dtype = operand->dtype;
+    out->rank = operand->rank;
+    int empty = 0;
+    for (int axis = 0; axis < operand->rank; axis++) {
+        int64_t span = (operand->dims[axis] - 1) * operand->strides[axis];
+        empty |= operand->dims[axis] == 0;
+        if (operand->dims[axis] < 0) return 0;
+        if (span < 0) low += span;
+        if (span > 0) high += span;
+        out->dims[axis] = operand->dims[axis];
+        out->strides[axis] = operand->strides[axis];
+    }
+    if (operand->data % size != 0) return 0;
+    if (empty) {
+        out->data = (void *)(uintptr_t)64;
+        return 1;
+    }
+    char *first = fake_translate(device, operand->data + (uint64_t)low * size, (uint64_t)(high - low + 1) * size);
+    out->data = first == NULL ? NULL : first - low * (int64_t)size;
+    return first != NULL;
+}
+
+static int64_t nelem_of(const fy_desc_t *desc)
+{
+    int64_t n = 1;
+    for (int axis = 0; axis < desc->rank; axis++) n *= desc->dims[axis];
+    return n;
+}
+
+static fy_status_t run(fy_launch_t *launch)
+{
+    uint64_t nbytes = fy__kernels_workspace(launch, 64 << 20);
+    void *workspace = nbytes > 0 ? aligned_alloc(64, (nbytes + 63) / 64 * 64) : NULL;
+    launch->workspace = workspace;
+    launch->workspace_nbytes = nbytes;
+    fy_status_t status = fy__kernels_launch(&host, launch);
+    free(workspace);
+    return status;
+}
+
+static fy_status_t run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, fy_desc_t *src, const void *attrs, uint32_t accumulate)
+{
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = op,
+                           .nsrc = (uint16_t)nsrc,
+                           .ndst = 1,
+                           .accumulate = accumulate,
+                           .dst = dst,
+                           .src = src,
+                           .attrs = attrs,
+                           .nelem = (uint64_t)nelem_of(dst) };
+    return run(&launch);
+}
+
+/* A dense temporary of the dims of `like`. The caller frees data. */
+static fy_desc_t temporary(const fy_desc_t *like, int32_t dtype)
+{
+    fy_desc_t desc = *like;
+    int64_t stride = 1;
+    for (int axis = desc.rank - 1; axis >= 0; axis--) {
+        desc.strides[axis] = stride;
+        stride *= desc.dims[axis] > 0 ? desc.dims[axis] : 1;
+    }
+    desc.dtype = dtype;
+    desc.data = aligned_alloc(64, ((uint64_t)stride * 8 + 63) / 64 * 64);
+    return desc;
+}
+
+/* ---- reductions that are no launch of their own: partial results in f64, a mean over more than src, squared errors ---- */
+
+static fy_status_t run_wide(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc_t *src)
+{
+    fy_cast_attrs_t to_f64 = { FY_DTYPE_F64 }, to_dst = { dst->dtype };
+    fy_desc_t wide[2], sum = temporary(dst, FY_DTYPE_F64), result = temporary(dst, dst->dtype);
+    uint64_t n = (uint64_t)nelem_of(&src[0]) / args->nelem;
+    fy_affine_attrs_t scale = { 1, 0 };
+    for (unsigned i = 0; i < args->nsrc; i++) {
+        wide[i] = temporary(&src[i], FY_DTYPE_F64);
+        (void)run_op(FY_OP_CAST, &wide[i], 1, &src[i], &to_f64, 0);
+    }
+    if (args->op == FY_OP_MSE_LOSS) {
+        (void)run_op(FY_OP_SUB, &wide[0], 2, wide, NULL, 0);
+        wide[1].data = memcpy(wide[1].data, wide[0].data, (size_t)nelem_of(&wide[0]) * 8);
+        (void)run_op(FY_OP_MUL, &wide[0], 2, wide, NULL, 0);
+    }
+    fy_status_t status = run_op(FY_OP_SUM, &sum, 1, wide, &args->attrs.reduce, 0);
+    if (args->op != FY_OP_SUM) scale.scale = 1.0 / (double)(args->count != FY__CUDA_NO_COUNT ? args->count : n);
+    if (status == FY_STATUS_OK) status = run_op(FY_OP_AFFINE, &sum, 1, &sum, &scale, 0);
+    if (status == FY_STATUS_OK) status = run_op(FY_OP_CAST, &result, 1, &sum, &to_dst, 0);
+    if (status == FY_STATUS_OK) status = run_op(FY_OP_COPY, dst, 1, &result, NULL, args->accumulate);
+    for (unsigned i = 0; i < args->nsrc; i++) free(wide[i].data);
+    free(sum.data);
+    free(result.data);
+    return status;
+}
+
+static int is_float(int32_t dtype)
+{
+    return dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64 || dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16;
+}
+
+static int is_plain_reduction(const fy__cuda_args_t *args)
+{
+    const int32_t src = args->src[0].dtype, dst = args->dst[0].dtype;
+    if (args->count != FY__CUDA_NO_COUNT || args->op == FY_OP_MSE_LOSS) return 0;
+    return !is_float(src) || src == dst;
+}
+
+/* ---- what each kernel assumes ---- */
+
+static int starts_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
+
+static int class_fits(const char *kernel, int32_t dtype)
+{
+    size_t n = strlen(kernel);
+    int single = dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16;
+    if (n > 4 && strcmp(kernel + n - 4, "_f32") == 0) return single;
+    if (n > 4 && strcmp(kernel + n - 4, "_f64") == 0) return dtype == FY_DTYPE_F64;
+    if (n > 4 && strcmp(kernel + n - 4, "_int") == 0) return !is_float(dtype);
+    if (n > 6 && strcmp(kernel + n - 6, "_float") == 0) return is_float(dtype);
+    return 1;
+}
+
+static int family_fits(const char *kernel, uint32_t op)
+{
+    switch (op) {
+    case FY_OP_FILL:
+    case FY_OP_ARANGE: return strcmp(kernel, "fy_generate") == 0;
+    case FY_OP_RAND:
+    case FY_OP_RANDN:
+    case FY_OP_RANDPERM: return starts_with(kernel, "fy_random");
+    case FY_OP_CAST: return strcmp(kernel, "fy_cast") == 0;
+    case FY_OP_COPY: return strcmp(kernel, "fy_copy") == 0 || starts_with(kernel, "fy_elementwise");
+    case FY_OP_WHERE: return strcmp(kernel, "fy_copy") == 0;
+    case FY_OP_SUM:
+    case FY_OP_MEAN:
+    case FY_OP_MAX:
+    case FY_OP_MIN:
+    case FY_OP_MSE_LOSS: return starts_with(kernel, "fy_reduce");
+    case FY_OP_ARGMAX: return strcmp(kernel, "fy_argmax") == 0;
+    case FY_OP_MATMUL: return starts_with(kernel, "fy_matmul");
+    case FY_OP_SOFTMAX:
+    case FY_OP_LOG_SOFTMAX: return starts_with(kernel, "fy_softmax");
+    case FY_OP_GATHER: return strcmp(kernel, "fy_gather") == 0;
+    default: return op < FY_OP_BUILTIN_COUNT && starts_with(kernel, "fy_elementwise");
+    }
+}
+
+/* Kept axes first, reduced ones last; dst has 1 there. */
+static int axes_fit(const fy__cuda_args_t *args)
+{
+    const fy__cuda_operand_t *src = &args->src[0], *dst = &args->dst[0];
+    int reduced = 0;
+    if (dst->rank != src->rank || args->attrs.reduce.keepdims != 1) return 0;
+    for (int axis = 0; axis < src->rank; axis++) {
+        int is_reduced = (int)(args->attrs.reduce.axes >> axis & 1);
+        if (reduced && !is_reduced) return 0;
+        reduced |= is_reduced;
+        if (dst->dims[axis] != (is_reduced ? 1 : src->dims[axis])) return 0;
+    }
+    return reduced && (args->nsrc == 1 || memcmp(args->src[1].dims, src->dims, sizeof src->dims) == 0);
+}
+
+static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
+{
+    if (args->struct_size != sizeof *args || !family_fits(kernel, args->op)) return 0;
+    if (!class_fits(kernel, args->nsrc > 0 ? args->src[0].dtype : args->dst[0].dtype)) return 0;
+    if (args->lanes != 1 && args->lanes != 32 && args->lanes != FY__CUDA_BLOCK) return 0;
+    uint64_t largest = args->nelem, n = 1;
+    for (unsigned i = 0; i < args->nsrc && !starts_with(kernel, "fy_gather") && !starts_with(kernel, "fy_matmul"); i++, n = 1) {
+        for (int axis = 0; axis < args->src[i].rank; axis++) n *= (uint64_t)args->src[i].dims[axis];
+        if (starts_with(kernel, "fy_reduce") || starts_with(kernel, "fy_argmax")) n /= args->nelem;
+        if (n > largest) largest = n;
+    }
+    if ((args->flags & FY__CUDA_SMALL) != 0 && largest > INT32_MAX) return 0;
+    if (starts_with(kernel, "fy_reduce") && !axes_fit(args)) return 0;
+    if (strcmp(kernel, "fy_argmax") == 0 || starts_with(kernel, "fy_softmax"))
+        if (args->attrs.axis.axis != args->src[0].rank - 1) return 0;
+    if (strcmp(kernel, "fy_elementwise_dense") == 0) {
+        if (args->dst[0].rank != 1 || (args->dst[0].strides[0] != 1 && args->dst[0].dims[0] != 1)) return 0;
+        for (unsigned i = 0; i < args->nsrc; i++)
+            if (args->src[i].dtype != FY_DTYPE_F32 || (args->src[i].strides[0] & ~1ll) != 0) return 0;
+    }
+    return 1;
+}
+
+/* ---- one launch ---- */
+
+static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, uint32_t *fault, fy_desc_t *dst, fy_desc_t *src)
+{
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = args->op,
+                           .nsrc = (uint16_t)args->nsrc,
+                           .ndst = (uint16_t)args->ndst,
+                           .accumulate = args->accumulate,
+                           .dst = dst,
+                           .src = src,
+                           .attrs = &args->attrs,
+                           .nelem = args->nelem,
+                           .fault = fault };
+    int64_t state[2];
+    if (strcmp(kernel, "fy_random_advance") == 0) {
+        uint64_t step = args->op == FY_OP_RANDPERM ? 1 : fy__rng_blocks(args->nelem, dst[0].dtype == FY_DTYPE_F64);
+        int64_t *counter = (int64_t *)dst[1].data + 1;
+        *counter = (int64_t)((uint64_t)*counter + step);
+        return FY_STATUS_OK;
+    }
+    if (strcmp(kernel, "fy_random") == 0) { /* reads the state and leaves it */
+        dst[1].data = memcpy(state, dst[1].data, sizeof state);
+        return run(&launch);
+    }
+    if (starts_with(kernel, "fy_reduce") && !is_plain_reduction(args)) return run_wide(args, dst, src);
+    return run(&launch);
+}
+
+CUresult fake_run_kernel(int device, const char *kernel, const fy__cuda_args_t *args)
+{
+    fy_desc_t dst[FY__CUDA_MAX_DST], src[FY__CUDA_MAX_SRC];
+    uint32_t *fault = NULL;
+    if (!assumptions_hold(kernel, args)) return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < args->ndst; i++)
+        if (!rebuild(device, &args->dst[i], &dst[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    for (unsigned i = 0; i < args->nsrc; i++)
+        if (!rebuild(device, &args->src[i], &src[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (args->fault != 0 && (fault = fake_translate(device, args->fault, sizeof *fault)) == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    return interpret(kernel, args, fault, dst, src) == FY_STATUS_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                             unsigned block_z, unsigned shared, CUstream stream, void **params, void **extra)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuLaunchKernel, &context);
+    const char *kernel = code == 0 ? fake_kernel_name(function, context) : NULL;
+    if (code != 0) return (CUresult)fake_leave(code);
+    const int square = kernel != NULL && starts_with(kernel, "fy_matmul");
+    const unsigned wanted_x = square ? FY__CUDA_TILE : FY__CUDA_BLOCK, wanted_y = square ? FY__CUDA_TILE : 1;
+    if (kernel == NULL || !fake_stream_is_valid(stream, context)) return (CUresult)fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    if (grid_x == 0 || grid_x > INT32_MAX || grid_y != 1 || grid_z != 1 || block_x != wanted_x || block_y != wanted_y || block_z != 1 ||
+        shared != 0 || extra != NULL)
+        return (CUresult)fake_leave(CUDA_ERROR_INVALID_VALUE);
+    strncpy(last_kernel, kernel, sizeof last_kernel - 1);
+    last_threads = (uint64_t)grid_x * block_x * block_y;
+    code = fake_run_kernel(context->device, kernel, params[0]);
+    if (code == CUDA_ERROR_ILLEGAL_ADDRESS) {
+        context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+        code = CUDA_SUCCESS; /* as on a card, the launch succeeds and the next call learns of it */
+    }
+    return (CUresult)fake_leave(code);
+}

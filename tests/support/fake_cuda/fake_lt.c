@@ -1,0 +1,289 @@
+/* cuBLASLt of the fake: the objects that the plugin makes, checked, and the product itself as a plain triple loop over the descriptors.
+ * Column-major, batches by stride, accumulation in f64. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/formulas/half.h"
+#include "tests/support/fake_cuda/fake.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct object {
+    uint32_t magic;
+    cudaDataType_t type;
+    cublasComputeType_t compute;
+    int32_t transpose_a, transpose_b, batch;
+    uint64_t rows, cols, limit;
+    int64_t ld, batch_stride;
+    uint32_t align[4];
+};
+enum { HANDLE = 0x17, PRODUCT, LAYOUT, PREFERENCE, DEAD = 0xDEAD };
+
+static int64_t live;
+int64_t fake_lt_live(void);
+int64_t fake_lt_live(void) { return live; }
+
+static int is_a(const void *object, uint32_t magic)
+{
+    if (object != NULL && ((const struct object *)object)->magic == magic) return 1;
+    fake_count_misuse();
+    return 0;
+}
+
+static int create(enum fake_entry entry, uint32_t magic, struct object **out)
+{
+    int code = fake_enter(entry);
+    *out = NULL;
+    if (code == 0) {
+        *out = calloc(1, sizeof **out);
+        (*out)->magic = magic;
+        (*out)->batch = 1;
+        live++;
+    }
+    return fake_leave(code);
+}
+
+static cublasStatus_t destroy(enum fake_entry entry, void *object, uint32_t magic)
+{
+    int code = fake_enter(entry);
+    if (code == 0 && !is_a(object, magic)) code = CUBLAS_STATUS_INVALID_VALUE;
+    if (code == 0) {
+        ((struct object *)object)->magic = DEAD;
+        free(object);
+        live--;
+    }
+    return (cublasStatus_t)fake_leave(code);
+}
+
+EXPORT size_t cublasLtGetVersion(void) { return 130000; }
+
+EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
+{
+    CUcontext context = NULL;
+    int code = fake_enter_context(FAKE_cublasLtCreate, &context);
+    *out = NULL;
+    if (code == CUDA_ERROR_INVALID_CONTEXT) code = CUBLAS_STATUS_NOT_INITIALIZED;
+    struct object *object = code == 0 ? calloc(1, sizeof *object) : NULL;
+    if (object != NULL) {
+        object->magic = HANDLE;
+        live++;
+        *out = (cublasLtHandle_t)object;
+    }
+    return (cublasStatus_t)fake_leave(code);
+}
+EXPORT cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(FAKE_cublasLtDestroy, handle, HANDLE); }
+
+EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale)
+{
+    struct object *object;
+    int code = create(FAKE_cublasLtMatmulDescCreate, PRODUCT, &object);
+    if (code == 0) {
+        object->compute = compute;
+        object->type = scale;
+    }
+    *out = (cublasLtMatmulDesc_t)object;
+    return (cublasStatus_t)code;
+}
+EXPORT cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+    return destroy(FAKE_cublasLtMatmulDescDestroy, desc, PRODUCT);
+}
+
+EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, const void *value,
+                                                     size_t size)
+{
+    struct object *object = (struct object *)desc;
+    int code = fake_enter(FAKE_cublasLtMatmulDescSetAttribute);
+    int32_t operation = 0;
+    if (code == 0 && (!is_a(object, PRODUCT) || size != sizeof operation)) code = CUBLAS_STATUS_INVALID_VALUE;
+    if (code == 0) memcpy(&operation, value, sizeof operation);
+    if (code == 0 && name == CUBLASLT_MATMUL_DESC_TRANSA)
+        object->transpose_a = operation == CUBLAS_OP_T;
+    else if (code == 0 && name == CUBLASLT_MATMUL_DESC_TRANSB)
+        object->transpose_b = operation == CUBLAS_OP_T;
+    else if (code == 0)
+        code = CUBLAS_STATUS_INVALID_VALUE;
+    return (cublasStatus_t)fake_leave(code);
+}
+
+EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld)
+{
+    struct object *object;
+    int code = create(FAKE_cublasLtMatrixLayoutCreate, LAYOUT, &object);
+    if (code == 0) {
+        object->type = type;
+        object->rows = rows;
+        object->cols = cols;
+        object->ld = ld;
+    }
+    *out = (cublasLtMatrixLayout_t)object;
+    return (cublasStatus_t)code;
+}
+EXPORT cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    return destroy(FAKE_cublasLtMatrixLayoutDestroy, layout, LAYOUT);
+}
+
+EXPORT cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t name,
+                                                       const void *value, size_t size)
+{
+    struct object *object = (struct object *)layout;
+    int code = fake_enter(FAKE_cublasLtMatrixLayoutSetAttribute);
+    if (code == 0 && !is_a(object, LAYOUT)) code = CUBLAS_STATUS_INVALID_VALUE;
+    if (code == 0 && name == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT && size == sizeof object->batch)
+        memcpy(&object->batch, value, size);
+    else if (code == 0 && name == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET && size == sizeof object->batch_stride)
+        memcpy(&object->batch_stride, value, size);
+    else if (code == 0)
+        code = CUBLAS_STATUS_INVALID_VALUE;
+    return (cublasStatus_t)fake_leave(code);
+}
+
+EXPORT cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
+{
+    struct object *object;
+    int code = create(FAKE_cublasLtMatmulPreferenceCreate, PREFERENCE, &object);
+    for (int i = 0; code == 0 && i < 4; i++) object->align[i] = 256;
+    *out = (cublasLtMatmulPreference_t)object;
+    return (cublasStatus_t)code;
+}
+EXPORT cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+{
+    return destroy(FAKE_cublasLtMatmulPreferenceDestroy, preference, PREFERENCE);
+}
+
+EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t name,
+                                                           const void *value, size_t size)
+{
+    struct object *object = (struct object *)preference;
+    int code = fake_enter(FAKE_cublasLtMatmulPreferenceSetAttribute);
+    const int which = (int)name - (int)CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+    if (code == 0 && !is_a(object, PREFERENCE)) code = CUBLAS_STATUS_INVALID_VALUE;
+    if (code == 0 && name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && size == sizeof object->limit)
+        memcpy(&object->limit, value, size);
+    else if (code == 0 && which >= 0 && which < 4 && size == sizeof object->align[0])
+        memcpy(&object->align[which], value, size);
+    else if (code == 0)
+        code = CUBLAS_STATUS_INVALID_VALUE;
+    return (cublasStatus_t)fake_leave(code);
+}
+
+/* ---- the product ---- */
+
+typedef struct view {
+    const struct object *layout;
+    char *data;
+    int transpose;
+} view_t;
+
+static int shapes_fit(const struct object *product, const struct object *a, const struct object *b, const struct object *c,
+                      const struct object *d)
+{
+    uint64_t m = product->transpose_a ? a->cols : a->rows, k = product->transpose_a ? a->rows : a->cols;
+    uint64_t kb = product->transpose_b ? b->cols : b->rows, n = product->transpose_b ? b->rows : b->cols;
+    const struct object *all[] = { a, b, c, d };
+    for (int i = 0; i < 4; i++)
+        if (all[i]->type != a->type || all[i]->ld < (int64_t)all[i]->rows || all[i]->batch != d->batch || all[i]->rows == 0) return 0;
+    int wide = a->type == CUDA_R_64F;
+    return d->rows == m && d->cols == n && k == kb && c == d && product->type == (wide ? CUDA_R_64F : CUDA_R_32F) &&
+           product->compute == (wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F);
+}
+
+static size_t size_of(cudaDataType_t type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
+
+static double get(const view_t *v, uint64_t row, uint64_t col, int batch)
+{
+    if (v->transpose) {
+        uint64_t swap = row;
+        row = col;
+        col = swap;
+    }
+    const char *at = v->data +
+                     (int64_t)size_of(v->layout->type) * ((int64_t)row + (int64_t)col * v->layout->ld + batch * v->layout->batch_stride);
+    uint16_t half;
+    memcpy(&half, at, sizeof half);
+    switch (v->layout->type) {
+    case CUDA_R_64F: return *(const double *)at;
+    case CUDA_R_16F: return fy__f32_from_f16(half);
+    case CUDA_R_16BF: return fy__f32_from_bf16(half);
+    default: return *(const float *)at;
+    }
+}
+
+static void set(const view_t *v, uint64_t row, uint64_t col, int batch, double x)
+{
+    char *at = v->data +
+               (int64_t)size_of(v->layout->type) * ((int64_t)row + (int64_t)col * v->layout->ld + batch * v->layout->batch_stride);
+    switch (v->layout->type) {
+    case CUDA_R_64F: *(double *)at = x; return;
+    case CUDA_R_16F: *(uint16_t *)at = fy__f16_from_f32((float)x); return;
+    case CUDA_R_16BF: *(uint16_t *)at = fy__bf16_from_f32((float)x); return;
+    default: *(float *)at = (float)x;
+    }
+}
+
+EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,
+                                                     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                                     cublasLtMatmulPreference_t preference, int requested,
+                                                     cublasLtMatmulHeuristicResult_t results[], int *found)
+{
+    int code = fake_enter(FAKE_cublasLtMatmulAlgoGetHeuristic);
+    *found = 0;
+    if (code == 0 && (!is_a(handle, HANDLE) || !is_a(product, PRODUCT) || !is_a(a, LAYOUT) || !is_a(b, LAYOUT) || !is_a(c, LAYOUT) ||
+                      !is_a(d, LAYOUT) || !is_a(preference, PREFERENCE) || requested < 1))
+        code = CUBLAS_STATUS_INVALID_VALUE;
+    if (code == 0 && !shapes_fit((struct object *)product, (struct object *)a, (struct object *)b, (struct object *)c, (struct object *)d))
+        code = CUBLAS_STATUS_INVALID_VALUE;
+    if (code == 0) {
+        const struct object *wish = (struct object *)preference;
+        memset(results, 0, sizeof *results);
+        results->workspaceSize = wish->limit < 4096 ? 0 : 4096;
+        results->algo.data[0] = 0xA160;
+        for (int i = 0; i < 4; i++) results->algo.data[1 + i] = wish->align[i];
+        *found = 1;
+    }
+    return (cublasStatus_t)fake_leave(code);
+}
+
+/* In device memory, and as aligned as the plan was told. NULL if not. */
+static char *translate(int device, const void *data, const struct object *layout, uint64_t alignment)
+{
+    int64_t last = (int64_t)layout->rows - 1 + ((int64_t)layout->cols - 1) * layout->ld + (layout->batch - 1) * layout->batch_stride;
+    if ((uint64_t)(uintptr_t)data % alignment != 0) return NULL;
+    return fake_translate(device, (uint64_t)(uintptr_t)data, (uint64_t)(last + 1) * size_of(layout->type));
+}
+
+EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, const void *alpha, const void *a,
+                                     cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
+                                     const void *c, cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout,
+                                     const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_nbytes, cudaStream_t stream)
+{
+    CUcontext context = NULL;
+    int code = fake_enter_context(FAKE_cublasLtMatmul, &context);
+    if (code != 0) return (cublasStatus_t)fake_leave(CUBLAS_STATUS_EXECUTION_FAILED);
+    const struct object *p = (struct object *)product, *la = (struct object *)a_layout, *lb = (struct object *)b_layout,
+                        *ld = (struct object *)d_layout;
+    if (!is_a(handle, HANDLE) || !is_a(p, PRODUCT) || !is_a(la, LAYOUT) || !is_a(lb, LAYOUT) || !is_a(ld, LAYOUT) || c != d ||
+        algo->data[0] != 0xA160 || !shapes_fit(p, la, lb, (struct object *)c_layout, ld) ||
+        !fake_stream_is_valid((CUstream)stream, context))
+        return (cublasStatus_t)fake_leave(CUBLAS_STATUS_INVALID_VALUE);
+    view_t va = { la, translate(context->device, a, la, algo->data[1]), p->transpose_a };
+    view_t vb = { lb, translate(context->device, b, lb, algo->data[2]), p->transpose_b };
+    view_t vd = { ld, translate(context->device, d, ld, algo->data[4]), 0 };
+    int scratch_fits = workspace_nbytes == 0 || fake_translate(context->device, (uint64_t)(uintptr_t)workspace, workspace_nbytes) != NULL;
+    if (va.data == NULL || vb.data == NULL || vd.data == NULL || !scratch_fits) {
+        context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+        return (cublasStatus_t)fake_leave(CUBLAS_STATUS_EXECUTION_FAILED);
+    }
+    const int wide = p->type == CUDA_R_64F;
+    const double scale = wide ? *(const double *)alpha : *(const float *)alpha, keep = wide ? *(const double *)beta : *(const float *)beta;
+    const uint64_t inner = p->transpose_a ? la->rows : la->cols;
+    for (int batch = 0; batch < ld->batch; batch++)
+        for (uint64_t col = 0; col < ld->cols; col++)
+            for (uint64_t row = 0; row < ld->rows; row++) {
+                double sum = 0;
+                for (uint64_t k = 0; k < inner; k++) sum += get(&va, row, k, batch) * get(&vb, k, col, batch);
+                set(&vd, row, col, batch, scale * sum + (keep != 0 ? keep * get(&vd, row, col, batch) : 0));
+            }
+    return (cublasStatus_t)fake_leave(0);
+}

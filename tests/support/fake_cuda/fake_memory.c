@@ -1,0 +1,251 @@
+/* Memory of the fake: a reserved range of device addresses, the bytes behind it, registered host memory, copies. Blocks are kept apart by a
+ * gap, so that one byte too many is an illegal address; fresh blocks hold garbage. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/support/fake_cuda/fake.h"
+
+#define SPACE     (8ull << 30) /* addresses a device */
+#define ALIGNMENT 512ull
+#define GAP       512ull
+
+typedef struct block {
+    uint64_t address, nbytes;
+    struct block *next; /* by address */
+} block_t;
+
+typedef struct registration {
+    uint64_t address, nbytes;
+    struct registration *next;
+} registration_t;
+
+static char *reserved, *bytes; /* device addresses; what lies behind them */
+static block_t *blocks[FAKE_DEVICES];
+static uint64_t used[FAKE_DEVICES], capacity = 4ull << 30;
+static int64_t live_blocks, live_registrations;
+static registration_t *registrations;
+static uint64_t moved[FAKE_BYTES];
+
+int64_t fake_memory_live(int kind);
+int64_t fake_memory_live(int kind) { return kind == FAKE_BLOCKS ? live_blocks : live_registrations; }
+uint64_t fake_cuda_bytes(int kind) { return moved[kind]; }
+void fake_cuda_capacity(uint64_t nbytes) { capacity = nbytes; }
+
+int fake_memory_init(void)
+{
+    if (reserved != NULL) return 0;
+    char *addresses = mmap(NULL, SPACE * FAKE_DEVICES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *behind = mmap(NULL, SPACE * FAKE_DEVICES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (addresses == MAP_FAILED || behind == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+    reserved = addresses;
+    bytes = behind;
+    return 0;
+}
+
+static int is_device_address(uint64_t address)
+{
+    return address >= (uint64_t)(uintptr_t)reserved && address < (uint64_t)(uintptr_t)reserved + SPACE * FAKE_DEVICES;
+}
+
+static void *behind(uint64_t address) { return bytes + (address - (uint64_t)(uintptr_t)reserved); }
+
+static block_t *block_at(int device, uint64_t address, uint64_t nbytes)
+{
+    for (block_t *block = blocks[device]; block != NULL; block = block->next)
+        if (address >= block->address && address + nbytes <= block->address + block->nbytes) return block;
+    return NULL;
+}
+
+static registration_t *registration_at(uint64_t address, uint64_t nbytes)
+{
+    for (registration_t *r = registrations; r != NULL; r = r->next)
+        if (address >= r->address && address + nbytes <= r->address + r->nbytes) return r;
+    return NULL;
+}
+
+void *fake_translate(int device, uint64_t address, uint64_t nbytes)
+{
+    if (block_at(device, address, nbytes) != NULL) return behind(address);
+    if (registration_at(address, nbytes) != NULL) return (void *)(uintptr_t)address;
+    return NULL;
+}
+
+CUresult fake_cuMemGetInfo(size_t *available, size_t *total)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuMemGetInfo, &context);
+    *available = *total = 0;
+    if (code == 0) {
+        *total = capacity;
+        *available = capacity - used[context->device];
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuMemAlloc(CUdeviceptr *out, size_t nbytes)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuMemAlloc, &context);
+    *out = 0;
+    if (code == 0 && nbytes == 0) code = CUDA_ERROR_INVALID_VALUE;
+    if (code != 0) return (CUresult)fake_leave(code);
+    const int device = context->device;
+    uint64_t base = (uint64_t)(uintptr_t)reserved + SPACE * (uint64_t)device, at = base + ALIGNMENT;
+    block_t **link = &blocks[device];
+    for (; *link != NULL && (*link)->address < at + nbytes + GAP; link = &(*link)->next)
+        at = ((*link)->address + (*link)->nbytes + GAP + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (nbytes > capacity - used[device] || at + nbytes > base + SPACE) return (CUresult)fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    block_t *block = malloc(sizeof *block);
+    *block = (block_t){ at, nbytes, *link };
+    *link = block;
+    used[device] += nbytes;
+    live_blocks++;
+    memset(behind(at), 0xA5, nbytes < 65536 ? nbytes : 65536);
+    *out = at;
+    return (CUresult)fake_leave(0);
+}
+
+static void drop(int device, block_t **link)
+{
+    block_t *block = *link;
+    *link = block->next;
+    used[device] -= block->nbytes;
+    live_blocks--;
+    uint64_t begin = (block->address + 4095) / 4096 * 4096, end = (block->address + block->nbytes) / 4096 * 4096;
+    if (end > begin) madvise(behind(begin), end - begin, MADV_DONTNEED);
+    free(block);
+}
+
+CUresult fake_cuMemFree(CUdeviceptr address)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuMemFree, &context);
+    if (code != 0) return (CUresult)fake_leave(code);
+    block_t **link = &blocks[context->device];
+    while (*link != NULL && (*link)->address != address) link = &(*link)->next;
+    if (*link == NULL) {
+        fake_count_misuse();
+        return (CUresult)fake_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    drop(context->device, link);
+    return (CUresult)fake_leave(0);
+}
+
+void fake_memory_close(int device, int lost)
+{
+    while (blocks[device] != NULL) {
+        if (!lost) fake_count_leak(1);
+        drop(device, &blocks[device]);
+    }
+}
+
+/* ---- host memory ---- */
+
+CUresult fake_cuMemHostRegister(void *address, size_t nbytes, unsigned int flags)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuMemHostRegister, &context);
+    const uint64_t at = (uint64_t)(uintptr_t)address;
+    if (code == 0 && (nbytes == 0 || flags != (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)))
+        code = CUDA_ERROR_INVALID_VALUE;
+    for (registration_t *r = registrations; code == 0 && r != NULL; r = r->next)
+        if (at < r->address + r->nbytes && r->address < at + nbytes) code = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (code == 0) {
+        registration_t *r = malloc(sizeof *r);
+        *r = (registration_t){ at, nbytes, registrations };
+        registrations = r;
+        live_registrations++;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuMemHostUnregister(void *address)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuMemHostUnregister, &context);
+    registration_t **link = &registrations;
+    while (*link != NULL && (*link)->address != (uint64_t)(uintptr_t)address) link = &(*link)->next;
+    if (code == 0 && *link == NULL) {
+        fake_count_misuse();
+        code = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    }
+    if (*link != NULL && (code == 0 || context != NULL)) { /* a lost context lets go of its pages too */
+        registration_t *r = *link;
+        *link = r->next;
+        free(r);
+        live_registrations--;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+/* ---- copies ---- */
+
+/* A device end must lie in a block, a host end must not look like a device address. */
+static void *end_of(CUcontext context, uint64_t address, uint64_t nbytes, int on_device)
+{
+    if (on_device) return block_at(context->device, address, nbytes) != NULL ? behind(address) : NULL;
+    return is_device_address(address) ? NULL : (void *)(uintptr_t)address;
+}
+
+static CUresult copy(enum fake_entry entry, uint64_t dst, int dst_on_device, uint64_t src, int src_on_device, size_t nbytes,
+                     CUstream stream, int kind)
+{
+    CUcontext context;
+    int code = fake_enter_context(entry, &context);
+    if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0) {
+        void *to = end_of(context, dst, nbytes, dst_on_device), *from = end_of(context, src, nbytes, src_on_device);
+        if (to == NULL || from == NULL) {
+            code = context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+        } else {
+            memmove(to, from, nbytes);
+            moved[kind] += nbytes;
+        }
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t nbytes, CUstream stream)
+{
+    return copy(FAKE_cuMemcpyHtoDAsync, dst, 1, (uint64_t)(uintptr_t)src, 0, nbytes, stream, FAKE_H2D);
+}
+
+CUresult fake_cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t nbytes, CUstream stream)
+{
+    return copy(FAKE_cuMemcpyDtoHAsync, (uint64_t)(uintptr_t)dst, 0, src, 1, nbytes, stream, FAKE_D2H);
+}
+
+CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t nbytes, CUstream stream)
+{
+    return copy(FAKE_cuMemcpyDtoDAsync, dst, 1, src, 1, nbytes, stream, FAKE_D2D);
+}
+
+/* Unified addressing: either end may be on any device. */
+CUresult fake_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t nbytes, CUstream stream)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuMemcpyAsync, &context);
+    void *to = NULL, *from = NULL;
+    if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
+    for (int device = 0; device < FAKE_DEVICES; device++) {
+        if (block_at(device, dst, nbytes) != NULL) to = behind(dst);
+        if (block_at(device, src, nbytes) != NULL) from = behind(src);
+    }
+    if (code == 0 && (to == NULL || from == NULL)) code = context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (code == 0) {
+        memmove(to, from, nbytes);
+        moved[FAKE_PEER] += nbytes;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t nbytes, CUstream stream)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuMemsetD8Async, &context);
+    if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0 && block_at(context->device, dst, nbytes) == NULL) code = context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (code == 0) memset(behind(dst), value, nbytes);
+    return (CUresult)fake_leave(code);
+}
