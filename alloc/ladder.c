@@ -169,12 +169,6 @@ static fy__node_t *wait_and_search(fy__pool_t *pool, fy__request_t *request)
     return node;
 }
 
-/* Can nothing that is done to this pool serve the request? */
-static bool is_hopeless(const fy__pool_t *pool, const fy__request_t *request)
-{
-    return request->nbytes > pool->options.limit_nbytes || request->nbytes > pool->options.device_nbytes;
-}
-
 fy_status_t fy__pool_climb(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node)
 {
     fy__refusal_t refusal = { 0 };
@@ -182,7 +176,7 @@ fy_status_t fy__pool_climb(fy__pool_t *pool, fy__request_t *request, fy__node_t 
     fy_status_t status = FY_STATUS_OK;
     fy__node_t *node = NULL;
     growth_t growth = LIMIT_REFUSED;
-    if (is_hopeless(pool, request)) return fy__pool_verdict(pool, request, &refusal);
+    if (fy__pool_is_hopeless(pool, request->nbytes)) return fy__pool_verdict(pool, request, &refusal);
 
     pthread_mutex_lock(&pool->source_lock);
     /* Another thread may have grown while this one waited for its turn. */

@@ -84,6 +84,17 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__se
                                  fy__pool_t **out_pool);
 void fy__pool_rungs(fy__pool_t *pool, fy__pool_rungs_t *out_rungs);
 
+/* Larger than all there is, whatever is freed? The device's size may be unknown, but no address space holds more than half of 2^64. */
+static inline bool fy__pool_is_too_large(const fy__pool_t *pool, uint64_t nbytes)
+{
+    return nbytes > pool->options.device_nbytes || nbytes > INT64_MAX;
+}
+/* Can nothing that is done to this pool serve the request? */
+static inline bool fy__pool_is_hopeless(const fy__pool_t *pool, uint64_t nbytes)
+{
+    return nbytes > pool->options.limit_nbytes || fy__pool_is_too_large(pool, nbytes);
+}
+
 static inline fy__node_t *fy__node_of(fy__span_t *span) { return (fy__node_t *)span; }
 
 /* ---- cache.c; with pool->lock held ---- */

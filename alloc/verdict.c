@@ -79,7 +79,7 @@ static void say(fy_oom_verdict_t *verdict, size_t *length, const char *format, .
     if (*length >= sizeof verdict->text) *length = sizeof verdict->text - 1;
 }
 
-static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t pending)
+static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool)
 {
     const uint64_t cached = verdict->cached;
     if (verdict->limit == FY_UNLIMITED)
@@ -87,7 +87,7 @@ static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__poo
     else
         say(verdict, length, "\n  limit %llu", (ull)verdict->limit);
     say(verdict, length, ", reserved %llu = live %llu (peak %llu) + cached %llu (of it pending %llu)", (ull)verdict->reserved,
-        (ull)verdict->live, (ull)pool->peak_live, (ull)cached, (ull)pending);
+        (ull)verdict->live, (ull)pool->peak_live, (ull)cached, (ull)verdict->pending);
     if (cached)
         say(verdict, length, "; largest free block %llu, fragmentation %.0f %%", (ull)verdict->largest_free,
             100.0 * (1.0 - (double)verdict->largest_free / (double)cached));
@@ -119,70 +119,85 @@ static void say_help(fy_oom_verdict_t *verdict, size_t *length, uint64_t nbytes,
             help ? ", or" : "\n  Would help:", (ull)(verdict->reserved + nbytes - verdict->limit));
 }
 
+/* What must go back to the source before a segment of nbytes fits: the excess over the limit, or as much as the source refused. */
+static uint64_t back_for(const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal)
+{
+    if (!refusal->limit_refused) return nbytes;
+    const uint64_t room = pool->options.limit_nbytes - nbytes;
+    return pool->reserved > room ? pool->reserved - room : 0;
+}
+
+static fy_oom_reason_t reason_of(const fy__pool_t *pool, const fy__request_t *request, const fy__refusal_t *refusal, const survey_t *survey,
+                                 uint64_t back)
+{
+    const uint64_t nbytes = request->nbytes;
+    if (fy__pool_is_too_large(pool, nbytes)) return FY_OOM_TOO_LARGE;
+    if (fy__pool_is_hopeless(pool, nbytes)) return FY_OOM_LIMIT;
+    if (request->no_nodes) return FY_OOM_DEVICE_FULL;
+    if (refusal->sync_forbidden && (survey->largest_free >= nbytes || survey->idle_nbytes >= back)) return FY_OOM_WOULD_FIT_AFTER_SYNC;
+    if (pool->reserved - pool->live >= nbytes) return FY_OOM_FRAGMENTED;
+    return refusal->limit_refused ? FY_OOM_LIMIT : FY_OOM_DEVICE_FULL;
+}
+
+/* Live bytes whose end would make room in a segment, or let a segment go back; at worst all of them, if that gives back enough. */
+static uint64_t help_of(const fy__pool_t *pool, const fy__refusal_t *refusal, const survey_t *survey, uint64_t back, const char **out_which)
+{
+    if (survey->least_live_window <= survey->least_live_segment && survey->least_live_window != UINT64_MAX) {
+        *out_which = "of neighbours, in one segment";
+        return survey->least_live_window;
+    }
+    if (survey->least_live_segment != UINT64_MAX) {
+        *out_which = "all those of one segment";
+        return survey->least_live_segment;
+    }
+    *out_which = "all there are";
+    return refusal->limit_refused || pool->reserved >= back ? pool->live : 0;
+}
+
+static void say_what(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, const fy__request_t *request)
+{
+    say(verdict, length, "%s: %llu bytes asked for", pool->name, (ull)request->asked);
+    if (request->nbytes != request->asked) say(verdict, length, " (%llu as rounded)", (ull)request->nbytes);
+    if (request->no_nodes)
+        say(verdict, length, ": the host has no memory for the pool's own bookkeeping");
+    else if (request->nbytes > pool->options.device_nbytes)
+        say(verdict, length, ": more than the %llu bytes the device has", (ull)pool->options.device_nbytes);
+    else if (verdict->reason == FY_OOM_TOO_LARGE)
+        say(verdict, length, ": more than there can be");
+    else if (verdict->reason == FY_OOM_LIMIT)
+        say(verdict, length, ": more than the limit leaves");
+    else if (verdict->reason == FY_OOM_FRAGMENTED)
+        say(verdict, length, ": enough is free, but not in one piece");
+    else if (verdict->reason == FY_OOM_DEVICE_FULL)
+        say(verdict, length, ": the device has no more");
+}
+
 FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *request, const fy__refusal_t *refusal)
 {
-    const fy__pool_options_t *options = &pool->options;
-    const uint64_t nbytes = request->nbytes;
-    const char *which = "all there are";
+    const char *which = "";
     size_t length = 0;
     pthread_mutex_lock(&pool->lock);
+    const bool hopeless = fy__pool_is_hopeless(pool, request->nbytes);
+    const uint64_t back = hopeless ? 0 : back_for(pool, request->nbytes, refusal);
+    const survey_t survey = survey_pool(pool, request->nbytes, back);
     fy_oom_verdict_t verdict = {
         .struct_size = sizeof verdict,
-        .status = options->full_status,
+        .status = pool->options.full_status,
+        .reason = reason_of(pool, request, refusal, &survey, back),
         .asked = request->asked,
-        .limit = options->limit_nbytes,
+        .limit = pool->options.limit_nbytes,
         .live = pool->live,
         .cached = pool->reserved - pool->live,
         .pending = pool->pending_nbytes + pool->inspected_nbytes,
         .reserved = pool->reserved,
+        .largest_free = survey.largest_free,
     };
-    /* What must go back to the source before a new segment fits: the excess over the limit, or as much as the source refused. */
-    const bool hopeless = nbytes > options->limit_nbytes || nbytes > options->device_nbytes;
-    uint64_t back = nbytes;
-    if (refusal->limit_refused && !hopeless)
-        back = pool->reserved > options->limit_nbytes - nbytes ? pool->reserved - (options->limit_nbytes - nbytes) : 0;
-    const survey_t survey = survey_pool(pool, nbytes, back);
-    verdict.largest_free = survey.largest_free;
-
-    if (nbytes > options->device_nbytes)
-        verdict.reason = FY_OOM_TOO_LARGE;
-    else if (hopeless)
-        verdict.reason = FY_OOM_LIMIT;
-    else if (refusal->sync_forbidden && (survey.largest_free >= nbytes || survey.idle_nbytes >= back))
-        verdict.reason = FY_OOM_WOULD_FIT_AFTER_SYNC;
-    else if (!request->no_nodes && verdict.cached >= nbytes)
-        verdict.reason = FY_OOM_FRAGMENTED;
-    else
-        verdict.reason = refusal->limit_refused ? FY_OOM_LIMIT : FY_OOM_DEVICE_FULL;
-
-    if (!hopeless && !request->no_nodes && verdict.reason != FY_OOM_WOULD_FIT_AFTER_SYNC) {
-        /* Room in a segment, or a segment given back; at worst everything freed, if that gives back enough. */
-        if (survey.least_live_window <= survey.least_live_segment && survey.least_live_window != UINT64_MAX) {
-            verdict.would_help = survey.least_live_window;
-            which = "of neighbours, in one segment";
-        } else if (survey.least_live_segment != UINT64_MAX) {
-            verdict.would_help = survey.least_live_segment;
-            which = "all those of one segment";
-        } else if (refusal->limit_refused || pool->reserved >= back) {
-            verdict.would_help = verdict.live;
-        }
-    }
-
-    say(&verdict, &length, "%s: %llu bytes asked for", pool->name, (ull)request->asked);
-    if (nbytes != request->asked && nbytes != UINT64_MAX) say(&verdict, &length, " (%llu as rounded)", (ull)nbytes);
-    if (request->no_nodes)
-        say(&verdict, &length, ": the host has no memory for the pool's own bookkeeping");
-    else if (verdict.reason == FY_OOM_TOO_LARGE)
-        say(&verdict, &length, ": more than the %llu bytes the device has", (ull)options->device_nbytes);
-    else if (verdict.reason == FY_OOM_LIMIT)
-        say(&verdict, &length, ": more than the limit leaves");
-    else if (verdict.reason == FY_OOM_FRAGMENTED)
-        say(&verdict, &length, ": enough is free, but not in one piece");
-    else if (verdict.reason == FY_OOM_DEVICE_FULL)
-        say(&verdict, &length, ": the device has no more");
-    say_figures(&verdict, &length, pool, verdict.pending);
+    if (!hopeless && !request->no_nodes && verdict.reason != FY_OOM_WOULD_FIT_AFTER_SYNC)
+        verdict.would_help = help_of(pool, refusal, &survey, back, &which);
+    say_what(&verdict, &length, pool, request);
+    say_figures(&verdict, &length, pool);
     if (!request->no_nodes && !hopeless) say_tried(&verdict, &length, refusal);
-    if (!request->no_nodes) say_help(&verdict, &length, nbytes, refusal, which);
+    if (!request->no_nodes) say_help(&verdict, &length, request->nbytes, refusal, which);
     pool->rungs.verdicts++;
     pthread_mutex_unlock(&pool->lock);
     return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);

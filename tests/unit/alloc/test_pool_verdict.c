@@ -1,0 +1,262 @@
+/* The verdict: reason, figures and text for each way to run out of memory; every number in the text is checked, and every hint is
+ * followed to see that it is true. */
+#include "tests/unit/alloc/fake.h"
+
+enum { S1 = 1, S2 = 2 };
+
+static int setup(void **state)
+{
+    (void)state;
+    fake_reset();
+    return 0;
+}
+
+static const fy_oom_verdict_t *refused(fy__pool_t *pool, uint64_t nbytes, uint32_t stream)
+{
+    fy__block_t *block = (fy__block_t *)&fake;
+    assert_int_equal(fy__pool_alloc(pool, nbytes, stream, &block), FY_STATUS_OUT_OF_MEMORY);
+    assert_null(block);
+    const fy_oom_verdict_t *verdict = fy_error_get()->oom;
+    assert_non_null(verdict);
+    assert_int_equal(verdict->struct_size, sizeof *verdict);
+    assert_int_equal(verdict->status, FY_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(verdict->asked, nbytes);
+    assert_int_equal(verdict->reserved, verdict->live + verdict->cached);
+    assert_string_equal(fy_error_get()->text, verdict->text); /* short enough for the record */
+    return verdict;
+}
+
+static void says(const fy_oom_verdict_t *verdict, const char *text)
+{
+    if (strcmp(verdict->text, text) != 0) print_error("said:\n%s\nwant:\n%s\n", verdict->text, text);
+    assert_string_equal(verdict->text, text);
+}
+
+static void limit(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(4 * MIB, MIB);
+    fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, MIB, S1), *c;
+    const fy_oom_verdict_t *verdict = refused(pool, 2 * MIB - 100, S1);
+    assert_int_equal(verdict->reason, FY_OOM_LIMIT);
+    assert_int_equal(verdict->live, 3 * MIB);
+    assert_int_equal(verdict->limit, 4 * MIB);
+    assert_int_equal(verdict->would_help, MIB);
+    says(verdict, "dev:0: 2097052 bytes asked for (2097152 as rounded): more than the limit leaves\n"
+                  "  limit 4194304, reserved 4194304 = live 3145728 (peak 3145728) + cached 1048576 (of it pending 0); "
+                  "largest free block 1048576, fragmentation 0 %\n"
+                  "  tried: search, grow\n"
+                  "  Would help: free 1048576 live bytes (of neighbours, in one segment), or a limit higher by 2097152 bytes");
+    give_done(b); /* the hint is true */
+    c = take(pool, 2 * MIB - 100, S1);
+    give_done(a);
+    give_done(c);
+    fake_end(pool);
+}
+
+/* Freeing a whole segment of another size lets the pool give it back and grow. */
+static void limit_with_segments_too_small(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(9 * MIB, 64 * KIB);
+    fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 4 * MIB, S1), *c = take(pool, 3 * MIB, S1);
+    const fy_oom_verdict_t *verdict = refused(pool, 5 * MIB, S1);
+    assert_int_equal(verdict->reason, FY_OOM_LIMIT);
+    assert_int_equal(verdict->largest_free, 0);
+    assert_int_equal(verdict->would_help, 9 * MIB); /* no one segment is enough: all of them are */
+    says(verdict, "dev:0: 5242880 bytes asked for: more than the limit leaves\n"
+                  "  limit 9437184, reserved 9437184 = live 9437184 (peak 9437184) + cached 0 (of it pending 0)\n"
+                  "  tried: search, grow\n"
+                  "  Would help: free 9437184 live bytes (all there are), or a limit higher by 5242880 bytes");
+    verdict = refused(pool, 2 * MIB + 1, S1);
+    assert_int_equal(verdict->would_help, 2 * MIB + 256 <= 3 * MIB ? 3 * MIB : 0);
+    give_done(c);
+    c = take(pool, 2 * MIB + 1, S1);
+    give_done(a);
+    give_done(b);
+    give_done(c);
+    fake_end(pool);
+}
+
+static void above_the_limit_whatever_is_freed(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(4 * MIB, MIB);
+    const fy_oom_verdict_t *verdict = refused(pool, 5 * MIB, S1);
+    assert_int_equal(verdict->reason, FY_OOM_LIMIT);
+    assert_int_equal(verdict->would_help, 0);
+    assert_int_equal(fake.alloc_calls, 0);
+    says(verdict, "dev:0: 5242880 bytes asked for: more than the limit leaves\n"
+                  "  limit 4194304, reserved 0 = live 0 (peak 0) + cached 0 (of it pending 0)\n"
+                  "  Would help: a limit of at least 5242880 bytes");
+    fake_end(pool);
+}
+
+static void too_large(void **state)
+{
+    (void)state;
+    fake.capacity = 4 * MIB;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    const fy_oom_verdict_t *verdict = refused(pool, 5 * MIB, S1);
+    assert_int_equal(verdict->reason, FY_OOM_TOO_LARGE);
+    assert_int_equal(verdict->would_help, 0);
+    assert_int_equal(fake.alloc_calls, 0);
+    says(verdict, "dev:0: 5242880 bytes asked for: more than the 4194304 bytes the device has\n"
+                  "  no limit, reserved 0 = live 0 (peak 0) + cached 0 (of it pending 0)\n"
+                  "  Nothing that is freed would help: ask for less");
+    assert_int_equal(refused(pool, UINT64_MAX, S1)->reason, FY_OOM_TOO_LARGE);
+    assert_int_equal(refused(pool, UINT64_MAX - 300, S1)->reason, FY_OOM_TOO_LARGE);
+    fake_end(pool);
+    fake.capacity = UINT64_MAX; /* the size of the device is not known, and rounding this up overflows */
+    pool = fake_pool(FY_UNLIMITED, MIB);
+    const fy_oom_verdict_t *verdict_unknown = refused(pool, UINT64_MAX, S1);
+    assert_int_equal(verdict_unknown->reason, FY_OOM_TOO_LARGE);
+    assert_non_null(strstr(verdict_unknown->text, "dev:0: 18446744073709551615 bytes asked for: more than there can be\n"));
+    assert_int_equal(fake.alloc_calls, 0);
+    fake_end(pool);
+}
+
+static void device_full(void **state)
+{
+    (void)state;
+    fake.capacity = 4 * MIB;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1);
+    const fy_oom_verdict_t *verdict = refused(pool, MIB, S1);
+    assert_int_equal(verdict->reason, FY_OOM_DEVICE_FULL);
+    assert_int_equal(verdict->limit, FY_UNLIMITED);
+    assert_int_equal(verdict->would_help, 2 * MIB);
+    says(verdict, "dev:0: 1048576 bytes asked for: the device has no more\n"
+                  "  no limit, reserved 4194304 = live 4194304 (peak 4194304) + cached 0 (of it pending 0)\n"
+                  "  tried: search, grow\n"
+                  "  Would help: free 2097152 live bytes (of neighbours, in one segment)");
+    give_done(a);
+    give_done(b);
+    fake_end(pool);
+}
+
+static void fragmented(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(MIB, MIB);
+    fy__block_t *b[16];
+    for (int i = 0; i < 16; i++) b[i] = take(pool, i == 5 ? 32 * KIB : 66 * KIB - 256 * (i == 6), S1);
+    for (int i = 0; i < 16; i += 2) give_done(b[i]);
+    const fy_memory_stats_t stats = query(pool);
+    const fy_oom_verdict_t *verdict = refused(pool, 150 * KIB, S1);
+    assert_int_equal(verdict->reason, FY_OOM_FRAGMENTED);
+    assert_int_equal(verdict->largest_free, 66 * KIB);
+    assert_int_equal(verdict->cached, stats.cached);
+    assert_int_equal(verdict->would_help, 32 * KIB); /* the small one, between two free ones */
+    assert_non_null(strstr(verdict->text, ": enough is free, but not in one piece\n"));
+    assert_non_null(strstr(verdict->text, "largest free block 67584, fragmentation 88 %\n"));
+    assert_non_null(strstr(verdict->text, "Would help: free 32768 live bytes (of neighbours, in one segment)"));
+    give_done(b[5]);
+    give_done(take(pool, 150 * KIB, S1));
+    for (int i = 1; i < 16; i += 2)
+        if (i != 5) give_done(b[i]);
+    fake_end(pool);
+}
+
+static void would_fit_after_sync(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(4 * MIB, MIB);
+    fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1);
+    give(a, S2, 5);
+    give(b, S2, 6);
+    fake.guard_sync = true;
+    const fy_oom_verdict_t *verdict = refused(pool, 3 * MIB, S1);
+    assert_int_equal(verdict->reason, FY_OOM_WOULD_FIT_AFTER_SYNC);
+    assert_int_equal(verdict->pending, 4 * MIB);
+    assert_int_equal(verdict->would_help, 0);
+    assert_int_equal(fake.waits, 0);
+    says(verdict, "dev:0: 3145728 bytes asked for\n"
+                  "  limit 4194304, reserved 4194304 = live 0 (peak 4194304) + cached 4194304 (of it pending 4194304); "
+                  "largest free block 2097152, fragmentation 50 %\n"
+                  "  tried: search, grow; not tried: a guard forbids to wait for pending blocks\n"
+                  "  It would fit after a sync: wait for the device first");
+    fake.guard_sync = false; /* and so it does */
+    give_done(take(pool, 3 * MIB, S1));
+    fake_end(pool);
+}
+
+/* The guard forbids a sync, but none would help: the verdict does not say so. */
+static void no_false_hint_of_a_sync(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(4 * MIB, MIB);
+    fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1);
+    give(b, S2, 6);
+    fake.guard_sync = true;
+    const fy_oom_verdict_t *verdict = refused(pool, 3 * MIB, S1);
+    assert_int_equal(verdict->reason, FY_OOM_LIMIT);
+    assert_null(strstr(verdict->text, "after a sync"));
+    assert_int_equal(verdict->would_help, 2 * MIB);
+    give_done(a);
+    fake_end(pool);
+}
+
+static void says_what_was_tried(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(8 * MIB, MIB);
+    fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1), *c = take(pool, 2 * MIB, S1);
+    give_done(a);
+    give(b, S2, 6);
+    const fy_oom_verdict_t *verdict = refused(pool, 7 * MIB, S1);
+    assert_int_equal(verdict->reason, FY_OOM_LIMIT);
+    assert_non_null(strstr(verdict->text, "\n  tried: search, grow, give 4194304 idle bytes back, wait for pending blocks and search again\n"));
+    give_done(c);
+    fake_end(pool);
+}
+
+static void pinned_pools_fail_with_their_own_status(void **state)
+{
+    (void)state;
+    const fy__pool_options_t options = { "pinned memory of sim:0", MIB, FY_UNLIMITED, MIB, FY_STATUS_PINNED_LIMIT };
+    const fy__segment_source_t source = { NULL, 64, fake_source_alloc, fake_source_free, fake_may_sync, fake_note_sync };
+    fy__pool_t *pool;
+    fy__block_t *block;
+    assert_int_equal(fy__pool_create(&options, &source, &pool), FY_STATUS_OK);
+    assert_int_equal(fy__pool_alloc(pool, 2 * MIB, S1, &block), FY_STATUS_PINNED_LIMIT);
+    assert_int_equal(fy_error_get()->oom->status, FY_STATUS_PINNED_LIMIT);
+    assert_int_equal(strncmp(fy_error_get()->text, "pinned memory of sim:0: 2097152 bytes", 37), 0);
+    fake_end(pool);
+}
+
+/* Numbers as long as they get must not be cut off. */
+static void the_text_fits_the_record(void **state)
+{
+    (void)state;
+    const uint64_t huge = 1ull << 62;
+    fy__pool_t *pool = fake_pool(huge + 3 * MIB, MIB);
+    fy__block_t *a = take(pool, huge / 2, S1), *b = take(pool, huge / 2, S1);
+    give(a, S2, 1);
+    fake.fail_alloc_from = 1;
+    fake.fail_alloc_until = 1000;
+    const fy_oom_verdict_t *verdict = refused(pool, huge - 1, S1);
+    assert_true(strlen(verdict->text) < sizeof fy_error_get()->text - 1);
+    assert_non_null(strstr(verdict->text, "Would help"));
+    give_done(b);
+    fake_end(pool);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup(name, setup)
+    const struct CMUnitTest tests[] = {
+        TEST(limit),
+        TEST(limit_with_segments_too_small),
+        TEST(above_the_limit_whatever_is_freed),
+        TEST(too_large),
+        TEST(device_full),
+        TEST(fragmented),
+        TEST(would_fit_after_sync),
+        TEST(no_false_hint_of_a_sync),
+        TEST(says_what_was_tried),
+        TEST(pinned_pools_fail_with_their_own_status),
+        TEST(the_text_fits_the_record),
+    };
+    return cmocka_run_group_tests_name("alloc/pool_verdict", tests, NULL, NULL);
+}
