@@ -124,11 +124,19 @@ uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
     return record;
 }
 
+void fy__faults_note(fy_device_t *device, uint32_t record)
+{
+    fy__faults_t *faults = &device->faults;
+    pthread_mutex_lock(&faults->lock);
+    faults->faulted[faults->nfaulted % FY__FAULT_WINDOW].request = 0;
+    faults->faulted[faults->nfaulted++ % FY__FAULT_WINDOW].record = record;
+    pthread_mutex_unlock(&faults->lock);
+}
+
 fy_status_t fy__faults_take(fy_device_t *device, const char *what)
 {
     fy__faults_t *faults = &device->faults;
     uint32_t record = 0;
-    if (!faults->words) return FY_STATUS_OK;
     pthread_mutex_lock(&faults->lock);
     for (uint64_t request = faults->next > FY__FAULT_WINDOW ? faults->next - FY__FAULT_WINDOW + 1 : 1; request <= faults->next; request++)
         if (faults->points[request % FY__FAULT_WINDOW] != UINT64_MAX) settle(faults, request);
@@ -157,12 +165,15 @@ static void join(fy__faults_t *faults, fy__suspect_t *dst, fy__suspect_t src)
         dst->mask = src.mask;
         return;
     }
-    if (dst->first < src.first)
-        rebase(faults, dst, src.first);
-    else
-        rebase(faults, &src, dst->first);
-    if (!dst->poison) dst->poison = src.poison;
-    dst->mask |= src.mask;
+    /* One window for both: it starts at the earlier request, unless the later one's last bit would not fit; what falls out then is a
+     * window older than a request that was made, so it is resolved. */
+    fy__suspect_t early = dst->first < src.first ? *dst : src, late = dst->first < src.first ? src : *dst;
+    const uint64_t last = late.first + 63 - (uint64_t)__builtin_clzll(late.mask);
+    if (last - early.first >= FY__FAULT_WINDOW) rebase(faults, &early, last - FY__FAULT_WINDOW + 1);
+    if (late.first < early.first) rebase(faults, &late, early.first);
+    if (!dst->poison) dst->poison = early.poison ? early.poison : late.poison;
+    dst->first = early.first;
+    dst->mask = early.mask | late.mask << (late.first - early.first);
 }
 
 void fy__suspect_join(fy_device_t *device, fy__suspect_t *dst, const fy__suspect_t *src)

@@ -49,6 +49,8 @@ void fy__fault_end(struct fy_device *device, uint64_t request, fy__point_t point
 /* The record of a request that was submitted at `point`, which is reached; 0 if it was clean or cannot fault. */
 uint32_t fy__fault_at(struct fy_device *device, fy__point_t point);
 
+/* A request that ran inside its call failed: for fy__faults_take. */
+void fy__faults_note(struct fy_device *device, uint32_t record);
 /* Everything submitted is done: OK, or the first fault that no such call has returned yet. */
 fy_status_t fy__faults_take(struct fy_device *device, const char *what);
 
