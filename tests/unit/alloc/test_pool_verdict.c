@@ -206,7 +206,8 @@ static void says_what_was_tried(void **state)
     give(b, S2, 6);
     const fy_oom_verdict_t *verdict = refused(pool, 7 * MIB, S1);
     assert_int_equal(verdict->reason, FY_OOM_LIMIT);
-    assert_non_null(strstr(verdict->text, "\n  tried: search, grow, give 4194304 idle bytes back, wait for pending blocks and search again\n"));
+    assert_non_null(
+        strstr(verdict->text, "\n  tried: search, grow, give 4194304 idle bytes back, wait for pending blocks and search again\n"));
     give_done(c);
     fake_end(pool);
 }

@@ -1,0 +1,162 @@
+/* Every fallible point of a pool fails once and for ever: the N-th call of the source and the N-th request for bookkeeping memory.
+ * After each, figures and invariants hold, nothing leaked, and the pool still serves. */
+#include "tests/unit/alloc/fake.h"
+
+enum { BLOCKS = 120, STREAMS = 20 };
+
+/* A story that visits growth, splits, pending blocks of many streams, joins, waits and trims. Counts refusals; never stumbles. */
+static int story(fy__pool_t *pool)
+{
+    static const uint64_t sizes[] = { 300, 70 * KIB, 4 * KIB, 900 * KIB, 20 * KIB, 3 * MIB, 256, 150 * KIB };
+    fy__block_t *blocks[BLOCKS];
+    uint64_t sequence = 0;
+    int refused = 0, count = 0;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < BLOCKS && count < BLOCKS; i++) {
+            const fy_status_t status = fy__pool_alloc(pool, sizes[(i + round) % 8] + (uint64_t)i, 1 + (uint32_t)i % 3, &blocks[count]);
+            if (status == FY_STATUS_OK) {
+                count++;
+                continue;
+            }
+            assert_null(blocks[count]);
+            assert_int_equal(status, fake.fail_status);
+            if (status == FY_STATUS_OUT_OF_MEMORY) assert_non_null(fy_error_get()->oom);
+            refused++;
+        }
+        assert_true(fy__pool_is_valid(pool));
+        while (count > 10) {
+            fy__block_t *block = blocks[--count];
+            fy__hazard_clear(&block->hazard);
+            if (count % 3) atomic_store(&block->hazard.writer, FY__POINT(1 + count % STREAMS, ++sequence));
+            if (count % 3 == 2) atomic_store(&block->hazard.readers[2], FY__POINT(40, sequence));
+            fy__pool_free(block);
+        }
+        assert_true(fy__pool_is_valid(pool));
+        for (uint32_t s = 0; s < 50; s++) fake.done[s] = sequence / 2;
+        fy__pool_trim(pool, 2 * MIB);
+    }
+    while (count) give_done(blocks[--count]);
+    return refused;
+}
+
+/* Tells the story with call n failing (once, or from then on) until n is past its last call. Returns how many n refused something. */
+static int sweep(uint64_t *from, uint64_t *until, const uint64_t *calls, bool for_ever, uint64_t limit)
+{
+    int refusing = 0;
+    for (uint64_t n = 1;; n++) {
+        const fy_status_t fail_status = fake.fail_status;
+        fake_reset();
+        fake.fail_status = fail_status;
+        *from = n;
+        *until = for_ever ? UINT64_MAX : n + 1;
+        fy__pool_t *pool;
+        const fy_status_t status = fake_try_pool(limit, MIB, 256, &pool);
+        if (status != FY_STATUS_OK) {
+            assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
+            assert_null(pool);
+            assert_int_equal(fake.meta_live, 0);
+            continue;
+        }
+        const int refused = story(pool);
+        refusing += refused != 0;
+        const bool reached = *calls >= n;
+        *from = 0; /* and when the trouble is over, everything works */
+        assert_int_equal(story(pool), 0);
+        fake_end(pool);
+        if (!reached) return refusing;
+        assert_true(n < 10000);
+    }
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    fake_reset();
+    return 0;
+}
+
+static void without_faults(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    assert_int_equal(story(pool), 0);
+    assert_true(fake.alloc_calls > 10);
+    fake_end(pool);
+}
+
+static void source_fails_once(void **state)
+{
+    (void)state;
+    /* A smaller segment, idle ones given back, or pending ones waited for: one refusal is survived somewhere. */
+    (void)sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, false, FY_UNLIMITED);
+}
+
+static void source_fails_for_ever(void **state)
+{
+    (void)state;
+    assert_true(sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, true, FY_UNLIMITED) > 0);
+}
+
+/* A failure that is no want of memory comes through as it is, at once. */
+static void device_is_lost(void **state)
+{
+    (void)state;
+    fake.fail_status = FY_STATUS_DEVICE_LOST;
+    assert_true(sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, true, FY_UNLIMITED) > 0);
+    fake_reset();
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *block;
+    fake.fail_status = FY_STATUS_DEVICE_LOST;
+    fake.fail_alloc_from = 1;
+    fake.fail_alloc_until = 2;
+    assert_int_equal(fy__pool_alloc(pool, KIB, 1, &block), FY_STATUS_DEVICE_LOST);
+    assert_string_equal(fy_error_get()->text, "call 1 fails as told");
+    fake_end(pool);
+}
+
+static void bookkeeping_fails_once(void **state)
+{
+    (void)state;
+    assert_true(sweep(&fake.fail_meta_from, &fake.fail_meta_until, &fake.meta_calls, false, FY_UNLIMITED) > 0);
+}
+
+static void bookkeeping_fails_for_ever(void **state)
+{
+    (void)state;
+    assert_true(sweep(&fake.fail_meta_from, &fake.fail_meta_until, &fake.meta_calls, true, FY_UNLIMITED) > 0);
+}
+
+/* The verdict does not blame the device for it, and makes no promise. */
+static void bookkeeping_has_its_own_text(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *block;
+    fake.fail_meta_from = fake.meta_calls + 1;
+    fake.fail_meta_until = UINT64_MAX;
+    assert_int_equal(fy__pool_alloc(pool, KIB, 1, &block), FY_STATUS_OUT_OF_MEMORY);
+    assert_string_equal(fy_error_get()->text, "dev:0: 1024 bytes asked for: the host has no memory for the pool's own bookkeeping\n"
+                                              "  no limit, reserved 0 = live 0 (peak 0) + cached 0 (of it pending 0)");
+    assert_int_equal(fy_error_get()->oom->would_help, 0);
+    assert_int_equal(fake.alloc_calls, 0); /* not asked for in vain */
+    fake_end(pool);
+}
+
+static void bad_alignment_is_refused(void **state)
+{
+    (void)state;
+    fy__pool_t *pool;
+    assert_int_equal(fake_try_pool(FY_UNLIMITED, MIB, 32, &pool), FY_STATUS_INTERNAL);
+    assert_int_equal(fake_try_pool(FY_UNLIMITED, MIB, 96, &pool), FY_STATUS_INTERNAL);
+    assert_null(pool);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup(name, setup)
+    const struct CMUnitTest tests[] = {
+        TEST(without_faults),         TEST(source_fails_once),          TEST(source_fails_for_ever),        TEST(device_is_lost),
+        TEST(bookkeeping_fails_once), TEST(bookkeeping_fails_for_ever), TEST(bookkeeping_has_its_own_text), TEST(bad_alignment_is_refused),
+    };
+    return cmocka_run_group_tests_name("alloc/pool_faults", tests, NULL, NULL);
+}
