@@ -32,7 +32,9 @@ if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT FERRY_COVERAGE AND NOT FERRY_SA
 endif()
 
 add_compile_options($<$<COMPILE_LANGUAGE:C>:-ffp-contract=off> $<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
-                    $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
+                   )
+# Loops outside the kernels run over one to eight dims: neither a call of memcpy nor vectors pay there.
+set(FERRY_CORE_FLAGS -fno-tree-loop-distribute-patterns -fno-tree-vectorize)
 add_compile_definitions($<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE>)
 if(FERRY_SANITIZE)
     add_compile_options(-fsanitize=${FERRY_SANITIZE} -fno-sanitize-recover=all)
@@ -43,9 +45,16 @@ if(FERRY_COVERAGE)
     add_link_options(--coverage)
 endif()
 
+# Thread state through a TLS descriptor: a few instructions where the general-dynamic call takes a dozen, and it can be dlopen'ed.
+include(CheckCCompilerFlag)
+check_c_compiler_flag(-mtls-dialect=gnu2 FERRY_HAS_GNU2_TLS)
+if(FERRY_HAS_GNU2_TLS AND NOT FERRY_SANITIZE)
+    set(FERRY_TLS_FLAGS -mtls-dialect=gnu2)
+endif()
+
 # Sources of a library: hidden symbols, position independent, may include "folder/file.h" from the root.
 function(ferry_library_flags target)
-    target_compile_options(${target} PRIVATE ${FERRY_WARNINGS} -fvisibility=hidden -fno-semantic-interposition)
+    target_compile_options(${target} PRIVATE ${FERRY_WARNINGS} -fvisibility=hidden -fno-semantic-interposition ${FERRY_TLS_FLAGS})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
     target_compile_definitions(${target} PRIVATE FERRY_VERSION="${PROJECT_VERSION}")
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)

@@ -22,8 +22,8 @@ typedef struct fy__call {
     fy_stream_t *stream; /* NULL on synchronous devices */
     const fy_tensor_t *const *src;
     fy_tensor_t **dst;
-    uint64_t made;      /* bit i: dst[i] was made by this call */
-    bool suspect;       /* some operand is poisoned or may be */
+    uint64_t given;     /* bit i: dst[i] is the caller's, the others are made here */
+    uint64_t suspect;   /* not 0: some operand is poisoned or may be */
     uint32_t own_fault; /* synchronous devices: the flag itself */
     uint64_t request;   /* asynchronous: the flag's number */
     fy__storage_t *workspace;
@@ -31,15 +31,6 @@ typedef struct fy__call {
 } fy__call_t;
 
 /* ---- before the launch ---- */
-
-static inline void fill_sources(fy__call_t *call)
-{
-    for (unsigned i = 0; i < call->launch.nsrc; i++) {
-        const fy_tensor_t *tensor = call->src[i];
-        fy__tensor_desc(tensor, &call->launch.src[i]);
-        call->suspect |= fy__suspect_any(&tensor->storage->suspect);
-    }
-}
 
 /* The given dst as a kernel sees it; it must be something that can be written. */
 static FY_COLD fy_status_t take_given(fy__call_t *call, unsigned i)
@@ -53,38 +44,52 @@ static FY_COLD fy_status_t take_given(fy__call_t *call, unsigned i)
     for (unsigned j = 0; j < i; j++)
         if (call->dst[j]) FY_TRY(fy__refuse_overlap(&call->row->info, i, tensor, 1, (const fy_tensor_t *const *)&call->dst[j]));
     if (atomic_load_explicit(&tensor->storage->borrow, memory_order_relaxed)) FY_TRY(fy__storage_check_borrow(tensor->storage, name));
-    call->suspect |= fy__suspect_any(&tensor->storage->suspect);
+    call->suspect |= tensor->storage->suspect.mask | tensor->storage->suspect.poison;
     fy__tensor_desc(tensor, &call->launch.dst[i]);
     return FY_STATUS_OK;
 }
 
-/* The rule gave dtype, rank and dims; sizes of sources fit 63 bits, but a broadcast or an outer product may not. */
-static inline fy_status_t make_result(fy__call_t *call, unsigned i)
+/* The rule gave dtype, rank and dims: makes the tensor and completes the descriptor. Sizes of sources fit 63 bits, but a broadcast or an
+ * outer product may not. */
+static fy_status_t make_result(fy__call_t *call, unsigned i)
 {
     fy_desc_t *desc = &call->launch.dst[i];
-    uint64_t nelem = 1;
-    bool overflow = false;
-    for (int axis = 0; axis < desc->rank; axis++) overflow |= __builtin_mul_overflow(nelem, (uint64_t)desc->dims[axis], &nelem);
-    if (FY_UNLIKELY(overflow || nelem > INT64_MAX / 8)) {
-        uint64_t nbytes;
-        FY_TRY(fy__shape_check(call->row->info.name, (fy_dtype_t)desc->dtype, desc->rank, desc->dims, &nelem, &nbytes));
-    }
+    uint64_t nelem, nbytes;
+    FY_TRY(fy__shape_check(call->row->info.name, (fy_dtype_t)desc->dtype, desc->rank, desc->dims, &nelem, &nbytes));
     FY_TRY(fy__tensor_new(call->thread, call->device, (fy_dtype_t)desc->dtype, desc->rank, desc->dims, nelem, call->stream, &call->dst[i]));
-    const fy_tensor_t *tensor = call->dst[i];
-    call->made |= 1ull << i;
-    desc->data = tensor->data;
-    for (int axis = 0; axis < desc->rank; axis++) desc->strides[axis] = tensor->strides[axis];
+    fy__tensor_desc(call->dst[i], desc);
     return FY_STATUS_OK;
 }
 
-/* All operands row-major without gaps and as many elements as dst[0]: then broadcasting changed nothing. */
-static inline bool is_dense(const fy__call_t *call)
+/* A small host tensor: block and handle are at hand, so shape, strides and descriptor are written in one go. NULL: not so. */
+static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_t *thread, fy_desc_t *desc)
 {
-    const fy_tensor_t *dst = call->dst[0];
-    if (!dst->contiguous) return false;
-    for (unsigned i = 0; i < call->launch.nsrc; i++)
-        if (!call->src[i]->contiguous || call->src[i]->nelem != dst->nelem) return false;
-    return true;
+    const uint64_t most = 1024; /* bytes; no dim of a small tensor is larger, so the product cannot overflow unnoticed */
+    const int rank = desc->rank;
+    uint64_t nelem = 1;
+    for (int axis = 0; axis < rank; axis++) {
+        if ((uint64_t)desc->dims[axis] > most || nelem > most) return NULL;
+        nelem *= (uint64_t)desc->dims[axis];
+    }
+    fy_tensor_t *tensor = thread->free_tensors;
+    if (!tensor) return NULL;
+    fy__storage_t *storage = fy__front_pop(thread, nelem * fy__dtype_sizes[desc->dtype]);
+    if (!storage) return NULL;
+    tensor = fy__tensor_alloc(thread);
+    tensor->storage = storage;
+    desc->data = tensor->data = storage->data;
+    tensor->dtype = (uint8_t)desc->dtype;
+    tensor->rank = (uint8_t)rank;
+    tensor->contiguous = true;
+    tensor->nelem = nelem;
+    int64_t stride = 1;
+    for (int axis = rank - 1; axis >= 0; axis--) {
+        const int64_t dim = desc->dims[axis];
+        tensor->dims[axis] = dim;
+        tensor->strides[axis] = desc->strides[axis] = stride;
+        stride *= dim; /* nelem > 0: front_pop saw to it */
+    }
+    return tensor;
 }
 
 static FY_COLD fy_status_t take_fault_flag(fy__call_t *call)
@@ -150,9 +155,12 @@ static FY_COLD void spread_poison(fy__call_t *call)
     fy__suspect_t all = { 0, 0, 0 };
     for (unsigned i = 0; i < call->launch.nsrc; i++) fy__suspect_join(call->device, &all, &call->src[i]->storage->suspect);
     if (call->request) fy__suspect_add(call->device, &all, call->request);
-    if (call->own_fault && !all.poison)
-        all.poison = fy__poison_record(FY_STATUS_BAD_VALUE, "%s met an index outside its range and clamped it; check the indices",
-                                       call->row->info.name);
+    if (call->own_fault) {
+        const uint32_t record = fy__poison_record(
+            FY_STATUS_BAD_VALUE, "%s met an index outside its range and clamped it; check the indices", call->row->info.name);
+        fy__faults_note(call->device, record);
+        if (!all.poison) all.poison = record;
+    }
     for (unsigned i = 0; i < call->launch.ndst; i++) {
         fy_tensor_t *tensor = call->dst[i];
         fy__storage_t *storage = tensor->storage;
@@ -172,7 +180,7 @@ static FY_COLD fy_status_t give_up(fy__call_t *call, fy_status_t status)
     if (call->request) fy__fault_end(call->device, call->request, 0);
     if (call->workspace) fy__storage_release(call->thread, call->workspace);
     for (unsigned i = 0; i < call->launch.ndst; i++) {
-        if (!(call->made >> i & 1)) continue;
+        if ((call->given >> i & 1) || !call->dst[i]) continue;
         fy__tensor_free(call->thread, call->dst[i]);
         call->dst[i] = NULL;
     }
@@ -180,43 +188,40 @@ static FY_COLD fy_status_t give_up(fy__call_t *call, fy_status_t status)
     return status;
 }
 
-static fy_status_t run(fy__call_t *call)
+/* Results that are not one small host tensor: large, several, given, on a device. */
+static __attribute__((noinline)) fy_status_t take_results(fy__call_t *call)
+{
+    for (unsigned i = 0; i < call->launch.ndst; i++) {
+        const fy_status_t status = call->given >> i & 1 ? take_given(call, i) : make_result(call, i);
+        if (status != FY_STATUS_OK) return give_up(call, status);
+    }
+    return FY_STATUS_OK;
+}
+
+static inline bool simulated_open(void) { return atomic_load_explicit(&fy__simulated_open, memory_order_relaxed) != 0; }
+
+/* What only some calls need before they are launched. */
+static __attribute__((noinline)) fy_status_t prepare(fy__call_t *call)
 {
     const fy_op_info_t *info = &call->row->info;
     fy_device_t *device = call->device;
-    fy_launch_t *launch = &call->launch;
-    fy_status_t status;
-    fill_sources(call);
-    if (info->flags & FY_OP_IN_PLACE)
-        for (unsigned i = 0; i < launch->ndst; i++) fy__tensor_desc(call->dst[i], &launch->dst[i]);
-    FY_TRY(call->row->shape(info, launch));
-    for (unsigned i = 0; i < launch->ndst; i++) {
-        status = FY_LIKELY(!call->dst[i]) ? make_result(call, i) : take_given(call, i);
-        if (FY_UNLIKELY(status != FY_STATUS_OK)) return give_up(call, status);
-    }
-    launch->nelem = call->dst[0]->nelem;
-    if (FY_UNLIKELY(!launch->nelem) && launch->ndst == 1) return FY_STATUS_OK; /* nothing to compute, nothing submitted */
-    if (info->flags & FY_OP_ELEMENTWISE) {
-        if (is_dense(call)) launch->flags = FY_LAUNCH_DENSE;
-    } else if (device->backend->workspace)
-        FY_CHECK(take_workspace(call));
-    call->row->cost(launch);
-    if (FY_UNLIKELY(info->flags & FY_OP_CAN_FAULT)) FY_CHECK(take_fault_flag(call));
-    if (FY_UNLIKELY(call->row->nkernels)) FY_CHECK(choose_kernel(call));
-    if (call->stream) FY_CHECK(wait_on_device(call));
-    FY_CHECK(device->backend->launch(device->dev, call->stream ? call->stream->native : NULL, launch));
+    if (!(info->flags & FY_OP_ELEMENTWISE) && device->backend->workspace) FY_TRY(take_workspace(call));
+    call->row->cost(&call->launch);
+    if (info->flags & FY_OP_CAN_FAULT) FY_TRY(take_fault_flag(call));
+    if (call->row->nkernels) FY_TRY(choose_kernel(call));
+    return call->stream ? wait_on_device(call) : FY_STATUS_OK;
+}
+
+/* And after. */
+static __attribute__((noinline)) void conclude(fy__call_t *call)
+{
     if (call->stream)
         note_on_device(call);
     else
-        fy__charge_host(launch->flops, launch->nbytes);
-    if (FY_UNLIKELY(call->suspect | call->own_fault | (call->request != 0))) spread_poison(call);
-    for (unsigned i = 0; i < launch->ndst; i++)
-        if (!(call->made >> i & 1)) fy__storage_wrote(call->dst[i]->storage);
+        fy__charge_host(call->launch.flops, call->launch.nbytes);
+    if (call->suspect | call->own_fault | call->request) spread_poison(call);
+    for (uint64_t given = call->given; given; given &= given - 1) fy__storage_wrote(call->dst[__builtin_ctzll(given)]->storage);
     if (call->workspace) fy__storage_release(call->thread, call->workspace);
-    fy__count(&call->thread->node->requests, 1);
-    return FY_STATUS_OK;
-done:
-    return give_up(call, fy__device_check(device, status));
 }
 
 /* Operands beyond NEAR: their descriptors lie in the thread's scratch. */
@@ -237,59 +242,88 @@ static FY_COLD fy_desc_t *far_descs(fy__thread_t *thread, size_t count)
 fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
                          size_t ndst, fy_tensor_t **dst)
 {
+    const fy_op_info_t *info = &row->info;
     fy_desc_t near[NEAR], *descs = near;
     fy__call_t call;
-    call.thread = fy__thread();
-    if (FY_UNLIKELY(!call.thread)) return FY_STATUS_OUT_OF_MEMORY;
-    for (size_t i = 0; i < nsrc; i++)
-        if (FY_UNLIKELY(!src[i])) return FY_FAIL(INVALID_ARGUMENT, "%s: src%zu is NULL", row->info.name, i);
+    fy__thread_t *thread = fy__thread();
+    if (FY_UNLIKELY(!thread)) return FY_STATUS_OUT_OF_MEMORY;
     const fy_tensor_t *first = nsrc ? src[0] : dst[0];
-    if (FY_UNLIKELY(!first)) return FY_FAIL(INVALID_ARGUMENT, "%s: dst0 is NULL; it writes into a given tensor", row->info.name);
+    if (FY_UNLIKELY(!first)) return fy__refuse_null(info->name, nsrc, src);
+    if (FY_UNLIKELY(nsrc + ndst > NEAR) && !(descs = far_descs(thread, nsrc + ndst))) return FY_STATUS_OUT_OF_MEMORY;
     fy_device_t *device = first->storage->device;
-    for (size_t i = 1; i < nsrc; i++)
-        if (FY_UNLIKELY(src[i]->storage->device != device)) return fy__refuse_mixed(row->info.name, nsrc, src, ndst, dst);
-    for (size_t i = 0; i < ndst; i++)
-        if (FY_UNLIKELY(dst[i] && dst[i]->storage->device != device)) return fy__refuse_mixed(row->info.name, nsrc, src, ndst, dst);
+    uint64_t suspect = 0, given = 0;
+    bool dense = true; /* all sources are row-major without gaps and as large as the first */
+    for (size_t i = 0; i < nsrc; i++) {
+        const fy_tensor_t *tensor = src[i];
+        if (FY_UNLIKELY(!tensor)) return fy__refuse_null(info->name, nsrc, src);
+        const fy__storage_t *storage = tensor->storage;
+        if (FY_UNLIKELY(storage->device != device)) return fy__refuse_mixed(info->name, nsrc, src, ndst, dst);
+        suspect |= storage->suspect.mask | storage->suspect.poison;
+        dense &= tensor->contiguous & (tensor->nelem == first->nelem);
+        fy__tensor_desc(tensor, &descs[ndst + i]);
+    }
+    for (size_t i = 0; i < ndst; i++) {
+        if (!dst[i]) continue;
+        if (FY_UNLIKELY(dst[i]->storage->device != device)) return fy__refuse_mixed(info->name, nsrc, src, ndst, dst);
+        given |= 1ull << i;
+    }
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    if (FY_UNLIKELY(accumulate)) FY_TRY(fy__refuse_accumulate(&row->info, accumulate, ndst, dst));
-    if (FY_UNLIKELY(nsrc + ndst > NEAR) && !(descs = far_descs(call.thread, nsrc + ndst))) return FY_STATUS_OUT_OF_MEMORY;
+    if (FY_UNLIKELY(accumulate)) FY_TRY(fy__refuse_accumulate(info, accumulate, ndst, dst));
+    fy_stream_t *stream = FY_LIKELY(device->synchronous) ? NULL : fy__stream_current(device, thread->streams);
     call.row = row;
+    call.thread = thread;
     call.device = device;
-    call.stream = device->synchronous ? NULL : fy__stream_current(device, call.thread->streams);
+    call.stream = stream;
     call.src = src;
     call.dst = dst;
-    call.made = 0;
-    call.suspect = false;
+    call.given = given;
+    call.suspect = suspect;
     call.own_fault = 0;
     call.request = 0;
     call.workspace = NULL;
-    call.launch.struct_size = sizeof call.launch;
-    call.launch.op = row->info.op;
-    call.launch.nsrc = (uint16_t)nsrc;
-    call.launch.ndst = (uint16_t)ndst;
-    call.launch.flags = 0;
-    call.launch.accumulate = accumulate;
-    call.launch.dst = descs;
-    call.launch.src = descs + ndst;
-    call.launch.attrs = attrs;
-    call.launch.attrs_nbytes = row->info.attrs_nbytes;
-    call.launch.workspace = NULL;
-    call.launch.workspace_nbytes = 0;
-    call.launch.fault = NULL;
-    call.launch.kernel = NULL;
-    call.launch.user = NULL;
-    return run(&call);
+    fy_launch_t *launch = &call.launch;
+    launch->struct_size = sizeof *launch;
+    launch->op = info->op;
+    launch->nsrc = (uint16_t)nsrc;
+    launch->ndst = (uint16_t)ndst;
+    launch->flags = 0;
+    launch->accumulate = accumulate;
+    launch->dst = descs;
+    launch->src = descs + ndst;
+    launch->attrs = attrs;
+    launch->attrs_nbytes = info->attrs_nbytes;
+    launch->workspace = NULL;
+    launch->workspace_nbytes = launch->flops = launch->nbytes = 0;
+    launch->fault = NULL;
+    launch->kernel = NULL;
+    launch->user = NULL;
+
+    if (FY_UNLIKELY(given) && (info->flags & FY_OP_IN_PLACE))
+        for (size_t i = 0; i < ndst; i++) fy__tensor_desc(dst[i], &descs[i]);
+    FY_TRY(row->shape(info, launch));
+    if (!(FY_LIKELY(ndst == 1 && !given && device->is_host) && (dst[0] = make_small(thread, descs)))) FY_TRY(take_results(&call));
+    const fy_tensor_t *result = dst[0];
+    launch->nelem = result->nelem;
+    if (FY_UNLIKELY(!launch->nelem) && ndst == 1) return FY_STATUS_OK; /* nothing to compute, nothing submitted */
+    /* As many elements as the sources have: then broadcasting changed nothing. */
+    if (dense & result->contiguous & (first->nelem == result->nelem) && (info->flags & FY_OP_ELEMENTWISE)) launch->flags = FY_LAUNCH_DENSE;
+    fy_status_t status;
+    const bool plain = row->plain && device->is_host && !(suspect | given) && !simulated_open();
+    if (!plain) FY_CHECK(prepare(&call));
+    FY_CHECK(device->backend->launch(device->dev, stream ? stream->native : NULL, launch));
+    if (!plain) conclude(&call);
+    fy__count(&thread->node->requests, 1);
+    return FY_STATUS_OK;
+done:
+    return give_up(&call, fy__device_check(device, status));
 }
 
-fy_status_t fy__op_new(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, fy_tensor_t **out_dst)
+FY_COLD fy_status_t fy__op_no_out(fy_op_t op)
 {
-    const fy__op_row_t *row = fy__op_row(op);
-    if (FY_UNLIKELY(!out_dst)) return FY_FAIL(INVALID_ARGUMENT, "%s: the out parameter is NULL", row->info.name);
-    *out_dst = NULL;
-    return fy__dispatch(row, nsrc, src, attrs, 0, 1, out_dst);
+    return FY_FAIL(INVALID_ARGUMENT, "%s: the out parameter is NULL", fy__op_rows[op].info.name);
 }
 
 fy_status_t fy__op_into(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, fy_tensor_t *dst)
 {
-    return fy__dispatch(fy__op_row(op), nsrc, src, attrs, 0, 1, &dst);
+    return fy__dispatch(&fy__op_rows[op], nsrc, src, attrs, 0, 1, &dst);
 }

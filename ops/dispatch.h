@@ -3,6 +3,8 @@
 #ifndef FERRY_OPS_DISPATCH_H_
 #define FERRY_OPS_DISPATCH_H_
 
+#include <stdbool.h>
+
 #include <ferry/op.h>
 
 /* One row of the op table. Built-in rows come from optable.def, others from fy_op_register; both are immutable once visible. */
@@ -10,6 +12,7 @@ typedef struct fy__op_row {
     fy_op_info_t info;
     fy_shape_rule_fn shape; /* never NULL here */
     fy_cost_rule_fn cost;   /* never NULL here */
+    bool plain;             /* built-in, elementwise, makes its result, cannot fault: on the host nothing else needs doing */
     size_t nkernels;        /* registered ops only */
     const fy_op_kernel_t *kernels;
     void *user;
@@ -22,9 +25,19 @@ const fy__op_row_t *fy__op_row(fy_op_t op);
 fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
                          size_t ndst, fy_tensor_t **dst);
 
-/* A call with one new result; sets *out_dst to NULL first. What nearly every typed call is. */
-fy_status_t fy__op_new(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, fy_tensor_t **out_dst);
-/* A call that writes into the given `dst`. */
+/* The built-in rows, in the order of FY_OP_LIST. */
+extern const fy__op_row_t fy__op_rows[FY_OP_BUILTIN_COUNT];
+
+/* The out parameter of a typed call is NULL. */
+fy_status_t fy__op_no_out(fy_op_t op);
+/* A call of a built-in op with one new result; sets *out_dst to NULL first. What nearly every typed call is. */
+static inline fy_status_t fy__op_new(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, fy_tensor_t **out_dst)
+{
+    if (__builtin_expect(!out_dst, 0)) return fy__op_no_out(op);
+    *out_dst = NULL;
+    return fy__dispatch(&fy__op_rows[op], nsrc, src, attrs, 0, 1, out_dst);
+}
+/* A call of a built-in op that writes into the given `dst`. */
 fy_status_t fy__op_into(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, fy_tensor_t *dst);
 
 #endif

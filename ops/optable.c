@@ -56,8 +56,9 @@ enum {
                                  .attrs_nbytes = set##_nbytes,                                                       \
                                  .fields = set##_fields },                                                           \
                        .shape = fy__shape_##shape_rule,                                                              \
-                       .cost = fy__cost_##cost_rule },
-static const fy__op_row_t builtin_rows[FY_OP_BUILTIN_COUNT] = {
+                       .cost = fy__cost_##cost_rule,                                                                 \
+                       .plain = ((op_flags) & (EW | INPLACE | FAULT)) == EW },
+const fy__op_row_t fy__op_rows[FY_OP_BUILTIN_COUNT] = {
 #include "ops/optable.def"
 };
 
@@ -80,7 +81,7 @@ _Static_assert((int)ROW_COUNT == (int)FY_OP_BUILTIN_COUNT, "optable.def has anot
 
 const fy__op_row_t *fy__op_row(fy_op_t op)
 {
-    if (FY_LIKELY(op < FY_OP_BUILTIN_COUNT)) return &builtin_rows[op];
+    if (FY_LIKELY(op < FY_OP_BUILTIN_COUNT)) return &fy__op_rows[op];
     return fy__op_registered(op - FY_OP_BUILTIN_COUNT);
 }
 
@@ -115,7 +116,7 @@ static void add_slot(const char *name, fy_op_t op)
 
 static void add_builtins(void)
 {
-    for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) add_slot(builtin_rows[op].info.name, op);
+    for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) add_slot(fy__op_rows[op].info.name, op);
 }
 
 void fy__op_index_add(const char *name, fy_op_t op)

@@ -30,6 +30,13 @@ static void cure(const fy_tensor_t *tensor, const char *label, const fy_device_t
         snprintf(buffer, size, "%s: fy_tensor_download, then fy_tensor_upload to %s (%llu bytes each way)", name, target->spec, nbytes);
 }
 
+FY_COLD fy_status_t fy__refuse_null(const char *name, size_t nsrc, const fy_tensor_t *const *src)
+{
+    for (size_t i = 0; i < nsrc; i++)
+        if (!src[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: src%zu is NULL", name, i);
+    return FY_FAIL(INVALID_ARGUMENT, "%s: dst0 is NULL; it writes into a given tensor", name);
+}
+
 FY_COLD fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_tensor_t *const *src, size_t ndst, fy_tensor_t *const *dst)
 {
     const fy_tensor_t *first = NULL, *other = NULL;

@@ -5,6 +5,8 @@
 
 #include <ferry/op.h>
 
+/* Some operand that must be given is NULL: says which. */
+fy_status_t fy__refuse_null(const char *name, size_t nsrc, const fy_tensor_t *const *src);
 /* Operands live on more than one device: names the first pair that differs and what moving either would cost. */
 fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_tensor_t *const *src, size_t ndst, fy_tensor_t *const *dst);
 /* The given dst has another shape or dtype than the result. */

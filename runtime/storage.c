@@ -11,7 +11,7 @@
 
 /* ---- the front's size classes: 64-byte steps up to 1 KiB, then eight a doubling up to 32 KiB (rounding <= 12.5 %) ---- */
 
-enum { FRONT_LARGEST = 32768, FRONT_CLASS_BYTES = 65536 };
+enum { FRONT_LARGEST = 32768 };
 
 static uint32_t class_of(uint64_t nbytes)
 {
@@ -27,6 +27,11 @@ static uint64_t class_nbytes(uint32_t class)
     const uint32_t doubling = (class - 17) / 8 + 10, step = (class - 17) % 8;
     return (1ull << doubling) + ((step + 1ull) << (doubling - 3));
 }
+
+/* About 64 KiB of each class, but 64 blocks at most. */
+const uint16_t fy__front_most[FY__FRONT_CLASSES] = {
+    [1 ... 16] = 64, [17 ... 32] = 16, [33 ... 40] = 8, [41 ... 48] = 4, [49 ... 57] = 2,
+};
 
 _Static_assert(FY__FRONT_CLASSES == 17 + 5 * 8 + 1, "one class more than the largest number class_of gives");
 
@@ -121,19 +126,15 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
     if (!device->is_host || nbytes > FRONT_LARGEST || !nbytes) return create_large(thread, device, nbytes, stream, out_storage);
     const uint32_t class = class_of(nbytes);
     fy__storage_t *storage = thread->front[class];
-    if (FY_UNLIKELY(!storage)) {
+    if (storage) {
+        thread->front[class] = storage->next;
+        fy__front_count(&thread->nfront[class], -1);
+        atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
+        atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
+    } else {
         FY_TRY(create_small_host(thread, device, class, &storage));
-        storage->nbytes = nbytes;
         storage->block->requested = nbytes;
-        *out_storage = storage;
-        return FY_STATUS_OK;
     }
-    thread->front[class] = storage->next;
-    thread->nfront[class]--;
-    const uint64_t left = atomic_load_explicit(&thread->front_nbytes, memory_order_relaxed) - storage->block->nbytes;
-    atomic_store_explicit(&thread->front_nbytes, left, memory_order_relaxed);
-    atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
-    atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
     storage->nbytes = nbytes;
     *out_storage = storage;
     return FY_STATUS_OK;
@@ -198,7 +199,7 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
     if (peer) fy__device_unuse(peer);
 }
 
-static FY_COLD void destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
+FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
 {
     const fy__point_t borrow = atomic_load_explicit(&storage->borrow, memory_order_acquire);
     if (borrow && !fy__point_reached(borrow)) { /* an upload still reads host bytes in place */
@@ -214,21 +215,6 @@ static FY_COLD void destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
         return;
     }
     free_now(thread, storage);
-}
-
-void fy__storage_destroy(fy__thread_t *thread, fy__storage_t *storage)
-{
-    const uint32_t class = storage->front_class;
-    if (FY_UNLIKELY(!class || atomic_load_explicit(&storage->borrow, memory_order_relaxed) || fy__suspect_any(&storage->suspect) ||
-                    thread->nfront[class] * class_nbytes(class) >= FRONT_CLASS_BYTES)) {
-        destroy_slow(thread, storage);
-        return;
-    }
-    storage->next = thread->front[class];
-    thread->front[class] = storage;
-    thread->nfront[class]++;
-    const uint64_t kept = atomic_load_explicit(&thread->front_nbytes, memory_order_relaxed) + storage->block->nbytes;
-    atomic_store_explicit(&thread->front_nbytes, kept, memory_order_relaxed);
 }
 
 FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const char *what)
@@ -292,9 +278,8 @@ static void flush(fy__thread_t *owner)
             fy__pool_free(storage->block);
             free_struct(owner, storage);
         }
-        owner->nfront[class] = 0;
+        atomic_store_explicit(&owner->nfront[class], 0, memory_order_relaxed);
     }
-    atomic_store_explicit(&owner->front_nbytes, 0, memory_order_relaxed);
 }
 
 static void flush_if_idle(void *user, fy__thread_t *thread)
@@ -306,7 +291,8 @@ void fy__storage_flush_fronts(fy__thread_t *thread) { fy__thread_walk(flush_if_i
 
 static void add_front(void *user, fy__thread_t *thread)
 {
-    *(uint64_t *)user += atomic_load_explicit(&thread->front_nbytes, memory_order_relaxed);
+    for (uint32_t class = 1; class < FY__FRONT_CLASSES; class ++)
+        *(uint64_t *)user += atomic_load_explicit(&thread->nfront[class], memory_order_relaxed) * class_nbytes(class);
 }
 
 uint64_t fy__storage_fronts_nbytes(void)

@@ -29,6 +29,41 @@ typedef struct fy__storage {
     fy__node_memory_t *memory; /* where its live bytes are counted; NULL on the host */
 } fy__storage_t;
 
+/* ---- the front: small host blocks at hand, without a lock ---- */
+
+/* How many a thread keeps of each size class. */
+extern const uint16_t fy__front_most[FY__FRONT_CLASSES];
+
+static inline void fy__front_count(_Atomic uint16_t *count, int change)
+{
+    atomic_store_explicit(count, (uint16_t)(atomic_load_explicit(count, memory_order_relaxed) + change), memory_order_relaxed);
+}
+/* A storage of the smallest classes for 1 <= nbytes <= 1024, or NULL. */
+static inline fy__storage_t *fy__front_pop(fy__thread_t *thread, uint64_t nbytes)
+{
+    if (nbytes - 1 >= 1024) return NULL;
+    const uint64_t class = (nbytes + 63) / 64;
+    fy__storage_t *storage = thread->front[class];
+    if (!storage) return NULL;
+    thread->front[class] = storage->next;
+    fy__front_count(&thread->nfront[class], -1);
+    atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
+    storage->nbytes = nbytes;
+    return storage;
+}
+/* Gives a storage that nobody refers to back to the front; false if that is not its place. */
+static inline bool fy__front_push(fy__thread_t *thread, fy__storage_t *storage)
+{
+    const uint32_t class = storage->front_class;
+    if (atomic_load_explicit(&storage->borrow, memory_order_relaxed) | storage->suspect.mask | storage->suspect.poison) return false;
+    if (atomic_load_explicit(&thread->nfront[class], memory_order_relaxed) >= fy__front_most[class]) return false; /* class 0: never */
+    storage->next = thread->front[class];
+    thread->front[class] = storage;
+    fy__front_count(&thread->nfront[class], 1);
+    return true;
+}
+
 /* nbytes may be 0. `stream`: where the bytes will be used first (NULL on synchronous devices). One reference. */
 fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
                                fy__storage_t **out_storage);
@@ -38,14 +73,14 @@ fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *da
                              fy__storage_t **out_storage);
 
 static inline void fy__storage_retain(fy__storage_t *storage) { atomic_fetch_add_explicit(&storage->refs, 1, memory_order_relaxed); }
-void fy__storage_destroy(fy__thread_t *thread, fy__storage_t *storage);
+void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *storage);
 static inline void fy__storage_release(fy__thread_t *thread, fy__storage_t *storage)
 {
     /* A sole owner needs no read-modify-write: nobody else can have the storage. */
     if (atomic_load_explicit(&storage->refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1)
         return;
-    fy__storage_destroy(thread, storage);
+    if (!fy__front_push(thread, storage)) fy__storage_destroy_slow(thread, storage);
 }
 
 static inline void fy__storage_wrote(fy__storage_t *storage)

@@ -48,20 +48,14 @@ bool fy__is_contiguous(int rank, const int64_t *dims, const int64_t *strides)
     return true;
 }
 
-fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
+FY_COLD fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread)
 {
-    fy_tensor_t *tensor = thread->free_tensors;
-    if (FY_LIKELY(tensor != NULL)) {
-        thread->free_tensors = (fy_tensor_t *)tensor->handle.next;
-        thread->nfree_tensors--;
-    } else {
-        tensor = aligned_alloc(64, (sizeof *tensor + 63) / 64 * 64);
-        if (!tensor) {
-            (void)FY_FAIL(OUT_OF_MEMORY, "no host memory for %zu bytes of a tensor handle", sizeof *tensor);
-            return NULL;
-        }
-        tensor->handle.kind = FY__HANDLE_TENSOR;
+    fy_tensor_t *tensor = aligned_alloc(64, (sizeof *tensor + 63) / 64 * 64);
+    if (!tensor) {
+        (void)FY_FAIL(OUT_OF_MEMORY, "no host memory for %zu bytes of a tensor handle", sizeof *tensor);
+        return NULL;
     }
+    tensor->handle.kind = FY__HANDLE_TENSOR;
     tensor->name[0] = 0;
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
@@ -74,24 +68,9 @@ static void free_struct(fy__thread_t *thread, fy_tensor_t *tensor)
         free(tensor);
         return;
     }
-    tensor->storage = NULL;
     tensor->handle.next = (fy__handle_t *)thread->free_tensors;
     thread->free_tensors = tensor;
     thread->nfree_tensors++;
-}
-
-static inline void set_dense(fy_tensor_t *tensor, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t nelem)
-{
-    int64_t stride = 1;
-    tensor->dtype = (uint8_t)dtype;
-    tensor->rank = (uint8_t)rank;
-    tensor->contiguous = true;
-    tensor->nelem = nelem;
-    for (int i = rank - 1; i >= 0; i--) {
-        tensor->dims[i] = dims[i];
-        tensor->strides[i] = stride;
-        stride *= dims[i] ? dims[i] : 1;
-    }
 }
 
 fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t nelem,
@@ -104,7 +83,7 @@ fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype
     }
     tensor->storage = storage;
     tensor->data = storage->data;
-    set_dense(tensor, dtype, rank, dims, nelem);
+    fy__tensor_set_dense(tensor, dtype, rank, dims, nelem);
     *out_tensor = tensor;
     return FY_STATUS_OK;
 }
@@ -131,7 +110,7 @@ const char *fy__tensor_format(const fy_tensor_t *tensor, char *buffer, size_t si
     if (used < size) used += (size_t)snprintf(buffer + used, size - used, "[");
     for (int i = 0; i < tensor->rank && used < size; i++)
         used += (size_t)snprintf(buffer + used, size - used, "%s%lld", i ? "x" : "", (long long)tensor->dims[i]);
-    if (used < size) snprintf(buffer + used, size - used, "%s%s]", tensor->rank ? " " : "", fy_dtype_name((fy_dtype_t)tensor->dtype));
+    if (used < size) snprintf(buffer + used, size - used, "%s%s]", tensor->rank ? " " : "scalar ", fy_dtype_name((fy_dtype_t)tensor->dtype));
     return buffer;
 }
 
@@ -241,6 +220,11 @@ fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_da
                        fy__tensor_format(tensor, text, sizeof text), storage->device->spec, (ull)fy__tensor_nbytes(tensor));
     if (access & FY_ACCESS_READ) FY_TRY(fy__suspect_resolve(storage->device, &storage->suspect, "tensor_map"));
     if (access & FY_ACCESS_WRITE) {
+        for (int i = 0; i < tensor->rank; i++) {
+            if (tensor->dims[i] > 1 && tensor->strides[i] == 0)
+                return FY_FAIL(INVALID_ARGUMENT, "tensor_map: %s repeats along axis %d (fy_broadcast): it can be read, not written",
+                               fy__tensor_format(tensor, text, sizeof text), i);
+        }
         FY_TRY(fy__storage_check_borrow(storage, "tensor_map"));
         fy__storage_wrote(storage);
     }

@@ -28,7 +28,30 @@ static inline uint64_t fy__tensor_nbytes(const fy_tensor_t *tensor) { return ten
 fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t *out_nelem, uint64_t *out_nbytes);
 
 /* An empty handle of the current scope, only `handle` and `name` set; NULL if there is no memory (the record is written). */
-fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread);
+fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread);
+static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
+{
+    fy_tensor_t *tensor = thread->free_tensors;
+    if (__builtin_expect(tensor == NULL, 0)) return fy__tensor_alloc_slow(thread);
+    thread->free_tensors = (fy_tensor_t *)tensor->handle.next;
+    thread->nfree_tensors--;
+    tensor->name[0] = 0;
+    fy__handle_adopt(thread->frame, &tensor->handle);
+    return tensor;
+}
+static inline void fy__tensor_set_dense(fy_tensor_t *tensor, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t nelem)
+{
+    int64_t stride = 1;
+    tensor->dtype = (uint8_t)dtype;
+    tensor->rank = (uint8_t)rank;
+    tensor->contiguous = true;
+    tensor->nelem = nelem;
+    for (int i = rank - 1; i >= 0; i--) {
+        tensor->dims[i] = dims[i];
+        tensor->strides[i] = stride;
+        stride *= dims[i] ? dims[i] : 1;
+    }
+}
 /* A dense tensor of known good shape on a new storage. */
 fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t nelem,
                            fy_stream_t *stream, fy_tensor_t **out_tensor);

@@ -30,8 +30,7 @@ typedef struct fy__thread {
     uint32_t nfree_tensors;
     struct fy__storage *free_storages;            /* without a block */
     struct fy__storage *front[FY__FRONT_CLASSES]; /* host storages with their block, last used first */
-    uint16_t nfront[FY__FRONT_CLASSES];
-    _Atomic uint64_t front_nbytes; /* blocks in `front`: live for the pool, cached for the user */
+    _Atomic uint16_t nfront[FY__FRONT_CLASSES];   /* their number; written by this thread only */
     /* stream.c: what fy_stream_use set; NULL is the device's compute stream */
     fy_stream_t *streams[FY__MAX_DEVICES];
     /* fail.c */

@@ -14,11 +14,13 @@ extern "C" {
     X(FILL, fill)                                                                                                                         \
     X(ARANGE, arange)                                                                                                                     \
     X(RAND, rand)                                                                                                                         \
-    X(RANDN, randn) X(RANDPERM, randperm) X(NEG, neg) X(ABS, abs) X(EXP, exp) X(LOG, log) X(SQRT, sqrt) X(TANH, tanh) X(SIGMOID, sigmoid) \
-        X(RELU, relu) X(AFFINE, affine) X(CAST, cast) X(COPY, copy) X(AXPY, axpy) X(ADD, add) X(SUB, sub) X(MUL, mul) X(DIV, div)         \
-            X(MAXIMUM, maximum) X(MINIMUM, minimum) X(POW, pow) X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) X(GE, ge)               \
-                X(WHERE, where) X(SUM, sum) X(MEAN, mean) X(MAX, max) X(MIN, min) X(ARGMAX, argmax) X(MATMUL, matmul) X(SOFTMAX, softmax) \
-                    X(LOG_SOFTMAX, log_softmax) X(MSE_LOSS, mse_loss) X(GATHER, gather) X(CONCAT, concat)
+    X(RANDN, randn)                                                                                                                       \
+    X(RANDPERM, randperm)                                                                                                                 \
+    X(NEG, neg) X(ABS, abs) X(EXP, exp) X(LOG, log) X(SQRT, sqrt) X(TANH, tanh) X(SIGMOID, sigmoid) X(RELU, relu) X(AFFINE, affine)       \
+        X(CAST, cast) X(COPY, copy) X(AXPY, axpy) X(ADD, add) X(SUB, sub) X(MUL, mul) X(DIV, div) X(MAXIMUM, maximum) X(MINIMUM, minimum) \
+            X(POW, pow) X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) X(GE, ge) X(WHERE, where) X(SUM, sum) X(MEAN, mean) X(MAX, max) \
+                X(MIN, min) X(ARGMAX, argmax) X(MATMUL, matmul) X(SOFTMAX, softmax) X(LOG_SOFTMAX, log_softmax) X(MSE_LOSS, mse_loss)     \
+                    X(GATHER, gather) X(CONCAT, concat)
 
 enum {
 #define X(name, text) FY_OP_##name,
@@ -148,7 +150,7 @@ typedef struct fy_launch {
     uint64_t nelem;      /* of dst[0] */
     void *workspace;
     uint64_t workspace_nbytes;
-    uint64_t flops, nbytes; /* by the cost rule */
+    uint64_t flops, nbytes; /* by the cost rule; the host's elementwise ops have 0 while no simulated device is open */
     uint32_t *fault;        /* ops with FY_OP_CAN_FAULT: the kernel sets *fault to 1 on a bad value, and clamps; else NULL */
     fy_kernel_fn kernel;    /* registered ops: what to run; built-in ones: NULL */
     void *user;             /* registered ops */
