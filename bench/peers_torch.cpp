@@ -52,6 +52,7 @@ double median(std::vector<double> v)
     return v.size() % 2 ? v[v.size() / 2] : 0.5 * (v[v.size() / 2 - 1] + v[v.size() / 2]);
 }
 
+double best(const std::vector<double> &v) { return *std::min_element(v.begin(), v.end()); }
 double worst(const std::vector<double> &v) { return *std::max_element(v.begin(), v.end()); }
 
 void measure(Contest &contest, int rounds, double round_ns)
@@ -137,7 +138,7 @@ void print_text(const std::vector<Contest> &contests)
         std::printf("%s\n", contest.op.c_str());
         for (const auto &c : contest.contestants) {
             double ns = median(c.rounds);
-            std::printf("  %-34s %12.1f ns  worst round %12.1f", c.name.c_str(), ns, worst(c.rounds));
+            std::printf("  %-34s %12.1f ns  best %12.1f  worst round %12.1f", c.name.c_str(), ns, best(c.rounds), worst(c.rounds));
             if (&c != &contest.contestants[0]) std::printf("   ferry: %.3fx the time, %+.1f ns", ferry / ns, ferry - ns);
             std::printf("\n");
         }
@@ -153,11 +154,11 @@ void print_json(const std::vector<Contest> &contests)
         for (size_t i = 1; i < contest.contestants.size(); i++) {
             const auto &peer = contest.contestants[i];
             double ns = median(ferry.rounds), peer_ns = median(peer.rounds);
-            std::printf(
-                "%s\n    {\"op\": \"%s\", \"ns_per_op\": %.9g, \"worst_ns_per_op\": %.9g, \"peer\": \"%s\", \"peer_ns_per_op\": %.9g, "
-                "\"peer_worst_ns_per_op\": %.9g, \"time_ratio\": %.9g, \"overhead_ns\": %.9g}",
-                comma, contest.op.c_str(), ns, worst(ferry.rounds), peer.name.c_str(), peer_ns, worst(peer.rounds), ns / peer_ns,
-                ns - peer_ns);
+            std::printf("%s\n    {\"op\": \"%s\", \"ns_per_op\": %.9g, \"best_ns_per_op\": %.9g, \"worst_ns_per_op\": %.9g, \"peer\": "
+                        "\"%s\", \"peer_ns_per_op\": %.9g, \"peer_best_ns_per_op\": %.9g, "
+                        "\"peer_worst_ns_per_op\": %.9g, \"time_ratio\": %.9g, \"overhead_ns\": %.9g}",
+                        comma, contest.op.c_str(), ns, best(ferry.rounds), worst(ferry.rounds), peer.name.c_str(), peer_ns,
+                        best(peer.rounds), worst(peer.rounds), ns / peer_ns, ns - peer_ns);
             comma = ",";
         }
     }

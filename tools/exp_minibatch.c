@@ -3,6 +3,7 @@
  * Not here: the training (exp_minibatch_train.c). How to read it: docs/experiments.md. */
 #include "tools/exp_minibatch.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct request {
@@ -95,7 +96,7 @@ static void report_text(session_t *session, const minibatch_t *runs, size_t coun
     sheet_destroy(sheet);
     for (size_t i = 0; i < count; i++) {
         fprintf(session->out, "%s%s:", i ? "" : "\nlosses\n  ", runs[i].recipe->name);
-        for (int k = 0; k < runs[i].count; k++) fprintf(session->out, " %.4f", runs[i].losses[k]);
+        for (int k = 0; k < runs[i].count; k++) fprintf(session->out, isnan(runs[i].losses[k]) ? " -" : " %.4f", runs[i].losses[k]);
         fputs(i + 1 < count ? "\n  " : "\n", session->out);
     }
 }

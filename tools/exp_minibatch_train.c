@@ -137,6 +137,7 @@ static fy_status_t run_epochs(session_t *session, fy_tensor_t *data, fy_tensor_t
             if ((!recipe->record_steps && seen % RECORD_EVERY) || out->count == MAX_LOSSES) continue;
             FY_TRY(stopwatch_stop(session, &watch));
             FY_TRY(evaluate(data, theta, &out->losses[out->count]));
+            if (!session->info.numerics) out->losses[out->count] = NAN; /* what comes down is zero */
             out->seen[out->count++] = (double)seen;
             progress(recipe->name, seen, recipe->epochs * TRAIN_ROWS);
             stopwatch_start(session, &watch);

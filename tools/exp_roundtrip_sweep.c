@@ -57,7 +57,7 @@ fy_status_t roundtrip_sweep(session_t *session, int64_t iters)
         { "copies_bytes_per_iter", "copied [bytes]", 0 },
         { "max_abs_diff", "max |diff|", 6 },
     };
-    double x[SIZE_COUNT], times[VARIANT_COUNT][SIZE_COUNT], most = 0;
+    double x[SIZE_COUNT], times[VARIANT_COUNT][SIZE_COUNT], most = session->info.numerics ? 0 : NAN;
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     fy_status_t status = FY_STATUS_OK;
 
@@ -70,13 +70,13 @@ fy_status_t roundtrip_sweep(session_t *session, int64_t iters)
         x[i] = (double)sizes[i];
         sheet_int(sheet, sizes[i]);
         sheet_int(sheet, n);
-        double diff = 0;
+        double diff = session->info.numerics ? 0 : NAN;
         for (int v = 0; v < VARIANT_COUNT; v++) {
             times[v][i] = session->info.is_simulated ? measured[v].model_ns : measured[v].ns;
-            diff = fmax(diff, measured[v].max_abs_diff);
+            if (measured[v].max_abs_diff > diff) diff = measured[v].max_abs_diff;
             sheet_real(sheet, times[v][i]);
         }
-        most = fmax(most, diff);
+        if (diff > most) most = diff;
         sheet_real(sheet, measured[VARIANT_COPIES].nbytes);
         sheet_real(sheet, diff);
     }

@@ -83,6 +83,10 @@ cp "$work/out" "$work/first"
 expect 0 experiment roundtrip --sweep --iters 1 --device sim:0 --json
 cmp -s "$work/first" "$work/out" || fail "the sweep on the model clock differs from run to run"
 
+expect 0 experiment roundtrip --device 'sim:0?numerics=off' --iters 1 --json
+says err "numerics=off"
+count 3 '"max_abs_diff": null'
+
 # ---- files ----
 expect 0 experiment roundtrip --device sim:0 --iters 1 --csv "$work/r.csv"
 [ "$(wc -l <"$work/r.csv")" -eq 4 ] || fail "the CSV has not four lines"
