@@ -1,0 +1,144 @@
+/* One op, both ways: launched on the fake device through the plugin, and run by the portable kernels on equal bytes. Results must agree, and
+ * bytes between the elements of a strided result must not change. Next: test_launch.c. */
+#ifndef FERRY_TESTS_UNIT_CUDA_OP_CASE_H_
+#define FERRY_TESTS_UNIT_CUDA_OP_CASE_H_
+
+#include <math.h>
+
+#include "backends/formulas/half.h"
+#include "tests/unit/cuda/fixture.h"
+
+enum { MAX_OPERANDS = 12, EXACT = 0, CLOSE = 1 };
+
+/* Between results of other summation orders. f16 and bf16: one step of their own. */
+static inline double tolerance(int32_t dtype)
+{
+    switch (dtype) {
+    case FY_DTYPE_F64: return 1e-12;
+    case FY_DTYPE_F16: return 1.1e-3;
+    case FY_DTYPE_BF16: return 8e-3;
+    default: return 2e-6;
+    }
+}
+
+static inline double value_at(const void *data, int32_t dtype, int64_t i)
+{
+    switch (dtype) {
+    case FY_DTYPE_F32: return ((const float *)data)[i];
+    case FY_DTYPE_F64: return ((const double *)data)[i];
+    case FY_DTYPE_F16: return fy__f32_from_f16(((const uint16_t *)data)[i]);
+    case FY_DTYPE_BF16: return fy__f32_from_bf16(((const uint16_t *)data)[i]);
+    case FY_DTYPE_I32: return ((const int32_t *)data)[i];
+    case FY_DTYPE_I64: return (double)((const int64_t *)data)[i];
+    default: return ((const uint8_t *)data)[i];
+    }
+}
+
+static inline void compare(const char *what, const fy_desc_t *desc, const char *device, const char *host, int close)
+{
+    const uint64_t span = span_of(desc), size = dtype_nbytes[desc->dtype];
+    const int is_float = desc->dtype <= FY_DTYPE_BF16;
+    for (uint64_t i = 0; i < span; i++) {
+        if (memcmp(device + i * size, host + i * size, size) == 0) continue;
+        double a = value_at(device, desc->dtype, (int64_t)i), b = value_at(host, desc->dtype, (int64_t)i);
+        if (isnan(a) && isnan(b)) continue;
+        if (close && is_float && fabs(a - b) <= tolerance(desc->dtype) * fmax(fabs(b), 1)) continue;
+        fail_msg("%s: element %llu is %.17g on cuda, %.17g on the host", what, (unsigned long long)i, a, b);
+    }
+}
+
+static inline fy_status_t host_run(fy_launch_t *launch)
+{
+    const uint64_t nbytes = fy__kernels_workspace(launch, 64 << 20);
+    launch->workspace = nbytes > 0 ? aligned_alloc(64, (nbytes + 63) / 64 * 64) : NULL;
+    launch->workspace_nbytes = nbytes;
+    fy_status_t status = fy__kernels_launch(&host_api, launch);
+    free(launch->workspace);
+    return status;
+}
+
+typedef struct op_case {
+    fy_op_t op;
+    unsigned ndst, nsrc;
+    fy_desc_t dst[2], src[MAX_OPERANDS];
+    const void *attrs;
+    uint32_t accumulate;
+    int close;
+    uint64_t workspace_limit;        /* 0: none is granted */
+    const void *given[MAX_OPERANDS]; /* bytes of src[i], if they are not to be random */
+    const void *given_dst[2];
+    uint32_t expected_fault;
+} op_case_t;
+
+static const char *const op_names[] = {
+#define X(name, text) #text,
+    FY_OP_LIST(X)
+#undef X
+};
+
+static inline void run_case(const op_case_t *c)
+{
+    char what[96], *host[MAX_OPERANDS + 2];
+    fy_desc_t on_host[MAX_OPERANDS + 2], on_device[MAX_OPERANDS + 2];
+    const unsigned n = c->ndst + c->nsrc;
+    static uint32_t flag __attribute__((aligned(64)));
+    uint32_t host_flag = 0;
+    for (unsigned i = 0; i < n; i++) {
+        const fy_desc_t *desc = i < c->ndst ? &c->dst[i] : &c->src[i - c->ndst];
+        const void *given = i < c->ndst ? c->given_dst[i] : c->given[i - c->ndst];
+        const uint64_t span = span_of(desc), size = dtype_nbytes[desc->dtype];
+        host[i] = malloc(span * size);
+        for (uint64_t k = 0; k < span; k++) random_element(host[i] + k * size, desc->dtype);
+        if (given != NULL) memcpy(host[i], given, span * size);
+        on_host[i] = on_device[i] = *desc;
+        on_host[i].data = host[i];
+        on_device[i].data = device_bytes(host[i], span * size);
+    }
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = c->op,
+                           .nsrc = (uint16_t)c->nsrc,
+                           .ndst = (uint16_t)c->ndst,
+                           .accumulate = c->accumulate,
+                           .dst = on_device,
+                           .src = on_device + c->ndst,
+                           .attrs = c->attrs,
+                           .nelem = nelem_of(&c->dst[0]) };
+    fy_launch_t reference = launch;
+    snprintf(what, sizeof what, "%s, dtype %d, rank %d", op_names[c->op], c->nsrc > 0 ? c->src[0].dtype : c->dst[0].dtype,
+             c->nsrc > 0 ? c->src[0].rank : c->dst[0].rank);
+    if (c->op == FY_OP_GATHER) {
+        flag = 0;
+        assert_ok(cuda->register_host(dev, &flag, sizeof flag));
+        launch.fault = &flag;
+        reference.fault = &host_flag;
+    }
+    assert_int_equal(cuda->supports(dev, &launch), 1);
+    const uint64_t nbytes = cuda->workspace(dev, &launch, c->workspace_limit);
+    assert_true(nbytes <= c->workspace_limit);
+    void *workspace = NULL;
+    if (nbytes > 0) assert_ok(cuda->alloc(dev, nbytes, &workspace));
+    launch.workspace = workspace;
+    launch.workspace_nbytes = nbytes;
+    fy_status_t status = cuda->launch(dev, stream, &launch);
+    if (status != FY_STATUS_OK) fail_msg("%s: %s", what, failure.text);
+    if (workspace != NULL) cuda->free(dev, workspace, nbytes);
+    if (c->op == FY_OP_GATHER) {
+        cuda->unregister_host(dev, &flag, sizeof flag);
+        assert_int_equal(flag, c->expected_fault);
+    }
+    reference.dst = on_host;
+    reference.src = on_host + c->ndst;
+    assert_ok(host_run(&reference));
+    for (unsigned i = 0; i < n; i++) {
+        const fy_desc_t *desc = &on_host[i];
+        const uint64_t size = span_of(desc) * dtype_nbytes[desc->dtype];
+        char *back = malloc(size);
+        fetch(back, on_device[i].data, size);
+        compare(what, desc, back, host[i], i < c->ndst && c->close); /* sources too: they are only read */
+        free(back);
+        cuda->free(dev, on_device[i].data, size);
+        free(host[i]);
+    }
+}
+
+#endif
