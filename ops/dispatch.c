@@ -27,6 +27,7 @@ typedef struct fy__call {
     uint32_t own_fault; /* synchronous devices: the flag itself */
     uint64_t request;   /* asynchronous: the flag's number */
     fy__storage_t *workspace;
+    bool after_transfer; /* a source comes from another stream that is not known to be done */
     fy_launch_t launch;
 } fy__call_t;
 
@@ -133,14 +134,19 @@ static FY_COLD fy_status_t choose_kernel(fy__call_t *call)
 
 static fy_status_t wait_on_device(fy__call_t *call)
 {
-    for (unsigned i = 0; i < call->launch.nsrc; i++) FY_TRY(fy__hazard_before_read(&call->src[i]->storage->hazard, call->stream));
+    for (unsigned i = 0; i < call->launch.nsrc; i++) {
+        fy__hazard_t *hazard = &call->src[i]->storage->hazard;
+        call->after_transfer |= fy__stream_is_ahead(call->stream, atomic_load_explicit(&hazard->writer, memory_order_acquire));
+        FY_TRY(fy__hazard_before_read(hazard, call->stream));
+    }
     for (unsigned i = 0; i < call->launch.ndst; i++) FY_TRY(fy__hazard_before_write(&call->dst[i]->storage->hazard, call->stream));
     return call->workspace ? fy__hazard_before_write(&call->workspace->hazard, call->stream) : FY_STATUS_OK;
 }
 
 static void note_on_device(fy__call_t *call)
 {
-    const fy__point_t point = fy__stream_submitted(call->stream);
+    /* What reads bytes that just arrived is what the next upload into them will wait for. */
+    const fy__point_t point = call->after_transfer ? fy__stream_submitted_anchored(call->stream) : fy__stream_submitted(call->stream);
     for (unsigned i = 0; i < call->launch.nsrc; i++) fy__hazard_read(&call->src[i]->storage->hazard, call->stream, point);
     for (unsigned i = 0; i < call->launch.ndst; i++) fy__hazard_written(&call->dst[i]->storage->hazard, point);
     if (call->workspace) fy__hazard_written(&call->workspace->hazard, point);
@@ -281,6 +287,7 @@ fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t
     call.own_fault = 0;
     call.request = 0;
     call.workspace = NULL;
+    call.after_transfer = false;
     fy_launch_t *launch = &call.launch;
     launch->struct_size = sizeof *launch;
     launch->op = info->op;

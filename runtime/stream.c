@@ -71,6 +71,16 @@ static fy_status_t cover(fy_stream_t *stream, uint64_t seq, fy__stream_event_t *
     return FY_STATUS_OK;
 }
 
+void fy__stream_anchor(fy_stream_t *stream)
+{
+    fy__stream_event_t *event;
+    pthread_mutex_lock(&stream->lock);
+    if (stream->nevents >= FY__STREAM_EVENTS / 2) (void)advance(stream);
+    /* Failing to record costs precision only: a wait then records its own. */
+    (void)cover(stream, atomic_load_explicit(&stream->submitted, memory_order_relaxed), &event);
+    pthread_mutex_unlock(&stream->lock);
+}
+
 /* ---- opening and closing ---- */
 
 static bool forked(const fy_device_t *device) { return atomic_load_explicit(&device->lost, memory_order_relaxed) == FY__LOST_BY_FORK; }

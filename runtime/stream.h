@@ -10,7 +10,7 @@
 #include "runtime/device.h"
 #include "runtime/scope.h"
 
-enum { FY__MAX_STREAMS = 512, FY__STREAM_EVENTS = 16 };
+enum { FY__MAX_STREAMS = 512, FY__STREAM_EVENTS = 32 };
 
 typedef struct fy__stream_event {
     void *event;
@@ -50,10 +50,23 @@ static inline fy_stream_t *fy__stream_current(const fy_device_t *device, fy_stre
 {
     return overrides[device->index] ? overrides[device->index] : device->compute;
 }
+fy_stream_t *fy__stream_at(uint32_t index);
+
 /* Call after a request was submitted; returns its point. */
 static inline fy__point_t fy__stream_submitted(fy_stream_t *stream)
 {
     return FY__POINT(stream->index, atomic_fetch_add_explicit(&stream->submitted, 1, memory_order_release) + 1);
+}
+
+/* Records an event behind what was just submitted. Events are otherwise recorded when somebody asks, and then cover whatever was
+ * submitted since; this keeps a later wait from being longer than it must. For transfers, and for what runs behind one. */
+void fy__stream_anchor(fy_stream_t *stream);
+/* As fy__stream_submitted, for a request that others will wait for. */
+static inline fy__point_t fy__stream_submitted_anchored(fy_stream_t *stream)
+{
+    const fy__point_t point = fy__stream_submitted(stream);
+    fy__stream_anchor(stream);
+    return point;
 }
 
 /* Work submitted to `stream` from now on runs after `point`. Nothing happens if it would anyway. */
@@ -62,6 +75,15 @@ static inline fy_status_t fy__stream_wait_point(fy_stream_t *stream, fy__point_t
 {
     if (!point || FY__POINT_STREAM(point) == stream->index) return FY_STATUS_OK;
     return fy__stream_wait_point_slow(stream, point);
+}
+
+/* Does `point` lie on another stream, not known to be done, and has `stream` not waited for it before? Asks nobody. */
+static inline bool fy__stream_is_ahead(const fy_stream_t *stream, fy__point_t point)
+{
+    fy_stream_t *other;
+    return point && FY__POINT_STREAM(point) != stream->index && (other = fy__stream_at(FY__POINT_STREAM(point))) &&
+           atomic_load_explicit(&other->done, memory_order_acquire) < FY__POINT_SEQ(point) &&
+           atomic_load_explicit(&stream->waited[other->index], memory_order_relaxed) < FY__POINT_SEQ(point);
 }
 
 /* Has it been reached? Polls the backend if needed. True if the device is lost: nothing is left to wait for. */
@@ -76,7 +98,5 @@ fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream);
 /* After it was submitted at `point`. */
 void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point);
 void fy__hazard_read(fy__hazard_t *hazard, const fy_stream_t *stream, fy__point_t point);
-
-fy_stream_t *fy__stream_at(uint32_t index);
 
 #endif

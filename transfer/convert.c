@@ -47,7 +47,7 @@ fy_status_t fy__convert(fy_device_t *device, fy_stream_t *stream, const fy__end_
     }
     FY_TRY(fy__device_check(device, device->backend->launch(device->dev, stream ? stream->native : NULL, &launch)));
     if (stream) {
-        const fy__point_t point = fy__stream_submitted(stream);
+        const fy__point_t point = fy__stream_submitted_anchored(stream);
         fy__hazard_read(&src->storage->hazard, stream, point);
         fy__hazard_written(&dst->storage->hazard, point);
     } else

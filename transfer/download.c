@@ -41,7 +41,7 @@ static fy_status_t submit(fy__thread_t *thread, fy_download_t *download, const f
     }
     FY_CHECK(fy__device_check(device, device->backend->copy(device->dev, stream ? stream->native : NULL, &copy)));
     if (stream) {
-        download->point = fy__stream_submitted(stream);
+        download->point = fy__stream_submitted_anchored(stream);
         fy__hazard_read(&from.storage->hazard, stream, download->point);
         fy__hazard_written(&download->storage->hazard, download->point);
     } else

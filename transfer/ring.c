@@ -54,7 +54,7 @@ static fy_status_t send_chunk(struct fy__ring *ring, fy_device_t *device, char *
     memcpy(staged, src, nbytes);
     fy__charge_host(0, 2 * nbytes);
     FY_TRY(fy__device_check(device, device->backend->copy(device->dev, device->upload->native, &copy)));
-    *out_point = ring->last[slot] = fy__stream_submitted(device->upload);
+    *out_point = ring->last[slot] = fy__stream_submitted_anchored(device->upload);
     ring->next = (slot + 1) % SLOTS;
     return FY_STATUS_OK;
 }

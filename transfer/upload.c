@@ -44,7 +44,7 @@ static fy_status_t send(fy_device_t *device, fy_stream_t *stream, const fy__end_
     FY_TRY(fy__hazard_before_write(&target->storage->hazard, stream));
     if (contract == FY_HOST_BORROW) {
         FY_TRY(fy__device_check(device, device->backend->copy(device->dev, stream->native, &copy)));
-        point = fy__stream_submitted(stream);
+        point = fy__stream_submitted_anchored(stream);
         fy__hazard_read(&src->storage->hazard, stream, point); /* the block goes back to its pool as pending */
         atomic_store_explicit(&src->storage->borrow, point, memory_order_release);
     } else
