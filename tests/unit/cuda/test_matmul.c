@@ -1,0 +1,260 @@
+/* matmul of the CUDA plugin: what becomes a cuBLASLt product and what the fallback kernel, with the fake cuBLASLt computing from the
+ * descriptors it was given. Also what a steady step calls, and several threads on one device. */
+#include <pthread.h>
+
+#include "op_case.h"
+
+static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
+
+/* Shapes of a and b, transposes, and whether cuBLASLt takes it. */
+typedef struct product {
+    int rank_a, rank_b;
+    int64_t a[4], a_strides[4], b[4], b_strides[4];
+    int transpose_a, transpose_b;
+    int64_t d_strides[4]; /* all 0: dense */
+    int lt_calls;         /* 0: the kernel */
+} product_t;
+
+static const product_t products[] = {
+    { 2, 2, { 5, 7 }, { 7, 1 }, { 7, 3 }, { 3, 1 }, 0, 0, { 0 }, 1 },
+    { 2, 2, { 7, 5 }, { 5, 1 }, { 7, 3 }, { 3, 1 }, 1, 0, { 0 }, 1 },
+    { 2, 2, { 5, 7 }, { 7, 1 }, { 3, 7 }, { 7, 1 }, 0, 1, { 0 }, 1 },
+    { 2, 2, { 7, 5 }, { 5, 1 }, { 3, 7 }, { 7, 1 }, 1, 1, { 0 }, 1 },
+    { 2, 2, { 5, 7 }, { 1, 5 }, { 7, 3 }, { 1, 7 }, 0, 0, { 0 }, 1 },                              /* transposed views */
+    { 2, 2, { 7, 5 }, { 1, 7 }, { 7, 3 }, { 3, 1 }, 1, 0, { 0 }, 1 },                              /* transposed twice */
+    { 2, 2, { 5, 7 }, { 16, 1 }, { 7, 3 }, { 9, 1 }, 0, 0, { 8, 1 }, 1 },                          /* rows with gaps */
+    { 2, 2, { 1, 7 }, { 7, 1 }, { 7, 1 }, { 1, 1 }, 0, 0, { 0 }, 1 },                              /* a dot product */
+    { 2, 2, { 1, 7 }, { 0, 1 }, { 7, 4 }, { 4, 1 }, 0, 0, { 0 }, 1 },                              /* a stride that means nothing */
+    { 2, 2, { 5, 1 }, { 1, 1 }, { 1, 4 }, { 4, 1 }, 0, 0, { 0 }, 1 },                              /* an outer product */
+    { 2, 2, { 5, 0 }, { 1, 1 }, { 0, 4 }, { 4, 1 }, 0, 0, { 0 }, 0 },                              /* of nothing: zeros */
+    { 3, 3, { 4, 5, 7 }, { 35, 7, 1 }, { 4, 7, 3 }, { 21, 3, 1 }, 0, 0, { 0 }, 1 },                /* a strided batch */
+    { 3, 2, { 4, 5, 7 }, { 35, 7, 1 }, { 7, 3 }, { 3, 1 }, 0, 0, { 0 }, 1 },                       /* folded into rows */
+    { 3, 2, { 4, 7, 5 }, { 35, 5, 1 }, { 7, 3 }, { 3, 1 }, 1, 0, { 0 }, 1 },                       /* cannot be folded */
+    { 2, 3, { 5, 7 }, { 7, 1 }, { 4, 7, 3 }, { 21, 3, 1 }, 0, 0, { 0 }, 1 },                       /* a repeats */
+    { 4, 4, { 2, 1, 5, 7 }, { 35, 35, 7, 1 }, { 1, 3, 7, 4 }, { 84, 28, 4, 1 }, 0, 0, { 0 }, 2 },  /* both repeat, in turn */
+    { 4, 4, { 2, 3, 5, 7 }, { 105, 35, 7, 1 }, { 2, 3, 7, 4 }, { 84, 28, 4, 1 }, 0, 0, { 0 }, 1 }, /* two axes fuse */
+    { 4, 3, { 2, 3, 5, 7 }, { 105, 35, 7, 1 }, { 3, 7, 4 }, { 28, 4, 1 }, 0, 1 * 0, { 0 }, 2 },
+    { 2, 2, { 5, 7 }, { 20, 2 }, { 7, 3 }, { 3, 1 }, 0, 0, { 0 }, 0 },   /* no unit stride: the kernel */
+    { 2, 2, { 5, 7 }, { 7, 1 }, { 7, 3 }, { 3, 1 }, 0, 0, { 1, 5 }, 0 }, /* dst is column-major */
+    { 3, 3, { 2, 40, 33 }, { 1, 70, 2 }, { 2, 33, 17 }, { 561, 17, 1 }, 0, 0, { 0 }, 0 },
+    { 2, 2, { 64, 48 }, { 48, 1 }, { 48, 80 }, { 80, 1 }, 0, 0, { 0 }, 1 },
+};
+
+static op_case_t case_of(const product_t *p, int32_t dtype, fy_matmul_attrs_t *attrs)
+{
+    op_case_t c = { .op = FY_OP_MATMUL, .ndst = 1, .nsrc = 2, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20 };
+    const int rank = p->rank_a > p->rank_b ? p->rank_a : p->rank_b;
+    int64_t dims[4];
+    *attrs = (fy_matmul_attrs_t){ p->transpose_a, p->transpose_b };
+    for (int axis = 0; axis < rank - 2; axis++) {
+        int in_a = axis - (rank - p->rank_a), in_b = axis - (rank - p->rank_b);
+        int64_t a = in_a >= 0 ? p->a[in_a] : 1, b = in_b >= 0 ? p->b[in_b] : 1;
+        dims[axis] = a > b ? a : b;
+    }
+    dims[rank - 2] = p->a[p->rank_a - 2 + p->transpose_a];
+    dims[rank - 1] = p->b[p->rank_b - 1 - p->transpose_b];
+    c.src[0] = describe(dtype, p->rank_a, p->a, p->a_strides);
+    c.src[1] = describe(dtype, p->rank_b, p->b, p->b_strides);
+    c.dst[0] = describe(dtype, rank, dims, p->d_strides[0] != 0 ? p->d_strides : NULL);
+    return c;
+}
+
+static void products_agree(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        for (size_t d = 0; d < 4; d++) {
+            fy_matmul_attrs_t attrs;
+            op_case_t c = case_of(&products[i], floats[d], &attrs);
+            for (c.accumulate = 0; c.accumulate < 2; c.accumulate++) {
+                int64_t before = fake.fake_cuda_calls("cublasLtMatmul");
+                run_case(&c);
+                int64_t calls = fake.fake_cuda_calls("cublasLtMatmul") - before;
+                if (calls != products[i].lt_calls) fail_msg("product %zu made %d cuBLASLt calls", i, (int)calls);
+                c.workspace_limit = c.accumulate ? 1 << 20 : 0; /* without scratch too */
+            }
+        }
+    }
+    assert_non_null(strstr(last_log, "slow kernel")); /* a slow path is said */
+}
+
+/* A view that begins in the middle: plans must not promise more alignment than there is (the fake checks). */
+static void addresses_may_be_odd(void **state)
+{
+    (void)state;
+    const fy_matmul_attrs_t attrs = { 0 };
+    uint16_t bytes[512] = { 0 };
+    char *memory = device_bytes(bytes, sizeof bytes);
+    for (int shift = 0; shift <= 64; shift += 2) {
+        fy_desc_t a = DENSE(F16, 4, 4), b = a, d = a, src[2];
+        a.data = memory + shift;
+        b.data = memory + 256 + shift;
+        d.data = memory + 512 + 2 * shift;
+        src[0] = a;
+        src[1] = b;
+        fy_launch_t launch = {
+            .struct_size = sizeof launch, .op = FY_OP_MATMUL, .nsrc = 2, .ndst = 1, .dst = &d, .src = src, .attrs = &attrs, .nelem = 16
+        };
+        assert_ok(cuda->launch(dev, stream, &launch));
+        assert_ok(cuda->fill(dev, stream, memory, 0, 2)); /* the device is not lost */
+    }
+    cuda->free(dev, memory, sizeof bytes);
+}
+
+/* ---- plans ---- */
+
+static void plans_are_kept_and_bounded(void **state)
+{
+    (void)state;
+    float bytes[4096] = { 0 };
+    char *memory = device_bytes(bytes, sizeof bytes);
+    const fy_matmul_attrs_t attrs = { 0 };
+    int64_t objects = 0;
+    for (int round = 0; round < 3; round++) {
+        int64_t asked = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
+        for (int64_t n = 1; n <= (round < 2 ? 30 : 150); n++) {
+            fy_desc_t a = DENSE(F32, 1, 2), b = DENSE(F32, 2, n), d = DENSE(F32, 1, n), src[2];
+            a.data = memory;
+            b.data = memory + 256;
+            d.data = memory + 8192;
+            src[0] = a;
+            src[1] = b;
+            fy_launch_t launch = { .struct_size = sizeof launch,
+                                   .op = FY_OP_MATMUL,
+                                   .nsrc = 2,
+                                   .ndst = 1,
+                                   .dst = &d,
+                                   .src = src,
+                                   .attrs = &attrs,
+                                   .nelem = (uint64_t)n };
+            assert_ok(cuda->launch(dev, stream, &launch));
+        }
+        asked = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - asked;
+        assert_int_equal(asked, round == 0 ? 30 : round == 1 ? 0 : 120);
+        objects = fake.fake_cuda_live(FAKE_LT_OBJECTS);
+    }
+    assert_true(objects <= 64 * 4 + 1);
+    cuda->free(dev, memory, sizeof bytes);
+}
+
+static void no_cublaslt_is_said(void **state)
+{
+    (void)state;
+    fy_matmul_attrs_t attrs;
+    op_case_t c = case_of(&products[0], FY_DTYPE_F32, &attrs);
+    fy_launch_t launch = {
+        .struct_size = sizeof launch, .op = FY_OP_MATMUL, .nsrc = 2, .ndst = 1, .dst = c.dst, .src = c.src, .attrs = &attrs, .nelem = 15
+    };
+    setenv("FERRY_CUBLASLT", "/nonexistent/libcublasLt.so", 1);
+    assert_int_equal(cuda->supports(dev, &launch), 0);
+    assert_int_equal(cuda->workspace(dev, &launch, 1 << 20), 0);
+    assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED, "/nonexistent/libcublasLt.so");
+    setenv("FERRY_CUBLASLT", "none", 1); /* asked for: Ferry's kernel */
+    for (size_t d = 0; d < 4; d++) {
+        c = case_of(&products[0], floats[d], &attrs);
+        c.workspace_limit = 0;
+        run_case(&c);
+        assert_non_null(strstr(fake.fake_cuda_last_kernel(), "fy_matmul"));
+    }
+    use_fake();
+}
+
+/* ---- a steady step ---- */
+
+static void steady_launches_only_launch(void **state)
+{
+    (void)state;
+    static const char *const allowed[] = { "cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent", "cuLaunchKernel", "cublasLtMatmul" };
+    float bytes[3 * 1024] = { 0 };
+    char *memory = device_bytes(bytes, sizeof bytes);
+    const fy_matmul_attrs_t product = { 0 };
+    const fy_reduce_attrs_t axes = { 0 };
+    fy_desc_t a = DENSE(F32, 32, 32), b = a, d = a, sum = DENSE(F32, 1), src[2];
+    a.data = memory;
+    b.data = memory + 4096;
+    d.data = memory + 8192;
+    sum.data = memory + 4096;
+    sum.rank = 0;
+    src[0] = a;
+    src[1] = b;
+    fy_launch_t launches[] = {
+        { .op = FY_OP_ADD, .nsrc = 2, .ndst = 1, .dst = &d, .src = src, .nelem = 1024 },
+        { .op = FY_OP_MATMUL, .nsrc = 2, .ndst = 1, .dst = &d, .src = src, .attrs = &product, .nelem = 1024 },
+        { .op = FY_OP_SUM, .nsrc = 1, .ndst = 1, .dst = &sum, .src = &d, .attrs = &axes, .nelem = 1 },
+    };
+    int64_t all = 0, counted = 0;
+    for (int round = 0; round < 11; round++) {
+        if (round == 1) {
+            all = fake.fake_cuda_all_calls();
+            for (int i = 0; i < 5; i++) counted += fake.fake_cuda_calls(allowed[i]);
+        }
+        for (int i = 0; i < 3; i++) assert_ok(cuda->launch(dev, stream, &launches[i]));
+    }
+    all = fake.fake_cuda_all_calls() - all;
+    for (int i = 0; i < 5; i++) counted -= fake.fake_cuda_calls(allowed[i]);
+    assert_int_equal(all, -counted); /* nothing but these: no allocation, no wait, no plan */
+    assert_int_equal(all, 10 * 3 * 4);
+    cuda->free(dev, memory, sizeof bytes);
+}
+
+/* ---- threads ---- */
+
+static void *work(void *unused)
+{
+    void *own = NULL, *event = NULL, *memory = NULL;
+    const fy_matmul_attrs_t product = { 0 };
+    fy_status_t status = cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &own);
+    if (status == FY_STATUS_OK) status = cuda->event_create(dev, &event);
+    for (int64_t i = 0; status == FY_STATUS_OK && i < 60; i++) {
+        const int64_t n = 1 + i % 20;
+        fy_desc_t a = DENSE(F32, 4, 4), b = DENSE(F32, 4, n), d = DENSE(F32, 4, n), src[2];
+        status = cuda->alloc(dev, 4096, &memory);
+        if (status != FY_STATUS_OK) break;
+        a.data = memory;
+        b.data = (char *)memory + 256;
+        d.data = (char *)memory + 2048;
+        src[0] = a;
+        src[1] = b;
+        fy_launch_t launch = { .struct_size = sizeof launch,
+                               .op = FY_OP_MATMUL,
+                               .nsrc = 2,
+                               .ndst = 1,
+                               .dst = &d,
+                               .src = src,
+                               .attrs = &product,
+                               .nelem = (uint64_t)(4 * n) };
+        status = cuda->fill(dev, own, memory, 0, 4096);
+        if (status == FY_STATUS_OK) status = cuda->launch(dev, own, &launch);
+        if (status == FY_STATUS_OK) status = cuda->event_record(dev, event, own);
+        if (status == FY_STATUS_OK) status = cuda->event_sync(dev, event, FY_FOREVER);
+        cuda->free(dev, memory, 4096);
+    }
+    if (event != NULL) cuda->event_destroy(dev, event);
+    if (own != NULL) cuda->stream_destroy(dev, own);
+    (void)unused;
+    return (void *)(intptr_t)status;
+}
+
+static void threads_share_a_device(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    void *status;
+    for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], &status);
+        assert_int_equal((intptr_t)status, FY_STATUS_OK);
+    }
+}
+
+int main(void)
+{
+    load_or_skip();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
+    const struct CMUnitTest tests[] = {
+        TEST(no_cublaslt_is_said), /* first: the library is loaded once a process */
+        TEST(products_agree),         TEST(addresses_may_be_odd), TEST(plans_are_kept_and_bounded), TEST(steady_launches_only_launch),
+        TEST(threads_share_a_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
