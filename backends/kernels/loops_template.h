@@ -43,51 +43,60 @@ extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
         const T *x = (const T *)a, *y = (const T *)b;                             \
         SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__##op##_##sfx(x[i], y[i]); \
     }
-#define LOOP1_LIBM(op, sfx, T)                                                  \
-    static void op##_##sfx(int64_t n, void *dst, const void *a)                 \
-    {                                                                           \
-        T *d = (T *)dst, tail[PAD] = { 0 };                                     \
-        const T *x = (const T *)a;                                              \
-        const int64_t whole = n - n % PAD;                                      \
-        SIMD for (int64_t i = 0; i < whole; i++) d[i] = fy__##op##_##sfx(x[i]); \
-        if (whole == n) return;                                                 \
-        for (int64_t i = whole; i < n; i++) tail[i - whole] = x[i];             \
-        SIMD for (int i = 0; i < PAD; i++) tail[i] = fy__##op##_##sfx(tail[i]); \
-        for (int64_t i = whole; i < n; i++) d[i] = tail[i - whole];             \
+/* In blocks of PAD, never less: a constant trip count leaves the compiler no scalar remainder. */
+#define LOOP1_LIBM(op, sfx, T)                                                 \
+    static __attribute__((noinline)) void op##_block_##sfx(T *d, const T *x)   \
+    {                                                                          \
+        SIMD for (int i = 0; i < PAD; i++) d[i] = fy__##op##_##sfx(x[i]);      \
+    }                                                                          \
+    static void op##_##sfx(int64_t n, void *dst, const void *a)                \
+    {                                                                          \
+        T *d = (T *)dst, tail[PAD] = { 0 };                                    \
+        const T *x = (const T *)a;                                             \
+        for (; n >= PAD; n -= PAD, d += PAD, x += PAD) op##_block_##sfx(d, x); \
+        if (n == 0) return;                                                    \
+        memcpy(tail, x, (size_t)n * sizeof(T));                                \
+        op##_block_##sfx(tail, tail);                                          \
+        memcpy(d, tail, (size_t)n * sizeof(T));                                \
     }
-#define LOOP2_LIBM(op, sfx, T)                                                               \
-    static void op##_##sfx(int64_t n, void *dst, const void *a, const void *b)               \
-    {                                                                                        \
-        T *d = (T *)dst, tail[PAD] = { 0 }, tail2[PAD] = { 0 };                              \
-        const T *x = (const T *)a, *y = (const T *)b;                                        \
-        const int64_t whole = n - n % PAD;                                                   \
-        SIMD for (int64_t i = 0; i < whole; i++) d[i] = fy__##op##_##sfx(x[i], y[i]);        \
-        if (whole == n) return;                                                              \
-        for (int64_t i = whole; i < n; i++) tail[i - whole] = x[i], tail2[i - whole] = y[i]; \
-        SIMD for (int i = 0; i < PAD; i++) tail[i] = fy__##op##_##sfx(tail[i], tail2[i]);    \
-        for (int64_t i = whole; i < n; i++) d[i] = tail[i - whole];                          \
+#define LOOP2_LIBM(op, sfx, T)                                                              \
+    static __attribute__((noinline)) void op##_block_##sfx(T *d, const T *x, const T *y)    \
+    {                                                                                       \
+        SIMD for (int i = 0; i < PAD; i++) d[i] = fy__##op##_##sfx(x[i], y[i]);             \
+    }                                                                                       \
+    static void op##_##sfx(int64_t n, void *dst, const void *a, const void *b)              \
+    {                                                                                       \
+        T *d = (T *)dst, tail[PAD] = { 0 }, tail2[PAD] = { 0 };                             \
+        const T *x = (const T *)a, *y = (const T *)b;                                       \
+        for (; n >= PAD; n -= PAD, d += PAD, x += PAD, y += PAD) op##_block_##sfx(d, x, y); \
+        if (n == 0) return;                                                                 \
+        memcpy(tail, x, (size_t)n * sizeof(T));                                             \
+        memcpy(tail2, y, (size_t)n * sizeof(T));                                            \
+        op##_block_##sfx(tail, tail, tail2);                                                \
+        memcpy(d, tail, (size_t)n * sizeof(T));                                             \
     }
 #define LOOPS_NUMBER(sfx, T) \
     LOOP1(neg, sfx, T)       \
     LOOP1(abs, sfx, T) LOOP2(add, sfx, T) LOOP2(sub, sfx, T) LOOP2(mul, sfx, T) LOOP2(maximum, sfx, T) LOOP2(minimum, sfx, T)
-#define LOOPS_FLOAT(sfx, T)                                                                                       \
-    LOOP1_LIBM(exp, sfx, T)                                                                                       \
-    LOOP1_LIBM(log, sfx, T)                                                                                       \
-    LOOP1_LIBM(tanh, sfx, T)                                                                                      \
-    LOOP1_LIBM(sigmoid, sfx, T)                                                                                   \
-    LOOP1(sqrt, sfx, T) LOOP1(relu, sfx, T) LOOP2(div, sfx, T)                                                    \
-        LOOP2_LIBM(pow, sfx, T) static void affine_##sfx(int64_t n, void *dst, const void *a, double p, double q) \
-    {                                                                                                             \
-        T *d = (T *)dst;                                                                                          \
-        const T *x = (const T *)a, scale = (T)p, shift = (T)q;                                                    \
-        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__affine_##sfx(x[i], scale, shift);                         \
-    }                                                                                                             \
-    static void axpy_##sfx(int64_t n, void *dst, const void *a, double p, double unused)                          \
-    {                                                                                                             \
-        T *d = (T *)dst;                                                                                          \
-        const T *x = (const T *)a, alpha = (T)p;                                                                  \
-        (void)unused;                                                                                             \
-        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__axpy_##sfx(d[i], alpha, x[i]);                            \
+#define LOOPS_FLOAT(sfx, T)                                                                                                      \
+    LOOP1_LIBM(exp, sfx, T)                                                                                                      \
+    LOOP1_LIBM(log, sfx, T)                                                                                                      \
+    LOOP1_LIBM(tanh, sfx, T)                                                                                                     \
+    LOOP1_LIBM(sigmoid, sfx, T)                                                                                                  \
+    LOOP1(sqrt, sfx, T)                                                                                                          \
+    LOOP1(relu, sfx, T)                                                                                                          \
+    LOOP2(div, sfx, T) LOOP2_LIBM(pow, sfx, T) static void affine_##sfx(int64_t n, void *dst, const void *a, double p, double q) \
+    {                                                                                                                            \
+        T *d = (T *)dst;                                                                                                         \
+        const T *x = (const T *)a, scale = (T)p, shift = (T)q;                                                                   \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__affine_##sfx(x[i], scale, shift);                                        \
+    }                                                                                                                            \
+    static void axpy_##sfx(int64_t n, void *dst, const void *a, double p, double unused)                                         \
+    {                                                                                                                            \
+        T *d = (T *)dst;                                                                                                         \
+        const T *x = (const T *)a, alpha = (T)p;                                                                                 \
+        (void)unused;                                                                                                            \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__axpy_##sfx(d[i], alpha, x[i]);                                           \
     }
 LOOPS_NUMBER(f32, float)
 LOOPS_NUMBER(f64, double)
@@ -159,13 +168,14 @@ BYTES(64)
     CAST(from, F, f64, double, x)   \
     CAST(from, F, i32, int32_t, x) CAST(from, F, i64, int64_t, x) CAST(from, F, u8, uint8_t, x) CAST(from, F, bool, uint8_t, x != 0)
 /* `wide` is x in the type that the formulas of suffix w take. */
-#define CASTS_FROM_FLOAT(from, F, w, wide)                                                                  \
-    CAST(from, F, f32, float, wide)                                                                         \
-    CAST(from, F, f64, double, wide)                                                                        \
-    CAST(from, F, f16, uint16_t, fy__f16_from_##w(wide))                                                    \
-    CAST(from, F, bf16, uint16_t, fy__bf16_from_##w(wide))                                                  \
-    CAST(from, F, i32, int32_t, fy__i32_from_##w(wide)) CAST(from, F, i64, int64_t, fy__i64_from_##w(wide)) \
-        CAST(from, F, u8, uint8_t, fy__u8_from_##w(wide)) CAST(from, F, bool, uint8_t, fy__bool_from_##w(wide))
+#define CASTS_FROM_FLOAT(from, F, w, wide)                 \
+    CAST(from, F, f32, float, wide)                        \
+    CAST(from, F, f64, double, wide)                       \
+    CAST(from, F, f16, uint16_t, fy__f16_from_##w(wide))   \
+    CAST(from, F, bf16, uint16_t, fy__bf16_from_##w(wide)) \
+    CAST(from, F, i32, int32_t, fy__i32_from_##w(wide))    \
+    CAST(from, F, i64, int64_t, fy__i64_from_##w(wide))    \
+    CAST(from, F, u8, uint8_t, fy__u8_from_##w(wide)) CAST(from, F, bool, uint8_t, fy__bool_from_##w(wide))
 CASTS_FROM_FLOAT(f32, float, f32, x)
 CASTS_FROM_FLOAT(f64, double, f64, x)
 CASTS_FROM_FLOAT(f16, uint16_t, f32, fy__f32_from_f16(x))

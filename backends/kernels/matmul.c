@@ -7,7 +7,7 @@
 #include "backends/kernels/gemm.h"
 #include "backends/kernels/rows.h"
 
-/* Below this many bytes of workspace tiles would be silly: a buffer of this size on the stack is used instead. */
+/* What fits this many bytes is packed on the stack, and with less workspace than this tiles of this size are used. */
 enum { STACK_NBYTES = 12288 };
 
 typedef struct problem {
@@ -145,10 +145,11 @@ static plan_t make_plan(const problem_t *problem, uint64_t limit)
 uint64_t fy__matmul_workspace(const fy_launch_t *launch, uint64_t limit)
 {
     problem_t problem;
-    if (launch->src->dtype == FY_DTYPE_F64 || limit < STACK_NBYTES) return 0;
+    if (launch->src->dtype == FY_DTYPE_F64 || limit <= STACK_NBYTES || launch->nelem == 0) return 0;
     make_problem(&problem, launch);
     const plan_t plan = make_plan(&problem, limit);
-    return problem.nbatch == 0 ? 0 : plan.a_nbytes + plan.b_nbytes + plan.c_nbytes;
+    const uint64_t nbytes = plan.a_nbytes + plan.b_nbytes + plan.c_nbytes;
+    return nbytes <= STACK_NBYTES ? 0 : nbytes;
 }
 
 /* ---- packing ---- */
@@ -312,11 +313,9 @@ static void store_zeros(const fy_host_api_t *host, const fy__loops_t *loops, con
 static fy_status_t run_packed(const problem_t *problem, const fy_launch_t *launch)
 {
     _Alignas(64) char stack[STACK_NBYTES];
-    const int on_stack = launch->workspace == NULL || launch->workspace_nbytes < STACK_NBYTES;
-    const plan_t full = make_plan(problem, UINT64_MAX);
-    const int fits_stack = full.a_nbytes + full.b_nbytes + full.c_nbytes <= STACK_NBYTES;
-    const plan_t plan = make_plan(problem, on_stack || fits_stack ? STACK_NBYTES : launch->workspace_nbytes);
-    scratch_t scratch = { on_stack || fits_stack ? stack : (char *)launch->workspace, NULL, NULL };
+    const int on_stack = launch->workspace == NULL || launch->workspace_nbytes <= STACK_NBYTES;
+    const plan_t plan = make_plan(problem, on_stack ? STACK_NBYTES : launch->workspace_nbytes);
+    scratch_t scratch = { on_stack ? stack : (char *)launch->workspace, NULL, NULL };
     for (int64_t item = 0; item < problem->nbatch; item++) {
         const fy__matrix_t a = batch_item(problem, &problem->a, 1, item), b = batch_item(problem, &problem->b, 2, item),
                            c = batch_item(problem, &problem->c, 0, item);

@@ -1,0 +1,124 @@
+/* The host backend, slot by slot, as the runtime calls it. */
+#include "backends/builtin.h"
+#include "tests/unit/backends/kernel_fixture.h"
+
+static const fy_backend_t *host;
+static void *dev;
+
+static int open_host(void **state)
+{
+    (void)state;
+    return fy__backend_host_open(&api, FY_BACKEND_ABI, &host) != FY_STATUS_OK || host->device_open(0, 0, NULL, &dev) != FY_STATUS_OK;
+}
+
+static int close_host(void **state)
+{
+    (void)state;
+    host->device_close(dev);
+    return 0;
+}
+
+static void another_abi_is_refused(void **state)
+{
+    (void)state;
+    const fy_backend_t *backend = host;
+    assert_int_equal(fy__backend_host_open(&api, FY_BACKEND_ABI + 1, &backend), FY_STATUS_UNSUPPORTED);
+    assert_null(backend);
+    assert_non_null(strstr(last_text, "ABI"));
+}
+
+static void it_is_one_synchronous_device(void **state)
+{
+    (void)state;
+    int count = 0;
+    fy_backend_info_t info;
+    assert_string_equal(host->name, "host");
+    assert_int_equal(host->abi, FY_BACKEND_ABI);
+    assert_true(host->struct_size == sizeof(fy_backend_t) && host->is_synchronous);
+    assert_true(!host->stream_create && !host->event_create && !host->graph_begin && !host->clock && !host->register_host);
+    assert_int_equal(host->device_count(&count), FY_STATUS_OK);
+    assert_int_equal(count, 1);
+    assert_int_equal(host->device_query(dev, &info), FY_STATUS_OK);
+    assert_true(info.model[0] != 0 && memchr(info.model, 0, sizeof info.model) != NULL);
+    assert_true(info.memory_nbytes > 0 && info.free_nbytes > 0 && info.free_nbytes <= info.memory_nbytes);
+    assert_true(info.alignment >= 64 && (info.alignment & (info.alignment - 1)) == 0);
+    assert_true(info.numerics && info.unified && !info.is_simulated);
+}
+
+static void wrong_numbers_and_options_are_refused(void **state)
+{
+    (void)state;
+    const fy_backend_option_t option = { "colour", "red", 0, 0 };
+    void *other = dev;
+    assert_int_equal(host->device_open(1, 0, NULL, &other), FY_STATUS_UNAVAILABLE);
+    assert_null(other);
+    assert_int_equal(host->device_open(0, 1, &option, &other), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(last_text, "colour"));
+    assert_null(other);
+}
+
+static void memory_comes_and_goes(void **state)
+{
+    (void)state;
+    fy_backend_info_t info;
+    void *address = NULL;
+    assert_int_equal(host->device_query(dev, &info), FY_STATUS_OK);
+    assert_int_equal(host->alloc(dev, 100000, &address), FY_STATUS_OK);
+    assert_int_equal((uintptr_t)address % info.alignment, 0);
+    assert_int_equal(host->fill(dev, NULL, address, 0x5A, 100000), FY_STATUS_OK);
+    for (int i = 0; i < 100000; i++) assert_int_equal(((unsigned char *)address)[i], 0x5A);
+    host->free(dev, address, 100000);
+    assert_int_equal(host->alloc(dev, UINT64_MAX, &address), FY_STATUS_OUT_OF_MEMORY);
+    assert_null(address);
+    assert_int_equal(host->alloc(dev, (uint64_t)1 << 60, &address), FY_STATUS_OUT_OF_MEMORY);
+    assert_non_null(strstr(last_text, "1152921504606846976"));
+    assert_int_equal(host->alloc(dev, 1, &address), FY_STATUS_OK);
+    host->free(dev, address, 1);
+}
+
+static void copies_are_recorded_by_kind(void **state)
+{
+    (void)state;
+    char from[1000], to[1000];
+    memset(from, 7, sizeof from);
+    for (int kind = FY_COPY_UPLOAD; kind <= FY_COPY_PEER; kind++) {
+        const fy_copy_t copy = { (fy_copy_kind_t)kind, 0, to, from, 900 + (uint64_t)kind };
+        const uint64_t before = recorded_nbytes[kind];
+        memset(to, 0, sizeof to);
+        assert_int_equal(host->copy(dev, NULL, &copy), FY_STATUS_OK);
+        assert_int_equal(recorded_nbytes[kind] - before, copy.nbytes);
+        assert_memory_equal(to, from, copy.nbytes);
+        assert_int_equal(to[copy.nbytes], 0);
+    }
+}
+
+static void ops_run(void **state)
+{
+    (void)state;
+    float a[4] = { 1, 2, 3, 4 }, b[4] = { 10, 20, 30, 40 }, c[4] = { 0 };
+    fy_desc_t dst = { .data = c, .dtype = FY_DTYPE_F32, .rank = 1, .dims = { 4 }, .strides = { 1 } }, src[2] = { dst, dst };
+    src[0].data = a;
+    src[1].data = b;
+    fy_launch_t launch = launch_of(FY_OP_ADD, 1, &dst, 2, src, NULL);
+    launch.flags = FY_LAUNCH_DENSE;
+    assert_int_equal(host->supports(dev, &launch), 1);
+    assert_int_equal(host->workspace(dev, &launch, FY_UNLIMITED), 0);
+    assert_int_equal(host->launch(dev, NULL, &launch), FY_STATUS_OK);
+    assert_true(c[0] == 11 && c[1] == 22 && c[2] == 33 && c[3] == 44);
+    dst.dtype = src[0].dtype = src[1].dtype = FY_DTYPE_BOOL;
+    assert_int_equal(host->supports(dev, &launch), 0);
+    assert_int_equal(host->launch(dev, NULL, &launch), FY_STATUS_UNSUPPORTED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_abi_is_refused),
+        cmocka_unit_test(it_is_one_synchronous_device),
+        cmocka_unit_test(wrong_numbers_and_options_are_refused),
+        cmocka_unit_test(memory_comes_and_goes),
+        cmocka_unit_test(copies_are_recorded_by_kind),
+        cmocka_unit_test(ops_run),
+    };
+    return cmocka_run_group_tests(tests, open_host, close_host);
+}

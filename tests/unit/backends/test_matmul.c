@@ -1,0 +1,197 @@
+/* matmul against a plain triple loop in f64: dtypes, sizes around tile edges, transposes, strides that BLAS can and cannot name, batches,
+ * accumulate, and every workspace limit from nothing up. */
+#include "tests/unit/backends/kernel_fixture.h"
+
+enum { DENSE, TRANSPOSED, GAPS, REPEATED_ROW, REPEATED_COLUMN, LAYOUTS };
+
+/* A rows x columns matrix (stored transposed if `flip`), with `batch` leading axes. */
+static tensor_t make_matrix(int32_t dtype, int nbatch, const int64_t *batch, int64_t rows, int64_t columns, int layout)
+{
+    int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK], step;
+    const int rank = nbatch + 2;
+    for (int i = 0; i < nbatch; i++) dims[i] = batch[i];
+    dims[rank - 2] = rows;
+    dims[rank - 1] = columns;
+    strides[rank - 2] = layout == TRANSPOSED        ? 1
+                        : layout == GAPS            ? 2 * columns + 3
+                        : layout == REPEATED_ROW    ? 0
+                        : layout == REPEATED_COLUMN ? 1
+                                                    : columns;
+    strides[rank - 1] = layout == TRANSPOSED ? rows : layout == GAPS ? 2 : layout == REPEATED_COLUMN ? 0 : 1;
+    step = layout == GAPS ? rows * (2 * columns + 3) + 5 : rows * columns;
+    for (int i = nbatch - 1; i >= 0; i--) {
+        strides[i] = step;
+        step *= dims[i];
+    }
+    return make(dtype, rank, dims, strides);
+}
+
+static double element(const fy_desc_t *desc, const int64_t *place, int nplace, int64_t i, int64_t j)
+{
+    int64_t offset = i * desc->strides[desc->rank - 2] + j * desc->strides[desc->rank - 1];
+    for (int axis = 0; axis < desc->rank - 2; axis++) {
+        const int64_t p = place[nplace - (desc->rank - 2) + axis];
+        offset += (desc->dims[axis] == 1 ? 0 : p) * desc->strides[axis];
+    }
+    const fy_desc_t one = { .data = (char *)desc->data + offset * (int64_t)size_of(desc->dtype), .dtype = desc->dtype };
+    return get(&one, 0);
+}
+
+static void check(tensor_t *a, tensor_t *b, tensor_t *c, int transpose_a, int transpose_b, uint32_t accumulate, uint64_t limit,
+                  const char *name)
+{
+    const fy_matmul_attrs_t attrs = { transpose_a, transpose_b };
+    const tensor_t *sources[2] = { a, b };
+    const int nplace = c->desc.rank - 2;
+    const int64_t n = count_of(&c->desc), columns = c->desc.dims[nplace + 1], rows = c->desc.dims[nplace];
+    const int64_t depth = a->desc.dims[a->desc.rank - (transpose_a ? 2 : 1)];
+    const int32_t dtype = c->desc.dtype;
+    double *before = calloc((size_t)n + 1, sizeof *before);
+    fill_noise(&a->desc, 1);
+    fill_noise(&b->desc, 2);
+    fill_noise(&c->desc, 3);
+    for (int64_t i = 0; i < n; i++) before[i] = get(&c->desc, i);
+    assert_int_equal(run(FY_OP_MATMUL, c, 2, sources, &attrs, accumulate, limit), FY_STATUS_OK);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t place[FY_MAX_RANK], rest = i / (rows * columns);
+        for (int axis = nplace - 1; axis >= 0; axis--) {
+            place[axis] = rest % c->desc.dims[axis];
+            rest /= c->desc.dims[axis];
+        }
+        const int64_t row = i / columns % rows, column = i % columns;
+        double want = 0, size = 0;
+        for (int64_t k = 0; k < depth; k++) {
+            const double x = transpose_a ? element(&a->desc, place, nplace, k, row) : element(&a->desc, place, nplace, row, k);
+            const double y = transpose_b ? element(&b->desc, place, nplace, column, k) : element(&b->desc, place, nplace, k, column);
+            want += x * y;
+            size += fabs(x * y);
+        }
+        if (accumulate) want += before[i], size += fabs(before[i]);
+        const double compute = dtype == FY_DTYPE_F64 ? 0x1p-52 : 0x1p-23;
+        double bound = compute * sqrt((double)depth + 2) * 2 * size + 1e-30;
+        if (dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16) bound += 0.51 * epsilon_of(dtype) * fabs(want) + 0x1p-25;
+        expect_near(get(&c->desc, i), want, bound, name, i);
+    }
+    free(before);
+    drop(a);
+    drop(b);
+    drop(c);
+}
+
+static void sizes_and_dtypes(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = { { 1, 1, 1 },     { 4, 4, 4 },   { 1, 64, 10 }, { 64, 1, 10 }, { 6, 8, 96 },   { 7, 9, 97 },
+                                        { 49, 51, 193 }, { 16, 16, 0 }, { 0, 5, 3 },   { 5, 0, 3 },   { 65, 130, 33 } };
+    for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
+        for (size_t s = 0; s < COUNT_OF(sizes); s++) {
+            for (int flags = 0; flags < 8; flags++) {
+                const int64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
+                tensor_t a = flags & 1 ? make_matrix(dtype, 0, NULL, k, m, DENSE) : make_matrix(dtype, 0, NULL, m, k, DENSE);
+                tensor_t b = flags & 2 ? make_matrix(dtype, 0, NULL, n, k, DENSE) : make_matrix(dtype, 0, NULL, k, n, DENSE);
+                tensor_t c = make_matrix(dtype, 0, NULL, m, n, DENSE);
+                check(&a, &b, &c, flags & 1, flags & 2, flags & 4 ? 1 : 0, 32 << 20, "size");
+            }
+        }
+    }
+}
+
+static void strides(void **state)
+{
+    (void)state;
+    static const uint64_t limits[] = { 0, 16384, 32 << 20 };
+    for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
+        for (int la = 0; la < LAYOUTS; la++) {
+            for (int lb = 0; lb < LAYOUTS; lb++) {
+                for (int lc = 0; lc <= GAPS; lc++) {
+                    const int accumulate = (la + lb + lc) % 2;
+                    tensor_t a = make_matrix(dtype, 0, NULL, 37, 45, la), b = make_matrix(dtype, 0, NULL, 45, 70, lb);
+                    tensor_t c = make_matrix(dtype, 0, NULL, 37, 70, lc);
+                    check(&a, &b, &c, 0, 0, (uint32_t)accumulate, limits[(la + 2 * lb + lc) % 3], "strides");
+                }
+            }
+        }
+    }
+}
+
+static void batches(void **state)
+{
+    (void)state;
+    static const int64_t both[2] = { 3, 5 }, last[1] = { 5 }, ones[2] = { 3, 1 };
+    static const struct {
+        int na, nb;
+        const int64_t *a, *b;
+    } cases[] = { { 2, 2, both, both }, { 2, 0, both, NULL }, { 0, 2, NULL, both },
+                  { 2, 1, both, last }, { 1, 2, last, ones }, { 2, 1, ones, last } };
+    for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
+        for (size_t k = 0; k < COUNT_OF(cases); k++) {
+            for (int layout = 0; layout <= GAPS; layout++) {
+                tensor_t a = make_matrix(dtype, cases[k].na, cases[k].a, 9, 17, layout);
+                tensor_t b = make_matrix(dtype, cases[k].nb, cases[k].b, 17, 6, (layout + 1) % 3);
+                tensor_t c = make_matrix(dtype, 2, both, 9, 6, (layout + (int)k) % 3);
+                check(&a, &b, &c, 0, 0, k % 2, 32 << 20, "batch");
+            }
+        }
+    }
+}
+
+/* Many products on several threads. */
+static void a_large_batch(void **state)
+{
+    (void)state;
+    const int64_t batch[1] = { 300 };
+    tensor_t a = make_matrix(FY_DTYPE_F32, 1, batch, 20, 30, DENSE), b = make_matrix(FY_DTYPE_F32, 1, batch, 30, 25, TRANSPOSED);
+    tensor_t c = make_matrix(FY_DTYPE_F32, 1, batch, 20, 25, DENSE);
+    check(&a, &b, &c, 0, 0, 0, 0, "large batch");
+}
+
+static void workspace_is_exact_and_bounded(void **state)
+{
+    (void)state;
+    const int64_t n = 3000;
+    const int64_t dims[2] = { n, n }, strides[2] = { n, 1 }, bad[2] = { 2 * n, 2 };
+    const fy_matmul_attrs_t attrs = { 0, 0 };
+    char byte = 0;
+    for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
+        fy_desc_t dst = { .data = &byte, .dtype = dtype, .rank = 2 }, src[2];
+        memcpy(dst.dims, dims, sizeof dims);
+        memcpy(dst.strides, strides, sizeof strides);
+        src[0] = src[1] = dst;
+        fy_launch_t launch = launch_of(FY_OP_MATMUL, 1, &dst, 2, src, &attrs);
+        const int half = dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16;
+        assert_true(fy__kernels_workspace(&launch, UINT64_MAX) == (half ? 3u * 36000000u : 0u));
+        for (uint64_t limit = 0; limit < 64u << 20; limit = limit * 2 + 1000) {
+            const uint64_t want = fy__kernels_workspace(&launch, limit);
+            assert_true(want <= limit);
+            assert_true(fy__kernels_workspace(&launch, want) == want);
+            if (half && limit >= 32u << 20) assert_true(want > 8u << 20);
+        }
+        memcpy(src[0].strides, bad, sizeof bad);
+        assert_true(fy__kernels_workspace(&launch, UINT64_MAX) == (half ? 3u * 36000000u : dtype == FY_DTYPE_F32 ? 36000000u : 0u));
+    }
+}
+
+/* Tiles under a small limit give what one large piece gives. */
+static void tiles_agree(void **state)
+{
+    (void)state;
+    static const uint64_t limits[] = { 0, 12288, 20000, 100000, 1000000 };
+    for (size_t l = 0; l < COUNT_OF(limits); l++) {
+        tensor_t a = make_matrix(FY_DTYPE_BF16, 0, NULL, 130, 150, DENSE), b = make_matrix(FY_DTYPE_BF16, 0, NULL, 150, 170, TRANSPOSED);
+        tensor_t c = make_matrix(FY_DTYPE_BF16, 0, NULL, 130, 170, TRANSPOSED);
+        check(&a, &b, &c, 0, 0, l % 2, limits[l], "tiles");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_and_dtypes),
+        cmocka_unit_test(strides),
+        cmocka_unit_test(batches),
+        cmocka_unit_test(a_large_batch),
+        cmocka_unit_test(workspace_is_exact_and_bounded),
+        cmocka_unit_test(tiles_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,92 @@
+/* The skeleton backend keeps the rules that it explains: it is what people copy. */
+#include "backends/builtin.h"
+#include "tests/unit/backends/kernel_fixture.h"
+
+static const fy_backend_t *null_backend(void)
+{
+    const fy_backend_t *backend = NULL;
+    assert_int_equal(fy__backend_null_open(&api, FY_BACKEND_ABI, &backend), FY_STATUS_OK);
+    return backend;
+}
+
+static void it_explains_refusals(void **state)
+{
+    (void)state;
+    const fy_backend_t *null = null_backend(), *other = null;
+    const fy_backend_option_t unknown = { "colour", "red", 0, 0 }, wrong = { "memory", "much", 0, 0 };
+    void *dev = &dev;
+    assert_int_equal(fy__backend_null_open(&api, 7, &other), FY_STATUS_UNSUPPORTED);
+    assert_null(other);
+    assert_non_null(strstr(last_text, "7"));
+    assert_int_equal(null->device_open(3, 0, NULL, &dev), FY_STATUS_UNAVAILABLE);
+    assert_null(dev);
+    assert_int_equal(null->device_open(0, 1, &unknown, &dev), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(last_text, "colour"));
+    assert_int_equal(null->device_open(0, 1, &wrong, &dev), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(last_text, "much"));
+}
+
+static void memory_is_counted_and_bounded(void **state)
+{
+    (void)state;
+    const fy_backend_t *null = null_backend();
+    const fy_backend_option_t memory = { "memory", "1MiB", 1 << 20, 1 };
+    fy_backend_info_t info;
+    void *dev, *a, *b;
+    assert_int_equal(null->device_open(0, 1, &memory, &dev), FY_STATUS_OK);
+    assert_int_equal(null->alloc(dev, 700000, &a), FY_STATUS_OK);
+    assert_int_equal(null->alloc(dev, 700000, &b), FY_STATUS_OUT_OF_MEMORY);
+    assert_null(b);
+    assert_int_equal(null->alloc(dev, UINT64_MAX, &b), FY_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(null->device_query(dev, &info), FY_STATUS_OK);
+    assert_true(info.memory_nbytes == 1 << 20 && info.free_nbytes == (1 << 20) - 700000);
+    assert_true(!info.numerics && !info.unified && (uintptr_t)a % info.alignment == 0);
+    null->free(dev, a, 700000);
+    assert_int_equal(null->alloc(dev, 1 << 20, &b), FY_STATUS_OK);
+    null->free(dev, b, 1 << 20);
+    null->device_close(dev);
+}
+
+static void requests_have_happened_at_once(void **state)
+{
+    (void)state;
+    const fy_backend_t *null = null_backend();
+    void *dev, *stream, *event, *block;
+    char bytes[64];
+    int done = 0;
+    assert_false(null->is_synchronous);
+    assert_int_equal(null->device_open(0, 0, NULL, &dev), FY_STATUS_OK);
+    assert_int_equal(null->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream), FY_STATUS_OK);
+    assert_int_equal(null->event_create(dev, &event), FY_STATUS_OK);
+    assert_non_null(stream);
+    assert_non_null(event);
+    assert_int_equal(null->alloc(dev, 4096, &block), FY_STATUS_OK);
+    const fy_copy_t up = { FY_COPY_UPLOAD, 0, block, bytes, 64 }, down = { FY_COPY_DOWNLOAD, 0, bytes, block, 64 };
+    const uint64_t uploaded = recorded_nbytes[FY_COPY_UPLOAD], downloaded = recorded_nbytes[FY_COPY_DOWNLOAD];
+    memset(bytes, 1, sizeof bytes);
+    assert_int_equal(null->copy(dev, stream, &up), FY_STATUS_OK);
+    assert_int_equal(null->fill(dev, stream, block, 9, 64), FY_STATUS_OK);
+    assert_int_equal(null->copy(dev, stream, &down), FY_STATUS_OK);
+    for (int i = 0; i < 64; i++) assert_int_equal(bytes[i], 0);
+    assert_int_equal(recorded_nbytes[FY_COPY_UPLOAD] - uploaded, 64);
+    assert_int_equal(recorded_nbytes[FY_COPY_DOWNLOAD] - downloaded, 64);
+    assert_int_equal(null->event_record(dev, event, stream), FY_STATUS_OK);
+    assert_int_equal(null->event_wait(dev, stream, event), FY_STATUS_OK);
+    assert_int_equal(null->event_query(dev, event, &done), FY_STATUS_OK);
+    assert_int_equal(done, 1);
+    assert_int_equal(null->event_sync(dev, event, 0), FY_STATUS_OK);
+    null->event_destroy(dev, event);
+    null->stream_destroy(dev, stream);
+    null->free(dev, block, 4096);
+    null->device_close(dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_explains_refusals),
+        cmocka_unit_test(memory_is_counted_and_bounded),
+        cmocka_unit_test(requests_have_happened_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
