@@ -65,7 +65,7 @@ void fy__pool_destroy(fy__pool_t *pool)
 
 bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes)
 {
-    uint8_t shelf = span->shelf;
+    uint32_t shelf = span->shelf;
     uint64_t had = span->size.nbytes;
     fy__node_t *node = fy__node_of(span);
     fy__span_t *rest_span;
@@ -107,7 +107,7 @@ fy__node_t *fy__pool_cut(fy__pool_t *pool, fy__request_t *request, fy__span_t *s
     return fy__pool_hand_out(pool, request, fy__node_of(span));
 }
 
-static inline fy__span_t *best_on(const fy__pool_t *pool, uint8_t shelf, const fy__request_t *request)
+static inline fy__span_t *best_on(const fy__pool_t *pool, uint32_t shelf, const fy__request_t *request)
 {
     fy__span_t *best = fy__offsets_best(&pool->offsets, shelf, request->nbytes);
     if (!request->may_cut_whole) return best;
@@ -118,7 +118,7 @@ static inline fy__span_t *best_on(const fy__pool_t *pool, uint8_t shelf, const f
 fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
 {
     fy__span_t *best = best_on(pool, FY__SHELF_FREE, request), *same = NULL;
-    uint8_t shelf;
+    uint32_t shelf;
     if (pool->pending_count && (shelf = fy__pending_find(pool, request->stream)) != FY__SHELF_FREE) same = best_on(pool, shelf, request);
     /* What is pending on the asking stream is as good as free to it; taking it first keeps the rest for others. */
     if (same && (!best || same->size.nbytes <= best->size.nbytes)) {

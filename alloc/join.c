@@ -8,7 +8,7 @@ enum { WORD_COUNT = 1 + FY__READER_COUNT };
 fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request)
 {
     fy__span_t *best = NULL;
-    for (uint8_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {
+    for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {
         if (!pool->pending[shelf].count) continue;
         fy__span_t *span = fy__offsets_best(&pool->offsets, shelf, request->nbytes);
         if (span && (!best || span->size.nbytes < best->size.nbytes)) best = span;
@@ -46,13 +46,13 @@ typedef struct stretch {
     uint64_t nbytes;
 } stretch_t;
 
-static inline bool is_usable(const fy__span_t *span, uint8_t own_shelf, bool any_stream)
+static inline bool is_usable(const fy__span_t *span, uint32_t own_shelf, bool any_stream)
 {
     return span && span->shelf != FY__SPAN_TAKEN && (any_stream || span->shelf == FY__SHELF_FREE || span->shelf == own_shelf);
 }
 
 /* The shortest stretch found that serves `nbytes`, looking rightwards from `first` as far as spans are usable. */
-static bool find_stretch(fy__span_t *first, uint64_t nbytes, uint8_t own_shelf, bool any_stream, stretch_t *out_stretch)
+static bool find_stretch(fy__span_t *first, uint64_t nbytes, uint32_t own_shelf, bool any_stream, stretch_t *out_stretch)
 {
     stretch_t at = { .first = first };
     points_t points = { { 0 } };
@@ -76,7 +76,7 @@ static bool find_stretch(fy__span_t *first, uint64_t nbytes, uint8_t own_shelf, 
 }
 
 /* Where the stretch of usable spans that `span` is part of begins; NULL if an earlier pending span begins it too. */
-static fy__span_t *begin_of(fy__span_t *span, uint8_t own_shelf, bool any_stream)
+static fy__span_t *begin_of(fy__span_t *span, uint32_t own_shelf, bool any_stream)
 {
     fy__span_t *left = span->prev;
     if (!is_usable(left, own_shelf, any_stream)) return span;
@@ -109,10 +109,10 @@ static fy__node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request, const s
 
 fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool any_stream)
 {
-    uint8_t own_shelf = fy__pending_find(pool, request->stream);
+    uint32_t own_shelf = fy__pending_find(pool, request->stream);
     stretch_t best = { .nbytes = UINT64_MAX };
     if (!any_stream && own_shelf == FY__SHELF_FREE) return NULL;
-    for (uint8_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {
+    for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {
         if (!any_stream && shelf != own_shelf) continue;
         for (fy__node_t *node = pool->pending[shelf].oldest; node; node = node->newer) {
             if (!request->may_cut_whole && fy__span_is_whole_apart(&node->span)) continue;

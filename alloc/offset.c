@@ -22,7 +22,7 @@ void fy__offsets_fini(fy__offsets_t *offsets)
     fy__slab_fini(&offsets->range_nodes);
 }
 
-bool fy__offsets_open_shelf(fy__offsets_t *offsets, uint8_t shelf)
+bool fy__offsets_open_shelf(fy__offsets_t *offsets, uint32_t shelf)
 {
     if (offsets->shelves[shelf]) return true;
     const fy__meta_t *meta = &offsets->spans.meta;
@@ -34,9 +34,9 @@ bool fy__offsets_open_shelf(fy__offsets_t *offsets, uint8_t shelf)
     return true;
 }
 
-static inline void shelve(fy__offsets_t *offsets, fy__span_t *span, uint8_t shelf)
+static inline void shelve(fy__offsets_t *offsets, fy__span_t *span, uint32_t shelf)
 {
-    span->shelf = shelf;
+    span->shelf = (uint8_t)shelf;
     fy__size_index_insert(&offsets->shelves[shelf][fy__span_is_whole_apart(span)], &span->size);
 }
 
@@ -107,12 +107,12 @@ void fy__offsets_remove_range(fy__offsets_t *offsets, fy__range_t *range)
     fy__offsets_drop_range(offsets, range);
 }
 
-fy__span_t *fy__offsets_best(const fy__offsets_t *offsets, uint8_t shelf, uint64_t nbytes)
+fy__span_t *fy__offsets_best(const fy__offsets_t *offsets, uint32_t shelf, uint64_t nbytes)
 {
     return (fy__span_t *)fy__size_index_best(&offsets->shelves[shelf][0], nbytes);
 }
 
-fy__span_t *fy__offsets_best_whole(const fy__offsets_t *offsets, uint8_t shelf, uint64_t nbytes)
+fy__span_t *fy__offsets_best_whole(const fy__offsets_t *offsets, uint32_t shelf, uint64_t nbytes)
 {
     return (fy__span_t *)fy__size_index_best(&offsets->shelves[shelf][1], nbytes);
 }
@@ -128,7 +128,7 @@ bool fy__offsets_take(fy__offsets_t *offsets, fy__span_t *span, uint64_t nbytes,
     fy__span_t *rest = fy__slab_get(&offsets->spans);
     if (!rest) return false;
     unshelve(offsets, span);
-    uint8_t shelf = span->shelf;
+    uint32_t shelf = span->shelf;
     span->shelf = FY__SPAN_TAKEN;
     rest->size.nbytes = span->size.nbytes - nbytes;
     rest->offset = span->offset + nbytes;
@@ -144,7 +144,7 @@ bool fy__offsets_take(fy__offsets_t *offsets, fy__span_t *span, uint64_t nbytes,
     return true;
 }
 
-fy__span_t *fy__offsets_put(fy__offsets_t *offsets, fy__span_t *span, uint8_t shelf)
+fy__span_t *fy__offsets_put(fy__offsets_t *offsets, fy__span_t *span, uint32_t shelf)
 {
     fy__span_t *left = span->prev, *right = span->next;
     if (shelf == FY__SHELF_NO_JOIN) left = right = NULL;
@@ -165,7 +165,7 @@ fy__span_t *fy__offsets_put(fy__offsets_t *offsets, fy__span_t *span, uint8_t sh
 
 void fy__offsets_join_taken(fy__offsets_t *offsets, fy__span_t *left) { absorb_next(offsets, left, left->next); }
 
-uint64_t fy__offsets_largest(const fy__offsets_t *offsets, uint8_t shelf)
+uint64_t fy__offsets_largest(const fy__offsets_t *offsets, uint32_t shelf)
 {
     uint64_t largest = 0;
     for (int whole = 0; whole < 2 && offsets->shelves[shelf]; whole++) {

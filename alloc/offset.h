@@ -43,7 +43,7 @@ typedef struct fy__offsets {
     /* [0] spans, [1] whole ranges that are apart; NULL until the shelf is opened */
     fy__size_index_t *shelves[FY__SHELF_COUNT];
     /* Called when `right` is about to vanish into `left`, both on `shelf`. May be NULL. */
-    void (*joined)(void *user, uint8_t shelf, fy__span_t *left, fy__span_t *right);
+    void (*joined)(void *user, uint32_t shelf, fy__span_t *left, fy__span_t *right);
     void *joined_user;
 } fy__offsets_t;
 
@@ -52,7 +52,7 @@ bool fy__offsets_init(fy__offsets_t *offsets, uint64_t granule, size_t node_nbyt
 /* Forgets all ranges and spans. */
 void fy__offsets_fini(fy__offsets_t *offsets);
 /* Makes a shelf usable; legal again and again. false: no memory. */
-bool fy__offsets_open_shelf(fy__offsets_t *offsets, uint8_t shelf);
+bool fy__offsets_open_shelf(fy__offsets_t *offsets, uint32_t shelf);
 
 /* Adding a range in two steps, so that the numbers need not be asked for when there is no node for them. NULL: no memory. */
 fy__range_t *fy__offsets_prepare_range(fy__offsets_t *offsets, bool is_apart);
@@ -63,18 +63,18 @@ fy__span_t *fy__offsets_add_range(fy__offsets_t *offsets, fy__range_t *prepared,
 void fy__offsets_remove_range(fy__offsets_t *offsets, fy__range_t *range);
 
 /* Best fit on a shelf that is open: among spans that are not whole ranges apart, and among those that are. NULL: none fits. */
-fy__span_t *fy__offsets_best(const fy__offsets_t *offsets, uint8_t shelf, uint64_t nbytes);
-fy__span_t *fy__offsets_best_whole(const fy__offsets_t *offsets, uint8_t shelf, uint64_t nbytes);
+fy__span_t *fy__offsets_best(const fy__offsets_t *offsets, uint32_t shelf, uint64_t nbytes);
+fy__span_t *fy__offsets_best_whole(const fy__offsets_t *offsets, uint32_t shelf, uint64_t nbytes);
 /* Takes the left nbytes (a multiple of the granule, at most its size) of a span off its shelf; what is left over stays there as
  * *out_rest, or NULL. false: no memory for a node, nothing changed. */
 bool fy__offsets_take(fy__offsets_t *offsets, fy__span_t *span, uint64_t nbytes, fy__span_t **out_rest);
 /* Puts a taken span on an open shelf and joins it with neighbours there; returns what it is part of now. Needs no memory. */
-fy__span_t *fy__offsets_put(fy__offsets_t *offsets, fy__span_t *span, uint8_t shelf);
+fy__span_t *fy__offsets_put(fy__offsets_t *offsets, fy__span_t *span, uint32_t shelf);
 /* Joins two taken neighbours. */
 void fy__offsets_join_taken(fy__offsets_t *offsets, fy__span_t *left);
 
 /* Size of the largest span on a shelf; 0 if none. */
-uint64_t fy__offsets_largest(const fy__offsets_t *offsets, uint8_t shelf);
+uint64_t fy__offsets_largest(const fy__offsets_t *offsets, uint32_t shelf);
 /* Walks every invariant: no gap, no overlap, multiples of the granule, neighbours of a shelf joined, indexes complete. */
 bool fy__offsets_is_valid(const fy__offsets_t *offsets);
 

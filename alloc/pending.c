@@ -48,17 +48,17 @@ fy__fate_t fy__pending_fate(const fy__pool_t *pool, const fy__hazard_t *hazard)
     return (fy__fate_t){ .is_mixed = true };
 }
 
-uint8_t fy__pending_find(const fy__pool_t *pool, uint32_t stream)
+uint32_t fy__pending_find(const fy__pool_t *pool, uint32_t stream)
 {
-    for (uint8_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++)
+    for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++)
         if (pool->pending[shelf].count && pool->pending[shelf].stream == stream) return shelf;
     return FY__SHELF_FREE;
 }
 
 /* The stream's shelf, or an idle one made its own; the mixed shelf if there is neither. */
-static uint8_t shelf_for(fy__pool_t *pool, uint32_t stream)
+static uint32_t shelf_for(fy__pool_t *pool, uint32_t stream)
 {
-    uint8_t shelf = fy__pending_find(pool, stream);
+    uint32_t shelf = fy__pending_find(pool, stream);
     if (shelf != FY__SHELF_FREE) return shelf;
     for (shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++)
         if (!pool->pending[shelf].count && fy__offsets_open_shelf(&pool->offsets, shelf)) {
@@ -68,7 +68,7 @@ static uint8_t shelf_for(fy__pool_t *pool, uint32_t stream)
     return FY__SHELF_MIXED;
 }
 
-void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint8_t shelf)
+void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint32_t shelf)
 {
     fy__pending_t *list = &pool->pending[shelf];
     node->newer = newer;
@@ -81,7 +81,7 @@ void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uin
     pool->pending_nbytes += node->span.size.nbytes;
 }
 
-void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint8_t shelf)
+void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t shelf)
 {
     fy__pending_t *list = &pool->pending[shelf];
     *(node->older ? &node->older->newer : &list->oldest) = node->newer;
@@ -92,7 +92,7 @@ void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint8_t shelf)
     pool->pending_nbytes -= node->span.size.nbytes;
 }
 
-void fy__pending_joined(void *user, uint8_t shelf, fy__span_t *left_span, fy__span_t *right_span)
+void fy__pending_joined(void *user, uint32_t shelf, fy__span_t *left_span, fy__span_t *right_span)
 {
     if (shelf == FY__SHELF_FREE) return;
     fy__pool_t *pool = user;
@@ -110,7 +110,7 @@ void fy__pending_shelve(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fa
         fy__offsets_put(&pool->offsets, &node->span, FY__SHELF_FREE);
         return;
     }
-    uint8_t shelf = FY__SHELF_MIXED;
+    uint32_t shelf = FY__SHELF_MIXED;
     if (!fate->is_mixed) {
         set_point(&node->block.hazard, fate->point);
         shelf = shelf_for(pool, FY__POINT_STREAM(fate->point));
@@ -126,7 +126,7 @@ static bool point_done(const fy__pool_t *pool, fy__point_t point)
 }
 
 /* Frees what a stream's shelf holds up to and including `point`, which is done. */
-static uint64_t free_up_to(fy__pool_t *pool, uint8_t shelf, fy__point_t point)
+static uint64_t free_up_to(fy__pool_t *pool, uint32_t shelf, fy__point_t point)
 {
     const fy__fate_t done = { .is_done = true };
     uint64_t count = 0;
@@ -144,7 +144,7 @@ static uint64_t free_up_to(fy__pool_t *pool, uint8_t shelf, fy__point_t point)
 }
 
 /* One poll if the stream has finished, else one per batch that is done and one that is not. */
-static uint64_t reap_stream(fy__pool_t *pool, uint8_t shelf)
+static uint64_t reap_stream(fy__pool_t *pool, uint32_t shelf)
 {
     uint64_t count = 0;
     for (bool try_newest = true; pool->pending[shelf].count; try_newest = false) {
@@ -188,7 +188,7 @@ static uint64_t reap_mixed(fy__pool_t *pool)
 uint64_t fy__pending_reap(fy__pool_t *pool)
 {
     uint64_t count = pool->pending[FY__SHELF_MIXED].count ? reap_mixed(pool) : 0;
-    for (uint8_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++) count += reap_stream(pool, shelf);
+    for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++) count += reap_stream(pool, shelf);
     pool->rungs.reaped += count;
     return count;
 }

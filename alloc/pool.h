@@ -124,12 +124,12 @@ fy__fate_t fy__pending_fate(const fy__pool_t *pool, const fy__hazard_t *hazard);
 /* Puts a taken node where it belongs and joins it with neighbours there. Needs no memory to succeed. */
 void fy__pending_shelve(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fate);
 /* The shelf of blocks pending only on `stream`; FY__SHELF_FREE if there are none. */
-uint8_t fy__pending_find(const fy__pool_t *pool, uint32_t stream);
+uint32_t fy__pending_find(const fy__pool_t *pool, uint32_t stream);
 /* Into and out of a shelf's list and the figures, with the size of the moment. newer NULL: `node` is the newest. */
-void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint8_t shelf);
-void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint8_t shelf);
-/* The offset allocator's `joined`. */
-void fy__pending_joined(void *pool, uint8_t shelf, fy__span_t *left, fy__span_t *right);
+void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint32_t shelf);
+void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t shelf);
+/* The offset allocator's `joined`; user is the pool. */
+void fy__pending_joined(void *user, uint32_t shelf, fy__span_t *left_span, fy__span_t *right_span);
 
 /* With source_lock and lock held; lets go of lock while it polls. Frees every block that is done; returns how many. */
 uint64_t fy__pending_reap(fy__pool_t *pool);

@@ -29,7 +29,7 @@ static uint64_t least_live_in_way(const fy__range_t *range, uint64_t nbytes)
     for (const fy__span_t *span = range->first; span; span = span->next) {
         run += span->size.nbytes;
         live += live_of(span);
-        for (; run - first->size.nbytes >= nbytes; first = first->next) {
+        for (; first != span && run - first->size.nbytes >= nbytes; first = first->next) {
             if (live < least) least = live;
             run -= first->size.nbytes;
             live -= live_of(first);

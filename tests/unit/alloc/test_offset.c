@@ -83,7 +83,8 @@ static void erase(oracle_range_t *range, int i)
 
 static void check_take(fy__offsets_t *offsets, int shelf, uint64_t nbytes, bool whole)
 {
-    fy__span_t *span = whole ? fy__offsets_best_whole(offsets, (uint8_t)shelf, nbytes) : fy__offsets_best(offsets, (uint8_t)shelf, nbytes);
+    fy__span_t *span = whole ? fy__offsets_best_whole(offsets, (uint32_t)shelf, nbytes)
+                             : fy__offsets_best(offsets, (uint32_t)shelf, nbytes);
     const uint64_t best = oracle_best(shelf, nbytes, whole);
     if (!span) {
         assert_int_equal(best, 0);
@@ -112,7 +113,7 @@ static void check_take(fy__offsets_t *offsets, int shelf, uint64_t nbytes, bool 
 
 static void check_put(fy__offsets_t *offsets, oracle_range_t *range, int i, int shelf)
 {
-    const fy__span_t *joined = fy__offsets_put(offsets, range->list[i].span, (uint8_t)shelf);
+    const fy__span_t *joined = fy__offsets_put(offsets, range->list[i].span, (uint32_t)shelf);
     interval_t *at = &range->list[i];
     at->shelf = shelf;
     at->span = NULL;
@@ -141,7 +142,7 @@ static void churn(uint64_t seed, uint64_t granule, unsigned range_bits, int oper
     static const int shelf_of[SHELVES] = { 0, 4, FY__SHELF_NO_JOIN };
     random_state = seed;
     assert_true(fy__offsets_init(&offsets, granule, sizeof(fy__span_t) + 24, &meta));
-    for (int i = 0; i < SHELVES; i++) assert_true(fy__offsets_open_shelf(&offsets, (uint8_t)shelf_of[i]));
+    for (int i = 0; i < SHELVES; i++) assert_true(fy__offsets_open_shelf(&offsets, (uint32_t)shelf_of[i]));
     for (int r = 0; r < RANGES; r++) {
         const uint64_t nbytes = ((1ull << range_bits) - (uint64_t)r) * granule, offset = ((uint64_t)r << (range_bits + 1)) * granule;
         fy__range_t *range = fy__offsets_prepare_range(&offsets, r == 2);
@@ -162,7 +163,7 @@ static void churn(uint64_t seed, uint64_t granule, unsigned range_bits, int oper
         if (op % 4096 == 0) {
             assert_true(fy__offsets_is_valid(&offsets));
             for (int s = 0; s < SHELVES; s++)
-                assert_int_equal(fy__offsets_largest(&offsets, (uint8_t)shelf_of[s]), oracle_largest(shelf_of[s]));
+                assert_int_equal(fy__offsets_largest(&offsets, (uint32_t)shelf_of[s]), oracle_largest(shelf_of[s]));
         }
     }
     assert_true(fy__offsets_is_valid(&offsets));

@@ -1,0 +1,257 @@
+/* Reuse, the rungs that neither grow nor wait: a ready block, one pending on the asking stream, a finished one, neighbours, another
+ * stream's. Each must serve in its situation, and only when the rungs above it do not. */
+#include "tests/unit/alloc/fake.h"
+
+enum { S1 = 1, S2 = 2, S3 = 3 };
+
+static int setup(void **state)
+{
+    (void)state;
+    fake_reset();
+    return 0;
+}
+
+/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); what is left over is one more block. */
+static void fill(fy__pool_t *pool, fy__block_t **blocks, const int *sizes_kib)
+{
+    int i = 0;
+    for (; sizes_kib[i]; i++) blocks[i] = take(pool, (uint64_t)sizes_kib[i] * KIB, S1);
+    const uint64_t rest = query(pool).largest_free;
+    if (rest) blocks[i] = take(pool, rest, S1);
+    assert_int_equal(query(pool).cached, 0);
+}
+
+static void ready_block_is_reused(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *block = take(pool, 100 * KIB, S1);
+    void *address = block->address;
+    give_done(block);
+    block = take(pool, 100 * KIB, S2);
+    assert_ptr_equal(block->address, address);
+    assert_true(fake_hazard_done(&block->hazard));
+    assert_int_equal(rungs(pool).ready, 1);
+    assert_int_equal(fake.alloc_calls, 1);
+    give_done(block);
+    fake_end(pool);
+}
+
+static void best_fit_not_first_fit(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[8];
+    fill(pool, b, (const int[]){ 300, 4, 100, 4, 200, 4, 0 });
+    void *want = b[2]->address;
+    give_done(b[0]);
+    give_done(b[2]);
+    give_done(b[4]);
+    fy__block_t *block = take(pool, 90 * KIB, S1);
+    assert_ptr_equal(block->address, want);
+    assert_int_equal(block->nbytes, 90 * KIB);
+    give_done(block);
+    const int left[] = { 1, 3, 5, 6 };
+    for (int i = 0; i < 4; i++) give_done(b[left[i]]);
+    assert_int_equal(query(pool).largest_free, MIB);
+    fake_end(pool);
+}
+
+static void same_stream_needs_no_wait(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[2];
+    fill(pool, b, (const int[]){ 512, 0 });
+    void *address = b[0]->address;
+    give(b[0], S1, 7);
+    const uint64_t polls = fake.polls;
+    fy__block_t *block = take(pool, 512 * KIB, S1);
+    assert_ptr_equal(block->address, address);
+    assert_int_equal(fake.polls, polls); /* not even a poll */
+    assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 7));
+    assert_int_equal(rungs(pool).same_stream, 1);
+    assert_int_equal(fake.alloc_calls, 1);
+    give_done(block);
+    give_done(b[1]);
+    fake_end(pool);
+}
+
+/* What one stream gave back joins, and the later point stands for both. */
+static void same_stream_neighbours_join(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[4];
+    fill(pool, b, (const int[]){ 256, 256, 256, 0 });
+    give(b[0], S1, 9);
+    give(b[2], S1, 3);
+    give(b[1], S1, 5);
+    fy__block_t *block = take(pool, 768 * KIB, S1);
+    assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 9));
+    assert_int_equal(rungs(pool).same_stream, 1);
+    assert_int_equal(fake.alloc_calls, 1);
+    give_done(block);
+    give_done(b[3]);
+    fake_end(pool);
+}
+
+static void finished_block_needs_no_wait_on_another_stream(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[2];
+    fill(pool, b, (const int[]){ 512, 0 });
+    give(b[0], S1, 7);
+    fake.done[S1] = 7;
+    fy__block_t *block = take(pool, 512 * KIB, S2);
+    assert_true(fake_word(&block->hazard, 0) == 0);
+    assert_int_equal(rungs(pool).reaped, 1);
+    assert_int_equal(rungs(pool).ready, 2); /* b[1], and this one */
+    assert_int_equal(fake.alloc_calls, 1);
+    give_done(block);
+    give_done(b[1]);
+    fake_end(pool);
+}
+
+/* Finished and free neighbours become one block. */
+static void finished_blocks_join_what_is_free(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(MIB, MIB);
+    fy__block_t *b[4];
+    fill(pool, b, (const int[]){ 256, 256, 256, 0 });
+    give(b[0], S1, 7);
+    give_done(b[1]);
+    give(b[2], S3, 2);
+    fake.done[S1] = 7;
+    fake.done[S3] = 9;
+    fy__block_t *block = take(pool, 768 * KIB, S2);
+    assert_int_equal(rungs(pool).reaped, 2);
+    assert_int_equal(rungs(pool).inserted_wait, 0);
+    give_done(block);
+    give_done(b[3]);
+    fake_end(pool);
+}
+
+static void free_and_pending_neighbours_serve_their_stream(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[5];
+    fill(pool, b, (const int[]){ 128, 256, 256, 256, 0 });
+    give(b[1], S1, 7);
+    give_done(b[2]);
+    give(b[3], S1, 9);
+    fy__block_t *block = take(pool, 600 * KIB, S1);
+    assert_int_equal(rungs(pool).joined, 1);
+    assert_int_equal(fake.alloc_calls, 1);
+    assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 9));
+    assert_int_equal(query(pool).pending, 168 * KIB); /* what was not needed stays as it was */
+    assert_true(fy__pool_is_valid(pool));
+    give_done(block);
+    give_done(b[0]);
+    give_done(b[4]);
+    fake_end(pool);
+}
+
+static void another_streams_block_is_handed_out_with_its_points(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[2];
+    fill(pool, b, (const int[]){ 512, 0 });
+    void *address = b[0]->address;
+    give(b[0], S1, 7);
+    fy__block_t *block = take(pool, 200 * KIB, S2);
+    assert_ptr_equal(block->address, address);
+    assert_true(fake_word(&block->hazard, 0) == FY__POINT(S1, 7));
+    assert_int_equal(rungs(pool).inserted_wait, 1);
+    assert_int_equal(fake.alloc_calls, 1); /* preferred over growing */
+    assert_int_equal(fake.waits, 0);
+    assert_int_equal(query(pool).pending, 312 * KIB);
+    /* The other half kept the point, too. */
+    fy__block_t *half = take(pool, 312 * KIB, S3);
+    assert_true(fake_word(&half->hazard, 0) == FY__POINT(S1, 7));
+    give_done(half);
+    give_done(block);
+    give_done(b[1]);
+    fake_end(pool);
+}
+
+/* Blocks of three streams side by side: the owner of the three waits for all of them. */
+static void neighbours_of_several_streams_are_joined_before_growing(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[5];
+    fill(pool, b, (const int[]){ 128, 256, 256, 256, 0 });
+    give(b[1], S1, 7);
+    fy__hazard_clear(&b[2]->hazard); /* pending on two streams */
+    atomic_store(&b[2]->hazard.writer, FY__POINT(S2, 3));
+    atomic_store(&b[2]->hazard.readers[1], FY__POINT(S1, 8));
+    fy__pool_free(b[2]);
+    give(b[3], S3, 1);
+    fy__block_t *block = take(pool, 700 * KIB, S3);
+    assert_int_equal(rungs(pool).inserted_wait, 1);
+    assert_int_equal(fake.alloc_calls, 1);
+    uint64_t seen[4] = { 0 };
+    for (int i = 0; i <= FY__READER_COUNT; i++)
+        if (fake_word(&block->hazard, i))
+            seen[FY__POINT_STREAM(fake_word(&block->hazard, i))] = FY__POINT_SEQ(fake_word(&block->hazard, i));
+    assert_int_equal(seen[S1], 8);
+    assert_int_equal(seen[S2], 3);
+    assert_int_equal(seen[S3], 1);
+    give_done(block);
+    give_done(b[0]);
+    give_done(b[4]);
+    fake_end(pool);
+}
+
+/* Stream 0 is the host: it cannot wait on the device, so it never gets pending bytes. */
+static void the_host_gets_only_what_is_done(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    fy__block_t *b[2];
+    fill(pool, b, (const int[]){ 512, 0 });
+    give(b[0], S1, 7);
+    fy__block_t *block = take(pool, 512 * KIB, 0);
+    assert_int_equal(fake.alloc_calls, 2);
+    assert_true(fake_hazard_done(&block->hazard));
+    give_done(block);
+    give_done(b[1]);
+    fake_end(pool);
+}
+
+/* Freed blocks used by one stream are not polled: a poll may cost a call of the backend. */
+static void a_free_does_not_poll(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
+    for (uint64_t seq = 1; seq < 100; seq++) give(take(pool, 4 * KIB, S1), S1, seq);
+    assert_int_equal(fake.polls, 0);
+    assert_int_equal(query(pool).pending, 4 * KIB);
+    fake.done[S1] = 99;
+    assert_int_equal(query(pool).pending, 0);
+    fake_end(pool);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup(name, setup)
+    const struct CMUnitTest tests[] = {
+        TEST(ready_block_is_reused),
+        TEST(best_fit_not_first_fit),
+        TEST(same_stream_needs_no_wait),
+        TEST(same_stream_neighbours_join),
+        TEST(finished_block_needs_no_wait_on_another_stream),
+        TEST(finished_blocks_join_what_is_free),
+        TEST(free_and_pending_neighbours_serve_their_stream),
+        TEST(another_streams_block_is_handed_out_with_its_points),
+        TEST(neighbours_of_several_streams_are_joined_before_growing),
+        TEST(the_host_gets_only_what_is_done),
+        TEST(a_free_does_not_poll),
+    };
+    return cmocka_run_group_tests_name("alloc/pool_reuse", tests, NULL, NULL);
+}
