@@ -1,13 +1,20 @@
-/* The price of one light request at its smallest: N adds of two 4-element f32 tensors on the host, each with a new result.
- * N is the argument, so that two runs under an instruction counter give instructions per add by difference (instructions.sh).
- * Not here: comparisons (peers_torch.cpp, `ferry bench dispatch`). */
+/* The price of one light request at its smallest: N times `add` (two f32[4] on the host, a new result) or `matmul` (16x16x16, a new
+ * result), or the bare `sgemm` that such a matmul ends in.
+ * N is an argument, so that two runs under an instruction counter give instructions per request by difference (instructions.sh).
+ * Not here: comparisons in time (peers_torch.cpp, `ferry bench dispatch`). */
+#include <dnnl.h>
 #include <ferry/ferry.h>
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-static fy_status_t add_many(fy_tensor_t *a, fy_tensor_t *b, long count)
+enum { SIZE = 16 };
+
+typedef fy_status_t (*work_fn)(fy_tensor_t *a, fy_tensor_t *b, long count);
+
+static fy_status_t run_add(fy_tensor_t *a, fy_tensor_t *b, long count)
 {
     for (long i = 0; i < count; i++) {
         fy_tensor_t *sum;
@@ -17,15 +24,49 @@ static fy_status_t add_many(fy_tensor_t *a, fy_tensor_t *b, long count)
     return FY_STATUS_OK;
 }
 
-static fy_status_t run(long count, double *out_ns)
+static fy_status_t run_matmul(fy_tensor_t *a, fy_tensor_t *b, long count)
+{
+    for (long i = 0; i < count; i++) {
+        fy_tensor_t *product;
+        FY_TRY(fy_matmul(a, b, &product));
+        fy_tensor_destroy(product);
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t run_sgemm(fy_tensor_t *a, fy_tensor_t *b, long count)
+{
+    void *raw_a, *raw_b;
+    float c[SIZE * SIZE];
+    FY_TRY(fy_tensor_map(a, FY_ACCESS_READ, &raw_a));
+    FY_TRY(fy_tensor_map(b, FY_ACCESS_READ, &raw_b));
+    for (long i = 0; i < count; i++)
+        if (dnnl_sgemm('N', 'N', SIZE, SIZE, SIZE, 1, raw_a, SIZE, raw_b, SIZE, 0, c, SIZE) != dnnl_success)
+            return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "dnnl_sgemm failed");
+    return FY_STATUS_OK;
+}
+
+static const struct {
+    const char *name;
+    work_fn work;
+    int rank;
+    int64_t dims[2];
+} works[] = {
+    { "add", run_add, 1, { 4 } },
+    { "matmul", run_matmul, 2, { SIZE, SIZE } },
+    { "sgemm", run_sgemm, 2, { SIZE, SIZE } },
+};
+enum { WORK_COUNT = sizeof works / sizeof *works };
+
+static fy_status_t run(int which, long count, double *out_ns)
 {
     fy_tensor_t *a, *b;
     struct timespec begin, end;
-    FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &a));
-    FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 2, &b));
-    FY_TRY(add_many(a, b, 1000)); /* warm: free lists are filled, symbols are bound */
+    FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, works[which].rank, works[which].dims, 1, &a));
+    FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, works[which].rank, works[which].dims, 2, &b));
+    FY_TRY(works[which].work(a, b, 1000)); /* warm: free lists are filled, symbols are bound, kernels are made */
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    FY_TRY(add_many(a, b, count));
+    FY_TRY(works[which].work(a, b, count));
     clock_gettime(CLOCK_MONOTONIC, &end);
     *out_ns = (double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec);
     return FY_STATUS_OK;
@@ -33,20 +74,23 @@ static fy_status_t run(long count, double *out_ns)
 
 int main(int argc, char **argv)
 {
-    char *rest;
+    char *rest = NULL;
+    int which = 0;
     long count = argc > 1 ? strtol(argv[1], &rest, 10) : 1000000;
-    if (argc > 2 || count < 0 || (argc > 1 && *rest)) {
-        fprintf(stderr, "usage: %s [ADDS]\n", argv[0]);
+    if (argc > 2)
+        while (which < WORK_COUNT && strcmp(argv[2], works[which].name) != 0) which++;
+    if (argc > 3 || count < 0 || (rest && *rest) || which == WORK_COUNT) {
+        fprintf(stderr, "usage: %s [TIMES [add|matmul|sgemm]]\n", argv[0]);
         return 2;
     }
     double ns = 0;
     fy_scope_t scope = fy_scope_begin("dispatch_floor");
-    fy_status_t status = run(count, &ns);
+    fy_status_t status = run(which, count, &ns);
     fy_scope_end(scope, 0, NULL);
     if (status != FY_STATUS_OK) {
         fprintf(stderr, "%s: %s\n", fy_status_name(status), fy_error_get()->text);
         return 1;
     }
-    if (count) printf("%ld adds of f32[4], each with a new result: %.1f ns per add\n", count, ns / (double)count);
+    if (count) printf("%s: %ld times, %.1f ns each\n", works[which].name, count, ns / (double)count);
     return 0;
 }

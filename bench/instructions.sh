@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Instructions per 4-element add, counted by callgrind: the difference of two runs, divided by the difference of their lengths.
+# Instructions per light request, counted by callgrind: the difference of two runs, divided by the difference of their lengths.
 # Counts do not depend on how busy the machine is. Usage: bench/instructions.sh [BUILD_DIR]
 set -euo pipefail
 build=${1:-build}
@@ -18,16 +18,23 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-count() { # ADDS
-    OMP_NUM_THREADS=1 valgrind --tool=callgrind --callgrind-out-file="$work/$1.out" "$program" "$1" >"$work/log" 2>&1 || {
+few=1000 many=11000
+
+count() { # WORK TIMES
+    OMP_NUM_THREADS=1 valgrind --tool=callgrind --callgrind-out-file="$work/$1.$2" "$program" "$2" "$1" >"$work/log" 2>&1 || {
         cat "$work/log" >&2
         exit 1
     }
-    sed -n 's/^summary: //p; s/^totals: //p' "$work/$1.out" | head -n 1
+    sed -n 's/^summary: //p; s/^totals: //p' "$work/$1.$2" | head -n 1
+}
+each() { # WORK
+    local low high
+    low=$(count "$1" $few)
+    high=$(count "$1" $many)
+    awk -v low="$low" -v high="$high" -v times=$((many - few)) 'BEGIN { printf "%.0f", (high - low) / times }'
 }
 
-few=1000 many=21000
-low=$(count $few)
-high=$(count $many)
-awk -v low="$low" -v high="$high" -v adds=$((many - few)) \
-    'BEGIN { printf "instructions per add of f32[4] with a new result: %.1f\n", (high - low) / adds }'
+echo "instructions per add of f32[4] with a new result: $(each add)"
+matmul=$(each matmul)
+sgemm=$(each sgemm)
+echo "instructions per matmul 16x16x16 with a new result: $matmul, of which the bare sgemm $sgemm and the dispatcher $((matmul - sgemm))"
