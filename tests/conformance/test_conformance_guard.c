@@ -68,9 +68,12 @@ static void downloads(ts_ctx_t *ctx)
 static void syncs(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0), *host = x;
-    fy_download_t *download;
+    fy_download_t *download, *one;
     fy_ticket_t done = { 0, 0 };
     double value = 3;
+    fy_tensor_t *scalar;
+    ts_ok(fy_sum(x, 0, NULL, 0, &scalar));
+    ts_ok(fy_tensor_download(scalar, NULL, &one));
     ts_ok(fy_tensor_download(x, NULL, &download));
     fy_scope_t scope = fy_scope_begin("async");
     fy_guard_options_t guard = no_limits();
@@ -82,7 +85,7 @@ static void syncs(ts_ctx_t *ctx)
     ts_fails(fy_ticket_wait(done, FY_FOREVER), REFUSED_BY_GUARD);
     ts_fails(fy_download_wait(download, FY_FOREVER, &host), REFUSED_BY_GUARD);
     assert_null(host);
-    ts_fails(fy_download_wait_f64(download, FY_FOREVER, &value), REFUSED_BY_GUARD);
+    ts_fails(fy_download_wait_f64(one, FY_FOREVER, &value), REFUSED_BY_GUARD);
     ts_text_has("async");
     fy_ledger_totals_t after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "refused syncs");

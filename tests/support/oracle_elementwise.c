@@ -43,7 +43,7 @@ static double real_value(fy_op_t op, double x, double y, const void *attrs, doub
     }
     default: return NAN;
     }
-    *scale = isfinite(value) ? fabs(value) : 0;
+    *scale = isfinite(value) ? fabs(value) + 0x1p-102 : 0; /* what is smaller than a normal f32 may become 0 on the way */
     return value;
 }
 

@@ -13,7 +13,7 @@ typedef struct float_format {
     int mantissa, min_exponent, max_exponent; /* stored bits; exponents of the smallest and the largest normal number */
 } float_format_t;
 
-static const float_format_t k_formats[] = {
+static const float_format_t k_formats[FY_DTYPE_COUNT] = {
     [FY_DTYPE_F32] = { 23, -126, 127 },
     [FY_DTYPE_F64] = { 52, -1022, 1023 },
     [FY_DTYPE_F16] = { 10, -14, 15 },
