@@ -66,7 +66,7 @@ fy_status_t fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const v
     FY_TRY(check_arity(info, nsrc, src, ndst, dst));
     if (attrs && info->attrs_nbytes == 0) return FY_FAIL(INVALID_ARGUMENT, "%s: takes no attributes: pass NULL", info->name);
     if (!attrs) attrs = fy__op_default_attrs(row);
-    _Alignas(max_align_t) unsigned char buf[FY__ATTRS_MAX_NBYTES];
+    _Alignas(max_align_t) unsigned char buf[FY_OP_ATTRS_MAX_NBYTES];
     if (info->attrs_nbytes > 0) FY_TRY(normalise_axis(info, nsrc ? src[0] : NULL, &attrs, buf));
     return fy__dispatch(row, nsrc, (const fy_tensor_t *const *)src, attrs, 0, ndst, dst);
 }

@@ -144,3 +144,9 @@ const fy_op_info_t *fy_op_get(fy_op_t op)
 }
 
 fy_op_t fy_op_count(void) { return FY_OP_BUILTIN_COUNT + fy__op_registered_count(); }
+
+const char *fy_attr_type_name(fy_attr_type_t type)
+{
+    static const char *const names[] = { "f64", "i64", "i32", "bool", "dtype", "axes" };
+    return (unsigned)type < sizeof names / sizeof *names ? names[type] : "?";
+}

@@ -5,8 +5,7 @@
 
 #include "ops/dispatch.h"
 
-#define FY__ATTRS_MAX_NBYTES 256  /* of an attribute struct */
-#define FY__OPS_REGISTERED   1024 /* most ops that fy_op_register takes */
+#define FY__OPS_REGISTERED 1024 /* most ops that fy_op_register takes */
 
 /* The op's attribute struct with every field at its fallback; NULL if the op has no attributes. Static, or as the row. */
 const void *fy__op_default_attrs(const fy__op_row_t *row);

@@ -180,9 +180,9 @@ static fy_status_t check_info(const fy_op_info_t *info)
         return FY_FAIL(INVALID_ARGUMENT, "op %s: dtypes 0x%" PRIx32 " must be a non-empty part of 0x%x", info->name, info->dtypes,
                        (unsigned)DTYPES_ALL);
     }
-    if (info->attrs_nbytes > FY__ATTRS_MAX_NBYTES) {
+    if (info->attrs_nbytes > FY_OP_ATTRS_MAX_NBYTES) {
         return FY_FAIL(INVALID_ARGUMENT, "op %s: the attribute struct has %zu bytes, the most is %d", info->name, info->attrs_nbytes,
-                       FY__ATTRS_MAX_NBYTES);
+                       FY_OP_ATTRS_MAX_NBYTES);
     }
     if ((info->nfields == 0) != (info->attrs_nbytes == 0) || (info->nfields > 0 && !info->fields)) {
         return FY_FAIL(INVALID_ARGUMENT, "op %s: attrs_nbytes %zu, nfields %u, fields %s: all or none must be there", info->name,

@@ -110,7 +110,8 @@ const char *fy__tensor_format(const fy_tensor_t *tensor, char *buffer, size_t si
     if (used < size) used += (size_t)snprintf(buffer + used, size - used, "[");
     for (int i = 0; i < tensor->rank && used < size; i++)
         used += (size_t)snprintf(buffer + used, size - used, "%s%lld", i ? "x" : "", (long long)tensor->dims[i]);
-    if (used < size) snprintf(buffer + used, size - used, "%s%s]", tensor->rank ? " " : "scalar ", fy_dtype_name((fy_dtype_t)tensor->dtype));
+    if (used < size)
+        snprintf(buffer + used, size - used, "%s%s]", tensor->rank ? " " : "scalar ", fy_dtype_name((fy_dtype_t)tensor->dtype));
     return buffer;
 }
 
@@ -236,21 +237,29 @@ fy_status_t fy_tensor_native(fy_tensor_t *tensor, fy_access_t access, fy_stream_
 {
     if (!out_address) return FY_FAIL(INVALID_ARGUMENT, "tensor_native: out_address is NULL");
     *out_address = NULL;
-    if (!tensor || !stream) return FY_FAIL(INVALID_ARGUMENT, "tensor_native: %s is NULL", tensor ? "stream" : "tensor");
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!tensor) return FY_FAIL(INVALID_ARGUMENT, "tensor_native: tensor is NULL");
     if (!(access & FY_ACCESS_READ_WRITE) || (access & ~FY_ACCESS_READ_WRITE))
         return FY_FAIL(INVALID_ARGUMENT, "tensor_native: access %d is not READ, WRITE or READ_WRITE", (int)access);
     fy__storage_t *storage = tensor->storage;
-    if (stream->device != storage->device)
+    fy_device_t *device = storage->device;
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    if (stream && stream->device != device)
         return FY_FAIL(INVALID_ARGUMENT, "tensor_native: stream '%s' is of %s, the tensor lives on %s", stream->name, stream->device->spec,
-                       storage->device->spec);
-    if (fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
-    FY_TRY(access & FY_ACCESS_WRITE ? fy__hazard_before_write(&storage->hazard, stream) : fy__hazard_before_read(&storage->hazard, stream));
-    const fy__point_t point = fy__stream_submitted(stream);
-    if (access & FY_ACCESS_WRITE) {
-        fy__hazard_written(&storage->hazard, point);
-        fy__storage_wrote(storage);
-    } else
-        fy__hazard_read(&storage->hazard, stream, point);
+                       device->spec);
+    if (access & FY_ACCESS_WRITE) FY_TRY(fy__storage_check_borrow(storage, "tensor_native"));
+    if (!device->synchronous) {
+        if (!stream) stream = fy__stream_current(device, thread->streams);
+        FY_TRY(access & FY_ACCESS_WRITE ? fy__hazard_before_write(&storage->hazard, stream)
+                                        : fy__hazard_before_read(&storage->hazard, stream));
+        const fy__point_t point = fy__stream_submitted(stream);
+        if (access & FY_ACCESS_WRITE)
+            fy__hazard_written(&storage->hazard, point);
+        else
+            fy__hazard_read(&storage->hazard, stream, point);
+    }
+    if (access & FY_ACCESS_WRITE) fy__storage_wrote(storage);
     *out_address = tensor->data;
     return FY_STATUS_OK;
 }

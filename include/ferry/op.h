@@ -10,17 +10,17 @@ extern "C" {
 #endif
 
 /* X(ENUM, name). The order is part of the ABI: new ops go to the end. */
-#define FY_OP_LIST(X)                                                                                                                     \
-    X(FILL, fill)                                                                                                                         \
-    X(ARANGE, arange)                                                                                                                     \
-    X(RAND, rand)                                                                                                                         \
-    X(RANDN, randn)                                                                                                                       \
-    X(RANDPERM, randperm)                                                                                                                 \
-    X(NEG, neg) X(ABS, abs) X(EXP, exp) X(LOG, log) X(SQRT, sqrt) X(TANH, tanh) X(SIGMOID, sigmoid) X(RELU, relu) X(AFFINE, affine)       \
-        X(CAST, cast) X(COPY, copy) X(AXPY, axpy) X(ADD, add) X(SUB, sub) X(MUL, mul) X(DIV, div) X(MAXIMUM, maximum) X(MINIMUM, minimum) \
-            X(POW, pow) X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) X(GE, ge) X(WHERE, where) X(SUM, sum) X(MEAN, mean) X(MAX, max) \
-                X(MIN, min) X(ARGMAX, argmax) X(MATMUL, matmul) X(SOFTMAX, softmax) X(LOG_SOFTMAX, log_softmax) X(MSE_LOSS, mse_loss)     \
-                    X(GATHER, gather) X(CONCAT, concat)
+/* clang-format off */
+#define FY_OP_LIST(X)                                                                                                                    \
+    X(FILL, fill) X(ARANGE, arange) X(RAND, rand) X(RANDN, randn) X(RANDPERM, randperm)                                                  \
+    X(NEG, neg) X(ABS, abs) X(EXP, exp) X(LOG, log) X(SQRT, sqrt) X(TANH, tanh) X(SIGMOID, sigmoid) X(RELU, relu)                        \
+    X(AFFINE, affine) X(CAST, cast) X(COPY, copy) X(AXPY, axpy)                                                                          \
+    X(ADD, add) X(SUB, sub) X(MUL, mul) X(DIV, div) X(MAXIMUM, maximum) X(MINIMUM, minimum) X(POW, pow)                                  \
+    X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) X(GE, ge) X(WHERE, where)                                                          \
+    X(SUM, sum) X(MEAN, mean) X(MAX, max) X(MIN, min) X(ARGMAX, argmax)                                                                  \
+    X(MATMUL, matmul) X(SOFTMAX, softmax) X(LOG_SOFTMAX, log_softmax) X(MSE_LOSS, mse_loss)                                              \
+    X(GATHER, gather) X(CONCAT, concat)
+/* clang-format on */
 
 enum {
 #define X(name, text) FY_OP_##name,

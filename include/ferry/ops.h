@@ -3,7 +3,8 @@
  * Common to all: results are new tensors on the sources' device, dense and row-major, owned by the current scope (or you);
  * sources are only read. Requests are asynchronous; later requests wait by themselves. All tensors of a call live on one device and
  * (unless said otherwise) have one dtype: nothing is promoted, nothing is moved. Elementwise calls broadcast as NumPy does.
- * Zero-size tensors are legal everywhere. f16 and bf16 compute in f32 and round once. NaN propagates, through maximum, max and relu
+ * One tensor may stand for several sources, and one variable may be source and result: fy_add(x, x, &x) (the old handle is then its
+ * scope's). Zero-size tensors are legal everywhere. f16 and bf16 compute in f32 and round once. NaN propagates, through maximum, max and relu
  * too. "float" below means f32, f64, f16, bf16; "number" means those and i32, i64, u8; integers wrap around. */
 #ifndef FERRY_OPS_H_
 #define FERRY_OPS_H_

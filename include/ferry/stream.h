@@ -20,7 +20,8 @@ typedef struct fy_stream_options {
     size_t struct_size;
     const char *name; /* copied; shown in errors; NULL: "stream" */
     int priority;     /* higher goes first where the device knows priorities; 0 is ordinary */
-    void *native;     /* a native queue to wrap, such as a CUstream; borrowed until the stream is destroyed. NULL: a new one */
+    void *native;     /* a native queue to wrap, such as a CUstream; borrowed until the stream is destroyed. NULL: a new one
+                       * (so CUDA's default stream is wrapped by its handles CU_STREAM_LEGACY or CU_STREAM_PER_THREAD) */
 } fy_stream_options_t;
 #define FY_STREAM_OPTIONS_INIT                     \
     {                                              \

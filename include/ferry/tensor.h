@@ -55,7 +55,9 @@ FY_API void fy_tensor_set_name(fy_tensor_t *tensor, const char *name);
 FY_API_STATUS fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_data);
 /* Address of a tensor's first element on its own device, for kernels of yours that you submit to `stream`'s native queue after
  * this call: they run behind whatever Ferry submitted for these bytes, and later requests of Ferry wait for them.
- * `stream` is a stream of the tensor's device; moves nothing, waits for nothing. Fails: INVALID_ARGUMENT (stream of another device). */
+ * `stream` is a stream of the tensor's device; NULL: the stream that this thread's ops go to there (on the host, which has none, the
+ * address is simply good now). After wrapping memory that is still being written, WRITE tells Ferry which stream it is written on.
+ * Moves nothing, waits for nothing. Fails: INVALID_ARGUMENT (stream of another device). */
 FY_API_STATUS fy_tensor_native(fy_tensor_t *tensor, fy_access_t access, fy_stream_t *stream, void **out_address);
 
 /* ---- views: another handle to the same bytes; nothing moves, nothing is submitted ---- */

@@ -43,6 +43,10 @@ typedef struct fy_download fy_download_t; /* bytes on their way to the host */
 /* FY_DIMS(64, 784) expands to the two arguments `rank, dims`; a scalar is `0, NULL`. C only (C++ has no compound literals). */
 #define FY_DIMS(...) \
     (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
+/* FY_AXES(0, -1) expands to `naxes, axes` for reductions; FY_ALL_AXES reduces to a scalar. C only. */
+#define FY_AXES(...) \
+    (int)(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int)), (const int[]) { __VA_ARGS__ }
+#define FY_ALL_AXES 0, NULL
 
 #ifdef __cplusplus
 }

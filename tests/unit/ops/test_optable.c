@@ -48,7 +48,7 @@ static void test_rows_are_consistent(void **state)
         if (info->nsrc_min == 0) assert_true(info->flags & FY_OP_IN_PLACE);
         assert_int_equal(info->nfields == 0, info->attrs_nbytes == 0);
         assert_int_equal(info->nfields == 0, fy__op_default_attrs(fy__op_row(op)) == NULL);
-        assert_true(info->attrs_nbytes <= FY__ATTRS_MAX_NBYTES);
+        assert_true(info->attrs_nbytes <= FY_OP_ATTRS_MAX_NBYTES);
     }
 }
 
@@ -70,7 +70,7 @@ static void test_fields_lie_inside_their_struct_and_hold_their_fallback(void **s
     (void)state;
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy__op_row_t *row = fy__op_row(op);
-        uint64_t taken[FY__ATTRS_MAX_NBYTES] = { 0 };
+        uint64_t taken[FY_OP_ATTRS_MAX_NBYTES] = { 0 };
         for (int i = 0; i < row->info.nfields; i++) {
             const fy_attr_field_t *field = &row->info.fields[i];
             size_t nbytes = field->type == FY_ATTR_F64 || field->type == FY_ATTR_I64 ? 8 : 4;
