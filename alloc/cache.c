@@ -118,8 +118,8 @@ static inline fy__span_t *best_on(const fy__pool_t *pool, uint32_t shelf, const 
 fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
 {
     fy__span_t *best = best_on(pool, FY__SHELF_FREE, request), *same = NULL;
-    uint32_t shelf;
-    if (pool->pending_count && (shelf = fy__pending_find(pool, request->stream)) != FY__SHELF_FREE) same = best_on(pool, shelf, request);
+    uint32_t shelf = request->stream && pool->pending_count ? fy__pending_find(pool, request->stream) : FY__SHELF_FREE;
+    if (shelf != FY__SHELF_FREE) same = best_on(pool, shelf, request);
     /* What is pending on the asking stream is as good as free to it; taking it first keeps the rest for others. */
     if (same && (!best || same->size.nbytes <= best->size.nbytes)) {
         fy__node_t *node = fy__pool_cut(pool, request, same);

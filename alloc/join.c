@@ -109,7 +109,7 @@ static fy__node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request, const s
 
 fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool any_stream)
 {
-    uint32_t own_shelf = fy__pending_find(pool, request->stream);
+    uint32_t own_shelf = request->stream ? fy__pending_find(pool, request->stream) : FY__SHELF_FREE;
     stretch_t best = { .nbytes = UINT64_MAX };
     if (!any_stream && own_shelf == FY__SHELF_FREE) return NULL;
     for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {

@@ -10,7 +10,8 @@
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
 
-static const uint64_t large_step_nbytes = 2u << 20; /* own segments are rounded to this, as device pages are */
+/* Own segments are rounded to this, as device pages are, unless that would waste more than an eighth. */
+static const uint64_t large_step_nbytes = 2u << 20;
 
 /* How growing ended when it did not succeed. */
 typedef enum growth { GROWN, LIMIT_REFUSED, SOURCE_REFUSED, GUARD_REFUSED, NO_NODES, FAILED } growth_t;
@@ -46,7 +47,7 @@ static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, 
     int count = 0;
     if (is_apart) {
         if (!fy__round_up_u64(nbytes, large_step_nbytes, &step)) step = nbytes;
-        if (step > most) step = nbytes;
+        if (step > most || step - nbytes > nbytes / 8) step = nbytes;
     } else {
         if (!fy__round_up_u64(pool->options.segment_nbytes, pool->source.alignment, &step) || step > most) step = most;
     }
