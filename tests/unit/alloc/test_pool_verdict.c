@@ -35,7 +35,7 @@ static void says(const fy_oom_verdict_t *verdict, const char *text)
 static void limit(void **state)
 {
     (void)state;
-    fy__pool_t *pool = fake_pool(4 * MIB, MIB);
+    fy__pool_t *pool = fake_pool(4 * MIB, 2 * MIB);
     fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, MIB, S1), *c;
     const fy_oom_verdict_t *verdict = refused(pool, 2 * MIB - 100, S1);
     assert_int_equal(verdict->reason, FY_OOM_LIMIT);
