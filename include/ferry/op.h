@@ -78,8 +78,12 @@ typedef struct fy_attr_field {
     double fallback; /* the value that means "not asked for" */
 } fy_attr_field_t;
 
-#define FY_OP_VARIADIC      65535u /* as nsrc_max: any number */
-#define FY_DTYPE_BIT(dtype) (1u << (dtype))
+/* "i32", "axes", ...; "?" for a number that is no attribute type. Static. */
+FY_API const char *fy_attr_type_name(fy_attr_type_t type);
+
+#define FY_OP_ATTRS_MAX_NBYTES 256    /* an attribute struct is at most so large */
+#define FY_OP_VARIADIC         65535u /* as nsrc_max: any number */
+#define FY_DTYPE_BIT(dtype)    (1u << (dtype))
 
 enum fy_op_flags {
     FY_OP_ELEMENTWISE = 1,   /* sources broadcast to dst[0] as NumPy does */
