@@ -57,7 +57,10 @@ set_target_properties(ferry_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${FERRY_PLU
 install(TARGETS ferry_cuda LIBRARY DESTINATION ${FERRY_PLUGIN_INSTALL_DIRECTORY})
 
 # ---- for tests only: a driver and a cuBLASLt made of host memory and host kernels ---------------------------------------------------
+# The kernels' source is compiled a second time, by the C++ compiler, so that it can run without a card (simt.h).
 if(FERRY_TESTS)
+    include(CheckLanguage)
+    check_language(CXX)
     file(GLOB fake_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/*.c)
     add_library(fake_cuda MODULE ${fake_sources} $<TARGET_OBJECTS:ferry_kernels>)
     ferry_library_flags(fake_cuda)
@@ -65,4 +68,23 @@ if(FERRY_TESTS)
     target_include_directories(fake_cuda SYSTEM PRIVATE ${FERRY_CUDA_INCLUDE_DIR} ${FERRY_CUBLASLT_INCLUDE_DIR})
     target_link_libraries(fake_cuda PRIVATE ferry_dependencies Threads::Threads m)
     set_target_properties(fake_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/tests LINKER_LANGUAGE C)
+    # Coroutines and sanitizers do not know of each other.
+    if(CMAKE_CXX_COMPILER AND NOT FERRY_SANITIZE AND NOT FERRY_COVERAGE)
+        enable_language(CXX)
+        add_library(fake_cuda_kernels OBJECT ${kernel_files})
+        set_source_files_properties(${kernel_files} PROPERTIES LANGUAGE CXX)
+        target_compile_options(fake_cuda_kernels PRIVATE -x c++ -include ${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/simt.h -Wall -Wextra -Werror
+                               -ffp-contract=off -fno-exceptions -fno-rtti -fvisibility=hidden)
+        target_include_directories(fake_cuda_kernels PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+        set_target_properties(fake_cuda_kernels PROPERTIES CXX_STANDARD 17 POSITION_INDEPENDENT_CODE ON)
+        target_sources(fake_cuda PRIVATE $<TARGET_OBJECTS:fake_cuda_kernels>)
+        target_compile_definitions(fake_cuda PRIVATE FAKE_CUDA_HAS_SOURCE)
+        foreach(test launch matmul)
+            add_test(NAME unit_cuda_${test}_source COMMAND test_unit_cuda_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+            set_tests_properties(unit_cuda_${test}_source PROPERTIES LABELS unit TIMEOUT 300 SKIP_RETURN_CODE 77
+                ENVIRONMENT "FERRY_BUILD_DIR=${CMAKE_BINARY_DIR};FAKE_CUDA_KERNELS=source;OMP_WAIT_POLICY=passive")
+        endforeach()
+    else()
+        set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/simt.c PROPERTIES HEADER_FILE_ONLY ON)
+    endif()
 endif()

@@ -54,7 +54,9 @@ const char *fake_kernel_name(CUfunction function, CUcontext context);
 void fake_count_misuse(void);
 void fake_count_leak(uint64_t n);
 /* ---- kernels ---- */
-CUresult fake_run_kernel(int device, const char *name, const fy__cuda_args_t *args);
+CUresult fake_run_kernel(int device, const char *name, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y);
+/* Runs the kernel's own source; the operands in `args` hold host addresses. 0: a barrier was not reached by all. */
+int simt_run(const char *kernel, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y);
 
 #define X(name, since) __typeof__(*(PFN_##name##_v##since)0) fake_##name;
 FY__CUDA_DRIVER_LIST(X)

@@ -254,9 +254,26 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
     return run(&launch);
 }
 
-CUresult fake_run_kernel(int device, const char *kernel, const fy__cuda_args_t *args)
+/* FAKE_CUDA_KERNELS=source: the kernels' own text (simt.c) instead of the portable kernels. */
+static CUresult run_source(const char *kernel, const fy__cuda_args_t *args, uint32_t *fault, const fy_desc_t *dst, const fy_desc_t *src,
+                           unsigned grid, unsigned block_x, unsigned block_y)
+{
+#ifdef FAKE_CUDA_HAS_SOURCE
+    fy__cuda_args_t on_host = *args;
+    for (unsigned i = 0; i < args->ndst; i++) on_host.dst[i].data = (uint64_t)(uintptr_t)dst[i].data;
+    for (unsigned i = 0; i < args->nsrc; i++) on_host.src[i].data = (uint64_t)(uintptr_t)src[i].data;
+    on_host.fault = (uint64_t)(uintptr_t)fault;
+    return simt_run(kernel, &on_host, grid, block_x, block_y) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_TIMEOUT;
+#else
+    (void)kernel, (void)args, (void)fault, (void)dst, (void)src, (void)grid, (void)block_x, (void)block_y;
+    return CUDA_ERROR_NOT_SUPPORTED;
+#endif
+}
+
+CUresult fake_run_kernel(int device, const char *kernel, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y)
 {
     fy_desc_t dst[FY__CUDA_MAX_DST], src[FY__CUDA_MAX_SRC];
+    const char *kernels = getenv("FAKE_CUDA_KERNELS");
     uint32_t *fault = NULL;
     if (!assumptions_hold(kernel, args)) return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < args->ndst; i++)
@@ -264,6 +281,7 @@ CUresult fake_run_kernel(int device, const char *kernel, const fy__cuda_args_t *
     for (unsigned i = 0; i < args->nsrc; i++)
         if (!rebuild(device, &args->src[i], &src[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (args->fault != 0 && (fault = fake_translate(device, args->fault, sizeof *fault)) == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (kernels != NULL && strcmp(kernels, "source") == 0) return run_source(kernel, args, fault, dst, src, grid, block_x, block_y);
     return interpret(kernel, args, fault, dst, src) == FY_STATUS_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -282,7 +300,7 @@ CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid
         return (CUresult)fake_leave(CUDA_ERROR_INVALID_VALUE);
     strncpy(last_kernel, kernel, sizeof last_kernel - 1);
     last_threads = (uint64_t)grid_x * block_x * block_y;
-    code = fake_run_kernel(context->device, kernel, params[0]);
+    code = fake_run_kernel(context->device, kernel, params[0], grid_x, block_x, block_y);
     if (code == CUDA_ERROR_ILLEGAL_ADDRESS) {
         context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
         code = CUDA_SUCCESS; /* as on a card, the launch succeeds and the next call learns of it */

@@ -134,7 +134,9 @@ static inline void run_case(const op_case_t *c)
         const uint64_t size = span_of(desc) * dtype_nbytes[desc->dtype];
         char *back = malloc(size);
         fetch(back, on_device[i].data, size);
-        compare(what, desc, back, host[i], i < c->ndst && c->close); /* sources too: they are only read */
+        /* Sources too: they are only read. The kernels' own source takes exp and the like from another library. */
+        const char *kernels = getenv("FAKE_CUDA_KERNELS");
+        compare(what, desc, back, host[i], i < c->ndst && (c->close || kernels != NULL));
         free(back);
         cuda->free(dev, on_device[i].data, size);
         free(host[i]);

@@ -1,0 +1,123 @@
+/* Runs a kernel's source on the host: one block after the other, the threads of a block as coroutines that change over at barriers only. A
+ * barrier that some threads of the block (or warp) never reach is found and reported, as are none of the races that a card would have.
+ * Kernels without barriers run as plain loops. Next: simt.h for what the kernels see, fake_launch.c for who calls this. */
+#include "tests/support/fake_cuda/simt.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "tests/support/fake_cuda/fake.h"
+
+enum { MOST = 256, WARP = 32, STACK = 128 << 10 };
+enum { RUNS, AT_WARP, AT_BLOCK, DONE };
+
+simt_dim_t simt_thread, simt_block, simt_block_dim, simt_grid_dim;
+
+/* clang-format off */
+#define X(module, name) void name(const fy__cuda_args_t args);
+FY__CUDA_KERNEL_LIST(X)
+#undef X
+/* clang-format on */
+
+static void (*entry)(const fy__cuda_args_t args);
+static const fy__cuda_args_t *arguments;
+static ucontext_t scheduler, threads[MOST];
+static int states[MOST], now;
+static char *stacks;
+static char slots[MOST][32] __attribute__((aligned(16)));
+
+unsigned simt_lane(void) { return (unsigned)now % WARP; }
+void *simt_slot(unsigned lane) { return slots[now / WARP * WARP + (int)lane]; }
+
+static void arrive(int state)
+{
+    states[now] = state;
+    swapcontext(&threads[now], &scheduler);
+}
+void simt_sync_block(void) { arrive(AT_BLOCK); }
+void simt_sync_warp(void) { arrive(AT_WARP); }
+
+static void thread_main(void)
+{
+    entry(*arguments);
+    states[now] = DONE;
+}
+
+static void place(int i)
+{
+    now = i;
+    simt_thread = (simt_dim_t){ (unsigned)i % simt_block_dim.x, (unsigned)i / simt_block_dim.x, 0 };
+}
+
+/* Lets those of threads first .. last-1 go on that all wait in `state`; ended ones do not count. 1 if any could. */
+static int release(int first, int last, int state)
+{
+    int waiting = 0;
+    for (int i = first; i < last; i++) {
+        if (states[i] != state && states[i] != DONE) return 0;
+        waiting += states[i] == state;
+    }
+    if (state == AT_WARP && waiting > 0 && waiting != last - first) return 0; /* a shuffle with a thread that has ended */
+    for (int i = first; i < last; i++)
+        if (states[i] == state) states[i] = RUNS;
+    return waiting > 0;
+}
+
+static int run_block(int n)
+{
+    for (int i = 0; i < n; i++) {
+        getcontext(&threads[i]);
+        threads[i].uc_stack.ss_sp = stacks + (size_t)i * STACK;
+        threads[i].uc_stack.ss_size = STACK;
+        threads[i].uc_link = &scheduler;
+        makecontext(&threads[i], thread_main, 0);
+        states[i] = RUNS;
+    }
+    for (;;) {
+        int done = 0, freed = 0;
+        for (int i = 0; i < n; i++) {
+            if (states[i] == RUNS) {
+                place(i);
+                swapcontext(&scheduler, &threads[i]);
+            }
+            done += states[i] == DONE;
+        }
+        if (done == n) return 1;
+        for (int warp = 0; warp < n; warp += WARP) freed |= release(warp, warp + WARP < n ? warp + WARP : n, AT_WARP);
+        freed |= release(0, n, AT_BLOCK);
+        if (!freed) return 0; /* a barrier that not all reach */
+    }
+}
+
+int simt_run(const char *kernel, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y)
+{
+    static const struct {
+        const char *name;
+        void (*entry)(const fy__cuda_args_t args);
+    } kernels[] = {
+#define X(module, name) { #name, name },
+        FY__CUDA_KERNEL_LIST(X)
+#undef X
+    };
+    const int n = (int)(block_x * block_y);
+    entry = NULL;
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (strcmp(kernels[i].name, kernel) == 0) entry = kernels[i].entry;
+    if (stacks == NULL)
+        stacks = mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (entry == NULL || n > MOST || stacks == MAP_FAILED) return 0;
+    arguments = args;
+    simt_block_dim = (simt_dim_t){ block_x, block_y, 1 };
+    simt_grid_dim = (simt_dim_t){ grid, 1, 1 };
+    const int has_barriers = args->lanes > 1 || block_y > 1;
+    for (unsigned block = 0; block < grid; block++) {
+        simt_block = (simt_dim_t){ block, 0, 0 };
+        for (int i = 0; i < n && !has_barriers; i++) {
+            place(i);
+            entry(*arguments);
+        }
+        if (has_barriers && !run_block(n)) return 0;
+    }
+    return 1;
+}

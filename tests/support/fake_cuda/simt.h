@@ -1,0 +1,63 @@
+/* What makes a .cu file of backends/cuda/kernels compile as plain C++: CUDA's qualifiers and built-ins, over the scheduler of simt.c. With it
+ * the source of a kernel runs on the host, thread by thread, so its indices, bounds, barriers and shuffles are tested without a card.
+ * It proves the source, not what nvcc makes of it, nor speed. Given to the compiler with -include, for tests only. */
+#ifndef FERRY_TESTS_FAKE_CUDA_SIMT_H_
+#define FERRY_TESTS_FAKE_CUDA_SIMT_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct simt_dim {
+    unsigned x, y, z;
+} simt_dim_t;
+extern simt_dim_t simt_thread, simt_block, simt_block_dim, simt_grid_dim; /* of the thread that runs now */
+
+/* All threads of the block (or of the warp) arrive before one goes on. */
+void simt_sync_block(void);
+void simt_sync_warp(void);
+/* The place of warp mate `lane` for one exchanged value, 32 bytes. */
+void *simt_slot(unsigned lane);
+unsigned simt_lane(void);
+
+#ifdef __cplusplus
+}
+
+#include <string.h>
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static /* one block runs at a time */
+#define __grid_constant__
+#define __launch_bounds__(n)
+#define threadIdx simt_thread
+#define blockIdx  simt_block
+#define blockDim  simt_block_dim
+#define gridDim   simt_grid_dim
+
+inline void __syncthreads() { simt_sync_block(); }
+
+template <typename T> inline T __shfl_xor_sync(unsigned, T value, int step)
+{
+    static_assert(sizeof(T) <= 32, "");
+    T result;
+    memcpy(simt_slot(simt_lane()), &value, sizeof value);
+    simt_sync_warp();
+    memcpy(&result, simt_slot(simt_lane() ^ (unsigned)step), sizeof result);
+    simt_sync_warp();
+    return result;
+}
+
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+inline float4 make_float4(float x, float y, float z, float w) { return float4{ x, y, z, w }; }
+
+#endif
+#endif
