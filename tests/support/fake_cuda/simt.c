@@ -1,8 +1,10 @@
 /* Runs a kernel's source on the host: one block after the other, the threads of a block as coroutines that change over at barriers only. A
  * barrier that some threads of the block (or warp) never reach is found and reported, as are none of the races that a card would have.
  * Kernels without barriers run as plain loops. Next: simt.h for what the kernels see, fake_launch.c for who calls this. */
+#undef _FORTIFY_SOURCE /* its longjmp refuses to change stacks */
 #include "tests/support/fake_cuda/simt.h"
 
+#include <setjmp.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -22,8 +24,9 @@ FY__CUDA_KERNEL_LIST(X)
 
 static void (*entry)(const fy__cuda_args_t args);
 static const fy__cuda_args_t *arguments;
-static ucontext_t scheduler, threads[MOST];
-static int states[MOST], now;
+static ucontext_t fresh[MOST]; /* how a thread begins; from then on jumps, which make no system call */
+static jmp_buf scheduler, threads[MOST];
+static int states[MOST], begun[MOST], now;
 static char *stacks;
 static char slots[MOST][32] __attribute__((aligned(16)));
 
@@ -33,7 +36,7 @@ void *simt_slot(unsigned lane) { return slots[now / WARP * WARP + (int)lane]; }
 static void arrive(int state)
 {
     states[now] = state;
-    swapcontext(&threads[now], &scheduler);
+    if (_setjmp(threads[now]) == 0) _longjmp(scheduler, 1);
 }
 void simt_sync_block(void) { arrive(AT_BLOCK); }
 void simt_sync_warp(void) { arrive(AT_WARP); }
@@ -42,6 +45,15 @@ static void thread_main(void)
 {
     entry(*arguments);
     states[now] = DONE;
+    _longjmp(scheduler, 1);
+}
+
+static void resume(int i)
+{
+    if (_setjmp(scheduler) != 0) return;
+    if (begun[i]) _longjmp(threads[i], 1);
+    begun[i] = 1;
+    setcontext(&fresh[i]);
 }
 
 static void place(int i)
@@ -67,19 +79,21 @@ static int release(int first, int last, int state)
 static int run_block(int n)
 {
     for (int i = 0; i < n; i++) {
-        getcontext(&threads[i]);
-        threads[i].uc_stack.ss_sp = stacks + (size_t)i * STACK;
-        threads[i].uc_stack.ss_size = STACK;
-        threads[i].uc_link = &scheduler;
-        makecontext(&threads[i], thread_main, 0);
+        if (fresh[i].uc_stack.ss_sp == NULL) {
+            getcontext(&fresh[i]);
+            fresh[i].uc_stack.ss_sp = stacks + (size_t)i * STACK;
+            fresh[i].uc_stack.ss_size = STACK;
+            makecontext(&fresh[i], thread_main, 0);
+        }
         states[i] = RUNS;
+        begun[i] = 0;
     }
     for (;;) {
         int done = 0, freed = 0;
         for (int i = 0; i < n; i++) {
             if (states[i] == RUNS) {
                 place(i);
-                swapcontext(&scheduler, &threads[i]);
+                resume(i);
             }
             done += states[i] == DONE;
         }
