@@ -83,7 +83,7 @@ static const fy__loops_t *_Atomic chosen_loops;
 /* libgomp's team does not survive fork; the child's thread would wait for it for ever. Kernels and oneDNN then run on one thread. */
 static void stay_serial_in_child(void) { omp_set_num_threads(1); }
 
-static const fy__loops_t *choose_loops(void)
+static __attribute__((noinline)) const fy__loops_t *choose_loops(void)
 {
     static _Atomic int watches_fork;
     const fy__loops_t *loops = &fy__loops_base;
@@ -99,11 +99,13 @@ static const fy__loops_t *choose_loops(void)
     return loops;
 }
 
-const fy__loops_t *fy__loops_get(void)
+static inline const fy__loops_t *get_loops(void)
 {
     const fy__loops_t *loops = atomic_load_explicit(&chosen_loops, memory_order_acquire);
-    return loops ? loops : choose_loops();
+    return __builtin_expect(loops != NULL, 1) ? loops : choose_loops();
 }
+
+const fy__loops_t *fy__loops_get(void) { return get_loops(); }
 
 /* ---- threads ---- */
 
@@ -126,14 +128,15 @@ void fy__for_each(int64_t n, int threads, fy__each_fn fn, const void *context)
 
 /* ---- the three calls of kernels.h ---- */
 
-int fy__kernels_supports(const fy_launch_t *launch)
+static inline int has_kernel(const fy_launch_t *launch)
 {
     const fy_desc_t *main = launch->nsrc ? launch->src : launch->dst;
-    if (launch->kernel) return 1;
     return launch->op < FY_OP_BUILTIN_COUNT && (uint32_t)main->dtype < FY_DTYPE_COUNT && (rows[launch->op].dtypes >> main->dtype & 1u) != 0;
 }
 
-static fy_status_t refuse(const fy_host_api_t *host, const fy_launch_t *launch)
+int fy__kernels_supports(const fy_launch_t *launch) { return launch->kernel != NULL || has_kernel(launch); }
+
+static __attribute__((noinline)) fy_status_t refuse(const fy_host_api_t *host, const fy_launch_t *launch)
 {
     const int32_t dtype = (launch->nsrc ? launch->src : launch->dst)->dtype;
     if (launch->op >= FY_OP_BUILTIN_COUNT) {
@@ -146,11 +149,11 @@ static fy_status_t refuse(const fy_host_api_t *host, const fy_launch_t *launch)
 fy_status_t fy__kernels_launch(const fy_host_api_t *host, const fy_launch_t *launch)
 {
     if (__builtin_expect(launch->kernel != NULL, 0)) return launch->kernel(launch, NULL);
-    if (__builtin_expect(!fy__kernels_supports(launch), 0)) return refuse(host, launch);
-    return rows[launch->op].run(host, fy__loops_get(), launch);
+    if (__builtin_expect(!has_kernel(launch), 0)) return refuse(host, launch);
+    return rows[launch->op].run(host, get_loops(), launch);
 }
 
 uint64_t fy__kernels_workspace(const fy_launch_t *launch, uint64_t limit)
 {
-    return launch->op == FY_OP_MATMUL && fy__kernels_supports(launch) ? fy__matmul_workspace(launch, limit) : 0;
+    return launch->op == FY_OP_MATMUL && has_kernel(launch) ? fy__matmul_workspace(launch, limit) : 0;
 }

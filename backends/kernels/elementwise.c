@@ -2,7 +2,7 @@
  * Thresholds say how many elements one thread does in about 20 us. */
 #include "backends/kernels/rows.h"
 
-enum { SERIAL_CHEAP = 32768, SERIAL_LIBM = 8192 };
+enum { SERIAL_CHEAP = 32768, SERIAL_LIBM = 8192, TINY = 16 };
 
 /* ---- block functions: how a map calls its loop ---- */
 
@@ -19,42 +19,61 @@ static inline int is_plain(const fy_launch_t *launch, int64_t serial)
 
 /* ---- families ---- */
 
+static __attribute__((noinline)) fy_status_t run_binary_map(const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    fy__map_t map = { .loops = loops, .block = block2 };
+    map.loop.two = loops->binary[launch->op - FY_OP_ADD][fy__compute_dtype(launch->dst->dtype)];
+    fy__map_run(&map, launch, launch->op == FY_OP_POW ? SERIAL_LIBM : SERIAL_CHEAP);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
 {
     const fy_desc_t *dst = launch->dst, *src = launch->src;
-    const fy__loop2_fn(*row)[FY_DTYPE_COUNT] = &loops->binary[launch->op - FY_OP_ADD];
-    const fy__loop2_fn loop = (*row)[dst->dtype];
+    /* A few elements cost less in short vectors, and bits are the same; only pow differs between instruction sets. */
+    const fy__loops_t *table = launch->nelem < TINY && launch->op != FY_OP_POW ? &fy__loops_base : loops;
+    const fy__loop2_fn loop = table->binary[launch->op - FY_OP_ADD][dst->dtype];
     (void)host;
-    if (loop && is_plain(launch, SERIAL_CHEAP)) {
-        loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
-        return FY_STATUS_OK;
-    }
-    fy__map_t map = { .loops = loops, .block = block2, .loop.two = (*row)[fy__compute_dtype(dst->dtype)] };
-    fy__map_run(&map, launch, launch->op == FY_OP_POW ? SERIAL_LIBM : SERIAL_CHEAP);
+    if (__builtin_expect(!loop || !is_plain(launch, SERIAL_CHEAP), 0)) return run_binary_map(loops, launch);
+    loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
+    return FY_STATUS_OK;
+}
+
+static inline int64_t unary_serial(fy_op_t op)
+{
+    const int uses_libm = op == FY_OP_EXP || op == FY_OP_LOG || op == FY_OP_TANH || op == FY_OP_SIGMOID;
+    return uses_libm ? SERIAL_LIBM : SERIAL_CHEAP;
+}
+
+static __attribute__((noinline)) fy_status_t run_unary_map(const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    fy__map_t map = { .loops = loops, .block = block1 };
+    map.loop.one = loops->unary[launch->op - FY_OP_NEG][fy__compute_dtype(launch->dst->dtype)];
+    fy__map_run(&map, launch, unary_serial(launch->op));
     return FY_STATUS_OK;
 }
 
 fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
 {
     const fy_desc_t *dst = launch->dst;
-    const fy__loop1_fn(*row)[FY_DTYPE_COUNT] = &loops->unary[launch->op - FY_OP_NEG];
-    const fy__loop1_fn loop = (*row)[dst->dtype];
-    const int64_t serial = launch->op >= FY_OP_EXP && launch->op <= FY_OP_SIGMOID ? SERIAL_LIBM : SERIAL_CHEAP;
+    const fy__loop1_fn loop = loops->unary[launch->op - FY_OP_NEG][dst->dtype];
     (void)host;
-    if (loop && is_plain(launch, serial)) {
-        loop((int64_t)launch->nelem, dst->data, launch->src->data);
-        return FY_STATUS_OK;
-    }
-    fy__map_t map = { .loops = loops, .block = block1, .loop.one = (*row)[fy__compute_dtype(dst->dtype)] };
-    fy__map_run(&map, launch, serial);
+    if (__builtin_expect(!loop || !is_plain(launch, unary_serial(launch->op)), 0)) return run_unary_map(loops, launch);
+    loop((int64_t)launch->nelem, dst->data, launch->src->data);
     return FY_STATUS_OK;
 }
 
 fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
 {
-    fy__map_t map = { .loops = loops, .block = block2 };
+    const fy_desc_t *dst = launch->dst, *src = launch->src;
+    const fy__loop2_fn loop = loops->compare[launch->op - FY_OP_EQ][src->dtype];
     (void)host;
-    map.loop.two = loops->compare[launch->op - FY_OP_EQ][fy__compute_dtype(launch->src->dtype)];
+    if (loop && is_plain(launch, SERIAL_CHEAP)) {
+        loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
+        return FY_STATUS_OK;
+    }
+    fy__map_t map = { .loops = loops, .block = block2 };
+    map.loop.two = loops->compare[launch->op - FY_OP_EQ][fy__compute_dtype(src->dtype)];
     fy__map_run(&map, launch, SERIAL_CHEAP);
     return FY_STATUS_OK;
 }
@@ -78,11 +97,16 @@ fy_status_t fy__run_affine(const fy_host_api_t *host, const fy__loops_t *loops, 
 fy_status_t fy__run_axpy(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
 {
     const fy_axpy_attrs_t *attrs = (const fy_axpy_attrs_t *)launch->attrs;
+    const fy_desc_t *dst = launch->dst;
+    if (dst->dtype <= FY_DTYPE_F64 && is_plain(launch, SERIAL_CHEAP)) {
+        loops->axpy[dst->dtype]((int64_t)launch->nelem, dst->data, launch->src->data, attrs->alpha, 0);
+        return FY_STATUS_OK;
+    }
     fy_launch_t assign = *launch; /* axpy adds by itself */
     fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs->alpha, .reads_dst = 1 };
     (void)host;
     assign.accumulate = 0;
-    map.loop.scaled = loops->axpy[fy__compute_dtype(launch->dst->dtype)];
+    map.loop.scaled = loops->axpy[fy__compute_dtype(dst->dtype)];
     fy__map_run(&map, &assign, SERIAL_CHEAP);
     return FY_STATUS_OK;
 }

@@ -46,6 +46,26 @@ static inline fy__matrix_t matrix_of(const fy_desc_t *desc, int transpose)
     return (fy__matrix_t){ (char *)desc->data, desc->dims[r], desc->dims[c], desc->strides[r], desc->strides[c], desc->dtype };
 }
 
+/* One f32 product whose operands BLAS can name where they lie: most calls, so the way is kept short. */
+typedef struct plain {
+    fy__matrix_t a, b, c;
+    place_t at_a, at_b, at_c;
+} plain_t;
+
+static inline int is_plain(const fy_launch_t *launch, plain_t *plain)
+{
+    const fy_matmul_attrs_t *attrs = (const fy_matmul_attrs_t *)launch->attrs;
+    const fy_desc_t *src = launch->src;
+    if (launch->dst->dtype != FY_DTYPE_F32 || launch->dst->rank != 2 || src[0].rank != 2 || src[1].rank != 2) return 0;
+    plain->a = matrix_of(&src[0], attrs->transpose_a);
+    plain->b = matrix_of(&src[1], attrs->transpose_b);
+    plain->c = matrix_of(launch->dst, 0);
+    plain->at_a = place_of(&plain->a);
+    plain->at_b = place_of(&plain->b);
+    plain->at_c = place_of(&plain->c);
+    return plain->at_a.order && plain->at_b.order && plain->at_c.order == 'N' && plain->a.columns > 0;
+}
+
 static fy__matrix_t transposed(const fy__matrix_t *x)
 {
     return (fy__matrix_t){ x->data, x->columns, x->rows, x->column_stride, x->row_stride, x->dtype };
@@ -145,7 +165,8 @@ static plan_t make_plan(const problem_t *problem, uint64_t limit)
 uint64_t fy__matmul_workspace(const fy_launch_t *launch, uint64_t limit)
 {
     problem_t problem;
-    if (launch->src->dtype == FY_DTYPE_F64 || limit <= STACK_NBYTES || launch->nelem == 0) return 0;
+    plain_t plain;
+    if (launch->src->dtype == FY_DTYPE_F64 || limit <= STACK_NBYTES || launch->nelem == 0 || is_plain(launch, &plain)) return 0;
     make_problem(&problem, launch);
     const plan_t plan = make_plan(&problem, limit);
     const uint64_t nbytes = plan.a_nbytes + plan.b_nbytes + plan.c_nbytes;
@@ -327,7 +348,13 @@ static fy_status_t run_packed(const problem_t *problem, const fy_launch_t *launc
 fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
 {
     problem_t problem;
+    plain_t plain;
     if (launch->nelem == 0) return FY_STATUS_OK;
+    if (is_plain(launch, &plain)) {
+        return fy__gemm_f32(host, plain.at_a.order, plain.at_b.order, plain.c.rows, plain.c.columns, plain.a.columns,
+                            (const float *)(const void *)plain.a.data, plain.at_a.ld, (const float *)(const void *)plain.b.data,
+                            plain.at_b.ld, launch->accumulate & 1u ? 1.0f : 0.0f, (float *)(void *)plain.c.data, plain.at_c.ld);
+    }
     make_problem(&problem, launch);
     problem.host = host;
     problem.loops = loops;

@@ -133,6 +133,16 @@ static void map_row(const void *context, int64_t n, char *const *ptr, const int6
     }
 }
 
+/* A row of a map whose operands all need no staging. */
+static void map_direct_row(const void *context, int64_t n, char *const *ptr, const int64_t *stride)
+{
+    const fy__map_t *map = (const fy__map_t *)context;
+    void *src[FY_INDEX_OPERANDS - 1] = { NULL };
+    (void)stride;
+    for (int k = 1; k < map->noperands; k++) src[k - 1] = ptr[k];
+    map->block(map, n, ptr[0], src);
+}
+
 void fy__map_run(fy__map_t *map, const fy_launch_t *launch, int64_t serial)
 {
     fy__walk_t walk;
@@ -143,5 +153,9 @@ void fy__map_run(fy__map_t *map, const fy_launch_t *launch, int64_t serial)
         map->dtype[k] = k == 0 ? launch->dst->dtype : launch->src[k - 1].dtype;
         map->compute[k] = map->keeps_bytes ? map->dtype[k] : fy__compute_dtype(map->dtype[k]);
     }
-    fy__walk_all(&walk, serial, map_row, map);
+    int direct = !map->accumulate;
+    for (int k = 0; k < map->noperands; k++) {
+        direct &= walk.index.strides[k][walk.index.rank - 1] == 1 && map->dtype[k] == map->compute[k];
+    }
+    fy__walk_all(&walk, serial, direct ? map_direct_row : map_row, map);
 }

@@ -268,7 +268,7 @@ static void check_softmax(fy_op_t op, int32_t dtype, const shape_t *shape, int a
         const long double shifted = (long double)x[i] - max[row], p = expl(shifted) / sum[row];
         const double want = op == FY_OP_SOFTMAX ? (double)p : (double)(shifted - logl(sum[row]));
         double bound = op == FY_OP_SOFTMAX ? epsilon_of(compute) * (8 + fabs((double)shifted)) * want
-                                           : epsilon_of(compute) * (4 + fabs(want));
+                                           : epsilon_of(compute) * (16 + fabs(want));
         if (dtype != compute) bound += 0.51 * epsilon_of(dtype) * fabs(want) + 0x1p-25;
         char what[64];
         (void)snprintf(what, sizeof what, "op %u dtype %d shape %d axis %d of %lld", op, dtype, (int)(shape - shapes), axis,
