@@ -154,7 +154,7 @@ typedef struct fy_launch {
     uint64_t nelem;      /* of dst[0] */
     void *workspace;
     uint64_t workspace_nbytes;
-    uint64_t flops, nbytes; /* by the cost rule; the host's elementwise ops have 0 while no simulated device is open */
+    uint64_t flops, nbytes; /* by the cost rule; on the host 0 while no simulated device is open to read them */
     uint32_t *fault;        /* ops with FY_OP_CAN_FAULT: the kernel sets *fault to 1 on a bad value, and clamps; else NULL */
     fy_kernel_fn kernel;    /* registered ops: what to run; built-in ones: NULL */
     void *user;             /* registered ops */

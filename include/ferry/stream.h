@@ -30,7 +30,7 @@ typedef struct fy_stream_options {
 
 /* Makes a stream on `device`; options may be NULL. Fails: INVALID_ARGUMENT, UNSUPPORTED (the host has one), OUT_OF_MEMORY. */
 FY_API_STATUS fy_stream_create(fy_device_t *device, const fy_stream_options_t *options, fy_stream_t **out_stream);
-/* What was submitted still runs; its tickets stay valid. NULL is ignored. */
+/* What was submitted still runs; its tickets stay valid. No thread may be using it any more (fy_stream_use). NULL is ignored. */
 FY_API void fy_stream_destroy(fy_stream_t *stream);
 /* Takes the handle out of its scope: it is yours to destroy. */
 FY_API void fy_stream_keep(fy_stream_t *stream);
