@@ -45,7 +45,8 @@ typedef struct fy__loops {
     fy__sum_columns_fn sum_columns[FY_DTYPE_COUNT];
     fy__loop1_fn max_row[FY_DTYPE_COUNT], min_row[FY_DTYPE_COUNT]; /* *dst = max(*dst, a[0], ...) */
     fy__sum_squares_fn sum_squares[2];
-    double (*exp_row_f32)(int64_t n, float *dst, const float *a, float shift); /* dst = exp(a - shift); returns their sum */
+    double (*exp_row_f32)(int64_t n, float *dst, const float *a,
+                          float shift); /* dst = exp(a - shift); returns their sum; dst has room for a multiple of 16 */
     double (*exp_row_f64)(int64_t n, double *dst, const double *a, double shift);
     /* Philox blocks counter, counter + 1, ...: 4 lanes each, in order. nblocks is a multiple of 4. */
     void (*philox)(int64_t nblocks, uint64_t key, uint64_t counter, uint32_t *lanes);

@@ -246,9 +246,11 @@ EXTREMES(u8, uint8_t)
     }                                                                                                     \
     static double exp_row_##sfx(int64_t n, T *dst, const T *a, T shift)                                   \
     {                                                                                                     \
+        const int64_t padded = (n + PAD - 1) / PAD * PAD;                                                 \
         double total = 0;                                                                                 \
         SIMD for (int64_t i = 0; i < n; i++) dst[i] = a[i] - shift;                                       \
-        exp_##sfx(n, dst, dst);                                                                           \
+        for (int64_t i = n; i < padded; i++) dst[i] = (T)0;                                               \
+        for (int64_t i = 0; i < padded; i += PAD) exp_block_##sfx(dst + i, dst + i);                      \
         _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++) total += (double)dst[i]; \
         return total;                                                                                     \
     }
