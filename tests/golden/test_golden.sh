@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Golden traffic: requests, uploads, downloads, bytes and syncs of every example and every experiment on sim:0, against traffic.txt.
+# A difference fails and prints both. A program without a line, or a line without a program, fails too.
+# Usage: test_golden.sh BUILD_DIR [--update]     (--update rewrites traffic.txt; read the diff before you commit it)
+set -uo pipefail
+build=$(realpath -m "$1")
+cd "$(dirname "$0")/../.." || exit 1
+golden=$PWD/tests/golden/traffic.txt
+now=$(mktemp)
+trap 'rm -f "$now" "$now.err"' EXIT
+failures=0
+
+# record NAME COMMAND...: one line "NAME requests=... syncs=..." from the command's last "traffic:" line.
+record() {
+    local name=$1 line
+    shift
+    line=$("$@" 2>"$now.err" | grep '^traffic: ' | tail -n 1)
+    if [ -z "$line" ]; then
+        echo "FAILED: $name: '$*' printed no traffic line: $(head -c 400 "$now.err")"
+        failures=$((failures + 1))
+        return
+    fi
+    echo "$name ${line#traffic: }" >>"$now"
+}
+
+ran=""
+if [ -d "$build/bin/examples" ]; then
+    ran="example"
+    for program in "$build"/bin/examples/*; do
+        [ -x "$program" ] && record "example/$(basename "$program")" "$program" sim:0
+    done
+else
+    echo "skipped: no examples in this build"
+fi
+if [ -x "$build/bin/ferry" ]; then
+    ran="$ran experiment"
+    for name in roundtrip vectorize minibatch; do
+        record "experiment/$name" "$build/bin/ferry" experiment "$name" --device sim:0 --traffic
+    done
+else
+    echo "skipped: no ferry command in this build"
+fi
+[ -n "$ran" ] || exit 77
+
+sort -o "$now" "$now"
+if [ "${2:-}" = --update ]; then
+    [ "$ran" = "example experiment" ] || { echo "not updated: this build has only: $ran"; exit 1; }
+    [ $failures -eq 0 ] || exit 1
+    cp "$now" "$golden"
+    echo "wrote $(wc -l <"$golden") lines to $golden"
+    exit 0
+fi
+while read -r name want; do
+    case " $ran " in *" ${name%%/*} "*) ;; *) continue ;; esac # the other half is not in this build
+    got=$(grep "^$name " "$now" | cut -d' ' -f2-)
+    if [ "$got" != "$want" ]; then
+        printf 'FAILED: %s\n  golden: %s\n  now:    %s\n' "$name" "$want" "${got:-(no such program)}"
+        failures=$((failures + 1))
+    fi
+done <"$golden"
+while read -r name got; do
+    grep -q "^$name " "$golden" && continue
+    printf 'FAILED: %s has no line in traffic.txt\n  now:    %s\n  Add it with: %s BUILD_DIR --update\n' "$name" "$got" "$0"
+    failures=$((failures + 1))
+done <"$now"
+[ $failures -eq 0 ] && echo "$(wc -l <"$now") programs move what they moved before"
+exit $((failures > 0))
