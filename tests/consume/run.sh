@@ -64,6 +64,7 @@ fi
 if try "dlopen: build" cc -std=gnu11 -Wall -Wextra -Werror $(pkg-config --cflags ferry) "$here/dlopen/main.c" -o "$temp/dlopen" -ldl -pthread; then
     try "dlopen: RTLD_LOCAL, dlclose under a living thread" "$temp/dlopen" local "$library"
     try "dlopen: RTLD_GLOBAL, dlclose under a living thread" "$temp/dlopen" global "$library"
+    try "dlopen: no room left for static TLS" env GLIBC_TUNABLES=glibc.rtld.optional_static_tls=0 "$temp/dlopen" local "$library"
 fi
 
 if command -v python3 >/dev/null 2>&1; then
