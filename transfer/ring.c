@@ -7,11 +7,12 @@
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
 
-enum { SLOTS = 4, SLOT_NBYTES = 1 << 20 };
+enum { SLOTS = 4, SLOT_LARGEST = 1 << 20, SLOT_SMALLEST = 4096, SHARE = 4 /* at most 1 / SHARE of a limit is the ring's */ };
 
 struct fy__ring {
     pthread_mutex_t lock; /* guards `next` and `last`; held while a chunk is filled and submitted, so chunks do not interleave in a slot */
     fy__block_t *block;
+    uint64_t slot_nbytes;
     uint32_t next;
     fy__point_t last[SLOTS]; /* the DMA that last read the slot */
 };
@@ -23,7 +24,14 @@ static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
     if (*out_ring) return FY_STATUS_OK;
     struct fy__ring *ring = calloc(1, sizeof *ring), *none = NULL;
     if (!ring) return FY_FAIL(OUT_OF_MEMORY, "upload: no host memory for %zu bytes of the ring", sizeof *ring);
-    const fy_status_t status = fy__pool_alloc(device->pinned, (uint64_t)SLOTS * SLOT_NBYTES, 0, &ring->block);
+    fy_memory_stats_t pinned = FY_MEMORY_STATS_INIT;
+    fy__pool_query(device->pinned, &pinned);
+    ring->slot_nbytes = SLOT_LARGEST;
+    while (ring->slot_nbytes > SLOT_SMALLEST && ring->slot_nbytes > pinned.limit / SLOTS / SHARE) ring->slot_nbytes /= 2;
+    fy_status_t status;
+    while ((status = fy__pool_alloc(device->pinned, SLOTS * ring->slot_nbytes, 0, &ring->block)) == FY_STATUS_PINNED_LIMIT &&
+           ring->slot_nbytes > SLOT_SMALLEST)
+        ring->slot_nbytes /= 2; /* others hold the rest: slower beats not at all */
     if (status != FY_STATUS_OK) {
         free(ring);
         return status;
@@ -44,7 +52,7 @@ static fy_status_t send_chunk(struct fy__ring *ring, fy_device_t *device, char *
                               fy__point_t *out_point, uint64_t *blocked_ns)
 {
     const uint32_t slot = ring->next;
-    char *staged = (char *)ring->block->address + (uint64_t)slot * SLOT_NBYTES;
+    char *staged = (char *)ring->block->address + slot * ring->slot_nbytes;
     const fy_copy_t copy = { FY_COPY_UPLOAD, 1, dst, staged, nbytes };
     if (ring->last[slot] && !fy__point_reached(ring->last[slot])) {
         const uint64_t start_ns = fy__now_ns();
@@ -64,7 +72,7 @@ fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uin
     struct fy__ring *ring;
     FY_TRY(get_ring(device, &ring));
     for (uint64_t done = 0; done < nbytes;) {
-        const uint64_t chunk = nbytes - done < SLOT_NBYTES ? nbytes - done : SLOT_NBYTES;
+        const uint64_t chunk = nbytes - done < ring->slot_nbytes ? nbytes - done : ring->slot_nbytes;
         pthread_mutex_lock(&ring->lock);
         const fy_status_t status = send_chunk(ring, device, (char *)dst + done, (const char *)src + done, chunk, out_point, blocked_ns);
         pthread_mutex_unlock(&ring->lock);
