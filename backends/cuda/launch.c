@@ -157,7 +157,19 @@ static int has_kernel(const fy_launch_t *launch)
     case FY_OP_ARGMAX: taken = number; break;
     case FY_OP_RANDPERM: taken = FY_DTYPE_BIT(FY_DTYPE_I64); break;
     case FY_OP_WHERE: taken = FY_DTYPE_BIT(FY_DTYPE_BOOL); break;
-    default: taken = any; break;
+    case FY_OP_FILL:
+    case FY_OP_CAST:
+    case FY_OP_COPY:
+    case FY_OP_EQ:
+    case FY_OP_NE:
+    case FY_OP_LT:
+    case FY_OP_LE:
+    case FY_OP_GT:
+    case FY_OP_GE:
+    case FY_OP_SUM:
+    case FY_OP_GATHER:
+    case FY_OP_CONCAT: taken = any; break;
+    default: return 0; /* an op that is newer than this plugin */
     }
     return (FY_DTYPE_BIT(dtype) & taken) != 0;
 }
