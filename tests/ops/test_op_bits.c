@@ -48,6 +48,13 @@ static void host_and_sim_give_the_same_bits(void **state)
 
 int main(void)
 {
+    for (size_t i = 0; i < ts_device_count(); i++) {
+        if (strncmp(ts_device_spec(i), "host", 4) != 0 && strncmp(ts_device_spec(i), "sim", 3) != 0) {
+            print_message("skipped: %s has kernels of its own, whose bits may differ; test_op_matrix holds it to the oracle\n",
+                          ts_device_spec(i));
+            return 77;
+        }
+    }
     const struct CMUnitTest tests[] = { cmocka_unit_test(host_and_sim_give_the_same_bits) };
     return cmocka_run_group_tests_name("op bits", tests, NULL, NULL) != 0;
 }
