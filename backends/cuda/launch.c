@@ -74,18 +74,29 @@ static fy_status_t launch_zero(fy__cuda_device_t *dev, CUstream stream, const fy
     return submit(dev, stream, &request);
 }
 
+/* A slow path is said, once a device. */
+static void tell_slow(fy__cuda_device_t *dev, const char *why)
+{
+    if (atomic_exchange(&dev->told_slow, 1)) return;
+    fy__cuda.host->log(FY_LOG_WARNING, "cuda:%d: Ferry's own slow kernel runs a matmul instead of cuBLASLt: %s (said once)", dev->index,
+                       why);
+}
+
 static fy_status_t launch_matmul(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
 {
     fy__cuda_matmul_t matmul;
     fy__cuda_request_t request;
     fy__cuda_matmul_plan(launch, &matmul);
     if (matmul.problem.inner == 0) return launch_zero(dev, stream, launch);
-    if (matmul.takes_lt && fy__cuda_lt_is_wanted()) return fy__cuda_matmul_run(dev, stream, launch, &matmul);
-    if (!matmul.takes_lt && !atomic_exchange(&dev->told_slow, 1))
-        fy__cuda.host->log(FY_LOG_WARNING,
-                           "cuda:%d: a matmul operand has no axis of unit stride, so Ferry's own slow kernel runs instead of cuBLASLt; "
-                           "fy_contiguous makes a copy that it takes (said once)",
-                           dev->index);
+    if (matmul.takes_lt && fy__cuda_lt_is_wanted()) {
+        FY_TRY(fy__cuda_lt_load());
+        /* UNSUPPORTED comes from the heuristic, so before anything ran. */
+        fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul);
+        if (status != FY_STATUS_UNSUPPORTED) return status;
+        tell_slow(dev, "it has no algorithm for this shape and alignment");
+    } else if (!matmul.takes_lt) {
+        tell_slow(dev, "an operand has no axis of unit stride; fy_contiguous makes a copy that has");
+    }
     fy__cuda_pack_matmul(launch, &request);
     return submit(dev, stream, &request);
 }
@@ -205,7 +216,7 @@ uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t li
     fy__cuda_frame_t frame;
     fy__cuda_matmul_t matmul;
     uint64_t nbytes = 0;
-    if (launch->nelem == 0 || launch->kernel != NULL) return 0;
+    if (launch->nelem == 0 || launch->kernel != NULL || limit == 0) return 0;
     switch (launch->op) {
     case FY_OP_SUM:
     case FY_OP_MEAN:

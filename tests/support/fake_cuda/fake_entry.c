@@ -113,15 +113,43 @@ CUresult fake_cuDriverGetVersion(int *version)
     return (CUresult)fake_leave(code);
 }
 
-#define ERROR_LIST(X)                                                                                                                  \
-    X(INVALID_VALUE)                                                                                                                   \
-    X(OUT_OF_MEMORY)                                                                                                                   \
-    X(NOT_INITIALIZED) X(DEINITIALIZED) X(STUB_LIBRARY) X(DEVICE_UNAVAILABLE) X(NO_DEVICE) X(INVALID_DEVICE) X(INVALID_IMAGE)          \
-        X(INVALID_CONTEXT) X(NO_BINARY_FOR_GPU) X(INVALID_PTX) X(UNSUPPORTED_PTX_VERSION) X(CONTAINED) X(INVALID_HANDLE) X(NOT_FOUND)  \
-            X(NOT_READY) X(ILLEGAL_ADDRESS) X(LAUNCH_OUT_OF_RESOURCES) X(LAUNCH_TIMEOUT) X(ASSERT) X(HOST_MEMORY_ALREADY_REGISTERED)   \
-                X(HOST_MEMORY_NOT_REGISTERED) X(HARDWARE_STACK_ERROR) X(ILLEGAL_INSTRUCTION) X(MISALIGNED_ADDRESS)                     \
-                    X(INVALID_ADDRESS_SPACE) X(INVALID_PC) X(LAUNCH_FAILED) X(TENSOR_MEMORY_LEAK) X(NOT_SUPPORTED) X(SYSTEM_NOT_READY) \
-                        X(SYSTEM_DRIVER_MISMATCH) X(MPS_CLIENT_TERMINATED) X(EXTERNAL_DEVICE) X(UNKNOWN)
+#define ERROR_LIST(X)                 \
+    X(INVALID_VALUE)                  \
+    X(OUT_OF_MEMORY)                  \
+    X(NOT_INITIALIZED)                \
+    X(DEINITIALIZED)                  \
+    X(STUB_LIBRARY)                   \
+    X(DEVICE_UNAVAILABLE)             \
+    X(NO_DEVICE)                      \
+    X(INVALID_DEVICE)                 \
+    X(INVALID_IMAGE)                  \
+    X(INVALID_CONTEXT)                \
+    X(NO_BINARY_FOR_GPU)              \
+    X(INVALID_PTX)                    \
+    X(UNSUPPORTED_PTX_VERSION)        \
+    X(CONTAINED)                      \
+    X(INVALID_HANDLE)                 \
+    X(NOT_FOUND)                      \
+    X(NOT_READY)                      \
+    X(ILLEGAL_ADDRESS)                \
+    X(LAUNCH_OUT_OF_RESOURCES)        \
+    X(LAUNCH_TIMEOUT)                 \
+    X(ASSERT)                         \
+    X(HOST_MEMORY_ALREADY_REGISTERED) \
+    X(HOST_MEMORY_NOT_REGISTERED)     \
+    X(HARDWARE_STACK_ERROR)           \
+    X(ILLEGAL_INSTRUCTION)            \
+    X(MISALIGNED_ADDRESS)             \
+    X(INVALID_ADDRESS_SPACE)          \
+    X(INVALID_PC)                     \
+    X(LAUNCH_FAILED)                  \
+    X(TENSOR_MEMORY_LEAK)             \
+    X(NOT_SUPPORTED)                  \
+    X(SYSTEM_NOT_READY)               \
+    X(SYSTEM_DRIVER_MISMATCH)         \
+    X(MPS_CLIENT_TERMINATED)          \
+    X(EXTERNAL_DEVICE)                \
+    X(UNKNOWN)
 
 CUresult fake_cuGetErrorName(CUresult error, const char **out)
 {

@@ -101,6 +101,22 @@ static void addresses_may_be_odd(void **state)
     cuda->free(dev, memory, sizeof bytes);
 }
 
+static void what_has_no_algorithm_takes_the_kernel(void **state)
+{
+    (void)state;
+    fy_matmul_attrs_t attrs;
+    op_case_t c = case_of(&products[0], FY_DTYPE_BF16, &attrs);
+    const int64_t before = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
+    c.workspace_limit = 0;
+    last_log[0] = '\0';
+    fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15); /* NOT_SUPPORTED */
+    run_case(&c);
+    assert_non_null(strstr(fake.fake_cuda_last_kernel(), "fy_matmul"));
+    assert_non_null(strstr(last_log, "no algorithm"));
+    run_case(&c); /* asked again, and found */
+    assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - before, 2);
+}
+
 /* ---- plans ---- */
 
 static void plans_are_kept_and_bounded(void **state)
@@ -253,7 +269,11 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
     const struct CMUnitTest tests[] = {
         TEST(no_cublaslt_is_said), /* first: the library is loaded once a process */
-        TEST(products_agree),         TEST(addresses_may_be_odd), TEST(plans_are_kept_and_bounded), TEST(steady_launches_only_launch),
+        TEST(products_agree),
+        TEST(what_has_no_algorithm_takes_the_kernel),
+        TEST(addresses_may_be_odd),
+        TEST(plans_are_kept_and_bounded),
+        TEST(steady_launches_only_launch),
         TEST(threads_share_a_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
