@@ -1,0 +1,133 @@
+/* runtime/fault: suspects join without losing a request, whatever the order and distance; old requests resolve when their slot is taken over;
+ * the first cause is kept; records outlive their requests, as a shorter text in the end. */
+#include "runtime/device.h"
+#include "runtime/fault.h"
+#include "tests/support/harness.h"
+
+static fy_device_t *g_device;
+
+static int open_device(void **state)
+{
+    (void)state;
+    return fy_device_open("sim:9", &g_device) == FY_STATUS_OK ? 0 : -1;
+}
+static int close_device(void **state)
+{
+    (void)state;
+    fy_device_close(g_device);
+    return 0;
+}
+
+/* A request that is done at once; `bad`: it raised its flag. */
+static uint64_t request(bool bad)
+{
+    uint64_t number;
+    uint32_t *word;
+    ts_ok(fy__fault_begin(g_device, "an op", &number, &word));
+    *word = bad;
+    fy__fault_end(g_device, number, FY__POINT(0, 1)); /* a point of nobody's stream: reached */
+    return number;
+}
+
+static fy__suspect_t suspect_of(uint64_t number)
+{
+    fy__suspect_t one = { 0, 0, 0 };
+    fy__suspect_add(g_device, &one, number);
+    assert_true(fy__suspect_any(&one));
+    return one;
+}
+
+static void a_clean_request_is_forgotten(void **state)
+{
+    (void)state;
+    fy__suspect_t suspect = suspect_of(request(false));
+    ts_ok(fy__suspect_resolve(g_device, &suspect, "a test"));
+    assert_false(fy__suspect_any(&suspect));
+}
+
+static void a_bad_one_is_told_again_and_again(void **state)
+{
+    (void)state;
+    fy__suspect_t suspect = suspect_of(request(true));
+    for (int i = 0; i < 3; i++) {
+        ts_fails(fy__suspect_resolve(g_device, &suspect, "a test"), BAD_VALUE);
+        ts_text_has("an op");
+        ts_text_has("a test");
+    }
+}
+
+/* Joins two requests `distance` apart, the bad one early or late, in both directions. */
+static void joining_loses_nothing(void **state)
+{
+    (void)state;
+    static const int distances[] = { 1, 2, 31, 62, 63, 64, 65, 130 };
+    for (size_t d = 0; d < sizeof distances / sizeof distances[0]; d++) {
+        for (int bad_first = 0; bad_first < 2; bad_first++) {
+            for (int early_into_late = 0; early_into_late < 2; early_into_late++) {
+                fy__suspect_t early = suspect_of(request(bad_first)), late;
+                for (int i = 1; i < distances[d]; i++) request(false);
+                late = suspect_of(request(!bad_first));
+                fy__suspect_t *into = early_into_late ? &late : &early;
+                fy__suspect_join(g_device, into, early_into_late ? &early : &late);
+                if (fy__suspect_resolve(g_device, into, "joined") != FY_STATUS_BAD_VALUE) {
+                    fail_msg("%d apart, the %s one bad, %s: lost", distances[d], bad_first ? "early" : "late",
+                             early_into_late ? "early into late" : "late into early");
+                }
+            }
+        }
+    }
+}
+
+static void many_requests_in_one(void **state)
+{
+    (void)state;
+    fy__suspect_t all = suspect_of(request(true));
+    for (int i = 0; i < 300; i++) {
+        fy__suspect_t one = suspect_of(request(false));
+        fy__suspect_join(g_device, &all, &one);
+    }
+    ts_fails(fy__suspect_resolve(g_device, &all, "all"), BAD_VALUE);
+    fy__suspect_t clean = suspect_of(request(false));
+    for (int i = 0; i < 300; i++) {
+        fy__suspect_t one = suspect_of(request(false));
+        fy__suspect_join(g_device, &clean, &one);
+    }
+    ts_ok(fy__suspect_resolve(g_device, &clean, "all"));
+}
+
+static void the_device_tells_each_fault_once(void **state)
+{
+    (void)state;
+    fy_status_t before = fy__faults_take(g_device, "earlier tests");
+    assert_true(before == FY_STATUS_OK || before == FY_STATUS_BAD_VALUE);
+    request(true);
+    ts_fails(fy__faults_take(g_device, "device_wait"), BAD_VALUE);
+    ts_ok(fy__faults_take(g_device, "device_wait"));
+    for (int i = 0; i < 200; i++) request(true); /* more than are remembered */
+    ts_fails(fy__faults_take(g_device, "device_wait"), BAD_VALUE);
+    ts_ok(fy__faults_take(g_device, "device_wait"));
+}
+
+static void old_records_give_a_shorter_text(void **state)
+{
+    (void)state;
+    uint32_t first = fy__poison_record(FY_STATUS_BAD_VALUE, "the very first");
+    ts_fails(fy__poison_fail(first, "now"), BAD_VALUE);
+    ts_text_has("the very first");
+    for (int i = 0; i < 1000; i++) fy__poison_record(FY_STATUS_DEVICE_LOST, "another");
+    ts_fails(fy__poison_fail(first, "later"), BAD_VALUE); /* what kind it was is not forgotten */
+    assert_null(strstr(fy_error_get()->text, "another"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_clean_request_is_forgotten),
+        cmocka_unit_test(a_bad_one_is_told_again_and_again),
+        cmocka_unit_test(joining_loses_nothing),
+        cmocka_unit_test(many_requests_in_one),
+        cmocka_unit_test(the_device_tells_each_fault_once),
+        cmocka_unit_test(old_records_give_a_shorter_text),
+    };
+    return cmocka_run_group_tests_name("fault", tests, open_device, close_device) != 0;
+}

@@ -1,0 +1,123 @@
+/* runtime/hazard and runtime/stream from inside: words before and after requests, what a pool may ask of them, old tickets after their stream's
+ * slot was taken over. Orders themselves: tests/conformance/test_conformance_stream.c. */
+#include "runtime/hazard.h"
+#include "runtime/stream.h"
+#include "tests/support/harness.h"
+
+static fy_device_t *g_device;
+
+static int open_device(void **state)
+{
+    (void)state;
+    return fy_device_open("sim:9", &g_device) == FY_STATUS_OK ? 0 : -1;
+}
+static int close_device(void **state)
+{
+    (void)state;
+    fy_device_close(g_device);
+    return 0;
+}
+
+static void points_pack(void **state)
+{
+    (void)state;
+    fy__point_t point = FY__POINT(511, 0xFFFFFFFFFFFFull);
+    assert_int_equal(FY__POINT_STREAM(point), 511);
+    assert_int_equal(FY__POINT_SEQ(point), 0xFFFFFFFFFFFFull);
+    assert_true(fy__point_reached(0));
+    ts_ok(fy__point_wait(0, 0));
+}
+
+/* Keeps the compute stream busy (model time) and returns the point behind it. */
+static fy__point_t busy(fy_tensor_t **out)
+{
+    fy_tensor_t *x;
+    ts_ok(fy_zeros(g_device, FY_DTYPE_F32, FY_DIMS(1024, 1024), &x));
+    ts_ok(fy_matmul(x, x, out));
+    fy_tensor_destroy(x);
+    fy_ticket_t ticket = fy_tensor_ticket(*out);
+    return FY__POINT(ticket.stream, ticket.seq);
+}
+
+static void words(void **state)
+{
+    (void)state;
+    fy_tensor_t *x;
+    fy__point_t point = busy(&x);
+    fy__hazard_t hazard, copy;
+    fy__hazard_clear(&hazard);
+    assert_true(fy__hazard_done(&hazard));
+    fy__hazard_written(&hazard, point);
+    assert_false(fy__hazard_done(&hazard));
+    assert_true(fy__hazard_only_on(&hazard, FY__POINT_STREAM(point)));
+    assert_false(fy__hazard_only_on(&hazard, g_device->upload->index));
+    fy__hazard_copy(&copy, &hazard);
+    assert_false(fy__hazard_done(&copy));
+    assert_int_equal(fy__hazard_wait(&hazard, 0), FY_STATUS_TIMEOUT);
+    ts_ok(fy__hazard_wait(&hazard, FY_FOREVER));
+    assert_true(fy__hazard_done(&copy)); /* the same point */
+    assert_true(fy__hazard_only_on(&copy, 12345));
+    fy_tensor_destroy(x);
+}
+
+static void a_write_stands_for_all_before_it(void **state)
+{
+    (void)state;
+    fy__hazard_t hazard;
+    fy__hazard_clear(&hazard);
+    fy__hazard_read(&hazard, g_device->compute, FY__POINT(g_device->compute->index, 5));
+    fy__hazard_read(&hazard, g_device->compute, FY__POINT(g_device->compute->index, 4)); /* late to report: the later number stays */
+    fy__hazard_read(&hazard, g_device->download, FY__POINT(g_device->download->index, 9));
+    assert_int_equal(FY__POINT_SEQ(hazard.readers[g_device->compute->reader]), 5);
+    assert_int_equal(FY__POINT_SEQ(hazard.readers[g_device->download->reader]), 9);
+    fy__hazard_written(&hazard, FY__POINT(g_device->compute->index, 6));
+    for (int i = 0; i < FY__READER_COUNT; i++) assert_int_equal(hazard.readers[i], 0);
+    assert_int_equal(FY__POINT_SEQ(hazard.writer), 6);
+}
+
+static void old_tickets_read_as_done(void **state)
+{
+    (void)state;
+    fy_stream_t *stream;
+    fy_ticket_t first, ticket;
+    ts_ok(fy_stream_create(g_device, NULL, &stream));
+    ts_ok(fy_stream_mark(stream, &first));
+    uint32_t slot = stream->index;
+    fy_stream_destroy(stream);
+    for (int i = 0; i < 3 * FY__MAX_STREAMS; i++) { /* slots are taken over; their numbers go on */
+        ts_ok(fy_stream_create(g_device, NULL, &stream));
+        ts_ok(fy_stream_mark(stream, &ticket));
+        if (stream->index == slot && ticket.stream == first.stream) assert_true(ticket.seq >= first.seq);
+        fy_stream_destroy(stream);
+        assert_int_equal(fy_ticket_poll(first), FY_POLL_DONE);
+    }
+    ts_ok(fy_ticket_wait(first, FY_FOREVER));
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+}
+
+static void as_many_streams_as_there_are(void **state)
+{
+    (void)state;
+    static fy_stream_t *streams[FY__MAX_STREAMS];
+    int n = 0;
+    fy_status_t status = FY_STATUS_OK;
+    while (n < FY__MAX_STREAMS && (status = fy_stream_create(g_device, NULL, &streams[n])) == FY_STATUS_OK) n++;
+    assert_int_not_equal(status, FY_STATUS_OK); /* three at least are the device's own */
+    assert_true(n > 64);
+    for (int i = 0; i < n; i++) fy_stream_destroy(streams[i]);
+    fy_stream_t *again;
+    ts_ok(fy_stream_create(g_device, NULL, &again));
+    fy_stream_destroy(again);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(points_pack),
+        cmocka_unit_test(words),
+        cmocka_unit_test(a_write_stands_for_all_before_it),
+        cmocka_unit_test(old_tickets_read_as_done),
+        cmocka_unit_test(as_many_streams_as_there_are),
+    };
+    return cmocka_run_group_tests_name("hazard", tests, open_device, close_device) != 0;
+}

@@ -1,0 +1,122 @@
+/* runtime/storage and runtime/tensor from inside: references, the per-thread front, empty storages, what contiguous means, shapes that overflow,
+ * the text of a tensor. Lifetimes as users see them: tests/conformance/test_conformance_lifetime.c. */
+#include "runtime/storage.h"
+#include "runtime/tensor.h"
+#include "tests/support/harness.h"
+
+static void references(void **state)
+{
+    (void)state;
+    fy__thread_t *thread = fy__thread();
+    fy__storage_t *storage;
+    ts_ok(fy__storage_create(thread, fy_device_host(), 100000, NULL, &storage));
+    uint64_t live = ts_live(fy_device_host());
+    fy__storage_retain(storage);
+    fy__storage_release(thread, storage);
+    memset(storage->data, 1, 100000); /* still there */
+    assert_int_equal(ts_live(fy_device_host()), live);
+    fy__storage_release(thread, storage);
+    assert_true(ts_live(fy_device_host()) < live);
+}
+
+static void the_front_hands_out_what_came_back(void **state)
+{
+    (void)state;
+    fy__thread_t *thread = fy__thread();
+    fy__storage_t *a, *b;
+    ts_ok(fy__storage_create(thread, fy_device_host(), 100, NULL, &a));
+    fy__storage_wrote(a);
+    fy__storage_release(thread, a);
+    ts_ok(fy__storage_create(thread, fy_device_host(), 120, NULL, &b)); /* the same class */
+    assert_ptr_equal(a, b);
+    assert_int_equal(b->nbytes, 120);
+    assert_int_equal(atomic_load(&b->version), 0); /* as new */
+    assert_false(fy__suspect_any(&b->suspect));
+    fy__storage_release(thread, b);
+    fy__storage_flush_fronts(thread);
+    assert_int_equal(fy__storage_fronts_nbytes(), 0);
+}
+
+static void every_size_fits_its_block(void **state)
+{
+    (void)state;
+    fy__thread_t *thread = fy__thread();
+    for (uint64_t nbytes = 1; nbytes <= 300000; nbytes = nbytes < 1200 ? nbytes + 1 : nbytes * 9 / 8) {
+        fy__storage_t *storage;
+        ts_ok(fy__storage_create(thread, fy_device_host(), nbytes, NULL, &storage));
+        assert_true(storage->block->nbytes >= nbytes);
+        assert_int_equal((uintptr_t)storage->data % 64, 0);
+        memset(storage->data, 0xEE, nbytes);
+        fy__storage_release(thread, storage);
+    }
+}
+
+static void nothing_has_an_address_too(void **state)
+{
+    (void)state;
+    fy__thread_t *thread = fy__thread();
+    fy__storage_t *storage;
+    uint64_t live = ts_live(fy_device_host());
+    ts_ok(fy__storage_create(thread, fy_device_host(), 0, NULL, &storage));
+    assert_non_null(storage->data);
+    assert_null(storage->block);
+    assert_int_equal(ts_live(fy_device_host()), live);
+    fy__storage_release(thread, storage);
+}
+
+static void contiguous(void **state)
+{
+    (void)state;
+    assert_true(fy__is_contiguous(2, (int64_t[]){ 3, 4 }, (int64_t[]){ 4, 1 }));
+    assert_false(fy__is_contiguous(2, (int64_t[]){ 3, 4 }, (int64_t[]){ 1, 3 }));
+    assert_false(fy__is_contiguous(2, (int64_t[]){ 3, 4 }, (int64_t[]){ 5, 1 }));
+    assert_false(fy__is_contiguous(1, (int64_t[]){ 3 }, (int64_t[]){ 0 }));
+    assert_true(fy__is_contiguous(3, (int64_t[]){ 3, 1, 4 }, (int64_t[]){ 4, 77, 1 })); /* an axis of 1 has no say */
+    assert_true(fy__is_contiguous(2, (int64_t[]){ 0, 4 }, (int64_t[]){ 9, 9 }));        /* nor has anything in an empty tensor */
+    assert_true(fy__is_contiguous(0, NULL, NULL));
+}
+
+static void shapes_that_overflow(void **state)
+{
+    (void)state;
+    uint64_t nelem, nbytes;
+    ts_ok(fy__shape_check("a test", FY_DTYPE_F32, 2, (int64_t[]){ 3, 4 }, &nelem, &nbytes));
+    assert_int_equal(nelem, 12);
+    assert_int_equal(nbytes, 48);
+    ts_ok(fy__shape_check("a test", FY_DTYPE_U8, 1, (int64_t[]){ INT64_MAX }, &nelem, &nbytes));
+    ts_fails(fy__shape_check("a test", FY_DTYPE_F32, 1, (int64_t[]){ INT64_MAX }, &nelem, &nbytes), INVALID_ARGUMENT);
+    ts_text_has("a test");
+    ts_fails(fy__shape_check("a test", FY_DTYPE_U8, 2, (int64_t[]){ INT64_MAX, 2 }, &nelem, &nbytes), INVALID_ARGUMENT);
+    ts_fails(fy__shape_check("a test", FY_DTYPE_U8, 2, (int64_t[]){ 2, -1 }, &nelem, &nbytes), INVALID_ARGUMENT);
+    ts_text_has("-1");
+}
+
+static void the_text_of_a_tensor(void **state)
+{
+    (void)state;
+    fy_scope_t scope = fy_scope_begin("text");
+    fy_tensor_t *x, *scalar;
+    char text[128], small[8];
+    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(64, 784), &x));
+    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_I64, 0, NULL, &scalar));
+    assert_string_equal(fy__tensor_format(x, text, sizeof text), "[64x784 f32]");
+    fy_tensor_set_name(x, "x");
+    assert_string_equal(fy__tensor_format(x, text, sizeof text), "'x' [64x784 f32]");
+    assert_string_equal(fy__tensor_format(scalar, text, sizeof text), "[scalar i64]");
+    assert_true(strlen(fy__tensor_format(x, small, sizeof small)) < sizeof small);
+    fy_scope_end(scope, 0, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(references),
+        cmocka_unit_test(the_front_hands_out_what_came_back),
+        cmocka_unit_test(every_size_fits_its_block),
+        cmocka_unit_test(nothing_has_an_address_too),
+        cmocka_unit_test(contiguous),
+        cmocka_unit_test(shapes_that_overflow),
+        cmocka_unit_test(the_text_of_a_tensor),
+    };
+    return cmocka_run_group_tests_name("storage", tests, NULL, NULL) != 0;
+}

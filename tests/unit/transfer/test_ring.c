@@ -1,0 +1,134 @@
+/* transfer/ring, options and convert from inside: bytes of every length pass whole, the ring keeps to its share of a pinned limit, host waits are
+ * reported; options are checked field by field; the two ends of a conversion. */
+#include "tests/support/harness.h"
+#include "transfer/convert.h"
+#include "transfer/options.h"
+#include "transfer/ring.h"
+
+static fy_device_t *g_device;
+
+static void open_spec(const char *spec) { ts_ok(fy_device_open(spec, &g_device)); }
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fy_device_close(g_device);
+    g_device = NULL;
+    return 0;
+}
+
+static fy_memory_stats_t pinned(void)
+{
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    ts_ok(fy_memory_query_pinned(g_device, &stats));
+    return stats;
+}
+
+static void every_length(void)
+{
+    enum { MOST = 5000001 };
+    unsigned char *bytes = malloc(MOST), *back = malloc(MOST);
+    assert_non_null(bytes);
+    assert_non_null(back);
+    for (size_t i = 0; i < MOST; i++) bytes[i] = (unsigned char)(i * 2654435761u >> 13);
+    static const int64_t lengths[] = { 1, 4095, 4096, 4097, 65536, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 4 << 20, MOST };
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        fy_tensor_t *x, *part;
+        fy__point_t point = 0;
+        uint64_t blocked = 0;
+        ts_ok(fy_tensor_create(g_device, FY_DTYPE_U8, 1, &lengths[i], &x));
+        ts_ok(fy__ring_upload(g_device, x->data, bytes, (uint64_t)lengths[i], &point, &blocked));
+        assert_true(point != 0);
+        ts_ok(fy__point_wait(point, FY_FOREVER));
+        for (int64_t at = 0; at < lengths[i]; at += 1 << 19) { /* down in pieces that fit a small pinned limit */
+            int64_t end = at + (1 << 19) < lengths[i] ? at + (1 << 19) : lengths[i];
+            ts_ok(fy_slice(x, 0, at, end, &part));
+            ts_read(part, back + at, (size_t)(end - at));
+            fy_tensor_destroy(part);
+        }
+        assert_memory_equal(bytes, back, lengths[i]);
+        fy_tensor_destroy(x);
+    }
+    free(bytes);
+    free(back);
+}
+
+static void bytes_of_every_length_pass(void **state)
+{
+    (void)state;
+    open_spec("sim:9");
+    every_length();
+}
+
+static void it_keeps_to_its_share(void **state)
+{
+    (void)state;
+    open_spec("sim:9?pinned=2MiB");
+    uint64_t before = pinned().live;
+    fy_tensor_t *x = ts_iota(g_device, FY_DIMS(1000), 0);
+    fy_tensor_destroy(x);
+    assert_true(g_device->ring != NULL);
+    assert_true(pinned().live - before <= 1 << 19); /* a quarter */
+    every_length();                                 /* small slots, the same bytes */
+    assert_true(pinned().peak_reserved <= 2 << 20);
+}
+
+static void options(void **state)
+{
+    (void)state;
+    const fy_transfer_options_t *options = NULL;
+    ts_ok(fy__transfer_options_check("a test", &options));
+    assert_non_null(options); /* the defaults */
+    assert_int_equal(options->contract, FY_HOST_COPY);
+    assert_int_equal(options->dtype, FY_DTYPE_SAME);
+    fy_transfer_options_t own = FY_TRANSFER_OPTIONS_INIT;
+    options = &own;
+    ts_ok(fy__transfer_options_check("a test", &options));
+    assert_ptr_equal(options, &own);
+    own.struct_size = 1;
+    ts_fails(fy__transfer_options_check("a test", &options), INVALID_ARGUMENT);
+    ts_text_has("a test");
+    own = (fy_transfer_options_t)FY_TRANSFER_OPTIONS_INIT;
+    own.contract = (fy_host_contract_t)5;
+    ts_fails(fy__transfer_options_check("a test", &options), INVALID_ARGUMENT);
+    own = (fy_transfer_options_t)FY_TRANSFER_OPTIONS_INIT;
+    own.dtype = (fy_dtype_t)99;
+    ts_fails(fy__transfer_options_check("a test", &options), INVALID_ARGUMENT);
+}
+
+static void conversions_are_no_light_requests(void **state)
+{
+    (void)state;
+    open_spec("sim:9");
+    fy_tensor_t *x = ts_iota(g_device, FY_DIMS(3, 4), 0), *turned, *half;
+    ts_ok(fy_transpose(x, NULL, &turned));
+    ts_ok(fy_tensor_create(g_device, FY_DTYPE_F16, FY_DIMS(4, 3), &half));
+    fy__end_t src, dst;
+    fy__end_of(turned, &src);
+    fy__end_of(half, &dst);
+    assert_false(src.contiguous);
+    assert_true(dst.contiguous);
+    assert_ptr_equal(src.storage, x->storage);
+    fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_ok(fy__convert(g_device, g_device->compute, &dst, &src, 12));
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    ts_expect_quiet(&before, &after, "a conversion");
+    fy_tensor_t *wide;
+    ts_ok(fy_cast(half, FY_DTYPE_F32, &wide));
+    ts_expect_f32(wide, (float[]){ 0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11 }, 12);
+    fy_tensor_destroy(wide);
+    fy_tensor_destroy(half);
+    fy_tensor_destroy(turned);
+    fy_tensor_destroy(x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(bytes_of_every_length_pass, tear_down),
+        cmocka_unit_test_teardown(it_keeps_to_its_share, tear_down),
+        cmocka_unit_test_teardown(options, tear_down),
+        cmocka_unit_test_teardown(conversions_are_no_light_requests, tear_down),
+    };
+    return cmocka_run_group_tests_name("ring", tests, NULL, NULL) != 0;
+}
