@@ -107,7 +107,7 @@ export FERRY_PLUGIN_PATH=$build/lib/ferry FERRY_BUILD_DIR=$build
 # ---- right: first the card alone, then everything else ----
 step info 30 "$build/bin/ferry" info
 # REQUIRE: a device that does not open is a failure here, not a skip.
-FERRY_TEST_DEVICE=$device FERRY_TEST_REQUIRE=1 step conformance-cuda 120 ctest --test-dir "$build" -L 'conformance|ops' -E fake_cuda --output-on-failure --timeout 100 \
+FERRY_TEST_DEVICE=$device FERRY_TEST_REQUIRE=1 step conformance-cuda 120 ctest --test-dir "$build" -L 'conformance|ops' -E 'fake_cuda|cuda_source' --output-on-failure --timeout 100 \
     --output-junit "$out/conformance-cuda.xml"
 step suite 150 ctest --test-dir "$build" --parallel "$jobs" --timeout 100 --output-junit "$out/suite.xml"
 if command -v compute-sanitizer >/dev/null; then
