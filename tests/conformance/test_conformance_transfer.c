@@ -269,7 +269,7 @@ static void impatient_waits(ts_ctx_t *ctx)
 
 static void refusals(ts_ctx_t *ctx)
 {
-    fy_tensor_t *device = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 1, 2, 3 }), *host = ts_host_f32(FY_DIMS(4), (float[]){ 0 }),
+    fy_tensor_t *device = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 1, 2, 3 }), *host = ts_host_f32(FY_DIMS(4), (float[4]){ 0 }),
                 *out = device;
     fy_download_t *download = (fy_download_t *)&out;
     fy_transfer_options_t unset = { 0 };

