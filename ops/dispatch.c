@@ -103,8 +103,9 @@ static FY_COLD fy_status_t take_fault_flag(fy__call_t *call)
 static fy_status_t take_workspace(fy__call_t *call)
 {
     const fy_device_t *device = call->device;
+    if (!device->backend->workspace) return FY_STATUS_OK;
     const uint64_t nbytes = device->backend->workspace(device->dev, &call->launch, device->workspace_nbytes);
-    if (!nbytes) return FY_STATUS_OK;
+    if (FY_LIKELY(!nbytes)) return FY_STATUS_OK;
     FY_TRY(fy__storage_create(call->thread, call->device, nbytes, call->stream, &call->workspace));
     call->launch.workspace = call->workspace->data;
     call->launch.workspace_nbytes = nbytes;
@@ -211,7 +212,7 @@ static __attribute__((noinline)) fy_status_t prepare(fy__call_t *call)
 {
     const fy_op_info_t *info = &call->row->info;
     fy_device_t *device = call->device;
-    if (!(info->flags & FY_OP_ELEMENTWISE) && device->backend->workspace) FY_TRY(take_workspace(call));
+    if (!(info->flags & FY_OP_ELEMENTWISE)) FY_TRY(take_workspace(call));
     if (!device->is_host || simulated_open()) call->row->cost(&call->launch); /* on the host, somebody must be there to read it */
     if (info->flags & FY_OP_CAN_FAULT) FY_TRY(take_fault_flag(call));
     if (call->row->nkernels) FY_TRY(choose_kernel(call));
@@ -316,9 +317,12 @@ fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t
     if (dense & result->contiguous & (first->nelem == result->nelem) && (info->flags & FY_OP_ELEMENTWISE)) launch->flags = FY_LAUNCH_DENSE;
     fy_status_t status;
     const bool plain = row->plain && device->is_host && !(suspect | given) && !simulated_open();
-    if (!plain) FY_CHECK(prepare(&call));
+    if (!plain)
+        FY_CHECK(prepare(&call));
+    else if (!(info->flags & FY_OP_ELEMENTWISE))
+        FY_CHECK(take_workspace(&call));
     FY_CHECK(device->backend->launch(device->dev, stream ? stream->native : NULL, launch));
-    if (!plain) conclude(&call);
+    if (!plain || call.workspace) conclude(&call);
     fy__count(&thread->node->requests, 1);
     return FY_STATUS_OK;
 done:

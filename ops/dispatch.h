@@ -12,7 +12,7 @@ typedef struct fy__op_row {
     fy_op_info_t info;
     fy_shape_rule_fn shape; /* never NULL here */
     fy_cost_rule_fn cost;   /* never NULL here */
-    bool plain;             /* built-in, elementwise, makes its result, cannot fault: on the host nothing else needs doing */
+    bool plain;             /* built-in, makes its results, cannot fault: on the host little else needs doing */
     size_t nkernels;        /* registered ops only */
     const fy_op_kernel_t *kernels;
     void *user;

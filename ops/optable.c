@@ -57,7 +57,7 @@ enum {
                                  .fields = set##_fields },                                                           \
                        .shape = fy__shape_##shape_rule,                                                              \
                        .cost = fy__cost_##cost_rule,                                                                 \
-                       .plain = ((op_flags) & (EW | INPLACE | FAULT)) == EW },
+                       .plain = !((op_flags) & (INPLACE | FAULT)) },
 const fy__op_row_t fy__op_rows[FY_OP_BUILTIN_COUNT] = {
 #include "ops/optable.def"
 };
