@@ -15,7 +15,7 @@ fi
 
 mkdir -p "$build/tidy"
 # gcc's own options mean nothing to clang.
-sed -E 's/ -(fprofile-update=atomic|Wduplicated-cond|Wlogical-op|fno-semantic-interposition|-coverage)//g; s/ -Werror//g; s/ -fopenmp//g' \
+sed -E 's/ -(fprofile-update=atomic|Wduplicated-cond|Wlogical-op|fno-semantic-interposition|fno-tree-[a-z-]+|mtls-dialect=[a-z0-9]+|-coverage)//g; s/ -Werror//g; s/ -fopenmp//g' \
     "$build/compile_commands.json" >"$build/tidy/compile_commands.json"
 
 check_file() {
