@@ -15,6 +15,9 @@ while [ $# -gt 0 ]; do
     esac
 done
 
+# In the C locale gnuplot warns about its own degree sign.
+if [ -z "${LC_ALL:-}${LC_CTYPE:-}${LANG:-}" ]; then export LC_CTYPE=C.UTF-8; fi
+
 ferry=build/release/bin/ferry
 plots=build/demo
 if [ ${#data[@]} -eq 0 ] && [ -z "${FERRY_DATA:-}" ] && [ -d data/airfoil ]; then data=(--data data); fi
