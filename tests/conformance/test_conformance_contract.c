@@ -136,11 +136,29 @@ static void many_copies_share_the_ring(ts_ctx_t *ctx)
     free(values);
 }
 
+/* A pageable upload larger than the ring: the host cannot be further ahead of the engine than the ring is deep. */
+static void the_host_waits_for_ring_space(ts_ctx_t *ctx)
+{
+    enum { NBYTES = 64 << 20 };
+    fy_tensor_t *host, *device;
+    fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
+    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(NBYTES), &host));
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(NBYTES), &device));
+    ts_ok(fy_device_clock_query(ctx->device, &before));
+    uint64_t syncs = ts_ledger(NULL).syncs;
+    ts_ok(fy_tensor_upload_into(device, host, NULL, NULL));
+    ts_ok(fy_device_clock_query(ctx->device, &after));
+    uint64_t engine = after.upload_ns - before.upload_ns;
+    assert_true(engine > 0);
+    assert_true(after.now_ns - before.now_ns >= engine - engine / 8);
+    assert_int_equal(ts_ledger(NULL).syncs, syncs); /* ring space is no sync */
+}
+
 static const ts_test_t k_tests[] = {
     TS_TEST(a_borrowed_source_is_busy),     TS_TEST(a_borrowed_source_may_be_destroyed),
     TS_TEST(borrow_wants_pinned_and_dense), TS_TEST(copy_gives_a_pinned_source_back_at_once),
     TS_TEST(a_downloads_result_is_pinned),  TS_TEST(pinned_memory_is_accounted),
-    TS_TEST(many_copies_share_the_ring),
+    TS_TEST(many_copies_share_the_ring),    TS_TEST(the_host_waits_for_ring_space),
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "host", "a_borrowed_source_is_busy", "the host copies inside the call: nothing is ever borrowed" },
@@ -149,6 +167,8 @@ static const ts_exclusion_t k_exclusions[] = {
     { "host", "copy_gives_a_pinned_source_back_at_once", "pinned for the host is ordinary memory" },
     { "host", "a_downloads_result_is_pinned", "pinned for the host is ordinary memory" },
     { "host", "pinned_memory_is_accounted", "pinned for the host is ordinary memory" },
+    { "host", "the_host_waits_for_ring_space", "uploads to the host pass no ring" },
+    { "cuda", "the_host_waits_for_ring_space", "told by model time, which is the simulator's" },
     { NULL, NULL, NULL },
 };
 

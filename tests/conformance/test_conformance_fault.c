@@ -110,6 +110,12 @@ static void indices_clamp(ts_ctx_t *ctx)
     fy_download_t *download;
     ts_ok(fy_tensor_download(rows, NULL, &download));
     ts_fails(fy_download_wait(download, FY_FOREVER, &host), BAD_VALUE);
+    static const int64_t alone[] = { -1, 4, 5, INT64_MIN, INT64_MAX };
+    for (size_t i = 0; i < sizeof alone / sizeof alone[0]; i++) { /* each one by itself */
+        ts_ok(fy_gather(table, indices_of(ctx, &alone[i], 1), &rows));
+        ts_ok(fy_tensor_download(rows, NULL, &download));
+        ts_fails(fy_download_wait(download, FY_FOREVER, &host), BAD_VALUE);
+    }
 }
 
 static const ts_test_t k_tests[] = {

@@ -216,6 +216,103 @@ static void the_clock_sees_overlap(ts_ctx_t *ctx)
     fy_device_close(device);
 }
 
+/* Model time from now until everything submitted by `body` is done, and how much of it each engine was busy in. */
+typedef struct span {
+    uint64_t total, compute, upload, download;
+} span_t;
+
+static span_t span_of(fy_device_t *device, void (*body)(fy_tensor_t **t), fy_tensor_t **t)
+{
+    fy_device_clock_t a = FY_DEVICE_CLOCK_INIT, b = FY_DEVICE_CLOCK_INIT;
+    ts_ok(fy_device_wait(device, FY_FOREVER));
+    ts_ok(fy_device_clock_query(device, &a));
+    body(t);
+    ts_ok(fy_device_wait(device, FY_FOREVER));
+    ts_ok(fy_device_clock_query(device, &b));
+    return (span_t){ b.now_ns - a.now_ns, b.compute_ns - a.compute_ns, b.upload_ns - a.upload_ns, b.download_ns - a.download_ns };
+}
+
+/* t: pinned host bytes, a tensor of that size, a small one for work of its own, a place for results */
+static void upload_then_read(fy_tensor_t **t)
+{
+    fy_ticket_t ticket;
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    borrow.contract = FY_HOST_BORROW;
+    ts_ok(fy_tensor_upload_into(t[1], t[0], &borrow, &ticket));
+    for (int i = 0; i < 20; i++) ts_ok(fy_axpy(t[2], 1, t[1])); /* reads what was uploaded */
+}
+
+static void read_then_upload(fy_tensor_t **t)
+{
+    fy_ticket_t ticket;
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    borrow.contract = FY_HOST_BORROW;
+    for (int i = 0; i < 20; i++) ts_ok(fy_axpy(t[2], 1, t[1]));
+    ts_ok(fy_tensor_upload_into(t[1], t[0], &borrow, &ticket)); /* must not overwrite what is still being read */
+}
+
+static void write_then_download(fy_tensor_t **t)
+{
+    fy_download_t *download;
+    for (int i = 0; i < 20; i++) ts_ok(fy_axpy(t[1], 1, t[2]));
+    ts_ok(fy_tensor_download(t[1], NULL, &download));
+    fy_download_destroy(download);
+}
+
+static void download_then_write(fy_tensor_t **t)
+{
+    fy_download_t *download;
+    ts_ok(fy_tensor_download(t[1], NULL, &download));
+    fy_download_destroy(download);
+    for (int i = 0; i < 20; i++) ts_ok(fy_axpy(t[1], 1, t[2]));
+}
+
+static void two_streams_by_turns(fy_tensor_t **t)
+{
+    fy_stream_t *side;
+    ts_ok(fy_stream_create(ts_info(t[1]).device, NULL, &side));
+    for (int i = 0; i < 10; i++) {
+        fy_scope_t scope = fy_scope_begin("side");
+        ts_ok(fy_stream_use(side));
+        ts_ok(fy_axpy(t[2], 1, t[1])); /* side writes t2 */
+        fy_scope_end(scope, 0, NULL);
+        ts_ok(fy_axpy(t[1], 1, t[2])); /* compute reads t2, writes t1, which side reads next */
+    }
+    fy_stream_destroy(side);
+}
+
+/* Requests that touch the same bytes run one behind the other: the span is at least the sum of what each engine did. */
+static void the_clock_sees_dependence(ts_ctx_t *ctx)
+{
+    enum { N = 1 << 22 };
+    (void)ctx;
+    fy_device_t *device;
+    fy_tensor_t *t[3];
+    ts_ok(fy_device_open("sim:6?capacity=256MiB", &device));
+    ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(N), &t[0]));
+    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(N), &t[1]));
+    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(N), &t[2]));
+    static const struct {
+        const char *name;
+        void (*body)(fy_tensor_t **t);
+    } rows[] = { { "upload, then read", upload_then_read },
+                 { "read, then upload", read_then_upload },
+                 { "write, then download", write_then_download },
+                 { "download, then write", download_then_write },
+                 { "two streams by turns", two_streams_by_turns } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        span_t s = span_of(device, rows[i].body, t);
+        uint64_t sum = s.compute + s.upload + s.download;
+        if (s.compute == 0 || s.total < sum) {
+            fail_msg("%s: %llu ns, but the engines were busy %llu + %llu + %llu ns: something ran too early", rows[i].name,
+                     (unsigned long long)s.total, (unsigned long long)s.compute, (unsigned long long)s.upload,
+                     (unsigned long long)s.download);
+        }
+    }
+    for (int i = 0; i < 3; i++) fy_tensor_destroy(t[i]);
+    fy_device_close(device);
+}
+
 static const ts_test_t k_tests[] = {
     TS_TEST(the_done_ticket),
     TS_TEST(the_host_has_one_stream),
@@ -228,6 +325,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(use_ends_with_its_scope),
     TS_TEST(native_addresses),
     TS_TEST(the_clock_sees_overlap),
+    TS_TEST(the_clock_sees_dependence),
 };
 #define ONE_STREAM  "the host has one stream, inside the call"
 #define HAS_STREAMS "only the host has no streams to create"
@@ -242,6 +340,8 @@ static const ts_exclusion_t k_exclusions[] = {
     { "host", "use_ends_with_its_scope", ONE_STREAM },
     { "host", "native_addresses", ONE_STREAM },
     { "cuda", "the_clock_sees_overlap", "model time is the simulator's; overlap on a GPU is measured in bench/" },
+    { "cuda", "the_clock_sees_dependence", "model time is the simulator's" },
+    { "host", "the_clock_sees_dependence", "opens sim:6; runs once, with sim:0" },
     { "host", "the_clock_sees_overlap", "opens sim:6; runs once, with sim:0" },
     { NULL, NULL, NULL },
 };

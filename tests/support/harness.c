@@ -57,15 +57,15 @@ const char *ts_device_spec(size_t index)
 
 const char *ts_spec_name(const char *spec)
 {
-    static char name[64];
+    static __thread char name[64];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(spec, "?"), spec);
     return name;
 }
 
 const char *ts_spec_with(const char *spec, const char *option)
 {
-    static char text[4][192];
-    static unsigned turn;
+    static __thread char text[4][192];
+    static __thread unsigned turn;
     char *out = text[turn++ % 4];
     snprintf(out, sizeof text[0], "%s%c%s", spec, strchr(spec, '?') ? '&' : '?', option);
     return out;

@@ -31,9 +31,9 @@ void ts__text_has(const char *part, const char *file, int line);
 
 size_t ts_device_count(void);
 const char *ts_device_spec(size_t index);
-/* "sim:0" of "sim:0?capacity=1MiB", in a static buffer. */
+/* "sim:0" of "sim:0?capacity=1MiB", in a buffer of this thread. */
 const char *ts_spec_name(const char *spec);
-/* The spec with another option: "sim:0" + "limit=1MiB" -> "sim:0?limit=1MiB"; keeps the ones that are there. Static, four in turn. */
+/* The spec with another option: "sim:0" + "limit=1MiB" -> "sim:0?limit=1MiB"; keeps the ones that are there. Four buffers of this thread, in turn. */
 const char *ts_spec_with(const char *spec, const char *option);
 
 /* ---- the runner ---- */
