@@ -11,13 +11,14 @@
 
 #include "runtime/base/fail.h"
 
+enum { MOST = 16 };
 static struct {
-    const char *name;
+    char name[16];
     bool tried;
     const fy_backend_t *backend; /* NULL: not loaded */
     char reason[256];
-} plugins[] = { { .name = "cuda" } };
-enum { NPLUGINS = sizeof plugins / sizeof *plugins };
+} plugins[MOST] = { { .name = "cuda" } }; /* the one Ferry comes with; others join when a spec names them */
+static int nplugins = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `plugins` */
 
 /* Opens `path`; the reason says what happened either way. */
@@ -72,37 +73,54 @@ static void look(int i)
         snprintf(folders, sizeof folders, "%s", asked);
     else
         own_folder(folders, sizeof folders);
+    char name[sizeof plugins[i].name];
+    memcpy(name, plugins[i].name, sizeof name);
     plugins[i].tried = true;
-    snprintf(plugins[i].reason, sizeof plugins[i].reason, "no libferry_%s.so in %.200s", plugins[i].name,
-             *folders ? folders : "(no folder)");
+    snprintf(plugins[i].reason, sizeof plugins[i].reason, "no libferry_%s.so in %.200s", name, *folders ? folders : "(no folder)");
     char *rest = folders;
     for (char *folder; (folder = strsep(&rest, ":")) && !plugins[i].backend;) {
         if (folder[0] != '/') continue; /* relative would mean the current folder */
-        snprintf(path, sizeof path, "%s/libferry_%s.so", folder, plugins[i].name);
+        snprintf(path, sizeof path, "%s/libferry_%s.so", folder, name);
         if (access(path, R_OK) == 0) plugins[i].backend = load(path, plugins[i].reason, sizeof plugins[i].reason);
     }
-    if (!plugins[i].backend) fy__log(FY_LOG_INFO, "plugin %s: %s", plugins[i].name, plugins[i].reason);
+}
+
+/* Where `name` is, or is to be; -1 if it is no name or there is no room. The lock is held. */
+static int place_of(const char *name)
+{
+    for (int i = 0; i < nplugins; i++)
+        if (strcmp(plugins[i].name, name) == 0) return i;
+    if (nplugins == MOST || strlen(name) >= sizeof plugins[0].name || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
+        return -1;
+    strcpy(plugins[nplugins].name, name);
+    return nplugins++;
 }
 
 fy_status_t fy__plugin_find(const char *name, const fy_backend_t **out_backend)
 {
-    for (int i = 0; i < NPLUGINS; i++) {
-        if (strcmp(plugins[i].name, name) != 0) continue;
-        pthread_mutex_lock(&lock);
+    char reason[256] = "";
+    pthread_mutex_lock(&lock);
+    const int i = place_of(name);
+    if (i >= 0) {
         if (!plugins[i].tried) look(i);
         *out_backend = plugins[i].backend;
-        pthread_mutex_unlock(&lock);
-        if (*out_backend) return FY_STATUS_OK;
-        return FY_FAIL(UNAVAILABLE, "the backend '%s' is not there: %s", name, plugins[i].reason);
+        strcpy(reason, plugins[i].reason);
     }
-    return FY_FAIL(INVALID_ARGUMENT, "there is no backend '%.32s'; known are host, sim, null and cuda", name);
+    pthread_mutex_unlock(&lock);
+    if (i < 0) return FY_FAIL(INVALID_ARGUMENT, "'%.32s' is no backend's name; host, sim and null are built in, others are plugins", name);
+    if (*out_backend) return FY_STATUS_OK;
+    return FY_FAIL(UNAVAILABLE, "the backend '%s' is not there: %s\n  Built in are host, sim and null", name, reason);
 }
 
 int fy_plugin_query(int index, fy_plugin_info_t *out_info)
 {
     fy_plugin_info_t info = FY_PLUGIN_INFO_INIT;
-    if (index < 0 || index >= NPLUGINS || !out_info || out_info->struct_size < sizeof info) return 0;
+    if (index < 0 || !out_info || out_info->struct_size < sizeof info) return 0;
     pthread_mutex_lock(&lock);
+    if (index >= nplugins) {
+        pthread_mutex_unlock(&lock);
+        return 0;
+    }
     if (!plugins[index].tried) look(index);
     snprintf(info.name, sizeof info.name, "%s", plugins[index].name);
     info.loaded = plugins[index].backend != NULL;

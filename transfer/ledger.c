@@ -78,7 +78,8 @@ static void add_path(void *user, fy__node_t *node)
 
 static void add_paths(void *user, fy__thread_t *thread) { fy__node_walk(&thread->root, add_path, user); }
 
-static int compare(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+/* "4096" before "65536". */
+static int compare(const void *a, const void *b) { return strverscmp(*(char *const *)a, *(char *const *)b); }
 
 void fy_ledger_walk(void (*fn)(void *user, const char *path, const fy_ledger_totals_t *totals), void *user)
 {

@@ -1,6 +1,6 @@
 /* The seam between Ferry and a backend (host, sim, null, cuda, yours): a table of slots per backend, a handle per device.
  * A backend is mechanism only: it owns no policy, no tensors, no caching. It sees this header, op.h, types.h and status.h.
- * backends/null/ is a skeleton to copy; docs/add-a-backend.md walks through it.
+ * backends/null/ is a skeleton to copy; CONTRIBUTING.md walks through it.
  *
  * Rules for every slot:
  *   - may be called by any thread; the backend locks what it must;

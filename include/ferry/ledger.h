@@ -21,7 +21,7 @@ typedef struct fy_ledger_totals {
     uint64_t requests;      /* ops submitted: the light requests. Views submit nothing */
     uint64_t syncs;         /* calls marked Blocks */
     uint64_t sync_ns;       /* real time spent in them */
-    uint64_t device_allocs; /* calls to a backend's allocator, the host's not included */
+    uint64_t device_allocs; /* calls to a backend's allocator or for page-locked memory; cache hits and plain host memory are none */
 } fy_ledger_totals_t;
 #define FY_LEDGER_TOTALS_INIT                                                                  \
     {                                                                                          \
@@ -31,7 +31,8 @@ typedef struct fy_ledger_totals {
 /* Exact totals of a scope path ("train/step": all its instances, on all threads, with the scopes inside it); NULL is everything.
  * A path that never was gives zeros. Fails: INVALID_ARGUMENT. Cost: walks the scope names. */
 FY_API_STATUS fy_ledger_query(const char *scope_path, fy_ledger_totals_t *out_totals);
-/* Calls `fn` once for each scope path that has figures, parents first, with that path's own totals (inner scopes included).
+/* Calls `fn` once for each scope path that has figures, parents first, numbers in names in
+ * numeric order, with that path's own totals (inner scopes included).
  * `path` is "" for everything and is valid during the call only. `fn` must not begin or end scopes. */
 FY_API void fy_ledger_walk(void (*fn)(void *user, const char *path, const fy_ledger_totals_t *totals), void *user);
 

@@ -46,8 +46,8 @@ typedef struct fy_oom_verdict {
 FY_API_STATUS fy_memory_query(const fy_device_t *device, const char *scope_path, fy_memory_stats_t *out_stats);
 /* Figures of the page-locked host memory that serves `device`. */
 FY_API_STATUS fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_t *out_stats);
-/* Gives cached memory back to the backend until at most `keep_nbytes` stay reserved, as far as whole segments are free; pending
- * blocks stay. out_released may be NULL. */
+/* Gives cached memory back to the backend until at most `keep_nbytes` stay reserved (of the device's memory, and as much again of the
+ * page-locked memory that serves it), as far as whole segments are free; pending blocks stay. out_released may be NULL. */
 FY_API_STATUS fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *out_released);
 /* Where host memory comes from: "jemalloc" (the program carries it) or "mmap". Static. */
 FY_API const char *fy_memory_host_allocator(void);

@@ -17,13 +17,11 @@ typedef enum fy_host_contract { FY_HOST_COPY, FY_HOST_BORROW } fy_host_contract_
 typedef struct fy_transfer_options {
     size_t struct_size;
     fy_host_contract_t contract; /* uploads */
-    int priority;                /* higher first among those not yet started */
     fy_dtype_t dtype;            /* of the result; FY_DTYPE_SAME: as src. Converted on the device: after an upload, before a download */
-    const char *site;            /* static; shown in the ledger as the call site */
 } fy_transfer_options_t;
-#define FY_TRANSFER_OPTIONS_INIT                                            \
-    {                                                                       \
-        sizeof(fy_transfer_options_t), FY_HOST_COPY, 0, FY_DTYPE_SAME, NULL \
+#define FY_TRANSFER_OPTIONS_INIT                                   \
+    {                                                              \
+        sizeof(fy_transfer_options_t), FY_HOST_COPY, FY_DTYPE_SAME \
     }
 
 /* New tensor on `device` with the elements of host tensor `src` (any strides; the result is dense). options may be NULL.

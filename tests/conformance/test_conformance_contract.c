@@ -16,7 +16,7 @@ static fy_tensor_t *pinned_ramp(ts_ctx_t *ctx)
     return tensor;
 }
 
-static const fy_transfer_options_t k_borrow = { sizeof(fy_transfer_options_t), FY_HOST_BORROW, 0, FY_DTYPE_SAME, "a test" };
+static const fy_transfer_options_t k_borrow = { sizeof(fy_transfer_options_t), FY_HOST_BORROW, FY_DTYPE_SAME };
 
 static void a_borrowed_source_is_busy(ts_ctx_t *ctx)
 {
