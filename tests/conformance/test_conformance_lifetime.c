@@ -188,6 +188,27 @@ static void wrap_of_device_bytes(ts_ctx_t *ctx)
     ts_expect_f32(owner, (float[]){ 9, 9, 9, 9 }, 4);
 }
 
+/* A wrapped block's deleter runs after the last use, also when that use is a request in flight. */
+static void the_deleter_waits_for_requests(ts_ctx_t *ctx)
+{
+    enum { N = 1024 };
+    deleted_t deleted = { 0 };
+    fy_stream_t *stream;
+    fy_tensor_t *owner, *alias, *product;
+    void *address;
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(N, N), &owner));
+    ts_ok(fy_stream_create(ctx->device, NULL, &stream));
+    ts_ok(fy_tensor_native(owner, FY_ACCESS_READ, stream, &address));
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(N, N), address, count_delete, &deleted, &alias));
+    for (int i = 0; i < 5; i++) ts_ok(fy_matmul(alias, alias, &product));
+    fy_tensor_destroy(alias);
+    if (ctx->is_sim) assert_int_equal(deleted.n, 0); /* model time has not moved: it is still being read */
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    assert_int_equal(deleted.n, 1);
+    assert_ptr_equal(deleted.data, address);
+}
+
 static void bad_shapes(ts_ctx_t *ctx)
 {
     static const struct {
@@ -285,6 +306,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(a_result_outlives_its_sources),
     TS_TEST(wrap_shares_and_deletes_once),
     TS_TEST(wrap_of_device_bytes),
+    TS_TEST(the_deleter_waits_for_requests),
     TS_TEST(bad_shapes),
     TS_TEST(odd_but_legal_shapes),
     TS_TEST(versions_and_names),
@@ -292,6 +314,7 @@ static const ts_test_t k_tests[] = {
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "host", "wrap_of_device_bytes", "the host has one stream; wrap_shares_and_deletes_once covers its bytes" },
+    { "host", "the_deleter_waits_for_requests", "requests on the host are done when the call returns" },
     { NULL, NULL, NULL },
 };
 

@@ -125,6 +125,29 @@ static void bad_axes(ts_ctx_t *ctx)
     ts_fails(fy_add(a, a, NULL), INVALID_ARGUMENT);
 }
 
+/* More operands than any record is likely to hold beside itself. */
+static void very_many_sources(ts_ctx_t *ctx)
+{
+    enum { MOST = 300 };
+    fy_tensor_t *src[MOST], *all;
+    float want[MOST];
+    for (int i = 0; i < MOST; i++) {
+        want[i] = (float)i;
+        ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(1), i, &src[i]));
+    }
+    for (int n = 1; n <= MOST; n = n * 3 / 2 + 1) {
+        ts_ok(fy_concat((size_t)n, src, 0, &all));
+        ts_expect_f32(all, want, (size_t)n);
+    }
+    fy_tensor_t *host = ts_host_f32(FY_DIMS(1), (float[]){ 0 }), *none = host;
+    if (!ctx->is_host) {
+        src[200] = host; /* the last of many is looked at, too */
+        ts_fails(fy_concat(MOST, src, 0, &none), DEVICE_MISMATCH);
+        assert_null(none);
+        ts_text_has("src200");
+    }
+}
+
 /* A chain whose every link depends on the one before; the sources die on the way. */
 static void chains_keep_their_order(ts_ctx_t *ctx)
 {
@@ -224,7 +247,7 @@ static void registered_ops_run(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(typed_calls_are_generic_calls), TS_TEST(making_tensors),     TS_TEST(bad_axes),
+    TS_TEST(typed_calls_are_generic_calls), TS_TEST(making_tensors),     TS_TEST(bad_axes), TS_TEST(very_many_sources),
     TS_TEST(chains_keep_their_order),       TS_TEST(registered_ops_run),
 };
 static const ts_exclusion_t k_exclusions[] = {
