@@ -7,10 +7,12 @@
 
 #include <ferry/ferry.h>
 
-#define FUNCTIONS(X)                                                                                                                   \
-    X(fy_error_get)                                                                                                                    \
-    X(fy_scope_begin) X(fy_scope_end) X(fy_tensor_wrap) X(fy_tensor_map) X(fy_tensor_upload) X(fy_tensor_download) X(fy_download_wait) \
-        X(fy_add) X(fy_device_host) X(fy_device_open) X(fy_device_close) X(fy_ledger_query) X(fy_version) X(fy_memory_host_allocator)
+/* clang-format off */
+#define FUNCTIONS(X) \
+    X(fy_error_get) X(fy_scope_begin) X(fy_scope_end) X(fy_tensor_wrap) X(fy_tensor_map) X(fy_tensor_upload) X(fy_tensor_download) \
+    X(fy_download_wait) X(fy_add) X(fy_device_host) X(fy_device_open) X(fy_device_close) X(fy_ledger_query) X(fy_version) \
+    X(fy_memory_host_allocator)
+/* clang-format on */
 #define X(name) static __typeof__(name) *name##_;
 FUNCTIONS(X)
 #undef X
