@@ -23,7 +23,8 @@ typedef struct fy__node_memory {
 typedef struct fy__node {
     char *name; /* "" for a thread's root */
     struct fy__node *parent;
-    struct fy__node *_Atomic child, *sibling; /* sibling is set before the node is published */
+    struct fy__node *_Atomic child;
+    struct fy__node *_Atomic sibling; /* set before the node is published */
     _Atomic uint64_t requests, syncs, sync_ns, device_allocs;
     fy__traffic_counters_t traffic[FY__DIRECTIONS];
     fy__node_memory_t *_Atomic memory; /* [FY__MAX_DEVICES], from the first device allocation on */

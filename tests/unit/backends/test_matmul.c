@@ -1,5 +1,7 @@
 /* matmul against a plain triple loop in f64: dtypes, sizes around tile edges, transposes, strides that BLAS can and cannot name, batches,
  * accumulate, and every workspace limit from nothing up. */
+#include <omp.h>
+
 #include "tests/unit/backends/kernel_fixture.h"
 
 enum { DENSE, TRANSPOSED, GAPS, REPEATED_ROW, REPEATED_COLUMN, LAYOUTS };
@@ -172,6 +174,22 @@ static void workspace_is_exact_and_bounded(void **state)
 }
 
 /* Tiles under a small limit give what one large piece gives. */
+/* OpenMP may deliver fewer threads than it announces; oneDNN would leave the missing threads' parts out. */
+static void fewer_threads_than_announced(void **state)
+{
+    const int threads = omp_get_max_threads(), dynamic = omp_get_dynamic();
+    (void)state;
+    omp_set_num_threads(8 * omp_get_num_procs());
+    omp_set_dynamic(1);
+    tensor_t a = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE), b = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE),
+             c = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE);
+    check(&a, &b, &c, 0, 0, 0, UINT64_MAX, "dynamic teams");
+    assert_int_equal(omp_get_dynamic(), 1); /* the caller's settings are as they were */
+    assert_int_equal(omp_get_max_threads(), 8 * omp_get_num_procs());
+    omp_set_num_threads(threads);
+    omp_set_dynamic(dynamic);
+}
+
 static void tiles_agree(void **state)
 {
     (void)state;
@@ -192,6 +210,7 @@ int main(void)
         cmocka_unit_test(a_large_batch),
         cmocka_unit_test(workspace_is_exact_and_bounded),
         cmocka_unit_test(tiles_agree),
+        cmocka_unit_test(fewer_threads_than_announced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
