@@ -311,7 +311,7 @@ fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t
     FY_TRY(row->shape(info, launch));
     if (!(FY_LIKELY(ndst == 1 && !given && device->is_host) && (dst[0] = make_small(thread, descs)))) FY_TRY(take_results(&call));
     const fy_tensor_t *result = dst[0];
-    launch->nelem = result->nelem;
+    launch->nelem = result->nelem; /* NOLINT(clang-analyzer-core.NullDereference): take_results made it */
     if (FY_UNLIKELY(!launch->nelem) && ndst == 1) return FY_STATUS_OK; /* nothing to compute, nothing submitted */
     /* As many elements as the sources have: then broadcasting changed nothing. */
     if (dense & result->contiguous & (first->nelem == result->nelem) && (info->flags & FY_OP_ELEMENTWISE)) launch->flags = FY_LAUNCH_DENSE;

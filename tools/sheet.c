@@ -88,7 +88,7 @@ void sheet_print(const sheet_t *sheet, FILE *file)
 {
     char text[512];
     size_t last = 0;
-    if (!file) return;
+    if (!file || !sheet->ncolumns) return;
     int *widths = tool_alloc((sheet->ncolumns + 1) * sizeof *widths);
     for (size_t c = 0; c < sheet->ncolumns; c++) {
         if (!sheet->columns[c].heading) continue;
@@ -150,7 +150,7 @@ fy_status_t sheet_csv(const sheet_t *sheet, const char *path)
     if (!file) return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot create %s: %s", path, strerror(errno));
     for (size_t c = 0; c < sheet->ncolumns; c++) fprintf(file, "%s%s", c ? "," : "", sheet->columns[c].key);
     fputs("\r\n", file);
-    for (size_t i = 0; i < sheet->count; i++) {
+    for (size_t i = 0; sheet->ncolumns && i < sheet->count; i++) {
         const cell_t *cell = &sheet->cells[i];
         if (i % sheet->ncolumns) fputc(',', file);
         if (cell->kind == CELL_INT) fprintf(file, "%" PRId64, cell->integer);

@@ -26,8 +26,8 @@ int exp_minibatch(int argc, char **argv);
 int bench_dispatch(int argc, char **argv);
 int bench_gemm(int argc, char **argv);
 int bench_copy(int argc, char **argv);
-/* Runs the one of `commands` that argv[1] names; `prefix` is what was typed before it ("ferry experiment"). */
-int run_command(const char *prefix, const char *summary, const command_t *commands, size_t count, int argc, char **argv);
+/* Runs the one of `list` that argv[1] names; `prefix` is what was typed before it ("ferry experiment"). */
+int run_command(const char *prefix, const char *summary, const command_t *list, size_t count, int argc, char **argv);
 
 /* ---- the session: one run of one subcommand ---- */
 
