@@ -46,7 +46,7 @@ static void print_default(const option_t *option)
 {
     if (option->kind == OPTION_INT) printf(" [%" PRId64 "]", *(const int64_t *)option->value);
     if (option->kind == OPTION_TEXT && *(const char *const *)option->value) printf(" [%s]", *(const char *const *)option->value);
-    if (option->kind == OPTION_CHOICE) {
+    if (option->kind == OPTION_CHOICE && option->arg) {
         const char *choice = option->arg;
         for (int i = *(const int *)option->value; i > 0; i--) choice += strcspn(choice, "|") + 1;
         printf(" [%.*s]", (int)strcspn(choice, "|"), choice);
