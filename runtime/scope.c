@@ -2,6 +2,7 @@
  * enclosing frame's ring, or to the user. */
 #include "runtime/scope.h"
 
+#include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
 #include "runtime/tensor.h"
@@ -22,6 +23,7 @@ fy_scope_t fy_scope_begin(const char *name)
     }
     fy__frame_t *frame = &thread->frames[thread->depth++];
     frame->handles.prev = frame->handles.next = &frame->handles;
+    frame->handles.kind = FY__HANDLE_KINDS;
     frame->outer_node = thread->node;
     frame->node = fy__node_child(thread->node, name ? name : "scope");
     frame->serial = ++thread->next_serial;
@@ -51,6 +53,19 @@ static void end_frame(fy__thread_t *thread)
     thread->frame = thread->depth ? &thread->frames[thread->depth - 1] : NULL;
 }
 
+/* Is the handle in a frame from `depth` on? Looks for the ring's sentinel both ways: what is asked about was mostly made last. */
+static bool is_inside(const fy__thread_t *thread, uint32_t depth, const fy__handle_t *handle)
+{
+    const fy__handle_t *after = handle, *before = handle;
+    if (!handle->next) return false;
+    while (after->kind != FY__HANDLE_KINDS && before->kind != FY__HANDLE_KINDS) {
+        after = after->next;
+        before = before->prev;
+    }
+    const fy__frame_t *frame = (const fy__frame_t *)(after->kind == FY__HANDLE_KINDS ? after : before);
+    return frame >= &thread->frames[depth - 1] && frame < &thread->frames[thread->depth];
+}
+
 void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results)
 {
     fy__thread_t *thread = fy__thread();
@@ -63,8 +78,8 @@ void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results)
     if (scope.depth > thread->depth || thread->frames[scope.depth - 1].serial != scope.serial)
         return; /* ended already, or another thread's */
     fy__frame_t *outer = scope.depth > 1 ? &thread->frames[scope.depth - 2] : NULL;
-    for (size_t i = 0; i < count; i++) {
-        if (!results[i] || !fy__tensor_handle(results[i])->next) continue;
+    for (size_t i = 0; results && i < count; i++) {
+        if (!results[i] || !is_inside(thread, scope.depth, fy__tensor_handle(results[i]))) continue;
         fy__handle_release(fy__tensor_handle(results[i]));
         fy__handle_adopt(outer, fy__tensor_handle(results[i]));
     }
@@ -99,7 +114,13 @@ static fy_status_t check_tighter(const fy__thread_t *thread, const fy_guard_opti
     return FY_STATUS_OK;
 }
 
-static uint64_t lower(uint64_t a, uint64_t b) { return a < b ? a : b; }
+/* The tighter one of a limit and `asked` more from here on, where `used` is used. */
+static uint64_t tighten(uint64_t limit, uint64_t asked, uint64_t used)
+{
+    uint64_t sum;
+    if (!fy__add_u64(asked, used, &sum)) return limit;
+    return sum < limit ? sum : limit;
+}
 
 fy_status_t fy_scope_guard(const fy_guard_options_t *options)
 {
@@ -119,12 +140,13 @@ fy_status_t fy_scope_guard(const fy_guard_options_t *options)
         thread->nguards++;
         return FY_STATUS_OK;
     }
-    guard->limit.upload_nbytes = lower(guard->limit.upload_nbytes, options->upload_nbytes);
-    guard->limit.download_nbytes = lower(guard->limit.download_nbytes, options->download_nbytes);
-    guard->limit.peer_nbytes = lower(guard->limit.peer_nbytes, options->peer_nbytes);
-    guard->limit.syncs = lower(guard->limit.syncs, options->syncs);
-    guard->limit.device_allocs = lower(guard->limit.device_allocs, options->device_allocs);
-    guard->limit.memory_nbytes = lower(guard->limit.memory_nbytes, options->memory_nbytes);
+    const int64_t live = fy__guard_live(frame->node) - guard->live_before;
+    guard->limit.upload_nbytes = tighten(guard->limit.upload_nbytes, options->upload_nbytes, guard->moved[FY__UPLOAD]);
+    guard->limit.download_nbytes = tighten(guard->limit.download_nbytes, options->download_nbytes, guard->moved[FY__DOWNLOAD]);
+    guard->limit.peer_nbytes = tighten(guard->limit.peer_nbytes, options->peer_nbytes, guard->moved[FY__PEER]);
+    guard->limit.syncs = tighten(guard->limit.syncs, options->syncs, guard->syncs);
+    guard->limit.device_allocs = tighten(guard->limit.device_allocs, options->device_allocs, guard->device_allocs);
+    guard->limit.memory_nbytes = tighten(guard->limit.memory_nbytes, options->memory_nbytes, live > 0 ? (uint64_t)live : 0);
     if (options->action == FY_GUARD_REFUSE) guard->limit.action = FY_GUARD_REFUSE;
     return FY_STATUS_OK;
 }

@@ -41,7 +41,7 @@ FY_API fy_scope_t fy_scope_begin(const char *name);
  * The `count` tensors in `results` pass to the enclosing scope, or to you; NULLs are skipped. Ending a scope twice does nothing. */
 FY_API void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results);
 /* Limits the innermost scope; several guards on one scope add up to the tightest.
- * Fails: INVALID_ARGUMENT (no scope is open, or a limit is looser than an enclosing guard leaves). */
+ * Fails: INVALID_ARGUMENT (no scope is open, or a limit is looser than that of an enclosing guard). */
 FY_API_STATUS fy_scope_guard(const fy_guard_options_t *options);
 
 #ifdef __cplusplus
