@@ -17,6 +17,7 @@ struct fy__ring;
 
 typedef enum fy__lost { FY__PRESENT, FY__LOST, FY__LOST_BY_FORK } fy__lost_t;
 
+/* Never freed, but used again for another device: an old ticket may lead to it. */
 struct fy_device {
     const fy_backend_t *backend;
     void *dev;
@@ -24,16 +25,17 @@ struct fy_device {
     bool is_host;
     bool synchronous; /* every request is done when its slot returns: no streams, no hazards */
     fy_backend_info_t info;
-    _Atomic int lost;      /* fy__lost_t; never goes back */
-    _Atomic uint64_t uses; /* opens + storages; the last one closes it. The host is not counted */
-    uint32_t opens;        /* guarded by the registry's lock */
-    char spec[64];         /* "sim:0" */
-    char options[192];     /* what it was opened with, behind the '?' */
+    _Atomic int lost;       /* fy__lost_t; never goes back */
+    _Atomic uint64_t uses;  /* opens + storages; the last one closes it. The host is not counted */
+    _Atomic uint32_t opens; /* changed under the registry's lock */
+    char spec[64];          /* "sim:0" */
+    char options[192];      /* what it was opened with, behind the '?' */
     uint64_t limit_nbytes, pinned_limit_nbytes, workspace_nbytes;
     fy__pool_t *pool;                         /* device memory; the host's segments for the host */
     fy__pool_t *pinned;                       /* page-locked host memory; NULL for the host */
     fy_stream_t *compute, *upload, *download; /* NULL if synchronous */
     struct fy__ring *ring;
+    /* From here on a device that is made anew in the same place keeps the locks: registry.c. */
     fy__faults_t faults;
     pthread_mutex_t deferred_lock; /* guards `deferred` */
     struct fy__storage *deferred;  /* storages whose last use is still in flight: storage.c */

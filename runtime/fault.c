@@ -43,7 +43,18 @@ fy_status_t fy__poison_fail(uint32_t record, const char *what)
     return fy_error_set(status, __FILE__, __LINE__, "%s: %s", what, text);
 }
 
+void fy__poison_fork_lock(void) { pthread_mutex_lock(&records_lock); }
+void fy__poison_fork_unlock(void) { pthread_mutex_unlock(&records_lock); }
+
 /* ---- requests; the device's fault lock is held by the static ones ---- */
+
+static void note(fy__faults_t *faults, uint64_t request, fy__point_t point, uint32_t record)
+{
+    const uint32_t i = faults->nfaulted++ % FY__FAULT_WINDOW;
+    faults->faulted[i].request = request;
+    faults->faulted[i].point = point;
+    faults->faulted[i].record = record;
+}
 
 /* Reads the flag of a request that is done. */
 static void settle(fy__faults_t *faults, uint64_t request)
@@ -55,8 +66,7 @@ static void settle(fy__faults_t *faults, uint64_t request)
     if (!__atomic_load_n(&faults->words[slot], __ATOMIC_ACQUIRE)) return;
     faults->records[slot] =
         fy__poison_record(FY_STATUS_BAD_VALUE, "%s met an index outside its range and clamped it; check the indices", faults->ops[slot]);
-    faults->faulted[faults->nfaulted % FY__FAULT_WINDOW].request = request;
-    faults->faulted[faults->nfaulted++ % FY__FAULT_WINDOW].record = faults->records[slot];
+    note(faults, request, faults->points[slot], faults->records[slot]);
 }
 
 /* The record of a request that is resolved: 0 if it was clean, or is so old that nothing is known of it any more. */
@@ -111,8 +121,9 @@ uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
 {
     fy__faults_t *faults = &device->faults;
     uint32_t record = 0;
-    if (!faults->words) return 0;
     pthread_mutex_lock(&faults->lock);
+    for (uint32_t i = 0; i < FY__FAULT_WINDOW && i < faults->nfaulted && !record; i++) /* resolved before: its slot may be taken over */
+        if (faults->faulted[i].point == point) record = faults->faulted[i].record;
     for (uint32_t back = 0; back < FY__FAULT_WINDOW && back < faults->next && !record; back++) {
         const uint64_t request = faults->next - back;
         const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
@@ -128,8 +139,7 @@ void fy__faults_note(fy_device_t *device, uint32_t record)
 {
     fy__faults_t *faults = &device->faults;
     pthread_mutex_lock(&faults->lock);
-    faults->faulted[faults->nfaulted % FY__FAULT_WINDOW].request = 0;
-    faults->faulted[faults->nfaulted++ % FY__FAULT_WINDOW].record = record;
+    note(faults, 0, 0, record);
     pthread_mutex_unlock(&faults->lock);
 }
 
@@ -138,8 +148,10 @@ fy_status_t fy__faults_take(fy_device_t *device, const char *what)
     fy__faults_t *faults = &device->faults;
     uint32_t record = 0;
     pthread_mutex_lock(&faults->lock);
-    for (uint64_t request = faults->next > FY__FAULT_WINDOW ? faults->next - FY__FAULT_WINDOW + 1 : 1; request <= faults->next; request++)
-        if (faults->points[request % FY__FAULT_WINDOW] != UINT64_MAX) settle(faults, request);
+    for (uint64_t request = faults->next > FY__FAULT_WINDOW ? faults->next - FY__FAULT_WINDOW + 1 : 1; request <= faults->next; request++) {
+        const fy__point_t point = faults->points[request % FY__FAULT_WINDOW];
+        if (point != UINT64_MAX && fy__point_reached(point)) settle(faults, request); /* other threads go on submitting */
+    }
     if (faults->ntaken + FY__FAULT_WINDOW < faults->nfaulted) faults->ntaken = faults->nfaulted - FY__FAULT_WINDOW;
     if (faults->ntaken < faults->nfaulted) record = faults->faulted[faults->ntaken % FY__FAULT_WINDOW].record;
     faults->ntaken = faults->nfaulted;

@@ -30,6 +30,7 @@ typedef struct fy__faults {
     const char *ops[FY__FAULT_WINDOW];
     struct {
         uint64_t request;
+        fy__point_t point;
         uint32_t record;
     } faulted[FY__FAULT_WINDOW]; /* the last requests that failed, found here once their slot was taken over */
     uint32_t nfaulted, ntaken;   /* `ntaken` of them were returned by fy__faults_take */
@@ -39,6 +40,10 @@ typedef struct fy__faults {
 uint32_t fy__poison_record(fy_status_t status, const char *format, ...) FY_PRINTF(2, 3);
 /* Fails with what the record says; `what` names the call that met it. */
 fy_status_t fy__poison_fail(uint32_t record, const char *what);
+
+/* The table of records is held over a fork. */
+void fy__poison_fork_lock(void);
+void fy__poison_fork_unlock(void);
 
 struct fy_device;
 /* Takes a number and a flag word for a request of op `name`; may have to wait for the request a window back. */
@@ -51,7 +56,7 @@ uint32_t fy__fault_at(struct fy_device *device, fy__point_t point);
 
 /* A request that ran inside its call failed: for fy__faults_take. */
 void fy__faults_note(struct fy_device *device, uint32_t record);
-/* Everything submitted is done: OK, or the first fault that no such call has returned yet. */
+/* Of what is done: OK, or the first fault that no such call has returned yet. */
 fy_status_t fy__faults_take(struct fy_device *device, const char *what);
 
 static inline bool fy__suspect_any(const fy__suspect_t *suspect) { return (suspect->mask | suspect->poison) != 0; }

@@ -73,11 +73,26 @@ void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point)
     atomic_store_explicit(&hazard->writer, point, memory_order_release);
 }
 
-void fy__hazard_read(fy__hazard_t *hazard, const fy_stream_t *stream, fy__point_t point)
+void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t point)
 {
     _Atomic fy__point_t *reader = &hazard->readers[stream->reader];
-    fy__point_t held = atomic_load_explicit(reader, memory_order_relaxed);
+    fy__point_t held = atomic_load_explicit(reader, memory_order_acquire);
     /* Two threads may read one tensor on one stream: the later number must win. */
-    while (!(FY__POINT_STREAM(held) == stream->index && held >= point) &&
-           !atomic_compare_exchange_weak_explicit(reader, &held, point, memory_order_release, memory_order_relaxed)) {}
+    while (!(FY__POINT_STREAM(held) == stream->index && held >= point)) {
+        /* Or on two streams that share the word, neither having seen the other's read: a later point then stands for both. */
+        if (FY_UNLIKELY(fy__stream_is_ahead(stream, held))) {
+            if (fy__stream_wait_point(stream, held) != FY_STATUS_OK) (void)fy__point_wait(held, FY_FOREVER);
+            point = fy__stream_submitted(stream);
+        }
+        if (atomic_compare_exchange_weak_explicit(reader, &held, point, memory_order_release, memory_order_acquire)) return;
+    }
+}
+
+void fy__hazard_cover_foreign(fy__hazard_t *hazard)
+{
+    for (int i = 0; i <= FY__READER_COUNT; i++) {
+        fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(word(hazard, i)));
+        if (!stream || !stream->foreign) continue;
+        atomic_store_explicit(i ? &hazard->readers[i - 1] : &hazard->writer, fy__stream_submitted(stream), memory_order_relaxed);
+    }
 }

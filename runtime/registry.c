@@ -13,11 +13,14 @@
 #include "runtime/storage.h"
 #include "runtime/stream.h"
 
-/* Guards the table, `opens`, and building and closing devices. Recursive: closing one frees storages of its own. */
+/* Guards the table, `spare`, and building and closing devices. Recursive: closing one frees storages of its own. */
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static fy_device_t *_Atomic table[FY__MAX_DEVICES];
-static fy_device_t *host;
+static fy_device_t *_Atomic host;
+/* Closed devices, to be used again and never freed: an old ticket, or another thread's look at the table, may still lead to one. */
+static fy_device_t *spare[FY__MAX_DEVICES];
+static uint32_t nspare;
 
 static void record(fy_copy_kind_t kind, uint64_t nbytes)
 {
@@ -41,16 +44,49 @@ fy_status_t fy__backend_find(const char *name, const fy_backend_t **out_backend)
 
 /* ---- devices ---- */
 
-static fy_device_t *new_device(const fy_backend_t *backend)
+/* A recursive lock knows its owner, so a child of fork cannot unlock it: it makes a new one. */
+static void make_lock(void)
 {
-    fy_device_t *device = calloc(1, sizeof *device);
-    if (!device) return NULL;
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+}
+
+static void make_device_locks(fy_device_t *device)
+{
+    pthread_mutex_init(&device->deferred_lock, NULL);
+    pthread_mutex_init(&device->faults.lock, NULL);
+}
+
+static void set_defaults(fy_device_t *device, const fy_backend_t *backend)
+{
     device->backend = backend;
     device->synchronous = backend->is_synchronous;
     device->limit_nbytes = device->pinned_limit_nbytes = FY_UNLIMITED;
     device->workspace_nbytes = 32u << 20;
-    pthread_mutex_init(&device->deferred_lock, NULL);
-    pthread_mutex_init(&device->faults.lock, NULL);
+}
+
+/* There are never more devices than places in the table, so there is always one for a spare. The registry's lock is held. */
+static void put_aside(fy_device_t *device) { spare[nspare++] = device; }
+
+static fy_device_t *new_device(const fy_backend_t *backend)
+{
+    fy_device_t *device;
+    if (nspare) { /* all but the locks, which somebody may hold */
+        device = spare[--nspare];
+        memset(device, 0, offsetof(fy_device_t, faults));
+        pthread_mutex_lock(&device->faults.lock);
+        memset(&device->faults.words, 0, sizeof device->faults - offsetof(fy__faults_t, words));
+        pthread_mutex_unlock(&device->faults.lock);
+        device->deferred = NULL;
+    } else {
+        device = calloc(1, sizeof *device);
+        if (!device) return NULL;
+        make_device_locks(device);
+    }
+    set_defaults(device, backend);
     return device;
 }
 
@@ -58,31 +94,26 @@ static fy_device_t *new_device(const fy_backend_t *backend)
 static void open_host(void)
 {
     static fy_device_t device;
-    pthread_mutexattr_t recursive;
-    pthread_mutexattr_init(&recursive);
-    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&lock, &recursive);
-    pthread_mutexattr_destroy(&recursive);
+    const fy_backend_t *backend;
+    make_lock();
     fy__wire_process();
-    if (fy__backend_find("host", &device.backend) != FY_STATUS_OK || device.backend->device_open(0, 0, NULL, &device.dev) != FY_STATUS_OK)
-        return;
-    device.synchronous = device.is_host = true;
-    device.limit_nbytes = device.pinned_limit_nbytes = FY_UNLIMITED;
-    device.workspace_nbytes = 32u << 20;
+    if (fy__backend_find("host", &backend) != FY_STATUS_OK || backend->device_open(0, 0, NULL, &device.dev) != FY_STATUS_OK) return;
+    set_defaults(&device, backend);
+    make_device_locks(&device);
+    device.is_host = true;
     strcpy(device.spec, "host");
-    pthread_mutex_init(&device.deferred_lock, NULL);
-    pthread_mutex_init(&device.faults.lock, NULL);
     if (fy__wire_open(&device) != FY_STATUS_OK) return;
     device.opens = 1;
     atomic_store(&table[0], &device);
-    host = &device;
+    atomic_store(&host, &device);
 }
 
 fy_device_t *fy_device_host(void)
 {
-    if (FY_LIKELY(host != NULL)) return host;
+    fy_device_t *device = atomic_load_explicit(&host, memory_order_acquire);
+    if (FY_LIKELY(device != NULL)) return device;
     pthread_once(&once, open_host);
-    return host;
+    return atomic_load(&host);
 }
 
 fy_device_t *fy__device_at(uint32_t index) { return index < FY__MAX_DEVICES ? atomic_load(&table[index]) : NULL; }
@@ -150,7 +181,7 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
         }
     }
     if (status != FY_STATUS_OK) {
-        free(device);
+        put_aside(device);
         return status;
     }
     if (backend->clock) atomic_fetch_add(&fy__simulated_open, 1);
@@ -184,7 +215,7 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
     if (strcmp(spec.backend, "host") == 0) {
         if (spec.index || spec.noptions)
             return FY_FAIL(INVALID_ARGUMENT, "device_open: '%.100s': the host is one device and takes no options", text);
-        *out_device = host;
+        *out_device = fy_device_host();
         return FY_STATUS_OK;
     }
     snprintf(name, sizeof name, "%s:%d", spec.backend, spec.index);
@@ -211,15 +242,17 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
 
 void fy__device_unuse(fy_device_t *device)
 {
-    if (device->is_host || atomic_fetch_sub_explicit(&device->uses, 1, memory_order_acq_rel) != 1) return;
+    if (device->is_host) return;
+    uint64_t uses = atomic_load_explicit(&device->uses, memory_order_relaxed);
+    while (uses > 1)
+        if (atomic_compare_exchange_weak_explicit(&device->uses, &uses, uses - 1, memory_order_acq_rel, memory_order_relaxed)) return;
+    /* The last one is taken under the lock, where nobody can open the device again or close it first. */
     pthread_mutex_lock(&lock);
-    if (atomic_load(&device->uses) == 0 && atomic_load(&table[device->index]) == device) { /* nobody opened it meanwhile */
+    if (atomic_fetch_sub_explicit(&device->uses, 1, memory_order_acq_rel) == 1) {
         atomic_store(&table[device->index], NULL);
-        if (device->backend->clock) atomic_fetch_sub(&fy__simulated_open, 1);
+        if (device->backend->clock && atomic_load(&device->lost) != FY__LOST_BY_FORK) atomic_fetch_sub(&fy__simulated_open, 1);
         fy__wire_close(device);
-        pthread_mutex_destroy(&device->deferred_lock);
-        pthread_mutex_destroy(&device->faults.lock);
-        free(device);
+        put_aside(device);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -228,35 +261,50 @@ void fy_device_close(fy_device_t *device)
 {
     if (!device || device->is_host) return;
     pthread_mutex_lock(&lock);
-    const bool open = device->opens > 0;
-    if (open) device->opens--;
-    const bool last = open && device->opens == 0;
+    const bool open = atomic_load(&device->opens) > 0;
+    if (open) atomic_fetch_sub(&device->opens, 1);
     pthread_mutex_unlock(&lock);
     if (!open) return;
-    if (last && __atomic_load_n(&device->deferred, __ATOMIC_RELAXED)) { /* nobody may call again: let go of the user's memory now */
-        (void)fy__device_drain(device, FY_FOREVER);
-        fy__storage_reap(device);
-    }
+    fy__storage_reap_last(device);
     fy__device_unuse(device);
 }
 
-void fy__registry_fork_lock(void)
+static void lock_pools(fy_device_t *device)
 {
-    if (host) pthread_mutex_lock(&lock);
+    fy__pool_fork_lock(device->pool);
+    fy__pool_fork_lock(device->pinned);
 }
 
-void fy__registry_fork_unlock(void)
+static void unlock_pools(fy_device_t *device)
 {
-    if (host) pthread_mutex_unlock(&lock);
+    fy__pool_fork_unlock(device->pinned);
+    fy__pool_fork_unlock(device->pool);
+}
+
+static void for_each_device(void (*fn)(fy_device_t *device))
+{
+    for (uint32_t i = 0; i < FY__MAX_DEVICES; i++) {
+        fy_device_t *device = atomic_load(&table[i]);
+        if (device) fn(device);
+    }
+}
+
+void fy__registry_fork_lock(void) { pthread_mutex_lock(&lock); }
+void fy__registry_fork_lock_pools(void) { for_each_device(lock_pools); }
+void fy__registry_fork_unlock_pools(void) { for_each_device(unlock_pools); }
+void fy__registry_fork_unlock(void) { pthread_mutex_unlock(&lock); }
+
+static void lose_by_fork(fy_device_t *device)
+{
+    make_device_locks(device);
+    if (device->is_host) return;
+    atomic_store(&device->lost, FY__LOST_BY_FORK);
+    if (device->backend->clock) atomic_fetch_sub(&fy__simulated_open, 1);
 }
 
 void fy__registry_fork_child(void)
 {
-    for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
-        fy_device_t *device = atomic_load(&table[i]);
-        if (!device) continue;
-        atomic_store(&device->lost, FY__LOST_BY_FORK);
-        if (device->backend->clock) atomic_fetch_sub(&fy__simulated_open, 1);
-    }
-    fy__registry_fork_unlock();
+    for_each_device(lose_by_fork);
+    for (uint32_t i = 0; i < nspare; i++) make_device_locks(spare[i]);
+    make_lock();
 }

@@ -10,9 +10,12 @@ extern const fy_host_api_t fy__host_api;
 /* Loads or finds a backend by name. UNAVAILABLE with the reason; INVALID_ARGUMENT if no such name is known. */
 fy_status_t fy__backend_find(const char *name, const fy_backend_t **out_backend);
 
-/* fork: only the host lives on in the child; called between fy__thread_fork_lock and its release. */
+/* fork: only the host lives on in the child. The pools of all devices are held besides, after the list of threads; see wire.c. */
 void fy__registry_fork_lock(void);
+void fy__registry_fork_lock_pools(void);
+void fy__registry_fork_unlock_pools(void);
 void fy__registry_fork_unlock(void);
+/* Instead of fork_unlock; the pools are let go already. */
 void fy__registry_fork_child(void);
 
 #endif

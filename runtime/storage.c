@@ -40,6 +40,7 @@ static fy__storage_t *alloc_struct(fy__thread_t *thread)
     fy__storage_t *storage = thread->free_storages;
     if (storage) {
         thread->free_storages = storage->next;
+        thread->nfree_storages--;
         return storage;
     }
     storage = aligned_alloc(64, (sizeof *storage + 63) / 64 * 64);
@@ -49,8 +50,13 @@ static fy__storage_t *alloc_struct(fy__thread_t *thread)
 
 static void free_struct(fy__thread_t *thread, fy__storage_t *storage)
 {
+    if (thread->nfree_storages >= FY__STRUCT_CACHE) { /* one thread may free what another makes */
+        free(storage);
+        return;
+    }
     storage->next = thread->free_storages;
     thread->free_storages = storage;
+    thread->nfree_storages++;
 }
 
 /* Everything but data, nbytes, block and front_class. */
@@ -170,7 +176,7 @@ fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *da
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, device);
     storage->nbytes = nbytes;
-    storage->data = nbytes ? data : empty_address();
+    storage->data = data ? data : empty_address();
     storage->deleter = deleter;
     storage->user = user;
     fy__device_use(device);
@@ -192,7 +198,7 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
         fy__hazard_copy(&storage->block->hazard, &storage->hazard);
         fy__pool_free(storage->block);
     }
-    if (storage->deleter) storage->deleter(storage->user, storage->data);
+    if (storage->deleter) storage->deleter(storage->user, storage->data == empty_address() ? NULL : storage->data);
     fy_device_t *peer = storage->peer;
     free_struct(thread, storage);
     fy__device_unuse(device);
@@ -201,17 +207,13 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
 
 FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
 {
-    const fy__point_t borrow = atomic_load_explicit(&storage->borrow, memory_order_acquire);
-    if (borrow && !fy__point_reached(borrow)) { /* an upload still reads host bytes in place */
-        fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(borrow));
-        atomic_store_explicit(&storage->hazard.readers[FY__READER_UPLOAD], borrow, memory_order_relaxed);
-        if (!storage->block || storage->block->pool == fy_device_host()->pool) {
-            fy__storage_defer(stream->device, storage);
-            return;
-        }
-    }
+    fy_device_t *device = storage->device;
+    if (!device->synchronous) fy__hazard_cover_foreign(&storage->hazard);
     if (storage->deleter && !fy__hazard_done(&storage->hazard)) { /* the user's memory: the deleter runs after the last use */
-        fy__storage_defer(storage->device, storage);
+        fy__device_use(device);
+        fy__storage_defer(device, storage);
+        fy__storage_reap_last(device);
+        fy__device_unuse(device);
         return;
     }
     free_now(thread, storage);
@@ -239,7 +241,7 @@ void fy__storage_defer(fy_device_t *device, fy__storage_t *storage)
 {
     pthread_mutex_lock(&device->deferred_lock);
     storage->next = device->deferred;
-    device->deferred = storage;
+    __atomic_store_n(&device->deferred, storage, __ATOMIC_SEQ_CST); /* before `opens` is read: fy__storage_reap_last */
     pthread_mutex_unlock(&device->deferred_lock);
 }
 
@@ -265,6 +267,13 @@ void fy__storage_reap(fy_device_t *device)
         ready = storage->next;
         free_now(thread, storage);
     }
+}
+
+void fy__storage_reap_last(fy_device_t *device)
+{
+    if (atomic_load(&device->opens) || !__atomic_load_n(&device->deferred, __ATOMIC_SEQ_CST)) return;
+    (void)fy__device_drain(device, FY_FOREVER);
+    fy__storage_reap(device);
 }
 
 /* ---- fronts ---- */

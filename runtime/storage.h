@@ -99,6 +99,8 @@ static inline fy_status_t fy__storage_check_borrow(fy__storage_t *storage, const
 void fy__storage_defer(fy_device_t *device, fy__storage_t *storage);
 /* Lets go of deferred storages whose use is over; called wherever a transfer, a wait or a poll passes by. */
 void fy__storage_reap(fy_device_t *device);
+/* If nobody has the device open, nobody may ever pass by again: waits for the deferred ones and lets go of them. */
+void fy__storage_reap_last(fy_device_t *device);
 
 /* Gives this thread's front back to the pool (and those of threads that ended). */
 void fy__storage_flush_fronts(fy__thread_t *thread);

@@ -50,12 +50,15 @@ static fy_status_t cover(fy_stream_t *stream, uint64_t seq, fy__stream_event_t *
             return FY_STATUS_OK;
         }
     const uint64_t tail = atomic_load_explicit(&stream->submitted, memory_order_acquire);
-    fy__stream_event_t *newest = stream->nevents ? &stream->events[stream->nevents - 1] : NULL;
-    if (stream->nevents == FY__STREAM_EVENTS) { /* full: move the newest event further, it then covers more */
-        if (newest->waiters) return FY_FAIL(BUSY, "stream '%s': %d threads wait on it already", stream->name, FY__STREAM_EVENTS);
-        FY_TRY(fy__device_check(stream->device, backend->event_record(dev, newest->event, stream->native)));
-        newest->seq = tail;
-        *out_event = newest;
+    if (stream->nevents == FY__STREAM_EVENTS) { /* full: move the newest event that nobody waits on; the one behind it stands in for it */
+        uint32_t i = FY__STREAM_EVENTS;
+        while (i && stream->events[i - 1].waiters) i--;
+        if (!i) return FY_FAIL(BUSY, "stream '%s': %d threads wait on its events already", stream->name, FY__STREAM_EVENTS);
+        event = stream->events[i - 1].event;
+        FY_TRY(fy__device_check(stream->device, backend->event_record(dev, event, stream->native)));
+        memmove(&stream->events[i - 1], &stream->events[i], (FY__STREAM_EVENTS - i) * sizeof stream->events[0]);
+        *out_event = &stream->events[FY__STREAM_EVENTS - 1];
+        **out_event = (fy__stream_event_t){ event, tail, 0 };
         return FY_STATUS_OK;
     }
     if (stream->nfree_events)
@@ -190,6 +193,15 @@ void fy__stream_drain_closed(fy_device_t *device)
     }
 }
 
+void fy__stream_fork_lock(void) { pthread_mutex_lock(&table_lock); }
+void fy__stream_fork_unlock(void) { pthread_mutex_unlock(&table_lock); }
+
+void fy__stream_fork_child(void)
+{
+    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) pthread_mutex_init(&fy__stream_at(i)->lock, NULL);
+    pthread_mutex_unlock(&table_lock);
+}
+
 /* ---- points ---- */
 
 fy_ticket_t fy__point_ticket(fy__point_t point) { return (fy_ticket_t){ FY__POINT_STREAM(point), FY__POINT_SEQ(point) }; }
@@ -202,11 +214,9 @@ bool fy__point_reached(fy__point_t point)
     if (fy__device_is_lost(stream->device)) return true;
     fy__stream_event_t *event;
     pthread_mutex_lock(&stream->lock);
-    fy_status_t status = advance(stream);
-    if (status == FY_STATUS_OK && atomic_load_explicit(&stream->done, memory_order_relaxed) < seq &&
+    if (advance(stream) == FY_STATUS_OK && atomic_load_explicit(&stream->done, memory_order_relaxed) < seq &&
         (!stream->nevents || stream->events[stream->nevents - 1].seq < seq)) {
-        status = cover(stream, seq, &event);
-        if (status == FY_STATUS_OK) status = advance(stream);
+        if (cover(stream, seq, &event) == FY_STATUS_OK) (void)advance(stream);
     }
     pthread_mutex_unlock(&stream->lock);
     return fy__device_is_lost(stream->device) || atomic_load_explicit(&stream->done, memory_order_acquire) >= seq;
@@ -295,18 +305,24 @@ fy_status_t fy_stream_create(fy_device_t *device, const fy_stream_options_t *opt
     return FY_STATUS_OK;
 }
 
-static void forget_override(void *user, fy__thread_t *thread)
+/* This thread's ops do not go to `stream` any more, nor will they when a scope that set another one ends. */
+static void forget_override(fy__thread_t *thread, const fy_stream_t *stream)
 {
-    const fy_stream_t *stream = user;
-    if (thread == fy__tls && thread->streams[stream->device->index] == stream) thread->streams[stream->device->index] = NULL;
+    const uint32_t index = stream->device->index;
+    if (thread->streams[index] == stream) thread->streams[index] = NULL;
+    for (uint32_t depth = 0; depth < thread->depth; depth++) {
+        fy__frame_t *frame = &thread->frames[depth];
+        if ((frame->streams_saved >> index & 1) && frame->outer_streams[index] == stream) frame->outer_streams[index] = NULL;
+    }
 }
 
 void fy_stream_destroy(fy_stream_t *stream)
 {
-    if (!stream || stream->state != FY__STREAM_OPEN) return;
+    fy__thread_t *thread = fy__thread();
+    if (!stream || !thread || stream->state != FY__STREAM_OPEN) return;
     fy_device_t *device = stream->device;
     fy__handle_release(&stream->handle);
-    fy__thread_walk(forget_override, stream);
+    forget_override(thread, stream);
     fy__stream_close(stream);
     fy__device_unuse(device);
 }
@@ -341,10 +357,14 @@ fy_status_t fy_stream_mark(fy_stream_t *stream, fy_ticket_t *out_ticket)
     return FY_STATUS_OK;
 }
 
+/* false: no ticket that Ferry ever gave. */
 static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
 {
-    if (ticket.stream >= FY__MAX_STREAMS || ticket.seq >> 48) return false;
-    *out_point = ticket.stream ? FY__POINT(ticket.stream, ticket.seq) : 0;
+    *out_point = 0;
+    if (!ticket.stream) return ticket.seq == 0;
+    const fy_stream_t *stream = ticket.stream < FY__MAX_STREAMS ? fy__stream_at((uint32_t)ticket.stream) : NULL;
+    if (!stream || ticket.seq > atomic_load_explicit(&stream->submitted, memory_order_acquire)) return false;
+    *out_point = FY__POINT(ticket.stream, ticket.seq);
     return true;
 }
 
@@ -355,7 +375,6 @@ fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
     if (!point) return FY_POLL_DONE;
     if (!fy__point_reached(point)) return FY_POLL_PENDING;
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
-    if (!stream) return FY_POLL_FAILED;
     if (fy__device_is_lost(stream->device) && atomic_load(&stream->done) < ticket.seq) return FY_POLL_FAILED;
     return fy__fault_at(stream->device, point) ? FY_POLL_FAILED : FY_POLL_DONE;
 }
@@ -366,7 +385,7 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
     fy__point_t point;
     uint64_t start_ns;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!ticket_point(ticket, &point) || (point && !fy__stream_at(FY__POINT_STREAM(point))))
+    if (!ticket_point(ticket, &point))
         return FY_FAIL(INVALID_ARGUMENT, "ticket_wait: {%llu, %llu} is no ticket of this process", (unsigned long long)ticket.stream,
                        (unsigned long long)ticket.seq);
     FY_TRY(fy__sync_begin(thread, "ticket_wait", &start_ns));

@@ -97,6 +97,11 @@ fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream);
 fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream);
 /* After it was submitted at `point`. */
 void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point);
-void fy__hazard_read(fy__hazard_t *hazard, const fy_stream_t *stream, fy__point_t point);
+void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t point);
+
+/* The table is held over a fork; the child's streams get new locks. */
+void fy__stream_fork_lock(void);
+void fy__stream_fork_unlock(void);
+void fy__stream_fork_child(void);
 
 #endif

@@ -64,7 +64,7 @@ FY_COLD fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread)
 /* Gives the handle's memory back; it is in no scope any more. */
 static void free_struct(fy__thread_t *thread, fy_tensor_t *tensor)
 {
-    if (FY_UNLIKELY(thread->nfree_tensors >= FY__TENSOR_CACHE)) {
+    if (FY_UNLIKELY(thread->nfree_tensors >= FY__STRUCT_CACHE)) {
         free(tensor);
         return;
     }

@@ -3,6 +3,7 @@
 #include "runtime/thread.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ static uint32_t nthreads;
 static char root_name[] = "";
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
+static bool has_key; /* without one, the states of threads that end are not handed on */
 
 static void detach(void *state)
 {
@@ -29,7 +31,7 @@ static void detach(void *state)
     fy__tls = NULL;
 }
 
-static void make_key(void) { pthread_key_create(&key, detach); }
+static void make_key(void) { has_key = pthread_key_create(&key, detach) == 0; }
 
 static fy__thread_t *make_thread(void)
 {
@@ -57,7 +59,7 @@ fy__thread_t *fy__thread_attach(void)
     if (!thread) thread = make_thread();
     if (!thread) return NULL;
     fy__tls = thread;
-    pthread_setspecific(key, thread);
+    if (has_key) pthread_setspecific(key, thread);
     return thread;
 }
 
@@ -70,9 +72,30 @@ void fy__thread_walk(void (*fn)(void *user, fy__thread_t *thread), void *user)
 
 void fy__thread_fork_lock(void) { pthread_mutex_lock(&lock); }
 void fy__thread_fork_unlock(void) { pthread_mutex_unlock(&lock); }
+/* A thread that is gone in the child was stopped anywhere: its scopes are over, its caches and handles are left alone, its figures stay. */
+static void abandon(fy__thread_t *thread)
+{
+    thread->frame = NULL;
+    thread->node = &thread->root;
+    thread->depth = thread->excess = thread->nguards = 0;
+    thread->free_tensors = NULL;
+    thread->free_storages = NULL;
+    thread->nfree_tensors = thread->nfree_storages = 0;
+    for (uint32_t class = 0; class < FY__FRONT_CLASSES; class ++) {
+        thread->front[class] = NULL;
+        atomic_store_explicit(&thread->nfront[class], 0, memory_order_relaxed);
+    }
+    memset(thread->streams, 0, sizeof thread->streams);
+    thread->error.file = NULL;
+    thread->scratch = NULL;
+    thread->scratch_nbytes = 0;
+    thread->in_use = 0;
+}
+
 /* In the child only the forking thread lives on; the others' states are free to be adopted. */
 void fy__thread_fork_child(void)
 {
-    for (fy__thread_t *thread = all; thread; thread = thread->next) thread->in_use = thread == fy__tls;
+    for (fy__thread_t *thread = all; thread; thread = thread->next)
+        if (thread->in_use && thread != fy__tls) abandon(thread);
     pthread_mutex_unlock(&lock);
 }

@@ -13,7 +13,7 @@
 enum {
     FY__MAX_DEVICES = 64,
     FY__FRONT_CLASSES = 58, /* size classes of small host blocks: storage.c */
-    FY__TENSOR_CACHE = 4096 /* tensor handles kept per thread */
+    FY__STRUCT_CACHE = 4096 /* tensor handles, and storages without a block, kept per thread */
 };
 
 struct fy__storage;
@@ -28,7 +28,8 @@ typedef struct fy__thread {
     /* tensor.c, storage.c: caches of this thread only */
     fy_tensor_t *free_tensors;
     uint32_t nfree_tensors;
-    struct fy__storage *free_storages;            /* without a block */
+    struct fy__storage *free_storages; /* without a block */
+    uint32_t nfree_storages;
     struct fy__storage *front[FY__FRONT_CLASSES]; /* host storages with their block, last used first */
     _Atomic uint16_t nfront[FY__FRONT_CLASSES];   /* their number; written by this thread only */
     /* stream.c: what fy_stream_use set; NULL is the device's compute stream */

@@ -220,19 +220,25 @@ static void before_fork(void)
 {
     fy__registry_fork_lock();
     fy__thread_fork_lock();
-    fy__pool_fork_lock(fy_device_host()->pool);
+    fy__registry_fork_lock_pools();
+    fy__stream_fork_lock();
+    fy__poison_fork_lock();
 }
 
 static void after_fork_in_parent(void)
 {
-    fy__pool_fork_unlock(fy_device_host()->pool);
+    fy__poison_fork_unlock();
+    fy__stream_fork_unlock();
+    fy__registry_fork_unlock_pools();
     fy__thread_fork_unlock();
     fy__registry_fork_unlock();
 }
 
 static void after_fork_in_child(void)
 {
-    fy__pool_fork_unlock(fy_device_host()->pool);
+    fy__poison_fork_unlock();
+    fy__stream_fork_child();
+    fy__registry_fork_unlock_pools();
     fy__thread_fork_child();
     fy__registry_fork_child();
 }

@@ -1,0 +1,88 @@
+/* fork: what other threads had open dies with them, and the child opens devices of its own. */
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/harness.h"
+
+#define CHECK(condition) \
+    if (!(condition)) _exit(__LINE__ & 0xFF ? __LINE__ & 0xFF : 255)
+
+static sem_t is_open, may_end;
+
+static void *holds_a_scope(void *user)
+{
+    fy_guard_options_t guard = FY_GUARD_LIGHT_ONLY;
+    (void)user;
+    fy_scope_t scope = fy_scope_begin("of another thread");
+    if (fy_scope_guard(&guard) != FY_STATUS_OK) abort();
+    sem_post(&is_open);
+    sem_wait(&may_end);
+    fy_scope_end(scope, 0, NULL);
+    return NULL;
+}
+
+static void *works_in_the_child(void *user)
+{
+    fy_device_t *device = NULL;
+    fy_tensor_t *host, *up, *sum, *back;
+    fy_download_t *download;
+    void *data;
+    const float values[2] = { 1, 2 };
+    (void)user;
+    CHECK(fy_device_open("sim:7", &device) == FY_STATUS_OK);
+    CHECK(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2), (void *)(uintptr_t)values, NULL, NULL, &host) == FY_STATUS_OK);
+    CHECK(fy_tensor_upload(host, device, NULL, &up) == FY_STATUS_OK); /* the other thread's guard is not this one's */
+    CHECK(fy_add(up, up, &sum) == FY_STATUS_OK);
+    CHECK(fy_tensor_download(sum, NULL, &download) == FY_STATUS_OK);
+    CHECK(fy_download_wait(download, FY_FOREVER, &back) == FY_STATUS_OK);
+    CHECK(fy_tensor_map(back, FY_ACCESS_READ, &data) == FY_STATUS_OK);
+    CHECK(((float *)data)[1] == 4.0f);
+    fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
+    fy_tensor_t *large;
+    CHECK(fy_device_clock_query(device, &before) == FY_STATUS_OK);
+    CHECK(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(100000), 1, &large) == FY_STATUS_OK);
+    CHECK(fy_device_clock_query(device, &after) == FY_STATUS_OK);
+    CHECK(after.now_ns > before.now_ns); /* host work still moves the model clock */
+    fy_tensor_destroy(up);
+    fy_tensor_destroy(sum);
+    fy_tensor_destroy(back);
+    fy_tensor_destroy(host);
+    fy_device_close(device);
+    return NULL;
+}
+
+static void the_child_starts_clean(ts_ctx_t *ctx)
+{
+    pthread_t other, worker;
+    int status;
+    sem_init(&is_open, 0, 0);
+    sem_init(&may_end, 0, 0);
+    assert_int_equal(pthread_create(&other, NULL, holds_a_scope, NULL), 0);
+    sem_wait(&is_open);
+    fy_tensor_t *kept = ts_iota(ctx->device, FY_DIMS(4), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(20);
+        if (!ctx->is_host) { /* closing what the parent opened is safe and changes nothing for others */
+            fy_tensor_destroy(kept);
+            fy_device_close(ctx->device);
+        }
+        CHECK(pthread_create(&worker, NULL, works_in_the_child, NULL) == 0);
+        pthread_join(worker, NULL);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    sem_post(&may_end);
+    pthread_join(other, NULL);
+    if (!WIFEXITED(status)) fail_msg("the child died of signal %d", WTERMSIG(status));
+    if (WEXITSTATUS(status)) fail_msg("the child gave up in line %d of %s", WEXITSTATUS(status), __FILE__);
+    ts_expect_f32(kept, (float[]){ 0, 1, 2, 3 }, 4);
+}
+
+static const ts_test_t k_tests[] = { TS_TEST(the_child_starts_clean) };
+
+int main(void) { return TS_RUN("fork threads", k_tests, NULL); }

@@ -1,0 +1,128 @@
+/* Events of a stream: a full list still serves those who come while others wait; readers on streams of their own are all waited for;
+ * a wrapped queue's last work counts. */
+#include "runtime/storage.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+#include "tests/support/harness.h"
+
+static fy_tensor_t *slow(fy_device_t *device)
+{
+    fy_tensor_t *a, *b;
+    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(256, 256), 1, &a));
+    ts_ok(fy_matmul(a, a, &b));
+    return b;
+}
+
+static void a_full_list_with_one_waiter_is_not_busy(ts_ctx_t *ctx)
+{
+    fy_stream_t *stream = ctx->device->compute;
+    fy_ticket_t first, ticket;
+    fy__stream_event_t *newest;
+    if (!stream) skip();
+    slow(ctx->device);
+    ts_ok(fy_stream_mark(stream, &first));
+    for (int i = 0; i < 2 * FY__STREAM_EVENTS && stream->nevents < FY__STREAM_EVENTS; i++) {
+        slow(ctx->device);
+        fy__stream_anchor(stream);
+    }
+    assert_int_equal(stream->nevents, FY__STREAM_EVENTS);
+    newest = &stream->events[FY__STREAM_EVENTS - 1];
+    newest->waiters++; /* another thread is blocked on it */
+    void *waited_for = newest->event;
+    const uint64_t seq = newest->seq;
+    slow(ctx->device);
+    ts_ok(fy_stream_mark(stream, &ticket));
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    assert_int_equal(fy_ticket_poll(first), FY_POLL_DONE);
+    for (uint32_t i = 0; i < stream->nevents; i++) {
+        if (stream->events[i].event != waited_for) continue;
+        assert_int_equal(stream->events[i].seq, seq); /* it was not moved under the waiter */
+        stream->events[i].waiters--;
+    }
+}
+
+/* Two threads read one tensor, each on a stream of its own, at the same moment: each looked at the words before the other wrote its own. */
+static void two_readers_at_once_are_both_waited_for(ts_ctx_t *ctx)
+{
+    fy_stream_t *one, *two;
+    fy__hazard_t hazard = { 0 };
+    if (ctx->is_host) skip();
+    ts_ok(fy_stream_create(ctx->device, NULL, &one));
+    ts_ok(fy_stream_create(ctx->device, NULL, &two));
+    ts_ok(fy__hazard_before_read(&hazard, one));
+    ts_ok(fy__hazard_before_read(&hazard, two));
+    ts_ok(fy_stream_use(one));
+    slow(ctx->device);
+    const fy__point_t long_read = fy__stream_submitted(one), short_read = fy__stream_submitted(two);
+    fy__hazard_read(&hazard, one, long_read);
+    fy__hazard_read(&hazard, two, short_read);
+    ts_ok(fy__hazard_wait(&hazard, FY_FOREVER));
+    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
+    ts_ok(fy_device_clock_query(ctx->device, &clock));
+    const uint64_t before_ns = clock.now_ns;
+    ts_ok(fy__point_wait(long_read, FY_FOREVER));
+    ts_ok(fy_device_clock_query(ctx->device, &clock));
+    assert_true(clock.now_ns - before_ns < 50000); /* it was over already; a matmul takes longer than a poll */
+}
+
+static void a_lender_that_dies_in_between(ts_ctx_t *ctx)
+{
+    fy_stream_t *one, *two;
+    if (ctx->is_host) skip();
+    ts_ok(fy_stream_create(ctx->device, NULL, &one));
+    ts_ok(fy_stream_create(ctx->device, NULL, &two));
+    fy_scope_t outer = fy_scope_begin("outer");
+    ts_ok(fy_stream_use(one));
+    fy_scope_t inner = fy_scope_begin("inner");
+    ts_ok(fy_stream_use(two));
+    fy_stream_destroy(one);
+    fy_scope_end(inner, 0, NULL); /* must not bring the destroyed stream back */
+    slow(ctx->device);
+    fy_scope_end(outer, 0, NULL);
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+}
+
+static void a_ticket_that_was_never_given(ts_ctx_t *ctx)
+{
+    fy_ticket_t ticket;
+    if (ctx->is_host) skip();
+    ts_ok(fy_stream_mark(ctx->device->compute, &ticket));
+    ticket.seq += 1000;
+    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INVALID_ARGUMENT);
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
+}
+
+/* Work that the user put on a wrapped queue after fy_tensor_native, behind an event that Ferry recorded meanwhile. */
+static void a_foreign_queue_holds_the_bytes_to_the_end(ts_ctx_t *ctx)
+{
+    fy_stream_t *stream;
+    fy_tensor_t *tensor;
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    void *address;
+    if (ctx->is_host) skip();
+    ts_ok(fy_stream_create(ctx->device, NULL, &stream));
+    stream->foreign = true; /* as if it wrapped a queue: sim has none to wrap */
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F32, FY_DIMS(1000), &tensor));
+    ts_ok(fy_tensor_native(tensor, FY_ACCESS_WRITE, stream, &address));
+    fy__stream_anchor(stream);
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER)); /* everything up to that event is done */
+    fy_scope_t scope = fy_scope_begin("user's kernel");
+    ts_ok(fy_stream_use(stream));
+    slow(ctx->device);
+    atomic_fetch_sub(&stream->submitted, 2); /* Ferry saw nothing of it: fill and matmul */
+    fy_tensor_destroy(tensor);
+    ts_ok(fy_memory_query(ctx->device, NULL, &stats));
+    assert_true(stats.pending >= 4000);
+    atomic_fetch_add(&stream->submitted, 2);
+    fy_scope_end(scope, 0, NULL);
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(a_full_list_with_one_waiter_is_not_busy),
+    TS_TEST(two_readers_at_once_are_both_waited_for),
+    TS_TEST(a_lender_that_dies_in_between),
+    TS_TEST(a_ticket_that_was_never_given),
+    TS_TEST(a_foreign_queue_holds_the_bytes_to_the_end),
+};
+
+int main(void) { return TS_RUN("stream events", k_tests, NULL); }
