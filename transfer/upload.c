@@ -29,16 +29,26 @@ static fy_status_t pack(fy__thread_t *thread, const fy_tensor_t *src, fy__storag
     return status;
 }
 
-/* Sends dense host bytes to `target` on its device. */
+/* An upload reads these host bytes in place up to `point`. Several threads may upload from one tensor: the later number must win. */
+static void borrow(fy__storage_t *storage, fy__point_t point)
+{
+    fy__point_t held = atomic_load_explicit(&storage->borrow, memory_order_relaxed);
+    while (held < point &&
+           !atomic_compare_exchange_weak_explicit(&storage->borrow, &held, point, memory_order_release, memory_order_relaxed)) {}
+}
+
+/* Sends dense host bytes to `target` on its device. *out_sent: some of them went, so target's bytes changed, or will. */
 static fy_status_t send(fy_device_t *device, fy_stream_t *stream, const fy__end_t *target, const fy_tensor_t *src, const void *bytes,
-                        fy_host_contract_t contract, uint64_t *blocked_ns)
+                        fy_host_contract_t contract, uint64_t *blocked_ns, bool *out_sent)
 {
     const uint64_t nbytes = fy__tensor_nbytes(src);
     const fy_copy_t copy = { FY_COPY_UPLOAD, contract == FY_HOST_BORROW, target->desc.data, bytes, nbytes };
     fy__point_t point = 0;
+    *out_sent = false;
     if (!stream) {
         FY_TRY(device->backend->copy(device->dev, NULL, &copy));
         fy__charge_host(0, 2 * nbytes);
+        *out_sent = true;
         return FY_STATUS_OK;
     }
     FY_TRY(fy__hazard_before_write(&target->storage->hazard, stream));
@@ -46,21 +56,27 @@ static fy_status_t send(fy_device_t *device, fy_stream_t *stream, const fy__end_
         FY_TRY(fy__device_check(device, device->backend->copy(device->dev, stream->native, &copy)));
         point = fy__stream_submitted_anchored(stream);
         fy__hazard_read(&src->storage->hazard, stream, point); /* the block goes back to its pool as pending */
-        atomic_store_explicit(&src->storage->borrow, point, memory_order_release);
-    } else
-        FY_TRY(fy__ring_upload(device, target->desc.data, bytes, nbytes, &point, blocked_ns));
-    fy__hazard_written(&target->storage->hazard, point);
-    return FY_STATUS_OK;
+        borrow(src->storage, point);
+        fy__hazard_written(&target->storage->hazard, point);
+        *out_sent = true;
+        return FY_STATUS_OK;
+    }
+    const fy_status_t status = fy__ring_upload(device, target->desc.data, bytes, nbytes, &point, blocked_ns);
+    if (point) fy__hazard_written(&target->storage->hazard, point); /* a chunk is on its way even if a later one failed */
+    *out_sent = point != 0;
+    return status;
 }
 
-/* dst lives on `device`, src on the host, shapes are equal, nothing is refused any more. */
+/* dst lives on `device`, src on the host, shapes are equal. *out_changed: it failed, but some of dst's bytes may have changed. */
 static fy_status_t transfer(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst, const fy_tensor_t *src,
-                            fy_host_contract_t contract, uint64_t *blocked_ns)
+                            fy_host_contract_t contract, uint64_t *blocked_ns, bool *out_changed)
 {
     fy_stream_t *stream = device->synchronous ? NULL : device->upload;
     fy__storage_t *packed = NULL, *raw = NULL;
     fy__end_t target, final;
     fy_status_t status;
+    bool sent = false;
+    *out_changed = false;
     if (!src->nelem) return FY_STATUS_OK;
     fy__end_of(dst, &final);
     const bool direct = dst->contiguous && dst->dtype == src->dtype;
@@ -71,8 +87,9 @@ static fy_status_t transfer(fy__thread_t *thread, fy_device_t *device, fy_tensor
         FY_CHECK(fy__storage_create(thread, device, fy__tensor_nbytes(src), stream, &raw));
         fy__end_dense(dst, (fy_dtype_t)src->dtype, raw, &target);
     }
-    FY_CHECK(send(device, stream, &target, src, packed ? packed->data : src->data, contract, blocked_ns));
-    if (!direct) FY_CHECK(fy__convert(device, stream, &final, &target, src->nelem));
+    status = send(device, stream, &target, src, packed ? packed->data : src->data, contract, blocked_ns, &sent);
+    *out_changed = sent && direct && status != FY_STATUS_OK;
+    if (status == FY_STATUS_OK && !direct) status = fy__convert(device, stream, &final, &target, src->nelem);
 done:
     if (packed) fy__storage_release(thread, packed);
     if (raw) fy__storage_release(thread, raw);
@@ -113,6 +130,7 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
 {
     fy__thread_t *thread = fy__thread();
     uint64_t blocked_ns = 0;
+    bool changed;
     if (!out_dst) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload: out_dst is NULL");
     *out_dst = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
@@ -124,7 +142,7 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload"));
     FY_TRY(fy__tensor_new(thread, device, dtype, src->rank, src->dims, src->nelem, device->upload, out_dst));
-    const fy_status_t status = transfer(thread, device, *out_dst, src, options->contract, &blocked_ns);
+    const fy_status_t status = transfer(thread, device, *out_dst, src, options->contract, &blocked_ns, &changed);
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
@@ -158,6 +176,7 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, cons
 {
     fy__thread_t *thread = fy__thread();
     uint64_t blocked_ns = 0;
+    bool changed;
     if (out_ticket) *out_ticket = (fy_ticket_t){ 0, 0 };
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!src || !dst) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: %s is NULL", src ? "dst" : "src");
@@ -176,12 +195,16 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, cons
     FY_TRY(fy__storage_check_borrow(dst->storage, "tensor_upload_into"));
     const uint64_t nbytes = fy__tensor_nbytes(src);
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload_into"));
-    const fy_status_t status = transfer(thread, device, dst, src, options->contract, &blocked_ns);
-    if (status != FY_STATUS_OK) { /* some of the bytes may have changed: nobody may take them for good */
+    const fy_status_t status = transfer(thread, device, dst, src, options->contract, &blocked_ns, &changed);
+    if (status != FY_STATUS_OK) {
+        if (!changed) return status;
+        /* Nobody may take the bytes for good. */
         dst->storage->suspect.poison = fy__poison_record(status, "an upload into these bytes failed half way: %.90s", fy_error_get()->text);
+        fy__storage_wrote(dst->storage);
         return status;
     }
-    if (dst->contiguous && nbytes == dst->storage->nbytes) dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 }; /* all of it is new */
+    if (dst->contiguous && fy__tensor_nbytes(dst) == dst->storage->nbytes)
+        dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 }; /* all of it is new */
     fy__storage_wrote(dst->storage);
     count(thread, nbytes, blocked_ns);
     if (out_ticket) *out_ticket = fy__point_ticket(atomic_load_explicit(&dst->storage->hazard.writer, memory_order_relaxed));

@@ -44,10 +44,12 @@ fy_status_t fy_error_set(fy_status_t status, const char *file, int line, const c
 {
     fy__thread_t *thread = fy__thread();
     if (!thread) return status;
+    char text[sizeof thread->error.text]; /* an argument may be the text of the record before */
     va_list args;
     va_start(args, format);
-    vsnprintf(thread->error.text, sizeof thread->error.text, format, args);
+    const int length = vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    if (length >= 0) memcpy(thread->error.text, text, (size_t)length < sizeof text ? (size_t)length + 1 : sizeof text);
     thread->error.status = status;
     thread->error.file = file;
     thread->error.line = line;

@@ -1,0 +1,154 @@
+/* Uploads that fail: before the first byte nothing changed, behind it the DMA in flight and the spoilt bytes are remembered. */
+#include "runtime/storage.h"
+#include "runtime/tensor.h"
+#include "tests/support/harness.h"
+
+static fy_backend_t backend; /* the device's own, with another copy slot */
+static const fy_backend_t *real;
+static int copies_left;
+
+static fy_status_t failing_copy(void *dev, void *stream, const fy_copy_t *copy)
+{
+    if (copies_left-- > 0) return real->copy(dev, stream, copy);
+    return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "the copy was made to fail");
+}
+
+static void fail_after(ts_ctx_t *ctx, int copies)
+{
+    real = ctx->device->backend;
+    backend = *real;
+    backend.copy = failing_copy;
+    copies_left = copies;
+    ctx->device->backend = &backend;
+}
+
+static fy_tensor_t *zeros(fy_device_t *device, fy_dtype_t dtype, int64_t n)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_full(device, dtype, 1, &n, 0, &tensor));
+    return tensor;
+}
+
+static void refused_before_the_first_byte(ts_ctx_t *ctx)
+{
+    fy_tensor_t *dst = zeros(ctx->device, FY_DTYPE_F32, 4), *src = zeros(fy_device_host(), FY_DTYPE_F64, 4);
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
+    if (ctx->is_host) skip();
+    fy_scope_t scope = fy_scope_begin("no memory");
+    guard.memory_nbytes = 0;
+    ts_ok(fy_scope_guard(&guard));
+    ts_fails(fy_tensor_upload_into(dst, src, NULL, NULL), REFUSED_BY_GUARD); /* no room for the bytes before conversion */
+    fy_scope_end(scope, 0, NULL);
+    ts_expect_f32(dst, (float[]){ 0, 0, 0, 0 }, 4);
+}
+
+static void failed_before_the_first_byte(ts_ctx_t *ctx)
+{
+    fy_tensor_t *dst = zeros(ctx->device, FY_DTYPE_F32, 4), *src = zeros(fy_device_host(), FY_DTYPE_F32, 4);
+    fail_after(ctx, 0);
+    ts_fails(fy_tensor_upload_into(dst, src, NULL, NULL), INTERNAL);
+    ctx->device->backend = real;
+    ts_expect_f32(dst, (float[]){ 0, 0, 0, 0 }, 4);
+}
+
+static void failed_half_way(ts_ctx_t *ctx)
+{
+    enum { N = (1 << 18) + 1 }; /* one slot of the ring and a little: the host is quick with the second chunk */
+    fy_tensor_t *dst = zeros(ctx->device, FY_DTYPE_F32, N), *src = zeros(fy_device_host(), FY_DTYPE_F32, N), *host;
+    fy_download_t *download;
+    if (ctx->is_host) skip();
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    fail_after(ctx, 1);
+    ts_fails(fy_tensor_upload_into(dst, src, NULL, NULL), INTERNAL);
+    ctx->device->backend = real;
+    assert_true(fy_tensor_ticket(dst).stream != 0); /* the first chunk is on its way */
+    assert_int_equal(fy_ticket_poll(fy_tensor_ticket(dst)), FY_POLL_PENDING);
+    ts_ok(fy_tensor_download(dst, NULL, &download));
+    ts_fails(fy_download_wait(download, FY_FOREVER, &host), INTERNAL);
+    ts_text_has("half way");
+}
+
+static void a_new_tensor_failed_half_way(ts_ctx_t *ctx)
+{
+    enum { N = (1 << 18) + 1 };
+    fy_tensor_t *src = zeros(fy_device_host(), FY_DTYPE_F32, N), *dst;
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    if (ctx->is_host) skip();
+    fail_after(ctx, 1);
+    ts_fails(fy_tensor_upload(src, ctx->device, NULL, &dst), INTERNAL);
+    ctx->device->backend = real;
+    assert_null(dst);
+    ts_ok(fy_memory_query(ctx->device, NULL, &stats));
+    assert_true(stats.pending >= N * sizeof(float)); /* nobody gets the block while the first chunk is on its way */
+}
+
+/* An f64 source is as many bytes as the whole of an f32 dst of which it fills half: what the other half suffers from stays. */
+static void half_of_a_poisoned_tensor(ts_ctx_t *ctx)
+{
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows, *half,
+                *src = zeros(fy_device_host(), FY_DTYPE_F64, 2);
+    fy_download_t *download;
+    int64_t values[4] = { 0, 1, 2, 99 };
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(4), values, NULL, NULL, &host));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
+    ts_ok(fy_gather(table, indices, &rows));
+    ts_ok(fy_slice(rows, 0, 0, 2, &half));
+    ts_ok(fy_tensor_upload_into(half, src, NULL, NULL));
+    fy_status_t status = fy_tensor_download(rows, NULL, &download);
+    if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
+    ts_fails(status, BAD_VALUE);
+}
+
+static void *deleted_data;
+static int deleted;
+static void deleter(void *user, void *data)
+{
+    (void)user;
+    deleted_data = data;
+    deleted++;
+}
+
+static void an_empty_wrap_gives_its_own_address_back(ts_ctx_t *ctx)
+{
+    fy_tensor_t *empty;
+    double mine = 0;
+    deleted = 0;
+    ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(0), &mine, deleter, NULL, &empty));
+    fy_tensor_destroy(empty);
+    assert_int_equal(deleted, 1);
+    assert_ptr_equal(deleted_data, &mine);
+    ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(0), NULL, deleter, NULL, &empty));
+    fy_tensor_destroy(empty);
+    assert_ptr_equal(deleted_data, NULL);
+}
+
+/* The user's memory goes back even if the device was closed first and the last use is still in flight. */
+static void wrapped_bytes_after_the_last_close(ts_ctx_t *ctx)
+{
+    fy_device_t *device;
+    fy_tensor_t *block, *wrapped, *product;
+    void *address;
+    if (ctx->is_host) skip();
+    ts_ok(fy_device_open("sim:5", &device));
+    fy_scope_t scope = fy_scope_begin("device");
+    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(512, 512), 1, &block));
+    ts_ok(fy_tensor_native(block, FY_ACCESS_READ, NULL, &address));
+    deleted = 0;
+    ts_ok(fy_tensor_wrap(device, FY_DTYPE_F32, FY_DIMS(512, 512), address, deleter, NULL, &wrapped));
+    ts_ok(fy_matmul(wrapped, wrapped, &product));
+    fy_device_close(device);
+    fy_tensor_destroy(wrapped);
+    fy_scope_end(scope, 0, NULL);
+    assert_int_equal(deleted, 1);
+    assert_ptr_equal(deleted_data, address);
+    ts_ok(fy_device_open("sim:5?limit=1GiB", &device)); /* it is gone, so other options are welcome */
+    fy_device_close(device);
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(refused_before_the_first_byte),      TS_TEST(failed_before_the_first_byte), TS_TEST(failed_half_way),
+    TS_TEST(a_new_tensor_failed_half_way),       TS_TEST(half_of_a_poisoned_tensor),    TS_TEST(an_empty_wrap_gives_its_own_address_back),
+    TS_TEST(wrapped_bytes_after_the_last_close),
+};
+
+int main(void) { return TS_RUN("upload failure", k_tests, NULL); }
