@@ -7,8 +7,8 @@
 
 #include <ferry/memory.h>
 
-/* return FY_FAIL(SHAPE_MISMATCH, "reshape: %lld elements do not fit", n); */
-#define FY_FAIL(code, ...) fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__)
+/* return FY_FAIL(SHAPE_MISMATCH, "reshape: %lld elements do not fit", n); Its value is the constant, so compilers see that it is no OK. */
+#define FY_FAIL(code, ...) (fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__), FY_STATUS_##code)
 
 /* For functions that own something: goes to the function's `done` block with `status` set. */
 #define FY_CHECK(expr)                         \
