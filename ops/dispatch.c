@@ -41,9 +41,9 @@ static FY_COLD fy_status_t take_given(fy__call_t *call, unsigned i)
     const char *name = call->row->info.name;
     if (!(call->row->info.flags & FY_OP_IN_PLACE)) FY_TRY(fy__refuse_unlike(name, i, tensor, ruled));
     FY_TRY(fy__refuse_unwritable(name, i, tensor));
-    FY_TRY(fy__refuse_overlap(&call->row->info, i, tensor, call->launch.nsrc, call->src));
+    FY_TRY(fy__refuse_overlap(name, i, tensor, call->launch.nsrc, call->src, call->row->info.flags & FY_OP_ELEMENTWISE));
     for (unsigned j = 0; j < i; j++)
-        if (call->dst[j]) FY_TRY(fy__refuse_overlap(&call->row->info, i, tensor, 1, (const fy_tensor_t *const *)&call->dst[j]));
+        if (call->dst[j]) FY_TRY(fy__refuse_overlap(name, i, tensor, 1, (const fy_tensor_t *const *)&call->dst[j], false));
     if (atomic_load_explicit(&tensor->storage->borrow, memory_order_relaxed)) FY_TRY(fy__storage_check_borrow(tensor->storage, name));
     call->suspect |= tensor->storage->suspect.mask | tensor->storage->suspect.poison;
     fy__tensor_desc(tensor, &call->launch.dst[i]);
@@ -231,32 +231,22 @@ static __attribute__((noinline)) void conclude(fy__call_t *call)
     if (call->workspace) fy__storage_release(call->thread, call->workspace);
 }
 
-/* Operands beyond NEAR: their descriptors lie in the thread's scratch. */
-static FY_COLD fy_desc_t *far_descs(fy__thread_t *thread, size_t count)
+/* Several results: is each without gaps and as large as the first? */
+static FY_COLD bool all_dense(const fy__call_t *call)
 {
-    if (thread->scratch_nbytes < count * sizeof(fy_desc_t)) {
-        void *grown = realloc(thread->scratch, count * sizeof(fy_desc_t));
-        if (!grown) {
-            (void)FY_FAIL(OUT_OF_MEMORY, "no host memory for the descriptors of %zu operands", count);
-            return NULL;
-        }
-        thread->scratch = grown;
-        thread->scratch_nbytes = count * sizeof(fy_desc_t);
-    }
-    return thread->scratch;
+    bool dense = true;
+    for (unsigned i = 0; i < call->launch.ndst; i++) dense &= call->dst[i]->contiguous & (call->dst[i]->nelem == call->dst[0]->nelem);
+    return dense;
 }
 
-fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
-                         size_t ndst, fy_tensor_t **dst)
+static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc,
+                                                             const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
+                                                             size_t ndst, fy_tensor_t **dst, fy_desc_t *descs)
 {
     const fy_op_info_t *info = &row->info;
-    fy_desc_t near[NEAR], *descs = near;
     fy__call_t call;
-    fy__thread_t *thread = fy__thread();
-    if (FY_UNLIKELY(!thread)) return FY_STATUS_OUT_OF_MEMORY;
     const fy_tensor_t *first = nsrc ? src[0] : dst[0];
     if (FY_UNLIKELY(!first)) return fy__refuse_null(info->name, nsrc, src);
-    if (FY_UNLIKELY(nsrc + ndst > NEAR) && !(descs = far_descs(thread, nsrc + ndst))) return FY_STATUS_OUT_OF_MEMORY;
     fy_device_t *device = first->storage->device;
     uint64_t suspect = 0, given = 0;
     bool dense = true; /* all sources are row-major without gaps and as large as the first */
@@ -314,7 +304,9 @@ fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t
     launch->nelem = result->nelem; /* NOLINT(clang-analyzer-core.NullDereference): take_results made it */
     if (FY_UNLIKELY(!launch->nelem) && ndst == 1) return FY_STATUS_OK; /* nothing to compute, nothing submitted */
     /* As many elements as the sources have: then broadcasting changed nothing. */
-    if (dense & result->contiguous & (first->nelem == result->nelem) && (info->flags & FY_OP_ELEMENTWISE)) launch->flags = FY_LAUNCH_DENSE;
+    if (dense & result->contiguous & (first->nelem == result->nelem) && (info->flags & FY_OP_ELEMENTWISE) &&
+        (ndst == 1 || all_dense(&call)))
+        launch->flags = FY_LAUNCH_DENSE;
     fy_status_t status;
     const bool plain = row->plain && device->is_host && !(suspect | given) && !simulated_open();
     if (!plain)
@@ -327,6 +319,42 @@ fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t
     return FY_STATUS_OK;
 done:
     return give_up(&call, fy__device_check(device, status));
+}
+
+/* Operands beyond NEAR: their descriptors lie in the thread's scratch, which is taken out meanwhile: a rule, a kernel or the log function
+ * may call Ferry. */
+static FY_COLD fy_status_t run_far(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src,
+                                   const void *attrs, uint32_t accumulate, size_t ndst, fy_tensor_t **dst)
+{
+    size_t nbytes = (nsrc + ndst) * sizeof(fy_desc_t);
+    void *scratch = thread->scratch;
+    if (thread->scratch_nbytes < nbytes) {
+        scratch = malloc(nbytes);
+        if (!scratch) return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for the descriptors of %zu operands", row->info.name, nsrc + ndst);
+    } else {
+        nbytes = thread->scratch_nbytes;
+        thread->scratch = NULL;
+        thread->scratch_nbytes = 0;
+    }
+    const fy_status_t status = run(thread, row, nsrc, src, attrs, accumulate, ndst, dst, scratch);
+    if (thread->scratch_nbytes >= nbytes) {
+        free(scratch);
+        return status;
+    }
+    free(thread->scratch);
+    thread->scratch = scratch;
+    thread->scratch_nbytes = nbytes;
+    return status;
+}
+
+fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
+                         size_t ndst, fy_tensor_t **dst)
+{
+    fy_desc_t near[NEAR];
+    fy__thread_t *thread = fy__thread();
+    if (FY_UNLIKELY(!thread)) return FY_STATUS_OUT_OF_MEMORY;
+    if (FY_UNLIKELY(nsrc + ndst > NEAR)) return run_far(thread, row, nsrc, src, attrs, accumulate, ndst, dst);
+    return run(thread, row, nsrc, src, attrs, accumulate, ndst, dst, near);
 }
 
 FY_COLD fy_status_t fy__op_no_out(fy_op_t op)

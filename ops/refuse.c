@@ -103,19 +103,19 @@ static bool same_window(const fy_tensor_t *a, const fy_tensor_t *b)
     return true;
 }
 
-FY_COLD fy_status_t fy__refuse_overlap(const fy_op_info_t *info, unsigned index, const fy_tensor_t *dst, size_t nother,
-                                       const fy_tensor_t *const *other)
+FY_COLD fy_status_t fy__refuse_overlap(const char *name, unsigned index, const fy_tensor_t *dst, size_t nother,
+                                       const fy_tensor_t *const *other, bool exactly)
 {
     const char *begin, *end, *other_begin, *other_end;
     char texts[2][112];
     extent(dst, &begin, &end);
     for (size_t i = 0; i < nother; i++) {
         extent(other[i], &other_begin, &other_end);
-        if (begin >= other_end || other_begin >= end) continue;
-        if ((info->flags & FY_OP_ELEMENTWISE) && same_window(dst, other[i])) continue;
-        return FY_FAIL(INVALID_ARGUMENT, "%s: dst%u %s overlaps operand %zu %s\n  Write into a tensor of its own%s", info->name, index,
+        if (begin >= other_end || other_begin >= end || begin == end || other_begin == other_end) continue;
+        if (exactly && same_window(dst, other[i])) continue;
+        return FY_FAIL(INVALID_ARGUMENT, "%s: dst%u %s overlaps operand %zu %s\n  Write into a tensor of its own%s", name, index,
                        fy__tensor_format(dst, texts[0], sizeof texts[0]), i, fy__tensor_format(other[i], texts[1], sizeof texts[1]),
-                       info->flags & FY_OP_ELEMENTWISE ? ", or into exactly the operand itself" : "");
+                       exactly ? ", or into exactly the operand itself" : "");
     }
     return FY_STATUS_OK;
 }

@@ -3,6 +3,8 @@
 #ifndef FERRY_OPS_REFUSE_H_
 #define FERRY_OPS_REFUSE_H_
 
+#include <stdbool.h>
+
 #include <ferry/op.h>
 
 /* Some operand that must be given is NULL: says which. */
@@ -13,9 +15,9 @@ fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_tensor_t *c
 fy_status_t fy__refuse_unlike(const char *name, unsigned index, const fy_tensor_t *dst, const fy_desc_t *result);
 /* The given dst repeats elements (a broadcast view). */
 fy_status_t fy__refuse_unwritable(const char *name, unsigned index, const fy_tensor_t *dst);
-/* The given dst overlaps another operand other than exactly. */
-fy_status_t fy__refuse_overlap(const fy_op_info_t *info, unsigned index, const fy_tensor_t *dst, size_t nother,
-                               const fy_tensor_t *const *other);
+/* The given dst overlaps another operand; if `exactly`, it may be the very same window. */
+fy_status_t fy__refuse_overlap(const char *name, unsigned index, const fy_tensor_t *dst, size_t nother, const fy_tensor_t *const *other,
+                               bool exactly);
 /* accumulate names a dst that is not given, not float, or an op that cannot. */
 fy_status_t fy__refuse_accumulate(const fy_op_info_t *info, uint32_t accumulate, size_t ndst, fy_tensor_t *const *dst);
 

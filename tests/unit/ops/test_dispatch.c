@@ -1,0 +1,113 @@
+/* The dispatcher's corners: calls inside a call, several results, given results that touch each other. */
+#include "tests/support/harness.h"
+
+#include "ops/optable.h"
+
+static uint32_t seen_flags;
+
+/* dst0 = sum of the sources, dst1 = -dst0, f32; on the way it makes a call of its own with still more operands. */
+static fy_status_t sum_and_negative(const fy_launch_t *launch, void *stream)
+{
+    fy_tensor_t *parts[20], *joined = NULL;
+    (void)stream;
+    seen_flags = launch->flags;
+    fy_scope_t scope = fy_scope_begin("inside");
+    for (int i = 0; i < 20; i++) FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(3), 99, &parts[i]));
+    FY_TRY(fy_concat(20, parts, 0, &joined));
+    fy_scope_end(scope, 0, NULL);
+    for (int64_t i = 0; i < (int64_t)launch->nelem; i++) {
+        float sum = 0;
+        for (int s = 0; s < launch->nsrc; s++) sum += ((const float *)launch->src[s].data)[i * launch->src[s].strides[0]];
+        ((float *)launch->dst[0].data)[i * launch->dst[0].strides[0]] = sum;
+        ((float *)launch->dst[1].data)[i * launch->dst[1].strides[0]] = -sum;
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t two_like_the_first(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    (void)info;
+    for (int i = 0; i < 2; i++) {
+        launch->dst[i].dtype = launch->src[0].dtype;
+        launch->dst[i].rank = 1;
+        launch->dst[i].dims[0] = launch->src[0].dims[0];
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_op_t the_op(void)
+{
+    static const fy_op_kernel_t kernel = { "host", sum_and_negative };
+    static fy_op_t op = FY_OP_NONE;
+    fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .shape = two_like_the_first };
+    def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
+                               .name = "test.sum_and_negative",
+                               .summary = "dst0 = sum of the sources, dst1 = -dst0",
+                               .nsrc_min = 1,
+                               .nsrc_max = FY_OP_VARIADIC,
+                               .ndst = 2,
+                               .flags = FY_OP_ELEMENTWISE,
+                               .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
+    if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op));
+    return op;
+}
+
+/* Both calls have more operands than fit beside the caller; the inner one must not take the outer one's place. */
+static void a_call_inside_a_call(ts_ctx_t *ctx)
+{
+    fy_tensor_t *src[10], *dst[2] = { NULL, NULL };
+    if (!ctx->is_host) skip(); /* a kernel that calls Ferry is for the host */
+    for (int i = 0; i < 10; i++) src[i] = ts_iota(ctx->device, FY_DIMS(3), (float)i);
+    for (int round = 0; round < 2; round++) {
+        dst[0] = dst[1] = NULL;
+        ts_ok(fy_op_call(the_op(), 10, src, NULL, 2, dst));
+        ts_expect_f32(dst[0], (float[]){ 45, 55, 65 }, 3);
+        ts_expect_f32(dst[1], (float[]){ -45, -55, -65 }, 3);
+    }
+}
+
+static void dense_means_every_result(ts_ctx_t *ctx)
+{
+    fy_tensor_t *src = ts_iota(ctx->device, FY_DIMS(3), 0), *table, *column, *flat, *dst[2] = { NULL, NULL };
+    if (!ctx->is_host) skip();
+    ts_ok(fy_op_call(the_op(), 1, &src, NULL, 2, dst));
+    assert_int_equal(seen_flags & FY_LAUNCH_DENSE, FY_LAUNCH_DENSE);
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(3, 2), 0, &table));
+    ts_ok(fy_slice(table, 1, 1, 2, &column));
+    ts_ok(fy_squeeze(column, 1, &flat));
+    dst[0] = NULL;
+    dst[1] = flat;
+    ts_ok(fy_op_call(the_op(), 1, &src, NULL, 2, dst));
+    assert_int_equal(seen_flags & FY_LAUNCH_DENSE, 0);
+    ts_expect_f32(table, (float[]){ 0, 0, 0, -1, 0, -2 }, 6);
+}
+
+static void one_window_for_two_results(ts_ctx_t *ctx)
+{
+    fy_tensor_t *src = ts_iota(ctx->device, FY_DIMS(3), 0), *one = ts_iota(ctx->device, FY_DIMS(3), 7), *dst[2] = { one, one };
+    ts_fails(fy_op_call(the_op(), 1, &src, NULL, 2, dst), INVALID_ARGUMENT);
+    ts_expect_f32(one, (float[]){ 7, 8, 9 }, 3);
+}
+
+static void an_empty_window_overlaps_nothing(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0), *none, *nothing;
+    ts_ok(fy_slice(x, 0, 2, 2, &none));
+    ts_ok(fy_slice(x, 0, 1, 1, &nothing));
+    ts_ok(fy_copy(none, nothing));
+    fy_tensor_t *src[1] = { x }, *dst[1] = { NULL };
+    ts_ok(fy_reshape(none, 2, (const int64_t[]){ 0, 4 }, &nothing));
+    ts_ok(fy_broadcast(x, 2, (const int64_t[]){ 0, 4 }, &src[0]));
+    dst[0] = nothing;
+    ts_ok(fy_op_call(FY_OP_NEG, 1, src, NULL, 1, dst));
+    ts_expect_f32(x, (float[]){ 0, 1, 2, 3 }, 4);
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(a_call_inside_a_call),
+    TS_TEST(dense_means_every_result),
+    TS_TEST(one_window_for_two_results),
+    TS_TEST(an_empty_window_overlaps_nothing),
+};
+
+int main(void) { return TS_RUN("dispatch", k_tests, NULL); }
