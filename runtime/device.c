@@ -15,10 +15,12 @@ void fy__charge_host_slow(uint64_t flops, uint64_t nbytes)
 {
     /* They share one host clock, so telling one of them is enough. */
     for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
-        fy_device_t *device = fy__device_at(i);
-        if (!device || !device->backend->host_work || fy__device_is_lost(device)) continue;
-        device->backend->host_work(device->dev, flops, nbytes);
-        return;
+        fy_device_t *device = fy__device_use_at(i);
+        if (!device) continue;
+        const bool has_clock = device->backend->host_work && !fy__device_is_lost(device);
+        if (has_clock) device->backend->host_work(device->dev, flops, nbytes);
+        fy__device_unuse(device);
+        if (has_clock) return;
     }
 }
 

@@ -25,8 +25,6 @@ struct fy_device {
     bool is_host;
     bool synchronous; /* every request is done when its slot returns: no streams, no hazards */
     fy_backend_info_t info;
-    _Atomic int lost;       /* fy__lost_t; never goes back */
-    _Atomic uint64_t uses;  /* opens + storages; the last one closes it. The host is not counted */
     _Atomic uint32_t opens; /* changed under the registry's lock */
     char spec[64];          /* "sim:0" */
     char options[192];      /* what it was opened with, behind the '?' */
@@ -35,13 +33,13 @@ struct fy_device {
     fy__pool_t *pinned;                       /* page-locked host memory; NULL for the host */
     fy_stream_t *compute, *upload, *download; /* NULL if synchronous */
     struct fy__ring *ring;
-    /* From here on a device that is made anew in the same place keeps the locks: registry.c. */
+    /* From here on for anybody at any time, even in a device that was closed and is made anew in the same place: registry.c. */
+    _Atomic int lost;      /* fy__lost_t; never goes back while the device is open */
+    _Atomic uint64_t uses; /* opens + storages; the last one closes it. The host is not counted */
     fy__faults_t faults;
     pthread_mutex_t deferred_lock; /* guards `deferred` */
     struct fy__storage *deferred;  /* storages whose last use is still in flight: storage.c */
 };
-
-fy_device_t *fy__device_at(uint32_t index); /* NULL if none; storages and streams know theirs, this is for walking */
 
 static inline bool fy__device_is_lost(const fy_device_t *device)
 {
@@ -58,6 +56,8 @@ static inline void fy__device_use(fy_device_t *device)
     if (!device->is_host) atomic_fetch_add_explicit(&device->uses, 1, memory_order_relaxed);
 }
 void fy__device_unuse(fy_device_t *device);
+/* For walking: the open device number `index` (not the host), in use by the caller now; NULL if there is none. */
+fy_device_t *fy__device_use_at(uint32_t index);
 
 /* Blocks until every open stream of the device has done what was submitted. Not counted here. */
 fy_status_t fy__device_drain(fy_device_t *device, uint64_t timeout_ns);

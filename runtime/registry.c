@@ -74,13 +74,13 @@ static void put_aside(fy_device_t *device) { spare[nspare++] = device; }
 static fy_device_t *new_device(const fy_backend_t *backend)
 {
     fy_device_t *device;
-    if (nspare) { /* all but the locks, which somebody may hold */
-        device = spare[--nspare];
-        memset(device, 0, offsetof(fy_device_t, faults));
+    if (nspare) {
+        device = spare[--nspare]; /* nobody uses it, but an old ticket may look at the end of it */
+        memset(device, 0, offsetof(fy_device_t, lost));
+        atomic_store(&device->lost, FY__PRESENT);
         pthread_mutex_lock(&device->faults.lock);
         memset(&device->faults.words, 0, sizeof device->faults - offsetof(fy__faults_t, words));
         pthread_mutex_unlock(&device->faults.lock);
-        device->deferred = NULL;
     } else {
         device = calloc(1, sizeof *device);
         if (!device) return NULL;
@@ -116,7 +116,17 @@ fy_device_t *fy_device_host(void)
     return atomic_load(&host);
 }
 
-fy_device_t *fy__device_at(uint32_t index) { return index < FY__MAX_DEVICES ? atomic_load(&table[index]) : NULL; }
+fy_device_t *fy__device_use_at(uint32_t index)
+{
+    fy_device_t *device = atomic_load_explicit(&table[index], memory_order_acquire);
+    if (!device) return NULL;
+    /* It may be closed, and even another device by now; what is in use is complete. */
+    uint64_t uses = atomic_load_explicit(&device->uses, memory_order_relaxed);
+    while (uses)
+        if (atomic_compare_exchange_weak_explicit(&device->uses, &uses, uses + 1, memory_order_acquire, memory_order_relaxed))
+            return device;
+    return NULL;
+}
 
 /* Uses what Ferry itself knows (limit, pinned, workspace) and keeps the rest for the backend. */
 static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec, fy_backend_option_t *rest, size_t *out_nrest)
@@ -233,7 +243,7 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
                          name, device->options, spec.options);
     if (status == FY_STATUS_OK) {
         device->opens++;
-        atomic_fetch_add_explicit(&device->uses, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&device->uses, 1, memory_order_release);
         *out_device = device;
     }
     pthread_mutex_unlock(&lock);

@@ -23,12 +23,12 @@ typedef enum fy__stream_state { FY__STREAM_FREE, FY__STREAM_OPEN, FY__STREAM_CLO
 
 struct fy_stream {
     fy__handle_t handle;
-    fy_device_t *device;
-    uint32_t index;           /* in the table; 0 is nobody's */
-    uint32_t reader;          /* FY__READER_...: which hazard word its reads go to */
-    void *native;             /* the backend's stream */
-    bool foreign;             /* wraps a queue that others submit to: a known event may be too early, always record anew */
-    fy__stream_state_t state; /* guarded by the table's lock in stream.c */
+    fy_device_t *_Atomic device; /* the host's once the slot is free: who holds an old ticket may look at any time */
+    uint32_t index;              /* in the table; 0 is nobody's */
+    uint32_t reader;             /* FY__READER_...: which hazard word its reads go to */
+    void *native;                /* the backend's stream */
+    _Atomic bool foreign;        /* wraps a queue that others submit to: a known event may be too early, always record anew */
+    fy__stream_state_t state;    /* guarded by the table's lock in stream.c */
     _Atomic uint64_t submitted, done;
     pthread_mutex_t lock;                         /* guards events, free_events and recording */
     fy__stream_event_t events[FY__STREAM_EVENTS]; /* oldest first */
