@@ -5,7 +5,7 @@ check() {
     local files
     if ! command -v clang-format >/dev/null 2>&1; then echo "no clang-format here" && return 77; fi
     mapfile -t files < <(find_files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' -- include runtime alloc transfer ops backends train tools examples bench tests)
-    clang-format --dry-run --Werror "${files[@]}" 2>&1 | grep -E ': (error|warning):' | sed 's/ \[-W.*//' | report
+    clang-format --dry-run --Werror "${files[@]}" 2>&1 | sed -nE '/: (error|warning):/s/ \[-W.*//p' | report
 }
 
 plant() { printf 'int  f( void );\n' >>runtime/planted.h; }
