@@ -52,8 +52,13 @@ for command in info "experiment roundtrip" "experiment vectorize" "experiment mi
     says err "did you mean --json?"
     silent out
     # shellcheck disable=SC2086
-    expect 2 $command --device nowhere:0 --json
+    expect 1 $command --device nowhere:0 --json # well formed, but no such device or plugin is there
     silent out
+    for spec in Foo:0 sim:x 'sim:0?x=1' ''; do
+        # shellcheck disable=SC2086
+        expect 2 $command --device "$spec" --json
+        silent out
+    done
 done
 
 # ---- info ----
