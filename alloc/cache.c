@@ -163,13 +163,9 @@ void fy__pool_free(fy__block_t *block)
 void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats)
 {
     /* What is pending changes by itself; look, unless the slow path is busy. */
-    if (pthread_mutex_trylock(&pool->source_lock) == 0) {
-        pthread_mutex_lock(&pool->lock);
-        fy__pending_reap(pool);
-        pthread_mutex_unlock(&pool->source_lock);
-    } else {
-        pthread_mutex_lock(&pool->lock);
-    }
+    const bool look = fy__trylock(&pool->source_lock);
+    pthread_mutex_lock(&pool->lock);
+    if (look) fy__pending_reap(pool);
     *out_stats = (fy_memory_stats_t){
         .struct_size = sizeof *out_stats,
         .live = pool->live,
@@ -184,16 +180,17 @@ void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats)
         .limit = pool->options.limit_nbytes,
     };
     pthread_mutex_unlock(&pool->lock);
+    if (look) fy__unlock(&pool->source_lock);
 }
 
 uint64_t fy__pool_trim(fy__pool_t *pool, uint64_t keep_nbytes)
 {
-    pthread_mutex_lock(&pool->source_lock);
+    fy__lock(&pool->source_lock);
     pthread_mutex_lock(&pool->lock);
     fy__pending_reap(pool);
     pthread_mutex_unlock(&pool->lock);
     uint64_t released = fy__pool_release(pool, keep_nbytes);
-    pthread_mutex_unlock(&pool->source_lock);
+    fy__unlock(&pool->source_lock);
     return released;
 }
 

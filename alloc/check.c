@@ -62,11 +62,11 @@ static const char *check(const fy__pool_t *pool)
 
 bool fy__pool_is_valid(fy__pool_t *pool)
 {
-    pthread_mutex_lock(&pool->source_lock);
+    fy__lock(&pool->source_lock);
     pthread_mutex_lock(&pool->lock);
     const char *wrong = check(pool);
     pthread_mutex_unlock(&pool->lock);
-    pthread_mutex_unlock(&pool->source_lock);
+    fy__unlock(&pool->source_lock);
     if (wrong) fy__log(FY_LOG_ERROR, "pool %s: %s", pool->name, wrong);
     return !wrong;
 }

@@ -157,10 +157,10 @@ static void count_rung(fy__pool_t *pool, uint64_t *rung)
 /* Rung 7 up to the look-again; source_lock held on entry and return. */
 static fy__node_t *wait_and_search(fy__pool_t *pool, fy__request_t *request)
 {
-    pthread_mutex_unlock(&pool->source_lock);
+    fy__unlock(&pool->source_lock);
     const uint64_t blocked_ns = fy__pending_wait(pool);
     pool->source.note_sync(pool->source.user, blocked_ns);
-    pthread_mutex_lock(&pool->source_lock);
+    fy__lock(&pool->source_lock);
     pthread_mutex_lock(&pool->lock);
     pool->rungs.syncs++;
     fy__pending_reap(pool);
@@ -179,7 +179,7 @@ fy_status_t fy__pool_climb(fy__pool_t *pool, fy__request_t *request, fy__node_t 
     growth_t growth = LIMIT_REFUSED;
     if (fy__pool_is_hopeless(pool, request->nbytes)) return fy__pool_verdict(pool, request, &refusal);
 
-    pthread_mutex_lock(&pool->source_lock);
+    fy__lock(&pool->source_lock);
     /* Another thread may have grown while this one waited for its turn. */
     if ((node = search_locked(pool, request)) || request->no_nodes) goto done;
     growth = grow(pool, request, &node, &status);
@@ -208,7 +208,7 @@ fy_status_t fy__pool_climb(fy__pool_t *pool, fy__request_t *request, fy__node_t 
     if (growth == GROWN) count_rung(pool, &pool->rungs.grown_after_sync);
 
 done:
-    pthread_mutex_unlock(&pool->source_lock);
+    fy__unlock(&pool->source_lock);
     *out_node = node;
     if (node) return FY_STATUS_OK;
     if (!request->no_nodes && growth == FAILED) return status;

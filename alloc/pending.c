@@ -6,6 +6,8 @@
 
 #include <time.h>
 
+#include "runtime/base/fail.h"
+
 enum { WORD_COUNT = 1 + FY__READER_COUNT, WAIT_STREAMS = 64 };
 
 static inline fy__point_t word(const fy__hazard_t *hazard, int i)
@@ -222,14 +224,14 @@ uint64_t fy__pending_wait(fy__pool_t *pool)
         fy__point_t points[WAIT_STREAMS];
         int count = 0;
         all = true;
-        pthread_mutex_lock(&pool->source_lock);
+        fy__lock(&pool->source_lock);
         pthread_mutex_lock(&pool->lock);
         fy__pending_reap(pool);
         for (int shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT && all; shelf++)
             for (const fy__node_t *node = pool->pending[shelf].oldest; node && all; node = node->newer)
                 all = collect(points, &count, &node->block.hazard);
         pthread_mutex_unlock(&pool->lock);
-        pthread_mutex_unlock(&pool->source_lock);
+        fy__unlock(&pool->source_lock);
         for (int i = 0; i < count; i++) {
             fy__hazard_t hazard;
             set_point(&hazard, points[i]);

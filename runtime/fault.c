@@ -81,7 +81,7 @@ static uint32_t record_of(const fy__faults_t *faults, uint64_t request)
 fy_status_t fy__fault_begin(fy_device_t *device, const char *name, uint64_t *out_request, uint32_t **out_word)
 {
     fy__faults_t *faults = &device->faults;
-    pthread_mutex_lock(&faults->lock);
+    fy__lock(&faults->lock);
     const uint64_t request = ++faults->next;
     const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
     if (request > FY__FAULT_WINDOW && !faults->resolved[slot]) {
@@ -91,7 +91,7 @@ fy_status_t fy__fault_begin(fy_device_t *device, const char *name, uint64_t *out
                                        : fy__point_wait(point, FY_FOREVER);
         if (status != FY_STATUS_OK) {
             faults->next--;
-            pthread_mutex_unlock(&faults->lock);
+            fy__unlock(&faults->lock);
             return status;
         }
         settle(faults, request - FY__FAULT_WINDOW);
@@ -103,7 +103,7 @@ fy_status_t fy__fault_begin(fy_device_t *device, const char *name, uint64_t *out
     faults->ops[slot] = name;
     *out_request = request;
     *out_word = &faults->words[slot];
-    pthread_mutex_unlock(&faults->lock);
+    fy__unlock(&faults->lock);
     return FY_STATUS_OK;
 }
 
@@ -111,17 +111,17 @@ void fy__fault_end(fy_device_t *device, uint64_t request, fy__point_t point)
 {
     fy__faults_t *faults = &device->faults;
     const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
-    pthread_mutex_lock(&faults->lock);
+    fy__lock(&faults->lock);
     faults->points[slot] = point;
     if (!point) faults->resolved[slot] = true; /* never submitted: clean */
-    pthread_mutex_unlock(&faults->lock);
+    fy__unlock(&faults->lock);
 }
 
 uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
 {
     fy__faults_t *faults = &device->faults;
     uint32_t record = 0;
-    pthread_mutex_lock(&faults->lock);
+    fy__lock(&faults->lock);
     for (uint32_t i = 0; i < FY__FAULT_WINDOW && i < faults->nfaulted && !record; i++) /* resolved before: its slot may be taken over */
         if (faults->faulted[i].point == point) record = faults->faulted[i].record;
     for (uint32_t back = 0; back < FY__FAULT_WINDOW && back < faults->next && !record; back++) {
@@ -131,23 +131,23 @@ uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
         settle(faults, request);
         record = faults->records[slot];
     }
-    pthread_mutex_unlock(&faults->lock);
+    fy__unlock(&faults->lock);
     return record;
 }
 
 void fy__faults_note(fy_device_t *device, uint32_t record)
 {
     fy__faults_t *faults = &device->faults;
-    pthread_mutex_lock(&faults->lock);
+    fy__lock(&faults->lock);
     note(faults, 0, 0, record);
-    pthread_mutex_unlock(&faults->lock);
+    fy__unlock(&faults->lock);
 }
 
 fy_status_t fy__faults_take(fy_device_t *device, const char *what)
 {
     fy__faults_t *faults = &device->faults;
     uint32_t record = 0;
-    pthread_mutex_lock(&faults->lock);
+    fy__lock(&faults->lock);
     for (uint64_t request = faults->next > FY__FAULT_WINDOW ? faults->next - FY__FAULT_WINDOW + 1 : 1; request <= faults->next; request++) {
         const fy__point_t point = faults->points[request % FY__FAULT_WINDOW];
         if (point != UINT64_MAX && fy__point_reached(point)) settle(faults, request); /* other threads go on submitting */
@@ -155,7 +155,7 @@ fy_status_t fy__faults_take(fy_device_t *device, const char *what)
     if (faults->ntaken + FY__FAULT_WINDOW < faults->nfaulted) faults->ntaken = faults->nfaulted - FY__FAULT_WINDOW;
     if (faults->ntaken < faults->nfaulted) record = faults->faulted[faults->ntaken % FY__FAULT_WINDOW].record;
     faults->ntaken = faults->nfaulted;
-    pthread_mutex_unlock(&faults->lock);
+    fy__unlock(&faults->lock);
     return record ? fy__poison_fail(record, what) : FY_STATUS_OK;
 }
 
@@ -190,9 +190,9 @@ static void join(fy__faults_t *faults, fy__suspect_t *dst, fy__suspect_t src)
 
 void fy__suspect_join(fy_device_t *device, fy__suspect_t *dst, const fy__suspect_t *src)
 {
-    pthread_mutex_lock(&device->faults.lock);
+    fy__lock(&device->faults.lock);
     join(&device->faults, dst, *src);
-    pthread_mutex_unlock(&device->faults.lock);
+    fy__unlock(&device->faults.lock);
 }
 
 void fy__suspect_add(fy_device_t *device, fy__suspect_t *dst, uint64_t request)
@@ -205,12 +205,12 @@ fy_status_t fy__suspect_resolve(fy_device_t *device, fy__suspect_t *suspect, con
 {
     fy__faults_t *faults = &device->faults;
     if (!fy__suspect_any(suspect)) return FY_STATUS_OK;
-    pthread_mutex_lock(&faults->lock);
+    fy__lock(&faults->lock);
     for (; suspect->mask && !suspect->poison; suspect->first++, suspect->mask >>= 1) {
         if (!(suspect->mask & 1)) continue;
         if (faults->next - suspect->first < FY__FAULT_WINDOW) settle(faults, suspect->first);
         suspect->poison = record_of(faults, suspect->first);
     }
-    pthread_mutex_unlock(&faults->lock);
+    fy__unlock(&faults->lock);
     return suspect->poison ? fy__poison_fail(suspect->poison, what) : FY_STATUS_OK;
 }

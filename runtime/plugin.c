@@ -99,14 +99,14 @@ static int place_of(const char *name)
 fy_status_t fy__plugin_find(const char *name, const fy_backend_t **out_backend)
 {
     char reason[256] = "";
-    pthread_mutex_lock(&lock);
+    fy__lock(&lock);
     const int i = place_of(name);
     if (i >= 0) {
         if (!plugins[i].tried) look(i);
         *out_backend = plugins[i].backend;
         strcpy(reason, plugins[i].reason);
     }
-    pthread_mutex_unlock(&lock);
+    fy__unlock(&lock);
     if (i < 0) return FY_FAIL(INVALID_ARGUMENT, "'%.32s' is no backend's name; host, sim and null are built in, others are plugins", name);
     if (*out_backend) return FY_STATUS_OK;
     return FY_FAIL(UNAVAILABLE, "the backend '%s' is not there: %s\n  Built in are host, sim and null", name, reason);
@@ -116,16 +116,16 @@ int fy_plugin_query(int index, fy_plugin_info_t *out_info)
 {
     fy_plugin_info_t info = FY_PLUGIN_INFO_INIT;
     if (index < 0 || !out_info || out_info->struct_size < sizeof info) return 0;
-    pthread_mutex_lock(&lock);
+    fy__lock(&lock);
     if (index >= nplugins) {
-        pthread_mutex_unlock(&lock);
+        fy__unlock(&lock);
         return 0;
     }
     if (!plugins[index].tried) look(index);
     snprintf(info.name, sizeof info.name, "%s", plugins[index].name);
     info.loaded = plugins[index].backend != NULL;
     snprintf(info.reason, sizeof info.reason, "%s", plugins[index].reason);
-    pthread_mutex_unlock(&lock);
+    fy__unlock(&lock);
     *out_info = info;
     return 1;
 }

@@ -11,15 +11,14 @@
 
 /* ---- the front's size classes: 64-byte steps up to 1 KiB, then eight a doubling up to 32 KiB (rounding <= 12.5 %) ---- */
 
-enum { FRONT_LARGEST = 32768 };
-
-static uint32_t class_of(uint64_t nbytes)
+uint32_t fy__front_class(uint64_t nbytes)
 {
-    if (nbytes <= 1024) return (uint32_t)((nbytes + 63) / 64);
     const uint32_t doubling = 63u - (uint32_t)__builtin_clzll(nbytes - 1); /* 2^doubling < nbytes <= 2^(doubling+1) */
     const uint32_t step = (uint32_t)((nbytes - 1 - (1ull << doubling)) >> (doubling - 3));
     return 17 + (doubling - 10) * 8 + step;
 }
+
+static uint32_t class_of(uint64_t nbytes) { return nbytes <= 1024 ? (uint32_t)((nbytes + 63) / 64) : fy__front_class(nbytes); }
 
 static uint64_t class_nbytes(uint32_t class)
 {
@@ -34,6 +33,8 @@ const uint16_t fy__front_most[FY__FRONT_CLASSES] = {
 };
 
 _Static_assert(FY__FRONT_CLASSES == 17 + 5 * 8 + 1, "one class more than the largest number class_of gives");
+
+fy__storage_t fy__storage_gone; /* its device is NULL, which no live one is */
 
 static fy__storage_t *alloc_struct(fy__thread_t *thread)
 {
@@ -129,7 +130,7 @@ static FY_COLD fy_status_t create_large(fy__thread_t *thread, fy_device_t *devic
 
 fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream, fy__storage_t **out_storage)
 {
-    if (!device->is_host || nbytes > FRONT_LARGEST || !nbytes) return create_large(thread, device, nbytes, stream, out_storage);
+    if (!device->is_host || nbytes > FY__FRONT_LARGEST || !nbytes) return create_large(thread, device, nbytes, stream, out_storage);
     const uint32_t class = class_of(nbytes);
     fy__storage_t *storage = thread->front[class];
     if (storage) {
@@ -239,10 +240,10 @@ FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const 
 
 void fy__storage_defer(fy_device_t *device, fy__storage_t *storage)
 {
-    pthread_mutex_lock(&device->deferred_lock);
+    fy__lock(&device->deferred_lock);
     storage->next = device->deferred;
     __atomic_store_n(&device->deferred, storage, __ATOMIC_SEQ_CST); /* before `opens` is read: fy__storage_reap_last */
-    pthread_mutex_unlock(&device->deferred_lock);
+    fy__unlock(&device->deferred_lock);
 }
 
 void fy__storage_reap(fy_device_t *device)
@@ -250,7 +251,7 @@ void fy__storage_reap(fy_device_t *device)
     fy__thread_t *thread = fy__thread();
     if (!thread || !__atomic_load_n(&device->deferred, __ATOMIC_RELAXED)) return;
     fy__storage_t *ready = NULL;
-    pthread_mutex_lock(&device->deferred_lock);
+    fy__lock(&device->deferred_lock);
     for (fy__storage_t **link = &device->deferred; *link;) {
         fy__storage_t *storage = *link;
         if (!fy__hazard_done(&storage->hazard)) {
@@ -261,7 +262,7 @@ void fy__storage_reap(fy_device_t *device)
         storage->next = ready;
         ready = storage;
     }
-    pthread_mutex_unlock(&device->deferred_lock);
+    fy__unlock(&device->deferred_lock);
     while (ready) {
         fy__storage_t *storage = ready;
         ready = storage->next;

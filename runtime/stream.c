@@ -77,11 +77,11 @@ static fy_status_t cover(fy_stream_t *stream, uint64_t seq, fy__stream_event_t *
 void fy__stream_anchor(fy_stream_t *stream)
 {
     fy__stream_event_t *event;
-    pthread_mutex_lock(&stream->lock);
+    fy__lock(&stream->lock);
     if (stream->nevents >= FY__STREAM_EVENTS / 2) (void)advance(stream);
     /* Failing to record costs precision only: a wait then records its own. */
     (void)cover(stream, atomic_load_explicit(&stream->submitted, memory_order_relaxed), &event);
-    pthread_mutex_unlock(&stream->lock);
+    fy__unlock(&stream->lock);
 }
 
 /* ---- opening and closing ---- */
@@ -104,17 +104,17 @@ static void finish_closing(fy_stream_t *stream)
 static bool closing_is_done(fy_stream_t *stream)
 {
     if (fy__device_is_lost(stream->device)) return true;
-    pthread_mutex_lock(&stream->lock);
+    fy__lock(&stream->lock);
     (void)advance(stream);
     const bool done = !stream->nevents || fy__device_is_lost(stream->device);
-    pthread_mutex_unlock(&stream->lock);
+    fy__unlock(&stream->lock);
     return done;
 }
 
 static fy_stream_t *take_slot(void)
 {
     fy_stream_t *taken = NULL;
-    pthread_mutex_lock(&table_lock);
+    fy__lock(&table_lock);
     for (uint32_t i = 1; i < FY__MAX_STREAMS && !taken; i++) {
         fy_stream_t *stream = atomic_load_explicit(&table[i], memory_order_relaxed);
         if (!stream) {
@@ -128,7 +128,7 @@ static fy_stream_t *take_slot(void)
         if (stream->state == FY__STREAM_FREE) taken = stream;
     }
     if (taken) taken->state = FY__STREAM_OPEN;
-    pthread_mutex_unlock(&table_lock);
+    fy__unlock(&table_lock);
     return taken;
 }
 
@@ -165,16 +165,16 @@ void fy__stream_close(fy_stream_t *stream)
     fy_device_t *device = stream->device;
     fy__stream_event_t *event;
     if (!fy__device_is_lost(device)) {
-        pthread_mutex_lock(&stream->lock);
+        fy__lock(&stream->lock);
         (void)cover(stream, atomic_load(&stream->submitted), &event); /* answers for the tickets that are left */
-        pthread_mutex_unlock(&stream->lock);
+        fy__unlock(&stream->lock);
     }
     if (!forked(device)) device->backend->stream_destroy(device->dev, stream->native);
     stream->native = NULL;
     stream->foreign = false;
-    pthread_mutex_lock(&table_lock);
+    fy__lock(&table_lock);
     stream->state = FY__STREAM_CLOSING;
-    pthread_mutex_unlock(&table_lock);
+    fy__unlock(&table_lock);
 }
 
 void fy__stream_drain_closed(fy_device_t *device)
@@ -182,14 +182,14 @@ void fy__stream_drain_closed(fy_device_t *device)
     for (uint32_t i = 1; i < FY__MAX_STREAMS; i++) {
         fy_stream_t *stream = fy__stream_at(i);
         if (!stream) break;
-        pthread_mutex_lock(&table_lock);
+        fy__lock(&table_lock);
         const bool closing = stream->state == FY__STREAM_CLOSING && stream->device == device;
-        pthread_mutex_unlock(&table_lock);
+        fy__unlock(&table_lock);
         if (!closing) continue;
         if (!fy__device_is_lost(device)) (void)fy__point_wait(FY__POINT(i, atomic_load(&stream->submitted)), FY_FOREVER);
-        pthread_mutex_lock(&table_lock);
+        fy__lock(&table_lock);
         if (stream->state == FY__STREAM_CLOSING && stream->device == device) finish_closing(stream);
-        pthread_mutex_unlock(&table_lock);
+        fy__unlock(&table_lock);
     }
 }
 
@@ -213,12 +213,12 @@ bool fy__point_reached(fy__point_t point)
     if (!stream || atomic_load_explicit(&stream->done, memory_order_acquire) >= seq) return true;
     if (fy__device_is_lost(stream->device)) return true;
     fy__stream_event_t *event;
-    pthread_mutex_lock(&stream->lock);
+    fy__lock(&stream->lock);
     if (advance(stream) == FY_STATUS_OK && atomic_load_explicit(&stream->done, memory_order_relaxed) < seq &&
         (!stream->nevents || stream->events[stream->nevents - 1].seq < seq)) {
         if (cover(stream, seq, &event) == FY_STATUS_OK) (void)advance(stream);
     }
-    pthread_mutex_unlock(&stream->lock);
+    fy__unlock(&stream->lock);
     return fy__device_is_lost(stream->device) || atomic_load_explicit(&stream->done, memory_order_acquire) >= seq;
 }
 
@@ -227,23 +227,23 @@ static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
 {
     fy_device_t *device = stream->device;
     fy__stream_event_t *event = NULL;
-    pthread_mutex_lock(&stream->lock);
+    fy__lock(&stream->lock);
     fy_status_t status = cover(stream, seq, &event);
     if (status != FY_STATUS_OK) {
-        pthread_mutex_unlock(&stream->lock);
+        fy__unlock(&stream->lock);
         return status;
     }
     void *native = event->event;
     const uint64_t covered = event->seq;
     event->waiters++;
-    pthread_mutex_unlock(&stream->lock);
+    fy__unlock(&stream->lock);
     status = fy__device_check(device, device->backend->event_sync(device->dev, native, timeout_ns));
-    pthread_mutex_lock(&stream->lock);
+    fy__lock(&stream->lock);
     for (uint32_t i = 0; i < stream->nevents; i++)
         if (stream->events[i].event == native) stream->events[i].waiters--;
     if (status == FY_STATUS_OK && atomic_load_explicit(&stream->done, memory_order_relaxed) < covered)
         atomic_store_explicit(&stream->done, covered, memory_order_release);
-    pthread_mutex_unlock(&stream->lock);
+    fy__unlock(&stream->lock);
     return status;
 }
 
@@ -267,12 +267,12 @@ fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point)
                             atomic_load_explicit(&stream->waited[other->index], memory_order_relaxed) >= seq))
         return FY_STATUS_OK;
     if (other->device->backend != stream->device->backend) return fy__point_wait(point, FY_FOREVER); /* no common events: the host waits */
-    pthread_mutex_lock(&other->lock); /* the event must not move between the two calls */
+    fy__lock(&other->lock); /* the event must not move between the two calls */
     fy_status_t status = cover(other, seq, &event);
     if (status == FY_STATUS_OK)
         status = fy__device_check(stream->device, stream->device->backend->event_wait(stream->device->dev, stream->native, event->event));
     if (status == FY_STATUS_OK) atomic_store_explicit(&stream->waited[other->index], event->seq, memory_order_relaxed);
-    pthread_mutex_unlock(&other->lock);
+    fy__unlock(&other->lock);
     return status;
 }
 

@@ -78,6 +78,7 @@ static void abandon(fy__thread_t *thread)
     thread->frame = NULL;
     thread->node = &thread->root;
     thread->depth = thread->excess = thread->nguards = 0;
+    thread->nlocks = thread->nkept = 0;
     thread->free_tensors = NULL;
     thread->free_storages = NULL;
     thread->nfree_tensors = thread->nfree_storages = 0;

@@ -37,6 +37,9 @@ typedef struct fy__thread {
     /* fail.c */
     fy_error_t error;
     fy_oom_verdict_t verdict;
+    uint32_t nlocks, nkept; /* fy__locks held; lines to be said when they are let go */
+    fy_log_level_t kept_level;
+    char kept[512];
     /* ops/dispatch.c: operands of calls with many, grown as needed */
     void *scratch;
     size_t scratch_nbytes;

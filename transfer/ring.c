@@ -73,9 +73,9 @@ fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uin
     FY_TRY(get_ring(device, &ring));
     for (uint64_t done = 0; done < nbytes;) {
         const uint64_t chunk = nbytes - done < ring->slot_nbytes ? nbytes - done : ring->slot_nbytes;
-        pthread_mutex_lock(&ring->lock);
+        fy__lock(&ring->lock);
         const fy_status_t status = send_chunk(ring, device, (char *)dst + done, (const char *)src + done, chunk, out_point, blocked_ns);
-        pthread_mutex_unlock(&ring->lock);
+        fy__unlock(&ring->lock);
         if (status != FY_STATUS_OK) return status;
         done += chunk;
     }

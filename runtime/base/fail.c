@@ -97,9 +97,45 @@ void fy_log_set(fy_log_fn fn, void *user)
 void fy__log_v(fy_log_level_t level, const char *format, va_list args)
 {
     if (!log_fn) return;
+    fy__thread_t *thread = fy__thread();
     char text[1024];
-    vsnprintf(text, sizeof text, format, args);
-    log_fn(log_user, level, text);
+    if (!thread || !thread->nlocks) {
+        vsnprintf(text, sizeof text, format, args);
+        log_fn(log_user, level, text);
+    } else if (!thread->nkept++) { /* the first of several is the cause */
+        vsnprintf(thread->kept, sizeof thread->kept, format, args);
+        thread->kept_level = level;
+    }
+}
+
+void fy__lock(pthread_mutex_t *mutex)
+{
+    fy__thread_t *thread = fy__thread();
+    if (thread) thread->nlocks++;
+    pthread_mutex_lock(mutex);
+}
+
+bool fy__trylock(pthread_mutex_t *mutex)
+{
+    fy__thread_t *thread = fy__thread();
+    if (pthread_mutex_trylock(mutex) != 0) return false;
+    if (thread) thread->nlocks++;
+    return true;
+}
+
+void fy__unlock(pthread_mutex_t *mutex)
+{
+    fy__thread_t *thread = fy__thread();
+    pthread_mutex_unlock(mutex);
+    if (!thread || !thread->nlocks || --thread->nlocks || FY_LIKELY(!thread->nkept)) return;
+    char text[sizeof thread->kept];
+    const uint32_t lost = thread->nkept - 1;
+    memcpy(text, thread->kept, sizeof text);
+    thread->nkept = 0;
+    if (lost)
+        fy__log(thread->kept_level, "%s (and %u lines more at once)", text, lost);
+    else
+        fy__log(thread->kept_level, "%s", text);
 }
 
 void fy__log(fy_log_level_t level, const char *format, ...)

@@ -3,7 +3,9 @@
 #ifndef FERRY_RUNTIME_BASE_FAIL_H_
 #define FERRY_RUNTIME_BASE_FAIL_H_
 
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 
 #include <ferry/memory.h>
 
@@ -33,8 +35,13 @@ typedef struct fy__error_copy {
 void fy__error_save(fy__error_copy_t *copy);
 void fy__error_restore(const fy__error_copy_t *copy);
 
-/* Sends a line to the log function, if there is one. */
+/* Sends a line to the log function, if there is one; while this thread holds an fy__lock, it is kept until the last one is let go. */
 void fy__log(fy_log_level_t level, const char *format, ...) FY_PRINTF(2, 3);
 void fy__log_v(fy_log_level_t level, const char *format, va_list args);
+
+/* A lock under which something may be said. The log function may call Ferry, so it is called behind fy__unlock. */
+void fy__lock(pthread_mutex_t *mutex);
+bool fy__trylock(pthread_mutex_t *mutex);
+void fy__unlock(pthread_mutex_t *mutex);
 
 #endif
