@@ -2,6 +2,7 @@
  * the first cause is kept; records outlive their requests, as a shorter text in the end. */
 #include "runtime/device.h"
 #include "runtime/fault.h"
+#include "runtime/stream.h"
 #include "tests/support/harness.h"
 
 static fy_device_t *g_device;
@@ -108,6 +109,29 @@ static void the_device_tells_each_fault_once(void **state)
     ts_ok(fy__faults_take(g_device, "device_wait"));
 }
 
+/* Another thread submits between the wait and the look: its flag is read when it is done, not before; and its ticket tells for ever. */
+static void a_request_that_runs_is_left_alone(void **state)
+{
+    (void)state;
+    uint64_t number;
+    uint32_t *word;
+    fy_tensor_t *a, *b;
+    (void)fy__faults_take(g_device, "earlier tests");
+    ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(256, 256), 1, &a));
+    ts_ok(fy_matmul(a, a, &b));
+    ts_ok(fy__fault_begin(g_device, "an op", &number, &word));
+    const fy__point_t point = fy__stream_submitted(g_device->compute);
+    fy__fault_end(g_device, number, point);
+    ts_ok(fy__faults_take(g_device, "device_wait"));
+    *word = 1;
+    ts_ok(fy__point_wait(point, FY_FOREVER));
+    ts_fails(fy__faults_take(g_device, "device_wait"), BAD_VALUE);
+    for (int i = 0; i < FY__FAULT_WINDOW; i++) request(false); /* its slot is taken over */
+    assert_int_equal(fy_ticket_poll(fy__point_ticket(point)), FY_POLL_FAILED);
+    fy_tensor_destroy(a);
+    fy_tensor_destroy(b);
+}
+
 static void old_records_give_a_shorter_text(void **state)
 {
     (void)state;
@@ -127,6 +151,7 @@ int main(void)
         cmocka_unit_test(joining_loses_nothing),
         cmocka_unit_test(many_requests_in_one),
         cmocka_unit_test(the_device_tells_each_fault_once),
+        cmocka_unit_test(a_request_that_runs_is_left_alone),
         cmocka_unit_test(old_records_give_a_shorter_text),
     };
     return cmocka_run_group_tests_name("fault", tests, open_device, close_device) != 0;
