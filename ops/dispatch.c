@@ -65,7 +65,7 @@ static fy_status_t make_result(fy__call_t *call, unsigned i)
 /* A small host tensor: block and handle are at hand, so shape, strides and descriptor are written in one go. NULL: not so. */
 static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_t *thread, fy_desc_t *desc)
 {
-    const uint64_t most = 1024; /* bytes; no dim of a small tensor is larger, so the product cannot overflow unnoticed */
+    const uint64_t most = FY__FRONT_LARGEST; /* bytes; no dim of a small tensor is larger, so the product cannot overflow unnoticed */
     const int rank = desc->rank;
     uint64_t nelem = 1;
     for (int axis = 0; axis < rank; axis++) {
@@ -248,6 +248,7 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
     const fy_tensor_t *first = nsrc ? src[0] : dst[0];
     if (FY_UNLIKELY(!first)) return fy__refuse_null(info->name, nsrc, src);
     fy_device_t *device = first->storage->device;
+    if (FY_UNLIKELY(!device)) return fy__refuse_null(info->name, nsrc, src);
     uint64_t suspect = 0, given = 0;
     bool dense = true; /* all sources are row-major without gaps and as large as the first */
     for (size_t i = 0; i < nsrc; i++) {
@@ -298,7 +299,8 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
 
     if (FY_UNLIKELY(given) && (info->flags & FY_OP_IN_PLACE))
         for (size_t i = 0; i < ndst; i++) fy__tensor_desc(dst[i], &descs[i]);
-    FY_TRY(row->shape(info, launch));
+    fy_status_t status = row->shape(info, launch);
+    if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__refuse_named(status, nsrc, src);
     if (!(FY_LIKELY(ndst == 1 && !given && device->is_host) && (dst[0] = make_small(thread, descs)))) FY_TRY(take_results(&call));
     const fy_tensor_t *result = dst[0];
     launch->nelem = result->nelem; /* NOLINT(clang-analyzer-core.NullDereference): take_results made it */
@@ -307,7 +309,6 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
     if (dense & result->contiguous & (first->nelem == result->nelem) && (info->flags & FY_OP_ELEMENTWISE) &&
         (ndst == 1 || all_dense(&call)))
         launch->flags = FY_LAUNCH_DENSE;
-    fy_status_t status;
     const bool plain = row->plain && device->is_host && !(suspect | given) && !simulated_open();
     if (!plain)
         FY_CHECK(prepare(&call));

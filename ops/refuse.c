@@ -32,9 +32,25 @@ static void cure(const fy_tensor_t *tensor, const char *label, const fy_device_t
 
 FY_COLD fy_status_t fy__refuse_null(const char *name, size_t nsrc, const fy_tensor_t *const *src)
 {
-    for (size_t i = 0; i < nsrc; i++)
+    char label[24];
+    for (size_t i = 0; i < nsrc; i++) {
         if (!src[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: src%zu is NULL", name, i);
-    return FY_FAIL(INVALID_ARGUMENT, "%s: dst0 is NULL; it writes into a given tensor", name);
+        if (fy__tensor_is_gone(src[i])) return fy__refuse_gone(name, role(i, nsrc, label, sizeof label));
+    }
+    return nsrc ? fy__refuse_gone(name, "dst0")
+                : FY_FAIL(INVALID_ARGUMENT, "%s: dst0 is NULL or was destroyed; it writes into a given tensor", name);
+}
+
+FY_COLD fy_status_t fy__refuse_named(fy_status_t status, size_t nsrc, const fy_tensor_t *const *src)
+{
+    char names[256];
+    size_t used = 0;
+    for (size_t i = 0; i < nsrc && used < sizeof names; i++)
+        if (src[i]->name[0])
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s src%zu is '%s'", used ? "," : "", i, src[i]->name);
+    if (!used) return status;
+    const fy_error_t rule = *fy_error_get();
+    return fy_error_set(status, rule.file, rule.line, "%s\n  Here%s", rule.text, names);
 }
 
 FY_COLD fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_tensor_t *const *src, size_t ndst, fy_tensor_t *const *dst)
@@ -51,6 +67,11 @@ FY_COLD fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_ten
             other = tensor;
             other_operand = i;
         }
+    }
+    if ((first && fy__tensor_is_gone(first)) || (other && fy__tensor_is_gone(other))) {
+        char label[24];
+        const size_t operand = fy__tensor_is_gone(first) ? first_operand : other_operand;
+        return fy__refuse_gone(name, role(operand, nsrc, label, sizeof label));
     }
     if (!other) return FY_FAIL(INTERNAL, "%s: operands were said to live on several devices, but do not", name);
     char roles[2][24], shapes[2][112], cures[2][208];

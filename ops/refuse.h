@@ -7,8 +7,10 @@
 
 #include <ferry/op.h>
 
-/* Some operand that must be given is NULL: says which. */
+/* Some operand that must be given is NULL, or a handle that is gone: says which. */
 fy_status_t fy__refuse_null(const char *name, size_t nsrc, const fy_tensor_t *const *src);
+/* A rule refused the sources: adds to its text what those that have names are called. Returns `status`. */
+fy_status_t fy__refuse_named(fy_status_t status, size_t nsrc, const fy_tensor_t *const *src);
 /* Operands live on more than one device: names the first pair that differs and what moving either would cost. */
 fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_tensor_t *const *src, size_t ndst, fy_tensor_t *const *dst);
 /* The given dst has another shape or dtype than the result. */

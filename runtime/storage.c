@@ -51,7 +51,7 @@ static fy__storage_t *alloc_struct(fy__thread_t *thread)
 
 static void free_struct(fy__thread_t *thread, fy__storage_t *storage)
 {
-    if (thread->nfree_storages >= FY__STRUCT_CACHE) { /* one thread may free what another makes */
+    if (thread->nfree_storages + 1 > FY__STRUCT_CACHE) { /* one thread may free what another makes */
         free(storage);
         return;
     }

@@ -38,11 +38,14 @@ static inline void fy__front_count(_Atomic uint16_t *count, int change)
 {
     atomic_store_explicit(count, (uint16_t)(atomic_load_explicit(count, memory_order_relaxed) + change), memory_order_relaxed);
 }
-/* A storage of the smallest classes for 1 <= nbytes <= 1024, or NULL. */
+enum { FY__FRONT_LARGEST = 32768 };
+/* Size class for 1024 < nbytes <= FY__FRONT_LARGEST. */
+uint32_t fy__front_class(uint64_t nbytes);
+/* A storage for 1 <= nbytes <= FY__FRONT_LARGEST that is at hand, or NULL. */
 static inline fy__storage_t *fy__front_pop(fy__thread_t *thread, uint64_t nbytes)
 {
-    if (nbytes - 1 >= 1024) return NULL;
-    const uint64_t class = (nbytes + 63) / 64;
+    if (nbytes - 1 >= FY__FRONT_LARGEST) return NULL;
+    const uint64_t class = nbytes <= 1024 ? (nbytes + 63) / 64 : fy__front_class(nbytes);
     fy__storage_t *storage = thread->front[class];
     if (!storage) return NULL;
     thread->front[class] = storage->next;
@@ -63,6 +66,9 @@ static inline bool fy__front_push(fy__thread_t *thread, fy__storage_t *storage)
     fy__front_count(&thread->nfront[class], 1);
     return true;
 }
+
+/* What a handle that was given back refers to, so that using it again is noticed as long as the handle is not in new hands. */
+extern fy__storage_t fy__storage_gone;
 
 /* nbytes may be 0. `stream`: where the bytes will be used first (NULL on synchronous devices). One reference. */
 fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,

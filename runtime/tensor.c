@@ -64,7 +64,8 @@ FY_COLD fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread)
 /* Gives the handle's memory back; it is in no scope any more. */
 static void free_struct(fy__thread_t *thread, fy_tensor_t *tensor)
 {
-    if (FY_UNLIKELY(thread->nfree_tensors >= FY__STRUCT_CACHE)) {
+    tensor->storage = &fy__storage_gone;
+    if (FY_UNLIKELY(thread->nfree_tensors + 1 > FY__STRUCT_CACHE)) {
         free(tensor);
         return;
     }
@@ -101,6 +102,15 @@ void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor)
     fy__handle_release(&tensor->handle);
     fy__storage_release(thread, tensor->storage);
     free_struct(thread, tensor);
+}
+
+FY_COLD fy_status_t fy__refuse_gone(const char *what, const char *role)
+{
+    return FY_FAIL(
+        INVALID_ARGUMENT,
+        "%s: %s was destroyed, or the scope it was made in has ended\n  Hand what must live on to fy_scope_end, or take it out of its "
+        "scope with fy_tensor_keep",
+        what, role);
 }
 
 const char *fy__tensor_format(const fy_tensor_t *tensor, char *buffer, size_t size)
@@ -170,19 +180,24 @@ fy_status_t fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, cons
 void fy_tensor_destroy(fy_tensor_t *tensor)
 {
     fy__thread_t *thread = fy__thread();
-    if (tensor && thread) fy__tensor_free(thread, tensor);
+    if (!tensor || !thread) return;
+    if (FY_UNLIKELY(fy__tensor_is_gone(tensor))) {
+        fy__log(FY_LOG_WARNING, "tensor_destroy: this tensor was destroyed before, or its scope ended; ignored");
+        return;
+    }
+    fy__tensor_free(thread, tensor);
 }
 
 void fy_tensor_keep(fy_tensor_t *tensor)
 {
-    if (tensor) fy__handle_release(&tensor->handle);
+    if (tensor && !fy__tensor_is_gone(tensor)) fy__handle_release(&tensor->handle);
 }
 
 void fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_info)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     if (!out_info || out_info->struct_size < sizeof info) return;
-    if (tensor) {
+    if (tensor && !fy__tensor_is_gone(tensor)) {
         info.device = tensor->storage->device;
         info.dtype = (fy_dtype_t)tensor->dtype;
         info.rank = tensor->rank;
@@ -202,7 +217,7 @@ void fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_info)
 
 void fy_tensor_set_name(fy_tensor_t *tensor, const char *name)
 {
-    if (tensor) snprintf(tensor->name, sizeof tensor->name, "%s", name ? name : "");
+    if (tensor && !fy__tensor_is_gone(tensor)) snprintf(tensor->name, sizeof tensor->name, "%s", name ? name : "");
 }
 
 fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_data)
@@ -211,6 +226,7 @@ fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_da
     if (!out_data) return FY_FAIL(INVALID_ARGUMENT, "tensor_map: out_data is NULL");
     *out_data = NULL;
     if (!tensor) return FY_FAIL(INVALID_ARGUMENT, "tensor_map: tensor is NULL");
+    if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tensor_map", "tensor");
     if (!(access & FY_ACCESS_READ_WRITE) || (access & ~FY_ACCESS_READ_WRITE))
         return FY_FAIL(INVALID_ARGUMENT, "tensor_map: access %d is not READ, WRITE or READ_WRITE", (int)access);
     fy__storage_t *storage = tensor->storage;
@@ -240,6 +256,7 @@ fy_status_t fy_tensor_native(fy_tensor_t *tensor, fy_access_t access, fy_stream_
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!tensor) return FY_FAIL(INVALID_ARGUMENT, "tensor_native: tensor is NULL");
+    if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tensor_native", "tensor");
     if (!(access & FY_ACCESS_READ_WRITE) || (access & ~FY_ACCESS_READ_WRITE))
         return FY_FAIL(INVALID_ARGUMENT, "tensor_native: access %d is not READ, WRITE or READ_WRITE", (int)access);
     fy__storage_t *storage = tensor->storage;

@@ -13,7 +13,11 @@
 enum {
     FY__MAX_DEVICES = 64,
     FY__FRONT_CLASSES = 58, /* size classes of small host blocks: storage.c */
+#ifdef __SANITIZE_ADDRESS__
+    FY__STRUCT_CACHE = 0, /* so that AddressSanitizer sees a handle that is used after its end */
+#else
     FY__STRUCT_CACHE = 4096 /* tensor handles, and storages without a block, kept per thread */
+#endif
 };
 
 struct fy__storage;

@@ -8,6 +8,7 @@ static fy_status_t begin(const char *what, const fy_tensor_t *src, fy_tensor_t *
     if (!out_view) return FY_FAIL(INVALID_ARGUMENT, "%s: out_view is NULL", what);
     *out_view = NULL;
     if (!src) return FY_FAIL(INVALID_ARGUMENT, "%s: src is NULL", what);
+    if (fy__tensor_is_gone(src)) return fy__refuse_gone(what, "src");
     return FY_STATUS_OK;
 }
 

@@ -58,6 +58,7 @@ fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options
     *out_download = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!src) return FY_FAIL(INVALID_ARGUMENT, "tensor_download: src is NULL");
+    if (fy__tensor_is_gone(src)) return fy__refuse_gone("tensor_download", "src");
     FY_TRY(fy__transfer_options_check("tensor_download", &options));
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);

@@ -135,6 +135,7 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
     *out_dst = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!src || !device) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload: %s is NULL", src ? "device" : "src");
+    if (fy__tensor_is_gone(src)) return fy__refuse_gone("tensor_upload", "src");
     FY_TRY(fy__transfer_options_check("tensor_upload", &options));
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(check_source("tensor_upload", src, device, options->contract));
@@ -180,6 +181,8 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, cons
     if (out_ticket) *out_ticket = (fy_ticket_t){ 0, 0 };
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!src || !dst) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: %s is NULL", src ? "dst" : "src");
+    if (fy__tensor_is_gone(src) || fy__tensor_is_gone(dst))
+        return fy__refuse_gone("tensor_upload_into", fy__tensor_is_gone(src) ? "src" : "dst");
     FY_TRY(fy__transfer_options_check("tensor_upload_into", &options));
     if (options->dtype != FY_DTYPE_SAME && options->dtype != (fy_dtype_t)dst->dtype)
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME",
@@ -214,6 +217,6 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, cons
 
 fy_ticket_t fy_tensor_ticket(const fy_tensor_t *tensor)
 {
-    if (!tensor || tensor->storage->device->synchronous) return (fy_ticket_t){ 0, 0 };
+    if (!tensor || fy__tensor_is_gone(tensor) || tensor->storage->device->synchronous) return (fy_ticket_t){ 0, 0 };
     return fy__point_ticket(atomic_load_explicit(&tensor->storage->hazard.writer, memory_order_acquire));
 }
