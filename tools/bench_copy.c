@@ -67,8 +67,8 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
         { "model_ns", "model ns", 0 },
         { "model_gbytes_per_s", "model GB/s", 3 },
         { "peer", "peer", 0 },
-        { "peer_ns", "ns", 0 },
-        { "peer_gbytes_per_s", "GB/s", 3 },
+        { "peer_ns", "peer ns", 0 },
+        { "peer_gbytes_per_s", "peer GB/s", 3 },
     };
     double x[2][MAX_CASES], y[2][MAX_CASES];
     size_t points[2] = { 0, 0 };
@@ -117,7 +117,8 @@ int bench_copy(int argc, char **argv)
     bench_effort_t effort = { 7, 10 };
     int64_t largest = (int64_t)64 << 20;
     const option_t options[] = {
-        { "max-bytes", OPTION_INT, "N", &largest, "largest transfer; sizes go from 4 bytes up in steps of 4", 4, (int64_t)1 << 32 },
+        { "max-bytes", OPTION_BYTES, "SIZE", &largest, "largest transfer; from 4 bytes up, each next one is four times as large", 4,
+          (int64_t)1 << 32 },
         BENCH_OPTIONS(&effort),
         COMMON_OPTIONS(&common),
     };

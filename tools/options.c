@@ -37,14 +37,32 @@ const char *nearest_name(const char *word, const void *names, size_t stride, siz
         if (!name) continue;
         size_t distance = edit_distance(word, name);
         if (strlen(word) >= 3 && strncmp(word, name, strlen(word)) == 0) distance = 1;
-        if (distance < best_distance && distance < strlen(name)) best = name, best_distance = distance;
+        if (distance < best_distance && 2 * distance < strlen(name)) best = name, best_distance = distance;
     }
     return best;
 }
 
+/* Sizes in the largest unit that divides them. */
+static void write_number(const option_t *option, int64_t value, char *text, size_t room)
+{
+    static const char *const names[] = { "", "KiB", "MiB", "GiB" };
+    size_t unit = 0;
+    while (option->kind == OPTION_BYTES && unit < 3 && value >= 1024 && value % 1024 == 0) value /= 1024, unit++;
+    snprintf(text, room, "%" PRId64 "%s", value, names[unit]);
+}
+
 static void print_default(const option_t *option)
 {
-    if (option->kind == OPTION_INT) printf(" [%" PRId64 "]", *(const int64_t *)option->value);
+    if (option->kind == OPTION_INT || option->kind == OPTION_BYTES) {
+        char least[32], most[32], value[32];
+        write_number(option, option->min, least, sizeof least);
+        write_number(option, option->max, most, sizeof most);
+        write_number(option, *(const int64_t *)option->value, value, sizeof value);
+        if (option->max < INT64_MAX)
+            printf(" (%s to %s) [%s]", least, most, value);
+        else
+            printf(" (%s or more) [%s]", least, value);
+    }
     if (option->kind == OPTION_TEXT && *(const char *const *)option->value) printf(" [%s]", *(const char *const *)option->value);
     if (option->kind == OPTION_CHOICE && option->arg) {
         const char *choice = option->arg;
@@ -55,7 +73,8 @@ static void print_default(const option_t *option)
 
 static void print_help(const usage_t *usage)
 {
-    printf("usage: %s [options]\n\n%s\n\noptions:\n", usage->command, usage->summary);
+    printf("usage: %s [options]\n\n%s\n", usage->command, usage->summary);
+    if (usage->count && usage->options[0].kind != OPTION_HEADING) printf("\noptions:\n");
     for (size_t i = 0; i < usage->count; i++) {
         const option_t *option = &usage->options[i];
         if (option->kind == OPTION_HEADING) {
@@ -84,6 +103,29 @@ static bool read_int(const option_t *option, const char *text)
     return true;
 }
 
+static bool read_bytes(const option_t *option, const char *text)
+{
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = { { "", 1 },       { "B", 1 },        { "K", 0x1p10 }, { "KiB", 0x1p10 }, { "M", 0x1p20 }, { "MiB", 0x1p20 },
+                  { "G", 0x1p30 }, { "GiB", 0x1p30 }, { "kB", 1e3 },   { "MB", 1e6 },     { "GB", 1e9 } };
+    char *end;
+    double value = *text >= '0' && *text <= '9' ? strtod(text, &end) : -1;
+    for (size_t i = 0; value >= 0 && i < sizeof units / sizeof *units; i++) {
+        if (strcmp(end, units[i].name) != 0) continue;
+        value *= units[i].factor;
+        if (!(value >= (double)option->min && value <= (double)option->max)) break;
+        *(int64_t *)option->value = (int64_t)value;
+        return true;
+    }
+    char least[32], most[32];
+    write_number(option, option->min, least, sizeof least);
+    write_number(option, option->max, most, sizeof most);
+    fprintf(stderr, "ferry: --%s: '%s' is not a size from %s to %s, such as 4096 or 64KiB\n", option->name, text, least, most);
+    return false;
+}
+
 static bool read_choice(const option_t *option, const char *text)
 {
     int index = 0;
@@ -101,9 +143,15 @@ static bool read_choice(const option_t *option, const char *text)
 static bool read_value(const option_t *option, const char *text)
 {
     if (option->kind == OPTION_INT) return read_int(option, text);
+    if (option->kind == OPTION_BYTES) return read_bytes(option, text);
     if (option->kind == OPTION_CHOICE) return read_choice(option, text);
     if (!*text) {
         fprintf(stderr, "ferry: --%s: the argument is empty\n", option->name);
+        return false;
+    }
+    size_t length = strlen(text);
+    if (option->kind == OPTION_SVG && (length < 5 || strcmp(text + length - 4, ".svg") != 0)) {
+        fprintf(stderr, "ferry: --%s: '%s' does not end in .svg, and SVG is all there is\n", option->name, text);
         return false;
     }
     *(const char **)option->value = text;

@@ -10,7 +10,9 @@
 typedef enum option_kind {
     OPTION_FLAG,   /* value: bool *; takes no argument */
     OPTION_INT,    /* value: int64_t *; min .. max */
+    OPTION_BYTES,  /* value: int64_t *; min .. max, with a unit or without: 4096, 64KiB, 1GiB, 2MB */
     OPTION_TEXT,   /* value: const char **; points into argv */
+    OPTION_SVG,    /* as TEXT: the name of a file, ends in .svg */
     OPTION_CHOICE, /* value: int *; index into `choices`, which are separated by '|' */
     OPTION_HEADING /* no option: a line of --help */
 } option_kind_t;
@@ -52,7 +54,7 @@ typedef struct common {
     { NULL, OPTION_HEADING, NULL, NULL, "options of every subcommand:", 0, 0 },                                                  \
     { "json", OPTION_FLAG, NULL, &(c)->json, "print one JSON document on standard output, and nothing else there", 0, 0 },       \
     { "csv", OPTION_TEXT, "FILE", &(c)->csv, "write the rows of the table to FILE", 0, 0 },                                      \
-    { "plot", OPTION_TEXT, "FILE.svg", &(c)->plot, "draw a figure with gnuplot", 0, 0 },                                         \
+    { "plot", OPTION_SVG,  "FILE.svg", &(c)->plot, "draw a figure with gnuplot", 0, 0 },                                         \
     { "device", OPTION_TEXT, "SPEC", &(c)->device, "host, sim:0, sim:0?profile=h200, cuda:0; auto: first CUDA device, else host", 0, 0 }
 /* Experiments: their traffic is the same in every run, so a file of expected lines can be compared with it. */
 #define TRAFFIC_OPTION(c) { "traffic", OPTION_FLAG, NULL, &(c)->traffic, "end with one line of traffic figures that are the same in every run", 0, 0 }

@@ -14,13 +14,16 @@
 
 static bool flag;
 static int64_t number;
-static const char *text;
+static const char *text, *figure;
+static int64_t nbytes;
 static int choice;
 static const option_t options[] = {
     { "flag", OPTION_FLAG, NULL, &flag, "a flag", 0, 0 },
     { "size", OPTION_INT, "N", &number, "a number", 1, 100 },
     { NULL, OPTION_HEADING, NULL, NULL, "more:", 0, 0 },
     { "data", OPTION_TEXT, "DIR", &text, "a text", 0, 0 },
+    { "most", OPTION_BYTES, "SIZE", &nbytes, "a size", 4, (int64_t)1 << 32 },
+    { "plot", OPTION_SVG, "FILE.svg", &figure, "a figure", 0, 0 },
     { "init", OPTION_CHOICE, "normal|zero", &choice, "a choice", 0, 0 },
 };
 static const usage_t usage = { "ferry test", "A summary.", options, sizeof options / sizeof *options };
@@ -33,7 +36,7 @@ static parse_result_t parse(int fd, char *said, size_t room, int argc, const cha
     fflush(NULL);
     int saved = dup(fd);
     dup2(fileno(file), fd);
-    flag = false, number = 7, text = NULL, choice = 0;
+    flag = false, number = 7, text = figure = NULL, nbytes = 65536, choice = 0;
     parse_result_t result = options_parse(&usage, argc, (char **)(uintptr_t)argv);
     fflush(NULL);
     dup2(saved, fd);
@@ -59,6 +62,15 @@ static void test_accepted(void **state)
     assert_string_equal(said, "");
     assert_int_equal(parse(2, said, sizeof said, WORDS("--size=1", "--size=2")), PARSE_OK);
     assert_int_equal(number, 2);
+    assert_int_equal(parse(2, said, sizeof said, WORDS("--most=4096", "--plot", "a.svg")), PARSE_OK);
+    assert_int_equal(nbytes, 4096);
+    assert_string_equal(figure, "a.svg");
+    assert_int_equal(parse(2, said, sizeof said, WORDS("--most", "64KiB")), PARSE_OK);
+    assert_int_equal(nbytes, 65536);
+    assert_int_equal(parse(2, said, sizeof said, WORDS("--most", "1.5MB")), PARSE_OK);
+    assert_int_equal(nbytes, 1500000);
+    assert_int_equal(parse(2, said, sizeof said, WORDS("--most", "4GiB")), PARSE_OK);
+    assert_true(nbytes == (int64_t)1 << 32);
 }
 
 static void assert_refused(const char *words, int argc, const char *const *argv)
@@ -86,6 +98,12 @@ static void test_refused(void **state)
     assert_refused("--flag takes no argument", WORDS("--flag=1"));
     assert_refused("--init: 'zer' is none of normal|zero", WORDS("--init", "zer"));
     assert_refused("--data: the argument is empty", WORDS("--data="));
+    assert_refused("'3x' is not a size from 4 to 4GiB", WORDS("--most", "3x"));
+    assert_refused("'5GiB' is not", WORDS("--most", "5GiB"));
+    assert_refused("'-1' is not", WORDS("--most", "-1"));
+    assert_refused("'' is not", WORDS("--most="));
+    assert_refused("'z.png' does not end in .svg", WORDS("--plot", "z.png"));
+    assert_refused("'.svg' does not", WORDS("--plot", ".svg"));
 }
 
 static void test_help(void **state)
@@ -95,7 +113,8 @@ static void test_help(void **state)
     assert_int_equal(parse(1, said, sizeof said, WORDS("--size", "broken", "--help")), PARSE_HELP);
     assert_non_null(strstr(said, "usage: ferry test [options]"));
     assert_non_null(strstr(said, "A summary."));
-    assert_non_null(strstr(said, "  --size N                  a number [7]"));
+    assert_non_null(strstr(said, "  --size N                  a number (1 to 100) [7]"));
+    assert_non_null(strstr(said, "a size (4 to 4GiB) [64KiB]"));
     assert_non_null(strstr(said, "--init normal|zero"));
     assert_non_null(strstr(said, "[normal]"));
     assert_non_null(strstr(said, "--help"));
@@ -108,6 +127,7 @@ static void test_nearest(void **state)
     assert_string_equal(nearest_name("rountrip", names, sizeof *names, 4), "roundtrip");
     assert_string_equal(nearest_name("vectorise", names, sizeof *names, 4), "vectorize");
     assert_string_equal(nearest_name("mini", names, sizeof *names, 4), "minibatch");
+    assert_null(nearest_name("go", (const char *const[]){ "gd", "sgd" }, sizeof *names, 2)); /* half of a short name is no slip */
     assert_null(nearest_name("x", names, sizeof *names, 4));
     assert_null(nearest_name("", names, sizeof *names, 4));
     assert_null(nearest_name("a-word-much-longer-than-any-name-of-an-option-ever-is", names, sizeof *names, 4));
