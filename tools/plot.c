@@ -42,13 +42,27 @@ static void set_text(FILE *file, const char *what, const char *text)
     fputs(strcmp(what, "output") == 0 ? "\n" : " noenhanced\n", file);
 }
 
+/* On a logarithmic axis only what is above zero has a place. */
+static bool can_draw(const plot_t *plot, const series_t *series, size_t i)
+{
+    if (!isfinite(series->y[i]) || (plot->log_y && series->y[i] <= 0)) return false;
+    return plot->bars || (isfinite(series->x[i]) && !(plot->log_x && series->x[i] <= 0));
+}
+
+static bool has_points(const plot_t *plot, size_t s)
+{
+    for (size_t i = 0; i < plot->series[s].count; i++)
+        if (can_draw(plot, &plot->series[s], i)) return true;
+    return false;
+}
+
 static void write_data(FILE *file, const plot_t *plot)
 {
     for (size_t s = 0; s < plot->nseries; s++) {
         const series_t *series = &plot->series[s];
         fprintf(file, "$data%zu << FERRY_END\n", s);
         for (size_t i = 0; i < series->count; i++) {
-            if (!isfinite(series->y[i])) continue;
+            if (!can_draw(plot, series, i)) continue;
             if (plot->bars)
                 fprintf(file, "%zu %.9g \"%s\"\n", i, series->y[i], plot->bars[i]);
             else
@@ -75,9 +89,12 @@ static void write_script(FILE *file, const plot_t *plot, const char *path)
         return;
     }
     fputs("set key outside right top noenhanced\nplot ", file);
+    const char *comma = "";
     for (size_t s = 0; s < plot->nseries; s++) {
-        fprintf(file, "%s$data%zu using 1:2 with linespoints linewidth 2 title ", s ? ", " : "", s);
+        if (!has_points(plot, s)) continue; /* gnuplot takes an empty block for a mistake */
+        fprintf(file, "%s$data%zu using 1:2 with linespoints linewidth 2 title ", comma, s);
         write_quoted(file, plot->series[s].name);
+        comma = ", ";
     }
     fputc('\n', file);
 }
@@ -94,12 +111,19 @@ static fy_status_t write_numbers_instead(const char *path, const sheet_t *number
     return FY_STATUS_OK;
 }
 
-fy_status_t plot_write(const plot_t *plot, const char *path, const sheet_t *numbers)
+fy_status_t plot_write(const plot_t *plot, const char *path, const sheet_t *numbers, bool *out_drawn)
 {
+    size_t drawable = 0;
+    *out_drawn = false;
+    for (size_t s = 0; s < plot->nseries; s++) drawable += has_points(plot, s);
+    if (!drawable) {
+        fprintf(stderr, "ferry: no figure: there are no values to draw\n");
+        return FY_STATUS_OK;
+    }
     if (!have_program("gnuplot")) return write_numbers_instead(path, numbers);
     struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
     sigaction(SIGPIPE, &ignore, &before); /* if gnuplot dies, its exit status tells */
-    FILE *pipe = popen("exec gnuplot", "w");
+    FILE *pipe = popen("exec gnuplot 2>/dev/null", "w");
     int exit_status = -1, error = errno;
     if (pipe) {
         write_script(pipe, plot, path);
@@ -108,7 +132,8 @@ fy_status_t plot_write(const plot_t *plot, const char *path, const sheet_t *numb
     sigaction(SIGPIPE, &before, NULL);
     if (!pipe) return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot start gnuplot: %s", strerror(error));
     if (exit_status != 0)
-        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "gnuplot could not draw %s (exit status %d); is the folder there?", path,
+        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "gnuplot could not draw %s (exit status %d)", path,
                             WIFEXITED(exit_status) ? WEXITSTATUS(exit_status) : -1);
+    *out_drawn = true;
     return FY_STATUS_OK;
 }

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void log_line(void *user, fy_log_level_t level, const char *text)
 {
@@ -15,11 +17,31 @@ static void log_line(void *user, fy_log_level_t level, const char *text)
     fprintf(stderr, "ferry: %s: %s\n", level == FY_LOG_ERROR ? "error" : "warning", text);
 }
 
+/* Before hours of work end at a folder that is not there. Nothing is created or touched. */
+static fy_status_t check_writable(const char *path)
+{
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    struct stat found;
+    int ok, length = !slash ? 1 : slash == path ? 1 : (int)(slash - path);
+    if (stat(path, &found) == 0) {
+        if (S_ISDIR(found.st_mode)) return TOOL_FAIL(IO, "cannot write %s: it is a folder", path);
+        ok = access(path, W_OK) == 0;
+    } else {
+        if (snprintf(folder, sizeof folder, "%.*s", length, slash ? path : ".") >= (int)sizeof folder)
+            return TOOL_FAIL(IO, "cannot write %.100s...: the name is too long", path);
+        ok = access(folder, W_OK | X_OK) == 0;
+    }
+    return ok ? FY_STATUS_OK : TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(errno));
+}
+
 fy_status_t session_begin(session_t *session, const common_t *common, const char *command, const char *kind, const char *name)
 {
     *session = (session_t){ .command = command, .common = common, .info = FY_DEVICE_INFO_INIT };
     fy_log_set(log_line, NULL);
     session->scope = fy_scope_begin(name);
+    if (common->csv) FY_TRY(check_writable(common->csv));
+    if (common->plot) FY_TRY(check_writable(common->plot));
     FY_TRY(fy_device_open(common->device, &session->device));
     FY_TRY(fy_device_query(session->device, &session->info));
     if (!common->json) {
@@ -85,7 +107,8 @@ fy_status_t session_plot(const session_t *session, const plot_t *plot, const she
 {
     const char *path = session->common->plot;
     if (!path) return FY_STATUS_OK;
-    FY_TRY(plot_write(plot, path, numbers));
-    if (session->out) fprintf(session->out, "plot: %s\n", path);
+    bool drawn;
+    FY_TRY(plot_write(plot, path, numbers, &drawn));
+    if (drawn && session->out) fprintf(session->out, "plot: %s\n", path);
     return FY_STATUS_OK;
 }
