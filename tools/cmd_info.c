@@ -3,20 +3,20 @@
 #include "tools/tool.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_CUDA_DEVICES = 64 };
 
+/* In JSON and CSV; for people the same with sizes in GiB. */
 static const column_t device_columns[] = {
-    { "spec", "device", 0 },
-    { "backend", "backend", 0 },
-    { "model", "model", 0 },
-    { "memory_bytes", "memory [bytes]", 0 },
-    { "free_bytes", "free [bytes]", 0 },
-    { "limit_bytes", "limit [bytes]", 0 },
-    { "workspace_bytes", "workspace [bytes]", 0 },
-    { "clock", "clock", 0 },
+    { "spec", NULL, 0 },       { "backend", NULL, 0 },     { "model", NULL, 0 },           { "memory_bytes", NULL, 0 },
+    { "free_bytes", NULL, 0 }, { "limit_bytes", NULL, 0 }, { "workspace_bytes", NULL, 0 }, { "clock", NULL, 0 },
+};
+static const column_t shown_columns[] = {
+    { "", "device", 0 },     { "", "backend", 0 },     { "", "model", 0 },           { "", "memory [GiB]", 1 },
+    { "", "free [GiB]", 1 }, { "", "limit [GiB]", 1 }, { "", "workspace [GiB]", 3 }, { "", "clock", 0 },
 };
 static const column_t plugin_columns[] = {
     { "name", "plugin", 0 },
@@ -24,55 +24,70 @@ static const column_t plugin_columns[] = {
     { "reason", "reason", 0 },
 };
 
-static void add_bytes(sheet_t *sheet, uint64_t nbytes)
+typedef struct findings {
+    sheet_t *devices, *shown, *plugins;
+    char no_cuda[512]; /* why there is no cuda:0 though the plugin is loaded; empty if there is nothing to say */
+} findings_t;
+
+static void add_text(findings_t *found, const char *text)
 {
-    if (nbytes > INT64_MAX)
-        sheet_text(sheet, NULL); /* unlimited */
+    sheet_text(found->devices, text);
+    sheet_text(found->shown, text);
+}
+
+static void add_bytes(findings_t *found, uint64_t nbytes)
+{
+    bool limited = nbytes <= INT64_MAX;
+    if (limited)
+        sheet_int(found->devices, (int64_t)nbytes);
     else
-        sheet_int(sheet, (int64_t)nbytes);
+        sheet_text(found->devices, NULL);
+    sheet_real(found->shown, limited ? (double)nbytes / 0x1p30 : NAN);
 }
 
 /* Opens `spec`, notes its facts, closes it. */
-static fy_status_t add_device(sheet_t *sheet, const char *spec)
+static fy_status_t add_device(findings_t *found, const char *spec)
 {
     fy_device_t *device;
     fy_device_info_t info = FY_DEVICE_INFO_INIT;
     FY_TRY(fy_device_open(spec, &device));
     fy_status_t status = fy_device_query(device, &info);
     if (status == FY_STATUS_OK) {
-        sheet_text(sheet, info.spec);
-        sheet_text(sheet, info.backend);
-        sheet_text(sheet, info.model);
-        add_bytes(sheet, info.memory_nbytes);
-        add_bytes(sheet, info.free_nbytes);
-        add_bytes(sheet, info.limit_nbytes);
-        add_bytes(sheet, info.workspace_nbytes);
-        sheet_text(sheet, info.is_simulated ? "model" : info.is_host ? "wall" : "device");
+        add_text(found, info.spec);
+        add_text(found, info.backend);
+        add_text(found, info.model);
+        add_bytes(found, info.memory_nbytes);
+        add_bytes(found, info.free_nbytes);
+        add_bytes(found, info.limit_nbytes);
+        add_bytes(found, info.workspace_nbytes);
+        add_text(found, info.is_simulated ? "model" : "wall");
     }
     fy_device_close(device);
     return status;
 }
 
 /* `asked`: what --device names, NULL if nothing. A device that was asked for must be there. */
-static fy_status_t collect(sheet_t *devices, sheet_t *plugins, const char *asked)
+static fy_status_t collect(findings_t *found, const char *asked)
 {
     fy_plugin_info_t plugin = FY_PLUGIN_INFO_INIT;
     int have_cuda = 0;
     for (int i = 0; fy_plugin_query(i, &plugin); i++) {
         have_cuda |= plugin.loaded && strcmp(plugin.name, "cuda") == 0;
-        sheet_text(plugins, plugin.name);
-        sheet_text(plugins, plugin.loaded ? "yes" : "no");
-        sheet_text(plugins, plugin.reason);
+        sheet_text(found->plugins, plugin.name);
+        sheet_text(found->plugins, plugin.loaded ? "yes" : "no");
+        sheet_text(found->plugins, plugin.reason);
     }
-    if (asked) return add_device(devices, asked);
-    FY_TRY(add_device(devices, "host"));
+    if (asked) return add_device(found, asked);
+    FY_TRY(add_device(found, "host"));
     for (int i = 0; have_cuda && i < MAX_CUDA_DEVICES; i++) {
         char spec[16];
         snprintf(spec, sizeof spec, "cuda:%d", i);
-        if (add_device(devices, spec) != FY_STATUS_OK) break;
+        if (add_device(found, spec) == FY_STATUS_OK) continue;
+        if (i == 0) snprintf(found->no_cuda, sizeof found->no_cuda, "%s", fy_error_get()->text);
+        break;
     }
     /* Simulated devices are there whenever they are named; the first one shows what that looks like. */
-    if (add_device(devices, "sim:0") != FY_STATUS_OK) fprintf(stderr, "ferry: sim:0 is left out: %s\n", fy_error_get()->text);
+    if (add_device(found, "sim:0") != FY_STATUS_OK) fprintf(stderr, "ferry: sim:0 is left out: %s\n", fy_error_get()->text);
     return FY_STATUS_OK;
 }
 
@@ -90,22 +105,24 @@ static void plugins_json(json_t *json)
     json_end(json);
 }
 
-static void print_info(const sheet_t *devices, const sheet_t *plugins, bool as_json)
+static void print_info(const findings_t *found, bool as_json)
 {
     if (as_json) {
         json_t json = { .file = stdout };
         json_begin_object(&json, NULL);
         json_text(&json, "version", fy_version());
-        sheet_json(devices, &json, "devices");
+        sheet_json(found->devices, &json, "devices");
+        json_text(&json, "devices_reason", *found->no_cuda ? found->no_cuda : NULL);
         plugins_json(&json);
         json_text(&json, "host_allocator", fy_memory_host_allocator());
         json_end(&json);
         return;
     }
     printf("ferry %s, host memory by %s\n\n", fy_version(), fy_memory_host_allocator());
-    sheet_print(devices, stdout);
+    sheet_print(found->shown, stdout);
     printf("\n");
-    sheet_print(plugins, stdout);
+    sheet_print(found->plugins, stdout);
+    if (*found->no_cuda) printf("\nno cuda:0: %s\n", found->no_cuda);
 }
 
 int cmd_info(int argc, char **argv)
@@ -117,18 +134,20 @@ int cmd_info(int argc, char **argv)
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
 
-    sheet_t *devices = sheet_create(device_columns, sizeof device_columns / sizeof *device_columns);
-    sheet_t *plugins = sheet_create(plugin_columns, sizeof plugin_columns / sizeof *plugin_columns);
-    fy_status_t status = collect(devices, plugins, common.device);
-    if (status == FY_STATUS_OK && common.csv) status = sheet_csv(devices, common.csv);
+    findings_t found = { .devices = sheet_create(device_columns, sizeof device_columns / sizeof *device_columns),
+                         .shown = sheet_create(shown_columns, sizeof shown_columns / sizeof *shown_columns),
+                         .plugins = sheet_create(plugin_columns, sizeof plugin_columns / sizeof *plugin_columns) };
+    fy_status_t status = collect(&found, common.device);
+    if (status == FY_STATUS_OK && common.csv) status = sheet_csv(found.devices, common.csv);
     if (status == FY_STATUS_OK) {
-        print_info(devices, plugins, common.json);
+        print_info(&found, common.json);
         if (common.plot) fprintf(stderr, "ferry: info has no figure; --plot is ignored\n");
     } else {
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     }
-    sheet_destroy(devices);
-    sheet_destroy(plugins);
+    sheet_destroy(found.devices);
+    sheet_destroy(found.shown);
+    sheet_destroy(found.plugins);
     if (status == FY_STATUS_OK && fflush(stdout) != 0) return STATUS_FAILED;
     return status == FY_STATUS_INVALID_ARGUMENT ? STATUS_USAGE : status_to_exit(status);
 }

@@ -25,6 +25,11 @@ int run_command(const char *prefix, const char *summary, const command_t *list, 
         print_commands(stderr, prefix, summary, list, count);
         return STATUS_USAGE;
     }
+    static char help[] = "--help";
+    if (strcmp(argv[1], "help") == 0 && argc > 2) { /* "help X Y" is "X Y --help" */
+        memmove(argv + 1, argv + 2, (size_t)(argc - 2) * sizeof *argv);
+        argv[argc - 1] = help;
+    }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_commands(stdout, prefix, summary, list, count);
         return STATUS_OK;
