@@ -26,8 +26,9 @@ static void add_row(void *user, const char *path, const fy_ledger_totals_t *tota
 void ledger_print(FILE *file, bool traffic)
 {
     static const column_t columns[] = {
-        { "scope", "ledger", 0 },        { "requests", "light requests", 0 }, { "uploads", "uploads", 0 }, { "upload_bytes", "bytes", 0 },
-        { "downloads", "downloads", 0 }, { "download_bytes", "bytes", 0 },    { "syncs", "syncs", 0 },
+        { "scope", "ledger", 0 },          { "requests", "light requests", 0 }, { "uploads", "uploads", 0 },
+        { "upload_bytes", "bytes up", 0 }, { "downloads", "downloads", 0 },     { "download_bytes", "bytes down", 0 },
+        { "syncs", "syncs", 0 },
     };
     if (!file) return;
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
