@@ -2,7 +2,7 @@
 # The command as a user meets it: exit statuses, what goes to which stream, the figures that hold everywhere (bytes, requests, losses).
 # Usage: test_cli.sh BUILD_DIR. No times are asserted.
 set -uo pipefail
-ferry=$1/bin/ferry
+ferry=$(realpath -m "$1")/bin/ferry
 if [ ! -x "$ferry" ]; then
     echo "skipped: $ferry is not built"
     exit 77
@@ -61,7 +61,20 @@ for command in info "experiment roundtrip" "experiment vectorize" "experiment mi
     done
 done
 
+expect 0 help info
+says out "usage: ferry info"
+expect 0 help experiment minibatch
+says out "usage: ferry experiment minibatch"
+expect 2 help nothing
+
 # ---- info ----
+expect 0 info --help
+if grep -q '^options:' "$work/out"; then fail "info --help has an empty list of options"; fi
+expect 0 info
+says out "memory [GiB]"
+expect 0 info --device null:0 --json
+says out '"clock": "wall"'
+says out '"devices_reason": null'
 expect 0 info --json
 silent err
 says out '"host_allocator"'
@@ -97,6 +110,14 @@ expect 0 experiment roundtrip --device sim:0 --iters 1 --csv "$work/r.csv"
 [ "$(wc -l <"$work/r.csv")" -eq 4 ] || fail "the CSV has not four lines"
 expect 1 experiment roundtrip --device sim:0 --iters 1 --csv "$work/no/folder.csv" --json
 silent out
+says err "cannot write $work/no/folder.csv"
+expect 1 experiment roundtrip --device sim:0 --iters 1000000000 --plot "$work/no/folder.svg" # found before the work starts
+says err "cannot write $work/no/folder.svg"
+expect 1 experiment roundtrip --device sim:0 --iters 1000000000 --csv "$work"
+expect 2 experiment roundtrip --device sim:0 --plot "$work/z.png"
+expect 0 experiment minibatch --device 'sim:0?numerics=off' --plot "$work/nothing.svg"
+says err "no figure: there are no values to draw"
+if grep -qi gnuplot "$work/err" || [ -e "$work/nothing.svg" ]; then fail "a figure of nothing was drawn"; fi
 PATH="$work" "$ferry" experiment roundtrip --device sim:0 --iters 1 --plot "$work/p.svg" >"$work/out" 2>"$work/err" ||
     fail "without gnuplot the experiment failed"
 says err "gnuplot is not installed"
@@ -159,7 +180,7 @@ for experiment in "roundtrip --iters 2" "vectorize --size 16 --repeats 1" miniba
 done
 
 # ---- benches run and fill every row ----
-for suite in dispatch "gemm --max-size 32" "copy --max-bytes 4096"; do
+for suite in dispatch "gemm --max-size 32" "copy --max-bytes 4KiB"; do
     # shellcheck disable=SC2086
     expect 0 bench $suite --device sim:0 --rounds 1 --round-ms 1 --json
     silent err
