@@ -8,6 +8,7 @@ preset=${1:?usage: scripts/build.sh PRESET [TARGET...]}
 shift
 log=build/$preset/configure.log
 mkdir -p "build/$preset"
+echo "building build/$preset, log in build/$preset/build.log"
 if ! cmake --preset "$preset" >"$log" 2>&1; then
     cat "$log" >&2
     exit 1
