@@ -77,7 +77,7 @@ static fy_status_t apply(call_t *call, const char *word)
         return FAIL("%s does not give one new tensor: not in this little language", word);
     size_t nsrc = info->nsrc_min;
     if (nsrc > call->depth) return FAIL("%s takes %zu tensors, the stack has %zu", word, nsrc, call->depth);
-    _Alignas(16) unsigned char attrs[256] = { 0 };
+    _Alignas(16) unsigned char attrs[FY_OP_ATTRS_MAX_NBYTES] = { 0 };
     if (info->attrs_nbytes > sizeof attrs) return FAIL("%s: attributes of %zu bytes", word, info->attrs_nbytes);
     FY_TRY(fill_attrs(info, call, attrs));
     fy_tensor_t *dst[1] = { NULL }; /* NULL: to be made */

@@ -93,9 +93,15 @@ static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_
     return tensor;
 }
 
+static fy__fault_cause_t fault_cause(const fy__call_t *call)
+{
+    const bool indexes = call->row->info.op == FY_OP_GATHER;
+    return (fy__fault_cause_t){ call->row->info.name, indexes ? call->src[0]->dims[0] : -1 };
+}
+
 static FY_COLD fy_status_t take_fault_flag(fy__call_t *call)
 {
-    if (!call->device->synchronous) return fy__fault_begin(call->device, call->row->info.name, &call->request, &call->launch.fault);
+    if (!call->device->synchronous) return fy__fault_begin(call->device, fault_cause(call), &call->request, &call->launch.fault);
     call->launch.fault = &call->own_fault;
     return FY_STATUS_OK;
 }
@@ -163,8 +169,7 @@ static FY_COLD void spread_poison(fy__call_t *call)
     for (unsigned i = 0; i < call->launch.nsrc; i++) fy__suspect_join(call->device, &all, &call->src[i]->storage->suspect);
     if (call->request) fy__suspect_add(call->device, &all, call->request);
     if (call->own_fault) {
-        const uint32_t record = fy__poison_record(
-            FY_STATUS_BAD_VALUE, "%s met an index outside its range and clamped it; check the indices", call->row->info.name);
+        const uint32_t record = fy__poison_cause(fault_cause(call));
         fy__faults_note(call->device, record);
         if (!all.poison) all.poison = record;
     }

@@ -33,6 +33,13 @@ uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
     return (uint32_t)status << 24 | number;
 }
 
+uint32_t fy__poison_cause(fy__fault_cause_t cause)
+{
+    if (cause.limit < 0) return fy__poison_record(FY_STATUS_BAD_VALUE, "%s met a value it cannot work with", cause.op);
+    return fy__poison_record(FY_STATUS_BAD_VALUE, "%s: an index was not in 0 .. %lld and was clamped; check the indices (src1)", cause.op,
+                             (long long)cause.limit - 1);
+}
+
 fy_status_t fy__poison_fail(uint32_t record, const char *what)
 {
     char text[160] = "an earlier request that these bytes depend on failed";
@@ -64,8 +71,7 @@ static void settle(fy__faults_t *faults, uint64_t request)
     faults->resolved[slot] = true;
     faults->records[slot] = 0;
     if (!__atomic_load_n(&faults->words[slot], __ATOMIC_ACQUIRE)) return;
-    faults->records[slot] =
-        fy__poison_record(FY_STATUS_BAD_VALUE, "%s met an index outside its range and clamped it; check the indices", faults->ops[slot]);
+    faults->records[slot] = fy__poison_cause(faults->causes[slot]);
     note(faults, request, faults->points[slot], faults->records[slot]);
 }
 
@@ -78,7 +84,7 @@ static uint32_t record_of(const fy__faults_t *faults, uint64_t request)
     return 0;
 }
 
-fy_status_t fy__fault_begin(fy_device_t *device, const char *name, uint64_t *out_request, uint32_t **out_word)
+fy_status_t fy__fault_begin(fy_device_t *device, fy__fault_cause_t cause, uint64_t *out_request, uint32_t **out_word)
 {
     fy__faults_t *faults = &device->faults;
     fy__lock(&faults->lock);
@@ -87,7 +93,7 @@ fy_status_t fy__fault_begin(fy_device_t *device, const char *name, uint64_t *out
     if (request > FY__FAULT_WINDOW && !faults->resolved[slot]) {
         const fy__point_t point = faults->points[slot];
         const fy_status_t status = point == UINT64_MAX
-                                       ? FY_FAIL(BUSY, "%s: %d such requests are being submitted at once", name, FY__FAULT_WINDOW)
+                                       ? FY_FAIL(BUSY, "%s: %d such requests are being submitted at once", cause.op, FY__FAULT_WINDOW)
                                        : fy__point_wait(point, FY_FOREVER);
         if (status != FY_STATUS_OK) {
             faults->next--;
@@ -100,7 +106,7 @@ fy_status_t fy__fault_begin(fy_device_t *device, const char *name, uint64_t *out
     faults->points[slot] = UINT64_MAX;
     faults->resolved[slot] = false;
     faults->records[slot] = 0;
-    faults->ops[slot] = name;
+    faults->causes[slot] = cause;
     *out_request = request;
     *out_word = &faults->words[slot];
     fy__unlock(&faults->lock);

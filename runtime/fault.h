@@ -20,6 +20,12 @@ typedef struct fy__suspect {
     uint32_t poison;      /* record number of a known fault; 0 is none */
 } fy__suspect_t;
 
+/* What a request's flag means, kept until somebody asks. */
+typedef struct fy__fault_cause {
+    const char *op;
+    int64_t limit; /* of the indices: 0 <= i < limit; -1: the op looks at something else */
+} fy__fault_cause_t;
+
 typedef struct fy__faults {
     pthread_mutex_t lock;                 /* guards everything below */
     uint32_t *words;                      /* [FY__FAULT_WINDOW], page-locked for the device; request n uses word n % window */
@@ -27,7 +33,7 @@ typedef struct fy__faults {
     fy__point_t points[FY__FAULT_WINDOW]; /* where it was submitted; ~0 while that is not known */
     uint32_t records[FY__FAULT_WINDOW];   /* once resolved: its poison record, 0 if it was clean */
     bool resolved[FY__FAULT_WINDOW];
-    const char *ops[FY__FAULT_WINDOW];
+    fy__fault_cause_t causes[FY__FAULT_WINDOW];
     struct {
         uint64_t request;
         fy__point_t point;
@@ -38,6 +44,8 @@ typedef struct fy__faults {
 
 /* Writes down a fault and returns its record number. The table is bounded: old records give a shorter text. */
 uint32_t fy__poison_record(fy_status_t status, const char *format, ...) FY_PRINTF(2, 3);
+/* The record of a raised flag. */
+uint32_t fy__poison_cause(fy__fault_cause_t cause);
 /* Fails with what the record says; `what` names the call that met it. */
 fy_status_t fy__poison_fail(uint32_t record, const char *what);
 
@@ -47,7 +55,7 @@ void fy__poison_fork_unlock(void);
 
 struct fy_device;
 /* Takes a number and a flag word for a request of op `name`; may have to wait for the request a window back. */
-fy_status_t fy__fault_begin(struct fy_device *device, const char *name, uint64_t *out_request, uint32_t **out_word);
+fy_status_t fy__fault_begin(struct fy_device *device, fy__fault_cause_t cause, uint64_t *out_request, uint32_t **out_word);
 /* It was submitted at `point`; or, with point 0, it never was. */
 void fy__fault_end(struct fy_device *device, uint64_t request, fy__point_t point);
 

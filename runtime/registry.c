@@ -180,7 +180,14 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
     snprintf(device->spec, sizeof device->spec, "%s", name);
     snprintf(device->options, sizeof device->options, "%s", spec->options);
     fy_status_t status = take_options(device, spec, rest, &nrest);
-    if (status == FY_STATUS_OK) status = backend->device_open(spec->index, nrest, rest, &device->dev);
+    if (status == FY_STATUS_OK) {
+        status = backend->device_open(spec->index, nrest, rest, &device->dev);
+        if (status == FY_STATUS_INVALID_ARGUMENT && nrest) { /* the backend named its own options */
+            const fy_error_t error = *fy_error_get();
+            fy_error_set(status, error.file, error.line, "%s\n  Any device also takes limit, pinned and workspace, each a byte size",
+                         error.text);
+        }
+    }
     if (status == FY_STATUS_OK) {
         status = fy__wire_open(device);
         if (status != FY_STATUS_OK) {
@@ -208,6 +215,7 @@ static bool has_cuda(void)
     int count = 0;
     fy__error_save(&before);
     const bool found = fy__backend_find("cuda", &backend) == FY_STATUS_OK && backend->device_count(&count) == FY_STATUS_OK && count > 0;
+    if (!found) fy__log(FY_LOG_INFO, "auto is the host: %s", count ? "" : fy_error_get()->text);
     fy__error_restore(&before);
     return found;
 }

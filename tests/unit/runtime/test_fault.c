@@ -24,7 +24,7 @@ static uint64_t request(bool bad)
 {
     uint64_t number;
     uint32_t *word;
-    ts_ok(fy__fault_begin(g_device, "an op", &number, &word));
+    ts_ok(fy__fault_begin(g_device, (fy__fault_cause_t){ "an op", -1 }, &number, &word));
     *word = bad;
     fy__fault_end(g_device, number, FY__POINT(0, 1)); /* a point of nobody's stream: reached */
     return number;
@@ -119,7 +119,7 @@ static void a_request_that_runs_is_left_alone(void **state)
     (void)fy__faults_take(g_device, "earlier tests");
     ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(256, 256), 1, &a));
     ts_ok(fy_matmul(a, a, &b));
-    ts_ok(fy__fault_begin(g_device, "an op", &number, &word));
+    ts_ok(fy__fault_begin(g_device, (fy__fault_cause_t){ "an op", -1 }, &number, &word));
     const fy__point_t point = fy__stream_submitted(g_device->compute);
     fy__fault_end(g_device, number, point);
     ts_ok(fy__faults_take(g_device, "device_wait"));
