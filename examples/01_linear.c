@@ -29,13 +29,13 @@ static fy_status_t step(fy_tensor_t *x, fy_tensor_t *y, fy_tensor_t *w, fy_tenso
     FY_TRY(fy_scope_guard(&light_only));
 
     fy_tensor_t *pred, *err, *xt, *grad_w, *grad_b;
-    FY_TRY(fy_matmul(x, w, &pred));                         /* [n, 3] x [3, 1] */
-    FY_TRY(fy_add(pred, b, &pred));                         /* the scope still owns the first pred */
-    FY_TRY(fy_sub(pred, y, &err));                          /* [n, 1] */
-    FY_TRY(fy_transpose(x, NULL, &xt));                     /* a view: nothing moves */
-    FY_TRY(fy_matmul(xt, err, &grad_w));                    /* [3, 1], times n / 2 */
-    FY_TRY(fy_sum(err, FY_AXES(0), 1, &grad_b)); /* [1, 1], times n / 2 */
-    FY_TRY(fy_axpy(w, -lr * 2.0 / SAMPLES, grad_w));        /* w += alpha * grad_w; alpha has no device */
+    FY_TRY(fy_matmul(x, w, &pred));                  /* [n, 3] x [3, 1] */
+    FY_TRY(fy_add(pred, b, &pred));                  /* the scope still owns the first pred */
+    FY_TRY(fy_sub(pred, y, &err));                   /* [n, 1] */
+    FY_TRY(fy_transpose(x, NULL, &xt));              /* a view: nothing moves */
+    FY_TRY(fy_matmul(xt, err, &grad_w));             /* [3, 1], times n / 2 */
+    FY_TRY(fy_sum(err, FY_AXES(0), 1, &grad_b));     /* [1, 1], times n / 2 */
+    FY_TRY(fy_axpy(w, -lr * 2.0 / SAMPLES, grad_w)); /* w += alpha * grad_w; alpha has no device */
     FY_TRY(fy_axpy(b, -lr * 2.0 / SAMPLES, grad_b));
     fy_scope_end(scope, 0, NULL);
     return FY_STATUS_OK;

@@ -110,9 +110,9 @@ static bool read_bytes(const option_t *option, const char *text)
         double factor;
     } units[] = { { "", 1 },       { "B", 1 },        { "K", 0x1p10 }, { "KiB", 0x1p10 }, { "M", 0x1p20 }, { "MiB", 0x1p20 },
                   { "G", 0x1p30 }, { "GiB", 0x1p30 }, { "kB", 1e3 },   { "MB", 1e6 },     { "GB", 1e9 } };
-    char *end;
+    char *end = NULL;
     double value = *text >= '0' && *text <= '9' ? strtod(text, &end) : -1;
-    for (size_t i = 0; value >= 0 && i < sizeof units / sizeof *units; i++) {
+    for (size_t i = 0; end && i < sizeof units / sizeof *units; i++) {
         if (strcmp(end, units[i].name) != 0) continue;
         value *= units[i].factor;
         if (!(value >= (double)option->min && value <= (double)option->max)) break;
