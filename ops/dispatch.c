@@ -152,8 +152,9 @@ static fy_status_t wait_on_device(fy__call_t *call)
 
 static void note_on_device(fy__call_t *call)
 {
-    /* What reads bytes that just arrived is what the next upload into them will wait for. */
-    const fy__point_t point = call->after_transfer ? fy__stream_submitted_anchored(call->stream) : fy__stream_submitted(call->stream);
+    /* What reads bytes that just arrived is what the next upload into them will wait for; a fault flag is waited for a window later. */
+    const fy__point_t point = call->after_transfer || call->request ? fy__stream_submitted_anchored(call->stream)
+                                                                    : fy__stream_submitted(call->stream);
     for (unsigned i = 0; i < call->launch.nsrc; i++) fy__hazard_read(&call->src[i]->storage->hazard, call->stream, point);
     for (unsigned i = 0; i < call->launch.ndst; i++) fy__hazard_written(&call->dst[i]->storage->hazard, point);
     if (call->workspace) fy__hazard_written(&call->workspace->hazard, point);

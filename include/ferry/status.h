@@ -9,7 +9,8 @@
  *   2. A failed call changed nothing and set *out_x to NULL (or 0). A request that fails later, on the device, fails
  *      its ticket and poisons its results; other requests are not touched.
  *   3. Any thread may call anything. One handle is used by one thread at a time, except that several threads may read
- *      one tensor; a handle still in a scope is destroyed only by that scope's thread (keep it before handing it over).
+ *      one tensor (views of the same bytes count as that tensor); a handle still in a scope is destroyed only by that
+ *      scope's thread (keep it before handing it over).
  *   4. A call that may block the host says "Blocks" and counts as one sync, whether or not it had to wait. */
 #ifndef FERRY_STATUS_H_
 #define FERRY_STATUS_H_
