@@ -1,6 +1,7 @@
 /* The f32 matrix product, by oneDNN. dnnl_sgemm has the same C API in oneDNN 2 and 3; it is stateless, so any threads may call it.
  * Not here: batches, strides that BLAS cannot say, half precision (matmul.c). */
 #include <omp.h>
+#include <stdatomic.h>
 #include <oneapi/dnnl/dnnl.h>
 
 #include "backends/kernels/gemm.h"
@@ -16,8 +17,10 @@ static void __attribute__((cold, noinline)) curb_threads(int threads)
 fy_status_t fy__gemm_f32(const fy_host_api_t *host, char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k, const float *a,
                          int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
-    const int most = omp_get_max_threads(), limit = omp_get_thread_limit(), dynamic = omp_get_dynamic();
-    const int curbed = most > limit || dynamic;
+    static _Atomic int process_limit; /* OMP_THREAD_LIMIT: fixed for the process; 0 until asked for */
+    int limit = atomic_load_explicit(&process_limit, memory_order_relaxed);
+    if (__builtin_expect(limit == 0, 0)) atomic_store_explicit(&process_limit, limit = omp_get_thread_limit(), memory_order_relaxed);
+    const int most = omp_get_max_threads(), dynamic = omp_get_dynamic(), curbed = most > limit || dynamic;
     if (__builtin_expect(curbed, 0)) curb_threads(most < limit ? most : limit);
     const dnnl_status_t status = dnnl_sgemm(transpose_a, transpose_b, m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
     if (__builtin_expect(curbed, 0)) {
