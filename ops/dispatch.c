@@ -256,14 +256,15 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
     fy_device_t *device = first->storage->device;
     if (FY_UNLIKELY(!device)) return fy__refuse_null(info->name, nsrc, src);
     uint64_t suspect = 0, given = 0;
-    bool dense = true; /* all sources are row-major without gaps and as large as the first */
+    bool contiguous = true, same_size = true; /* all sources are row-major without gaps; as large as the first */
     for (size_t i = 0; i < nsrc; i++) {
         const fy_tensor_t *tensor = src[i];
         if (FY_UNLIKELY(!tensor)) return fy__refuse_null(info->name, nsrc, src);
         const fy__storage_t *storage = tensor->storage;
         if (FY_UNLIKELY(storage->device != device)) return fy__refuse_mixed(info->name, nsrc, src, ndst, dst);
         suspect |= storage->suspect.mask | storage->suspect.poison;
-        dense &= tensor->contiguous & (tensor->nelem == first->nelem);
+        contiguous &= tensor->contiguous;
+        same_size &= tensor->nelem == first->nelem;
         fy__tensor_desc(tensor, &descs[ndst + i]);
     }
     for (size_t i = 0; i < ndst; i++) {
@@ -311,10 +312,12 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
     const fy_tensor_t *result = dst[0];
     launch->nelem = result->nelem; /* NOLINT(clang-analyzer-core.NullDereference): take_results made it */
     if (FY_UNLIKELY(!launch->nelem) && ndst == 1) return FY_STATUS_OK; /* nothing to compute, nothing submitted */
-    /* As many elements as the sources have: then broadcasting changed nothing. */
-    if (dense & result->contiguous & (first->nelem == result->nelem) && (info->flags & FY_OP_ELEMENTWISE) &&
-        (ndst == 1 || all_dense(&call)))
-        launch->flags = FY_LAUNCH_DENSE;
+    if (contiguous & result->contiguous && (ndst == 1 || all_dense(&call))) {
+        if (!(info->flags & FY_OP_ELEMENTWISE))
+            launch->flags = FY_LAUNCH_CONTIGUOUS;
+        else if (same_size & (first->nelem == result->nelem)) /* then broadcasting changed nothing */
+            launch->flags = FY_LAUNCH_DENSE;
+    }
     const bool plain = row->plain && device->is_host && !(suspect | given) && !simulated_open();
     if (!plain)
         FY_CHECK(prepare(&call));

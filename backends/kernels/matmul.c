@@ -52,17 +52,12 @@ typedef struct plain {
     place_t at_a, at_b, at_c;
 } plain_t;
 
-/* The commonest of them, seen at a glance: all row by row. */
-static inline int is_row_by_row(const fy_desc_t *desc)
-{
-    return desc->rank == 2 && desc->strides[1] == 1 && desc->strides[0] >= desc->dims[1] && desc->dims[1] > 0;
-}
-
+/* The commonest of them, seen at a glance. */
 static inline int is_plainest(const fy_launch_t *launch)
 {
     const fy_matmul_attrs_t *attrs = (const fy_matmul_attrs_t *)launch->attrs;
-    return launch->dst->dtype == FY_DTYPE_F32 && !(attrs->transpose_a | attrs->transpose_b) && is_row_by_row(launch->dst) &&
-           is_row_by_row(&launch->src[0]) && is_row_by_row(&launch->src[1]);
+    return (launch->flags & FY_LAUNCH_CONTIGUOUS) != 0 && launch->dst->dtype == FY_DTYPE_F32 && launch->src[0].rank == 2 &&
+           launch->src[1].rank == 2 && launch->src[0].dims[1] > 0 && !(attrs->transpose_a | attrs->transpose_b);
 }
 
 static inline int is_plain(const fy_launch_t *launch, plain_t *plain)
@@ -366,8 +361,8 @@ fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops, 
     if (launch->nelem == 0) return FY_STATUS_OK;
     if (is_plainest(launch)) {
         const fy_desc_t *a = &launch->src[0], *b = &launch->src[1], *c = launch->dst;
-        return fy__gemm_f32(host, 'N', 'N', c->dims[0], c->dims[1], a->dims[1], (const float *)a->data, a->strides[0],
-                            (const float *)b->data, b->strides[0], launch->accumulate & 1u ? 1.0f : 0.0f, (float *)c->data, c->strides[0]);
+        return fy__gemm_f32(host, 'N', 'N', c->dims[0], c->dims[1], a->dims[1], (const float *)a->data, a->dims[1], (const float *)b->data,
+                            b->dims[1], launch->accumulate & 1u ? 1.0f : 0.0f, (float *)c->data, c->dims[1]);
     }
     if (is_plain(launch, &plain)) {
         return fy__gemm_f32(host, plain.at_a.order, plain.at_b.order, plain.c.rows, plain.c.columns, plain.a.columns,

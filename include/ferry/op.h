@@ -133,7 +133,8 @@ typedef struct fy_desc {
 } fy_desc_t;
 
 enum fy_launch_flags {
-    FY_LAUNCH_DENSE = 1 /* elementwise: all operands are row-major without gaps and of one shape: a flat loop over nelem will do */
+    FY_LAUNCH_DENSE = 1,     /* elementwise: all operands are row-major without gaps and of one shape: a flat loop over nelem will do */
+    FY_LAUNCH_CONTIGUOUS = 2 /* not elementwise: each operand is row-major without gaps (the stride of an axis of length 1 says nothing) */
 };
 
 struct fy_launch;

@@ -103,11 +103,22 @@ static void an_empty_window_overlaps_nothing(ts_ctx_t *ctx)
     ts_expect_f32(x, (float[]){ 0, 1, 2, 3 }, 4);
 }
 
+/* The stride of an axis of length 1 says nothing, and BLAS must not be told it. */
+static void vectors_as_matrices(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3), 1), *row, *column, *inner, *outer;
+    ts_ok(fy_unsqueeze(x, 0, &row));    /* [1, 3], strides 1, 1 */
+    ts_ok(fy_unsqueeze(x, 1, &column)); /* [3, 1], strides 1, 1 */
+    ts_ok(fy_matmul(row, column, &inner));
+    ts_expect_f32(inner, (float[]){ 14 }, 1);
+    ts_ok(fy_matmul(column, row, &outer));
+    ts_expect_f32(outer, (float[]){ 1, 2, 3, 2, 4, 6, 3, 6, 9 }, 9);
+}
+
 static const ts_test_t k_tests[] = {
-    TS_TEST(a_call_inside_a_call),
-    TS_TEST(dense_means_every_result),
-    TS_TEST(one_window_for_two_results),
-    TS_TEST(an_empty_window_overlaps_nothing),
+    TS_TEST(a_call_inside_a_call),       TS_TEST(dense_means_every_result),
+    TS_TEST(one_window_for_two_results), TS_TEST(an_empty_window_overlaps_nothing),
+    TS_TEST(vectors_as_matrices),
 };
 
 int main(void) { return TS_RUN("dispatch", k_tests, NULL); }
