@@ -99,12 +99,8 @@ FY_COLD fy_status_t fy__refuse_unlike(const char *name, unsigned index, const fy
 
 FY_COLD fy_status_t fy__refuse_unwritable(const char *name, unsigned index, const fy_tensor_t *dst)
 {
-    char text[112];
-    for (int i = 0; i < dst->rank; i++)
-        if (dst->strides[i] == 0 && dst->dims[i] > 1)
-            return FY_FAIL(INVALID_ARGUMENT, "%s: dst%u %s repeats its elements along axis %d (fy_broadcast): it can be read, not written",
-                           name, index, fy__tensor_format(dst, text, sizeof text), i);
-    return FY_STATUS_OK;
+    char role_text[24];
+    return fy__tensor_check_writable(dst, name, role(index, 0, role_text, sizeof role_text));
 }
 
 /* The bytes from the first to behind the last element. */

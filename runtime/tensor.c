@@ -104,6 +104,16 @@ void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor)
     free_struct(thread, tensor);
 }
 
+fy_status_t fy__tensor_check_writable(const fy_tensor_t *tensor, const char *what, const char *role)
+{
+    char text[112];
+    for (int i = 0; i < tensor->rank; i++)
+        if (tensor->strides[i] == 0 && tensor->dims[i] > 1)
+            return FY_FAIL(INVALID_ARGUMENT, "%s: %s %s repeats its elements along axis %d (fy_broadcast): it can be read, not written",
+                           what, role, fy__tensor_format(tensor, text, sizeof text), i);
+    return FY_STATUS_OK;
+}
+
 FY_COLD fy_status_t fy__refuse_gone(const char *what, const char *role)
 {
     return FY_FAIL(
@@ -237,11 +247,7 @@ fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_da
                        fy__tensor_format(tensor, text, sizeof text), storage->device->spec, (ull)fy__tensor_nbytes(tensor));
     if (access & FY_ACCESS_READ) FY_TRY(fy__suspect_resolve(storage->device, &storage->suspect, "tensor_map"));
     if (access & FY_ACCESS_WRITE) {
-        for (int i = 0; i < tensor->rank; i++) {
-            if (tensor->dims[i] > 1 && tensor->strides[i] == 0)
-                return FY_FAIL(INVALID_ARGUMENT, "tensor_map: %s repeats along axis %d (fy_broadcast): it can be read, not written",
-                               fy__tensor_format(tensor, text, sizeof text), i);
-        }
+        FY_TRY(fy__tensor_check_writable(tensor, "tensor_map", "tensor"));
         FY_TRY(fy__storage_check_borrow(storage, "tensor_map"));
         fy__storage_wrote(storage);
     }

@@ -23,6 +23,8 @@ struct fy_tensor {
 
 static inline fy__handle_t *fy__tensor_handle(fy_tensor_t *tensor) { return &tensor->handle; }
 static inline bool fy__tensor_is_gone(const fy_tensor_t *tensor) { return tensor->storage == &fy__storage_gone; }
+/* INVALID_ARGUMENT: a view that repeats its elements cannot be written. `role`: "dst", "dst0", ... */
+fy_status_t fy__tensor_check_writable(const fy_tensor_t *tensor, const char *what, const char *role);
 /* INVALID_ARGUMENT: a handle (`role`: "src", ...) that was destroyed, or whose scope ended. */
 fy_status_t fy__refuse_gone(const char *what, const char *role);
 static inline uint64_t fy__tensor_nbytes(const fy_tensor_t *tensor) { return tensor->nelem * fy__dtype_sizes[tensor->dtype]; }

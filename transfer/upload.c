@@ -165,12 +165,7 @@ static fy_status_t check_into(const fy_tensor_t *dst, const fy_tensor_t *src)
     if (!same)
         return FY_FAIL(SHAPE_MISMATCH, "tensor_upload_into: dst is %s, src is %s; the shapes must be equal",
                        fy__tensor_format(dst, texts[0], 128), fy__tensor_format(src, texts[1], 128));
-    for (int i = 0; i < dst->rank; i++)
-        if (dst->strides[i] == 0 && dst->dims[i] > 1)
-            return FY_FAIL(INVALID_ARGUMENT,
-                           "tensor_upload_into: dst %s repeats its elements along axis %d (fy_broadcast): it can be read, not written",
-                           fy__tensor_format(dst, texts[0], 128), i);
-    return FY_STATUS_OK;
+    return fy__tensor_check_writable(dst, "tensor_upload_into", "dst");
 }
 
 fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options, fy_ticket_t *out_ticket)
