@@ -28,6 +28,7 @@ typedef struct fy__call {
     uint64_t request;   /* asynchronous: the flag's number */
     fy__storage_t *workspace;
     bool after_transfer; /* a source comes from another stream that is not known to be done */
+    uint64_t watching;   /* fy__watching() */
     fy_launch_t launch;
 } fy__call_t;
 
@@ -144,10 +145,11 @@ static fy_status_t wait_on_device(fy__call_t *call)
     for (unsigned i = 0; i < call->launch.nsrc; i++) {
         fy__hazard_t *hazard = &call->src[i]->storage->hazard;
         call->after_transfer |= fy__stream_is_ahead(call->stream, atomic_load_explicit(&hazard->writer, memory_order_acquire));
-        FY_TRY(fy__hazard_before_read(hazard, call->stream));
+        FY_TRY(fy__hazard_before_read(hazard, call->stream, FY__WAIT_DISPATCH_READ));
     }
-    for (unsigned i = 0; i < call->launch.ndst; i++) FY_TRY(fy__hazard_before_write(&call->dst[i]->storage->hazard, call->stream));
-    return call->workspace ? fy__hazard_before_write(&call->workspace->hazard, call->stream) : FY_STATUS_OK;
+    for (unsigned i = 0; i < call->launch.ndst; i++)
+        FY_TRY(fy__hazard_before_write(&call->dst[i]->storage->hazard, call->stream, FY__WAIT_DISPATCH_WRITE));
+    return call->workspace ? fy__hazard_before_write(&call->workspace->hazard, call->stream, FY__WAIT_DISPATCH_WORKSPACE) : FY_STATUS_OK;
 }
 
 static void note_on_device(fy__call_t *call)
@@ -211,15 +213,13 @@ static __attribute__((noinline)) fy_status_t take_results(fy__call_t *call)
     return FY_STATUS_OK;
 }
 
-static inline bool simulated_open(void) { return atomic_load_explicit(&fy__simulated_open, memory_order_relaxed) != 0; }
-
 /* What only some calls need before they are launched. */
 static __attribute__((noinline)) fy_status_t prepare(fy__call_t *call)
 {
     const fy_op_info_t *info = &call->row->info;
     fy_device_t *device = call->device;
     if (!(info->flags & FY_OP_ELEMENTWISE)) FY_TRY(take_workspace(call));
-    if (!device->is_host || simulated_open()) call->row->cost(&call->launch); /* on the host, somebody must be there to read it */
+    if (!device->is_host || call->watching) call->row->cost(&call->launch); /* on the host, somebody must be there to read it */
     if (info->flags & FY_OP_CAN_FAULT) FY_TRY(take_fault_flag(call));
     if (call->row->nkernels) FY_TRY(choose_kernel(call));
     return call->stream ? wait_on_device(call) : FY_STATUS_OK;
@@ -287,6 +287,7 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
     call.request = 0;
     call.workspace = NULL;
     call.after_transfer = false;
+    const uint64_t watching = call.watching = fy__watching();
     fy_launch_t *launch = &call.launch;
     launch->struct_size = sizeof *launch;
     launch->op = info->op;
@@ -318,7 +319,7 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
         else if (same_size & (first->nelem == result->nelem)) /* then broadcasting changed nothing */
             launch->flags = FY_LAUNCH_DENSE;
     }
-    const bool plain = row->plain && device->is_host && !(suspect | given) && !simulated_open();
+    const bool plain = row->plain && device->is_host && !(suspect | given | watching);
     if (!plain)
         FY_CHECK(prepare(&call));
     else if (!(info->flags & FY_OP_ELEMENTWISE))

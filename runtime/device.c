@@ -9,7 +9,7 @@
 #include "runtime/storage.h"
 #include "runtime/stream.h"
 
-_Atomic int fy__simulated_open;
+_Atomic uint64_t fy__watch;
 
 void fy__charge_host_slow(uint64_t flops, uint64_t nbytes)
 {
@@ -102,7 +102,7 @@ fy_status_t fy__device_drain(fy_device_t *device, uint64_t timeout_ns)
             const uint64_t spent_ns = fy__now_ns() - start_ns;
             left_ns = spent_ns < timeout_ns ? timeout_ns - spent_ns : 0;
         }
-        FY_TRY(fy__point_wait(FY__POINT(i, atomic_load_explicit(&stream->submitted, memory_order_acquire)), left_ns));
+        FY_TRY(fy__point_wait(FY__POINT(i, atomic_load_explicit(&stream->submitted, memory_order_acquire)), left_ns, FY__WAIT_DRAIN));
     }
     return FY_STATUS_OK;
 }

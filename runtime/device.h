@@ -11,6 +11,7 @@
 
 #include "runtime/fault.h"
 #include "runtime/memory.h"
+#include "runtime/watch.h"
 
 /* What transfer/ hangs on a device. */
 struct fy__ring;
@@ -63,11 +64,10 @@ fy_device_t *fy__device_use_at(uint32_t index);
 fy_status_t fy__device_drain(fy_device_t *device, uint64_t timeout_ns);
 
 /* The host worked: simulated devices' host clock advances. One load when none is open. */
-extern _Atomic int fy__simulated_open;
 void fy__charge_host_slow(uint64_t flops, uint64_t nbytes);
 static inline void fy__charge_host(uint64_t flops, uint64_t nbytes)
 {
-    if (__builtin_expect(atomic_load_explicit(&fy__simulated_open, memory_order_relaxed) != 0, 0)) fy__charge_host_slow(flops, nbytes);
+    if (__builtin_expect(fy__watch_has(fy__watching(), FY__WATCH_SIMULATED), 0)) fy__charge_host_slow(flops, nbytes);
 }
 
 /* ---- wire.c: joins a device with what alloc/, transfer/ and backends/ implement ---- */

@@ -94,7 +94,7 @@ fy_status_t fy__fault_begin(fy_device_t *device, fy__fault_cause_t cause, uint64
         const fy__point_t point = faults->points[slot];
         const fy_status_t status = point == UINT64_MAX
                                        ? FY_FAIL(BUSY, "%s: %d such requests are being submitted at once", cause.op, FY__FAULT_WINDOW)
-                                       : fy__point_wait(point, FY_FOREVER);
+                                       : fy__point_wait(point, FY_FOREVER, FY__WAIT_FAULT_WINDOW);
         if (status != FY_STATUS_OK) {
             faults->next--;
             fy__unlock(&faults->lock);

@@ -47,19 +47,21 @@ fy_status_t fy__hazard_wait(const fy__hazard_t *hazard, uint64_t timeout_ns)
             const uint64_t spent_ns = fy__now_ns() - start_ns;
             left_ns = spent_ns < timeout_ns ? timeout_ns - spent_ns : 0;
         }
-        FY_TRY(fy__point_wait(point, left_ns));
+        FY_TRY(fy__point_wait(point, left_ns, FY__WAIT_POOL_SYNC));
     }
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream)
+fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream, fy__wait_site_t site)
 {
+    if (fy__wait_drops(site)) return FY_STATUS_OK;
     for (int i = 0; i <= FY__READER_COUNT; i++) FY_TRY(fy__stream_wait_point(stream, word(hazard, i)));
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream)
+fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__wait_site_t site)
 {
+    if (fy__wait_drops(site)) return FY_STATUS_OK;
     FY_TRY(fy__stream_wait_point(stream, word(hazard, 0)));
     /* The word this read will go to may still hold another stream's read: wait for that one too, so that one word stands for both. */
     const fy__point_t held = word(hazard, 1 + (int)stream->reader);
@@ -81,7 +83,7 @@ void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t poin
     while (!(FY__POINT_STREAM(held) == stream->index && held >= point)) {
         /* Or on two streams that share the word, neither having seen the other's read: a later point then stands for both. */
         if (FY_UNLIKELY(fy__stream_is_ahead(stream, held))) {
-            if (fy__stream_wait_point(stream, held) != FY_STATUS_OK) (void)fy__point_wait(held, FY_FOREVER);
+            if (fy__stream_wait_point(stream, held) != FY_STATUS_OK) (void)fy__point_wait(held, FY_FOREVER, FY__WAIT_NONE);
             point = fy__stream_submitted(stream);
         }
         if (atomic_compare_exchange_weak_explicit(reader, &held, point, memory_order_release, memory_order_acquire)) return;

@@ -7,12 +7,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include <ferry/types.h>
+#include <ferry/ledger.h>
 
 enum { FY__UPLOAD, FY__DOWNLOAD, FY__PEER, FY__DIRECTIONS };
 
 typedef struct fy__traffic_counters {
-    _Atomic uint64_t count, nbytes, wire_nbytes, blocked_ns;
+    _Atomic uint64_t count, nbytes, wire_nbytes, copies, blocked_ns, by_path[FY_PATH_COUNT];
 } fy__traffic_counters_t;
 
 /* Live device bytes by device; any thread may free, so these are added to atomically. */
@@ -25,7 +25,7 @@ typedef struct fy__node {
     struct fy__node *parent;
     struct fy__node *_Atomic child;
     struct fy__node *_Atomic sibling; /* set before the node is published */
-    _Atomic uint64_t requests, syncs, sync_ns, device_allocs;
+    _Atomic uint64_t requests, syncs, sync_ns, device_allocs, throttles, throttle_ns;
     fy__traffic_counters_t traffic[FY__DIRECTIONS];
     fy__node_memory_t *_Atomic memory; /* [FY__MAX_DEVICES], from the first device allocation on */
 } fy__node_t;

@@ -26,7 +26,10 @@ static void record(fy_copy_kind_t kind, uint64_t nbytes)
 {
     static const int directions[] = { FY__UPLOAD, FY__DOWNLOAD, -1, FY__PEER };
     fy__thread_t *thread = fy__thread();
-    if (thread && directions[kind] >= 0) fy__count(&thread->node->traffic[directions[kind]].wire_nbytes, nbytes);
+    if (!thread || directions[kind] < 0) return;
+    fy__traffic_counters_t *traffic = &thread->node->traffic[directions[kind]];
+    fy__count(&traffic->wire_nbytes, nbytes);
+    fy__count(&traffic->copies, 1);
 }
 
 const fy_host_api_t fy__host_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, fy_error_set, fy__log, record };
@@ -201,7 +204,7 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
         put_aside(device);
         return status;
     }
-    if (backend->clock) atomic_fetch_add(&fy__simulated_open, 1);
+    if (backend->clock) fy__watch_hold(FY__WATCH_SIMULATED);
     atomic_store(&table[index], device);
     *out_device = device;
     return FY_STATUS_OK;
@@ -268,7 +271,7 @@ void fy__device_unuse(fy_device_t *device)
     pthread_mutex_lock(&lock);
     if (atomic_fetch_sub_explicit(&device->uses, 1, memory_order_acq_rel) == 1) {
         atomic_store(&table[device->index], NULL);
-        if (device->backend->clock && atomic_load(&device->lost) != FY__LOST_BY_FORK) atomic_fetch_sub(&fy__simulated_open, 1);
+        if (device->backend->clock && atomic_load(&device->lost) != FY__LOST_BY_FORK) fy__watch_release(FY__WATCH_SIMULATED);
         fy__wire_close(device);
         put_aside(device);
     }
@@ -317,7 +320,7 @@ static void lose_by_fork(fy_device_t *device)
     make_device_locks(device);
     if (device->is_host) return;
     atomic_store(&device->lost, FY__LOST_BY_FORK);
-    if (device->backend->clock) atomic_fetch_sub(&fy__simulated_open, 1);
+    if (device->backend->clock) fy__watch_release(FY__WATCH_SIMULATED);
 }
 
 void fy__registry_fork_child(void)

@@ -186,7 +186,8 @@ void fy__stream_drain_closed(fy_device_t *device)
         const bool closing = stream->state == FY__STREAM_CLOSING && stream->device == device;
         fy__unlock(&table_lock);
         if (!closing) continue;
-        if (!fy__device_is_lost(device)) (void)fy__point_wait(FY__POINT(i, atomic_load(&stream->submitted)), FY_FOREVER);
+        if (!fy__device_is_lost(device))
+            (void)fy__point_wait(FY__POINT(i, atomic_load(&stream->submitted)), FY_FOREVER, FY__WAIT_CLOSED_STREAM);
         fy__lock(&table_lock);
         if (stream->state == FY__STREAM_CLOSING && stream->device == device) finish_closing(stream);
         fy__unlock(&table_lock);
@@ -247,8 +248,9 @@ static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
     return status;
 }
 
-fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns)
+fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site_t site)
 {
+    if (fy__wait_drops(site)) return FY_STATUS_OK;
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
     const uint64_t seq = FY__POINT_SEQ(point);
     if (!stream) return FY_STATUS_OK;
@@ -266,8 +268,9 @@ fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point)
     if (!other->foreign && (atomic_load_explicit(&other->done, memory_order_acquire) >= seq ||
                             atomic_load_explicit(&stream->waited[other->index], memory_order_relaxed) >= seq))
         return FY_STATUS_OK;
-    if (other->device->backend != stream->device->backend) return fy__point_wait(point, FY_FOREVER); /* no common events: the host waits */
-    fy__lock(&other->lock); /* the event must not move between the two calls */
+    if (other->device->backend != stream->device->backend)
+        return fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE); /* no common events: the host waits */
+    fy__lock(&other->lock);                                      /* the event must not move between the two calls */
     fy_status_t status = cover(other, seq, &event);
     if (status == FY_STATUS_OK)
         status = fy__device_check(stream->device, stream->device->backend->event_wait(stream->device->dev, stream->native, event->event));
@@ -392,7 +395,7 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
     fy_status_t status = FY_STATUS_OK;
     if (point) {
         fy_device_t *device = fy__stream_at(FY__POINT_STREAM(point))->device;
-        status = fy__point_wait(point, timeout_ns);
+        status = fy__point_wait(point, timeout_ns, FY__WAIT_TICKET);
         if (status == FY_STATUS_OK) {
             const uint32_t record = fy__fault_at(device, point);
             if (record) status = fy__poison_fail(record, "ticket_wait");

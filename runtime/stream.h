@@ -9,6 +9,7 @@
 
 #include "runtime/device.h"
 #include "runtime/scope.h"
+#include "runtime/wait_site.h"
 
 enum { FY__MAX_STREAMS = 512, FY__STREAM_EVENTS = 32 };
 
@@ -89,12 +90,12 @@ static inline bool fy__stream_is_ahead(const fy_stream_t *stream, fy__point_t po
 /* Has it been reached? Polls the backend if needed. True if the device is lost: nothing is left to wait for. */
 bool fy__point_reached(fy__point_t point);
 /* Blocks the host. OK, TIMEOUT, or DEVICE_LOST. */
-fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns);
+fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site_t site);
 fy_ticket_t fy__point_ticket(fy__point_t point);
 
 /* Before a request on `stream` writes (reads) bytes with this hazard: device-side waits where they are needed. */
-fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream);
-fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream);
+fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream, fy__wait_site_t site);
+fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__wait_site_t site);
 /* After it was submitted at `point`. */
 void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point);
 void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t point);

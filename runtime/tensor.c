@@ -274,8 +274,8 @@ fy_status_t fy_tensor_native(fy_tensor_t *tensor, fy_access_t access, fy_stream_
     if (access & FY_ACCESS_WRITE) FY_TRY(fy__storage_check_borrow(storage, "tensor_native"));
     if (!device->synchronous) {
         if (!stream) stream = fy__stream_current(device, thread->streams);
-        FY_TRY(access & FY_ACCESS_WRITE ? fy__hazard_before_write(&storage->hazard, stream)
-                                        : fy__hazard_before_read(&storage->hazard, stream));
+        FY_TRY(access & FY_ACCESS_WRITE ? fy__hazard_before_write(&storage->hazard, stream, FY__WAIT_NATIVE_USE)
+                                        : fy__hazard_before_read(&storage->hazard, stream, FY__WAIT_NATIVE_USE));
         const fy__point_t point = fy__stream_submitted(stream);
         if (access & FY_ACCESS_WRITE)
             fy__hazard_written(&storage->hazard, point);

@@ -42,8 +42,8 @@ fy_status_t fy__convert(fy_device_t *device, fy_stream_t *stream, const fy__end_
         .nbytes = nelem * (fy__dtype_sizes[dst->desc.dtype] + (uint64_t)fy__dtype_sizes[src->desc.dtype]),
     };
     if (stream) {
-        FY_TRY(fy__hazard_before_read(&src->storage->hazard, stream));
-        FY_TRY(fy__hazard_before_write(&dst->storage->hazard, stream));
+        FY_TRY(fy__hazard_before_read(&src->storage->hazard, stream, FY__WAIT_CONVERT_READ));
+        FY_TRY(fy__hazard_before_write(&dst->storage->hazard, stream, FY__WAIT_CONVERT_WRITE));
     }
     FY_TRY(fy__device_check(device, device->backend->launch(device->dev, stream ? stream->native : NULL, &launch)));
     if (stream) {

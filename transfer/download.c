@@ -6,6 +6,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "transfer/account.h"
 #include "transfer/convert.h"
 #include "transfer/options.h"
 
@@ -36,8 +37,8 @@ static fy_status_t submit(fy__thread_t *thread, fy_download_t *download, const f
     }
     const fy_copy_t copy = { FY_COPY_DOWNLOAD, 1, download->storage->data, from.desc.data, download->storage->nbytes };
     if (stream) {
-        FY_CHECK(fy__hazard_before_read(&from.storage->hazard, stream));
-        FY_CHECK(fy__hazard_before_write(&download->storage->hazard, stream));
+        FY_CHECK(fy__hazard_before_read(&from.storage->hazard, stream, FY__WAIT_DOWNLOAD_READ));
+        FY_CHECK(fy__hazard_before_write(&download->storage->hazard, stream, FY__WAIT_DOWNLOAD_WRITE));
     }
     FY_CHECK(fy__device_check(device, device->backend->copy(device->dev, stream ? stream->native : NULL, &copy)));
     if (stream) {
@@ -84,10 +85,18 @@ fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options
         fy__error_restore(&first);
         return status;
     }
-    fy__traffic_counters_t *traffic = &thread->node->traffic[FY__DOWNLOAD];
-    fy__count(&traffic->count, 1);
-    fy__count(&traffic->nbytes, nbytes);
-    fy__guard_charge_transfer(thread, FY__DOWNLOAD, nbytes);
+    fy__transfer_note(thread, &(fy__transfer_record_t){
+                                  .direction = FY__DOWNLOAD,
+                                  .path = device->synchronous ? FY_PATH_HOST : FY_PATH_DIRECT,
+                                  .device = device,
+                                  .dst = download->storage,
+                                  .src = src->storage,
+                                  .nbytes = nbytes,
+                                  .point = download->point,
+                                  .site = options->site,
+                                  .caller = __builtin_return_address(0),
+                                  .priority = options->priority,
+                              });
     fy__handle_adopt(thread->frame, &download->handle);
     *out_download = download;
     fy__storage_reap(device);
@@ -116,7 +125,7 @@ static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_
     uint64_t start_ns;
     FY_TRY(fy__sync_begin(thread, what, &start_ns));
     fy_status_t status = FY_STATUS_OK;
-    if (download->point) status = fy__point_wait(download->point, timeout_ns);
+    if (download->point) status = fy__point_wait(download->point, timeout_ns, FY__WAIT_DOWNLOAD_ARRIVE);
     const uint64_t blocked_ns = fy__now_ns() - start_ns;
     fy__count(&thread->node->traffic[FY__DOWNLOAD].blocked_ns, blocked_ns);
     fy__sync_end(thread, start_ns);

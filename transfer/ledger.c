@@ -15,6 +15,8 @@ static void add_traffic(fy_traffic_t *sum, fy__traffic_counters_t *counters)
     sum->count += get(&counters->count);
     sum->nbytes += get(&counters->nbytes);
     sum->wire_nbytes += get(&counters->wire_nbytes);
+    sum->copies += get(&counters->copies);
+    for (int i = 0; i < FY_PATH_COUNT; i++) sum->by_path[i] += get(&counters->by_path[i]);
     sum->host_blocked_ns += get(&counters->blocked_ns);
 }
 
@@ -28,6 +30,8 @@ static void add_node(void *user, fy__node_t *node)
     totals->syncs += get(&node->syncs);
     totals->sync_ns += get(&node->sync_ns);
     totals->device_allocs += get(&node->device_allocs);
+    totals->throttles += get(&node->throttles);
+    totals->throttle_ns += get(&node->throttle_ns);
 }
 
 struct query {

@@ -56,7 +56,7 @@ static fy_status_t send_chunk(struct fy__ring *ring, fy_device_t *device, char *
     const fy_copy_t copy = { FY_COPY_UPLOAD, 1, dst, staged, nbytes };
     if (ring->last[slot] && !fy__point_reached(ring->last[slot])) {
         const uint64_t start_ns = fy__now_ns();
-        FY_TRY(fy__point_wait(ring->last[slot], FY_FOREVER));
+        FY_TRY(fy__point_wait(ring->last[slot], FY_FOREVER, FY__WAIT_RING_SLOT));
         *blocked_ns += fy__now_ns() - start_ns;
     }
     memcpy(staged, src, nbytes);

@@ -5,6 +5,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "transfer/account.h"
 #include "transfer/convert.h"
 #include "transfer/options.h"
 #include "transfer/ring.h"
@@ -51,7 +52,7 @@ static fy_status_t send(fy_device_t *device, fy_stream_t *stream, const fy__end_
         *out_sent = true;
         return FY_STATUS_OK;
     }
-    FY_TRY(fy__hazard_before_write(&target->storage->hazard, stream));
+    FY_TRY(fy__hazard_before_write(&target->storage->hazard, stream, FY__WAIT_UPLOAD_WRITE));
     if (contract == FY_HOST_BORROW) {
         FY_TRY(fy__device_check(device, device->backend->copy(device->dev, stream->native, &copy)));
         point = fy__stream_submitted_anchored(stream);
@@ -117,13 +118,27 @@ static fy_status_t check_source(const char *what, const fy_tensor_t *src, const 
     return fy__suspect_resolve(src->storage->device, &((fy_tensor_t *)src)->storage->suspect, what);
 }
 
-static void count(fy__thread_t *thread, uint64_t nbytes, uint64_t blocked_ns)
+/* `caller`: return address of the public call. */
+static void note(fy__thread_t *thread, const fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options,
+                 uint64_t blocked_ns, const void *caller)
 {
-    fy__traffic_counters_t *traffic = &thread->node->traffic[FY__UPLOAD];
-    fy__count(&traffic->count, 1);
-    fy__count(&traffic->nbytes, nbytes);
-    if (blocked_ns) fy__count(&traffic->blocked_ns, blocked_ns);
-    fy__guard_charge_transfer(thread, FY__UPLOAD, nbytes);
+    const fy_device_t *device = dst->storage->device;
+    fy__transfer_note(thread, &(fy__transfer_record_t){
+                                  .direction = FY__UPLOAD,
+                                  .path = device->synchronous                   ? FY_PATH_HOST
+                                          : options->contract == FY_HOST_BORROW ? FY_PATH_DIRECT
+                                                                                : FY_PATH_STAGED,
+                                  .device = device,
+                                  .dst = dst->storage,
+                                  .src = src->storage,
+                                  .nbytes = fy__tensor_nbytes(src),
+                                  .blocked_ns = blocked_ns,
+                                  .point = atomic_load_explicit(&dst->storage->hazard.writer, memory_order_relaxed),
+                                  .site = options->site,
+                                  .caller = caller,
+                                  .contract = options->contract,
+                                  .priority = options->priority,
+                              });
 }
 
 fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const fy_transfer_options_t *options, fy_tensor_t **out_dst)
@@ -152,7 +167,7 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
         fy__error_restore(&first);
         return status;
     }
-    count(thread, nbytes, blocked_ns);
+    note(thread, *out_dst, src, options, blocked_ns, __builtin_return_address(0));
     fy__storage_reap(device);
     return FY_STATUS_OK;
 }
@@ -204,7 +219,7 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, cons
     if (dst->contiguous && fy__tensor_nbytes(dst) == dst->storage->nbytes)
         dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 }; /* all of it is new */
     fy__storage_wrote(dst->storage);
-    count(thread, nbytes, blocked_ns);
+    note(thread, dst, src, options, blocked_ns, __builtin_return_address(0));
     if (out_ticket) *out_ticket = fy__point_ticket(atomic_load_explicit(&dst->storage->hazard.writer, memory_order_relaxed));
     fy__storage_reap(device);
     return FY_STATUS_OK;

@@ -46,7 +46,8 @@ typedef struct fy_backend_info {
     uint32_t alignment; /* of what alloc returns, in bytes; a power of two, at least 64 */
     int numerics;       /* 0: kernels do not compute */
     int is_simulated;
-    int unified; /* host code may read what alloc returns (the host itself) */
+    int unified;          /* host code may read what alloc returns (the host itself) */
+    int copies_can_fault; /* a copy may fail alone, after it was submitted, and then raises fy_copy_t.fault */
 } fy_backend_info_t;
 
 typedef struct fy_backend_clock {
@@ -62,7 +63,23 @@ typedef struct fy_copy {
     void *dst;
     const void *src;
     uint64_t nbytes; /* > 0 */
+    uint32_t *fault; /* page-locked; not 0 once done: this copy failed and dst holds garbage. NULL: nobody looks (copies_can_fault is 0) */
 } fy_copy_t;
+
+/* Two launches that are no ops. Many small tensors cross in one copy, packed in one run of bytes with a table behind them; a kernel on the
+ * device then spreads them (SCATTER: src[0] is the run, as u8) or has collected them (GATHER: dst[0]). The table lies in the run too
+ * (GATHER: in src[0]), on the device; attrs is an fy_packed_t. */
+#define FY_LAUNCH_SCATTER 0xFFFFFFF0u
+#define FY_LAUNCH_GATHER  0xFFFFFFF1u
+typedef struct fy_packed {
+    uint64_t table_offset; /* of the first entry, in bytes from the run's begin; a multiple of 8 */
+    uint32_t count;
+} fy_packed_t;
+typedef struct fy_packed_entry {
+    uint64_t address; /* of the tensor's bytes on the device */
+    uint64_t offset;  /* of the same bytes in the run; a multiple of 16 */
+    uint64_t nbytes;
+} fy_packed_entry_t;
 
 typedef struct fy_backend {
     size_t struct_size;
@@ -125,6 +142,12 @@ typedef struct fy_backend {
     void (*clock)(void *dev, fy_backend_clock_t *out_clock);
     /* The host itself worked for so much; its model clock advances. */
     void (*host_work)(void *dev, uint64_t flops, uint64_t nbytes);
+    /* The host filled or emptied nbytes of staging memory, with as many threads as that takes. */
+    void (*host_copy)(void *dev, uint64_t nbytes);
+    /* As event_query, for a thread of Ferry's own: costs no model time. NULL: event_query will do. */
+    fy_status_t (*event_peek)(void *dev, void *event, int *out_done);
+    /* When the request that this thread submitted last to `dev` starts and ends. */
+    void (*request_span)(void *dev, uint64_t *out_start_ns, uint64_t *out_end_ns);
 } fy_backend_t;
 
 /* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the process.

@@ -6,10 +6,12 @@
 #define FERRY_FERRY_H_
 
 #include <ferry/device.h>
+#include <ferry/graph.h>
 #include <ferry/ledger.h>
 #include <ferry/memory.h>
 #include <ferry/op.h>
 #include <ferry/ops.h>
+#include <ferry/prefetch.h>
 #include <ferry/scope.h>
 #include <ferry/status.h>
 #include <ferry/stream.h>

@@ -10,9 +10,30 @@
 extern "C" {
 #endif
 
+/* How a transfer went; docs/transfers.md says when which is chosen. */
+#define FY_PATH_LIST(X)                                                               \
+    X(HOST, host)           /* within host memory: to or from the device `host` */    \
+    X(DIRECT, direct)       /* one copy, with page-locked memory at the host's end */ \
+    X(STAGED, staged)       /* chunk by chunk through the resident ring */            \
+    X(COALESCED, coalesced) /* many small tensors packed into one copy */             \
+    X(PEER, peer)           /* from device to device */                               \
+    X(FILE, file)           /* between a file and a device, through the ring */
+typedef enum fy_path {
+#define X(name, text) FY_PATH_##name,
+    FY_PATH_LIST(X)
+#undef X
+        FY_PATH_COUNT
+} fy_path_t;
+/* "staged". Static. */
+FY_API const char *fy_path_name(fy_path_t path);
+
 typedef struct fy_traffic {
-    uint64_t count, nbytes, wire_nbytes;
-    uint64_t host_blocked_ns; /* real time that the host spent inside such calls waiting, for ring space or for the bytes */
+    uint64_t count;                  /* transfers asked for; of a call that moves many tensors, each of them */
+    uint64_t nbytes;                 /* payload */
+    uint64_t wire_nbytes;            /* what the executor copied */
+    uint64_t copies;                 /* in how many pieces: DMAs, where the device has such */
+    uint64_t host_blocked_ns;        /* real time that the host spent inside such calls waiting, for ring space or for the bytes */
+    uint64_t by_path[FY_PATH_COUNT]; /* count, by the way they went */
 } fy_traffic_t;
 
 typedef struct fy_ledger_totals {
@@ -22,10 +43,13 @@ typedef struct fy_ledger_totals {
     uint64_t syncs;         /* calls marked Blocks */
     uint64_t sync_ns;       /* real time spent in them */
     uint64_t device_allocs; /* calls to a backend's allocator or for page-locked memory; cache hits and plain host memory are none */
+    uint64_t throttles;     /* requests that were held back because the host was too far ahead of the device (the run-ahead bound,
+                             * a full transfer queue): back-pressure, not a sync, since nothing is asked of the device */
+    uint64_t throttle_ns;   /* real time spent so */
 } fy_ledger_totals_t;
-#define FY_LEDGER_TOTALS_INIT                                                                  \
-    {                                                                                          \
-        sizeof(fy_ledger_totals_t), { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, 0, 0, 0, 0 \
+#define FY_LEDGER_TOTALS_INIT                                                                                                      \
+    {                                                                                                                              \
+        sizeof(fy_ledger_totals_t), { 0, 0, 0, 0, 0, { 0 } }, { 0, 0, 0, 0, 0, { 0 } }, { 0, 0, 0, 0, 0, { 0 } }, 0, 0, 0, 0, 0, 0 \
     }
 
 /* Exact totals of a scope path ("train/step": all its instances, on all threads, with the scopes inside it); NULL is everything.
@@ -35,6 +59,17 @@ FY_API_STATUS fy_ledger_query(const char *scope_path, fy_ledger_totals_t *out_to
  * numeric order, with that path's own totals (inner scopes included).
  * `path` is "" for everything and is valid during the call only. `fn` must not begin or end scopes. */
 FY_API void fy_ledger_walk(void (*fn)(void *user, const char *path, const fy_ledger_totals_t *totals), void *user);
+
+/* Writes the totals of every scope path to the file `path`: FORMAT_TEXT a table for people, _JSON one document, _CSV one line a path.
+ * Fails: IO (the system's reason), INVALID_ARGUMENT. */
+typedef enum fy_ledger_format { FY_LEDGER_TEXT, FY_LEDGER_JSON, FY_LEDGER_CSV } fy_ledger_format_t;
+FY_API_STATUS fy_ledger_write(const char *path, fy_ledger_format_t format);
+
+/* From now on writes every event of the process (scopes, ops, transfers, waits, allocations, with what depends on what) to the file
+ * `path`, one JSON object a line (docs/events.md); NULL ends it and closes the file. $FERRY_RECORD=path does it from the first call on.
+ * Events pass through a bounded ring to a thread that writes, so recording never blocks the caller: what does not fit is dropped,
+ * counted, and the count stands in the file's last line. Fails: IO; BUSY (a recording is running, by fy_ledger_record or the environment). */
+FY_API_STATUS fy_ledger_record(const char *path);
 
 #ifdef __cplusplus
 }

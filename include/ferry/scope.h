@@ -44,6 +44,13 @@ FY_API void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *res
  * Fails: INVALID_ARGUMENT (no scope is open, or a limit is looser than that of an enclosing guard). */
 FY_API_STATUS fy_scope_guard(const fy_guard_options_t *options);
 
+/* A budget for the whole process, as text, so that a command line or a CI job can set one: "upload=0,download=4KiB/step,sync=0".
+ * Each item is limit=amount for everything from now on, on all threads; with /name, for each instance of a scope of that name.
+ * Limits: upload, download, peer (bytes: 4096, 4KiB, 1.5GiB), sync, alloc (counts), memory (live device bytes; needs /name).
+ * What would exceed it is REFUSED_BY_GUARD. NULL or "" takes it away. $FERRY_BUDGET sets one from the first call on.
+ * Fails: INVALID_ARGUMENT (says which item, and what may stand there); the old budget then stays. */
+FY_API_STATUS fy_budget_set(const char *text);
+
 #ifdef __cplusplus
 }
 #endif

@@ -44,6 +44,15 @@ FY_API_STATUS fy_stream_mark(fy_stream_t *stream, fy_ticket_t *out_ticket);
 FY_API fy_poll_t fy_ticket_poll(fy_ticket_t ticket);
 /* Blocks. Returns the request's own status; TIMEOUT leaves it running. */
 FY_API_STATUS fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns);
+/* `fn` runs once, on Ferry's callback thread, with no lock held, with the request's own status; it may call anything of Ferry but must
+ * not wait for another callback. If the ticket is done already it still runs there, soon. At exit of the process, callbacks that are
+ * left do not run. Fails: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+typedef void (*fy_done_fn)(void *user, fy_status_t status);
+FY_API_STATUS fy_ticket_on_done(fy_ticket_t ticket, fy_done_fn fn, void *user);
+/* Takes back a transfer that still stands in its engine's queue: its ticket fails with CANCELLED, an upload's destination is poisoned
+ * with it, memory it held is free again. Fails: BUSY (it has started, or is done, or cannot be taken back because another request
+ * was already ordered behind it), INVALID_ARGUMENT. */
+FY_API_STATUS fy_ticket_cancel(fy_ticket_t ticket);
 
 #ifdef __cplusplus
 }

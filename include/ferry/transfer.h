@@ -18,11 +18,16 @@ typedef struct fy_transfer_options {
     size_t struct_size;
     fy_host_contract_t contract; /* uploads */
     fy_dtype_t dtype;            /* of the result; FY_DTYPE_SAME: as src. Converted on the device: after an upload, before a download */
+    int priority;                /* among the transfers that stand in an engine's queue the highest goes first; 0 is ordinary */
+    const char *site; /* where in the program, for the ledger's events; static; NULL: the caller's address. FY_SITE is "file.c:12" */
 } fy_transfer_options_t;
-#define FY_TRANSFER_OPTIONS_INIT                                   \
-    {                                                              \
-        sizeof(fy_transfer_options_t), FY_HOST_COPY, FY_DTYPE_SAME \
+#define FY_TRANSFER_OPTIONS_INIT                                            \
+    {                                                                       \
+        sizeof(fy_transfer_options_t), FY_HOST_COPY, FY_DTYPE_SAME, 0, NULL \
     }
+#define FY_SITE                   FY_SITE_TEXT(__FILE__, __LINE__)
+#define FY_SITE_TEXT(file, line)  FY_SITE_TEXT_(file, line)
+#define FY_SITE_TEXT_(file, line) file ":" #line
 
 /* New tensor on `device` with the elements of host tensor `src` (any strides; the result is dense). options may be NULL.
  * Completion: ops on *out_dst wait by themselves, on the device. Host code that wants to wait uses fy_tensor_ticket.
@@ -34,6 +39,19 @@ FY_API_STATUS fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, cons
 FY_API_STATUS fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options,
                                     fy_ticket_t *out_ticket);
 
+/* `count` tensors at once: small ones travel packed, one copy for many, and are spread on the device; large ones, strided ones and
+ * ones that are converted go as with fy_tensor_upload. All or nothing. out_dst has room for `count`. Fails: as above, for the first that fails (says which). */
+FY_API_STATUS fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_device_t *device, const fy_transfer_options_t *options,
+                                    fy_tensor_t **out_dst);
+/* The same into existing tensors, all on one device: no allocation in a steady loop. *out_ticket is behind the last. */
+FY_API_STATUS fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst, fy_tensor_t *const *src,
+                                         const fy_transfer_options_t *options, fy_ticket_t *out_ticket);
+
+/* Page-locks a host tensor's bytes for `device`, in place, until the tensor's memory goes: then memory of your own (fy_tensor_wrap) can
+ * be uploaded with FY_HOST_BORROW. Counts as one device allocation. Slow (about 0.1 s a GiB): do it once, not per transfer.
+ * Fails: DEVICE_MISMATCH (not on the host), BUSY (pinned for another device), PINNED_LIMIT, REFUSED_BY_GUARD. */
+FY_API_STATUS fy_tensor_pin(fy_tensor_t *tensor, fy_device_t *device);
+
 /* Asks for the bytes of `src` as they are at this point of its stream. Returns at once; there is no host tensor until the
  * download is waited for, so nobody can read early. Of a host tensor it is a counted host copy.
  * Fails: OUT_OF_MEMORY, PINNED_LIMIT, REFUSED_BY_GUARD. */
@@ -43,12 +61,37 @@ FY_API fy_ticket_t fy_download_ticket(const fy_download_t *download);
 /* Blocks. On OK the download is used up and *out_host is an ordinary host tensor, dense, in pinned memory; on TIMEOUT or
  * REFUSED_BY_GUARD it stands; on any other failure it is used up. Fails: TIMEOUT, and with the fault of whatever made the bytes (BAD_VALUE, DEVICE_LOST). */
 FY_API_STATUS fy_download_wait(fy_download_t *download, uint64_t timeout_ns, fy_tensor_t **out_host);
+/* Does not block and is no sync: if the bytes have come, as fy_download_wait, else OK with *out_host NULL and the download stands. */
+FY_API_STATUS fy_download_try(fy_download_t *download, fy_tensor_t **out_host);
+/* The same for one element: *out_done says whether *out_value is there. A loss can so be read some steps later, at no cost to any. */
+FY_API_STATUS fy_download_try_f64(fy_download_t *download, int *out_done, double *out_value);
 /* Blocks. The same for one element of any dtype. Fails: SHAPE_MISMATCH (not one element; the download stands). */
 FY_API_STATUS fy_download_wait_f64(fy_download_t *download, uint64_t timeout_ns, double *out_value);
-/* Gives up a download that was not waited for; the bytes may still cross, and stay counted. NULL is ignored. */
+/* `count` downloads at once; small ones are collected on the device and travel packed. Each is waited for by itself. */
+FY_API_STATUS fy_tensor_download_many(size_t count, fy_tensor_t *const *src, const fy_transfer_options_t *options,
+                                      fy_download_t **out_downloads);
+/* Blocks. Into an existing host tensor of the same shape and dtype (options->dtype must be SAME): page-locked memory takes it in one copy,
+ * other memory through the ring, chunk by chunk. Fails: as fy_tensor_download and fy_download_wait, SHAPE_MISMATCH, DTYPE_MISMATCH, BUSY. */
+FY_API_STATUS fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options);
+/* Gives up a download that was not waited for. If it has not started it is cancelled and nothing crosses (it stays counted as asked
+ * for, without wire bytes); else the bytes still cross. NULL is ignored. */
 FY_API void fy_download_destroy(fy_download_t *download);
 /* Takes the handle out of its scope: it is yours to wait for or destroy. */
 FY_API void fy_download_keep(fy_download_t *download);
+
+/* From device to device, without the host: a transfer like the others, counted as peer traffic. options->contract is not looked at.
+ * Fails: UNSUPPORTED (devices of different backends, or a pair that cannot; says what to do instead), OUT_OF_MEMORY, REFUSED_BY_GUARD,
+ * INVALID_ARGUMENT (src is on the host: that is an upload; or on `device` already: that is fy_copy). */
+FY_API_STATUS fy_tensor_send(const fy_tensor_t *src, fy_device_t *device, const fy_transfer_options_t *options, fy_tensor_t **out_dst);
+FY_API_STATUS fy_tensor_send_into(fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options, fy_ticket_t *out_ticket);
+
+/* File to device: the bytes of the file from `offset` on become those of `dst`, in dst's dtype, row-major, in the machine's byte order.
+ * Read straight into the ring (no mmap, no copy in between); an upload, of as many bytes as dst has. May block for the disk and for ring
+ * space, never for compute. On the host it is a plain read. Fails: IO (says the system's reason; CORRUPT_DATA if the file is shorter), as
+ * fy_tensor_upload_into. A file that fails half way leaves dst poisoned. */
+FY_API_STATUS fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t offset, const fy_transfer_options_t *options);
+/* Device to file: writes src's elements, row-major, from `offset` on; makes the file if there is none and cuts nothing off. Blocks. */
+FY_API_STATUS fy_tensor_download_file(const fy_tensor_t *src, const char *path, uint64_t offset, const fy_transfer_options_t *options);
 
 /* The ticket of the last write to `tensor`'s bytes: {0, 0} on the host, or when it is known to be done. */
 FY_API fy_ticket_t fy_tensor_ticket(const fy_tensor_t *tensor);

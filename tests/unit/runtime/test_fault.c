@@ -124,7 +124,7 @@ static void a_request_that_runs_is_left_alone(void **state)
     fy__fault_end(g_device, number, point);
     ts_ok(fy__faults_take(g_device, "device_wait"));
     *word = 1;
-    ts_ok(fy__point_wait(point, FY_FOREVER));
+    ts_ok(fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE));
     ts_fails(fy__faults_take(g_device, "device_wait"), BAD_VALUE);
     for (int i = 0; i < FY__FAULT_WINDOW; i++) request(false); /* its slot is taken over */
     assert_int_equal(fy_ticket_poll(fy__point_ticket(point)), FY_POLL_FAILED);

@@ -25,7 +25,7 @@ static void points_pack(void **state)
     assert_int_equal(FY__POINT_STREAM(point), 511);
     assert_int_equal(FY__POINT_SEQ(point), 0xFFFFFFFFFFFFull);
     assert_true(fy__point_reached(0));
-    ts_ok(fy__point_wait(0, 0));
+    ts_ok(fy__point_wait(0, 0, FY__WAIT_NONE));
 }
 
 /* Keeps the compute stream busy (model time) and returns the point behind it. */

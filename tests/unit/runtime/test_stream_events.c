@@ -49,8 +49,8 @@ static void two_readers_at_once_are_both_waited_for(ts_ctx_t *ctx)
     if (ctx->is_host) skip();
     ts_ok(fy_stream_create(ctx->device, NULL, &one));
     ts_ok(fy_stream_create(ctx->device, NULL, &two));
-    ts_ok(fy__hazard_before_read(&hazard, one));
-    ts_ok(fy__hazard_before_read(&hazard, two));
+    ts_ok(fy__hazard_before_read(&hazard, one, FY__WAIT_NONE));
+    ts_ok(fy__hazard_before_read(&hazard, two, FY__WAIT_NONE));
     ts_ok(fy_stream_use(one));
     slow(ctx->device);
     const fy__point_t long_read = fy__stream_submitted(one), short_read = fy__stream_submitted(two);
@@ -60,7 +60,7 @@ static void two_readers_at_once_are_both_waited_for(ts_ctx_t *ctx)
     fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
     ts_ok(fy_device_clock_query(ctx->device, &clock));
     const uint64_t before_ns = clock.now_ns;
-    ts_ok(fy__point_wait(long_read, FY_FOREVER));
+    ts_ok(fy__point_wait(long_read, FY_FOREVER, FY__WAIT_NONE));
     ts_ok(fy_device_clock_query(ctx->device, &clock));
     assert_true(clock.now_ns - before_ns < 50000); /* it was over already; a matmul takes longer than a poll */
 }

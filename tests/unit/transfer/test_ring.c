@@ -39,7 +39,7 @@ static void every_length(void)
         ts_ok(fy_tensor_create(g_device, FY_DTYPE_U8, 1, &lengths[i], &x));
         ts_ok(fy__ring_upload(g_device, x->data, bytes, (uint64_t)lengths[i], &point, &blocked));
         assert_true(point != 0);
-        ts_ok(fy__point_wait(point, FY_FOREVER));
+        ts_ok(fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE));
         for (int64_t at = 0; at < lengths[i]; at += 1 << 19) { /* down in pieces that fit a small pinned limit */
             int64_t end = at + (1 << 19) < lengths[i] ? at + (1 << 19) : lengths[i];
             ts_ok(fy_slice(x, 0, at, end, &part));

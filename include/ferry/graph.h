@@ -1,0 +1,45 @@
+/* Graphs: a step recorded once and replayed as one request. Recording runs the op calls' checks and makes their results, but submits
+ * nothing; replaying submits them all, in the recorded order, on the stream that is current where it is replayed. */
+#ifndef FERRY_GRAPH_H_
+#define FERRY_GRAPH_H_
+
+#include <ferry/stream.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fy_graph_info {
+    size_t struct_size;
+    fy_device_t *device;
+    uint64_t requests;      /* op calls in it */
+    uint64_t uploads;       /* transfers in it, counted again by each replay */
+    uint64_t upload_nbytes; /* their payload */
+    uint64_t pool_nbytes;   /* device memory of its own */
+    uint64_t replays;       /* so far */
+} fy_graph_info_t;
+#define FY_GRAPH_INFO_INIT                           \
+    {                                                \
+        sizeof(fy_graph_info_t), NULL, 0, 0, 0, 0, 0 \
+    }
+
+/* From now on this thread's requests on `device` are recorded instead of run. Tensors made inside hold nothing until a replay; their memory
+ * comes from a pool that the graph owns and lasts as long as the graph or one of them. Uploads inside must be FY_HOST_BORROW into
+ * existing tensors: each replay reads the source anew. Fails inside: whatever Blocks, other transfers, another graph (UNSUPPORTED).
+ * Fails: BUSY (this thread records already), INVALID_ARGUMENT, OUT_OF_MEMORY. The end of the innermost scope gives the recording up. */
+FY_API_STATUS fy_graph_begin(fy_device_t *device);
+/* Ends the recording. Fails: INVALID_ARGUMENT (none is running); the first failure of a call inside, and then there is no graph. */
+FY_API_STATUS fy_graph_end(fy_graph_t **out_graph);
+/* Runs it: reads and writes the recorded tensors' present bytes, ordered like one op that reads and writes all of them, counted as one
+ * request; allocates nothing. out_ticket may be NULL. Any thread, one at a time. Fails: as the calls in it. */
+FY_API_STATUS fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket);
+FY_API_STATUS fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info);
+/* A replay that is running is not hurt; tensors made inside keep the memory alive. NULL is ignored. */
+FY_API void fy_graph_destroy(fy_graph_t *graph);
+/* Takes the handle out of its scope: it is yours to destroy. */
+FY_API void fy_graph_keep(fy_graph_t *graph);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

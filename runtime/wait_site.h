@@ -1,0 +1,44 @@
+/* Where Ferry waits: every place that makes one request, or the host, wait for another has a name and a number here. A test may drop one
+ * (fy__wait_dropped) and must then see wrong bytes: a site that can be dropped unnoticed is dead code or an untested rule
+ * (tests/mutation/). Nothing but tests sets it, and only simulated devices are ever run that way.
+ * Not here: how waiting is done (hazard.h, stream.h). */
+#ifndef FERRY_RUNTIME_WAIT_SITE_H_
+#define FERRY_RUNTIME_WAIT_SITE_H_
+
+#include <stdbool.h>
+
+/* Name, and what goes wrong without it. */
+#define FY__WAIT_SITE_LIST(X)                                                                    \
+    X(DISPATCH_READ, "an op reads bytes that another stream still writes")                       \
+    X(DISPATCH_WRITE, "an op writes bytes that another stream still reads or writes")            \
+    X(DISPATCH_WORKSPACE, "an op's scratch is still another op's")                               \
+    X(CONVERT_READ, "a conversion reads bytes that are still written")                           \
+    X(CONVERT_WRITE, "a conversion writes bytes that are still used")                            \
+    X(UPLOAD_WRITE, "an upload overwrites bytes that an op still uses")                          \
+    X(RING_SLOT, "the host refills a slot of the ring before the device has emptied it")         \
+    X(DOWNLOAD_READ, "a download reads bytes that an op still writes")                           \
+    X(DOWNLOAD_WRITE, "a download lands in page-locked memory that another transfer still uses") \
+    X(DOWNLOAD_ARRIVE, "a download's bytes are handed out before they came")                     \
+    X(FAULT_WINDOW, "a fault flag is cleared and taken before its last request has raised it")   \
+    X(NATIVE_USE, "the caller's own work on a stream meets bytes that other streams still use")  \
+    X(TICKET, "a ticket's wait returns before its request is done")                              \
+    X(DRAIN, "a device is taken apart, or synchronised with, while it works")                    \
+    X(CLOSED_STREAM, "a closed stream's events go while its work runs")                          \
+    X(POOL_SYNC, "the allocator hands out a pending block, or gives its segment back, while it is used")
+
+typedef enum fy__wait_site {
+    FY__WAIT_NONE,
+#define X(name, text) FY__WAIT_##name,
+    FY__WAIT_SITE_LIST(X)
+#undef X
+        FY__WAIT_SITE_COUNT
+} fy__wait_site_t;
+
+/* The site that a test has dropped; FY__WAIT_NONE otherwise. */
+extern fy__wait_site_t fy__wait_dropped;
+static inline bool fy__wait_drops(fy__wait_site_t site) { return __builtin_expect(fy__wait_dropped == site, 0) && site != FY__WAIT_NONE; }
+/* "RING_SLOT", and the text of the list. */
+const char *fy__wait_site_name(fy__wait_site_t site);
+const char *fy__wait_site_text(fy__wait_site_t site);
+
+#endif
