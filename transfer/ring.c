@@ -1,4 +1,4 @@
-/* The staging ring. Made at the first upload that needs it; its slots are one page-locked block of the device's pinned pool. */
+/* The staging ring. Made at the first transfer that needs it; its slots are one page-locked block of the device's pinned pool. */
 #include "transfer/ring.h"
 
 #include <stdlib.h>
@@ -6,77 +6,188 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
-
-enum { SLOTS = 4, SLOT_LARGEST = 1 << 20, SLOT_SMALLEST = 4096, SHARE = 4 /* at most 1 / SHARE of a limit is the ring's */ };
+#include "transfer/calibration.h"
 
 struct fy__ring {
-    pthread_mutex_t lock; /* guards `next` and `last`; held while a chunk is filled and submitted, so chunks do not interleave in a slot */
+    pthread_mutex_t
+        lock; /* guards everything below but block, nslots and slot_nbytes (fixed); never held while bytes move or a DMA is awaited */
+    pthread_cond_t given; /* a slot was given back */
     fy__block_t *block;
     uint64_t slot_nbytes;
-    uint32_t next;
-    fy__point_t last[SLOTS]; /* the DMA that last read the slot */
+    uint32_t nslots;
+    uint32_t next; /* where to look first: the slot that was used longest ago */
+    bool taken[FY__RING_SLOTS_MOST];
+    fy__point_t last[FY__RING_SLOTS_MOST]; /* the DMA that used the slot last */
 };
+
+static void destroy(struct fy__ring *ring)
+{
+    if (ring->block) fy__pool_free(ring->block);
+    pthread_cond_destroy(&ring->given);
+    pthread_mutex_destroy(&ring->lock);
+    free(ring);
+}
 
 /* Two threads may get here at once: the first to publish wins. */
 static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
 {
+    const fy__calibration_t *calibration = fy__calibration(device);
     *out_ring = __atomic_load_n(&device->ring, __ATOMIC_ACQUIRE);
     if (*out_ring) return FY_STATUS_OK;
     struct fy__ring *ring = calloc(1, sizeof *ring), *none = NULL;
-    if (!ring) return FY_FAIL(OUT_OF_MEMORY, "upload: no host memory for %zu bytes of the ring", sizeof *ring);
+    if (!ring) return FY_FAIL(OUT_OF_MEMORY, "transfer: no host memory for %zu bytes of the ring", sizeof *ring);
+    pthread_mutex_init(&ring->lock, NULL);
+    pthread_cond_init(&ring->given, NULL);
     fy_memory_stats_t pinned = FY_MEMORY_STATS_INIT;
     fy__pool_query(device->pinned, &pinned);
-    ring->slot_nbytes = SLOT_LARGEST;
-    while (ring->slot_nbytes > SLOT_SMALLEST && ring->slot_nbytes > pinned.limit / SLOTS / SHARE) ring->slot_nbytes /= 2;
+    ring->nslots = calibration->ring_slots;
+    ring->slot_nbytes = calibration->slot_nbytes;
+    while (ring->slot_nbytes > calibration->slot_smallest_nbytes &&
+           ring->slot_nbytes > pinned.limit / ring->nslots / calibration->ring_share)
+        ring->slot_nbytes /= 2;
     fy_status_t status;
-    while ((status = fy__pool_alloc(device->pinned, SLOTS * ring->slot_nbytes, 0, &ring->block)) == FY_STATUS_PINNED_LIMIT &&
-           ring->slot_nbytes > SLOT_SMALLEST)
+    while ((status = fy__pool_alloc(device->pinned, ring->nslots * ring->slot_nbytes, 0, &ring->block)) == FY_STATUS_PINNED_LIMIT &&
+           ring->slot_nbytes > calibration->slot_smallest_nbytes)
         ring->slot_nbytes /= 2; /* others hold the rest: slower beats not at all */
     if (status != FY_STATUS_OK) {
-        free(ring);
+        ring->block = NULL;
+        destroy(ring);
         return status;
     }
-    pthread_mutex_init(&ring->lock, NULL);
     if (!__atomic_compare_exchange_n(&device->ring, &none, ring, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        fy__pool_free(ring->block);
-        pthread_mutex_destroy(&ring->lock);
-        free(ring);
+        destroy(ring);
         ring = none;
     }
     *out_ring = ring;
     return FY_STATUS_OK;
 }
 
-/* Waits until the slot's last DMA is done, fills it and sends it off. The ring's lock is held. */
-static fy_status_t send_chunk(struct fy__ring *ring, fy_device_t *device, char *dst, const char *src, uint64_t nbytes,
-                              fy__point_t *out_point, uint64_t *blocked_ns)
+/* ---- slots ---- */
+
+/* The free slot that was used longest ago, or nslots. The lock is held. */
+static uint32_t find_free(const struct fy__ring *ring)
 {
-    const uint32_t slot = ring->next;
-    char *staged = (char *)ring->block->address + slot * ring->slot_nbytes;
-    const fy_copy_t copy = { FY_COPY_UPLOAD, 1, dst, staged, nbytes };
-    if (ring->last[slot] && !fy__point_reached(ring->last[slot])) {
-        const uint64_t start_ns = fy__now_ns();
-        FY_TRY(fy__point_wait(ring->last[slot], FY_FOREVER, FY__WAIT_RING_SLOT));
-        *blocked_ns += fy__now_ns() - start_ns;
+    for (uint32_t i = 0; i < ring->nslots; i++) {
+        const uint32_t index = (ring->next + i) % ring->nslots;
+        if (!ring->taken[index]) return index;
     }
-    memcpy(staged, src, nbytes);
-    fy__charge_host(0, 2 * nbytes);
+    return ring->nslots;
+}
+
+/* The lock is held. */
+static void mark_taken(struct fy__ring *ring, uint32_t index, fy__slot_t *out_slot)
+{
+    ring->taken[index] = true;
+    ring->next = (index + 1) % ring->nslots;
+    *out_slot = (fy__slot_t){ (char *)ring->block->address + index * ring->slot_nbytes, ring->slot_nbytes, index };
+}
+
+fy_status_t fy__ring_take(fy_device_t *device, uint64_t *blocked_ns, fy__slot_t *out_slot)
+{
+    struct fy__ring *ring;
+    uint64_t start_ns = 0;
+    uint32_t index;
+    FY_TRY(get_ring(device, &ring));
+    fy__lock(&ring->lock);
+    while ((index = find_free(ring)) == ring->nslots) { /* other threads are filling them all */
+        if (!start_ns) start_ns = fy__now_ns();
+        pthread_cond_wait(&ring->given, &ring->lock);
+    }
+    mark_taken(ring, index, out_slot);
+    const fy__point_t last = ring->last[index];
+    fy__unlock(&ring->lock);
+    fy_status_t status = FY_STATUS_OK;
+    if (last && !fy__point_reached(last)) {
+        if (!start_ns) start_ns = fy__now_ns();
+        status = fy__point_wait(last, FY_FOREVER, FY__WAIT_RING_SLOT);
+    }
+    if (start_ns) *blocked_ns += fy__now_ns() - start_ns;
+    if (status != FY_STATUS_OK) fy__ring_give(device, out_slot, last);
+    return status;
+}
+
+bool fy__ring_try_take(fy_device_t *device, fy__slot_t *out_slot)
+{
+    struct fy__ring *ring = __atomic_load_n(&device->ring, __ATOMIC_ACQUIRE);
+    fy__lock(&ring->lock);
+    const uint32_t index = find_free(ring);
+    const bool found = index < ring->nslots;
+    if (found) mark_taken(ring, index, out_slot);
+    const fy__point_t last = found ? ring->last[index] : 0;
+    fy__unlock(&ring->lock);
+    if (found && last && !fy__point_reached(last)) {
+        fy__ring_give(device, out_slot, last);
+        return false;
+    }
+    return found;
+}
+
+void fy__ring_give(fy_device_t *device, const fy__slot_t *slot, fy__point_t point)
+{
+    struct fy__ring *ring = __atomic_load_n(&device->ring, __ATOMIC_ACQUIRE);
+    fy__lock(&ring->lock);
+    ring->last[slot->index] = point;
+    ring->taken[slot->index] = false;
+    pthread_cond_signal(&ring->given);
+    fy__unlock(&ring->lock);
+}
+
+fy_status_t fy__ring_send(fy_device_t *device, const fy__slot_t *slot, void *dst, uint64_t nbytes, fy__point_t *out_point)
+{
+    const fy_copy_t copy = { .kind = FY_COPY_UPLOAD, .host_pinned = 1, .dst = dst, .src = slot->bytes, .nbytes = nbytes };
     FY_TRY(fy__device_check(device, device->backend->copy(device->dev, device->upload->native, &copy)));
-    *out_point = ring->last[slot] = fy__stream_submitted_anchored(device->upload);
-    ring->next = (slot + 1) % SLOTS;
+    *out_point = fy__stream_submitted_anchored(device->upload);
     return FY_STATUS_OK;
 }
 
+uint64_t fy__ring_chunk(const fy_device_t *device, uint64_t nbytes, uint64_t slot_nbytes)
+{
+    const uint64_t smallest = fy__calibration(device)->chunk_smallest_nbytes, eighth = (nbytes / 8 + 65535) / 65536 * 65536;
+    const uint64_t chunk = eighth > smallest ? eighth : smallest;
+    return chunk < slot_nbytes ? chunk : slot_nbytes;
+}
+
+/* ---- the host's side ---- */
+
+void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uint64_t nbytes)
+{
+    fy_device_t *host = fy_device_host();
+    if (nbytes < fy__calibration(device)->copy_by_several_nbytes)
+        memcpy(dst, src, nbytes);
+    else { /* the host's copy kernel has the process's one team of threads */
+        fy_desc_t descs[2] = { { .data = dst, .dtype = FY_DTYPE_U8, .rank = 1, .dims = { (int64_t)nbytes }, .strides = { 1 } } };
+        descs[1] = descs[0];
+        descs[1].data = (void *)(uintptr_t)src;
+        const fy_launch_t launch = {
+            .struct_size = sizeof launch,
+            .op = FY_OP_COPY,
+            .nsrc = 1,
+            .ndst = 1,
+            .flags = FY_LAUNCH_DENSE,
+            .dst = &descs[0],
+            .src = &descs[1],
+            .nelem = nbytes,
+            .nbytes = 2 * nbytes,
+        };
+        if (host->backend->launch(host->dev, NULL, &launch) != FY_STATUS_OK) memcpy(dst, src, nbytes);
+    }
+    fy__charge_host(0, 2 * nbytes);
+}
+
+/* ---- uploads ---- */
+
 fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uint64_t nbytes, fy__point_t *out_point, uint64_t *blocked_ns)
 {
-    struct fy__ring *ring;
-    FY_TRY(get_ring(device, &ring));
     for (uint64_t done = 0; done < nbytes;) {
-        const uint64_t chunk = nbytes - done < ring->slot_nbytes ? nbytes - done : ring->slot_nbytes;
-        fy__lock(&ring->lock);
-        const fy_status_t status = send_chunk(ring, device, (char *)dst + done, (const char *)src + done, chunk, out_point, blocked_ns);
-        fy__unlock(&ring->lock);
+        fy__slot_t slot;
+        fy__point_t point = 0;
+        FY_TRY(fy__ring_take(device, blocked_ns, &slot));
+        const uint64_t most = fy__ring_chunk(device, nbytes, slot.nbytes), chunk = nbytes - done < most ? nbytes - done : most;
+        fy__staging_copy(device, slot.bytes, (const char *)src + done, chunk);
+        const fy_status_t status = fy__ring_send(device, &slot, (char *)dst + done, chunk, &point);
+        fy__ring_give(device, &slot, point);
         if (status != FY_STATUS_OK) return status;
+        *out_point = point;
         done += chunk;
     }
     return FY_STATUS_OK;
@@ -84,9 +195,6 @@ fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uin
 
 void fy__ring_destroy(fy_device_t *device)
 {
-    struct fy__ring *ring = device->ring;
-    fy__pool_free(ring->block);
-    pthread_mutex_destroy(&ring->lock);
-    free(ring);
+    destroy(device->ring);
     device->ring = NULL;
 }
