@@ -1,7 +1,7 @@
 /* Uploads. The path of one: host bytes, packed dense if they are not · through the ring (COPY) or in place (BORROW) · DMA on the upload
  * engine · cast or scatter on the device if dst is of another dtype or layout. A synchronous device copies inside the call.
  * Not here: the ring (ring.c), budgets (runtime/guard.c). */
-#include <ferry/transfer.h>
+#include "transfer/upload.h"
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
@@ -68,9 +68,8 @@ static fy_status_t send(fy_device_t *device, fy_stream_t *stream, const fy__end_
     return status;
 }
 
-/* dst lives on `device`, src on the host, shapes are equal. *out_changed: it failed, but some of dst's bytes may have changed. */
-static fy_status_t transfer(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst, const fy_tensor_t *src,
-                            fy_host_contract_t contract, uint64_t *blocked_ns, bool *out_changed)
+fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst, const fy_tensor_t *src, fy_host_contract_t contract,
+                           uint64_t *blocked_ns, bool *out_changed)
 {
     fy_stream_t *stream = device->synchronous ? NULL : device->upload;
     fy__storage_t *packed = NULL, *raw = NULL;
@@ -97,7 +96,7 @@ done:
     return status;
 }
 
-static fy_status_t check_source(const char *what, const fy_tensor_t *src, const fy_device_t *device, fy_host_contract_t contract)
+fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src, const fy_device_t *device, fy_host_contract_t contract)
 {
     char text[128];
     if (!src->storage->device->is_host)
@@ -118,17 +117,13 @@ static fy_status_t check_source(const char *what, const fy_tensor_t *src, const 
     return fy__suspect_resolve(src->storage->device, &((fy_tensor_t *)src)->storage->suspect, what);
 }
 
-/* `caller`: return address of the public call. */
-static void note(fy__thread_t *thread, const fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options,
-                 uint64_t blocked_ns, const void *caller)
+void fy__upload_note(fy__thread_t *thread, const fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options,
+                     fy_path_t path, uint64_t blocked_ns, const void *caller)
 {
-    const fy_device_t *device = dst->storage->device;
     fy__transfer_note(thread, &(fy__transfer_record_t){
                                   .direction = FY__UPLOAD,
-                                  .path = device->synchronous                   ? FY_PATH_HOST
-                                          : options->contract == FY_HOST_BORROW ? FY_PATH_DIRECT
-                                                                                : FY_PATH_STAGED,
-                                  .device = device,
+                                  .path = path,
+                                  .device = dst->storage->device,
                                   .dst = dst->storage,
                                   .src = src->storage,
                                   .nbytes = fy__tensor_nbytes(src),
@@ -139,6 +134,11 @@ static void note(fy__thread_t *thread, const fy_tensor_t *dst, const fy_tensor_t
                                   .contract = options->contract,
                                   .priority = options->priority,
                               });
+}
+
+fy_path_t fy__upload_path(const fy_device_t *device, fy_host_contract_t contract)
+{
+    return device->synchronous ? FY_PATH_HOST : contract == FY_HOST_BORROW ? FY_PATH_DIRECT : FY_PATH_STAGED;
 }
 
 fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const fy_transfer_options_t *options, fy_tensor_t **out_dst)
@@ -153,12 +153,12 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
     if (fy__tensor_is_gone(src)) return fy__refuse_gone("tensor_upload", "src");
     FY_TRY(fy__transfer_options_check("tensor_upload", &options));
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    FY_TRY(check_source("tensor_upload", src, device, options->contract));
+    FY_TRY(fy__upload_check_source("tensor_upload", src, device, options->contract));
     const uint64_t nbytes = fy__tensor_nbytes(src);
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload"));
     FY_TRY(fy__tensor_new(thread, device, dtype, src->rank, src->dims, src->nelem, device->upload, out_dst));
-    const fy_status_t status = transfer(thread, device, *out_dst, src, options->contract, &blocked_ns, &changed);
+    const fy_status_t status = fy__upload_run(thread, device, *out_dst, src, options->contract, &blocked_ns, &changed);
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
@@ -167,20 +167,36 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
         fy__error_restore(&first);
         return status;
     }
-    note(thread, *out_dst, src, options, blocked_ns, __builtin_return_address(0));
+    fy__upload_note(thread, *out_dst, src, options, fy__upload_path(device, options->contract), blocked_ns, __builtin_return_address(0));
     fy__storage_reap(device);
     return FY_STATUS_OK;
 }
 
-static fy_status_t check_into(const fy_tensor_t *dst, const fy_tensor_t *src)
+fy_status_t fy__upload_check_into(const char *what, const fy_tensor_t *dst, const fy_tensor_t *src)
 {
     char texts[2][128];
     bool same = dst->rank == src->rank;
     for (int i = 0; same && i < dst->rank; i++) same = dst->dims[i] == src->dims[i];
     if (!same)
-        return FY_FAIL(SHAPE_MISMATCH, "tensor_upload_into: dst is %s, src is %s; the shapes must be equal",
-                       fy__tensor_format(dst, texts[0], 128), fy__tensor_format(src, texts[1], 128));
-    return fy__tensor_check_writable(dst, "tensor_upload_into", "dst");
+        return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, src is %s; the shapes must be equal", what, fy__tensor_format(dst, texts[0], 128),
+                       fy__tensor_format(src, texts[1], 128));
+    FY_TRY(fy__tensor_check_writable(dst, what, "dst"));
+    if (dst->storage->device->is_host && dst->storage == src->storage)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: dst and src share their bytes; use fy_copy for moves on one device", what);
+    return fy__storage_check_borrow(dst->storage, what);
+}
+
+void fy__upload_spoilt(fy_tensor_t *dst, fy_status_t status)
+{
+    dst->storage->suspect.poison = fy__poison_record(status, "an upload into these bytes failed half way: %.90s", fy_error_get()->text);
+    fy__storage_wrote(dst->storage);
+}
+
+void fy__upload_done(fy_tensor_t *dst)
+{
+    if (dst->contiguous && fy__tensor_nbytes(dst) == dst->storage->nbytes)
+        dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 }; /* all of it is new */
+    fy__storage_wrote(dst->storage);
 }
 
 fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options, fy_ticket_t *out_ticket)
@@ -201,25 +217,17 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, cons
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: out_ticket is NULL; with FY_HOST_BORROW it says when src is yours again");
     fy_device_t *device = dst->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    FY_TRY(check_source("tensor_upload_into", src, device, options->contract));
-    FY_TRY(check_into(dst, src));
-    if (device->is_host && dst->storage == src->storage)
-        return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: dst and src share their bytes; use fy_copy for moves on one device");
-    FY_TRY(fy__storage_check_borrow(dst->storage, "tensor_upload_into"));
+    FY_TRY(fy__upload_check_source("tensor_upload_into", src, device, options->contract));
+    FY_TRY(fy__upload_check_into("tensor_upload_into", dst, src));
     const uint64_t nbytes = fy__tensor_nbytes(src);
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload_into"));
-    const fy_status_t status = transfer(thread, device, dst, src, options->contract, &blocked_ns, &changed);
+    const fy_status_t status = fy__upload_run(thread, device, dst, src, options->contract, &blocked_ns, &changed);
     if (status != FY_STATUS_OK) {
-        if (!changed) return status;
-        /* Nobody may take the bytes for good. */
-        dst->storage->suspect.poison = fy__poison_record(status, "an upload into these bytes failed half way: %.90s", fy_error_get()->text);
-        fy__storage_wrote(dst->storage);
+        if (changed) fy__upload_spoilt(dst, status);
         return status;
     }
-    if (dst->contiguous && fy__tensor_nbytes(dst) == dst->storage->nbytes)
-        dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 }; /* all of it is new */
-    fy__storage_wrote(dst->storage);
-    note(thread, dst, src, options, blocked_ns, __builtin_return_address(0));
+    fy__upload_done(dst);
+    fy__upload_note(thread, dst, src, options, fy__upload_path(device, options->contract), blocked_ns, __builtin_return_address(0));
     if (out_ticket) *out_ticket = fy__point_ticket(atomic_load_explicit(&dst->storage->hazard.writer, memory_order_relaxed));
     fy__storage_reap(device);
     return FY_STATUS_OK;
