@@ -5,7 +5,7 @@
 #ifndef FERRY_BACKENDS_CUDA_ARGS_H_
 #define FERRY_BACKENDS_CUDA_ARGS_H_
 
-#include <ferry/op.h>
+#include <ferry/backend.h>
 
 /* X(module, kernel). A module is one .cu file and one fatbin; a kernel is found by its name. */
 #define FY__CUDA_KERNEL_LIST(X)                                                              \
@@ -17,6 +17,7 @@
     X(move, fy_generate) /* fill, arange */                                                  \
     X(move, fy_copy)     /* copy, concat (one source each), where: by element size */        \
     X(move, fy_gather)                                                                       \
+    X(move, fy_packed)           /* many pieces out of one run of bytes, or into it */       \
     X(random, fy_random)         /* rand, randn, randperm: draws at the counter */           \
     X(random, fy_random_advance) /* then moves the counter */                                \
     X(reduce, fy_reduce_float)   /* sum, mean, max, min, mse_loss; in f64 */                 \
@@ -63,6 +64,7 @@ typedef union fy__cuda_attrs {
     fy_axpy_attrs_t axpy;
     fy_reduce_attrs_t reduce; /* keepdims is always 1 here: dst has src's rank, with dims of 1 */
     fy_axis_attrs_t axis;     /* likewise for argmax */
+    fy_packed_t packed;       /* FY_LAUNCH_SCATTER, _GATHER: as backend.h has it */
     fy_matmul_attrs_t matmul; /* always 0, 0 here: transposes are folded into strides */
 } fy__cuda_attrs_t;
 

@@ -15,6 +15,10 @@ static const char *const op_names[] = {
 #undef X
 };
 
+static int is_packed(uint32_t op) { return op == FY_LAUNCH_SCATTER || op == FY_LAUNCH_GATHER; }
+
+static const char *op_name(uint32_t op) { return op < FY_OP_BUILTIN_COUNT ? op_names[op] : "a packed transfer"; }
+
 static fy_status_t submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_request_t *request)
 {
     const uint64_t most = (uint64_t)dev->nprocessors * BLOCKS_A_PROCESSOR;
@@ -26,7 +30,7 @@ static fy_status_t submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_requ
     return FY__CUDA_CALL(
         dev, cuLaunchKernel,
         (dev->kernels[request->kernel], (unsigned)blocks, 1, 1, side, request->square ? side : 1, 1, 0, stream, params, NULL),
-        "running %s over %llu elements on cuda:%d", op_names[request->args.op], (unsigned long long)request->args.nelem, dev->index);
+        "running %s over %llu elements on cuda:%d", op_name(request->args.op), (unsigned long long)request->args.nelem, dev->index);
 }
 
 /* ---- families of more than one launch ---- */
@@ -123,6 +127,8 @@ static fy_status_t launch_builtin(fy__cuda_device_t *dev, CUstream stream, const
     case FY_OP_LOG_SOFTMAX: fy__cuda_pack_softmax(launch, &request); break;
     case FY_OP_GATHER: fy__cuda_pack_gather(launch, &request); break;
     case FY_OP_CONCAT: return launch_concat(dev, stream, launch);
+    case FY_LAUNCH_SCATTER:
+    case FY_LAUNCH_GATHER: fy__cuda_pack_packed(launch, &request); break;
     default: fy__cuda_pack_elementwise(launch, &request); break;
     }
     return submit(dev, stream, &request);
@@ -179,7 +185,9 @@ static int has_kernel(const fy_launch_t *launch)
     case FY_OP_GE:
     case FY_OP_SUM:
     case FY_OP_GATHER:
-    case FY_OP_CONCAT: taken = any; break;
+    case FY_OP_CONCAT:
+    case FY_LAUNCH_SCATTER:
+    case FY_LAUNCH_GATHER: taken = any; break;
     default: return 0; /* an op that is newer than this plugin */
     }
     return (FY_DTYPE_BIT(dtype) & taken) != 0;
@@ -190,10 +198,10 @@ fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t
     fy__cuda_device_t *dev = handle;
     CUstream stream = ((fy__cuda_stream_t *)stream_handle)->handle;
     fy__cuda_frame_t frame;
-    if (launch->kernel == NULL && launch->op >= FY_OP_BUILTIN_COUNT)
+    if (launch->kernel == NULL && launch->op >= FY_OP_BUILTIN_COUNT && !is_packed(launch->op))
         return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "op %u is registered without a kernel for cuda", (unsigned)launch->op);
     if (launch->kernel == NULL && !has_kernel(launch))
-        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "%s has no cuda kernel for dtype number %d", op_names[launch->op],
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "%s has no cuda kernel for dtype number %d", op_name(launch->op),
                              (int)(launch->nsrc > 0 ? launch->src[0].dtype : launch->dst[0].dtype));
     if (launch->kernel == NULL && launch->nelem == 0) return FY_STATUS_OK;
     FY_TRY(fy__cuda_enter(dev, &frame));
@@ -206,7 +214,7 @@ int fy__cuda_supports(void *handle, const fy_launch_t *launch)
 {
     (void)handle;
     if (launch->kernel != NULL) return 1;
-    if (launch->op >= FY_OP_BUILTIN_COUNT || !has_kernel(launch)) return 0;
+    if (!has_kernel(launch)) return 0;
     return launch->op != FY_OP_MATMUL || !fy__cuda_lt_is_wanted() || fy__cuda_lt_load() == FY_STATUS_OK;
 }
 

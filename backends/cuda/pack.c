@@ -191,3 +191,14 @@ int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin, f
     out->square = 0;
     return 1;
 }
+
+void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    fy__cuda_args_init(&out->args, launch->op, launch->nelem, launch->nsrc, launch->attrs, sizeof(fy_packed_t));
+    out->args.ndst = launch->ndst;
+    fy__cuda_operand_set(&out->args.src[0], &launch->src[0]);
+    if (launch->ndst > 0) fy__cuda_operand_set(&out->args.dst[0], &launch->dst[0]);
+    out->kernel = FY__CUDA_KERNEL_fy_packed;
+    out->threads = (uint64_t)out->args.attrs.packed.count * FY__CUDA_BLOCK;
+    out->square = 0;
+}

@@ -32,6 +32,7 @@ void fy__cuda_pack_elementwise(const fy_launch_t *launch, fy__cuda_request_t *ou
 void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_random(const fy_launch_t *launch, fy__cuda_request_t out[2]);
 void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out);
+void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out); /* FY_LAUNCH_SCATTER, _GATHER */
 /* Source `index` of a concat, which begins at `begin` along the axis. Returns 0 if it has no elements. */
 int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned index, int64_t begin, fy__cuda_request_t *out);
 void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out);

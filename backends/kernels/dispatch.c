@@ -134,10 +134,13 @@ static inline int has_kernel(const fy_launch_t *launch)
     return launch->op < FY_OP_BUILTIN_COUNT && (uint32_t)main->dtype < FY_DTYPE_COUNT && (rows[launch->op].dtypes >> main->dtype & 1u) != 0;
 }
 
-int fy__kernels_supports(const fy_launch_t *launch) { return launch->kernel != NULL || has_kernel(launch); }
+static inline int is_packed(const fy_launch_t *launch) { return launch->op == FY_LAUNCH_SCATTER || launch->op == FY_LAUNCH_GATHER; }
 
-static __attribute__((noinline)) fy_status_t refuse(const fy_host_api_t *host, const fy_launch_t *launch)
+int fy__kernels_supports(const fy_launch_t *launch) { return launch->kernel != NULL || has_kernel(launch) || is_packed(launch); }
+
+static __attribute__((noinline)) fy_status_t run_other(const fy_host_api_t *host, const fy_launch_t *launch)
 {
+    if (is_packed(launch)) return fy__run_packed(launch);
     const int32_t dtype = (launch->nsrc ? launch->src : launch->dst)->dtype;
     if (launch->op >= FY_OP_BUILTIN_COUNT) {
         return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "op %u has no kernel on the host", (unsigned)launch->op);
@@ -149,7 +152,7 @@ static __attribute__((noinline)) fy_status_t refuse(const fy_host_api_t *host, c
 fy_status_t fy__kernels_launch(const fy_host_api_t *host, const fy_launch_t *launch)
 {
     if (__builtin_expect(launch->kernel != NULL, 0)) return launch->kernel(launch, NULL);
-    if (__builtin_expect(!has_kernel(launch), 0)) return refuse(host, launch);
+    if (__builtin_expect(!has_kernel(launch), 0)) return run_other(host, launch);
     return rows[launch->op].run(host, get_loops(), launch);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/kernels/kernels.h"
+#include "backends/sim/scatter.h"
 #include "backends/sim/sim.h"
 
 /* An end without bytes reads as zero and forgets what is written to it. */
@@ -17,13 +18,14 @@ static void run_copy(void *dst, const void *src, uint64_t nbytes)
         memset(dst, 0, nbytes);
 }
 
-static fy_status_t run_launch(const fy__sim_device_t *dev, const fy_launch_t *launch)
+static fy_status_t run_launch(fy__sim_device_t *dev, const fy_launch_t *launch)
 {
     if (!dev->numerics) return FY_STATUS_OK;
+    if (fy__sim_is_scatter(launch)) return fy__sim_scatter_run(dev, launch);
     return launch->kernel ? launch->kernel(launch, NULL) : fy__kernels_launch(fy__sim_host, launch);
 }
 
-static fy_status_t run(const fy__sim_device_t *dev, const fy__sim_request_t *request)
+static fy_status_t run(fy__sim_device_t *dev, const fy__sim_request_t *request)
 {
     switch (request->kind) {
     case FY__SIM_COPY: run_copy(request->copy.dst, request->copy.src, request->copy.nbytes); break;

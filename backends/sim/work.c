@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "backends/kernels/kernels.h"
+#include "backends/sim/scatter.h"
 #include "backends/sim/sim.h"
 #include "backends/sim/stream.h"
 
@@ -134,6 +135,7 @@ static const char *op_name(const fy_launch_t *launch)
         FY_OP_LIST(X)
 #undef X
     };
+    if (fy__sim_is_scatter(launch)) return "a packed transfer";
     return launch->op < FY_OP_BUILTIN_COUNT ? names[launch->op] : "a registered op";
 }
 
@@ -230,7 +232,7 @@ fy_status_t fy__sim_work_launch(void *dev_, void *stream, const fy_launch_t *lau
 int fy__sim_work_supports(void *dev, const fy_launch_t *launch)
 {
     (void)dev;
-    if (launch->kernel) return 1;
+    if (launch->kernel || fy__sim_is_scatter(launch)) return 1;
     return launch->op < FY_OP_BUILTIN_COUNT && fy__kernels_supports(launch);
 }
 

@@ -1,4 +1,5 @@
-// What moves, makes or converts elements without arithmetic: copy, concat (one source a launch), where, cast, fill, arange, gather.
+// What moves, makes or converts elements without arithmetic: copy, concat (one source a launch), where, cast, fill, arange, gather, packed
+// runs.
 #include "backends/cuda/kernels/common.cuh"
 
 // ---- cast ----
@@ -144,7 +145,25 @@ FY_KERNEL fy_gather(FY_ARGS args)
     }
 }
 
+// ---- packed runs: a block a piece ----
+
+FY_KERNEL fy_packed(FY_ARGS args)
+{
+    const bool gather = args.op == FY_LAUNCH_GATHER;
+    const uint64_t run = gather ? args.dst[0].data : args.src[0].data;
+    const fy_packed_entry_t *table = (const fy_packed_entry_t *)(uintptr_t)(args.src[0].data + args.attrs.packed.table_offset);
+    for (uint32_t i = blockIdx.x; i < args.attrs.packed.count; i += gridDim.x) {
+        const uint64_t piece = table[i].address, in_run = run + table[i].offset, nbytes = table[i].nbytes;
+        const uint64_t wide = ((piece | in_run) & 15) == 0 ? nbytes / 16 : 0;
+        char *to = (char *)(uintptr_t)(gather ? in_run : piece);
+        const char *from = (const char *)(uintptr_t)(gather ? piece : in_run);
+        for (uint64_t n = threadIdx.x; n < wide; n += blockDim.x) ((uint4 *)to)[n] = ((const uint4 *)from)[n];
+        for (uint64_t n = wide * 16 + threadIdx.x; n < nbytes; n += blockDim.x) to[n] = from[n];
+    }
+}
+
 FY_KERNEL_EXISTS(fy_cast)
 FY_KERNEL_EXISTS(fy_generate)
 FY_KERNEL_EXISTS(fy_copy)
 FY_KERNEL_EXISTS(fy_gather)
+FY_KERNEL_EXISTS(fy_packed)

@@ -183,6 +183,8 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_SOFTMAX:
     case FY_OP_LOG_SOFTMAX: return starts_with(kernel, "fy_softmax");
     case FY_OP_GATHER: return strcmp(kernel, "fy_gather") == 0;
+    case FY_LAUNCH_SCATTER:
+    case FY_LAUNCH_GATHER: return strcmp(kernel, "fy_packed") == 0;
     default: return op < FY_OP_BUILTIN_COUNT && starts_with(kernel, "fy_elementwise");
     }
 }
@@ -270,19 +272,50 @@ static CUresult run_source(const char *kernel, const fy__cuda_args_t *args, uint
 #endif
 }
 
-CUresult fake_run_kernel(int device, const char *kernel, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y)
+/* A packed run's table holds addresses of the device: a copy with what lies behind them, or NULL if one is not the device's. */
+static fy_packed_entry_t *translate_table(int device, const fy__cuda_args_t *args, const fy_desc_t *dst, const fy_desc_t *src)
+{
+    const fy_packed_t *packed = &args->attrs.packed;
+    const fy_desc_t *run = args->op == FY_LAUNCH_GATHER ? dst : src;
+    const uint64_t table_nbytes = (uint64_t)packed->count * sizeof(fy_packed_entry_t);
+    if (packed->table_offset % 8 != 0 || packed->table_offset + table_nbytes > (uint64_t)src->dims[0]) return NULL;
+    fy_packed_entry_t *table = malloc(table_nbytes + 1);
+    memcpy(table, (const char *)src->data + packed->table_offset, table_nbytes);
+    for (uint32_t i = 0; i < packed->count; i++) {
+        void *piece = fake_translate(device, table[i].address, table[i].nbytes);
+        if (piece == NULL || table[i].offset % 16 != 0 || table[i].offset + table[i].nbytes > (uint64_t)run->dims[0]) {
+            free(table);
+            return NULL;
+        }
+        table[i].address = (uint64_t)(uintptr_t)piece;
+    }
+    return table;
+}
+
+CUresult fake_run_kernel(int device, const char *kernel, const fy__cuda_args_t *args_, unsigned grid, unsigned block_x, unsigned block_y)
 {
     fy_desc_t dst[FY__CUDA_MAX_DST], src[FY__CUDA_MAX_SRC];
     const char *kernels = getenv("FAKE_CUDA_KERNELS");
     uint32_t *fault = NULL;
+    fy__cuda_args_t own = *args_, *args = &own;
+    fy_packed_entry_t *table = NULL;
     if (!assumptions_hold(kernel, args)) return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < args->ndst; i++)
         if (!rebuild(device, &args->dst[i], &dst[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
     for (unsigned i = 0; i < args->nsrc; i++)
         if (!rebuild(device, &args->src[i], &src[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (args->fault != 0 && (fault = fake_translate(device, args->fault, sizeof *fault)) == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (kernels != NULL && strcmp(kernels, "source") == 0) return run_source(kernel, args, fault, dst, src, grid, block_x, block_y);
-    return interpret(kernel, args, fault, dst, src) == FY_STATUS_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (args->op == FY_LAUNCH_SCATTER || args->op == FY_LAUNCH_GATHER) {
+        if ((table = translate_table(device, args, dst, src)) == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+        args->attrs.packed.table_offset = (uint64_t)(uintptr_t)table - (uint64_t)(uintptr_t)src[0].data; /* wraps, and back */
+    }
+    CUresult code;
+    if (kernels != NULL && strcmp(kernels, "source") == 0)
+        code = run_source(kernel, args, fault, dst, src, grid, block_x, block_y);
+    else
+        code = interpret(kernel, args, fault, dst, src) == FY_STATUS_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    free(table);
+    return code;
 }
 
 CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
