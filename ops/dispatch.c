@@ -142,6 +142,7 @@ static FY_COLD fy_status_t choose_kernel(fy__call_t *call)
 
 static fy_status_t wait_on_device(fy__call_t *call)
 {
+    FY_TRY(fy__stream_throttle(call->thread, call->stream));
     for (unsigned i = 0; i < call->launch.nsrc; i++) {
         fy__hazard_t *hazard = &call->src[i]->storage->hazard;
         call->after_transfer |= fy__stream_is_ahead(call->stream, atomic_load_explicit(&hazard->writer, memory_order_acquire));

@@ -7,6 +7,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/device.h"
+#include "runtime/guard.h"
 #include "runtime/stream.h"
 
 /* ---- poison records ---- */
@@ -84,33 +85,47 @@ static uint32_t record_of(const fy__faults_t *faults, uint64_t request)
     return 0;
 }
 
+/* Waits until the request that last used `slot` is done, if it may not be. The lock is let go meanwhile: the wait may have to submit
+ * something that needs it. Returns with it held. */
+static fy_status_t empty_slot(fy__faults_t *faults, const char *op, uint32_t slot)
+{
+    const fy__point_t point = faults->points[slot];
+    if (point == UINT64_MAX) return FY_FAIL(BUSY, "%s: %d such requests are being submitted at once", op, FY__FAULT_WINDOW);
+    fy__thread_t *thread = fy__thread();
+    const uint64_t start_ns = fy__now_ns();
+    const bool reached = fy__point_reached(point);
+    fy__unlock(&faults->lock);
+    const fy_status_t status = fy__point_wait(point, FY_FOREVER, FY__WAIT_FAULT_WINDOW);
+    if (!reached && thread) fy__throttled(thread, start_ns);
+    fy__lock(&faults->lock);
+    return status;
+}
+
 fy_status_t fy__fault_begin(fy_device_t *device, fy__fault_cause_t cause, uint64_t *out_request, uint32_t **out_word)
 {
     fy__faults_t *faults = &device->faults;
+    fy_status_t status = FY_STATUS_OK;
     fy__lock(&faults->lock);
-    const uint64_t request = ++faults->next;
-    const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
-    if (request > FY__FAULT_WINDOW && !faults->resolved[slot]) {
-        const fy__point_t point = faults->points[slot];
-        const fy_status_t status = point == UINT64_MAX
-                                       ? FY_FAIL(BUSY, "%s: %d such requests are being submitted at once", cause.op, FY__FAULT_WINDOW)
-                                       : fy__point_wait(point, FY_FOREVER, FY__WAIT_FAULT_WINDOW);
-        if (status != FY_STATUS_OK) {
-            faults->next--;
-            fy__unlock(&faults->lock);
-            return status;
-        }
-        settle(faults, request - FY__FAULT_WINDOW);
+    uint64_t request = faults->next + 1;
+    while (request > FY__FAULT_WINDOW && !faults->resolved[request % FY__FAULT_WINDOW]) {
+        status = empty_slot(faults, cause.op, (uint32_t)(request % FY__FAULT_WINDOW));
+        if (status != FY_STATUS_OK) break;
+        if (request == faults->next + 1) settle(faults, request - FY__FAULT_WINDOW);
+        request = faults->next + 1; /* another thread may have been faster */
     }
-    __atomic_store_n(&faults->words[slot], 0, __ATOMIC_RELEASE);
-    faults->points[slot] = UINT64_MAX;
-    faults->resolved[slot] = false;
-    faults->records[slot] = 0;
-    faults->causes[slot] = cause;
-    *out_request = request;
-    *out_word = &faults->words[slot];
+    const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
+    if (status == FY_STATUS_OK) {
+        faults->next = request;
+        __atomic_store_n(&faults->words[slot], 0, __ATOMIC_RELEASE);
+        faults->points[slot] = UINT64_MAX;
+        faults->resolved[slot] = false;
+        faults->records[slot] = 0;
+        faults->causes[slot] = cause;
+        *out_request = request;
+        *out_word = &faults->words[slot];
+    }
     fy__unlock(&faults->lock);
-    return FY_STATUS_OK;
+    return status;
 }
 
 void fy__fault_end(fy_device_t *device, uint64_t request, fy__point_t point)

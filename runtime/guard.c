@@ -89,6 +89,12 @@ fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, uint64_t *out
 
 void fy__sync_end(fy__thread_t *thread, uint64_t start_ns) { fy__count(&thread->node->sync_ns, fy__now_ns() - start_ns); }
 
+void fy__throttled(fy__thread_t *thread, uint64_t start_ns)
+{
+    fy__count(&thread->node->throttles, 1);
+    fy__count(&thread->node->throttle_ns, fy__now_ns() - start_ns);
+}
+
 fy_status_t fy__guard_check_device_alloc(fy__thread_t *thread, uint64_t nbytes, const char *device)
 {
     if (FY_LIKELY(!thread->nguards)) return FY_STATUS_OK;

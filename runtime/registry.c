@@ -69,6 +69,7 @@ static void set_defaults(fy_device_t *device, const fy_backend_t *backend)
     device->synchronous = backend->is_synchronous;
     device->limit_nbytes = device->pinned_limit_nbytes = FY_UNLIMITED;
     device->workspace_nbytes = 32u << 20;
+    device->ahead = 1024;
 }
 
 /* There are never more devices than places in the table, so there is always one for a spare. The registry's lock is held. */
@@ -131,24 +132,35 @@ fy_device_t *fy__device_use_at(uint32_t index)
     return NULL;
 }
 
-/* Uses what Ferry itself knows (limit, pinned, workspace) and keeps the rest for the backend. */
+/* Uses what Ferry itself knows and keeps the rest for the backend. */
 static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec, fy_backend_option_t *rest, size_t *out_nrest)
 {
+    const struct {
+        const char *key;
+        uint64_t *value;
+        bool is_count, may_be_0;
+    } own[] = {
+        { "limit", &device->limit_nbytes, false, true },
+        { "pinned", &device->pinned_limit_nbytes, false, true },
+        { "workspace", &device->workspace_nbytes, false, true },
+        { "ahead", &device->ahead, true, false },
+    };
+    const size_t nown = sizeof own / sizeof *own;
     *out_nrest = 0;
-    for (size_t i = 0; i < spec->noptions; i++) {
+    for (size_t i = 0, k; i < spec->noptions; i++) {
         const fy_backend_option_t *option = &spec->option[i];
-        uint64_t *own = strcmp(option->key, "limit") == 0       ? &device->limit_nbytes
-                        : strcmp(option->key, "pinned") == 0    ? &device->pinned_limit_nbytes
-                        : strcmp(option->key, "workspace") == 0 ? &device->workspace_nbytes
-                                                                : NULL;
-        if (!own) {
+        for (k = 0; k < nown && strcmp(option->key, own[k].key) != 0; k++) {}
+        if (k == nown) {
             rest[(*out_nrest)++] = *option;
             continue;
         }
         if (!option->is_size)
-            return FY_FAIL(INVALID_ARGUMENT, "device_open: %s=%s is no byte size; write %s=512MiB or a plain number", option->key,
-                           option->value, option->key);
-        *own = option->nbytes;
+            return FY_FAIL(INVALID_ARGUMENT, "device_open: %s=%s is no %s; write %s=%s", option->key, option->value,
+                           own[k].is_count ? "number" : "byte size", option->key, own[k].is_count ? "1024" : "512MiB or a plain number");
+        if (!option->nbytes && !own[k].may_be_0)
+            return FY_FAIL(INVALID_ARGUMENT, "device_open: %s=%s would let nothing through; it must be more than 0", option->key,
+                           option->value);
+        *own[k].value = option->nbytes;
     }
     return FY_STATUS_OK;
 }
@@ -187,7 +199,8 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
         status = backend->device_open(spec->index, nrest, rest, &device->dev);
         if (status == FY_STATUS_INVALID_ARGUMENT && nrest) { /* the backend named its own options */
             const fy_error_t error = *fy_error_get();
-            fy_error_set(status, error.file, error.line, "%s\n  Any device also takes limit, pinned and workspace, each a byte size",
+            fy_error_set(status, error.file, error.line,
+                         "%s\n  Any device also takes limit, pinned and workspace, each a byte size, and ahead, a number of requests",
                          error.text);
         }
     }

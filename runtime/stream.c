@@ -88,25 +88,41 @@ void fy__stream_anchor(fy_stream_t *stream)
 
 static bool forked(const fy_device_t *device) { return atomic_load_explicit(&device->lost, memory_order_relaxed) == FY__LOST_BY_FORK; }
 
+static void destroy_native(fy_stream_t *stream)
+{
+    if (stream->native && !forked(stream->device)) stream->device->backend->stream_destroy(stream->device->dev, stream->native);
+    stream->native = NULL;
+    stream->foreign = false;
+}
+
 /* A closed stream whose work is done gives its events back; its slot is then free. The table's lock is held. */
 static void finish_closing(fy_stream_t *stream)
 {
     fy_device_t *device = stream->device;
+    fy__lock(&stream->lock); /* the holder of an old ticket may be looking at the events */
+    destroy_native(stream);
+    if (fy__device_is_lost(device)) { /* its tickets go on failing when the slot belongs to another stream */
+        atomic_store(&stream->lost_first, atomic_load(&stream->done) + 1);
+        atomic_store(&stream->lost_last, atomic_load(&stream->submitted));
+    }
     for (uint32_t i = 0; i < stream->nevents && !forked(device); i++) device->backend->event_destroy(device->dev, stream->events[i].event);
     for (uint32_t i = 0; i < stream->nfree_events && !forked(device); i++)
         device->backend->event_destroy(device->dev, stream->free_events[i]);
     stream->nevents = stream->nfree_events = 0;
     atomic_store_explicit(&stream->done, atomic_load(&stream->submitted), memory_order_release);
     stream->device = fy_device_host(); /* the device may go now; old tickets still look here */
+    fy__unlock(&stream->lock);
     stream->state = FY__STREAM_FREE;
 }
 
 static bool closing_is_done(fy_stream_t *stream)
 {
     if (fy__device_is_lost(stream->device)) return true;
+    fy__stream_event_t *event;
     fy__lock(&stream->lock);
+    const bool covered = !stream->native || cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK;
     (void)advance(stream);
-    const bool done = !stream->nevents || fy__device_is_lost(stream->device);
+    const bool done = (covered && !stream->nevents) || fy__device_is_lost(stream->device);
     fy__unlock(&stream->lock);
     return done;
 }
@@ -154,6 +170,7 @@ fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role, const fy
                      : role == FY_STREAM_DOWNLOAD ? FY__READER_DOWNLOAD
                                                   : FY__READER_COMPUTE;
     snprintf(stream->name, sizeof stream->name, "%s", name);
+    atomic_store(&stream->room, atomic_load(&stream->submitted) + (device->ahead + 3) / 4);
     /* What the slot's last stream waited for says nothing about this one. */
     for (int i = 0; i < FY__MAX_STREAMS; i++) atomic_store_explicit(&stream->waited[i], 0, memory_order_relaxed);
     *out_stream = stream;
@@ -164,14 +181,15 @@ void fy__stream_close(fy_stream_t *stream)
 {
     fy_device_t *device = stream->device;
     fy__stream_event_t *event;
+    bool covered = false;
     if (!fy__device_is_lost(device)) {
         fy__lock(&stream->lock);
-        (void)cover(stream, atomic_load(&stream->submitted), &event); /* answers for the tickets that are left */
+        covered = cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK; /* answers for the tickets that are left */
+        if (covered) stream->foreign = false; /* or whoever asks next would record anew, on a queue that is gone */
         fy__unlock(&stream->lock);
     }
-    if (!forked(device)) device->backend->stream_destroy(device->dev, stream->native);
-    stream->native = NULL;
-    stream->foreign = false;
+    /* Without an event (no memory for one) the queue is kept until whoever asks gets one: finish_closing. */
+    if (covered || fy__device_is_lost(device)) destroy_native(stream);
     fy__lock(&table_lock);
     stream->state = FY__STREAM_CLOSING;
     fy__unlock(&table_lock);
@@ -215,7 +233,8 @@ bool fy__point_reached(fy__point_t point)
     if (fy__device_is_lost(stream->device)) return true;
     fy__stream_event_t *event;
     fy__lock(&stream->lock);
-    if (advance(stream) == FY_STATUS_OK && atomic_load_explicit(&stream->done, memory_order_relaxed) < seq &&
+    if (seq > atomic_load_explicit(&stream->done, memory_order_relaxed) && advance(stream) == FY_STATUS_OK &&
+        atomic_load_explicit(&stream->done, memory_order_relaxed) < seq &&
         (!stream->nevents || stream->events[stream->nevents - 1].seq < seq)) {
         if (cover(stream, seq, &event) == FY_STATUS_OK) (void)advance(stream);
     }
@@ -229,8 +248,9 @@ static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
     fy_device_t *device = stream->device;
     fy__stream_event_t *event = NULL;
     fy__lock(&stream->lock);
-    fy_status_t status = cover(stream, seq, &event);
-    if (status != FY_STATUS_OK) {
+    fy_status_t status = FY_STATUS_OK;
+    const bool known = !stream->foreign && atomic_load_explicit(&stream->done, memory_order_relaxed) >= seq;
+    if (known || (status = cover(stream, seq, &event)) != FY_STATUS_OK) {
         fy__unlock(&stream->lock);
         return status;
     }
@@ -271,12 +291,40 @@ fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point)
     if (other->device->backend != stream->device->backend)
         return fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE); /* no common events: the host waits */
     fy__lock(&other->lock);                                      /* the event must not move between the two calls */
+    if (!other->foreign && atomic_load_explicit(&other->done, memory_order_relaxed) >= seq) { /* it may be another device's by now */
+        fy__unlock(&other->lock);
+        return FY_STATUS_OK;
+    }
     fy_status_t status = cover(other, seq, &event);
     if (status == FY_STATUS_OK)
         status = fy__device_check(stream->device, stream->device->backend->event_wait(stream->device->dev, stream->native, event->event));
     if (status == FY_STATUS_OK) atomic_store_explicit(&stream->waited[other->index], event->seq, memory_order_relaxed);
     fy__unlock(&other->lock);
     return status;
+}
+
+/* ---- back-pressure ---- */
+
+fy_status_t fy__stream_throttle_slow(fy__thread_t *thread, fy_stream_t *stream)
+{
+    const uint64_t ahead = stream->device->ahead, quarter = (ahead + 3) / 4;
+    const uint64_t submitted = atomic_load_explicit(&stream->submitted, memory_order_acquire);
+    uint64_t done = atomic_load_explicit(&stream->done, memory_order_acquire);
+    fy__stream_anchor(stream);       /* what a later request waits for, three quarters from here */
+    if (submitted - done >= ahead) { /* as far as is known: nobody may have asked for long */
+        (void)fy__point_reached(FY__POINT(stream->index, submitted - ahead + 1));
+        done = atomic_load_explicit(&stream->done, memory_order_acquire);
+    }
+    if (submitted - done >= ahead) {
+        const uint64_t start_ns = fy__now_ns();
+        /* No wait site: nothing is ordered by it, so no byte depends on it. */
+        FY_TRY(fy__point_wait(FY__POINT(stream->index, submitted - ahead + quarter), FY_FOREVER, FY__WAIT_NONE));
+        fy__throttled(thread, start_ns);
+        done = atomic_load_explicit(&stream->done, memory_order_acquire);
+    }
+    const uint64_t most = done + ahead, step = submitted + quarter;
+    atomic_store_explicit(&stream->room, most < step ? most : step, memory_order_relaxed);
+    return FY_STATUS_OK;
 }
 
 /* ---- public ---- */
@@ -358,50 +406,4 @@ fy_status_t fy_stream_mark(fy_stream_t *stream, fy_ticket_t *out_ticket)
     /* A number of its own, so that no event recorded before this call is taken to cover it. */
     *out_ticket = fy__point_ticket(fy__stream_submitted(stream));
     return FY_STATUS_OK;
-}
-
-/* false: no ticket that Ferry ever gave. */
-static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
-{
-    *out_point = 0;
-    if (!ticket.stream) return ticket.seq == 0;
-    const fy_stream_t *stream = ticket.stream < FY__MAX_STREAMS ? fy__stream_at((uint32_t)ticket.stream) : NULL;
-    if (!stream || ticket.seq > atomic_load_explicit(&stream->submitted, memory_order_acquire)) return false;
-    *out_point = FY__POINT(ticket.stream, ticket.seq);
-    return true;
-}
-
-fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
-{
-    fy__point_t point;
-    if (!ticket_point(ticket, &point)) return FY_POLL_FAILED;
-    if (!point) return FY_POLL_DONE;
-    if (!fy__point_reached(point)) return FY_POLL_PENDING;
-    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
-    if (fy__device_is_lost(stream->device) && atomic_load(&stream->done) < ticket.seq) return FY_POLL_FAILED;
-    return fy__fault_at(stream->device, point) ? FY_POLL_FAILED : FY_POLL_DONE;
-}
-
-fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
-{
-    fy__thread_t *thread = fy__thread();
-    fy__point_t point;
-    uint64_t start_ns;
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!ticket_point(ticket, &point))
-        return FY_FAIL(INVALID_ARGUMENT, "ticket_wait: {%llu, %llu} is no ticket of this process", (unsigned long long)ticket.stream,
-                       (unsigned long long)ticket.seq);
-    FY_TRY(fy__sync_begin(thread, "ticket_wait", &start_ns));
-    fy_status_t status = FY_STATUS_OK;
-    if (point) {
-        fy_device_t *device = fy__stream_at(FY__POINT_STREAM(point))->device;
-        status = fy__point_wait(point, timeout_ns, FY__WAIT_TICKET);
-        if (status == FY_STATUS_OK) {
-            const uint32_t record = fy__fault_at(device, point);
-            if (record) status = fy__poison_fail(record, "ticket_wait");
-            fy__storage_reap(device);
-        }
-    }
-    fy__sync_end(thread, start_ns);
-    return status;
 }

@@ -31,6 +31,8 @@ struct fy_stream {
     _Atomic bool foreign;        /* wraps a queue that others submit to: a known event may be too early, always record anew */
     fy__stream_state_t state;    /* guarded by the table's lock in stream.c */
     _Atomic uint64_t submitted, done;
+    _Atomic uint64_t lost_first, lost_last;       /* requests that a lost device took with it, when the slot was given up last */
+    _Atomic uint64_t room;                        /* up to here requests may be submitted without asking how far the stream has come */
     pthread_mutex_t lock;                         /* guards events, free_events and recording */
     fy__stream_event_t events[FY__STREAM_EVENTS]; /* oldest first */
     uint32_t nevents;
@@ -57,6 +59,18 @@ fy_stream_t *fy__stream_at(uint32_t index);
 static inline fy__point_t fy__stream_submitted(fy_stream_t *stream)
 {
     return FY__POINT(stream->index, atomic_fetch_add_explicit(&stream->submitted, 1, memory_order_release) + 1);
+}
+
+/* Back-pressure: the host may be `device->ahead` requests ahead of a stream (and one more per thread that submits at the same moment). A
+ * request that would be further ahead waits here, before it is submitted, until the stream has come down to three quarters. Every quarter
+ * leaves an event behind, so that this is no drain. Counted as a throttle; no sync, and no guard forbids it. */
+fy_status_t fy__stream_throttle_slow(struct fy__thread *thread, fy_stream_t *stream);
+static inline fy_status_t fy__stream_throttle(struct fy__thread *thread, fy_stream_t *stream)
+{
+    if (__builtin_expect(
+            atomic_load_explicit(&stream->submitted, memory_order_relaxed) < atomic_load_explicit(&stream->room, memory_order_relaxed), 1))
+        return FY_STATUS_OK;
+    return fy__stream_throttle_slow(thread, stream);
 }
 
 /* Records an event behind what was just submitted. Events are otherwise recorded when somebody asks, and then cover whatever was

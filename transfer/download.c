@@ -66,6 +66,7 @@ fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
     const uint64_t nbytes = src->nelem * fy__dtype_sizes[dtype];
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, "tensor_download"));
+    if (!device->synchronous) FY_TRY(fy__stream_throttle(thread, device->download));
     fy_download_t *download = calloc(1, sizeof *download);
     if (!download) return FY_FAIL(OUT_OF_MEMORY, "tensor_download: no host memory for %zu bytes", sizeof *download);
     download->handle.kind = FY__HANDLE_DOWNLOAD;
@@ -133,15 +134,9 @@ static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_
     return status;
 }
 
-fy_status_t fy_download_wait(fy_download_t *download, uint64_t timeout_ns, fy_tensor_t **out_host)
+/* The bytes have come, or never will: makes the tensor, or hands on why not. The download is used up. */
+static fy_status_t conclude(fy__thread_t *thread, fy_download_t *download, fy_status_t status, fy_tensor_t **out_host)
 {
-    fy__thread_t *thread = fy__thread();
-    if (!out_host) return FY_FAIL(INVALID_ARGUMENT, "download_wait: out_host is NULL");
-    *out_host = NULL;
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!download) return FY_FAIL(INVALID_ARGUMENT, "download_wait: download is NULL");
-    fy_status_t status = arrive(thread, download, timeout_ns, "download_wait");
-    if (status == FY_STATUS_TIMEOUT || status == FY_STATUS_REFUSED_BY_GUARD) return status; /* it stands */
     if (status == FY_STATUS_OK) {
         fy__storage_t *storage = download->storage;
         fy__storage_retain(storage);
@@ -156,17 +151,69 @@ fy_status_t fy_download_wait(fy_download_t *download, uint64_t timeout_ns, fy_te
     return status;
 }
 
+fy_status_t fy_download_wait(fy_download_t *download, uint64_t timeout_ns, fy_tensor_t **out_host)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!out_host) return FY_FAIL(INVALID_ARGUMENT, "download_wait: out_host is NULL");
+    *out_host = NULL;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!download) return FY_FAIL(INVALID_ARGUMENT, "download_wait: download is NULL");
+    const fy_status_t status = arrive(thread, download, timeout_ns, "download_wait");
+    if (status == FY_STATUS_TIMEOUT || status == FY_STATUS_REFUSED_BY_GUARD) return status; /* it stands */
+    return conclude(thread, download, status, out_host);
+}
+
+fy_status_t fy_download_try(fy_download_t *download, fy_tensor_t **out_host)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!out_host) return FY_FAIL(INVALID_ARGUMENT, "download_try: out_host is NULL");
+    *out_host = NULL;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!download) return FY_FAIL(INVALID_ARGUMENT, "download_try: download is NULL");
+    fy_status_t status = FY_STATUS_OK;
+    if (download->point) {
+        if (!fy__wait_drops(FY__WAIT_DOWNLOAD_ARRIVE) && !fy__point_reached(download->point)) return FY_STATUS_OK;
+        status = fy__point_wait(download->point, 0, FY__WAIT_DOWNLOAD_ARRIVE); /* waits for nothing: OK, or the device is lost */
+    }
+    if (status == FY_STATUS_OK) status = fy__suspect_resolve(download->device, &download->suspect, "download_try");
+    return conclude(thread, download, status, out_host);
+}
+
+static fy_status_t check_one(const fy_download_t *download, const char *what, const char *instead)
+{
+    if (!download) return FY_FAIL(INVALID_ARGUMENT, "%s: download is NULL", what);
+    if (download->nelem == 1) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH, "%s: the download has %llu elements; this call is for one. Use %s", what,
+                   (unsigned long long)download->nelem, instead);
+}
+
+static void take_value(fy_tensor_t *host, double *out_value)
+{
+    *out_value = fy__dtype_read_f64((fy_dtype_t)host->dtype, host->data);
+    fy_tensor_destroy(host);
+}
+
+fy_status_t fy_download_try_f64(fy_download_t *download, int *out_done, double *out_value)
+{
+    fy_tensor_t *host;
+    if (out_done) *out_done = 0;
+    if (out_value) *out_value = 0;
+    if (!out_done || !out_value) return FY_FAIL(INVALID_ARGUMENT, "download_try_f64: %s is NULL", out_done ? "out_value" : "out_done");
+    FY_TRY(check_one(download, "download_try_f64", "fy_download_try"));
+    FY_TRY(fy_download_try(download, &host));
+    if (!host) return FY_STATUS_OK;
+    *out_done = 1;
+    take_value(host, out_value);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy_download_wait_f64(fy_download_t *download, uint64_t timeout_ns, double *out_value)
 {
     fy_tensor_t *host;
     if (!out_value) return FY_FAIL(INVALID_ARGUMENT, "download_wait_f64: out_value is NULL");
     *out_value = 0;
-    if (!download) return FY_FAIL(INVALID_ARGUMENT, "download_wait_f64: download is NULL");
-    if (download->nelem != 1)
-        return FY_FAIL(SHAPE_MISMATCH, "download_wait_f64: the download has %llu elements; this call is for one. Use fy_download_wait",
-                       (unsigned long long)download->nelem);
+    FY_TRY(check_one(download, "download_wait_f64", "fy_download_wait"));
     FY_TRY(fy_download_wait(download, timeout_ns, &host));
-    *out_value = fy__dtype_read_f64((fy_dtype_t)host->dtype, host->data);
-    fy_tensor_destroy(host);
+    take_value(host, out_value);
     return FY_STATUS_OK;
 }

@@ -78,6 +78,7 @@ fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_
     bool sent = false;
     *out_changed = false;
     if (!src->nelem) return FY_STATUS_OK;
+    if (stream) FY_TRY(fy__stream_throttle(thread, stream));
     fy__end_of(dst, &final);
     const bool direct = dst->contiguous && dst->dtype == src->dtype;
     FY_CHECK(pack(thread, src, &packed));

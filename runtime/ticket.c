@@ -1,0 +1,65 @@
+/* Tickets: the public face of points on streams' timelines. A ticket is a plain value, so anything may come in here: what is asked about is
+ * looked up and checked first. Not here: how a point is reached or waited for (stream.c). */
+#include <ferry/stream.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/guard.h"
+#include "runtime/storage.h"
+#include "runtime/stream.h"
+#include "runtime/thread.h"
+
+/* Requests of a device that was lost and has been closed since. */
+static bool went_with_its_device(const fy_stream_t *stream, uint64_t seq)
+{
+    return seq >= atomic_load(&stream->lost_first) && seq <= atomic_load(&stream->lost_last);
+}
+
+/* false: no ticket that Ferry ever gave. */
+static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
+{
+    *out_point = 0;
+    if (!ticket.stream) return ticket.seq == 0;
+    const fy_stream_t *stream = ticket.stream < FY__MAX_STREAMS ? fy__stream_at((uint32_t)ticket.stream) : NULL;
+    if (!stream || ticket.seq > atomic_load_explicit(&stream->submitted, memory_order_acquire)) return false;
+    *out_point = FY__POINT(ticket.stream, ticket.seq);
+    return true;
+}
+
+fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
+{
+    fy__point_t point;
+    if (!ticket_point(ticket, &point)) return FY_POLL_FAILED;
+    if (!point) return FY_POLL_DONE;
+    if (!fy__point_reached(point)) return FY_POLL_PENDING;
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    if (went_with_its_device(stream, ticket.seq)) return FY_POLL_FAILED;
+    if (fy__device_is_lost(stream->device) && atomic_load(&stream->done) < ticket.seq) return FY_POLL_FAILED;
+    return fy__fault_at(stream->device, point) ? FY_POLL_FAILED : FY_POLL_DONE;
+}
+
+fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
+{
+    fy__thread_t *thread = fy__thread();
+    fy__point_t point;
+    uint64_t start_ns;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!ticket_point(ticket, &point))
+        return FY_FAIL(INVALID_ARGUMENT, "ticket_wait: {%llu, %llu} is no ticket of this process", (unsigned long long)ticket.stream,
+                       (unsigned long long)ticket.seq);
+    FY_TRY(fy__sync_begin(thread, "ticket_wait", &start_ns));
+    fy_status_t status = FY_STATUS_OK;
+    if (point) {
+        fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+        fy_device_t *device = stream->device;
+        status = fy__point_wait(point, timeout_ns, FY__WAIT_TICKET);
+        if (status == FY_STATUS_OK && went_with_its_device(stream, ticket.seq))
+            status = FY_FAIL(DEVICE_LOST, "ticket_wait: the device of this request was lost and has been closed since");
+        if (status == FY_STATUS_OK) {
+            const uint32_t record = fy__fault_at(device, point);
+            if (record) status = fy__poison_fail(record, "ticket_wait");
+            fy__storage_reap(device);
+        }
+    }
+    fy__sync_end(thread, start_ns);
+    return status;
+}
