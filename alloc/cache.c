@@ -8,9 +8,17 @@
 
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
+#include "runtime/wait_site.h"
+
+static bool is_done(const fy__hazard_t *hazard) { return fy__wait_drops(FY__WAIT_PENDING_POLL) || fy__hazard_done(hazard); }
+
+static bool is_only_on(const fy__hazard_t *hazard, uint32_t stream_index)
+{
+    return fy__wait_drops(FY__WAIT_PENDING_SEVERAL) || fy__hazard_only_on(hazard, stream_index);
+}
 
 const fy__pool_seams_t fy__pool_seams_runtime = {
-    fy__hazard_done, fy__hazard_only_on, fy__hazard_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free }
+    is_done, is_only_on, fy__hazard_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free }
 };
 
 fy_status_t fy__pool_create(const fy__pool_options_t *options, const fy__segment_source_t *source, fy__pool_t **out_pool)
@@ -77,6 +85,7 @@ bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes)
     if (rest_span) {
         fy__node_t *rest = fy__node_of(rest_span);
         fy__hazard_copy(&rest->block.hazard, &node->block.hazard);
+        if (fy__wait_drops(FY__WAIT_PENDING_SPLIT)) fy__pending_forget(rest);
         fy__pending_link(pool, rest, node, shelf);
         pool->pending_nbytes -= had - nbytes; /* was counted in `node`, and is counted again in `rest` */
     }

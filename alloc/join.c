@@ -3,6 +3,8 @@
  * Walks only when nothing fits as it is. Next: ladder.c says when. */
 #include "alloc/pool.h"
 
+#include "runtime/wait_site.h"
+
 enum { WORD_COUNT = 1 + FY__READER_COUNT };
 
 fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request)
@@ -96,7 +98,8 @@ static fy__node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request, const s
         return NULL;
     }
     for (fy__span_t *span = stretch->first; span != stretch->last; span = span->next) {
-        if (span->shelf != FY__SHELF_FREE) (void)add_points(&points, &fy__node_of(span)->block.hazard);
+        if (span->shelf != FY__SHELF_FREE && !fy__wait_drops(FY__WAIT_PENDING_STRETCH))
+            (void)add_points(&points, &fy__node_of(span)->block.hazard);
         (void)fy__pool_detach(pool, span, span->size.nbytes);
     }
     while (stretch->first->size.nbytes < request->nbytes) fy__offsets_join_taken(&pool->offsets, stretch->first);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/wait_site.h"
 
 enum { WORD_COUNT = 1 + FY__READER_COUNT, WAIT_STREAMS = 64 };
 
@@ -94,6 +95,8 @@ void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t shelf)
     pool->pending_nbytes -= node->span.size.nbytes;
 }
 
+void fy__pending_forget(fy__node_t *node) { set_point(&node->block.hazard, FY__POINT(FY__POINT_STREAM(word(&node->block.hazard, 0)), 0)); }
+
 void fy__pending_joined(void *user, uint32_t shelf, fy__span_t *left_span, fy__span_t *right_span)
 {
     if (shelf == FY__SHELF_FREE) return;
@@ -102,7 +105,7 @@ void fy__pending_joined(void *user, uint32_t shelf, fy__span_t *left_span, fy__s
     if (left->is_pending) fy__pending_unlink(pool, left, shelf);
     if (right->is_pending) fy__pending_unlink(pool, right, shelf);
     fy__point_t point = word(&right->block.hazard, 0);
-    if (point > word(&left->block.hazard, 0)) set_point(&left->block.hazard, point);
+    if (point > word(&left->block.hazard, 0) && !fy__wait_drops(FY__WAIT_PENDING_JOINED)) set_point(&left->block.hazard, point);
 }
 
 void fy__pending_shelve(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fate)

@@ -128,6 +128,8 @@ uint32_t fy__pending_find(const fy__pool_t *pool, uint32_t stream);
 /* Into and out of a shelf's list and the figures, with the size of the moment. newer NULL: `node` is the newest. */
 void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint32_t shelf);
 void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t shelf);
+/* For tests of the waits (runtime/wait_site.h): its last use counts as over. */
+void fy__pending_forget(fy__node_t *node);
 /* The offset allocator's `joined`; user is the pool. */
 void fy__pending_joined(void *user, uint32_t shelf, fy__span_t *left_span, fy__span_t *right_span);
 

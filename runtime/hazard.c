@@ -64,6 +64,7 @@ fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream, fy
     if (fy__wait_drops(site)) return FY_STATUS_OK;
     FY_TRY(fy__stream_wait_point(stream, word(hazard, 0)));
     /* The word this read will go to may still hold another stream's read: wait for that one too, so that one word stands for both. */
+    if (fy__wait_drops(FY__WAIT_READERS_SHARE)) return FY_STATUS_OK;
     const fy__point_t held = word(hazard, 1 + (int)stream->reader);
     return FY__POINT_STREAM(held) == stream->index ? FY_STATUS_OK : fy__stream_wait_point(stream, held);
 }
@@ -82,8 +83,8 @@ void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t poin
     /* Two threads may read one tensor on one stream: the later number must win. */
     while (!(FY__POINT_STREAM(held) == stream->index && held >= point)) {
         /* Or on two streams that share the word, neither having seen the other's read: a later point then stands for both. */
-        if (FY_UNLIKELY(fy__stream_is_ahead(stream, held))) {
-            if (fy__stream_wait_point(stream, held) != FY_STATUS_OK) (void)fy__point_wait(held, FY_FOREVER, FY__WAIT_NONE);
+        if (FY_UNLIKELY(fy__stream_is_ahead(stream, held)) && !fy__wait_drops(FY__WAIT_READERS_SHARE)) {
+            if (fy__stream_wait_point(stream, held) != FY_STATUS_OK) (void)fy__point_wait(held, FY_FOREVER, FY__WAIT_READERS_SHARE);
             point = fy__stream_submitted(stream);
         }
         if (atomic_compare_exchange_weak_explicit(reader, &held, point, memory_order_release, memory_order_acquire)) return;

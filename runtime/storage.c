@@ -117,7 +117,7 @@ static FY_COLD fy_status_t create_large(fy__thread_t *thread, fy_device_t *devic
             return status;
         }
         storage->data = storage->block->address;
-        fy__hazard_copy(&storage->hazard, &storage->block->hazard);
+        if (!fy__wait_drops(FY__WAIT_BLOCK_INHERITED)) fy__hazard_copy(&storage->hazard, &storage->block->hazard);
         if (!device->is_host && (storage->memory = fy__node_memory(thread->node, device->index))) {
             atomic_fetch_add_explicit(&storage->memory->live, (int64_t)storage->block->nbytes, memory_order_relaxed);
             atomic_fetch_add_explicit(&storage->memory->requested, (int64_t)nbytes, memory_order_relaxed);
@@ -160,8 +160,7 @@ fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, u
         return status;
     }
     storage->nbytes = nbytes;
-    storage->data = storage->block->address;
-    fy__hazard_copy(&storage->hazard, &storage->block->hazard);
+    storage->data = storage->block->address; /* no hazard: asked for on no stream, a block is handed out when nothing uses it any more */
     storage->pinned = true;
     storage->peer = peer;
     fy__device_use(peer);
@@ -197,6 +196,7 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
     }
     if (storage->block) {
         fy__hazard_copy(&storage->block->hazard, &storage->hazard);
+        if (fy__wait_drops(FY__WAIT_BLOCK_GIVEN_BACK)) fy__hazard_clear(&storage->block->hazard);
         fy__pool_free(storage->block);
     }
     if (storage->deleter) storage->deleter(storage->user, storage->data == empty_address() ? NULL : storage->data);
@@ -210,7 +210,8 @@ FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *stora
 {
     fy_device_t *device = storage->device;
     if (!device->synchronous) fy__hazard_cover_foreign(&storage->hazard);
-    if (storage->deleter && !fy__hazard_done(&storage->hazard)) { /* the user's memory: the deleter runs after the last use */
+    if (storage->deleter && !fy__wait_drops(FY__WAIT_DELETER) &&
+        !fy__hazard_done(&storage->hazard)) { /* the user's memory: the deleter runs after the last use */
         fy__device_use(device);
         fy__storage_defer(device, storage);
         fy__storage_reap_last(device);
@@ -223,7 +224,7 @@ FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *stora
 FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const char *what)
 {
     const fy__point_t borrow = atomic_load_explicit(&storage->borrow, memory_order_acquire);
-    if (fy__point_reached(borrow)) {
+    if (fy__wait_drops(FY__WAIT_BORROWED) || fy__point_reached(borrow)) {
         atomic_store_explicit(&storage->borrow, 0, memory_order_relaxed);
         return FY_STATUS_OK;
     }
@@ -254,7 +255,7 @@ void fy__storage_reap(fy_device_t *device)
     fy__lock(&device->deferred_lock);
     for (fy__storage_t **link = &device->deferred; *link;) {
         fy__storage_t *storage = *link;
-        if (!fy__hazard_done(&storage->hazard)) {
+        if (!fy__wait_drops(FY__WAIT_DELETER_LATER) && !fy__hazard_done(&storage->hazard)) {
             link = &storage->next;
             continue;
         }

@@ -117,7 +117,7 @@ static void finish_closing(fy_stream_t *stream)
 
 static bool closing_is_done(fy_stream_t *stream)
 {
-    if (fy__device_is_lost(stream->device)) return true;
+    if (fy__wait_drops(FY__WAIT_STREAM_SLOT) || fy__device_is_lost(stream->device)) return true;
     fy__stream_event_t *event;
     fy__lock(&stream->lock);
     const bool covered = !stream->native || cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK;

@@ -30,7 +30,7 @@ fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
     fy__point_t point;
     if (!ticket_point(ticket, &point)) return FY_POLL_FAILED;
     if (!point) return FY_POLL_DONE;
-    if (!fy__point_reached(point)) return FY_POLL_PENDING;
+    if (!fy__wait_drops(FY__WAIT_TICKET_POLL) && !fy__point_reached(point)) return FY_POLL_PENDING;
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
     if (went_with_its_device(stream, ticket.seq)) return FY_POLL_FAILED;
     if (fy__device_is_lost(stream->device) && atomic_load(&stream->done) < ticket.seq) return FY_POLL_FAILED;

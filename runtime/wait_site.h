@@ -8,23 +8,36 @@
 #include <stdbool.h>
 
 /* Name, and what goes wrong without it. */
-#define FY__WAIT_SITE_LIST(X)                                                                    \
-    X(DISPATCH_READ, "an op reads bytes that another stream still writes")                       \
-    X(DISPATCH_WRITE, "an op writes bytes that another stream still reads or writes")            \
-    X(DISPATCH_WORKSPACE, "an op's scratch is still another op's")                               \
-    X(CONVERT_READ, "a conversion reads bytes that are still written")                           \
-    X(CONVERT_WRITE, "a conversion writes bytes that are still used")                            \
-    X(UPLOAD_WRITE, "an upload overwrites bytes that an op still uses")                          \
-    X(RING_SLOT, "the host refills a slot of the ring before the device has emptied it")         \
-    X(DOWNLOAD_READ, "a download reads bytes that an op still writes")                           \
-    X(DOWNLOAD_WRITE, "a download lands in page-locked memory that another transfer still uses") \
-    X(DOWNLOAD_ARRIVE, "a download's bytes are handed out before they came")                     \
-    X(FAULT_WINDOW, "a fault flag is cleared and taken before its last request has raised it")   \
-    X(NATIVE_USE, "the caller's own work on a stream meets bytes that other streams still use")  \
-    X(TICKET, "a ticket's wait returns before its request is done")                              \
-    X(DRAIN, "a device is taken apart, or synchronised with, while it works")                    \
-    X(CLOSED_STREAM, "a closed stream's events go while its work runs")                          \
-    X(POOL_SYNC, "the allocator hands out a pending block, or gives its segment back, while it is used")
+#define FY__WAIT_SITE_LIST(X)                                                                         \
+    X(DISPATCH_READ, "an op reads bytes that another stream still writes")                            \
+    X(DISPATCH_WRITE, "an op writes bytes that another stream still reads or writes")                 \
+    X(DISPATCH_WORKSPACE, "an op's scratch is still another op's")                                    \
+    X(CONVERT_READ, "a conversion reads bytes that are still written")                                \
+    X(CONVERT_WRITE, "a conversion writes bytes that are still used")                                 \
+    X(UPLOAD_WRITE, "an upload overwrites bytes that an op still uses")                               \
+    X(RING_SLOT, "the host refills a slot of the ring before the device has emptied it")              \
+    X(DOWNLOAD_READ, "a download reads bytes that an op still writes")                                \
+    X(DOWNLOAD_WRITE, "a download lands in page-locked memory that another transfer still uses")      \
+    X(DOWNLOAD_ARRIVE, "a download's bytes are handed out before they came")                          \
+    X(FAULT_WINDOW, "a fault flag is cleared and taken before its last request has raised it")        \
+    X(NATIVE_USE, "the caller's own work on a stream meets bytes that other streams still use")       \
+    X(TICKET, "a ticket's wait returns before its request is done")                                   \
+    X(DRAIN, "a device is taken apart, or synchronised with, while it works")                         \
+    X(CLOSED_STREAM, "a closed stream's events go while its work runs")                               \
+    X(READERS_SHARE, "two streams read the same bytes, and a later write waits for one of them only") \
+    X(BLOCK_GIVEN_BACK, "a block is free for everybody while a request still uses it")                \
+    X(BLOCK_INHERITED, "a tensor in a block that others had forgets that a request still uses it")    \
+    X(PENDING_POLL, "a block that waits for a stream is free before the stream is there")             \
+    X(PENDING_SEVERAL, "a block that several streams use waits for one of them only")                 \
+    X(PENDING_JOINED, "two pending neighbours become one block that waits for one of them only")      \
+    X(PENDING_SPLIT, "what is left of a pending block that was cut does not wait any more")           \
+    X(PENDING_STRETCH, "neighbours that are handed out as one block wait for the last one only")      \
+    X(POOL_SYNC, "the allocator is to wait for what is pending, and says that there is no memory")    \
+    X(DELETER, "a deleter runs while a request still uses the caller's memory")                       \
+    X(DELETER_LATER, "a deleter that was put off runs before the request is done")                    \
+    X(BORROWED, "the host writes bytes that an upload still reads in place")                          \
+    X(TICKET_POLL, "a ticket says that its request is done before it is")                             \
+    X(STREAM_SLOT, "a closed stream's place is taken over, and its tickets are done, while its work runs")
 
 typedef enum fy__wait_site {
     FY__WAIT_NONE,
