@@ -15,6 +15,8 @@
     X(CONVERT_READ, "a conversion reads bytes that are still written")                                \
     X(CONVERT_WRITE, "a conversion writes bytes that are still used")                                 \
     X(UPLOAD_WRITE, "an upload overwrites bytes that an op still uses")                               \
+    X(COALESCE_WRITE, "a packed upload is spread over bytes that an op still uses")                   \
+    X(COALESCE_SCRATCH, "a packed run lands in memory that another request still uses")               \
     X(RING_SLOT, "the host refills a slot of the ring before the device has emptied it")              \
     X(DOWNLOAD_READ, "a download reads bytes that an op still writes")                                \
     X(DOWNLOAD_WRITE, "a download lands in page-locked memory that another transfer still uses")      \

@@ -82,6 +82,14 @@ static void mark_taken(struct fy__ring *ring, uint32_t index, fy__slot_t *out_sl
     *out_slot = (fy__slot_t){ (char *)ring->block->address + index * ring->slot_nbytes, ring->slot_nbytes, index };
 }
 
+fy_status_t fy__ring_slot_nbytes(fy_device_t *device, uint64_t *out_nbytes)
+{
+    struct fy__ring *ring;
+    FY_TRY(get_ring(device, &ring));
+    *out_nbytes = ring->slot_nbytes;
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__ring_take(fy_device_t *device, uint64_t *blocked_ns, fy__slot_t *out_slot)
 {
     struct fy__ring *ring;

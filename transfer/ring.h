@@ -15,6 +15,8 @@ typedef struct fy__slot {
     uint32_t index;
 } fy__slot_t;
 
+/* How large a slot is; makes the ring. */
+fy_status_t fy__ring_slot_nbytes(fy_device_t *device, uint64_t *out_nbytes);
 /* Takes a slot whose last DMA is done; waits for one if it must, and adds that time to *blocked_ns. */
 fy_status_t fy__ring_take(fy_device_t *device, uint64_t *blocked_ns, fy__slot_t *out_slot);
 /* Takes one if that needs no wait. The ring is there: the caller holds a slot. */

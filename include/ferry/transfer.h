@@ -43,7 +43,8 @@ FY_API_STATUS fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, co
  * ones that are converted go as with fy_tensor_upload. All or nothing. out_dst has room for `count`. Fails: as above, for the first that fails (says which). */
 FY_API_STATUS fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_device_t *device, const fy_transfer_options_t *options,
                                     fy_tensor_t **out_dst);
-/* The same into existing tensors, all on one device: no allocation in a steady loop. *out_ticket is behind the last. */
+/* The same into existing tensors, all on one device: no allocation in a steady loop. *out_ticket is behind the last. Where two dst share
+ * bytes, whose come last is not said. */
 FY_API_STATUS fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst, fy_tensor_t *const *src,
                                          const fy_transfer_options_t *options, fy_ticket_t *out_ticket);
 

@@ -1,0 +1,216 @@
+/* The ways a transfer can go besides one tensor up or down: many at once, into host memory, files, peers. Values in every layout, figures by
+ * path, refusals that leave everything as it was. Not here: how long they take (tests/unit/transfer/test_coalesce.c). */
+#include "tests/support/harness.h"
+#include "tests/support/operand.h"
+#include "tests/support/oracle.h"
+
+typedef unsigned char byte;
+
+static byte noise(uint64_t i) { return (byte)((i * 2654435761u + 12345) >> 13); }
+
+/* A host tensor of n bytes, noise from `seed` on. */
+static fy_tensor_t *bytes_up(int64_t n, uint64_t seed)
+{
+    fy_tensor_t *host;
+    void *data;
+    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(n), &host));
+    ts_ok(fy_tensor_map(host, FY_ACCESS_WRITE, &data));
+    for (int64_t i = 0; i < n; i++) ((byte *)data)[i] = noise(seed + (uint64_t)i);
+    return host;
+}
+
+static void expect_noise(const fy_tensor_t *tensor, uint64_t seed)
+{
+    const uint64_t n = ts_info(tensor).nbytes;
+    byte *got = malloc(n + 1);
+    assert_non_null(got);
+    ts_read(tensor, got, n);
+    for (uint64_t i = 0; i < n; i++)
+        if (got[i] != noise(seed + i)) {
+            print_error("byte %llu of %llu is %d, want %d\n", (unsigned long long)i, (unsigned long long)n, got[i], noise(seed + i));
+            fail();
+        }
+    free(got);
+}
+
+/* ---- many at once ---- */
+
+enum { MANY = 400 };
+/* 0 bytes, odd lengths, one that is large, one behind the other. */
+static int64_t length_of(int i) { return i == 7 ? 300000 : i % 50 == 3 ? 0 : (i * 37) % 5000 + 1; }
+
+static void many_up(ts_ctx_t *ctx)
+{
+    fy_tensor_t *src[MANY], *dst[MANY];
+    uint64_t total = 0, nlarge = 0, nempty = 0;
+    for (int i = 0; i < MANY; i++) {
+        src[i] = bytes_up(length_of(i), (uint64_t)i * 999);
+        total += (uint64_t)length_of(i);
+        nlarge += length_of(i) > 65536;
+        nempty += length_of(i) == 0;
+    }
+    fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_ok(fy_tensor_upload_many(MANY, src, ctx->device, NULL, dst));
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(after.upload.count - before.upload.count, MANY);
+    assert_int_equal(after.upload.nbytes - before.upload.nbytes, total);
+    assert_int_equal(after.requests, before.requests);
+    assert_int_equal(after.syncs, before.syncs);
+    if (ctx->is_host) {
+        assert_int_equal(after.upload.by_path[FY_PATH_HOST] - before.upload.by_path[FY_PATH_HOST], MANY);
+    } else {
+        assert_int_equal(after.upload.by_path[FY_PATH_COALESCED] - before.upload.by_path[FY_PATH_COALESCED], MANY - nlarge - nempty);
+        assert_int_equal(after.upload.by_path[FY_PATH_STAGED] - before.upload.by_path[FY_PATH_STAGED], nlarge + nempty);
+        assert_true(after.upload.copies - before.upload.copies <= 3); /* a slot's worth, and the large one */
+        assert_true(after.upload.wire_nbytes - before.upload.wire_nbytes >= total + (MANY - nempty - nlarge) * 24); /* the table crossed */
+        assert_true(after.upload.wire_nbytes - before.upload.wire_nbytes <= total + MANY * 40);
+    }
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(ts_info(dst[i]).nbytes, length_of(i));
+        expect_noise(dst[i], (uint64_t)i * 999);
+        fy_tensor_destroy(dst[i]);
+        fy_tensor_destroy(src[i]);
+    }
+}
+
+/* Dense, strided, converted, into the middle of something: all in one call, and each ends where it should. */
+static void many_into_every_layout(ts_ctx_t *ctx)
+{
+    enum { N = TS_LAYOUT_COUNT * TS_LAYOUT_COUNT };
+    const int64_t dims[3] = { 5, 3, 4 };
+    ts_array_t old[N], new[N], got;
+    ts_operand_t to[N], from[N];
+    fy_tensor_t *dst[N], *src[N];
+    uint64_t version[N];
+    size_t n = 0;
+    ts_random_t random = { 4 };
+    for (ts_layout_t a = 0; a < TS_LAYOUT_COUNT; a++) {
+        for (ts_layout_t b = 0; b < TS_LAYOUT_COUNT && a != TS_BROADCAST; b++, n++) {
+            ts_array_make(&old[n], FY_DTYPE_F32, 3, dims);
+            ts_array_make(&new[n], FY_DTYPE_F32, 3, dims);
+            ts_array_fill(&new[n], TS_ANY, 0, b == TS_BROADCAST ? 0 : -1, &random);
+            ts_operand_make(&to[n], ctx->device, &old[n], a);
+            ts_operand_make(&from[n], fy_device_host(), &new[n], b);
+            dst[n] = to[n].view;
+            src[n] = from[n].view;
+            version[n] = ts_version(dst[n]);
+        }
+    }
+    fy_ledger_totals_t before = ts_ledger(NULL);
+    fy_ticket_t ticket;
+    ts_ok(fy_tensor_upload_many_into(n, dst, src, NULL, &ticket));
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    for (size_t i = 0; i < n; i++) assert_int_equal(fy_ticket_poll(fy_tensor_ticket(dst[i])), FY_POLL_DONE);
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(after.upload.count - before.upload.count, n);
+    assert_int_equal(after.upload.nbytes - before.upload.nbytes, n * 240);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(ts_version(dst[i]), version[i] + 1);
+        ts_operand_check(&to[i], false, &got, "upload_many_into"); /* guard words too */
+        assert_true(ts_same(&new[i], &got, "upload_many_into"));
+        ts_operand_free(&to[i]);
+        ts_operand_free(&from[i]);
+        ts_array_free(&old[i]);
+        ts_array_free(&new[i]);
+        ts_array_free(&got);
+    }
+}
+
+static void many_converted(ts_ctx_t *ctx)
+{
+    const float values[4] = { 1, -2.5f, 0.5f, 3 };
+    fy_tensor_t *src[3] = { ts_host_f32(FY_DIMS(4), values), ts_host_f32(FY_DIMS(4), values), ts_host_f32(FY_DIMS(4), values) }, *dst[3];
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+    options.dtype = FY_DTYPE_F16;
+    ts_ok(fy_tensor_upload_many(3, src, ctx->device, &options, dst));
+    for (int i = 0; i < 3; i++) {
+        ts_array_t got;
+        assert_int_equal(ts_info(dst[i]).dtype, FY_DTYPE_F16);
+        ts_result_read(dst[i], ctx->device, &got, "many, f32 to f16");
+        for (int k = 0; k < 4; k++) assert_true(got.f[k] == (double)values[k]);
+        ts_array_free(&got);
+    }
+    ts_fails(fy_tensor_upload_many_into(3, dst, src, &(fy_transfer_options_t){ sizeof options, FY_HOST_COPY, FY_DTYPE_F64, 0, NULL }, NULL),
+             INVALID_ARGUMENT);
+}
+
+static void many_refused(ts_ctx_t *ctx)
+{
+    const float values[4] = { 1, 2, 3, 4 };
+    fy_tensor_t *good = ts_host_f32(FY_DIMS(4), values), *shorter = ts_host_f32(FY_DIMS(3), values),
+                *there = ts_f32(ctx->device, FY_DIMS(4), values), *gone = ts_host_f32(FY_DIMS(1), values),
+                *other = ts_f32(ctx->device, FY_DIMS(4), values), *src[3] = { good, good, NULL }, *dst[3] = { there, other, NULL },
+                *out[3] = { good, good, good };
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    borrow.contract = FY_HOST_BORROW;
+    fy_tensor_destroy(gone);
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    const uint64_t version = ts_version(there);
+    fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_fails(fy_tensor_upload_many(3, src, ctx->device, NULL, out), INVALID_ARGUMENT);
+    ts_text_has("[2]"); /* which one */
+    for (int i = 0; i < 3; i++) assert_null(out[i]);
+    ts_fails(fy_tensor_upload_many(2, src, NULL, NULL, out), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_upload_many(2, NULL, ctx->device, NULL, out), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_upload_many(2, src, ctx->device, NULL, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_upload_many_into(3, dst, src, NULL, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_upload_many_into(2, dst, src, &borrow, NULL), INVALID_ARGUMENT); /* no ticket */
+    src[1] = shorter;
+    ts_fails(fy_tensor_upload_many_into(2, dst, src, NULL, NULL), SHAPE_MISMATCH);
+    ts_text_has("[1]");
+    src[1] = gone;
+    ts_fails(fy_tensor_upload_many(2, src, ctx->device, NULL, out), INVALID_ARGUMENT);
+    src[1] = good;
+    if (!ctx->is_host) {
+        fy_ticket_t ticket;
+        dst[1] = good;
+        ts_fails(fy_tensor_upload_many_into(2, dst, src, NULL, NULL), DEVICE_MISMATCH);
+        dst[1] = other;
+        src[1] = there;
+        ts_fails(fy_tensor_upload_many(2, src, ctx->device, NULL, out), DEVICE_MISMATCH);
+        src[1] = good;
+        ts_fails(fy_tensor_upload_many_into(2, dst, src, &borrow, &ticket), INVALID_ARGUMENT); /* not pinned */
+    }
+    fy_scope_t scope = fy_scope_begin("guarded");
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
+    guard.upload_nbytes = 31; /* one less than both */
+    ts_ok(fy_scope_guard(&guard));
+    ts_fails(fy_tensor_upload_many(2, src, ctx->device, NULL, out), REFUSED_BY_GUARD);
+    fy_scope_end(scope, 0, NULL);
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    ts_expect_quiet(&before, &after, "refused uploads of many");
+    assert_int_equal(ts_version(there), version);
+    ts_ok(fy_tensor_upload_many(0, NULL, ctx->device, NULL, NULL));
+    ts_ok(fy_tensor_upload_many_into(0, NULL, NULL, NULL, NULL));
+}
+
+/* Small ones of a borrowing call are packed as well: the sources are free at once or at the ticket, never later. */
+static void many_borrowed(ts_ctx_t *ctx)
+{
+    enum { N = 20 };
+    fy_tensor_t *src[N], *dst[N];
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    borrow.contract = FY_HOST_BORROW;
+    for (int i = 0; i < N; i++) {
+        const int64_t n = i == 5 ? 200000 : 100 + i;
+        void *data;
+        ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_U8, 1, &n, &src[i]));
+        ts_ok(fy_tensor_map(src[i], FY_ACCESS_WRITE, &data));
+        for (int64_t k = 0; k < n; k++) ((byte *)data)[k] = noise((uint64_t)(i * 31 + k));
+        ts_ok(fy_empty(ctx->device, FY_DTYPE_U8, 1, &n, &dst[i]));
+    }
+    fy_ticket_t ticket;
+    ts_ok(fy_tensor_upload_many_into(N, dst, src, &borrow, &ticket));
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    for (int i = 0; i < N; i++) {
+        void *data;
+        ts_ok(fy_tensor_map(src[i], FY_ACCESS_WRITE, &data)); /* ours again */
+        expect_noise(dst[i], (uint64_t)i * 31);
+    }
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(many_up), TS_TEST(many_into_every_layout), TS_TEST(many_converted), TS_TEST(many_refused), TS_TEST(many_borrowed),
+};
+
+int main(void) { return TS_RUN("paths", k_tests, NULL); }

@@ -1,0 +1,95 @@
+/* What packing is for, on the model clock: one copy instead of hundreds, and the time that saves; and what a slot that is too small does. */
+#include "tests/support/harness.h"
+
+static fy_device_t *g_device;
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fy_device_close(g_device);
+    g_device = NULL;
+    return 0;
+}
+
+static uint64_t model_ns(void)
+{
+    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
+    ts_ok(fy_device_wait(g_device, FY_FOREVER));
+    ts_ok(fy_device_clock_query(g_device, &clock));
+    assert_int_equal(clock.kind, FY_CLOCK_MODEL);
+    return clock.now_ns;
+}
+
+enum { N = 256, NBYTES = 4096 };
+
+static void make(fy_tensor_t **host, fy_tensor_t **device)
+{
+    static unsigned char bytes[NBYTES];
+    for (int i = 0; i < N; i++) {
+        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(NBYTES), bytes, NULL, NULL, &host[i]));
+        ts_ok(fy_empty(g_device, FY_DTYPE_U8, FY_DIMS(NBYTES), &device[i]));
+    }
+}
+
+static void one_copy_a_fraction_of_the_time(void **state)
+{
+    (void)state;
+    fy_tensor_t *host[N], *device[N];
+    fy_scope_t scope = fy_scope_begin("coalesce");
+    ts_ok(fy_device_open("sim:0?profile=h200", &g_device));
+    make(host, device);
+    ts_ok(fy_tensor_upload_many_into(N, device, host, NULL, NULL)); /* makes the ring and the scratch memory */
+
+    uint64_t start_ns = model_ns();
+    fy_ledger_totals_t before = ts_ledger(NULL);
+    for (int i = 0; i < N; i++) ts_ok(fy_tensor_upload_into(device[i], host[i], NULL, NULL));
+    const uint64_t loop_ns = model_ns() - start_ns;
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(after.upload.copies - before.upload.copies, N);
+
+    start_ns = model_ns();
+    before = ts_ledger(NULL);
+    ts_ok(fy_tensor_upload_many_into(N, device, host, NULL, NULL));
+    after = ts_ledger(NULL);
+    const uint64_t many_ns = model_ns() - start_ns;
+    assert_int_equal(after.upload.copies - before.upload.copies, 1);
+    assert_int_equal(after.upload.count - before.upload.count, N);
+    assert_int_equal(after.upload.nbytes - before.upload.nbytes, 1 << 20);
+    assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, (1 << 20) + N * 24);
+    assert_int_equal(after.upload.by_path[FY_PATH_COALESCED] - before.upload.by_path[FY_PATH_COALESCED], N);
+    assert_int_equal(after.device_allocs, before.device_allocs);
+    print_message("256 x 4 KiB: %llu ns in a loop, %llu ns packed (model)\n", (unsigned long long)loop_ns, (unsigned long long)many_ns);
+    assert_true(many_ns * 6 <= loop_ns);
+    fy_scope_end(scope, 0, NULL);
+}
+
+/* Slots of 4 KiB: what does not fit goes alone, the rest in many copies; the bytes are the same. */
+static void a_small_ring(void **state)
+{
+    (void)state;
+    fy_tensor_t *host[64], *device[64];
+    unsigned char bytes[5000], back[5000];
+    fy_scope_t scope = fy_scope_begin("small ring");
+    ts_ok(fy_device_open("sim:0?pinned=64KiB", &g_device));
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * 7 + i / 256);
+    for (int i = 0; i < 64; i++) ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(i * 75 + 1), bytes + i, NULL, NULL, &host[i]));
+    fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_ok(fy_tensor_upload_many(64, host, g_device, NULL, device));
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(after.upload.by_path[FY_PATH_COALESCED] - before.upload.by_path[FY_PATH_COALESCED], 14); /* up to 1 KiB */
+    assert_int_equal(after.upload.by_path[FY_PATH_STAGED] - before.upload.by_path[FY_PATH_STAGED], 50);
+    for (int i = 0; i < 64; i++) {
+        ts_read(device[i], back, (size_t)(i * 75 + 1));
+        assert_memory_equal(back, bytes + i, (size_t)(i * 75 + 1));
+    }
+    fy_scope_end(scope, 0, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(one_copy_a_fraction_of_the_time, tear_down),
+        cmocka_unit_test_teardown(a_small_ring, tear_down),
+    };
+    return cmocka_run_group_tests_name("coalesce", tests, NULL, NULL) != 0;
+}

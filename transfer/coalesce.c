@@ -1,0 +1,265 @@
+/* Many uploads in one call. Small tensors (up to coalesce_nbytes, dense at both ends, not converted) are packed into slots of the ring with
+ * a table of where they belong, as many as fit; one DMA a slot carries them into scratch memory of the device, and a kernel on the upload
+ * engine's stream spreads them. The others go one by one, as fy_tensor_upload sends them (upload.c).
+ * Wire bytes are the run: payload, the gaps that align it to 16 bytes, 24 bytes of table a tensor. */
+#include <stdio.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/guard.h"
+#include "transfer/account.h"
+#include "transfer/calibration.h"
+#include "transfer/options.h"
+#include "transfer/packed.h"
+#include "transfer/upload.h"
+
+/* One call. */
+typedef struct many {
+    const char *what;
+    fy__thread_t *thread;
+    fy_device_t *device;
+    size_t count;
+    fy_tensor_t *const *dst, *const *src;
+    const fy_transfer_options_t *options;
+    uint64_t largest_nbytes; /* what still goes packed; 0: nothing does */
+    uint64_t blocked_ns;
+    fy__point_t last; /* of what was packed */
+} many_t;
+
+static bool is_packed(const many_t *many, size_t i)
+{
+    const fy_tensor_t *dst = many->dst[i], *src = many->src[i];
+    const uint64_t nbytes = fy__tensor_nbytes(src);
+    return nbytes && nbytes <= many->largest_nbytes && src->contiguous && dst->contiguous && dst->dtype == src->dtype;
+}
+
+/* Packing two is the least that saves something. Finds the ring, since a small one takes small tensors only. */
+static fy_status_t choose(many_t *many)
+{
+    uint64_t slot_nbytes;
+    size_t npacked = 0;
+    many->largest_nbytes = 0;
+    if (many->device->synchronous || !fy__run_supported(many->device)) return FY_STATUS_OK;
+    many->largest_nbytes = fy__calibration(many->device)->coalesce_nbytes;
+    for (size_t i = 0; i < many->count && npacked < 2; i++) npacked += is_packed(many, i);
+    if (npacked == 2) {
+        FY_TRY(fy__ring_slot_nbytes(many->device, &slot_nbytes));
+        while (many->largest_nbytes > slot_nbytes / 4) many->largest_nbytes /= 2;
+    } else
+        many->largest_nbytes = 0;
+    return FY_STATUS_OK;
+}
+
+/* ---- one slot full ---- */
+
+/* Packs tensors from *next on into `slot`, with the table of where they go. */
+static fy_status_t fill(const many_t *many, const fy__slot_t *slot, size_t *next, fy__run_t *out_run)
+{
+    const size_t first = *next;
+    *out_run = (fy__run_t){ .bytes = slot->bytes, .room = slot->nbytes };
+    for (; *next < many->count; ++*next) {
+        if (!is_packed(many, *next)) continue;
+        const fy_tensor_t *src = many->src[*next];
+        if (!fy__run_fits(out_run, fy__tensor_nbytes(src))) break;
+        fy__run_add(out_run, src->data, fy__tensor_nbytes(src));
+    }
+    fy_packed_entry_t *table = fy__run_close(out_run);
+    /* The same table serves twice: for the host, which collects the tensors here, and for the device, which spreads them there. */
+    fy_device_t *host = fy_device_host();
+    FY_TRY(fy__run_launch(host, NULL, FY_LAUNCH_GATHER, slot->bytes, slot->nbytes, slot->bytes, slot->nbytes, out_run));
+    fy__charge_host(0, 2 * out_run->payload_nbytes);
+    for (size_t i = first; i < *next; i++)
+        if (is_packed(many, i)) (table++)->address = (uint64_t)(uintptr_t)many->dst[i]->data;
+    return FY_STATUS_OK;
+}
+
+/* Sends the run and spreads it over tensors first .. next-1. */
+static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t *run, size_t first, size_t next, fy__point_t *out_sent)
+{
+    fy_device_t *device = many->device;
+    fy_stream_t *stream = device->upload;
+    fy__storage_t *scratch = NULL;
+    fy__point_t point;
+    fy_status_t status;
+    FY_CHECK(fy__storage_create(many->thread, device, run->nbytes, stream, &scratch));
+    FY_CHECK(fy__hazard_before_write(&scratch->hazard, stream, FY__WAIT_COALESCE_SCRATCH));
+    for (size_t i = first; i < next; i++)
+        if (is_packed(many, i)) FY_CHECK(fy__hazard_before_write(&many->dst[i]->storage->hazard, stream, FY__WAIT_COALESCE_WRITE));
+    FY_CHECK(fy__ring_send(device, slot, scratch->data, run->nbytes, out_sent));
+    fy__hazard_written(&scratch->hazard, *out_sent);
+    FY_CHECK(fy__run_launch(device, stream, FY_LAUNCH_SCATTER, NULL, 0, scratch->data, run->nbytes, run));
+    point = fy__stream_submitted_anchored(stream);
+    fy__hazard_written(&scratch->hazard, point);
+    for (size_t i = first; i < next; i++)
+        if (is_packed(many, i)) fy__hazard_written(&many->dst[i]->storage->hazard, point);
+    many->last = point;
+done:
+    if (scratch) fy__storage_release(many->thread, scratch);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+/* It failed: packed tensors before npacked, and others before nothers, were sent. Nobody may take their bytes for good. */
+static void spoil(const many_t *many, size_t npacked, size_t nothers, fy_status_t status)
+{
+    for (size_t i = 0; i < many->count; i++)
+        if (i < (is_packed(many, i) ? npacked : nothers) && many->src[i]->nelem) fy__upload_spoilt(many->dst[i], status);
+}
+
+static fy_status_t send_packed(many_t *many)
+{
+    for (size_t next = 0; many->largest_nbytes && next < many->count;) {
+        const size_t first = next;
+        fy__slot_t slot;
+        fy__run_t run;
+        fy__point_t sent = 0;
+        while (next < many->count && !is_packed(many, next)) next++;
+        if (next == many->count) break;
+        fy_status_t status = fy__stream_throttle(many->thread, many->device->upload);
+        if (status == FY_STATUS_OK) status = fy__ring_take(many->device, &many->blocked_ns, &slot);
+        if (status == FY_STATUS_OK) {
+            status = fill(many, &slot, &next, &run);
+            if (status == FY_STATUS_OK) status = spread(many, &slot, &run, first, next, &sent);
+            fy__ring_give(many->device, &slot, sent);
+        }
+        if (status != FY_STATUS_OK) {
+            spoil(many, first, 0, status);
+            return status;
+        }
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t send_others(many_t *many)
+{
+    for (size_t i = 0; i < many->count; i++) {
+        bool changed;
+        if (is_packed(many, i)) continue;
+        const fy_status_t status =
+            fy__upload_run(many->thread, many->device, many->dst[i], many->src[i], many->options->contract, &many->blocked_ns, &changed);
+        if (status != FY_STATUS_OK) {
+            spoil(many, many->count, i + changed, status);
+            return status;
+        }
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t run_all(many_t *many, const void *caller)
+{
+    FY_TRY(choose(many));
+    FY_TRY(send_packed(many));
+    FY_TRY(send_others(many));
+    for (size_t i = 0; i < many->count; i++) {
+        fy__upload_note(many->thread, many->dst[i], many->src[i], many->options,
+                        is_packed(many, i) ? FY_PATH_COALESCED : fy__upload_path(many->device, many->options->contract),
+                        i ? 0 : many->blocked_ns, caller);
+    }
+    return FY_STATUS_OK;
+}
+
+/* ---- public ---- */
+
+/* Refusals that concern the sources; adds their bytes up. */
+static fy_status_t check_sources(const many_t *many, uint64_t *out_nbytes)
+{
+    char what[64];
+    *out_nbytes = 0;
+    for (size_t i = 0; i < many->count; i++) {
+        snprintf(what, sizeof what, "%s[%zu]", many->what, i);
+        if (!many->src[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: src is NULL", what);
+        if (fy__tensor_is_gone(many->src[i])) return fy__refuse_gone(what, "src");
+        FY_TRY(fy__upload_check_source(what, many->src[i], many->device, many->options->contract));
+        *out_nbytes += fy__tensor_nbytes(many->src[i]);
+    }
+    return fy__guard_check_transfer(many->thread, FY__UPLOAD, *out_nbytes, many->what);
+}
+
+static void free_all(const many_t *many, size_t count)
+{
+    fy__error_copy_t first;
+    fy__error_save(&first);
+    for (size_t i = 0; i < count; i++) fy__tensor_free(many->thread, many->dst[i]);
+    fy__error_restore(&first);
+}
+
+fy_status_t fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_device_t *device, const fy_transfer_options_t *options,
+                                  fy_tensor_t **out_dst)
+{
+    many_t many = { .what = "tensor_upload_many", .thread = fy__thread(), .device = device, .count = count, .dst = out_dst, .src = src };
+    uint64_t nbytes;
+    size_t made = 0;
+    fy_status_t status = FY_STATUS_OK;
+    if (count && !out_dst) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many: out_dst is NULL");
+    for (size_t i = 0; i < count; i++) out_dst[i] = NULL;
+    if (!many.thread) return FY_STATUS_OUT_OF_MEMORY;
+    if ((count && !src) || !device) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many: %s is NULL", device ? "src" : "device");
+    FY_TRY(fy__transfer_options_check("tensor_upload_many", &options));
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    many.options = options;
+    FY_TRY(check_sources(&many, &nbytes));
+    for (; made < count && status == FY_STATUS_OK; made += status == FY_STATUS_OK) {
+        const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src[made]->dtype : options->dtype;
+        status =
+            fy__tensor_new(many.thread, device, dtype, src[made]->rank, src[made]->dims, src[made]->nelem, device->upload, &out_dst[made]);
+    }
+    if (status == FY_STATUS_OK) status = run_all(&many, __builtin_return_address(0));
+    if (status != FY_STATUS_OK) {
+        free_all(&many, made);
+        for (size_t i = 0; i < count; i++) out_dst[i] = NULL;
+        return status;
+    }
+    fy__storage_reap(device);
+    return FY_STATUS_OK;
+}
+
+/* All of them may be overwritten, and live on one device. */
+static fy_status_t check_destinations(many_t *many)
+{
+    char what[64], text[128];
+    for (size_t i = 0; i < many->count; i++) {
+        fy_tensor_t *dst = many->dst[i];
+        snprintf(what, sizeof what, "%s[%zu]", many->what, i);
+        if (!dst || !many->src[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, dst ? "src" : "dst");
+        if (fy__tensor_is_gone(dst)) return fy__refuse_gone(what, "dst");
+        if (fy__tensor_is_gone(many->src[i])) return fy__refuse_gone(what, "src");
+        if (!many->device) many->device = dst->storage->device;
+        if (dst->storage->device != many->device)
+            return FY_FAIL(DEVICE_MISMATCH, "%s: dst %s is on %s, the first one is on %s\n  One call fills tensors of one device", what,
+                           fy__tensor_format(dst, text, sizeof text), dst->storage->device->spec, many->device->spec);
+        if (many->options->dtype != FY_DTYPE_SAME && many->options->dtype != (fy_dtype_t)dst->dtype)
+            return FY_FAIL(INVALID_ARGUMENT, "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", what,
+                           fy_dtype_name(many->options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
+        FY_TRY(fy__upload_check_into(what, dst, many->src[i]));
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst, fy_tensor_t *const *src, const fy_transfer_options_t *options,
+                                       fy_ticket_t *out_ticket)
+{
+    many_t many = { .what = "tensor_upload_many_into", .thread = fy__thread(), .count = count, .dst = dst, .src = src };
+    uint64_t nbytes;
+    if (out_ticket) *out_ticket = (fy_ticket_t){ 0, 0 };
+    if (!many.thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (count && (!dst || !src)) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many_into: %s is NULL", dst ? "src" : "dst");
+    FY_TRY(fy__transfer_options_check("tensor_upload_many_into", &options));
+    if (options->contract == FY_HOST_BORROW && !out_ticket)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "tensor_upload_many_into: out_ticket is NULL; with FY_HOST_BORROW it says when the sources are yours again");
+    if (!count) return FY_STATUS_OK;
+    many.options = options;
+    FY_TRY(check_destinations(&many));
+    if (fy__device_is_lost(many.device)) return fy__device_lost_error(many.device);
+    FY_TRY(check_sources(&many, &nbytes));
+    FY_TRY(run_all(&many, __builtin_return_address(0)));
+    fy__point_t last = many.last;
+    for (size_t i = 0; i < count; i++) {
+        fy__upload_done(dst[i]);
+        const fy__point_t writer = atomic_load_explicit(&dst[i]->storage->hazard.writer, memory_order_relaxed);
+        if (src[i]->nelem && FY__POINT_STREAM(writer) == FY__POINT_STREAM(last ? last : writer) && writer > last) last = writer;
+    }
+    if (out_ticket) *out_ticket = fy__point_ticket(last);
+    fy__storage_reap(many.device);
+    return FY_STATUS_OK;
+}
