@@ -8,7 +8,7 @@
 
 static const command_t commands[] = {
     { "info", "devices, memory, plugins loaded or why not", cmd_info },
-    { "experiment", "transfer experiments: roundtrip, vectorize, minibatch", cmd_experiment },
+    { "experiment", "transfer experiments: roundtrip, vectorize, minibatch, link", cmd_experiment },
     { "bench", "micro benchmarks beside the raw library call: dispatch, gemm, copy", cmd_bench },
 };
 

@@ -103,22 +103,31 @@ static bool read_int(const option_t *option, const char *text)
     return true;
 }
 
-static bool read_bytes(const option_t *option, const char *text)
+bool parse_bytes(const char *text, size_t length, int64_t min, int64_t max, int64_t *out_nbytes)
 {
     static const struct {
         const char *name;
         double factor;
     } units[] = { { "", 1 },       { "B", 1 },        { "K", 0x1p10 }, { "KiB", 0x1p10 }, { "M", 0x1p20 }, { "MiB", 0x1p20 },
                   { "G", 0x1p30 }, { "GiB", 0x1p30 }, { "kB", 1e3 },   { "MB", 1e6 },     { "GB", 1e9 } };
-    char *end = NULL;
-    double value = *text >= '0' && *text <= '9' ? strtod(text, &end) : -1;
-    for (size_t i = 0; end && i < sizeof units / sizeof *units; i++) {
+    char word[64], *end;
+    if (length >= sizeof word || !length || *text < '0' || *text > '9') return false;
+    memcpy(word, text, length);
+    word[length] = 0;
+    double value = strtod(word, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         if (strcmp(end, units[i].name) != 0) continue;
         value *= units[i].factor;
-        if (!(value >= (double)option->min && value <= (double)option->max)) break;
-        *(int64_t *)option->value = (int64_t)value;
+        if (!(value >= (double)min && value <= (double)max)) return false;
+        *out_nbytes = (int64_t)value;
         return true;
     }
+    return false;
+}
+
+static bool read_bytes(const option_t *option, const char *text)
+{
+    if (parse_bytes(text, strlen(text), option->min, option->max, option->value)) return true;
     char least[32], most[32];
     write_number(option, option->min, least, sizeof least);
     write_number(option, option->max, most, sizeof most);

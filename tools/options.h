@@ -39,6 +39,9 @@ typedef enum parse_result { PARSE_OK, PARSE_HELP, PARSE_BAD } parse_result_t;
  * PARSE_BAD: the reason was printed to standard error. Nothing but options is expected. */
 parse_result_t options_parse(const usage_t *usage, int argc, char **argv);
 
+/* Reads a size of `length` characters as OPTION_BYTES does; false if it is none, or not from min to max. */
+bool parse_bytes(const char *text, size_t length, int64_t min, int64_t max, int64_t *out_nbytes);
+
 /* What is nearest to `word` among `count` names (stepping `stride` bytes from one name's pointer to the next), or NULL if none is
  * near enough to be meant. */
 const char *nearest_name(const char *word, const void *names, size_t stride, size_t count);

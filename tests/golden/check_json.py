@@ -123,6 +123,39 @@ def check_minibatch(device):
             fail(f"minibatch {run_['name']} on {device} ends at {run_['losses'][-1]}")
 
 
+def check_link(device):
+    doc = document("experiment", "link", "--device", device, "--sizes", "4,4KiB,1MiB", "--pieces", "256")
+    if doc is None:
+        return
+    shape(doc, {"experiment": str, "repeats": int, "clock": str,
+                "rows": [{"mode": str, "direction": str, "nbytes": int, "pieces": int, "ns": number, "bytes_per_s": number,
+                          "copies": int, "clock": str}]}, "link")
+    if failures:
+        return
+    clock = "model" if device.startswith("sim") else "wall"
+    if doc["clock"] != clock or {row["clock"] for row in doc["rows"]} != {clock}:
+        fail(f"link on {device}: the clock is not {clock}")
+    for mode, direction, sizes, pieces in (("pinned", "up", [4, 4096, 1 << 20], 1), ("pinned", "down", [4, 4096, 1 << 20], 1),
+                                           ("staged", "up", [4, 4096, 1 << 20], 1), ("loop", "up", [1024, 1 << 20], 256),
+                                           ("loop", "down", [1024, 1 << 20], 256)):
+        rows = [row for row in doc["rows"] if (row["mode"], row["direction"]) == (mode, direction)]
+        if [row["nbytes"] for row in rows] != sizes or {row["pieces"] for row in rows} != {pieces}:
+            fail(f"link on {device}: {mode} {direction} moves {[(row['nbytes'], row['pieces']) for row in rows]}")
+        if mode == "loop" and {row["copies"] for row in rows} != {pieces}:
+            fail(f"link on {device}: {mode} {direction} takes {[row['copies'] for row in rows]} copies")
+    doc = document("experiment", "link", "--overlap", "--steps", "16", "--device", device, *(["--compute", "1"] if device == "host" else []))
+    if doc is None:
+        return
+    shape(doc, {"clock": str, "overlap": {"steps": int, "pipelined_ns_per_step": number, "serial_ns_per_step": number,
+                                          "upload_ns": number, "compute_ns": number, "download_ns": number}}, "link --overlap")
+    if failures:
+        return
+    o = doc["overlap"]
+    longest = max(o["upload_ns"], o["compute_ns"], o["download_ns"])
+    if doc["clock"] == "model" and not 0.999 * longest <= o["pipelined_ns_per_step"] <= 1.02 * longest:
+        fail(f"link --overlap on {device}: {o}")
+
+
 def check_others():
     doc = document("experiment", "vectorize", "--device", "sim:0")
     if doc is not None:
@@ -155,6 +188,7 @@ def check_statuses():
 for where in ("sim:0", "host"):
     check_roundtrip(where)
     check_minibatch(where)
+    check_link(where)
 check_others()
 check_statuses()
 if failures == 0:

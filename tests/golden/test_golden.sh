@@ -34,9 +34,10 @@ else
 fi
 if [ -x "$build/bin/ferry" ]; then
     ran="$ran experiment"
-    for name in roundtrip vectorize minibatch; do
+    for name in roundtrip vectorize minibatch link; do
         record "experiment/$name" "$build/bin/ferry" experiment "$name" --device sim:0 --traffic
     done
+    record experiment/link-overlap "$build/bin/ferry" experiment link --overlap --steps 16 --device sim:0 --traffic
 else
     echo "skipped: no ferry command in this build"
 fi

@@ -42,7 +42,7 @@ expect 2 expirement
 says err "did you mean 'experiment'?"
 expect 2 experiment
 silent out
-for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "bench dispatch" "bench gemm" "bench copy"; do
+for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "bench dispatch" "bench gemm" "bench copy"; do
     # shellcheck disable=SC2086
     expect 0 $command --help
     says out "usage: ferry $command"
@@ -134,6 +134,16 @@ says out '"requests": 1024,'
 if grep '"max_abs_err"' "$work/out" | grep -vE ': (0|0\.000[0-9]*|[0-9.]+e-[0-9]+)$'; then fail "vectorize is off by more than 1e-3"; fi
 expect 2 experiment vectorize --size 30
 
+# ---- link ----
+expect 0 experiment link --device sim:0 --sizes 4KiB --pieces 256 --repeats 1 --json
+silent err
+says out '"nbytes": 1048576,'
+expect 0 experiment link --overlap --steps 4 --compute 1 --device 'sim:0?numerics=off' --json
+says out '"pipelined_ns_per_step"'
+expect 2 experiment link --sizes 4KiB,none
+says err "'none' is not a size"
+expect 2 experiment link --pieces 0
+
 # ---- minibatch: data that are made, so it runs everywhere ----
 mkdir "$work/empty"
 expect 1 experiment minibatch --data "$work/empty" --json
@@ -166,7 +176,7 @@ else
 fi
 
 # ---- traffic is the same in every run, and on the host ----
-for experiment in "roundtrip --iters 2" "vectorize --size 16 --repeats 1" minibatch; do
+for experiment in "roundtrip --iters 2" "vectorize --size 16 --repeats 1" minibatch "link --sizes 4,64KiB" "link --overlap --steps 2 --compute 1"; do
     for device in sim:0 host; do
         # shellcheck disable=SC2086
         expect 0 experiment $experiment --device $device --traffic
