@@ -11,17 +11,33 @@
 
 _Atomic uint64_t fy__watch;
 
-void fy__charge_host_slow(uint64_t flops, uint64_t nbytes)
+/* The first device with a model clock, in use by the caller now; NULL if there is none. They share one host clock, so telling one of them
+ * is enough. */
+static fy_device_t *use_timed(void)
 {
-    /* They share one host clock, so telling one of them is enough. */
     for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
         fy_device_t *device = fy__device_use_at(i);
         if (!device) continue;
-        const bool has_clock = device->backend->host_work && !fy__device_is_lost(device);
-        if (has_clock) device->backend->host_work(device->dev, flops, nbytes);
+        if (device->backend->host_work && device->backend->host_copy && !fy__device_is_lost(device)) return device;
         fy__device_unuse(device);
-        if (has_clock) return;
     }
+    return NULL;
+}
+
+void fy__charge_host_slow(uint64_t flops, uint64_t nbytes)
+{
+    fy_device_t *device = use_timed();
+    if (!device) return;
+    device->backend->host_work(device->dev, flops, nbytes);
+    fy__device_unuse(device);
+}
+
+void fy__charge_host_copy_slow(uint64_t nbytes)
+{
+    fy_device_t *device = use_timed();
+    if (!device) return;
+    device->backend->host_copy(device->dev, nbytes);
+    fy__device_unuse(device);
 }
 
 FY_COLD fy_status_t fy__device_lost_error(const fy_device_t *device)

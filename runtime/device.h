@@ -71,6 +71,13 @@ static inline void fy__charge_host(uint64_t flops, uint64_t nbytes)
     if (__builtin_expect(fy__watch_has(fy__watching(), FY__WATCH_SIMULATED), 0)) fy__charge_host_slow(flops, nbytes);
 }
 
+/* The host filled or emptied nbytes of staging memory, with as many threads as that takes. */
+void fy__charge_host_copy_slow(uint64_t nbytes);
+static inline void fy__charge_host_copy(uint64_t nbytes)
+{
+    if (__builtin_expect(fy__watch_has(fy__watching(), FY__WATCH_SIMULATED), 0)) fy__charge_host_copy_slow(nbytes);
+}
+
 /* ---- wire.c: joins a device with what alloc/, transfer/ and backends/ implement ---- */
 
 /* Backends that are part of the library; *out_count of them. */

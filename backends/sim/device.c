@@ -1,11 +1,17 @@
 /* Opening, closing and describing a simulated device; its options. There is nothing to find, so there are as many devices as we say, and
  * opening one index twice would give two devices of one name: whoever opens keeps count.
  * Not here: what an option does afterwards (profile.c, order.c, memory.c). */
+#include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "backends/sim/schedule.h"
 #include "backends/sim/sim.h"
 
 /* What the options of one open say. */
@@ -13,7 +19,8 @@ typedef struct options {
     const fy__sim_profile_t *profile;
     const fy__sim_order_t *order;
     uint64_t capacity_nbytes; /* 0: the profile's */
-    bool numerics;
+    uint64_t seed;
+    bool numerics, has_seed;
 } options_t;
 
 /* Writes "a, b, c". */
@@ -63,11 +70,26 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
         list_names(order_name_at, sizeof(known), known);
         if (!order) return fail_value(name, option, known);
         options->order = order;
+    } else if (strcmp(key, "seed") == 0) {
+        char *end;
+        errno = 0;
+        options->seed = strtoull(value, &end, 0);
+        if (!isdigit((unsigned char)value[0]) || *end || errno) return fail_value(name, option, "a number from 0 on");
+        options->has_seed = true;
     } else {
-        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: unknown option %s=%s; there are profile, capacity, numerics and order", name,
-                            key, value);
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: unknown option %s=%s; there are profile, capacity, numerics, order and seed",
+                            name, key, value);
     }
     return FY_STATUS_OK;
+}
+
+/* Small, so that it is easily typed again. */
+static uint64_t draw_seed(void)
+{
+    struct timespec now = { 0 };
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t state = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 32 ^ (uint64_t)getpid() << 16;
+    return fy__sim_random_next(&state) % 1000000;
 }
 
 fy_status_t fy__sim_device_count(int *out_count)
@@ -85,15 +107,20 @@ fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_opt
     snprintf(name, sizeof(name), "sim:%d", index);
     options_t chosen = { .profile = fy__sim_profile_find("h200"), .order = fy__sim_order_at(0), .numerics = true };
     for (size_t i = 0; i < noptions; i++) FY_TRY(read_option(name, &options[i], &chosen));
+    if (chosen.has_seed && !chosen.order->is_random)
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: seed=%" PRIu64 " goes with order=random only; order is %s", name, chosen.seed,
+                            chosen.order->name);
+    if (!chosen.has_seed) chosen.seed = draw_seed();
 
     fy__sim_device_t *dev = calloc(1, sizeof(*dev));
     if (!dev) return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for the device itself", name);
     memcpy(dev->name, name, sizeof(name));
     dev->profile = chosen.profile;
     dev->order = chosen.order;
+    dev->index = index;
+    dev->seed = dev->random = chosen.seed;
     dev->numerics = chosen.numerics;
     dev->memory.capacity_nbytes = chosen.capacity_nbytes ? chosen.capacity_nbytes : chosen.profile->memory_nbytes;
-    atomic_init(&dev->said_zero, false);
     *out_dev = dev;
     return FY_STATUS_OK;
 }
@@ -101,6 +128,7 @@ fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_opt
 void fy__sim_device_close(void *dev)
 {
     if (!dev) return;
+    fy__sim_queue_finish(dev, true);
     fy__sim_memory_close(dev);
     free(dev);
 }
@@ -108,6 +136,7 @@ void fy__sim_device_close(void *dev)
 fy_status_t fy__sim_device_query(void *dev_, fy_backend_info_t *out_info)
 {
     fy__sim_device_t *dev = dev_;
+    FY_TRY(fy__sim_device_check(dev));
     *out_info = (fy_backend_info_t){
         .memory_nbytes = dev->memory.capacity_nbytes,
         .free_nbytes = dev->memory.capacity_nbytes - fy__sim_memory_used(dev),
@@ -115,9 +144,32 @@ fy_status_t fy__sim_device_query(void *dev_, fy_backend_info_t *out_info)
         .numerics = dev->numerics,
         .is_simulated = 1,
     };
-    snprintf(out_info->model, sizeof(out_info->model), "%s profile", dev->profile->name);
+    int used = snprintf(out_info->model, sizeof(out_info->model), "%s profile", dev->profile->name);
+    if (dev->order->is_deferred)
+        used += snprintf(out_info->model + used, sizeof(out_info->model) - (size_t)used, ", order=%s", dev->order->name);
+    if (dev->order->is_random) snprintf(out_info->model + used, sizeof(out_info->model) - (size_t)used, " seed=%" PRIu64, dev->seed);
     return FY_STATUS_OK;
 }
+
+/* ---- losing it ---- */
+
+fy_status_t fy__sim_device_check(const fy__sim_device_t *dev)
+{
+    if (!fy__sim_device_is_lost(dev)) return FY_STATUS_OK;
+    return FY__SIM_FAIL(FY_STATUS_DEVICE_LOST, "%s is lost: %s", dev->name, dev->why);
+}
+
+void fy__sim_device_lose(fy__sim_device_t *dev, const char *format, ...)
+{
+    va_list args;
+    if (atomic_exchange(&dev->is_losing, true)) return;
+    va_start(args, format);
+    vsnprintf(dev->why, sizeof(dev->why), format, args);
+    va_end(args);
+    atomic_store(&dev->is_lost, true);
+}
+
+/* ---- time ---- */
 
 void fy__sim_device_clock(void *dev_, fy_backend_clock_t *out_clock)
 {
@@ -136,4 +188,10 @@ void fy__sim_device_host_work(void *dev, uint64_t flops, uint64_t nbytes)
 {
     (void)dev;
     fy__sim_clock_advance(fy__sim_profile_host_ns(flops, nbytes));
+}
+
+void fy__sim_device_host_copy(void *dev, uint64_t nbytes)
+{
+    (void)dev;
+    fy__sim_clock_advance(fy__sim_profile_host_copy_ns(nbytes));
 }

@@ -77,6 +77,7 @@ fy_status_t fy__sim_memory_alloc(void *dev_, uint64_t nbytes, void **out_address
 {
     fy__sim_device_t *dev = dev_;
     *out_address = NULL;
+    FY_TRY(fy__sim_device_check(dev));
     pthread_mutex_lock(&memory_lock);
     uint64_t capacity = dev->memory.capacity_nbytes, free_nbytes = capacity - dev->memory.used_nbytes;
     bool fits = nbytes <= free_nbytes;
@@ -104,9 +105,22 @@ fy_status_t fy__sim_memory_alloc(void *dev_, uint64_t nbytes, void **out_address
     return FY_STATUS_OK;
 }
 
+/* What lies behind an address; NULL if nothing does. */
+static const void *bytes_behind(const void *address)
+{
+    pthread_mutex_lock(&memory_lock);
+    const fy__sim_range_t *found = fy__sim_ranges_below(&segments, (uintptr_t)address);
+    const void *bytes = found && fy__sim_range_holds(found, (uintptr_t)address, 1) && found->bytes
+                            ? (const char *)found->bytes + ((uintptr_t)address - found->begin)
+                            : NULL;
+    pthread_mutex_unlock(&memory_lock);
+    return bytes;
+}
+
 void fy__sim_memory_free(void *dev_, void *address, uint64_t nbytes)
 {
     fy__sim_device_t *dev = dev_;
+    fy__sim_queue_settle(dev, "free", address, nbytes, bytes_behind(address));
     pthread_mutex_lock(&memory_lock);
     const fy__sim_range_t *found = fy__sim_ranges_below(&segments, (uintptr_t)address);
     bool ours = found && found->begin == (uintptr_t)address && found->owner == dev && found->nbytes == nbytes;
@@ -126,6 +140,7 @@ void fy__sim_memory_free(void *dev_, void *address, uint64_t nbytes)
 fy_status_t fy__sim_memory_register_host(void *dev_, void *address, uint64_t nbytes)
 {
     fy__sim_device_t *dev = dev_;
+    FY_TRY(fy__sim_device_check(dev));
     fy__sim_range_t range = { .begin = (uintptr_t)address, .nbytes = nbytes, .owner = dev, .bytes = address };
     FY_TRY(fy__sim_memory_check_host(dev, "register_host", address, nbytes, 0));
     pthread_mutex_lock(&memory_lock);
@@ -149,6 +164,7 @@ void fy__sim_memory_unregister_host(void *dev_, void *address, uint64_t nbytes)
 {
     fy__sim_device_t *dev = dev_;
     fy__sim_range_t range;
+    fy__sim_queue_settle(dev, "unregister", address, nbytes, NULL);
     pthread_mutex_lock(&memory_lock);
     bool ours = fy__sim_ranges_remove(&dev->memory.pinned, (uintptr_t)address, &range);
     if (ours) dev->memory.pinned_nbytes -= range.nbytes;

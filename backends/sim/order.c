@@ -1,5 +1,5 @@
-/* The table of orders, and what running a request means.
- * Not here: which stream's turn it is (stream.c holds that lock), times. */
+/* The table of orders, and what a request is: running it, copying it, what it touches.
+ * Not here: when it runs (queue.c), times. */
 #include "backends/sim/order.h"
 
 #include <string.h>
@@ -7,6 +7,23 @@
 #include "backends/kernels/kernels.h"
 #include "backends/sim/scatter.h"
 #include "backends/sim/sim.h"
+
+static const fy__sim_order_t orders[] = {
+    { "eager", false, false },
+    { "lazy", true, false },
+    { "random", true, true },
+};
+
+const fy__sim_order_t *fy__sim_order_at(size_t index) { return index < sizeof(orders) / sizeof(orders[0]) ? &orders[index] : NULL; }
+
+const fy__sim_order_t *fy__sim_order_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++)
+        if (strcmp(orders[i].name, name) == 0) return &orders[i];
+    return NULL;
+}
+
+/* ---- running ---- */
 
 /* An end without bytes reads as zero and forgets what is written to it. */
 static void run_copy(void *dst, const void *src, uint64_t nbytes)
@@ -25,29 +42,130 @@ static fy_status_t run_launch(fy__sim_device_t *dev, const fy_launch_t *launch)
     return launch->kernel ? launch->kernel(launch, NULL) : fy__kernels_launch(fy__sim_host, launch);
 }
 
-static fy_status_t run(fy__sim_device_t *dev, const fy__sim_request_t *request)
+fy_status_t fy__sim_request_run(const fy__sim_request_t *request)
 {
     switch (request->kind) {
     case FY__SIM_COPY: run_copy(request->copy.dst, request->copy.src, request->copy.nbytes); break;
     case FY__SIM_FILL:
         if (request->fill.dst) memset(request->fill.dst, request->fill.value, request->fill.nbytes);
         break;
-    case FY__SIM_LAUNCH: return run_launch(dev, &request->launch);
+    case FY__SIM_LAUNCH: return run_launch(request->dev, &request->launch);
     }
     return FY_STATUS_OK;
 }
 
-/* ---- eager: at once ---- */
+/* ---- what it is called ---- */
 
-static fy_status_t eager_submit(fy__sim_device_t *dev, const fy__sim_request_t *request) { return run(dev, request); }
-
-static const fy__sim_order_t orders[] = { { .name = "eager", .submit = eager_submit } };
-
-const fy__sim_order_t *fy__sim_order_at(size_t index) { return index < sizeof(orders) / sizeof(orders[0]) ? &orders[index] : NULL; }
-
-const fy__sim_order_t *fy__sim_order_find(const char *name)
+const char *fy__sim_launch_name(const fy_launch_t *launch)
 {
-    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++)
-        if (strcmp(orders[i].name, name) == 0) return &orders[i];
-    return NULL;
+    static const char *const names[] = {
+#define X(name, text) #text,
+        FY_OP_LIST(X)
+#undef X
+    };
+    if (fy__sim_is_scatter(launch)) return "a packed transfer";
+    return launch->op < FY_OP_BUILTIN_COUNT ? names[launch->op] : "a registered op";
+}
+
+const char *fy__sim_request_name(const fy__sim_request_t *request)
+{
+    static const char *const copies[] = { "upload", "download", "local copy", "peer copy" };
+    if (request->kind == FY__SIM_COPY) return copies[request->copy.kind];
+    return request->kind == FY__SIM_FILL ? "fill" : fy__sim_launch_name(&request->launch);
+}
+
+/* ---- what it touches ---- */
+
+static uint64_t element_nbytes(int32_t dtype)
+{
+    static const uint8_t sizes[] = {
+#define X(name, text, nbytes, is_float) nbytes,
+        FY_DTYPE_LIST(X)
+#undef X
+    };
+    return dtype >= 0 && dtype < FY_DTYPE_COUNT ? sizes[dtype] : 0;
+}
+
+uint64_t fy__sim_desc_extent(const fy_desc_t *desc, uint64_t *out_before)
+{
+    uint64_t size = element_nbytes(desc->dtype), before = 0, after = 0;
+    for (int32_t i = 0; i < desc->rank; i++) {
+        if (desc->dims[i] == 0) return 0;
+        int64_t reach = (desc->dims[i] - 1) * desc->strides[i];
+        if (reach < 0)
+            before += (uint64_t)-reach;
+        else
+            after += (uint64_t)reach;
+    }
+    *out_before = before * size;
+    return (before + after + 1) * size;
+}
+
+/* The range asked about: addresses, and the bytes behind them. */
+typedef struct area {
+    uintptr_t begin, bytes;
+    uint64_t nbytes;
+} area_t;
+
+static bool overlap(uintptr_t a, uint64_t a_nbytes, uintptr_t b, uint64_t b_nbytes)
+{
+    return a_nbytes > 0 && b_nbytes > 0 && (a < b ? b - a < a_nbytes : a - b < b_nbytes);
+}
+
+static bool in_area(const area_t *area, const void *address, uint64_t nbytes)
+{
+    if (!address) return false;
+    return overlap((uintptr_t)address, nbytes, area->begin, area->nbytes) ||
+           (area->bytes && overlap((uintptr_t)address, nbytes, area->bytes, area->nbytes));
+}
+
+static bool desc_in_area(const area_t *area, const fy_desc_t *desc)
+{
+    uint64_t before = 0, nbytes = fy__sim_desc_extent(desc, &before);
+    return nbytes > 0 && in_area(area, (const char *)desc->data - before, nbytes);
+}
+
+bool fy__sim_request_touches(const fy__sim_request_t *request, const void *begin, uint64_t nbytes, const void *bytes)
+{
+    const area_t area = { (uintptr_t)begin, (uintptr_t)bytes, nbytes };
+    const fy_launch_t *launch = &request->launch;
+    switch (request->kind) {
+    case FY__SIM_COPY:
+        return in_area(&area, request->copy.dst_address, request->copy.nbytes) ||
+               in_area(&area, request->copy.src_address, request->copy.nbytes) ||
+               in_area(&area, request->copy.fault, sizeof(*request->copy.fault));
+    case FY__SIM_FILL: return in_area(&area, request->fill.dst_address, request->fill.nbytes);
+    case FY__SIM_LAUNCH: break;
+    }
+    for (int i = 0; i < launch->ndst; i++)
+        if (desc_in_area(&area, &launch->dst[i])) return true;
+    for (int i = 0; i < launch->nsrc; i++)
+        if (desc_in_area(&area, &launch->src[i])) return true;
+    return in_area(&area, launch->workspace, launch->workspace_nbytes) || in_area(&area, launch->fault, sizeof(*launch->fault));
+}
+
+/* ---- a copy of its own ---- */
+
+uint64_t fy__sim_request_extra_nbytes(const fy__sim_request_t *request)
+{
+    if (request->kind != FY__SIM_LAUNCH) return 0;
+    const fy_launch_t *launch = &request->launch;
+    return ((uint64_t)launch->ndst + launch->nsrc) * sizeof(fy_desc_t) + launch->attrs_nbytes;
+}
+
+void fy__sim_request_copy(fy__sim_request_t *dst, void *room, const fy__sim_request_t *request)
+{
+    *dst = *request;
+    if (request->kind != FY__SIM_LAUNCH) return;
+    const fy_launch_t *launch = &request->launch;
+    fy_desc_t *descs = room;
+    if (launch->ndst > 0) memcpy(descs, launch->dst, launch->ndst * sizeof(*descs));
+    if (launch->nsrc > 0) memcpy(descs + launch->ndst, launch->src, launch->nsrc * sizeof(*descs));
+    dst->launch.dst = descs;
+    dst->launch.src = descs + launch->ndst;
+    if (launch->attrs_nbytes > 0) {
+        void *attrs = descs + launch->ndst + launch->nsrc;
+        memcpy(attrs, launch->attrs, launch->attrs_nbytes);
+        dst->launch.attrs = attrs;
+    }
 }

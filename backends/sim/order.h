@@ -1,8 +1,10 @@
-/* Orders: when bytes change. Every copy, fill and launch becomes a request record whose times the clock has already computed; the device's
- * order decides when it runs. Not here: checking and translating (work.c), times (clock.h).
- * To add one: a row in order.c, and whatever must run before an event counts as happened in stream.c. */
+/* Orders: when bytes change. Every copy, fill and launch is a request whose times the clock has already computed. `eager` runs it inside
+ * the slot; the others keep it in its stream's queue (queue.h) and run it later. Not here: checking and translating (work.c), times
+ * (clock.h), whose turn it is (queue.h, schedule.h). */
 #ifndef FERRY_BACKENDS_SIM_ORDER_H_
 #define FERRY_BACKENDS_SIM_ORDER_H_
+
+#include <stdbool.h>
 
 #include <ferry/backend.h>
 
@@ -10,37 +12,57 @@
 
 struct fy__sim_device;
 
-typedef enum fy__sim_request_kind { FY__SIM_COPY, FY__SIM_FILL, FY__SIM_LAUNCH } fy__sim_request_kind_t;
-
-/* Every address is host memory or the bytes behind a device address; NULL where the device has no bytes (numerics=off). */
-typedef struct fy__sim_request {
-    fy__sim_request_kind_t kind;
-    fy__sim_span_t span;
-    union {
-        struct {
-            void *dst;
-            const void *src;
-            uint64_t nbytes;
-        } copy;
-        struct {
-            void *dst;
-            int value;
-            uint64_t nbytes;
-        } fill;
-        fy_launch_t launch; /* its descriptors are the request's own */
-    };
-} fy__sim_request_t;
-
 typedef struct fy__sim_order {
     const char *name;
-    /* Called with the stream's lock held, in the stream's order. `request` and what it points to is the caller's again on return.
-     * Fails as the kernel did. */
-    fy_status_t (*submit)(struct fy__sim_device *dev, const fy__sim_request_t *request);
+    bool is_deferred; /* a request waits in its stream's queue */
+    bool is_random;   /* and may run at any time before it must */
 } fy__sim_order_t;
 
 /* NULL if there is none of that name. */
 const fy__sim_order_t *fy__sim_order_find(const char *name);
 /* NULL past the last one. The first is the default. */
 const fy__sim_order_t *fy__sim_order_at(size_t index);
+
+typedef enum fy__sim_request_kind { FY__SIM_COPY, FY__SIM_FILL, FY__SIM_LAUNCH } fy__sim_request_kind_t;
+
+/* Bytes are host memory or what lies behind a device address, NULL where the device has none (numerics=off); an address is what the
+ * slot was given. */
+typedef struct fy__sim_request {
+    fy__sim_request_kind_t kind;
+    struct fy__sim_device *dev;
+    fy__sim_span_t span;
+    uint64_t number; /* among the requests of its device, from 1 */
+    union {
+        struct {
+            fy_copy_kind_t kind;
+            const void *dst_address, *src_address;
+            void *dst;
+            const void *src;
+            uint64_t nbytes;
+            uint32_t *fault;
+        } copy;
+        struct {
+            const void *dst_address;
+            void *dst;
+            int value;
+            uint64_t nbytes;
+        } fill;
+        fy_launch_t launch; /* its descriptors are the request's own and point to bytes */
+    };
+} fy__sim_request_t;
+
+/* Moves the bytes. Fails as the kernel did. */
+fy_status_t fy__sim_request_run(const fy__sim_request_t *request);
+/* Does it read or write host memory or device addresses in [begin, begin + nbytes), or what lies behind them at `bytes` (may be NULL)? */
+bool fy__sim_request_touches(const fy__sim_request_t *request, const void *begin, uint64_t nbytes, const void *bytes);
+/* "upload", "matmul": for saying which. */
+const char *fy__sim_request_name(const fy__sim_request_t *request);
+const char *fy__sim_launch_name(const fy_launch_t *launch);
+/* How many bytes a copy of `request` with all it points to takes behind the struct itself, and making that copy in `room`. */
+uint64_t fy__sim_request_extra_nbytes(const fy__sim_request_t *request);
+void fy__sim_request_copy(fy__sim_request_t *dst, void *room, const fy__sim_request_t *request);
+
+/* Which bytes around desc->data its elements take: from `*out_before` before it on. 0 if there are no elements. */
+uint64_t fy__sim_desc_extent(const fy_desc_t *desc, uint64_t *out_before);
 
 #endif

@@ -136,7 +136,9 @@ static const fy__sim_profile_t profiles[] = {
 };
 
 /* A small server: two cores with AVX-512 reach 300 GFLOP/s in f32 GEMM and stream about 10 GB/s; a small op costs about 50 ns. */
-const fy__sim_host_profile_t fy__sim_host_profile = { .flops_per_s = GIGA(300), .bytes_per_s = GIGA(10), .op_ns = 50 };
+const fy__sim_host_profile_t fy__sim_host_profile = {
+    .flops_per_s = GIGA(300), .bytes_per_s = GIGA(10), .op_ns = 50, .copy_bytes_per_s = GIGA(60)
+};
 
 const fy__sim_profile_t *fy__sim_profile_at(size_t index)
 {
@@ -201,3 +203,5 @@ uint64_t fy__sim_profile_host_ns(uint64_t flops, uint64_t nbytes)
     const fy__sim_host_profile_t *host = &fy__sim_host_profile;
     return add(larger(time_of(flops, host->flops_per_s), time_of(nbytes, host->bytes_per_s)), host->op_ns);
 }
+
+uint64_t fy__sim_profile_host_copy_ns(uint64_t nbytes) { return time_of(nbytes, fy__sim_host_profile.copy_bytes_per_s); }

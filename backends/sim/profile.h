@@ -24,6 +24,7 @@ typedef struct fy__sim_profile {
 /* The host's own arithmetic, for host ops between requests. */
 typedef struct fy__sim_host_profile {
     uint64_t flops_per_s, bytes_per_s, op_ns;
+    uint64_t copy_bytes_per_s; /* of payload, between memory and a staging buffer, by several threads */
 } fy__sim_host_profile_t;
 
 extern const fy__sim_host_profile_t fy__sim_host_profile;
@@ -41,5 +42,6 @@ uint64_t fy__sim_profile_link_ns(const fy__sim_profile_t *profile, int host_pinn
 /* The slower of the two ends decides. */
 uint64_t fy__sim_profile_peer_ns(const fy__sim_profile_t *from, const fy__sim_profile_t *to, uint64_t nbytes);
 uint64_t fy__sim_profile_host_ns(uint64_t flops, uint64_t nbytes);
+uint64_t fy__sim_profile_host_copy_ns(uint64_t nbytes);
 
 #endif

@@ -10,19 +10,33 @@
 #include "backends/sim/memory.h"
 #include "backends/sim/order.h"
 #include "backends/sim/profile.h"
+#include "backends/sim/queue.h"
 
 enum { FY__SIM_DEVICE_COUNT = 16, FY__SIM_ALIGNMENT = 256 };
 
-/* Everything but memory, engines and said_zero is fixed when the device is opened. */
+/* The first part is fixed when the device is opened. */
 typedef struct fy__sim_device {
     char name[16]; /* "sim:0" */
+    int index;
     const fy__sim_profile_t *profile;
     const fy__sim_order_t *order;
+    uint64_t seed; /* of a random order */
     bool numerics;
+
+    uint64_t random; /* the state that began as seed; guarded by the queues' lock */
     fy__sim_memory_t memory;
     fy__sim_engines_t engines;
-    atomic_bool said_zero; /* numerics=off: that downloads read zero was logged */
+    atomic_bool said_zero;          /* numerics=off: that downloads read zero was logged */
+    _Atomic uint64_t nrequests;     /* copies, fills and launches submitted so far */
+    atomic_bool is_losing, is_lost; /* is_lost goes last, once `why` says why */
+    char why[160];
 } fy__sim_device_t;
+
+static inline bool fy__sim_device_is_lost(const fy__sim_device_t *dev) { return atomic_load(&dev->is_lost); }
+/* OK, or DEVICE_LOST with the reason. */
+fy_status_t fy__sim_device_check(const fy__sim_device_t *dev);
+/* From now on every slot fails; the first reason is kept. Takes no lock. */
+void fy__sim_device_lose(fy__sim_device_t *dev, const char *format, ...) FY_PRINTF(2, 3);
 
 /* What Ferry offers; set once, before any slot is called. */
 extern const fy_host_api_t *fy__sim_host;
@@ -39,6 +53,7 @@ void fy__sim_device_close(void *dev);
 fy_status_t fy__sim_device_query(void *dev, fy_backend_info_t *out_info);
 void fy__sim_device_clock(void *dev, fy_backend_clock_t *out_clock);
 void fy__sim_device_host_work(void *dev, uint64_t flops, uint64_t nbytes);
+void fy__sim_device_host_copy(void *dev, uint64_t nbytes);
 /* memory.c */
 fy_status_t fy__sim_memory_alloc(void *dev, uint64_t nbytes, void **out_address);
 void fy__sim_memory_free(void *dev, void *address, uint64_t nbytes);
@@ -52,9 +67,11 @@ void fy__sim_event_destroy(void *dev, void *event);
 fy_status_t fy__sim_event_record(void *dev, void *event, void *stream);
 fy_status_t fy__sim_event_wait(void *dev, void *stream, void *event);
 fy_status_t fy__sim_event_query(void *dev, void *event, int *out_done);
+fy_status_t fy__sim_event_peek(void *dev, void *event, int *out_done);
 fy_status_t fy__sim_event_sync(void *dev, void *event, uint64_t timeout_ns);
 /* work.c */
 fy_status_t fy__sim_work_copy(void *dev, void *stream, const fy_copy_t *copy);
+void fy__sim_work_span(void *dev, uint64_t *out_start_ns, uint64_t *out_end_ns);
 fy_status_t fy__sim_work_fill(void *dev, void *stream, void *address, int value, uint64_t nbytes);
 fy_status_t fy__sim_work_launch(void *dev, void *stream, const fy_launch_t *launch);
 int fy__sim_work_supports(void *dev, const fy_launch_t *launch);

@@ -1,6 +1,6 @@
-/* Work: a copy, a fill or a launch is checked, its device addresses become the bytes behind them, the clock gives it its times, and the
- * device's order runs it. A request that is refused has cost no model time. A kernel that fails has.
- * Not here: durations (profile.c), addresses (memory.c), running (order.c). */
+/* Work: a copy, a fill or a launch is checked, its device addresses become the bytes behind them, the clock gives it its times, and it runs
+ * at once or goes into its stream's queue. A request that is refused has cost no model time. A kernel that fails has.
+ * Not here: durations (profile.c), addresses (memory.c), running (order.c, queue.c). */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -17,15 +17,44 @@ typedef struct cost {
     bool blocks_host; /* until the end */
 } cost_t;
 
+/* When this thread's last request to `dev` starts and ends. A call of its own, so that the caller keeps no vector register across the TLS
+ * access (docs/decisions/0015-tls-descriptors.md). */
+static __attribute__((noinline)) fy__sim_span_t *last_span(const fy__sim_device_t *dev)
+{
+    static __thread fy__sim_span_t spans[FY__SIM_DEVICE_COUNT];
+    return &spans[dev->index];
+}
+
+void fy__sim_work_span(void *dev, uint64_t *out_start_ns, uint64_t *out_end_ns)
+{
+    const fy__sim_span_t *span = last_span(dev);
+    *out_start_ns = span->start_ns;
+    *out_end_ns = span->end_ns;
+}
+
 static fy_status_t submit(fy__sim_device_t *dev, fy__sim_stream_t *stream, const cost_t *cost, fy__sim_request_t *request)
 {
+    fy_status_t status = FY_STATUS_OK;
+    uint64_t position = 0;
+    fy__sim_item_t *item = NULL;
+    request->dev = dev;
+    request->number = atomic_fetch_add(&dev->nrequests, 1) + 1;
+    if (stream->queue && !(item = fy__sim_item_create(request)))
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory to keep a request", dev->name);
     pthread_mutex_lock(&stream->lock);
     request->span = fy__sim_clock_submit(cost->submit_ns, stream->ready_ns, cost->nplaces, cost->places, cost->duration_ns);
     stream->ready_ns = request->span.end_ns;
-    fy_status_t status = dev->order->submit(dev, request);
+    if (item)
+        position = fy__sim_queue_push(stream->queue, item, request->span);
+    else
+        status = fy__sim_request_run(request);
     pthread_mutex_unlock(&stream->lock);
-    if (cost->blocks_host) fy__sim_clock_wait(request->span.end_ns, UINT64_MAX, dev->profile->wake_ns);
-    return status;
+    *last_span(dev) = request->span;
+    if (!cost->blocks_host) return status;
+    fy__sim_clock_wait(request->span.end_ns, UINT64_MAX, dev->profile->wake_ns);
+    if (!item) return status;
+    fy__sim_queue_run_to(stream->queue, position);
+    return fy__sim_device_check(dev);
 }
 
 /* ---- copies ---- */
@@ -74,9 +103,17 @@ static void cost_peer(const fy__sim_device_t *dev, fy__sim_device_t *from, fy__s
 fy_status_t fy__sim_work_copy(void *dev_, void *stream, const fy_copy_t *copy)
 {
     fy__sim_device_t *dev = dev_, *from = dev, *to = dev;
-    fy__sim_request_t request = { .kind = FY__SIM_COPY, .copy = { .dst = copy->dst, .src = copy->src, .nbytes = copy->nbytes } };
+    fy__sim_request_t request = { .kind = FY__SIM_COPY,
+                                  .copy = { .kind = copy->kind,
+                                            .dst_address = copy->dst,
+                                            .src_address = copy->src,
+                                            .dst = copy->dst,
+                                            .src = copy->src,
+                                            .nbytes = copy->nbytes,
+                                            .fault = copy->fault } };
     cost_t cost;
     void *bytes;
+    FY_TRY(fy__sim_device_check(dev));
     switch (copy->kind) {
     case FY_COPY_UPLOAD:
         FY_TRY(fy__sim_memory_check_host(dev, "upload", copy->src, copy->nbytes, copy->host_pinned));
@@ -115,7 +152,8 @@ fy_status_t fy__sim_work_copy(void *dev_, void *stream, const fy_copy_t *copy)
 fy_status_t fy__sim_work_fill(void *dev_, void *stream, void *address, int value, uint64_t nbytes)
 {
     fy__sim_device_t *dev = dev_;
-    fy__sim_request_t request = { .kind = FY__SIM_FILL, .fill = { .value = value, .nbytes = nbytes } };
+    fy__sim_request_t request = { .kind = FY__SIM_FILL, .fill = { .dst_address = address, .value = value, .nbytes = nbytes } };
+    FY_TRY(fy__sim_device_check(dev));
     FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "fill", "dst", -1 }, address, nbytes, &request.fill.dst));
     cost_t cost = {
         .submit_ns = dev->profile->launch_submit_ns,
@@ -128,47 +166,10 @@ fy_status_t fy__sim_work_fill(void *dev_, void *stream, void *address, int value
 
 /* ---- launches ---- */
 
-static const char *op_name(const fy_launch_t *launch)
-{
-    static const char *const names[] = {
-#define X(name, text) #text,
-        FY_OP_LIST(X)
-#undef X
-    };
-    if (fy__sim_is_scatter(launch)) return "a packed transfer";
-    return launch->op < FY_OP_BUILTIN_COUNT ? names[launch->op] : "a registered op";
-}
-
-static uint64_t element_nbytes(int32_t dtype)
-{
-    static const uint8_t sizes[] = {
-#define X(name, text, nbytes, is_float) nbytes,
-        FY_DTYPE_LIST(X)
-#undef X
-    };
-    return dtype >= 0 && dtype < FY_DTYPE_COUNT ? sizes[dtype] : 0;
-}
-
-/* Which bytes around desc->data its elements take: from `*out_before` before it on. 0 if there are no elements. */
-static uint64_t desc_extent(const fy_desc_t *desc, uint64_t *out_before)
-{
-    uint64_t size = element_nbytes(desc->dtype), before = 0, after = 0;
-    for (int32_t i = 0; i < desc->rank; i++) {
-        if (desc->dims[i] == 0) return 0;
-        int64_t reach = (desc->dims[i] - 1) * desc->strides[i];
-        if (reach < 0)
-            before += (uint64_t)-reach;
-        else
-            after += (uint64_t)reach;
-    }
-    *out_before = before * size;
-    return (before + after + 1) * size;
-}
-
 /* Points `desc`, the request's own copy, at the bytes. An operand without elements keeps whatever address it has. */
 static fy_status_t translate(fy__sim_device_t *dev, fy__sim_use_t use, fy_desc_t *desc)
 {
-    uint64_t before = 0, nbytes = desc_extent(desc, &before);
+    uint64_t before = 0, nbytes = fy__sim_desc_extent(desc, &before);
     if (nbytes == 0) return FY_STATUS_OK;
     void *bytes;
     FY_TRY(fy__sim_memory_find_operand(dev, use, (char *)desc->data - before, nbytes, &bytes));
@@ -179,7 +180,7 @@ static fy_status_t translate(fy__sim_device_t *dev, fy__sim_use_t use, fy_desc_t
 /* Makes `launch` the request's own: `descs` has room for all its descriptors. launch->fault is host memory and stays. */
 static fy_status_t translate_launch(fy__sim_device_t *dev, const fy_launch_t *launch, fy_desc_t *descs, fy_launch_t *out_launch)
 {
-    const char *op = op_name(launch);
+    const char *op = fy__sim_launch_name(launch);
     *out_launch = *launch;
     out_launch->dst = descs;
     out_launch->src = descs + launch->ndst;
@@ -205,8 +206,10 @@ static fy_dtype_t arithmetic_dtype(const fy_launch_t *launch)
 fy_status_t fy__sim_work_launch(void *dev_, void *stream, const fy_launch_t *launch)
 {
     fy__sim_device_t *dev = dev_;
+    FY_TRY(fy__sim_device_check(dev));
     if (!fy__sim_work_supports(dev, launch)) /* asked here, so that numerics=off refuses what a real run would */
-        return FY__SIM_FAIL(FY_STATUS_UNSUPPORTED, "%s: no kernel for %s with these dtypes and layouts", dev->name, op_name(launch));
+        return FY__SIM_FAIL(FY_STATUS_UNSUPPORTED, "%s: no kernel for %s with these dtypes and layouts", dev->name,
+                            fy__sim_launch_name(launch));
 
     fy_desc_t few[8], *descs = few;
     size_t ndescs = (size_t)launch->ndst + launch->nsrc;
@@ -214,7 +217,7 @@ fy_status_t fy__sim_work_launch(void *dev_, void *stream, const fy_launch_t *lau
         descs = malloc(ndescs * sizeof(*descs));
         if (!descs)
             return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for the %zu operands of %s", dev->name, ndescs,
-                                op_name(launch));
+                                fy__sim_launch_name(launch));
     }
     fy__sim_request_t request = { .kind = FY__SIM_LAUNCH };
     cost_t cost = {

@@ -43,7 +43,8 @@ static void paths_add_up(ts_ctx_t *ctx)
 {
     fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[4]){ 1 }), *x;
     char root[64], path[96];
-    snprintf(root, sizeof root, "paths %s", ts_spec_name(ctx->spec)); /* the figures of a name outlive the scope */
+    static int nrun; /* the figures of a name outlive the scope, and the same device may come again with other options */
+    snprintf(root, sizeof root, "paths %s %d", ts_spec_name(ctx->spec), nrun++);
     fy_scope_t outer = fy_scope_begin(root);
     snprintf(path, sizeof path, "test/%s", root);
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &x)); /* own: 16 bytes */

@@ -3,6 +3,8 @@
  * Every assertion goes through CMocka, so a failure leaves the test at once; the teardown then ends the scope and closes the device. */
 #include "tests/support/harness.h"
 
+#include "backends/sim/queue.h"
+
 void ts__ok(fy_status_t status, const char *expr, const char *file, int line)
 {
     if (status == FY_STATUS_OK) return;
@@ -78,7 +80,7 @@ typedef struct binding {
     const char *reason; /* why it is skipped, or NULL */
     ts_ctx_t ctx;
     fy_scope_t scope;
-    uint64_t live_before;
+    uint64_t live_before, violations_before;
     char name[128], why[600];
 } binding_t;
 
@@ -112,6 +114,7 @@ static int set_up(void **state)
     b->ctx.is_host = info.is_host;
     b->ctx.is_sim = info.is_simulated;
     b->live_before = ts_live(b->ctx.device);
+    b->violations_before = fy__sim_violations();
     b->scope = fy_scope_begin("test");
     return 0;
 }
@@ -143,6 +146,11 @@ static int tear_down(void **state)
     }
     fy_device_close(b->ctx.device);
     b->ctx.device = NULL;
+    if (fy__sim_violations() != b->violations_before) {
+        print_error("%s: memory was given back under %llu requests that had not run yet; the log says which\n", b->name,
+                    (unsigned long long)(fy__sim_violations() - b->violations_before));
+        result = -1;
+    }
     return result;
 }
 

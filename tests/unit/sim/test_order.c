@@ -1,7 +1,67 @@
-/* Tests of backends/sim/order.c: which orders exist, and that eager changes bytes at submission, before the model clock says so. */
+/* Tests of backends/sim/order.c and queue.c: when bytes change. Eager at submission; lazy not before somebody may look, and then everything
+ * that must come first, and no more; what was destroyed or closed meanwhile still runs; memory given back too early is counted.
+ * Next: test_schedule.c for the random order. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/order.h"
+#include "backends/sim/memory.h"
+#include "backends/sim/queue.h"
+
+typedef struct world {
+    void *dev, *stream[2], *event[2];
+    unsigned char *block; /* 8192 */
+} world_t;
+
+static unsigned char pinned[8192]; /* registered with the device of the last `begin` */
+
+static world_t begin(int index, const char *order)
+{
+    world_t w = { .dev = OPEN(index, "capacity=65536", order) };
+    for (int i = 0; i < 2; i++) {
+        w.stream[i] = make_stream(w.dev);
+        w.event[i] = make_event(w.dev);
+    }
+    w.block = make_block(w.dev, 8192);
+    memset(pinned, 0, sizeof(pinned));
+    assert_int_equal(sim->register_host(w.dev, pinned, sizeof(pinned)), FY_STATUS_OK);
+    return w;
+}
+
+static void end(world_t *w)
+{
+    for (int i = 0; i < 2; i++) {
+        drain(w->dev, w->stream[i]);
+        sim->stream_destroy(w->dev, w->stream[i]);
+        sim->event_destroy(w->dev, w->event[i]);
+    }
+    sim->unregister_host(w->dev, pinned, sizeof(pinned));
+    sim->free(w->dev, w->block, 8192);
+    sim->device_close(w->dev);
+}
+
+static void fill(world_t *w, int stream, uint64_t at, int value)
+{
+    assert_int_equal(sim->fill(w->dev, w->stream[stream], w->block + at, value, 64), FY_STATUS_OK);
+}
+
+static void record(world_t *w, int stream)
+{
+    assert_int_equal(sim->event_record(w->dev, w->event[stream], w->stream[stream]), FY_STATUS_OK);
+}
+
+static void sync_on(world_t *w, int stream)
+{
+    record(w, stream);
+    assert_int_equal(sim->event_sync(w->dev, w->event[stream], FY_FOREVER), FY_STATUS_OK);
+}
+
+/* The byte there now, by whatever has run: read through the shadow, without asking for anything to run. */
+static int peep(world_t *w, uint64_t at)
+{
+    void *bytes;
+    assert_int_equal(fy__sim_memory_find(w->dev, (fy__sim_use_t){ "test", "byte", -1 }, w->block + at, 1, &bytes), FY_STATUS_OK);
+    return *(unsigned char *)bytes;
+}
 
 static void orders_by_name(void **state)
 {
@@ -15,28 +75,334 @@ static void orders_by_name(void **state)
 static void eager_changes_bytes_at_once(void **state)
 {
     (void)state;
-    void *dev = OPEN(0, "capacity=8192", "order=eager"), *stream = make_stream(dev), *event = make_event(dev);
-    char *block = make_block(dev, 8192);
-    static char on_host[4096];
+    world_t w = begin(0, "order=eager");
     int done = 1;
-    sim->register_host(dev, on_host, sizeof(on_host));
-    sim->fill(dev, stream, block, 7, 4096);
-    copy(dev, stream, FY_COPY_LOCAL, 0, block + 4096, block, 4096);
-    copy(dev, stream, FY_COPY_DOWNLOAD, 1, on_host, block + 4096, 4096);
-    sim->event_record(dev, event, stream);
-    assert_int_equal(sim->event_query(dev, event, &done), FY_STATUS_OK);
+    sim->fill(w.dev, w.stream[0], w.block, 7, 4096);
+    copy(w.dev, w.stream[0], FY_COPY_LOCAL, 0, w.block + 4096, w.block, 4096);
+    copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 1, pinned, w.block + 4096, 4096);
+    record(&w, 0);
+    assert_int_equal(sim->event_query(w.dev, w.event[0], &done), FY_STATUS_OK);
     assert_int_equal(done, 0);
-    assert_int_equal(on_host[0], 7);
-    assert_int_equal(on_host[4095], 7);
-    sim->unregister_host(dev, on_host, sizeof(on_host));
-    sim->free(dev, block, 8192);
-    sim->event_destroy(dev, event);
-    sim->stream_destroy(dev, stream);
-    sim->device_close(dev);
+    assert_int_equal(pinned[0], 7);
+    assert_int_equal(pinned[4095], 7);
+    end(&w);
+}
+
+static void lazy_reads_its_source_when_it_must(void **state)
+{
+    (void)state;
+    world_t w = begin(0, "order=lazy");
+    int done = 1;
+    memset(pinned, 1, 64);
+    copy(w.dev, w.stream[0], FY_COPY_UPLOAD, 1, w.block, pinned, 64);
+    record(&w, 0);
+    assert_int_equal(sim->event_query(w.dev, w.event[0], &done), FY_STATUS_OK);
+    assert_int_equal(done, 0);
+    assert_int_equal(peep(&w, 0), 0);
+    memset(pinned, 2, 64); /* too early: nobody has waited */
+    assert_int_equal(sim->event_sync(w.dev, w.event[0], 1), FY_STATUS_TIMEOUT);
+    assert_int_equal(peep(&w, 0), 0);
+    assert_int_equal(sim->event_sync(w.dev, w.event[0], FY_FOREVER), FY_STATUS_OK);
+    assert_int_equal(peep(&w, 0), 2);
+    end(&w);
+}
+
+static void a_query_that_says_done_has_run_it(void **state)
+{
+    (void)state;
+    world_t w = begin(0, "order=lazy");
+    fill(&w, 0, 0, 9);
+    record(&w, 0);
+    fill(&w, 0, 64, 9); /* behind the event: may stay */
+    for (int done = 0; !done;) assert_int_equal(sim->event_query(w.dev, w.event[0], &done), FY_STATUS_OK);
+    assert_int_equal(peep(&w, 0), 9);
+    assert_int_equal(peep(&w, 64), 0);
+    sim->host_work(w.dev, 1u << 30, 0); /* long enough for the other one */
+    record(&w, 1);
+    record(&w, 0);
+    int done = 0;
+    assert_int_equal(sim->event_peek(w.dev, w.event[1], &done), FY_STATUS_OK); /* another stream's */
+    assert_int_equal(done, 1);
+    assert_int_equal(peep(&w, 64), 0);
+    assert_int_equal(sim->event_peek(w.dev, w.event[0], &done), FY_STATUS_OK);
+    assert_int_equal(done, 1);
+    assert_int_equal(peep(&w, 64), 9);
+    end(&w);
+}
+
+static void downloads_hold_garbage_until_they_ran(void **state)
+{
+    (void)state;
+    world_t w = begin(0, "order=lazy");
+    fill(&w, 0, 0, 5);
+    copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 1, pinned, w.block, 64);
+    for (int i = 0; i < 64; i++) assert_int_equal(pinned[i], 0xDC);
+    assert_int_equal(pinned[64], 0);
+    sync_on(&w, 0);
+    for (int i = 0; i < 64; i++) assert_int_equal(pinned[i], 5);
+    /* An upload out of the same bytes that is still to run, and is ordered before the download, must not be spoilt. */
+    copy(w.dev, w.stream[0], FY_COPY_UPLOAD, 1, w.block + 128, pinned, 64);
+    copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 1, pinned, w.block + 512, 64);
+    sync_on(&w, 0);
+    assert_int_equal(peep(&w, 128), 5);
+    end(&w);
+}
+
+static void pageable_copies_are_done_on_return(void **state)
+{
+    (void)state;
+    world_t w = begin(0, "order=lazy");
+    unsigned char on_host[64];
+    fill(&w, 1, 0, 3);
+    record(&w, 1);
+    assert_int_equal(sim->event_wait(w.dev, w.stream[0], w.event[1]), FY_STATUS_OK);
+    assert_int_equal(copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 0, on_host, w.block, 64), FY_STATUS_OK);
+    assert_int_equal(on_host[63], 3);
+    end(&w);
+}
+
+/* Without a wait between them, two streams may go either way round, and lazy shows the one that the submission did not have. */
+static void lazy_reorders_what_nobody_ordered(void **state)
+{
+    (void)state;
+    world_t w = begin(0, "order=lazy");
+    fill(&w, 0, 0, 1);
+    fill(&w, 1, 0, 2);
+    sync_on(&w, 1);
+    assert_int_equal(peep(&w, 0), 2);
+    sync_on(&w, 0);
+    assert_int_equal(peep(&w, 0), 1);
+    end(&w);
+}
+
+static void waits_are_kept_and_no_more_than_they(void **state)
+{
+    (void)state;
+    world_t w = begin(0, "order=lazy");
+    fill(&w, 0, 0, 1);
+    record(&w, 0);
+    fill(&w, 0, 64, 1);  /* behind the event */
+    fill(&w, 1, 128, 2); /* before the wait */
+    assert_int_equal(sim->event_wait(w.dev, w.stream[1], w.event[0]), FY_STATUS_OK);
+    record(&w, 0); /* moving it afterwards does not move the wait */
+    fill(&w, 1, 0, 2);
+    sync_on(&w, 1);
+    assert_int_equal(peep(&w, 0), 2);
+    assert_int_equal(peep(&w, 128), 2);
+    assert_int_equal(peep(&w, 64), 0);
+    sync_on(&w, 0);
+    assert_int_equal(peep(&w, 0), 2);
+    assert_int_equal(peep(&w, 64), 1);
+    end(&w);
+}
+
+/* Ping-pong between two streams, 20000 waits deep: no stack for each. */
+static void long_chains_of_waits(void **state)
+{
+    (void)state;
+    world_t w = begin(0, "order=lazy");
+    for (int i = 0; i < 20000; i++) {
+        fill(&w, i % 2, 0, i % 251);
+        record(&w, i % 2);
+        sim->event_wait(w.dev, w.stream[(i + 1) % 2], w.event[i % 2]);
+    }
+    assert_int_equal(peep(&w, 0), 0);
+    sync_on(&w, 0);
+    assert_int_equal(peep(&w, 0), 19999 % 251);
+    end(&w);
+}
+
+static void waits_between_devices(void **state)
+{
+    (void)state;
+    static const char *const orders[] = { "order=eager", "order=lazy", "order=random" };
+    for (int i = 0; i < 9; i++) {
+        world_t a = begin(0, orders[i / 3]);
+        void *b = OPEN(1, "capacity=65536", orders[i % 3]), *stream = make_stream(b), *event = make_event(b);
+        char *there = make_block(b, 64), on_host[64];
+        fill(&a, 0, 0, 6);
+        record(&a, 0);
+        assert_int_equal(sim->event_wait(b, stream, a.event[0]), FY_STATUS_OK);
+        assert_int_equal(copy(b, stream, FY_COPY_PEER, 0, there, a.block, 64), FY_STATUS_OK);
+        assert_int_equal(sim->event_record(b, event, stream), FY_STATUS_OK);
+        assert_int_equal(sim->event_wait(a.dev, a.stream[0], event), FY_STATUS_OK);
+        fill(&a, 0, 0, 7);
+        assert_int_equal(copy(b, stream, FY_COPY_DOWNLOAD, 0, on_host, there, 64), FY_STATUS_OK);
+        assert_int_equal(on_host[0], 6);
+        end(&a); /* while b still stands */
+        sim->event_destroy(b, event);
+        sim->stream_destroy(b, stream);
+        sim->free(b, there, 64);
+        sim->device_close(b);
+    }
+}
+
+static void a_destroyed_streams_work_still_runs(void **state)
+{
+    (void)state;
+    uint64_t before = fy__sim_violations();
+    world_t w = begin(0, "order=lazy");
+    void *stream = make_stream(w.dev);
+    sim->fill(w.dev, stream, w.block, 8, 64);
+    sim->event_record(w.dev, w.event[0], stream);
+    sim->stream_destroy(w.dev, stream);
+    assert_int_equal(peep(&w, 0), 0);
+    assert_int_equal(sim->event_sync(w.dev, w.event[0], FY_FOREVER), FY_STATUS_OK);
+    assert_int_equal(peep(&w, 0), 8);
+    /* And of one that nobody asks about, at the latest when the device closes. */
+    stream = make_stream(w.dev);
+    copy(w.dev, stream, FY_COPY_DOWNLOAD, 1, pinned, w.block, 64);
+    sim->stream_destroy(w.dev, stream);
+    assert_int_equal(pinned[0], 0xDC);
+    for (int i = 0; i < 2; i++) {
+        sim->event_destroy(w.dev, w.event[i]);
+        sim->stream_destroy(w.dev, w.stream[i]);
+    }
+    sim->device_close(w.dev);
+    assert_int_equal(pinned[0], 8);
+    assert_int_equal(fy__sim_violations(), before);
+}
+
+static void memory_under_a_request_is_a_violation(void **state)
+{
+    (void)state;
+    world_t w = begin(0, "order=lazy");
+    uint64_t before = fy__sim_violations();
+    static unsigned char buffer[64];
+    unsigned char *block = make_block(w.dev, 4096);
+    assert_int_equal(sim->register_host(w.dev, buffer, sizeof(buffer)), FY_STATUS_OK);
+    sim->fill(w.dev, w.stream[0], block + 4000, 4, 96);
+    copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 1, buffer, block + 4032, 64);
+    fill(&w, 1, 0, 1);
+    nlogged = 0;
+    sim->free(w.dev, block, 4096); /* runs both, then frees */
+    assert_int_equal(fy__sim_violations(), before + 1);
+    assert_int_equal(nlogged, 1);
+    assert_int_equal(buffer[63], 4);
+    assert_int_equal(peep(&w, 0), 0); /* the other stream's request was left alone */
+    copy(w.dev, w.stream[0], FY_COPY_UPLOAD, 1, w.block + 64, buffer, 64);
+    sim->unregister_host(w.dev, buffer, sizeof(buffer));
+    assert_int_equal(fy__sim_violations(), before + 2);
+    assert_int_equal(peep(&w, 64), 4);
+    end(&w); /* whoever waits first, does it right */
+    assert_int_equal(fy__sim_violations(), before + 2);
+}
+
+/* A registered kernel that writes what its attributes and its user pointer say, and raises the flag. */
+typedef struct attrs {
+    int32_t value;
+} attrs_t;
+
+static fy_status_t write_attrs(const fy_launch_t *launch, void *stream)
+{
+    (void)stream;
+    *(int32_t *)launch->dst[0].data = ((const attrs_t *)launch->attrs)->value;
+    if (launch->fault) *launch->fault = 1;
+    return *(const fy_status_t *)launch->user;
+}
+
+static fy_status_t launch(world_t *w, uint64_t at, int32_t value, uint32_t *fault, const fy_status_t *verdict)
+{
+    attrs_t attrs = { value };
+    fy_desc_t dst = { .data = w->block + at, .dtype = FY_DTYPE_I32, .rank = 0 };
+    fy_launch_t request = { .struct_size = sizeof(request),
+                            .op = FY_OP_BUILTIN_COUNT,
+                            .ndst = 1,
+                            .dst = &dst,
+                            .attrs = &attrs,
+                            .attrs_nbytes = sizeof(attrs),
+                            .nelem = 1,
+                            .fault = fault,
+                            .kernel = write_attrs,
+                            .user = (void *)(uintptr_t)verdict };
+    fy_status_t status = sim->launch(w->dev, w->stream[0], &request);
+    attrs.value = -1; /* the caller's own again */
+    dst.data = NULL;
+    return status;
+}
+
+static void launches_keep_all_they_need(void **state)
+{
+    (void)state;
+    world_t w = begin(0, "order=lazy");
+    static const fy_status_t fine = FY_STATUS_OK;
+    uint32_t *fault = (uint32_t *)(void *)pinned;
+    assert_int_equal(launch(&w, 0, 77, fault, &fine), FY_STATUS_OK);
+    assert_int_equal(*fault, 0);
+    assert_int_equal(peep(&w, 0), 0);
+    sync_on(&w, 0);
+    assert_int_equal(*fault, 1);
+    assert_int_equal(peep(&w, 0), 77);
+    end(&w);
+}
+
+static void a_kernel_that_fails_late_loses_the_device(void **state)
+{
+    (void)state;
+    world_t w = begin(0, "order=lazy");
+    static const fy_status_t bad = FY_STATUS_INTERNAL;
+    int done;
+    assert_int_equal(launch(&w, 0, 1, NULL, &bad), FY_STATUS_OK);
+    fill(&w, 0, 64, 1);
+    record(&w, 0);
+    assert_int_equal(sim->event_sync(w.dev, w.event[0], FY_FOREVER), FY_STATUS_DEVICE_LOST);
+    assert_non_null(strstr(said, "request 1, a registered op, failed"));
+    assert_int_equal(peep(&w, 64), 0); /* dropped */
+    assert_int_equal(sim->event_query(w.dev, w.event[0], &done), FY_STATUS_DEVICE_LOST);
+    assert_int_equal(sim->fill(w.dev, w.stream[0], w.block, 1, 1), FY_STATUS_DEVICE_LOST);
+    for (int i = 0; i < 2; i++) {
+        sim->event_destroy(w.dev, w.event[i]);
+        sim->stream_destroy(w.dev, w.stream[i]);
+    }
+    sim->unregister_host(w.dev, pinned, sizeof(pinned));
+    sim->free(w.dev, w.block, 8192);
+    sim->device_close(w.dev);
+}
+
+static void numerics_off_in_every_order(void **state)
+{
+    (void)state;
+    static const char *const orders[] = { "order=eager", "order=lazy", "order=random" };
+    for (int i = 0; i < 3; i++) {
+        void *dev = OPEN(0, "capacity=1099511627776", "numerics=off", orders[i]), *stream = make_stream(dev);
+        char *block = make_block(dev, 1u << 30), on_host[8];
+        static const fy_status_t fine = FY_STATUS_OK;
+        world_t w = { .dev = dev, .stream = { stream }, .block = (unsigned char *)block };
+        assert_int_equal(launch(&w, 0, 77, NULL, &fine), FY_STATUS_OK);
+        sim->fill(dev, stream, block, 1, 1u << 30);
+        copy(dev, stream, FY_COPY_LOCAL, 0, block, block + 4096, 4096);
+        memset(on_host, 1, sizeof(on_host));
+        copy(dev, stream, FY_COPY_DOWNLOAD, 0, on_host, block, sizeof(on_host));
+        assert_int_equal(on_host[7], 0);
+        uint64_t before = fy__sim_violations();
+        sim->fill(dev, stream, block, 1, 1u << 30);
+        if (i == 1) { /* seen although there are no bytes */
+            sim->free(dev, block, 1u << 30);
+            assert_int_equal(fy__sim_violations(), before + 1);
+        }
+        sim->stream_destroy(dev, stream);
+        sim->device_close(dev);
+    }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(orders_by_name), cmocka_unit_test(eager_changes_bytes_at_once) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(orders_by_name),
+        cmocka_unit_test(eager_changes_bytes_at_once),
+        cmocka_unit_test(lazy_reads_its_source_when_it_must),
+        cmocka_unit_test(a_query_that_says_done_has_run_it),
+        cmocka_unit_test(downloads_hold_garbage_until_they_ran),
+        cmocka_unit_test(pageable_copies_are_done_on_return),
+        cmocka_unit_test(lazy_reorders_what_nobody_ordered),
+        cmocka_unit_test(waits_are_kept_and_no_more_than_they),
+        cmocka_unit_test(long_chains_of_waits),
+        cmocka_unit_test(waits_between_devices),
+        cmocka_unit_test(a_destroyed_streams_work_still_runs),
+        cmocka_unit_test(memory_under_a_request_is_a_violation),
+        cmocka_unit_test(launches_keep_all_they_need),
+        cmocka_unit_test(a_kernel_that_fails_late_loses_the_device),
+        cmocka_unit_test(numerics_off_in_every_order),
+    };
     return cmocka_run_group_tests(tests, open_backend, NULL);
 }

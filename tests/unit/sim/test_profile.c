@@ -52,6 +52,7 @@ static void figures_are_frozen(void **state)
     assert_int_equal(fy__sim_host_profile.flops_per_s, 300000000000);
     assert_int_equal(fy__sim_host_profile.bytes_per_s, 10000000000);
     assert_int_equal(fy__sim_host_profile.op_ns, 50);
+    assert_int_equal(fy__sim_host_profile.copy_bytes_per_s, 60000000000);
 }
 
 static void launch_is_the_slower_of_arithmetic_and_memory(void **state)
@@ -94,6 +95,8 @@ static void host_ops(void **state)
     assert_int_equal(fy__sim_profile_host_ns(0, 0), 50);
     assert_int_equal(fy__sim_profile_host_ns(300000, 10), 50 + 1000);
     assert_int_equal(fy__sim_profile_host_ns(300, 10000), 50 + 1000);
+    assert_int_equal(fy__sim_profile_host_copy_ns(60000), 1000);
+    assert_int_equal(fy__sim_profile_host_copy_ns(1), 1);
 }
 
 int main(void)
