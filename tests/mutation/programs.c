@@ -1,0 +1,30 @@
+/* The table of programs. Little memory makes blocks go round; a small ring makes uploads wait for it. */
+#include "tests/mutation/programs.h"
+
+#define PLENTY    "capacity=64MiB&pinned=1MiB"
+#define TIGHT     "capacity=1MiB&limit=64KiB&pinned=64KiB"
+#define ONE_BLOCK "capacity=1MiB&limit=40KiB&pinned=64KiB"
+
+const mu_program_t mu_programs[] = {
+    { "ping-pong", PLENTY, 1, mu_ping_pong },
+    { "readers", PLENTY, 1, mu_readers },
+    { "reuse", ONE_BLOCK, 1, mu_reuse },
+    { "neighbours", TIGHT, 1, mu_neighbours },
+    { "handover", ONE_BLOCK, 1, mu_handover },
+    { "joined", ONE_BLOCK, 1, mu_joined },
+    { "split", ONE_BLOCK, 1, mu_split },
+    { "stretch", ONE_BLOCK, 1, mu_stretch },
+    { "workspace", "capacity=64MiB&limit=112KiB&pinned=64KiB", 1, mu_workspace },
+    { "native", PLENTY, 1, mu_native },
+    { "closing-streams", PLENTY, 1, mu_closing_streams },
+    { "borrow", PLENTY, 1, mu_borrow },
+    { "ring", "capacity=64MiB&pinned=64KiB", 1, mu_ring },
+    { "views", PLENTY, 1, mu_views },
+    { "pinned-blocks", TIGHT, 1, mu_pinned_blocks },
+    { "polls", PLENTY, 1, mu_polls },
+    { "two-devices", PLENTY, 2, mu_two_devices },
+    { "faults", PLENTY, 1, mu_faults },
+    { "deleters", PLENTY, 1, mu_deleters },
+    { "closing-device", PLENTY, 1, mu_closing_device },
+};
+const size_t mu_program_count = sizeof mu_programs / sizeof *mu_programs;

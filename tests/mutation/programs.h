@@ -1,0 +1,32 @@
+/* The programs, for their table (programs.c). */
+#ifndef FERRY_TESTS_MUTATION_PROGRAMS_H_
+#define FERRY_TESTS_MUTATION_PROGRAMS_H_
+
+#include "tests/mutation/mutation.h"
+
+/* programs_streams.c */
+void mu_ping_pong(mu_run_t *run);
+void mu_readers(mu_run_t *run);
+void mu_reuse(mu_run_t *run);
+void mu_neighbours(mu_run_t *run);
+void mu_workspace(mu_run_t *run);
+void mu_native(mu_run_t *run);
+void mu_closing_streams(mu_run_t *run);
+/* programs_memory.c */
+void mu_handover(mu_run_t *run);
+void mu_joined(mu_run_t *run);
+void mu_split(mu_run_t *run);
+void mu_stretch(mu_run_t *run);
+/* programs_transfers.c */
+void mu_borrow(mu_run_t *run);
+void mu_ring(mu_run_t *run);
+void mu_views(mu_run_t *run);
+void mu_pinned_blocks(mu_run_t *run);
+void mu_polls(mu_run_t *run);
+void mu_two_devices(mu_run_t *run);
+/* programs_lifetimes.c */
+void mu_faults(mu_run_t *run);
+void mu_deleters(mu_run_t *run);
+void mu_closing_device(mu_run_t *run);
+
+#endif

@@ -1,0 +1,85 @@
+/* Programs about ends: faults that come late, memory of the caller's, devices that close with work in them. */
+#include "tests/mutation/programs.h"
+
+enum { N = 48 };
+
+/* More gathers in flight than there are fault flags; some of them with an index that is out of range. */
+void mu_faults(mu_run_t *run)
+{
+    enum { NGATHERS = 100, NINDICES = 8 };
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *streams[2];
+    fy_tensor_t *table = mu_upload(run, device, N, 1), *good, *bad, *flat, *picked[NGATHERS];
+    if (!table || !mu_streams(run, 2, streams)) return;
+    MU_TRY(run, fy_reshape(table, FY_DIMS(N / 4, 4), &flat));
+    if (!mu_linger(run, table, table)) return;
+    MU_TRY(run, fy_arange(device, FY_DTYPE_I32, 0, 1, NINDICES, &good));
+    MU_TRY(run, fy_arange(device, FY_DTYPE_I32, 9, 1, NINDICES, &bad));
+    for (int i = 0; i < NGATHERS; i++) {
+        MU_TRY(run, fy_stream_use(streams[i % 7 == 0]));
+        MU_TRY(run, fy_gather(flat, i == 3 || i == 70 || i == 77 ? bad : good, &picked[i]));
+    }
+    for (int i = 0; i < NGATHERS; i += i % 10 == 0 ? 3 : i % 10 == 3 ? 4 : 3) mu_read(run, "picked", picked[i]);
+    (void)mu_ok(run, "device_wait tells the first fault", fy_device_wait(device, FY_FOREVER));
+}
+
+static void note_end(void *user, void *data)
+{
+    (void)data;
+    *(int *)user = 1;
+}
+
+/* One stretch of memory of the caller's, lent to one tensor after another: the next one has it when the deleter of the last has run. */
+void mu_deleters(mu_run_t *run)
+{
+    enum { NSTEPS = 8 };
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *streams[3];
+    fy_tensor_t *lent, *x = mu_upload(run, device, N, 1), *seen[NSTEPS];
+    int ended[NSTEPS] = { 0 };
+    void *address;
+    if (!x || !mu_streams(run, 3, streams)) return;
+    MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(N), &lent));
+    MU_TRY(run, fy_tensor_native(lent, FY_ACCESS_READ_WRITE, streams[0], &address));
+    for (int step = 0; step < NSTEPS; step++) {
+        fy_tensor_t *own;
+        MU_TRY(run, fy_tensor_wrap(device, FY_DTYPE_F32, FY_DIMS(N), address, note_end, &ended[step], &own));
+        MU_TRY(run, fy_stream_use(streams[step % 3]));
+        MU_TRY(run, fy_fill(own, (double)step));
+        MU_TRY(run, fy_axpy(own, 2, x));
+        MU_TRY(run, fy_affine(own, 1, 0.5, &seen[step]));
+        const fy_ticket_t last = fy_tensor_ticket(seen[step]);
+        fy_tensor_destroy(own);
+        mu_note(run, "did the deleter run with the handle?", &ended[step], sizeof ended[step]);
+        if (!ended[step] && step & 1) { /* a transfer passes by, and lets go of what is done */
+            mu_read(run, "x", x);
+            mu_note(run, "did the deleter run in passing?", &ended[step], sizeof ended[step]);
+        }
+        if (!ended[step]) MU_TRY(run, fy_ticket_wait(last, FY_FOREVER));
+        mu_note(run, "did the deleter run?", &ended[step], sizeof ended[step]);
+    }
+    for (int step = 0; step < NSTEPS; step++) mu_read(run, "what was made of lent memory", seen[step]);
+}
+
+/* Work on every engine and on a stream that is gone, none of it waited for, when the device closes. */
+void mu_closing_device(mu_run_t *run)
+{
+    static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW, FY_DTYPE_SAME, 0, NULL };
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *stream;
+    fy_download_t *download;
+    fy_ticket_t ticket;
+    fy_tensor_t *x = mu_upload(run, device, N, 1), *buffer = mu_pinned(run, device, N, 3), *y, *z, *indices;
+    if (!x || !buffer) return;
+    MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(N), &y));
+    MU_TRY(run, fy_tensor_upload_into(y, buffer, &borrowed, &ticket));
+    MU_TRY(run, fy_stream_create(device, NULL, &stream));
+    MU_TRY(run, fy_stream_use(stream));
+    MU_TRY(run, fy_axpy(x, 1, y));
+    MU_TRY(run, fy_arange(device, FY_DTYPE_I32, 0, 1, 8, &indices));
+    MU_TRY(run, fy_gather(x, indices, &z));
+    fy_stream_destroy(stream);
+    MU_TRY(run, fy_tensor_download(x, NULL, &download));
+    MU_TRY(run, fy_axpy(y, 3, x));
+    fy_download_destroy(download);
+}

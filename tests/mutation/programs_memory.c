@@ -1,0 +1,104 @@
+/* Programs about blocks of device memory that go from stream to stream while they are used. There is memory for little more than one
+ * block, so that the next tensor must take it; and one stream lingers, so that it would be too early. */
+#include "tests/mutation/programs.h"
+
+enum { N = 48, WHOLE = 7168 /* floats: 28 KiB of 40 */, PART = 2560 };
+
+/* One stream writes, another one reads, a third one has the block next. */
+void mu_handover(mu_run_t *run)
+{
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *streams[3];
+    fy_tensor_t *slow = mu_upload(run, device, N, 1), *sums[6], *wide;
+    if (!slow || !mu_streams(run, 3, streams)) return;
+    for (int step = 0; step < 6; step++) {
+        MU_TRY(run, fy_stream_use(streams[0]));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), (double)step, &wide));
+        MU_TRY(run, fy_stream_use(streams[1]));
+        if (!mu_linger(run, slow, slow)) return;
+        MU_TRY(run, fy_sum(wide, FY_ALL_AXES, 0, &sums[step]));
+        fy_tensor_destroy(wide);
+        MU_TRY(run, fy_stream_use(streams[step % 3 == 1 ? 2 : 0]));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), -1, &wide));
+        fy_tensor_destroy(wide);
+    }
+    mu_read(run, "slow", slow);
+    for (int step = 0; step < 6; step++) mu_read(run, "sum of a block", sums[step]);
+}
+
+/* Two neighbours of one stream, of which the first is done with and the second is not; another stream wants both as one. */
+void mu_joined(mu_run_t *run)
+{
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *streams[2];
+    fy_tensor_t *slow = mu_upload(run, device, N, 1), *early[4], *late[4], *left, *right, *both;
+    if (!slow || !mu_streams(run, 2, streams)) return;
+    for (int step = 0; step < 4; step++) {
+        MU_TRY(run, fy_stream_use(streams[0]));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE / 2), 1, &left));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE / 2), 2, &right));
+        MU_TRY(run, fy_sum(left, FY_ALL_AXES, 0, &early[step]));
+        MU_TRY(run, fy_ticket_wait(fy_tensor_ticket(early[step]), FY_FOREVER));
+        if (!mu_linger(run, slow, slow)) return;
+        MU_TRY(run, fy_sum(right, FY_ALL_AXES, 0, &late[step]));
+        fy_tensor_destroy(step & 1 ? left : right);
+        fy_tensor_destroy(step & 1 ? right : left);
+        MU_TRY(run, fy_stream_use(streams[1]));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), -1, &both));
+        mu_read(run, "of both", slow);
+        fy_tensor_destroy(both);
+    }
+    for (int step = 0; step < 4; step++) {
+        mu_read(run, "sum of the left one", early[step]);
+        mu_read(run, "sum of the right one", late[step]);
+    }
+}
+
+/* A pending block is cut for its own stream; what is left of it goes to another one. */
+void mu_split(mu_run_t *run)
+{
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *streams[2];
+    fy_tensor_t *slow = mu_upload(run, device, N, 1), *sums[4], *wide, *small, *rest;
+    if (!slow || !mu_streams(run, 2, streams)) return;
+    for (int step = 0; step < 4; step++) {
+        MU_TRY(run, fy_stream_use(streams[0]));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), 1, &wide));
+        if (!mu_linger(run, slow, slow)) return;
+        MU_TRY(run, fy_sum(wide, FY_ALL_AXES, 0, &sums[step]));
+        fy_tensor_destroy(wide);
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(PART), -1, &small));
+        MU_TRY(run, fy_stream_use(streams[1]));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE - PART), -2, &rest));
+        fy_tensor_destroy(small);
+        fy_tensor_destroy(rest);
+    }
+    mu_read(run, "slow", slow);
+    for (int step = 0; step < 4; step++) mu_read(run, "sum of a block", sums[step]);
+}
+
+/* Two neighbours, each pending on a stream of its own; a third stream has both as one. */
+void mu_stretch(mu_run_t *run)
+{
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *streams[3];
+    fy_tensor_t *slow[2] = { mu_upload(run, device, N, 1), mu_upload(run, device, N, 2) }, *sums[8], *halves[2], *both;
+    if (!slow[0] || !slow[1] || !mu_streams(run, 3, streams)) return;
+    for (int step = 0; step < 4; step++) {
+        for (int i = 0; i < 2; i++) {
+            MU_TRY(run, fy_stream_use(streams[i]));
+            MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE / 2), (double)i, &halves[i]));
+        }
+        for (int i = 0; i < 2; i++) {
+            MU_TRY(run, fy_stream_use(streams[i]));
+            if (!mu_linger(run, slow[i], slow[i])) return;
+            MU_TRY(run, fy_sum(halves[i], FY_ALL_AXES, 0, &sums[2 * step + i]));
+        }
+        for (int i = 0; i < 2; i++) fy_tensor_destroy(halves[i]);
+        MU_TRY(run, fy_stream_use(streams[2]));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), -1, &both));
+        mu_read(run, "both", slow[step & 1]);
+        fy_tensor_destroy(both);
+    }
+    for (int i = 0; i < 8; i++) mu_read(run, "sum of a half", sums[i]);
+}

@@ -1,0 +1,12 @@
+# Both programs run the same programs, and each other's tape.
+foreach(name orders waits)
+    if(TARGET test_mutation_${name})
+        target_sources(test_mutation_${name} PRIVATE
+            ${CMAKE_CURRENT_LIST_DIR}/run.c
+            ${CMAKE_CURRENT_LIST_DIR}/programs.c
+            ${CMAKE_CURRENT_LIST_DIR}/programs_lifetimes.c
+            ${CMAKE_CURRENT_LIST_DIR}/programs_memory.c
+            ${CMAKE_CURRENT_LIST_DIR}/programs_streams.c
+            ${CMAKE_CURRENT_LIST_DIR}/programs_transfers.c)
+    endif()
+endforeach()
