@@ -46,6 +46,13 @@ static fy_status_t up_borrowed(load_t *load)
 
 static fy_status_t up_copied(load_t *load) { return upload_each(load, NULL); }
 
+static fy_status_t up_together(load_t *load)
+{
+    fy_ticket_t ticket;
+    FY_TRY(fy_tensor_upload_many_into(load->pieces, load->on_device, load->on_host, NULL, &ticket));
+    return fy_ticket_wait(ticket, FY_FOREVER);
+}
+
 static fy_status_t receive_each(load_t *load)
 {
     for (size_t i = 0; i < load->pieces; i++) {
@@ -69,7 +76,7 @@ static const struct mode {
 } modes[] = {
     { "pinned", "up", false, true, up_borrowed }, { "pinned", "down", false, false, down_each },
     { "staged", "up", false, false, up_copied },  { "loop", "up", true, false, up_copied },
-    { "loop", "down", true, false, down_each },
+    { "loop", "down", true, false, down_each },   { "coalesced", "up", true, false, up_together },
 };
 enum { MODE_COUNT = sizeof modes / sizeof *modes };
 

@@ -137,11 +137,14 @@ def check_link(device):
         fail(f"link on {device}: the clock is not {clock}")
     for mode, direction, sizes, pieces in (("pinned", "up", [4, 4096, 1 << 20], 1), ("pinned", "down", [4, 4096, 1 << 20], 1),
                                            ("staged", "up", [4, 4096, 1 << 20], 1), ("loop", "up", [1024, 1 << 20], 256),
-                                           ("loop", "down", [1024, 1 << 20], 256)):
+                                           ("loop", "down", [1024, 1 << 20], 256),
+                                           ("coalesced", "up", [1024, 1 << 20], 256)):
         rows = [row for row in doc["rows"] if (row["mode"], row["direction"]) == (mode, direction)]
         if [row["nbytes"] for row in rows] != sizes or {row["pieces"] for row in rows} != {pieces}:
             fail(f"link on {device}: {mode} {direction} moves {[(row['nbytes'], row['pieces']) for row in rows]}")
         if mode == "loop" and {row["copies"] for row in rows} != {pieces}:
+            fail(f"link on {device}: {mode} {direction} takes {[row['copies'] for row in rows]} copies")
+        if mode == "coalesced" and clock == "model" and {row["copies"] for row in rows} != {1}:
             fail(f"link on {device}: {mode} {direction} takes {[row['copies'] for row in rows]} copies")
     doc = document("experiment", "link", "--overlap", "--steps", "16", "--device", device, *(["--compute", "1"] if device == "host" else []))
     if doc is None:

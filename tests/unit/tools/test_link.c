@@ -133,6 +133,10 @@ static void rows_say_what_moved(void **state)
     assert_int_equal(loop->pieces, 256);
     assert_int_equal(loop->copies, 256);
     assert_int_equal(find(rows, count, "loop", "down", 256 * 4096)->copies, 256);
+    const row_t *coalesced = find(rows, count, "coalesced", "up", 256 * 4096);
+    assert_int_equal(coalesced->pieces, 256);
+    assert_int_equal(coalesced->copies, 1);
+    assert_true(4 * coalesced->ns <= loop->ns);
 }
 
 /* A profile's bandwidth is what large transfers come to, less set-up and waking up. */
