@@ -186,17 +186,19 @@ static void free_all(const many_t *many, size_t count)
 fy_status_t fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_device_t *device, const fy_transfer_options_t *options,
                                   fy_tensor_t **out_dst)
 {
-    many_t many = { .what = "tensor_upload_many", .thread = fy__thread(), .device = device, .count = count, .dst = out_dst, .src = src };
+    fy__thread_t *thread = fy__thread();
     uint64_t nbytes;
     size_t made = 0;
     fy_status_t status = FY_STATUS_OK;
     if (count && !out_dst) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many: out_dst is NULL");
     for (size_t i = 0; i < count; i++) out_dst[i] = NULL;
-    if (!many.thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if ((count && !src) || !device) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many: %s is NULL", device ? "src" : "device");
     FY_TRY(fy__transfer_options_check("tensor_upload_many", &options));
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    many.options = options;
+    many_t many = {
+        .what = "tensor_upload_many", .thread = thread, .device = device, .count = count, .dst = out_dst, .src = src, .options = options
+    };
     FY_TRY(check_sources(&many, &nbytes));
     for (; made < count && status == FY_STATUS_OK; made += status == FY_STATUS_OK) {
         const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src[made]->dtype : options->dtype;
@@ -238,17 +240,17 @@ static fy_status_t check_destinations(many_t *many)
 fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst, fy_tensor_t *const *src, const fy_transfer_options_t *options,
                                        fy_ticket_t *out_ticket)
 {
-    many_t many = { .what = "tensor_upload_many_into", .thread = fy__thread(), .count = count, .dst = dst, .src = src };
+    fy__thread_t *thread = fy__thread();
     uint64_t nbytes;
     if (out_ticket) *out_ticket = (fy_ticket_t){ 0, 0 };
-    if (!many.thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (count && (!dst || !src)) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many_into: %s is NULL", dst ? "src" : "dst");
     FY_TRY(fy__transfer_options_check("tensor_upload_many_into", &options));
     if (options->contract == FY_HOST_BORROW && !out_ticket)
         return FY_FAIL(INVALID_ARGUMENT,
                        "tensor_upload_many_into: out_ticket is NULL; with FY_HOST_BORROW it says when the sources are yours again");
     if (!count) return FY_STATUS_OK;
-    many.options = options;
+    many_t many = { .what = "tensor_upload_many_into", .thread = thread, .count = count, .dst = dst, .src = src, .options = options };
     FY_TRY(check_destinations(&many));
     if (fy__device_is_lost(many.device)) return fy__device_lost_error(many.device);
     FY_TRY(check_sources(&many, &nbytes));

@@ -209,8 +209,150 @@ static void many_borrowed(ts_ctx_t *ctx)
     }
 }
 
+/* ---- into host memory that is there ---- */
+
+static void down_into_every_layout(ts_ctx_t *ctx)
+{
+    const int64_t dims[3] = { 5, 3, 4 };
+    for (ts_layout_t to = 0; to < TS_LAYOUT_COUNT; to++) {
+        for (ts_layout_t from = 0; from < TS_LAYOUT_COUNT && to != TS_BROADCAST; from++) {
+            ts_array_t old, new, got;
+            ts_operand_t dst, src;
+            ts_random_t random = { 6 };
+            ts_array_make(&old, FY_DTYPE_F32, 3, dims);
+            ts_array_make(&new, FY_DTYPE_F32, 3, dims);
+            ts_array_fill(&new, TS_ANY, 0, from == TS_BROADCAST ? 0 : -1, &random);
+            ts_operand_make(&dst, fy_device_host(), &old, to);
+            ts_operand_make(&src, ctx->device, &new, from);
+            const uint64_t version = ts_version(dst.view);
+            fy_ledger_totals_t before = ts_ledger(NULL);
+            ts_ok(fy_tensor_download_into(dst.view, src.view, NULL));
+            fy_ledger_totals_t after = ts_ledger(NULL);
+            assert_int_equal(after.download.count - before.download.count, 1);
+            assert_int_equal(after.download.nbytes - before.download.nbytes, 240);
+            assert_int_equal(after.download.wire_nbytes - before.download.wire_nbytes, 240);
+            assert_int_equal(after.syncs - before.syncs, 1);
+            assert_int_equal(ts_version(dst.view), version + 1);
+            ts_operand_check(&dst, false, &got, "download_into"); /* guard words too */
+            assert_true(ts_same(&new, &got, "download_into"));
+            ts_operand_free(&dst);
+            ts_operand_free(&src);
+            ts_array_free(&old);
+            ts_array_free(&new);
+            ts_array_free(&got);
+        }
+    }
+}
+
+static void down_into_either_memory(ts_ctx_t *ctx)
+{
+    static const int64_t lengths[] = { 0, 1, 4095, (1 << 20) + 1, 20000003 };
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        for (int pinned = 0; pinned < 2; pinned++) {
+            fy_tensor_t *src = bytes_up(lengths[i], i), *device, *dst;
+            ts_ok(fy_tensor_upload(src, ctx->device, NULL, &device));
+            if (pinned)
+                ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_U8, 1, &lengths[i], &dst));
+            else
+                ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, &lengths[i], &dst));
+            fy_ledger_totals_t before = ts_ledger(NULL);
+            ts_ok(fy_tensor_download_into(dst, device, NULL));
+            fy_ledger_totals_t after = ts_ledger(NULL);
+            const fy_path_t path = ctx->is_host ? FY_PATH_HOST : pinned && lengths[i] ? FY_PATH_DIRECT : FY_PATH_STAGED;
+            assert_int_equal(after.download.by_path[path] - before.download.by_path[path], 1);
+            assert_int_equal(after.download.wire_nbytes - before.download.wire_nbytes, lengths[i]);
+            if (pinned && lengths[i]) assert_int_equal(after.download.copies - before.download.copies, 1);
+            expect_noise(dst, i);
+            fy_tensor_destroy(src);
+            fy_tensor_destroy(device);
+            fy_tensor_destroy(dst);
+        }
+    }
+}
+
+static void down_into_refused(ts_ctx_t *ctx)
+{
+    const float values[4] = { 1, 2, 3, 4 };
+    fy_tensor_t *src = ts_f32(ctx->device, FY_DIMS(4), values), *dst = ts_host_f32(FY_DIMS(4), (float[4]){ 9, 9, 9, 9 }),
+                *shorter = ts_host_f32(FY_DIMS(3), values), *wide, *repeated;
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_F64, FY_DIMS(4), &wide));
+    ts_ok(fy_broadcast(ts_host_f32(FY_DIMS(1), values), FY_DIMS(4), &repeated));
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    const uint64_t version = ts_version(dst);
+    fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_fails(fy_tensor_download_into(NULL, src, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_download_into(dst, NULL, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_download_into(shorter, src, NULL), SHAPE_MISMATCH);
+    ts_fails(fy_tensor_download_into(wide, src, NULL), DTYPE_MISMATCH);
+    ts_fails(fy_tensor_download_into(repeated, src, NULL), INVALID_ARGUMENT);
+    options.dtype = FY_DTYPE_F64;
+    ts_fails(fy_tensor_download_into(dst, src, &options), INVALID_ARGUMENT);
+    if (ctx->is_host)
+        ts_fails(fy_tensor_download_into(src, src, NULL), INVALID_ARGUMENT);
+    else
+        ts_fails(fy_tensor_download_into(src, src, NULL), DEVICE_MISMATCH);
+    fy_scope_t scope = fy_scope_begin("guarded");
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
+    guard.download_nbytes = 15;
+    ts_ok(fy_scope_guard(&guard));
+    ts_fails(fy_tensor_download_into(dst, src, NULL), REFUSED_BY_GUARD);
+    fy_scope_end(scope, 0, NULL);
+    scope = fy_scope_begin("no sync");
+    guard = (fy_guard_options_t)FY_GUARD_OPTIONS_INIT;
+    guard.syncs = 0;
+    ts_ok(fy_scope_guard(&guard));
+    ts_fails(fy_tensor_download_into(dst, src, NULL), REFUSED_BY_GUARD);
+    fy_scope_end(scope, 0, NULL);
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    ts_expect_quiet(&before, &after, "refused downloads into memory");
+    assert_int_equal(ts_version(dst), version);
+    ts_expect_f32(dst, (float[4]){ 9, 9, 9, 9 }, 4);
+}
+
+/* While an upload reads dst in place it is BUSY. */
+static void down_into_borrowed_memory(ts_ctx_t *ctx)
+{
+    const int64_t n = 1 << 22;
+    fy_tensor_t *pinned, *device;
+    fy_ticket_t ticket;
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    borrow.contract = FY_HOST_BORROW;
+    ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_U8, 1, &n, &pinned));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, 1, &n, &device));
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    ts_ok(fy_tensor_upload_into(device, pinned, &borrow, &ticket));
+    if (ctx->is_sim) ts_fails(fy_tensor_download_into(pinned, device, NULL), BUSY);
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    ts_ok(fy_tensor_download_into(pinned, device, NULL));
+}
+
+/* A fault of whatever made the bytes reaches the caller, and whoever reads dst afterwards. */
+static void down_into_finds_the_fault(ts_ctx_t *ctx)
+{
+    int64_t values[2] = { 1, 99 };
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows, *dst = ts_host_f32(FY_DIMS(2), (float[2]){ 9, 9 });
+    void *data;
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(2), values, NULL, NULL, &host));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
+    ts_ok(fy_gather(table, indices, &rows));
+    ts_fails(fy_tensor_download_into(dst, rows, NULL), BAD_VALUE);
+    if (!ctx->is_host) ts_fails(fy_tensor_map(dst, FY_ACCESS_READ, &data), BAD_VALUE);
+    ts_ok(fy_tensor_download_into(dst, ts_f32(ctx->device, FY_DIMS(2), (float[2]){ 5, 6 }), NULL)); /* all of it is new: good again */
+    ts_expect_f32(dst, (float[2]){ 5, 6 }, 2);
+}
+
 static const ts_test_t k_tests[] = {
-    TS_TEST(many_up), TS_TEST(many_into_every_layout), TS_TEST(many_converted), TS_TEST(many_refused), TS_TEST(many_borrowed),
+    TS_TEST(many_up),
+    TS_TEST(many_into_every_layout),
+    TS_TEST(many_converted),
+    TS_TEST(many_refused),
+    TS_TEST(many_borrowed),
+    TS_TEST(down_into_every_layout),
+    TS_TEST(down_into_either_memory),
+    TS_TEST(down_into_refused),
+    TS_TEST(down_into_borrowed_memory),
+    TS_TEST(down_into_finds_the_fault),
 };
 
 int main(void) { return TS_RUN("paths", k_tests, NULL); }
