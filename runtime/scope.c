@@ -4,6 +4,7 @@
 
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
+#include "runtime/budget.h"
 #include "runtime/guard.h"
 #include "runtime/tensor.h"
 #include "runtime/thread.h"
@@ -27,10 +28,11 @@ fy_scope_t fy_scope_begin(const char *name)
     frame->outer_node = thread->node;
     frame->node = fy__node_child(thread->node, name ? name : "scope");
     frame->serial = ++thread->next_serial;
-    frame->guarded = false;
+    frame->outer_guards = thread->guards;
     frame->streams_saved = 0;
     thread->frame = frame;
     thread->node = frame->node;
+    if (FY_UNLIKELY(atomic_load_explicit(&fy__guard_process, memory_order_relaxed) != NULL)) fy__budget_scope(thread);
     scope.depth = thread->depth;
     scope.serial = frame->serial;
     return scope;
@@ -47,7 +49,12 @@ static void end_frame(fy__thread_t *thread)
     }
     for (uint32_t i = 0; frame->streams_saved; i++, frame->streams_saved >>= 1)
         if (frame->streams_saved & 1) thread->streams[i] = frame->outer_streams[i];
-    if (frame->guarded) thread->nguards--;
+    fy__guard_settle(thread);
+    while (thread->guards != frame->outer_guards) {
+        fy__guard_t *guard = thread->guards;
+        thread->guards = fy__guard_retain(guard->outer);
+        fy__guard_release(guard);
+    }
     thread->node = frame->outer_node;
     thread->depth--;
     thread->frame = thread->depth ? &thread->frames[thread->depth - 1] : NULL;
@@ -93,33 +100,43 @@ void fy__scope_end_all(fy__thread_t *thread)
     while (thread->depth) end_frame(thread);
 }
 
-static fy_status_t check_tighter(const fy__thread_t *thread, const fy_guard_options_t *options)
+/* ---- guards ---- */
+
+/* Is a limit looser than that of a guard that the user set further out? Budgets are another's business. */
+static fy_status_t check_tighter(const fy__guard_t *guard, const uint64_t asked[FY__QUOTAS])
 {
     static const char *const names[] = { "upload_nbytes", "download_nbytes", "peer_nbytes", "syncs", "device_allocs", "memory_nbytes" };
-    const uint64_t asked[] = { options->upload_nbytes, options->download_nbytes, options->peer_nbytes,
-                               options->syncs,         options->device_allocs,   options->memory_nbytes };
-    for (uint32_t depth = thread->depth; depth-- > 0;) {
-        const fy__frame_t *frame = &thread->frames[depth];
-        if (!frame->guarded || frame->guard.limit.action != FY_GUARD_REFUSE) continue;
-        const fy_guard_options_t *outer = &frame->guard.limit;
-        const uint64_t limits[] = { outer->upload_nbytes, outer->download_nbytes, outer->peer_nbytes,
-                                    outer->syncs,         outer->device_allocs,   outer->memory_nbytes };
-        for (int i = 0; i < 6; i++)
-            if (asked[i] != FY_UNLIMITED && asked[i] > limits[i])
+    for (; guard; guard = guard->outer) {
+        if (guard->keeper || guard->action != FY_GUARD_REFUSE) continue;
+        for (int i = 0; i < FY__QUOTAS; i++) {
+            const uint64_t limit = atomic_load_explicit(&guard->limit[i], memory_order_relaxed);
+            if (asked[i] != FY_UNLIMITED && asked[i] > limit)
                 return FY_FAIL(INVALID_ARGUMENT,
                                "scope_guard: %s=%llu is looser than the %llu of the guard on scope '%s'\n  A guard may only tighten what "
                                "encloses it; use FY_UNLIMITED to leave that limit alone",
-                               names[i], (unsigned long long)asked[i], (unsigned long long)limits[i], frame->node->name);
+                               names[i], (unsigned long long)asked[i], (unsigned long long)limit, guard->node->name);
+        }
     }
     return FY_STATUS_OK;
 }
 
-/* The tighter one of a limit and `asked` more from here on, where `used` is used. */
-static uint64_t tighten(uint64_t limit, uint64_t asked, uint64_t used)
+/* At most `asked` more from here on, too, so that guards set again and again on one scope stay one. */
+static void tighten(fy__guard_t *guard, const uint64_t asked[FY__QUOTAS])
 {
-    uint64_t sum;
-    if (!fy__add_u64(asked, used, &sum)) return limit;
-    return sum < limit ? sum : limit;
+    for (int i = 0; i < FY__QUOTAS; i++) {
+        uint64_t sum, limit = atomic_load_explicit(&guard->limit[i], memory_order_relaxed);
+        if (!fy__add_u64(asked[i], atomic_load_explicit(&guard->used[i], memory_order_relaxed), &sum)) continue;
+        while (sum < limit &&
+               !atomic_compare_exchange_weak_explicit(&guard->limit[i], &limit, sum, memory_order_relaxed, memory_order_relaxed)) {}
+    }
+}
+
+/* A guard of this scope that may take these limits in: another action is another guard, and so is one that did not count live bytes. */
+static fy__guard_t *find_like(fy__thread_t *thread, fy_guard_action_t action, const uint64_t asked[FY__QUOTAS])
+{
+    for (fy__guard_t *guard = thread->guards; guard != thread->frame->outer_guards; guard = guard->outer)
+        if (!guard->keeper && guard->action == action && (asked[FY__QUOTA_MEMORY] == FY_UNLIMITED || guard->counts_memory)) return guard;
+    return NULL;
 }
 
 fy_status_t fy_scope_guard(const fy_guard_options_t *options)
@@ -129,24 +146,23 @@ fy_status_t fy_scope_guard(const fy_guard_options_t *options)
     if (!options || options->struct_size < sizeof *options)
         return FY_FAIL(INVALID_ARGUMENT, "scope_guard: options is NULL or its struct_size is not set; start from FY_GUARD_OPTIONS_INIT");
     if (!thread->frame) return FY_FAIL(INVALID_ARGUMENT, "scope_guard: no scope is open on this thread; call fy_scope_begin first");
+    if (thread->excess)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "scope_guard: %u scopes are open, the innermost is counted under the %dth and cannot have a guard of its own\n  End "
+                       "scopes that are over, or set the guard further out",
+                       FY__MAX_SCOPES + thread->excess, FY__MAX_SCOPES);
     if (options->action != FY_GUARD_REFUSE && options->action != FY_GUARD_LOG)
         return FY_FAIL(INVALID_ARGUMENT, "scope_guard: action %d is neither FY_GUARD_REFUSE nor FY_GUARD_LOG", (int)options->action);
-    FY_TRY(check_tighter(thread, options));
-    fy__frame_t *frame = thread->frame;
-    fy__guard_t *guard = &frame->guard;
-    if (!frame->guarded) {
-        *guard = (fy__guard_t){ .limit = *options, .live_before = fy__guard_live(frame->node) };
-        frame->guarded = true;
-        thread->nguards++;
+    const uint64_t asked[FY__QUOTAS] = { options->upload_nbytes, options->download_nbytes, options->peer_nbytes,
+                                         options->syncs,         options->device_allocs,   options->memory_nbytes };
+    FY_TRY(check_tighter(thread->guards, asked));
+    fy__guard_t *guard = find_like(thread, options->action, asked);
+    if (guard) {
+        tighten(guard, asked);
         return FY_STATUS_OK;
     }
-    const int64_t live = fy__guard_live(frame->node) - guard->live_before;
-    guard->limit.upload_nbytes = tighten(guard->limit.upload_nbytes, options->upload_nbytes, guard->moved[FY__UPLOAD]);
-    guard->limit.download_nbytes = tighten(guard->limit.download_nbytes, options->download_nbytes, guard->moved[FY__DOWNLOAD]);
-    guard->limit.peer_nbytes = tighten(guard->limit.peer_nbytes, options->peer_nbytes, guard->moved[FY__PEER]);
-    guard->limit.syncs = tighten(guard->limit.syncs, options->syncs, guard->syncs);
-    guard->limit.device_allocs = tighten(guard->limit.device_allocs, options->device_allocs, guard->device_allocs);
-    guard->limit.memory_nbytes = tighten(guard->limit.memory_nbytes, options->memory_nbytes, live > 0 ? (uint64_t)live : 0);
-    if (options->action == FY_GUARD_REFUSE) guard->limit.action = FY_GUARD_REFUSE;
+    guard = fy__guard_create(options->action, asked, thread->frame->node, thread->guards);
+    if (!guard) return FY_FAIL(OUT_OF_MEMORY, "scope_guard: no host memory for %zu bytes", sizeof *guard);
+    thread->guards = guard;
     return FY_STATUS_OK;
 }

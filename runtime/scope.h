@@ -20,20 +20,30 @@ typedef struct fy__handle {
     uint32_t kind;
 } fy__handle_t;
 
-/* What a guard allows and what was used since it was set. */
-typedef struct fy__guard {
-    fy_guard_options_t limit;
-    uint64_t moved[FY__DIRECTIONS], syncs, device_allocs;
-    int64_t live_before; /* live device bytes under the frame's path when the guard was set */
-} fy__guard_t;
+/* What guards limit: the directions of node.h, and three more. */
+typedef enum fy__quota {
+    FY__QUOTA_UPLOAD,
+    FY__QUOTA_DOWNLOAD,
+    FY__QUOTA_PEER,
+    FY__QUOTA_SYNCS,
+    FY__QUOTA_ALLOCS,
+    FY__QUOTA_MEMORY,
+    FY__QUOTAS
+} fy__quota_t;
+
+struct fy__guard; /* guard.h */
+/* What a check took from these guards, and what is left of it to be charged. */
+typedef struct fy__claim {
+    struct fy__guard *guards, *process; /* references */
+    uint64_t n;
+} fy__claim_t;
 
 typedef struct fy__frame {
     fy__handle_t handles; /* sentinel of the ring */
     fy__node_t *node, *outer_node;
     uint32_t serial;
-    bool guarded;
-    fy__guard_t guard;
-    uint64_t streams_saved; /* bit i: outer_streams[i] is to be put back */
+    struct fy__guard *outer_guards; /* the thread's chain before this scope; kept alive by what was put in front of it */
+    uint64_t streams_saved;         /* bit i: outer_streams[i] is to be put back */
     fy_stream_t *outer_streams[64];
 } fy__frame_t;
 

@@ -75,6 +75,7 @@ static void init(fy__storage_t *storage, fy_device_t *device)
     storage->peer = NULL;
     storage->deleter = NULL;
     storage->memory = NULL;
+    storage->guards = NULL;
 }
 
 static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *host, uint32_t class, fy__storage_t **out_storage)
@@ -104,19 +105,26 @@ static FY_COLD fy_status_t create_large(fy__thread_t *thread, fy_device_t *devic
                                         fy__storage_t **out_storage)
 {
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    if (!device->is_host) FY_TRY(fy__guard_check_memory(thread, nbytes, device->spec));
+    fy__guard_t *guards = NULL;
+    if (!device->is_host) FY_TRY(fy__guard_take_memory(thread, nbytes, device->spec, &guards));
     fy__storage_t *storage = alloc_struct(thread);
-    if (!storage) return FY_STATUS_OUT_OF_MEMORY;
+    if (!storage) {
+        fy__guard_free_memory(guards, nbytes);
+        return FY_STATUS_OUT_OF_MEMORY;
+    }
     init(storage, device);
+    storage->guards = guards;
     storage->nbytes = nbytes;
     storage->data = empty_address();
     if (nbytes) {
         const fy_status_t status = fy__pool_alloc(device->pool, nbytes, stream ? stream->index : 0, &storage->block);
         if (status != FY_STATUS_OK) {
+            fy__guard_free_memory(guards, nbytes);
             free_struct(thread, storage);
             return status;
         }
         storage->data = storage->block->address;
+        fy__guard_grow_memory(guards, storage->block->nbytes - nbytes);
         if (!fy__wait_drops(FY__WAIT_BLOCK_INHERITED)) fy__hazard_copy(&storage->hazard, &storage->block->hazard);
         if (!device->is_host && (storage->memory = fy__node_memory(thread->node, device->index))) {
             atomic_fetch_add_explicit(&storage->memory->live, (int64_t)storage->block->nbytes, memory_order_relaxed);
@@ -194,6 +202,7 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
         atomic_fetch_sub_explicit(&storage->memory->live, (int64_t)storage->block->nbytes, memory_order_relaxed);
         atomic_fetch_sub_explicit(&storage->memory->requested, (int64_t)storage->nbytes, memory_order_relaxed);
     }
+    if (storage->guards) fy__guard_free_memory(storage->guards, storage->block ? storage->block->nbytes : 0);
     if (storage->block) {
         fy__hazard_copy(&storage->block->hazard, &storage->hazard);
         if (fy__wait_drops(FY__WAIT_BLOCK_GIVEN_BACK)) fy__hazard_clear(&storage->block->hazard);

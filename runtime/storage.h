@@ -27,6 +27,7 @@ typedef struct fy__storage {
     fy_deleter_fn deleter;
     void *user;
     fy__node_memory_t *memory; /* where its live bytes are counted; NULL on the host */
+    struct fy__guard *guards;  /* who counts them against a limit, a reference: guard.h; NULL: nobody */
 } fy__storage_t;
 
 /* ---- the front: small host blocks at hand, without a lock ---- */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/budget.h"
+
 __thread fy__thread_t *fy__tls;
 
 /* Guards `all` and each state's in_use. */
@@ -23,6 +25,7 @@ static void detach(void *state)
     fy__thread_t *thread = state;
     fy__tls = thread; /* other TLS may be gone already; ours must answer while scopes end */
     fy__scope_end_all(thread);
+    fy__guard_settle(thread);
     memset(thread->streams, 0, sizeof thread->streams);
     thread->error.file = NULL;
     pthread_mutex_lock(&lock);
@@ -60,6 +63,7 @@ fy__thread_t *fy__thread_attach(void)
     if (!thread) return NULL;
     fy__tls = thread;
     if (has_key) pthread_setspecific(key, thread);
+    fy__budget_environment();
     return thread;
 }
 
@@ -77,7 +81,9 @@ static void abandon(fy__thread_t *thread)
 {
     thread->frame = NULL;
     thread->node = &thread->root;
-    thread->depth = thread->excess = thread->nguards = 0;
+    thread->depth = thread->excess = 0;
+    thread->guards = NULL; /* never given back: what it held may be half changed */
+    thread->claimed = 0;
     thread->nlocks = thread->nkept = 0;
     thread->free_tensors = NULL;
     thread->free_storages = NULL;

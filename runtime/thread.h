@@ -28,7 +28,9 @@ typedef struct fy__thread {
     fy__node_t *node;       /* where figures go now */
     uint32_t depth, excess; /* open frames; scopes begun beyond FY__MAX_SCOPES */
     uint32_t next_serial;
-    uint32_t nguards; /* open frames with a guard */
+    struct fy__guard *guards;       /* innermost guard; a reference. NULL: none but perhaps the process's */
+    fy__claim_t claims[FY__QUOTAS]; /* guard.c: taken, not yet charged */
+    uint32_t claimed;               /* bit i: claims[i] is one */
     /* tensor.c, storage.c: caches of this thread only */
     fy_tensor_t *free_tensors;
     uint32_t nfree_tensors;

@@ -49,9 +49,12 @@ static fy_status_t device_segment_alloc(void *user, uint64_t nbytes, void **out_
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     FY_TRY(fy__guard_check_device_alloc(thread, nbytes, device->spec));
-    FY_TRY(fy__device_check(device, device->backend->alloc(device->dev, nbytes, out_address)));
-    fy__guard_count_device_alloc(thread);
-    return FY_STATUS_OK;
+    const fy_status_t status = fy__device_check(device, device->backend->alloc(device->dev, nbytes, out_address));
+    if (status == FY_STATUS_OK)
+        fy__guard_count_device_alloc(thread);
+    else
+        fy__guard_unclaim(thread, FY__QUOTA_ALLOCS);
+    return status;
 }
 
 static void device_segment_free(void *user, void *address, uint64_t nbytes)
@@ -66,10 +69,15 @@ static fy_status_t pinned_segment_alloc(void *user, uint64_t nbytes, void **out_
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     FY_TRY(fy__guard_check_device_alloc(thread, nbytes, "the host, page-locked"));
-    FY_TRY(fy__host_segment_alloc(nbytes, out_address));
+    fy_status_t status = fy__host_segment_alloc(nbytes, out_address);
+    if (status != FY_STATUS_OK) {
+        fy__guard_unclaim(thread, FY__QUOTA_ALLOCS);
+        return status;
+    }
     if (device->backend->register_host) {
-        const fy_status_t status = fy__device_check(device, device->backend->register_host(device->dev, *out_address, nbytes));
+        status = fy__device_check(device, device->backend->register_host(device->dev, *out_address, nbytes));
         if (status != FY_STATUS_OK) {
+            fy__guard_unclaim(thread, FY__QUOTA_ALLOCS);
             fy__host_segment_free(*out_address, nbytes);
             return status;
         }
@@ -223,10 +231,12 @@ static void before_fork(void)
     fy__registry_fork_lock_pools();
     fy__stream_fork_lock();
     fy__poison_fork_lock();
+    fy__guard_fork_lock();
 }
 
 static void after_fork_in_parent(void)
 {
+    fy__guard_fork_unlock();
     fy__poison_fork_unlock();
     fy__stream_fork_unlock();
     fy__registry_fork_unlock_pools();
@@ -236,6 +246,7 @@ static void after_fork_in_parent(void)
 
 static void after_fork_in_child(void)
 {
+    fy__guard_fork_unlock();
     fy__poison_fork_unlock();
     fy__stream_fork_child();
     fy__registry_fork_unlock_pools();

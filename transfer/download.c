@@ -68,7 +68,10 @@ fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, "tensor_download"));
     if (!device->synchronous) FY_TRY(fy__stream_throttle(thread, device->download));
     fy_download_t *download = calloc(1, sizeof *download);
-    if (!download) return FY_FAIL(OUT_OF_MEMORY, "tensor_download: no host memory for %zu bytes", sizeof *download);
+    if (!download) {
+        fy__guard_settle(thread);
+        return FY_FAIL(OUT_OF_MEMORY, "tensor_download: no host memory for %zu bytes", sizeof *download);
+    }
     download->handle.kind = FY__HANDLE_DOWNLOAD;
     download->device = device;
     fy__device_use(device);
@@ -82,6 +85,7 @@ fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
+        fy__guard_settle(thread);
         free_download(thread, download);
         fy__error_restore(&first);
         return status;

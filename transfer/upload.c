@@ -158,8 +158,9 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
     const uint64_t nbytes = fy__tensor_nbytes(src);
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload"));
-    FY_TRY(fy__tensor_new(thread, device, dtype, src->rank, src->dims, src->nelem, device->upload, out_dst));
-    const fy_status_t status = fy__upload_run(thread, device, *out_dst, src, options->contract, &blocked_ns, &changed);
+    FY_TRY(fy__guard_settled(thread, fy__tensor_new(thread, device, dtype, src->rank, src->dims, src->nelem, device->upload, out_dst)));
+    const fy_status_t status =
+        fy__guard_settled(thread, fy__upload_run(thread, device, *out_dst, src, options->contract, &blocked_ns, &changed));
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
@@ -222,7 +223,8 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, cons
     FY_TRY(fy__upload_check_into("tensor_upload_into", dst, src));
     const uint64_t nbytes = fy__tensor_nbytes(src);
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload_into"));
-    const fy_status_t status = fy__upload_run(thread, device, dst, src, options->contract, &blocked_ns, &changed);
+    const fy_status_t status =
+        fy__guard_settled(thread, fy__upload_run(thread, device, dst, src, options->contract, &blocked_ns, &changed));
     if (status != FY_STATUS_OK) {
         if (changed) fy__upload_spoilt(dst, status);
         return status;

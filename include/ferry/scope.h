@@ -1,4 +1,5 @@
-/* Scopes own handles, tag figures with a path of names, and carry guards. A scope belongs to the thread that began it. */
+/* Scopes own handles, tag figures with a path of names, and carry guards. A scope belongs to the thread that began it; threads that Ferry
+ * starts for it inherit its guards. */
 #ifndef FERRY_SCOPE_H_
 #define FERRY_SCOPE_H_
 
@@ -21,7 +22,7 @@ typedef struct fy_guard_options {
     uint64_t upload_nbytes, download_nbytes, peer_nbytes; /* payload bytes */
     uint64_t syncs;                                       /* calls marked Blocks */
     uint64_t device_allocs;                               /* calls to the backend's allocator, not cache hits */
-    uint64_t memory_nbytes;                               /* live device bytes made in this scope */
+    uint64_t memory_nbytes;                               /* live device bytes made in this scope since then */
 } fy_guard_options_t;
 #define FY_GUARD_OPTIONS_INIT                                                                                                           \
     {                                                                                                                                   \
@@ -41,14 +42,15 @@ FY_API fy_scope_t fy_scope_begin(const char *name);
  * The `count` tensors in `results` pass to the enclosing scope, or to you; NULLs are skipped. Ending a scope twice does nothing. */
 FY_API void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results);
 /* Limits the innermost scope; several guards on one scope add up to the tightest.
- * Fails: INVALID_ARGUMENT (no scope is open, or a limit is looser than that of an enclosing guard). */
+ * Fails: INVALID_ARGUMENT (no scope is open, more than 64 are, or a limit is looser than that of an enclosing guard), OUT_OF_MEMORY. */
 FY_API_STATUS fy_scope_guard(const fy_guard_options_t *options);
 
 /* A budget for the whole process, as text, so that a command line or a CI job can set one: "upload=0,download=4KiB/step,sync=0".
  * Each item is limit=amount for everything from now on, on all threads; with /name, for each instance of a scope of that name.
  * Limits: upload, download, peer (bytes: 4096, 4KiB, 1.5GiB), sync, alloc (counts), memory (live device bytes; needs /name).
- * What would exceed it is REFUSED_BY_GUARD. NULL or "" takes it away. $FERRY_BUDGET sets one from the first call on.
- * Fails: INVALID_ARGUMENT (says which item, and what may stand there); the old budget then stays. */
+ * What would exceed it is REFUSED_BY_GUARD. NULL or "" takes it away; scopes that began under a budget keep it. $FERRY_BUDGET sets one from
+ * the first call on (malformed, it is logged as an error and ignored). Fails: INVALID_ARGUMENT (says which item, and what may stand there),
+ * OUT_OF_MEMORY; the old budget then stays. */
 FY_API_STATUS fy_budget_set(const char *text);
 
 #ifdef __cplusplus

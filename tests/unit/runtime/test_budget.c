@@ -1,0 +1,269 @@
+/* Budgets: what may stand in the text, what is limited from when on, and that a budget and a user's guard do not get in each other's way.
+ * $FERRY_BUDGET is read once a process, so its cases run in children. */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/harness.h"
+
+static fy_tensor_t *host_bytes(int64_t n)
+{
+    fy_tensor_t *host;
+    ts_ok(fy_full(fy_device_host(), FY_DTYPE_U8, FY_DIMS(n), 1, &host));
+    return host;
+}
+
+static void takes_what_it_says(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    static const char *const good[] = { "upload=0",
+                                        "upload=1.5GiB,download=4KiB/step,peer=0,sync=0",
+                                        "alloc=3,alloc=0/step,memory=1MiB/step",
+                                        " sync=1 , upload=2/a b ",
+                                        "",
+                                        "  " };
+    static const struct {
+        const char *text, *says[2];
+    } bad[] = {
+        { "uplaod=0", { "uplaod", "there are upload, download, peer, sync, alloc and memory" } },
+        { "upload", { "'upload' is no item", "LIMIT=AMOUNT" } },
+        { "upload=", { "no size in bytes", "4KiB" } },
+        { "upload=4 parsecs", { "4 parsecs", "no size in bytes" } },
+        { "upload=-1", { "-1", "no size in bytes" } },
+        { "sync=1.5", { "1.5", "no count" } },
+        { "sync=4KiB", { "4KiB", "no count" } },
+        { "sync=99999999999999999999", { "no count", "12" } },
+        { "upload=1/", { "one name of a scope", "upload=1/step" } },
+        { "upload=1/train/step", { "one name of a scope", "upload=1/step" } },
+        { "memory=1GiB", { "memory=1GiB/NAME", "limit=" } },
+        { "upload=1,upload=2", { "'upload=1'", "'upload=2'" } },
+        { "upload=1/a,sync=0,upload=2/a", { "'upload=1/a'", "'upload=2/a'" } },
+        { "upload=0,,sync=0", { "is no item", "upload=0 or sync=1/step" } },
+        { "upload=0,", { "is no item", "LIMIT" } },
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) ts_ok(fy_budget_set(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ts_fails(fy_budget_set(bad[i].text), INVALID_ARGUMENT);
+        ts_text_has(bad[i].says[0]);
+        ts_text_has(bad[i].says[1]);
+    }
+    char many[600] = "";
+    for (int i = 0; i < 40; i++) snprintf(many + strlen(many), sizeof many - strlen(many), "sync=%d/s%d,", i, i);
+    ts_fails(fy_budget_set(many), INVALID_ARGUMENT);
+    ts_text_has("32");
+    ts_ok(fy_budget_set(NULL));
+}
+
+static void counts_the_process_from_now_on(ts_ctx_t *ctx)
+{
+    fy_tensor_t *host = host_bytes(1000), *up;
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up)); /* before it: does not count */
+    ts_ok(fy_budget_set("upload=2500"));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
+    assert_null(up);
+    ts_text_has("'upload=2500'");
+    ts_text_has("the process 2500 upload bytes, of which 2000 are used");
+    ts_text_has("in scope 'test', needs 1000");
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    ts_expect_quiet(&before, &after, "a refused upload");
+    ts_fails(fy_budget_set("uplaod=0"), INVALID_ARGUMENT); /* the old one stays */
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
+    ts_ok(fy_budget_set("upload=1000")); /* a new one counts anew */
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
+    ts_ok(fy_budget_set(""));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+}
+
+static void every_limit(ts_ctx_t *ctx)
+{
+    fy_tensor_t *host = host_bytes(4), *up, *large = NULL;
+    fy_download_t *down;
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    ts_ok(fy_budget_set("download=3,sync=0,alloc=0"));
+    ts_fails(fy_tensor_download(up, NULL, &down), REFUSED_BY_GUARD);
+    ts_text_has("download=3");
+    ts_fails(fy_device_wait(ctx->device, FY_FOREVER), REFUSED_BY_GUARD);
+    ts_text_has("sync=0");
+    if (!ctx->is_host) {
+        ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(300) << 20), &large), REFUSED_BY_GUARD);
+        ts_text_has("alloc=0");
+    }
+    ts_ok(fy_budget_set(NULL));
+}
+
+/* Each instance of the scope has it all; other scopes have no such limit. */
+static void limits_each_instance_of_a_scope(ts_ctx_t *ctx)
+{
+    fy_tensor_t *host = host_bytes(1000), *up;
+    fy_scope_t early = fy_scope_begin("step"); /* open already: not concerned */
+    ts_ok(fy_budget_set("upload=1KiB/step"));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    fy_scope_end(early, 0, NULL);
+    for (int i = 0; i < 3; i++) {
+        fy_scope_t scope = fy_scope_begin("step"), inside;
+        inside = fy_scope_begin("forward");
+        ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+        ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
+        ts_text_has("'upload=1KiB/step'");
+        ts_text_has("each such scope 1024 upload bytes, of which 1000 are used");
+        ts_text_has("'test/step'");
+        fy_scope_end(inside, 0, NULL);
+        fy_scope_end(scope, 0, NULL);
+    }
+    fy_scope_t other = fy_scope_begin("steps");
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    fy_scope_end(other, 0, NULL);
+    fy_scope_t kept = fy_scope_begin("step");
+    ts_ok(fy_budget_set(NULL)); /* what began under it keeps it */
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
+    fy_scope_end(kept, 0, NULL);
+}
+
+static void memory_of_a_scope(ts_ctx_t *ctx)
+{
+    fy_tensor_t *a, *b;
+    if (ctx->is_host) return; /* no device bytes there */
+    ts_ok(fy_budget_set("memory=10000/step"));
+    for (int i = 0; i < 2; i++) {
+        fy_scope_t scope = fy_scope_begin("step");
+        ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &a));
+        ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &b), REFUSED_BY_GUARD);
+        ts_text_has("memory=10000/step");
+        if (i) fy_tensor_keep(a); /* the guard's count outlives the scope as long as the bytes do */
+        fy_scope_end(scope, 0, NULL);
+    }
+    fy_tensor_destroy(a);
+    ts_ok(fy_budget_set(NULL));
+}
+
+/* A guard of the program's is not "looser" than a budget that it knows nothing of; both hold. */
+static void a_guard_beside_a_budget(ts_ctx_t *ctx)
+{
+    fy_tensor_t *host = host_bytes(1000), *up;
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
+    ts_ok(fy_budget_set("upload=0/step,upload=5000"));
+    fy_scope_t scope = fy_scope_begin("step");
+    guard.upload_nbytes = 1000000;
+    ts_ok(fy_scope_guard(&guard));
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
+    ts_text_has("upload=0/step");
+    fy_scope_end(scope, 0, NULL);
+    scope = fy_scope_begin("load");
+    guard.upload_nbytes = 1500;
+    ts_ok(fy_scope_guard(&guard));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD); /* the guard's */
+    ts_text_has("the guard on scope 'test/load'");
+    fy_scope_end(scope, 0, NULL);
+    for (int i = 0; i < 4; i++) ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up)); /* the refused one used nothing of the budget */
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
+    ts_text_has("'upload=5000'");
+    ts_ok(fy_budget_set(NULL));
+}
+
+enum { THREADS = 4, TRIES = 10000, FIT = 30000 };
+static pthread_barrier_t start; /* so that they meet */
+typedef struct worker {
+    fy_device_t *device;
+    int passed;
+} worker_t;
+
+static void *uploads(void *user)
+{
+    worker_t *worker = user;
+    fy_tensor_t *host, *device;
+    fy_scope_t scope = fy_scope_begin("worker");
+    pthread_barrier_wait(&start);
+    if (fy_full(fy_device_host(), FY_DTYPE_U8, FY_DIMS(8), 1, &host) == FY_STATUS_OK &&
+        fy_tensor_create(worker->device, FY_DTYPE_U8, FY_DIMS(8), &device) == FY_STATUS_OK)
+        for (int i = 0; i < TRIES; i++) worker->passed += fy_tensor_upload_into(device, host, NULL, NULL) == FY_STATUS_OK;
+    fy_scope_end(scope, 0, NULL);
+    return NULL;
+}
+
+/* Over all threads, also while it is changed under them. */
+static void holds_for_all_threads(ts_ctx_t *ctx)
+{
+    pthread_t threads[THREADS];
+    worker_t workers[THREADS];
+    pthread_barrier_init(&start, NULL, THREADS);
+    for (int round = 0; round < 2; round++) {
+        ts_ok(fy_budget_set("upload=240000,sync=5/worker"));
+        for (int i = 0; i < THREADS; i++) {
+            workers[i] = (worker_t){ ctx->device, 0 };
+            assert_int_equal(pthread_create(&threads[i], NULL, uploads, &workers[i]), 0);
+        }
+        for (int i = 0; round && i < 2000; i++) ts_ok(fy_budget_set("upload=240000,sync=5/worker"));
+        int passed = 0;
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(threads[i], NULL);
+            passed += workers[i].passed;
+        }
+        if (!round) assert_int_equal(passed, FIT);
+    }
+    pthread_barrier_destroy(&start);
+    ts_ok(fy_budget_set(NULL));
+}
+
+/* In a child, whose first call it is: what becomes of one upload of 8 bytes, and how many lines of level ERROR were said. */
+static void count_errors(void *user, fy_log_level_t level, const char *text)
+{
+    if (level == FY_LOG_ERROR && strstr(text, "FERRY_BUDGET")) ++*(int *)user;
+}
+static int child(const char *program, const char *budget)
+{
+    fflush(NULL);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        setenv("FERRY_BUDGET", budget, 1);
+        execl(program, program, "child", (char *)NULL);
+        _exit(99);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+static int be_the_child(void)
+{
+    static const float values[2] = { 1, 2 };
+    int nerrors = 0;
+    fy_tensor_t *host, *up;
+    fy_log_set(count_errors, &nerrors);
+    fy_scope_t scope = fy_scope_begin("step");
+    if (fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2), (void *)(uintptr_t)values, NULL, NULL, &host) != FY_STATUS_OK) return 98;
+    const fy_status_t status = fy_tensor_upload(host, fy_device_host(), NULL, &up);
+    fy_scope_end(scope, 0, NULL);
+    if (status != FY_STATUS_OK && status != FY_STATUS_REFUSED_BY_GUARD) return 97;
+    return nerrors * 10 + (status == FY_STATUS_REFUSED_BY_GUARD);
+}
+static void the_environment(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    assert_int_equal(child("/proc/self/exe", ""), 0);
+    assert_int_equal(child("/proc/self/exe", "upload=8"), 0);
+    assert_int_equal(child("/proc/self/exe", "upload=7"), 1);
+    assert_int_equal(child("/proc/self/exe", "upload=7/step"), 1); /* from the very first call on, here fy_scope_begin */
+    assert_int_equal(child("/proc/self/exe", "uplaod=7"), 10);     /* said once, and not in force */
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(takes_what_it_says),    TS_TEST(counts_the_process_from_now_on),
+    TS_TEST(every_limit),           TS_TEST(limits_each_instance_of_a_scope),
+    TS_TEST(memory_of_a_scope),     TS_TEST(a_guard_beside_a_budget),
+    TS_TEST(holds_for_all_threads), TS_TEST(the_environment),
+};
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    if (argc > 1) return be_the_child();
+    return TS_RUN("budget", k_tests, NULL);
+}

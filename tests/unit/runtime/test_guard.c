@@ -1,0 +1,208 @@
+/* Guards as objects: several threads on one, what a failed call gives back, two actions on one scope, limits past the 64th scope. */
+#include <pthread.h>
+
+#include "runtime/inherit.h"
+#include "tests/support/harness.h"
+
+static fy_guard_options_t no_limits(void) { return (fy_guard_options_t)FY_GUARD_OPTIONS_INIT; }
+
+enum { THREADS = 4, TRIES = 10000, FIT = 30000 };
+
+/* All start together, so that they meet. */
+static pthread_barrier_t start;
+
+typedef struct heir {
+    const fy__heritage_t *heritage;
+    fy_device_t *device;
+    int passed, refused, other;
+    fy_tensor_t *made;
+} heir_t;
+
+static void *uploads(void *user)
+{
+    heir_t *heir = user;
+    fy__thread_t *thread = fy__thread();
+    fy__heritage_enter(thread, heir->heritage);
+    fy_scope_t scope = fy_scope_begin("heir");
+    fy_tensor_t *host, *device;
+    if (fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &host) != FY_STATUS_OK ||
+        fy_tensor_create(heir->device, FY_DTYPE_F32, FY_DIMS(4), &device) != FY_STATUS_OK)
+        heir->other++;
+    pthread_barrier_wait(&start);
+    for (int i = 0; i < TRIES && !heir->other; i++) {
+        const fy_status_t status = fy_tensor_upload_into(device, host, NULL, NULL);
+        if (status == FY_STATUS_OK)
+            heir->passed++;
+        else if (status == FY_STATUS_REFUSED_BY_GUARD)
+            heir->refused++;
+        else
+            heir->other++;
+    }
+    fy_scope_end(scope, 0, NULL);
+    fy__heritage_leave(thread);
+    return NULL;
+}
+
+/* Four threads and one limit: exactly as much passes as fits, and the figures stand under the giver's path. */
+static void threads_share_one_limit(ts_ctx_t *ctx)
+{
+    pthread_t threads[THREADS];
+    heir_t heirs[THREADS];
+    fy__heritage_t heritage;
+    fy_guard_options_t guard = no_limits();
+    fy_scope_t scope = fy_scope_begin("shared");
+    guard.upload_nbytes = FIT * 16 + 8;
+    ts_ok(fy_scope_guard(&guard));
+    fy__heritage_take(fy__thread(), &heritage);
+    pthread_barrier_init(&start, NULL, THREADS);
+    const uint64_t before = ts_ledger("test/shared/heir").upload.count;
+    for (int i = 0; i < THREADS; i++) {
+        heirs[i] = (heir_t){ .heritage = &heritage, .device = ctx->device };
+        assert_int_equal(pthread_create(&threads[i], NULL, uploads, &heirs[i]), 0);
+    }
+    int passed = 0, refused = 0;
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        passed += heirs[i].passed;
+        refused += heirs[i].refused;
+        assert_int_equal(heirs[i].other, 0);
+    }
+    pthread_barrier_destroy(&start);
+    fy__heritage_release(&heritage);
+    assert_int_equal(passed, FIT);
+    assert_int_equal(refused, THREADS * TRIES - FIT);
+    assert_int_equal(ts_ledger("test/shared/heir").upload.count - before, FIT);
+    fy_tensor_t *host, *up;
+    ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &host));
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD); /* the giver is charged for it, too */
+    ts_text_has("shared");
+    fy_scope_end(scope, 0, NULL);
+}
+
+static void *holds_memory(void *user)
+{
+    heir_t *heir = user;
+    fy_tensor_t *tensor;
+    fy__heritage_enter(fy__thread(), heir->heritage);
+    if (fy_tensor_create(heir->device, FY_DTYPE_U8, FY_DIMS(8192), &heir->made) == FY_STATUS_OK) heir->passed++; /* in no scope: it stays */
+    if (fy_tensor_create(heir->device, FY_DTYPE_U8, FY_DIMS(8192), &tensor) == FY_STATUS_REFUSED_BY_GUARD) heir->refused++;
+    fy__heritage_leave(fy__thread());
+    return NULL;
+}
+
+/* What an heir keeps alive counts in the giver's scope. */
+static void live_bytes_are_shared(ts_ctx_t *ctx)
+{
+    pthread_t thread;
+    fy__heritage_t heritage;
+    fy_tensor_t *mine = NULL;
+    fy_guard_options_t guard = no_limits();
+    if (ctx->is_host) return; /* no device bytes there */
+    fy_scope_t scope = fy_scope_begin("small");
+    guard.memory_nbytes = 10000;
+    ts_ok(fy_scope_guard(&guard));
+    fy__heritage_take(fy__thread(), &heritage);
+    heir_t heir = { .heritage = &heritage, .device = ctx->device };
+    assert_int_equal(pthread_create(&thread, NULL, holds_memory, &heir), 0);
+    pthread_join(thread, NULL);
+    fy__heritage_release(&heritage);
+    assert_int_equal(heir.passed, 1);
+    assert_int_equal(heir.refused, 1);
+    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8192), &mine), REFUSED_BY_GUARD);
+    fy_tensor_destroy(heir.made);
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8192), &mine)); /* free again, whoever freed it */
+    fy_scope_end(scope, 0, NULL);
+}
+
+/* An upload that passes its guard and then finds no memory has used nothing of it. */
+static void a_failed_call_gives_back(ts_ctx_t *ctx)
+{
+    fy_tensor_t *host, *up;
+    fy_guard_options_t guard = no_limits();
+    if (ctx->is_host) return;
+    ts_ok(fy_full(fy_device_host(), FY_DTYPE_U8, FY_DIMS(8192), 1, &host));
+    fy_scope_t outer = fy_scope_begin("outer"), inner;
+    guard.upload_nbytes = 8192;
+    ts_ok(fy_scope_guard(&guard));
+    inner = fy_scope_begin("inner");
+    guard = no_limits();
+    guard.memory_nbytes = 4096;
+    ts_ok(fy_scope_guard(&guard));
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
+    ts_text_has("live device bytes");
+    const fy__thread_t *thread = fy__thread();
+    assert_int_equal(thread->claimed, 0);
+    assert_int_equal(atomic_load(&thread->guards->outer->used[FY__QUOTA_UPLOAD]), 0);
+    fy_scope_end(inner, 0, NULL);
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    fy_scope_end(outer, 0, NULL);
+}
+
+typedef struct lines {
+    int n;
+} lines_t;
+static void count_line(void *user, fy_log_level_t level, const char *text)
+{
+    (void)text;
+    ((lines_t *)user)->n += level == FY_LOG_WARNING;
+}
+
+/* One that logs and a looser one that refuses, on one scope: each does its own. */
+static void log_and_refuse_on_one_scope(ts_ctx_t *ctx)
+{
+    lines_t lines = { 0 };
+    fy_tensor_t *host, *up;
+    fy_guard_options_t guard = no_limits();
+    ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &host));
+    fy_scope_t scope = fy_scope_begin("both");
+    guard.action = FY_GUARD_LOG;
+    guard.upload_nbytes = 16;
+    ts_ok(fy_scope_guard(&guard));
+    guard.action = FY_GUARD_REFUSE;
+    guard.upload_nbytes = 32;
+    ts_ok(fy_scope_guard(&guard));
+    fy_log_set(count_line, &lines);
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
+    assert_int_equal(lines.n, 0);
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up)); /* past 16: said, not refused */
+    assert_int_equal(lines.n, 1);
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
+    fy_log_set(NULL, NULL);
+    fy_scope_end(scope, 0, NULL);
+}
+
+/* A scope that sets a guard in every step has one guard, not as many as steps. */
+static void guards_set_again_and_again(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    fy_guard_options_t guard = no_limits();
+    fy_scope_t scope = fy_scope_begin("again");
+    const fy__guard_t *outer = fy__thread()->guards;
+    for (int i = 0; i < 100; i++) {
+        guard.syncs = 100 - (uint64_t)i;
+        ts_ok(fy_scope_guard(&guard));
+    }
+    assert_ptr_equal(fy__thread()->guards->outer, outer);
+    fy_scope_end(scope, 0, NULL);
+    assert_ptr_equal(fy__thread()->guards, outer);
+}
+
+/* Past 64 scopes a guard would land on somebody else's scope. */
+static void no_guard_on_a_scope_that_is_none(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    fy_guard_options_t guard = no_limits();
+    fy_scope_t first = fy_scope_begin("deep");
+    for (int i = 0; i < 70; i++) (void)fy_scope_begin("deep");
+    guard.syncs = 3;
+    ts_fails(fy_scope_guard(&guard), INVALID_ARGUMENT);
+    ts_text_has("64");
+    fy_scope_end(first, 0, NULL);
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(threads_share_one_limit),     TS_TEST(live_bytes_are_shared),      TS_TEST(a_failed_call_gives_back),
+    TS_TEST(log_and_refuse_on_one_scope), TS_TEST(guards_set_again_and_again), TS_TEST(no_guard_on_a_scope_that_is_none),
+};
+
+int main(void) { return TS_RUN("guard", k_tests, NULL); }
