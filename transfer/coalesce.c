@@ -66,7 +66,7 @@ static fy_status_t fill(const many_t *many, const fy__slot_t *slot, size_t *next
     /* The same table serves twice: for the host, which collects the tensors here, and for the device, which spreads them there. */
     fy_device_t *host = fy_device_host();
     FY_TRY(fy__run_launch(host, NULL, FY_LAUNCH_GATHER, slot->bytes, slot->nbytes, slot->bytes, slot->nbytes, out_run));
-    fy__charge_host(0, 2 * out_run->payload_nbytes);
+    fy__staging_charge(many->device, out_run->payload_nbytes);
     for (size_t i = first; i < *next; i++)
         if (is_packed(many, i)) (table++)->address = (uint64_t)(uintptr_t)many->dst[i]->data;
     return FY_STATUS_OK;

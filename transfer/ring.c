@@ -160,9 +160,7 @@ uint64_t fy__ring_chunk(const fy_device_t *device, uint64_t nbytes, uint64_t slo
 void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uint64_t nbytes)
 {
     fy_device_t *host = fy_device_host();
-    if (nbytes < fy__calibration(device)->copy_by_several_nbytes)
-        memcpy(dst, src, nbytes);
-    else { /* the host's copy kernel has the process's one team of threads */
+    if (nbytes >= fy__calibration(device)->copy_by_several_nbytes) { /* the host's copy kernel has the process's one team of threads */
         fy_desc_t descs[2] = { { .data = dst, .dtype = FY_DTYPE_U8, .rank = 1, .dims = { (int64_t)nbytes }, .strides = { 1 } } };
         descs[1] = descs[0];
         descs[1].data = (void *)(uintptr_t)src;
@@ -178,8 +176,17 @@ void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uin
             .nbytes = 2 * nbytes,
         };
         if (host->backend->launch(host->dev, NULL, &launch) != FY_STATUS_OK) memcpy(dst, src, nbytes);
-    }
-    fy__charge_host(0, 2 * nbytes);
+    } else
+        memcpy(dst, src, nbytes);
+    fy__staging_charge(device, nbytes);
+}
+
+void fy__staging_charge(const fy_device_t *device, uint64_t nbytes)
+{
+    if (nbytes >= fy__calibration(device)->copy_by_several_nbytes)
+        fy__charge_host_copy(nbytes);
+    else
+        fy__charge_host(0, 2 * nbytes);
 }
 
 /* ---- uploads ---- */

@@ -30,6 +30,8 @@ uint64_t fy__ring_chunk(const fy_device_t *device, uint64_t nbytes, uint64_t slo
 
 /* The host's own copy into or out of staging memory: by several threads if it is large, and charged to model clocks. */
 void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uint64_t nbytes);
+/* Only the charge, for a copy that was done otherwise. */
+void fy__staging_charge(const fy_device_t *device, uint64_t nbytes);
 
 /* Copies host bytes to `dst` on `device` in stream order of its upload engine; returns when `src` has been read. Sets *out_point behind
  * the last chunk and adds what the host waited for slots to *blocked_ns. On failure earlier chunks may have been written. */
