@@ -39,6 +39,7 @@ fy_status_t session_begin(session_t *session, const common_t *common, const char
 {
     *session = (session_t){ .command = command, .common = common, .info = FY_DEVICE_INFO_INIT };
     fy_log_set(log_line, NULL);
+    if (common->budget) FY_TRY(fy_budget_set(common->budget)); /* before the first scope: it may name that one, too */
     session->scope = fy_scope_begin(name);
     if (common->csv) FY_TRY(check_writable(common->csv));
     if (common->plot) FY_TRY(check_writable(common->plot));
@@ -71,7 +72,7 @@ static fy_status_t finish_json(session_t *session)
 
 int session_end(session_t *session, fy_status_t status)
 {
-    int usage = status == FY_STATUS_INVALID_ARGUMENT && !session->device; /* --device was not understood */
+    int usage = status == FY_STATUS_INVALID_ARGUMENT && !session->device; /* --device or --budget was not understood */
     if (status == FY_STATUS_OK && session->json.file) status = finish_json(session);
     if (status == FY_STATUS_OK && (fflush(stdout) != 0 || ferror(stdout)))
         status = TOOL_FAIL(IO, "cannot write to standard output: %s", strerror(errno));

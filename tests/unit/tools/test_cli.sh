@@ -46,7 +46,7 @@ for command in info "experiment roundtrip" "experiment vectorize" "experiment mi
     # shellcheck disable=SC2086
     expect 0 $command --help
     says out "usage: ferry $command"
-    for option in --json --csv --plot --device; do says out "$option"; done
+    for option in --json --csv --plot --device --budget; do says out "$option"; done
     # shellcheck disable=SC2086
     expect 2 $command --jsom
     says err "did you mean --json?"
@@ -66,6 +66,33 @@ says out "usage: ferry info"
 expect 0 help experiment minibatch
 says out "usage: ferry experiment minibatch"
 expect 2 help nothing
+
+# ---- budgets ----
+expect 1 experiment roundtrip --device sim:0 --size 16 --iters 2 --budget upload=0
+says err "REFUSED_BY_GUARD"
+says err "'upload=0'"
+says err "needs 1024"
+expect 1 experiment roundtrip --device sim:0 --size 16 --iters 2 --json --budget upload=0
+silent out
+expect 1 experiment roundtrip --device sim:0 --size 16 --iters 2 --budget sync=1,download=2KiB/loop
+says err "sync=1"
+expect 1 experiment roundtrip --device sim:0 --size 16 --iters 3 --budget download=2KiB/loop
+says err "each such scope 2048 download bytes, of which 2048 are used"
+says err "roundtrip/copies/loop"
+expect 0 experiment roundtrip --device sim:0 --size 16 --iters 2 --budget upload=1MiB,download=2KiB/loop,upload=0/roundtrip2
+silent err
+expect 1 experiment roundtrip --device sim:0 --size 16 --iters 2 --budget upload=0/roundtrip # the session's own scope is one, too
+for command in info "experiment vectorize" "bench gemm"; do
+    # shellcheck disable=SC2086
+    expect 2 $command --budget uplaod=0
+    says err "there are upload, download"
+    silent out
+done
+FERRY_BUDGET=upload=0 expect 1 experiment roundtrip --device sim:0 --size 16 --iters 2
+says err "'upload=0'"
+FERRY_BUDGET=upload=0 expect 0 experiment roundtrip --device sim:0 --size 16 --iters 2 --budget upload=1MiB
+FERRY_BUDGET=uplaod=0 expect 0 experiment roundtrip --device sim:0 --size 16 --iters 2
+says err "FERRY_BUDGET is not in force"
 
 # ---- info ----
 expect 0 info --help
