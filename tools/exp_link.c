@@ -69,14 +69,22 @@ static fy_status_t down_each(load_t *load)
     return receive_each(load);
 }
 
+/* Blocks: it is there on return. */
+static fy_status_t down_into(load_t *load)
+{
+    for (size_t i = 0; i < load->pieces; i++) FY_TRY(fy_tensor_download_into(load->on_host[i], load->on_device[i], NULL));
+    return FY_STATUS_OK;
+}
+
 static const struct mode {
     const char *name, *direction;
     bool many, pinned;
     fy_status_t (*run)(load_t *load);
 } modes[] = {
-    { "pinned", "up", false, true, up_borrowed }, { "pinned", "down", false, false, down_each },
-    { "staged", "up", false, false, up_copied },  { "loop", "up", true, false, up_copied },
-    { "loop", "down", true, false, down_each },   { "coalesced", "up", true, false, up_together },
+    { "pinned", "up", false, true, up_borrowed },    { "pinned", "down", false, false, down_each },
+    { "staged", "up", false, false, up_copied },     { "staged", "down", false, false, down_into },
+    { "loop", "up", true, false, up_copied },        { "loop", "down", true, false, down_each },
+    { "coalesced", "up", true, false, up_together },
 };
 enum { MODE_COUNT = sizeof modes / sizeof *modes };
 

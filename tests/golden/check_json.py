@@ -136,7 +136,8 @@ def check_link(device):
     if doc["clock"] != clock or {row["clock"] for row in doc["rows"]} != {clock}:
         fail(f"link on {device}: the clock is not {clock}")
     for mode, direction, sizes, pieces in (("pinned", "up", [4, 4096, 1 << 20], 1), ("pinned", "down", [4, 4096, 1 << 20], 1),
-                                           ("staged", "up", [4, 4096, 1 << 20], 1), ("loop", "up", [1024, 1 << 20], 256),
+                                           ("staged", "up", [4, 4096, 1 << 20], 1),
+                                           ("staged", "down", [4, 4096, 1 << 20], 1), ("loop", "up", [1024, 1 << 20], 256),
                                            ("loop", "down", [1024, 1 << 20], 256),
                                            ("coalesced", "up", [1024, 1 << 20], 256)):
         rows = [row for row in doc["rows"] if (row["mode"], row["direction"]) == (mode, direction)]
