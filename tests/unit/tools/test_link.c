@@ -176,12 +176,9 @@ static void sizes_are_read_or_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(transfers_hide_behind_computing),
-        cmocka_unit_test(computing_is_chosen_to_last_as_long_as_the_upload),
-        cmocka_unit_test(results_are_those_of_their_steps),
-        cmocka_unit_test(rows_say_what_moved),
-        cmocka_unit_test(large_transfers_reach_the_profile),
-        cmocka_unit_test(on_the_host_there_are_rows_too),
+        cmocka_unit_test(transfers_hide_behind_computing),   cmocka_unit_test(computing_is_chosen_to_last_as_long_as_the_upload),
+        cmocka_unit_test(results_are_those_of_their_steps),  cmocka_unit_test(rows_say_what_moved),
+        cmocka_unit_test(large_transfers_reach_the_profile), cmocka_unit_test(on_the_host_there_are_rows_too),
         cmocka_unit_test(sizes_are_read_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
