@@ -9,6 +9,7 @@
 
 #include "ops/refuse.h"
 #include "runtime/base/fail.h"
+#include "runtime/recording.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 
@@ -45,7 +46,8 @@ static FY_COLD fy_status_t take_given(fy__call_t *call, unsigned i)
     FY_TRY(fy__refuse_overlap(name, i, tensor, call->launch.nsrc, call->src, call->row->info.flags & FY_OP_ELEMENTWISE));
     for (unsigned j = 0; j < i; j++)
         if (call->dst[j]) FY_TRY(fy__refuse_overlap(name, i, tensor, 1, (const fy_tensor_t *const *)&call->dst[j], false));
-    if (atomic_load_explicit(&tensor->storage->borrow, memory_order_relaxed)) FY_TRY(fy__storage_check_borrow(tensor->storage, name));
+    if (atomic_load_explicit(&tensor->storage->borrow, memory_order_relaxed) && !fy__recording_of(call->thread, call->device))
+        FY_TRY(fy__storage_check_borrow(tensor->storage, name));
     call->suspect |= tensor->storage->suspect.mask | tensor->storage->suspect.poison;
     fy__tensor_desc(tensor, &call->launch.dst[i]);
     return FY_STATUS_OK;
@@ -166,6 +168,14 @@ static void note_on_device(fy__call_t *call)
 
 /* ---- poison ---- */
 
+/* Are all bytes of result i new when it is done? */
+static bool is_replaced(const fy__call_t *call, unsigned i)
+{
+    const fy_tensor_t *tensor = call->dst[i];
+    return !(call->row->info.inout >> i & 1) && !(call->launch.accumulate >> i & 1) && tensor->contiguous &&
+           fy__tensor_nbytes(tensor) == tensor->storage->nbytes;
+}
+
 /* What the results suffer from: what their sources did, and this request's own flag. */
 static FY_COLD void spread_poison(fy__call_t *call)
 {
@@ -178,11 +188,8 @@ static FY_COLD void spread_poison(fy__call_t *call)
         if (!all.poison) all.poison = record;
     }
     for (unsigned i = 0; i < call->launch.ndst; i++) {
-        fy_tensor_t *tensor = call->dst[i];
-        fy__storage_t *storage = tensor->storage;
-        const bool replaced = !(call->row->info.inout >> i & 1) && !(call->launch.accumulate >> i & 1) && tensor->contiguous &&
-                              fy__tensor_nbytes(tensor) == storage->nbytes;
-        if (replaced) storage->suspect = (fy__suspect_t){ 0, 0, 0 };
+        fy__storage_t *storage = call->dst[i]->storage;
+        if (is_replaced(call, i)) storage->suspect = (fy__suspect_t){ 0, 0, 0 };
         fy__suspect_join(call->device, &storage->suspect, &all);
     }
 }
@@ -238,6 +245,32 @@ static __attribute__((noinline)) void conclude(fy__call_t *call)
     if (call->workspace) fy__storage_release(call->thread, call->workspace);
 }
 
+/* This thread records: the call is kept, and nothing runs. What the kernel would refuse is refused now, if the backend can say so. */
+static FY_COLD fy_status_t record(fy__call_t *call, fy__recording_t *recording)
+{
+    const fy__op_row_t *row = call->row;
+    const fy_backend_t *backend = call->device->backend;
+    const unsigned ndst = call->launch.ndst;
+    const fy__fault_cause_t cause = fault_cause(call);
+    uint64_t replaced = 0;
+    uint32_t *slots;
+    if (!(row->info.flags & FY_OP_ELEMENTWISE)) FY_TRY(take_workspace(call));
+    row->cost(&call->launch);
+    if (row->nkernels) FY_TRY(choose_kernel(call));
+    if (backend->supports && !backend->supports(call->device->dev, &call->launch))
+        return FY_FAIL(UNSUPPORTED, "%s: %s has no kernel for these dtypes and layouts", row->info.name, call->device->spec);
+    FY_TRY(fy__recording_slots(recording, ndst + (size_t)call->launch.nsrc, &slots));
+    for (unsigned i = 0; i < ndst; i++) {
+        FY_TRY(fy__recording_slot(recording, call->dst[i]->storage, true, &slots[i]));
+        replaced |= (uint64_t)is_replaced(call, i) << i;
+    }
+    for (unsigned i = 0; i < call->launch.nsrc; i++) FY_TRY(fy__recording_slot(recording, call->src[i]->storage, false, &slots[ndst + i]));
+    FY_TRY(fy__recording_launch(recording, &call->launch, slots, replaced, row->info.flags & FY_OP_CAN_FAULT ? &cause : NULL));
+    recording->requests++;
+    if (call->workspace) fy__storage_release(call->thread, call->workspace);
+    return FY_STATUS_OK;
+}
+
 /* Several results: is each without gaps and as large as the first? */
 static FY_COLD bool all_dense(const fy__call_t *call)
 {
@@ -289,6 +322,7 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
     call.workspace = NULL;
     call.after_transfer = false;
     const uint64_t watching = call.watching = fy__watching();
+    fy__recording_t *recording = FY_UNLIKELY(watching) ? fy__recording_of(thread, device) : NULL;
     fy_launch_t *launch = &call.launch;
     launch->struct_size = sizeof *launch;
     launch->op = info->op;
@@ -310,7 +344,8 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
         for (size_t i = 0; i < ndst; i++) fy__tensor_desc(dst[i], &descs[i]);
     fy_status_t status = row->shape(info, launch);
     if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__refuse_named(status, nsrc, src);
-    if (!(FY_LIKELY(ndst == 1 && !given && device->is_host) && (dst[0] = make_small(thread, descs)))) FY_TRY(take_results(&call));
+    if (!(FY_LIKELY(ndst == 1 && !given && device->is_host && !recording) && (dst[0] = make_small(thread, descs))))
+        FY_TRY(take_results(&call));
     const fy_tensor_t *result = dst[0];
     launch->nelem = result->nelem; /* NOLINT(clang-analyzer-core.NullDereference): take_results made it */
     if (FY_UNLIKELY(!launch->nelem) && ndst == 1) return FY_STATUS_OK; /* nothing to compute, nothing submitted */
@@ -321,6 +356,10 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
             launch->flags = FY_LAUNCH_DENSE;
     }
     const bool plain = row->plain && device->is_host && !(suspect | given | watching);
+    if (FY_UNLIKELY(recording != NULL)) {
+        FY_CHECK(record(&call, recording));
+        return FY_STATUS_OK;
+    }
     if (!plain)
         FY_CHECK(prepare(&call));
     else if (!(info->flags & FY_OP_ELEMENTWISE))
@@ -359,14 +398,21 @@ static FY_COLD fy_status_t run_far(fy__thread_t *thread, const fy__op_row_t *row
     return status;
 }
 
+/* A graph that an op failed in is none. */
+static FY_COLD fy_status_t note_failure(fy__thread_t *thread, fy_status_t status)
+{
+    return thread->recording ? fy__recording_failed(thread->recording, status) : status;
+}
+
 fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
                          size_t ndst, fy_tensor_t **dst)
 {
     fy_desc_t near[NEAR];
     fy__thread_t *thread = fy__thread();
     if (FY_UNLIKELY(!thread)) return FY_STATUS_OUT_OF_MEMORY;
-    if (FY_UNLIKELY(nsrc + ndst > NEAR)) return run_far(thread, row, nsrc, src, attrs, accumulate, ndst, dst);
-    return run(thread, row, nsrc, src, attrs, accumulate, ndst, dst, near);
+    const fy_status_t status = FY_UNLIKELY(nsrc + ndst > NEAR) ? run_far(thread, row, nsrc, src, attrs, accumulate, ndst, dst)
+                                                               : run(thread, row, nsrc, src, attrs, accumulate, ndst, dst, near);
+    return FY_LIKELY(status == FY_STATUS_OK) ? status : note_failure(thread, status);
 }
 
 FY_COLD fy_status_t fy__op_no_out(fy_op_t op)

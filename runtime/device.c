@@ -6,6 +6,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "runtime/recording.h"
 #include "runtime/storage.h"
 #include "runtime/stream.h"
 
@@ -130,6 +131,7 @@ fy_status_t fy_device_wait(fy_device_t *device, uint64_t timeout_ns)
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "device_wait: device is NULL");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__recording_check(thread, device, "device_wait"));
     FY_TRY(fy__sync_begin(thread, "device_wait", &start_ns));
     fy_status_t status = device->synchronous ? FY_STATUS_OK : fy__device_drain(device, timeout_ns);
     fy__storage_reap(device);

@@ -91,6 +91,23 @@ void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t poin
     }
 }
 
+/* A read and a write are alike to who waits for everything: each point goes to the reader's word of its stream's class. */
+bool fy__hazard_join(fy__hazard_t *dst, const fy__hazard_t *src)
+{
+    for (int i = 0; i <= FY__READER_COUNT; i++) {
+        const fy__point_t point = word(src, i);
+        const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+        if (!stream || fy__point_reached(point)) continue;
+        _Atomic fy__point_t *reader = &dst->readers[stream->reader];
+        fy__point_t held = atomic_load_explicit(reader, memory_order_acquire);
+        do {
+            if (FY__POINT_STREAM(held) == stream->index && held >= point) break;
+            if (held && FY__POINT_STREAM(held) != stream->index && !fy__point_reached(held)) return false;
+        } while (!atomic_compare_exchange_weak_explicit(reader, &held, point, memory_order_release, memory_order_acquire));
+    }
+    return true;
+}
+
 void fy__hazard_cover_foreign(fy__hazard_t *hazard)
 {
     for (int i = 0; i <= FY__READER_COUNT; i++) {

@@ -3,6 +3,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/device.h"
+#include "runtime/recording.h"
 #include "runtime/storage.h"
 
 struct sum {
@@ -75,6 +76,7 @@ fy_status_t fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_trim: device is NULL");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__recording_check(thread, device, "memory_trim"));
     if (device->is_host) fy__storage_flush_fronts(thread);
     released = fy__pool_trim(device->pool, keep_nbytes);
     if (device->pinned) released += fy__pool_trim(device->pinned, keep_nbytes);

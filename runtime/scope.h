@@ -13,7 +13,13 @@
 enum { FY__MAX_SCOPES = 64 };
 
 /* FY__HANDLE_KINDS marks a frame's sentinel. */
-typedef enum fy__handle_kind { FY__HANDLE_TENSOR, FY__HANDLE_DOWNLOAD, FY__HANDLE_STREAM, FY__HANDLE_KINDS } fy__handle_kind_t;
+typedef enum fy__handle_kind {
+    FY__HANDLE_TENSOR,
+    FY__HANDLE_DOWNLOAD,
+    FY__HANDLE_STREAM,
+    FY__HANDLE_GRAPH,
+    FY__HANDLE_KINDS
+} fy__handle_kind_t;
 
 typedef struct fy__handle {
     struct fy__handle *prev, *next; /* NULL when no scope owns it */

@@ -7,6 +7,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "runtime/recording.h"
 #include "runtime/stream.h"
 
 /* ---- the front's size classes: 64-byte steps up to 1 KiB, then eight a doubling up to 32 KiB (rounding <= 12.5 %) ---- */
@@ -74,6 +75,7 @@ static void init(fy__storage_t *storage, fy_device_t *device)
     fy__hazard_clear(&storage->hazard);
     storage->peer = NULL;
     storage->deleter = NULL;
+    storage->private_memory = NULL;
     storage->memory = NULL;
     storage->guards = NULL;
 }
@@ -101,8 +103,8 @@ static void *empty_address(void)
     return nothing;
 }
 
-static FY_COLD fy_status_t create_large(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
-                                        fy__storage_t **out_storage)
+FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
+                                             fy__storage_t **out_storage)
 {
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     fy__guard_t *guards = NULL;
@@ -136,9 +138,32 @@ static FY_COLD fy_status_t create_large(fy__thread_t *thread, fy_device_t *devic
     return FY_STATUS_OK;
 }
 
+fy_status_t fy__storage_create_private(fy__thread_t *thread, fy__private_t *memory, uint64_t nbytes, fy__storage_t **out_storage)
+{
+    if (fy__device_is_lost(memory->device)) return fy__device_lost_error(memory->device);
+    fy__storage_t *storage = alloc_struct(thread);
+    if (!storage) return FY_STATUS_OUT_OF_MEMORY;
+    init(storage, memory->device);
+    const fy_status_t status = fy__private_alloc(memory, nbytes, &storage->block);
+    if (status != FY_STATUS_OK) {
+        free_struct(thread, storage);
+        return status;
+    }
+    storage->nbytes = nbytes;
+    storage->data = storage->block->address;
+    storage->private_memory = memory;
+    fy__private_retain(memory);
+    fy__device_use(memory->device);
+    *out_storage = storage;
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream, fy__storage_t **out_storage)
 {
-    if (!device->is_host || nbytes > FY__FRONT_LARGEST || !nbytes) return create_large(thread, device, nbytes, stream, out_storage);
+    fy__recording_t *recording = fy__recording_of(thread, device);
+    if (FY_UNLIKELY(recording != NULL) && nbytes) return fy__recording_storage(thread, recording, nbytes, out_storage);
+    if (!device->is_host || nbytes > FY__FRONT_LARGEST || !nbytes)
+        return fy__storage_create_large(thread, device, nbytes, stream, out_storage);
     const uint32_t class = class_of(nbytes);
     fy__storage_t *storage = thread->front[class];
     if (storage) {
@@ -203,7 +228,11 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
         atomic_fetch_sub_explicit(&storage->memory->requested, (int64_t)storage->nbytes, memory_order_relaxed);
     }
     if (storage->guards) fy__guard_free_memory(storage->guards, storage->block ? storage->block->nbytes : 0);
-    if (storage->block) {
+    if (storage->private_memory) { /* whose hazard has this one's points by now, or they are reached */
+        fy__hazard_clear(&storage->block->hazard);
+        fy__pool_free(storage->block);
+        fy__private_release(thread, storage->private_memory);
+    } else if (storage->block) {
         fy__hazard_copy(&storage->block->hazard, &storage->hazard);
         if (fy__wait_drops(FY__WAIT_BLOCK_GIVEN_BACK)) fy__hazard_clear(&storage->block->hazard);
         fy__pool_free(storage->block);
@@ -219,8 +248,9 @@ FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *stora
 {
     fy_device_t *device = storage->device;
     if (!device->synchronous) fy__hazard_cover_foreign(&storage->hazard);
-    if (storage->deleter && !fy__wait_drops(FY__WAIT_DELETER) &&
-        !fy__hazard_done(&storage->hazard)) { /* the user's memory: the deleter runs after the last use */
+    /* The user's memory: the deleter runs after the last use. A graph's memory that cannot take over who uses this part of it: likewise. */
+    if ((storage->deleter && !fy__wait_drops(FY__WAIT_DELETER) && !fy__hazard_done(&storage->hazard)) ||
+        (storage->private_memory && !fy__private_take_over(storage->private_memory, &storage->hazard))) {
         fy__device_use(device);
         fy__storage_defer(device, storage);
         fy__storage_reap_last(device);

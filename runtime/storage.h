@@ -26,8 +26,9 @@ typedef struct fy__storage {
     fy_device_t *peer;   /* pinned: the device it is pinned for, kept open by this storage */
     fy_deleter_fn deleter;
     void *user;
-    fy__node_memory_t *memory; /* where its live bytes are counted; NULL on the host */
-    struct fy__guard *guards;  /* who counts them against a limit, a reference: guard.h; NULL: nobody */
+    struct fy__private *private_memory; /* a graph's, that `block` is from, with a reference; NULL: the device's pool */
+    fy__node_memory_t *memory;          /* where its live bytes are counted; NULL on the host */
+    struct fy__guard *guards;           /* who counts them against a limit, a reference: guard.h; NULL: nobody */
 } fy__storage_t;
 
 /* ---- the front: small host blocks at hand, without a lock ---- */
@@ -74,6 +75,11 @@ extern fy__storage_t fy__storage_gone;
 /* nbytes may be 0. `stream`: where the bytes will be used first (NULL on synchronous devices). One reference. */
 fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
                                fy__storage_t **out_storage);
+/* The same from the device's pool even while this thread records. */
+fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
+                                     fy__storage_t **out_storage);
+/* The same from a graph's memory; nbytes > 0. */
+fy_status_t fy__storage_create_private(fy__thread_t *thread, struct fy__private *memory, uint64_t nbytes, fy__storage_t **out_storage);
 /* Host bytes page-locked for `peer`. */
 fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes, fy__storage_t **out_storage);
 fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *data, uint64_t nbytes, fy_deleter_fn deleter, void *user,

@@ -8,6 +8,7 @@
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "runtime/recording.h"
 #include "runtime/stream.h"
 
 typedef unsigned long long ull;
@@ -245,6 +246,8 @@ fy_status_t fy_tensor_map(fy_tensor_t *tensor, fy_access_t access, void **out_da
                        "tensor_map: %s lives on %s; its bytes cannot be read on the host\n  Fetch them with fy_tensor_download and "
                        "fy_download_wait (%llu bytes)",
                        fy__tensor_format(tensor, text, sizeof text), storage->device->spec, (ull)fy__tensor_nbytes(tensor));
+    fy__thread_t *thread = storage->private_memory ? fy__thread() : NULL;
+    if (thread) FY_TRY(fy__recording_check(thread, storage->device, "tensor_map")); /* made inside: holds nothing yet */
     if (access & FY_ACCESS_READ) FY_TRY(fy__suspect_resolve(storage->device, &storage->suspect, "tensor_map"));
     if (access & FY_ACCESS_WRITE) {
         FY_TRY(fy__tensor_check_writable(tensor, "tensor_map", "tensor"));
@@ -268,6 +271,7 @@ fy_status_t fy_tensor_native(fy_tensor_t *tensor, fy_access_t access, fy_stream_
     fy__storage_t *storage = tensor->storage;
     fy_device_t *device = storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__recording_check(thread, device, "tensor_native"));
     if (stream && stream->device != device)
         return FY_FAIL(INVALID_ARGUMENT, "tensor_native: stream '%s' is of %s, the tensor lives on %s", stream->name, stream->device->spec,
                        device->spec);

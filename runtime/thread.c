@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runtime/budget.h"
+#include "runtime/recording.h"
 
 __thread fy__thread_t *fy__tls;
 
@@ -25,6 +26,7 @@ static void detach(void *state)
     fy__thread_t *thread = state;
     fy__tls = thread; /* other TLS may be gone already; ours must answer while scopes end */
     fy__scope_end_all(thread);
+    if (thread->recording) fy__handle_destroyers[FY__HANDLE_GRAPH](thread->recording->handle); /* begun outside any scope */
     fy__guard_settle(thread);
     memset(thread->streams, 0, sizeof thread->streams);
     thread->error.file = NULL;
@@ -96,6 +98,7 @@ static void abandon(fy__thread_t *thread)
     thread->error.file = NULL;
     thread->scratch = NULL;
     thread->scratch_nbytes = 0;
+    thread->recording = NULL;
     thread->in_use = 0;
 }
 

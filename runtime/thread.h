@@ -21,6 +21,7 @@ enum {
 };
 
 struct fy__storage;
+struct fy__recording;
 
 typedef struct fy__thread {
     /* scope.c */
@@ -46,6 +47,8 @@ typedef struct fy__thread {
     uint32_t nlocks, nkept; /* fy__locks held; lines to be said when they are let go */
     fy_log_level_t kept_level;
     char kept[512];
+    /* ops/graph.c: what this thread records, while FY__WATCH_GRAPH is held; NULL: nothing */
+    struct fy__recording *recording;
     /* ops/dispatch.c: operands of calls with many, grown as needed */
     void *scratch;
     size_t scratch_nbytes;

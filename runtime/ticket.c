@@ -4,6 +4,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "runtime/recording.h"
 #include "runtime/storage.h"
 #include "runtime/stream.h"
 #include "runtime/thread.h"
@@ -46,6 +47,7 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
     if (!ticket_point(ticket, &point))
         return FY_FAIL(INVALID_ARGUMENT, "ticket_wait: {%llu, %llu} is no ticket of this process", (unsigned long long)ticket.stream,
                        (unsigned long long)ticket.seq);
+    if (point) FY_TRY(fy__recording_check(thread, fy__stream_at(FY__POINT_STREAM(point))->device, "ticket_wait"));
     FY_TRY(fy__sync_begin(thread, "ticket_wait", &start_ns));
     fy_status_t status = FY_STATUS_OK;
     if (point) {

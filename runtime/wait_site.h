@@ -12,6 +12,9 @@
     X(DISPATCH_READ, "an op reads bytes that another stream still writes")                            \
     X(DISPATCH_WRITE, "an op writes bytes that another stream still reads or writes")                 \
     X(DISPATCH_WORKSPACE, "an op's scratch is still another op's")                                    \
+    X(GRAPH_READ, "a replay reads bytes that another stream still writes")                            \
+    X(GRAPH_WRITE, "a replay writes bytes that another stream, or an earlier replay, still uses")     \
+    X(GRAPH_MEMORY, "a graph's memory is free while a replay, or a reader, still uses it")            \
     X(CONVERT_READ, "a conversion reads bytes that are still written")                                \
     X(CONVERT_WRITE, "a conversion writes bytes that are still used")                                 \
     X(UPLOAD_WRITE, "an upload overwrites bytes that an op still uses")                               \

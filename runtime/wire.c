@@ -6,10 +6,13 @@
 #include <string.h>
 
 #include "alloc/host_segments.h"
+#include <ferry/graph.h>
+
 #include "backends/builtin.h"
 #include "runtime/base/fail.h"
 #include "runtime/device.h"
 #include "runtime/guard.h"
+#include "runtime/private.h"
 #include "runtime/registry.h"
 #include "runtime/storage.h"
 #include "runtime/stream.h"
@@ -222,12 +225,14 @@ const char *fy_memory_host_allocator(void) { return fy__host_allocator_name(); }
 static void destroy_tensor(fy__handle_t *handle) { fy_tensor_destroy((fy_tensor_t *)handle); }
 static void destroy_download(fy__handle_t *handle) { fy_download_destroy((fy_download_t *)handle); }
 static void destroy_stream(fy__handle_t *handle) { fy_stream_destroy((fy_stream_t *)handle); }
+static void destroy_graph(fy__handle_t *handle) { fy_graph_destroy((fy_graph_t *)handle); }
 
 /* Locks in the order in which the library takes them, so that the child finds every structure whole. */
 static void before_fork(void)
 {
     fy__registry_fork_lock();
     fy__thread_fork_lock();
+    fy__private_fork_lock();
     fy__registry_fork_lock_pools();
     fy__stream_fork_lock();
     fy__poison_fork_lock();
@@ -240,6 +245,7 @@ static void after_fork_in_parent(void)
     fy__poison_fork_unlock();
     fy__stream_fork_unlock();
     fy__registry_fork_unlock_pools();
+    fy__private_fork_unlock();
     fy__thread_fork_unlock();
     fy__registry_fork_unlock();
 }
@@ -250,6 +256,7 @@ static void after_fork_in_child(void)
     fy__poison_fork_unlock();
     fy__stream_fork_child();
     fy__registry_fork_unlock_pools();
+    fy__private_fork_unlock();
     fy__thread_fork_child();
     fy__registry_fork_child();
 }
@@ -259,5 +266,6 @@ void fy__wire_process(void)
     fy__handle_destroyers[FY__HANDLE_TENSOR] = destroy_tensor;
     fy__handle_destroyers[FY__HANDLE_DOWNLOAD] = destroy_download;
     fy__handle_destroyers[FY__HANDLE_STREAM] = destroy_stream;
+    fy__handle_destroyers[FY__HANDLE_GRAPH] = destroy_graph;
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }

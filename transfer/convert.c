@@ -1,6 +1,8 @@
 /* Casting and re-laying bytes on the device that holds them. */
 #include "transfer/convert.h"
 
+#include "runtime/recording.h"
+
 void fy__end_of(const fy_tensor_t *tensor, fy__end_t *out_end)
 {
     out_end->storage = tensor->storage;
@@ -41,6 +43,15 @@ fy_status_t fy__convert(fy_device_t *device, fy_stream_t *stream, const fy__end_
         .flops = nelem,
         .nbytes = nelem * (fy__dtype_sizes[dst->desc.dtype] + (uint64_t)fy__dtype_sizes[src->desc.dtype]),
     };
+    fy__thread_t *thread = fy__thread();
+    fy__recording_t *recording = thread ? fy__recording_of(thread, device) : NULL;
+    if (recording) {
+        uint32_t *slots;
+        FY_TRY(fy__recording_slots(recording, 2, &slots));
+        FY_TRY(fy__recording_slot(recording, dst->storage, true, &slots[0]));
+        FY_TRY(fy__recording_slot(recording, src->storage, false, &slots[1]));
+        return fy__recording_launch(recording, &launch, slots, 0, NULL);
+    }
     if (stream) {
         FY_TRY(fy__hazard_before_read(&src->storage->hazard, stream, FY__WAIT_CONVERT_READ));
         FY_TRY(fy__hazard_before_write(&dst->storage->hazard, stream, FY__WAIT_CONVERT_WRITE));

@@ -6,6 +6,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "runtime/recording.h"
 #include "transfer/account.h"
 #include "transfer/convert.h"
 #include "transfer/options.h"
@@ -63,6 +64,7 @@ fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options
     FY_TRY(fy__transfer_options_check("tensor_download", &options));
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__recording_check(thread, device, "tensor_download"));
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
     const uint64_t nbytes = src->nelem * fy__dtype_sizes[dtype];
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, "tensor_download"));
@@ -162,6 +164,7 @@ fy_status_t fy_download_wait(fy_download_t *download, uint64_t timeout_ns, fy_te
     *out_host = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!download) return FY_FAIL(INVALID_ARGUMENT, "download_wait: download is NULL");
+    FY_TRY(fy__recording_check(thread, download->device, "download_wait"));
     const fy_status_t status = arrive(thread, download, timeout_ns, "download_wait");
     if (status == FY_STATUS_TIMEOUT || status == FY_STATUS_REFUSED_BY_GUARD) return status; /* it stands */
     return conclude(thread, download, status, out_host);

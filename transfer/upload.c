@@ -8,6 +8,7 @@
 #include "transfer/account.h"
 #include "transfer/convert.h"
 #include "transfer/options.h"
+#include "transfer/record.h"
 #include "transfer/ring.h"
 
 typedef unsigned long long ull;
@@ -154,6 +155,7 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
     if (fy__tensor_is_gone(src)) return fy__refuse_gone("tensor_upload", "src");
     FY_TRY(fy__transfer_options_check("tensor_upload", &options));
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__recording_check(thread, device, "tensor_upload"));
     FY_TRY(fy__upload_check_source("tensor_upload", src, device, options->contract));
     const uint64_t nbytes = fy__tensor_nbytes(src);
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
@@ -219,6 +221,8 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, cons
         return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: out_ticket is NULL; with FY_HOST_BORROW it says when src is yours again");
     fy_device_t *device = dst->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    fy__recording_t *recording = fy__recording_of(thread, device);
+    if (FY_UNLIKELY(recording != NULL)) return fy__upload_record(thread, recording, dst, src, options, __builtin_return_address(0));
     FY_TRY(fy__upload_check_source("tensor_upload_into", src, device, options->contract));
     FY_TRY(fy__upload_check_into("tensor_upload_into", dst, src));
     const uint64_t nbytes = fy__tensor_nbytes(src);

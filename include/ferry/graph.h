@@ -28,7 +28,8 @@ typedef struct fy_graph_info {
  * existing tensors: each replay reads the source anew. Fails inside: whatever Blocks, other transfers, another graph (UNSUPPORTED).
  * Fails: BUSY (this thread records already), INVALID_ARGUMENT, OUT_OF_MEMORY. The end of the innermost scope gives the recording up. */
 FY_API_STATUS fy_graph_begin(fy_device_t *device);
-/* Ends the recording. Fails: INVALID_ARGUMENT (none is running); the first failure of a call inside, and then there is no graph. */
+/* Ends the recording; the graph belongs to the innermost scope. Fails: INVALID_ARGUMENT (none is running); the first failure of an op, a
+ * new tensor or a transfer inside, and then there is no graph. */
 FY_API_STATUS fy_graph_end(fy_graph_t **out_graph);
 /* Runs it: reads and writes the recorded tensors' present bytes, ordered like one op that reads and writes all of them, counted as one
  * request; allocates nothing. out_ticket may be NULL. Any thread, one at a time. Fails: as the calls in it. */

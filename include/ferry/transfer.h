@@ -60,7 +60,8 @@ FY_API_STATUS fy_tensor_download(const fy_tensor_t *src, const fy_transfer_optio
 /* Its point on the download engine's timeline, for polling. */
 FY_API fy_ticket_t fy_download_ticket(const fy_download_t *download);
 /* Blocks. On OK the download is used up and *out_host is an ordinary host tensor, dense, in pinned memory; on TIMEOUT or
- * REFUSED_BY_GUARD it stands; on any other failure it is used up. Fails: TIMEOUT, and with the fault of whatever made the bytes (BAD_VALUE, DEVICE_LOST). */
+ * REFUSED_BY_GUARD it stands, and where a graph is recorded (UNSUPPORTED); on any other failure it is used up. Fails: TIMEOUT, and
+ * with the fault of whatever made the bytes (BAD_VALUE, DEVICE_LOST). */
 FY_API_STATUS fy_download_wait(fy_download_t *download, uint64_t timeout_ns, fy_tensor_t **out_host);
 /* Does not block and is no sync: if the bytes have come, as fy_download_wait, else OK with *out_host NULL and the download stands. */
 FY_API_STATUS fy_download_try(fy_download_t *download, fy_tensor_t **out_host);

@@ -31,11 +31,11 @@ FY_API const char *fy_dtype_name(fy_dtype_t dtype);
 /* Bytes of one element; 0 for a number that is no dtype. */
 FY_API size_t fy_dtype_size(fy_dtype_t dtype);
 
-typedef struct fy_device fy_device_t; /* a place where data lives: "host", "sim:0", "cuda:1" */
-typedef struct fy_stream fy_stream_t; /* a queue of one device; requests in it run in order */
-typedef struct fy_tensor fy_tensor_t; /* a strided view of bytes on one device */
-typedef struct fy_download fy_download_t;
-typedef struct fy_graph fy_graph_t; /* bytes on their way to the host */
+typedef struct fy_device fy_device_t;     /* a place where data lives: "host", "sim:0", "cuda:1" */
+typedef struct fy_stream fy_stream_t;     /* a queue of one device; requests in it run in order */
+typedef struct fy_tensor fy_tensor_t;     /* a strided view of bytes on one device */
+typedef struct fy_download fy_download_t; /* bytes on their way to the host */
+typedef struct fy_graph fy_graph_t;       /* a recorded step */
 
 #define FY_MAX_RANK  8
 #define FY_FOREVER   UINT64_MAX /* as a timeout */

@@ -1,0 +1,259 @@
+/* Replaying: everything that can refuse, then the waits, then the calls in their order on one stream, then hazards, poison and versions.
+ * Nothing is allocated. A launch that fails half way leaves results that are poisoned with why.
+ * Not here: recording (runtime/recording.c, ops/dispatch.c). */
+#include <string.h>
+
+#include "ops/graph.h"
+#include "runtime/guard.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+#include "transfer/account.h"
+
+typedef struct replay {
+    fy__thread_t *thread;
+    fy_graph_t *graph;
+    fy__recording_t *recording;
+    fy_device_t *device;
+    fy_stream_t *stream;                     /* NULL on synchronous devices */
+    uint64_t requests[FY__RECORDING_FAULTS]; /* of the fault flags; asynchronous devices */
+    uint32_t *words[FY__RECORDING_FAULTS];
+    uint32_t own[FY__RECORDING_FAULTS]; /* synchronous ones: the flags themselves */
+    uint32_t nfaults;
+    bool after_transfer; /* something read comes from another stream that is not known to be done */
+} replay_t;
+
+/* The i-th storage that is still there. */
+static inline fy__recording_slot_t *live_slot(const fy__recording_t *recording, uint32_t i)
+{
+    return &recording->slots[recording->live[i]];
+}
+
+/* ---- before ---- */
+
+static fy_status_t check(replay_t *replay)
+{
+    fy__recording_t *recording = replay->recording;
+    for (uint32_t i = 0; i < recording->nlive; i++) {
+        const fy__recording_slot_t *slot = live_slot(recording, i);
+        if (slot->is_written) FY_TRY(fy__storage_check_borrow(slot->storage, "graph_replay"));
+    }
+    for (uint32_t i = 0; recording->uploads && i < recording->ncalls; i++) {
+        if (!recording->calls[i].is_upload) continue;
+        fy__storage_t *src = recording->slots[recording->calls[i].slots[1]].storage;
+        FY_TRY(fy__suspect_resolve(src->device, &src->suspect, "graph_replay"));
+    }
+    if (!recording->uploads) return FY_STATUS_OK;
+    return fy__guard_check_transfer(replay->thread, FY__UPLOAD, recording->upload_nbytes, "graph_replay");
+}
+
+static fy_status_t take_flags(replay_t *replay)
+{
+    const fy__recording_t *recording = replay->recording;
+    for (; replay->nfaults < recording->nfaults; replay->nfaults++) {
+        const uint32_t i = replay->nfaults;
+        replay->own[i] = 0;
+        replay->words[i] = &replay->own[i];
+        if (replay->stream) FY_TRY(fy__fault_begin(replay->device, recording->causes[i], &replay->requests[i], &replay->words[i]));
+    }
+    return FY_STATUS_OK;
+}
+
+static void give_flags_back(const replay_t *replay, fy__point_t point)
+{
+    for (uint32_t i = 0; replay->stream && i < replay->nfaults; i++) fy__fault_end(replay->device, replay->requests[i], point);
+}
+
+static fy_status_t wait_on_device(replay_t *replay)
+{
+    const fy__recording_t *recording = replay->recording;
+    FY_TRY(fy__stream_throttle(replay->thread, replay->stream));
+    FY_TRY(fy__hazard_before_write(&recording->memory->hazard, replay->stream, FY__WAIT_GRAPH_WRITE));
+    for (uint32_t i = 0; i < recording->nlive; i++) {
+        const fy__recording_slot_t *slot = live_slot(recording, i);
+        fy__hazard_t *hazard = &slot->storage->hazard;
+        replay->after_transfer |= fy__stream_is_ahead(replay->stream, atomic_load_explicit(&hazard->writer, memory_order_acquire));
+        FY_TRY(slot->is_written ? fy__hazard_before_write(hazard, replay->stream, FY__WAIT_GRAPH_WRITE)
+                                : fy__hazard_before_read(hazard, replay->stream, FY__WAIT_GRAPH_READ));
+    }
+    return FY_STATUS_OK;
+}
+
+/* ---- the calls ---- */
+
+static fy_status_t submit(const replay_t *replay, uint32_t *out_submitted)
+{
+    const fy__recording_t *recording = replay->recording;
+    fy_device_t *device = replay->device;
+    const fy_backend_t *backend = device->backend;
+    void *native = replay->stream ? replay->stream->native : NULL;
+    for (*out_submitted = 0; *out_submitted < recording->ncalls; ++*out_submitted) {
+        fy__recorded_t *call = &recording->calls[*out_submitted];
+        fy_status_t status;
+        if (call->is_upload)
+            status = backend->copy(device->dev, native, &call->upload.copy);
+        else {
+            if (call->fault) call->launch.fault = replay->words[call->fault - 1];
+            status = backend->launch(device->dev, native, &call->launch);
+        }
+        if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__device_check(device, status);
+    }
+    return FY_STATUS_OK;
+}
+
+/* ---- after ---- */
+
+/* An upload reads these host bytes in place up to `point`; the later number must win. */
+static void borrow(fy__storage_t *storage, fy__point_t point)
+{
+    fy__point_t held = atomic_load_explicit(&storage->borrow, memory_order_relaxed);
+    while (held < point &&
+           !atomic_compare_exchange_weak_explicit(&storage->borrow, &held, point, memory_order_release, memory_order_relaxed)) {}
+}
+
+/* Everything up to `point` was submitted. */
+static void note_hazards(replay_t *replay, fy__point_t point)
+{
+    const fy__recording_t *recording = replay->recording;
+    fy__hazard_written(&recording->memory->hazard, point);
+    for (uint32_t i = 0; i < recording->nlive; i++) {
+        const fy__recording_slot_t *slot = live_slot(recording, i);
+        if (slot->is_written)
+            fy__hazard_written(&slot->storage->hazard, point);
+        else
+            fy__hazard_read(&slot->storage->hazard, replay->stream, point);
+    }
+}
+
+static void note_uploads(replay_t *replay, uint32_t submitted, fy__point_t point)
+{
+    const fy__recording_t *recording = replay->recording;
+    for (uint32_t i = 0; recording->uploads && i < submitted; i++) {
+        const fy__recorded_t *call = &recording->calls[i];
+        if (!call->is_upload) continue;
+        fy__storage_t *dst = recording->slots[call->slots[0]].storage, *src = recording->slots[call->slots[1]].storage;
+        if (point) borrow(src, point);
+        fy__transfer_note(replay->thread, &(fy__transfer_record_t){
+                                              .direction = FY__UPLOAD,
+                                              .path = replay->stream ? FY_PATH_DIRECT : FY_PATH_HOST,
+                                              .device = replay->device,
+                                              .dst = dst,
+                                              .src = src,
+                                              .nbytes = call->upload.copy.nbytes,
+                                              .point = point,
+                                              .site = call->upload.site,
+                                              .caller = call->upload.caller,
+                                              .contract = FY_HOST_BORROW,
+                                              .priority = call->upload.priority,
+                                          });
+    }
+}
+
+static fy__suspect_t *suspect_of(fy__recording_slot_t *slot) { return slot->storage ? &slot->storage->suspect : &slot->suspect; }
+
+/* Does anything that is read or written suffer already, or may it from now on? */
+static bool anybody_suffers(const replay_t *replay)
+{
+    const fy__recording_t *recording = replay->recording;
+    if (replay->stream && replay->nfaults) return true;
+    for (uint32_t i = 0; i < replay->nfaults; i++)
+        if (replay->own[i]) return true;
+    for (uint32_t i = 0; i < recording->nlive; i++)
+        if (fy__suspect_any(&live_slot(recording, i)->storage->suspect)) return true;
+    return false;
+}
+
+/* Poison goes from call to call as it would have without a graph (conclude in dispatch.c). */
+static FY_COLD void spread_poison(replay_t *replay)
+{
+    const fy__recording_t *recording = replay->recording;
+    fy_device_t *device = replay->device;
+    uint32_t records[FY__RECORDING_FAULTS] = { 0 };
+    for (uint32_t i = 0; !replay->stream && i < replay->nfaults; i++) {
+        if (!replay->own[i]) continue;
+        records[i] = fy__poison_cause(recording->causes[i]);
+        fy__faults_note(device, records[i]);
+    }
+    for (uint32_t i = 0; i < recording->nslots; i++) recording->slots[i].suspect = (fy__suspect_t){ 0, 0, 0 };
+    for (uint32_t i = 0; i < recording->ncalls; i++) {
+        const fy__recorded_t *call = &recording->calls[i];
+        fy__suspect_t all = { 0, 0, 0 };
+        for (uint32_t j = 0; !call->is_upload && j < call->nsrc; j++) {
+            const fy__suspect_t *src = suspect_of(&recording->slots[call->slots[call->ndst + j]]);
+            if (fy__suspect_any(src)) fy__suspect_join(device, &all, src);
+        }
+        if (call->fault && replay->stream) fy__suspect_add(device, &all, replay->requests[call->fault - 1]);
+        if (call->fault && !all.poison) all.poison = records[call->fault - 1];
+        for (uint32_t j = 0; j < call->ndst; j++) {
+            fy__suspect_t *dst = suspect_of(&recording->slots[call->slots[j]]);
+            if (call->replaced >> j & 1) *dst = (fy__suspect_t){ 0, 0, 0 };
+            if (fy__suspect_any(&all)) fy__suspect_join(device, dst, &all);
+        }
+    }
+}
+
+/* A call failed when `submitted` were on their way: nobody may take the results for good. */
+static FY_COLD fy_status_t fail(replay_t *replay, fy_status_t status, uint32_t submitted)
+{
+    const fy__recording_t *recording = replay->recording;
+    fy__error_copy_t first;
+    fy__error_save(&first);
+    const fy__point_t point = replay->stream && submitted ? fy__stream_submitted_anchored(replay->stream) : 0;
+    give_flags_back(replay, point);
+    if (submitted) {
+        const uint32_t record =
+            fy__poison_record(status, "a replay failed at call %u of %u: %.90s", submitted + 1, recording->ncalls, first.error.text);
+        if (point) note_hazards(replay, point);
+        note_uploads(replay, submitted, point);
+        for (uint32_t i = 0; i < recording->nlive; i++) {
+            const fy__recording_slot_t *slot = live_slot(recording, i);
+            if (!slot->is_written) continue;
+            slot->storage->suspect.poison = record;
+            fy__storage_wrote(slot->storage);
+        }
+    }
+    fy__guard_settle(replay->thread); /* what did not go is given back */
+    fy__error_restore(&first);
+    return status;
+}
+
+fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
+{
+    replay_t replay;
+    uint32_t submitted = 0;
+    fy__point_t point = 0;
+    fy_status_t status;
+    if (out_ticket) *out_ticket = (fy_ticket_t){ 0, 0 };
+    if (!(replay.thread = fy__thread())) return FY_STATUS_OUT_OF_MEMORY;
+    if (!graph) return FY_FAIL(INVALID_ARGUMENT, "graph_replay: graph is NULL");
+    fy__recording_t *recording = replay.recording = &graph->recording;
+    fy_device_t *device = replay.device = recording->device;
+    FY_TRY(fy__recording_check(replay.thread, device, "graph_replay"));
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    replay.graph = graph;
+    replay.stream = device->synchronous ? NULL : fy__stream_current(device, replay.thread->streams);
+    replay.nfaults = 0;
+    replay.after_transfer = false;
+    FY_TRY(check(&replay));
+    FY_CHECK(take_flags(&replay));
+    if (replay.stream && recording->ncalls) FY_CHECK(wait_on_device(&replay));
+    FY_CHECK(submit(&replay, &submitted));
+    if (replay.stream && recording->ncalls) {
+        const bool anchored = replay.after_transfer || recording->uploads || replay.nfaults;
+        point = anchored ? fy__stream_submitted_anchored(replay.stream) : fy__stream_submitted(replay.stream);
+        note_hazards(&replay, point);
+        give_flags_back(&replay, point);
+    } else
+        fy__charge_host(recording->flops, recording->nbytes);
+    if (FY_UNLIKELY(anybody_suffers(&replay))) spread_poison(&replay);
+    for (uint32_t i = 0; i < recording->nlive; i++) {
+        const fy__recording_slot_t *slot = live_slot(recording, i);
+        if (slot->is_written) fy__storage_wrote(slot->storage);
+    }
+    if (recording->uploads) note_uploads(&replay, submitted, point);
+    fy__count(&replay.thread->node->requests, 1);
+    graph->replays++;
+    if (out_ticket) *out_ticket = fy__point_ticket(point);
+    return FY_STATUS_OK;
+done:
+    return fail(&replay, status, submitted);
+}

@@ -1,0 +1,141 @@
+/* Making, growing and giving back private memory. Its pool never sees a pending block: while it is allocated from, nothing runs on it. */
+#include "runtime/private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/storage.h"
+#include "runtime/stream.h"
+
+enum { SEGMENT_NBYTES = 1 << 20 }; /* of small tensors; large ones have segments of their own */
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and its links */
+static fy__private_t *list;
+
+static fy_status_t segment_alloc(void *user, uint64_t nbytes, void **out_address)
+{
+    fy__private_t *memory = user;
+    fy__thread_t *thread = fy__thread();
+    fy__storage_t *segment;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    fy_stream_t *stream = memory->device->synchronous ? NULL : fy__stream_current(memory->device, thread->streams);
+    const fy_status_t status = fy__storage_create_large(thread, memory->device, nbytes, stream, &segment);
+    if (status != FY_STATUS_OK) {
+        memory->is_refused = true;
+        fy__error_save(&memory->why);
+        return status;
+    }
+    /* A segment may come while others still use it: replays wait for them. If one word cannot stand for them all, one that nobody uses. */
+    if (!fy__hazard_join(&memory->hazard, &segment->hazard)) {
+        fy__storage_release(thread, segment);
+        FY_TRY(fy__storage_create_large(thread, memory->device, nbytes, NULL, &segment));
+    }
+    segment->next = memory->segments;
+    memory->segments = segment;
+    memory->nbytes += nbytes;
+    *out_address = segment->data;
+    return FY_STATUS_OK;
+}
+
+/* Only called when the pool goes: fy__private_release gives the segments back. */
+static void segment_free(void *user, void *address, uint64_t nbytes)
+{
+    (void)user;
+    (void)address;
+    (void)nbytes;
+}
+
+static bool may_sync(void *user)
+{
+    (void)user;
+    return false; /* nothing here is ever pending */
+}
+
+static void note_sync(void *user, uint64_t blocked_ns)
+{
+    (void)user;
+    (void)blocked_ns;
+}
+
+fy_status_t fy__private_create(fy_device_t *device, fy__private_t **out_memory)
+{
+    *out_memory = NULL;
+    fy__private_t *memory = calloc(1, sizeof *memory);
+    if (!memory) return FY_FAIL(OUT_OF_MEMORY, "graph: no host memory for %zu bytes of bookkeeping", sizeof *memory);
+    char name[96];
+    snprintf(name, sizeof name, "graph memory of %s", device->spec);
+    const fy__pool_options_t options = {
+        .name = name,
+        .limit_nbytes = FY_UNLIMITED, /* the device's pool has the limit */
+        .device_nbytes = FY_UNLIMITED,
+        .segment_nbytes = SEGMENT_NBYTES,
+        .full_status = FY_STATUS_OUT_OF_MEMORY,
+    };
+    const fy__segment_source_t source = {
+        .user = memory,
+        .alignment = device->is_host ? 64 : device->info.alignment,
+        .alloc = segment_alloc,
+        .free = segment_free,
+        .may_sync = may_sync,
+        .note_sync = note_sync,
+    };
+    const fy_status_t status = fy__pool_create(&options, &source, &memory->pool);
+    if (status != FY_STATUS_OK) {
+        free(memory);
+        return status;
+    }
+    memory->refs = 1;
+    memory->device = device;
+    fy__device_use(device);
+    pthread_mutex_lock(&list_lock);
+    memory->next = list;
+    if (list) list->prev = memory;
+    list = memory;
+    pthread_mutex_unlock(&list_lock);
+    *out_memory = memory;
+    return FY_STATUS_OK;
+}
+
+void fy__private_release(fy__thread_t *thread, fy__private_t *memory)
+{
+    if (atomic_fetch_sub_explicit(&memory->refs, 1, memory_order_acq_rel) != 1) return;
+    pthread_mutex_lock(&list_lock);
+    *(memory->prev ? &memory->prev->next : &list) = memory->next;
+    if (memory->next) memory->next->prev = memory->prev;
+    pthread_mutex_unlock(&list_lock);
+    fy__pool_destroy(memory->pool);
+    while (memory->segments) {
+        fy__storage_t *segment = memory->segments;
+        memory->segments = segment->next;
+        if (!fy__wait_drops(FY__WAIT_GRAPH_MEMORY)) fy__hazard_copy(&segment->hazard, &memory->hazard);
+        fy__storage_release(thread, segment);
+    }
+    fy__device_unuse(memory->device);
+    free(memory);
+}
+
+bool fy__private_take_over(fy__private_t *memory, const fy__hazard_t *hazard)
+{
+    return fy__wait_drops(FY__WAIT_GRAPH_MEMORY) || fy__hazard_join(&memory->hazard, hazard);
+}
+
+fy_status_t fy__private_alloc(fy__private_t *memory, uint64_t nbytes, fy__block_t **out_block)
+{
+    memory->is_refused = false;
+    const fy_status_t status = fy__pool_alloc(memory->pool, nbytes, 0, out_block);
+    /* The device's pool knows why better than this one, which has no limit. */
+    if (status != FY_STATUS_OK && memory->is_refused && memory->why.error.status == status) fy__error_restore(&memory->why);
+    return status;
+}
+
+void fy__private_fork_lock(void)
+{
+    pthread_mutex_lock(&list_lock);
+    for (fy__private_t *memory = list; memory; memory = memory->next) fy__pool_fork_lock(memory->pool);
+}
+
+void fy__private_fork_unlock(void)
+{
+    for (fy__private_t *memory = list; memory; memory = memory->next) fy__pool_fork_unlock(memory->pool);
+    pthread_mutex_unlock(&list_lock);
+}

@@ -1,0 +1,149 @@
+/* What a recording refuses, and what that leaves: no graph, nothing changed, the device goes on; requests for other devices are not concerned.
+ * Not here: what a replay does (test_conformance_graph.c). */
+#include "tests/support/harness.h"
+
+static void begin_and_end_in_order(ts_ctx_t *ctx)
+{
+    fy_graph_t *graph = (fy_graph_t *)&ctx;
+    ts_fails(fy_graph_begin(NULL), INVALID_ARGUMENT);
+    ts_fails(fy_graph_end(&graph), INVALID_ARGUMENT);
+    assert_null(graph);
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_fails(fy_graph_begin(ctx->device), BUSY);
+    ts_text_has("fy_graph_end");
+    ts_fails(fy_graph_end(NULL), INVALID_ARGUMENT); /* it goes on */
+    ts_ok(fy_graph_end(&graph));
+    ts_fails(fy_graph_replay(NULL, NULL), INVALID_ARGUMENT);
+    fy_graph_info_t info = { 0 };
+    ts_fails(fy_graph_query(graph, &info), INVALID_ARGUMENT);
+    ts_fails(fy_graph_query(NULL, &(fy_graph_info_t)FY_GRAPH_INFO_INIT), INVALID_ARGUMENT);
+}
+
+typedef struct inside {
+    ts_ctx_t *ctx;
+    fy_tensor_t *x, *host;
+    fy_graph_t *other;
+    fy_download_t *download;
+    fy_ticket_t ticket;
+} inside_t;
+static fy_status_t in_upload(inside_t *in)
+{
+    fy_tensor_t *out;
+    return fy_tensor_upload(in->host, in->ctx->device, NULL, &out);
+}
+static fy_status_t in_upload_into(inside_t *in) { return fy_tensor_upload_into(in->x, in->host, NULL, NULL); }
+static fy_status_t in_download(inside_t *in)
+{
+    fy_download_t *out;
+    return fy_tensor_download(in->x, NULL, &out);
+}
+static fy_status_t in_download_wait(inside_t *in)
+{
+    fy_tensor_t *out;
+    return fy_download_wait(in->download, FY_FOREVER, &out);
+}
+static fy_status_t in_device_wait(inside_t *in) { return fy_device_wait(in->ctx->device, FY_FOREVER); }
+static fy_status_t in_trim(inside_t *in) { return fy_memory_trim(in->ctx->device, 0, NULL); }
+static fy_status_t in_replay(inside_t *in) { return fy_graph_replay(in->other, NULL); }
+static fy_status_t in_native(inside_t *in)
+{
+    void *address;
+    return fy_tensor_native(in->x, FY_ACCESS_READ, NULL, &address);
+}
+
+static void what_cannot_be_recorded(ts_ctx_t *ctx)
+{
+    static const struct {
+        const char *name;
+        fy_status_t (*call)(inside_t *in);
+    } calls[] = { { "tensor_upload", in_upload },     { "tensor_upload_into", in_upload_into },
+                  { "tensor_download", in_download }, { "download_wait", in_download_wait },
+                  { "device_wait", in_device_wait },  { "memory_trim", in_trim },
+                  { "graph_replay", in_replay },      { "tensor_native", in_native } };
+    inside_t in = { .ctx = ctx };
+    in.x = ts_iota(ctx->device, FY_DIMS(4), 1);
+    in.host = ts_host_f32(FY_DIMS(4), (float[]){ 1, 2, 3, 4 });
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_graph_end(&in.other));
+    ts_ok(fy_tensor_download(in.x, NULL, &in.download));
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        fy_graph_t *graph;
+        fy_tensor_t *y, *z;
+        const uint64_t live = ts_live(ctx->device);
+        ts_ok(fy_graph_begin(ctx->device));
+        ts_ok(fy_neg(in.x, &y));
+        const fy_ledger_totals_t before = ts_ledger(NULL);
+        ts_fails(calls[i].call(&in), UNSUPPORTED);
+        ts_text_has(calls[i].name);
+        ts_text_has("fy_graph_begin");
+        const fy_ledger_totals_t after = ts_ledger(NULL);
+        ts_expect_quiet(&before, &after, calls[i].name);
+        ts_ok(fy_neg(y, &z)); /* goes on, but nothing will come of it */
+        ts_fails(fy_graph_end(&graph), UNSUPPORTED);
+        ts_text_has(calls[i].name); /* the first failure */
+        assert_null(graph);
+        fy_tensor_destroy(y);
+        fy_tensor_destroy(z);
+        assert_int_equal(ts_live(ctx->device), live);
+    }
+    fy_tensor_t *out;
+    ts_ok(fy_download_wait(in.download, FY_FOREVER, &out)); /* stood */
+    ts_expect_f32(out, (float[]){ 1, 2, 3, 4 }, 4);
+}
+
+static void waiting_for_a_ticket_inside(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1);
+    fy_graph_t *graph;
+    const fy_ticket_t ticket = fy_tensor_ticket(x);
+    if (!ticket.stream) return; /* the host: nothing to wait for */
+    ts_ok(fy_graph_begin(ctx->device));
+    (void)fy_ticket_poll(ticket);
+    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), UNSUPPORTED);
+    ts_fails(fy_graph_end(&graph), UNSUPPORTED);
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+}
+
+static void a_refused_op_is_the_end_of_it(ts_ctx_t *ctx)
+{
+    fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(4), 1), *b = ts_iota(ctx->device, FY_DIMS(3), 1), *c = a;
+    fy_graph_t *graph;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_fails(fy_add(a, b, &c), SHAPE_MISMATCH);
+    assert_null(c);
+    ts_ok(fy_add(a, a, &c));
+    ts_fails(fy_tensor_download(c, NULL, &(fy_download_t *){ NULL }), UNSUPPORTED);
+    ts_fails(fy_graph_end(&graph), SHAPE_MISMATCH); /* the first */
+    ts_text_has("add");
+    ts_ok(fy_add(a, a, &c));
+    ts_expect_f32(c, (float[]){ 2, 4, 6, 8 }, 4);
+}
+
+static void other_devices_go_on(ts_ctx_t *ctx)
+{
+    fy_device_t *other = fy_device_host();
+    if (ctx->is_host) ts_ok(fy_device_open("sim:5", &other));
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2), 1), *y, *z = ts_iota(other, FY_DIMS(2), 5), *w;
+    fy_graph_t *graph;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_add(x, x, &y));
+    ts_ok(fy_add(z, z, &w)); /* runs */
+    ts_expect_f32(w, (float[]){ 10, 12 }, 2);
+    ts_ok(fy_device_wait(other, FY_FOREVER));
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_expect_f32(y, (float[]){ 2, 4 }, 2);
+    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
+    ts_ok(fy_graph_query(graph, &info));
+    assert_int_equal(info.requests, 1);
+    fy_tensor_destroy(z);
+    fy_tensor_destroy(w);
+    if (ctx->is_host) fy_device_close(other);
+}
+
+static const ts_test_t tests[] = {
+    TS_TEST(begin_and_end_in_order),        TS_TEST(what_cannot_be_recorded), TS_TEST(waiting_for_a_ticket_inside),
+    TS_TEST(a_refused_op_is_the_end_of_it), TS_TEST(other_devices_go_on),
+};
+
+int main(void) { return TS_RUN("conformance_graph_refusal", tests, NULL); }
