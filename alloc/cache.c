@@ -8,6 +8,7 @@
 
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
+#include "runtime/event.h"
 #include "runtime/wait_site.h"
 
 static bool is_done(const fy__hazard_t *hazard) { return fy__wait_drops(FY__WAIT_PENDING_POLL) || fy__hazard_done(hazard); }
@@ -53,6 +54,7 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__se
     pool->offsets.joined_user = pool;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_mutex_init(&pool->source_lock, NULL);
+    FY__EVENT(fy__event_pool(pool->name, 0, 0));
     *out_pool = pool;
     return FY_STATUS_OK;
 }
@@ -62,8 +64,10 @@ void fy__pool_destroy(fy__pool_t *pool)
     if (!pool) return;
     if (pool->pending_count) (void)fy__pending_wait(pool);
     if (pool->live) fy__log(FY_LOG_ERROR, "pool %s: destroyed while %llu bytes are handed out", pool->name, (unsigned long long)pool->live);
-    for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next)
+    for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next) {
+        FY__EVENT(fy__event_segment(pool->name, range->nbytes, false));
         pool->source.free(pool->source.user, (void *)(uintptr_t)range->offset, range->nbytes);
+    }
     fy__offsets_fini(&pool->offsets);
     pthread_mutex_destroy(&pool->lock);
     pthread_mutex_destroy(&pool->source_lock);
@@ -104,6 +108,8 @@ fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy
     pool->live += nbytes;
     pool->requested += request->asked;
     if (pool->live > pool->peak_live) pool->peak_live = pool->live;
+    node->block.id = ++pool->last_block;
+    FY__EVENT(fy__event_block(pool->name, node->block.id, nbytes, request->asked, true));
     return node;
 }
 
@@ -165,7 +171,16 @@ void fy__pool_free(fy__block_t *block)
     pthread_mutex_lock(&pool->lock);
     pool->live -= node->span.size.nbytes;
     pool->requested -= node->counted;
+    FY__EVENT(fy__event_block(pool->name, block->id, node->span.size.nbytes, node->counted, false));
     fy__pending_shelve(pool, node, &fate);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void fy__pool_tell(fy__pool_t *pool)
+{
+    if (!pool) return;
+    pthread_mutex_lock(&pool->lock);
+    FY__EVENT(fy__event_pool(pool->name, pool->live, pool->reserved));
     pthread_mutex_unlock(&pool->lock);
 }
 

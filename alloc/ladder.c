@@ -9,6 +9,7 @@
 
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
+#include "runtime/event.h"
 
 /* Own segments are rounded to this, as device pages are, unless that would waste more than an eighth. */
 static const uint64_t large_step_nbytes = 2u << 20;
@@ -93,6 +94,7 @@ static growth_t grow(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_
         fy__span_t *span = fy__offsets_add_range(&pool->offsets, range, (uint64_t)(uintptr_t)address, sizes[i]);
         pool->reserved += sizes[i];
         if (pool->reserved > pool->peak_reserved) pool->peak_reserved = pool->reserved;
+        FY__EVENT(fy__event_segment(pool->name, sizes[i], true));
         *out_node = fy__pool_cut(pool, request, span);
         if (*out_node)
             pool->rungs.grown++;
@@ -118,6 +120,7 @@ uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes)
             const uint64_t nbytes = range->nbytes;
             fy__offsets_remove_range(&pool->offsets, range);
             pool->reserved -= nbytes;
+            FY__EVENT(fy__event_segment(pool->name, nbytes, false));
             pool->rungs.released++;
             released += nbytes;
             pthread_mutex_unlock(&pool->lock);

@@ -64,6 +64,7 @@ struct fy__pool {
     fy__pending_t pending[FY__SHELF_COUNT];
     /* inspected: off their shelf while their hazards are polled, but pending all the same */
     uint64_t live, requested, pending_nbytes, pending_count, inspected_nbytes, reserved, peak_live, peak_reserved, device_allocs;
+    uint64_t last_block; /* id */
     fy__pool_rungs_t rungs;
     /* constants */
     fy__pool_options_t options;

@@ -9,6 +9,7 @@
 
 #include "ops/refuse.h"
 #include "runtime/base/fail.h"
+#include "runtime/event.h"
 #include "runtime/recording.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -155,7 +156,7 @@ static fy_status_t wait_on_device(fy__call_t *call)
     return call->workspace ? fy__hazard_before_write(&call->workspace->hazard, call->stream, FY__WAIT_DISPATCH_WORKSPACE) : FY_STATUS_OK;
 }
 
-static void note_on_device(fy__call_t *call)
+static fy__point_t note_on_device(fy__call_t *call)
 {
     /* What reads bytes that just arrived is what the next upload into them will wait for; a fault flag is waited for a window later. */
     const fy__point_t point = call->after_transfer || call->request ? fy__stream_submitted_anchored(call->stream)
@@ -164,6 +165,7 @@ static void note_on_device(fy__call_t *call)
     for (unsigned i = 0; i < call->launch.ndst; i++) fy__hazard_written(&call->dst[i]->storage->hazard, point);
     if (call->workspace) fy__hazard_written(&call->workspace->hazard, point);
     if (call->request) fy__fault_end(call->device, call->request, point);
+    return point;
 }
 
 /* ---- poison ---- */
@@ -233,13 +235,31 @@ static __attribute__((noinline)) fy_status_t prepare(fy__call_t *call)
     return call->stream ? wait_on_device(call) : FY_STATUS_OK;
 }
 
+static FY_COLD void tell(const fy__call_t *call, fy__point_t point)
+{
+    fy__event_op(call->thread, &(fy__event_op_t){
+                                   .name = call->row->info.name,
+                                   .device = call->device,
+                                   .point = point,
+                                   .flops = call->launch.flops,
+                                   .nbytes = call->launch.nbytes,
+                                   .nsrc = call->launch.nsrc,
+                                   .ndst = call->launch.ndst,
+                                   .src = call->src,
+                                   .dst = call->dst,
+                                   .written = call->given,
+                               });
+}
+
 /* And after. */
 static __attribute__((noinline)) void conclude(fy__call_t *call)
 {
+    fy__point_t point = 0;
     if (call->stream)
-        note_on_device(call);
+        point = note_on_device(call);
     else
         fy__charge_host(call->launch.flops, call->launch.nbytes);
+    if (FY_UNLIKELY(fy__watch_has(call->watching, FY__WATCH_EVENTS))) tell(call, point);
     if (call->suspect | call->own_fault | call->request) spread_poison(call);
     for (uint64_t given = call->given; given; given &= given - 1) fy__storage_wrote(call->dst[__builtin_ctzll(given)]->storage);
     if (call->workspace) fy__storage_release(call->thread, call->workspace);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/event.h"
 #include "runtime/guard.h"
 #include "runtime/recording.h"
 #include "runtime/storage.h"
@@ -54,8 +55,10 @@ fy_status_t fy__device_check(fy_device_t *device, fy_status_t status)
 {
     if (FY_UNLIKELY(status == FY_STATUS_DEVICE_LOST)) {
         int present = FY__PRESENT;
-        if (atomic_compare_exchange_strong(&device->lost, &present, FY__LOST))
+        if (atomic_compare_exchange_strong(&device->lost, &present, FY__LOST)) {
+            FY__EVENT(fy__event_fault(status, fy_error_get()->text));
             fy__log(FY_LOG_ERROR, "%s is lost: %s", device->spec, fy_error_get()->text);
+        }
     }
     return status;
 }

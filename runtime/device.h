@@ -60,6 +60,8 @@ static inline void fy__device_use(fy_device_t *device)
 void fy__device_unuse(fy_device_t *device);
 /* For walking: the open device number `index` (not the host), in use by the caller now; NULL if there is none. */
 fy_device_t *fy__device_use_at(uint32_t index);
+/* The host if some call has needed it already; NULL else. */
+fy_device_t *fy__device_host_if_open(void);
 
 /* Blocks until every open stream of the device has done what was submitted. Not counted here. */
 fy_status_t fy__device_drain(fy_device_t *device, uint64_t timeout_ns);

@@ -7,6 +7,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/device.h"
+#include "runtime/event.h"
 #include "runtime/guard.h"
 #include "runtime/stream.h"
 
@@ -30,6 +31,7 @@ uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
     va_start(args, format);
     vsnprintf(records[number % RECORDS].text, sizeof records[0].text, format, args);
     va_end(args);
+    FY__EVENT(fy__event_fault(status, records[number % RECORDS].text));
     pthread_mutex_unlock(&records_lock);
     return (uint32_t)status << 24 | number;
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/event.h"
 
 typedef unsigned long long ull;
 
@@ -139,6 +140,7 @@ static FY_COLD fy_status_t take(fy__thread_t *thread, fy__quota_t quota, uint64_
                 give_back(heads[i], guard, quota, n);
                 if (i) give_back(heads[0], NULL, quota, n);
                 status = refuse(thread, guard, what, quota, n, used);
+                FY__EVENT(fy__event_refusal(thread, status));
                 break;
             }
             logs |= guard->action == FY_GUARD_LOG;
@@ -247,16 +249,25 @@ fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, uint64_t *out
         release_claim(&taken); /* counts, whatever becomes of the wait */
     }
     fy__count(&thread->node->syncs, 1);
+    thread->blocking = what;
     *out_start_ns = fy__now_ns();
     return FY_STATUS_OK;
 }
 
-void fy__sync_end(fy__thread_t *thread, uint64_t start_ns) { fy__count(&thread->node->sync_ns, fy__now_ns() - start_ns); }
+void fy__sync_ended(fy__thread_t *thread, uint64_t blocked_ns)
+{
+    fy__count(&thread->node->sync_ns, blocked_ns);
+    FY__EVENT(fy__event_sync(thread, thread->blocking, blocked_ns));
+}
+
+void fy__sync_end(fy__thread_t *thread, uint64_t start_ns) { fy__sync_ended(thread, fy__now_ns() - start_ns); }
 
 void fy__throttled(fy__thread_t *thread, uint64_t start_ns)
 {
     fy__count(&thread->node->throttles, 1);
-    fy__count(&thread->node->throttle_ns, fy__now_ns() - start_ns);
+    const uint64_t blocked_ns = fy__now_ns() - start_ns;
+    fy__count(&thread->node->throttle_ns, blocked_ns);
+    FY__EVENT(fy__event_throttle(thread, blocked_ns));
 }
 
 fy_status_t fy__guard_check_device_alloc(fy__thread_t *thread, uint64_t nbytes, const char *device)
@@ -270,6 +281,7 @@ fy_status_t fy__guard_check_device_alloc(fy__thread_t *thread, uint64_t nbytes, 
 void fy__guard_count_device_alloc(fy__thread_t *thread)
 {
     fy__count(&thread->node->device_allocs, 1);
+    FY__EVENT(fy__event_device_alloc(thread));
     if (FY_UNLIKELY(fy__guard_any(thread) || thread->claimed)) charge(thread, FY__QUOTA_ALLOCS, 1);
 }
 

@@ -52,6 +52,8 @@ void fy__guard_charge_transfer(fy__thread_t *thread, int direction, uint64_t nby
 /* Brackets a call marked Blocks: check and count on the way in, time on the way out. A refused call is not counted. */
 fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, uint64_t *out_start_ns);
 void fy__sync_end(fy__thread_t *thread, uint64_t start_ns);
+/* The same for who measured the time himself. */
+void fy__sync_ended(fy__thread_t *thread, uint64_t blocked_ns);
 /* A request was held back from `start_ns` till now because the host was too far ahead: back-pressure, which no guard forbids. */
 void fy__throttled(fy__thread_t *thread, uint64_t start_ns);
 /* Would fy__sync_begin pass? */

@@ -55,18 +55,18 @@ fy_status_t fy__hazard_wait(const fy__hazard_t *hazard, uint64_t timeout_ns)
 fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream, fy__wait_site_t site)
 {
     if (fy__wait_drops(site)) return FY_STATUS_OK;
-    for (int i = 0; i <= FY__READER_COUNT; i++) FY_TRY(fy__stream_wait_point(stream, word(hazard, i)));
+    for (int i = 0; i <= FY__READER_COUNT; i++) FY_TRY(fy__stream_wait_point(stream, word(hazard, i), site));
     return FY_STATUS_OK;
 }
 
 fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__wait_site_t site)
 {
     if (fy__wait_drops(site)) return FY_STATUS_OK;
-    FY_TRY(fy__stream_wait_point(stream, word(hazard, 0)));
+    FY_TRY(fy__stream_wait_point(stream, word(hazard, 0), site));
     /* The word this read will go to may still hold another stream's read: wait for that one too, so that one word stands for both. */
     if (fy__wait_drops(FY__WAIT_READERS_SHARE)) return FY_STATUS_OK;
     const fy__point_t held = word(hazard, 1 + (int)stream->reader);
-    return FY__POINT_STREAM(held) == stream->index ? FY_STATUS_OK : fy__stream_wait_point(stream, held);
+    return FY__POINT_STREAM(held) == stream->index ? FY_STATUS_OK : fy__stream_wait_point(stream, held, site);
 }
 
 void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point)
@@ -84,7 +84,8 @@ void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t poin
     while (!(FY__POINT_STREAM(held) == stream->index && held >= point)) {
         /* Or on two streams that share the word, neither having seen the other's read: a later point then stands for both. */
         if (FY_UNLIKELY(fy__stream_is_ahead(stream, held)) && !fy__wait_drops(FY__WAIT_READERS_SHARE)) {
-            if (fy__stream_wait_point(stream, held) != FY_STATUS_OK) (void)fy__point_wait(held, FY_FOREVER, FY__WAIT_READERS_SHARE);
+            if (fy__stream_wait_point(stream, held, FY__WAIT_READERS_SHARE) != FY_STATUS_OK)
+                (void)fy__point_wait(held, FY_FOREVER, FY__WAIT_READERS_SHARE);
             point = fy__stream_submitted(stream);
         }
         if (atomic_compare_exchange_weak_explicit(reader, &held, point, memory_order_release, memory_order_acquire)) return;

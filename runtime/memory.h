@@ -15,6 +15,7 @@ typedef struct fy__block {
     void *address;
     uint64_t nbytes;     /* as rounded */
     uint64_t requested;  /* as asked for */
+    uint64_t id;         /* of this loan: never given twice by a pool */
     fy__hazard_t hazard; /* alloc: who may still use the bytes; the new owner waits on the device. free: set it before */
     fy__pool_t *pool;
 } fy__block_t;
@@ -48,6 +49,8 @@ void fy__pool_destroy(fy__pool_t *pool);
 fy_status_t fy__pool_alloc(fy__pool_t *pool, uint64_t nbytes, uint32_t stream_index, fy__block_t **out_block);
 /* Never blocks: a block whose hazard is not done stays pending. Thread-safe. */
 void fy__pool_free(fy__block_t *block);
+/* Its figures for the event file, as of one moment. NULL is ignored. */
+void fy__pool_tell(fy__pool_t *pool);
 /* O(1) figures are exact; largest_free walks. */
 void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats);
 /* Gives whole free segments back until at most keep_nbytes stay reserved; returns what was released. */

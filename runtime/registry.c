@@ -8,6 +8,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
+#include "runtime/event.h"
 #include "runtime/guard.h"
 #include "runtime/plugin.h"
 #include "runtime/storage.h"
@@ -30,6 +31,7 @@ static void record(fy_copy_kind_t kind, uint64_t nbytes)
     fy__traffic_counters_t *traffic = &thread->node->traffic[directions[kind]];
     fy__count(&traffic->wire_nbytes, nbytes);
     fy__count(&traffic->copies, 1);
+    FY__EVENT(fy__event_copy(thread, directions[kind], nbytes));
 }
 
 const fy_host_api_t fy__host_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, fy_error_set, fy__log, record };
@@ -119,6 +121,8 @@ fy_device_t *fy_device_host(void)
     pthread_once(&once, open_host);
     return atomic_load(&host);
 }
+
+fy_device_t *fy__device_host_if_open(void) { return atomic_load_explicit(&host, memory_order_acquire); }
 
 fy_device_t *fy__device_use_at(uint32_t index)
 {
@@ -243,6 +247,7 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
     if (!out_device) return FY_FAIL(INVALID_ARGUMENT, "device_open: out_device is NULL");
     *out_device = NULL;
     if (!text) return FY_FAIL(INVALID_ARGUMENT, "device_open: spec is NULL");
+    if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY; /* and a recording that the environment asks for begins */
     if (!fy_device_host()) return FY_FAIL(OUT_OF_MEMORY, "device_open: the host could not be set up");
     FY_TRY(fy__spec_parse(text, &spec));
     if (strcmp(spec.backend, "auto") == 0) strcpy(spec.backend, has_cuda() ? "cuda" : "host");

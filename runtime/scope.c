@@ -5,6 +5,7 @@
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
 #include "runtime/budget.h"
+#include "runtime/event.h"
 #include "runtime/guard.h"
 #include "runtime/tensor.h"
 #include "runtime/thread.h"
@@ -33,6 +34,7 @@ fy_scope_t fy_scope_begin(const char *name)
     thread->frame = frame;
     thread->node = frame->node;
     if (FY_UNLIKELY(atomic_load_explicit(&fy__guard_process, memory_order_relaxed) != NULL)) fy__budget_scope(thread);
+    FY__EVENT(fy__event_scope(thread, true));
     scope.depth = thread->depth;
     scope.serial = frame->serial;
     return scope;
@@ -55,6 +57,7 @@ static void end_frame(fy__thread_t *thread)
         thread->guards = fy__guard_retain(guard->outer);
         fy__guard_release(guard);
     }
+    FY__EVENT(fy__event_scope(thread, false));
     thread->node = frame->outer_node;
     thread->depth--;
     thread->frame = thread->depth ? &thread->frames[thread->depth - 1] : NULL;

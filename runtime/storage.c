@@ -71,6 +71,7 @@ static void init(fy__storage_t *storage, fy_device_t *device)
     atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
     atomic_store_explicit(&storage->borrow, 0, memory_order_relaxed);
     storage->suspect = (fy__suspect_t){ 0, 0, 0 };
+    atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
     storage->block = NULL;
     fy__hazard_clear(&storage->hazard);
     storage->peer = NULL;
@@ -171,6 +172,7 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
         fy__front_count(&thread->nfront[class], -1);
         atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
         atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
+        atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
     } else {
         FY_TRY(create_small_host(thread, device, class, &storage));
         storage->block->requested = nbytes;

@@ -19,8 +19,9 @@ typedef struct fy__storage {
     _Atomic uint64_t version;
     _Atomic fy__point_t borrow; /* upload that reads these host bytes in place; 0 is none */
     fy__suspect_t suspect;
-    fy__block_t *block;       /* NULL: wrapped, or empty */
-    struct fy__storage *next; /* in a cache or on the device's deferred list */
+    fy__block_t *block;        /* NULL: wrapped, or empty */
+    struct fy__storage *next;  /* in a cache or on the device's deferred list */
+    _Atomic uint64_t event_id; /* in event files; 0 until one mentions it */
     /* ---- from here on cold for small host storages ---- */
     fy__hazard_t hazard; /* meaningful on asynchronous devices and for pinned bytes */
     fy_device_t *peer;   /* pinned: the device it is pinned for, kept open by this storage */
@@ -54,6 +55,7 @@ static inline fy__storage_t *fy__front_pop(fy__thread_t *thread, uint64_t nbytes
     fy__front_count(&thread->nfront[class], -1);
     atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
     atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
+    atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
     storage->nbytes = nbytes;
     return storage;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/event.h"
 #include "runtime/guard.h"
 #include "runtime/storage.h"
 #include "runtime/thread.h"
@@ -173,6 +174,7 @@ fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role, const fy
     atomic_store(&stream->room, atomic_load(&stream->submitted) + (device->ahead + 3) / 4);
     /* What the slot's last stream waited for says nothing about this one. */
     for (int i = 0; i < FY__MAX_STREAMS; i++) atomic_store_explicit(&stream->waited[i], 0, memory_order_relaxed);
+    FY__EVENT(fy__event_stream(stream));
     *out_stream = stream;
     return FY_STATUS_OK;
 }
@@ -279,7 +281,7 @@ fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site
     return sync(stream, seq, timeout_ns);
 }
 
-fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point)
+fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)
 {
     fy_stream_t *other = fy__stream_at(FY__POINT_STREAM(point));
     const uint64_t seq = FY__POINT_SEQ(point);
@@ -300,6 +302,7 @@ fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point)
         status = fy__device_check(stream->device, stream->device->backend->event_wait(stream->device->dev, stream->native, event->event));
     if (status == FY_STATUS_OK) atomic_store_explicit(&stream->waited[other->index], event->seq, memory_order_relaxed);
     fy__unlock(&other->lock);
+    if (status == FY_STATUS_OK) FY__EVENT(fy__event_wait(stream, point, site));
     return status;
 }
 

@@ -85,11 +85,11 @@ static inline fy__point_t fy__stream_submitted_anchored(fy_stream_t *stream)
 }
 
 /* Work submitted to `stream` from now on runs after `point`. Nothing happens if it would anyway. */
-fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point);
-static inline fy_status_t fy__stream_wait_point(fy_stream_t *stream, fy__point_t point)
+fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point, fy__wait_site_t site);
+static inline fy_status_t fy__stream_wait_point(fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)
 {
     if (!point || FY__POINT_STREAM(point) == stream->index) return FY_STATUS_OK;
-    return fy__stream_wait_point_slow(stream, point);
+    return fy__stream_wait_point_slow(stream, point, site);
 }
 
 /* Does `point` lie on another stream, not known to be done, and has `stream` not waited for it before? Asks nobody. */

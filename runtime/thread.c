@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "runtime/budget.h"
+#include "runtime/event.h"
 #include "runtime/recording.h"
 
 __thread fy__thread_t *fy__tls;
@@ -17,7 +18,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static fy__thread_t *all;
 static uint32_t nthreads;
 static char root_name[] = "";
-static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT, environment_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool has_key; /* without one, the states of threads that end are not handed on */
 
@@ -45,7 +46,8 @@ static fy__thread_t *make_thread(void)
     thread->root.name = root_name;
     thread->node = &thread->root;
     pthread_mutex_lock(&lock);
-    thread->next_serial = ++nthreads * 0x9E3779B1u; /* serials of different threads hardly ever meet */
+    thread->number = ++nthreads;
+    thread->next_serial = thread->number * 0x9E3779B1u; /* serials of different threads hardly ever meet */
     thread->in_use = 1;
     thread->next = all;
     all = thread;
@@ -66,6 +68,7 @@ fy__thread_t *fy__thread_attach(void)
     fy__tls = thread;
     if (has_key) pthread_setspecific(key, thread);
     fy__budget_environment();
+    pthread_once(&environment_once, fy__event_from_environment);
     return thread;
 }
 

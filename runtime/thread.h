@@ -32,6 +32,8 @@ typedef struct fy__thread {
     struct fy__guard *guards;       /* innermost guard; a reference. NULL: none but perhaps the process's */
     fy__claim_t claims[FY__QUOTAS]; /* guard.c: taken, not yet charged */
     uint32_t claimed;               /* bit i: claims[i] is one */
+    const char *blocking;           /* static: the call marked Blocks that began last */
+    uint32_t number;                /* 1, 2, ...; of the state, so a later thread may have it again */
     /* tensor.c, storage.c: caches of this thread only */
     fy_tensor_t *free_tensors;
     uint32_t nfree_tensors;

@@ -11,6 +11,7 @@
 #include "backends/builtin.h"
 #include "runtime/base/fail.h"
 #include "runtime/device.h"
+#include "runtime/event.h"
 #include "runtime/guard.h"
 #include "runtime/private.h"
 #include "runtime/registry.h"
@@ -43,7 +44,7 @@ static void note_sync(void *user, uint64_t blocked_ns)
     (void)user;
     fy__thread_t *thread = fy__thread();
     uint64_t start_ns;
-    if (thread && fy__sync_begin(thread, "allocation", &start_ns) == FY_STATUS_OK) fy__count(&thread->node->sync_ns, blocked_ns);
+    if (thread && fy__sync_begin(thread, "allocation", &start_ns) == FY_STATUS_OK) fy__sync_ended(thread, blocked_ns);
 }
 
 static fy_status_t device_segment_alloc(void *user, uint64_t nbytes, void **out_address)
@@ -230,6 +231,7 @@ static void destroy_graph(fy__handle_t *handle) { fy_graph_destroy((fy_graph_t *
 /* Locks in the order in which the library takes them, so that the child finds every structure whole. */
 static void before_fork(void)
 {
+    fy__event_fork_lock();
     fy__registry_fork_lock();
     fy__thread_fork_lock();
     fy__private_fork_lock();
@@ -248,6 +250,7 @@ static void after_fork_in_parent(void)
     fy__private_fork_unlock();
     fy__thread_fork_unlock();
     fy__registry_fork_unlock();
+    fy__event_fork_unlock();
 }
 
 static void after_fork_in_child(void)
@@ -259,6 +262,7 @@ static void after_fork_in_child(void)
     fy__private_fork_unlock();
     fy__thread_fork_child();
     fy__registry_fork_child();
+    fy__event_fork_child();
 }
 
 void fy__wire_process(void)

@@ -1,6 +1,8 @@
 /* Writing a transfer down. */
 #include "transfer/account.h"
 
+#include "runtime/base/fail.h"
+#include "runtime/event_ring.h"
 #include "runtime/guard.h"
 
 const char *fy_path_name(fy_path_t path)
@@ -13,6 +15,26 @@ const char *fy_path_name(fy_path_t path)
     return (unsigned)path < FY_PATH_COUNT ? names[path] : "?";
 }
 
+static FY_COLD void tell(const fy__thread_t *thread, const fy__transfer_record_t *record)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_TRANSFER, thread);
+    event.device = fy__event_intern(record->device->spec);
+    event.point = record->point;
+    event.nbytes = record->nbytes;
+    event.ns = record->blocked_ns;
+    event.u.transfer.site = record->site;
+    event.u.transfer.caller = record->caller;
+    event.u.transfer.other = record->other ? fy__event_intern(record->other->spec) : NULL;
+    event.u.transfer.direction = record->direction;
+    event.u.transfer.path = (int)record->path;
+    event.u.transfer.contract = record->contract;
+    event.u.transfer.priority = record->priority;
+    event.u.transfer.src = fy__event_bytes(thread, record->src);
+    event.u.transfer.dst = fy__event_bytes(thread, record->dst);
+    if (record->point) fy__event_span(&event, record->device);
+    fy__event_put(&event);
+}
+
 void fy__transfer_note(fy__thread_t *thread, const fy__transfer_record_t *record)
 {
     fy__traffic_counters_t *traffic = &thread->node->traffic[record->direction];
@@ -21,4 +43,5 @@ void fy__transfer_note(fy__thread_t *thread, const fy__transfer_record_t *record
     fy__count(&traffic->by_path[record->path], 1);
     if (record->blocked_ns) fy__count(&traffic->blocked_ns, record->blocked_ns);
     fy__guard_charge_transfer(thread, record->direction, record->nbytes);
+    FY__EVENT(tell(thread, record));
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/event.h"
 #include "runtime/guard.h"
 #include "runtime/recording.h"
 #include "transfer/account.h"
@@ -137,6 +138,7 @@ static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_
     fy__count(&thread->node->traffic[FY__DOWNLOAD].blocked_ns, blocked_ns);
     fy__sync_end(thread, start_ns);
     if (status == FY_STATUS_OK) status = fy__suspect_resolve(download->device, &download->suspect, what);
+    FY__EVENT(fy__event_arrived(thread, download->device, download->point, download->storage->nbytes, blocked_ns, status));
     return status;
 }
 
@@ -183,6 +185,7 @@ fy_status_t fy_download_try(fy_download_t *download, fy_tensor_t **out_host)
         status = fy__point_wait(download->point, 0, FY__WAIT_DOWNLOAD_ARRIVE); /* waits for nothing: OK, or the device is lost */
     }
     if (status == FY_STATUS_OK) status = fy__suspect_resolve(download->device, &download->suspect, "download_try");
+    FY__EVENT(fy__event_arrived(thread, download->device, download->point, download->storage->nbytes, 0, status));
     return conclude(thread, download, status, out_host);
 }
 

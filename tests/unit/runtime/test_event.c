@@ -1,0 +1,285 @@
+/* The ring of events and recordings: its bound, the lost counter, order per thread, beginning and ending, what ends up in the file.
+ * Not here: what is in the file of a whole program (tests/conformance/test_conformance_events.c). */
+#include "runtime/event_ring.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/harness.h"
+
+enum { CAPACITY = 64, THREADS = 4, EACH = 20000 };
+
+static fy__event_t numbered(uint32_t thread, uint64_t number)
+{
+    return (fy__event_t){ .kind = FY__EVENT_SYNC, .thread = thread, .nbytes = number };
+}
+
+static void ring_is_bounded(void **state)
+{
+    (void)state;
+    fy__event_ring_t ring;
+    fy__event_t event;
+    assert_true(fy__event_ring_open(&ring, CAPACITY));
+    assert_null(fy__event_ring_peek(&ring));
+    for (int round = 0; round < 3; round++) { /* round the ring */
+        for (uint64_t i = 0; i < CAPACITY + 5; i++) {
+            event = numbered(1, i);
+            assert_int_equal(fy__event_ring_put(&ring, &event), i < CAPACITY);
+        }
+        assert_int_equal(atomic_load(&ring.lost), 5 * (round + 1));
+        for (uint64_t i = 0; i < CAPACITY; i++) {
+            const fy__event_t *oldest = fy__event_ring_peek(&ring);
+            assert_non_null(oldest);
+            assert_int_equal(oldest->nbytes, i);
+            fy__event_ring_done(&ring);
+        }
+        assert_null(fy__event_ring_peek(&ring));
+    }
+    event = numbered(1, 0); /* one place was emptied: one event fits */
+    for (int i = 0; i < CAPACITY; i++) assert_true(fy__event_ring_put(&ring, &event));
+    assert_non_null(fy__event_ring_peek(&ring));
+    fy__event_ring_done(&ring);
+    assert_true(fy__event_ring_put(&ring, &event));
+    assert_false(fy__event_ring_put(&ring, &event));
+    fy__event_ring_close(&ring);
+}
+
+typedef struct producer {
+    fy__event_ring_t *ring;
+    uint32_t number;
+    uint64_t put;
+} producer_t;
+
+static void *produce(void *user)
+{
+    producer_t *producer = user;
+    for (uint64_t i = 1; i <= EACH; i++) {
+        const fy__event_t event = numbered(producer->number, i);
+        producer->put += fy__event_ring_put(producer->ring, &event);
+    }
+    return NULL;
+}
+
+/* Four threads put as fast as they can into a ring that is too small: what arrives and what is lost add up, in order per thread. */
+static void four_threads(void **state)
+{
+    (void)state;
+    fy__event_ring_t ring;
+    pthread_t threads[THREADS];
+    producer_t producers[THREADS];
+    uint64_t last[THREADS] = { 0 }, taken[THREADS] = { 0 }, all = 0, put = 0;
+    assert_true(fy__event_ring_open(&ring, CAPACITY));
+    for (uint32_t i = 0; i < THREADS; i++) {
+        producers[i] = (producer_t){ &ring, i, 0 };
+        assert_int_equal(pthread_create(&threads[i], NULL, produce, &producers[i]), 0);
+    }
+    while (all + atomic_load(&ring.lost) < THREADS * EACH) {
+        const fy__event_t *event = fy__event_ring_peek(&ring);
+        if (!event) continue;
+        assert_in_range(event->thread, 0, THREADS - 1);
+        assert_true(event->nbytes > last[event->thread]);
+        last[event->thread] = event->nbytes;
+        taken[event->thread]++;
+        all++;
+        fy__event_ring_done(&ring);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(taken[i], producers[i].put);
+        put += producers[i].put;
+    }
+    assert_int_equal(put + atomic_load(&ring.lost), THREADS * EACH);
+    assert_null(fy__event_ring_peek(&ring));
+    fy__event_ring_close(&ring);
+}
+
+/* ---- recordings ---- */
+
+static char path[64];
+
+static char *slurp(void)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    char *text = calloc(1, 1 << 22);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 22) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (; (text = strstr(text, part)); text++) n++;
+    return n;
+}
+
+static int make_path(void **state)
+{
+    (void)state;
+    strcpy(path, "/tmp/test_event.XXXXXX");
+    const int fd = mkstemp(path);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static int remove_path(void **state)
+{
+    (void)state;
+    const fy_status_t status = fy_ledger_record(NULL); /* a test may have failed while recording */
+    return unlink(path) || status != FY_STATUS_OK;
+}
+
+static void a_recording(void **state)
+{
+    (void)state;
+    fy_tensor_t *x, *y;
+    ts_ok(fy_ledger_record(NULL)); /* nothing to end */
+    ts_fails(fy_ledger_record("/nowhere/at/all"), IO);
+    ts_text_has("/nowhere/at/all");
+    ts_fails(fy_ledger_record(""), INVALID_ARGUMENT);
+    assert_false(fy__event_on());
+    ts_ok(fy_ledger_record(path));
+    assert_true(fy__event_on());
+    ts_fails(fy_ledger_record(path), BUSY);
+    fy_scope_t scope = fy_scope_begin("a \"name\"\n\xff");
+    ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
+    ts_ok(fy_add(x, x, &y));
+    fy_scope_end(scope, 0, NULL);
+    ts_ok(fy_ledger_record(NULL));
+    assert_false(fy__event_on());
+    char *text = slurp();
+    assert_true(strncmp(text, "{\"ev\":\"ferry\",\"version\":1,", 26) == 0);
+    assert_int_equal(count(text, "\"op\":\"add\""), 1);
+    assert_int_equal(count(text, "{\"ev\":\"scope_begin\""), 1);
+    assert_int_equal(count(text, "\"scope\":\"a \\\"name\\\"\\u000a\\ufffd\""), count(text, "\"scope\":\"a "));
+    assert_int_equal(count(text, "{\"ev\":\"end\""), 1);
+    assert_non_null(strstr(text, "\"lost\":0}\n"));
+    /* The last line counts those between it and the first. */
+    char want[64];
+    snprintf(want, sizeof want, "\"events\":%d,", count(text, "{\"ev\":\"") - 2);
+    assert_non_null(strstr(text, want));
+    free(text);
+    ts_ok(fy_ledger_record(path)); /* the same file again, from the beginning; ids of the first mean nothing in it */
+    ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
+    fy_tensor_destroy(x);
+    ts_ok(fy_ledger_record(NULL));
+    text = slurp();
+    assert_int_equal(count(text, "\"op\":\"add\""), 0);
+    assert_int_equal(count(text, "{\"ev\":\"ferry\""), 1);
+    free(text);
+}
+
+static void *work(void *user)
+{
+    fy_scope_t scope = fy_scope_begin("work");
+    fy_tensor_t *x, *y;
+    (void)user;
+    for (int i = 0; i < 200; i++) {
+        ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
+        ts_ok(fy_add(x, x, &y));
+        fy_tensor_destroy(x);
+        fy_tensor_destroy(y);
+    }
+    fy_scope_end(scope, 0, NULL);
+    return NULL;
+}
+
+/* Recordings begin and end while four threads work: each file is whole, whatever it caught. */
+static void begun_and_ended_among_threads(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
+    for (int i = 0; i < 5; i++) {
+        ts_ok(fy_ledger_record(path));
+        if (i == 4)
+            for (int k = 0; k < THREADS; k++) pthread_join(threads[k], NULL);
+        ts_ok(fy_ledger_record(NULL));
+        char *text = slurp();
+        assert_int_equal(count(text, "{\"ev\":\"end\""), 1);
+        assert_int_equal(count(text, "{\"ev\":\"ferry\""), 1);
+        assert_int_equal(count(text, "{"), count(text, "}\n"));
+        free(text);
+    }
+}
+
+/* The child records nothing and leaves its parent's file alone. */
+static void fork_records_in_the_parent_only(void **state)
+{
+    (void)state;
+    fy_tensor_t *x;
+    int status = -1;
+    ts_ok(fy_ledger_record(path));
+    const pid_t child = fork();
+    if (child == 0) {
+        fy_scope_t scope = fy_scope_begin("child");
+        const int on = fy__event_on();
+        const int failed = fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x) != FY_STATUS_OK;
+        fy_scope_end(scope, 0, NULL);
+        exit(on * 2 + failed); /* runs the destructors */
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    fy_scope_t scope = fy_scope_begin("parent");
+    fy_scope_end(scope, 0, NULL);
+    ts_ok(fy_ledger_record(NULL));
+    char *text = slurp();
+    assert_null(strstr(text, "child"));
+    assert_non_null(strstr(text, "parent"));
+    assert_int_equal(count(text, "{\"ev\":\"end\""), 1);
+    free(text);
+}
+
+/* A process that exits without ending its recording leaves a whole file. */
+static void exit_ends_it(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    print_message("skipped: ThreadSanitizer takes the locks that a fork's child makes anew for held ones\n");
+    skip();
+#endif
+    int status = -1;
+    const pid_t child = fork();
+    if (child == 0) {
+        if (fy_ledger_record(path) != FY_STATUS_OK) _exit(1);
+        fy_scope_t scope = fy_scope_begin("before the exit");
+        fy_scope_end(scope, 0, NULL);
+        exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    char *text = slurp();
+    assert_non_null(strstr(text, "before the exit"));
+    assert_int_equal(count(text, "{\"ev\":\"end\""), 1);
+    free(text);
+}
+
+/* A disk that is full: the call that ends the recording says so; nothing else notices. */
+static void full_disk(void **state)
+{
+    (void)state;
+    fy_tensor_t *x;
+    if (access("/dev/full", W_OK) != 0) skip();
+    ts_ok(fy_ledger_record("/dev/full"));
+    ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
+    fy_tensor_destroy(x);
+    ts_fails(fy_ledger_record(NULL), IO);
+    ts_text_has("space");
+    ts_ok(fy_ledger_record(NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ring_is_bounded),
+        cmocka_unit_test(four_threads),
+        cmocka_unit_test_setup_teardown(a_recording, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(begun_and_ended_among_threads, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(fork_records_in_the_parent_only, make_path, remove_path),
+        cmocka_unit_test_setup_teardown(exit_ends_it, make_path, remove_path),
+        cmocka_unit_test(full_disk),
+    };
+    return cmocka_run_group_tests_name("event", tests, NULL, NULL);
+}
