@@ -35,10 +35,11 @@ static void transfers_hide_behind_computing(void **state)
         const char *spec;
         int64_t products;
     } cases[] = { { PLAN, 0 },
-                  { PLAN, 1 },                                   /* the link is the longest */
-                  { PLAN, 8 },                                   /* computing is */
-                  { "sim:1?profile=k80&numerics=off", 0 },       /* slow everywhere */
-                  { "sim:2?profile=rtx4090&numerics=off", 0 } }; /* computes fast, an older link */
+                  { PLAN, 1 },                                 /* the link is the longest */
+                  { PLAN, 8 },                                 /* computing is */
+                  { "sim:1?profile=k80&numerics=off", 0 },     /* slow everywhere */
+                  { "sim:2?profile=rtx4090&numerics=off", 0 }, /* computes fast, an older link */
+                  { "sim:4?profile=v100&numerics=off", 0 } };  /* as long, nearly */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const overlap_t o = overlap_on(cases[i].spec, 48, cases[i].products);
         const double sum = o.upload_ns + o.compute_ns + o.download_ns;
