@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "backends/builtin.h"
+#include "backends/executed.h"
 #include "backends/kernels/kernels.h"
 
 static const fy_host_api_t *ferry; /* set once by open, before any slot is called */
@@ -96,6 +97,7 @@ static fy_status_t copy(void *dev, void *stream, const fy_copy_t *request)
     (void)dev;
     (void)stream;
     memmove(request->dst, request->src, (size_t)request->nbytes);
+    fy__executed_count(request->kind, request->nbytes);
     ferry->record(request->kind, request->nbytes);
     return FY_STATUS_OK;
 }

@@ -21,6 +21,7 @@ typedef struct options {
     uint64_t capacity_nbytes; /* 0: the profile's */
     uint64_t seed;
     bool numerics, has_seed;
+    fy__sim_script_t script;
 } options_t;
 
 /* Writes "a, b, c". */
@@ -76,8 +77,12 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
         options->seed = strtoull(value, &end, 0);
         if (!isdigit((unsigned char)value[0]) || *end || errno) return fail_value(name, option, "a number from 0 on");
         options->has_seed = true;
+    } else if (strcmp(key, "faults") == 0) {
+        FY_TRY(fy__sim_script_parse(name, value, &options->script));
     } else {
-        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: unknown option %s=%s; there are profile, capacity, numerics, order and seed",
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
+                            "%s: unknown option %s=%s; there are profile, capacity, numerics, order, seed and "
+                            "faults",
                             name, key, value);
     }
     return FY_STATUS_OK;
@@ -121,6 +126,12 @@ fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_opt
     dev->seed = dev->random = chosen.seed;
     dev->numerics = chosen.numerics;
     dev->memory.capacity_nbytes = chosen.capacity_nbytes ? chosen.capacity_nbytes : chosen.profile->memory_nbytes;
+    dev->script = chosen.script;
+    dev->has_script = chosen.script.nitems > 0;
+    if (pthread_mutex_init(&dev->script_lock, NULL) != 0) {
+        free(dev);
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: the system gives no lock for the device", name);
+    }
     *out_dev = dev;
     return FY_STATUS_OK;
 }
@@ -130,6 +141,7 @@ void fy__sim_device_close(void *dev)
     if (!dev) return;
     fy__sim_queue_finish(dev, true);
     fy__sim_memory_close(dev);
+    pthread_mutex_destroy(&((fy__sim_device_t *)dev)->script_lock);
     free(dev);
 }
 
@@ -143,6 +155,7 @@ fy_status_t fy__sim_device_query(void *dev_, fy_backend_info_t *out_info)
         .alignment = FY__SIM_ALIGNMENT,
         .numerics = dev->numerics,
         .is_simulated = 1,
+        .copies_can_fault = fy__sim_script_has(&dev->script, FY__SIM_FAULT_COPY),
     };
     int used = snprintf(out_info->model, sizeof(out_info->model), "%s profile", dev->profile->name);
     if (dev->order->is_deferred)
@@ -157,6 +170,16 @@ fy_status_t fy__sim_device_check(const fy__sim_device_t *dev)
 {
     if (!fy__sim_device_is_lost(dev)) return FY_STATUS_OK;
     return FY__SIM_FAIL(FY_STATUS_DEVICE_LOST, "%s is lost: %s", dev->name, dev->why);
+}
+
+uint64_t fy__sim_device_strikes(fy__sim_device_t *dev, fy__sim_fault_kind_t kind, uint64_t *out_slow_ns)
+{
+    if (out_slow_ns) *out_slow_ns = 0;
+    if (!atomic_load_explicit(&dev->has_script, memory_order_relaxed)) return 0;
+    pthread_mutex_lock(&dev->script_lock);
+    uint64_t n = fy__sim_script_next(&dev->script, kind, out_slow_ns);
+    pthread_mutex_unlock(&dev->script_lock);
+    return n;
 }
 
 void fy__sim_device_lose(fy__sim_device_t *dev, const char *format, ...)

@@ -78,6 +78,10 @@ fy_status_t fy__sim_memory_alloc(void *dev_, uint64_t nbytes, void **out_address
     fy__sim_device_t *dev = dev_;
     *out_address = NULL;
     FY_TRY(fy__sim_device_check(dev));
+    uint64_t struck = fy__sim_device_strikes(dev, FY__SIM_FAULT_ALLOC, NULL);
+    if (struck > 0)
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: allocation %" PRIu64 " (%" PRIu64 " bytes) fails, as the device's faults= says",
+                            dev->name, struck, nbytes);
     pthread_mutex_lock(&memory_lock);
     uint64_t capacity = dev->memory.capacity_nbytes, free_nbytes = capacity - dev->memory.used_nbytes;
     bool fits = nbytes <= free_nbytes;

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "backends/executed.h"
 #include "backends/kernels/kernels.h"
 #include "backends/sim/scatter.h"
 #include "backends/sim/sim.h"
@@ -26,13 +27,34 @@ const fy__sim_order_t *fy__sim_order_find(const char *name)
 /* ---- running ---- */
 
 /* An end without bytes reads as zero and forgets what is written to it. */
-static void run_copy(void *dst, const void *src, uint64_t nbytes)
+static void move(void *dst, const void *src, uint64_t nbytes)
 {
     if (!dst) return;
     if (src)
         memmove(dst, src, nbytes);
     else
         memset(dst, 0, nbytes);
+}
+
+static fy_status_t run_copy(const fy__sim_request_t *request)
+{
+    if (!request->copy.fails) {
+        move(request->copy.dst, request->copy.src, request->copy.nbytes);
+        fy__executed_count(request->copy.kind, request->copy.nbytes);
+        return FY_STATUS_OK;
+    }
+    if (request->copy.dst) memset(request->copy.dst, FY__SIM_GARBAGE, request->copy.nbytes);
+    fy__executed_count_failed(request->copy.kind, request->copy.nbytes);
+    if (!request->copy.fault)
+        return FY__SIM_FAIL(FY_STATUS_INTERNAL, "%s: a copy fails, as the device's faults= says, and has no flag to raise",
+                            request->dev->name);
+    __atomic_store_n(request->copy.fault, 1, __ATOMIC_RELEASE);
+    return FY_STATUS_OK;
+}
+
+void fy__sim_request_drop(const fy__sim_request_t *request)
+{
+    if (request->kind == FY__SIM_COPY) fy__executed_count_failed(request->copy.kind, request->copy.nbytes);
 }
 
 static fy_status_t run_launch(fy__sim_device_t *dev, const fy_launch_t *launch)
@@ -45,7 +67,7 @@ static fy_status_t run_launch(fy__sim_device_t *dev, const fy_launch_t *launch)
 fy_status_t fy__sim_request_run(const fy__sim_request_t *request)
 {
     switch (request->kind) {
-    case FY__SIM_COPY: run_copy(request->copy.dst, request->copy.src, request->copy.nbytes); break;
+    case FY__SIM_COPY: return run_copy(request);
     case FY__SIM_FILL:
         if (request->fill.dst) memset(request->fill.dst, request->fill.value, request->fill.nbytes);
         break;

@@ -40,6 +40,7 @@ typedef struct fy__sim_request {
             const void *src;
             uint64_t nbytes;
             uint32_t *fault;
+            bool fails; /* as a script says: when it runs it moves nothing, spoils dst and raises *fault */
         } copy;
         struct {
             const void *dst_address;
@@ -51,8 +52,12 @@ typedef struct fy__sim_request {
     };
 } fy__sim_request_t;
 
-/* Moves the bytes. Fails as the kernel did. */
+/* Moves the bytes. Fails as the kernel did; or if a copy failed and there is no flag to raise. */
 fy_status_t fy__sim_request_run(const fy__sim_request_t *request);
+/* It will never run: its device is lost. */
+void fy__sim_request_drop(const fy__sim_request_t *request);
+/* What bytes hold that nobody may read: a download's destination until it has run, and what a failed copy leaves. */
+enum { FY__SIM_GARBAGE = 0xDC };
 /* Does it read or write host memory or device addresses in [begin, begin + nbytes), or what lies behind them at `bytes` (may be NULL)? */
 bool fy__sim_request_touches(const fy__sim_request_t *request, const void *begin, uint64_t nbytes, const void *bytes);
 /* "upload", "matmul": for saying which. */

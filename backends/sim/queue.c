@@ -14,8 +14,6 @@
 #include "backends/sim/schedule.h"
 #include "backends/sim/sim.h"
 
-enum { GARBAGE = 0xDC }; /* in a download's destination until it has run */
-
 struct fy__sim_item {
     fy__sim_item_t *next;
     uint64_t position;
@@ -117,7 +115,9 @@ static void forget(fy__sim_queue_t *queue, fy__sim_item_t *item)
 void fy__sim_queue_run_head(fy__sim_queue_t *queue)
 {
     fy__sim_item_t *item = take_head(queue);
-    if (!item->wait.queue && !fy__sim_device_is_lost(queue->dev)) {
+    if (!item->wait.queue && fy__sim_device_is_lost(queue->dev)) {
+        fy__sim_request_drop(&item->request);
+    } else if (!item->wait.queue) {
         fy_status_t status = fy__sim_request_run(&item->request);
         if (status != FY_STATUS_OK)
             fy__sim_device_lose(queue->dev, "request %" PRIu64 ", %s, failed (status %d) when it ran, after it was submitted",
@@ -184,7 +184,8 @@ static void spoil_destination(const fy__sim_request_t *request)
 {
     fy__sim_queue_t *queue;
     if (request->kind != FY__SIM_COPY || request->copy.kind != FY_COPY_DOWNLOAD || !request->copy.dst) return;
-    if (!find_touching(request->copy.dst, request->copy.nbytes, NULL, &queue)) memset(request->copy.dst, GARBAGE, request->copy.nbytes);
+    if (!find_touching(request->copy.dst, request->copy.nbytes, NULL, &queue))
+        memset(request->copy.dst, FY__SIM_GARBAGE, request->copy.nbytes);
 }
 
 uint64_t fy__sim_queue_push(fy__sim_queue_t *queue, fy__sim_item_t *item, fy__sim_span_t span)

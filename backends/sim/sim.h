@@ -3,6 +3,7 @@
 #ifndef FERRY_BACKENDS_SIM_SIM_H_
 #define FERRY_BACKENDS_SIM_SIM_H_
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -11,6 +12,7 @@
 #include "backends/sim/order.h"
 #include "backends/sim/profile.h"
 #include "backends/sim/queue.h"
+#include "backends/sim/script.h"
 
 enum { FY__SIM_DEVICE_COUNT = 16, FY__SIM_ALIGNMENT = 256 };
 
@@ -26,8 +28,11 @@ typedef struct fy__sim_device {
     uint64_t random; /* the state that began as seed; guarded by the queues' lock */
     fy__sim_memory_t memory;
     fy__sim_engines_t engines;
-    atomic_bool said_zero;          /* numerics=off: that downloads read zero was logged */
-    _Atomic uint64_t nrequests;     /* copies, fills and launches submitted so far */
+    atomic_bool said_zero;       /* numerics=off: that downloads read zero was logged */
+    _Atomic uint64_t nrequests;  /* copies, fills and launches submitted so far */
+    pthread_mutex_t script_lock; /* guards `script`; nothing is called under it */
+    fy__sim_script_t script;
+    atomic_bool has_script;         /* else nothing is counted */
     atomic_bool is_losing, is_lost; /* is_lost goes last, once `why` says why */
     char why[160];
 } fy__sim_device_t;
@@ -35,6 +40,8 @@ typedef struct fy__sim_device {
 static inline bool fy__sim_device_is_lost(const fy__sim_device_t *dev) { return atomic_load(&dev->is_lost); }
 /* OK, or DEVICE_LOST with the reason. */
 fy_status_t fy__sim_device_check(const fy__sim_device_t *dev);
+/* Counts one more of this kind in the device's script; as fy__sim_script_next. */
+uint64_t fy__sim_device_strikes(fy__sim_device_t *dev, fy__sim_fault_kind_t kind, uint64_t *out_slow_ns);
 /* From now on every slot fails; the first reason is kept. Takes no lock. */
 void fy__sim_device_lose(fy__sim_device_t *dev, const char *format, ...) FY_PRINTF(2, 3);
 

@@ -32,24 +32,58 @@ void fy__sim_work_span(void *dev, uint64_t *out_start_ns, uint64_t *out_end_ns)
     *out_end_ns = span->end_ns;
 }
 
-static fy_status_t submit(fy__sim_device_t *dev, fy__sim_stream_t *stream, const cost_t *cost, fy__sim_request_t *request)
+/* What the device's script has for this request. */
+static fy_status_t strike(fy__sim_device_t *dev, fy__sim_request_t *request, uint64_t *out_slow_ns)
+{
+    uint64_t struck = fy__sim_device_strikes(dev, FY__SIM_FAULT_LOST, NULL);
+    if (struck > 0) {
+        fy__sim_device_lose(dev, "its faults= says so at request %" PRIu64 ", %s", struck, fy__sim_request_name(request));
+        fy__sim_queue_finish(dev, false);
+        return fy__sim_device_check(dev);
+    }
+    (void)fy__sim_device_strikes(dev, FY__SIM_FAULT_SLOW, out_slow_ns);
+    if (request->kind == FY__SIM_LAUNCH && (struck = fy__sim_device_strikes(dev, FY__SIM_FAULT_LAUNCH, NULL)) > 0)
+        return FY__SIM_FAIL(FY_STATUS_INTERNAL, "%s: launch %" PRIu64 ", %s, fails, as the device's faults= says", dev->name, struck,
+                            fy__sim_launch_name(&request->launch));
+    if (request->kind == FY__SIM_COPY && request->copy.kind != FY_COPY_LOCAL)
+        request->copy.fails = fy__sim_device_strikes(dev, FY__SIM_FAULT_COPY, NULL) > 0;
+    return FY_STATUS_OK;
+}
+
+/* A kernel that fails has refused its launch; a copy that fails with nobody to tell, as later ones do, loses the device. */
+static fy_status_t run_now(fy__sim_device_t *dev, const fy__sim_request_t *request)
+{
+    fy_status_t status = fy__sim_request_run(request);
+    if (status == FY_STATUS_OK || request->kind != FY__SIM_COPY) return status;
+    fy__sim_device_lose(dev, "request %" PRIu64 ", %s, failed when it ran and has no flag to raise", request->number,
+                        fy__sim_request_name(request));
+    return fy__sim_device_check(dev);
+}
+
+/* *out_submitted (may be NULL, false before): the request is on its way, whatever came of it. */
+static fy_status_t submit(fy__sim_device_t *dev, fy__sim_stream_t *stream, const cost_t *cost, fy__sim_request_t *request,
+                          bool *out_submitted)
 {
     fy_status_t status = FY_STATUS_OK;
     uint64_t position = 0;
     fy__sim_item_t *item = NULL;
+    uint64_t slow_ns, duration_ns = cost->duration_ns;
     request->dev = dev;
     request->number = atomic_fetch_add(&dev->nrequests, 1) + 1;
+    FY_TRY(strike(dev, request, &slow_ns));
+    duration_ns = duration_ns > UINT64_MAX - slow_ns ? UINT64_MAX : duration_ns + slow_ns;
     if (stream->queue && !(item = fy__sim_item_create(request)))
         return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory to keep a request", dev->name);
     pthread_mutex_lock(&stream->lock);
-    request->span = fy__sim_clock_submit(cost->submit_ns, stream->ready_ns, cost->nplaces, cost->places, cost->duration_ns);
+    request->span = fy__sim_clock_submit(cost->submit_ns, stream->ready_ns, cost->nplaces, cost->places, duration_ns);
     stream->ready_ns = request->span.end_ns;
     if (item)
         position = fy__sim_queue_push(stream->queue, item, request->span);
     else
-        status = fy__sim_request_run(request);
+        status = run_now(dev, request);
     pthread_mutex_unlock(&stream->lock);
     *last_span(dev) = request->span;
+    if (out_submitted) *out_submitted = true;
     if (!cost->blocks_host) return status;
     fy__sim_clock_wait(request->span.end_ns, UINT64_MAX, dev->profile->wake_ns);
     if (!item) return status;
@@ -144,9 +178,10 @@ fy_status_t fy__sim_work_copy(void *dev_, void *stream, const fy_copy_t *copy)
         break;
     default: return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: there is no copy kind %d", dev->name, (int)copy->kind);
     }
-    FY_TRY(submit(dev, stream, &cost, &request));
-    if (copy->kind != FY_COPY_LOCAL) fy__sim_host->record(copy->kind, copy->nbytes);
-    return FY_STATUS_OK;
+    bool submitted = false;
+    fy_status_t status = submit(dev, stream, &cost, &request, &submitted);
+    if (submitted && copy->kind != FY_COPY_LOCAL) fy__sim_host->record(copy->kind, copy->nbytes);
+    return status;
 }
 
 fy_status_t fy__sim_work_fill(void *dev_, void *stream, void *address, int value, uint64_t nbytes)
@@ -161,7 +196,7 @@ fy_status_t fy__sim_work_fill(void *dev_, void *stream, void *address, int value
         .nplaces = 1,
         .places = { { &dev->engines, FY__SIM_COMPUTE } },
     };
-    return submit(dev, stream, &cost, &request);
+    return submit(dev, stream, &cost, &request, NULL);
 }
 
 /* ---- launches ---- */
@@ -227,7 +262,7 @@ fy_status_t fy__sim_work_launch(void *dev_, void *stream, const fy_launch_t *lau
         .places = { { &dev->engines, FY__SIM_COMPUTE } },
     };
     fy_status_t status = translate_launch(dev, launch, descs, &request.launch);
-    if (status == FY_STATUS_OK) status = submit(dev, stream, &cost, &request);
+    if (status == FY_STATUS_OK) status = submit(dev, stream, &cost, &request, NULL);
     if (descs != few) free(descs);
     return status;
 }

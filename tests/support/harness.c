@@ -4,6 +4,7 @@
 #include "tests/support/harness.h"
 
 #include "backends/sim/queue.h"
+#include "tests/support/conservation.h"
 
 void ts__ok(fy_status_t status, const char *expr, const char *file, int line)
 {
@@ -81,6 +82,7 @@ typedef struct binding {
     ts_ctx_t ctx;
     fy_scope_t scope;
     uint64_t live_before, violations_before;
+    ts_conservation_t conserved;
     char name[128], why[600];
 } binding_t;
 
@@ -115,6 +117,7 @@ static int set_up(void **state)
     b->ctx.is_sim = info.is_simulated;
     b->live_before = ts_live(b->ctx.device);
     b->violations_before = fy__sim_violations();
+    ts_conservation_begin(&b->conserved);
     b->scope = fy_scope_begin("test");
     return 0;
 }
@@ -146,6 +149,7 @@ static int tear_down(void **state)
     }
     fy_device_close(b->ctx.device);
     b->ctx.device = NULL;
+    if (ts_conservation_knows(b->ctx.spec) && !ts_conservation_end(&b->conserved, b->name)) result = -1;
     if (fy__sim_violations() != b->violations_before) {
         print_error("%s: memory was given back under %llu requests that had not run yet; the log says which\n", b->name,
                     (unsigned long long)(fy__sim_violations() - b->violations_before));

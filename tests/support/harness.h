@@ -59,7 +59,7 @@ typedef struct ts_exclusion {
 } ts_exclusion_t;
 
 /* Runs every test on every device. Each gets the device freshly opened and an open scope; afterwards the scope is ended and the device's
- * live bytes must be what they were, and no memory may have been given back under a request of a simulated device. Returns what main should: 0, 1, or 77 if everything was skipped. */
+ * live bytes must be what they were, no memory may have been given back under a request of a simulated device, and the ledger must have grown by what executors moved. Returns what main should: 0, 1, or 77 if everything was skipped. */
 int ts_run(const char *suite, const ts_test_t *tests, size_t ntests, const ts_exclusion_t *exclusions);
 #define TS_RUN(suite, tests, exclusions) ts_run((suite), (tests), sizeof(tests) / sizeof((tests)[0]), (exclusions))
 

@@ -14,6 +14,7 @@ enum fake_cuda_live { FAKE_BLOCKS, FAKE_REGISTRATIONS, FAKE_STREAMS, FAKE_EVENTS
     X(int64_t, fake_cuda_calls, (const char *name))                                                                        \
     X(int64_t, fake_cuda_all_calls, (void))                                                                                \
     X(uint64_t, fake_cuda_bytes, (int kind))                                                                               \
+    X(uint64_t, fake_cuda_copies, (int kind))                                                                              \
     /* What is alive now; what a context still held when it ended; calls with a destroyed or foreign handle. */            \
     X(int64_t, fake_cuda_live, (int kind))                                                                                 \
     X(uint64_t, fake_cuda_leaked, (void))                                                                                  \

@@ -26,10 +26,12 @@ static uint64_t used[FAKE_DEVICES], capacity = 4ull << 30;
 static int64_t live_blocks, live_registrations;
 static registration_t *registrations;
 static uint64_t moved[FAKE_BYTES];
+static uint64_t ncopies[FAKE_BYTES];
 
 int64_t fake_memory_live(int kind);
 int64_t fake_memory_live(int kind) { return kind == FAKE_BLOCKS ? live_blocks : live_registrations; }
 uint64_t fake_cuda_bytes(int kind) { return moved[kind]; }
+uint64_t fake_cuda_copies(int kind) { return ncopies[kind]; }
 void fake_cuda_capacity(uint64_t nbytes) { capacity = nbytes; }
 
 int fake_memory_init(void)
@@ -201,6 +203,7 @@ static CUresult copy(enum fake_entry entry, uint64_t dst, int dst_on_device, uin
         } else {
             memmove(to, from, nbytes);
             moved[kind] += nbytes;
+            ncopies[kind]++;
         }
     }
     return (CUresult)fake_leave(code);
@@ -236,6 +239,7 @@ CUresult fake_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t nbytes, CUs
     if (code == 0) {
         memmove(to, from, nbytes);
         moved[FAKE_PEER] += nbytes;
+        ncopies[FAKE_PEER]++;
     }
     return (CUresult)fake_leave(code);
 }

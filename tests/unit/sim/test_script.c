@@ -1,0 +1,272 @@
+/* Tests of backends/sim/script.c and of what its items do: each kind once, from then on, and after being set on an open device. */
+#include "tests/unit/sim/fixture.h"
+
+#include "backends/executed.h"
+#include "backends/sim/clock.h"
+#include "backends/sim/sim.h"
+
+static const char *const orders[] = { "order=eager", "order=lazy", "order=random" };
+
+static void every_item_is_read(void **state)
+{
+    (void)state;
+    fy__sim_script_t script;
+    assert_int_equal(fy__sim_script_parse("sim:0", "", &script), FY_STATUS_OK);
+    assert_int_equal(script.nitems, 0);
+    assert_int_equal(fy__sim_script_parse("sim:0", "copy@3+launch@7*+lost@40+slow@2:15us+alloc@1", &script), FY_STATUS_OK);
+    assert_int_equal(script.nitems, 5);
+    assert_int_equal(script.items[0].kind, FY__SIM_FAULT_COPY);
+    assert_int_equal(script.items[1].nth, 7);
+    assert_true(script.items[1].for_ever && !script.items[2].for_ever);
+    assert_int_equal(script.items[3].slow_ns, 15000);
+    assert_true(fy__sim_script_has(&script, FY__SIM_FAULT_ALLOC));
+    assert_int_equal(fy__sim_script_parse("sim:0", "slow@1*:2s", &script), FY_STATUS_OK);
+    assert_int_equal(script.items[0].slow_ns, 2000000000);
+    assert_false(fy__sim_script_has(&script, FY__SIM_FAULT_ALLOC));
+}
+
+static void bad_items_are_named(void **state)
+{
+    (void)state;
+    static const char *const bad[] = { "copy",
+                                       "copy@",
+                                       "copy@0",
+                                       "copy@x",
+                                       "copy@-1",
+                                       "copy@3**",
+                                       "copy@3:2ms",
+                                       "slow@3",
+                                       "slow@3:",
+                                       "slow@3:2",
+                                       "slow@3:2min",
+                                       "slow@:2s",
+                                       "launch@1,launch@2",
+                                       "sync@1",
+                                       "copy@1+",
+                                       "+copy@1",
+                                       "copy@1++copy@2",
+                                       "copy @1",
+                                       "lost@99999999999999999999999" };
+    fy__sim_script_t script;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        said[0] = 0;
+        if (fy__sim_script_parse("sim:0", bad[i], &script) != FY_STATUS_INVALID_ARGUMENT) print_error("taken: %s\n", bad[i]);
+        assert_non_null(strstr(said, "slow@N:DURATION"));
+    }
+    assert_int_equal(fy__sim_script_parse("sim:0", "copy@1+bang@2", &script), FY_STATUS_INVALID_ARGUMENT);
+    assert_non_null(strstr(said, "'bang@2' is no item"));
+    void *dev;
+    assert_int_equal(try_open(0, &dev, (const char *const[]){ "faults=bang@2", NULL }), FY_STATUS_INVALID_ARGUMENT);
+    assert_null(dev);
+}
+
+static void the_nth_allocation_fails(void **state)
+{
+    (void)state;
+    void *dev = OPEN(0, "capacity=65536", "faults=alloc@2+alloc@4*"), *block[5] = { 0 };
+    static const fy_status_t want[5] = { FY_STATUS_OK, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OK, FY_STATUS_OUT_OF_MEMORY,
+                                         FY_STATUS_OUT_OF_MEMORY };
+    for (int i = 0; i < 5; i++) assert_int_equal(sim->alloc(dev, 256, &block[i]), want[i]);
+    assert_non_null(strstr(said, "allocation 5"));
+    assert_null(block[4]);
+    assert_int_equal(fy__sim_set_faults(dev, "alloc@x"), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(sim->alloc(dev, 256, &block[4]), FY_STATUS_OUT_OF_MEMORY); /* the old one stands */
+    assert_int_equal(fy__sim_set_faults(dev, ""), FY_STATUS_OK);
+    assert_int_equal(sim->alloc(dev, 256, &block[1]), FY_STATUS_OK);
+    for (int i = 0; i < 3; i++) sim->free(dev, block[i], 256);
+    sim->device_close(dev);
+}
+
+typedef struct world {
+    void *dev, *stream;
+    unsigned char *block; /* 4096 */
+} world_t;
+static unsigned char pinned[4096];
+static uint32_t *const flag = (uint32_t *)(void *)(pinned + 4092);
+
+static world_t begin(const char *order, const char *faults)
+{
+    world_t w = { .dev = OPEN(0, "capacity=65536", order, faults) };
+    w.stream = make_stream(w.dev);
+    w.block = make_block(w.dev, 4096);
+    memset(pinned, 0, sizeof(pinned));
+    assert_int_equal(sim->register_host(w.dev, pinned, sizeof(pinned)), FY_STATUS_OK);
+    return w;
+}
+
+static void end(world_t *w)
+{
+    sim->stream_destroy(w->dev, w->stream);
+    sim->unregister_host(w->dev, pinned, sizeof(pinned));
+    sim->free(w->dev, w->block, 4096);
+    sim->device_close(w->dev);
+}
+
+static fy_status_t flagged(world_t *w, fy_copy_kind_t kind, void *dst, const void *src)
+{
+    fy_copy_t record = { .kind = kind, .host_pinned = 1, .dst = dst, .src = src, .nbytes = 64, .fault = flag };
+    return sim->copy(w->dev, w->stream, &record);
+}
+
+static void a_copy_fails_when_it_runs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        world_t w = begin(orders[i], "faults=copy@2+copy@3");
+        fy__executed_t before, after;
+        fy_backend_info_t info;
+        sim->device_query(w.dev, &info);
+        assert_int_equal(info.copies_can_fault, 1);
+        fy__executed_read(&before);
+        memset(pinned, 1, 64);
+        assert_int_equal(flagged(&w, FY_COPY_UPLOAD, w.block, pinned), FY_STATUS_OK);
+        assert_int_equal(flagged(&w, FY_COPY_LOCAL, w.block + 128, w.block), FY_STATUS_OK); /* not counted */
+        drain(w.dev, w.stream);
+        assert_int_equal(*flag, 0);
+        assert_int_equal(flagged(&w, FY_COPY_UPLOAD, w.block, pinned), FY_STATUS_OK);
+        if (i < 2) assert_int_equal(*flag, i == 0 ? 1 : 0); /* random: either */
+        drain(w.dev, w.stream);
+        assert_int_equal(*flag, 1);
+        *flag = 0;
+        assert_int_equal(flagged(&w, FY_COPY_DOWNLOAD, pinned + 128, w.block + 128), FY_STATUS_OK);
+        drain(w.dev, w.stream);
+        assert_int_equal(*flag, 1);
+        for (int k = 0; k < 64; k++) assert_int_equal(pinned[128 + k], 0xDC);
+        *flag = 0;
+        assert_int_equal(flagged(&w, FY_COPY_DOWNLOAD, pinned + 128, w.block + 128), FY_STATUS_OK);
+        assert_int_equal(flagged(&w, FY_COPY_DOWNLOAD, pinned + 256, w.block), FY_STATUS_OK);
+        drain(w.dev, w.stream);
+        assert_int_equal(*flag, 0);
+        assert_int_equal(pinned[128], 1);
+        assert_int_equal(pinned[256], 0xDC); /* what the failed upload left */
+        fy__executed_read(&after);
+        assert_int_equal(after.copies[FY_COPY_UPLOAD] - before.copies[FY_COPY_UPLOAD], 1);
+        assert_int_equal(after.failed_copies[FY_COPY_UPLOAD] - before.failed_copies[FY_COPY_UPLOAD], 1);
+        assert_int_equal(after.nbytes[FY_COPY_DOWNLOAD] - before.nbytes[FY_COPY_DOWNLOAD], 128);
+        assert_int_equal(after.failed_nbytes[FY_COPY_DOWNLOAD] - before.failed_nbytes[FY_COPY_DOWNLOAD], 64);
+        end(&w);
+    }
+    fy_backend_info_t info;
+    void *dev = OPEN(0, "faults=launch@1");
+    sim->device_query(dev, &info);
+    assert_int_equal(info.copies_can_fault, 0);
+    sim->device_close(dev);
+}
+
+static void a_failed_copy_that_nobody_can_be_told_of_loses_the_device(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        world_t w = begin(orders[i], "faults=copy@1");
+        unsigned char pageable[64];
+        assert_int_equal(copy(w.dev, w.stream, FY_COPY_DOWNLOAD, 0, pageable, w.block, 64), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(pageable[63], 0xDC);
+        end(&w);
+    }
+}
+
+static fy_status_t do_nothing(const fy_launch_t *launch, void *stream) { return (void)launch, (void)stream, FY_STATUS_OK; }
+
+static fy_status_t launch(world_t *w)
+{
+    fy_desc_t dst = { .data = w->block, .dtype = FY_DTYPE_I32 };
+    fy_launch_t record = {
+        .struct_size = sizeof(record), .op = FY_OP_BUILTIN_COUNT, .ndst = 1, .dst = &dst, .nelem = 1, .kernel = do_nothing
+    };
+    return sim->launch(w->dev, w->stream, &record);
+}
+
+static void launches_fail_when_submitted(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        world_t w = begin(orders[i], "faults=launch@2*");
+        assert_int_equal(launch(&w), FY_STATUS_OK);
+        uint64_t now = fy__sim_clock_now();
+        assert_int_equal(launch(&w), FY_STATUS_INTERNAL);
+        assert_non_null(strstr(said, "launch 2, a registered op, fails, as the device's faults= says"));
+        assert_int_equal(fy__sim_clock_now(), now);
+        assert_int_equal(sim->fill(w.dev, w.stream, w.block, 1, 64), FY_STATUS_OK);
+        assert_int_equal(launch(&w), FY_STATUS_INTERNAL);
+        drain(w.dev, w.stream);
+        assert_int_equal(fy__sim_set_faults(w.dev, "launch@2"), FY_STATUS_OK); /* counted from now */
+        assert_int_equal(launch(&w), FY_STATUS_OK);
+        assert_int_equal(launch(&w), FY_STATUS_INTERNAL);
+        assert_int_equal(launch(&w), FY_STATUS_OK);
+        drain(w.dev, w.stream);
+        end(&w);
+    }
+}
+
+static void a_lost_device_answers_lost_and_drops_its_work(void **state)
+{
+    (void)state;
+    uint64_t violations = fy__sim_violations();
+    for (int i = 0; i < 3; i++) {
+        world_t w = begin(orders[i], "faults=lost@3");
+        void *event = make_event(w.dev), *out;
+        int done;
+        fy_backend_info_t info;
+        fy__executed_t before, after;
+        fy__executed_read(&before);
+        sim->fill(w.dev, w.stream, w.block, 6, 64);
+        assert_int_equal(flagged(&w, FY_COPY_DOWNLOAD, pinned, w.block), FY_STATUS_OK);
+        assert_int_equal(sim->event_record(w.dev, event, w.stream), FY_STATUS_OK);
+        assert_int_equal(sim->fill(w.dev, w.stream, w.block, 7, 64), FY_STATUS_DEVICE_LOST);
+        assert_non_null(strstr(said, "sim:0 is lost: its faults= says so at request 3, fill"));
+        if (i == 1) assert_int_equal(pinned[0], 0xDC);
+        fy__executed_read(&after); /* none is forgotten */
+        assert_int_equal(after.copies[FY_COPY_DOWNLOAD] + after.failed_copies[FY_COPY_DOWNLOAD],
+                         before.copies[FY_COPY_DOWNLOAD] + before.failed_copies[FY_COPY_DOWNLOAD] + 1);
+        assert_int_equal(sim->event_query(w.dev, event, &done), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(sim->event_peek(w.dev, event, &done), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(sim->event_sync(w.dev, event, FY_FOREVER), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(sim->event_record(w.dev, event, w.stream), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(sim->event_wait(w.dev, w.stream, event), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(sim->event_create(w.dev, &out), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(sim->stream_create(w.dev, FY_STREAM_COMPUTE, 0, NULL, &out), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(sim->alloc(w.dev, 64, &out), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(sim->register_host(w.dev, &info, sizeof(info)), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(sim->device_query(w.dev, &info), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(flagged(&w, FY_COPY_UPLOAD, w.block, pinned), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(launch(&w), FY_STATUS_DEVICE_LOST);
+        sim->event_destroy(w.dev, event);
+        end(&w);
+    }
+    assert_int_equal(fy__sim_violations(), violations);
+}
+
+static void a_slow_request_takes_longer_and_that_is_all(void **state)
+{
+    (void)state;
+    uint64_t spans[2][3];
+    for (int i = 0; i < 2; i++) {
+        world_t w = begin("order=eager", i == 0 ? "faults=alloc@9" : "faults=slow@2:2ms+slow@2:1us");
+        for (int k = 0; k < 3; k++) {
+            uint64_t start, finish;
+            assert_int_equal(sim->fill(w.dev, w.stream, w.block, 1, 64), FY_STATUS_OK);
+            sim->request_span(w.dev, &start, &finish);
+            spans[i][k] = finish - start;
+        }
+        drain(w.dev, w.stream);
+        end(&w);
+    }
+    assert_int_equal(spans[1][0], spans[0][0]);
+    assert_int_equal(spans[1][1], spans[0][1] + 2001000);
+    assert_int_equal(spans[1][2], spans[0][2]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_item_is_read),
+        cmocka_unit_test(bad_items_are_named),
+        cmocka_unit_test(the_nth_allocation_fails),
+        cmocka_unit_test(a_copy_fails_when_it_runs),
+        cmocka_unit_test(a_failed_copy_that_nobody_can_be_told_of_loses_the_device),
+        cmocka_unit_test(launches_fail_when_submitted),
+        cmocka_unit_test(a_lost_device_answers_lost_and_drops_its_work),
+        cmocka_unit_test(a_slow_request_takes_longer_and_that_is_all),
+    };
+    return cmocka_run_group_tests(tests, open_backend, NULL);
+}

@@ -1,0 +1,74 @@
+/* Tests of the check that the harness makes after every test (tests/support/conservation.c): it holds over transfers in every order, over
+ * failed and dropped ones, and it sees a copy that was counted once too often, and one that was not counted. */
+#include "tests/support/conservation.h"
+
+#include "backends/executed.h"
+#include "runtime/registry.h"
+#include "tests/support/harness.h"
+
+static void transfer(const char *spec)
+{
+    fy_device_t *device;
+    ts_ok(fy_device_open(spec, &device));
+    fy_scope_t scope = fy_scope_begin("transfer");
+    const float values[4] = { 1, 2, 3, 4 };
+    fy_tensor_t *x = ts_f32(device, FY_DIMS(4), values);
+    ts_expect_f32(x, values, 4);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+}
+
+static void it_holds(void **state)
+{
+    (void)state;
+    static const char *const specs[] = { "host", "sim:0", "sim:0?order=lazy", "sim:0?order=random&seed=1" };
+    ts_conservation_t before;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        ts_conservation_begin(&before);
+        transfer(specs[i]);
+        assert_true(ts_conservation_end(&before, specs[i]));
+    }
+}
+
+static void dropped_copies_count(void **state)
+{
+    (void)state;
+    ts_conservation_t before;
+    fy_device_t *device;
+    fy_tensor_t *x;
+    ts_conservation_begin(&before);
+    ts_ok(fy_device_open("sim:0?order=lazy&faults=lost@4", &device));
+    fy_scope_t scope = fy_scope_begin("lost");
+    fy_status_t status = FY_STATUS_OK;
+    fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[4]){ 1 });
+    for (int i = 0; i < 8 && status == FY_STATUS_OK; i++) status = fy_tensor_upload(host, device, NULL, &x);
+    assert_int_equal(status, FY_STATUS_DEVICE_LOST);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+    assert_true(ts_conservation_end(&before, "lost"));
+}
+
+static void it_sees_one_too_many_and_one_too_few(void **state)
+{
+    (void)state;
+    ts_conservation_t before;
+    print_message("           (six complaints are meant to follow)\n");
+    static const fy_copy_kind_t kinds[] = { FY_COPY_UPLOAD, FY_COPY_DOWNLOAD, FY_COPY_PEER };
+    for (int i = 0; i < 3; i++) {
+        ts_conservation_begin(&before);
+        transfer("sim:0");
+        fy__host_api.record(kinds[i], 0); /* a copy of no bytes is still a copy */
+        assert_false(ts_conservation_end(&before, "once too often"));
+        ts_conservation_begin(&before);
+        transfer("sim:0");
+        fy__executed_count(kinds[i], 7);
+        assert_false(ts_conservation_end(&before, "not in the ledger"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(it_holds), cmocka_unit_test(dropped_copies_count),
+                                        cmocka_unit_test(it_sees_one_too_many_and_one_too_few) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
