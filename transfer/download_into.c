@@ -6,97 +6,22 @@
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
 #include "transfer/account.h"
-#include "transfer/convert.h"
+#include "transfer/fetch.h"
 #include "transfer/options.h"
-#include "transfer/ring.h"
-
-typedef unsigned long long ull;
-
-/* A chunk on its way into a slot. */
-typedef struct flight {
-    fy__slot_t slot;
-    fy__point_t point;
-    uint64_t at, nbytes;
-} flight_t;
-enum { MOST_FLIGHTS = 3 }; /* one slot is left for uploads */
 
 /* One call. */
 typedef struct into {
-    fy_device_t *device;
-    fy_stream_t *stream; /* NULL if synchronous */
-    uint64_t nbytes, blocked_ns;
-    fy__point_t point; /* behind the last copy */
-    bool changed;      /* some of dst's bytes are new */
+    fy__fetch_t fetch;
+    char *bytes;  /* where they go: dst's, or a dense copy's */
+    bool changed; /* some of dst's bytes are new */
 } into_t;
 
-static fy_status_t submit(into_t *into, void *dst, const fy__end_t *src, uint64_t at, uint64_t nbytes)
+static fy_status_t take(void *user, const void *bytes, uint64_t at, uint64_t nbytes)
 {
-    fy_device_t *device = into->device;
-    const fy_copy_t copy = {
-        .kind = FY_COPY_DOWNLOAD, .host_pinned = 1, .dst = dst, .src = (const char *)src->desc.data + at, .nbytes = nbytes
-    };
-    FY_TRY(fy__device_check(device, device->backend->copy(device->dev, into->stream ? into->stream->native : NULL, &copy)));
-    if (!into->stream) return FY_STATUS_OK;
-    into->point = fy__stream_submitted_anchored(into->stream);
-    fy__hazard_read(&src->storage->hazard, into->stream, into->point);
+    into_t *into = user;
+    fy__staging_copy(into->fetch.device, into->bytes + at, bytes, nbytes);
+    into->changed = true;
     return FY_STATUS_OK;
-}
-
-static fy_status_t wait(into_t *into, fy__point_t point)
-{
-    const uint64_t start_ns = fy__now_ns();
-    const fy_status_t status = fy__point_wait(point, FY_FOREVER, FY__WAIT_DOWNLOAD_INTO);
-    into->blocked_ns += fy__now_ns() - start_ns;
-    return status;
-}
-
-/* Takes a slot, by waiting for one only if none is held, and asks for the next chunk. *out_asked: there was one. */
-static fy_status_t ask(into_t *into, const fy__end_t *src, uint64_t at, bool may_wait, flight_t *out_flight, bool *out_asked)
-{
-    *out_asked = false;
-    if (may_wait)
-        FY_TRY(fy__ring_take(into->device, &into->blocked_ns, &out_flight->slot));
-    else if (!fy__ring_try_take(into->device, &out_flight->slot))
-        return FY_STATUS_OK;
-    const uint64_t most = fy__ring_chunk(into->device, into->nbytes, out_flight->slot.nbytes);
-    out_flight->at = at;
-    out_flight->nbytes = into->nbytes - at < most ? into->nbytes - at : most;
-    const fy_status_t status = submit(into, out_flight->slot.bytes, src, at, out_flight->nbytes);
-    if (status != FY_STATUS_OK) {
-        fy__ring_give(into->device, &out_flight->slot, 0);
-        return status;
-    }
-    out_flight->point = into->point;
-    *out_asked = true;
-    return FY_STATUS_OK;
-}
-
-static fy_status_t through_ring(into_t *into, void *dst, const fy__end_t *src)
-{
-    flight_t flights[MOST_FLIGHTS];
-    uint32_t first = 0, n = 0;
-    uint64_t asked = 0;
-    fy_status_t status = FY_STATUS_OK;
-    while (status == FY_STATUS_OK && (n || asked < into->nbytes)) {
-        bool more = n < MOST_FLIGHTS && asked < into->nbytes;
-        flight_t *flight = &flights[(first + n) % MOST_FLIGHTS];
-        if (more) status = ask(into, src, asked, n == 0, flight, &more);
-        if (status == FY_STATUS_OK && more) {
-            asked += flight->nbytes;
-            n++;
-        }
-        if (status != FY_STATUS_OK || more) continue;
-        flight = &flights[first]; /* all that can be asked for is: empty the oldest */
-        status = wait(into, flight->point);
-        if (status != FY_STATUS_OK) continue;
-        fy__staging_copy(into->device, (char *)dst + flight->at, flight->slot.bytes, flight->nbytes);
-        into->changed = true;
-        fy__ring_give(into->device, &flight->slot, 0);
-        first = (first + 1) % MOST_FLIGHTS;
-        n--;
-    }
-    for (; n; n--, first = (first + 1) % MOST_FLIGHTS) fy__ring_give(into->device, &flights[first].slot, flights[first].point);
-    return status;
 }
 
 static bool is_direct(const fy_tensor_t *dst, const fy_device_t *device)
@@ -104,44 +29,31 @@ static bool is_direct(const fy_tensor_t *dst, const fy_device_t *device)
     return dst->contiguous && dst->storage->pinned && dst->storage->peer == device;
 }
 
-/* `src` is dense. */
-static fy_status_t fetch(into_t *into, fy_tensor_t *dst, void *bytes, const fy__end_t *src)
+static fy_status_t fetch_all(into_t *into, fy_tensor_t *dst)
 {
-    if (!into->stream) {
-        FY_TRY(submit(into, bytes, src, 0, into->nbytes));
-        fy__charge_host(0, 2 * into->nbytes);
-        into->changed = true;
-        return FY_STATUS_OK;
-    }
-    FY_TRY(fy__hazard_before_read(&src->storage->hazard, into->stream, FY__WAIT_DOWNLOAD_READ));
-    if (!is_direct(dst, into->device)) return through_ring(into, bytes, src);
-    FY_TRY(fy__hazard_before_write(&dst->storage->hazard, into->stream, FY__WAIT_DOWNLOAD_WRITE));
-    FY_TRY(submit(into, bytes, src, 0, into->nbytes));
-    fy__hazard_written(&dst->storage->hazard, into->point);
+    fy__fetch_t *fetch = &into->fetch;
+    if (fetch->stream && !is_direct(dst, fetch->device)) return fy__fetch_through_ring(fetch, take, into);
+    if (fetch->stream) FY_TRY(fy__hazard_before_write(&dst->storage->hazard, fetch->stream, FY__WAIT_DOWNLOAD_WRITE));
+    FY_TRY(fy__fetch_submit(fetch, into->bytes, 0, fetch->nbytes));
     into->changed = true;
-    FY_TRY(wait(into, into->point));
+    if (!fetch->stream) return FY_STATUS_OK;
+    fy__hazard_written(&dst->storage->hazard, fetch->point);
+    FY_TRY(fy__fetch_wait(fetch, fetch->point));
     fy__hazard_clear(&dst->storage->hazard);
     return FY_STATUS_OK;
 }
 
 static fy_status_t run(fy__thread_t *thread, into_t *into, fy_tensor_t *dst, const fy_tensor_t *src)
 {
-    fy_device_t *device = into->device, *host = fy_device_host();
-    fy__storage_t *dense = NULL, *landing = NULL;
+    fy_device_t *host = fy_device_host();
+    fy__storage_t *landing = NULL;
     fy__end_t from, to;
-    fy_status_t status = FY_STATUS_OK;
-    if (!into->nbytes) return status;
-    if (into->stream) FY_CHECK(fy__stream_throttle(thread, into->stream));
-    fy__end_of(src, &from);
-    if (!src->contiguous) {
-        fy__end_t packed;
-        FY_CHECK(fy__storage_create(thread, device, into->nbytes, into->stream, &dense));
-        fy__end_dense(src, (fy_dtype_t)src->dtype, dense, &packed);
-        FY_CHECK(fy__convert(device, into->stream, &packed, &from, src->nelem));
-        from = packed;
-    }
-    if (!dst->contiguous) FY_CHECK(fy__storage_create(thread, host, into->nbytes, NULL, &landing));
-    status = fetch(into, dst, landing ? landing->data : dst->data, &from);
+    fy_status_t status;
+    FY_CHECK(fy__fetch_begin(thread, &into->fetch, src, (fy_dtype_t)src->dtype, FY__WAIT_DOWNLOAD_READ));
+    if (!into->fetch.nbytes) goto done;
+    if (!dst->contiguous) FY_CHECK(fy__storage_create(thread, host, into->fetch.nbytes, NULL, &landing));
+    into->bytes = landing ? landing->data : dst->data;
+    status = fetch_all(into, dst);
     if (!landing) goto done;
     into->changed = false;
     if (status != FY_STATUS_OK) goto done;
@@ -150,7 +62,7 @@ static fy_status_t run(fy__thread_t *thread, into_t *into, fy_tensor_t *dst, con
     status = fy__convert(host, NULL, &to, &from, dst->nelem);
     into->changed = status == FY_STATUS_OK;
 done:
-    if (dense) fy__storage_release(thread, dense);
+    fy__fetch_end(thread, &into->fetch);
     if (landing) fy__storage_release(thread, landing);
     return status;
 }
@@ -192,10 +104,12 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src, co
     FY_TRY(check(dst, src, options));
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    into_t into = { .device = device, .stream = device->synchronous ? NULL : device->download, .nbytes = fy__tensor_nbytes(src) };
+    const uint64_t nbytes = fy__tensor_nbytes(src);
+    into_t into = { .fetch = {
+                        .device = device, .stream = device->synchronous ? NULL : device->download, .site = FY__WAIT_DOWNLOAD_INTO } };
     fy__suspect_t suspect = src->storage->suspect;
     if (suspect.poison) return fy__poison_fail(suspect.poison, what); /* known before anything crosses */
-    FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, into.nbytes, what));
+    FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, what));
     FY_TRY(fy__sync_begin(thread, what, &start_ns));
     fy_status_t status = run(thread, &into, dst, src);
     fy__sync_end(thread, start_ns);
@@ -208,14 +122,14 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src, co
                                       .device = device,
                                       .dst = dst->storage,
                                       .src = src->storage,
-                                      .nbytes = into.nbytes,
-                                      .blocked_ns = into.blocked_ns,
-                                      .point = into.point,
+                                      .nbytes = nbytes,
+                                      .blocked_ns = into.fetch.blocked_ns,
+                                      .point = into.fetch.point,
                                       .site = options->site,
                                       .caller = __builtin_return_address(0),
                                       .priority = options->priority,
                                   });
-        if (dst->contiguous && into.nbytes == dst->storage->nbytes) dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 };
+        if (dst->contiguous && nbytes == dst->storage->nbytes) dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 };
         status = fy__suspect_resolve(device, &suspect, what); /* what made the bytes is done by now */
     }
     if (into.changed || status == FY_STATUS_OK) fy__storage_wrote(dst->storage);

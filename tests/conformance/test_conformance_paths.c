@@ -1,5 +1,7 @@
 /* The ways a transfer can go besides one tensor up or down: many at once, into host memory, files, peers. Values in every layout, figures by
  * path, refusals that leave everything as it was. Not here: how long they take (tests/unit/transfer/test_coalesce.c). */
+#include <unistd.h>
+
 #include "tests/support/harness.h"
 #include "tests/support/operand.h"
 #include "tests/support/oracle.h"
@@ -342,6 +344,168 @@ static void down_into_finds_the_fault(ts_ctx_t *ctx)
     ts_expect_f32(dst, (float[2]){ 5, 6 }, 2);
 }
 
+/* ---- files ---- */
+
+static char g_file[64];
+
+/* n bytes of noise from `seed` on, behind 11 others. */
+static void write_noise(int64_t n, uint64_t seed)
+{
+    snprintf(g_file, sizeof g_file, "/tmp/ferry_paths_%d", (int)getpid());
+    FILE *file = fopen(g_file, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite("eleven byte", 1, 11, file), 11);
+    for (int64_t i = 0; i < n; i++) assert_int_not_equal(fputc(noise(seed + (uint64_t)i), file), EOF);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void file_up_and_down(ts_ctx_t *ctx)
+{
+    static const int64_t lengths[] = { 0, 1, 5000, (1 << 20) + 1, 9000001 };
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        fy_tensor_t *x, *back;
+        write_noise(lengths[i] + 5, 70 + i);
+        ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, 1, &lengths[i], &x));
+        const uint64_t version = ts_version(x);
+        fy_ledger_totals_t before = ts_ledger(NULL);
+        ts_ok(fy_tensor_upload_file(x, g_file, 11, NULL));
+        fy_ledger_totals_t after = ts_ledger(NULL);
+        assert_int_equal(after.upload.count - before.upload.count, 1);
+        assert_int_equal(after.upload.nbytes - before.upload.nbytes, lengths[i]);
+        assert_int_equal(after.upload.by_path[FY_PATH_FILE] - before.upload.by_path[FY_PATH_FILE], 1);
+        if (!ctx->is_host) assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, lengths[i]);
+        assert_int_equal(after.syncs, before.syncs);
+        assert_int_equal(ts_version(x), version + 1);
+        expect_noise(x, 70 + i);
+
+        before = ts_ledger(NULL);
+        ts_ok(fy_tensor_download_file(x, g_file, 3, NULL)); /* over what is there: 3 bytes before it stay, and 13 behind it */
+        after = ts_ledger(NULL);
+        assert_int_equal(after.download.count - before.download.count, 1);
+        assert_int_equal(after.download.nbytes - before.download.nbytes, lengths[i]);
+        assert_int_equal(after.download.by_path[FY_PATH_FILE] - before.download.by_path[FY_PATH_FILE], 1);
+        assert_int_equal(after.syncs - before.syncs, 1);
+        const int64_t all = lengths[i] + 16;
+        byte *bytes = malloc((size_t)all);
+        assert_non_null(bytes);
+        ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, &all, &back));
+        ts_ok(fy_tensor_upload_file(back, g_file, 0, NULL));
+        ts_read(back, bytes, (size_t)all);
+        assert_memory_equal(bytes, "ele", 3);
+        for (int64_t k = 0; k < lengths[i]; k++) assert_int_equal(bytes[3 + k], noise(70 + i + (uint64_t)k));
+        assert_int_equal(bytes[all - 1], noise(70 + i + (uint64_t)lengths[i] + 4));
+        free(bytes);
+        fy_tensor_destroy(x);
+        fy_tensor_destroy(back);
+        remove(g_file);
+        ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(0), &x));
+        ts_ok(fy_tensor_download_file(x, g_file, 0, NULL)); /* makes it */
+        assert_int_equal(remove(g_file), 0);
+    }
+}
+
+static void file_into_every_layout(ts_ctx_t *ctx)
+{
+    const int64_t dims[3] = { 5, 3, 4 };
+    for (ts_layout_t layout = 0; layout < TS_LAYOUT_COUNT; layout++) {
+        ts_array_t old, new, got;
+        ts_operand_t dst, src;
+        fy_tensor_t *half;
+        ts_random_t random = { 8 };
+        ts_array_make(&old, FY_DTYPE_F32, 3, dims);
+        ts_array_make(&new, FY_DTYPE_F32, 3, dims);
+        ts_array_fill(&new, TS_ANY, 0, layout == TS_BROADCAST ? 0 : -1, &random);
+        ts_operand_make(&src, ctx->device, &new, layout);
+        write_noise(0, 0);
+        ts_ok(fy_tensor_download_file(src.view, g_file, 8, NULL));
+        ts_operand_make(&dst, ctx->device, &old, layout == TS_BROADCAST ? (ts_layout_t)0 : layout);
+        ts_ok(fy_tensor_upload_file(dst.view, g_file, 8, NULL));
+        ts_operand_check(&dst, false, &got, "upload_file"); /* guard words too */
+        assert_true(ts_same(&new, &got, ts_layout_name(layout)));
+        ts_array_free(&got);
+        fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+        options.dtype = FY_DTYPE_F16; /* converted on the device, before it comes down */
+        fy_ledger_totals_t before = ts_ledger(NULL);
+        ts_ok(fy_tensor_download_file(src.view, g_file, 0, &options));
+        assert_int_equal(ts_ledger(NULL).download.nbytes - before.download.nbytes, 120);
+        ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F16, 3, dims, &half));
+        ts_ok(fy_tensor_upload_file(half, g_file, 0, NULL));
+        ts_result_read(half, ctx->device, &got, "f16 from a file");
+        for (size_t i = 0; i < 60; i++) assert_true(got.f[i] == ts_round(FY_DTYPE_F16, new.f[i]) || new.f[i] != new.f[i]);
+        ts_operand_free(&dst);
+        ts_operand_free(&src);
+        ts_array_free(&old);
+        ts_array_free(&new);
+        ts_array_free(&got);
+    }
+    remove(g_file);
+}
+
+static void file_refused(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }), *repeated;
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+    ts_ok(fy_broadcast(ts_f32(ctx->device, FY_DIMS(1), (float[1]){ 0 }), FY_DIMS(4), &repeated));
+    write_noise(5, 0);
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    const uint64_t version = ts_version(x);
+    fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_fails(fy_tensor_upload_file(NULL, g_file, 0, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_upload_file(x, NULL, 0, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_download_file(NULL, g_file, 0, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_download_file(x, NULL, 0, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_upload_file(x, "/nowhere/at all", 0, NULL), IO);
+    ts_text_has("No such file");
+    ts_fails(fy_tensor_upload_file(x, "/tmp", 0, NULL), IO);
+    ts_fails(fy_tensor_upload_file(x, g_file, 1, NULL), CORRUPT_DATA); /* 16 bytes, from the second on */
+    ts_text_has("15");
+    ts_fails(fy_tensor_upload_file(x, g_file, 1 << 20, NULL), CORRUPT_DATA);
+    ts_fails(fy_tensor_upload_file(x, g_file, UINT64_MAX - 3, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_upload_file(repeated, g_file, 0, NULL), INVALID_ARGUMENT);
+    options.dtype = FY_DTYPE_F64;
+    ts_fails(fy_tensor_upload_file(x, g_file, 0, &options), INVALID_ARGUMENT);
+    fy_scope_t scope = fy_scope_begin("guarded");
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
+    guard.upload_nbytes = guard.download_nbytes = 15;
+    ts_ok(fy_scope_guard(&guard));
+    remove(g_file);
+    ts_fails(fy_tensor_upload_file(x, g_file, 0, NULL), REFUSED_BY_GUARD);
+    ts_fails(fy_tensor_download_file(x, g_file, 0, NULL), REFUSED_BY_GUARD);
+    fy_scope_end(scope, 0, NULL);
+    scope = fy_scope_begin("no sync");
+    guard = (fy_guard_options_t)FY_GUARD_OPTIONS_INIT;
+    guard.syncs = 0;
+    ts_ok(fy_scope_guard(&guard));
+    ts_fails(fy_tensor_download_file(x, g_file, 0, NULL), REFUSED_BY_GUARD);
+    fy_scope_end(scope, 0, NULL);
+    assert_int_not_equal(remove(g_file), 0); /* refused: not made */
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    ts_expect_quiet(&before, &after, "refused files");
+    assert_int_equal(ts_version(x), version);
+    ts_expect_f32(x, (float[4]){ 1, 2, 3, 4 }, 4);
+    ts_fails(fy_tensor_download_file(x, "/dev/full", 0, NULL), IO);
+    ts_text_has("No space");
+    ts_fails(fy_tensor_download_file(x, "/nowhere/at all", 0, NULL), IO);
+}
+
+/* A fault of whatever made the bytes is found before the file is touched. */
+static void file_keeps_faults_out(ts_ctx_t *ctx)
+{
+    int64_t values[2] = { 1, 99 };
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows, *back;
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(2), values, NULL, NULL, &host));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
+    ts_ok(fy_gather(table, indices, &rows));
+    write_noise(0, 0);
+    ts_fails(fy_tensor_download_file(rows, g_file, 0, NULL), BAD_VALUE);
+    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(11), &back));
+    ts_ok(fy_tensor_upload_file(back, g_file, 0, NULL));
+    char text[11];
+    ts_read(back, text, sizeof text);
+    assert_memory_equal(text, "eleven byte", 11);
+    remove(g_file);
+}
+
 static const ts_test_t k_tests[] = {
     TS_TEST(many_up),
     TS_TEST(many_into_every_layout),
@@ -353,6 +517,10 @@ static const ts_test_t k_tests[] = {
     TS_TEST(down_into_refused),
     TS_TEST(down_into_borrowed_memory),
     TS_TEST(down_into_finds_the_fault),
+    TS_TEST(file_up_and_down),
+    TS_TEST(file_into_every_layout),
+    TS_TEST(file_refused),
+    TS_TEST(file_keeps_faults_out),
 };
 
 int main(void) { return TS_RUN("paths", k_tests, NULL); }
