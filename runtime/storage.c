@@ -315,7 +315,7 @@ void fy__storage_reap(fy_device_t *device)
 void fy__storage_reap_last(fy_device_t *device)
 {
     if (atomic_load(&device->opens) || !__atomic_load_n(&device->deferred, __ATOMIC_SEQ_CST)) return;
-    (void)fy__device_drain(device, FY_FOREVER);
+    if (!fy__wait_drops(FY__WAIT_DELETER_LAST)) (void)fy__device_drain(device, FY_FOREVER);
     fy__storage_reap(device);
 }
 

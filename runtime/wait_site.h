@@ -21,6 +21,7 @@
     X(COALESCE_WRITE, "a packed upload is spread over bytes that an op still uses")                   \
     X(COALESCE_SCRATCH, "a packed run lands in memory that another request still uses")               \
     X(RING_SLOT, "the host refills a slot of the ring before the device has emptied it")              \
+    X(RING_BORROWED, "a download takes a slot of the ring that an upload still reads")                \
     X(DOWNLOAD_READ, "a download reads bytes that an op still writes")                                \
     X(DOWNLOAD_WRITE, "a download lands in page-locked memory that another transfer still uses")      \
     X(DOWNLOAD_ARRIVE, "a download's bytes are handed out before they came")                          \
@@ -31,7 +32,8 @@
     X(FAULT_WINDOW, "a fault flag is cleared and taken before its last request has raised it")        \
     X(NATIVE_USE, "the caller's own work on a stream meets bytes that other streams still use")       \
     X(TICKET, "a ticket's wait returns before its request is done")                                   \
-    X(DRAIN, "a device is taken apart, or synchronised with, while it works")                         \
+    X(DRAIN, "a wait for the device returns while it works")                                          \
+    X(TEARDOWN, "a device is taken apart while it works")                                             \
     X(CLOSED_STREAM, "a closed stream's events go while its work runs")                               \
     X(READERS_SHARE, "two streams read the same bytes, and a later write waits for one of them only") \
     X(BLOCK_GIVEN_BACK, "a block is free for everybody while a request still uses it")                \
@@ -44,6 +46,7 @@
     X(POOL_SYNC, "the allocator is to wait for what is pending, and says that there is no memory")    \
     X(DELETER, "a deleter runs while a request still uses the caller's memory")                       \
     X(DELETER_LATER, "a deleter that was put off runs before the request is done")                    \
+    X(DELETER_LAST, "the last use of a closed device is not waited for, and its deleters never run")  \
     X(BORROWED, "the host writes bytes that an upload still reads in place")                          \
     X(TICKET_POLL, "a ticket says that its request is done before it is")                             \
     X(STREAM_SLOT, "a closed stream's place is taken over, and its tickets are done, while its work runs")

@@ -176,7 +176,7 @@ static void take_apart(fy_device_t *device)
 {
     const bool forked = atomic_load(&device->lost) == FY__LOST_BY_FORK;
     if (!device->synchronous) {
-        if (!fy__device_is_lost(device)) (void)fy__device_drain(device, FY_FOREVER);
+        if (!fy__device_is_lost(device) && !fy__wait_drops(FY__WAIT_TEARDOWN)) (void)fy__device_drain(device, FY_FOREVER);
         if (device->ring) fy__ring_destroy(device);
         if (device->download) fy__stream_close(device->download);
         if (device->upload) fy__stream_close(device->upload);

@@ -123,7 +123,7 @@ bool fy__ring_try_take(fy_device_t *device, fy__slot_t *out_slot)
     if (found) mark_taken(ring, index, out_slot);
     const fy__point_t last = found ? ring->last[index] : 0;
     fy__unlock(&ring->lock);
-    if (found && last && !fy__point_reached(last)) {
+    if (found && last && !fy__wait_drops(FY__WAIT_RING_BORROWED) && !fy__point_reached(last)) {
         fy__ring_give(device, out_slot, last);
         return false;
     }

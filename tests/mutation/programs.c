@@ -14,6 +14,7 @@ const mu_program_t mu_programs[] = {
     { "joined", ONE_BLOCK, 1, mu_joined },
     { "split", ONE_BLOCK, 1, mu_split },
     { "stretch", ONE_BLOCK, 1, mu_stretch },
+    { "many", ONE_BLOCK, 1, mu_many },
     { "workspace", "capacity=64MiB&limit=112KiB&pinned=64KiB", 1, mu_workspace },
     { "native", PLENTY, 1, mu_native },
     { "closing-streams", PLENTY, 1, mu_closing_streams },
@@ -21,10 +22,15 @@ const mu_program_t mu_programs[] = {
     { "ring", "capacity=64MiB&pinned=64KiB", 1, mu_ring },
     { "views", PLENTY, 1, mu_views },
     { "pinned-blocks", TIGHT, 1, mu_pinned_blocks },
+    { "into", "capacity=64MiB&pinned=64KiB", 1, mu_into },
+    { "files", "capacity=64MiB&pinned=64KiB", 1, mu_files },
     { "polls", PLENTY, 1, mu_polls },
     { "two-devices", PLENTY, 2, mu_two_devices },
+    { "replays", PLENTY, 1, mu_replays },
+    { "graph-memory", "capacity=1MiB&limit=48KiB&pinned=64KiB", 1, mu_graph_memory },
     { "faults", PLENTY, 1, mu_faults },
     { "deleters", PLENTY, 1, mu_deleters },
+    { "last-deleter", PLENTY, 1, mu_last_deleter },
     { "closing-device", PLENTY, 1, mu_closing_device },
 };
 const size_t mu_program_count = sizeof mu_programs / sizeof *mu_programs;

@@ -17,16 +17,23 @@ void mu_handover(mu_run_t *run);
 void mu_joined(mu_run_t *run);
 void mu_split(mu_run_t *run);
 void mu_stretch(mu_run_t *run);
+void mu_many(mu_run_t *run);
 /* programs_transfers.c */
 void mu_borrow(mu_run_t *run);
 void mu_ring(mu_run_t *run);
 void mu_views(mu_run_t *run);
 void mu_pinned_blocks(mu_run_t *run);
+void mu_into(mu_run_t *run);
+void mu_files(mu_run_t *run);
 void mu_polls(mu_run_t *run);
 void mu_two_devices(mu_run_t *run);
+/* programs_graphs.c */
+void mu_replays(mu_run_t *run);
+void mu_graph_memory(mu_run_t *run);
 /* programs_lifetimes.c */
 void mu_faults(mu_run_t *run);
 void mu_deleters(mu_run_t *run);
 void mu_closing_device(mu_run_t *run);
+void mu_last_deleter(mu_run_t *run);
 
 #endif

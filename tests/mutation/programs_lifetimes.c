@@ -1,4 +1,6 @@
 /* Programs about ends: faults that come late, memory of the caller's, devices that close with work in them. */
+#include <stdio.h>
+
 #include "tests/mutation/programs.h"
 
 enum { N = 48 };
@@ -59,6 +61,30 @@ void mu_deleters(mu_run_t *run)
         mu_note(run, "did the deleter run?", &ended[step], sizeof ended[step]);
     }
     for (int step = 0; step < NSTEPS; step++) mu_read(run, "what was made of lent memory", seen[step]);
+}
+
+/* A device that is closed while the caller's memory is in use: the deleter runs all the same, when the use is over. */
+void mu_last_deleter(mu_run_t *run)
+{
+    char spec[128];
+    for (int step = 0; step < 3; step++) {
+        fy_device_t *other;
+        fy_tensor_t *base, *own, *from;
+        void *address;
+        int ended = 0;
+        snprintf(spec, sizeof spec, "sim:2?capacity=1MiB&%s", run->order);
+        MU_TRY(run, fy_device_open(spec, &other));
+        const fy_scope_t scope = fy_scope_begin("other");
+        from = mu_upload(run, other, N, 1);
+        base = mu_upload(run, other, N, 2);
+        if (from && base && mu_ok(run, "native", fy_tensor_native(base, FY_ACCESS_READ_WRITE, NULL, &address)) &&
+            mu_ok(run, "wrap", fy_tensor_wrap(other, FY_DTYPE_F32, FY_DIMS(N), address, note_end, &ended, &own)))
+            (void)mu_linger(run, own, from);
+        fy_scope_end(scope, 0, NULL);
+        mu_note(run, "did the deleter run with the scope?", &ended, sizeof ended);
+        fy_device_close(other);
+        mu_note(run, "did the deleter run?", &ended, sizeof ended);
+    }
 }
 
 /* Work on every engine and on a stream that is gone, none of it waited for, when the device closes. */

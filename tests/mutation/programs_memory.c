@@ -2,7 +2,7 @@
  * block, so that the next tensor must take it; and one stream lingers, so that it would be too early. */
 #include "tests/mutation/programs.h"
 
-enum { N = 48, WHOLE = 7168 /* floats: 28 KiB of 40 */, PART = 2560 };
+enum { N = 48, WHOLE = 7168 /* floats: 28 KiB of 40 */, PART = 3584 };
 
 /* One stream writes, another one reads, a third one has the block next. */
 void mu_handover(mu_run_t *run)
@@ -59,7 +59,7 @@ void mu_split(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
     fy_stream_t *streams[2];
-    fy_tensor_t *slow = mu_upload(run, device, N, 1), *sums[4], *wide, *small, *rest;
+    fy_tensor_t *slow = mu_upload(run, device, N, 1), *sums[4], *wide, *small, *rest, *of_rest;
     if (!slow || !mu_streams(run, 2, streams)) return;
     for (int step = 0; step < 4; step++) {
         MU_TRY(run, fy_stream_use(streams[0]));
@@ -70,8 +70,11 @@ void mu_split(mu_run_t *run)
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(PART), -1, &small));
         MU_TRY(run, fy_stream_use(streams[1]));
         MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE - PART), -2, &rest));
+        MU_TRY(run, fy_max(rest, FY_ALL_AXES, 0, &of_rest));
+        mu_read(run, "the rest", of_rest);
         fy_tensor_destroy(small);
         fy_tensor_destroy(rest);
+        fy_tensor_destroy(of_rest);
     }
     mu_read(run, "slow", slow);
     for (int step = 0; step < 4; step++) mu_read(run, "sum of a block", sums[step]);
@@ -101,4 +104,41 @@ void mu_stretch(mu_run_t *run)
         fy_tensor_destroy(both);
     }
     for (int i = 0; i < 8; i++) mu_read(run, "sum of a half", sums[i]);
+}
+
+/* Small uploads that travel packed: by turns through scratch memory that another stream still reads, and into tensors that it still reads. */
+void mu_many(mu_run_t *run)
+{
+    enum { COUNT = 4, SMALL = 250, FILLER = 1536 };
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *stream;
+    fy_tensor_t *slow = mu_upload(run, device, N, 1), *hosts[COUNT], *small[COUNT], *sums[COUNT], *wide, *filler;
+    if (!slow || !mu_streams(run, 1, &stream)) return;
+    for (int i = 0; i < COUNT; i++)
+        if (!(hosts[i] = mu_host(run, SMALL, (float)i))) return;
+    MU_TRY(run, fy_stream_use(stream));
+    MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(WHOLE), &wide));
+    MU_TRY(run, fy_tensor_upload_many(COUNT, hosts, device, NULL, small));
+    MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(FILLER), 0, &filler));
+    fy_tensor_destroy(wide);
+    for (int step = 0; step < 6; step++) {
+        const int nsums = step & 1 ? COUNT : 1;
+        void *values;
+        if (!(step & 1)) MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), 1, &wide));
+        if (!mu_linger(run, slow, slow)) return;
+        for (int i = 0; i < nsums; i++) MU_TRY(run, fy_sum(step & 1 ? small[i] : wide, FY_ALL_AXES, 0, &sums[i]));
+        if (!(step & 1)) fy_tensor_destroy(wide);
+        for (int i = 0; i < COUNT; i++) {
+            MU_TRY(run, fy_tensor_map(hosts[i], FY_ACCESS_WRITE, &values));
+            mu_count_up(values, SMALL, (float)(1000 * step + 100 * i));
+        }
+        MU_TRY(run, fy_tensor_upload_many_into(COUNT, small, hosts, NULL, NULL));
+        for (int i = 0; i < COUNT; i++) { /* they went through the ring: free to be written */
+            MU_TRY(run, fy_tensor_map(hosts[i], FY_ACCESS_WRITE, &values));
+            mu_count_up(values, SMALL, -1);
+        }
+        for (int i = 0; i < COUNT; i++) mu_read(run, "an upload", small[i]);
+        for (int i = 0; i < nsums; i++) mu_read(run, step & 1 ? "sum before an upload" : "sum of a block", sums[i]);
+        for (int i = 0; i < nsums; i++) fy_tensor_destroy(sums[i]);
+    }
 }

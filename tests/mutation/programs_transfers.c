@@ -1,5 +1,7 @@
 /* Programs about transfers: who may write the bytes that one of them reads, and who reads bytes that it has yet to bring. */
-#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/mutation/programs.h"
 
@@ -131,6 +133,78 @@ void mu_pinned_blocks(mu_run_t *run)
         fy_tensor_destroy(part);
     }
     for (int step = 0; step < NSTEPS; step++) mu_read(run, "a sum", parts[step]);
+}
+
+/* Downloads into host memory that is there, page-locked or not; and uploads that stand in slots of the ring meanwhile. */
+void mu_into(mu_run_t *run)
+{
+    enum { WIDE = 3000 };
+    fy_device_t *device = run->devices[0];
+    fy_tensor_t *x = mu_upload(run, device, WIDE, 1), *slow[3], *pinned = mu_pinned(run, device, WIDE, 0), *host = mu_host(run, WIDE, 0);
+    fy_tensor_t *small = mu_host(run, N, 5), *quick = mu_upload(run, device, N, 0);
+    if (!x || !pinned || !host || !small || !quick) return;
+    for (int i = 0; i < 3; i++)
+        if (!(slow[i] = mu_upload(run, device, N, (float)i))) return;
+    for (int step = 0; step < 3; step++) {
+        MU_TRY(run, fy_device_wait(device, FY_FOREVER));
+        MU_TRY(run, fy_tensor_upload_into(quick, small, NULL, NULL)); /* a slot that is free soon, and three that are not */
+        for (int i = 0; i < 3; i++) {
+            void *values;
+            if (!mu_linger(run, slow[i], slow[i])) return;
+            MU_TRY(run, fy_tensor_upload_into(slow[i], small, NULL, NULL));
+            MU_TRY(run, fy_tensor_map(small, FY_ACCESS_WRITE, &values));
+            mu_count_up(values, N, (float)(10 * step + i));
+        }
+        MU_TRY(run, fy_tensor_download_into(host, x, NULL));
+        mu_see(run, "through the ring", host);
+        for (int i = 0; i < 3; i++) mu_read(run, "an upload that waited in the ring", slow[i]);
+        MU_TRY(run, fy_axpy(x, 1, x));
+        MU_TRY(run, fy_tensor_download_into(pinned, x, NULL));
+        mu_see(run, "straight into page-locked memory", pinned);
+    }
+}
+
+/* To and from a file, slot by slot, what an op is still at work on. */
+static void files(mu_run_t *run, const char *path)
+{
+    enum { WIDE = 3000 };
+    fy_device_t *device = run->devices[0];
+    fy_tensor_t *x = mu_upload(run, device, WIDE, 1), *sum;
+    if (!x) return;
+    for (int step = 0; step < 3; step++) {
+        float values[WIDE] = { 0 };
+        if (!mu_linger(run, x, x)) return;
+        MU_TRY(run, fy_tensor_download_file(x, path, 0, NULL));
+        FILE *file = fopen(path, "r+");
+        const size_t count = file ? fread(values, sizeof *values, WIDE, file) : 0;
+        mu_note(run, "in the file", values, count * sizeof *values);
+        mu_count_up(values, WIDE, (float)(100 * step));
+        if (file) {
+            rewind(file);
+            (void)fwrite(values, sizeof *values, WIDE, file);
+            fclose(file);
+        }
+        if (!mu_linger(run, x, x)) return;
+        MU_TRY(run, fy_sum(x, FY_ALL_AXES, 0, &sum));
+        MU_TRY(run, fy_tensor_upload_file(x, path, 0, NULL));
+        mu_read(run, "from the file", x);
+        mu_read(run, "sum of what was there before", sum);
+    }
+}
+
+void mu_files(mu_run_t *run)
+{
+    const char *folder = getenv("TMPDIR");
+    char path[256];
+    snprintf(path, sizeof path, "%.200s/ferry_mutation_XXXXXX", folder && *folder ? folder : "/tmp");
+    const int descriptor = mkstemp(path);
+    if (descriptor < 0) {
+        run->stopped = "mkstemp";
+        return;
+    }
+    close(descriptor);
+    files(run, path);
+    remove(path);
 }
 
 /* A host that looks instead of waiting, and writes through an address that it has had all the time. */

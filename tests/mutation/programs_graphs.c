@@ -1,0 +1,78 @@
+/* Programs about graphs: a replay orders itself like one op that reads and writes all that was recorded. */
+#include "tests/mutation/programs.h"
+
+enum { N = 48 };
+
+/* Replays by turns on two streams, among ops of others on what they read and write; a page-locked buffer is read anew each time. */
+void mu_replays(mu_run_t *run)
+{
+    static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW, FY_DTYPE_SAME, 0, NULL };
+    enum { NSTEPS = 6 };
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *streams[4];
+    fy_ticket_t ticket;
+    fy_graph_t *graph;
+    fy_tensor_t *x = mu_upload(run, device, N, 1), *sum = mu_upload(run, device, N, 0), *slow = mu_upload(run, device, N, 2);
+    fy_tensor_t *buffer = mu_pinned(run, device, N, 5), *input, *twice, *seen[2 * NSTEPS];
+    void *values;
+    if (!x || !sum || !slow || !buffer || !mu_streams(run, 4, streams)) return;
+    MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(N), &input));
+    MU_TRY(run, fy_graph_begin(device));
+    MU_TRY(run, fy_tensor_upload_into(input, buffer, &borrowed, &ticket));
+    MU_TRY(run, fy_add(x, input, &twice));
+    MU_TRY(run, fy_axpy(sum, 1, twice));
+    MU_TRY(run, fy_graph_end(&graph));
+    for (int step = 0; step < NSTEPS; step++) {
+        MU_TRY(run, fy_stream_use(streams[2]));
+        if (step % 3 == 0 && !mu_linger(run, slow, slow)) return;
+        MU_TRY(run, fy_affine(sum, 1, 0.5, &seen[2 * step]));
+        MU_TRY(run, fy_stream_use(streams[3]));
+        if (step % 3 == 1 && !mu_linger(run, x, x)) return;
+        MU_TRY(run, fy_stream_use(streams[step & 1]));
+        MU_TRY(run, fy_graph_replay(graph, &ticket));
+        if (!mu_ok(run, "map while a replay borrows it", fy_tensor_map(buffer, FY_ACCESS_WRITE, &values))) {
+            MU_TRY(run, fy_ticket_wait(ticket, FY_FOREVER));
+            MU_TRY(run, fy_tensor_map(buffer, FY_ACCESS_WRITE, &values));
+        }
+        mu_count_up(values, N, (float)(10 * step));
+        MU_TRY(run, fy_affine(twice, 1, 0.25, &seen[2 * step + 1]));
+    }
+    mu_read(run, "sum", sum);
+    mu_read(run, "slow", slow);
+    for (int i = 0; i < 2 * NSTEPS; i++) mu_read(run, "before and after a replay", seen[i]);
+    fy_graph_destroy(graph);
+}
+
+/* Graphs that are destroyed while they run; their memory goes to other tensors. */
+void mu_graph_memory(mu_run_t *run)
+{
+    enum { NSTEPS = 3, WIDE = 4096 };
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *streams[2];
+    fy_tensor_t *slow = mu_upload(run, device, N, 1), *sums[NSTEPS], *wide, *sum, *next, *of_next;
+    if (!slow || !mu_streams(run, 2, streams)) return;
+    for (int step = 0; step < NSTEPS; step++) {
+        fy_graph_t *graph;
+        MU_TRY(run, fy_zeros(device, FY_DTYPE_F32, 0, NULL, &sums[step]));
+        MU_TRY(run, fy_graph_begin(device));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE), 1, &wide));
+        if (!mu_linger(run, slow, slow)) return;
+        MU_TRY(run, fy_sum(wide, FY_ALL_AXES, 0, &sum));
+        MU_TRY(run, fy_axpy(sums[step], 1, sum));
+        MU_TRY(run, fy_graph_end(&graph));
+        fy_graph_info_t info = FY_GRAPH_INFO_INIT;
+        MU_TRY(run, fy_graph_query(graph, &info));
+        mu_note(run, "the graph's memory", &info.pool_nbytes, sizeof info.pool_nbytes);
+        MU_TRY(run, fy_stream_use(streams[0]));
+        MU_TRY(run, fy_graph_replay(graph, NULL));
+        fy_tensor_destroy(wide);
+        fy_tensor_destroy(sum);
+        fy_graph_destroy(graph);
+        MU_TRY(run, fy_stream_use(streams[1]));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS((int64_t)info.pool_nbytes / 4), -1, &next));
+        MU_TRY(run, fy_max(next, FY_ALL_AXES, 0, &of_next));
+        mu_read(run, "of the next tensor", of_next);
+        fy_tensor_destroy(next);
+    }
+    for (int step = 0; step < NSTEPS; step++) mu_read(run, "a replay's sum", sums[step]);
+}

@@ -1,0 +1,205 @@
+/* Each of Ferry's waits is needed: dropped (runtime/wait_site.h), it makes a program see other bytes, touch memory that is gone, crash or
+ * hang, in one of the first 64 random orders. With none dropped nothing of the sort happens.
+ * The table of what was seen is docs/wait-sites.md; FERRY_WRITE=1 writes it anew, otherwise every site must have its row there.
+ * Each site is tried in a child process, which may die. FERRY_SITE=name tries that one alone. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "backends/sim/queue.h"
+#include "runtime/wait_site.h"
+#include "tests/mutation/mutation.h"
+
+enum { LAST_SEED = 64, MAX_PROGRAMS = 32, PATIENCE_S = 60 };
+
+/* Shared with the child. */
+typedef struct trial {
+    bool is_killed, is_eager_done;
+    uint64_t seed;
+    size_t program;
+    char how[300];
+    mu_tape_t want[MAX_PROGRAMS], got;
+} trial_t;
+
+static trial_t *trial;
+
+typedef struct verdict {
+    bool is_killed;
+    uint64_t seed;
+    size_t program;
+    char how[300];
+} verdict_t;
+
+static verdict_t verdicts[FY__WAIT_SITE_COUNT];
+
+static trial_t *map_trial(void)
+{
+    void *shared = mmap(NULL, sizeof(trial_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return shared == MAP_FAILED ? NULL : shared;
+}
+
+/* In the child: the first order in which something is wrong. */
+static void try_orders(fy__wait_site_t site)
+{
+    for (size_t i = 0; i < mu_program_count; i++) (void)mu_program_run(&mu_programs[i], "order=eager", &trial->want[i]);
+    trial->is_eager_done = true;
+    fy__wait_dropped = site;
+    for (trial->seed = 0; trial->seed <= LAST_SEED; trial->seed++)
+        for (trial->program = 0; trial->program < mu_program_count; trial->program++) {
+            const uint64_t violations = fy__sim_violations();
+            (void)alarm(PATIENCE_S);
+            (void)mu_program_run(&mu_programs[trial->program], mu_order(trial->seed), &trial->got);
+            const char *difference = mu_tape_compare(&trial->want[trial->program], &trial->got);
+            if (!difference && fy__sim_violations() == violations) continue;
+            snprintf(trial->how, sizeof trial->how, "%s", difference ? difference : "memory that a request still uses was freed");
+            trial->is_killed = true;
+            return;
+        }
+}
+
+static verdict_t try_site(fy__wait_site_t site)
+{
+    int status = 0;
+    trial->is_killed = trial->is_eager_done = false;
+    trial->seed = trial->program = 0;
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        const struct rlimit none = { 0, 0 };
+        (void)setrlimit(RLIMIT_CORE, &none);
+        try_orders(site);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    verdict_t verdict = { trial->is_killed, trial->seed, trial->program, "" };
+    snprintf(verdict.how, sizeof verdict.how, "%s", trial->how);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        verdict.is_killed = true;
+        snprintf(verdict.how, sizeof verdict.how, "%s",
+                 !trial->is_eager_done                                ? "it dies with nothing dropped"
+                 : WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? "it hangs"
+                                                                      : "it crashes");
+    }
+    return verdict;
+}
+
+static const char *order_of(const verdict_t *verdict)
+{
+    static char text[32];
+    if (!verdict->seed) return "lazy";
+    snprintf(text, sizeof text, "random, seed %llu", (unsigned long long)verdict->seed);
+    return text;
+}
+
+static void nothing_dropped_nothing_wrong(void **state)
+{
+    (void)state;
+    const verdict_t verdict = try_site(FY__WAIT_NONE);
+    if (verdict.is_killed) print_error("%s, %s: %s\n", mu_programs[verdict.program].name, order_of(&verdict), verdict.how);
+    assert_false(verdict.is_killed);
+}
+
+static int nalive;
+
+/* Waits that nobody misses, and why they are still there. */
+static const struct {
+    fy__wait_site_t site;
+    const char *reason;
+} spare[] = {
+    { FY__WAIT_DOWNLOAD_WRITE, "page-locked blocks are handed out when nothing uses them any more" },
+    { FY__WAIT_TEARDOWN, "each closed stream is waited for, too" },
+    { FY__WAIT_CLOSED_STREAM, "the device is waited for, too" },
+};
+
+static const char *why_spare(fy__wait_site_t site)
+{
+    for (size_t i = 0; i < sizeof spare / sizeof *spare; i++)
+        if (spare[i].site == site) return spare[i].reason;
+    return NULL;
+}
+
+static void every_wait_is_needed(void **state)
+{
+    const char *only = getenv("FERRY_SITE");
+    (void)state;
+    for (fy__wait_site_t site = FY__WAIT_NONE + 1; site < FY__WAIT_SITE_COUNT; site++) {
+        const char *name = fy__wait_site_name(site);
+        if (only && strcmp(only, name) != 0) continue;
+        const verdict_t verdict = verdicts[site] = try_site(site);
+        if (verdict.is_killed)
+            print_message("%-18s %-16s %-16s %s\n", name, mu_programs[verdict.program].name, order_of(&verdict), verdict.how);
+        else if (why_spare(site))
+            print_message("%-18s nobody misses it: %s\n", name, why_spare(site));
+        else
+            print_error("%-18s nobody sees that it is dropped: %s\n", name, fy__wait_site_text(site));
+        nalive += !verdict.is_killed && !why_spare(site);
+    }
+    assert_int_equal(nalive, 0);
+}
+
+/* ---- the table in the documentation ---- */
+
+static const char path[] = "docs/wait-sites.md";
+static const char head[] =
+    "# Where Ferry waits\n\n"
+    "Every place that makes a request, or the host, wait for another (`runtime/wait_site.h`), what goes wrong without it, and the first\n"
+    "program of `tests/mutation/` and the first order of the simulator in which somebody sees it. Written by\n"
+    "`FERRY_WRITE=1 build/dev/bin/tests/test_mutation_waits`; the test fails if a wait can be dropped unnoticed or has no row here.\n\n"
+    "| site | without it | seen by | in order |\n|---|---|---|---|\n";
+
+static void write_table(void)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(head, file);
+    for (fy__wait_site_t site = FY__WAIT_NONE + 1; site < FY__WAIT_SITE_COUNT; site++)
+        fprintf(file, "| %s | %s | %s | %s |\n", fy__wait_site_name(site), fy__wait_site_text(site),
+                verdicts[site].is_killed ? mu_programs[verdicts[site].program].name : "nobody",
+                verdicts[site].is_killed ? order_of(&verdicts[site]) : why_spare(site));
+    assert_int_equal(fclose(file), 0);
+}
+
+static void every_wait_is_in_the_table(void **state)
+{
+    static char text[1 << 16], row[300];
+    (void)state;
+    if (getenv("FERRY_SITE")) skip();
+    if (getenv("FERRY_WRITE") && nalive == 0) write_table();
+    FILE *file = fopen(path, "r");
+    if (!file) print_error("%s is not there: run from the top of the sources\n", path);
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    int nmissing = 0, nrows = 0;
+    for (fy__wait_site_t site = FY__WAIT_NONE + 1; site < FY__WAIT_SITE_COUNT; site++) {
+        snprintf(row, sizeof row, "| %s | %s |", fy__wait_site_name(site), fy__wait_site_text(site));
+        if (strstr(text, row)) continue;
+        print_error("%s has no row \"%s\"; FERRY_WRITE=1 writes the table anew\n", path, row);
+        nmissing++;
+    }
+    for (const char *at = text; (at = strstr(at, "\n| ")); at++) nrows++;
+    assert_int_equal(nmissing, 0);
+    assert_int_equal(nrows - 1, FY__WAIT_SITE_COUNT - 1); /* one is the head */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_dropped_nothing_wrong),
+        cmocka_unit_test(every_wait_is_needed),
+        cmocka_unit_test(every_wait_is_in_the_table),
+    };
+    trial = map_trial();
+    if (!trial || mu_program_count > MAX_PROGRAMS) return 1;
+    return cmocka_run_group_tests_name("waits", tests, NULL, NULL) ? 1 : 0;
+}
