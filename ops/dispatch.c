@@ -9,7 +9,7 @@
 
 #include "ops/refuse.h"
 #include "runtime/base/fail.h"
-#include "runtime/event.h"
+#include "runtime/event_ring.h"
 #include "runtime/recording.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -237,18 +237,11 @@ static __attribute__((noinline)) fy_status_t prepare(fy__call_t *call)
 
 static FY_COLD void tell(const fy__call_t *call, fy__point_t point)
 {
-    fy__event_op(call->thread, &(fy__event_op_t){
-                                   .name = call->row->info.name,
-                                   .device = call->device,
-                                   .point = point,
-                                   .flops = call->launch.flops,
-                                   .nbytes = call->launch.nbytes,
-                                   .nsrc = call->launch.nsrc,
-                                   .ndst = call->launch.ndst,
-                                   .src = call->src,
-                                   .dst = call->dst,
-                                   .written = call->given,
-                               });
+    const fy_launch_t *launch = &call->launch;
+    fy__event_t event = fy__event_op_begin(call->thread, call->row->info.name, call->device, point, launch->flops, launch->nbytes);
+    for (unsigned i = 0; i < launch->nsrc; i++) fy__event_op_src(&event, call->thread, call->src[i]->storage);
+    for (unsigned i = 0; i < launch->ndst; i++) fy__event_op_dst(&event, call->thread, call->dst[i]->storage, call->given >> i & 1);
+    fy__event_put(&event);
 }
 
 /* And after. */

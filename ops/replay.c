@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ops/graph.h"
+#include "runtime/event_ring.h"
 #include "runtime/guard.h"
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -216,6 +217,23 @@ static FY_COLD fy_status_t fail(replay_t *replay, fy_status_t status, uint32_t s
     return status;
 }
 
+/* To the event file: one op that reads or writes every storage there is. */
+static FY_COLD void tell(const replay_t *replay, fy__point_t point)
+{
+    const fy__recording_t *recording = replay->recording;
+    fy__event_t event = fy__event_op_begin(replay->thread, "graph_replay", replay->device, point, recording->flops, recording->nbytes);
+    for (int written = 0; written < 2; written++)
+        for (uint32_t i = 0; i < recording->nlive; i++) {
+            const fy__recording_slot_t *slot = live_slot(recording, i);
+            if (slot->is_written != written) continue;
+            if (written)
+                fy__event_op_dst(&event, replay->thread, slot->storage, true);
+            else
+                fy__event_op_src(&event, replay->thread, slot->storage);
+        }
+    fy__event_put(&event);
+}
+
 fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
 {
     replay_t replay;
@@ -244,6 +262,7 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
         give_flags_back(&replay, point);
     } else
         fy__charge_host(recording->flops, recording->nbytes);
+    FY__EVENT(tell(&replay, point));
     if (FY_UNLIKELY(anybody_suffers(&replay))) spread_poison(&replay);
     for (uint32_t i = 0; i < recording->nlive; i++) {
         const fy__recording_slot_t *slot = live_slot(recording, i);

@@ -23,23 +23,10 @@ static inline bool fy__event_on(void) { return __builtin_expect(fy__watch_has(fy
         if (fy__event_on()) (call); \
     } while (0)
 
-/* ---- hooks; strings called `what` are static ---- */
+/* ---- hooks; strings called `what` are static. Ops and transfers are told with event_ring.h ---- */
 
 /* The innermost scope has begun, or is about to end. */
 void fy__event_scope(struct fy__thread *thread, bool is_begin);
-
-/* A light request was submitted. */
-typedef struct fy__event_op {
-    const char *name; /* lives as long as the process */
-    const fy_device_t *device;
-    fy__point_t point; /* 0: it is done */
-    uint64_t flops, nbytes;
-    uint32_t nsrc, ndst;
-    const fy_tensor_t *const *src;
-    fy_tensor_t *const *dst;
-    uint64_t written; /* bit i: this request is going to make a new version of dst[i]'s bytes; else they are new altogether */
-} fy__event_op_t;
-void fy__event_op(struct fy__thread *thread, const fy__event_op_t *op);
 
 /* The executor copied; direction is FY__UPLOAD, ... */
 void fy__event_copy(struct fy__thread *thread, int direction, uint64_t nbytes);

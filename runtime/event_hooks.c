@@ -52,41 +52,41 @@ void fy__event_scope(fy__thread_t *thread, bool is_begin)
     fy__event_put(&event);
 }
 
-/* Operand i, sources first. */
-static fy__event_bytes_t operand(const fy__thread_t *thread, const fy__event_op_t *op, uint32_t i)
+fy__event_t fy__event_op_begin(const fy__thread_t *thread, const char *name, const fy_device_t *device, fy__point_t point, uint64_t flops,
+                               uint64_t nbytes)
 {
-    if (i < op->nsrc) return fy__event_bytes(thread, op->src[i]->storage);
-    fy__event_bytes_t bytes = fy__event_bytes(thread, op->dst[i - op->nsrc]->storage);
-    bytes.version += op->written >> (i - op->nsrc) & 1;
-    return bytes;
+    fy__event_t event = fy__event_begin(FY__EVENT_OP, thread);
+    event.name = name;
+    event.device = fy__event_intern(device->spec);
+    event.point = point;
+    event.nbytes = nbytes;
+    event.u.op.number = atomic_fetch_add(&last_op, 1) + 1;
+    event.u.op.flops = flops;
+    fy__event_span(&event, device);
+    return event;
 }
 
-/* As many operands as an event holds, and further events for the rest. */
-void fy__event_op(fy__thread_t *thread, const fy__event_op_t *op)
+/* An event that is full goes off, and the rest of the operands follow in another. */
+static void make_room(fy__event_t *event)
 {
-    const uint32_t count = op->nsrc + op->ndst;
-    const uint64_t number = atomic_fetch_add(&last_op, 1) + 1;
-    uint32_t next = 0;
-    do {
-        fy__event_t event = fy__event_begin(next ? FY__EVENT_OPERANDS : FY__EVENT_OP, thread);
-        event.name = op->name;
-        event.point = op->point;
-        event.nbytes = op->nbytes;
-        event.u.op.number = number;
-        event.u.op.flops = op->flops;
-        if (!next) {
-            event.device = fy__event_intern(op->device->spec);
-            fy__event_span(&event, op->device);
-        }
-        for (uint32_t n = 0; n < FY__EVENT_OPERANDS_MOST && next < count; n++, next++) {
-            event.u.op.operand[n] = operand(thread, op, next);
-            if (next < op->nsrc)
-                event.nsrc++;
-            else
-                event.ndst++;
-        }
-        fy__event_put(&event);
-    } while (next < count);
+    if (event->nsrc + event->ndst < FY__EVENT_OPERANDS_MOST) return;
+    fy__event_put(event);
+    event->kind = FY__EVENT_OPERANDS;
+    event->nsrc = event->ndst = 0;
+}
+
+void fy__event_op_src(fy__event_t *event, const fy__thread_t *thread, const fy__storage_t *storage)
+{
+    make_room(event);
+    event->u.op.operand[event->nsrc++] = fy__event_bytes(thread, storage);
+}
+
+void fy__event_op_dst(fy__event_t *event, const fy__thread_t *thread, const fy__storage_t *storage, bool written)
+{
+    make_room(event);
+    fy__event_bytes_t *bytes = &event->u.op.operand[event->nsrc + event->ndst++];
+    *bytes = fy__event_bytes(thread, storage);
+    bytes->version += written;
 }
 
 void fy__event_copy(fy__thread_t *thread, int direction, uint64_t nbytes)

@@ -115,6 +115,12 @@ void fy__event_put(const fy__event_t *event);
 fy__event_bytes_t fy__event_bytes(const struct fy__thread *thread, const struct fy__storage *storage);
 /* The same text each time, for ever: for few different ones (device specs, pools). */
 const char *fy__event_intern(const char *text);
+/* An op: begun, its operands named (sources first), ended. `name` lives as long as the process. */
+fy__event_t fy__event_op_begin(const struct fy__thread *thread, const char *name, const fy_device_t *device, fy__point_t point,
+                               uint64_t flops, uint64_t nbytes);
+void fy__event_op_src(fy__event_t *event, const struct fy__thread *thread, const struct fy__storage *storage);
+/* written: this op is about to make a new version of bytes that were there; else they are new altogether. */
+void fy__event_op_dst(fy__event_t *event, const struct fy__thread *thread, const struct fy__storage *storage, bool written);
 /* When the request that this thread submitted last to `device` runs, if the device knows. */
 void fy__event_span(fy__event_t *event, const fy_device_t *device);
 

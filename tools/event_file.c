@@ -1,0 +1,199 @@
+/* The reader of event files. Only the JSON that such files hold; what is not that is refused with the line's number. */
+#include "tools/event_file.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/tool.h"
+
+static char *skip_space(char *s)
+{
+    while (*s == ' ' || *s == '\t' || *s == '\r' || *s == '\n') s++;
+    return s;
+}
+
+static char *put_utf8(char *to, unsigned code)
+{
+    if (code < 0x80)
+        *to++ = (char)code;
+    else if (code < 0x800) {
+        *to++ = (char)(0xC0 | code >> 6);
+        *to++ = (char)(0x80 | (code & 0x3F));
+    } else {
+        *to++ = (char)(0xE0 | code >> 12);
+        *to++ = (char)(0x80 | (code >> 6 & 0x3F));
+        *to++ = (char)(0x80 | (code & 0x3F));
+    }
+    return to;
+}
+
+/* Decodes the text that begins at the quote `s`, in place; *out_end is behind it. NULL: it is none. */
+static const char *read_text(char *s, char **out_end)
+{
+    static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
+    char *const text = s + 1, *to = text;
+    for (s = text; *s != '"';) {
+        if (!*s || (unsigned char)*s < ' ') return NULL;
+        if (*s != '\\') {
+            *to++ = *s++;
+            continue;
+        }
+        const char *escape = s[1] ? strchr(from, s[1]) : NULL;
+        if (escape) {
+            *to++ = into[escape - from];
+            s += 2;
+        } else if (s[1] == 'u' && isxdigit((unsigned char)s[2]) && isxdigit((unsigned char)s[3]) && isxdigit((unsigned char)s[4]) &&
+                   isxdigit((unsigned char)s[5])) {
+            const char digits[] = { s[2], s[3], s[4], s[5], 0 };
+            to = put_utf8(to, (unsigned)strtoul(digits, NULL, 16));
+            s += 6;
+        } else
+            return NULL;
+    }
+    *out_end = s + 1;
+    *to = 0;
+    return text;
+}
+
+/* A list of numbers and lists; NULL: it is none. */
+static char *skip_list(char *s)
+{
+    int depth = 0;
+    for (;; s++) {
+        if (*s == '[')
+            depth++;
+        else if (*s == ']' && --depth == 0)
+            return s + 1;
+        else if (*s != ']' && *s != ',' && *s != ' ' && !(*s >= '0' && *s <= '9') && strncmp(s, "null", 4) != 0)
+            return NULL;
+        if (*s == 'n') s += 3;
+    }
+}
+
+/* NULL: no value. */
+static char *read_value(char *s, event_field_t *field)
+{
+    static const char *const words[] = { "null", "false", "true" };
+    char *end;
+    if (*s == '"') return (field->text = read_text(s, &end)) ? end : NULL;
+    if (*s == '[') {
+        if (!(end = skip_list(s))) return NULL;
+        field->text = s;
+        return end;
+    }
+    for (int i = 0; i < 3; i++)
+        if (strncmp(s, words[i], strlen(words[i])) == 0) {
+            field->number = (double)(field->whole = i == 2);
+            return s + strlen(words[i]);
+        }
+    if (*s != '-' && !isdigit((unsigned char)*s)) return NULL;
+    field->number = strtod(s, &end);
+    field->whole = *s == '-' ? 0 : strtoull(s, NULL, 10);
+    return end;
+}
+
+const char *event_parse(char *line, event_t *out_event)
+{
+    char *s = skip_space(line), *end;
+    out_event->count = 0;
+    if (*s++ != '{') return "is no JSON object";
+    while (*(s = skip_space(s)) != '}') {
+        event_field_t *field = &out_event->field[out_event->count];
+        if (out_event->count == EVENT_FIELDS) return "has too many keys";
+        *field = (event_field_t){ NULL, NULL, 0, 0 };
+        if (*s != '"' || !(field->key = read_text(s, &end))) return "has no key where there must be one";
+        s = skip_space(end);
+        if (*s != ':') return "has a key without a value";
+        if (!(s = read_value(skip_space(s + 1), field))) return "is cut off, or has a value that no event has";
+        out_event->count++;
+        s = skip_space(s);
+        const char next = *s;
+        if (field->text && field->text[0] == '[') *s = 0; /* the list's text ends here */
+        if (next == ',') {
+            s++;
+            continue;
+        }
+        if (next == '}') return *skip_space(s + 1) ? "has something behind its end" : NULL;
+        return "is cut off";
+    }
+    return *skip_space(s + 1) ? "has something behind its end" : NULL;
+}
+
+static const event_field_t *find(const event_t *event, const char *key)
+{
+    for (size_t i = 0; i < event->count; i++)
+        if (strcmp(event->field[i].key, key) == 0) return &event->field[i];
+    return NULL;
+}
+
+bool event_has(const event_t *event, const char *key) { return find(event, key) != NULL; }
+bool event_is(const event_t *event, const char *kind) { return strcmp(event_text(event, "ev"), kind) == 0; }
+
+const char *event_text(const event_t *event, const char *key)
+{
+    const event_field_t *field = find(event, key);
+    return field && field->text ? field->text : "";
+}
+
+uint64_t event_whole(const event_t *event, const char *key)
+{
+    const event_field_t *field = find(event, key);
+    return field ? field->whole : 0;
+}
+
+size_t event_pairs(const event_t *event, const char *key, uint64_t (*out_pairs)[2], size_t most)
+{
+    size_t n = 0;
+    for (const char *s = event_text(event, key); (s = strpbrk(s, "0123456789")); n++) {
+        char *end;
+        const uint64_t id = strtoull(s, &end, 10), version = strtoull(end + (*end == ','), &end, 10);
+        if (n < most) {
+            out_pairs[n][0] = id;
+            out_pairs[n][1] = version;
+        }
+        s = end;
+    }
+    return n;
+}
+
+/* ---- files ---- */
+
+fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event), void *user, event_file_info_t *out_info)
+{
+    event_file_info_t info = { 0, 0, 0, false };
+    fy_status_t status = FY_STATUS_OK;
+    event_t event;
+    char *line = NULL;
+    size_t room = 0;
+    bool ended = false;
+    *out_info = info;
+    FILE *file = fopen(path, "r");
+    if (!file) return TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
+    while (status == FY_STATUS_OK && getline(&line, &room, file) > 0) {
+        event.line = ++info.lines;
+        const char *wrong = ended ? "follows the end of the recording" : event_parse(line, &event);
+        if (!wrong && info.lines == 1 && !event_is(&event, "ferry")) wrong = "does not begin an event file: its \"ev\" must be \"ferry\"";
+        if (wrong)
+            status = TOOL_FAIL(CORRUPT_DATA, "%s is no whole event file: line %llu %s", path, (unsigned long long)info.lines, wrong);
+        else if (info.lines == 1 && event_whole(&event, "version") != 1)
+            status = TOOL_FAIL(CORRUPT_DATA, "%s is of version %llu; this command reads version 1", path,
+                               (unsigned long long)event_whole(&event, "version"));
+        else if (event_is(&event, "end")) {
+            ended = true;
+            info.lost = event_whole(&event, "lost");
+            info.is_whole = event_whole(&event, "events") == info.events;
+        } else if (info.lines > 1) {
+            info.events++;
+            fn(user, &event);
+        }
+    }
+    if (status == FY_STATUS_OK && ferror(file)) status = TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
+    if (status == FY_STATUS_OK && !info.lines) status = TOOL_FAIL(CORRUPT_DATA, "%s is empty: no event file", path);
+    free(line);
+    fclose(file);
+    *out_info = info;
+    return status;
+}
