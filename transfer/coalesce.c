@@ -6,6 +6,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "runtime/recording.h"
 #include "transfer/account.h"
 #include "transfer/calibration.h"
 #include "transfer/options.h"
@@ -196,6 +197,7 @@ fy_status_t fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_devi
     if ((count && !src) || !device) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many: %s is NULL", device ? "src" : "device");
     FY_TRY(fy__transfer_options_check("tensor_upload_many", &options));
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__recording_check(thread, device, "tensor_upload_many"));
     many_t many = {
         .what = "tensor_upload_many", .thread = thread, .device = device, .count = count, .dst = out_dst, .src = src, .options = options
     };
@@ -253,6 +255,7 @@ fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst, fy
     many_t many = { .what = "tensor_upload_many_into", .thread = thread, .count = count, .dst = dst, .src = src, .options = options };
     FY_TRY(check_destinations(&many));
     if (fy__device_is_lost(many.device)) return fy__device_lost_error(many.device);
+    FY_TRY(fy__recording_check(thread, many.device, "tensor_upload_many_into"));
     FY_TRY(check_sources(&many, &nbytes));
     FY_TRY(run_all(&many, __builtin_return_address(0)));
     fy__point_t last = many.last;

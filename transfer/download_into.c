@@ -5,6 +5,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "runtime/recording.h"
 #include "transfer/account.h"
 #include "transfer/fetch.h"
 #include "transfer/options.h"
@@ -104,6 +105,7 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src, co
     FY_TRY(check(dst, src, options));
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__recording_check(thread, device, "tensor_download_into"));
     const uint64_t nbytes = fy__tensor_nbytes(src);
     into_t into = { .fetch = {
                         .device = device, .stream = device->synchronous ? NULL : device->download, .site = FY__WAIT_DOWNLOAD_INTO } };

@@ -32,6 +32,13 @@ static fy_status_t in_upload(inside_t *in)
     return fy_tensor_upload(in->host, in->ctx->device, NULL, &out);
 }
 static fy_status_t in_upload_into(inside_t *in) { return fy_tensor_upload_into(in->x, in->host, NULL, NULL); }
+static fy_status_t in_upload_many(inside_t *in)
+{
+    fy_tensor_t *out;
+    return fy_tensor_upload_many(1, &in->host, in->ctx->device, NULL, &out);
+}
+static fy_status_t in_upload_many_into(inside_t *in) { return fy_tensor_upload_many_into(1, &in->x, &in->host, NULL, NULL); }
+static fy_status_t in_download_into(inside_t *in) { return fy_tensor_download_into(in->host, in->x, NULL); }
 static fy_status_t in_download(inside_t *in)
 {
     fy_download_t *out;
@@ -56,10 +63,17 @@ static void what_cannot_be_recorded(ts_ctx_t *ctx)
     static const struct {
         const char *name;
         fy_status_t (*call)(inside_t *in);
-    } calls[] = { { "tensor_upload", in_upload },     { "tensor_upload_into", in_upload_into },
-                  { "tensor_download", in_download }, { "download_wait", in_download_wait },
-                  { "device_wait", in_device_wait },  { "memory_trim", in_trim },
-                  { "graph_replay", in_replay },      { "tensor_native", in_native } };
+    } calls[] = { { "tensor_upload", in_upload },
+                  { "tensor_upload_into", in_upload_into },
+                  { "tensor_upload_many", in_upload_many },
+                  { "tensor_upload_many_into", in_upload_many_into },
+                  { "tensor_download_into", in_download_into },
+                  { "tensor_download", in_download },
+                  { "download_wait", in_download_wait },
+                  { "device_wait", in_device_wait },
+                  { "memory_trim", in_trim },
+                  { "graph_replay", in_replay },
+                  { "tensor_native", in_native } };
     inside_t in = { .ctx = ctx };
     in.x = ts_iota(ctx->device, FY_DIMS(4), 1);
     in.host = ts_host_f32(FY_DIMS(4), (float[]){ 1, 2, 3, 4 });
