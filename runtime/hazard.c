@@ -92,19 +92,29 @@ void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t poin
     }
 }
 
-/* A read and a write are alike to who waits for everything: each point goes to the reader's word of its stream's class. */
+/* Puts `point` where its stream's last one is, or where there is none that is not reached. */
+static bool join_point(fy__hazard_t *hazard, fy__point_t point)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i <= FY__READER_COUNT; i++) {
+            _Atomic fy__point_t *place = i ? &hazard->readers[i - 1] : &hazard->writer;
+            fy__point_t held = atomic_load_explicit(place, memory_order_acquire);
+            for (;;) {
+                const bool same = FY__POINT_STREAM(held) == FY__POINT_STREAM(point);
+                if (same && held >= point) return true;
+                if (!same && (pass == 0 || (held && !fy__point_reached(held)))) break;
+                if (atomic_compare_exchange_weak_explicit(place, &held, point, memory_order_release, memory_order_acquire)) return true;
+            }
+        }
+    }
+    return false;
+}
+
 bool fy__hazard_join(fy__hazard_t *dst, const fy__hazard_t *src)
 {
     for (int i = 0; i <= FY__READER_COUNT; i++) {
         const fy__point_t point = word(src, i);
-        const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
-        if (!stream || fy__point_reached(point)) continue;
-        _Atomic fy__point_t *reader = &dst->readers[stream->reader];
-        fy__point_t held = atomic_load_explicit(reader, memory_order_acquire);
-        do {
-            if (FY__POINT_STREAM(held) == stream->index && held >= point) break;
-            if (held && FY__POINT_STREAM(held) != stream->index && !fy__point_reached(held)) return false;
-        } while (!atomic_compare_exchange_weak_explicit(reader, &held, point, memory_order_release, memory_order_acquire));
+        if (point && !fy__point_reached(point) && !join_point(dst, point)) return false;
     }
     return true;
 }

@@ -32,7 +32,8 @@ static inline void fy__hazard_clear(fy__hazard_t *hazard)
 }
 /* Copies the words, for handing them from a storage to its block and back. */
 void fy__hazard_copy(fy__hazard_t *dst, const fy__hazard_t *src);
-/* Takes src's points into dst. false: one of dst's words would have to stand for two streams; some may have been taken. */
+/* Takes src's points into dst, for who will wait for all of them: any word will do for any of them. false: dst has more streams than words;
+ * some points may have been taken. */
 bool fy__hazard_join(fy__hazard_t *dst, const fy__hazard_t *src);
 /* Points on queues that others submit to, too, move behind what was submitted there so far: the last moment before the bytes are given up. */
 void fy__hazard_cover_foreign(fy__hazard_t *hazard);

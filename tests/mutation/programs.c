@@ -30,6 +30,8 @@ const mu_program_t mu_programs[] = {
     { "graph-memory", "capacity=1MiB&limit=48KiB&pinned=64KiB", 1, mu_graph_memory },
     { "faults", PLENTY, 1, mu_faults },
     { "deleters", PLENTY, 1, mu_deleters },
+    { "graph-inherits", ONE_BLOCK, 1, mu_graph_inherits },
+    { "graph-gone", ONE_BLOCK, 1, mu_graph_gone },
     { "last-deleter", PLENTY, 1, mu_last_deleter },
     { "closing-device", PLENTY, 1, mu_closing_device },
 };

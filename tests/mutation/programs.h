@@ -30,6 +30,8 @@ void mu_two_devices(mu_run_t *run);
 /* programs_graphs.c */
 void mu_replays(mu_run_t *run);
 void mu_graph_memory(mu_run_t *run);
+void mu_graph_inherits(mu_run_t *run);
+void mu_graph_gone(mu_run_t *run);
 /* programs_lifetimes.c */
 void mu_faults(mu_run_t *run);
 void mu_deleters(mu_run_t *run);

@@ -1,7 +1,7 @@
 /* Programs about graphs: a replay orders itself like one op that reads and writes all that was recorded. */
 #include "tests/mutation/programs.h"
 
-enum { N = 48 };
+enum { N = 48, WIDE = 7168 /* 28 KiB of f32 */ };
 
 /* Replays by turns on two streams, among ops of others on what they read and write; a page-locked buffer is read anew each time. */
 void mu_replays(mu_run_t *run)
@@ -46,7 +46,7 @@ void mu_replays(mu_run_t *run)
 /* Graphs that are destroyed while they run; their memory goes to other tensors. */
 void mu_graph_memory(mu_run_t *run)
 {
-    enum { NSTEPS = 3, WIDE = 4096 };
+    enum { NSTEPS = 3, SOME = 4096 };
     fy_device_t *device = run->devices[0];
     fy_stream_t *streams[2];
     fy_tensor_t *slow = mu_upload(run, device, N, 1), *sums[NSTEPS], *wide, *sum, *next, *of_next;
@@ -55,7 +55,7 @@ void mu_graph_memory(mu_run_t *run)
         fy_graph_t *graph;
         MU_TRY(run, fy_zeros(device, FY_DTYPE_F32, 0, NULL, &sums[step]));
         MU_TRY(run, fy_graph_begin(device));
-        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE), 1, &wide));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(SOME), 1, &wide));
         if (!mu_linger(run, slow, slow)) return;
         MU_TRY(run, fy_sum(wide, FY_ALL_AXES, 0, &sum));
         MU_TRY(run, fy_axpy(sums[step], 1, sum));
@@ -75,4 +75,71 @@ void mu_graph_memory(mu_run_t *run)
         fy_tensor_destroy(next);
     }
     for (int step = 0; step < NSTEPS; step++) mu_read(run, "a replay's sum", sums[step]);
+}
+
+/* A graph's memory is a block that an op still uses when it is recorded. */
+void mu_graph_inherits(mu_run_t *run)
+{
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *streams[2];
+    fy_tensor_t *wide, *sum, *before, *x = mu_upload(run, device, N, 1), *row, *inside;
+    fy_graph_t *graph;
+    if (!x || !mu_streams(run, 2, streams)) return;
+    MU_TRY(run, fy_zeros(device, FY_DTYPE_F32, FY_DIMS(WIDE), &before));
+    MU_TRY(run, fy_zeros(device, FY_DTYPE_F32, FY_DIMS(WIDE / 28), &sum));
+    fy_tensor_destroy(before);
+    MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE), 3, &wide)); /* all there is */
+    MU_TRY(run, fy_device_wait(device, FY_FOREVER));
+    MU_TRY(run, fy_stream_use(streams[0]));
+    MU_TRY(run, fy_slice(wide, 0, 0, WIDE / 28, &row));
+    if (!mu_linger(run, sum, row)) return; /* reads it, late */
+    fy_tensor_destroy(row);
+    fy_tensor_destroy(wide);
+    MU_TRY(run, fy_stream_use(streams[1]));
+    MU_TRY(run, fy_graph_begin(device));
+    MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE), -1, &inside));
+    MU_TRY(run, fy_slice(inside, 0, 0, N, &row));
+    MU_TRY(run, fy_axpy(x, 1, row));
+    fy_tensor_destroy(row);
+    fy_tensor_destroy(inside);
+    MU_TRY(run, fy_graph_end(&graph));
+    MU_TRY(run, fy_graph_replay(graph, NULL));
+    mu_read(run, "x", x);
+    mu_read(run, "what was read before the graph had the memory", sum);
+}
+
+/* A graph, and a tensor made in it, go while a replay runs and a reader reads; somebody else gets the memory. */
+void mu_graph_gone(mu_run_t *run)
+{
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *streams[3];
+    fy_tensor_t *x = mu_upload(run, device, N, 1), *state = mu_upload(run, device, N, 100), *seen = mu_upload(run, device, N, 5), *wide,
+                *row, *inside, *other;
+    if (!x || !state || !seen || !mu_streams(run, 3, streams)) return;
+    for (int step = 0; step < 4; step++) {
+        fy_graph_t *graph;
+        MU_TRY(run, fy_stream_use(streams[0]));
+        MU_TRY(run, fy_graph_begin(device));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE - N), (double)step, &wide));
+        MU_TRY(run, fy_slice(wide, 0, 0, N, &row));
+        MU_TRY(run, fy_affine(x, 1, 1, &inside));
+        if (!mu_linger(run, state, x)) return; /* takes long ... */
+        MU_TRY(run, fy_axpy(state, 1, row));   /* ... and `wide` is read behind it */
+        fy_tensor_destroy(row);
+        fy_tensor_destroy(wide);
+        MU_TRY(run, fy_graph_end(&graph));
+        MU_TRY(run, fy_graph_replay(graph, NULL));
+        if (step & 1) { /* the last to use it is a reader on another stream */
+            MU_TRY(run, fy_stream_use(streams[1]));
+            if (!mu_linger(run, seen, x)) return;
+            MU_TRY(run, fy_axpy(seen, 1, inside));
+        }
+        fy_graph_destroy(graph);
+        fy_tensor_destroy(inside);
+        MU_TRY(run, fy_stream_use(streams[2]));
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE), -7, &other)); /* in the same bytes */
+        fy_tensor_destroy(other);
+    }
+    mu_read(run, "state", state);
+    mu_read(run, "seen", seen);
 }
