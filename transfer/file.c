@@ -11,6 +11,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "runtime/recording.h"
 #include "transfer/account.h"
 #include "transfer/fetch.h"
 #include "transfer/options.h"
@@ -154,6 +155,7 @@ fy_status_t fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t o
                        fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
     fy_device_t *device = dst->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__recording_check(thread, device, file.what));
     FY_TRY(fy__tensor_check_writable(dst, file.what, "dst"));
     FY_TRY(fy__storage_check_borrow(dst->storage, file.what));
     file.nbytes = fy__tensor_nbytes(dst);
@@ -221,6 +223,7 @@ fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, ui
     FY_TRY(fy__transfer_options_check(file.what, &options));
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__recording_check(thread, device, file.what));
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
     save_t save = { &file, device, src->storage->suspect };
     if (save.suspect.poison) return fy__poison_fail(save.suspect.poison, file.what);

@@ -39,6 +39,8 @@ static fy_status_t in_upload_many(inside_t *in)
 }
 static fy_status_t in_upload_many_into(inside_t *in) { return fy_tensor_upload_many_into(1, &in->x, &in->host, NULL, NULL); }
 static fy_status_t in_download_into(inside_t *in) { return fy_tensor_download_into(in->host, in->x, NULL); }
+static fy_status_t in_upload_file(inside_t *in) { return fy_tensor_upload_file(in->x, "/dev/zero", 0, NULL); }
+static fy_status_t in_download_file(inside_t *in) { return fy_tensor_download_file(in->x, "/dev/null", 0, NULL); }
 static fy_status_t in_download(inside_t *in)
 {
     fy_download_t *out;
@@ -68,6 +70,8 @@ static void what_cannot_be_recorded(ts_ctx_t *ctx)
                   { "tensor_upload_many", in_upload_many },
                   { "tensor_upload_many_into", in_upload_many_into },
                   { "tensor_download_into", in_download_into },
+                  { "tensor_upload_file", in_upload_file },
+                  { "tensor_download_file", in_download_file },
                   { "tensor_download", in_download },
                   { "download_wait", in_download_wait },
                   { "device_wait", in_device_wait },
