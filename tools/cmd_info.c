@@ -137,7 +137,9 @@ int cmd_info(int argc, char **argv)
     findings_t found = { .devices = sheet_create(device_columns, sizeof device_columns / sizeof *device_columns),
                          .shown = sheet_create(shown_columns, sizeof shown_columns / sizeof *shown_columns),
                          .plugins = sheet_create(plugin_columns, sizeof plugin_columns / sizeof *plugin_columns) };
-    fy_status_t status = common.budget ? fy_budget_set(common.budget) : FY_STATUS_OK;
+    if (common.record) unsetenv("FERRY_RECORD");
+    fy_status_t status = common.record ? fy_ledger_record(common.record) : FY_STATUS_OK;
+    if (status == FY_STATUS_OK && common.budget) status = fy_budget_set(common.budget);
     if (status == FY_STATUS_OK) status = collect(&found, common.device);
     if (status == FY_STATUS_OK && common.csv) status = sheet_csv(found.devices, common.csv);
     if (status == FY_STATUS_OK) {

@@ -10,6 +10,7 @@ static const command_t commands[] = {
     { "info", "devices, memory, plugins loaded or why not", cmd_info },
     { "experiment", "transfer experiments: roundtrip, vectorize, minibatch, link", cmd_experiment },
     { "bench", "micro benchmarks beside the raw library call: dispatch, gemm, copy", cmd_bench },
+    { "ledger", "what a recorded run moved: by scope, path and call site", cmd_ledger },
 };
 
 static void print_commands(FILE *file, const char *prefix, const char *summary, const command_t *list, size_t count)

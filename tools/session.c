@@ -39,7 +39,9 @@ fy_status_t session_begin(session_t *session, const common_t *common, const char
 {
     *session = (session_t){ .command = command, .common = common, .info = FY_DEVICE_INFO_INIT };
     fy_log_set(log_line, NULL);
-    if (common->budget) FY_TRY(fy_budget_set(common->budget)); /* before the first scope: it may name that one, too */
+    if (common->record) unsetenv("FERRY_RECORD");
+    if (common->record) FY_TRY(fy_ledger_record(common->record)); /* before the first scope, so that the file has it all */
+    if (common->budget) FY_TRY(fy_budget_set(common->budget));    /* before the first scope: it may name that one, too */
     session->scope = fy_scope_begin(name);
     if (common->csv) FY_TRY(check_writable(common->csv));
     if (common->plot) FY_TRY(check_writable(common->plot));
@@ -84,6 +86,10 @@ int session_end(session_t *session, fy_status_t status)
     free(session->text);
     fy_scope_end(session->scope, 0, NULL);
     fy_device_close(session->device);
+    if (session->common->record && fy_ledger_record(NULL) != FY_STATUS_OK) { /* the device is closed: everything is in it */
+        fprintf(stderr, "ferry: %s\n", fy_error_get()->text);
+        if (status == FY_STATUS_OK) status = FY_STATUS_IO;
+    }
     fy_log_set(NULL, NULL);
     return usage ? STATUS_USAGE : status_to_exit(status);
 }

@@ -144,10 +144,8 @@ static void write_csv_text(FILE *file, const char *text)
     fputc('"', file);
 }
 
-fy_status_t sheet_csv(const sheet_t *sheet, const char *path)
+void sheet_print_csv(const sheet_t *sheet, FILE *file)
 {
-    FILE *file = fopen(path, "we");
-    if (!file) return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot create %s: %s", path, strerror(errno));
     for (size_t c = 0; c < sheet->ncolumns; c++) fprintf(file, "%s%s", c ? "," : "", sheet->columns[c].key);
     fputs("\r\n", file);
     for (size_t i = 0; sheet->ncolumns && i < sheet->count; i++) {
@@ -158,6 +156,13 @@ fy_status_t sheet_csv(const sheet_t *sheet, const char *path)
         if (cell->kind == CELL_TEXT && cell->text) write_csv_text(file, cell->text);
         if (i % sheet->ncolumns + 1 == sheet->ncolumns) fputs("\r\n", file);
     }
+}
+
+fy_status_t sheet_csv(const sheet_t *sheet, const char *path)
+{
+    FILE *file = fopen(path, "we");
+    if (!file) return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot create %s: %s", path, strerror(errno));
+    sheet_print_csv(sheet, file);
     int failed = ferror(file), error = errno;
     if (fclose(file) != 0 && !failed) failed = 1, error = errno;
     if (failed) return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot write %s: %s", path, strerror(error));

@@ -26,6 +26,8 @@ void sheet_real(sheet_t *sheet, double value);
 /* file NULL: does nothing. */
 void sheet_print(const sheet_t *sheet, FILE *file);
 void sheet_json(const sheet_t *sheet, json_t *json, const char *key);
+/* RFC 4180, first line the keys. */
+void sheet_print_csv(const sheet_t *sheet, FILE *file);
 fy_status_t sheet_csv(const sheet_t *sheet, const char *path);
 
 #endif

@@ -12,8 +12,8 @@ typedef struct seen {
     char kind[KINDS][24];
     unsigned count[KINDS], nkinds;
     event_totals_t totals;
-    bool written[STORAGES]; /* by an op, or a transfer */
-    unsigned unexplained;   /* sources that nobody wrote before */
+    uint64_t written[STORAGES]; /* 1 + the version that an op or a transfer wrote last */
+    unsigned unexplained;       /* sources whose version is not the one that was written last */
     unsigned operands, spans, backwards;
     uint64_t last_start_ns;
     char site[64];
@@ -34,10 +34,10 @@ static void see(void *user, const event_t *event)
     if (strcmp(kind, "op") != 0 && strcmp(kind, "transfer") != 0 && strcmp(kind, "operands") != 0) return;
     size_t n = event_pairs(event, "src", pairs, 16);
     seen->operands += (unsigned)n;
-    for (size_t k = 0; k < n && k < 16; k++) seen->unexplained += pairs[k][0] >= STORAGES || !seen->written[pairs[k][0]];
+    for (size_t k = 0; k < n && k < 16; k++) seen->unexplained += pairs[k][0] >= STORAGES || seen->written[pairs[k][0]] != pairs[k][1] + 1;
     n = event_pairs(event, "dst", pairs, 16);
     for (size_t k = 0; k < n && k < 16; k++)
-        if (pairs[k][0] < STORAGES) seen->written[pairs[k][0]] = true;
+        if (pairs[k][0] < STORAGES) seen->written[pairs[k][0]] = pairs[k][1] + 1;
     if (strcmp(kind, "transfer") == 0) snprintf(seen->site, sizeof seen->site, "%s", event_text(event, "site"));
     if (strcmp(kind, "op") == 0 && event_has(event, "model_end_ns")) {
         seen->spans++;

@@ -46,7 +46,7 @@ for command in info "experiment roundtrip" "experiment vectorize" "experiment mi
     # shellcheck disable=SC2086
     expect 0 $command --help
     says out "usage: ferry $command"
-    for option in --json --csv --plot --device --budget; do says out "$option"; done
+    for option in --json --csv --plot --device --budget --record; do says out "$option"; done
     # shellcheck disable=SC2086
     expect 2 $command --jsom
     says err "did you mean --json?"

@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# `ferry ledger` and --record: what a run recorded is what its own ledger said; an independent reader (python3, if it is there) finds the same;
+# broken files are refused. Usage: test_ledger.sh BUILD_DIR.
+set -uo pipefail
+ferry=$(realpath -m "$1")/bin/ferry
+if [ ! -x "$ferry" ]; then
+    echo "skipped: $ferry is not built"
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+expect() { # STATUS ARGUMENT...
+    local expected=$1
+    shift
+    "$ferry" "$@" >"$work/out" 2>"$work/err"
+    local status=$?
+    [ $status -eq "$expected" ] || fail "ferry $*: exit status $status, not $expected: $(head -c 400 "$work/err")"
+}
+says() { grep -qF -- "$2" "$work/$1" || fail "'$2' is not in $1 of the last command: $(head -c 300 "$work/$1")"; }
+silent() { [ ! -s "$work/$1" ] || fail "$1 of the last command is not empty: $(head -c 200 "$work/$1")"; }
+matches() { grep -qE -- "$2" "$work/$1" || fail "nothing like '$2' is in $1 of the last command"; }
+
+# ---- usage ----
+expect 0 ledger --help
+says out "usage: ferry ledger FILE"
+expect 2 ledger
+says err "which file?"
+expect 2 ledger --json
+expect 2 ledger "$work/x" --fromat json
+says err "did you mean --format?"
+expect 1 ledger "$work/nowhere"
+says err "nowhere"
+silent out
+
+# ---- what was recorded is what the run said ----
+for device in host sim:0; do
+    file=$work/events.jsonl
+    expect 0 experiment roundtrip --device $device --iters 5 --traffic --record "$file"
+    traffic=$(grep '^traffic:' "$work/out")
+    expect 0 ledger "$file" --format csv
+    line=$(grep '^everything,' "$work/out" | tr -d '\r')
+    IFS=, read -r _ requests uploads up_bytes _ _ _ downloads down_bytes _ _ _ _ _ _ syncs _ <<<"$line"
+    found="traffic: requests=$requests uploads=$uploads upload_bytes=$up_bytes downloads=$downloads download_bytes=$down_bytes syncs=$syncs"
+    [ "$found" = "$traffic" ] || fail "$device: recorded '$found', the run said '$traffic'"
+    expect 0 ledger "$file"
+    says out "roundtrip/resident/loop"
+    says out "call site"
+    matches out 'events [0-9]+, lost 0;'
+    expect 0 ledger "$file" --scope roundtrip/copies
+    grep -q "roundtrip/resident" "$work/out" && fail "--scope shows other scopes"
+    expect 0 ledger "$file" --events
+    [ "$(wc -l <"$work/out")" -eq $(($(wc -l <"$file") - 2)) ] || fail "--events prints $(wc -l <"$work/out") lines of $(wc -l <"$file")"
+    says out "op matmul"
+    expect 0 ledger "$file" --json
+    cp "$work/out" "$work/sums.json"
+    if command -v python3 >/dev/null; then
+        python3 - "$file" "$work/sums.json" <<'PY' || fail "$device: the independent reader finds other sums"
+import collections, json, sys
+events = [json.loads(line) for line in open(sys.argv[1])]
+sums = json.load(open(sys.argv[2]))
+assert events[0]["ev"] == "ferry" and events[-1]["ev"] == "end" and events[-1]["events"] == len(events) - 2
+for row in sums["scopes"]:
+    path = "" if row["scope"] == "everything" else row["scope"]
+    inside = [e for e in events[1:-1] if not path or e["scope"] == path or e["scope"].startswith(path + "/")]
+    assert row["requests"] == sum(e["ev"] == "op" for e in inside), row
+    assert row["syncs"] == sum(e["ev"] == "sync" for e in inside), row
+    for way in ("upload", "download"):
+        moved = [e["bytes"] for e in inside if e["ev"] == "transfer" and e["direction"] == way]
+        assert [row[way + "s"], row[way + "_bytes"]] == [len(moved), sum(moved)], row
+        wire = [e["bytes"] for e in inside if e["ev"] == "copy" and e["direction"] == way]
+        assert [row[way + "_copies"], row[way + "_wire_bytes"]] == [len(wire), sum(wire)], row
+live, peak = collections.Counter(), collections.Counter()
+for e in events:
+    if e["ev"] in ("block_alloc", "block_free"):
+        live[e["pool"]] += e["bytes"] if e["ev"] == "block_alloc" else -e["bytes"]
+        peak[e["pool"]] = max(peak[e["pool"]], live[e["pool"]])
+for row in sums["pools"]:
+    assert row["peak_live_bytes"] == peak[row["pool"]], row
+# What depends on what: every version that is read was written by a line before, or is the program's own.
+written = {}
+for e in events:
+    for storage, version in [d for d in ([e["dst"]] if e["ev"] == "transfer" else e.get("dst", [])) if d]:
+        assert version >= written.get(storage, 0), e
+        written[storage] = version
+    for storage, version in [s for s in ([e["src"]] if e["ev"] == "transfer" else e.get("src", [])) if s]:
+        assert version <= written.get(storage, version), e
+PY
+    else
+        echo "no python3: the independent reader is skipped"
+    fi
+done
+
+# ---- the environment ----
+FERRY_RECORD=$work/env.%p.jsonl "$ferry" experiment roundtrip --device sim:0 --iters 1 >/dev/null || fail "the run with FERRY_RECORD failed"
+expect 0 ledger "$(echo "$work"/env.[0-9]*.jsonl)"
+says out "roundtrip/copies"
+FERRY_RECORD=/nowhere/at/all "$ferry" experiment roundtrip --device sim:0 --iters 1 >/dev/null 2>"$work/err" || fail "a FERRY_RECORD that cannot be written is fatal"
+says err "nothing is recorded"
+FERRY_RECORD=$work/not_this.jsonl expect 0 info --record "$work/this.jsonl"
+[ -e "$work/not_this.jsonl" ] && fail "--record does not replace FERRY_RECORD"
+expect 0 ledger "$work/this.jsonl"
+expect 1 experiment roundtrip --device sim:0 --record /nowhere/at/all
+says err "/nowhere/at/all"
+
+# ---- broken files ----
+head -n -1 "$file" >"$work/killed.jsonl"
+expect 1 ledger "$work/killed.jsonl"
+says err "has no end"
+says out "roundtrip/copies" # as far as it goes
+head -c 5000 "$file" >"$work/cut.jsonl"
+expect 1 ledger "$work/cut.jsonl"
+matches err 'line [0-9]+ is cut off'
+: >"$work/empty"
+expect 1 ledger "$work/empty"
+says err "is empty"
+echo '{"hello": 1}' >"$work/other.json"
+expect 1 ledger "$work/other.json"
+says err "does not begin an event file"
+silent out
+head -c 3000 /dev/urandom >"$work/noise"
+expect 1 ledger "$work/noise"
+says err "line 1"
+sed '1s/"version":1/"version":2/' "$file" >"$work/later"
+expect 1 ledger "$work/later"
+says err "version 2"
+(cat "$file" && sed -n 2p "$file") >"$work/more"
+expect 1 ledger "$work/more"
+says err "follows the end"
+
+[ $failures -eq 0 ] || { echo "$failures failed" && exit 1; }
+echo "ok"
