@@ -1,8 +1,9 @@
 /* The link experiment: how long a transfer takes, by size, by mode and by direction, each waited for. `pinned` is one DMA with
- * page-locked memory at the host's end; `staged` goes through the ring, from memory of any kind; `loop` is many small transfers one after
+ * page-locked memory at the host's end; `pageable` is the CUDA driver's own copy, past Ferry; `staged` goes through the ring, from memory of any kind; `loop` is many small transfers one after
  * another, `coalesced` the same in one call.
  * Not here: overlap (exp_link_overlap.c). How to read it: docs/experiments.md. */
 #include "tools/exp_link.h"
+#include "tools/peer_copy.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ typedef struct request {
     int64_t sizes[MAX_SIZES];
     size_t count;
     int64_t repeats, pieces;
+    peer_copy_t *peer; /* NULL: there is none */
 } request_t;
 
 /* What one row moves, again and again. */
@@ -26,6 +28,10 @@ typedef struct load {
     size_t pieces;
     fy_tensor_t **on_host, **on_device;
     fy_download_t **replies;
+    /* For the driver's own copies of the first piece. */
+    peer_copy_t *peer;
+    uint64_t address;
+    void *bytes;
 } load_t;
 
 /* ---- the modes: each moves all pieces once and returns when they are there ---- */
@@ -76,15 +82,33 @@ static fy_status_t down_into(load_t *load)
     return FY_STATUS_OK;
 }
 
+/* The driver's own way, past Ferry and its ledger; waited for. */
+static fy_status_t past_ferry(load_t *load, bool up)
+{
+    return peer_copy(load->peer, up, load->address, load->bytes, (size_t)load->nbytes)
+               ? FY_STATUS_OK
+               : TOOL_FAIL(INTERNAL, "the driver failed to copy %lld bytes", (long long)load->nbytes);
+}
+
+static fy_status_t up_past_ferry(load_t *load) { return past_ferry(load, true); }
+static fy_status_t down_past_ferry(load_t *load) { return past_ferry(load, false); }
+
+typedef enum host_memory { PAGEABLE, PINNED, PAST_FERRY } host_memory_t;
 static const struct mode {
     const char *name, *direction;
-    bool many, pinned;
+    host_memory_t memory;
+    bool many;
     fy_status_t (*run)(load_t *load);
 } modes[] = {
-    { "pinned", "up", false, true, up_borrowed },    { "pinned", "down", false, false, down_each },
-    { "staged", "up", false, false, up_copied },     { "staged", "down", false, false, down_into },
-    { "loop", "up", true, false, up_copied },        { "loop", "down", true, false, down_each },
-    { "coalesced", "up", true, false, up_together },
+    { "pinned", "up", PINNED, false, up_borrowed },
+    { "pinned", "down", PAGEABLE, false, down_each },
+    { "pageable", "up", PAST_FERRY, false, up_past_ferry },
+    { "pageable", "down", PAST_FERRY, false, down_past_ferry },
+    { "staged", "up", PAGEABLE, false, up_copied },
+    { "staged", "down", PAGEABLE, false, down_into },
+    { "loop", "up", PAGEABLE, true, up_copied },
+    { "loop", "down", PAGEABLE, true, down_each },
+    { "coalesced", "up", PAGEABLE, true, up_together },
 };
 enum { MODE_COUNT = sizeof modes / sizeof *modes };
 
@@ -96,12 +120,12 @@ typedef struct figures {
 } figures_t;
 
 /* Host bytes are written once: pages that were never touched are no memory yet. */
-static fy_status_t make_load(load_t *load, bool pinned)
+static fy_status_t make_load(load_t *load, host_memory_t memory)
 {
     fy_device_t *host = fy_device_host();
     for (size_t i = 0; i < load->pieces; i++) {
-        if (pinned) {
-            void *bytes;
+        void *bytes;
+        if (memory == PINNED) {
             FY_TRY(fy_tensor_create_pinned(load->device, FY_DTYPE_U8, FY_DIMS(load->nbytes), &load->on_host[i]));
             FY_TRY(fy_tensor_map(load->on_host[i], FY_ACCESS_WRITE, &bytes));
             memset(bytes, 1, (size_t)load->nbytes);
@@ -109,7 +133,12 @@ static fy_status_t make_load(load_t *load, bool pinned)
             FY_TRY(fy_full(host, FY_DTYPE_U8, FY_DIMS(load->nbytes), 1, &load->on_host[i]));
         FY_TRY(fy_full(load->device, FY_DTYPE_U8, FY_DIMS(load->nbytes), 1, &load->on_device[i]));
     }
-    return FY_STATUS_OK;
+    if (memory != PAST_FERRY) return FY_STATUS_OK;
+    void *address;
+    FY_TRY(fy_tensor_native(load->on_device[0], FY_ACCESS_READ, NULL, &address));
+    load->address = (uint64_t)(uintptr_t)address;
+    FY_TRY(fy_tensor_map(load->on_host[0], FY_ACCESS_WRITE, &load->bytes));
+    return fy_device_wait(load->device, FY_FOREVER);
 }
 
 static fy_status_t time_mode(session_t *session, const struct mode *mode, int64_t repeats, load_t *load, figures_t *out)
@@ -118,7 +147,7 @@ static fy_status_t time_mode(session_t *session, const struct mode *mode, int64_
     double times[MAX_REPEATS];
     const bool up = strcmp(mode->direction, "up") == 0;
     snprintf(path, sizeof path, "link/%s/%s", mode->name, mode->direction);
-    FY_TRY(make_load(load, mode->pinned));
+    FY_TRY(make_load(load, mode->memory));
     FY_TRY(mode->run(load)); /* makes the ring, fills the pools */
     const fy_ledger_totals_t before = ledger_read(path);
     for (int64_t i = 0; i < repeats; i++) {
@@ -130,19 +159,21 @@ static fy_status_t time_mode(session_t *session, const struct mode *mode, int64_
     const fy_ledger_totals_t after = ledger_read(path);
     out->ns = median(times, (size_t)repeats);
     out->copies = (up ? after.upload.copies - before.upload.copies : after.download.copies - before.download.copies) / (uint64_t)repeats;
+    if (mode->memory == PAST_FERRY) out->copies = 1; /* not in the ledger */
     return FY_STATUS_OK;
 }
 
 /* In a scope "pinned/up" and so on, which also gives everything back. */
-static fy_status_t measure(session_t *session, const struct mode *mode, int64_t nbytes, size_t pieces, int64_t repeats, figures_t *out)
+static fy_status_t measure(session_t *session, const struct mode *mode, int64_t nbytes, size_t pieces, const request_t *request,
+                           figures_t *out)
 {
-    load_t load = { .device = session->device, .nbytes = nbytes, .pieces = pieces };
+    load_t load = { .device = session->device, .nbytes = nbytes, .pieces = pieces, .peer = request->peer };
     load.on_host = tool_alloc(pieces * sizeof *load.on_host);
     load.on_device = tool_alloc(pieces * sizeof *load.on_device);
     load.replies = tool_alloc(pieces * sizeof *load.replies);
     fy_scope_t outer = fy_scope_begin(mode->name);
     (void)fy_scope_begin(mode->direction);
-    const fy_status_t status = time_mode(session, mode, repeats, &load, out);
+    const fy_status_t status = time_mode(session, mode, request->repeats, &load, out);
     fy_scope_end(outer, 0, NULL);
     free(load.replies);
     free(load.on_device);
@@ -173,7 +204,8 @@ static fy_status_t fill(session_t *session, const request_t *request, sheet_t *s
             const double nbytes = (double)size * (double)pieces;
             progress("link", (int64_t)(m * request->count + i), (int64_t)(MODE_COUNT * request->count));
             if (mode->many && nbytes > (double)most_together) continue;
-            FY_TRY(measure(session, mode, size, pieces, request->repeats, &f));
+            if (mode->memory == PAST_FERRY && !request->peer) continue;
+            FY_TRY(measure(session, mode, size, pieces, request, &f));
             curves->x[m][curves->points[m]] = nbytes;
             curves->y[m][curves->points[m]++] = nbytes / f.ns;
             sheet_text(sheet, mode->name);
@@ -203,19 +235,21 @@ static fy_status_t report(session_t *session, const request_t *request, const sh
         sheet_json(sheet, &session->json, "rows");
     }
     series_t series[MODE_COUNT];
-    for (size_t m = 0; m < MODE_COUNT; m++) series[m] = (series_t){ curves->names[m], curves->points[m], curves->x[m], curves->y[m] };
+    size_t drawn = 0;
+    for (size_t m = 0; m < MODE_COUNT; m++)
+        if (curves->points[m]) series[drawn++] = (series_t){ curves->names[m], curves->points[m], curves->x[m], curves->y[m] };
     const plot_t plot = { .title = "Transfers by size and mode",
                           .x_label = "bytes",
                           .y_label = session->info.is_simulated ? "GB/s, model clock" : "GB/s",
                           .log_x = true,
                           .log_y = true,
-                          .nseries = MODE_COUNT,
+                          .nseries = drawn,
                           .series = series };
     FY_TRY(session_csv(session, sheet));
     return session_plot(session, &plot, sheet);
 }
 
-static fy_status_t sweep(session_t *session, const request_t *request)
+static fy_status_t sweep(session_t *session, request_t *request)
 {
     static const column_t columns[] = {
         { "mode", "mode", 0 }, { "direction", "direction", 0 }, { "nbytes", "bytes", 0 },      { "pieces", "pieces", 0 },
@@ -224,8 +258,10 @@ static fy_status_t sweep(session_t *session, const request_t *request)
     };
     curves_t *curves = tool_alloc(sizeof *curves);
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
+    request->peer = peer_copy_open(fy_device_name(session->device));
     fy_status_t status = fill(session, request, sheet, curves);
     if (status == FY_STATUS_OK) status = report(session, request, sheet, curves);
+    peer_copy_close(request->peer);
     sheet_destroy(sheet);
     free(curves);
     return status;
