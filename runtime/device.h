@@ -30,6 +30,7 @@ struct fy_device {
     char spec[64];          /* "sim:0" */
     char options[192];      /* what it was opened with, behind the '?' */
     uint64_t limit_nbytes, pinned_limit_nbytes, workspace_nbytes;
+    _Atomic uint64_t pinned_here_nbytes;      /* page-locked where they lie, outside the pool `pinned` (fy_tensor_pin) */
     uint64_t ahead;                           /* most requests that a stream may be behind the host */
     fy__pool_t *pool;                         /* device memory; the host's segments for the host */
     fy__pool_t *pinned;                       /* page-locked host memory; NULL for the host */

@@ -62,7 +62,15 @@ fy_status_t fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_t 
 {
     FY_TRY(check(device, out_stats, "memory_query_pinned"));
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
-    if (device->pinned) fy__pool_query(device->pinned, &stats);
+    if (device->pinned) {
+        fy__pool_query(device->pinned, &stats);
+        const uint64_t here = atomic_load_explicit(&device->pinned_here_nbytes, memory_order_relaxed); /* fy_tensor_pin's */
+        stats.live += here;
+        stats.requested += here;
+        stats.reserved += here;
+        if (stats.peak_live < stats.live) stats.peak_live = stats.live;
+        if (stats.peak_reserved < stats.reserved) stats.peak_reserved = stats.reserved;
+    }
     stats.struct_size = sizeof stats;
     *out_stats = stats;
     return FY_STATUS_OK;

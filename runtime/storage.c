@@ -2,6 +2,7 @@
  * The front keeps a storage together with its block, so that taking one is popping a list; it is bounded per class. */
 #include "runtime/storage.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +67,7 @@ static void init(fy__storage_t *storage, fy_device_t *device)
 {
     atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
     storage->front_class = 0;
-    storage->pinned = false;
+    storage->pinned = storage->pinned_here = false;
     storage->device = device;
     atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
     atomic_store_explicit(&storage->borrow, 0, memory_order_relaxed);
@@ -203,6 +204,70 @@ fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, u
     return FY_STATUS_OK;
 }
 
+static FY_COLD fy_status_t pinned_limit(const fy_device_t *peer, uint64_t nbytes, const fy_memory_stats_t *pool, uint64_t here)
+{
+    fy_oom_verdict_t verdict = {
+        .struct_size = sizeof verdict,
+        .status = FY_STATUS_PINNED_LIMIT,
+        .reason = FY_OOM_LIMIT,
+        .asked = nbytes,
+        .limit = peer->pinned_limit_nbytes,
+        .live = pool->live + here,
+        .cached = pool->cached,
+        .pending = pool->pending,
+        .reserved = pool->reserved + here,
+        .largest_free = pool->largest_free,
+    };
+    const uint64_t over = nbytes + verdict.reserved - verdict.limit;
+    if (nbytes <= verdict.limit) verdict.would_help = over;
+    snprintf(verdict.text, sizeof verdict.text,
+             "pinned memory of %s: %llu bytes to be page-locked where they lie\n  limit %llu, reserved %llu, of it %llu where they lie\n  "
+             "Would help: free or trim %llu bytes of it, or a limit higher by as much (pinned=)",
+             peer->spec, (unsigned long long)nbytes, (unsigned long long)verdict.limit, (unsigned long long)verdict.reserved,
+             (unsigned long long)here, (unsigned long long)over);
+    return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);
+}
+
+/* Takes nbytes out of the peer's limit, or fails. Two threads may be at it: each adds first and looks then. */
+static fy_status_t take_pinned(fy_device_t *peer, uint64_t nbytes)
+{
+    const uint64_t before = atomic_fetch_add(&peer->pinned_here_nbytes, nbytes);
+    fy_memory_stats_t pool = FY_MEMORY_STATS_INIT;
+    if (peer->pinned_limit_nbytes == FY_UNLIMITED) return FY_STATUS_OK;
+    fy__pool_query(peer->pinned, &pool);
+    if (nbytes <= peer->pinned_limit_nbytes && before + pool.reserved <= peer->pinned_limit_nbytes - nbytes) return FY_STATUS_OK;
+    atomic_fetch_sub(&peer->pinned_here_nbytes, nbytes);
+    return pinned_limit(peer, nbytes, &pool, before);
+}
+
+fy_status_t fy__storage_pin(fy__thread_t *thread, fy__storage_t *storage, fy_device_t *peer)
+{
+    FY_TRY(fy__guard_check_device_alloc(thread, storage->nbytes, "the host, page-locked"));
+    FY_TRY(fy__guard_settled(thread, take_pinned(peer, storage->nbytes)));
+    if (peer->backend->register_host) {
+        const fy_status_t status = fy__device_check(peer, peer->backend->register_host(peer->dev, storage->data, storage->nbytes));
+        if (status != FY_STATUS_OK) {
+            atomic_fetch_sub(&peer->pinned_here_nbytes, storage->nbytes);
+            return fy__guard_settled(thread, status);
+        }
+    }
+    fy__guard_count_device_alloc(thread);
+    fy__hazard_clear(&storage->hazard);
+    storage->front_class = 0; /* not for the front: it hands bytes out as they are */
+    storage->pinned = storage->pinned_here = true;
+    storage->peer = peer;
+    fy__device_use(peer);
+    return FY_STATUS_OK;
+}
+
+static void unpin(fy__storage_t *storage)
+{
+    fy_device_t *peer = storage->peer;
+    if (peer->backend->unregister_host && atomic_load(&peer->lost) != FY__LOST_BY_FORK)
+        peer->backend->unregister_host(peer->dev, storage->data, storage->nbytes);
+    atomic_fetch_sub(&peer->pinned_here_nbytes, storage->nbytes);
+}
+
 fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *data, uint64_t nbytes, fy_deleter_fn deleter, void *user,
                              fy__storage_t **out_storage)
 {
@@ -230,6 +295,7 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
         atomic_fetch_sub_explicit(&storage->memory->requested, (int64_t)storage->nbytes, memory_order_relaxed);
     }
     if (storage->guards) fy__guard_free_memory(storage->guards, storage->block ? storage->block->nbytes : 0);
+    if (storage->pinned_here) unpin(storage);
     if (storage->private_memory) { /* whose hazard has this one's points by now, or they are reached */
         fy__hazard_clear(&storage->block->hazard);
         fy__pool_free(storage->block);
@@ -248,10 +314,11 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
 
 FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
 {
-    fy_device_t *device = storage->device;
+    fy_device_t *device = storage->pinned_here ? storage->peer : storage->device; /* whose requests use it */
     if (!device->synchronous) fy__hazard_cover_foreign(&storage->hazard);
-    /* The user's memory: the deleter runs after the last use. A graph's memory that cannot take over who uses this part of it: likewise. */
-    if ((storage->deleter && !fy__wait_drops(FY__WAIT_DELETER) && !fy__hazard_done(&storage->hazard)) ||
+    /* The user's memory: the deleter runs after the last use. Memory that was page-locked in place: it is unlocked then. A graph's memory that cannot take over who uses this part of it: likewise. */
+    if ((storage->pinned_here && !fy__wait_drops(FY__WAIT_UNPIN) && !fy__hazard_done(&storage->hazard)) ||
+        (storage->deleter && !fy__wait_drops(FY__WAIT_DELETER) && !fy__hazard_done(&storage->hazard)) ||
         (storage->private_memory && !fy__private_take_over(storage->private_memory, &storage->hazard))) {
         fy__device_use(device);
         fy__storage_defer(device, storage);

@@ -13,6 +13,7 @@ typedef struct fy__storage {
     _Atomic uint32_t refs;
     uint8_t front_class; /* host front it goes back to; 0 is none */
     bool pinned;         /* host bytes page-locked for `peer` */
+    bool pinned_here;    /* by fy__storage_pin, so unlocked when the bytes go */
     fy_device_t *device; /* where the bytes live */
     void *data;
     uint64_t nbytes; /* as asked for */
@@ -84,6 +85,8 @@ fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *device, 
 fy_status_t fy__storage_create_private(fy__thread_t *thread, struct fy__private *memory, uint64_t nbytes, fy__storage_t **out_storage);
 /* Host bytes page-locked for `peer`. */
 fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes, fy__storage_t **out_storage);
+/* Page-locks the bytes that a host storage has, until it goes. They are not pinned. */
+fy_status_t fy__storage_pin(fy__thread_t *thread, fy__storage_t *storage, fy_device_t *peer);
 fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *data, uint64_t nbytes, fy_deleter_fn deleter, void *user,
                              fy__storage_t **out_storage);
 

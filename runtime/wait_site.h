@@ -47,6 +47,7 @@
     X(DELETER, "a deleter runs while a request still uses the caller's memory")                       \
     X(DELETER_LATER, "a deleter that was put off runs before the request is done")                    \
     X(DELETER_LAST, "the last use of a closed device is not waited for, and its deleters never run")  \
+    X(UNPIN, "memory that was page-locked in place is unlocked while a transfer still uses it")       \
     X(BORROWED, "the host writes bytes that an upload still reads in place")                          \
     X(TICKET_POLL, "a ticket says that its request is done before it is")                             \
     X(STREAM_SLOT, "a closed stream's place is taken over, and its tickets are done, while its work runs")

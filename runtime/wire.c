@@ -72,6 +72,14 @@ static fy_status_t pinned_segment_alloc(void *user, uint64_t nbytes, void **out_
     fy_device_t *device = user;
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    const uint64_t here = atomic_load_explicit(&device->pinned_here_nbytes, memory_order_relaxed);
+    if (here && device->pinned_limit_nbytes != FY_UNLIMITED) { /* the pool knows its own part of the limit only */
+        fy_memory_stats_t pool = FY_MEMORY_STATS_INIT;
+        fy__pool_query(device->pinned, &pool);
+        if (here + nbytes > device->pinned_limit_nbytes || pool.reserved > device->pinned_limit_nbytes - here - nbytes)
+            return FY_FAIL(OUT_OF_MEMORY, "%llu bytes are page-locked where they lie (fy_tensor_pin); %llu more are past the limit of %llu",
+                           (unsigned long long)here, (unsigned long long)nbytes, (unsigned long long)device->pinned_limit_nbytes);
+    }
     FY_TRY(fy__guard_check_device_alloc(thread, nbytes, "the host, page-locked"));
     fy_status_t status = fy__host_segment_alloc(nbytes, out_address);
     if (status != FY_STATUS_OK) {

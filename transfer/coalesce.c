@@ -209,6 +209,7 @@ fy_status_t fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_devi
     }
     if (status == FY_STATUS_OK) status = run_all(&many, __builtin_return_address(0));
     if (status != FY_STATUS_OK) {
+        fy__guard_settle(thread);
         free_all(&many, made);
         for (size_t i = 0; i < count; i++) out_dst[i] = NULL;
         return status;
@@ -257,7 +258,7 @@ fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst, fy
     if (fy__device_is_lost(many.device)) return fy__device_lost_error(many.device);
     FY_TRY(fy__recording_check(thread, many.device, "tensor_upload_many_into"));
     FY_TRY(check_sources(&many, &nbytes));
-    FY_TRY(run_all(&many, __builtin_return_address(0)));
+    FY_TRY(fy__guard_settled(thread, run_all(&many, __builtin_return_address(0))));
     fy__point_t last = many.last;
     for (size_t i = 0; i < count; i++) {
         fy__upload_done(dst[i]);

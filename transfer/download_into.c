@@ -112,9 +112,10 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src, co
     fy__suspect_t suspect = src->storage->suspect;
     if (suspect.poison) return fy__poison_fail(suspect.poison, what); /* known before anything crosses */
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, what));
-    FY_TRY(fy__sync_begin(thread, what, &start_ns));
+    FY_TRY(fy__guard_settled(thread, fy__sync_begin(thread, what, &start_ns)));
     fy_status_t status = run(thread, &into, dst, src);
     fy__sync_end(thread, start_ns);
+    if (status != FY_STATUS_OK) fy__guard_settle(thread);
     if (status == FY_STATUS_OK) {
         fy__transfer_note(thread, &(fy__transfer_record_t){
                                       .direction = FY__DOWNLOAD,

@@ -160,11 +160,12 @@ fy_status_t fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t o
     FY_TRY(fy__storage_check_borrow(dst->storage, file.what));
     file.nbytes = fy__tensor_nbytes(dst);
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, file.nbytes, file.what));
-    FY_TRY(open_file(&file, O_RDONLY));
+    FY_TRY(fy__guard_settled(thread, open_file(&file, O_RDONLY)));
     fy_status_t status = check_size(&file);
     if (status == FY_STATUS_OK) status = upload_file(thread, dst, &file, &blocked_ns, &changed);
     (void)close(file.fd);
     if (status != FY_STATUS_OK) {
+        fy__guard_settle(thread);
         if (changed) fy__upload_spoilt(dst, status);
         return status;
     }
@@ -229,7 +230,7 @@ fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, ui
     if (save.suspect.poison) return fy__poison_fail(save.suspect.poison, file.what);
     file.nbytes = src->nelem * fy__dtype_sizes[dtype];
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, file.nbytes, file.what));
-    FY_TRY(fy__sync_begin(thread, file.what, &start_ns));
+    FY_TRY(fy__guard_settled(thread, fy__sync_begin(thread, file.what, &start_ns)));
     fy__fetch_t fetch = { .device = device, .stream = device->synchronous ? NULL : device->download, .site = FY__WAIT_FILE_ARRIVE };
     fy_status_t status = open_file(&file, O_WRONLY | O_CREAT);
     if (status == FY_STATUS_OK) {
@@ -238,6 +239,7 @@ fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, ui
             status = FY_FAIL(IO, "%s: closing '%s': %s", file.what, path, strerror(errno));
     }
     fy__sync_end(thread, start_ns);
+    if (status != FY_STATUS_OK) fy__guard_settle(thread);
     if (status == FY_STATUS_OK)
         fy__transfer_note(thread, &(fy__transfer_record_t){
                                       .direction = FY__DOWNLOAD,
