@@ -231,11 +231,15 @@ static FY_COLD fy_status_t pinned_limit(const fy_device_t *peer, uint64_t nbytes
 /* Takes nbytes out of the peer's limit, or fails. Two threads may be at it: each adds first and looks then. */
 static fy_status_t take_pinned(fy_device_t *peer, uint64_t nbytes)
 {
-    const uint64_t before = atomic_fetch_add(&peer->pinned_here_nbytes, nbytes);
+    const uint64_t limit = peer->pinned_limit_nbytes, before = atomic_fetch_add(&peer->pinned_here_nbytes, nbytes);
     fy_memory_stats_t pool = FY_MEMORY_STATS_INIT;
-    if (peer->pinned_limit_nbytes == FY_UNLIMITED) return FY_STATUS_OK;
+    if (limit == FY_UNLIMITED) return FY_STATUS_OK;
     fy__pool_query(peer->pinned, &pool);
-    if (nbytes <= peer->pinned_limit_nbytes && before + pool.reserved <= peer->pinned_limit_nbytes - nbytes) return FY_STATUS_OK;
+    if (nbytes <= limit && before <= limit - nbytes) {
+        const uint64_t left = limit - nbytes - before; /* for the pool: what it keeps in reserve beyond that it gives back */
+        if (pool.reserved > left && fy__pool_trim(peer->pinned, left)) fy__pool_query(peer->pinned, &pool);
+        if (pool.reserved <= left) return FY_STATUS_OK;
+    }
     atomic_fetch_sub(&peer->pinned_here_nbytes, nbytes);
     return pinned_limit(peer, nbytes, &pool, before);
 }

@@ -3,7 +3,6 @@
 #include <ferry/transfer.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/recording.h"
 #include "runtime/tensor.h"
 
 fy_status_t fy_tensor_pin(fy_tensor_t *tensor, fy_device_t *device)
@@ -14,7 +13,6 @@ fy_status_t fy_tensor_pin(fy_tensor_t *tensor, fy_device_t *device)
     if (!tensor || !device) return FY_FAIL(INVALID_ARGUMENT, "tensor_pin: %s is NULL", tensor ? "device" : "tensor");
     if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tensor_pin", "tensor");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    FY_TRY(fy__recording_check(thread, device, "tensor_pin"));
     fy__storage_t *storage = tensor->storage;
     if (!storage->device->is_host)
         return FY_FAIL(DEVICE_MISMATCH, "tensor_pin: %s is on %s; only host memory can be page-locked",

@@ -275,6 +275,9 @@ static void pin_refused(ts_ctx_t *ctx)
     fy_tensor_destroy(large);
     ts_ok(fy_tensor_create_pinned(other, FY_DTYPE_U8, FY_DIMS(30000), &pool));
     fy_tensor_destroy(pool);
+    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(60000), &large));
+    ts_ok(fy_tensor_pin(large, other)); /* the pool gives back what it only keeps */
+    fy_tensor_destroy(large);
     fy_device_close(other);
 }
 

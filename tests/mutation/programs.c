@@ -32,6 +32,7 @@ const mu_program_t mu_programs[] = {
     { "deleters", PLENTY, 1, mu_deleters },
     { "graph-inherits", ONE_BLOCK, 1, mu_graph_inherits },
     { "graph-gone", ONE_BLOCK, 1, mu_graph_gone },
+    { "pins", "capacity=64MiB&pinned=16MiB", 1, mu_pins },
     { "last-deleter", PLENTY, 1, mu_last_deleter },
     { "closing-device", PLENTY, 1, mu_closing_device },
 };

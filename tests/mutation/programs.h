@@ -35,6 +35,7 @@ void mu_graph_gone(mu_run_t *run);
 /* programs_lifetimes.c */
 void mu_faults(mu_run_t *run);
 void mu_deleters(mu_run_t *run);
+void mu_pins(mu_run_t *run);
 void mu_closing_device(mu_run_t *run);
 void mu_last_deleter(mu_run_t *run);
 

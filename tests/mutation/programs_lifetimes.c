@@ -63,6 +63,28 @@ void mu_deleters(mu_run_t *run)
     for (int step = 0; step < NSTEPS; step++) mu_read(run, "what was made of lent memory", seen[step]);
 }
 
+/* The caller's memory, page-locked where it lies: it stays so until the upload that reads it is done, whoever destroyed the tensor. */
+void mu_pins(mu_run_t *run)
+{
+    static float values[1024];
+    fy_device_t *device = run->devices[0];
+    fy_tensor_t *x, *host;
+    fy_ticket_t ticket;
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    borrow.contract = FY_HOST_BORROW;
+    if (!(x = mu_upload(run, device, 1024, 0))) return;
+    for (int step = 0; step < 4; step++) {
+        mu_count_up(values, 1024, (float)step);
+        MU_TRY(run, fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1024), values, NULL, NULL, &host));
+        MU_TRY(run, fy_tensor_pin(host, device));
+        if (!mu_linger(run, x, x)) return;
+        MU_TRY(run, fy_tensor_upload_into(x, host, &borrow, &ticket));
+        fy_tensor_destroy(host);
+        mu_read(run, "what was uploaded from lent memory", x);
+        MU_TRY(run, fy_device_wait(device, FY_FOREVER)); /* lets go of it */
+    }
+}
+
 /* A device that is closed while the caller's memory is in use: the deleter runs all the same, when the use is over. */
 void mu_last_deleter(mu_run_t *run)
 {
