@@ -26,7 +26,7 @@ static fy_status_t segment_alloc(void *user, uint64_t nbytes, void **out_address
         return status;
     }
     /* A segment may come while others still use it: replays wait for them. If one word cannot stand for them all, one that nobody uses. */
-    if (!fy__hazard_join(&memory->hazard, &segment->hazard)) {
+    if (!fy__wait_drops(FY__WAIT_GRAPH_INHERITED) && !fy__hazard_join(&memory->hazard, &segment->hazard)) {
         fy__storage_release(thread, segment);
         FY_TRY(fy__storage_create_large(thread, memory->device, nbytes, NULL, &segment));
     }

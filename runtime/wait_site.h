@@ -15,6 +15,7 @@
     X(GRAPH_READ, "a replay reads bytes that another stream still writes")                            \
     X(GRAPH_WRITE, "a replay writes bytes that another stream, or an earlier replay, still uses")     \
     X(GRAPH_MEMORY, "a graph's memory is free while a replay, or a reader, still uses it")            \
+    X(GRAPH_INHERITED, "a graph takes memory over and forgets that a request still uses it")          \
     X(CONVERT_READ, "a conversion reads bytes that are still written")                                \
     X(CONVERT_WRITE, "a conversion writes bytes that are still used")                                 \
     X(UPLOAD_WRITE, "an upload overwrites bytes that an op still uses")                               \

@@ -27,7 +27,7 @@ const mu_program_t mu_programs[] = {
     { "polls", PLENTY, 1, mu_polls },
     { "two-devices", PLENTY, 2, mu_two_devices },
     { "replays", PLENTY, 1, mu_replays },
-    { "graph-memory", "capacity=1MiB&limit=48KiB&pinned=64KiB", 1, mu_graph_memory },
+    { "graph-memory", ONE_BLOCK, 1, mu_graph_memory },
     { "faults", PLENTY, 1, mu_faults },
     { "deleters", PLENTY, 1, mu_deleters },
     { "graph-inherits", ONE_BLOCK, 1, mu_graph_inherits },
