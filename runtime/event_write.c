@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/base/json_text.h"
 #include "runtime/guard.h"
 
 typedef fy__event_writer_t writer_t;
@@ -43,43 +44,8 @@ static void put_number(writer_t *w, uint64_t value)
     put_raw(w, digits + n, sizeof digits - n);
 }
 
-/* Length of the UTF-8 sequence at `s`, 0 if it is none (RFC 3629). */
-static size_t utf8_length(const unsigned char *s)
-{
-    const size_t n = s[0] < 0x80                   ? 1
-                     : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
-                     : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
-                     : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
-                                                   : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] >= 0xA0)) return 0;
-    if ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] >= 0x90)) return 0;
-    return n;
-}
-
-/* In quotes, escaped; at most 1000 bytes of it, which six times over fit the line. */
-static void put_string(writer_t *w, const char *text)
-{
-    const unsigned char *s = (const unsigned char *)text, *most = s + 1000;
-    put_raw(w, "\"", 1);
-    while (*s && s < most) {
-        const size_t n = utf8_length(s);
-        if (!n) {
-            put_raw(w, "\\ufffd", 6);
-            s++;
-        } else if (*s < ' ') {
-            char escape[8];
-            snprintf(escape, sizeof escape, "\\u%04x", *s++);
-            put_raw(w, escape, 6);
-        } else {
-            if (*s == '"' || *s == '\\') put_raw(w, "\\", 1);
-            put_raw(w, (const char *)s, n);
-            s += n;
-        }
-    }
-    put_raw(w, "\"", 1);
-}
+/* At most a quarter of the longest line. */
+static void put_string(writer_t *w, const char *text) { w->used += fy__json_text(text, w->buffer + w->used, FY__EVENT_LINE_MOST / 4); }
 
 /* `key` with its quotes, comma and colon: ",\"stream\":". */
 #define KEY(w, key)           put_raw((w), ",\"" key "\":", sizeof ",\"" key "\":" - 1)

@@ -1,0 +1,10 @@
+/* A text as a JSON string (RFC 8259). Bytes that are not UTF-8 become U+FFFD. */
+#ifndef FERRY_RUNTIME_BASE_JSON_TEXT_H_
+#define FERRY_RUNTIME_BASE_JSON_TEXT_H_
+
+#include <stddef.h>
+
+/* With its quotes, without a final 0; returns how many bytes that is. What does not fit `size` (at least 2) is left off. */
+size_t fy__json_text(const char *text, char *out, size_t size);
+
+#endif

@@ -1,0 +1,129 @@
+/* The ledger as a file in three formats: every path is there with the figures that fy_ledger_query gives, and each format can be read by
+ * others (JSON by python3, if it is there). */
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "tests/support/harness.h"
+
+static char path[] = "/tmp/test_ledger.XXXXXX";
+
+static char *written(fy_ledger_format_t format)
+{
+    ts_ok(fy_ledger_write(path, format));
+    FILE *file = fopen(path, "r");
+    char *text = calloc(1, 1 << 20);
+    assert_non_null(file);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+/* The line that begins with `head`, without its end; changes the text. */
+static char *line_of(char *text, const char *head)
+{
+    char *line = text;
+    while (line && strncmp(line, head, strlen(head)) != 0) line = (line = strchr(line, '\n')) ? line + 1 : NULL;
+    if (!line) fail_msg("no line begins with '%s' in:\n%s", head, text);
+    line[strcspn(line, "\r\n")] = 0;
+    return line;
+}
+
+static void make_figures(ts_ctx_t *ctx)
+{
+    fy_tensor_t *host = ts_host_f32(FY_DIMS(8), (float[8]){ 1 }), *x, *y, *back;
+    fy_download_t *download;
+    fy_scope_t scope = fy_scope_begin("a, \"b\"");
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &x));
+    ts_ok(fy_tensor_upload_into(x, host, NULL, NULL));
+    ts_ok(fy_add(x, x, &y));
+    ts_ok(fy_tensor_download(y, NULL, &download));
+    ts_ok(fy_download_wait(download, FY_FOREVER, &back));
+    fy_scope_end(scope, 0, NULL);
+}
+
+static void csv(ts_ctx_t *ctx)
+{
+    char want[512];
+    make_figures(ctx);
+    const fy_ledger_totals_t t = ts_ledger("test/a, \"b\"");
+    char *text = written(FY_LEDGER_CSV), *copy = strdup(text);
+    assert_true(t.upload.count >= 2 && t.download.count >= 1);
+    const char *line = line_of(text, "\"test/a, \"\"b\"\"\",");
+    int n = snprintf(want, sizeof want, "\"test/a, \"\"b\"\"\",%llu", (unsigned long long)t.requests);
+    const fy_traffic_t *ways[] = { &t.upload, &t.download, &t.peer };
+    for (int i = 0; i < 3; i++) {
+        n += snprintf(want + n, sizeof want - (size_t)n, ",%llu,%llu,%llu,%llu,%llu", (unsigned long long)ways[i]->count,
+                      (unsigned long long)ways[i]->nbytes, (unsigned long long)ways[i]->wire_nbytes, (unsigned long long)ways[i]->copies,
+                      (unsigned long long)ways[i]->host_blocked_ns);
+        for (int k = 0; k < FY_PATH_COUNT; k++)
+            n += snprintf(want + n, sizeof want - (size_t)n, ",%llu", (unsigned long long)ways[i]->by_path[k]);
+    }
+    snprintf(want + n, sizeof want - (size_t)n, ",%llu,%llu,%llu,%llu,%llu", (unsigned long long)t.syncs, (unsigned long long)t.sync_ns,
+             (unsigned long long)t.device_allocs, (unsigned long long)t.throttles, (unsigned long long)t.throttle_ns);
+    assert_string_equal(line, want);
+    const char *head = line_of(copy, "scope,");
+    int columns[2] = { 1, 0 }; /* the name has a comma of its own, so its columns are one too many */
+    for (const char *c = head; *c; c++) columns[0] += *c == ',';
+    for (const char *c = want; *c; c++) columns[1] += *c == ',';
+    assert_int_equal(columns[0], columns[1]);
+    free(text);
+    free(copy);
+}
+
+static void json(ts_ctx_t *ctx)
+{
+    char want[256];
+    make_figures(ctx);
+    const fy_ledger_totals_t t = ts_ledger("test/a, \"b\"");
+    char *text = written(FY_LEDGER_JSON);
+    snprintf(want, sizeof want, "{\"scope\": \"test/a, \\\"b\\\"\", \"requests\": %llu, \"upload\": {\"count\": %llu, \"bytes\": %llu,",
+             (unsigned long long)t.requests, (unsigned long long)t.upload.count, (unsigned long long)t.upload.nbytes);
+    if (!strstr(text, want)) fail_msg("'%s' is not in\n%s", want, text);
+    assert_non_null(strstr(text, "\"by_path\": {\"host\": "));
+    free(text);
+    if (system("command -v python3 >/dev/null 2>&1") != 0) return;
+    snprintf(want, sizeof want,
+             "python3 -c 'import json; d = json.load(open(\"%s\")); assert d[\"scopes\"][0][\"scope\"] == \"\" and "
+             "len(d[\"scopes\"]) > 2'",
+             path);
+    assert_int_equal(system(want), 0);
+}
+
+static void text(ts_ctx_t *ctx)
+{
+    unsigned long long requests, uploads, nbytes;
+    make_figures(ctx);
+    const fy_ledger_totals_t t = ts_ledger("test/a, \"b\"");
+    char *all = written(FY_LEDGER_TEXT);
+    assert_true(strncmp(all, "scope ", 6) == 0);
+    assert_non_null(strstr(all, "\neverything "));
+    const char *line = line_of(all, "test/a, \"b\" ") + strlen("test/a, \"b\" ");
+    assert_int_equal(sscanf(line, "%llu %llu %llu", &requests, &uploads, &nbytes), 3);
+    assert_int_equal(requests, t.requests);
+    assert_int_equal(uploads, t.upload.count);
+    assert_int_equal(nbytes, t.upload.nbytes);
+    free(all);
+}
+
+static void what_cannot_be_written(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    ts_fails(fy_ledger_write(NULL, FY_LEDGER_TEXT), INVALID_ARGUMENT);
+    ts_fails(fy_ledger_write("", FY_LEDGER_TEXT), INVALID_ARGUMENT);
+    ts_fails(fy_ledger_write(path, (fy_ledger_format_t)7), INVALID_ARGUMENT);
+    ts_fails(fy_ledger_write("/nowhere/at/all", FY_LEDGER_JSON), IO);
+    ts_text_has("/nowhere/at/all");
+    if (access("/dev/full", W_OK) == 0) ts_fails(fy_ledger_write("/dev/full", FY_LEDGER_CSV), IO);
+}
+
+int main(void)
+{
+    const ts_test_t tests[] = { TS_TEST(csv), TS_TEST(json), TS_TEST(text), TS_TEST(what_cannot_be_written) };
+    const int fd = mkstemp(path);
+    if (fd < 0) return 1;
+    close(fd);
+    const int failed = TS_RUN("ledger_write", tests, NULL);
+    unlink(path);
+    return failed;
+}
