@@ -19,16 +19,16 @@ static fy_status_t segment_alloc(void *user, uint64_t nbytes, void **out_address
     fy__storage_t *segment;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     fy_stream_t *stream = memory->device->synchronous ? NULL : fy__stream_current(memory->device, thread->streams);
-    const fy_status_t status = fy__storage_create_large(thread, memory->device, nbytes, stream, &segment);
+    fy_status_t status = fy__storage_create_large(thread, memory->device, nbytes, stream, &segment);
+    /* A segment may come while others still use it: replays wait for them. If there are too many, one that nobody uses. */
+    if (status == FY_STATUS_OK && !fy__wait_drops(FY__WAIT_GRAPH_INHERITED) && !fy__hazard_join(&memory->hazard, &segment->hazard)) {
+        fy__storage_release(thread, segment);
+        status = fy__storage_create_large(thread, memory->device, nbytes, NULL, &segment);
+    }
     if (status != FY_STATUS_OK) {
         memory->is_refused = true;
         fy__error_save(&memory->why);
-        return status;
-    }
-    /* A segment may come while others still use it: replays wait for them. If one word cannot stand for them all, one that nobody uses. */
-    if (!fy__wait_drops(FY__WAIT_GRAPH_INHERITED) && !fy__hazard_join(&memory->hazard, &segment->hazard)) {
-        fy__storage_release(thread, segment);
-        FY_TRY(fy__storage_create_large(thread, memory->device, nbytes, NULL, &segment));
+        return FY_STATUS_OUT_OF_MEMORY; /* whatever it was: less may still be had */
     }
     segment->next = memory->segments;
     memory->segments = segment;
@@ -123,9 +123,9 @@ fy_status_t fy__private_alloc(fy__private_t *memory, uint64_t nbytes, fy__block_
 {
     memory->is_refused = false;
     const fy_status_t status = fy__pool_alloc(memory->pool, nbytes, 0, out_block);
-    /* The device's pool knows why better than this one, which has no limit. */
-    if (status != FY_STATUS_OK && memory->is_refused && memory->why.error.status == status) fy__error_restore(&memory->why);
-    return status;
+    if (status != FY_STATUS_OUT_OF_MEMORY || !memory->is_refused) return status;
+    fy__error_restore(&memory->why); /* the device's pool, or the guard, knows why */
+    return memory->why.error.status;
 }
 
 void fy__private_fork_lock(void)

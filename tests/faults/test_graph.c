@@ -1,0 +1,264 @@
+/* Graphs while things fail: memory runs out or is refused at every allocation of a recording, a launch of a replay is refused at every place,
+ * the device is lost. After each failure nothing is leaked and what goes on goes on.
+ * Host memory is failed by wrapping the allocator's calls (tests.cmake). Not here: the pool (test_memory.c). */
+#include "tests/support/harness.h"
+
+/* ---- the host's memory ---- */
+
+static __thread int g_left = -1; /* allocations of this thread until one fails; < 0: none will */
+static int fails_now(void) { return g_left >= 0 && g_left-- == 0; }
+void *__real_malloc(size_t nbytes);
+void *__real_calloc(size_t count, size_t nbytes);
+void *__real_realloc(void *memory, size_t nbytes);
+void *__real_aligned_alloc(size_t alignment, size_t nbytes);
+void *__wrap_malloc(size_t nbytes);
+void *__wrap_calloc(size_t count, size_t nbytes);
+void *__wrap_realloc(void *memory, size_t nbytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t nbytes);
+void *__wrap_malloc(size_t nbytes) { return fails_now() ? NULL : __real_malloc(nbytes); }
+void *__wrap_calloc(size_t count, size_t nbytes) { return fails_now() ? NULL : __real_calloc(count, nbytes); }
+void *__wrap_realloc(void *memory, size_t nbytes) { return fails_now() ? NULL : __real_realloc(memory, nbytes); }
+void *__wrap_aligned_alloc(size_t alignment, size_t nbytes) { return fails_now() ? NULL : __real_aligned_alloc(alignment, nbytes); }
+
+/* ---- one recording ---- */
+
+enum { N = 100000 }; /* 400 kB a tensor: each has a segment of its own */
+
+static fy_device_t *open_spec(const char *spec)
+{
+    fy_device_t *device;
+    ts_ok(fy_device_open(spec, &device));
+    return device;
+}
+
+/* y += tanh(x) + ..., with `nkept` results that stay. Returns the first failure; the end's must be the same. */
+static fy_status_t record(fy_device_t *device, fy_tensor_t *x, fy_tensor_t *y, int nkept, fy_graph_t **out_graph)
+{
+    fy_tensor_t *t = NULL;
+    *out_graph = NULL;
+    fy_status_t status = fy_graph_begin(device), end;
+    if (status != FY_STATUS_OK) return status;
+    for (int i = 0; i < nkept && status == FY_STATUS_OK; i++) status = fy_affine(x, 1, i, &t);
+    if (status == FY_STATUS_OK) status = fy_axpy(y, 1, t);
+    end = fy_graph_end(out_graph);
+    if (status == FY_STATUS_OK) return end; /* it may fail by itself */
+    assert_int_equal(end, status);
+    assert_null(*out_graph);
+    return status;
+}
+
+static void expect_goes_on(fy_device_t *device)
+{
+    fy_tensor_t *x = ts_iota(device, FY_DIMS(3), 1), *y;
+    ts_ok(fy_mul(x, x, &y));
+    ts_expect_f32(y, (float[]){ 1, 4, 9 }, 3);
+    fy_tensor_destroy(x);
+    fy_tensor_destroy(y);
+}
+
+static void the_limit_is_reached(void **state)
+{
+    (void)state;
+    fy_device_t *device = open_spec("sim:7?limit=3MiB");
+    fy_scope_t scope = fy_scope_begin("limit"), inner;
+    fy_tensor_t *x, *y;
+    fy_graph_t *graph;
+    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(N), &x));
+    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(N), &y));
+    const uint64_t live = ts_live(device);
+    inner = fy_scope_begin("recording");
+    ts_fails(record(device, x, y, 10, &graph), OUT_OF_MEMORY);
+    ts_text_has("sim:7");
+    assert_non_null(fy_error_get()->oom);
+    assert_int_equal(fy_error_get()->oom->limit, 3 << 20); /* the device's verdict */
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_LIMIT);
+    fy_scope_end(inner, 0, NULL);
+    assert_int_equal(ts_live(device), live);
+    ts_ok(record(device, x, y, 4, &graph));
+    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
+    fy_memory_stats_t memory = FY_MEMORY_STATS_INIT;
+    ts_ok(fy_graph_query(graph, &info));
+    ts_ok(fy_memory_query(device, NULL, &memory));
+    assert_true(memory.live >= live + info.pool_nbytes); /* a graph's memory is the device's */
+    assert_true(memory.reserved <= 3 << 20);
+    fy_tensor_t *big = x;
+    ts_fails(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(2 << 20), &big), OUT_OF_MEMORY); /* the graph has it */
+    fy_graph_destroy(graph);
+    fy_scope_end(scope, 0, NULL);
+    assert_int_equal(ts_live(device), 0);
+    fy_device_close(device);
+}
+
+static void every_segment_fails_once(void **state)
+{
+    (void)state;
+    for (int n = 1, done = 0; !done; n++) {
+        char spec[64];
+        snprintf(spec, sizeof spec, "sim:7?faults=alloc@%d", n);
+        assert_in_range(n, 1, 20);
+        fy_device_t *device = open_spec(spec);
+        fy_scope_t scope = fy_scope_begin("once");
+        fy_tensor_t *x = NULL, *y = NULL;
+        fy_graph_t *graph = NULL;
+        fy_status_t status = fy_zeros(device, FY_DTYPE_F32, FY_DIMS(8 << 20), &x); /* 32 MiB: segments of their own */
+        if (status == FY_STATUS_OK) status = fy_zeros(device, FY_DTYPE_F32, FY_DIMS(8 << 20), &y);
+        if (status == FY_STATUS_OK) status = record(device, x, y, 4, &graph);
+        if (status == FY_STATUS_OK)
+            done = n > 5;
+        else
+            assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
+        if (graph) ts_ok(fy_graph_replay(graph, NULL));
+        expect_goes_on(device);
+        fy_scope_end(scope, 0, NULL);
+        assert_int_equal(ts_live(device), 0);
+        fy_device_close(device);
+    }
+}
+
+static void a_guard_refuses_the_segment(void **state)
+{
+    (void)state;
+    fy_device_t *device = open_spec("sim:7");
+    fy_scope_t scope = fy_scope_begin("guarded");
+    fy_tensor_t *x = ts_iota(device, FY_DIMS(4), 0), *y = ts_iota(device, FY_DIMS(4), 0);
+    fy_graph_t *graph;
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
+    guard.memory_nbytes = 4096;
+    ts_ok(fy_scope_guard(&guard));
+    ts_ok(record(device, x, y, 1, &graph)); /* a small piece fits if the usual one does not */
+    fy_graph_destroy(graph);
+    fy_tensor_t *wide, *row;
+    ts_ok(fy_slice(x, 0, 0, 1, &row));
+    ts_ok(fy_broadcast(row, FY_DIMS(N), &wide));
+    ts_ok(fy_graph_begin(device));
+    fy_tensor_t *t = x;
+    ts_fails(fy_neg(wide, &t), REFUSED_BY_GUARD);
+    assert_null(t);
+    ts_fails(fy_graph_end(&graph), REFUSED_BY_GUARD);
+    ts_text_has("guarded");
+    fy_scope_end(scope, 0, NULL);
+    assert_int_equal(ts_live(device), 0);
+    fy_device_close(device);
+}
+
+static void host_memory_fails_at_each_place(void **state)
+{
+    const char *spec = *state;
+    fy_device_t *device = open_spec(spec);
+    const uint64_t live = ts_live(device);
+    for (int n = 0, done = 0; !done; n++) {
+        assert_in_range(n, 0, 2000);
+        fy_scope_t scope = fy_scope_begin("once");
+        fy_tensor_t *x = ts_iota(device, FY_DIMS(4), 1), *y = ts_iota(device, FY_DIMS(4), 0), *many[40], *all = NULL;
+        fy_graph_t *graph = NULL;
+        g_left = n;
+        fy_status_t status = fy_graph_begin(device);
+        const int begun = status == FY_STATUS_OK;
+        for (int i = 0; i < 40 && status == FY_STATUS_OK; i++) status = fy_affine(x, 1, i, &many[i]);
+        if (status == FY_STATUS_OK) status = fy_concat(40, many, 0, &all);
+        if (status == FY_STATUS_OK) status = fy_axpy(y, 1, many[3]);
+        if (begun) {
+            const fy_status_t end = fy_graph_end(&graph);
+            if (status == FY_STATUS_OK) status = end;
+        }
+        done = g_left >= 0;
+        g_left = -1;
+        if (status != FY_STATUS_OK) assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
+        assert_true((graph != NULL) == (status == FY_STATUS_OK));
+        if (graph) {
+            ts_ok(fy_graph_replay(graph, NULL));
+            ts_expect_f32(y, (float[]){ 4, 6, 8, 10 }, 4);
+        }
+        expect_goes_on(device);
+        fy_scope_end(scope, 0, NULL);
+        assert_int_equal(ts_live(device), live);
+    }
+    fy_device_close(device);
+}
+
+/* ---- replays ---- */
+
+/* A replay of three launches whose k-th is refused: the first leaves everything as it was, a later one poisons what the graph writes. */
+static void a_launch_is_refused_half_way(void **state)
+{
+    (void)state;
+    for (int k = 1; k <= 3; k++) {
+        char spec[64];
+        snprintf(spec, sizeof spec, "sim:7?faults=launch@%d", 2 + k); /* two make x and y */
+        fy_device_t *device = open_spec(spec);
+        fy_scope_t scope = fy_scope_begin("half");
+        fy_tensor_t *x, *y, *t, *host;
+        fy_graph_t *graph;
+        fy_download_t *download;
+        ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 2, &x));
+        ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 1, &y));
+        ts_ok(fy_graph_begin(device));
+        ts_ok(fy_neg(x, &t));
+        ts_ok(fy_axpy(y, 10, x));
+        ts_ok(fy_neg(t, &t));
+        ts_ok(fy_graph_end(&graph));
+        const uint64_t requests = ts_ledger(NULL).requests, version = ts_version(y);
+        fy_ticket_t ticket = { 1, 1 };
+        ts_fails(fy_graph_replay(graph, &ticket), INTERNAL);
+        assert_int_equal(ticket.stream, 0);
+        assert_int_equal(ts_ledger(NULL).requests, requests);
+        if (k == 1) {
+            assert_int_equal(ts_version(y), version);
+            ts_expect_f32(y, (float[]){ 1, 1, 1 }, 3);
+        } else {
+            assert_int_equal(ts_version(y), version + 1);
+            fy_status_t status = fy_tensor_download(y, NULL, &download);
+            if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
+            ts_fails(status, INTERNAL);
+            ts_text_has("replay");
+            ts_ok(fy_fill(y, 1));
+        }
+        ts_ok(fy_graph_replay(graph, NULL));
+        ts_expect_f32(y, (float[]){ 21, 21, 21 }, 3);
+        ts_expect_f32(t, (float[]){ 2, 2, 2 }, 3);
+        fy_scope_end(scope, 0, NULL);
+        assert_int_equal(ts_live(device), 0);
+        fy_device_close(device);
+    }
+}
+
+static void the_device_is_lost(void **state)
+{
+    (void)state;
+    for (int k = 1; k <= 3; k++) {
+        char spec[64];
+        snprintf(spec, sizeof spec, "sim:7?faults=lost@%d", 2 + k);
+        fy_device_t *device = open_spec(spec);
+        fy_scope_t scope = fy_scope_begin("lost");
+        fy_tensor_t *x, *y, *t;
+        fy_graph_t *graph;
+        ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 2, &x));
+        ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 1, &y));
+        ts_ok(fy_graph_begin(device));
+        ts_ok(fy_neg(x, &t));
+        ts_ok(fy_axpy(y, 10, x));
+        ts_ok(fy_neg(t, &t));
+        ts_ok(fy_graph_end(&graph));
+        ts_fails(fy_graph_replay(graph, NULL), DEVICE_LOST);
+        ts_fails(fy_graph_replay(graph, NULL), DEVICE_LOST); /* at once */
+        ts_fails(fy_graph_begin(device), DEVICE_LOST);
+        if (k == 2) fy_graph_destroy(graph);
+        fy_scope_end(scope, 0, NULL);
+        fy_device_close(device);
+    }
+}
+
+int main(void)
+{
+    static char host[] = "host", sim[] = "sim:7";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_limit_is_reached),
+        cmocka_unit_test(every_segment_fails_once),
+        cmocka_unit_test(a_guard_refuses_the_segment),
+        { "host_memory_fails_at_each_place@host", host_memory_fails_at_each_place, NULL, NULL, host },
+        { "host_memory_fails_at_each_place@sim", host_memory_fails_at_each_place, NULL, NULL, sim },
+        cmocka_unit_test(a_launch_is_refused_half_way),
+        cmocka_unit_test(the_device_is_lost),
+    };
+    return cmocka_run_group_tests_name("faults_graph", tests, NULL, NULL);
+}

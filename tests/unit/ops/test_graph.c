@@ -1,0 +1,239 @@
+/* Graphs from inside: what is kept of odd calls (several results, given ones, accumulate, scratch), growth of the lists, threads, the watch,
+ * the memory's invariants, the model clock.
+ * Not here: what users see (tests/conformance/test_conformance_graph.c), running out (tests/faults/test_graph.c). */
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "tests/support/harness.h"
+
+#include "ops/dispatch.h"
+#include "ops/graph.h"
+#include "runtime/tensor.h"
+
+static void expect_same(const fy_tensor_t *a, const fy_tensor_t *b)
+{
+    static unsigned char bytes[2][1 << 16];
+    const size_t nbytes = ts_info(a).nbytes;
+    assert_true(nbytes <= sizeof bytes[0]);
+    ts_read(a, bytes[0], nbytes);
+    ts_read(b, bytes[1], nbytes);
+    assert_memory_equal(bytes[0], bytes[1], nbytes);
+}
+
+static fy_graph_t *end(void)
+{
+    fy_graph_t *graph;
+    ts_ok(fy_graph_end(&graph));
+    assert_true(fy__pool_is_valid(graph->recording.memory->pool));
+    return graph;
+}
+
+static void given_results_and_accumulate(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4, 4), 1), *into[2], *sum[2];
+    const fy_matmul_attrs_t attrs = { 0, 1 };
+    fy_graph_t *graph = NULL;
+    for (int i = 0; i < 2; i++) {
+        ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 4), &into[i]));
+        ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 4), &sum[i]));
+        if (i) ts_ok(fy_graph_begin(ctx->device));
+        for (int step = 0; step < (i ? 1 : 3); step++) {
+            ts_ok(fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ into[i], x }, NULL, 1, &into[i]));
+            const fy_tensor_t *src[] = { into[i], x };
+            ts_ok(fy__dispatch(fy__op_row(FY_OP_MATMUL), 2, src, &attrs, 1, 1, &sum[i])); /* added */
+        }
+    }
+    graph = end();
+    for (int step = 0; step < 3; step++) ts_ok(fy_graph_replay(graph, NULL));
+    expect_same(into[0], into[1]);
+    expect_same(sum[0], sum[1]);
+}
+
+/* Products of half precision want scratch on the host's kernels. */
+static void scratch_is_the_graphs(ts_ctx_t *ctx)
+{
+    fy_tensor_t *wide = ts_iota(ctx->device, FY_DIMS(64, 64), 1), *x, *first, *second, *t;
+    ts_ok(fy_affine(wide, 1e-4, 0, &wide));
+    ts_ok(fy_cast(wide, FY_DTYPE_BF16, &x));
+    ts_ok(fy_matmul(x, x, &t));
+    ts_ok(fy_matmul(t, x, &first));
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_matmul(x, x, &t));
+    ts_ok(fy_matmul(t, x, &second));
+    fy_graph_t *graph = end();
+    for (int i = 0; i < 3; i++) ts_ok(fy_graph_replay(graph, NULL));
+    expect_same(first, second);
+}
+
+/* Enough to make every list grow, with storages that come and go in the same places. */
+static void a_long_recording(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0), *fixed[300], *now, *next;
+    for (int i = 0; i < 300; i++) ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4), i % 3 - 1, &fixed[i]));
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_affine(x, 1, 0, &now));
+    for (int i = 0; i < 3000; i++) {
+        ts_ok(fy_add(now, fixed[i % 300], &next));
+        fy_tensor_destroy(now);
+        now = next;
+    }
+    fy_graph_t *graph = end();
+    assert_int_equal(graph->recording.requests, 3001);
+    assert_int_equal(graph->recording.nlive, 302); /* x, the fixed ones, the last */
+    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
+    ts_ok(fy_graph_query(graph, &info));
+    assert_int_equal(info.pool_nbytes, 1 << 20);
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_expect_f32(now, (float[]){ 0, 1, 2, 3 }, 4);
+}
+
+typedef struct job {
+    fy_graph_t *graph;
+    int times;
+    fy_status_t status;
+} job_t;
+
+static void *replay_there(void *user)
+{
+    job_t *job = user;
+    for (int i = 0; i < job->times && job->status == FY_STATUS_OK; i++) job->status = fy_graph_replay(job->graph, NULL);
+    return NULL;
+}
+
+static void other_threads_replay(ts_ctx_t *ctx)
+{
+    enum { THREADS = 3, TIMES = 50 };
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *y[THREADS];
+    job_t jobs[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        fy_tensor_t *t;
+        y[i] = ts_iota(ctx->device, FY_DIMS(4), 0);
+        ts_ok(fy_graph_begin(ctx->device));
+        ts_ok(fy_affine(x, i + 1, 0, &t)); /* they share what they read */
+        ts_ok(fy_axpy(y[i], 1, t));
+        jobs[i] = (job_t){ end(), TIMES, FY_STATUS_OK };
+        fy_graph_keep(jobs[i].graph);
+    }
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, replay_there, &jobs[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(jobs[i].status, FY_STATUS_OK);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        float want[4];
+        for (int j = 0; j < 4; j++) want[j] = (float)(j + (j + 1) * (i + 1) * TIMES);
+        ts_expect_f32(y[i], want, 4);
+        fy_graph_destroy(jobs[i].graph);
+    }
+}
+
+static void *record_and_end(void *user)
+{
+    job_t *job = user;
+    fy_device_t *device = (fy_device_t *)job->graph;
+    fy_tensor_t *x, *y;
+    job->status = fy_zeros(device, FY_DTYPE_F32, FY_DIMS(4), &x);
+    if (job->status == FY_STATUS_OK) job->status = fy_graph_begin(device); /* outside any scope */
+    if (job->status == FY_STATUS_OK) job->status = fy_neg(x, &y);
+    fy_tensor_destroy(x);
+    fy_tensor_destroy(y);
+    return NULL;
+}
+
+static void a_thread_ends_with_its_recording(ts_ctx_t *ctx)
+{
+    const uint64_t watching = fy__watching(), live = ts_live(ctx->device);
+    pthread_t thread;
+    job_t job = { (fy_graph_t *)ctx->device, 0, FY_STATUS_OK };
+    assert_int_equal(pthread_create(&thread, NULL, record_and_end, &job), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(job.status, FY_STATUS_OK);
+    assert_int_equal(fy__watching(), watching); /* the straight path is straight again */
+    assert_int_equal(ts_live(ctx->device), live);
+}
+
+static void *destroy_there(void *tensor)
+{
+    fy_tensor_destroy(tensor);
+    return NULL;
+}
+
+/* What is made inside may be destroyed by another thread; its bytes come back all the same. */
+static void another_thread_destroys(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(50000), 0), *t, *sum;
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, 0, NULL, &sum));
+    ts_ok(fy_graph_begin(ctx->device));
+    for (int i = 0; i < 20; i++) {
+        pthread_t thread;
+        fy_tensor_t *all;
+        ts_ok(fy_affine(x, 0, 1, &t));
+        fy_tensor_keep(t);
+        ts_ok(fy_sum(t, FY_ALL_AXES, 0, &all));
+        ts_ok(fy_axpy(sum, 1, all));
+        assert_int_equal(pthread_create(&thread, NULL, destroy_there, t), 0);
+        pthread_join(thread, NULL);
+    }
+    fy_graph_t *graph = end();
+    assert_in_range(graph->recording.memory->nbytes, 200000, 3 << 20);
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_expect_f32(sum, (float[]){ 1000000 }, 1);
+}
+
+/* A flat list: the device works as long, and the host submits as much, as without a graph. */
+static void model_time_is_that_of_the_launches(ts_ctx_t *ctx)
+{
+    if (!ctx->is_sim) skip();
+    fy_device_clock_t clock[3] = { FY_DEVICE_CLOCK_INIT, FY_DEVICE_CLOCK_INIT, FY_DEVICE_CLOCK_INIT };
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(256, 256), 0), *t, *y;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_matmul(x, x, &t));
+    ts_ok(fy_tanh(t, &y));
+    fy_graph_t *graph = end();
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    ts_ok(fy_device_clock_query(ctx->device, &clock[0]));
+    ts_ok(fy_matmul(x, x, &t));
+    ts_ok(fy_tanh(t, &y));
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    ts_ok(fy_device_clock_query(ctx->device, &clock[1]));
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    ts_ok(fy_device_clock_query(ctx->device, &clock[2]));
+    assert_int_equal(clock[2].compute_ns - clock[1].compute_ns, clock[1].compute_ns - clock[0].compute_ns);
+    assert_true(clock[2].compute_ns > clock[1].compute_ns);
+}
+
+static void recorded_while_others_work(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *y = ts_iota(ctx->device, FY_DIMS(4), 0), *t;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_affine(x, 2, 0, &t));
+    ts_ok(fy_axpy(y, 1, t));
+    job_t job = { end(), 100, FY_STATUS_OK };
+    fy_graph_keep(job.graph);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, replay_there, &job), 0);
+    for (int i = 0; i < 20; i++) { /* meanwhile this thread records, on the same device */
+        ts_ok(fy_graph_begin(ctx->device));
+        ts_ok(fy_affine(x, 3, 0, &t));
+        fy_graph_destroy(end());
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(job.status, FY_STATUS_OK);
+    ts_expect_f32(y, (float[]){ 200, 401, 602, 803 }, 4);
+    fy_graph_destroy(job.graph);
+}
+
+static const ts_test_t tests[] = {
+    TS_TEST(given_results_and_accumulate),
+    TS_TEST(scratch_is_the_graphs),
+    TS_TEST(a_long_recording),
+    TS_TEST(other_threads_replay),
+    TS_TEST(a_thread_ends_with_its_recording),
+    TS_TEST(another_thread_destroys),
+    TS_TEST(model_time_is_that_of_the_launches),
+    TS_TEST(recorded_while_others_work),
+};
+
+int main(void) { return TS_RUN("unit_ops_graph", tests, NULL); }
