@@ -1,5 +1,5 @@
 /* Scopes: frames on a thread's stack. A frame owns the handles made in it and may carry a guard.
- * Every handle (tensor, download, stream) begins with an fy__handle_t, linked into its frame's ring; an unlinked one is the user's.
+ * Every handle (tensor, download, ...) begins with an fy__handle_t, linked into its frame's ring; an unlinked one is the user's.
  * Not here: figures by path (node.h), what guards check (guard.h). */
 #ifndef FERRY_RUNTIME_SCOPE_H_
 #define FERRY_RUNTIME_SCOPE_H_
@@ -18,6 +18,7 @@ typedef enum fy__handle_kind {
     FY__HANDLE_DOWNLOAD,
     FY__HANDLE_STREAM,
     FY__HANDLE_GRAPH,
+    FY__HANDLE_PREFETCH,
     FY__HANDLE_KINDS
 } fy__handle_kind_t;
 
@@ -66,6 +67,19 @@ static inline void fy__handle_adopt(fy__frame_t *frame, fy__handle_t *handle)
     handle->next = ring;
     ring->prev->next = handle;
     ring->prev = handle;
+}
+/* The same for one whose end must come before that of the scope's other handles. */
+static inline void fy__handle_adopt_first(fy__frame_t *frame, fy__handle_t *handle)
+{
+    fy__handle_adopt(frame, handle);
+    if (!frame || handle->prev == &frame->handles) return;
+    fy__handle_t *ring = &frame->handles;
+    handle->prev->next = ring;
+    ring->prev = handle->prev;
+    handle->next = ring->next;
+    handle->prev = ring;
+    ring->next->prev = handle;
+    ring->next = handle;
 }
 /* Takes it out of its scope; does nothing if no scope owns it. */
 static inline void fy__handle_release(fy__handle_t *handle)

@@ -30,6 +30,7 @@
     X(FILE_WRITE, "a file's bytes overwrite what an op still uses")                                   \
     X(FILE_READ, "bytes on their way to a file are read while an op still writes them")               \
     X(FILE_ARRIVE, "a slot is written to a file before its bytes came")                               \
+    X(PREFETCH_ROOM, "a batch is filled while the upload of an earlier one still reads the room")     \
     X(FAULT_WINDOW, "a fault flag is cleared and taken before its last request has raised it")        \
     X(NATIVE_USE, "the caller's own work on a stream meets bytes that other streams still use")       \
     X(TICKET, "a ticket's wait returns before its request is done")                                   \

@@ -19,6 +19,7 @@
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 #include "transfer/download.h"
+#include "transfer/prefetch.h"
 #include "transfer/ring.h"
 
 const fy__builtin_t *fy__wire_builtins(size_t *out_count)
@@ -235,6 +236,7 @@ static void destroy_tensor(fy__handle_t *handle) { fy_tensor_destroy((fy_tensor_
 static void destroy_download(fy__handle_t *handle) { fy_download_destroy((fy_download_t *)handle); }
 static void destroy_stream(fy__handle_t *handle) { fy_stream_destroy((fy_stream_t *)handle); }
 static void destroy_graph(fy__handle_t *handle) { fy_graph_destroy((fy_graph_t *)handle); }
+static void destroy_prefetch(fy__handle_t *handle) { fy_prefetch_destroy((fy_prefetch_t *)handle); }
 
 /* Locks in the order in which the library takes them, so that the child finds every structure whole. */
 static void before_fork(void)
@@ -279,5 +281,6 @@ void fy__wire_process(void)
     fy__handle_destroyers[FY__HANDLE_DOWNLOAD] = destroy_download;
     fy__handle_destroyers[FY__HANDLE_STREAM] = destroy_stream;
     fy__handle_destroyers[FY__HANDLE_GRAPH] = destroy_graph;
+    fy__handle_destroyers[FY__HANDLE_PREFETCH] = destroy_prefetch;
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }

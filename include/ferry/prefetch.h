@@ -31,8 +31,8 @@ typedef fy_status_t (*fy_prefetch_fn)(void *user, fy_batch_t *batch);
 typedef struct fy_prefetch_options {
     size_t struct_size;
     int depth;   /* batches ahead of the one in use: 1 to 64 */
-    int threads; /* 1: `fill` runs on a thread of Ferry's, in a scope "prefetch" under the one open now and with its guards.
-                  * 0: inside fy_prefetch_next, after the batch that it returns was asked for; uploads still overlap with the device's work */
+    int threads; /* 1: `fill` and the uploads run on a thread of Ferry's, in a scope "prefetch" under the one open now and with its guards.
+                  * 0: inside fy_prefetch_next, in a scope "prefetch" under the one open there; uploads still overlap with the device's work */
 } fy_prefetch_options_t;
 #define FY_PREFETCH_OPTIONS_INIT            \
     {                                       \
@@ -40,12 +40,16 @@ typedef struct fy_prefetch_options {
     }
 
 /* Makes room for depth + 1 batches on the host (page-locked) and on `device`, once; a steady loop allocates nothing. options may be NULL.
- * `user` is borrowed until destroy. Fails: INVALID_ARGUMENT, OUT_OF_MEMORY, PINNED_LIMIT. */
+ * `user` is borrowed until destroy; a scope destroys a prefetch before what else is in it. Fails: INVALID_ARGUMENT, OUT_OF_MEMORY,
+ * PINNED_LIMIT, REFUSED_BY_GUARD. */
 FY_API_STATUS fy_prefetch_create(fy_device_t *device, size_t count, const fy_batch_spec_t *specs, fy_prefetch_fn fill, void *user,
                                  const fy_prefetch_options_t *options, fy_prefetch_t **out_prefetch);
-/* The next batch: out_tensors has room for `count`; *out_rows is 0 after the last one (then they are NULL). Waits for `fill` at most, never
- * for the device. The tensors belong to the prefetch and are good until the next call; ops on them wait on the device for the upload.
- * Fails: with what `fill` or the upload failed with; the next call goes on behind that batch. */
+/* The next batch: out_tensors has room for `count`; *out_rows is 0 after the last one (then they are NULL). Waits for `fill` at most, which
+ * itself waits only for room: for the upload of the batch depth + 1 before. So the host is at most that far ahead of the device. No sync;
+ * what it waited is in the upload's host_blocked_ns. The tensors belong to the prefetch and are good until the next call (views of
+ * *out_rows rows, if the batch is not full); ops on them wait on the device for the upload.
+ * Fails: with what `fill` or the upload failed with; the next call goes on behind that batch. INVALID_ARGUMENT (inside of its `fill`),
+ * UNAVAILABLE (in a forked child). */
 FY_API_STATUS fy_prefetch_next(fy_prefetch_t *prefetch, fy_tensor_t **out_tensors, int64_t *out_rows);
 /* Stops the thread (after the `fill` that is running) and gives the memory back when its last use is done. NULL is ignored. */
 FY_API void fy_prefetch_destroy(fy_prefetch_t *prefetch);

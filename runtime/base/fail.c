@@ -82,6 +82,7 @@ void fy__error_restore(const fy__error_copy_t *copy)
     if (!thread) return;
     thread->error = copy->error;
     thread->verdict = copy->verdict;
+    if (thread->error.oom) thread->error.oom = &thread->verdict; /* the copy may be another thread's */
 }
 
 /* Written once, before other threads use Ferry (status.h says so). */

@@ -28,6 +28,7 @@ const mu_program_t mu_programs[] = {
     { "two-devices", PLENTY, 2, mu_two_devices },
     { "replays", PLENTY, 1, mu_replays },
     { "graph-memory", ONE_BLOCK, 1, mu_graph_memory },
+    { "prefetch", PLENTY, 1, mu_prefetch },
     { "faults", PLENTY, 1, mu_faults },
     { "deleters", PLENTY, 1, mu_deleters },
     { "graph-inherits", ONE_BLOCK, 1, mu_graph_inherits },

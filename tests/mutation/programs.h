@@ -32,6 +32,7 @@ void mu_replays(mu_run_t *run);
 void mu_graph_memory(mu_run_t *run);
 void mu_graph_inherits(mu_run_t *run);
 void mu_graph_gone(mu_run_t *run);
+void mu_prefetch(mu_run_t *run);
 /* programs_lifetimes.c */
 void mu_faults(mu_run_t *run);
 void mu_deleters(mu_run_t *run);

@@ -256,3 +256,34 @@ void mu_two_devices(mu_run_t *run)
     mu_read(run, "x", x);
     mu_read(run, "y", y);
 }
+
+static fy_status_t fill_batch(void *user, fy_batch_t *batch)
+{
+    void *values;
+    (void)user;
+    batch->is_end = batch->index == 9;
+    if (batch->is_end) return FY_STATUS_OK;
+    if (batch->index == 8) batch->rows = N / 2;
+    FY_TRY(fy_tensor_map(batch->host[0], FY_ACCESS_WRITE, &values));
+    mu_count_up(values, N, (float)(100 * batch->index));
+    return FY_STATUS_OK;
+}
+
+/* Batches that are filled while long work on the ones before is under way; the last is half a batch. */
+void mu_prefetch(mu_run_t *run)
+{
+    const fy_batch_spec_t spec = { FY_DTYPE_F32, 1, { N } };
+    const fy_prefetch_options_t inline_fill = { sizeof inline_fill, 1, 0 };
+    fy_prefetch_t *prefetch;
+    fy_tensor_t *batch, *sum, *part;
+    int64_t rows;
+    MU_TRY(run, fy_zeros(run->devices[0], FY_DTYPE_F32, FY_DIMS(N), &sum));
+    MU_TRY(run, fy_prefetch_create(run->devices[0], 1, &spec, fill_batch, NULL, &inline_fill, &prefetch));
+    for (;;) {
+        MU_TRY(run, fy_prefetch_next(prefetch, &batch, &rows));
+        if (!rows) break;
+        MU_TRY(run, fy_slice(sum, 0, 0, rows, &part));
+        if (!mu_linger(run, part, batch)) return;
+    }
+    mu_read(run, "the sum of all batches", sum);
+}

@@ -1,0 +1,452 @@
+/* Prefetch: batches come in order, whole, and without anybody waiting for the device; failures reach who asks for the batch; guards and figures
+ * are those of the scope that asked; it can be given up at any time. Each with a thread and without. */
+#include <math.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/harness.h"
+
+enum { ROWS = 6, COLUMNS = 5 };
+static const fy_batch_spec_t specs[2] = { { FY_DTYPE_F32, 2, { ROWS, COLUMNS } }, { FY_DTYPE_I32, 1, { ROWS } } };
+
+/* What fill does (static in each test: its thread may outlive one that fails): `nbatches` batches, the last with `last_rows` rows; element = batch, label = row. */
+typedef struct source {
+    uint64_t nbatches, fails_at, silent_at; /* batches that fail, with a record and without; 0: none */
+    int64_t last_rows, bad_rows;            /* bad_rows: what is said of the batch fails_at instead of failing */
+    fy_tensor_t *uses;                      /* a tensor of the scope, looked at in each call */
+    fy_prefetch_t **asks;                   /* asks for a batch in the middle of filling one */
+    _Atomic int ncalls;
+    uint64_t expected; /* next index */
+    int out_of_order;
+} source_t;
+
+static fy_status_t fill(void *user, fy_batch_t *batch)
+{
+    source_t *source = user;
+    float *values;
+    int32_t *labels;
+    fy_tensor_t *left_behind;
+    source->ncalls++;
+    source->out_of_order |= batch->index != source->expected++ || batch->count != 2 || batch->rows != ROWS || batch->is_end;
+    if (batch->index == source->nbatches) {
+        batch->is_end = 1;
+        return FY_STATUS_OK;
+    }
+    if (source->fails_at && batch->index == source->fails_at && !source->bad_rows)
+        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "no batch %d today", (int)batch->index);
+    if (source->silent_at && batch->index == source->silent_at) return FY_STATUS_CORRUPT_DATA;
+    if (source->uses && ts_info(source->uses).device == NULL) source->out_of_order = 1; /* its scope ended before fill did */
+    if (source->asks) {
+        fy_tensor_t *tensors[2];
+        int64_t rows;
+        source->out_of_order |= fy_prefetch_next(*source->asks, tensors, &rows) != FY_STATUS_INVALID_ARGUMENT;
+    }
+    FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(100), 0, &left_behind)); /* is the prefetch's scope's */
+    FY_TRY(fy_tensor_map(batch->host[0], FY_ACCESS_WRITE, (void **)&values));
+    FY_TRY(fy_tensor_map(batch->host[1], FY_ACCESS_WRITE, (void **)&labels));
+    for (int i = 0; i < ROWS * COLUMNS; i++) values[i] = (float)batch->index;
+    for (int i = 0; i < ROWS; i++) labels[i] = (int32_t)(10 * batch->index) + i;
+    if (batch->index + 1 == source->nbatches && source->last_rows) batch->rows = source->last_rows;
+    if (source->bad_rows && batch->index == source->fails_at) batch->rows = source->bad_rows - 1;
+    return FY_STATUS_OK;
+}
+
+static fy_prefetch_t *make(ts_ctx_t *ctx, source_t *source, int depth, int threads)
+{
+    fy_prefetch_options_t options = FY_PREFETCH_OPTIONS_INIT;
+    fy_prefetch_t *prefetch;
+    options.depth = depth;
+    options.threads = threads;
+    ts_ok(fy_prefetch_create(ctx->device, 2, specs, fill, source, &options, &prefetch));
+    return prefetch;
+}
+
+static void expect_end(fy_prefetch_t *prefetch)
+{
+    fy_tensor_t *tensors[2] = { (fy_tensor_t *)&prefetch, (fy_tensor_t *)&prefetch };
+    int64_t rows = 7;
+    ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
+    assert_int_equal(rows, 0);
+    assert_null(tensors[0]);
+    assert_null(tensors[1]);
+}
+
+static void expect_batch(fy_prefetch_t *prefetch, uint64_t index, int64_t want_rows)
+{
+    fy_tensor_t *tensors[2];
+    int64_t rows;
+    float values[ROWS * COLUMNS];
+    int32_t labels[ROWS];
+    ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
+    assert_int_equal(rows, want_rows);
+    assert_int_equal(ts_info(tensors[0]).dims[0], rows);
+    assert_int_equal(ts_info(tensors[1]).dims[0], rows);
+    ts_read(tensors[0], values, (size_t)rows * COLUMNS * 4);
+    ts_read(tensors[1], labels, (size_t)rows * 4);
+    for (int64_t i = 0; i < rows * COLUMNS; i++) assert_true(values[i] == (float)index);
+    for (int64_t i = 0; i < rows; i++) assert_int_equal(labels[i], (int32_t)(10 * index) + i);
+}
+
+static void batches_in_order(ts_ctx_t *ctx)
+{
+    static const int depths[] = { 1, 2, 5, 64 };
+    for (int threads = 0; threads < 2; threads++)
+        for (size_t d = 0; d < sizeof depths / sizeof *depths; d++)
+            for (int64_t last = 1; last <= ROWS; last += ROWS - 1) {
+                static source_t source;
+                source = (source_t){ .nbatches = 11, .last_rows = last };
+                fy_prefetch_t *prefetch = make(ctx, &source, depths[d], threads);
+                for (uint64_t i = 0; i < 11; i++) expect_batch(prefetch, i, i == 10 ? last : ROWS);
+                expect_end(prefetch);
+                expect_end(prefetch);
+                assert_int_equal(source.ncalls, 12); /* behind the end nobody is asked again */
+                assert_false(source.out_of_order);
+                fy_prefetch_destroy(prefetch);
+            }
+    static source_t none;
+    none = (source_t){ .nbatches = 0 };
+    expect_end(make(ctx, &none, 2, 1));
+    expect_end(make(ctx, &none, 2, 0));
+}
+
+/* The host submits many steps without waiting; every step still sees its own batch, whole. */
+static void far_ahead_of_the_device(ts_ctx_t *ctx)
+{
+    enum { N = 40 };
+    for (int threads = 0; threads < 2; threads++) {
+        static source_t source;
+        source = (source_t){ .nbatches = N };
+        fy_prefetch_t *prefetch = make(ctx, &source, 2, threads);
+        fy_tensor_t *tensors[2], *sums[N];
+        int64_t rows;
+        for (int i = 0; i < N; i++) {
+            ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
+            for (int k = 0; k < 3; k++) ts_ok(fy_axpy(tensors[0], 1, tensors[0])); /* the batch is the caller's to write, too: x8 */
+            ts_ok(fy_sum(tensors[0], FY_ALL_AXES, 0, &sums[i]));
+        }
+        for (int i = 0; i < N; i++) ts_expect_f32(sums[i], &(float){ (float)(8 * i * ROWS * COLUMNS) }, 1);
+        fy_prefetch_destroy(prefetch);
+    }
+}
+
+/* No allocation, no sync, two uploads a batch. */
+static void a_steady_loop(ts_ctx_t *ctx)
+{
+    for (int threads = 0; threads < 2; threads++) {
+        static source_t source;
+        source = (source_t){ .nbatches = 60 };
+        fy_prefetch_t *prefetch = make(ctx, &source, 3, threads);
+        fy_tensor_t *tensors[2];
+        int64_t rows;
+        for (int i = 0; i < 20; i++) ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
+        const fy_ledger_totals_t before = ts_ledger(NULL);
+        fy_memory_stats_t first = FY_MEMORY_STATS_INIT, second = FY_MEMORY_STATS_INIT;
+        ts_ok(fy_memory_query(ctx->device, NULL, &first));
+        for (int i = 20; i < 60; i++) ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
+        expect_end(prefetch); /* the thread has come to its end */
+        const fy_ledger_totals_t after = ts_ledger(NULL);
+        ts_ok(fy_memory_query(ctx->device, NULL, &second));
+        assert_int_equal(after.device_allocs, before.device_allocs);
+        assert_int_equal(after.syncs, before.syncs);
+        assert_true(after.upload.count - before.upload.count >= 2 * (40 - 4) && after.upload.count - before.upload.count <= 2 * 40);
+        if (!ctx->is_host) {
+            assert_int_equal(second.live, first.live);
+            assert_int_equal(second.reserved, first.reserved);
+        }
+        fy_prefetch_destroy(prefetch);
+    }
+}
+
+/* A batch that fails is one call that fails: with the reason, on the thread that asks. */
+static void failures_of_fill(ts_ctx_t *ctx)
+{
+    fy_tensor_t *tensors[2];
+    int64_t rows;
+    for (int threads = 0; threads < 2; threads++) {
+        static source_t source;
+        source = (source_t){ .nbatches = 9, .fails_at = 3, .silent_at = 5 };
+        fy_prefetch_t *prefetch = make(ctx, &source, 2, threads);
+        for (uint64_t i = 0; i < 9; i++) {
+            if (i == 3) {
+                ts_fails(fy_prefetch_next(prefetch, tensors, &rows), IO);
+                ts_text_has("no batch 3 today");
+                assert_int_equal(rows, 0);
+                assert_null(tensors[0]);
+            } else if (i == 5) {
+                ts_fails(fy_prefetch_next(prefetch, tensors, &rows), CORRUPT_DATA);
+                ts_text_has("batch 5");
+                ts_text_has("fy_error_set");
+            } else
+                expect_batch(prefetch, i, ROWS);
+        }
+        expect_end(prefetch);
+        fy_prefetch_destroy(prefetch);
+        for (int64_t bad = 0; bad <= ROWS + 1; bad += ROWS + 1) { /* rows that cannot be */
+            static source_t wrong;
+            wrong = (source_t){ .nbatches = 3, .fails_at = 1, .bad_rows = bad + 1 };
+            prefetch = make(ctx, &wrong, 1, threads);
+            expect_batch(prefetch, 0, ROWS);
+            ts_fails(fy_prefetch_next(prefetch, tensors, &rows), INVALID_ARGUMENT);
+            ts_text_has("1 to 6");
+            expect_batch(prefetch, 2, ROWS);
+            fy_prefetch_destroy(prefetch);
+        }
+    }
+}
+
+/* The guards where it was made hold on its thread; without a thread, those where it is asked. */
+static void guards_are_inherited(ts_ctx_t *ctx)
+{
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
+    fy_tensor_t *tensors[2];
+    int64_t rows;
+    guard.upload_nbytes = 3 * (ROWS * COLUMNS * 4 + ROWS * 4) + 1; /* three batches */
+    for (int threads = 0; threads < 2; threads++) {
+        static source_t source;
+        source = (source_t){ .nbatches = 9 };
+        fy_scope_t scope = fy_scope_begin("load");
+        ts_ok(fy_scope_guard(&guard));
+        fy_prefetch_t *prefetch = make(ctx, &source, 2, threads);
+        for (uint64_t i = 0; i < 3; i++) ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
+        ts_fails(fy_prefetch_next(prefetch, tensors, &rows), REFUSED_BY_GUARD);
+        ts_text_has("test/load");
+        fy_scope_end(scope, 0, NULL);
+        const char *path = "test/load/prefetch";
+        assert_true(ts_ledger(path).upload.count >= 6 * (uint64_t)(threads + 1)); /* its figures stand there, on whichever thread */
+    }
+    /* with a thread the loop itself may be light */
+    static source_t source;
+    source = (source_t){ .nbatches = 4 };
+    fy_prefetch_t *prefetch = make(ctx, &source, 1, 1);
+    fy_scope_t scope = fy_scope_begin("light");
+    ts_ok(fy_scope_guard(&(fy_guard_options_t)FY_GUARD_LIGHT_ONLY));
+    for (uint64_t i = 0; i < 4; i++) ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
+    fy_scope_end(scope, 0, NULL);
+    fy_prefetch_destroy(prefetch);
+    ts_ok(fy_budget_set("upload=0/prefetch"));
+    source.expected = 0;
+    prefetch = make(ctx, &source, 1, 1);
+    ts_fails(fy_prefetch_next(prefetch, tensors, &rows), REFUSED_BY_GUARD);
+    ts_text_has("upload=0/prefetch");
+    ts_ok(fy_budget_set(NULL));
+}
+
+/* At any moment, also while fill runs; with the scope, before what else is in it; or later, if kept. */
+static void given_up(ts_ctx_t *ctx)
+{
+    fy_tensor_t *tensors[2];
+    int64_t rows;
+    for (int threads = 0; threads < 2; threads++)
+        for (int i = 0; i < 60; i++) {
+            static source_t source;
+            source = (source_t){ .nbatches = 50 };
+            fy_scope_t scope = fy_scope_begin("loop");
+            source.uses = ts_iota(ctx->device, FY_DIMS(3), 0);
+            fy_prefetch_t *prefetch = make(ctx, &source, 1 + i % 3, threads);
+            for (int k = 0; k < i % 5; k++) ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
+            if (i % 4 == 0) fy_prefetch_destroy(prefetch);
+            if (i % 4 == 1) fy_prefetch_keep(prefetch);
+            if (i % 4 == 1) source.uses = NULL;
+            fy_scope_end(scope, 0, NULL);
+            if (i % 4 == 1) {
+                ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
+                fy_prefetch_destroy(prefetch);
+            }
+            assert_false(source.out_of_order);
+        }
+    fy_prefetch_destroy(NULL);
+    fy_prefetch_keep(NULL);
+}
+
+/* Without a thread, so that the handle is known in fill. */
+static void inside_of_fill(ts_ctx_t *ctx)
+{
+    static fy_prefetch_t *prefetch;
+    static source_t source;
+    source = (source_t){ .nbatches = 4, .asks = &prefetch };
+    prefetch = make(ctx, &source, 1, 0);
+    for (uint64_t i = 0; i < 4; i++) expect_batch(prefetch, i, ROWS);
+    assert_false(source.out_of_order);
+}
+
+static void options(ts_ctx_t *ctx)
+{
+    fy_prefetch_t *prefetch = (fy_prefetch_t *)&ctx;
+    fy_prefetch_options_t unset = { 0 }, deep = FY_PREFETCH_OPTIONS_INIT, many = FY_PREFETCH_OPTIONS_INIT;
+    static source_t source;
+    source = (source_t){ .nbatches = 1 };
+    fy_batch_spec_t uneven[2] = { specs[0], specs[1] }, scalar = { FY_DTYPE_F32, 0, { 0 } }, empty = { FY_DTYPE_F32, 1, { 0 } };
+    fy_tensor_t *tensors[2];
+    int64_t rows;
+    uneven[1].dims[0] = ROWS + 1;
+    many.threads = 2;
+    ts_fails(fy_prefetch_create(NULL, 2, specs, fill, &source, NULL, &prefetch), INVALID_ARGUMENT);
+    assert_null(prefetch);
+    ts_fails(fy_prefetch_create(ctx->device, 0, specs, fill, &source, NULL, &prefetch), INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 2, NULL, fill, &source, NULL, &prefetch), INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 2, specs, NULL, &source, NULL, &prefetch), INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, NULL, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, &unset, &prefetch), INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, &many, &prefetch), INVALID_ARGUMENT);
+    for (deep.depth = 0; deep.depth <= 65; deep.depth += 65)
+        ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, &deep, &prefetch), INVALID_ARGUMENT);
+    ts_text_has("1 to 64");
+    ts_fails(fy_prefetch_create(ctx->device, 2, uneven, fill, &source, NULL, &prefetch), INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 1, &scalar, fill, &source, NULL, &prefetch), INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 1, &empty, fill, &source, NULL, &prefetch), INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_next(NULL, tensors, &rows), INVALID_ARGUMENT);
+    prefetch = make(ctx, &source, 1, 1);
+    ts_fails(fy_prefetch_next(prefetch, NULL, &rows), INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_next(prefetch, tensors, NULL), INVALID_ARGUMENT);
+    expect_batch(prefetch, 0, ROWS); /* refused calls used nothing up */
+}
+
+/* No room: nothing is made, and the device is as it was. */
+static void no_room(ts_ctx_t *ctx)
+{
+    fy_batch_spec_t large = { FY_DTYPE_F32, 2, { 1024, INT64_C(1) << 24 } };
+    fy_prefetch_t *prefetch;
+    static source_t source;
+    source = (source_t){ .nbatches = 1 };
+    const uint64_t live = ts_live(ctx->device);
+    const fy_status_t status = fy_prefetch_create(ctx->device, 1, &large, fill, &source, NULL, &prefetch);
+    assert_true(status == FY_STATUS_OUT_OF_MEMORY || status == FY_STATUS_PINNED_LIMIT);
+    assert_null(prefetch);
+    assert_int_equal(ts_live(ctx->device), live);
+    assert_int_equal(source.ncalls, 0);
+}
+
+/* In the child the thread is not there: asking fails, giving up does not hang. */
+static void forked(ts_ctx_t *ctx)
+{
+    static source_t source;
+    source = (source_t){ .nbatches = 4 };
+    fy_prefetch_t *prefetch = make(ctx, &source, 1, 1);
+    expect_batch(prefetch, 0, ROWS);
+    fflush(NULL);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        fy_tensor_t *tensors[2];
+        int64_t rows;
+        alarm(20);
+        const fy_status_t status = fy_prefetch_next(prefetch, tensors, &rows);
+        fy_prefetch_destroy(prefetch);
+        _exit(status == FY_STATUS_UNAVAILABLE ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    expect_batch(prefetch, 1, ROWS);
+}
+
+/* ---- simulated devices ---- */
+
+/* A lost device fails the batches, with and without a thread, and hangs nobody. */
+static void lost_device(ts_ctx_t *ctx)
+{
+    for (int threads = 0; threads < 2; threads++)
+        for (int depth = 1; depth < 4; depth++) {
+            ts_ctx_t other = *ctx;
+            static source_t source;
+            source = (source_t){ .nbatches = 30 };
+            fy_tensor_t *tensors[2];
+            int64_t rows;
+            int nlost = 0;
+            ts_ok(fy_device_open("sim:9?faults=lost@20", &other.device));
+            fy_prefetch_t *prefetch = make(&other, &source, depth, threads);
+            for (int i = 0; i < 30; i++) {
+                const fy_status_t status = fy_prefetch_next(prefetch, tensors, &rows);
+                nlost += status == FY_STATUS_DEVICE_LOST;
+                assert_true(status == FY_STATUS_DEVICE_LOST || (!nlost && status == FY_STATUS_OK));
+            }
+            assert_true(nlost >= 15);
+            fy_prefetch_destroy(prefetch);
+            fy_device_close(other.device);
+        }
+}
+
+static double model_ns(fy_device_t *device)
+{
+    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
+    ts_ok(fy_device_wait(device, FY_FOREVER));
+    ts_ok(fy_device_clock_query(device, &clock));
+    return (double)clock.now_ns;
+}
+
+static fy_status_t fill_large(void *user, fy_batch_t *batch)
+{
+    void *values;
+    (void)user;
+    FY_TRY(fy_tensor_map(batch->host[0], FY_ACCESS_WRITE, &values));
+    return FY_STATUS_OK;
+}
+
+/* A step that loads its batch takes as long as one that has it, once computing takes longer than loading. */
+static void loading_hides_behind_computing(ts_ctx_t *ctx)
+{
+    enum { N = 1024, STEPS = 50 };
+    const fy_batch_spec_t spec = { FY_DTYPE_F32, 2, { 256, N } };
+    fy_prefetch_options_t one = FY_PREFETCH_OPTIONS_INIT;
+    fy_tensor_t *weights, *fixed, *tensors[1];
+    fy_prefetch_t *prefetch;
+    int64_t rows;
+    double ns[2];
+    one.threads = 0;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(N, N), 0, &weights));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(256, N), 0, &fixed));
+    ts_ok(fy_prefetch_create(ctx->device, 1, &spec, fill_large, NULL, &one, &prefetch));
+    for (int loads = 0; loads < 2; loads++) {
+        double begin = 0;
+        for (int step = 0; step < 10 + STEPS; step++) {
+            fy_scope_t scope = fy_scope_begin("step");
+            fy_tensor_t *x = fixed;
+            if (step == 10) begin = model_ns(ctx->device);
+            if (loads) {
+                ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
+                x = tensors[0];
+            }
+            for (int i = 0; i < 4; i++) ts_ok(fy_matmul(x, weights, &x));
+            fy_scope_end(scope, 0, NULL);
+        }
+        ns[loads] = (model_ns(ctx->device) - begin) / STEPS;
+    }
+    print_message("           a step: %.0f ns, with loading %.0f ns (model)\n", ns[0], ns[1]);
+    assert_true(ns[1] <= 1.02 * ns[0]);
+    /* without overlap it would be longer: the upload alone takes this share of it */
+    double begin = model_ns(ctx->device);
+    fy_tensor_t *host;
+    fy_ticket_t ticket;
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    borrow.contract = FY_HOST_BORROW;
+    ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_F32, FY_DIMS(256, N), &host));
+    ts_ok(fy_tensor_upload_into(fixed, host, &borrow, &ticket));
+    assert_true(model_ns(ctx->device) - begin > 0.05 * ns[0]);
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(batches_in_order),
+    TS_TEST(far_ahead_of_the_device),
+    TS_TEST(a_steady_loop),
+    TS_TEST(failures_of_fill),
+    TS_TEST(guards_are_inherited),
+    TS_TEST(given_up),
+    TS_TEST(inside_of_fill),
+    TS_TEST(options),
+    TS_TEST(no_room),
+    TS_TEST(forked),
+    TS_TEST(lost_device),
+    TS_TEST(loading_hides_behind_computing),
+};
+#define ONLY_SIM "needs a simulated device's faults or clock"
+static const ts_exclusion_t k_exclusions[] = {
+    { "host", "lost_device", ONLY_SIM },
+    { "cuda", "lost_device", ONLY_SIM },
+    { "host", "loading_hides_behind_computing", ONLY_SIM },
+    { "cuda", "loading_hides_behind_computing", ONLY_SIM },
+    { "null", "loading_hides_behind_computing", ONLY_SIM },
+    { "null", "lost_device", ONLY_SIM },
+    { NULL, NULL, NULL },
+};
+
+int main(void) { return TS_RUN("prefetch", k_tests, k_exclusions); }
