@@ -1,5 +1,5 @@
 /* The price of one light request at its smallest: N times `add` (two f32[4] on the host, a new result) or `matmul` (16x16x16, a new
- * result), or the bare `sgemm` that such a matmul ends in.
+ * result), the same add in a guarded scope (`guarded`), or the bare `sgemm` that such a matmul ends in.
  * N is an argument, so that two runs under an instruction counter give instructions per request by difference (instructions.sh).
  * Not here: comparisons in time (peers_torch.cpp, `ferry bench dispatch`). */
 #include <dnnl.h>
@@ -22,6 +22,17 @@ static fy_status_t run_add(fy_tensor_t *a, fy_tensor_t *b, long count)
         fy_tensor_destroy(sum);
     }
     return FY_STATUS_OK;
+}
+
+/* The same in a scope that allows no transfer and no sync. */
+static fy_status_t run_guarded(fy_tensor_t *a, fy_tensor_t *b, long count)
+{
+    const fy_guard_options_t guard = FY_GUARD_LIGHT_ONLY;
+    fy_scope_t scope = fy_scope_begin("guarded");
+    fy_status_t status = fy_scope_guard(&guard);
+    if (status == FY_STATUS_OK) status = run_add(a, b, count);
+    fy_scope_end(scope, 0, NULL);
+    return status;
 }
 
 static fy_status_t run_matmul(fy_tensor_t *a, fy_tensor_t *b, long count)
@@ -53,6 +64,7 @@ static const struct {
     int64_t dims[2];
 } works[] = {
     { "add", run_add, 1, { 4 } },
+    { "guarded", run_guarded, 1, { 4 } },
     { "matmul", run_matmul, 2, { SIZE, SIZE } },
     { "sgemm", run_sgemm, 2, { SIZE, SIZE } },
 };
@@ -80,7 +92,7 @@ int main(int argc, char **argv)
     if (argc > 2)
         while (which < WORK_COUNT && strcmp(argv[2], works[which].name) != 0) which++;
     if (argc > 3 || count < 0 || (rest && *rest) || which == WORK_COUNT) {
-        fprintf(stderr, "usage: %s [TIMES [add|matmul|sgemm]]\n", argv[0]);
+        fprintf(stderr, "usage: %s [TIMES [add|guarded|matmul|sgemm]]\n", argv[0]);
         return 2;
     }
     double ns = 0;

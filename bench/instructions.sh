@@ -35,6 +35,7 @@ each() { # WORK
 }
 
 echo "instructions per add of f32[4] with a new result: $(each add)"
+echo "the same in a guarded scope: $(each guarded)"
 matmul=$(each matmul)
 sgemm=$(each sgemm)
 echo "instructions per matmul 16x16x16 with a new result: $matmul, of which the bare sgemm $sgemm and the dispatcher $((matmul - sgemm))"
