@@ -31,6 +31,9 @@
     X(FILE_READ, "bytes on their way to a file are read while an op still writes them")               \
     X(FILE_ARRIVE, "a slot is written to a file before its bytes came")                               \
     X(PREFETCH_ROOM, "a batch is filled while the upload of an earlier one still reads the room")     \
+    X(PEER_READ, "bytes on their way to another device are read while an op still writes them")       \
+    X(PEER_WRITE, "bytes from another device overwrite what an op here still uses")                   \
+    X(PEER_FAULT, "a tensor leaves its device before it is known whether its bytes are good")         \
     X(FAULT_WINDOW, "a fault flag is cleared and taken before its last request has raised it")        \
     X(NATIVE_USE, "the caller's own work on a stream meets bytes that other streams still use")       \
     X(TICKET, "a ticket's wait returns before its request is done")                                   \

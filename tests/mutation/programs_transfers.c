@@ -287,3 +287,34 @@ void mu_prefetch(mu_run_t *run)
     }
     mu_read(run, "the sum of all batches", sum);
 }
+
+/* From device to device behind slow ops on both, and of bytes that turn out to be bad. */
+void mu_peers(mu_run_t *run)
+{
+    fy_tensor_t *x = mu_upload(run, run->devices[0], N, 1), *y = mu_upload(run, run->devices[1], N, 5), *turned, *rows, *there, *good, *bad;
+    if (!x || !y) return;
+    MU_TRY(run, fy_reshape(y, FY_DIMS(N / 4, 4), &turned));
+    MU_TRY(run, fy_transpose(turned, NULL, &turned));
+    for (int step = 0; step < 4; step++) {
+        fy_tensor_t *sum;
+        if (!mu_linger(run, x, x) || !mu_linger(run, y, y)) return;
+        MU_TRY(run, fy_sum(y, FY_ALL_AXES, 0, &sum));
+        MU_TRY(run, fy_tensor_send_into(y, x, NULL, NULL));
+        MU_TRY(run, fy_fill(x, (double)step));
+        mu_read(run, "the sum before it came", sum);
+        mu_read(run, "what came", y);
+        MU_TRY(run, fy_reshape(x, FY_DIMS(4, N / 4), &rows));
+        MU_TRY(run, fy_tensor_send_into(turned, rows, NULL, NULL));
+        if (!mu_linger(run, y, y)) return;
+        mu_read(run, "what came into a view", y);
+    }
+    MU_TRY(run, fy_reshape(x, FY_DIMS(N / 4, 4), &rows));
+    MU_TRY(run, fy_arange(run->devices[0], FY_DTYPE_I32, 0, 1, 8, &good));
+    MU_TRY(run, fy_arange(run->devices[0], FY_DTYPE_I32, 9, 1, 8, &bad));
+    for (int step = 0; step < 4; step++) {
+        fy_tensor_t *picked;
+        if (!mu_linger(run, x, x)) return;
+        MU_TRY(run, fy_gather(rows, step & 1 ? bad : good, &picked));
+        if (mu_ok(run, "send", fy_tensor_send(picked, run->devices[1], NULL, &there))) mu_read(run, "what was picked", there);
+    }
+}

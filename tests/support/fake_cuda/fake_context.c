@@ -240,6 +240,13 @@ static int event_is_valid(CUevent event, CUcontext context)
     return valid;
 }
 
+static int event_is_live(CUevent event)
+{
+    int live = event >= events && event < events + NHANDLES && event->context != NULL;
+    if (!live) misuses++;
+    return live;
+}
+
 CUresult fake_cuEventCreate(CUevent *out, unsigned int flags)
 {
     CUcontext context;
@@ -280,12 +287,13 @@ CUresult fake_cuEventRecord(CUevent event, CUstream stream)
     return (CUresult)fake_leave(code);
 }
 
+/* The event may be another device's, as the driver's manual has it. */
 CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 {
     CUcontext context;
     (void)flags;
     int code = fake_enter_context(FAKE_cuStreamWaitEvent, &context);
-    if (code == 0 && (!event_is_valid(event, context) || !fake_stream_is_valid(stream, context))) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0 && (!event_is_live(event) || !fake_stream_is_valid(stream, context))) code = CUDA_ERROR_INVALID_HANDLE;
     return (CUresult)fake_leave(code);
 }
 
