@@ -1,7 +1,7 @@
 /* Double buffering: batch i+1 goes up on the upload engine while batch i is computed on. Run twice, once with a wait after every
  * request and once without, and timed by the device's own clock. On sim that clock is a model: the same figures on every machine.
  * Ferry orders the engines by the tensors they touch: there is not one event and not one stream in this program.
- * Usage: 03_overlap [device], by default sim:0. Next: api_transfer_experiment.c. */
+ * Usage: 03_overlap [device], by default sim:0. Next: 04_streaming_batches.c. */
 #include <ferry/ferry.h>
 
 #include "example.h"
