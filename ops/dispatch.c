@@ -143,6 +143,13 @@ static FY_COLD fy_status_t choose_kernel(fy__call_t *call)
 
 /* ---- asynchronous devices ---- */
 
+/* What a transfer that stood in a queue left behind; 0: nothing. */
+static inline uint64_t adopt(fy__storage_t *storage)
+{
+    fy__storage_adopt(storage);
+    return storage->suspect.mask | storage->suspect.poison;
+}
+
 static fy_status_t wait_on_device(fy__call_t *call)
 {
     FY_TRY(fy__stream_throttle(call->thread, call->stream));
@@ -150,9 +157,12 @@ static fy_status_t wait_on_device(fy__call_t *call)
         fy__hazard_t *hazard = &call->src[i]->storage->hazard;
         call->after_transfer |= fy__stream_is_ahead(call->stream, atomic_load_explicit(&hazard->writer, memory_order_acquire));
         FY_TRY(fy__hazard_before_read(hazard, call->stream, FY__WAIT_DISPATCH_READ));
+        call->suspect |= adopt(call->src[i]->storage);
     }
-    for (unsigned i = 0; i < call->launch.ndst; i++)
+    for (unsigned i = 0; i < call->launch.ndst; i++) {
         FY_TRY(fy__hazard_before_write(&call->dst[i]->storage->hazard, call->stream, FY__WAIT_DISPATCH_WRITE));
+        call->suspect |= adopt(call->dst[i]->storage);
+    }
     return call->workspace ? fy__hazard_before_write(&call->workspace->hazard, call->stream, FY__WAIT_DISPATCH_WORKSPACE) : FY_STATUS_OK;
 }
 
@@ -191,7 +201,10 @@ static FY_COLD void spread_poison(fy__call_t *call)
     }
     for (unsigned i = 0; i < call->launch.ndst; i++) {
         fy__storage_t *storage = call->dst[i]->storage;
-        if (is_replaced(call, i)) storage->suspect = (fy__suspect_t){ 0, 0, 0 };
+        if (is_replaced(call, i)) {
+            storage->suspect = (fy__suspect_t){ 0, 0, 0 };
+            fy__storage_late_clear(call->device, storage);
+        }
         fy__suspect_join(call->device, &storage->suspect, &all);
     }
 }

@@ -15,6 +15,7 @@
 
 /* What transfer/ hangs on a device. */
 struct fy__ring;
+struct fy__queue;
 
 typedef enum fy__lost { FY__PRESENT, FY__LOST, FY__LOST_BY_FORK } fy__lost_t;
 
@@ -32,10 +33,13 @@ struct fy_device {
     uint64_t limit_nbytes, pinned_limit_nbytes, workspace_nbytes;
     _Atomic uint64_t pinned_here_nbytes;      /* page-locked where they lie, outside the pool `pinned` (fy_tensor_pin) */
     uint64_t ahead;                           /* most requests that a stream may be behind the host */
+    uint64_t window_nbytes, queue_nbytes;     /* of each engine: most that is in flight, and that stands behind it */
     fy__pool_t *pool;                         /* device memory; the host's segments for the host */
     fy__pool_t *pinned;                       /* page-locked host memory; NULL for the host */
     fy_stream_t *compute, *upload, *download; /* NULL if synchronous */
     struct fy__ring *ring;
+    struct fy__queue *uploads, *downloads; /* transfer/queue.h; NULL if synchronous */
+    fy_stream_t *_Atomic jobs[2];          /* their timelines, from the first job on */
     /* From here on for anybody at any time, even in a device that was closed and is made anew in the same place: registry.c. */
     _Atomic int lost;      /* fy__lost_t; never goes back while the device is open */
     _Atomic uint64_t uses; /* opens + storages; the last one closes it. The host is not counted */
@@ -63,6 +67,17 @@ void fy__device_unuse(fy_device_t *device);
 fy_device_t *fy__device_use_at(uint32_t index);
 /* The host if some call has needed it already; NULL else. */
 fy_device_t *fy__device_host_if_open(void);
+
+/* Transfers that stand in the device's queues: submits what there is room for; submits them all. No lock may be held. */
+void fy__device_pump_slow(fy_device_t *device);
+static inline void fy__device_pump(fy_device_t *device)
+{
+    if (__builtin_expect(atomic_load_explicit(&device->jobs[0], memory_order_relaxed) != NULL ||
+                             atomic_load_explicit(&device->jobs[1], memory_order_relaxed) != NULL,
+                         0))
+        fy__device_pump_slow(device);
+}
+void fy__device_flush(fy_device_t *device);
 
 /* Blocks until every open stream of the device has done what was submitted. Not counted here. */
 fy_status_t fy__device_drain(fy_device_t *device, uint64_t timeout_ns);

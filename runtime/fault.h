@@ -12,7 +12,7 @@
 
 #include "runtime/hazard.h"
 
-enum { FY__FAULT_WINDOW = 64 };
+enum { FY__FAULT_WINDOW = 64, FY__FAULT_OF_COPY = -2 };
 
 /* What a storage may suffer from. All zero: nothing. */
 typedef struct fy__suspect {
@@ -23,7 +23,7 @@ typedef struct fy__suspect {
 /* What a request's flag means, kept until somebody asks. */
 typedef struct fy__fault_cause {
     const char *op;
-    int64_t limit; /* of the indices: 0 <= i < limit; -1: the op looks at something else */
+    int64_t limit; /* of the indices: 0 <= i < limit; -1: the op looks at something else; FY__FAULT_OF_COPY: a copy failed on its way */
 } fy__fault_cause_t;
 
 typedef struct fy__faults {
@@ -38,6 +38,7 @@ typedef struct fy__faults {
         uint64_t request;
         fy__point_t point;
         uint32_t record;
+        bool quiet;              /* not for fy__faults_take */
     } faulted[FY__FAULT_WINDOW]; /* the last requests that failed, found here once their slot was taken over */
     uint32_t nfaulted, ntaken;   /* `ntaken` of them were returned by fy__faults_take */
 } fy__faults_t;
@@ -61,6 +62,9 @@ void fy__fault_end(struct fy_device *device, uint64_t request, fy__point_t point
 
 /* The record of a request that was submitted at `point`, which is reached; 0 if it was clean or cannot fault. */
 uint32_t fy__fault_at(struct fy_device *device, fy__point_t point);
+
+/* The request at `point` failed with `record`: for fy__fault_at, and if `is_news` for fy__faults_take. */
+void fy__fault_keep(struct fy_device *device, fy__point_t point, uint32_t record, bool is_news);
 
 /* A request that ran inside its call failed: for fy__faults_take. */
 void fy__faults_note(struct fy_device *device, uint32_t record);

@@ -119,6 +119,40 @@ bool fy__hazard_join(fy__hazard_t *dst, const fy__hazard_t *src)
     return true;
 }
 
+/* ---- jobs ---- */
+
+uint32_t fy__hazard_points(const fy__hazard_t *hazard, fy__point_t *out_points)
+{
+    uint32_t count = 0;
+    for (int i = 0; i <= FY__READER_COUNT; i++) {
+        const fy__point_t point = word(hazard, i);
+        const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+        if (stream && (stream->foreign || atomic_load_explicit(&stream->done, memory_order_acquire) < FY__POINT_SEQ(point)))
+            out_points[count++] = point;
+    }
+    return count;
+}
+
+fy__point_t fy__hazard_read_job(fy__hazard_t *hazard, uint32_t reader, fy__point_t point)
+{
+    return atomic_exchange_explicit(&hazard->readers[reader], point, memory_order_acq_rel);
+}
+
+void fy__hazard_settle(fy__hazard_t *hazard)
+{
+    for (int i = 0; i <= FY__READER_COUNT; i++) {
+        const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(word(hazard, i)));
+        if (!stream || !atomic_load_explicit(&stream->timeline, memory_order_relaxed)) continue;
+        fy__point_t point = word(hazard, i);
+        /* A storage that a job still needs is held by it, so this submits nothing; at most a cancelled job's order is made up for. */
+        if (fy__point_submit(&point) != FY_STATUS_OK) {
+            (void)fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE);
+            point = 0;
+        }
+        atomic_store_explicit(i ? &hazard->readers[i - 1] : &hazard->writer, point, memory_order_relaxed);
+    }
+}
+
 void fy__hazard_cover_foreign(fy__hazard_t *hazard)
 {
     for (int i = 0; i <= FY__READER_COUNT; i++) {

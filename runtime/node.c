@@ -36,6 +36,17 @@ fy__node_t *fy__node_child(fy__node_t *parent, const char *name)
     return node;
 }
 
+fy__node_t *fy__node_mirror(fy__node_t *root, fy__node_t *node)
+{
+    fy__node_t *chain[FY__MAX_SCOPES + 1];
+    size_t n = 0;
+    fy__node_t *above = node;
+    for (; above->parent && n < FY__MAX_SCOPES + 1; above = above->parent) chain[n++] = above;
+    if (above == root) return node;
+    while (n-- > 0) root = fy__node_child(root, chain[n]->name);
+    return root;
+}
+
 fy__node_memory_t *fy__node_memory(fy__node_t *node, uint32_t device_index)
 {
     fy__node_memory_t *memory = atomic_load_explicit(&node->memory, memory_order_acquire);

@@ -38,6 +38,8 @@ static inline void fy__count(_Atomic uint64_t *counter, uint64_t n)
 
 /* Child of `parent` called `name`, made if needed; `parent` itself if there is no memory. */
 fy__node_t *fy__node_child(fy__node_t *parent, const char *name);
+/* The node of the same path in the tree of `root`, made if needed: for figures of another thread's that this one adds to. */
+fy__node_t *fy__node_mirror(fy__node_t *root, fy__node_t *node);
 /* Entry for device `index`, made if needed; NULL if there is no memory. */
 fy__node_memory_t *fy__node_memory(fy__node_t *node, uint32_t device_index);
 /* "train/step", cut to `size`; returns buffer. */

@@ -72,6 +72,8 @@ static void set_defaults(fy_device_t *device, const fy_backend_t *backend)
     device->limit_nbytes = device->pinned_limit_nbytes = FY_UNLIMITED;
     device->workspace_nbytes = 32u << 20;
     device->ahead = 1024;
+    device->window_nbytes = 64u << 20;
+    device->queue_nbytes = 256u << 20;
 }
 
 /* There are never more devices than places in the table, so there is always one for a spare. The registry's lock is held. */
@@ -144,10 +146,9 @@ static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec, fy_
         uint64_t *value;
         bool is_count, may_be_0;
     } own[] = {
-        { "limit", &device->limit_nbytes, false, true },
-        { "pinned", &device->pinned_limit_nbytes, false, true },
-        { "workspace", &device->workspace_nbytes, false, true },
-        { "ahead", &device->ahead, true, false },
+        { "limit", &device->limit_nbytes, false, true },         { "pinned", &device->pinned_limit_nbytes, false, true },
+        { "workspace", &device->workspace_nbytes, false, true }, { "ahead", &device->ahead, true, false },
+        { "window", &device->window_nbytes, false, false },      { "queue", &device->queue_nbytes, false, false },
     };
     const size_t nown = sizeof own / sizeof *own;
     *out_nrest = 0;
@@ -203,9 +204,10 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
         status = backend->device_open(spec->index, nrest, rest, &device->dev);
         if (status == FY_STATUS_INVALID_ARGUMENT && nrest) { /* the backend named its own options */
             const fy_error_t error = *fy_error_get();
-            fy_error_set(status, error.file, error.line,
-                         "%s\n  Any device also takes limit, pinned and workspace, each a byte size, and ahead, a number of requests",
-                         error.text);
+            fy_error_set(
+                status, error.file, error.line,
+                "%s\n  Any device also takes limit, pinned, workspace, window and queue, each a byte size, and ahead, a number of requests",
+                error.text);
         }
     }
     if (status == FY_STATUS_OK) {
@@ -304,6 +306,7 @@ void fy_device_close(fy_device_t *device)
     if (open) atomic_fetch_sub(&device->opens, 1);
     pthread_mutex_unlock(&lock);
     if (!open) return;
+    if (!atomic_load(&device->opens)) fy__device_flush(device); /* nobody may ever pass by again to submit what stands */
     fy__storage_reap_last(device);
     fy__device_unuse(device);
 }

@@ -73,6 +73,8 @@ static void init(fy__storage_t *storage, fy_device_t *device)
     atomic_store_explicit(&storage->borrow, 0, memory_order_relaxed);
     storage->suspect = (fy__suspect_t){ 0, 0, 0 };
     atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
+    storage->late = (fy__suspect_t){ 0, 0, 0 };
+    atomic_store_explicit(&storage->has_late, false, memory_order_relaxed);
     storage->block = NULL;
     fy__hazard_clear(&storage->hazard);
     storage->peer = NULL;
@@ -319,6 +321,7 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
 FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
 {
     fy_device_t *device = storage->pinned_here ? storage->peer : storage->device; /* whose requests use it */
+    fy__hazard_settle(&storage->hazard);
     if (!device->synchronous) fy__hazard_cover_foreign(&storage->hazard);
     /* The user's memory: the deleter runs after the last use. Memory that was page-locked in place: it is unlocked then. A graph's memory that cannot take over who uses this part of it: likewise. */
     if ((storage->pinned_here && !fy__wait_drops(FY__WAIT_UNPIN) && !fy__hazard_done(&storage->hazard)) ||
@@ -347,6 +350,38 @@ FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const 
                    "fy_ticket_wait, or upload with FY_HOST_COPY",
                    what, (unsigned long long)storage->nbytes, stream->device->spec, (unsigned long long)ticket.stream,
                    (unsigned long long)ticket.seq);
+}
+
+/* ---- what a transfer found out behind its owner's back ---- */
+
+void fy__storage_late_add(fy_device_t *device, fy__storage_t *storage, const fy__suspect_t *suspect)
+{
+    if (!fy__suspect_any(suspect)) return;
+    fy__suspect_join(device, &storage->late, suspect);
+    atomic_store_explicit(&storage->has_late, true, memory_order_release);
+}
+
+void fy__storage_late_join(fy_device_t *device, fy__storage_t *dst, fy__storage_t *src)
+{
+    if (!atomic_load_explicit(&src->has_late, memory_order_acquire)) return;
+    fy__lock(&device->faults.lock);
+    const fy__suspect_t suspect = src->late;
+    fy__unlock(&device->faults.lock);
+    fy__storage_late_add(device, dst, &suspect);
+}
+
+void fy__storage_late_clear(fy_device_t *device, fy__storage_t *storage)
+{
+    if (!atomic_load_explicit(&storage->has_late, memory_order_acquire)) return;
+    fy__lock(&device->faults.lock);
+    storage->late = (fy__suspect_t){ 0, 0, 0 };
+    fy__unlock(&device->faults.lock);
+    atomic_store_explicit(&storage->has_late, false, memory_order_release);
+}
+
+FY_COLD void fy__storage_adopt_slow(fy_device_t *device, fy__storage_t *storage)
+{
+    fy__suspect_join(device, &storage->suspect, &storage->late);
 }
 
 /* ---- uses that outlive their storage's owners ---- */

@@ -26,6 +26,8 @@ typedef struct fy__storage {
     /* ---- from here on cold for small host storages ---- */
     fy__hazard_t hazard; /* meaningful on asynchronous devices and for pinned bytes */
     fy_device_t *peer;   /* pinned: the device it is pinned for, kept open by this storage */
+    fy__suspect_t late;  /* guarded by the fault lock of the device whose transfer found it out */
+    _Atomic bool has_late;
     fy_deleter_fn deleter;
     void *user;
     struct fy__private *private_memory; /* a graph's, that `block` is from, with a reference; NULL: the device's pool */
@@ -111,6 +113,20 @@ static inline fy_status_t fy__storage_check_borrow(fy__storage_t *storage, const
 {
     if (__builtin_expect(atomic_load_explicit(&storage->borrow, memory_order_relaxed) == 0, 1)) return FY_STATUS_OK;
     return fy__storage_check_borrow_slow(storage, what);
+}
+
+/* A transfer that stood in a queue fails, or turns out to be able to, when it is submitted, by any thread, while the owner of the bytes may
+ * be looking at `suspect`. So it is written down beside it, and whoever uses the bytes adopts it: after he ordered himself behind the
+ * transfer, before he looks. It stays until the bytes are overwritten as a whole. `device`: whose transfer it was. */
+void fy__storage_late_add(fy_device_t *device, fy__storage_t *storage, const fy__suspect_t *suspect);
+/* dst suffers from what was found out about src, too. */
+void fy__storage_late_join(fy_device_t *device, fy__storage_t *dst, fy__storage_t *src);
+void fy__storage_late_clear(fy_device_t *device, fy__storage_t *storage);
+void fy__storage_adopt_slow(fy_device_t *device, fy__storage_t *storage);
+static inline void fy__storage_adopt(fy__storage_t *storage)
+{
+    if (__builtin_expect(atomic_load_explicit(&storage->has_late, memory_order_acquire), 0))
+        fy__storage_adopt_slow(storage->device, storage);
 }
 
 /* Keeps `storage` (a reference that the caller hands over) until its hazard is done, then lets go. */

@@ -110,6 +110,7 @@ static void finish_closing(fy_stream_t *stream)
     for (uint32_t i = 0; i < stream->nfree_events && !forked(device); i++)
         device->backend->event_destroy(device->dev, stream->free_events[i]);
     stream->nevents = stream->nfree_events = 0;
+    atomic_store_explicit(&stream->timeline, NULL, memory_order_release);
     atomic_store_explicit(&stream->done, atomic_load(&stream->submitted), memory_order_release);
     stream->device = fy_device_host(); /* the device may go now; old tickets still look here */
     fy__unlock(&stream->lock);
@@ -149,6 +150,31 @@ static fy_stream_t *take_slot(void)
     return taken;
 }
 
+/* A slot that was taken: what belongs to the new stream and not to the slot. */
+static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, uint32_t reader, const char *name)
+{
+    stream->handle = (fy__handle_t){ NULL, NULL, FY__HANDLE_STREAM };
+    stream->device = device;
+    stream->native = native;
+    stream->foreign = false;
+    stream->reader = reader;
+    snprintf(stream->name, sizeof stream->name, "%s", name);
+    atomic_store(&stream->room, atomic_load(&stream->submitted) + (device->ahead + 3) / 4);
+    /* What the slot's last stream waited for says nothing about this one. */
+    for (int i = 0; i < FY__MAX_STREAMS; i++) atomic_store_explicit(&stream->waited[i], 0, memory_order_relaxed);
+}
+
+fy_status_t fy__stream_open_timeline(fy_stream_t *native, const fy__timeline_t *timeline, void *jobs, fy_stream_t **out_stream)
+{
+    fy_stream_t *stream = take_slot();
+    if (!stream) return FY_FAIL(OUT_OF_MEMORY, "transfer: %d streams are open; there is none for a queue's jobs", FY__MAX_STREAMS - 1);
+    set_up(stream, native->device, NULL, native->reader, native->name);
+    atomic_store(&stream->jobs, jobs);
+    atomic_store_explicit(&stream->timeline, timeline, memory_order_release);
+    *out_stream = stream;
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role, const fy_stream_options_t *options, fy_stream_t **out_stream)
 {
     static const char *const names[] = { "compute", "upload", "download" };
@@ -162,18 +188,13 @@ fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role, const fy
         return FY_FAIL(OUT_OF_MEMORY, "stream_create: %d streams are open, or there is no memory for one more; destroy some",
                        FY__MAX_STREAMS - 1);
     }
-    stream->handle = (fy__handle_t){ NULL, NULL, FY__HANDLE_STREAM };
-    stream->device = device;
-    stream->native = native;
+    set_up(stream, device, native,
+           options                      ? FY__READER_OTHER
+           : role == FY_STREAM_UPLOAD   ? FY__READER_UPLOAD
+           : role == FY_STREAM_DOWNLOAD ? FY__READER_DOWNLOAD
+                                        : FY__READER_COMPUTE,
+           name);
     stream->foreign = options && options->native;
-    stream->reader = options                      ? FY__READER_OTHER
-                     : role == FY_STREAM_UPLOAD   ? FY__READER_UPLOAD
-                     : role == FY_STREAM_DOWNLOAD ? FY__READER_DOWNLOAD
-                                                  : FY__READER_COMPUTE;
-    snprintf(stream->name, sizeof stream->name, "%s", name);
-    atomic_store(&stream->room, atomic_load(&stream->submitted) + (device->ahead + 3) / 4);
-    /* What the slot's last stream waited for says nothing about this one. */
-    for (int i = 0; i < FY__MAX_STREAMS; i++) atomic_store_explicit(&stream->waited[i], 0, memory_order_relaxed);
     FY__EVENT(fy__event_stream(stream));
     *out_stream = stream;
     return FY_STATUS_OK;
@@ -184,7 +205,7 @@ void fy__stream_close(fy_stream_t *stream)
     fy_device_t *device = stream->device;
     fy__stream_event_t *event;
     bool covered = false;
-    if (!fy__device_is_lost(device)) {
+    if (stream->native && !fy__device_is_lost(device)) {
         fy__lock(&stream->lock);
         covered = cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK; /* answers for the tickets that are left */
         if (covered) stream->foreign = false; /* or whoever asks next would record anew, on a queue that is gone */
@@ -206,7 +227,7 @@ void fy__stream_drain_closed(fy_device_t *device)
         const bool closing = stream->state == FY__STREAM_CLOSING && stream->device == device;
         fy__unlock(&table_lock);
         if (!closing) continue;
-        if (!fy__device_is_lost(device))
+        if (!fy__device_is_lost(device) && !atomic_load(&stream->timeline)) /* jobs are drained before their queue is closed */
             (void)fy__point_wait(FY__POINT(i, atomic_load(&stream->submitted)), FY_FOREVER, FY__WAIT_CLOSED_STREAM);
         fy__lock(&table_lock);
         if (stream->state == FY__STREAM_CLOSING && stream->device == device) finish_closing(stream);
@@ -219,7 +240,12 @@ void fy__stream_fork_unlock(void) { pthread_mutex_unlock(&table_lock); }
 
 void fy__stream_fork_child(void)
 {
-    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) pthread_mutex_init(&fy__stream_at(i)->lock, NULL);
+    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) {
+        fy_stream_t *stream = fy__stream_at(i);
+        const fy__timeline_t *timeline = atomic_load(&stream->timeline);
+        pthread_mutex_init(&stream->lock, NULL);
+        if (timeline) timeline->fork_child(stream);
+    }
     pthread_mutex_unlock(&table_lock);
 }
 
@@ -227,11 +253,56 @@ void fy__stream_fork_child(void)
 
 fy_ticket_t fy__point_ticket(fy__point_t point) { return (fy_ticket_t){ FY__POINT_STREAM(point), FY__POINT_SEQ(point) }; }
 
+/* A job that never ran is over when what it would have waited for is. */
+static bool job_reached(fy_stream_t *stream, const fy__timeline_t *timeline, uint64_t seq)
+{
+    fy__job_view_t view;
+    timeline->look(stream, seq, &view);
+    if (view.state == FY__JOB_OVER) return true;
+    if (view.state == FY__JOB_STARTED) return fy__point_reached(view.native);
+    if (fy__device_is_lost(stream->device)) return true;
+    if (view.state == FY__JOB_STANDING) return false;
+    for (uint32_t i = 0; i < view.ndependencies; i++)
+        if (!fy__point_reached(view.dependencies[i])) return false;
+    return true;
+}
+
+bool fy__point_cancel(fy__point_t point)
+{
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    const fy__timeline_t *timeline = stream ? atomic_load_explicit(&stream->timeline, memory_order_acquire) : NULL;
+    return timeline && timeline->cancel(stream, FY__POINT_SEQ(point));
+}
+
+uint32_t fy__point_fault(fy_device_t *device, fy__point_t point)
+{
+    fy__job_view_t view;
+    if (fy__point_look(point, &view)) {
+        if (view.record) return view.record;
+        if (view.native) point = view.native;
+    }
+    return fy__fault_at(device, point);
+}
+
+fy_status_t fy__point_submit(fy__point_t *point)
+{
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(*point));
+    const fy__timeline_t *timeline = stream ? atomic_load_explicit(&stream->timeline, memory_order_acquire) : NULL;
+    if (!timeline) return FY_STATUS_OK;
+    if (atomic_load_explicit(&stream->done, memory_order_acquire) >= FY__POINT_SEQ(*point)) {
+        *point = 0;
+        return FY_STATUS_OK;
+    }
+    return timeline->submit(stream, FY__POINT_SEQ(*point), point);
+}
+
 bool fy__point_reached(fy__point_t point)
 {
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
     const uint64_t seq = FY__POINT_SEQ(point);
     if (!stream || atomic_load_explicit(&stream->done, memory_order_acquire) >= seq) return true;
+    const fy__timeline_t *timeline = atomic_load_explicit(&stream->timeline, memory_order_acquire);
+    if (FY_UNLIKELY(timeline != NULL)) return job_reached(stream, timeline, seq);
     if (fy__device_is_lost(stream->device)) return true;
     fy__stream_event_t *event;
     fy__lock(&stream->lock);
@@ -273,6 +344,7 @@ static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
 fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site_t site)
 {
     if (fy__wait_drops(site)) return FY_STATUS_OK;
+    FY_TRY(fy__point_submit(&point));
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
     const uint64_t seq = FY__POINT_SEQ(point);
     if (!stream) return FY_STATUS_OK;
@@ -283,6 +355,8 @@ fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site
 
 fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)
 {
+    FY_TRY(fy__point_submit(&point));
+    if (FY__POINT_STREAM(point) == stream->index) return FY_STATUS_OK; /* a job of this very engine */
     fy_stream_t *other = fy__stream_at(FY__POINT_STREAM(point));
     const uint64_t seq = FY__POINT_SEQ(point);
     fy__stream_event_t *event;

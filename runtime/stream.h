@@ -9,6 +9,7 @@
 
 #include "runtime/device.h"
 #include "runtime/scope.h"
+#include "runtime/timeline.h"
 #include "runtime/wait_site.h"
 
 enum { FY__MAX_STREAMS = 512, FY__STREAM_EVENTS = 32 };
@@ -24,12 +25,14 @@ typedef enum fy__stream_state { FY__STREAM_FREE, FY__STREAM_OPEN, FY__STREAM_CLO
 
 struct fy_stream {
     fy__handle_t handle;
-    fy_device_t *_Atomic device; /* the host's once the slot is free: who holds an old ticket may look at any time */
-    uint32_t index;              /* in the table; 0 is nobody's */
-    uint32_t reader;             /* FY__READER_...: which hazard word its reads go to */
-    void *native;                /* the backend's stream */
-    _Atomic bool foreign;        /* wraps a queue that others submit to: a known event may be too early, always record anew */
-    fy__stream_state_t state;    /* guarded by the table's lock in stream.c */
+    fy_device_t *_Atomic device;            /* the host's once the slot is free: who holds an old ticket may look at any time */
+    uint32_t index;                         /* in the table; 0 is nobody's */
+    uint32_t reader;                        /* FY__READER_...: which hazard word its reads go to */
+    void *native;                           /* the backend's stream; NULL: closed, or a timeline of jobs */
+    const fy__timeline_t *_Atomic timeline; /* NULL: an ordinary stream */
+    void *_Atomic jobs;                     /* the timeline's own; never freed */
+    _Atomic bool foreign;                   /* wraps a queue that others submit to: a known event may be too early, always record anew */
+    fy__stream_state_t state;               /* guarded by the table's lock in stream.c */
     _Atomic uint64_t submitted, done;
     _Atomic uint64_t lost_first, lost_last;       /* requests that a lost device took with it, when the slot was given up last */
     _Atomic uint64_t room;                        /* up to here requests may be submitted without asking how far the stream has come */
@@ -43,6 +46,8 @@ struct fy_stream {
 };
 
 fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role, const fy_stream_options_t *options, fy_stream_t **out_stream);
+/* A timeline of jobs for the engine whose requests go to `native`. */
+fy_status_t fy__stream_open_timeline(fy_stream_t *native, const fy__timeline_t *timeline, void *jobs, fy_stream_t **out_stream);
 /* Gives the native queue back; what was submitted still runs. */
 void fy__stream_close(fy_stream_t *stream);
 /* Waits for what runs on closed streams of `device` and gives their events back: before the device itself goes. */
@@ -101,11 +106,34 @@ static inline bool fy__stream_is_ahead(const fy_stream_t *stream, fy__point_t po
            atomic_load_explicit(&stream->waited[other->index], memory_order_relaxed) < FY__POINT_SEQ(point);
 }
 
+/* If `point` is a job's: looks at it; true. */
+static inline bool fy__point_look(fy__point_t point, fy__job_view_t *out_view)
+{
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    const fy__timeline_t *timeline = stream ? atomic_load_explicit(&stream->timeline, memory_order_acquire) : NULL;
+    if (!timeline) return false;
+    timeline->look(stream, FY__POINT_SEQ(point), out_view);
+    return true;
+}
+/* Takes back a job that stands; false: it is none, or too late. */
+bool fy__point_cancel(fy__point_t point);
+/* The record of what became of the request at `point`, which is reached; 0: nothing went wrong. */
+uint32_t fy__point_fault(fy_device_t *device, fy__point_t point);
+/* For ordering: an ordinary point stays what it is, a job is submitted if it stands and becomes its native point. */
+fy_status_t fy__point_submit(fy__point_t *point);
+
 /* Has it been reached? Polls the backend if needed. True if the device is lost: nothing is left to wait for. */
 bool fy__point_reached(fy__point_t point);
 /* Blocks the host. OK, TIMEOUT, or DEVICE_LOST. */
 fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site_t site);
 fy_ticket_t fy__point_ticket(fy__point_t point);
+
+/* The words that are not known to be done, for a job that will wait for them; returns how many (at most 1 + FY__READER_COUNT). */
+uint32_t fy__hazard_points(const fy__hazard_t *hazard, fy__point_t *out_points);
+/* A job at `point` reads: it takes the word and returns the point that stood there, which it must wait for, so as to stand for both. */
+fy__point_t fy__hazard_read_job(fy__hazard_t *hazard, uint32_t reader, fy__point_t point);
+/* Jobs become the native points they were submitted at: before words leave their storage for a pool, which compares numbers. */
+void fy__hazard_settle(fy__hazard_t *hazard);
 
 /* Before a request on `stream` writes (reads) bytes with this hazard: device-side waits where they are needed. */
 fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream, fy__wait_site_t site);

@@ -28,13 +28,19 @@ static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
 
 fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
 {
+    fy__job_view_t view;
     fy__point_t point;
     if (!ticket_point(ticket, &point)) return FY_POLL_FAILED;
     if (!point) return FY_POLL_DONE;
+    fy__device_pump(fy__stream_at(FY__POINT_STREAM(point))->device);
+    if (fy__point_look(point, &view)) {
+        if (view.record) return FY_POLL_FAILED;
+        if (view.state == FY__JOB_STARTED) point = view.native;
+    }
     if (!fy__wait_drops(FY__WAIT_TICKET_POLL) && !fy__point_reached(point)) return FY_POLL_PENDING;
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
     if (went_with_its_device(stream, ticket.seq)) return FY_POLL_FAILED;
-    if (fy__device_is_lost(stream->device) && atomic_load(&stream->done) < ticket.seq) return FY_POLL_FAILED;
+    if (fy__device_is_lost(stream->device) && atomic_load(&stream->done) < FY__POINT_SEQ(point)) return FY_POLL_FAILED;
     return fy__fault_at(stream->device, point) ? FY_POLL_FAILED : FY_POLL_DONE;
 }
 
@@ -57,11 +63,24 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
         if (status == FY_STATUS_OK && went_with_its_device(stream, ticket.seq))
             status = FY_FAIL(DEVICE_LOST, "ticket_wait: the device of this request was lost and has been closed since");
         if (status == FY_STATUS_OK) {
-            const uint32_t record = fy__fault_at(device, point);
+            const uint32_t record = fy__point_fault(device, point);
+            fy__device_pump(device);
             if (record) status = fy__poison_fail(record, "ticket_wait");
             fy__storage_reap(device);
         }
     }
     fy__sync_end(thread, start_ns);
     return status;
+}
+
+fy_status_t fy_ticket_cancel(fy_ticket_t ticket)
+{
+    fy__point_t point;
+    if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
+    if (!ticket_point(ticket, &point))
+        return FY_FAIL(INVALID_ARGUMENT, "ticket_cancel: {%llu, %llu} is no ticket of this process", (unsigned long long)ticket.stream,
+                       (unsigned long long)ticket.seq);
+    if (fy__point_cancel(point)) return FY_STATUS_OK;
+    return FY_FAIL(BUSY, "ticket_cancel: the request {%llu, %llu} has started, or is done; it cannot be taken back",
+                   (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
 }

@@ -21,6 +21,7 @@
     X(UPLOAD_WRITE, "an upload overwrites bytes that an op still uses")                               \
     X(COALESCE_WRITE, "a packed upload is spread over bytes that an op still uses")                   \
     X(COALESCE_SCRATCH, "a packed run lands in memory that another request still uses")               \
+    X(QUEUE_JOB, "a transfer that stood in its queue starts before what it depends on is done")       \
     X(RING_SLOT, "the host refills a slot of the ring before the device has emptied it")              \
     X(RING_BORROWED, "a download takes a slot of the ring that an upload still reads")                \
     X(DOWNLOAD_READ, "a download reads bytes that an op still writes")                                \

@@ -20,6 +20,7 @@
 #include "runtime/tensor.h"
 #include "transfer/download.h"
 #include "transfer/prefetch.h"
+#include "transfer/queue.h"
 #include "transfer/ring.h"
 
 const fy__builtin_t *fy__wire_builtins(size_t *out_count)
@@ -187,6 +188,8 @@ static void take_apart(fy_device_t *device)
     if (!device->synchronous) {
         if (!fy__device_is_lost(device) && !fy__wait_drops(FY__WAIT_TEARDOWN)) (void)fy__device_drain(device, FY_FOREVER);
         if (device->ring) fy__ring_destroy(device);
+        if (device->downloads) fy__queue_close(device->downloads);
+        if (device->uploads) fy__queue_close(device->uploads);
         if (device->download) fy__stream_close(device->download);
         if (device->upload) fy__stream_close(device->upload);
         if (device->compute) fy__stream_close(device->compute);
@@ -210,6 +213,8 @@ fy_status_t fy__wire_open(fy_device_t *device)
         FY_CHECK(fy__stream_open(device, FY_STREAM_COMPUTE, NULL, &device->compute));
         FY_CHECK(fy__stream_open(device, FY_STREAM_UPLOAD, NULL, &device->upload));
         FY_CHECK(fy__stream_open(device, FY_STREAM_DOWNLOAD, NULL, &device->download));
+        FY_CHECK(fy__queue_open(device->upload, &device->uploads));
+        FY_CHECK(fy__queue_open(device->download, &device->downloads));
     }
 done:
     if (status != FY_STATUS_OK) {

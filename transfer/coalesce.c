@@ -137,7 +137,7 @@ static fy_status_t send_others(many_t *many)
         bool changed;
         if (is_packed(many, i)) continue;
         const fy_status_t status =
-            fy__upload_run(many->thread, many->device, many->dst[i], many->src[i], many->options->contract, &many->blocked_ns, &changed);
+            fy__upload_run(many->thread, many->device, many->dst[i], many->src[i], many->options, &many->blocked_ns, &changed);
         if (status != FY_STATUS_OK) {
             spoil(many, many->count, i + changed, status);
             return status;

@@ -20,4 +20,7 @@ void fy__end_dense(const fy_tensor_t *shape, fy_dtype_t dtype, fy__storage_t *st
 /* dst = src, converted and laid out as dst says, on `stream` (NULL on synchronous devices); orders itself by both hazards. nelem > 0. */
 fy_status_t fy__convert(fy_device_t *device, fy_stream_t *stream, const fy__end_t *dst, const fy__end_t *src, uint64_t nelem);
 
+/* The launch alone, for who has ordered it already: counts no point and touches no hazard. */
+fy_status_t fy__convert_launch(fy_device_t *device, fy_stream_t *stream, const fy__end_t *dst, const fy__end_t *src, uint64_t nelem);
+
 #endif

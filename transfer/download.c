@@ -11,6 +11,8 @@
 #include "transfer/account.h"
 #include "transfer/convert.h"
 #include "transfer/options.h"
+#include "transfer/queue.h"
+#include "transfer/submit.h"
 
 static void free_download(fy__thread_t *thread, fy_download_t *download)
 {
@@ -21,8 +23,33 @@ static void free_download(fy__thread_t *thread, fy_download_t *download)
     fy__device_unuse(device);
 }
 
+/* Dense bytes of `nbytes` at `from`: at once if the engine's window has room, else they stand in its queue. */
+static fy_status_t send(fy__thread_t *thread, fy_download_t *download, const fy__end_t *from, int priority)
+{
+    fy_device_t *device = download->device;
+    fy_stream_t *stream = device->download;
+    fy__storage_t *dst = download->storage, *src = from->storage;
+    const fy_copy_t copy = { FY_COPY_DOWNLOAD, 1, dst->data, from->desc.data, dst->nbytes, NULL };
+    uint64_t request = 0;
+    if (!fy__queue_admit(device->downloads, copy.nbytes)) {
+        const fy__job_order_t order = { .copy = copy, .dst = dst, .src = src, .priority = priority };
+        return fy__queue_stand(thread, device->downloads, &order, &download->point);
+    }
+    fy_status_t status = fy__hazard_before_read(&src->hazard, stream, FY__WAIT_DOWNLOAD_READ);
+    if (status == FY_STATUS_OK) status = fy__hazard_before_write(&dst->hazard, stream, FY__WAIT_DOWNLOAD_WRITE);
+    if (status == FY_STATUS_OK) status = fy__copy_submit(device, stream, "download", copy, &download->point, &request);
+    fy__queue_sent(device->downloads, copy.nbytes, download->point);
+    if (status != FY_STATUS_OK) return status;
+    fy__hazard_read(&src->hazard, stream, download->point);
+    fy__hazard_written(&dst->hazard, download->point);
+    fy__storage_late_join(device, dst, src);
+    const fy__suspect_t suspect = { request, request != 0, 0 };
+    fy__storage_late_add(device, dst, &suspect);
+    return FY_STATUS_OK;
+}
+
 /* Submits the copy into download->storage. */
-static fy_status_t submit(fy__thread_t *thread, fy_download_t *download, const fy_tensor_t *src)
+static fy_status_t submit(fy__thread_t *thread, fy_download_t *download, const fy_tensor_t *src, int priority)
 {
     fy_device_t *device = download->device;
     fy_stream_t *stream = device->synchronous ? NULL : device->download;
@@ -35,20 +62,16 @@ static fy_status_t submit(fy__thread_t *thread, fy_download_t *download, const f
         FY_CHECK(fy__storage_create(thread, device, download->storage->nbytes, stream, &dense));
         fy__end_dense(src, download->dtype, dense, &packed);
         FY_CHECK(fy__convert(device, stream, &packed, &from, src->nelem));
+        if (stream) fy__storage_late_join(device, dense, from.storage);
         from = packed;
     }
-    const fy_copy_t copy = { FY_COPY_DOWNLOAD, 1, download->storage->data, from.desc.data, download->storage->nbytes };
     if (stream) {
-        FY_CHECK(fy__hazard_before_read(&from.storage->hazard, stream, FY__WAIT_DOWNLOAD_READ));
-        FY_CHECK(fy__hazard_before_write(&download->storage->hazard, stream, FY__WAIT_DOWNLOAD_WRITE));
-    }
-    FY_CHECK(fy__device_check(device, device->backend->copy(device->dev, stream ? stream->native : NULL, &copy)));
-    if (stream) {
-        download->point = fy__stream_submitted_anchored(stream);
-        fy__hazard_read(&from.storage->hazard, stream, download->point);
-        fy__hazard_written(&download->storage->hazard, download->point);
-    } else
+        status = send(thread, download, &from, priority);
+    } else {
+        const fy_copy_t copy = { FY_COPY_DOWNLOAD, 1, download->storage->data, from.desc.data, download->storage->nbytes, NULL };
+        FY_CHECK(device->backend->copy(device->dev, NULL, &copy));
         fy__charge_host(0, 2 * copy.nbytes);
+    }
 done:
     if (dense) fy__storage_release(thread, dense);
     return status;
@@ -69,7 +92,7 @@ fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
     const uint64_t nbytes = src->nelem * fy__dtype_sizes[dtype];
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, "tensor_download"));
-    if (!device->synchronous) FY_TRY(fy__stream_throttle(thread, device->download));
+    if (!device->synchronous) FY_TRY(fy__guard_settled(thread, fy__stream_throttle(thread, device->download)));
     fy_download_t *download = calloc(1, sizeof *download);
     if (!download) {
         fy__guard_settle(thread);
@@ -84,7 +107,7 @@ fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options
     download->nelem = src->nelem;
     download->suspect = src->storage->suspect;
     fy_status_t status = fy__storage_create_pinned(thread, device, nbytes, &download->storage);
-    if (status == FY_STATUS_OK) status = submit(thread, download, src);
+    if (status == FY_STATUS_OK) status = submit(thread, download, src, options->priority);
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
@@ -119,12 +142,28 @@ fy_ticket_t fy_download_ticket(const fy_download_t *download)
 void fy_download_destroy(fy_download_t *download)
 {
     fy__thread_t *thread = fy__thread();
-    if (download && thread) free_download(thread, download);
+    if (!download || !thread) return;
+    if (download->point) (void)fy__point_cancel(download->point); /* or it has started, and the bytes still cross */
+    free_download(thread, download);
 }
 
 void fy_download_keep(fy_download_t *download)
 {
     if (download) fy__handle_release(&download->handle);
+}
+
+/* The bytes came, or will not. Are they good? */
+static fy_status_t check_bytes(fy_download_t *download, const char *what)
+{
+    fy_device_t *device = download->device;
+    if (!download->point) return fy__suspect_resolve(device, &download->suspect, what);
+    const uint32_t record = fy__point_fault(device, download->point); /* of a job that failed or was cancelled */
+    if (record) return fy__poison_fail(record, what);
+    if (atomic_load_explicit(&download->storage->has_late, memory_order_acquire)) {
+        fy__suspect_join(device, &download->suspect, &download->storage->late);
+        fy__storage_late_clear(device, download->storage);
+    }
+    return fy__suspect_resolve(device, &download->suspect, what);
 }
 
 /* Waits for the bytes. TIMEOUT leaves the download as it was; any other failure says why the bytes are not good. */
@@ -133,11 +172,14 @@ static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_
     uint64_t start_ns;
     FY_TRY(fy__sync_begin(thread, what, &start_ns));
     fy_status_t status = FY_STATUS_OK;
-    if (download->point) status = fy__point_wait(download->point, timeout_ns, FY__WAIT_DOWNLOAD_ARRIVE);
+    if (download->point) {
+        status = fy__point_wait(download->point, timeout_ns, FY__WAIT_DOWNLOAD_ARRIVE);
+        fy__device_pump(download->device);
+    }
     const uint64_t blocked_ns = fy__now_ns() - start_ns;
     fy__count(&thread->node->traffic[FY__DOWNLOAD].blocked_ns, blocked_ns);
     fy__sync_end(thread, start_ns);
-    if (status == FY_STATUS_OK) status = fy__suspect_resolve(download->device, &download->suspect, what);
+    if (status == FY_STATUS_OK) status = check_bytes(download, what);
     FY__EVENT(fy__event_arrived(thread, download->device, download->point, download->storage->nbytes, blocked_ns, status));
     return status;
 }
@@ -181,10 +223,11 @@ fy_status_t fy_download_try(fy_download_t *download, fy_tensor_t **out_host)
     if (!download) return FY_FAIL(INVALID_ARGUMENT, "download_try: download is NULL");
     fy_status_t status = FY_STATUS_OK;
     if (download->point) {
+        fy__device_pump(download->device);
         if (!fy__wait_drops(FY__WAIT_DOWNLOAD_ARRIVE) && !fy__point_reached(download->point)) return FY_STATUS_OK;
         status = fy__point_wait(download->point, 0, FY__WAIT_DOWNLOAD_ARRIVE); /* waits for nothing: OK, or the device is lost */
     }
-    if (status == FY_STATUS_OK) status = fy__suspect_resolve(download->device, &download->suspect, "download_try");
+    if (status == FY_STATUS_OK) status = check_bytes(download, "download_try");
     FY__EVENT(fy__event_arrived(thread, download->device, download->point, download->storage->nbytes, 0, status));
     return conclude(thread, download, status, out_host);
 }

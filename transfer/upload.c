@@ -8,8 +8,10 @@
 #include "transfer/account.h"
 #include "transfer/convert.h"
 #include "transfer/options.h"
+#include "transfer/queue.h"
 #include "transfer/record.h"
 #include "transfer/ring.h"
+#include "transfer/submit.h"
 
 typedef unsigned long long ull;
 
@@ -31,71 +33,138 @@ static fy_status_t pack(fy__thread_t *thread, const fy_tensor_t *src, fy__storag
     return status;
 }
 
-/* An upload reads these host bytes in place up to `point`. Several threads may upload from one tensor: the later number must win. */
-static void borrow(fy__storage_t *storage, fy__point_t point)
+/* These host bytes are read in place until the point that stands where uploads note their reads: it stands for earlier ones, too. Several
+ * threads may upload from one tensor: whoever finds another point there than he noted looks again. */
+static void borrow(fy__storage_t *storage)
 {
-    fy__point_t held = atomic_load_explicit(&storage->borrow, memory_order_relaxed);
-    while (held < point &&
-           !atomic_compare_exchange_weak_explicit(&storage->borrow, &held, point, memory_order_release, memory_order_relaxed)) {}
+    const _Atomic fy__point_t *reader = &storage->hazard.readers[FY__READER_UPLOAD];
+    fy__point_t point;
+    do {
+        point = atomic_load(reader);
+        atomic_store(&storage->borrow, point);
+    } while (atomic_load(reader) != point);
 }
 
-/* Sends dense host bytes to `target` on its device. *out_sent: some of them went, so target's bytes changed, or will. */
-static fy_status_t send(fy_device_t *device, fy_stream_t *stream, const fy__end_t *target, const fy_tensor_t *src, const void *bytes,
-                        fy_host_contract_t contract, uint64_t *blocked_ns, bool *out_sent)
+/* One upload on its way. */
+typedef struct upload {
+    fy_device_t *device;
+    fy_stream_t *stream; /* NULL on synchronous devices */
+    fy_tensor_t *dst;
+    const fy_tensor_t *src;
+    const fy_transfer_options_t *options;
+    fy__end_t target, final; /* where the bytes go, and what they become; the same if `direct` */
+    bool direct;
+    bool sent;   /* some of them went, so target's bytes changed, or will */
+    bool stands; /* it is a job */
+    uint64_t blocked_ns;
+} upload_t;
+
+static bool replaces(const fy_tensor_t *dst) { return dst->contiguous && fy__tensor_nbytes(dst) == dst->storage->nbytes; }
+
+/* Stands in the engine's queue, conversion and all. */
+static fy_status_t stand(fy__thread_t *thread, upload_t *upload, const fy_copy_t *copy)
 {
-    const uint64_t nbytes = fy__tensor_nbytes(src);
-    const fy_copy_t copy = { FY_COPY_UPLOAD, contract == FY_HOST_BORROW, target->desc.data, bytes, nbytes };
+    fy__point_t point;
+    const fy__job_order_t order = {
+        .copy = *copy,
+        .dst = upload->dst->storage,
+        .src = upload->src->storage,
+        .final = upload->direct ? NULL : &upload->final,
+        .raw = &upload->target,
+        .nelem = upload->src->nelem,
+        .priority = upload->options->priority,
+        .replaces = replaces(upload->dst),
+    };
+    FY_TRY(fy__queue_stand(thread, upload->device->uploads, &order, &point));
+    borrow(upload->src->storage);
+    upload->stands = true;
+    return FY_STATUS_OK;
+}
+
+/* Bytes that may be read until the ticket: at once if the engine's window has room. */
+static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
+{
+    fy_device_t *device = upload->device;
+    fy__hazard_t *hazard = &upload->target.storage->hazard;
+    const uint64_t nbytes = fy__tensor_nbytes(upload->src);
+    const fy_copy_t copy = { FY_COPY_UPLOAD, 1, upload->target.desc.data, upload->src->data, nbytes, NULL };
     fy__point_t point = 0;
-    *out_sent = false;
-    if (!stream) {
+    uint64_t request = 0;
+    if (!fy__queue_admit(device->uploads, nbytes)) return stand(thread, upload, &copy);
+    fy_status_t status = fy__hazard_before_write(hazard, upload->stream, FY__WAIT_UPLOAD_WRITE);
+    if (status == FY_STATUS_OK) status = fy__copy_submit(device, upload->stream, "upload", copy, &point, &request);
+    fy__queue_sent(device->uploads, nbytes, point);
+    if (status != FY_STATUS_OK) return status;
+    fy__hazard_read(&upload->src->storage->hazard, upload->stream, point); /* the block goes back to its pool as pending */
+    borrow(upload->src->storage);
+    fy__hazard_written(hazard, point);
+    upload->sent = true;
+    fy__upload_left(upload->dst, request);
+    return FY_STATUS_OK;
+}
+
+/* Sends dense host bytes to the target on its device. */
+static fy_status_t send(fy__thread_t *thread, upload_t *upload, const void *bytes)
+{
+    fy_device_t *device = upload->device;
+    const uint64_t nbytes = fy__tensor_nbytes(upload->src);
+    fy__hazard_t *hazard = &upload->target.storage->hazard;
+    fy__point_t point = 0;
+    if (!upload->stream) {
+        const fy_copy_t copy = {
+            FY_COPY_UPLOAD, upload->options->contract == FY_HOST_BORROW, upload->target.desc.data, bytes, nbytes, NULL
+        };
         FY_TRY(device->backend->copy(device->dev, NULL, &copy));
         fy__charge_host(0, 2 * nbytes);
-        *out_sent = true;
+        upload->sent = true;
         return FY_STATUS_OK;
     }
-    FY_TRY(fy__hazard_before_write(&target->storage->hazard, stream, FY__WAIT_UPLOAD_WRITE));
-    if (contract == FY_HOST_BORROW) {
-        FY_TRY(fy__device_check(device, device->backend->copy(device->dev, stream->native, &copy)));
-        point = fy__stream_submitted_anchored(stream);
-        fy__hazard_read(&src->storage->hazard, stream, point); /* the block goes back to its pool as pending */
-        borrow(src->storage, point);
-        fy__hazard_written(&target->storage->hazard, point);
-        *out_sent = true;
-        return FY_STATUS_OK;
-    }
-    const fy_status_t status = fy__ring_upload(device, target->desc.data, bytes, nbytes, &point, blocked_ns);
-    if (point) fy__hazard_written(&target->storage->hazard, point); /* a chunk is on its way even if a later one failed */
-    *out_sent = point != 0;
+    if (upload->options->contract == FY_HOST_BORROW) return send_borrowed(thread, upload);
+    FY_TRY(fy__hazard_before_write(hazard, upload->stream, FY__WAIT_UPLOAD_WRITE));
+    const fy_status_t status = fy__ring_upload(device, upload->target.desc.data, bytes, nbytes, &point, &upload->blocked_ns);
+    if (point) fy__hazard_written(hazard, point); /* a chunk is on its way even if a later one failed */
+    upload->sent = point != 0;
+    if (status == FY_STATUS_OK) fy__upload_left(upload->dst, 0);
     return status;
 }
 
-fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst, const fy_tensor_t *src, fy_host_contract_t contract,
-                           uint64_t *blocked_ns, bool *out_changed)
+fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst, const fy_tensor_t *src,
+                           const fy_transfer_options_t *options, uint64_t *blocked_ns, bool *out_changed)
 {
-    fy_stream_t *stream = device->synchronous ? NULL : device->upload;
+    upload_t upload = {
+        .device = device, .stream = device->synchronous ? NULL : device->upload, .dst = dst, .src = src, .options = options
+    };
     fy__storage_t *packed = NULL, *raw = NULL;
-    fy__end_t target, final;
     fy_status_t status;
-    bool sent = false;
     *out_changed = false;
     if (!src->nelem) return FY_STATUS_OK;
-    if (stream) FY_TRY(fy__stream_throttle(thread, stream));
-    fy__end_of(dst, &final);
-    const bool direct = dst->contiguous && dst->dtype == src->dtype;
+    if (upload.stream) FY_TRY(fy__stream_throttle(thread, upload.stream));
+    fy__end_of(dst, &upload.final);
+    upload.direct = dst->contiguous && dst->dtype == src->dtype;
     FY_CHECK(pack(thread, src, &packed));
-    if (direct)
-        target = final;
+    if (upload.direct)
+        upload.target = upload.final;
     else {
-        FY_CHECK(fy__storage_create(thread, device, fy__tensor_nbytes(src), stream, &raw));
-        fy__end_dense(dst, (fy_dtype_t)src->dtype, raw, &target);
+        FY_CHECK(fy__storage_create(thread, device, fy__tensor_nbytes(src), upload.stream, &raw));
+        fy__end_dense(dst, (fy_dtype_t)src->dtype, raw, &upload.target);
     }
-    status = send(device, stream, &target, src, packed ? packed->data : src->data, contract, blocked_ns, &sent);
-    *out_changed = sent && direct && status != FY_STATUS_OK;
-    if (status == FY_STATUS_OK && !direct) status = fy__convert(device, stream, &final, &target, src->nelem);
+    status = send(thread, &upload, packed ? packed->data : src->data);
+    *out_changed = upload.sent && upload.direct && status != FY_STATUS_OK;
+    if (status == FY_STATUS_OK && !upload.direct && !upload.stands)
+        status = fy__convert(device, upload.stream, &upload.final, &upload.target, src->nelem);
 done:
+    *blocked_ns += upload.blocked_ns;
     if (packed) fy__storage_release(thread, packed);
     if (raw) fy__storage_release(thread, raw);
     return status;
+}
+
+void fy__upload_left(fy_tensor_t *dst, uint64_t request)
+{
+    fy_device_t *device = dst->storage->device;
+    if (replaces(dst)) fy__storage_late_clear(device, dst->storage);
+    const fy__suspect_t suspect = { request, request != 0, 0 };
+    fy__storage_late_add(device, dst->storage, &suspect);
 }
 
 fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src, const fy_device_t *device, fy_host_contract_t contract)
@@ -161,8 +230,7 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload"));
     FY_TRY(fy__guard_settled(thread, fy__tensor_new(thread, device, dtype, src->rank, src->dims, src->nelem, device->upload, out_dst)));
-    const fy_status_t status =
-        fy__guard_settled(thread, fy__upload_run(thread, device, *out_dst, src, options->contract, &blocked_ns, &changed));
+    const fy_status_t status = fy__guard_settled(thread, fy__upload_run(thread, device, *out_dst, src, options, &blocked_ns, &changed));
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
@@ -198,8 +266,7 @@ void fy__upload_spoilt(fy_tensor_t *dst, fy_status_t status)
 
 void fy__upload_done(fy_tensor_t *dst)
 {
-    if (dst->contiguous && fy__tensor_nbytes(dst) == dst->storage->nbytes)
-        dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 }; /* all of it is new */
+    if (replaces(dst)) dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 }; /* all of it is new */
     fy__storage_wrote(dst->storage);
 }
 
@@ -227,8 +294,7 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, cons
     FY_TRY(fy__upload_check_into("tensor_upload_into", dst, src));
     const uint64_t nbytes = fy__tensor_nbytes(src);
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload_into"));
-    const fy_status_t status =
-        fy__guard_settled(thread, fy__upload_run(thread, device, dst, src, options->contract, &blocked_ns, &changed));
+    const fy_status_t status = fy__guard_settled(thread, fy__upload_run(thread, device, dst, src, options, &blocked_ns, &changed));
     if (status != FY_STATUS_OK) {
         if (changed) fy__upload_spoilt(dst, status);
         return status;

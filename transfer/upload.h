@@ -12,8 +12,11 @@ fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src, co
 /* May dst be overwritten with src? */
 fy_status_t fy__upload_check_into(const char *what, const fy_tensor_t *dst, const fy_tensor_t *src);
 /* dst lives on `device`, src on the host, shapes are equal. *out_changed: it failed, but some of dst's bytes may have changed. */
-fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst, const fy_tensor_t *src, fy_host_contract_t contract,
-                           uint64_t *blocked_ns, bool *out_changed);
+fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst, const fy_tensor_t *src,
+                           const fy_transfer_options_t *options, uint64_t *blocked_ns, bool *out_changed);
+/* Behind what was submitted into dst: it forgets what earlier transfers left, if all of it is new, and suffers from the copy's fault flag
+ * `request`, if there is one. */
+void fy__upload_left(fy_tensor_t *dst, uint64_t request);
 /* It failed half way with what the record says: nobody may take dst's bytes for good. */
 void fy__upload_spoilt(fy_tensor_t *dst, fy_status_t status);
 /* dst's bytes are on their way: a new version, and if all of them are new, no faults of the old ones. */

@@ -1,0 +1,547 @@
+/* Engines' queues from inside: what finds the window full stands, in order of priority; both bounds hold; whoever waits for a job or orders
+ * something behind it has it submitted; a job that is cancelled, fails or loses its device tells its ticket and whoever uses its bytes, keeps
+ * its place in the order, and holds no memory. Public behaviour on any device: tests/conformance/test_conformance_queue.c. */
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+#include "tests/support/harness.h"
+
+enum { N = 64 * 1024, NBYTES = N * 4 }; /* one transfer: 256 KiB */
+static fy_device_t *g_device;
+static fy_scope_t g_scope;
+
+static void open_spec(const char *spec)
+{
+    ts_ok(fy_device_open(spec, &g_device));
+    g_scope = fy_scope_begin("queue");
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (!g_device) return 0;
+    fy_scope_end(g_scope, 0, NULL);
+    fy_device_close(g_device);
+    g_device = NULL;
+    return 0;
+}
+
+static fy_tensor_t *pinned(float value)
+{
+    fy_tensor_t *x;
+    void *data;
+    ts_ok(fy_tensor_create_pinned(g_device, FY_DTYPE_F32, FY_DIMS(N), &x));
+    ts_ok(fy_tensor_map(x, FY_ACCESS_WRITE, &data));
+    for (int i = 0; i < N; i++) ((float *)data)[i] = value;
+    return x;
+}
+
+static fy_tensor_t *on_device(void)
+{
+    fy_tensor_t *x;
+    ts_ok(fy_tensor_create(g_device, FY_DTYPE_F32, FY_DIMS(N), &x));
+    return x;
+}
+
+static fy_ticket_t borrow_into(fy_tensor_t *dst, const fy_tensor_t *src, int priority)
+{
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+    fy_ticket_t ticket;
+    options.contract = FY_HOST_BORROW;
+    options.priority = priority;
+    ts_ok(fy_tensor_upload_into(dst, src, &options, &ticket));
+    return ticket;
+}
+
+static fy__job_view_t view_of(fy_ticket_t ticket)
+{
+    fy__job_view_t view = { FY__JOB_OVER, 0, 0, 0, { 0 } };
+    (void)fy__point_look(FY__POINT(ticket.stream, ticket.seq), &view);
+    return view;
+}
+
+static bool is_job(fy_ticket_t ticket)
+{
+    fy__job_view_t view;
+    return fy__point_look(FY__POINT(ticket.stream, ticket.seq), &view);
+}
+static bool stands(fy_ticket_t ticket) { return view_of(ticket).state == FY__JOB_STANDING; }
+
+static void expect_first(const fy_tensor_t *tensor, float want)
+{
+    fy_tensor_t *part;
+    float got = -1;
+    ts_ok(fy_slice((fy_tensor_t *)tensor, 0, N - 1, N, &part));
+    ts_read(part, &got, sizeof got);
+    assert_true(got == want);
+    fy_tensor_destroy(part);
+}
+
+static void the_highest_priority_goes_first(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *dst[5]; /* and sources of their own: transfers of one tensor keep their order */
+    static const int priorities[5] = { 0, 0, 7, -1, 7 };
+    static const int order[5] = { 0, 2, 4, 1, 3 };
+    fy_ticket_t ticket[5];
+    for (int i = 0; i < 5; i++) dst[i] = on_device();
+    for (int i = 0; i < 5; i++) ticket[i] = borrow_into(dst[i], pinned(1), priorities[i]);
+    assert_false(is_job(ticket[0])); /* found the window empty */
+    for (int i = 1; i < 5; i++) assert_true(stands(ticket[i]));
+    ts_ok(fy_device_wait(g_device, FY_FOREVER));
+    fy__point_t last = FY__POINT(ticket[0].stream, ticket[0].seq);
+    for (int i = 1; i < 5; i++) {
+        const fy__job_view_t view = view_of(ticket[order[i]]);
+        assert_int_equal(view.state, FY__JOB_STARTED);
+        assert_true(view.native > last);
+        last = view.native;
+    }
+    for (int i = 0; i < 5; i++) assert_int_equal(fy_ticket_poll(ticket[i]), FY_POLL_DONE);
+    for (int i = 0; i < 5; i++) expect_first(dst[i], 1);
+}
+
+/* Of `count` transfers: bytes in flight and bytes that stand. */
+static void weigh(const fy_ticket_t *tickets, int count, uint64_t *out_flying, uint64_t *out_standing)
+{
+    *out_flying = *out_standing = 0;
+    for (int i = 0; i < count; i++) {
+        fy__point_t point = FY__POINT(tickets[i].stream, tickets[i].seq);
+        if (is_job(tickets[i])) {
+            const fy__job_view_t view = view_of(tickets[i]);
+            if (view.state == FY__JOB_STANDING) *out_standing += NBYTES;
+            if (view.state != FY__JOB_STARTED) continue;
+            point = view.native;
+        }
+        if (atomic_load(&fy__stream_at(FY__POINT_STREAM(point))->done) < FY__POINT_SEQ(point)) *out_flying += NBYTES;
+    }
+}
+
+static void both_bounds_hold(void **state)
+{
+    enum { COUNT = 200 };
+    (void)state;
+    open_spec("sim:9?window=1MiB&queue=2MiB&profile=k80"); /* a slow link: the host fills the window faster than it empties */
+    fy_tensor_t *src = pinned(3), *x = on_device();
+    fy_ticket_t up[COUNT], down[COUNT];
+    fy_download_t *downloads[COUNT];
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    uint64_t flying, standing, most_flying = 0, most_standing = 0;
+    for (int i = 0; i < COUNT; i++) {
+        up[i] = borrow_into(on_device(), pinned(0), i % 3);
+        weigh(up, i + 1, &flying, &standing);
+        if (flying > most_flying) most_flying = flying;
+        if (standing > most_standing) most_standing = standing;
+    }
+    assert_int_equal(most_flying, 1 << 20);
+    assert_int_equal(most_standing, 2 << 20);
+    borrow_into(x, src, 0);
+    most_flying = most_standing = 0;
+    for (int i = 0; i < COUNT; i++) {
+        ts_ok(fy_tensor_download(x, NULL, &downloads[i]));
+        down[i] = fy_download_ticket(downloads[i]);
+        weigh(down, i + 1, &flying, &standing);
+        if (flying > most_flying) most_flying = flying;
+        if (standing > most_standing) most_standing = standing;
+    }
+    assert_int_equal(most_flying, 1 << 20);
+    assert_int_equal(most_standing, 2 << 20);
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_true(after.throttles > before.throttles);
+    assert_true(after.throttle_ns > before.throttle_ns);
+    assert_int_equal(after.syncs, before.syncs);
+    for (int i = 0; i < COUNT; i++) {
+        fy_tensor_t *host;
+        void *data;
+        ts_ok(fy_download_wait(downloads[i], FY_FOREVER, &host));
+        ts_ok(fy_tensor_map(host, FY_ACCESS_READ, &data));
+        assert_true(((float *)data)[N - 1] == 3);
+        fy_tensor_destroy(host);
+    }
+    const fy_ledger_totals_t end = ts_ledger(NULL);
+    assert_int_equal(end.upload.nbytes - before.upload.nbytes, (COUNT + 1) * (uint64_t)NBYTES);
+    assert_int_equal(end.download.wire_nbytes - before.download.wire_nbytes, COUNT * (uint64_t)NBYTES);
+}
+
+/* The window is full, so the upload stands; each of these needs its bytes. */
+static fy_ticket_t standing_upload(fy_tensor_t *dst, const fy_tensor_t *src)
+{
+    const fy_ticket_t ticket = borrow_into(dst, src, -100);
+    assert_true(stands(ticket));
+    return ticket;
+}
+
+static void whoever_needs_it_has_it_submitted(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *src = pinned(2), *filler = on_device(), *x = on_device(), *y;
+    void *address;
+    (void)borrow_into(filler, src, 0);
+    fy_ticket_t ticket = standing_upload(x, src);
+    ts_ok(fy_neg(x, &y)); /* an op */
+    assert_false(stands(ticket));
+    expect_first(y, -2);
+    (void)borrow_into(filler, src, 0);
+    ticket = standing_upload(x, src);
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER)); /* a wait */
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
+    (void)borrow_into(filler, src, 0);
+    ticket = standing_upload(x, src);
+    ts_ok(fy_tensor_native(x, FY_ACCESS_READ, NULL, &address)); /* work of the caller's own */
+    assert_false(stands(ticket));
+    (void)borrow_into(filler, src, 0);
+    ticket = standing_upload(x, src);
+    fy_tensor_t *other = ts_iota(g_device, FY_DIMS(N), 0); /* an upload through the ring into other bytes does not */
+    assert_true(stands(ticket));
+    fy_tensor_t *host;
+    float *values = calloc(N, sizeof *values);
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(N), values, NULL, NULL, &host));
+    ts_ok(fy_tensor_upload_into(x, host, NULL, NULL)); /* into the same it does */
+    assert_false(stands(ticket));
+    expect_first(x, 0);
+    free(values);
+    fy_tensor_destroy(other);
+}
+
+static void a_download_of_it_stands_behind_it(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *src = pinned(2), *filler = on_device(), *x = on_device(), *host;
+    fy_download_t *first, *second;
+    void *data;
+    ts_ok(fy_tensor_download(filler, NULL, &first)); /* fills the other window */
+    (void)borrow_into(filler, src, 0);
+    const fy_ticket_t up = standing_upload(x, src);
+    ts_ok(fy_tensor_download(x, NULL, &second));
+    assert_true(stands(up));
+    assert_true(stands(fy_download_ticket(second)));
+    ts_ok(fy_download_wait(second, FY_FOREVER, &host));
+    assert_int_equal(fy_ticket_poll(up), FY_POLL_DONE);
+    ts_ok(fy_tensor_map(host, FY_ACCESS_READ, &data));
+    assert_true(((float *)data)[0] == 2);
+    fy_download_destroy(first);
+}
+
+/* A thousand jobs, each behind the one before it, and the last is wanted. */
+static void a_long_chain_goes_in_order(void **state)
+{
+    enum { LONG = 900 };
+    (void)state;
+    open_spec("sim:9?window=1KiB&numerics=off");
+    fy_tensor_t *src, *x, *y;
+    fy_ticket_t tickets[LONG];
+    ts_ok(fy_tensor_create_pinned(g_device, FY_DTYPE_F32, FY_DIMS(256), &src));
+    ts_ok(fy_tensor_create(g_device, FY_DTYPE_F32, FY_DIMS(256), &x));
+    for (int i = 0; i < LONG; i++) tickets[i] = borrow_into(x, src, i);
+    ts_ok(fy_neg(x, &y));
+    fy__point_t last = 0;
+    for (int i = 1; i < LONG; i++) {
+        const fy__job_view_t view = view_of(tickets[i]);
+        if (!is_job(tickets[i]) || !view.native) continue;
+        assert_true(view.native > last);
+        last = view.native;
+    }
+    assert_false(stands(tickets[LONG - 1]));
+}
+
+static void converted_and_strided_ones_stand_too(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *src = pinned(1.5), *filler = on_device(), *half, *wide, *rows, *turned, *square, *host;
+    fy_download_t *download, *first;
+    ts_ok(fy_tensor_create(g_device, FY_DTYPE_F16, FY_DIMS(N), &half));
+    (void)borrow_into(filler, src, 0);
+    const fy_ticket_t ticket = standing_upload(half, src);
+    ts_ok(fy_cast(half, FY_DTYPE_F32, &wide));
+    assert_false(stands(ticket));
+    expect_first(wide, 1.5);
+    rows = ts_iota(g_device, FY_DIMS(2, N / 2), 0);
+    ts_ok(fy_transpose(rows, NULL, &turned));
+    ts_ok(fy_tensor_download(filler, NULL, &first));
+    ts_ok(fy_tensor_download(turned, NULL, &download));
+    assert_true(stands(fy_download_ticket(download)));
+    ts_ok(fy_fill(rows, 9)); /* what comes down is what was there */
+    ts_ok(fy_download_wait(download, FY_FOREVER, &host));
+    void *data;
+    ts_ok(fy_tensor_map(host, FY_ACCESS_READ, &data));
+    for (int i = 0; i < N; i++) assert_true(((float *)data)[i] == (float)(i % 2 * (N / 2) + i / 2));
+    square = host;
+    fy_tensor_destroy(square);
+    fy_download_destroy(first);
+}
+
+/* ---- cancelling ---- */
+
+static uint64_t live_pinned(void)
+{
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    ts_ok(fy_memory_query_pinned(g_device, &stats));
+    return stats.live;
+}
+
+static void a_cancelled_upload(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device(), *y, *back;
+    ts_ok(fy_fill(x, 1));
+    const fy_ticket_t first = borrow_into(filler, src, 0);
+    const uint64_t live = ts_live(g_device), pinned_live = live_pinned();
+    fy_tensor_t *own = pinned(5), *gone = on_device();
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    const fy_ticket_t ticket = standing_upload(x, own), other = standing_upload(gone, own);
+    fy_tensor_destroy(own); /* the jobs hold them */
+    fy_tensor_destroy(gone);
+    assert_true(live_pinned() > pinned_live);
+    ts_ok(fy_ticket_cancel(ticket));
+    ts_ok(fy_ticket_cancel(other));
+    assert_int_equal(live_pinned(), pinned_live);
+    assert_int_equal(ts_live(g_device), live);
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
+    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), CANCELLED);
+    ts_text_has("262144 bytes");
+    ts_fails(fy_ticket_cancel(ticket), BUSY); /* once */
+    ts_fails(fy_ticket_cancel(first), BUSY);
+    ts_fails(fy_ticket_cancel((fy_ticket_t){ 77777, 1 }), INVALID_ARGUMENT);
+    fy_download_t *download;
+    ts_ok(fy_neg(x, &y));
+    ts_ok(fy_tensor_download(y, NULL, &download));
+    ts_fails(fy_download_wait(download, FY_FOREVER, &back), CANCELLED);
+    ts_ok(fy_device_wait(g_device, FY_FOREVER)); /* as asked for: no fault */
+    ts_ok(fy_fill(x, 3));                        /* whole: good again */
+    expect_first(x, 3);
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(after.upload.count, before.upload.count + 2);
+    assert_int_equal(after.upload.wire_nbytes, before.upload.wire_nbytes + NBYTES * 0);
+}
+
+/* The words that it took over are still waited for. */
+static void a_cancelled_job_keeps_the_order(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *src = pinned(4), *filler = on_device(), *a, *b;
+    ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(N), 1, &a));
+    fy_tensor_t *big;
+    ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(512, 512), 1, &big));
+    for (int i = 0; i < 5; i++) ts_ok(fy_matmul(big, big, &b)); /* keeps the compute stream busy */
+    ts_ok(fy_axpy(a, 2, filler));                               /* the last writer of a */
+    const fy__point_t writer = atomic_load(&a->storage->hazard.writer);
+    (void)borrow_into(filler, src, 0);
+    const fy_ticket_t ticket = standing_upload(a, src);
+    ts_ok(fy_ticket_cancel(ticket));
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
+    assert_false(fy__point_reached(FY__POINT(ticket.stream, ticket.seq))); /* failed at once, but not before what it stood behind */
+    fy_stream_t *side;
+    ts_ok(fy_stream_create(g_device, NULL, &side));
+    fy_scope_t scope = fy_scope_begin("side");
+    ts_ok(fy_stream_use(side));
+    ts_ok(fy_fill(a, 7));
+    fy_scope_end(scope, 0, NULL);
+    const fy__point_t fill = atomic_load(&a->storage->hazard.writer);
+    ts_ok(fy__point_wait(fill, FY_FOREVER, FY__WAIT_NONE));
+    assert_true(fy__point_reached(writer));
+    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
+    ts_ok(fy_device_clock_query(g_device, &clock));
+    const uint64_t now_ns = clock.now_ns;
+    ts_ok(fy__point_wait(writer, FY_FOREVER, FY__WAIT_NONE));
+    ts_ok(fy_device_clock_query(g_device, &clock));
+    assert_true(clock.now_ns - now_ns < 10000); /* it was over */
+    expect_first(a, 7);
+}
+
+static void a_cancelled_download(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *x = on_device(), *host;
+    fy_download_t *first, *second, *third;
+    ts_ok(fy_fill(x, 1));
+    ts_ok(fy_tensor_download(x, NULL, &first));
+    const uint64_t pinned_live = live_pinned();
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_ok(fy_tensor_download(x, NULL, &second));
+    ts_ok(fy_tensor_download(x, NULL, &third));
+    fy_download_destroy(second); /* gives it up: nothing crosses */
+    const fy_ticket_t ticket = fy_download_ticket(third);
+    ts_ok(fy_ticket_cancel(ticket));
+    ts_fails(fy_download_wait(third, FY_FOREVER, &host), CANCELLED);
+    assert_int_equal(live_pinned(), pinned_live);
+    ts_ok(fy_download_wait(first, FY_FOREVER, &host));
+    ts_ok(fy_device_wait(g_device, FY_FOREVER));
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(after.download.count, before.download.count + 2);
+    assert_int_equal(after.download.wire_nbytes, before.download.wire_nbytes);
+    expect_first(x, 1);
+}
+
+/* More than there are slots, so that a failed ticket's slot is another's when it is asked about. */
+static void a_ticket_is_remembered_when_its_slot_is_gone(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=1KiB&numerics=off");
+    fy_tensor_t *src, *x, *y;
+    ts_ok(fy_tensor_create_pinned(g_device, FY_DTYPE_F32, FY_DIMS(256), &src));
+    ts_ok(fy_tensor_create(g_device, FY_DTYPE_F32, FY_DIMS(256), &x));
+    ts_ok(fy_tensor_create(g_device, FY_DTYPE_F32, FY_DIMS(256), &y));
+    (void)borrow_into(x, src, 0);
+    (void)borrow_into(x, src, 0);
+    const fy_ticket_t good = borrow_into(x, src, -5), bad = borrow_into(y, src, -5);
+    ts_ok(fy_ticket_cancel(bad));
+    for (int i = 0; i < 3000; i++) (void)borrow_into(x, src, 0);
+    assert_int_equal(fy_ticket_poll(good), FY_POLL_DONE); /* a round of the slots later it was its turn, priority or not */
+    assert_int_equal(fy_ticket_poll(bad), FY_POLL_FAILED);
+    ts_fails(fy_ticket_wait(bad, FY_FOREVER), CANCELLED);
+}
+
+/* ---- failing ---- */
+
+static int g_fail_copies;
+static fy_status_t (*g_copy)(void *dev, void *stream, const fy_copy_t *copy);
+static fy_status_t no_copy(void *dev, void *stream, const fy_copy_t *copy)
+{
+    if (!g_fail_copies) return g_copy(dev, stream, copy);
+    g_fail_copies--;
+    return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "made to fail");
+}
+
+static void a_copy_that_fails_when_its_turn_comes(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    const fy_backend_t *real = g_device->backend;
+    fy_backend_t backend = *real;
+    g_copy = real->copy;
+    backend.copy = no_copy;
+    g_device->backend = &backend;
+    fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device(), *z = on_device(), *y, *back;
+    const uint64_t pinned_live = live_pinned();
+    (void)borrow_into(filler, src, 0);
+    const fy_ticket_t ticket = standing_upload(x, src), fine = standing_upload(z, src);
+    g_fail_copies = 1;
+    ts_ok(fy_neg(x, &y)); /* behind it: submitted all the same, and poisoned */
+    g_device->backend = real;
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
+    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INTERNAL);
+    ts_text_has("made to fail");
+    ts_ok(fy_ticket_wait(fine, FY_FOREVER));
+    expect_first(z, 4);
+    fy_download_t *download;
+    ts_ok(fy_tensor_download(y, NULL, &download));
+    ts_fails(fy_download_wait(download, FY_FOREVER, &back), INTERNAL);
+    ts_text_has("made to fail");
+    ts_ok(fy_tensor_download(x, NULL, &download));
+    ts_fails(fy_download_wait(download, FY_FOREVER, &back), INTERNAL);
+    ts_fails(fy_device_wait(g_device, FY_FOREVER), INTERNAL); /* news, once */
+    ts_ok(fy_device_wait(g_device, FY_FOREVER));
+    assert_int_equal(live_pinned(), pinned_live);
+    (void)borrow_into(x, src, 0);
+    expect_first(x, 4);
+}
+
+static fy_status_t lost(void *dev, void *event, int *out_done)
+{
+    (void)dev, (void)event;
+    *out_done = 0;
+    return fy_error_set(FY_STATUS_DEVICE_LOST, __FILE__, __LINE__, "made to be lost");
+}
+
+static void a_lost_device_fails_what_stands(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device(), *host;
+    fy_download_t *first, *second;
+    ts_ok(fy_tensor_download(filler, NULL, &first));
+    const fy_ticket_t flying = borrow_into(filler, src, 0);
+    const fy_ticket_t ticket = standing_upload(x, src);
+    ts_ok(fy_tensor_download(x, NULL, &second));
+    const fy_backend_t *real = g_device->backend;
+    fy_backend_t backend = *real;
+    backend.event_query = lost;
+    g_device->backend = &backend;
+    while (!fy__device_is_lost(g_device)) (void)fy_ticket_poll(flying);
+    g_device->backend = real;
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
+    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), DEVICE_LOST);
+    ts_fails(fy_download_wait(second, FY_FOREVER, &host), DEVICE_LOST);
+    ts_fails(fy_download_try(first, &host), DEVICE_LOST);
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+    options.contract = FY_HOST_BORROW;
+    fy_ticket_t never;
+    ts_fails(fy_tensor_upload_into(x, src, &options, &never), DEVICE_LOST);
+    void *data;
+    ts_ok(fy_tensor_map(src, FY_ACCESS_READ, &data)); /* host tensors stay readable */
+    assert_true(((float *)data)[0] == 4);
+}
+
+/* The last handle goes while transfers stand: they still run, and the device goes behind them. */
+static void a_device_closed_with_jobs(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *src = pinned(4);
+    fy_ticket_t tickets[8];
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    for (int i = 0; i < 8; i++) {
+        fy_tensor_t *x = on_device();
+        tickets[i] = borrow_into(x, src, 0);
+        fy_tensor_destroy(x);
+    }
+    (void)tear_down(NULL);
+    for (int i = 0; i < 8; i++) assert_int_equal(fy_ticket_poll(tickets[i]), FY_POLL_DONE);
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, 8 * (uint64_t)NBYTES);
+    open_spec("sim:9"); /* it was closed */
+}
+
+static void wire_bytes_are_the_askers(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device();
+    (void)borrow_into(filler, src, 0);
+    fy_scope_t scope = fy_scope_begin("asker");
+    const fy_ticket_t ticket = standing_upload(x, src);
+    fy_scope_end(scope, 0, NULL);
+    scope = fy_scope_begin("waiter");
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    fy_scope_end(scope, 0, NULL);
+    assert_int_equal(ts_ledger("queue/asker").upload.wire_nbytes, NBYTES);
+    assert_int_equal(ts_ledger("queue/waiter").upload.wire_nbytes, 0);
+}
+
+static void bounds_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    ts_fails(fy_device_open("sim:9?window=0", &g_device), INVALID_ARGUMENT);
+    ts_text_has("window=0");
+    ts_fails(fy_device_open("sim:9?queue=0", &g_device), INVALID_ARGUMENT);
+    ts_fails(fy_device_open("sim:9?queue=wide", &g_device), INVALID_ARGUMENT);
+    assert_null(g_device);
+}
+
+#define TEST(fn) cmocka_unit_test_teardown(fn, tear_down)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_highest_priority_goes_first),
+        TEST(both_bounds_hold),
+        TEST(whoever_needs_it_has_it_submitted),
+        TEST(a_download_of_it_stands_behind_it),
+        TEST(a_long_chain_goes_in_order),
+        TEST(converted_and_strided_ones_stand_too),
+        TEST(a_cancelled_upload),
+        TEST(a_cancelled_job_keeps_the_order),
+        TEST(a_cancelled_download),
+        TEST(a_ticket_is_remembered_when_its_slot_is_gone),
+        TEST(a_copy_that_fails_when_its_turn_comes),
+        TEST(a_lost_device_fails_what_stands),
+        TEST(a_device_closed_with_jobs),
+        TEST(wire_bytes_are_the_askers),
+        TEST(bounds_that_are_none_are_refused),
+    };
+    return cmocka_run_group_tests_name("transfer/queue", tests, NULL, NULL);
+}
