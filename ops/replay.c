@@ -75,6 +75,7 @@ static fy_status_t wait_on_device(replay_t *replay)
         replay->after_transfer |= fy__stream_is_ahead(replay->stream, atomic_load_explicit(&hazard->writer, memory_order_acquire));
         FY_TRY(slot->is_written ? fy__hazard_before_write(hazard, replay->stream, FY__WAIT_GRAPH_WRITE)
                                 : fy__hazard_before_read(hazard, replay->stream, FY__WAIT_GRAPH_READ));
+        fy__storage_adopt(slot->storage);
     }
     return FY_STATUS_OK;
 }
@@ -185,8 +186,12 @@ static FY_COLD void spread_poison(replay_t *replay)
         if (call->fault && replay->stream) fy__suspect_add(device, &all, replay->requests[call->fault - 1]);
         if (call->fault && !all.poison) all.poison = records[call->fault - 1];
         for (uint32_t j = 0; j < call->ndst; j++) {
-            fy__suspect_t *dst = suspect_of(&recording->slots[call->slots[j]]);
-            if (call->replaced >> j & 1) *dst = (fy__suspect_t){ 0, 0, 0 };
+            fy__recording_slot_t *slot = &recording->slots[call->slots[j]];
+            fy__suspect_t *dst = suspect_of(slot);
+            if (call->replaced >> j & 1) {
+                *dst = (fy__suspect_t){ 0, 0, 0 };
+                if (slot->storage) fy__storage_late_clear(device, slot->storage);
+            }
             if (fy__suspect_any(&all)) fy__suspect_join(device, dst, &all);
         }
     }
