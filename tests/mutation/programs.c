@@ -25,6 +25,7 @@ const mu_program_t mu_programs[] = {
     { "into", "capacity=64MiB&pinned=64KiB", 1, mu_into },
     { "files", "capacity=64MiB&pinned=64KiB", 1, mu_files },
     { "polls", PLENTY, 1, mu_polls },
+    { "queue", PLENTY "&window=64", 1, mu_queue },
     { "two-devices", PLENTY, 2, mu_two_devices },
     { "peers", PLENTY, 2, mu_peers },
     { "replays", PLENTY, 1, mu_replays },

@@ -28,6 +28,8 @@ void mu_files(mu_run_t *run);
 void mu_polls(mu_run_t *run);
 void mu_two_devices(mu_run_t *run);
 void mu_peers(mu_run_t *run);
+/* programs_queue.c */
+void mu_queue(mu_run_t *run);
 /* programs_graphs.c */
 void mu_replays(mu_run_t *run);
 void mu_graph_memory(mu_run_t *run);

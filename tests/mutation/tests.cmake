@@ -4,6 +4,7 @@ foreach(name orders waits)
         target_sources(test_mutation_${name} PRIVATE
             ${CMAKE_CURRENT_LIST_DIR}/run.c
             ${CMAKE_CURRENT_LIST_DIR}/programs.c
+            ${CMAKE_CURRENT_LIST_DIR}/programs_queue.c
             ${CMAKE_CURRENT_LIST_DIR}/programs_graphs.c
             ${CMAKE_CURRENT_LIST_DIR}/programs_lifetimes.c
             ${CMAKE_CURRENT_LIST_DIR}/programs_memory.c
