@@ -10,6 +10,7 @@
 #include <ferry/tensor.h>
 
 #include "runtime/device.h"
+#include "runtime/recording.h"
 #include "runtime/tensor.h"
 
 static void free_prefetch(fy_prefetch_t *prefetch)
@@ -90,6 +91,7 @@ fy_status_t fy_prefetch_create(fy_device_t *device, size_t count, const fy_batch
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!options) options = &defaults;
     FY_TRY(check(device, count, specs, fill, options));
+    FY_TRY(fy__recording_check(thread, device, "prefetch_create"));
     const uint32_t nrooms = (uint32_t)options->depth + 1;
     fy_prefetch_t *prefetch = calloc(1, sizeof *prefetch + nrooms * sizeof *prefetch->rooms);
     fy_tensor_t **tensors = calloc(3 * nrooms * count, sizeof(fy_tensor_t *));
@@ -170,6 +172,7 @@ fy_status_t fy_prefetch_next(fy_prefetch_t *prefetch, fy_tensor_t **out_tensors,
     for (size_t i = 0; i < prefetch->count; i++) out_tensors[i] = NULL;
     if (atomic_load(&prefetch->filling) == thread)
         return FY_FAIL(INVALID_ARGUMENT, "prefetch_next: called from inside of its own fill, which would wait for itself");
+    FY_TRY(fy__recording_check(thread, prefetch->device, "prefetch_next")); /* a replay would see this batch again and again */
     if (prefetch->is_over) return FY_STATUS_OK;
     if (prefetch->has_thread)
         FY_TRY(wait_for_batch(prefetch, &blocked_ns));

@@ -49,7 +49,7 @@ FY_API_STATUS fy_prefetch_create(fy_device_t *device, size_t count, const fy_bat
  * what it waited is in the upload's host_blocked_ns. The tensors belong to the prefetch and are good until the next call (views of
  * *out_rows rows, if the batch is not full); ops on them wait on the device for the upload.
  * Fails: with what `fill` or the upload failed with; the next call goes on behind that batch. INVALID_ARGUMENT (inside of its `fill`),
- * UNAVAILABLE (in a forked child). */
+ * UNAVAILABLE (in a forked child), UNSUPPORTED (while a graph is recorded). */
 FY_API_STATUS fy_prefetch_next(fy_prefetch_t *prefetch, fy_tensor_t **out_tensors, int64_t *out_rows);
 /* Stops the thread (after the `fill` that is running) and gives the memory back when its last use is done. NULL is ignored. */
 FY_API void fy_prefetch_destroy(fy_prefetch_t *prefetch);

@@ -241,12 +241,12 @@ static void given_up(ts_ctx_t *ctx)
             static source_t source;
             source = (source_t){ .nbatches = 50 };
             fy_scope_t scope = fy_scope_begin("loop");
-            source.uses = ts_iota(ctx->device, FY_DIMS(3), 0);
+            fy_tensor_t *made = ts_iota(ctx->device, FY_DIMS(3), 0);
+            if (i % 4 != 1) source.uses = made; /* one that is kept outlives the scope, and what is in it */
             fy_prefetch_t *prefetch = make(ctx, &source, 1 + i % 3, threads);
             for (int k = 0; k < i % 5; k++) ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
             if (i % 4 == 0) fy_prefetch_destroy(prefetch);
             if (i % 4 == 1) fy_prefetch_keep(prefetch);
-            if (i % 4 == 1) source.uses = NULL;
             fy_scope_end(scope, 0, NULL);
             if (i % 4 == 1) {
                 ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
@@ -338,6 +338,27 @@ static void forked(ts_ctx_t *ctx)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     expect_batch(prefetch, 1, ROWS);
+}
+
+/* A replay would show the batch of the recording for ever, so there is none in a graph. */
+static void not_in_a_graph(ts_ctx_t *ctx)
+{
+    static source_t source;
+    source = (source_t){ .nbatches = 3 };
+    for (int threads = 0; threads < 2; threads++) {
+        source.expected = 0;
+        fy_prefetch_t *prefetch = make(ctx, &source, 1, threads), *inner;
+        fy_tensor_t *tensors[2];
+        fy_graph_t *graph;
+        int64_t rows;
+        expect_batch(prefetch, 0, ROWS);
+        ts_ok(fy_graph_begin(ctx->device));
+        ts_fails(fy_prefetch_next(prefetch, tensors, &rows), UNSUPPORTED);
+        ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, NULL, &inner), UNSUPPORTED);
+        ts_fails(fy_graph_end(&graph), UNSUPPORTED);
+        expect_batch(prefetch, 1, ROWS);
+        fy_prefetch_destroy(prefetch);
+    }
 }
 
 /* ---- simulated devices ---- */
@@ -434,6 +455,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(inside_of_fill),
     TS_TEST(options),
     TS_TEST(no_room),
+    TS_TEST(not_in_a_graph),
     TS_TEST(forked),
     TS_TEST(lost_device),
     TS_TEST(loading_hides_behind_computing),
