@@ -18,7 +18,8 @@
 #include "runtime/registry.h"
 #include "runtime/stream.h"
 
-enum { CAPACITY = 1 << 15 }; /* about 7 MiB while recording; some ten milliseconds of the smallest requests */
+/* 131,072 events, at most 28 MiB while recording: some tens of milliseconds of the smallest requests. */
+enum { SHIFT = 17 };
 
 /* Guards beginning and ending: `running`, `writer`, `thread`. Never taken by what puts events. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -117,10 +118,10 @@ static fy_status_t begin(const char *path)
     const int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return FY_FAIL(IO, "ledger_record: cannot write %.300s: %s", name, strerror(errno));
     fy__event_writer_t *writer = calloc(1, sizeof *writer);
-    if (!writer || !fy__event_ring_open(&ring, CAPACITY)) {
+    if (!writer || !fy__event_ring_open(&ring, SHIFT)) {
         free(writer);
         close(fd);
-        return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no host memory for %zu bytes of the ring", CAPACITY * sizeof(fy__event_slot_t));
+        return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no host memory for %zu bytes of the ring", sizeof(fy__event_slot_t) << SHIFT);
     }
     writer->ring = &ring;
     writer->fd = fd;

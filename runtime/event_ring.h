@@ -1,5 +1,6 @@
-/* An event as it travels, and the ring it travels in: many threads put, one takes, nobody waits. A slot's `turn` says whose turn it is:
- * position p may be filled when it is p, and taken when it is p + 1. Source of the scheme: D. Vyukov, "Bounded MPMC queue" (1024cores).
+/* An event as it travels, and the ring it travels in: many threads put, one takes, nobody waits. A slot's `state` says whose turn it is: in
+ * the n-th lap round the ring it may be filled when it is 2n, and taken when it is 2n + 1, so zeroed memory is an empty ring. After
+ * D. Vyukov, "Bounded MPMC queue" (1024cores).
  * What one thread puts is taken in the order in which it put it.
  * Not here: who puts what (event.h), the file (event_write.h). */
 #ifndef FERRY_RUNTIME_EVENT_RING_H_
@@ -83,20 +84,21 @@ typedef struct fy__event {
 } fy__event_t;
 
 typedef struct fy__event_slot {
-    _Atomic uint64_t turn;
+    _Atomic uint64_t state;
     fy__event_t event;
 } fy__event_slot_t;
 
 typedef struct fy__event_ring {
     fy__event_slot_t *slots;
     uint64_t mask;
+    uint32_t shift;                     /* capacity is 1 << shift */
     _Alignas(64) _Atomic uint64_t head; /* next to be filled */
     _Alignas(64) uint64_t tail;         /* next to be taken; the taker's */
     _Alignas(64) _Atomic uint64_t lost; /* put when it was full */
 } fy__event_ring_t;
 
-/* capacity: a power of two. false: no memory. */
-bool fy__event_ring_open(fy__event_ring_t *ring, uint64_t capacity);
+/* 1 << shift places; pages are touched as they are used. false: no memory. */
+bool fy__event_ring_open(fy__event_ring_t *ring, uint32_t shift);
 void fy__event_ring_close(fy__event_ring_t *ring);
 /* false: full; it is dropped and counted. */
 bool fy__event_ring_put(fy__event_ring_t *ring, const fy__event_t *event);

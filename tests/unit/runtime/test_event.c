@@ -8,7 +8,7 @@
 
 #include "tests/support/harness.h"
 
-enum { CAPACITY = 64, THREADS = 4, EACH = 20000 };
+enum { SHIFT = 6, CAPACITY = 1 << SHIFT, THREADS = 4, EACH = 20000 };
 
 static fy__event_t numbered(uint32_t thread, uint64_t number)
 {
@@ -20,7 +20,7 @@ static void ring_is_bounded(void **state)
     (void)state;
     fy__event_ring_t ring;
     fy__event_t event;
-    assert_true(fy__event_ring_open(&ring, CAPACITY));
+    assert_true(fy__event_ring_open(&ring, SHIFT));
     assert_null(fy__event_ring_peek(&ring));
     for (int round = 0; round < 3; round++) { /* round the ring */
         for (uint64_t i = 0; i < CAPACITY + 5; i++) {
@@ -69,7 +69,7 @@ static void four_threads(void **state)
     pthread_t threads[THREADS];
     producer_t producers[THREADS];
     uint64_t last[THREADS] = { 0 }, taken[THREADS] = { 0 }, all = 0, put = 0;
-    assert_true(fy__event_ring_open(&ring, CAPACITY));
+    assert_true(fy__event_ring_open(&ring, SHIFT));
     for (uint32_t i = 0; i < THREADS; i++) {
         producers[i] = (producer_t){ &ring, i, 0 };
         assert_int_equal(pthread_create(&threads[i], NULL, produce, &producers[i]), 0);
