@@ -1,5 +1,6 @@
 /* The price of one light request at its smallest: N times `add` (two f32[4] on the host, a new result) or `matmul` (16x16x16, a new
- * result), the same add in a guarded scope (`guarded`), or the bare `sgemm` that such a matmul ends in.
+ * result), the same add in a guarded scope (`guarded`), or the bare `sgemm` that such a matmul ends in. `step` is 20 such adds, each of
+ * the last one's result; `replay` the same as a graph.
  * N is an argument, so that two runs under an instruction counter give instructions per request by difference (instructions.sh).
  * Not here: comparisons in time (peers_torch.cpp, `ferry bench dispatch`). */
 #include <dnnl.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SIZE = 16 };
+enum { SIZE = 16, STEP = 20 };
 
 typedef fy_status_t (*work_fn)(fy_tensor_t *a, fy_tensor_t *b, long count);
 
@@ -33,6 +34,35 @@ static fy_status_t run_guarded(fy_tensor_t *a, fy_tensor_t *b, long count)
     if (status == FY_STATUS_OK) status = run_add(a, b, count);
     fy_scope_end(scope, 0, NULL);
     return status;
+}
+
+static fy_status_t one_step(fy_tensor_t *a, fy_tensor_t *b)
+{
+    fy_tensor_t *sum = NULL, *next;
+    for (int i = 0; i < STEP; i++) {
+        FY_TRY(fy_add(i ? sum : a, b, &next));
+        fy_tensor_destroy(sum);
+        sum = next;
+    }
+    fy_tensor_destroy(sum);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t run_step(fy_tensor_t *a, fy_tensor_t *b, long count)
+{
+    for (long i = 0; i < count; i++) FY_TRY(one_step(a, b));
+    return FY_STATUS_OK;
+}
+
+static fy_status_t run_replay(fy_tensor_t *a, fy_tensor_t *b, long count)
+{
+    fy_graph_t *graph;
+    FY_TRY(fy_graph_begin(fy_device_host()));
+    FY_TRY(one_step(a, b));
+    FY_TRY(fy_graph_end(&graph));
+    for (long i = 0; i < count; i++) FY_TRY(fy_graph_replay(graph, NULL));
+    fy_graph_destroy(graph);
+    return FY_STATUS_OK;
 }
 
 static fy_status_t run_matmul(fy_tensor_t *a, fy_tensor_t *b, long count)
@@ -67,6 +97,8 @@ static const struct {
     { "guarded", run_guarded, 1, { 4 } },
     { "matmul", run_matmul, 2, { SIZE, SIZE } },
     { "sgemm", run_sgemm, 2, { SIZE, SIZE } },
+    { "step", run_step, 1, { 4 } },
+    { "replay", run_replay, 1, { 4 } },
 };
 enum { WORK_COUNT = sizeof works / sizeof *works };
 
@@ -92,7 +124,7 @@ int main(int argc, char **argv)
     if (argc > 2)
         while (which < WORK_COUNT && strcmp(argv[2], works[which].name) != 0) which++;
     if (argc > 3 || count < 0 || (rest && *rest) || which == WORK_COUNT) {
-        fprintf(stderr, "usage: %s [TIMES [add|guarded|matmul|sgemm]]\n", argv[0]);
+        fprintf(stderr, "usage: %s [TIMES [add|guarded|matmul|sgemm|step|replay]]\n", argv[0]);
         return 2;
     }
     double ns = 0;

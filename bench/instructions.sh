@@ -39,3 +39,6 @@ echo "the same in a guarded scope: $(each guarded)"
 matmul=$(each matmul)
 sgemm=$(each sgemm)
 echo "instructions per matmul 16x16x16 with a new result: $matmul, of which the bare sgemm $sgemm and the dispatcher $((matmul - sgemm))"
+step=$(each step)
+replay=$(each replay)
+echo "instructions per op of a step of 20 such adds: $((step / 20)), replayed as a graph $((replay / 20))"
