@@ -23,13 +23,15 @@ fy_stream_t *fy__stream_at(uint32_t index)
 /* ---- events; the stream's lock is held ---- */
 
 /* Takes events that have happened off the front of the list. */
-static fy_status_t advance(fy_stream_t *stream)
+static fy_status_t advance_by(fy_stream_t *stream, bool peek)
 {
     const fy_backend_t *backend = stream->device->backend;
+    peek = peek && backend->event_peek;
     while (stream->nevents) {
         fy__stream_event_t *oldest = &stream->events[0];
         int done = 0;
-        FY_TRY(fy__device_check(stream->device, backend->event_query(stream->device->dev, oldest->event, &done)));
+        FY_TRY(fy__device_check(stream->device,
+                                (peek ? backend->event_peek : backend->event_query)(stream->device->dev, oldest->event, &done)));
         if (!done) break;
         if (atomic_load_explicit(&stream->done, memory_order_relaxed) < oldest->seq)
             atomic_store_explicit(&stream->done, oldest->seq, memory_order_release);
@@ -39,6 +41,8 @@ static fy_status_t advance(fy_stream_t *stream)
     }
     return FY_STATUS_OK;
 }
+
+static fy_status_t advance(fy_stream_t *stream) { return advance_by(stream, false); }
 
 /* The oldest event that covers `seq`, recording one at the tail if there is none; a fresh one if the queue is foreign. */
 static fy_status_t cover(fy_stream_t *stream, uint64_t seq, fy__stream_event_t **out_event)
@@ -253,17 +257,19 @@ void fy__stream_fork_child(void)
 
 fy_ticket_t fy__point_ticket(fy__point_t point) { return (fy_ticket_t){ FY__POINT_STREAM(point), FY__POINT_SEQ(point) }; }
 
+static bool reached(fy__point_t point, bool peek);
+
 /* A job that never ran is over when what it would have waited for is. */
-static bool job_reached(fy_stream_t *stream, const fy__timeline_t *timeline, uint64_t seq)
+static bool job_reached(fy_stream_t *stream, const fy__timeline_t *timeline, uint64_t seq, bool peek)
 {
     fy__job_view_t view;
     timeline->look(stream, seq, &view);
     if (view.state == FY__JOB_OVER) return true;
-    if (view.state == FY__JOB_STARTED) return fy__point_reached(view.native);
+    if (view.state == FY__JOB_STARTED) return reached(view.native, peek);
     if (fy__device_is_lost(stream->device)) return true;
     if (view.state == FY__JOB_STANDING) return false;
     for (uint32_t i = 0; i < view.ndependencies; i++)
-        if (!fy__point_reached(view.dependencies[i])) return false;
+        if (!reached(view.dependencies[i], peek)) return false;
     return true;
 }
 
@@ -296,24 +302,27 @@ fy_status_t fy__point_submit(fy__point_t *point)
     return timeline->submit(stream, FY__POINT_SEQ(*point), point);
 }
 
-bool fy__point_reached(fy__point_t point)
+static bool reached(fy__point_t point, bool peek)
 {
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
     const uint64_t seq = FY__POINT_SEQ(point);
     if (!stream || atomic_load_explicit(&stream->done, memory_order_acquire) >= seq) return true;
     const fy__timeline_t *timeline = atomic_load_explicit(&stream->timeline, memory_order_acquire);
-    if (FY_UNLIKELY(timeline != NULL)) return job_reached(stream, timeline, seq);
+    if (FY_UNLIKELY(timeline != NULL)) return job_reached(stream, timeline, seq, peek);
     if (fy__device_is_lost(stream->device)) return true;
     fy__stream_event_t *event;
     fy__lock(&stream->lock);
-    if (seq > atomic_load_explicit(&stream->done, memory_order_relaxed) && advance(stream) == FY_STATUS_OK &&
+    if (seq > atomic_load_explicit(&stream->done, memory_order_relaxed) && advance_by(stream, peek) == FY_STATUS_OK &&
         atomic_load_explicit(&stream->done, memory_order_relaxed) < seq &&
         (!stream->nevents || stream->events[stream->nevents - 1].seq < seq)) {
-        if (cover(stream, seq, &event) == FY_STATUS_OK) (void)advance(stream);
+        if (cover(stream, seq, &event) == FY_STATUS_OK) (void)advance_by(stream, peek);
     }
     fy__unlock(&stream->lock);
     return fy__device_is_lost(stream->device) || atomic_load_explicit(&stream->done, memory_order_acquire) >= seq;
 }
+
+bool fy__point_reached(fy__point_t point) { return reached(point, false); }
+bool fy__point_peek(fy__point_t point) { return reached(point, true); }
 
 /* Blocks on an event that covers `seq`. */
 static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)

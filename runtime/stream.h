@@ -124,6 +124,10 @@ fy_status_t fy__point_submit(fy__point_t *point);
 
 /* Has it been reached? Polls the backend if needed. True if the device is lost: nothing is left to wait for. */
 bool fy__point_reached(fy__point_t point);
+/* The same for Ferry's own thread: costs no model time. */
+bool fy__point_peek(fy__point_t point);
+/* What became of the request at `point`, which is reached: its own status; `what` names it in the text. */
+fy_status_t fy__point_status(fy__point_t point, const char *what);
 /* Blocks the host. OK, TIMEOUT, or DEVICE_LOST. */
 fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site_t site);
 fy_ticket_t fy__point_ticket(fy__point_t point);

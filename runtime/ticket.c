@@ -3,6 +3,7 @@
 #include <ferry/stream.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/callback.h"
 #include "runtime/guard.h"
 #include "runtime/recording.h"
 #include "runtime/storage.h"
@@ -26,6 +27,16 @@ static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
     return true;
 }
 
+fy_status_t fy__point_status(fy__point_t point, const char *what)
+{
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    const uint32_t record = fy__point_fault(stream->device, point);
+    if (record) return fy__poison_fail(record, what);
+    if (went_with_its_device(stream, FY__POINT_SEQ(point)))
+        return FY_FAIL(DEVICE_LOST, "%s: the device of this request was lost and has been closed since", what);
+    return fy__point_wait(point, 0, FY__WAIT_NONE); /* waits for nothing: OK, or the device is lost */
+}
+
 fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
 {
     fy__job_view_t view;
@@ -33,6 +44,7 @@ fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
     if (!ticket_point(ticket, &point)) return FY_POLL_FAILED;
     if (!point) return FY_POLL_DONE;
     fy__device_pump(fy__stream_at(FY__POINT_STREAM(point))->device);
+    fy__callback_nudge();
     if (fy__point_look(point, &view)) {
         if (view.record) return FY_POLL_FAILED;
         if (view.state == FY__JOB_STARTED) point = view.native;
@@ -65,6 +77,7 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
         if (status == FY_STATUS_OK) {
             const uint32_t record = fy__point_fault(device, point);
             fy__device_pump(device);
+            fy__callback_nudge();
             if (record) status = fy__poison_fail(record, "ticket_wait");
             fy__storage_reap(device);
         }
@@ -83,4 +96,15 @@ fy_status_t fy_ticket_cancel(fy_ticket_t ticket)
     if (fy__point_cancel(point)) return FY_STATUS_OK;
     return FY_FAIL(BUSY, "ticket_cancel: the request {%llu, %llu} has started, or is done; it cannot be taken back",
                    (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
+}
+
+fy_status_t fy_ticket_on_done(fy_ticket_t ticket, fy_done_fn fn, void *user)
+{
+    fy__point_t point;
+    if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
+    if (!fn) return FY_FAIL(INVALID_ARGUMENT, "ticket_on_done: fn is NULL");
+    if (!ticket_point(ticket, &point))
+        return FY_FAIL(INVALID_ARGUMENT, "ticket_on_done: {%llu, %llu} is no ticket of this process", (unsigned long long)ticket.stream,
+                       (unsigned long long)ticket.seq);
+    return fy__callback_add(point, fn, user);
 }

@@ -10,6 +10,7 @@
 
 #include "backends/builtin.h"
 #include "runtime/base/fail.h"
+#include "runtime/callback.h"
 #include "runtime/device.h"
 #include "runtime/event.h"
 #include "runtime/guard.h"
@@ -253,11 +254,13 @@ static void before_fork(void)
     fy__registry_fork_lock_pools();
     fy__stream_fork_lock();
     fy__poison_fork_lock();
+    fy__callback_fork_lock();
     fy__guard_fork_lock();
 }
 
 static void after_fork_in_parent(void)
 {
+    fy__callback_fork_unlock();
     fy__guard_fork_unlock();
     fy__poison_fork_unlock();
     fy__stream_fork_unlock();
@@ -270,6 +273,7 @@ static void after_fork_in_parent(void)
 
 static void after_fork_in_child(void)
 {
+    fy__callback_fork_child();
     fy__guard_fork_unlock();
     fy__poison_fork_unlock();
     fy__stream_fork_child();

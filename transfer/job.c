@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/callback.h"
 #include "transfer/submit.h"
 
 /* ---- the window; the lock is held ---- */
@@ -68,6 +69,7 @@ void fy__job_link(fy__queue_t *queue, fy__job_t *job)
     queue->newest = job;
     atomic_fetch_add_explicit(&queue->nstanding, 1, memory_order_relaxed);
     queue->standing_nbytes += job->copy.nbytes;
+    if (!queue->device->info.is_simulated) fy__callback_standing(1);
 }
 
 void fy__job_unlink(fy__queue_t *queue, fy__job_t *job)
@@ -76,6 +78,7 @@ void fy__job_unlink(fy__queue_t *queue, fy__job_t *job)
     *(job->newer ? &job->newer->older : &queue->newest) = job->older;
     atomic_fetch_sub_explicit(&queue->nstanding, 1, memory_order_relaxed);
     queue->standing_nbytes -= job->copy.nbytes;
+    if (!queue->device->info.is_simulated) fy__callback_standing(-1);
 }
 
 fy__job_held_t fy__job_take_held(fy__job_t *job)

@@ -1,5 +1,8 @@
 /* Transfers that are asked about instead of waited for: downloads tried, tickets polled and waited for with little patience.
  * Not here: bytes and layouts (test_conformance_transfer.c), borrowed sources (test_conformance_contract.c). */
+#include <stdatomic.h>
+#include <time.h>
+
 #include "tests/support/harness.h"
 
 /* Something that takes the device a while, on asynchronous ones. */
@@ -82,11 +85,123 @@ static void a_poisoned_download_fails_its_try(ts_ctx_t *ctx)
     if (fy_device_wait(ctx->device, FY_FOREVER) != FY_STATUS_OK) fy_error_get(); /* takes the fault, so that the next test does not */
 }
 
+/* ---- callbacks ---- */
+
+typedef struct seen {
+    _Atomic int runs;
+    fy_status_t status;
+    fy_device_t *device;
+    int again;
+} seen_t;
+
+static void wait_for(seen_t *seen, int runs)
+{
+    const struct timespec moment = { 0, 200000 };
+    for (int i = 0; i < 100000 && atomic_load(&seen->runs) < runs; i++) nanosleep(&moment, NULL);
+    assert_int_equal(atomic_load(&seen->runs), runs);
+}
+
+static void note_done(void *user, fy_status_t status)
+{
+    seen_t *seen = user;
+    seen->status = status;
+    atomic_fetch_add(&seen->runs, 1);
+}
+
+static void a_callback_runs_once_with_the_status(ts_ctx_t *ctx)
+{
+    seen_t good = { 0, FY_STATUS_INTERNAL, NULL, 0 }, done = good, bad = good;
+    fy_tensor_t *x = slow(ctx->device);
+    ts_ok(fy_ticket_on_done(fy_tensor_ticket(x), note_done, &good)); /* nobody waits: the thread does */
+    wait_for(&good, 1);
+    assert_int_equal(good.status, FY_STATUS_OK);
+    assert_int_equal(fy_ticket_poll(fy_tensor_ticket(x)), FY_POLL_DONE);
+    ts_ok(fy_ticket_on_done((fy_ticket_t){ 0, 0 }, note_done, &done));
+    wait_for(&done, 1);
+    assert_int_equal(done.status, FY_STATUS_OK);
+    if (!ctx->is_host) {
+        fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *index, *taken, *wrapped;
+        int32_t nine = 9;
+        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I32, FY_DIMS(1), &nine, NULL, NULL, &wrapped));
+        ts_ok(fy_tensor_upload(wrapped, ctx->device, NULL, &index));
+        ts_ok(fy_gather(table, index, &taken));
+        ts_ok(fy_ticket_on_done(fy_tensor_ticket(taken), note_done, &bad));
+        ts_fails(fy_device_wait(ctx->device, FY_FOREVER), BAD_VALUE);
+        wait_for(&bad, 1);
+        assert_int_equal(bad.status, FY_STATUS_BAD_VALUE);
+    }
+    assert_int_equal(atomic_load(&good.runs), 1);
+}
+
+/* A callback may call anything: it submits, and asks to be called again. */
+static void go_on(void *user, fy_status_t status)
+{
+    seen_t *seen = user;
+    float value = 1;
+    fy_tensor_t *host = NULL, *up = NULL;
+    seen->status = status;
+    if (seen->again-- > 0 && fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1), &value, NULL, NULL, &host) == FY_STATUS_OK &&
+        fy_tensor_upload(host, seen->device, NULL, &up) == FY_STATUS_OK)
+        seen->status = fy_ticket_on_done(fy_tensor_ticket(up), go_on, seen);
+    fy_tensor_destroy(host);
+    fy_tensor_destroy(up);
+    atomic_fetch_add(&seen->runs, 1);
+}
+
+static void a_callback_may_go_on(ts_ctx_t *ctx)
+{
+    seen_t seen = { 0, FY_STATUS_INTERNAL, ctx->device, 5 };
+    ts_ok(fy_ticket_on_done(fy_tensor_ticket(slow(ctx->device)), go_on, &seen));
+    wait_for(&seen, 6);
+    assert_int_equal(seen.status, FY_STATUS_OK);
+    ts_fails(fy_ticket_on_done((fy_ticket_t){ 0, 0 }, NULL, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_ticket_on_done((fy_ticket_t){ 70000, 1 }, note_done, NULL), INVALID_ARGUMENT);
+}
+
+/* ---- what stands ---- */
+
+static void borrowed_bytes_are_busy_until_their_turn(ts_ctx_t *ctx)
+{
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    fy_ticket_t ticket = { 0, 0 };
+    fy_device_t *device;
+    if (ctx->is_host) skip();
+    fy_device_close(ctx->device);
+    ts_ok(fy_device_open(ts_spec_with(ctx->spec, "window=4KiB"), &device));
+    ctx->device = device;
+    fy_tensor_t *x, *src[6];
+    void *data;
+    borrow.contract = FY_HOST_BORROW;
+    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1 << 20), &x));
+    for (int i = 0; i < 6; i++) {
+        ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(1 << 20), &src[i]));
+        ts_ok(fy_tensor_map(src[i], FY_ACCESS_WRITE, &data));
+        ((float *)data)[7] = (float)i;
+        ts_ok(fy_tensor_upload_into(x, src[i], &borrow, &ticket));
+    }
+    if (ctx->is_sim) { /* elsewhere it may have been fast */
+        ts_fails(fy_tensor_map(src[5], FY_ACCESS_WRITE, &data), BUSY);
+        char text[64];
+        snprintf(text, sizeof text, "{%llu, %llu}", (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
+        ts_text_has(text);
+    }
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    ts_ok(fy_tensor_map(src[5], FY_ACCESS_WRITE, &data));
+    fy_tensor_t *part;
+    float value;
+    ts_ok(fy_slice(x, 0, 7, 8, &part));
+    ts_read(part, &value, sizeof value);
+    assert_true(value == 5);
+}
+
 static const ts_test_t k_tests[] = {
     TS_TEST(a_download_is_tried_until_it_is_there),
     TS_TEST(one_value_is_tried),
     TS_TEST(tries_refuse_nothing_and_null),
     TS_TEST(a_poisoned_download_fails_its_try),
+    TS_TEST(a_callback_runs_once_with_the_status),
+    TS_TEST(a_callback_may_go_on),
+    TS_TEST(borrowed_bytes_are_busy_until_their_turn),
 };
 
 int main(void) { return TS_RUN("queue", k_tests, NULL); }
