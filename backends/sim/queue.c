@@ -133,7 +133,7 @@ static void run_to(fy__sim_queue_t *queue, uint64_t position)
     queue->below = NULL;
     queue->target = position;
     while (queue) {
-        if (queue->done >= queue->target) {
+        if (queue->done >= queue->target || !queue->head) {
             queue = queue->below;
         } else if (fy__sim_queue_is_runnable(queue)) {
             fy__sim_queue_run_head(queue);

@@ -67,7 +67,7 @@ static fy_status_t submit(fy__sim_device_t *dev, fy__sim_stream_t *stream, const
     fy_status_t status = FY_STATUS_OK;
     uint64_t position = 0;
     fy__sim_item_t *item = NULL;
-    uint64_t slow_ns, duration_ns = cost->duration_ns;
+    uint64_t slow_ns = 0, duration_ns = cost->duration_ns;
     request->dev = dev;
     request->number = atomic_fetch_add(&dev->nrequests, 1) + 1;
     FY_TRY(strike(dev, request, &slow_ns));
