@@ -222,17 +222,11 @@ void fy__stream_close(fy_stream_t *stream)
     fy__unlock(&table_lock);
 }
 
-void fy__stream_drain_closed(fy_device_t *device)
+void fy__stream_finish_closed(fy_device_t *device)
 {
     for (uint32_t i = 1; i < FY__MAX_STREAMS; i++) {
         fy_stream_t *stream = fy__stream_at(i);
         if (!stream) break;
-        fy__lock(&table_lock);
-        const bool closing = stream->state == FY__STREAM_CLOSING && stream->device == device;
-        fy__unlock(&table_lock);
-        if (!closing) continue;
-        if (!fy__device_is_lost(device) && !atomic_load(&stream->timeline)) /* jobs are drained before their queue is closed */
-            (void)fy__point_wait(FY__POINT(i, atomic_load(&stream->submitted)), FY_FOREVER, FY__WAIT_CLOSED_STREAM);
         fy__lock(&table_lock);
         if (stream->state == FY__STREAM_CLOSING && stream->device == device) finish_closing(stream);
         fy__unlock(&table_lock);

@@ -50,8 +50,8 @@ fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role, const fy
 fy_status_t fy__stream_open_timeline(fy_stream_t *native, const fy__timeline_t *timeline, void *jobs, fy_stream_t **out_stream);
 /* Gives the native queue back; what was submitted still runs. */
 void fy__stream_close(fy_stream_t *stream);
-/* Waits for what runs on closed streams of `device` and gives their events back: before the device itself goes. */
-void fy__stream_drain_closed(fy_device_t *device);
+/* Gives the events of `device`'s closed streams back: after it was drained (or lost), before the device itself goes. */
+void fy__stream_finish_closed(fy_device_t *device);
 
 /* The stream that this thread's ops on `device` go to. */
 static inline fy_stream_t *fy__stream_current(const fy_device_t *device, fy_stream_t *const *overrides)

@@ -25,8 +25,8 @@
     X(RING_SLOT, "the host refills a slot of the ring before the device has emptied it")              \
     X(RING_BORROWED, "a download takes a slot of the ring that an upload still reads")                \
     X(DOWNLOAD_READ, "a download reads bytes that an op still writes")                                \
-    X(DOWNLOAD_WRITE, "a download lands in page-locked memory that another transfer still uses")      \
     X(DOWNLOAD_ARRIVE, "a download's bytes are handed out before they came")                          \
+    X(DOWNLOAD_TRY, "a look for a download's bytes finds them before they came")                      \
     X(DOWNLOAD_INTO, "a download into host memory returns, or empties a slot, before its bytes came") \
     X(FILE_WRITE, "a file's bytes overwrite what an op still uses")                                   \
     X(FILE_READ, "bytes on their way to a file are read while an op still writes them")               \
@@ -40,7 +40,6 @@
     X(TICKET, "a ticket's wait returns before its request is done")                                   \
     X(DRAIN, "a wait for the device returns while it works")                                          \
     X(TEARDOWN, "a device is taken apart while it works")                                             \
-    X(CLOSED_STREAM, "a closed stream's events go while its work runs")                               \
     X(READERS_SHARE, "two streams read the same bytes, and a later write waits for one of them only") \
     X(BLOCK_GIVEN_BACK, "a block is free for everybody while a request still uses it")                \
     X(BLOCK_INHERITED, "a tensor in a block that others had forgets that a request still uses it")    \

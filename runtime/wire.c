@@ -194,7 +194,7 @@ static void take_apart(fy_device_t *device)
         if (device->download) fy__stream_close(device->download);
         if (device->upload) fy__stream_close(device->upload);
         if (device->compute) fy__stream_close(device->compute);
-        fy__stream_drain_closed(device);
+        fy__stream_finish_closed(device);
     }
     if (device->faults.words) {
         if (device->backend->unregister_host && !forked) device->backend->unregister_host(device->dev, device->faults.words, FAULT_PAGE);

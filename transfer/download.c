@@ -36,7 +36,6 @@ static fy_status_t send(fy__thread_t *thread, fy_download_t *download, const fy_
         return fy__queue_stand(thread, device->downloads, &order, &download->point);
     }
     fy_status_t status = fy__hazard_before_read(&src->hazard, stream, FY__WAIT_DOWNLOAD_READ);
-    if (status == FY_STATUS_OK) status = fy__hazard_before_write(&dst->hazard, stream, FY__WAIT_DOWNLOAD_WRITE);
     if (status == FY_STATUS_OK) status = fy__copy_submit(device, stream, "download", copy, &download->point, &request);
     fy__queue_sent(device->downloads, copy.nbytes, download->point);
     if (status != FY_STATUS_OK) return status;
@@ -224,8 +223,8 @@ fy_status_t fy_download_try(fy_download_t *download, fy_tensor_t **out_host)
     fy_status_t status = FY_STATUS_OK;
     if (download->point) {
         fy__device_pump(download->device);
-        if (!fy__wait_drops(FY__WAIT_DOWNLOAD_ARRIVE) && !fy__point_reached(download->point)) return FY_STATUS_OK;
-        status = fy__point_wait(download->point, 0, FY__WAIT_DOWNLOAD_ARRIVE); /* waits for nothing: OK, or the device is lost */
+        if (!fy__wait_drops(FY__WAIT_DOWNLOAD_TRY) && !fy__point_reached(download->point)) return FY_STATUS_OK;
+        status = fy__point_wait(download->point, 0, FY__WAIT_DOWNLOAD_TRY); /* waits for nothing: OK, or the device is lost */
     }
     if (status == FY_STATUS_OK) status = check_bytes(download, "download_try");
     FY__EVENT(fy__event_arrived(thread, download->device, download->point, download->storage->nbytes, 0, status));

@@ -34,7 +34,7 @@ static fy_status_t fetch_all(into_t *into, fy_tensor_t *dst)
 {
     fy__fetch_t *fetch = &into->fetch;
     if (fetch->stream && !is_direct(dst, fetch->device)) return fy__fetch_through_ring(fetch, take, into);
-    if (fetch->stream) FY_TRY(fy__hazard_before_write(&dst->storage->hazard, fetch->stream, FY__WAIT_DOWNLOAD_WRITE));
+    /* No wait for dst's bytes: while an upload borrows them it is BUSY, and every download into them was waited for. */
     FY_TRY(fy__fetch_submit(fetch, into->bytes, 0, fetch->nbytes));
     into->changed = true;
     if (!fetch->stream) return FY_STATUS_OK;

@@ -26,6 +26,7 @@ const mu_program_t mu_programs[] = {
     { "files", "capacity=64MiB&pinned=64KiB", 1, mu_files },
     { "polls", PLENTY, 1, mu_polls },
     { "queue", PLENTY "&window=64", 1, mu_queue },
+    { "tries", PLENTY, 1, mu_tries },
     { "two-devices", PLENTY, 2, mu_two_devices },
     { "peers", PLENTY, 2, mu_peers },
     { "replays", PLENTY, 1, mu_replays },

@@ -26,6 +26,8 @@ void mu_pinned_blocks(mu_run_t *run);
 void mu_into(mu_run_t *run);
 void mu_files(mu_run_t *run);
 void mu_polls(mu_run_t *run);
+void mu_tries(mu_run_t *run);
+void mu_prefetch(mu_run_t *run);
 void mu_two_devices(mu_run_t *run);
 void mu_peers(mu_run_t *run);
 /* programs_queue.c */
@@ -35,7 +37,6 @@ void mu_replays(mu_run_t *run);
 void mu_graph_memory(mu_run_t *run);
 void mu_graph_inherits(mu_run_t *run);
 void mu_graph_gone(mu_run_t *run);
-void mu_prefetch(mu_run_t *run);
 /* programs_lifetimes.c */
 void mu_faults(mu_run_t *run);
 void mu_deleters(mu_run_t *run);

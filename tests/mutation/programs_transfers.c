@@ -235,6 +235,38 @@ void mu_polls(mu_run_t *run)
     for (int step = 0; step < 9; step++) mu_read(run, "what the upload brought", seen[step]);
 }
 
+/* Losses that are read some steps later, as soon as they have come. */
+void mu_tries(mu_run_t *run)
+{
+    enum { NSTEPS = 4 };
+    fy_device_t *device = run->devices[0];
+    fy_tensor_t *x = mu_upload(run, device, N, 1), *loss, *host;
+    fy_download_t *downloads[NSTEPS], *all;
+    if (!x) return;
+    for (int step = 0; step < NSTEPS; step++) {
+        if (!mu_linger(run, x, x)) return;
+        MU_TRY(run, fy_sum(x, FY_ALL_AXES, 0, &loss));
+        MU_TRY(run, fy_tensor_download(loss, NULL, &downloads[step]));
+        fy_tensor_destroy(loss);
+    }
+    MU_TRY(run, fy_tensor_download(x, NULL, &all));
+    for (int step = 0; step < NSTEPS; step++) {
+        int is_done = 0, ntries = 0;
+        double value = 0;
+        fy_status_t status = FY_STATUS_OK;
+        for (; status == FY_STATUS_OK && !is_done && ntries < 1000000; ntries++)
+            status = fy_download_try_f64(downloads[step], &is_done, &value);
+        MU_TRY(run, status);
+        mu_note(run, "tries", &ntries, sizeof ntries);
+        mu_note(run, "a loss", &value, sizeof value);
+    }
+    MU_TRY(run, fy_download_try(all, &host));
+    if (host)
+        mu_see(run, "all of it", host);
+    else
+        mu_arrive(run, "all of it, waited for", all);
+}
+
 /* Two devices, each with its own queues, and the host between them. */
 void mu_two_devices(mu_run_t *run)
 {
