@@ -78,6 +78,20 @@ static const char *const quantities[FY__QUOTAS] = { "upload bytes", "download by
 
 static uint64_t load(const _Atomic uint64_t *word) { return atomic_load_explicit(word, memory_order_relaxed); }
 
+/* The call that asks; put into words only when somebody is told. */
+typedef struct asker {
+    const char *what;   /* "tensor_upload"; or what is allocated, of nbytes on `device` */
+    const char *device; /* NULL: `what` is a call */
+    uint64_t nbytes;
+} asker_t;
+
+static const char *name_of(const asker_t *asker, char buffer[128])
+{
+    if (!asker->device) return asker->what;
+    snprintf(buffer, 128, "%s of %llu bytes on %s", asker->what, (ull)asker->nbytes, asker->device);
+    return buffer;
+}
+
 /* Takes n if the guard has them; *out_used is what was used before. */
 static bool take_one(fy__guard_t *guard, fy__quota_t quota, uint64_t n, uint64_t *out_used)
 {
@@ -98,12 +112,14 @@ static void give_back(fy__guard_t *guard, const fy__guard_t *end, fy__quota_t qu
     for (; guard != end; guard = guard->outer) atomic_fetch_sub_explicit(&guard->used[quota], n, memory_order_relaxed);
 }
 
-static FY_COLD fy_status_t refuse(const fy__thread_t *thread, const fy__guard_t *guard, const char *what, fy__quota_t quota, uint64_t asked,
-                                  uint64_t used)
+static FY_COLD fy_status_t refuse(const fy__thread_t *thread, const fy__guard_t *guard, const asker_t *asker, fy__quota_t quota,
+                                  uint64_t asked, uint64_t used)
 {
     const ull limit = (ull)load(&guard->limit[quota]);
-    char path[128];
+    char path[128], name[128];
+    const char *what = name_of(asker, name);
     fy__node_path(guard->node ? guard->node : thread->node, path, sizeof path);
+    if (!path[0]) snprintf(path, sizeof path, "(none)"); /* a budget, and no scope is open */
     if (!guard->keeper)
         return FY_FAIL(REFUSED_BY_GUARD,
                        "%s: the guard on scope '%s' allows %llu %s, of which %llu are used; this call needs %llu\n  Move the call out of "
@@ -117,18 +133,18 @@ static FY_COLD fy_status_t refuse(const fy__thread_t *thread, const fy__guard_t 
 }
 
 /* A guard that only logs was passed by. Nothing is held; the caller keeps the chain alive. */
-static FY_COLD void tell(const fy__guard_t *guard, const char *what, fy__quota_t quota, uint64_t asked)
+static FY_COLD void tell(const fy__guard_t *guard, const asker_t *asker, fy__quota_t quota, uint64_t asked)
 {
-    char path[128];
+    char path[128], name[128];
     const uint64_t limit = load(&guard->limit[quota]), used = load(&guard->used[quota]);
     if (!asked || limit == FY_UNLIMITED || used <= limit) return;
     fy__node_path(guard->node, path, sizeof path);
-    fy__log(FY_LOG_WARNING, "guard on scope '%s': %s: %llu %s asked, %llu of %llu used", path, what, (ull)asked, quantities[quota],
-            (ull)(used > asked ? used - asked : 0), (ull)limit);
+    fy__log(FY_LOG_WARNING, "guard on scope '%s': %s: %llu %s asked, %llu of %llu used", path, name_of(asker, name), (ull)asked,
+            quantities[quota], (ull)(used > asked ? used - asked : 0), (ull)limit);
 }
 
 /* Takes n from every guard of the thread and from the process's, or from none. Both chains are returned retained. */
-static FY_COLD fy_status_t take(fy__thread_t *thread, fy__quota_t quota, uint64_t n, const char *what, fy__claim_t *out_claim)
+static FY_COLD fy_status_t take(fy__thread_t *thread, fy__quota_t quota, uint64_t n, const asker_t *asker, fy__claim_t *out_claim)
 {
     fy__guard_t *const heads[2] = { fy__guard_retain(thread->guards), fy__guard_process_retain() };
     fy_status_t status = FY_STATUS_OK;
@@ -139,7 +155,7 @@ static FY_COLD fy_status_t take(fy__thread_t *thread, fy__quota_t quota, uint64_
             if (!take_one(guard, quota, n, &used)) {
                 give_back(heads[i], guard, quota, n);
                 if (i) give_back(heads[0], NULL, quota, n);
-                status = refuse(thread, guard, what, quota, n, used);
+                status = refuse(thread, guard, asker, quota, n, used);
                 FY__EVENT(fy__event_refusal(thread, status));
                 break;
             }
@@ -152,7 +168,7 @@ static FY_COLD fy_status_t take(fy__thread_t *thread, fy__quota_t quota, uint64_
     }
     *out_claim = (fy__claim_t){ heads[0], heads[1], n };
     for (fy__guard_t *guard = logs ? heads[0] : NULL; guard; guard = guard->outer)
-        if (guard->action == FY_GUARD_LOG) tell(guard, what, quota, n);
+        if (guard->action == FY_GUARD_LOG) tell(guard, asker, quota, n);
     return FY_STATUS_OK;
 }
 
@@ -179,11 +195,11 @@ void fy__guard_settle_slow(fy__thread_t *thread)
 }
 
 /* Takes n and notes that on the thread until it is charged or settled. */
-static FY_COLD fy_status_t claim(fy__thread_t *thread, fy__quota_t quota, uint64_t n, const char *what)
+static FY_COLD fy_status_t claim(fy__thread_t *thread, fy__quota_t quota, uint64_t n, const asker_t *asker)
 {
     fy__claim_t taken;
     fy__guard_unclaim(thread, quota); /* of a call that failed and did not say so */
-    FY_TRY(take(thread, quota, n, what, &taken));
+    FY_TRY(take(thread, quota, n, asker, &taken));
     fy__guard_unclaim(thread, quota); /* of what a log function did */
     thread->claims[quota] = taken;
     thread->claimed |= 1u << quota;
@@ -216,7 +232,7 @@ static FY_COLD void charge(fy__thread_t *thread, fy__quota_t quota, uint64_t n)
 fy_status_t fy__guard_check_transfer(fy__thread_t *thread, int direction, uint64_t nbytes, const char *what)
 {
     if (FY_LIKELY(!fy__guard_any(thread))) return FY_STATUS_OK;
-    return claim(thread, (fy__quota_t)direction, nbytes, what);
+    return claim(thread, (fy__quota_t)direction, nbytes, &(asker_t){ what, NULL, 0 });
 }
 
 void fy__guard_charge_transfer(fy__thread_t *thread, int direction, uint64_t nbytes)
@@ -245,7 +261,7 @@ fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, uint64_t *out
 {
     if (FY_UNLIKELY(fy__guard_any(thread))) {
         fy__claim_t taken;
-        FY_TRY(take(thread, FY__QUOTA_SYNCS, 1, what, &taken));
+        FY_TRY(take(thread, FY__QUOTA_SYNCS, 1, &(asker_t){ what, NULL, 0 }, &taken));
         release_claim(&taken); /* counts, whatever becomes of the wait */
     }
     fy__count(&thread->node->syncs, 1);
@@ -273,9 +289,7 @@ void fy__throttled(fy__thread_t *thread, uint64_t start_ns)
 fy_status_t fy__guard_check_device_alloc(fy__thread_t *thread, uint64_t nbytes, const char *device)
 {
     if (FY_LIKELY(!fy__guard_any(thread))) return FY_STATUS_OK;
-    char what[128];
-    snprintf(what, sizeof what, "allocation of a segment of %llu bytes on %s", (ull)nbytes, device);
-    return claim(thread, FY__QUOTA_ALLOCS, 1, what);
+    return claim(thread, FY__QUOTA_ALLOCS, 1, &(asker_t){ "allocation of a segment", device, nbytes });
 }
 
 void fy__guard_count_device_alloc(fy__thread_t *thread)
@@ -288,11 +302,9 @@ void fy__guard_count_device_alloc(fy__thread_t *thread)
 fy_status_t fy__guard_take_memory(fy__thread_t *thread, uint64_t nbytes, const char *device, fy__guard_t **out_guards)
 {
     fy__claim_t taken;
-    char what[128];
     *out_guards = NULL;
     if (FY_LIKELY(!thread->guards || !thread->guards->counts_memory)) return FY_STATUS_OK;
-    snprintf(what, sizeof what, "tensor of %llu bytes on %s", (ull)nbytes, device);
-    FY_TRY(take(thread, FY__QUOTA_MEMORY, nbytes, what, &taken));
+    FY_TRY(take(thread, FY__QUOTA_MEMORY, nbytes, &(asker_t){ "tensor", device, nbytes }, &taken));
     give_back(taken.process, NULL, FY__QUOTA_MEMORY, nbytes); /* a process has no such limit */
     fy__guard_release(taken.process);
     *out_guards = taken.guards;

@@ -49,7 +49,7 @@ struct fy_prefetch {
 
 /* Fills and uploads batch `index` into its room, in a scope "prefetch". *blocked_ns grows by what it waited for the room's host side. */
 void fy__prefetch_produce(fy_prefetch_t *prefetch, fy__thread_t *thread, uint64_t index, uint64_t *blocked_ns);
-/* The thread. */
-void *fy__prefetch_run(void *prefetch);
+/* The thread; user: the prefetch. */
+void *fy__prefetch_run(void *user);
 
 #endif
