@@ -97,7 +97,7 @@ static int start_thread(fy__event_writer_t *writer)
 static void tell_what_is(void)
 {
     fy_device_t *host = fy__device_host_if_open();
-    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) fy__event_stream(fy__stream_at(i));
+    fy__stream_tell();
     if (host) fy__pool_tell(host->pool);
     for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
         fy_device_t *device = fy__device_use_at(i);

@@ -233,6 +233,15 @@ void fy__stream_finish_closed(fy_device_t *device)
     }
 }
 
+void fy__stream_tell(void)
+{
+    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) {
+        fy__lock(&table_lock);
+        if (fy__stream_at(i)->state == FY__STREAM_OPEN) FY__EVENT(fy__event_stream(fy__stream_at(i)));
+        fy__unlock(&table_lock);
+    }
+}
+
 void fy__stream_fork_lock(void) { pthread_mutex_lock(&table_lock); }
 void fy__stream_fork_unlock(void) { pthread_mutex_unlock(&table_lock); }
 

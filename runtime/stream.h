@@ -146,6 +146,9 @@ fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream, fy
 void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point);
 void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t point);
 
+/* Tells the event file which streams are open. */
+void fy__stream_tell(void);
+
 /* The table is held over a fork; the child's streams get new locks. */
 void fy__stream_fork_lock(void);
 void fy__stream_fork_unlock(void);

@@ -30,8 +30,8 @@ typedef struct event_totals {
     uint64_t refusals, faults, waits;
 } event_totals_t;
 
-/* For event_file_read; `totals` is an event_totals_t that began as zeros. */
-void event_totals_add(void *totals, const event_t *event);
+/* For event_file_read; `user` is an event_totals_t that began as zeros. */
+void event_totals_add(void *user, const event_t *event);
 /* Of a path, with the scopes inside it; "" is everything. */
 fy_ledger_totals_t event_totals_of(const event_totals_t *totals, const char *path);
 /* Is `path` the path `outer` or inside it? */

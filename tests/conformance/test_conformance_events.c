@@ -140,14 +140,20 @@ static void expect_sums(const event_totals_t *totals, const char *scope)
     fail();
 }
 
+/* A scope's name that no other device has: the figures of a name outlive the scope. */
+static const char *name_for(const ts_ctx_t *ctx, const char *what)
+{
+    static char name[96];
+    snprintf(name, sizeof name, "%s %s", what, ctx->spec);
+    return name;
+}
+
 /* Of a scope that never was before, with scopes inside: every figure, nanoseconds too. */
 static void sums_are_the_ledgers(ts_ctx_t *ctx)
 {
-    static char root[96], inner[128];
+    const char *root = name_for(ctx, "sums");
+    char inner[128];
     seen_t seen;
-    snprintf(root, sizeof root, "sums %s", ctx->spec);
-    for (char *c = root; *c; c++)
-        if (*c == '/') *c = '.';
     begin_file();
     fy_scope_t outer = fy_scope_begin(root);
     for (int i = 0; i < 3; i++) {
@@ -222,8 +228,38 @@ static void who_needs_whom(ts_ctx_t *ctx)
     event_totals_free(&seen.totals);
 }
 
+/* A host that runs ahead is held back, and the file says so as often as the ledger does. */
+static void held_back(ts_ctx_t *ctx)
+{
+    const int64_t dims[2] = { 64, 64 };
+    const char *name = name_for(ctx, "ahead");
+    char scope_path[128];
+    fy_device_t *device;
+    fy_tensor_t *x, *y;
+    seen_t seen;
+    if (!ctx->is_sim) return;
+    begin_file();
+    fy_scope_t scope = fy_scope_begin(name);
+    ts_ok(fy_device_open("sim:9?ahead=4", &device));
+    ts_ok(fy_full(device, FY_DTYPE_F32, 2, dims, 1, &x));
+    for (int i = 0; i < 64; i++) {
+        ts_ok(fy_matmul(x, x, &y));
+        fy_tensor_destroy(y);
+    }
+    fy_tensor_destroy(x);
+    fy_device_close(device);
+    fy_scope_end(scope, 0, NULL);
+    end_file(&seen);
+    snprintf(scope_path, sizeof scope_path, "test/%s", name);
+    assert_true(ts_ledger(scope_path).throttles > 0);
+    assert_int_equal(count_of(&seen, "throttle"), event_totals_of(&seen.totals, scope_path).throttles);
+    expect_sums(&seen.totals, scope_path);
+    event_totals_free(&seen.totals);
+}
+
 int main(void)
 {
-    const ts_test_t tests[] = { TS_TEST(every_kind), TS_TEST(sums_are_the_ledgers), TS_TEST(peaks_are_the_pools), TS_TEST(who_needs_whom) };
+    const ts_test_t tests[] = { TS_TEST(every_kind), TS_TEST(sums_are_the_ledgers), TS_TEST(peaks_are_the_pools), TS_TEST(who_needs_whom),
+                                TS_TEST(held_back) };
     return TS_RUN("events", tests, NULL);
 }
