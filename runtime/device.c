@@ -20,7 +20,7 @@ static fy_device_t *use_timed(void)
     for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
         fy_device_t *device = fy__device_use_at(i);
         if (!device) continue;
-        if (device->backend->host_work && device->backend->host_copy && !fy__device_is_lost(device)) return device;
+        if (device->backend->host_work && !fy__device_is_lost(device)) return device;
         fy__device_unuse(device);
     }
     return NULL;
@@ -38,7 +38,10 @@ void fy__charge_host_copy_slow(uint64_t nbytes)
 {
     fy_device_t *device = use_timed();
     if (!device) return;
-    device->backend->host_copy(device->dev, nbytes);
+    if (device->backend->host_copy)
+        device->backend->host_copy(device->dev, nbytes);
+    else
+        device->backend->host_work(device->dev, 0, nbytes);
     fy__device_unuse(device);
 }
 

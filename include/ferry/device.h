@@ -43,7 +43,7 @@ FY_API fy_device_t *fy_device_host(void);
 
 /* Opens a device by its spec; the same device again is counted.
  *   "host" · "auto" (the first CUDA device, else host) · "cuda:N"
- *   "sim:N?profile=h200&capacity=8GiB&numerics=off&order=eager" · "null:0"
+ *   "sim:N?profile=h200&capacity=8GiB&numerics=off" · "sim:N?order=random&seed=7&faults=copy@3" (docs/simulator.md) · "null:0"
  * Any spec but host takes limit=BYTES (most that Ferry reserves there), pinned=BYTES (most page-locked host memory),
  * workspace=BYTES and ahead=N (how many requests the host may be ahead of a stream). Options count on the first open of a device only; other options on a later one are refused.
  * Fails: INVALID_ARGUMENT (names the option and what it may be), UNAVAILABLE (with the reason), OUT_OF_MEMORY. */

@@ -1,0 +1,37 @@
+/* Tests of fy__charge_host and fy__charge_host_copy (runtime/device.c): the host's work advances the model clock of simulated devices once,
+ * however many are open, at the host profile's rates; with none open nothing is asked. */
+#include "runtime/device.h"
+#include "tests/support/harness.h"
+
+static uint64_t now_ns(const fy_device_t *device)
+{
+    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
+    ts_ok(fy_device_clock_query(device, &clock));
+    assert_int_equal(clock.kind, FY_CLOCK_MODEL);
+    return clock.now_ns;
+}
+
+static void each_kind_has_its_rate(void **state)
+{
+    (void)state;
+    fy_device_t *devices[2];
+    fy__charge_host(300000, 0); /* nobody is there to be told */
+    fy__charge_host_copy(60000);
+    ts_ok(fy_device_open("sim:0", &devices[0]));
+    ts_ok(fy_device_open("sim:1?order=lazy", &devices[1]));
+    uint64_t start_ns = now_ns(devices[0]);
+    fy__charge_host_copy(60000);
+    assert_int_equal(now_ns(devices[0]) - start_ns, 1000);
+    fy__charge_host(0, 60000);
+    assert_int_equal(now_ns(devices[1]) - start_ns, 1000 + 6000 + 50);
+    fy_device_close(devices[0]);
+    fy__charge_host_copy(600);
+    assert_int_equal(now_ns(devices[1]) - start_ns, 1000 + 6000 + 50 + 10);
+    fy_device_close(devices[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_kind_has_its_rate) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
