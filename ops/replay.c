@@ -91,10 +91,12 @@ static fy_status_t submit(const replay_t *replay, uint32_t *out_submitted)
     for (*out_submitted = 0; *out_submitted < recording->ncalls; ++*out_submitted) {
         fy__recorded_t *call = &recording->calls[*out_submitted];
         fy_status_t status;
-        if (call->is_upload)
+        uint32_t *fault = call->fault ? replay->words[call->fault - 1] : NULL;
+        if (call->is_upload) {
+            call->upload.copy.fault = fault;
             status = backend->copy(device->dev, native, &call->upload.copy);
-        else {
-            if (call->fault) call->launch.fault = replay->words[call->fault - 1];
+        } else {
+            call->launch.fault = fault;
             status = backend->launch(device->dev, native, &call->launch);
         }
         if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__device_check(device, status);
@@ -103,14 +105,6 @@ static fy_status_t submit(const replay_t *replay, uint32_t *out_submitted)
 }
 
 /* ---- after ---- */
-
-/* An upload reads these host bytes in place up to `point`; the later number must win. */
-static void borrow(fy__storage_t *storage, fy__point_t point)
-{
-    fy__point_t held = atomic_load_explicit(&storage->borrow, memory_order_relaxed);
-    while (held < point &&
-           !atomic_compare_exchange_weak_explicit(&storage->borrow, &held, point, memory_order_release, memory_order_relaxed)) {}
-}
 
 /* Everything up to `point` was submitted. */
 static void note_hazards(replay_t *replay, fy__point_t point)
@@ -133,7 +127,9 @@ static void note_uploads(replay_t *replay, uint32_t submitted, fy__point_t point
         const fy__recorded_t *call = &recording->calls[i];
         if (!call->is_upload) continue;
         fy__storage_t *dst = recording->slots[call->slots[0]].storage, *src = recording->slots[call->slots[1]].storage;
-        if (point) borrow(src, point);
+        /* Somebody reads these bytes in place; until when, the hazard says (fy__storage_check_borrow_slow). */
+        if (point && !atomic_load_explicit(&src->borrow, memory_order_relaxed))
+            atomic_store_explicit(&src->borrow, point, memory_order_release);
         fy__transfer_note(replay->thread, &(fy__transfer_record_t){
                                               .direction = FY__UPLOAD,
                                               .path = replay->stream ? FY_PATH_DIRECT : FY_PATH_HOST,

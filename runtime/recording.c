@@ -217,8 +217,10 @@ fy_status_t fy__recording_upload(fy__recording_t *recording, const fy_copy_t *co
                                  const void *caller, int priority)
 {
     FY_TRY(grow(&recording->calls, recording->ncalls, &recording->calls_room, sizeof *recording->calls));
+    const fy__fault_cause_t cause = { "tensor_upload_into, in a graph", FY__FAULT_OF_COPY };
     recording->calls[recording->ncalls++] = (fy__recorded_t){
         .is_upload = true,
+        .fault = recording->device->info.copies_can_fault ? add_fault(recording, &cause) : 0,
         .ndst = 1,
         .nsrc = 1,
         .replaced = replaced,

@@ -348,6 +348,38 @@ static void uploads_are_read_anew(ts_ctx_t *ctx)
     ts_expect_f32(sum, (float[]){ 40, 42, 44, 46 }, 4);
 }
 
+/* A source is borrowed until the replay is done, whoever else has read it before. */
+static void sources_are_borrowed(ts_ctx_t *ctx)
+{
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    borrow.contract = FY_HOST_BORROW;
+    fy_tensor_t *source = make_source(ctx, FY_DTYPE_F32), *x = ts_iota(ctx->device, FY_DIMS(4), 100), *wide, *t, *product;
+    fy_graph_t *graph;
+    fy_ticket_t ticket;
+    void *data;
+    if (!ctx->is_sim) skip(); /* only its clock says for sure that the replay still runs */
+    fill_source(source, 1);
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(1024, 1024), 0, &wide));
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_tensor_upload_into(x, source, &borrow, &ticket));
+    ts_ok(fy_matmul(wide, wide, &t));
+    ts_ok(fy_matmul(t, wide, &product));
+    ts_ok(fy_graph_end(&graph));
+    for (int i = 0; i < 2; i++) {
+        if (i) ts_ok(fy_tensor_upload_into(x, source, &borrow, &ticket)); /* by itself, on an engine of its own */
+        if (i) ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+        ts_ok(fy_graph_replay(graph, &ticket));
+        ts_fails(fy_tensor_map(source, FY_ACCESS_WRITE, &data), BUSY);
+        ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+        ts_ok(fy_tensor_map(source, FY_ACCESS_WRITE, &data));
+    }
+    ts_ok(fy_graph_replay(graph, &ticket));
+    ts_ok(fy_tensor_upload_into(x, source, &borrow, &(fy_ticket_t){ 0, 0 }));
+    ts_fails(fy_tensor_map(source, FY_ACCESS_WRITE, &data), BUSY);
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    ts_ok(fy_tensor_map(source, FY_ACCESS_WRITE, &data));
+}
+
 static void guards_hold_at_each_replay(ts_ctx_t *ctx)
 {
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
@@ -463,6 +495,7 @@ static const ts_test_t tests[] = {
     TS_TEST(a_scope_gives_a_recording_up),
     TS_TEST(handles_belong_to_scopes),
     TS_TEST(uploads_are_read_anew),
+    TS_TEST(sources_are_borrowed),
     TS_TEST(guards_hold_at_each_replay),
     TS_TEST(faults_reach_what_depends_on_them),
     TS_TEST(poison_goes_in_and_through),

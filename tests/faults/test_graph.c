@@ -222,6 +222,41 @@ static void a_launch_is_refused_half_way(void **state)
     }
 }
 
+/* A recorded upload fails when it runs: what was made of it fails with that, the next replay is good. */
+static void a_copy_fails_on_its_way(void **state)
+{
+    (void)state;
+    fy_device_t *device = open_spec("sim:7?faults=copy@1");
+    fy_scope_t scope = fy_scope_begin("copy");
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    borrow.contract = FY_HOST_BORROW;
+    fy_tensor_t *source, *x, *y, *beside, *host;
+    fy_graph_t *graph;
+    fy_ticket_t ticket;
+    fy_download_t *download;
+    float *data;
+    ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(3), &source));
+    ts_ok(fy_tensor_map(source, FY_ACCESS_WRITE, (void **)&data));
+    for (int i = 0; i < 3; i++) data[i] = (float)i;
+    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 2, &x));
+    ts_ok(fy_graph_begin(device));
+    ts_ok(fy_neg(x, &beside));
+    ts_ok(fy_tensor_upload_into(x, source, &borrow, &ticket));
+    ts_ok(fy_neg(x, &y));
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_graph_replay(graph, &ticket));
+    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), IO);
+    fy_status_t status = fy_tensor_download(y, NULL, &download);
+    if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
+    ts_fails(status, IO);
+    ts_text_has("upload");
+    ts_expect_f32(beside, (float[]){ -2, -2, -2 }, 3);
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_expect_f32(y, (float[]){ -0.0f, -1, -2 }, 3);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+}
+
 static void the_device_is_lost(void **state)
 {
     (void)state;
@@ -258,6 +293,7 @@ int main(void)
         { "host_memory_fails_at_each_place@host", host_memory_fails_at_each_place, NULL, NULL, host },
         { "host_memory_fails_at_each_place@sim", host_memory_fails_at_each_place, NULL, NULL, sim },
         cmocka_unit_test(a_launch_is_refused_half_way),
+        cmocka_unit_test(a_copy_fails_on_its_way),
         cmocka_unit_test(the_device_is_lost),
     };
     return cmocka_run_group_tests_name("faults_graph", tests, NULL, NULL);
