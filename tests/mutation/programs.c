@@ -33,6 +33,8 @@ const mu_program_t mu_programs[] = {
     { "graph-memory", ONE_BLOCK, 1, mu_graph_memory },
     { "prefetch", PLENTY, 1, mu_prefetch },
     { "faults", PLENTY, 1, mu_faults },
+    { "failing-copies", PLENTY "&faults=copy@6+copy@11+copy@19", 1, mu_failing_copies },
+    { "failing-jobs", PLENTY "&window=64&faults=copy@2+copy@9+copy@14", 1, mu_failing_copies },
     { "deleters", PLENTY, 1, mu_deleters },
     { "graph-inherits", ONE_BLOCK, 1, mu_graph_inherits },
     { "graph-gone", ONE_BLOCK, 1, mu_graph_gone },

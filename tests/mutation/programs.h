@@ -39,6 +39,7 @@ void mu_graph_inherits(mu_run_t *run);
 void mu_graph_gone(mu_run_t *run);
 /* programs_lifetimes.c */
 void mu_faults(mu_run_t *run);
+void mu_failing_copies(mu_run_t *run);
 void mu_deleters(mu_run_t *run);
 void mu_pins(mu_run_t *run);
 void mu_closing_device(mu_run_t *run);

@@ -25,6 +25,35 @@ void mu_faults(mu_run_t *run)
     (void)mu_ok(run, "device_wait tells the first fault", fy_device_wait(device, FY_FOREVER));
 }
 
+/* Copies that fail when they run, long after their calls: who learns of it, and who is spared, is the same in every order. */
+void mu_failing_copies(mu_run_t *run)
+{
+    static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW, FY_DTYPE_SAME, 0, NULL };
+    enum { NSTEPS = 6 };
+    fy_device_t *device = run->devices[0];
+    fy_tensor_t *slow, *buffer = mu_pinned(run, device, N, 1), *other = mu_pinned(run, device, N, 5), *x, *y, *derived[NSTEPS];
+    fy_download_t *downloads[2 * NSTEPS];
+    fy_ticket_t ticket;
+    if (!buffer || !other) return;
+    MU_TRY(run, fy_zeros(device, FY_DTYPE_F32, FY_DIMS(N), &slow));
+    MU_TRY(run, fy_zeros(device, FY_DTYPE_F32, FY_DIMS(N), &x));
+    MU_TRY(run, fy_zeros(device, FY_DTYPE_F32, FY_DIMS(N), &y));
+    for (int step = 0; step < NSTEPS; step++) {
+        if (!mu_linger(run, slow, slow)) return;
+        MU_TRY(run, fy_axpy(slow, 1, x));
+        MU_TRY(run, fy_tensor_upload_into(x, buffer, &borrowed, &ticket));
+        MU_TRY(run, fy_tensor_upload_into(y, other, &borrowed, &ticket));
+        MU_TRY(run, fy_add(x, y, &derived[step]));
+        MU_TRY(run, fy_tensor_download(y, NULL, &downloads[2 * step]));
+        MU_TRY(run, fy_tensor_download(derived[step], NULL, &downloads[2 * step + 1]));
+        if (step == 3) (void)mu_ok(run, "an upload's ticket", fy_ticket_wait(ticket, FY_FOREVER));
+    }
+    for (int i = 0; i < 2 * NSTEPS; i++) mu_arrive(run, i & 1 ? "what was made of two uploads" : "one upload", downloads[i]);
+    for (int step = 0; step < NSTEPS; step++) mu_read(run, "what was made of two uploads, again", derived[step]);
+    mu_read(run, "what read them all", slow);
+    (void)mu_ok(run, "device_wait tells the first fault", fy_device_wait(device, FY_FOREVER));
+}
+
 static void note_end(void *user, void *data)
 {
     (void)data;

@@ -136,6 +136,9 @@ static const char head[] =
     "Every place that makes a request, or the host, wait for another (`runtime/wait_site.h`), what goes wrong without it, and the first\n"
     "program of `tests/mutation/` and the first order of the simulator in which somebody sees it. Written by\n"
     "`FERRY_WRITE=1 build/dev/bin/tests/test_mutation_waits`; the test fails if a wait can be dropped unnoticed or has no row here.\n\n"
+    "Not here, because no byte depends on it: a host that is held back (`ahead=`, a full queue). Not here, because the simulator cannot "
+    "show\n"
+    "it: queues of the caller's (it has no native ones), and what only two threads at once can meet.\n\n"
     "| site | without it | seen by | in order |\n|---|---|---|---|\n";
 
 static void write_table(void)
