@@ -32,6 +32,9 @@ void fy__event_scope(struct fy__thread *thread, bool is_begin);
 void fy__event_copy(struct fy__thread *thread, int direction, uint64_t nbytes);
 /* Work submitted to `stream` from now on was made to wait for `point`, on the device. */
 void fy__event_wait(const fy_stream_t *stream, fy__point_t point, fy__wait_site_t site);
+/* The transfer that stood in a queue as `job` is request `point` now; point 0: it failed with `status` when its turn came. */
+void fy__event_started(struct fy__thread *thread, const fy_device_t *device, fy__point_t job, fy__point_t point, uint64_t nbytes,
+                       fy_status_t status);
 /* A call marked Blocks has ended. */
 void fy__event_sync(struct fy__thread *thread, const char *what, uint64_t blocked_ns);
 /* The host was held back. */

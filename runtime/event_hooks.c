@@ -107,6 +107,19 @@ void fy__event_wait(const fy_stream_t *stream, fy__point_t point, fy__wait_site_
     fy__event_put(&event);
 }
 
+void fy__event_started(fy__thread_t *thread, const fy_device_t *device, fy__point_t job, fy__point_t point, uint64_t nbytes,
+                       fy_status_t status)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_STARTED, thread);
+    event.device = fy__event_intern(device->spec);
+    event.point = job;
+    event.nbytes = nbytes;
+    event.u.wait.on = point;
+    event.u.wait.status = (int)status;
+    if (point) fy__event_span(&event, device);
+    fy__event_put(&event);
+}
+
 static void blocked(fy__thread_t *thread, fy__event_kind_t kind, const char *what, uint64_t blocked_ns)
 {
     fy__event_t event = fy__event_begin(kind, thread);

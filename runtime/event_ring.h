@@ -17,6 +17,7 @@
     X(OPERANDS, operands)           \
     X(TRANSFER, transfer)           \
     X(COPY, copy)                   \
+    X(STARTED, started)             \
     X(WAIT, wait)                   \
     X(SYNC, sync)                   \
     X(THROTTLE, throttle)           \
@@ -70,7 +71,7 @@ typedef struct fy__event {
         } transfer;
         struct {
             fy__point_t on;
-            int site;
+            int site, status;
         } wait;
         struct {
             uint64_t id, requested, block; /* of a storage, a block; live bytes of a pool */

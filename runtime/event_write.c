@@ -216,6 +216,15 @@ static void put_event(writer_t *w, const fy__event_t *e)
         STRING(w, "direction", direction_name(e->u.transfer.direction));
         NUMBER(w, "bytes", e->nbytes);
         break;
+    case FY__EVENT_STARTED:
+        STRING(w, "device", e->device);
+        put_point(w, e->point);
+        NUMBER(w, "as_stream", FY__POINT_STREAM(e->u.wait.on));
+        NUMBER(w, "as_seq", FY__POINT_SEQ(e->u.wait.on));
+        NUMBER(w, "bytes", e->nbytes);
+        STRING(w, "status", fy_status_name((fy_status_t)e->u.wait.status));
+        put_span(w, e);
+        break;
     case FY__EVENT_WAIT:
         put_point(w, e->point);
         NUMBER(w, "on_stream", FY__POINT_STREAM(e->u.wait.on));

@@ -175,6 +175,7 @@ fy_status_t fy__stream_open_timeline(fy_stream_t *native, const fy__timeline_t *
     set_up(stream, native->device, NULL, native->reader, native->name);
     atomic_store(&stream->jobs, jobs);
     atomic_store_explicit(&stream->timeline, timeline, memory_order_release);
+    FY__EVENT(fy__event_stream(stream));
     *out_stream = stream;
     return FY_STATUS_OK;
 }

@@ -4,6 +4,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/event_ring.h"
 #include "runtime/guard.h"
+#include "runtime/stream.h"
 
 const char *fy_path_name(fy_path_t path)
 {
@@ -31,7 +32,8 @@ static FY_COLD void tell(const fy__thread_t *thread, const fy__transfer_record_t
     event.u.transfer.priority = record->priority;
     event.u.transfer.src = fy__event_bytes(thread, record->src);
     event.u.transfer.dst = fy__event_bytes(thread, record->dst);
-    if (record->point) fy__event_span(&event, record->device);
+    const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(record->point));
+    if (stream && !stream->timeline) fy__event_span(&event, record->device); /* a job is told about when it is submitted */
     fy__event_put(&event);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/event.h"
 #include "runtime/callback.h"
 #include "transfer/submit.h"
 
@@ -168,6 +169,7 @@ static fy_status_t run_job(fy__queue_t *queue, const fy_stream_t *stream, uint64
         fy__node_t *outer = thread->node;
         thread->node = fy__node_mirror(&thread->root, job->node);
         if (ordered) status = send(queue, job, &point);
+        FY__EVENT(fy__event_started(thread, queue->device, FY__POINT(stream->index, seq), point, job->copy.nbytes, status));
         thread->node = outer;
         if (status != FY_STATUS_OK) {
             record = fy__poison_record(status, "a transfer that stood in a queue failed when its turn came: %.90s", fy_error_get()->text);

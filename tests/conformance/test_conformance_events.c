@@ -257,9 +257,38 @@ static void held_back(ts_ctx_t *ctx)
     event_totals_free(&seen.totals);
 }
 
+/* More uploads than the engine's window takes at once: each that had to stand in the queue is told about when its turn comes. */
+static void stood_in_a_queue(ts_ctx_t *ctx)
+{
+    enum { UPLOADS = 8 };
+    const char *name = name_for(ctx, "queue");
+    char scope_path[128];
+    fy_device_t *device;
+    fy_tensor_t *host[UPLOADS], *x[UPLOADS];
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+    seen_t seen;
+    if (!ctx->is_sim) return;
+    options.contract = FY_HOST_BORROW;
+    begin_file();
+    fy_scope_t scope = fy_scope_begin(name);
+    ts_ok(fy_device_open("sim:8?window=64KiB", &device));
+    for (int i = 0; i < UPLOADS; i++) ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(16 << 10), &host[i]));
+    for (int i = 0; i < UPLOADS; i++) ts_ok(fy_tensor_upload(host[i], device, &options, &x[i]));
+    ts_ok(fy_device_wait(device, FY_FOREVER));
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+    end_file(&seen);
+    snprintf(scope_path, sizeof scope_path, "test/%s", name);
+    assert_int_equal(count_of(&seen, "transfer"), UPLOADS);
+    assert_int_equal(count_of(&seen, "copy"), UPLOADS);
+    assert_in_range(count_of(&seen, "started"), 1, UPLOADS - 1);
+    expect_sums(&seen.totals, scope_path);
+    event_totals_free(&seen.totals);
+}
+
 int main(void)
 {
     const ts_test_t tests[] = { TS_TEST(every_kind), TS_TEST(sums_are_the_ledgers), TS_TEST(peaks_are_the_pools), TS_TEST(who_needs_whom),
-                                TS_TEST(held_back) };
+                                TS_TEST(held_back),  TS_TEST(stood_in_a_queue) };
     return TS_RUN("events", tests, NULL);
 }
