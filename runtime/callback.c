@@ -2,6 +2,7 @@
 #include "runtime/callback.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -166,7 +167,11 @@ static bool start(void)
     if (!is_set_up) make_conditions();
     is_set_up = true;
     if (!at_exit) at_exit = atexit(stop) == 0;
+    sigset_t all, before; /* signals are the program's threads' business */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     is_started = pthread_create(&thread_id, NULL, serve, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return is_started;
 }
 

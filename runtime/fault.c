@@ -60,13 +60,12 @@ void fy__poison_fork_unlock(void) { pthread_mutex_unlock(&records_lock); }
 
 /* ---- requests; the device's fault lock is held by the static ones ---- */
 
-static void note(fy__faults_t *faults, uint64_t request, fy__point_t point, uint32_t record, bool quiet)
+static void note(fy__faults_t *faults, uint64_t request, fy__point_t point, uint32_t record)
 {
     const uint32_t i = faults->nfaulted++ % FY__FAULT_WINDOW;
     faults->faulted[i].request = request;
     faults->faulted[i].point = point;
     faults->faulted[i].record = record;
-    faults->faulted[i].quiet = quiet;
 }
 
 /* Reads the flag of a request that is done. */
@@ -78,7 +77,7 @@ static void settle(fy__faults_t *faults, uint64_t request)
     faults->records[slot] = 0;
     if (!__atomic_load_n(&faults->words[slot], __ATOMIC_ACQUIRE)) return;
     faults->records[slot] = fy__poison_cause(faults->causes[slot]);
-    note(faults, request, faults->points[slot], faults->records[slot], false);
+    note(faults, request, faults->points[slot], faults->records[slot]);
 }
 
 /* The record of a request that is resolved: 0 if it was clean, or is so old that nothing is known of it any more. */
@@ -161,10 +160,10 @@ uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
     return record;
 }
 
-void fy__fault_keep(fy_device_t *device, fy__point_t point, uint32_t record, bool is_news)
+void fy__fault_keep(fy_device_t *device, fy__point_t point, uint32_t record)
 {
     fy__lock(&device->faults.lock);
-    note(&device->faults, 0, point, record, !is_news);
+    note(&device->faults, 0, point, record);
     fy__unlock(&device->faults.lock);
 }
 
@@ -172,7 +171,7 @@ void fy__faults_note(fy_device_t *device, uint32_t record)
 {
     fy__faults_t *faults = &device->faults;
     fy__lock(&faults->lock);
-    note(faults, 0, 0, record, false);
+    note(faults, 0, 0, record);
     fy__unlock(&faults->lock);
 }
 
@@ -186,8 +185,7 @@ fy_status_t fy__faults_take(fy_device_t *device, const char *what)
         if (point != UINT64_MAX && fy__point_reached(point)) settle(faults, request); /* other threads go on submitting */
     }
     if (faults->ntaken + FY__FAULT_WINDOW < faults->nfaulted) faults->ntaken = faults->nfaulted - FY__FAULT_WINDOW;
-    for (; faults->ntaken < faults->nfaulted && !record; faults->ntaken++)
-        if (!faults->faulted[faults->ntaken % FY__FAULT_WINDOW].quiet) record = faults->faulted[faults->ntaken % FY__FAULT_WINDOW].record;
+    if (faults->ntaken < faults->nfaulted) record = faults->faulted[faults->ntaken % FY__FAULT_WINDOW].record;
     faults->ntaken = faults->nfaulted;
     fy__unlock(&faults->lock);
     return record ? fy__poison_fail(record, what) : FY_STATUS_OK;

@@ -38,7 +38,6 @@ typedef struct fy__faults {
         uint64_t request;
         fy__point_t point;
         uint32_t record;
-        bool quiet;              /* not for fy__faults_take */
     } faulted[FY__FAULT_WINDOW]; /* the last requests that failed, found here once their slot was taken over */
     uint32_t nfaulted, ntaken;   /* `ntaken` of them were returned by fy__faults_take */
 } fy__faults_t;
@@ -63,8 +62,8 @@ void fy__fault_end(struct fy_device *device, uint64_t request, fy__point_t point
 /* The record of a request that was submitted at `point`, which is reached; 0 if it was clean or cannot fault. */
 uint32_t fy__fault_at(struct fy_device *device, fy__point_t point);
 
-/* The request at `point` failed with `record`: for fy__fault_at, and if `is_news` for fy__faults_take. */
-void fy__fault_keep(struct fy_device *device, fy__point_t point, uint32_t record, bool is_news);
+/* The request at `point` failed with `record`: for fy__fault_at and fy__faults_take. */
+void fy__fault_keep(struct fy_device *device, fy__point_t point, uint32_t record);
 
 /* A request that ran inside its call failed: for fy__faults_take. */
 void fy__faults_note(struct fy_device *device, uint32_t record);

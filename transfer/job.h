@@ -7,8 +7,9 @@
 #include "transfer/queue.h"
 
 enum {
-    FY__QUEUE_JOBS = 1024,  /* slots; job n has slot n % FY__QUEUE_JOBS from its call until job n + FY__QUEUE_JOBS takes it over */
-    FY__QUEUE_FLIGHTS = 256 /* entries of what is in flight; more are counted with the newest */
+    FY__QUEUE_JOBS = 1024,     /* slots; job n has slot n % FY__QUEUE_JOBS from its call until job n + FY__QUEUE_JOBS takes it over */
+    FY__QUEUE_FAILURES = 1024, /* failed jobs that are remembered when their slots are taken over */
+    FY__QUEUE_FLIGHTS = 256    /* entries of what is in flight; more are counted with the newest */
 };
 
 typedef enum fy__job_phase { FY__PHASE_NONE, FY__PHASE_STANDING, FY__PHASE_TAKEN, FY__PHASE_EMPTY, FY__PHASE_STARTED } fy__job_phase_t;
@@ -43,6 +44,11 @@ struct fy__queue {
     fy_stream_t *stream; /* the jobs' timeline; NULL before the first */
     fy__job_t *jobs;     /* [FY__QUEUE_JOBS] */
     fy__job_t *oldest, *newest;
+    struct {
+        uint64_t seq;
+        uint32_t record;
+    } * failures; /* [FY__QUEUE_FAILURES], the last ones */
+    uint64_t nfailures;
     _Atomic uint32_t nstanding;
     uint64_t standing_nbytes;
     uint64_t flying_nbytes; /* admitted ones included */

@@ -117,7 +117,10 @@ static bool slot_is_free(fy__queue_t *queue, fy__job_t *job)
     if (job->state != FY__PHASE_STARTED || (job->native && !fy__point_reached(job->native))) return false;
     uint32_t record = job->record;
     if (!record && job->request) record = fy__fault_at(queue->device, job->native);
-    if (record) fy__fault_keep(queue->device, FY__POINT(queue->stream->index, job->seq), record, false);
+    if (record) {
+        queue->failures[queue->nfailures % FY__QUEUE_FAILURES].seq = job->seq;
+        queue->failures[queue->nfailures++ % FY__QUEUE_FAILURES].record = record;
+    }
     if (atomic_load(&queue->stream->done) < job->seq) atomic_store_explicit(&queue->stream->done, job->seq, memory_order_release);
     job->state = FY__PHASE_NONE;
     return true;
@@ -158,7 +161,8 @@ static fy_status_t make_timeline(fy__queue_t *queue)
 {
     if (queue->stream) return FY_STATUS_OK;
     if (!queue->jobs) queue->jobs = calloc(FY__QUEUE_JOBS, sizeof *queue->jobs);
-    if (!queue->jobs)
+    if (!queue->failures) queue->failures = calloc(FY__QUEUE_FAILURES, sizeof *queue->failures);
+    if (!queue->jobs || !queue->failures)
         return FY_FAIL(OUT_OF_MEMORY, "transfer: no host memory for %zu bytes of a queue", FY__QUEUE_JOBS * sizeof *queue->jobs);
     FY_TRY(fy__stream_open_timeline(queue->native, &timeline, queue, &queue->stream));
     fy_device_t *device = queue->device;
@@ -269,6 +273,8 @@ static void look(fy_stream_t *stream, uint64_t seq, fy__job_view_t *out_view)
             memcpy(out_view->dependencies, job->dependencies, job->ndependencies * sizeof *job->dependencies);
         }
     }
+    for (uint64_t i = 0; !job && queue->stream == stream && i < queue->nfailures && i < FY__QUEUE_FAILURES; i++)
+        if (queue->failures[i].seq == seq) out_view->record = queue->failures[i].record;
     fy__unlock(&queue->lock);
 }
 
@@ -366,7 +372,10 @@ void fy__queue_close(fy__queue_t *queue)
     fy_stream_t *stream = queue->stream;
     queue->stream = NULL;
     free(queue->jobs);
+    free(queue->failures);
     queue->jobs = NULL;
+    queue->failures = NULL;
+    queue->nfailures = 0;
     fy__unlock(&queue->lock);
     if (stream) {
         atomic_store(&queue->device->jobs[queue == queue->device->downloads], NULL);
