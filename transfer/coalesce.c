@@ -91,7 +91,10 @@ static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t 
     point = fy__stream_submitted_anchored(stream);
     fy__hazard_written(&scratch->hazard, point);
     for (size_t i = first; i < next; i++)
-        if (is_packed(many, i)) fy__hazard_written(&many->dst[i]->storage->hazard, point);
+        if (is_packed(many, i)) {
+            fy__hazard_written(&many->dst[i]->storage->hazard, point);
+            fy__upload_left(many->dst[i], 0);
+        }
     many->last = point;
 done:
     if (scratch) fy__storage_release(many->thread, scratch);
@@ -262,7 +265,8 @@ fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst, fy
     fy__point_t last = many.last;
     for (size_t i = 0; i < count; i++) {
         fy__upload_done(dst[i]);
-        const fy__point_t writer = atomic_load_explicit(&dst[i]->storage->hazard.writer, memory_order_relaxed);
+        fy__point_t writer = atomic_load_explicit(&dst[i]->storage->hazard.writer, memory_order_relaxed);
+        if (out_ticket) FY_TRY(fy__point_submit(&writer)); /* one that stands in its queue has no place among the others yet */
         if (src[i]->nelem && FY__POINT_STREAM(writer) == FY__POINT_STREAM(last ? last : writer) && writer > last) last = writer;
     }
     if (out_ticket) *out_ticket = fy__point_ticket(last);

@@ -76,7 +76,25 @@ done:
     return status;
 }
 
-fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options_t *options, fy_download_t **out_download)
+fy_download_t *fy__download_new(const fy_tensor_t *src, fy_dtype_t dtype)
+{
+    fy_download_t *download = calloc(1, sizeof *download);
+    if (!download) {
+        (void)FY_FAIL(OUT_OF_MEMORY, "tensor_download: no host memory for %zu bytes", sizeof *download);
+        return NULL;
+    }
+    download->handle.kind = FY__HANDLE_DOWNLOAD;
+    download->device = src->storage->device;
+    fy__device_use(download->device);
+    download->dtype = dtype;
+    download->rank = src->rank;
+    for (int i = 0; i < src->rank; i++) download->dims[i] = src->dims[i];
+    download->nelem = src->nelem;
+    download->suspect = src->storage->suspect;
+    return download;
+}
+
+fy_status_t fy__download_ask(const fy_tensor_t *src, const fy_transfer_options_t *options, const void *caller, fy_download_t **out_download)
 {
     fy__thread_t *thread = fy__thread();
     if (!out_download) return FY_FAIL(INVALID_ARGUMENT, "tensor_download: out_download is NULL");
@@ -92,19 +110,11 @@ fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options
     const uint64_t nbytes = src->nelem * fy__dtype_sizes[dtype];
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, "tensor_download"));
     if (!device->synchronous) FY_TRY(fy__guard_settled(thread, fy__stream_throttle(thread, device->download)));
-    fy_download_t *download = calloc(1, sizeof *download);
+    fy_download_t *download = fy__download_new(src, dtype);
     if (!download) {
         fy__guard_settle(thread);
-        return FY_FAIL(OUT_OF_MEMORY, "tensor_download: no host memory for %zu bytes", sizeof *download);
+        return FY_STATUS_OUT_OF_MEMORY;
     }
-    download->handle.kind = FY__HANDLE_DOWNLOAD;
-    download->device = device;
-    fy__device_use(device);
-    download->dtype = dtype;
-    download->rank = src->rank;
-    for (int i = 0; i < src->rank; i++) download->dims[i] = src->dims[i];
-    download->nelem = src->nelem;
-    download->suspect = src->storage->suspect;
     fy_status_t status = fy__storage_create_pinned(thread, device, nbytes, &download->storage);
     if (status == FY_STATUS_OK) status = submit(thread, download, src, options->priority);
     if (status != FY_STATUS_OK) {
@@ -124,13 +134,18 @@ fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options
                                   .nbytes = nbytes,
                                   .point = download->point,
                                   .site = options->site,
-                                  .caller = __builtin_return_address(0),
+                                  .caller = caller,
                                   .priority = options->priority,
                               });
     fy__handle_adopt(thread->frame, &download->handle);
     *out_download = download;
     fy__storage_reap(device);
     return FY_STATUS_OK;
+}
+
+fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options_t *options, fy_download_t **out_download)
+{
+    return fy__download_ask(src, options, __builtin_return_address(0), out_download);
 }
 
 fy_ticket_t fy_download_ticket(const fy_download_t *download)
@@ -179,7 +194,8 @@ static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_
     fy__count(&thread->node->traffic[FY__DOWNLOAD].blocked_ns, blocked_ns);
     fy__sync_end(thread, start_ns);
     if (status == FY_STATUS_OK) status = check_bytes(download, what);
-    FY__EVENT(fy__event_arrived(thread, download->device, download->point, download->storage->nbytes, blocked_ns, status));
+    FY__EVENT(fy__event_arrived(thread, download->device, download->point, download->nelem * fy__dtype_sizes[download->dtype], blocked_ns,
+                                status));
     return status;
 }
 
@@ -189,8 +205,9 @@ static fy_status_t conclude(fy__thread_t *thread, fy_download_t *download, fy_st
     if (status == FY_STATUS_OK) {
         fy__storage_t *storage = download->storage;
         fy__storage_retain(storage);
-        fy__hazard_clear(&storage->hazard);
+        if (!download->is_packed) fy__hazard_clear(&storage->hazard); /* or another view of it may be in use already */
         status = fy__tensor_on(thread, storage, download->dtype, download->rank, download->dims, download->nelem, out_host);
+        if (status == FY_STATUS_OK) (*out_host)->data = (char *)storage->data + download->offset;
     }
     fy__error_copy_t first;
     fy__error_save(&first);
@@ -227,7 +244,7 @@ fy_status_t fy_download_try(fy_download_t *download, fy_tensor_t **out_host)
         status = fy__point_wait(download->point, 0, FY__WAIT_DOWNLOAD_TRY); /* waits for nothing: OK, or the device is lost */
     }
     if (status == FY_STATUS_OK) status = check_bytes(download, "download_try");
-    FY__EVENT(fy__event_arrived(thread, download->device, download->point, download->storage->nbytes, 0, status));
+    FY__EVENT(fy__event_arrived(thread, download->device, download->point, download->nelem * fy__dtype_sizes[download->dtype], 0, status));
     return conclude(thread, download, status, out_host);
 }
 

@@ -109,8 +109,7 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src, co
     const uint64_t nbytes = fy__tensor_nbytes(src);
     into_t into = { .fetch = {
                         .device = device, .stream = device->synchronous ? NULL : device->download, .site = FY__WAIT_DOWNLOAD_INTO } };
-    fy__suspect_t suspect = src->storage->suspect;
-    if (suspect.poison) return fy__poison_fail(suspect.poison, what); /* known before anything crosses */
+    if (src->storage->suspect.poison) return fy__poison_fail(src->storage->suspect.poison, what); /* known before anything crosses */
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, what));
     FY_TRY(fy__guard_settled(thread, fy__sync_begin(thread, what, &start_ns)));
     fy_status_t status = run(thread, &into, dst, src);
@@ -133,13 +132,14 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src, co
                                       .priority = options->priority,
                                   });
         if (dst->contiguous && nbytes == dst->storage->nbytes) dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 };
-        status = fy__suspect_resolve(device, &suspect, what); /* what made the bytes is done by now */
+        status = fy__suspect_resolve(device, &into.fetch.suspect, what); /* what made the bytes is done by now */
     }
     if (into.changed || status == FY_STATUS_OK) fy__storage_wrote(dst->storage);
     if (status != FY_STATUS_OK && into.changed) /* nobody may take the bytes for good */
         dst->storage->suspect.poison =
-            suspect.poison ? suspect.poison
-                           : fy__poison_record(status, "a download into these bytes failed half way: %.90s", fy_error_get()->text);
+            into.fetch.suspect.poison
+                ? into.fetch.suspect.poison
+                : fy__poison_record(status, "a download into these bytes failed half way: %.90s", fy_error_get()->text);
     fy__storage_reap(device);
     return status;
 }

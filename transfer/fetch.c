@@ -25,7 +25,10 @@ fy_status_t fy__fetch_begin(fy__thread_t *thread, fy__fetch_t *fetch, const fy_t
         FY_TRY(fy__convert(fetch->device, fetch->stream, &packed, &fetch->src, src->nelem));
         fetch->src = packed;
     }
-    return fetch->stream ? fy__hazard_before_read(&fetch->src.storage->hazard, fetch->stream, read_site) : FY_STATUS_OK;
+    if (fetch->stream) FY_TRY(fy__hazard_before_read(&fetch->src.storage->hazard, fetch->stream, read_site));
+    fy__storage_adopt(src->storage); /* ordered behind earlier transfers: what they left is known to be meant */
+    fetch->suspect = src->storage->suspect;
+    return FY_STATUS_OK;
 }
 
 void fy__fetch_end(fy__thread_t *thread, fy__fetch_t *fetch)

@@ -169,6 +169,7 @@ fy_status_t fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t o
         if (changed) fy__upload_spoilt(dst, status);
         return status;
     }
+    if (!device->synchronous && file.nbytes) fy__upload_left(dst, 0);
     fy__upload_done(dst);
     fy__transfer_note(thread, &(fy__transfer_record_t){
                                   .direction = FY__UPLOAD,
@@ -190,15 +191,14 @@ fy_status_t fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t o
 
 typedef struct save {
     const file_t *file;
-    fy_device_t *device;
-    fy__suspect_t suspect;
+    fy__fetch_t *fetch;
 } save_t;
 
 static fy_status_t put(void *user, const void *bytes, uint64_t at, uint64_t nbytes)
 {
     save_t *save = user;
     /* What made the bytes is done when the first of them are here: a fault of it is found before the file is touched. */
-    FY_TRY(fy__suspect_resolve(save->device, &save->suspect, save->file->what));
+    FY_TRY(fy__suspect_resolve(save->fetch->device, &save->fetch->suspect, save->file->what));
     return write_at(save->file, bytes, at, nbytes);
 }
 
@@ -226,12 +226,12 @@ fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, ui
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, file.what));
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
-    save_t save = { &file, device, src->storage->suspect };
-    if (save.suspect.poison) return fy__poison_fail(save.suspect.poison, file.what);
+    if (src->storage->suspect.poison) return fy__poison_fail(src->storage->suspect.poison, file.what);
     file.nbytes = src->nelem * fy__dtype_sizes[dtype];
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, file.nbytes, file.what));
     FY_TRY(fy__guard_settled(thread, fy__sync_begin(thread, file.what, &start_ns)));
     fy__fetch_t fetch = { .device = device, .stream = device->synchronous ? NULL : device->download, .site = FY__WAIT_FILE_ARRIVE };
+    save_t save = { &file, &fetch };
     fy_status_t status = open_file(&file, O_WRONLY | O_CREAT);
     if (status == FY_STATUS_OK) {
         status = save_all(thread, &fetch, &save, src, dtype);

@@ -36,7 +36,9 @@ static fy_status_t check_pair(const char *what, const fy_tensor_t *src, fy_devic
 static fy_status_t resolve(const char *what, const fy_tensor_t *src, uint64_t *blocked_ns)
 {
     fy__storage_t *storage = src->storage;
-    const fy__point_t writer = atomic_load_explicit(&storage->hazard.writer, memory_order_acquire);
+    fy__point_t writer = atomic_load_explicit(&storage->hazard.writer, memory_order_acquire);
+    FY_TRY(fy__point_submit(&writer)); /* a transfer that stands in its queue: then it is known what became of it */
+    fy__storage_adopt(storage);
     if (!fy__suspect_any(&storage->suspect)) return FY_STATUS_OK;
     if (writer && !storage->suspect.poison && !fy__point_reached(writer)) {
         const uint64_t start_ns = fy__now_ns();
@@ -73,7 +75,8 @@ static fy_status_t run(fy__thread_t *thread, fy__fetch_t *fetch, fy_tensor_t *ds
         fy__end_dense(dst, (fy_dtype_t)dst->dtype, landing, &target);
     }
     FY_CHECK(copy_to(fetch, &target));
-    if (landing) status = fy__convert(to, to->upload, &final, &target, dst->nelem);
+    if (landing) FY_CHECK(fy__convert(to, to->upload, &final, &target, dst->nelem));
+    fy__upload_left(dst, 0);
 done:
     fy__fetch_end(thread, fetch);
     if (landing) fy__storage_release(thread, landing);

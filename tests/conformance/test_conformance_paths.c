@@ -315,12 +315,132 @@ static void down_into_finds_the_fault(ts_ctx_t *ctx)
     ts_expect_f32(dst, (float[2]){ 5, 6 }, 2);
 }
 
+/* ---- many down ---- */
+
+static void many_down(ts_ctx_t *ctx)
+{
+    fy_tensor_t *src[MANY], *host, *others[2];
+    fy_download_t *downloads[MANY];
+    uint64_t total = 0, nalone = 0;
+    for (int i = 0; i < MANY; i++) {
+        host = ts_noise_up(length_of(i) + 1, (uint64_t)i * 999 - 1);
+        ts_ok(fy_tensor_upload(host, ctx->device, NULL, &src[i]));
+        ts_ok(fy_slice(src[i], 0, 1, length_of(i) + 1, &src[i])); /* from an odd place on */
+        total += (uint64_t)length_of(i);
+        nalone += length_of(i) > 65536 || length_of(i) == 0;
+    }
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_ok(fy_tensor_download_many(MANY, src, NULL, downloads));
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(after.download.count - before.download.count, MANY);
+    assert_int_equal(after.download.nbytes - before.download.nbytes, total);
+    assert_int_equal(after.upload.count, before.upload.count);
+    assert_int_equal(after.syncs, before.syncs);
+    assert_int_equal(after.requests, before.requests);
+    if (!ctx->is_host) {
+        assert_int_equal(after.download.by_path[FY_PATH_COALESCED] - before.download.by_path[FY_PATH_COALESCED], MANY - nalone);
+        assert_true(after.download.copies - before.download.copies <= 3);
+        assert_true(after.download.wire_nbytes - before.download.wire_nbytes <= total + MANY * 16);
+        assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, (MANY - nalone) * 24); /* the tables */
+    }
+    for (int i = 0; i < MANY; i++) ts_ok(fy_fill(src[i], 1)); /* later: the downloads have the old bytes */
+    fy_download_destroy(downloads[100]);                      /* one of them is not wanted */
+    for (int i = MANY - 1; i >= 0; i--) {
+        if (i == 100) continue;
+        ts_ok(fy_download_wait(downloads[i], FY_FOREVER, &host));
+        assert_int_equal(ts_info(host).nbytes, length_of(i));
+        ts_expect_noise(host, (uint64_t)i * 999);
+        if (i < 2)
+            others[i] = host;
+        else
+            fy_tensor_destroy(host);
+    }
+    if (!ctx->is_host) { /* two views of one memory, each a tensor of its own */
+        fy_tensor_t *up;
+        ts_ok(fy_fill(others[0], 3));
+        ts_expect_noise(others[1], 999);
+        ts_ok(fy_tensor_upload(others[1], ctx->device, NULL, &up));
+        ts_expect_noise(up, 999);
+    }
+}
+
+static void many_down_mixed(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4, 3), 0), *turned, *src[4], *host;
+    fy_download_t *downloads[4];
+    double value;
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+    ts_ok(fy_transpose(x, NULL, &turned));
+    ts_ok(fy_sum(x, FY_ALL_AXES, 0, &src[0]));
+    src[1] = turned;
+    src[2] = x;
+    src[3] = ts_host_f32(FY_DIMS(1), (float[1]){ 5 }); /* one that is on the host */
+    ts_ok(fy_tensor_download_many(4, src, NULL, downloads));
+    ts_ok(fy_download_wait_f64(downloads[0], FY_FOREVER, &value));
+    assert_true(value == 66);
+    ts_ok(fy_download_wait(downloads[1], FY_FOREVER, &host));
+    ts_expect_f32(host, (float[12]){ 0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11 }, 12);
+    ts_ok(fy_download_wait(downloads[2], FY_FOREVER, &host));
+    ts_expect_f32(host, (float[12]){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 }, 12);
+    ts_ok(fy_download_wait_f64(downloads[3], FY_FOREVER, &value));
+    assert_true(value == 5);
+    options.dtype = FY_DTYPE_F64;
+    ts_ok(fy_tensor_download_many(3, src, &options, downloads));
+    for (int i = 0; i < 3; i++) {
+        ts_ok(fy_download_wait(downloads[i], FY_FOREVER, &host));
+        assert_int_equal(ts_info(host).dtype, FY_DTYPE_F64);
+    }
+}
+
+static void many_down_refused(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }), *src[3] = { x, x, NULL };
+    fy_download_t *out[3] = { (fy_download_t *)&src, (fy_download_t *)&src, (fy_download_t *)&src };
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_fails(fy_tensor_download_many(3, src, NULL, out), INVALID_ARGUMENT);
+    ts_text_has("[2]");
+    for (int i = 0; i < 3; i++) assert_null(out[i]);
+    ts_fails(fy_tensor_download_many(2, src, NULL, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_download_many(2, NULL, NULL, out), INVALID_ARGUMENT);
+    fy_scope_t scope = fy_scope_begin("guarded");
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
+    guard.download_nbytes = 31;
+    ts_ok(fy_scope_guard(&guard));
+    ts_fails(fy_tensor_download_many(2, src, NULL, out), REFUSED_BY_GUARD);
+    fy_scope_end(scope, 0, NULL);
+    fy_ledger_totals_t after = ts_ledger(NULL);
+    ts_expect_quiet(&before, &after, "refused downloads of many");
+    ts_ok(fy_tensor_download_many(0, NULL, NULL, NULL));
+}
+
+/* A fault reaches whoever waits for these bytes, and nobody else. */
+static void many_down_one_bad(ts_ctx_t *ctx)
+{
+    int64_t values[2] = { 1, 99 };
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *src[3] = { table, NULL, table };
+    fy_download_t *downloads[3];
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(2), values, NULL, NULL, &host));
+    ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
+    ts_ok(fy_gather(table, indices, &src[1]));
+    ts_ok(fy_tensor_download_many(3, src, NULL, downloads));
+    ts_ok(fy_download_wait(downloads[0], FY_FOREVER, &host));
+    ts_fails(fy_download_wait(downloads[1], FY_FOREVER, &host), BAD_VALUE);
+    ts_ok(fy_download_wait(downloads[2], FY_FOREVER, &host));
+    ts_expect_f32(host, (float[4]){ 0, 1, 2, 3 }, 4);
+}
+
 static const ts_test_t k_tests[] = {
     TS_TEST(many_up),
     TS_TEST(many_into_every_layout),
     TS_TEST(many_converted),
     TS_TEST(many_refused),
     TS_TEST(many_borrowed),
+    TS_TEST(many_down),
+    TS_TEST(many_down_mixed),
+    TS_TEST(many_down_refused),
+    TS_TEST(many_down_one_bad),
     TS_TEST(down_into_every_layout),
     TS_TEST(down_into_either_memory),
     TS_TEST(down_into_refused),

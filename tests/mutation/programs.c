@@ -28,6 +28,7 @@ const mu_program_t mu_programs[] = {
     { "queue", PLENTY "&window=64", 1, mu_queue },
     { "tries", PLENTY, 1, mu_tries },
     { "two-devices", PLENTY, 2, mu_two_devices },
+    { "collect", ONE_BLOCK, 1, mu_collect },
     { "peers", PLENTY, 2, mu_peers },
     { "replays", PLENTY, 1, mu_replays },
     { "graph-memory", ONE_BLOCK, 1, mu_graph_memory },

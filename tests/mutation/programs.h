@@ -29,6 +29,7 @@ void mu_polls(mu_run_t *run);
 void mu_tries(mu_run_t *run);
 void mu_prefetch(mu_run_t *run);
 void mu_two_devices(mu_run_t *run);
+void mu_collect(mu_run_t *run);
 void mu_peers(mu_run_t *run);
 /* programs_queue.c */
 void mu_queue(mu_run_t *run);

@@ -144,3 +144,44 @@ void mu_many(mu_run_t *run)
         for (int i = 0; i < nsums; i++) fy_tensor_destroy(sums[i]);
     }
 }
+
+/* Small downloads that travel packed: the table, and what is collected, go where another stream still reads. */
+void mu_collect(mu_run_t *run)
+{
+    enum { COUNT = 4, SMALL = 250, NFILLERS = 64 };
+    fy_device_t *device = run->devices[0];
+    fy_stream_t *stream;
+    fy_tensor_t *slow = mu_upload(run, device, N, 1), *small[COUNT], *sum = NULL, *wide, *filler = NULL, *host;
+    fy_download_t *downloads[COUNT];
+    if (!slow || !mu_streams(run, 1, &stream)) return;
+    MU_TRY(run, fy_stream_use(stream));
+    MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(WHOLE), &wide));
+    for (int i = 0; i < COUNT; i++)
+        if (!(small[i] = mu_upload(run, device, SMALL, (float)(100 * i)))) return;
+    for (int i = 0; i < NFILLERS; i++) { /* all that is left, in pieces that no run fits, but for one */
+        fy_tensor_t *one;
+        if (fy_full(device, FY_DTYPE_F32, FY_DIMS(64), 0, &one) != FY_STATUS_OK) break;
+        filler = one;
+    }
+    if (filler) fy_tensor_destroy(filler);
+    fy_tensor_destroy(wide);
+    for (int step = 0; step < 6; step++) {
+        if (!mu_linger(run, slow, slow)) return;
+        if (step & 1) {
+            MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), 1, &wide));
+            MU_TRY(run, fy_sum(wide, FY_ALL_AXES, 0, &sum));
+            fy_tensor_destroy(wide);
+        } else
+            MU_TRY(run, fy_fill(small[step % COUNT], (double)(1000 + step)));
+        MU_TRY(run, fy_tensor_download_many(COUNT, small, NULL, downloads));
+        for (int i = 0; i < COUNT; i++) {
+            MU_TRY(run, fy_fill(small[i], (double)(10 * step + i))); /* too late to be seen */
+            MU_TRY(run, fy_download_wait(downloads[i], FY_FOREVER, &host));
+            mu_see(run, "one of many", host);
+            fy_tensor_destroy(host);
+        }
+        if (!(step & 1)) continue;
+        mu_read(run, "sum of a block", sum);
+        fy_tensor_destroy(sum);
+    }
+}

@@ -60,6 +60,23 @@ static void one_copy_an_eighth_of_the_time(void **state)
     assert_int_equal(after.device_allocs, before.device_allocs);
     print_message("256 x 4 KiB: %llu ns in a loop, %llu ns packed (model)\n", (unsigned long long)loop_ns, (unsigned long long)many_ns);
     assert_true(many_ns * 8 <= loop_ns);
+
+    fy_download_t *downloads[N];
+    fy_tensor_t *got;
+    start_ns = model_ns();
+    for (int i = 0; i < N; i++) ts_ok(fy_tensor_download(device[i], NULL, &downloads[i]));
+    for (int i = 0; i < N; i++) ts_ok(fy_download_wait(downloads[i], FY_FOREVER, &got));
+    const uint64_t down_loop_ns = model_ns() - start_ns;
+    start_ns = model_ns();
+    before = ts_ledger(NULL);
+    ts_ok(fy_tensor_download_many(N, device, NULL, downloads));
+    for (int i = 0; i < N; i++) ts_ok(fy_download_wait(downloads[i], FY_FOREVER, &got));
+    after = ts_ledger(NULL);
+    const uint64_t down_many_ns = model_ns() - start_ns;
+    assert_int_equal(after.download.copies - before.download.copies, 1);
+    assert_int_equal(after.download.nbytes - before.download.nbytes, 1 << 20);
+    print_message("down: %llu ns in a loop, %llu ns packed (model)\n", (unsigned long long)down_loop_ns, (unsigned long long)down_many_ns);
+    assert_true(down_many_ns * 8 <= down_loop_ns);
     fy_scope_end(scope, 0, NULL);
 }
 

@@ -1,0 +1,237 @@
+/* Many downloads in one call. Small tensors (up to coalesce_nbytes, dense, not converted, on the first one's device) are collected on the
+ * device by a kernel into one run of bytes, as many as fit a slot of the ring; the kernel's table of where they are goes up through a slot
+ * (so it stands in the upload's wire bytes), the run comes down in one copy into page-locked memory that these downloads share: each host
+ * tensor is a view of it. The others go one by one (download.c). */
+#include <stdio.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/guard.h"
+#include "runtime/recording.h"
+#include "transfer/account.h"
+#include "transfer/calibration.h"
+#include "transfer/download.h"
+#include "transfer/options.h"
+#include "transfer/packed.h"
+
+/* One call. */
+typedef struct many {
+    fy__thread_t *thread;
+    fy_device_t *device; /* the first one's */
+    size_t count;
+    fy_tensor_t *const *src;
+    const fy_transfer_options_t *options;
+    const void *caller;
+    uint64_t largest_nbytes; /* what still goes packed; 0: nothing does */
+    uint64_t blocked_ns;
+    fy_download_t **out;
+} many_t;
+
+static bool is_packed(const many_t *many, size_t i)
+{
+    const fy_tensor_t *src = many->src[i];
+    const uint64_t nbytes = fy__tensor_nbytes(src);
+    return nbytes && nbytes <= many->largest_nbytes && src->contiguous && src->storage->device == many->device &&
+           (many->options->dtype == FY_DTYPE_SAME || many->options->dtype == (fy_dtype_t)src->dtype);
+}
+
+/* Packing two is the least that saves something. Finds the ring, since a small one takes small tensors only. */
+static fy_status_t choose(many_t *many)
+{
+    uint64_t slot_nbytes;
+    size_t npacked = 0;
+    many->largest_nbytes = 0;
+    if (!many->count || many->device->synchronous || !fy__run_supported(many->device)) return FY_STATUS_OK;
+    many->largest_nbytes = fy__calibration(many->device)->coalesce_nbytes;
+    for (size_t i = 0; i < many->count && npacked < 2; i++) npacked += is_packed(many, i);
+    if (npacked < 2) {
+        many->largest_nbytes = 0;
+        return FY_STATUS_OK;
+    }
+    FY_TRY(fy__ring_slot_nbytes(many->device, &slot_nbytes));
+    while (many->largest_nbytes > slot_nbytes / 4) many->largest_nbytes /= 2;
+    return FY_STATUS_OK;
+}
+
+/* ---- one run ---- */
+
+typedef struct batch {
+    size_t first, next; /* of the tensors in it: those that is_packed says */
+    fy__run_t run;
+    uint64_t nbytes, table_nbytes; /* of the run without its table; of that */
+    fy__storage_t *table, *scratch, *host;
+    fy__point_t point; /* behind the copy */
+} batch_t;
+
+/* Makes the table in a slot and sends it up. */
+static fy_status_t send_table(many_t *many, batch_t *batch)
+{
+    fy_device_t *device = many->device;
+    fy__slot_t slot;
+    fy__point_t sent = 0;
+    FY_TRY(fy__ring_take(device, &many->blocked_ns, &slot));
+    batch->run = (fy__run_t){ .bytes = slot.bytes, .room = slot.nbytes };
+    for (batch->next = batch->first; batch->next < many->count; batch->next++) {
+        const fy_tensor_t *src = many->src[batch->next];
+        if (!is_packed(many, batch->next)) continue;
+        if (!fy__run_fits(&batch->run, fy__tensor_nbytes(src))) break;
+        fy__run_add(&batch->run, src->data, fy__tensor_nbytes(src));
+    }
+    batch->nbytes = batch->run.nbytes;
+    slot.bytes = fy__run_close(&batch->run);
+    batch->table_nbytes = batch->run.nbytes - batch->nbytes;
+    batch->run.packed.table_offset = 0;
+    fy_status_t status = fy__stream_throttle(many->thread, device->upload);
+    if (status == FY_STATUS_OK) status = fy__storage_create(many->thread, device, batch->table_nbytes, device->upload, &batch->table);
+    if (status == FY_STATUS_OK) status = fy__hazard_before_write(&batch->table->hazard, device->upload, FY__WAIT_COLLECT_SCRATCH);
+    if (status == FY_STATUS_OK) status = fy__ring_send(device, &slot, batch->table->data, batch->table_nbytes, &sent);
+    fy__ring_give(device, &slot, sent);
+    if (sent) fy__hazard_written(&batch->table->hazard, sent);
+    return status;
+}
+
+/* Collects the tensors and asks for the run, both on the download engine's stream. */
+static fy_status_t fetch_run(many_t *many, batch_t *batch)
+{
+    fy_device_t *device = many->device;
+    fy_stream_t *stream = device->download;
+    FY_TRY(fy__stream_throttle(many->thread, stream));
+    FY_TRY(fy__storage_create(many->thread, device, batch->nbytes, stream, &batch->scratch));
+    FY_TRY(fy__storage_create_pinned(many->thread, device, batch->nbytes, &batch->host));
+    FY_TRY(fy__hazard_before_read(&batch->table->hazard, stream, FY__WAIT_COLLECT_TABLE));
+    FY_TRY(fy__hazard_before_write(&batch->scratch->hazard, stream, FY__WAIT_COLLECT_SCRATCH));
+    for (size_t i = batch->first; i < batch->next; i++)
+        if (is_packed(many, i)) FY_TRY(fy__hazard_before_read(&many->src[i]->storage->hazard, stream, FY__WAIT_COLLECT_READ));
+    FY_TRY(fy__run_launch(device, stream, FY_LAUNCH_GATHER, batch->scratch->data, batch->nbytes, batch->table->data, batch->table_nbytes,
+                          &batch->run));
+    const fy__point_t collected = fy__stream_submitted_anchored(stream);
+    fy__hazard_read(&batch->table->hazard, stream, collected);
+    fy__hazard_written(&batch->scratch->hazard, collected);
+    for (size_t i = batch->first; i < batch->next; i++)
+        if (is_packed(many, i)) fy__hazard_read(&many->src[i]->storage->hazard, stream, collected);
+    const fy_copy_t copy = {
+        .kind = FY_COPY_DOWNLOAD, .host_pinned = 1, .dst = batch->host->data, .src = batch->scratch->data, .nbytes = batch->nbytes
+    };
+    FY_TRY(fy__device_check(device, device->backend->copy(device->dev, stream->native, &copy)));
+    batch->point = fy__stream_submitted_anchored(stream);
+    fy__hazard_read(&batch->scratch->hazard, stream, batch->point);
+    fy__hazard_written(&batch->host->hazard, batch->point);
+    return FY_STATUS_OK;
+}
+
+/* The downloads of the batch, in no scope yet. */
+static fy_status_t make_downloads(many_t *many, const batch_t *batch)
+{
+    uint64_t offset = 0;
+    for (size_t i = batch->first; i < batch->next; i++) {
+        if (!is_packed(many, i)) continue;
+        fy__storage_adopt(many->src[i]->storage); /* ordered behind earlier transfers: what they left is meant */
+        fy_download_t *download = fy__download_new(many->src[i], (fy_dtype_t)many->src[i]->dtype);
+        if (!download) return FY_STATUS_OUT_OF_MEMORY;
+        many->out[i] = download;
+        fy__storage_retain(batch->host);
+        download->storage = batch->host;
+        download->offset = offset;
+        download->is_packed = true;
+        download->point = batch->point;
+        offset += fy__run_rounded(fy__tensor_nbytes(many->src[i]));
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t ask_packed(many_t *many)
+{
+    for (size_t next = 0; many->largest_nbytes && next < many->count;) {
+        batch_t batch = { .first = next };
+        while (batch.first < many->count && !is_packed(many, batch.first)) batch.first++;
+        if (batch.first == many->count) break;
+        fy_status_t status = send_table(many, &batch);
+        if (status == FY_STATUS_OK) status = fetch_run(many, &batch);
+        if (status == FY_STATUS_OK) status = make_downloads(many, &batch);
+        if (batch.table) fy__storage_release(many->thread, batch.table);
+        if (batch.scratch) fy__storage_release(many->thread, batch.scratch);
+        if (batch.host) fy__storage_release(many->thread, batch.host);
+        if (status != FY_STATUS_OK) return status;
+        next = batch.next;
+    }
+    return FY_STATUS_OK;
+}
+
+/* ---- all of it ---- */
+
+/* What was not packed, one by one; then the packed ones are written down and belong to the scope, too. */
+static fy_status_t ask_others(many_t *many)
+{
+    for (size_t i = 0; i < many->count; i++)
+        if (!is_packed(many, i)) FY_TRY(fy__download_ask(many->src[i], many->options, many->caller, &many->out[i]));
+    for (size_t i = 0; i < many->count; i++) {
+        if (!is_packed(many, i)) continue;
+        fy__transfer_note(many->thread, &(fy__transfer_record_t){
+                                            .direction = FY__DOWNLOAD,
+                                            .path = FY_PATH_COALESCED,
+                                            .device = many->device,
+                                            .dst = many->out[i]->storage,
+                                            .src = many->src[i]->storage,
+                                            .nbytes = fy__tensor_nbytes(many->src[i]),
+                                            .blocked_ns = many->blocked_ns,
+                                            .point = many->out[i]->point,
+                                            .site = many->options->site,
+                                            .caller = many->caller,
+                                            .priority = many->options->priority,
+                                        });
+        many->blocked_ns = 0;
+        fy__handle_adopt(many->thread->frame, &many->out[i]->handle);
+    }
+    return FY_STATUS_OK;
+}
+
+/* Everything that would refuse one of them, before anything is asked for. */
+static fy_status_t check(const many_t *many)
+{
+    uint64_t nbytes = 0;
+    char what[64];
+    for (size_t i = 0; i < many->count; i++) {
+        const fy_tensor_t *src = many->src[i];
+        snprintf(what, sizeof what, "tensor_download_many[%zu]", i);
+        if (!src) return FY_FAIL(INVALID_ARGUMENT, "%s: src is NULL", what);
+        if (fy__tensor_is_gone(src)) return fy__refuse_gone(what, "src");
+        fy_device_t *device = src->storage->device;
+        if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+        FY_TRY(fy__recording_check(many->thread, device, "tensor_download_many"));
+        const fy_dtype_t dtype = many->options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : many->options->dtype;
+        nbytes += src->nelem * fy__dtype_sizes[dtype];
+    }
+    return fy__guard_check_transfer(many->thread, FY__DOWNLOAD, nbytes, "tensor_download_many");
+}
+
+fy_status_t fy_tensor_download_many(size_t count, fy_tensor_t *const *src, const fy_transfer_options_t *options,
+                                    fy_download_t **out_downloads)
+{
+    fy__thread_t *thread = fy__thread();
+    if (count && !out_downloads) return FY_FAIL(INVALID_ARGUMENT, "tensor_download_many: out_downloads is NULL");
+    for (size_t i = 0; i < count; i++) out_downloads[i] = NULL;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (count && !src) return FY_FAIL(INVALID_ARGUMENT, "tensor_download_many: src is NULL");
+    FY_TRY(fy__transfer_options_check("tensor_download_many", &options));
+    many_t many = {
+        .thread = thread, .count = count, .src = src, .options = options, .caller = __builtin_return_address(0), .out = out_downloads
+    };
+    FY_TRY(check(&many));
+    if (!count) return FY_STATUS_OK;
+    many.device = src[0]->storage->device;
+    fy_status_t status = choose(&many);
+    if (status == FY_STATUS_OK) status = ask_packed(&many);
+    if (status == FY_STATUS_OK) status = ask_others(&many);
+    if (status != FY_STATUS_OK) {
+        fy__error_copy_t first;
+        fy__error_save(&first);
+        fy__guard_settle(thread);
+        for (size_t i = 0; i < count; i++) {
+            fy_download_destroy(out_downloads[i]);
+            out_downloads[i] = NULL;
+        }
+        fy__error_restore(&first);
+        return status;
+    }
+    fy__storage_reap(many.device);
+    return FY_STATUS_OK;
+}
