@@ -3,6 +3,8 @@
  * Not here: what users see (tests/conformance/test_conformance_graph.c), running out (tests/faults/test_graph.c). */
 #include <pthread.h>
 #include <stdbool.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/harness.h"
 
@@ -225,6 +227,56 @@ static void recorded_while_others_work(ts_ctx_t *ctx)
     fy_graph_destroy(job.graph);
 }
 
+typedef struct recorder {
+    fy_device_t *device;
+    _Atomic bool stop;
+} recorder_t;
+
+static void *record_all_the_time(void *user)
+{
+    recorder_t *recorder = user;
+    while (!recorder->stop) {
+        fy_scope_t scope = fy_scope_begin("recorder");
+        fy_tensor_t *x, *y;
+        fy_status_t status = fy_graph_begin(recorder->device);
+        if (status == FY_STATUS_OK) status = fy_zeros(recorder->device, FY_DTYPE_F32, FY_DIMS(1000), &x);
+        if (status == FY_STATUS_OK) (void)!fy_neg(x, &y);
+        fy_scope_end(scope, 0, NULL);
+    }
+    return NULL;
+}
+
+/* A child finds each graph's memory whole, wherever the other threads were: on the host it replays, elsewhere the device is lost. */
+static void children_of_a_fork(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *y;
+    fy_graph_t *graph;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_affine(x, 2, 0, &y));
+    graph = end();
+    recorder_t recorder = { ctx->device, false };
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, record_all_the_time, &recorder), 0);
+    for (int i = 0; i < 20; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            void *data = NULL;
+            const fy_status_t status = fy_graph_replay(graph, NULL);
+            bool good = status == (ctx->is_host ? FY_STATUS_OK : FY_STATUS_DEVICE_LOST);
+            if (ctx->is_host) good = good && fy_tensor_map(y, FY_ACCESS_READ, &data) == FY_STATUS_OK && ((float *)data)[3] == 8;
+            fy_tensor_destroy(y);
+            fy_graph_destroy(graph);
+            _exit(good ? 0 : 1);
+        }
+        int result = -1;
+        assert_true(child > 0 && waitpid(child, &result, 0) == child);
+        assert_int_equal(result, 0);
+    }
+    recorder.stop = true;
+    pthread_join(thread, NULL);
+}
+
 static const ts_test_t tests[] = {
     TS_TEST(given_results_and_accumulate),
     TS_TEST(scratch_is_the_graphs),
@@ -234,6 +286,7 @@ static const ts_test_t tests[] = {
     TS_TEST(another_thread_destroys),
     TS_TEST(model_time_is_that_of_the_launches),
     TS_TEST(recorded_while_others_work),
+    TS_TEST(children_of_a_fork),
 };
 
 int main(void) { return TS_RUN("unit_ops_graph", tests, NULL); }
