@@ -6,17 +6,26 @@
 #include "runtime/tensor.h"
 #include "transfer/prefetch.h"
 
-/* The host side of the room is free to be written: bounded by the device's work on a batch depth + 1 ago. */
-static fy_status_t wait_for_room(const fy_prefetch_t *prefetch, const fy__room_t *room, uint64_t *blocked_ns)
+/* Nobody reads these bytes in place any more: neither the upload that borrowed them nor any that came behind it. */
+static fy_status_t wait_for_bytes(fy_device_t *device, fy__storage_t *storage, uint64_t *blocked_ns)
 {
-    for (size_t i = 0; i < prefetch->count; i++) {
-        const fy__point_t point = atomic_load_explicit(&room->host[i]->storage->borrow, memory_order_acquire);
-        if (!point || (fy__point_reached(point) && !fy__device_is_lost(prefetch->device))) continue;
+    fy__point_t point = atomic_load_explicit(&storage->borrow, memory_order_acquire);
+    if (!point) return FY_STATUS_OK;
+    for (int i = -1; i < FY__READER_COUNT; i++) {
+        if (i >= 0) point = atomic_load_explicit(&storage->hazard.readers[i], memory_order_acquire);
+        if (!point || (fy__point_reached(point) && !fy__device_is_lost(device))) continue;
         const uint64_t start_ns = fy__now_ns();
         const fy_status_t status = fy__point_wait(point, FY_FOREVER, FY__WAIT_PREFETCH_ROOM);
         *blocked_ns += fy__now_ns() - start_ns;
         FY_TRY(status);
     }
+    return FY_STATUS_OK;
+}
+
+/* The host side of the room is free to be written: bounded by the device's work on a batch depth + 1 ago. */
+static fy_status_t wait_for_room(const fy_prefetch_t *prefetch, const fy__room_t *room, uint64_t *blocked_ns)
+{
+    for (size_t i = 0; i < prefetch->count; i++) FY_TRY(wait_for_bytes(prefetch->device, room->host[i]->storage, blocked_ns));
     return FY_STATUS_OK;
 }
 
@@ -62,6 +71,7 @@ static fy_status_t upload(const fy_prefetch_t *prefetch, fy__room_t *room, size_
         dst = room->views[i];
     }
     dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 }; /* what an old batch suffered from; none of its bytes is shown again */
+    fy__storage_late_clear(prefetch->device, dst->storage);
     return fy_tensor_upload_into(dst, src, &options, &ticket);
 }
 

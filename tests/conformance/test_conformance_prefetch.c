@@ -387,6 +387,66 @@ static void lost_device(ts_ctx_t *ctx)
         }
 }
 
+/* A copy that fails on the device spoils its batch and no other, also not the next one in the same room, whole or not. */
+static void a_copy_that_fails(ts_ctx_t *ctx)
+{
+    static source_t source;
+    for (int threads = 0; threads < 2; threads++) {
+        ts_ctx_t other = *ctx;
+        source = (source_t){ .nbatches = 5, .last_rows = 2 };
+        fy_tensor_t *tensors[2], *sums[5];
+        fy_download_t *download;
+        int64_t rows;
+        ts_ok(fy_device_open("sim:9?faults=copy@5+copy@6", &other.device)); /* both tensors of batch 2, which lies where batch 4 will */
+        fy_prefetch_t *prefetch = make(&other, &source, 1, threads);
+        for (int i = 0; i < 5; i++) {
+            ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
+            assert_int_equal(rows, i == 4 ? 2 : ROWS);
+            ts_ok(fy_sum(tensors[0], FY_ALL_AXES, 0, &sums[i]));
+        }
+        for (int i = 0; i < 5; i++) {
+            double value;
+            ts_ok(fy_tensor_download(sums[i], NULL, &download));
+            const fy_status_t status = fy_download_wait_f64(download, FY_FOREVER, &value);
+            assert_int_equal(status == FY_STATUS_OK, i != 2);
+            if (i != 2) assert_true(value == (double)(i * COLUMNS * (i == 4 ? 2 : ROWS)));
+            fy_tensor_destroy(sums[i]);
+        }
+        fy_prefetch_destroy(prefetch);
+        fy_device_close(other.device);
+    }
+}
+
+/* Each block that it asks for fails once: nothing is made, nothing is left, and the next one works. */
+static void no_memory_at_any_point(ts_ctx_t *ctx)
+{
+    static source_t source;
+    static const fy_batch_spec_t large = { FY_DTYPE_F32, 2, { 64, 1 << 18 } }; /* 64 MiB: each room is a segment of its own */
+    fy_status_t status = FY_STATUS_INTERNAL;
+    int nfailed = 0;
+    for (int n = 1; n < 40 && status != FY_STATUS_OK; n++) {
+        ts_ctx_t other = *ctx;
+        char spec[64];
+        fy_prefetch_t *prefetch;
+        source = (source_t){ .nbatches = 3 };
+        snprintf(spec, sizeof spec, "sim:9?faults=alloc@%d*", n);
+        ts_ok(fy_device_open(spec, &other.device));
+        status = fy_prefetch_create(other.device, 1, &large, fill, &source, &(fy_prefetch_options_t){ sizeof(fy_prefetch_options_t), 2, 0 },
+                                    &prefetch);
+        if (status != FY_STATUS_OK) {
+            nfailed++;
+            assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
+            assert_null(prefetch);
+        } else
+            fy_prefetch_destroy(prefetch);
+        ts_ok(fy_device_wait(other.device, FY_FOREVER));
+        assert_int_equal(ts_live(other.device), 0);
+        fy_device_close(other.device);
+    }
+    assert_int_equal(status, FY_STATUS_OK);
+    assert_int_equal(nfailed, 3);
+}
+
 static double model_ns(fy_device_t *device)
 {
     fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
@@ -458,16 +518,24 @@ static const ts_test_t k_tests[] = {
     TS_TEST(not_in_a_graph),
     TS_TEST(forked),
     TS_TEST(lost_device),
+    TS_TEST(a_copy_that_fails),
+    TS_TEST(no_memory_at_any_point),
     TS_TEST(loading_hides_behind_computing),
 };
 #define ONLY_SIM "needs a simulated device's faults or clock"
 static const ts_exclusion_t k_exclusions[] = {
     { "host", "lost_device", ONLY_SIM },
-    { "cuda", "lost_device", ONLY_SIM },
+    { "host", "a_copy_that_fails", ONLY_SIM },
+    { "host", "no_memory_at_any_point", ONLY_SIM },
     { "host", "loading_hides_behind_computing", ONLY_SIM },
+    { "cuda", "lost_device", ONLY_SIM },
+    { "cuda", "a_copy_that_fails", ONLY_SIM },
+    { "cuda", "no_memory_at_any_point", ONLY_SIM },
     { "cuda", "loading_hides_behind_computing", ONLY_SIM },
-    { "null", "loading_hides_behind_computing", ONLY_SIM },
     { "null", "lost_device", ONLY_SIM },
+    { "null", "a_copy_that_fails", ONLY_SIM },
+    { "null", "no_memory_at_any_point", ONLY_SIM },
+    { "null", "loading_hides_behind_computing", ONLY_SIM },
     { NULL, NULL, NULL },
 };
 
