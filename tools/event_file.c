@@ -100,6 +100,8 @@ const char *event_parse(char *line, event_t *out_event)
     char *s = skip_space(line), *end;
     out_event->count = 0;
     if (*s++ != '{') return "is no JSON object";
+    for (end = s + strlen(s); end > s && (end[-1] == '\n' || end[-1] == '\r' || end[-1] == ' ');) end--;
+    if (end[-1] != '}') return "is cut off";
     while (*(s = skip_space(s)) != '}') {
         event_field_t *field = &out_event->field[out_event->count];
         if (out_event->count == EVENT_FIELDS) return "has too many keys";
@@ -107,7 +109,7 @@ const char *event_parse(char *line, event_t *out_event)
         if (*s != '"' || !(field->key = read_text(s, &end))) return "has no key where there must be one";
         s = skip_space(end);
         if (*s != ':') return "has a key without a value";
-        if (!(s = read_value(skip_space(s + 1), field))) return "is cut off, or has a value that no event has";
+        if (!(s = read_value(skip_space(s + 1), field))) return "has a value that no event has";
         out_event->count++;
         s = skip_space(s);
         const char next = *s;
@@ -117,7 +119,7 @@ const char *event_parse(char *line, event_t *out_event)
             continue;
         }
         if (next == '}') return *skip_space(s + 1) ? "has something behind its end" : NULL;
-        return "is cut off";
+        return "has something between its keys";
     }
     return *skip_space(s + 1) ? "has something behind its end" : NULL;
 }

@@ -113,9 +113,11 @@ head -n -1 "$file" >"$work/killed.jsonl"
 expect 1 ledger "$work/killed.jsonl"
 says err "has no end"
 says out "roundtrip/copies" # as far as it goes
-head -c 5000 "$file" >"$work/cut.jsonl"
-expect 1 ledger "$work/cut.jsonl"
-matches err 'line [0-9]+ is cut off'
+for bytes in 1 30 5000 5001 5002 5003 5010 5017 5023 5031 5040 5055 5071 5090; do
+    head -c $bytes "$file" >"$work/cut.jsonl"
+    expect 1 ledger "$work/cut.jsonl"
+    matches err 'line [0-9]+ is cut off|has no end'
+done
 : >"$work/empty"
 expect 1 ledger "$work/empty"
 says err "is empty"
