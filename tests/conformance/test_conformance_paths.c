@@ -131,8 +131,10 @@ static void many_refused(ts_ctx_t *ctx)
     src[1] = shorter;
     ts_fails(fy_tensor_upload_many_into(2, dst, src, NULL, NULL), SHAPE_MISMATCH);
     ts_text_has("[1]");
+#ifndef __SANITIZE_ADDRESS__ /* which keeps handles from being looked at after their end */
     src[1] = gone;
     ts_fails(fy_tensor_upload_many(2, src, ctx->device, NULL, out), INVALID_ARGUMENT);
+#endif
     src[1] = good;
     if (!ctx->is_host) {
         fy_ticket_t ticket;
