@@ -75,6 +75,12 @@ static fy_status_t down_each(load_t *load)
     return receive_each(load);
 }
 
+static fy_status_t down_together(load_t *load)
+{
+    FY_TRY(fy_tensor_download_many(load->pieces, load->on_device, NULL, load->replies));
+    return receive_each(load);
+}
+
 /* Blocks: it is there on return. */
 static fy_status_t down_into(load_t *load)
 {
@@ -109,6 +115,7 @@ static const struct mode {
     { "loop", "up", PAGEABLE, true, up_copied },
     { "loop", "down", PAGEABLE, true, down_each },
     { "coalesced", "up", PAGEABLE, true, up_together },
+    { "coalesced", "down", PAGEABLE, true, down_together },
 };
 enum { MODE_COUNT = sizeof modes / sizeof *modes };
 

@@ -139,7 +139,8 @@ def check_link(device):
                                            ("staged", "up", [4, 4096, 1 << 20], 1),
                                            ("staged", "down", [4, 4096, 1 << 20], 1), ("loop", "up", [1024, 1 << 20], 256),
                                            ("loop", "down", [1024, 1 << 20], 256),
-                                           ("coalesced", "up", [1024, 1 << 20], 256)):
+                                           ("coalesced", "up", [1024, 1 << 20], 256),
+                                           ("coalesced", "down", [1024, 1 << 20], 256)):
         rows = [row for row in doc["rows"] if (row["mode"], row["direction"]) == (mode, direction)]
         if [row["nbytes"] for row in rows] != sizes or {row["pieces"] for row in rows} != {pieces}:
             fail(f"link on {device}: {mode} {direction} moves {[(row['nbytes'], row['pieces']) for row in rows]}")

@@ -139,6 +139,8 @@ static void rows_say_what_moved(void **state)
     assert_int_equal(coalesced->pieces, 256);
     assert_int_equal(coalesced->copies, 1);
     assert_true(8 * coalesced->ns <= loop->ns);
+    assert_int_equal(find(rows, count, "coalesced", "down", 256 * 4096)->copies, 1);
+    assert_true(8 * find(rows, count, "coalesced", "down", 256 * 4096)->ns <= find(rows, count, "loop", "down", 256 * 4096)->ns);
 }
 
 /* A profile's bandwidth is what large transfers come to, less set-up and waking up; going through the ring costs little on top. */
