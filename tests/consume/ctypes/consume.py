@@ -7,12 +7,12 @@ F32, OK, DEVICE_MISMATCH, READ, FOREVER = 0, 0, 2, 1, 2**64 - 1
 
 
 class Traffic(c.Structure):
-    _fields_ = [(name, c.c_uint64) for name in ("count", "nbytes", "wire_nbytes", "host_blocked_ns")]
+    _fields_ = [(name, c.c_uint64) for name in ("count", "nbytes", "wire_nbytes", "copies", "host_blocked_ns")] + [("by_path", c.c_uint64 * 6)]
 
 
 class Totals(c.Structure):
     _fields_ = [("struct_size", c.c_size_t), ("upload", Traffic), ("download", Traffic), ("peer", Traffic)] + [
-        (name, c.c_uint64) for name in ("requests", "syncs", "sync_ns", "device_allocs")]
+        (name, c.c_uint64) for name in ("requests", "syncs", "sync_ns", "device_allocs", "throttles", "throttle_ns")]
 
 
 class Error(c.Structure):
