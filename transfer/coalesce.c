@@ -79,13 +79,14 @@ static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t 
     fy_device_t *device = many->device;
     fy_stream_t *stream = device->upload;
     fy__storage_t *scratch = NULL;
+    fy__suspect_t suspect = { 0, 0, 0 };
     fy__point_t point;
     fy_status_t status;
     FY_CHECK(fy__storage_create(many->thread, device, run->nbytes, stream, &scratch));
     FY_CHECK(fy__hazard_before_write(&scratch->hazard, stream, FY__WAIT_COALESCE_SCRATCH));
     for (size_t i = first; i < next; i++)
         if (is_packed(many, i)) FY_CHECK(fy__hazard_before_write(&many->dst[i]->storage->hazard, stream, FY__WAIT_COALESCE_WRITE));
-    FY_CHECK(fy__ring_send(device, slot, scratch->data, run->nbytes, out_sent));
+    FY_CHECK(fy__ring_send(device, slot, scratch->data, run->nbytes, out_sent, &suspect));
     fy__hazard_written(&scratch->hazard, *out_sent);
     FY_CHECK(fy__run_launch(device, stream, FY_LAUNCH_SCATTER, NULL, 0, scratch->data, run->nbytes, run));
     point = fy__stream_submitted_anchored(stream);
@@ -93,7 +94,7 @@ static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t 
     for (size_t i = first; i < next; i++)
         if (is_packed(many, i)) {
             fy__hazard_written(&many->dst[i]->storage->hazard, point);
-            fy__upload_left(many->dst[i], 0);
+            fy__upload_left(many->dst[i], &suspect);
         }
     many->last = point;
 done:

@@ -12,6 +12,7 @@
 #include "transfer/download.h"
 #include "transfer/options.h"
 #include "transfer/packed.h"
+#include "transfer/submit.h"
 
 /* One call. */
 typedef struct many {
@@ -59,7 +60,8 @@ typedef struct batch {
     fy__run_t run;
     uint64_t nbytes, table_nbytes; /* of the run without its table; of that */
     fy__storage_t *table, *scratch, *host;
-    fy__point_t point; /* behind the copy */
+    fy__point_t point;     /* behind the copy */
+    fy__suspect_t suspect; /* what may turn out about the table */
 } batch_t;
 
 /* Makes the table in a slot and sends it up. */
@@ -83,7 +85,7 @@ static fy_status_t send_table(many_t *many, batch_t *batch)
     fy_status_t status = fy__stream_throttle(many->thread, device->upload);
     if (status == FY_STATUS_OK) status = fy__storage_create(many->thread, device, batch->table_nbytes, device->upload, &batch->table);
     if (status == FY_STATUS_OK) status = fy__hazard_before_write(&batch->table->hazard, device->upload, FY__WAIT_COLLECT_SCRATCH);
-    if (status == FY_STATUS_OK) status = fy__ring_send(device, &slot, batch->table->data, batch->table_nbytes, &sent);
+    if (status == FY_STATUS_OK) status = fy__ring_send(device, &slot, batch->table->data, batch->table_nbytes, &sent, &batch->suspect);
     fy__ring_give(device, &slot, sent);
     if (sent) fy__hazard_written(&batch->table->hazard, sent);
     return status;
@@ -111,8 +113,8 @@ static fy_status_t fetch_run(many_t *many, batch_t *batch)
     const fy_copy_t copy = {
         .kind = FY_COPY_DOWNLOAD, .host_pinned = 1, .dst = batch->host->data, .src = batch->scratch->data, .nbytes = batch->nbytes
     };
-    FY_TRY(fy__device_check(device, device->backend->copy(device->dev, stream->native, &copy)));
-    batch->point = fy__stream_submitted_anchored(stream);
+    uint64_t request; /* found by its point */
+    FY_TRY(fy__copy_submit(device, stream, "download", copy, &batch->point, &request));
     fy__hazard_read(&batch->scratch->hazard, stream, batch->point);
     fy__hazard_written(&batch->host->hazard, batch->point);
     return FY_STATUS_OK;
@@ -128,6 +130,7 @@ static fy_status_t make_downloads(many_t *many, const batch_t *batch)
         fy_download_t *download = fy__download_new(many->src[i], (fy_dtype_t)many->src[i]->dtype);
         if (!download) return FY_STATUS_OUT_OF_MEMORY;
         many->out[i] = download;
+        fy__suspect_join(many->device, &download->suspect, &batch->suspect);
         fy__storage_retain(batch->host);
         download->storage = batch->host;
         download->offset = offset;

@@ -3,6 +3,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "transfer/submit.h"
 
 /* A chunk on its way into a slot. */
 typedef struct flight {
@@ -43,12 +44,13 @@ fy_status_t fy__fetch_submit(fy__fetch_t *fetch, void *dst, uint64_t at, uint64_
     const fy_copy_t copy = {
         .kind = FY_COPY_DOWNLOAD, .host_pinned = 1, .dst = dst, .src = (const char *)fetch->src.desc.data + at, .nbytes = nbytes
     };
-    FY_TRY(fy__device_check(device, device->backend->copy(device->dev, fetch->stream ? fetch->stream->native : NULL, &copy)));
     if (!fetch->stream) {
+        FY_TRY(fy__device_check(device, device->backend->copy(device->dev, NULL, &copy)));
         fy__charge_host(0, 2 * nbytes);
         return FY_STATUS_OK;
     }
-    fetch->point = fy__stream_submitted_anchored(fetch->stream);
+    uint64_t request; /* looked at by whoever waits for the point */
+    FY_TRY(fy__copy_submit(device, fetch->stream, "download", copy, &fetch->point, &request));
     fy__hazard_read(&fetch->src.storage->hazard, fetch->stream, fetch->point);
     return FY_STATUS_OK;
 }
@@ -58,7 +60,9 @@ fy_status_t fy__fetch_wait(fy__fetch_t *fetch, fy__point_t point)
     const uint64_t start_ns = fy__now_ns();
     const fy_status_t status = fy__point_wait(point, FY_FOREVER, fetch->site);
     fetch->blocked_ns += fy__now_ns() - start_ns;
-    return status;
+    if (status != FY_STATUS_OK || !fetch->device->info.copies_can_fault) return status;
+    const uint32_t record = fy__fault_at(fetch->device, point);
+    return record ? fy__poison_fail(record, "the transfer") : FY_STATUS_OK;
 }
 
 /* Takes a slot, by waiting for one only if none is held, and asks for the next chunk. *out_asked: there was one. */

@@ -89,7 +89,7 @@ static fy_status_t write_at(const file_t *file, const void *bytes, uint64_t at, 
 
 /* Sends the file to `target`, dense on its device. *out_sent: some of it is on its way. */
 static fy_status_t send_file(fy__thread_t *thread, fy_device_t *device, file_t *file, const fy__end_t *target, uint64_t *blocked_ns,
-                             bool *out_sent)
+                             bool *out_sent, fy__suspect_t *suspect)
 {
     fy_stream_t *stream = device->upload;
     FY_TRY(fy__stream_throttle(thread, stream));
@@ -101,7 +101,7 @@ static fy_status_t send_file(fy__thread_t *thread, fy_device_t *device, file_t *
         const uint64_t most = fy__ring_chunk(device, file->nbytes, slot.nbytes), left = file->nbytes - at,
                        chunk = left < most ? left : most;
         fy_status_t status = read_at(file, slot.bytes, at, chunk);
-        if (status == FY_STATUS_OK) status = fy__ring_send(device, &slot, (char *)target->desc.data + at, chunk, &point);
+        if (status == FY_STATUS_OK) status = fy__ring_send(device, &slot, (char *)target->desc.data + at, chunk, &point, suspect);
         fy__ring_give(device, &slot, point);
         if (status != FY_STATUS_OK) return status;
         fy__hazard_written(&target->storage->hazard, point);
@@ -119,6 +119,7 @@ static fy_status_t upload_file(fy__thread_t *thread, fy_tensor_t *dst, file_t *f
     fy__storage_t *raw = NULL;
     fy__end_t target, final;
     fy_status_t status = FY_STATUS_OK;
+    fy__suspect_t suspect = { 0, 0, 0 };
     bool sent = false;
     if (!file->nbytes) return status;
     fy__end_of(dst, &final);
@@ -128,13 +129,14 @@ static fy_status_t upload_file(fy__thread_t *thread, fy_tensor_t *dst, file_t *f
         fy__end_dense(dst, (fy_dtype_t)dst->dtype, raw, &target);
     }
     if (stream)
-        status = send_file(thread, device, file, &target, blocked_ns, &sent);
+        status = send_file(thread, device, file, &target, blocked_ns, &sent, &suspect);
     else {
         status = read_at(file, target.desc.data, 0, file->nbytes);
         sent = file->moved;
     }
     *out_changed = sent && !raw && status != FY_STATUS_OK;
     if (status == FY_STATUS_OK && raw) status = fy__convert(device, stream, &final, &target, dst->nelem);
+    if (status == FY_STATUS_OK && stream) fy__upload_left(dst, &suspect);
 done:
     if (raw) fy__storage_release(thread, raw);
     return status;
@@ -169,7 +171,6 @@ fy_status_t fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t o
         if (changed) fy__upload_spoilt(dst, status);
         return status;
     }
-    if (!device->synchronous && file.nbytes) fy__upload_left(dst, 0);
     fy__upload_done(dst);
     fy__transfer_note(thread, &(fy__transfer_record_t){
                                   .direction = FY__UPLOAD,

@@ -76,7 +76,7 @@ static fy_status_t run(fy__thread_t *thread, fy__fetch_t *fetch, fy_tensor_t *ds
     }
     FY_CHECK(copy_to(fetch, &target));
     if (landing) FY_CHECK(fy__convert(to, to->upload, &final, &target, dst->nelem));
-    fy__upload_left(dst, 0);
+    fy__upload_left(dst, NULL);
 done:
     fy__fetch_end(thread, fetch);
     if (landing) fy__storage_release(thread, landing);

@@ -7,6 +7,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
 #include "transfer/calibration.h"
+#include "transfer/submit.h"
 
 struct fy__ring {
     pthread_mutex_t
@@ -140,11 +141,13 @@ void fy__ring_give(fy_device_t *device, const fy__slot_t *slot, fy__point_t poin
     fy__unlock(&ring->lock);
 }
 
-fy_status_t fy__ring_send(fy_device_t *device, const fy__slot_t *slot, void *dst, uint64_t nbytes, fy__point_t *out_point)
+fy_status_t fy__ring_send(fy_device_t *device, const fy__slot_t *slot, void *dst, uint64_t nbytes, fy__point_t *out_point,
+                          fy__suspect_t *suspect)
 {
     const fy_copy_t copy = { .kind = FY_COPY_UPLOAD, .host_pinned = 1, .dst = dst, .src = slot->bytes, .nbytes = nbytes };
-    FY_TRY(fy__device_check(device, device->backend->copy(device->dev, device->upload->native, &copy)));
-    *out_point = fy__stream_submitted_anchored(device->upload);
+    uint64_t request;
+    FY_TRY(fy__copy_submit(device, device->upload, "upload", copy, out_point, &request));
+    if (request) fy__suspect_add(device, suspect, request);
     return FY_STATUS_OK;
 }
 
@@ -191,7 +194,8 @@ void fy__staging_charge(const fy_device_t *device, uint64_t nbytes)
 
 /* ---- uploads ---- */
 
-fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uint64_t nbytes, fy__point_t *out_point, uint64_t *blocked_ns)
+fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uint64_t nbytes, fy__point_t *out_point, uint64_t *blocked_ns,
+                            fy__suspect_t *suspect)
 {
     for (uint64_t done = 0; done < nbytes;) {
         fy__slot_t slot;
@@ -199,7 +203,7 @@ fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uin
         FY_TRY(fy__ring_take(device, blocked_ns, &slot));
         const uint64_t most = fy__ring_chunk(device, nbytes, slot.nbytes), chunk = nbytes - done < most ? nbytes - done : most;
         fy__staging_copy(device, slot.bytes, (const char *)src + done, chunk);
-        const fy_status_t status = fy__ring_send(device, &slot, (char *)dst + done, chunk, &point);
+        const fy_status_t status = fy__ring_send(device, &slot, (char *)dst + done, chunk, &point, suspect);
         fy__ring_give(device, &slot, point);
         if (status != FY_STATUS_OK) return status;
         *out_point = point;

@@ -99,7 +99,7 @@ static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
     borrow(upload->src->storage);
     fy__hazard_written(hazard, point);
     upload->sent = true;
-    fy__upload_left(upload->dst, request);
+    fy__upload_left(upload->dst, &(fy__suspect_t){ request, request != 0, 0 });
     return FY_STATUS_OK;
 }
 
@@ -110,6 +110,7 @@ static fy_status_t send(fy__thread_t *thread, upload_t *upload, const void *byte
     const uint64_t nbytes = fy__tensor_nbytes(upload->src);
     fy__hazard_t *hazard = &upload->target.storage->hazard;
     fy__point_t point = 0;
+    fy__suspect_t suspect = { 0, 0, 0 };
     if (!upload->stream) {
         const fy_copy_t copy = {
             FY_COPY_UPLOAD, upload->options->contract == FY_HOST_BORROW, upload->target.desc.data, bytes, nbytes, NULL
@@ -121,10 +122,10 @@ static fy_status_t send(fy__thread_t *thread, upload_t *upload, const void *byte
     }
     if (upload->options->contract == FY_HOST_BORROW) return send_borrowed(thread, upload);
     FY_TRY(fy__hazard_before_write(hazard, upload->stream, FY__WAIT_UPLOAD_WRITE));
-    const fy_status_t status = fy__ring_upload(device, upload->target.desc.data, bytes, nbytes, &point, &upload->blocked_ns);
+    const fy_status_t status = fy__ring_upload(device, upload->target.desc.data, bytes, nbytes, &point, &upload->blocked_ns, &suspect);
     if (point) fy__hazard_written(hazard, point); /* a chunk is on its way even if a later one failed */
     upload->sent = point != 0;
-    if (status == FY_STATUS_OK) fy__upload_left(upload->dst, 0);
+    if (status == FY_STATUS_OK) fy__upload_left(upload->dst, &suspect);
     return status;
 }
 
@@ -159,12 +160,11 @@ done:
     return status;
 }
 
-void fy__upload_left(fy_tensor_t *dst, uint64_t request)
+void fy__upload_left(fy_tensor_t *dst, const fy__suspect_t *suspect)
 {
     fy_device_t *device = dst->storage->device;
     if (replaces(dst)) fy__storage_late_clear(device, dst->storage);
-    const fy__suspect_t suspect = { request, request != 0, 0 };
-    fy__storage_late_add(device, dst->storage, &suspect);
+    if (suspect) fy__storage_late_add(device, dst->storage, suspect);
 }
 
 fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src, const fy_device_t *device, fy_host_contract_t contract)

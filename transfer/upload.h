@@ -14,9 +14,9 @@ fy_status_t fy__upload_check_into(const char *what, const fy_tensor_t *dst, cons
 /* dst lives on `device`, src on the host, shapes are equal. *out_changed: it failed, but some of dst's bytes may have changed. */
 fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst, const fy_tensor_t *src,
                            const fy_transfer_options_t *options, uint64_t *blocked_ns, bool *out_changed);
-/* Behind what was submitted into dst: it forgets what earlier transfers left, if all of it is new, and suffers from the copy's fault flag
- * `request`, if there is one. */
-void fy__upload_left(fy_tensor_t *dst, uint64_t request);
+/* Behind what was submitted into dst: it forgets what earlier transfers left, if all of it is new, and suffers from what may turn out
+ * about the copies (NULL: nothing). */
+void fy__upload_left(fy_tensor_t *dst, const fy__suspect_t *suspect);
 /* It failed half way with what the record says: nobody may take dst's bytes for good. */
 void fy__upload_spoilt(fy_tensor_t *dst, fy_status_t status);
 /* dst's bytes are on their way: a new version, and if all of them are new, no faults of the old ones. */

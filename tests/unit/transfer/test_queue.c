@@ -441,6 +441,40 @@ static void a_copy_that_fails_when_its_turn_comes(void **state)
     expect_first(x, 4);
 }
 
+/* A copy that fails on its way, whichever way its bytes go: the ticket fails, what depends on it is poisoned, the rest is not. */
+static void copies_that_fail_on_their_way(void **state)
+{
+    static const char *const specs[] = { "sim:9?window=256KiB&faults=copy@1", "sim:9?window=256KiB&faults=copy@2", "sim:9?faults=copy@1" };
+    (void)state;
+    for (int how = 0; how < 3; how++) { /* borrowed and at once; borrowed and from the queue; through the ring */
+        open_spec(specs[how]);
+        fy_tensor_t *src = pinned(4), *host, *x = on_device(), *y, *back;
+        fy_ticket_t ticket;
+        float *values = calloc(N, sizeof *values);
+        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(N), values, NULL, NULL, &host));
+        ts_ok(fy_fill(x, 1));
+        if (how == 2)
+            ts_ok(fy_tensor_upload_into(x, host, NULL, &ticket));
+        else {
+            if (how == 1) (void)borrow_into(on_device(), src, 0);
+            ticket = borrow_into(x, src, 0);
+            assert_int_equal(is_job(ticket), how == 1);
+        }
+        ts_ok(fy_neg(x, &y));
+        if (how != 2) ts_fails(fy_ticket_wait(ticket, FY_FOREVER), IO);
+        fy_download_t *download;
+        ts_ok(fy_tensor_download(y, NULL, &download));
+        ts_fails(fy_download_wait(download, FY_FOREVER, &back), IO);
+        ts_text_has("upload");
+        ts_fails(fy_device_wait(g_device, FY_FOREVER), IO);
+        ts_ok(fy_device_wait(g_device, FY_FOREVER));
+        (void)borrow_into(x, src, 0);
+        expect_first(x, 4);
+        free(values);
+        (void)tear_down(NULL);
+    }
+}
+
 static fy_status_t lost(void *dev, void *event, int *out_done)
 {
     (void)dev, (void)event;
@@ -538,6 +572,7 @@ int main(void)
         TEST(a_cancelled_download),
         TEST(a_ticket_is_remembered_when_its_slot_is_gone),
         TEST(a_copy_that_fails_when_its_turn_comes),
+        TEST(copies_that_fail_on_their_way),
         TEST(a_lost_device_fails_what_stands),
         TEST(a_device_closed_with_jobs),
         TEST(wire_bytes_are_the_askers),

@@ -36,8 +36,9 @@ static void every_length(void)
         fy_tensor_t *x, *part;
         fy__point_t point = 0;
         uint64_t blocked = 0;
+        fy__suspect_t suspect = { 0, 0, 0 };
         ts_ok(fy_tensor_create(g_device, FY_DTYPE_U8, 1, &lengths[i], &x));
-        ts_ok(fy__ring_upload(g_device, x->data, bytes, (uint64_t)lengths[i], &point, &blocked));
+        ts_ok(fy__ring_upload(g_device, x->data, bytes, (uint64_t)lengths[i], &point, &blocked, &suspect));
         assert_true(point != 0);
         ts_ok(fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE));
         for (int64_t at = 0; at < lengths[i]; at += 1 << 19) { /* down in pieces that fit a small pinned limit */
