@@ -321,25 +321,25 @@ static void a_cancelled_upload(void **state)
 static void a_cancelled_job_keeps_the_order(void **state)
 {
     (void)state;
-    open_spec("sim:9?window=256KiB");
-    fy_tensor_t *src = pinned(4), *filler = on_device(), *a, *b;
+    open_spec("sim:9?window=256KiB&numerics=off");
+    fy_tensor_t *src = pinned(4), *filler = on_device(), *other = on_device(), *a, *b;
     ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(N), 1, &a));
     fy_tensor_t *big;
-    ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(512, 512), 1, &big));
+    ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(4096, 4096), 1, &big));
     for (int i = 0; i < 5; i++) ts_ok(fy_matmul(big, big, &b)); /* keeps the compute stream busy */
-    ts_ok(fy_axpy(a, 2, filler));                               /* the last writer of a */
+    ts_ok(fy_axpy(a, 2, other));                                /* the last writer of a */
     const fy__point_t writer = atomic_load(&a->storage->hazard.writer);
     (void)borrow_into(filler, src, 0);
     const fy_ticket_t ticket = standing_upload(a, src);
     ts_ok(fy_ticket_cancel(ticket));
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
     assert_false(fy__point_reached(FY__POINT(ticket.stream, ticket.seq))); /* failed at once, but not before what it stood behind */
-    fy_stream_t *side;
-    ts_ok(fy_stream_create(g_device, NULL, &side));
-    fy_scope_t scope = fy_scope_begin("side");
-    ts_ok(fy_stream_use(side));
-    ts_ok(fy_fill(a, 7));
-    fy_scope_end(scope, 0, NULL);
+    /* On the other engine: two streams that compute would share one. */
+    fy_tensor_t *host;
+    float *values = calloc(N, sizeof *values);
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(N), values, NULL, NULL, &host));
+    ts_ok(fy_tensor_upload_into(a, host, NULL, NULL));
+    free(values);
     const fy__point_t fill = atomic_load(&a->storage->hazard.writer);
     ts_ok(fy__point_wait(fill, FY_FOREVER, FY__WAIT_NONE));
     assert_true(fy__point_reached(writer));
@@ -349,7 +349,6 @@ static void a_cancelled_job_keeps_the_order(void **state)
     ts_ok(fy__point_wait(writer, FY_FOREVER, FY__WAIT_NONE));
     ts_ok(fy_device_clock_query(g_device, &clock));
     assert_true(clock.now_ns - now_ns < 10000); /* it was over */
-    expect_first(a, 7);
 }
 
 static void a_cancelled_download(void **state)
