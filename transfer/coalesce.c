@@ -223,7 +223,7 @@ fy_status_t fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_devi
 }
 
 /* All of them may be overwritten, and live on one device. */
-static fy_status_t check_destinations(many_t *many)
+static fy_status_t check_destinations(const many_t *many)
 {
     char what[64], text[128];
     for (size_t i = 0; i < many->count; i++) {
@@ -232,10 +232,10 @@ static fy_status_t check_destinations(many_t *many)
         if (!dst || !many->src[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, dst ? "src" : "dst");
         if (fy__tensor_is_gone(dst)) return fy__refuse_gone(what, "dst");
         if (fy__tensor_is_gone(many->src[i])) return fy__refuse_gone(what, "src");
-        if (!many->device) many->device = dst->storage->device;
-        if (dst->storage->device != many->device)
+        const fy_device_t *first = many->dst[0]->storage->device;
+        if (dst->storage->device != first)
             return FY_FAIL(DEVICE_MISMATCH, "%s: dst %s is on %s, the first one is on %s\n  One call fills tensors of one device", what,
-                           fy__tensor_format(dst, text, sizeof text), dst->storage->device->spec, many->device->spec);
+                           fy__tensor_format(dst, text, sizeof text), dst->storage->device->spec, first->spec);
         if (many->options->dtype != FY_DTYPE_SAME && many->options->dtype != (fy_dtype_t)dst->dtype)
             return FY_FAIL(INVALID_ARGUMENT, "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", what,
                            fy_dtype_name(many->options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
@@ -259,6 +259,7 @@ fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst, fy
     if (!count) return FY_STATUS_OK;
     many_t many = { .what = "tensor_upload_many_into", .thread = thread, .count = count, .dst = dst, .src = src, .options = options };
     FY_TRY(check_destinations(&many));
+    many.device = dst[0]->storage->device;
     if (fy__device_is_lost(many.device)) return fy__device_lost_error(many.device);
     FY_TRY(fy__recording_check(thread, many.device, "tensor_upload_many_into"));
     FY_TRY(check_sources(&many, &nbytes));
