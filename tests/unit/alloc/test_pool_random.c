@@ -1,6 +1,8 @@
 /* Random histories of a pool against an oracle that knows every granule: who owns it, and which points may still use it.
  * Checked at every step: no two owners, bytes are handed out only with the points that still matter (none at all for the host), figures
- * are the oracle's sums, the limit holds, and a request is refused only if no way of serving it was left. */
+ * are the oracle's sums, the limit holds, and a request is refused only if no way of serving it was left: the oracle looks for one by
+ * brute force. Where guards forbid syncs or growth, the refusal must say truly whether a sync would have helped, and the pool is held to it.
+ * FERRY_SEED=n: other histories. Not here: threads (test_pool_threads.c), failing sources (test_pool_faults.c). */
 #include "tests/unit/alloc/fake.h"
 
 enum { GRANULE = 256, LIVE = 200, STREAMS = 5, SLOTS = 64, SLOT_GRANULES = 1 << 14, GRANULES = SLOTS * SLOT_GRANULES };
@@ -17,7 +19,11 @@ static struct {
 } granules[GRANULES];
 static owned_t owned[LIVE];
 static int owned_count;
-static uint64_t seed, submitted[STREAMS];
+static uint64_t seed, submitted[STREAMS], pool_limit;
+/* What the histories visited; a check that nothing came to is no check. */
+static struct {
+    uint64_t served, refused, after_sync_would, after_sync_did, by_guard;
+} seen;
 
 static uint64_t draw(uint64_t below) { return fake_random(&seed) % below; }
 
@@ -50,31 +56,128 @@ static void check_handed_out(const fy__block_t *block, uint32_t stream)
     }
 }
 
+/* ---- is there a way to serve a request? ---- */
+
+typedef enum wait_for { NOTHING, EVERYTHING } wait_for_t;
+
+static bool is_done(size_t g)
+{
+    for (uint32_t s = 1; s < STREAMS; s++)
+        if (granules[g].seq[s] > fake.done[s]) return false;
+    return true;
+}
+
+static bool all_done(void)
+{
+    for (uint32_t s = 1; s < STREAMS; s++)
+        if (submitted[s] > fake.done[s]) return false;
+    return true;
+}
+
+/* Longest run of granules nobody owns; *out_idle: bytes of segments that could be given back, after such a wait. */
+static uint64_t longest_run(wait_for_t wait, uint64_t *out_idle)
+{
+    uint64_t longest = 0;
+    *out_idle = 0;
+    for (int i = 0; i < FAKE_SEGMENTS && i < SLOTS; i++) {
+        const uint64_t count = fake.given[i].nbytes / GRANULE;
+        const size_t first = (size_t)((fake.given[i].address - fake.next_address) / GRANULE);
+        uint64_t run = 0;
+        bool idle = count > 0;
+        for (uint64_t g = 0; g < count; g++) {
+            run = granules[first + g].is_owned ? 0 : run + GRANULE;
+            if (run > longest) longest = run;
+            if (idle && (!run || (wait == NOTHING && !is_done(first + g)))) idle = false;
+        }
+        if (idle) *out_idle += fake.given[i].nbytes;
+    }
+    return longest;
+}
+
+typedef enum growth { NO_GUARD, AS_GUARDED } growth_t;
+
+/* Would a run of free bytes do, or a new segment once idle ones are given back? */
+static bool could_serve(uint64_t rounded, wait_for_t wait, growth_t growth)
+{
+    uint64_t idle;
+    if (longest_run(wait, &idle) >= rounded) return true;
+    const uint64_t kept = fake.used - idle;
+    return !(growth == AS_GUARDED && fake.guard_growth) && rounded <= pool_limit && rounded <= fake.capacity &&
+           kept <= pool_limit - rounded && kept <= fake.capacity - rounded;
+}
+
+/* What the pool can be sure of: how much a full device has left is not known to it, so what it gives back must be enough by itself. */
+static bool is_sure_to_serve(uint64_t rounded)
+{
+    uint64_t idle;
+    if (longest_run(EVERYTHING, &idle) >= rounded) return true;
+    return could_serve(rounded, EVERYTHING, NO_GUARD) && (idle >= rounded || fake.capacity == UINT64_MAX);
+}
+
+static void check_refusal(fy_status_t status, uint64_t nbytes, uint32_t stream)
+{
+    const uint64_t rounded = (nbytes + GRANULE - 1) / GRANULE * GRANULE;
+    uint64_t idle;
+    seen.refused++;
+    if (status == FY_STATUS_REFUSED_BY_GUARD) { /* of growth */
+        assert_true(fake.guard_growth);
+        seen.by_guard++;
+    } else {
+        assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
+        const fy_oom_verdict_t *verdict = fy_error_get()->oom;
+        assert_non_null(verdict);
+        assert_int_equal(verdict->asked, nbytes);
+        assert_int_equal(verdict->reserved, fake.used);
+        assert_int_equal(verdict->largest_free, longest_run(EVERYTHING, &idle));
+        assert_int_equal(verdict->reason == FY_OOM_WOULD_FIT_AFTER_SYNC, is_sure_to_serve(rounded));
+    }
+    if (!fake.guard_sync || all_done()) assert_false(could_serve(rounded, EVERYTHING, AS_GUARDED));
+    /* A stream waits by itself for what others still do; only giving segments back needs them done. */
+    if (stream) assert_true(longest_run(NOTHING, &idle) < rounded);
+}
+
+static void check_served(fy__block_t *block, uint64_t nbytes, uint32_t stream)
+{
+    assert_int_equal((uintptr_t)block->address % GRANULE, 0);
+    assert_int_equal(block->requested, nbytes);
+    assert_true(block->nbytes >= nbytes && block->nbytes < nbytes + GRANULE);
+    check_handed_out(block, stream);
+    owned[owned_count++] = (owned_t){ block, nbytes };
+    seen.served++;
+}
+
 static void alloc_one(fy__pool_t *pool, uint64_t most)
 {
     if (owned_count == LIVE) return;
     const uint64_t nbytes = 1 + draw(draw(4) ? most / 16 : most);
     const uint32_t stream = (uint32_t)draw(STREAMS);
+    const uint64_t waits = fake.waits;
     fy__block_t *block;
-    const fy_status_t status = fy__pool_alloc(pool, nbytes, stream, &block);
-    if (status != FY_STATUS_OK) {
-        assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
-        assert_null(block);
-        const uint64_t rounded = (nbytes + GRANULE - 1) / GRANULE * GRANULE;
-        const fy_oom_verdict_t *verdict = fy_error_get()->oom;
-        assert_non_null(verdict);
-        if (rounded > verdict->limit || rounded > fake.capacity) return;
-        /* It waited for everything, so nothing is pending, and neither a free run nor growth would have done. */
-        assert_int_equal(verdict->asked, nbytes);
-        assert_int_equal(verdict->pending, 0);
-        assert_true(verdict->largest_free < rounded);
-        assert_true(verdict->reserved + rounded > verdict->limit || fake.used + rounded > fake.capacity);
+    fy_status_t status = fy__pool_alloc(pool, nbytes, stream, &block);
+    if (fake.guard_sync) assert_int_equal(fake.waits, waits);
+    if (status == FY_STATUS_OK) {
+        check_served(block, nbytes, stream);
         return;
     }
-    assert_int_equal(block->requested, nbytes);
-    assert_true(block->nbytes >= nbytes && block->nbytes < nbytes + GRANULE);
-    check_handed_out(block, stream);
-    owned[owned_count++] = (owned_t){ block, nbytes };
+    assert_null(block);
+    check_refusal(status, nbytes, stream);
+    if (!fake.guard_sync || status != FY_STATUS_OUT_OF_MEMORY || draw(2)) return;
+    /* Was it true? A guard of growth refuses by itself. */
+    const uint64_t rounded = (nbytes + GRANULE - 1) / GRANULE * GRANULE;
+    const bool said = fy_error_get()->oom->reason == FY_OOM_WOULD_FIT_AFTER_SYNC, would = could_serve(rounded, EVERYTHING, AS_GUARDED);
+    fake.guard_sync = false;
+    status = fy__pool_alloc(pool, nbytes, stream, &block);
+    fake.guard_sync = true;
+    assert_int_equal(status == FY_STATUS_OK, would);
+    if (said && !fake.guard_growth) assert_int_equal(status, FY_STATUS_OK);
+    seen.after_sync_would += said;
+    if (status == FY_STATUS_OK) {
+        seen.after_sync_did += said;
+        check_served(block, nbytes, stream);
+    } else {
+        assert_true(status == FY_STATUS_OUT_OF_MEMORY || (status == FY_STATUS_REFUSED_BY_GUARD && fake.guard_growth));
+        assert_null(block);
+    }
 }
 
 /* Uses a block on up to three streams and gives it back. */
@@ -120,19 +223,28 @@ static void check_figures(fy__pool_t *pool)
     assert_true(fy__pool_is_valid(pool));
 }
 
-static void history(uint64_t start, uint64_t limit, uint64_t capacity, uint64_t segment, uint64_t most, int operations)
+/* What guards forbid, at times. */
+enum { ALL_ALLOWED = 0, NO_SYNC = 1, NO_GROWTH = 2 };
+
+static void history(uint64_t start, int guards, uint64_t limit, uint64_t capacity, uint64_t segment, uint64_t most, int operations)
 {
     fake_reset();
+    pool_limit = limit;
     fake.capacity = capacity;
     fake.slot_nbytes = (uint64_t)SLOT_GRANULES * GRANULE;
     memset(granules, 0, sizeof granules);
     memset(submitted, 0, sizeof submitted);
-    seed = start;
+    const char *other = getenv("FERRY_SEED");
+    seed = start + 1000 * (other ? strtoull(other, NULL, 10) : 0);
     owned_count = 0;
     fy__pool_t *pool = fake_pool(limit, segment);
     bool filling = true;
     for (int op = 0; op < operations; op++) {
-        if (op % 256 == 0) filling = draw(2);
+        if (op % 256 == 0) {
+            filling = draw(2);
+            fake.guard_sync = (guards & NO_SYNC) && draw(4);
+            fake.guard_growth = (guards & NO_GROWTH) && draw(4);
+        }
         switch (draw(16)) {
         case 0: {
             const uint32_t s = 1 + (uint32_t)draw(STREAMS - 1);
@@ -162,34 +274,54 @@ static void history(uint64_t start, uint64_t limit, uint64_t capacity, uint64_t 
 static void roomy(void **state)
 {
     (void)state;
-    history(1, FY_UNLIMITED, 8 * MIB, 256 * KIB, 512 * KIB, 40000);
+    history(1, ALL_ALLOWED, FY_UNLIMITED, 8 * MIB, 256 * KIB, 512 * KIB, 200000);
 }
 
 static void at_the_limit(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 4; i++) history(10 + i, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 20000);
+    for (uint64_t i = 0; i < 4; i++) history(10 + i, ALL_ALLOWED, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 60000);
 }
 
 static void on_a_full_device(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 4; i++) history(20 + i, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB, 20000);
+    for (uint64_t i = 0; i < 4; i++) history(20 + i, ALL_ALLOWED, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB, 60000);
 }
 
 static void in_tiny_memory(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 8; i++) history(30 + i, 8 * KIB + i * 256, FY_UNLIMITED, MIB, 4 * KIB, 20000);
+    for (uint64_t i = 0; i < 8; i++) history(30 + i, ALL_ALLOWED, 8 * KIB + i * 256, FY_UNLIMITED, MIB, 4 * KIB, 30000);
+}
+
+/* The pool may not make the host wait: it says so truly when that is all that stands in the way. */
+static void without_syncs(void **state)
+{
+    (void)state;
+    memset(&seen, 0, sizeof seen);
+    for (uint64_t i = 0; i < 4; i++) history(40 + i, NO_SYNC, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 60000);
+    for (uint64_t i = 0; i < 4; i++) history(50 + i, NO_SYNC, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB, 60000);
+    for (uint64_t i = 0; i < 4; i++) history(60 + i, NO_SYNC, 8 * KIB + i * 256, FY_UNLIMITED, MIB, 4 * KIB, 30000);
+    print_message("           %llu refused; %llu would have fitted after a sync, and did\n", (unsigned long long)seen.refused,
+                  (unsigned long long)seen.after_sync_did);
+    assert_true(seen.after_sync_would > 100 && seen.after_sync_did == seen.after_sync_would && seen.refused > 2 * seen.after_sync_would);
+}
+
+static void without_growth(void **state)
+{
+    (void)state;
+    memset(&seen, 0, sizeof seen);
+    for (uint64_t i = 0; i < 2; i++) history(70 + i, NO_GROWTH, FY_UNLIMITED, 8 * MIB, 256 * KIB, 512 * KIB, 60000);
+    for (uint64_t i = 0; i < 2; i++) history(80 + i, NO_GROWTH | NO_SYNC, 2 * MIB + i * 256, FY_UNLIMITED, 64 * KIB, 256 * KIB, 60000);
+    assert_true(seen.by_guard > 100 && seen.served > 1000);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roomy),
-        cmocka_unit_test(at_the_limit),
-        cmocka_unit_test(on_a_full_device),
-        cmocka_unit_test(in_tiny_memory),
+        cmocka_unit_test(roomy),          cmocka_unit_test(at_the_limit),  cmocka_unit_test(on_a_full_device),
+        cmocka_unit_test(in_tiny_memory), cmocka_unit_test(without_syncs), cmocka_unit_test(without_growth),
     };
     return cmocka_run_group_tests_name("alloc/pool_random", tests, NULL, NULL);
 }

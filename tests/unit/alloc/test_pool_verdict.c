@@ -181,7 +181,7 @@ static void would_fit_after_sync(void **state)
     fake_end(pool);
 }
 
-/* The guard forbids a sync, but none would help: the verdict does not say so. */
+/* The guard forbids a sync, but none would help: the verdict does not say so (hints must be true: pytorch#173049). */
 static void no_false_hint_of_a_sync(void **state)
 {
     (void)state;

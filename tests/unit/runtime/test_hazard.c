@@ -95,6 +95,35 @@ static void old_tickets_read_as_done(void **state)
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
 }
 
+/* Bytes are pending on a stream, not on a handle that may come back (rmm#2252): while a destroyed stream's work runs, no new stream is taken
+ * for it, and its bytes are not ready for anybody but through a wait. */
+static void a_new_stream_is_not_the_destroyed_one(void **state)
+{
+    (void)state;
+    fy_scope_t scope = fy_scope_begin("streams");
+    fy_stream_t *stream;
+    fy_tensor_t *a, *b;
+    ts_ok(fy_stream_create(g_device, NULL, &stream));
+    ts_ok(fy_stream_use(stream));
+    ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(256, 256), 1, &a));
+    ts_ok(fy_matmul(a, a, &b));
+    const uint32_t slot = stream->index;
+    fy__hazard_t used = { 0 };
+    atomic_store(&used.writer, fy__stream_submitted(stream));
+    fy_stream_destroy(stream);
+    fy_tensor_destroy(a);
+    fy_tensor_destroy(b);
+    ts_ok(fy_stream_create(g_device, NULL, &stream));
+    assert_int_not_equal(stream->index, slot);
+    assert_false(fy__hazard_only_on(&used, stream->index));
+    fy_stream_destroy(stream);
+    ts_ok(fy__hazard_wait(&used, FY_FOREVER)); /* now the slot may be taken: nothing is pending on it */
+    ts_ok(fy_stream_create(g_device, NULL, &stream));
+    assert_int_equal(stream->index, slot);
+    assert_true(fy__stream_submitted(stream) >= atomic_load(&used.writer)); /* its numbers go on */
+    fy_scope_end(scope, 0, NULL);
+}
+
 static void as_many_streams_as_there_are(void **state)
 {
     (void)state;
@@ -117,6 +146,7 @@ int main(void)
         cmocka_unit_test(words),
         cmocka_unit_test(a_write_stands_for_all_before_it),
         cmocka_unit_test(old_tickets_read_as_done),
+        cmocka_unit_test(a_new_stream_is_not_the_destroyed_one),
         cmocka_unit_test(as_many_streams_as_there_are),
     };
     return cmocka_run_group_tests_name("hazard", tests, open_device, close_device) != 0;
