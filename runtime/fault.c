@@ -60,12 +60,14 @@ void fy__poison_fork_unlock(void) { pthread_mutex_unlock(&records_lock); }
 
 /* ---- requests; the device's fault lock is held by the static ones ---- */
 
-static void note(fy__faults_t *faults, uint64_t request, fy__point_t point, uint32_t record)
+static uint32_t note(fy__faults_t *faults, uint64_t request, fy__point_t point, uint32_t record)
 {
     const uint32_t i = faults->nfaulted++ % FY__FAULT_WINDOW;
     faults->faulted[i].request = request;
     faults->faulted[i].point = point;
     faults->faulted[i].record = record;
+    memset(faults->faulted[i].also, 0, sizeof faults->faulted[i].also);
+    return i;
 }
 
 /* Reads the flag of a request that is done. */
@@ -77,7 +79,8 @@ static void settle(fy__faults_t *faults, uint64_t request)
     faults->records[slot] = 0;
     if (!__atomic_load_n(&faults->words[slot], __ATOMIC_ACQUIRE)) return;
     faults->records[slot] = fy__poison_cause(faults->causes[slot]);
-    note(faults, request, faults->points[slot], faults->records[slot]);
+    const uint32_t i = note(faults, request, faults->points[slot], faults->records[slot]);
+    memcpy(faults->faulted[i].also, faults->also[slot], sizeof faults->also[slot]);
 }
 
 /* The record of a request that is resolved: 0 if it was clean, or is so old that nothing is known of it any more. */
@@ -122,6 +125,7 @@ fy_status_t fy__fault_begin(fy_device_t *device, fy__fault_cause_t cause, uint64
         faults->next = request;
         __atomic_store_n(&faults->words[slot], 0, __ATOMIC_RELEASE);
         faults->points[slot] = UINT64_MAX;
+        memset(faults->also[slot], 0, sizeof faults->also[slot]);
         faults->resolved[slot] = false;
         faults->records[slot] = 0;
         faults->causes[slot] = cause;
@@ -142,17 +146,43 @@ void fy__fault_end(fy_device_t *device, uint64_t request, fy__point_t point)
     fy__unlock(&faults->lock);
 }
 
+/* Those that failed are looked for among the last that did; what is found there by its record has no number any more. */
+void fy__fault_belongs(fy_device_t *device, const fy__suspect_t *requests, fy__point_t point, int which)
+{
+    fy__faults_t *faults = &device->faults;
+    if (!fy__suspect_any(requests)) return;
+    fy__lock(&faults->lock);
+    for (uint64_t i = 0; i < FY__FAULT_WINDOW; i++) {
+        const uint64_t request = requests->first + i;
+        if (requests->mask >> i & 1 && faults->next - request < FY__FAULT_WINDOW) faults->also[request % FY__FAULT_WINDOW][which] = point;
+    }
+    for (uint32_t i = 0; i < FY__FAULT_WINDOW && i < faults->nfaulted; i++) {
+        const uint64_t back = faults->faulted[i].request - requests->first;
+        if ((faults->faulted[i].request && back < FY__FAULT_WINDOW && requests->mask >> back & 1) ||
+            (requests->poison && faults->faulted[i].record == requests->poison))
+            faults->faulted[i].also[which] = point;
+    }
+    fy__unlock(&faults->lock);
+}
+
+static bool is_at(fy__point_t point, fy__point_t own, const fy__point_t *also)
+{
+    bool found = own == point;
+    for (int i = 0; i < FY__FAULT_ALSO; i++) found |= also[i] == point;
+    return found;
+}
+
 uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
 {
     fy__faults_t *faults = &device->faults;
     uint32_t record = 0;
     fy__lock(&faults->lock);
     for (uint32_t i = 0; i < FY__FAULT_WINDOW && i < faults->nfaulted && !record; i++) /* resolved before: its slot may be taken over */
-        if (faults->faulted[i].point == point) record = faults->faulted[i].record;
+        if (is_at(point, faults->faulted[i].point, faults->faulted[i].also)) record = faults->faulted[i].record;
     for (uint32_t back = 0; back < FY__FAULT_WINDOW && back < faults->next && !record; back++) {
         const uint64_t request = faults->next - back;
         const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
-        if (faults->points[slot] != point) continue;
+        if (!is_at(point, faults->points[slot], faults->also[slot])) continue;
         settle(faults, request);
         record = faults->records[slot];
     }

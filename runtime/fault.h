@@ -13,6 +13,7 @@
 #include "runtime/hazard.h"
 
 enum { FY__FAULT_WINDOW = 64, FY__FAULT_OF_COPY = -2 };
+enum { FY__FAULT_ALSO_TRANSFER, FY__FAULT_ALSO_CALL, FY__FAULT_ALSO };
 
 /* What a storage may suffer from. All zero: nothing. */
 typedef struct fy__suspect {
@@ -31,12 +32,14 @@ typedef struct fy__faults {
     uint32_t *words;                      /* [FY__FAULT_WINDOW], page-locked for the device; request n uses word n % window */
     uint64_t next;                        /* number of the next request; the first is 1 */
     fy__point_t points[FY__FAULT_WINDOW]; /* where it was submitted; ~0 while that is not known */
-    uint32_t records[FY__FAULT_WINDOW];   /* once resolved: its poison record, 0 if it was clean */
+    /* Whose ticket fails with it, too: the transfer's whose chunk it is, the call's of many. 0: nobody's. */
+    fy__point_t also[FY__FAULT_WINDOW][FY__FAULT_ALSO];
+    uint32_t records[FY__FAULT_WINDOW]; /* once resolved: its poison record, 0 if it was clean */
     bool resolved[FY__FAULT_WINDOW];
     fy__fault_cause_t causes[FY__FAULT_WINDOW];
     struct {
         uint64_t request;
-        fy__point_t point;
+        fy__point_t point, also[FY__FAULT_ALSO];
         uint32_t record;
     } faulted[FY__FAULT_WINDOW]; /* the last requests that failed, found here once their slot was taken over */
     uint32_t nfaulted, ntaken;   /* `ntaken` of them were returned by fy__faults_take */
@@ -58,6 +61,9 @@ struct fy_device;
 fy_status_t fy__fault_begin(struct fy_device *device, fy__fault_cause_t cause, uint64_t *out_request, uint32_t **out_word);
 /* It was submitted at `point`; or, with point 0, it never was. */
 void fy__fault_end(struct fy_device *device, uint64_t request, fy__point_t point);
+
+/* The ticket of `point`, which is not before any of these requests, fails with them, too. `which`: FY__FAULT_ALSO_*. */
+void fy__fault_belongs(struct fy_device *device, const fy__suspect_t *requests, fy__point_t point, int which);
 
 /* The record of a request that was submitted at `point`, which is reached; 0 if it was clean or cannot fault. */
 uint32_t fy__fault_at(struct fy_device *device, fy__point_t point);

@@ -23,7 +23,8 @@ typedef struct many {
     const fy_transfer_options_t *options;
     uint64_t largest_nbytes; /* what still goes packed; 0: nothing does */
     uint64_t blocked_ns;
-    fy__point_t last; /* of what was packed */
+    fy__point_t last;      /* of what was packed */
+    fy__suspect_t suspect; /* what may turn out about all the copies */
 } many_t;
 
 static bool is_packed(const many_t *many, size_t i)
@@ -96,6 +97,7 @@ static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t 
             fy__hazard_written(&many->dst[i]->storage->hazard, point);
             fy__upload_left(many->dst[i], &suspect);
         }
+    fy__suspect_join(device, &many->suspect, &suspect);
     many->last = point;
 done:
     if (scratch) fy__storage_release(many->thread, scratch);
@@ -140,8 +142,8 @@ static fy_status_t send_others(many_t *many)
     for (size_t i = 0; i < many->count; i++) {
         bool changed;
         if (is_packed(many, i)) continue;
-        const fy_status_t status =
-            fy__upload_run(many->thread, many->device, many->dst[i], many->src[i], many->options, &many->blocked_ns, &changed);
+        const fy_status_t status = fy__upload_run(many->thread, many->device, many->dst[i], many->src[i], many->options, &many->blocked_ns,
+                                                  &changed, &many->suspect);
         if (status != FY_STATUS_OK) {
             spoil(many, many->count, i + changed, status);
             return status;
@@ -271,6 +273,7 @@ fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst, fy
         if (out_ticket) FY_TRY(fy__point_submit(&writer)); /* one that stands in its queue has no place among the others yet */
         if (src[i]->nelem && FY__POINT_STREAM(writer) == FY__POINT_STREAM(last ? last : writer) && writer > last) last = writer;
     }
+    fy__fault_belongs(many.device, &many.suspect, last, FY__FAULT_ALSO_CALL);
     if (out_ticket) *out_ticket = fy__point_ticket(last);
     fy__storage_reap(many.device);
     return FY_STATUS_OK;

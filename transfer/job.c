@@ -119,7 +119,10 @@ static fy_status_t send(fy__queue_t *queue, fy__job_t *job, fy__point_t *out_poi
     const char *what = job->copy.kind == FY_COPY_UPLOAD ? "upload" : "download";
     const fy_status_t status = fy__copy_submit(queue->device, queue->native, what, job->copy, out_point, &job->request);
     if (status != FY_STATUS_OK) *out_point = fy__stream_submitted(queue->native); /* keeps its place in the order */
-    return status == FY_STATUS_OK && job->conversion ? convert(queue, job, *out_point, out_point) : status;
+    if (status != FY_STATUS_OK || !job->conversion) return status;
+    FY_TRY(convert(queue, job, *out_point, out_point));
+    if (job->request) fy__fault_belongs(queue->device, &(fy__suspect_t){ job->request, 1, 0 }, *out_point, FY__FAULT_ALSO_TRANSFER);
+    return FY_STATUS_OK;
 }
 
 /* What whoever uses the bytes will find when he comes behind the job. */

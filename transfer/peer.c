@@ -9,6 +9,7 @@
 #include "transfer/account.h"
 #include "transfer/fetch.h"
 #include "transfer/options.h"
+#include "transfer/submit.h"
 #include "transfer/upload.h"
 
 typedef unsigned long long ull;
@@ -48,13 +49,23 @@ static fy_status_t resolve(const char *what, const fy_tensor_t *src, uint64_t *b
     return fy__suspect_resolve(storage->device, &storage->suspect, what);
 }
 
-static fy_status_t copy_to(fy__fetch_t *fetch, const fy__end_t *target)
+/* What fails on its way is a fault of the device it leaves, and dst cannot name those: where copies can fail, it is known before the call
+ * returns. Only simulated devices with such a script have them. */
+static uint32_t find_fault(fy__fetch_t *fetch, uint64_t request)
+{
+    if (!request) return 0;
+    const uint64_t start_ns = fy__now_ns();
+    const fy_status_t status = fy__point_wait(fetch->point, FY_FOREVER, FY__WAIT_PEER_FAULT);
+    fetch->blocked_ns += fy__now_ns() - start_ns;
+    return status == FY_STATUS_OK ? fy__fault_at(fetch->device, fetch->point) : 0;
+}
+
+static fy_status_t copy_to(fy__fetch_t *fetch, const fy__end_t *target, uint64_t *out_request)
 {
     fy_device_t *from = fetch->device;
     const fy_copy_t copy = { .kind = FY_COPY_PEER, .dst = target->desc.data, .src = fetch->src.desc.data, .nbytes = fetch->nbytes };
     FY_TRY(fy__hazard_before_write(&target->storage->hazard, fetch->stream, FY__WAIT_PEER_WRITE));
-    FY_TRY(fy__device_check(from, from->backend->copy(from->dev, fetch->stream->native, &copy)));
-    fetch->point = fy__stream_submitted_anchored(fetch->stream);
+    FY_TRY(fy__copy_submit(from, fetch->stream, "send", copy, &fetch->point, out_request));
     fy__hazard_read(&fetch->src.storage->hazard, fetch->stream, fetch->point);
     fy__hazard_written(&target->storage->hazard, fetch->point);
     return FY_STATUS_OK;
@@ -65,6 +76,7 @@ static fy_status_t run(fy__thread_t *thread, fy__fetch_t *fetch, fy_tensor_t *ds
     fy_device_t *to = dst->storage->device;
     fy__storage_t *landing = NULL;
     fy__end_t final, target;
+    uint64_t request;
     fy_status_t status;
     FY_CHECK(fy__fetch_begin(thread, fetch, src, (fy_dtype_t)dst->dtype, FY__WAIT_PEER_READ));
     if (!fetch->nbytes) goto done;
@@ -74,9 +86,11 @@ static fy_status_t run(fy__thread_t *thread, fy__fetch_t *fetch, fy_tensor_t *ds
         FY_CHECK(fy__storage_create(thread, to, fetch->nbytes, fetch->stream, &landing));
         fy__end_dense(dst, (fy_dtype_t)dst->dtype, landing, &target);
     }
-    FY_CHECK(copy_to(fetch, &target));
+    FY_CHECK(copy_to(fetch, &target, &request));
     if (landing) FY_CHECK(fy__convert(to, to->upload, &final, &target, dst->nelem));
-    fy__upload_left(dst, NULL);
+    const uint32_t record = find_fault(fetch, request);
+    fy__upload_left(dst, &(fy__suspect_t){ 0, 0, record });
+    if (landing && record) fy__fault_keep(to, atomic_load(&final.storage->hazard.writer), record);
 done:
     fy__fetch_end(thread, fetch);
     if (landing) fy__storage_release(thread, landing);

@@ -57,6 +57,7 @@ typedef struct upload {
     bool sent;   /* some of them went, so target's bytes changed, or will */
     bool stands; /* it is a job */
     uint64_t blocked_ns;
+    fy__suspect_t suspect; /* what may turn out about its copies */
 } upload_t;
 
 static bool replaces(const fy_tensor_t *dst) { return dst->contiguous && fy__tensor_nbytes(dst) == dst->storage->nbytes; }
@@ -99,7 +100,7 @@ static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
     borrow(upload->src->storage);
     fy__hazard_written(hazard, point);
     upload->sent = true;
-    fy__upload_left(upload->dst, &(fy__suspect_t){ request, request != 0, 0 });
+    upload->suspect = (fy__suspect_t){ request, request != 0, 0 };
     return FY_STATUS_OK;
 }
 
@@ -110,7 +111,6 @@ static fy_status_t send(fy__thread_t *thread, upload_t *upload, const void *byte
     const uint64_t nbytes = fy__tensor_nbytes(upload->src);
     fy__hazard_t *hazard = &upload->target.storage->hazard;
     fy__point_t point = 0;
-    fy__suspect_t suspect = { 0, 0, 0 };
     if (!upload->stream) {
         const fy_copy_t copy = {
             FY_COPY_UPLOAD, upload->options->contract == FY_HOST_BORROW, upload->target.desc.data, bytes, nbytes, NULL
@@ -122,15 +122,15 @@ static fy_status_t send(fy__thread_t *thread, upload_t *upload, const void *byte
     }
     if (upload->options->contract == FY_HOST_BORROW) return send_borrowed(thread, upload);
     FY_TRY(fy__hazard_before_write(hazard, upload->stream, FY__WAIT_UPLOAD_WRITE));
-    const fy_status_t status = fy__ring_upload(device, upload->target.desc.data, bytes, nbytes, &point, &upload->blocked_ns, &suspect);
+    const fy_status_t status =
+        fy__ring_upload(device, upload->target.desc.data, bytes, nbytes, &point, &upload->blocked_ns, &upload->suspect);
     if (point) fy__hazard_written(hazard, point); /* a chunk is on its way even if a later one failed */
     upload->sent = point != 0;
-    if (status == FY_STATUS_OK) fy__upload_left(upload->dst, &suspect);
     return status;
 }
 
 fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst, const fy_tensor_t *src,
-                           const fy_transfer_options_t *options, uint64_t *blocked_ns, bool *out_changed)
+                           const fy_transfer_options_t *options, uint64_t *blocked_ns, bool *out_changed, fy__suspect_t *suspect)
 {
     upload_t upload = {
         .device = device, .stream = device->synchronous ? NULL : device->upload, .dst = dst, .src = src, .options = options
@@ -153,6 +153,10 @@ fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_
     *out_changed = upload.sent && upload.direct && status != FY_STATUS_OK;
     if (status == FY_STATUS_OK && !upload.direct && !upload.stands)
         status = fy__convert(device, upload.stream, &upload.final, &upload.target, src->nelem);
+    if (status == FY_STATUS_OK && upload.stream && !upload.stands) {
+        fy__upload_left(dst, &upload.suspect);
+        if (suspect) fy__suspect_join(device, suspect, &upload.suspect);
+    }
 done:
     *blocked_ns += upload.blocked_ns;
     if (packed) fy__storage_release(thread, packed);
@@ -164,7 +168,9 @@ void fy__upload_left(fy_tensor_t *dst, const fy__suspect_t *suspect)
 {
     fy_device_t *device = dst->storage->device;
     if (replaces(dst)) fy__storage_late_clear(device, dst->storage);
-    if (suspect) fy__storage_late_add(device, dst->storage, suspect);
+    if (!fy__suspect_any(suspect)) return;
+    fy__storage_late_add(device, dst->storage, suspect);
+    fy__fault_belongs(device, suspect, atomic_load(&dst->storage->hazard.writer), FY__FAULT_ALSO_TRANSFER);
 }
 
 fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src, const fy_device_t *device, fy_host_contract_t contract)
@@ -230,7 +236,8 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload"));
     FY_TRY(fy__guard_settled(thread, fy__tensor_new(thread, device, dtype, src->rank, src->dims, src->nelem, device->upload, out_dst)));
-    const fy_status_t status = fy__guard_settled(thread, fy__upload_run(thread, device, *out_dst, src, options, &blocked_ns, &changed));
+    const fy_status_t status =
+        fy__guard_settled(thread, fy__upload_run(thread, device, *out_dst, src, options, &blocked_ns, &changed, NULL));
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
@@ -294,7 +301,7 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, cons
     FY_TRY(fy__upload_check_into("tensor_upload_into", dst, src));
     const uint64_t nbytes = fy__tensor_nbytes(src);
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload_into"));
-    const fy_status_t status = fy__guard_settled(thread, fy__upload_run(thread, device, dst, src, options, &blocked_ns, &changed));
+    const fy_status_t status = fy__guard_settled(thread, fy__upload_run(thread, device, dst, src, options, &blocked_ns, &changed, NULL));
     if (status != FY_STATUS_OK) {
         if (changed) fy__upload_spoilt(dst, status);
         return status;

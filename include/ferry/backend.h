@@ -68,7 +68,7 @@ typedef struct fy_copy {
 
 /* Two launches that are no ops. Many small tensors cross in one copy, packed in one run of bytes with a table behind them; a kernel on the
  * device then spreads them (SCATTER: src[0] is the run, as u8) or has collected them (GATHER: dst[0]). The table lies in the run too
- * (GATHER: in src[0]), on the device; attrs is an fy_packed_t. */
+ * (GATHER: in src[0]), on the device; attrs is an fy_packed_t. Where copies_can_fault, a table that did not come is to be left alone. */
 #define FY_LAUNCH_SCATTER 0xFFFFFFF0u
 #define FY_LAUNCH_GATHER  0xFFFFFFF1u
 typedef struct fy_packed {
