@@ -145,12 +145,11 @@ static void threads_add_up(ts_ctx_t *ctx)
 {
     pthread_t threads[NTHREADS];
     fy_ledger_totals_t before = ts_ledger("ledger worker"), all_before = ts_ledger(NULL);
+    void *results[NTHREADS];
     for (int i = 0; i < NTHREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, worker, ctx), 0);
-    for (int i = 0; i < NTHREADS; i++) {
-        void *result;
-        pthread_join(threads[i], &result);
-        assert_int_equal((uintptr_t)result, FY_STATUS_OK);
-    }
+    for (int i = 0; i < NTHREADS; i++)
+        pthread_join(threads[i], &results[i]); /* all of them first: a failure here ends the test and its device */
+    for (int i = 0; i < NTHREADS; i++) assert_int_equal((uintptr_t)results[i], FY_STATUS_OK);
     fy_ledger_totals_t after = ts_ledger("ledger worker/round"), all_after = ts_ledger(NULL); /* the threads are gone, their figures stay */
     const uint64_t n = NTHREADS * NROUNDS;
     assert_int_equal(after.upload.count - before.upload.count, n);
