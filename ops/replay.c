@@ -50,11 +50,12 @@ static fy_status_t check(replay_t *replay)
 static fy_status_t take_flags(replay_t *replay)
 {
     const fy__recording_t *recording = replay->recording;
-    for (; replay->nfaults < recording->nfaults; replay->nfaults++) {
-        const uint32_t i = replay->nfaults;
+    if (replay->stream)
+        FY_TRY(fy__fault_begin_many(replay->device, recording->nfaults, recording->causes, replay->requests, replay->words));
+    replay->nfaults = recording->nfaults;
+    for (uint32_t i = 0; !replay->stream && i < replay->nfaults; i++) {
         replay->own[i] = 0;
         replay->words[i] = &replay->own[i];
-        if (replay->stream) FY_TRY(fy__fault_begin(replay->device, recording->causes[i], &replay->requests[i], &replay->words[i]));
     }
     return FY_STATUS_OK;
 }

@@ -1,6 +1,7 @@
 /* Fault flags of data and the poison they leave. Only ops that can meet a bad value pass through here. */
 #include "runtime/fault.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,10 +95,9 @@ static uint32_t record_of(const fy__faults_t *faults, uint64_t request)
 
 /* Waits until the request that last used `slot` is done, if it may not be. The lock is let go meanwhile: the wait may have to submit
  * something that needs it. Returns with it held. */
-static fy_status_t empty_slot(fy__faults_t *faults, const char *op, uint32_t slot)
+static fy_status_t empty_slot(fy__faults_t *faults, uint32_t slot)
 {
     const fy__point_t point = faults->points[slot];
-    if (point == UINT64_MAX) return FY_FAIL(BUSY, "%s: %d such requests are being submitted at once", op, FY__FAULT_WINDOW);
     fy__thread_t *thread = fy__thread();
     const uint64_t start_ns = fy__now_ns();
     const bool reached = fy__point_reached(point);
@@ -108,20 +108,44 @@ static fy_status_t empty_slot(fy__faults_t *faults, const char *op, uint32_t slo
     return status;
 }
 
-fy_status_t fy__fault_begin(fy_device_t *device, fy__fault_cause_t cause, uint64_t *out_request, uint32_t **out_word)
+/* Somebody else is submitting the request that has the slot: lets him. false: he has been at it for too long. */
+static bool let_submit(fy__faults_t *faults, uint64_t *start_ns)
+{
+    enum { LONGEST_NS = 1000000000 };
+    if (!*start_ns) *start_ns = fy__now_ns();
+    if (fy__now_ns() - *start_ns > LONGEST_NS) return false;
+    fy__unlock(&faults->lock);
+    sched_yield();
+    fy__lock(&faults->lock);
+    return true;
+}
+
+/* *out_busy: it was not taken, because all are being submitted right now, and !waits. */
+static fy_status_t take(fy_device_t *device, fy__fault_cause_t cause, bool waits, uint64_t *out_request, uint32_t **out_word,
+                        bool *out_busy)
 {
     fy__faults_t *faults = &device->faults;
     fy_status_t status = FY_STATUS_OK;
+    uint64_t start_ns = 0;
+    *out_busy = false;
     fy__lock(&faults->lock);
     uint64_t request = faults->next + 1;
     while (request > FY__FAULT_WINDOW && !faults->resolved[request % FY__FAULT_WINDOW]) {
-        status = empty_slot(faults, cause.op, (uint32_t)(request % FY__FAULT_WINDOW));
+        if (faults->points[request % FY__FAULT_WINDOW] == UINT64_MAX) {
+            *out_busy = !waits;
+            if (*out_busy) break;
+            if (!let_submit(faults, &start_ns))
+                status = FY_FAIL(BUSY, "%s: %d such requests have been on their way to %s for a second", cause.op, FY__FAULT_WINDOW,
+                                 device->spec);
+        } else {
+            status = empty_slot(faults, (uint32_t)(request % FY__FAULT_WINDOW));
+            if (status == FY_STATUS_OK && request == faults->next + 1) settle(faults, request - FY__FAULT_WINDOW);
+        }
         if (status != FY_STATUS_OK) break;
-        if (request == faults->next + 1) settle(faults, request - FY__FAULT_WINDOW);
         request = faults->next + 1; /* another thread may have been faster */
     }
     const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
-    if (status == FY_STATUS_OK) {
+    if (status == FY_STATUS_OK && !*out_busy) {
         faults->next = request;
         __atomic_store_n(&faults->words[slot], 0, __ATOMIC_RELEASE);
         faults->points[slot] = UINT64_MAX;
@@ -133,6 +157,29 @@ fy_status_t fy__fault_begin(fy_device_t *device, fy__fault_cause_t cause, uint64
         *out_word = &faults->words[slot];
     }
     fy__unlock(&faults->lock);
+    return status;
+}
+
+fy_status_t fy__fault_begin(fy_device_t *device, fy__fault_cause_t cause, uint64_t *out_request, uint32_t **out_word)
+{
+    bool busy;
+    return take(device, cause, true, out_request, out_word, &busy);
+}
+
+/* Who holds some does not wait for those who hold the rest: all are given back, and taken anew when the first is to be had. */
+fy_status_t fy__fault_begin_many(fy_device_t *device, uint32_t count, const fy__fault_cause_t *causes, uint64_t *out_requests,
+                                 uint32_t **out_words)
+{
+    uint32_t taken = 0;
+    fy_status_t status = FY_STATUS_OK;
+    while (taken < count && status == FY_STATUS_OK) {
+        bool busy;
+        status = take(device, causes[taken], taken == 0, &out_requests[taken], &out_words[taken], &busy);
+        if (status == FY_STATUS_OK && !busy)
+            taken++;
+        else
+            while (taken) fy__fault_end(device, out_requests[--taken], 0);
+    }
     return status;
 }
 

@@ -59,6 +59,9 @@ void fy__poison_fork_unlock(void);
 struct fy_device;
 /* Takes a number and a flag word for a request of op `name`; may have to wait for the request a window back. */
 fy_status_t fy__fault_begin(struct fy_device *device, fy__fault_cause_t cause, uint64_t *out_request, uint32_t **out_word);
+/* For a request of several ops: all of them, or none. Of any other kind a thread holds one at a time. */
+fy_status_t fy__fault_begin_many(struct fy_device *device, uint32_t count, const fy__fault_cause_t *causes, uint64_t *out_requests,
+                                 uint32_t **out_words);
 /* It was submitted at `point`; or, with point 0, it never was. */
 void fy__fault_end(struct fy_device *device, uint64_t request, fy__point_t point);
 

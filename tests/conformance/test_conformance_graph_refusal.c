@@ -19,6 +19,21 @@ static void begin_and_end_in_order(ts_ctx_t *ctx)
     ts_fails(fy_graph_query(NULL, &(fy_graph_info_t)FY_GRAPH_INFO_INIT), INVALID_ARGUMENT);
 }
 
+/* A view submits nothing, so one that fails is the caller's affair. */
+static void a_view_that_fails(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *view, *y;
+    fy_graph_t *graph;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_fails(fy_reshape(x, FY_DIMS(3), &view), SHAPE_MISMATCH);
+    assert_null(view);
+    ts_ok(fy_reshape(x, FY_DIMS(2, 2), &view));
+    ts_ok(fy_add(view, view, &y));
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_graph_replay(graph, NULL));
+    ts_expect_f32(y, (float[]){ 2, 4, 6, 8 }, 4);
+}
+
 typedef struct inside {
     ts_ctx_t *ctx;
     fy_tensor_t *x, *host;

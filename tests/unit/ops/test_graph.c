@@ -130,6 +130,29 @@ static void other_threads_replay(ts_ctx_t *ctx)
     }
 }
 
+/* Each takes as many fault flags as a replay may: together more than there are at a time. Nobody is refused for that. */
+static void many_threads_replay_gathers(ts_ctx_t *ctx)
+{
+    enum { THREADS = 8, TIMES = 100, GATHERS = FY__RECORDING_FAULTS + 4 };
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 1), *indices, *y[THREADS];
+    job_t jobs[THREADS];
+    pthread_t threads[THREADS];
+    ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, 2, &indices));
+    for (int i = 0; i < THREADS; i++) {
+        ts_ok(fy_graph_begin(ctx->device));
+        for (int j = 0; j < GATHERS; j++) ts_ok(fy_gather(table, indices, &y[i]));
+        jobs[i] = (job_t){ end(), TIMES, FY_STATUS_OK };
+        fy_graph_keep(jobs[i].graph);
+    }
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, replay_there, &jobs[i]), 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++) ts_ok(jobs[i].status);
+    for (int i = 0; i < THREADS; i++) {
+        ts_expect_f32(y[i], (float[]){ 1, 2 }, 2);
+        fy_graph_destroy(jobs[i].graph);
+    }
+}
+
 static void *record_and_end(void *user)
 {
     job_t *job = user;
@@ -282,6 +305,7 @@ static const ts_test_t tests[] = {
     TS_TEST(scratch_is_the_graphs),
     TS_TEST(a_long_recording),
     TS_TEST(other_threads_replay),
+    TS_TEST(many_threads_replay_gathers),
     TS_TEST(a_thread_ends_with_its_recording),
     TS_TEST(another_thread_destroys),
     TS_TEST(model_time_is_that_of_the_launches),
