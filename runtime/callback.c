@@ -66,14 +66,24 @@ static bool look(void)
 static bool model_now(uint64_t *out_ns)
 {
     fy_backend_clock_t clock = { 0, 0, 0, 0 };
-    const fy_stream_t *stream = watched ? fy__stream_at(FY__POINT_STREAM(watched->point)) : NULL;
-    fy_device_t *device = stream ? fy__device_use_at(stream->device->index) : NULL;
-    if (!device) return false;
+    fy_stream_t *stream = watched ? fy__stream_at(FY__POINT_STREAM(watched->point)) : NULL;
+    if (!stream) return false;
+    fy__lock(&stream->lock); /* its device does not go meanwhile, and nobody finds it in use who has closed it */
+    const fy_device_t *device = stream->device;
     const bool has_clock = device->backend->clock && !fy__device_is_lost(device);
     if (has_clock) device->backend->clock(device->dev, &clock);
-    fy__device_unuse(device);
+    fy__unlock(&stream->lock);
     *out_ns = clock.now_ns;
     return has_clock;
+}
+
+/* As a host would. */
+static void wait_for_oldest(void)
+{
+    fy_device_t *device = fy__device_hold(fy__stream_at(FY__POINT_STREAM(watched->point))->device);
+    if (!device) return; /* closed: it is done */
+    (void)fy__point_wait(watched->point, FY_FOREVER, FY__WAIT_NONE);
+    fy__device_unuse(device);
 }
 
 /* ---- the thread ---- */
@@ -112,7 +122,7 @@ static void *serve(void *unused)
             still_since_ns = real_ns;
             if (watched && model_now(&now_ns)) model_ns = now_ns;
         } else if (real_ns - still_since_ns > STILL_NS) { /* nobody else moves the clock */
-            (void)fy__point_wait(watched->point, FY_FOREVER, FY__WAIT_NONE);
+            wait_for_oldest();
             still_since_ns = real_ns;
         }
         pause = found ? PAUSE_SHORTEST_NS : pause * 2 < PAUSE_LONGEST_NS ? pause * 2 : PAUSE_LONGEST_NS;

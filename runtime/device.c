@@ -129,25 +129,33 @@ void fy__device_flush(fy_device_t *device)
     }
 }
 
-static uint64_t left_of(uint64_t timeout_ns, uint64_t start_ns)
+uint64_t fy__device_now_ns(fy_device_t *device)
+{
+    fy_backend_clock_t model;
+    if (!device->backend->clock || fy__device_is_lost(device)) return fy__now_ns();
+    device->backend->clock(device->dev, &model);
+    return model.now_ns;
+}
+
+uint64_t fy__device_left_ns(fy_device_t *device, uint64_t timeout_ns, uint64_t start_ns)
 {
     if (timeout_ns == FY_FOREVER) return timeout_ns;
-    const uint64_t spent_ns = fy__now_ns() - start_ns;
+    const uint64_t spent_ns = fy__device_now_ns(device) - start_ns;
     return spent_ns < timeout_ns ? timeout_ns - spent_ns : 0;
 }
 
 fy_status_t fy__device_drain(fy_device_t *device, uint64_t timeout_ns)
 {
-    const uint64_t start_ns = fy__now_ns();
+    const uint64_t start_ns = fy__device_now_ns(device);
     for (int i = 0; i < 2; i++) { /* what stands first: then the engines' own streams say when it is done */
         fy_stream_t *jobs = atomic_load_explicit(&device->jobs[i], memory_order_acquire);
-        if (jobs) FY_TRY(atomic_load(&jobs->timeline)->drain(jobs, left_of(timeout_ns, start_ns)));
+        if (jobs) FY_TRY(atomic_load(&jobs->timeline)->drain(jobs, fy__device_left_ns(device, timeout_ns, start_ns)));
     }
     for (uint32_t i = 1; i < FY__MAX_STREAMS; i++) {
         fy_stream_t *stream = fy__stream_at(i);
         if (!stream) break;
         if (stream->device != device || atomic_load(&stream->timeline)) continue;
-        const uint64_t left_ns = left_of(timeout_ns, start_ns);
+        const uint64_t left_ns = fy__device_left_ns(device, timeout_ns, start_ns);
         FY_TRY(fy__point_wait(FY__POINT(i, atomic_load_explicit(&stream->submitted, memory_order_acquire)), left_ns, FY__WAIT_DRAIN));
     }
     return FY_STATUS_OK;

@@ -63,6 +63,9 @@ static inline void fy__device_use(fy_device_t *device)
     if (!device->is_host) atomic_fetch_add_explicit(&device->uses, 1, memory_order_relaxed);
 }
 void fy__device_unuse(fy_device_t *device);
+/* `device`, found by way of an old ticket, in use by the caller now; NULL: it is the host, or it was closed, and then every ticket of it is
+ * over when this returns. Blocks while another thread takes it apart. */
+fy_device_t *fy__device_hold(fy_device_t *device);
 /* For walking: the open device number `index` (not the host), in use by the caller now; NULL if there is none. */
 fy_device_t *fy__device_use_at(uint32_t index);
 /* The host if some call has needed it already; NULL else. */
@@ -79,6 +82,10 @@ static inline void fy__device_pump(fy_device_t *device)
 }
 void fy__device_flush(fy_device_t *device);
 
+/* The time that waits for this device are measured in: its model clock's, or real. */
+uint64_t fy__device_now_ns(fy_device_t *device);
+/* What is left of `timeout_ns` that began at `start_ns`. */
+uint64_t fy__device_left_ns(fy_device_t *device, uint64_t timeout_ns, uint64_t start_ns);
 /* Blocks until every open stream of the device has done what was submitted. Not counted here. */
 fy_status_t fy__device_drain(fy_device_t *device, uint64_t timeout_ns);
 

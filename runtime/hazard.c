@@ -76,6 +76,18 @@ void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point)
     atomic_store_explicit(&hazard->writer, point, memory_order_release);
 }
 
+/* Where who reads at `held` is known to be done: a job that was submitted at its native point; of one that was taken back, where the reader
+ * before it is. */
+static fy__point_t native_read(fy__point_t held)
+{
+    fy__job_view_t view;
+    while (fy__point_look(held, &view)) {
+        if (!view.cancelled) return view.state == FY__JOB_STARTED ? view.native : view.state == FY__JOB_OVER ? 0 : held;
+        held = view.before;
+    }
+    return held;
+}
+
 void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t point)
 {
     _Atomic fy__point_t *reader = &hazard->readers[stream->reader];
@@ -84,9 +96,14 @@ void fy__hazard_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__point_t poin
     while (!(FY__POINT_STREAM(held) == stream->index && held >= point)) {
         /* Or on two streams that share the word, neither having seen the other's read: a later point then stands for both. */
         if (FY_UNLIKELY(fy__stream_is_ahead(stream, held)) && !fy__wait_drops(FY__WAIT_READERS_SHARE)) {
-            if (fy__stream_wait_point(stream, held, FY__WAIT_READERS_SHARE) != FY_STATUS_OK)
-                (void)fy__point_wait(held, FY_FOREVER, FY__WAIT_READERS_SHARE);
-            point = fy__stream_submitted(stream);
+            const fy__point_t last = native_read(held);
+            if (FY__POINT_STREAM(last) == stream->index) {
+                if (last > point) point = last;
+            } else if (fy__stream_is_ahead(stream, last)) {
+                if (fy__stream_wait_point(stream, last, FY__WAIT_READERS_SHARE) != FY_STATUS_OK)
+                    (void)fy__point_wait(last, FY_FOREVER, FY__WAIT_READERS_SHARE);
+                point = fy__stream_submitted(stream);
+            }
         }
         if (atomic_compare_exchange_weak_explicit(reader, &held, point, memory_order_release, memory_order_acquire)) return;
     }

@@ -126,15 +126,27 @@ fy_device_t *fy_device_host(void)
 
 fy_device_t *fy__device_host_if_open(void) { return atomic_load_explicit(&host, memory_order_acquire); }
 
+/* It may be closed, and even another device by now; what is in use is complete. */
+static bool use_if_open(fy_device_t *device)
+{
+    uint64_t uses = atomic_load_explicit(&device->uses, memory_order_relaxed);
+    while (uses)
+        if (atomic_compare_exchange_weak_explicit(&device->uses, &uses, uses + 1, memory_order_acquire, memory_order_relaxed)) return true;
+    return false;
+}
+
 fy_device_t *fy__device_use_at(uint32_t index)
 {
     fy_device_t *device = atomic_load_explicit(&table[index], memory_order_acquire);
-    if (!device) return NULL;
-    /* It may be closed, and even another device by now; what is in use is complete. */
-    uint64_t uses = atomic_load_explicit(&device->uses, memory_order_relaxed);
-    while (uses)
-        if (atomic_compare_exchange_weak_explicit(&device->uses, &uses, uses + 1, memory_order_acquire, memory_order_relaxed))
-            return device;
+    return device && use_if_open(device) ? device : NULL;
+}
+
+fy_device_t *fy__device_hold(fy_device_t *device)
+{
+    if (device == fy_device_host()) return NULL;
+    if (use_if_open(device)) return device;
+    pthread_mutex_lock(&lock); /* who takes it apart holds this until it is gone */
+    pthread_mutex_unlock(&lock);
     return NULL;
 }
 

@@ -336,12 +336,20 @@ FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *stora
     free_now(thread, storage);
 }
 
+/* Who reads at `point`: not an upload that was taken back, but the one before it. */
+static fy__point_t reader_at(fy__point_t point)
+{
+    fy__job_view_t view;
+    while (fy__point_look(point, &view) && view.cancelled) point = view.before;
+    return point;
+}
+
 FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const char *what)
 {
-    fy__point_t borrow = atomic_load_explicit(&storage->borrow, memory_order_acquire);
+    fy__point_t borrow = reader_at(atomic_load_explicit(&storage->borrow, memory_order_acquire));
     /* It stands for the last upload by itself; replays, on other streams, may still read the bytes, too. */
     for (int i = 0; i < FY__READER_COUNT && fy__point_reached(borrow); i++)
-        borrow = atomic_load_explicit(&storage->hazard.readers[i], memory_order_acquire);
+        borrow = reader_at(atomic_load_explicit(&storage->hazard.readers[i], memory_order_acquire));
     if (fy__wait_drops(FY__WAIT_BORROWED) || fy__point_reached(borrow)) {
         atomic_store_explicit(&storage->borrow, 0, memory_order_relaxed);
         return FY_STATUS_OK;

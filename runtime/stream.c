@@ -84,8 +84,8 @@ void fy__stream_anchor(fy_stream_t *stream)
     fy__stream_event_t *event;
     fy__lock(&stream->lock);
     if (stream->nevents >= FY__STREAM_EVENTS / 2) (void)advance(stream);
-    /* Failing to record costs precision only: a wait then records its own. */
-    (void)cover(stream, atomic_load_explicit(&stream->submitted, memory_order_relaxed), &event);
+    /* Closed meanwhile: it left an event. Failing to record costs precision only: a wait then records its own. */
+    if (stream->native) (void)cover(stream, atomic_load_explicit(&stream->submitted, memory_order_relaxed), &event);
     fy__unlock(&stream->lock);
 }
 
@@ -217,7 +217,9 @@ void fy__stream_close(fy_stream_t *stream)
         fy__unlock(&stream->lock);
     }
     /* Without an event (no memory for one) the queue is kept until whoever asks gets one: finish_closing. */
+    fy__lock(&stream->lock);
     if (covered || fy__device_is_lost(device)) destroy_native(stream);
+    fy__unlock(&stream->lock);
     fy__lock(&table_lock);
     stream->state = FY__STREAM_CLOSING;
     fy__unlock(&table_lock);
@@ -248,12 +250,7 @@ void fy__stream_fork_unlock(void) { pthread_mutex_unlock(&table_lock); }
 
 void fy__stream_fork_child(void)
 {
-    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) {
-        fy_stream_t *stream = fy__stream_at(i);
-        const fy__timeline_t *timeline = atomic_load(&stream->timeline);
-        pthread_mutex_init(&stream->lock, NULL);
-        if (timeline) timeline->fork_child(stream);
-    }
+    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) { pthread_mutex_init(&fy__stream_at(i)->lock, NULL); }
     pthread_mutex_unlock(&table_lock);
 }
 

@@ -34,7 +34,9 @@ fy_status_t fy__point_status(fy__point_t point, const char *what)
     if (record) return fy__poison_fail(record, what);
     if (went_with_its_device(stream, FY__POINT_SEQ(point)))
         return FY_FAIL(DEVICE_LOST, "%s: the device of this request was lost and has been closed since", what);
-    return fy__point_wait(point, 0, FY__WAIT_NONE); /* waits for nothing: OK, or the device is lost */
+    /* Nothing to wait for: it is done, or the device is lost. (A queue that others submit to, too, would be asked about their work.) */
+    if (!stream->timeline && atomic_load(&stream->done) >= FY__POINT_SEQ(point)) return FY_STATUS_OK;
+    return fy__point_wait(point, 0, FY__WAIT_NONE);
 }
 
 fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
@@ -70,7 +72,7 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
     fy_status_t status = FY_STATUS_OK;
     if (point) {
         fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
-        fy_device_t *device = stream->device;
+        fy_device_t *device = stream->device, *held = fy__device_hold(device); /* another thread may close it while this one waits */
         status = fy__point_wait(point, timeout_ns, FY__WAIT_TICKET);
         if (status == FY_STATUS_OK && went_with_its_device(stream, ticket.seq))
             status = FY_FAIL(DEVICE_LOST, "ticket_wait: the device of this request was lost and has been closed since");
@@ -81,6 +83,7 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
             if (record) status = fy__poison_fail(record, "ticket_wait");
             fy__storage_reap(device);
         }
+        if (held) fy__device_unuse(held);
     }
     fy__sync_end(thread, start_ns);
     return status;

@@ -22,7 +22,9 @@ typedef enum fy__job_state {
 typedef struct fy__job_view {
     fy__job_state_t state;
     fy__point_t native;
-    uint32_t record; /* of its failure; 0: none that is known */
+    uint32_t record;    /* of its failure; 0: none that is known */
+    bool cancelled;     /* it reads nothing; */
+    fy__point_t before; /* but what read its source before it, on the same engine, may */
     uint32_t ndependencies;
     fy__point_t dependencies[FY__JOB_DEPENDENCIES]; /* if EMPTY */
 } fy__job_view_t;
@@ -41,8 +43,6 @@ typedef struct fy__timeline {
     fy_status_t (*drain)(struct fy_stream *jobs, uint64_t timeout_ns);
     /* Submits all that stands, window or not. */
     void (*flush)(struct fy_stream *jobs);
-    /* In the child of a fork: its locks are new. */
-    void (*fork_child)(struct fy_stream *jobs);
 } fy__timeline_t;
 
 #endif

@@ -252,18 +252,22 @@ static void before_fork(void)
     fy__thread_fork_lock();
     fy__private_fork_lock();
     fy__registry_fork_lock_pools();
+    fy__queue_fork_lock();
     fy__stream_fork_lock();
     fy__poison_fork_lock();
     fy__callback_fork_lock();
     fy__guard_fork_lock();
+    fy__backend_sim_fork_lock();
 }
 
 static void after_fork_in_parent(void)
 {
+    fy__backend_sim_fork_unlock();
     fy__callback_fork_unlock();
     fy__guard_fork_unlock();
     fy__poison_fork_unlock();
     fy__stream_fork_unlock();
+    fy__queue_fork_unlock();
     fy__registry_fork_unlock_pools();
     fy__private_fork_unlock();
     fy__thread_fork_unlock();
@@ -273,10 +277,12 @@ static void after_fork_in_parent(void)
 
 static void after_fork_in_child(void)
 {
+    fy__backend_sim_fork_unlock();
     fy__callback_fork_child();
     fy__guard_fork_unlock();
     fy__poison_fork_unlock();
     fy__stream_fork_child();
+    fy__queue_fork_child();
     fy__registry_fork_unlock_pools();
     fy__private_fork_unlock();
     fy__thread_fork_child();

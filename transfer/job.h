@@ -24,7 +24,9 @@ typedef struct fy__job {
     fy__job_phase_t state;
     bool replaces;
     int priority;
+    bool cancelled;
     uint32_t record;    /* of its failure */
+    fy__point_t before; /* who read `src` last, on this engine, when it was asked for */
     uint64_t request;   /* its fault flag's number; 0 is none */
     fy__point_t native; /* STARTED; 0: over */
     fy_copy_t copy;
@@ -58,6 +60,7 @@ struct fy__queue {
     } flights[FY__QUEUE_FLIGHTS];
     uint32_t first, nflights;
     fy__queue_t *spare; /* next in the list of closed ones */
+    fy__queue_t *next;  /* in the list of all; set once */
 };
 
 /* What a job held; let go of without a lock, because a deleter is the user's. */

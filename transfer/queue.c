@@ -8,8 +8,8 @@
 #include "runtime/guard.h"
 
 /* Closed queues, to be used again and never freed: who holds an old ticket may be looking. */
-static pthread_mutex_t spares_lock = PTHREAD_MUTEX_INITIALIZER; /* guards `spares` */
-static fy__queue_t *spares;
+static pthread_mutex_t spares_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
+static fy__queue_t *spares, *made;                              /* closed ones; all there ever were */
 
 /* The lock is held. */
 static const fy__job_t *best(const fy__queue_t *queue)
@@ -195,7 +195,8 @@ static void enter(fy__queue_t *queue, fy__job_t *job, fy__point_t point)
     if (job->conversion) depend_all(job, &job->conversion->raw.storage->hazard);
     depend(job, atomic_load_explicit(&job->src->hazard.writer, memory_order_acquire));
     fy__hazard_written(&job->dst->hazard, point);
-    depend(job, fy__hazard_read_job(&job->src->hazard, queue->native->reader, point));
+    job->before = fy__hazard_read_job(&job->src->hazard, queue->native->reader, point);
+    depend(job, job->before);
 }
 
 /* So that the job waits, when its turn comes, for no more than was submitted when it was asked for. */
@@ -203,7 +204,7 @@ static void anchor_dependencies(const fy__queue_t *queue, const fy__point_t *poi
 {
     for (uint32_t i = 0; i < count; i++) {
         fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(points[i]));
-        if (stream != queue->native && stream->native && stream->device == queue->device) fy__stream_anchor(stream);
+        if (stream != queue->native && stream->device == queue->device) fy__stream_anchor(stream);
     }
 }
 
@@ -248,6 +249,7 @@ fy_status_t fy__queue_stand(fy__thread_t *thread, fy__queue_t *queue, const fy__
     memcpy(dependencies, job->dependencies, count * sizeof *dependencies);
     fy__unlock(&queue->lock);
     anchor_dependencies(queue, dependencies, count);
+    if (!atomic_load(&queue->device->opens)) submit_standing(queue, true); /* closed meanwhile: nobody may pass by again */
     return FY_STATUS_OK;
 }
 
@@ -257,13 +259,16 @@ static void look(fy_stream_t *stream, uint64_t seq, fy__job_view_t *out_view)
 {
     fy__queue_t *queue = atomic_load(&stream->jobs);
     out_view->state = FY__JOB_OVER;
-    out_view->native = 0;
+    out_view->native = out_view->before = 0;
     out_view->record = out_view->ndependencies = 0;
+    out_view->cancelled = false;
     fy__lock(&queue->lock);
     const fy__job_t *job = fy__job_find(queue, stream, seq);
     if (job) {
         out_view->record = job->record;
         out_view->native = job->native;
+        out_view->cancelled = job->cancelled;
+        out_view->before = job->before;
         out_view->state = job->state == FY__PHASE_EMPTY     ? FY__JOB_EMPTY
                           : job->state != FY__PHASE_STARTED ? FY__JOB_STANDING
                           : job->native                     ? FY__JOB_STARTED
@@ -293,21 +298,44 @@ static fy_status_t submit(fy_stream_t *stream, uint64_t seq, fy__point_t *out_na
     return FY_STATUS_OK;
 }
 
+/* Is another upload into the same storage being submitted? The lock is held. */
+static bool is_being_written(const fy__queue_t *queue, const fy__job_t *job)
+{
+    for (uint32_t i = 0; i < FY__QUEUE_JOBS; i++)
+        if (queue->jobs[i].state == FY__PHASE_TAKEN && queue->jobs[i].dst == job->dst) return true;
+    return false;
+}
+
+/* `job`, an upload, is taken back: uploads that came before it and go later do not heal what it leaves. The lock is held. */
+static void keep_word_of(const fy__queue_t *queue, const fy__job_t *job)
+{
+    for (fy__job_t *older = queue->oldest; older != job; older = older->newer)
+        if (older->dst == job->dst) older->replaces = false;
+}
+
 static bool cancel(fy_stream_t *stream, uint64_t seq)
 {
     fy__queue_t *queue = atomic_load(&stream->jobs);
+    fy__job_t *job;
+    bool is_upload;
     fy__lock(&queue->lock);
-    fy__job_t *job = fy__job_find(queue, stream, seq);
-    if (!job || job->state != FY__PHASE_STANDING || fy__device_is_lost(queue->device)) {
-        fy__unlock(&queue->lock);
-        return false;
+    for (;;) {
+        job = fy__job_find(queue, stream, seq);
+        if (!job || job->state != FY__PHASE_STANDING || fy__device_is_lost(queue->device)) {
+            fy__unlock(&queue->lock);
+            return false;
+        }
+        is_upload = job->copy.kind == FY_COPY_UPLOAD;
+        if (!is_upload || !is_being_written(queue, job)) break;
+        pthread_cond_wait(&queue->changed, &queue->lock);
     }
-    const bool is_upload = job->copy.kind == FY_COPY_UPLOAD;
+    if (is_upload) keep_word_of(queue, job);
     job->record = fy__poison_record(FY_STATUS_CANCELLED, "the %s of %llu bytes was cancelled before it started",
                                     is_upload ? "upload" : "download", (unsigned long long)job->copy.nbytes);
     fy__job_unlink(queue, job);
     fy__job_leave_word(queue, job, job->record);
     job->state = FY__PHASE_EMPTY;
+    job->cancelled = true;
     const fy__job_held_t held = fy__job_take_held(job);
     fy__unlock(&queue->lock);
     fy__job_let_go(held);
@@ -321,24 +349,25 @@ static fy_status_t drain(fy_stream_t *stream, uint64_t timeout_ns)
 {
     fy__queue_t *queue = atomic_load(&stream->jobs);
     fy_status_t status = FY_STATUS_OK;
+    const uint64_t start_ns = fy__device_now_ns(queue->device);
     submit_standing(queue, false);
     fy__lock(&queue->lock);
-    while (queue->oldest && status == FY_STATUS_OK) status = wait_for_flight(queue, timeout_ns);
+    while (queue->oldest && status == FY_STATUS_OK)
+        status = wait_for_flight(queue, fy__device_left_ns(queue->device, timeout_ns, start_ns));
     while (queue->nadmitted && status == FY_STATUS_OK && timeout_ns == FY_FOREVER) pthread_cond_wait(&queue->changed, &queue->lock);
     fy__unlock(&queue->lock);
     return status;
 }
 
-static void fork_child(fy_stream_t *stream)
+static const fy__timeline_t timeline = { look, submit, cancel, pump, drain, flush };
+
+/* ---- with its device ---- */
+
+static void make_locks(fy__queue_t *queue)
 {
-    fy__queue_t *queue = atomic_load(&stream->jobs);
     pthread_mutex_init(&queue->lock, NULL);
     pthread_cond_init(&queue->changed, NULL);
 }
-
-static const fy__timeline_t timeline = { look, submit, cancel, pump, drain, flush, fork_child };
-
-/* ---- with its device ---- */
 
 fy_status_t fy__queue_open(fy_stream_t *native, fy__queue_t **out_queue)
 {
@@ -349,8 +378,11 @@ fy_status_t fy__queue_open(fy_stream_t *native, fy__queue_t **out_queue)
     if (!queue) {
         queue = calloc(1, sizeof *queue);
         if (!queue) return FY_FAIL(OUT_OF_MEMORY, "device_open: no host memory for %zu bytes of a queue", sizeof *queue);
-        pthread_mutex_init(&queue->lock, NULL);
-        pthread_cond_init(&queue->changed, NULL);
+        make_locks(queue);
+        fy__lock(&spares_lock);
+        queue->next = made;
+        made = queue;
+        fy__unlock(&spares_lock);
     }
     fy__lock(&queue->lock);
     queue->device = native->device;
@@ -385,4 +417,13 @@ void fy__queue_close(fy__queue_t *queue)
     queue->spare = spares;
     spares = queue;
     fy__unlock(&spares_lock);
+}
+
+void fy__queue_fork_lock(void) { pthread_mutex_lock(&spares_lock); }
+void fy__queue_fork_unlock(void) { pthread_mutex_unlock(&spares_lock); }
+
+void fy__queue_fork_child(void)
+{
+    for (fy__queue_t *queue = made; queue; queue = queue->next) make_locks(queue);
+    pthread_mutex_unlock(&spares_lock);
 }

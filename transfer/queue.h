@@ -22,6 +22,11 @@ bool fy__queue_admit(fy__queue_t *queue, uint64_t nbytes);
 /* They were submitted at `point`; or, with 0, they were not. */
 void fy__queue_sent(fy__queue_t *queue, uint64_t nbytes, fy__point_t point);
 
+/* The list of queues is held over a fork; the child's queues, whose devices are lost to it, get new locks. */
+void fy__queue_fork_lock(void);
+void fy__queue_fork_unlock(void);
+void fy__queue_fork_child(void);
+
 /* A transfer as it will be submitted. */
 typedef struct fy__job_order {
     fy_copy_t copy;

@@ -214,6 +214,8 @@ fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uin
 
 void fy__ring_destroy(fy_device_t *device)
 {
+    /* In the child of a fork others seem to wait who are not there, and who destroys a condition waits for them. */
+    if (atomic_load(&device->lost) == FY__LOST_BY_FORK) pthread_cond_init(&device->ring->given, NULL);
     destroy(device->ring);
     device->ring = NULL;
 }

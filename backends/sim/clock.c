@@ -64,3 +64,6 @@ void fy__sim_clock_busy(const fy__sim_engines_t *engines, uint64_t out_busy_ns[F
     for (int i = 0; i < FY__SIM_ENGINE_COUNT; i++) out_busy_ns[i] = engines->busy_ns[i];
     pthread_mutex_unlock(&engines_lock);
 }
+
+void fy__sim_clock_fork_lock(void) { pthread_mutex_lock(&engines_lock); }
+void fy__sim_clock_fork_unlock(void) { pthread_mutex_unlock(&engines_lock); }

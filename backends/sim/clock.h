@@ -39,4 +39,8 @@ fy__sim_span_t fy__sim_clock_submit(uint64_t submit_ns, uint64_t ready_ns, int n
 /* How long each engine was busy so far. */
 void fy__sim_clock_busy(const fy__sim_engines_t *engines, uint64_t out_busy_ns[FY__SIM_ENGINE_COUNT]);
 
+/* For fork: the lock is held over it. */
+void fy__sim_clock_fork_lock(void);
+void fy__sim_clock_fork_unlock(void);
+
 #endif

@@ -306,3 +306,6 @@ fy_status_t fy__sim_memory_check_host(fy__sim_device_t *dev, const char *op, con
                             address, nbytes, dev->name);
     return FY_STATUS_OK;
 }
+
+void fy__sim_memory_fork_lock(void) { pthread_mutex_lock(&memory_lock); }
+void fy__sim_memory_fork_unlock(void) { pthread_mutex_unlock(&memory_lock); }

@@ -40,4 +40,8 @@ fy_status_t fy__sim_memory_find_operand(struct fy__sim_device *dev, fy__sim_use_
 /* INVALID_ARGUMENT if host memory is meant and a device's is given, or if it is said to be page-locked and is not registered here. */
 fy_status_t fy__sim_memory_check_host(struct fy__sim_device *dev, const char *op, const void *address, uint64_t nbytes, int is_pinned);
 
+/* For fork: the lock is held over it. */
+void fy__sim_memory_fork_lock(void);
+void fy__sim_memory_fork_unlock(void);
+
 #endif

@@ -285,3 +285,6 @@ void fy__sim_queue_settle(const fy__sim_device_t *dev, const char *verb, const v
     unlock();
     if (said[0]) fy__sim_host->log(FY_LOG_ERROR, "%s", said);
 }
+
+void fy__sim_queue_fork_lock(void) { pthread_mutex_lock(&order_lock); }
+void fy__sim_queue_fork_unlock(void) { pthread_mutex_unlock(&order_lock); }

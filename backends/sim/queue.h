@@ -63,4 +63,8 @@ bool fy__sim_queue_is_runnable(const fy__sim_queue_t *queue);
 /* Runs its first item; it is runnable. */
 void fy__sim_queue_run_head(fy__sim_queue_t *queue);
 
+/* For fork: the lock is held over it. */
+void fy__sim_queue_fork_lock(void);
+void fy__sim_queue_fork_unlock(void);
+
 #endif

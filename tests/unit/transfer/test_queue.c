@@ -54,7 +54,7 @@ static fy_ticket_t borrow_into(fy_tensor_t *dst, const fy_tensor_t *src, int pri
 
 static fy__job_view_t view_of(fy_ticket_t ticket)
 {
-    fy__job_view_t view = { FY__JOB_OVER, 0, 0, 0, { 0 } };
+    fy__job_view_t view = { .state = FY__JOB_OVER };
     (void)fy__point_look(FY__POINT(ticket.stream, ticket.seq), &view);
     return view;
 }

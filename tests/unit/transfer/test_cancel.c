@@ -1,0 +1,119 @@
+/* Taking back transfers whose neighbours in the queue go on: what stays poisoned, what the host may write again, how long a wait for the rest
+ * takes. Cancelling by itself: test_queue.c. */
+#include "tests/support/harness.h"
+
+enum { N = 64 * 1024, NBYTES = N * 4 };
+static fy_device_t *g_device;
+static fy_scope_t g_scope;
+
+static void open_spec(const char *spec)
+{
+    ts_ok(fy_device_open(spec, &g_device));
+    g_scope = fy_scope_begin("cancel");
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (!g_device) return 0;
+    fy_scope_end(g_scope, 0, NULL);
+    fy_device_close(g_device);
+    g_device = NULL;
+    return 0;
+}
+
+static fy_tensor_t *pinned(void)
+{
+    fy_tensor_t *x;
+    void *data;
+    ts_ok(fy_tensor_create_pinned(g_device, FY_DTYPE_F32, FY_DIMS(N), &x));
+    ts_ok(fy_tensor_map(x, FY_ACCESS_WRITE, &data));
+    memset(data, 0, NBYTES);
+    return x;
+}
+
+static fy_tensor_t *on_device(void)
+{
+    fy_tensor_t *x;
+    ts_ok(fy_tensor_create(g_device, FY_DTYPE_F32, FY_DIMS(N), &x));
+    return x;
+}
+
+static fy_ticket_t borrow_into(fy_tensor_t *dst, const fy_tensor_t *src)
+{
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+    fy_ticket_t ticket;
+    options.contract = FY_HOST_BORROW;
+    ts_ok(fy_tensor_upload_into(dst, src, &options, &ticket));
+    return ticket;
+}
+
+/* An earlier upload of all bytes makes its destination good, but not of a later one that was taken back before the earlier one went. */
+static void an_earlier_upload_does_not_heal(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *filler = on_device(), *x = on_device(), *y, *back;
+    fy_download_t *download;
+    (void)borrow_into(filler, pinned());
+    (void)borrow_into(x, pinned());
+    ts_ok(fy_ticket_cancel(borrow_into(x, pinned())));
+    ts_ok(fy_neg(x, &y)); /* has the earlier one submitted */
+    ts_ok(fy_tensor_download(y, NULL, &download));
+    ts_fails(fy_download_wait(download, FY_FOREVER, &back), CANCELLED);
+    (void)borrow_into(x, pinned()); /* whole, and later */
+    ts_ok(fy_neg(x, &y));
+    ts_ok(fy_tensor_download(y, NULL, &download));
+    ts_ok(fy_download_wait(download, FY_FOREVER, &back));
+}
+
+/* The source is the host's again with the ticket, however long what the upload would have waited for takes. */
+static void the_source_is_free_again(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *filler = on_device(), *x = on_device(), *own = pinned(), *shared = pinned(), *big, *product;
+    void *data;
+    ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(512, 512), 1, &big));
+    for (int i = 0; i < 40; i++) {
+        ts_ok(fy_matmul(big, big, &product));
+        fy_tensor_destroy(product);
+    }
+    ts_ok(fy_fill(x, 1)); /* behind all of that */
+    (void)borrow_into(filler, shared);
+    const fy_ticket_t ticket = borrow_into(x, own), other = borrow_into(x, shared);
+    ts_ok(fy_ticket_cancel(other));
+    ts_ok(fy_ticket_cancel(ticket));
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
+    ts_ok(fy_tensor_map(own, FY_ACCESS_WRITE, &data));
+    ts_fails(fy_tensor_map(shared, FY_ACCESS_WRITE, &data), BUSY); /* the upload before still reads it */
+    ts_ok(fy_device_wait(g_device, FY_FOREVER));
+    ts_ok(fy_tensor_map(shared, FY_ACCESS_WRITE, &data));
+}
+
+/* Patience is for the whole wait, not for each transfer that stands. */
+static void a_wait_for_a_queue_is_not_longer_than_asked(void **state)
+{
+    (void)state;
+    fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *x = on_device();
+    fy_ticket_t last = { 0, 0 };
+    for (int i = 0; i < 64; i++) last = borrow_into(x, pinned());
+    ts_ok(fy_device_clock_query(g_device, &before));
+    ts_fails(fy_device_wait(g_device, 100000), TIMEOUT); /* one takes about 10 us */
+    ts_ok(fy_device_clock_query(g_device, &after));
+    assert_true(after.now_ns - before.now_ns < 150000);
+    assert_int_equal(fy_ticket_poll(last), FY_POLL_PENDING);
+    ts_ok(fy_device_wait(g_device, FY_FOREVER));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(an_earlier_upload_does_not_heal, tear_down),
+        cmocka_unit_test_teardown(the_source_is_free_again, tear_down),
+        cmocka_unit_test_teardown(a_wait_for_a_queue_is_not_longer_than_asked, tear_down),
+    };
+    return cmocka_run_group_tests_name("cancel", tests, NULL, NULL);
+}
