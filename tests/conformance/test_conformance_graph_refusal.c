@@ -175,7 +175,8 @@ static void other_devices_go_on(ts_ctx_t *ctx)
 }
 
 static const ts_test_t tests[] = {
-    TS_TEST(begin_and_end_in_order),        TS_TEST(what_cannot_be_recorded), TS_TEST(waiting_for_a_ticket_inside),
+    TS_TEST(begin_and_end_in_order),        TS_TEST(a_view_that_fails),
+    TS_TEST(what_cannot_be_recorded),       TS_TEST(waiting_for_a_ticket_inside),
     TS_TEST(a_refused_op_is_the_end_of_it), TS_TEST(other_devices_go_on),
 };
 
