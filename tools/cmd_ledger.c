@@ -215,11 +215,11 @@ int cmd_ledger(int argc, char **argv)
     fy_status_t status = event_file_read(file, take, &reading, &info);
     if (status == FY_STATUS_OK && !reading.prints_events) print_totals(&reading.totals, &info, file, reading.under, json ? JSON : format);
     event_totals_free(&reading.totals);
-    if (status == FY_STATUS_OK && !info.is_whole)
-        status = TOOL_FAIL(CORRUPT_DATA,
-                           "%s has no end after its %" PRIu64 " events: the process was killed, or still runs, or the disk was full; what "
-                           "is above is what is there",
-                           file, info.events);
+    if (status == FY_STATUS_OK && !info.is_whole) {
+        const char *why = info.has_end ? "does not have as many events as its last line says, but"
+                                       : "has no end (the process was killed, or still runs, or the disk was full) after its";
+        status = TOOL_FAIL(CORRUPT_DATA, "%s %s %" PRIu64 "; what is above is what is there", file, why, info.events);
+    }
     if (fflush(stdout) != 0 && status == FY_STATUS_OK) status = TOOL_FAIL(IO, "cannot write to standard output");
     if (status != FY_STATUS_OK) fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     return status == FY_STATUS_OK ? STATUS_OK : STATUS_FAILED;

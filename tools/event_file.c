@@ -165,18 +165,17 @@ size_t event_pairs(const event_t *event, const char *key, uint64_t (*out_pairs)[
 
 fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event), void *user, event_file_info_t *out_info)
 {
-    event_file_info_t info = { 0, 0, 0, false };
+    event_file_info_t info = { 0, 0, 0, false, false };
     fy_status_t status = FY_STATUS_OK;
     event_t event;
     char *line = NULL;
     size_t room = 0;
-    bool ended = false;
     *out_info = info;
     FILE *file = fopen(path, "r");
     if (!file) return TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
     while (status == FY_STATUS_OK && getline(&line, &room, file) > 0) {
         event.line = ++info.lines;
-        const char *wrong = ended ? "follows the end of the recording" : event_parse(line, &event);
+        const char *wrong = info.has_end ? "follows the end of the recording" : event_parse(line, &event);
         if (!wrong && info.lines == 1 && !event_is(&event, "ferry")) wrong = "does not begin an event file: its \"ev\" must be \"ferry\"";
         if (wrong)
             status = TOOL_FAIL(CORRUPT_DATA, "%s is no whole event file: line %llu %s", path, (unsigned long long)info.lines, wrong);
@@ -184,7 +183,7 @@ fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event
             status = TOOL_FAIL(CORRUPT_DATA, "%s is of version %llu; this command reads version 1", path,
                                (unsigned long long)event_whole(&event, "version"));
         else if (event_is(&event, "end")) {
-            ended = true;
+            info.has_end = true;
             info.lost = event_whole(&event, "lost");
             info.is_whole = event_whole(&event, "events") == info.events;
         } else if (info.lines > 1) {

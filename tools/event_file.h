@@ -37,7 +37,8 @@ size_t event_pairs(const event_t *event, const char *key, uint64_t (*out_pairs)[
 
 typedef struct event_file_info {
     uint64_t lines, events, lost;
-    bool is_whole; /* the last line says so, and its count is right */
+    bool has_end;  /* the last line is an end */
+    bool is_whole; /* and its count is right */
 } event_file_info_t;
 
 /* Calls `fn` for each line but the first and the last. Fails: IO, CORRUPT_DATA (says which line; lines before it were handed out). A file that

@@ -70,7 +70,7 @@ FY_API_STATUS fy_ledger_write(const char *path, fy_ledger_format_t format);
  * Events pass through a bounded ring to a thread that writes, so recording never blocks the caller: what does not fit is dropped,
  * counted, and the count stands in the file's last line. "%p" in `path` becomes the process's number. A process that exits ends its
  * recording; the child of a fork does not record. Fails: IO (NULL: the file is not whole); BUSY (a recording is running, by fy_ledger_record
- * or the environment); OUT_OF_MEMORY. */
+ * or the environment); INVALID_ARGUMENT (empty, or longer than 4095 bytes); OUT_OF_MEMORY. */
 FY_API_STATUS fy_ledger_record(const char *path);
 
 #ifdef __cplusplus

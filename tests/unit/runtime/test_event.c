@@ -140,6 +140,12 @@ static void a_recording(void **state)
     ts_fails(fy_ledger_record("/nowhere/at/all"), IO);
     ts_text_has("/nowhere/at/all");
     ts_fails(fy_ledger_record(""), INVALID_ARGUMENT);
+    char far[5000] = "";
+    for (size_t i = 0; i + 2 < 4500; i += 2) memcpy(far + i, "./", 3);
+    memcpy(far + 4094, "x", 2); /* what stands there is opened */
+    memset(far + 4095, 'y', 100);
+    ts_fails(fy_ledger_record(far), INVALID_ARGUMENT); /* not the file whose name is the first 4095 bytes */
+    assert_int_not_equal(access("x", F_OK), 0);
     assert_false(fy__event_on());
     ts_ok(fy_ledger_record(path));
     assert_true(fy__event_on());

@@ -113,6 +113,9 @@ head -n -1 "$file" >"$work/killed.jsonl"
 expect 1 ledger "$work/killed.jsonl"
 says err "has no end"
 says out "roundtrip/copies" # as far as it goes
+sed 5d "$file" >"$work/less"
+expect 1 ledger "$work/less"
+says err "does not have as many events as its last line says"
 for bytes in 1 30 5000 5001 5002 5003 5010 5017 5023 5031 5040 5055 5071 5090; do
     head -c $bytes "$file" >"$work/cut.jsonl"
     expect 1 ledger "$work/cut.jsonl"
