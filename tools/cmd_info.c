@@ -137,6 +137,7 @@ int cmd_info(int argc, char **argv)
     findings_t found = { .devices = sheet_create(device_columns, sizeof device_columns / sizeof *device_columns),
                          .shown = sheet_create(shown_columns, sizeof shown_columns / sizeof *shown_columns),
                          .plugins = sheet_create(plugin_columns, sizeof plugin_columns / sizeof *plugin_columns) };
+    fy_log_set(tool_log, NULL);
     if (common.record) unsetenv("FERRY_RECORD");
     fy_status_t status = common.record ? fy_ledger_record(common.record) : FY_STATUS_OK;
     if (status == FY_STATUS_OK && common.budget) status = fy_budget_set(common.budget);
@@ -148,9 +149,12 @@ int cmd_info(int argc, char **argv)
     } else {
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     }
+    if (common.record && status == FY_STATUS_OK && (status = fy_ledger_record(NULL)) != FY_STATUS_OK)
+        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     sheet_destroy(found.devices);
     sheet_destroy(found.shown);
     sheet_destroy(found.plugins);
+    fy_log_set(NULL, NULL);
     if (status == FY_STATUS_OK && fflush(stdout) != 0) return STATUS_FAILED;
     return status == FY_STATUS_INVALID_ARGUMENT ? STATUS_USAGE : status_to_exit(status);
 }

@@ -176,8 +176,8 @@ static void print_totals(event_totals_t *totals, const event_file_info_t *info, 
 }
 
 typedef struct reading {
-    const char *under; /* a scope path, or "" */
-    bool prints_events;
+    const char *under;       /* a scope path, or "" */
+    bool prints_events, met; /* met: something was inside */
     event_totals_t totals;
 } reading_t;
 
@@ -186,6 +186,7 @@ static void take(void *user, const event_t *event)
 {
     reading_t *reading = user;
     const bool inside = event_is_inside(event_text(event, "scope"), reading->under);
+    reading->met |= inside;
     if (inside && reading->prints_events) event_print(stdout, event);
     if (inside || event_has(event, "pool")) event_totals_add(&reading->totals, event);
 }
@@ -211,8 +212,16 @@ int cmd_ledger(int argc, char **argv)
         fprintf(stderr, "ferry: which file? 'ferry ledger FILE'; --record FILE makes one\n");
         return STATUS_USAGE;
     }
+    if (reading.prints_events && (json || format != TEXT)) {
+        fprintf(stderr, "ferry: --events prints text; as JSON the events are the file itself, so leave --json and --format out\n");
+        return STATUS_USAGE;
+    }
+    unsetenv("FERRY_RECORD"); /* a recording of this process would be of nothing, and might go over the file that is read */
     event_file_info_t info;
     fy_status_t status = event_file_read(file, take, &reading, &info);
+    if (status == FY_STATUS_OK && *reading.under && !reading.met)
+        status = TOOL_FAIL(INVALID_ARGUMENT, "--scope: nothing in %s is inside a scope '%s'; without --scope all are listed", file,
+                           reading.under);
     if (status == FY_STATUS_OK && !reading.prints_events) print_totals(&reading.totals, &info, file, reading.under, json ? JSON : format);
     event_totals_free(&reading.totals);
     if (status == FY_STATUS_OK && !info.is_whole) {

@@ -296,9 +296,10 @@ static bool read_sizes(const char *list, request_t *request)
 int exp_link(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
-    const char *sizes = "4,64,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB";
-    request_t request = { .repeats = 5, .pieces = 64 };
-    int64_t steps = 64, products = 0;
+    const char *const all_sizes = "4,64,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB", *sizes = all_sizes;
+    enum { REPEATS = 5, PIECES = 64, STEPS = 64 };
+    request_t request = { .repeats = REPEATS, .pieces = PIECES };
+    int64_t steps = STEPS, products = 0;
     bool overlap = false;
     const option_t options[] = {
         { "sizes", OPTION_TEXT, "LIST", &sizes, "bytes of a piece, separated by commas", 0, 0 },
@@ -316,6 +317,12 @@ int exp_link(int argc, char **argv)
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!read_sizes(sizes, &request)) return STATUS_USAGE;
+    if (overlap ? sizes != all_sizes || request.repeats != REPEATS || request.pieces != PIECES : steps != STEPS || products != 0) {
+        fprintf(stderr, "ferry: %s\n",
+                overlap ? "--sizes, --repeats and --pieces are of the table of transfers, which --overlap is instead of"
+                        : "--steps and --compute are of the loop: add --overlap");
+        return STATUS_USAGE;
+    }
 
     session_t session;
     fy_status_t status = session_begin(&session, &common, usage.command, "experiment", "link");

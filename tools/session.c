@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void log_line(void *user, fy_log_level_t level, const char *text)
+void tool_log(void *user, fy_log_level_t level, const char *text)
 {
     (void)user;
     if (level == FY_LOG_INFO) return;
@@ -38,7 +38,7 @@ static fy_status_t check_writable(const char *path)
 fy_status_t session_begin(session_t *session, const common_t *common, const char *command, const char *kind, const char *name)
 {
     *session = (session_t){ .command = command, .common = common, .info = FY_DEVICE_INFO_INIT };
-    fy_log_set(log_line, NULL);
+    fy_log_set(tool_log, NULL);
     if (common->record) unsetenv("FERRY_RECORD");
     if (common->record) FY_TRY(fy_ledger_record(common->record)); /* before the first scope, so that the file has it all */
     if (common->budget) FY_TRY(fy_budget_set(common->budget));    /* before the first scope: it may name that one, too */

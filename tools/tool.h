@@ -31,6 +31,9 @@ int bench_copy(int argc, char **argv);
 /* Runs the one of `list` that argv[1] names; `prefix` is what was typed before it ("ferry experiment"). */
 int run_command(const char *prefix, const char *summary, const command_t *list, size_t count, int argc, char **argv);
 
+/* For fy_log_set: warnings and errors go to standard error. */
+void tool_log(void *user, fy_log_level_t level, const char *text);
+
 /* ---- the session: one run of one subcommand ---- */
 
 typedef struct session {

@@ -105,8 +105,26 @@ says err "nothing is recorded"
 FERRY_RECORD=$work/not_this.jsonl expect 0 info --record "$work/this.jsonl"
 [ -e "$work/not_this.jsonl" ] && fail "--record does not replace FERRY_RECORD"
 expect 0 ledger "$work/this.jsonl"
+FERRY_RECORD=/nowhere/at/all expect 0 info
+says err "nothing is recorded"
+FERRY_RECORD=$work/this.jsonl expect 1 ledger "$work/missing.jsonl" # reads only: what the variable names is not written over
+expect 0 ledger "$work/this.jsonl"
+says out "everything"
+if [ -w /dev/full ]; then
+    expect 1 info --record /dev/full
+    says err "not whole"
+fi
 expect 1 experiment roundtrip --device sim:0 --record /nowhere/at/all
 says err "/nowhere/at/all"
+
+# ---- options that do not fit ----
+expect 1 ledger "$file" --scope nosuch
+says err "nosuch"
+silent out
+expect 2 ledger "$file" --events --json
+silent out
+expect 2 ledger "$file" --events --format csv
+silent out
 
 # ---- broken files ----
 head -n -1 "$file" >"$work/killed.jsonl"

@@ -176,13 +176,29 @@ static void sizes_are_read_or_refused(void **state)
     }
 }
 
+static void options_of_the_other_form_are_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = { { "--steps=5", "--device=host" },
+                                          { "--compute=2", "--device=host" },
+                                          { "--overlap", "--sizes=4" },
+                                          { "--overlap", "--repeats=1" },
+                                          { "--overlap", "--pieces=1" } };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char name[] = "link", first[32], second[32], *argv[] = { name, first, second, NULL };
+        snprintf(first, sizeof first, "%s", bad[i][0]);
+        snprintf(second, sizeof second, "%s", bad[i][1]);
+        assert_int_equal(exp_link(3, argv), STATUS_USAGE);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transfers_hide_behind_computing),   cmocka_unit_test(computing_is_chosen_to_last_as_long_as_the_upload),
         cmocka_unit_test(results_are_those_of_their_steps),  cmocka_unit_test(rows_say_what_moved),
         cmocka_unit_test(large_transfers_reach_the_profile), cmocka_unit_test(on_the_host_there_are_rows_too),
-        cmocka_unit_test(sizes_are_read_or_refused),
+        cmocka_unit_test(sizes_are_read_or_refused),         cmocka_unit_test(options_of_the_other_form_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
