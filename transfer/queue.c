@@ -397,10 +397,23 @@ fy_status_t fy__queue_open(fy_stream_t *native, fy__queue_t **out_queue)
     return FY_STATUS_OK;
 }
 
+/* The device is lost and the jobs go: of the oldest, as far as all went well, tickets go on saying so. The lock is held. */
+static void keep_what_is_done(fy__queue_t *queue)
+{
+    for (uint64_t seq = atomic_load(&queue->stream->done) + 1; seq <= atomic_load(&queue->stream->submitted); seq++) {
+        const fy__job_t *job = fy__job_find(queue, queue->stream, seq);
+        if (!job || job->state != FY__PHASE_STARTED || job->record || !job->native ||
+            atomic_load(&queue->native->done) < FY__POINT_SEQ(job->native) || (job->request && fy__fault_at(queue->device, job->native)))
+            return;
+        atomic_store_explicit(&queue->stream->done, seq, memory_order_release);
+    }
+}
+
 void fy__queue_close(fy__queue_t *queue)
 {
     submit_standing(queue, true);
     fy__lock(&queue->lock);
+    if (queue->stream && fy__device_is_lost(queue->device)) keep_what_is_done(queue);
     fy_stream_t *stream = queue->stream;
     queue->stream = NULL;
     free(queue->jobs);

@@ -117,12 +117,30 @@ static void a_foreign_queue_holds_the_bytes_to_the_end(ts_ctx_t *ctx)
     fy_scope_end(scope, 0, NULL);
 }
 
+/* A request on a wrapped queue is done when it is done, whatever else was put into the queue since: so its callback hears. */
+static void a_status_on_a_foreign_queue_is_its_own(ts_ctx_t *ctx)
+{
+    fy_stream_t *stream;
+    fy_ticket_t ticket;
+    if (ctx->is_host) skip();
+    ts_ok(fy_stream_create(ctx->device, NULL, &stream));
+    ts_ok(fy_stream_use(stream));
+    slow(ctx->device);
+    ts_ok(fy_stream_mark(stream, &ticket));
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    atomic_store(&stream->foreign, true);
+    slow(ctx->device);
+    ts_ok(fy__point_status(FY__POINT(ticket.stream, ticket.seq), "callback"));
+    atomic_store(&stream->foreign, false);
+}
+
 static const ts_test_t k_tests[] = {
     TS_TEST(a_full_list_with_one_waiter_is_not_busy),
     TS_TEST(two_readers_at_once_are_both_waited_for),
     TS_TEST(a_lender_that_dies_in_between),
     TS_TEST(a_ticket_that_was_never_given),
     TS_TEST(a_foreign_queue_holds_the_bytes_to_the_end),
+    TS_TEST(a_status_on_a_foreign_queue_is_its_own),
 };
 
 int main(void) { return TS_RUN("stream events", k_tests, NULL); }

@@ -108,12 +108,31 @@ static void a_wait_for_a_queue_is_not_longer_than_asked(void **state)
     ts_ok(fy_device_wait(g_device, FY_FOREVER));
 }
 
+/* What was done stays done, whatever becomes of the device. */
+static void a_done_ticket_outlives_its_lost_device(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB&faults=lost@14");
+    fy_tensor_t *filler = on_device(), *x = on_device(), *y;
+    (void)borrow_into(filler, pinned());
+    const fy_ticket_t ticket = borrow_into(x, pinned());
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    int calls = 0;
+    while (calls++ < 100 && fy_neg(x, &y) == FY_STATUS_OK) {}
+    assert_true(calls < 100);
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
+    (void)tear_down(state);
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_DONE);
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(an_earlier_upload_does_not_heal, tear_down),
         cmocka_unit_test_teardown(the_source_is_free_again, tear_down),
         cmocka_unit_test_teardown(a_wait_for_a_queue_is_not_longer_than_asked, tear_down),
+        cmocka_unit_test_teardown(a_done_ticket_outlives_its_lost_device, tear_down),
     };
     return cmocka_run_group_tests_name("cancel", tests, NULL, NULL);
 }
