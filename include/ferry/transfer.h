@@ -10,7 +10,8 @@ extern "C" {
 
 /* When is `src` yours again? COPY: on return; it may block for ring space, never for compute (and goes
  * through the ring even if src is pinned, since src must be free). BORROW: at the ticket; until then
- * writing to src through Ferry is BUSY, and src must be pinned (fy_tensor_create_pinned, or the result of a download). */
+ * writing to src through Ferry is BUSY, and src must be pinned (fy_tensor_create_pinned, fy_tensor_pin, or the result of a
+ * download). */
 typedef enum fy_host_contract { FY_HOST_COPY, FY_HOST_BORROW } fy_host_contract_t;
 
 #define FY_DTYPE_SAME FY_DTYPE_COUNT
