@@ -44,7 +44,22 @@ static fy_status_t advance_by(fy_stream_t *stream, bool peek)
 
 static fy_status_t advance(fy_stream_t *stream) { return advance_by(stream, false); }
 
-/* The oldest event that covers `seq`, recording one at the tail if there is none; a fresh one if the queue is foreign. */
+/* There is no event more to be had: moves the newest one that nobody waits on to the tail; the one behind it stands in for it. */
+static fy_status_t move_newest(fy_stream_t *stream, uint64_t tail, fy__stream_event_t **out_event)
+{
+    uint32_t i = stream->nevents;
+    while (i && stream->events[i - 1].waiters) i--;
+    if (!i) return FY_FAIL(BUSY, "stream '%s': %u threads wait on its events already", stream->name, stream->nevents);
+    void *event = stream->events[i - 1].event;
+    FY_TRY(fy__device_check(stream->device, stream->device->backend->event_record(stream->device->dev, event, stream->native)));
+    memmove(&stream->events[i - 1], &stream->events[i], (stream->nevents - i) * sizeof stream->events[0]);
+    *out_event = &stream->events[stream->nevents - 1];
+    **out_event = (fy__stream_event_t){ event, tail, 0 };
+    return FY_STATUS_OK;
+}
+
+/* The oldest event that covers `seq`, recording one at the tail if there is none; a fresh one if the queue is foreign. A stream has one
+ * event at least from when it is opened, so nobody fails to wait because the backend has no more. */
 static fy_status_t cover(fy_stream_t *stream, uint64_t seq, fy__stream_event_t **out_event)
 {
     const fy_backend_t *backend = stream->device->backend;
@@ -55,21 +70,13 @@ static fy_status_t cover(fy_stream_t *stream, uint64_t seq, fy__stream_event_t *
             return FY_STATUS_OK;
         }
     const uint64_t tail = atomic_load_explicit(&stream->submitted, memory_order_acquire);
-    if (stream->nevents == FY__STREAM_EVENTS) { /* full: move the newest event that nobody waits on; the one behind it stands in for it */
-        uint32_t i = FY__STREAM_EVENTS;
-        while (i && stream->events[i - 1].waiters) i--;
-        if (!i) return FY_FAIL(BUSY, "stream '%s': %d threads wait on its events already", stream->name, FY__STREAM_EVENTS);
-        event = stream->events[i - 1].event;
-        FY_TRY(fy__device_check(stream->device, backend->event_record(dev, event, stream->native)));
-        memmove(&stream->events[i - 1], &stream->events[i], (FY__STREAM_EVENTS - i) * sizeof stream->events[0]);
-        *out_event = &stream->events[FY__STREAM_EVENTS - 1];
-        **out_event = (fy__stream_event_t){ event, tail, 0 };
-        return FY_STATUS_OK;
-    }
+    if (stream->nevents == FY__STREAM_EVENTS) return move_newest(stream, tail, out_event);
     if (stream->nfree_events)
         event = stream->free_events[stream->nfree_events - 1];
     else {
-        FY_TRY(fy__device_check(stream->device, backend->event_create(dev, &event)));
+        const fy_status_t status = fy__device_check(stream->device, backend->event_create(dev, &event));
+        if (status == FY_STATUS_OUT_OF_MEMORY && stream->nevents) return move_newest(stream, tail, out_event);
+        FY_TRY(status);
         stream->free_events[stream->nfree_events++] = event;
     }
     FY_TRY(fy__device_check(stream->device, backend->event_record(dev, event, stream->native)));
@@ -183,12 +190,18 @@ fy_status_t fy__stream_open_timeline(fy_stream_t *native, const fy__timeline_t *
 fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role, const fy_stream_options_t *options, fy_stream_t **out_stream)
 {
     static const char *const names[] = { "compute", "upload", "download" };
-    void *native = NULL;
+    void *native = NULL, *event = NULL;
     const char *name = options && options->name ? options->name : options ? "stream" : names[role];
     FY_TRY(fy__device_check(device, device->backend->stream_create(device->dev, role, options ? options->priority : 0,
                                                                    options ? options->native : NULL, &native)));
+    const fy_status_t status = fy__device_check(device, device->backend->event_create(device->dev, &event)); /* see cover */
+    if (status != FY_STATUS_OK) {
+        device->backend->stream_destroy(device->dev, native);
+        return status;
+    }
     fy_stream_t *stream = take_slot();
     if (!stream) {
+        device->backend->event_destroy(device->dev, event);
         device->backend->stream_destroy(device->dev, native);
         return FY_FAIL(OUT_OF_MEMORY, "stream_create: %d streams are open, or there is no memory for one more; destroy some",
                        FY__MAX_STREAMS - 1);
@@ -200,6 +213,8 @@ fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role, const fy
                                         : FY__READER_COMPUTE,
            name);
     stream->foreign = options && options->native;
+    stream->free_events[0] = event;
+    stream->nfree_events = 1;
     FY__EVENT(fy__event_stream(stream));
     *out_stream = stream;
     return FY_STATUS_OK;

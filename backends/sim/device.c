@@ -182,6 +182,13 @@ uint64_t fy__sim_device_strikes(fy__sim_device_t *dev, fy__sim_fault_kind_t kind
     return n;
 }
 
+fy_status_t fy__sim_device_refuses(fy__sim_device_t *dev, fy__sim_fault_kind_t kind, const char *what)
+{
+    const uint64_t struck = fy__sim_device_strikes(dev, kind, NULL);
+    if (!struck) return FY_STATUS_OK;
+    return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: %s %" PRIu64 " fails, as the device's faults= says", dev->name, what, struck);
+}
+
 void fy__sim_device_lose(fy__sim_device_t *dev, const char *format, ...)
 {
     va_list args;

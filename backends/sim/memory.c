@@ -147,6 +147,7 @@ fy_status_t fy__sim_memory_register_host(void *dev_, void *address, uint64_t nby
     FY_TRY(fy__sim_device_check(dev));
     fy__sim_range_t range = { .begin = (uintptr_t)address, .nbytes = nbytes, .owner = dev, .bytes = address };
     FY_TRY(fy__sim_memory_check_host(dev, "register_host", address, nbytes, 0));
+    FY_TRY(fy__sim_device_refuses(dev, FY__SIM_FAULT_PIN, "registration of host memory"));
     pthread_mutex_lock(&memory_lock);
     const fy__sim_range_t *found = fy__sim_ranges_touching(&dev->memory.pinned, range.begin, nbytes);
     fy__sim_range_t other = found ? *found : (fy__sim_range_t){ 0 };

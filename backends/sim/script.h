@@ -1,7 +1,8 @@
-/* Fault scripts: which allocation, copy or launch of a device fails, when it is lost, which request is slow.
- * faults=ITEM[+ITEM...], where ITEM is alloc@N, copy@N, launch@N, lost@N or slow@N:DURATION, and N* means from the N-th on, for ever.
+/* Fault scripts: which allocation (of memory, page-locked memory, a stream, an event), copy or launch of a device fails, when it is lost,
+ * which request is slow. faults=ITEM[+ITEM...], where ITEM is alloc@N, pin@N, stream@N, event@N, copy@N, launch@N, lost@N or
+ * slow@N:DURATION, and N* means from the N-th on, for ever.
  * N counts calls of that kind from 1, from when the script was set (the device's opening, or a test's call); lost and slow count requests:
- * copies, fills and launches. Not here: what failing means (work.c, memory.c, order.c). */
+ * copies, fills and launches. Not here: what failing means (work.c, memory.c, stream.c, order.c). */
 #ifndef FERRY_BACKENDS_SIM_SCRIPT_H_
 #define FERRY_BACKENDS_SIM_SCRIPT_H_
 
@@ -13,6 +14,9 @@ struct fy__sim_device;
 
 typedef enum fy__sim_fault_kind {
     FY__SIM_FAULT_ALLOC,
+    FY__SIM_FAULT_PIN,
+    FY__SIM_FAULT_STREAM,
+    FY__SIM_FAULT_EVENT,
     FY__SIM_FAULT_COPY,
     FY__SIM_FAULT_LAUNCH,
     FY__SIM_FAULT_LOST,

@@ -42,6 +42,8 @@ static inline bool fy__sim_device_is_lost(const fy__sim_device_t *dev) { return 
 fy_status_t fy__sim_device_check(const fy__sim_device_t *dev);
 /* Counts one more of this kind in the device's script; as fy__sim_script_next. */
 uint64_t fy__sim_device_strikes(fy__sim_device_t *dev, fy__sim_fault_kind_t kind, uint64_t *out_slow_ns);
+/* OUT_OF_MEMORY if the script strikes this call; what: a noun for the text. */
+fy_status_t fy__sim_device_refuses(fy__sim_device_t *dev, fy__sim_fault_kind_t kind, const char *what);
 /* From now on every slot fails; the first reason is kept. Takes no lock. */
 void fy__sim_device_lose(fy__sim_device_t *dev, const char *format, ...) FY_PRINTF(2, 3);
 

@@ -17,6 +17,7 @@ fy_status_t fy__sim_stream_create(void *dev_, fy_stream_role_t role, int priorit
     if (native)
         return FY__SIM_FAIL(FY_STATUS_UNSUPPORTED, "%s has no native streams, so there is nothing to wrap at %p: pass NULL for a new one",
                             dev->name, native);
+    FY_TRY(fy__sim_device_refuses(dev, FY__SIM_FAULT_STREAM, "stream"));
     fy__sim_stream_t *stream = calloc(1, sizeof(*stream));
     if (stream && dev->order->is_deferred && !(stream->queue = fy__sim_queue_create(dev))) {
         free(stream);
@@ -48,6 +49,7 @@ fy_status_t fy__sim_event_create(void *dev_, void **out_event)
     fy__sim_device_t *dev = dev_;
     *out_event = NULL;
     FY_TRY(fy__sim_device_check(dev));
+    FY_TRY(fy__sim_device_refuses(dev, FY__SIM_FAULT_EVENT, "event"));
     fy__sim_event_t *event = calloc(1, sizeof(*event));
     *out_event = event;
     if (!event) return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for an event", dev->name);

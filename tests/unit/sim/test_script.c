@@ -77,6 +77,31 @@ static void the_nth_allocation_fails(void **state)
     sim->device_close(dev);
 }
 
+/* Page-locked memory, streams and events are allocations, too. */
+static void every_kind_of_allocation_fails(void **state)
+{
+    (void)state;
+    static char host[2][4096];
+    void *stream[3], *event[3];
+    void *dev = OPEN(0, "faults=pin@2+stream@2+event@1*");
+    assert_int_equal(sim->register_host(dev, host[0], sizeof host[0]), FY_STATUS_OK);
+    assert_int_equal(sim->register_host(dev, host[1], sizeof host[1]), FY_STATUS_OUT_OF_MEMORY);
+    assert_non_null(strstr(said, "registration of host memory 2 fails, as the device's faults= says"));
+    assert_int_equal(sim->register_host(dev, host[1], sizeof host[1]), FY_STATUS_OK);
+    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[0]), FY_STATUS_OK);
+    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[1]), FY_STATUS_OUT_OF_MEMORY);
+    assert_null(stream[1]);
+    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[2]), FY_STATUS_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(sim->event_create(dev, &event[i]), FY_STATUS_OUT_OF_MEMORY);
+        assert_null(event[i]);
+    }
+    for (int i = 0; i < 2; i++) sim->unregister_host(dev, host[i], sizeof host[i]);
+    sim->stream_destroy(dev, stream[0]);
+    sim->stream_destroy(dev, stream[2]);
+    sim->device_close(dev);
+}
+
 typedef struct world {
     void *dev, *stream;
     unsigned char *block; /* 4096 */
@@ -262,6 +287,7 @@ int main(void)
         cmocka_unit_test(every_item_is_read),
         cmocka_unit_test(bad_items_are_named),
         cmocka_unit_test(the_nth_allocation_fails),
+        cmocka_unit_test(every_kind_of_allocation_fails),
         cmocka_unit_test(a_copy_fails_when_it_runs),
         cmocka_unit_test(a_failed_copy_that_nobody_can_be_told_of_loses_the_device),
         cmocka_unit_test(launches_fail_when_submitted),
