@@ -43,33 +43,38 @@ static void give_up_all(fy__queue_t *queue)
 }
 
 /* What a pump meets is for the jobs' owners, not for this thread's record. */
-static void force_quietly(fy__point_t point)
+static fy_status_t force_quietly(fy__point_t point)
 {
     fy__error_copy_t before;
     fy__error_save(&before);
-    if (fy__job_force(point) != FY_STATUS_OK) fy__error_restore(&before);
+    const fy_status_t status = fy__job_force(point);
     fy__error_restore(&before);
+    return status;
 }
 
-static void submit_standing(fy__queue_t *queue, bool all)
+/* Fails if the next one cannot go because an earlier one's place in the order cannot be kept; the next passer-by tries again. */
+static fy_status_t submit_standing(fy__queue_t *queue, bool all)
 {
     while (atomic_load_explicit(&queue->nstanding, memory_order_relaxed)) {
         if (fy__device_is_lost(queue->device)) {
             give_up_all(queue);
-            return;
+            return FY_STATUS_OK;
         }
         fy__lock(&queue->lock);
         const fy__job_t *job = best(queue);
         const fy__point_t point = job && (all || fy__queue_fits(queue, job->copy.nbytes)) ? FY__POINT(queue->stream->index, job->seq) : 0;
         fy__unlock(&queue->lock);
-        if (!point) return;
-        force_quietly(point);
+        if (!point) return FY_STATUS_OK;
+        const uint32_t before = atomic_load_explicit(&queue->nstanding, memory_order_relaxed);
+        const fy_status_t status = force_quietly(point);
+        if (status != FY_STATUS_OK && atomic_load_explicit(&queue->nstanding, memory_order_relaxed) >= before) return status;
     }
+    return FY_STATUS_OK;
 }
 
 bool fy__queue_admit(fy__queue_t *queue, uint64_t nbytes)
 {
-    submit_standing(queue, false);
+    (void)submit_standing(queue, false);
     fy__lock(&queue->lock);
     const bool admitted = !atomic_load(&queue->device->opens) ||
                           (!queue->oldest && fy__queue_fits(queue, nbytes)); /* closed: nobody would pump */
@@ -105,7 +110,10 @@ static fy_status_t wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns)
     fy__unlock(&queue->lock);
     /* No wait site: it makes room, and orders nothing. */
     if (point) status = fy__point_wait(point, timeout_ns, FY__WAIT_NONE);
-    if (status == FY_STATUS_OK) submit_standing(queue, false);
+    const fy_status_t stuck = status == FY_STATUS_OK ? submit_standing(queue, false) : FY_STATUS_OK;
+    if (stuck != FY_STATUS_OK && !point) /* nothing in flight will change that */
+        status = fy_error_set(stuck, __FILE__, __LINE__, "the transfers that stand in a queue of %s cannot be ordered behind earlier work",
+                              queue->device->spec);
     fy__lock(&queue->lock);
     return status;
 }
@@ -249,7 +257,7 @@ fy_status_t fy__queue_stand(fy__thread_t *thread, fy__queue_t *queue, const fy__
     memcpy(dependencies, job->dependencies, count * sizeof *dependencies);
     fy__unlock(&queue->lock);
     anchor_dependencies(queue, dependencies, count);
-    if (!atomic_load(&queue->device->opens)) submit_standing(queue, true); /* closed meanwhile: nobody may pass by again */
+    if (!atomic_load(&queue->device->opens)) (void)submit_standing(queue, true); /* closed meanwhile: nobody may pass by again */
     return FY_STATUS_OK;
 }
 
@@ -342,15 +350,15 @@ static bool cancel(fy_stream_t *stream, uint64_t seq)
     return true;
 }
 
-static void pump(fy_stream_t *stream) { submit_standing(atomic_load(&stream->jobs), false); }
-static void flush(fy_stream_t *stream) { submit_standing(atomic_load(&stream->jobs), true); }
+static void pump(fy_stream_t *stream) { (void)submit_standing(atomic_load(&stream->jobs), false); }
+static void flush(fy_stream_t *stream) { (void)submit_standing(atomic_load(&stream->jobs), true); }
 
 static fy_status_t drain(fy_stream_t *stream, uint64_t timeout_ns)
 {
     fy__queue_t *queue = atomic_load(&stream->jobs);
     fy_status_t status = FY_STATUS_OK;
     const uint64_t start_ns = fy__device_now_ns(queue->device);
-    submit_standing(queue, false);
+    (void)submit_standing(queue, false);
     fy__lock(&queue->lock);
     while (queue->oldest && status == FY_STATUS_OK)
         status = wait_for_flight(queue, fy__device_left_ns(queue->device, timeout_ns, start_ns));
@@ -411,7 +419,7 @@ static void keep_what_is_done(fy__queue_t *queue)
 
 void fy__queue_close(fy__queue_t *queue)
 {
-    submit_standing(queue, true);
+    (void)submit_standing(queue, true);
     fy__lock(&queue->lock);
     if (queue->stream && fy__device_is_lost(queue->device)) keep_what_is_done(queue);
     fy_stream_t *stream = queue->stream;

@@ -1,5 +1,8 @@
 /* Taking back transfers whose neighbours in the queue go on: what stays poisoned, what the host may write again, how long a wait for the rest
- * takes. Cancelling by itself: test_queue.c. */
+ * takes, what becomes of those behind one whose turn cannot come. Cancelling by itself: test_queue.c. */
+#include <unistd.h>
+
+#include "runtime/device.h"
 #include "tests/support/harness.h"
 
 enum { N = 64 * 1024, NBYTES = N * 4 };
@@ -126,6 +129,36 @@ static void a_done_ticket_outlives_its_lost_device(void **state)
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
 }
 
+static fy_status_t waits_no_more(void *dev, void *stream, void *event)
+{
+    (void)dev, (void)stream, (void)event;
+    return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "the driver has no memory for one more wait");
+}
+
+/* A transfer whose place cannot be kept holds up who stands behind it, but nobody spins: whoever waits is told. */
+static void a_place_that_cannot_be_kept(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *filler = on_device(), *x = on_device(), *big, *product;
+    ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(512, 512), 1, &big));
+    for (int i = 0; i < 10; i++) ts_ok(fy_matmul(big, big, &product));
+    ts_ok(fy_fill(x, 1));
+    (void)borrow_into(filler, pinned());
+    const fy_ticket_t first = borrow_into(x, pinned()), second = borrow_into(x, pinned());
+    const fy_backend_t *whole = g_device->backend;
+    fy_backend_t broken = *whole;
+    broken.event_wait = waits_no_more;
+    g_device->backend = &broken;
+    alarm(20);
+    ts_fails(fy_device_wait(g_device, FY_FOREVER), OUT_OF_MEMORY);
+    g_device->backend = whole;
+    ts_fails(fy_ticket_wait(first, FY_FOREVER), OUT_OF_MEMORY);
+    ts_ok(fy_ticket_wait(second, FY_FOREVER));
+    if (fy_device_wait(g_device, FY_FOREVER) != FY_STATUS_OK) fy_error_get(); /* takes the fault */
+    alarm(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +166,7 @@ int main(void)
         cmocka_unit_test_teardown(the_source_is_free_again, tear_down),
         cmocka_unit_test_teardown(a_wait_for_a_queue_is_not_longer_than_asked, tear_down),
         cmocka_unit_test_teardown(a_done_ticket_outlives_its_lost_device, tear_down),
+        cmocka_unit_test_teardown(a_place_that_cannot_be_kept, tear_down),
     };
     return cmocka_run_group_tests_name("cancel", tests, NULL, NULL);
 }
