@@ -8,7 +8,6 @@
 #include "runtime/guard.h"
 #include "runtime/recording.h"
 #include "transfer/account.h"
-#include "transfer/calibration.h"
 #include "transfer/options.h"
 #include "transfer/packed.h"
 #include "transfer/upload.h"
@@ -34,21 +33,12 @@ static bool is_packed(const many_t *many, size_t i)
     return nbytes && nbytes <= many->largest_nbytes && src->contiguous && dst->contiguous && dst->dtype == src->dtype;
 }
 
-/* Packing two is the least that saves something. Finds the ring, since a small one takes small tensors only. */
 static fy_status_t choose(many_t *many)
 {
-    uint64_t slot_nbytes;
     size_t npacked = 0;
-    many->largest_nbytes = 0;
-    if (many->device->synchronous || !fy__run_supported(many->device)) return FY_STATUS_OK;
-    many->largest_nbytes = fy__calibration(many->device)->coalesce_nbytes;
+    many->largest_nbytes = fy__run_largest(many->device);
     for (size_t i = 0; i < many->count && npacked < 2; i++) npacked += is_packed(many, i);
-    if (npacked == 2) {
-        FY_TRY(fy__ring_slot_nbytes(many->device, &slot_nbytes));
-        while (many->largest_nbytes > slot_nbytes / 4) many->largest_nbytes /= 2;
-    } else
-        many->largest_nbytes = 0;
-    return FY_STATUS_OK;
+    return fy__run_limit(many->device, npacked, &many->largest_nbytes);
 }
 
 /* ---- one slot full ---- */

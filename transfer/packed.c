@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "runtime/base/fail.h"
+#include "transfer/calibration.h"
+
 /* Entry number i while the table grows down from the back. */
 static fy_packed_entry_t *growing(const fy__run_t *run, uint32_t i)
 {
@@ -61,7 +64,7 @@ fy_status_t fy__run_launch(fy_device_t *device, fy_stream_t *stream, fy_op_t op,
     return fy__device_check(device, device->backend->launch(device->dev, stream ? stream->native : NULL, &launch));
 }
 
-bool fy__run_supported(fy_device_t *device)
+static bool is_supported(fy_device_t *device)
 {
     fy_desc_t descs[2] = { bytes_at(NULL, 0), bytes_at(NULL, 0) };
     const fy_packed_t packed = { 0, 0 };
@@ -75,4 +78,19 @@ bool fy__run_supported(fy_device_t *device)
         .attrs_nbytes = sizeof packed,
     };
     return !device->backend->supports || device->backend->supports(device->dev, &launch);
+}
+
+uint64_t fy__run_largest(fy_device_t *device)
+{
+    return !device->synchronous && is_supported(device) ? fy__calibration(device)->coalesce_nbytes : 0;
+}
+
+fy_status_t fy__run_limit(fy_device_t *device, size_t npacked, uint64_t *largest_nbytes)
+{
+    uint64_t slot_nbytes;
+    if (npacked < 2) *largest_nbytes = 0;
+    if (!*largest_nbytes) return FY_STATUS_OK;
+    FY_TRY(fy__ring_slot_nbytes(device, &slot_nbytes));
+    while (*largest_nbytes > slot_nbytes / 4) *largest_nbytes /= 2;
+    return FY_STATUS_OK;
 }

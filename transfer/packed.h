@@ -27,7 +27,10 @@ fy_packed_entry_t *fy__run_close(fy__run_t *run);
 /* FY_LAUNCH_SCATTER or _GATHER on `device` (stream NULL: it is synchronous). dst, src: the run or the table, as bytes on that device. */
 fy_status_t fy__run_launch(fy_device_t *device, fy_stream_t *stream, fy_op_t op, void *dst, uint64_t dst_nbytes, const void *src,
                            uint64_t src_nbytes, const fy__run_t *run);
-/* Can the device do that at all? */
-bool fy__run_supported(fy_device_t *device);
+/* The largest tensor that is better packed on `device`; 0: it cannot do that at all. */
+uint64_t fy__run_largest(fy_device_t *device);
+/* The same, once it is known how many tensors would be packed: none if fewer than two, the least that saves something; else what a slot of the
+ * ring, which may be small, takes several of. Makes the ring. */
+fy_status_t fy__run_limit(fy_device_t *device, size_t npacked, uint64_t *largest_nbytes);
 
 #endif

@@ -80,6 +80,28 @@ static void one_copy_an_eighth_of_the_time(void **state)
     fy_scope_end(scope, 0, NULL);
 }
 
+/* Packing is for two or more: one alone goes as fy_tensor_upload and fy_tensor_download would take it, without a table. */
+static void one_alone_is_not_packed(void **state)
+{
+    (void)state;
+    fy_tensor_t *host[N], *device[N], *got;
+    fy_scope_t scope = fy_scope_begin("alone");
+    ts_ok(fy_device_open("sim:0", &g_device));
+    make(host, device);
+    for (int count = 1; count <= 2; count++) {
+        fy_download_t *downloads[2];
+        const fy_ledger_totals_t before = ts_ledger(NULL);
+        ts_ok(fy_tensor_upload_many_into((size_t)count, device, host, NULL, NULL));
+        ts_ok(fy_tensor_download_many((size_t)count, device, NULL, downloads));
+        for (int i = 0; i < count; i++) ts_ok(fy_download_wait(downloads[i], FY_FOREVER, &got));
+        const fy_ledger_totals_t after = ts_ledger(NULL);
+        const uint64_t npacked = count < 2 ? 0 : (uint64_t)count;
+        assert_int_equal(after.upload.by_path[FY_PATH_COALESCED] - before.upload.by_path[FY_PATH_COALESCED], npacked);
+        assert_int_equal(after.download.by_path[FY_PATH_COALESCED] - before.download.by_path[FY_PATH_COALESCED], npacked);
+    }
+    fy_scope_end(scope, 0, NULL);
+}
+
 /* Slots of 4 KiB: what does not fit goes alone, the rest in many copies; the bytes are the same. */
 static void a_small_ring(void **state)
 {
@@ -106,6 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(one_copy_an_eighth_of_the_time, tear_down),
+        cmocka_unit_test_teardown(one_alone_is_not_packed, tear_down),
         cmocka_unit_test_teardown(a_small_ring, tear_down),
     };
     return cmocka_run_group_tests_name("coalesce", tests, NULL, NULL) != 0;
