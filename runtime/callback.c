@@ -228,11 +228,11 @@ void fy__callback_fork_unlock(void) { pthread_mutex_unlock(&lock); }
 
 void fy__callback_fork_child(void)
 {
-    pthread_mutex_init(&lock, NULL);
     make_conditions();
     is_started = is_stopping = is_over = false;
     fresh = watched = NULL; /* the parent's to run; their memory is given up with it */
     fresh_end = &fresh;
     atomic_store(&nstanding, 0);
     atomic_store(&fy__callback_busy, 0);
+    pthread_mutex_unlock(&lock); /* this thread took it before the fork; to make it anew would leave it taken */
 }
