@@ -20,7 +20,7 @@ static bool went_with_its_device(const fy_stream_t *stream, uint64_t seq)
 static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
 {
     *out_point = 0;
-    if (!ticket.stream) return ticket.seq == 0;
+    if (!ticket.stream || !ticket.seq) return !ticket.stream && !ticket.seq; /* numbers begin with 1 */
     const fy_stream_t *stream = ticket.stream < FY__MAX_STREAMS ? fy__stream_at((uint32_t)ticket.stream) : NULL;
     if (!stream || ticket.seq > atomic_load_explicit(&stream->submitted, memory_order_acquire)) return false;
     *out_point = FY__POINT(ticket.stream, ticket.seq);

@@ -90,6 +90,8 @@ static void a_ticket_that_was_never_given(ts_ctx_t *ctx)
     ticket.seq += 1000;
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INVALID_ARGUMENT);
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
+    ticket.seq = 0; /* numbers begin with 1 */
+    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INVALID_ARGUMENT);
 }
 
 /* Work that the user put on a wrapped queue after fy_tensor_native, behind an event that Ferry recorded meanwhile. */
