@@ -390,12 +390,13 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
         FY_CHECK(prepare(&call));
     else if (!(info->flags & FY_OP_ELEMENTWISE))
         FY_CHECK(take_workspace(&call));
-    FY_CHECK(device->backend->launch(device->dev, stream ? stream->native : NULL, launch));
+    status = device->backend->launch(device->dev, stream ? stream->native : NULL, launch);
+    if (FY_UNLIKELY(status != FY_STATUS_OK)) return give_up(&call, fy__device_check(device, status));
     if (!plain || call.workspace) conclude(&call);
     fy__count(&thread->node->requests, 1);
     return FY_STATUS_OK;
 done:
-    return give_up(&call, fy__device_check(device, status));
+    return give_up(&call, status);
 }
 
 /* Operands beyond NEAR: their descriptors lie in the thread's scratch, which is taken out meanwhile: a rule, a kernel or the log function

@@ -52,21 +52,29 @@ fy_status_t fy__hazard_wait(const fy__hazard_t *hazard, uint64_t timeout_ns)
     return FY_STATUS_OK;
 }
 
+/* What another device was to do and never will, because it is lost, need not be waited for by whoever replaces the bytes. */
+static fy_status_t wait_unless_lost(fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)
+{
+    const fy_status_t status = fy__stream_wait_point(stream, point, site);
+    if (FY_LIKELY(status == FY_STATUS_OK)) return FY_STATUS_OK;
+    return !fy__device_is_lost(stream->device) && fy__point_is_lost(point) ? FY_STATUS_OK : status;
+}
+
 fy_status_t fy__hazard_before_write(fy__hazard_t *hazard, fy_stream_t *stream, fy__wait_site_t site)
 {
     if (fy__wait_drops(site)) return FY_STATUS_OK;
-    for (int i = 0; i <= FY__READER_COUNT; i++) FY_TRY(fy__stream_wait_point(stream, word(hazard, i), site));
+    for (int i = 0; i <= FY__READER_COUNT; i++) FY_TRY(wait_unless_lost(stream, word(hazard, i), site));
     return FY_STATUS_OK;
 }
 
 fy_status_t fy__hazard_before_read(fy__hazard_t *hazard, fy_stream_t *stream, fy__wait_site_t site)
 {
     if (fy__wait_drops(site)) return FY_STATUS_OK;
-    FY_TRY(fy__stream_wait_point(stream, word(hazard, 0), site));
+    FY_TRY(fy__stream_wait_point(stream, word(hazard, 0), site)); /* fails if another device took the bytes with it */
     /* The word this read will go to may still hold another stream's read: wait for that one too, so that one word stands for both. */
     if (fy__wait_drops(FY__WAIT_READERS_SHARE)) return FY_STATUS_OK;
     const fy__point_t held = word(hazard, 1 + (int)stream->reader);
-    return FY__POINT_STREAM(held) == stream->index ? FY_STATUS_OK : fy__stream_wait_point(stream, held, site);
+    return FY__POINT_STREAM(held) == stream->index ? FY_STATUS_OK : wait_unless_lost(stream, held, site);
 }
 
 void fy__hazard_written(fy__hazard_t *hazard, fy__point_t point)

@@ -337,6 +337,15 @@ static bool reached(fy__point_t point, bool peek)
     return fy__device_is_lost(stream->device) || atomic_load_explicit(&stream->done, memory_order_acquire) >= seq;
 }
 
+bool fy__point_is_lost(fy__point_t point)
+{
+    const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    const uint64_t seq = FY__POINT_SEQ(point);
+    if (!stream) return false;
+    return fy__stream_took_along(stream, seq) ||
+           (fy__device_is_lost(stream->device) && atomic_load_explicit(&stream->done, memory_order_acquire) < seq);
+}
+
 bool fy__point_reached(fy__point_t point) { return reached(point, false); }
 bool fy__point_peek(fy__point_t point) { return reached(point, true); }
 
@@ -386,12 +395,16 @@ fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point, f
     const uint64_t seq = FY__POINT_SEQ(point);
     fy__stream_event_t *event;
     if (!other) return FY_STATUS_OK;
+    if (FY_UNLIKELY(fy__stream_took_along(other, seq)))
+        return FY_FAIL(DEVICE_LOST, "these bytes were to come from a device that was lost and has been closed since\n  Write them anew");
     if (!other->foreign && (atomic_load_explicit(&other->done, memory_order_acquire) >= seq ||
                             atomic_load_explicit(&stream->waited[other->index], memory_order_relaxed) >= seq))
         return FY_STATUS_OK;
     if (other->device->backend != stream->device->backend)
         return fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE); /* no common events: the host waits */
-    fy__lock(&other->lock);                                      /* the event must not move between the two calls */
+    if (FY_UNLIKELY(fy__device_is_lost(other->device)) && other->device != stream->device)
+        return fy__device_lost_error(other->device); /* an event of it that is recorded already would say nothing */
+    fy__lock(&other->lock);                          /* the event must not move between the two calls */
     if (!other->foreign && atomic_load_explicit(&other->done, memory_order_relaxed) >= seq) { /* it may be another device's by now */
         fy__unlock(&other->lock);
         return FY_STATUS_OK;

@@ -122,6 +122,14 @@ uint32_t fy__point_fault(fy_device_t *device, fy__point_t point);
 /* For ordering: an ordinary point stays what it is, a job is submitted if it stands and becomes its native point. */
 fy_status_t fy__point_submit(fy__point_t *point);
 
+/* Did the request go with its device, which was lost and has been closed since? */
+static inline bool fy__stream_took_along(const fy_stream_t *stream, uint64_t seq)
+{
+    return seq >= atomic_load(&stream->lost_first) && seq <= atomic_load(&stream->lost_last);
+}
+/* Will it never be reached, because it went with its device or stands on one that is lost? */
+bool fy__point_is_lost(fy__point_t point);
+
 /* Has it been reached? Polls the backend if needed. True if the device is lost: nothing is left to wait for. */
 bool fy__point_reached(fy__point_t point);
 /* The same for Ferry's own thread: costs no model time. */

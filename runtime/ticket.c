@@ -10,12 +10,6 @@
 #include "runtime/stream.h"
 #include "runtime/thread.h"
 
-/* Requests of a device that was lost and has been closed since. */
-static bool went_with_its_device(const fy_stream_t *stream, uint64_t seq)
-{
-    return seq >= atomic_load(&stream->lost_first) && seq <= atomic_load(&stream->lost_last);
-}
-
 /* false: no ticket that Ferry ever gave. */
 static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
 {
@@ -32,7 +26,7 @@ fy_status_t fy__point_status(fy__point_t point, const char *what)
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
     const uint32_t record = fy__point_fault(stream->device, point);
     if (record) return fy__poison_fail(record, what);
-    if (went_with_its_device(stream, FY__POINT_SEQ(point)))
+    if (fy__stream_took_along(stream, FY__POINT_SEQ(point)))
         return FY_FAIL(DEVICE_LOST, "%s: the device of this request was lost and has been closed since", what);
     /* Nothing to wait for: it is done, or the device is lost. (A queue that others submit to, too, would be asked about their work.) */
     if (!stream->timeline && atomic_load(&stream->done) >= FY__POINT_SEQ(point)) return FY_STATUS_OK;
@@ -53,7 +47,7 @@ fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
     }
     if (!fy__wait_drops(FY__WAIT_TICKET_POLL) && !fy__point_reached(point)) return FY_POLL_PENDING;
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
-    if (went_with_its_device(stream, ticket.seq)) return FY_POLL_FAILED;
+    if (fy__stream_took_along(stream, ticket.seq)) return FY_POLL_FAILED;
     if (fy__device_is_lost(stream->device) && atomic_load(&stream->done) < FY__POINT_SEQ(point)) return FY_POLL_FAILED;
     return fy__fault_at(stream->device, point) ? FY_POLL_FAILED : FY_POLL_DONE;
 }
@@ -74,7 +68,7 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
         fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
         fy_device_t *device = stream->device, *held = fy__device_hold(device); /* another thread may close it while this one waits */
         status = fy__point_wait(point, timeout_ns, FY__WAIT_TICKET);
-        if (status == FY_STATUS_OK && went_with_its_device(stream, ticket.seq))
+        if (status == FY_STATUS_OK && fy__stream_took_along(stream, ticket.seq))
             status = FY_FAIL(DEVICE_LOST, "ticket_wait: the device of this request was lost and has been closed since");
         if (status == FY_STATUS_OK) {
             const uint32_t record = fy__point_fault(device, point);

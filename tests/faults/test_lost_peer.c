@@ -1,0 +1,53 @@
+/* A device that is lost while it was to send bytes to another: nobody gets garbage there, and the other device goes on.
+ * Not here: what the lost device itself refuses (conformance/test_conformance_fault.c, unit/sim). */
+#include "tests/support/harness.h"
+
+static float first_of(const fy_tensor_t *tensor)
+{
+    double value;
+    fy_download_t *download;
+    ts_ok(fy_tensor_download(tensor, NULL, &download));
+    ts_ok(fy_download_wait_f64(download, FY_FOREVER, &value));
+    return (float)value;
+}
+
+/* Request 1 of the source is an upload, 2 the send, 3 loses it before anybody waited, so in this order the send never runs. */
+static void what_a_lost_device_was_to_send_is_refused(void **state)
+{
+    (void)state;
+    for (int closed = 0; closed < 2; closed++) {
+        fy_device_t *here, *there;
+        fy_tensor_t *x, *dst, *sum, *again;
+        fy_ticket_t ticket;
+        fy_download_t *download;
+        fy_scope_t scope = fy_scope_begin("lost");
+        ts_ok(fy_device_open("sim:8?order=lazy", &here));
+        ts_ok(fy_device_open("sim:9?order=lazy&faults=lost@3", &there));
+        dst = ts_f32(here, FY_DIMS(1), (const float[]){ 1 });
+        fy_scope_t source = fy_scope_begin("source");
+        x = ts_f32(there, FY_DIMS(1), (const float[]){ 5 });
+        ts_ok(fy_tensor_send_into(dst, x, NULL, &ticket));
+        fy_tensor_t *host = ts_host_f32(FY_DIMS(1), (const float[]){ 7 });
+        ts_fails(fy_tensor_upload(host, there, NULL, &again), DEVICE_LOST);
+        fy_scope_end(source, 0, NULL);
+        if (closed) fy_device_close(there);
+
+        ts_fails(fy_ticket_wait(ticket, FY_FOREVER), DEVICE_LOST);
+        ts_fails(fy_tensor_download(dst, NULL, &download), DEVICE_LOST);
+        ts_text_has(closed ? "closed since" : "sim:9");
+        ts_fails(fy_add(dst, dst, &sum), DEVICE_LOST);
+        ts_ok(fy_fill(dst, 3)); /* written anew, the bytes are good again */
+        ts_ok(fy_add(dst, dst, &sum));
+        assert_true(first_of(sum) == 6);
+        assert_true(first_of(dst) == 3);
+        fy_scope_end(scope, 0, NULL);
+        fy_device_close(here);
+        if (!closed) fy_device_close(there);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(what_a_lost_device_was_to_send_is_refused) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
