@@ -7,9 +7,11 @@
 #include "transfer/queue.h"
 
 enum {
-    FY__QUEUE_JOBS = 1024,     /* slots; job n has slot n % FY__QUEUE_JOBS from its call until job n + FY__QUEUE_JOBS takes it over */
-    FY__QUEUE_FAILURES = 1024, /* failed jobs that are remembered when their slots are taken over */
-    FY__QUEUE_FLIGHTS = 256    /* entries of what is in flight; more are counted with the newest */
+    FY__QUEUE_JOBS = 1024, /* slots; job n has slot n % FY__QUEUE_JOBS from its call until job n + FY__QUEUE_JOBS takes it over */
+    /* A failed job is remembered beyond its slot, until one that has a multiple of this many places more fails: a thread may sleep long
+     * between its call and a look at the ticket. */
+    FY__QUEUE_FAILURES = 16384,
+    FY__QUEUE_FLIGHTS = 256 /* entries of what is in flight; more are counted with the newest */
 };
 
 typedef enum fy__job_phase { FY__PHASE_NONE, FY__PHASE_STANDING, FY__PHASE_TAKEN, FY__PHASE_EMPTY, FY__PHASE_STARTED } fy__job_phase_t;
@@ -49,8 +51,7 @@ struct fy__queue {
     struct {
         uint64_t seq;
         uint32_t record;
-    } * failures; /* [FY__QUEUE_FAILURES], the last ones */
-    uint64_t nfailures;
+    } * failures; /* [FY__QUEUE_FAILURES], by number */
     _Atomic uint32_t nstanding;
     uint64_t standing_nbytes;
     uint64_t flying_nbytes; /* admitted ones included */

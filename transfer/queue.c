@@ -126,8 +126,8 @@ static bool slot_is_free(fy__queue_t *queue, fy__job_t *job)
     uint32_t record = job->record;
     if (!record && job->request) record = fy__fault_at(queue->device, job->native);
     if (record) {
-        queue->failures[queue->nfailures % FY__QUEUE_FAILURES].seq = job->seq;
-        queue->failures[queue->nfailures++ % FY__QUEUE_FAILURES].record = record;
+        queue->failures[job->seq % FY__QUEUE_FAILURES].seq = job->seq;
+        queue->failures[job->seq % FY__QUEUE_FAILURES].record = record;
     }
     if (atomic_load(&queue->stream->done) < job->seq) atomic_store_explicit(&queue->stream->done, job->seq, memory_order_release);
     job->state = FY__PHASE_NONE;
@@ -286,8 +286,8 @@ static void look(fy_stream_t *stream, uint64_t seq, fy__job_view_t *out_view)
             memcpy(out_view->dependencies, job->dependencies, job->ndependencies * sizeof *job->dependencies);
         }
     }
-    for (uint64_t i = 0; !job && queue->stream == stream && i < queue->nfailures && i < FY__QUEUE_FAILURES; i++)
-        if (queue->failures[i].seq == seq) out_view->record = queue->failures[i].record;
+    if (!job && queue->stream == stream && queue->failures && queue->failures[seq % FY__QUEUE_FAILURES].seq == seq)
+        out_view->record = queue->failures[seq % FY__QUEUE_FAILURES].record;
     fy__unlock(&queue->lock);
 }
 
@@ -428,7 +428,6 @@ void fy__queue_close(fy__queue_t *queue)
     free(queue->failures);
     queue->jobs = NULL;
     queue->failures = NULL;
-    queue->nfailures = 0;
     fy__unlock(&queue->lock);
     if (stream) {
         atomic_store(&queue->device->jobs[queue == queue->device->downloads], NULL);
