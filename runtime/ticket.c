@@ -67,7 +67,11 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
     if (point) {
         fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
         fy_device_t *device = stream->device, *held = fy__device_hold(device); /* another thread may close it while this one waits */
-        status = fy__point_wait(point, timeout_ns, FY__WAIT_TICKET);
+        fy__job_view_t view;
+        if (fy__point_look(point, &view) && view.cancelled) /* its place in the order is not its owner's business */
+            status = fy__poison_fail(view.record, "ticket_wait");
+        else
+            status = fy__point_wait(point, timeout_ns, FY__WAIT_TICKET);
         if (status == FY_STATUS_OK && fy__stream_took_along(stream, ticket.seq))
             status = FY_FAIL(DEVICE_LOST, "ticket_wait: the device of this request was lost and has been closed since");
         if (status == FY_STATUS_OK) {

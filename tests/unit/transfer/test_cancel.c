@@ -95,6 +95,20 @@ static void the_source_is_free_again(void **state)
 }
 
 /* Patience is for the whole wait, not for each transfer that stands. */
+/* Cancelled is cancelled, even where its place in the order is far from reached. */
+static void a_cancelled_ticket_needs_no_wait(void **state)
+{
+    (void)state;
+    open_spec("sim:9?window=256KiB");
+    fy_tensor_t *filler = on_device(), *x = on_device();
+    (void)borrow_into(filler, pinned());
+    (void)borrow_into(x, pinned());
+    const fy_ticket_t ticket = borrow_into(x, pinned());
+    ts_ok(fy_ticket_cancel(ticket));
+    assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
+    ts_fails(fy_ticket_wait(ticket, 0), CANCELLED);
+}
+
 static void a_wait_for_a_queue_is_not_longer_than_asked(void **state)
 {
     (void)state;
@@ -164,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(an_earlier_upload_does_not_heal, tear_down),
         cmocka_unit_test_teardown(the_source_is_free_again, tear_down),
+        cmocka_unit_test_teardown(a_cancelled_ticket_needs_no_wait, tear_down),
         cmocka_unit_test_teardown(a_wait_for_a_queue_is_not_longer_than_asked, tear_down),
         cmocka_unit_test_teardown(a_done_ticket_outlives_its_lost_device, tear_down),
         cmocka_unit_test_teardown(a_place_that_cannot_be_kept, tear_down),
