@@ -20,7 +20,7 @@ static fy_status_t run_upload(void *context, int64_t iters)
     transfer_t *t = context;
     for (int64_t i = 0; i < iters; i++) {
         fy_ticket_t ticket;
-        FY_TRY(fy_tensor_upload_into(t->on_device, t->on_host, NULL, &ticket));
+        FY_TRY(fy_tensor_upload_into(t->on_device, t->on_host, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &ticket));
         FY_TRY(fy_ticket_wait(ticket, FY_FOREVER));
     }
     return FY_STATUS_OK;
@@ -32,7 +32,7 @@ static fy_status_t run_download(void *context, int64_t iters)
     for (int64_t i = 0; i < iters; i++) {
         fy_download_t *reply;
         fy_tensor_t *host;
-        FY_TRY(fy_tensor_download(t->on_device, NULL, &reply));
+        FY_TRY(fy_tensor_download(t->on_device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
         FY_TRY(fy_download_wait(reply, FY_FOREVER, &host));
         fy_tensor_destroy(host);
     }

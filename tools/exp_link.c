@@ -45,7 +45,7 @@ static fy_status_t upload_each(load_t *load, const fy_transfer_options_t *option
 
 static fy_status_t up_borrowed(load_t *load)
 {
-    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_HERE;
     options.contract = FY_HOST_BORROW;
     return upload_each(load, &options);
 }
@@ -71,20 +71,22 @@ static fy_status_t receive_each(load_t *load)
 
 static fy_status_t down_each(load_t *load)
 {
-    for (size_t i = 0; i < load->pieces; i++) FY_TRY(fy_tensor_download(load->on_device[i], NULL, &load->replies[i]));
+    for (size_t i = 0; i < load->pieces; i++)
+        FY_TRY(fy_tensor_download(load->on_device[i], &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &load->replies[i]));
     return receive_each(load);
 }
 
 static fy_status_t down_together(load_t *load)
 {
-    FY_TRY(fy_tensor_download_many(load->pieces, load->on_device, NULL, load->replies));
+    FY_TRY(fy_tensor_download_many(load->pieces, load->on_device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, load->replies));
     return receive_each(load);
 }
 
 /* Blocks: it is there on return. */
 static fy_status_t down_into(load_t *load)
 {
-    for (size_t i = 0; i < load->pieces; i++) FY_TRY(fy_tensor_download_into(load->on_host[i], load->on_device[i], NULL));
+    for (size_t i = 0; i < load->pieces; i++)
+        FY_TRY(fy_tensor_download_into(load->on_host[i], load->on_device[i], &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE));
     return FY_STATUS_OK;
 }
 

@@ -53,7 +53,7 @@ static fy_status_t feed(pipeline_t *p, int64_t step)
 {
     const int64_t slot = step % SLOTS;
     void *bytes;
-    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_HERE;
     borrow.contract = FY_HOST_BORROW;
     FY_TRY(fy_tensor_map(p->staging[slot], FY_ACCESS_WRITE, &bytes));
     for (int i = 0; i < COLUMNS; i++) ((float *)bytes)[i] = (float)step;
@@ -72,7 +72,7 @@ static fy_status_t compute(pipeline_t *p, int64_t step, fy_tensor_t **out_result
 
 static fy_status_t ask(pipeline_t *p, fy_tensor_t *result)
 {
-    FY_TRY(fy_tensor_download(result, NULL, &p->replies[p->asked % LATE]));
+    FY_TRY(fy_tensor_download(result, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &p->replies[p->asked % LATE]));
     p->asked++;
     fy_tensor_destroy(result);
     return FY_STATUS_OK;

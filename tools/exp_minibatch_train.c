@@ -19,7 +19,7 @@ fy_status_t minibatch_upload(session_t *session, const fy_table_t *standardised,
     fy_tensor_t *rows, *table, *x, *y, *ones;
     fy_scope_t scope = fy_scope_begin("data");
     FY_TRY(fy_table_to_tensor(standardised, 0, TRAIN_ROWS, FY_DTYPE_F32, &rows));
-    FY_TRY(fy_tensor_upload(rows, session->device, NULL, &table)); /* the heavy request */
+    FY_TRY(fy_tensor_upload(rows, session->device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &table)); /* the heavy request */
     FY_TRY(fy_slice(table, 1, 0, AIRFOIL_FEATURES, &x));
     FY_TRY(fy_slice(table, 1, AIRFOIL_FEATURES, AIRFOIL_COLUMNS, &y));
     FY_TRY(fy_full(session->device, FY_DTYPE_F32, FY_DIMS(TRAIN_ROWS, 1), 1, &ones));
@@ -62,7 +62,7 @@ static fy_status_t evaluate(fy_tensor_t *data, fy_tensor_t *theta, double *out_l
     FY_TRY(view_rows(data, 0, TRAIN_ROWS, &x, &y));
     FY_TRY(fy_matmul(x, theta, &prediction));
     FY_TRY(fy_mse_loss(prediction, y, &loss));
-    FY_TRY(fy_tensor_download(loss, NULL, &reply));
+    FY_TRY(fy_tensor_download(loss, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
     FY_TRY(fy_download_wait_f64(reply, FY_FOREVER, out_loss));
     *out_loss /= 2;
     fy_scope_end(scope, 0, NULL);

@@ -31,10 +31,10 @@ static fy_status_t step_copies(const operands_t *o, fy_device_t *device, fy_tens
 {
     fy_tensor_t *a, *b, *product;
     fy_download_t *reply;
-    FY_TRY(fy_tensor_upload(o->host_a, device, NULL, &a));
-    FY_TRY(fy_tensor_upload(o->host_b, device, NULL, &b));
+    FY_TRY(fy_tensor_upload(o->host_a, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &a));
+    FY_TRY(fy_tensor_upload(o->host_b, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &b));
     FY_TRY(fy_matmul(a, b, &product));
-    FY_TRY(fy_tensor_download(product, NULL, &reply));
+    FY_TRY(fy_tensor_download(product, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
     fy_tensor_destroy(product);
     fy_tensor_destroy(b);
     fy_tensor_destroy(a);
@@ -77,7 +77,7 @@ static fy_status_t fetch_product(session_t *session, int variant, const operands
         *out_host = product;
         return FY_STATUS_OK;
     }
-    FY_TRY(fy_tensor_download(product, NULL, &reply));
+    FY_TRY(fy_tensor_download(product, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
     return fy_download_wait(reply, FY_FOREVER, out_host);
 }
 
@@ -117,8 +117,8 @@ static fy_status_t make_operands(session_t *session, int64_t size, operands_t *o
     FY_TRY(fy_rng_create(host, SEED, &rng));
     FY_TRY(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(size, size), -1, 1, &out->host_a));
     FY_TRY(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(size, size), -1, 1, &out->host_b));
-    FY_TRY(fy_tensor_upload(out->host_a, session->device, NULL, &out->device_a));
-    return fy_tensor_upload(out->host_b, session->device, NULL, &out->device_b);
+    FY_TRY(fy_tensor_upload(out->host_a, session->device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &out->device_a));
+    return fy_tensor_upload(out->host_b, session->device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &out->device_b);
 }
 
 static fy_status_t max_abs_diff(fy_tensor_t *a, fy_tensor_t *b, int64_t count, double *out_diff)

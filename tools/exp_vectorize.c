@@ -106,7 +106,7 @@ static fy_status_t measure_dispatcher(problem_t *p, int way, figures_t *out)
     uint64_t requests = ledger_read(NULL).requests;
     FY_TRY(asks[way](p));
     out->requests = (double)(ledger_read(NULL).requests - requests);
-    FY_TRY(fy_tensor_download(p->a, NULL, &reply));
+    FY_TRY(fy_tensor_download(p->a, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
     FY_TRY(fy_download_wait(reply, FY_FOREVER, &host_a));
     FY_TRY(fy_tensor_map(host_a, FY_ACCESS_READ, &raw));
     out->max_abs_err = p->session->info.numerics ? max_abs_err(p, raw) : NAN; /* off: what comes down is zero */
@@ -165,8 +165,8 @@ static fy_status_t set_up(problem_t *p)
     FY_TRY(fy_tensor_map(p->host_c, FY_ACCESS_READ, &raw_c));
     p->raw_b = raw_b;
     p->raw_c = raw_c;
-    FY_TRY(fy_tensor_upload(p->host_b, device, NULL, &p->b));
-    FY_TRY(fy_tensor_upload(p->host_c, device, NULL, &p->c));
+    FY_TRY(fy_tensor_upload(p->host_b, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &p->b));
+    FY_TRY(fy_tensor_upload(p->host_c, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &p->c));
     FY_TRY(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(n, n), &p->a));
     for (int64_t i = 0; i < n; i++) {
         FY_TRY(fy_slice(p->b, 0, i, i + 1, &p->b_rows[i]));

@@ -29,6 +29,11 @@ typedef struct fy_transfer_options {
 #define FY_SITE                   FY_SITE_TEXT(__FILE__, __LINE__)
 #define FY_SITE_TEXT(file, line)  FY_SITE_TEXT_(file, line)
 #define FY_SITE_TEXT_(file, line) file ":" #line
+/* The defaults, and where: `fy_tensor_upload(x, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &y)`. */
+#define FY_TRANSFER_OPTIONS_HERE                                               \
+    {                                                                          \
+        sizeof(fy_transfer_options_t), FY_HOST_COPY, FY_DTYPE_SAME, 0, FY_SITE \
+    }
 
 /* New tensor on `device` with the elements of host tensor `src` (any strides; the result is dense). options may be NULL.
  * Completion: ops on *out_dst wait by themselves, on the device. Host code that wants to wait uses fy_tensor_ticket.
