@@ -59,7 +59,7 @@ fy__job_t *fy__job_find(const fy__queue_t *queue, const fy_stream_t *stream, uin
 {
     if (queue->stream != stream || !queue->jobs) return NULL;
     fy__job_t *job = &queue->jobs[seq % FY__QUEUE_JOBS];
-    return job->seq == seq && job->state != FY__PHASE_NONE ? job : NULL;
+    return job->seq == seq && job->phase != FY__PHASE_NONE ? job : NULL;
 }
 
 void fy__job_link(fy__queue_t *queue, fy__job_t *job)
@@ -151,19 +151,19 @@ static fy_status_t run_job(fy__queue_t *queue, const fy_stream_t *stream, uint64
     fy__job_t *job;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     fy__lock(&queue->lock);
-    while ((job = fy__job_find(queue, stream, seq)) && job->state == FY__PHASE_TAKEN) pthread_cond_wait(&queue->changed, &queue->lock);
-    if (!job || job->state == FY__PHASE_STARTED) {
+    while ((job = fy__job_find(queue, stream, seq)) && job->phase == FY__PHASE_TAKEN) pthread_cond_wait(&queue->changed, &queue->lock);
+    if (!job || job->phase == FY__PHASE_STARTED) {
         fy__unlock(&queue->lock);
         return FY_STATUS_OK;
     }
-    const bool stands = job->state == FY__PHASE_STANDING;
+    const bool stands = job->phase == FY__PHASE_STANDING;
     if (stands) {
         fy__job_unlink(queue, job);
         queue->flying_nbytes += job->copy.nbytes;
         queue->nadmitted++;
     }
     uint32_t record = job->record;
-    job->state = FY__PHASE_TAKEN;
+    job->phase = FY__PHASE_TAKEN;
     fy__unlock(&queue->lock);
 
     fy_status_t status = order_behind(queue, job);
@@ -190,7 +190,7 @@ static fy_status_t run_job(fy__queue_t *queue, const fy_stream_t *stream, uint64
     }
     job->native = point;
     job->record = record;
-    job->state = point || lost ? FY__PHASE_STARTED : FY__PHASE_EMPTY;
+    job->phase = point || lost ? FY__PHASE_STARTED : FY__PHASE_EMPTY;
     if (lost && !point && !job->record) job->record = fy__poison_record(FY_STATUS_DEVICE_LOST, "the device was lost");
     const fy__job_held_t held = fy__job_take_held(job);
     pthread_cond_broadcast(&queue->changed);
@@ -208,7 +208,7 @@ static fy__point_t first_unsubmitted(fy__point_t point)
     fy__queue_t *queue = atomic_load(&stream->jobs);
     fy__lock(&queue->lock);
     const fy__job_t *job = fy__job_find(queue, stream, FY__POINT_SEQ(point));
-    if (job && (job->state == FY__PHASE_STANDING || job->state == FY__PHASE_EMPTY)) {
+    if (job && (job->phase == FY__PHASE_STANDING || job->phase == FY__PHASE_EMPTY)) {
         count = job->ndependencies;
         memcpy(dependencies, job->dependencies, count * sizeof *dependencies);
     }

@@ -1,4 +1,5 @@
-/* The inside of an engine's queue, for the two files that work on it: job.c (one job, the window) and queue.c (who goes when).
+/* The inside of an engine's queue, for the files that work on it: job.c (one job, the window), queue.c (who goes when), timeline.c (what
+ * runtime/ asks).
  * Locks: a queue's may be held while a stream's or the faults' is taken, never two queues', and never over a submission: a job that is being
  * submitted is TAKEN, and others who need it wait for `changed`. That ends, because a job depends on older ones only. */
 #ifndef FERRY_TRANSFER_JOB_H_
@@ -23,7 +24,7 @@ typedef struct fy__job_conversion {
 
 typedef struct fy__job {
     uint64_t seq;
-    fy__job_phase_t state;
+    fy__job_phase_t phase;
     bool replaces;
     int priority;
     bool cancelled;
@@ -83,11 +84,20 @@ void fy__job_unlink(fy__queue_t *queue, fy__job_t *job);
 fy__job_held_t fy__job_take_held(fy__job_t *job);
 /* What whoever uses the bytes will find when he comes behind the job, which failed with `record`, or with 0 did not. */
 void fy__job_leave_word(fy__queue_t *queue, const fy__job_t *job, uint32_t record);
+/* Waits until the oldest of what is in flight is done, or another thread has sent what was admitted. Lets go of the lock meanwhile. */
+fy_status_t fy__queue_wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns);
 
 /* ---- no lock is held ---- */
 
 void fy__job_let_go(fy__job_held_t held);
 /* Submits a job and, before it, whatever it depends on, however deep. Fails only if its place in the order cannot be kept. */
 fy_status_t fy__job_force(fy__point_t point);
+/* Submits what stands and finds room; or all. Fails if the next one cannot go because an earlier one's place in the order cannot be kept;
+ * the next passer-by tries again. */
+fy_status_t fy__queue_submit_standing(fy__queue_t *queue, bool all);
+
+/* ---- for runtime/ ---- */
+
+extern const fy__timeline_t fy__queue_timeline;
 
 #endif

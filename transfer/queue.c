@@ -1,4 +1,5 @@
-/* Engines' queues: who goes at once, who stands, whose turn it is. Not here: how a job gets to the engine (job.c). Locks: job.h. */
+/* Engines' queues: who goes at once, who stands, whose turn it is. Not here: how a job gets to the engine (job.c), what runtime/ asks of
+ * jobs (timeline.c). Locks: job.h. */
 #include "transfer/job.h"
 
 #include <stdlib.h>
@@ -31,7 +32,7 @@ static void give_up_all(fy__queue_t *queue)
     while ((job = queue->oldest)) {
         if (!record) record = fy__poison_record(FY_STATUS_DEVICE_LOST, "%s was lost before this transfer's turn came", queue->device->spec);
         fy__job_unlink(queue, job);
-        job->state = FY__PHASE_STARTED;
+        job->phase = FY__PHASE_STARTED;
         job->native = 0;
         job->record = record;
         const fy__job_held_t held = fy__job_take_held(job);
@@ -52,8 +53,7 @@ static fy_status_t force_quietly(fy__point_t point)
     return status;
 }
 
-/* Fails if the next one cannot go because an earlier one's place in the order cannot be kept; the next passer-by tries again. */
-static fy_status_t submit_standing(fy__queue_t *queue, bool all)
+fy_status_t fy__queue_submit_standing(fy__queue_t *queue, bool all)
 {
     while (atomic_load_explicit(&queue->nstanding, memory_order_relaxed)) {
         if (fy__device_is_lost(queue->device)) {
@@ -74,7 +74,7 @@ static fy_status_t submit_standing(fy__queue_t *queue, bool all)
 
 bool fy__queue_admit(fy__queue_t *queue, uint64_t nbytes)
 {
-    (void)submit_standing(queue, false);
+    (void)fy__queue_submit_standing(queue, false);
     fy__lock(&queue->lock);
     const bool admitted = !atomic_load(&queue->device->opens) ||
                           (!queue->oldest && fy__queue_fits(queue, nbytes)); /* closed: nobody would pump */
@@ -97,9 +97,7 @@ void fy__queue_sent(fy__queue_t *queue, uint64_t nbytes, fy__point_t point)
 
 /* ---- standing ---- */
 
-/* Waits until the oldest of what is in flight is done, or another thread has sent what was admitted. The lock is held, and let go
- * meanwhile. */
-static fy_status_t wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns)
+fy_status_t fy__queue_wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns)
 {
     fy_status_t status = FY_STATUS_OK;
     if (!queue->nflights && queue->nadmitted) {
@@ -110,7 +108,7 @@ static fy_status_t wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns)
     fy__unlock(&queue->lock);
     /* No wait site: it makes room, and orders nothing. */
     if (point) status = fy__point_wait(point, timeout_ns, FY__WAIT_NONE);
-    const fy_status_t stuck = status == FY_STATUS_OK ? submit_standing(queue, false) : FY_STATUS_OK;
+    const fy_status_t stuck = status == FY_STATUS_OK ? fy__queue_submit_standing(queue, false) : FY_STATUS_OK;
     if (stuck != FY_STATUS_OK && !point) /* nothing in flight will change that */
         status = fy_error_set(stuck, __FILE__, __LINE__, "the transfers that stand in a queue of %s cannot be ordered behind earlier work",
                               queue->device->spec);
@@ -121,8 +119,8 @@ static fy_status_t wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns)
 /* Is the slot's last job over? Then what became of it is written down where its ticket finds it later. The lock is held. */
 static bool slot_is_free(fy__queue_t *queue, fy__job_t *job)
 {
-    if (job->state == FY__PHASE_NONE) return true;
-    if (job->state != FY__PHASE_STARTED || (job->native && !fy__point_reached(job->native))) return false;
+    if (job->phase == FY__PHASE_NONE) return true;
+    if (job->phase != FY__PHASE_STARTED || (job->native && !fy__point_reached(job->native))) return false;
     uint32_t record = job->record;
     if (!record && job->request) record = fy__fault_at(queue->device, job->native);
     if (record) {
@@ -130,7 +128,7 @@ static bool slot_is_free(fy__queue_t *queue, fy__job_t *job)
         queue->failures[job->seq % FY__QUEUE_FAILURES].record = record;
     }
     if (atomic_load(&queue->stream->done) < job->seq) atomic_store_explicit(&queue->stream->done, job->seq, memory_order_release);
-    job->state = FY__PHASE_NONE;
+    job->phase = FY__PHASE_NONE;
     return true;
 }
 
@@ -155,14 +153,12 @@ static fy_status_t make_room(fy__thread_t *thread, fy__queue_t *queue, uint64_t 
             status = fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE);
             fy__lock(&queue->lock);
         } else
-            status = wait_for_flight(queue, FY_FOREVER);
+            status = fy__queue_wait_for_flight(queue, FY_FOREVER);
         if (status != FY_STATUS_OK) break;
     }
     if (start_ns) fy__throttled(thread, start_ns);
     return status;
 }
-
-static const fy__timeline_t timeline;
 
 /* The lock is held. */
 static fy_status_t make_timeline(fy__queue_t *queue)
@@ -172,7 +168,7 @@ static fy_status_t make_timeline(fy__queue_t *queue)
     if (!queue->failures) queue->failures = calloc(FY__QUEUE_FAILURES, sizeof *queue->failures);
     if (!queue->jobs || !queue->failures)
         return FY_FAIL(OUT_OF_MEMORY, "transfer: no host memory for %zu bytes of a queue", FY__QUEUE_JOBS * sizeof *queue->jobs);
-    FY_TRY(fy__stream_open_timeline(queue->native, &timeline, queue, &queue->stream));
+    FY_TRY(fy__stream_open_timeline(queue->native, &fy__queue_timeline, queue, &queue->stream));
     fy_device_t *device = queue->device;
     atomic_store_explicit(&device->jobs[queue == device->downloads], queue->stream, memory_order_release);
     return FY_STATUS_OK;
@@ -236,7 +232,7 @@ fy_status_t fy__queue_stand(fy__thread_t *thread, fy__queue_t *queue, const fy__
     fy__job_t *job = &queue->jobs[seq % FY__QUEUE_JOBS];
     *job = (fy__job_t){
         .seq = seq,
-        .state = FY__PHASE_STANDING,
+        .phase = FY__PHASE_STANDING,
         .replaces = order->replaces,
         .priority = order->priority,
         .copy = order->copy,
@@ -257,117 +253,9 @@ fy_status_t fy__queue_stand(fy__thread_t *thread, fy__queue_t *queue, const fy__
     memcpy(dependencies, job->dependencies, count * sizeof *dependencies);
     fy__unlock(&queue->lock);
     anchor_dependencies(queue, dependencies, count);
-    if (!atomic_load(&queue->device->opens)) (void)submit_standing(queue, true); /* closed meanwhile: nobody may pass by again */
+    if (!atomic_load(&queue->device->opens)) (void)fy__queue_submit_standing(queue, true); /* closed meanwhile: nobody may pass by again */
     return FY_STATUS_OK;
 }
-
-/* ---- what runtime/ asks ---- */
-
-static void look(fy_stream_t *stream, uint64_t seq, fy__job_view_t *out_view)
-{
-    fy__queue_t *queue = atomic_load(&stream->jobs);
-    out_view->state = FY__JOB_OVER;
-    out_view->native = out_view->before = 0;
-    out_view->record = out_view->ndependencies = 0;
-    out_view->cancelled = false;
-    fy__lock(&queue->lock);
-    const fy__job_t *job = fy__job_find(queue, stream, seq);
-    if (job) {
-        out_view->record = job->record;
-        out_view->native = job->native;
-        out_view->cancelled = job->cancelled;
-        out_view->before = job->before;
-        out_view->state = job->state == FY__PHASE_EMPTY     ? FY__JOB_EMPTY
-                          : job->state != FY__PHASE_STARTED ? FY__JOB_STANDING
-                          : job->native                     ? FY__JOB_STARTED
-                                                            : FY__JOB_OVER;
-        if (job->state == FY__PHASE_EMPTY) {
-            out_view->ndependencies = job->ndependencies;
-            memcpy(out_view->dependencies, job->dependencies, job->ndependencies * sizeof *job->dependencies);
-        }
-    }
-    if (!job && queue->stream == stream && queue->failures && queue->failures[seq % FY__QUEUE_FAILURES].seq == seq)
-        out_view->record = queue->failures[seq % FY__QUEUE_FAILURES].record;
-    fy__unlock(&queue->lock);
-}
-
-static fy_status_t submit(fy_stream_t *stream, uint64_t seq, fy__point_t *out_native)
-{
-    const fy__point_t point = FY__POINT(stream->index, seq);
-    fy__job_view_t view;
-    look(stream, seq, &view);
-    if (view.state == FY__JOB_STANDING || view.state == FY__JOB_EMPTY) {
-        if (fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
-        FY_TRY(fy__job_force(point));
-        look(stream, seq, &view);
-    }
-    if (!view.native && view.record && fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
-    *out_native = view.native;
-    return FY_STATUS_OK;
-}
-
-/* Is another upload into the same storage being submitted? The lock is held. */
-static bool is_being_written(const fy__queue_t *queue, const fy__job_t *job)
-{
-    for (uint32_t i = 0; i < FY__QUEUE_JOBS; i++)
-        if (queue->jobs[i].state == FY__PHASE_TAKEN && queue->jobs[i].dst == job->dst) return true;
-    return false;
-}
-
-/* `job`, an upload, is taken back: uploads that came before it and go later do not heal what it leaves. The lock is held. */
-static void keep_word_of(const fy__queue_t *queue, const fy__job_t *job)
-{
-    for (fy__job_t *older = queue->oldest; older != job; older = older->newer)
-        if (older->dst == job->dst) older->replaces = false;
-}
-
-static bool cancel(fy_stream_t *stream, uint64_t seq)
-{
-    fy__queue_t *queue = atomic_load(&stream->jobs);
-    fy__job_t *job;
-    bool is_upload;
-    fy__lock(&queue->lock);
-    for (;;) {
-        job = fy__job_find(queue, stream, seq);
-        if (!job || job->state != FY__PHASE_STANDING || fy__device_is_lost(queue->device)) {
-            fy__unlock(&queue->lock);
-            return false;
-        }
-        is_upload = job->copy.kind == FY_COPY_UPLOAD;
-        if (!is_upload || !is_being_written(queue, job)) break;
-        pthread_cond_wait(&queue->changed, &queue->lock);
-    }
-    if (is_upload) keep_word_of(queue, job);
-    job->record = fy__poison_record(FY_STATUS_CANCELLED, "the %s of %llu bytes was cancelled before it started",
-                                    is_upload ? "upload" : "download", (unsigned long long)job->copy.nbytes);
-    fy__job_unlink(queue, job);
-    fy__job_leave_word(queue, job, job->record);
-    job->state = FY__PHASE_EMPTY;
-    job->cancelled = true;
-    const fy__job_held_t held = fy__job_take_held(job);
-    fy__unlock(&queue->lock);
-    fy__job_let_go(held);
-    return true;
-}
-
-static void pump(fy_stream_t *stream) { (void)submit_standing(atomic_load(&stream->jobs), false); }
-static void flush(fy_stream_t *stream) { (void)submit_standing(atomic_load(&stream->jobs), true); }
-
-static fy_status_t drain(fy_stream_t *stream, uint64_t timeout_ns)
-{
-    fy__queue_t *queue = atomic_load(&stream->jobs);
-    fy_status_t status = FY_STATUS_OK;
-    const uint64_t start_ns = fy__device_now_ns(queue->device);
-    (void)submit_standing(queue, false);
-    fy__lock(&queue->lock);
-    while (queue->oldest && status == FY_STATUS_OK)
-        status = wait_for_flight(queue, fy__device_left_ns(queue->device, timeout_ns, start_ns));
-    while (queue->nadmitted && status == FY_STATUS_OK && timeout_ns == FY_FOREVER) pthread_cond_wait(&queue->changed, &queue->lock);
-    fy__unlock(&queue->lock);
-    return status;
-}
-
-static const fy__timeline_t timeline = { look, submit, cancel, pump, drain, flush };
 
 /* ---- with its device ---- */
 
@@ -410,7 +298,7 @@ static void keep_what_is_done(fy__queue_t *queue)
 {
     for (uint64_t seq = atomic_load(&queue->stream->done) + 1; seq <= atomic_load(&queue->stream->submitted); seq++) {
         const fy__job_t *job = fy__job_find(queue, queue->stream, seq);
-        if (!job || job->state != FY__PHASE_STARTED || job->record || !job->native ||
+        if (!job || job->phase != FY__PHASE_STARTED || job->record || !job->native ||
             atomic_load(&queue->native->done) < FY__POINT_SEQ(job->native) || (job->request && fy__fault_at(queue->device, job->native)))
             return;
         atomic_store_explicit(&queue->stream->done, seq, memory_order_release);
@@ -419,7 +307,7 @@ static void keep_what_is_done(fy__queue_t *queue)
 
 void fy__queue_close(fy__queue_t *queue)
 {
-    (void)submit_standing(queue, true);
+    (void)fy__queue_submit_standing(queue, true);
     fy__lock(&queue->lock);
     if (queue->stream && fy__device_is_lost(queue->device)) keep_what_is_done(queue);
     fy_stream_t *stream = queue->stream;
