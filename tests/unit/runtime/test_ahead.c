@@ -148,11 +148,10 @@ static void a_lost_devices_ticket_fails_even_when_it_is_closed(void **state)
 
 /* ---- closing without an event ---- */
 
-static fy_status_t no_event(void *dev, void **out_event)
+static fy_status_t no_record(void *dev, void *event, void *stream)
 {
-    (void)dev;
-    *out_event = NULL;
-    return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "made to have none");
+    (void)dev, (void)event, (void)stream;
+    return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "made to record none");
 }
 
 static void a_stream_closed_without_an_event_still_answers(void **state)
@@ -165,7 +164,7 @@ static void a_stream_closed_without_an_event_still_answers(void **state)
     ts_ok(fy_stream_mark(stream, &ticket));
     fy_backend_t backend = *device->backend;
     const fy_backend_t *real = device->backend;
-    backend.event_create = no_event;
+    backend.event_record = no_record;
     device->backend = &backend;
     fy_stream_destroy(stream);
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_PENDING);
