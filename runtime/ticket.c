@@ -46,10 +46,8 @@ fy_poll_t fy_ticket_poll(fy_ticket_t ticket)
         if (view.state == FY__JOB_STARTED) point = view.native;
     }
     if (!fy__wait_drops(FY__WAIT_TICKET_POLL) && !fy__point_reached(point)) return FY_POLL_PENDING;
-    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
-    if (fy__stream_took_along(stream, ticket.seq)) return FY_POLL_FAILED;
-    if (fy__device_is_lost(stream->device) && atomic_load(&stream->done) < FY__POINT_SEQ(point)) return FY_POLL_FAILED;
-    return fy__fault_at(stream->device, point) ? FY_POLL_FAILED : FY_POLL_DONE;
+    if (fy__point_is_lost(point)) return FY_POLL_FAILED;
+    return fy__fault_at(fy__stream_at(FY__POINT_STREAM(point))->device, point) ? FY_POLL_FAILED : FY_POLL_DONE;
 }
 
 fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
