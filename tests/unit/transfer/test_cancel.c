@@ -3,53 +3,7 @@
 #include <unistd.h>
 
 #include "runtime/device.h"
-#include "tests/support/harness.h"
-
-enum { N = 64 * 1024, NBYTES = N * 4 };
-static fy_device_t *g_device;
-static fy_scope_t g_scope;
-
-static void open_spec(const char *spec)
-{
-    ts_ok(fy_device_open(spec, &g_device));
-    g_scope = fy_scope_begin("cancel");
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    if (!g_device) return 0;
-    fy_scope_end(g_scope, 0, NULL);
-    fy_device_close(g_device);
-    g_device = NULL;
-    return 0;
-}
-
-static fy_tensor_t *pinned(void)
-{
-    fy_tensor_t *x;
-    void *data;
-    ts_ok(fy_tensor_create_pinned(g_device, FY_DTYPE_F32, FY_DIMS(N), &x));
-    ts_ok(fy_tensor_map(x, FY_ACCESS_WRITE, &data));
-    memset(data, 0, NBYTES);
-    return x;
-}
-
-static fy_tensor_t *on_device(void)
-{
-    fy_tensor_t *x;
-    ts_ok(fy_tensor_create(g_device, FY_DTYPE_F32, FY_DIMS(N), &x));
-    return x;
-}
-
-static fy_ticket_t borrow_into(fy_tensor_t *dst, const fy_tensor_t *src)
-{
-    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
-    fy_ticket_t ticket;
-    options.contract = FY_HOST_BORROW;
-    ts_ok(fy_tensor_upload_into(dst, src, &options, &ticket));
-    return ticket;
-}
+#include "tests/unit/transfer/engine.h"
 
 /* An earlier upload of all bytes makes its destination good, but not of a later one that was taken back before the earlier one went. */
 static void an_earlier_upload_does_not_heal(void **state)
@@ -58,13 +12,13 @@ static void an_earlier_upload_does_not_heal(void **state)
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *filler = on_device(), *x = on_device(), *y, *back;
     fy_download_t *download;
-    (void)borrow_into(filler, pinned());
-    (void)borrow_into(x, pinned());
-    ts_ok(fy_ticket_cancel(borrow_into(x, pinned())));
+    (void)borrow_into(filler, pinned(0), 0);
+    (void)borrow_into(x, pinned(0), 0);
+    ts_ok(fy_ticket_cancel(borrow_into(x, pinned(0), 0)));
     ts_ok(fy_neg(x, &y)); /* has the earlier one submitted */
     ts_ok(fy_tensor_download(y, NULL, &download));
     ts_fails(fy_download_wait(download, FY_FOREVER, &back), CANCELLED);
-    (void)borrow_into(x, pinned()); /* whole, and later */
+    (void)borrow_into(x, pinned(0), 0); /* whole, and later */
     ts_ok(fy_neg(x, &y));
     ts_ok(fy_tensor_download(y, NULL, &download));
     ts_ok(fy_download_wait(download, FY_FOREVER, &back));
@@ -75,7 +29,7 @@ static void the_source_is_free_again(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
-    fy_tensor_t *filler = on_device(), *x = on_device(), *own = pinned(), *shared = pinned(), *big, *product;
+    fy_tensor_t *filler = on_device(), *x = on_device(), *own = pinned(0), *shared = pinned(0), *big, *product;
     void *data;
     ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(512, 512), 1, &big));
     for (int i = 0; i < 40; i++) {
@@ -83,8 +37,8 @@ static void the_source_is_free_again(void **state)
         fy_tensor_destroy(product);
     }
     ts_ok(fy_fill(x, 1)); /* behind all of that */
-    (void)borrow_into(filler, shared);
-    const fy_ticket_t ticket = borrow_into(x, own), other = borrow_into(x, shared);
+    (void)borrow_into(filler, shared, 0);
+    const fy_ticket_t ticket = borrow_into(x, own, 0), other = borrow_into(x, shared, 0);
     ts_ok(fy_ticket_cancel(other));
     ts_ok(fy_ticket_cancel(ticket));
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
@@ -101,9 +55,9 @@ static void a_cancelled_ticket_needs_no_wait(void **state)
     (void)state;
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *filler = on_device(), *x = on_device();
-    (void)borrow_into(filler, pinned());
-    (void)borrow_into(x, pinned());
-    const fy_ticket_t ticket = borrow_into(x, pinned());
+    (void)borrow_into(filler, pinned(0), 0);
+    (void)borrow_into(x, pinned(0), 0);
+    const fy_ticket_t ticket = borrow_into(x, pinned(0), 0);
     ts_ok(fy_ticket_cancel(ticket));
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
     ts_fails(fy_ticket_wait(ticket, 0), CANCELLED);
@@ -116,7 +70,7 @@ static void a_wait_for_a_queue_is_not_longer_than_asked(void **state)
     open_spec("sim:9?window=256KiB");
     fy_tensor_t *x = on_device();
     fy_ticket_t last = { 0, 0 };
-    for (int i = 0; i < 64; i++) last = borrow_into(x, pinned());
+    for (int i = 0; i < 64; i++) last = borrow_into(x, pinned(0), 0);
     ts_ok(fy_device_clock_query(g_device, &before));
     ts_fails(fy_device_wait(g_device, 100000), TIMEOUT); /* one takes about 10 us */
     ts_ok(fy_device_clock_query(g_device, &after));
@@ -131,8 +85,8 @@ static void a_done_ticket_outlives_its_lost_device(void **state)
     (void)state;
     open_spec("sim:9?window=256KiB&faults=lost@14");
     fy_tensor_t *filler = on_device(), *x = on_device(), *y;
-    (void)borrow_into(filler, pinned());
-    const fy_ticket_t ticket = borrow_into(x, pinned());
+    (void)borrow_into(filler, pinned(0), 0);
+    const fy_ticket_t ticket = borrow_into(x, pinned(0), 0);
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     int calls = 0;
     while (calls++ < 100 && fy_neg(x, &y) == FY_STATUS_OK) {}
@@ -158,8 +112,8 @@ static void a_place_that_cannot_be_kept(void **state)
     ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(512, 512), 1, &big));
     for (int i = 0; i < 10; i++) ts_ok(fy_matmul(big, big, &product));
     ts_ok(fy_fill(x, 1));
-    (void)borrow_into(filler, pinned());
-    const fy_ticket_t first = borrow_into(x, pinned()), second = borrow_into(x, pinned());
+    (void)borrow_into(filler, pinned(0), 0);
+    const fy_ticket_t first = borrow_into(x, pinned(0), 0), second = borrow_into(x, pinned(0), 0);
     const fy_backend_t *whole = g_device->backend;
     fy_backend_t broken = *whole;
     broken.event_wait = waits_no_more;
