@@ -45,7 +45,9 @@ FY_API fy_device_t *fy_device_host(void);
  *   "host" · "auto" (the first CUDA device, else host) · "cuda:N"
  *   "sim:N?profile=h200&capacity=8GiB&numerics=off" · "sim:N?order=random&seed=7&faults=copy@3" (docs/simulator.md) · "null:0"
  * Any spec but host takes limit=BYTES (most that Ferry reserves there), pinned=BYTES (most page-locked host memory),
- * workspace=BYTES and ahead=N (how many requests the host may be ahead of a stream). Options count on the first open of a device only; other options on a later one are refused.
+ * workspace=BYTES, ahead=N (how many requests the host may be ahead of a stream), segment=BYTES (what is asked of the backend at a time
+ * for small blocks), growth=off (only fy_memory_reserve grows) and debug=poison+guard (finds writes out of bounds and reads of old bytes,
+ * where the host reaches them: docs/memory.md). Options count on the first open of a device only; other options on a later one are refused.
  * Fails: INVALID_ARGUMENT (names the option and what it may be), UNAVAILABLE (with the reason), OUT_OF_MEMORY. */
 FY_API_STATUS fy_device_open(const char *spec, fy_device_t **out_device);
 /* Gives back one open; NULL is ignored. The device itself goes with its last tensor. */

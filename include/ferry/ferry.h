@@ -11,6 +11,7 @@
 #include <ferry/memory.h>
 #include <ferry/op.h>
 #include <ferry/ops.h>
+#include <ferry/plan.h>
 #include <ferry/prefetch.h>
 #include <ferry/scope.h>
 #include <ferry/status.h>

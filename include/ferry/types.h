@@ -37,6 +37,25 @@ typedef struct fy_tensor fy_tensor_t;     /* a strided view of bytes on one devi
 typedef struct fy_download fy_download_t; /* bytes on their way to the host */
 typedef struct fy_graph fy_graph_t;       /* a recorded step */
 
+/* What bytes on a device are for: figures and plans are told by these. fy_scope_memory says which one applies to tensors made in a
+ * scope; Ferry says so itself for what it makes. X(name, text). The order is part of the ABI. */
+#define FY_CATEGORY_LIST(X)                                                                        \
+    X(ACTIVATIONS, activations) /* results of ops, batches, and what nobody said anything about */ \
+    X(WEIGHTS, weights)                                                                            \
+    X(GRADIENTS, gradients)                                                                        \
+    X(OPTIMIZER_STATE, optimizer_state) /* momenta, step numbers */                                \
+    X(WORKSPACE, workspace)             /* scratch of one op, library calls included */            \
+    X(STAGING, staging)                 /* device bytes that a transfer passes through */
+typedef enum fy_category {
+#define X(name, text) FY_CATEGORY_##name,
+    FY_CATEGORY_LIST(X)
+#undef X
+        FY_CATEGORY_COUNT
+} fy_category_t;
+
+/* "optimizer_state"; "?" for a number that is no category. Static. */
+FY_API const char *fy_category_name(fy_category_t category);
+
 #define FY_MAX_RANK  8
 #define FY_FOREVER   UINT64_MAX /* as a timeout */
 #define FY_UNLIMITED UINT64_MAX /* as a limit */
