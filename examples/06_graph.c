@@ -1,6 +1,6 @@
 /* The same linear regression in minibatches, twice: called step by step, and as a graph that is recorded once and replayed. The bits are the
  * same; the replays are a seventh of the requests and make nothing: no tensor, no shape check, no allocation.
- * Usage: 05_graph [device], by default sim:0. Next: docs/graphs.md. */
+ * Usage: 06_graph [device], by default sim:0. Next: docs/graphs.md. */
 #include <ferry/ferry.h>
 
 #include <string.h>
