@@ -7,6 +7,7 @@ int cmd_bench(int argc, char **argv)
         { "dispatch", "what a light request costs, beside the bare work", bench_dispatch },
         { "gemm", "matrix products through the dispatcher, beside bare oneDNN", bench_gemm },
         { "copy", "uploads and downloads by size, beside memcpy", bench_copy },
+        { "alloc", "a block and its return, beside malloc, jemalloc and mimalloc", bench_alloc },
     };
     return run_command("ferry bench", "Micro benchmarks.", suites, sizeof suites / sizeof *suites, argc, argv);
 }

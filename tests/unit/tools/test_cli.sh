@@ -42,7 +42,7 @@ expect 2 expirement
 says err "did you mean 'experiment'?"
 expect 2 experiment
 silent out
-for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "bench dispatch" "bench gemm" "bench copy"; do
+for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "bench dispatch" "bench gemm" "bench copy" "bench alloc"; do
     # shellcheck disable=SC2086
     expect 0 $command --help
     says out "usage: ferry $command"
@@ -230,6 +230,12 @@ for suite in dispatch "gemm --max-size 32" "copy --max-bytes 4KiB"; do
     silent err
     says out '"rows": ['
 done
+expect 0 bench alloc --device sim:0 --quick --rounds 1 --round-ms 1 --max-live 1MiB --json
+for field in '"allocator": "ferry"' '"allocator": "ferry-device"' '"pattern": "random"' '"nbytes": 67108864' '"threads": 4' '"live_blocks": 10,'; do
+    says out "$field"
+done
+expect 0 bench alloc --device host --quick --max-live 1MiB
+says out "/ malloc 4 KiB"
 
 [ $failures -eq 0 ] && echo "ok"
 exit $((failures > 0))
