@@ -82,7 +82,7 @@ typedef struct fy_pool_options {
     }
 
 typedef struct fy_pool_block {
-    uint64_t offset; /* multiple of the alignment; segments lie apart, so no block reaches over two */
+    uint64_t offset; /* multiple of the alignment. A segment takes the lowest place there is, from 0 up; no block reaches over two */
     uint64_t nbytes; /* as rounded */
     void *token;     /* for fy_pool_free */
 } fy_pool_block_t;
@@ -93,8 +93,9 @@ FY_API_STATUS fy_pool_create(const fy_pool_options_t *options, fy_pool_t **out_p
 FY_API void fy_pool_destroy(fy_pool_t *pool);
 /* Fails: INVALID_ARGUMENT (0 bytes), OUT_OF_MEMORY (the limit, with the verdict). */
 FY_API_STATUS fy_pool_alloc(fy_pool_t *pool, uint64_t nbytes, fy_pool_block_t *out_block);
+/* A block that is not out is left alone, with a line in the log. NULL, and a block whose token is NULL, are ignored. */
 FY_API void fy_pool_free(fy_pool_t *pool, const fy_pool_block_t *block);
-/* device_allocs counts segments. */
+/* device_allocs counts segments. What is live counts as activations: nobody said what it is for. Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_pool_query(const fy_pool_t *pool, fy_memory_stats_t *out_stats);
 /* Forgets whole free segments until at most keep_nbytes stay reserved; returns what was released. */
 FY_API uint64_t fy_pool_trim(fy_pool_t *pool, uint64_t keep_nbytes);

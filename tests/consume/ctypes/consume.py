@@ -80,6 +80,24 @@ assert ferry.fy_add(x, device_x, c.byref(mixed)) == DEVICE_MISMATCH and not mixe
 assert "sim:0" in error_text() and "fy_tensor_upload" in error_text(), error_text()
 assert ledger().upload.nbytes == after.upload.nbytes
 
+
+
+class PoolOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("alignment", c.c_uint64), ("segment_nbytes", c.c_uint64), ("limit", c.c_uint64)]
+
+
+class PoolBlock(c.Structure):
+    _fields_ = [("offset", c.c_uint64), ("nbytes", c.c_uint64), ("token", c.c_void_p)]
+
+
+pool = out(ferry.fy_pool_create, c.byref(PoolOptions(c.sizeof(PoolOptions), 256, 1 << 20, 1 << 20)))
+block, none = PoolBlock(), PoolBlock()
+assert ferry.fy_pool_alloc(pool, c.c_uint64(1000), c.byref(block)) == OK, error_text()
+assert (block.offset, block.nbytes) == (0, 1024)
+assert ferry.fy_pool_alloc(pool, c.c_uint64(1 << 20), c.byref(none)) != OK and "limit 1048576" in error_text(), error_text()
+ferry.fy_pool_free(pool, c.byref(block))
+ferry.fy_pool_destroy(pool)
+
 assert ferry.fy_version() == b"0.1.0"
 assert owner(c.CDLL(None), "malloc").startswith("libc.so"), owner(c.CDLL(None), "malloc")
 assert owner(ferry, "_Znwm").startswith("libstdc++.so"), owner(ferry, "_Znwm")

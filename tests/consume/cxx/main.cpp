@@ -50,6 +50,17 @@ int main()
     EXPECT(fy_tensor_map(sum.get(), FY_ACCESS_READ, &bytes) == FY_STATUS_OK);
     EXPECT(bytes && static_cast<float *>(bytes)[3] == 8.0f);
 
+    fy_pool_options_t options = FY_POOL_OPTIONS_INIT;
+    options.limit = 1u << 20;
+    fy_pool_t *pool = nullptr;
+    fy_pool_block_t block;
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    EXPECT(fy_pool_create(&options, &pool) == FY_STATUS_OK);
+    EXPECT(fy_pool_alloc(pool, 1u << 20, &block) == FY_STATUS_OK && block.offset == 0);
+    EXPECT(fy_pool_alloc(pool, 1, &block) == FY_STATUS_OUT_OF_MEMORY && fy_error_get()->oom->would_help == 1u << 20);
+    EXPECT(fy_pool_query(pool, &stats) == FY_STATUS_OK && stats.reserved == 1u << 20);
+    fy_pool_destroy(pool);
+
     fy_device_t *sim = nullptr;
     fy_ledger_totals_t totals = FY_LEDGER_TOTALS_INIT;
     EXPECT(fy_device_open("sim:0", &sim) == FY_STATUS_OK);

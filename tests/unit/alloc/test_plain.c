@@ -1,0 +1,243 @@
+/* fy_pool_*: the caching pool over plain numbers. Options, best fit, the limit to the byte with its verdict, places of segments, figures. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/ferry.h>
+
+#define KIB 1024ull
+#define MIB (1024 * KIB)
+
+static fy_pool_t *make(uint64_t alignment, uint64_t segment_nbytes, uint64_t limit)
+{
+    fy_pool_options_t options = FY_POOL_OPTIONS_INIT;
+    fy_pool_t *pool = NULL;
+    options.alignment = alignment;
+    options.segment_nbytes = segment_nbytes;
+    options.limit = limit;
+    assert_int_equal(fy_pool_create(&options, &pool), FY_STATUS_OK);
+    return pool;
+}
+
+static fy_pool_block_t take(fy_pool_t *pool, uint64_t nbytes)
+{
+    fy_pool_block_t block;
+    assert_int_equal(fy_pool_alloc(pool, nbytes, &block), FY_STATUS_OK);
+    assert_non_null(block.token);
+    assert_true(block.nbytes >= nbytes);
+    return block;
+}
+
+static fy_memory_stats_t figures(const fy_pool_t *pool)
+{
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    assert_int_equal(fy_pool_query(pool, &stats), FY_STATUS_OK);
+    assert_int_equal(stats.reserved, stats.live + stats.cached);
+    assert_int_equal(stats.pending, 0);
+    assert_int_equal(stats.by_category[FY_CATEGORY_ACTIVATIONS], stats.live);
+    return stats;
+}
+
+static void options(void **state)
+{
+    (void)state;
+    fy_pool_t *pool = (fy_pool_t *)&options;
+    fy_pool_options_t bad = FY_POOL_OPTIONS_INIT;
+    bad.alignment = 192;
+    assert_int_equal(fy_pool_create(&bad, &pool), FY_STATUS_INVALID_ARGUMENT);
+    assert_null(pool);
+    assert_non_null(strstr(fy_error_get()->text, "192"));
+    bad.alignment = 32;
+    assert_int_equal(fy_pool_create(&bad, &pool), FY_STATUS_INVALID_ARGUMENT);
+    bad = (fy_pool_options_t)FY_POOL_OPTIONS_INIT;
+    bad.segment_nbytes = 0;
+    assert_int_equal(fy_pool_create(&bad, &pool), FY_STATUS_INVALID_ARGUMENT);
+    bad = (fy_pool_options_t)FY_POOL_OPTIONS_INIT;
+    bad.struct_size = 0;
+    assert_int_equal(fy_pool_create(&bad, &pool), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_pool_create(NULL, NULL), FY_STATUS_INVALID_ARGUMENT);
+
+    assert_int_equal(fy_pool_create(NULL, &pool), FY_STATUS_OK);
+    fy_pool_block_t block = take(pool, 100);
+    assert_int_equal(block.nbytes, 256);
+    assert_int_equal(block.offset, 0);
+    fy_memory_stats_t stats = figures(pool);
+    assert_int_equal(stats.requested, 100);
+    assert_int_equal(stats.reserved, 32 * MIB);
+    assert_int_equal(stats.device_allocs, 1);
+    assert_true(stats.limit == FY_UNLIMITED);
+    fy_pool_free(pool, &block);
+    assert_int_equal(figures(pool).live, 0);
+    assert_int_equal(figures(pool).peak_live, 256);
+    assert_int_equal(fy_pool_trim(pool, 0), 32 * MIB);
+    assert_int_equal(figures(pool).reserved, 0);
+    fy_pool_destroy(pool);
+    fy_pool_destroy(NULL);
+}
+
+static void arguments(void **state)
+{
+    (void)state;
+    fy_pool_t *pool = make(64, MIB, FY_UNLIMITED);
+    fy_pool_block_t block;
+    fy_memory_stats_t stats = { 0 };
+    assert_int_equal(fy_pool_alloc(pool, 0, &block), FY_STATUS_INVALID_ARGUMENT);
+    assert_null(block.token);
+    assert_int_equal(fy_pool_alloc(NULL, 1, &block), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_pool_alloc(pool, 1, NULL), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_pool_query(pool, &stats), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_pool_query(pool, NULL), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_pool_alloc(pool, UINT64_MAX, &block), FY_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_TOO_LARGE);
+    fy_pool_free(pool, NULL);
+    fy_pool_free(pool, &block); /* token NULL */
+    fy_pool_free(NULL, &block);
+    assert_int_equal(fy_pool_trim(NULL, 0), 0);
+    fy_pool_destroy(pool);
+}
+
+/* A block of its size fits, one byte more does not, and the verdict says what would. */
+static void limit(void **state)
+{
+    (void)state;
+    fy_pool_t *pool = make(256, MIB, 5 * MIB + 512);
+    fy_pool_block_t a = take(pool, 3 * MIB), b = take(pool, 2 * MIB), c;
+    assert_int_equal(fy_pool_alloc(pool, 513, &c), FY_STATUS_OUT_OF_MEMORY);
+    const fy_oom_verdict_t *verdict = fy_error_get()->oom;
+    assert_int_equal(verdict->reason, FY_OOM_LIMIT);
+    assert_int_equal(verdict->asked, 513);
+    assert_int_equal(verdict->live, 5 * MIB);
+    assert_int_equal(verdict->would_help, 2 * MIB);
+    assert_non_null(strstr(verdict->text, "513 bytes asked for (768 as rounded)"));
+    c = take(pool, 512);
+    assert_int_equal(figures(pool).reserved, 5 * MIB + 512);
+    fy_pool_free(pool, &b); /* the hint is true */
+    b = take(pool, 513);
+    fy_pool_free(pool, &a);
+    fy_pool_free(pool, &b);
+    fy_pool_free(pool, &c);
+    fy_pool_destroy(pool);
+}
+
+/* Among free blocks the smallest that fits; neighbours join. */
+static void best_fit(void **state)
+{
+    (void)state;
+    fy_pool_t *pool = make(64, MIB, FY_UNLIMITED);
+    fy_pool_block_t block[6];
+    const uint64_t sizes[6] = { 8 * KIB, 64, 4 * KIB, 64, 16 * KIB, 64 };
+    for (int i = 0; i < 6; i++) block[i] = take(pool, sizes[i]);
+    for (int i = 0; i < 6; i += 2) fy_pool_free(pool, &block[i]);
+    const fy_pool_block_t four = take(pool, 4 * KIB), eight = take(pool, 5 * KIB), sixteen = take(pool, 9 * KIB);
+    assert_int_equal(four.offset, block[2].offset);
+    assert_int_equal(eight.offset, block[0].offset);
+    assert_int_equal(sixteen.offset, block[4].offset);
+    fy_pool_free(pool, &four);
+    fy_pool_free(pool, &block[1]);
+    fy_pool_free(pool, &eight);
+    const fy_pool_block_t joined = take(pool, 12 * KIB + 64);
+    assert_int_equal(joined.offset, block[0].offset);
+    assert_int_equal(figures(pool).device_allocs, 1);
+    fy_pool_destroy(pool); /* forgets what is out */
+}
+
+/* Segments stand side by side from 0 up, and a place that is given back is taken again. */
+static void places(void **state)
+{
+    (void)state;
+    fy_pool_t *pool = make(256, 4 * MIB, FY_UNLIMITED);
+    fy_pool_block_t a = take(pool, 6 * MIB), b = take(pool, 10 * MIB), c = take(pool, 4 * MIB);
+    assert_int_equal(a.offset, 0);
+    assert_int_equal(b.offset, 6 * MIB);
+    assert_int_equal(c.offset, 16 * MIB);
+    fy_pool_free(pool, &b);
+    assert_int_equal(fy_pool_trim(pool, 15 * MIB), 10 * MIB);
+    b = take(pool, 12 * MIB);
+    assert_int_equal(b.offset, 20 * MIB); /* the hole is too small */
+    fy_pool_block_t d = take(pool, 8 * MIB);
+    assert_int_equal(d.offset, 6 * MIB);
+    fy_pool_free(pool, &a);
+    fy_pool_free(pool, &d);
+    /* Neighbouring segments are not one: no block reaches over two. */
+    a = take(pool, 14 * MIB);
+    assert_int_equal(a.offset, 32 * MIB);
+    fy_pool_destroy(pool);
+}
+
+static int errors_logged;
+
+static void count_errors(void *user, fy_log_level_t level, const char *text)
+{
+    (void)user;
+    if (level == FY_LOG_ERROR && strstr(text, "pool_free")) errors_logged++;
+}
+
+static void given_back_twice(void **state)
+{
+    (void)state;
+    fy_pool_t *pool = make(256, MIB, FY_UNLIMITED), *other = make(256, MIB, FY_UNLIMITED);
+    const fy_pool_block_t a = take(pool, 1000), b = take(pool, 1000);
+    errors_logged = 0;
+    fy_log_set(count_errors, NULL);
+    fy_pool_free(other, &a);
+    assert_int_equal(errors_logged, 1);
+    fy_pool_free(pool, &a);
+    assert_int_equal(errors_logged, 1);
+    fy_pool_free(pool, &a);
+    assert_int_equal(errors_logged, 2);
+    fy_log_set(NULL, NULL);
+    assert_int_equal(figures(pool).live, b.nbytes);
+    assert_int_equal(figures(other).live, 0);
+    fy_pool_destroy(pool);
+    fy_pool_destroy(other);
+}
+
+/* The same code as a device's: the same requests, the same figures. */
+static void like_a_device(void **state)
+{
+    (void)state;
+    fy_device_t *sim;
+    assert_int_equal(fy_device_open("sim:0", &sim), FY_STATUS_OK);
+    fy_memory_stats_t device = FY_MEMORY_STATS_INIT;
+    fy_pool_t *pool = make(256, 32 * MIB, FY_UNLIMITED);
+    fy_pool_block_t blocks[40] = { { 0, 0, NULL } };
+    fy_tensor_t *tensors[40] = { NULL };
+    uint64_t random = 1;
+    for (int i = 0; i < 400; i++) {
+        random = random * 6364136223846793005ull + 1442695040888963407ull;
+        const size_t k = (random >> 33) % 40;
+        const int64_t nbytes = 1 + (int64_t)(random >> 17 & ((1u << (10 + random % 15)) - 1));
+        if (tensors[k]) {
+            fy_tensor_destroy(tensors[k]);
+            fy_pool_free(pool, &blocks[k]);
+            tensors[k] = NULL;
+        } else {
+            assert_int_equal(fy_tensor_create(sim, FY_DTYPE_U8, 1, &nbytes, &tensors[k]), FY_STATUS_OK);
+            blocks[k] = take(pool, (uint64_t)nbytes);
+        }
+        assert_int_equal(fy_memory_query(sim, NULL, &device), FY_STATUS_OK);
+        const fy_memory_stats_t plain = figures(pool);
+        assert_int_equal(plain.live, device.live);
+        assert_int_equal(plain.reserved, device.reserved);
+        assert_int_equal(plain.largest_free, device.largest_free);
+        assert_int_equal(plain.device_allocs, device.device_allocs);
+    }
+    assert_true(figures(pool).peak_live > 32 * MIB);
+    for (int k = 0; k < 40; k++) fy_tensor_destroy(tensors[k]);
+    fy_pool_destroy(pool);
+    fy_device_close(sim);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options), cmocka_unit_test(arguments),        cmocka_unit_test(limit),         cmocka_unit_test(best_fit),
+        cmocka_unit_test(places),  cmocka_unit_test(given_back_twice), cmocka_unit_test(like_a_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
