@@ -1,11 +1,16 @@
-/* Host segments: where the host's pool gets its memory. When the program carries jemalloc, it is found by weak symbols and gives us an
- * arena of our own; the library neither links nor needs it, and the application's malloc stays whatever it is. Otherwise mmap.
- * Which one is decided once, at the first call. Not here: blocks (cache.c), page-locked memory (a backend's). */
+/* Host segments: where the host's pool, and page-locked memory, come from. When the program carries jemalloc, it is found by weak symbols
+ * and gives us an arena of our own; the library neither links nor needs it, and the application's malloc stays whatever it is. Otherwise
+ * mmap. Which one is decided once, at the first call; $FERRY_HOST_ALLOCATOR may say.
+ * A segment that is given back stays warm: its pages are there already, and faulting small ones again costs 0.5 s/GiB and more.
+ * Not here: blocks (cache.c), page-locking (a backend's). */
 #include "alloc/host_segments.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "runtime/base/checked.h"
@@ -28,25 +33,50 @@ static const uint64_t huge_nbytes = 1ull << HUGE_SHIFT;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int jemalloc_flags; /* 0: mmap. Written once, under `once` */
+static const char *complaint;
+static _Atomic bool has_complaint;
 
-static void choose(void)
+static bool find_jemalloc(void)
 {
     unsigned arena;
     size_t nbytes = sizeof arena;
-    if (!mallocx || !dallocx || !mallctl) return;
-    if (mallctl("arenas.create", &arena, &nbytes, NULL, 0) != 0 || arena >= 4095) return;
+    if (!mallocx || !dallocx || !mallctl) return false;
+    if (mallctl("arenas.create", &arena, &nbytes, NULL, 0) != 0 || arena >= 4095) return false;
     jemalloc_flags = MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE;
+    return true;
+}
+
+static void choose(void)
+{
+    const char *wanted = getenv("FERRY_HOST_ALLOCATOR");
+    if (wanted && strcmp(wanted, "mmap") == 0) return;
+    const bool found = find_jemalloc();
+    if (!wanted || !*wanted || strcmp(wanted, "auto") == 0) return;
+    if (strcmp(wanted, "jemalloc") != 0)
+        complaint = "FERRY_HOST_ALLOCATOR is none of auto, jemalloc, mmap; it counts as auto";
+    else if (!found)
+        complaint = "FERRY_HOST_ALLOCATOR=jemalloc, but this program carries no jemalloc that gives an arena: host memory comes from mmap. "
+                    "Link ferry::jemalloc, or preload it";
+    atomic_store(&has_complaint, complaint != NULL);
+}
+
+/* Not inside of the once: the log function may call Ferry. */
+static void decide(void)
+{
+    pthread_once(&once, choose);
+    if (FY_UNLIKELY(atomic_load_explicit(&has_complaint, memory_order_relaxed)) && atomic_exchange(&has_complaint, false))
+        fy__log(FY_LOG_WARNING, "%s", complaint);
 }
 
 const char *fy__host_allocator_name(void)
 {
-    pthread_once(&once, choose);
+    decide();
     return jemalloc_flags ? "jemalloc" : "mmap";
 }
 
 static inline int shift_for(uint64_t nbytes) { return nbytes >= huge_nbytes ? HUGE_SHIFT : ALIGN_SHIFT; }
 
-/* Maps nbytes (a multiple of the page) so that a large segment begins on a huge page. */
+/* Maps nbytes (a multiple of the page) so that a large segment begins on a boundary of huge pages. */
 static void *map(uint64_t nbytes)
 {
     const uint64_t slack = nbytes >= huge_nbytes ? huge_nbytes : 0;
@@ -57,17 +87,101 @@ static void *map(uint64_t nbytes)
     if (before) (void)munmap(base, before);
     if (slack - before) (void)munmap(base + before + nbytes, slack - before);
     base += before;
-    (void)madvise(base, nbytes, MADV_HUGEPAGE); /* advice: refused where the kernel has none */
     return base;
+}
+
+/* ---- warm segments ---- */
+
+enum { WARM_SEGMENTS = 32 };
+static const uint64_t warm_most_nbytes = 64ull << 20; /* several devices' rings and slabs; more is the system's to give to others */
+
+static pthread_mutex_t warm_lock =
+    PTHREAD_MUTEX_INITIALIZER; /* guards the list; a leaf, never held over a call of jemalloc or the kernel */
+static struct {
+    void *address;
+    uint64_t nbytes;
+} warm[WARM_SEGMENTS]; /* the one given back longest ago first */
+static int warm_count;
+static uint64_t warm_nbytes;
+
+/* The lock is held. */
+static void *take_out(int at)
+{
+    void *address = warm[at].address;
+    warm_nbytes -= warm[at].nbytes;
+    memmove(&warm[at], &warm[at + 1], (size_t)(--warm_count - at) * sizeof *warm);
+    return address;
+}
+
+/* Only the very size: a larger one would be taken from whom it fits, and a limit counts what was asked for. */
+static void *take_warm(uint64_t nbytes)
+{
+    void *address = NULL;
+    pthread_mutex_lock(&warm_lock);
+    for (int i = warm_count; i-- && !address;)
+        if (warm[i].nbytes == nbytes) address = take_out(i);
+    pthread_mutex_unlock(&warm_lock);
+    return address;
+}
+
+static void give_to_system(void *address, uint64_t nbytes)
+{
+    if (jemalloc_flags)
+        dallocx(address, jemalloc_flags);
+    else
+        (void)munmap(address, nbytes);
+}
+
+/* Gives the oldest back until what stays is at most so much. The lock is held on entry and return. */
+static void make_room(uint64_t most_nbytes, int most_count)
+{
+    while (warm_count && (warm_nbytes > most_nbytes || warm_count > most_count)) {
+        const uint64_t nbytes = warm[0].nbytes;
+        void *address = take_out(0);
+        pthread_mutex_unlock(&warm_lock);
+        give_to_system(address, nbytes);
+        pthread_mutex_lock(&warm_lock);
+    }
+}
+
+uint64_t fy__host_segments_warm(void)
+{
+    pthread_mutex_lock(&warm_lock);
+    const uint64_t nbytes = warm_nbytes;
+    pthread_mutex_unlock(&warm_lock);
+    return nbytes;
+}
+
+void fy__host_segments_trim(uint64_t keep_nbytes)
+{
+    pthread_mutex_lock(&warm_lock);
+    make_room(keep_nbytes, WARM_SEGMENTS);
+    pthread_mutex_unlock(&warm_lock);
+}
+
+void fy__host_segments_fork_lock(void) { pthread_mutex_lock(&warm_lock); }
+void fy__host_segments_fork_unlock(void) { pthread_mutex_unlock(&warm_lock); }
+
+/* ---- segments ---- */
+
+static void *from_system(uint64_t nbytes)
+{
+    void *address = jemalloc_flags ? mallocx(nbytes, jemalloc_flags | MALLOCX_LG_ALIGN(shift_for(nbytes))) : map(nbytes);
+    /* Advice: refused where the kernel has none. Only whole huge pages, so that nothing beside the segment changes its kind. */
+    if (address && nbytes >= huge_nbytes) (void)madvise(address, nbytes & ~(huge_nbytes - 1), MADV_HUGEPAGE);
+    return address;
 }
 
 fy_status_t fy__host_segment_alloc(uint64_t nbytes, void **out_address)
 {
     uint64_t mapped;
     *out_address = NULL;
-    pthread_once(&once, choose);
+    decide();
     const bool fits = fy__round_up_u64(nbytes, 1u << ALIGN_SHIFT, &mapped) && mapped <= (uint64_t)PTRDIFF_MAX - huge_nbytes;
-    if (nbytes && fits) *out_address = jemalloc_flags ? mallocx(nbytes, jemalloc_flags | MALLOCX_LG_ALIGN(shift_for(nbytes))) : map(mapped);
+    if (nbytes && fits && !(*out_address = take_warm(mapped)) && !(*out_address = from_system(mapped)) && fy__host_segments_warm()) {
+        fy__host_segments_trim(0); /* what is kept for later may be what is missing now */
+        *out_address = from_system(mapped);
+    }
     if (*out_address) return FY_STATUS_OK;
     return FY_FAIL(OUT_OF_MEMORY, "host: %s gives no segment of %llu bytes", fy__host_allocator_name(), (unsigned long long)nbytes);
 }
@@ -75,9 +189,15 @@ fy_status_t fy__host_segment_alloc(uint64_t nbytes, void **out_address)
 void fy__host_segment_free(void *address, uint64_t nbytes)
 {
     uint64_t mapped;
-    if (!address) return;
-    if (jemalloc_flags)
-        dallocx(address, jemalloc_flags);
-    else if (fy__round_up_u64(nbytes, 1u << ALIGN_SHIFT, &mapped))
-        (void)munmap(address, mapped);
+    if (!address || !fy__round_up_u64(nbytes, 1u << ALIGN_SHIFT, &mapped)) return;
+    if (mapped > warm_most_nbytes) {
+        give_to_system(address, mapped);
+        return;
+    }
+    pthread_mutex_lock(&warm_lock);
+    make_room(warm_most_nbytes - mapped, WARM_SEGMENTS - 1);
+    warm[warm_count].address = address;
+    warm[warm_count++].nbytes = mapped;
+    warm_nbytes += mapped;
+    pthread_mutex_unlock(&warm_lock);
 }

@@ -76,6 +76,14 @@ fy_status_t fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_t 
     return FY_STATUS_OK;
 }
 
+/* Segments that any pool of host memory has given back stay warm for a while; a trim of the host is where they go. */
+static void trim_warm(const fy_device_t *host, uint64_t keep_nbytes)
+{
+    fy_memory_stats_t stats;
+    fy__pool_query(host->pool, &stats);
+    fy__host_segments_trim(stats.reserved < keep_nbytes ? keep_nbytes - stats.reserved : 0);
+}
+
 fy_status_t fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *out_released)
 {
     uint64_t released = 0;
@@ -87,6 +95,7 @@ fy_status_t fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *
     FY_TRY(fy__recording_check(thread, device, "memory_trim"));
     if (device->is_host) fy__storage_flush_fronts(thread);
     released = fy__pool_trim(device->pool, keep_nbytes);
+    if (device->is_host) trim_warm(device, keep_nbytes);
     if (device->pinned) released += fy__pool_trim(device->pinned, keep_nbytes);
     if (out_released) *out_released = released;
     return FY_STATUS_OK;

@@ -62,8 +62,13 @@ bool fy__pool_is_valid(fy__pool_t *pool);
 void fy__pool_fork_lock(fy__pool_t *pool);
 void fy__pool_fork_unlock(fy__pool_t *pool);
 
-/* Host segments: jemalloc's dedicated arena when the program carries jemalloc, else mmap. alignment >= 64, zeroed or not. */
+/* Host segments: jemalloc's dedicated arena when the program carries jemalloc, else mmap. Whole pages, from 2 MiB up on a boundary of
+ * huge pages; zeroed or not. */
 fy_status_t fy__host_segment_alloc(uint64_t nbytes, void **out_address);
+/* nbytes as in alloc. A bounded part stays warm: mapped, for the next segment of that size. */
 void fy__host_segment_free(void *address, uint64_t nbytes);
+/* Bytes that are kept warm; giving them to the system until at most keep_nbytes are. */
+uint64_t fy__host_segments_warm(void);
+void fy__host_segments_trim(uint64_t keep_nbytes);
 
 #endif

@@ -252,6 +252,7 @@ static void before_fork(void)
     fy__thread_fork_lock();
     fy__private_fork_lock();
     fy__registry_fork_lock_pools();
+    fy__host_segments_fork_lock();
     fy__queue_fork_lock();
     fy__stream_fork_lock();
     fy__poison_fork_lock();
@@ -268,6 +269,7 @@ static void after_fork_in_parent(void)
     fy__poison_fork_unlock();
     fy__stream_fork_unlock();
     fy__queue_fork_unlock();
+    fy__host_segments_fork_unlock();
     fy__registry_fork_unlock_pools();
     fy__private_fork_unlock();
     fy__thread_fork_unlock();
@@ -283,6 +285,7 @@ static void after_fork_in_child(void)
     fy__poison_fork_unlock();
     fy__stream_fork_child();
     fy__queue_fork_child();
+    fy__host_segments_fork_unlock();
     fy__registry_fork_unlock_pools();
     fy__private_fork_unlock();
     fy__thread_fork_child();

@@ -72,7 +72,8 @@ FY_API_STATUS fy_memory_snapshot(const fy_device_t *device, const char *path, fy
 /* ---- giving and taking ---- */
 
 /* Gives cached memory back to the backend until at most `keep_nbytes` stay reserved (of the device's memory, and as much again of the
- * page-locked memory that serves it), as far as whole segments are free; pending blocks stay. out_released may be NULL. */
+ * page-locked memory that serves it), as far as whole segments are free; pending blocks stay. Of the host: what pools of host and page-locked
+ * memory have given back and Ferry keeps warm (at most 64 MiB) goes, too. out_released may be NULL. */
 FY_API_STATUS fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *out_released);
 /* Grows now, so that later steps need not: asks the backend for one segment, if less than `nbytes` are reserved, that makes it so.
  * With growth=off in the device's spec it is the only thing that grows. Fails: OUT_OF_MEMORY (verdict; nothing was taken), REFUSED_BY_GUARD. */
@@ -88,7 +89,7 @@ FY_API_STATUS fy_memory_on_pressure(fy_device_t *device, fy_pressure_fn fn, void
 /* When it returns, `fn` is not running and will not be called. Not from inside `fn`: BUSY. Fails: INVALID_ARGUMENT (no such id). */
 FY_API_STATUS fy_memory_off_pressure(fy_device_t *device, uint64_t id);
 
-/* Where host memory comes from: "jemalloc" (the program carries it) or "mmap". Static. */
+/* Where host memory comes from: "jemalloc" (the program carries it) or "mmap"; $FERRY_HOST_ALLOCATOR may ask for one. Static. */
 FY_API const char *fy_memory_host_allocator(void);
 
 /* ---- the verdict ---- */

@@ -1,9 +1,13 @@
-/* Host segments, in whichever mode this program is: jemalloc's own arena if the program carries jemalloc, else mmap. */
+/* Host segments, in whichever mode this program is: jemalloc's own arena if the program carries jemalloc and is not told otherwise, else mmap. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -18,7 +22,8 @@ static void name_says_what_is_there(void **state)
 {
     (void)state;
     print_message("host memory comes from %s\n", fy__host_allocator_name());
-    assert_string_equal(fy__host_allocator_name(), mallocx ? "jemalloc" : "mmap");
+    const char *told = getenv("FERRY_HOST_ALLOCATOR");
+    assert_string_equal(fy__host_allocator_name(), mallocx && !(told && strcmp(told, "mmap") == 0) ? "jemalloc" : "mmap");
     assert_ptr_equal(fy__host_allocator_name(), fy__host_allocator_name());
 }
 
@@ -43,6 +48,137 @@ static void segments_of_all_sizes(void **state)
         }
     }
     fy__host_segment_free(NULL, 4096);
+}
+
+/* ---- warm segments ---- */
+
+enum { MIB = 1 << 20 };
+
+static unsigned char *segment(uint64_t nbytes)
+{
+    void *address;
+    assert_int_equal(fy__host_segment_alloc(nbytes, &address), FY_STATUS_OK);
+    return address;
+}
+
+static void given_back_and_asked_for_again_nothing_is_faulted(void **state)
+{
+    (void)state;
+    fy__host_segments_trim(0);
+    unsigned char *first = segment(8 * MIB), *other = segment(3 * MIB);
+    memset(first, 0x5a, 8 * MIB);
+    fy__host_segment_free(first, 8 * MIB);
+    assert_int_equal(fy__host_segments_warm(), 8 * MIB);
+    unsigned char *small = segment(2 * MIB); /* not cut from a larger one */
+    assert_int_equal(fy__host_segments_warm(), 8 * MIB);
+    unsigned char *again = segment(8 * MIB - 100); /* as pages, the same */
+    assert_ptr_equal(again, first);
+    assert_int_equal(again[0], 0x5a);
+    assert_int_equal(again[8 * MIB - 1], 0x5a); /* the very pages */
+    assert_int_equal(fy__host_segments_warm(), 0);
+    fy__host_segment_free(again, 8 * MIB - 100);
+    fy__host_segment_free(other, 3 * MIB);
+    fy__host_segment_free(small, 2 * MIB);
+    assert_int_equal(fy__host_segments_warm(), 13 * MIB);
+    fy__host_segments_trim(6 * MIB); /* the oldest go first */
+    assert_int_equal(fy__host_segments_warm(), 5 * MIB);
+    fy__host_segments_trim(0);
+    assert_int_equal(fy__host_segments_warm(), 0);
+}
+
+static void what_stays_warm_is_bounded(void **state)
+{
+    (void)state;
+    enum { MOST = 64 * MIB, COUNT = 100 };
+    void *segments[COUNT];
+    fy__host_segment_free(segment(MOST + 1), MOST + 1);
+    assert_int_equal(fy__host_segments_warm(), 0); /* too large to keep */
+    for (int i = 0; i < 20; i++) segments[i] = segment(5 * MIB);
+    for (int i = 0; i < 20; i++) {
+        fy__host_segment_free(segments[i], 5 * MIB);
+        assert_true(fy__host_segments_warm() <= MOST);
+    }
+    assert_int_equal(fy__host_segments_warm(), 60 * MIB);
+    for (int i = 0; i < COUNT; i++) segments[i] = segment(4096);
+    for (int i = 0; i < COUNT; i++) fy__host_segment_free(segments[i], 4096);
+    assert_int_equal(fy__host_segments_warm(), 32 * 4096); /* in number, too */
+    fy__host_segments_trim(0);
+}
+
+static void a_child_finds_them_whole(void **state)
+{
+    (void)state;
+    unsigned char *kept = segment(4 * MIB);
+    kept[5] = 7;
+    fy__host_segment_free(kept, 4 * MIB);
+    fy__host_segments_fork_lock();
+    const pid_t pid = fork();
+    fy__host_segments_fork_unlock();
+    assert_true(pid >= 0);
+    if (!pid) {
+        void *address = NULL;
+        alarm(20);
+        const bool ok = fy__host_segment_alloc(4 * MIB, &address) == FY_STATUS_OK && address == kept && kept[5] == 7;
+        _exit(ok ? 0 : 1);
+    }
+    int how = -1;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_int_equal(how, 0);
+    fy__host_segments_trim(0);
+}
+
+/* ---- who is asked ---- */
+
+static int complaints;
+static char complaint[256];
+static void note(void *user, fy_log_level_t level, const char *text)
+{
+    (void)user;
+    if (level != FY_LOG_WARNING || !strstr(text, "FERRY_HOST_ALLOCATOR")) return;
+    complaints++;
+    strncpy(complaint, text, sizeof complaint - 1);
+    (void)fy__host_allocator_name(); /* calls back while it is being told */
+}
+
+/* In a process of its own, because it is read once: `name` and so many warnings. */
+static void in_a_new_process(const char *self, const char *value, const char *name, int warnings)
+{
+    char command[32], told[128];
+    snprintf(command, sizeof command, "%d", warnings);
+    snprintf(told, sizeof told, "FERRY_HOST_ALLOCATOR=%s", value);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid) {
+        (void)putenv(told);
+        execl(self, self, "--child", name, command, (char *)NULL);
+        _exit(99);
+    }
+    int how = -1;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    if (how) print_error("FERRY_HOST_ALLOCATOR=%s: not %s with %d warnings\n", value, name, warnings);
+    assert_int_equal(how, 0);
+}
+
+static int child(const char *name, const char *warnings)
+{
+    void *address;
+    fy_log_set(note, NULL);
+    const bool ok = fy__host_segment_alloc(4096, &address) == FY_STATUS_OK && strcmp(fy__host_allocator_name(), name) == 0;
+    if (ok) fy__host_segment_free(address, 4096);
+    return ok && complaints == atoi(warnings) ? 0 : 1;
+}
+
+static const char *self;
+
+static void the_environment_may_say(void **state)
+{
+    (void)state;
+    const char *there = mallocx ? "jemalloc" : "mmap";
+    in_a_new_process(self, "mmap", "mmap", 0);
+    in_a_new_process(self, "auto", there, 0);
+    in_a_new_process(self, "", there, 0);
+    in_a_new_process(self, "jemalloc", there, mallocx ? 0 : 1); /* what is not there is not silently replaced */
+    in_a_new_process(self, "tcmalloc", there, 1);
 }
 
 static void what_no_machine_has_is_refused(void **state)
@@ -83,13 +219,19 @@ static void many_threads(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 4 && strcmp(argv[1], "--child") == 0) return child(argv[2], argv[3]);
+    self = argv[0];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_threads), /* first: initialisation races, if there are any */
         cmocka_unit_test(name_says_what_is_there),
         cmocka_unit_test(segments_of_all_sizes),
         cmocka_unit_test(what_no_machine_has_is_refused),
+        cmocka_unit_test(given_back_and_asked_for_again_nothing_is_faulted),
+        cmocka_unit_test(what_stays_warm_is_bounded),
+        cmocka_unit_test(a_child_finds_them_whole),
+        cmocka_unit_test(the_environment_may_say),
     };
     return cmocka_run_group_tests_name("alloc/host_segments", tests, NULL, NULL);
 }
