@@ -105,11 +105,16 @@ fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy
     node->block.nbytes = nbytes;
     node->block.requested = node->counted = request->asked;
     node->block.pool = pool;
+    node->block.tag = request->tag;
     pool->live += nbytes;
     pool->requested += request->asked;
-    if (pool->live > pool->peak_live) pool->peak_live = pool->live;
+    pool->by_category[request->tag.category] += nbytes;
+    if (pool->live > pool->peak_live) {
+        pool->peak_live = pool->live;
+        memcpy(pool->peak_by_category, pool->by_category, sizeof pool->by_category);
+    }
     node->block.id = ++pool->last_block;
-    FY__EVENT(fy__event_block(pool->name, node->block.id, nbytes, request->asked, true));
+    FY__EVENT(fy__event_block(pool->name, &node->block, request->asked, true));
     return node;
 }
 
@@ -147,10 +152,10 @@ fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
     return node;
 }
 
-fy_status_t fy__pool_alloc(fy__pool_t *pool, uint64_t nbytes, uint32_t stream_index, fy__block_t **out_block)
+fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t stream_index, fy__tag_t tag, fy__block_t **out_block)
 {
     *out_block = NULL;
-    fy__request_t request = { .asked = nbytes, .stream = stream_index };
+    fy__request_t request = { .asked = nbytes, .tag = tag, .stream = stream_index };
     if (!nbytes) return FY_FAIL(INVALID_ARGUMENT, "pool %s: 0 bytes asked for", pool->name);
     if (!fy__round_up_u64(nbytes, pool->source.alignment, &request.nbytes)) request.nbytes = nbytes; /* too large in any case */
     request.may_cut_whole = request.nbytes > pool->options.segment_nbytes / 2;
@@ -171,7 +176,8 @@ void fy__pool_free(fy__block_t *block)
     pthread_mutex_lock(&pool->lock);
     pool->live -= node->span.size.nbytes;
     pool->requested -= node->counted;
-    FY__EVENT(fy__event_block(pool->name, block->id, node->span.size.nbytes, node->counted, false));
+    pool->by_category[block->tag.category] -= node->span.size.nbytes;
+    FY__EVENT(fy__event_block(pool->name, block, node->counted, false));
     fy__pending_shelve(pool, node, &fate);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -203,6 +209,8 @@ void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats)
         .device_allocs = pool->device_allocs,
         .limit = pool->options.limit_nbytes,
     };
+    memcpy(out_stats->by_category, pool->by_category, sizeof pool->by_category);
+    memcpy(out_stats->peak_by_category, pool->peak_by_category, sizeof pool->peak_by_category);
     pthread_mutex_unlock(&pool->lock);
     if (look) fy__unlock(&pool->source_lock);
 }

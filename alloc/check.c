@@ -6,7 +6,7 @@
 
 /* Sums over all spans, to be compared with the figures. */
 typedef struct sums {
-    uint64_t reserved, live, requested, pending, pending_count;
+    uint64_t reserved, live, requested, pending, pending_count, by_category[FY_CATEGORY_COUNT];
 } sums_t;
 
 static const char *check_node(const fy__pool_t *pool, const fy__node_t *node, sums_t *sums)
@@ -17,7 +17,9 @@ static const char *check_node(const fy__pool_t *pool, const fy__node_t *node, su
         if ((uint64_t)(uintptr_t)node->block.address != span->offset || node->block.nbytes != span->size.nbytes)
             return "a block and its span differ";
         if (node->counted > span->size.nbytes || node->block.pool != pool) return "a block is not what was asked for";
+        if ((unsigned)node->block.tag.category >= FY_CATEGORY_COUNT) return "a block is of no category";
         sums->live += span->size.nbytes;
+        sums->by_category[node->block.tag.category] += span->size.nbytes;
         sums->requested += node->counted;
     } else if (span->shelf != FY__SHELF_FREE) {
         if (!node->is_pending) return "a block lies on a stream's shelf but not on its list";
@@ -45,6 +47,16 @@ static const char *check_lists(const fy__pool_t *pool)
     return all == pool->pending_count ? NULL : "the number of pending blocks does not add up";
 }
 
+static const char *check_categories(const fy__pool_t *pool, const sums_t *sums)
+{
+    uint64_t peak = 0;
+    for (int i = 0; i < FY_CATEGORY_COUNT; i++) {
+        if (sums->by_category[i] != pool->by_category[i]) return "the bytes of a category do not add up";
+        peak += pool->peak_by_category[i];
+    }
+    return peak == pool->peak_live ? NULL : "the categories at the peak do not add up";
+}
+
 static const char *check(const fy__pool_t *pool)
 {
     sums_t sums = { 0 };
@@ -57,7 +69,7 @@ static const char *check(const fy__pool_t *pool)
     if (pool->inspected_nbytes) return "blocks are still under inspection";
     if (pool->reserved > pool->options.limit_nbytes) return "more is reserved than the limit allows";
     if (pool->peak_live < pool->live || pool->peak_reserved < pool->reserved) return "a peak is below the present";
-    return NULL;
+    return check_categories(pool, &sums);
 }
 
 bool fy__pool_is_valid(fy__pool_t *pool)

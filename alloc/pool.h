@@ -64,6 +64,8 @@ struct fy__pool {
     fy__pending_t pending[FY__SHELF_COUNT];
     /* inspected: off their shelf while their hazards are polled, but pending all the same */
     uint64_t live, requested, pending_nbytes, pending_count, inspected_nbytes, reserved, peak_live, peak_reserved, device_allocs;
+    /* The sums are live and peak_live. */
+    uint64_t by_category[FY_CATEGORY_COUNT], peak_by_category[FY_CATEGORY_COUNT];
     uint64_t last_block; /* id */
     fy__pool_rungs_t rungs;
     /* constants */
@@ -76,9 +78,10 @@ struct fy__pool {
 /* One request on its way up the ladder. */
 typedef struct fy__request {
     uint64_t asked, nbytes; /* nbytes: rounded */
-    uint32_t stream;        /* 0: the host uses the bytes first, so only blocks that are done will do */
-    bool may_cut_whole;     /* may it be cut from a large segment that is wholly free? */
-    bool no_nodes;          /* a node could not be had: nothing more will help */
+    fy__tag_t tag;
+    uint32_t stream;    /* 0: the host uses the bytes first, so only blocks that are done will do */
+    bool may_cut_whole; /* may it be cut from a large segment that is wholly free? */
+    bool no_nodes;      /* a node could not be had: nothing more will help */
 } fy__request_t;
 
 fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__segment_source_t *source, const fy__pool_seams_t *seams,

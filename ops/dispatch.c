@@ -116,7 +116,7 @@ static fy_status_t take_workspace(fy__call_t *call)
     if (!device->backend->workspace) return FY_STATUS_OK;
     const uint64_t nbytes = device->backend->workspace(device->dev, &call->launch, device->workspace_nbytes);
     if (FY_LIKELY(!nbytes)) return FY_STATUS_OK;
-    FY_TRY(fy__storage_create(call->thread, call->device, nbytes, call->stream, &call->workspace));
+    FY_TRY(fy__storage_create_scratch(call->thread, call->device, nbytes, call->stream, FY_CATEGORY_WORKSPACE, &call->workspace));
     call->launch.workspace = call->workspace->data;
     call->launch.workspace_nbytes = nbytes;
     return FY_STATUS_OK;

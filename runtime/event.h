@@ -14,6 +14,7 @@
 #include "runtime/wait_site.h"
 #include "runtime/watch.h"
 
+struct fy__block;
 struct fy__thread;
 struct fy__storage;
 
@@ -52,8 +53,7 @@ void fy__event_stream(const fy_stream_t *stream);
 /* A pool's figures as they are; called under its lock, as are the two below, so that the file has them in the order in which they happened. */
 void fy__event_pool(const char *pool, uint64_t live, uint64_t reserved);
 void fy__event_segment(const char *pool, uint64_t nbytes, bool is_alloc);
-/* id: never given twice. */
-void fy__event_block(const char *pool, uint64_t id, uint64_t nbytes, uint64_t requested, bool is_alloc);
+void fy__event_block(const char *pool, const struct fy__block *block, uint64_t requested, bool is_alloc);
 /* Counted as a device allocation. */
 void fy__event_device_alloc(struct fy__thread *thread);
 

@@ -182,13 +182,14 @@ void fy__event_segment(const char *pool, uint64_t nbytes, bool is_alloc)
     fy__event_put(&event);
 }
 
-void fy__event_block(const char *pool, uint64_t id, uint64_t nbytes, uint64_t requested, bool is_alloc)
+void fy__event_block(const char *pool, const fy__block_t *block, uint64_t requested, bool is_alloc)
 {
     fy__event_t event = fy__event_begin(is_alloc ? FY__EVENT_BLOCK_ALLOC : FY__EVENT_BLOCK_FREE, fy__tls);
     event.name = fy__event_intern(pool);
-    event.nbytes = nbytes;
-    event.u.memory.block = id;
+    event.nbytes = block->nbytes;
+    event.u.memory.block = block->id;
     event.u.memory.requested = requested;
+    event.u.memory.category = block->tag.category;
     fy__event_put(&event);
 }
 

@@ -75,6 +75,7 @@ typedef struct fy__event {
         } wait;
         struct {
             uint64_t id, requested, block; /* of a storage, a block; live bytes of a pool */
+            fy_category_t category;
             bool pinned;
         } memory;
         struct {

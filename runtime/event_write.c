@@ -192,6 +192,7 @@ static void put_memory(writer_t *w, const fy__event_t *e)
         NUMBER(w, "block", e->u.memory.block);
         NUMBER(w, "bytes", e->nbytes);
         NUMBER(w, "requested_bytes", e->u.memory.requested);
+        if (e->kind == FY__EVENT_BLOCK_ALLOC) STRING(w, "category", fy_category_name(e->u.memory.category));
         break;
     default: /* segments */ STRING(w, "pool", e->name); NUMBER(w, "bytes", e->nbytes);
     }

@@ -4,6 +4,7 @@
 void fy__heritage_take(const fy__thread_t *thread, fy__heritage_t *out_heritage)
 {
     out_heritage->node = thread->node;
+    out_heritage->category = thread->category;
     out_heritage->guards = fy__guard_retain(thread->guards);
 }
 
@@ -24,6 +25,7 @@ void fy__heritage_enter(fy__thread_t *thread, const fy__heritage_t *heritage)
     fy__guard_release(thread->guards);
     thread->guards = fy__guard_retain(heritage->guards);
     thread->node = same_path(thread, heritage->node);
+    thread->category = heritage->category;
 }
 
 void fy__heritage_leave(fy__thread_t *thread)
@@ -33,4 +35,5 @@ void fy__heritage_leave(fy__thread_t *thread)
     fy__guard_release(thread->guards);
     thread->guards = NULL;
     thread->node = &thread->root;
+    thread->category = FY_CATEGORY_ACTIVATIONS;
 }

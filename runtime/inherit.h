@@ -1,5 +1,5 @@
-/* What a thread that Ferry starts inherits from the one that asked for it: the scope path, so that its figures stand under it, and the
- * guards, so that both charge the same counts. The handles that it makes are its own scopes'.
+/* What a thread that Ferry starts inherits from the one that asked for it: the scope path, so that its figures stand under it, what is made
+ * there is for, and the guards, so that both charge the same counts. The handles that it makes are its own scopes'.
  * Not here: what the thread does with it (transfer/prefetch.c). */
 #ifndef FERRY_RUNTIME_INHERIT_H_
 #define FERRY_RUNTIME_INHERIT_H_
@@ -8,7 +8,8 @@
 
 typedef struct fy__heritage {
     const fy__node_t *node; /* in the giving thread's tree; nodes are never freed */
-    fy__guard_t *guards;    /* a reference */
+    fy_category_t category;
+    fy__guard_t *guards; /* a reference */
 } fy__heritage_t;
 
 /* What is in force on `thread` now. */

@@ -1,10 +1,28 @@
 /* The public memory figures: a device's pools, and what was made under a scope path. */
 #include "runtime/memory.h"
 
+#include <string.h>
+
 #include "runtime/base/fail.h"
 #include "runtime/device.h"
 #include "runtime/recording.h"
 #include "runtime/storage.h"
+
+const char *fy_category_name(fy_category_t category)
+{
+    static const char *const names[] = {
+#define X(name, text) #text,
+        FY_CATEGORY_LIST(X)
+#undef X
+    };
+    return (unsigned)category < FY_CATEGORY_COUNT ? names[category] : "?";
+}
+
+const char *fy__scope_path(const void *scope, char *buffer, size_t size)
+{
+    buffer[0] = 0;
+    return scope ? fy__node_path(scope, buffer, size) : buffer;
+}
 
 struct sum {
     const char *path;
@@ -49,8 +67,10 @@ fy_status_t fy_memory_query(const fy_device_t *device, const char *scope_path, f
     fy__pool_query(device->pool, &stats);
     stats.struct_size = sizeof stats;
     if (device->is_host) { /* small blocks that threads keep at hand are free for the user */
-        const uint64_t kept = fy__storage_fronts_nbytes();
-        stats.live -= kept < stats.live ? kept : stats.live;
+        uint64_t kept = fy__storage_fronts_nbytes();
+        if (kept > stats.by_category[FY_CATEGORY_ACTIVATIONS]) kept = stats.by_category[FY_CATEGORY_ACTIVATIONS]; /* threads went on */
+        stats.live -= kept;
+        stats.by_category[FY_CATEGORY_ACTIVATIONS] -= kept;
         stats.requested = stats.requested < stats.live ? stats.requested : stats.live;
         stats.cached += kept;
     }
@@ -66,9 +86,13 @@ fy_status_t fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_t 
         fy__pool_query(device->pinned, &stats);
         const uint64_t here = atomic_load_explicit(&device->pinned_here_nbytes, memory_order_relaxed); /* fy_tensor_pin's */
         stats.live += here;
+        stats.by_category[FY_CATEGORY_ACTIVATIONS] += here;
         stats.requested += here;
         stats.reserved += here;
-        if (stats.peak_live < stats.live) stats.peak_live = stats.live;
+        if (stats.peak_live < stats.live) {
+            stats.peak_live = stats.live;
+            memcpy(stats.peak_by_category, stats.by_category, sizeof stats.by_category);
+        }
         if (stats.peak_reserved < stats.reserved) stats.peak_reserved = stats.reserved;
     }
     stats.struct_size = sizeof stats;

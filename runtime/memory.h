@@ -10,6 +10,12 @@
 
 typedef struct fy__pool fy__pool_t;
 
+/* What a block is for, and where it was made: figures are told by it, nothing else depends on it. */
+typedef struct fy__tag {
+    fy_category_t category;
+    const void *scope; /* a node of runtime/node.h, for fy__scope_path; NULL: none in particular */
+} fy__tag_t;
+
 /* Bytes on loan from a pool. Owned by whoever got it from alloc until it is given to free. */
 typedef struct fy__block {
     void *address;
@@ -18,6 +24,7 @@ typedef struct fy__block {
     uint64_t id;         /* of this loan: never given twice by a pool */
     fy__hazard_t hazard; /* alloc: who may still use the bytes; the new owner waits on the device. free: set it before */
     fy__pool_t *pool;
+    fy__tag_t tag; /* as asked for; the category is in the pool's figures, so its owner leaves it alone */
 } fy__block_t;
 
 /* Where segments come from. Called with no pool lock held, one call at a time. */
@@ -46,7 +53,12 @@ fy_status_t fy__pool_create(const fy__pool_options_t *options, const fy__segment
 void fy__pool_destroy(fy__pool_t *pool);
 /* nbytes > 0. `stream_index`: where the bytes will be used first (a block pending only there needs no wait). Thread-safe.
  * Fails with the pool's full_status and a verdict, or REFUSED_BY_GUARD. */
-fy_status_t fy__pool_alloc(fy__pool_t *pool, uint64_t nbytes, uint32_t stream_index, fy__block_t **out_block);
+fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t stream_index, fy__tag_t tag, fy__block_t **out_block);
+/* The same for bytes that nobody said anything about. */
+static inline fy_status_t fy__pool_alloc(fy__pool_t *pool, uint64_t nbytes, uint32_t stream_index, fy__block_t **out_block)
+{
+    return fy__pool_alloc_tagged(pool, nbytes, stream_index, (fy__tag_t){ FY_CATEGORY_ACTIVATIONS, NULL }, out_block);
+}
 /* Never blocks: a block whose hazard is not done stays pending. Thread-safe. */
 void fy__pool_free(fy__block_t *block);
 /* Its figures for the event file, as of one moment. NULL is ignored. */
@@ -61,6 +73,9 @@ bool fy__pool_is_valid(fy__pool_t *pool);
 /* Holds the pool still over a fork, so that the child finds it whole. */
 void fy__pool_fork_lock(fy__pool_t *pool);
 void fy__pool_fork_unlock(fy__pool_t *pool);
+
+/* The path of a tag's scope ("" for none), cut to `size`; returns buffer. */
+const char *fy__scope_path(const void *scope, char *buffer, size_t size);
 
 /* Host segments: jemalloc's dedicated arena when the program carries jemalloc, else mmap. Whole pages, from 2 MiB up on a boundary of
  * huge pages; zeroed or not. */

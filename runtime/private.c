@@ -19,12 +19,16 @@ static fy_status_t segment_alloc(void *user, uint64_t nbytes, void **out_address
     fy__storage_t *segment;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     fy_stream_t *stream = memory->device->synchronous ? NULL : fy__stream_current(memory->device, thread->streams);
+    /* Results of ops, whoever of them is the first to need the segment. */
+    const fy_category_t said = thread->category;
+    thread->category = FY_CATEGORY_ACTIVATIONS;
     fy_status_t status = fy__storage_create_large(thread, memory->device, nbytes, stream, &segment);
     /* A segment may come while others still use it: replays wait for them. If there are too many, one that nobody uses. */
     if (status == FY_STATUS_OK && !fy__wait_drops(FY__WAIT_GRAPH_INHERITED) && !fy__hazard_join(&memory->hazard, &segment->hazard)) {
         fy__storage_release(thread, segment);
         status = fy__storage_create_large(thread, memory->device, nbytes, NULL, &segment);
     }
+    thread->category = said;
     if (status != FY_STATUS_OK) {
         memory->is_refused = true;
         fy__error_save(&memory->why);

@@ -29,6 +29,7 @@ fy_scope_t fy_scope_begin(const char *name)
     frame->outer_node = thread->node;
     frame->node = fy__node_child(thread->node, name ? name : "scope");
     frame->serial = ++thread->next_serial;
+    frame->outer_category = thread->category;
     frame->outer_guards = thread->guards;
     frame->streams_saved = 0;
     thread->frame = frame;
@@ -59,6 +60,7 @@ static void end_frame(fy__thread_t *thread)
     }
     FY__EVENT(fy__event_scope(thread, false));
     thread->node = frame->outer_node;
+    thread->category = frame->outer_category;
     thread->depth--;
     thread->frame = thread->depth ? &thread->frames[thread->depth - 1] : NULL;
 }
@@ -101,6 +103,24 @@ void fy__scope_end_all(fy__thread_t *thread)
 {
     thread->excess = 0;
     while (thread->depth) end_frame(thread);
+}
+
+/* ---- categories ---- */
+
+fy_status_t fy_scope_memory(fy_category_t category)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if ((unsigned)category >= FY_CATEGORY_COUNT)
+        return FY_FAIL(INVALID_ARGUMENT, "scope_memory: %d is no category; see fy_category_t", (int)category);
+    if (!thread->frame) return FY_FAIL(INVALID_ARGUMENT, "scope_memory: no scope is open on this thread; call fy_scope_begin first");
+    if (thread->excess)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "scope_memory: %u scopes are open, the innermost is counted under the %dth and cannot say what is made in it\n  End "
+                       "scopes that are over, or say it further out",
+                       FY__MAX_SCOPES + thread->excess, FY__MAX_SCOPES);
+    thread->category = category;
+    return FY_STATUS_OK;
 }
 
 /* ---- guards ---- */

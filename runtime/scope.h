@@ -49,6 +49,7 @@ typedef struct fy__frame {
     fy__handle_t handles; /* sentinel of the ring */
     fy__node_t *node, *outer_node;
     uint32_t serial;
+    fy_category_t outer_category;   /* the thread's before this scope */
     struct fy__guard *outer_guards; /* the thread's chain before this scope; kept alive by what was put in front of it */
     uint64_t streams_saved;         /* bit i: outer_streams[i] is to be put back */
     fy_stream_t *outer_streams[64];

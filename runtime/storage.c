@@ -62,6 +62,8 @@ static void free_struct(fy__thread_t *thread, fy__storage_t *storage)
     thread->nfree_storages++;
 }
 
+static fy__tag_t tag_of(const fy__thread_t *thread) { return (fy__tag_t){ thread->category, thread->node }; }
+
 /* Everything but data, nbytes, block and front_class. */
 static void init(fy__storage_t *storage, fy_device_t *device)
 {
@@ -89,6 +91,7 @@ static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *
     fy__storage_t *storage = alloc_struct(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, host);
+    /* Its next owner may be anybody: what it is for, and where it was made, is not said. */
     const fy_status_t status = fy__pool_alloc(host->pool, class_nbytes(class), 0, &storage->block);
     if (status != FY_STATUS_OK) {
         free_struct(thread, storage);
@@ -123,7 +126,7 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
     storage->nbytes = nbytes;
     storage->data = empty_address();
     if (nbytes) {
-        const fy_status_t status = fy__pool_alloc(device->pool, nbytes, stream ? stream->index : 0, &storage->block);
+        const fy_status_t status = fy__pool_alloc_tagged(device->pool, nbytes, stream ? stream->index : 0, tag_of(thread), &storage->block);
         if (status != FY_STATUS_OK) {
             fy__guard_free_memory(guards, nbytes);
             free_struct(thread, storage);
@@ -185,6 +188,16 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
     return FY_STATUS_OK;
 }
 
+fy_status_t fy__storage_create_scratch(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
+                                       fy_category_t category, fy__storage_t **out_storage)
+{
+    const fy_category_t said = thread->category;
+    thread->category = category;
+    const fy_status_t status = fy__storage_create(thread, device, nbytes, stream, out_storage);
+    thread->category = said;
+    return status;
+}
+
 fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes, fy__storage_t **out_storage)
 {
     if (peer->is_host || !nbytes) return fy__storage_create(thread, fy_device_host(), nbytes, NULL, out_storage);
@@ -192,7 +205,7 @@ fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, u
     fy__storage_t *storage = alloc_struct(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, fy_device_host());
-    const fy_status_t status = fy__pool_alloc(peer->pinned, nbytes, 0, &storage->block);
+    const fy_status_t status = fy__pool_alloc_tagged(peer->pinned, nbytes, 0, tag_of(thread), &storage->block);
     if (status != FY_STATUS_OK) {
         free_struct(thread, storage);
         return status;

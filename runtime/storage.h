@@ -80,7 +80,10 @@ extern fy__storage_t fy__storage_gone;
 /* nbytes may be 0. `stream`: where the bytes will be used first (NULL on synchronous devices). One reference. */
 fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
                                fy__storage_t **out_storage);
-/* The same from the device's pool even while this thread records. */
+/* The same for bytes that Ferry itself needs for a while. */
+fy_status_t fy__storage_create_scratch(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
+                                       fy_category_t category, fy__storage_t **out_storage);
+/* The same as fy__storage_create from the device's pool even while this thread records. */
 fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
                                      fy__storage_t **out_storage);
 /* The same from a graph's memory; nbytes > 0. */

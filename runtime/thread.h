@@ -27,6 +27,7 @@ typedef struct fy__thread {
     /* scope.c */
     fy__frame_t *frame;     /* innermost open scope; NULL outside any */
     fy__node_t *node;       /* where figures go now */
+    fy_category_t category; /* what is made now is for */
     uint32_t depth, excess; /* open frames; scopes begun beyond FY__MAX_SCOPES */
     uint32_t next_serial;
     struct fy__guard *guards;       /* innermost guard; a reference. NULL: none but perhaps the process's */

@@ -73,7 +73,7 @@ static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t 
     fy__suspect_t suspect = { 0, 0, 0 };
     fy__point_t point;
     fy_status_t status;
-    FY_CHECK(fy__storage_create(many->thread, device, run->nbytes, stream, &scratch));
+    FY_CHECK(fy__storage_create_scratch(many->thread, device, run->nbytes, stream, FY_CATEGORY_STAGING, &scratch));
     FY_CHECK(fy__hazard_before_write(&scratch->hazard, stream, FY__WAIT_COALESCE_SCRATCH));
     for (size_t i = first; i < next; i++)
         if (is_packed(many, i)) FY_CHECK(fy__hazard_before_write(&many->dst[i]->storage->hazard, stream, FY__WAIT_COALESCE_WRITE));

@@ -74,7 +74,8 @@ static fy_status_t send_table(many_t *many, batch_t *batch)
     batch->table_nbytes = batch->run.nbytes - batch->nbytes;
     batch->run.packed.table_offset = 0;
     fy_status_t status = fy__stream_throttle(many->thread, device->upload);
-    if (status == FY_STATUS_OK) status = fy__storage_create(many->thread, device, batch->table_nbytes, device->upload, &batch->table);
+    if (status == FY_STATUS_OK)
+        status = fy__storage_create_scratch(many->thread, device, batch->table_nbytes, device->upload, FY_CATEGORY_STAGING, &batch->table);
     if (status == FY_STATUS_OK) status = fy__hazard_before_write(&batch->table->hazard, device->upload, FY__WAIT_COLLECT_SCRATCH);
     if (status == FY_STATUS_OK) status = fy__ring_send(device, &slot, batch->table->data, batch->table_nbytes, &sent, &batch->suspect);
     fy__ring_give(device, &slot, sent);
@@ -88,7 +89,7 @@ static fy_status_t fetch_run(many_t *many, batch_t *batch)
     fy_device_t *device = many->device;
     fy_stream_t *stream = device->download;
     FY_TRY(fy__stream_throttle(many->thread, stream));
-    FY_TRY(fy__storage_create(many->thread, device, batch->nbytes, stream, &batch->scratch));
+    FY_TRY(fy__storage_create_scratch(many->thread, device, batch->nbytes, stream, FY_CATEGORY_STAGING, &batch->scratch));
     FY_TRY(fy__storage_create_pinned(many->thread, device, batch->nbytes, &batch->host));
     FY_TRY(fy__hazard_before_read(&batch->table->hazard, stream, FY__WAIT_COLLECT_TABLE));
     FY_TRY(fy__hazard_before_write(&batch->scratch->hazard, stream, FY__WAIT_COLLECT_SCRATCH));

@@ -58,7 +58,7 @@ static fy_status_t submit(fy__thread_t *thread, fy_download_t *download, const f
     if (!src->nelem) return status;
     fy__end_of(src, &from);
     if (!src->contiguous || (fy_dtype_t)src->dtype != download->dtype) { /* made dense, and converted, where it lies */
-        FY_CHECK(fy__storage_create(thread, device, download->storage->nbytes, stream, &dense));
+        FY_CHECK(fy__storage_create_scratch(thread, device, download->storage->nbytes, stream, FY_CATEGORY_STAGING, &dense));
         fy__end_dense(src, download->dtype, dense, &packed);
         FY_CHECK(fy__convert(device, stream, &packed, &from, src->nelem));
         if (stream) fy__storage_late_join(device, dense, from.storage);

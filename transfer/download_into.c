@@ -52,7 +52,7 @@ static fy_status_t run(fy__thread_t *thread, into_t *into, fy_tensor_t *dst, con
     fy_status_t status;
     FY_CHECK(fy__fetch_begin(thread, &into->fetch, src, (fy_dtype_t)src->dtype, FY__WAIT_DOWNLOAD_READ));
     if (!into->fetch.nbytes) goto done;
-    if (!dst->contiguous) FY_CHECK(fy__storage_create(thread, host, into->fetch.nbytes, NULL, &landing));
+    if (!dst->contiguous) FY_CHECK(fy__storage_create_scratch(thread, host, into->fetch.nbytes, NULL, FY_CATEGORY_STAGING, &landing));
     into->bytes = landing ? landing->data : dst->data;
     status = fetch_all(into, dst);
     if (!landing) goto done;

@@ -21,7 +21,7 @@ fy_status_t fy__fetch_begin(fy__thread_t *thread, fy__fetch_t *fetch, const fy_t
     fy__end_of(src, &fetch->src);
     if (!src->contiguous || (fy_dtype_t)src->dtype != dtype) {
         fy__end_t packed;
-        FY_TRY(fy__storage_create(thread, fetch->device, fetch->nbytes, fetch->stream, &fetch->dense));
+        FY_TRY(fy__storage_create_scratch(thread, fetch->device, fetch->nbytes, fetch->stream, FY_CATEGORY_STAGING, &fetch->dense));
         fy__end_dense(src, dtype, fetch->dense, &packed);
         FY_TRY(fy__convert(fetch->device, fetch->stream, &packed, &fetch->src, src->nelem));
         fetch->src = packed;

@@ -125,7 +125,7 @@ static fy_status_t upload_file(fy__thread_t *thread, fy_tensor_t *dst, file_t *f
     fy__end_of(dst, &final);
     target = final;
     if (!dst->contiguous) {
-        FY_CHECK(fy__storage_create(thread, device, file->nbytes, stream, &raw));
+        FY_CHECK(fy__storage_create_scratch(thread, device, file->nbytes, stream, FY_CATEGORY_STAGING, &raw));
         fy__end_dense(dst, (fy_dtype_t)dst->dtype, raw, &target);
     }
     if (stream)

@@ -83,7 +83,7 @@ static fy_status_t run(fy__thread_t *thread, fy__fetch_t *fetch, fy_tensor_t *ds
     fy__end_of(dst, &final);
     target = final;
     if (!dst->contiguous) {
-        FY_CHECK(fy__storage_create(thread, to, fetch->nbytes, fetch->stream, &landing));
+        FY_CHECK(fy__storage_create_scratch(thread, to, fetch->nbytes, fetch->stream, FY_CATEGORY_STAGING, &landing));
         fy__end_dense(dst, (fy_dtype_t)dst->dtype, landing, &target);
     }
     FY_CHECK(copy_to(fetch, &target, &request));

@@ -33,7 +33,7 @@ static fy_status_t record(fy__thread_t *thread, fy__recording_t *recording, fy_t
     if (!src->nelem) return FY_STATUS_OK;
     fy__end_of(dst, &final);
     if (dst->contiguous && dst->dtype == src->dtype) return append(recording, &final, src, options, caller);
-    FY_TRY(fy__storage_create(thread, device, fy__tensor_nbytes(src), NULL, &raw));
+    FY_TRY(fy__storage_create_scratch(thread, device, fy__tensor_nbytes(src), NULL, FY_CATEGORY_STAGING, &raw));
     fy__end_dense(dst, (fy_dtype_t)src->dtype, raw, &target);
     fy_status_t status = append(recording, &target, src, options, caller);
     if (status == FY_STATUS_OK) status = fy__convert(device, NULL, &final, &target, src->nelem);

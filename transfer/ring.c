@@ -47,7 +47,9 @@ static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
            ring->slot_nbytes > pinned.limit / ring->nslots / calibration->ring_share)
         ring->slot_nbytes /= 2;
     fy_status_t status;
-    while ((status = fy__pool_alloc(device->pinned, ring->nslots * ring->slot_nbytes, 0, &ring->block)) == FY_STATUS_PINNED_LIMIT &&
+    const fy__tag_t tag = { FY_CATEGORY_STAGING, NULL };
+    while ((status = fy__pool_alloc_tagged(device->pinned, ring->nslots * ring->slot_nbytes, 0, tag, &ring->block)) ==
+               FY_STATUS_PINNED_LIMIT &&
            ring->slot_nbytes > calibration->slot_smallest_nbytes)
         ring->slot_nbytes /= 2; /* others hold the rest: slower beats not at all */
     if (status != FY_STATUS_OK) {

@@ -22,7 +22,7 @@ static fy_status_t pack(fy__thread_t *thread, const fy_tensor_t *src, fy__storag
     fy__end_t from, to;
     *out_packed = NULL;
     if (src->contiguous || !src->nelem) return FY_STATUS_OK;
-    FY_TRY(fy__storage_create(thread, host, fy__tensor_nbytes(src), NULL, out_packed));
+    FY_TRY(fy__storage_create_scratch(thread, host, fy__tensor_nbytes(src), NULL, FY_CATEGORY_STAGING, out_packed));
     fy__end_of(src, &from);
     fy__end_dense(src, (fy_dtype_t)src->dtype, *out_packed, &to);
     const fy_status_t status = fy__convert(host, NULL, &to, &from, src->nelem);
@@ -146,7 +146,7 @@ fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_
     if (upload.direct)
         upload.target = upload.final;
     else {
-        FY_CHECK(fy__storage_create(thread, device, fy__tensor_nbytes(src), upload.stream, &raw));
+        FY_CHECK(fy__storage_create_scratch(thread, device, fy__tensor_nbytes(src), upload.stream, FY_CATEGORY_STAGING, &raw));
         fy__end_dense(dst, (fy_dtype_t)src->dtype, raw, &upload.target);
     }
     status = send(thread, &upload, packed ? packed->data : src->data);

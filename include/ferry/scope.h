@@ -47,7 +47,7 @@ FY_API_STATUS fy_scope_guard(const fy_guard_options_t *options);
 
 /* Says what tensors made in the innermost scope are for, inside it, too, until an inner scope says otherwise: fy_scope_begin("model") and
  * fy_scope_memory(FY_CATEGORY_WEIGHTS). Figures and plans are told by it (fy_memory_query, fy_plan_step); nothing else depends on it.
- * Threads that Ferry starts for you inherit it. Fails: INVALID_ARGUMENT (no scope is open, or no such category). */
+ * Threads that Ferry starts for you inherit it. Fails: INVALID_ARGUMENT (no scope is open, more than 64 are, or no such category), OUT_OF_MEMORY. */
 FY_API_STATUS fy_scope_memory(fy_category_t category);
 
 /* A budget for the whole process, as text, so that a command line or a CI job can set one: "upload=0,download=4KiB/step,sync=0".

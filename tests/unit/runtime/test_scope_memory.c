@@ -1,0 +1,77 @@
+/* What a scope says about its memory goes to threads that Ferry starts, and is not left on them. */
+#include <pthread.h>
+
+#include "runtime/inherit.h"
+#include "tests/support/harness.h"
+
+typedef struct heir {
+    fy__heritage_t heritage;
+    fy_category_t before, inside, after_scope, after;
+} heir_t;
+
+static void *inherit(void *user)
+{
+    heir_t *heir = user;
+    fy__thread_t *thread = fy__thread();
+    heir->before = thread->category;
+    fy__heritage_enter(thread, &heir->heritage);
+    heir->inside = thread->category;
+    fy_scope_t scope = fy_scope_begin("of the heir");
+    ts_ok(fy_scope_memory(FY_CATEGORY_STAGING));
+    fy_scope_end(scope, 0, NULL);
+    heir->after_scope = thread->category;
+    fy__heritage_leave(thread);
+    heir->after = thread->category;
+    return NULL;
+}
+
+static void a_thread_inherits_it_and_forgets_it(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    heir_t heir = { .after = FY_CATEGORY_COUNT };
+    pthread_t thread;
+    fy_scope_t scope = fy_scope_begin("gradients");
+    ts_ok(fy_scope_memory(FY_CATEGORY_GRADIENTS));
+    fy__heritage_take(fy__thread(), &heir.heritage);
+    fy_scope_end(scope, 0, NULL);
+    assert_int_equal(pthread_create(&thread, NULL, inherit, &heir), 0);
+    pthread_join(thread, NULL);
+    fy__heritage_release(&heir.heritage);
+    assert_int_equal(heir.before, FY_CATEGORY_ACTIVATIONS);
+    assert_int_equal(heir.inside, FY_CATEGORY_GRADIENTS);
+    assert_int_equal(heir.after_scope, FY_CATEGORY_GRADIENTS);
+    assert_int_equal(heir.after, FY_CATEGORY_ACTIVATIONS);
+}
+
+/* A thread that ends with scopes open, whose state the next one gets. */
+static void *leaves_it_open(void *user)
+{
+    *(uint32_t *)user = fy__thread()->number;
+    (void)fy_scope_begin("left open");
+    ts_ok(fy_scope_memory(FY_CATEGORY_WEIGHTS));
+    return NULL;
+}
+
+static void *look(void *user)
+{
+    heir_t *heir = user;
+    heir->before = fy__thread()->category;
+    return NULL;
+}
+
+static void a_thread_that_ends_leaves_nothing(ts_ctx_t *ctx)
+{
+    (void)ctx;
+    heir_t heir = { .before = FY_CATEGORY_COUNT };
+    uint32_t number;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, leaves_it_open, &number), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(pthread_create(&thread, NULL, look, &heir), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(heir.before, FY_CATEGORY_ACTIVATIONS);
+}
+
+static const ts_test_t k_tests[] = { TS_TEST(a_thread_inherits_it_and_forgets_it), TS_TEST(a_thread_that_ends_leaves_nothing) };
+
+int main(void) { return TS_RUN("scope_memory", k_tests, NULL); }
