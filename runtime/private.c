@@ -12,12 +12,10 @@ enum { SEGMENT_NBYTES = 1 << 20 }; /* of small tensors; large ones have segments
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and its links */
 static fy__private_t *list;
 
-static fy_status_t segment_alloc(void *user, uint64_t nbytes, void **out_address)
+/* A segment of the device's pool, ready for segment_alloc. */
+static fy_status_t make_ready(fy__private_t *memory, fy__thread_t *thread, uint64_t nbytes)
 {
-    fy__private_t *memory = user;
-    fy__thread_t *thread = fy__thread();
     fy__storage_t *segment;
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     fy_stream_t *stream = memory->device->synchronous ? NULL : fy__stream_current(memory->device, thread->streams);
     /* Results of ops, whoever of them is the first to need the segment. */
     const fy_category_t said = thread->category;
@@ -29,11 +27,19 @@ static fy_status_t segment_alloc(void *user, uint64_t nbytes, void **out_address
         status = fy__storage_create_large(thread, memory->device, nbytes, NULL, &segment);
     }
     thread->category = said;
-    if (status != FY_STATUS_OK) {
-        memory->is_refused = true;
-        fy__error_save(&memory->why);
-        return FY_STATUS_OUT_OF_MEMORY; /* whatever it was: less may still be had */
+    if (status == FY_STATUS_OK) memory->ready = segment;
+    return status;
+}
+
+static fy_status_t segment_alloc(void *user, uint64_t nbytes, void **out_address)
+{
+    fy__private_t *memory = user;
+    fy__storage_t *segment = memory->ready;
+    if (!segment || segment->nbytes != nbytes) {
+        if (!segment) memory->wanted[memory->wanted[0] != 0] = nbytes;
+        return FY_STATUS_OUT_OF_MEMORY; /* for the time being */
     }
+    memory->ready = NULL;
     segment->next = memory->segments;
     memory->segments = segment;
     memory->nbytes += nbytes;
@@ -125,11 +131,18 @@ bool fy__private_take_over(fy__private_t *memory, const fy__hazard_t *hazard)
 
 fy_status_t fy__private_alloc(fy__private_t *memory, uint64_t nbytes, fy__block_t **out_block)
 {
-    memory->is_refused = false;
-    const fy_status_t status = fy__pool_alloc(memory->pool, nbytes, 0, out_block);
-    if (status != FY_STATUS_OUT_OF_MEMORY || !memory->is_refused) return status;
-    fy__error_restore(&memory->why); /* the device's pool, or the guard, knows why */
-    return memory->why.error.status;
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    memory->wanted[0] = memory->wanted[1] = 0;
+    fy_status_t status = fy__pool_alloc(memory->pool, nbytes, 0, out_block);
+    if (status == FY_STATUS_OK || !memory->wanted[0]) return status;
+    status = make_ready(memory, thread, memory->wanted[0]);
+    if (status != FY_STATUS_OK && memory->wanted[1]) status = make_ready(memory, thread, memory->wanted[1]); /* less may still be had */
+    if (status != FY_STATUS_OK) return status; /* the device's pool, or the guard, knows why */
+    status = fy__pool_alloc(memory->pool, nbytes, 0, out_block);
+    if (memory->ready) fy__storage_release(thread, memory->ready); /* there was no bookkeeping memory for it */
+    memory->ready = NULL;
+    return status;
 }
 
 void fy__private_fork_lock(void)

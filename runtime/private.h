@@ -20,8 +20,10 @@ typedef struct fy__private {
     uint64_t nbytes;              /* of the segments */
     /* Who may still use any of it: who had the segments before, replays, and the last uses of storages that are gone. */
     fy__hazard_t hazard;
-    bool is_refused; /* the device's pool gave no segment: `why` */
-    fy__error_copy_t why;
+    /* Growing happens between two calls of the pool, because the device's pool may run the program's pressure functions meanwhile, and no
+     * lock may be held then: the first call says what it wants, the second finds it. */
+    uint64_t wanted[2]; /* sizes, the better one first; 0: none */
+    struct fy__storage *ready;
     struct fy__private *prev, *next; /* all there are; guarded by the lock in private.c */
 } fy__private_t;
 
