@@ -1,6 +1,6 @@
 /* The pool's insides, shared by the files of this folder and by its tests.
  * cache.c: the calls of runtime/memory.h and the hot path · pending.c: blocks a device may still use · join.c: reusing them before they
- * are done · ladder.c: what is tried when nothing ready fits · verdict.c: why it failed · check.c: invariants. */
+ * are done · ladder.c: what is tried when nothing ready fits · grow.c: segments come and go · verdict.c: why it failed · check.c: invariants. */
 #ifndef FERRY_ALLOC_POOL_H_
 #define FERRY_ALLOC_POOL_H_
 
@@ -20,13 +20,14 @@ typedef struct fy__pool_seams {
 /* The runtime's hazards and malloc. */
 extern const fy__pool_seams_t fy__pool_seams_runtime;
 
-/* How requests were served, and what the slow path did: one count per rung of the ladder. */
+/* How requests were served, each in one of the rungs of the ladder, and what the slow path did. */
 typedef struct fy__pool_rungs {
-    uint64_t ready;         /* a block nobody uses any more */
-    uint64_t same_stream;   /* a block pending only on the asking stream */
-    uint64_t joined;        /* neighbours, free or pending only on the asking stream */
-    uint64_t inserted_wait; /* a block pending elsewhere (or several neighbours); the new owner waits on the device */
-    uint64_t grown;         /* a new segment */
+    uint64_t ready;          /* a block nobody uses any more */
+    uint64_t same_stream;    /* a block pending only on the asking stream */
+    uint64_t joined;         /* neighbours, free or pending only on the asking stream */
+    uint64_t inserted_wait;  /* a block pending elsewhere (or several neighbours); the new owner waits on the device */
+    uint64_t grown;          /* a new segment */
+    uint64_t after_pressure; /* room that the program's own functions made */
     uint64_t grown_after_trim, after_sync, grown_after_sync;
     uint64_t reaped;   /* pending blocks found done */
     uint64_t syncs;    /* waits of the host for pending blocks */
@@ -153,14 +154,32 @@ fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool a
 
 /* Serves a request that cut_ready could not; no lock held. */
 fy_status_t fy__pool_climb(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node);
-/* Gives whole free segments back until at most keep_nbytes stay reserved; source_lock held, lock not. Returns bytes. */
+/* ---- grow.c; source_lock held, lock not ---- */
+
+/* How growing ended: served · the limit, the source, a guard, growth=off is in the way · no bookkeeping memory · the source failed. */
+typedef enum fy__growth {
+    FY__GROWTH_DONE,
+    FY__GROWTH_PAST_LIMIT,
+    FY__GROWTH_REFUSED,
+    FY__GROWTH_FORBIDDEN,
+    FY__GROWTH_OFF,
+    FY__GROWTH_NO_NODES,
+    FY__GROWTH_FAILED
+} fy__growth_t;
+
+/* Asks the source for a segment and cuts the request from it; `rung` is counted then. *out_status is what the source said, if it was asked. */
+fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status);
+/* Gives whole free segments back until at most keep_nbytes stay reserved. Returns bytes. */
 uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes);
 
 /* ---- verdict.c ---- */
 
 /* What the slow path found out. */
 typedef struct fy__refusal {
-    bool limit_refused;  /* else the source did */
+    bool is_reserve;     /* asked by fy__pool_reserve: the bytes are wanted besides what is reserved */
+    bool limit_refused;  /* else the source did, or */
+    bool growth_off;     /* the pool's options */
+    bool pressed;        /* pressure functions gave something */
     bool sync_forbidden; /* a guard forbids to wait for pending blocks */
     bool synced;
     uint64_t released;

@@ -95,15 +95,39 @@ static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__poo
 
 static void say_tried(fy_oom_verdict_t *verdict, size_t *length, const fy__refusal_t *refusal)
 {
-    say(verdict, length, "\n  tried: search, grow");
+    say(verdict, length, refusal->growth_off ? "\n  tried: search" : "\n  tried: search, grow");
+    if (refusal->pressed) say(verdict, length, ", pressure functions");
     if (refusal->released) say(verdict, length, ", give %llu idle bytes back", (ull)refusal->released);
     if (refusal->synced) say(verdict, length, ", wait for pending blocks and search again");
     if (refusal->sync_forbidden) say(verdict, length, "; not tried: a guard forbids to wait for pending blocks");
 }
 
-static void say_help(fy_oom_verdict_t *verdict, size_t *length, uint64_t nbytes, const fy__refusal_t *refusal, const char *which)
+/* Reserving so much more gives one segment that the request fills. */
+static bool say_reserve(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t nbytes)
+{
+    const uint64_t all = pool->reserved + nbytes;
+    if (all > pool->options.limit_nbytes || all > pool->options.device_nbytes) return false;
+    say(verdict, length, "%s fy_memory_reserve %llu more (%llu in all)", verdict->would_help ? ", or" : "\n  Would help:", (ull)nbytes,
+        (ull)all);
+    return true;
+}
+
+static void say_reserve_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t nbytes)
+{
+    if (verdict->reason == FY_OOM_LIMIT)
+        say(verdict, length, "\n  Would help: a limit of at least %llu bytes", (ull)(pool->reserved + nbytes));
+    else if (verdict->reason == FY_OOM_TOO_LARGE)
+        say(verdict, length, "\n  Nothing that is freed would help: reserve less");
+}
+
+static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal,
+                     const char *which)
 {
     const ull help = (ull)verdict->would_help;
+    if (refusal->is_reserve) {
+        say_reserve_help(verdict, length, pool, nbytes);
+        return;
+    }
     switch (verdict->reason) {
     case FY_OOM_WOULD_FIT_AFTER_SYNC: say(verdict, length, "\n  It would fit after a sync: wait for the device first"); return;
     case FY_OOM_TOO_LARGE: say(verdict, length, "\n  Nothing that is freed would help: ask for less"); return;
@@ -114,6 +138,7 @@ static void say_help(fy_oom_verdict_t *verdict, size_t *length, uint64_t nbytes,
         return;
     }
     if (help) say(verdict, length, "\n  Would help: free %llu live bytes (%s)", help, which);
+    if (refusal->growth_off && say_reserve(verdict, length, pool, nbytes)) return;
     if (refusal->limit_refused && verdict->reserved + nbytes > verdict->limit)
         say(verdict, length, "%s a limit higher by %llu bytes",
             help ? ", or" : "\n  Would help:", (ull)(verdict->reserved + nbytes - verdict->limit));
@@ -132,9 +157,13 @@ static fy_oom_reason_t reason_of(const fy__pool_t *pool, const fy__request_t *re
 {
     const uint64_t nbytes = request->nbytes;
     if (fy__pool_is_too_large(pool, nbytes)) return FY_OOM_TOO_LARGE;
+    if (refusal->is_reserve && !request->no_nodes && nbytes + pool->reserved > pool->options.device_nbytes) return FY_OOM_TOO_LARGE;
+    if (refusal->is_reserve) return refusal->limit_refused ? FY_OOM_LIMIT : FY_OOM_DEVICE_FULL;
     if (fy__pool_is_hopeless(pool, nbytes)) return FY_OOM_LIMIT;
     if (request->no_nodes) return FY_OOM_DEVICE_FULL;
-    if (refusal->sync_forbidden && (survey->largest_free >= nbytes || survey->idle_nbytes >= back)) return FY_OOM_WOULD_FIT_AFTER_SYNC;
+    const bool may_swap = !refusal->growth_off && survey->idle_nbytes >= back; /* segments go back for one that fits */
+    if (refusal->sync_forbidden && (survey->largest_free >= nbytes || may_swap)) return FY_OOM_WOULD_FIT_AFTER_SYNC;
+    if (refusal->growth_off) return FY_OOM_GROWTH_OFF;
     if (pool->reserved - pool->live >= nbytes) return FY_OOM_FRAGMENTED;
     return refusal->limit_refused ? FY_OOM_LIMIT : FY_OOM_DEVICE_FULL;
 }
@@ -142,6 +171,10 @@ static fy_oom_reason_t reason_of(const fy__pool_t *pool, const fy__request_t *re
 /* Live bytes whose end would make room in a segment, or let a segment go back; at worst all of them, if that gives back enough. */
 static uint64_t help_of(const fy__pool_t *pool, const fy__refusal_t *refusal, const survey_t *survey, uint64_t back, const char **out_which)
 {
+    if (refusal->growth_off) { /* what goes back does not come again */
+        *out_which = "of neighbours, in one segment";
+        return survey->least_live_window != UINT64_MAX ? survey->least_live_window : 0;
+    }
     if (survey->least_live_window <= survey->least_live_segment && survey->least_live_window != UINT64_MAX) {
         *out_which = "of neighbours, in one segment";
         return survey->least_live_window;
@@ -154,18 +187,22 @@ static uint64_t help_of(const fy__pool_t *pool, const fy__refusal_t *refusal, co
     return refusal->limit_refused || pool->reserved >= back ? pool->live : 0;
 }
 
-static void say_what(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, const fy__request_t *request)
+static void say_what(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, const fy__request_t *request,
+                     const fy__refusal_t *refusal)
 {
     say(verdict, length, "%s: %llu bytes asked for", pool->name, (ull)request->asked);
+    if (refusal->is_reserve) say(verdict, length, " besides the %llu that are reserved", (ull)verdict->reserved);
     if (request->nbytes != request->asked) say(verdict, length, " (%llu as rounded)", (ull)request->nbytes);
     if (request->no_nodes)
         say(verdict, length, ": the host has no memory for the pool's own bookkeeping");
-    else if (request->nbytes > pool->options.device_nbytes)
+    else if (request->nbytes > pool->options.device_nbytes || (refusal->is_reserve && verdict->reason == FY_OOM_TOO_LARGE))
         say(verdict, length, ": more than the %llu bytes the device has", (ull)pool->options.device_nbytes);
     else if (verdict->reason == FY_OOM_TOO_LARGE)
         say(verdict, length, ": more than there can be");
     else if (verdict->reason == FY_OOM_LIMIT)
         say(verdict, length, ": more than the limit leaves");
+    else if (verdict->reason == FY_OOM_GROWTH_OFF)
+        say(verdict, length, ": the cache has no such block, and growth=off");
     else if (verdict->reason == FY_OOM_FRAGMENTED)
         say(verdict, length, ": enough is free, but not in one piece");
     else if (verdict->reason == FY_OOM_DEVICE_FULL)
@@ -177,7 +214,7 @@ FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *requ
     const char *which = "";
     size_t length = 0;
     pthread_mutex_lock(&pool->lock);
-    const bool hopeless = fy__pool_is_hopeless(pool, request->nbytes);
+    const bool hopeless = refusal->is_reserve || fy__pool_is_hopeless(pool, request->nbytes); /* nothing that is freed helps */
     const uint64_t back = hopeless ? 0 : back_for(pool, request->nbytes, refusal);
     const survey_t survey = survey_pool(pool, request->nbytes, back);
     fy_oom_verdict_t verdict = {
@@ -194,10 +231,10 @@ FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *requ
     };
     if (!hopeless && !request->no_nodes && verdict.reason != FY_OOM_WOULD_FIT_AFTER_SYNC)
         verdict.would_help = help_of(pool, refusal, &survey, back, &which);
-    say_what(&verdict, &length, pool, request);
+    say_what(&verdict, &length, pool, request, refusal);
     say_figures(&verdict, &length, pool);
     if (!request->no_nodes && !hopeless) say_tried(&verdict, &length, refusal);
-    if (!request->no_nodes) say_help(&verdict, &length, request->nbytes, refusal, which);
+    if (!request->no_nodes) say_help(&verdict, &length, pool, request->nbytes, refusal, which);
     pool->rungs.verdicts++;
     pthread_mutex_unlock(&pool->lock);
     return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);

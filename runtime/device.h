@@ -34,12 +34,15 @@ struct fy_device {
     _Atomic uint64_t pinned_here_nbytes;      /* page-locked where they lie, outside the pool `pinned` (fy_tensor_pin) */
     uint64_t ahead;                           /* most requests that a stream may be behind the host */
     uint64_t window_nbytes, queue_nbytes;     /* of each engine: most that is in flight, and that stands behind it */
+    uint64_t segment_nbytes;                  /* 0: as suits its size */
+    bool growth_off;                          /* only fy_memory_reserve grows */
     fy__pool_t *pool;                         /* device memory; the host's segments for the host */
     fy__pool_t *pinned;                       /* page-locked host memory; NULL for the host */
     fy_stream_t *compute, *upload, *download; /* NULL if synchronous */
     struct fy__ring *ring;
     struct fy__queue *uploads, *downloads; /* transfer/queue.h; NULL if synchronous */
     fy_stream_t *_Atomic jobs[2];          /* their timelines, from the first job on */
+    struct fy__pressure *pressures;        /* pressure.c, guarded by its lock */
     /* From here on for anybody at any time, even in a device that was closed and is made anew in the same place: registry.c. */
     _Atomic int lost;      /* fy__lost_t; never goes back while the device is open */
     _Atomic uint64_t uses; /* opens + storages; the last one closes it. The host is not counted */

@@ -5,6 +5,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/device.h"
+#include "runtime/guard.h"
 #include "runtime/recording.h"
 #include "runtime/storage.h"
 
@@ -123,4 +124,14 @@ fy_status_t fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *
     if (device->pinned) released += fy__pool_trim(device->pinned, keep_nbytes);
     if (out_released) *out_released = released;
     return FY_STATUS_OK;
+}
+
+fy_status_t fy_memory_reserve(fy_device_t *device, uint64_t nbytes)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_reserve: device is NULL");
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    FY_TRY(fy__recording_check(thread, device, "memory_reserve"));
+    return fy__guard_settled(thread, fy__pool_reserve(device->pool, nbytes));
 }

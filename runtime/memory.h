@@ -27,7 +27,14 @@ typedef struct fy__block {
     fy__tag_t tag; /* as asked for; the category is in the pool's figures, so its owner leaves it alone */
 } fy__block_t;
 
-/* Where segments come from. Called with no pool lock held, one call at a time. */
+/* How a call of `press` went: nobody is left to ask; it had nothing; it gave something. */
+typedef enum fy__press { FY__PRESS_END, FY__PRESS_NOTHING, FY__PRESS_GAVE } fy__press_t;
+/* Whom one request has asked already; starts as zeros. */
+typedef struct fy__press_cursor {
+    uint64_t after, until;
+} fy__press_cursor_t;
+
+/* Where segments come from. Called with no pool lock held, one call at a time but for `press`. */
 typedef struct fy__segment_source {
     void *user;
     uint64_t alignment; /* power of two, at least 64 */
@@ -37,6 +44,8 @@ typedef struct fy__segment_source {
     /* May the pool make the host wait now (guards)? If so the pool waits and then reports it with note_sync. */
     bool (*may_sync)(void *user);
     void (*note_sync)(void *user, uint64_t blocked_ns);
+    /* Asks the next of those who may have something to give. NULL: there is nobody. */
+    fy__press_t (*press)(void *user, uint64_t nbytes, fy__press_cursor_t *cursor);
 } fy__segment_source_t;
 
 typedef struct fy__pool_options {
@@ -45,6 +54,7 @@ typedef struct fy__pool_options {
     uint64_t device_nbytes;  /* what the device has at all, FY_UNLIMITED if unknown: tells "too large" from "full" */
     uint64_t segment_nbytes; /* growth step for small blocks; larger requests get segments of their own */
     fy_status_t full_status; /* OUT_OF_MEMORY or PINNED_LIMIT */
+    bool growth_off;         /* only fy__pool_reserve grows */
 } fy__pool_options_t;
 
 /* OUT_OF_MEMORY if there is no memory for the pool itself. */
@@ -67,6 +77,8 @@ void fy__pool_tell(fy__pool_t *pool);
 void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats);
 /* Gives whole free segments back until at most keep_nbytes stay reserved; returns what was released. */
 uint64_t fy__pool_trim(fy__pool_t *pool, uint64_t keep_nbytes);
+/* Grows by one segment so that nbytes are reserved, if less are. Fails as fy__pool_alloc; nothing was taken then. */
+fy_status_t fy__pool_reserve(fy__pool_t *pool, uint64_t nbytes);
 /* Walks every invariant (no overlap, no gap, sums, alignment, free blocks merged); false and a log line if one is broken. For tests. */
 bool fy__pool_is_valid(fy__pool_t *pool);
 

@@ -150,6 +150,13 @@ fy_device_t *fy__device_hold(fy_device_t *device)
     return NULL;
 }
 
+static fy_status_t take_growth(fy_device_t *device, const char *value)
+{
+    device->growth_off = strcmp(value, "off") == 0;
+    if (device->growth_off || strcmp(value, "on") == 0) return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT, "device_open: growth=%s is neither on nor off", value);
+}
+
 /* Uses what Ferry itself knows and keeps the rest for the backend. */
 static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec, fy_backend_option_t *rest, size_t *out_nrest)
 {
@@ -161,11 +168,16 @@ static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec, fy_
         { "limit", &device->limit_nbytes, false, true },         { "pinned", &device->pinned_limit_nbytes, false, true },
         { "workspace", &device->workspace_nbytes, false, true }, { "ahead", &device->ahead, true, false },
         { "window", &device->window_nbytes, false, false },      { "queue", &device->queue_nbytes, false, false },
+        { "segment", &device->segment_nbytes, false, false },
     };
     const size_t nown = sizeof own / sizeof *own;
     *out_nrest = 0;
     for (size_t i = 0, k; i < spec->noptions; i++) {
         const fy_backend_option_t *option = &spec->option[i];
+        if (strcmp(option->key, "growth") == 0) {
+            FY_TRY(take_growth(device, option->value));
+            continue;
+        }
         for (k = 0; k < nown && strcmp(option->key, own[k].key) != 0; k++) {}
         if (k == nown) {
             rest[(*out_nrest)++] = *option;
@@ -216,10 +228,11 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
         status = backend->device_open(spec->index, nrest, rest, &device->dev);
         if (status == FY_STATUS_INVALID_ARGUMENT && nrest) { /* the backend named its own options */
             const fy_error_t error = *fy_error_get();
-            fy_error_set(
-                status, error.file, error.line,
-                "%s\n  Any device also takes limit, pinned, workspace, window and queue, each a byte size, and ahead, a number of requests",
-                error.text);
+            fy_error_set(status, error.file, error.line,
+                         "%s\n  Any device also takes limit, pinned, workspace, window, queue and segment, each a byte size, ahead, a "
+                         "number of requests, "
+                         "and growth=on|off",
+                         error.text);
         }
     }
     if (status == FY_STATUS_OK) {

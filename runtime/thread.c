@@ -102,6 +102,7 @@ static void abandon(fy__thread_t *thread)
     thread->scratch = NULL;
     thread->scratch_nbytes = 0;
     thread->recording = NULL;
+    thread->pressing = NULL;
     thread->in_use = 0;
 }
 

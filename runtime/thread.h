@@ -22,6 +22,7 @@ enum {
 
 struct fy__storage;
 struct fy__recording;
+struct fy__pressure;
 
 typedef struct fy__thread {
     /* scope.c */
@@ -50,6 +51,8 @@ typedef struct fy__thread {
     uint32_t nlocks, nkept; /* fy__locks held; lines to be said when they are let go */
     fy_log_level_t kept_level;
     char kept[512];
+    /* pressure.c: the function that this thread is inside; NULL: none */
+    struct fy__pressure *pressing;
     /* ops/graph.c: what this thread records, while FY__WATCH_GRAPH is held; NULL: nothing */
     struct fy__recording *recording;
     /* ops/dispatch.c: operands of calls with many, grown as needed */

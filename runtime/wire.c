@@ -14,6 +14,7 @@
 #include "runtime/device.h"
 #include "runtime/event.h"
 #include "runtime/guard.h"
+#include "runtime/pressure.h"
 #include "runtime/private.h"
 #include "runtime/registry.h"
 #include "runtime/storage.h"
@@ -123,17 +124,29 @@ static void host_segment_free(void *user, void *address, uint64_t nbytes)
 
 /* ---- opening ---- */
 
+enum { SEGMENT_LEAST = 4096 };
+
+/* What the device's pool asks for at a time; the spec may say. */
+static fy_status_t choose_segment(const fy_device_t *device, uint64_t *out_nbytes)
+{
+    const uint64_t nbytes = device->segment_nbytes, most = device->info.memory_nbytes, share = most / 16;
+    *out_nbytes = nbytes ? nbytes : device->is_host ? 4u << 20 : share < 32u << 20 ? share : 32u << 20;
+    if (!nbytes || (nbytes >= SEGMENT_LEAST && nbytes <= most)) return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT, "device_open: segment=%llu: it may be from %d to the %llu bytes that %s has",
+                   (unsigned long long)nbytes, SEGMENT_LEAST, (unsigned long long)most, device->spec);
+}
+
 static fy_status_t open_pools(fy_device_t *device)
 {
-    const uint64_t share = device->info.memory_nbytes / 16;
+    uint64_t segment_nbytes;
+    FY_TRY(choose_segment(device, &segment_nbytes));
     const fy__pool_options_t own = {
         .name = device->spec,
         .limit_nbytes = device->limit_nbytes,
         .device_nbytes = device->info.memory_nbytes,
-        .segment_nbytes = device->is_host     ? 4u << 20
-                          : share < 32u << 20 ? share
-                                              : 32u << 20,
+        .segment_nbytes = segment_nbytes,
         .full_status = FY_STATUS_OUT_OF_MEMORY,
+        .growth_off = device->growth_off,
     };
     const fy__segment_source_t own_source = {
         .user = device,
@@ -142,6 +155,7 @@ static fy_status_t open_pools(fy_device_t *device)
         .free = device->is_host ? host_segment_free : device_segment_free,
         .may_sync = may_sync,
         .note_sync = note_sync,
+        .press = fy__pressure_next,
     };
     FY_TRY(fy__pool_create(&own, &own_source, &device->pool));
     if (device->is_host) return FY_STATUS_OK;
@@ -200,6 +214,7 @@ static void take_apart(fy_device_t *device)
         if (device->backend->unregister_host && !forked) device->backend->unregister_host(device->dev, device->faults.words, FAULT_PAGE);
         fy__host_segment_free(device->faults.words, FAULT_PAGE);
     }
+    fy__pressure_forget(device);
     if (device->pinned) fy__pool_destroy(device->pinned);
     if (device->pool) fy__pool_destroy(device->pool);
 }
@@ -257,6 +272,7 @@ static void before_fork(void)
     fy__stream_fork_lock();
     fy__poison_fork_lock();
     fy__callback_fork_lock();
+    fy__pressure_fork_lock();
     fy__guard_fork_lock();
     fy__backend_sim_fork_lock();
 }
@@ -266,6 +282,7 @@ static void after_fork_in_parent(void)
     fy__backend_sim_fork_unlock();
     fy__callback_fork_unlock();
     fy__guard_fork_unlock();
+    fy__pressure_fork_unlock();
     fy__poison_fork_unlock();
     fy__stream_fork_unlock();
     fy__queue_fork_unlock();
@@ -290,6 +307,7 @@ static void after_fork_in_child(void)
     fy__private_fork_unlock();
     fy__thread_fork_child();
     fy__registry_fork_child();
+    fy__pressure_fork_child(); /* looks at devices */
     fy__event_fork_child();
 }
 

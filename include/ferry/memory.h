@@ -76,17 +76,21 @@ FY_API_STATUS fy_memory_snapshot(const fy_device_t *device, const char *path, fy
  * memory have given back and Ferry keeps warm (at most 64 MiB) goes, too. out_released may be NULL. */
 FY_API_STATUS fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *out_released);
 /* Grows now, so that later steps need not: asks the backend for one segment, if less than `nbytes` are reserved, that makes it so.
- * With growth=off in the device's spec it is the only thing that grows. Fails: OUT_OF_MEMORY (verdict; nothing was taken), REFUSED_BY_GUARD. */
+ * With growth=off in the device's spec it is the only thing that grows. Fails: OUT_OF_MEMORY (verdict; nothing was taken), REFUSED_BY_GUARD,
+ * UNSUPPORTED (while this thread records on `device`), DEVICE_LOST. */
 FY_API_STATUS fy_memory_reserve(fy_device_t *device, uint64_t nbytes);
 
-/* Called on the thread that asks for memory when the cache has nothing and neither the limit nor the backend gives `nbytes` more, before
- * Ferry gives idle segments back or waits. It may destroy tensors of `device`, drop caches of your own, and call anything that makes no
- * tensor on `device` (a request for memory in here is not answered by pressure again). Returns 0 if it had nothing to give. */
+/* Called on the thread that asks for memory of `device` when the cache has nothing and neither the limit nor the backend gives `nbytes` more
+ * (or a guard or growth=off forbids to ask), before Ferry gives idle segments back or waits. It may destroy tensors of `device`, drop caches
+ * of your own, and call anything that makes no tensor on `device` (a request for memory in here is not answered by pressure again). It runs
+ * in a scope of its own, "pressure", under the thread's guards; what the thread records goes on without it; on several threads at once
+ * if several run out. Returns 0 if it had nothing to give. */
 typedef int (*fy_pressure_fn)(void *user, fy_device_t *device, uint64_t nbytes);
 /* Calls `fn` from now on, after those set before it; no lock is held during the call. *out_id is for taking it away again. It must be taken
- * away before `user` goes. Fails: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * away before `user` goes; what is left when the device goes is forgotten. Fails: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 FY_API_STATUS fy_memory_on_pressure(fy_device_t *device, fy_pressure_fn fn, void *user, uint64_t *out_id);
-/* When it returns, `fn` is not running and will not be called. Not from inside `fn`: BUSY. Fails: INVALID_ARGUMENT (no such id). */
+/* When it returns, `fn` is not running and will not be called. Not from inside a pressure function: BUSY. Fails: INVALID_ARGUMENT
+ * (no such id). */
 FY_API_STATUS fy_memory_off_pressure(fy_device_t *device, uint64_t id);
 
 /* Where host memory comes from: "jemalloc" (the program carries it) or "mmap"; $FERRY_HOST_ALLOCATOR may ask for one. Static. */

@@ -34,6 +34,9 @@ static struct {
         uint64_t address, nbytes;
     } given[FAKE_SEGMENTS];
     uint64_t sync_asked, sync_noted;
+    bool growth_off;                   /* of the next pool */
+    bool (*press[4])(uint64_t nbytes); /* pressure functions: true if they gave something */
+    uint64_t pressed[4];               /* how often each was called */
     bool in_source;
     /* streams */
     uint64_t done[FAKE_STREAMS]; /* last sequence that is reached */
@@ -113,6 +116,20 @@ static void fake_note_sync(void *user, uint64_t blocked_ns)
     fake.sync_noted++;
 }
 
+static fy__press_t fake_press(void *user, uint64_t nbytes, fy__press_cursor_t *cursor)
+{
+    (void)user;
+    fake_check_unlocked();
+    if (fake.lock_free) { /* it may do anything, so not even this one is held */
+        assert_int_equal(pthread_mutex_trylock(&fake.lock_free->source_lock), 0);
+        pthread_mutex_unlock(&fake.lock_free->source_lock);
+    }
+    if (cursor->after == 4 || !fake.press[cursor->after]) return FY__PRESS_END;
+    const uint64_t i = cursor->after++;
+    fake.pressed[i]++;
+    return fake.press[i](nbytes) ? FY__PRESS_GAVE : FY__PRESS_NOTHING;
+}
+
 static fy__point_t fake_word(const fy__hazard_t *hazard, int i)
 {
     return atomic_load_explicit(i ? &hazard->readers[i - 1] : &hazard->writer, memory_order_relaxed);
@@ -178,8 +195,15 @@ static inline void fake_reset(void)
 
 static inline fy_status_t fake_try_pool(uint64_t limit_nbytes, uint64_t segment_nbytes, uint64_t alignment, fy__pool_t **out_pool)
 {
-    const fy__pool_options_t options = { "dev:0", limit_nbytes, fake.capacity, segment_nbytes, FY_STATUS_OUT_OF_MEMORY };
-    const fy__segment_source_t source = { NULL, alignment, fake_source_alloc, fake_source_free, fake_may_sync, fake_note_sync };
+    const fy__pool_options_t options = {
+        .name = "dev:0",
+        .limit_nbytes = limit_nbytes,
+        .device_nbytes = fake.capacity,
+        .segment_nbytes = segment_nbytes,
+        .full_status = FY_STATUS_OUT_OF_MEMORY,
+        .growth_off = fake.growth_off,
+    };
+    const fy__segment_source_t source = { NULL, alignment, fake_source_alloc, fake_source_free, fake_may_sync, fake_note_sync, fake_press };
     const fy__pool_seams_t seams = { fake_hazard_done, fake_hazard_only_on, fake_hazard_wait, { NULL, fake_meta_alloc, fake_meta_free } };
     return fy__pool_create_with(&options, &source, &seams, out_pool);
 }
@@ -237,6 +261,14 @@ static inline fy__pool_rungs_t rungs(fy__pool_t *pool)
     fy__pool_rungs_t counts;
     fy__pool_rungs(pool, &counts);
     return counts;
+}
+
+/* Every request was served by exactly one rung. */
+static inline uint64_t served(fy__pool_t *pool)
+{
+    const fy__pool_rungs_t r = rungs(pool);
+    return r.ready + r.same_stream + r.joined + r.inserted_wait + r.grown + r.after_pressure + r.grown_after_trim + r.after_sync +
+           r.grown_after_sync;
 }
 
 static inline uint64_t fake_random(uint64_t *state)

@@ -1,0 +1,131 @@
+/* Growing: segments come from the source and whole free ones go back. Also fy_memory_reserve, which grows before anybody asks.
+ * Not here: when a request grows (ladder.c). */
+#include "alloc/pool.h"
+
+#include "runtime/base/checked.h"
+#include "runtime/base/fail.h"
+#include "runtime/event.h"
+
+/* Own segments are rounded to this, as device pages are, unless that would waste more than an eighth. */
+static const uint64_t large_step_nbytes = 2u << 20;
+
+/* Sizes to ask the source for, the better one first; returns how many. Never more than `room`. */
+static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, uint64_t room, uint64_t *sizes)
+{
+    const uint64_t left = pool->options.device_nbytes > pool->reserved ? pool->options.device_nbytes - pool->reserved : 0;
+    uint64_t step, most = (room < left ? room : left) & ~(pool->source.alignment - 1);
+    int count = 0;
+    if (is_apart) {
+        if (!fy__round_up_u64(nbytes, large_step_nbytes, &step)) step = nbytes;
+        if (step > most || step - nbytes > nbytes / 8) step = nbytes;
+    } else {
+        if (!fy__round_up_u64(pool->options.segment_nbytes, pool->source.alignment, &step) || step > most) step = most;
+    }
+    if (step > nbytes) sizes[count++] = step;
+    sizes[count++] = nbytes;
+    return count;
+}
+
+/* One call of the source; source_lock held, lock not. */
+static fy__growth_t ask_source(fy__pool_t *pool, uint64_t nbytes, void **out_address, fy_status_t *out_status)
+{
+    *out_status = pool->source.alloc(pool->source.user, nbytes, out_address);
+    if (*out_status == FY_STATUS_REFUSED_BY_GUARD) return FY__GROWTH_FORBIDDEN;
+    pthread_mutex_lock(&pool->lock);
+    pool->device_allocs++;
+    pthread_mutex_unlock(&pool->lock);
+    if (*out_status == FY_STATUS_OK) return FY__GROWTH_DONE;
+    return *out_status == FY_STATUS_OUT_OF_MEMORY || *out_status == pool->options.full_status ? FY__GROWTH_REFUSED : FY__GROWTH_FAILED;
+}
+
+/* A segment of one of `sizes`, the first that the source gives; source_lock held, lock not. The request, if there is one, is cut from it
+ * and counted in `rung`. Needs nothing but the source once it has asked: the nodes, in `range`, were had before. */
+static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint64_t *sizes, int count, fy__request_t *request,
+                                uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status)
+{
+    fy__growth_t growth = FY__GROWTH_FAILED;
+    void *address = NULL;
+    int i;
+    for (i = 0; i < count; i++)
+        if ((growth = ask_source(pool, sizes[i], &address, out_status)) != FY__GROWTH_REFUSED) break;
+    pthread_mutex_lock(&pool->lock);
+    if (growth == FY__GROWTH_DONE) {
+        fy__span_t *span = fy__offsets_add_range(&pool->offsets, range, (uint64_t)(uintptr_t)address, sizes[i]);
+        pool->reserved += sizes[i];
+        if (pool->reserved > pool->peak_reserved) pool->peak_reserved = pool->reserved;
+        FY__EVENT(fy__event_segment(pool->name, sizes[i], true));
+        if (request && (*out_node = fy__pool_cut(pool, request, span))) ++*rung;
+        if (request && !*out_node) growth = FY__GROWTH_NO_NODES; /* the segment stays, cached */
+    } else {
+        fy__offsets_drop_range(&pool->offsets, range);
+        if (growth == FY__GROWTH_FORBIDDEN) pool->rungs.guard_refusals++;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return growth;
+}
+
+fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status)
+{
+    const bool is_apart = request->nbytes > pool->options.segment_nbytes / 2;
+    uint64_t sizes[2];
+    if (pool->options.growth_off) return FY__GROWTH_OFF;
+    pthread_mutex_lock(&pool->lock);
+    const uint64_t room = pool->options.limit_nbytes - pool->reserved;
+    fy__range_t *range = request->nbytes <= room ? fy__offsets_prepare_range(&pool->offsets, is_apart) : NULL;
+    pthread_mutex_unlock(&pool->lock);
+    if (request->nbytes > room) return FY__GROWTH_PAST_LIMIT;
+    if (!range) {
+        request->no_nodes = true;
+        return FY__GROWTH_NO_NODES;
+    }
+    const int count = growth_sizes(pool, request->nbytes, is_apart, room, sizes);
+    return add_segment(pool, range, sizes, count, request, rung, out_node, out_status);
+}
+
+uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes)
+{
+    uint64_t released = 0;
+    pthread_mutex_lock(&pool->lock);
+    fy__range_t *range = pool->offsets.ranges;
+    while (range && pool->reserved > keep_nbytes) {
+        fy__range_t *next = range->next; /* only this thread adds or removes ranges: it holds source_lock */
+        if (!range->first->next && range->first->shelf == FY__SHELF_FREE) {
+            void *address = (void *)(uintptr_t)range->offset;
+            const uint64_t nbytes = range->nbytes;
+            fy__offsets_remove_range(&pool->offsets, range);
+            pool->reserved -= nbytes;
+            FY__EVENT(fy__event_segment(pool->name, nbytes, false));
+            pool->rungs.released++;
+            released += nbytes;
+            pthread_mutex_unlock(&pool->lock);
+            pool->source.free(pool->source.user, address, nbytes);
+            pthread_mutex_lock(&pool->lock);
+        }
+        range = next;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return released;
+}
+
+fy_status_t fy__pool_reserve(fy__pool_t *pool, uint64_t nbytes)
+{
+    fy__request_t request = { 0 };
+    fy__refusal_t refusal = { .is_reserve = true, .limit_refused = true };
+    fy__growth_t growth = FY__GROWTH_PAST_LIMIT;
+    fy_status_t status = FY_STATUS_OK;
+    fy__lock(&pool->source_lock);
+    pthread_mutex_lock(&pool->lock);
+    const uint64_t room = pool->options.limit_nbytes - pool->reserved;
+    request.asked = nbytes > pool->reserved ? nbytes - pool->reserved : 0;
+    const bool fits = fy__round_up_u64(request.asked, pool->source.alignment, &request.nbytes) && request.nbytes <= room &&
+                      !fy__pool_is_too_large(pool, request.nbytes) && request.nbytes + pool->reserved <= pool->options.device_nbytes;
+    fy__range_t *range = fits && request.nbytes ? fy__offsets_prepare_range(&pool->offsets, false) : NULL;
+    pthread_mutex_unlock(&pool->lock);
+    if (range) growth = add_segment(pool, range, &request.nbytes, 1, NULL, NULL, NULL, &status);
+    fy__unlock(&pool->source_lock);
+    if (!request.asked || growth == FY__GROWTH_DONE) return FY_STATUS_OK;
+    if (growth == FY__GROWTH_FORBIDDEN || growth == FY__GROWTH_FAILED) return status;
+    request.no_nodes = fits && !range;
+    refusal.limit_refused = growth == FY__GROWTH_PAST_LIMIT;
+    return fy__pool_verdict(pool, &request, &refusal);
+}

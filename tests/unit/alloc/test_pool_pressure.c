@@ -1,0 +1,333 @@
+/* Pressure functions, fy_memory_reserve and growth=off, in a pool without a device: when the functions are asked, what of theirs is found,
+ * which rung counts, and what the refusals say. The public calls are in tests/conformance/test_conformance_pressure.c. */
+#include "tests/unit/alloc/fake.h"
+
+enum { S1 = 1, S2 = 2 };
+
+static fy__pool_t *pool;
+static fy__block_t *kept[8];
+
+static int setup(void **state)
+{
+    (void)state;
+    fake_reset();
+    memset(kept, 0, sizeof kept);
+    return 0;
+}
+
+static bool nothing(uint64_t nbytes)
+{
+    (void)nbytes;
+    return false;
+}
+
+/* Gives kept[0], done. */
+static bool give_first(uint64_t nbytes)
+{
+    (void)nbytes;
+    if (!kept[0]) return false;
+    give_done(kept[0]);
+    kept[0] = NULL;
+    return true;
+}
+
+/* Gives kept[1], in use on another stream. */
+static bool give_second_pending(uint64_t nbytes)
+{
+    (void)nbytes;
+    if (!kept[1]) return false;
+    give(kept[1], S2, 9);
+    kept[1] = NULL;
+    return true;
+}
+
+static bool give_both(uint64_t nbytes) { return give_first(nbytes) | give_second_pending(nbytes); }
+
+static bool trims(uint64_t nbytes) { return nbytes && fy__pool_trim(pool, 0) > 0; }
+
+/* What another library held. */
+static bool device_gets_room(uint64_t nbytes)
+{
+    fake.capacity += nbytes;
+    return true;
+}
+
+static fy_status_t refused(uint64_t nbytes, uint32_t stream)
+{
+    fy__block_t *block = (fy__block_t *)&fake;
+    const fy_status_t status = fy__pool_alloc(pool, nbytes, stream, &block);
+    assert_null(block);
+    assert_true(status != FY_STATUS_OK);
+    return status;
+}
+
+static void asked_when_the_limit_leaves_nothing(void **state)
+{
+    (void)state;
+    pool = fake_pool(MIB, MIB);
+    fake.press[0] = nothing;
+    fake.press[1] = give_first;
+    fake.press[2] = nothing;
+    kept[0] = take(pool, 512 * KIB, S1);
+    kept[1] = take(pool, 512 * KIB, S1);
+    assert_int_equal(fake.pressed[0] + fake.pressed[1], 0);
+    fy__block_t *block = take(pool, 500 * KIB, S1);
+    assert_int_equal(fake.pressed[0], 1);
+    assert_int_equal(fake.pressed[1], 1);
+    assert_int_equal(fake.pressed[2], 0); /* it was enough */
+    const fy__pool_rungs_t r = rungs(pool);
+    assert_int_equal(r.after_pressure, 1);
+    assert_int_equal(r.ready, 1);
+    assert_int_equal(served(pool), 3);
+    assert_int_equal(r.syncs, 0);
+    give_done(block);
+    give_done(kept[1]);
+    fake_end(pool);
+}
+
+/* A pending block that a function gave is taken with a wait on the device, not on the host. */
+static void what_it_gives_may_be_pending(void **state)
+{
+    (void)state;
+    pool = fake_pool(MIB, MIB);
+    fake.press[0] = give_second_pending;
+    kept[1] = take(pool, MIB, S1);
+    fy__block_t *block = take(pool, MIB, S1);
+    assert_int_equal(fake_word(&block->hazard, 0), FY__POINT(S2, 9));
+    assert_int_equal(rungs(pool).after_pressure, 1);
+    assert_int_equal(rungs(pool).inserted_wait, 0);
+    assert_int_equal(fake.waits, 0);
+    kept[1] = block;
+    block = take(pool, MIB, 0); /* for the host: after a wait, so that rung counts */
+    assert_int_equal(fake.pressed[0], 2);
+    assert_int_equal(rungs(pool).after_sync, 1);
+    assert_int_equal(served(pool), 3);
+    give_done(block);
+    fake_end(pool);
+}
+
+/* Neighbours from two functions make the block that neither gave alone. */
+static void several_give_in_order(void **state)
+{
+    (void)state;
+    pool = fake_pool(MIB, MIB);
+    fake.press[0] = give_first;
+    fake.press[1] = give_second_pending;
+    kept[0] = take(pool, 512 * KIB, S1);
+    kept[1] = take(pool, 512 * KIB, S1);
+    fy__block_t *block = take(pool, MIB, S1);
+    assert_int_equal(rungs(pool).after_pressure, 1);
+    assert_int_equal(served(pool), 3);
+    give_done(block);
+    fake_end(pool);
+}
+
+/* Idle segments go back only if the functions were not enough. */
+static void before_segments_go_back(void **state)
+{
+    (void)state;
+    pool = fake_pool(8 * MIB, MIB);
+    fake.press[0] = give_both;
+    kept[0] = take(pool, 5 * MIB, S1);
+    give_done(take(pool, 3 * MIB, S1));
+    fy__block_t *block = take(pool, 5 * MIB, S1);
+    assert_int_equal(rungs(pool).after_pressure, 1);
+    assert_int_equal(fake.free_calls, 0);
+    kept[0] = block;
+    block = take(pool, 6 * MIB, S1); /* what it gives is too small by itself, but a segment that may go */
+    assert_int_equal(rungs(pool).grown_after_trim, 1);
+    assert_int_equal(rungs(pool).after_pressure, 1);
+    assert_int_equal(served(pool), 4);
+    give_done(block);
+    fake_end(pool);
+}
+
+/* It may make room on the device itself. */
+static void then_growing_is_tried_again(void **state)
+{
+    (void)state;
+    fake.capacity = 2 * MIB;
+    pool = fake_pool(FY_UNLIMITED, MIB);
+    pool->options.device_nbytes = FY_UNLIMITED;
+    fake.press[0] = device_gets_room;
+    fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1);
+    assert_int_equal(rungs(pool).after_pressure, 1);
+    assert_int_equal(rungs(pool).grown, 1);
+    assert_int_equal(fake.alloc_calls, 3);
+    give_done(a);
+    give_done(b);
+    fake_end(pool);
+    fake_reset();
+    pool = fake_pool(4 * MIB, MIB); /* by a trim of its own */
+    fake.press[0] = trims;
+    give_done(take(pool, 3 * MIB, S1));
+    give_done(take(pool, 4 * MIB, S1));
+    assert_int_equal(rungs(pool).after_pressure, 1);
+    assert_int_equal(served(pool), 2);
+    fake_end(pool);
+}
+
+static void not_asked_for_what_cannot_be(void **state)
+{
+    (void)state;
+    pool = fake_pool(MIB, MIB);
+    fake.press[0] = give_first;
+    kept[0] = take(pool, MIB, S1);
+    assert_int_equal(refused(2 * MIB, S1), FY_STATUS_OUT_OF_MEMORY); /* above the limit whatever is freed */
+    assert_int_equal(fake.pressed[0], 0);
+    give_first(0);
+    fake_end(pool);
+}
+
+/* A guard forbids to grow; what needs no growth is tried. */
+static void asked_under_a_guard(void **state)
+{
+    (void)state;
+    pool = fake_pool(FY_UNLIMITED, MIB);
+    kept[0] = take(pool, MIB, S1);
+    fake.guard_growth = true;
+    fake.press[0] = give_first;
+    fy__block_t *block = take(pool, MIB, S1);
+    assert_int_equal(rungs(pool).after_pressure, 1);
+    assert_int_equal(refused(MIB, S1), FY_STATUS_REFUSED_BY_GUARD);
+    assert_string_equal(fy_error_get()->text, "the guard of 'step' allows 0 device allocations");
+    assert_int_equal(fake.pressed[0], 2);
+    give_done(block);
+    fake_end(pool);
+}
+
+static void the_verdict_says_that_they_gave(void **state)
+{
+    (void)state;
+    pool = fake_pool(MIB, MIB);
+    fake.press[0] = nothing;
+    kept[0] = take(pool, 256 * KIB, S1);
+    kept[1] = take(pool, 768 * KIB, S1);
+    assert_int_equal(refused(512 * KIB, S1), FY_STATUS_OUT_OF_MEMORY);
+    assert_non_null(strstr(fy_error_get()->text, "tried: search, grow\n"));
+    fake.press[0] = give_first;
+    assert_int_equal(refused(512 * KIB, S1), FY_STATUS_OUT_OF_MEMORY);
+    assert_non_null(strstr(fy_error_get()->text, "tried: search, grow, pressure functions"));
+    give_done(kept[1]);
+    fake_end(pool);
+}
+
+/* ---- reserve, growth=off ---- */
+
+static void reserve_grows_once_by_what_is_missing(void **state)
+{
+    (void)state;
+    pool = fake_pool(FY_UNLIMITED, MIB);
+    assert_int_equal(fy__pool_reserve(pool, 0), FY_STATUS_OK);
+    assert_int_equal(fake.alloc_calls, 0);
+    assert_int_equal(fy__pool_reserve(pool, 3 * MIB + 1), FY_STATUS_OK);
+    assert_int_equal(query(pool).reserved, 3 * MIB + 256);
+    assert_int_equal(fy__pool_reserve(pool, 3 * MIB), FY_STATUS_OK);
+    assert_int_equal(fake.alloc_calls, 1);
+    fy__block_t *small = take(pool, KIB, S1), *large = take(pool, 2 * MIB, S1); /* either kind may be cut from it */
+    assert_int_equal(fake.alloc_calls, 1);
+    assert_int_equal(fy__pool_reserve(pool, 10 * MIB), FY_STATUS_OK);
+    assert_int_equal(query(pool).reserved, 10 * MIB);
+    assert_int_equal(fake.alloc_calls, 2);
+    assert_int_equal(rungs(pool).grown, 0); /* nobody was served by that */
+    assert_int_equal(served(pool), 2);
+    give_done(small);
+    give_done(large);
+    assert_int_equal(fy__pool_trim(pool, 0), 10 * MIB);
+    fake_end(pool);
+}
+
+static void reserve_that_is_refused_takes_nothing(void **state)
+{
+    (void)state;
+    fake.capacity = 8 * MIB;
+    pool = fake_pool(4 * MIB, MIB);
+    fy__block_t *block = take(pool, MIB, S1);
+    assert_int_equal(fy__pool_reserve(pool, 4 * MIB + 1), FY_STATUS_OUT_OF_MEMORY);
+    const fy_oom_verdict_t *verdict = fy_error_get()->oom;
+    assert_non_null(verdict);
+    assert_int_equal(verdict->reason, FY_OOM_LIMIT);
+    assert_int_equal(verdict->would_help, 0);
+    assert_non_null(strstr(verdict->text, "besides the 1048576 that are reserved"));
+    assert_non_null(strstr(verdict->text, "a limit of at least 4194560 bytes"));
+    assert_int_equal(fy__pool_reserve(pool, UINT64_MAX), FY_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_TOO_LARGE);
+    assert_int_equal(fy__pool_reserve(pool, 8 * MIB + 1), FY_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_TOO_LARGE);
+    assert_int_equal(fake.alloc_calls, 1);
+    fake.capacity = MIB; /* others have the rest */
+    assert_int_equal(fy__pool_reserve(pool, 2 * MIB), FY_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_DEVICE_FULL);
+    fake.guard_growth = true;
+    assert_int_equal(fy__pool_reserve(pool, 2 * MIB), FY_STATUS_REFUSED_BY_GUARD);
+    assert_string_equal(fy_error_get()->text, "the guard of 'step' allows 0 device allocations");
+    fake.guard_growth = false;
+    fake.capacity = 8 * MIB;
+    fake.fail_meta_from = 1;
+    fake.fail_meta_until = UINT64_MAX;
+    while (fy__pool_reserve(pool, query(pool).reserved + 256) == FY_STATUS_OK) {} /* until there are no nodes */
+    assert_non_null(strstr(fy_error_get()->text, "bookkeeping"));
+    assert_int_equal(query(pool).reserved, fake.used);
+    fake.fail_meta_from = 0;
+    give_done(block);
+    fake_end(pool);
+}
+
+static void growth_off_refuses_and_the_hint_is_true(void **state)
+{
+    (void)state;
+    fake.growth_off = true;
+    pool = fake_pool(4 * MIB, MIB);
+    assert_int_equal(refused(MIB - 1, S1), FY_STATUS_OUT_OF_MEMORY);
+    const fy_oom_verdict_t *verdict = fy_error_get()->oom;
+    assert_int_equal(verdict->reason, FY_OOM_GROWTH_OFF);
+    assert_int_equal(verdict->would_help, 0);
+    assert_non_null(strstr(verdict->text, "Would help: fy_memory_reserve 1048576 more (1048576 in all)"));
+    assert_int_equal(fake.alloc_calls, 0);
+    assert_int_equal(fy__pool_reserve(pool, MIB), FY_STATUS_OK);
+    fy__block_t *a = take(pool, MIB - 1, S1);
+    assert_int_equal(refused(KIB, S1), FY_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(fy_error_get()->oom->would_help, MIB);
+    assert_non_null(
+        strstr(fy_error_get()->text, "free 1048576 live bytes (of neighbours, in one segment), or fy_memory_reserve 1024 more"));
+    assert_int_equal(fy__pool_reserve(pool, MIB + KIB), FY_STATUS_OK);
+    fy__block_t *b = take(pool, KIB, S1);
+    give_done(a);
+    assert_int_equal(refused(2 * MIB, S1), FY_STATUS_OUT_OF_MEMORY); /* the idle segment is not given back: what for? */
+    assert_int_equal(fake.free_calls, 0);
+    assert_int_equal(refused(4 * MIB, S1), FY_STATUS_OUT_OF_MEMORY); /* reserving more would pass the limit, so that is no hint */
+    assert_null(strstr(fy_error_get()->text, "fy_memory_reserve"));
+    assert_int_equal(fake.alloc_calls, 2);
+    give(b, S2, 4); /* and a sync is one, when that is all */
+    fake.guard_sync = true;
+    assert_int_equal(refused(MIB + KIB, 0), FY_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_GROWTH_OFF); /* two segments do not make one block */
+    a = take(pool, MIB, S1);
+    assert_int_equal(refused(KIB, 0), FY_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_WOULD_FIT_AFTER_SYNC);
+    fake.guard_sync = false;
+    b = take(pool, KIB, 0);
+    assert_int_equal(rungs(pool).after_sync, 1);
+    give_done(a);
+    give_done(b);
+    fake_end(pool);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup(name, setup)
+    const struct CMUnitTest tests[] = {
+        TEST(asked_when_the_limit_leaves_nothing),
+        TEST(what_it_gives_may_be_pending),
+        TEST(several_give_in_order),
+        TEST(before_segments_go_back),
+        TEST(then_growing_is_tried_again),
+        TEST(not_asked_for_what_cannot_be),
+        TEST(asked_under_a_guard),
+        TEST(the_verdict_says_that_they_gave),
+        TEST(reserve_grows_once_by_what_is_missing),
+        TEST(reserve_that_is_refused_takes_nothing),
+        TEST(growth_off_refuses_and_the_hint_is_true),
+    };
+    return cmocka_run_group_tests_name("alloc/pool_pressure", tests, NULL, NULL);
+}
