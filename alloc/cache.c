@@ -106,12 +106,12 @@ fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy
     node->block.requested = node->counted = request->asked;
     node->block.pool = pool;
     node->block.tag = request->tag;
-    pool->live += nbytes;
-    pool->requested += request->asked;
-    pool->by_category[request->tag.category] += nbytes;
+    fy__figure_add(&pool->live, nbytes);
+    fy__figure_add(&pool->requested, request->asked);
+    fy__figure_add(&pool->by_category[request->tag.category], nbytes);
     if (pool->live > pool->peak_live) {
-        pool->peak_live = pool->live;
-        memcpy(pool->peak_by_category, pool->by_category, sizeof pool->by_category);
+        fy__figure_set(&pool->peak_live, pool->live);
+        for (int i = 0; i < FY_CATEGORY_COUNT; i++) fy__figure_set(&pool->peak_by_category[i], pool->by_category[i]);
     }
     node->block.id = ++pool->last_block;
     FY__EVENT(fy__event_block(pool->name, &node->block, request->asked, true));
@@ -174,9 +174,9 @@ void fy__pool_free(fy__block_t *block)
     fy__pool_t *pool = block->pool;
     fy__fate_t fate = fy__pending_fate(pool, &block->hazard);
     pthread_mutex_lock(&pool->lock);
-    pool->live -= node->span.size.nbytes;
-    pool->requested -= node->counted;
-    pool->by_category[block->tag.category] -= node->span.size.nbytes;
+    fy__figure_sub(&pool->live, node->span.size.nbytes);
+    fy__figure_sub(&pool->requested, node->counted);
+    fy__figure_sub(&pool->by_category[block->tag.category], node->span.size.nbytes);
     FY__EVENT(fy__event_block(pool->name, block, node->counted, false));
     fy__pending_shelve(pool, node, &fate);
     pthread_mutex_unlock(&pool->lock);
@@ -226,10 +226,32 @@ uint64_t fy__pool_trim(fy__pool_t *pool, uint64_t keep_nbytes)
     return released;
 }
 
-void fy__pool_rungs(fy__pool_t *pool, fy__pool_rungs_t *out_rungs)
+static inline uint64_t look_at(const uint64_t *figure) { return __atomic_load_n(figure, __ATOMIC_RELAXED); }
+
+void fy__pool_peek(const fy__pool_t *pool, fy_memory_stats_t *out_stats)
+{
+    *out_stats = (fy_memory_stats_t){
+        .struct_size = sizeof *out_stats,
+        .live = look_at(&pool->live),
+        .requested = look_at(&pool->requested),
+        .reserved = look_at(&pool->reserved),
+        .peak_live = look_at(&pool->peak_live),
+        .peak_reserved = look_at(&pool->peak_reserved),
+        .device_allocs = look_at(&pool->device_allocs),
+        .limit = pool->options.limit_nbytes,
+    };
+    out_stats->cached = out_stats->reserved > out_stats->live ? out_stats->reserved - out_stats->live : 0;
+    for (int i = 0; i < FY_CATEGORY_COUNT; i++) {
+        out_stats->by_category[i] = look_at(&pool->by_category[i]);
+        out_stats->peak_by_category[i] = look_at(&pool->peak_by_category[i]);
+    }
+}
+
+void fy__pool_rungs(fy__pool_t *pool, fy_memory_rungs_t *out_rungs)
 {
     pthread_mutex_lock(&pool->lock);
     *out_rungs = pool->rungs;
+    out_rungs->struct_size = sizeof *out_rungs;
     pthread_mutex_unlock(&pool->lock);
 }
 

@@ -32,7 +32,7 @@ static fy__growth_t ask_source(fy__pool_t *pool, uint64_t nbytes, void **out_add
     *out_status = pool->source.alloc(pool->source.user, nbytes, out_address);
     if (*out_status == FY_STATUS_REFUSED_BY_GUARD) return FY__GROWTH_FORBIDDEN;
     pthread_mutex_lock(&pool->lock);
-    pool->device_allocs++;
+    fy__figure_add(&pool->device_allocs, 1);
     pthread_mutex_unlock(&pool->lock);
     if (*out_status == FY_STATUS_OK) return FY__GROWTH_DONE;
     return *out_status == FY_STATUS_OUT_OF_MEMORY || *out_status == pool->options.full_status ? FY__GROWTH_REFUSED : FY__GROWTH_FAILED;
@@ -51,8 +51,8 @@ static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint
     pthread_mutex_lock(&pool->lock);
     if (growth == FY__GROWTH_DONE) {
         fy__span_t *span = fy__offsets_add_range(&pool->offsets, range, (uint64_t)(uintptr_t)address, sizes[i]);
-        pool->reserved += sizes[i];
-        if (pool->reserved > pool->peak_reserved) pool->peak_reserved = pool->reserved;
+        fy__figure_add(&pool->reserved, sizes[i]);
+        if (pool->reserved > pool->peak_reserved) fy__figure_set(&pool->peak_reserved, pool->reserved);
         FY__EVENT(fy__event_segment(pool->name, sizes[i], true));
         if (request && (*out_node = fy__pool_cut(pool, request, span))) ++*rung;
         if (request && !*out_node) growth = FY__GROWTH_NO_NODES; /* the segment stays, cached */
@@ -93,7 +93,7 @@ uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes)
             void *address = (void *)(uintptr_t)range->offset;
             const uint64_t nbytes = range->nbytes;
             fy__offsets_remove_range(&pool->offsets, range);
-            pool->reserved -= nbytes;
+            fy__figure_sub(&pool->reserved, nbytes);
             FY__EVENT(fy__event_segment(pool->name, nbytes, false));
             pool->rungs.released++;
             released += nbytes;

@@ -20,21 +20,6 @@ typedef struct fy__pool_seams {
 /* The runtime's hazards and malloc. */
 extern const fy__pool_seams_t fy__pool_seams_runtime;
 
-/* How requests were served, each in one of the rungs of the ladder, and what the slow path did. */
-typedef struct fy__pool_rungs {
-    uint64_t ready;          /* a block nobody uses any more */
-    uint64_t same_stream;    /* a block pending only on the asking stream */
-    uint64_t joined;         /* neighbours, free or pending only on the asking stream */
-    uint64_t inserted_wait;  /* a block pending elsewhere (or several neighbours); the new owner waits on the device */
-    uint64_t grown;          /* a new segment */
-    uint64_t after_pressure; /* room that the program's own functions made */
-    uint64_t grown_after_trim, after_sync, grown_after_sync;
-    uint64_t reaped;   /* pending blocks found done */
-    uint64_t syncs;    /* waits of the host for pending blocks */
-    uint64_t released; /* segments given back to make room */
-    uint64_t guard_refusals, verdicts;
-} fy__pool_rungs_t;
-
 /* Shelves of the offset allocator: free, one per stream with pending blocks, and blocks pending on several streams. */
 enum { FY__SHELF_FREE = 0, FY__SHELF_STREAMS = 1, FY__SHELF_MIXED = FY__SHELF_NO_JOIN };
 
@@ -63,12 +48,13 @@ struct fy__pool {
     pthread_mutex_t source_lock;
     fy__offsets_t offsets;
     fy__pending_t pending[FY__SHELF_COUNT];
-    /* inspected: off their shelf while their hazards are polled, but pending all the same */
+    /* inspected: off their shelf while their hazards are polled, but pending all the same. fy__pool_peek reads without the lock what it
+     * tells about, so those are written with the fy__figure_ functions. */
     uint64_t live, requested, pending_nbytes, pending_count, inspected_nbytes, reserved, peak_live, peak_reserved, device_allocs;
     /* The sums are live and peak_live. */
     uint64_t by_category[FY_CATEGORY_COUNT], peak_by_category[FY_CATEGORY_COUNT];
     uint64_t last_block; /* id */
-    fy__pool_rungs_t rungs;
+    fy_memory_rungs_t rungs;
     /* constants */
     fy__pool_options_t options;
     fy__segment_source_t source;
@@ -87,8 +73,6 @@ typedef struct fy__request {
 
 fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__segment_source_t *source, const fy__pool_seams_t *seams,
                                  fy__pool_t **out_pool);
-void fy__pool_rungs(fy__pool_t *pool, fy__pool_rungs_t *out_rungs);
-
 /* Larger than all there is, whatever is freed? The device's size may be unknown, but no address space holds more than half of 2^64. */
 static inline bool fy__pool_is_too_large(const fy__pool_t *pool, uint64_t nbytes)
 {
@@ -99,6 +83,11 @@ static inline bool fy__pool_is_hopeless(const fy__pool_t *pool, uint64_t nbytes)
 {
     return nbytes > pool->options.limit_nbytes || fy__pool_is_too_large(pool, nbytes);
 }
+
+/* With pool->lock held: plain stores, but ones that somebody may read meanwhile. */
+static inline void fy__figure_set(uint64_t *figure, uint64_t value) { __atomic_store_n(figure, value, __ATOMIC_RELAXED); }
+static inline void fy__figure_add(uint64_t *figure, uint64_t n) { fy__figure_set(figure, *figure + n); }
+static inline void fy__figure_sub(uint64_t *figure, uint64_t n) { fy__figure_set(figure, *figure - n); }
 
 static inline fy__node_t *fy__node_of(fy__span_t *span) { return (fy__node_t *)span; }
 

@@ -79,6 +79,23 @@ fy_status_t fy_memory_query(const fy_device_t *device, const char *scope_path, f
     return FY_STATUS_OK;
 }
 
+fy_status_t fy_memory_peek(const fy_device_t *device, fy_memory_stats_t *out_stats)
+{
+    FY_TRY(check(device, out_stats, "memory_peek"));
+    fy__pool_peek(device->pool, out_stats);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_memory_query_rungs(const fy_device_t *device, fy_memory_rungs_t *out_rungs)
+{
+    if (!out_rungs || out_rungs->struct_size < sizeof *out_rungs)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "memory_query_rungs: out_rungs is NULL or its struct_size is not set; start from FY_MEMORY_RUNGS_INIT");
+    if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_query_rungs: device is NULL");
+    fy__pool_rungs(device->pool, out_rungs);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_t *out_stats)
 {
     FY_TRY(check(device, out_stats, "memory_query_pinned"));

@@ -75,6 +75,10 @@ void fy__pool_free(fy__block_t *block);
 void fy__pool_tell(fy__pool_t *pool);
 /* O(1) figures are exact; largest_free walks. */
 void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats);
+/* Without the lock, one figure after another; pending and largest_free are 0. */
+void fy__pool_peek(const fy__pool_t *pool, fy_memory_stats_t *out_stats);
+/* How its requests were served. */
+void fy__pool_rungs(fy__pool_t *pool, fy_memory_rungs_t *out_rungs);
 /* Gives whole free segments back until at most keep_nbytes stay reserved; returns what was released. */
 uint64_t fy__pool_trim(fy__pool_t *pool, uint64_t keep_nbytes);
 /* Grows by one segment so that nbytes are reserved, if less are. Fails as fy__pool_alloc; nothing was taken then. */

@@ -41,12 +41,13 @@ FY_API_STATUS fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_
 /* How requests for a device's memory were served since it was opened, one count for each rung of the ladder (docs/memory.md). */
 typedef struct fy_memory_rungs {
     size_t struct_size;
-    uint64_t at_hand;          /* what this thread had just given back; no lock */
-    uint64_t ready;            /* a block that nobody uses any more */
-    uint64_t same_stream;      /* a block pending only on the asking stream */
-    uint64_t joined;           /* neighbours, free or pending only on the asking stream */
-    uint64_t inserted_wait;    /* blocks pending elsewhere; the new owner waits on the device */
-    uint64_t grown;            /* a new segment */
+    /* each request that was served counts in one of these */
+    uint64_t at_hand;       /* what this thread had just given back; no lock */
+    uint64_t ready;         /* a block that nobody uses any more */
+    uint64_t same_stream;   /* a block pending only on the asking stream */
+    uint64_t joined;        /* neighbours, free or pending only on the asking stream */
+    uint64_t inserted_wait; /* blocks pending elsewhere; the new owner waits on the device */
+    uint64_t grown;         /* a new segment */
     uint64_t after_pressure;   /* room made by fy_memory_on_pressure's functions */
     uint64_t grown_after_trim; /* a new segment in place of idle ones */
     uint64_t after_sync;       /* what a wait of the host had set free */
@@ -61,6 +62,7 @@ typedef struct fy_memory_rungs {
     {                                                                          \
         sizeof(fy_memory_rungs_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
+/* On the host, small blocks that threads keep and reuse are not counted. Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_memory_query_rungs(const fy_device_t *device, fy_memory_rungs_t *out_rungs);
 
 /* Writes every segment and block of `device`, and of the page-locked memory that serves it, to the file `path`: FY_SNAPSHOT_JSON with

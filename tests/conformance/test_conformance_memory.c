@@ -112,6 +112,73 @@ static void figures_by_scope_path(ts_ctx_t *ctx)
     assert_int_equal(stats_of(ctx->device, "test/part").live, 0);
 }
 
+/* While nobody else is at it, what costs nothing to read says the same. */
+static void a_peek_says_what_a_query_says(ts_ctx_t *ctx)
+{
+    fy_tensor_t *tensors[20];
+    for (int i = 0; i < 60; i++) {
+        fy_memory_stats_t peek = FY_MEMORY_STATS_INIT;
+        if (i < 20)
+            ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(40000 + i * 9000), &tensors[i]));
+        else if (i < 40)
+            ts_ok(fy_fill(tensors[i - 20], 1));
+        else
+            fy_tensor_destroy(tensors[i - 40]);
+        if (i == 50) ts_ok(fy_memory_trim(ctx->device, 0, NULL));
+        const fy_memory_stats_t query = stats_of(ctx->device, NULL);
+        ts_ok(fy_memory_peek(ctx->device, &peek));
+        assert_int_equal(peek.pending, 0);
+        assert_int_equal(peek.largest_free, 0);
+        assert_int_equal(peek.live + peek.cached, query.live + query.cached);
+        assert_int_equal(peek.reserved, query.reserved);
+        assert_int_equal(peek.peak_live, query.peak_live);
+        assert_int_equal(peek.peak_reserved, query.peak_reserved);
+        assert_int_equal(peek.device_allocs, query.device_allocs);
+        assert_int_equal(peek.limit, query.limit);
+        assert_memory_equal(peek.peak_by_category, query.peak_by_category, sizeof query.peak_by_category);
+        if (ctx->is_host) continue; /* where what threads keep counts as live */
+        assert_int_equal(peek.live, query.live);
+        assert_int_equal(peek.requested, query.requested);
+        assert_memory_equal(peek.by_category, query.by_category, sizeof query.by_category);
+    }
+}
+
+static fy_memory_rungs_t rungs_of(const fy_device_t *device)
+{
+    fy_memory_rungs_t rungs = FY_MEMORY_RUNGS_INIT;
+    ts_ok(fy_memory_query_rungs(device, &rungs));
+    return rungs;
+}
+
+static uint64_t served(const fy_memory_rungs_t *rungs)
+{
+    return rungs->at_hand + rungs->ready + rungs->same_stream + rungs->joined + rungs->inserted_wait + rungs->grown +
+           rungs->after_pressure + rungs->grown_after_trim + rungs->after_sync + rungs->grown_after_sync;
+}
+
+static void every_request_is_on_one_rung(ts_ctx_t *ctx)
+{
+    const fy_memory_rungs_t before = rungs_of(ctx->device);
+    const uint64_t allocs = stats_of(ctx->device, NULL).device_allocs;
+    uint64_t made = 0;
+    fy_tensor_t *large;
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(90) << 20), &large));
+    made++;
+    const fy_memory_rungs_t grown = rungs_of(ctx->device);
+    if (!ctx->is_host) assert_int_equal(grown.grown, before.grown + 1);
+    assert_int_equal(stats_of(ctx->device, NULL).device_allocs - allocs, grown.grown - before.grown);
+    for (int i = 0; i < 50; i++) {
+        fy_tensor_t *tensor;
+        ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(50000), &tensor));
+        made++;
+        if (i % 3 == 0) ts_ok(fy_fill(tensor, 1));
+        if (i % 2) fy_tensor_destroy(tensor);
+    }
+    const fy_memory_rungs_t after = rungs_of(ctx->device);
+    assert_int_equal(served(&after) - served(&before), made);
+    assert_int_equal(after.verdicts, before.verdicts);
+}
+
 static void questions_that_are_refused(ts_ctx_t *ctx)
 {
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT, unset = { 0 };
@@ -119,13 +186,20 @@ static void questions_that_are_refused(ts_ctx_t *ctx)
     ts_fails(fy_memory_query(ctx->device, NULL, NULL), INVALID_ARGUMENT);
     ts_fails(fy_memory_query(ctx->device, NULL, &unset), INVALID_ARGUMENT);
     ts_fails(fy_memory_query_pinned(NULL, &stats), INVALID_ARGUMENT);
+    ts_fails(fy_memory_peek(NULL, &stats), INVALID_ARGUMENT);
+    ts_fails(fy_memory_peek(ctx->device, &unset), INVALID_ARGUMENT);
+    fy_memory_rungs_t rungs = FY_MEMORY_RUNGS_INIT, no_size = { 0 };
+    ts_fails(fy_memory_query_rungs(NULL, &rungs), INVALID_ARGUMENT);
+    ts_fails(fy_memory_query_rungs(ctx->device, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_memory_query_rungs(ctx->device, &no_size), INVALID_ARGUMENT);
     const char *allocator = fy_memory_host_allocator();
     assert_true(strcmp(allocator, "jemalloc") == 0 || strcmp(allocator, "mmap") == 0);
 }
 
 static const ts_test_t k_tests[] = {
     TS_TEST(figures_keep_their_equations), TS_TEST(a_steady_loop_allocates_nothing), TS_TEST(trim_gives_back),
-    TS_TEST(figures_by_scope_path),        TS_TEST(questions_that_are_refused),
+    TS_TEST(figures_by_scope_path),        TS_TEST(a_peek_says_what_a_query_says),   TS_TEST(every_request_is_on_one_rung),
+    TS_TEST(questions_that_are_refused),
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "host", "figures_by_scope_path", "host bytes are not accounted by path: making a small host tensor takes no atomics" },

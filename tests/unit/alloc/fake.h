@@ -256,9 +256,9 @@ static inline fy_memory_stats_t query(fy__pool_t *pool)
     return stats;
 }
 
-static inline fy__pool_rungs_t rungs(fy__pool_t *pool)
+static inline fy_memory_rungs_t rungs(fy__pool_t *pool)
 {
-    fy__pool_rungs_t counts;
+    fy_memory_rungs_t counts;
     fy__pool_rungs(pool, &counts);
     return counts;
 }
@@ -266,7 +266,7 @@ static inline fy__pool_rungs_t rungs(fy__pool_t *pool)
 /* Every request was served by exactly one rung. */
 static inline uint64_t served(fy__pool_t *pool)
 {
-    const fy__pool_rungs_t r = rungs(pool);
+    const fy_memory_rungs_t r = rungs(pool);
     return r.ready + r.same_stream + r.joined + r.inserted_wait + r.grown + r.after_pressure + r.grown_after_trim + r.after_sync +
            r.grown_after_sync;
 }

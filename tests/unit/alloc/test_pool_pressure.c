@@ -75,7 +75,7 @@ static void asked_when_the_limit_leaves_nothing(void **state)
     assert_int_equal(fake.pressed[0], 1);
     assert_int_equal(fake.pressed[1], 1);
     assert_int_equal(fake.pressed[2], 0); /* it was enough */
-    const fy__pool_rungs_t r = rungs(pool);
+    const fy_memory_rungs_t r = rungs(pool);
     assert_int_equal(r.after_pressure, 1);
     assert_int_equal(r.ready, 1);
     assert_int_equal(served(pool), 3);

@@ -171,7 +171,7 @@ static void four_threads(void **state)
     assert_int_equal(stats.live, 0);
     assert_int_equal(stats.requested, 0);
     assert_int_equal(stats.reserved, given);
-    fy__pool_rungs_t counts;
+    fy_memory_rungs_t counts;
     fy__pool_rungs(pool, &counts);
     print_message("grown %llu, waited %llu, refused %llu\n", (unsigned long long)counts.grown, (unsigned long long)syncs,
                   (unsigned long long)refusals);
