@@ -1,0 +1,347 @@
+/* Bugs of other allocators that must not be found here, one test for each, named after the public thread that tells of it. Each was seen
+ * to fail with its bug planted. The general statements behind them are in test_pool_random.c and its neighbours. */
+#include "tests/unit/alloc/fake.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/harness.h"
+
+enum { S1 = 1, S2 = 2 };
+
+static const char *self;
+
+static int setup(void **state)
+{
+    (void)state;
+    fake_reset();
+    return 0;
+}
+
+/* ---- pytorch#189504: after the sync of the last resort it does not search again, and fails with a fitting block free ---- */
+
+static void pytorch_189504_search_again_after_the_sync(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(4 * MIB, 4 * MIB);
+    fy__block_t *blocks[4];
+    for (int i = 0; i < 4; i++) blocks[i] = take(pool, MIB, S1);
+    for (uint32_t i = 0; i < 4; i++) { /* more streams than one owner can wait for on the device */
+        fy__hazard_clear(&blocks[i]->hazard);
+        for (uint32_t w = 0; w < FY__READER_COUNT; w++) atomic_store(&blocks[i]->hazard.readers[w], FY__POINT(10 + 4 * i + w, 5));
+        fy__pool_free(blocks[i]);
+    }
+    fake.fail_alloc_from = 1; /* and no segment to be had in their place */
+    fake.fail_alloc_until = UINT64_MAX;
+    fy__block_t *block = take(pool, 3 * MIB, S1);
+    assert_int_equal(rungs(pool).after_sync, 1);
+    give_done(block);
+    fake_end(pool);
+}
+
+/* ---- pytorch#192722: a bucket of several sizes hands out a block of 150 MB for 200 MB ---- */
+
+static void pytorch_192722_no_block_is_smaller_than_asked(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, 32 * MIB);
+    fy__block_t *small = take(pool, 150 * MIB, S1), *between = take(pool, KIB, S1);
+    give_done(small);
+    fy__block_t *large = take(pool, 200 * MIB, S1);
+    assert_true(large->nbytes >= 200 * MIB);
+    give_done(large);
+    give_done(between);
+    /* Any two sizes of one bucket: the smaller one lies free between others when the larger one is asked for. */
+    uint64_t seed = 192722;
+    for (int round = 0; round < 2000; round++) {
+        const uint64_t size = MIB + fake_random(&seed) % (3 * MIB), other = size + 256 + fake_random(&seed) % (size / 8);
+        fy__block_t *hole = take(pool, size, S1), *wall = take(pool, 256, S1);
+        assert_ptr_equal((char *)hole->address + hole->nbytes, wall->address);
+        give_done(hole);
+        fy__block_t *block = take(pool, other, S1);
+        assert_true((char *)block->address >= (char *)wall->address + 256 || (char *)block->address + other <= (char *)wall->address);
+        if (round % 50 == 0) assert_true(fy__pool_is_valid(pool));
+        give_done(block);
+        give_done(wall);
+        if (round % 50 == 0) fy__pool_trim(pool, 0);
+    }
+    fake_end(pool);
+}
+
+/* ---- rmm#2252: a stream's handle comes back, and bytes pending on the old stream are taken for the new one's ---- */
+
+static fy_memory_rungs_t rungs_of(const fy_device_t *device)
+{
+    fy_memory_rungs_t counts = FY_MEMORY_RUNGS_INIT;
+    ts_ok(fy_memory_query_rungs(device, &counts));
+    return counts;
+}
+
+static void rmm_2252_a_handle_that_comes_back_is_another_stream(void **state)
+{
+    (void)state;
+    fy_device_t *device;
+    fy_stream_t *stream;
+    fy_tensor_t *a, *b, *c;
+    ts_ok(fy_device_open("sim:6?limit=8MiB&order=lazy", &device));
+    fy_scope_t scope = fy_scope_begin("streams");
+    ts_ok(fy_stream_create(device, NULL, &stream));
+    ts_ok(fy_stream_use(stream));
+    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(1024, 1024), 1, &a));
+    ts_ok(fy_matmul(a, a, &b)); /* both of 4 MiB: the limit */
+    const fy_stream_t *old = stream;
+    fy_tensor_destroy(a);
+    fy_tensor_destroy(b);
+    fy_stream_destroy(stream);
+    ts_ok(fy_stream_create(device, NULL, &stream));
+    for (int i = 0; i < 8 && stream != old; i++) ts_ok(fy_stream_create(device, NULL, &stream)); /* does the handle come back? */
+    ts_ok(fy_stream_use(stream));
+    const fy_memory_rungs_t before = rungs_of(device);
+    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(1024, 1024), 2, &c)); /* in bytes that the old stream may still write */
+    assert_int_equal(rungs_of(device).same_stream, before.same_stream);
+    assert_int_equal(rungs_of(device).inserted_wait + rungs_of(device).joined + rungs_of(device).ready,
+                     before.inserted_wait + before.joined + before.ready + 1);
+    fy_tensor_t *sum;
+    ts_ok(fy_sum(c, 0, NULL, 0, &sum));
+    ts_expect_f32(sum, (float[]){ 2.0f * 1024 * 1024 }, 1);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+}
+
+/* ---- pytorch#179276: a ring of trace entries wraps, and nobody can tell how many it lost ---- */
+
+typedef struct drain {
+    int fd;
+    uint64_t lines;
+    char last[256];
+} drain_t;
+
+static void *drain(void *user)
+{
+    drain_t *pipe = user;
+    static char buffer[1 << 16];
+    size_t length = 0;
+    ssize_t n;
+    char line[sizeof pipe->last];
+    while ((n = read(pipe->fd, buffer, sizeof buffer)) > 0)
+        for (ssize_t i = 0; i < n; i++) {
+            if (buffer[i] == '\n') {
+                line[length] = 0;
+                memcpy(pipe->last, line, length + 1);
+                pipe->lines++;
+                length = 0;
+            } else if (length + 1 < sizeof line)
+                line[length++] = buffer[i];
+        }
+    return NULL;
+}
+
+static uint64_t number_after(const char *text, const char *key)
+{
+    const char *at = strstr(text, key);
+    assert_non_null(at);
+    return strtoull(at + strlen(key), NULL, 10);
+}
+
+/* A recording of `count` scopes into a pipe that nobody reads before all of them are over. */
+static void record_scopes(uint64_t count, uint64_t *out_events, uint64_t *out_lost)
+{
+    char path[64];
+    drain_t pipe = { .fd = -1 };
+    pthread_t reader;
+    snprintf(path, sizeof path, "/tmp/ferry_peers_%ld", (long)getpid());
+    assert_int_equal(mkfifo(path, 0600), 0);
+    pipe.fd = open(path, O_RDONLY | O_NONBLOCK);
+    assert_true(pipe.fd >= 0);
+    ts_ok(fy_ledger_record(path));
+    unlink(path);
+    for (uint64_t i = 0; i < count; i++) fy_scope_end(fy_scope_begin("s"), 0, NULL);
+    assert_int_equal(fcntl(pipe.fd, F_SETFL, 0), 0);
+    assert_int_equal(pthread_create(&reader, NULL, drain, &pipe), 0);
+    ts_ok(fy_ledger_record(NULL));
+    pthread_join(reader, NULL);
+    close(pipe.fd);
+    *out_events = number_after(pipe.last, "\"events\":");
+    *out_lost = number_after(pipe.last, "\"lost\":");
+    assert_int_equal(pipe.lines, *out_events + 2); /* with the first and the last line */
+}
+
+static void pytorch_179276_lost_events_are_counted(void **state)
+{
+    (void)state;
+    uint64_t none, events, lost;
+    (void)fy_device_host();
+    record_scopes(0, &none, &lost);
+    assert_int_equal(lost, 0);
+    const uint64_t count = 200000;
+    record_scopes(count, &events, &lost);
+    assert_true(lost > 0); /* or nothing was tested */
+    assert_int_equal(events + lost, none + 2 * count);
+}
+
+/* ---- pytorch#185240: without an optional library the failure cannot be explained ---- */
+
+/* What a child with this environment says about running out. */
+static void verdict_of_child(const char *environment, char *out, size_t size)
+{
+    char command[512];
+    snprintf(command, sizeof command, "%s FERRY_PLUGIN_PATH=/nonexistent '%s' --verdict", environment, self);
+    FILE *child = popen(command, "r"); /* NOLINT(cert-env33-c): the test's own name */
+    assert_non_null(child);
+    const size_t n = fread(out, 1, size - 1, child);
+    out[n] = 0;
+    assert_int_equal(pclose(child), 0);
+}
+
+static int say_verdict(void)
+{
+    fy_device_t *device;
+    fy_tensor_t *x, *y;
+    if (fy_device_open("sim:0?limit=4MiB", &device) != FY_STATUS_OK) return 1;
+    fy_scope_t scope = fy_scope_begin("child");
+    if (fy_zeros(device, FY_DTYPE_U8, FY_DIMS(3 << 20), &x) != FY_STATUS_OK) return 2;
+    if (fy_zeros(device, FY_DTYPE_U8, FY_DIMS(2 << 20), &y) != FY_STATUS_OUT_OF_MEMORY || !fy_error_get()->oom) return 3;
+    printf("%s\n", fy_error_get()->oom->text);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+    return 0;
+}
+
+static void pytorch_185240_a_verdict_needs_no_library(void **state)
+{
+    (void)state;
+    char with[2048], without[2048];
+    verdict_of_child("FERRY_HOST_ALLOCATOR=jemalloc", with, sizeof with);
+    verdict_of_child("FERRY_HOST_ALLOCATOR=mmap", without, sizeof without);
+    assert_string_equal(with, without);
+    assert_non_null(strstr(with, "sim:0: 2097152 bytes asked for: more than the limit leaves"));
+    assert_non_null(strstr(with, "Would help: "));
+    /* Nor memory: when the host has none left, the failure is explained all the same. */
+    fy__block_t *block;
+    fy__pool_t *pool = fake_pool(MIB, MIB);
+    fy__block_t *all = take(pool, MIB, S1);
+    fake.fail_meta_from = 1;
+    fake.fail_meta_until = UINT64_MAX;
+    assert_int_equal(fy__pool_alloc(pool, MIB, S1, &block), FY_STATUS_OUT_OF_MEMORY);
+    assert_non_null(fy_error_get()->oom);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_LIMIT);
+    assert_int_equal(fy_error_get()->oom->would_help, MIB);
+    fake.fail_meta_from = 0;
+    give_done(all);
+    fake_end(pool);
+}
+
+/* ---- pytorch#173049: the message recommends what does not help ---- */
+
+enum { BLOCKS = 12 };
+
+/* The same pool for the same seed: a few blocks in small segments and large ones, some given back. */
+static fy__pool_t *build(uint64_t seed, fy__block_t **blocks, uint64_t *out_asked)
+{
+    fake_reset();
+    fake.growth_off = seed % 3 == 0;
+    fy__pool_t *pool = fake_pool(4 * MIB, MIB);
+    seed = seed * 2654435761u + 1;
+    if (fake.growth_off) assert_int_equal(fy__pool_reserve(pool, 2 * MIB + fake_random(&seed) % 4 * 64 * KIB), FY_STATUS_OK);
+    for (int i = 0; i < BLOCKS; i++)
+        if (fy__pool_alloc(pool, 64 * KIB * (1 + fake_random(&seed) % 12), S1, &blocks[i]) != FY_STATUS_OK) blocks[i] = NULL;
+    for (int i = 0; i < BLOCKS; i++)
+        if (blocks[i] && fake_random(&seed) % 3 == 0) {
+            give_done(blocks[i]);
+            blocks[i] = NULL;
+        }
+    *out_asked = 64 * KIB * (1 + fake_random(&seed) % 48);
+    return pool;
+}
+
+static void take_down(fy__pool_t *pool, fy__block_t **blocks)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        if (blocks[i]) give_done(blocks[i]);
+    fake_end(pool);
+}
+
+/* Frees every choice of blocks in turn: does any of them let the request through, and one of exactly `nbytes`? */
+static void try_all(uint64_t seed, uint64_t nbytes, bool *out_any, bool *out_this)
+{
+    *out_any = *out_this = false;
+    for (uint32_t choice = 0; choice < 1u << BLOCKS; choice++) {
+        fy__block_t *blocks[BLOCKS], *block;
+        uint64_t freed = 0, asked;
+        fy__pool_t *pool = build(seed, blocks, &asked);
+        bool is_choice = true;
+        for (int i = 0; i < BLOCKS; i++) {
+            if (!(choice >> i & 1)) continue;
+            is_choice = is_choice && blocks[i];
+            if (!blocks[i]) continue;
+            freed += blocks[i]->nbytes;
+            give_done(blocks[i]);
+            blocks[i] = NULL;
+        }
+        if (is_choice && (!*out_any || freed == nbytes) && fy__pool_alloc(pool, asked, S1, &block) == FY_STATUS_OK) {
+            *out_any = true;
+            *out_this = *out_this || freed == nbytes;
+            give_done(block);
+        }
+        take_down(pool, blocks);
+    }
+}
+
+static void pytorch_173049_every_hint_is_true(void **state)
+{
+    (void)state;
+    int refused = 0, by_freeing = 0, by_limit = 0, by_reserve = 0;
+    for (uint64_t seed = 1; refused < 40; seed++) {
+        fy__block_t *blocks[BLOCKS], *block;
+        uint64_t asked;
+        fy__pool_t *pool = build(seed, blocks, &asked);
+        if (fy__pool_alloc(pool, asked, S1, &block) == FY_STATUS_OK) {
+            give_done(block);
+            take_down(pool, blocks);
+            continue;
+        }
+        refused++;
+        const fy_oom_verdict_t verdict = *fy_error_get()->oom;
+        const bool growth_off = fake.growth_off;
+        const char *limit = strstr(verdict.text, "a limit higher by "), *reserve = strstr(verdict.text, "fy_memory_reserve ");
+        if (limit) { /* so much, and not a block less */
+            const uint64_t more = number_after(limit, "higher by ");
+            pool->options.limit_nbytes += more - 256;
+            assert_true(fy__pool_alloc(pool, asked, S1, &block) != FY_STATUS_OK);
+            pool->options.limit_nbytes += 256;
+            give_done(take(pool, asked, S1));
+            by_limit++;
+        }
+        if (reserve) {
+            assert_true(growth_off);
+            assert_int_equal(fy__pool_reserve(pool, query(pool).reserved + number_after(reserve, "reserve ")), FY_STATUS_OK);
+            give_done(take(pool, asked, S1));
+            by_reserve++;
+        }
+        pool->options.limit_nbytes = FY_UNLIMITED;
+        take_down(pool, blocks);
+        bool any, this;
+        try_all(seed, verdict.would_help, &any, &this);
+        assert_int_equal(any, verdict.would_help > 0); /* it says nothing would help only if that is so */
+        assert_int_equal(this, any);
+        by_freeing += verdict.would_help > 0;
+    }
+    print_message("           40 refused: %d would be served by freeing, %d by a limit, %d by a reserve; all of it true\n", by_freeing,
+                  by_limit, by_reserve);
+    assert_true(by_freeing > 20 && by_limit > 10 && by_reserve > 3);
+}
+
+int main(int argc, char **argv)
+{
+    self = argv[0];
+    if (argc > 1 && strcmp(argv[1], "--verdict") == 0) return say_verdict();
+#define TEST(name) cmocka_unit_test_setup(name, setup)
+    const struct CMUnitTest tests[] = {
+        TEST(pytorch_189504_search_again_after_the_sync),          TEST(pytorch_192722_no_block_is_smaller_than_asked),
+        TEST(rmm_2252_a_handle_that_comes_back_is_another_stream), TEST(pytorch_179276_lost_events_are_counted),
+        TEST(pytorch_185240_a_verdict_needs_no_library),           TEST(pytorch_173049_every_hint_is_true),
+    };
+    return cmocka_run_group_tests_name("alloc/peers_bugs", tests, NULL, NULL);
+}
