@@ -106,6 +106,7 @@ fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy
     node->block.requested = node->counted = request->asked;
     node->block.pool = pool;
     node->block.tag = request->tag;
+    atomic_store_explicit(&node->block.users, NULL, memory_order_relaxed);
     fy__figure_add(&pool->live, nbytes);
     fy__figure_add(&pool->requested, request->asked);
     fy__figure_add(&pool->by_category[request->tag.category], nbytes);
@@ -190,14 +191,10 @@ void fy__pool_tell(fy__pool_t *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
-void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats)
+fy_memory_stats_t fy__pool_figures(const fy__pool_t *pool)
 {
-    /* What is pending changes by itself; look, unless the slow path is busy. */
-    const bool look = fy__trylock(&pool->source_lock);
-    pthread_mutex_lock(&pool->lock);
-    if (look) fy__pending_reap(pool);
-    *out_stats = (fy_memory_stats_t){
-        .struct_size = sizeof *out_stats,
+    fy_memory_stats_t stats = {
+        .struct_size = sizeof stats,
         .live = pool->live,
         .requested = pool->requested,
         .cached = pool->reserved - pool->live,
@@ -209,8 +206,18 @@ void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats)
         .device_allocs = pool->device_allocs,
         .limit = pool->options.limit_nbytes,
     };
-    memcpy(out_stats->by_category, pool->by_category, sizeof pool->by_category);
-    memcpy(out_stats->peak_by_category, pool->peak_by_category, sizeof pool->peak_by_category);
+    memcpy(stats.by_category, pool->by_category, sizeof pool->by_category);
+    memcpy(stats.peak_by_category, pool->peak_by_category, sizeof pool->peak_by_category);
+    return stats;
+}
+
+void fy__pool_query(fy__pool_t *pool, fy_memory_stats_t *out_stats)
+{
+    /* What is pending changes by itself; look, unless the slow path is busy. */
+    const bool look = fy__trylock(&pool->source_lock);
+    pthread_mutex_lock(&pool->lock);
+    if (look) fy__pending_reap(pool);
+    *out_stats = fy__pool_figures(pool);
     pthread_mutex_unlock(&pool->lock);
     if (look) fy__unlock(&pool->source_lock);
 }

@@ -174,6 +174,7 @@ static uint64_t reap_mixed(fy__pool_t *pool)
         (void)fy__offsets_take(&pool->offsets, &node->span, node->span.size.nbytes, &rest); /* whole: needs no node */
         fy__pending_unlink(pool, node, FY__SHELF_MIXED);
         pool->inspected_nbytes += node->span.size.nbytes;
+        node->block.id = 0;      /* for snapshots: taken, but nobody's */
         node->newer = inspected; /* the oldest ends up first */
         inspected = node;
     }

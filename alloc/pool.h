@@ -95,6 +95,8 @@ static inline fy__node_t *fy__node_of(fy__span_t *span) { return (fy__node_t *)s
 
 /* Takes the left nbytes of a span off its shelf; what is left over stays there with the same hazard. false: no node. */
 bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes);
+/* As they are now; walks. */
+fy_memory_stats_t fy__pool_figures(const fy__pool_t *pool);
 /* Makes a detached node the asker's block. */
 fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy__node_t *node);
 /* Both: cuts the request from a span on a shelf. NULL: no node (request->no_nodes is set). */

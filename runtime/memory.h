@@ -24,7 +24,8 @@ typedef struct fy__block {
     uint64_t id;         /* of this loan: never given twice by a pool */
     fy__hazard_t hazard; /* alloc: who may still use the bytes; the new owner waits on the device. free: set it before */
     fy__pool_t *pool;
-    fy__tag_t tag; /* as asked for; the category is in the pool's figures, so its owner leaves it alone */
+    fy__tag_t tag;                         /* as asked for; the category is in the pool's figures, so its owner leaves it alone */
+    const _Atomic uint32_t *_Atomic users; /* for snapshots: while it reads 0 the block is kept at hand, nobody's. NULL: not such a block */
 } fy__block_t;
 
 /* How a call of `press` went: nobody is left to ask; it had nothing; it gave something. */

@@ -145,6 +145,15 @@ fy_status_t fy__private_alloc(fy__private_t *memory, uint64_t nbytes, fy__block_
     return status;
 }
 
+void fy__private_hold(void) { pthread_mutex_lock(&list_lock); }
+void fy__private_let_go(void) { pthread_mutex_unlock(&list_lock); }
+
+void fy__private_each(const fy_device_t *device, void (*fn)(void *user, fy__pool_t *pool), void *user)
+{
+    for (fy__private_t *memory = list; memory; memory = memory->next)
+        if (memory->device == device) fn(user, memory->pool);
+}
+
 void fy__private_fork_lock(void)
 {
     pthread_mutex_lock(&list_lock);

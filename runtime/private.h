@@ -37,6 +37,12 @@ bool fy__private_take_over(fy__private_t *memory, const fy__hazard_t *hazard);
 /* nbytes > 0. Grows by what the device's pool gives; fails as that does. One thread at a time: the one that records. */
 fy_status_t fy__private_alloc(fy__private_t *memory, uint64_t nbytes, fy__block_t **out_block);
 
+/* For looking at all of them: none goes between hold and let_go, which come in this order with pools' locks taken in between. */
+void fy__private_hold(void);
+void fy__private_let_go(void);
+/* Held: the pools of `device`'s graphs, one after the other. */
+void fy__private_each(const fy_device_t *device, void (*fn)(void *user, fy__pool_t *pool), void *user);
+
 /* All of them are held over a fork; before the devices' pools, because growing takes both. */
 void fy__private_fork_lock(void);
 void fy__private_fork_unlock(void);

@@ -97,6 +97,7 @@ static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *
         free_struct(thread, storage);
         return status;
     }
+    atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
     storage->front_class = (uint8_t) class;
     storage->data = storage->block->address;
     *out_storage = storage;

@@ -68,6 +68,7 @@ static inline bool fy__front_push(fy__thread_t *thread, fy__storage_t *storage)
     const uint32_t class = storage->front_class;
     if (atomic_load_explicit(&storage->borrow, memory_order_relaxed) | storage->suspect.mask | storage->suspect.poison) return false;
     if (atomic_load_explicit(&thread->nfront[class], memory_order_relaxed) >= fy__front_most[class]) return false; /* class 0: never */
+    atomic_store_explicit(&storage->refs, 0, memory_order_relaxed);                                                /* seen by snapshots */
     storage->next = thread->front[class];
     thread->front[class] = storage;
     fy__front_count(&thread->nfront[class], 1);

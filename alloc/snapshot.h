@@ -1,0 +1,118 @@
+/* A snapshot: what lies where in a device's memory at one moment, as plain data. Taken under the pools' locks (snapshot_take.c), written
+ * as JSON (snapshot_json.c, docs/snapshot.md) or drawn (snapshot_svg.c). The `ferry` command reads the JSON into the same structs and
+ * compiles snapshot_svg.c and snapshot_sums.c, too, so nothing in those may need more than the public headers.
+ * Not here: pools (pool.h), the file (snapshot.c). */
+#ifndef FERRY_ALLOC_SNAPSHOT_H_
+#define FERRY_ALLOC_SNAPSHOT_H_
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <ferry/memory.h>
+
+/* X(name, text) */
+#define FY__SNAPSHOT_STATES(X)                                      \
+    X(LIVE, live)       /* somebody's */                            \
+    X(PENDING, pending) /* given back; a stream may still use it */ \
+    X(FREE, free)                                                   \
+    X(AT_HAND, at_hand) /* free, kept by a thread for its next request */
+typedef enum fy__snapshot_state {
+#define X(name, text) FY__SNAPSHOT_##name,
+    FY__SNAPSHOT_STATES(X)
+#undef X
+        FY__SNAPSHOT_STATE_COUNT
+} fy__snapshot_state_t;
+
+/* X(name, text); GRAPH: lies inside live blocks of the device's pool, and is shown once more in detail */
+#define FY__SNAPSHOT_KINDS(X) \
+    X(DEVICE, device)         \
+    X(HOST, host)             \
+    X(PINNED, pinned)         \
+    X(GRAPH, graph)
+typedef enum fy__snapshot_kind {
+#define X(name, text) FY__SNAPSHOT_##name,
+    FY__SNAPSHOT_KINDS(X)
+#undef X
+        FY__SNAPSHOT_KIND_COUNT
+} fy__snapshot_kind_t;
+
+/* X(field): of fy_memory_rungs_t */
+#define FY__SNAPSHOT_RUNGS(X)                                                                                                        \
+    X(at_hand)                                                                                                                       \
+    X(ready)                                                                                                                         \
+    X(same_stream)                                                                                                                   \
+    X(joined)                                                                                                                        \
+    X(inserted_wait) X(grown) X(after_pressure) X(grown_after_trim) X(after_sync) X(grown_after_sync) X(reaped) X(syncs) X(released) \
+        X(guard_refusals) X(verdicts)
+
+enum { FY__SNAPSHOT_STREAMS = 5, FY__SNAPSHOT_NO_CATEGORY = FY_CATEGORY_COUNT, FY__SNAPSHOT_PATH = 768 };
+
+typedef struct fy__snapshot_block {
+    uint64_t offset; /* in its segment */
+    uint64_t nbytes;
+    uint64_t requested, id; /* live: as asked for, and as in event files; else 0 */
+    const char *scope;      /* live: where it was made; NULL: not known */
+    uint16_t streams[FY__SNAPSHOT_STREAMS];
+    uint8_t nstreams; /* pending: those that may still use it, as in event files */
+    uint8_t state;
+    uint8_t category; /* live; FY__SNAPSHOT_NO_CATEGORY: not known */
+} fy__snapshot_block_t;
+
+/* Its blocks fill it from end to end, in order. */
+typedef struct fy__snapshot_segment {
+    uint64_t address, nbytes;
+    size_t first_block, nblocks;
+} fy__snapshot_segment_t;
+
+typedef struct fy__snapshot_pool {
+    char name[96];
+    fy__snapshot_kind_t kind;
+    fy_memory_stats_t stats;
+    uint64_t in_place; /* page-locked where it lies: part of live and reserved, in no segment */
+    fy_memory_rungs_t rungs;
+    size_t first_segment, nsegments; /* by address */
+} fy__snapshot_pool_t;
+
+typedef struct fy__snapshot {
+    char device[64], model[64];
+    uint64_t process, unix_ns;
+    size_t npools, nsegments, nblocks;
+    fy__snapshot_pool_t *pools;
+    fy__snapshot_segment_t *segments;
+    fy__snapshot_block_t *blocks;
+    void *texts; /* what the scopes point into */
+} fy__snapshot_t;
+
+static inline const fy__snapshot_block_t *fy__snapshot_blocks_of(const fy__snapshot_t *snapshot, const fy__snapshot_segment_t *segment)
+{
+    return snapshot->blocks + segment->first_block;
+}
+
+/* What is there now: snapshot_device.c. On failure there is nothing to free. */
+fy_status_t fy__snapshot_take(const fy_device_t *device, fy__snapshot_t *out_snapshot);
+void fy__snapshot_free(fy__snapshot_t *snapshot);
+
+/* ---- snapshot_sums.c ---- */
+
+typedef struct fy__snapshot_sums {
+    uint64_t nbytes[FY__SNAPSHOT_STATE_COUNT], count[FY__SNAPSHOT_STATE_COUNT];
+    uint64_t requested, by_category[FY_CATEGORY_COUNT + 1]; /* of live blocks; the last one: not known */
+    size_t nsegments;
+} fy__snapshot_sums_t;
+fy__snapshot_sums_t fy__snapshot_sum(const fy__snapshot_t *snapshot, const fy__snapshot_pool_t *pool);
+
+/* Live bytes made in that very scope, not in those inside it. */
+typedef struct fy__snapshot_scope {
+    const char *path;
+    uint64_t live, blocks;
+} fy__snapshot_scope_t;
+/* The scopes of a pool's live blocks, most bytes first; returns how many. *out_scopes is for free(); NULL: no memory, and 0. */
+size_t fy__snapshot_scopes(const fy__snapshot_t *snapshot, const fy__snapshot_pool_t *pool, fy__snapshot_scope_t **out_scopes);
+
+/* ---- snapshot_json.c, snapshot_svg.c ---- */
+
+/* Errors are the stream's. */
+void fy__snapshot_write_json(const fy__snapshot_t *snapshot, FILE *file);
+void fy__snapshot_write_svg(const fy__snapshot_t *snapshot, FILE *file);
+
+#endif
