@@ -25,26 +25,38 @@ const char *fy__scope_path(const void *scope, char *buffer, size_t size)
     return scope ? fy__node_path(scope, buffer, size) : buffer;
 }
 
+/* ---- by scope path ---- */
+
 struct sum {
     const char *path;
     uint32_t device_index;
-    int64_t live, requested;
+    int64_t live, requested, peak;
 };
-
-static void add_node(void *user, fy__node_t *node)
-{
-    struct sum *sum = user;
-    const fy__node_memory_t *memory = atomic_load_explicit(&node->memory, memory_order_acquire);
-    if (!memory) return;
-    sum->live += atomic_load_explicit(&memory[sum->device_index].live, memory_order_relaxed);
-    sum->requested += atomic_load_explicit(&memory[sum->device_index].requested, memory_order_relaxed);
-}
 
 static void add_thread(void *user, fy__thread_t *thread)
 {
-    fy__node_t *node = fy__node_find(&thread->root, ((struct sum *)user)->path);
-    if (node) fy__node_walk(node, add_node, user);
+    struct sum *sum = user;
+    fy__node_t *node = fy__node_find(&thread->root, sum->path);
+    fy__node_memory_t *memory = node ? atomic_load_explicit(&node->memory, memory_order_acquire) : NULL;
+    if (!memory) return;
+    memory += sum->device_index;
+    sum->live += atomic_load_explicit(&memory->live, memory_order_relaxed);
+    sum->requested += atomic_load_explicit(&memory->requested, memory_order_relaxed);
+    sum->peak += atomic_load_explicit(&memory->peak, memory_order_relaxed);
 }
+
+static void forget_peak(void *user, fy__node_t *node)
+{
+    const uint32_t index = *(const uint32_t *)user;
+    fy__node_memory_t *memory = atomic_load_explicit(&node->memory, memory_order_acquire);
+    if (memory) atomic_store_explicit(&memory[index].peak, 0, memory_order_relaxed);
+}
+
+static void forget_peaks(void *user, fy__thread_t *thread) { fy__node_walk(&thread->root, forget_peak, user); }
+
+void fy__memory_forget_peaks(uint32_t device_index) { fy__thread_walk(forget_peaks, &device_index); }
+
+/* ---- the public figures ---- */
 
 static fy_status_t check(const fy_device_t *device, const fy_memory_stats_t *out_stats, const char *what)
 {
@@ -58,10 +70,11 @@ fy_status_t fy_memory_query(const fy_device_t *device, const char *scope_path, f
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
     FY_TRY(check(device, out_stats, "memory_query"));
     if (scope_path) {
-        struct sum sum = { scope_path, device->index, 0, 0 };
+        struct sum sum = { .path = scope_path, .device_index = device->index };
         fy__thread_walk(add_thread, &sum);
         stats.live = sum.live > 0 ? (uint64_t)sum.live : 0;
         stats.requested = sum.requested > 0 ? (uint64_t)sum.requested : 0;
+        stats.peak_live = (uint64_t)sum.peak > stats.live ? (uint64_t)sum.peak : stats.live;
         *out_stats = stats;
         return FY_STATUS_OK;
     }

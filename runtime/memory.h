@@ -91,6 +91,8 @@ bool fy__pool_is_valid(fy__pool_t *pool);
 void fy__pool_fork_lock(fy__pool_t *pool);
 void fy__pool_fork_unlock(fy__pool_t *pool);
 
+/* A device opens in the place of one that is closed: its peaks by scope path begin anew. */
+void fy__memory_forget_peaks(uint32_t device_index);
 /* The path of a tag's scope ("" for none), cut to `size`; returns buffer. */
 const char *fy__scope_path(const void *scope, char *buffer, size_t size);
 

@@ -51,11 +51,29 @@ fy__node_memory_t *fy__node_memory(fy__node_t *node, uint32_t device_index)
 {
     fy__node_memory_t *memory = atomic_load_explicit(&node->memory, memory_order_acquire);
     if (!memory) {
+        fy__node_memory_t *above = node->parent ? fy__node_memory(node->parent, 0) : NULL;
+        if (node->parent && !above) return NULL;
         memory = calloc(FY__MAX_DEVICES, sizeof *memory);
         if (!memory) return NULL;
+        for (uint32_t i = 0; above && i < FY__MAX_DEVICES; i++) memory[i].above = &above[i];
         atomic_store_explicit(&node->memory, memory, memory_order_release); /* only the owning thread gets here */
     }
     return &memory[device_index];
+}
+
+static int64_t live_of(const fy__node_t *node, uint32_t device_index)
+{
+    const fy__node_memory_t *memory = atomic_load_explicit(&node->memory, memory_order_acquire);
+    return memory ? atomic_load_explicit(&memory[device_index].live, memory_order_relaxed) : 0;
+}
+
+int64_t fy__node_own_live(const fy__node_t *node, uint32_t device_index)
+{
+    int64_t live = live_of(node, device_index);
+    for (const fy__node_t *child = atomic_load_explicit(&node->child, memory_order_acquire); child;
+         child = atomic_load_explicit(&child->sibling, memory_order_acquire))
+        live -= live_of(child, device_index);
+    return live;
 }
 
 const char *fy__node_path(const fy__node_t *node, char *buffer, size_t size)

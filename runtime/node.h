@@ -15,9 +15,11 @@ typedef struct fy__traffic_counters {
     _Atomic uint64_t count, nbytes, wire_nbytes, copies, blocked_ns, by_path[FY_PATH_COUNT];
 } fy__traffic_counters_t;
 
-/* Live device bytes by device; any thread may free, so these are added to atomically. */
+/* Live bytes on one device of what was made under a node, inside it, too. Any thread may free, so these are added to atomically; only the
+ * owning thread makes anything, so it alone sets the peak. */
 typedef struct fy__node_memory {
-    _Atomic int64_t live, requested;
+    _Atomic int64_t live, requested, peak;
+    struct fy__node_memory *above; /* the parent's for this device; NULL for a root */
 } fy__node_memory_t;
 
 typedef struct fy__node {
@@ -40,8 +42,27 @@ static inline void fy__count(_Atomic uint64_t *counter, uint64_t n)
 fy__node_t *fy__node_child(fy__node_t *parent, const char *name);
 /* The node of the same path in the tree of `root`, made if needed: for figures of another thread's that this one adds to. */
 fy__node_t *fy__node_mirror(fy__node_t *root, fy__node_t *node);
-/* Entry for device `index`, made if needed; NULL if there is no memory. */
+/* Entry for device `index`, made if needed, and those of the nodes above; NULL if there is no memory. By the owning thread only. */
 fy__node_memory_t *fy__node_memory(fy__node_t *node, uint32_t device_index);
+/* What was made, by the owning thread, and what goes, by any: here and in all nodes above. */
+static inline void fy__node_memory_add(fy__node_memory_t *memory, uint64_t nbytes, uint64_t requested)
+{
+    for (; memory; memory = memory->above) {
+        const int64_t live = atomic_fetch_add_explicit(&memory->live, (int64_t)nbytes, memory_order_relaxed) + (int64_t)nbytes;
+        atomic_fetch_add_explicit(&memory->requested, (int64_t)requested, memory_order_relaxed);
+        if (live > atomic_load_explicit(&memory->peak, memory_order_relaxed))
+            atomic_store_explicit(&memory->peak, live, memory_order_relaxed);
+    }
+}
+static inline void fy__node_memory_sub(fy__node_memory_t *memory, uint64_t nbytes, uint64_t requested)
+{
+    for (; memory; memory = memory->above) {
+        atomic_fetch_sub_explicit(&memory->live, (int64_t)nbytes, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&memory->requested, (int64_t)requested, memory_order_relaxed);
+    }
+}
+/* Bytes made in that very node, not inside it. */
+int64_t fy__node_own_live(const fy__node_t *node, uint32_t device_index);
 /* "train/step", cut to `size`; returns buffer. */
 const char *fy__node_path(const fy__node_t *node, char *buffer, size_t size);
 /* The descendant of `root` at `path` (NULL or "": root); NULL if there is none. */

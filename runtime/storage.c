@@ -137,8 +137,7 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
         fy__guard_grow_memory(guards, storage->block->nbytes - nbytes);
         if (!fy__wait_drops(FY__WAIT_BLOCK_INHERITED)) fy__hazard_copy(&storage->hazard, &storage->block->hazard);
         if (!device->is_host && (storage->memory = fy__node_memory(thread->node, device->index))) {
-            atomic_fetch_add_explicit(&storage->memory->live, (int64_t)storage->block->nbytes, memory_order_relaxed);
-            atomic_fetch_add_explicit(&storage->memory->requested, (int64_t)nbytes, memory_order_relaxed);
+            fy__node_memory_add(storage->memory, storage->block->nbytes, nbytes);
         }
     }
     fy__device_use(device);
@@ -310,10 +309,7 @@ fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *da
 static void free_now(fy__thread_t *thread, fy__storage_t *storage)
 {
     fy_device_t *device = storage->device;
-    if (storage->memory && storage->block) {
-        atomic_fetch_sub_explicit(&storage->memory->live, (int64_t)storage->block->nbytes, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&storage->memory->requested, (int64_t)storage->nbytes, memory_order_relaxed);
-    }
+    if (storage->memory && storage->block) { fy__node_memory_sub(storage->memory, storage->block->nbytes, storage->nbytes); }
     if (storage->guards) fy__guard_free_memory(storage->guards, storage->block ? storage->block->nbytes : 0);
     if (storage->pinned_here) unpin(storage);
     if (storage->private_memory) { /* whose hazard has this one's points by now, or they are reached */

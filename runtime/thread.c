@@ -86,6 +86,7 @@ static void abandon(fy__thread_t *thread)
 {
     thread->frame = NULL;
     thread->node = &thread->root;
+    thread->category = FY_CATEGORY_ACTIVATIONS;
     thread->depth = thread->excess = 0;
     thread->guards = NULL; /* never given back: what it held may be half changed */
     thread->claimed = 0;

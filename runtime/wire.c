@@ -223,6 +223,7 @@ fy_status_t fy__wire_open(fy_device_t *device)
 {
     fy_status_t status = device->backend->device_query(device->dev, &device->info);
     if (status != FY_STATUS_OK) return status;
+    fy__memory_forget_peaks(device->index);
     FY_CHECK(open_pools(device));
     if (!device->synchronous) {
         FY_CHECK(open_faults(device));

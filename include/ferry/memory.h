@@ -29,7 +29,8 @@ typedef struct fy_memory_stats {
     }
 
 /* Figures of `device`, exact, with a look at which pending blocks are done; walks the free blocks. scope_path NULL: all of it; else live,
- * requested and peak_live of what was made under that path ("train/step"), the rest 0. Fails: INVALID_ARGUMENT. */
+ * requested and peak_live of what was made under that path ("train/step"), the rest 0. That peak is exact where one thread makes tensors; of
+ * several it is the sum of each one's, so never too low. Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_memory_query(const fy_device_t *device, const char *scope_path, fy_memory_stats_t *out_stats);
 /* The figures that cost nothing to read, for a progress line or a check before each step: takes no lock and walks nothing, whatever the
  * number of blocks. pending and largest_free are 0; figures read one by one while other threads allocate may disagree by what those do
@@ -42,12 +43,12 @@ FY_API_STATUS fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_
 typedef struct fy_memory_rungs {
     size_t struct_size;
     /* each request that was served counts in one of these */
-    uint64_t at_hand;       /* what this thread had just given back; no lock */
-    uint64_t ready;         /* a block that nobody uses any more */
-    uint64_t same_stream;   /* a block pending only on the asking stream */
-    uint64_t joined;        /* neighbours, free or pending only on the asking stream */
-    uint64_t inserted_wait; /* blocks pending elsewhere; the new owner waits on the device */
-    uint64_t grown;         /* a new segment */
+    uint64_t at_hand;          /* what this thread had just given back; no lock */
+    uint64_t ready;            /* a block that nobody uses any more */
+    uint64_t same_stream;      /* a block pending only on the asking stream */
+    uint64_t joined;           /* neighbours, free or pending only on the asking stream */
+    uint64_t inserted_wait;    /* blocks pending elsewhere; the new owner waits on the device */
+    uint64_t grown;            /* a new segment */
     uint64_t after_pressure;   /* room made by fy_memory_on_pressure's functions */
     uint64_t grown_after_trim; /* a new segment in place of idle ones */
     uint64_t after_sync;       /* what a wait of the host had set free */

@@ -179,6 +179,68 @@ static void every_request_is_on_one_rung(ts_ctx_t *ctx)
     assert_int_equal(after.verdicts, before.verdicts);
 }
 
+/* The most that was alive at once under each path, whatever its order and whoever destroyed it. */
+static void a_path_has_a_peak_of_its_own(ts_ctx_t *ctx)
+{
+    enum { PATHS = 4, MOST = 30 };
+    static const char *const paths[PATHS] = { "test/outer", "test/outer/a", "test/outer/a/deep", "test/outer/b" };
+    struct {
+        fy_tensor_t *tensor;
+        uint64_t nbytes;
+        int under[PATHS];
+    } held[MOST];
+    uint64_t live[PATHS] = { 0 }, peak[PATHS] = { 0 }, state = 1;
+    int nheld = 0;
+    fy_scope_t outer = fy_scope_begin("outer");
+    for (int step = 0; step < 400; step++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        const uint64_t what = state >> 33;
+        if (nheld == MOST || (nheld && what % 3 == 0)) {
+            const int i = (int)(what / 3 % (uint64_t)nheld);
+            fy_tensor_destroy(held[i].tensor);
+            for (int p = 0; p < PATHS; p++) live[p] -= held[i].under[p] ? held[i].nbytes : 0;
+            held[i] = held[--nheld];
+        } else {
+            const int where = (int)(what / 3 % 4); /* outer, outer/a, outer/a/deep, outer/b */
+            fy_scope_t scopes[2] = { { 0, 0 }, { 0, 0 } };
+            if (where) scopes[0] = fy_scope_begin(where == 3 ? "b" : "a");
+            if (where == 2) scopes[1] = fy_scope_begin("deep");
+            const uint64_t before = stats_of(ctx->device, NULL).live;
+            ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS((int64_t)(what % 5000) + 1), &held[nheld].tensor));
+            fy_tensor_keep(held[nheld].tensor);
+            held[nheld].nbytes = stats_of(ctx->device, NULL).live - before;
+            for (int p = 0; p < PATHS; p++) {
+                held[nheld].under[p] = p == 0 || p == where || (p == 1 && where == 2);
+                live[p] += held[nheld].under[p] ? held[nheld].nbytes : 0;
+                if (live[p] > peak[p]) peak[p] = live[p];
+            }
+            nheld++;
+            if (where == 2) fy_scope_end(scopes[1], 0, NULL);
+            if (where) fy_scope_end(scopes[0], 0, NULL);
+        }
+        for (int p = 0; p < PATHS; p++) {
+            const fy_memory_stats_t stats = stats_of(ctx->device, paths[p]);
+            assert_int_equal(stats.live, live[p]);
+            assert_int_equal(stats.peak_live, peak[p]);
+        }
+    }
+    while (nheld) fy_tensor_destroy(held[--nheld].tensor);
+    fy_scope_end(outer, 0, NULL);
+    for (int p = 0; p < PATHS; p++) assert_int_equal(stats_of(ctx->device, paths[p]).peak_live, peak[p]);
+}
+
+/* A device in the place of one that was closed has no peaks from its time. */
+static void a_device_that_opens_has_no_past(ts_ctx_t *ctx)
+{
+    assert_int_equal(stats_of(ctx->device, "test/outer").peak_live, 0);
+    assert_int_equal(stats_of(ctx->device, "test/past").peak_live, 0);
+    fy_scope_t past = fy_scope_begin("past");
+    fy_tensor_t *tensor;
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1000), &tensor));
+    assert_true(stats_of(ctx->device, "test/past").peak_live >= 1000);
+    fy_scope_end(past, 0, NULL);
+}
+
 static void questions_that_are_refused(ts_ctx_t *ctx)
 {
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT, unset = { 0 };
@@ -199,10 +261,12 @@ static void questions_that_are_refused(ts_ctx_t *ctx)
 static const ts_test_t k_tests[] = {
     TS_TEST(figures_keep_their_equations), TS_TEST(a_steady_loop_allocates_nothing), TS_TEST(trim_gives_back),
     TS_TEST(figures_by_scope_path),        TS_TEST(a_peek_says_what_a_query_says),   TS_TEST(every_request_is_on_one_rung),
-    TS_TEST(questions_that_are_refused),
+    TS_TEST(a_path_has_a_peak_of_its_own), TS_TEST(a_device_that_opens_has_no_past), TS_TEST(questions_that_are_refused),
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "host", "figures_by_scope_path", "host bytes are not accounted by path: making a small host tensor takes no atomics" },
+    { "host", "a_path_has_a_peak_of_its_own", "the same" },
+    { "host", "a_device_that_opens_has_no_past", "the same" },
     { NULL, NULL, NULL },
 };
 
