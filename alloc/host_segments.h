@@ -9,5 +9,6 @@ const char *fy__host_allocator_name(void);
 /* Held over a fork, so that the child finds the list of warm segments whole. */
 void fy__host_segments_fork_lock(void);
 void fy__host_segments_fork_unlock(void);
+void fy__host_segments_fork_child(void);
 
 #endif

@@ -9,6 +9,7 @@
 #include "alloc/snapshot_take.h"
 #include "runtime/base/fail.h"
 #include "runtime/device.h"
+#include "runtime/pin.h"
 #include "runtime/private.h"
 
 void fy__snapshot_free(fy__snapshot_t *snapshot)
@@ -114,23 +115,6 @@ static bool name_scopes(const fy__taking_t *taking)
 
 /* ---- all of it ---- */
 
-/* What fy_memory_query_pinned adds: fy_tensor_pin's. */
-static void add_in_place(const fy_device_t *device, fy__snapshot_t *to)
-{
-    fy_memory_stats_t *stats = &to->pools[1].stats;
-    const uint64_t here = atomic_load_explicit(&device->pinned_here_nbytes, memory_order_relaxed);
-    to->pools[1].in_place = here;
-    stats->live += here;
-    stats->by_category[FY_CATEGORY_ACTIVATIONS] += here;
-    stats->requested += here;
-    stats->reserved += here;
-    if (stats->peak_live < stats->live) {
-        stats->peak_live = stats->live;
-        memcpy(stats->peak_by_category, stats->by_category, sizeof stats->by_category);
-    }
-    if (stats->peak_reserved < stats->reserved) stats->peak_reserved = stats->reserved;
-}
-
 fy_status_t fy__snapshot_take(const fy_device_t *device, fy__snapshot_t *out_snapshot)
 {
     fy__taking_t taking = { .to = out_snapshot };
@@ -149,7 +133,7 @@ fy_status_t fy__snapshot_take(const fy_device_t *device, fy__snapshot_t *out_sna
     ok = ok && name_scopes(&taking);
     if (ok) {
         fy__taking_sort(&taking);
-        if (device->pinned) add_in_place(device, out_snapshot);
+        if (device->pinned) out_snapshot->pools[1].in_place = fy__pin_add_outside(device, &out_snapshot->pools[1].stats);
     } else
         fy__snapshot_free(out_snapshot);
     free(taking.scopes);

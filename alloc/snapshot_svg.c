@@ -271,7 +271,7 @@ static void put_figures(FILE *file, pool_t *pool)
         fputs("), no limit", file);
     else
         put_named(file, "), limit ", s->limit);
-    if (pool->in_place) put_named(file, "; locked where it lies ", pool->in_place);
+    if (pool->in_place) put_named(file, "; locked outside the pool ", pool->in_place);
     if (!s->cached) return;
     put_named(file, "; largest free ", s->largest_free);
     fprintf(file, ", fragmentation %.0f %%", 100.0 * (1.0 - (double)s->largest_free / (double)s->cached));

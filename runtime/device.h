@@ -31,7 +31,9 @@ struct fy_device {
     char spec[64];          /* "sim:0" */
     char options[192];      /* what it was opened with, behind the '?' */
     uint64_t limit_nbytes, pinned_limit_nbytes, workspace_nbytes;
-    _Atomic uint64_t pinned_here_nbytes;      /* page-locked where they lie, outside the pool `pinned` (fy_tensor_pin) */
+    /* Page-locked host memory for it: all of it, the most so far, and what of it lies outside the pool `pinned`. See pin.h. */
+    _Atomic uint64_t registered_nbytes, registered_peak_nbytes, pinned_outside_nbytes;
+    uint64_t pinned_own_nbytes;               /* of those: for the device's own use; fixed when it is open */
     uint64_t ahead;                           /* most requests that a stream may be behind the host */
     uint64_t window_nbytes, queue_nbytes;     /* of each engine: most that is in flight, and that stands behind it */
     uint64_t segment_nbytes;                  /* 0: as suits its size */

@@ -5,6 +5,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/device.h"
+#include "runtime/pin.h"
 #include "runtime/guard.h"
 #include "runtime/recording.h"
 #include "runtime/storage.h"
@@ -115,16 +116,7 @@ fy_status_t fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_t 
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
     if (device->pinned) {
         fy__pool_query(device->pinned, &stats);
-        const uint64_t here = atomic_load_explicit(&device->pinned_here_nbytes, memory_order_relaxed); /* fy_tensor_pin's */
-        stats.live += here;
-        stats.by_category[FY_CATEGORY_ACTIVATIONS] += here;
-        stats.requested += here;
-        stats.reserved += here;
-        if (stats.peak_live < stats.live) {
-            stats.peak_live = stats.live;
-            memcpy(stats.peak_by_category, stats.by_category, sizeof stats.by_category);
-        }
-        if (stats.peak_reserved < stats.reserved) stats.peak_reserved = stats.reserved;
+        (void)fy__pin_add_outside(device, &stats);
     }
     stats.struct_size = sizeof stats;
     *out_stats = stats;

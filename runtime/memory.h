@@ -99,6 +99,8 @@ const char *fy__scope_path(const void *scope, char *buffer, size_t size);
 /* Host segments: jemalloc's dedicated arena when the program carries jemalloc, else mmap. Whole pages, from 2 MiB up on a boundary of
  * huge pages; zeroed or not. */
 fy_status_t fy__host_segment_alloc(uint64_t nbytes, void **out_address);
+/* Faults the pages of a segment, if it is large with several threads, where somebody is about to need them all. */
+void fy__host_segment_touch(void *address, uint64_t nbytes);
 /* nbytes as in alloc. A bounded part stays warm: mapped, for the next segment of that size. */
 void fy__host_segment_free(void *address, uint64_t nbytes);
 /* Bytes that are kept warm; giving them to the system until at most keep_nbytes are. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/pin.h"
 #include "runtime/guard.h"
 #include "runtime/recording.h"
 #include "runtime/stream.h"
@@ -219,72 +220,15 @@ fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, u
     return FY_STATUS_OK;
 }
 
-static FY_COLD fy_status_t pinned_limit(const fy_device_t *peer, uint64_t nbytes, const fy_memory_stats_t *pool, uint64_t here)
-{
-    fy_oom_verdict_t verdict = {
-        .struct_size = sizeof verdict,
-        .status = FY_STATUS_PINNED_LIMIT,
-        .reason = FY_OOM_LIMIT,
-        .asked = nbytes,
-        .limit = peer->pinned_limit_nbytes,
-        .live = pool->live + here,
-        .cached = pool->cached,
-        .pending = pool->pending,
-        .reserved = pool->reserved + here,
-        .largest_free = pool->largest_free,
-    };
-    const uint64_t over = nbytes + verdict.reserved - verdict.limit;
-    if (nbytes <= verdict.limit) verdict.would_help = over;
-    snprintf(verdict.text, sizeof verdict.text,
-             "pinned memory of %s: %llu bytes to be page-locked where they lie\n  limit %llu, reserved %llu, of it %llu where they lie\n  "
-             "Would help: free or trim %llu bytes of it, or a limit higher by as much (pinned=)",
-             peer->spec, (unsigned long long)nbytes, (unsigned long long)verdict.limit, (unsigned long long)verdict.reserved,
-             (unsigned long long)here, (unsigned long long)over);
-    return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);
-}
-
-/* Takes nbytes out of the peer's limit, or fails. Two threads may be at it: each adds first and looks then. */
-static fy_status_t take_pinned(fy_device_t *peer, uint64_t nbytes)
-{
-    const uint64_t limit = peer->pinned_limit_nbytes, before = atomic_fetch_add(&peer->pinned_here_nbytes, nbytes);
-    fy_memory_stats_t pool = FY_MEMORY_STATS_INIT;
-    if (limit == FY_UNLIMITED) return FY_STATUS_OK;
-    fy__pool_query(peer->pinned, &pool);
-    if (nbytes <= limit && before <= limit - nbytes) {
-        const uint64_t left = limit - nbytes - before; /* for the pool: what it keeps in reserve beyond that it gives back */
-        if (pool.reserved > left && fy__pool_trim(peer->pinned, left)) fy__pool_query(peer->pinned, &pool);
-        if (pool.reserved <= left) return FY_STATUS_OK;
-    }
-    atomic_fetch_sub(&peer->pinned_here_nbytes, nbytes);
-    return pinned_limit(peer, nbytes, &pool, before);
-}
-
 fy_status_t fy__storage_pin(fy__thread_t *thread, fy__storage_t *storage, fy_device_t *peer)
 {
-    FY_TRY(fy__guard_check_device_alloc(thread, storage->nbytes, "the host, page-locked"));
-    FY_TRY(fy__guard_settled(thread, take_pinned(peer, storage->nbytes)));
-    if (peer->backend->register_host) {
-        const fy_status_t status = fy__device_check(peer, peer->backend->register_host(peer->dev, storage->data, storage->nbytes));
-        if (status != FY_STATUS_OK) {
-            atomic_fetch_sub(&peer->pinned_here_nbytes, storage->nbytes);
-            return fy__guard_settled(thread, status);
-        }
-    }
-    fy__guard_count_device_alloc(thread);
+    FY_TRY(fy__pin_here(thread, peer, storage->data, storage->nbytes));
     fy__hazard_clear(&storage->hazard);
     storage->front_class = 0; /* not for the front: it hands bytes out as they are */
     storage->pinned = storage->pinned_here = true;
     storage->peer = peer;
     fy__device_use(peer);
     return FY_STATUS_OK;
-}
-
-static void unpin(fy__storage_t *storage)
-{
-    fy_device_t *peer = storage->peer;
-    if (peer->backend->unregister_host && atomic_load(&peer->lost) != FY__LOST_BY_FORK)
-        peer->backend->unregister_host(peer->dev, storage->data, storage->nbytes);
-    atomic_fetch_sub(&peer->pinned_here_nbytes, storage->nbytes);
 }
 
 fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *data, uint64_t nbytes, fy_deleter_fn deleter, void *user,
@@ -311,7 +255,7 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
     fy_device_t *device = storage->device;
     if (storage->memory && storage->block) { fy__node_memory_sub(storage->memory, storage->block->nbytes, storage->nbytes); }
     if (storage->guards) fy__guard_free_memory(storage->guards, storage->block ? storage->block->nbytes : 0);
-    if (storage->pinned_here) unpin(storage);
+    if (storage->pinned_here) fy__pin_here_end(storage->peer, storage->data, storage->nbytes);
     if (storage->private_memory) { /* whose hazard has this one's points by now, or they are reached */
         fy__hazard_clear(&storage->block->hazard);
         fy__pool_free(storage->block);

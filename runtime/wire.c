@@ -14,6 +14,7 @@
 #include "runtime/device.h"
 #include "runtime/event.h"
 #include "runtime/guard.h"
+#include "runtime/pin.h"
 #include "runtime/pressure.h"
 #include "runtime/private.h"
 #include "runtime/registry.h"
@@ -69,45 +70,6 @@ static void device_segment_free(void *user, void *address, uint64_t nbytes)
 {
     fy_device_t *device = user;
     if (atomic_load(&device->lost) != FY__LOST_BY_FORK) device->backend->free(device->dev, address, nbytes);
-}
-
-static fy_status_t pinned_segment_alloc(void *user, uint64_t nbytes, void **out_address)
-{
-    fy_device_t *device = user;
-    fy__thread_t *thread = fy__thread();
-    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    const uint64_t here = atomic_load_explicit(&device->pinned_here_nbytes, memory_order_relaxed);
-    if (here && device->pinned_limit_nbytes != FY_UNLIMITED) { /* the pool knows its own part of the limit only */
-        fy_memory_stats_t pool = FY_MEMORY_STATS_INIT;
-        fy__pool_query(device->pinned, &pool);
-        if (here + nbytes > device->pinned_limit_nbytes || pool.reserved > device->pinned_limit_nbytes - here - nbytes)
-            return FY_FAIL(OUT_OF_MEMORY, "%llu bytes are page-locked where they lie (fy_tensor_pin); %llu more are past the limit of %llu",
-                           (unsigned long long)here, (unsigned long long)nbytes, (unsigned long long)device->pinned_limit_nbytes);
-    }
-    FY_TRY(fy__guard_check_device_alloc(thread, nbytes, "the host, page-locked"));
-    fy_status_t status = fy__host_segment_alloc(nbytes, out_address);
-    if (status != FY_STATUS_OK) {
-        fy__guard_unclaim(thread, FY__QUOTA_ALLOCS);
-        return status;
-    }
-    if (device->backend->register_host) {
-        status = fy__device_check(device, device->backend->register_host(device->dev, *out_address, nbytes));
-        if (status != FY_STATUS_OK) {
-            fy__guard_unclaim(thread, FY__QUOTA_ALLOCS);
-            fy__host_segment_free(*out_address, nbytes);
-            return status;
-        }
-    }
-    fy__guard_count_device_alloc(thread);
-    return FY_STATUS_OK;
-}
-
-static void pinned_segment_free(void *user, void *address, uint64_t nbytes)
-{
-    fy_device_t *device = user;
-    if (device->backend->unregister_host && atomic_load(&device->lost) != FY__LOST_BY_FORK)
-        device->backend->unregister_host(device->dev, address, nbytes);
-    fy__host_segment_free(address, nbytes);
 }
 
 static fy_status_t host_segment_alloc(void *user, uint64_t nbytes, void **out_address)
@@ -171,8 +133,8 @@ static fy_status_t open_pools(fy_device_t *device)
     const fy__segment_source_t pinned_source = {
         .user = device,
         .alignment = 64,
-        .alloc = pinned_segment_alloc,
-        .free = pinned_segment_free,
+        .alloc = fy__pin_segment_alloc,
+        .free = fy__pin_segment_free,
         .may_sync = may_sync,
         .note_sync = note_sync,
     };
@@ -184,22 +146,13 @@ enum { FAULT_PAGE = 4096 };
 static fy_status_t open_faults(fy_device_t *device)
 {
     void *page;
-    FY_TRY(fy__host_segment_alloc(FAULT_PAGE, &page));
-    memset(page, 0, FAULT_PAGE);
-    if (device->backend->register_host) {
-        const fy_status_t status = device->backend->register_host(device->dev, page, FAULT_PAGE);
-        if (status != FY_STATUS_OK) {
-            fy__host_segment_free(page, FAULT_PAGE);
-            return status;
-        }
-    }
+    FY_TRY(fy__pin_own(device, FAULT_PAGE, &page));
     device->faults.words = page;
     return FY_STATUS_OK;
 }
 
 static void take_apart(fy_device_t *device)
 {
-    const bool forked = atomic_load(&device->lost) == FY__LOST_BY_FORK;
     if (!device->synchronous) {
         if (!fy__device_is_lost(device) && !fy__wait_drops(FY__WAIT_TEARDOWN)) (void)fy__device_drain(device, FY_FOREVER);
         if (device->ring) fy__ring_destroy(device);
@@ -210,10 +163,7 @@ static void take_apart(fy_device_t *device)
         if (device->compute) fy__stream_close(device->compute);
         fy__stream_finish_closed(device);
     }
-    if (device->faults.words) {
-        if (device->backend->unregister_host && !forked) device->backend->unregister_host(device->dev, device->faults.words, FAULT_PAGE);
-        fy__host_segment_free(device->faults.words, FAULT_PAGE);
-    }
+    if (device->faults.words) fy__pin_own_free(device, device->faults.words, FAULT_PAGE);
     fy__pressure_forget(device);
     if (device->pinned) fy__pool_destroy(device->pinned);
     if (device->pool) fy__pool_destroy(device->pool);
@@ -303,7 +253,7 @@ static void after_fork_in_child(void)
     fy__poison_fork_unlock();
     fy__stream_fork_child();
     fy__queue_fork_child();
-    fy__host_segments_fork_unlock();
+    fy__host_segments_fork_child();
     fy__registry_fork_unlock_pools();
     fy__private_fork_unlock();
     fy__thread_fork_child();

@@ -1,0 +1,178 @@
+/* Registering host memory with a device, and the count of what is registered. See pin.h for who does. */
+#include "runtime/pin.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/guard.h"
+
+typedef unsigned long long ull; /* for printf */
+
+/* ---- the limit ---- */
+
+static bool take(fy_device_t *device, uint64_t nbytes)
+{
+    uint64_t registered = atomic_load(&device->registered_nbytes), peak = atomic_load(&device->registered_peak_nbytes);
+    do
+        if (nbytes > device->pinned_limit_nbytes || registered > device->pinned_limit_nbytes - nbytes) return false;
+    while (!atomic_compare_exchange_weak(&device->registered_nbytes, &registered, registered + nbytes));
+    while (peak < registered + nbytes && !atomic_compare_exchange_weak(&device->registered_peak_nbytes, &peak, registered + nbytes)) {}
+    return true;
+}
+
+static void give(fy_device_t *device, uint64_t nbytes) { atomic_fetch_sub(&device->registered_nbytes, nbytes); }
+
+/* ---- the backend ---- */
+
+/* Of bytes that were taken; on failure they are given back. */
+static fy_status_t lock_pages(fy_device_t *device, void *address, uint64_t nbytes)
+{
+    if (!device->backend->register_host) return FY_STATUS_OK;
+    const fy_status_t status = fy__device_check(device, device->backend->register_host(device->dev, address, nbytes));
+    if (status != FY_STATUS_OK) give(device, nbytes);
+    return status;
+}
+
+static void unlock_pages(fy_device_t *device, void *address, uint64_t nbytes)
+{
+    if (device->backend->unregister_host && atomic_load(&device->lost) != FY__LOST_BY_FORK)
+        device->backend->unregister_host(device->dev, address, nbytes);
+    give(device, nbytes);
+}
+
+/* Memory of Ferry's own, locked. The driver would fault its pages one by one, on this thread; a device that computes its times locks
+ * nothing, so there whoever writes first pays, if anybody does. */
+static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, void **out_address)
+{
+    *out_address = NULL;
+    if (!take(device, nbytes))
+        return FY_FAIL(PINNED_LIMIT, "%s: %llu bytes are page-locked for it, and %llu more are past the limit of %llu (pinned=)",
+                       device->spec, (ull)atomic_load(&device->registered_nbytes), (ull)nbytes, (ull)device->pinned_limit_nbytes);
+    fy_status_t status = fy__host_segment_alloc(nbytes, out_address);
+    if (status != FY_STATUS_OK) {
+        give(device, nbytes);
+        return status;
+    }
+    if (device->backend->register_host && !device->backend->clock) fy__host_segment_touch(*out_address, nbytes);
+    status = lock_pages(device, *out_address, nbytes);
+    if (status == FY_STATUS_OK) return FY_STATUS_OK;
+    fy__host_segment_free(*out_address, nbytes);
+    *out_address = NULL;
+    return status;
+}
+
+static void unlock_segment(fy_device_t *device, void *address, uint64_t nbytes)
+{
+    unlock_pages(device, address, nbytes);
+    fy__host_segment_free(address, nbytes);
+}
+
+/* ---- slabs ---- */
+
+fy_status_t fy__pin_segment_alloc(void *user, uint64_t nbytes, void **out_address)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    FY_TRY(fy__guard_check_device_alloc(thread, nbytes, "the host, page-locked"));
+    const fy_status_t status = locked_segment(user, nbytes, out_address);
+    if (status == FY_STATUS_OK)
+        fy__guard_count_device_alloc(thread);
+    else
+        fy__guard_unclaim(thread, FY__QUOTA_ALLOCS);
+    return status;
+}
+
+void fy__pin_segment_free(void *user, void *address, uint64_t nbytes) { unlock_segment(user, address, nbytes); }
+
+/* ---- the device's own ---- */
+
+fy_status_t fy__pin_own(fy_device_t *device, uint64_t nbytes, void **out_address)
+{
+    FY_TRY(locked_segment(device, nbytes, out_address));
+    memset(*out_address, 0, nbytes);
+    atomic_fetch_add(&device->pinned_outside_nbytes, nbytes);
+    device->pinned_own_nbytes += nbytes;
+    return FY_STATUS_OK;
+}
+
+void fy__pin_own_free(fy_device_t *device, void *address, uint64_t nbytes)
+{
+    atomic_fetch_sub(&device->pinned_outside_nbytes, nbytes);
+    unlock_segment(device, address, nbytes);
+}
+
+/* ---- figures ---- */
+
+uint64_t fy__pin_add_outside(const fy_device_t *device, fy_memory_stats_t *stats)
+{
+    const uint64_t outside = atomic_load(&device->pinned_outside_nbytes), own = device->pinned_own_nbytes;
+    stats->live += outside;
+    stats->by_category[FY_CATEGORY_WORKSPACE] += own;
+    stats->by_category[FY_CATEGORY_ACTIVATIONS] += outside - own; /* fy_tensor_pin's */
+    stats->requested += outside;
+    stats->reserved += outside;
+    if (stats->peak_live < stats->live) {
+        stats->peak_live = stats->live;
+        memcpy(stats->peak_by_category, stats->by_category, sizeof stats->by_category);
+    }
+    stats->peak_reserved = atomic_load(&device->registered_peak_nbytes);
+    return outside;
+}
+
+/* ---- memory that is there ---- */
+
+static FY_COLD fy_status_t past_limit(const fy_device_t *peer, uint64_t nbytes)
+{
+    fy_memory_stats_t pool = FY_MEMORY_STATS_INIT;
+    fy__pool_query(peer->pinned, &pool);
+    const uint64_t outside = atomic_load(&peer->pinned_outside_nbytes);
+    fy_oom_verdict_t verdict = {
+        .struct_size = sizeof verdict,
+        .status = FY_STATUS_PINNED_LIMIT,
+        .reason = FY_OOM_LIMIT,
+        .asked = nbytes,
+        .limit = peer->pinned_limit_nbytes,
+        .live = pool.live + outside,
+        .cached = pool.cached,
+        .pending = pool.pending,
+        .reserved = pool.reserved + outside,
+        .largest_free = pool.largest_free,
+    };
+    const uint64_t held = verdict.reserved, over = held + nbytes > verdict.limit ? held + nbytes - verdict.limit : 0;
+    if (nbytes <= verdict.limit) verdict.would_help = over;
+    snprintf(
+        verdict.text, sizeof verdict.text,
+        "pinned memory of %s: %llu bytes to be page-locked where they lie\n  limit %llu, reserved %llu, of it %llu outside the pool\n  "
+        "Would help: free or trim %llu bytes of it, or a limit higher by as much (pinned=)",
+        peer->spec, (ull)nbytes, (ull)verdict.limit, (ull)verdict.reserved, (ull)outside, (ull)over);
+    return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);
+}
+
+/* Takes bytes; what the pool only keeps goes for them. */
+static fy_status_t take_here(fy_device_t *peer, uint64_t nbytes)
+{
+    const uint64_t limit = peer->pinned_limit_nbytes;
+    while (!take(peer, nbytes)) {
+        const uint64_t outside = atomic_load(&peer->pinned_outside_nbytes);
+        if (nbytes > limit || outside > limit - nbytes || !fy__pool_trim(peer->pinned, limit - nbytes - outside))
+            return past_limit(peer, nbytes);
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__pin_here(fy__thread_t *thread, fy_device_t *peer, void *data, uint64_t nbytes)
+{
+    FY_TRY(fy__guard_check_device_alloc(thread, nbytes, "the host, page-locked"));
+    FY_TRY(fy__guard_settled(thread, take_here(peer, nbytes)));
+    FY_TRY(fy__guard_settled(thread, lock_pages(peer, data, nbytes)));
+    fy__guard_count_device_alloc(thread);
+    atomic_fetch_add(&peer->pinned_outside_nbytes, nbytes);
+    return FY_STATUS_OK;
+}
+
+void fy__pin_here_end(fy_device_t *peer, void *data, uint64_t nbytes)
+{
+    atomic_fetch_sub(&peer->pinned_outside_nbytes, nbytes);
+    unlock_pages(peer, data, nbytes);
+}

@@ -1,0 +1,103 @@
+/* Pages faulted beforehand: all of them are there, whatever is in them stays, and a forked child can do it, too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "alloc/host_segments.h"
+#include "runtime/memory.h"
+
+enum { MIB = 1 << 20, PAGE = 4096 };
+
+/* Straight from the system, without huge pages, so that a page that was left out is not there. */
+static unsigned char *fresh(uint64_t nbytes)
+{
+    unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(bytes != MAP_FAILED);
+    (void)madvise(bytes, nbytes, MADV_NOHUGEPAGE);
+    return bytes;
+}
+
+static uint64_t pages_there(void *bytes, uint64_t nbytes)
+{
+    static unsigned char is_there[40 * MIB / PAGE];
+    uint64_t count = 0;
+    assert_int_equal(mincore(bytes, nbytes, is_there), 0);
+    for (uint64_t i = 0; i < nbytes / PAGE; i++) count += is_there[i] & 1;
+    return count;
+}
+
+static const uint64_t sizes[] = { PAGE, MIB, 8 * MIB - PAGE, 8 * MIB, 13 * MIB + PAGE, 40 * MIB };
+
+static void all_pages_are_there(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned char *bytes = fresh(sizes[i]);
+        assert_int_equal(pages_there(bytes, sizes[i]), 0);
+        fy__host_segment_touch(bytes, sizes[i]);
+        assert_int_equal(pages_there(bytes, sizes[i]), sizes[i] / PAGE);
+        munmap(bytes, sizes[i]);
+    }
+}
+
+static void bytes_stay_as_they_are(void **state)
+{
+    (void)state;
+    const uint64_t nbytes = 13 * MIB + PAGE;
+    unsigned char *bytes = fresh(nbytes);
+    for (uint64_t at = 0; at < nbytes; at++) bytes[at] = (unsigned char)(at * 7 >> 3);
+    fy__host_segment_touch(bytes, nbytes);
+    for (uint64_t at = 0; at < nbytes; at++) assert_int_equal(bytes[at], (unsigned char)(at * 7 >> 3));
+    munmap(bytes, nbytes);
+}
+
+static void a_child_does_it_alone(void **state)
+{
+    (void)state;
+    unsigned char *bytes = fresh(40 * MIB);
+    fy__host_segments_fork_lock();
+    const pid_t pid = fork();
+    if (!pid) {
+        alarm(20);
+        fy__host_segments_fork_child();
+        fy__host_segment_touch(bytes, 40 * MIB);
+        void *segment;
+        const bool ok = pages_there(bytes, 40 * MIB) == 40 * MIB / PAGE && fy__host_segment_alloc(PAGE, &segment) == FY_STATUS_OK;
+        _exit(ok ? 0 : 1);
+    }
+    fy__host_segments_fork_unlock();
+    int how = -1;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_int_equal(how, 0);
+    munmap(bytes, 40 * MIB);
+}
+
+/* The address space has it, the machine does not: left to the driver, who refuses it; a process that faulted it would be killed. */
+static void what_the_machine_does_not_have_is_left_alone(void **state)
+{
+    (void)state;
+    const uint64_t nbytes = 8ull * (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (bytes == MAP_FAILED) skip(); /* ulimit -v, or the kernel counts what is promised */
+    fy__host_segment_touch(bytes, nbytes);
+    assert_int_equal(pages_there(bytes, 40 * MIB), 0);
+    munmap(bytes, nbytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_pages_are_there),
+        cmocka_unit_test(bytes_stay_as_they_are),
+        cmocka_unit_test(a_child_does_it_alone),
+        cmocka_unit_test(what_the_machine_does_not_have_is_left_alone),
+    };
+    return cmocka_run_group_tests_name("alloc/host_touch", tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+/* Page-locked host memory: every byte that is registered counts against pinned=, whoever registered it; nothing goes past it, not by a byte
+ * and not between threads; and memory that a transfer still uses is nobody else's, however late the transfer. */
+#include <pthread.h>
+
+#include "runtime/pin.h"
+#include "tests/support/harness.h"
+
+enum { PAGE = 4096, KIB = 1024, MIB = 1024 * KIB };
+
+static fy_device_t *device;
+
+static void open_limited(const char *options, uint64_t limit_nbytes)
+{
+    char spec[160];
+    snprintf(spec, sizeof spec, "sim:9?pinned=%llu%s%s", (unsigned long long)limit_nbytes, *options ? "&" : "", options);
+    ts_ok(fy_device_open(spec, &device));
+}
+
+static void close_it(void)
+{
+    fy_device_close(device);
+    device = NULL;
+}
+
+static fy_memory_stats_t pinned(void)
+{
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+    ts_ok(fy_memory_query_pinned(device, &stats));
+    assert_int_equal(stats.reserved, stats.live + stats.cached);
+    assert_int_equal(stats.reserved, atomic_load(&device->registered_nbytes));
+    assert_true(stats.reserved <= stats.limit && stats.peak_reserved <= stats.limit);
+    return stats;
+}
+
+static fy_tensor_t *locked(int64_t nbytes)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_U8, 1, &nbytes, &tensor));
+    return tensor;
+}
+
+static unsigned char *bytes_of(fy_tensor_t *tensor)
+{
+    void *bytes;
+    ts_ok(fy_tensor_map(tensor, FY_ACCESS_WRITE, &bytes));
+    return bytes;
+}
+
+/* ---- the limit ---- */
+
+static void to_the_byte(void **state)
+{
+    (void)state;
+    open_limited("", PAGE + 3 * MIB + 64);
+    assert_int_equal(pinned().reserved, PAGE); /* the page of the fault words */
+    fy_tensor_t *all = locked(3 * MIB + 64), *more, *here;
+    assert_int_equal(pinned().reserved, PAGE + 3 * MIB + 64);
+    ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(1), &more), PINNED_LIMIT);
+    assert_int_equal(fy_error_get()->oom->status, FY_STATUS_PINNED_LIMIT);
+    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(3 * MIB + 65), &here));
+    ts_fails(fy_tensor_pin(here, device), PINNED_LIMIT);
+    fy_tensor_destroy(all);
+    ts_fails(fy_tensor_pin(here, device), PINNED_LIMIT); /* by one byte */
+    fy_tensor_destroy(here);
+    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(3 * MIB + 64), &here));
+    ts_ok(fy_tensor_pin(here, device)); /* the pool lets go of what it only keeps */
+    assert_int_equal(pinned().reserved, PAGE + 3 * MIB + 64);
+    assert_int_equal(pinned().cached, 0);
+    ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(1), &more), PINNED_LIMIT);
+    fy_tensor_destroy(here);
+    assert_int_equal(pinned().reserved, PAGE);
+    assert_int_equal(pinned().peak_reserved, PAGE + 3 * MIB + 64);
+    close_it();
+}
+
+static void less_than_the_device_needs(void **state)
+{
+    (void)state;
+    fy_device_t *none;
+    ts_fails(fy_device_open("sim:9?pinned=4095", &none), PINNED_LIMIT);
+    ts_text_has("pinned=");
+    open_limited("", PAGE);
+    fy_tensor_t *tensor;
+    ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(1), &tensor), PINNED_LIMIT);
+    close_it();
+}
+
+static void *take_and_give(void *failures)
+{
+    uint64_t random = (uint64_t)(uintptr_t)failures | 1;
+    for (int i = 0; i < 300; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const int64_t nbytes = (int64_t)(random >> 40) % (700 * KIB) + 1;
+        fy_tensor_t *tensor = NULL;
+        fy_status_t status;
+        fy_scope_t scope = fy_scope_begin("pins");
+        if (i & 1)
+            status = fy_tensor_create_pinned(device, FY_DTYPE_U8, 1, &nbytes, &tensor);
+        else if ((status = fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, &nbytes, &tensor)) == FY_STATUS_OK)
+            status = fy_tensor_pin(tensor, device);
+        const uint64_t registered = atomic_load(&device->registered_nbytes);
+        if (registered > device->pinned_limit_nbytes || (status != FY_STATUS_OK && status != FY_STATUS_PINNED_LIMIT)) ++*(int *)failures;
+        fy_scope_end(scope, 0, NULL);
+    }
+    return NULL;
+}
+
+static void by_several_threads(void **state)
+{
+    (void)state;
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    int failures[THREADS] = { 0 };
+    open_limited("", 1500 * KIB);
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &failures[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(failures[i], 0);
+    }
+    assert_int_equal(pinned().live, PAGE);
+    assert_true(pinned().peak_reserved <= 1500 * KIB);
+    ts_ok(fy_memory_trim(device, 0, NULL));
+    assert_int_equal(pinned().reserved, PAGE);
+    close_it();
+}
+
+/* ---- a block returns after its last transfer ---- */
+
+static const fy_transfer_options_t k_borrow = { sizeof k_borrow, .contract = FY_HOST_BORROW, .dtype = FY_DTYPE_SAME };
+
+/* Uploads a block, gives it up at once and asks for another one that needs its place. */
+static void reuse(const char *options, uint64_t slow_ns)
+{
+    enum { N = 3 * MIB };
+    open_limited(options, PAGE + N);
+    fy_scope_t scope = fy_scope_begin("step");
+    fy_tensor_t *src = locked(N), *there, *next;
+    fy_ticket_t ticket;
+    memset(bytes_of(src), 0x11, N);
+    ts_ok(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(N), &there));
+    ts_ok(fy_tensor_upload_into(there, src, &k_borrow, &ticket));
+    fy_tensor_destroy(src);
+    assert_int_equal(pinned().live, PAGE);
+    if (slow_ns) assert_int_equal(pinned().pending, N); /* a second look does not help */
+
+    fy_scope_t inner = fy_scope_begin("no syncs");
+    fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
+    guard.syncs = 0;
+    ts_ok(fy_scope_guard(&guard));
+    ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(N), &next), PINNED_LIMIT);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_WOULD_FIT_AFTER_SYNC);
+    fy_scope_end(inner, 0, NULL);
+
+    fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
+    ts_ok(fy_device_clock_query(device, &before));
+    next = locked(N); /* waits: the host uses it first */
+    ts_ok(fy_device_clock_query(device, &after));
+    if (slow_ns) assert_true(after.now_ns - before.now_ns >= slow_ns);
+    memset(bytes_of(next), 0x22, N); /* would be what arrives, if the upload had not happened yet */
+    unsigned char *back = malloc(N);
+    assert_non_null(back);
+    fy_tensor_destroy(next);
+    fy_download_t *download;
+    fy_tensor_t *result;
+    ts_ok(fy_tensor_download(there, NULL, &download));
+    ts_ok(fy_download_wait(download, FY_FOREVER, &result));
+    memcpy(back, bytes_of(result), N);
+    for (int i = 0; i < N; i++) assert_int_equal(back[i], 0x11);
+    free(back);
+    fy_scope_end(scope, 0, NULL);
+    close_it();
+}
+
+static void a_late_transfer_keeps_its_block(void **state)
+{
+    (void)state;
+    reuse("faults=slow@1:1s", 900000000);
+    reuse("order=lazy", 0);
+    reuse("order=lazy&faults=slow@1:1s", 900000000);
+    for (int seed = 1; seed <= 5; seed++) {
+        char options[64];
+        snprintf(options, sizeof options, "order=random&seed=%d", seed);
+        reuse(options, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(to_the_byte),
+        cmocka_unit_test(less_than_the_device_needs),
+        cmocka_unit_test(by_several_threads),
+        cmocka_unit_test(a_late_transfer_keeps_its_block),
+    };
+    return cmocka_run_group_tests_name("pin", tests, NULL, NULL) != 0;
+}
