@@ -116,6 +116,7 @@ fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy
     }
     node->block.id = ++pool->last_block;
     FY__EVENT(fy__event_block(pool->name, &node->block, request->asked, true));
+    if (FY_UNLIKELY(pool->plan != NULL)) fy__plan_block(pool, &node->block, true);
     return node;
 }
 
@@ -179,6 +180,7 @@ void fy__pool_free(fy__block_t *block)
     fy__figure_sub(&pool->requested, node->counted);
     fy__figure_sub(&pool->by_category[block->tag.category], node->span.size.nbytes);
     FY__EVENT(fy__event_block(pool->name, block, node->counted, false));
+    if (FY_UNLIKELY(pool->plan != NULL)) fy__plan_block(pool, &node->block, false);
     fy__pending_shelve(pool, node, &fate);
     pthread_mutex_unlock(&pool->lock);
 }

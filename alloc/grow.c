@@ -5,6 +5,7 @@
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
 #include "runtime/event.h"
+#include "runtime/plan.h"
 
 /* Own segments are rounded to this, as device pages are, unless that would waste more than an eighth. */
 static const uint64_t large_step_nbytes = 2u << 20;
@@ -107,7 +108,7 @@ uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes)
     return released;
 }
 
-fy_status_t fy__pool_reserve(fy__pool_t *pool, uint64_t nbytes)
+static fy_status_t reserve(fy__pool_t *pool, uint64_t nbytes)
 {
     fy__request_t request = { 0 };
     fy__refusal_t refusal = { .is_reserve = true, .limit_refused = true };
@@ -128,4 +129,10 @@ fy_status_t fy__pool_reserve(fy__pool_t *pool, uint64_t nbytes)
     request.no_nodes = fits && !range;
     refusal.limit_refused = growth == FY__GROWTH_PAST_LIMIT;
     return fy__pool_verdict(pool, &request, &refusal);
+}
+
+fy_status_t fy__pool_reserve(fy__pool_t *pool, uint64_t nbytes)
+{
+    const fy_status_t status = reserve(pool, nbytes);
+    return status != FY_STATUS_OK && pool->plan && fy__plan_lift(pool) ? reserve(pool, nbytes) : status;
 }

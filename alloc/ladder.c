@@ -10,6 +10,7 @@
 #include "alloc/pool.h"
 
 #include "runtime/base/fail.h"
+#include "runtime/plan.h"
 
 /* Best fit among what is ready; *out_rung is where that was counted. */
 static fy__node_t *cut_ready(fy__pool_t *pool, fy__request_t *request, uint64_t **out_rung)
@@ -165,7 +166,7 @@ static fy_status_t fail(climb_t *climb)
     return fy__pool_verdict(climb->pool, climb->request, &climb->refusal);
 }
 
-fy_status_t fy__pool_climb(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node)
+static fy_status_t climb(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node)
 {
     climb_t climb = { .pool = pool, .request = request, .growth = FY__GROWTH_PAST_LIMIT };
     if (fy__pool_is_hopeless(pool, request->nbytes)) return fy__pool_verdict(pool, request, &climb.refusal);
@@ -174,4 +175,13 @@ fy_status_t fy__pool_climb(fy__pool_t *pool, fy__request_t *request, fy__node_t 
     fy__unlock(&pool->source_lock);
     *out_node = climb.node;
     return climb.node ? FY_STATUS_OK : fail(&climb);
+}
+
+fy_status_t fy__pool_climb(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node)
+{
+    const fy__request_t asked = *request;
+    const fy_status_t status = climb(pool, request, out_node);
+    if (FY_LIKELY(status == FY_STATUS_OK || !pool->plan || !fy__plan_lift(pool))) return status;
+    *request = asked;
+    return climb(pool, request, out_node);
 }

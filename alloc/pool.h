@@ -1,6 +1,7 @@
 /* The pool's insides, shared by the files of this folder and by its tests.
  * cache.c: the calls of runtime/memory.h and the hot path · pending.c: blocks a device may still use · join.c: reusing them before they
- * are done · ladder.c: what is tried when nothing ready fits · grow.c: segments come and go · verdict.c: why it failed · check.c: invariants. */
+ * are done · ladder.c: what is tried when nothing ready fits · grow.c: segments come and go · verdict.c: why it failed · check.c: invariants
+ * · plan_watch.c: a pool under the eyes of a plan. */
 #ifndef FERRY_ALLOC_POOL_H_
 #define FERRY_ALLOC_POOL_H_
 
@@ -55,7 +56,8 @@ struct fy__pool {
     uint64_t by_category[FY_CATEGORY_COUNT], peak_by_category[FY_CATEGORY_COUNT];
     uint64_t last_block; /* id */
     fy_memory_rungs_t rungs;
-    /* constants */
+    struct fy__plan_watch *plan; /* NULL: no plan watches the pool */
+    /* constants, but for plans */
     fy__pool_options_t options;
     fy__segment_source_t source;
     fy__pool_seams_t seams;
@@ -162,6 +164,11 @@ typedef enum fy__growth {
 fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status);
 /* Gives whole free segments back until at most keep_nbytes stay reserved. Returns bytes. */
 uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes);
+
+/* ---- plan_watch.c; with pool->lock held and pool->plan set ---- */
+
+/* A block was handed out, or has just been taken back. */
+void fy__plan_block(fy__pool_t *pool, const fy__block_t *block, bool is_alloc);
 
 /* ---- verdict.c ---- */
 

@@ -136,7 +136,9 @@ fy_status_t fy__private_alloc(fy__private_t *memory, uint64_t nbytes, fy__block_
     memory->wanted[0] = memory->wanted[1] = 0;
     fy_status_t status = fy__pool_alloc(memory->pool, nbytes, 0, out_block);
     if (status == FY_STATUS_OK || !memory->wanted[0]) return status;
+    thread->plan_declines += memory->wanted[1] != 0; /* no plan's business: */
     status = make_ready(memory, thread, memory->wanted[0]);
+    thread->plan_declines -= memory->wanted[1] != 0;
     if (status != FY_STATUS_OK && memory->wanted[1]) status = make_ready(memory, thread, memory->wanted[1]); /* less may still be had */
     if (status != FY_STATUS_OK) return status; /* the device's pool, or the guard, knows why */
     status = fy__pool_alloc(memory->pool, nbytes, 0, out_block);

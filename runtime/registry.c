@@ -306,6 +306,37 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
     return status;
 }
 
+fy_status_t fy__device_open_unused(const char *backend, const char *options, fy_device_t **out_device)
+{
+    fy__spec_t spec;
+    const fy_backend_t *found;
+    char text[sizeof spec.backend + sizeof spec.options + 16], name[64];
+    int count = 0;
+    *out_device = NULL;
+    if (!fy__thread() || !fy_device_host()) return FY_STATUS_OUT_OF_MEMORY;
+    FY_TRY(fy__backend_find(backend, &found));
+    FY_TRY(found->device_count(&count));
+    fy_status_t status = FY_STATUS_UNAVAILABLE;
+    pthread_mutex_lock(&lock);
+    int i = count - 1;
+    for (; i >= 0; i--) {
+        snprintf(name, sizeof name, "%s:%d", backend, i);
+        if (!find_open(name)) break;
+    }
+    if (i >= 0) {
+        snprintf(text, sizeof text, "%s?%s", name, options);
+        status = fy__spec_parse(text, &spec);
+        if (status == FY_STATUS_OK) status = build(&spec, name, out_device);
+    } else
+        status = FY_FAIL(UNAVAILABLE, "device_open: all %d devices of %s are open; close one", count, backend);
+    if (status == FY_STATUS_OK) {
+        (*out_device)->opens++;
+        atomic_fetch_add_explicit(&(*out_device)->uses, 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 void fy__device_unuse(fy_device_t *device)
 {
     if (device->is_host) return;

@@ -7,6 +7,7 @@
 #include "runtime/budget.h"
 #include "runtime/event.h"
 #include "runtime/guard.h"
+#include "runtime/plan.h"
 #include "runtime/tensor.h"
 #include "runtime/thread.h"
 
@@ -36,6 +37,7 @@ fy_scope_t fy_scope_begin(const char *name)
     thread->node = frame->node;
     if (FY_UNLIKELY(atomic_load_explicit(&fy__guard_process, memory_order_relaxed) != NULL)) fy__budget_scope(thread);
     FY__EVENT(fy__event_scope(thread, true));
+    if (FY_UNLIKELY(thread->plan != NULL)) fy__plan_scope(thread, true);
     scope.depth = thread->depth;
     scope.serial = frame->serial;
     return scope;
@@ -59,6 +61,7 @@ static void end_frame(fy__thread_t *thread)
         fy__guard_release(guard);
     }
     FY__EVENT(fy__event_scope(thread, false));
+    if (FY_UNLIKELY(thread->plan != NULL)) fy__plan_scope(thread, false);
     thread->node = frame->outer_node;
     thread->category = frame->outer_category;
     thread->depth--;

@@ -55,6 +55,9 @@ typedef struct fy__thread {
     struct fy__pressure *pressing;
     /* ops/graph.c: what this thread records, while FY__WATCH_GRAPH is held; NULL: nothing */
     struct fy__recording *recording;
+    /* plan.h: the plan whose step this thread runs; NULL: none. A refusal of memory is no plan's business while plan_declines */
+    struct fy__plan_run *plan;
+    uint32_t plan_declines;
     /* ops/dispatch.c: operands of calls with many, grown as needed */
     void *scratch;
     size_t scratch_nbytes;

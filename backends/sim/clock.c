@@ -58,10 +58,14 @@ fy__sim_span_t fy__sim_clock_submit(uint64_t submit_ns, uint64_t ready_ns, int n
     return span;
 }
 
-void fy__sim_clock_busy(const fy__sim_engines_t *engines, uint64_t out_busy_ns[FY__SIM_ENGINE_COUNT])
+void fy__sim_clock_busy(const fy__sim_engines_t *engines, uint64_t out_busy_ns[FY__SIM_ENGINE_COUNT], uint64_t *out_idle_ns)
 {
+    *out_idle_ns = 0;
     pthread_mutex_lock(&engines_lock);
-    for (int i = 0; i < FY__SIM_ENGINE_COUNT; i++) out_busy_ns[i] = engines->busy_ns[i];
+    for (int i = 0; i < FY__SIM_ENGINE_COUNT; i++) {
+        out_busy_ns[i] = engines->busy_ns[i];
+        if (engines->free_ns[i] > *out_idle_ns) *out_idle_ns = engines->free_ns[i];
+    }
     pthread_mutex_unlock(&engines_lock);
 }
 

@@ -36,8 +36,8 @@ bool fy__sim_clock_wait(uint64_t until_ns, uint64_t timeout_ns, uint64_t wake_ns
  * there, and `ready_ns` has come. */
 fy__sim_span_t fy__sim_clock_submit(uint64_t submit_ns, uint64_t ready_ns, int nplaces, const fy__sim_place_t *places,
                                     uint64_t duration_ns);
-/* How long each engine was busy so far. */
-void fy__sim_clock_busy(const fy__sim_engines_t *engines, uint64_t out_busy_ns[FY__SIM_ENGINE_COUNT]);
+/* How long each engine was busy so far, and from when on all are idle. */
+void fy__sim_clock_busy(const fy__sim_engines_t *engines, uint64_t out_busy_ns[FY__SIM_ENGINE_COUNT], uint64_t *out_idle_ns);
 
 /* For fork: the lock is held over it. */
 void fy__sim_clock_fork_lock(void);

@@ -20,7 +20,7 @@ typedef struct options {
     const fy__sim_order_t *order;
     uint64_t capacity_nbytes; /* 0: the profile's */
     uint64_t seed;
-    bool numerics, has_seed;
+    bool numerics, has_seed, overcommit;
     fy__sim_script_t script;
 } options_t;
 
@@ -66,6 +66,10 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
         bool on = strcmp(value, "on") == 0;
         if (!on && strcmp(value, "off") != 0) return fail_value(name, option, "on, off");
         options->numerics = on;
+    } else if (strcmp(key, "overcommit") == 0) {
+        bool on = strcmp(value, "on") == 0;
+        if (!on && strcmp(value, "off") != 0) return fail_value(name, option, "on, off");
+        options->overcommit = on;
     } else if (strcmp(key, "order") == 0) {
         const fy__sim_order_t *order = fy__sim_order_find(value);
         list_names(order_name_at, sizeof(known), known);
@@ -81,7 +85,7 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
         FY_TRY(fy__sim_script_parse(name, value, &options->script));
     } else {
         return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
-                            "%s: unknown option %s=%s; there are profile, capacity, numerics, order, seed and "
+                            "%s: unknown option %s=%s; there are profile, capacity, numerics, overcommit, order, seed and "
                             "faults",
                             name, key, value);
     }
@@ -125,6 +129,7 @@ fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_opt
     dev->index = index;
     dev->seed = dev->random = chosen.seed;
     dev->numerics = chosen.numerics;
+    dev->memory.overcommits = chosen.overcommit;
     dev->memory.capacity_nbytes = chosen.capacity_nbytes ? chosen.capacity_nbytes : chosen.profile->memory_nbytes;
     dev->script = chosen.script;
     dev->has_script = chosen.script.nitems > 0;
@@ -149,9 +154,10 @@ fy_status_t fy__sim_device_query(void *dev_, fy_backend_info_t *out_info)
 {
     fy__sim_device_t *dev = dev_;
     FY_TRY(fy__sim_device_check(dev));
+    const uint64_t capacity = dev->memory.capacity_nbytes, used_nbytes = fy__sim_memory_used(dev);
     *out_info = (fy_backend_info_t){
-        .memory_nbytes = dev->memory.capacity_nbytes,
-        .free_nbytes = dev->memory.capacity_nbytes - fy__sim_memory_used(dev),
+        .memory_nbytes = capacity,
+        .free_nbytes = used_nbytes < capacity ? capacity - used_nbytes : 0,
         .alignment = FY__SIM_ALIGNMENT,
         .numerics = dev->numerics,
         .is_simulated = 1,
@@ -204,13 +210,14 @@ void fy__sim_device_lose(fy__sim_device_t *dev, const char *format, ...)
 void fy__sim_device_clock(void *dev_, fy_backend_clock_t *out_clock)
 {
     fy__sim_device_t *dev = dev_;
-    uint64_t busy_ns[FY__SIM_ENGINE_COUNT];
-    fy__sim_clock_busy(&dev->engines, busy_ns);
+    uint64_t busy_ns[FY__SIM_ENGINE_COUNT], idle_ns;
+    fy__sim_clock_busy(&dev->engines, busy_ns, &idle_ns);
     *out_clock = (fy_backend_clock_t){
         .now_ns = fy__sim_clock_now(),
         .compute_ns = busy_ns[FY__SIM_COMPUTE],
         .upload_ns = busy_ns[FY__SIM_UPLOAD],
         .download_ns = busy_ns[FY__SIM_DOWNLOAD],
+        .idle_ns = idle_ns,
     };
 }
 

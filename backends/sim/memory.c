@@ -83,8 +83,9 @@ fy_status_t fy__sim_memory_alloc(void *dev_, uint64_t nbytes, void **out_address
         return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: allocation %" PRIu64 " (%" PRIu64 " bytes) fails, as the device's faults= says",
                             dev->name, struck, nbytes);
     pthread_mutex_lock(&memory_lock);
-    uint64_t capacity = dev->memory.capacity_nbytes, free_nbytes = capacity - dev->memory.used_nbytes;
-    bool fits = nbytes <= free_nbytes;
+    uint64_t capacity = dev->memory.capacity_nbytes, used_nbytes = dev->memory.used_nbytes;
+    uint64_t free_nbytes = used_nbytes < capacity ? capacity - used_nbytes : 0;
+    bool fits = nbytes <= (dev->memory.overcommits ? INT64_MAX - used_nbytes : free_nbytes);
     if (fits) dev->memory.used_nbytes += nbytes;
     pthread_mutex_unlock(&memory_lock);
     if (!fits)

@@ -10,9 +10,10 @@
 
 struct fy__sim_device;
 
-/* One device's account. Guarded by the memory lock of memory.c, capacity excepted (fixed). */
+/* One device's account. Guarded by the memory lock of memory.c, but for what is fixed: the capacity. */
 typedef struct fy__sim_memory {
     uint64_t capacity_nbytes, used_nbytes;
+    bool overcommits;        /* it gives more than it says it has; fixed */
     fy__sim_ranges_t pinned; /* page-locked host memory registered with this device */
     uint64_t pinned_nbytes;
 } fy__sim_memory_t;

@@ -52,6 +52,7 @@ typedef struct fy_backend_info {
 
 typedef struct fy_backend_clock {
     uint64_t now_ns, compute_ns, upload_ns, download_ns; /* as fy_device_clock_t */
+    uint64_t idle_ns;                                    /* from when on all engines are idle, if nothing more is submitted */
 } fy_backend_clock_t;
 
 /* What a stream is for; a hint for engines and priorities. */

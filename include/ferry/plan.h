@@ -46,7 +46,8 @@ typedef struct fy_plan {
     uint64_t limit;                               /* what the device of the spec gives: the smaller of its capacity and limit= */
     int fits;                                     /* 1: the step runs within `limit` */
     uint64_t steps;                               /* scopes named "step" that ended */
-    uint64_t step_model_ns;   /* model time of the last one, from its beginning until its work is done; without any, of it all */
+    uint64_t step_model_ns;   /* model time of the last one: from its beginning, or the end of earlier work, until its own is done;
+                               * without any, of it all */
     fy_oom_verdict_t verdict; /* if it does not fit: what it would be told on the device */
 } fy_plan_t;
 #define FY_PLAN_INIT      \
@@ -54,13 +55,15 @@ typedef struct fy_plan {
         sizeof(fy_plan_t) \
     }
 
-/* What `step` needs with `batch`, on a device like `spec`: "sim?profile=h200&limit=80GiB", any simulated device without a number (a free
- * one is taken; numerics=off is understood). Peaks are those of a real run to the byte, as long as it asks for the same things in the same
- * order. options may be NULL. Fails: INVALID_ARGUMENT, UNAVAILABLE (no free number), or as `step` does; a step that does not fit is OK with fits = 0. */
+/* What `step` needs with `batch`, on a device like `spec`: "sim?profile=h200&limit=80GiB", any simulated device (a free number is taken,
+ * whatever it says; numerics=off is understood). Peaks are those of a real run to the byte, as long as it asks for the same things in the
+ * same order. Nothing is refused to the step but page-locked memory past pinned=. Called once, twice if it may not fit. Its requests stand in
+ * the ledger under the scope "plan", guards count them, and the model clock of simulated devices goes on. options may be NULL.
+ * Fails: INVALID_ARGUMENT, UNAVAILABLE (no free number), or as `step` does; a step that does not fit is OK with fits = 0. */
 FY_API_STATUS fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t batch, const fy_plan_options_t *options,
                            fy_plan_t *out_plan);
-/* Largest batch in [1, max_batch] that fits, and its plan; one that fits is supposed to fit with less. Tries on plain numbers only: no
- * device, simulated or real, is driven out of memory on the way. Fails: as fy_plan_step; OUT_OF_MEMORY with the verdict if not even 1 fits
+/* Largest batch in [1, max_batch] that fits, and its plan; one that fits is supposed to fit with less. The trials, with at most twice the
+ * answer, compute nothing and have memory that goes on behind the limit: no device, simulated or real, runs out on the way. Fails: as fy_plan_step; OUT_OF_MEMORY with the verdict if not even 1 fits
  * (*out_batch is 0). out_plan may be NULL. */
 FY_API_STATUS fy_plan_fit(const char *spec, fy_step_fn step, void *user, int64_t max_batch, int64_t *out_batch, fy_plan_t *out_plan);
 

@@ -1,0 +1,290 @@
+/* Plans: figures of a step without a device, whether it fits, and the largest batch that does.
+ * That a plan is what really happens, for ten programs: tests/golden/plan/. */
+#include "tests/support/harness.h"
+
+enum { COLUMNS = 1024, PAIRS = 4 };
+
+/* batch x 4 KiB of weights' worth: x, then PAIRS results that live at once; the last step is named. */
+typedef struct program {
+    int pairs, steps_seen, fails_with, wants_pinned;
+} program_t;
+
+static fy_status_t step(fy_device_t *device, int64_t batch, void *user)
+{
+    program_t *program = user;
+    fy_tensor_t *x, *y;
+    if (program->fails_with) return fy_error_set((fy_status_t)program->fails_with, __FILE__, __LINE__, "as told");
+    fy_scope_t setup = fy_scope_begin("setup");
+    if (program->wants_pinned) FY_TRY(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(program->wants_pinned), &y));
+    FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(batch, COLUMNS), 1, &x));
+    for (int s = 0; s < 2; s++) {
+        fy_scope_t scope = fy_scope_begin("step");
+        for (int i = 0; i < program->pairs; i++) FY_TRY(fy_add(x, x, &y));
+        fy_scope_end(scope, 0, NULL);
+        program->steps_seen++;
+    }
+    fy_scope_end(setup, 0, NULL);
+    return FY_STATUS_OK;
+}
+
+static fy_plan_t plan_of(const char *spec, program_t *program, int64_t batch)
+{
+    fy_plan_t plan = FY_PLAN_INIT;
+    ts_ok(fy_plan_step(spec, step, program, batch, NULL, &plan));
+    return plan;
+}
+
+static void figures_of_a_step(void **state)
+{
+    (void)state;
+    program_t program = { .pairs = PAIRS };
+    const fy_plan_t plan = plan_of("sim?profile=h200&limit=64MiB", &program, 100);
+    assert_int_equal(plan.batch, 100);
+    assert_int_equal(plan.peak_live, 100 * COLUMNS * 4 * (1 + PAIRS));
+    assert_int_equal(plan.steps, 2);
+    assert_int_equal(plan.limit, 64 << 20);
+    assert_int_equal(plan.fits, 1);
+    assert_true(plan.peak_reserved >= plan.peak_live && plan.peak_reserved <= plan.limit);
+    assert_int_equal(program.steps_seen, 2);
+    /* Two equal steps: the second takes as long as its four additions, or as asking for them. */
+    assert_true(plan.step_model_ns > 0);
+    program.pairs = 2 * PAIRS;
+    assert_true(plan_of("sim", &program, 100).step_model_ns > plan.step_model_ns);
+}
+
+static void planned_is_what_happens(void **state)
+{
+    (void)state;
+    for (int64_t batch = 1; batch < 5000; batch = batch * 5 + 1) {
+        program_t program = { .pairs = PAIRS };
+        fy_device_t *device;
+        fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+        const fy_plan_t plan = plan_of("sim?capacity=200MiB", &program, batch);
+        ts_ok(fy_device_open("sim:3?capacity=200MiB", &device));
+        fy_scope_t scope = fy_scope_begin("real");
+        ts_ok(step(device, batch, &program));
+        fy_scope_end(scope, 0, NULL);
+        ts_ok(fy_memory_query(device, NULL, &stats));
+        assert_int_equal(plan.peak_live, stats.peak_live);
+        assert_int_equal(plan.peak_reserved, stats.peak_reserved);
+        fy_device_close(device);
+    }
+}
+
+static void the_callers_world_stays(void **state)
+{
+    (void)state;
+    program_t program = { .pairs = 1 };
+    fy_device_t *mine, *second;
+    ts_ok(fy_device_open("sim:15", &mine)); /* the number that a plan would take first */
+    fy_plan_t plan = plan_of("sim:15?limit=1MiB", &program, 1);
+    assert_int_equal(plan.fits, 1);
+    assert_int_equal(ts_live(mine), 0);
+    ts_ok(fy_device_open("sim:14?limit=3MiB", &second)); /* the plan's own is closed again */
+    fy_device_close(second);
+    fy_device_close(mine);
+}
+
+static void a_step_that_does_not_fit(void **state)
+{
+    (void)state;
+    program_t program = { .pairs = PAIRS };
+    const fy_plan_t plan = plan_of("sim?limit=1MiB", &program, 100);
+    assert_int_equal(plan.fits, 0);
+    assert_int_equal(plan.peak_live, 100 * COLUMNS * 4 * (1 + PAIRS)); /* in full: what it would need */
+    assert_int_equal(program.steps_seen, 4);                           /* nothing was refused to it, twice */
+    assert_int_equal(plan.verdict.status, FY_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(plan.verdict.reason, FY_OOM_LIMIT);
+    assert_int_equal(plan.verdict.limit, 1 << 20);
+    assert_int_equal(plan.verdict.live, 100 * COLUMNS * 4 * 2); /* x and one result were there: the third is refused */
+    assert_true(strlen(plan.verdict.text) > 0);
+    const fy_plan_t small = plan_of("sim?capacity=1MiB", &program, 300);
+    assert_int_equal(small.fits, 0);
+    assert_int_equal(small.verdict.reason, FY_OOM_TOO_LARGE);
+    const fy_plan_t full = plan_of("sim?capacity=1MiB", &program, 100);
+    assert_int_equal(full.verdict.reason, FY_OOM_DEVICE_FULL);
+}
+
+/* Does the real thing run within that limit? */
+static fy_status_t run_really(const char *spec, program_t *program, int64_t batch, fy_oom_verdict_t *out_verdict)
+{
+    fy_device_t *device;
+    ts_ok(fy_device_open(spec, &device));
+    fy_scope_t scope = fy_scope_begin("real");
+    const fy_status_t status = step(device, batch, program);
+    if (status == FY_STATUS_OUT_OF_MEMORY) *out_verdict = *fy_error_get()->oom;
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+    return status;
+}
+
+static void the_largest_batch(void **state)
+{
+    (void)state;
+    static const char *const limits[] = { "limit=1MiB",    "limit=1000000",   "limit=33333333",         "capacity=1MiB",
+                                          "capacity=5MiB", "capacity=100MiB", "limit=20480&pinned=1MiB" };
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        program_t program = { .pairs = PAIRS };
+        char planned[64], real[64];
+        fy_oom_verdict_t verdict = { 0 };
+        fy_plan_t plan = FY_PLAN_INIT;
+        int64_t batch;
+        snprintf(planned, sizeof planned, "sim?%s", limits[i]);
+        snprintf(real, sizeof real, "sim:2?numerics=off&%s", limits[i]);
+        ts_ok(fy_plan_fit(planned, step, &program, 1 << 20, &batch, &plan));
+        assert_int_equal(plan.batch, batch);
+        assert_int_equal(plan.fits, 1);
+        ts_ok(run_really(real, &program, batch, &verdict));
+        assert_int_equal(run_really(real, &program, batch + 1, &verdict), FY_STATUS_OUT_OF_MEMORY);
+        /* And what it is told is what the plan says it would be. */
+        const fy_plan_t refused = plan_of(planned, &program, batch + 1);
+        assert_int_equal(refused.fits, 0);
+        assert_int_equal(refused.verdict.reason, verdict.reason);
+        assert_int_equal(refused.verdict.asked, verdict.asked);
+        assert_int_equal(refused.verdict.live, verdict.live);
+        assert_int_equal(refused.verdict.reserved, verdict.reserved);
+        assert_int_equal(refused.verdict.would_help, verdict.would_help);
+    }
+}
+
+static void the_edges_of_fit(void **state)
+{
+    (void)state;
+    program_t program = { .pairs = PAIRS };
+    int64_t batch;
+    ts_ok(fy_plan_fit("sim?limit=1GiB", step, &program, 7, &batch, NULL)); /* all that was asked about */
+    assert_int_equal(batch, 7);
+    ts_ok(fy_plan_fit("sim?limit=20480", step, &program, 7, &batch, NULL));
+    assert_int_equal(batch, 1);
+    batch = 5;
+    ts_fails(fy_plan_fit("sim?limit=20479", step, &program, 7, &batch, NULL), OUT_OF_MEMORY);
+    assert_int_equal(batch, 0);
+    assert_non_null(fy_error_get()->oom);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_LIMIT);
+    ts_fails(fy_plan_fit("sim", step, &program, 0, &batch, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_plan_fit("sim", step, &program, 1, NULL, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_plan_fit("cuda:0", step, &program, 1, &batch, NULL), INVALID_ARGUMENT);
+    ts_text_has("simulated");
+}
+
+static void pinned_memory_has_its_limit(void **state)
+{
+    (void)state;
+    program_t program = { .pairs = 1, .wants_pinned = 3 << 20 };
+    fy_plan_t plan = plan_of("sim?pinned=8MiB", &program, 1);
+    assert_int_equal(plan.fits, 1);
+    assert_true(plan.pinned_peak_reserved >= 3 << 20);
+    plan = plan_of("sim?pinned=2MiB", &program, 1);
+    assert_int_equal(plan.fits, 0);
+    assert_int_equal(plan.verdict.status, FY_STATUS_PINNED_LIMIT);
+}
+
+static void a_step_that_fails(void **state)
+{
+    (void)state;
+    program_t program = { .pairs = 1, .fails_with = FY_STATUS_BAD_VALUE };
+    fy_plan_t plan = FY_PLAN_INIT;
+    int64_t batch;
+    plan.batch = 77;
+    ts_fails(fy_plan_step("sim", step, &program, 1, NULL, &plan), BAD_VALUE);
+    ts_text_has("as told");
+    assert_int_equal(plan.batch, 77); /* nothing was changed */
+    ts_fails(fy_plan_fit("sim", step, &program, 9, &batch, NULL), BAD_VALUE);
+    ts_fails(fy_plan_step("sim", NULL, NULL, 1, NULL, &plan), INVALID_ARGUMENT);
+    ts_fails(fy_plan_step(NULL, step, &program, 1, NULL, &plan), INVALID_ARGUMENT);
+    ts_fails(fy_plan_step("sim", step, &program, 1, NULL, NULL), INVALID_ARGUMENT);
+    plan.struct_size = 0;
+    ts_fails(fy_plan_step("sim", step, &program, 1, NULL, &plan), INVALID_ARGUMENT);
+}
+
+typedef struct timeline {
+    uint64_t count, peak, last_live, last_ns, steps;
+} timeline_t;
+
+static void note_point(void *user, const fy_plan_point_t *point)
+{
+    timeline_t *line = user;
+    uint64_t sum = 0;
+    for (int i = 0; i < FY_CATEGORY_COUNT; i++) sum += point->by_category[i];
+    assert_int_equal(sum, point->live);
+    assert_true(point->model_ns >= line->last_ns && point->reserved >= point->live);
+    line->last_ns = point->model_ns;
+    line->last_live = point->live;
+    if (point->live > line->peak) line->peak = point->live;
+    line->steps += strcmp(point->scope, "setup/step") == 0;
+    line->count++;
+}
+
+static void the_timeline(void **state)
+{
+    (void)state;
+    program_t program = { .pairs = PAIRS };
+    timeline_t line = { 0 };
+    fy_plan_options_t options = FY_PLAN_OPTIONS_INIT;
+    fy_plan_t plan = FY_PLAN_INIT;
+    options.on_point = note_point;
+    options.user = &line;
+    fy_scope_t scope = fy_scope_begin("outside");
+    ts_ok(fy_plan_step("sim?limit=1MiB", step, &program, 100, &options, &plan));
+    fy_scope_end(scope, 0, NULL);
+    assert_int_equal(line.count, 2 * (1 + 2 * PAIRS));
+    assert_int_equal(line.steps, 4 * PAIRS);
+    assert_int_equal(line.peak, plan.peak_live);
+    assert_int_equal(line.last_live, 0);
+    options.struct_size = 0;
+    ts_fails(fy_plan_step("sim", step, &program, 1, &options, &plan), INVALID_ARGUMENT);
+}
+
+/* A graph's memory is asked for a MiB at a time, or less: being refused the MiB is no reason not to fit. */
+static fy_status_t graph_step(fy_device_t *device, int64_t batch, void *user)
+{
+    fy_tensor_t *x, *y;
+    fy_graph_t *graph;
+    (void)user;
+    FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(batch, COLUMNS), 1, &x));
+    FY_TRY(fy_graph_begin(device));
+    FY_TRY(fy_add(x, x, &y));
+    FY_TRY(fy_graph_end(&graph));
+    return fy_graph_replay(graph, NULL);
+}
+
+static void graphs_make_do_with_less(void **state)
+{
+    (void)state;
+    int64_t batch;
+    fy_plan_t plan = FY_PLAN_INIT;
+    ts_ok(fy_plan_fit("sim?limit=256KiB", graph_step, NULL, 1000, &batch, &plan));
+    assert_int_equal(batch, 32);
+    assert_int_equal(plan.fits, 1);
+    ts_ok(fy_plan_step("sim?limit=256KiB", graph_step, NULL, batch + 1, NULL, &plan));
+    assert_int_equal(plan.fits, 0);
+}
+
+static void sixteen_devices_are_all(void **state)
+{
+    (void)state;
+    fy_device_t *devices[16];
+    program_t program = { .pairs = 1 };
+    fy_plan_t plan = FY_PLAN_INIT;
+    for (int i = 0; i < 16; i++) {
+        char spec[16];
+        snprintf(spec, sizeof spec, "sim:%d", i);
+        ts_ok(fy_device_open(spec, &devices[i]));
+    }
+    ts_fails(fy_plan_step("sim", step, &program, 1, NULL, &plan), UNAVAILABLE);
+    fy_device_close(devices[4]);
+    ts_ok(fy_plan_step("sim", step, &program, 1, NULL, &plan));
+    for (int i = 0; i < 16; i++)
+        if (i != 4) fy_device_close(devices[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(figures_of_a_step),           cmocka_unit_test(planned_is_what_happens), cmocka_unit_test(the_callers_world_stays),
+        cmocka_unit_test(a_step_that_does_not_fit),    cmocka_unit_test(the_largest_batch),       cmocka_unit_test(the_edges_of_fit),
+        cmocka_unit_test(pinned_memory_has_its_limit), cmocka_unit_test(a_step_that_fails),       cmocka_unit_test(the_timeline),
+        cmocka_unit_test(graphs_make_do_with_less),    cmocka_unit_test(sixteen_devices_are_all),
+    };
+    return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
+}
