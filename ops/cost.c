@@ -86,6 +86,16 @@ void fy__cost_matmul(fy_launch_t *launch)
     set(launch, mul(mul(launch->nelem, 2), (uint64_t)inner));
 }
 
+void fy__cost_conv2d(fy_launch_t *launch)
+{
+    const fy_desc_t *y = launch->op == FY_OP_CONV2D ? &launch->dst[0] : &launch->src[0];
+    const fy_desc_t *w = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT ? &launch->dst[0] : &launch->src[1];
+    uint64_t behind_one = 1;
+    for (int axis = 1; axis < 4; axis++) behind_one = mul(behind_one, (uint64_t)w->dims[axis]);
+    uint64_t flops = mul(mul(count(y), 2), behind_one);
+    set(launch, launch->nsrc == 3 ? add(flops, launch->nelem) : flops);
+}
+
 void fy__cost_softmax(fy_launch_t *launch) { set(launch, mul(launch->nelem, 4 + FY__FLOPS_TRANSCENDENTAL)); }
 
 void fy__cost_mse_loss(fy_launch_t *launch) { set(launch, mul(count(&launch->src[0]), 3)); }

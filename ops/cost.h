@@ -22,5 +22,7 @@ void fy__cost_matmul(fy_launch_t *launch);   /* 2 * M * N * K a matrix */
 void fy__cost_softmax(fy_launch_t *launch);  /* max, subtract, exp, add, divide */
 void fy__cost_mse_loss(fy_launch_t *launch); /* subtract, square, add */
 void fy__cost_gather(fy_launch_t *launch);   /* the rows it reads, not the whole table */
+void fy__cost_conv2d(
+    fy_launch_t *launch); /* 2 flops for each weight behind each element of y, padding not taken off; its gradients alike */
 
 #endif

@@ -34,6 +34,10 @@ fy_status_t fy__shape_matmul(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_gather(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_concat(const fy_op_info_t *info, fy_launch_t *launch);
 
+fy_status_t fy__shape_conv2d(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_conv2d_backward_input(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_conv2d_backward_weight(const fy_op_info_t *info, fy_launch_t *launch);
+
 /* Rewrites each source to dst[0]'s rank and dims, with stride 0 where it repeats. The shapes are known to broadcast.
  * Doing it twice does nothing more. */
 void fy__broadcast_sources(fy_launch_t *launch);

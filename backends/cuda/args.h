@@ -26,9 +26,11 @@
     X(softmax, fy_softmax_f32) /* and log_softmax */                                         \
     X(softmax, fy_softmax_f64)                                                               \
     X(matmul, fy_matmul_f32) /* what cuBLASLt does not take */                               \
-    X(matmul, fy_matmul_f64)
+    X(matmul, fy_matmul_f64)                                                                 \
+    X(conv, fy_conv2d_f32) /* and the gradients */                                           \
+    X(conv, fy_conv2d_f64)
 
-#define FY__CUDA_MODULE_LIST(X) X(elementwise) X(move) X(random) X(reduce) X(softmax) X(matmul)
+#define FY__CUDA_MODULE_LIST(X) X(elementwise) X(move) X(random) X(reduce) X(softmax) X(matmul) X(conv)
 
 enum fy__cuda_kernel {
 #define X(module, name) FY__CUDA_KERNEL_##name,
@@ -39,8 +41,8 @@ enum fy__cuda_kernel {
 
 #define FY__CUDA_MAX_SRC  3
 #define FY__CUDA_MAX_DST  2
-#define FY__CUDA_BLOCK    256 /* threads a block, in every kernel but matmul */
-#define FY__CUDA_TILE     16  /* matmul: a block is TILE x TILE threads and makes as many results */
+#define FY__CUDA_BLOCK    256 /* threads a block, in every kernel but matmul and conv2d */
+#define FY__CUDA_TILE     16  /* those two: a block is TILE x TILE threads and makes as many results */
 #define FY__CUDA_NO_COUNT 0
 
 enum fy__cuda_flags {
@@ -66,6 +68,7 @@ typedef union fy__cuda_attrs {
     fy_axis_attrs_t axis;     /* likewise for argmax */
     fy_packed_t packed;       /* FY_LAUNCH_SCATTER, _GATHER: as backend.h has it */
     fy_matmul_attrs_t matmul; /* always 0, 0 here: transposes are folded into strides */
+    fy_conv2d_attrs_t conv2d; /* of the gradients too; their height and width are dst's */
 } fy__cuda_attrs_t;
 
 typedef struct fy__cuda_args {

@@ -127,6 +127,9 @@ static fy_status_t launch_builtin(fy__cuda_device_t *dev, CUstream stream, const
     case FY_OP_LOG_SOFTMAX: fy__cuda_pack_softmax(launch, &request); break;
     case FY_OP_GATHER: fy__cuda_pack_gather(launch, &request); break;
     case FY_OP_CONCAT: return launch_concat(dev, stream, launch);
+    case FY_OP_CONV2D:
+    case FY_OP_CONV2D_BACKWARD_INPUT:
+    case FY_OP_CONV2D_BACKWARD_WEIGHT: fy__cuda_pack_conv2d(launch, &request); break;
     case FY_LAUNCH_SCATTER:
     case FY_LAUNCH_GATHER: fy__cuda_pack_packed(launch, &request); break;
     default: fy__cuda_pack_elementwise(launch, &request); break;
@@ -160,7 +163,10 @@ static int has_kernel(const fy_launch_t *launch)
     case FY_OP_MATMUL:
     case FY_OP_SOFTMAX:
     case FY_OP_LOG_SOFTMAX:
-    case FY_OP_MSE_LOSS: taken = floats; break;
+    case FY_OP_MSE_LOSS:
+    case FY_OP_CONV2D:
+    case FY_OP_CONV2D_BACKWARD_INPUT:
+    case FY_OP_CONV2D_BACKWARD_WEIGHT: taken = floats; break;
     case FY_OP_ARANGE:
     case FY_OP_NEG:
     case FY_OP_ABS:

@@ -9,7 +9,7 @@
 typedef struct fy__cuda_request {
     int kernel;       /* fy__cuda_kernel */
     uint64_t threads; /* how many the work could use; launch.c caps it and rounds it to blocks */
-    int square;       /* matmul: a block is TILE x TILE, and `threads` counts tiles */
+    int square;       /* matmul, conv2d: a block is TILE x TILE, and `threads` counts tiles */
     fy__cuda_args_t args;
 } fy__cuda_request_t;
 
@@ -36,6 +36,7 @@ void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out); /
 /* Source `index` of a concat, which begins at `begin` along the axis. Returns 0 if it has no elements. */
 int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned index, int64_t begin, fy__cuda_request_t *out);
 void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out);
+void fy__cuda_pack_conv2d(const fy_launch_t *launch, fy__cuda_request_t *out); /* and its gradients */
 void fy__cuda_pack_argmax(const fy_launch_t *launch, fy__cuda_request_t *out);
 /* sum, mean, max, min, mse_loss: one launch, or up to three that go through `workspace`. Returns how many.
  * *out_workspace_nbytes: what they use, at most `limit`; depends on sources only. `dst` may be incomplete if only that is wanted. */

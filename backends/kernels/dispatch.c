@@ -7,6 +7,7 @@
 
 #include "backends/kernels/family.h"
 #include "backends/kernels/kernels.h"
+#include "backends/kernels/team.h"
 
 enum {
     FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | FY_DTYPE_BIT(FY_DTYPE_BF16),
@@ -63,6 +64,9 @@ static const row_t rows[FY_OP_BUILTIN_COUNT] = {
     [FY_OP_MSE_LOSS] = { fy__run_mse_loss, FLOAT },
     [FY_OP_GATHER] = { fy__run_gather, ANY },
     [FY_OP_CONCAT] = { fy__run_concat, ANY },
+    [FY_OP_CONV2D] = { fy__run_conv2d, FLOAT },
+    [FY_OP_CONV2D_BACKWARD_INPUT] = { fy__run_conv2d, FLOAT },
+    [FY_OP_CONV2D_BACKWARD_WEIGHT] = { fy__run_conv2d, FLOAT },
 };
 
 static const char *const names[FY_OP_BUILTIN_COUNT] = {
@@ -108,6 +112,8 @@ static inline const fy__loops_t *get_loops(void)
 const fy__loops_t *fy__loops_get(void) { return get_loops(); }
 
 /* ---- threads ---- */
+
+int fy__team_limit;
 
 int fy__threads_for(int64_t n, int64_t serial)
 {
@@ -158,5 +164,12 @@ fy_status_t fy__kernels_launch(const fy_host_api_t *host, const fy_launch_t *lau
 
 uint64_t fy__kernels_workspace(const fy_launch_t *launch, uint64_t limit)
 {
-    return launch->op == FY_OP_MATMUL && has_kernel(launch) ? fy__matmul_workspace(launch, limit) : 0;
+    if (!has_kernel(launch)) return 0;
+    switch (launch->op) {
+    case FY_OP_MATMUL: return fy__matmul_workspace(launch, limit);
+    case FY_OP_CONV2D:
+    case FY_OP_CONV2D_BACKWARD_INPUT:
+    case FY_OP_CONV2D_BACKWARD_WEIGHT: return fy__conv2d_workspace(launch, limit);
+    default: return 0;
+    }
 }

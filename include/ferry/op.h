@@ -19,7 +19,8 @@ extern "C" {
     X(EQ, eq) X(NE, ne) X(LT, lt) X(LE, le) X(GT, gt) X(GE, ge) X(WHERE, where)                                                          \
     X(SUM, sum) X(MEAN, mean) X(MAX, max) X(MIN, min) X(ARGMAX, argmax)                                                                  \
     X(MATMUL, matmul) X(SOFTMAX, softmax) X(LOG_SOFTMAX, log_softmax) X(MSE_LOSS, mse_loss)                                              \
-    X(GATHER, gather) X(CONCAT, concat)
+    X(GATHER, gather) X(CONCAT, concat)                                                                                                  \
+    X(CONV2D, conv2d) X(CONV2D_BACKWARD_INPUT, conv2d_backward_input) X(CONV2D_BACKWARD_WEIGHT, conv2d_backward_weight)
 /* clang-format on */
 
 enum {
@@ -67,6 +68,18 @@ typedef struct fy_axis_attrs {
 typedef struct fy_matmul_attrs {
     int32_t transpose_a, transpose_b;
 } fy_matmul_attrs_t; /* of the last two axes; nothing is copied */
+
+typedef struct fy_conv2d_attrs {
+    int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups;
+} fy_conv2d_attrs_t; /* padding: zeros on both sides; the result has floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1 rows */
+#define FY_CONV2D_ATTRS_INIT \
+    {                        \
+        1, 1, 0, 0, 1, 1, 1  \
+    }
+typedef struct fy_conv2d_backward_attrs {
+    int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups; /* of the conv2d that is differentiated */
+    int32_t height, width;                                                            /* of x, or of the kernel: what the gradient is of */
+} fy_conv2d_backward_attrs_t;
 
 /* ---- introspection ---- */
 

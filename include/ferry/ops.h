@@ -105,6 +105,25 @@ FY_API_STATUS fy_log_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out
 /* mean((pred - target)^2), rank 0. The shapes must be equal: no broadcast, which would hide mistakes here. */
 FY_API_STATUS fy_mse_loss(const fy_tensor_t *pred, const fy_tensor_t *target, fy_tensor_t **out_loss);
 
+/* ---- images: activations NHWC, weights OHWI; float ---- */
+
+/* y[n, oh, ow, o] = bias[o] + sum over kh, kw, c of w[o, kh, kw, c] * x[n, oh * stride_h - padding_h + kh * dilation_h, (w alike), c]:
+ * a cross-correlation, as everywhere in the field; x is 0 outside the image. x [N, H, W, C], w [O, KH, KW, C / groups], bias [O] or NULL ->
+ * [N, OH, OW, O], OH = floor((H + 2 padding_h - dilation_h (KH - 1) - 1) / stride_h) + 1. With groups, output channel o sees only the
+ * channels of its own group. attrs NULL: FY_CONV2D_ATTRS_INIT (stride 1, no padding, dilation 1, one group). f16 and bf16 add up in f32 or
+ * better. Fails: SHAPE_MISMATCH, INVALID_ARGUMENT (a stride, dilation or groups below 1). Source: the host uses oneDNN for dense f32, and a
+ * plain loop for the rest; cuda an implicit matrix product. Scratch on the host: the weights once more, in oneDNN's order. */
+FY_API_STATUS fy_conv2d(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias, const fy_conv2d_attrs_t *attrs,
+                        fy_tensor_t **out_dst);
+/* The gradient of a conv2d with respect to its input: dy [N, OH, OW, O], w as there -> dx [N, height, width, C]. attrs as in the conv2d;
+ * height and width are x's (with a stride, several sizes give one OH). As an op of its own: a transposed convolution. */
+FY_API_STATUS fy_conv2d_backward_input(const fy_tensor_t *dy, const fy_tensor_t *w, const fy_conv2d_attrs_t *attrs, int height, int width,
+                                       fy_tensor_t **out_dx);
+/* With respect to its weights: dy [N, OH, OW, O], x [N, H, W, C] -> dw [O, height, width, C / groups]; height and width are the kernel's.
+ * The bias' gradient is fy_sum(dy) over axes 0, 1, 2. */
+FY_API_STATUS fy_conv2d_backward_weight(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_conv2d_attrs_t *attrs, int height, int width,
+                                        fy_tensor_t **out_dw);
+
 /* ---- moving elements about on one device ---- */
 
 /* dst[i..., :] = table[indices[i...], :]. table [R, ...] of any dtype, indices i32 or i64 of any shape -> [indices' dims, ...].

@@ -71,7 +71,7 @@ static uint64_t judge(const fy_op_info_t *info, const tally_t *tally)
     uint64_t nholes = 0;
     for (size_t device = 0; device < g_ndevices; device++) {
         char line[256];
-        int n = snprintf(line, sizeof line, "  %-12s %-8s", info->name, fy_device_name(g_devices[device]));
+        int n = snprintf(line, sizeof line, "  %-22s %-8s", info->name, fy_device_name(g_devices[device]));
         for (ts_column_t column = 0; column < TS_COLUMN_COUNT; column++) {
             uint32_t runs = 0, ndtypes = 0, nexplained = 0;
             for (fy_dtype_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
@@ -109,7 +109,7 @@ static void every_op_in_every_layout(void **state)
     (void)state;
     const char *only = getenv("FERRY_TEST_OP");
     uint64_t nholes = 0;
-    print_message("  op           device   dtypes x runs: contiguous, strided, broadcast, offset, empty\n");
+    print_message("  op                     device   dtypes x runs: contiguous, strided, broadcast, offset, empty\n");
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy_op_info_t *info = fy_op_get(op);
         if (only && *only && strcmp(only, info->name) != 0) continue;

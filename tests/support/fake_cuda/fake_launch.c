@@ -183,6 +183,9 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_SOFTMAX:
     case FY_OP_LOG_SOFTMAX: return starts_with(kernel, "fy_softmax");
     case FY_OP_GATHER: return strcmp(kernel, "fy_gather") == 0;
+    case FY_OP_CONV2D:
+    case FY_OP_CONV2D_BACKWARD_INPUT:
+    case FY_OP_CONV2D_BACKWARD_WEIGHT: return starts_with(kernel, "fy_conv2d");
     case FY_LAUNCH_SCATTER:
     case FY_LAUNCH_GATHER: return strcmp(kernel, "fy_packed") == 0;
     default: return op < FY_OP_BUILTIN_COUNT && starts_with(kernel, "fy_elementwise");
@@ -325,7 +328,7 @@ CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid
     int code = fake_enter_context(FAKE_cuLaunchKernel, &context);
     const char *kernel = code == 0 ? fake_kernel_name(function, context) : NULL;
     if (code != 0) return (CUresult)fake_leave(code);
-    const int square = kernel != NULL && starts_with(kernel, "fy_matmul");
+    const int square = kernel != NULL && (starts_with(kernel, "fy_matmul") || starts_with(kernel, "fy_conv2d"));
     const unsigned wanted_x = square ? FY__CUDA_TILE : FY__CUDA_BLOCK, wanted_y = square ? FY__CUDA_TILE : 1;
     if (kernel == NULL || !fake_stream_is_valid(stream, context)) return (CUresult)fake_leave(CUDA_ERROR_INVALID_HANDLE);
     if (grid_x == 0 || grid_x > INT32_MAX || grid_y != 1 || grid_z != 1 || block_x != wanted_x || block_y != wanted_y || block_z != 1 ||

@@ -1,0 +1,29 @@
+/* Packing for what slides a window over images. Axes are not fused: the kernels need N, H, W and C apart.
+ * Next: kernels/conv.cu, which says what each product multiplies. */
+#include "backends/cuda/pack.h"
+
+static uint64_t tiles(int64_t n) { return ((uint64_t)n + FY__CUDA_TILE - 1) / FY__CUDA_TILE; }
+
+void fy__cuda_pack_conv2d(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    const fy_conv2d_attrs_t *attrs = launch->attrs; /* those of a gradient begin alike */
+    const fy_desc_t *dst = &launch->dst[0];
+    const int weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
+    const int64_t groups = attrs->groups, pixels = dst->dims[0] * dst->dims[1] * dst->dims[2];
+    fy__cuda_args_t *args = &out->args;
+    uint64_t largest = launch->nelem;
+    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, attrs, sizeof *attrs);
+    args->accumulate = launch->accumulate & 1;
+    fy__cuda_operand_set(&args->dst[0], dst);
+    for (unsigned i = 0; i < launch->nsrc; i++) {
+        uint64_t nelem = 1;
+        for (int axis = 0; axis < launch->src[i].rank; axis++) nelem *= (uint64_t)launch->src[i].dims[axis];
+        if (nelem > largest) largest = nelem;
+        fy__cuda_operand_set(&args->src[i], &launch->src[i]);
+    }
+    fy__cuda_args_size(args, largest);
+    out->kernel = dst->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_conv2d_f64 : FY__CUDA_KERNEL_fy_conv2d_f32;
+    out->threads = (uint64_t)groups * (weight ? tiles(dst->dims[0] / groups) * tiles(dst->dims[1] * dst->dims[2] * dst->dims[3])
+                                              : tiles(pixels) * tiles(dst->dims[3] / groups));
+    out->square = 1;
+}

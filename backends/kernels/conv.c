@@ -1,0 +1,81 @@
+/* conv2d and its gradients: from a launch to the plain loops or to oneDNN. oneDNN runs dense f32 of some size; a primitive that would be a
+ * reference loop (0.1 GFLOP/s) is not taken, the plain loops are. Scratch is the weights once more in oneDNN's order, and what it asks for.
+ * Packing is not cached over calls: in training every step has new weights, and it costs a copy of them (docs/decisions/).
+ * Not here: any loop. */
+#include "backends/kernels/conv.h"
+
+enum { SMALL_MACS = 8192 }; /* below this, starting a primitive costs more than the loop */
+
+/* Row-major without gaps; the stride of an axis of length 1 says nothing. */
+static int is_dense(const fy_desc_t *desc)
+{
+    int64_t stride = 1;
+    for (int axis = desc->rank - 1; axis >= 0; axis--) {
+        if (desc->dims[axis] != 1 && desc->strides[axis] != stride) return 0;
+        stride *= desc->dims[axis];
+    }
+    return 1;
+}
+
+static void make_conv(fy__conv_t *conv, const fy_launch_t *launch)
+{
+    const fy_conv2d_attrs_t *attrs = (const fy_conv2d_attrs_t *)launch->attrs; /* those of a gradient begin alike */
+    const int is_weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
+    if (launch->op == FY_OP_CONV2D)
+        *conv =
+            (fy__conv_t){ .x = &launch->src[0], .w = &launch->src[1], .y = launch->dst, .bias = launch->nsrc > 2 ? &launch->src[2] : NULL };
+    else
+        *conv = (fy__conv_t){ .x = is_weight ? &launch->src[1] : launch->dst,
+                              .w = is_weight ? launch->dst : &launch->src[1],
+                              .y = &launch->src[0] };
+    conv->shape = (fy__conv_shape_t){ .op = launch->op,
+                                      .n = conv->x->dims[0],
+                                      .h = conv->x->dims[1],
+                                      .w = conv->x->dims[2],
+                                      .c = conv->x->dims[3],
+                                      .oh = conv->y->dims[1],
+                                      .ow = conv->y->dims[2],
+                                      .o = conv->y->dims[3],
+                                      .kh = conv->w->dims[1],
+                                      .kw = conv->w->dims[2],
+                                      .groups = attrs->groups,
+                                      .stride_h = attrs->stride_h,
+                                      .stride_w = attrs->stride_w,
+                                      .padding_h = attrs->padding_h,
+                                      .padding_w = attrs->padding_w,
+                                      .dilation_h = attrs->dilation_h,
+                                      .dilation_w = attrs->dilation_w,
+                                      .has_bias = conv->bias != NULL,
+                                      .accumulate = launch->accumulate & 1u };
+}
+
+/* No dimension is so large that this product overflows: the tensors exist. A double will do. */
+static int may_use_dnnl(const fy__conv_t *conv)
+{
+    const fy__conv_shape_t *s = &conv->shape;
+    const double macs = (double)s->n * (double)s->oh * (double)s->ow * (double)s->o * (double)s->kh * (double)s->kw *
+                        (double)(s->c / s->groups);
+    return macs >= SMALL_MACS && conv->x->dtype == FY_DTYPE_F32 && is_dense(conv->x) && is_dense(conv->w) && is_dense(conv->y) &&
+           (!conv->bias || is_dense(conv->bias));
+}
+
+uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit)
+{
+    fy__conv_t conv;
+    uint64_t nbytes;
+    make_conv(&conv, launch);
+    return may_use_dnnl(&conv) && fy__conv_dnnl_plan(&conv, limit, &nbytes) ? nbytes : 0;
+}
+
+fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    fy__conv_t conv;
+    if (launch->nelem == 0) return FY_STATUS_OK;
+    make_conv(&conv, launch);
+    if (may_use_dnnl(&conv)) {
+        const fy_status_t status = fy__conv_dnnl_run(host, loops, &conv, launch->workspace, launch->workspace_nbytes);
+        if (status != FY_STATUS_UNSUPPORTED) return status;
+    }
+    fy__conv_plain(loops, &conv);
+    return FY_STATUS_OK;
+}

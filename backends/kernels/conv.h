@@ -1,0 +1,31 @@
+/* A convolution as the three files that run it see it: whichever of x, w, y is the result of the launch.
+ * conv.c decides, conv_plain.c has loops for any strides and dtypes, conv_dnnl2.c (or conv_dnnl3.c) oneDNN's primitives for dense f32. */
+#ifndef FERRY_BACKENDS_KERNELS_CONV_H_
+#define FERRY_BACKENDS_KERNELS_CONV_H_
+
+#include "backends/kernels/family.h"
+
+/* Plain numbers only, 8 bytes each and no gaps: oneDNN's primitives are found by comparing these bytes. */
+typedef struct fy__conv_shape {
+    int64_t op; /* FY_OP_CONV2D, ... */
+    int64_t n, h, w, c, oh, ow, o, kh, kw, groups;
+    int64_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
+    int64_t has_bias, accumulate;
+} fy__conv_shape_t;
+
+typedef struct fy__conv {
+    fy__conv_shape_t shape;
+    const fy_desc_t *x, *w, *y, *bias; /* bias: NULL if there is none */
+} fy__conv_t;
+
+/* conv_plain.c. Never fails; sums are f64, so one rounding at the end; no scratch. */
+void fy__conv_plain(const fy__loops_t *loops, const fy__conv_t *conv);
+
+/* oneDNN has a primitive that is no reference loop and needs *out_nbytes <= limit of scratch: 1, else 0. f32, all operands dense. */
+int fy__conv_dnnl_plan(const fy__conv_t *conv, uint64_t limit, uint64_t *out_nbytes);
+/* Runs it. UNSUPPORTED without a word if `scratch_nbytes` is less than it now needs (the thread count changed in between); nothing was
+ * written then. */
+fy_status_t fy__conv_dnnl_run(const fy_host_api_t *host, const fy__loops_t *loops, const fy__conv_t *conv, void *scratch,
+                              uint64_t scratch_nbytes);
+
+#endif

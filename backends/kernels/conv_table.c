@@ -1,0 +1,187 @@
+/* The table of oneDNN convolutions: bounded, least recently used goes first, shared by all threads; and the two calls that conv.c makes.
+ * That oneDNN has nothing for a shape is kept too. Not here: oneDNN (conv_dnnl2.c, conv_dnnl3.c). */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/kernels/conv_prim.h"
+#include "backends/kernels/team.h"
+
+enum { CAPACITY = 128 }; /* more convolutions than the largest model of WORKLOADS has, forward and backward */
+
+struct fy__conv_entry {
+    fy__conv_shape_t shape;
+    int threads, users, is_kept; /* users: who runs it now */
+    uint64_t last_use;
+    fy__conv_prim_t *prim; /* NULL: there is none */
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all that follows, and every entry's users and last_use */
+static fy__conv_entry_t *table[CAPACITY];
+static uint64_t clock_of_uses;
+
+/* A child of fork has one thread, and it must not find the mutex held by one that is gone. */
+static void lock(void) { pthread_mutex_lock(&mutex); }
+static void unlock(void) { pthread_mutex_unlock(&mutex); }
+static void watch_fork(void) { (void)pthread_atfork(lock, unlock, unlock); }
+
+static void destroy(fy__conv_entry_t *entry)
+{
+    fy__conv_prim_free(entry->prim);
+    free(entry);
+}
+
+/* A free place, or that of the entry that was not used for longest; CAPACITY: all are in use. */
+static size_t find_place(void)
+{
+    size_t oldest = CAPACITY;
+    for (size_t i = 0; i < CAPACITY; i++) {
+        if (!table[i]) return i;
+        if (table[i]->users == 0 && (oldest == CAPACITY || table[i]->last_use < table[oldest]->last_use)) oldest = i;
+    }
+    return oldest;
+}
+
+static fy__conv_entry_t *find(const fy__conv_shape_t *shape, int threads)
+{
+    for (size_t i = 0; i < CAPACITY && table[i]; i++)
+        if (table[i]->threads == threads && memcmp(&table[i]->shape, shape, sizeof *shape) == 0) return table[i];
+    return NULL;
+}
+
+/* Making a primitive happens with the mutex held: two threads that want the same one should not both spend milliseconds on it. */
+static fy__conv_entry_t *make(const fy__conv_shape_t *shape, int threads)
+{
+    fy__conv_entry_t *entry = (fy__conv_entry_t *)calloc(1, sizeof *entry);
+    const size_t place = find_place();
+    if (!entry) return NULL;
+    entry->shape = *shape;
+    entry->threads = threads;
+    entry->prim = fy__conv_prim_make(shape);
+    if (place < CAPACITY) {
+        if (table[place]) destroy(table[place]);
+        table[place] = entry;
+        entry->is_kept = 1;
+    }
+    return entry;
+}
+
+fy__conv_entry_t *fy__conv_table_take(const fy__conv_shape_t *shape, int threads)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_fork);
+    lock();
+    fy__conv_entry_t *entry = find(shape, threads);
+    if (!entry) entry = make(shape, threads);
+    if (entry) {
+        entry->users++;
+        entry->last_use = ++clock_of_uses;
+    }
+    unlock();
+    if (entry && !entry->prim) {
+        fy__conv_table_give_back(entry);
+        return NULL;
+    }
+    return entry;
+}
+
+void fy__conv_table_give_back(fy__conv_entry_t *entry)
+{
+    lock();
+    const int last = --entry->users == 0 && !entry->is_kept;
+    unlock();
+    if (last) destroy(entry);
+}
+
+const fy__conv_prim_t *fy__conv_entry_prim(const fy__conv_entry_t *entry) { return entry->prim; }
+
+/* ---- what conv.c asks for ---- */
+
+typedef struct plan {
+    fy__conv_entry_t *entry;
+    int64_t images;          /* at once: fewer than n only if dx is accumulated, which goes through scratch */
+    uint64_t sum_nbytes;     /* of that scratch */
+    uint64_t scratch_nbytes; /* all */
+} plan_t;
+
+static uint64_t round64(uint64_t nbytes) { return (nbytes + 63) / 64 * 64; }
+
+/* The most images whose scratch fits. Larger pieces of the batch have been tried and did not fit, so a run with exactly the scratch that was
+ * planned finds the same. */
+static int make_plan(const fy__conv_t *conv, uint64_t limit, int threads, plan_t *out)
+{
+    fy__conv_shape_t shape = conv->shape;
+    const int through_scratch = shape.op == FY_OP_CONV2D_BACKWARD_INPUT && shape.accumulate;
+    for (int64_t images = shape.n; images > 0; images--) {
+        if (conv->shape.n % images != 0) continue;
+        const uint64_t sum_nbytes = through_scratch ? round64((uint64_t)(images * shape.h * shape.w * shape.c) * sizeof(float)) : 0;
+        if (sum_nbytes > limit) continue;
+        shape.n = images;
+        fy__conv_entry_t *entry = fy__conv_table_take(&shape, threads);
+        if (!entry) return 0;
+        *out = (plan_t){ entry, images, sum_nbytes, sum_nbytes + fy__conv_prim_nbytes(fy__conv_entry_prim(entry)) };
+        if (out->scratch_nbytes <= limit) return 1;
+        fy__conv_table_give_back(entry);
+        if (!through_scratch) return 0; /* what a primitive wants for itself does not shrink with the batch */
+    }
+    return 0;
+}
+
+int fy__conv_dnnl_plan(const fy__conv_t *conv, uint64_t limit, uint64_t *out_nbytes)
+{
+    const fy__team_t team = fy__team_begin();
+    plan_t plan;
+    const int found = make_plan(conv, limit, team.threads, &plan);
+    if (found) {
+        *out_nbytes = plan.scratch_nbytes;
+        fy__conv_table_give_back(plan.entry);
+    }
+    fy__team_end(&team);
+    return found;
+}
+
+typedef struct sum {
+    const fy__loops_t *loops;
+    float *to;
+    const float *from;
+    int64_t n, piece;
+} sum_t;
+
+static void add_piece(const void *context, int64_t i)
+{
+    const sum_t *sum = (const sum_t *)context;
+    const int64_t begin = i * sum->piece, n = begin + sum->piece < sum->n ? sum->piece : sum->n - begin;
+    sum->loops->binary[0][FY_DTYPE_F32](n, sum->to + begin, sum->to + begin, sum->from + begin); /* add */
+}
+
+static fy_status_t run(const fy_host_api_t *host, const fy__loops_t *loops, const fy__conv_t *conv, const plan_t *plan, char *scratch)
+{
+    const fy__conv_shape_t *s = &conv->shape;
+    const fy__conv_prim_t *prim = fy__conv_entry_prim(plan->entry);
+    float *x = (float *)conv->x->data, *y = (float *)conv->y->data;
+    if (plan->sum_nbytes == 0) return fy__conv_prim_run(host, prim, x, conv->w->data, y, conv->bias ? conv->bias->data : NULL, scratch);
+    const int64_t nx = plan->images * s->h * s->w * s->c, ny = plan->images * s->oh * s->ow * s->o;
+    for (int64_t first = 0; first < s->n; first += plan->images, x += nx, y += ny) {
+        const sum_t sum = { loops, x, (const float *)(const void *)scratch, nx, 1 << 15 };
+        const int64_t npieces = (nx + sum.piece - 1) / sum.piece;
+        fy_status_t status = fy__conv_prim_run(host, prim, scratch, conv->w->data, y, NULL, scratch + plan->sum_nbytes);
+        if (status != FY_STATUS_OK) return status;
+        fy__for_each(npieces, fy__threads_for(npieces, 2), add_piece, &sum);
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__conv_dnnl_run(const fy_host_api_t *host, const fy__loops_t *loops, const fy__conv_t *conv, void *scratch,
+                              uint64_t scratch_nbytes)
+{
+    plan_t plan;
+    fy_status_t status = FY_STATUS_UNSUPPORTED;
+    if (scratch_nbytes == 0) return status;
+    const fy__team_t team = fy__team_begin();
+    if (make_plan(conv, scratch_nbytes, team.threads, &plan)) {
+        status = run(host, loops, conv, &plan, (char *)scratch);
+        fy__conv_table_give_back(plan.entry);
+    }
+    fy__team_end(&team);
+    return status;
+}

@@ -1,0 +1,161 @@
+/* Shape rules of what slides a window over images: conv2d and its gradients. Activations are NHWC, weights OHWI.
+ * The gradients are told the size that they are of (attrs height, width): a stride leaves several that fit, and one is right.
+ * Not here: the loops (backends/kernels/conv*.c). Next: typed/image.c. */
+#include "ops/shape.h"
+
+#include <inttypes.h>
+
+#include "ops/format.h"
+#include "runtime/base/fail.h"
+
+/* A convolution as its three tensors say it is, whichever of them is the result. */
+typedef struct conv {
+    int64_t x[4], w[4], y[4];
+} conv_t;
+
+/* How often a window fits; -1: it is larger than the padded image. */
+static int64_t window_count(int64_t size, int64_t kernel, int32_t stride, int32_t padding, int32_t dilation)
+{
+    int64_t span;
+    if (__builtin_mul_overflow(kernel - 1, (int64_t)dilation, &span)) return -1;
+    if (__builtin_sub_overflow(size + 2 * (int64_t)padding - 1, span, &span) || span < 0) return -1;
+    return span / stride + 1;
+}
+
+static fy_status_t check_attrs(const fy_op_info_t *info, const fy_conv2d_attrs_t *attrs)
+{
+    if (attrs->stride_h < 1 || attrs->stride_w < 1 || attrs->dilation_h < 1 || attrs->dilation_w < 1 || attrs->groups < 1)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: stride %" PRId32 " x %" PRId32 ", dilation %" PRId32 " x %" PRId32 ", groups %" PRId32
+                       ": each must be 1 or more; start from FY_CONV2D_ATTRS_INIT",
+                       info->name, attrs->stride_h, attrs->stride_w, attrs->dilation_h, attrs->dilation_w, attrs->groups);
+    if (attrs->padding_h < 0 || attrs->padding_w < 0)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: padding %" PRId32 " x %" PRId32 " is negative", info->name, attrs->padding_h,
+                       attrs->padding_w);
+    return FY_STATUS_OK;
+}
+
+/* The sources: one dtype that the op takes, rank 4 each. */
+static fy_status_t check_operands(const fy_op_info_t *info, const fy_launch_t *launch)
+{
+    static const char layout[2][16] = { "[N, H, W, C]", "[O, KH, KW, C]" };
+    FY_TRY(fy__check_dtype(info, "src", 0, &launch->src[0], info->dtypes));
+    for (int i = 1; i < launch->nsrc; i++) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
+    for (int i = 0; i < 2; i++) {
+        const bool is_weight = i == 1 && launch->op != FY_OP_CONV2D_BACKWARD_WEIGHT;
+        if (launch->src[i].rank != 4)
+            return FY_FAIL(SHAPE_MISMATCH, "%s: src%d is %s, it needs rank 4: %s", info->name, i, FY__DESC_TEXT(&launch->src[i]),
+                           layout[is_weight]);
+    }
+    return FY_STATUS_OK;
+}
+
+/* The rules that hold between x, w and y. y's first three dims are computed, or compared if `given` (y is a source). */
+static fy_status_t check_conv(const fy_op_info_t *info, const fy_conv2d_attrs_t *attrs, conv_t *conv, bool given)
+{
+    const int64_t *x = conv->x, *w = conv->w;
+    if (w[1] < 1 || w[2] < 1)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: a kernel of %" PRId64 " x %" PRId64 " has no elements", info->name, w[1], w[2]);
+    if (w[0] % attrs->groups != 0 || x[3] % attrs->groups != 0)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: %" PRId64 " input and %" PRId64 " output channels do not both divide into %" PRId32 " groups",
+                       info->name, x[3], w[0], attrs->groups);
+    if (w[3] != x[3] / attrs->groups)
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: the image has %" PRId64 " channels in %" PRId32 " groups, the weights [%" PRId64 ", %" PRId64 ", %" PRId64
+                       ", %" PRId64 "] are for %" PRId64 " a group (weights are OHWI, images NHWC)",
+                       info->name, x[3], attrs->groups, w[0], w[1], w[2], w[3], w[3]);
+    const int64_t oh = window_count(x[1], w[1], attrs->stride_h, attrs->padding_h, attrs->dilation_h),
+                  ow = window_count(x[2], w[2], attrs->stride_w, attrs->padding_w, attrs->dilation_w);
+    if (oh < 0 || ow < 0)
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: a kernel of %" PRId64 " x %" PRId64 " (dilation %" PRId32 " x %" PRId32 ") does not fit an image of %" PRId64
+                       " x %" PRId64 " with padding %" PRId32 " x %" PRId32,
+                       info->name, w[1], w[2], attrs->dilation_h, attrs->dilation_w, x[1], x[2], attrs->padding_h, attrs->padding_w);
+    const int64_t y[4] = { x[0], oh, ow, w[0] };
+    for (int axis = 0; axis < 4; axis++) {
+        if (given && conv->y[axis] != y[axis])
+            return FY_FAIL(SHAPE_MISMATCH,
+                           "%s: dy (src0) is [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], but this conv2d gives [%" PRId64
+                           ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
+                           info->name, conv->y[0], conv->y[1], conv->y[2], conv->y[3], y[0], y[1], y[2], y[3]);
+        conv->y[axis] = y[axis];
+    }
+    return FY_STATUS_OK;
+}
+
+static void read_dims(int64_t *dims, const fy_desc_t *desc)
+{
+    for (int axis = 0; axis < 4; axis++) dims[axis] = desc->dims[axis];
+}
+
+static void set_result(fy_launch_t *launch, const int64_t *dims)
+{
+    launch->dst[0].dtype = launch->src[0].dtype;
+    launch->dst[0].rank = 4;
+    for (int axis = 0; axis < 4; axis++) launch->dst[0].dims[axis] = dims[axis];
+}
+
+fy_status_t fy__shape_conv2d(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_conv2d_attrs_t *attrs = launch->attrs;
+    conv_t conv;
+    FY_TRY(check_operands(info, launch));
+    FY_TRY(check_attrs(info, attrs));
+    read_dims(conv.x, &launch->src[0]);
+    read_dims(conv.w, &launch->src[1]);
+    FY_TRY(check_conv(info, attrs, &conv, false));
+    if (launch->nsrc == 3 && (launch->src[2].rank != 1 || launch->src[2].dims[0] != conv.w[0]))
+        return FY_FAIL(SHAPE_MISMATCH, "%s: the bias (src2) is %s, it needs one value for each of %" PRId64 " output channels", info->name,
+                       FY__DESC_TEXT(&launch->src[2]), conv.w[0]);
+    set_result(launch, conv.y);
+    return FY_STATUS_OK;
+}
+
+/* The attributes of a gradient begin with those of the conv2d. */
+static fy_status_t check_backward(const fy_op_info_t *info, const fy_launch_t *launch, fy_conv2d_attrs_t *out)
+{
+    const fy_conv2d_backward_attrs_t *attrs = launch->attrs;
+    FY_TRY(check_operands(info, launch));
+    *out = (fy_conv2d_attrs_t){ attrs->stride_h,   attrs->stride_w,   attrs->padding_h, attrs->padding_w,
+                                attrs->dilation_h, attrs->dilation_w, attrs->groups };
+    if (attrs->height < 1 || attrs->width < 1)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: height %" PRId32 " and width %" PRId32 " of what the gradient is of must be 1 or more",
+                       info->name, attrs->height, attrs->width);
+    return check_attrs(info, out);
+}
+
+fy_status_t fy__shape_conv2d_backward_input(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_conv2d_backward_attrs_t *attrs = launch->attrs;
+    fy_conv2d_attrs_t forward;
+    conv_t conv;
+    FY_TRY(check_backward(info, launch, &forward));
+    read_dims(conv.y, &launch->src[0]);
+    read_dims(conv.w, &launch->src[1]);
+    conv.x[0] = conv.y[0];
+    conv.x[1] = attrs->height;
+    conv.x[2] = attrs->width;
+    if (__builtin_mul_overflow(conv.w[3], (int64_t)attrs->groups, &conv.x[3]))
+        return FY_FAIL(SHAPE_MISMATCH, "%s: %" PRId64 " channels in each of %" PRId32 " groups are too many", info->name, conv.w[3],
+                       attrs->groups);
+    FY_TRY(check_conv(info, &forward, &conv, true));
+    set_result(launch, conv.x);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_conv2d_backward_weight(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_conv2d_backward_attrs_t *attrs = launch->attrs;
+    fy_conv2d_attrs_t forward;
+    conv_t conv;
+    FY_TRY(check_backward(info, launch, &forward));
+    read_dims(conv.y, &launch->src[0]);
+    read_dims(conv.x, &launch->src[1]);
+    conv.w[0] = conv.y[3];
+    conv.w[1] = attrs->height;
+    conv.w[2] = attrs->width;
+    conv.w[3] = conv.x[3] / attrs->groups;
+    FY_TRY(check_conv(info, &forward, &conv, true));
+    set_result(launch, conv.w);
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,41 @@
+/* Typed calls of what slides a window over images: conv2d and its gradients.
+ * Not here: whether shapes fit (shape_image.c), the loops (backends/kernels/conv*.c). */
+#include "ops/typed/typed.h"
+
+static const fy_conv2d_attrs_t k_plain = FY_CONV2D_ATTRS_INIT;
+
+fy_status_t fy_conv2d(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias, const fy_conv2d_attrs_t *attrs,
+                      fy_tensor_t **out_dst)
+{
+    const fy_tensor_t *src[3] = { x, w, bias };
+    return fy__op_new(FY_OP_CONV2D, bias ? 3 : 2, src, attrs ? attrs : &k_plain, out_dst);
+}
+
+static fy_status_t backward(fy_op_t op, const fy_tensor_t *dy, const fy_tensor_t *other, const fy_conv2d_attrs_t *attrs, int height,
+                            int width, fy_tensor_t **out_dst)
+{
+    const fy_tensor_t *src[2] = { dy, other };
+    if (!attrs) attrs = &k_plain;
+    const fy_conv2d_backward_attrs_t all = { attrs->stride_h,
+                                             attrs->stride_w,
+                                             attrs->padding_h,
+                                             attrs->padding_w,
+                                             attrs->dilation_h,
+                                             attrs->dilation_w,
+                                             attrs->groups,
+                                             height,
+                                             width };
+    return fy__op_new(op, 2, src, &all, out_dst);
+}
+
+fy_status_t fy_conv2d_backward_input(const fy_tensor_t *dy, const fy_tensor_t *w, const fy_conv2d_attrs_t *attrs, int height, int width,
+                                     fy_tensor_t **out_dx)
+{
+    return backward(FY_OP_CONV2D_BACKWARD_INPUT, dy, w, attrs, height, width, out_dx);
+}
+
+fy_status_t fy_conv2d_backward_weight(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_conv2d_attrs_t *attrs, int height, int width,
+                                      fy_tensor_t **out_dw)
+{
+    return backward(FY_OP_CONV2D_BACKWARD_WEIGHT, dy, x, attrs, height, width, out_dw);
+}

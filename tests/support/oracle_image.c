@@ -1,0 +1,93 @@
+/* Oracle of what slides a window over images: for each pair of a pixel of y and a place of the kernel, the pixel of x under it. Written as
+ * one loop over all such pairs, whichever of x, w, y is the result; nothing is shared with the kernels' index arithmetic.
+ * Sums in long double; scale as in oracle_reduce.c. */
+#include <math.h>
+
+#include "tests/support/harness.h"
+#include "tests/support/oracle.h"
+
+typedef struct term_sums {
+    long double *sum, *magnitude;
+    int64_t *count;
+} term_sums_t;
+
+static void sums_make(term_sums_t *sums, uint64_t n)
+{
+    sums->sum = calloc(n + 1, sizeof *sums->sum);
+    sums->magnitude = calloc(n + 1, sizeof *sums->magnitude);
+    sums->count = calloc(n + 1, sizeof *sums->count);
+    assert_true(sums->sum && sums->magnitude && sums->count);
+}
+
+static void sums_add(term_sums_t *sums, uint64_t k, double a, double b)
+{
+    sums->sum[k] += (long double)a * b;
+    sums->magnitude[k] += fabsl((long double)a * b);
+    sums->count[k]++;
+}
+
+static void sums_finish(term_sums_t *sums, ts_expected_t *out)
+{
+    for (uint64_t k = 0; k < out->value.nelem; k++) {
+        out->value.f[k] = (double)sums->sum[k];
+        out->scale[k] = (double)(sums->magnitude[k] * (sums->count[k] + 1));
+    }
+    free(sums->sum);
+    free(sums->magnitude);
+    free(sums->count);
+}
+
+static uint64_t at4(const int64_t *dims, int64_t i0, int64_t i1, int64_t i2, int64_t i3)
+{
+    return (uint64_t)(((i0 * dims[1] + i1) * dims[2] + i2) * dims[3] + i3);
+}
+
+static void conv2d(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out)
+{
+    const fy_conv2d_backward_attrs_t *back = attrs;
+    const fy_conv2d_attrs_t *a = attrs; /* the gradients' begin alike */
+    int64_t x[4], w[4], y[4];
+    memcpy(op == FY_OP_CONV2D ? x : y, src[0].dims, sizeof x);
+    memcpy(op == FY_OP_CONV2D_BACKWARD_WEIGHT ? x : w, src[1].dims, sizeof w);
+    if (op == FY_OP_CONV2D) {
+        y[0] = x[0], y[3] = w[0];
+        y[1] = (x[1] + 2 * a->padding_h - a->dilation_h * (w[1] - 1) - 1) / a->stride_h + 1;
+        y[2] = (x[2] + 2 * a->padding_w - a->dilation_w * (w[2] - 1) - 1) / a->stride_w + 1;
+    } else if (op == FY_OP_CONV2D_BACKWARD_INPUT) {
+        x[0] = y[0], x[1] = back->height, x[2] = back->width, x[3] = w[3] * a->groups;
+    } else {
+        w[0] = y[3], w[1] = back->height, w[2] = back->width, w[3] = x[3] / a->groups;
+    }
+    ts_expected_make(out, src[0].dtype, 4, op == FY_OP_CONV2D ? y : op == FY_OP_CONV2D_BACKWARD_INPUT ? x : w);
+    term_sums_t sums;
+    sums_make(&sums, out->value.nelem);
+    const int64_t npixels = y[0] * y[1] * y[2], nplaces = w[1] * w[2] * w[3], og = y[3] / a->groups;
+    for (int64_t pixel = 0; pixel < npixels; pixel++) {
+        const int64_t n = pixel / (y[1] * y[2]), oh = pixel / y[2] % y[1], ow = pixel % y[2];
+        for (int64_t o = 0; o < y[3]; o++) {
+            const uint64_t at_y = at4(y, n, oh, ow, o);
+            if (nsrc == 3) sums_add(&sums, at_y, src[2].f[o], 1);
+            for (int64_t place = 0; place < nplaces; place++) {
+                const int64_t kh = place / (w[2] * w[3]), kw = place / w[3] % w[2], c = place % w[3];
+                const int64_t h = oh * a->stride_h + kh * a->dilation_h - a->padding_h,
+                              v = ow * a->stride_w + kw * a->dilation_w - a->padding_w;
+                if (h < 0 || v < 0 || h >= x[1] || v >= x[2]) continue;
+                const uint64_t at_x = at4(x, n, h, v, o / og * w[3] + c), at_w = at4(w, o, kh, kw, c);
+                if (op == FY_OP_CONV2D) sums_add(&sums, at_y, src[0].f[at_x], src[1].f[at_w]);
+                if (op == FY_OP_CONV2D_BACKWARD_INPUT) sums_add(&sums, at_x, src[0].f[at_y], src[1].f[at_w]);
+                if (op == FY_OP_CONV2D_BACKWARD_WEIGHT) sums_add(&sums, at_w, src[0].f[at_y], src[1].f[at_x]);
+            }
+        }
+    }
+    sums_finish(&sums, out);
+}
+
+bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out)
+{
+    switch (op) {
+    case FY_OP_CONV2D:
+    case FY_OP_CONV2D_BACKWARD_INPUT:
+    case FY_OP_CONV2D_BACKWARD_WEIGHT: conv2d(op, nsrc, src, attrs, out); return true;
+    default: return false;
+    }
+}

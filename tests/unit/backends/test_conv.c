@@ -1,0 +1,184 @@
+/* Convolutions where oneDNN runs them: with every amount of scratch from none up (then the plain loops run, or fewer images at once) the
+ * results are those of the plain loops; one primitive run by two threads gives what one gives; more shapes than the table keeps.
+ * Values against an oracle: tests/ops/cases.def. */
+#include <omp.h>
+#include <pthread.h>
+
+#include "tests/unit/backends/kernel_fixture.h"
+
+static const fy_op_t k_ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT, FY_OP_CONV2D_BACKWARD_WEIGHT };
+
+/* 6 images of 10 x 9, 8 channels, 16 kernels of 3 x 3; padding 1. */
+enum { N = 6, H = 10, W = 9, C = 8, O = 16, K = 3 };
+static const fy_conv2d_backward_attrs_t k_attrs = { 1, 1, 1, 1, 1, 1, 1, H, W }, k_weight_attrs = { 1, 1, 1, 1, 1, 1, 1, K, K };
+
+typedef struct conv {
+    fy_op_t op;
+    tensor_t x, w, y, bias, *dst;
+    const tensor_t *src[3];
+    uint16_t nsrc;
+    const void *attrs;
+} conv_t;
+
+static void conv_make(conv_t *conv, fy_op_t op, int64_t n, int64_t channels, int64_t salt)
+{
+    const int64_t x[4] = { n, H, W, channels }, w[4] = { O, K, K, channels }, y[4] = { n, H, W, O }, bias[1] = { O };
+    *conv = (conv_t){ .op = op,
+                      .x = make(FY_DTYPE_F32, 4, x, NULL),
+                      .w = make(FY_DTYPE_F32, 4, w, NULL),
+                      .y = make(FY_DTYPE_F32, 4, y, NULL),
+                      .bias = make(FY_DTYPE_F32, 1, bias, NULL),
+                      .nsrc = op == FY_OP_CONV2D ? 3 : 2,
+                      .attrs = op == FY_OP_CONV2D_BACKWARD_WEIGHT ? &k_weight_attrs : &k_attrs };
+    conv->dst = op == FY_OP_CONV2D ? &conv->y : op == FY_OP_CONV2D_BACKWARD_INPUT ? &conv->x : &conv->w;
+    conv->src[0] = op == FY_OP_CONV2D ? &conv->x : &conv->y;
+    conv->src[1] = op == FY_OP_CONV2D_BACKWARD_WEIGHT ? &conv->x : &conv->w;
+    conv->src[2] = &conv->bias;
+    fill_noise(&conv->x.desc, salt + 1);
+    fill_noise(&conv->w.desc, salt + 2);
+    fill_noise(&conv->y.desc, salt + 3);
+    fill_noise(&conv->bias.desc, salt + 4);
+}
+
+static void conv_drop(conv_t *conv)
+{
+    drop(&conv->x);
+    drop(&conv->w);
+    drop(&conv->y);
+    drop(&conv->bias);
+}
+
+static void conv_run(conv_t *conv, uint32_t accumulate, uint64_t limit)
+{
+    fill_noise(&conv->dst->desc, 9);
+    assert_int_equal(run(conv->op, conv->dst, conv->nsrc, conv->src, conv->attrs, accumulate, limit), FY_STATUS_OK);
+}
+
+static uint64_t scratch_of(const conv_t *conv, uint32_t accumulate, uint64_t limit)
+{
+    fy_desc_t dst = conv->dst->desc, src[3] = { conv->src[0]->desc, conv->src[1]->desc, conv->src[2]->desc };
+    const fy_launch_t launch = { .struct_size = sizeof launch,
+                                 .op = conv->op,
+                                 .nsrc = conv->nsrc,
+                                 .ndst = 1,
+                                 .accumulate = accumulate,
+                                 .dst = &dst,
+                                 .src = src,
+                                 .attrs = conv->attrs,
+                                 .nelem = (uint64_t)count_of(&dst) };
+    return fy__kernels_workspace(&launch, limit);
+}
+
+static double *copy_of(const fy_desc_t *desc)
+{
+    double *values = calloc((size_t)count_of(desc), sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < count_of(desc); i++) values[i] = get(desc, i);
+    return values;
+}
+
+static void any_scratch(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < COUNT_OF(k_ops); k++) {
+        for (uint32_t accumulate = 0; accumulate <= (k_ops[k] != FY_OP_CONV2D); accumulate++) {
+            conv_t conv;
+            conv_make(&conv, k_ops[k], N, C, 0);
+            conv_run(&conv, accumulate, 0); /* no scratch: the plain loops */
+            double *want = copy_of(&conv.dst->desc);
+            const uint64_t all = scratch_of(&conv, accumulate, 1 << 24);
+            assert_true(all > 0);
+            uint64_t amounts = 0, last = 0;
+            for (uint64_t limit = 0; limit <= all + 4096; limit += 512) {
+                const uint64_t nbytes = scratch_of(&conv, accumulate, limit);
+                assert_true(nbytes <= limit);
+                if (nbytes != last) amounts++;
+                last = nbytes;
+                if (limit % 4096) continue;
+                conv_run(&conv, accumulate, limit);
+                for (int64_t i = 0; i < count_of(&conv.dst->desc); i++) {
+                    const double got = get(&conv.dst->desc, i);
+                    if (fabs(got - want[i]) > 1e-4)
+                        fail_msg("op %zu limit %llu: %lld is %g, not %g", k, (unsigned long long)limit, (long long)i, got, want[i]);
+                }
+            }
+            assert_int_equal(last, all);
+            /* A sum into dx goes through scratch: 1, 2, 3 or 6 images at once. Others want what they want or nothing. */
+            const int through_scratch = k_ops[k] == FY_OP_CONV2D_BACKWARD_INPUT && accumulate;
+            assert_int_equal(amounts, through_scratch ? 4 : 1);
+            free(want);
+            conv_drop(&conv);
+        }
+    }
+}
+
+typedef struct worker {
+    pthread_t thread;
+    conv_t conv;
+    double *want;
+    int wrong;
+} worker_t;
+
+static void *work(void *user)
+{
+    worker_t *worker = user;
+    omp_set_num_threads(1);
+    for (int round = 0; round < 200; round++) {
+        conv_run(&worker->conv, 0, 1 << 24);
+        for (int64_t i = 0; i < count_of(&worker->conv.dst->desc); i++) worker->wrong += get(&worker->conv.dst->desc, i) != worker->want[i];
+    }
+    return NULL;
+}
+
+static void one_primitive_two_threads(void **state)
+{
+    (void)state;
+    const int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    for (size_t k = 0; k < COUNT_OF(k_ops); k++) {
+        worker_t workers[2] = { { .wrong = 0 } };
+        for (int i = 0; i < 2; i++) { /* other values: what is shared by mistake shows */
+            conv_make(&workers[i].conv, k_ops[k], 2, C, 10 * i);
+            conv_run(&workers[i].conv, 0, 1 << 24);
+            workers[i].want = copy_of(&workers[i].conv.dst->desc);
+        }
+        for (int i = 0; i < 2; i++) { assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0); }
+        for (int i = 0; i < 2; i++) {
+            pthread_join(workers[i].thread, NULL);
+            assert_int_equal(workers[i].wrong, 0);
+            conv_drop(&workers[i].conv);
+            free(workers[i].want);
+        }
+    }
+    omp_set_num_threads(threads);
+}
+
+static void more_shapes_than_are_kept(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        for (int64_t channels = 1; channels <= 140; channels++) {
+            conv_t conv;
+            conv_make(&conv, FY_OP_CONV2D, 1, channels, 0);
+            conv_run(&conv, 0, 1 << 24);
+            double sum = get(&conv.bias.desc, 0); /* of the pixel in the corner, for the first kernel */
+            for (int64_t kh = 1; kh < K; kh++)
+                for (int64_t kw = 1; kw < K; kw++)
+                    for (int64_t c = 0; c < channels; c++)
+                        sum += get(&conv.x.desc, ((kh - 1) * W + kw - 1) * channels + c) * get(&conv.w.desc, (kh * K + kw) * channels + c);
+            if (fabs(get(&conv.y.desc, 0) - sum) > 2e-3)
+                fail_msg("%lld channels: %g, not %g", (long long)channels, get(&conv.y.desc, 0), sum);
+            conv_drop(&conv);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_scratch),
+        cmocka_unit_test(one_primitive_two_threads),
+        cmocka_unit_test(more_shapes_than_are_kept),
+    };
+    return cmocka_run_group_tests_name("convolutions", tests, NULL, NULL) != 0;
+}
