@@ -1,6 +1,7 @@
 /* The training of experiment E2: linear regression by hand, every step four light requests, the data resident on the device.
  * Not here: options and reporting (exp_minibatch.c), where the data come from (airfoil.c). */
 #include "tools/exp_minibatch.h"
+#include "tools/plan_models.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -50,6 +51,24 @@ static fy_status_t descend(fy_tensor_t *batch, int64_t begin, int64_t end, fy_te
     FY_TRY(fy_matmul(x_transposed, error, &gradient));
     FY_TRY(fy_axpy(theta, -lr / (double)(end - begin), gradient));
     fy_scope_end(step, 0, NULL);
+    return FY_STATUS_OK;
+}
+
+/* For `ferry plan`: an epoch's beginning, with two steps. The data set has as many rows as a batch needs. */
+fy_status_t minibatch_plan_step(fy_device_t *device, int64_t batch, void *user)
+{
+    const int64_t rows = batch > TRAIN_ROWS ? batch : TRAIN_ROWS;
+    fy_tensor_t *data, *theta, *rng, *order, *shuffled;
+    (void)user;
+    FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(rows, COLUMNS), &data));
+    FY_TRY(fy_rng_create(device, 1, &rng));
+    fy_scope_t model = fy_scope_begin("model");
+    FY_TRY(fy_scope_memory(FY_CATEGORY_WEIGHTS));
+    FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(INPUTS, 1), &theta));
+    fy_scope_end(model, 1, &theta);
+    FY_TRY(fy_randperm(rng, rows, &order));
+    FY_TRY(fy_gather(data, order, &shuffled));
+    for (int i = 0; i < 2; i++) FY_TRY(descend(shuffled, 0, batch, theta, 0.1));
     return FY_STATUS_OK;
 }
 

@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "tools/plan_models.h"
+
 enum { WARMUP = 3, SEED = 1 };
 
 typedef struct operands {
@@ -39,6 +41,22 @@ static fy_status_t step_copies(const operands_t *o, fy_device_t *device, fy_tens
     fy_tensor_destroy(b);
     fy_tensor_destroy(a);
     return fy_download_wait(reply, FY_FOREVER, out_product);
+}
+
+/* For `ferry plan`: two products of resident operands. */
+fy_status_t roundtrip_plan_step(fy_device_t *device, int64_t batch, void *user)
+{
+    operands_t operands = { .size = batch };
+    (void)user;
+    FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(batch, batch), &operands.device_a));
+    FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(batch, batch), &operands.device_b));
+    for (int i = 0; i < 2; i++) {
+        fy_tensor_t *product;
+        fy_scope_t scope = fy_scope_begin("step");
+        FY_TRY(step_resident(&operands, device, &product));
+        fy_scope_end(scope, 0, NULL);
+    }
+    return FY_STATUS_OK;
 }
 
 static const struct {

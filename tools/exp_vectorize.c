@@ -2,6 +2,7 @@
  * and as bare oneDNN calls. The work is the same, the number of requests is not.
  * Not here: the bare call (peer_gemm.c). How to read it: docs/experiments.md. */
 #include "tools/peer_gemm.h"
+#include "tools/plan_models.h"
 #include "tools/tool.h"
 
 #include <math.h>
@@ -70,6 +71,22 @@ static fy_status_t ask_blocks(problem_t *p)
 }
 
 static fy_status_t (*const asks[WAYS])(problem_t *) = { ask_elements, ask_columns, ask_full, ask_blocks };
+
+/* For `ferry plan`: the product at once, then in four column blocks. */
+fy_status_t vectorize_plan_step(fy_device_t *device, int64_t batch, void *user)
+{
+    problem_t p = { .n = (batch + BLOCKS - 1) / BLOCKS * BLOCKS };
+    (void)user;
+    FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(p.n, p.n), &p.b));
+    FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(p.n, p.n), &p.c));
+    FY_TRY(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(p.n, p.n), &p.a));
+    for (int way = 2; way < WAYS; way++) {
+        fy_scope_t scope = fy_scope_begin("step");
+        FY_TRY(asks[way](&p));
+        fy_scope_end(scope, 0, NULL);
+    }
+    return FY_STATUS_OK;
+}
 
 static fy_status_t call_library(problem_t *p, int way)
 {

@@ -11,6 +11,7 @@ static const command_t commands[] = {
     { "experiment", "transfer experiments: roundtrip, vectorize, minibatch, link", cmd_experiment },
     { "bench", "micro benchmarks beside the raw library call: dispatch, gemm, copy", cmd_bench },
     { "ledger", "what a recorded run moved: by scope, path and call site", cmd_ledger },
+    { "plan", "does it fit? memory map and model time of a step, the largest batch, without a device", cmd_plan },
 };
 
 static void print_commands(FILE *file, const char *prefix, const char *summary, const command_t *list, size_t count)

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# `ferry plan`: its text, document, timeline and exit statuses; the batch that --fit finds fits, and one more does not.
+# Usage: test_plan.sh BUILD_DIR.
+set -uo pipefail
+ferry=$(realpath -m "$1")/bin/ferry
+if [ ! -x "$ferry" ]; then
+    echo "skipped: $ferry is not built"
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+expect() { # STATUS ARGUMENT...
+    local expected=$1
+    shift
+    "$ferry" "$@" >"$work/out" 2>"$work/err"
+    local status=$?
+    [ $status -eq "$expected" ] || fail "ferry $*: exit status $status, not $expected: $(head -c 400 "$work/err")"
+}
+says() { grep -qF -- "$2" "$work/$1" || fail "'$2' is not in $1 of the last command: $(head -c 300 "$work/$1")"; }
+silent() { [ ! -s "$work/$1" ] || fail "$1 of the last command is not empty: $(head -c 200 "$work/$1")"; }
+figure() { sed -n "s/^ *\"$1\": \([0-9a-z]*\),*\$/\1/p" "$work/out"; }
+
+# ---- usage ----
+expect 0 plan --help
+says out "usage: ferry plan MODEL"
+says out "--max-batch"
+expect 2 plan
+says err "which model?"
+expect 2 plan nothing
+says err "no model 'nothing'"
+expect 2 plan mlp --batch 0
+expect 2 plan mlp --device cuda:0
+says err "no simulated device"
+expect 2 plan mlp --device 'sim:0?profile=nothing'
+silent out
+
+# ---- figures ----
+for model in mlp roundtrip vectorize minibatch; do
+    expect 0 plan $model --batch 32 --json
+    silent err
+    [ "$(figure fits)" = true ] || fail "$model with 32 does not fit an H200"
+    sum=$(sed -n '/"by_category"/,/}/s/.*: \([0-9]*\),*$/\1/p' "$work/out" | awk '{ sum += $1 } END { print sum + 0 }')
+    [ "$sum" = "$(figure peak_bytes)" ] || fail "$model: categories sum to $sum, the peak is $(figure peak_bytes)"
+    [ "$(figure step_model_ns)" -gt 0 ] || fail "$model: a step takes no time"
+    [ "$(figure max_batch)" = null ] || fail "$model: max_batch without --fit"
+done
+expect 0 plan mlp --json
+[ "$(figure params)" = 101770 ] || fail "mlp has $(figure params) parameters"
+[ "$(figure weights)" = 407296 ] || fail "mlp's weights are $(figure weights) bytes"
+[ "$(figure optimizer_state)" = 0 ] || fail "SGD has state"
+expect 0 plan mlp --optimizer momentum
+says out "optimizer_state            407296"
+says out "it fits"
+
+# ---- fit ----
+expect 0 plan mlp --batch 1 --fit --json --device 'sim:0?limit=64MiB'
+most=$(figure max_batch)
+expect 0 plan mlp --batch "$most" --json --device 'sim:0?limit=64MiB'
+expect 4 plan mlp --batch $((most + 1)) --json --device 'sim:0?limit=64MiB'
+[ "$(figure fits)" = false ] || fail "one more fits"
+says out '"verdict": "sim:'
+says err "it does not fit"
+expect 0 plan mlp --batch 1 --fit --max-batch 77 --json
+[ "$(figure max_batch)" = 77 ] || fail "--max-batch 77 gave $(figure max_batch)"
+expect 4 plan mlp --batch 1 --fit --json --device 'sim:0?limit=100KiB'
+[ "$(figure max_batch)" = 0 ] || fail "max_batch is $(figure max_batch) where nothing fits"
+
+# ---- timeline ----
+expect 0 plan mlp --csv "$work/line.csv"
+head -1 "$work/line.csv" | grep -q '^model_ns,live_bytes,reserved_bytes,activations_bytes,' || fail "the CSV begins with $(head -1 "$work/line.csv")"
+peak=$(cut -d, -f2 "$work/line.csv" | sort -n | tail -1)
+expect 0 plan mlp --json
+[ "$peak" = "$(figure peak_bytes)" ] || fail "the timeline's peak is $peak, the plan's $(figure peak_bytes)"
+
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures != 0))
