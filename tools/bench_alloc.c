@@ -10,7 +10,7 @@
 #include "tools/peer_alloc.h"
 
 enum { MAX_ALLOCATORS = PEER_ALLOC_MAX + 2, MAX_THREADS = 4, FEW_LIVE = 10, MANY_LIVE = 100000, SIZE_STEP = 4 };
-static const int64_t smallest_nbytes = 64, largest_nbytes = (int64_t)64 << 20;
+static const int64_t smallest_nbytes = 64, largest_nbytes = (int64_t)64 << 20; /* of blocks, unless asked for otherwise */
 
 typedef enum pattern { SAME, RANDOM } pattern_t;
 static const char *const pattern_names[] = { "same", "random" };
@@ -321,7 +321,7 @@ static fy_status_t report(session_t *session, const crew_t *crew, const load_t *
 
 typedef struct alloc_options {
     bench_effort_t effort;
-    int64_t max_live_nbytes;
+    int64_t max_live_nbytes, min_nbytes, max_nbytes;
     bool quick;
 } alloc_options_t;
 
@@ -337,6 +337,7 @@ static size_t make_loads(const alloc_options_t *options, load_t *loads)
     size_t count = 0;
     for (int threads = 1; threads <= MAX_THREADS; threads += MAX_THREADS - 1)
         for (int64_t nbytes = smallest_nbytes; nbytes <= largest_nbytes; nbytes *= SIZE_STEP) {
+            if (nbytes < options->min_nbytes || nbytes > options->max_nbytes) continue;
             if (options->quick && nbytes != smallest_nbytes && nbytes != 4096 && nbytes != 1 << 20 && nbytes != largest_nbytes) continue;
             const int64_t many = live_for(options, nbytes, MANY_LIVE);
             loads[count++] = (load_t){ .pattern = SAME, .threads = threads, .nbytes = nbytes, .live = FEW_LIVE };
@@ -372,11 +373,13 @@ static fy_status_t run(session_t *session, const alloc_options_t *options)
 int bench_alloc(int argc, char **argv)
 {
     common_t common = { .device = "sim:0?numerics=off" };
-    alloc_options_t chosen = { { 7, 5 }, (int64_t)1 << 30, false };
+    alloc_options_t chosen = { { 7, 5 }, (int64_t)1 << 30, smallest_nbytes, largest_nbytes, false };
     const option_t options[] = {
         { "quick", OPTION_FLAG, NULL, &chosen.quick, "four sizes, three rounds of 1 ms", 0, 0 },
         { "max-live", OPTION_BYTES, "SIZE", &chosen.max_live_nbytes, "most that may live in each allocator; large blocks are then fewer",
           (int64_t)1 << 20, (int64_t)1 << 40 },
+        { "min-bytes", OPTION_BYTES, "SIZE", &chosen.min_nbytes, "smallest block", smallest_nbytes, largest_nbytes },
+        { "max-bytes", OPTION_BYTES, "SIZE", &chosen.max_nbytes, "largest block", smallest_nbytes, largest_nbytes },
         BENCH_OPTIONS(&chosen.effort),
         COMMON_OPTIONS(&common),
     };
