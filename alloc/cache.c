@@ -154,6 +154,26 @@ fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
     return node;
 }
 
+/* A request that nothing ready serves: first what is kept outside without being used (fy__segment_source_t.collect), then the ladder. When
+ * that says no, others may have put something aside since. */
+static FY_COLD fy_status_t miss(fy__pool_t *pool, const fy__request_t *request, fy__node_t **out_node)
+{
+    const fy__segment_source_t *source = &pool->source;
+    for (bool again = false;; again = true) {
+        fy__request_t mine = *request;
+        const bool collected = source->collect && source->collect(source->user);
+        if (again && !collected) return pool->options.full_status;
+        if (collected) {
+            pthread_mutex_lock(&pool->lock);
+            *out_node = fy__pool_cut_ready(pool, &mine);
+            pthread_mutex_unlock(&pool->lock);
+            if (*out_node) return FY_STATUS_OK;
+        }
+        const fy_status_t status = fy__pool_climb(pool, &mine, out_node);
+        if (status != pool->options.full_status || !source->collect) return status;
+    }
+}
+
 fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t stream_index, fy__tag_t tag, fy__block_t **out_block)
 {
     *out_block = NULL;
@@ -164,7 +184,7 @@ fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t st
     pthread_mutex_lock(&pool->lock);
     fy__node_t *node = fy__pool_cut_ready(pool, &request);
     pthread_mutex_unlock(&pool->lock);
-    if (FY_UNLIKELY(!node)) FY_TRY(fy__pool_climb(pool, &request, &node));
+    if (FY_UNLIKELY(!node)) FY_TRY(miss(pool, &request, &node));
     *out_block = &node->block;
     return FY_STATUS_OK;
 }

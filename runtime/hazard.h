@@ -30,6 +30,13 @@ static inline void fy__hazard_clear(fy__hazard_t *hazard)
     atomic_store_explicit(&hazard->writer, 0, memory_order_relaxed);
     for (int i = 0; i < FY__READER_COUNT; i++) atomic_store_explicit(&hazard->readers[i], 0, memory_order_relaxed);
 }
+/* Is there no point at all? Does not ask whether those there are reached. */
+static inline bool fy__hazard_is_empty(const fy__hazard_t *hazard)
+{
+    fy__point_t any = atomic_load_explicit(&hazard->writer, memory_order_relaxed);
+    for (int i = 0; i < FY__READER_COUNT; i++) any |= atomic_load_explicit(&hazard->readers[i], memory_order_relaxed);
+    return any == 0;
+}
 /* Copies the words, for handing them from a storage to its block and back. */
 void fy__hazard_copy(fy__hazard_t *dst, const fy__hazard_t *src);
 /* Takes src's points into dst, for who will wait for all of them: any word will do for any of them. false: dst has more streams than words;

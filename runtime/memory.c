@@ -5,10 +5,10 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/device.h"
-#include "runtime/pin.h"
+#include "runtime/front.h"
 #include "runtime/guard.h"
+#include "runtime/pin.h"
 #include "runtime/recording.h"
-#include "runtime/storage.h"
 
 const char *fy_category_name(fy_category_t category)
 {
@@ -81,11 +81,15 @@ fy_status_t fy_memory_query(const fy_device_t *device, const char *scope_path, f
     }
     fy__pool_query(device->pool, &stats);
     stats.struct_size = sizeof stats;
-    if (device->is_host) { /* small blocks that threads keep at hand are free for the user */
-        uint64_t kept = fy__storage_fronts_nbytes();
-        if (kept > stats.by_category[FY_CATEGORY_ACTIVATIONS]) kept = stats.by_category[FY_CATEGORY_ACTIVATIONS]; /* threads went on */
+    if (device->is_host) { /* blocks that threads keep at hand are free for the user */
+        uint64_t kept = 0, by_category[FY_CATEGORY_COUNT];
+        fy__front_nbytes(by_category);
+        for (int i = 0; i < FY_CATEGORY_COUNT; i++) {
+            if (by_category[i] > stats.by_category[i]) by_category[i] = stats.by_category[i]; /* threads went on */
+            stats.by_category[i] -= by_category[i];
+            kept += by_category[i];
+        }
         stats.live -= kept;
-        stats.by_category[FY_CATEGORY_ACTIVATIONS] -= kept;
         stats.requested = stats.requested < stats.live ? stats.requested : stats.live;
         stats.cached += kept;
     }
@@ -140,7 +144,7 @@ fy_status_t fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_trim: device is NULL");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "memory_trim"));
-    if (device->is_host) fy__storage_flush_fronts(thread);
+    if (device->is_host) (void)fy__front_flush(thread);
     released = fy__pool_trim(device->pool, keep_nbytes);
     if (device->is_host) trim_warm(device, keep_nbytes);
     if (device->pinned) released += fy__pool_trim(device->pinned, keep_nbytes);

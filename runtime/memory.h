@@ -47,6 +47,9 @@ typedef struct fy__segment_source {
     void (*note_sync)(void *user, uint64_t blocked_ns);
     /* Asks the next of those who may have something to give. NULL: there is nobody. */
     fy__press_t (*press)(void *user, uint64_t nbytes, fy__press_cursor_t *cursor);
+    /* May be NULL. Gives back to the pool what somebody keeps of its blocks without using them; true if there was any. Called with none of
+     * the pool's locks held, before it grows and before it says no. */
+    bool (*collect)(void *user);
 } fy__segment_source_t;
 
 typedef struct fy__pool_options {

@@ -1,5 +1,5 @@
-/* Making and freeing storages. Three ways to get one: from this thread's front (small, host), from a pool, by wrapping.
- * The front keeps a storage together with its block, so that taking one is popping a list; it is bounded per class. */
+/* Making and freeing storages. Three ways to get one: from this thread's front (host), from a pool, by wrapping.
+ * The front keeps a storage together with its block, so that taking one is popping a list: front.h. */
 #include "runtime/storage.h"
 
 #include <stdio.h>
@@ -7,35 +7,11 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
-#include "runtime/pin.h"
+#include "runtime/front.h"
 #include "runtime/guard.h"
+#include "runtime/pin.h"
 #include "runtime/recording.h"
 #include "runtime/stream.h"
-
-/* ---- the front's size classes: 64-byte steps up to 1 KiB, then eight a doubling up to 32 KiB (rounding <= 12.5 %) ---- */
-
-uint32_t fy__front_class(uint64_t nbytes)
-{
-    const uint32_t doubling = 63u - (uint32_t)__builtin_clzll(nbytes - 1); /* 2^doubling < nbytes <= 2^(doubling+1) */
-    const uint32_t step = (uint32_t)((nbytes - 1 - (1ull << doubling)) >> (doubling - 3));
-    return 17 + (doubling - 10) * 8 + step;
-}
-
-static uint32_t class_of(uint64_t nbytes) { return nbytes <= 1024 ? (uint32_t)((nbytes + 63) / 64) : fy__front_class(nbytes); }
-
-static uint64_t class_nbytes(uint32_t class)
-{
-    if (class <= 16) return class * 64ull;
-    const uint32_t doubling = (class - 17) / 8 + 10, step = (class - 17) % 8;
-    return (1ull << doubling) + ((step + 1ull) << (doubling - 3));
-}
-
-/* About 64 KiB of each class, but 64 blocks at most. */
-const uint16_t fy__front_most[FY__FRONT_CLASSES] = {
-    [1 ... 16] = 64, [17 ... 32] = 16, [33 ... 40] = 8, [41 ... 48] = 4, [49 ... 57] = 2,
-};
-
-_Static_assert(FY__FRONT_CLASSES == 17 + 5 * 8 + 1, "one class more than the largest number class_of gives");
 
 fy__storage_t fy__storage_gone; /* its device is NULL, which no live one is */
 
@@ -52,7 +28,7 @@ static fy__storage_t *alloc_struct(fy__thread_t *thread)
     return storage;
 }
 
-static void free_struct(fy__thread_t *thread, fy__storage_t *storage)
+void fy__storage_struct_free(fy__thread_t *thread, fy__storage_t *storage)
 {
     if (thread->nfree_storages + 1 > FY__STRUCT_CACHE) { /* one thread may free what another makes */
         free(storage);
@@ -93,9 +69,9 @@ static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, host);
     /* Its next owner may be anybody: what it is for, and where it was made, is not said. */
-    const fy_status_t status = fy__pool_alloc(host->pool, class_nbytes(class), 0, &storage->block);
+    const fy_status_t status = fy__pool_alloc(host->pool, fy__front_class_nbytes(class), 0, &storage->block);
     if (status != FY_STATUS_OK) {
-        free_struct(thread, storage);
+        fy__storage_struct_free(thread, storage);
         return status;
     }
     atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
@@ -131,10 +107,11 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
         const fy_status_t status = fy__pool_alloc_tagged(device->pool, nbytes, stream ? stream->index : 0, tag_of(thread), &storage->block);
         if (status != FY_STATUS_OK) {
             fy__guard_free_memory(guards, nbytes);
-            free_struct(thread, storage);
+            fy__storage_struct_free(thread, storage);
             return status;
         }
         storage->data = storage->block->address;
+        if (device->is_host && nbytes > FY__FRONT_LARGEST) storage->front_class = FY__FRONT_LARGE;
         fy__guard_grow_memory(guards, storage->block->nbytes - nbytes);
         if (!fy__wait_drops(FY__WAIT_BLOCK_INHERITED)) fy__hazard_copy(&storage->hazard, &storage->block->hazard);
         if (!device->is_host && (storage->memory = fy__node_memory(thread->node, device->index))) {
@@ -154,7 +131,7 @@ fy_status_t fy__storage_create_private(fy__thread_t *thread, fy__private_t *memo
     init(storage, memory->device);
     const fy_status_t status = fy__private_alloc(memory, nbytes, &storage->block);
     if (status != FY_STATUS_OK) {
-        free_struct(thread, storage);
+        fy__storage_struct_free(thread, storage);
         return status;
     }
     storage->nbytes = nbytes;
@@ -170,13 +147,15 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
 {
     fy__recording_t *recording = fy__recording_of(thread, device);
     if (FY_UNLIKELY(recording != NULL) && nbytes) return fy__recording_storage(thread, recording, nbytes, out_storage);
+    if (device->is_host && nbytes > FY__FRONT_LARGEST && (*out_storage = fy__front_take_large(thread, nbytes))) return FY_STATUS_OK;
     if (!device->is_host || nbytes > FY__FRONT_LARGEST || !nbytes)
         return fy__storage_create_large(thread, device, nbytes, stream, out_storage);
-    const uint32_t class = class_of(nbytes);
+    const uint32_t class = fy__front_class_of(nbytes);
     fy__storage_t *storage = thread->front[class];
     if (storage) {
         thread->front[class] = storage->next;
         fy__front_count(&thread->nfront[class], -1);
+        fy__front_served_one(thread);
         atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
         atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
         atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
@@ -208,7 +187,7 @@ fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, u
     init(storage, fy_device_host());
     const fy_status_t status = fy__pool_alloc_tagged(peer->pinned, nbytes, 0, tag_of(thread), &storage->block);
     if (status != FY_STATUS_OK) {
-        free_struct(thread, storage);
+        fy__storage_struct_free(thread, storage);
         return status;
     }
     storage->nbytes = nbytes;
@@ -267,13 +246,14 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
     }
     if (storage->deleter) storage->deleter(storage->user, storage->data == empty_address() ? NULL : storage->data);
     fy_device_t *peer = storage->peer;
-    free_struct(thread, storage);
+    fy__storage_struct_free(thread, storage);
     fy__device_unuse(device);
     if (peer) fy__device_unuse(peer);
 }
 
 FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
 {
+    if (storage->front_class == FY__FRONT_LARGE && fy__front_keep_large(thread, storage)) return;
     fy_device_t *device = storage->pinned_here ? storage->peer : storage->device; /* whose requests use it */
     fy__hazard_settle(&storage->hazard);
     if (!device->synchronous) fy__hazard_cover_foreign(&storage->hazard);
@@ -388,39 +368,4 @@ void fy__storage_reap_last(fy_device_t *device)
     if (atomic_load(&device->opens) || !__atomic_load_n(&device->deferred, __ATOMIC_SEQ_CST)) return;
     if (!fy__wait_drops(FY__WAIT_DELETER_LAST)) (void)fy__device_drain(device, FY_FOREVER);
     fy__storage_reap(device);
-}
-
-/* ---- fronts ---- */
-
-static void flush(fy__thread_t *owner)
-{
-    for (uint32_t class = 0; class < FY__FRONT_CLASSES; class ++) {
-        while (owner->front[class]) {
-            fy__storage_t *storage = owner->front[class];
-            owner->front[class] = storage->next;
-            fy__pool_free(storage->block);
-            free_struct(owner, storage);
-        }
-        atomic_store_explicit(&owner->nfront[class], 0, memory_order_relaxed);
-    }
-}
-
-static void flush_if_idle(void *user, fy__thread_t *thread)
-{
-    if (thread == user || !thread->in_use) flush(thread);
-}
-
-void fy__storage_flush_fronts(fy__thread_t *thread) { fy__thread_walk(flush_if_idle, thread); }
-
-static void add_front(void *user, fy__thread_t *thread)
-{
-    for (uint32_t class = 1; class < FY__FRONT_CLASSES; class ++)
-        *(uint64_t *)user += atomic_load_explicit(&thread->nfront[class], memory_order_relaxed) * class_nbytes(class);
-}
-
-uint64_t fy__storage_fronts_nbytes(void)
-{
-    uint64_t nbytes = 0;
-    fy__thread_walk(add_front, &nbytes);
-    return nbytes;
 }

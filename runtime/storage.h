@@ -1,5 +1,6 @@
 /* Storage: counted bytes on one device, shared by tensors, views and copies in flight. The only thing in Ferry with a count.
  * Small host storages come from a per-thread front with their block attached, so a small result costs no lock and no look-up.
+ * Large host storages come back the same way, from a few slots: front.h.
  * Not here: where blocks come from (alloc/), handles (tensor.h). */
 #ifndef FERRY_RUNTIME_STORAGE_H_
 #define FERRY_RUNTIME_STORAGE_H_
@@ -35,7 +36,7 @@ typedef struct fy__storage {
     struct fy__guard *guards;           /* who counts them against a limit, a reference: guard.h; NULL: nobody */
 } fy__storage_t;
 
-/* ---- the front: small host blocks at hand, without a lock ---- */
+/* ---- the front: host blocks at hand, without a lock; the rest of it: front.h ---- */
 
 /* How many a thread keeps of each size class. */
 extern const uint16_t fy__front_most[FY__FRONT_CLASSES];
@@ -44,7 +45,17 @@ static inline void fy__front_count(_Atomic uint16_t *count, int change)
 {
     atomic_store_explicit(count, (uint16_t)(atomic_load_explicit(count, memory_order_relaxed) + change), memory_order_relaxed);
 }
-enum { FY__FRONT_LARGEST = 32768 };
+/* This thread was served from what it had at hand. */
+static inline void fy__front_served_one(fy__thread_t *thread)
+{
+    atomic_store_explicit(&thread->at_hand, atomic_load_explicit(&thread->at_hand, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+/* Nothing that was found out about its bytes, and nobody who reads them in place. */
+static inline bool fy__front_is_clean(const fy__storage_t *storage)
+{
+    return !(atomic_load_explicit(&storage->borrow, memory_order_relaxed) | storage->suspect.mask | storage->suspect.poison);
+}
+enum { FY__FRONT_LARGEST = 32768 }; /* bytes of a small block */
 /* Size class for 1024 < nbytes <= FY__FRONT_LARGEST. */
 uint32_t fy__front_class(uint64_t nbytes);
 /* A storage for 1 <= nbytes <= FY__FRONT_LARGEST that is at hand, or NULL. */
@@ -56,6 +67,7 @@ static inline fy__storage_t *fy__front_pop(fy__thread_t *thread, uint64_t nbytes
     if (!storage) return NULL;
     thread->front[class] = storage->next;
     fy__front_count(&thread->nfront[class], -1);
+    fy__front_served_one(thread);
     atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
     atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
     atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
@@ -66,9 +78,10 @@ static inline fy__storage_t *fy__front_pop(fy__thread_t *thread, uint64_t nbytes
 static inline bool fy__front_push(fy__thread_t *thread, fy__storage_t *storage)
 {
     const uint32_t class = storage->front_class;
-    if (atomic_load_explicit(&storage->borrow, memory_order_relaxed) | storage->suspect.mask | storage->suspect.poison) return false;
-    if (atomic_load_explicit(&thread->nfront[class], memory_order_relaxed) >= fy__front_most[class]) return false; /* class 0: never */
-    atomic_store_explicit(&storage->refs, 0, memory_order_relaxed);                                                /* seen by snapshots */
+    if (!fy__front_is_clean(storage)) return false;
+    /* Classes 0 and FY__FRONT_LARGE: never. */
+    if (atomic_load_explicit(&thread->nfront[class], memory_order_relaxed) >= fy__front_most[class]) return false;
+    atomic_store_explicit(&storage->refs, 0, memory_order_relaxed); /* seen by snapshots */
     storage->next = thread->front[class];
     thread->front[class] = storage;
     fy__front_count(&thread->nfront[class], 1);
@@ -140,9 +153,7 @@ void fy__storage_reap(fy_device_t *device);
 /* If nobody has the device open, nobody may ever pass by again: waits for the deferred ones and lets go of them. */
 void fy__storage_reap_last(fy_device_t *device);
 
-/* Gives this thread's front back to the pool (and those of threads that ended). */
-void fy__storage_flush_fronts(fy__thread_t *thread);
-/* Host bytes waiting in all threads' fronts: live for the pool, cached for the user. */
-uint64_t fy__storage_fronts_nbytes(void);
+/* The struct alone goes back to this thread's cache: its block is gone. */
+void fy__storage_struct_free(fy__thread_t *thread, fy__storage_t *storage);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "runtime/budget.h"
 #include "runtime/event.h"
+#include "runtime/front.h"
 #include "runtime/recording.h"
 
 __thread fy__thread_t *fy__tls;
@@ -29,6 +30,7 @@ static void detach(void *state)
     fy__scope_end_all(thread);
     if (thread->recording) fy__handle_destroyers[FY__HANDLE_GRAPH](thread->recording->handle); /* begun outside any scope */
     fy__guard_settle(thread);
+    fy__front_flush_large(thread);
     memset(thread->streams, 0, sizeof thread->streams);
     thread->error.file = NULL;
     pthread_mutex_lock(&lock);

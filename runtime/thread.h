@@ -12,7 +12,9 @@
 
 enum {
     FY__MAX_DEVICES = 64,
-    FY__FRONT_CLASSES = 58, /* size classes of small host blocks: storage.c */
+    FY__FRONT_LARGE = 58,                    /* large host blocks: front.h */
+    FY__FRONT_CLASSES = FY__FRONT_LARGE + 1, /* the others are size classes of small ones */
+    FY__FRONT_SLOTS = 8,                     /* large host blocks that a thread keeps */
 #ifdef __SANITIZE_ADDRESS__
     FY__STRUCT_CACHE = 0, /* so that AddressSanitizer sees a handle that is used after its end */
 #else
@@ -43,6 +45,13 @@ typedef struct fy__thread {
     uint32_t nfree_storages;
     struct fy__storage *front[FY__FRONT_CLASSES]; /* host storages with their block, last used first */
     _Atomic uint16_t nfront[FY__FRONT_CLASSES];   /* their number; written by this thread only */
+    _Atomic uint64_t at_hand;                     /* requests served by the front; written by this thread only */
+    /* front.c: large ones, taken by whoever exchanges them out; what is in them is written by this thread only, before that */
+    struct fy__storage *_Atomic large[FY__FRONT_SLOTS];
+    _Atomic uint64_t large_key[FY__FRONT_SLOTS];
+    const void *large_scope[FY__FRONT_SLOTS];
+    uint64_t large_total;            /* bytes in them, what others took included; this thread's only */
+    uint32_t large_last, large_next; /* slot that was used last; slot to be emptied next */
     /* stream.c: what fy_stream_use set; NULL is the device's compute stream */
     fy_stream_t *streams[FY__MAX_DEVICES];
     /* fail.c */

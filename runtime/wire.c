@@ -13,6 +13,7 @@
 #include "runtime/callback.h"
 #include "runtime/device.h"
 #include "runtime/event.h"
+#include "runtime/front.h"
 #include "runtime/guard.h"
 #include "runtime/pin.h"
 #include "runtime/pressure.h"
@@ -84,6 +85,13 @@ static void host_segment_free(void *user, void *address, uint64_t nbytes)
     fy__host_segment_free(address, nbytes);
 }
 
+static bool host_collect(void *user)
+{
+    (void)user;
+    fy__thread_t *thread = fy__thread();
+    return thread && fy__front_flush(thread);
+}
+
 /* ---- opening ---- */
 
 enum { SEGMENT_LEAST = 4096 };
@@ -115,6 +123,7 @@ static fy_status_t open_pools(fy_device_t *device)
         .alignment = device->is_host ? 64 : device->info.alignment,
         .alloc = device->is_host ? host_segment_alloc : device_segment_alloc,
         .free = device->is_host ? host_segment_free : device_segment_free,
+        .collect = device->is_host ? host_collect : NULL,
         .may_sync = may_sync,
         .note_sync = note_sync,
         .press = fy__pressure_next,

@@ -1,8 +1,14 @@
 /* runtime/storage and runtime/tensor from inside: references, the per-thread front, empty storages, what contiguous means, shapes that overflow,
  * the text of a tensor. Lifetimes as users see them: tests/conformance/test_conformance_lifetime.c. */
-#include "runtime/storage.h"
+#include "runtime/front.h"
 #include "runtime/tensor.h"
 #include "tests/support/harness.h"
+
+static uint64_t kept_nbytes(void)
+{
+    uint64_t by_category[FY_CATEGORY_COUNT];
+    return fy__front_nbytes(by_category);
+}
 
 static void references(void **state)
 {
@@ -33,8 +39,8 @@ static void the_front_hands_out_what_came_back(void **state)
     assert_int_equal(atomic_load(&b->version), 0); /* as new */
     assert_false(fy__suspect_any(&b->suspect));
     fy__storage_release(thread, b);
-    fy__storage_flush_fronts(thread);
-    assert_int_equal(fy__storage_fronts_nbytes(), 0);
+    (void)fy__front_flush(thread);
+    assert_int_equal(kept_nbytes(), 0);
 }
 
 static void every_size_fits_its_block(void **state)
