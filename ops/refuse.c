@@ -21,7 +21,7 @@ static const char *role(size_t operand, size_t nsrc, char *buffer, size_t size)
 static void cure(const fy_tensor_t *tensor, const char *label, const fy_device_t *target, char *buffer, size_t size)
 {
     const ull nbytes = fy__tensor_nbytes(tensor);
-    const char *name = tensor->name[0] ? tensor->name : label;
+    const char *name = fy__tensor_name(tensor)[0] ? fy__tensor_name(tensor) : label;
     if (tensor->storage->device->is_host)
         snprintf(buffer, size, "%s: fy_tensor_upload(%s, ...) to %s (%llu bytes)", name, name, target->spec, nbytes);
     else if (target->is_host)

@@ -97,7 +97,7 @@ fy__storage_t *fy__front_take_large(fy__thread_t *thread, uint64_t nbytes)
     fy__front_served_one(thread);
     atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
     atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
-    atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
+    fy__storage_forget_event(storage);
     storage->nbytes = nbytes;
     return storage;
 }

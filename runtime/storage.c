@@ -158,7 +158,7 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
         fy__front_served_one(thread);
         atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
         atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
-        atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
+        fy__storage_forget_event(storage);
     } else {
         FY_TRY(create_small_host(thread, device, class, &storage));
         storage->block->requested = nbytes;

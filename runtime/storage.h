@@ -5,25 +5,29 @@
 #ifndef FERRY_RUNTIME_STORAGE_H_
 #define FERRY_RUNTIME_STORAGE_H_
 
+#include <stddef.h>
+
 #include <ferry/tensor.h>
 
 #include "runtime/device.h"
 #include "runtime/thread.h"
+#include "runtime/watch.h"
 
+/* What giving a small host storage back looks at, and having it again, is its first 64 bytes: one that is not in the cache costs one line. */
 typedef struct fy__storage {
     _Atomic uint32_t refs;
     uint8_t front_class; /* host front it goes back to; 0 is none */
     bool pinned;         /* host bytes page-locked for `peer` */
     bool pinned_here;    /* by fy__storage_pin, so unlocked when the bytes go */
-    fy_device_t *device; /* where the bytes live */
     void *data;
-    uint64_t nbytes; /* as asked for */
-    _Atomic uint64_t version;
     _Atomic fy__point_t borrow; /* upload that reads these host bytes in place; 0 is none */
+    struct fy__storage *next;   /* in a cache or on the device's deferred list */
+    _Atomic uint64_t version;
     fy__suspect_t suspect;
+    uint64_t nbytes;           /* as asked for */
+    fy_device_t *device;       /* where the bytes live */
     fy__block_t *block;        /* NULL: wrapped, or empty */
-    struct fy__storage *next;  /* in a cache or on the device's deferred list */
-    _Atomic uint64_t event_id; /* in event files; 0 until one mentions it */
+    _Atomic uint64_t event_id; /* in event files; 0 until one mentions it; means nothing when none is written */
     /* ---- from here on cold for small host storages ---- */
     fy__hazard_t hazard; /* meaningful on asynchronous devices and for pinned bytes */
     fy_device_t *peer;   /* pinned: the device it is pinned for, kept open by this storage */
@@ -37,6 +41,14 @@ typedef struct fy__storage {
 } fy__storage_t;
 
 /* ---- the front: host blocks at hand, without a lock; the rest of it: front.h ---- */
+
+/* The bytes are new to whoever reads the event file that is being written. Ids of earlier files mean nothing to later ones, so this line is
+ * left alone while none is. */
+static inline void fy__storage_forget_event(fy__storage_t *storage)
+{
+    if (__builtin_expect(fy__watch_has(fy__watching(), FY__WATCH_EVENTS), 0))
+        atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
+}
 
 /* How many a thread keeps of each size class. */
 extern const uint16_t fy__front_most[FY__FRONT_CLASSES];
@@ -70,7 +82,7 @@ static inline fy__storage_t *fy__front_pop(fy__thread_t *thread, uint64_t nbytes
     fy__front_served_one(thread);
     atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
     atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
-    atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
+    fy__storage_forget_event(storage);
     storage->nbytes = nbytes;
     return storage;
 }
@@ -87,6 +99,8 @@ static inline bool fy__front_push(fy__thread_t *thread, fy__storage_t *storage)
     fy__front_count(&thread->nfront[class], 1);
     return true;
 }
+
+_Static_assert(offsetof(fy__storage_t, suspect.poison) < 64, "what the front looks at lies in one line");
 
 /* What a handle that was given back refers to, so that using it again is noticed as long as the handle is not in new hands. */
 extern fy__storage_t fy__storage_gone;

@@ -13,15 +13,17 @@
 struct fy_tensor {
     fy__handle_t handle;
     uint8_t dtype, rank;
-    bool contiguous;
+    bool contiguous, named;
     fy__storage_t *storage;
     void *data; /* first element, on the storage's device */
     uint64_t nelem;
     int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK]; /* the first `rank` are set */
-    char name[32];
+    char name[32]; /* means something if `named`: so making and destroying a tensor does not touch this line */
 };
 
 static inline fy__handle_t *fy__tensor_handle(fy_tensor_t *tensor) { return &tensor->handle; }
+/* "" if nobody gave it one. */
+static inline const char *fy__tensor_name(const fy_tensor_t *tensor) { return tensor->named ? tensor->name : ""; }
 static inline bool fy__tensor_is_gone(const fy_tensor_t *tensor) { return tensor->storage == &fy__storage_gone; }
 /* INVALID_ARGUMENT: a view that repeats its elements cannot be written. `role`: "dst", "dst0", ... */
 fy_status_t fy__tensor_check_writable(const fy_tensor_t *tensor, const char *what, const char *role);
@@ -32,7 +34,7 @@ static inline uint64_t fy__tensor_nbytes(const fy_tensor_t *tensor) { return ten
 /* Checks rank and dims and computes both products; INVALID_ARGUMENT names the call `what` and the number that is wrong. */
 fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t *out_nelem, uint64_t *out_nbytes);
 
-/* An empty handle of the current scope, only `handle` and `name` set; NULL if there is no memory (the record is written). */
+/* An empty handle of the current scope, only `handle` and `named` set; NULL if there is no memory (the record is written). */
 fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread);
 static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
 {
@@ -40,7 +42,7 @@ static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
     if (__builtin_expect(tensor == NULL, 0)) return fy__tensor_alloc_slow(thread);
     thread->free_tensors = (fy_tensor_t *)tensor->handle.next;
     thread->nfree_tensors--;
-    tensor->name[0] = 0;
+    tensor->named = false;
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
 }
