@@ -111,6 +111,7 @@ fy_status_t fy_memory_query_rungs(const fy_device_t *device, fy_memory_rungs_t *
                        "memory_query_rungs: out_rungs is NULL or its struct_size is not set; start from FY_MEMORY_RUNGS_INIT");
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_query_rungs: device is NULL");
     fy__pool_rungs(device->pool, out_rungs);
+    if (device->is_host) out_rungs->at_hand = fy__front_served();
     return FY_STATUS_OK;
 }
 

@@ -111,7 +111,10 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
             return status;
         }
         storage->data = storage->block->address;
-        if (device->is_host && nbytes > FY__FRONT_LARGEST) storage->front_class = FY__FRONT_LARGE;
+        if (device->is_host && nbytes > FY__FRONT_LARGEST) {
+            atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
+            storage->front_class = FY__FRONT_LARGE;
+        }
         fy__guard_grow_memory(guards, storage->block->nbytes - nbytes);
         if (!fy__wait_drops(FY__WAIT_BLOCK_INHERITED)) fy__hazard_copy(&storage->hazard, &storage->block->hazard);
         if (!device->is_host && (storage->memory = fy__node_memory(thread->node, device->index))) {
@@ -158,7 +161,7 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
         fy__front_served_one(thread);
         atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
         atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
-        fy__storage_forget_event(storage);
+        atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
     } else {
         FY_TRY(create_small_host(thread, device, class, &storage));
         storage->block->requested = nbytes;

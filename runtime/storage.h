@@ -11,9 +11,8 @@
 
 #include "runtime/device.h"
 #include "runtime/thread.h"
-#include "runtime/watch.h"
 
-/* What giving a small host storage back looks at, and having it again, is its first 64 bytes: one that is not in the cache costs one line. */
+/* What giving a small host storage back looks at is its first 64 bytes: of one that is not in the cache it waits for one line only. */
 typedef struct fy__storage {
     _Atomic uint32_t refs;
     uint8_t front_class; /* host front it goes back to; 0 is none */
@@ -27,7 +26,7 @@ typedef struct fy__storage {
     uint64_t nbytes;           /* as asked for */
     fy_device_t *device;       /* where the bytes live */
     fy__block_t *block;        /* NULL: wrapped, or empty */
-    _Atomic uint64_t event_id; /* in event files; 0 until one mentions it; means nothing when none is written */
+    _Atomic uint64_t event_id; /* in event files; 0 until one mentions it */
     /* ---- from here on cold for small host storages ---- */
     fy__hazard_t hazard; /* meaningful on asynchronous devices and for pinned bytes */
     fy_device_t *peer;   /* pinned: the device it is pinned for, kept open by this storage */
@@ -41,14 +40,6 @@ typedef struct fy__storage {
 } fy__storage_t;
 
 /* ---- the front: host blocks at hand, without a lock; the rest of it: front.h ---- */
-
-/* The bytes are new to whoever reads the event file that is being written. Ids of earlier files mean nothing to later ones, so this line is
- * left alone while none is. */
-static inline void fy__storage_forget_event(fy__storage_t *storage)
-{
-    if (__builtin_expect(fy__watch_has(fy__watching(), FY__WATCH_EVENTS), 0))
-        atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
-}
 
 /* How many a thread keeps of each size class. */
 extern const uint16_t fy__front_most[FY__FRONT_CLASSES];
@@ -82,7 +73,7 @@ static inline fy__storage_t *fy__front_pop(fy__thread_t *thread, uint64_t nbytes
     fy__front_served_one(thread);
     atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
     atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
-    fy__storage_forget_event(storage);
+    atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
     storage->nbytes = nbytes;
     return storage;
 }

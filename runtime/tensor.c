@@ -100,10 +100,6 @@ fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t
 
 void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor)
 {
-    /* Where there are many tensors, each of these is a line that is far away: ask for all of them at once. */
-    __builtin_prefetch(tensor->storage, 1);
-    __builtin_prefetch(tensor->handle.prev, 1);
-    __builtin_prefetch(tensor->handle.next, 1);
     fy__handle_release(&tensor->handle);
     fy__storage_release(thread, tensor->storage);
     free_struct(thread, tensor);

@@ -34,7 +34,7 @@ typedef struct fy_memory_stats {
 FY_API_STATUS fy_memory_query(const fy_device_t *device, const char *scope_path, fy_memory_stats_t *out_stats);
 /* The figures that cost nothing to read, for a progress line or a check before each step: takes no lock and walks nothing, whatever the
  * number of blocks. pending and largest_free are 0; figures read one by one while other threads allocate may disagree by what those do
- * meanwhile. On the host, small blocks that threads keep at hand count as live. Fails: INVALID_ARGUMENT. */
+ * meanwhile. On the host, blocks that threads keep at hand count as live. Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_memory_peek(const fy_device_t *device, fy_memory_stats_t *out_stats);
 /* Figures of the page-locked host memory that serves `device`; its limit counts registered bytes. */
 FY_API_STATUS fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_t *out_stats);
