@@ -180,7 +180,7 @@ fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t st
     fy__request_t request = { .asked = nbytes, .tag = tag, .stream = stream_index };
     if (!nbytes) return FY_FAIL(INVALID_ARGUMENT, "pool %s: 0 bytes asked for", pool->name);
     if (!fy__round_up_u64(nbytes, pool->source.alignment, &request.nbytes)) request.nbytes = nbytes; /* too large in any case */
-    request.may_cut_whole = request.nbytes > pool->options.segment_nbytes / 2;
+    request.may_cut_whole = pool->options.thrifty || request.nbytes > pool->options.segment_nbytes / 2;
     pthread_mutex_lock(&pool->lock);
     fy__node_t *node = fy__pool_cut_ready(pool, &request);
     pthread_mutex_unlock(&pool->lock);

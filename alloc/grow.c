@@ -1,4 +1,6 @@
 /* Growing: segments come from the source and whole free ones go back. Also fy_memory_reserve, which grows before anybody asks.
+ * A thrifty pool grows by a share of what it holds, so that few calls serve many blocks and little is held in vain; cuts small requests from
+ * large segments, too; and gives idle segments back before it grows past its peak and an eighth. Why these figures: docs/decisions/0023.
  * Not here: when a request grows (ladder.c). */
 #include "alloc/pool.h"
 
@@ -10,6 +12,16 @@
 /* Own segments are rounded to this, as device pages are, unless that would waste more than an eighth. */
 static const uint64_t large_step_nbytes = 2u << 20;
 
+/* Of a thrifty pool: a step is this part of what is reserved, and waste may be this part of the peak. What goes back is smaller than what
+ * comes for it, or it would have served: so a steady program soon asks for nothing. */
+enum { STEP_SHARE = 32, WASTE_SHARE = 8 };
+
+static uint64_t step_of(const fy__pool_t *pool)
+{
+    const uint64_t share = pool->options.thrifty ? pool->reserved / STEP_SHARE : 0, least = pool->options.segment_nbytes;
+    return share <= least ? least : (share + large_step_nbytes - 1) / large_step_nbytes * large_step_nbytes;
+}
+
 /* Sizes to ask the source for, the better one first; returns how many. Never more than `room`. */
 static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, uint64_t room, uint64_t *sizes)
 {
@@ -20,7 +32,7 @@ static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, 
         if (!fy__round_up_u64(nbytes, large_step_nbytes, &step)) step = nbytes;
         if (step > most || step - nbytes > nbytes / 8) step = nbytes;
     } else {
-        if (!fy__round_up_u64(pool->options.segment_nbytes, pool->source.alignment, &step) || step > most) step = most;
+        if (!fy__round_up_u64(step_of(pool), pool->source.alignment, &step) || step > most) step = most;
     }
     if (step > nbytes) sizes[count++] = step;
     sizes[count++] = nbytes;
@@ -65,12 +77,27 @@ static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint
     return growth;
 }
 
+/* Before a thrifty pool grows for a request: what is idle goes, as far as more than the peak and some waste would be held otherwise. */
+static void save(fy__pool_t *pool, uint64_t nbytes)
+{
+    pthread_mutex_lock(&pool->lock);
+    const uint64_t step = step_of(pool), want = nbytes > step / 2 ? nbytes : step;
+    uint64_t peak = pool->live + nbytes;
+    if (peak < pool->peak_live) peak = pool->peak_live;
+    const uint64_t most = peak + peak / WASTE_SHARE;
+    const bool is_due = pool->reserved > most || want > most - pool->reserved;
+    pthread_mutex_unlock(&pool->lock);
+    if (!is_due || (pool->source.may_grow && !pool->source.may_grow(pool->source.user))) return;
+    (void)fy__pool_release(pool, want < most ? most - want : 0);
+}
+
 fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status)
 {
-    const bool is_apart = request->nbytes > pool->options.segment_nbytes / 2;
     uint64_t sizes[2];
     if (pool->options.growth_off) return FY__GROWTH_OFF;
+    if (pool->options.thrifty) save(pool, request->nbytes);
     pthread_mutex_lock(&pool->lock);
+    const bool is_apart = request->nbytes > step_of(pool) / 2;
     const uint64_t room = pool->options.limit_nbytes - pool->reserved;
     fy__range_t *range = request->nbytes <= room ? fy__offsets_prepare_range(&pool->offsets, is_apart) : NULL;
     pthread_mutex_unlock(&pool->lock);

@@ -97,6 +97,7 @@ fy_status_t fy_pool_create(const fy_pool_options_t *options, fy_pool_t **out_poo
         .device_nbytes = FY_UNLIMITED,
         .segment_nbytes = options->segment_nbytes,
         .full_status = FY_STATUS_OUT_OF_MEMORY,
+        .thrifty = options->thrifty != 0,
     };
     const fy__segment_source_t source = { pool, options->alignment, plain_alloc, plain_free, may_sync, note_sync };
     const fy_status_t status = fy__pool_create(&plain, &source, &pool->blocks);

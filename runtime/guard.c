@@ -241,21 +241,24 @@ void fy__guard_charge_transfer(fy__thread_t *thread, int direction, uint64_t nby
     charge(thread, (fy__quota_t)direction, nbytes);
 }
 
-static FY_COLD bool syncs_left(fy__guard_t *guard)
+static FY_COLD bool some_left(fy__guard_t *guard, fy__quota_t quota)
 {
     for (; guard; guard = guard->outer)
-        if (guard->action == FY_GUARD_REFUSE && load(&guard->used[FY__QUOTA_SYNCS]) >= load(&guard->limit[FY__QUOTA_SYNCS])) return false;
+        if (guard->action == FY_GUARD_REFUSE && load(&guard->used[quota]) >= load(&guard->limit[quota])) return false;
     return true;
 }
 
-bool fy__sync_allowed(const fy__thread_t *thread)
+static bool is_allowed(const fy__thread_t *thread, fy__quota_t quota)
 {
     if (FY_LIKELY(!fy__guard_any(thread))) return true;
     fy__guard_t *process = fy__guard_process_retain();
-    const bool allowed = syncs_left(thread->guards) && syncs_left(process);
+    const bool allowed = some_left(thread->guards, quota) && some_left(process, quota);
     fy__guard_release(process);
     return allowed;
 }
+
+bool fy__sync_allowed(const fy__thread_t *thread) { return is_allowed(thread, FY__QUOTA_SYNCS); }
+bool fy__device_alloc_allowed(const fy__thread_t *thread) { return is_allowed(thread, FY__QUOTA_ALLOCS); }
 
 fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, uint64_t *out_start_ns)
 {

@@ -62,6 +62,8 @@ bool fy__sync_allowed(const fy__thread_t *thread);
 /* One call to a backend's allocator: check before, count after. */
 fy_status_t fy__guard_check_device_alloc(fy__thread_t *thread, uint64_t nbytes, const char *device);
 void fy__guard_count_device_alloc(fy__thread_t *thread);
+/* Would the check pass? */
+bool fy__device_alloc_allowed(const fy__thread_t *thread);
 
 /* Gives back what a check on this thread took of this kind and nothing was charged for: behind something that failed. */
 void fy__guard_unclaim(fy__thread_t *thread, fy__quota_t quota);

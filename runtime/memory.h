@@ -50,6 +50,7 @@ typedef struct fy__segment_source {
     /* May be NULL. Gives back to the pool what somebody keeps of its blocks without using them; true if there was any. Called with none of
      * the pool's locks held, before it grows and before it says no. */
     bool (*collect)(void *user);
+    bool (*may_grow)(void *user); /* would a guard let alloc pass now? NULL: yes */
 } fy__segment_source_t;
 
 typedef struct fy__pool_options {
@@ -59,6 +60,9 @@ typedef struct fy__pool_options {
     uint64_t segment_nbytes; /* growth step for small blocks; larger requests get segments of their own */
     fy_status_t full_status; /* OUT_OF_MEMORY or PINNED_LIMIT */
     bool growth_off;         /* only fy__pool_reserve grows */
+    /* Whatever is held is missing elsewhere (page-locked memory): idle segments go back before growth makes more of waste, and the step of
+     * growth follows what is reserved. See grow.c. */
+    bool thrifty;
 } fy__pool_options_t;
 
 /* OUT_OF_MEMORY if there is no memory for the pool itself. */

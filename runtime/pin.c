@@ -85,6 +85,13 @@ fy_status_t fy__pin_segment_alloc(void *user, uint64_t nbytes, void **out_addres
 
 void fy__pin_segment_free(void *user, void *address, uint64_t nbytes) { unlock_segment(user, address, nbytes); }
 
+bool fy__pin_may_grow(void *user)
+{
+    const fy__thread_t *thread = fy__thread();
+    (void)user;
+    return thread && fy__device_alloc_allowed(thread);
+}
+
 /* ---- the device's own ---- */
 
 fy_status_t fy__pin_own(fy_device_t *device, uint64_t nbytes, void **out_address)

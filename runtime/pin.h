@@ -10,6 +10,7 @@
 /* The pinned pool's segment source; user is the device. A refusal by the limit is PINNED_LIMIT. */
 fy_status_t fy__pin_segment_alloc(void *user, uint64_t nbytes, void **out_address);
 void fy__pin_segment_free(void *user, void *address, uint64_t nbytes);
+bool fy__pin_may_grow(void *user);
 
 /* Locks host memory that is there. If only idle slabs of the pool are in the way, they go first. Fails: PINNED_LIMIT with a verdict,
  * REFUSED_BY_GUARD, as the backend does. */

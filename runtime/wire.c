@@ -138,6 +138,7 @@ static fy_status_t open_pools(fy_device_t *device)
         .device_nbytes = FY_UNLIMITED,
         .segment_nbytes = 2u << 20,
         .full_status = FY_STATUS_PINNED_LIMIT,
+        .thrifty = true,
     };
     const fy__segment_source_t pinned_source = {
         .user = device,
@@ -146,6 +147,7 @@ static fy_status_t open_pools(fy_device_t *device)
         .free = fy__pin_segment_free,
         .may_sync = may_sync,
         .note_sync = note_sync,
+        .may_grow = fy__pin_may_grow,
     };
     return fy__pool_create(&pinned, &pinned_source, &device->pinned);
 }

@@ -78,10 +78,17 @@ typedef struct fy_pool_options {
     uint64_t alignment;      /* power of two from 64 up; sizes are rounded up to it */
     uint64_t segment_nbytes; /* what is reserved at a time for blocks of at most half of it */
     uint64_t limit;          /* most that may be reserved; FY_UNLIMITED */
+    int thrifty; /* 1: as page-locked memory is cut, where what is held is missing elsewhere: segments grow with what is reserved, and
+                                idle ones go back before growth would waste more than an eighth (FY_POOL_OPTIONS_PINNED) */
 } fy_pool_options_t;
-#define FY_POOL_OPTIONS_INIT                                    \
-    {                                                           \
-        sizeof(fy_pool_options_t), 256, 32u << 20, FY_UNLIMITED \
+#define FY_POOL_OPTIONS_INIT                                       \
+    {                                                              \
+        sizeof(fy_pool_options_t), 256, 32u << 20, FY_UNLIMITED, 0 \
+    }
+/* As the pools of page-locked memory are. */
+#define FY_POOL_OPTIONS_PINNED                                   \
+    {                                                            \
+        sizeof(fy_pool_options_t), 64, 2u << 20, FY_UNLIMITED, 1 \
     }
 
 typedef struct fy_pool_block {

@@ -34,7 +34,7 @@ static struct {
         uint64_t address, nbytes;
     } given[FAKE_SEGMENTS];
     uint64_t sync_asked, sync_noted;
-    bool growth_off;                   /* of the next pool */
+    bool growth_off, thrifty;          /* of the next pool */
     bool (*press[4])(uint64_t nbytes); /* pressure functions: true if they gave something */
     uint64_t pressed[4];               /* how often each was called */
     bool in_source;
@@ -106,6 +106,13 @@ static bool fake_may_sync(void *user)
     fake_check_unlocked();
     fake.sync_asked++;
     return !fake.guard_sync;
+}
+
+static bool fake_may_grow(void *user)
+{
+    (void)user;
+    fake_check_unlocked();
+    return !fake.guard_growth;
 }
 
 static void fake_note_sync(void *user, uint64_t blocked_ns)
@@ -202,8 +209,17 @@ static inline fy_status_t fake_try_pool(uint64_t limit_nbytes, uint64_t segment_
         .segment_nbytes = segment_nbytes,
         .full_status = FY_STATUS_OUT_OF_MEMORY,
         .growth_off = fake.growth_off,
+        .thrifty = fake.thrifty,
     };
-    const fy__segment_source_t source = { NULL, alignment, fake_source_alloc, fake_source_free, fake_may_sync, fake_note_sync, fake_press };
+    const fy__segment_source_t source = {
+        .alignment = alignment,
+        .alloc = fake_source_alloc,
+        .free = fake_source_free,
+        .may_sync = fake_may_sync,
+        .note_sync = fake_note_sync,
+        .press = fake_press,
+        .may_grow = fake_may_grow,
+    };
     const fy__pool_seams_t seams = { fake_hazard_done, fake_hazard_only_on, fake_hazard_wait, { NULL, fake_meta_alloc, fake_meta_free } };
     return fy__pool_create_with(&options, &source, &seams, out_pool);
 }

@@ -1,0 +1,229 @@
+/* The pool of page-locked memory, on plain numbers: how little it rounds, how little it holds at the peak of random churn, how seldom it
+ * asks; that a steady program asks for nothing, and that a refused request has given nothing back. */
+#include "tests/unit/alloc/fake.h"
+
+enum { PEERS = 3 };
+static const char *const peer_names[PEERS] = { "ours", "powers of two", "jemalloc's size classes alone" };
+
+static fy__pool_t *thrifty_pool(uint64_t limit_nbytes)
+{
+    fy__pool_t *pool;
+    fake.thrifty = true;
+    assert_int_equal(fake_try_pool(limit_nbytes, 2 * MIB, 64, &pool), FY_STATUS_OK);
+    fake.lock_free = pool;
+    return pool;
+}
+
+static fy__block_t *take_at(fy__pool_t *pool, uint64_t nbytes)
+{
+    fy__block_t *block;
+    assert_int_equal(fy__pool_alloc(pool, nbytes, 0, &block), FY_STATUS_OK);
+    return block;
+}
+
+/* ---- rounding ---- */
+
+static void rounding(void **state)
+{
+    (void)state;
+    fake_reset();
+    fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+    double sum = 0, worst = 0;
+    uint64_t count = 0, random = 88172645463325252u;
+    for (uint64_t octave = 4096; octave <= 1ull << 32; octave *= 2)
+        for (int i = 0; i < 200; i++) { /* just above each power of two, where powers of two waste half, and anywhere */
+            const uint64_t nbytes = octave + (i < 100 ? (uint64_t)i : fake_random(&random) % octave);
+            fy__block_t *block = take_at(pool, nbytes);
+            const double waste = (double)(block->nbytes - nbytes) / (double)nbytes;
+            sum += waste;
+            count++;
+            if (waste > worst) worst = waste;
+            give_done(block);
+        }
+    print_message("rounding from 4 KiB to 8 GiB: mean %.3f %%, worst %.3f %%\n", 100 * sum / (double)count, 100 * worst);
+    assert_true(worst <= 0.125);
+    assert_true(sum / (double)count <= 0.10);
+    assert_true(worst < 64.0 / 4096); /* in truth: less than a granule */
+    fake_end(pool);
+}
+
+/* ---- churn ---- */
+
+typedef struct churn {
+    const char *name;
+    uint64_t (*draw)(uint64_t random);
+    int live;
+    double most; /* registered / peak */
+} churn_t;
+
+static uint64_t uniform(uint64_t random, uint64_t least, uint64_t most) { return least + random % (most - least + 1); }
+static uint64_t batches(uint64_t random) { return uniform(random, 4 * KIB, 16 * MIB); }
+static uint64_t small(uint64_t random) { return uniform(random, 4 * KIB, 256 * KIB); }
+static uint64_t large(uint64_t random) { return uniform(random, MIB, 256 * MIB); }
+static uint64_t past_power(uint64_t random) { return (1ull << uniform(random, 12, 22)) + 1; }
+static uint64_t past_large_power(uint64_t random) { return (1ull << uniform(random, 12, 26)) + 1; }
+
+/* What these peers would hold for one block, before any fragmentation: kind to them. */
+static uint64_t peer_nbytes(int peer, uint64_t nbytes)
+{
+    uint64_t step = 1;
+    while (step < nbytes) step *= 2;
+    if (peer == 1) return step;
+    step /= 8; /* jemalloc: four classes per doubling */
+    return (nbytes + step - 1) / step * step;
+}
+
+static void random_churn(void **state)
+{
+    (void)state;
+    static const churn_t churns[] = { { "uniform to 256 KiB", small, 500, 1.20 },
+                                      { "uniform to 16 MiB", batches, 500, 1.20 },
+                                      { "uniform to 256 MiB", large, 500, 1.20 },
+                                      { "a power of two to 4 MiB, + 1", past_power, 500, 1.20 },
+                                      { "a power of two to 64 MiB, + 1", past_large_power, 500, 1.20 } };
+    for (size_t c = 0; c < sizeof churns / sizeof *churns; c++) {
+        double worst[PEERS] = { 0 };
+        uint64_t calls = 0;
+        for (uint64_t seed = 1; seed <= 4; seed++) {
+            static fy__block_t *blocks[500];
+            uint64_t random = seed * 88172645463325252u, requested = 0, peak = 0, held[PEERS] = { 0 }, held_most[PEERS] = { 0 };
+            fake_reset();
+            fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+            memset(blocks, 0, sizeof blocks);
+            for (int i = 0; i < 20000; i++) {
+                fy__block_t **at = &blocks[fake_random(&random) % (uint64_t)churns[c].live];
+                if (*at) {
+                    requested -= (*at)->requested;
+                    for (int peer = 1; peer < PEERS; peer++) held[peer] -= peer_nbytes(peer, (*at)->requested);
+                    give_done(*at);
+                    *at = NULL;
+                    if (fake_random(&random) % 4 == 0) continue;
+                }
+                *at = take_at(pool, churns[c].draw(fake_random(&random) >> 3));
+                requested += (*at)->requested;
+                if (requested > peak) peak = requested;
+                for (int peer = 1; peer < PEERS; peer++) {
+                    held[peer] += peer_nbytes(peer, (*at)->requested);
+                    if (held[peer] > held_most[peer]) held_most[peer] = held[peer];
+                }
+            }
+            held_most[0] = query(pool).peak_reserved;
+            calls += query(pool).device_allocs;
+            for (int peer = 0; peer < PEERS; peer++) {
+                const double ratio = (double)held_most[peer] / (double)peak;
+                if (ratio > worst[peer]) worst[peer] = ratio;
+            }
+            for (int i = 0; i < 500; i++)
+                if (blocks[i]) give_done(blocks[i]);
+            fake_end(pool);
+        }
+        print_message("%s, %d live: registered / peak", churns[c].name, churns[c].live);
+        for (int peer = 0; peer < PEERS; peer++) print_message("%s %s %.3f", peer ? "," : "", peer_names[peer], worst[peer]);
+        print_message("; %llu calls in 80000 requests\n", (unsigned long long)calls);
+        assert_true(worst[0] <= churns[c].most);
+        assert_true(worst[0] < worst[1]);
+    }
+}
+
+/* ---- a steady program ---- */
+
+static void a_steady_program_asks_for_nothing(void **state)
+{
+    (void)state;
+    fake_reset();
+    fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+    uint64_t calls = 0;
+    for (int step = 0; step < 50; step++) { /* what lives long between what does not, of sizes that do not fit each other */
+        fy__block_t *blocks[12];
+        for (int i = 0; i < 12; i++) blocks[i] = take_at(pool, (uint64_t)(i * 5 % 12 + 1) * 777777);
+        for (int i = 0; i < 12; i += 2) give_done(blocks[i]);
+        fy__block_t *whole = take_at(pool, 11 * MIB);
+        for (int i = 1; i < 12; i += 2) give_done(blocks[i]);
+        give_done(whole);
+        if (step == 30) calls = fake.alloc_calls + fake.free_calls;
+    }
+    assert_int_equal(fake.alloc_calls + fake.free_calls, calls);
+    fake_end(pool);
+}
+
+/* What goes back is smaller than what comes for it, so that ends, even where hardly anything fits. */
+static void thrift_is_rare(void **state)
+{
+    enum { LIVE = 4 };
+    (void)state;
+    fake_reset();
+    fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+    fy__block_t *blocks[LIVE] = { NULL };
+    uint64_t random = 88172645463325252u;
+    for (int i = 0; i < 300000; i++) { /* few and large, so that hardly anything fits where something else was */
+        fy__block_t **at = &blocks[fake_random(&random) % LIVE];
+        if (*at) give_done(*at);
+        *at = take_at(pool, fake_random(&random) % 3 ? large(fake_random(&random) >> 3) : small(fake_random(&random) >> 3));
+    }
+    print_message("%llu segments given back in 300000 requests\n", (unsigned long long)rungs(pool).released);
+    assert_true(rungs(pool).released < 100);
+    for (int i = 0; i < LIVE; i++) give_done(blocks[i]);
+    fake_end(pool);
+}
+
+/* ---- what it gives back ---- */
+
+static void idle_segments_go_before_it_grows_past_its_peak(void **state)
+{
+    (void)state;
+    fake_reset();
+    fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+    give_done(take_at(pool, 100 * MIB));
+    give_done(take_at(pool, 120 * MIB));
+    assert_int_equal(query(pool).peak_reserved, 120 * MIB); /* not 220 */
+    fy__block_t *part = take_at(pool, 3 * MIB);             /* cut from it, although it is large */
+    assert_int_equal(query(pool).reserved, 120 * MIB);
+    give_done(part);
+    fake_end(pool);
+}
+
+static void a_refused_request_has_given_nothing_back(void **state)
+{
+    (void)state;
+    fake_reset();
+    fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+    fy__block_t *block;
+    give_done(take_at(pool, 100 * MIB));
+    fake.guard_growth = true;
+    assert_int_equal(fy__pool_alloc(pool, 120 * MIB, 0, &block), FY_STATUS_REFUSED_BY_GUARD);
+    assert_int_equal(query(pool).reserved, 100 * MIB);
+    block = take_at(pool, 90 * MIB); /* so what was there still serves */
+    give_done(block);
+    fake_end(pool);
+}
+
+static void steps_are_bounded(void **state)
+{
+    (void)state;
+    fake_reset();
+    fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
+    static fy__block_t *blocks[6000];
+    for (int i = 0; i < 6000; i++) {
+        const uint64_t before = query(pool).reserved;
+        blocks[i] = take_at(pool, 200 * KIB);
+        const uint64_t step = query(pool).reserved - before;
+        assert_true(step <= (before / 8 > 2 * MIB ? before / 8 : 2 * MIB));
+    }
+    assert_true(fake.alloc_calls < 200); /* 1.1 GiB in slabs of 2 MiB would be 600 */
+    for (int i = 0; i < 6000; i++) give_done(blocks[i]);
+    fake_end(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rounding),
+        cmocka_unit_test(random_churn),
+        cmocka_unit_test(a_steady_program_asks_for_nothing),
+        cmocka_unit_test(thrift_is_rare),
+        cmocka_unit_test(idle_segments_go_before_it_grows_past_its_peak),
+        cmocka_unit_test(a_refused_request_has_given_nothing_back),
+        cmocka_unit_test(steps_are_bounded),
+    };
+    return cmocka_run_group_tests_name("alloc/pool thrifty", tests, NULL, NULL);
+}
