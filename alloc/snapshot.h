@@ -37,14 +37,12 @@ typedef enum fy__snapshot_kind {
 } fy__snapshot_kind_t;
 
 /* X(field): of fy_memory_rungs_t */
-#define FY__SNAPSHOT_RUNGS(X) \
-    X(at_hand)                \
-    X(ready)                  \
-    X(same_stream)            \
-    X(joined)                 \
-    X(inserted_wait)          \
-    X(grown)                  \
-    X(after_pressure) X(grown_after_trim) X(after_sync) X(grown_after_sync) X(reaped) X(syncs) X(released) X(guard_refusals) X(verdicts)
+/* clang-format off */
+#define FY__SNAPSHOT_RUNGS(X)                                                                              \
+    X(at_hand) X(ready) X(same_stream) X(joined) X(inserted_wait) X(grown) X(after_pressure)               \
+    X(grown_after_trim) X(after_sync) X(grown_after_sync) X(reaped) X(syncs) X(released) X(guard_refusals) \
+    X(verdicts)
+/* clang-format on */
 
 enum { FY__SNAPSHOT_STREAMS = 5, FY__SNAPSHOT_NO_CATEGORY = FY_CATEGORY_COUNT, FY__SNAPSHOT_PATH = 768 };
 

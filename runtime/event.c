@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/base/path.h"
 #include "runtime/event_write.h"
 #include "runtime/guard.h"
 #include "runtime/registry.h"
@@ -72,15 +73,6 @@ const char *fy__event_intern(const char *text)
 
 /* ---- beginning and ending ---- */
 
-/* "%p" in a path is the process's number, so that processes that inherit the variable do not write over each other's file. */
-static bool expand(const char *path, char *out, size_t size)
-{
-    const char *mark = strstr(path, "%p");
-    const int n = mark ? snprintf(out, size, "%.*s%ld%s", (int)(mark - path), path, (long)getpid(), mark + 2)
-                       : snprintf(out, size, "%s", path);
-    return n >= 0 && (size_t)n < size; /* else it would be another file's name */
-}
-
 /* Signals are for the program's own threads. */
 static int start_thread(fy__event_writer_t *writer)
 {
@@ -113,7 +105,7 @@ static fy_status_t begin(const char *path)
     char name[4096];
     if (running)
         return FY_FAIL(BUSY, "ledger_record: a recording is running (by fy_ledger_record or $FERRY_RECORD); end it with NULL first");
-    if (!expand(path, name, sizeof name))
+    if (!fy__path_expand(path, name, sizeof name))
         return FY_FAIL(INVALID_ARGUMENT, "ledger_record: the path has %zu bytes; %zu is the most", strlen(path), sizeof name - 1);
     const int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return FY_FAIL(IO, "ledger_record: cannot write %.300s: %s", name, strerror(errno));

@@ -77,6 +77,9 @@ static inline fy_status_t fy__pool_alloc(fy__pool_t *pool, uint64_t nbytes, uint
 {
     return fy__pool_alloc_tagged(pool, nbytes, stream_index, (fy__tag_t){ FY_CATEGORY_ACTIVATIONS, NULL }, out_block);
 }
+/* Memory of `device`, or page-locked for it, was refused with `status`: writes $FERRY_SNAPSHOT_ON_OOM, if there is one and it was for want
+ * of memory. The error record stays. No pool's lock is held. */
+void fy__memory_refused(const fy_device_t *device, fy_status_t status);
 /* Never blocks: a block whose hazard is not done stays pending. Thread-safe. */
 void fy__pool_free(fy__block_t *block);
 /* Its figures for the event file, as of one moment. NULL is ignored. */

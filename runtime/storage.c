@@ -71,6 +71,7 @@ static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *
     /* Its next owner may be anybody: what it is for, and where it was made, is not said. */
     const fy_status_t status = fy__pool_alloc(host->pool, fy__front_class_nbytes(class), 0, &storage->block);
     if (status != FY_STATUS_OK) {
+        fy__memory_refused(host, status);
         fy__storage_struct_free(thread, storage);
         return status;
     }
@@ -106,6 +107,7 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
     if (nbytes) {
         const fy_status_t status = fy__pool_alloc_tagged(device->pool, nbytes, stream ? stream->index : 0, tag_of(thread), &storage->block);
         if (status != FY_STATUS_OK) {
+            fy__memory_refused(device, status);
             fy__guard_free_memory(guards, nbytes);
             fy__storage_struct_free(thread, storage);
             return status;
@@ -190,6 +192,7 @@ fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, u
     init(storage, fy_device_host());
     const fy_status_t status = fy__pool_alloc_tagged(peer->pinned, nbytes, 0, tag_of(thread), &storage->block);
     if (status != FY_STATUS_OK) {
+        fy__memory_refused(peer, status);
         fy__storage_struct_free(thread, storage);
         return status;
     }

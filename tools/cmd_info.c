@@ -146,6 +146,7 @@ int cmd_info(int argc, char **argv)
     if (status == FY_STATUS_OK) {
         print_info(&found, common.json);
         if (common.plot) fprintf(stderr, "ferry: info has no figure; --plot is ignored\n");
+        if (common.snapshot) fprintf(stderr, "ferry: info holds nothing on a device; --snapshot is ignored\n");
     } else {
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     }

@@ -12,6 +12,7 @@ static const command_t commands[] = {
     { "bench", "micro benchmarks beside the raw library call: dispatch, gemm, copy", cmd_bench },
     { "ledger", "what a recorded run moved: by scope, path and call site", cmd_ledger },
     { "plan", "does it fit? memory map and model time of a step, the largest batch, without a device", cmd_plan },
+    { "memory", "what lay where in a device's memory, from a snapshot", cmd_memory },
 };
 
 static void print_commands(FILE *file, const char *prefix, const char *summary, const command_t *list, size_t count)

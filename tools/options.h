@@ -49,7 +49,7 @@ const char *nearest_name(const char *word, const void *names, size_t stride, siz
 /* Options that every subcommand has. */
 typedef struct common {
     bool json, traffic;
-    const char *csv, *plot, *device, *budget, *record;
+    const char *csv, *plot, *device, *budget, *record, *snapshot;
 } common_t;
 
 /* clang-format off */
@@ -60,7 +60,8 @@ typedef struct common {
     { "plot", OPTION_SVG,  "FILE.svg", &(c)->plot, "draw a figure with gnuplot", 0, 0 },                                         \
     { "device", OPTION_TEXT, "SPEC", &(c)->device, "host, sim:0, sim:0?profile=h200, cuda:0; auto: first CUDA device, else host", 0, 0 }, \
     { "budget", OPTION_TEXT, "ITEMS", &(c)->budget, "what may be moved at most, such as upload=1MiB,download=4KiB/step,sync=0; more fails", 0, 0 }, \
-    { "record", OPTION_TEXT, "FILE", &(c)->record, "write every event to FILE; ferry ledger FILE reads it", 0, 0 }
+    { "record", OPTION_TEXT, "FILE", &(c)->record, "write every event to FILE; ferry ledger FILE reads it", 0, 0 }, \
+    { "snapshot", OPTION_TEXT, "FILE", &(c)->snapshot, "what lies where in the device's memory at the end, or when it ran out: FILE.svg a picture, else JSON for ferry memory", 0, 0 }
 /* Experiments: their traffic is the same in every run, so a file of expected lines can be compared with it. */
 #define TRAFFIC_OPTION(c) { "traffic", OPTION_FLAG, NULL, &(c)->traffic, "end with one line of traffic figures that are the same in every run", 0, 0 }
 /* clang-format on */

@@ -42,6 +42,10 @@ fy_status_t session_begin(session_t *session, const common_t *common, const char
     if (common->record) unsetenv("FERRY_RECORD");
     if (common->record) FY_TRY(fy_ledger_record(common->record)); /* before the first scope, so that the file has it all */
     if (common->budget) FY_TRY(fy_budget_set(common->budget));    /* before the first scope: it may name that one, too */
+    if (common->snapshot) { /* at the end; or when memory ran out, since later it would be of nothing */
+        FY_TRY(check_writable(common->snapshot));
+        setenv("FERRY_SNAPSHOT_ON_OOM", common->snapshot, 1);
+    }
     session->scope = fy_scope_begin(name);
     if (common->csv) FY_TRY(check_writable(common->csv));
     if (common->plot) FY_TRY(check_writable(common->plot));
@@ -72,9 +76,18 @@ static fy_status_t finish_json(session_t *session)
     return FY_STATUS_OK;
 }
 
+static fy_status_t write_snapshot(const session_t *session)
+{
+    const char *path = session->common->snapshot;
+    const size_t length = strlen(path);
+    const bool is_svg = length > 4 && strcmp(path + length - 4, ".svg") == 0;
+    return fy_memory_snapshot(session->device, path, is_svg ? FY_SNAPSHOT_SVG : FY_SNAPSHOT_JSON);
+}
+
 int session_end(session_t *session, fy_status_t status)
 {
     int usage = status == FY_STATUS_INVALID_ARGUMENT && !session->device; /* --device or --budget was not understood */
+    if (status == FY_STATUS_OK && session->common->snapshot) status = write_snapshot(session);
     if (status == FY_STATUS_OK && session->json.file) status = finish_json(session);
     if (status == FY_STATUS_OK && (fflush(stdout) != 0 || ferror(stdout)))
         status = TOOL_FAIL(IO, "cannot write to standard output: %s", strerror(errno));

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tools/tool.h"
 
@@ -146,7 +147,8 @@ static fy_status_t read_figures(const reading_t *reading, const json_value_t *va
         { "largest_free_bytes", &s->largest_free },
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!json_whole(json_member(figures, keys[i].key), keys[i].value)) return bad(reading, "its figures have no \"%s\"", keys[i].key);
+        if (!json_whole(json_member(figures, keys[i].key), keys[i].value) || *keys[i].value > INT64_MAX)
+            return bad(reading, "its figures have no \"%s\"", keys[i].key);
     s->limit = FY_UNLIMITED;
     if (limit && limit->kind != JSON_NULL && !json_whole(limit, &s->limit)) return bad(reading, "its \"limit_bytes\" is no number");
     for (int i = 0; i < FY_CATEGORY_COUNT; i++) {
@@ -226,7 +228,7 @@ static fy_status_t read_document(reading_t *reading, const json_value_t *root)
     if (version != 1)
         return TOOL_FAIL(CORRUPT_DATA, "%s is a snapshot of version %llu; this command reads version 1", reading->path,
                          (unsigned long long)version);
-    if (!device || !pools) return bad(reading, "it has no \"device\" or no \"pools\"");
+    if (!device || !pools || !pools->child) return bad(reading, "it has no \"device\" or no \"pools\"");
     snprintf(reading->to->device, sizeof reading->to->device, "%s", device);
     snprintf(reading->to->model, sizeof reading->to->model, "%s", model ? model : "");
     (void)json_whole(json_member(root, "process"), &reading->to->process);
@@ -296,6 +298,7 @@ fy_status_t snapshot_file_draw(const snapshot_file_t *file, const char *path)
     failed |= fclose(out) != 0;
     if (!failed) return FY_STATUS_OK;
     const int error = errno;
-    remove(path);
+    struct stat found; /* what is no ordinary file was there before */
+    if (stat(path, &found) == 0 && S_ISREG(found.st_mode)) remove(path);
     return TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(error));
 }

@@ -53,6 +53,7 @@ static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
            ring->slot_nbytes > calibration->slot_smallest_nbytes)
         ring->slot_nbytes /= 2; /* others hold the rest: slower beats not at all */
     if (status != FY_STATUS_OK) {
+        fy__memory_refused(device, status);
         ring->block = NULL;
         destroy(ring);
         return status;

@@ -264,6 +264,33 @@ static void no_half_file_stays(ts_ctx_t *ctx)
     assert_int_equal(size_of(path), whole); /* the old one, as it was */
 }
 
+static void running_out_leaves_one_if_asked_to(ts_ctx_t *ctx)
+{
+    fy_tensor_t *kept, *tensor;
+    char pattern[64], name[96];
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(54321), &kept));
+    unlink(path);
+    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(1) << 61), &tensor), OUT_OF_MEMORY);
+    assert_int_equal(files_there(), 0); /* nobody asked */
+    snprintf(pattern, sizeof pattern, "%s/oom-%%p.json", folder);
+    setenv("FERRY_SNAPSHOT_ON_OOM", pattern, 1);
+    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(1) << 61), &tensor), OUT_OF_MEMORY);
+    ts_text_has("2305843009213693952 bytes asked for"); /* the verdict, as ever */
+    assert_non_null(fy_error_get()->oom);
+    snprintf(name, sizeof name, "%s/oom-%ld.json", folder, (long)getpid());
+    snapshot_file_t file;
+    ts_ok(snapshot_file_open(name, &file));
+    assert_non_null(block_of(&file, main_pool(ctx, &file), 54321));
+    assert_true(main_pool(ctx, &file)->rungs.verdicts >= 2);
+    snapshot_file_close(&file);
+    unlink(name);
+    setenv("FERRY_SNAPSHOT_ON_OOM", "/nowhere/at/all.svg", 1);
+    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(1) << 61), &tensor), OUT_OF_MEMORY);
+    ts_text_has("2305843009213693952 bytes asked for");
+    unsetenv("FERRY_SNAPSHOT_ON_OOM");
+    assert_int_equal(files_there(), 0);
+}
+
 static void links_stay_links(ts_ctx_t *ctx)
 {
     char link[64];
@@ -294,9 +321,15 @@ static void questions_that_are_refused(ts_ctx_t *ctx)
 int main(void)
 {
     static const ts_test_t tests[] = {
-        TS_TEST(sums_are_the_figures),       TS_TEST(a_block_says_what_it_is),    TS_TEST(pending_blocks_name_their_streams),
-        TS_TEST(a_graph_is_shown_in_detail), TS_TEST(it_is_of_one_moment),        TS_TEST(no_half_file_stays),
-        TS_TEST(links_stay_links),           TS_TEST(questions_that_are_refused),
+        TS_TEST(sums_are_the_figures),
+        TS_TEST(a_block_says_what_it_is),
+        TS_TEST(pending_blocks_name_their_streams),
+        TS_TEST(a_graph_is_shown_in_detail),
+        TS_TEST(it_is_of_one_moment),
+        TS_TEST(no_half_file_stays),
+        TS_TEST(running_out_leaves_one_if_asked_to),
+        TS_TEST(links_stay_links),
+        TS_TEST(questions_that_are_refused),
     };
     static const ts_exclusion_t exclusions[] = {
         { "host", "pending_blocks_name_their_streams", "nothing is ever pending on the host" },

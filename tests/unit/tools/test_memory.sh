@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# `ferry memory`, --snapshot and $FERRY_SNAPSHOT_ON_OOM: a snapshot of a run is read, summed up and drawn; an independent reader (python3, if it is
+# there) finds the same sums; pictures are valid XML (xmllint, if it is there); what is no snapshot is refused. Usage: test_memory.sh BUILD_DIR.
+set -uo pipefail
+ferry=$(realpath -m "$1")/bin/ferry
+if [ ! -x "$ferry" ]; then
+    echo "skipped: $ferry is not built"
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+expect() { # STATUS ARGUMENT...
+    local expected=$1
+    shift
+    "$ferry" "$@" >"$work/out" 2>"$work/err"
+    local status=$?
+    [ $status -eq "$expected" ] || fail "ferry $*: exit status $status, not $expected: $(head -c 400 "$work/err")"
+}
+says() { grep -qF -- "$2" "$work/$1" || fail "'$2' is not in $1 of the last command: $(head -c 300 "$work/$1")"; }
+silent() { [ ! -s "$work/$1" ] || fail "$1 of the last command is not empty: $(head -c 200 "$work/$1")"; }
+picture() {
+    head -c 5 "$1" | grep -q '<?xml' || fail "$1 is no SVG"
+    if command -v xmllint >/dev/null; then xmllint --noout "$1" || fail "$1 is no valid XML"; fi
+    if grep -qE 'href|url\([^#]|@import|<script' "$1"; then fail "$1 is not self-contained"; fi
+}
+
+# ---- usage ----
+expect 0 memory --help
+says out "usage: ferry memory FILE"
+expect 2 memory
+says err "which file?"
+expect 2 memory "$work/x" --svg "$work/x.png"
+says err ".svg"
+expect 1 memory "$work/nowhere"
+says err "nowhere"
+silent out
+echo '{"ev":"ferry"}' >"$work/events"
+expect 1 memory "$work/events" --json --svg "$work/x.svg"
+says err "is no whole snapshot"
+silent out
+[ ! -e "$work/x.svg" ] || fail "a picture of nothing was drawn"
+
+# ---- at the end of a run ----
+expect 0 experiment roundtrip --device sim:0 --size 64 --iters 3 --snapshot "$work/end.json"
+expect 0 memory "$work/end.json"
+says out "sim:0 (h200 profile)"
+says out "pinned memory of sim:0"
+expect 0 experiment roundtrip --device host --size 64 --iters 3 --snapshot "$work/end.svg"
+picture "$work/end.svg"
+expect 1 experiment roundtrip --device host --snapshot "$work/nowhere/x.json"
+says err "nowhere"
+
+# ---- when memory runs out ----
+expect 4 experiment roundtrip --device "sim:0?limit=200KiB" --iters 3 --snapshot "$work/oom.json"
+expect 0 memory "$work/oom.json" --svg "$work/oom.svg"
+says out "roundtrip"
+says out "verdicts"
+says out "picture: $work/oom.svg"
+picture "$work/oom.svg"
+FERRY_SNAPSHOT_ON_OOM="$work/env-%p.svg" expect 4 experiment roundtrip --device "sim:0?limit=200KiB" --iters 3
+says err "OUT_OF_MEMORY"
+picture "$work"/env-*.svg
+FERRY_SNAPSHOT_ON_OOM="$work/nowhere/x.svg" expect 4 experiment roundtrip --device "sim:0?limit=200KiB" --iters 3
+says err "160000 bytes asked for"
+says err "FERRY_SNAPSHOT_ON_OOM"
+
+# ---- the JSON, by another reader ----
+expect 0 memory "$work/oom.json" --json
+if command -v python3 >/dev/null; then
+    python3 - "$work/oom.json" "$work/out" <<'PY' || fail "python3 finds other sums"
+import json, sys
+snapshot, summary = (json.load(open(path)) for path in sys.argv[1:])
+assert snapshot["snapshot"] == 1
+live = {}
+for pool, shown in zip(snapshot["pools"], summary["pools"], strict=True):
+    states = dict.fromkeys(("live", "pending", "free", "at_hand"), 0)
+    for segment in pool["segments"]:
+        end = 0
+        for block in segment["blocks"]:
+            assert block["offset"] == end
+            end += block["bytes"]
+            states[block["state"]] += block["bytes"]
+            if block["state"] == "live" and "scope" in block:
+                live[pool["pool"], block["scope"]] = live.get((pool["pool"], block["scope"]), 0) + block["bytes"]
+        assert end == segment["bytes"]
+    assert shown["pool"] == pool["pool"]
+    states["live"] += pool["figures"]["in_place_bytes"]
+    assert states["live"] == shown["live_bytes"] == pool["figures"]["live_bytes"] == sum(c["live_bytes"] for c in pool["by_category"].values())
+    assert states["pending"] == shown["pending_bytes"]
+    assert shown["reserved_bytes"] == sum(states.values()) == sum(s["bytes"] for s in pool["segments"]) + pool["figures"]["in_place_bytes"]
+assert live == {(s["pool"], s["scope"]): s["live_bytes"] for s in summary["scopes"]}
+PY
+fi
+
+[ $failures -eq 0 ] || exit 1
+echo "memory: all good"
