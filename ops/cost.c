@@ -96,6 +96,17 @@ void fy__cost_conv2d(fy_launch_t *launch)
     set(launch, launch->nsrc == 3 ? add(flops, launch->nelem) : flops);
 }
 
+/* The attributes of a gradient begin alike. */
+static uint64_t window_nelem(const fy_launch_t *launch)
+{
+    const fy_pool2d_attrs_t *attrs = launch->attrs;
+    return mul((uint64_t)attrs->kernel_h, (uint64_t)attrs->kernel_w);
+}
+
+void fy__cost_pool2d(fy_launch_t *launch) { set(launch, mul(launch->nelem, window_nelem(launch))); }
+
+void fy__cost_pool2d_backward(fy_launch_t *launch) { set(launch, mul(count(&launch->src[0]), window_nelem(launch))); }
+
 void fy__cost_softmax(fy_launch_t *launch) { set(launch, mul(launch->nelem, 4 + FY__FLOPS_TRANSCENDENTAL)); }
 
 void fy__cost_mse_loss(fy_launch_t *launch) { set(launch, mul(count(&launch->src[0]), 3)); }

@@ -24,5 +24,7 @@ void fy__cost_mse_loss(fy_launch_t *launch); /* subtract, square, add */
 void fy__cost_gather(fy_launch_t *launch);   /* the rows it reads, not the whole table */
 void fy__cost_conv2d(
     fy_launch_t *launch); /* 2 flops for each weight behind each element of y, padding not taken off; its gradients alike */
+void fy__cost_pool2d(fy_launch_t *launch);          /* a flop for each place of the window of each element of y */
+void fy__cost_pool2d_backward(fy_launch_t *launch); /* the same */
 
 #endif

@@ -1,6 +1,6 @@
-/* Shape rules of what slides a window over images: conv2d and its gradients. Activations are NHWC, weights OHWI.
+/* Shape rules of what slides a window over images: conv2d, pooling, and their gradients. Activations are NHWC, weights OHWI.
  * The gradients are told the size that they are of (attrs height, width): a stride leaves several that fit, and one is right.
- * Not here: the loops (backends/kernels/conv*.c). Next: typed/image.c. */
+ * Not here: the loops (backends/kernels/conv*.c, pool.c). Next: typed/image.c. */
 #include "ops/shape.h"
 
 #include <inttypes.h>
@@ -158,4 +158,85 @@ fy_status_t fy__shape_conv2d_backward_weight(const fy_op_info_t *info, fy_launch
     FY_TRY(check_conv(info, &forward, &conv, true));
     set_result(launch, conv.w);
     return FY_STATUS_OK;
+}
+
+/* ---- pooling ---- */
+
+/* dims of y for an x of `x`. A window never lies in the padding alone, as the padding is less than the kernel. */
+static fy_status_t pool_dims(const fy_op_info_t *info, const fy_pool2d_attrs_t *attrs, const int64_t *x, int64_t *y)
+{
+    if (attrs->kernel_h < 1 || attrs->kernel_w < 1 || attrs->stride_h < 0 || attrs->stride_w < 0)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: kernel %" PRId32 " x %" PRId32 " must be 1 or more, stride %" PRId32 " x %" PRId32 " 0 (the kernel's) or more",
+                       info->name, attrs->kernel_h, attrs->kernel_w, attrs->stride_h, attrs->stride_w);
+    if (attrs->padding_h < 0 || attrs->padding_w < 0 || attrs->padding_h >= attrs->kernel_h || attrs->padding_w >= attrs->kernel_w)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: padding %" PRId32 " x %" PRId32 " must be 0 or more and less than the kernel, %" PRId32 " x %" PRId32,
+                       info->name, attrs->padding_h, attrs->padding_w, attrs->kernel_h, attrs->kernel_w);
+    const int32_t stride_h = attrs->stride_h ? attrs->stride_h : attrs->kernel_h,
+                  stride_w = attrs->stride_w ? attrs->stride_w : attrs->kernel_w;
+    if (x[1] < 1 || x[2] < 1)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: an image of %" PRId64 " x %" PRId64 " has no pixel to pool", info->name, x[1], x[2]);
+    y[0] = x[0];
+    y[1] = window_count(x[1], attrs->kernel_h, stride_h, attrs->padding_h, 1);
+    y[2] = window_count(x[2], attrs->kernel_w, stride_w, attrs->padding_w, 1);
+    y[3] = x[3];
+    if (y[1] < 0 || y[2] < 0)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: a window of %" PRId32 " x %" PRId32 " does not fit an image of %" PRId64 " x %" PRId64,
+                       info->name, attrs->kernel_h, attrs->kernel_w, x[1], x[2]);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t check_image(const fy_op_info_t *info, const fy_launch_t *launch, int i)
+{
+    if (i) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
+    FY_TRY(fy__check_dtype(info, "src", i, &launch->src[i], info->dtypes));
+    if (launch->src[i].rank == 4) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH, "%s: src%d is %s, it needs rank 4: [N, H, W, C]", info->name, i, FY__DESC_TEXT(&launch->src[i]));
+}
+
+static fy_status_t pool_forward(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    int64_t y[4];
+    FY_TRY(check_image(info, launch, 0));
+    FY_TRY(pool_dims(info, launch->attrs, launch->src[0].dims, y));
+    set_result(launch, y);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_max_pool2d(const fy_op_info_t *info, fy_launch_t *launch) { return pool_forward(info, launch); }
+fy_status_t fy__shape_avg_pool2d(const fy_op_info_t *info, fy_launch_t *launch) { return pool_forward(info, launch); }
+
+/* dx has the dims `x` if dy is what pooling them gives. */
+static fy_status_t pool_backward(const fy_op_info_t *info, fy_launch_t *launch, const fy_pool2d_attrs_t *attrs, const int64_t *x)
+{
+    const int64_t *dy = launch->src[0].dims;
+    int64_t y[4];
+    FY_TRY(pool_dims(info, attrs, x, y));
+    for (int axis = 0; axis < 4; axis++)
+        if (dy[axis] != y[axis])
+            return FY_FAIL(SHAPE_MISMATCH,
+                           "%s: dy (src0) is %s, but the pooling gives [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", info->name,
+                           FY__DESC_TEXT(&launch->src[0]), y[0], y[1], y[2], y[3]);
+    set_result(launch, x);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_max_pool2d_backward(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    FY_TRY(check_image(info, launch, 0));
+    FY_TRY(check_image(info, launch, 1));
+    return pool_backward(info, launch, launch->attrs, launch->src[1].dims);
+}
+
+fy_status_t fy__shape_avg_pool2d_backward(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_pool2d_backward_attrs_t *all = launch->attrs;
+    const fy_pool2d_attrs_t attrs = { all->kernel_h, all->kernel_w, all->stride_h, all->stride_w, all->padding_h, all->padding_w };
+    FY_TRY(check_image(info, launch, 0));
+    if (all->height < 1 || all->width < 1)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: height %" PRId32 " and width %" PRId32 " of x must be 1 or more", info->name, all->height,
+                       all->width);
+    const int64_t x[4] = { launch->src[0].dims[0], all->height, all->width, launch->src[0].dims[3] };
+    return pool_backward(info, launch, &attrs, x);
 }

@@ -28,9 +28,11 @@
     X(matmul, fy_matmul_f32) /* what cuBLASLt does not take */                               \
     X(matmul, fy_matmul_f64)                                                                 \
     X(conv, fy_conv2d_f32) /* and the gradients */                                           \
-    X(conv, fy_conv2d_f64)
+    X(conv, fy_conv2d_f64)                                                                   \
+    X(pool, fy_pool2d_f32) /* max, avg, and their gradients */                               \
+    X(pool, fy_pool2d_f64)
 
-#define FY__CUDA_MODULE_LIST(X) X(elementwise) X(move) X(random) X(reduce) X(softmax) X(matmul) X(conv)
+#define FY__CUDA_MODULE_LIST(X) X(elementwise) X(move) X(random) X(reduce) X(softmax) X(matmul) X(conv) X(pool)
 
 enum fy__cuda_kernel {
 #define X(module, name) FY__CUDA_KERNEL_##name,
@@ -68,6 +70,7 @@ typedef union fy__cuda_attrs {
     fy_axis_attrs_t axis;     /* likewise for argmax */
     fy_packed_t packed;       /* FY_LAUNCH_SCATTER, _GATHER: as backend.h has it */
     fy_matmul_attrs_t matmul; /* always 0, 0 here: transposes are folded into strides */
+    fy_pool2d_attrs_t pool2d; /* of the gradients too; stride is never 0 here */
     fy_conv2d_attrs_t conv2d; /* of the gradients too; their height and width are dst's */
 } fy__cuda_attrs_t;
 

@@ -130,6 +130,10 @@ static fy_status_t launch_builtin(fy__cuda_device_t *dev, CUstream stream, const
     case FY_OP_CONV2D:
     case FY_OP_CONV2D_BACKWARD_INPUT:
     case FY_OP_CONV2D_BACKWARD_WEIGHT: fy__cuda_pack_conv2d(launch, &request); break;
+    case FY_OP_MAX_POOL2D:
+    case FY_OP_MAX_POOL2D_BACKWARD:
+    case FY_OP_AVG_POOL2D:
+    case FY_OP_AVG_POOL2D_BACKWARD: fy__cuda_pack_pool2d(launch, &request); break;
     case FY_LAUNCH_SCATTER:
     case FY_LAUNCH_GATHER: fy__cuda_pack_packed(launch, &request); break;
     default: fy__cuda_pack_elementwise(launch, &request); break;
@@ -166,7 +170,11 @@ static int has_kernel(const fy_launch_t *launch)
     case FY_OP_MSE_LOSS:
     case FY_OP_CONV2D:
     case FY_OP_CONV2D_BACKWARD_INPUT:
-    case FY_OP_CONV2D_BACKWARD_WEIGHT: taken = floats; break;
+    case FY_OP_CONV2D_BACKWARD_WEIGHT:
+    case FY_OP_MAX_POOL2D:
+    case FY_OP_MAX_POOL2D_BACKWARD:
+    case FY_OP_AVG_POOL2D:
+    case FY_OP_AVG_POOL2D_BACKWARD: taken = floats; break;
     case FY_OP_ARANGE:
     case FY_OP_NEG:
     case FY_OP_ABS:

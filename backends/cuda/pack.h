@@ -37,6 +37,7 @@ void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out); /
 int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned index, int64_t begin, fy__cuda_request_t *out);
 void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_conv2d(const fy_launch_t *launch, fy__cuda_request_t *out); /* and its gradients */
+void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out); /* max, avg, and their gradients */
 void fy__cuda_pack_argmax(const fy_launch_t *launch, fy__cuda_request_t *out);
 /* sum, mean, max, min, mse_loss: one launch, or up to three that go through `workspace`. Returns how many.
  * *out_workspace_nbytes: what they use, at most `limit`; depends on sources only. `dst` may be incomplete if only that is wanted. */

@@ -1,20 +1,17 @@
 /* Packing for what slides a window over images. Axes are not fused: the kernels need N, H, W and C apart.
- * Next: kernels/conv.cu, which says what each product multiplies. */
+ * Next: kernels/conv.cu, which says what each product multiplies; kernels/pool.cu. */
 #include "backends/cuda/pack.h"
 
 static uint64_t tiles(int64_t n) { return ((uint64_t)n + FY__CUDA_TILE - 1) / FY__CUDA_TILE; }
 
-void fy__cuda_pack_conv2d(const fy_launch_t *launch, fy__cuda_request_t *out)
+/* Operands as they are; the attributes that a gradient has in common with what it is of. */
+static void pack_images(const fy_launch_t *launch, size_t attrs_nbytes, fy__cuda_request_t *out)
 {
-    const fy_conv2d_attrs_t *attrs = launch->attrs; /* those of a gradient begin alike */
-    const fy_desc_t *dst = &launch->dst[0];
-    const int weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
-    const int64_t groups = attrs->groups, pixels = dst->dims[0] * dst->dims[1] * dst->dims[2];
     fy__cuda_args_t *args = &out->args;
     uint64_t largest = launch->nelem;
-    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, attrs, sizeof *attrs);
+    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, launch->attrs, attrs_nbytes);
     args->accumulate = launch->accumulate & 1;
-    fy__cuda_operand_set(&args->dst[0], dst);
+    fy__cuda_operand_set(&args->dst[0], &launch->dst[0]);
     for (unsigned i = 0; i < launch->nsrc; i++) {
         uint64_t nelem = 1;
         for (int axis = 0; axis < launch->src[i].rank; axis++) nelem *= (uint64_t)launch->src[i].dims[axis];
@@ -22,8 +19,28 @@ void fy__cuda_pack_conv2d(const fy_launch_t *launch, fy__cuda_request_t *out)
         fy__cuda_operand_set(&args->src[i], &launch->src[i]);
     }
     fy__cuda_args_size(args, largest);
+}
+
+void fy__cuda_pack_conv2d(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    const fy_conv2d_attrs_t *attrs = launch->attrs; /* those of a gradient begin alike */
+    const fy_desc_t *dst = &launch->dst[0];
+    const int weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
+    const int64_t groups = attrs->groups, pixels = dst->dims[0] * dst->dims[1] * dst->dims[2];
+    pack_images(launch, sizeof *attrs, out);
     out->kernel = dst->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_conv2d_f64 : FY__CUDA_KERNEL_fy_conv2d_f32;
     out->threads = (uint64_t)groups * (weight ? tiles(dst->dims[0] / groups) * tiles(dst->dims[1] * dst->dims[2] * dst->dims[3])
                                               : tiles(pixels) * tiles(dst->dims[3] / groups));
     out->square = 1;
+}
+
+void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    pack_images(launch, sizeof(fy_pool2d_attrs_t), out);
+    fy_pool2d_attrs_t *attrs = &out->args.attrs.pool2d;
+    if (!attrs->stride_h) attrs->stride_h = attrs->kernel_h;
+    if (!attrs->stride_w) attrs->stride_w = attrs->kernel_w;
+    out->kernel = launch->dst[0].dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_pool2d_f64 : FY__CUDA_KERNEL_fy_pool2d_f32;
+    out->threads = launch->nelem;
+    out->square = 0;
 }

@@ -55,8 +55,8 @@ static int may_use_dnnl(const fy__conv_t *conv)
     const fy__conv_shape_t *s = &conv->shape;
     const double macs = (double)s->n * (double)s->oh * (double)s->ow * (double)s->o * (double)s->kh * (double)s->kw *
                         (double)(s->c / s->groups);
-    return macs >= SMALL_MACS && conv->x->dtype == FY_DTYPE_F32 && is_dense(conv->x) && is_dense(conv->w) && is_dense(conv->y) &&
-           (!conv->bias || is_dense(conv->bias));
+    return macs >= SMALL_MACS && s->h > 0 && s->w > 0 && conv->x->dtype == FY_DTYPE_F32 && is_dense(conv->x) && is_dense(conv->w) &&
+           is_dense(conv->y) && (!conv->bias || is_dense(conv->bias));
 }
 
 uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit)

@@ -2,9 +2,9 @@
  * of weights, and every result is summed in one order by one thread, so bits do not depend on the thread count.
  * Not here: when these loops run (conv.c). */
 #include "backends/kernels/conv.h"
-#include "backends/kernels/rows.h"
+#include "backends/kernels/image.h"
 
-enum { PIXELS = 8, OUTS = 32, CHANNELS = 128, SERIAL_MACS = 20000 };
+enum { PIXELS = 8, OUTS = 32, CHANNELS = FY__IMAGE_CHANNELS, SERIAL_MACS = 20000 };
 
 typedef struct job {
     const fy__loops_t *loops;
@@ -13,28 +13,14 @@ typedef struct job {
     int64_t tiles[2]; /* runs of channels, runs of pixels (or of output channels) */
 } job_t;
 
-static const char *element(const fy_desc_t *desc, int64_t i0, int64_t i1, int64_t i2, int64_t i3)
-{
-    const int64_t at = i0 * desc->strides[0] + i1 * desc->strides[1] + i2 * desc->strides[2] + i3 * desc->strides[3];
-    return (const char *)desc->data + at * ((int64_t)1 << fy__log2_size(desc->dtype));
-}
-
-/* `n` neighbours along the last axis, as f64. */
 static void stage(const job_t *job, const fy_desc_t *desc, int64_t i0, int64_t i1, int64_t i2, int64_t i3, int64_t n, double *out)
 {
-    fy__stage_in(job->loops, n, out, FY_DTYPE_F64, element(desc, i0, i1, i2, i3), desc->strides[3], desc->dtype);
+    fy__image_stage(job->loops, desc, i0, i1, i2, i3, n, out);
 }
 
-/* And back, or added to what is there. */
 static void put(const job_t *job, const fy_desc_t *desc, int64_t i0, int64_t i1, int64_t i2, int64_t i3, int64_t n, double *sums)
 {
-    char *to = (char *)(uintptr_t)element(desc, i0, i1, i2, i3);
-    if (job->conv->shape.accumulate) {
-        double old[CHANNELS];
-        fy__stage_in(job->loops, n, old, FY_DTYPE_F64, to, desc->strides[3], desc->dtype);
-        for (int64_t i = 0; i < n; i++) sums[i] += old[i];
-    }
-    fy__stage_out(job->loops, n, to, desc->strides[3], desc->dtype, sums, FY_DTYPE_F64);
+    fy__image_put(job->loops, desc, i0, i1, i2, i3, n, sums, job->conv->shape.accumulate != 0);
 }
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

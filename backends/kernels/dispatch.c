@@ -67,6 +67,10 @@ static const row_t rows[FY_OP_BUILTIN_COUNT] = {
     [FY_OP_CONV2D] = { fy__run_conv2d, FLOAT },
     [FY_OP_CONV2D_BACKWARD_INPUT] = { fy__run_conv2d, FLOAT },
     [FY_OP_CONV2D_BACKWARD_WEIGHT] = { fy__run_conv2d, FLOAT },
+    [FY_OP_MAX_POOL2D] = { fy__run_pool2d, FLOAT },
+    [FY_OP_MAX_POOL2D_BACKWARD] = { fy__run_pool2d, FLOAT },
+    [FY_OP_AVG_POOL2D] = { fy__run_pool2d, FLOAT },
+    [FY_OP_AVG_POOL2D_BACKWARD] = { fy__run_pool2d, FLOAT },
 };
 
 static const char *const names[FY_OP_BUILTIN_COUNT] = {

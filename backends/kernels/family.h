@@ -29,6 +29,7 @@ fy_status_t fy__run_softmax(const fy_host_api_t *host, const fy__loops_t *loops,
 fy_status_t fy__run_mse_loss(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* loss.c */
 fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* matmul.c */
 fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* conv.c; and gradients */
+fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* pool.c; and gradients */
 fy_status_t fy__run_packed(const fy_launch_t *launch); /* packed.c: the two launches that are no ops */
 uint64_t fy__matmul_workspace(const fy_launch_t *launch, uint64_t limit);
 uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit);

@@ -20,7 +20,9 @@ extern "C" {
     X(SUM, sum) X(MEAN, mean) X(MAX, max) X(MIN, min) X(ARGMAX, argmax)                                                                  \
     X(MATMUL, matmul) X(SOFTMAX, softmax) X(LOG_SOFTMAX, log_softmax) X(MSE_LOSS, mse_loss)                                              \
     X(GATHER, gather) X(CONCAT, concat)                                                                                                  \
-    X(CONV2D, conv2d) X(CONV2D_BACKWARD_INPUT, conv2d_backward_input) X(CONV2D_BACKWARD_WEIGHT, conv2d_backward_weight)
+    X(CONV2D, conv2d) X(CONV2D_BACKWARD_INPUT, conv2d_backward_input) X(CONV2D_BACKWARD_WEIGHT, conv2d_backward_weight)                  \
+    X(MAX_POOL2D, max_pool2d) X(MAX_POOL2D_BACKWARD, max_pool2d_backward)                                                                \
+    X(AVG_POOL2D, avg_pool2d) X(AVG_POOL2D_BACKWARD, avg_pool2d_backward)
 /* clang-format on */
 
 enum {
@@ -80,6 +82,14 @@ typedef struct fy_conv2d_backward_attrs {
     int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups; /* of the conv2d that is differentiated */
     int32_t height, width;                                                            /* of x, or of the kernel: what the gradient is of */
 } fy_conv2d_backward_attrs_t;
+
+typedef struct fy_pool2d_attrs {
+    int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
+} fy_pool2d_attrs_t; /* stride 0: the kernel's size; the result has floor((H + 2 padding - kernel) / stride) + 1 rows */
+typedef struct fy_pool2d_backward_attrs {
+    int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w; /* of the avg_pool2d that is differentiated */
+    int32_t height, width;                                                /* of its x */
+} fy_pool2d_backward_attrs_t;
 
 /* ---- introspection ---- */
 

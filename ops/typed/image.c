@@ -1,8 +1,9 @@
-/* Typed calls of what slides a window over images: conv2d and its gradients.
+/* Typed calls of what slides a window over images: conv2d, pooling, and their gradients.
  * Not here: whether shapes fit (shape_image.c), the loops (backends/kernels/conv*.c). */
 #include "ops/typed/typed.h"
 
 static const fy_conv2d_attrs_t k_plain = FY_CONV2D_ATTRS_INIT;
+static const fy_pool2d_attrs_t k_no_window; /* the shape rule says what is missing */
 
 fy_status_t fy_conv2d(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias, const fy_conv2d_attrs_t *attrs,
                       fy_tensor_t **out_dst)
@@ -38,4 +39,30 @@ fy_status_t fy_conv2d_backward_weight(const fy_tensor_t *dy, const fy_tensor_t *
                                       fy_tensor_t **out_dw)
 {
     return backward(FY_OP_CONV2D_BACKWARD_WEIGHT, dy, x, attrs, height, width, out_dw);
+}
+
+/* ---- pooling ---- */
+
+fy_status_t fy_max_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dst)
+{
+    return fy__op_new(FY_OP_MAX_POOL2D, 1, &x, attrs ? attrs : &k_no_window, out_dst);
+}
+
+fy_status_t fy_max_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dx)
+{
+    const fy_tensor_t *src[2] = { dy, x };
+    return fy__op_new(FY_OP_MAX_POOL2D_BACKWARD, 2, src, attrs ? attrs : &k_no_window, out_dx);
+}
+
+fy_status_t fy_avg_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dst)
+{
+    return fy__op_new(FY_OP_AVG_POOL2D, 1, &x, attrs ? attrs : &k_no_window, out_dst);
+}
+
+fy_status_t fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_pool2d_attrs_t *attrs, int height, int width, fy_tensor_t **out_dx)
+{
+    if (!attrs) attrs = &k_no_window;
+    const fy_pool2d_backward_attrs_t all = { attrs->kernel_h,  attrs->kernel_w,  attrs->stride_h, attrs->stride_w,
+                                             attrs->padding_h, attrs->padding_w, height,          width };
+    return fy__op_new(FY_OP_AVG_POOL2D_BACKWARD, 1, &dy, &all, out_dx);
 }

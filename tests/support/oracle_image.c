@@ -82,12 +82,57 @@ static void conv2d(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *a
     sums_finish(&sums, out);
 }
 
+/* One loop over windows, which the elements of y stand for, and their places. */
+static void pool2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expected_t *out)
+{
+    const fy_pool2d_attrs_t *a = attrs; /* the gradients' begin alike */
+    const fy_pool2d_backward_attrs_t *back = attrs;
+    const bool is_max = op == FY_OP_MAX_POOL2D || op == FY_OP_MAX_POOL2D_BACKWARD,
+               forward = op == FY_OP_MAX_POOL2D || op == FY_OP_AVG_POOL2D;
+    const int64_t sh = a->stride_h ? a->stride_h : a->kernel_h, sw = a->stride_w ? a->stride_w : a->kernel_w;
+    const double share = 1.0 / ((double)a->kernel_h * a->kernel_w);
+    int64_t x[4], y[4];
+    memcpy(x, src[op == FY_OP_MAX_POOL2D_BACKWARD].dims, sizeof x);
+    if (op == FY_OP_AVG_POOL2D_BACKWARD) x[1] = back->height, x[2] = back->width;
+    memcpy(y, x, sizeof y);
+    y[1] = (x[1] + 2 * a->padding_h - a->kernel_h) / sh + 1;
+    y[2] = (x[2] + 2 * a->padding_w - a->kernel_w) / sw + 1;
+    ts_expected_make(out, src[0].dtype, 4, forward ? y : x);
+    term_sums_t sums;
+    sums_make(&sums, out->value.nelem);
+    const uint64_t nwindows = (uint64_t)(y[0] * y[1] * y[2] * y[3]);
+    for (uint64_t k = 0; k < nwindows; k++) {
+        int64_t at[4];
+        ts_unravel(k, 4, y, at);
+        bool found = false;
+        uint64_t best = 0;
+        for (int64_t place = 0; place < (int64_t)a->kernel_h * a->kernel_w; place++) {
+            const int64_t h = at[1] * sh - a->padding_h + place / a->kernel_w, w = at[2] * sw - a->padding_w + place % a->kernel_w;
+            if (h < 0 || w < 0 || h >= x[1] || w >= x[2]) continue;
+            const uint64_t at_x = at4(x, at[0], h, w, at[3]);
+            if (op == FY_OP_AVG_POOL2D) sums_add(&sums, k, src[0].f[at_x], share);
+            if (op == FY_OP_AVG_POOL2D_BACKWARD) sums_add(&sums, at_x, src[0].f[k], share);
+            if (!is_max) continue;
+            const double *values = src[!forward].f;
+            if (!found || values[at_x] > values[best] || (isnan(values[at_x]) && !isnan(values[best]))) best = at_x;
+            found = true;
+        }
+        if (op == FY_OP_MAX_POOL2D_BACKWARD) sums_add(&sums, best, src[0].f[k], 1);
+        if (op == FY_OP_MAX_POOL2D) sums.sum[k] = src[0].f[best];
+    }
+    sums_finish(&sums, out); /* a maximum has no terms: it is exact */
+}
+
 bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out)
 {
     switch (op) {
     case FY_OP_CONV2D:
     case FY_OP_CONV2D_BACKWARD_INPUT:
     case FY_OP_CONV2D_BACKWARD_WEIGHT: conv2d(op, nsrc, src, attrs, out); return true;
+    case FY_OP_MAX_POOL2D:
+    case FY_OP_MAX_POOL2D_BACKWARD:
+    case FY_OP_AVG_POOL2D:
+    case FY_OP_AVG_POOL2D_BACKWARD: pool2d(op, src, attrs, out); return true;
     default: return false;
     }
 }

@@ -186,6 +186,10 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_CONV2D:
     case FY_OP_CONV2D_BACKWARD_INPUT:
     case FY_OP_CONV2D_BACKWARD_WEIGHT: return starts_with(kernel, "fy_conv2d");
+    case FY_OP_MAX_POOL2D:
+    case FY_OP_MAX_POOL2D_BACKWARD:
+    case FY_OP_AVG_POOL2D:
+    case FY_OP_AVG_POOL2D_BACKWARD: return starts_with(kernel, "fy_pool2d");
     case FY_LAUNCH_SCATTER:
     case FY_LAUNCH_GATHER: return strcmp(kernel, "fy_packed") == 0;
     default: return op < FY_OP_BUILTIN_COUNT && starts_with(kernel, "fy_elementwise");

@@ -1,0 +1,153 @@
+/* max_pool2d, avg_pool2d and their gradients, for any strides and float dtypes. Each task is a row of pixels of the result; the gradients ask,
+ * for a pixel of x, which windows have it, so every result is summed in one order by one thread and no two threads write one element.
+ * Not here: convolutions (conv.c). */
+#include <math.h>
+
+#include "backends/kernels/image.h"
+
+enum { CHANNELS = FY__IMAGE_CHANNELS };
+
+typedef struct pool {
+    const fy__loops_t *loops;
+    const fy_launch_t *launch;
+    const fy_desc_t *x, *y; /* x NULL: avg_pool2d_backward does not need it */
+    int64_t h, w, oh, ow, channels;
+    int64_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
+    int is_max;
+} pool_t;
+
+typedef struct range {
+    int64_t first, end;
+} range_t;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The pixels of a window that are inside the image. */
+static range_t window(int64_t at, int64_t stride, int64_t padding, int64_t kernel, int64_t size)
+{
+    const int64_t first = at * stride - padding;
+    return (range_t){ first < 0 ? 0 : first, least(first + kernel, size) };
+}
+
+/* The windows that have a pixel. */
+static range_t windows_of(int64_t at, int64_t stride, int64_t padding, int64_t kernel, int64_t count)
+{
+    const int64_t last = (at + padding) / stride, before = at + padding - kernel; /* windows that begin up to `before` end too early */
+    return (range_t){ before < 0 ? 0 : before / stride + 1, least(last + 1, count) };
+}
+
+/* best = the larger of best and x, NaN above all; where it changed, place = where. */
+static void take_larger(int64_t n, const double *x, double *best, int64_t *place, int64_t where)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int better = x[i] > best[i] || (isnan(x[i]) && !isnan(best[i]));
+        best[i] = better ? x[i] : best[i];
+        place[i] = better ? where : place[i];
+    }
+}
+
+/* The largest elements of a window, and the first pixels (h * w + w) that have them. */
+static void find_largest(const pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c, int64_t nc, double *best, int64_t *place)
+{
+    const range_t rows = window(oh, pool->stride_h, pool->padding_h, pool->kernel_h, pool->h),
+                  columns = window(ow, pool->stride_w, pool->padding_w, pool->kernel_w, pool->w);
+    double x[CHANNELS];
+    fy__image_stage(pool->loops, pool->x, n, rows.first, columns.first, c, nc, best);
+    for (int64_t i = 0; i < nc; i++) place[i] = rows.first * pool->w + columns.first;
+    for (int64_t h = rows.first; h < rows.end; h++)
+        for (int64_t w = columns.first; w < columns.end; w++) {
+            fy__image_stage(pool->loops, pool->x, n, h, w, c, nc, x);
+            take_larger(nc, x, best, place, h * pool->w + w);
+        }
+}
+
+static void forward_row(const void *context, int64_t task)
+{
+    const pool_t *pool = (const pool_t *)context;
+    const int64_t n = task / pool->oh, oh = task % pool->oh;
+    const range_t rows = window(oh, pool->stride_h, pool->padding_h, pool->kernel_h, pool->h);
+    double sums[CHANNELS], x[CHANNELS];
+    int64_t place[CHANNELS];
+    for (int64_t ow = 0; ow < pool->ow; ow++) {
+        const range_t columns = window(ow, pool->stride_w, pool->padding_w, pool->kernel_w, pool->w);
+        for (int64_t c = 0; c < pool->channels; c += CHANNELS) {
+            const int64_t nc = least(CHANNELS, pool->channels - c);
+            if (pool->is_max) {
+                find_largest(pool, n, oh, ow, c, nc, sums, place);
+            } else {
+                for (int64_t i = 0; i < nc; i++) sums[i] = 0;
+                for (int64_t h = rows.first; h < rows.end; h++)
+                    for (int64_t w = columns.first; w < columns.end; w++) {
+                        fy__image_stage(pool->loops, pool->x, n, h, w, c, nc, x);
+                        for (int64_t i = 0; i < nc; i++) sums[i] += x[i];
+                    }
+                for (int64_t i = 0; i < nc; i++) sums[i] /= (double)(pool->kernel_h * pool->kernel_w);
+            }
+            fy__image_put(pool->loops, pool->y, n, oh, ow, c, nc, sums, 0);
+        }
+    }
+}
+
+static void add_window(const pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c, int64_t nc, int64_t pixel, double *sums)
+{
+    double dy[CHANNELS], best[CHANNELS];
+    int64_t place[CHANNELS];
+    fy__image_stage(pool->loops, pool->y, n, oh, ow, c, nc, dy);
+    if (!pool->is_max) {
+        for (int64_t i = 0; i < nc; i++) sums[i] += dy[i];
+        return;
+    }
+    find_largest(pool, n, oh, ow, c, nc, best, place);
+    for (int64_t i = 0; i < nc; i++) sums[i] += place[i] == pixel ? dy[i] : 0;
+}
+
+static void backward_row(const void *context, int64_t task)
+{
+    const pool_t *pool = (const pool_t *)context;
+    const int64_t n = task / pool->h, h = task % pool->h;
+    const range_t rows = windows_of(h, pool->stride_h, pool->padding_h, pool->kernel_h, pool->oh);
+    double sums[CHANNELS];
+    for (int64_t w = 0; w < pool->w; w++) {
+        const range_t columns = windows_of(w, pool->stride_w, pool->padding_w, pool->kernel_w, pool->ow);
+        for (int64_t c = 0; c < pool->channels; c += CHANNELS) {
+            const int64_t nc = least(CHANNELS, pool->channels - c);
+            for (int64_t i = 0; i < nc; i++) sums[i] = 0;
+            for (int64_t oh = rows.first; oh < rows.end; oh++)
+                for (int64_t ow = columns.first; ow < columns.end; ow++) add_window(pool, n, oh, ow, c, nc, h * pool->w + w, sums);
+            if (!pool->is_max)
+                for (int64_t i = 0; i < nc; i++) sums[i] /= (double)(pool->kernel_h * pool->kernel_w);
+            fy__image_put(pool->loops, pool->launch->dst, n, h, w, c, nc, sums, (pool->launch->accumulate & 1u) != 0);
+        }
+    }
+}
+
+fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    const fy_pool2d_attrs_t *attrs = (const fy_pool2d_attrs_t *)launch->attrs; /* those of a gradient begin alike */
+    const int forward = launch->op == FY_OP_MAX_POOL2D || launch->op == FY_OP_AVG_POOL2D;
+    const fy_desc_t *image = forward ? launch->src : launch->dst, *y = forward ? launch->dst : launch->src;
+    (void)host;
+    if (launch->nelem == 0) return FY_STATUS_OK;
+    const pool_t pool = { .loops = loops,
+                          .launch = launch,
+                          .x = forward                                   ? launch->src
+                               : launch->op == FY_OP_MAX_POOL2D_BACKWARD ? &launch->src[1]
+                                                                         : NULL,
+                          .y = y,
+                          .h = image->dims[1],
+                          .w = image->dims[2],
+                          .oh = y->dims[1],
+                          .ow = y->dims[2],
+                          .channels = y->dims[3],
+                          .kernel_h = attrs->kernel_h,
+                          .kernel_w = attrs->kernel_w,
+                          .stride_h = attrs->stride_h ? attrs->stride_h : attrs->kernel_h,
+                          .stride_w = attrs->stride_w ? attrs->stride_w : attrs->kernel_w,
+                          .padding_h = attrs->padding_h,
+                          .padding_w = attrs->padding_w,
+                          .is_max = launch->op == FY_OP_MAX_POOL2D || launch->op == FY_OP_MAX_POOL2D_BACKWARD };
+    const int64_t nrows = image->dims[0] * (forward ? pool.oh : pool.h);
+    const int64_t row = (fy__desc_nelem(y) / (nrows ? nrows : 1) + 1) * pool.kernel_h * pool.kernel_w;
+    fy__for_each(nrows, fy__threads_for(nrows * row, 1 << 15), forward ? forward_row : backward_row, &pool);
+    return FY_STATUS_OK;
+}
