@@ -1,0 +1,117 @@
+/* The typed calls over images: defaults, and that a gradient belongs to its op. For what is linear in an operand, <dy, f(x)> = <grad f(dy), x>
+ * (max pooling is linear near a point); stride, padding and sizes differ between the axes, so nothing can be swapped unseen.
+ * What the ops compute is tested in tests/ops/. */
+#include <math.h>
+
+#include "tests/support/harness.h"
+
+static fy_tensor_t *noise(ts_ctx_t *ctx, fy_tensor_t *rng, int rank, const int64_t *dims)
+{
+    fy_tensor_t *out;
+    (void)ctx;
+    ts_ok(fy_randn(rng, FY_DTYPE_F64, rank, dims, 0, 1, &out));
+    return out;
+}
+
+static fy_tensor_t *noise_like(ts_ctx_t *ctx, fy_tensor_t *rng, const fy_tensor_t *like)
+{
+    const fy_tensor_info_t info = ts_info(like);
+    return noise(ctx, rng, info.rank, info.dims);
+}
+
+/* The sum of a * b, whose shapes must be equal. */
+static double inner(const fy_tensor_t *a, const fy_tensor_t *b)
+{
+    const fy_tensor_info_t shape_a = ts_info(a), shape_b = ts_info(b);
+    fy_tensor_t *product, *sum;
+    fy_download_t *download;
+    double value = 0;
+    assert_int_equal(shape_a.rank, shape_b.rank);
+    for (int axis = 0; axis < shape_a.rank; axis++) assert_int_equal(shape_a.dims[axis], shape_b.dims[axis]);
+    ts_ok(fy_mul(a, b, &product));
+    ts_ok(fy_sum(product, 0, NULL, 0, &sum));
+    ts_ok(fy_tensor_download(sum, NULL, &download));
+    ts_ok(fy_download_wait_f64(download, FY_FOREVER, &value));
+    return value;
+}
+
+static void expect_near(double a, double b)
+{
+    if (!(fabs(a - b) <= 1e-9 * (1 + fabs(a)))) fail_msg("%.17g is not %.17g", a, b);
+}
+
+static void conv2d_and_its_gradients(ts_ctx_t *ctx)
+{
+    const fy_conv2d_attrs_t attrs = { 2, 1, 1, 2, 1, 2, 2 };
+    fy_tensor_t *rng, *y, *dx, *dw, *with_bias, *db, *rest;
+    ts_ok(fy_rng_create(ctx->device, 5, &rng));
+    fy_tensor_t *x = noise(ctx, rng, FY_DIMS(2, 7, 6, 4)), *w = noise(ctx, rng, FY_DIMS(6, 3, 2, 2)), *bias = noise(ctx, rng, FY_DIMS(6));
+    ts_ok(fy_conv2d(x, w, NULL, &attrs, &y));
+    fy_tensor_t *dy = noise_like(ctx, rng, y);
+    const double want = inner(dy, y);
+    assert_true(fabs(want) > 1e-3);
+    ts_ok(fy_conv2d_backward_input(dy, w, &attrs, 7, 6, &dx));
+    expect_near(inner(dx, x), want);
+    ts_ok(fy_conv2d_backward_weight(dy, x, &attrs, 3, 2, &dw));
+    expect_near(inner(dw, w), want);
+    ts_ok(fy_conv2d(x, w, bias, &attrs, &with_bias));
+    ts_ok(fy_sum(dy, 3, (const int[]){ 0, 1, 2 }, 0, &db));
+    expect_near(inner(dy, with_bias), want + inner(db, bias));
+    ts_fails(fy_conv2d(NULL, w, NULL, &attrs, &rest), INVALID_ARGUMENT);
+    ts_fails(fy_conv2d(x, w, NULL, &attrs, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_conv2d_backward_input(dy, w, &attrs, 6, 7, &rest), SHAPE_MISMATCH);
+    ts_fails(fy_conv2d_backward_weight(dy, x, &attrs, 2, 3, &rest), SHAPE_MISMATCH);
+}
+
+static void without_attributes_stride_is_1(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x, *w, *y, *dx, *dw;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(1, 3, 4, 2), 1, &x));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(1, 2, 3, 2), 1, &w));
+    ts_ok(fy_conv2d(x, w, NULL, NULL, &y));
+    ts_expect_f32(y, (const float[]){ 12, 12, 12, 12 }, 4);
+    ts_ok(fy_conv2d_backward_weight(y, x, NULL, 2, 3, &dw));
+    ts_expect_f32(dw, (const float[]){ 48, 48, 48, 48, 48, 48, 48, 48, 48, 48, 48, 48 }, 12);
+    ts_ok(fy_conv2d_backward_input(y, w, NULL, 3, 4, &dx));
+    ts_expect_f32(dx, (const float[]){ 12, 12, 24, 24, 24, 24, 12, 12, 24, 24, 48, 48, 48, 48, 24, 24, 12, 12, 24, 24, 24, 24, 12, 12 },
+                  24);
+}
+
+static void pooling_and_its_gradients(ts_ctx_t *ctx)
+{
+    const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0 };
+    fy_tensor_t *rng, *y, *dx, *rest;
+    ts_ok(fy_rng_create(ctx->device, 6, &rng));
+    fy_tensor_t *x = noise(ctx, rng, FY_DIMS(2, 7, 5, 3));
+    ts_ok(fy_max_pool2d(x, &attrs, &y));
+    fy_tensor_t *dy = noise_like(ctx, rng, y);
+    ts_ok(fy_max_pool2d_backward(dy, x, &attrs, &dx));
+    expect_near(inner(dx, x), inner(dy, y));
+    ts_ok(fy_avg_pool2d(x, &attrs, &y));
+    ts_ok(fy_avg_pool2d_backward(dy, &attrs, 7, 5, &dx));
+    expect_near(inner(dx, x), inner(dy, y));
+    ts_fails(fy_avg_pool2d_backward(dy, &attrs, 5, 7, &rest), SHAPE_MISMATCH);
+    ts_fails(fy_max_pool2d(x, NULL, &rest), INVALID_ARGUMENT);
+    ts_fails(fy_avg_pool2d(x, NULL, &rest), INVALID_ARGUMENT);
+    ts_fails(fy_max_pool2d_backward(dy, x, NULL, &rest), INVALID_ARGUMENT);
+    ts_fails(fy_avg_pool2d_backward(dy, NULL, 7, 5, &rest), INVALID_ARGUMENT);
+}
+
+static void the_first_of_equals_gets_the_gradient(ts_ctx_t *ctx)
+{
+    const fy_pool2d_attrs_t attrs = { .kernel_h = 2, .kernel_w = 2 };
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2, 4, 1), (const float[]){ 1, 5, 7, 2, 5, 0, 7, 7 }), *y, *dx;
+    ts_ok(fy_max_pool2d(x, &attrs, &y));
+    ts_expect_f32(y, (const float[]){ 5, 7 }, 2);
+    ts_ok(fy_max_pool2d_backward(y, x, &attrs, &dx));
+    ts_expect_f32(dx, (const float[]){ 0, 5, 7, 0, 0, 0, 0, 0 }, 8);
+}
+
+static const ts_test_t k_tests[] = {
+    TS_TEST(conv2d_and_its_gradients),
+    TS_TEST(without_attributes_stride_is_1),
+    TS_TEST(pooling_and_its_gradients),
+    TS_TEST(the_first_of_equals_gets_the_gradient),
+};
+
+int main(void) { return TS_RUN("typed calls over images", k_tests, NULL); }
