@@ -41,8 +41,8 @@ static void add_thread(void *user, fy__thread_t *thread)
     fy__node_memory_t *memory = node ? atomic_load_explicit(&node->memory, memory_order_acquire) : NULL;
     if (!memory) return;
     memory += sum->device_index;
-    sum->live += atomic_load_explicit(&memory->live, memory_order_relaxed);
-    sum->requested += atomic_load_explicit(&memory->requested, memory_order_relaxed);
+    sum->live += fy__node_memory_live(memory);
+    sum->requested += fy__node_memory_requested(memory);
     sum->peak += atomic_load_explicit(&memory->peak, memory_order_relaxed);
 }
 

@@ -55,7 +55,10 @@ fy__node_memory_t *fy__node_memory(fy__node_t *node, uint32_t device_index)
         if (node->parent && !above) return NULL;
         memory = calloc(FY__MAX_DEVICES, sizeof *memory);
         if (!memory) return NULL;
-        for (uint32_t i = 0; above && i < FY__MAX_DEVICES; i++) memory[i].above = &above[i];
+        for (uint32_t i = 0; i < FY__MAX_DEVICES; i++) {
+            memory[i].owner = fy__tls;
+            memory[i].above = above ? &above[i] : NULL;
+        }
         atomic_store_explicit(&node->memory, memory, memory_order_release); /* only the owning thread gets here */
     }
     return &memory[device_index];
@@ -64,7 +67,7 @@ fy__node_memory_t *fy__node_memory(fy__node_t *node, uint32_t device_index)
 static int64_t live_of(const fy__node_t *node, uint32_t device_index)
 {
     const fy__node_memory_t *memory = atomic_load_explicit(&node->memory, memory_order_acquire);
-    return memory ? atomic_load_explicit(&memory[device_index].live, memory_order_relaxed) : 0;
+    return memory ? fy__node_memory_live(&memory[device_index]) : 0;
 }
 
 int64_t fy__node_own_live(const fy__node_t *node, uint32_t device_index)

@@ -15,10 +15,15 @@ typedef struct fy__traffic_counters {
     _Atomic uint64_t count, nbytes, wire_nbytes, copies, blocked_ns, by_path[FY_PATH_COUNT];
 } fy__traffic_counters_t;
 
-/* Live bytes on one device of what was made under a node, inside it, too. Any thread may free, so these are added to atomically; only the
- * owning thread makes anything, so it alone sets the peak. */
+struct fy__thread;
+
+/* Live bytes on one device of what was made under a node, inside it, too. Only the owning thread makes anything, so it alone sets the peak;
+ * any thread may give back. */
 typedef struct fy__node_memory {
+    /* Written by the owning thread only, so without a read-modify-write; live and requested without what other threads gave back. */
     _Atomic int64_t live, requested, peak;
+    _Atomic int64_t away_live, away_requested; /* <= 0: what others gave back */
+    const struct fy__thread *owner;
     struct fy__node_memory *above; /* the parent's for this device; NULL for a root */
 } fy__node_memory_t;
 
@@ -44,21 +49,40 @@ fy__node_t *fy__node_child(fy__node_t *parent, const char *name);
 fy__node_t *fy__node_mirror(fy__node_t *root, fy__node_t *node);
 /* Entry for device `index`, made if needed, and those of the nodes above; NULL if there is no memory. By the owning thread only. */
 fy__node_memory_t *fy__node_memory(fy__node_t *node, uint32_t device_index);
+static inline int64_t fy__node_memory_live(const fy__node_memory_t *memory)
+{
+    return atomic_load_explicit(&memory->live, memory_order_relaxed) + atomic_load_explicit(&memory->away_live, memory_order_relaxed);
+}
+static inline int64_t fy__node_memory_requested(const fy__node_memory_t *memory)
+{
+    return atomic_load_explicit(&memory->requested, memory_order_relaxed) +
+           atomic_load_explicit(&memory->away_requested, memory_order_relaxed);
+}
+static inline void fy__node_memory_count(_Atomic int64_t *counter, int64_t change)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + change, memory_order_relaxed);
+}
 /* What was made, by the owning thread, and what goes, by any: here and in all nodes above. */
 static inline void fy__node_memory_add(fy__node_memory_t *memory, uint64_t nbytes, uint64_t requested)
 {
     for (; memory; memory = memory->above) {
-        const int64_t live = atomic_fetch_add_explicit(&memory->live, (int64_t)nbytes, memory_order_relaxed) + (int64_t)nbytes;
-        atomic_fetch_add_explicit(&memory->requested, (int64_t)requested, memory_order_relaxed);
+        fy__node_memory_count(&memory->live, (int64_t)nbytes);
+        fy__node_memory_count(&memory->requested, (int64_t)requested);
+        const int64_t live = fy__node_memory_live(memory);
         if (live > atomic_load_explicit(&memory->peak, memory_order_relaxed))
             atomic_store_explicit(&memory->peak, live, memory_order_relaxed);
     }
 }
-static inline void fy__node_memory_sub(fy__node_memory_t *memory, uint64_t nbytes, uint64_t requested)
+static inline void fy__node_memory_sub(const struct fy__thread *thread, fy__node_memory_t *memory, uint64_t nbytes, uint64_t requested)
 {
     for (; memory; memory = memory->above) {
-        atomic_fetch_sub_explicit(&memory->live, (int64_t)nbytes, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&memory->requested, (int64_t)requested, memory_order_relaxed);
+        if (memory->owner == thread) {
+            fy__node_memory_count(&memory->live, -(int64_t)nbytes);
+            fy__node_memory_count(&memory->requested, -(int64_t)requested);
+        } else {
+            atomic_fetch_sub_explicit(&memory->away_live, (int64_t)nbytes, memory_order_relaxed);
+            atomic_fetch_sub_explicit(&memory->away_requested, (int64_t)requested, memory_order_relaxed);
+        }
     }
 }
 /* Bytes made in that very node, not inside it. */

@@ -238,7 +238,7 @@ fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *da
 static void free_now(fy__thread_t *thread, fy__storage_t *storage)
 {
     fy_device_t *device = storage->device;
-    if (storage->memory && storage->block) { fy__node_memory_sub(storage->memory, storage->block->nbytes, storage->nbytes); }
+    if (storage->memory && storage->block) fy__node_memory_sub(thread, storage->memory, storage->block->nbytes, storage->nbytes);
     if (storage->guards) fy__guard_free_memory(storage->guards, storage->block ? storage->block->nbytes : 0);
     if (storage->pinned_here) fy__pin_here_end(storage->peer, storage->data, storage->nbytes);
     if (storage->private_memory) { /* whose hazard has this one's points by now, or they are reached */
