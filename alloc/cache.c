@@ -101,6 +101,7 @@ fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy
 {
     uint64_t nbytes = node->span.size.nbytes;
     node->is_pending = false;
+    node->block.is_fixed = false;
     node->block.address = (void *)(uintptr_t)node->span.offset;
     node->block.nbytes = nbytes;
     node->block.requested = node->counted = request->asked;
@@ -187,6 +188,13 @@ fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t st
     if (FY_UNLIKELY(!node)) FY_TRY(miss(pool, &request, &node));
     *out_block = &node->block;
     return FY_STATUS_OK;
+}
+
+void fy__pool_fix(fy__block_t *block)
+{
+    pthread_mutex_lock(&block->pool->lock);
+    block->is_fixed = true;
+    pthread_mutex_unlock(&block->pool->lock);
 }
 
 void fy__pool_free(fy__block_t *block)

@@ -98,7 +98,7 @@ fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *r
     if (pool->options.thrifty) save(pool, request->nbytes);
     pthread_mutex_lock(&pool->lock);
     const bool is_apart = request->nbytes > step_of(pool) / 2;
-    const uint64_t room = pool->options.limit_nbytes - pool->reserved;
+    const uint64_t room = fy__pool_room(pool);
     fy__range_t *range = request->nbytes <= room ? fy__offsets_prepare_range(&pool->offsets, is_apart) : NULL;
     pthread_mutex_unlock(&pool->lock);
     if (request->nbytes > room) return FY__GROWTH_PAST_LIMIT;
@@ -143,7 +143,7 @@ static fy_status_t reserve(fy__pool_t *pool, uint64_t nbytes)
     fy_status_t status = FY_STATUS_OK;
     fy__lock(&pool->source_lock);
     pthread_mutex_lock(&pool->lock);
-    const uint64_t room = pool->options.limit_nbytes - pool->reserved;
+    const uint64_t room = fy__pool_room(pool);
     request.asked = nbytes > pool->reserved ? nbytes - pool->reserved : 0;
     const bool fits = fy__round_up_u64(request.asked, pool->source.alignment, &request.nbytes) && request.nbytes <= room &&
                       !fy__pool_is_too_large(pool, request.nbytes) && request.nbytes + pool->reserved <= pool->options.device_nbytes;

@@ -102,7 +102,8 @@ static void make_room(climb_t *climb, uint64_t *rung)
     const uint64_t nbytes = climb->request->nbytes;
     for (int all = 0; all < 2 && !is_over(climb) && may_grow(climb); all++) {
         pthread_mutex_lock(&pool->lock);
-        uint64_t keep_nbytes = pool->options.limit_nbytes - nbytes;
+        const uint64_t limit = fy__pool_limit(pool);
+        uint64_t keep_nbytes = limit > nbytes ? limit - nbytes : 0;
         if (climb->growth == FY__GROWTH_REFUSED) keep_nbytes = pool->reserved > nbytes ? pool->reserved - nbytes : 0;
         pthread_mutex_unlock(&pool->lock);
         const uint64_t released = fy__pool_release(pool, all ? 0 : keep_nbytes);

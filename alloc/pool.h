@@ -80,10 +80,26 @@ static inline bool fy__pool_is_too_large(const fy__pool_t *pool, uint64_t nbytes
 {
     return nbytes > pool->options.device_nbytes || nbytes > INT64_MAX;
 }
+static inline uint64_t fy__pool_outside(const fy__pool_t *pool)
+{
+    return pool->options.outside_nbytes ? atomic_load_explicit(pool->options.outside_nbytes, memory_order_relaxed) : 0;
+}
+/* What others leave of the limit. */
+static inline uint64_t fy__pool_limit(const fy__pool_t *pool)
+{
+    const uint64_t outside = fy__pool_outside(pool), limit = pool->options.limit_nbytes;
+    return limit == FY_UNLIMITED ? limit : outside < limit ? limit - outside : 0;
+}
+/* And what is left of that. The lock is held. */
+static inline uint64_t fy__pool_room(const fy__pool_t *pool)
+{
+    const uint64_t limit = fy__pool_limit(pool);
+    return pool->reserved < limit ? limit - pool->reserved : 0;
+}
 /* Can nothing that is done to this pool serve the request? */
 static inline bool fy__pool_is_hopeless(const fy__pool_t *pool, uint64_t nbytes)
 {
-    return nbytes > pool->options.limit_nbytes || fy__pool_is_too_large(pool, nbytes);
+    return nbytes > fy__pool_limit(pool) || fy__pool_is_too_large(pool, nbytes);
 }
 
 /* With pool->lock held: plain stores, but ones that somebody may read meanwhile. */

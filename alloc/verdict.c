@@ -17,9 +17,12 @@ typedef struct survey {
     uint64_t least_live_window;  /* least live bytes in the way of a run of `nbytes`; UINT64_MAX if no segment is that large */
     uint64_t least_live_segment; /* least live bytes in one segment of at least `nbytes_back`; UINT64_MAX if there is none */
     uint64_t idle_nbytes;        /* segments without a live block: a sync and a trim would give them back */
+    uint64_t fixed_nbytes;       /* live for good */
+    uint64_t loose_nbytes;       /* segments without such a block */
 } survey_t;
 
 static inline uint64_t live_of(const fy__span_t *span) { return span->shelf == FY__SPAN_TAKEN ? span->size.nbytes : 0; }
+static inline bool is_fixed(const fy__span_t *span) { return span->shelf == FY__SPAN_TAKEN && ((const fy__node_t *)span)->block.is_fixed; }
 
 /* Least live bytes among runs of neighbours of at least nbytes: the runs grow to the right and are cut from the left. */
 static uint64_t least_live_in_way(const fy__range_t *range, uint64_t nbytes)
@@ -27,6 +30,11 @@ static uint64_t least_live_in_way(const fy__range_t *range, uint64_t nbytes)
     uint64_t least = UINT64_MAX, run = 0, live = 0;
     const fy__span_t *first = range->first;
     for (const fy__span_t *span = range->first; span; span = span->next) {
+        if (is_fixed(span)) { /* no run leads over it */
+            run = live = 0;
+            first = span->next;
+            continue;
+        }
         run += span->size.nbytes;
         live += live_of(span);
         for (; first != span && run - first->size.nbytes >= nbytes; first = first->next) {
@@ -41,21 +49,24 @@ static uint64_t least_live_in_way(const fy__range_t *range, uint64_t nbytes)
 
 static void survey_range(const fy__range_t *range, uint64_t nbytes, uint64_t nbytes_back, survey_t *survey)
 {
-    uint64_t run = 0, done = 0, live = 0;
+    uint64_t run = 0, done = 0, live = 0, fixed = 0;
     for (const fy__span_t *span = range->first; span; span = span->next) {
         const uint64_t span_nbytes = span->size.nbytes;
         live += live_of(span);
+        if (is_fixed(span)) fixed += span_nbytes;
         run = live_of(span) ? 0 : run + span_nbytes;
         done = span->shelf == FY__SHELF_FREE ? done + span_nbytes : 0;
         if (run > survey->largest_free) survey->largest_free = run;
         if (done > survey->largest_done) survey->largest_done = done;
     }
     if (!live) survey->idle_nbytes += range->nbytes;
+    if (!fixed) survey->loose_nbytes += range->nbytes;
+    survey->fixed_nbytes += fixed;
     if (range->nbytes >= nbytes) {
         const uint64_t least = least_live_in_way(range, nbytes);
         if (least < survey->least_live_window) survey->least_live_window = least;
     }
-    if (range->nbytes >= nbytes_back && live < survey->least_live_segment) survey->least_live_segment = live;
+    if (!fixed && range->nbytes >= nbytes_back && live < survey->least_live_segment) survey->least_live_segment = live;
 }
 
 static survey_t survey_pool(const fy__pool_t *pool, uint64_t nbytes, uint64_t nbytes_back)
@@ -79,7 +90,7 @@ static void say(fy_oom_verdict_t *verdict, size_t *length, const char *format, .
     if (*length >= sizeof verdict->text) *length = sizeof verdict->text - 1;
 }
 
-static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool)
+static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t outside)
 {
     const uint64_t cached = verdict->cached;
     if (verdict->limit == FY_UNLIMITED)
@@ -91,6 +102,7 @@ static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__poo
     if (cached)
         say(verdict, length, "; largest free block %llu, fragmentation %.0f %%", (ull)verdict->largest_free,
             100.0 * (1.0 - (double)verdict->largest_free / (double)cached));
+    if (outside) say(verdict, length, "; besides, page-locked outside the pool: %llu", (ull)outside);
 }
 
 static void say_tried(fy_oom_verdict_t *verdict, size_t *length, const fy__refusal_t *refusal)
@@ -120,8 +132,24 @@ static void say_reserve_help(fy_oom_verdict_t *verdict, size_t *length, const fy
         say(verdict, length, "\n  Nothing that is freed would help: reserve less");
 }
 
+/* The limit under which a segment of nbytes fits besides `held`. What is fixed may be more under a higher limit, and then that must be
+ * higher still: it has a segment of its own, in large steps. */
+static uint64_t limit_for(const fy__pool_t *pool, uint64_t held, uint64_t nbytes, const survey_t *survey)
+{
+    enum { LARGE_STEP = 2 << 20, ROUNDS = 64 };
+    const uint64_t fixed = survey->fixed_nbytes;
+    uint64_t limit = held + nbytes, need = limit;
+    if (!held) limit = need += fy__pool_outside(pool) + fixed;
+    for (int i = 0; i < ROUNDS && fixed && pool->source.fixed_at; i++) {
+        const uint64_t then = pool->source.fixed_at(pool->source.user, limit);
+        if (then <= fixed || limit >= need + then - fixed + LARGE_STEP) break;
+        limit = need + then - fixed + LARGE_STEP;
+    }
+    return limit;
+}
+
 static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal,
-                     const char *which)
+                     const survey_t *survey, const char *which)
 {
     const ull help = (ull)verdict->would_help;
     if (refusal->is_reserve) {
@@ -134,21 +162,21 @@ static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
     default: break;
     }
     if (nbytes > verdict->limit) {
-        say(verdict, length, "\n  Would help: a limit of at least %llu bytes", (ull)nbytes);
+        say(verdict, length, "\n  Would help: a limit of at least %llu bytes", (ull)limit_for(pool, 0, nbytes, survey));
         return;
     }
     if (help) say(verdict, length, "\n  Would help: free %llu live bytes (%s)", help, which);
     if (refusal->growth_off && say_reserve(verdict, length, pool, nbytes)) return;
-    if (refusal->limit_refused && verdict->reserved + nbytes > verdict->limit)
-        say(verdict, length, "%s a limit higher by %llu bytes",
-            help ? ", or" : "\n  Would help:", (ull)(verdict->reserved + nbytes - verdict->limit));
+    const uint64_t limit = limit_for(pool, verdict->reserved, nbytes, survey);
+    if ((refusal->limit_refused || fy__pool_is_hopeless(pool, nbytes)) && limit > verdict->limit)
+        say(verdict, length, "%s a limit higher by %llu bytes", help ? ", or" : "\n  Would help:", (ull)(limit - verdict->limit));
 }
 
 /* What must go back to the source before a segment of nbytes fits: the excess over the limit, or as much as the source refused. */
 static uint64_t back_for(const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal)
 {
     if (!refusal->limit_refused) return nbytes;
-    const uint64_t room = pool->options.limit_nbytes - nbytes;
+    const uint64_t room = fy__pool_limit(pool) - nbytes;
     return pool->reserved > room ? pool->reserved - room : 0;
 }
 
@@ -168,8 +196,19 @@ static fy_oom_reason_t reason_of(const fy__pool_t *pool, const fy__request_t *re
     return refusal->limit_refused ? FY_OOM_LIMIT : FY_OOM_DEVICE_FULL;
 }
 
+/* All that can go from the pool is not enough: others, who share its limit, must give back, too. */
+static uint64_t help_of_outside(const fy__pool_t *pool, uint64_t nbytes, const survey_t *survey, const char **out_which)
+{
+    const uint64_t limit = pool->options.limit_nbytes, outside = fy__pool_outside(pool), loose = pool->live - survey->fixed_nbytes;
+    const uint64_t stays = pool->reserved - survey->loose_nbytes + nbytes;
+    if (!outside || stays > limit || limit - stays < pool->options.outside_least_nbytes) return 0;
+    *out_which = loose ? "all in the pool, and of what is locked outside of it" : "of what is locked outside of the pool";
+    return loose + (outside + stays > limit ? outside + stays - limit : 0);
+}
+
 /* Live bytes whose end would make room in a segment, or let a segment go back; at worst all of them, if that gives back enough. */
-static uint64_t help_of(const fy__pool_t *pool, const fy__refusal_t *refusal, const survey_t *survey, uint64_t back, const char **out_which)
+static uint64_t help_of(const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal, const survey_t *survey, uint64_t back,
+                        const char **out_which)
 {
     if (refusal->growth_off) { /* what goes back does not come again */
         *out_which = "of neighbours, in one segment";
@@ -184,7 +223,8 @@ static uint64_t help_of(const fy__pool_t *pool, const fy__refusal_t *refusal, co
         return survey->least_live_segment;
     }
     *out_which = "all there are";
-    return refusal->limit_refused || pool->reserved >= back ? pool->live : 0;
+    if (survey->loose_nbytes >= back && !fy__pool_is_hopeless(pool, nbytes)) return pool->live - survey->fixed_nbytes;
+    return help_of_outside(pool, nbytes, survey, out_which);
 }
 
 static void say_what(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, const fy__request_t *request,
@@ -215,6 +255,7 @@ FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *requ
     size_t length = 0;
     pthread_mutex_lock(&pool->lock);
     const bool hopeless = refusal->is_reserve || fy__pool_is_hopeless(pool, request->nbytes); /* nothing that is freed helps */
+    const uint64_t outside = fy__pool_outside(pool);
     const uint64_t back = hopeless ? 0 : back_for(pool, request->nbytes, refusal);
     const survey_t survey = survey_pool(pool, request->nbytes, back);
     fy_oom_verdict_t verdict = {
@@ -223,18 +264,19 @@ FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *requ
         .reason = reason_of(pool, request, refusal, &survey, back),
         .asked = request->asked,
         .limit = pool->options.limit_nbytes,
-        .live = pool->live,
+        .live = pool->live + outside,
         .cached = pool->reserved - pool->live,
         .pending = pool->pending_nbytes + pool->inspected_nbytes,
-        .reserved = pool->reserved,
+        .reserved = pool->reserved + outside,
         .largest_free = survey.largest_free,
     };
     if (!hopeless && !request->no_nodes && verdict.reason != FY_OOM_WOULD_FIT_AFTER_SYNC)
-        verdict.would_help = help_of(pool, refusal, &survey, back, &which);
+        verdict.would_help = help_of(pool, request->nbytes, refusal, &survey, back, &which);
+    if (!refusal->is_reserve && hopeless) verdict.would_help = help_of_outside(pool, request->nbytes, &survey, &which);
     say_what(&verdict, &length, pool, request, refusal);
-    say_figures(&verdict, &length, pool);
+    say_figures(&verdict, &length, pool, outside);
     if (!request->no_nodes && !hopeless) say_tried(&verdict, &length, refusal);
-    if (!request->no_nodes) say_help(&verdict, &length, pool, request->nbytes, refusal, which);
+    if (!request->no_nodes) say_help(&verdict, &length, pool, request->nbytes, refusal, &survey, which);
     pool->rungs.verdicts++;
     pthread_mutex_unlock(&pool->lock);
     return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);

@@ -26,6 +26,7 @@ typedef struct fy__block {
     fy__pool_t *pool;
     fy__tag_t tag;                         /* as asked for; the category is in the pool's figures, so its owner leaves it alone */
     const _Atomic uint32_t *_Atomic users; /* for snapshots: while it reads 0 the block is kept at hand, nobody's. NULL: not such a block */
+    bool is_fixed;                         /* fy__pool_fix; the pool's */
 } fy__block_t;
 
 /* How a call of `press` went: nobody is left to ask; it had nothing; it gave something. */
@@ -51,6 +52,8 @@ typedef struct fy__segment_source {
      * the pool's locks held, before it grows and before it says no. */
     bool (*collect)(void *user);
     bool (*may_grow)(void *user); /* would a guard let alloc pass now? NULL: yes */
+    /* How much the blocks of fy__pool_fix would be if the limit were another one: hints reckon with it. NULL: as much as they are. */
+    uint64_t (*fixed_at)(void *user, uint64_t limit_nbytes);
 } fy__segment_source_t;
 
 typedef struct fy__pool_options {
@@ -63,6 +66,8 @@ typedef struct fy__pool_options {
     /* Whatever is held is missing elsewhere (page-locked memory): idle segments go back before growth makes more of waste, and the step of
      * growth follows what is reserved. See grow.c. */
     bool thrifty;
+    const _Atomic uint64_t *outside_nbytes; /* what counts against the limit, too, and is not the pool's; NULL: nothing */
+    uint64_t outside_least_nbytes;          /* of that: what nobody can give back */
 } fy__pool_options_t;
 
 /* OUT_OF_MEMORY if there is no memory for the pool itself. */
@@ -80,6 +85,8 @@ static inline fy_status_t fy__pool_alloc(fy__pool_t *pool, uint64_t nbytes, uint
 /* Memory of `device`, or page-locked for it, was refused with `status`: writes $FERRY_SNAPSHOT_ON_OOM, if there is one and it was for want
  * of memory. The error record stays. No pool's lock is held. */
 void fy__memory_refused(const fy_device_t *device, fy_status_t status);
+/* The block stays as long as the pool does, so no hint says to free it. */
+void fy__pool_fix(fy__block_t *block);
 /* Never blocks: a block whose hazard is not done stays pending. Thread-safe. */
 void fy__pool_free(fy__block_t *block);
 /* Its figures for the event file, as of one moment. NULL is ignored. */

@@ -106,6 +106,10 @@ static fy_status_t choose_segment(const fy_device_t *device, uint64_t *out_nbyte
                    (unsigned long long)nbytes, SEGMENT_LEAST, (unsigned long long)most, device->spec);
 }
 
+enum { FAULT_PAGE = 4096 };
+
+static uint64_t ring_at(void *user, uint64_t limit_nbytes) { return fy__ring_nbytes_at(user, limit_nbytes); }
+
 static fy_status_t open_pools(fy_device_t *device)
 {
     uint64_t segment_nbytes;
@@ -139,6 +143,8 @@ static fy_status_t open_pools(fy_device_t *device)
         .segment_nbytes = 2u << 20,
         .full_status = FY_STATUS_PINNED_LIMIT,
         .thrifty = true,
+        .outside_nbytes = &device->pinned_outside_nbytes,
+        .outside_least_nbytes = FAULT_PAGE,
     };
     const fy__segment_source_t pinned_source = {
         .user = device,
@@ -148,11 +154,10 @@ static fy_status_t open_pools(fy_device_t *device)
         .may_sync = may_sync,
         .note_sync = note_sync,
         .may_grow = fy__pin_may_grow,
+        .fixed_at = ring_at,
     };
     return fy__pool_create(&pinned, &pinned_source, &device->pinned);
 }
-
-enum { FAULT_PAGE = 4096 };
 
 static fy_status_t open_faults(fy_device_t *device)
 {

@@ -29,6 +29,16 @@ static void destroy(struct fy__ring *ring)
     free(ring);
 }
 
+uint64_t fy__ring_nbytes_at(const fy_device_t *device, uint64_t limit_nbytes)
+{
+    const fy__calibration_t *calibration = fy__calibration(device);
+    uint64_t slot_nbytes = calibration->slot_nbytes;
+    while (slot_nbytes > calibration->slot_smallest_nbytes &&
+           slot_nbytes > limit_nbytes / calibration->ring_slots / calibration->ring_share)
+        slot_nbytes /= 2;
+    return calibration->ring_slots * slot_nbytes;
+}
+
 /* Two threads may get here at once: the first to publish wins. */
 static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
 {
@@ -42,10 +52,7 @@ static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
     fy_memory_stats_t pinned = FY_MEMORY_STATS_INIT;
     fy__pool_query(device->pinned, &pinned);
     ring->nslots = calibration->ring_slots;
-    ring->slot_nbytes = calibration->slot_nbytes;
-    while (ring->slot_nbytes > calibration->slot_smallest_nbytes &&
-           ring->slot_nbytes > pinned.limit / ring->nslots / calibration->ring_share)
-        ring->slot_nbytes /= 2;
+    ring->slot_nbytes = fy__ring_nbytes_at(device, pinned.limit) / ring->nslots;
     fy_status_t status;
     const fy__tag_t tag = { FY_CATEGORY_STAGING, NULL };
     while ((status = fy__pool_alloc_tagged(device->pinned, ring->nslots * ring->slot_nbytes, 0, tag, &ring->block)) ==
@@ -61,7 +68,8 @@ static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
     if (!__atomic_compare_exchange_n(&device->ring, &none, ring, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         destroy(ring);
         ring = none;
-    }
+    } else
+        fy__pool_fix(ring->block);
     *out_ring = ring;
     return FY_STATUS_OK;
 }

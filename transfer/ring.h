@@ -15,6 +15,8 @@ typedef struct fy__slot {
     uint32_t index;
 } fy__slot_t;
 
+/* How large it is, or would be with this limit on page-locked memory if nobody else had any. */
+uint64_t fy__ring_nbytes_at(const fy_device_t *device, uint64_t limit_nbytes);
 /* How large a slot is; makes the ring. */
 fy_status_t fy__ring_slot_nbytes(fy_device_t *device, uint64_t *out_nbytes);
 /* Takes a slot whose last DMA is done; waits for one if it must, and adds that time to *blocked_ns. */

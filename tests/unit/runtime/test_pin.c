@@ -124,6 +124,87 @@ static void by_several_threads(void **state)
     close_it();
 }
 
+/* ---- hints ---- */
+
+/* A transfer through the ring, a block, memory locked where it lies, and one block more, which may be refused. All of it is given up. */
+typedef struct program {
+    int64_t block, here, more;
+    bool uses_ring;
+} program_t;
+
+static fy_status_t run(const program_t *program, bool frees_all)
+{
+    fy_scope_t scope = fy_scope_begin("program"), inner;
+    fy_tensor_t *host, *there, *more;
+    if (program->uses_ring) {
+        ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(1000), &host));
+        ts_ok(fy_tensor_upload(host, device, NULL, &there));
+        ts_ok(fy_device_wait(device, FY_FOREVER));
+    }
+    inner = fy_scope_begin("what may go");
+    if (program->block) (void)locked(program->block);
+    if (program->here) {
+        ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, 1, &program->here, &host));
+        ts_ok(fy_tensor_pin(host, device));
+    }
+    if (frees_all) fy_scope_end(inner, 0, NULL);
+    const fy_status_t status = fy_tensor_create_pinned(device, FY_DTYPE_U8, 1, &program->more, &more);
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
+/* Whatever the refusal says would help, does. */
+static void follow(const program_t *program, uint64_t limit)
+{
+    fy_oom_verdict_t verdict;
+    open_limited("", limit);
+    fy_status_t status = run(program, false);
+    assert_int_equal(status, FY_STATUS_PINNED_LIMIT);
+    verdict = *fy_error_get()->oom;
+    assert_int_equal(verdict.limit, limit);
+    assert_int_equal(verdict.reserved, verdict.live + verdict.cached);
+    status = run(program, true);
+    if ((status == FY_STATUS_OK) != (verdict.would_help != 0))
+        print_error("freeing all gives %s, but:\n%s\n", fy_status_name(status), verdict.text);
+    assert_int_equal(status == FY_STATUS_OK, verdict.would_help != 0);
+    close_it();
+
+    const char *higher = strstr(verdict.text, "a limit higher by "), *least = strstr(verdict.text, "a limit of at least ");
+    assert_true(higher || least);
+    const uint64_t then = higher ? limit + strtoull(higher + 18, NULL, 10) : strtoull(least + 20, NULL, 10);
+    open_limited("", then);
+    status = run(program, false);
+    if (status != FY_STATUS_OK)
+        print_error("with %llu, told so by\n%s\nit is\n%s\n", (unsigned long long)then, verdict.text, fy_error_get()->text);
+    assert_int_equal(status, FY_STATUS_OK);
+    close_it();
+}
+
+static void hints_count_the_ring_and_what_is_locked_in_place(void **state)
+{
+    (void)state;
+    static const program_t programs[] = {
+        { .block = MIB, .more = 3 * MIB },
+        { .block = MIB, .more = 7 * MIB, .uses_ring = true }, /* with the higher limit the ring is larger */
+        { .block = MIB, .here = MIB + 1000, .more = 6 * MIB, .uses_ring = true },
+        { .here = 5 * MIB, .more = 4 * MIB }, /* all of the pool is not enough */
+        { .here = 5 * MIB, .more = 4 * MIB, .uses_ring = true },
+        { .block = KIB, .more = 8 * MIB, .uses_ring = true },   /* the ring leaves less, whatever is freed */
+        { .block = KIB, .more = 100 * MIB, .uses_ring = true }, /* more than the limit */
+    };
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        const program_t *p = &programs[i];
+        const int64_t needs = p->block + p->here + p->more;
+        for (uint64_t limit = 7 * MIB; limit <= 9 * MIB + 64 * KIB; limit += 200 * KIB + 64) {
+            open_limited("", limit);
+            const bool is_refused = (uint64_t)(p->block + p->here) + 3 * MIB < limit && run(p, false) != FY_STATUS_OK;
+            close_it();
+            if (is_refused) follow(p, limit);
+            assert_true(is_refused || (uint64_t)needs < limit || (uint64_t)(p->block + p->here) + 3 * MIB >= limit);
+        }
+    }
+}
+
 /* ---- a block returns after its last transfer ---- */
 
 static const fy_transfer_options_t k_borrow = { sizeof k_borrow, .contract = FY_HOST_BORROW, .dtype = FY_DTYPE_SAME };
@@ -190,6 +271,7 @@ int main(void)
         cmocka_unit_test(to_the_byte),
         cmocka_unit_test(less_than_the_device_needs),
         cmocka_unit_test(by_several_threads),
+        cmocka_unit_test(hints_count_the_ring_and_what_is_locked_in_place),
         cmocka_unit_test(a_late_transfer_keeps_its_block),
     };
     return cmocka_run_group_tests_name("pin", tests, NULL, NULL) != 0;
