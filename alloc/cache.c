@@ -1,7 +1,7 @@
 /* The caching pool: the calls of runtime/memory.h and the hot path. A hit takes the lock once, looks on one or two shelves and cuts; a
  * free takes it once and joins neighbours. No backend call, no poll, no wait happens here: ladder.c does those.
  * Next: pool.h for the parts, ladder.c for what happens on a miss. */
-#include "alloc/pool.h"
+#include "alloc/debug.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +42,7 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__se
     pool->seams = *seams;
     snprintf(pool->name, sizeof pool->name, "%s", options->name);
     pool->options.name = pool->name;
+    pool->debug = fy__debug_of(options);
     bool ok = fy__offsets_init(&pool->offsets, source->alignment, sizeof(fy__node_t), &seams->meta);
     /* Nothing can be pending on several streams without a shelf for it, and a free must not need memory. */
     ok = ok && fy__offsets_open_shelf(&pool->offsets, FY__SHELF_MIXED);
@@ -63,9 +64,12 @@ void fy__pool_destroy(fy__pool_t *pool)
 {
     if (!pool) return;
     if (pool->pending_count) (void)fy__pending_wait(pool);
+    const uint64_t broken = fy__pool_check(pool);
+    if (broken) fy__log(FY_LOG_ERROR, "pool %s: %llu blocks were written out of their bounds", pool->name, (unsigned long long)broken);
     if (pool->live) fy__log(FY_LOG_ERROR, "pool %s: destroyed while %llu bytes are handed out", pool->name, (unsigned long long)pool->live);
     for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next) {
         FY__EVENT(fy__event_segment(pool->name, range->nbytes, false));
+        if (pool->debug) fy__debug_segment(pool, range, false);
         pool->source.free(pool->source.user, (void *)(uintptr_t)range->offset, range->nbytes);
     }
     fy__offsets_fini(&pool->offsets);
@@ -107,6 +111,7 @@ fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy
     node->block.requested = node->counted = request->asked;
     node->block.pool = pool;
     node->block.tag = request->tag;
+    if (FY_UNLIKELY(pool->debug)) fy__debug_hand_out(pool, node);
     atomic_store_explicit(&node->block.users, NULL, memory_order_relaxed);
     fy__figure_add(&pool->live, nbytes);
     fy__figure_add(&pool->requested, request->asked);
@@ -181,6 +186,7 @@ fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t st
     fy__request_t request = { .asked = nbytes, .tag = tag, .stream = stream_index };
     if (!nbytes) return FY_FAIL(INVALID_ARGUMENT, "pool %s: 0 bytes asked for", pool->name);
     if (!fy__round_up_u64(nbytes, pool->source.alignment, &request.nbytes)) request.nbytes = nbytes; /* too large in any case */
+    if (FY_UNLIKELY(pool->debug) && !fy__debug_pad(pool, nbytes, &request.nbytes)) request.nbytes = nbytes;
     request.may_cut_whole = pool->options.thrifty || request.nbytes > pool->options.segment_nbytes / 2;
     pthread_mutex_lock(&pool->lock);
     fy__node_t *node = fy__pool_cut_ready(pool, &request);
@@ -203,6 +209,7 @@ void fy__pool_free(fy__block_t *block)
     fy__node_t *node = (fy__node_t *)((char *)block - offsetof(fy__node_t, block));
     fy__pool_t *pool = block->pool;
     fy__fate_t fate = fy__pending_fate(pool, &block->hazard);
+    if (FY_UNLIKELY(pool->debug)) fy__debug_check(pool, node);
     pthread_mutex_lock(&pool->lock);
     fy__figure_sub(&pool->live, node->span.size.nbytes);
     fy__figure_sub(&pool->requested, node->counted);

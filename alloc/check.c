@@ -14,7 +14,8 @@ static const char *check_node(const fy__pool_t *pool, const fy__node_t *node, su
     const fy__span_t *span = &node->span;
     sums->reserved += span->size.nbytes;
     if (span->shelf == FY__SPAN_TAKEN) {
-        if ((uint64_t)(uintptr_t)node->block.address != span->offset || node->block.nbytes != span->size.nbytes)
+        const uint64_t at = (uint64_t)(uintptr_t)node->block.address - span->offset; /* behind a guard, if there are any */
+        if (at != (pool->debug & FY__DEBUG_GUARD ? pool->source.alignment : 0) || node->block.nbytes != span->size.nbytes)
             return "a block and its span differ";
         if (node->counted > span->size.nbytes || node->block.pool != pool) return "a block is not what was asked for";
         if ((unsigned)node->block.tag.category >= FY_CATEGORY_COUNT) return "a block is of no category";

@@ -2,7 +2,7 @@
  * A thrifty pool grows by a share of what it holds, so that few calls serve many blocks and little is held in vain; cuts small requests from
  * large segments, too; and gives idle segments back before it grows past its peak and an eighth. Why these figures: docs/decisions/0023.
  * Not here: when a request grows (ladder.c). */
-#include "alloc/pool.h"
+#include "alloc/debug.h"
 
 #include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
@@ -64,6 +64,7 @@ static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint
     pthread_mutex_lock(&pool->lock);
     if (growth == FY__GROWTH_DONE) {
         fy__span_t *span = fy__offsets_add_range(&pool->offsets, range, (uint64_t)(uintptr_t)address, sizes[i]);
+        if (FY_UNLIKELY(pool->debug)) fy__debug_segment(pool, span->range, true);
         fy__figure_add(&pool->reserved, sizes[i]);
         if (pool->reserved > pool->peak_reserved) fy__figure_set(&pool->peak_reserved, pool->reserved);
         FY__EVENT(fy__event_segment(pool->name, sizes[i], true));
@@ -120,6 +121,7 @@ uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes)
         if (!range->first->next && range->first->shelf == FY__SHELF_FREE) {
             void *address = (void *)(uintptr_t)range->offset;
             const uint64_t nbytes = range->nbytes;
+            if (FY_UNLIKELY(pool->debug)) fy__debug_segment(pool, range, false);
             fy__offsets_remove_range(&pool->offsets, range);
             fy__figure_sub(&pool->reserved, nbytes);
             FY__EVENT(fy__event_segment(pool->name, nbytes, false));

@@ -2,7 +2,7 @@
  * neighbours join (the later point stands for both) and where the stream itself may reuse them without any wait; the rest lie on the
  * mixed shelf, one by one. A poll may take a stream's lock and call the backend, so none is made under the pool's lock, and a block
  * that is freed is not polled at all when a single stream uses it. Next: join.c, ladder.c. */
-#include "alloc/pool.h"
+#include "alloc/debug.h"
 
 #include <time.h>
 
@@ -112,6 +112,7 @@ void fy__pending_shelve(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fa
 {
     node->is_pending = false;
     if (fate->is_done) {
+        if (FY_UNLIKELY(pool->debug)) fy__debug_gone(pool, node);
         fy__offsets_put(&pool->offsets, &node->span, FY__SHELF_FREE);
         return;
     }

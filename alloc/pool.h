@@ -1,7 +1,7 @@
 /* The pool's insides, shared by the files of this folder and by its tests.
  * cache.c: the calls of runtime/memory.h and the hot path · pending.c: blocks a device may still use · join.c: reusing them before they
  * are done · ladder.c: what is tried when nothing ready fits · grow.c: segments come and go · verdict.c: why it failed · check.c: invariants
- * · plan_watch.c: a pool under the eyes of a plan. */
+ * · debug.c: marks and guards · plan_watch.c: a pool under the eyes of a plan. */
 #ifndef FERRY_ALLOC_POOL_H_
 #define FERRY_ALLOC_POOL_H_
 
@@ -30,6 +30,7 @@ typedef struct fy__node {
     bool is_pending; /* on its shelf's list; meaningless while free */
     fy__block_t block;
     uint64_t counted;               /* of block.requested, in the pool's figure: the owner may change his */
+    bool is_broken;                 /* a guard was written over, and that was said; debug.c */
     struct fy__node *older, *newer; /* its shelf's list, while pending */
 } fy__node_t;
 
@@ -54,13 +55,15 @@ struct fy__pool {
     uint64_t live, requested, pending_nbytes, pending_count, inspected_nbytes, reserved, peak_live, peak_reserved, device_allocs;
     /* The sums are live and peak_live. */
     uint64_t by_category[FY_CATEGORY_COUNT], peak_by_category[FY_CATEGORY_COUNT];
-    uint64_t last_block; /* id */
+    uint64_t last_block;   /* id */
+    uint64_t broken_count; /* blocks whose guards were written over */
     fy_memory_rungs_t rungs;
     struct fy__plan_watch *plan; /* NULL: no plan watches the pool */
     /* constants, but for plans */
     fy__pool_options_t options;
     fy__segment_source_t source;
     fy__pool_seams_t seams;
+    uint32_t debug; /* FY__DEBUG_...; 0 as a rule */
     char name[64];
 };
 

@@ -38,6 +38,7 @@ struct fy_device {
     uint64_t window_nbytes, queue_nbytes;     /* of each engine: most that is in flight, and that stands behind it */
     uint64_t segment_nbytes;                  /* 0: as suits its size */
     bool growth_off;                          /* only fy_memory_reserve grows */
+    uint32_t debug;                           /* FY__DEBUG_POISON, FY__DEBUG_GUARD: of memory that the host reaches */
     fy__pool_t *pool;                         /* device memory; the host's segments for the host */
     fy__pool_t *pinned;                       /* page-locked host memory; NULL for the host */
     fy_stream_t *compute, *upload, *download; /* NULL if synchronous */

@@ -99,6 +99,7 @@ fy__storage_t *fy__front_take_large(fy__thread_t *thread, uint64_t nbytes)
     atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
     atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
     storage->nbytes = nbytes;
+    fy__asan_allow(storage->data, nbytes);
     return storage;
 }
 
@@ -135,6 +136,7 @@ bool fy__front_keep_large(fy__thread_t *thread, fy__storage_t *storage)
     thread->large_total += nbytes;
     /* Nobody else fills a slot, so this one is still empty. */
     atomic_store_explicit(&storage->refs, 0, memory_order_relaxed); /* seen by snapshots */
+    fy__asan_forbid(storage->data, nbytes);
     thread->large_scope[slot] = storage->block->tag.scope;
     atomic_store_explicit(&thread->large_key[slot], key_for(nbytes, storage->block->tag.category), memory_order_relaxed);
     atomic_store_explicit(&thread->large[slot], storage, memory_order_release);

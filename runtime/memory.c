@@ -153,6 +153,14 @@ fy_status_t fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *
     return FY_STATUS_OK;
 }
 
+fy_status_t fy_memory_check(const fy_device_t *device, uint64_t *out_broken)
+{
+    if (out_broken) *out_broken = 0;
+    if (!device || !out_broken) return FY_FAIL(INVALID_ARGUMENT, "memory_check: %s is NULL", device ? "out_broken" : "device");
+    *out_broken = fy__pool_check(device->pool) + (device->pinned ? fy__pool_check(device->pinned) : 0);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy_memory_reserve(fy_device_t *device, uint64_t nbytes)
 {
     fy__thread_t *thread = fy__thread();

@@ -56,8 +56,13 @@ typedef struct fy__segment_source {
     uint64_t (*fixed_at)(void *user, uint64_t limit_nbytes);
 } fy__segment_source_t;
 
+/* debug= of a spec, and a build with AddressSanitizer. */
+enum { FY__DEBUG_POISON = 1, FY__DEBUG_GUARD = 2, FY__DEBUG_ASAN = 4 };
+
 typedef struct fy__pool_options {
     const char *name;        /* for verdicts: "sim:0", "pinned memory of sim:0"; copied */
+    bool host_reaches;       /* the bytes at the addresses: what can be debugged */
+    uint32_t debug;          /* FY__DEBUG_POISON, FY__DEBUG_GUARD */
     uint64_t limit_nbytes;   /* most that may be reserved; FY_UNLIMITED */
     uint64_t device_nbytes;  /* what the device has at all, FY_UNLIMITED if unknown: tells "too large" from "full" */
     uint64_t segment_nbytes; /* growth step for small blocks; larger requests get segments of their own */
@@ -101,6 +106,8 @@ void fy__pool_rungs(fy__pool_t *pool, fy_memory_rungs_t *out_rungs);
 uint64_t fy__pool_trim(fy__pool_t *pool, uint64_t keep_nbytes);
 /* Grows by one segment so that nbytes are reserved, if less are. Fails as fy__pool_alloc; nothing was taken then. */
 fy_status_t fy__pool_reserve(fy__pool_t *pool, uint64_t nbytes);
+/* Blocks whose guards were found written over, since it was created; looks at those that are handed out now. */
+uint64_t fy__pool_check(fy__pool_t *pool);
 /* Walks every invariant (no overlap, no gap, sums, alignment, free blocks merged); false and a log line if one is broken. For tests. */
 bool fy__pool_is_valid(fy__pool_t *pool);
 

@@ -65,6 +65,34 @@ static void make_device_locks(fy_device_t *device)
     pthread_mutex_init(&device->faults.lock, NULL);
 }
 
+static bool parse_debug(const char *text, uint32_t *out_debug)
+{
+    static const struct {
+        const char *text;
+        uint32_t bits;
+    } values[] = { { "none", 0 },
+                   { "poison", FY__DEBUG_POISON },
+                   { "guard", FY__DEBUG_GUARD },
+                   { "poison+guard", FY__DEBUG_POISON | FY__DEBUG_GUARD },
+                   { "guard+poison", FY__DEBUG_POISON | FY__DEBUG_GUARD } };
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        if (strcmp(text, values[i].text) == 0) {
+            *out_debug = values[i].bits;
+            return true;
+        }
+    return false;
+}
+
+/* $FERRY_MEMORY_DEBUG: of every device whose spec says nothing, the host among them. */
+static uint32_t debug_from_environment(void)
+{
+    const char *text = getenv("FERRY_MEMORY_DEBUG");
+    uint32_t debug = 0;
+    if (text && *text && !parse_debug(text, &debug))
+        fy__log(FY_LOG_ERROR, "FERRY_MEMORY_DEBUG=%s is ignored; it may be poison, guard, poison+guard or none", text);
+    return debug;
+}
+
 static void set_defaults(fy_device_t *device, const fy_backend_t *backend)
 {
     device->backend = backend;
@@ -74,6 +102,7 @@ static void set_defaults(fy_device_t *device, const fy_backend_t *backend)
     device->ahead = 1024;
     device->window_nbytes = 64u << 20;
     device->queue_nbytes = 256u << 20;
+    device->debug = debug_from_environment();
 }
 
 /* There are never more devices than places in the table, so there is always one for a spare. The registry's lock is held. */
@@ -178,6 +207,10 @@ static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec, fy_
             FY_TRY(take_growth(device, option->value));
             continue;
         }
+        if (strcmp(option->key, "debug") == 0) {
+            if (parse_debug(option->value, &device->debug)) continue;
+            return FY_FAIL(INVALID_ARGUMENT, "device_open: debug=%s; it may be poison, guard, poison+guard or none", option->value);
+        }
         for (k = 0; k < nown && strcmp(option->key, own[k].key) != 0; k++) {}
         if (k == nown) {
             rest[(*out_nrest)++] = *option;
@@ -231,7 +264,7 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
             fy_error_set(status, error.file, error.line,
                          "%s\n  Any device also takes limit, pinned, workspace, window, queue and segment, each a byte size, ahead, a "
                          "number of requests, "
-                         "and growth=on|off",
+                         "growth=on|off, and debug=poison+guard",
                          error.text);
         }
     }

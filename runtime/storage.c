@@ -113,7 +113,7 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
             return status;
         }
         storage->data = storage->block->address;
-        if (device->is_host && nbytes > FY__FRONT_LARGEST) {
+        if (device->is_host && nbytes > FY__FRONT_LARGEST && !device->debug) {
             atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
             storage->front_class = FY__FRONT_LARGE;
         }
@@ -153,7 +153,7 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
     fy__recording_t *recording = fy__recording_of(thread, device);
     if (FY_UNLIKELY(recording != NULL) && nbytes) return fy__recording_storage(thread, recording, nbytes, out_storage);
     if (device->is_host && nbytes > FY__FRONT_LARGEST && (*out_storage = fy__front_take_large(thread, nbytes))) return FY_STATUS_OK;
-    if (!device->is_host || nbytes > FY__FRONT_LARGEST || !nbytes)
+    if (!device->is_host || nbytes > FY__FRONT_LARGEST || !nbytes || device->debug) /* the front hands bytes out as they are */
         return fy__storage_create_large(thread, device, nbytes, stream, out_storage);
     const uint32_t class = fy__front_class_of(nbytes);
     fy__storage_t *storage = thread->front[class];
@@ -164,6 +164,7 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
         atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
         atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
         atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
+        fy__asan_allow(storage->data, nbytes);
     } else {
         FY_TRY(create_small_host(thread, device, class, &storage));
         storage->block->requested = nbytes;

@@ -9,6 +9,7 @@
 
 #include <ferry/tensor.h>
 
+#include "runtime/base/asan.h"
 #include "runtime/device.h"
 #include "runtime/thread.h"
 
@@ -75,6 +76,7 @@ static inline fy__storage_t *fy__front_pop(fy__thread_t *thread, uint64_t nbytes
     atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
     atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
     storage->nbytes = nbytes;
+    fy__asan_allow(storage->data, nbytes);
     return storage;
 }
 /* Gives a storage that nobody refers to back to the front; false if that is not its place. */
@@ -87,6 +89,7 @@ static inline bool fy__front_push(fy__thread_t *thread, fy__storage_t *storage)
     atomic_store_explicit(&storage->refs, 0, memory_order_relaxed); /* seen by snapshots */
     storage->next = thread->front[class];
     thread->front[class] = storage;
+    fy__asan_forbid(storage->data, storage->block->nbytes);
     fy__front_count(&thread->nfront[class], 1);
     return true;
 }

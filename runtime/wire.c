@@ -121,6 +121,8 @@ static fy_status_t open_pools(fy_device_t *device)
         .segment_nbytes = segment_nbytes,
         .full_status = FY_STATUS_OUT_OF_MEMORY,
         .growth_off = device->growth_off,
+        .host_reaches = device->is_host,
+        .debug = device->debug,
     };
     const fy__segment_source_t own_source = {
         .user = device,
@@ -138,6 +140,8 @@ static fy_status_t open_pools(fy_device_t *device)
     snprintf(name, sizeof name, "pinned memory of %s", device->spec);
     const fy__pool_options_t pinned = {
         .name = name,
+        .host_reaches = true,
+        .debug = device->debug,
         .limit_nbytes = device->pinned_limit_nbytes,
         .device_nbytes = FY_UNLIMITED,
         .segment_nbytes = 2u << 20,

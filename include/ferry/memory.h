@@ -72,6 +72,11 @@ FY_API_STATUS fy_memory_query_rungs(const fy_device_t *device, fy_memory_rungs_t
 typedef enum fy_snapshot_format { FY_SNAPSHOT_JSON, FY_SNAPSHOT_SVG } fy_snapshot_format_t;
 FY_API_STATUS fy_memory_snapshot(const fy_device_t *device, const char *path, fy_snapshot_format_t format);
 
+/* With debug=guard in the device's spec (docs/memory.md): looks at the guards of every block of `device` and of the page-locked memory that
+ * serves it, as far as the host reaches them, and tells fy_log_set's function about each that was written over, once. *out_broken counts those
+ * blocks since the device was opened; 0 without guards. Fails: INVALID_ARGUMENT. */
+FY_API_STATUS fy_memory_check(const fy_device_t *device, uint64_t *out_broken);
+
 /* ---- giving and taking ---- */
 
 /* Gives cached memory back to the backend until at most `keep_nbytes` stay reserved (of the device's memory, and as much again of the

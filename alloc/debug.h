@@ -1,0 +1,30 @@
+/* Debugging of memory that the host reaches: bytes that say what they are (poison), guard bytes around each block, and AddressSanitizer's
+ * own marks. A pool without any of it pays one comparison per block with a constant of its own. The bits: runtime/memory.h. */
+#ifndef FERRY_ALLOC_DEBUG_H_
+#define FERRY_ALLOC_DEBUG_H_
+
+#include "alloc/pool.h"
+
+/* What fresh bytes, given-back bytes and guards hold. */
+enum { FY__BYTE_FRESH = 0xCD, FY__BYTE_GONE = 0xDD, FY__BYTE_GUARD = 0xFD };
+
+/* What of the options applies to this pool, and ASan if this is such a build. */
+uint32_t fy__debug_of(const fy__pool_options_t *options);
+/* Bytes to cut for `asked`: with guards, one granule before it, and at least 16 bytes behind. false: too large. */
+bool fy__debug_pad(const fy__pool_t *pool, uint64_t asked, uint64_t *out_nbytes);
+
+/* ---- with pool->lock held ---- */
+
+/* A node becomes a block: says where its bytes begin. */
+void fy__debug_hand_out(const fy__pool_t *pool, fy__node_t *node);
+/* Nobody uses its bytes any more. */
+void fy__debug_gone(const fy__pool_t *pool, const fy__node_t *node);
+/* A segment has come, or goes back now. */
+void fy__debug_segment(const fy__pool_t *pool, const fy__range_t *range, bool is_new);
+
+/* ---- no lock held ---- */
+
+/* A block is given back: were its guards written over? Says so if it was not said yet. */
+void fy__debug_check(fy__pool_t *pool, fy__node_t *node);
+
+#endif

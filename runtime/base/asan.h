@@ -1,0 +1,34 @@
+/* Telling AddressSanitizer which bytes of our own pools nobody may touch. Empty calls in builds without it. */
+#ifndef FERRY_RUNTIME_BASE_ASAN_H_
+#define FERRY_RUNTIME_BASE_ASAN_H_
+
+#include <stddef.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define FY__ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FY__ASAN 1
+#endif
+#endif
+
+#ifdef FY__ASAN
+#include <sanitizer/asan_interface.h>
+enum { FY__HAS_ASAN = 1 };
+static inline void fy__asan_forbid(const void *bytes, size_t nbytes) { __asan_poison_memory_region(bytes, nbytes); }
+static inline void fy__asan_allow(const void *bytes, size_t nbytes) { __asan_unpoison_memory_region(bytes, nbytes); }
+#else
+enum { FY__HAS_ASAN = 0 };
+static inline void fy__asan_forbid(const void *bytes, size_t nbytes)
+{
+    (void)bytes;
+    (void)nbytes;
+}
+static inline void fy__asan_allow(const void *bytes, size_t nbytes)
+{
+    (void)bytes;
+    (void)nbytes;
+}
+#endif
+
+#endif
