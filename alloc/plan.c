@@ -3,6 +3,7 @@
  * Not here: a run (plan_run.c). */
 #include "alloc/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,12 +24,12 @@ static const char *path_in_plan(const fy__node_t *node, const char *plan_path, c
 
 static void tell_points(const fy__plan_run_t *run, const fy_plan_options_t *options)
 {
-    char plan_path[512], buffer[512];
+    char outside[512], plan_path[512], buffer[512];
     const fy__thread_t *thread = fy__thread();
     fy_plan_point_t point = { 0 };
     /* The plan's scope was a child of what is open now; its figures stay under that path. */
-    fy__node_path(thread->node, plan_path, sizeof plan_path - sizeof "/plan");
-    strcat(plan_path, plan_path[0] ? "/plan" : "plan");
+    fy__node_path(thread->node, outside, sizeof outside - sizeof "/plan");
+    snprintf(plan_path, sizeof plan_path, "%s%splan", outside, outside[0] ? "/" : "");
     for (size_t i = 0; i < run->count; i++) {
         const fy__plan_event_t *event = &run->events[i];
         point.model_ns = event->model_ns;

@@ -1,4 +1,4 @@
-/* A plan is what happens: for eleven programs, peaks as planned and as an independent script (tests/golden/peak.awk) finds them in the event
+/* A plan is what happens: for twelve programs, peaks as planned and as an independent script (tests/golden/peak.awk) finds them in the event
  * file of a real run with numerics. And for several limits: the batch that fy_plan_fit finds runs on the device with that limit, and
  * one more is refused, with the verdict that the plan gives. Runs in the repository's root. Not here: the calls' edges (unit/alloc/test_plan.c). */
 #include "tests/support/harness.h"
@@ -147,6 +147,31 @@ static fy_status_t two_devices(fy_device_t *device, int64_t batch, void *user)
     return FY_STATUS_OK;
 }
 
+static fy_status_t fill(void *user, fy_batch_t *batch)
+{
+    (void)user;
+    batch->is_end = batch->index == 5;
+    return batch->is_end ? FY_STATUS_OK : fy_fill(batch->host[0], 1);
+}
+
+/* Batches that a thread of Ferry's fills and uploads. */
+static fy_status_t stream_in(fy_device_t *device, int64_t batch, void *user)
+{
+    const fy_batch_spec_t specs[] = { { FY_DTYPE_F32, 2, { batch, 48 } } };
+    fy_prefetch_t *batches;
+    fy_tensor_t *x, *y;
+    int64_t rows;
+    (void)user;
+    FY_TRY(fy_prefetch_create(device, 1, specs, fill, NULL, NULL, &batches));
+    for (;;) {
+        FY_TRY(fy_prefetch_next(batches, &x, &rows));
+        if (!rows) return FY_STATUS_OK;
+        fy_scope_t step = fy_scope_begin("step");
+        FY_TRY(fy_exp(x, &y));
+        fy_scope_end(step, 0, NULL);
+    }
+}
+
 static plan_request_t sgd = { OPTIMIZER_SGD }, momentum = { OPTIMIZER_MOMENTUM };
 static const struct {
     const char *name;
@@ -164,6 +189,7 @@ static const struct {
     { "graph", graph, NULL, { 1, 3000, 20000 } },
     { "workspace", workspace, NULL, { 1, 64, 700 } },
     { "disorder", disorder, NULL, { 1, 61, 900 } },
+    { "batches streaming in", stream_in, NULL, { 1, 500, 7000 } },
     { "two devices", two_devices, NULL, { 1, 1000, 9000 } },
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };

@@ -260,6 +260,81 @@ static void graphs_make_do_with_less(void **state)
     assert_int_equal(plan.fits, 0);
 }
 
+/* A cache of the program's own, that makes room when it is asked to; and growth only where the step says so. */
+typedef struct cache {
+    fy_tensor_t *kept;
+    int asked;
+} cache_t;
+
+static int drop_cache(void *user, fy_device_t *device, uint64_t nbytes)
+{
+    cache_t *cache = user;
+    (void)device;
+    (void)nbytes;
+    cache->asked++;
+    if (!cache->kept) return 0;
+    fy_tensor_destroy(cache->kept);
+    cache->kept = NULL;
+    return 1;
+}
+
+static fy_status_t step_with_a_cache(fy_device_t *device, int64_t batch, void *user)
+{
+    cache_t *cache = user;
+    fy_tensor_t *x;
+    uint64_t id;
+    FY_TRY(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(1 << 20), &cache->kept));
+    fy_tensor_keep(cache->kept);
+    FY_TRY(fy_memory_on_pressure(device, drop_cache, cache, &id));
+    const fy_status_t status = fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(batch << 20), &x);
+    FY_TRY(fy_memory_off_pressure(device, id));
+    fy_tensor_destroy(cache->kept);
+    return status;
+}
+
+static void pressure_makes_room_in_plans_too(void **state)
+{
+    (void)state;
+    cache_t cache = { 0 };
+    int64_t batch;
+    ts_ok(fy_plan_fit("sim?limit=8MiB", step_with_a_cache, &cache, 100, &batch, NULL));
+    assert_int_equal(batch, 8); /* and not 7 */
+    assert_true(cache.asked > 0);
+}
+
+static fy_status_t step_that_reserves(fy_device_t *device, int64_t batch, void *user)
+{
+    fy_tensor_t *x;
+    (void)user;
+    FY_TRY(fy_memory_reserve(device, 4 << 20));
+    return fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(batch << 20), &x);
+}
+
+static void growth_may_be_off(void **state)
+{
+    (void)state;
+    int64_t batch;
+    fy_plan_t plan = FY_PLAN_INIT;
+    ts_ok(fy_plan_fit("sim?growth=off", step_that_reserves, NULL, 100, &batch, NULL));
+    assert_int_equal(batch, 4);
+    ts_ok(fy_plan_step("sim?growth=off", step_that_reserves, NULL, 5, NULL, &plan));
+    assert_int_equal(plan.fits, 0);
+    assert_int_equal(plan.verdict.reason, FY_OOM_GROWTH_OFF);
+    ts_ok(fy_plan_step("sim?limit=3MiB", step_that_reserves, NULL, 1, NULL, &plan)); /* the reserve is refused */
+    assert_int_equal(plan.fits, 0);
+    assert_int_equal(plan.verdict.reason, FY_OOM_LIMIT);
+}
+
+static void a_plan_counts_under_its_own_scope(void **state)
+{
+    (void)state;
+    program_t program = { .pairs = PAIRS };
+    const uint64_t before = ts_ledger("plan").requests, outside = ts_ledger("setup").requests;
+    (void)plan_of("sim", &program, 10);
+    assert_int_equal(ts_ledger("plan").requests - before, 1 + 2 * PAIRS);
+    assert_int_equal(ts_ledger("setup").requests, outside);
+}
+
 static void sixteen_devices_are_all(void **state)
 {
     (void)state;
@@ -281,10 +356,20 @@ static void sixteen_devices_are_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_of_a_step),           cmocka_unit_test(planned_is_what_happens), cmocka_unit_test(the_callers_world_stays),
-        cmocka_unit_test(a_step_that_does_not_fit),    cmocka_unit_test(the_largest_batch),       cmocka_unit_test(the_edges_of_fit),
-        cmocka_unit_test(pinned_memory_has_its_limit), cmocka_unit_test(a_step_that_fails),       cmocka_unit_test(the_timeline),
-        cmocka_unit_test(graphs_make_do_with_less),    cmocka_unit_test(sixteen_devices_are_all),
+        cmocka_unit_test(figures_of_a_step),
+        cmocka_unit_test(planned_is_what_happens),
+        cmocka_unit_test(the_callers_world_stays),
+        cmocka_unit_test(a_step_that_does_not_fit),
+        cmocka_unit_test(the_largest_batch),
+        cmocka_unit_test(the_edges_of_fit),
+        cmocka_unit_test(pinned_memory_has_its_limit),
+        cmocka_unit_test(a_step_that_fails),
+        cmocka_unit_test(the_timeline),
+        cmocka_unit_test(graphs_make_do_with_less),
+        cmocka_unit_test(sixteen_devices_are_all),
+        cmocka_unit_test(pressure_makes_room_in_plans_too),
+        cmocka_unit_test(growth_may_be_off),
+        cmocka_unit_test(a_plan_counts_under_its_own_scope),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }
