@@ -152,7 +152,11 @@ static void *work(void *user)
 static void four_threads(void **state)
 {
     (void)state;
-    const fy__pool_options_t options = { "threads", limit_nbytes, FY_UNLIMITED, 256u << 10, FY_STATUS_OUT_OF_MEMORY };
+    const fy__pool_options_t options = { .name = "threads",
+                                         .limit_nbytes = limit_nbytes,
+                                         .device_nbytes = FY_UNLIMITED,
+                                         .segment_nbytes = 256u << 10,
+                                         .full_status = FY_STATUS_OUT_OF_MEMORY };
     const fy__segment_source_t source = { NULL, 256, source_alloc, source_free, may_sync, note_sync };
     const fy__pool_seams_t seams = { hazard_done, hazard_only_on, hazard_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free } };
     fy__pool_t *pool;

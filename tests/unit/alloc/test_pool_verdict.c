@@ -215,7 +215,11 @@ static void says_what_was_tried(void **state)
 static void pinned_pools_fail_with_their_own_status(void **state)
 {
     (void)state;
-    const fy__pool_options_t options = { "pinned memory of sim:0", MIB, FY_UNLIMITED, MIB, FY_STATUS_PINNED_LIMIT };
+    const fy__pool_options_t options = { .name = "pinned memory of sim:0",
+                                         .limit_nbytes = MIB,
+                                         .device_nbytes = FY_UNLIMITED,
+                                         .segment_nbytes = MIB,
+                                         .full_status = FY_STATUS_PINNED_LIMIT };
     const fy__segment_source_t source = { NULL, 64, fake_source_alloc, fake_source_free, fake_may_sync, fake_note_sync };
     fy__pool_t *pool;
     fy__block_t *block;
