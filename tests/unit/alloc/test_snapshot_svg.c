@@ -1,0 +1,194 @@
+/* Pictures of snapshots: every block is in exactly one mark, marks stay few however many blocks there are, lines wrap inside the page, and
+ * whatever a scope is called it is XML. Not here: what a snapshot says (tests/conformance/test_conformance_snapshot.c). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc/snapshot.h"
+
+enum { BLOCKS = 10000, SEGMENTS = 3 };
+
+static fy__snapshot_block_t blocks[BLOCKS + 8];
+static fy__snapshot_segment_t segments[SEGMENTS];
+static fy__snapshot_pool_t pool;
+static fy__snapshot_t snapshot;
+static char *svg;
+
+static fy__snapshot_block_t *add(fy__snapshot_segment_t *segment, uint64_t nbytes, fy__snapshot_state_t state)
+{
+    fy__snapshot_block_t *block = &blocks[snapshot.nblocks++];
+    *block = (fy__snapshot_block_t){
+        .offset = segment->nbytes, .nbytes = nbytes, .state = (uint8_t)state, .category = FY__SNAPSHOT_NO_CATEGORY
+    };
+    if (state == FY__SNAPSHOT_LIVE) {
+        block->requested = nbytes - 1;
+        block->id = snapshot.nblocks;
+        block->category = (uint8_t)(snapshot.nblocks % FY_CATEGORY_COUNT);
+        block->scope = "train/<&\"'\x01\xff\xed\xa0\x80\xef\xbf\xbf>/\xc3\xa9";
+    }
+    segment->nbytes += nbytes;
+    segment->nblocks++;
+    return block;
+}
+
+static fy__snapshot_segment_t *begin(uint64_t address)
+{
+    fy__snapshot_segment_t *segment = &segments[snapshot.nsegments++];
+    *segment = (fy__snapshot_segment_t){ address, 0, snapshot.nblocks, 0 };
+    pool.nsegments++;
+    return segment;
+}
+
+static void start(void)
+{
+    pool = (fy__snapshot_pool_t){ .name = "sim:0", .stats = { .cached = 100, .largest_free = 50, .limit = FY_UNLIMITED } };
+    snapshot = (fy__snapshot_t){ .device = "sim:0", .model = "a<b", .npools = 1, .pools = &pool, .segments = segments, .blocks = blocks };
+}
+
+static void draw(void)
+{
+    size_t nbytes;
+    free(svg);
+    FILE *file = open_memstream(&svg, &nbytes);
+    fy__snapshot_write_svg(&snapshot, file);
+    fclose(file);
+    assert_int_equal(strlen(svg), nbytes);
+}
+
+/* Blocks in all marks together; *out_marks: how many marks. */
+static size_t blocks_in_marks(size_t *out_marks)
+{
+    size_t count = 0;
+    *out_marks = 0;
+    for (const char *s = svg; (s = strstr(s, "<title>")); ++*out_marks) {
+        char *end;
+        const unsigned long n = strtoul(s += 7, &end, 10);
+        count += end != s && strncmp(end, " blocks, ", 9) == 0 ? n : 1;
+    }
+    return count;
+}
+
+/* Tags open and close in order, and nothing but text and the five names stands between them. */
+static void expect_well_formed(void)
+{
+    const char *open[16];
+    int depth = 0;
+    assert_int_equal(strncmp(svg, "<?xml", 5), 0);
+    for (const char *s = strchr(svg, '>') + 1; *s; s++) {
+        assert_true((unsigned char)*s >= ' ' || *s == '\n');
+        if (*s == '&') assert_true(strncmp(s, "&lt;", 4) == 0 || strncmp(s, "&gt;", 4) == 0 || strncmp(s, "&amp;", 5) == 0);
+        if (*s != '<') continue;
+        const char *name = s + 1 + (s[1] == '/');
+        const size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz");
+        const char *end = strchr(name, '>');
+        assert_non_null(end);
+        assert_true(length > 0);
+        if (s[1] == '/') {
+            assert_true(depth > 0);
+            assert_int_equal(strncmp(open[--depth], name, length), 0);
+        } else if (end[-1] != '/') {
+            assert_true(depth < 16);
+            open[depth++] = name;
+        }
+        s = end;
+    }
+    assert_int_equal(depth, 0);
+}
+
+static void expect_inside_page(void)
+{
+    double x, y, width, height, page;
+    assert_int_equal(sscanf(strstr(svg, "<svg "), "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1200\" height=\"%lf\"", &page), 1);
+    for (const char *s = svg; (s = strstr(s, "<rect x=")); s++) {
+        assert_int_equal(sscanf(s, "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\"", &x, &y, &width, &height), 4);
+        assert_true(x >= 16 && width > 0 && x + width <= 1185.01); /* one that is widened to a pixel may touch the margin */
+        assert_true(y >= 0 && y + height <= page);
+    }
+}
+
+static void many_small_blocks_make_few_marks(void **state)
+{
+    size_t marks;
+    (void)state;
+    start();
+    fy__snapshot_segment_t *segment = begin(0x1000);
+    for (int i = 0; i < BLOCKS; i++)
+        add(segment, 64 + (uint64_t)(i * 37 % 4000) * 64, (fy__snapshot_state_t)(i % FY__SNAPSHOT_STATE_COUNT));
+    segment = begin(0x100000000000);
+    add(segment, UINT64_C(100) << 30, FY__SNAPSHOT_LIVE);
+    draw();
+    assert_int_equal(blocks_in_marks(&marks), BLOCKS + 1);
+    assert_true(marks < 3000); /* 1168 pixels a line, and the small ones fill two at most */
+    assert_non_null(strstr(svg, " blocks thinner than a pixel are drawn together"));
+    expect_well_formed();
+    expect_inside_page();
+}
+
+static void large_segments_wrap(void **state)
+{
+    size_t marks, rects = 0;
+    (void)state;
+    start();
+    fy__snapshot_segment_t *segment = begin(0x1000);
+    add(segment, (UINT64_C(1) << 30) + 12345, FY__SNAPSHOT_LIVE);
+    add(segment, UINT64_C(3) << 28, FY__SNAPSHOT_FREE);
+    fy__snapshot_block_t *pending = add(segment, UINT64_C(1) << 29, FY__SNAPSHOT_PENDING);
+    pending->nstreams = 2;
+    pending->streams[0] = 3;
+    pending->streams[1] = 511;
+    segment = begin(0x200000000);
+    add(segment, 2 << 20, FY__SNAPSHOT_FREE);
+    segment = begin(0x300000000);
+    add(segment, 256, FY__SNAPSHOT_LIVE);
+    draw();
+    assert_int_equal(blocks_in_marks(&marks), 5);
+    assert_int_equal(marks, 5);
+    assert_non_null(strstr(svg, "on stream 3, 511"));
+    assert_non_null(strstr(svg, "(1073754169 bytes, 1073754168 asked for)"));
+    for (const char *s = svg; (s = strstr(s, "<rect x=")); s++) rects++;
+    assert_true(rects > 12); /* one for each line that a block touches */
+    expect_well_formed();
+    expect_inside_page();
+}
+
+static void names_are_made_harmless(void **state)
+{
+    (void)state;
+    start();
+    add(begin(0x1000), 4096, FY__SNAPSHOT_LIVE);
+    draw();
+    assert_non_null(strstr(svg, "scope train/&lt;&amp;\"'??????"));
+    assert_non_null(strstr(svg, "/\xc3\xa9"));
+    assert_non_null(strstr(svg, "a&lt;b"));
+    expect_well_formed();
+}
+
+static void an_empty_pool_is_a_line(void **state)
+{
+    size_t marks;
+    (void)state;
+    start();
+    draw();
+    assert_int_equal(blocks_in_marks(&marks), 0);
+    expect_well_formed();
+    expect_inside_page();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_small_blocks_make_few_marks),
+        cmocka_unit_test(large_segments_wrap),
+        cmocka_unit_test(names_are_made_harmless),
+        cmocka_unit_test(an_empty_pool_is_a_line),
+    };
+    const int status = cmocka_run_group_tests(tests, NULL, NULL);
+    free(svg);
+    return status;
+}
