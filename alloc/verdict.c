@@ -90,28 +90,92 @@ static void say(fy_oom_verdict_t *verdict, size_t *length, const char *format, .
     if (*length >= sizeof verdict->text) *length = sizeof verdict->text - 1;
 }
 
+typedef struct amount {
+    char text[40];
+} amount_t;
+
+/* "2.0 MiB"; "" for what needs no help to be read. */
+static amount_t about(uint64_t nbytes)
+{
+    static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    amount_t about = { "" };
+    int unit = 0;
+    double value = (double)nbytes / 1024;
+    for (; value >= 1023.95 && unit < 5; unit++) value /= 1024;
+    if (nbytes >= 10 * 1024) snprintf(about.text, sizeof about.text, "%.1f %s", value, units[unit]);
+    return about;
+}
+
+static const char *comma_if(const amount_t *amount) { return amount->text[0] ? ", " : ""; }
+
+/* "2097152 (2.0 MiB)": to the byte, and for people. */
+static amount_t amount(uint64_t nbytes)
+{
+    amount_t amount;
+    const amount_t readable = about(nbytes);
+    snprintf(amount.text, sizeof amount.text, readable.text[0] ? "%llu (%.16s)" : "%llu", (ull)nbytes, readable.text);
+    return amount;
+}
+
 static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t outside)
 {
     const uint64_t cached = verdict->cached;
     if (verdict->limit == FY_UNLIMITED)
         say(verdict, length, "\n  no limit");
     else
-        say(verdict, length, "\n  limit %llu", (ull)verdict->limit);
-    say(verdict, length, ", reserved %llu = live %llu (peak %llu) + cached %llu (of it pending %llu)", (ull)verdict->reserved,
-        (ull)verdict->live, (ull)pool->peak_live, (ull)cached, (ull)verdict->pending);
+        say(verdict, length, "\n  limit %s", amount(verdict->limit).text);
+    const amount_t live = about(verdict->live);
+    say(verdict, length, ", reserved %llu = live %llu (%s%speak %llu) + cached %llu (of it pending %llu)", (ull)verdict->reserved,
+        (ull)verdict->live, live.text, comma_if(&live), (ull)pool->peak_live, (ull)cached, (ull)verdict->pending);
     if (cached)
         say(verdict, length, "; largest free block %llu, fragmentation %.0f %%", (ull)verdict->largest_free,
             100.0 * (1.0 - (double)verdict->largest_free / (double)cached));
     if (outside) say(verdict, length, "; besides, page-locked outside the pool: %llu", (ull)outside);
 }
 
+static uint32_t tried_of(const fy__refusal_t *refusal)
+{
+    return FY_OOM_TRIED_SEARCH | (refusal->growth_off ? 0u : FY_OOM_TRIED_GROW) | (refusal->pressed ? FY_OOM_TRIED_PRESSURE : 0u) |
+           (refusal->released ? FY_OOM_TRIED_RELEASE : 0u) | (refusal->synced ? FY_OOM_TRIED_SYNC : 0u);
+}
+
 static void say_tried(fy_oom_verdict_t *verdict, size_t *length, const fy__refusal_t *refusal)
 {
-    say(verdict, length, refusal->growth_off ? "\n  tried: search" : "\n  tried: search, grow");
-    if (refusal->pressed) say(verdict, length, ", pressure functions");
-    if (refusal->released) say(verdict, length, ", give %llu idle bytes back", (ull)refusal->released);
-    if (refusal->synced) say(verdict, length, ", wait for pending blocks and search again");
+    say(verdict, length, "\n  tried: search");
+    if (verdict->tried & FY_OOM_TRIED_GROW) say(verdict, length, ", grow");
+    if (verdict->tried & FY_OOM_TRIED_PRESSURE) say(verdict, length, ", pressure functions");
+    if (verdict->tried & FY_OOM_TRIED_RELEASE) say(verdict, length, ", give %llu idle bytes back", (ull)refusal->released);
+    if (verdict->tried & FY_OOM_TRIED_SYNC) say(verdict, length, ", wait for pending blocks and search again");
     if (refusal->sync_forbidden) say(verdict, length, "; not tried: a guard forbids to wait for pending blocks");
+}
+
+static void say_readable(fy_oom_verdict_t *verdict, size_t *length, const char *what, uint64_t nbytes)
+{
+    const amount_t readable = about(nbytes);
+    say(verdict, length, "%s ", what);
+    if (readable.text[0])
+        say(verdict, length, "%s", readable.text);
+    else
+        say(verdict, length, "%llu", (ull)nbytes);
+}
+
+/* Who has the bytes: the scopes with most of them, and what they are for. */
+static void say_who(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool)
+{
+    bool said[FY_CATEGORY_COUNT] = { false };
+    for (int i = 0; i < FY_OOM_TOP && verdict->top[i].live; i++) {
+        say(verdict, length, i ? ", " : "\n  live by scope: ");
+        say_readable(verdict, length, verdict->top[i].path[0] ? verdict->top[i].path : "(outside any)", verdict->top[i].live);
+    }
+    for (int n = 0; n < FY_CATEGORY_COUNT; n++) {
+        int largest = -1;
+        for (int i = 0; i < FY_CATEGORY_COUNT; i++)
+            if (!said[i] && pool->by_category[i] && (largest < 0 || pool->by_category[i] > pool->by_category[largest])) largest = i;
+        if (largest < 0) return;
+        said[largest] = true;
+        say(verdict, length, n ? ", " : "\n  live by category: ");
+        say_readable(verdict, length, fy_category_name((fy_category_t)largest), pool->by_category[largest]);
+    }
 }
 
 /* Reserving so much more gives one segment that the request fills. */
@@ -165,10 +229,12 @@ static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
         say(verdict, length, "\n  Would help: a limit of at least %llu bytes", (ull)limit_for(pool, 0, nbytes, survey));
         return;
     }
-    if (help) say(verdict, length, "\n  Would help: free %llu live bytes (%s)", help, which);
+    const amount_t readable = about(verdict->would_help);
+    if (help) say(verdict, length, "\n  Would help: free %llu live bytes (%s%s%s)", help, readable.text, comma_if(&readable), which);
     if (refusal->growth_off && say_reserve(verdict, length, pool, nbytes)) return;
+    /* A limit that lets the pool have more than the device has is no help. */
     const uint64_t limit = limit_for(pool, verdict->reserved, nbytes, survey);
-    if ((refusal->limit_refused || fy__pool_is_hopeless(pool, nbytes)) && limit > verdict->limit)
+    if ((refusal->limit_refused || fy__pool_is_hopeless(pool, nbytes)) && limit > verdict->limit && limit <= pool->options.device_nbytes)
         say(verdict, length, "%s a limit higher by %llu bytes", help ? ", or" : "\n  Would help:", (ull)(limit - verdict->limit));
 }
 
@@ -232,7 +298,11 @@ static void say_what(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
 {
     say(verdict, length, "%s: %llu bytes asked for", pool->name, (ull)request->asked);
     if (refusal->is_reserve) say(verdict, length, " besides the %llu that are reserved", (ull)verdict->reserved);
-    if (request->nbytes != request->asked) say(verdict, length, " (%llu as rounded)", (ull)request->nbytes);
+    const amount_t readable = about(request->asked);
+    if (request->nbytes != request->asked)
+        say(verdict, length, " (%s%s%llu as rounded)", readable.text, comma_if(&readable), (ull)request->nbytes);
+    else if (readable.text[0])
+        say(verdict, length, " (%s)", readable.text);
     if (request->no_nodes)
         say(verdict, length, ": the host has no memory for the pool's own bookkeeping");
     else if (request->nbytes > pool->options.device_nbytes || (refusal->is_reserve && verdict->reason == FY_OOM_TOO_LARGE))
@@ -253,30 +323,31 @@ FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *requ
 {
     const char *which = "";
     size_t length = 0;
+    fy_oom_verdict_t verdict = { .struct_size = sizeof verdict, .status = pool->options.full_status };
+    if (pool->source.top_scopes) pool->source.top_scopes(pool->source.user, &verdict);
     pthread_mutex_lock(&pool->lock);
     const bool hopeless = refusal->is_reserve || fy__pool_is_hopeless(pool, request->nbytes); /* nothing that is freed helps */
     const uint64_t outside = fy__pool_outside(pool);
     const uint64_t back = hopeless ? 0 : back_for(pool, request->nbytes, refusal);
     const survey_t survey = survey_pool(pool, request->nbytes, back);
-    fy_oom_verdict_t verdict = {
-        .struct_size = sizeof verdict,
-        .status = pool->options.full_status,
-        .reason = reason_of(pool, request, refusal, &survey, back),
-        .asked = request->asked,
-        .limit = pool->options.limit_nbytes,
-        .live = pool->live + outside,
-        .cached = pool->reserved - pool->live,
-        .pending = pool->pending_nbytes + pool->inspected_nbytes,
-        .reserved = pool->reserved + outside,
-        .largest_free = survey.largest_free,
-    };
+    verdict.reason = reason_of(pool, request, refusal, &survey, back);
+    verdict.asked = request->asked;
+    verdict.limit = pool->options.limit_nbytes;
+    verdict.live = pool->live + outside;
+    verdict.cached = pool->reserved - pool->live;
+    verdict.pending = pool->pending_nbytes + pool->inspected_nbytes;
+    verdict.reserved = pool->reserved + outside;
+    verdict.largest_free = survey.largest_free;
+    if (!hopeless && !request->no_nodes) verdict.tried = tried_of(refusal);
     if (!hopeless && !request->no_nodes && verdict.reason != FY_OOM_WOULD_FIT_AFTER_SYNC)
         verdict.would_help = help_of(pool, request->nbytes, refusal, &survey, back, &which);
     if (!refusal->is_reserve && hopeless) verdict.would_help = help_of_outside(pool, request->nbytes, &survey, &which);
+    /* What must not be cut off comes first: the error record holds half as much. */
     say_what(&verdict, &length, pool, request, refusal);
     say_figures(&verdict, &length, pool, outside);
-    if (!request->no_nodes && !hopeless) say_tried(&verdict, &length, refusal);
     if (!request->no_nodes) say_help(&verdict, &length, pool, request->nbytes, refusal, &survey, which);
+    if (verdict.tried) say_tried(&verdict, &length, refusal);
+    if (!request->no_nodes) say_who(&verdict, &length, pool);
     pool->rungs.verdicts++;
     pthread_mutex_unlock(&pool->lock);
     return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);

@@ -1,6 +1,7 @@
 /* The public memory figures: a device's pools, and what was made under a scope path. */
 #include "runtime/memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/fail.h"
@@ -56,6 +57,59 @@ static void forget_peak(void *user, fy__node_t *node)
 static void forget_peaks(void *user, fy__thread_t *thread) { fy__node_walk(&thread->root, forget_peak, user); }
 
 void fy__memory_forget_peaks(uint32_t device_index) { fy__thread_walk(forget_peaks, &device_index); }
+
+/* ---- the scopes with most live bytes ---- */
+
+struct ranking {
+    fy_oom_verdict_t *verdict;
+    uint32_t device_index;
+    fy__thread_t *first, *thread; /* of all threads, and the one whose nodes are looked at */
+};
+
+static uint64_t own_live(fy__thread_t *thread, const char *path, uint32_t device_index)
+{
+    const fy__node_t *node = fy__node_find(&thread->root, path);
+    const int64_t live = node ? fy__node_own_live(node, device_index) : 0;
+    return live > 0 ? (uint64_t)live : 0;
+}
+
+/* A path counts once, with all threads' bytes, where it is met first. */
+static void rank(void *user, fy__node_t *node)
+{
+    struct ranking *ranking = user;
+    const uint32_t index = ranking->device_index;
+    char path[FY__MAX_SCOPES * 16];
+    uint64_t live = 0;
+    if (fy__node_own_live(node, index) <= 0) return;
+    fy__node_path(node, path, sizeof path);
+    for (fy__thread_t *thread = ranking->first; thread != ranking->thread; thread = thread->next)
+        if (own_live(thread, path, index)) return;
+    for (fy__thread_t *thread = ranking->thread; thread; thread = thread->next) live += own_live(thread, path, index);
+    int at = FY_OOM_TOP;
+    while (at > 0 && ranking->verdict->top[at - 1].live < live) at--;
+    if (at == FY_OOM_TOP) return;
+    for (int i = FY_OOM_TOP - 1; i > at; i--) ranking->verdict->top[i] = ranking->verdict->top[i - 1];
+    const size_t length = strlen(path), room = sizeof ranking->verdict->top[at].path;
+    if (length < room)
+        memcpy(ranking->verdict->top[at].path, path, length + 1);
+    else
+        snprintf(ranking->verdict->top[at].path, room, "...%s", path + length + 4 - room);
+    ranking->verdict->top[at].live = live;
+}
+
+static void rank_thread(void *user, fy__thread_t *thread)
+{
+    struct ranking *ranking = user;
+    if (!ranking->first) ranking->first = thread;
+    ranking->thread = thread;
+    fy__node_walk(&thread->root, rank, ranking);
+}
+
+void fy__memory_top_scopes(uint32_t device_index, fy_oom_verdict_t *verdict)
+{
+    struct ranking ranking = { .verdict = verdict, .device_index = device_index };
+    fy__thread_walk(rank_thread, &ranking);
+}
 
 /* ---- the public figures ---- */
 

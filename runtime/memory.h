@@ -54,6 +54,8 @@ typedef struct fy__segment_source {
     bool (*may_grow)(void *user); /* would a guard let alloc pass now? NULL: yes */
     /* How much the blocks of fy__pool_fix would be if the limit were another one: hints reckon with it. NULL: as much as they are. */
     uint64_t (*fixed_at)(void *user, uint64_t limit_nbytes);
+    /* Fills in `top`, for a verdict; no lock of the pool is held. NULL: nobody knows. */
+    void (*top_scopes)(void *user, fy_oom_verdict_t *verdict);
 } fy__segment_source_t;
 
 /* debug= of a spec, and a build with AddressSanitizer. */
@@ -117,6 +119,8 @@ void fy__pool_fork_unlock(fy__pool_t *pool);
 
 /* A device opens in the place of one that is closed: its peaks by scope path begin anew. */
 void fy__memory_forget_peaks(uint32_t device_index);
+/* The scopes with most live bytes on a device, into the verdict's `top`. */
+void fy__memory_top_scopes(uint32_t device_index, fy_oom_verdict_t *verdict);
 /* The path of a tag's scope ("" for none), cut to `size`; returns buffer. */
 const char *fy__scope_path(const void *scope, char *buffer, size_t size);
 

@@ -53,6 +53,12 @@ static void note_sync(void *user, uint64_t blocked_ns)
     if (thread && fy__sync_begin(thread, "allocation", &start_ns) == FY_STATUS_OK) fy__sync_ended(thread, blocked_ns);
 }
 
+static void top_scopes(void *user, fy_oom_verdict_t *verdict)
+{
+    const fy_device_t *device = user;
+    fy__memory_top_scopes(device->index, verdict);
+}
+
 static fy_status_t device_segment_alloc(void *user, uint64_t nbytes, void **out_address)
 {
     fy_device_t *device = user;
@@ -132,6 +138,7 @@ static fy_status_t open_pools(fy_device_t *device)
         .collect = device->is_host ? host_collect : NULL,
         .may_sync = may_sync,
         .note_sync = note_sync,
+        .top_scopes = device->is_host ? NULL : top_scopes, /* the host counts nothing by path */
         .press = fy__pressure_next,
     };
     FY_TRY(fy__pool_create(&own, &own_source, &device->pool));

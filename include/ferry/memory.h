@@ -118,7 +118,7 @@ typedef enum fy_oom_reason {
 /* What was tried, as bits of fy_oom_verdict_t.tried. */
 enum {
     FY_OOM_TRIED_SEARCH = 1,   /* free blocks, finished ones, pending ones */
-    FY_OOM_TRIED_GROW = 2,     /* asked the backend */
+    FY_OOM_TRIED_GROW = 2,     /* a new segment: the backend refused, or it would have been past the limit */
     FY_OOM_TRIED_PRESSURE = 4, /* functions of fy_memory_on_pressure gave something */
     FY_OOM_TRIED_RELEASE = 8,  /* gave idle segments back */
     FY_OOM_TRIED_SYNC = 16     /* waited for pending blocks, merged, searched again */

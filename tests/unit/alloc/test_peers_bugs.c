@@ -216,7 +216,7 @@ static void pytorch_185240_a_verdict_needs_no_library(void **state)
     verdict_of_child("FERRY_HOST_ALLOCATOR=jemalloc", with, sizeof with);
     verdict_of_child("FERRY_HOST_ALLOCATOR=mmap", without, sizeof without);
     assert_string_equal(with, without);
-    assert_non_null(strstr(with, "sim:0: 2097152 bytes asked for: more than the limit leaves"));
+    assert_non_null(strstr(with, "sim:0: 2097152 bytes asked for (2.0 MiB): more than the limit leaves"));
     assert_non_null(strstr(with, "Would help: "));
     /* Nor memory: when the host has none left, the failure is explained all the same. */
     fy__block_t *block;
