@@ -22,7 +22,7 @@ static int owned_count;
 static uint64_t seed, submitted[STREAMS], pool_limit;
 /* What the histories visited; a check that nothing came to is no check. */
 static struct {
-    uint64_t served, refused, after_sync_would, after_sync_did, by_guard;
+    uint64_t served, refused, after_sync_would, after_sync_did, by_guard, pressed, after_pressure, reserves, reserves_refused;
 } seen;
 
 static uint64_t draw(uint64_t below) { return fake_random(&seed) % below; }
@@ -102,7 +102,7 @@ static bool could_serve(uint64_t rounded, wait_for_t wait, growth_t growth)
     uint64_t idle;
     if (longest_run(wait, &idle) >= rounded) return true;
     const uint64_t kept = fake.used - idle;
-    return !(growth == AS_GUARDED && fake.guard_growth) && rounded <= pool_limit && rounded <= fake.capacity &&
+    return !(growth == AS_GUARDED && fake.guard_growth) && !fake.growth_off && rounded <= pool_limit && rounded <= fake.capacity &&
            kept <= pool_limit - rounded && kept <= fake.capacity - rounded;
 }
 
@@ -161,7 +161,7 @@ static void alloc_one(fy__pool_t *pool, uint64_t most)
     }
     assert_null(block);
     check_refusal(status, nbytes, stream);
-    if (!fake.guard_sync || status != FY_STATUS_OUT_OF_MEMORY || draw(2)) return;
+    if (!fake.guard_sync || status != FY_STATUS_OUT_OF_MEMORY || fake.press[0] || draw(2)) return;
     /* Was it true? A guard of growth refuses by itself. */
     const uint64_t rounded = (nbytes + GRANULE - 1) / GRANULE * GRANULE;
     const bool said = fy_error_get()->oom->reason == FY_OOM_WOULD_FIT_AFTER_SYNC, would = could_serve(rounded, EVERYTHING, AS_GUARDED);
@@ -205,6 +205,37 @@ static void free_one(void)
     fy__pool_free(block);
 }
 
+/* A pressure function: gives up to three blocks, in use or not, or says that it has none. */
+static bool give_some(uint64_t nbytes)
+{
+    assert_true(nbytes > 0);
+    seen.pressed++;
+    if (!draw(4)) return false;
+    const int had = owned_count;
+    for (uint64_t n = 1 + draw(3); n > 0; n--) free_one();
+    return owned_count < had;
+}
+
+/* Exactly what is missing is asked for, once, and it is refused only if there is no room for it. */
+static void reserve_one(fy__pool_t *pool)
+{
+    const uint64_t nbytes = draw((pool_limit == FY_UNLIMITED ? fake.capacity : pool_limit) + 64 * KIB), had = fake.used;
+    const uint64_t missing = nbytes > had ? (nbytes - had + GRANULE - 1) / GRANULE * GRANULE : 0, calls = fake.alloc_calls;
+    const fy_status_t status = fy__pool_reserve(pool, nbytes);
+    seen.reserves++;
+    if (status == FY_STATUS_OK) {
+        assert_int_equal(fake.used, had + missing);
+        assert_int_equal(fake.alloc_calls, calls + (missing > 0));
+        return;
+    }
+    seen.reserves_refused++;
+    assert_int_equal(fake.used, had);
+    if (status == FY_STATUS_REFUSED_BY_GUARD)
+        assert_true(fake.guard_growth);
+    else
+        assert_true(missing > pool_limit - had || missing > fake.capacity - had);
+}
+
 static void check_figures(fy__pool_t *pool)
 {
     uint64_t live = 0, requested = 0;
@@ -224,7 +255,7 @@ static void check_figures(fy__pool_t *pool)
 }
 
 /* What guards forbid, at times. */
-enum { ALL_ALLOWED = 0, NO_SYNC = 1, NO_GROWTH = 2 };
+enum { ALL_ALLOWED = 0, NO_SYNC = 1, NO_GROWTH = 2, PRESSURE = 4, GROWTH_OFF = 8 }; /* the last two: what is there besides */
 
 static void history(uint64_t start, int guards, uint64_t limit, uint64_t capacity, uint64_t segment, uint64_t most, int operations)
 {
@@ -237,6 +268,8 @@ static void history(uint64_t start, int guards, uint64_t limit, uint64_t capacit
     const char *other = getenv("FERRY_SEED");
     seed = start + 1000 * (other ? strtoull(other, NULL, 10) : 0);
     owned_count = 0;
+    fake.growth_off = guards & GROWTH_OFF;
+    if (guards & PRESSURE) fake.press[0] = fake.press[1] = give_some;
     fy__pool_t *pool = fake_pool(limit, segment);
     bool filling = true;
     for (int op = 0; op < operations; op++) {
@@ -253,6 +286,7 @@ static void history(uint64_t start, int guards, uint64_t limit, uint64_t capacit
         }
         case 1:
             if (draw(64) == 0) fy__pool_trim(pool, draw(limit == FY_UNLIMITED ? 64 * MIB : limit));
+            if ((guards & GROWTH_OFF) && draw(32) == 0) reserve_one(pool);
             break;
         default:
             if (draw(8) < (filling ? 5u : 3u))
@@ -263,6 +297,7 @@ static void history(uint64_t start, int guards, uint64_t limit, uint64_t capacit
         if (op % 512 == 0) check_figures(pool);
     }
     check_figures(pool);
+    seen.after_pressure += rungs(pool).after_pressure;
     while (owned_count) free_one();
     check_figures(pool);
     for (uint32_t s = 1; s < STREAMS; s++) fake.done[s] = submitted[s];
@@ -317,11 +352,34 @@ static void without_growth(void **state)
     assert_true(seen.by_guard > 100 && seen.served > 1000);
 }
 
+/* Functions that give blocks back in the middle of a request, with and without syncs and growth. */
+static void with_pressure(void **state)
+{
+    (void)state;
+    memset(&seen, 0, sizeof seen);
+    for (uint64_t i = 0; i < 4; i++) history(90 + i, PRESSURE, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 30000);
+    for (uint64_t i = 0; i < 2; i++) history(100 + i, PRESSURE | NO_SYNC, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB, 30000);
+    for (uint64_t i = 0; i < 2; i++) history(110 + i, PRESSURE | NO_GROWTH, 8 * KIB + i * 256, FY_UNLIMITED, MIB, 4 * KIB, 30000);
+    assert_true(seen.pressed > 1000 && seen.after_pressure > 500 && seen.refused > 100);
+}
+
+/* growth=off: only reserving grows, and what it gave serves everything that fits. */
+static void with_growth_off(void **state)
+{
+    (void)state;
+    memset(&seen, 0, sizeof seen);
+    for (uint64_t i = 0; i < 2; i++) history(120 + i, GROWTH_OFF, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 60000);
+    for (uint64_t i = 0; i < 2; i++) history(130 + i, GROWTH_OFF | NO_SYNC, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB, 30000);
+    for (uint64_t i = 0; i < 2; i++) history(140 + i, GROWTH_OFF | PRESSURE | NO_GROWTH, 4 * MIB, FY_UNLIMITED, 64 * KIB, 256 * KIB, 30000);
+    assert_true(seen.reserves > 100 && seen.reserves_refused > 10 && seen.served > 1000 && seen.refused > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roomy),          cmocka_unit_test(at_the_limit),  cmocka_unit_test(on_a_full_device),
-        cmocka_unit_test(in_tiny_memory), cmocka_unit_test(without_syncs), cmocka_unit_test(without_growth),
+        cmocka_unit_test(roomy),          cmocka_unit_test(at_the_limit),    cmocka_unit_test(on_a_full_device),
+        cmocka_unit_test(in_tiny_memory), cmocka_unit_test(without_syncs),   cmocka_unit_test(without_growth),
+        cmocka_unit_test(with_pressure),  cmocka_unit_test(with_growth_off),
     };
     return cmocka_run_group_tests_name("alloc/pool_random", tests, NULL, NULL);
 }
