@@ -9,7 +9,7 @@
 #include "tools/bench.h"
 #include "tools/peer_alloc.h"
 
-enum { MAX_ALLOCATORS = PEER_ALLOC_MAX + 2, MAX_THREADS = 4, FEW_LIVE = 10, MANY_LIVE = 100000, SIZE_STEP = 4 };
+enum { MAX_ALLOCATORS = PEER_ALLOC_MAX + 3, MAX_THREADS = 4, FEW_LIVE = 10, MANY_LIVE = 100000, SIZE_STEP = 4 };
 static const int64_t smallest_nbytes = 64, largest_nbytes = (int64_t)64 << 20; /* of blocks, unless asked for otherwise */
 
 typedef enum pattern { SAME, RANDOM } pattern_t;
@@ -356,7 +356,10 @@ static fy_status_t run(session_t *session, const alloc_options_t *options)
     fy_status_t status = FY_STATUS_OK;
     allocators[0] = peer_alloc_ferry("ferry", fy_device_host());
     crew->count = 1 + peer_alloc_find(&allocators[1], &missing);
-    if (session->device != fy_device_host()) allocators[crew->count++] = peer_alloc_ferry("ferry-device", session->device);
+    if (session->device != fy_device_host()) {
+        allocators[crew->count++] = peer_alloc_ferry("ferry-device", session->device);
+        allocators[crew->count++] = peer_alloc_pinned("ferry-pinned", session->device);
+    }
     crew->allocators = allocators;
     if (missing[0]) fprintf(stderr, "ferry: %s\n", missing);
     const size_t count = make_loads(options, loads);
@@ -383,12 +386,11 @@ int bench_alloc(int argc, char **argv)
         BENCH_OPTIONS(&chosen.effort),
         COMMON_OPTIONS(&common),
     };
-    const usage_t usage = {
-        "ferry bench alloc",
-        "Times a block and its return: tensors on the host (\"ferry\") and on the device (\"ferry-device\"), beside glibc's "
-        "malloc, jemalloc and mimalloc.",
-        options, sizeof options / sizeof *options
-    };
+    const usage_t usage = { "ferry bench alloc",
+                            "Times a block and its return: tensors on the host (\"ferry\"), on the device (\"ferry-device\") and "
+                            "page-locked for it (\"ferry-pinned\"), beside glibc's "
+                            "malloc, jemalloc and mimalloc.",
+                            options, sizeof options / sizeof *options };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (chosen.quick) chosen.effort = (bench_effort_t){ 3, 1 };

@@ -95,6 +95,13 @@ static void *ferry_take(void *context, size_t nbytes)
     return fy_tensor_create(context, FY_DTYPE_U8, 1, dims, &tensor) == FY_STATUS_OK ? tensor : NULL;
 }
 
+static void *pinned_take(void *context, size_t nbytes)
+{
+    const int64_t dims[1] = { (int64_t)nbytes };
+    fy_tensor_t *tensor;
+    return fy_tensor_create_pinned(context, FY_DTYPE_U8, 1, dims, &tensor) == FY_STATUS_OK ? tensor : NULL;
+}
+
 static void ferry_give(void *context, void *block)
 {
     (void)context;
@@ -102,3 +109,4 @@ static void ferry_give(void *context, void *block)
 }
 
 allocator_t peer_alloc_ferry(const char *name, fy_device_t *device) { return (allocator_t){ name, ferry_take, ferry_give, device }; }
+allocator_t peer_alloc_pinned(const char *name, fy_device_t *device) { return (allocator_t){ name, pinned_take, ferry_give, device }; }

@@ -19,5 +19,7 @@ enum { PEER_ALLOC_MAX = 3 };
 size_t peer_alloc_find(allocator_t allocators[PEER_ALLOC_MAX], const char **out_missing);
 /* fy_tensor_create and fy_tensor_destroy on a device that is open. */
 allocator_t peer_alloc_ferry(const char *name, fy_device_t *device);
+/* The same with fy_tensor_create_pinned. */
+allocator_t peer_alloc_pinned(const char *name, fy_device_t *device);
 
 #endif

@@ -231,7 +231,7 @@ for suite in dispatch "gemm --max-size 32" "copy --max-bytes 4KiB"; do
     says out '"rows": ['
 done
 expect 0 bench alloc --device sim:0 --quick --rounds 1 --round-ms 1 --max-live 1MiB --json
-for field in '"allocator": "ferry"' '"allocator": "ferry-device"' '"pattern": "random"' '"nbytes": 67108864' '"threads": 4' '"live_blocks": 10,'; do
+for field in '"allocator": "ferry"' '"allocator": "ferry-device"' '"allocator": "ferry-pinned"' '"pattern": "random"' '"nbytes": 67108864' '"threads": 4' '"live_blocks": 10,'; do
     says out "$field"
 done
 expect 0 bench alloc --device host --quick --max-live 1MiB
