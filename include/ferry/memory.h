@@ -63,7 +63,7 @@ typedef struct fy_memory_rungs {
     {                                                                          \
         sizeof(fy_memory_rungs_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 \
     }
-/* On the host, small blocks that threads keep and reuse are not counted. Fails: INVALID_ARGUMENT. */
+/* Of all threads together. Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_memory_query_rungs(const fy_device_t *device, fy_memory_rungs_t *out_rungs);
 
 /* Writes every segment and block of `device`, and of the page-locked memory that serves it, to the file `path`: FY_SNAPSHOT_JSON with
