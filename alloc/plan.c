@@ -1,5 +1,5 @@
-/* Plans: fy_plan_step and fy_plan_fit. The figures come from a run without a limit; whether it fits, if the figures do not say so
- * by themselves, from a second one that has the limit until something is refused.
+/* Plans: fy_plan_step and fy_plan_fit. The figures come from a run without a limit; if they are not within the limit by themselves, a
+ * second run, that has it until something is refused, says whether the step fits, and if so its figures count.
  * Not here: a run (plan_run.c). */
 #include "alloc/plan.h"
 
@@ -49,19 +49,27 @@ static bool is_pinned_refusal(fy_status_t status)
     return status == FY_STATUS_PINNED_LIMIT && verdict && verdict->status == status;
 }
 
-/* Does it run within the limit, without figures? */
-static fy_status_t try_bounded(const char *spec, fy_step_fn step, void *user, int64_t batch, int *out_fits, fy_oom_verdict_t *out_verdict)
+/* Does it run within the limit? */
+static fy_status_t run_bounded(fy__plan_run_t *run, const char *spec, fy_step_fn step, void *user, int64_t batch, int *out_fits,
+                               fy_oom_verdict_t *out_verdict)
 {
-    fy__plan_run_t run = { .is_bounded = true };
-    const fy_status_t status = fy__plan_run(&run, spec, step, user, batch);
-    *out_fits = status == FY_STATUS_OK && !run.watch.is_refused;
-    if (run.watch.is_refused)
-        *out_verdict = run.watch.verdict;
+    run->is_bounded = true;
+    const fy_status_t status = fy__plan_run(run, spec, step, user, batch);
+    *out_fits = status == FY_STATUS_OK && !run->watch.is_refused;
+    if (run->watch.is_refused)
+        *out_verdict = run->watch.verdict;
     else if (is_pinned_refusal(status))
         *out_verdict = *fy_error_get()->oom;
     else
         return status;
     return FY_STATUS_OK;
+}
+
+/* The same without figures. */
+static fy_status_t try_bounded(const char *spec, fy_step_fn step, void *user, int64_t batch, int *out_fits, fy_oom_verdict_t *out_verdict)
+{
+    fy__plan_run_t run = { 0 };
+    return run_bounded(&run, spec, step, user, batch, out_fits, out_verdict);
 }
 
 static fy_status_t check(const char *spec, fy_step_fn step, const fy_plan_t *out_plan, const char *what)
@@ -90,8 +98,9 @@ fy_status_t fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t 
     FY_TRY(check(spec, step, out_plan, "plan_step"));
     if (options && options->struct_size < sizeof *options)
         return FY_FAIL(INVALID_ARGUMENT, "plan_step: struct_size of options is not set; start from FY_PLAN_OPTIONS_INIT");
-    fy__plan_run_t run = { .wants_events = options && options->on_point };
+    fy__plan_run_t run = { .wants_events = options && options->on_point }, within = { .wants_events = run.wants_events };
     fy_plan_t plan = { .struct_size = sizeof plan, .batch = batch };
+    bool is_within = false;
     fy_status_t status = fy__plan_run(&run, spec, step, user, batch);
     note_figures(&plan, &run);
     if (is_pinned_refusal(status)) {
@@ -99,10 +108,15 @@ fy_status_t fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t 
         status = FY_STATUS_OK;
     } else if (status == FY_STATUS_OK) {
         plan.fits = plan.peak_reserved <= plan.limit && !run.watch.growth_off;
-        if (!plan.fits) status = try_bounded(spec, step, user, batch, &plan.fits, &plan.verdict);
+        if (!plan.fits) {
+            status = run_bounded(&within, spec, step, user, batch, &plan.fits, &plan.verdict);
+            is_within = status == FY_STATUS_OK && plan.fits;
+            if (is_within) note_figures(&plan, &within); /* less may be reserved, and waits may be longer */
+        }
     }
-    if (status == FY_STATUS_OK && run.wants_events) tell_points(&run, options);
+    if (status == FY_STATUS_OK && run.wants_events) tell_points(is_within ? &within : &run, options);
     free(run.events);
+    free(within.events);
     if (status == FY_STATUS_OK) *out_plan = plan;
     return status;
 }

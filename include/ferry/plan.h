@@ -41,14 +41,14 @@ typedef struct fy_plan {
     int64_t batch;
     uint64_t peak_live;                           /* most bytes in tensors, workspace and staging at once, as rounded */
     uint64_t peak_by_category[FY_CATEGORY_COUNT]; /* at that moment; the sum is peak_live */
-    uint64_t peak_reserved;                       /* most bytes held from the device, if it gives as much as is asked for */
-    uint64_t pinned_peak_reserved;                /* page-locked host memory, likewise */
-    uint64_t limit;                               /* what the device of the spec gives: the smaller of its capacity and limit= */
-    int fits;                                     /* 1: the step runs within `limit` */
-    uint64_t steps;                               /* scopes named "step" that ended */
-    uint64_t step_model_ns;   /* model time of the last one: from its beginning, or the end of earlier work, until its own is done;
+    uint64_t peak_reserved;        /* most bytes held from the device; if it does not fit, of one that gives whatever is asked for */
+    uint64_t pinned_peak_reserved; /* page-locked host memory, likewise */
+    uint64_t limit;                /* what the device of the spec gives: the smaller of its capacity and limit= */
+    int fits;                      /* 1: the step runs within `limit` */
+    uint64_t steps;                /* scopes named "step" that ended */
+    uint64_t step_model_ns;        /* model time of the last one: from its beginning, or the end of earlier work, until its own is done;
                                * without any, of it all */
-    fy_oom_verdict_t verdict; /* if it does not fit: what it would be told on the device */
+    fy_oom_verdict_t verdict;      /* if it does not fit: what it would be told on the device */
 } fy_plan_t;
 #define FY_PLAN_INIT      \
     {                     \

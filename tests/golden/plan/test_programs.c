@@ -284,7 +284,7 @@ static void plans_are_what_happens(void **state)
 
 /* ---- fit ---- */
 
-static fy_status_t run_within(int index, int64_t batch, const char *spec, fy_oom_verdict_t *out_verdict)
+static fy_status_t run_within(int index, int64_t batch, const char *spec, fy_oom_verdict_t *out_verdict, fy_memory_stats_t *out_stats)
 {
     fy_device_t *device;
     ts_ok(fy_device_open(spec, &device));
@@ -292,6 +292,7 @@ static fy_status_t run_within(int index, int64_t batch, const char *spec, fy_oom
     const fy_status_t status = programs[index].step(device, batch, user_of(index));
     if (status == FY_STATUS_OUT_OF_MEMORY) *out_verdict = *fy_error_get()->oom;
     fy_scope_end(scope, 0, NULL);
+    ts_ok(fy_memory_query(device, NULL, out_stats));
     fy_device_close(device);
     return status;
 }
@@ -307,12 +308,15 @@ static void the_batch_that_fits(void **state)
             int64_t batch;
             fy_plan_t plan = FY_PLAN_INIT;
             fy_oom_verdict_t verdict = { 0 };
+            fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
             snprintf(planned, sizeof planned, "sim?%s", limits[i]);
             snprintf(real, sizeof real, "sim:3?numerics=off&%s", limits[i]);
             ts_ok(fy_plan_fit(planned, programs[p].step, user_of(p), 1 << 24, &batch, &plan));
-            if (run_within(p, batch, real, &verdict) != FY_STATUS_OK)
+            if (run_within(p, batch, real, &verdict, &stats) != FY_STATUS_OK)
                 fail_msg("%s, %s: %lld was found to fit, and did not: %s", programs[p].name, limits[i], (long long)batch, verdict.text);
-            if (run_within(p, batch + 1, real, &verdict) != FY_STATUS_OUT_OF_MEMORY)
+            assert_int_equal(plan.peak_live, stats.peak_live);
+            assert_int_equal(plan.peak_reserved, stats.peak_reserved); /* within the limit */
+            if (run_within(p, batch + 1, real, &verdict, &stats) != FY_STATUS_OUT_OF_MEMORY)
                 fail_msg("%s, %s: %lld was found not to fit, and did", programs[p].name, limits[i], (long long)batch + 1);
             ts_ok(fy_plan_step(planned, programs[p].step, user_of(p), batch + 1, NULL, &plan));
             assert_int_equal(plan.fits, 0);
