@@ -233,11 +233,36 @@ static void like_a_device(void **state)
     fy_device_close(sim);
 }
 
+/* As page-locked memory is held: what is idle goes before a larger segment comes, and small blocks are cut from large segments. */
+static void like_page_locked_memory(void **state)
+{
+    (void)state;
+    for (int thrifty = 0; thrifty < 2; thrifty++) {
+        const fy_pool_options_t pinned = FY_POOL_OPTIONS_PINNED;
+        fy_pool_options_t options = pinned;
+        fy_pool_t *pool;
+        options.thrifty = thrifty;
+        assert_int_equal(pinned.thrifty, 1);
+        assert_int_equal(fy_pool_create(&options, &pool), FY_STATUS_OK);
+        fy_pool_block_t block = take(pool, 100 * MIB);
+        fy_pool_free(pool, &block);
+        block = take(pool, 120 * MIB);
+        fy_pool_free(pool, &block);
+        assert_int_equal(figures(pool).peak_reserved, thrifty ? 120 * MIB : 220 * MIB);
+        block = take(pool, 1000);
+        assert_int_equal(figures(pool).reserved, thrifty ? 120 * MIB : 222 * MIB);
+        fy_pool_free(pool, &block);
+        fy_pool_destroy(pool);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options), cmocka_unit_test(arguments),        cmocka_unit_test(limit),         cmocka_unit_test(best_fit),
-        cmocka_unit_test(places),  cmocka_unit_test(given_back_twice), cmocka_unit_test(like_a_device),
+        cmocka_unit_test(options),          cmocka_unit_test(like_page_locked_memory),
+        cmocka_unit_test(arguments),        cmocka_unit_test(limit),
+        cmocka_unit_test(best_fit),         cmocka_unit_test(places),
+        cmocka_unit_test(given_back_twice), cmocka_unit_test(like_a_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
