@@ -138,9 +138,9 @@ fy__node_t *fy__pool_cut(fy__pool_t *pool, fy__request_t *request, fy__span_t *s
 static inline fy__span_t *best_on(const fy__pool_t *pool, uint32_t shelf, const fy__request_t *request)
 {
     fy__span_t *best = fy__offsets_best(&pool->offsets, shelf, request->nbytes);
-    if (!request->may_cut_whole) return best;
+    if (!request->most_whole) return best;
     fy__span_t *whole = fy__offsets_best_whole(&pool->offsets, shelf, request->nbytes);
-    return whole && (!best || whole->size.nbytes < best->size.nbytes) ? whole : best;
+    return whole && whole->size.nbytes <= request->most_whole && (!best || whole->size.nbytes < best->size.nbytes) ? whole : best;
 }
 
 fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
@@ -187,7 +187,10 @@ fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t st
     if (!nbytes) return FY_FAIL(INVALID_ARGUMENT, "pool %s: 0 bytes asked for", pool->name);
     if (!fy__round_up_u64(nbytes, pool->source.alignment, &request.nbytes)) request.nbytes = nbytes; /* too large in any case */
     if (FY_UNLIKELY(pool->debug) && !fy__debug_pad(pool, nbytes, &request.nbytes)) request.nbytes = nbytes;
-    request.may_cut_whole = pool->options.thrifty || request.nbytes > pool->options.segment_nbytes / 2;
+    if (pool->options.thrifty)
+        request.most_whole = UINT64_MAX;
+    else if (request.nbytes > pool->options.segment_nbytes / 2)
+        request.most_whole = FY__WHOLE_PER_BLOCK * request.nbytes;
     pthread_mutex_lock(&pool->lock);
     fy__node_t *node = fy__pool_cut_ready(pool, &request);
     pthread_mutex_unlock(&pool->lock);

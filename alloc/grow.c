@@ -22,6 +22,11 @@ static uint64_t step_of(const fy__pool_t *pool)
     return share <= least ? least : (share + large_step_nbytes - 1) / large_step_nbytes * large_step_nbytes;
 }
 
+/* Of the others: growing gives idle segments of large blocks back first where more than this share of the peak would be reserved beyond it, ... */
+enum { SLACK_SHARE = 16 };
+/* ... but no more, all in all, than so many times the peak: shapes that change for ever must not make every step ask the backend. */
+enum { EXCHANGES = 8 };
+
 /* Sizes to ask the source for, the better one first; returns how many. Never more than `room`. */
 static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, uint64_t room, uint64_t *sizes)
 {
@@ -92,11 +97,29 @@ static void save(fy__pool_t *pool, uint64_t nbytes)
     (void)fy__pool_release(pool, want < most ? most - want : 0);
 }
 
+static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart);
+
+/* When the shape of the work changes (a larger batch, a longer sequence), segments that were made for the blocks of before serve nobody; without this
+ * they would stay beside the new ones. source_lock held, lock not. */
+static void exchange(fy__pool_t *pool, uint64_t nbytes)
+{
+    pthread_mutex_lock(&pool->lock);
+    const uint64_t live = pool->live + nbytes, peak = live > pool->peak_live ? live : pool->peak_live, most = peak + peak / SLACK_SHARE;
+    const bool is_past_limit = nbytes > pool->options.limit_nbytes - pool->reserved; /* the ladder sees to that */
+    const bool is_over = pool->reserved + nbytes > most && pool->exchanged_nbytes / EXCHANGES < peak && !is_past_limit;
+    pthread_mutex_unlock(&pool->lock);
+    if (!is_over || (pool->source.may_grow && !pool->source.may_grow(pool->source.user))) return;
+    pool->exchanged_nbytes += release(pool, most - nbytes, true);
+}
+
 fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status)
 {
     uint64_t sizes[2];
     if (pool->options.growth_off) return FY__GROWTH_OFF;
-    if (pool->options.thrifty) save(pool, request->nbytes);
+    if (pool->options.thrifty)
+        save(pool, request->nbytes);
+    else if (request->nbytes > step_of(pool) / 2)
+        exchange(pool, request->nbytes);
     pthread_mutex_lock(&pool->lock);
     const bool is_apart = request->nbytes > step_of(pool) / 2;
     const uint64_t room = fy__pool_room(pool);
@@ -111,14 +134,14 @@ fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *r
     return add_segment(pool, range, sizes, count, request, rung, out_node, out_status);
 }
 
-uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes)
+static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart)
 {
     uint64_t released = 0;
     pthread_mutex_lock(&pool->lock);
     fy__range_t *range = pool->offsets.ranges;
     while (range && pool->reserved > keep_nbytes) {
         fy__range_t *next = range->next; /* only this thread adds or removes ranges: it holds source_lock */
-        if (!range->first->next && range->first->shelf == FY__SHELF_FREE) {
+        if (!range->first->next && range->first->shelf == FY__SHELF_FREE && (range->is_apart || !only_apart)) {
             void *address = (void *)(uintptr_t)range->offset;
             const uint64_t nbytes = range->nbytes;
             if (FY_UNLIKELY(pool->debug)) fy__debug_segment(pool, range, false);
@@ -136,6 +159,8 @@ uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes)
     pthread_mutex_unlock(&pool->lock);
     return released;
 }
+
+uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes) { return release(pool, keep_nbytes, false); }
 
 static fy_status_t reserve(fy__pool_t *pool, uint64_t nbytes)
 {

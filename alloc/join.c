@@ -14,9 +14,9 @@ fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request)
         if (!pool->pending[shelf].count) continue;
         fy__span_t *span = fy__offsets_best(&pool->offsets, shelf, request->nbytes);
         if (span && (!best || span->size.nbytes < best->size.nbytes)) best = span;
-        if (!request->may_cut_whole) continue;
+        if (!request->most_whole) continue;
         span = fy__offsets_best_whole(&pool->offsets, shelf, request->nbytes);
-        if (span && (!best || span->size.nbytes < best->size.nbytes)) best = span;
+        if (span && span->size.nbytes <= request->most_whole && (!best || span->size.nbytes < best->size.nbytes)) best = span;
     }
     return best ? fy__pool_cut(pool, request, best) : NULL;
 }
@@ -118,7 +118,7 @@ fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool a
     for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {
         if (!any_stream && shelf != own_shelf) continue;
         for (fy__node_t *node = pool->pending[shelf].oldest; node; node = node->newer) {
-            if (!request->may_cut_whole && fy__span_is_whole_apart(&node->span)) continue;
+            if (node->span.size.nbytes > request->most_whole && fy__span_is_whole_apart(&node->span)) continue;
             fy__span_t *first = begin_of(&node->span, own_shelf, any_stream);
             stretch_t found;
             if (first && find_stretch(first, request->nbytes, own_shelf, any_stream, &found) && found.nbytes < best.nbytes) best = found;

@@ -1,7 +1,7 @@
 /* The ladder: what is tried, in this order, when nothing ready fits.
  *   1 look again, now that pending blocks which are done are free      2 join neighbours that need no wait
  *   3 a block pending elsewhere: the new owner waits on the device     4 grow by a segment
- *   5 cut a large segment that is wholly free (small requests only)    6 the program's pressure functions; after each look again, grow
+ *   5 cut a large segment that is wholly free (much smaller requests)    6 the program's pressure functions; after each look again, grow
  *   7 give whole free segments back, grow by just enough               8 wait for everything pending, look again, give back, grow
  *   9 say why not
  * A guard that forbids growth skips 4 and 7; so does growth=off. One that forbids syncs skips 8. Rung 8 looks again before it fails because
@@ -142,8 +142,8 @@ static void climb_all(climb_t *climb)
     climb->node = search_locked(pool, climb->request, NULL);
     if (!is_over(climb)) try_to_grow(climb, &pool->rungs.grown);
     if (is_over(climb)) return;
-    if (!climb->request->may_cut_whole) {
-        climb->request->may_cut_whole = true;
+    if (climb->request->most_whole != UINT64_MAX) {
+        climb->request->most_whole = UINT64_MAX;
         climb->node = search_locked(pool, climb->request, NULL);
     }
     press(climb);

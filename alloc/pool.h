@@ -57,6 +57,8 @@ struct fy__pool {
     uint64_t by_category[FY_CATEGORY_COUNT], peak_by_category[FY_CATEGORY_COUNT];
     uint64_t last_block;   /* id */
     uint64_t broken_count; /* blocks whose guards were written over */
+    /* Given back so that growth would not add to it (grow.c). source_lock guards it. */
+    uint64_t exchanged_nbytes;
     fy_memory_rungs_t rungs;
     struct fy__plan_watch *plan; /* NULL: no plan watches the pool */
     /* constants, but for plans */
@@ -67,13 +69,17 @@ struct fy__pool {
     char name[64];
 };
 
+/* A segment of a large block's own that is wholly free is kept for blocks of its kind, as long as the pool may grow: small blocks are not cut
+ * from it, and of large ones only those that need a good part of it. */
+enum { FY__WHOLE_PER_BLOCK = 4 };
+
 /* One request on its way up the ladder. */
 typedef struct fy__request {
     uint64_t asked, nbytes; /* nbytes: rounded */
     fy__tag_t tag;
-    uint32_t stream;    /* 0: the host uses the bytes first, so only blocks that are done will do */
-    bool may_cut_whole; /* may it be cut from a large segment that is wholly free? */
-    bool no_nodes;      /* a node could not be had: nothing more will help */
+    uint32_t stream;     /* 0: the host uses the bytes first, so only blocks that are done will do */
+    uint64_t most_whole; /* largest segment of a large block's own, wholly free, that it may be cut from */
+    bool no_nodes;       /* a node could not be had: nothing more will help */
 } fy__request_t;
 
 fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__segment_source_t *source, const fy__pool_seams_t *seams,

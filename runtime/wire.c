@@ -106,7 +106,7 @@ enum { SEGMENT_LEAST = 4096 };
 static fy_status_t choose_segment(const fy_device_t *device, uint64_t *out_nbytes)
 {
     const uint64_t nbytes = device->segment_nbytes, most = device->info.memory_nbytes, share = most / 16;
-    *out_nbytes = nbytes ? nbytes : device->is_host ? 4u << 20 : share < 32u << 20 ? share : 32u << 20;
+    *out_nbytes = nbytes ? nbytes : device->is_host ? 4u << 20 : share < 2u << 20 ? share : 2u << 20;
     if (!nbytes || (nbytes >= SEGMENT_LEAST && nbytes <= most)) return FY_STATUS_OK;
     return FY_FAIL(INVALID_ARGUMENT, "device_open: segment=%llu: it may be from %d to the %llu bytes that %s has",
                    (unsigned long long)nbytes, SEGMENT_LEAST, (unsigned long long)most, device->spec);
@@ -140,6 +140,7 @@ static fy_status_t open_pools(fy_device_t *device)
         .note_sync = note_sync,
         .top_scopes = device->is_host ? NULL : top_scopes, /* the host counts nothing by path */
         .press = fy__pressure_next,
+        .may_grow = device->is_host ? NULL : fy__pin_may_grow,
     };
     FY_TRY(fy__pool_create(&own, &own_source, &device->pool));
     if (device->is_host) return FY_STATUS_OK;

@@ -81,9 +81,9 @@ typedef struct fy_pool_options {
     int thrifty; /* 1: as page-locked memory is cut, where what is held is missing elsewhere: segments grow with what is reserved, and
                                 idle ones go back before growth would waste more than an eighth (FY_POOL_OPTIONS_PINNED) */
 } fy_pool_options_t;
-#define FY_POOL_OPTIONS_INIT                                       \
-    {                                                              \
-        sizeof(fy_pool_options_t), 256, 32u << 20, FY_UNLIMITED, 0 \
+#define FY_POOL_OPTIONS_INIT                                      \
+    {                                                             \
+        sizeof(fy_pool_options_t), 256, 2u << 20, FY_UNLIMITED, 0 \
     }
 /* As the pools of page-locked memory are. */
 #define FY_POOL_OPTIONS_PINNED                                   \

@@ -95,9 +95,10 @@ static void device_full_gives_back_and_retries(void **state)
     (void)state;
     fake.capacity = 8 * MIB;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
-    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 4 * MIB, S1);
-    give_done(a);
-    give_done(b);
+    fy__block_t *b[16];
+    for (int i = 0; i < 16; i++) b[i] = take(pool, MIB / 2, S1);
+    for (int i = 0; i < 16; i++) give_done(b[i]);
+    assert_int_equal(query(pool).reserved, 8 * MIB);
     fy__block_t *block = take(pool, 6 * MIB, S1);
     assert_int_equal(rungs(pool).grown_after_trim, 1);
     give_done(block);
