@@ -63,8 +63,8 @@ typedef struct fy_plan {
 FY_API_STATUS fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t batch, const fy_plan_options_t *options,
                            fy_plan_t *out_plan);
 /* Largest batch in [1, max_batch] that fits, and its plan; one that fits is supposed to fit with less. The trials, with at most twice the
- * answer, compute nothing and have memory that goes on behind the limit: no device, simulated or real, runs out on the way. Fails: as fy_plan_step; OUT_OF_MEMORY with the verdict if not even 1 fits
- * (*out_batch is 0). out_plan may be NULL. */
+ * answer, compute nothing and have memory that goes on behind the limit: no device, simulated or real, runs out on the way.
+ * out_plan may be NULL. Fails: as fy_plan_step; OUT_OF_MEMORY with the verdict if not even 1 fits (*out_batch is 0). */
 FY_API_STATUS fy_plan_fit(const char *spec, fy_step_fn step, void *user, int64_t max_batch, int64_t *out_batch, fy_plan_t *out_plan);
 
 /* ---- a pool of plain numbers ---- */
