@@ -1,8 +1,9 @@
 /* Everything a backend allocates fails once and for ever: device segments, page-locked memory, streams, events, at each place of a program
- * with transfers of every kind, a graph, a prefetch and a stream of its own. After each failure its status is a documented one, nothing is
+ * with transfers of every kind (files and another device among them), a reserve, a graph, a prefetch and a stream of its own. After each failure its status is a documented one, nothing is
  * leaked, and once the cause is gone the same device runs the whole program. Also with bytes that change late (order=lazy).
  * Not here: capacity and limits (test_memory.c), recordings from inside (test_graph.c), the pool by itself (tests/unit/alloc). */
 #include <inttypes.h>
+#include <unistd.h>
 
 #include "backends/sim/queue.h"
 #include "backends/sim/sim.h"
@@ -85,6 +86,30 @@ static fy_status_t use_streams(fy_device_t *device, fy_tensor_t *x, fy_tensor_t 
     return status;
 }
 
+/* total += the sum of x, by way of a file, and of another device, which lends its memory for as long as it is needed. */
+static fy_status_t use_files_and_peers(fy_device_t *device, fy_tensor_t *x, fy_tensor_t *total)
+{
+    char path[64];
+    fy_device_t *peer;
+    fy_tensor_t *y, *there, *back, *sum;
+    FY_TRY(fy_memory_reserve(device, 8 << 20)); /* one segment more */
+    snprintf(path, sizeof path, "/tmp/ferry_faults_%ld", (long)getpid());
+    fy_status_t status = fy_tensor_download_file(x, path, 0, NULL);
+    if (status == FY_STATUS_OK) status = fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(N), &y);
+    if (status == FY_STATUS_OK) status = fy_tensor_upload_file(y, path, 0, NULL);
+    unlink(path);
+    FY_TRY(status);
+    FY_TRY(fy_sum(y, 0, NULL, 0, &sum));
+    FY_TRY(fy_axpy(total, 1, sum));
+    ts_ok(fy_device_open("sim:8?capacity=4MiB", &peer)); /* nothing fails there */
+    status = fy_tensor_send(x, peer, NULL, &there);
+    if (status == FY_STATUS_OK) status = fy_tensor_send(there, device, NULL, &back);
+    if (status == FY_STATUS_OK) status = fy_sum(back, 0, NULL, 0, &sum);
+    if (status == FY_STATUS_OK) status = fy_axpy(total, 1, sum);
+    fy_device_close(peer); /* goes with its last tensor */
+    return status;
+}
+
 /* Stops at the first failure and hands it on. */
 static fy_status_t program(fy_device_t *device, float *out)
 {
@@ -121,6 +146,7 @@ static fy_status_t program(fy_device_t *device, float *out)
     FY_TRY(use_graph(device, x, total));
     FY_TRY(use_batches(device, total));
     FY_TRY(use_streams(device, x, total));
+    FY_TRY(use_files_and_peers(device, x, total));
     FY_TRY(fy_tensor_download(total, NULL, &download));
     FY_TRY(fy_download_wait(download, FY_FOREVER, &reply));
     FY_TRY(fy_tensor_map(reply, FY_ACCESS_READ, &data));
@@ -128,8 +154,9 @@ static fy_status_t program(fy_device_t *device, float *out)
     return FY_STATUS_OK;
 }
 
-/* 1 per element of y, 1.5 per element of host, own, x (three times by the graph, once by the streams), 1, 2, 3 per element of the batches. */
-static const float expected = N + 6 * 1.5f * N + 6.0f * ROWS * COLUMNS;
+/* 1 per element of y, 1.5 per element of host, own, x (three times by the graph, once each by the streams, the file and the other device), 1, 2, 3
+ * per element of the batches. */
+static const float expected = N + 8 * 1.5f * N + 6.0f * ROWS * COLUMNS;
 
 static fy_status_t attempt(fy_device_t *device)
 {
