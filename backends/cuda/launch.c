@@ -174,7 +174,19 @@ static int has_kernel(const fy_launch_t *launch)
     case FY_OP_MAX_POOL2D:
     case FY_OP_MAX_POOL2D_BACKWARD:
     case FY_OP_AVG_POOL2D:
-    case FY_OP_AVG_POOL2D_BACKWARD: taken = floats; break;
+    case FY_OP_AVG_POOL2D_BACKWARD:
+    case FY_OP_RELU6:
+    case FY_OP_HARDSIGMOID:
+    case FY_OP_HARDSWISH:
+    case FY_OP_SILU:
+    case FY_OP_GELU:
+    case FY_OP_ERF:
+    case FY_OP_RELU_BACKWARD:
+    case FY_OP_RELU6_BACKWARD:
+    case FY_OP_HARDSIGMOID_BACKWARD:
+    case FY_OP_HARDSWISH_BACKWARD:
+    case FY_OP_SILU_BACKWARD:
+    case FY_OP_GELU_BACKWARD: taken = floats; break;
     case FY_OP_ARANGE:
     case FY_OP_NEG:
     case FY_OP_ABS:

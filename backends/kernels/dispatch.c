@@ -71,6 +71,18 @@ static const row_t rows[FY_OP_BUILTIN_COUNT] = {
     [FY_OP_MAX_POOL2D_BACKWARD] = { fy__run_pool2d, FLOAT },
     [FY_OP_AVG_POOL2D] = { fy__run_pool2d, FLOAT },
     [FY_OP_AVG_POOL2D_BACKWARD] = { fy__run_pool2d, FLOAT },
+    [FY_OP_RELU6] = { fy__run_activation, FLOAT },
+    [FY_OP_HARDSIGMOID] = { fy__run_activation, FLOAT },
+    [FY_OP_HARDSWISH] = { fy__run_activation, FLOAT },
+    [FY_OP_SILU] = { fy__run_activation, FLOAT },
+    [FY_OP_GELU] = { fy__run_activation, FLOAT },
+    [FY_OP_ERF] = { fy__run_activation, FLOAT },
+    [FY_OP_RELU_BACKWARD] = { fy__run_activation, FLOAT },
+    [FY_OP_RELU6_BACKWARD] = { fy__run_activation, FLOAT },
+    [FY_OP_HARDSIGMOID_BACKWARD] = { fy__run_activation, FLOAT },
+    [FY_OP_HARDSWISH_BACKWARD] = { fy__run_activation, FLOAT },
+    [FY_OP_SILU_BACKWARD] = { fy__run_activation, FLOAT },
+    [FY_OP_GELU_BACKWARD] = { fy__run_activation, FLOAT },
 };
 
 static const char *const names[FY_OP_BUILTIN_COUNT] = {

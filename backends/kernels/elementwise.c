@@ -63,6 +63,26 @@ fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops, c
     return FY_STATUS_OK;
 }
 
+fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    const fy_desc_t *dst = launch->dst, *src = launch->src;
+    const int32_t compute = fy__compute_dtype(dst->dtype); /* f32 or f64: 0 or 1 */
+    const int direct = dst->dtype == compute && is_plain(launch, SERIAL_LIBM);
+    fy__map_t map = { .loops = loops };
+    (void)host;
+    if (launch->nsrc == 1) {
+        map.block = block1;
+        map.loop.one = loops->activation[launch->op - FY_OP_RELU6][compute];
+        if (direct) map.loop.one((int64_t)launch->nelem, dst->data, src[0].data);
+    } else {
+        map.block = block2;
+        map.loop.two = loops->activation_backward[launch->op - FY_OP_RELU_BACKWARD][compute];
+        if (direct) map.loop.two((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
+    }
+    if (!direct) fy__map_run(&map, launch, SERIAL_LIBM);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
 {
     const fy_desc_t *dst = launch->dst, *src = launch->src;

@@ -30,6 +30,8 @@ fy_status_t fy__run_mse_loss(const fy_host_api_t *host, const fy__loops_t *loops
 fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* matmul.c */
 fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* conv.c; and gradients */
 fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* pool.c; and gradients */
+/* elementwise.c: relu6 .. erf, and the gradients of activations */
+fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);
 fy_status_t fy__run_packed(const fy_launch_t *launch); /* packed.c: the two launches that are no ops */
 uint64_t fy__matmul_workspace(const fy_launch_t *launch, uint64_t limit);
 uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit);

@@ -29,6 +29,8 @@ enum {
     FY__COMPARE_COUNT = FY_OP_GE - FY_OP_EQ + 1
 };
 
+enum { FY__ACTIVATION_COUNT = FY_OP_ERF - FY_OP_RELU6 + 1, FY__ACTIVATION_BACKWARD_COUNT = FY_OP_GELU_BACKWARD - FY_OP_RELU_BACKWARD + 1 };
+
 enum { FY__GEMM_ROWS = 6, FY__GEMM_COLUMNS = 8 };
 
 typedef struct fy__loops {
@@ -36,10 +38,12 @@ typedef struct fy__loops {
     fy__loop1_fn unary[FY__UNARY_COUNT][FY_DTYPE_COUNT];
     fy__loop2_fn binary[FY__BINARY_COUNT][FY_DTYPE_COUNT];
     fy__loop2_fn compare[FY__COMPARE_COUNT][FY_DTYPE_COUNT]; /* by the sources' dtype; dst is bool */
-    fy__loop_scaled_fn affine[2];                            /* f32, f64: p * a + q */
-    fy__loop_scaled_fn axpy[2];                              /* dst += p * a */
-    fy__loop1_fn cast[FY_DTYPE_COUNT][FY_DTYPE_COUNT];       /* [from][to] */
-    fy__loop3_fn where[4];                                   /* elements of 1, 2, 4, 8 bytes */
+    fy__loop1_fn activation[FY__ACTIVATION_COUNT][2];        /* f32, f64 */
+    fy__loop2_fn activation_backward[FY__ACTIVATION_BACKWARD_COUNT][2];
+    fy__loop_scaled_fn affine[2];                      /* f32, f64: p * a + q */
+    fy__loop_scaled_fn axpy[2];                        /* dst += p * a */
+    fy__loop1_fn cast[FY_DTYPE_COUNT][FY_DTYPE_COUNT]; /* [from][to] */
+    fy__loop3_fn where[4];                             /* elements of 1, 2, 4, 8 bytes */
     fy__move_fn move[4];
     fy__sum_row_fn sum_row[FY_DTYPE_COUNT];
     fy__sum_columns_fn sum_columns[FY_DTYPE_COUNT];

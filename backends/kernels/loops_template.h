@@ -21,6 +21,7 @@ extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
 
 #include "backends/formulas/cast.h"
 #include "backends/formulas/random.h"
+#include "backends/formulas/activation.h"
 #include "backends/formulas/scalar.h"
 #include "backends/kernels/loops.h"
 
@@ -105,6 +106,16 @@ LOOPS_NUMBER(i64, int64_t)
 LOOPS_NUMBER(u8, uint8_t)
 LOOPS_FLOAT(f32, float)
 LOOPS_FLOAT(f64, double)
+
+/* clang-format off */
+#define LOOPS_ACTIVATION(sfx, T)                                                                                                \
+    LOOP1(relu6, sfx, T) LOOP1(hardsigmoid, sfx, T) LOOP1(hardswish, sfx, T)                                                    \
+    LOOP1_LIBM(silu, sfx, T) LOOP1_LIBM(gelu, sfx, T) LOOP1_LIBM(erf, sfx, T)                                                   \
+    LOOP2(relu_backward, sfx, T) LOOP2(relu6_backward, sfx, T) LOOP2(hardsigmoid_backward, sfx, T)                              \
+    LOOP2(hardswish_backward, sfx, T) LOOP2_LIBM(silu_backward, sfx, T) LOOP2_LIBM(gelu_backward, sfx, T)
+/* clang-format on */
+LOOPS_ACTIVATION(f32, float)
+LOOPS_ACTIVATION(f64, double)
 
 #define COMPARE(op, sign, sfx, T)                                              \
     static void op##_##sfx(int64_t n, void *dst, const void *a, const void *b) \
@@ -359,6 +370,18 @@ const fy__loops_t FY__LOOPS_TABLE = {
                 BINARY_AT(MAXIMUM) = ALL(maximum), BINARY_AT(MINIMUM) = ALL(minimum), BINARY_AT(POW) = FLOATS(pow) },
     .compare = { COMPARE_AT(EQ) = ALL_AND_BOOL(eq), COMPARE_AT(NE) = ALL_AND_BOOL(ne), COMPARE_AT(LT) = ALL_AND_BOOL(lt),
                  COMPARE_AT(LE) = ALL_AND_BOOL(le), COMPARE_AT(GT) = ALL_AND_BOOL(gt), COMPARE_AT(GE) = ALL_AND_BOOL(ge) },
+    .activation = { { relu6_f32, relu6_f64 },
+                    { hardsigmoid_f32, hardsigmoid_f64 },
+                    { hardswish_f32, hardswish_f64 },
+                    { silu_f32, silu_f64 },
+                    { gelu_f32, gelu_f64 },
+                    { erf_f32, erf_f64 } },
+    .activation_backward = { { relu_backward_f32, relu_backward_f64 },
+                             { relu6_backward_f32, relu6_backward_f64 },
+                             { hardsigmoid_backward_f32, hardsigmoid_backward_f64 },
+                             { hardswish_backward_f32, hardswish_backward_f64 },
+                             { silu_backward_f32, silu_backward_f64 },
+                             { gelu_backward_f32, gelu_backward_f64 } },
     .affine = { affine_f32, affine_f64 },
     .axpy = { axpy_f32, axpy_f64 },
     .cast = { [FY_DTYPE_F32] = CAST_ROW(f32),

@@ -22,7 +22,11 @@ extern "C" {
     X(GATHER, gather) X(CONCAT, concat)                                                                                                  \
     X(CONV2D, conv2d) X(CONV2D_BACKWARD_INPUT, conv2d_backward_input) X(CONV2D_BACKWARD_WEIGHT, conv2d_backward_weight)                  \
     X(MAX_POOL2D, max_pool2d) X(MAX_POOL2D_BACKWARD, max_pool2d_backward)                                                                \
-    X(AVG_POOL2D, avg_pool2d) X(AVG_POOL2D_BACKWARD, avg_pool2d_backward)
+    X(AVG_POOL2D, avg_pool2d) X(AVG_POOL2D_BACKWARD, avg_pool2d_backward) \
+    X(RELU6, relu6) X(HARDSIGMOID, hardsigmoid) X(HARDSWISH, hardswish) \
+    X(SILU, silu) X(GELU, gelu) X(ERF, erf) \
+    X(RELU_BACKWARD, relu_backward) X(RELU6_BACKWARD, relu6_backward) X(HARDSIGMOID_BACKWARD, hardsigmoid_backward) \
+    X(HARDSWISH_BACKWARD, hardswish_backward) X(SILU_BACKWARD, silu_backward) X(GELU_BACKWARD, gelu_backward)
 /* clang-format on */
 
 enum {

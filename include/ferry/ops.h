@@ -56,6 +56,20 @@ FY_API_STATUS fy_sqrt(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_tanh(const fy_tensor_t *src, fy_tensor_t **out_dst);
 FY_API_STATUS fy_sigmoid(const fy_tensor_t *src, fy_tensor_t **out_dst); /* 1 / (1 + exp(-x)) */
 FY_API_STATUS fy_relu(const fy_tensor_t *src, fy_tensor_t **out_dst);    /* max(x, 0) */
+/* Activations: float. Of -inf, silu and gelu are NaN, as 0 * inf. */
+FY_API_STATUS fy_relu6(const fy_tensor_t *src, fy_tensor_t **out_dst);       /* min(max(x, 0), 6) */
+FY_API_STATUS fy_hardsigmoid(const fy_tensor_t *src, fy_tensor_t **out_dst); /* min(max(x + 3, 0), 6) / 6 */
+FY_API_STATUS fy_hardswish(const fy_tensor_t *src, fy_tensor_t **out_dst);   /* x * hardsigmoid(x) */
+FY_API_STATUS fy_silu(const fy_tensor_t *src, fy_tensor_t **out_dst);        /* x * sigmoid(x) */
+FY_API_STATUS fy_gelu(const fy_tensor_t *src, fy_tensor_t **out_dst);        /* x * (1 + erf(x / sqrt(2))) / 2: not the tanh form */
+FY_API_STATUS fy_erf(const fy_tensor_t *src, fy_tensor_t **out_dst);
+/* Their gradients: dy times the slope at x. In a kink: 0 for relu, relu6 and hardsigmoid; hardswish takes the slope inside, -3 .. 3. */
+FY_API_STATUS fy_relu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
+FY_API_STATUS fy_relu6_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
+FY_API_STATUS fy_hardsigmoid_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
+FY_API_STATUS fy_hardswish_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
+FY_API_STATUS fy_silu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
+FY_API_STATUS fy_gelu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 /* scale * x + shift; float. The scalars are passed by value: they have no device. */
 FY_API_STATUS fy_affine(const fy_tensor_t *src, double scale, double shift, fy_tensor_t **out_dst);
 /* Another dtype, any to any. To a narrower float: rounds to nearest even. Float to integer: truncates, clamps to the range, NaN is 0.

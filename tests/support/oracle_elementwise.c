@@ -10,11 +10,41 @@ static double maximum(double a, double b) { return isnan(a) || isnan(b) ? NAN : 
 static double minimum(double a, double b) { return isnan(a) || isnan(b) ? NAN : a < b ? a : b; }
 static double sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
 
+static double phi(double x) { return exp(-x * x / 2) / sqrt(2 * acos(-1.0)); }
+static double below(double x) { return erfc(-x / sqrt(2)) / 2; } /* of a normal variable */
+
+/* Activations of x, and gradients: dy and x. */
+static double activation(fy_op_t op, double x, double at, double *scale)
+{
+    double value = NAN, errors = 1, size = 0; /* errors: relative to the value, how an error of x comes through; size: what was added up */
+    const double s = sigmoid(at);
+    switch (op) {
+    case FY_OP_RELU6: *scale = 0; return isnan(x) ? x : fmin(fmax(x, 0), 6);
+    case FY_OP_HARDSIGMOID: value = isnan(x) ? x : fmin(fmax(x + 3, 0), 6) / 6, size = fabs(x) + 3; break;
+    case FY_OP_HARDSWISH: value = x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6, size = fabs(x) * (fabs(x) + 3); break;
+    case FY_OP_SILU: value = x * sigmoid(x); break;
+    case FY_OP_GELU: value = x * below(x), errors = 2 + x * x; break;
+    case FY_OP_ERF: value = erf(x); break;
+    case FY_OP_RELU_BACKWARD: *scale = 0; return at <= 0 ? 0 : x;
+    case FY_OP_RELU6_BACKWARD: *scale = 0; return at <= 0 || at >= 6 ? 0 : x;
+    case FY_OP_HARDSIGMOID_BACKWARD: value = at <= -3 || at >= 3 ? 0 : x / 6; break;
+    case FY_OP_HARDSWISH_BACKWARD: value = at < -3 ? 0 : at > 3 ? x : x * (at / 3 + 0.5), size = fabs(x) * (fabs(at) + 1); break;
+    case FY_OP_SILU_BACKWARD: value = x * s * (1 + at * (1 - s)), size = fabs(x) * s * (1 + fabs(at)); break;
+    default: value = x * (below(at) + at * phi(at)), size = fabs(x) * (below(at) + fabs(at) * phi(at)) * (2 + at * at); break;
+    }
+    *scale = fabs(value) * errors + size + 0x1p-102;
+    if (!isfinite(value) || !isfinite(*scale)) *scale = 0;
+    return value;
+}
+
+static bool is_activation(fy_op_t op) { return op >= FY_OP_RELU6 && op <= FY_OP_GELU_BACKWARD; }
+
 /* What an op gives for x and y, and what its error is relative to. */
 static double real_value(fy_op_t op, double x, double y, const void *attrs, double *scale)
 {
     double value;
     *scale = 0;
+    if (is_activation(op)) return activation(op, x, y, scale);
     switch (op) {
     case FY_OP_NEG: return -x;
     case FY_OP_ABS: return fabs(x);
@@ -140,7 +170,8 @@ bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const
     default:
         if (is_comparison(op)) {
             dtype = FY_DTYPE_BOOL;
-        } else if (!((op >= FY_OP_NEG && op <= FY_OP_AFFINE) || op == FY_OP_AXPY || (op >= FY_OP_ADD && op <= FY_OP_POW))) {
+        } else if (!((op >= FY_OP_NEG && op <= FY_OP_AFFINE) || op == FY_OP_AXPY || (op >= FY_OP_ADD && op <= FY_OP_POW) ||
+                     is_activation(op))) {
             return false;
         }
     }

@@ -2,6 +2,8 @@
 // type that is computed in, for any strides and dtypes. Not here: what only moves or converts (move.cu).
 #include "backends/cuda/kernels/common.cuh"
 
+#include "backends/formulas/activation.h"
+
 #define EACH \
     for (int i = 0; i < W; i++) r[i]
 #define FLOAT_UNARY(NAME, name, sfx)     \
@@ -42,6 +44,18 @@
             BINARY(MAXIMUM, maximum, sfx)                                                                                \
             BINARY(MINIMUM, minimum, sfx)                                                                                \
             BINARY(POW, pow, sfx)                                                                                        \
+            FLOAT_UNARY(RELU6, relu6, sfx)                                                                               \
+            FLOAT_UNARY(HARDSIGMOID, hardsigmoid, sfx)                                                                   \
+            FLOAT_UNARY(HARDSWISH, hardswish, sfx)                                                                       \
+            FLOAT_UNARY(SILU, silu, sfx)                                                                                 \
+            FLOAT_UNARY(GELU, gelu, sfx)                                                                                 \
+            FLOAT_UNARY(ERF, erf, sfx)                                                                                   \
+            BINARY(RELU_BACKWARD, relu_backward, sfx)                                                                    \
+            BINARY(RELU6_BACKWARD, relu6_backward, sfx)                                                                  \
+            BINARY(HARDSIGMOID_BACKWARD, hardsigmoid_backward, sfx)                                                      \
+            BINARY(HARDSWISH_BACKWARD, hardswish_backward, sfx)                                                          \
+            BINARY(SILU_BACKWARD, silu_backward, sfx)                                                                    \
+            BINARY(GELU_BACKWARD, gelu_backward, sfx)                                                                    \
             COMPARISONS                                                                                                  \
         default: EACH = a[i]; break; /* copy that accumulates */                                                         \
         }                                                                                                                \
