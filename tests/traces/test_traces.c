@@ -1,0 +1,87 @@
+/* Every trace of this folder under every policy, as device memory and as page-locked memory: Ferry reserves least of all, but for jemalloc's arena on
+ * device memory, which nobody uses there. And the files are what their rules make. Run from the source folder. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/traces/synthetic.h"
+#include "tools/replay.h"
+
+static void replay_as(const trace_t *trace, const char *name, const char *kind)
+{
+    const fy_pool_options_t options = replay_options(kind);
+    replay_result_t ours, theirs;
+    assert_int_equal(replay_run(trace, pool_policies[0], &options, &ours), FY_STATUS_OK);
+    assert_int_equal(ours.refusals, 0);
+    for (int i = 1; pool_policies[i]; i++) {
+        const char *peer = pool_policies[i]->name;
+        if (strcmp(peer, "jemalloc-arena") == 0 && strcmp(kind, "pinned") != 0) continue;
+        assert_int_equal(replay_run(trace, pool_policies[i], &options, &theirs), FY_STATUS_OK);
+        if (ours.peak_reserved > theirs.peak_reserved)
+            fail_msg("%s as %s: ferry %.3f of the peak, %s %.3f", name, kind, ours.reserved_per_peak, peer, theirs.reserved_per_peak);
+    }
+}
+
+static void ours_is_lowest(void **state)
+{
+    (void)state;
+    for (const synthetic_t *synthetic = synthetic_traces; synthetic->name; synthetic++) {
+        traces_t traces;
+        synthetic_make(synthetic, &traces);
+        replay_as(&traces.list[0], synthetic->name, "device");
+        replay_as(&traces.list[0], synthetic->name, "pinned");
+        traces_free(&traces);
+    }
+}
+
+static void files_are_by_rule(void **state)
+{
+    (void)state;
+    for (const synthetic_t *synthetic = synthetic_traces; synthetic->name; synthetic++) {
+        traces_t made, read;
+        char path[256];
+        snprintf(path, sizeof path, "tests/traces/%s.trace", synthetic->name);
+        synthetic_make(synthetic, &made);
+        assert_int_equal(traces_read(path, &read), FY_STATUS_OK);
+        assert_int_equal(read.count, 1);
+        assert_string_equal(read.list[0].pool, made.list[0].pool);
+        assert_int_equal(read.list[0].nsteps, made.list[0].nsteps);
+        assert_true(read.list[0].peak == made.list[0].peak);
+        for (size_t i = 0; i < made.list[0].nsteps; i++) {
+            assert_true(read.list[0].steps[i].nbytes == made.list[0].steps[i].nbytes);
+            assert_int_equal(read.list[0].steps[i].block, made.list[0].steps[i].block);
+        }
+        traces_free(&made);
+        traces_free(&read);
+    }
+}
+
+/* A limit is kept, and the first refusal is told. */
+static void limit(void **state)
+{
+    (void)state;
+    traces_t traces;
+    replay_result_t result;
+    fy_pool_options_t options = replay_options("device");
+    synthetic_make(&synthetic_traces[0], &traces);
+    const trace_t *trace = &traces.list[0];
+    for (int i = 0; pool_policies[i]; i++) {
+        options.limit = trace->peak / 2;
+        assert_int_equal(replay_run(trace, pool_policies[i], &options, &result), FY_STATUS_OK);
+        assert_true(result.refusals > 0 && result.peak_reserved <= options.limit);
+        assert_true(result.refused_step > 0 && trace->steps[result.refused_step - 1].nbytes == result.refused_nbytes);
+        assert_true(result.refused_text[0] != 0);
+    }
+    traces_free(&traces);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(ours_is_lowest), cmocka_unit_test(files_are_by_rule), cmocka_unit_test(limit) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,53 @@
+/* Allocation traces: what one pool was asked for, in order, as plain numbers. They come from event files (docs/events.md) or from compact traces,
+ * a text format (tests/traces/README.md). Not here: replaying them (replay.h). Next: trace.c, trace_events.c. */
+#ifndef FERRY_TOOLS_TRACE_H_
+#define FERRY_TOOLS_TRACE_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <ferry/status.h>
+
+/* One event. A block is known by its number: the first that is asked for is 0. */
+typedef struct trace_step {
+    uint64_t nbytes; /* asked for; 0: the block goes back */
+    uint32_t block, scope;
+} trace_step_t;
+
+typedef struct trace {
+    char *pool; /* its name: "sim:0", "pinned memory of sim:0", "host" */
+    char **scopes;
+    trace_step_t *steps;
+    size_t nscopes, nsteps, nblocks, steps_room;
+    uint64_t unknown;         /* blocks given back that were made before the recording began: left out */
+    uint64_t peak, peak_step; /* most bytes asked for and not given back, and after which step (from 1) for the first time */
+} trace_t;
+
+typedef struct traces {
+    trace_t *list;
+    size_t count;
+} traces_t;
+
+/* Reads either kind of file, one trace per pool. Fails: IO, CORRUPT_DATA (with the line's number). On failure *out_traces is empty. */
+fy_status_t traces_read(const char *path, traces_t *out_traces);
+void traces_free(traces_t *traces);
+/* Writes a compact trace, with `comment` (lines without a '#', or NULL) at its head. Fails: IO. */
+fy_status_t trace_write(const trace_t *trace, const char *comment, const char *path);
+
+/* ---- for readers and makers of traces ---- */
+
+/* A trace that is to be filled. */
+trace_t *traces_add(traces_t *traces, const char *pool);
+uint32_t trace_scope(trace_t *trace, const char *path);
+/* Returns the block's number. */
+uint32_t trace_take(trace_t *trace, uint64_t nbytes, uint32_t scope);
+void trace_give(trace_t *trace, uint32_t block, uint32_t scope);
+/* Finds the peak; after the last step. */
+void trace_finish(trace_t *trace);
+
+/* trace_events.c: fills one trace per pool of an event file. */
+fy_status_t traces_read_events(const char *path, traces_t *traces);
+
+#endif
