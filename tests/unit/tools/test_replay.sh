@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# `ferry replay`: a recorded run replayed reserves what the run reserved; a saved trace replays the same; limits, broken files, usage.
+# Usage: test_replay.sh BUILD_DIR.
+set -uo pipefail
+ferry=$(realpath -m "$1")/bin/ferry
+if [ ! -x "$ferry" ]; then
+    echo "skipped: $ferry is not built"
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+expect() { # STATUS ARGUMENT...
+    local expected=$1
+    shift
+    "$ferry" "$@" >"$work/out" 2>"$work/err"
+    local status=$?
+    [ $status -eq "$expected" ] || fail "ferry $*: exit status $status, not $expected: $(head -c 400 "$work/err")"
+}
+says() { grep -qF -- "$2" "$work/$1" || fail "'$2' is not in $1 of the last command: $(head -c 300 "$work/$1")"; }
+
+expect 0 replay --help
+says out "usage: ferry replay FILE..."
+expect 2 replay
+expect 2 replay x --polcy ferry
+says err "did you mean --policy?"
+expect 1 replay "$work/nowhere"
+says err "nowhere"
+
+# What the run itself reserved, by its ledger, is what the replay reserves.
+expect 0 experiment roundtrip --device sim:0 --size 1000 --iters 3 --record "$work/run.jsonl"
+expect 0 ledger "$work/run.jsonl"
+was=$(awk '$1 == "sim:0" { print $3 }' "$work/out")
+expect 0 replay "$work/run.jsonl" --pool sim:0 --policy ferry --save "$work/run.trace"
+now=$(awk '$2 == "sim:0" { print $5 }' "$work/out")
+[ -n "$was" ] && [ "$was" = "$now" ] || fail "the run reserved '$was', its replay '$now'"
+expect 0 replay "$work/run.trace" --policy ferry
+[ "$(awk '$2 == "sim:0" { print $5 }' "$work/out")" = "$was" ] || fail "the saved trace replays otherwise"
+expect 4 replay "$work/run.trace" --policy ferry --limit 4MiB
+says out "ferry refuses sim:0"
+says out "limit 4194304"
+expect 1 replay "$work/run.jsonl" --pool sim:7
+says err "sim:7"
+
+printf 'ferry-trace 1\n+100\n-1\n-1\n' >"$work/broken.trace"
+expect 1 replay "$work/broken.trace"
+says err "line 4 gives back a block for the second time"
+printf 'ferry-trace 1\n+100\n-2\n' >"$work/broken.trace"
+expect 1 replay "$work/broken.trace"
+says err "line 3"
+printf 'ferry-trace 1\n+1e3\n' >"$work/broken.trace"
+expect 1 replay "$work/broken.trace"
+says err "line 2"
+
+[ $failures -eq 0 ] || exit 1
+echo "ok"
