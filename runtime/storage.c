@@ -168,6 +168,8 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
     } else {
         FY_TRY(create_small_host(thread, device, class, &storage));
         storage->block->requested = nbytes;
+        fy__asan_forbid(storage->data, storage->block->nbytes);
+        fy__asan_allow(storage->data, nbytes);
     }
     storage->nbytes = nbytes;
     *out_storage = storage;
