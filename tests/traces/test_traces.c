@@ -39,6 +39,21 @@ static void ours_is_lowest(void **state)
     }
 }
 
+/* Recorded runs, each as the memory it was of. */
+static void recorded(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "link_recorded", "link_pinned_recorded", "sweep_pinned_recorded" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        traces_t traces;
+        char path[256];
+        snprintf(path, sizeof path, "tests/traces/%s.trace", names[i]);
+        assert_int_equal(traces_read(path, &traces), FY_STATUS_OK);
+        replay_as(&traces.list[0], names[i], strstr(names[i], "pinned") ? "pinned" : "device");
+        traces_free(&traces);
+    }
+}
+
 static void files_are_by_rule(void **state)
 {
     (void)state;
@@ -82,6 +97,7 @@ static void limit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(ours_is_lowest), cmocka_unit_test(files_are_by_rule), cmocka_unit_test(limit) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(ours_is_lowest), cmocka_unit_test(recorded), cmocka_unit_test(files_are_by_rule),
+                                        cmocka_unit_test(limit) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ expect 0 ledger "$work/run.jsonl"
 was=$(awk '$1 == "sim:0" { print $3 }' "$work/out")
 expect 0 replay "$work/run.jsonl" --pool sim:0 --policy ferry --save "$work/run.trace"
 now=$(awk '$2 == "sim:0" { print $5 }' "$work/out")
-[ -n "$was" ] && [ "$was" = "$now" ] || fail "the run reserved '$was', its replay '$now'"
+[ "${was:-none}" = "$now" ] || fail "the run reserved '$was', its replay '$now'"
 expect 0 replay "$work/run.trace" --policy ferry
 [ "$(awk '$2 == "sim:0" { print $5 }' "$work/out")" = "$was" ] || fail "the saved trace replays otherwise"
 expect 4 replay "$work/run.trace" --policy ferry --limit 4MiB
