@@ -376,7 +376,7 @@ static fy_status_t run(session_t *session, const alloc_options_t *options)
 int bench_alloc(int argc, char **argv)
 {
     common_t common = { .device = "sim:0?numerics=off" };
-    alloc_options_t chosen = { { 7, 5 }, (int64_t)1 << 30, smallest_nbytes, largest_nbytes, false };
+    alloc_options_t chosen = { { 31, 1 }, (int64_t)1 << 30, smallest_nbytes, largest_nbytes, false };
     const option_t options[] = {
         { "quick", OPTION_FLAG, NULL, &chosen.quick, "four sizes, three rounds of 1 ms", 0, 0 },
         { "max-live", OPTION_BYTES, "SIZE", &chosen.max_live_nbytes, "most that may live in each allocator; large blocks are then fewer",
