@@ -103,25 +103,22 @@ fy__storage_t *fy__front_take_large(fy__thread_t *thread, uint64_t nbytes)
     return storage;
 }
 
-/* Makes room for nbytes; returns an empty slot. large_total does not know what others took, so it is made right first. */
+/* Makes room for nbytes; returns an empty slot. large_total does not know what others took, so it is counted anew, each time: another may take
+ * what this one is about to. Nobody else fills a slot, so it ends. */
 static FY_COLD uint32_t make_room(fy__thread_t *thread, uint64_t nbytes)
 {
-    int empty = -1;
-    thread->large_total = 0;
-    for (int slot = 0; slot < FY__FRONT_SLOTS; slot++) {
-        const uint64_t held = slot_nbytes(thread, slot);
-        thread->large_total += held;
-        if (!held) empty = slot;
-    }
-    while (empty < 0 || thread->large_total + nbytes > large_most_nbytes) {
-        const int slot = (int)(thread->large_next++ % FY__FRONT_SLOTS); /* about the one kept longest */
-        const uint64_t held = slot_nbytes(thread, slot);
-        fy__storage_t *other = take_slot(thread, slot);
+    for (;;) {
+        int empty = -1;
+        thread->large_total = 0;
+        for (int slot = 0; slot < FY__FRONT_SLOTS; slot++) {
+            const uint64_t held = slot_nbytes(thread, slot);
+            thread->large_total += held;
+            if (!held) empty = slot;
+        }
+        if (empty >= 0 && thread->large_total + nbytes <= large_most_nbytes) return (uint32_t)empty;
+        fy__storage_t *other = take_slot(thread, (int)(thread->large_next++ % FY__FRONT_SLOTS)); /* about the one kept longest */
         if (other) give_back(thread, other);
-        thread->large_total -= held;
-        empty = slot;
     }
-    return (uint32_t)empty;
 }
 
 bool fy__front_keep_large(fy__thread_t *thread, fy__storage_t *storage)

@@ -3,6 +3,7 @@
 #include "runtime/front.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "tests/support/harness.h"
 
@@ -213,6 +214,30 @@ static void threads_take_from_each_other_at_any_moment(void **state)
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
 }
 
+/* Two of the blocks are more than a thread keeps, so each one that is kept drives out what another thread may be taking just then. */
+static void *keep_what_others_take(void *done)
+{
+    fy__thread_t *thread = fy__thread();
+    for (int i = 0; i < 20000; i++) {
+        fy__storage_t *a = make(thread, most_nbytes / 2 + LARGE), *b = make(thread, most_nbytes / 2 + 2 * LARGE);
+        fy__storage_release(thread, a);
+        fy__storage_release(thread, b);
+    }
+    atomic_store((_Atomic bool *)done, true);
+    return NULL;
+}
+
+static void room_is_made_while_others_take(void **state)
+{
+    (void)state;
+    _Atomic bool done = false;
+    pthread_t id;
+    assert_int_equal(pthread_create(&id, NULL, keep_what_others_take, &done), 0);
+    while (!atomic_load(&done)) (void)fy__front_flush(fy__thread());
+    pthread_join(id, NULL);
+    assert_true(fy__pool_is_valid(fy_device_host()->pool));
+}
+
 /* What a loop that has found its shape costs the backend: nothing. */
 static void a_steady_step_calls_no_backend(void **state)
 {
@@ -245,6 +270,7 @@ int main(void)
         cmocka_unit_test(page_locked_and_wrapped_bytes_are_not_kept),
         cmocka_unit_test(a_thread_that_finds_nothing_takes_what_others_keep),
         cmocka_unit_test(threads_take_from_each_other_at_any_moment),
+        cmocka_unit_test(room_is_made_while_others_take),
         cmocka_unit_test(a_steady_step_calls_no_backend),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
