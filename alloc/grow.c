@@ -137,6 +137,7 @@ fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *r
 static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart)
 {
     uint64_t released = 0;
+    if (pool->options.keeps_segments) return 0;
     pthread_mutex_lock(&pool->lock);
     fy__range_t *range = pool->offsets.ranges;
     while (range && pool->reserved > keep_nbytes) {

@@ -70,6 +70,7 @@ typedef struct fy__pool_options {
     uint64_t segment_nbytes; /* growth step for small blocks; larger requests get segments of their own */
     fy_status_t full_status; /* OUT_OF_MEMORY or PINNED_LIMIT */
     bool growth_off;         /* only fy__pool_reserve grows */
+    bool keeps_segments;     /* none goes back before the pool does */
     /* Whatever is held is missing elsewhere (page-locked memory): idle segments go back before growth makes more of waste, and the step of
      * growth follows what is reserved. See grow.c. */
     bool thrifty;

@@ -80,6 +80,7 @@ fy_status_t fy__private_create(fy_device_t *device, fy__private_t **out_memory)
         .device_nbytes = FY_UNLIMITED,
         .segment_nbytes = SEGMENT_NBYTES,
         .full_status = FY_STATUS_OUT_OF_MEMORY,
+        .keeps_segments = true, /* each replay writes to them */
     };
     const fy__segment_source_t source = {
         .user = memory,

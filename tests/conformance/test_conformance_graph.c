@@ -206,6 +206,24 @@ static void memory_of_what_is_gone_is_used_again(ts_ctx_t *ctx)
     ts_expect_f32(last, (float[]){ 10100000 }, 1);
 }
 
+/* Growing for a larger one does not lose what the graph has for the next of the former size. */
+static void growing_loses_no_segment(ts_ctx_t *ctx)
+{
+    enum { MIB = 1 << 20 };
+    fy_graph_t *graph;
+    fy_graph_info_t info = FY_GRAPH_INFO_INIT;
+    fy_tensor_t *small, *large;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &small));
+    fy_tensor_destroy(small);
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(8 * MIB), &large));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &small)); /* where the first was */
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_graph_query(graph, &info));
+    assert_int_equal(info.pool_nbytes, 12 * MIB);
+    ts_ok(fy_graph_replay(graph, NULL));
+}
+
 static void two_graphs_back_to_back(ts_ctx_t *ctx)
 {
     fy_tensor_t *a = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 1, 2 }), *b, *c;
@@ -490,6 +508,7 @@ static const ts_test_t tests[] = {
     TS_TEST(graph_goes_first),
     TS_TEST(tensors_go_first),
     TS_TEST(memory_of_what_is_gone_is_used_again),
+    TS_TEST(growing_loses_no_segment),
     TS_TEST(two_graphs_back_to_back),
     TS_TEST(odd_shapes),
     TS_TEST(a_scope_gives_a_recording_up),
