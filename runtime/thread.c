@@ -106,6 +106,8 @@ static void abandon(fy__thread_t *thread)
     thread->scratch_nbytes = 0;
     thread->recording = NULL;
     thread->pressing = NULL;
+    thread->plan = NULL;
+    thread->plan_declines = 0;
     thread->in_use = 0;
 }
 

@@ -4,6 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ferry/plan.h>
+
+#include "runtime/thread.h"
 #include "tests/support/harness.h"
 
 #define CHECK(condition) \
@@ -86,6 +89,61 @@ static void the_child_starts_clean(ts_ctx_t *ctx)
     ts_expect_f32(kept, (float[]){ 0, 1, 2, 3 }, 4);
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(the_child_starts_clean) };
+/* ---- a plan that another thread makes is not the child's ---- */
+
+static fy_status_t lingers(fy_device_t *device, int64_t batch, void *user)
+{
+    (void)user;
+    (void)device;
+    (void)batch;
+    sem_post(&is_open);
+    sem_wait(&may_end);
+    return FY_STATUS_OK;
+}
+
+static void *plans(void *user)
+{
+    fy_plan_t plan = FY_PLAN_INIT;
+    (void)user;
+    if (fy_plan_step("sim", lingers, NULL, 1, NULL, &plan) != FY_STATUS_OK) abort();
+    return NULL;
+}
+
+static void *has_no_plan(void *user)
+{
+    (void)user;
+    fy__thread_t *thread = fy__thread();
+    CHECK(thread && !thread->plan && !thread->plan_declines);
+    return NULL;
+}
+
+static void the_child_plans_nothing(ts_ctx_t *ctx)
+{
+#ifdef __SANITIZE_THREAD__
+    skip(); /* ThreadSanitizer starts no threads in a child of fork */
+#endif
+    pthread_t other, worker;
+    int status;
+    if (!ctx->is_host) return; /* once is enough */
+    sem_init(&is_open, 0, 0);
+    sem_init(&may_end, 0, 0);
+    assert_int_equal(pthread_create(&other, NULL, plans, NULL), 0);
+    sem_wait(&is_open);
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(20);
+        CHECK(pthread_create(&worker, NULL, has_no_plan, NULL) == 0);
+        pthread_join(worker, NULL);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    sem_post(&may_end);
+    pthread_join(other, NULL);
+    assert_int_equal(status, 0);
+}
+
+static const ts_test_t k_tests[] = { TS_TEST(the_child_starts_clean), TS_TEST(the_child_plans_nothing) };
 
 int main(void) { return TS_RUN("fork threads", k_tests, NULL); }
