@@ -184,7 +184,7 @@ fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t st
 {
     *out_block = NULL;
     fy__request_t request = { .asked = nbytes, .tag = tag, .stream = stream_index };
-    if (!nbytes) return FY_FAIL(INVALID_ARGUMENT, "pool %s: 0 bytes asked for", pool->name);
+    if (!nbytes) return FY_FAIL(INVALID_ARGUMENT, "%s: 0 bytes asked for; the least is 1", pool->name);
     if (!fy__round_up_u64(nbytes, pool->source.alignment, &request.nbytes)) request.nbytes = nbytes; /* too large in any case */
     if (FY_UNLIKELY(pool->debug) && !fy__debug_pad(pool, nbytes, &request.nbytes)) request.nbytes = nbytes;
     if (pool->options.thrifty)

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -33,7 +34,7 @@ static const uint64_t huge_nbytes = 1ull << HUGE_SHIFT;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int jemalloc_flags; /* 0: mmap. Written once, under `once` */
-static const char *complaint;
+static char complaint[192];
 static _Atomic bool has_complaint;
 
 static bool find_jemalloc(void)
@@ -53,11 +54,12 @@ static void choose(void)
     const bool found = find_jemalloc();
     if (!wanted || !*wanted || strcmp(wanted, "auto") == 0) return;
     if (strcmp(wanted, "jemalloc") != 0)
-        complaint = "FERRY_HOST_ALLOCATOR is none of auto, jemalloc, mmap; it counts as auto";
+        snprintf(complaint, sizeof complaint, "FERRY_HOST_ALLOCATOR=%.40s is none of auto, jemalloc, mmap; it counts as auto", wanted);
     else if (!found)
-        complaint = "FERRY_HOST_ALLOCATOR=jemalloc, but this program carries no jemalloc that gives an arena: host memory comes from mmap. "
-                    "Link ferry::jemalloc, or preload it";
-    atomic_store(&has_complaint, complaint != NULL);
+        snprintf(complaint, sizeof complaint, "%s",
+                 "FERRY_HOST_ALLOCATOR=jemalloc, but this program carries no jemalloc that gives an arena: host memory comes from mmap. "
+                 "Link ferry::jemalloc, or preload it");
+    atomic_store(&has_complaint, complaint[0] != 0);
 }
 
 /* Not inside of the once: the log function may call Ferry. */

@@ -71,6 +71,12 @@ bool fy__plan_declines(void) { return fy__tls && fy__tls->plan_declines; }
 
 /* ---- the run ---- */
 
+/* What a plan decides itself; a value that means nothing is left for the device to refuse. */
+static bool is_ours(const char *key, const char *value)
+{
+    return (strcmp(key, "numerics") == 0 || strcmp(key, "overcommit") == 0) && (strcmp(value, "on") == 0 || strcmp(value, "off") == 0);
+}
+
 /* Opens a device like `spec` under a free number, without arithmetic and with memory behind its capacity. */
 static fy_status_t open_device(const char *text, fy_device_t **out_device)
 {
@@ -83,7 +89,7 @@ static fy_status_t open_device(const char *text, fy_device_t **out_device)
         return FY_FAIL(INVALID_ARGUMENT,
                        "plan: '%.100s' is no simulated device\n  Describe the one you mean: sim?profile=h200&capacity=80GiB", text);
     for (size_t i = 0; i < spec.noptions; i++)
-        if (strcmp(spec.option[i].key, "numerics") != 0 && strcmp(spec.option[i].key, "overcommit") != 0)
+        if (!is_ours(spec.option[i].key, spec.option[i].value))
             length += (size_t)snprintf(options + length, sizeof options - length, "%s=%s&", spec.option[i].key, spec.option[i].value);
     snprintf(options + length, sizeof options - length, "%s", extra);
     return fy__device_open_unused("sim", options, out_device);

@@ -125,8 +125,9 @@ static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__poo
     else
         say(verdict, length, "\n  limit %s", amount(verdict->limit).text);
     const amount_t live = about(verdict->live);
+    const uint64_t peak = pool->peak_live > verdict->live ? pool->peak_live : verdict->live; /* as in fy__pin_add_outside */
     say(verdict, length, ", reserved %llu = live %llu (%s%speak %llu) + cached %llu (of it pending %llu)", (ull)verdict->reserved,
-        (ull)verdict->live, live.text, comma_if(&live), (ull)pool->peak_live, (ull)cached, (ull)verdict->pending);
+        (ull)verdict->live, live.text, comma_if(&live), (ull)peak, (ull)cached, (ull)verdict->pending);
     if (cached)
         say(verdict, length, "; largest free block %llu, fragmentation %.0f %%", (ull)verdict->largest_free,
             100.0 * (1.0 - (double)verdict->largest_free / (double)cached));

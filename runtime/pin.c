@@ -47,8 +47,10 @@ static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, void **o
 {
     *out_address = NULL;
     if (!take(device, nbytes))
-        return FY_FAIL(PINNED_LIMIT, "%s: %llu bytes are page-locked for it, and %llu more are past the limit of %llu (pinned=)",
-                       device->spec, (ull)atomic_load(&device->registered_nbytes), (ull)nbytes, (ull)device->pinned_limit_nbytes);
+        return FY_FAIL(PINNED_LIMIT,
+                       "%s: %llu bytes are page-locked for it, and %llu more are past the limit of %llu (pinned=); give at least %llu",
+                       device->spec, (ull)atomic_load(&device->registered_nbytes), (ull)nbytes, (ull)device->pinned_limit_nbytes,
+                       (ull)(atomic_load(&device->registered_nbytes) + nbytes));
     fy_status_t status = fy__host_segment_alloc(nbytes, out_address);
     if (status != FY_STATUS_OK) {
         give(device, nbytes);

@@ -145,7 +145,10 @@ static void print_result(const run_t *run)
     }
     json_t json = { .file = stdout };
     json_begin_object(&json, NULL);
-    if (run->settings->limit) json_uint(&json, "limit_bytes", (uint64_t)run->settings->limit);
+    if (run->settings->limit)
+        json_uint(&json, "limit_bytes", (uint64_t)run->settings->limit);
+    else
+        json_text(&json, "limit_bytes", NULL);
     sheet_json(run->sheet, &json, "rows");
     json_end(&json);
 }
@@ -158,7 +161,7 @@ int cmd_replay(int argc, char **argv)
         { "pool", OPTION_TEXT, "NAME", &settings.pool, "only this pool, such as sim:0 or 'pinned memory of sim:0'", 0, 0 },
         { "kind", OPTION_CHOICE, "auto|device|pinned|host", &settings.kind,
           "Ferry's settings for which memory; auto goes by the pool's name", 0, 0 },
-        { "limit", OPTION_BYTES, "SIZE", &settings.limit, "most that may be reserved", 1, INT64_MAX },
+        { "limit", OPTION_BYTES, "SIZE", &settings.limit, "most that each pool may reserve", 1, INT64_MAX },
         { "segment", OPTION_BYTES, "SIZE", &settings.segment, "Ferry's segments", 64, INT64_MAX },
         { "save", OPTION_TEXT, "FILE", &settings.save, "write the pool's trace to FILE, as compact text", 0, 0 },
         { "csv", OPTION_TEXT, "FILE", &settings.csv, "write the rows of the table to FILE", 0, 0 },
@@ -166,8 +169,7 @@ int cmd_replay(int argc, char **argv)
     };
     const usage_t usage = { "ferry replay FILE...",
                             "Replays the allocations of event files (--record FILE writes one) or traces under several policies: what "
-                            "would they reserve, and does "
-                            "it fit a limit?",
+                            "would they reserve, and does it fit a limit?",
                             options, sizeof options / sizeof *options };
     int nfiles = 0;
     while (nfiles + 1 < argc && argv[nfiles + 1][0] != '-') nfiles++;

@@ -9,7 +9,7 @@
 static const command_t commands[] = {
     { "info", "devices, memory, plugins loaded or why not", cmd_info },
     { "experiment", "transfer experiments: roundtrip, vectorize, minibatch, link", cmd_experiment },
-    { "bench", "micro benchmarks beside the raw library call: dispatch, gemm, copy", cmd_bench },
+    { "bench", "micro benchmarks beside the raw library call: dispatch, gemm, copy; and alloc, beside other allocators", cmd_bench },
     { "ledger", "what a recorded run moved: by scope, path and call site", cmd_ledger },
     { "plan", "does it fit? memory map and model time of a step, the largest batch, without a device", cmd_plan },
     { "memory", "what lay where in a device's memory, from a snapshot", cmd_memory },

@@ -59,11 +59,13 @@ static void print_default(const option_t *option)
         write_number(option, option->max, most, sizeof most);
         write_number(option, *(const int64_t *)option->value, value, sizeof value);
         if (option->max < INT64_MAX)
-            printf(" (%s to %s) [%s]", least, most, value);
+            printf(" (%s to %s)", least, most);
         else
-            printf(" (%s or more) [%s]", least, value);
+            printf(" (%s or more)", least);
+        if (*(const int64_t *)option->value >= option->min) printf(" [%s]", value); /* what cannot be given means "none" */
     }
-    if (option->kind == OPTION_TEXT && *(const char *const *)option->value) printf(" [%s]", *(const char *const *)option->value);
+    const char *const *text = option->value;
+    if (option->kind == OPTION_TEXT && *text && **text) printf(" [%s]", *text);
     if (option->kind == OPTION_CHOICE && option->arg) {
         const char *choice = option->arg;
         for (int i = *(const int *)option->value; i > 0; i--) choice += strcspn(choice, "|") + 1;

@@ -1,6 +1,7 @@
 /* One trace, one policy: see replay.h. */
 #include "tools/replay.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,11 +21,12 @@ static void note_refusal(replay_result_t *result, const trace_t *trace, size_t i
 {
     const fy_error_t *error = fy_error_get();
     if (result->refusals++) return;
+    const char *text = error->oom ? error->oom->text : error->text, *said = strchr(text, ':'); /* "plain pool 1: ...", "pytorch: ..." */
     result->refused_step = i + 1;
     result->refused_nbytes = trace->steps[i].nbytes;
     result->refused_live = live;
     result->refused_scope = trace->scopes[trace->steps[i].scope];
-    snprintf(result->refused_text, sizeof result->refused_text, "%s", error->oom ? error->oom->text : error->text);
+    snprintf(result->refused_text, sizeof result->refused_text, "%s%s", said ? trace->pool : "", said ? said : text);
 }
 
 /* What the policy holds right now, which is the trace's peak. */
@@ -67,7 +69,8 @@ fy_status_t replay_run(const trace_t *trace, const pool_policy_t *policy, const 
     policy->query(pool, &figures);
     result.peak_reserved = figures.peak_reserved;
     result.segments = figures.segments;
-    if (trace->peak) {
+    result.reserved_per_peak = result.waste = NAN;
+    if (trace->peak && !result.refusals) { /* a peak that was not reached compares with nothing */
         result.reserved_per_peak = (double)figures.peak_reserved / (double)trace->peak;
         result.waste = figures.peak_reserved ? 1 - (double)trace->peak / (double)figures.peak_reserved : 0;
     }

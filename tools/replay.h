@@ -7,13 +7,13 @@
 
 typedef struct replay_result {
     uint64_t peak_live, peak_reserved, segments; /* peak_live: as rounded, at the trace's peak */
-    double reserved_per_peak;                    /* peak reserved / most bytes asked for at once */
-    double waste;                                /* share of the peak reserved that was not asked for at the trace's peak */
+    double reserved_per_peak;                    /* peak reserved / most bytes asked for at once; NAN if something was refused */
+    double waste;                                /* share of the peak reserved that was not asked for at the trace's peak; NAN likewise */
     double fragmentation;                        /* 1 - largest free block / free bytes, at the trace's peak; 0 if nothing is free */
     /* of requests that were refused: under a limit */
     uint64_t refusals, refused_step /* of the first one, from 1 */, refused_nbytes, refused_live /* asked for and not given back */;
     const char *refused_scope; /* lives as long as the trace */
-    char refused_text[1024];
+    char refused_text[1152];   /* the policy's own words, about the trace's pool */
 } replay_result_t;
 
 /* A refused request is left out, and the replay goes on. Fails: INVALID_ARGUMENT (options), OUT_OF_MEMORY (none for the policy itself). */

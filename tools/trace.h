@@ -20,7 +20,7 @@ typedef struct trace {
     char *pool; /* its name: "sim:0", "pinned memory of sim:0", "host" */
     char **scopes;
     trace_step_t *steps;
-    size_t nscopes, nsteps, nblocks, steps_room;
+    size_t nscopes, nsteps, nblocks;
     uint64_t unknown;         /* blocks given back that were made before the recording began: left out */
     uint64_t peak, peak_step; /* most bytes asked for and not given back, and after which step (from 1) for the first time */
 } trace_t;

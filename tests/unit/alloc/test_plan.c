@@ -165,6 +165,10 @@ static void the_edges_of_fit(void **state)
     ts_fails(fy_plan_fit("sim", step, &program, 1, NULL, NULL), INVALID_ARGUMENT);
     ts_fails(fy_plan_fit("cuda:0", step, &program, 1, &batch, NULL), INVALID_ARGUMENT);
     ts_text_has("simulated");
+    /* What a plan decides itself may stand there; what means nothing may not. */
+    ts_ok(fy_plan_fit("sim?numerics=on", step, &program, 1, &batch, NULL));
+    ts_fails(fy_plan_fit("sim?numerics=maybe", step, &program, 1, &batch, NULL), INVALID_ARGUMENT);
+    ts_text_has("maybe");
 }
 
 static void pinned_memory_has_its_limit(void **state)

@@ -53,6 +53,8 @@ static void to_the_byte(void **state)
     (void)state;
     open_limited("", PAGE + 3 * MIB + 64);
     assert_int_equal(pinned().reserved, PAGE); /* the page of the fault words */
+    ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &(fy_tensor_t *){ NULL }), PINNED_LIMIT);
+    ts_text_has("live 4096 (peak 4096)"); /* a peak is never less than what is live */
     fy_tensor_t *all = locked(3 * MIB + 64), *more, *here;
     assert_int_equal(pinned().reserved, PAGE + 3 * MIB + 64);
     ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(1), &more), PINNED_LIMIT);

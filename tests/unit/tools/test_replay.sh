@@ -44,6 +44,14 @@ expect 0 replay "$work/run.trace" --policy ferry
 expect 4 replay "$work/run.trace" --policy ferry --limit 4MiB
 says out "ferry refuses sim:0"
 says out "limit 4194304"
+says out "sim:0: 4000000 bytes asked for" # in the words of the recorded pool, not of the one that replays it
+if grep -q "plain pool" "$work/out"; then fail "the verdict speaks of a plain pool"; fi
+expect 4 replay "$work/run.trace" --policy pytorch-near --limit 4MiB --json
+says out '"limit_bytes": 4194304'
+says out '"waste": null' # a peak that was not reached compares with nothing
+says out '"reserved_per_peak": null'
+expect 0 replay "$work/run.trace" --policy ferry --json
+says out '"limit_bytes": null'
 expect 1 replay "$work/run.jsonl" --pool sim:7
 says err "sim:7"
 
