@@ -1,6 +1,7 @@
 /* A native application that survives OUT_OF_MEMORY. It scores many samples with a small network on a device where it has little room: it
  * starts with all samples at once, and when a batch does not fit it asks why, halves the batch and goes on where it was. A failed call has
- * changed nothing and a scope gives back what the failed batch had made, so there is nothing to repair.
+ * changed nothing and a scope gives back what the failed batch had made, so there is nothing to repair. A program that knows its step
+ * before there is a device asks fy_plan_fit for the batch; one that shares the device needs both.
  * Usage: 05_out_of_memory [device], by default sim:0, of which it takes 24 MiB. Next: docs/memory.md. */
 #include <ferry/ferry.h>
 

@@ -92,7 +92,7 @@ FY_API_STATUS fy_memory_reserve(fy_device_t *device, uint64_t nbytes);
  * (or a guard or growth=off forbids to ask), before Ferry gives idle segments back or waits. It may destroy tensors of `device`, drop caches
  * of your own, and call anything that makes no tensor on `device` (a request for memory in here is not answered by pressure again). It runs
  * in a scope of its own, "pressure", under the thread's guards; what the thread records goes on without it; on several threads at once
- * if several run out. Returns 0 if it had nothing to give. */
+ * if several run out. Once for a request, so give as much as `nbytes`. Returns 0 if it had nothing to give. */
 typedef int (*fy_pressure_fn)(void *user, fy_device_t *device, uint64_t nbytes);
 /* Calls `fn` from now on, after those set before it; no lock is held during the call. *out_id is for taking it away again. It must be taken
  * away before `user` goes; what is left when the device goes is forgotten. Fails: INVALID_ARGUMENT, OUT_OF_MEMORY. */
