@@ -46,8 +46,8 @@ FY_COLD fy_status_t fy__refuse_named(fy_status_t status, size_t nsrc, const fy_t
     char names[256];
     size_t used = 0;
     for (size_t i = 0; i < nsrc && used < sizeof names; i++)
-        if (src[i]->name[0])
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s src%zu is '%s'", used ? "," : "", i, src[i]->name);
+        if (fy__tensor_name(src[i])[0])
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s src%zu is '%s'", used ? "," : "", i, fy__tensor_name(src[i]));
     if (!used) return status;
     const fy_error_t rule = *fy_error_get();
     return fy_error_set(status, rule.file, rule.line, "%s\n  Here%s", rule.text, names);

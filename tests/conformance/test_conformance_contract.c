@@ -162,11 +162,33 @@ static void the_host_waits_for_ring_space(ts_ctx_t *ctx)
     assert_int_equal(ts_ledger(NULL).syncs, syncs); /* ring space is no sync */
 }
 
+/* A handle's memory is used again; the name of who had it is not. */
+static void a_name_goes_with_its_tensor(ts_ctx_t *ctx)
+{
+    fy_tensor_t *gone, *a, *b, *sum;
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2), &gone));
+    fy_tensor_set_name(gone, "ghost");
+    fy_tensor_destroy(gone);
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2), &a));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &b));
+    ts_fails(fy_add(a, b, &sum), SHAPE_MISMATCH);
+    assert_null(strstr(fy_error_get()->text, "ghost"));
+    fy_tensor_set_name(b, "bias");
+    ts_fails(fy_add(a, b, &sum), SHAPE_MISMATCH);
+    ts_text_has("src1 is 'bias'");
+    assert_null(strstr(fy_error_get()->text, "src0 is"));
+}
+
 static const ts_test_t k_tests[] = {
-    TS_TEST(a_borrowed_source_is_busy),     TS_TEST(a_borrowed_source_may_be_destroyed),
-    TS_TEST(borrow_wants_pinned_and_dense), TS_TEST(copy_gives_a_pinned_source_back_at_once),
-    TS_TEST(a_downloads_result_is_pinned),  TS_TEST(pinned_memory_is_accounted),
-    TS_TEST(many_copies_share_the_ring),    TS_TEST(the_host_waits_for_ring_space),
+    TS_TEST(a_name_goes_with_its_tensor),
+    TS_TEST(a_borrowed_source_is_busy),
+    TS_TEST(a_borrowed_source_may_be_destroyed),
+    TS_TEST(borrow_wants_pinned_and_dense),
+    TS_TEST(copy_gives_a_pinned_source_back_at_once),
+    TS_TEST(a_downloads_result_is_pinned),
+    TS_TEST(pinned_memory_is_accounted),
+    TS_TEST(many_copies_share_the_ring),
+    TS_TEST(the_host_waits_for_ring_space),
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "host", "a_borrowed_source_is_busy", "the host copies inside the call: nothing is ever borrowed" },
