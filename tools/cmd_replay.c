@@ -42,6 +42,7 @@ typedef struct run {
     sheet_t *sheet;
     size_t ntraces;
     uint64_t refusals;
+    bool is_cut_off; /* one of the files was */
 } run_t;
 
 static const char *base_name(const char *path)
@@ -120,6 +121,10 @@ static fy_status_t replay_file(run_t *run, const char *path)
                     "ferry: %s: %s: %" PRIu64 " blocks were given back that were made before the recording began; they are left out\n",
                     path, trace->pool, trace->unknown);
     }
+    if (traces.is_cut_off)
+        fprintf(stderr, "ferry: %s has no end (the process was killed, or still runs, or the disk was full): what is there was replayed\n",
+                path);
+    run->is_cut_off |= traces.is_cut_off;
     traces_free(&traces);
     return status;
 }
@@ -187,5 +192,5 @@ int cmd_replay(int argc, char **argv)
     if (fflush(stdout) != 0 && status == FY_STATUS_OK) status = TOOL_FAIL(IO, "cannot write to standard output");
     if (status != FY_STATUS_OK) fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     if (status != FY_STATUS_OK) return status == FY_STATUS_OUT_OF_MEMORY ? STATUS_OUT_OF_MEMORY : STATUS_FAILED;
-    return run.refusals ? STATUS_OUT_OF_MEMORY : STATUS_OK;
+    return run.refusals ? STATUS_OUT_OF_MEMORY : run.is_cut_off ? STATUS_FAILED : STATUS_OK;
 }

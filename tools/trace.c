@@ -60,13 +60,15 @@ uint32_t trace_take(trace_t *trace, uint64_t nbytes, uint32_t scope)
 
 void trace_give(trace_t *trace, uint32_t block, uint32_t scope) { add_step(trace, (trace_step_t){ 0, block, scope }); }
 
-void trace_finish(trace_t *trace)
+bool trace_finish(trace_t *trace)
 {
     uint64_t *nbytes = tool_alloc((trace->nblocks + 1) * sizeof *nbytes), live = 0;
+    bool is_possible = true;
     trace->peak = trace->peak_step = 0;
-    for (size_t i = 0; i < trace->nsteps; i++) {
+    for (size_t i = 0; i < trace->nsteps && is_possible; i++) {
         const trace_step_t *step = &trace->steps[i];
         if (step->nbytes) {
+            is_possible = step->nbytes <= INT64_MAX - live;
             live += nbytes[step->block] = step->nbytes;
             if (live > trace->peak) {
                 trace->peak = live;
@@ -76,6 +78,7 @@ void trace_finish(trace_t *trace)
             live -= nbytes[step->block];
     }
     free(nbytes);
+    return is_possible;
 }
 
 void traces_free(traces_t *traces)
@@ -88,7 +91,7 @@ void traces_free(traces_t *traces)
         free(trace->pool);
     }
     free(traces->list);
-    *traces = (traces_t){ NULL, 0 };
+    *traces = (traces_t){ .list = NULL };
 }
 
 /* ---- writing ---- */
@@ -193,7 +196,7 @@ static fy_status_t read_compact(FILE *file, const char *path, traces_t *traces)
 fy_status_t traces_read(const char *path, traces_t *out_traces)
 {
     char head[sizeof magic + 1] = "";
-    *out_traces = (traces_t){ NULL, 0 };
+    *out_traces = (traces_t){ .list = NULL };
     FILE *file = fopen(path, "r");
     if (!file) return TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
     const bool is_compact = fgets(head, sizeof head, file) && strncmp(head, magic, sizeof magic - 1) == 0 &&
@@ -201,10 +204,10 @@ fy_status_t traces_read(const char *path, traces_t *out_traces)
     fy_status_t status = is_compact ? read_compact(file, path, out_traces) : FY_STATUS_OK;
     fclose(file);
     if (!is_compact) status = traces_read_events(path, out_traces);
-    if (status != FY_STATUS_OK) {
-        traces_free(out_traces);
-        return status;
-    }
-    for (size_t i = 0; i < out_traces->count; i++) trace_finish(&out_traces->list[i]);
-    return FY_STATUS_OK;
+    for (size_t i = 0; i < out_traces->count && status == FY_STATUS_OK; i++)
+        if (!trace_finish(&out_traces->list[i]))
+            status =
+                TOOL_FAIL(CORRUPT_DATA, "%s: %s has more bytes at once than there can be, 2^63 or more", path, out_traces->list[i].pool);
+    if (status != FY_STATUS_OK) traces_free(out_traces);
+    return status;
 }

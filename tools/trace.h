@@ -28,9 +28,10 @@ typedef struct trace {
 typedef struct traces {
     trace_t *list;
     size_t count;
+    bool is_cut_off; /* an event file without its end: what is there was read */
 } traces_t;
 
-/* Reads either kind of file, one trace per pool. Fails: IO, CORRUPT_DATA (with the line's number). On failure *out_traces is empty. */
+/* Reads either kind of file, one trace per pool; a pool that was made again has a trace of its own, "sim:0 (2)". Fails: IO, CORRUPT_DATA (with the line's number). On failure *out_traces is empty. */
 fy_status_t traces_read(const char *path, traces_t *out_traces);
 void traces_free(traces_t *traces);
 /* Writes a compact trace, with `comment` (lines without a '#', or NULL) at its head. Fails: IO. */
@@ -44,8 +45,8 @@ uint32_t trace_scope(trace_t *trace, const char *path);
 /* Returns the block's number. */
 uint32_t trace_take(trace_t *trace, uint64_t nbytes, uint32_t scope);
 void trace_give(trace_t *trace, uint32_t block, uint32_t scope);
-/* Finds the peak; after the last step. */
-void trace_finish(trace_t *trace);
+/* Finds the peak; after the last step. False: more bytes at once than there can be, 2^63 or more. */
+bool trace_finish(trace_t *trace);
 
 /* trace_events.c: fills one trace per pool of an event file. */
 fy_status_t traces_read_events(const char *path, traces_t *traces);

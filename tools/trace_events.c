@@ -1,5 +1,6 @@
-/* Traces from event files: the lines block_alloc and block_free, by pool. A block has a number of its pool's there, which is never given
- * twice and rises; here the numbers are dense. */
+/* Traces from event files: the lines pool, block_alloc and block_free. A block has a number of its pool's there, which rises and is never given
+ * twice; here the numbers are dense. A pool that is made again (its device was closed and opened) is another trace: "sim:0 (2)".
+ * What no recording holds is refused with the line's number, so that figures are never those of a broken file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,9 +8,12 @@
 #include "tools/tool.h"
 #include "tools/trace.h"
 
-/* Number of a block in the file -> its number in the trace. They rise together, so a list in order and a search by halves will do. */
+/* Beside each trace. Numbers in the file and in the trace rise together, so a list in order and a search by halves will do. */
 typedef struct names {
-    uint64_t *known;
+    char *pool; /* as the file calls it */
+    bool is_over;
+    uint64_t *known; /* number in the file, by number in the trace */
+    bool *is_out;    /* likewise */
     size_t room;
 } names_t;
 
@@ -18,37 +22,75 @@ typedef struct reading {
     names_t *names; /* by trace */
     size_t last;    /* the trace of the last event */
     uint32_t last_scope;
+    uint64_t wrong_line; /* the first; 0: none */
+    char wrong[256];
 } reading_t;
 
-static size_t trace_of(reading_t *reading, const char *pool)
+static size_t add_trace(reading_t *reading, const char *pool, unsigned life)
 {
     traces_t *traces = reading->traces;
-    if (reading->last < traces->count && strcmp(traces->list[reading->last].pool, pool) == 0) return reading->last;
-    for (size_t i = 0; i < traces->count; i++)
-        if (strcmp(traces->list[i].pool, pool) == 0) return i;
-    (void)traces_add(traces, pool);
+    const size_t nbytes = strlen(pool) + 1;
+    char name[256];
+    snprintf(name, sizeof name, "%s (%u)", pool, life);
+    (void)traces_add(traces, life > 1 ? name : pool);
     names_t *names = tool_alloc(traces->count * sizeof *names);
     if (traces->count > 1) memcpy(names, reading->names, (traces->count - 1) * sizeof *names);
-    names[traces->count - 1] = (names_t){ NULL, 0 };
+    names[traces->count - 1] = (names_t){ .pool = memcpy(tool_alloc(nbytes), pool, nbytes) };
     free(reading->names);
     reading->names = names;
     return traces->count - 1;
 }
 
-static void take(trace_t *trace, names_t *names, uint64_t name, uint64_t nbytes, uint32_t scope)
+static size_t trace_of(reading_t *reading, const char *pool)
 {
-    if (trace->nblocks == names->room) {
-        const size_t room = names->room ? 2 * names->room : 1024;
-        uint64_t *known = tool_alloc(room * sizeof *known);
-        if (names->room) memcpy(known, names->known, names->room * sizeof *known);
-        free(names->known);
-        *names = (names_t){ known, room };
+    unsigned lives = 1;
+    if (reading->last < reading->traces->count && !reading->names[reading->last].is_over &&
+        strcmp(reading->names[reading->last].pool, pool) == 0)
+        return reading->last;
+    for (size_t i = 0; i < reading->traces->count; i++) {
+        if (strcmp(reading->names[i].pool, pool) != 0) continue;
+        if (!reading->names[i].is_over) return i;
+        lives++;
     }
-    names->known[trace->nblocks] = name;
-    (void)trace_take(trace, nbytes ? nbytes : 1, scope);
+    return add_trace(reading, pool, lives);
 }
 
-static void give(trace_t *trace, const names_t *names, uint64_t name, uint32_t scope)
+/* A whole number that is there; false: it is not, and the line is wrong. */
+static bool whole_of(const event_t *event, const char *key, uint64_t *out_number)
+{
+    for (size_t i = 0; i < event->count; i++) {
+        const event_field_t *field = &event->field[i];
+        if (strcmp(field->key, key) != 0) continue;
+        *out_number = field->whole;
+        return !field->text && field->number == (double)field->whole && field->number < 0x1p63;
+    }
+    return false;
+}
+
+static const char *take(trace_t *trace, names_t *names, uint64_t name, uint64_t nbytes, uint32_t scope)
+{
+    const size_t count = trace->nblocks;
+    if (count && name <= names->known[count - 1]) return "asks for a block with a number that does not rise";
+    if (count == UINT32_MAX) return "asks for a block too many";
+    if (count == names->room) {
+        const size_t room = names->room ? 2 * names->room : 1024;
+        uint64_t *known = tool_alloc(room * sizeof *known);
+        bool *is_out = tool_alloc(room * sizeof *is_out);
+        if (count) memcpy(known, names->known, count * sizeof *known);
+        if (count) memcpy(is_out, names->is_out, count * sizeof *is_out);
+        free(names->known);
+        free(names->is_out);
+        names->known = known;
+        names->is_out = is_out;
+        names->room = room;
+    }
+    names->known[count] = name;
+    names->is_out[count] = true;
+    (void)trace_take(trace, nbytes ? nbytes : 1, scope);
+    return NULL;
+}
+
+static const char *give(trace_t *trace, const names_t *names, uint64_t name, uint32_t scope)
 {
     size_t from = 0, to = trace->nblocks;
     while (from < to) {
@@ -58,27 +100,40 @@ static void give(trace_t *trace, const names_t *names, uint64_t name, uint32_t s
         else
             to = middle;
     }
-    if (from == trace->nblocks || names->known[from] != name)
-        trace->unknown++;
-    else
-        trace_give(trace, (uint32_t)from, scope);
+    if (from == trace->nblocks || names->known[from] != name) {
+        trace->unknown++; /* of before the recording */
+        return NULL;
+    }
+    if (!names->is_out[from]) return "gives back a block for the second time";
+    names->is_out[from] = false;
+    trace_give(trace, (uint32_t)from, scope);
+    return NULL;
 }
 
 static void add(void *user, const event_t *event)
 {
     reading_t *reading = user;
-    const bool is_take = event_is(event, "block_alloc");
-    if (!is_take && !event_is(event, "block_free")) return;
-    const size_t at = trace_of(reading, event_text(event, "pool"));
+    const bool is_take = event_is(event, "block_alloc"), is_pool = event_is(event, "pool");
+    const char *pool = event_text(event, "pool"), *path = event_text(event, "scope"), *wrong;
+    uint64_t name, nbytes = 0;
+    if (reading->wrong_line || (!is_take && !is_pool && !event_is(event, "block_free"))) return;
+    const size_t at = trace_of(reading, pool);
     trace_t *trace = &reading->traces->list[at];
-    const char *path = event_text(event, "scope");
+    names_t *names = &reading->names[at];
+    if (is_pool) {
+        names->is_over = trace->nblocks > 0 && !event_whole(event, "reserved_bytes"); /* else the recording begins */
+        return;
+    }
     if (reading->last != at || reading->last_scope >= trace->nscopes || strcmp(trace->scopes[reading->last_scope], path) != 0)
         reading->last_scope = trace_scope(trace, path);
     reading->last = at;
-    if (is_take)
-        take(trace, &reading->names[at], event_whole(event, "block"), event_whole(event, "requested_bytes"), reading->last_scope);
+    if (!*pool || !whole_of(event, "block", &name) || (is_take && !whole_of(event, "requested_bytes", &nbytes)))
+        wrong = "has no \"pool\", \"block\" or \"requested_bytes\" that can be";
     else
-        give(trace, &reading->names[at], event_whole(event, "block"), reading->last_scope);
+        wrong = is_take ? take(trace, names, name, nbytes, reading->last_scope) : give(trace, names, name, reading->last_scope);
+    if (!wrong) return;
+    reading->wrong_line = event->line;
+    snprintf(reading->wrong, sizeof reading->wrong, "%s", wrong);
 }
 
 fy_status_t traces_read_events(const char *path, traces_t *traces)
@@ -89,7 +144,15 @@ fy_status_t traces_read_events(const char *path, traces_t *traces)
     if (status == FY_STATUS_OK && info.lost)
         status = TOOL_FAIL(CORRUPT_DATA, "%s lost %llu events while it was recorded, so it cannot be replayed; record a shorter run", path,
                            (unsigned long long)info.lost);
-    for (size_t i = 0; i < traces->count; i++) free(reading.names[i].known);
+    else if (status == FY_STATUS_OK && reading.wrong_line)
+        status =
+            TOOL_FAIL(CORRUPT_DATA, "%s is no whole event file: line %llu %s", path, (unsigned long long)reading.wrong_line, reading.wrong);
+    for (size_t i = 0; i < traces->count; i++) {
+        free(reading.names[i].pool);
+        free(reading.names[i].known);
+        free(reading.names[i].is_out);
+    }
     free(reading.names);
+    traces->is_cut_off = !info.is_whole;
     return status;
 }

@@ -37,8 +37,8 @@ uint64_t dice_roll(dice_t *dice, uint64_t low, uint64_t high)
 
 void synthetic_make(const synthetic_t *synthetic, traces_t *out_traces)
 {
-    *out_traces = (traces_t){ NULL, 0 };
+    *out_traces = (traces_t){ .list = NULL };
     trace_t *trace = traces_add(out_traces, synthetic->pool);
     synthetic->fill(trace);
-    trace_finish(trace);
+    (void)trace_finish(trace);
 }

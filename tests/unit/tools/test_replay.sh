@@ -64,6 +64,35 @@ says err "line 3"
 printf 'ferry-trace 1\n+1e3\n' >"$work/broken.trace"
 expect 1 replay "$work/broken.trace"
 says err "line 2"
+printf 'ferry-trace 1\n+9223372036854775807\n+1\n' >"$work/broken.trace"
+expect 1 replay "$work/broken.trace" --json
+says err "more bytes at once than there can be"
+[ ! -s "$work/out" ] || fail "a refused trace has figures"
+
+# Event files by hand: a pool that is made again, a file without its end, and what no recording holds.
+begin='{"ev":"ferry","version":1}' pool='{"ev":"pool","pool":"sim:0","live_bytes":0,"reserved_bytes":0}'
+block() { echo "{\"ev\":\"block_$1\",\"scope\":\"s\",\"pool\":\"sim:0\",\"block\":$2,\"bytes\":1024,\"requested_bytes\":$3}"; }
+events() { printf '%s\n' "$@" >"$work/made.jsonl"; }
+events "$begin" "$pool" "$(block alloc 1 1000)" "$(block free 1 1000)" "$pool" "$(block alloc 1 900)" "$(block free 1 900)" \
+    '{"ev":"end","events":6,"lost":0}'
+expect 0 replay "$work/made.jsonl" --policy ferry
+[ "$(awk '/made/ { print NF, $(NF - 6) }' "$work/out" | tr '\n' ' ')" = "10 1000 11 900 " ] || fail "two lives of a pool: $(cat "$work/out")"
+expect 0 replay "$work/made.jsonl" --policy ferry --pool 'sim:0 (2)'
+events "$begin" "$pool" "$(block alloc 1 1000)"
+expect 1 replay "$work/made.jsonl" --policy ferry
+says out "1000"
+says err "has no end"
+events "$begin" "$pool" "$(block alloc 1 1000)" "$(block free 1 1000)" "$(block free 1 1000)"
+expect 1 replay "$work/made.jsonl"
+says err "line 5 gives back a block for the second time"
+events "$begin" "$pool" "$(block alloc 2 1000)" "$(block alloc 2 1000)"
+expect 1 replay "$work/made.jsonl"
+says err "line 4 asks for a block with a number that does not rise"
+for wrong in -1 1.5 1e30 18446744073709551616; do
+    events "$begin" "$pool" "$(block alloc 1 "$wrong")"
+    expect 1 replay "$work/made.jsonl"
+    says err "line 3 has no"
+done
 
 [ $failures -eq 0 ] || exit 1
 echo "ok"
