@@ -149,14 +149,19 @@ static fy_status_t read_figures(const reading_t *reading, const json_value_t *va
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!json_whole(json_member(figures, keys[i].key), keys[i].value) || *keys[i].value > INT64_MAX)
             return bad(reading, "its figures have no \"%s\"", keys[i].key);
+    if (s->pending > s->cached || s->largest_free > s->cached) return bad(reading, "more of it is pending or free than is cached");
     s->limit = FY_UNLIMITED;
     if (limit && limit->kind != JSON_NULL && !json_whole(limit, &s->limit)) return bad(reading, "its \"limit_bytes\" is no number");
     for (int i = 0; i < FY_CATEGORY_COUNT; i++) {
         const json_value_t *category = json_member(json_member(value, "by_category"), fy_category_name((fy_category_t)i));
         (void)json_whole(json_member(category, "live_bytes"), &s->by_category[i]);
         (void)json_whole(json_member(category, "peak_bytes"), &s->peak_by_category[i]);
+        if (s->by_category[i] > INT64_MAX || s->peak_by_category[i] > INT64_MAX)
+            return bad(reading, "it has no figures of \"%s\" that can be", fy_category_name((fy_category_t)i));
     }
-#define X(field) (void)json_whole(json_member(json_member(value, "rungs"), #field), &pool->rungs.field);
+#define X(field)                                                                            \
+    (void)json_whole(json_member(json_member(value, "rungs"), #field), &pool->rungs.field); \
+    if (pool->rungs.field > INT64_MAX) return bad(reading, "it has no count of its \"" #field "\" that can be");
     FY__SNAPSHOT_RUNGS(X)
 #undef X
     return FY_STATUS_OK;

@@ -127,6 +127,10 @@ static void what_does_not_add_up_is_refused(void **state)
     refused("\"live_bytes\": 832", "\"live_bytes\": 832.5", "no \"live_bytes\"");
     refused("\"cached_bytes\": 2304", "\"cached_bytes\": 2303", "and 2304 other bytes");
     refused("\"reserved_bytes\": 3136", "\"reserved_bytes\": 18446744073709551615", "no \"reserved_bytes\"");
+    refused("\"largest_free_bytes\": 1792", "\"largest_free_bytes\": 2305", "more of it is pending or free than is cached");
+    refused("\"pending_bytes\": 512", "\"pending_bytes\": 2305", "more of it is pending or free than is cached");
+    refused("\"verdicts\": 1", "\"verdicts\": 18446744073709551615", "no count of its \"verdicts\"");
+    refused("\"live_bytes\": 64", "\"live_bytes\": 18446744073709551615", "no figures of \"activations\"");
     refused("\"limit_bytes\": 5000", "\"limit_bytes\": \"none\"", "limit_bytes");
     refused("\"address\": \"0x1000\"", "\"address\": \"4096\"", "address");
     refused("\"address\": \"0x1000\"", "\"address\": \"0xfffffffffffffffff\"", "address");
