@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ops/refuse.h"
+#include "ops/tape/tape.h"
 #include "runtime/base/fail.h"
 #include "runtime/event_ring.h"
 #include "runtime/recording.h"
@@ -305,6 +306,25 @@ static FY_COLD bool all_dense(const fy__call_t *call)
     return dense;
 }
 
+/* The call with a tape looking on. It does not see what a rule or the log function calls meanwhile. */
+static FY_COLD __attribute__((noinline)) fy_status_t run_taped(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc,
+                                                               const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
+                                                               size_t ndst, fy_tensor_t **dst)
+{
+    fy_tape_t *tape = thread->tape;
+    bool is_recorded;
+    FY_TRY(fy__tape_before(thread, tape, row, nsrc, src, attrs, ndst, dst, &is_recorded));
+    thread->tape = NULL;
+    const fy_status_t status = fy__dispatch(row, nsrc, src, attrs, accumulate, ndst, dst);
+    thread->tape = tape;
+    if (!is_recorded) return status;
+    if (status == FY_STATUS_OK)
+        fy__tape_kept(tape, dst);
+    else
+        fy__tape_given_up(thread, tape);
+    return status;
+}
+
 static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc,
                                                              const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
                                                              size_t ndst, fy_tensor_t **dst, fy_desc_t *descs)
@@ -347,8 +367,14 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
     call.request = 0;
     call.workspace = NULL;
     call.after_transfer = false;
-    const uint64_t watching = call.watching = fy__watching();
-    fy__recording_t *recording = FY_UNLIKELY(watching) ? fy__recording_of(thread, device) : NULL;
+    uint64_t watching = fy__watching();
+    fy__recording_t *recording = NULL;
+    if (FY_UNLIKELY(watching)) {
+        if (thread->tape) return run_taped(thread, row, nsrc, src, attrs, accumulate, ndst, dst);
+        watching &= FY__WATCH_TAPE - 1;
+        recording = fy__recording_of(thread, device);
+    }
+    call.watching = watching;
     fy_launch_t *launch = &call.launch;
     launch->struct_size = sizeof *launch;
     launch->op = info->op;

@@ -10,10 +10,11 @@
 /* One row of the op table. Built-in rows come from optable.def, others from fy_op_register; both are immutable once visible. */
 typedef struct fy__op_row {
     fy_op_info_t info;
-    fy_shape_rule_fn shape; /* never NULL here */
-    fy_cost_rule_fn cost;   /* never NULL here */
-    bool plain;             /* built-in, makes its results, cannot fault: on the host little else needs doing */
-    size_t nkernels;        /* registered ops only */
+    fy_shape_rule_fn shape;               /* never NULL here */
+    fy_cost_rule_fn cost;                 /* never NULL here */
+    const struct fy__tape_rule *gradient; /* NULL: none is known, so it cannot be recorded */
+    bool plain;                           /* built-in, makes its results, cannot fault: on the host little else needs doing */
+    size_t nkernels;                      /* registered ops only */
     const fy_op_kernel_t *kernels;
     void *user;
 } fy__op_row_t;

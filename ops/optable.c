@@ -8,6 +8,7 @@
 
 #include "ops/cost.h"
 #include "ops/shape.h"
+#include "ops/tape/rules.h"
 #include "runtime/base/fail.h"
 
 /* ---- attribute sets: fields for introspection, and a struct at its fallbacks ---- */
@@ -41,22 +42,23 @@ enum {
     INT64 = FY_DTYPE_BIT(FY_DTYPE_I64),
 };
 
-#define OP(ENUM, op_name, min, max, dsts, op_flags, op_inout, op_dtypes, set, shape_rule, cost_rule, gradient, text) \
-    [FY_OP_##ENUM] = { .info = { .struct_size = sizeof(fy_op_info_t),                                                \
-                                 .op = FY_OP_##ENUM,                                                                 \
-                                 .name = #op_name,                                                                   \
-                                 .summary = text,                                                                    \
-                                 .nsrc_min = min,                                                                    \
-                                 .nsrc_max = max,                                                                    \
-                                 .ndst = dsts,                                                                       \
-                                 .nfields = set##_nfields,                                                           \
-                                 .flags = op_flags,                                                                  \
-                                 .inout = op_inout,                                                                  \
-                                 .dtypes = op_dtypes,                                                                \
-                                 .attrs_nbytes = set##_nbytes,                                                       \
-                                 .fields = set##_fields },                                                           \
-                       .shape = fy__shape_##shape_rule,                                                              \
-                       .cost = fy__cost_##cost_rule,                                                                 \
+#define OP(ENUM, op_name, min, max, dsts, op_flags, op_inout, op_dtypes, set, shape_rule, cost_rule, gradient_rule, text) \
+    [FY_OP_##ENUM] = { .info = { .struct_size = sizeof(fy_op_info_t),                                                     \
+                                 .op = FY_OP_##ENUM,                                                                      \
+                                 .name = #op_name,                                                                        \
+                                 .summary = text,                                                                         \
+                                 .nsrc_min = min,                                                                         \
+                                 .nsrc_max = max,                                                                         \
+                                 .ndst = dsts,                                                                            \
+                                 .nfields = set##_nfields,                                                                \
+                                 .flags = op_flags,                                                                       \
+                                 .inout = op_inout,                                                                       \
+                                 .dtypes = op_dtypes,                                                                     \
+                                 .attrs_nbytes = set##_nbytes,                                                            \
+                                 .fields = set##_fields },                                                                \
+                       .shape = fy__shape_##shape_rule,                                                                   \
+                       .cost = fy__cost_##cost_rule,                                                                      \
+                       .gradient = &fy__tape_rule_##gradient_rule,                                                        \
                        .plain = !((op_flags) & (INPLACE | FAULT)) },
 const fy__op_row_t fy__op_rows[FY_OP_BUILTIN_COUNT] = {
 #include "ops/optable.def"

@@ -31,6 +31,7 @@ fy_scope_t fy_scope_begin(const char *name)
     frame->node = fy__node_child(thread->node, name ? name : "scope");
     frame->serial = ++thread->next_serial;
     frame->outer_category = thread->category;
+    frame->outer_tape = thread->tape;
     frame->outer_guards = thread->guards;
     frame->streams_saved = 0;
     thread->frame = frame;
@@ -64,6 +65,7 @@ static void end_frame(fy__thread_t *thread)
     if (FY_UNLIKELY(thread->plan != NULL)) fy__plan_scope(thread, false);
     thread->node = frame->outer_node;
     thread->category = frame->outer_category;
+    thread->tape = frame->outer_tape;
     thread->depth--;
     thread->frame = thread->depth ? &thread->frames[thread->depth - 1] : NULL;
 }

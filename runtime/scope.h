@@ -19,6 +19,7 @@ typedef enum fy__handle_kind {
     FY__HANDLE_STREAM,
     FY__HANDLE_GRAPH,
     FY__HANDLE_PREFETCH,
+    FY__HANDLE_TAPE,
     FY__HANDLE_KINDS
 } fy__handle_kind_t;
 
@@ -50,6 +51,7 @@ typedef struct fy__frame {
     fy__node_t *node, *outer_node;
     uint32_t serial;
     fy_category_t outer_category;   /* the thread's before this scope */
+    fy_tape_t *outer_tape;          /* what recorded before this scope and goes on after it; NULL: nothing, or it has stopped */
     struct fy__guard *outer_guards; /* the thread's chain before this scope; kept alive by what was put in front of it */
     uint64_t streams_saved;         /* bit i: outer_streams[i] is to be put back */
     fy_stream_t *outer_streams[64];

@@ -57,13 +57,13 @@ FY_COLD fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread)
         return NULL;
     }
     tensor->handle.kind = FY__HANDLE_TENSOR;
-    tensor->named = false;
+    tensor->named = tensor->valued = false;
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
 }
 
 /* Gives the handle's memory back; it is in no scope any more. */
-static void free_struct(fy__thread_t *thread, fy_tensor_t *tensor)
+void fy__tensor_free_blank(fy__thread_t *thread, fy_tensor_t *tensor)
 {
     tensor->storage = &fy__storage_gone;
     if (FY_UNLIKELY(thread->nfree_tensors + 1 > FY__STRUCT_CACHE)) {
@@ -102,7 +102,7 @@ void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor)
 {
     fy__handle_release(&tensor->handle);
     fy__storage_release(thread, tensor->storage);
-    free_struct(thread, tensor);
+    fy__tensor_free_blank(thread, tensor);
 }
 
 fy_status_t fy__tensor_check_writable(const fy_tensor_t *tensor, const char *what, const char *role)

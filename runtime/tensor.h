@@ -14,10 +14,12 @@ struct fy_tensor {
     fy__handle_t handle;
     uint8_t dtype, rank;
     bool contiguous, named;
+    bool valued; /* `value` means something; beside `named`, so that one store clears both */
     fy__storage_t *storage;
     void *data; /* first element, on the storage's device */
     uint64_t nelem;
     int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK]; /* the first `rank` are set */
+    uint64_t value;                                  /* on a tape: tape.h */
     char name[32]; /* means something if `named`: so making and destroying a tensor does not touch this line */
 };
 
@@ -34,7 +36,7 @@ static inline uint64_t fy__tensor_nbytes(const fy_tensor_t *tensor) { return ten
 /* Checks rank and dims and computes both products; INVALID_ARGUMENT names the call `what` and the number that is wrong. */
 fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t *out_nelem, uint64_t *out_nbytes);
 
-/* An empty handle of the current scope, only `handle` and `named` set; NULL if there is no memory (the record is written). */
+/* An empty handle of the current scope, only `handle`, `named` and `valued` set; NULL if there is no memory (the record is written). */
 fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread);
 static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
 {
@@ -42,7 +44,7 @@ static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
     if (__builtin_expect(tensor == NULL, 0)) return fy__tensor_alloc_slow(thread);
     thread->free_tensors = (fy_tensor_t *)tensor->handle.next;
     thread->nfree_tensors--;
-    tensor->named = false;
+    tensor->named = tensor->valued = false;
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
 }
@@ -67,6 +69,8 @@ fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype
                           fy_tensor_t **out_tensor);
 /* As fy_tensor_destroy with the thread at hand. */
 void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor);
+/* Of a handle in no scope that has no storage. */
+void fy__tensor_free_blank(fy__thread_t *thread, fy_tensor_t *tensor);
 /* Row-major without gaps? Zero-size and one-element tensors are. */
 bool fy__is_contiguous(int rank, const int64_t *dims, const int64_t *strides);
 

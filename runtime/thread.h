@@ -67,6 +67,7 @@ typedef struct fy__thread {
     /* plan.h: the plan whose step this thread runs; NULL: none. A refusal of memory is no plan's business while plan_declines */
     struct fy__plan_run *plan;
     uint32_t plan_declines;
+    fy_tape_t *tape; /* ops/tape: what records this thread's calls; NULL: nothing does */
     /* ops/dispatch.c: operands of calls with many, grown as needed */
     void *scratch;
     size_t scratch_nbytes;

@@ -1,5 +1,6 @@
 /* Views: another handle on the same storage with other dims, strides or start. Nothing is submitted. */
 #include "runtime/base/fail.h"
+#include "runtime/tape.h"
 #include "runtime/tensor.h"
 
 /* A handle on src's storage with src's shape, to be changed by the caller. */
@@ -12,9 +13,11 @@ static fy_status_t begin(const char *what, const fy_tensor_t *src, fy_tensor_t *
     return FY_STATUS_OK;
 }
 
-static fy_status_t make(const fy_tensor_t *src, int rank, const int64_t *dims, const int64_t *strides, int64_t offset,
-                        fy_tensor_t **out_view)
+/* `how`: for the tape; NULL where the kind says all. */
+static fy_status_t make(const fy_tensor_t *src, int rank, const int64_t *dims, const int64_t *strides, int64_t offset, fy__view_kind_t kind,
+                        const fy__view_attrs_t *how, fy_tensor_t **out_view)
 {
+    static const fy__view_attrs_t nothing;
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     fy_tensor_t *view = fy__tensor_alloc(thread);
@@ -31,8 +34,13 @@ static fy_status_t make(const fy_tensor_t *src, int rank, const int64_t *dims, c
         view->nelem *= (uint64_t)dims[i];
     }
     view->contiguous = fy__is_contiguous(rank, view->dims, view->strides);
-    *out_view = view;
-    return FY_STATUS_OK;
+    const fy_status_t status = FY_UNLIKELY(thread->tape != NULL) ? fy__tape_view(thread, kind, how ? how : &nothing, src, view)
+                                                                 : FY_STATUS_OK;
+    if (status == FY_STATUS_OK)
+        *out_view = view;
+    else
+        fy__tensor_free(thread, view);
+    return status;
 }
 
 /* A negative axis counts from the end of `count`. */
@@ -79,12 +87,13 @@ fy_status_t fy_reshape(fy_tensor_t *src, int rank, const int64_t *dims, fy_tenso
         strides[i] = stride;
         stride *= filled[i] ? filled[i] : 1;
     }
-    return make(src, rank, filled, strides, 0, out_view);
+    return make(src, rank, filled, strides, 0, FY__VIEW_RESHAPE, NULL, out_view);
 }
 
 fy_status_t fy_transpose(fy_tensor_t *src, const int *axes, fy_tensor_t **out_view)
 {
     int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK];
+    fy__view_attrs_t how = { { 0 }, 0, 0 };
     unsigned seen = 0;
     FY_TRY(begin("transpose", src, out_view));
     const int rank = src->rank;
@@ -95,8 +104,9 @@ fy_status_t fy_transpose(fy_tensor_t *src, const int *axes, fy_tensor_t **out_vi
         seen |= 1u << axis;
         dims[i] = src->dims[axis];
         strides[i] = src->strides[axis];
+        how.axes[i] = axis;
     }
-    return make(src, rank, dims, strides, 0, out_view);
+    return make(src, rank, dims, strides, 0, FY__VIEW_TRANSPOSE, &how, out_view);
 }
 
 fy_status_t fy_slice(fy_tensor_t *src, int axis, int64_t begin_index, int64_t end_index, fy_tensor_t **out_view)
@@ -111,7 +121,8 @@ fy_status_t fy_slice(fy_tensor_t *src, int axis, int64_t begin_index, int64_t en
                        (long long)begin_index, (long long)end_index, axis, (long long)length);
     for (int i = 0; i < src->rank; i++) dims[i] = src->dims[i];
     dims[axis] = last - first;
-    return make(src, src->rank, dims, src->strides, first * src->strides[axis], out_view);
+    const fy__view_attrs_t how = { { 0 }, axis, first };
+    return make(src, src->rank, dims, src->strides, first * src->strides[axis], FY__VIEW_SLICE, &how, out_view);
 }
 
 fy_status_t fy_broadcast(fy_tensor_t *src, int rank, const int64_t *dims, fy_tensor_t **out_view)
@@ -131,7 +142,7 @@ fy_status_t fy_broadcast(fy_tensor_t *src, int rank, const int64_t *dims, fy_ten
                            fy__tensor_format(src, text, sizeof text), (long long)src->dims[j], (long long)dims[i]);
         strides[i] = j >= 0 && src->dims[j] == dims[i] ? src->strides[j] : 0;
     }
-    return make(src, rank, dims, strides, 0, out_view);
+    return make(src, rank, dims, strides, 0, FY__VIEW_BROADCAST, NULL, out_view);
 }
 
 fy_status_t fy_squeeze(fy_tensor_t *src, int axis, fy_tensor_t **out_view)
@@ -148,7 +159,7 @@ fy_status_t fy_squeeze(fy_tensor_t *src, int axis, fy_tensor_t **out_view)
         dims[j] = src->dims[i];
         strides[j++] = src->strides[i];
     }
-    return make(src, src->rank - 1, dims, strides, 0, out_view);
+    return make(src, src->rank - 1, dims, strides, 0, FY__VIEW_RESHAPE, NULL, out_view);
 }
 
 fy_status_t fy_unsqueeze(fy_tensor_t *src, int axis, fy_tensor_t **out_view)
@@ -161,5 +172,5 @@ fy_status_t fy_unsqueeze(fy_tensor_t *src, int axis, fy_tensor_t **out_view)
         dims[i] = i == axis ? 1 : src->dims[j];
         strides[i] = i == axis ? 1 : src->strides[j++];
     }
-    return make(src, src->rank + 1, dims, strides, 0, out_view);
+    return make(src, src->rank + 1, dims, strides, 0, FY__VIEW_RESHAPE, NULL, out_view);
 }

@@ -7,6 +7,7 @@
 
 #include "alloc/host_segments.h"
 #include <ferry/graph.h>
+#include <ferry/tape.h>
 
 #include "backends/builtin.h"
 #include "runtime/base/fail.h"
@@ -236,6 +237,7 @@ static void destroy_tensor(fy__handle_t *handle) { fy_tensor_destroy((fy_tensor_
 static void destroy_download(fy__handle_t *handle) { fy_download_destroy((fy_download_t *)handle); }
 static void destroy_stream(fy__handle_t *handle) { fy_stream_destroy((fy_stream_t *)handle); }
 static void destroy_graph(fy__handle_t *handle) { fy_graph_destroy((fy_graph_t *)handle); }
+static void destroy_tape(fy__handle_t *handle) { fy_tape_destroy((fy_tape_t *)handle); }
 static void destroy_prefetch(fy__handle_t *handle) { fy_prefetch_destroy((fy_prefetch_t *)handle); }
 
 /* Locks in the order in which the library takes them, so that the child finds every structure whole. */
@@ -297,5 +299,6 @@ void fy__wire_process(void)
     fy__handle_destroyers[FY__HANDLE_STREAM] = destroy_stream;
     fy__handle_destroyers[FY__HANDLE_GRAPH] = destroy_graph;
     fy__handle_destroyers[FY__HANDLE_PREFETCH] = destroy_prefetch;
+    fy__handle_destroyers[FY__HANDLE_TAPE] = destroy_tape;
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }

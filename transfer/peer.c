@@ -6,6 +6,7 @@
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
 #include "runtime/recording.h"
+#include "runtime/tape.h"
 #include "transfer/account.h"
 #include "transfer/fetch.h"
 #include "transfer/options.h"
@@ -136,6 +137,7 @@ fy_status_t fy_tensor_send(const fy_tensor_t *src, fy_device_t *device, const fy
     fy_device_t *from = src->storage->device;
     FY_TRY(fy__recording_check(thread, from, what));
     FY_TRY(fy__recording_check(thread, device, what));
+    FY_TRY(fy__tape_check_leaving(thread, src, what));
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
     FY_TRY(fy__guard_check_transfer(thread, FY__PEER, src->nelem * fy__dtype_sizes[dtype], what));
     FY_TRY(fy__guard_settled(thread, fy__tensor_new(thread, device, dtype, src->rank, src->dims, src->nelem, from->download, out_dst)));
@@ -168,6 +170,7 @@ fy_status_t fy_tensor_send_into(fy_tensor_t *dst, const fy_tensor_t *src, const 
     FY_TRY(check_pair(what, src, to));
     FY_TRY(fy__recording_check(thread, from, what));
     FY_TRY(fy__recording_check(thread, to, what));
+    FY_TRY(fy__tape_check_leaving(thread, src, what));
     FY_TRY(fy__upload_check_into(what, dst, src));
     FY_TRY(fy__guard_check_transfer(thread, FY__PEER, fy__tensor_nbytes(dst), what));
     FY_TRY(send(thread, what, dst, src, options, __builtin_return_address(0)));

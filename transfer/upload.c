@@ -5,6 +5,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "runtime/tape.h"
 #include "transfer/account.h"
 #include "transfer/convert.h"
 #include "transfer/options.h"
@@ -231,6 +232,7 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
     FY_TRY(fy__transfer_options_check("tensor_upload", &options));
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "tensor_upload"));
+    FY_TRY(fy__tape_check_leaving(thread, src, "tensor_upload"));
     FY_TRY(fy__upload_check_source("tensor_upload", src, device, options->contract));
     const uint64_t nbytes = fy__tensor_nbytes(src);
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;

@@ -16,6 +16,7 @@
 #include <ferry/scope.h>
 #include <ferry/status.h>
 #include <ferry/stream.h>
+#include <ferry/tape.h>
 #include <ferry/tensor.h>
 #include <ferry/transfer.h>
 #include <ferry/types.h>

@@ -36,6 +36,7 @@ typedef struct fy_stream fy_stream_t;     /* a queue of one device; requests in 
 typedef struct fy_tensor fy_tensor_t;     /* a strided view of bytes on one device */
 typedef struct fy_download fy_download_t; /* bytes on their way to the host */
 typedef struct fy_graph fy_graph_t;       /* a recorded step */
+typedef struct fy_tape fy_tape_t;         /* what gradients are computed from */
 
 /* What bytes on a device are for: figures and plans are told by these. fy_scope_memory says which one applies to tensors made in a
  * scope; Ferry says so itself for what it makes. X(name, text). The order is part of the ABI. */

@@ -1,0 +1,370 @@
+/* Going back: from the loss to the sources, one recorded call at a time, each by its rule. Results' gradients and saved tensors go as soon as
+ * their call has been dealt with, so the peak is that of the record, not of the record and all gradients.
+ * Not here: what the rules compute (rules_*.c). */
+#include <string.h>
+
+#include "ops/dispatch.h"
+#include "ops/tape/tape.h"
+
+/* ---- what rules ask for ---- */
+
+static fy__tape_slot_t *source(const fy__tape_step_t *step, uint32_t i)
+{
+    const uint32_t value = step->src[i].value;
+    return value ? fy__tape_slot(step->tape, value) : NULL;
+}
+
+bool fy__tape_wants(const fy__tape_step_t *step, uint32_t i) { return step->src[i].value != 0; }
+const fy_tensor_t *fy__tape_src(const fy__tape_step_t *step, uint32_t i) { return step->src[i].saved; }
+const fy_tensor_t *fy__tape_dst(const fy__tape_step_t *step, uint32_t i) { return step->dst[i].saved; }
+
+void fy__tape_shape(const fy__tape_step_t *step, uint32_t i, int *out_rank, const int64_t **out_dims)
+{
+    const fy__tape_slot_t *slot = source(step, i);
+    *out_rank = slot->rank;
+    *out_dims = slot->dims;
+}
+
+fy_tensor_t *fy__tape_temp(fy__tape_step_t *step, fy_tensor_t *tensor)
+{
+    fy__handle_release(&tensor->handle);
+    step->temps[step->ntemps++] = tensor;
+    return tensor;
+}
+
+fy_status_t fy__tape_op(fy__tape_step_t *step, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs,
+                        fy_tensor_t **out_temp)
+{
+    if (step->ntemps == sizeof step->temps / sizeof *step->temps)
+        return FY_FAIL(INTERNAL, "gradient of %s: more than %u intermediate tensors", step->call->name, step->ntemps);
+    FY_TRY(fy__op_new(op, nsrc, src, attrs, out_temp));
+    fy__tape_temp(step, *out_temp);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__tape_scalar(fy__tape_step_t *step, double value, fy_tensor_t **out_temp)
+{
+    FY_TRY(fy_full(step->g->storage->device, (fy_dtype_t)step->g->dtype, 0, NULL, value, out_temp));
+    fy__tape_temp(step, *out_temp);
+    return FY_STATUS_OK;
+}
+
+/* A dense copy. */
+static fy_status_t copy_of(fy__tape_step_t *step, const fy_tensor_t *tensor, fy_tensor_t **out_copy)
+{
+    FY_TRY(fy_empty(tensor->storage->device, (fy_dtype_t)tensor->dtype, tensor->rank, tensor->dims, out_copy));
+    fy__handle_release(&(*out_copy)->handle);
+    const fy_status_t status = fy_copy(*out_copy, tensor);
+    if (status != FY_STATUS_OK) fy__tensor_free(step->thread, *out_copy);
+    return status;
+}
+
+fy_status_t fy__tape_reshape(fy__tape_step_t *step, const fy_tensor_t *tensor, int rank, const int64_t *dims, fy_tensor_t **out_temp)
+{
+    fy_tensor_t *dense = (fy_tensor_t *)tensor; /* only read */
+    if (!tensor->contiguous) {
+        FY_TRY(copy_of(step, tensor, &dense));
+        fy__tape_temp(step, dense);
+    }
+    FY_TRY(fy_reshape(dense, rank, dims, out_temp));
+    fy__tape_temp(step, *out_temp);
+    return FY_STATUS_OK;
+}
+
+/* ---- gradients of sources ---- */
+
+/* The slot has `grad` from now on, whose handle it takes over. */
+static void set(fy__thread_t *thread, fy__tape_slot_t *slot, fy_tensor_t *grad, bool is_shared)
+{
+    if (slot->grad) fy__tensor_free(thread, slot->grad);
+    slot->grad = grad;
+    slot->is_present = true;
+    slot->is_shared = is_shared;
+}
+
+/* A new tensor's handle belongs to nobody's scope. */
+static fy_status_t call_new(fy__tape_step_t *step, const fy__tape_slot_t *slot, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
+                            const void *attrs, fy_tensor_t **out_dst)
+{
+    fy__thread_t *thread = step->thread;
+    const fy_category_t category = thread->category;
+    if (slot->is_leaf) thread->category = FY_CATEGORY_GRADIENTS;
+    const fy_status_t status = fy__op_new(op, nsrc, src, attrs, out_dst);
+    thread->category = category;
+    if (status == FY_STATUS_OK) fy__handle_release(&(*out_dst)->handle);
+    return status;
+}
+
+static fy_status_t call_into(const fy_tensor_t *dst, uint32_t accumulate, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
+                             const void *attrs)
+{
+    fy_tensor_t *given = (fy_tensor_t *)dst;
+    return fy__dispatch(&fy__op_rows[op], nsrc, src, attrs, accumulate, 1, &given);
+}
+
+/* The first gradient of a slot that has a place is assigned there. */
+static fy_status_t hold_place(fy__tape_step_t *step, fy__tape_slot_t *slot)
+{
+    fy_tensor_t *grad = fy__tape_hold(step->thread, slot->place);
+    if (!grad) return FY_STATUS_OUT_OF_MEMORY;
+    set(step->thread, slot, grad, false);
+    return FY_STATUS_OK;
+}
+
+/* Adds `tensor` to the gradient that is there. */
+static fy_status_t add(fy__tape_step_t *step, fy__tape_slot_t *slot, const fy_tensor_t *tensor)
+{
+    const fy_axpy_attrs_t one = { 1 };
+    if (!slot->is_shared) return call_into(slot->grad, 0, FY_OP_AXPY, 1, &tensor, &one);
+    const fy_tensor_t *both[2] = { slot->grad, tensor };
+    fy_tensor_t *sum;
+    FY_TRY(call_new(step, slot, FY_OP_ADD, 2, both, NULL, &sum));
+    set(step->thread, slot, sum, false);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__tape_give(fy__tape_step_t *step, uint32_t i, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs)
+{
+    fy__tape_slot_t *slot = source(step, i);
+    fy_tensor_t *grad;
+    if (!slot) return FY_STATUS_OK;
+    if (!slot->is_present && slot->place) {
+        FY_TRY(call_into(slot->place, 0, op, nsrc, src, attrs));
+        return hold_place(step, slot);
+    }
+    if (slot->is_present && !slot->is_shared && fy__op_rows[op].info.flags & FY_OP_CAN_ACCUMULATE)
+        return call_into(slot->grad, 1, op, nsrc, src, attrs);
+    FY_TRY(call_new(step, slot, op, nsrc, src, attrs, &grad));
+    if (!slot->is_present) {
+        set(step->thread, slot, grad, false);
+        return FY_STATUS_OK;
+    }
+    const fy_status_t status = add(step, slot, grad);
+    fy__tensor_free(step->thread, grad);
+    return status;
+}
+
+static bool has_shape(const fy__tape_slot_t *slot, int rank, const int64_t *dims)
+{
+    return slot->rank == rank && memcmp(slot->dims, dims, (size_t)rank * sizeof *dims) == 0;
+}
+
+/* Sums `tensor` over what source i was repeated along: axes it did not have, and those of length 1. */
+static fy_status_t give_sum(fy__tape_step_t *step, uint32_t i, const fy_tensor_t *tensor)
+{
+    const fy__tape_slot_t *slot = source(step, i);
+    const int extra = tensor->rank - slot->rank;
+    fy_reduce_attrs_t leading = { (1u << extra) - 1, 0 }, repeated = { 0, 1 };
+    for (int axis = 0; axis < slot->rank; axis++)
+        if (slot->dims[axis] == 1 && tensor->dims[axis + extra] != 1) repeated.axes |= 1u << axis;
+    if (!repeated.axes) return fy__tape_give(step, i, FY_OP_SUM, 1, &tensor, &leading);
+    fy_tensor_t *less = NULL;
+    if (extra) FY_TRY(fy__tape_op(step, FY_OP_SUM, 1, &tensor, &leading, &less));
+    const fy_tensor_t *src = extra ? less : tensor;
+    return fy__tape_give(step, i, FY_OP_SUM, 1, &src, &repeated);
+}
+
+fy_status_t fy__tape_give_reduced(fy__tape_step_t *step, uint32_t i, int rank, const int64_t *dims, fy_op_t op, size_t nsrc,
+                                  const fy_tensor_t *const *src, const void *attrs)
+{
+    const fy__tape_slot_t *slot = source(step, i);
+    fy_tensor_t *temp;
+    if (!slot) return FY_STATUS_OK;
+    if (has_shape(slot, rank, dims)) return fy__tape_give(step, i, op, nsrc, src, attrs);
+    FY_TRY(fy__tape_op(step, op, nsrc, src, attrs, &temp));
+    return give_sum(step, i, temp);
+}
+
+fy_status_t fy__tape_give_tensor(fy__tape_step_t *step, uint32_t i, const fy_tensor_t *tensor)
+{
+    fy__tape_slot_t *slot = source(step, i);
+    if (!slot) return FY_STATUS_OK;
+    if (!has_shape(slot, tensor->rank, tensor->dims)) return give_sum(step, i, tensor);
+    if (slot->is_present) return add(step, slot, tensor);
+    if (slot->place) {
+        FY_TRY(call_into(slot->place, 0, FY_OP_COPY, 1, &tensor, NULL));
+        return hold_place(step, slot);
+    }
+    fy_tensor_t *grad;
+    if (slot->is_leaf) { /* the user's in the end: bytes of its own */
+        const fy_category_t category = step->thread->category;
+        step->thread->category = FY_CATEGORY_GRADIENTS;
+        const fy_status_t status = copy_of(step, tensor, &grad);
+        step->thread->category = category;
+        FY_TRY(status);
+    } else if (!(grad = fy__tape_hold(step->thread, tensor))) {
+        return FY_STATUS_OUT_OF_MEMORY;
+    }
+    set(step->thread, slot, grad, !slot->is_leaf);
+    return FY_STATUS_OK;
+}
+
+/* The slot's gradient as bytes of its own: zero if there was none. */
+static fy_status_t own(fy__tape_step_t *step, fy__tape_slot_t *slot)
+{
+    fy_tensor_t *grad;
+    if (slot->is_present && !slot->is_shared) return FY_STATUS_OK;
+    if (slot->is_present) {
+        FY_TRY(copy_of(step, slot->grad, &grad));
+    } else if (slot->place) {
+        FY_TRY(fy_fill(slot->place, 0));
+        return hold_place(step, slot);
+    } else {
+        const fy_category_t category = step->thread->category;
+        if (slot->is_leaf) step->thread->category = FY_CATEGORY_GRADIENTS;
+        const fy_status_t status = fy_zeros(slot->device, (fy_dtype_t)slot->dtype, slot->rank, slot->dims, &grad);
+        step->thread->category = category;
+        FY_TRY(status);
+        fy__handle_release(&grad->handle);
+    }
+    set(step->thread, slot, grad, false);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int64_t begin, int64_t end, const fy_tensor_t *tensor)
+{
+    fy__tape_slot_t *slot = source(step, i);
+    fy_tensor_t *part;
+    if (!slot) return FY_STATUS_OK;
+    const bool was_present = slot->is_present;
+    FY_TRY(own(step, slot));
+    FY_TRY(fy_slice(slot->grad, axis, begin, end, &part));
+    fy__handle_release(&part->handle);
+    const fy_status_t status = was_present ? fy_axpy(part, 1, tensor) : fy_copy(part, tensor);
+    fy__tensor_free(step->thread, part);
+    return status;
+}
+
+/* ---- the way back ---- */
+
+static FY_COLD fy_status_t refuse_written(const fy__tape_call_t *call, const fy__tape_operand_t *operand, uint64_t version)
+{
+    char text[112];
+    return FY_FAIL(
+        BUSY,
+        "tape_backward: %s needs %s, whose bytes were written after it was recorded (version %llu, now %llu)\n  Write after backward, or "
+        "compute a new tensor",
+        call->name, fy__tensor_format(operand->saved, text, sizeof text), (unsigned long long)operand->version,
+        (unsigned long long)version);
+}
+
+static fy_status_t check_saved(const fy__tape_call_t *call, const fy__tape_operand_t *operands)
+{
+    for (uint32_t i = 0; i < (uint32_t)call->nsrc + call->ndst; i++) {
+        if (!operands[i].saved) continue;
+        const uint64_t version = atomic_load_explicit(&operands[i].saved->storage->version, memory_order_relaxed);
+        if (version != operands[i].version) return refuse_written(call, &operands[i], version);
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t go_back(fy__thread_t *thread, fy_tape_t *tape, uint32_t index)
+{
+    const fy__tape_call_t *call = &tape->calls[index];
+    const fy__tape_operand_t *operands = tape->operands + call->first;
+    fy__tape_step_t step = {
+        .thread = thread, .tape = tape, .call = call, .src = operands, .dst = operands + call->nsrc, .attrs = tape->attrs + call->attrs
+    };
+    fy__tape_slot_t *result = step.dst->value ? fy__tape_slot(tape, step.dst->value) : NULL;
+    if (!result || !result->is_present) return FY_STATUS_OK; /* the loss does not depend on it */
+    fy_status_t status = check_saved(call, operands);
+    step.g = result->grad;
+    if (status == FY_STATUS_OK) status = call->rule->run(&step);
+    for (uint32_t i = 0; i < step.ntemps; i++) fy__tensor_free(thread, step.temps[i]);
+    return status;
+}
+
+/* What the call had is not needed any more. */
+static void drop(fy__thread_t *thread, fy_tape_t *tape, uint32_t index)
+{
+    const fy__tape_call_t *call = &tape->calls[index];
+    fy__tape_operand_t *operands = tape->operands + call->first;
+    for (uint32_t i = 0; i < (uint32_t)call->nsrc + call->ndst; i++) {
+        if (operands[i].saved) fy__tape_free(thread, operands[i].saved);
+        operands[i].saved = NULL;
+        if (i < call->nsrc || !operands[i].value) continue;
+        fy__tape_slot_t *slot = fy__tape_slot(tape, operands[i].value);
+        if (slot->grad) fy__tensor_free(thread, slot->grad);
+        slot->grad = NULL;
+        slot->is_present = false;
+    }
+}
+
+/* Watched tensors have no gradient yet, unless this backward adds to what they have. */
+static void begin_leaves(fy__thread_t *thread, fy__tape_slot_t *slots, uint32_t count, bool accumulate)
+{
+    for (uint32_t i = 0; i < count && !accumulate; i++) {
+        if (!slots[i].is_leaf) continue;
+        if (slots[i].grad) fy__tensor_free(thread, slots[i].grad);
+        slots[i].grad = NULL;
+        slots[i].is_present = false;
+    }
+}
+
+static fy_status_t check_seed(const fy_tensor_t *loss, const fy_tensor_t *seed)
+{
+    char of[112], is[112];
+    if (!seed && loss->nelem != 1)
+        return FY_FAIL(SHAPE_MISMATCH, "tape_backward: loss %s has %llu elements; it must have one, or the options a seed of its shape",
+                       fy__tensor_format(loss, of, sizeof of), (unsigned long long)loss->nelem);
+    if (!seed) return FY_STATUS_OK;
+    if (fy__tensor_is_gone(seed)) return fy__refuse_gone("tape_backward", "options->seed");
+    if (seed->storage->device != loss->storage->device)
+        return FY_FAIL(DEVICE_MISMATCH, "tape_backward: the seed is on %s, the loss on %s", seed->storage->device->spec,
+                       loss->storage->device->spec);
+    if (seed->dtype == loss->dtype && seed->rank == loss->rank &&
+        memcmp(seed->dims, loss->dims, (size_t)loss->rank * sizeof *loss->dims) == 0)
+        return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH, "tape_backward: the seed is %s, the loss %s; they must be alike", fy__tensor_format(seed, is, sizeof is),
+                   fy__tensor_format(loss, of, sizeof of));
+}
+
+/* d loss / d loss. */
+static fy_status_t sow(fy__thread_t *thread, fy_tape_t *tape, uint32_t value, const fy_tensor_t *loss, const fy_tensor_t *seed)
+{
+    const fy__tape_operand_t operand = { .value = value };
+    fy__tape_step_t step = { .thread = thread, .tape = tape, .src = &operand };
+    fy_tensor_t *one = NULL;
+    if (!seed) {
+        FY_TRY(fy_full(loss->storage->device, (fy_dtype_t)loss->dtype, loss->rank, loss->dims, 1, &one));
+        fy__handle_release(&one->handle);
+    }
+    const fy_status_t status = fy__tape_give_tensor(&step, 0, seed ? seed : one);
+    if (one) fy__tensor_free(thread, one);
+    return status;
+}
+
+fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss, const fy_backward_options_t *options)
+{
+    static const fy_backward_options_t fallback = FY_BACKWARD_OPTIONS_INIT;
+    char text[112];
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!tape || !loss) return FY_FAIL(INVALID_ARGUMENT, "tape_backward: %s is NULL", tape ? "loss" : "tape");
+    if (options && options->struct_size < sizeof *options)
+        return FY_FAIL(INVALID_ARGUMENT, "tape_backward: options->struct_size is not set; start from FY_BACKWARD_OPTIONS_INIT");
+    if (!options) options = &fallback;
+    if (fy__tensor_is_gone(loss)) return fy__refuse_gone("tape_backward", "loss");
+    const uint32_t value = fy__tape_find(tape, loss);
+    if (!value || (tape->is_spent && !fy__tape_slot(tape, value)->is_leaf))
+        return FY_FAIL(
+            INVALID_ARGUMENT,
+            "tape_backward: nothing that this tape recorded leads to loss %s\n  fy_tape_watch parameters, fy_tape_begin, then compute it "
+            "from them; a record serves one backward",
+            fy__tensor_format(loss, text, sizeof text));
+    FY_TRY(check_seed(loss, options->seed));
+    fy__tape_stop(thread, tape);
+    fy_tape_t *interrupted = thread->tape; /* gradients are not recorded, on whichever tape */
+    thread->tape = NULL;
+    begin_leaves(thread, tape->leaves, tape->nleaves, options->accumulate);
+    begin_leaves(thread, tape->values, tape->nvalues, options->accumulate);
+    fy_status_t status = sow(thread, tape, value, loss, options->seed);
+    for (uint32_t i = tape->ncalls; i-- > 0;) {
+        if (status == FY_STATUS_OK) status = go_back(thread, tape, i);
+        drop(thread, tape, i);
+    }
+    fy__tape_forget_calls(thread, tape);
+    tape->is_spent = true;
+    thread->tape = interrupted;
+    return status;
+}

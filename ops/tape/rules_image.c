@@ -1,0 +1,52 @@
+/* Gradient rules of ops on images: convolution and pooling. Each is an op of its own, so that backends can be fast at it. */
+#include <string.h>
+
+#include "ops/tape/tape.h"
+
+/* Height and width of source i: axes 1 and 2, of images as of kernels. */
+static void size_of(const fy__tape_step_t *s, uint32_t i, int32_t *out_height, int32_t *out_width)
+{
+    const int64_t *dims;
+    int rank;
+    fy__tape_shape(s, i, &rank, &dims);
+    *out_height = (int32_t)dims[1];
+    *out_width = (int32_t)dims[2];
+}
+
+/* x: g convolved with w turned round; w: x with g; bias: g summed over images and pixels */
+static fy_status_t conv2d_back(fy__tape_step_t *s)
+{
+    const fy_reduce_attrs_t all_but_channels = { 7, 0 };
+    fy_conv2d_backward_attrs_t attrs = { 0 };
+    memcpy(&attrs, s->attrs, sizeof(fy_conv2d_attrs_t)); /* the forward op's are the head of the backward ops' */
+    if (fy__tape_wants(s, 0)) {
+        size_of(s, 0, &attrs.height, &attrs.width);
+        FY_TRY(fy__tape_give(s, 0, FY_OP_CONV2D_BACKWARD_INPUT, 2, (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 1) }, &attrs));
+    }
+    if (fy__tape_wants(s, 1)) {
+        size_of(s, 1, &attrs.height, &attrs.width);
+        FY_TRY(fy__tape_give(s, 1, FY_OP_CONV2D_BACKWARD_WEIGHT, 2, (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 0) }, &attrs));
+    }
+    if (s->call->nsrc < 3) return FY_STATUS_OK;
+    return fy__tape_give(s, 2, FY_OP_SUM, 1, (const fy_tensor_t *[]){ s->g }, &all_but_channels);
+}
+const fy__tape_rule_t fy__tape_rule_conv2d = { .run = conv2d_back, .src_for = { 2, 1 } };
+_Static_assert(offsetof(fy_conv2d_backward_attrs_t, height) == sizeof(fy_conv2d_attrs_t),
+               "the backward attributes begin with the forward ones");
+
+static fy_status_t max_pool2d_back(fy__tape_step_t *s)
+{
+    return fy__tape_give(s, 0, FY_OP_MAX_POOL2D_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 0) }, s->attrs);
+}
+const fy__tape_rule_t fy__tape_rule_max_pool2d = { .run = max_pool2d_back, .src_for = { 1 } };
+
+static fy_status_t avg_pool2d_back(fy__tape_step_t *s)
+{
+    fy_pool2d_backward_attrs_t attrs = { 0 };
+    memcpy(&attrs, s->attrs, sizeof(fy_pool2d_attrs_t));
+    size_of(s, 0, &attrs.height, &attrs.width);
+    return fy__tape_give(s, 0, FY_OP_AVG_POOL2D_BACKWARD, 1, (const fy_tensor_t *[]){ s->g }, &attrs);
+}
+const fy__tape_rule_t fy__tape_rule_avg_pool2d = { .run = avg_pool2d_back };
+_Static_assert(offsetof(fy_pool2d_backward_attrs_t, height) == sizeof(fy_pool2d_attrs_t),
+               "the backward attributes begin with the forward ones");

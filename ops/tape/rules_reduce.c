@@ -1,0 +1,120 @@
+/* Gradient rules of reductions, softmax and the losses. Next: rules_linalg.c. */
+#include <string.h>
+
+#include "ops/tape/tape.h"
+
+#define RULE(name, ...) const fy__tape_rule_t fy__tape_rule_##name = { .run = name##_back, __VA_ARGS__ }
+
+/* A reduction's result, or its gradient, with the axes that were reduced as axes of length 1. */
+static fy_status_t with_axes(fy__tape_step_t *s, const fy_tensor_t *reduced, fy_tensor_t **out_temp)
+{
+    const fy_reduce_attrs_t *attrs = s->attrs;
+    const int64_t *dims;
+    int64_t kept[FY_MAX_RANK];
+    int rank;
+    fy__tape_shape(s, 0, &rank, &dims);
+    for (int i = 0; i < rank; i++) kept[i] = !attrs->axes || attrs->axes >> i & 1 ? 1 : dims[i];
+    return fy__tape_reshape(s, reduced, rank, kept, out_temp);
+}
+
+/* Such a tensor repeated along them. */
+static fy_status_t spread(fy__tape_step_t *s, fy_tensor_t *kept, fy_tensor_t **out_temp)
+{
+    const int64_t *dims;
+    int rank;
+    fy__tape_shape(s, 0, &rank, &dims);
+    FY_TRY(fy_broadcast(kept, rank, dims, out_temp));
+    fy__tape_temp(s, *out_temp);
+    return FY_STATUS_OK;
+}
+
+/* g, repeated */
+static fy_status_t sum_back(fy__tape_step_t *s)
+{
+    fy_tensor_t *kept, *all;
+    FY_TRY(with_axes(s, s->g, &kept));
+    FY_TRY(spread(s, kept, &all));
+    return fy__tape_give_tensor(s, 0, all);
+}
+RULE(sum, .takes_old = false);
+
+/* g / n, repeated; n elements give one */
+static fy_status_t mean_back(fy__tape_step_t *s)
+{
+    const int64_t *dims;
+    int rank;
+    double n = 1;
+    fy_tensor_t *kept, *scaled, *all;
+    FY_TRY(with_axes(s, s->g, &kept));
+    fy__tape_shape(s, 0, &rank, &dims);
+    for (int i = 0; i < rank; i++) n *= kept->dims[i] == 1 ? (double)dims[i] : 1;
+    const fy_affine_attrs_t attrs = { n > 0 ? 1 / n : 0, 0 };
+    const fy_tensor_t *src = kept;
+    FY_TRY(fy__tape_op(s, FY_OP_AFFINE, 1, &src, &attrs, &scaled));
+    FY_TRY(spread(s, scaled, &all));
+    return fy__tape_give_tensor(s, 0, all);
+}
+RULE(mean, .takes_old = false);
+
+/* g / m where x is the extremum, which m elements are; 0 elsewhere */
+static fy_status_t extremum_back(fy__tape_step_t *s)
+{
+    const fy_reduce_attrs_t *attrs = s->attrs, keep = { attrs->axes, 1 };
+    fy_tensor_t *extremum, *g, *is_it, *ones, *count, *share;
+    FY_TRY(with_axes(s, fy__tape_dst(s, 0), &extremum));
+    FY_TRY(with_axes(s, s->g, &g));
+    const fy_cast_attrs_t cast = { s->g->dtype };
+    FY_TRY(fy__tape_op(s, FY_OP_EQ, 2, (const fy_tensor_t *[]){ fy__tape_src(s, 0), extremum }, NULL, &is_it));
+    FY_TRY(fy__tape_op(s, FY_OP_CAST, 1, (const fy_tensor_t *[]){ is_it }, &cast, &ones));
+    FY_TRY(fy__tape_op(s, FY_OP_SUM, 1, (const fy_tensor_t *[]){ ones }, &keep, &count));
+    FY_TRY(fy__tape_op(s, FY_OP_DIV, 2, (const fy_tensor_t *[]){ g, count }, NULL, &share));
+    return fy__tape_give(s, 0, FY_OP_MUL, 2, (const fy_tensor_t *[]){ ones, share }, NULL);
+}
+RULE(extremum, .src_for = { 1 }, .dst_for = 1);
+
+/* sum(a) along the axis, which stays */
+static fy_status_t sum_along(fy__tape_step_t *s, const fy_tensor_t *a, fy_tensor_t **out_temp)
+{
+    const fy_reduce_attrs_t attrs = { 1u << ((const fy_axis_attrs_t *)s->attrs)->axis, 1 };
+    return fy__tape_op(s, FY_OP_SUM, 1, &a, &attrs, out_temp);
+}
+
+/* y (g - sum(g y)) */
+static fy_status_t softmax_back(fy__tape_step_t *s)
+{
+    const fy_tensor_t *y = fy__tape_dst(s, 0);
+    fy_tensor_t *gy, *sum, *rest;
+    FY_TRY(fy__tape_op(s, FY_OP_MUL, 2, (const fy_tensor_t *[]){ s->g, y }, NULL, &gy));
+    FY_TRY(sum_along(s, gy, &sum));
+    FY_TRY(fy__tape_op(s, FY_OP_SUB, 2, (const fy_tensor_t *[]){ s->g, sum }, NULL, &rest));
+    return fy__tape_give(s, 0, FY_OP_MUL, 2, (const fy_tensor_t *[]){ y, rest }, NULL);
+}
+RULE(softmax, .dst_for = 1);
+
+/* g - exp(y) sum(g) */
+static fy_status_t log_softmax_back(fy__tape_step_t *s)
+{
+    const fy_tensor_t *y = fy__tape_dst(s, 0);
+    fy_tensor_t *p, *sum, *part;
+    FY_TRY(fy__tape_op(s, FY_OP_EXP, 1, &y, NULL, &p));
+    FY_TRY(sum_along(s, s->g, &sum));
+    FY_TRY(fy__tape_op(s, FY_OP_MUL, 2, (const fy_tensor_t *[]){ p, sum }, NULL, &part));
+    return fy__tape_give(s, 0, FY_OP_SUB, 2, (const fy_tensor_t *[]){ s->g, part }, NULL);
+}
+RULE(log_softmax, .dst_for = 1);
+
+/* g 2 (p - t) / n, and its negative */
+static fy_status_t mse_loss_back(fy__tape_step_t *s)
+{
+    const fy_tensor_t *p = fy__tape_src(s, 0), *t = fy__tape_src(s, 1);
+    fy_tensor_t *error, *scaled;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!fy__tape_wants(s, i)) continue;
+        const fy_affine_attrs_t attrs = { (i ? -2.0 : 2.0) / (p->nelem ? (double)p->nelem : 1), 0 };
+        FY_TRY(fy__tape_op(s, FY_OP_SUB, 2, (const fy_tensor_t *[]){ p, t }, NULL, &error));
+        FY_TRY(fy__tape_op(s, FY_OP_AFFINE, 1, (const fy_tensor_t *[]){ error }, &attrs, &scaled));
+        FY_TRY(fy__tape_give(s, i, FY_OP_MUL, 2, (const fy_tensor_t *[]){ scaled, s->g }, NULL));
+    }
+    return FY_STATUS_OK;
+}
+RULE(mse_loss, .src_for = { 3, 3 });

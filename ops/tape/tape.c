@@ -1,0 +1,274 @@
+/* Tapes: making, watching, beginning, asking. A tape's number on a tensor is worth something only while the record it names is there, so
+ * nothing on any tensor has to be cleared when a record goes. Next: record.c. */
+#include "ops/tape/tape.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/watch.h"
+
+enum { MOST_TAPES = 60000 }; /* as the watch can count */
+static _Atomic uint32_t ntapes;
+
+static uint32_t next_record(void)
+{
+    static _Atomic uint32_t last;
+    uint32_t record = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    return record ? record : atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1; /* 0 stands for none */
+}
+
+fy_status_t fy__tape_grow(void **array, uint32_t *room, uint32_t count, uint32_t more, size_t nbytes)
+{
+    if (FY_LIKELY(*room - count >= more)) return FY_STATUS_OK;
+    uint64_t wanted = *room ? 2 * (uint64_t)*room : 64;
+    while (wanted < (uint64_t)count + more) wanted *= 2;
+    void *grown = wanted < FY__TAPE_LEAF ? realloc(*array, (size_t)wanted * nbytes) : NULL;
+    if (!grown)
+        return FY_FAIL(OUT_OF_MEMORY, "tape: no host memory for %llu more entries of %zu bytes", (unsigned long long)wanted, nbytes);
+    *array = grown;
+    *room = (uint32_t)wanted;
+    return FY_STATUS_OK;
+}
+
+fy_tensor_t *fy__tape_blank(fy__thread_t *thread)
+{
+    fy_tensor_t *blank = fy__tensor_alloc(thread);
+    if (!blank) return NULL;
+    fy__handle_release(&blank->handle);
+    blank->storage = NULL;
+    return blank;
+}
+
+void fy__tape_free(fy__thread_t *thread, fy_tensor_t *held)
+{
+    if (held->storage)
+        fy__tensor_free(thread, held);
+    else
+        fy__tensor_free_blank(thread, held);
+}
+
+void fy__tape_point(fy_tensor_t *blank, const fy_tensor_t *tensor)
+{
+    fy__storage_retain(tensor->storage);
+    blank->storage = tensor->storage;
+    blank->dtype = tensor->dtype;
+    blank->rank = tensor->rank;
+    blank->contiguous = tensor->contiguous;
+    blank->data = tensor->data;
+    blank->nelem = tensor->nelem;
+    for (int i = 0; i < tensor->rank; i++) {
+        blank->dims[i] = tensor->dims[i];
+        blank->strides[i] = tensor->strides[i];
+    }
+    blank->named = tensor->named;
+    if (tensor->named) memcpy(blank->name, tensor->name, sizeof blank->name);
+}
+
+fy_tensor_t *fy__tape_hold(fy__thread_t *thread, const fy_tensor_t *tensor)
+{
+    fy_tensor_t *held = fy__tape_blank(thread);
+    if (held) fy__tape_point(held, tensor);
+    return held;
+}
+
+fy__tape_slot_t fy__tape_slot_of(const fy_tensor_t *tensor)
+{
+    fy__tape_slot_t slot = { .device = tensor->storage->device, .dtype = tensor->dtype, .rank = tensor->rank, .version = FY__TAPE_UNUSED };
+    memcpy(slot.dims, tensor->dims, (size_t)tensor->rank * sizeof *slot.dims);
+    return slot;
+}
+
+static void free_slot(fy__thread_t *thread, fy__tape_slot_t *slot)
+{
+    if (slot->grad) fy__tensor_free(thread, slot->grad);
+    if (slot->place) fy__tensor_free(thread, slot->place);
+    if (slot->tensor) fy__tensor_free(thread, slot->tensor);
+}
+
+void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape)
+{
+    for (uint32_t i = 0; i < tape->noperands; i++)
+        if (tape->operands[i].saved) fy__tensor_free(thread, tape->operands[i].saved);
+    tape->ncalls = tape->noperands = tape->nattrs = 0;
+}
+
+static void forget_record(fy__thread_t *thread, fy_tape_t *tape)
+{
+    fy__tape_forget_calls(thread, tape);
+    for (uint32_t i = 0; i < tape->nvalues; i++) free_slot(thread, &tape->values[i]);
+    tape->nvalues = 0;
+}
+
+void fy__tape_stop(fy__thread_t *thread, const fy_tape_t *tape)
+{
+    if (thread->tape == tape) thread->tape = NULL;
+    for (uint32_t i = 0; i < thread->depth; i++)
+        if (thread->frames[i].outer_tape == tape) thread->frames[i].outer_tape = NULL;
+}
+
+/* ---- public ---- */
+
+fy_status_t fy_tape_create(fy_tape_t **out_tape)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!out_tape) return FY_FAIL(INVALID_ARGUMENT, "tape_create: out_tape is NULL");
+    *out_tape = NULL;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    fy_tape_t *tape = calloc(1, sizeof *tape);
+    if (!tape) return FY_FAIL(OUT_OF_MEMORY, "tape_create: no host memory for %zu bytes", sizeof *tape);
+    if (atomic_fetch_add(&ntapes, 1) >= MOST_TAPES) {
+        atomic_fetch_sub(&ntapes, 1);
+        free(tape);
+        return FY_FAIL(OUT_OF_MEMORY, "tape_create: there are %d tapes; destroy some", MOST_TAPES);
+    }
+    fy__watch_hold(FY__WATCH_TAPE);
+    tape->leaf_record = next_record();
+    tape->record = next_record();
+    tape->handle.kind = FY__HANDLE_TAPE;
+    fy__handle_adopt(thread->frame, &tape->handle);
+    *out_tape = tape;
+    return FY_STATUS_OK;
+}
+
+void fy_tape_destroy(fy_tape_t *tape)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!tape || !thread) return;
+    fy__tape_stop(thread, tape);
+    fy__handle_release(&tape->handle);
+    forget_record(thread, tape);
+    for (uint32_t i = 0; i < tape->nleaves; i++) free_slot(thread, &tape->leaves[i]);
+    free(tape->leaves);
+    free(tape->values);
+    free(tape->operands);
+    free(tape->calls);
+    free(tape->attrs);
+    free(tape);
+    atomic_fetch_sub(&ntapes, 1);
+    fy__watch_release(FY__WATCH_TAPE);
+}
+
+void fy_tape_keep(fy_tape_t *tape)
+{
+    if (tape) fy__handle_release(&tape->handle);
+}
+
+fy_status_t fy_tape_begin(fy_tape_t *tape)
+{
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (tape) {
+        fy__tape_stop(thread, tape);
+        forget_record(thread, tape);
+        tape->record = next_record();
+        tape->is_spent = false;
+        for (uint32_t i = 0; i < tape->nleaves; i++) tape->leaves[i].version = FY__TAPE_UNUSED;
+    }
+    thread->tape = tape;
+    return FY_STATUS_OK;
+}
+
+/* May `grad` take the gradient of `tensor`? */
+static fy_status_t check_place(const fy_tensor_t *tensor, const fy_tensor_t *grad)
+{
+    char of[112], into[112];
+    if (fy__tensor_is_gone(grad)) return fy__refuse_gone("tape_watch", "grad");
+    if (grad->storage->device != tensor->storage->device)
+        return FY_FAIL(DEVICE_MISMATCH, "tape_watch: grad %s is on %s, the tensor on %s", fy__tensor_format(grad, into, sizeof into),
+                       grad->storage->device->spec, tensor->storage->device->spec);
+    if (grad->dtype != tensor->dtype)
+        return FY_FAIL(DTYPE_MISMATCH, "tape_watch: grad %s cannot take the gradient of %s: another dtype",
+                       fy__tensor_format(grad, into, sizeof into), fy__tensor_format(tensor, of, sizeof of));
+    if (grad->rank != tensor->rank || memcmp(grad->dims, tensor->dims, (size_t)grad->rank * sizeof *grad->dims) != 0)
+        return FY_FAIL(SHAPE_MISMATCH, "tape_watch: grad %s cannot take the gradient of %s: another shape",
+                       fy__tensor_format(grad, into, sizeof into), fy__tensor_format(tensor, of, sizeof of));
+    if (!grad->contiguous)
+        return FY_FAIL(SHAPE_MISMATCH, "tape_watch: grad %s has gaps; give a dense tensor or view",
+                       fy__tensor_format(grad, into, sizeof into));
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *grad)
+{
+    char text[112];
+    fy__thread_t *thread = fy__thread();
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!tape || !tensor) return FY_FAIL(INVALID_ARGUMENT, "tape_watch: %s is NULL", tape ? "tensor" : "tape");
+    if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tape_watch", "tensor");
+    if (!fy__tape_is_float(tensor->dtype))
+        return FY_FAIL(DTYPE_MISMATCH, "tape_watch: %s has no gradient: only floats do", fy__tensor_format(tensor, text, sizeof text));
+    if (grad) FY_TRY(check_place(tensor, grad));
+    uint32_t value = fy__tape_find(tape, tensor);
+    const bool is_new = !value || !fy__tape_slot(tape, value)->is_leaf;
+    if (value && is_new)
+        return FY_FAIL(INVALID_ARGUMENT, "tape_watch: %s was computed from what is watched; watch it before, or ask for its sources",
+                       fy__tensor_format(tensor, text, sizeof text));
+    fy_tensor_t *place = NULL, *held = NULL;
+    if (grad && !(place = fy__tape_hold(thread, grad))) return FY_STATUS_OUT_OF_MEMORY;
+    if (!is_new) {
+        fy__tape_slot_t *slot = fy__tape_slot(tape, value);
+        if (slot->place) fy__tensor_free(thread, slot->place);
+        if (slot->grad) fy__tensor_free(thread, slot->grad);
+        slot->place = place;
+        slot->grad = NULL;
+        slot->is_present = false;
+        return FY_STATUS_OK;
+    }
+    const bool inside = thread->tape == tape;
+    fy_status_t status = inside ? fy__tape_grow((void **)&tape->values, &tape->values_room, tape->nvalues, 1, sizeof *tape->values)
+                                : fy__tape_grow((void **)&tape->leaves, &tape->leaves_room, tape->nleaves, 1, sizeof *tape->leaves);
+    if (status == FY_STATUS_OK && !(held = fy__tape_hold(thread, tensor))) status = FY_STATUS_OUT_OF_MEMORY;
+    if (status != FY_STATUS_OK) {
+        if (place) fy__tensor_free(thread, place);
+        return status;
+    }
+    fy__tape_slot_t slot = fy__tape_slot_of(tensor);
+    slot.is_leaf = true;
+    slot.place = place;
+    slot.tensor = held;
+    tensor->valued = true;
+    tensor->value = fy__tape_value(inside ? tape->record : tape->leaf_record, inside ? tape->nvalues : tape->nleaves);
+    if (inside)
+        tape->values[tape->nvalues++] = slot;
+    else
+        tape->leaves[tape->nleaves++] = slot;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_tape_grad(const fy_tape_t *tape, const fy_tensor_t *tensor, fy_tensor_t **out_grad)
+{
+    char text[112];
+    fy__thread_t *thread = fy__thread();
+    if (!out_grad) return FY_FAIL(INVALID_ARGUMENT, "tape_grad: out_grad is NULL");
+    *out_grad = NULL;
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    if (!tape || !tensor) return FY_FAIL(INVALID_ARGUMENT, "tape_grad: %s is NULL", tape ? "tensor" : "tape");
+    if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tape_grad", "tensor");
+    const uint32_t value = fy__tape_find(tape, tensor);
+    const fy__tape_slot_t *slot = value ? fy__tape_slot(tape, value) : NULL;
+    if (!slot || !slot->is_leaf)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "tape_grad: %s is not watched by this tape\n  fy_tape_watch asks for a gradient, before it is computed with",
+                       fy__tensor_format(tensor, text, sizeof text));
+    if (!slot->is_present) return FY_STATUS_OK;
+    fy_tensor_t *grad = fy__tape_hold(thread, slot->grad);
+    if (!grad) return FY_STATUS_OUT_OF_MEMORY;
+    fy__handle_adopt(thread->frame, &grad->handle);
+    *out_grad = grad;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_tape_query(const fy_tape_t *tape, fy_tape_info_t *out_info)
+{
+    if (!out_info || out_info->struct_size < sizeof *out_info)
+        return FY_FAIL(INVALID_ARGUMENT, "tape_query: out_info is NULL or its struct_size is not set; start from FY_TAPE_INFO_INIT");
+    if (!tape) return FY_FAIL(INVALID_ARGUMENT, "tape_query: tape is NULL");
+    const fy__thread_t *thread = fy__thread();
+    *out_info = (fy_tape_info_t){
+        .struct_size = sizeof *out_info, .calls = tape->ncalls, .watched = tape->nleaves, .is_recording = thread && thread->tape == tape
+    };
+    for (uint32_t i = 0; i < tape->noperands; i++) out_info->saved += tape->operands[i].saved != NULL;
+    for (uint32_t i = 0; i < tape->nvalues; i++) out_info->watched += tape->values[i].is_leaf;
+    return FY_STATUS_OK;
+}

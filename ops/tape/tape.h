@@ -1,0 +1,103 @@
+/* A tape's inside. What was called stands in `calls`, in order; what has a gradient stands in `values` (of this record) or `leaves` (watched for
+ * good); a tensor finds its own by the number that it carries, so there is nothing to look up and no lock.
+ * tape.c: handles, watching, beginning · record.c: what is kept of a call · backward.c: going back · rules_*.c: one rule per op. */
+#ifndef FERRY_OPS_TAPE_TAPE_H_
+#define FERRY_OPS_TAPE_TAPE_H_
+
+#include <ferry/ops.h>
+#include <ferry/tape.h>
+
+#include "ops/tape/rules.h"
+#include "runtime/base/fail.h"
+#include "runtime/tape.h"
+#include "runtime/tensor.h"
+
+/* In an operand's `value`: among the leaves, not this record's values. */
+#define FY__TAPE_LEAF (1u << 31)
+
+/* Something with a gradient. */
+typedef struct fy__tape_slot {
+    fy_device_t *device;
+    uint8_t dtype, rank;
+    bool is_leaf;
+    bool is_present; /* `grad` has a gradient of this backward */
+    bool is_shared;  /* somebody else's bytes, or a view that repeats them: must not be written */
+    int64_t dims[FY_MAX_RANK];
+    uint64_t version;    /* of its bytes when they were first used; FY__TAPE_UNUSED before */
+    fy_tensor_t *grad;   /* ours, in no scope */
+    fy_tensor_t *place;  /* leaves: where it goes, or NULL */
+    fy_tensor_t *tensor; /* leaves: what is watched */
+} fy__tape_slot_t;
+#define FY__TAPE_UNUSED UINT64_MAX
+
+/* Of a recorded call. */
+typedef struct fy__tape_operand {
+    uint32_t value;     /* index + 1, with FY__TAPE_LEAF or without; 0: constant */
+    fy_tensor_t *saved; /* ours, in no scope; NULL: the rule does not need it */
+    union {
+        uint64_t version; /* of the saved bytes */
+        int64_t extent;   /* rules that keep extents: the source's length along the axis */
+    };
+} fy__tape_operand_t;
+
+typedef struct fy__tape_call {
+    const fy__tape_rule_t *rule;
+    const char *name;
+    uint32_t first; /* of its operands: sources, then results */
+    uint16_t nsrc, ndst;
+    uint32_t attrs; /* where in tape->attrs */
+} fy__tape_call_t;
+
+struct fy_tape {
+    fy__handle_t handle;
+    uint32_t record, leaf_record; /* numbers: fy__tape_value */
+    bool is_spent;                /* backward has gone through the record */
+    fy__tape_slot_t *leaves, *values;
+    fy__tape_operand_t *operands;
+    fy__tape_call_t *calls;
+    unsigned char *attrs; /* structs, each at a multiple of 16 */
+    uint32_t nleaves, nvalues, noperands, ncalls, nattrs;
+    uint32_t leaves_room, values_room, operands_room, calls_room, attrs_room;
+};
+
+/* Room for `more` elements behind the first `count`. OUT_OF_MEMORY: nothing changed. */
+fy_status_t fy__tape_grow(void **array, uint32_t *room, uint32_t count, uint32_t more, size_t nbytes);
+/* What `tensor` is on `tape`, as an operand's value; 0: nothing. */
+static inline uint32_t fy__tape_find(const fy_tape_t *tape, const fy_tensor_t *tensor)
+{
+    if (!tensor->valued) return 0;
+    const uint32_t record = (uint32_t)(tensor->value >> 32), index = (uint32_t)tensor->value;
+    if (record == tape->record) return index;
+    return index && record == tape->leaf_record ? index | FY__TAPE_LEAF : 0;
+}
+static inline fy__tape_slot_t *fy__tape_slot(const fy_tape_t *tape, uint32_t value)
+{
+    return value & FY__TAPE_LEAF ? &tape->leaves[(value & ~FY__TAPE_LEAF) - 1] : &tape->values[value - 1];
+}
+static inline bool fy__tape_is_float(uint8_t dtype) { return FY_DTYPE_BIT(dtype) & FY__TAPE_FLOATS; }
+
+/* A handle on nothing yet, in no scope; NULL: no memory. Then a handle on the bytes of `tensor`. */
+fy_tensor_t *fy__tape_blank(fy__thread_t *thread);
+void fy__tape_point(fy_tensor_t *blank, const fy_tensor_t *tensor);
+/* Gives either back. */
+void fy__tape_free(fy__thread_t *thread, fy_tensor_t *held);
+/* A blank that points. */
+fy_tensor_t *fy__tape_hold(fy__thread_t *thread, const fy_tensor_t *tensor);
+/* A slot for what has the shape of `tensor`. */
+fy__tape_slot_t fy__tape_slot_of(const fy_tensor_t *tensor);
+/* Forgets the calls and what they saved. */
+void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape);
+/* No scope of this thread goes on recording it. */
+void fy__tape_stop(fy__thread_t *thread, const fy_tape_t *tape);
+
+/* ---- record.c ---- */
+
+struct fy__op_row;
+/* Before a call: checks that it may be recorded, makes room, and saves what it is going to write over. *out_is_recorded: its results have
+ * gradients. Then one of: fy__tape_kept once it went well, fy__tape_given_up. In between nothing else may be recorded. */
+fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const struct fy__op_row *row, size_t nsrc, const fy_tensor_t *const *src,
+                            const void *attrs, size_t ndst, fy_tensor_t *const *dst, bool *out_is_recorded);
+void fy__tape_kept(fy_tape_t *tape, fy_tensor_t *const *dst);
+void fy__tape_given_up(fy__thread_t *thread, fy_tape_t *tape);
+
+#endif
