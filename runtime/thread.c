@@ -29,7 +29,7 @@ static void detach(void *state)
     fy__tls = thread; /* other TLS may be gone already; ours must answer while scopes end */
     fy__scope_end_all(thread);
     if (thread->recording) fy__handle_destroyers[FY__HANDLE_GRAPH](thread->recording->handle); /* begun outside any scope */
-    thread->tape = NULL; /* begun outside any scope */
+    thread->tape = NULL;                                                                       /* begun outside any scope */
     fy__guard_settle(thread);
     fy__front_flush_large(thread);
     memset(thread->streams, 0, sizeof thread->streams);
