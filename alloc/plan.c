@@ -114,7 +114,7 @@ fy_status_t fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t 
             if (is_within) note_figures(&plan, &within); /* less may be reserved, and waits may be longer */
         }
     }
-    if (status == FY_STATUS_OK && run.wants_events) tell_points(is_within ? &within : &run, options);
+    if (status == FY_STATUS_OK && options && options->on_point) tell_points(is_within ? &within : &run, options);
     free(run.events);
     free(within.events);
     if (status == FY_STATUS_OK) *out_plan = plan;

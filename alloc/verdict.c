@@ -192,7 +192,7 @@ static bool say_reserve(fy_oom_verdict_t *verdict, size_t *length, const fy__poo
 static void say_reserve_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t nbytes)
 {
     if (verdict->reason == FY_OOM_LIMIT)
-        say(verdict, length, "\n  Would help: a limit of at least %llu bytes", (ull)(pool->reserved + nbytes));
+        say(verdict, length, "\n  Would help: a limit of at least %llu bytes", (ull)pool->reserved + nbytes);
     else if (verdict->reason == FY_OOM_TOO_LARGE)
         say(verdict, length, "\n  Nothing that is freed would help: reserve less");
 }

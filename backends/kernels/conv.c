@@ -54,7 +54,7 @@ static int may_use_dnnl(const fy__conv_t *conv)
 {
     const fy__conv_shape_t *s = &conv->shape;
     const double macs = (double)s->n * (double)s->oh * (double)s->ow * (double)s->o * (double)s->kh * (double)s->kw *
-                        (double)(s->c / s->groups);
+                        ((double)s->c / (double)s->groups);
     return macs >= SMALL_MACS && s->h > 0 && s->w > 0 && conv->x->dtype == FY_DTYPE_F32 && is_dense(conv->x) && is_dense(conv->w) &&
            is_dense(conv->y) && (!conv->bias || is_dense(conv->bias));
 }

@@ -62,6 +62,9 @@ static fy__conv_entry_t *make(const fy__conv_shape_t *shape, int threads)
         if (table[place]) destroy(table[place]);
         table[place] = entry;
         entry->is_kept = 1;
+    } else if (!entry->prim) { /* nowhere to keep that there is none */
+        free(entry);
+        return NULL;
     }
     return entry;
 }
