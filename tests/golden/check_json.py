@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 FERRY = os.environ["FERRY"]
 number = (int, float)
@@ -181,6 +182,72 @@ def check_others():
             fail("info: no host")
 
 
+CATEGORIES = ["activations", "gradients", "optimizer_state", "staging", "weights", "workspace"]
+
+
+def check_plan():
+    wanted = {"model": str, "version": str, "device": str, "batch": int, "params": (int, type(None)), "clock": str, "peak_bytes": int,
+              "by_category": {name: int for name in CATEGORIES}, "reserved_bytes": int, "limit_bytes": int, "step_model_ns": int,
+              "fits": bool, "max_batch": (int, type(None)), "verdict": (str, type(None))}
+    small = ["--device", "sim:0?limit=16MiB"]
+    doc = document("plan", "mlp", "--batch", "64", "--fit", *small)
+    if doc is None:
+        return
+    shape(doc, wanted, "plan")
+    if failures:
+        return
+    if sorted(doc["by_category"]) != CATEGORIES or sum(doc["by_category"].values()) != doc["peak_bytes"]:
+        fail(f"plan: {doc['by_category']} is not {doc['peak_bytes']}")
+    if (doc["model"], doc["batch"], doc["params"], doc["fits"], doc["verdict"]) != ("mlp", 64, 101770, True, None):
+        fail(f"plan: {doc}")
+    most = str(doc["max_batch"])
+    for batch, status, fits in ((most, 0, True), (str(int(most) + 1), 4, False)):
+        out = run("plan", "mlp", "--batch", batch, *small, "--json", status=status).stdout
+        doc = json.loads(out)
+        shape(doc, wanted, f"plan of {batch}")
+        if doc["fits"] is not fits or (doc["verdict"] is None) is not fits or doc["max_batch"] is not None:
+            fail(f"plan of {batch}: fits {doc['fits']}, verdict {doc['verdict']}, max_batch {doc['max_batch']}")
+    for arguments in (["nothing"], [], ["mlp", "--batch", "0"], ["mlp", "--batch", "-1"], ["mlp", "--device", "cuda:0"],
+                      ["mlp", "--device", "sim:0?capcity=1GiB"]):
+        if run("plan", *arguments, "--json", status=2).stdout:
+            fail(f"plan {arguments}: a failure with something on standard output")
+
+
+def check_alloc():
+    doc = document("bench", "alloc", "--quick", "--max-live", "1MiB", "--min-bytes", "4KiB", "--max-bytes", "4KiB")
+    if doc is None:
+        return
+    shape(doc, {"clock": str, "rows": [{"allocator": str, "pattern": str, "nbytes": int, "threads": int, "live_blocks": int,
+                                        "ns_per_pair": number}]}, "alloc")
+    if failures:
+        return
+    if {row["pattern"] for row in doc["rows"]} != {"same", "random"} or {row["threads"] for row in doc["rows"]} != {1, 4}:
+        fail(f"alloc: {doc['rows'][:2]}")
+    missing = {"ferry", "malloc", "jemalloc", "mimalloc"} - {row["allocator"] for row in doc["rows"]}
+    if any(f"{name} is left out" not in (doc["left_out"] or "") for name in missing):
+        fail(f"alloc: no row of {missing}, and left_out says {doc['left_out']!r}")
+
+
+def check_memory():
+    with tempfile.TemporaryDirectory() as folder:
+        events, snapshot = os.path.join(folder, "events.jsonl"), os.path.join(folder, "snapshot.json")
+        run("experiment", "roundtrip", "--device", "sim:0", "--iters", "2", "--record", events, "--snapshot", snapshot)
+        doc = document("replay", events)
+        if doc is not None:
+            shape(doc, {"rows": [{"file": str, "pool": str, "policy": str, "events": int, "peak_requested_bytes": int,
+                                  "peak_reserved_bytes": int, "reserved_per_peak": number, "segments": int, "refusals": int}]}, "replay")
+        refused = run("replay", events, "--pool", "sim:0", "--limit", "4KiB", "--json", status=4).stdout
+        shape(json.loads(refused), {"limit_bytes": int, "rows": [{"refusals": int, "refused_event": int, "refused_bytes": int,
+                                                                  "refused_text": str}]}, "replay --limit")
+        doc = document("memory", snapshot)
+        if doc is not None:
+            shape(doc, {"device": str, "pools": [{"pool": str, "kind": str, "live_bytes": int, "reserved_bytes": int}],
+                        "categories": list, "scopes": list, "rungs": [{"rung": str, "count": int}]}, "memory")
+        for command, file in (("replay", snapshot), ("memory", events), ("replay", folder), ("memory", os.path.join(folder, "none"))):
+            if run(command, file, "--json", status=1).stdout:
+                fail(f"{command} {file}: a failure with something on standard output")
+
+
 def check_statuses():
     run("experiment", "roundtrip", "--device", "sim:0?capacity=1KiB", status=4)  # out of memory
     run("experiment", "roundtrip", "--device", "sim:0?limit=64KiB", status=4)
@@ -195,6 +262,9 @@ for where in ("sim:0", "host"):
     check_minibatch(where)
     check_link(where)
 check_others()
+check_plan()
+check_alloc()
+check_memory()
 check_statuses()
 if failures == 0:
     print("JSON and bars hold" + (" (some skipped, see above)" if skipped else ""))
