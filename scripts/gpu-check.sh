@@ -122,6 +122,7 @@ fi
 # ---- fast ----
 json_step info-json 20 "$build/bin/ferry" info --json
 for suite in copy gemm dispatch; do json_step "bench-$suite" 45 "$build/bin/ferry" bench "$suite" --device "$device" --json; done
+json_step bench-alloc 45 "$build/bin/ferry" bench alloc --quick --device "$device" --json
 for experiment in roundtrip minibatch; do
     json_step "experiment-$experiment" 45 "$build/bin/ferry" experiment "$experiment" --device "$device" --json
 done
