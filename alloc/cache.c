@@ -32,10 +32,9 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__se
 {
     *out_pool = NULL;
     if (source->alignment < 64 || source->alignment & (source->alignment - 1))
-        return FY_FAIL(INTERNAL, "pool %s: alignment %llu is no power of two from 64 up", options->name,
-                       (unsigned long long)source->alignment);
+        return FY_FAIL(INTERNAL, "%s: alignment %llu is no power of two from 64 up", options->name, (unsigned long long)source->alignment);
     fy__pool_t *pool = seams->meta.alloc(seams->meta.user, sizeof *pool);
-    if (!pool) return FY_FAIL(OUT_OF_MEMORY, "pool %s: no host memory for %zu bytes of bookkeeping", options->name, sizeof *pool);
+    if (!pool) return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for %zu bytes of bookkeeping", options->name, sizeof *pool);
     memset(pool, 0, sizeof *pool);
     pool->options = *options;
     pool->source = *source;
@@ -49,7 +48,7 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__se
     if (!ok) {
         fy__offsets_fini(&pool->offsets);
         seams->meta.free(seams->meta.user, pool);
-        return FY_FAIL(OUT_OF_MEMORY, "pool %s: no host memory for its bookkeeping", options->name);
+        return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for its bookkeeping", options->name);
     }
     pool->offsets.joined = fy__pending_joined;
     pool->offsets.joined_user = pool;
@@ -65,8 +64,8 @@ void fy__pool_destroy(fy__pool_t *pool)
     if (!pool) return;
     if (pool->pending_count) (void)fy__pending_wait(pool);
     const uint64_t broken = fy__pool_check(pool);
-    if (broken) fy__log(FY_LOG_ERROR, "pool %s: %llu blocks were written out of their bounds", pool->name, (unsigned long long)broken);
-    if (pool->live) fy__log(FY_LOG_ERROR, "pool %s: destroyed while %llu bytes are handed out", pool->name, (unsigned long long)pool->live);
+    if (broken) fy__log(FY_LOG_ERROR, "%s: %llu blocks were written out of their bounds", pool->name, (unsigned long long)broken);
+    if (pool->live) fy__log(FY_LOG_ERROR, "%s: destroyed while %llu bytes are handed out", pool->name, (unsigned long long)pool->live);
     for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next) {
         FY__EVENT(fy__event_segment(pool->name, range->nbytes, false));
         if (pool->debug) fy__debug_segment(pool, range, false);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/json_tree.h"
 #include "tools/tool.h"
 
 static char *skip_space(char *s)
@@ -15,48 +16,8 @@ static char *skip_space(char *s)
     return s;
 }
 
-static char *put_utf8(char *to, unsigned code)
-{
-    if (code < 0x80)
-        *to++ = (char)code;
-    else if (code < 0x800) {
-        *to++ = (char)(0xC0 | code >> 6);
-        *to++ = (char)(0x80 | (code & 0x3F));
-    } else {
-        *to++ = (char)(0xE0 | code >> 12);
-        *to++ = (char)(0x80 | (code >> 6 & 0x3F));
-        *to++ = (char)(0x80 | (code & 0x3F));
-    }
-    return to;
-}
-
 /* Decodes the text that begins at the quote `s`, in place; *out_end is behind it. NULL: it is none. */
-static const char *read_text(char *s, char **out_end)
-{
-    static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
-    char *const text = s + 1, *to = text;
-    for (s = text; *s != '"';) {
-        if (!*s || (unsigned char)*s < ' ') return NULL;
-        if (*s != '\\') {
-            *to++ = *s++;
-            continue;
-        }
-        const char *escape = s[1] ? strchr(from, s[1]) : NULL;
-        if (escape) {
-            *to++ = into[escape - from];
-            s += 2;
-        } else if (s[1] == 'u' && isxdigit((unsigned char)s[2]) && isxdigit((unsigned char)s[3]) && isxdigit((unsigned char)s[4]) &&
-                   isxdigit((unsigned char)s[5])) {
-            const char digits[] = { s[2], s[3], s[4], s[5], 0 };
-            to = put_utf8(to, (unsigned)strtoul(digits, NULL, 16));
-            s += 6;
-        } else
-            return NULL;
-    }
-    *out_end = s + 1;
-    *to = 0;
-    return text;
-}
+static const char *read_text(char *s, char **out_end) { return json_text_decode(s, out_end) ? NULL : s + 1; }
 
 /* A list of numbers and lists; NULL: it is none. */
 static char *skip_list(char *s)
@@ -175,6 +136,10 @@ fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event
     if (!file) return TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
     while (status == FY_STATUS_OK && getline(&line, &room, file) > 0) {
         event.line = ++info.lines;
+        if (info.lines == 1 && strncmp(line, "{\"snapshot\"", 11) == 0) {
+            status = TOOL_FAIL(CORRUPT_DATA, "%s is a snapshot of memory, no event file; 'ferry memory %s' reads it", path, path);
+            break;
+        }
         const char *wrong = info.has_end ? "follows the end of the recording" : event_parse(line, &event);
         if (!wrong && info.lines == 1 && !event_is(&event, "ferry")) wrong = "does not begin an event file: its \"ev\" must be \"ferry\"";
         if (wrong)

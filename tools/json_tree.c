@@ -71,42 +71,48 @@ static char *put_utf8(char *to, unsigned code)
     return to;
 }
 
-/* Behind "\u"; at most as many bytes as stood there. */
-static char *read_unicode(reader_t *r, char *to)
+/* *s is behind "\u"; at most as many bytes as stood there. */
+static char *read_unicode(char **s, char *to)
 {
     unsigned code, low;
-    if (!hex4(r->s, &code)) return NULL;
-    r->s += 4;
+    if (!hex4(*s, &code)) return NULL;
+    *s += 4;
     if (code >= 0xDC00 && code < 0xE000) return NULL;
     if (code >= 0xD800 && code < 0xDC00) {
-        if (r->s[0] != '\\' || r->s[1] != 'u' || !hex4(r->s + 2, &low) || low < 0xDC00 || low >= 0xE000) return NULL;
-        r->s += 6;
+        if ((*s)[0] != '\\' || (*s)[1] != 'u' || !hex4(*s + 2, &low) || low < 0xDC00 || low >= 0xE000) return NULL;
+        *s += 6;
         code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
     }
     return code ? put_utf8(to, code) : NULL; /* a zero would end the text */
 }
 
-static bool read_string(reader_t *r, const char **out_text)
+const char *json_text_decode(char *s, char **out_end)
 {
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
-    char *to = ++r->s;
-    *out_text = to;
-    while (*r->s != '"') {
-        if ((unsigned char)*r->s < ' ') return fail(r, *r->s ? "a text with a control character in it" : "a text without an end");
-        if (*r->s != '\\') {
-            *to++ = *r->s++;
+    char *to = ++s;
+    while (*s != '"') {
+        if ((unsigned char)*s < ' ') return *s ? "a text with a control character in it" : "a text without an end";
+        if (*s != '\\') {
+            *to++ = *s++;
             continue;
         }
-        const char escaped = r->s[1], *escape = escaped ? strchr(from, escaped) : NULL;
-        r->s += 2;
+        const char escaped = s[1], *escape = escaped ? strchr(from, escaped) : NULL;
+        s += 2;
         if (escape)
             *to++ = into[escape - from];
-        else if (escaped != 'u' || !(to = read_unicode(r, to)))
-            return fail(r, "a text with an escape that there is not");
+        else if (escaped != 'u' || !(to = read_unicode(&s, to)))
+            return "a text with an escape that there is not";
     }
-    r->s++;
+    *out_end = s + 1;
     *to = 0;
-    return true;
+    return NULL;
+}
+
+static bool read_string(reader_t *r, const char **out_text)
+{
+    *out_text = r->s + 1;
+    const char *wrong = json_text_decode(r->s, &r->s);
+    return !wrong || fail(r, wrong);
 }
 
 /* ---- numbers and words ---- */

@@ -27,6 +27,10 @@ typedef struct json_tree {
 const char *json_tree_parse(char *text, json_tree_t *out_tree, size_t *out_line);
 void json_tree_free(json_tree_t *tree);
 
+/* Decodes the text that begins at the quote `s`, in place: from s + 1 on, zero-terminated; *out_end is behind its closing quote. NULL: good;
+ * else what is wrong with it. */
+const char *json_text_decode(char *s, char **out_end);
+
 /* The member of that name; NULL if `object` is none or NULL, or has no such member. */
 const json_value_t *json_member(const json_value_t *object, const char *key);
 /* The text of that member; NULL if it is no text. */

@@ -278,6 +278,8 @@ fy_status_t snapshot_file_open(const char *path, snapshot_file_t *out_file)
     size_t line;
     *out_file = (snapshot_file_t){ .text = NULL };
     FY_TRY(read_text(path, &out_file->text));
+    if (strncmp(out_file->text, "{\"ev\"", 5) == 0)
+        return TOOL_FAIL(CORRUPT_DATA, "%s is no snapshot but an event file; 'ferry ledger %s' reads it", path, path);
     const char *wrong = json_tree_parse(out_file->text, &out_file->tree, &line);
     if (wrong) return TOOL_FAIL(CORRUPT_DATA, "%s is no snapshot: as JSON it has, on line %zu, %s", path, line, wrong);
     return read_document(&reading, out_file->tree.root);

@@ -139,6 +139,9 @@ for bytes in 1 30 5000 5001 5002 5003 5010 5017 5023 5031 5040 5055 5071 5090; d
     expect 1 ledger "$work/cut.jsonl"
     matches err 'line [0-9]+ is cut off|has no end'
 done
+printf '{"ev":"ferry","version":1}\n{"ev":"scope_begin","scope":"a\\ud83d\\ude00b"}\n' >"$work/pair" # one character
+expect 1 ledger "$work/pair" --events
+says out "$(printf 'a\360\237\230\200b')"
 : >"$work/empty"
 expect 1 ledger "$work/empty"
 says err "is empty"

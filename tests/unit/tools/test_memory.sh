@@ -40,14 +40,18 @@ says err ".svg"
 expect 1 memory "$work/nowhere"
 says err "nowhere"
 silent out
-echo '{"ev":"ferry"}' >"$work/events"
-expect 1 memory "$work/events" --json --svg "$work/x.svg"
+echo '{"device":"sim:0"}' >"$work/other"
+expect 1 memory "$work/other" --json --svg "$work/x.svg"
 says err "is no whole snapshot"
 silent out
 [ ! -e "$work/x.svg" ] || fail "a picture of nothing was drawn"
 
 # ---- at the end of a run ----
-expect 0 experiment roundtrip --device sim:0 --size 64 --iters 3 --snapshot "$work/end.json"
+expect 0 experiment roundtrip --device sim:0 --size 64 --iters 3 --snapshot "$work/end.json" --record "$work/run.jsonl"
+expect 1 memory "$work/run.jsonl" # the files are told from each other
+says err "ferry ledger $work/run.jsonl"
+expect 1 ledger "$work/end.json"
+says err "ferry memory $work/end.json"
 expect 0 memory "$work/end.json"
 says out "sim:0 (h200 profile)"
 says out "pinned memory of sim:0"
