@@ -118,7 +118,7 @@ static void wait_and_search(climb_t *climb)
 {
     fy__pool_t *pool = climb->pool;
     pthread_mutex_lock(&pool->lock);
-    const bool has_pending = pool->pending_count != 0;
+    const bool has_pending = pool->pending_count || fy__pool_leaving(pool);
     pthread_mutex_unlock(&pool->lock);
     if (!has_pending) return;
     climb->refusal.sync_forbidden = !pool->source.may_sync(pool->source.user);

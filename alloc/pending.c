@@ -244,5 +244,6 @@ uint64_t fy__pending_wait(fy__pool_t *pool)
             (void)pool->seams.hazard_wait(&hazard, FY_FOREVER);
         }
     }
+    if (fy__pool_leaving(pool)) pool->source.settle(pool->source.user);
     return now_ns() - start_ns;
 }

@@ -93,12 +93,24 @@ static inline uint64_t fy__pool_outside(const fy__pool_t *pool)
 {
     return pool->options.outside_nbytes ? atomic_load_explicit(pool->options.outside_nbytes, memory_order_relaxed) : 0;
 }
-/* What others leave of the limit. */
-static inline uint64_t fy__pool_limit(const fy__pool_t *pool)
+/* Of that, what a sync would make go. */
+static inline uint64_t fy__pool_leaving(const fy__pool_t *pool)
 {
-    const uint64_t outside = fy__pool_outside(pool), limit = pool->options.limit_nbytes;
+    return pool->options.leaving_nbytes ? atomic_load_explicit(pool->options.leaving_nbytes, memory_order_relaxed) : 0;
+}
+/* And what would stay. */
+static inline uint64_t fy__pool_outside_for_good(const fy__pool_t *pool)
+{
+    const uint64_t leaving = fy__pool_leaving(pool), outside = fy__pool_outside(pool);
+    return leaving < outside ? outside - leaving : 0;
+}
+static inline uint64_t fy__pool_limit_beside(const fy__pool_t *pool, uint64_t outside)
+{
+    const uint64_t limit = pool->options.limit_nbytes;
     return limit == FY_UNLIMITED ? limit : outside < limit ? limit - outside : 0;
 }
+/* What others leave of the limit. */
+static inline uint64_t fy__pool_limit(const fy__pool_t *pool) { return fy__pool_limit_beside(pool, fy__pool_outside(pool)); }
 /* And what is left of that. The lock is held. */
 static inline uint64_t fy__pool_room(const fy__pool_t *pool)
 {
@@ -108,7 +120,7 @@ static inline uint64_t fy__pool_room(const fy__pool_t *pool)
 /* Can nothing that is done to this pool serve the request? */
 static inline bool fy__pool_is_hopeless(const fy__pool_t *pool, uint64_t nbytes)
 {
-    return nbytes > fy__pool_limit(pool) || fy__pool_is_too_large(pool, nbytes);
+    return nbytes > fy__pool_limit_beside(pool, fy__pool_outside_for_good(pool)) || fy__pool_is_too_large(pool, nbytes);
 }
 
 /* With pool->lock held: plain stores, but ones that somebody may read meanwhile. */
@@ -158,7 +170,7 @@ void fy__pending_joined(void *user, uint32_t shelf, fy__span_t *left_span, fy__s
 
 /* With source_lock and lock held; lets go of lock while it polls. Frees every block that is done; returns how many. */
 uint64_t fy__pending_reap(fy__pool_t *pool);
-/* No lock held: blocks until everything that is pending now is done; returns nanoseconds. */
+/* No lock held: blocks until everything that is pending now is done, and what is leaving has left; returns nanoseconds. */
 uint64_t fy__pending_wait(fy__pool_t *pool);
 
 /* ---- join.c; with pool->lock held ---- */

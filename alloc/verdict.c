@@ -204,7 +204,7 @@ static uint64_t limit_for(const fy__pool_t *pool, uint64_t held, uint64_t nbytes
     enum { LARGE_STEP = 2 << 20, ROUNDS = 64 };
     const uint64_t fixed = survey->fixed_nbytes;
     uint64_t limit = held + nbytes, need = limit;
-    if (!held) limit = need += fy__pool_outside(pool) + fixed;
+    if (!held) limit = need += fy__pool_outside_for_good(pool) + fixed;
     for (int i = 0; i < ROUNDS && fixed && pool->source.fixed_at; i++) {
         const uint64_t then = pool->source.fixed_at(pool->source.user, limit);
         if (then <= fixed || limit >= need + then - fixed + LARGE_STEP) break;
@@ -243,7 +243,7 @@ static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
 static uint64_t back_for(const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal)
 {
     if (!refusal->limit_refused) return nbytes;
-    const uint64_t room = fy__pool_limit(pool) - nbytes;
+    const uint64_t room = fy__pool_limit_beside(pool, fy__pool_outside_for_good(pool)) - nbytes;
     return pool->reserved > room ? pool->reserved - room : 0;
 }
 
@@ -266,7 +266,7 @@ static fy_oom_reason_t reason_of(const fy__pool_t *pool, const fy__request_t *re
 /* All that can go from the pool is not enough: others, who share its limit, must give back, too. */
 static uint64_t help_of_outside(const fy__pool_t *pool, uint64_t nbytes, const survey_t *survey, const char **out_which)
 {
-    const uint64_t limit = pool->options.limit_nbytes, outside = fy__pool_outside(pool), loose = pool->live - survey->fixed_nbytes;
+    const uint64_t limit = pool->options.limit_nbytes, outside = fy__pool_outside_for_good(pool), loose = pool->live - survey->fixed_nbytes;
     const uint64_t stays = pool->reserved - survey->loose_nbytes + nbytes;
     if (!outside || stays > limit || limit - stays < pool->options.outside_least_nbytes) return 0;
     *out_which = loose ? "all in the pool, and of what is locked outside of it" : "of what is locked outside of the pool";

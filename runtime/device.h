@@ -33,6 +33,7 @@ struct fy_device {
     uint64_t limit_nbytes, pinned_limit_nbytes, workspace_nbytes;
     /* Page-locked host memory for it: all of it, the most so far, and what of it lies outside the pool `pinned`. See pin.h. */
     _Atomic uint64_t registered_nbytes, registered_peak_nbytes, pinned_outside_nbytes;
+    _Atomic uint64_t pinned_leaving_nbytes;   /* of the latter: given up, and locked until their last use is over */
     uint64_t pinned_own_nbytes;               /* of those: for the device's own use; fixed when it is open */
     uint64_t ahead;                           /* most requests that a stream may be behind the host */
     uint64_t window_nbytes, queue_nbytes;     /* of each engine: most that is in flight, and that stands behind it */

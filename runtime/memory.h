@@ -51,6 +51,7 @@ typedef struct fy__segment_source {
     /* May be NULL. Gives back to the pool what somebody keeps of its blocks without using them; true if there was any. Called with none of
      * the pool's locks held, before it grows and before it says no. */
     bool (*collect)(void *user);
+    void (*settle)(void *user);   /* waits until what is leaving (leaving_nbytes) has left; no lock of the pool is held. NULL: nothing is */
     bool (*may_grow)(void *user); /* would a guard let alloc pass now? NULL: yes */
     /* How much the blocks of fy__pool_fix would be if the limit were another one: hints reckon with it. NULL: as much as they are. */
     uint64_t (*fixed_at)(void *user, uint64_t limit_nbytes);
@@ -76,6 +77,7 @@ typedef struct fy__pool_options {
     bool thrifty;
     const _Atomic uint64_t *outside_nbytes; /* what counts against the limit, too, and is not the pool's; NULL: nothing */
     uint64_t outside_least_nbytes;          /* of that: what nobody can give back */
+    const _Atomic uint64_t *leaving_nbytes; /* of outside_nbytes: what goes by itself, when its last use is over; NULL: nothing */
 } fy__pool_options_t;
 
 /* OUT_OF_MEMORY if there is no memory for the pool itself. */

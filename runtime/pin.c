@@ -6,6 +6,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "runtime/storage.h"
 
 typedef unsigned long long ull; /* for printf */
 
@@ -94,6 +95,27 @@ bool fy__pin_may_grow(void *user)
     return thread && fy__device_alloc_allowed(thread);
 }
 
+/* ---- what was given up ---- */
+
+bool fy__pin_collect(void *user)
+{
+    fy_device_t *device = user;
+    const uint64_t before = atomic_load(&device->pinned_leaving_nbytes);
+    if (!before) return false;
+    fy__error_copy_t error; /* the deleters of other storages may call Ferry, and fail */
+    fy__error_save(&error);
+    fy__storage_reap(device);
+    fy__error_restore(&error);
+    return atomic_load(&device->pinned_leaving_nbytes) < before;
+}
+
+void fy__pin_settle(void *user)
+{
+    fy_device_t *device = user;
+    (void)fy__device_drain(device, FY_FOREVER); /* a lost device's points count as reached */
+    (void)fy__pin_collect(device);
+}
+
 /* ---- the device's own ---- */
 
 fy_status_t fy__pin_own(fy_device_t *device, uint64_t nbytes, void **out_address)
@@ -131,7 +153,15 @@ uint64_t fy__pin_add_outside(const fy_device_t *device, fy_memory_stats_t *stats
 
 /* ---- memory that is there ---- */
 
-static FY_COLD fy_status_t past_limit(const fy_device_t *peer, uint64_t nbytes)
+/* Would they fit if every transfer were over? Only said where it is certain: a block in use keeps its slab. */
+static bool fits_when_done(const fy_device_t *peer, uint64_t nbytes, const fy_memory_stats_t *pool)
+{
+    const uint64_t outside = atomic_load(&peer->pinned_outside_nbytes), leaving = atomic_load(&peer->pinned_leaving_nbytes);
+    const uint64_t stays = (outside > leaving ? outside - leaving : 0) + (pool->live ? pool->reserved : 0);
+    return stays <= peer->pinned_limit_nbytes && nbytes <= peer->pinned_limit_nbytes - stays;
+}
+
+static FY_COLD fy_status_t past_limit(const fy_device_t *peer, uint64_t nbytes, bool is_sync_forbidden)
 {
     fy_memory_stats_t pool = FY_MEMORY_STATS_INIT;
     fy__pool_query(peer->pinned, &pool);
@@ -149,23 +179,46 @@ static FY_COLD fy_status_t past_limit(const fy_device_t *peer, uint64_t nbytes)
         .largest_free = pool.largest_free,
     };
     const uint64_t held = verdict.reserved, over = held + nbytes > verdict.limit ? held + nbytes - verdict.limit : 0;
-    if (nbytes <= verdict.limit) verdict.would_help = over;
+    char help[160];
+    snprintf(help, sizeof help, "Would help: free or trim %llu bytes of it, or a limit higher by as much (pinned=)", (ull)over);
+    if (is_sync_forbidden && fits_when_done(peer, nbytes, &pool)) {
+        verdict.reason = FY_OOM_WOULD_FIT_AFTER_SYNC;
+        snprintf(help, sizeof help, "It would fit after a sync: wait for the device first");
+    } else if (nbytes <= verdict.limit)
+        verdict.would_help = over;
     snprintf(
         verdict.text, sizeof verdict.text,
-        "pinned memory of %s: %llu bytes to be page-locked where they lie\n  limit %llu, reserved %llu, of it %llu outside the pool\n  "
-        "Would help: free or trim %llu bytes of it, or a limit higher by as much (pinned=)",
-        peer->spec, (ull)nbytes, (ull)verdict.limit, (ull)verdict.reserved, (ull)outside, (ull)over);
+        "pinned memory of %s: %llu bytes to be page-locked where they lie\n  limit %llu, reserved %llu, of it %llu outside the pool\n  %s",
+        peer->spec, (ull)nbytes, (ull)verdict.limit, (ull)verdict.reserved, (ull)outside, help);
     return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);
 }
 
-/* Takes bytes; what the pool only keeps goes for them. */
-static fy_status_t take_here(fy_device_t *peer, uint64_t nbytes)
+/* Waits for transfers if something that is in the way is in use by them only. */
+static fy_status_t wait_for_uses(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes)
+{
+    fy_memory_stats_t pool = FY_MEMORY_STATS_INIT;
+    uint64_t start_ns;
+    fy__pool_query(peer->pinned, &pool);
+    if (!pool.pending && !atomic_load(&peer->pinned_leaving_nbytes)) return past_limit(peer, nbytes, false);
+    if (!fy__sync_allowed(thread)) return past_limit(peer, nbytes, true);
+    FY_TRY(fy__sync_begin(thread, "tensor_pin", &start_ns));
+    fy__pin_settle(peer);
+    fy__sync_end(thread, start_ns);
+    return FY_STATUS_OK;
+}
+
+/* Takes bytes; what the pool only keeps goes for them, and what was given up. */
+static fy_status_t take_here(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes)
 {
     const uint64_t limit = peer->pinned_limit_nbytes;
-    while (!take(peer, nbytes)) {
+    for (bool waited = false; !take(peer, nbytes);) {
         const uint64_t outside = atomic_load(&peer->pinned_outside_nbytes);
-        if (nbytes > limit || outside > limit - nbytes || !fy__pool_trim(peer->pinned, limit - nbytes - outside))
-            return past_limit(peer, nbytes);
+        if (nbytes > limit) return past_limit(peer, nbytes, false);
+        if (fy__pin_collect(peer)) continue;
+        if (outside <= limit - nbytes && fy__pool_trim(peer->pinned, limit - nbytes - outside)) continue;
+        if (waited) return past_limit(peer, nbytes, false);
+        FY_TRY(wait_for_uses(thread, peer, nbytes));
+        waited = true;
     }
     return FY_STATUS_OK;
 }
@@ -173,7 +226,7 @@ static fy_status_t take_here(fy_device_t *peer, uint64_t nbytes)
 fy_status_t fy__pin_here(fy__thread_t *thread, fy_device_t *peer, void *data, uint64_t nbytes)
 {
     FY_TRY(fy__guard_check_device_alloc(thread, nbytes, "the host, page-locked"));
-    FY_TRY(fy__guard_settled(thread, take_here(peer, nbytes)));
+    FY_TRY(fy__guard_settled(thread, take_here(thread, peer, nbytes)));
     FY_TRY(fy__guard_settled(thread, lock_pages(peer, data, nbytes)));
     fy__guard_count_device_alloc(thread);
     atomic_fetch_add(&peer->pinned_outside_nbytes, nbytes);

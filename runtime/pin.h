@@ -11,8 +11,13 @@
 fy_status_t fy__pin_segment_alloc(void *user, uint64_t nbytes, void **out_address);
 void fy__pin_segment_free(void *user, void *address, uint64_t nbytes);
 bool fy__pin_may_grow(void *user);
+/* Unlocks what was given up and is used no more; true if that was anything. */
+bool fy__pin_collect(void *user);
+/* Waits for who still uses what was given up, and unlocks it. */
+void fy__pin_settle(void *user);
 
-/* Locks host memory that is there. If only idle slabs of the pool are in the way, they go first. Fails: PINNED_LIMIT with a verdict,
+/* Locks host memory that is there. If only idle slabs of the pool are in the way, they go first; for what is in use no more but for
+ * transfers on their way, it waits. Fails: PINNED_LIMIT with a verdict,
  * REFUSED_BY_GUARD, as the backend does. */
 fy_status_t fy__pin_here(fy__thread_t *thread, fy_device_t *peer, void *data, uint64_t nbytes);
 void fy__pin_here_end(fy_device_t *peer, void *data, uint64_t nbytes);

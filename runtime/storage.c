@@ -46,7 +46,7 @@ static void init(fy__storage_t *storage, fy_device_t *device)
 {
     atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
     storage->front_class = 0;
-    storage->pinned = storage->pinned_here = false;
+    storage->pinned = storage->pinned_here = storage->leaving = false;
     storage->device = device;
     atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
     atomic_store_explicit(&storage->borrow, 0, memory_order_relaxed);
@@ -244,6 +244,7 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
     if (storage->memory && storage->block) fy__node_memory_sub(thread, storage->memory, storage->block->nbytes, storage->nbytes);
     if (storage->guards) fy__guard_free_memory(storage->guards, storage->block ? storage->block->nbytes : 0);
     if (storage->pinned_here) fy__pin_here_end(storage->peer, storage->data, storage->nbytes);
+    if (storage->leaving) atomic_fetch_sub(&storage->peer->pinned_leaving_nbytes, storage->nbytes);
     if (storage->private_memory) { /* whose hazard has this one's points by now, or they are reached */
         fy__hazard_clear(&storage->block->hazard);
         fy__pool_free(storage->block);
@@ -271,6 +272,7 @@ FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *stora
         (storage->deleter && !fy__wait_drops(FY__WAIT_DELETER) && !fy__hazard_done(&storage->hazard)) ||
         (storage->private_memory && !fy__private_take_over(storage->private_memory, &storage->hazard))) {
         fy__device_use(device);
+        if ((storage->leaving = storage->pinned_here)) atomic_fetch_add(&storage->peer->pinned_leaving_nbytes, storage->nbytes);
         fy__storage_defer(device, storage);
         fy__storage_reap_last(device);
         fy__device_unuse(device);

@@ -19,6 +19,7 @@ typedef struct fy__storage {
     uint8_t front_class; /* host front it goes back to; 0 is none */
     bool pinned;         /* host bytes page-locked for `peer` */
     bool pinned_here;    /* by fy__storage_pin, so unlocked when the bytes go */
+    bool leaving;        /* deferred, and pinned_here: counted as leaving */
     void *data;
     _Atomic fy__point_t borrow; /* upload that reads these host bytes in place; 0 is none */
     struct fy__storage *next;   /* in a cache or on the device's deferred list */

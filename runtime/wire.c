@@ -158,6 +158,7 @@ static fy_status_t open_pools(fy_device_t *device)
         .thrifty = true,
         .outside_nbytes = &device->pinned_outside_nbytes,
         .outside_least_nbytes = FAULT_PAGE,
+        .leaving_nbytes = &device->pinned_leaving_nbytes,
     };
     const fy__segment_source_t pinned_source = {
         .user = device,
@@ -166,6 +167,8 @@ static fy_status_t open_pools(fy_device_t *device)
         .free = fy__pin_segment_free,
         .may_sync = may_sync,
         .note_sync = note_sync,
+        .collect = fy__pin_collect,
+        .settle = fy__pin_settle,
         .may_grow = fy__pin_may_grow,
         .fixed_at = ring_at,
     };

@@ -56,6 +56,7 @@ FY_API_STATUS fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst, 
 
 /* Page-locks a host tensor's bytes for `device`, in place, until the tensor's memory goes: then memory of your own (fy_tensor_wrap) can
  * be uploaded with FY_HOST_BORROW. Counts as one device allocation. Slow (about 0.1 s a GiB): do it once, not per transfer.
+ * Where the limit is in the way only because of transfers that still use page-locked memory given up before, it waits for them: a sync.
  * Fails: DEVICE_MISMATCH (not on the host), BUSY (pinned for another device), PINNED_LIMIT, REFUSED_BY_GUARD. */
 FY_API_STATUS fy_tensor_pin(fy_tensor_t *tensor, fy_device_t *device);
 

@@ -267,6 +267,60 @@ static void a_late_transfer_keeps_its_block(void **state)
     }
 }
 
+/* ---- what was given up and is still read leaves the limit when it is read: a request waits for that ---- */
+
+enum { HERE = 3 * MIB };
+
+/* Bytes that are locked, uploaded from and given up at once. */
+static void give_up(fy_tensor_t *src)
+{
+    fy_tensor_t *there;
+    fy_ticket_t ticket;
+    ts_ok(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(HERE), &there));
+    ts_ok(fy_tensor_upload_into(there, src, &k_borrow, &ticket));
+    fy_tensor_destroy(src);
+}
+
+static fy_tensor_t *locked_here(void)
+{
+    fy_tensor_t *here;
+    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(HERE), &here));
+    ts_ok(fy_tensor_pin(here, device));
+    return here;
+}
+
+static fy_status_t ask(bool in_place)
+{
+    fy_tensor_t *more;
+    if (!in_place) return fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(HERE), &more);
+    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(HERE), &more));
+    return fy_tensor_pin(more, device);
+}
+
+static void a_request_waits_for_what_was_given_up(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        const bool is_here = i & 1, in_place = i & 2;
+        open_limited(i & 4 ? "faults=slow@1:1s" : "order=lazy&faults=slow@1:1s", PAGE + HERE);
+        fy_scope_t scope = fy_scope_begin("step");
+        give_up(is_here ? locked_here() : locked(HERE));
+        fy_scope_t inner = fy_scope_begin("no syncs");
+        fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
+        guard.syncs = 0;
+        ts_ok(fy_scope_guard(&guard));
+        ts_fails(ask(in_place), PINNED_LIMIT);
+        assert_int_equal(fy_error_get()->oom->reason, FY_OOM_WOULD_FIT_AFTER_SYNC);
+        fy_scope_end(inner, 0, NULL);
+        const uint64_t syncs = ts_ledger(NULL).syncs;
+        ts_ok(ask(in_place));
+        assert_int_equal(ts_ledger(NULL).syncs, syncs + 1);
+        fy_scope_end(scope, 0, NULL);
+        assert_int_equal(pinned().live, PAGE);
+        close_it();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +329,7 @@ int main(void)
         cmocka_unit_test(by_several_threads),
         cmocka_unit_test(hints_count_the_ring_and_what_is_locked_in_place),
         cmocka_unit_test(a_late_transfer_keeps_its_block),
+        cmocka_unit_test(a_request_waits_for_what_was_given_up),
     };
     return cmocka_run_group_tests_name("pin", tests, NULL, NULL) != 0;
 }
