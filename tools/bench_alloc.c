@@ -393,6 +393,11 @@ int bench_alloc(int argc, char **argv)
                             options, sizeof options / sizeof *options };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
+    if (chosen.min_nbytes > chosen.max_nbytes) {
+        fprintf(stderr, "ferry: --min-bytes %lld is more than --max-bytes %lld\n", (long long)chosen.min_nbytes,
+                (long long)chosen.max_nbytes);
+        return STATUS_USAGE;
+    }
     if (chosen.quick) chosen.effort = (bench_effort_t){ 3, 1 };
 
     session_t session;

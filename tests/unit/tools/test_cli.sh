@@ -236,6 +236,8 @@ for field in '"allocator": "ferry"' '"allocator": "ferry-device"' '"allocator": 
 done
 expect 0 bench alloc --device host --quick --max-live 1MiB
 says out "/ malloc 4 KiB"
+expect 2 bench alloc --min-bytes 1MiB --max-bytes 64 # nothing would be measured
+says err "1048576 is more than --max-bytes 64"
 
 [ $failures -eq 0 ] && echo "ok"
 exit $((failures > 0))
