@@ -175,8 +175,12 @@ static fy_status_t measure(crew_t *crew, load_t *load, const bench_effort_t *eff
     for (size_t a = 0; a < crew->count; a++) command(crew, load->threads, FILL, a, 0);
     for (size_t a = 0; a < crew->count; a++) {
         const double round_ns = 1e6 * (double)effort->round_ms;
-        for (iters[a] = 16; iters[a] < (int64_t)1 << 32; iters[a] *= 2) /* the warm-up, too */
-            if (command(crew, load->threads, RUN, a, iters[a]) >= round_ns / 2) break;
+        int long_enough = 0; /* one round may be long because the machine was busy; three in a row are long because of what is done */
+        for (iters[a] = 16; iters[a] < (int64_t)1 << 32;) { /* the warm-up, too */
+            long_enough = command(crew, load->threads, RUN, a, iters[a]) >= round_ns / 2 ? long_enough + 1 : 0;
+            if (long_enough == 3) break;
+            if (!long_enough) iters[a] *= 2;
+        }
     }
     for (int64_t r = 0; r < effort->rounds; r++)
         for (size_t a = 0; a < crew->count; a++) rounds[a][r] = command(crew, load->threads, RUN, a, iters[a]) / (double)iters[a];
