@@ -57,8 +57,9 @@ typedef struct fy_plan {
 
 /* What `step` needs with `batch`, on a device like `spec`: "sim?profile=h200&limit=80GiB", any simulated device (a free number is taken,
  * whatever it says; numerics=off is understood). Peaks are those of a real run to the byte, as long as it asks for the same things in the
- * same order. Nothing is refused to the step but page-locked memory past pinned=. Called once, twice if it may not fit. Its requests stand in
- * the ledger under the scope "plan", guards count them, and the model clock of simulated devices goes on. options may be NULL.
+ * same order. Nothing is refused to the step but page-locked memory past pinned=, and what no process has addresses for: some 60 TiB at once.
+ * Called once, twice if it may not fit. Its requests stand in the ledger under the scope "plan", guards count them, and the model clock of
+ * simulated devices goes on. options may be NULL.
  * Fails: INVALID_ARGUMENT, UNAVAILABLE (no free number), or as `step` does; a step that does not fit is OK with fits = 0. */
 FY_API_STATUS fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t batch, const fy_plan_options_t *options,
                            fy_plan_t *out_plan);
