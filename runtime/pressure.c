@@ -18,7 +18,8 @@ struct fy__pressure {
     void *user;
 };
 
-/* Guards every device's list, `running` and `last_id`. A leaf; never held over a call. */
+/* Guards every device's list, `running` and `last_id`. A leaf; never held over a call. Whether there is a list is read without it, so links are
+ * stored atomically. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER; /* some fn has returned */
 static uint64_t last_id;
@@ -34,7 +35,7 @@ fy_status_t fy_memory_on_pressure(fy_device_t *device, fy_pressure_fn fn, void *
     *entry = (struct fy__pressure){ .id = ++last_id, .fn = fn, .user = user };
     struct fy__pressure **end = &device->pressures;
     while (*end) end = &(*end)->next;
-    *end = entry;
+    __atomic_store_n(end, entry, __ATOMIC_RELAXED);
     *out_id = entry->id;
     pthread_mutex_unlock(&lock);
     return FY_STATUS_OK;
@@ -53,7 +54,7 @@ fy_status_t fy_memory_off_pressure(fy_device_t *device, uint64_t id)
     while (*link && (*link)->id != id) link = &(*link)->next;
     struct fy__pressure *entry = *link;
     if (entry) {
-        *link = entry->next; /* from now on nobody finds it */
+        __atomic_store_n(link, entry->next, __ATOMIC_RELAXED); /* from now on nobody finds it */
         while (entry->running) pthread_cond_wait(&ended, &lock);
     }
     pthread_mutex_unlock(&lock);
