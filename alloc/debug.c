@@ -106,13 +106,13 @@ static FY_COLD void tell(const fy__pool_t *pool, const broken_t *broken)
 void fy__debug_check(fy__pool_t *pool, fy__node_t *node)
 {
     broken_t broken;
-    if (!(pool->debug & FY__DEBUG_GUARD) || !is_broken(pool, node, &broken)) return;
-    pthread_mutex_lock(&pool->lock);
-    const bool is_said = node->is_broken;
-    node->is_broken = true;
-    pool->broken_count += !is_said;
+    if (!(pool->debug & FY__DEBUG_GUARD)) return;
+    pthread_mutex_lock(&pool->lock); /* fy__pool_check may be looking, too, and AddressSanitizer's marks come off while one looks */
+    const bool is_news = is_broken(pool, node, &broken) && !node->is_broken;
+    if (is_news) node->is_broken = true;
+    pool->broken_count += is_news;
     pthread_mutex_unlock(&pool->lock);
-    if (!is_said) tell(pool, &broken);
+    if (is_news) tell(pool, &broken);
 }
 
 uint64_t fy__pool_check(fy__pool_t *pool)
