@@ -1,30 +1,9 @@
 #!/usr/bin/env bash
 # The command as a user meets it: exit statuses, what goes to which stream, the figures that hold everywhere (bytes, requests, losses).
 # Usage: test_cli.sh BUILD_DIR. No times are asserted.
-set -uo pipefail
-ferry=$(realpath -m "$1")/bin/ferry
-if [ ! -x "$ferry" ]; then
-    echo "skipped: $ferry is not built"
-    exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
 
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-# expect STATUS ARGUMENT...: runs, compares the exit status, leaves the streams in $work/out and $work/err.
-expect() {
-    local expected=$1
-    shift
-    "$ferry" "$@" >"$work/out" 2>"$work/err"
-    local status=$?
-    [ $status -eq "$expected" ] || fail "ferry $*: exit status $status, not $expected: $(head -c 400 "$work/err")"
-}
-says() { grep -qF -- "$2" "$work/$1" || fail "'$2' is not in $1 of the last command"; }
-silent() { [ ! -s "$work/$1" ] || fail "$1 of the last command is not empty: $(head -c 200 "$work/$1")"; }
 count() { # how often a line with the text stands in the output
     local found
     found=$(grep -cF -- "$2" "$work/out")

@@ -1,29 +1,9 @@
 #!/usr/bin/env bash
 # `ferry memory`, --snapshot and $FERRY_SNAPSHOT_ON_OOM: a snapshot of a run is read, summed up and drawn; an independent reader (python3, if it is
 # there) finds the same sums; pictures are valid XML (xmllint, if it is there); what is no snapshot is refused. Usage: test_memory.sh BUILD_DIR.
-set -uo pipefail
-ferry=$(realpath -m "$1")/bin/ferry
-if [ ! -x "$ferry" ]; then
-    echo "skipped: $ferry is not built"
-    exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
 
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-expect() { # STATUS ARGUMENT...
-    local expected=$1
-    shift
-    "$ferry" "$@" >"$work/out" 2>"$work/err"
-    local status=$?
-    [ $status -eq "$expected" ] || fail "ferry $*: exit status $status, not $expected: $(head -c 400 "$work/err")"
-}
-says() { grep -qF -- "$2" "$work/$1" || fail "'$2' is not in $1 of the last command: $(head -c 300 "$work/$1")"; }
-silent() { [ ! -s "$work/$1" ] || fail "$1 of the last command is not empty: $(head -c 200 "$work/$1")"; }
 picture() {
     head -c 5 "$1" | grep -q '<?xml' || fail "$1 is no SVG"
     if command -v xmllint >/dev/null; then xmllint --noout "$1" || fail "$1 is no valid XML"; fi

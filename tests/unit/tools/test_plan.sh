@@ -1,29 +1,9 @@
 #!/usr/bin/env bash
 # `ferry plan`: its text, document, timeline and exit statuses; the batch that --fit finds fits, and one more does not.
 # Usage: test_plan.sh BUILD_DIR.
-set -uo pipefail
-ferry=$(realpath -m "$1")/bin/ferry
-if [ ! -x "$ferry" ]; then
-    echo "skipped: $ferry is not built"
-    exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
 
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-expect() { # STATUS ARGUMENT...
-    local expected=$1
-    shift
-    "$ferry" "$@" >"$work/out" 2>"$work/err"
-    local status=$?
-    [ $status -eq "$expected" ] || fail "ferry $*: exit status $status, not $expected: $(head -c 400 "$work/err")"
-}
-says() { grep -qF -- "$2" "$work/$1" || fail "'$2' is not in $1 of the last command: $(head -c 300 "$work/$1")"; }
-silent() { [ ! -s "$work/$1" ] || fail "$1 of the last command is not empty: $(head -c 200 "$work/$1")"; }
 figure() { sed -n "s/^ *\"$1\": \([0-9a-z]*\),*\$/\1/p" "$work/out"; }
 
 # ---- usage ----

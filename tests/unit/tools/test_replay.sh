@@ -1,28 +1,8 @@
 #!/usr/bin/env bash
 # `ferry replay`: a recorded run replayed reserves what the run reserved; a saved trace replays the same; limits, broken files, usage.
 # Usage: test_replay.sh BUILD_DIR.
-set -uo pipefail
-ferry=$(realpath -m "$1")/bin/ferry
-if [ ! -x "$ferry" ]; then
-    echo "skipped: $ferry is not built"
-    exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failures=0
-
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-expect() { # STATUS ARGUMENT...
-    local expected=$1
-    shift
-    "$ferry" "$@" >"$work/out" 2>"$work/err"
-    local status=$?
-    [ $status -eq "$expected" ] || fail "ferry $*: exit status $status, not $expected: $(head -c 400 "$work/err")"
-}
-says() { grep -qF -- "$2" "$work/$1" || fail "'$2' is not in $1 of the last command: $(head -c 300 "$work/$1")"; }
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
 
 expect 0 replay --help
 says out "usage: ferry replay FILE..."

@@ -1,0 +1,29 @@
+# What the tests of the command share: sourced with the build folder as its argument. Leaves with 77 if the command is not built.
+# `expect` runs the command; its streams are then in $work/out and $work/err, which the others look at.
+# shellcheck shell=bash disable=SC2034  # failures: read by who sources it
+set -uo pipefail
+ferry=$(realpath -m "$1")/bin/ferry
+if [ ! -x "$ferry" ]; then
+    echo "skipped: $ferry is not built"
+    exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+# expect STATUS ARGUMENT...: runs, compares the exit status.
+expect() {
+    local expected=$1
+    shift
+    "$ferry" "$@" >"$work/out" 2>"$work/err"
+    local status=$?
+    [ $status -eq "$expected" ] || fail "ferry $*: exit status $status, not $expected: $(head -c 400 "$work/err")"
+}
+# says out|err TEXT; matches out|err REGEX; silent out|err
+says() { grep -qF -- "$2" "$work/$1" || fail "'$2' is not in $1 of the last command: $(head -c 300 "$work/$1")"; }
+matches() { grep -qE -- "$2" "$work/$1" || fail "nothing like '$2' is in $1 of the last command"; }
+silent() { [ ! -s "$work/$1" ] || fail "$1 of the last command is not empty: $(head -c 200 "$work/$1")"; }
