@@ -171,7 +171,7 @@ static fy_status_t failed_worker(const crew_t *crew, int threads)
 static fy_status_t measure(crew_t *crew, load_t *load, const bench_effort_t *effort)
 {
     double rounds[MAX_ALLOCATORS][BENCH_MAX_ROUNDS];
-    int64_t iters[MAX_ALLOCATORS];
+    int64_t iters[MAX_ALLOCATORS] = { 0 };
     for (size_t a = 0; a < crew->count; a++) command(crew, load->threads, FILL, a, 0);
     for (size_t a = 0; a < crew->count; a++) {
         const double round_ns = 1e6 * (double)effort->round_ms;

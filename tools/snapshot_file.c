@@ -107,11 +107,11 @@ static fy_status_t read_segment(reading_t *reading, const json_value_t *value, f
 {
     const char *address = json_member_text(value, "address");
     const json_value_t *list = list_of(value, "blocks");
-    char *end;
+    char *end = NULL;
     uint64_t offset = 0;
     errno = 0;
-    segment->address = address && strncmp(address, "0x", 2) == 0 ? strtoull(address, &end, 16) : 0;
-    if (!address || strncmp(address, "0x", 2) != 0 || end == address + 2 || *end || errno)
+    if (address && strncmp(address, "0x", 2) == 0) segment->address = strtoull(address, &end, 16);
+    if (!end || end == address + 2 || *end || errno)
         return bad(reading, "a segment has no \"address\" such as \"0x7f00\"");
     if (!json_whole(json_member(value, "bytes"), &segment->nbytes) || !segment->nbytes || segment->nbytes > INT64_MAX || !list)
         return bad(reading, "the segment at %s has no \"bytes\" or no \"blocks\"", address);

@@ -17,7 +17,7 @@ static void *grown(void *list, size_t count, size_t item_nbytes)
 {
     if (count & (count - 1)) return list; /* room is a power of two */
     void *more = tool_alloc((count ? 2 * count : 1) * item_nbytes);
-    if (count) memcpy(more, list, count * item_nbytes);
+    if (list) memcpy(more, list, count * item_nbytes);
     free(list);
     return more;
 }
@@ -168,7 +168,7 @@ static const char *read_line(reading_t *reading, const char *line)
     }
     if (number > trace->nblocks) return "gives back a block that was never asked for";
     const size_t block = trace->nblocks - number;
-    if (!reading->is_out[block]) return "gives back a block for the second time";
+    if (!reading->is_out || !reading->is_out[block]) return "gives back a block for the second time";
     reading->is_out[block] = false;
     trace_give(trace, (uint32_t)block, reading->scope);
     return NULL;

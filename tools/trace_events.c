@@ -70,14 +70,14 @@ static bool whole_of(const event_t *event, const char *key, uint64_t *out_number
 static const char *take(trace_t *trace, names_t *names, uint64_t name, uint64_t nbytes, uint32_t scope)
 {
     const size_t count = trace->nblocks;
-    if (count && name <= names->known[count - 1]) return "asks for a block with a number that does not rise";
+    if (count && names->known && name <= names->known[count - 1]) return "asks for a block with a number that does not rise";
     if (count == UINT32_MAX) return "asks for a block too many";
-    if (count == names->room) {
+    if (count == names->room || !names->known) {
         const size_t room = names->room ? 2 * names->room : 1024;
         uint64_t *known = tool_alloc(room * sizeof *known);
         bool *is_out = tool_alloc(room * sizeof *is_out);
-        if (count) memcpy(known, names->known, count * sizeof *known);
-        if (count) memcpy(is_out, names->is_out, count * sizeof *is_out);
+        if (names->known) memcpy(known, names->known, count * sizeof *known);
+        if (names->is_out) memcpy(is_out, names->is_out, count * sizeof *is_out);
         free(names->known);
         free(names->is_out);
         names->known = known;

@@ -62,8 +62,10 @@ static fy_status_t take_sources(fy_tape_t *tape, const fy__op_row_t *row, size_t
 static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const void *attrs, uint32_t valued, size_t nsrc,
                         const fy_tensor_t *const *src, fy__tape_operand_t *operands, fy__tape_operand_t *result)
 {
-    const int axis = rule->keeps_extents ? ((const fy_axis_attrs_t *)attrs)->axis : 0;
-    for (size_t i = 0; rule->keeps_extents && i < nsrc; i++) operands[i].extent = src[i]->dims[axis];
+    if (rule->keeps_extents && attrs) {
+        const int axis = ((const fy_axis_attrs_t *)attrs)->axis; /* not checked yet */
+        for (size_t i = 0; i < nsrc; i++) operands[i].extent = axis >= 0 && axis < src[i]->rank ? src[i]->dims[axis] : 0;
+    }
     for (size_t i = 0; i < nsrc && i < sizeof rule->src_for; i++) {
         if (!(rule->src_for[i] & valued)) continue;
         if (!(operands[i].saved = fy__tape_hold(thread, src[i]))) return FY_STATUS_OUT_OF_MEMORY;
@@ -105,7 +107,7 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
             if (operands[i].value) return refuse_without_rule(row->info.name, src[i]);
     }
     fy__tape_call_t *call = &tape->calls[tape->ncalls];
-    *call = (fy__tape_call_t){ .rule = valued && rule->run ? rule : NULL,
+    *call = (fy__tape_call_t){ .rule = rule && valued && rule->run ? rule : NULL,
                                .name = row->info.name,
                                .first = tape->noperands,
                                .nsrc = (uint16_t)nsources,

@@ -287,9 +287,35 @@ static void refuses_a_name_twice(ts_ctx_t *ctx)
     assert_int_equal(fy_op_count(), count);
 }
 
+/* A registered op has no gradient rule: what depends on a watched tensor is refused, what it overwrites becomes a constant. */
+static void a_tape_meets_it(ts_ctx_t *ctx)
+{
+    fy_op_def_t def = scale_def(fresh_name());
+    fy_op_t op;
+    fy_tape_t *tape;
+    fy_tensor_t *w, *x, *y, *grad, *sum, *dst[1] = { NULL };
+    ts_ok(fy_op_register(&def, &op));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), 2.0, &w));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 3), 3.0, &x));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w, NULL));
+    ts_ok(fy_tape_begin(tape));
+    ts_fails(fy_op_call(op, 1, &w, NULL, 1, dst), UNSUPPORTED);
+    ts_text_has("no gradient rule");
+    ts_ok(fy_mul(w, x, &y));
+    dst[0] = y;
+    ts_ok(fy_op_call(op, 1, &x, NULL, 1, dst)); /* y is a constant from here on */
+    ts_ok(fy_add(y, w, &sum));
+    ts_ok(fy_sum(sum, FY_ALL_AXES, 0, &sum));
+    ts_ok(fy_tape_backward(tape, sum, NULL));
+    ts_ok(fy_tape_grad(tape, w, &grad));
+    assert_true(first_element(grad) == 1);
+}
+
 int main(void)
 {
     const ts_test_t tests[] = {
+        TS_TEST(a_tape_meets_it),
         TS_TEST(runs_on_every_device_and_takes_fallbacks),
         TS_TEST(default_rule_refuses_what_does_not_fit),
         TS_TEST(shape_rules_are_not_trusted),
