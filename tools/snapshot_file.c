@@ -111,8 +111,7 @@ static fy_status_t read_segment(reading_t *reading, const json_value_t *value, f
     uint64_t offset = 0;
     errno = 0;
     if (address && strncmp(address, "0x", 2) == 0) segment->address = strtoull(address, &end, 16);
-    if (!end || end == address + 2 || *end || errno)
-        return bad(reading, "a segment has no \"address\" such as \"0x7f00\"");
+    if (!end || end == address + 2 || *end || errno) return bad(reading, "a segment has no \"address\" such as \"0x7f00\"");
     if (!json_whole(json_member(value, "bytes"), &segment->nbytes) || !segment->nbytes || segment->nbytes > INT64_MAX || !list)
         return bad(reading, "the segment at %s has no \"bytes\" or no \"blocks\"", address);
     segment->first_block = reading->to->nblocks;
