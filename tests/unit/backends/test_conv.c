@@ -98,7 +98,7 @@ static void any_scratch(void **state)
                 conv_run(&conv, accumulate, limit);
                 for (int64_t i = 0; i < count_of(&conv.dst->desc); i++) {
                     const double got = get(&conv.dst->desc, i);
-                    /* Sums of several hundred f32 products of up to 16 in another order; a kernel that reads foreign scratch is far off. */
+                    /* Sums of hundreds of f32 products, in another order; a kernel that reads foreign scratch is far off. */
                     if (fabs(got - want[i]) > 1e-3)
                         fail_msg("op %zu limit %llu: %lld is %g, not %g", k, (unsigned long long)limit, (long long)i, got, want[i]);
                 }
