@@ -13,15 +13,18 @@ set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
 
 # Error texts are cut to the record on purpose: no -Wformat-truncation.
 set(FERRY_WARNINGS -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition -Wundef -Wvla
-    -Wpointer-arith -Wwrite-strings -Wformat=2 -Wno-format-nonliteral -Wno-format-truncation -Wno-missing-field-initializers)
+    -Wpointer-arith -Wwrite-strings -Wformat=2 -Wno-format-nonliteral -Wno-missing-field-initializers)
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-    list(APPEND FERRY_WARNINGS -Wduplicated-cond -Wlogical-op)
+    list(APPEND FERRY_WARNINGS -Wno-format-truncation -Wduplicated-cond -Wlogical-op)
 endif()
 if(FERRY_WERROR)
     # Whether a value is set depends, for gcc, on how far it inlines: those two stay warnings, and under sanitizers mean nothing.
-    list(APPEND FERRY_WARNINGS -Werror -Wno-error=maybe-uninitialized -Wno-error=array-bounds)
+    list(APPEND FERRY_WARNINGS -Werror)
+    if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+        list(APPEND FERRY_WARNINGS -Wno-error=maybe-uninitialized -Wno-error=array-bounds)
+    endif()
 endif()
-if(FERRY_SANITIZE)
+if(FERRY_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
     list(APPEND FERRY_WARNINGS -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-truncation)
 endif()
 
@@ -34,7 +37,11 @@ endif()
 add_compile_options($<$<COMPILE_LANGUAGE:C>:-ffp-contract=off> $<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
                    )
 # Loops outside the kernels run over one to eight dims: neither a call of memcpy nor vectors pay there.
-set(FERRY_CORE_FLAGS -fno-tree-loop-distribute-patterns -fno-tree-vectorize)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    set(FERRY_CORE_FLAGS -fno-tree-loop-distribute-patterns -fno-tree-vectorize)
+else()
+    set(FERRY_CORE_FLAGS -fno-vectorize)
+endif()
 add_compile_definitions($<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE>)
 if(FERRY_SANITIZE)
     add_compile_options(-fsanitize=${FERRY_SANITIZE} -fno-sanitize-recover=all)

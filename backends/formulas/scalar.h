@@ -30,8 +30,8 @@
     FY_FORMULA T fy__mul_##sfx(T a, T b) { return a * b; }                                                 \
     FY_FORMULA T fy__div_##sfx(T a, T b) { return a / b; }                                                 \
     FY_FORMULA T fy__pow_##sfx(T a, T b) { return pow##m(a, b); }                                          \
-    FY_FORMULA T fy__maximum_##sfx(T a, T b) { return (a > b) | (a != a) ? a : b; }                        \
-    FY_FORMULA T fy__minimum_##sfx(T a, T b) { return (a < b) | (a != a) ? a : b; }
+    FY_FORMULA T fy__maximum_##sfx(T a, T b) { return ((a > b) | (a != a)) ? a : b; }                      \
+    FY_FORMULA T fy__minimum_##sfx(T a, T b) { return ((a < b) | (a != a)) ? a : b; }
 
 FY_FLOAT_FORMULAS(f32, float, f)
 FY_FLOAT_FORMULAS(f64, double, )

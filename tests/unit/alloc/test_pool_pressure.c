@@ -41,7 +41,11 @@ static bool give_second_pending(uint64_t nbytes)
     return true;
 }
 
-static bool give_both(uint64_t nbytes) { return give_first(nbytes) | give_second_pending(nbytes); }
+static bool give_both(uint64_t nbytes)
+{
+    const bool first = give_first(nbytes), second = give_second_pending(nbytes);
+    return first || second;
+}
 
 static bool trims(uint64_t nbytes) { return nbytes && fy__pool_trim(pool, 0) > 0; }
 

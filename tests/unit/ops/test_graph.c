@@ -157,7 +157,7 @@ static void *record_and_end(void *user)
 {
     job_t *job = user;
     fy_device_t *device = (fy_device_t *)job->graph;
-    fy_tensor_t *x, *y;
+    fy_tensor_t *x = NULL, *y = NULL;
     job->status = fy_zeros(device, FY_DTYPE_F32, FY_DIMS(4), &x);
     if (job->status == FY_STATUS_OK) job->status = fy_graph_begin(device); /* outside any scope */
     if (job->status == FY_STATUS_OK) job->status = fy_neg(x, &y);
