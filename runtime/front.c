@@ -94,13 +94,7 @@ fy__storage_t *fy__front_take_large(fy__thread_t *thread, uint64_t nbytes)
     if (!storage) return NULL;
     thread->large_last = (uint32_t)slot;
     thread->large_total -= storage->block->nbytes;
-    fy__front_served_one(thread);
-    atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
-    atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
-    atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
-    storage->nbytes = nbytes;
-    fy__asan_allow(storage->data, nbytes);
-    return storage;
+    return fy__front_hand_out(thread, storage, nbytes);
 }
 
 /* Makes room for nbytes; returns an empty slot. large_total does not know what others took, so it is counted anew, each time: another may take

@@ -63,6 +63,17 @@ static inline bool fy__front_is_clean(const fy__storage_t *storage)
 enum { FY__FRONT_LARGEST = 32768 }; /* bytes of a small block */
 /* Size class for 1024 < nbytes <= FY__FRONT_LARGEST. */
 uint32_t fy__front_class(uint64_t nbytes);
+/* Makes a storage that was at hand somebody's. */
+static inline fy__storage_t *fy__front_hand_out(fy__thread_t *thread, fy__storage_t *storage, uint64_t nbytes)
+{
+    fy__front_served_one(thread);
+    atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
+    atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
+    storage->nbytes = nbytes;
+    fy__asan_allow(storage->data, nbytes);
+    return storage;
+}
 /* A storage for 1 <= nbytes <= FY__FRONT_LARGEST that is at hand, or NULL. */
 static inline fy__storage_t *fy__front_pop(fy__thread_t *thread, uint64_t nbytes)
 {
@@ -72,13 +83,7 @@ static inline fy__storage_t *fy__front_pop(fy__thread_t *thread, uint64_t nbytes
     if (!storage) return NULL;
     thread->front[class] = storage->next;
     fy__front_count(&thread->nfront[class], -1);
-    fy__front_served_one(thread);
-    atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
-    atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
-    atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
-    storage->nbytes = nbytes;
-    fy__asan_allow(storage->data, nbytes);
-    return storage;
+    return fy__front_hand_out(thread, storage, nbytes);
 }
 /* Gives a storage that nobody refers to back to the front; false if that is not its place. */
 static inline bool fy__front_push(fy__thread_t *thread, fy__storage_t *storage)

@@ -177,6 +177,8 @@ void fy__upload_left(fy_tensor_t *dst, const fy__suspect_t *suspect)
 fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src, const fy_device_t *device, fy_host_contract_t contract)
 {
     char text[128];
+    const fy__thread_t *thread = fy__thread();
+    if (thread) FY_TRY(fy__tape_check_leaving(thread, src, what));
     if (!src->storage->device->is_host)
         return FY_FAIL(DEVICE_MISMATCH,
                        "%s: src %s is on %s; an upload starts on the host\n  Fetch it first: fy_tensor_download (%llu bytes)", what,
@@ -232,7 +234,6 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
     FY_TRY(fy__transfer_options_check("tensor_upload", &options));
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "tensor_upload"));
-    FY_TRY(fy__tape_check_leaving(thread, src, "tensor_upload"));
     FY_TRY(fy__upload_check_source("tensor_upload", src, device, options->contract));
     const uint64_t nbytes = fy__tensor_nbytes(src);
     const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;

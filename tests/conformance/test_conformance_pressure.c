@@ -38,22 +38,8 @@ static int give_one(void *user, fy_device_t *device, uint64_t nbytes)
     return 0;
 }
 
-/* The device under test with options; NULL for the host, which takes none. The test has it to itself until `done`. */
-static fy_device_t *limited(ts_ctx_t *ctx, const char *options)
-{
-    fy_device_t *device;
-    if (ctx->is_host) return NULL;
-    fy_device_close(ctx->device);
-    ctx->device = NULL;
-    ts_ok(fy_device_open(ts_spec_with(ctx->spec, options), &device));
-    return device;
-}
-
-static void done(ts_ctx_t *ctx, fy_device_t *device)
-{
-    fy_device_close(device);
-    ts_ok(fy_device_open(ctx->spec, &ctx->device));
-}
+/* NULL for the host, which takes no options. */
+static fy_device_t *limited(ts_ctx_t *ctx, const char *options) { return ctx->is_host ? NULL : ts_open_with(ctx, options); }
 
 static fy_tensor_t *bytes(fy_device_t *device, int64_t n)
 {
@@ -87,12 +73,12 @@ static void gives_what_is_asked_for(ts_ctx_t *ctx)
     fy_tensor_destroy(x);
     fy_tensor_destroy(y);
     fy_scope_end(scope, 0, NULL);
-    done(ctx, device); /* `second` is left: forgotten */
+    ts_reopen(ctx, device); /* `second` is left: forgotten */
     device = limited(ctx, "limit=1MiB");
     ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(2 * MIB), &x), OUT_OF_MEMORY);
     ts_fails(fy_memory_off_pressure(device, second.id), INVALID_ARGUMENT);
     assert_int_equal(second.calls, 2);
-    done(ctx, device);
+    ts_reopen(ctx, device);
 }
 
 static void refusals(ts_ctx_t *ctx)
@@ -162,7 +148,7 @@ static void a_function_is_a_guest(ts_ctx_t *ctx)
     fy_tensor_destroy(x);
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_memory_off_pressure(device, pressure.id));
-    done(ctx, device);
+    ts_reopen(ctx, device);
 }
 
 /* Under a guard a function may do what the scope may. */
@@ -200,7 +186,7 @@ static void guards_hold_inside(ts_ctx_t *ctx)
     ts_fails(fy_memory_reserve(device, 2 * MIB), REFUSED_BY_GUARD);
     fy_scope_end(step, 0, NULL);
     fy_scope_end(scope, 0, NULL);
-    done(ctx, device);
+    ts_reopen(ctx, device);
 }
 
 /* What a function does on a thread that records happens now, and once. */
@@ -244,7 +230,7 @@ static void beside_a_recording(ts_ctx_t *ctx)
     ts_expect_f32(sum, (float[]){ 2.0f * 768 * 1024 }, 1);
     ts_expect_f32(pressure.held[1], (float[]){ 5 }, 1); /* was not recorded */
     fy_scope_end(scope, 0, NULL);
-    done(ctx, device);
+    ts_reopen(ctx, device);
 }
 
 /* ---- several threads, forks ---- */
@@ -316,7 +302,7 @@ static void taking_away_waits(ts_ctx_t *ctx)
     pthread_join(taker, NULL);
     assert_int_equal(atomic_load(&away.is_over), 1);
     fy_scope_end(scope, 0, NULL);
-    done(ctx, device);
+    ts_reopen(ctx, device);
 }
 
 /* A child forked from inside goes on, and may take the function away when it is outside. */
@@ -352,7 +338,7 @@ static void forking_inside(ts_ctx_t *ctx)
     fy_graph_t *graph;
     ts_fails(fy_graph_end(&graph), OUT_OF_MEMORY);
     fy_scope_end(scope, 0, NULL);
-    done(ctx, device);
+    ts_reopen(ctx, device);
 }
 
 /* ---- reserve and the spec ---- */
@@ -413,7 +399,7 @@ static void growth_off(ts_ctx_t *ctx)
     ts_fails(fy_memory_reserve(device, 65 * MIB), OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_LIMIT);
     fy_scope_end(scope, 0, NULL);
-    done(ctx, device);
+    ts_reopen(ctx, device);
 }
 
 static void options(ts_ctx_t *ctx)
@@ -425,7 +411,7 @@ static void options(ts_ctx_t *ctx)
     ts_ok(fy_memory_query(device, NULL, &stats));
     assert_int_equal(stats.reserved, 64 * 1024);
     fy_tensor_destroy(x);
-    done(ctx, device);
+    ts_reopen(ctx, device);
     if (!ctx->is_sim) return;
     static const struct {
         const char *spec, *says;

@@ -269,6 +269,8 @@ static void refusals_change_nothing(ts_ctx_t *ctx)
     ts_text_has("computed");
     if (ctx->is_host) {
         ts_fails(fy_tensor_upload(w, ctx->device, NULL, &up), UNSUPPORTED);
+        ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(2), &up));
+        ts_fails(fy_tensor_upload_into(up, w, NULL, NULL), UNSUPPORTED);
         ts_text_has("gradient");
     }
 }

@@ -6,22 +6,6 @@
 
 static const int64_t MIB = 1 << 20;
 
-/* A device like the one under test that has so much. The runner's is closed meanwhile: one spec, one device. */
-static fy_device_t *limited(ts_ctx_t *ctx, const char *options)
-{
-    fy_device_t *device;
-    fy_device_close(ctx->device);
-    ctx->device = NULL;
-    ts_ok(fy_device_open(ts_spec_with(ctx->spec, options), &device));
-    return device;
-}
-
-static void done(ts_ctx_t *ctx, fy_device_t *device)
-{
-    fy_device_close(device);
-    ts_ok(fy_device_open(ctx->spec, &ctx->device));
-}
-
 static fy_tensor_t *bytes(fy_device_t *device, int64_t n)
 {
     fy_tensor_t *tensor;
@@ -65,7 +49,7 @@ static void *other_thread(void *user)
 
 static void the_largest_scopes_of_all_threads(ts_ctx_t *ctx)
 {
-    other_t other = { .device = limited(ctx, "limit=16MiB") };
+    other_t other = { .device = ts_open_with(ctx, "limit=16MiB") };
     fy_scope_t scope = fy_scope_begin("here");
     fy_scope_end(scope, 0, NULL); /* a scope without anything is no scope with most */
     fy_oom_verdict_t verdict = refused(other.device, 17 * MIB);
@@ -104,7 +88,7 @@ static void the_largest_scopes_of_all_threads(ts_ctx_t *ctx)
     assert_null(failed);
     pthread_barrier_destroy(&other.made);
     pthread_barrier_destroy(&other.over);
-    done(ctx, other.device);
+    ts_reopen(ctx, other.device);
 }
 
 static char *text_of(const char *path)
@@ -143,7 +127,7 @@ static void the_page_shows_what_is_said(ts_ctx_t *ctx)
         free(page);
         return;
     }
-    fy_device_t *device = limited(ctx, "limit=4MiB");
+    fy_device_t *device = ts_open_with(ctx, "limit=4MiB");
     pthread_t thread;
     void *said = NULL;
     assert_int_equal(pthread_create(&thread, NULL, example, device), 0);
@@ -153,7 +137,7 @@ static void the_page_shows_what_is_said(ts_ctx_t *ctx)
     assert_non_null(strstr(page, said));
     free(said);
     free(page);
-    done(ctx, device);
+    ts_reopen(ctx, device);
 }
 
 static const ts_test_t k_tests[] = { TS_TEST(the_largest_scopes_of_all_threads), TS_TEST(the_page_shows_what_is_said) };

@@ -302,3 +302,18 @@ void ts_expect_f32(const fy_tensor_t *tensor, const float *want, size_t n)
     }
     free(got);
 }
+
+fy_device_t *ts_open_with(ts_ctx_t *ctx, const char *options)
+{
+    fy_device_t *device;
+    fy_device_close(ctx->device);
+    ctx->device = NULL;
+    ts_ok(fy_device_open(ts_spec_with(ctx->spec, options), &device));
+    return device;
+}
+
+void ts_reopen(ts_ctx_t *ctx, fy_device_t *device)
+{
+    fy_device_close(device);
+    ts_ok(fy_device_open(ctx->spec, &ctx->device));
+}

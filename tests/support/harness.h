@@ -53,6 +53,11 @@ typedef struct ts_test {
 #fn, fn     \
     }
 
+/* The device under test, opened again with options; its runner's is closed meanwhile (one spec, one device), until ts_reopen. Not for the host,
+ * which takes none. */
+fy_device_t *ts_open_with(ts_ctx_t *ctx, const char *options);
+void ts_reopen(ts_ctx_t *ctx, fy_device_t *device);
+
 /* A test that is not run on devices whose spec starts with `device`, and why. A table of these ends with {NULL, NULL, NULL}. */
 typedef struct ts_exclusion {
     const char *device, *test, *reason;

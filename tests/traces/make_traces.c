@@ -1,4 +1,4 @@
-/* Writes the synthetic traces to a folder: make_traces FOLDER. The recorded ones: record.sh. */
+/* Writes the synthetic traces to a folder: make_traces FOLDER. How the recorded ones were made: README.md. */
 #include <stdio.h>
 
 #include "tests/traces/synthetic.h"
