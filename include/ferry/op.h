@@ -75,6 +75,17 @@ typedef struct fy_matmul_attrs {
     int32_t transpose_a, transpose_b;
 } fy_matmul_attrs_t; /* of the last two axes; nothing is copied */
 
+/* What a linear layer or a convolution applies to its result while it is still at hand; 0 in attributes means nothing. The first four have a
+ * slope that can be told from the result alone (y > 0, 1 - y^2, y (1 - y)): a tape keeps nothing more for them. A number that an op does not
+ * know is refused (INVALID_ARGUMENT). */
+typedef enum fy_activation {
+    FY_ACTIVATION_NONE = 0,
+    FY_ACTIVATION_RELU = 1,
+    FY_ACTIVATION_TANH = 2,
+    FY_ACTIVATION_SIGMOID = 3,
+    FY_ACTIVATION_GELU = 4 /* with erf, as fy_gelu: its slope needs what it was applied to */
+} fy_activation_t;
+
 typedef struct fy_conv2d_attrs {
     int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups;
 } fy_conv2d_attrs_t; /* padding: zeros on both sides; the result has floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1 rows */
