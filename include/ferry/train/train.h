@@ -1,8 +1,18 @@
-/* The training library's whole public surface: libferry_train, which stands on ferry/ferry.h alone.
- * This release holds numeric tables; layers, losses and optimizers come later. */
+/* The whole training library: layers and models, optimizers and schedules, data sets and loaders, checkpoints, the loop.
+ * It is written with <ferry/ferry.h> alone, as your own could be. Start with docs/training.md and examples/07_train.c. */
 #ifndef FERRY_TRAIN_TRAIN_H_
 #define FERRY_TRAIN_TRAIN_H_
 
+#include <ferry/train/checkpoint.h>
+#include <ferry/train/dataset.h>
+#include <ferry/train/layer.h>
+#include <ferry/train/loader.h>
+#include <ferry/train/model.h>
+#include <ferry/train/optimizer.h>
+#include <ferry/train/parallel.h>
+#include <ferry/train/safetensors.h>
+#include <ferry/train/schedule.h>
 #include <ferry/train/table.h>
+#include <ferry/train/trainer.h>
 
 #endif

@@ -1,0 +1,66 @@
+/* Loaders: the batches of a data set on a device, in an order that depends on nothing but the seed and the epoch.
+ * Two ways: the whole set goes up once and batches are gathered on the device (resident), or each batch is filled on the host by worker
+ * threads, page-locked, and goes up while the device works on the one before. Both give the same samples in the same order. */
+#ifndef FERRY_TRAIN_LOADER_H_
+#define FERRY_TRAIN_LOADER_H_
+
+#include <ferry/train/dataset.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fy_loader fy_loader_t; /* owned by the caller, never by a scope; used by one thread at a time */
+
+#define FY_LOADER_CHANNELS 4
+
+typedef struct fy_loader_options {
+    size_t struct_size;
+    int64_t batch; /* samples */
+    int drop_last; /* 1: a last batch that is not full is left out */
+    int shuffle;   /* 1: another order each epoch, as fy_randperm draws it from the seed and the epoch; 0: as they stand */
+    int64_t seed;
+    int resident; /* 1: the set goes up once, in its own dtype, as one upload of samples and one of labels, and becomes F32 there;
+                     * 0: each batch goes up */
+    int workers;  /* threads that fill batches, 0 .. 16; 0: inside fy_loader_next. Not for resident sets */
+    int depth;    /* batches ahead of the one in use, 1 .. 64 */
+    double scale; /* x = (sample * scale - mean[c]) / std[c], c the last axis; 1/255 for pixels */
+    int channels; /* of mean and std: 0 (none), 1 (for all), or as many as the last axis has */
+    double mean[FY_LOADER_CHANNELS], std[FY_LOADER_CHANNELS];
+} fy_loader_options_t;
+#define FY_LOADER_OPTIONS_INIT                                                           \
+    {                                                                                    \
+        sizeof(fy_loader_options_t), 64, 0, 1, 1, 1, 0, 2, 1.0, 0, { 0 }, { 1, 1, 1, 1 } \
+    }
+
+/* Takes what it needs once: a steady loop makes no device allocation. The set may be destroyed afterwards. options may be NULL.
+ * Fails: INVALID_ARGUMENT (batch < 1, more workers than that, std 0, ...), OUT_OF_MEMORY, PINNED_LIMIT, REFUSED_BY_GUARD. */
+FY_API_STATUS fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset, const fy_loader_options_t *options,
+                               fy_loader_t **out_loader);
+/* Goes to batch `step` of `epoch`, both from 0: what follows is the same as if the epoch had been gone through up to there.
+ * A new loader stands at 0, 0. Light requests only. Fails: INVALID_ARGUMENT (past the last batch), as requests do. */
+FY_API_STATUS fy_loader_seek(fy_loader_t *loader, int64_t epoch, int64_t step);
+/* The next batch of this epoch: x F32 [n, dims...] normalised, y I32 [n] or F32 [n, targets], on the device; n = batch but for the last one.
+ * At the end of the epoch both are NULL, once, and the loader stands at the beginning of the next. Good until the next call (streamed),
+ * or results like those of any op (resident). A failure that a worker had reaches whoever asks for that batch. */
+FY_API_STATUS fy_loader_next(fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t **out_y);
+
+typedef struct fy_loader_info {
+    size_t struct_size;
+    uint64_t samples;
+    int64_t batch, steps; /* steps: batches an epoch */
+    int64_t epoch, step;  /* of the batch that comes next */
+    int is_resident, workers;
+} fy_loader_info_t;
+#define FY_LOADER_INFO_INIT      \
+    {                            \
+        sizeof(fy_loader_info_t) \
+    }
+FY_API_STATUS fy_loader_query(const fy_loader_t *loader, fy_loader_info_t *out_info);
+/* Stops the workers, gives the memory back when its last use is done. NULL is ignored. */
+FY_API void fy_loader_destroy(fy_loader_t *loader);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,63 @@
+/* Safetensors files: named tensors, one behind the other, after a JSON header (the format's own description: "Safetensors", Hugging Face).
+ * What is written is byte for byte what the reference writer writes; what is read is believed only once shapes, offsets and the file's
+ * real length agree. Host tensors only: upload and download are yours to ask for. */
+#ifndef FERRY_TRAIN_SAFETENSORS_H_
+#define FERRY_TRAIN_SAFETENSORS_H_
+
+#include <ferry/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fy_safetensors fy_safetensors_t; /* an open file; owned by the caller, never by a scope */
+
+typedef struct fy_safetensors_info {
+    size_t struct_size;
+    const char *name; /* valid until the file is closed */
+    fy_dtype_t dtype;
+    int rank;
+    int64_t dims[FY_MAX_RANK];
+    uint64_t nbytes, offset; /* from the beginning of the data */
+} fy_safetensors_info_t;
+#define FY_SAFETENSORS_INFO_INIT      \
+    {                                 \
+        sizeof(fy_safetensors_info_t) \
+    }
+
+/* Reads and checks the header; the data stays in the file. Refused are, each in words: a header longer than 100,000,000 bytes or than the file,
+ * duplicate names, unknown or missing keys, numbers that are no whole number, overlaps, holes, bytes after the last tensor, sizes that overflow,
+ * unknown dtypes (also those that Ferry has not: F8, I8, I16, U16, U32, U64), ranks above 8, nesting, invalid UTF-8.
+ * Fails: IO, CORRUPT_DATA, UNSUPPORTED (a dtype or rank of the format that Ferry has not), OUT_OF_MEMORY. */
+FY_API_STATUS fy_safetensors_open(const char *path, fy_safetensors_t **out_file);
+/* NULL is ignored. */
+FY_API void fy_safetensors_close(fy_safetensors_t *file);
+FY_API size_t fy_safetensors_count(const fy_safetensors_t *file);
+/* In the order of their data. Fails: INVALID_ARGUMENT (out of range). */
+FY_API_STATUS fy_safetensors_at(const fy_safetensors_t *file, size_t index, fy_safetensors_info_t *out_info);
+/* Fails: INVALID_ARGUMENT (no such name). */
+FY_API_STATUS fy_safetensors_find(const fy_safetensors_t *file, const char *name, size_t *out_index);
+/* The text under `key` in __metadata__; NULL if there is none. Valid until the file is closed. */
+FY_API const char *fy_safetensors_metadata(const fy_safetensors_t *file, const char *key);
+/* A new host tensor. Fails: IO (also: the file has been shortened since), OUT_OF_MEMORY, INVALID_ARGUMENT. */
+FY_API_STATUS fy_safetensors_read(const fy_safetensors_t *file, size_t index, fy_tensor_t **out_tensor);
+/* Into a dense host tensor of that dtype and shape. */
+FY_API_STATUS fy_safetensors_read_into(const fy_safetensors_t *file, size_t index, fy_tensor_t *dst);
+
+typedef struct fy_safetensors_entry {
+    const char *name;
+    const fy_tensor_t *tensor; /* on the host; any strides */
+} fy_safetensors_entry_t;
+typedef struct fy_safetensors_pair {
+    const char *key, *value; /* UTF-8 */
+} fy_safetensors_pair_t;
+/* Writes a file beside `path`, syncs it, renames it over `path` and syncs the folder: after a crash there is the old file or the new one,
+ * whole. Tensors are sorted by element size, largest first, then by name. Fails: DEVICE_MISMATCH (download it first), INVALID_ARGUMENT
+ * (two of one name, "__metadata__", not UTF-8), IO (nothing is left beside), OUT_OF_MEMORY. */
+FY_API_STATUS fy_safetensors_write(const char *path, size_t count, const fy_safetensors_entry_t *entries, size_t npairs,
+                                   const fy_safetensors_pair_t *pairs);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

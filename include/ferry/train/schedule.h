@@ -1,0 +1,53 @@
+/* Schedules: the learning rate as a function of the step. Plain values: nothing to free, nothing to save but the step number. */
+#ifndef FERRY_TRAIN_SCHEDULE_H_
+#define FERRY_TRAIN_SCHEDULE_H_
+
+#include <ferry/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FY_SCHEDULE_LIST(X) \
+    X(CONSTANT, "constant") X(STEP, "step") X(COSINE, "cosine") X(CYCLIC, "cyclic") X(ONE_CYCLE, "one-cycle") X(RANGE, "range")
+typedef enum fy_schedule_kind {
+#define X(name, text) FY_SCHEDULE_##name,
+    FY_SCHEDULE_LIST(X)
+#undef X
+        FY_SCHEDULE_COUNT
+} fy_schedule_kind_t;
+
+/* Steps count from 0. Those fields that a kind does not have are ignored. */
+typedef struct fy_schedule {
+    size_t struct_size;
+    fy_schedule_kind_t kind;
+    double lr;            /* CONSTANT, STEP, COSINE: where it starts; CYCLIC, ONE_CYCLE: the highest; RANGE: the last */
+    int64_t warmup_steps; /* before the rest begins, linearly from lr * warmup_factor: not with CYCLIC, ONE_CYCLE, RANGE */
+    double warmup_factor;
+    int64_t step_size;   /* STEP: lr * gamma ^ floor(step / step_size). CYCLIC: steps up, and as many down (Smith 2017, "triangular") */
+    double gamma;        /* STEP; CYCLIC: the swing is times gamma ^ step; 1: the same each cycle */
+    int64_t total_steps; /* COSINE: min_lr + (lr - min_lr) (1 + cos(pi step / total_steps)) / 2 (Loshchilov and Hutter 2017); ONE_CYCLE,
+                            * RANGE. Later steps stay at the last value */
+    double min_lr;       /* COSINE, CYCLIC: the lowest; RANGE: the first, and lr grows by a constant factor from there */
+    /* ONE_CYCLE (Smith and Topin 2018, as PyTorch has it): from lr / div_factor up to lr during pct_start of the steps, down to
+     * lr / (div_factor * final_div_factor); three_phase: symmetrically down to the start first. linear: lines instead of half cosines. */
+    double pct_start, div_factor, final_div_factor;
+    int three_phase, linear;
+    double base_momentum,
+        max_momentum; /* CYCLIC, ONE_CYCLE: momentum goes the other way, max when lr is lowest; both 0: it is left alone */
+} fy_schedule_t;
+
+/* PyTorch's defaults: gamma 0.1 (CYCLIC 1), pct_start 0.3, div_factor 25, final_div_factor 1e4, momenta 0.85 and 0.95; no warm-up. */
+FY_API void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_steps, fy_schedule_t *out_schedule);
+/* "one-cycle"; "?" for a number that is no kind. Static. */
+FY_API const char *fy_schedule_name(fy_schedule_kind_t kind);
+/* INVALID_ARGUMENT says which field cannot be; the functions below take what has passed here, and give NaN for what would not. */
+FY_API_STATUS fy_schedule_check(const fy_schedule_t *schedule);
+FY_API double fy_schedule_lr(const fy_schedule_t *schedule, int64_t step);
+/* NaN: this schedule leaves momentum alone. */
+FY_API double fy_schedule_momentum(const fy_schedule_t *schedule, int64_t step);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
