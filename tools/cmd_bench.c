@@ -8,6 +8,7 @@ int cmd_bench(int argc, char **argv)
         { "gemm", "matrix products through the dispatcher, beside bare oneDNN", bench_gemm },
         { "copy", "uploads and downloads by size, beside memcpy", bench_copy },
         { "alloc", "a block and its return, beside malloc, jemalloc and mimalloc", bench_alloc },
+        { "train", "training steps, called and replayed as graphs", bench_train },
     };
     return run_command("ferry bench", "Micro benchmarks.", suites, sizeof suites / sizeof *suites, argc, argv);
 }

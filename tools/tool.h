@@ -32,6 +32,7 @@ int bench_dispatch(int argc, char **argv);
 int bench_gemm(int argc, char **argv);
 int bench_copy(int argc, char **argv);
 int bench_alloc(int argc, char **argv);
+int bench_train(int argc, char **argv);
 /* Runs the one of `list` that argv[1] names; `prefix` is what was typed before it ("ferry experiment"). */
 int run_command(const char *prefix, const char *summary, const command_t *list, size_t count, int argc, char **argv);
 

@@ -21,7 +21,7 @@ expect 2 expirement
 says err "did you mean 'experiment'?"
 expect 2 experiment
 silent out
-for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "bench dispatch" "bench gemm" "bench copy" "bench alloc"; do
+for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "bench dispatch" "bench gemm" "bench copy" "bench alloc" "bench train"; do
     # shellcheck disable=SC2086
     expect 0 $command --help
     says out "usage: ferry $command"
@@ -203,12 +203,15 @@ for experiment in "roundtrip --iters 2" "vectorize --size 16 --repeats 1" miniba
 done
 
 # ---- benches run and fill every row ----
-for suite in dispatch "gemm --max-size 32" "copy --max-bytes 4KiB"; do
+for suite in dispatch "gemm --max-size 32" "copy --max-bytes 4KiB" "train --case mlp"; do
     # shellcheck disable=SC2086
     expect 0 bench $suite --device sim:0 --rounds 1 --round-ms 1 --json
     silent err
     says out '"rows": ['
 done
+says out '"mode": "graph"'
+expect 2 bench train --case nothing
+says err "no step is called 'nothing...'"
 expect 0 bench alloc --device sim:0 --quick --rounds 1 --round-ms 1 --max-live 1MiB --json
 for field in '"allocator": "ferry"' '"allocator": "ferry-device"' '"allocator": "ferry-pinned"' '"pattern": "random"' '"nbytes": 67108864' '"threads": 4' '"live_blocks": 10,'; do
     says out "$field"

@@ -1,0 +1,21 @@
+/* Rows of `ferry bench train`: each a training step that is called, or replayed as a graph. A family of cases is a table of its own.
+ * Next: bench_train.c. */
+#ifndef FERRY_TOOLS_BENCH_TRAIN_H_
+#define FERRY_TOOLS_BENCH_TRAIN_H_
+
+#include "tools/bench.h"
+
+typedef struct train_case {
+    const char *name, *mode; /* mode: "eager" or "graph" */
+    /* Makes the context, in the current scope; a NULL context is a failure. It goes by free(). */
+    fy_status_t (*make)(fy_device_t *device, void **out_context);
+    bench_fn run;   /* so many steps */
+    int64_t ops;    /* calls of one step that have a gradient, for the time of one; 0: left out */
+    int64_t images; /* of one step; 0: left out */
+} train_case_t;
+
+/* Of all families together, and of each: bench_train_small.c. */
+enum { TRAIN_MOST_CASES = 32, TRAIN_SMALL_COUNT = 4 };
+extern const train_case_t train_small[TRAIN_SMALL_COUNT];
+
+#endif
