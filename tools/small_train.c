@@ -158,7 +158,5 @@ fy_status_t small_read(const fy_tensor_t *scalar, double *out_value)
 {
     fy_download_t *download;
     FY_TRY(fy_tensor_download(scalar, NULL, &download));
-    const fy_status_t status = fy_download_wait_f64(download, FY_FOREVER, out_value);
-    fy_download_destroy(download);
-    return status;
+    return fy_download_wait_f64(download, FY_FOREVER, out_value);
 }
