@@ -1,0 +1,157 @@
+/* Layers: what their makers refuse, who owns them, a layer of one's own. What they compute: test_model.c. */
+#include "tests/support/harness.h"
+
+#include <ferry/train/train.h>
+
+static void test_makers_refuse(ts_ctx_t *ctx)
+{
+    fy_layer_t *layer;
+    (void)ctx;
+    ts_fails(fy_layer_linear(0, 3, NULL, &layer), INVALID_ARGUMENT);
+    assert_null(layer);
+    fy_linear_options_t linear = FY_LINEAR_OPTIONS_INIT;
+    linear.activation = (fy_activation_t)77;
+    ts_fails(fy_layer_linear(2, 3, &linear, &layer), INVALID_ARGUMENT);
+    ts_text_has("77");
+    linear = (fy_linear_options_t)FY_LINEAR_OPTIONS_INIT;
+    linear.weight = (fy_init_t){ FY_INIT_NORMAL, -1 };
+    ts_fails(fy_layer_linear(2, 3, &linear, &layer), INVALID_ARGUMENT);
+    ts_text_has("linear's weight");
+    linear.struct_size = 1;
+    ts_fails(fy_layer_linear(2, 3, &linear, &layer), INVALID_ARGUMENT);
+    ts_text_has("struct_size");
+
+    fy_conv2d_options_t conv = FY_CONV2D_OPTIONS_INIT;
+    conv.attrs.groups = 2;
+    ts_fails(fy_layer_conv2d(3, 4, 3, 3, &conv, &layer), INVALID_ARGUMENT);
+    ts_text_has("2 groups do not divide 3 inputs");
+    conv.attrs.groups = 1;
+    conv.attrs.stride_w = 0;
+    ts_fails(fy_layer_conv2d(3, 4, 3, 3, &conv, &layer), INVALID_ARGUMENT);
+    ts_fails(fy_layer_conv2d(3, 4, 3, 0, NULL, &layer), INVALID_ARGUMENT);
+    ts_fails(fy_layer_dropout(1.5, &layer), INVALID_ARGUMENT);
+    ts_fails(fy_layer_dropout2d(-0.1, &layer), INVALID_ARGUMENT);
+    ts_fails(fy_layer_max_pool2d(NULL, &layer), INVALID_ARGUMENT);
+    const fy_pool2d_attrs_t padded = { 2, 2, 0, 0, 2, 0 };
+    ts_fails(fy_layer_avg_pool2d(&padded, &layer), INVALID_ARGUMENT);
+    ts_fails(fy_layer_op("matmul", &layer), INVALID_ARGUMENT);
+    ts_fails(fy_layer_op("affine", &layer), INVALID_ARGUMENT);
+    ts_fails(fy_layer_op("no_such", &layer), INVALID_ARGUMENT);
+    ts_text_has("no_such");
+    ts_fails(fy_layer_flatten(NULL), INVALID_ARGUMENT);
+}
+
+static int destroyed;
+static void count_destroy(void *user)
+{
+    (void)user;
+    destroyed++;
+}
+static fy_status_t pass_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+{
+    (void)user;
+    *out_rank = rank;
+    memcpy(out_dims, dims, (size_t)rank * sizeof *dims);
+    *out_macs = 7;
+    return FY_STATUS_OK;
+}
+/* y = x * gain, with a parameter of one element. */
+static fy_status_t gain_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    (void)user, (void)pass;
+    return fy_mul(x, params[0], out_y);
+}
+static const fy_layer_param_t gain_param = { "gain", 1, { 1 }, 0, 0, { FY_INIT_CONSTANT, 3 } };
+static const fy_layer_def_t gain_def = { sizeof gain_def, "gain", 1, &gain_param, pass_shape, gain_forward, count_destroy };
+
+static fy_layer_t *gain(void)
+{
+    fy_layer_t *layer;
+    ts_ok(fy_layer_create(&gain_def, NULL, &layer));
+    return layer;
+}
+
+/* Whoever makes a layer, a sequential or a model gives what it puts in away, also when that fails. */
+static void test_owners(ts_ctx_t *ctx)
+{
+    fy_layer_t *layer, *first;
+    fy_model_t *model;
+    destroyed = 0;
+    fy_layer_destroy(gain());
+    assert_int_equal(destroyed, 1);
+    fy_layer_destroy(NULL);
+
+    fy_layer_def_t def = gain_def;
+    def.forward = NULL;
+    ts_fails(fy_layer_create(&def, NULL, &layer), INVALID_ARGUMENT);
+    assert_int_equal(destroyed, 2);
+    fy_layer_param_t dotted = gain_param;
+    dotted.name = "a.b";
+    def = gain_def;
+    def.params = &dotted;
+    ts_fails(fy_layer_create(&def, NULL, &layer), INVALID_ARGUMENT);
+    assert_int_equal(destroyed, 3);
+
+    const fy_layer_child_t twice[] = { { "a", gain() }, { "a", gain() } };
+    ts_fails(fy_layer_sequential(2, twice, &layer), INVALID_ARGUMENT);
+    ts_text_has("both called 'a'");
+    assert_int_equal(destroyed, 5);
+    ts_fails(fy_layer_dropout(2, &first), INVALID_ARGUMENT);
+    const fy_layer_child_t failed[] = { { "a", gain() }, { "drop", first } };
+    ts_fails(fy_layer_sequential(2, failed, &layer), INVALID_ARGUMENT);
+    ts_text_has("'drop'");
+    ts_text_has("p is 2"); /* what the maker had to say */
+    assert_int_equal(destroyed, 6);
+    first = gain();
+    const fy_layer_child_t same[] = { { "a", first }, { "b", first } };
+    ts_fails(fy_layer_sequential(2, same, &layer), INVALID_ARGUMENT);
+    assert_int_equal(destroyed, 7);
+
+    first = gain();
+    const fy_layer_child_t good[] = { { "a", first } };
+    ts_ok(fy_layer_sequential(1, good, &layer));
+    fy_layer_destroy(first); /* the sequential has it: nothing happens */
+    assert_int_equal(destroyed, 7);
+    fy_layer_t *outer;
+    const fy_layer_child_t again[] = { { "x", first }, { "y", gain() } };
+    ts_fails(fy_layer_sequential(2, again, &outer), INVALID_ARGUMENT);
+    ts_text_has("owner");
+    assert_int_equal(destroyed, 8);
+
+    ts_fails(fy_model_create(NULL, layer, FY_DIMS(4), NULL, &model), INVALID_ARGUMENT);
+    assert_int_equal(destroyed, 9);
+    ts_ok(fy_model_create(ctx->device, gain(), FY_DIMS(4), NULL, &model));
+    fy_model_destroy(model);
+    assert_int_equal(destroyed, 10);
+}
+
+static void test_a_layer_of_ones_own(ts_ctx_t *ctx)
+{
+    fy_layer_t *inner, *outer;
+    fy_model_t *model;
+    fy_tensor_t *y;
+    fy_param_t param = FY_PARAM_INIT;
+    const fy_layer_child_t children[] = { { "first", gain() }, { "second", gain() } };
+    ts_ok(fy_layer_sequential(2, children, &inner));
+    const fy_layer_child_t whole[] = { { "block", inner }, { "last", gain() } };
+    ts_ok(fy_layer_sequential(2, whole, &outer));
+    ts_ok(fy_model_create(ctx->device, outer, FY_DIMS(2), NULL, &model));
+    ts_ok(fy_model_param(model, 1, &param));
+    assert_string_equal(param.name, "block.second.gain");
+    ts_fails(fy_model_find_param(model, "block.secnd.gain", &param), INVALID_ARGUMENT);
+    ts_text_has("near that: block.second.gain");
+    ts_fails(fy_model_param(model, 3, &param), INVALID_ARGUMENT);
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    ts_ok(fy_model_query(model, &info));
+    assert_int_equal(info.params, 3);
+    assert_int_equal(info.macs, 21);
+    ts_ok(fy_model_forward(model, ts_f32(ctx->device, FY_DIMS(1, 2), (float[]){ 1, -2 }), &y));
+    ts_expect_f32(y, (float[]){ 27, -54 }, 2);
+    fy_model_destroy(model);
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = { TS_TEST(test_makers_refuse), TS_TEST(test_owners), TS_TEST(test_a_layer_of_ones_own) };
+    return TS_RUN("train_layer", tests, NULL);
+}

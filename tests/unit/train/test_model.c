@@ -1,0 +1,332 @@
+/* Models: what the known ones consist of, first values, forward, gradients, what is refused, what is printed. */
+#include "tests/support/harness.h"
+
+#include <math.h>
+
+#include <ferry/train/train.h>
+
+static fy_model_t *open_model(ts_ctx_t *ctx, const char *name, int64_t seed)
+{
+    fy_model_t *model;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    options.seed = seed;
+    ts_ok(fy_model_open(ctx->device, name, &options, &model));
+    return model;
+}
+
+static fy_model_info_t query(const fy_model_t *model)
+{
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    ts_ok(fy_model_query(model, &info));
+    return info;
+}
+
+static float *read_block(const fy_tensor_t *tensor)
+{
+    const fy_tensor_info_t info = ts_info(tensor);
+    float *values = malloc(info.nbytes ? info.nbytes : 1);
+    assert_non_null(values);
+    ts_read(tensor, values, info.nbytes);
+    return values;
+}
+
+/* WORKLOADS of the field: parameters are exact. MACs counted by hand: for lenet 26*26*20*9 + 9*9*50*500 + 800*128 + 1280. */
+static void test_known_models(ts_ctx_t *ctx)
+{
+    static const struct {
+        const char *name;
+        uint64_t params, macs;
+        size_t nparams;
+        int64_t out;
+    } want[] = {
+        { "linear", 6, 5, 2, 1 },
+        { "mlp", 101770, 101632, 4, 10 },
+        { "lenet", 129068, 26 * 26 * 20 * 9 + 9 * 9 * 50 * 500 + 800 * 128 + 1280, 8, 10 },
+        { "mnist2018", 21840, 24 * 24 * 10 * 25 + 8 * 8 * 20 * 250 + 16000 + 500, 8, 10 },
+        { "mnist", 1199882, 26 * 26 * 32 * 9 + 24 * 24 * 64 * 288 + 9216 * 128 + 1280, 8, 10 },
+    };
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        assert_string_equal(fy_model_name_at(i), want[i].name);
+        const fy_ledger_totals_t before = ts_ledger(NULL);
+        fy_model_t *model = open_model(ctx, want[i].name, 1);
+        const fy_ledger_totals_t after = ts_ledger(NULL);
+        assert_int_equal(after.upload.count, before.upload.count); /* made there: nothing goes up */
+        assert_int_equal(after.syncs, before.syncs);
+        const fy_model_info_t info = query(model);
+        assert_string_equal(info.name, want[i].name);
+        assert_int_equal(info.params, want[i].params);
+        assert_int_equal(info.nparams, want[i].nparams);
+        assert_int_equal(info.nbytes, want[i].params * 4);
+        assert_int_equal(info.macs, want[i].macs);
+        assert_int_equal(info.out_rank, 1);
+        assert_int_equal(info.out_dims[0], want[i].out);
+        fy_model_destroy(model);
+    }
+    assert_null(fy_model_name_at(5));
+    fy_model_t *none;
+    ts_fails(fy_model_open(ctx->device, "lenet5", NULL, &none), INVALID_ARGUMENT);
+    ts_text_has("linear, mlp, lenet, mnist2018, mnist");
+}
+
+/* Each parameter starts at a multiple of 16 elements; gaps are 0; the gradients lie alike. */
+static void test_blocks(ts_ctx_t *ctx)
+{
+    fy_model_t *model = open_model(ctx, "lenet", 1);
+    const fy_model_info_t info = query(model);
+    uint64_t offset = 0;
+    float *block = read_block(info.values);
+    for (size_t i = 0; i < info.nparams; i++) {
+        fy_param_t param = FY_PARAM_INIT;
+        ts_ok(fy_model_param(model, i, &param));
+        const fy_tensor_info_t value = ts_info(param.value);
+        float *values = read_block(param.value);
+        assert_memory_equal(values, block + offset, value.nbytes);
+        free(values);
+        assert_int_equal(ts_info(param.grad).nelem, value.nelem);
+        for (uint64_t gap = offset + value.nelem; gap % 16; gap++) assert_true(block[gap] == 0);
+        offset += (value.nelem + 15) / 16 * 16;
+    }
+    assert_int_equal(ts_info(info.values).nelem, offset);
+    assert_int_equal(ts_info(info.grads).nelem, offset);
+    free(block);
+    fy_model_destroy(model);
+}
+
+static void moments(fy_model_t *model, const char *name, double *mean, double *std, double *most)
+{
+    fy_param_t param = FY_PARAM_INIT;
+    ts_ok(fy_model_find_param(model, name, &param));
+    const uint64_t n = ts_info(param.value).nelem;
+    float *values = read_block(param.value);
+    double sum = 0, squares = 0;
+    *most = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        sum += (double)values[i];
+        squares += (double)values[i] * (double)values[i];
+        *most = fmax(*most, fabs((double)values[i]));
+    }
+    *mean = sum / (double)n;
+    *std = sqrt(squares / (double)n - *mean * *mean);
+    free(values);
+}
+
+/* lenet: N(0, 0.01^2) and zero; the others uniform within 1 / sqrt(fan_in). 102400 draws: the bounds below are five deviations wide. */
+static void test_first_values(ts_ctx_t *ctx)
+{
+    double mean, std, most;
+    fy_model_t *model = open_model(ctx, "lenet", 1);
+    moments(model, "fc1.weight", &mean, &std, &most);
+    assert_true(fabs(mean) < 2e-4 && fabs(std - 0.01) < 2e-4 && most > 0.03);
+    moments(model, "fc1.bias", &mean, &std, &most);
+    assert_true(most == 0);
+    fy_model_destroy(model);
+    model = open_model(ctx, "mlp", 1);
+    moments(model, "fc1.weight", &mean, &std, &most);
+    assert_true(most <= 1 / sqrt(784.0) && most > 0.99 / sqrt(784.0) && fabs(mean) < 4e-4 && fabs(std - 1 / sqrt(3 * 784.0)) < 4e-4);
+    moments(model, "fc1.bias", &mean, &std, &most);
+    assert_true(most <= 1 / sqrt(784.0) && most > 0.5 / sqrt(784.0));
+    fy_model_destroy(model);
+}
+
+/* All kinds, on one linear layer 300 -> 200, by their bound or spread. */
+static void test_init_kinds(ts_ctx_t *ctx)
+{
+    static const struct {
+        fy_init_t init;
+        double std;
+        int is_uniform;
+    } kinds[] = {
+        { { FY_INIT_CONSTANT, 0.25 }, 0, 0 },
+        { { FY_INIT_UNIFORM, 0.5 }, 0.28867513, 1 },
+        { { FY_INIT_NORMAL, 0.3 }, 0.3, 0 },
+        { { FY_INIT_KAIMING_UNIFORM, 0 }, 0.0816497, 1 },
+        { { FY_INIT_KAIMING_NORMAL, 0 }, 0.0816497, 0 },
+        { { FY_INIT_KAIMING_NORMAL_FAN_OUT, 0 }, 0.1, 0 },
+        { { FY_INIT_XAVIER_UNIFORM, 0 }, 0.0632456, 1 },
+        { { FY_INIT_XAVIER_NORMAL, 0 }, 0.0632456, 0 },
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        fy_linear_options_t options = FY_LINEAR_OPTIONS_INIT;
+        fy_layer_t *layer;
+        fy_model_t *model;
+        double mean, std, most;
+        options.weight = kinds[i].init;
+        ts_ok(fy_layer_linear(300, 200, &options, &layer));
+        ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(300), NULL, &model));
+        moments(model, "weight", &mean, &std, &most);
+        if (kinds[i].init.kind == FY_INIT_CONSTANT) {
+            assert_true(most == 0.25 && fabs(mean - 0.25) < 1e-7);
+        } else {
+            assert_true(fabs(std / kinds[i].std - 1) < 0.02 && fabs(mean) < kinds[i].std * 0.02);
+            assert_true(kinds[i].is_uniform ? most < kinds[i].std * 1.7321 : most > kinds[i].std * 3);
+        }
+        fy_model_destroy(model);
+    }
+}
+
+static void test_seeds(ts_ctx_t *ctx)
+{
+    fy_model_t *a = open_model(ctx, "mnist2018", 5), *b = open_model(ctx, "mnist2018", 5), *c = open_model(ctx, "mnist2018", 6);
+    const fy_model_info_t info = query(a);
+    float *va = read_block(info.values), *vb = read_block(query(b).values), *vc = read_block(query(c).values);
+    assert_memory_equal(va, vb, ts_info(info.values).nbytes);
+    assert_memory_not_equal(va, vc, ts_info(info.values).nbytes);
+    free(va), free(vb), free(vc);
+    fy_model_destroy(a), fy_model_destroy(b), fy_model_destroy(c);
+}
+
+static fy_tensor_t *noise(ts_ctx_t *ctx, int rank, const int64_t *dims)
+{
+    fy_tensor_t *rng, *x;
+    ts_ok(fy_rng_create(ctx->device, 11, &rng));
+    ts_ok(fy_rand(rng, FY_DTYPE_F32, rank, dims, -1, 1, &x));
+    return x;
+}
+
+/* Two evaluations are the same; two trainings are not, where there is dropout; both scale to the same mean. */
+static void test_train_and_evaluation(ts_ctx_t *ctx)
+{
+    enum { N = 512 };
+    static float x[N], out[2][N];
+    fy_layer_t *layer;
+    fy_model_t *model;
+    fy_tensor_t *y;
+    for (int i = 0; i < N; i++) x[i] = 1;
+    ts_ok(fy_layer_dropout(0.25, &layer));
+    ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(N), NULL, &model));
+    assert_true(query(model).is_training);
+    fy_tensor_t *ones = ts_f32(ctx->device, FY_DIMS(1, N), x);
+    for (int i = 0; i < 2; i++) {
+        ts_ok(fy_model_forward(model, ones, &y));
+        ts_read(y, out[i], sizeof out[i]);
+    }
+    assert_memory_not_equal(out[0], out[1], sizeof out[0]);
+    int kept = 0;
+    for (int i = 0; i < N; i++) {
+        assert_true(out[0][i] == 0 || fabsf(out[0][i] - 4.0F / 3) < 1e-6F);
+        kept += out[0][i] != 0;
+    }
+    assert_true(kept > N * 0.65 && kept < N * 0.85);
+    fy_model_set_training(model, 0);
+    ts_ok(fy_model_forward(model, ones, &y));
+    ts_expect_f32(y, x, N);
+    assert_ptr_not_equal(y, ones); /* a handle of one's own */
+    fy_tensor_destroy(y);
+    ts_read(ones, out[0], sizeof out[0]);
+    fy_model_destroy(model);
+}
+
+/* dropout2d drops whole channels of a sample. */
+static void test_dropout2d(ts_ctx_t *ctx)
+{
+    enum { N = 8, PIXELS = 9, CHANNELS = 16 };
+    static float x[N * PIXELS * CHANNELS], out[N][PIXELS][CHANNELS];
+    fy_layer_t *layer;
+    fy_model_t *model;
+    fy_tensor_t *y;
+    for (int i = 0; i < N * PIXELS * CHANNELS; i++) x[i] = 1;
+    ts_ok(fy_layer_dropout2d(0.5, &layer));
+    ts_ok(fy_model_create(ctx->device, layer, FY_DIMS(3, 3, CHANNELS), NULL, &model));
+    ts_ok(fy_model_forward(model, ts_f32(ctx->device, FY_DIMS(N, 3, 3, CHANNELS), x), &y));
+    ts_read(y, out, sizeof out);
+    int kept = 0;
+    for (int n = 0; n < N; n++)
+        for (int c = 0; c < CHANNELS; c++) {
+            kept += out[n][0][c] != 0;
+            for (int p = 0; p < PIXELS; p++) assert_true(out[n][p][c] == out[n][0][c] && (out[n][p][c] == 0 || out[n][p][c] == 2));
+        }
+    assert_true(kept > N * CHANNELS / 4 && kept < N * CHANNELS * 3 / 4);
+    fy_model_destroy(model);
+}
+
+/* Gradients land in the model's block; what the loss does not depend on gets zeros; accumulating adds. */
+static void test_backward(ts_ctx_t *ctx)
+{
+    fy_model_t *model = open_model(ctx, "linear", 3);
+    const fy_model_info_t info = query(model);
+    fy_tape_t *tape;
+    fy_tensor_t *y, *loss;
+    float first[32], second[32];
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_model_watch(model, tape));
+    for (int pass = 0; pass < 2; pass++) {
+        fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
+        options.accumulate = pass;
+        ts_ok(fy_tape_begin(tape));
+        ts_ok(fy_model_forward(model, noise(ctx, FY_DIMS(4, 5)), &y));
+        ts_ok(fy_sum(y, FY_ALL_AXES, 0, &loss));
+        ts_ok(fy_model_backward(model, tape, loss, &options));
+        ts_read(info.grads, pass ? second : first, sizeof first);
+    }
+    assert_true(first[16] == 4 && second[16] == 8); /* of the bias: one from each sample */
+    for (int i = 0; i < 32; i++) assert_true(second[i] == 2 * first[i]);
+
+    /* A loss of the weight alone: the bias' gradient is zero, not what was there. */
+    fy_param_t weight = FY_PARAM_INIT;
+    ts_ok(fy_model_find_param(model, "fc.weight", &weight));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_sum(weight.value, FY_ALL_AXES, 0, &loss));
+    ts_ok(fy_model_backward(model, tape, loss, NULL));
+    ts_read(info.grads, first, sizeof first);
+    assert_true(first[0] == 1 && first[4] == 1 && first[16] == 0);
+    fy_tape_destroy(tape);
+    fy_model_destroy(model);
+}
+
+static void test_refusals(ts_ctx_t *ctx)
+{
+    fy_model_t *model = open_model(ctx, "lenet", 1);
+    fy_tensor_t *y = NULL;
+    ts_fails(fy_model_forward(model, noise(ctx, FY_DIMS(28, 28, 1)), &y), SHAPE_MISMATCH);
+    ts_text_has("model 'lenet' takes x [n, 28, 28, 1]");
+    ts_fails(fy_model_forward(model, NULL, &y), INVALID_ARGUMENT);
+    if (!ctx->is_host) {
+        ts_fails(fy_model_forward(model, ts_iota(fy_device_host(), FY_DIMS(1, 28, 28, 1), 0), &y), DEVICE_MISMATCH);
+        ts_text_has("conv1.weight");
+    }
+    assert_null(y);
+    fy_model_destroy(model);
+
+    fy_layer_t *layer, *wrong;
+    const uint64_t live = ts_live(ctx->device);
+    ts_ok(fy_layer_linear(9, 2, NULL, &wrong));
+    ts_ok(fy_layer_flatten(&layer));
+    const fy_layer_child_t children[] = { { "flat", layer }, { "head", wrong } };
+    ts_ok(fy_layer_sequential(2, children, &layer));
+    ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(2, 4), NULL, &model), SHAPE_MISMATCH);
+    ts_text_has("layer 'head' (linear): it expects [n, ..., 9] and would get [n, 8]");
+    assert_null(model);
+    assert_int_equal(ts_live(ctx->device), live);
+    ts_ok(fy_layer_conv2d(3, 2, 5, 5, NULL, &layer));
+    ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(4, 9, 3), NULL, &model), SHAPE_MISMATCH);
+    ts_text_has("5 x 5 does not fit into [n, 4, 9, 3]");
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    options.dtype = FY_DTYPE_I32;
+    ts_ok(fy_layer_flatten(&layer));
+    ts_fails(fy_model_create(ctx->device, layer, FY_DIMS(4), &options, &model), INVALID_ARGUMENT);
+}
+
+static void test_describe(ts_ctx_t *ctx)
+{
+    char text[2048], cut[32];
+    fy_model_t *model = open_model(ctx, "lenet", 1);
+    const size_t length = fy_model_describe(model, text, sizeof text);
+    assert_int_equal(length, strlen(text));
+    assert_non_null(strstr(text, "conv2             conv2d            [n, 9, 9, 50]"));
+    assert_non_null(strstr(text, "129068"));
+    assert_non_null(strstr(text, "516272")); /* bytes */
+    assert_int_equal(fy_model_describe(model, cut, sizeof cut), length);
+    assert_memory_equal(cut, text, sizeof cut - 1);
+    assert_int_equal(cut[sizeof cut - 1], 0);
+    assert_int_equal(fy_model_describe(model, NULL, 0), length);
+    fy_model_destroy(model);
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = { TS_TEST(test_known_models), TS_TEST(test_blocks),   TS_TEST(test_first_values),
+                                       TS_TEST(test_init_kinds),   TS_TEST(test_seeds),    TS_TEST(test_train_and_evaluation),
+                                       TS_TEST(test_dropout2d),    TS_TEST(test_backward), TS_TEST(test_refusals),
+                                       TS_TEST(test_describe) };
+    return TS_RUN("train_model", tests, NULL);
+}

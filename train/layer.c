@@ -1,0 +1,181 @@
+/* Layers: making one from its definition, putting them one behind the other, letting go.
+ * Not here: the layers that come with the library (layer_dense.c, layer_plain.c), first values (init.c), what runs them (model.c). */
+#include "layer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *fyt_shape_text(char text[FYT_SHAPE_TEXT], int rank, const int64_t *dims)
+{
+    size_t used = (size_t)snprintf(text, FYT_SHAPE_TEXT, rank > 0 ? "[n" : "[");
+    for (int i = 1; i < rank && used < FYT_SHAPE_TEXT; i++)
+        used += (size_t)snprintf(text + used, FYT_SHAPE_TEXT - used, ", %lld", (long long)dims[i]);
+    if (used < FYT_SHAPE_TEXT) snprintf(text + used, FYT_SHAPE_TEXT - used, "]");
+    return text;
+}
+
+void *fyt_settings(const void *settings, size_t nbytes)
+{
+    void *copy = malloc(nbytes);
+    if (copy) return memcpy(copy, settings, nbytes);
+    FYT_FAIL(OUT_OF_MEMORY, "layer: no host memory for %zu bytes", nbytes);
+    return NULL;
+}
+
+void fyt_layer_free(fy_layer_t *layer)
+{
+    if (!layer) return;
+    for (size_t i = 0; i < layer->nchildren; i++) {
+        if (layer->children) fyt_layer_free(layer->children[i]);
+        if (layer->names) free(layer->names[i]);
+    }
+    free(layer->children);
+    free(layer->names);
+    for (size_t i = 0; layer->def.params && i < layer->def.nparams; i++) free((char *)layer->def.params[i].name);
+    free((fy_layer_param_t *)layer->def.params);
+    free((char *)layer->def.type);
+    if (layer->def.destroy) layer->def.destroy(layer->user);
+    free(layer);
+}
+
+void fy_layer_destroy(fy_layer_t *layer)
+{
+    if (layer && !layer->is_owned) fyt_layer_free(layer);
+}
+
+static fy_status_t check_param(const fy_layer_def_t *def, size_t index)
+{
+    const fy_layer_param_t *param = &def->params[index];
+    char what[96];
+    if (!param->name || !*param->name || strchr(param->name, '.'))
+        return FYT_FAIL(INVALID_ARGUMENT, "layer_create: parameter %zu of '%s' needs a name without '.'", index, def->type);
+    if (param->rank < 0 || param->rank > FY_MAX_RANK)
+        return FYT_FAIL(INVALID_ARGUMENT, "layer_create: parameter '%s' of '%s' has rank %d; 0 to %d can be", param->name, def->type,
+                        param->rank, FY_MAX_RANK);
+    for (int i = 0; i < param->rank; i++)
+        if (param->dims[i] < 1)
+            return FYT_FAIL(INVALID_ARGUMENT, "layer_create: dims[%d] of parameter '%s' of '%s' is %lld", i, param->name, def->type,
+                            (long long)param->dims[i]);
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(def->params[i].name, param->name) == 0)
+            return FYT_FAIL(INVALID_ARGUMENT, "layer_create: '%s' has two parameters '%s'", def->type, param->name);
+    snprintf(what, sizeof what, "%.40s's %.40s", def->type, param->name);
+    return fyt_init_check(&param->init, what);
+}
+
+static fy_status_t check_def(const fy_layer_def_t *def)
+{
+    if (!def) return FYT_FAIL(INVALID_ARGUMENT, "layer_create: def is NULL");
+    if (def->struct_size != sizeof *def)
+        return FYT_FAIL(INVALID_ARGUMENT, "layer_create: struct_size is %zu, not %zu: set it to sizeof(fy_layer_def_t)", def->struct_size,
+                        sizeof *def);
+    if (!def->type || !*def->type || !def->shape || !def->forward || (def->nparams && !def->params))
+        return FYT_FAIL(INVALID_ARGUMENT, "layer_create: a layer needs a type, shape and forward, and params if nparams is not 0");
+    for (size_t i = 0; i < def->nparams; i++) FY_TRY(check_param(def, i));
+    return FY_STATUS_OK;
+}
+
+/* Copies texts and params; on failure what was copied is found by fyt_layer_free. */
+static int copy_def(fy_layer_t *layer, const fy_layer_def_t *def)
+{
+    layer->def = *def;
+    layer->def.params = NULL;
+    layer->def.destroy = NULL; /* set when all is well: the caller destroys `user` otherwise */
+    layer->def.type = strdup(def->type);
+    fy_layer_param_t *params = calloc(def->nparams ? def->nparams : 1, sizeof *params);
+    layer->def.params = params;
+    if (!layer->def.type || !params) return 0;
+    for (size_t i = 0; i < def->nparams; i++) {
+        params[i] = def->params[i];
+        params[i].name = NULL;
+    }
+    for (size_t i = 0; i < def->nparams; i++)
+        if (!(params[i].name = strdup(def->params[i].name))) return 0;
+    return 1;
+}
+
+fy_status_t fy_layer_create(const fy_layer_def_t *def, void *user, fy_layer_t **out_layer)
+{
+    if (out_layer) *out_layer = NULL;
+    fy_layer_t *layer = NULL;
+    fy_status_t status = out_layer ? check_def(def) : FYT_FAIL(INVALID_ARGUMENT, "layer_create: out_layer is NULL");
+    if (status == FY_STATUS_OK && (!(layer = calloc(1, sizeof *layer)) || !copy_def(layer, def)))
+        status = FYT_FAIL(OUT_OF_MEMORY, "layer_create: no host memory for a layer '%s'", def->type);
+    if (status != FY_STATUS_OK) {
+        fyt_layer_free(layer);
+        if (def && def->struct_size == sizeof *def && def->destroy) def->destroy(user);
+        return status;
+    }
+    layer->def.destroy = def->destroy;
+    layer->user = user;
+    *out_layer = layer;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t check_children(size_t count, const fy_layer_child_t *children)
+{
+    for (size_t i = 0; i < count; i++) {
+        const fy_layer_child_t *child = &children[i];
+        if (!child->layer) {
+            char said[256]; /* this failure is told in the place where the maker's stands */
+            snprintf(said, sizeof said, "%s", fy_error_get()->text);
+            return FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: layer %zu ('%s') is NULL; the last failure was: %s", i,
+                            child->name ? child->name : "", said);
+        }
+        if (child->layer->is_owned)
+            return FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: layer %zu ('%s') has an owner already", i, child->name ? child->name : "");
+        if (!child->name || !*child->name || strchr(child->name, '.'))
+            return FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: layer %zu needs a name without '.'", i);
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(children[j].name, child->name) == 0)
+                return FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: layers %zu and %zu are both called '%s'", j, i, child->name);
+            if (children[j].layer == child->layer)
+                return FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: '%s' and '%s' are one layer", children[j].name, child->name);
+        }
+    }
+    return FY_STATUS_OK;
+}
+
+/* Destroys those that nobody has, each once. */
+static void give_up_children(size_t count, const fy_layer_child_t *children)
+{
+    for (size_t i = 0; children && i < count; i++) {
+        size_t first = 0;
+        while (children[first].layer != children[i].layer) first++;
+        if (first == i) fy_layer_destroy(children[i].layer);
+    }
+}
+
+fy_status_t fy_layer_sequential(size_t count, const fy_layer_child_t *children, fy_layer_t **out_layer)
+{
+    if (out_layer) *out_layer = NULL;
+    fy_layer_t *layer = NULL;
+    fy_status_t status = out_layer && (children || !count) ? check_children(count, children)
+                                                           : FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: children or out_layer is NULL");
+    if (status == FY_STATUS_OK) {
+        layer = calloc(1, sizeof *layer);
+        if (layer) {
+            layer->def.type = strdup("sequential");
+            layer->names = calloc(count ? count : 1, sizeof *layer->names);
+            layer->children = calloc(count ? count : 1, sizeof(fy_layer_t *));
+        }
+        int is_whole = layer && layer->def.type && layer->names && layer->children;
+        for (size_t i = 0; is_whole && i < count; i++) {
+            is_whole = (layer->names[i] = strdup(children[i].name)) != NULL;
+            layer->nchildren = i + 1;
+        }
+        if (!is_whole) status = FYT_FAIL(OUT_OF_MEMORY, "layer_sequential: no host memory for %zu layers", count);
+    }
+    if (status != FY_STATUS_OK) {
+        fyt_layer_free(layer);
+        give_up_children(count, children);
+        return status;
+    }
+    for (size_t i = 0; i < count; i++) {
+        layer->children[i] = children[i].layer;
+        children[i].layer->is_owned = 1;
+    }
+    *out_layer = layer;
+    return FY_STATUS_OK;
+}

@@ -1,0 +1,234 @@
+/* Layers without parameters: dropout, pooling, flatten, log_softmax, ops by name.
+ * Not here: linear and conv2d (layer_dense.c). */
+#include "layer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static fy_status_t same_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+{
+    (void)user;
+    *out_rank = rank;
+    memcpy(out_dims, dims, (size_t)rank * sizeof *dims);
+    *out_macs = 0;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t expect_image(int rank, const int64_t *dims)
+{
+    char text[FYT_SHAPE_TEXT];
+    if (rank == 4) return FY_STATUS_OK;
+    return FYT_FAIL(SHAPE_MISMATCH, "it expects [n, H, W, channels] and would get %s", fyt_shape_text(text, rank, dims));
+}
+
+/* `settings` may be NULL for a layer that has none. */
+static fy_status_t make(const char *type, const void *settings, size_t nbytes,
+                        fy_status_t (*shape)(void *, int, const int64_t *, int *, int64_t *, uint64_t *),
+                        fy_status_t (*forward)(void *, const fy_pass_t *, fy_tensor_t *const *, fy_tensor_t *, fy_tensor_t **),
+                        fy_layer_t **out_layer)
+{
+    fy_layer_def_t def = { sizeof def, type, 0, NULL, shape, forward, free };
+    void *user = NULL;
+    if (settings && !(user = fyt_settings(settings, nbytes))) return FY_STATUS_OUT_OF_MEMORY;
+    return fy_layer_create(&def, user, out_layer);
+}
+
+/* ---- dropout ---- */
+
+/* A share of 1 - p stays, times 1 / (1 - p). `rank, dims`: of the draw, which is broadcast over x. */
+static fy_status_t drop(const fy_pass_t *pass, fy_tensor_t *x, double p, int rank, const int64_t *dims, fy_tensor_t **out_y)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_t *draw, *bound, *stays;
+    fy_tensor_query(x, &info);
+    FY_TRY(fy_rand(pass->rng, info.dtype, rank, dims, 0, 1, &draw));
+    FY_TRY(fy_full(info.device, info.dtype, 0, NULL, p, &bound));
+    FY_TRY(fy_ge(draw, bound, &stays));
+    FY_TRY(fy_cast(stays, info.dtype, &draw));
+    FY_TRY(fy_affine(draw, p < 1 ? 1 / (1 - p) : 0, 0, &draw));
+    return fy_mul(x, draw, out_y);
+}
+
+static fy_status_t dropout_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    const double p = *(const double *)user;
+    (void)params;
+    *out_y = x;
+    if (!pass->is_training || p == 0) return FY_STATUS_OK;
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_query(x, &info);
+    return drop(pass, x, p, info.rank, info.dims, out_y);
+}
+
+static fy_status_t dropout2d_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    const double p = *(const double *)user;
+    (void)params;
+    *out_y = x;
+    if (!pass->is_training || p == 0) return FY_STATUS_OK;
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_query(x, &info);
+    return drop(pass, x, p, 4, (int64_t[]){ info.dims[0], 1, 1, info.dims[3] }, out_y);
+}
+
+static fy_status_t image_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+{
+    FY_TRY(expect_image(rank, dims));
+    return same_shape(user, rank, dims, out_rank, out_dims, out_macs);
+}
+
+static fy_status_t check_p(const char *call, double p)
+{
+    if (p >= 0 && p <= 1) return FY_STATUS_OK;
+    return FYT_FAIL(INVALID_ARGUMENT, "%s: p is %g; it is a share, from 0 to 1", call, p);
+}
+
+fy_status_t fy_layer_dropout(double p, fy_layer_t **out_layer)
+{
+    if (out_layer) *out_layer = NULL;
+    FY_TRY(check_p("layer_dropout", p));
+    return make("dropout", &p, sizeof p, same_shape, dropout_forward, out_layer);
+}
+
+fy_status_t fy_layer_dropout2d(double p, fy_layer_t **out_layer)
+{
+    if (out_layer) *out_layer = NULL;
+    FY_TRY(check_p("layer_dropout2d", p));
+    return make("dropout2d", &p, sizeof p, image_shape, dropout2d_forward, out_layer);
+}
+
+/* ---- pooling ---- */
+
+static fy_status_t pool_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+{
+    const fy_pool2d_attrs_t *a = user;
+    const int64_t kernel[2] = { a->kernel_h, a->kernel_w }, padding[2] = { a->padding_h, a->padding_w };
+    const int64_t stride[2] = { a->stride_h ? a->stride_h : a->kernel_h, a->stride_w ? a->stride_w : a->kernel_w };
+    char text[FYT_SHAPE_TEXT];
+    FY_TRY(expect_image(rank, dims));
+    FY_TRY(same_shape(user, rank, dims, out_rank, out_dims, out_macs));
+    for (int i = 0; i < 2; i++) {
+        const int64_t room = dims[1 + i] + 2 * padding[i] - kernel[i];
+        if (room < 0)
+            return FYT_FAIL(SHAPE_MISMATCH, "its window of %d x %d does not fit into %s", a->kernel_h, a->kernel_w,
+                            fyt_shape_text(text, rank, dims));
+        out_dims[1 + i] = room / stride[i] + 1;
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t max_pool_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    (void)pass, (void)params;
+    return fy_max_pool2d(x, user, out_y);
+}
+
+static fy_status_t avg_pool_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    (void)pass, (void)params;
+    return fy_avg_pool2d(x, user, out_y);
+}
+
+static fy_status_t check_pool(const char *call, const fy_pool2d_attrs_t *a)
+{
+    if (!a) return FYT_FAIL(INVALID_ARGUMENT, "%s: attrs is NULL: the kernel's size is needed", call);
+    if (a->kernel_h < 1 || a->kernel_w < 1 || a->stride_h < 0 || a->stride_w < 0 || a->padding_h < 0 || a->padding_w < 0 ||
+        a->padding_h >= a->kernel_h || a->padding_w >= a->kernel_w)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "%s: kernel %d x %d (at least 1), stride %d, %d (0: the kernel's), padding %d, %d (less than the kernel)", call,
+                        a->kernel_h, a->kernel_w, a->stride_h, a->stride_w, a->padding_h, a->padding_w);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_layer_max_pool2d(const fy_pool2d_attrs_t *attrs, fy_layer_t **out_layer)
+{
+    if (out_layer) *out_layer = NULL;
+    FY_TRY(check_pool("layer_max_pool2d", attrs));
+    return make("max_pool2d", attrs, sizeof *attrs, pool_shape, max_pool_forward, out_layer);
+}
+
+fy_status_t fy_layer_avg_pool2d(const fy_pool2d_attrs_t *attrs, fy_layer_t **out_layer)
+{
+    if (out_layer) *out_layer = NULL;
+    FY_TRY(check_pool("layer_avg_pool2d", attrs));
+    return make("avg_pool2d", attrs, sizeof *attrs, pool_shape, avg_pool_forward, out_layer);
+}
+
+static fy_status_t global_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+{
+    (void)user;
+    FY_TRY(expect_image(rank, dims));
+    *out_rank = 2;
+    out_dims[0] = dims[0];
+    out_dims[1] = dims[3];
+    *out_macs = 0;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t global_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    (void)user, (void)pass, (void)params;
+    return fy_mean(x, FY_AXES(1, 2), 0, out_y);
+}
+
+fy_status_t fy_layer_global_avg_pool2d(fy_layer_t **out_layer)
+{
+    return make("global_avg_pool2d", NULL, 0, global_shape, global_forward, out_layer);
+}
+
+/* ---- the others ---- */
+
+static fy_status_t flatten_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+{
+    (void)user;
+    *out_rank = 2;
+    out_dims[0] = dims[0];
+    out_dims[1] = 1;
+    for (int i = 1; i < rank; i++) out_dims[1] *= dims[i];
+    *out_macs = 0;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t flatten_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    int64_t dims[2];
+    int rank;
+    uint64_t macs;
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    (void)pass, (void)params;
+    fy_tensor_query(x, &info);
+    FY_TRY(flatten_shape(user, info.rank, info.dims, &rank, dims, &macs)); /* in numbers: -1 says nothing of an empty batch */
+    return fy_reshape(x, rank, dims, out_y);
+}
+
+fy_status_t fy_layer_flatten(fy_layer_t **out_layer) { return make("flatten", NULL, 0, flatten_shape, flatten_forward, out_layer); }
+
+static fy_status_t log_softmax_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    (void)user, (void)pass, (void)params;
+    return fy_log_softmax(x, -1, out_y);
+}
+
+fy_status_t fy_layer_log_softmax(fy_layer_t **out_layer)
+{
+    return make("log_softmax", NULL, 0, same_shape, log_softmax_forward, out_layer);
+}
+
+static fy_status_t op_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    (void)pass, (void)params;
+    *out_y = NULL;
+    return fy_op_call(*(const fy_op_t *)user, 1, &x, NULL, 1, out_y);
+}
+
+fy_status_t fy_layer_op(const char *op_name, fy_layer_t **out_layer)
+{
+    if (out_layer) *out_layer = NULL;
+    const fy_op_info_t *info = op_name ? fy_op_find(op_name) : NULL;
+    if (!info) return FYT_FAIL(INVALID_ARGUMENT, "layer_op: there is no op '%s'; docs/ops.md lists them", op_name ? op_name : "(NULL)");
+    if (info->nsrc_min != 1 || info->nsrc_max != 1 || info->ndst != 1 || info->attrs_nbytes || !(info->flags & FY_OP_ELEMENTWISE) ||
+        (info->flags & FY_OP_IN_PLACE))
+        return FYT_FAIL(INVALID_ARGUMENT, "layer_op: '%s' is not one source, one result of its shape and no attributes", info->name);
+    return make(info->name, &info->op, sizeof info->op, same_shape, op_forward, out_layer);
+}

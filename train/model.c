@@ -1,0 +1,207 @@
+/* Models: one block of parameters and one of gradients on a device, forward through the layers, gradients by the tape.
+ * Not here: the list of layers (model_layout.c), asking about parameters and printing (model_describe.c), the known models (models.c).
+ * Next: include/ferry/train/model.h says what each call promises. */
+#include "model.h"
+
+#include <ferry/scope.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+void fy_model_destroy(fy_model_t *model)
+{
+    if (!model) return;
+    for (size_t i = 0; i < model->nparams; i++) {
+        fy_tensor_destroy(model->value[i]);
+        fy_tensor_destroy(model->grad[i]);
+        free(model->params[i].name);
+    }
+    for (size_t i = 0; i < model->nleaves; i++) free(model->leaves[i].name);
+    fy_tensor_destroy(model->values);
+    fy_tensor_destroy(model->grads);
+    fy_tensor_destroy(model->rng);
+    free(model->leaves);
+    free(model->params);
+    free(model->value);
+    free(model->grad);
+    fyt_layer_free(model->layer);
+    free(model->name);
+    free(model);
+}
+
+/* ---- making one ---- */
+
+/* The state of dropout: another seed, so that its draws are not those of the initial values. */
+static int64_t dropout_seed(int64_t seed) { return seed ^ INT64_C(0x64726f706f7574); /* "dropout" */ }
+
+/* A zeroed block of `category`, kept. */
+static fy_status_t make_block(const fy_model_t *model, const char *name, fy_category_t category, fy_tensor_t **out_block)
+{
+    fy_scope_t scope = fy_scope_begin(name);
+    fy_status_t status = fy_scope_memory(category);
+    if (status == FY_STATUS_OK) status = fy_zeros(model->device, model->dtype, 1, (int64_t[]){ (int64_t)model->room }, out_block);
+    if (status == FY_STATUS_OK) {
+        fy_tensor_keep(*out_block);
+        fy_tensor_set_name(*out_block, name);
+    }
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
+static fy_status_t make_rng(const fy_model_t *model, int64_t seed, fy_tensor_t **out_rng)
+{
+    FY_TRY(fy_scope_memory(FY_CATEGORY_WEIGHTS)); /* a model has it as long as its weights */
+    return fy_rng_create(model->device, seed, out_rng);
+}
+
+/* The view of parameter `index` in `block`, kept. */
+static fy_status_t view_param(const fy_model_t *model, size_t index, fy_tensor_t *block, fy_tensor_t **out_view)
+{
+    const fyt_model_param_t *param = &model->params[index];
+    fy_tensor_t *flat;
+    FY_TRY(fy_slice(block, 0, (int64_t)param->offset, (int64_t)(param->offset + param->nelem), &flat));
+    FY_TRY(fy_reshape(flat, param->def->rank, param->def->dims, out_view));
+    fy_tensor_keep(*out_view);
+    fy_tensor_set_name(*out_view, param->name);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t make_tensors(fy_model_t *model, int64_t seed)
+{
+    fy_tensor_t *draws;
+    FY_TRY(make_block(model, "weights", FY_CATEGORY_WEIGHTS, &model->values));
+    FY_TRY(make_block(model, "gradients", FY_CATEGORY_GRADIENTS, &model->grads));
+    FY_TRY(make_rng(model, dropout_seed(seed), &model->rng));
+    fy_tensor_keep(model->rng);
+    FY_TRY(fy_rng_create(model->device, seed, &draws));
+    for (size_t i = 0; i < model->nparams; i++) {
+        FY_TRY(view_param(model, i, model->values, &model->value[i]));
+        FY_TRY(view_param(model, i, model->grads, &model->grad[i]));
+        FY_TRY(fyt_init_fill(model->value[i], draws, model->params[i].def));
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t check_create(fy_device_t *device, const fy_layer_t *layer, int rank, const int64_t *dims,
+                                const fy_model_options_t *options, fy_model_t **out_model)
+{
+    if (!out_model || !device || (rank > 0 && !dims)) return FYT_FAIL(INVALID_ARGUMENT, "model_create: device, dims or out_model is NULL");
+    if (!layer) return FYT_FAIL(INVALID_ARGUMENT, "model_create: layer is NULL: its maker failed");
+    if (layer->is_owned) return FYT_FAIL(INVALID_ARGUMENT, "model_create: the layer (%s) has an owner already", layer->def.type);
+    if (options->struct_size != sizeof *options)
+        return FYT_FAIL(INVALID_ARGUMENT, "model_create: struct_size is %zu, not %zu: use FY_MODEL_OPTIONS_INIT", options->struct_size,
+                        sizeof *options);
+    if (options->dtype != FY_DTYPE_F32 && options->dtype != FY_DTYPE_F64)
+        return FYT_FAIL(INVALID_ARGUMENT, "model_create: parameters are f32 or f64, not %s", fy_dtype_name(options->dtype));
+    if (rank < 0 || rank >= FY_MAX_RANK)
+        return FYT_FAIL(INVALID_ARGUMENT, "model_create: a sample of rank %d; 0 to %d can be", rank, FY_MAX_RANK - 1);
+    for (int i = 0; i < rank; i++)
+        if (dims[i] < 1) return FYT_FAIL(INVALID_ARGUMENT, "model_create: dims[%d] of a sample is %lld", i, (long long)dims[i]);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, const int64_t *dims, const fy_model_options_t *options,
+                            fy_model_t **out_model)
+{
+    const fy_model_options_t defaults = FY_MODEL_OPTIONS_INIT;
+    if (out_model) *out_model = NULL;
+    if (!options) options = &defaults;
+    fy_status_t status = check_create(device, layer, rank, dims, options, out_model);
+    fy_model_t *model = status == FY_STATUS_OK ? calloc(1, sizeof *model) : NULL;
+    if (!model) {
+        fy_layer_destroy(layer); /* not one that has an owner */
+        return status != FY_STATUS_OK ? status : FYT_FAIL(OUT_OF_MEMORY, "model_create: no host memory for a model");
+    }
+    *model = (fy_model_t){ .device = device, .dtype = options->dtype, .layer = layer, .rank = rank, .is_training = 1 };
+    layer->is_owned = 1;
+    if (rank) memcpy(model->dims, dims, (size_t)rank * sizeof *dims);
+    model->name = strdup(options->name ? options->name : "model");
+    fy_scope_t scope = fy_scope_begin("model");
+    status = model->name ? fyt_model_lay_out(model) : FYT_FAIL(OUT_OF_MEMORY, "model_create: no host memory for a name");
+    if (status == FY_STATUS_OK) status = make_tensors(model, options->seed);
+    fy_scope_end(scope, 0, NULL);
+    if (status != FY_STATUS_OK) {
+        fy_model_destroy(model);
+        return status;
+    }
+    *out_model = model;
+    return FY_STATUS_OK;
+}
+
+/* ---- running it ---- */
+
+void fy_model_set_training(fy_model_t *model, int is_training)
+{
+    if (model) model->is_training = is_training != 0;
+}
+
+static fy_status_t check_input(const fy_model_t *model, const fy_tensor_t *x, fy_tensor_info_t *info)
+{
+    char got[FYT_SHAPE_TEXT], want[FYT_SHAPE_TEXT];
+    int64_t dims[FY_MAX_RANK] = { 0 };
+    fy_tensor_query(x, info);
+    if (info->rank == model->rank + 1 && memcmp(info->dims + 1, model->dims, (size_t)model->rank * sizeof *dims) == 0) return FY_STATUS_OK;
+    memcpy(dims + 1, model->dims, (size_t)model->rank * sizeof *dims);
+    return FYT_FAIL(SHAPE_MISMATCH, "model '%s' takes x %s and was given %s%s", model->name, fyt_shape_text(want, model->rank + 1, dims),
+                    fyt_shape_text(got, info->rank, info->dims),
+                    info->rank == model->rank ? ": one sample is a batch of 1 (fy_unsqueeze)" : "");
+}
+
+/* Each result but the last goes as soon as the next one is made: what the tape needs of it, it holds. */
+static fy_status_t run_leaves(const fy_model_t *model, fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    const fy_pass_t pass = { sizeof pass, model->is_training, model->rng };
+    fy_tensor_t *now = x;
+    for (size_t i = 0; i < model->nleaves; i++) {
+        const fyt_leaf_t *leaf = &model->leaves[i];
+        fy_tensor_t *next = NULL;
+        FY_TRY(leaf->layer->def.forward(leaf->layer->user, &pass, model->value + leaf->first_param, now, &next));
+        if (!next)
+            return FYT_FAIL(INVALID_ARGUMENT, "model '%s', layer '%s' (%s): its forward gave no result", model->name, leaf->name,
+                            leaf->layer->def.type);
+        if (next != now && now != x) fy_tensor_destroy(now);
+        now = next;
+    }
+    *out_y = now;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_model_forward(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **out_y)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_t *y = NULL;
+    if (!model || !x || !out_y) return FYT_FAIL(INVALID_ARGUMENT, "model_forward: model, x or out_y is NULL");
+    FY_TRY(check_input(model, x, &info));
+    fy_scope_t scope = fy_scope_begin("forward");
+    fy_status_t status = run_leaves(model, x, &y);
+    /* All layers let x through: a result of its own, all the same. */
+    if (status == FY_STATUS_OK && y == x) status = fy_slice(x, 0, 0, info.dims[0], &y);
+    fy_scope_end(scope, status == FY_STATUS_OK, &y);
+    if (status == FY_STATUS_OK) *out_y = y;
+    return status;
+}
+
+fy_status_t fy_model_watch(fy_model_t *model, fy_tape_t *tape)
+{
+    if (!model || !tape) return FYT_FAIL(INVALID_ARGUMENT, "model_watch: model or tape is NULL");
+    for (size_t i = 0; i < model->nparams; i++) FY_TRY(fy_tape_watch(tape, model->value[i], model->grad[i]));
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tensor_t *loss, const fy_backward_options_t *options)
+{
+    if (!model || !tape || !loss) return FYT_FAIL(INVALID_ARGUMENT, "model_backward: model, tape or loss is NULL");
+    fy_scope_t scope = fy_scope_begin("backward");
+    fy_status_t status = fy_tape_backward(tape, loss, options);
+    /* What earlier backwards have added up stays, where this one adds nothing. */
+    const int keeps = options && options->accumulate && model->has_grads;
+    for (size_t i = 0; status == FY_STATUS_OK && !keeps && i < model->nparams; i++) {
+        fy_tensor_t *grad = NULL;
+        status = fy_tape_grad(tape, model->value[i], &grad);
+        if (status == FY_STATUS_OK && !grad) status = fy_fill(model->grad[i], 0);
+        fy_tensor_destroy(grad);
+    }
+    if (status == FY_STATUS_OK) model->has_grads = 1;
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}

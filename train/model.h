@@ -1,0 +1,47 @@
+/* Inside of a model, shared by the files model*.c. Not public. Next: model.c. */
+#ifndef FERRY_TRAIN_MODEL_INTERNAL_H_
+#define FERRY_TRAIN_MODEL_INTERNAL_H_
+
+#include <ferry/train/model.h>
+
+#include "layer.h"
+
+/* A layer that computes, in the order in which they run; sequentials are gone. */
+typedef struct fyt_leaf {
+    const fy_layer_t *layer;
+    char *name;         /* "conv1", "block.conv2"; "" if the model is one layer */
+    size_t first_param; /* of the model's params */
+    int rank;           /* of its output for one sample, without the batch */
+    int64_t dims[FY_MAX_RANK];
+    uint64_t macs; /* of one sample */
+} fyt_leaf_t;
+
+typedef struct fyt_model_param {
+    char *name; /* "conv1.weight" */
+    const fy_layer_param_t *def;
+    uint64_t offset, nelem; /* in the blocks, elements */
+} fyt_model_param_t;
+
+struct fy_model {
+    char *name;
+    fy_device_t *device;
+    fy_dtype_t dtype;
+    fy_layer_t *layer;
+    int rank; /* of one sample */
+    int64_t dims[FY_MAX_RANK];
+    size_t nleaves, nparams;
+    fyt_leaf_t *leaves;
+    fyt_model_param_t *params;
+    fy_tensor_t **value, **grad; /* views of the blocks, one a parameter */
+    fy_tensor_t *values, *grads, *rng;
+    uint64_t room; /* elements of a block */
+    int is_training;
+    int has_grads; /* there has been a backward: each gradient is written */
+};
+
+enum { FYT_PARAM_ALIGN = 16 }; /* elements: 64 bytes of f32, a cache line */
+
+/* Leaves and params of model->layer for its sample shape: names, shapes, offsets. On failure fy_model_destroy frees what there is. */
+fy_status_t fyt_model_lay_out(fy_model_t *model);
+
+#endif
