@@ -27,7 +27,7 @@ typedef struct fy_safetensors_info {
 
 /* Reads and checks the header; the data stays in the file. Refused are, each in words: a header longer than 100,000,000 bytes or than the file,
  * duplicate names, unknown or missing keys, numbers that are no whole number, overlaps, holes, bytes after the last tensor, sizes that overflow,
- * unknown dtypes (also those that Ferry has not: F8, I8, I16, U16, U32, U64), ranks above 8, nesting, invalid UTF-8.
+ * unknown dtypes (also those that Ferry has not: F8, I8, I16, U16, U32, U64), ranks above 8, nesting, invalid UTF-8, names with a zero in them.
  * Fails: IO, CORRUPT_DATA, UNSUPPORTED (a dtype or rank of the format that Ferry has not), OUT_OF_MEMORY. */
 FY_API_STATUS fy_safetensors_open(const char *path, fy_safetensors_t **out_file);
 /* NULL is ignored. */
@@ -39,9 +39,10 @@ FY_API_STATUS fy_safetensors_at(const fy_safetensors_t *file, size_t index, fy_s
 FY_API_STATUS fy_safetensors_find(const fy_safetensors_t *file, const char *name, size_t *out_index);
 /* The text under `key` in __metadata__; NULL if there is none. Valid until the file is closed. */
 FY_API const char *fy_safetensors_metadata(const fy_safetensors_t *file, const char *key);
-/* A new host tensor. Fails: IO (also: the file has been shortened since), OUT_OF_MEMORY, INVALID_ARGUMENT. */
+/* A new host tensor, called as in the file. Fails: IO (also: the file has been shortened since), CORRUPT_DATA (a BOOL that is not 0 or 1),
+ * OUT_OF_MEMORY, INVALID_ARGUMENT. */
 FY_API_STATUS fy_safetensors_read(const fy_safetensors_t *file, size_t index, fy_tensor_t **out_tensor);
-/* Into a dense host tensor of that dtype and shape. */
+/* Into a dense host tensor of that dtype and shape. Fails: as above, DTYPE_MISMATCH, SHAPE_MISMATCH; after IO its contents are undefined. */
 FY_API_STATUS fy_safetensors_read_into(const fy_safetensors_t *file, size_t index, fy_tensor_t *dst);
 
 typedef struct fy_safetensors_entry {
@@ -52,7 +53,8 @@ typedef struct fy_safetensors_pair {
     const char *key, *value; /* UTF-8 */
 } fy_safetensors_pair_t;
 /* Writes a file beside `path`, syncs it, renames it over `path` and syncs the folder: after a crash there is the old file or the new one,
- * whole. Tensors are sorted by element size, largest first, then by name. Fails: DEVICE_MISMATCH (download it first), INVALID_ARGUMENT
+ * whole. Tensors are sorted by element size, largest first (of one size I64, F64 · F32, I32 · BF16, F16 · U8, BOOL), then by name; pairs by
+ * key. A process that is killed on the way may leave "PATH.PID-N.tmp", which nobody reads. Fails: DEVICE_MISMATCH (download it first), INVALID_ARGUMENT
  * (two of one name, "__metadata__", not UTF-8), IO (nothing is left beside), OUT_OF_MEMORY. */
 FY_API_STATUS fy_safetensors_write(const char *path, size_t count, const fy_safetensors_entry_t *entries, size_t npairs,
                                    const fy_safetensors_pair_t *pairs);

@@ -1,0 +1,163 @@
+/* A disk that fails: the N-th call of open, write, fsync, close or rename does, for every N, while a file is written over an older one. There is
+ * then the old file or the new one, whole, nothing beside it, and no open file; and the next try succeeds. Writes that take fewer bytes than
+ * they were given, or are interrupted, change nothing. The linker puts the functions below in the place of the system's (tests.cmake). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ferry/ferry.h>
+#include <ferry/train/safetensors.h>
+
+static struct {
+    int countdown; /* the call that fails; 0: none */
+    int is_for_ever, was_reached, error;
+    size_t most; /* bytes a write takes; 0: all */
+    int interrupts;
+} plan;
+
+static int fails(void)
+{
+    if (plan.countdown <= 0) return 0;
+    if (plan.countdown > 1) {
+        plan.countdown--;
+        return 0;
+    }
+    plan.was_reached = 1;
+    if (!plan.is_for_ever) plan.countdown = 0;
+    errno = plan.error;
+    return 1;
+}
+
+int __real_open(const char *path, int flags, ...);
+ssize_t __real_write(int fd, const void *data, size_t n);
+int __real_fsync(int fd);
+int __real_close(int fd);
+int __real_rename(const char *from, const char *to);
+int __wrap_open(const char *path, int flags, mode_t mode);
+ssize_t __wrap_write(int fd, const void *data, size_t n);
+int __wrap_fsync(int fd);
+int __wrap_close(int fd);
+int __wrap_rename(const char *from, const char *to);
+
+int __wrap_open(const char *path, int flags, mode_t mode) { return fails() ? -1 : __real_open(path, flags, mode); }
+int __wrap_fsync(int fd) { return fails() ? -1 : __real_fsync(fd); }
+int __wrap_rename(const char *from, const char *to) { return fails() ? -1 : __real_rename(from, to); }
+/* The descriptor is gone also when close fails (Linux). */
+int __wrap_close(int fd)
+{
+    const int failed = fails(), status = __real_close(fd);
+    if (failed) errno = plan.error;
+    return failed ? -1 : status;
+}
+ssize_t __wrap_write(int fd, const void *data, size_t n)
+{
+    if (fails()) return -1;
+    if (plan.interrupts && plan.interrupts-- % 2) {
+        errno = EINTR;
+        return -1;
+    }
+    return __real_write(fd, data, plan.most && n > plan.most ? plan.most : n);
+}
+
+static int count_entries(const char *folder)
+{
+    const struct dirent *entry;
+    int count = 0;
+    DIR *open_folder = opendir(folder);
+    assert_non_null(open_folder);
+    while ((entry = readdir(open_folder))) count += entry->d_name[0] != '.';
+    closedir(open_folder);
+    return count;
+}
+
+/* The value of tensor "x" in the file, which must be whole. */
+static float value_in(const char *path)
+{
+    fy_safetensors_t *file;
+    fy_tensor_t *x;
+    void *data;
+    if (fy_safetensors_open(path, &file) != FY_STATUS_OK) fail_msg("%s", fy_error_get()->text);
+    assert_int_equal(fy_safetensors_read(file, 0, &x), FY_STATUS_OK);
+    assert_int_equal(fy_tensor_map(x, FY_ACCESS_READ, &data), FY_STATUS_OK);
+    const float value = *(float *)data;
+    fy_tensor_destroy(x);
+    fy_safetensors_close(file);
+    return value;
+}
+
+static fy_status_t write_value(const char *path, float value)
+{
+    fy_tensor_t *x;
+    fy_status_t status = fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(100), value, &x);
+    const fy_safetensors_entry_t entry = { "x", x };
+    if (status == FY_STATUS_OK) status = fy_safetensors_write(path, 1, &entry, 0, NULL);
+    fy_tensor_destroy(x);
+    return status;
+}
+
+static void fail_each(const char *path, const char *folder, int is_for_ever)
+{
+    int n = 1;
+    float value = 1;
+    assert_int_equal(write_value(path, value), FY_STATUS_OK);
+    const int open_before = count_entries("/proc/self/fd");
+    for (;; n++) {
+        plan.countdown = n, plan.was_reached = 0, plan.is_for_ever = is_for_ever, plan.error = n % 2 ? ENOSPC : EIO;
+        const fy_status_t status = write_value(path, value + 1);
+        plan.countdown = 0;
+        const float found = value_in(path);
+        if (!plan.was_reached) {
+            assert_int_equal(status, FY_STATUS_OK);
+            break;
+        }
+        /* That the folder's descriptor could not be closed when all was done is nobody's business. */
+        assert_true(status == FY_STATUS_IO || (status == FY_STATUS_OK && found == value + 1));
+        /* The new one only if all is written and its folder could not be synced. */
+        assert_true(status == FY_STATUS_OK || found == value || (found == value + 1 && strstr(fy_error_get()->text, "folder")));
+        assert_int_equal(count_entries(folder), 1);
+        assert_int_equal(count_entries("/proc/self/fd"), open_before);
+        value = found;
+    }
+    assert_int_equal(n, 11); /* open, write of the length, header, data, fsync, close, rename; open, fsync, close of the folder */
+}
+
+static void test_each_call_fails(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/ferry-faults-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/x.safetensors", folder);
+    fail_each(path, folder, 0);
+    fail_each(path, folder, 1);
+    unlink(path);
+    rmdir(folder);
+}
+
+static void test_short_and_interrupted_writes(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/ferry-short-XXXXXX";
+    __real_close(mkstemp(path));
+    plan.most = 7;
+    plan.interrupts = 20;
+    assert_int_equal(write_value(path, 3), FY_STATUS_OK);
+    plan.most = 0, plan.interrupts = 0;
+    assert_true(value_in(path) == 3);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_each_call_fails), cmocka_unit_test(test_short_and_interrupted_writes) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,91 @@
+/* The reference implementation of safetensors (PyPI) reads what is written here, and writes of it the same bytes; and what it writes is read
+ * here. Skipped, with the reason, where there is no Python or no such package and no network: the bytes of test_safetensors.c then stand alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ferry/ferry.h>
+#include <ferry/train/safetensors.h>
+
+static void ok(fy_status_t status)
+{
+    if (status != FY_STATUS_OK) fail_msg("%s: %s", fy_status_name(status), fy_error_get()->text);
+}
+
+static size_t read_file(const char *path, char *bytes, size_t room)
+{
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    const size_t n = fread(bytes, 1, room, file);
+    fclose(file);
+    return n;
+}
+
+/* Each dtype twice, of two shapes, so that both orders, of dtypes and of names, show. */
+static void write_ours(const char *path)
+{
+    static const char *const names[2 * FY_DTYPE_COUNT] = { "b", "a",  "\xc3\xa9", "z\"",  "\\", "\x01", "",  "/",
+                                                           "A", "\n", "~",        "\x7f", "0",  "10",   "9", "\t" };
+    fy_safetensors_entry_t entries[2 * FY_DTYPE_COUNT];
+    fy_tensor_t *tensors[2 * FY_DTYPE_COUNT];
+    for (int i = 0; i < 2 * FY_DTYPE_COUNT; i++) {
+        void *data;
+        const fy_dtype_t dtype = (fy_dtype_t)(i % FY_DTYPE_COUNT);
+        if (i < FY_DTYPE_COUNT)
+            ok(fy_tensor_create(fy_device_host(), dtype, FY_DIMS(3, 1 + i), &tensors[i]));
+        else
+            ok(fy_tensor_create(fy_device_host(), dtype, i % 3 ? 0 : 1, (int64_t[]){ 0 }, &tensors[i]));
+        fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+        fy_tensor_query(tensors[i], &info);
+        ok(fy_tensor_map(tensors[i], FY_ACCESS_WRITE, &data));
+        for (uint64_t k = 0; k < info.nbytes; k++) ((unsigned char *)data)[k] = (unsigned char)(k % 2);
+        entries[i] = (fy_safetensors_entry_t){ names[i], tensors[i] };
+    }
+    const fy_safetensors_pair_t pair = { "format\n", "ferry \xe2\x82\xac" };
+    ok(fy_safetensors_write(path, 2 * FY_DTYPE_COUNT, entries, 1, &pair));
+    for (int i = 0; i < 2 * FY_DTYPE_COUNT; i++) fy_tensor_destroy(tensors[i]);
+}
+
+static void test_the_reference_agrees(void **state)
+{
+    static char ours[65536], theirs[65536];
+    char folder[] = "/tmp/ferry-ref-XXXXXX", ours_path[64], theirs_path[64], command[1024];
+    const char *build = getenv("FERRY_BUILD_DIR");
+    assert_non_null(mkdtemp(folder));
+    snprintf(ours_path, sizeof ours_path, "%s/ours", folder);
+    snprintf(theirs_path, sizeof theirs_path, "%s/theirs", folder);
+    write_ours(ours_path);
+    snprintf(command, sizeof command, "python3 tests/unit/train/safetensors_reference.py '%s/pip-safetensors' %s %s",
+             build ? build : folder, ours_path, theirs_path);
+    const int status = system(command);
+    *(int *)*state = WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127);
+    if (!*(int *)*state) {
+        assert_int_equal(status, 0);
+        const size_t n = read_file(ours_path, ours, sizeof ours);
+        assert_int_equal(read_file(theirs_path, theirs, sizeof theirs), n);
+        assert_memory_equal(ours, theirs, n);
+        fy_safetensors_t *file;
+        ok(fy_safetensors_open(theirs_path, &file));
+        assert_int_equal(fy_safetensors_count(file), 2 * FY_DTYPE_COUNT);
+        assert_string_equal(fy_safetensors_metadata(file, "format\n"), "ferry \xe2\x82\xac");
+        fy_safetensors_close(file);
+    }
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+    int is_skipped = 0;
+    const struct CMUnitTest tests[] = { cmocka_unit_test_prestate(test_the_reference_agrees, &is_skipped) };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed ? 1 : is_skipped ? 77 : 0;
+}

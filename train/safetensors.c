@@ -1,0 +1,210 @@
+/* Safetensors files for reading: open, look, read. The header is checked whole before anything is believed (safetensors_header.c); data is
+ * read with pread, since a mapped file that is shortened by somebody kills the process, and pages in one fault at a time.
+ * Not here: writing (safetensors_write.c). Next: include/ferry/train/safetensors.h. */
+#include "train/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ferry/device.h>
+
+#include "train/fail.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format's numbers and data are little-endian, and are read as they lie");
+
+struct fy_safetensors {
+    char *path; /* for errors */
+    int fd;
+    uint64_t data_begin; /* in the file */
+    fyt_header_t header;
+};
+
+static fy_status_t read_at(const char *path, int fd, void *data, size_t nbytes, uint64_t offset)
+{
+    char *to = data;
+    while (nbytes) {
+        const ssize_t n = pread(fd, to, nbytes, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return FYT_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
+        if (n == 0)
+            return FYT_FAIL(IO, "%s ends at byte %llu: it has been shortened since it was opened", path, (unsigned long long)offset);
+        to += n;
+        offset += (uint64_t)n;
+        nbytes -= (size_t)n;
+    }
+    return FY_STATUS_OK;
+}
+
+/* Nothing is allocated before the lengths agree with the file's real one. */
+static fy_status_t read_header(fy_safetensors_t *file)
+{
+    struct stat facts;
+    uint64_t length;
+    if (fstat(file->fd, &facts)) return FYT_FAIL(IO, "cannot look at %s: %s", file->path, strerror(errno));
+    if (!S_ISREG(facts.st_mode)) return FYT_FAIL(IO, "%s is no regular file", file->path);
+    const uint64_t nbytes = (uint64_t)facts.st_size;
+    if (nbytes < sizeof length)
+        return FYT_FAIL(CORRUPT_DATA, "%s is not a safetensors file: it has %llu bytes, and begins with a length of 8", file->path,
+                        (unsigned long long)nbytes);
+    FY_TRY(read_at(file->path, file->fd, &length, sizeof length, 0));
+    if (length > FYT_HEADER_MOST_NBYTES || length > nbytes - sizeof length || length < 2)
+        return FYT_FAIL(
+            CORRUPT_DATA, "%s is not a whole safetensors file: its header has %llu bytes by its own word; it can have 2 to %llu",
+            file->path, (unsigned long long)length,
+            (unsigned long long)(nbytes - sizeof length < FYT_HEADER_MOST_NBYTES ? nbytes - sizeof length : FYT_HEADER_MOST_NBYTES));
+    char *text = malloc((size_t)length + 1);
+    if (!text)
+        return FYT_FAIL(OUT_OF_MEMORY, "no host memory for the %llu bytes of the header of %s", (unsigned long long)length, file->path);
+    const fy_status_t status = read_at(file->path, file->fd, text, (size_t)length, sizeof length);
+    if (status != FY_STATUS_OK) {
+        free(text);
+        return status;
+    }
+    file->data_begin = sizeof length + length;
+    return fyt_header_read(file->path, text, (size_t)length, nbytes - file->data_begin, &file->header);
+}
+
+fy_status_t fy_safetensors_open(const char *path, fy_safetensors_t **out_file)
+{
+    if (!out_file) return FYT_FAIL(INVALID_ARGUMENT, "safetensors_open: out_file is NULL");
+    *out_file = NULL;
+    if (!path) return FYT_FAIL(INVALID_ARGUMENT, "safetensors_open: path is NULL");
+    fy_safetensors_t *file = calloc(1, sizeof *file);
+    char *own = strdup(path);
+    if (!file || !own) {
+        free(file);
+        free(own);
+        return FYT_FAIL(OUT_OF_MEMORY, "safetensors_open: no host memory to open %s", path);
+    }
+    file->path = own;
+    /* Not blocking: a pipe that nobody writes is looked at, and refused, without waiting for one. */
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const fy_status_t status = file->fd < 0 ? FYT_FAIL(IO, "cannot open %s: %s", path, strerror(errno)) : read_header(file);
+    if (status != FY_STATUS_OK) {
+        fy_safetensors_close(file);
+        return status;
+    }
+    *out_file = file;
+    return FY_STATUS_OK;
+}
+
+void fy_safetensors_close(fy_safetensors_t *file)
+{
+    if (!file) return;
+    if (file->fd >= 0) close(file->fd);
+    fyt_header_free(&file->header);
+    free(file->path);
+    free(file);
+}
+
+size_t fy_safetensors_count(const fy_safetensors_t *file) { return file ? file->header.count : 0; }
+
+static fy_status_t check_index(const char *call, const fy_safetensors_t *file, size_t index)
+{
+    if (!file) return FYT_FAIL(INVALID_ARGUMENT, "%s: file is NULL", call);
+    if (index >= file->header.count)
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: tensor %zu of %s, which has %zu", call, index, file->path, file->header.count);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_safetensors_at(const fy_safetensors_t *file, size_t index, fy_safetensors_info_t *out_info)
+{
+    FY_TRY(check_index("safetensors_at", file, index));
+    if (!out_info || out_info->struct_size < sizeof out_info->struct_size)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "safetensors_at: out_info is NULL, or its struct_size is not set: begin with FY_SAFETENSORS_INFO_INIT");
+    const size_t size = out_info->struct_size < sizeof *out_info ? out_info->struct_size : sizeof *out_info, said = out_info->struct_size;
+    memcpy(out_info, &file->header.tensors[index], size);
+    out_info->struct_size = said;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_safetensors_find(const fy_safetensors_t *file, const char *name, size_t *out_index)
+{
+    if (!file || !name || !out_index)
+        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_find: %s is NULL", !file ? "file" : !name ? "name" : "out_index");
+    *out_index = 0;
+    size_t low = 0, high = file->header.count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2, index = file->header.by_name[middle];
+        const int order = strcmp(name, file->header.tensors[index].name);
+        if (order == 0) {
+            *out_index = index;
+            return FY_STATUS_OK;
+        }
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return FYT_FAIL(INVALID_ARGUMENT, "%s has no tensor '%.64s' among its %zu", file->path, name, file->header.count);
+}
+
+const char *fy_safetensors_metadata(const fy_safetensors_t *file, const char *key)
+{
+    if (!file || !key) return NULL;
+    for (size_t i = 0; i < file->header.npairs; i++)
+        if (strcmp(file->header.pairs[i].key, key) == 0) return file->header.pairs[i].value;
+    return NULL;
+}
+
+/* A BOOL of the format is a byte 0 or 1, as Ferry's is, but nothing keeps a file from having others. */
+static fy_status_t check_values(const fy_safetensors_t *file, const fy_safetensors_info_t *info, const unsigned char *data)
+{
+    if (info->dtype != FY_DTYPE_BOOL) return FY_STATUS_OK;
+    for (uint64_t i = 0; i < info->nbytes; i++)
+        if (data[i] > 1)
+            return FYT_FAIL(CORRUPT_DATA, "%s: element %llu of tensor '%.64s' [bool] is the byte %d, not 0 or 1", file->path,
+                            (unsigned long long)i, info->name, data[i]);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t read_data(const fy_safetensors_t *file, const fy_safetensors_info_t *info, fy_tensor_t *dst)
+{
+    void *data;
+    FY_TRY(fy_tensor_map(dst, FY_ACCESS_WRITE, &data));
+    FY_TRY(read_at(file->path, file->fd, data, (size_t)info->nbytes, file->data_begin + info->offset));
+    return check_values(file, info, data);
+}
+
+fy_status_t fy_safetensors_read(const fy_safetensors_t *file, size_t index, fy_tensor_t **out_tensor)
+{
+    if (!out_tensor) return FYT_FAIL(INVALID_ARGUMENT, "safetensors_read: out_tensor is NULL");
+    *out_tensor = NULL;
+    FY_TRY(check_index("safetensors_read", file, index));
+    const fy_safetensors_info_t *info = &file->header.tensors[index];
+    fy_tensor_t *tensor;
+    FY_TRY(fy_tensor_create(fy_device_host(), info->dtype, info->rank, info->dims, &tensor));
+    const fy_status_t status = read_data(file, info, tensor);
+    if (status != FY_STATUS_OK) {
+        fy_tensor_destroy(tensor);
+        return status;
+    }
+    fy_tensor_set_name(tensor, info->name);
+    *out_tensor = tensor;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_safetensors_read_into(const fy_safetensors_t *file, size_t index, fy_tensor_t *dst)
+{
+    FY_TRY(check_index("safetensors_read_into", file, index));
+    if (!dst) return FYT_FAIL(INVALID_ARGUMENT, "safetensors_read_into: dst is NULL");
+    const fy_safetensors_info_t *info = &file->header.tensors[index];
+    fy_tensor_info_t to = FY_TENSOR_INFO_INIT;
+    fy_tensor_query(dst, &to);
+    if (to.dtype != info->dtype)
+        return FYT_FAIL(DTYPE_MISMATCH, "safetensors_read_into: tensor '%.64s' of %s is %s, dst is %s", info->name, file->path,
+                        fy_dtype_name(info->dtype), fy_dtype_name(to.dtype));
+    int same = to.rank == info->rank;
+    for (int i = 0; same && i < to.rank; i++) same = to.dims[i] == info->dims[i];
+    if (!same)
+        return FYT_FAIL(SHAPE_MISMATCH,
+                        "safetensors_read_into: tensor '%.64s' of %s has another shape than dst (%d axes and %llu bytes; %d and %llu)",
+                        info->name, file->path, info->rank, (unsigned long long)info->nbytes, to.rank, (unsigned long long)to.nbytes);
+    if (!to.is_contiguous) return FYT_FAIL(INVALID_ARGUMENT, "safetensors_read_into: dst is not dense: read into a dense one and copy");
+    return read_data(file, info, dst);
+}
