@@ -4,6 +4,7 @@
 #include "ops/shape.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "ops/format.h"
 #include "runtime/base/fail.h"
@@ -22,6 +23,13 @@ static int64_t window_count(int64_t size, int64_t kernel, int32_t stride, int32_
     return span / stride + 1;
 }
 
+static fy_status_t check_activation(const fy_op_info_t *info, int32_t activation)
+{
+    if (activation == FY_ACTIVATION_NONE || activation == FY_ACTIVATION_RELU) return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT, "%s: activation %" PRId32 "; here it is 0 (none) or 1 (relu): call the others as ops of their own",
+                   info->name, activation);
+}
+
 static fy_status_t check_attrs(const fy_op_info_t *info, const fy_conv2d_attrs_t *attrs)
 {
     if (attrs->stride_h < 1 || attrs->stride_w < 1 || attrs->dilation_h < 1 || attrs->dilation_w < 1 || attrs->groups < 1)
@@ -32,7 +40,7 @@ static fy_status_t check_attrs(const fy_op_info_t *info, const fy_conv2d_attrs_t
     if (attrs->padding_h < 0 || attrs->padding_w < 0)
         return FY_FAIL(INVALID_ARGUMENT, "%s: padding %" PRId32 " x %" PRId32 " is negative", info->name, attrs->padding_h,
                        attrs->padding_w);
-    return FY_STATUS_OK;
+    return check_activation(info, attrs->activation);
 }
 
 /* The sources: one dtype that the op takes, rank 4 each. */
@@ -117,7 +125,7 @@ static fy_status_t check_backward(const fy_op_info_t *info, const fy_launch_t *l
     const fy_conv2d_backward_attrs_t *attrs = launch->attrs;
     FY_TRY(check_operands(info, launch));
     *out = (fy_conv2d_attrs_t){ attrs->stride_h,   attrs->stride_w,   attrs->padding_h, attrs->padding_w,
-                                attrs->dilation_h, attrs->dilation_w, attrs->groups };
+                                attrs->dilation_h, attrs->dilation_w, attrs->groups,    FY_ACTIVATION_NONE };
     if (attrs->height < 1 || attrs->width < 1)
         return FY_FAIL(INVALID_ARGUMENT, "%s: height %" PRId32 " and width %" PRId32 " of what the gradient is of must be 1 or more",
                        info->name, attrs->height, attrs->width);
@@ -200,6 +208,7 @@ static fy_status_t pool_forward(const fy_op_info_t *info, fy_launch_t *launch)
     int64_t y[4];
     FY_TRY(check_image(info, launch, 0));
     FY_TRY(pool_dims(info, launch->attrs, launch->src[0].dims, y));
+    FY_TRY(check_activation(info, ((const fy_pool2d_attrs_t *)launch->attrs)->activation));
     set_result(launch, y);
     return FY_STATUS_OK;
 }
@@ -226,17 +235,34 @@ fy_status_t fy__shape_max_pool2d_backward(const fy_op_info_t *info, fy_launch_t 
 {
     FY_TRY(check_image(info, launch, 0));
     FY_TRY(check_image(info, launch, 1));
+    FY_TRY(check_activation(info, ((const fy_pool2d_attrs_t *)launch->attrs)->activation));
     return pool_backward(info, launch, launch->attrs, launch->src[1].dims);
+}
+
+/* relu's slope is told from x, which without relu is of no use. */
+static fy_status_t check_relu_source(const fy_op_info_t *info, const fy_launch_t *launch, int32_t activation, const int64_t *x)
+{
+    FY_TRY(check_activation(info, activation));
+    if ((launch->nsrc == 2) != (activation == FY_ACTIVATION_RELU))
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %u sources with activation %" PRId32 "; x (src1) belongs to relu, and only to it", info->name,
+                       (unsigned)launch->nsrc, activation);
+    if (launch->nsrc < 2) return FY_STATUS_OK;
+    FY_TRY(check_image(info, launch, 1));
+    if (memcmp(launch->src[1].dims, x, 4 * sizeof *x) == 0) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH, "%s: x (src1) is %s, the attributes and dy say [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
+                   info->name, FY__DESC_TEXT(&launch->src[1]), x[0], x[1], x[2], x[3]);
 }
 
 fy_status_t fy__shape_avg_pool2d_backward(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_pool2d_backward_attrs_t *all = launch->attrs;
-    const fy_pool2d_attrs_t attrs = { all->kernel_h, all->kernel_w, all->stride_h, all->stride_w, all->padding_h, all->padding_w };
+    const fy_pool2d_attrs_t attrs = { all->kernel_h,  all->kernel_w,  all->stride_h,     all->stride_w,
+                                      all->padding_h, all->padding_w, FY_ACTIVATION_NONE };
     FY_TRY(check_image(info, launch, 0));
     if (all->height < 1 || all->width < 1)
         return FY_FAIL(INVALID_ARGUMENT, "%s: height %" PRId32 " and width %" PRId32 " of x must be 1 or more", info->name, all->height,
                        all->width);
     const int64_t x[4] = { launch->src[0].dims[0], all->height, all->width, launch->src[0].dims[3] };
+    FY_TRY(check_relu_source(info, launch, all->activation, x));
     return pool_backward(info, launch, &attrs, x);
 }

@@ -33,6 +33,16 @@ enum { FY__ACTIVATION_COUNT = FY_OP_ERF - FY_OP_RELU6 + 1, FY__ACTIVATION_BACKWA
 
 enum { FY__GEMM_ROWS = 6, FY__GEMM_COLUMNS = 8 };
 
+/* Windows of one row of dense f32 images, all inside the image; the backward ones do not overlap. */
+typedef struct fy__pool_row {
+    const float *x, *dy; /* x: the first window's first pixel; avg_pool_backward looks at it only with relu */
+    float *out;          /* y, or dx at that pixel */
+    int64_t count, channels, kernel_h, kernel_w;
+    int64_t row, step; /* elements from a row of pixels to the next one, from a window to the next one */
+    int relu, accumulate;
+} fy__pool_row_t;
+typedef void (*fy__pool_row_fn)(const fy__pool_row_t *row);
+
 typedef struct fy__loops {
     const char *name;
     fy__loop1_fn unary[FY__UNARY_COUNT][FY_DTYPE_COUNT];
@@ -59,6 +69,7 @@ typedef struct fy__loops {
     void (*normal_f64)(int64_t npairs, const uint32_t *lanes, double mean, double std, double *out);
     /* block = A * B, of panels packed as [k][FY__GEMM_ROWS] and [k][FY__GEMM_COLUMNS]; all aligned to 64 bytes. */
     void (*gemm_block_f64)(int64_t k, const double *a, const double *b, double *block);
+    fy__pool_row_fn max_pool_f32, avg_pool_f32, max_pool_backward_f32, avg_pool_backward_f32; /* loops_image.h */
 } fy__loops_t;
 
 extern const fy__loops_t fy__loops_base;

@@ -336,6 +336,10 @@ static void gemm_block_f64(int64_t k, const double *a, const double *b, double *
     c[5] = c5;
 }
 
+/* ---- images ---- */
+
+#include "backends/kernels/loops_image.h"
+
 /* ---- the table ---- */
 
 #define ALL(name)                                                                                                           \
@@ -405,4 +409,8 @@ const fy__loops_t FY__LOOPS_TABLE = {
     .normal_f32 = normal_f32,
     .normal_f64 = normal_f64,
     .gemm_block_f64 = gemm_block_f64,
+    .max_pool_f32 = max_pool_f32,
+    .avg_pool_f32 = avg_pool_f32,
+    .max_pool_backward_f32 = max_pool_backward_f32,
+    .avg_pool_backward_f32 = avg_pool_backward_f32,
 };

@@ -1,20 +1,14 @@
 /* max_pool2d, avg_pool2d and their gradients, for any strides and float dtypes. Each task is a row of pixels of the result; the gradients ask,
  * for a pixel of x, which windows have it, so every result is summed in one order by one thread and no two threads write one element.
- * Not here: convolutions (conv.c). */
+ * Not here: dense f32 (pool_dense.c), convolutions (conv.c). */
 #include <math.h>
 
+#include "backends/formulas/activation.h"
+#include "backends/formulas/scalar.h"
 #include "backends/kernels/image.h"
+#include "backends/kernels/pool.h"
 
 enum { CHANNELS = FY__IMAGE_CHANNELS };
-
-typedef struct pool {
-    const fy__loops_t *loops;
-    const fy_launch_t *launch;
-    const fy_desc_t *x, *y; /* x NULL: avg_pool2d_backward does not need it */
-    int64_t h, w, oh, ow, channels;
-    int64_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
-    int is_max;
-} pool_t;
 
 typedef struct range {
     int64_t first, end;
@@ -47,7 +41,7 @@ static void take_larger(int64_t n, const double *x, double *best, int64_t *place
 }
 
 /* The largest elements of a window, and the first pixels (h * w + w) that have them. */
-static void find_largest(const pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c, int64_t nc, double *best, int64_t *place)
+static void find_largest(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c, int64_t nc, double *best, int64_t *place)
 {
     const range_t rows = window(oh, pool->stride_h, pool->padding_h, pool->kernel_h, pool->h),
                   columns = window(ow, pool->stride_w, pool->padding_w, pool->kernel_w, pool->w);
@@ -63,7 +57,7 @@ static void find_largest(const pool_t *pool, int64_t n, int64_t oh, int64_t ow, 
 
 static void forward_row(const void *context, int64_t task)
 {
-    const pool_t *pool = (const pool_t *)context;
+    const fy__pool_t *pool = (const fy__pool_t *)context;
     const int64_t n = task / pool->oh, oh = task % pool->oh;
     const range_t rows = window(oh, pool->stride_h, pool->padding_h, pool->kernel_h, pool->h);
     double sums[CHANNELS], x[CHANNELS];
@@ -74,12 +68,14 @@ static void forward_row(const void *context, int64_t task)
             const int64_t nc = least(CHANNELS, pool->channels - c);
             if (pool->is_max) {
                 find_largest(pool, n, oh, ow, c, nc, sums, place);
+                if (pool->relu) /* relu keeps order, so the largest of relu(x) is relu of the largest */
+                    for (int64_t i = 0; i < nc; i++) sums[i] = fy__relu_f64(sums[i]);
             } else {
                 for (int64_t i = 0; i < nc; i++) sums[i] = 0;
                 for (int64_t h = rows.first; h < rows.end; h++)
                     for (int64_t w = columns.first; w < columns.end; w++) {
                         fy__image_stage(pool->loops, pool->x, n, h, w, c, nc, x);
-                        for (int64_t i = 0; i < nc; i++) sums[i] += x[i];
+                        for (int64_t i = 0; i < nc; i++) sums[i] += pool->relu ? fy__relu_f64(x[i]) : x[i];
                     }
                 for (int64_t i = 0; i < nc; i++) sums[i] /= (double)(pool->kernel_h * pool->kernel_w);
             }
@@ -88,7 +84,7 @@ static void forward_row(const void *context, int64_t task)
     }
 }
 
-static void add_window(const pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c, int64_t nc, int64_t pixel, double *sums)
+static void add_window(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c, int64_t nc, int64_t pixel, double *sums)
 {
     double dy[CHANNELS], best[CHANNELS];
     int64_t place[CHANNELS];
@@ -98,15 +94,15 @@ static void add_window(const pool_t *pool, int64_t n, int64_t oh, int64_t ow, in
         return;
     }
     find_largest(pool, n, oh, ow, c, nc, best, place);
-    for (int64_t i = 0; i < nc; i++) sums[i] += place[i] == pixel ? dy[i] : 0;
+    for (int64_t i = 0; i < nc; i++) sums[i] += place[i] != pixel ? 0 : pool->relu ? fy__relu_backward_f64(dy[i], best[i]) : dy[i];
 }
 
 static void backward_row(const void *context, int64_t task)
 {
-    const pool_t *pool = (const pool_t *)context;
+    const fy__pool_t *pool = (const fy__pool_t *)context;
     const int64_t n = task / pool->h, h = task % pool->h;
     const range_t rows = windows_of(h, pool->stride_h, pool->padding_h, pool->kernel_h, pool->oh);
-    double sums[CHANNELS];
+    double sums[CHANNELS], x[CHANNELS];
     for (int64_t w = 0; w < pool->w; w++) {
         const range_t columns = windows_of(w, pool->stride_w, pool->padding_w, pool->kernel_w, pool->ow);
         for (int64_t c = 0; c < pool->channels; c += CHANNELS) {
@@ -114,9 +110,12 @@ static void backward_row(const void *context, int64_t task)
             for (int64_t i = 0; i < nc; i++) sums[i] = 0;
             for (int64_t oh = rows.first; oh < rows.end; oh++)
                 for (int64_t ow = columns.first; ow < columns.end; ow++) add_window(pool, n, oh, ow, c, nc, h * pool->w + w, sums);
-            if (!pool->is_max)
+            if (!pool->is_max) {
                 for (int64_t i = 0; i < nc; i++) sums[i] /= (double)(pool->kernel_h * pool->kernel_w);
-            fy__image_put(pool->loops, pool->launch->dst, n, h, w, c, nc, sums, (pool->launch->accumulate & 1u) != 0);
+                if (pool->relu) fy__image_stage(pool->loops, pool->x, n, h, w, c, nc, x);
+                for (int64_t i = 0; i < nc && pool->relu; i++) sums[i] = fy__relu_backward_f64(sums[i], x[i]);
+            }
+            fy__image_put(pool->loops, pool->launch->dst, n, h, w, c, nc, sums, pool->accumulate);
         }
     }
 }
@@ -128,25 +127,30 @@ fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, 
     const fy_desc_t *image = forward ? launch->src : launch->dst, *y = forward ? launch->dst : launch->src;
     (void)host;
     if (launch->nelem == 0) return FY_STATUS_OK;
-    const pool_t pool = { .loops = loops,
-                          .launch = launch,
-                          .x = forward                                   ? launch->src
-                               : launch->op == FY_OP_MAX_POOL2D_BACKWARD ? &launch->src[1]
-                                                                         : NULL,
-                          .y = y,
-                          .h = image->dims[1],
-                          .w = image->dims[2],
-                          .oh = y->dims[1],
-                          .ow = y->dims[2],
-                          .channels = y->dims[3],
-                          .kernel_h = attrs->kernel_h,
-                          .kernel_w = attrs->kernel_w,
-                          .stride_h = attrs->stride_h ? attrs->stride_h : attrs->kernel_h,
-                          .stride_w = attrs->stride_w ? attrs->stride_w : attrs->kernel_w,
-                          .padding_h = attrs->padding_h,
-                          .padding_w = attrs->padding_w,
-                          .is_max = launch->op == FY_OP_MAX_POOL2D || launch->op == FY_OP_MAX_POOL2D_BACKWARD };
-    const int64_t nrows = image->dims[0] * (forward ? pool.oh : pool.h);
+    const fy__pool_t pool = { .loops = loops,
+                              .launch = launch,
+                              .x = forward            ? launch->src
+                                   : launch->nsrc > 1 ? &launch->src[1]
+                                                      : NULL,
+                              .y = y,
+                              .images = image->dims[0],
+                              .h = image->dims[1],
+                              .w = image->dims[2],
+                              .oh = y->dims[1],
+                              .ow = y->dims[2],
+                              .channels = y->dims[3],
+                              .kernel_h = attrs->kernel_h,
+                              .kernel_w = attrs->kernel_w,
+                              .stride_h = attrs->stride_h ? attrs->stride_h : attrs->kernel_h,
+                              .stride_w = attrs->stride_w ? attrs->stride_w : attrs->kernel_w,
+                              .padding_h = attrs->padding_h,
+                              .padding_w = attrs->padding_w,
+                              .is_max = launch->op == FY_OP_MAX_POOL2D || launch->op == FY_OP_MAX_POOL2D_BACKWARD,
+                              .is_forward = forward,
+                              .relu = attrs->activation == FY_ACTIVATION_RELU,
+                              .accumulate = (launch->accumulate & 1u) != 0 };
+    if (fy__pool_dense(&pool)) return FY_STATUS_OK;
+    const int64_t nrows = pool.images * (forward ? pool.oh : pool.h);
     const int64_t row = (fy__desc_nelem(y) / (nrows ? nrows : 1) + 1) * pool.kernel_h * pool.kernel_w;
     fy__for_each(nrows, fy__threads_for(nrows * row, 1 << 15), forward ? forward_row : backward_row, &pool);
     return FY_STATUS_OK;

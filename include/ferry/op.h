@@ -88,10 +88,11 @@ typedef enum fy_activation {
 
 typedef struct fy_conv2d_attrs {
     int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups;
-} fy_conv2d_attrs_t; /* padding: zeros on both sides; the result has floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1 rows */
-#define FY_CONV2D_ATTRS_INIT \
-    {                        \
-        1, 1, 0, 0, 1, 1, 1  \
+    int32_t activation; /* an fy_activation_t, of the result: NONE or RELU */
+} fy_conv2d_attrs_t;    /* padding: zeros on both sides; the result has floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1 rows */
+#define FY_CONV2D_ATTRS_INIT                    \
+    {                                           \
+        1, 1, 0, 0, 1, 1, 1, FY_ACTIVATION_NONE \
     }
 typedef struct fy_conv2d_backward_attrs {
     int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups; /* of the conv2d that is differentiated */
@@ -100,10 +101,11 @@ typedef struct fy_conv2d_backward_attrs {
 
 typedef struct fy_pool2d_attrs {
     int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
-} fy_pool2d_attrs_t; /* stride 0: the kernel's size; the result has floor((H + 2 padding - kernel) / stride) + 1 rows */
+    int32_t activation; /* an fy_activation_t, of x before it is pooled: NONE or RELU */
+} fy_pool2d_attrs_t;    /* stride 0: the kernel's size; the result has floor((H + 2 padding - kernel) / stride) + 1 rows */
 typedef struct fy_pool2d_backward_attrs {
-    int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w; /* of the avg_pool2d that is differentiated */
-    int32_t height, width;                                                /* of its x */
+    int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, activation; /* of the avg_pool2d that is differentiated */
+    int32_t height, width;                                                            /* of its x */
 } fy_pool2d_backward_attrs_t;
 
 /* ---- introspection ---- */

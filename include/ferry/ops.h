@@ -140,14 +140,17 @@ FY_API_STATUS fy_conv2d_backward_weight(const fy_tensor_t *dy, const fy_tensor_t
 
 /* The largest element of each window, a channel each: x [N, H, W, C] -> [N, OH, OW, C], OH = floor((H + 2 padding_h - kernel_h) / stride_h) + 1;
  * what does not fill a window is left out. The padding never wins; it must be less than the kernel. stride 0 is the kernel's size.
- * The mean over all pixels ("global average pooling") is fy_mean over axes 1 and 2. Fails: INVALID_ARGUMENT (no kernel), SHAPE_MISMATCH. */
+ * attrs->activation RELU pools relu(x): one pass over x instead of three, and the tape keeps x alone. The mean over all pixels ("global average
+ * pooling") is fy_mean over axes 1 and 2. Fails: INVALID_ARGUMENT (no kernel, another activation), SHAPE_MISMATCH. */
 FY_API_STATUS fy_max_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dst);
 /* Each element of dy goes to the largest one of its window in x, of equals to the first (row by row), of NaNs to the first. -> x's shape. */
 FY_API_STATUS fy_max_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dx);
 /* The sum of each window / (kernel_h * kernel_w): padding counts as zeros. Shapes as in fy_max_pool2d. */
 FY_API_STATUS fy_avg_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dst);
-/* dy [N, OH, OW, C] -> dx [N, height, width, C]: each element of dy / (kernel_h * kernel_w), to all of its window. */
-FY_API_STATUS fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_pool2d_attrs_t *attrs, int height, int width, fy_tensor_t **out_dx);
+/* dy [N, OH, OW, C] -> dx [N, height, width, C]: each element of dy / (kernel_h * kernel_w), to all of its window. x is wanted with
+ * attrs->activation RELU, where it is 0 or less dx is 0; else it must be NULL (INVALID_ARGUMENT). */
+FY_API_STATUS fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, int height, int width,
+                                     fy_tensor_t **out_dx);
 
 /* ---- moving elements about on one device ---- */
 

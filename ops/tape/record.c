@@ -66,7 +66,8 @@ static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const
         const int axis = ((const fy_axis_attrs_t *)attrs)->axis; /* not checked yet */
         for (size_t i = 0; i < nsrc; i++) operands[i].extent = axis >= 0 && axis < src[i]->rank ? src[i]->dims[axis] : 0;
     }
-    for (size_t i = 0; i < nsrc && i < sizeof rule->src_for; i++) {
+    const bool saves_sources = !rule->src_if || rule->src_if(attrs);
+    for (size_t i = 0; i < nsrc && i < sizeof rule->src_for && saves_sources; i++) {
         if (!(rule->src_for[i] & valued)) continue;
         if (!(operands[i].saved = fy__tape_hold(thread, src[i]))) return FY_STATUS_OUT_OF_MEMORY;
         operands[i].version = atomic_load_explicit(&src[i]->storage->version, memory_order_relaxed);

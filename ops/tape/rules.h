@@ -16,6 +16,7 @@ typedef struct fy__tape_rule {
     /* NULL: results are constant, whatever the sources are. */
     fy_status_t (*run)(fy__tape_step_t *step);
     uint8_t src_for[3]; /* source i is saved if one of these sources (bits) has a gradient */
+    bool (*src_if)(const void *attrs); /* and only if this says so; NULL: yes */
     uint8_t dst_for;    /* result 0 is saved, likewise */
     bool is_refused;    /* what it computes has a gradient, but there is no rule */
     bool keeps_extents; /* needs every source's length along the op's axis, and saves none */

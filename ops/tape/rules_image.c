@@ -3,6 +3,11 @@
 
 #include "ops/tape/tape.h"
 
+/* The attributes of a gradient begin with those of what it is of; conv2d's less the activation, whose slope is applied before. */
+enum { CONV2D_HEAD = offsetof(fy_conv2d_attrs_t, activation) };
+_Static_assert(offsetof(fy_conv2d_backward_attrs_t, height) == CONV2D_HEAD, "conv2d's attributes are the head of its gradients'");
+_Static_assert(offsetof(fy_pool2d_backward_attrs_t, height) == sizeof(fy_pool2d_attrs_t), "pooling's are the head of its gradient's");
+
 /* Height and width of source i: axes 1 and 2, of images as of kernels. */
 static void size_of(const fy__tape_step_t *s, uint32_t i, int32_t *out_height, int32_t *out_width)
 {
@@ -18,7 +23,7 @@ static fy_status_t conv2d_back(fy__tape_step_t *s)
 {
     const fy_reduce_attrs_t all_but_channels = { 7, 0 };
     fy_conv2d_backward_attrs_t attrs = { 0 };
-    memcpy(&attrs, s->attrs, sizeof(fy_conv2d_attrs_t)); /* the forward op's are the head of the backward ops' */
+    memcpy(&attrs, s->attrs, CONV2D_HEAD);
     if (fy__tape_wants(s, 0)) {
         size_of(s, 0, &attrs.height, &attrs.width);
         FY_TRY(fy__tape_give(s, 0, FY_OP_CONV2D_BACKWARD_INPUT, 2, (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 1) }, &attrs));
@@ -31,8 +36,6 @@ static fy_status_t conv2d_back(fy__tape_step_t *s)
     return fy__tape_give(s, 2, FY_OP_SUM, 1, (const fy_tensor_t *[]){ s->g }, &all_but_channels);
 }
 const fy__tape_rule_t fy__tape_rule_conv2d = { .run = conv2d_back, .src_for = { 2, 1 } };
-_Static_assert(offsetof(fy_conv2d_backward_attrs_t, height) == sizeof(fy_conv2d_attrs_t),
-               "the backward attributes begin with the forward ones");
 
 static fy_status_t max_pool2d_back(fy__tape_step_t *s)
 {
@@ -40,13 +43,15 @@ static fy_status_t max_pool2d_back(fy__tape_step_t *s)
 }
 const fy__tape_rule_t fy__tape_rule_max_pool2d = { .run = max_pool2d_back, .src_for = { 1 } };
 
+static bool pools_relu(const void *attrs) { return ((const fy_pool2d_attrs_t *)attrs)->activation != FY_ACTIVATION_NONE; }
+
 static fy_status_t avg_pool2d_back(fy__tape_step_t *s)
 {
+    const fy_pool2d_attrs_t *pool = s->attrs;
     fy_pool2d_backward_attrs_t attrs = { 0 };
-    memcpy(&attrs, s->attrs, sizeof(fy_pool2d_attrs_t));
+    memcpy(&attrs, pool, sizeof *pool);
     size_of(s, 0, &attrs.height, &attrs.width);
-    return fy__tape_give(s, 0, FY_OP_AVG_POOL2D_BACKWARD, 1, (const fy_tensor_t *[]){ s->g }, &attrs);
+    const fy_tensor_t *src[2] = { s->g, fy__tape_src(s, 0) };
+    return fy__tape_give(s, 0, FY_OP_AVG_POOL2D_BACKWARD, pools_relu(pool) ? 2 : 1, src, &attrs);
 }
-const fy__tape_rule_t fy__tape_rule_avg_pool2d = { .run = avg_pool2d_back };
-_Static_assert(offsetof(fy_pool2d_backward_attrs_t, height) == sizeof(fy_pool2d_attrs_t),
-               "the backward attributes begin with the forward ones");
+const fy__tape_rule_t fy__tape_rule_avg_pool2d = { .run = avg_pool2d_back, .src_for = { 1 }, .src_if = pools_relu };

@@ -59,10 +59,13 @@ fy_status_t fy_avg_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, 
     return fy__op_new(FY_OP_AVG_POOL2D, 1, &x, attrs ? attrs : &k_no_window, out_dst);
 }
 
-fy_status_t fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_pool2d_attrs_t *attrs, int height, int width, fy_tensor_t **out_dx)
+fy_status_t fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, int height, int width,
+                                   fy_tensor_t **out_dx)
 {
+    const fy_tensor_t *src[2] = { dy, x };
     if (!attrs) attrs = &k_no_window;
-    const fy_pool2d_backward_attrs_t all = { attrs->kernel_h,  attrs->kernel_w,  attrs->stride_h, attrs->stride_w,
-                                             attrs->padding_h, attrs->padding_w, height,          width };
-    return fy__op_new(FY_OP_AVG_POOL2D_BACKWARD, 1, &dy, &all, out_dx);
+    const fy_pool2d_backward_attrs_t all = { attrs->kernel_h,   attrs->kernel_w,  attrs->stride_h,
+                                             attrs->stride_w,   attrs->padding_h, attrs->padding_w,
+                                             attrs->activation, height,           width };
+    return fy__op_new(FY_OP_AVG_POOL2D_BACKWARD, x ? 2 : 1, src, &all, out_dx);
 }

@@ -82,6 +82,8 @@ static void conv2d(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *a
     sums_finish(&sums, out);
 }
 
+static double relu(double x) { return x < 0 ? 0 : x; } /* NaN stays */
+
 /* One loop over windows, which the elements of y stand for, and their places. */
 static void pool2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expected_t *out)
 {
@@ -90,6 +92,7 @@ static void pool2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
     const bool is_max = op == FY_OP_MAX_POOL2D || op == FY_OP_MAX_POOL2D_BACKWARD,
                forward = op == FY_OP_MAX_POOL2D || op == FY_OP_AVG_POOL2D;
     const int64_t sh = a->stride_h ? a->stride_h : a->kernel_h, sw = a->stride_w ? a->stride_w : a->kernel_w;
+    const bool of_relu = a->activation == FY_ACTIVATION_RELU;
     const double share = 1.0 / ((double)a->kernel_h * a->kernel_w);
     int64_t x[4], y[4];
     memcpy(x, src[op == FY_OP_MAX_POOL2D_BACKWARD].dims, sizeof x);
@@ -110,15 +113,16 @@ static void pool2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
             const int64_t h = at[1] * sh - a->padding_h + place / a->kernel_w, w = at[2] * sw - a->padding_w + place % a->kernel_w;
             if (h < 0 || w < 0 || h >= x[1] || w >= x[2]) continue;
             const uint64_t at_x = at4(x, at[0], h, w, at[3]);
-            if (op == FY_OP_AVG_POOL2D) sums_add(&sums, k, src[0].f[at_x], share);
-            if (op == FY_OP_AVG_POOL2D_BACKWARD) sums_add(&sums, at_x, src[0].f[k], share);
+            if (op == FY_OP_AVG_POOL2D) sums_add(&sums, k, of_relu ? relu(src[0].f[at_x]) : src[0].f[at_x], share);
+            const bool is_flat = of_relu && !forward && src[1].f[at_x] <= 0; /* the slope at NaN is 1 */
+            if (op == FY_OP_AVG_POOL2D_BACKWARD && !is_flat) sums_add(&sums, at_x, src[0].f[k], share);
             if (!is_max) continue;
             const double *values = src[!forward].f;
             if (!found || values[at_x] > values[best] || (isnan(values[at_x]) && !isnan(values[best]))) best = at_x;
             found = true;
         }
-        if (op == FY_OP_MAX_POOL2D_BACKWARD) sums_add(&sums, best, src[0].f[k], 1);
-        if (op == FY_OP_MAX_POOL2D) sums.sum[k] = src[0].f[best];
+        if (op == FY_OP_MAX_POOL2D_BACKWARD && !(of_relu && src[1].f[best] <= 0)) sums_add(&sums, best, src[0].f[k], 1);
+        if (op == FY_OP_MAX_POOL2D) sums.sum[k] = of_relu ? relu(src[0].f[best]) : src[0].f[best];
     }
     sums_finish(&sums, out); /* a maximum has no terms: it is exact */
 }

@@ -42,12 +42,16 @@ __device__ inline T largest(const fy_operand &x, int64_t n, const range_t &rows,
     return best;
 }
 
+// NaN is not below 0 and stays; a slope at NaN is 1, as in formulas/activation.h.
+template <typename T> __device__ inline T relu(T x) { return x < (T)0 ? (T)0 : x; }
+
 template <typename T> __device__ inline void pool2d(const fy_args &args)
 {
     const fy_pool2d_attrs_t &a = args.attrs.pool2d;
     const fy_operand &d = args.dst[0], &s = args.src[0];
     const bool is_max = args.op == FY_OP_MAX_POOL2D || args.op == FY_OP_MAX_POOL2D_BACKWARD;
     const bool forward = args.op == FY_OP_MAX_POOL2D || args.op == FY_OP_AVG_POOL2D;
+    const bool of_relu = a.activation == FY_ACTIVATION_RELU;
     const T share = (T)1 / (T)((int64_t)a.kernel_h * a.kernel_w);
     for (uint64_t k = first_thread(); k < args.nelem; k += all_threads()) {
         uint64_t rest = k;
@@ -60,9 +64,13 @@ template <typename T> __device__ inline void pool2d(const fy_args &args)
             const range_t columns = window(j, a.stride_w, a.padding_w, a.kernel_w, s.dims[2]);
             if (is_max) {
                 sum = largest<T>(s, n, rows, columns, c, &place);
+                if (of_relu) sum = relu(sum);
             } else {
                 for (int64_t h = rows.first; h < rows.end; h++)
-                    for (int64_t w = columns.first; w < columns.end; w++) sum += load<T>(s, at4(s, n, h, w, c));
+                    for (int64_t w = columns.first; w < columns.end; w++) {
+                        const T value = load<T>(s, at4(s, n, h, w, c));
+                        sum += of_relu ? relu(value) : value;
+                    }
                 sum *= share;
             }
         } else {
@@ -77,10 +85,11 @@ template <typename T> __device__ inline void pool2d(const fy_args &args)
                     }
                     const range_t in_h = window(oh, a.stride_h, a.padding_h, a.kernel_h, d.dims[1]);
                     const range_t in_w = window(ow, a.stride_w, a.padding_w, a.kernel_w, d.dims[2]);
-                    (void)largest<T>(args.src[1], n, in_h, in_w, c, &place);
-                    if (place == i * d.dims[2] + j) sum += dy;
+                    const T best = largest<T>(args.src[1], n, in_h, in_w, c, &place);
+                    if (place == i * d.dims[2] + j && !(of_relu && best <= (T)0)) sum += dy;
                 }
             }
+            if (!is_max && of_relu && load<T>(args.src[1], at4(args.src[1], n, i, j, c)) <= (T)0) sum = 0;
         }
         put(args, at4(d, n, i, j, c), sum);
     }

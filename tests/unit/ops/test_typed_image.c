@@ -42,7 +42,7 @@ static void expect_near(double a, double b)
 
 static void conv2d_and_its_gradients(ts_ctx_t *ctx)
 {
-    const fy_conv2d_attrs_t attrs = { 2, 1, 1, 2, 1, 2, 2 };
+    const fy_conv2d_attrs_t attrs = { 2, 1, 1, 2, 1, 2, 2, FY_ACTIVATION_NONE };
     fy_tensor_t *rng, *y, *dx, *dw, *with_bias, *db, *rest;
     ts_ok(fy_rng_create(ctx->device, 5, &rng));
     fy_tensor_t *x = noise(ctx, rng, FY_DIMS(2, 7, 6, 4)), *w = noise(ctx, rng, FY_DIMS(6, 3, 2, 2)), *bias = noise(ctx, rng, FY_DIMS(6));
@@ -79,7 +79,7 @@ static void without_attributes_stride_is_1(ts_ctx_t *ctx)
 
 static void pooling_and_its_gradients(ts_ctx_t *ctx)
 {
-    const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0 };
+    const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, FY_ACTIVATION_NONE }, of_relu = { 3, 2, 2, 1, 1, 0, FY_ACTIVATION_RELU };
     fy_tensor_t *rng, *y, *dx, *rest;
     ts_ok(fy_rng_create(ctx->device, 6, &rng));
     fy_tensor_t *x = noise(ctx, rng, FY_DIMS(2, 7, 5, 3));
@@ -88,13 +88,21 @@ static void pooling_and_its_gradients(ts_ctx_t *ctx)
     ts_ok(fy_max_pool2d_backward(dy, x, &attrs, &dx));
     expect_near(inner(dx, x), inner(dy, y));
     ts_ok(fy_avg_pool2d(x, &attrs, &y));
-    ts_ok(fy_avg_pool2d_backward(dy, &attrs, 7, 5, &dx));
+    ts_ok(fy_avg_pool2d_backward(dy, NULL, &attrs, 7, 5, &dx));
     expect_near(inner(dx, x), inner(dy, y));
-    ts_fails(fy_avg_pool2d_backward(dy, &attrs, 5, 7, &rest), SHAPE_MISMATCH);
+    ts_fails(fy_avg_pool2d_backward(dy, NULL, &attrs, 5, 7, &rest), SHAPE_MISMATCH);
+    ts_ok(fy_max_pool2d(x, &of_relu, &y));
+    ts_ok(fy_max_pool2d_backward(dy, x, &of_relu, &dx));
+    expect_near(inner(dx, x), inner(dy, y));
+    ts_ok(fy_avg_pool2d(x, &of_relu, &y));
+    ts_ok(fy_avg_pool2d_backward(dy, x, &of_relu, 7, 5, &dx));
+    expect_near(inner(dx, x), inner(dy, y));
+    ts_fails(fy_avg_pool2d_backward(dy, NULL, &of_relu, 7, 5, &rest), INVALID_ARGUMENT);
+    ts_fails(fy_avg_pool2d_backward(dy, x, &attrs, 7, 5, &rest), INVALID_ARGUMENT);
     ts_fails(fy_max_pool2d(x, NULL, &rest), INVALID_ARGUMENT);
     ts_fails(fy_avg_pool2d(x, NULL, &rest), INVALID_ARGUMENT);
     ts_fails(fy_max_pool2d_backward(dy, x, NULL, &rest), INVALID_ARGUMENT);
-    ts_fails(fy_avg_pool2d_backward(dy, NULL, 7, 5, &rest), INVALID_ARGUMENT);
+    ts_fails(fy_avg_pool2d_backward(dy, NULL, NULL, 7, 5, &rest), INVALID_ARGUMENT);
 }
 
 static void the_first_of_equals_gets_the_gradient(ts_ctx_t *ctx)
