@@ -111,6 +111,17 @@ void fy__cost_softmax(fy_launch_t *launch) { set(launch, mul(launch->nelem, 4 + 
 
 void fy__cost_mse_loss(fy_launch_t *launch) { set(launch, mul(count(&launch->src[0]), 3)); }
 
+void fy__cost_nll_loss(fy_launch_t *launch)
+{
+    const uint64_t rows = count(&launch->src[1]);
+    uint64_t nbytes = mul(rows, fy__dtype_sizes[launch->src[0].dtype]);
+    for (int i = 0; i < 2; i++) nbytes = add(nbytes, unique_nbytes(i ? &launch->src[1] : &launch->dst[0]));
+    launch->flops = rows;
+    launch->nbytes = nbytes;
+}
+
+void fy__cost_cross_entropy(fy_launch_t *launch) { set(launch, mul(count(&launch->src[0]), 4 + FY__FLOPS_TRANSCENDENTAL)); }
+
 void fy__cost_gather(fy_launch_t *launch)
 {
     uint64_t rows = mul(launch->nelem, fy__dtype_sizes[launch->dst[0].dtype]);

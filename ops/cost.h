@@ -15,13 +15,15 @@ void fy__cost_elementwise(fy_launch_t *launch);  /* 1 flop an element of dst[0];
 void fy__cost_elementwise2(fy_launch_t *launch); /* 2 flops: a multiplication and an addition */
 void fy__cost_transcendental(fy_launch_t *launch);
 void fy__cost_random(fy_launch_t *launch);
-void fy__cost_move(fy_launch_t *launch);     /* no flop */
-void fy__cost_axpy(fy_launch_t *launch);     /* 2 flops; dst is read and written */
-void fy__cost_reduce(fy_launch_t *launch);   /* 1 flop an element of src[0] */
-void fy__cost_matmul(fy_launch_t *launch);   /* 2 * M * N * K a matrix */
-void fy__cost_softmax(fy_launch_t *launch);  /* max, subtract, exp, add, divide */
-void fy__cost_mse_loss(fy_launch_t *launch); /* subtract, square, add */
-void fy__cost_gather(fy_launch_t *launch);   /* the rows it reads, not the whole table */
+void fy__cost_move(fy_launch_t *launch);          /* no flop */
+void fy__cost_axpy(fy_launch_t *launch);          /* 2 flops; dst is read and written */
+void fy__cost_reduce(fy_launch_t *launch);        /* 1 flop an element of src[0] */
+void fy__cost_matmul(fy_launch_t *launch);        /* 2 * M * N * K a matrix */
+void fy__cost_softmax(fy_launch_t *launch);       /* max, subtract, exp, add, divide */
+void fy__cost_mse_loss(fy_launch_t *launch);      /* subtract, square, add */
+void fy__cost_nll_loss(fy_launch_t *launch);      /* 1 flop a row, of which one element is read */
+void fy__cost_cross_entropy(fy_launch_t *launch); /* as softmax, of the logits */
+void fy__cost_gather(fy_launch_t *launch);        /* the rows it reads, not the whole table */
 void fy__cost_conv2d(
     fy_launch_t *launch); /* 2 flops for each weight behind each element of y, padding not taken off; its gradients alike */
 void fy__cost_pool2d(fy_launch_t *launch);          /* a flop for each place of the window of each element of y */

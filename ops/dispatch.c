@@ -98,10 +98,19 @@ static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_
     return tensor;
 }
 
+/* What an index must be below is said; where it stands in the operands depends on the op. */
 static fy__fault_cause_t fault_cause(const fy__call_t *call)
 {
-    const bool indexes = call->row->info.op == FY_OP_GATHER;
-    return (fy__fault_cause_t){ call->row->info.name, indexes ? call->src[0]->dims[0] : -1 };
+    fy__fault_cause_t cause = { call->row->info.name, -1 };
+    switch (call->row->info.op) {
+    case FY_OP_GATHER: cause.limit = call->launch.src[0].dims[0]; break;
+    case FY_OP_NLL_LOSS:
+    case FY_OP_CROSS_ENTROPY: cause.limit = call->launch.src[0].dims[1]; break;
+    case FY_OP_NLL_LOSS_BACKWARD:
+    case FY_OP_CROSS_ENTROPY_BACKWARD: cause.limit = call->launch.dst[0].dims[1]; break;
+    default: break;
+    }
+    return cause;
 }
 
 static FY_COLD fy_status_t take_fault_flag(fy__call_t *call)

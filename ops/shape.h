@@ -42,6 +42,11 @@ fy_status_t fy__shape_max_pool2d_backward(const fy_op_info_t *info, fy_launch_t 
 fy_status_t fy__shape_avg_pool2d(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_avg_pool2d_backward(const fy_op_info_t *info, fy_launch_t *launch);
 
+/* shape_loss.c */
+fy_status_t fy__shape_nll_loss(const fy_op_info_t *info, fy_launch_t *launch); /* and cross_entropy */
+fy_status_t fy__shape_nll_loss_backward(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_cross_entropy_backward(const fy_op_info_t *info, fy_launch_t *launch);
+
 /* Rewrites each source to dst[0]'s rank and dims, with stride 0 where it repeats. The shapes are known to broadcast.
  * Doing it twice does nothing more. */
 void fy__broadcast_sources(fy_launch_t *launch);

@@ -30,9 +30,13 @@
     X(conv, fy_conv2d_f32) /* and the gradients */                                           \
     X(conv, fy_conv2d_f64)                                                                   \
     X(pool, fy_pool2d_f32) /* max, avg, and their gradients */                               \
-    X(pool, fy_pool2d_f64)
+    X(pool, fy_pool2d_f64)                                                                   \
+    X(loss, fy_class_loss_f32) /* nll_loss, cross_entropy */                                 \
+    X(loss, fy_class_loss_f64)                                                               \
+    X(loss, fy_class_loss_backward_f32)                                                      \
+    X(loss, fy_class_loss_backward_f64)
 
-#define FY__CUDA_MODULE_LIST(X) X(elementwise) X(move) X(random) X(reduce) X(softmax) X(matmul) X(conv) X(pool)
+#define FY__CUDA_MODULE_LIST(X) X(elementwise) X(move) X(random) X(reduce) X(softmax) X(matmul) X(conv) X(pool) X(loss)
 
 enum fy__cuda_kernel {
 #define X(module, name) FY__CUDA_KERNEL_##name,
@@ -72,6 +76,7 @@ typedef union fy__cuda_attrs {
     fy_matmul_attrs_t matmul; /* always 0, 0 here: transposes are folded into strides */
     fy_pool2d_attrs_t pool2d; /* of the gradients too; stride is never 0 here */
     fy_conv2d_attrs_t conv2d; /* of the gradients too; their height and width are dst's */
+    fy_loss_attrs_t loss;     /* of the gradients too; MEAN and SUM are one block's work */
 } fy__cuda_attrs_t;
 
 typedef struct fy__cuda_args {
@@ -81,8 +86,8 @@ typedef struct fy__cuda_args {
     uint32_t flags;      /* fy__cuda_flags */
     uint32_t accumulate; /* 1: add to dst[0] */
     uint64_t nelem;      /* of dst[0] */
-    uint64_t fault;      /* gather: where 1 is written if an index is out of range; else 0 */
-    /* Reductions, softmax: threads that share one result, 1, 32 or FY__CUDA_BLOCK. */
+    uint64_t fault;      /* ops that index: where 1 is written if an index is out of range; else 0 */
+    /* Reductions, softmax, losses of classes (a row each): threads that share one result, 1, 32 or FY__CUDA_BLOCK. */
     uint32_t lanes;
     uint32_t reserved;
     /* Reductions: how many elements stand behind one result, when that is more than src has (src are partial results); else NO_COUNT. */

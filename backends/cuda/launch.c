@@ -52,6 +52,15 @@ static fy_status_t launch_reduce(fy__cuda_device_t *dev, CUstream stream, const 
     return FY_STATUS_OK;
 }
 
+static fy_status_t launch_class_loss(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy__cuda_request_t requests[4];
+    uint64_t nbytes, limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
+    int n = fy__cuda_pack_class_loss(launch, launch->workspace, limit, requests, &nbytes);
+    for (int i = 0; i < n; i++) FY_TRY(submit(dev, stream, &requests[i]));
+    return FY_STATUS_OK;
+}
+
 static fy_status_t launch_concat(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
 {
     const fy_axis_attrs_t *attrs = launch->attrs;
@@ -134,6 +143,10 @@ static fy_status_t launch_builtin(fy__cuda_device_t *dev, CUstream stream, const
     case FY_OP_MAX_POOL2D_BACKWARD:
     case FY_OP_AVG_POOL2D:
     case FY_OP_AVG_POOL2D_BACKWARD: fy__cuda_pack_pool2d(launch, &request); break;
+    case FY_OP_NLL_LOSS:
+    case FY_OP_CROSS_ENTROPY: return launch_class_loss(dev, stream, launch);
+    case FY_OP_NLL_LOSS_BACKWARD:
+    case FY_OP_CROSS_ENTROPY_BACKWARD: fy__cuda_pack_class_loss_backward(launch, &request); break;
     case FY_LAUNCH_SCATTER:
     case FY_LAUNCH_GATHER: fy__cuda_pack_packed(launch, &request); break;
     default: fy__cuda_pack_elementwise(launch, &request); break;
@@ -186,7 +199,11 @@ static int has_kernel(const fy_launch_t *launch)
     case FY_OP_HARDSIGMOID_BACKWARD:
     case FY_OP_HARDSWISH_BACKWARD:
     case FY_OP_SILU_BACKWARD:
-    case FY_OP_GELU_BACKWARD: taken = floats; break;
+    case FY_OP_GELU_BACKWARD:
+    case FY_OP_NLL_LOSS:
+    case FY_OP_CROSS_ENTROPY:
+    case FY_OP_NLL_LOSS_BACKWARD:
+    case FY_OP_CROSS_ENTROPY_BACKWARD: taken = floats; break;
     case FY_OP_ARANGE:
     case FY_OP_NEG:
     case FY_OP_ABS:
@@ -257,6 +274,8 @@ uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t li
     case FY_OP_MAX:
     case FY_OP_MIN:
     case FY_OP_MSE_LOSS: fy__cuda_pack_reduce(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes); return nbytes;
+    case FY_OP_NLL_LOSS:
+    case FY_OP_CROSS_ENTROPY: fy__cuda_pack_class_loss(launch, NULL, limit, NULL, &nbytes); return nbytes;
     case FY_OP_MATMUL: break;
     default: return 0;
     }

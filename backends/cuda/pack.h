@@ -38,6 +38,11 @@ int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned index, int64_t begi
 void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_conv2d(const fy_launch_t *launch, fy__cuda_request_t *out); /* and its gradients */
 void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out); /* max, avg, and their gradients */
+/* nll_loss, cross_entropy: one launch of one block, or one for the rows' losses, into `workspace`, and one that adds them up. Returns how
+ * many (out has room for what a reduction could need). *out_workspace_nbytes: what they use, at most `limit`. out == NULL: only that is wanted. */
+int fy__cuda_pack_class_loss(const fy_launch_t *launch, void *workspace, uint64_t limit, fy__cuda_request_t out[4],
+                             uint64_t *out_workspace_nbytes);
+void fy__cuda_pack_class_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_argmax(const fy_launch_t *launch, fy__cuda_request_t *out);
 /* sum, mean, max, min, mse_loss: one launch, or up to three that go through `workspace`. Returns how many.
  * *out_workspace_nbytes: what they use, at most `limit`; depends on sources only. `dst` may be incomplete if only that is wanted. */

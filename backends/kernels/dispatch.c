@@ -83,6 +83,10 @@ static const row_t rows[FY_OP_BUILTIN_COUNT] = {
     [FY_OP_HARDSWISH_BACKWARD] = { fy__run_activation, FLOAT },
     [FY_OP_SILU_BACKWARD] = { fy__run_activation, FLOAT },
     [FY_OP_GELU_BACKWARD] = { fy__run_activation, FLOAT },
+    [FY_OP_NLL_LOSS] = { fy__run_class_loss, FLOAT },
+    [FY_OP_CROSS_ENTROPY] = { fy__run_class_loss, FLOAT },
+    [FY_OP_NLL_LOSS_BACKWARD] = { fy__run_class_loss_backward, FLOAT },
+    [FY_OP_CROSS_ENTROPY_BACKWARD] = { fy__run_class_loss_backward, FLOAT },
 };
 
 static const char *const names[FY_OP_BUILTIN_COUNT] = {

@@ -27,9 +27,12 @@ fy_status_t fy__run_extreme(const fy_host_api_t *host, const fy__loops_t *loops,
 fy_status_t fy__run_argmax(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* argmax.c */
 fy_status_t fy__run_softmax(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* softmax.c; and log_ */
 fy_status_t fy__run_mse_loss(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* loss.c */
-fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* matmul.c */
-fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* conv.c; and gradients */
-fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* pool.c; and gradients */
+fy_status_t fy__run_class_loss(const fy_host_api_t *host, const fy__loops_t *loops,
+                               const fy_launch_t *launch); /* class_loss.c: nll_loss, cross_entropy */
+fy_status_t fy__run_class_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* class_loss.c */
+fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);              /* matmul.c */
+fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* conv.c; and gradients */
+fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* pool.c; and gradients */
 /* elementwise.c: relu6 .. erf, and the gradients of activations */
 fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);
 fy_status_t fy__run_packed(const fy_launch_t *launch); /* packed.c: the two launches that are no ops */

@@ -26,7 +26,9 @@ extern "C" {
     X(RELU6, relu6) X(HARDSIGMOID, hardsigmoid) X(HARDSWISH, hardswish) \
     X(SILU, silu) X(GELU, gelu) X(ERF, erf) \
     X(RELU_BACKWARD, relu_backward) X(RELU6_BACKWARD, relu6_backward) X(HARDSIGMOID_BACKWARD, hardsigmoid_backward) \
-    X(HARDSWISH_BACKWARD, hardswish_backward) X(SILU_BACKWARD, silu_backward) X(GELU_BACKWARD, gelu_backward)
+    X(HARDSWISH_BACKWARD, hardswish_backward) X(SILU_BACKWARD, silu_backward) X(GELU_BACKWARD, gelu_backward) \
+    X(NLL_LOSS, nll_loss) X(CROSS_ENTROPY, cross_entropy) \
+    X(NLL_LOSS_BACKWARD, nll_loss_backward) X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward)
 /* clang-format on */
 
 enum {
@@ -107,6 +109,15 @@ typedef struct fy_pool2d_backward_attrs {
     int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, activation; /* of the avg_pool2d that is differentiated */
     int32_t height, width;                                                            /* of its x */
 } fy_pool2d_backward_attrs_t;
+
+/* What a loss gives of the losses of its rows. */
+typedef enum fy_reduction { FY_REDUCTION_MEAN, FY_REDUCTION_SUM, FY_REDUCTION_NONE } fy_reduction_t;
+typedef struct fy_loss_attrs {
+    int32_t reduction; /* a fy_reduction_t */
+} fy_loss_attrs_t;
+typedef struct fy_nll_loss_backward_attrs {
+    int32_t reduction, classes; /* of the nll_loss that is differentiated, and of its log_probs */
+} fy_nll_loss_backward_attrs_t;
 
 /* ---- introspection ---- */
 

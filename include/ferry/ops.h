@@ -119,6 +119,21 @@ FY_API_STATUS fy_log_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out
 /* mean((pred - target)^2), rank 0. The shapes must be equal: no broadcast, which would hide mistakes here. */
 FY_API_STATUS fy_mse_loss(const fy_tensor_t *pred, const fy_tensor_t *target, fy_tensor_t **out_loss);
 
+/* Losses of classifiers: row i of log_probs or logits [N, C] (float) against its class targets[i], i32 or i64 [N]. `reduction` of the N
+ * losses: FY_REDUCTION_MEAN or _SUM gives rank 0, _NONE gives [N]; the mean of none is NaN. A class outside 0 .. C-1 is clamped and fails
+ * the request with BAD_VALUE: whoever waits for the result is told. Names and values are PyTorch's. Losses add up in f64. */
+
+/* -log_probs[i, targets[i]]. */
+FY_API_STATUS fy_nll_loss(const fy_tensor_t *log_probs, const fy_tensor_t *targets, fy_reduction_t reduction, fy_tensor_t **out_loss);
+/* -log_softmax(logits)[i, targets[i]], in one pass over the logits and as safe: log(sum(exp(x - max))) + max - x[targets[i]]. */
+FY_API_STATUS fy_cross_entropy(const fy_tensor_t *logits, const fy_tensor_t *targets, fy_reduction_t reduction, fy_tensor_t **out_loss);
+/* Their gradients [N, C], a launch each. dy: of the loss, rank 0 ([N] with _NONE). nll_loss's is -dy (_MEAN: / N) at the target and 0
+ * elsewhere; log_probs had `classes` columns. cross_entropy's is dy (_MEAN: / N) * (softmax(logits) - 1 at the target). */
+FY_API_STATUS fy_nll_loss_backward(const fy_tensor_t *dy, const fy_tensor_t *targets, int classes, fy_reduction_t reduction,
+                                   fy_tensor_t **out_dx);
+FY_API_STATUS fy_cross_entropy_backward(const fy_tensor_t *dy, const fy_tensor_t *logits, const fy_tensor_t *targets,
+                                        fy_reduction_t reduction, fy_tensor_t **out_dx);
+
 /* ---- images: activations NHWC, weights OHWI; float ---- */
 
 /* y[n, oh, ow, o] = bias[o] + sum over kh, kw, c of w[o, kh, kw, c] * x[n, oh * stride_h - padding_h + kh * dilation_h, (w alike), c]:

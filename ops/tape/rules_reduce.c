@@ -103,6 +103,25 @@ static fy_status_t log_softmax_back(fy__tape_step_t *s)
 }
 RULE(log_softmax, .dst_for = 1);
 
+/* -g at the targets, by an op of its own, which only has to know how many classes there were */
+static fy_status_t nll_loss_back(fy__tape_step_t *s)
+{
+    const int64_t *dims;
+    int rank;
+    fy__tape_shape(s, 0, &rank, &dims);
+    const fy_nll_loss_backward_attrs_t attrs = { ((const fy_loss_attrs_t *)s->attrs)->reduction, (int32_t)dims[1] };
+    return fy__tape_give(s, 0, FY_OP_NLL_LOSS_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 1) }, &attrs);
+}
+RULE(nll_loss, .src_for = { 0, 1 });
+
+/* g (softmax(x) - 1 at the targets) */
+static fy_status_t cross_entropy_back(fy__tape_step_t *s)
+{
+    const fy_tensor_t *src[3] = { s->g, fy__tape_src(s, 0), fy__tape_src(s, 1) };
+    return fy__tape_give(s, 0, FY_OP_CROSS_ENTROPY_BACKWARD, 3, src, s->attrs);
+}
+RULE(cross_entropy, .src_for = { 1, 1 });
+
 /* g 2 (p - t) / n, and its negative */
 static fy_status_t mse_loss_back(fy__tape_step_t *s)
 {

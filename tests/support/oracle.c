@@ -1,5 +1,5 @@
 /* Picks the oracle of an op and compares results with it.
- * Not here: the arithmetic (oracle_elementwise.c, oracle_reduce.c, oracle_image.c) and how much slack an op gets (tests/ops/cases.def). */
+ * Not here: the arithmetic (oracle_elementwise.c, oracle_reduce.c, oracle_loss.c, oracle_image.c) and how much slack an op gets (tests/ops/cases.def). */
 #include "tests/support/oracle.h"
 
 #include <math.h>
@@ -41,7 +41,7 @@ uint64_t ts_broadcast_index(const ts_array_t *array, int rank, const int64_t *co
 bool ts_oracle(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, const ts_array_t *before, ts_expected_t *out)
 {
     return ts_oracle_elementwise(op, nsrc, src, attrs, before, out) || ts_oracle_reduce(op, nsrc, src, attrs, out) ||
-           ts_oracle_image(op, nsrc, src, attrs, out);
+           ts_oracle_loss(op, nsrc, src, attrs, out) || ts_oracle_image(op, nsrc, src, attrs, out);
 }
 
 /* How far element k may be from its value; 0: not at all. */

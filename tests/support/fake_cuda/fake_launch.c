@@ -190,6 +190,10 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_MAX_POOL2D_BACKWARD:
     case FY_OP_AVG_POOL2D:
     case FY_OP_AVG_POOL2D_BACKWARD: return starts_with(kernel, "fy_pool2d");
+    case FY_OP_NLL_LOSS:
+    case FY_OP_CROSS_ENTROPY: return starts_with(kernel, "fy_class_loss_f");
+    case FY_OP_NLL_LOSS_BACKWARD:
+    case FY_OP_CROSS_ENTROPY_BACKWARD: return starts_with(kernel, "fy_class_loss_backward_f");
     case FY_LAUNCH_SCATTER:
     case FY_LAUNCH_GATHER: return strcmp(kernel, "fy_packed") == 0;
     default: return op < FY_OP_BUILTIN_COUNT && starts_with(kernel, "fy_elementwise");

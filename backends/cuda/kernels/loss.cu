@@ -1,0 +1,115 @@
+// Losses of classifiers and their gradients: a group of threads has one row. Losses that are to be one number are the work of one block,
+// which adds them up in a fixed order; of many rows the host asks for each row's loss instead, and for a reduction (pack_loss.c).
+#include "backends/cuda/kernels/common.cuh"
+
+__device__ inline float exponential(float x) { return fy__exp_f32(x); }
+__device__ inline double exponential(double x) { return fy__exp_f64(x); }
+__device__ inline float larger(float a, float b) { return fy__maximum_f32(a, b); }
+__device__ inline double larger(double a, double b) { return fy__maximum_f64(a, b); }
+
+__device__ inline int64_t target_of(const fy_args &args, const fy_operand &targets, uint64_t row, int64_t classes)
+{
+    const int64_t asked = load<int64_t>(targets, (int64_t)row * targets.strides[0]);
+    if (asked >= 0 && asked < classes) return asked;
+    if (args.fault) *(volatile uint32_t *)(uintptr_t)args.fault = 1;
+    return asked < 0 ? 0 : classes - 1;
+}
+
+// The row's largest logit and the sum of exponentials relative to it, for the group.
+template <typename T>
+__device__ inline T exponentials(const fy_args &args, const fy_operand &s, int64_t base, int64_t classes, T *scratch, T *top)
+{
+    T most = -(T)INFINITY, sum = 0;
+    for (int64_t k = lane_of(args); k < classes; k += args.lanes) most = larger(most, load<T>(s, base + k * s.strides[1]));
+    most = group_reduce(args, most, scratch, [](T a, T b) { return larger(a, b); });
+    for (int64_t k = lane_of(args); k < classes; k += args.lanes) sum += exponential(load<T>(s, base + k * s.strides[1]) - most);
+    *top = most;
+    return group_reduce(args, sum, scratch, [](T a, T b) { return a + b; });
+}
+
+// The block's sum, for its first thread.
+__device__ inline double block_sum(double x, double *scratch)
+{
+    for (int step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(0xffffffffu, x, step);
+    if ((threadIdx.x & 31) == 0) scratch[threadIdx.x >> 5] = x;
+    __syncthreads();
+    x = scratch[0];
+    for (uint32_t warp = 1; warp < blockDim.x / 32; warp++) x += scratch[warp];
+    return x;
+}
+
+template <typename T> __device__ inline void class_loss(const fy_args &args, T *scratch, double *sums)
+{
+    const fy_operand &s = args.src[0], &targets = args.src[1], &d = args.dst[0];
+    const int64_t classes = s.dims[1];
+    const uint64_t rows = (uint64_t)s.dims[0];
+    const int reduction = args.attrs.loss.reduction;
+    double total = 0;
+    for (uint64_t row = first_group(args); row < rows; row += all_groups(args)) {
+        const int64_t base = (int64_t)row * s.strides[0], target = target_of(args, targets, row, classes);
+        double loss = -(double)load<T>(s, base + target * s.strides[1]);
+        if (args.op == FY_OP_CROSS_ENTROPY) {
+            T top;
+            const T sum = exponentials<T>(args, s, base, classes, scratch, &top);
+            loss += fy__log_f64((double)sum) + (double)top;
+        }
+        if (lane_of(args) != 0) continue;
+        if (reduction == FY_REDUCTION_NONE)
+            store(d, (int64_t)row * d.strides[0], loss);
+        else
+            total += loss;
+    }
+    if (reduction == FY_REDUCTION_NONE) return;
+    total = block_sum(total, sums);
+    if (reduction == FY_REDUCTION_MEAN) total /= (double)rows;
+    if (first_thread() == 0) store(d, 0, total);
+}
+
+FY_KERNEL fy_class_loss_f32(FY_ARGS args)
+{
+    __shared__ float scratch[FY__CUDA_BLOCK / 32];
+    __shared__ double sums[FY__CUDA_BLOCK / 32];
+    class_loss<float>(args, scratch, sums);
+}
+FY_KERNEL fy_class_loss_f64(FY_ARGS args)
+{
+    __shared__ double scratch[FY__CUDA_BLOCK / 32];
+    __shared__ double sums[FY__CUDA_BLOCK / 32];
+    class_loss<double>(args, scratch, sums);
+}
+
+template <typename T> __device__ inline void class_loss_backward(const fy_args &args, T *scratch)
+{
+    const bool fused = args.op == FY_OP_CROSS_ENTROPY_BACKWARD;
+    const fy_operand &dy = args.src[0], &s = args.src[1], &targets = args.src[fused ? 2 : 1], &d = args.dst[0];
+    const int64_t classes = d.dims[1];
+    const uint64_t rows = (uint64_t)d.dims[0];
+    const int reduction = args.attrs.loss.reduction;
+    for (uint64_t row = first_group(args); row < rows; row += all_groups(args)) {
+        const int64_t target = target_of(args, targets, row, classes);
+        const int64_t base = fused ? (int64_t)row * s.strides[0] : 0, to = (int64_t)row * d.strides[0];
+        T g = load<T>(dy, reduction == FY_REDUCTION_NONE ? (int64_t)row * dy.strides[0] : 0), top = 0, scale = 0;
+        if (reduction == FY_REDUCTION_MEAN) g = (T)((double)g / (double)rows);
+        if (fused) scale = g / exponentials<T>(args, s, base, classes, scratch, &top);
+        for (int64_t k = lane_of(args); k < classes; k += args.lanes) {
+            const T share = fused ? exponential(load<T>(s, base + k * s.strides[1]) - top) * scale : (T)0;
+            put(args, to + k * d.strides[1], k == target ? share - g : share);
+        }
+    }
+}
+
+FY_KERNEL fy_class_loss_backward_f32(FY_ARGS args)
+{
+    __shared__ float scratch[FY__CUDA_BLOCK / 32];
+    class_loss_backward<float>(args, scratch);
+}
+FY_KERNEL fy_class_loss_backward_f64(FY_ARGS args)
+{
+    __shared__ double scratch[FY__CUDA_BLOCK / 32];
+    class_loss_backward<double>(args, scratch);
+}
+
+FY_KERNEL_EXISTS(fy_class_loss_f32)
+FY_KERNEL_EXISTS(fy_class_loss_f64)
+FY_KERNEL_EXISTS(fy_class_loss_backward_f32)
+FY_KERNEL_EXISTS(fy_class_loss_backward_f64)

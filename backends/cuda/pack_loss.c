@@ -1,0 +1,61 @@
+/* Packing of the losses of classifiers. Few rows are one block's work from beginning to end; of many, one launch makes the rows' losses,
+ * in f64, and a plain reduction joins them. Next: kernels/loss.cu. */
+#include "backends/cuda/pack.h"
+
+enum { SHORT = 32, LONG = 2048, ONE_BLOCK = 1 << 16 }; /* classes; elements that one block looks at in a few microseconds */
+
+/* Threads that share a row. */
+static uint32_t lanes_for(int64_t classes) { return classes <= SHORT ? 1 : classes < LONG ? 32 : FY__CUDA_BLOCK; }
+
+static void begin(const fy_launch_t *launch, int kernel, int64_t rows, int64_t classes, fy__cuda_request_t *out)
+{
+    fy__cuda_args_t *args = &out->args;
+    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, launch->attrs, sizeof(fy_loss_attrs_t));
+    args->accumulate = launch->accumulate & 1;
+    args->fault = (uint64_t)(uintptr_t)launch->fault;
+    args->lanes = lanes_for(classes);
+    fy__cuda_operand_set(&args->dst[0], &launch->dst[0]);
+    for (unsigned i = 0; i < launch->nsrc; i++) fy__cuda_operand_set(&args->src[i], &launch->src[i]);
+    out->kernel = kernel;
+    out->threads = (uint64_t)rows * args->lanes;
+    out->square = 0;
+}
+
+int fy__cuda_pack_class_loss(const fy_launch_t *launch, void *workspace, uint64_t limit, fy__cuda_request_t out[4],
+                             uint64_t *out_workspace_nbytes)
+{
+    const fy_desc_t *scores = &launch->src[0];
+    const int64_t rows = scores->dims[0], classes = scores->dims[1];
+    const int reduction = ((const fy_loss_attrs_t *)launch->attrs)->reduction;
+    const int kernel = scores->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_class_loss_f64 : FY__CUDA_KERNEL_fy_class_loss_f32;
+    const uint64_t nbytes = (uint64_t)rows * sizeof(double);
+    const uint64_t nread = launch->op == FY_OP_NLL_LOSS ? (uint64_t)rows : (uint64_t)rows * (uint64_t)classes;
+    const int two = reduction != FY_REDUCTION_NONE && nread > ONE_BLOCK && nbytes <= limit;
+    *out_workspace_nbytes = two ? nbytes : 0;
+    if (out == NULL) return 0;
+    begin(launch, kernel, rows, classes, &out[0]);
+    if (!two) {
+        if (reduction != FY_REDUCTION_NONE) out[0].threads = FY__CUDA_BLOCK;
+        return 1;
+    }
+    fy_desc_t each = { .data = workspace, .dtype = FY_DTYPE_F64, .rank = 1, .dims = { rows }, .strides = { 1 } };
+    out[0].args.nelem = (uint64_t)rows;
+    out[0].args.attrs.loss.reduction = FY_REDUCTION_NONE;
+    fy__cuda_operand_set(&out[0].args.dst[0], &each);
+    const fy_reduce_attrs_t all = { 0, 0 };
+    fy_launch_t join = *launch;
+    join.op = reduction == FY_REDUCTION_MEAN ? FY_OP_MEAN : FY_OP_SUM;
+    join.nsrc = 1;
+    join.src = &each;
+    join.attrs = &all;
+    join.accumulate = 0;
+    uint64_t none;
+    return 1 + fy__cuda_pack_reduce(&join, 1, NULL, 0, &out[1], &none);
+}
+
+void fy__cuda_pack_class_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    const fy_desc_t *dst = &launch->dst[0];
+    const int kernel = dst->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_class_loss_backward_f64 : FY__CUDA_KERNEL_fy_class_loss_backward_f32;
+    begin(launch, kernel, dst->dims[0], dst->dims[1], out);
+}

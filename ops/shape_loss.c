@@ -1,0 +1,89 @@
+/* Shape rules of the losses of classifiers and of their gradients: one class a row.
+ * Not here: whether a class exists, which only the data says (a kernel raises the fault flag). Next: typed/loss.c. */
+#include "ops/shape.h"
+
+#include <inttypes.h>
+
+#include "ops/format.h"
+#include "runtime/base/fail.h"
+
+/* log_probs or logits (src `x`) and targets (src `t`) of one another. */
+static fy_status_t check_classes(const fy_op_info_t *info, const fy_launch_t *launch, int x, int t)
+{
+    const fy_desc_t *scores = &launch->src[x], *targets = &launch->src[t];
+    FY_TRY(fy__check_dtype(info, "src", x, scores, info->dtypes));
+    FY_TRY(fy__check_dtype(info, "src", t, targets, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
+    if (scores->rank != 2 || targets->rank != 1 || scores->dims[0] != targets->dims[0]) {
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: src%d is %s, the targets (src%d) are %s: [N, C] and [N] it takes; fy_reshape joins leading axes", info->name, x,
+                       FY__DESC_TEXT(scores), t, FY__DESC_TEXT(targets));
+    }
+    if (scores->dims[1] == 0 && scores->dims[0] != 0)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: src%d %s has no class that a target could name", info->name, x, FY__DESC_TEXT(scores));
+    return FY_STATUS_OK;
+}
+
+static fy_status_t check_reduction(const fy_op_info_t *info, int32_t reduction)
+{
+    if (reduction >= FY_REDUCTION_MEAN && reduction <= FY_REDUCTION_NONE) return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT, "%s: reduction %" PRId32 " does not exist: FY_REDUCTION_MEAN, _SUM and _NONE do (0 .. 2)", info->name,
+                   reduction);
+}
+
+/* dy (src0) is what the loss of `rows` rows would be. */
+static fy_status_t check_gradient(const fy_op_info_t *info, const fy_launch_t *launch, int32_t reduction, int64_t rows)
+{
+    const fy_desc_t *dy = &launch->src[0];
+    FY_TRY(fy__check_dtype(info, "src", 0, dy, info->dtypes));
+    FY_TRY(check_reduction(info, reduction));
+    const bool per_row = reduction == FY_REDUCTION_NONE;
+    if (per_row ? dy->rank == 1 && dy->dims[0] == rows : dy->rank == 0) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH, "%s: dy (src0) is %s; of %" PRId64 " losses that are %s it has rank %d%s", info->name, FY__DESC_TEXT(dy),
+                   rows, per_row ? "not reduced" : "reduced to one", per_row, per_row ? " and that length" : "");
+}
+
+fy_status_t fy__shape_nll_loss(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_loss_attrs_t *attrs = launch->attrs;
+    fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(check_classes(info, launch, 0, 1));
+    FY_TRY(check_reduction(info, attrs->reduction));
+    dst->dtype = launch->src[0].dtype;
+    dst->rank = attrs->reduction == FY_REDUCTION_NONE;
+    dst->dims[0] = launch->src[0].dims[0];
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_nll_loss_backward(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_nll_loss_backward_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *targets = &launch->src[1];
+    fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(fy__check_dtype(info, "src", 1, targets, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
+    if (targets->rank != 1)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: the targets (src1) are %s, they must have rank 1", info->name, FY__DESC_TEXT(targets));
+    if (attrs->classes < 1 && (attrs->classes < 0 || targets->dims[0] != 0)) {
+        return FY_FAIL(INVALID_ARGUMENT, "%s: classes is %" PRId32 "; pass how many columns log_probs had", info->name, attrs->classes);
+    }
+    FY_TRY(check_gradient(info, launch, attrs->reduction, targets->dims[0]));
+    dst->dtype = launch->src[0].dtype;
+    dst->rank = 2;
+    dst->dims[0] = targets->dims[0];
+    dst->dims[1] = attrs->classes;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_cross_entropy_backward(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_loss_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *logits = &launch->src[1];
+    fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(check_classes(info, launch, 1, 2));
+    FY_TRY(check_gradient(info, launch, attrs->reduction, logits->dims[0]));
+    FY_TRY(fy__check_same_dtype(info, launch, 0, 1));
+    dst->dtype = logits->dtype;
+    dst->rank = 2;
+    dst->dims[0] = logits->dims[0];
+    dst->dims[1] = logits->dims[1];
+    return FY_STATUS_OK;
+}
