@@ -1,4 +1,4 @@
-/* The f32 matrix product, by oneDNN. dnnl_sgemm has the same C API in oneDNN 2 and 3; it is stateless, so any threads may call it.
+/* The f32 matrix product, by oneDNN unless it is tiny. dnnl_sgemm has the same C API in oneDNN 2 and 3; it is stateless, so any threads may call it.
  * Not here: batches, strides that BLAS cannot say, half precision (matmul.c). */
 #include <oneapi/dnnl/dnnl.h>
 
@@ -8,6 +8,7 @@
 fy_status_t fy__gemm_f32(const fy_host_api_t *host, char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k, const float *a,
                          int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
+    if (fy__gemm_small_f32(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc)) return FY_STATUS_OK;
     const fy__team_t team = fy__team_begin();
     const dnnl_status_t status = dnnl_sgemm(transpose_a, transpose_b, m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
     fy__team_end(&team);

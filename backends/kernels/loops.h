@@ -42,6 +42,17 @@ typedef struct fy__pool_row {
     int relu, accumulate;
 } fy__pool_row_t;
 typedef void (*fy__pool_row_fn)(const fy__pool_row_t *row);
+/* C = A B, or += with `adds`. Strides in elements; columns of C are contiguous, and so are those of B, or else those of A and rows of B. */
+typedef struct fy__small_gemm {
+    int64_t m, n, k;
+    const float *a;
+    int64_t a_row, a_column;
+    const float *b;
+    int64_t b_row, b_column;
+    float *c;
+    int64_t c_row;
+    int adds;
+} fy__small_gemm_t;
 
 typedef struct fy__loops {
     const char *name;
@@ -70,6 +81,7 @@ typedef struct fy__loops {
     /* block = A * B, of panels packed as [k][FY__GEMM_ROWS] and [k][FY__GEMM_COLUMNS]; all aligned to 64 bytes. */
     void (*gemm_block_f64)(int64_t k, const double *a, const double *b, double *block);
     fy__pool_row_fn max_pool_f32, avg_pool_f32, max_pool_backward_f32, avg_pool_backward_f32; /* loops_image.h */
+    void (*gemm_small_f32)(const fy__small_gemm_t *gemm);                                     /* m, n, k > 0 */
 } fy__loops_t;
 
 extern const fy__loops_t fy__loops_base;

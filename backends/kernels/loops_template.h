@@ -339,6 +339,7 @@ static void gemm_block_f64(int64_t k, const double *a, const double *b, double *
 /* ---- images ---- */
 
 #include "backends/kernels/loops_image.h"
+#include "backends/kernels/loops_gemm.h"
 
 /* ---- the table ---- */
 
@@ -413,4 +414,5 @@ const fy__loops_t FY__LOOPS_TABLE = {
     .avg_pool_f32 = avg_pool_f32,
     .max_pool_backward_f32 = max_pool_backward_f32,
     .avg_pool_backward_f32 = avg_pool_backward_f32,
+    .gemm_small_f32 = gemm_small_f32,
 };

@@ -110,7 +110,7 @@ FY_API_STATUS fy_argmax(const fy_tensor_t *src, int axis, int keepdims, fy_tenso
 /* ---- linear algebra and losses; float ---- */
 
 /* (..., M, K) x (..., K, N) -> (..., M, N); the leading axes broadcast. Transposed views are read where they lie, not copied.
- * f16 and bf16 accumulate in f32. Source: the host uses oneDNN, cuda uses cuBLASLt. */
+ * f16 and bf16 accumulate in f32. Source: the host uses oneDNN, and loops of its own below 32^3 multiplications; cuda uses cuBLASLt. */
 FY_API_STATUS fy_matmul(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
 /* exp(x - max) / sum(exp(x - max)) along `axis`. */
 FY_API_STATUS fy_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out_dst);

@@ -2,6 +2,7 @@
  * accumulate, and every workspace limit from nothing up. */
 #include <omp.h>
 
+#include "backends/kernels/loops.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
 enum { DENSE, TRANSPOSED, GAPS, REPEATED_ROW, REPEATED_COLUMN, LAYOUTS };
@@ -173,7 +174,49 @@ static void workspace_is_exact_and_bounded(void **state)
     }
 }
 
-/* Tiles under a small limit give what one large piece gives. */
+/* One small product by one table of loops, between words that must stay: columns of C lie `gap` apart from the next row's. */
+static void check_small(const fy__loops_t *loops, int64_t m, int64_t n, int64_t k, int transpose_a, int transpose_b, int adds)
+{
+    enum { GAP = 3, MOST = 70 * 40 };
+    static float a[MOST], b[MOST], c[MOST], before[MOST];
+    const int64_t lda = transpose_a ? m : k, ldb = transpose_b ? k : n, ldc = n + GAP;
+    for (int64_t i = 0; i < MOST; i++) a[i] = (float)(i % 23 - 11) / 8, b[i] = (float)(i % 19 - 9) / 4, c[i] = before[i] = (float)(i % 7);
+    const fy__small_gemm_t gemm = {
+        m, n, k, a, transpose_a ? 1 : lda, transpose_a ? lda : 1, b, transpose_b ? 1 : ldb, transpose_b ? ldb : 1, c + GAP, ldc, adds
+    };
+    loops->gemm_small_f32(&gemm);
+    for (int64_t i = 0; i < MOST; i++) {
+        const int64_t row = (i - GAP) / ldc, column = (i - GAP) % ldc;
+        double want = before[i];
+        if (i >= GAP && row < m && column < n) {
+            want = adds ? before[i] : 0;
+            for (int64_t p = 0; p < k; p++)
+                want += (double)a[transpose_a ? p * lda + row : row * lda + p] * b[transpose_b ? column * ldb + p : p * ldb + column];
+        }
+        expect_near(c[i], want, 0, loops->name, i); /* sums of few small multiples of 1/32 are exact */
+    }
+}
+
+static void small_products_of_every_table(void **state)
+{
+    static const int64_t ms[] = { 1, 2, 3, 4, 5, 9 }, ns[] = { 1, 3, 4, 5, 8, 10, 15, 16, 17, 31, 32, 33, 48, 64, 67 },
+                         ks[] = { 1, 2, 3, 4, 7, 16, 17, 33, 40 };
+    const fy__loops_t *tables[] = {
+        &fy__loops_base,
+#if FY__LOOPS_X86
+        __builtin_cpu_supports("x86-64-v3") ? &fy__loops_avx2 : NULL,
+        __builtin_cpu_supports("x86-64-v4") ? &fy__loops_avx512 : NULL,
+#endif
+    };
+    (void)state;
+    for (size_t t = 0; t < COUNT_OF(tables); t++)
+        for (size_t i = 0; tables[t] && i < COUNT_OF(ms); i++)
+            for (size_t j = 0; j < COUNT_OF(ns); j++)
+                for (size_t p = 0; p < COUNT_OF(ks); p++)
+                    for (int flags = 0; flags < 6; flags++) /* not both transposed */
+                        check_small(tables[t], ms[i], ns[j], ks[p], flags % 3 == 1, flags % 3 == 2, flags >= 3);
+}
+
 /* OpenMP may deliver fewer threads than it announces; oneDNN would leave the missing threads' parts out. */
 static void fewer_threads_than_announced(void **state)
 {
@@ -190,6 +233,7 @@ static void fewer_threads_than_announced(void **state)
     omp_set_dynamic(dynamic);
 }
 
+/* Tiles under a small limit give what one large piece gives. */
 static void tiles_agree(void **state)
 {
     (void)state;
@@ -209,6 +253,7 @@ int main(void)
         cmocka_unit_test(batches),
         cmocka_unit_test(a_large_batch),
         cmocka_unit_test(workspace_is_exact_and_bounded),
+        cmocka_unit_test(small_products_of_every_table),
         cmocka_unit_test(tiles_agree),
         cmocka_unit_test(fewer_threads_than_announced),
     };
