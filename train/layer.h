@@ -4,7 +4,7 @@
 
 #include <ferry/train/layer.h>
 
-#include "table.h"
+#include "fail.h"
 
 struct fy_layer {
     fy_layer_def_t def; /* its texts and params are the layer's own copies; a sequential has a type only */

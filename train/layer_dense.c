@@ -143,6 +143,8 @@ static fy_status_t check_conv2d(int64_t in, int64_t out, int kernel_h, int kerne
     if (a->groups < 1 || in % a->groups || out % a->groups)
         return FYT_FAIL(INVALID_ARGUMENT, "layer_conv2d: %d groups do not divide %lld inputs and %lld outputs", a->groups, (long long)in,
                         (long long)out);
+    if (a->activation != FY_ACTIVATION_NONE)
+        return FYT_FAIL(INVALID_ARGUMENT, "layer_conv2d: attrs.activation is %d: say it in the options' activation", a->activation);
     return check_activation("layer_conv2d", options->activation);
 }
 

@@ -138,6 +138,9 @@ static fy_status_t check_pool(const char *call, const fy_pool2d_attrs_t *a)
         return FYT_FAIL(INVALID_ARGUMENT,
                         "%s: kernel %d x %d (at least 1), stride %d, %d (0: the kernel's), padding %d, %d (less than the kernel)", call,
                         a->kernel_h, a->kernel_w, a->stride_h, a->stride_w, a->padding_h, a->padding_w);
+    if (a->activation != FY_ACTIVATION_NONE && a->activation != FY_ACTIVATION_RELU)
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: activation %d; here it is 0 (none) or 1 (relu): fy_layer_op has the others", call,
+                        a->activation);
     return FY_STATUS_OK;
 }
 

@@ -34,10 +34,11 @@ static fy_layer_t *conv(int64_t in, int64_t out, int kernel, style_t style)
     return fy_layer_conv2d(in, out, kernel, kernel, &options, &layer) == FY_STATUS_OK ? layer : NULL;
 }
 
-static fy_layer_t *pool(fy_status_t (*make)(const fy_pool2d_attrs_t *, fy_layer_t **))
+/* relu, then windows of 2 x 2, in one pass. For the largest it is all the same which comes first. */
+static fy_layer_t *relu_pool(fy_status_t (*make)(const fy_pool2d_attrs_t *, fy_layer_t **))
 {
     fy_layer_t *layer;
-    const fy_pool2d_attrs_t halves = { 2, 2, 0, 0, 0, 0 };
+    const fy_pool2d_attrs_t halves = { 2, 2, 0, 0, 0, 0, FY_ACTIVATION_RELU };
     return make(&halves, &layer) == FY_STATUS_OK ? layer : NULL;
 }
 
@@ -51,12 +52,6 @@ static fy_layer_t *simple(fy_status_t (*make)(fy_layer_t **))
 {
     fy_layer_t *layer;
     return make(&layer) == FY_STATUS_OK ? layer : NULL;
-}
-
-static fy_layer_t *op(const char *name)
-{
-    fy_layer_t *layer;
-    return fy_layer_op(name, &layer) == FY_STATUS_OK ? layer : NULL;
 }
 
 #define SEQUENTIAL(children, out_layer) fy_layer_sequential(sizeof(children) / sizeof *(children), children, out_layer)
@@ -82,8 +77,8 @@ static fy_status_t make_mlp(fy_layer_t **out_layer)
 static fy_status_t make_lenet(fy_layer_t **out_layer)
 {
     const fy_layer_child_t children[] = {
-        { "conv1", conv(1, 20, 3, small_relu) }, { "pool1", pool(fy_layer_avg_pool2d) },  { "conv2", conv(20, 50, 5, small_relu) },
-        { "pool2", pool(fy_layer_avg_pool2d) },  { "flatten", simple(fy_layer_flatten) }, { "fc1", linear(800, 128, small_relu) },
+        { "conv1", conv(1, 20, 3, small_plain) },    { "pool1", relu_pool(fy_layer_avg_pool2d) }, { "conv2", conv(20, 50, 5, small_plain) },
+        { "pool2", relu_pool(fy_layer_avg_pool2d) }, { "flatten", simple(fy_layer_flatten) },     { "fc1", linear(800, 128, small_relu) },
         { "fc2", linear(128, 10, small_plain) },
     };
     return SEQUENTIAL(children, out_layer);
@@ -93,12 +88,10 @@ static fy_status_t make_mnist2018(fy_layer_t **out_layer)
 {
     const fy_layer_child_t children[] = {
         { "conv1", conv(1, 10, 5, plain) },
-        { "pool1", pool(fy_layer_max_pool2d) },
-        { "relu1", op("relu") },
+        { "pool1", relu_pool(fy_layer_max_pool2d) },
         { "conv2", conv(10, 20, 5, plain) },
         { "drop2", dropout(fy_layer_dropout2d, 0.5) },
-        { "pool2", pool(fy_layer_max_pool2d) },
-        { "relu2", op("relu") },
+        { "pool2", relu_pool(fy_layer_max_pool2d) },
         { "flatten", simple(fy_layer_flatten) },
         { "fc1", linear(320, 50, relu) },
         { "drop3", dropout(fy_layer_dropout, 0.5) },
@@ -111,8 +104,8 @@ static fy_status_t make_mnist2018(fy_layer_t **out_layer)
 static fy_status_t make_mnist(fy_layer_t **out_layer)
 {
     const fy_layer_child_t children[] = {
-        { "conv1", conv(1, 32, 3, relu) },           { "conv2", conv(32, 64, 3, relu) },
-        { "pool", pool(fy_layer_max_pool2d) },       { "drop1", dropout(fy_layer_dropout, 0.25) },
+        { "conv1", conv(1, 32, 3, relu) },           { "conv2", conv(32, 64, 3, plain) },
+        { "pool", relu_pool(fy_layer_max_pool2d) },  { "drop1", dropout(fy_layer_dropout, 0.25) },
         { "flatten", simple(fy_layer_flatten) },     { "fc1", linear(9216, 128, relu) },
         { "drop2", dropout(fy_layer_dropout, 0.5) }, { "fc2", linear(128, 10, plain) },
     };

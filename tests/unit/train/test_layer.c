@@ -32,8 +32,13 @@ static void test_makers_refuse(ts_ctx_t *ctx)
     ts_fails(fy_layer_dropout(1.5, &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_dropout2d(-0.1, &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_max_pool2d(NULL, &layer), INVALID_ARGUMENT);
-    const fy_pool2d_attrs_t padded = { 2, 2, 0, 0, 2, 0 };
+    const fy_pool2d_attrs_t padded = { 2, 2, 0, 0, 2, 0, 0 };
     ts_fails(fy_layer_avg_pool2d(&padded, &layer), INVALID_ARGUMENT);
+    const fy_pool2d_attrs_t tanh = { 2, 2, 0, 0, 0, 0, FY_ACTIVATION_TANH };
+    ts_fails(fy_layer_max_pool2d(&tanh, &layer), INVALID_ARGUMENT);
+    conv = (fy_conv2d_options_t)FY_CONV2D_OPTIONS_INIT;
+    conv.attrs.activation = FY_ACTIVATION_RELU;
+    ts_fails(fy_layer_conv2d(3, 4, 3, 3, &conv, &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_op("matmul", &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_op("affine", &layer), INVALID_ARGUMENT);
     ts_fails(fy_layer_op("no_such", &layer), INVALID_ARGUMENT);
