@@ -18,7 +18,7 @@ typedef struct fy_loader_options {
     size_t struct_size;
     int64_t batch; /* samples */
     int drop_last; /* 1: a last batch that is not full is left out */
-    int shuffle;   /* 1: another order each epoch, as fy_randperm draws it from the seed and the epoch; 0: as they stand */
+    int shuffle;   /* 1: another order each epoch: what the epoch-th fy_randperm of fy_rng_create(seed) gives; 0: as they stand */
     int64_t seed;
     int resident; /* 1: the set goes up once, in its own dtype, as one upload of samples and one of labels, and becomes F32 there;
                      * 0: each batch goes up */
@@ -34,15 +34,22 @@ typedef struct fy_loader_options {
     }
 
 /* Takes what it needs once: a steady loop makes no device allocation. The set may be destroyed afterwards. options may be NULL.
- * Fails: INVALID_ARGUMENT (batch < 1, more workers than that, std 0, ...), OUT_OF_MEMORY, PINNED_LIMIT, REFUSED_BY_GUARD. */
+ * Resident: as f32, so four bytes for each pixel and target stay on the device, four for each label, eight a sample for the order; while it is
+ * made the uploaded bytes besides. Streamed: depth + 1 batches, page-locked and on the device; a batch is two uploads, asked for in the
+ * scope open here with its guards (workers 0: in that open in fy_loader_next), and they run on into the next epoch.
+ * Fails: INVALID_ARGUMENT (batch < 1, more workers than that, std 0, 2^32 samples, ...), OUT_OF_MEMORY, PINNED_LIMIT, REFUSED_BY_GUARD. */
 FY_API_STATUS fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset, const fy_loader_options_t *options,
                                fy_loader_t **out_loader);
 /* Goes to batch `step` of `epoch`, both from 0: what follows is the same as if the epoch had been gone through up to there.
- * A new loader stands at 0, 0. Light requests only. Fails: INVALID_ARGUMENT (past the last batch), as requests do. */
+ * A new loader stands at 0, 0; step may be the number of batches: the end of the epoch comes next. What a streamed loader has filled by then
+ * is dropped. Light requests only. Fails: INVALID_ARGUMENT (past that), UNAVAILABLE (streamed, in a forked child). */
 FY_API_STATUS fy_loader_seek(fy_loader_t *loader, int64_t epoch, int64_t step);
 /* The next batch of this epoch: x F32 [n, dims...] normalised, y I32 [n] or F32 [n, targets], on the device; n = batch but for the last one.
- * At the end of the epoch both are NULL, once, and the loader stands at the beginning of the next. Good until the next call (streamed),
- * or results like those of any op (resident). A failure that a worker had reaches whoever asks for that batch. */
+ * Both are results like those of any op: your scope's, or yours. Streamed, their bytes are good until the next call.
+ * At the end of the epoch both are NULL, once, and the loader stands at the beginning of the next. A failure that a worker had reaches
+ * whoever asks for that batch; the next call goes on behind it. Resident: two light requests; the first batch of an
+ * epoch draws the order besides.
+ * Fails: as requests do; streamed also UNAVAILABLE (in a forked child) and UNSUPPORTED (while a graph is recorded). */
 FY_API_STATUS fy_loader_next(fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t **out_y);
 
 typedef struct fy_loader_info {

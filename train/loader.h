@@ -1,0 +1,64 @@
+/* Inside of a loader, shared by loader.c (calls), loader_resident.c, loader_stream.c and loader_crew.c. Not public. Next: loader.c. */
+#ifndef FERRY_TRAIN_LOADER_INTERNAL_H_
+#define FERRY_TRAIN_LOADER_INTERNAL_H_
+
+#include <ferry/train/loader.h>
+
+#include "dataset.h"
+
+#define FYT_LOADER_MAX_WORKERS 16
+#define FYT_LOADER_MAX_DEPTH   64
+
+/* x = sample * scale + shift: one pair for all, or (vectors not NULL) one for each of the last axis, on the device. */
+typedef struct fyt_normal {
+    int is_identity;
+    double scale, shift;
+    fy_tensor_t *scales, *shifts; /* f32 [C], in no scope */
+} fyt_normal_t;
+
+typedef struct fyt_resident fyt_resident_t;
+typedef struct fyt_stream fyt_stream_t;
+
+struct fy_loader {
+    fy_device_t *device;
+    fy_dataset_t *dataset; /* held */
+    fy_loader_options_t options;
+    int64_t steps;
+    int64_t epoch, step; /* of the batch that comes next; step == steps: of the end of the epoch */
+    fyt_normal_t normal;
+    fyt_resident_t *resident; /* one of these two */
+    fyt_stream_t *stream;
+};
+
+/* `src` (u8 or f32, whatever its strides) as normalised f32. *dst given: into it; else it is made, in the current scope. */
+fy_status_t fyt_loader_normalise(const fyt_normal_t *normal, fy_tensor_t *src, fy_tensor_t **dst);
+
+/* Samples begin .. begin + count - 1 of the epoch. */
+typedef struct fyt_span {
+    int64_t begin, count;
+} fyt_span_t;
+fyt_span_t fyt_loader_span(const fy_loader_t *loader, int64_t step);
+
+/* Inside of a scope of the loader's; nothing is left behind if they fail. Results are the scope's. */
+fy_status_t fyt_resident_create(const fy_loader_t *loader, fyt_resident_t **out_resident);
+fy_status_t fyt_resident_next(fyt_resident_t *resident, const fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t **out_y);
+void fyt_resident_destroy(fyt_resident_t *resident);
+
+fy_status_t fyt_stream_create(const fy_loader_t *loader, fyt_stream_t **out_stream);
+/* Fails: UNAVAILABLE (in a forked child: its threads stayed behind). */
+fy_status_t fyt_stream_seek(fyt_stream_t *stream, int64_t epoch, int64_t step);
+/* *out_is_taken: the batch is gone, whether it could be had or not. */
+fy_status_t fyt_stream_next(fyt_stream_t *stream, const fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t **out_y, int *out_is_taken);
+void fyt_stream_destroy(fyt_stream_t *stream);
+
+/* Threads that do one job together with whoever asks for it. They touch host memory only and call nothing of Ferry's. */
+typedef struct fyt_crew fyt_crew_t;
+typedef void (*fyt_crew_fn)(void *user, int piece, int pieces);
+/* `pieces` hands, of which the caller's is one: pieces - 1 threads. Fails: OUT_OF_MEMORY (no thread to be had). */
+fy_status_t fyt_crew_create(int pieces, fyt_crew_t **out_crew);
+/* Calls fn for each piece, piece 0 here; returns when all have returned. One caller at a time. */
+void fyt_crew_run(fyt_crew_t *crew, fyt_crew_fn fn, void *user);
+/* has_threads 0: in a forked child, where they are not. NULL is ignored. */
+void fyt_crew_destroy(fyt_crew_t *crew, int has_threads);
+
+#endif

@@ -1,0 +1,192 @@
+/* Batches that go up one by one: a prefetch, whose thread is the first worker, and a crew that fills each batch with it.
+ * The prefetch never ends: it runs on into the next epoch. A seek gives what comes a new generation, and what was filled before is dropped.
+ * Not here: the crew (loader_crew.c), sets that live on the device (loader_resident.c). */
+#include "loader.h"
+
+#include <ferry/ops.h>
+#include <ferry/prefetch.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "order.h"
+
+struct fyt_stream {
+    fy_prefetch_t *prefetch;
+    fyt_crew_t *crew;
+    const fy_loader_t *loader; /* what does not change of it */
+    pid_t pid;
+    uint64_t taken; /* batches that were asked for: the next one's index; the caller's thread only */
+
+    pthread_mutex_t lock;                           /* guards the four below: `fill` runs on the prefetch's thread */
+    int64_t epoch, step;                            /* of the batch that is filled next */
+    uint64_t generation;                            /* +1 for each seek */
+    uint64_t generations[FYT_LOADER_MAX_DEPTH + 1]; /* of the batches in the rooms, by index modulo depth + 1 */
+
+    int64_t *order; /* of order_epoch; `fill` only. NULL: as they stand */
+    int64_t order_epoch;
+};
+
+typedef struct job {
+    const fy_dataset_t *dataset;
+    const int64_t *order;
+    fyt_span_t span;
+    unsigned char *x, *y;
+} job_t;
+
+static void fill_piece(void *user, int piece, int pieces)
+{
+    const job_t *job = user;
+    const fy_dataset_t *dataset = job->dataset;
+    const int64_t begin = job->span.count * piece / pieces, end = job->span.count * (piece + 1) / pieces;
+    for (int64_t i = begin; i < end; i++) {
+        const uint64_t index = (uint64_t)(job->order ? job->order[job->span.begin + i] : job->span.begin + i);
+        memcpy(job->x + (size_t)i * dataset->sample_nbytes, fyt_dataset_sample(dataset, index), dataset->sample_nbytes);
+        memcpy(job->y + (size_t)i * dataset->label_nbytes, fyt_dataset_label(dataset, index), dataset->label_nbytes);
+    }
+}
+
+static uint64_t rooms(const fyt_stream_t *stream) { return (uint64_t)stream->loader->options.depth + 1; }
+
+static void take_place(fyt_stream_t *stream, uint64_t index, int64_t *out_epoch, int64_t *out_step)
+{
+    pthread_mutex_lock(&stream->lock);
+    *out_epoch = stream->epoch;
+    *out_step = stream->step;
+    stream->generations[index % rooms(stream)] = stream->generation;
+    if (++stream->step == stream->loader->steps) {
+        stream->step = 0;
+        stream->epoch++;
+    }
+    pthread_mutex_unlock(&stream->lock);
+}
+
+static fy_status_t fill(void *user, fy_batch_t *batch)
+{
+    fyt_stream_t *stream = user;
+    const fy_loader_t *loader = stream->loader;
+    int64_t epoch, step;
+    void *x, *y;
+    take_place(stream, batch->index, &epoch, &step);
+    if (stream->order && stream->order_epoch != epoch) {
+        stream->order_epoch = -1;
+        FY_TRY(fyt_order_read(loader->options.seed, epoch, loader->dataset->info.samples, stream->order));
+        stream->order_epoch = epoch;
+    }
+    FY_TRY(fy_tensor_map(batch->host[0], FY_ACCESS_WRITE, &x));
+    FY_TRY(fy_tensor_map(batch->host[1], FY_ACCESS_WRITE, &y));
+    job_t job = { loader->dataset, stream->order, fyt_loader_span(loader, step), x, y };
+    fyt_crew_run(stream->crew, fill_piece, &job);
+    batch->rows = job.span.count;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t start(fyt_stream_t *stream)
+{
+    const fy_loader_t *loader = stream->loader;
+    const fy_dataset_info_t *info = &loader->dataset->info;
+    fy_prefetch_options_t options = FY_PREFETCH_OPTIONS_INIT;
+    fy_batch_spec_t specs[2] = {
+        { info->dtype, info->rank + 1, { loader->options.batch } },
+        { info->classes ? FY_DTYPE_I32 : FY_DTYPE_F32, info->classes ? 1 : 2, { loader->options.batch, info->targets } }
+    };
+    for (int i = 0; i < info->rank; i++) specs[0].dims[i + 1] = info->dims[i];
+    options.depth = loader->options.depth;
+    options.threads = loader->options.workers > 0;
+    if (loader->options.shuffle) {
+        stream->order = malloc(info->samples * sizeof *stream->order);
+        if (!stream->order)
+            return FYT_FAIL(OUT_OF_MEMORY, "loader_create: no host memory for the order of %llu samples",
+                            (unsigned long long)info->samples);
+    }
+    FY_TRY(fyt_crew_create(loader->options.workers ? loader->options.workers : 1, &stream->crew));
+    FY_TRY(fy_prefetch_create(loader->device, 2, specs, fill, stream, &options, &stream->prefetch));
+    fy_prefetch_keep(stream->prefetch);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fyt_stream_create(const fy_loader_t *loader, fyt_stream_t **out_stream)
+{
+    fyt_stream_t *stream = calloc(1, sizeof *stream);
+    if (!stream) return FYT_FAIL(OUT_OF_MEMORY, "loader_create: no host memory for %zu bytes", sizeof *stream);
+    stream->loader = loader;
+    stream->pid = getpid();
+    stream->order_epoch = -1;
+    pthread_mutex_init(&stream->lock, NULL);
+    fy_status_t status = start(stream);
+    if (status != FY_STATUS_OK) {
+        fyt_stream_destroy(stream);
+        return status;
+    }
+    *out_stream = stream;
+    return FY_STATUS_OK;
+}
+
+/* The lock may have been held when the process forked: before anything else. */
+static fy_status_t check_process(const fyt_stream_t *stream, const char *what)
+{
+    if (stream->pid == getpid()) return FY_STATUS_OK;
+    return FYT_FAIL(UNAVAILABLE, "%s: the threads that fill the batches are not in this forked child; make a loader here", what);
+}
+
+fy_status_t fyt_stream_seek(fyt_stream_t *stream, int64_t epoch, int64_t step)
+{
+    FY_TRY(check_process(stream, "loader_seek"));
+    const int is_end = step == stream->loader->steps;
+    pthread_mutex_lock(&stream->lock);
+    stream->epoch = is_end ? epoch + 1 : epoch;
+    stream->step = is_end ? 0 : step;
+    stream->generation++;
+    pthread_mutex_unlock(&stream->lock);
+    return FY_STATUS_OK;
+}
+
+/* The next batch of this generation; those before a seek, failed ones among them, are nobody's. */
+static fy_status_t next_batch(fyt_stream_t *stream, fy_tensor_t **tensors, int *out_is_taken)
+{
+    for (;;) {
+        int64_t rows;
+        const fy_status_t status = fy_prefetch_next(stream->prefetch, tensors, &rows);
+        if (status == FY_STATUS_UNSUPPORTED) return status; /* a graph is recorded: nothing was taken */
+        pthread_mutex_lock(&stream->lock);
+        const int is_stale = stream->generations[stream->taken % rooms(stream)] != stream->generation;
+        pthread_mutex_unlock(&stream->lock);
+        stream->taken++;
+        if (is_stale) continue;
+        *out_is_taken = 1;
+        return status;
+    }
+}
+
+/* A handle of the caller's to the same bytes: ours must outlive what the caller does with it. */
+static fy_status_t own_view(fy_tensor_t *tensor, fy_tensor_t **out_view)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_query(tensor, &info);
+    return fy_reshape(tensor, info.rank, info.dims, out_view);
+}
+
+fy_status_t fyt_stream_next(fyt_stream_t *stream, const fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t **out_y, int *out_is_taken)
+{
+    fy_tensor_t *tensors[2];
+    FY_TRY(check_process(stream, "loader_next"));
+    FY_TRY(next_batch(stream, tensors, out_is_taken));
+    if (loader->dataset->info.dtype == FY_DTYPE_F32 && loader->normal.is_identity)
+        FY_TRY(own_view(tensors[0], out_x));
+    else
+        FY_TRY(fyt_loader_normalise(&loader->normal, tensors[0], out_x));
+    return own_view(tensors[1], out_y);
+}
+
+void fyt_stream_destroy(fyt_stream_t *stream)
+{
+    if (!stream) return;
+    const int is_here = stream->pid == getpid();
+    fy_prefetch_destroy(stream->prefetch);
+    fyt_crew_destroy(stream->crew, is_here);
+    if (is_here) pthread_mutex_destroy(&stream->lock);
+    free(stream->order);
+    free(stream);
+}
