@@ -26,6 +26,7 @@ void fy_model_destroy(fy_model_t *model)
     free(model->grad);
     fyt_layer_free(model->layer);
     free(model->name);
+    free(model->note);
     free(model);
 }
 

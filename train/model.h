@@ -36,6 +36,7 @@ struct fy_model {
     fy_tensor_t *values, *grads, *rng;
     uint64_t room; /* elements of a block */
     int is_training;
+    char *note;    /* of the checkpoint that was loaded last; NULL: none */
     int has_grads; /* there has been a backward: each gradient is written */
 };
 

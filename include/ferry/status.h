@@ -98,6 +98,9 @@ typedef void (*fy_log_fn)(void *user, fy_log_level_t level, const char *text);
  * default, drops it. Process-wide. Set it before other threads use Ferry. */
 FY_API void fy_log_set(fy_log_fn fn, void *user);
 
+/* Says something to that function, for libraries on top of Ferry; cut at 1023 bytes. Nothing is formatted if there is none. */
+FY_API void fy_log_write(fy_log_level_t level, const char *format, ...) FY_PRINTF(2, 3);
+
 #ifdef __cplusplus
 }
 #endif

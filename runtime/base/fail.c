@@ -139,6 +139,14 @@ void fy__unlock(pthread_mutex_t *mutex)
         fy__log(thread->kept_level, "%s", text);
 }
 
+void fy_log_write(fy_log_level_t level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fy__log_v(level, format, args);
+    va_end(args);
+}
+
 void fy__log(fy_log_level_t level, const char *format, ...)
 {
     va_list args;

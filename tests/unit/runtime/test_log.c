@@ -45,6 +45,23 @@ static void from_a_guard_that_only_logs(ts_ctx_t *ctx)
     assert_non_null(strstr(first, "device allocations"));
 }
 
+static void keep_line(void *user, fy_log_level_t level, const char *text) { snprintf(user, 64, "%d %s", (int)level, text); }
+
+/* What a library on top of Ferry says goes the same way. */
+static void from_outside(ts_ctx_t *ctx)
+{
+    char line[64] = "";
+    (void)ctx;
+    fy_log_write(FY_LOG_WARNING, "to nobody: %d", 1);
+    fy_log_set(keep_line, line);
+    fy_log_write(FY_LOG_INFO, "epoch %d of %s", 3, "ten");
+    fy_log_set(NULL, NULL);
+    fy_log_write(FY_LOG_ERROR, "to nobody: %d", 2);
+    char want[64];
+    snprintf(want, sizeof want, "%d epoch 3 of ten", (int)FY_LOG_INFO);
+    assert_string_equal(line, want);
+}
+
 static fy_status_t lost(void *dev, void *event, int *out_done)
 {
     (void)dev, (void)event;
@@ -78,6 +95,7 @@ static void from_a_poll_that_finds_the_device_lost(ts_ctx_t *ctx)
     fy_device_close(doomed);
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(from_a_guard_that_only_logs), TS_TEST(from_a_poll_that_finds_the_device_lost) };
+static const ts_test_t k_tests[] = { TS_TEST(from_outside), TS_TEST(from_a_guard_that_only_logs),
+                                     TS_TEST(from_a_poll_that_finds_the_device_lost) };
 
 int main(void) { return TS_RUN("log", k_tests, NULL); }

@@ -1,0 +1,198 @@
+/* Several devices: sums over two to five of them, with the same bits on each whatever the length; what crosses and what does not; replicas;
+ * shards; refusals; and that a weight which lives on a device cannot be read on the host. */
+#include "tests/support/harness.h"
+
+#include <ferry/train/parallel.h>
+
+enum { MOST = 5 };
+
+/* sim:0 (the runner's), sim:1, ... of the same options; other backends are skipped: one machine may have one card. */
+static void open_devices(ts_ctx_t *ctx, size_t count, fy_device_t **devices)
+{
+    char spec[128];
+    if (!ctx->is_sim) skip();
+    devices[0] = ctx->device;
+    for (size_t i = 1; i < count; i++) {
+        snprintf(spec, sizeof spec, "sim:%zu%s", i, ctx->spec + strlen(ts_spec_name(ctx->spec)));
+        ts_ok(fy_device_open(spec, &devices[i]));
+    }
+}
+
+static void close_devices(size_t count, fy_device_t **devices)
+{
+    for (size_t i = 1; i < count; i++) {
+        ts_ok(fy_device_wait(devices[i], FY_FOREVER));
+        fy_device_close(devices[i]);
+    }
+}
+
+static void allreduce_1_2(ts_ctx_t *ctx)
+{
+    fy_device_t *devices[2];
+    open_devices(ctx, 2, devices);
+    fy_tensor_t *x[2] = { ts_f32(devices[0], FY_DIMS(2), (float[]){ 1, 1 }), ts_f32(devices[1], FY_DIMS(2), (float[]){ 2, 2 }) };
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_ok(fy_allreduce_sum(2, x));
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(after.syncs, before.syncs);
+    assert_int_equal(after.download.count, before.download.count);
+    assert_int_equal(after.upload.count, before.upload.count);
+    ts_expect_f32(x[0], (float[]){ 3, 3 }, 2);
+    ts_expect_f32(x[1], (float[]){ 3, 3 }, 2);
+    for (int i = 0; i < 2; i++) fy_tensor_destroy(x[i]);
+    close_devices(2, devices);
+}
+
+/* Values that do not add up exactly, so that another order shows: the sum in the order of the devices, on each. */
+static void allreduce_many(ts_ctx_t *ctx)
+{
+    static const int64_t lengths[] = { 0, 1, 3, 31, 32, 33, 64, 1000, 100003 };
+    fy_device_t *devices[MOST];
+    open_devices(ctx, MOST, devices);
+    for (size_t count = 1; count <= MOST; count++)
+        for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+            const int64_t n = lengths[l];
+            float *values = malloc((size_t)(n + 1) * sizeof *values), *want = calloc((size_t)n + 1, sizeof *want);
+            fy_tensor_t *x[MOST];
+            for (size_t i = 0; i < count; i++) {
+                for (int64_t k = 0; k < n; k++) {
+                    values[k] = (float)((k * 37 + (int64_t)i * 101) % 977) / 7.0f * (i % 2 ? -1e3f : 1.0f);
+                    want[k] = i ? want[k] + values[k] : values[k];
+                }
+                x[i] = ts_f32(devices[i], FY_DIMS(n), values);
+            }
+            const fy_ledger_totals_t before = ts_ledger(NULL);
+            ts_ok(fy_allreduce_sum(count, x));
+            const fy_ledger_totals_t after = ts_ledger(NULL);
+            /* 2 (count - 1) / count of the bytes out of each device: 2 (count - 1) times the bytes in all. */
+            assert_int_equal(after.peer.nbytes - before.peer.nbytes, 2 * (count - 1) * (size_t)n * sizeof(float));
+            assert_int_equal(after.syncs, before.syncs);
+            for (size_t i = 0; i < count; i++) {
+                ts_expect_f32(x[i], want, (size_t)n);
+                fy_tensor_destroy(x[i]);
+            }
+            free(want);
+            free(values);
+        }
+    close_devices(MOST, devices);
+}
+
+static void allreduce_refuses(ts_ctx_t *ctx)
+{
+    fy_device_t *devices[2];
+    fy_tensor_t *turned, *whole[2];
+    open_devices(ctx, 2, devices);
+    fy_tensor_t *a = ts_iota(devices[0], FY_DIMS(2, 3), 1), *b = ts_iota(devices[1], FY_DIMS(2, 3), 1),
+                *c = ts_iota(devices[0], FY_DIMS(2, 3), 1), *d = ts_iota(devices[1], FY_DIMS(3, 2), 1);
+    ts_ok(fy_transpose(d, NULL, &turned));
+    for (int i = 0; i < 2; i++) ts_ok(fy_zeros(devices[i], FY_DTYPE_I32, FY_DIMS(2, 3), &whole[i]));
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_fails(fy_allreduce_sum(2, (fy_tensor_t *[]){ a, c }), DEVICE_MISMATCH);
+    ts_text_has("both on sim:0");
+    ts_fails(fy_allreduce_sum(2, (fy_tensor_t *[]){ a, d }), SHAPE_MISMATCH);
+    ts_fails(fy_allreduce_sum(2, (fy_tensor_t *[]){ a, turned }), INVALID_ARGUMENT);
+    ts_text_has("not dense");
+    ts_fails(fy_allreduce_sum(2, whole), DTYPE_MISMATCH);
+    ts_fails(fy_allreduce_sum(2, (fy_tensor_t *[]){ a, NULL }), INVALID_ARGUMENT);
+    ts_fails(fy_allreduce_sum(0, NULL), INVALID_ARGUMENT);
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    ts_expect_quiet(&before, &after, "refused sums");
+    ts_expect_f32(a, (float[]){ 1, 2, 3, 4, 5, 6 }, 6);
+    fy_tensor_t *all[] = { a, b, c, d, turned, whole[0], whole[1] };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) fy_tensor_destroy(all[i]);
+    close_devices(2, devices);
+}
+
+static void replicas_are_equal(ts_ctx_t *ctx)
+{
+    fy_device_t *devices[3];
+    fy_model_t *models[3], *other;
+    open_devices(ctx, 3, devices);
+    for (int i = 0; i < 3; i++) {
+        fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+        options.seed = i + 1;
+        ts_ok(fy_model_open(devices[i], "mlp", &options, &models[i]));
+    }
+    ts_ok(fy_model_open(devices[1], "linear", NULL, &other));
+    fy_model_info_t info[3];
+    for (int i = 0; i < 3; i++) {
+        info[i] = (fy_model_info_t)FY_MODEL_INFO_INIT;
+        ts_ok(fy_model_query(models[i], &info[i]));
+    }
+    const size_t nbytes = ts_info(info[0].values).nbytes;
+    char *first = malloc(nbytes), *second = malloc(nbytes);
+    ts_read(info[0].values, first, nbytes);
+    ts_read(info[1].values, second, nbytes);
+    assert_memory_not_equal(first, second, nbytes);
+    ts_fails(fy_models_replicate(2, (fy_model_t *[]){ models[0], other }), SHAPE_MISMATCH);
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_ok(fy_models_replicate(3, models));
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(after.peer.nbytes - before.peer.nbytes, 2 * nbytes);
+    assert_int_equal(after.upload.count + after.download.count, before.upload.count + before.download.count);
+    for (int i = 0; i < 3; i++) {
+        ts_read(info[i].values, second, nbytes);
+        assert_memory_equal(first, second, nbytes);
+    }
+    free(first);
+    free(second);
+    fy_model_destroy(other);
+    for (int i = 0; i < 3; i++) fy_model_destroy(models[i]);
+    close_devices(3, devices);
+}
+
+static void shards_are_rows(ts_ctx_t *ctx)
+{
+    fy_device_t *devices[3];
+    fy_tensor_t *shards[3], *x = ts_iota(fy_device_host(), FY_DIMS(8, 2), 0);
+    open_devices(ctx, 3, devices);
+    ts_ok(fy_batch_split(x, 3, devices, shards));
+    ts_expect_f32(shards[0], (float[]){ 0, 1, 2, 3, 4, 5 }, 6);
+    ts_expect_f32(shards[1], (float[]){ 6, 7, 8, 9, 10, 11 }, 6);
+    ts_expect_f32(shards[2], (float[]){ 12, 13, 14, 15 }, 4);
+    for (int i = 0; i < 3; i++) {
+        assert_ptr_equal(ts_info(shards[i]).device, devices[i]);
+        assert_int_equal(ts_info(shards[i]).rank, 2);
+        fy_tensor_destroy(shards[i]);
+    }
+    fy_tensor_t *two = ts_iota(fy_device_host(), FY_DIMS(2, 2), 0), *there = ts_iota(devices[1], FY_DIMS(4, 2), 0);
+    ts_fails(fy_batch_split(two, 3, devices, shards), SHAPE_MISMATCH);
+    ts_text_has("2 rows for 3 devices");
+    assert_null(shards[0]);
+    ts_fails(fy_batch_split(there, 2, devices, shards), DEVICE_MISMATCH);
+    assert_null(shards[0]);
+    fy_tensor_destroy(there);
+    fy_tensor_destroy(two);
+    fy_tensor_destroy(x);
+    close_devices(3, devices);
+}
+
+/* Nothing is brought down behind anybody's back: the refusal says where the weight lives. */
+static void weights_cannot_be_read_on_the_host(ts_ctx_t *ctx)
+{
+    fy_device_t *devices[2];
+    fy_model_t *model;
+    fy_param_t param = FY_PARAM_INIT;
+    void *data = &param;
+    open_devices(ctx, 2, devices);
+    ts_ok(fy_model_open(devices[1], "mlp", NULL, &model));
+    ts_ok(fy_model_param(model, 0, &param));
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_fails(fy_tensor_map(param.value, FY_ACCESS_READ, &data), DEVICE_MISMATCH);
+    ts_text_has("sim:1");
+    ts_text_has(param.name);
+    assert_null(data);
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    ts_expect_quiet(&before, &after, "a refused look");
+    fy_model_destroy(model);
+    close_devices(2, devices);
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = {
+        TS_TEST(allreduce_1_2),      TS_TEST(allreduce_many),  TS_TEST(allreduce_refuses),
+        TS_TEST(replicas_are_equal), TS_TEST(shards_are_rows), TS_TEST(weights_cannot_be_read_on_the_host),
+    };
+    return TS_RUN("parallel", tests, NULL);
+}

@@ -1,0 +1,194 @@
+/* Data-parallel training by one thread: sums over devices, equal parameters, shards of a batch. All of it goes by peer transfers and light
+ * requests: the host waits for nothing. Not here: several processes. Next: include/ferry/train/parallel.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <ferry/device.h>
+#include <ferry/ops.h>
+#include <ferry/scope.h>
+#include <ferry/train/parallel.h>
+#include <ferry/transfer.h>
+
+#include "train/fail.h"
+#include "train/model.h"
+
+/* ---- summing ---- */
+
+enum { PIECE_ALIGN = 32 }; /* elements: pieces begin on a cache line of their own, in every float dtype */
+
+/* The pieces that `count` devices sum, one each; the last ones may be shorter, or empty. */
+static void cut(int64_t nelem, size_t count, size_t piece, int64_t *out_begin, int64_t *out_end)
+{
+    int64_t length = (nelem + (int64_t)count - 1) / (int64_t)count;
+    length = (length + PIECE_ALIGN - 1) / PIECE_ALIGN * PIECE_ALIGN;
+    *out_begin = (int64_t)piece * length < nelem ? (int64_t)piece * length : nelem;
+    *out_end = *out_begin + length < nelem ? *out_begin + length : nelem;
+}
+
+/* Of a flat tensor. An empty piece gives NULL. */
+static fy_status_t slice_piece(fy_tensor_t *flat, int64_t nelem, size_t count, size_t piece, fy_tensor_t **out_view)
+{
+    int64_t begin, end;
+    cut(nelem, count, piece, &begin, &end);
+    *out_view = NULL;
+    return begin == end ? FY_STATUS_OK : fy_slice(flat, 0, begin, end, out_view);
+}
+
+/* Each device gets its piece from all others. Nothing of theirs has changed if this fails. received is [owner][from]. */
+static fy_status_t gather(size_t count, fy_tensor_t *const *flat, int64_t nelem, fy_device_t *const *devices, fy_tensor_t **received)
+{
+    for (size_t owner = 0; owner < count; owner++)
+        for (size_t from = 0; from < count; from++) {
+            fy_tensor_t *piece;
+            if (from == owner) continue;
+            FY_TRY(slice_piece(flat[from], nelem, count, owner, &piece));
+            if (piece) FY_TRY(fy_tensor_send(piece, devices[owner], NULL, &received[owner * count + from]));
+        }
+    return FY_STATUS_OK;
+}
+
+/* In the order of the devices, whichever of them sums: those before the owner are added up first, then its own, then those behind it. */
+static fy_status_t add_up(size_t count, size_t owner, fy_tensor_t *own, fy_tensor_t *const *received)
+{
+    for (size_t from = 1; from < owner; from++) FY_TRY(fy_axpy(received[0], 1, received[from]));
+    if (owner) FY_TRY(fy_axpy(own, 1, received[0]));
+    for (size_t from = owner + 1; from < count; from++) FY_TRY(fy_axpy(own, 1, received[from]));
+    return FY_STATUS_OK;
+}
+
+static fy_status_t allreduce(size_t count, fy_tensor_t *const *tensors, int64_t nelem, fy_device_t *const *devices, fy_tensor_t **flat,
+                             fy_tensor_t **received)
+{
+    for (size_t i = 0; i < count; i++) FY_TRY(fy_reshape(tensors[i], FY_DIMS(-1), &flat[i]));
+    FY_TRY(fy_scope_memory(FY_CATEGORY_WORKSPACE));
+    FY_TRY(gather(count, flat, nelem, devices, received));
+    for (size_t owner = 0; owner < count; owner++) {
+        fy_tensor_t *own;
+        FY_TRY(slice_piece(flat[owner], nelem, count, owner, &own));
+        if (!own) continue;
+        FY_TRY(add_up(count, owner, own, received + owner * count));
+        for (size_t to = 0; to < count; to++) {
+            fy_tensor_t *there;
+            if (to == owner) continue;
+            FY_TRY(slice_piece(flat[to], nelem, count, owner, &there));
+            FY_TRY(fy_tensor_send_into(there, own, NULL, NULL));
+        }
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t check_tensors(size_t count, fy_tensor_t *const *tensors, int64_t *out_nelem, fy_device_t **devices)
+{
+    fy_tensor_info_t first = FY_TENSOR_INFO_INIT;
+    for (size_t i = 0; i < count; i++) {
+        fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+        if (!tensors[i]) return FYT_FAIL(INVALID_ARGUMENT, "allreduce_sum: tensor %zu is NULL", i);
+        fy_tensor_query(tensors[i], &info);
+        if (!i) first = info;
+        int same = info.rank == first.rank;
+        for (int d = 0; same && d < info.rank; d++) same = info.dims[d] == first.dims[d];
+        if (!same)
+            return FYT_FAIL(SHAPE_MISMATCH, "allreduce_sum: tensor %zu has %d axes and %llu elements, tensor 0 has %d and %llu", i,
+                            info.rank, (unsigned long long)info.nelem, first.rank, (unsigned long long)first.nelem);
+        if (info.dtype != first.dtype ||
+            !(info.dtype == FY_DTYPE_F32 || info.dtype == FY_DTYPE_F64 || info.dtype == FY_DTYPE_F16 || info.dtype == FY_DTYPE_BF16))
+            return FYT_FAIL(DTYPE_MISMATCH, "allreduce_sum: tensor %zu is %s, tensor 0 is %s: all are of one float dtype", i,
+                            fy_dtype_name(info.dtype), fy_dtype_name(first.dtype));
+        if (!info.is_contiguous) return FYT_FAIL(INVALID_ARGUMENT, "allreduce_sum: tensor %zu is not dense", i);
+        for (size_t k = 0; k < i; k++)
+            if (devices[k] == info.device)
+                return FYT_FAIL(DEVICE_MISMATCH, "allreduce_sum: tensors %zu and %zu are both on %s: one a device", k, i,
+                                fy_device_name(info.device));
+        devices[i] = info.device;
+    }
+    *out_nelem = (int64_t)first.nelem;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_allreduce_sum(size_t count, fy_tensor_t *const *tensors)
+{
+    if (!count || !tensors) return FYT_FAIL(INVALID_ARGUMENT, "allreduce_sum: no tensors");
+    if (count > 1024) return FYT_FAIL(INVALID_ARGUMENT, "allreduce_sum: %zu devices; 1024 is the most", count);
+    int64_t nelem = 0;
+    fy_device_t **devices = calloc(count, sizeof *devices);
+    fy_tensor_t **flat = calloc(count, sizeof *flat), **received = calloc(count * count, sizeof *received);
+    fy_status_t status = devices && flat && received ? FY_STATUS_OK
+                                                     : FYT_FAIL(OUT_OF_MEMORY, "allreduce_sum: no host memory for %zu tensors", count);
+    if (status == FY_STATUS_OK) status = check_tensors(count, tensors, &nelem, devices);
+    if (status == FY_STATUS_OK && count > 1 && nelem) {
+        const fy_scope_t scope = fy_scope_begin("allreduce");
+        status = allreduce(count, tensors, nelem, devices, flat, received);
+        fy_scope_end(scope, 0, NULL);
+    }
+    free(received);
+    free(flat);
+    free(devices);
+    return status;
+}
+
+/* ---- replicas and shards ---- */
+
+static fy_status_t check_form(const fy_model_t *first, const fy_model_t *model, size_t index)
+{
+    if (model->dtype != first->dtype || model->nparams != first->nparams || model->room != first->room)
+        return FYT_FAIL(SHAPE_MISMATCH, "models_replicate: model %zu, '%s', has %zu parameters [%s], model 0, '%s', has %zu [%s]", index,
+                        model->name, model->nparams, fy_dtype_name(model->dtype), first->name, first->nparams, fy_dtype_name(first->dtype));
+    for (size_t i = 0; i < model->nparams; i++) {
+        const fyt_model_param_t *a = &first->params[i], *b = &model->params[i];
+        int same = strcmp(a->name, b->name) == 0 && a->def->rank == b->def->rank;
+        for (int d = 0; same && d < a->def->rank; d++) same = a->def->dims[d] == b->def->dims[d];
+        if (!same)
+            return FYT_FAIL(SHAPE_MISMATCH,
+                            "models_replicate: parameter %zu is '%s' in model 0 and '%s' in model %zu, or of another shape there", i,
+                            a->name, b->name, index);
+    }
+    if (model->device == first->device)
+        return FYT_FAIL(DEVICE_MISMATCH, "models_replicate: model %zu is on %s as model 0 is: fy_copy is enough there", index,
+                        fy_device_name(model->device));
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_models_replicate(size_t count, fy_model_t *const *models)
+{
+    if (!count || !models) return FYT_FAIL(INVALID_ARGUMENT, "models_replicate: no models");
+    for (size_t i = 0; i < count; i++) {
+        if (!models[i]) return FYT_FAIL(INVALID_ARGUMENT, "models_replicate: model %zu is NULL", i);
+        if (i) FY_TRY(check_form(models[0], models[i], i));
+    }
+    for (size_t i = 1; i < count; i++) FY_TRY(fy_tensor_send_into(models[i]->values, models[0]->values, NULL, NULL));
+    return FY_STATUS_OK;
+}
+
+static fy_status_t upload_shard(fy_tensor_t *x, int64_t begin, int64_t end, fy_device_t *device, fy_tensor_t **out_shard)
+{
+    fy_tensor_t *rows;
+    FY_TRY(fy_slice(x, 0, begin, end, &rows));
+    const fy_status_t status = fy_tensor_upload(rows, device, NULL, out_shard);
+    fy_tensor_destroy(rows);
+    return status;
+}
+
+fy_status_t fy_batch_split(const fy_tensor_t *x, size_t count, fy_device_t *const *devices, fy_tensor_t **out_shards)
+{
+    if (!out_shards || !x || !devices || !count)
+        return FYT_FAIL(INVALID_ARGUMENT, "batch_split: x, devices or out_shards is NULL, or there are none");
+    memset(out_shards, 0, count * sizeof *out_shards);
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_query(x, &info);
+    if (!info.rank || info.dims[0] < (int64_t)count)
+        return FYT_FAIL(SHAPE_MISMATCH, "batch_split: %lld rows for %zu devices: each gets one at least",
+                        info.rank ? (long long)info.dims[0] : 0LL, count);
+    const int64_t share = info.dims[0] / (int64_t)count, larger = info.dims[0] % (int64_t)count;
+    fy_status_t status = FY_STATUS_OK;
+    int64_t begin = 0;
+    for (size_t i = 0; i < count && status == FY_STATUS_OK; i++) {
+        const int64_t end = begin + share + ((int64_t)i < larger);
+        status = upload_shard((fy_tensor_t *)x, begin, end, devices[i], &out_shards[i]); /* a view, for reading only */
+        begin = end;
+    }
+    for (size_t i = 0; i < count && status != FY_STATUS_OK; i++) {
+        fy_tensor_destroy(out_shards[i]);
+        out_shards[i] = NULL;
+    }
+    return status;
+}
