@@ -89,11 +89,14 @@ void fy__cost_matmul(fy_launch_t *launch)
 void fy__cost_conv2d(fy_launch_t *launch)
 {
     const fy_desc_t *y = launch->op == FY_OP_CONV2D ? &launch->dst[0] : &launch->src[0];
-    const fy_desc_t *w = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT ? &launch->dst[0] : &launch->src[1];
+    const bool sums = launch->op == FY_OP_CONV2D_BACKWARD_PARAMS, weight = sums || launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
+    const fy_desc_t *w = weight ? &launch->dst[0] : &launch->src[1];
     uint64_t behind_one = 1;
     for (int axis = 1; axis < 4; axis++) behind_one = mul(behind_one, (uint64_t)w->dims[axis]);
     uint64_t flops = mul(mul(count(y), 2), behind_one);
-    set(launch, launch->nsrc == 3 ? add(flops, launch->nelem) : flops);
+    if (launch->nsrc == 3) flops = add(flops, launch->nelem);
+    if (launch->op == FY_OP_CONV2D && ((const fy_conv2d_attrs_t *)launch->attrs)->activation) flops = add(flops, launch->nelem);
+    set(launch, sums ? add(flops, count(y)) : flops);
 }
 
 /* The attributes of a gradient begin alike. */

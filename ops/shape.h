@@ -37,6 +37,7 @@ fy_status_t fy__shape_concat(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_conv2d(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_conv2d_backward_input(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_conv2d_backward_weight(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_conv2d_backward_params(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_max_pool2d(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_max_pool2d_backward(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_avg_pool2d(const fy_op_info_t *info, fy_launch_t *launch);

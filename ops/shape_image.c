@@ -168,6 +168,15 @@ fy_status_t fy__shape_conv2d_backward_weight(const fy_op_info_t *info, fy_launch
     return FY_STATUS_OK;
 }
 
+fy_status_t fy__shape_conv2d_backward_params(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    FY_TRY(fy__shape_conv2d_backward_weight(info, launch));
+    launch->dst[1].dtype = launch->dst[0].dtype;
+    launch->dst[1].rank = 1;
+    launch->dst[1].dims[0] = launch->dst[0].dims[0];
+    return FY_STATUS_OK;
+}
+
 /* ---- pooling ---- */
 
 /* dims of y for an x of `x`. A window never lies in the padding alone, as the padding is less than the kernel. */

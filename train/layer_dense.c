@@ -120,10 +120,13 @@ static fy_status_t conv2d_shape(void *user, int rank, const int64_t *dims, int *
 static fy_status_t conv2d_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
 {
     const conv2d_t *conv = user;
+    const int is_relu = conv->activation == FY_ACTIVATION_RELU; /* the one that the op knows */
+    fy_conv2d_attrs_t attrs = conv->attrs;
     fy_tensor_t *y;
     (void)pass;
-    FY_TRY(fy_conv2d(x, params[0], conv->has_bias ? params[1] : NULL, &conv->attrs, &y));
-    return apply(conv->activation, y, out_y);
+    if (is_relu) attrs.activation = FY_ACTIVATION_RELU;
+    FY_TRY(fy_conv2d(x, params[0], conv->has_bias ? params[1] : NULL, &attrs, &y));
+    return apply(is_relu ? FY_ACTIVATION_NONE : conv->activation, y, out_y);
 }
 
 static fy_status_t check_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w, const fy_conv2d_options_t *options)

@@ -61,6 +61,35 @@ static fy_status_t launch_class_loss(fy__cuda_device_t *dev, CUstream stream, co
     return FY_STATUS_OK;
 }
 
+/* The two gradients of a convolution's parameters, as the two ops that they are. */
+static void split_conv2d_params(const fy_launch_t *launch, fy_launch_t *weight, fy_launch_t *bias)
+{
+    static const fy_reduce_attrs_t all_but_channels = { 7, 0 };
+    *weight = *bias = *launch;
+    weight->op = FY_OP_CONV2D_BACKWARD_WEIGHT;
+    weight->ndst = bias->ndst = 1;
+    weight->accumulate &= 1u;
+    bias->op = FY_OP_SUM;
+    bias->nsrc = 1;
+    bias->dst = &launch->dst[1];
+    bias->accumulate >>= 1;
+    bias->attrs = &all_but_channels;
+    bias->attrs_nbytes = sizeof all_but_channels;
+    bias->nelem = (uint64_t)launch->dst[1].dims[0];
+}
+
+static fy_status_t launch_conv2d_params(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy_launch_t weight, bias;
+    fy__cuda_request_t request;
+    split_conv2d_params(launch, &weight, &bias);
+    if (weight.nelem > 0) {
+        fy__cuda_pack_conv2d(&weight, &request);
+        FY_TRY(submit(dev, stream, &request));
+    }
+    return bias.nelem > 0 ? launch_reduce(dev, stream, &bias) : FY_STATUS_OK;
+}
+
 static fy_status_t launch_concat(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
 {
     const fy_axis_attrs_t *attrs = launch->attrs;
@@ -139,6 +168,7 @@ static fy_status_t launch_builtin(fy__cuda_device_t *dev, CUstream stream, const
     case FY_OP_CONV2D:
     case FY_OP_CONV2D_BACKWARD_INPUT:
     case FY_OP_CONV2D_BACKWARD_WEIGHT: fy__cuda_pack_conv2d(launch, &request); break;
+    case FY_OP_CONV2D_BACKWARD_PARAMS: return launch_conv2d_params(dev, stream, launch);
     case FY_OP_MAX_POOL2D:
     case FY_OP_MAX_POOL2D_BACKWARD:
     case FY_OP_AVG_POOL2D:
@@ -184,6 +214,7 @@ static int has_kernel(const fy_launch_t *launch)
     case FY_OP_CONV2D:
     case FY_OP_CONV2D_BACKWARD_INPUT:
     case FY_OP_CONV2D_BACKWARD_WEIGHT:
+    case FY_OP_CONV2D_BACKWARD_PARAMS:
     case FY_OP_MAX_POOL2D:
     case FY_OP_MAX_POOL2D_BACKWARD:
     case FY_OP_AVG_POOL2D:
@@ -246,7 +277,7 @@ fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t
     if (launch->kernel == NULL && !has_kernel(launch))
         return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "%s has no cuda kernel for dtype number %d", op_name(launch->op),
                              (int)(launch->nsrc > 0 ? launch->src[0].dtype : launch->dst[0].dtype));
-    if (launch->kernel == NULL && launch->nelem == 0) return FY_STATUS_OK;
+    if (launch->kernel == NULL && launch->nelem == 0 && launch->op != FY_OP_CONV2D_BACKWARD_PARAMS) return FY_STATUS_OK;
     FY_TRY(fy__cuda_enter(dev, &frame));
     fy_status_t status = launch->kernel != NULL ? launch->kernel(launch, stream) : launch_builtin(dev, stream, launch);
     fy__cuda_leave(&frame);
@@ -266,6 +297,7 @@ uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t li
     fy__cuda_device_t *dev = handle;
     fy__cuda_frame_t frame;
     fy__cuda_matmul_t matmul;
+    fy_launch_t weight, bias;
     uint64_t nbytes = 0;
     if (launch->nelem == 0 || launch->kernel != NULL || limit == 0) return 0;
     switch (launch->op) {
@@ -276,6 +308,10 @@ uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t li
     case FY_OP_MSE_LOSS: fy__cuda_pack_reduce(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes); return nbytes;
     case FY_OP_NLL_LOSS:
     case FY_OP_CROSS_ENTROPY: fy__cuda_pack_class_loss(launch, NULL, limit, NULL, &nbytes); return nbytes;
+    case FY_OP_CONV2D_BACKWARD_PARAMS:
+        split_conv2d_params(launch, &weight, &bias);
+        fy__cuda_pack_reduce(&bias, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes);
+        return nbytes;
     case FY_OP_MATMUL: break;
     default: return 0;
     }

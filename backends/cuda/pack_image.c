@@ -28,6 +28,7 @@ void fy__cuda_pack_conv2d(const fy_launch_t *launch, fy__cuda_request_t *out)
     const int weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
     const int64_t groups = attrs->groups, pixels = dst->dims[0] * dst->dims[1] * dst->dims[2];
     pack_images(launch, offsetof(fy_conv2d_attrs_t, activation), out);
+    if (launch->op == FY_OP_CONV2D) out->args.attrs.conv2d.activation = attrs->activation;
     out->kernel = dst->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_conv2d_f64 : FY__CUDA_KERNEL_fy_conv2d_f32;
     out->threads = (uint64_t)groups * (weight ? tiles(dst->dims[0] / groups) * tiles(dst->dims[1] * dst->dims[2] * dst->dims[3])
                                               : tiles(pixels) * tiles(dst->dims[3] / groups));

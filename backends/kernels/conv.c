@@ -20,15 +20,20 @@ static int is_dense(const fy_desc_t *desc)
 static void make_conv(fy__conv_t *conv, const fy_launch_t *launch)
 {
     const fy_conv2d_attrs_t *attrs = (const fy_conv2d_attrs_t *)launch->attrs; /* those of a gradient begin alike */
-    const int is_weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
+    const int sums = launch->op == FY_OP_CONV2D_BACKWARD_PARAMS, is_weight = sums || launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
     if (launch->op == FY_OP_CONV2D)
-        *conv =
-            (fy__conv_t){ .x = &launch->src[0], .w = &launch->src[1], .y = launch->dst, .bias = launch->nsrc > 2 ? &launch->src[2] : NULL };
+        *conv = (fy__conv_t){ .x = &launch->src[0],
+                              .w = &launch->src[1],
+                              .y = launch->dst,
+                              .bias = launch->nsrc > 2 ? &launch->src[2] : NULL,
+                              .relu = attrs->activation == FY_ACTIVATION_RELU };
     else
         *conv = (fy__conv_t){ .x = is_weight ? &launch->src[1] : launch->dst,
                               .w = is_weight ? launch->dst : &launch->src[1],
-                              .y = &launch->src[0] };
-    conv->shape = (fy__conv_shape_t){ .op = launch->op,
+                              .y = &launch->src[0],
+                              .bias = sums ? &launch->dst[1] : NULL,
+                              .accumulate_bias = (launch->accumulate & 2u) != 0 };
+    conv->shape = (fy__conv_shape_t){ .op = is_weight ? FY_OP_CONV2D_BACKWARD_WEIGHT : launch->op,
                                       .n = conv->x->dims[0],
                                       .h = conv->x->dims[1],
                                       .w = conv->x->dims[2],
@@ -70,7 +75,7 @@ uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit)
 fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
 {
     fy__conv_t conv;
-    if (launch->nelem == 0) return FY_STATUS_OK;
+    if (launch->nelem == 0 && launch->ndst == 1) return FY_STATUS_OK; /* weights of no channels still have a bias */
     make_conv(&conv, launch);
     if (may_use_dnnl(&conv)) {
         const fy_status_t status = fy__conv_dnnl_run(host, loops, &conv, launch->workspace, launch->workspace_nbytes);

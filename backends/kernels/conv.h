@@ -10,12 +10,13 @@ typedef struct fy__conv_shape {
     int64_t op; /* FY_OP_CONV2D, ... */
     int64_t n, h, w, c, oh, ow, o, kh, kw, groups;
     int64_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
-    int64_t has_bias, accumulate;
+    int64_t has_bias, accumulate; /* has_bias: read by op CONV2D, made by CONV2D_BACKWARD_WEIGHT; accumulate: into x or w */
 } fy__conv_shape_t;
 
 typedef struct fy__conv {
     fy__conv_shape_t shape;
-    const fy_desc_t *x, *w, *y, *bias; /* bias: NULL if there is none */
+    const fy_desc_t *x, *w, *y, *bias; /* bias: NULL if there is none; a result of CONV2D_BACKWARD_PARAMS, whose shape.op is .._WEIGHT */
+    int relu, accumulate_bias;
 } fy__conv_t;
 
 /* conv_plain.c. Never fails; sums are f64, so one rounding at the end; no scratch. */

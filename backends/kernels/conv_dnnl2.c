@@ -60,8 +60,8 @@ static dnnl_primitive_desc_t describe_conv(const fy__conv_prim_t *prim, int64_t 
         status =
             dnnl_dilated_convolution_backward_data_desc_init(&desc, direct, &prim->x, any, &prim->y, strides, dilates, padding, padding);
     else
-        status = dnnl_dilated_convolution_backward_weights_desc_init(&desc, direct, &prim->x, any, NULL, &prim->y, strides, dilates,
-                                                                     padding, padding);
+        status = dnnl_dilated_convolution_backward_weights_desc_init(&desc, direct, &prim->x, any, s->has_bias ? &prim->bias : NULL,
+                                                                     &prim->y, strides, dilates, padding, padding);
     if (status != dnnl_success || dnnl_primitive_desc_create(&out, &desc, attr, engine, hint) != dnnl_success) return NULL;
     return out;
 }
@@ -200,7 +200,7 @@ fy_status_t fy__conv_prim_run(const fy_host_api_t *host, const fy__conv_prim_t *
         add_arg(&args, input ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, &prim->x, x);
         add_arg(&args, weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, &prim->packed, packed);
         add_arg(&args, op == FY_OP_CONV2D ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, &prim->y, y);
-        if (bias) add_arg(&args, DNNL_ARG_BIAS, &prim->bias, bias);
+        if (bias) add_arg(&args, weight ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, &prim->bias, bias);
         add_arg(&args, DNNL_ARG_SCRATCHPAD, &prim->conv_scratch, rest);
         status = execute(prim->conv, stream, &args);
     }

@@ -1,6 +1,7 @@
 /* Convolutions by plain loops: any strides, any float dtype, groups, dilation. Rows of channels are staged as f64, a few pixels share a row
  * of weights, and every result is summed in one order by one thread, so bits do not depend on the thread count.
  * Not here: when these loops run (conv.c). */
+#include "backends/formulas/scalar.h"
 #include "backends/kernels/conv.h"
 #include "backends/kernels/image.h"
 
@@ -93,6 +94,7 @@ static void forward_tile(const void *context, int64_t task)
     }
     for (int64_t p = 0; p < npixels; p++) {
         add_bias(job, group * job->og + o0, nouts, sums[p]);
+        for (int64_t o = 0; o < nouts && conv->relu; o++) sums[p][o] = fy__relu_f64(sums[p][o]);
         put(job, conv->y, n, oh, ow0 + p, group * job->og + o0, nouts, sums[p]);
     }
 }
@@ -166,6 +168,29 @@ static void weight_tile(const void *context, int64_t task)
     for (int64_t o = 0; o < nouts; o++) put(job, conv->w, group * job->og + o0 + o, kh, kw, c0, nc, sums[o]);
 }
 
+/* ---- bias: a run of output channels ---- */
+
+static void bias_tile(const void *context, int64_t task)
+{
+    const job_t *job = (const job_t *)context;
+    const fy__conv_t *conv = job->conv;
+    const fy__conv_shape_t *s = &conv->shape;
+    const int64_t o0 = task * CHANNELS, nouts = least(CHANNELS, s->o - o0), stride = conv->bias->strides[0];
+    char *to = (char *)conv->bias->data + o0 * stride * ((int64_t)1 << fy__log2_size(conv->bias->dtype));
+    double sums[CHANNELS] = { 0 }, dy[CHANNELS];
+    for (int64_t n = 0; n < s->n; n++)
+        for (int64_t oh = 0; oh < s->oh; oh++)
+            for (int64_t ow = 0; ow < s->ow; ow++) {
+                stage(job, conv->y, n, oh, ow, o0, nouts, dy);
+                for (int64_t o = 0; o < nouts; o++) sums[o] += dy[o];
+            }
+    if (conv->accumulate_bias) {
+        fy__stage_in(job->loops, nouts, dy, FY_DTYPE_F64, to, stride, conv->bias->dtype);
+        for (int64_t o = 0; o < nouts; o++) sums[o] += dy[o];
+    }
+    fy__stage_out(job->loops, nouts, to, stride, conv->bias->dtype, sums, FY_DTYPE_F64);
+}
+
 void fy__conv_plain(const fy__loops_t *loops, const fy__conv_t *conv)
 {
     const fy__conv_shape_t *s = &conv->shape;
@@ -189,4 +214,5 @@ void fy__conv_plain(const fy__loops_t *loops, const fy__conv_t *conv)
     }
     const double macs = (double)(s->n * s->oh * s->ow) * (double)(s->o * s->kh * s->kw) * (double)job.cg;
     fy__for_each(ntasks, macs < SERIAL_MACS ? 1 : fy__threads_for(ntasks, 1), tile, &job);
+    if (tile == weight_tile && conv->bias) fy__for_each(pieces(s->o, CHANNELS), 1, bias_tile, &job);
 }

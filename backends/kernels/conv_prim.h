@@ -12,8 +12,8 @@ fy__conv_prim_t *fy__conv_prim_make(const fy__conv_shape_t *shape);
 void fy__conv_prim_free(fy__conv_prim_t *prim);
 /* Scratch that a run needs; a run's scratch is 64-byte aligned. Never 0, so that "none" can be told from "not planned". */
 uint64_t fy__conv_prim_nbytes(const fy__conv_prim_t *prim);
-/* Operands are dense f32; one of x, w, y is written, as shape.op says. shape.accumulate: dw is added to what is there; dx is not, that is
- * the caller's. All scratch is `scratch` (oneDNN 2.6 with scratch of its own gives wrong numbers when two threads run one primitive). */
+/* Operands are dense f32; one of x, w, y is written, as shape.op says, with w also bias. shape.accumulate: dw is added to what is there; dx
+ * and the bias' gradient are not, that is the caller's. All scratch is `scratch` (oneDNN 2.6 with scratch of its own gives wrong numbers when two threads run one primitive). */
 fy_status_t fy__conv_prim_run(const fy_host_api_t *host, const fy__conv_prim_t *prim, void *x, void *w, void *y, void *bias, void *scratch);
 
 /* The primitive for this shape and team; made if need be. NULL as above. Every take is given back. */

@@ -103,7 +103,7 @@ const fy__conv_prim_t *fy__conv_entry_prim(const fy__conv_entry_t *entry) { retu
 typedef struct plan {
     fy__conv_entry_t *entry;
     int64_t images;          /* at once: fewer than n only if dx is accumulated, which goes through scratch */
-    uint64_t sum_nbytes;     /* of that scratch */
+    uint64_t sum_nbytes;     /* of that scratch, or of a bias' gradient that is accumulated */
     uint64_t scratch_nbytes; /* all */
 } plan_t;
 
@@ -117,7 +117,10 @@ static int make_plan(const fy__conv_t *conv, uint64_t limit, int threads, plan_t
     const int through_scratch = shape.op == FY_OP_CONV2D_BACKWARD_INPUT && shape.accumulate;
     for (int64_t images = shape.n; images > 0; images--) {
         if (conv->shape.n % images != 0) continue;
-        const uint64_t sum_nbytes = through_scratch ? round64((uint64_t)(images * shape.h * shape.w * shape.c) * sizeof(float)) : 0;
+        const uint64_t summed = through_scratch         ? (uint64_t)(images * shape.h * shape.w * shape.c)
+                                : conv->accumulate_bias ? (uint64_t)shape.o
+                                                        : 0;
+        const uint64_t sum_nbytes = round64(summed * sizeof(float));
         if (sum_nbytes > limit) continue;
         shape.n = images;
         fy__conv_entry_t *entry = fy__conv_table_take(&shape, threads);
@@ -157,12 +160,36 @@ static void add_piece(const void *context, int64_t i)
     sum->loops->binary[0][FY_DTYPE_F32](n, sum->to + begin, sum->to + begin, sum->from + begin); /* add */
 }
 
+static void relu_piece(const void *context, int64_t i)
+{
+    const sum_t *sum = (const sum_t *)context;
+    const int64_t begin = i * sum->piece, n = begin + sum->piece < sum->n ? sum->piece : sum->n - begin;
+    sum->loops->unary[FY_OP_RELU - FY_OP_NEG][FY_DTYPE_F32](n, sum->to + begin, sum->to + begin);
+}
+
+/* Not as oneDNN's post-op, which makes 0 of NaN. */
+static void relu(const fy__loops_t *loops, float *y, int64_t n)
+{
+    const sum_t all = { loops, y, NULL, n, 1 << 15 };
+    const int64_t npieces = (n + all.piece - 1) / all.piece;
+    fy__for_each(npieces, fy__threads_for(npieces, 2), relu_piece, &all);
+}
+
 static fy_status_t run(const fy_host_api_t *host, const fy__loops_t *loops, const fy__conv_t *conv, const plan_t *plan, char *scratch)
 {
     const fy__conv_shape_t *s = &conv->shape;
     const fy__conv_prim_t *prim = fy__conv_entry_prim(plan->entry);
-    float *x = (float *)conv->x->data, *y = (float *)conv->y->data;
-    if (plan->sum_nbytes == 0) return fy__conv_prim_run(host, prim, x, conv->w->data, y, conv->bias ? conv->bias->data : NULL, scratch);
+    float *x = (float *)conv->x->data, *y = (float *)conv->y->data, *bias = conv->bias ? (float *)conv->bias->data : NULL;
+    if (plan->sum_nbytes == 0) {
+        FY_TRY(fy__conv_prim_run(host, prim, x, conv->w->data, y, bias, scratch));
+        if (conv->relu) relu(loops, y, s->n * s->oh * s->ow * s->o);
+        return FY_STATUS_OK;
+    }
+    if (conv->accumulate_bias) {
+        FY_TRY(fy__conv_prim_run(host, prim, x, conv->w->data, y, scratch, scratch + plan->sum_nbytes));
+        loops->binary[0][FY_DTYPE_F32](s->o, bias, bias, scratch); /* add */
+        return FY_STATUS_OK;
+    }
     const int64_t nx = plan->images * s->h * s->w * s->c, ny = plan->images * s->oh * s->ow * s->o;
     for (int64_t first = 0; first < s->n; first += plan->images, x += nx, y += ny) {
         const sum_t sum = { loops, x, (const float *)(const void *)scratch, nx, 1 << 15 };

@@ -67,6 +67,7 @@ static const row_t rows[FY_OP_BUILTIN_COUNT] = {
     [FY_OP_CONV2D] = { fy__run_conv2d, FLOAT },
     [FY_OP_CONV2D_BACKWARD_INPUT] = { fy__run_conv2d, FLOAT },
     [FY_OP_CONV2D_BACKWARD_WEIGHT] = { fy__run_conv2d, FLOAT },
+    [FY_OP_CONV2D_BACKWARD_PARAMS] = { fy__run_conv2d, FLOAT },
     [FY_OP_MAX_POOL2D] = { fy__run_pool2d, FLOAT },
     [FY_OP_MAX_POOL2D_BACKWARD] = { fy__run_pool2d, FLOAT },
     [FY_OP_AVG_POOL2D] = { fy__run_pool2d, FLOAT },
@@ -189,7 +190,8 @@ uint64_t fy__kernels_workspace(const fy_launch_t *launch, uint64_t limit)
     case FY_OP_MATMUL: return fy__matmul_workspace(launch, limit);
     case FY_OP_CONV2D:
     case FY_OP_CONV2D_BACKWARD_INPUT:
-    case FY_OP_CONV2D_BACKWARD_WEIGHT: return fy__conv2d_workspace(launch, limit);
+    case FY_OP_CONV2D_BACKWARD_WEIGHT:
+    case FY_OP_CONV2D_BACKWARD_PARAMS: return fy__conv2d_workspace(launch, limit);
     default: return 0;
     }
 }

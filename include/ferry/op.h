@@ -28,7 +28,8 @@ extern "C" {
     X(RELU_BACKWARD, relu_backward) X(RELU6_BACKWARD, relu6_backward) X(HARDSIGMOID_BACKWARD, hardsigmoid_backward) \
     X(HARDSWISH_BACKWARD, hardswish_backward) X(SILU_BACKWARD, silu_backward) X(GELU_BACKWARD, gelu_backward) \
     X(NLL_LOSS, nll_loss) X(CROSS_ENTROPY, cross_entropy) \
-    X(NLL_LOSS_BACKWARD, nll_loss_backward) X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward)
+    X(NLL_LOSS_BACKWARD, nll_loss_backward) X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward) \
+    X(CONV2D_BACKWARD_PARAMS, conv2d_backward_params)
 /* clang-format on */
 
 enum {

@@ -139,19 +139,24 @@ FY_API_STATUS fy_cross_entropy_backward(const fy_tensor_t *dy, const fy_tensor_t
 /* y[n, oh, ow, o] = bias[o] + sum over kh, kw, c of w[o, kh, kw, c] * x[n, oh * stride_h - padding_h + kh * dilation_h, (w alike), c]:
  * a cross-correlation, as everywhere in the field; x is 0 outside the image. x [N, H, W, C], w [O, KH, KW, C / groups], bias [O] or NULL ->
  * [N, OH, OW, O], OH = floor((H + 2 padding_h - dilation_h (KH - 1) - 1) / stride_h) + 1. With groups, output channel o sees only the
- * channels of its own group. attrs NULL: FY_CONV2D_ATTRS_INIT (stride 1, no padding, dilation 1, one group). f16 and bf16 add up in f32 or
- * better. Fails: SHAPE_MISMATCH, INVALID_ARGUMENT (a stride, dilation or groups below 1). Source: the host uses oneDNN for dense f32, and a
+ * channels of its own group. attrs->activation RELU: max(y, 0), while y is at hand. attrs NULL: FY_CONV2D_ATTRS_INIT (stride 1, no padding,
+ * dilation 1, one group, no activation). f16 and bf16 add up in f32 or better. Fails: SHAPE_MISMATCH, INVALID_ARGUMENT (a stride, dilation or
+ * groups below 1, another activation). Source: the host uses oneDNN for dense f32, and a
  * plain loop for the rest; cuda an implicit matrix product. Scratch on the host: the weights once more, in oneDNN's order. */
 FY_API_STATUS fy_conv2d(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias, const fy_conv2d_attrs_t *attrs,
                         fy_tensor_t **out_dst);
 /* The gradient of a conv2d with respect to its input: dy [N, OH, OW, O], w as there -> dx [N, height, width, C]. attrs as in the conv2d;
- * height and width are x's (with a stride, several sizes give one OH). As an op of its own: a transposed convolution. */
+ * height and width are x's (with a stride, several sizes give one OH). As an op of its own: a transposed convolution. Here and below, dy is the
+ * gradient of what an activation was applied to: fy_relu_backward(dy, y) first; attrs->activation is not looked at. */
 FY_API_STATUS fy_conv2d_backward_input(const fy_tensor_t *dy, const fy_tensor_t *w, const fy_conv2d_attrs_t *attrs, int height, int width,
                                        fy_tensor_t **out_dx);
 /* With respect to its weights: dy [N, OH, OW, O], x [N, H, W, C] -> dw [O, height, width, C / groups]; height and width are the kernel's.
  * The bias' gradient is fy_sum(dy) over axes 0, 1, 2. */
 FY_API_STATUS fy_conv2d_backward_weight(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_conv2d_attrs_t *attrs, int height, int width,
                                         fy_tensor_t **out_dw);
+/* The two in one request, which reads dy once: *out_dw as there, *out_db [O] is dy summed over axes 0, 1, 2. */
+FY_API_STATUS fy_conv2d_backward_params(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_conv2d_attrs_t *attrs, int height, int width,
+                                        fy_tensor_t **out_dw, fy_tensor_t **out_db);
 
 /* The largest element of each window, a channel each: x [N, H, W, C] -> [N, OH, OW, C], OH = floor((H + 2 padding_h - kernel_h) / stride_h) + 1;
  * what does not fill a window is left out. The padding never wins; it must be less than the kernel. stride 0 is the kernel's size.

@@ -144,6 +144,56 @@ fy_status_t fy__tape_give(fy__tape_step_t *step, uint32_t i, fy_op_t op, size_t 
     return status;
 }
 
+/* Where a result for the slot goes: *out_dst NULL means to a new tensor. Returns whether it is added there. */
+static bool target_of(const fy__tape_slot_t *slot, fy_tensor_t **out_dst)
+{
+    const bool adds = slot->is_present && !slot->is_shared;
+    *out_dst = adds ? slot->grad : slot->is_present ? NULL : slot->place;
+    return adds;
+}
+
+/* The result has been computed there. Takes over the handle of a new one. */
+static fy_status_t received(fy__tape_step_t *step, fy__tape_slot_t *slot, fy_tensor_t *result)
+{
+    if (slot->is_present && !slot->is_shared) return FY_STATUS_OK; /* it was added */
+    if (!slot->is_present && slot->place) return hold_place(step, slot);
+    if (!slot->is_present) {
+        set(step->thread, slot, result, false);
+        return FY_STATUS_OK;
+    }
+    const fy_status_t status = add(step, slot, result);
+    fy__tensor_free(step->thread, result);
+    return status;
+}
+
+fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
+                           const void *attrs)
+{
+    fy__tape_slot_t *slots[2] = { source(step, i), source(step, j) };
+    fy_tensor_t *dst[2];
+    bool is_new[2];
+    uint32_t accumulate = 0;
+    fy__thread_t *thread = step->thread;
+    const fy_category_t category = thread->category;
+    for (uint32_t k = 0; k < 2; k++) {
+        accumulate |= (uint32_t)target_of(slots[k], &dst[k]) << k;
+        is_new[k] = !dst[k];
+    }
+    if (slots[0]->is_leaf) thread->category = FY_CATEGORY_GRADIENTS;
+    fy_status_t status = fy__dispatch(&fy__op_rows[op], nsrc, src, attrs, accumulate, 2, dst);
+    thread->category = category;
+    FY_TRY(status);
+    for (uint32_t k = 0; k < 2; k++)
+        if (is_new[k]) fy__handle_release(&dst[k]->handle);
+    for (uint32_t k = 0; k < 2; k++) {
+        if (status == FY_STATUS_OK)
+            status = received(step, slots[k], dst[k]);
+        else if (is_new[k])
+            fy__tensor_free(thread, dst[k]);
+    }
+    return status;
+}
+
 static bool has_shape(const fy__tape_slot_t *slot, int rank, const int64_t *dims)
 {
     return slot->rank == rank && memcmp(slot->dims, dims, (size_t)rank * sizeof *dims) == 0;

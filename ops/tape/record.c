@@ -72,7 +72,8 @@ static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const
         if (!(operands[i].saved = fy__tape_hold(thread, src[i]))) return FY_STATUS_OUT_OF_MEMORY;
         operands[i].version = atomic_load_explicit(&src[i]->storage->version, memory_order_relaxed);
     }
-    if (rule->dst_for & valued && !(result->saved = fy__tape_blank(thread))) return FY_STATUS_OUT_OF_MEMORY;
+    if (rule->dst_for & valued && (!rule->dst_if || rule->dst_if(attrs)) && !(result->saved = fy__tape_blank(thread)))
+        return FY_STATUS_OUT_OF_MEMORY;
     return FY_STATUS_OK;
 }
 

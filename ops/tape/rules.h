@@ -15,12 +15,13 @@ typedef struct fy__tape_step fy__tape_step_t;
 typedef struct fy__tape_rule {
     /* NULL: results are constant, whatever the sources are. */
     fy_status_t (*run)(fy__tape_step_t *step);
-    uint8_t src_for[3]; /* source i is saved if one of these sources (bits) has a gradient */
+    uint8_t src_for[3];                /* source i is saved if one of these sources (bits) has a gradient */
     bool (*src_if)(const void *attrs); /* and only if this says so; NULL: yes */
-    uint8_t dst_for;    /* result 0 is saved, likewise */
-    bool is_refused;    /* what it computes has a gradient, but there is no rule */
-    bool keeps_extents; /* needs every source's length along the op's axis, and saves none */
-    bool takes_old;     /* dst 0 is read, too: its old value is one more source, the last */
+    uint8_t dst_for;                   /* result 0 is saved, likewise */
+    bool (*dst_if)(const void *attrs); /* and only if this says so; NULL: yes */
+    bool is_refused;                   /* what it computes has a gradient, but there is no rule */
+    bool keeps_extents;                /* needs every source's length along the op's axis, and saves none */
+    bool takes_old;                    /* dst 0 is read, too: its old value is one more source, the last */
 } fy__tape_rule_t;
 
 /* One call on the way back. */
@@ -58,6 +59,9 @@ fy_status_t fy__tape_give(fy__tape_step_t *step, uint32_t i, fy_op_t op, size_t 
 /* The same for a result of shape `rank`, `dims`, which is summed to source i's if that was broadcast. */
 fy_status_t fy__tape_give_reduced(fy__tape_step_t *step, uint32_t i, int rank, const int64_t *dims, fy_op_t op, size_t nsrc,
                                   const fy_tensor_t *const *src, const void *attrs);
+/* For ops with two results: the first is added to source i's gradient, the second to source j's; both have one, and i is not j's tensor. */
+fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
+                           const void *attrs);
 /* The same for a tensor that is there; its bytes may be shared. */
 fy_status_t fy__tape_give_tensor(fy__tape_step_t *step, uint32_t i, const fy_tensor_t *tensor);
 /* Adds `tensor` to elements begin .. end of `axis` of source i's gradient; the others' is 0. */

@@ -18,24 +18,31 @@ static void size_of(const fy__tape_step_t *s, uint32_t i, int32_t *out_height, i
     *out_width = (int32_t)dims[2];
 }
 
-/* x: g convolved with w turned round; w: x with g; bias: g summed over images and pixels */
+static bool ends_in_relu(const void *attrs) { return ((const fy_conv2d_attrs_t *)attrs)->activation != FY_ACTIVATION_NONE; }
+
+/* x: g convolved with w turned round; w: x with g; bias: g summed over images and pixels; g is what it is where relu was positive */
 static fy_status_t conv2d_back(fy__tape_step_t *s)
 {
     const fy_reduce_attrs_t all_but_channels = { 7, 0 };
+    const bool wants_bias = s->call->nsrc == 3 && fy__tape_wants(s, 2);
+    fy_tensor_t *g = s->g;
     fy_conv2d_backward_attrs_t attrs = { 0 };
     memcpy(&attrs, s->attrs, CONV2D_HEAD);
+    if (ends_in_relu(s->attrs))
+        FY_TRY(fy__tape_op(s, FY_OP_RELU_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, NULL, &g));
     if (fy__tape_wants(s, 0)) {
         size_of(s, 0, &attrs.height, &attrs.width);
-        FY_TRY(fy__tape_give(s, 0, FY_OP_CONV2D_BACKWARD_INPUT, 2, (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 1) }, &attrs));
+        FY_TRY(fy__tape_give(s, 0, FY_OP_CONV2D_BACKWARD_INPUT, 2, (const fy_tensor_t *[]){ g, fy__tape_src(s, 1) }, &attrs));
     }
     if (fy__tape_wants(s, 1)) {
         size_of(s, 1, &attrs.height, &attrs.width);
-        FY_TRY(fy__tape_give(s, 1, FY_OP_CONV2D_BACKWARD_WEIGHT, 2, (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 0) }, &attrs));
+        const fy_tensor_t *src[2] = { g, fy__tape_src(s, 0) };
+        if (wants_bias) return fy__tape_give2(s, 1, 2, FY_OP_CONV2D_BACKWARD_PARAMS, 2, src, &attrs);
+        return fy__tape_give(s, 1, FY_OP_CONV2D_BACKWARD_WEIGHT, 2, src, &attrs);
     }
-    if (s->call->nsrc < 3) return FY_STATUS_OK;
-    return fy__tape_give(s, 2, FY_OP_SUM, 1, (const fy_tensor_t *[]){ s->g }, &all_but_channels);
+    return wants_bias ? fy__tape_give(s, 2, FY_OP_SUM, 1, (const fy_tensor_t *[]){ g }, &all_but_channels) : FY_STATUS_OK;
 }
-const fy__tape_rule_t fy__tape_rule_conv2d = { .run = conv2d_back, .src_for = { 2, 1 } };
+const fy__tape_rule_t fy__tape_rule_conv2d = { .run = conv2d_back, .src_for = { 2, 1 }, .dst_for = 7, .dst_if = ends_in_relu };
 
 static fy_status_t max_pool2d_back(fy__tape_step_t *s)
 {

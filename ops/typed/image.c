@@ -12,20 +12,25 @@ fy_status_t fy_conv2d(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tenso
     return fy__op_new(FY_OP_CONV2D, bias ? 3 : 2, src, attrs ? attrs : &k_plain, out_dst);
 }
 
+static fy_conv2d_backward_attrs_t backward_attrs(const fy_conv2d_attrs_t *attrs, int height, int width)
+{
+    if (!attrs) attrs = &k_plain;
+    return (fy_conv2d_backward_attrs_t){ attrs->stride_h,
+                                         attrs->stride_w,
+                                         attrs->padding_h,
+                                         attrs->padding_w,
+                                         attrs->dilation_h,
+                                         attrs->dilation_w,
+                                         attrs->groups,
+                                         height,
+                                         width };
+}
+
 static fy_status_t backward(fy_op_t op, const fy_tensor_t *dy, const fy_tensor_t *other, const fy_conv2d_attrs_t *attrs, int height,
                             int width, fy_tensor_t **out_dst)
 {
     const fy_tensor_t *src[2] = { dy, other };
-    if (!attrs) attrs = &k_plain;
-    const fy_conv2d_backward_attrs_t all = { attrs->stride_h,
-                                             attrs->stride_w,
-                                             attrs->padding_h,
-                                             attrs->padding_w,
-                                             attrs->dilation_h,
-                                             attrs->dilation_w,
-                                             attrs->groups,
-                                             height,
-                                             width };
+    const fy_conv2d_backward_attrs_t all = backward_attrs(attrs, height, width);
     return fy__op_new(op, 2, src, &all, out_dst);
 }
 
@@ -39,6 +44,20 @@ fy_status_t fy_conv2d_backward_weight(const fy_tensor_t *dy, const fy_tensor_t *
                                       fy_tensor_t **out_dw)
 {
     return backward(FY_OP_CONV2D_BACKWARD_WEIGHT, dy, x, attrs, height, width, out_dw);
+}
+
+fy_status_t fy_conv2d_backward_params(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_conv2d_attrs_t *attrs, int height, int width,
+                                      fy_tensor_t **out_dw, fy_tensor_t **out_db)
+{
+    const fy_tensor_t *src[2] = { dy, x };
+    const fy_conv2d_backward_attrs_t all = backward_attrs(attrs, height, width);
+    fy_tensor_t *dst[2] = { NULL, NULL };
+    if (!out_dw || !out_db) return fy__op_no_out(FY_OP_CONV2D_BACKWARD_PARAMS);
+    *out_dw = *out_db = NULL;
+    FY_TRY(fy__dispatch(&fy__op_rows[FY_OP_CONV2D_BACKWARD_PARAMS], 2, src, &all, 0, 2, dst));
+    *out_dw = dst[0];
+    *out_db = dst[1];
+    return FY_STATUS_OK;
 }
 
 /* ---- pooling ---- */

@@ -172,6 +172,10 @@ void ts_inputs_make(ts_inputs_t *inputs, const ts_case_t *row, fy_dtype_t dtype,
         } else {
             inputs->has_oracle = ts_oracle(row->op, inputs->plan.nsrc, inputs->src, row->attrs, before, &inputs->expected);
         }
+        if (row->op == FY_OP_CONV2D_BACKWARD_PARAMS) {
+            const fy_reduce_attrs_t all_but_channels = { 7, 0 };
+            inputs->has_second = ts_oracle(FY_OP_SUM, 1, inputs->src, &all_but_channels, NULL, &inputs->second);
+        }
         if (inputs->has_oracle && inputs->expected.value.nelem == 0) inputs->plan.is_empty = true;
     }
 }
@@ -183,4 +187,5 @@ void ts_inputs_free(ts_inputs_t *inputs)
         ts_array_free(&inputs->given[i]);
     }
     if (inputs->has_oracle) ts_expected_free(&inputs->expected);
+    if (inputs->has_second) ts_expected_free(&inputs->second);
 }

@@ -37,6 +37,8 @@ static void sums_finish(term_sums_t *sums, ts_expected_t *out)
     free(sums->count);
 }
 
+static double relu(double x) { return x < 0 ? 0 : x; } /* NaN stays */
+
 static uint64_t at4(const int64_t *dims, int64_t i0, int64_t i1, int64_t i2, int64_t i3)
 {
     return (uint64_t)(((i0 * dims[1] + i1) * dims[2] + i2) * dims[3] + i3);
@@ -80,9 +82,9 @@ static void conv2d(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *a
         }
     }
     sums_finish(&sums, out);
+    for (uint64_t k = 0; k < out->value.nelem && op == FY_OP_CONV2D && a->activation == FY_ACTIVATION_RELU; k++)
+        out->value.f[k] = relu(out->value.f[k]);
 }
-
-static double relu(double x) { return x < 0 ? 0 : x; } /* NaN stays */
 
 /* One loop over windows, which the elements of y stand for, and their places. */
 static void pool2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expected_t *out)
@@ -133,6 +135,7 @@ bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void 
     case FY_OP_CONV2D:
     case FY_OP_CONV2D_BACKWARD_INPUT:
     case FY_OP_CONV2D_BACKWARD_WEIGHT: conv2d(op, nsrc, src, attrs, out); return true;
+    case FY_OP_CONV2D_BACKWARD_PARAMS: conv2d(FY_OP_CONV2D_BACKWARD_WEIGHT, nsrc, src, attrs, out); return true;
     case FY_OP_MAX_POOL2D:
     case FY_OP_MAX_POOL2D_BACKWARD:
     case FY_OP_AVG_POOL2D:

@@ -128,6 +128,7 @@ template <typename T> __device__ inline void conv2d(const fy_args &args, T (*til
         }
         if (row < m && col < n) {
             if (forward && args.nsrc == 3) sum += load<T>(args.src[2], (group * s.og + col) * args.src[2].strides[0]);
+            if (forward && args.attrs.conv2d.activation == FY_ACTIVATION_RELU && sum < (T)0) sum = 0; // NaN stays
             put(args, result_at(args, s, group, row, col), sum);
         }
     }

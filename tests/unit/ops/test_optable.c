@@ -94,7 +94,7 @@ static void test_flags_are_what_the_headers_promise(void **state)
         int adds = (op >= FY_OP_NEG && op <= FY_OP_AFFINE) || op == FY_OP_COPY || (op >= FY_OP_ADD && op <= FY_OP_POW) || op == FY_OP_SUM ||
                    op == FY_OP_MEAN || op == FY_OP_MATMUL || op == FY_OP_CONV2D_BACKWARD_INPUT || op == FY_OP_CONV2D_BACKWARD_WEIGHT ||
                    op == FY_OP_MAX_POOL2D_BACKWARD || op == FY_OP_AVG_POOL2D_BACKWARD || (op >= FY_OP_RELU6 && op <= FY_OP_GELU_BACKWARD) ||
-                   op == FY_OP_NLL_LOSS_BACKWARD || op == FY_OP_CROSS_ENTROPY_BACKWARD;
+                   op == FY_OP_NLL_LOSS_BACKWARD || op == FY_OP_CROSS_ENTROPY_BACKWARD || op == FY_OP_CONV2D_BACKWARD_PARAMS;
         assert_int_equal(!!(flags & FY_OP_CAN_FAULT), indexes);
         assert_int_equal(!!(flags & FY_OP_IN_PLACE), given);
         assert_int_equal(!!(flags & FY_OP_ELEMENTWISE), elementwise);

@@ -35,10 +35,12 @@ static double inner(const fy_tensor_t *a, const fy_tensor_t *b)
     return value;
 }
 
-static void expect_near(double a, double b)
+static void expect_within(double a, double b, double relative)
 {
-    if (!(fabs(a - b) <= 1e-9 * (1 + fabs(a)))) fail_msg("%.17g is not %.17g", a, b);
+    if (!(fabs(a - b) <= relative * (1 + fabs(a)))) fail_msg("%.17g is not %.17g", a, b);
 }
+
+static void expect_near(double a, double b) { expect_within(a, b, 1e-9); }
 
 static void conv2d_and_its_gradients(ts_ctx_t *ctx)
 {
@@ -61,6 +63,52 @@ static void conv2d_and_its_gradients(ts_ctx_t *ctx)
     ts_fails(fy_conv2d(x, w, NULL, &attrs, NULL), INVALID_ARGUMENT);
     ts_fails(fy_conv2d_backward_input(dy, w, &attrs, 6, 7, &rest), SHAPE_MISMATCH);
     ts_fails(fy_conv2d_backward_weight(dy, x, &attrs, 2, 3, &rest), SHAPE_MISMATCH);
+}
+
+/* As three calls, for sizes that run in plain loops and in oneDNN; twice over, so that the second gradients are added. */
+static void relu_and_both_parameters_at_once(ts_ctx_t *ctx)
+{
+    static const int64_t sizes[2][4] = { { 2, 5, 4, 3 }, { 2, 12, 12, 16 } };
+    static const fy_dtype_t dtypes[2] = { FY_DTYPE_F64, FY_DTYPE_F32 };
+    fy_conv2d_attrs_t attrs = FY_CONV2D_ATTRS_INIT;
+    fy_backward_options_t again = FY_BACKWARD_OPTIONS_INIT;
+    fy_tensor_t *rng, *y, *z, *dz, *dw, *db, *seed, *grads[2], *wants[2];
+    again.accumulate = 1;
+    attrs.padding_h = 1;
+    ts_ok(fy_rng_create(ctx->device, 8, &rng));
+    for (int i = 0; i < 2; i++) {
+        const int64_t channels = sizes[i][3];
+        fy_tensor_t *x, *w, *bias;
+        fy_tape_t *tape;
+        ts_ok(fy_randn(rng, dtypes[i], 4, sizes[i], 0, 1, &x));
+        ts_ok(fy_randn(rng, dtypes[i], FY_DIMS(channels, 3, 3, channels), 0, 1, &w));
+        ts_ok(fy_randn(rng, dtypes[i], FY_DIMS(channels), 0, 1, &bias));
+        attrs.activation = FY_ACTIVATION_NONE;
+        ts_ok(fy_conv2d(x, w, bias, &attrs, &z));
+        ts_ok(fy_randn(rng, dtypes[i], 4, ts_info(z).dims, 0, 1, &seed));
+        ts_ok(fy_relu_backward(seed, z, &dz));
+        ts_ok(fy_conv2d_backward_weight(dz, x, &attrs, 3, 3, &wants[0]));
+        ts_ok(fy_sum(dz, 3, (const int[]){ 0, 1, 2 }, 0, &wants[1]));
+        ts_ok(fy_conv2d_backward_params(dz, x, &attrs, 3, 3, &dw, &db));
+        expect_within(inner(dw, dw), inner(wants[0], wants[0]), i ? 1e-5 : 1e-9);
+        expect_within(inner(db, db), inner(wants[1], wants[1]), i ? 1e-5 : 1e-9);
+        ts_fails(fy_conv2d_backward_params(dz, x, &attrs, 3, 3, &dw, NULL), INVALID_ARGUMENT);
+        ts_fails(fy_conv2d_backward_params(dz, x, &attrs, 3, 4, &dw, &db), SHAPE_MISMATCH);
+        assert_true(!dw && !db);
+        attrs.activation = FY_ACTIVATION_RELU;
+        ts_ok(fy_tape_create(&tape));
+        ts_ok(fy_tape_watch(tape, w, NULL));
+        ts_ok(fy_tape_watch(tape, bias, NULL));
+        again.seed = seed;
+        for (int pass = 1; pass <= 2; pass++) {
+            ts_ok(fy_tape_begin(tape));
+            ts_ok(fy_conv2d(x, w, bias, &attrs, &y));
+            ts_ok(fy_tape_backward(tape, y, &again));
+            ts_ok(fy_tape_grad(tape, w, &grads[0]));
+            ts_ok(fy_tape_grad(tape, bias, &grads[1]));
+            for (int k = 0; k < 2; k++) expect_within(inner(grads[k], wants[k]), pass * inner(wants[k], wants[k]), i ? 1e-5 : 1e-9);
+        }
+    }
 }
 
 static void without_attributes_stride_is_1(ts_ctx_t *ctx)
@@ -116,10 +164,8 @@ static void the_first_of_equals_gets_the_gradient(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(conv2d_and_its_gradients),
-    TS_TEST(without_attributes_stride_is_1),
-    TS_TEST(pooling_and_its_gradients),
-    TS_TEST(the_first_of_equals_gets_the_gradient),
+    TS_TEST(conv2d_and_its_gradients),  TS_TEST(relu_and_both_parameters_at_once),      TS_TEST(without_attributes_stride_is_1),
+    TS_TEST(pooling_and_its_gradients), TS_TEST(the_first_of_equals_gets_the_gradient),
 };
 
 int main(void) { return TS_RUN("typed calls over images", k_tests, NULL); }
