@@ -28,7 +28,7 @@ for name in "${names[@]}"; do
     mkdir -p "$out/corpus_$name"
     corpora=("$out/corpus_$name")
     if [ -d "tests/fuzz/corpus_$name" ]; then corpora+=("tests/fuzz/corpus_$name"); fi
-    options=(-rss_limit_mb=2048 -timeout=10 -max_len=4096 -print_final_stats=1 -artifact_prefix="$out/${name}_")
+    options=(-rss_limit_mb=2048 -timeout=10 -max_len=8192 -print_final_stats=1 -artifact_prefix="$out/${name}_")
     if [ -f "tests/fuzz/$name.dict" ]; then options+=(-dict="tests/fuzz/$name.dict"); fi
     if [ -n "${FERRY_FUZZ_RUNS:-}" ]; then options+=(-runs="$FERRY_FUZZ_RUNS"); else options+=(-max_total_time="$seconds"); fi
     echo "== fuzz_$name"

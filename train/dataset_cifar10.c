@@ -6,7 +6,7 @@
 
 #define CLASSES      10
 #define PIXELS       (3 * FYT_CIFAR10_PLANE)
-#define RECORDS_READ 64 /* at once: the buffer is small beside the set */
+#define RECORDS_READ 16 /* at once: the buffer is small beside the set */
 
 static fy_status_t make_room(fyt_cifar10_t *set, const char *name)
 {
