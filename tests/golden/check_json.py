@@ -124,6 +124,25 @@ def check_minibatch(device):
             fail(f"minibatch {run_['name']} on {device} ends at {run_['losses'][-1]}")
 
 
+def check_parallel():
+    doc = document("experiment", "parallel", "lenet", "--batch", "32", "--steps", "3", "--device", "sim:0")
+    if not doc:
+        return
+    shape(doc, {"model": str, "data": str, "batch": int, "steps": int, "lr": number, "clock": str, "refusal": str,
+                "runs": [{"devices": int, "first_loss": number, "last_loss": number, "difference": number, "worst_tensor": number,
+                          "replicas_equal": str, "peer_bytes_per_step": number, "peer_transfers_per_step": number, "model_ns_per_step": number,
+                          "ns_per_step": number, "status": str}]}, "parallel")
+    if [row["devices"] for row in doc["runs"]] != [1, 2, 4]:
+        fail(f"parallel: {doc['runs']}")
+    once = doc["runs"][1]["peer_bytes_per_step"] / 2
+    for row in doc["runs"]:
+        n = row["devices"]
+        if row["status"] != "ok" or row["replicas_equal"] != "yes" or not row["difference"] <= 1e-5 or row["peer_bytes_per_step"] != 2 * (n - 1) * once:
+            fail(f"parallel on {n}: {row}")
+    if "lives on sim:3" not in doc["refusal"]:
+        fail(f"parallel: refusal is {doc['refusal']!r}")
+
+
 def check_link(device):
     doc = document("experiment", "link", "--device", device, "--sizes", "4,4KiB,1MiB", "--pieces", "256")
     if doc is None:
@@ -261,6 +280,7 @@ for where in ("sim:0", "host"):
     check_roundtrip(where)
     check_minibatch(where)
     check_link(where)
+check_parallel()
 check_others()
 check_plan()
 check_alloc()

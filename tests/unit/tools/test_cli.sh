@@ -21,7 +21,7 @@ expect 2 expirement
 says err "did you mean 'experiment'?"
 expect 2 experiment
 silent out
-for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "bench dispatch" "bench gemm" "bench copy" "bench alloc" "bench train"; do
+for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "experiment parallel" "bench dispatch" "bench gemm" "bench copy" "bench alloc" "bench train"; do
     # shellcheck disable=SC2086
     expect 0 $command --help
     says out "usage: ferry $command"
@@ -146,6 +146,13 @@ silent err
 says out '"nbytes": 1048576,'
 expect 0 experiment link --overlap --steps 4 --compute 1 --device 'sim:0?numerics=off' --json
 says out '"pipelined_ns_per_step"'
+expect 0 experiment parallel lenet --devices 2 --batch 16 --steps 2 --device sim:0
+says out "lives on sim:1"
+expect 2 experiment parallel resnet1
+says err "there is lenet"
+expect 2 experiment parallel --lr -1
+expect 1 experiment parallel --device host --batch 16 --steps 1
+says err "several devices are taken from :0 on"
 expect 2 experiment link --sizes 4KiB,none
 says err "'none' is not a size"
 expect 2 experiment link --pieces 0

@@ -167,6 +167,79 @@ static void shards_are_rows(ts_ctx_t *ctx)
     close_devices(3, devices);
 }
 
+/* Two layers by hand would do, but this is what people run: sums of losses per shard, one sum of gradients, one update by the whole batch. In f64,
+ * where another order of sums is 1e-13 or so, so that a mistake in the cutting cannot hide. */
+static void train_on(ts_ctx_t *ctx, size_t count, fy_device_t **devices, double *values, size_t nbytes)
+{
+    fy_model_t *models[4];
+    fy_tape_t *tapes[4];
+    fy_model_info_t info[4];
+    fy_tensor_t *rng, *x, *y, *blocks[4], *grads[4];
+    (void)ctx;
+    ts_ok(fy_rng_create(fy_device_host(), 7, &rng));
+    ts_ok(fy_rand(rng, FY_DTYPE_F64, FY_DIMS(10, 5), -1, 1, &x));
+    ts_ok(fy_rand(rng, FY_DTYPE_F64, FY_DIMS(10, 1), -1, 1, &y));
+    for (size_t i = 0; i < count; i++) {
+        fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+        options.dtype = FY_DTYPE_F64;
+        ts_ok(fy_model_open(devices[i], "linear", &options, &models[i]));
+        info[i] = (fy_model_info_t)FY_MODEL_INFO_INIT;
+        ts_ok(fy_model_query(models[i], &info[i]));
+        blocks[i] = info[i].values, grads[i] = info[i].grads;
+        ts_ok(fy_tape_create(&tapes[i]));
+        ts_ok(fy_model_watch(models[i], tapes[i]));
+    }
+    for (int step = 0; step < 20; step++) {
+        fy_tensor_t *xs[4], *ys[4];
+        ts_ok(fy_batch_split(x, count, devices, xs));
+        ts_ok(fy_batch_split(y, count, devices, ys));
+        for (size_t i = 0; i < count; i++) {
+            fy_tensor_t *out, *off, *square, *loss;
+            ts_ok(fy_tape_begin(tapes[i]));
+            ts_ok(fy_model_forward(models[i], xs[i], &out));
+            ts_ok(fy_sub(out, ys[i], &off));
+            ts_ok(fy_mul(off, off, &square));
+            ts_ok(fy_sum(square, FY_ALL_AXES, 0, &loss));
+            ts_ok(fy_model_backward(models[i], tapes[i], loss, NULL));
+            fy_tensor_t *all[] = { xs[i], ys[i], out, off, square, loss };
+            for (size_t k = 0; k < sizeof all / sizeof *all; k++) fy_tensor_destroy(all[k]);
+        }
+        ts_ok(fy_allreduce_sum(count, grads));
+        for (size_t i = 0; i < count; i++) ts_ok(fy_axpy(blocks[i], -0.05 / 10, grads[i]));
+    }
+    ts_read(blocks[count - 1], values, nbytes);
+    for (size_t i = 0; i < count; i++) {
+        fy_tape_destroy(tapes[i]);
+        fy_model_destroy(models[i]);
+    }
+    fy_tensor_t *all[] = { rng, x, y };
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) fy_tensor_destroy(all[k]);
+}
+
+static void training_is_the_same(ts_ctx_t *ctx)
+{
+    double one[64], several[64];
+    fy_device_t *devices[4];
+    fy_model_t *model;
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    open_devices(ctx, 4, devices);
+    options.dtype = FY_DTYPE_F64;
+    ts_ok(fy_model_open(ctx->device, "linear", &options, &model));
+    ts_ok(fy_model_query(model, &info));
+    const size_t nbytes = ts_info(info.values).nbytes;
+    assert_true(nbytes <= sizeof one);
+    ts_read(info.values, several, nbytes);
+    fy_model_destroy(model);
+    train_on(ctx, 1, devices, one, nbytes);
+    assert_memory_not_equal(one, several, nbytes); /* it has learnt something */
+    for (size_t count = 2; count <= 4; count++) {
+        train_on(ctx, count, devices, several, nbytes);
+        for (size_t k = 0; k < nbytes / sizeof *one; k++) assert_true(one[k] - several[k] < 1e-12 && several[k] - one[k] < 1e-12);
+    }
+    close_devices(4, devices);
+}
+
 /* Nothing is brought down behind anybody's back: the refusal says where the weight lives. */
 static void weights_cannot_be_read_on_the_host(ts_ctx_t *ctx)
 {
@@ -191,8 +264,13 @@ static void weights_cannot_be_read_on_the_host(ts_ctx_t *ctx)
 int main(void)
 {
     static const ts_test_t tests[] = {
-        TS_TEST(allreduce_1_2),      TS_TEST(allreduce_many),  TS_TEST(allreduce_refuses),
-        TS_TEST(replicas_are_equal), TS_TEST(shards_are_rows), TS_TEST(weights_cannot_be_read_on_the_host),
+        TS_TEST(allreduce_1_2),
+        TS_TEST(allreduce_many),
+        TS_TEST(allreduce_refuses),
+        TS_TEST(replicas_are_equal),
+        TS_TEST(shards_are_rows),
+        TS_TEST(training_is_the_same),
+        TS_TEST(weights_cannot_be_read_on_the_host),
     };
     return TS_RUN("parallel", tests, NULL);
 }
