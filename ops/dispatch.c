@@ -38,7 +38,7 @@ typedef struct fy__call {
 /* ---- before the launch ---- */
 
 /* The given dst as a kernel sees it; it must be something that can be written. */
-static FY_COLD fy_status_t take_given(fy__call_t *call, unsigned i)
+static fy_status_t take_given(fy__call_t *call, unsigned i)
 {
     fy_tensor_t *tensor = call->dst[i];
     const fy_desc_t *ruled = &call->launch.dst[i];
@@ -315,38 +315,24 @@ static FY_COLD bool all_dense(const fy__call_t *call)
     return dense;
 }
 
-/* The call with a tape looking on. It does not see what a rule or the log function calls meanwhile. */
-static FY_COLD __attribute__((noinline)) fy_status_t run_taped(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc,
-                                                               const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
-                                                               size_t ndst, fy_tensor_t **dst)
-{
-    fy_tape_t *tape = thread->tape;
-    bool is_recorded;
-    FY_TRY(fy__tape_before(thread, tape, row, nsrc, src, attrs, ndst, dst, &is_recorded));
-    thread->tape = NULL;
-    const fy_status_t status = fy__dispatch(row, nsrc, src, attrs, accumulate, ndst, dst);
-    thread->tape = tape;
-    if (!is_recorded) return status;
-    if (status == FY_STATUS_OK)
-        fy__tape_kept(tape, dst);
-    else
-        fy__tape_given_up(thread, tape);
-    return status;
-}
-
 static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc,
                                                              const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
                                                              size_t ndst, fy_tensor_t **dst, fy_desc_t *descs)
 {
     const fy_op_info_t *info = &row->info;
     fy__call_t call;
-    const fy_tensor_t *first = nsrc ? src[0] : dst[0];
+    const fy_tensor_t *first = FY_LIKELY(nsrc) ? src[0] : dst[0];
     if (FY_UNLIKELY(!first)) return fy__refuse_null(info->name, nsrc, src);
     fy_device_t *device = first->storage->device;
     if (FY_UNLIKELY(!device)) return fy__refuse_null(info->name, nsrc, src);
     uint64_t suspect = 0, given = 0;
     bool contiguous = true, same_size = true; /* all sources are row-major without gaps; as large as the first */
-    for (size_t i = 0; i < nsrc; i++) {
+    if (FY_LIKELY(nsrc)) {
+        suspect = first->storage->suspect.mask | first->storage->suspect.poison;
+        contiguous = first->contiguous;
+        fy__tensor_desc(first, &descs[ndst]);
+    }
+    for (size_t i = 1; i < nsrc; i++) {
         const fy_tensor_t *tensor = src[i];
         if (FY_UNLIKELY(!tensor)) return fy__refuse_null(info->name, nsrc, src);
         const fy__storage_t *storage = tensor->storage;
@@ -361,9 +347,12 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
         if (FY_UNLIKELY(dst[i]->storage->device != device)) return fy__refuse_mixed(info->name, nsrc, src, ndst, dst);
         given |= 1ull << i;
     }
-    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    fy_stream_t *stream = NULL;
+    if (FY_UNLIKELY(!device->is_host)) { /* which is never lost and has no streams */
+        if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+        if (!device->synchronous) stream = fy__stream_current(device, thread->streams);
+    }
     if (FY_UNLIKELY(accumulate)) FY_TRY(fy__refuse_accumulate(info, accumulate, ndst, dst));
-    fy_stream_t *stream = FY_LIKELY(device->synchronous) ? NULL : fy__stream_current(device, thread->streams);
     call.row = row;
     call.thread = thread;
     call.device = device;
@@ -379,8 +368,7 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
     uint64_t watching = fy__watching();
     fy__recording_t *recording = NULL;
     if (FY_UNLIKELY(watching)) {
-        if (thread->tape) return run_taped(thread, row, nsrc, src, attrs, accumulate, ndst, dst);
-        watching &= FY__WATCH_TAPE - 1;
+        watching &= FY__WATCH_TAPE - 1; /* a tape of this thread's has had its look already */
         recording = fy__recording_of(thread, device);
     }
     call.watching = watching;
@@ -466,14 +454,37 @@ static FY_COLD fy_status_t note_failure(fy__thread_t *thread, fy_status_t status
     return thread->recording ? fy__recording_failed(thread->recording, status) : status;
 }
 
+/* The call with a tape looking on, which does not see what a rule or the log function calls meanwhile. */
+static __attribute__((noinline)) fy_status_t run_taped(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc,
+                                                       const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate, size_t ndst,
+                                                       fy_tensor_t **dst)
+{
+    fy_tape_t *tape = thread->tape;
+    bool is_recorded = false, is_whole = true;
+    for (size_t i = 0; i < nsrc; i++) is_whole &= src[i] && !fy__tensor_is_gone(src[i]);
+    for (size_t i = 0; i < ndst; i++) is_whole &= !dst[i] || !fy__tensor_is_gone(dst[i]);
+    if (FY_LIKELY(is_whole)) /* or it is refused anyway, by others */
+        FY_TRY(fy__tape_before(thread, tape, row, nsrc, src, attrs, ndst, dst, &is_recorded));
+    thread->tape = NULL;
+    const fy_status_t status = fy__dispatch(row, nsrc, src, attrs, accumulate, ndst, dst);
+    thread->tape = tape;
+    if (!is_recorded) return status;
+    if (FY_LIKELY(status == FY_STATUS_OK))
+        fy__tape_kept(tape, dst);
+    else
+        fy__tape_given_up(thread, tape);
+    return status;
+}
+
 fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
                          size_t ndst, fy_tensor_t **dst)
 {
     fy_desc_t near[NEAR];
     fy__thread_t *thread = fy__thread();
     if (FY_UNLIKELY(!thread)) return FY_STATUS_OUT_OF_MEMORY;
-    const fy_status_t status = FY_UNLIKELY(nsrc + ndst > NEAR) ? run_far(thread, row, nsrc, src, attrs, accumulate, ndst, dst)
-                                                               : run(thread, row, nsrc, src, attrs, accumulate, ndst, dst, near);
+    const fy_status_t status = FY_UNLIKELY(thread->tape != NULL) ? run_taped(thread, row, nsrc, src, attrs, accumulate, ndst, dst)
+                               : FY_UNLIKELY(nsrc + ndst > NEAR) ? run_far(thread, row, nsrc, src, attrs, accumulate, ndst, dst)
+                                                                 : run(thread, row, nsrc, src, attrs, accumulate, ndst, dst, near);
     return FY_LIKELY(status == FY_STATUS_OK) ? status : note_failure(thread, status);
 }
 

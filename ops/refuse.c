@@ -84,29 +84,39 @@ FY_COLD fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_ten
                    fy__tensor_format(other, shapes[1], sizeof shapes[1]), other->storage->device->spec, cures[0], cures[1]);
 }
 
-FY_COLD fy_status_t fy__refuse_unlike(const char *name, unsigned index, const fy_tensor_t *dst, const fy_desc_t *result)
+static FY_COLD fy_status_t unlike(const char *name, unsigned index, const fy_tensor_t *dst, const fy_desc_t *result)
 {
     char given[112];
     if (dst->dtype != result->dtype)
         return FY_FAIL(DTYPE_MISMATCH, "%s: dst%u is %s, but the result is %s", name, index, fy__tensor_format(dst, given, sizeof given),
                        FY__DESC_TEXT(result));
-    bool same = dst->rank == result->rank;
-    for (int i = 0; same && i < dst->rank; i++) same = dst->dims[i] == result->dims[i];
-    if (same) return FY_STATUS_OK;
     return FY_FAIL(SHAPE_MISMATCH, "%s: dst%u is %s, but the result is %s\n  Pass a dst of that shape, or NULL to have one made", name,
                    index, fy__tensor_format(dst, given, sizeof given), FY__DESC_TEXT(result));
 }
 
-FY_COLD fy_status_t fy__refuse_unwritable(const char *name, unsigned index, const fy_tensor_t *dst)
+fy_status_t fy__refuse_unlike(const char *name, unsigned index, const fy_tensor_t *dst, const fy_desc_t *result)
+{
+    bool same = dst->dtype == result->dtype && dst->rank == result->rank;
+    for (int i = 0; same && i < dst->rank; i++) same = dst->dims[i] == result->dims[i];
+    return FY_LIKELY(same) ? FY_STATUS_OK : unlike(name, index, dst, result);
+}
+
+fy_status_t fy__refuse_unwritable(const char *name, unsigned index, const fy_tensor_t *dst)
 {
     char role_text[24];
+    if (FY_LIKELY(dst->contiguous)) return FY_STATUS_OK;
     return fy__tensor_check_writable(dst, name, role(index, 0, role_text, sizeof role_text));
 }
 
 /* The bytes from the first to behind the last element. */
-static void extent(const fy_tensor_t *tensor, const char **out_begin, const char **out_end)
+static inline void extent(const fy_tensor_t *tensor, const char **out_begin, const char **out_end)
 {
     int64_t last = 0;
+    if (FY_LIKELY(tensor->contiguous)) {
+        *out_begin = tensor->data;
+        *out_end = *out_begin + fy__tensor_nbytes(tensor);
+        return;
+    }
     for (int i = 0; i < tensor->rank; i++) last += (tensor->dims[i] - 1) * tensor->strides[i];
     *out_begin = tensor->data;
     *out_end = *out_begin + (tensor->nelem ? (uint64_t)(last + 1) * fy__dtype_sizes[tensor->dtype] : 0);
@@ -120,30 +130,36 @@ static bool same_window(const fy_tensor_t *a, const fy_tensor_t *b)
     return true;
 }
 
-FY_COLD fy_status_t fy__refuse_overlap(const char *name, unsigned index, const fy_tensor_t *dst, size_t nother,
-                                       const fy_tensor_t *const *other, bool exactly)
+static FY_COLD fy_status_t overlapping(const char *name, unsigned index, const fy_tensor_t *dst, size_t i, const fy_tensor_t *other,
+                                       bool exactly)
+{
+    char texts[2][112];
+    return FY_FAIL(INVALID_ARGUMENT, "%s: dst%u %s overlaps operand %zu %s\n  Write into a tensor of its own%s", name, index,
+                   fy__tensor_format(dst, texts[0], sizeof texts[0]), i, fy__tensor_format(other, texts[1], sizeof texts[1]),
+                   exactly ? ", or into exactly the operand itself" : "");
+}
+
+fy_status_t fy__refuse_overlap(const char *name, unsigned index, const fy_tensor_t *dst, size_t nother, const fy_tensor_t *const *other,
+                               bool exactly)
 {
     const char *begin, *end, *other_begin, *other_end;
-    char texts[2][112];
     extent(dst, &begin, &end);
     for (size_t i = 0; i < nother; i++) {
         extent(other[i], &other_begin, &other_end);
         if (begin >= other_end || other_begin >= end || begin == end || other_begin == other_end) continue;
         if (exactly && same_window(dst, other[i])) continue;
-        return FY_FAIL(INVALID_ARGUMENT, "%s: dst%u %s overlaps operand %zu %s\n  Write into a tensor of its own%s", name, index,
-                       fy__tensor_format(dst, texts[0], sizeof texts[0]), i, fy__tensor_format(other[i], texts[1], sizeof texts[1]),
-                       exactly ? ", or into exactly the operand itself" : "");
+        return overlapping(name, index, dst, i, other[i], exactly);
     }
     return FY_STATUS_OK;
 }
 
-FY_COLD fy_status_t fy__refuse_accumulate(const fy_op_info_t *info, uint32_t accumulate, size_t ndst, fy_tensor_t *const *dst)
+fy_status_t fy__refuse_accumulate(const fy_op_info_t *info, uint32_t accumulate, size_t ndst, fy_tensor_t *const *dst)
 {
     const uint32_t floats = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) |
                             FY_DTYPE_BIT(FY_DTYPE_BF16);
     if (!(info->flags & FY_OP_CAN_ACCUMULATE)) return FY_FAIL(UNSUPPORTED, "%s cannot add to its result", info->name);
-    for (size_t i = 0; i < 32; i++) {
-        if (!(accumulate >> i & 1)) continue;
+    for (uint32_t rest = accumulate; rest; rest &= rest - 1) {
+        const size_t i = (size_t)__builtin_ctz(rest);
         if (i >= ndst || !dst[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: dst%zu is to be added to, but is not given", info->name, i);
         if (!(floats & FY_DTYPE_BIT(dst[i]->dtype)))
             return FY_FAIL(DTYPE_MISMATCH, "%s: dst%zu is %s; only floats are added to", info->name, i,

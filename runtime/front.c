@@ -21,9 +21,9 @@ uint64_t fy__front_class_nbytes(uint32_t class)
     return (1ull << doubling) + ((step + 1ull) << (doubling - 3));
 }
 
-/* About 64 KiB of each class, but 64 blocks at most. */
+/* About 64 KiB of each class, but 256 blocks at most: what a step of a hundred calls with gradients has alive. */
 const uint16_t fy__front_most[FY__FRONT_CLASSES] = {
-    [1 ... 16] = 64, [17 ... 32] = 16, [33 ... 40] = 8, [41 ... 48] = 4, [49 ... 57] = 2,
+    [1 ... 4] = 256, [5 ... 16] = 64, [17 ... 32] = 16, [33 ... 40] = 8, [41 ... 48] = 4, [49 ... 57] = 2,
 };
 
 _Static_assert(FY__FRONT_LARGE == 17 + 5 * 8 + 1 && FY__FRONT_CLASSES == FY__FRONT_LARGE + 1,
