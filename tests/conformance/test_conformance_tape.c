@@ -326,6 +326,66 @@ static void a_network_trains_called_and_replayed(ts_ctx_t *ctx)
     assert_true(fabsf(results[0][0][0] - 0.25f) > 1e-4f);
 }
 
+/* The same network: once it runs, a step allocates nothing, waits for nothing and moves nothing, called or replayed. */
+static void a_steady_step_is_light_requests_only(ts_ctx_t *ctx)
+{
+    enum { WARM = 5, STEPS = 20 };
+    fy_tensor_t *x, *target, *w1, *w2;
+    fy_tape_t *tape;
+    fy_graph_t *graph = NULL;
+    fy_memory_stats_t memory[2] = { FY_MEMORY_STATS_INIT, FY_MEMORY_STATS_INIT };
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(16, 4), 0.5, &x));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(16, 1), 0.5, &target));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4, 8), 0.25, &w1));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(8, 1), 0.5, &w2));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w1, NULL));
+    ts_ok(fy_tape_watch(tape, w2, NULL));
+    for (int replayed = 0; replayed < 2; replayed++) {
+        if (replayed) {
+            ts_ok(fy_graph_begin(ctx->device));
+            ts_ok(train(tape, x, target, w1, w2));
+            ts_ok(fy_graph_end(&graph));
+        }
+        fy_ledger_totals_t before = { 0 }, after;
+        for (int i = 0; i < WARM + STEPS; i++) {
+            if (i == WARM) {
+                before = ts_ledger(NULL);
+                ts_ok(fy_memory_query(ctx->device, NULL, &memory[0]));
+            }
+            ts_ok(replayed ? fy_graph_replay(graph, NULL) : train(tape, x, target, w1, w2));
+        }
+        after = ts_ledger(NULL);
+        ts_ok(fy_memory_query(ctx->device, NULL, &memory[1]));
+        assert_int_equal(after.device_allocs - before.device_allocs, 0);
+        assert_int_equal(after.syncs - before.syncs, 0);
+        assert_int_equal(after.upload.count - before.upload.count, 0);
+        assert_int_equal(after.download.count - before.download.count, 0);
+        assert_true(after.requests > before.requests && (after.requests - before.requests) % STEPS == 0);
+        assert_int_equal(memory[1].live, memory[0].live);
+        assert_int_equal(memory[1].reserved, memory[0].reserved);
+    }
+}
+
+/* What is NULL or gone is refused as it is without a tape, before the tape looks at it. */
+static void bad_operands_are_refused_as_ever(ts_ctx_t *ctx)
+{
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *gone = values(ctx, 2, (float[]){ 3, 4 }), *y;
+    fy_tape_t *tape;
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_tape_watch(tape, w, NULL));
+    ts_ok(fy_tape_begin(tape));
+    fy_tensor_destroy(gone);
+    ts_fails(fy_mul(w, NULL, &y), INVALID_ARGUMENT);
+    ts_text_has("src1 is NULL");
+    ts_fails(fy_mul(w, gone, &y), INVALID_ARGUMENT);
+    ts_text_has("src1 was destroyed");
+    ts_fails(fy_concat(2, (fy_tensor_t *[]){ w, NULL }, 0, &y), INVALID_ARGUMENT);
+    ts_fails(fy_axpy(gone, 1, w), INVALID_ARGUMENT);
+    assert_int_equal(info_of(tape).calls, 0);
+    assert_int_equal(info_of(tape).saved, 0);
+}
+
 static const ts_test_t tests[] = {
     TS_TEST(a_product_and_its_gradients),
     TS_TEST(ways_that_meet_add_up),
@@ -338,6 +398,8 @@ static const ts_test_t tests[] = {
     TS_TEST(writing_in_place_is_recorded),
     TS_TEST(refusals_change_nothing),
     TS_TEST(a_network_trains_called_and_replayed),
+    TS_TEST(a_steady_step_is_light_requests_only),
+    TS_TEST(bad_operands_are_refused_as_ever),
 };
 
 int main(void) { return TS_RUN("conformance_tape", tests, NULL); }
