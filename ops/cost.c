@@ -131,3 +131,33 @@ void fy__cost_gather(fy_launch_t *launch)
     launch->flops = 0;
     launch->nbytes = add(mul(rows, 2), unique_nbytes(&launch->src[1]));
 }
+
+void fy__cost_linear(fy_launch_t *launch)
+{
+    const fy_linear_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *x = &launch->src[0];
+    const uint64_t behind_one = mul(2, (uint64_t)x->dims[x->rank - 1]) + (launch->nsrc == 3) + (attrs->activation != FY_ACTIVATION_NONE);
+    set(launch, mul(launch->nelem, behind_one));
+}
+
+void fy__cost_linear_backward_params(fy_launch_t *launch)
+{
+    const fy_desc_t *dy = &launch->src[0], *x = &launch->src[1];
+    set(launch, mul(count(dy), add(mul(2, (uint64_t)x->dims[1]), 1)));
+}
+
+/* Additions, multiplications, divisions and roots of one element. */
+static uint64_t step_flops(fy_op_t op)
+{
+    switch (op) {
+    case FY_OP_SGD_STEP: return 4;
+    case FY_OP_SGD_MOMENTUM_STEP: return 7;
+    default: return 14;
+    }
+}
+
+void fy__cost_step(fy_launch_t *launch)
+{
+    set_general(launch, mul(launch->nelem, step_flops(launch->op)));
+    for (int i = 0; i < launch->ndst; i++) launch->nbytes = add(launch->nbytes, unique_nbytes(&launch->dst[i]));
+}

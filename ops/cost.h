@@ -26,7 +26,10 @@ void fy__cost_cross_entropy(fy_launch_t *launch); /* as softmax, of the logits *
 void fy__cost_gather(fy_launch_t *launch);        /* the rows it reads, not the whole table */
 void fy__cost_conv2d(
     fy_launch_t *launch); /* 2 flops for each weight behind each element of y, padding not taken off; its gradients alike */
-void fy__cost_pool2d(fy_launch_t *launch);          /* a flop for each place of the window of each element of y */
-void fy__cost_pool2d_backward(fy_launch_t *launch); /* the same */
+void fy__cost_pool2d(fy_launch_t *launch);                 /* a flop for each place of the window of each element of y */
+void fy__cost_pool2d_backward(fy_launch_t *launch);        /* the same */
+void fy__cost_linear(fy_launch_t *launch);                 /* 2 * M * N * K, and one flop an element for each of bias and activation */
+void fy__cost_linear_backward_params(fy_launch_t *launch); /* 2 * N * O * I, and the sum of dy */
+void fy__cost_step(fy_launch_t *launch);                   /* 4 to 14 flops an element; what is updated is read and written */
 
 #endif

@@ -2,6 +2,7 @@
  * Not here: registering (register.c), calling (call.c, dispatch.c). Next: optable.def, then shape.h. */
 #include "ops/optable.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -39,6 +40,7 @@ enum {
     ANY = FY_DTYPE_BIT(FY_DTYPE_COUNT) - 1,
     NUMBER = ANY & ~FY_DTYPE_BIT(FY_DTYPE_BOOL),
     FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | FY_DTYPE_BIT(FY_DTYPE_BF16),
+    REAL = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
     INT64 = FY_DTYPE_BIT(FY_DTYPE_I64),
 };
 

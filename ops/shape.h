@@ -47,6 +47,11 @@ fy_status_t fy__shape_avg_pool2d_backward(const fy_op_info_t *info, fy_launch_t 
 fy_status_t fy__shape_nll_loss(const fy_op_info_t *info, fy_launch_t *launch); /* and cross_entropy */
 fy_status_t fy__shape_nll_loss_backward(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_cross_entropy_backward(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_linear(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_linear_backward_params(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_clip(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch); /* of optimizers */
 
 /* Rewrites each source to dst[0]'s rank and dims, with stride 0 where it repeats. The shapes are known to broadcast.
  * Doing it twice does nothing more. */

@@ -1,4 +1,4 @@
-/* Shape rules of matmul and of the ops that move elements about: gather and concat.
+/* Shape rules of matmul, linear, and of the ops that move elements about: gather and concat.
  * matmul's sources stay as they are: kernels broadcast the leading axes themselves, aligned at the end. Next: typed/linalg.c. */
 #include "ops/shape.h"
 
@@ -43,6 +43,57 @@ fy_status_t fy__shape_matmul(const fy_op_info_t *info, fy_launch_t *launch)
         }
         dst->dims[i] = dim_a == 1 ? dim_b : dim_a;
     }
+    return FY_STATUS_OK;
+}
+
+/* ---- linear: weights [O, I], as everywhere in the field ---- */
+
+static fy_status_t check_activation(const fy_op_info_t *info, int32_t activation)
+{
+    if (activation >= FY_ACTIVATION_NONE && activation <= FY_ACTIVATION_GELU) return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT, "%s: activation %" PRId32 " is none of fy_activation_t, which ends at %d", info->name, activation,
+                   (int)FY_ACTIVATION_GELU);
+}
+
+fy_status_t fy__shape_linear(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_linear_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *x = &launch->src[0], *w = &launch->src[1], *bias = &launch->src[2];
+    fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(fy__check_dtype(info, "src", 0, x, info->dtypes));
+    for (int i = 1; i < launch->nsrc; i++) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
+    FY_TRY(check_activation(info, attrs->activation));
+    if (x->rank < 1 || w->rank != 2)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: x (src0) is %s, w (src1) is %s: it takes x [..., I] and w [O, I]", info->name, FY__DESC_TEXT(x),
+                       FY__DESC_TEXT(w));
+    if (x->dims[x->rank - 1] != w->dims[1])
+        return FY_FAIL(SHAPE_MISMATCH, "%s: x (src0) %s ends with %" PRId64 " features, w (src1) %s is for %" PRId64 "%s", info->name,
+                       FY__DESC_TEXT(x), x->dims[x->rank - 1], FY__DESC_TEXT(w), w->dims[1],
+                       x->dims[x->rank - 1] == w->dims[0] ? "; w is [O, I]: transposed it would fit (fy_transpose copies nothing)" : "");
+    if (launch->nsrc == 3 && (bias->rank != 1 || bias->dims[0] != w->dims[0]))
+        return FY_FAIL(SHAPE_MISMATCH, "%s: the bias (src2) is %s, it needs one value for each of %" PRId64 " results", info->name,
+                       FY__DESC_TEXT(bias), w->dims[0]);
+    dst->dtype = x->dtype;
+    dst->rank = x->rank;
+    for (int i = 0; i < x->rank - 1; i++) dst->dims[i] = x->dims[i];
+    dst->dims[x->rank - 1] = w->dims[0];
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_linear_backward_params(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_desc_t *dy = &launch->src[0], *x = &launch->src[1];
+    FY_TRY(fy__check_same_dtype(info, launch, 0, 1));
+    FY_TRY(fy__check_dtype(info, "src", 0, dy, info->dtypes));
+    if (dy->rank != 2 || x->rank != 2 || dy->dims[0] != x->dims[0])
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: dy (src0) is %s, x (src1) is %s: it takes dy [N, O] and x [N, I]; fy_reshape joins leading axes", info->name,
+                       FY__DESC_TEXT(dy), FY__DESC_TEXT(x));
+    launch->dst[0].dtype = launch->dst[1].dtype = dy->dtype;
+    launch->dst[0].rank = 2;
+    launch->dst[0].dims[0] = launch->dst[1].dims[0] = dy->dims[1];
+    launch->dst[0].dims[1] = x->dims[1];
+    launch->dst[1].rank = 1;
     return FY_STATUS_OK;
 }
 

@@ -25,7 +25,7 @@
     X(reduce, fy_argmax)                                                                     \
     X(softmax, fy_softmax_f32) /* and log_softmax */                                         \
     X(softmax, fy_softmax_f64)                                                               \
-    X(matmul, fy_matmul_f32) /* what cuBLASLt does not take */                               \
+    X(matmul, fy_matmul_f32) /* what cuBLASLt does not take; and linear */                   \
     X(matmul, fy_matmul_f64)                                                                 \
     X(conv, fy_conv2d_f32) /* and the gradients */                                           \
     X(conv, fy_conv2d_f64)                                                                   \
@@ -34,9 +34,12 @@
     X(loss, fy_class_loss_f32) /* nll_loss, cross_entropy */                                 \
     X(loss, fy_class_loss_f64)                                                               \
     X(loss, fy_class_loss_backward_f32)                                                      \
-    X(loss, fy_class_loss_backward_f64)
+    X(loss, fy_class_loss_backward_f64)                                                      \
+    X(step, fy_step_f32) /* of optimizers: reads the step number */                          \
+    X(step, fy_step_f64)                                                                     \
+    X(step, fy_step_advance) /* then moves it */
 
-#define FY__CUDA_MODULE_LIST(X) X(elementwise) X(move) X(random) X(reduce) X(softmax) X(matmul) X(conv) X(pool) X(loss)
+#define FY__CUDA_MODULE_LIST(X) X(elementwise) X(move) X(random) X(reduce) X(softmax) X(matmul) X(conv) X(pool) X(loss) X(step)
 
 enum fy__cuda_kernel {
 #define X(module, name) FY__CUDA_KERNEL_##name,
@@ -46,7 +49,7 @@ enum fy__cuda_kernel {
 };
 
 #define FY__CUDA_MAX_SRC  3
-#define FY__CUDA_MAX_DST  2
+#define FY__CUDA_MAX_DST  4
 #define FY__CUDA_BLOCK    256 /* threads a block, in every kernel but matmul and conv2d */
 #define FY__CUDA_TILE     16  /* those two: a block is TILE x TILE threads and makes as many results */
 #define FY__CUDA_NO_COUNT 0
@@ -63,7 +66,7 @@ typedef struct fy__cuda_operand {
 } fy__cuda_operand_t;
 
 typedef union fy__cuda_attrs {
-    unsigned char bytes[32]; /* the op's attribute struct, as op.h has it */
+    unsigned char bytes[40]; /* the op's attribute struct, as op.h has it */
     fy_fill_attrs_t fill;
     fy_arange_attrs_t arange;
     fy_rand_attrs_t rand;
@@ -75,6 +78,12 @@ typedef union fy__cuda_attrs {
     fy_packed_t packed;       /* FY_LAUNCH_SCATTER, _GATHER: as backend.h has it */
     fy_matmul_attrs_t matmul; /* always 0, 0 here: transposes are folded into strides */
     fy_pool2d_attrs_t pool2d; /* of the gradients too; stride is never 0 here */
+    fy_linear_attrs_t linear;
+    fy_clamp_attrs_t clamp;
+    fy_clip_attrs_t clip;
+    fy_sgd_attrs_t sgd;
+    fy_adam_attrs_t adam;
+    fy_adadelta_attrs_t adadelta;
     fy_conv2d_attrs_t conv2d; /* of the gradients too; their height and width are dst's */
     fy_loss_attrs_t loss;     /* of the gradients too; MEAN and SUM are one block's work */
 } fy__cuda_attrs_t;

@@ -143,6 +143,66 @@ static fy_status_t launch_matmul(fy__cuda_device_t *dev, CUstream stream, const 
     return submit(dev, stream, &request);
 }
 
+static fy_status_t launch_linear(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy_desc_t dst, src[2];
+    const fy_launch_t product = fy__cuda_linear_product(launch, &dst, src);
+    fy__cuda_matmul_t matmul;
+    fy__cuda_request_t request;
+    if (fy__cuda_linear_plan(launch, &product, &matmul) && fy__cuda_lt_is_wanted()) {
+        FY_TRY(fy__cuda_lt_load());
+        fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul); /* UNSUPPORTED: before anything ran */
+        if (status == FY_STATUS_OK && fy__cuda_pack_linear_activation(launch, &request)) return submit(dev, stream, &request);
+        if (status != FY_STATUS_UNSUPPORTED) return status;
+        tell_slow(dev, "it has no algorithm for this shape, alignment and epilogue");
+    }
+    fy__cuda_pack_linear(launch, &product, &request);
+    return submit(dev, stream, &request);
+}
+
+/* dw as a product, db as a sum. */
+static fy_launch_t params_product(const fy_launch_t *launch)
+{
+    static const fy_matmul_attrs_t transposed = { 1, 0 };
+    fy_launch_t product = *launch;
+    product.op = FY_OP_MATMUL;
+    product.ndst = 1;
+    product.accumulate = launch->accumulate & 1;
+    product.attrs = &transposed;
+    product.attrs_nbytes = sizeof transposed;
+    return product;
+}
+
+static fy_launch_t params_sum(const fy_launch_t *launch)
+{
+    static const fy_reduce_attrs_t over_rows = { 1, 0 };
+    fy_launch_t sum = *launch;
+    sum.op = FY_OP_SUM;
+    sum.nsrc = sum.ndst = 1;
+    sum.dst = launch->dst + 1;
+    sum.accumulate = launch->accumulate >> 1 & 1;
+    sum.attrs = &over_rows;
+    sum.attrs_nbytes = sizeof over_rows;
+    sum.nelem = (uint64_t)launch->src[0].dims[1];
+    return sum;
+}
+
+static fy_status_t launch_linear_backward_params(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    const fy_launch_t product = params_product(launch), sum = params_sum(launch);
+    if (sum.nelem == 0) return FY_STATUS_OK;
+    if (launch->nelem > 0) FY_TRY(launch_matmul(dev, stream, &product));
+    return launch_reduce(dev, stream, &sum);
+}
+
+static fy_status_t launch_step(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy__cuda_request_t requests[2];
+    const int n = fy__cuda_pack_step(launch, requests);
+    for (int i = 0; i < n; i++) FY_TRY(submit(dev, stream, &requests[i]));
+    return FY_STATUS_OK;
+}
+
 /* ---- the slots ---- */
 
 static fy_status_t launch_builtin(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
@@ -158,9 +218,16 @@ static fy_status_t launch_builtin(fy__cuda_device_t *dev, CUstream stream, const
     case FY_OP_MEAN:
     case FY_OP_MAX:
     case FY_OP_MIN:
+    case FY_OP_NORM:
     case FY_OP_MSE_LOSS: return launch_reduce(dev, stream, launch);
     case FY_OP_ARGMAX: fy__cuda_pack_argmax(launch, &request); break;
     case FY_OP_MATMUL: return launch_matmul(dev, stream, launch);
+    case FY_OP_LINEAR: return launch_linear(dev, stream, launch);
+    case FY_OP_LINEAR_BACKWARD_PARAMS: return launch_linear_backward_params(dev, stream, launch);
+    case FY_OP_SGD_STEP:
+    case FY_OP_SGD_MOMENTUM_STEP:
+    case FY_OP_ADAM_STEP:
+    case FY_OP_ADADELTA_STEP: return launch_step(dev, stream, launch);
     case FY_OP_SOFTMAX:
     case FY_OP_LOG_SOFTMAX: fy__cuda_pack_softmax(launch, &request); break;
     case FY_OP_GATHER: fy__cuda_pack_gather(launch, &request); break;
@@ -234,7 +301,16 @@ static int has_kernel(const fy_launch_t *launch)
     case FY_OP_NLL_LOSS:
     case FY_OP_CROSS_ENTROPY:
     case FY_OP_NLL_LOSS_BACKWARD:
-    case FY_OP_CROSS_ENTROPY_BACKWARD: taken = floats; break;
+    case FY_OP_CROSS_ENTROPY_BACKWARD:
+    case FY_OP_LINEAR:
+    case FY_OP_LINEAR_BACKWARD_PARAMS:
+    case FY_OP_NORM:
+    case FY_OP_CLAMP:
+    case FY_OP_CLIP_BY_NORM: taken = floats; break;
+    case FY_OP_SGD_STEP:
+    case FY_OP_SGD_MOMENTUM_STEP:
+    case FY_OP_ADAM_STEP:
+    case FY_OP_ADADELTA_STEP: taken = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64); break;
     case FY_OP_ARANGE:
     case FY_OP_NEG:
     case FY_OP_ABS:
@@ -267,6 +343,13 @@ static int has_kernel(const fy_launch_t *launch)
     return (FY_DTYPE_BIT(dtype) & taken) != 0;
 }
 
+/* Is there work though dst[0] has no element: a bias' gradient, a step number? */
+static int has_more(const fy_launch_t *launch)
+{
+    return launch->op == FY_OP_LINEAR_BACKWARD_PARAMS || launch->op == FY_OP_CONV2D_BACKWARD_PARAMS || launch->op == FY_OP_ADAM_STEP ||
+           launch->op == FY_OP_SGD_MOMENTUM_STEP;
+}
+
 fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t *launch)
 {
     fy__cuda_device_t *dev = handle;
@@ -277,7 +360,7 @@ fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t
     if (launch->kernel == NULL && !has_kernel(launch))
         return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "%s has no cuda kernel for dtype number %d", op_name(launch->op),
                              (int)(launch->nsrc > 0 ? launch->src[0].dtype : launch->dst[0].dtype));
-    if (launch->kernel == NULL && launch->nelem == 0 && launch->op != FY_OP_CONV2D_BACKWARD_PARAMS) return FY_STATUS_OK;
+    if (launch->kernel == NULL && launch->nelem == 0 && !has_more(launch)) return FY_STATUS_OK;
     FY_TRY(fy__cuda_enter(dev, &frame));
     fy_status_t status = launch->kernel != NULL ? launch->kernel(launch, stream) : launch_builtin(dev, stream, launch);
     fy__cuda_leave(&frame);
@@ -289,13 +372,42 @@ int fy__cuda_supports(void *handle, const fy_launch_t *launch)
     (void)handle;
     if (launch->kernel != NULL) return 1;
     if (!has_kernel(launch)) return 0;
-    return launch->op != FY_OP_MATMUL || !fy__cuda_lt_is_wanted() || fy__cuda_lt_load() == FY_STATUS_OK;
+    const int uses_lt = launch->op == FY_OP_MATMUL || launch->op == FY_OP_LINEAR || launch->op == FY_OP_LINEAR_BACKWARD_PARAMS;
+    return !uses_lt || !fy__cuda_lt_is_wanted() || fy__cuda_lt_load() == FY_STATUS_OK;
+}
+
+/* Scratch of a product; it is used before the next launch's. */
+static uint64_t product_workspace(fy__cuda_device_t *dev, const fy__cuda_matmul_t *matmul, uint64_t limit)
+{
+    fy__cuda_frame_t frame;
+    if (matmul->problem.inner == 0 || !matmul->takes_lt || !fy__cuda_lt_is_wanted() || !fy__cuda_enter_to_release(dev, &frame)) return 0;
+    const uint64_t nbytes = fy__cuda_lt_workspace(dev, &matmul->problem, limit);
+    fy__cuda_leave(&frame);
+    return nbytes;
+}
+
+static uint64_t linear_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
+{
+    fy_desc_t dst, src[2];
+    const fy_launch_t product = fy__cuda_linear_product(launch, &dst, src);
+    fy__cuda_matmul_t matmul;
+    return fy__cuda_linear_plan(launch, &product, &matmul) ? product_workspace(dev, &matmul, limit) : 0;
+}
+
+static uint64_t params_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
+{
+    const fy_launch_t product = params_product(launch), sum = params_sum(launch);
+    fy__cuda_matmul_t matmul;
+    uint64_t of_sum, of_product;
+    fy__cuda_matmul_plan(&product, &matmul);
+    of_product = product_workspace(dev, &matmul, limit);
+    fy__cuda_pack_reduce(&sum, (unsigned)dev->nprocessors, NULL, limit, NULL, &of_sum);
+    return of_product > of_sum ? of_product : of_sum;
 }
 
 uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t limit)
 {
     fy__cuda_device_t *dev = handle;
-    fy__cuda_frame_t frame;
     fy__cuda_matmul_t matmul;
     fy_launch_t weight, bias;
     uint64_t nbytes = 0;
@@ -305,6 +417,7 @@ uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t li
     case FY_OP_MEAN:
     case FY_OP_MAX:
     case FY_OP_MIN:
+    case FY_OP_NORM:
     case FY_OP_MSE_LOSS: fy__cuda_pack_reduce(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes); return nbytes;
     case FY_OP_NLL_LOSS:
     case FY_OP_CROSS_ENTROPY: fy__cuda_pack_class_loss(launch, NULL, limit, NULL, &nbytes); return nbytes;
@@ -312,12 +425,9 @@ uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t li
         split_conv2d_params(launch, &weight, &bias);
         fy__cuda_pack_reduce(&bias, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes);
         return nbytes;
-    case FY_OP_MATMUL: break;
+    case FY_OP_LINEAR: return linear_workspace(dev, launch, limit);
+    case FY_OP_LINEAR_BACKWARD_PARAMS: return params_workspace(dev, launch, limit);
+    case FY_OP_MATMUL: fy__cuda_matmul_plan(launch, &matmul); return product_workspace(dev, &matmul, limit);
     default: return 0;
     }
-    fy__cuda_matmul_plan(launch, &matmul);
-    if (matmul.problem.inner == 0 || !matmul.takes_lt || !fy__cuda_lt_is_wanted() || !fy__cuda_enter_to_release(dev, &frame)) return 0;
-    nbytes = fy__cuda_lt_workspace(dev, &matmul.problem, limit);
-    fy__cuda_leave(&frame);
-    return nbytes;
 }

@@ -101,6 +101,8 @@ static fy_status_t describe(const fy__cuda_lt_problem_t *p, plan_t *plan)
         LT_TRY(cublasLtMatmulDescSetAttribute, (plan->product, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose), p);
     if (p->transpose_b)
         LT_TRY(cublasLtMatmulDescSetAttribute, (plan->product, CUBLASLT_MATMUL_DESC_TRANSB, &transpose, sizeof transpose), p);
+    if (p->epilogue)
+        LT_TRY(cublasLtMatmulDescSetAttribute, (plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue), p);
     FY_TRY(make_layout(p, p->transpose_a ? p->inner : p->rows, p->transpose_a ? p->rows : p->inner, p->lda, p->batch_a, &plan->a));
     FY_TRY(make_layout(p, p->transpose_b ? p->cols : p->inner, p->transpose_b ? p->inner : p->cols, p->ldb, p->batch_b, &plan->b));
     return make_layout(p, p->rows, p->cols, p->ldd, p->batch_d, &plan->d);
@@ -210,7 +212,7 @@ static fy_status_t explain(fy__cuda_device_t *dev, cublasStatus_t code, const fy
 }
 
 fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_lt_problem_t *problem, const void *a, const void *b,
-                            void *d, void *workspace, uint64_t workspace_nbytes)
+                            void *d, const void *bias, void *workspace, uint64_t workspace_nbytes)
 {
     static const float one_f32 = 1, zero_f32 = 0;
     static const double one_f64 = 1, zero_f64 = 0;
@@ -222,6 +224,11 @@ fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream, const fy__c
     FY_TRY(fy__cuda_lt_load());
     pthread_mutex_lock(&lt->lock);
     fy_status_t status = get_plan(lt, problem, UINT64_MAX, workspace_nbytes, &plan);
+    if (status == FY_STATUS_OK && bias != NULL) { /* a plan serves many: the lock is held until it is submitted */
+        cublasStatus_t code =
+            fy__cublaslt.cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+        if (code != CUBLAS_STATUS_SUCCESS) status = LT_FAIL(code, "cublasLtMatmulDescSetAttribute", problem);
+    }
     if (status == FY_STATUS_OK) {
         cublasStatus_t code = fy__cublaslt.cublasLtMatmul(lt->handle, plan->product, alpha, a, plan->a, b, plan->b, beta, d, plan->d, d,
                                                           plan->d, &plan->choice.algo, plan->choice.workspaceSize > 0 ? workspace : NULL,

@@ -14,7 +14,7 @@ typedef struct fy__cuda_lt_problem {
     int32_t dtype;
     int32_t transpose_a, transpose_b, accumulate;
     uint32_t align_a, align_b, align_d; /* bytes, at most 256 */
-    uint32_t reserved;
+    uint32_t epilogue;                  /* a cublasLtEpilogue_t, or 0 */
 } fy__cuda_lt_problem_t;
 
 /* Only host memory; the library and the handle come with the first use. */
@@ -29,8 +29,8 @@ fy_status_t fy__cuda_lt_load(void);
 
 /* Bytes of scratch, at most `limit`, with which this product runs best; 0 also if there is no plan. The context is current. */
 uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem, uint64_t limit);
-/* Submits it. The context is current. */
+/* Submits it. `bias`: rows values, if the epilogue adds one; else NULL. The context is current. */
 fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_lt_problem_t *problem, const void *a, const void *b,
-                            void *d, void *workspace, uint64_t workspace_nbytes);
+                            void *d, const void *bias, void *workspace, uint64_t workspace_nbytes);
 
 #endif

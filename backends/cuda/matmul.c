@@ -112,7 +112,7 @@ fy_status_t fy__cuda_matmul_run(fy__cuda_device_t *dev, CUstream stream, const f
         int64_t a = fy__offset_of(i, matmul->nouter, matmul->outer, matmul->step_a),
                 b = fy__offset_of(i, matmul->nouter, matmul->outer, matmul->step_b),
                 d = fy__offset_of(i, matmul->nouter, matmul->outer, matmul->step_d);
-        FY_TRY(fy__cuda_lt_run(dev, stream, &matmul->problem, matmul->a + a, matmul->b + b, matmul->d + d, launch->workspace,
+        FY_TRY(fy__cuda_lt_run(dev, stream, &matmul->problem, matmul->a + a, matmul->b + b, matmul->d + d, matmul->bias, launch->workspace,
                                launch->workspace_nbytes));
     }
     return FY_STATUS_OK;

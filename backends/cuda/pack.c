@@ -78,6 +78,8 @@ static size_t attrs_nbytes_of(uint32_t op)
     case FY_OP_AFFINE: return sizeof(fy_affine_attrs_t);
     case FY_OP_AXPY: return sizeof(fy_axpy_attrs_t);
     case FY_OP_CAST: return sizeof(fy_cast_attrs_t);
+    case FY_OP_CLAMP: return sizeof(fy_clamp_attrs_t);
+    case FY_OP_CLIP_BY_NORM: return sizeof(fy_clip_attrs_t);
     case FY_OP_FILL: return sizeof(fy_fill_attrs_t);
     case FY_OP_ARANGE: return sizeof(fy_arange_attrs_t);
     case FY_OP_RAND: return sizeof(fy_rand_attrs_t);
@@ -154,6 +156,32 @@ void fy__cuda_pack_random(const fy_launch_t *launch, fy__cuda_request_t out[2])
     out[1] = out[0];
     out[1].kernel = FY__CUDA_KERNEL_fy_random_advance;
     out[1].threads = 1;
+}
+
+int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[2])
+{
+    const int counts = launch->op == FY_OP_ADAM_STEP || launch->op == FY_OP_SGD_MOMENTUM_STEP, nalike = launch->ndst - counts;
+    const fy_desc_t *param = &launch->dst[0];
+    const int64_t *strides[1 + FY__CUDA_MAX_DST] = { launch->src[0].strides };
+    fy__index_t index;
+    fy__cuda_args_t *args = &out->args;
+    for (int i = 0; i < nalike; i++) strides[i + 1] = launch->dst[i].strides;
+    fy__index_make(&index, param->rank, param->dims, nalike + 1, strides);
+    fy__cuda_args_init(args, launch->op, launch->nelem, 2, launch->attrs, launch->attrs_nbytes);
+    args->ndst = launch->ndst;
+    set_fused(&args->src[0], &launch->src[0], &index, 0);
+    fy__cuda_operand_set(&args->src[1], &launch->src[1]);
+    for (int i = 0; i < nalike; i++) set_fused(&args->dst[i], &launch->dst[i], &index, i + 1);
+    if (counts) fy__cuda_operand_set(&args->dst[nalike], &launch->dst[nalike]);
+    fy__cuda_args_size(args, launch->nelem);
+    out->kernel = param->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_step_f64 : FY__CUDA_KERNEL_fy_step_f32;
+    out->threads = launch->nelem;
+    out->square = 0;
+    if (!counts) return 1;
+    out[1] = out[0];
+    out[1].kernel = FY__CUDA_KERNEL_fy_step_advance;
+    out[1].threads = 1;
+    return 2;
 }
 
 void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out)

@@ -18,7 +18,7 @@ typedef enum fy__cuda_class { FY__CUDA_F32, FY__CUDA_F64, FY__CUDA_INT } fy__cud
 fy__cuda_class_t fy__cuda_class_of(int32_t dtype);
 uint64_t fy__cuda_dtype_nbytes(int32_t dtype);
 
-/* args zeroed but for op, nelem, counts and attributes. attrs_nbytes <= 32. */
+/* args zeroed but for op, nelem, counts and attributes. attrs_nbytes <= 40. */
 void fy__cuda_args_init(fy__cuda_args_t *args, uint32_t op, uint64_t nelem, unsigned nsrc, const void *attrs, size_t attrs_nbytes);
 /* The operand as the launch has it. */
 void fy__cuda_operand_set(fy__cuda_operand_t *operand, const fy_desc_t *desc);
@@ -30,6 +30,8 @@ void fy__cuda_args_size(fy__cuda_args_t *args, uint64_t largest);
 /* ---- families ---- */
 void fy__cuda_pack_elementwise(const fy_launch_t *launch, fy__cuda_request_t *out); /* arithmetic, copy, where, cast */
 void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out);
+/* A step of an optimizer: one launch, or two if it has a number to move. Returns how many. */
+int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[2]);
 void fy__cuda_pack_random(const fy_launch_t *launch, fy__cuda_request_t out[2]);
 void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out); /* FY_LAUNCH_SCATTER, _GATHER */
@@ -44,7 +46,7 @@ int fy__cuda_pack_class_loss(const fy_launch_t *launch, void *workspace, uint64_
                              uint64_t *out_workspace_nbytes);
 void fy__cuda_pack_class_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_argmax(const fy_launch_t *launch, fy__cuda_request_t *out);
-/* sum, mean, max, min, mse_loss: one launch, or up to three that go through `workspace`. Returns how many.
+/* sum, mean, norm, max, min, mse_loss: one launch, or up to three that go through `workspace`. Returns how many.
  * *out_workspace_nbytes: what they use, at most `limit`; depends on sources only. `dst` may be incomplete if only that is wanted. */
 int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[3],
                          uint64_t *out_workspace_nbytes);

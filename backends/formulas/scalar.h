@@ -25,6 +25,12 @@
     FY_FORMULA T fy__relu_##sfx(T x) { return x < (T)0 ? (T)0 : x; } /* NaN is not < 0: stays */           \
     FY_FORMULA T fy__affine_##sfx(T x, T scale, T shift) { return scale * x + shift; }                     \
     FY_FORMULA T fy__axpy_##sfx(T y, T alpha, T x) { return y + alpha * x; }                               \
+    FY_FORMULA T fy__clamp_##sfx(T x, T low, T high) { return x < low ? low : x > high ? high : x; }       \
+    FY_FORMULA T fy__clip_##sfx(T x, T norm, T most) /* a NaN for a norm spreads */                        \
+    {                                                                                                      \
+        const T share = most / (norm + (T)1e-6);                                                           \
+        return share >= (T)1 ? x : x * share;                                                              \
+    }                                                                                                      \
     FY_FORMULA T fy__add_##sfx(T a, T b) { return a + b; }                                                 \
     FY_FORMULA T fy__sub_##sfx(T a, T b) { return a - b; }                                                 \
     FY_FORMULA T fy__mul_##sfx(T a, T b) { return a * b; }                                                 \

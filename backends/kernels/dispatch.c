@@ -13,6 +13,7 @@ enum {
     FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | FY_DTYPE_BIT(FY_DTYPE_BF16),
     NUMBER = FLOAT | FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64) | FY_DTYPE_BIT(FY_DTYPE_U8),
     ANY = NUMBER | FY_DTYPE_BIT(FY_DTYPE_BOOL),
+    REAL = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
     INDEX = FY_DTYPE_BIT(FY_DTYPE_I64)
 };
 
@@ -88,6 +89,15 @@ static const row_t rows[FY_OP_BUILTIN_COUNT] = {
     [FY_OP_CROSS_ENTROPY] = { fy__run_class_loss, FLOAT },
     [FY_OP_NLL_LOSS_BACKWARD] = { fy__run_class_loss_backward, FLOAT },
     [FY_OP_CROSS_ENTROPY_BACKWARD] = { fy__run_class_loss_backward, FLOAT },
+    [FY_OP_LINEAR] = { fy__run_linear, FLOAT },
+    [FY_OP_LINEAR_BACKWARD_PARAMS] = { fy__run_linear_backward_params, FLOAT },
+    [FY_OP_NORM] = { fy__run_sum, FLOAT },
+    [FY_OP_CLAMP] = { fy__run_clamp, FLOAT },
+    [FY_OP_CLIP_BY_NORM] = { fy__run_clip, FLOAT },
+    [FY_OP_SGD_STEP] = { fy__run_step, REAL },
+    [FY_OP_SGD_MOMENTUM_STEP] = { fy__run_step, REAL },
+    [FY_OP_ADAM_STEP] = { fy__run_step, REAL },
+    [FY_OP_ADADELTA_STEP] = { fy__run_step, REAL },
 };
 
 static const char *const names[FY_OP_BUILTIN_COUNT] = {
@@ -188,6 +198,8 @@ uint64_t fy__kernels_workspace(const fy_launch_t *launch, uint64_t limit)
     if (!has_kernel(launch)) return 0;
     switch (launch->op) {
     case FY_OP_MATMUL: return fy__matmul_workspace(launch, limit);
+    case FY_OP_LINEAR: return fy__linear_workspace(launch, limit);
+    case FY_OP_LINEAR_BACKWARD_PARAMS: return fy__linear_backward_params_workspace(launch, limit);
     case FY_OP_CONV2D:
     case FY_OP_CONV2D_BACKWARD_INPUT:
     case FY_OP_CONV2D_BACKWARD_WEIGHT:

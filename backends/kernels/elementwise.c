@@ -131,6 +131,27 @@ fy_status_t fy__run_axpy(const fy_host_api_t *host, const fy__loops_t *loops, co
     return FY_STATUS_OK;
 }
 
+fy_status_t fy__run_clamp(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    const fy_clamp_attrs_t *attrs = (const fy_clamp_attrs_t *)launch->attrs;
+    fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs->low, .q = attrs->high };
+    (void)host;
+    map.loop.scaled = loops->clamp[fy__compute_dtype(launch->dst->dtype)];
+    fy__map_run(&map, launch, SERIAL_CHEAP);
+    return FY_STATUS_OK;
+}
+
+/* dst *= min(1, max_norm / (src + 1e-6)), as axpy updates. */
+fy_status_t fy__run_clip(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    const fy_clip_attrs_t *attrs = (const fy_clip_attrs_t *)launch->attrs;
+    fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs->max_norm, .reads_dst = 1 };
+    (void)host;
+    map.loop.scaled = loops->clip[fy__compute_dtype(launch->dst->dtype)];
+    fy__map_run(&map, launch, SERIAL_CHEAP);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__run_where(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
 {
     fy__map_t map = { .loops = loops, .block = block3, .keeps_bytes = 1 };

@@ -22,7 +22,7 @@ fy_status_t fy__run_concat(const fy_host_api_t *host, const fy__loops_t *loops, 
 fy_status_t fy__run_gather(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* gather.c */
 fy_status_t fy__run_fill(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);     /* generate.c */
 fy_status_t fy__run_generate(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* generate.c */
-fy_status_t fy__run_sum(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);      /* reduce.c; and mean */
+fy_status_t fy__run_sum(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);      /* reduce.c; and mean, norm */
 fy_status_t fy__run_extreme(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* reduce.c: max, min */
 fy_status_t fy__run_argmax(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* argmax.c */
 fy_status_t fy__run_softmax(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* softmax.c; and log_ */
@@ -35,8 +35,15 @@ fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, 
 fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* pool.c; and gradients */
 /* elementwise.c: relu6 .. erf, and the gradients of activations */
 fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);
+fy_status_t fy__run_clamp(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* elementwise.c */
+fy_status_t fy__run_clip(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* elementwise.c */
+fy_status_t fy__run_linear(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* linear.c */
+fy_status_t fy__run_linear_backward_params(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* linear.c */
+fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* step.c: optimizers */
 fy_status_t fy__run_packed(const fy_launch_t *launch); /* packed.c: the two launches that are no ops */
 uint64_t fy__matmul_workspace(const fy_launch_t *launch, uint64_t limit);
+uint64_t fy__linear_workspace(const fy_launch_t *launch, uint64_t limit);
+uint64_t fy__linear_backward_params_workspace(const fy_launch_t *launch, uint64_t limit);
 uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit);
 
 /* ---- helpers ---- */

@@ -7,6 +7,8 @@
 
 #include <ferry/op.h>
 
+#include "backends/formulas/step.h"
+
 typedef void (*fy__loop1_fn)(int64_t n, void *dst, const void *a);
 typedef void (*fy__loop2_fn)(int64_t n, void *dst, const void *a, const void *b);
 typedef void (*fy__loop3_fn)(int64_t n, void *dst, const void *cond, const void *a, const void *b);
@@ -20,6 +22,8 @@ typedef union fy__sum {
 typedef void (*fy__sum_row_fn)(int64_t n, const void *a, fy__sum_t *sum);                 /* *sum += a[0] + ... */
 typedef void (*fy__sum_columns_fn)(int64_t n, const void *a, fy__sum_t *sums);            /* sums[j] += a[j] */
 typedef void (*fy__sum_squares_fn)(int64_t n, const void *a, const void *b, double *sum); /* *sum += (a[i] - b[i])^2, in f64 */
+/* A step of n elements: parameter, up to two states, gradient. */
+typedef void (*fy__step_fn)(int64_t n, const fy__rates_t *rates, void *param, void *state1, void *state2, const void *grad);
 /* Elements of 1 << k bytes; strides in elements. */
 typedef void (*fy__move_fn)(int64_t n, void *dst, int64_t dst_stride, const void *src, int64_t src_stride);
 
@@ -30,6 +34,8 @@ enum {
 };
 
 enum { FY__ACTIVATION_COUNT = FY_OP_ERF - FY_OP_RELU6 + 1, FY__ACTIVATION_BACKWARD_COUNT = FY_OP_GELU_BACKWARD - FY_OP_RELU_BACKWARD + 1 };
+
+enum { FY__STEP_COUNT = FY_OP_ADADELTA_STEP - FY_OP_SGD_STEP + 1 };
 
 enum { FY__GEMM_ROWS = 6, FY__GEMM_COLUMNS = 8 };
 
@@ -63,11 +69,16 @@ typedef struct fy__loops {
     fy__loop2_fn activation_backward[FY__ACTIVATION_BACKWARD_COUNT][2];
     fy__loop_scaled_fn affine[2];                      /* f32, f64: p * a + q */
     fy__loop_scaled_fn axpy[2];                        /* dst += p * a */
+    fy__loop_scaled_fn clamp[2];                       /* to p .. q */
+    fy__loop_scaled_fn clip[2];                        /* dst to norm p, a being its norm */
+    fy__step_fn step[FY__STEP_COUNT][2];               /* from sgd_step on */
     fy__loop1_fn cast[FY_DTYPE_COUNT][FY_DTYPE_COUNT]; /* [from][to] */
     fy__loop3_fn where[4];                             /* elements of 1, 2, 4, 8 bytes */
     fy__move_fn move[4];
     fy__sum_row_fn sum_row[FY_DTYPE_COUNT];
     fy__sum_columns_fn sum_columns[FY_DTYPE_COUNT];
+    fy__sum_row_fn square_row[2]; /* sums of squares */
+    fy__sum_columns_fn square_columns[2];
     fy__loop1_fn max_row[FY_DTYPE_COUNT], min_row[FY_DTYPE_COUNT]; /* *dst = max(*dst, a[0], ...) */
     fy__sum_squares_fn sum_squares[2];
     double (*exp_row_f32)(int64_t n, float *dst, const float *a,

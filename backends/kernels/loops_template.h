@@ -117,6 +117,61 @@ LOOPS_FLOAT(f64, double)
 LOOPS_ACTIVATION(f32, float)
 LOOPS_ACTIVATION(f64, double)
 
+#define LOOPS_TRAINING(sfx, T)                                                                                             \
+    static void clamp_##sfx(int64_t n, void *dst, const void *a, double p, double q)                                       \
+    {                                                                                                                      \
+        T *d = (T *)dst;                                                                                                   \
+        const T *x = (const T *)a, low = (T)p, high = (T)q;                                                                \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__clamp_##sfx(x[i], low, high);                                      \
+    }                                                                                                                      \
+    static void clip_##sfx(int64_t n, void *dst, const void *a, double p, double unused)                                   \
+    {                                                                                                                      \
+        T *d = (T *)dst;                                                                                                   \
+        const T *norm = (const T *)a, most = (T)p;                                                                         \
+        (void)unused;                                                                                                      \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__clip_##sfx(d[i], norm[i], most);                                   \
+    }                                                                                                                      \
+    static void sgd_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, const void *grad)          \
+    {                                                                                                                      \
+        T *p = (T *)param;                                                                                                 \
+        const T *g = (const T *)grad;                                                                                      \
+        const fy__rates_t r = *rates;                                                                                      \
+        (void)s1;                                                                                                          \
+        (void)s2;                                                                                                          \
+        SIMD for (int64_t i = 0; i < n; i++) p[i] = fy__sgd_##sfx(&r, p[i], g[i]);                                         \
+    }                                                                                                                      \
+    static void sgd_momentum_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, const void *grad) \
+    {                                                                                                                      \
+        T *p = (T *)param, *a = (T *)s1;                                                                                   \
+        const T *g = (const T *)grad;                                                                                      \
+        const fy__rates_t r = *rates;                                                                                      \
+        (void)s2;                                                                                                          \
+        SIMD for (int64_t i = 0; i < n; i++)                                                                               \
+        {                                                                                                                  \
+            T state = a[i];                                                                                                \
+            p[i] = fy__sgd_momentum_##sfx(&r, p[i], &state, g[i]);                                                         \
+            a[i] = state;                                                                                                  \
+        }                                                                                                                  \
+    }                                                                                                                      \
+    STEP2(adam, sfx, T)                                                                                                    \
+    STEP2(adadelta, sfx, T)
+#define STEP2(name, sfx, T)                                                                                          \
+    static void name##_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, const void *grad) \
+    {                                                                                                                \
+        T *p = (T *)param, *a = (T *)s1, *b = (T *)s2;                                                               \
+        const T *g = (const T *)grad;                                                                                \
+        const fy__rates_t r = *rates;                                                                                \
+        SIMD for (int64_t i = 0; i < n; i++)                                                                         \
+        {                                                                                                            \
+            T first = a[i], second = b[i];                                                                           \
+            p[i] = fy__##name##_##sfx(&r, p[i], &first, &second, g[i]);                                              \
+            a[i] = first;                                                                                            \
+            b[i] = second;                                                                                           \
+        }                                                                                                            \
+    }
+LOOPS_TRAINING(f32, float)
+LOOPS_TRAINING(f64, double)
+
 #define COMPARE(op, sign, sfx, T)                                              \
     static void op##_##sfx(int64_t n, void *dst, const void *a, const void *b) \
     {                                                                          \
@@ -243,27 +298,39 @@ EXTREMES(i32, int32_t)
 EXTREMES(i64, int64_t)
 EXTREMES(u8, uint8_t)
 
-#define FLOAT_ROWS(sfx, T)                                                                                \
-    static void sum_squares_##sfx(int64_t n, const void *a, const void *b, double *sum)                   \
-    {                                                                                                     \
-        const T *x = (const T *)a, *y = (const T *)b;                                                     \
-        double total = 0;                                                                                 \
-        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                          \
-        {                                                                                                 \
-            const double d = (double)x[i] - (double)y[i];                                                 \
-            total += d * d;                                                                               \
-        }                                                                                                 \
-        *sum += total;                                                                                    \
-    }                                                                                                     \
-    static double exp_row_##sfx(int64_t n, T *dst, const T *a, T shift)                                   \
-    {                                                                                                     \
-        const int64_t padded = (n + PAD - 1) / PAD * PAD;                                                 \
-        double total = 0;                                                                                 \
-        SIMD for (int64_t i = 0; i < n; i++) dst[i] = a[i] - shift;                                       \
-        for (int64_t i = n; i < padded; i++) dst[i] = (T)0;                                               \
-        for (int64_t i = 0; i < padded; i += PAD) exp_block_##sfx(dst + i, dst + i);                      \
-        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++) total += (double)dst[i]; \
-        return total;                                                                                     \
+#define FLOAT_ROWS(sfx, T)                                                                                             \
+    static void square_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)                                             \
+    {                                                                                                                  \
+        const T *x = (const T *)a;                                                                                     \
+        double total = 0;                                                                                              \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++) total += (double)x[i] * (double)x[i]; \
+        sum->f += total;                                                                                               \
+    }                                                                                                                  \
+    static void square_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                                        \
+    {                                                                                                                  \
+        const T *x = (const T *)a;                                                                                     \
+        SIMD for (int64_t i = 0; i < n; i++) sums[i].f += (double)x[i] * (double)x[i];                                 \
+    }                                                                                                                  \
+    static void sum_squares_##sfx(int64_t n, const void *a, const void *b, double *sum)                                \
+    {                                                                                                                  \
+        const T *x = (const T *)a, *y = (const T *)b;                                                                  \
+        double total = 0;                                                                                              \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                                       \
+        {                                                                                                              \
+            const double d = (double)x[i] - (double)y[i];                                                              \
+            total += d * d;                                                                                            \
+        }                                                                                                              \
+        *sum += total;                                                                                                 \
+    }                                                                                                                  \
+    static double exp_row_##sfx(int64_t n, T *dst, const T *a, T shift)                                                \
+    {                                                                                                                  \
+        const int64_t padded = (n + PAD - 1) / PAD * PAD;                                                              \
+        double total = 0;                                                                                              \
+        SIMD for (int64_t i = 0; i < n; i++) dst[i] = a[i] - shift;                                                    \
+        for (int64_t i = n; i < padded; i++) dst[i] = (T)0;                                                            \
+        for (int64_t i = 0; i < padded; i += PAD) exp_block_##sfx(dst + i, dst + i);                                   \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++) total += (double)dst[i];              \
+        return total;                                                                                                  \
     }
 FLOAT_ROWS(f32, float)
 FLOAT_ROWS(f64, double)
@@ -389,6 +456,9 @@ const fy__loops_t FY__LOOPS_TABLE = {
                              { gelu_backward_f32, gelu_backward_f64 } },
     .affine = { affine_f32, affine_f64 },
     .axpy = { axpy_f32, axpy_f64 },
+    .clamp = { clamp_f32, clamp_f64 },
+    .clip = { clip_f32, clip_f64 },
+    .step = { { sgd_f32, sgd_f64 }, { sgd_momentum_f32, sgd_momentum_f64 }, { adam_f32, adam_f64 }, { adadelta_f32, adadelta_f64 } },
     .cast = { [FY_DTYPE_F32] = CAST_ROW(f32),
               [FY_DTYPE_F64] = CAST_ROW(f64),
               [FY_DTYPE_F16] = CAST_ROW(f16),
@@ -401,6 +471,8 @@ const fy__loops_t FY__LOOPS_TABLE = {
     .move = { move_8, move_16, move_32, move_64 },
     .sum_row = ALL_AND_BOOL(sum_row),
     .sum_columns = ALL_AND_BOOL(sum_columns),
+    .square_row = { square_row_f32, square_row_f64 },
+    .square_columns = { square_columns_f32, square_columns_f64 },
     .max_row = ALL(max_row),
     .min_row = ALL(min_row),
     .sum_squares = { sum_squares_f32, sum_squares_f64 },

@@ -1,7 +1,8 @@
-/* sum, mean, max, min over any set of axes. Fused axes are split into kept ones and reduced ones; if the innermost axis is reduced, rows are
+/* sum, mean, norm, max, min over any set of axes. Fused axes are split into kept ones and reduced ones; if the innermost axis is reduced, rows are
  * folded into one number (fold_rows), else columns are folded side by side (fold_columns), so that memory is read in order either way.
  * Floats are summed in f64, integers in i64. When few outputs fold much, the reduced range is cut in a fixed number of pieces and their
  * results are combined in order: bits do not depend on the thread count. */
+#include <math.h>
 #include <string.h>
 
 #include "backends/formulas/index.h"
@@ -20,8 +21,11 @@ typedef struct reduce {
     const fy_launch_t *launch;
     axes_t kept, reduced;
     int32_t dtype, compute;
-    int shift; /* log2 of a source element's bytes */
-    int is_sum;
+    int shift;  /* log2 of a source element's bytes */
+    int is_sum; /* sum, mean, norm */
+    int is_norm;
+    fy__sum_row_fn sum_row; /* of values, or of their squares */
+    fy__sum_columns_fn sum_columns;
     int64_t count; /* elements folded into each output */
 } reduce_t;
 
@@ -83,7 +87,7 @@ static void fold_run(const reduce_t *reduce, int64_t n, const char *src, int64_t
     const fy__loop1_fn extreme = (reduce->launch->op == FY_OP_MAX ? loops->max_row : loops->min_row)[reduce->compute];
     if (stride == 1 && reduce->dtype == reduce->compute) {
         if (reduce->is_sum)
-            loops->sum_row[reduce->compute](n, src, &fold->sum);
+            reduce->sum_row(n, src, &fold->sum);
         else
             extreme(n, fold, src);
         return;
@@ -93,7 +97,7 @@ static void fold_run(const reduce_t *reduce, int64_t n, const char *src, int64_t
         const int64_t m = n - done < FY__BLOCK ? n - done : FY__BLOCK;
         fy__stage_in(loops, m, block, reduce->compute, src + done * stride * ((int64_t)1 << reduce->shift), stride, reduce->dtype);
         if (reduce->is_sum)
-            loops->sum_row[reduce->compute](m, block, &fold->sum);
+            reduce->sum_row(m, block, &fold->sum);
         else
             extreme(m, fold, block);
     }
@@ -135,6 +139,7 @@ static void write_result(const reduce_t *reduce, int64_t output, const fold_t *f
         return;
     }
     double value = reduce->launch->op == FY_OP_MEAN ? fold->sum.f / (double)reduce->count : fold->sum.f;
+    if (reduce->is_norm) value = sqrt(value);
     if (accumulate) {
         double old;
         fy__stage_in(reduce->loops, 1, &old, FY_DTYPE_F64, at, 1, dst->dtype);
@@ -204,7 +209,7 @@ static void fold_columns(const reduce_t *reduce, int64_t first, int64_t n)
             line = block;
         }
         if (reduce->is_sum)
-            loops->sum_columns[reduce->compute](n, line, sums);
+            reduce->sum_columns(n, line, sums);
         else if (i == 0)
             memcpy(extremes, line, (size_t)n << size_shift);
         else
@@ -234,6 +239,11 @@ static fy_status_t run(const fy__loops_t *loops, const fy_launch_t *launch, int 
     reduce_t reduce = { .loops = loops, .launch = launch, .is_sum = is_sum, .dtype = launch->src->dtype };
     reduce.compute = fy__compute_dtype(reduce.dtype);
     reduce.shift = fy__log2_size(reduce.dtype);
+    reduce.is_norm = launch->op == FY_OP_NORM;
+    if (is_sum) {
+        reduce.sum_row = reduce.is_norm ? loops->square_row[reduce.compute] : loops->sum_row[reduce.compute];
+        reduce.sum_columns = reduce.is_norm ? loops->square_columns[reduce.compute] : loops->sum_columns[reduce.compute];
+    }
     split_axes(&reduce);
     const axes_t *kept = &reduce.kept, *reduced = &reduce.reduced;
     if (kept->nelem == 0 || (reduce.count == 0 && !is_sum)) return FY_STATUS_OK;

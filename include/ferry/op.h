@@ -29,7 +29,9 @@ extern "C" {
     X(HARDSWISH_BACKWARD, hardswish_backward) X(SILU_BACKWARD, silu_backward) X(GELU_BACKWARD, gelu_backward) \
     X(NLL_LOSS, nll_loss) X(CROSS_ENTROPY, cross_entropy) \
     X(NLL_LOSS_BACKWARD, nll_loss_backward) X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward) \
-    X(CONV2D_BACKWARD_PARAMS, conv2d_backward_params)
+    X(CONV2D_BACKWARD_PARAMS, conv2d_backward_params) \
+    X(LINEAR, linear) X(LINEAR_BACKWARD_PARAMS, linear_backward_params) X(NORM, norm) X(CLAMP, clamp) X(CLIP_BY_NORM, clip_by_norm) \
+    X(SGD_STEP, sgd_step) X(SGD_MOMENTUM_STEP, sgd_momentum_step) X(ADAM_STEP, adam_step) X(ADADELTA_STEP, adadelta_step)
 /* clang-format on */
 
 enum {
@@ -119,6 +121,37 @@ typedef struct fy_loss_attrs {
 typedef struct fy_nll_loss_backward_attrs {
     int32_t reduction, classes; /* of the nll_loss that is differentiated, and of its log_probs */
 } fy_nll_loss_backward_attrs_t;
+
+typedef struct fy_linear_attrs {
+    int32_t activation;
+} fy_linear_attrs_t; /* an fy_activation_t */
+typedef struct fy_clamp_attrs {
+    double low, high;
+} fy_clamp_attrs_t; /* infinite: no bound on that side */
+typedef struct fy_clip_attrs {
+    double max_norm;
+} fy_clip_attrs_t;
+
+/* Optimizer steps; formulas: ops.h. */
+typedef struct fy_sgd_attrs {
+    double momentum, dampening, weight_decay;
+    int32_t nesterov;
+} fy_sgd_attrs_t;
+typedef struct fy_adam_attrs {
+    double beta1, beta2, eps, weight_decay;
+    int32_t decoupled; /* 1: weight decay is taken from the parameter (AdamW), 0: added to the gradient */
+} fy_adam_attrs_t;
+#define FY_ADAM_ATTRS_INIT       \
+    {                            \
+        0.9, 0.999, 1e-8, 0.0, 0 \
+    }
+typedef struct fy_adadelta_attrs {
+    double rho, eps, weight_decay;
+} fy_adadelta_attrs_t;
+#define FY_ADADELTA_ATTRS_INIT \
+    {                          \
+        0.9, 1e-6, 0.0         \
+    }
 
 /* ---- introspection ---- */
 

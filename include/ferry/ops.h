@@ -72,6 +72,9 @@ FY_API_STATUS fy_silu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_t
 FY_API_STATUS fy_gelu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 /* scale * x + shift; float. The scalars are passed by value: they have no device. */
 FY_API_STATUS fy_affine(const fy_tensor_t *src, double scale, double shift, fy_tensor_t **out_dst);
+/* min(max(x, low), high); float; NaN stays. One of the bounds may be infinite. Where x is a bound, its gradient passes.
+ * Fails: INVALID_ARGUMENT (low above high). */
+FY_API_STATUS fy_clamp(const fy_tensor_t *src, double low, double high, fy_tensor_t **out_dst);
 /* Another dtype, any to any. To a narrower float: rounds to nearest even. Float to integer: truncates, clamps to the range, NaN is 0.
  * To bool: not equal to 0. */
 FY_API_STATUS fy_cast(const fy_tensor_t *src, fy_dtype_t dtype, fy_tensor_t **out_dst);
@@ -107,11 +110,23 @@ FY_API_STATUS fy_min(const fy_tensor_t *src, int naxes, const int *axes, int kee
 /* Index (i64) of the largest element along `axis`; the first one of equals; of a NaN if there is one. number. */
 FY_API_STATUS fy_argmax(const fy_tensor_t *src, int axis, int keepdims, fy_tensor_t **out_dst);
 
+/* sqrt(sum of squares), the 2-norm; float; sums in f64, whose range squares must not leave; of nothing: 0. */
+FY_API_STATUS fy_norm(const fy_tensor_t *src, int naxes, const int *axes, int keepdims, fy_tensor_t **out_dst);
+
 /* ---- linear algebra and losses; float ---- */
 
 /* (..., M, K) x (..., K, N) -> (..., M, N); the leading axes broadcast. Transposed views are read where they lie, not copied.
  * f16 and bf16 accumulate in f32. Source: the host uses oneDNN, and loops of its own below 32^3 multiplications; cuda uses cuBLASLt. */
 FY_API_STATUS fy_matmul(const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out_dst);
+/* activation(x w^T + bias): x [..., I], w [O, I], bias [O] or NULL -> [..., O], in one request. FY_ACTIVATION_NONE leaves the last part out.
+ * Rounds once: also f16 and bf16, which add up in f32 or better. Going back, NONE and RELU cost the least; GELU computes what it was applied
+ * to a second time, so that nothing more is kept. Fails: SHAPE_MISMATCH, INVALID_ARGUMENT (an activation that there is not).
+ * Source: the host uses oneDNN, cuda the epilogues of cuBLASLt. */
+FY_API_STATUS fy_linear(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias, fy_activation_t activation,
+                        fy_tensor_t **out_dst);
+/* Its gradients with respect to w and bias, without activation: dy [N, O], x [N, I] -> dw = dy^T x [O, I], db = dy summed over N [O]. That with
+ * respect to x is fy_matmul(dy, w). */
+FY_API_STATUS fy_linear_backward_params(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dw, fy_tensor_t **out_db);
 /* exp(x - max) / sum(exp(x - max)) along `axis`. */
 FY_API_STATUS fy_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out_dst);
 /* x - max - log(sum(exp(x - max))) along `axis`. */
@@ -133,6 +148,31 @@ FY_API_STATUS fy_nll_loss_backward(const fy_tensor_t *dy, const fy_tensor_t *tar
                                    fy_tensor_t **out_dx);
 FY_API_STATUS fy_cross_entropy_backward(const fy_tensor_t *dy, const fy_tensor_t *logits, const fy_tensor_t *targets,
                                         fy_reduction_t reduction, fy_tensor_t **out_dx);
+
+/* ---- training: in place, on the device; nothing comes down ----
+ * A step updates the parameter and its state, dense or not, of one shape and dtype, f32 or f64; what lies in one flat block is updated by one
+ * request. `grad` is like `param`. `lr` is a scalar, f32 or f64, and `step_number` an i64 scalar that each step advances by one: device
+ * tensors, so that a recorded step can be replayed. States begin with zeros, step numbers with 0. Arithmetic is that of the parameter's dtype,
+ * factors that all elements share are worked out in f64. Gradients are not zeroed.
+ * Fail: SHAPE_MISMATCH, DTYPE_MISMATCH, DEVICE_MISMATCH, INVALID_ARGUMENT (NULL, or an attribute that cannot be: says which), BUSY (watched by
+ * the tape that records now). Formulas: PyTorch 1.13, torch.optim. g: grad + weight_decay param. */
+
+/* dst *= min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_: `norm`, of dst's dtype, broadcasts to dst; a scalar for all of
+ * it. fy_norm computes one. A NaN for a norm makes dst NaN. Fails: INVALID_ARGUMENT (max_norm not above 0). */
+FY_API_STATUS fy_clip_by_norm(fy_tensor_t *dst, const fy_tensor_t *norm, double max_norm);
+/* param -= lr g; momentum and step_number NULL. With `momentum`, a tensor like param: b = attrs.momentum b + (1 - dampening) g, in the first
+ * step b = g; then param -= lr b, or, nesterov, lr (g + attrs.momentum b) (Sutskever et al. 2013). attrs NULL: all 0. */
+FY_API_STATUS fy_sgd_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum, fy_tensor_t *step_number,
+                          const fy_tensor_t *lr, const fy_sgd_attrs_t *attrs);
+/* m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, t = step_number + 1;
+ * param -= lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) (Kingma and Ba 2015). decoupled: g is grad, and param is first taken times
+ * 1 - lr weight_decay (AdamW: Loshchilov and Hutter 2019). attrs NULL: FY_ADAM_ATTRS_INIT (0.9, 0.999, 1e-8, no decay). */
+FY_API_STATUS fy_adam_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *exp_avg, fy_tensor_t *exp_avg_sq,
+                           fy_tensor_t *step_number, const fy_tensor_t *lr, const fy_adam_attrs_t *attrs);
+/* s = rho s + (1 - rho) g^2, u = sqrt(a + eps) / sqrt(s + eps) g, a = rho a + (1 - rho) u^2, param -= lr u; s is square_avg, a acc_delta
+ * (Zeiler 2012). attrs NULL: FY_ADADELTA_ATTRS_INIT (0.9, 1e-6, no decay). */
+FY_API_STATUS fy_adadelta_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *square_avg, fy_tensor_t *acc_delta,
+                               const fy_tensor_t *lr, const fy_adadelta_attrs_t *attrs);
 
 /* ---- images: activations NHWC, weights OHWI; float ---- */
 

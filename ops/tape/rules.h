@@ -76,7 +76,7 @@ fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int
     X(add) X(sub) X(mul) X(div) X(maximum) X(minimum) X(pow) X(where)                                                                  \
     X(sum) X(mean) X(extremum) X(matmul) X(softmax) X(log_softmax) X(mse_loss) X(gather) X(concat)                                     \
     X(conv2d) X(max_pool2d) X(avg_pool2d) X(relu6) X(hardsigmoid) X(hardswish) X(silu) X(gelu) X(erf)                     \
-    X(nll_loss) X(cross_entropy)
+    X(nll_loss) X(cross_entropy) X(linear) X(norm) X(clamp)
 /* clang-format on */
 #define X(name) extern const fy__tape_rule_t fy__tape_rule_##name;
 FY__TAPE_RULE_LIST(X)

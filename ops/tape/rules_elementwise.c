@@ -127,6 +127,16 @@ static fy_status_t affine_back(fy__tape_step_t *s)
 }
 RULE(affine, .src_for = { 0 });
 
+/* g where x is within the bounds, which is where y is x */
+static fy_status_t clamp_back(fy__tape_step_t *s)
+{
+    fy_tensor_t *zero, *within;
+    FY_TRY(fy__tape_scalar(s, 0, &zero));
+    FY_TRY(temp2(s, FY_OP_EQ, fy__tape_src(s, 0), fy__tape_dst(s, 0), &within));
+    return give_where(s, 0, within, s->g, zero);
+}
+RULE(clamp, .src_for = { 1 }, .dst_for = 1);
+
 /* g, in the source's dtype */
 static fy_status_t cast_back(fy__tape_step_t *s)
 {

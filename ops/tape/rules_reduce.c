@@ -56,6 +56,21 @@ static fy_status_t mean_back(fy__tape_step_t *s)
 }
 RULE(mean, .takes_old = false);
 
+/* g x / y, and 0 where y is 0: there all x are */
+static fy_status_t norm_back(fy__tape_step_t *s)
+{
+    const fy_tensor_t *x = fy__tape_src(s, 0);
+    fy_tensor_t *y, *g, *zero, *is_zero, *quotient, *share;
+    FY_TRY(with_axes(s, fy__tape_dst(s, 0), &y));
+    FY_TRY(with_axes(s, s->g, &g));
+    FY_TRY(fy__tape_scalar(s, 0, &zero));
+    FY_TRY(fy__tape_op(s, FY_OP_EQ, 2, (const fy_tensor_t *[]){ y, zero }, NULL, &is_zero));
+    FY_TRY(fy__tape_op(s, FY_OP_DIV, 2, (const fy_tensor_t *[]){ g, y }, NULL, &quotient));
+    FY_TRY(fy__tape_op(s, FY_OP_WHERE, 3, (const fy_tensor_t *[]){ is_zero, zero, quotient }, NULL, &share));
+    return fy__tape_give(s, 0, FY_OP_MUL, 2, (const fy_tensor_t *[]){ x, share }, NULL);
+}
+RULE(norm, .src_for = { 1 }, .dst_for = 1);
+
 /* g / m where x is the extremum, which m elements are; 0 elsewhere */
 static fy_status_t extremum_back(fy__tape_step_t *s)
 {

@@ -51,6 +51,11 @@ fy_status_t fy_mean(const fy_tensor_t *src, int naxes, const int *axes, int keep
     return reduce(FY_OP_MEAN, "mean", src, naxes, axes, keepdims, out_dst);
 }
 
+fy_status_t fy_norm(const fy_tensor_t *src, int naxes, const int *axes, int keepdims, fy_tensor_t **out_dst)
+{
+    return reduce(FY_OP_NORM, "norm", src, naxes, axes, keepdims, out_dst);
+}
+
 fy_status_t fy_max(const fy_tensor_t *src, int naxes, const int *axes, int keepdims, fy_tensor_t **out_dst)
 {
     return reduce(FY_OP_MAX, "max", src, naxes, axes, keepdims, out_dst);

@@ -108,7 +108,8 @@ static void mixed_dtypes(ts_ctx_t *ctx)
             nmain += is_main[k];
         }
         for (size_t k = 0; k < n && nmain >= 2; k++) {
-            if (!is_main[k]) continue;
+            const bool is_rate = k == 1 && op >= FY_OP_SGD_STEP && op <= FY_OP_ADADELTA_STEP; /* f32 or f64, whatever the parameter is */
+            if (!is_main[k] || is_rate) continue;
             fy_dtype_t other = first_dtype(info->dtypes & ~FY_DTYPE_BIT(main_dtype));
             dtypes[k] = other;
             ts_refusal_t refusal;

@@ -123,12 +123,19 @@ bool ts_case_run(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *inpu
         }
         for (size_t i = 0; i < inputs->plan.nsrc; i++) ts_operand_check(&run.src[i], true, NULL, run.what);
         ok = inputs->has_oracle ? ts_compare(&inputs->expected, &got, ts_op_row(row->op)->slack, run.what) : is_permutation(&got, run.what);
-        if (inputs->has_second) {
-            ts_array_t second;
-            ts_result_read(dst[1], options->device, &second, run.what);
-            ok = ts_compare(&inputs->second, &second, ts_op_row(row->op)->slack, run.what) && ok;
-            ts_array_free(&second);
-        } else if (run.ndst > 1) { /* the random state */
+        for (size_t i = 0; i < inputs->nmore; i++) {
+            ts_array_t more;
+            if (run.dst_given[i + 1])
+                ts_operand_check(&run.dst[i + 1], false, &more, run.what);
+            else
+                ts_result_read(dst[i + 1], options->device, &more, run.what);
+            if (!ts_compare(&inputs->more[i], &more, ts_op_row(row->op)->slack, run.what)) {
+                print_error("%s: that was dst%zu\n", run.what, i + 1);
+                ok = false;
+            }
+            ts_array_free(&more);
+        }
+        if (run.ndst > 1 && !inputs->nmore) { /* the random state */
             ts_array_t state;
             ts_operand_check(&run.dst[1], false, &state, run.what);
             if (state.i[0] != inputs->given[1].i[0] || state.i[1] != inputs->rng_counter) {

@@ -2,12 +2,15 @@
  * Not here: running a row (case_run.c). */
 #include "tests/support/cases.h"
 
+#include <math.h>
+
 #include "tests/support/harness.h"
 
 enum {
     ANY = (1 << FY_DTYPE_COUNT) - 1,
     FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | FY_DTYPE_BIT(FY_DTYPE_BF16),
     NUMBER = ANY & ~FY_DTYPE_BIT(FY_DTYPE_BOOL),
+    REAL = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
     INT64 = FY_DTYPE_BIT(FY_DTYPE_I64)
 };
 
@@ -170,11 +173,17 @@ void ts_inputs_make(ts_inputs_t *inputs, const ts_case_t *row, fy_dtype_t dtype,
             const int64_t *state = inputs->given[1].i;
             inputs->has_oracle = ts_oracle_random(row->op, before, state[0], state[1], row->attrs, &inputs->expected, &inputs->rng_counter);
         } else {
-            inputs->has_oracle = ts_oracle(row->op, inputs->plan.nsrc, inputs->src, row->attrs, before, &inputs->expected);
+            ts_expected_t all[TS_MAX_OPERANDS] = { 0 };
+            inputs->has_oracle = ts_oracle_training(row->op, inputs->plan.nsrc, inputs->src, row->attrs, inputs->given, all);
+            inputs->expected = all[0];
+            inputs->nmore = inputs->has_oracle ? fy_op_get(row->op)->ndst - 1u : 0;
+            memcpy(inputs->more, all + 1, sizeof inputs->more);
+            if (!inputs->has_oracle)
+                inputs->has_oracle = ts_oracle(row->op, inputs->plan.nsrc, inputs->src, row->attrs, before, &inputs->expected);
         }
         if (row->op == FY_OP_CONV2D_BACKWARD_PARAMS) {
             const fy_reduce_attrs_t all_but_channels = { 7, 0 };
-            inputs->has_second = ts_oracle(FY_OP_SUM, 1, inputs->src, &all_but_channels, NULL, &inputs->second);
+            inputs->nmore = ts_oracle(FY_OP_SUM, 1, inputs->src, &all_but_channels, NULL, &inputs->more[0]);
         }
         if (inputs->has_oracle && inputs->expected.value.nelem == 0) inputs->plan.is_empty = true;
     }
@@ -187,5 +196,5 @@ void ts_inputs_free(ts_inputs_t *inputs)
         ts_array_free(&inputs->given[i]);
     }
     if (inputs->has_oracle) ts_expected_free(&inputs->expected);
-    if (inputs->has_second) ts_expected_free(&inputs->second);
+    for (size_t i = 0; i < inputs->nmore; i++) ts_expected_free(&inputs->more[i]);
 }

@@ -69,8 +69,9 @@ typedef struct ts_inputs {
     ts_plan_t plan;
     ts_array_t src[TS_MAX_OPERANDS], given[TS_MAX_OPERANDS];
     ts_expected_t expected; /* of dst[0]; has_oracle */
-    ts_expected_t second;   /* of dst[1]; has_second: it is made by the call */
-    bool has_oracle, has_second;
+    bool has_oracle;
+    ts_expected_t more[TS_MAX_OPERANDS - 1]; /* of dst[1], ... if nmore of them are computed, too */
+    size_t nmore;
     int64_t rng_counter; /* random ops: what given[1]'s counter becomes */
 } ts_inputs_t;
 /* Values from the row, the dtype and the seed. `repeat`: equal along the axis that TS_BROADCAST repeats. */

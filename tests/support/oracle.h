@@ -1,7 +1,8 @@
 /* Expected values of every op, by plain loops over decoded values, and the error that its model allows for each element.
  * A result is value +- bound, where bound = unit(dst) * |value| (the final rounding) + slack * unit(compute) * scale; `scale` is what the
  * rounding errors are relative to (the sum of magnitudes that were added, say) and comes with each element.
- * oracle_elementwise.c, oracle_reduce.c, oracle_loss.c and oracle_image.c compute, oracle.c picks and compares. Cases and models: tests/ops/cases.def. */
+ * oracle_elementwise.c, oracle_reduce.c, oracle_loss.c, oracle_image.c and oracle_training.c compute, oracle.c picks and compares.
+ * Cases and models: tests/ops/cases.def. */
 #ifndef FERRY_TESTS_SUPPORT_ORACLE_H_
 #define FERRY_TESTS_SUPPORT_ORACLE_H_
 
@@ -26,6 +27,9 @@ bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const
 bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out);
 bool ts_oracle_loss(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out);
 bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out);
+
+/* Ops of training loops: all results, `given` being what is updated; false: not one of those. */
+bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, const ts_array_t *given, ts_expected_t *out);
 
 /* rand and randn of a state {seed, counter}, for a destination like `dst`; *out_counter: what the state's counter becomes. False: randperm. */
 bool ts_oracle_random(fy_op_t op, const ts_array_t *dst, int64_t seed, int64_t counter, const void *attrs, ts_expected_t *out,

@@ -9,11 +9,11 @@
 typedef struct ts_refusal {
     fy_op_t op;
     const void *attrs;
-    size_t nsrc, ndst; /* operands 0 .. nsrc-1 are sources "x0", "x1", ..., the given ones behind them are "y0", "y1" */
-    bool given[TS_MAX_OPERANDS];
+    size_t nsrc, ndst;               /* operands 0 .. nsrc-1 are sources "x0", "x1", ..., the given ones behind them are "y0", "y1" */
+    bool given[TS_MAX_OPERANDS + 1]; /* one more than an op has */
     ts_operand_t operand[2 * TS_MAX_OPERANDS];
     uint64_t version[2 * TS_MAX_OPERANDS];
-    fy_tensor_t *src[TS_MAX_OPERANDS], *dst[TS_MAX_OPERANDS], *dst_before[TS_MAX_OPERANDS];
+    fy_tensor_t *src[TS_MAX_OPERANDS + 1], *dst[TS_MAX_OPERANDS + 1], *dst_before[TS_MAX_OPERANDS + 1];
     fy_ledger_totals_t before;
     fy_scope_t scope;
     char what[200];

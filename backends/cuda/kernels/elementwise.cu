@@ -20,7 +20,7 @@
         break;
 #define COMPARISONS COMPARE(EQ, ==) COMPARE(NE, !=) COMPARE(LT, <) COMPARE(LE, <=) COMPARE(GT, >) COMPARE(GE, >=)
 
-// r = op(a, b) for W elements at once, so that the switch is paid once for all of them. y: dst as it was (axpy).
+// r = op(a, b) for W elements at once, so that the switch is paid once for all of them. y: dst as it was (axpy, clip_by_norm).
 #define APPLY_FLOAT(sfx, T)                                                                                              \
     template <int W> __device__ inline void apply(const fy_args &args, const T *a, const T *b, const T *y, T *r)         \
     {                                                                                                                    \
@@ -34,8 +34,10 @@
             FLOAT_UNARY(SIGMOID, sigmoid, sfx)                                                                           \
             FLOAT_UNARY(RELU, relu, sfx)                                                                                 \
         case FY_OP_AFFINE: EACH = fy__affine_##sfx(a[i], (T)args.attrs.affine.scale, (T)args.attrs.affine.shift); break; \
-        case FY_OP_AXPY:                                                                                                 \
-            EACH = fy__axpy_##sfx(y[i], (T)args.attrs.axpy.alpha, a[i]);                                                 \
+        case FY_OP_AXPY: EACH = fy__axpy_##sfx(y[i], (T)args.attrs.axpy.alpha, a[i]); break;                             \
+        case FY_OP_CLAMP: EACH = fy__clamp_##sfx(a[i], (T)args.attrs.clamp.low, (T)args.attrs.clamp.high); break;        \
+        case FY_OP_CLIP_BY_NORM:                                                                                         \
+            EACH = fy__clip_##sfx(y[i], a[i], (T)args.attrs.clip.max_norm);                                              \
             break;                                                                                                       \
             BINARY(ADD, add, sfx)                                                                                        \
             BINARY(SUB, sub, sfx)                                                                                        \
@@ -79,11 +81,14 @@ template <int W> __device__ inline void apply(const fy_args &args, const int64_t
     }
 }
 
+// dst is one more operand.
+__device__ inline bool updates(const fy_args &args) { return args.op == FY_OP_AXPY || args.op == FY_OP_CLIP_BY_NORM; }
+
 // Any strides, any dtypes of T's class.
 template <typename T> __device__ inline void walk(const fy_args &args)
 {
     const fy_operand &d = args.dst[0], &sa = args.src[0], &sb = args.src[1];
-    const bool two = args.nsrc == 2, reads_dst = args.op == FY_OP_AXPY;
+    const bool two = args.nsrc == 2, reads_dst = updates(args);
     for (uint64_t n = first_thread(); n < args.nelem; n += all_threads()) {
         int64_t at_d = 0, at_a = 0, at_b = 0;
         uint64_t linear = n;
@@ -124,7 +129,7 @@ __device__ inline void read4(const fy_operand &o, uint64_t group, float *out)
 FY_KERNEL fy_elementwise_dense(FY_ARGS args)
 {
     const fy_operand &d = args.dst[0], &sa = args.src[0], &sb = args.src[1];
-    const bool two = args.nsrc == 2, reads_dst = args.op == FY_OP_AXPY || args.accumulate;
+    const bool two = args.nsrc == 2, reads_dst = updates(args) || args.accumulate;
     const bool vector = aligned16(d) && (sa.strides[0] == 0 || aligned16(sa)) && (!two || sb.strides[0] == 0 || aligned16(sb));
     const uint64_t groups = vector ? args.nelem / 4 : 0;
     for (uint64_t group = first_thread(); group < groups; group += all_threads()) {

@@ -1,6 +1,22 @@
-// Matrix product for what cuBLASLt does not take: layouts without a unit stride. A plain shared-memory tiling, for any strides, any
+// Matrix product, and linear, for what cuBLASLt does not take: layouts without a unit stride. A plain shared-memory tiling, for any strides, any
 // batch axes and every float dtype; correct first, fast never. The host has folded transposes and broadcasting into strides.
 #include "backends/cuda/kernels/common.cuh"
+
+#include "backends/formulas/activation.h"
+
+#define ACTIVATE(sfx, T)                                         \
+    __device__ inline T activate(int32_t activation, T x)        \
+    {                                                            \
+        switch (activation) {                                    \
+        case FY_ACTIVATION_RELU: return fy__relu_##sfx(x);       \
+        case FY_ACTIVATION_TANH: return fy__tanh_##sfx(x);       \
+        case FY_ACTIVATION_SIGMOID: return fy__sigmoid_##sfx(x); \
+        case FY_ACTIVATION_GELU: return fy__gelu_##sfx(x);       \
+        default: return x;                                       \
+        }                                                        \
+    }
+ACTIVATE(f32, float)
+ACTIVATE(f64, double)
 
 template <typename T> __device__ inline void matmul(const fy_args &args, T (*tile_a)[FY__CUDA_TILE + 1], T (*tile_b)[FY__CUDA_TILE + 1])
 {
@@ -27,6 +43,10 @@ template <typename T> __device__ inline void matmul(const fy_args &args, T (*til
             __syncthreads();
             for (int i = 0; i < FY__CUDA_TILE; i++) sum += tile_a[y][i] * tile_b[i][x];
             __syncthreads();
+        }
+        if (args.op == FY_OP_LINEAR && col < n) {
+            if (args.nsrc == 3) sum += load<T>(args.src[2], col * args.src[2].strides[0]);
+            sum = activate(args.attrs.linear.activation, sum);
         }
         if (row < m && col < n) put(args, base_d + row * d.strides[r] + col * d.strides[c], sum);
     }

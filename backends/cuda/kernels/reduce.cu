@@ -1,4 +1,4 @@
-// Reductions: sum, mean, max, min, argmax, and the squared error's. The host has moved the kept axes to the front and the reduced ones to
+// Reductions: sum, mean, norm, max, min, argmax, and the squared error's. The host has moved the kept axes to the front and the reduced ones to
 // the back (args.attrs.reduce.axes names them); a group of threads makes one result, in an order that depends only on the launch, so
 // the bits are the same every time. Long reductions come as two launches, partial results in the workspace (plan_reduce.c).
 #include "backends/cuda/kernels/common.cuh"
@@ -50,15 +50,14 @@ template <typename T> __device__ inline void reduce(const fy_args &args, T *scra
             int64_t at_s = base_s, at_t = base_t;
             locate2(s, t, kept, s.rank, k, args.flags, at_s, at_t);
             T x = load<T>(s, at_s);
-            if (squares) {
-                x -= load<T>(t, at_t);
-                x *= x;
-            }
+            if (squares) x -= load<T>(t, at_t);
+            if (squares || op == FY_OP_NORM) x *= x;
             sum = combine(op, sum, x);
         }
         sum = group_reduce(args, sum, scratch, [op](T a, T b) { return combine(op, a, b); });
         if (lane_of(args) == 0) {
             if (divides) sum = sum / (T)count;
+            if (op == FY_OP_NORM) sum = (T)sqrt((double)sum); // of norms of parts, it is the norm of all
             put(args, locate(args.dst[0], 0, kept, group, args.flags), sum);
         }
     }

@@ -124,8 +124,13 @@ static fy_status_t run_wide(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc
         wide[1].data = memcpy(wide[1].data, wide[0].data, (size_t)nelem_of(&wide[0]) * 8);
         (void)run_op(FY_OP_MUL, &wide[0], 2, wide, NULL, 0);
     }
+    if (args->op == FY_OP_NORM) {
+        fy_desc_t twice[2] = { wide[0], wide[0] };
+        (void)run_op(FY_OP_MUL, &wide[0], 2, twice, NULL, 0);
+    }
     fy_status_t status = run_op(FY_OP_SUM, &sum, 1, wide, &args->attrs.reduce, 0);
-    if (args->op != FY_OP_SUM) scale.scale = 1.0 / (double)(args->count != FY__CUDA_NO_COUNT ? args->count : n);
+    if (args->op == FY_OP_NORM && status == FY_STATUS_OK) status = run_op(FY_OP_SQRT, &sum, 1, &sum, NULL, 0);
+    if (args->op != FY_OP_SUM && args->op != FY_OP_NORM) scale.scale = 1.0 / (double)(args->count != FY__CUDA_NO_COUNT ? args->count : n);
     if (status == FY_STATUS_OK) status = run_op(FY_OP_AFFINE, &sum, 1, &sum, &scale, 0);
     if (status == FY_STATUS_OK) status = run_op(FY_OP_CAST, &result, 1, &sum, &to_dst, 0);
     if (status == FY_STATUS_OK) status = run_op(FY_OP_COPY, dst, 1, &result, NULL, args->accumulate);
@@ -177,9 +182,15 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_MEAN:
     case FY_OP_MAX:
     case FY_OP_MIN:
+    case FY_OP_NORM:
     case FY_OP_MSE_LOSS: return starts_with(kernel, "fy_reduce");
     case FY_OP_ARGMAX: return strcmp(kernel, "fy_argmax") == 0;
-    case FY_OP_MATMUL: return starts_with(kernel, "fy_matmul");
+    case FY_OP_MATMUL:
+    case FY_OP_LINEAR: return starts_with(kernel, "fy_matmul");
+    case FY_OP_SGD_STEP:
+    case FY_OP_SGD_MOMENTUM_STEP:
+    case FY_OP_ADAM_STEP:
+    case FY_OP_ADADELTA_STEP: return starts_with(kernel, "fy_step");
     case FY_OP_SOFTMAX:
     case FY_OP_LOG_SOFTMAX: return starts_with(kernel, "fy_softmax");
     case FY_OP_GATHER: return strcmp(kernel, "fy_gather") == 0;
@@ -262,6 +273,21 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
     if (strcmp(kernel, "fy_random") == 0) { /* reads the state and leaves it */
         dst[1].data = memcpy(state, dst[1].data, sizeof state);
         return run(&launch);
+    }
+    if (strcmp(kernel, "fy_step_advance") == 0) {
+        ++*(int64_t *)dst[args->ndst - 1].data;
+        return FY_STATUS_OK;
+    }
+    if (starts_with(kernel, "fy_step") && (args->op == FY_OP_ADAM_STEP || args->op == FY_OP_SGD_MOMENTUM_STEP)) /* leaves the number */
+        dst[args->ndst - 1].data = memcpy(state, dst[args->ndst - 1].data, sizeof *state);
+    if (args->op == FY_OP_LINEAR) { /* w came transposed, and with the batch axes of dst */
+        const int r = src[1].rank - 2;
+        const fy_desc_t w = src[1];
+        src[1].rank = 2;
+        for (int i = 0; i < 2; i++) {
+            src[1].dims[i] = w.dims[r + 1 - i];
+            src[1].strides[i] = w.strides[r + 1 - i];
+        }
     }
     if (starts_with(kernel, "fy_reduce") && !is_plain_reduction(args)) return run_wide(args, dst, src);
     return run(&launch);

@@ -15,6 +15,8 @@ struct object {
     int32_t transpose_a, transpose_b, batch;
     uint64_t rows, cols, limit;
     int64_t ld, batch_stride;
+    uint32_t epilogue; /* RELU and BIAS bits */
+    const void *bias;
     uint32_t align[4];
 };
 enum { HANDLE = 0x17, PRODUCT, LAYOUT, PREFERENCE, DEAD = 0xDEAD };
@@ -95,12 +97,19 @@ EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, 
     struct object *object = (struct object *)desc;
     int code = fake_enter(FAKE_cublasLtMatmulDescSetAttribute);
     int32_t operation = 0;
-    if (code == 0 && (!is_a(object, PRODUCT) || size != sizeof operation)) code = CUBLAS_STATUS_INVALID_VALUE;
-    if (code == 0) memcpy(&operation, value, sizeof operation);
+    const uint32_t known = CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_BIAS;
+    if (code == 0 &&
+        (!is_a(object, PRODUCT) || size != (name == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof object->bias : sizeof operation)))
+        code = CUBLAS_STATUS_INVALID_VALUE;
+    if (code == 0 && name != CUBLASLT_MATMUL_DESC_BIAS_POINTER) memcpy(&operation, value, sizeof operation);
     if (code == 0 && name == CUBLASLT_MATMUL_DESC_TRANSA)
         object->transpose_a = operation == CUBLAS_OP_T;
     else if (code == 0 && name == CUBLASLT_MATMUL_DESC_TRANSB)
         object->transpose_b = operation == CUBLAS_OP_T;
+    else if (code == 0 && name == CUBLASLT_MATMUL_DESC_EPILOGUE && operation != 0 && ((uint32_t)operation & ~known) == 0)
+        object->epilogue = (uint32_t)operation;
+    else if (code == 0 && name == CUBLASLT_MATMUL_DESC_BIAS_POINTER)
+        memcpy(&object->bias, value, size);
     else if (code == 0)
         code = CUBLAS_STATUS_INVALID_VALUE;
     return (cublasStatus_t)fake_leave(code);
@@ -270,8 +279,11 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     view_t va = { la, translate(context->device, a, la, algo->data[1]), p->transpose_a };
     view_t vb = { lb, translate(context->device, b, lb, algo->data[2]), p->transpose_b };
     view_t vd = { ld, translate(context->device, d, ld, algo->data[4]), 0 };
+    const int adds_bias = (p->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+    struct object line = { .rows = ld->rows, .cols = 1, .ld = (int64_t)ld->rows, .batch = 1, .type = ld->type };
+    view_t vbias = { &line, adds_bias ? translate(context->device, p->bias, &line, 1) : NULL, 0 };
     int scratch_fits = workspace_nbytes == 0 || fake_translate(context->device, (uint64_t)(uintptr_t)workspace, workspace_nbytes) != NULL;
-    if (va.data == NULL || vb.data == NULL || vd.data == NULL || !scratch_fits) {
+    if (va.data == NULL || vb.data == NULL || vd.data == NULL || (adds_bias && vbias.data == NULL) || !scratch_fits) {
         context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
         return (cublasStatus_t)fake_leave(CUBLAS_STATUS_EXECUTION_FAILED);
     }
@@ -283,7 +295,10 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
             for (uint64_t row = 0; row < ld->rows; row++) {
                 double sum = 0;
                 for (uint64_t k = 0; k < inner; k++) sum += get(&va, row, k, batch) * get(&vb, k, col, batch);
-                set(&vd, row, col, batch, scale * sum + (keep != 0 ? keep * get(&vd, row, col, batch) : 0));
+                sum = scale * sum + (keep != 0 ? keep * get(&vd, row, col, batch) : 0);
+                if (adds_bias) sum += get(&vbias, row, 0, 0);
+                if ((p->epilogue & CUBLASLT_EPILOGUE_RELU) != 0 && sum < 0) sum = 0;
+                set(&vd, row, col, batch, sum);
             }
     return (cublasStatus_t)fake_leave(0);
 }

@@ -124,7 +124,8 @@ int simt_run(const char *kernel, const fy__cuda_args_t *args, unsigned grid, uns
     arguments = args;
     simt_block_dim = (simt_dim_t){ block_x, block_y, 1 };
     simt_grid_dim = (simt_dim_t){ grid, 1, 1 };
-    const int joins = strncmp(kernel, "fy_class_loss_f", 15) == 0; /* the block adds up, however few threads share a row */
+    /* The block adds up, however few threads share a row; or its first thread works for all. */
+    const int joins = strncmp(kernel, "fy_class_loss_f", 15) == 0 || strncmp(kernel, "fy_step_f", 9) == 0;
     const int has_barriers = args->lanes > 1 || block_y > 1 || joins;
     for (unsigned block = 0; block < grid; block++) {
         simt_block = (simt_dim_t){ block, 0, 0 };

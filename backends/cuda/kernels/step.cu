@@ -1,0 +1,75 @@
+// Steps of optimizers, in place: a thread an element. What all elements share is worked out by the first thread of each block; the step number
+// is moved by a launch of its own, when every block has read it.
+#include "backends/cuda/kernels/common.cuh"
+
+#include "backends/formulas/step.h"
+
+__device__ inline bool counts(const fy_args &args) { return args.op == FY_OP_ADAM_STEP || args.op == FY_OP_SGD_MOMENTUM_STEP; }
+
+__device__ inline fy__rates_t rates_of(const fy_args &args)
+{
+    const double lr = load<double>(args.src[1], 0);
+    const int64_t number = counts(args) ? *element<int64_t>(args.dst[args.ndst - 1], 0) : 0;
+    if (args.op == FY_OP_ADAM_STEP) {
+        const fy_adam_attrs_t &a = args.attrs.adam;
+        return fy__adam_rates(lr, a.beta1, a.beta2, a.eps, a.weight_decay, a.decoupled, number);
+    }
+    if (args.op == FY_OP_ADADELTA_STEP)
+        return fy__adadelta_rates(lr, args.attrs.adadelta.rho, args.attrs.adadelta.eps, args.attrs.adadelta.weight_decay);
+    const fy_sgd_attrs_t &a = args.attrs.sgd;
+    return fy__sgd_rates(lr, a.momentum, a.dampening, a.weight_decay, a.nesterov, number);
+}
+
+#define APPLY(sfx, T)                                                                                \
+    __device__ inline T apply(uint32_t op, const fy__rates_t *rates, T p, T *state1, T *state2, T g) \
+    {                                                                                                \
+        switch (op) {                                                                                \
+        case FY_OP_SGD_STEP: return fy__sgd_##sfx(rates, p, g);                                      \
+        case FY_OP_SGD_MOMENTUM_STEP: return fy__sgd_momentum_##sfx(rates, p, state1, g);            \
+        case FY_OP_ADAM_STEP: return fy__adam_##sfx(rates, p, state1, state2, g);                    \
+        default: return fy__adadelta_##sfx(rates, p, state1, state2, g);                             \
+        }                                                                                            \
+    }
+APPLY(f32, float)
+APPLY(f64, double)
+
+template <typename T> __device__ inline void step(const fy_args &args, fy__rates_t *rates)
+{
+    if (threadIdx.x == 0) *rates = rates_of(args);
+    __syncthreads();
+    const fy_operand &grad = args.src[0], &param = args.dst[0];
+    const int nstates = args.op == FY_OP_SGD_STEP ? 0 : args.op == FY_OP_SGD_MOMENTUM_STEP ? 1 : 2;
+    for (uint64_t n = first_thread(); n < args.nelem; n += all_threads()) {
+        int64_t at[3] = { 0, 0, 0 }, at_grad = 0;
+        uint64_t linear = n;
+        for (int axis = param.rank - 1; axis >= 0; axis--) {
+            const int64_t i = (int64_t)(axis > 0 ? split(linear, param.dims[axis], args.flags) : linear);
+            at_grad += i * grad.strides[axis];
+            for (int k = 0; k <= nstates; k++) at[k] += i * args.dst[k].strides[axis];
+        }
+        T state[2];
+        for (int k = 0; k < nstates; k++) state[k] = load<T>(args.dst[k + 1], at[k + 1]);
+        const T updated = apply(args.op, rates, load<T>(param, at[0]), &state[0], &state[1], load<T>(grad, at_grad));
+        store(param, at[0], updated);
+        for (int k = 0; k < nstates; k++) store(args.dst[k + 1], at[k + 1], state[k]);
+    }
+}
+
+FY_KERNEL fy_step_f32(FY_ARGS args)
+{
+    __shared__ fy__rates_t rates;
+    step<float>(args, &rates);
+}
+FY_KERNEL fy_step_f64(FY_ARGS args)
+{
+    __shared__ fy__rates_t rates;
+    step<double>(args, &rates);
+}
+FY_KERNEL fy_step_advance(FY_ARGS args)
+{
+    if (first_thread() == 0) ++*element<int64_t>(args.dst[args.ndst - 1], 0);
+}
+
+FY_KERNEL_EXISTS(fy_step_f32)
+FY_KERNEL_EXISTS(fy_step_f64)
+FY_KERNEL_EXISTS(fy_step_advance)

@@ -1,0 +1,81 @@
+/* linear: a product with what follows it. cuBLASLt adds the bias and applies relu while it stores; other activations come after it in a
+ * launch of their own, but not in half precision, which must round once: there, and where cuBLASLt cannot, the kernel does all.
+ * (cuBLASLt's gelu is the tanh form, ours has erf, so it is not asked for it.) Next: matmul.c. */
+#include "backends/cuda/matmul.h"
+
+#include <cublasLt.h>
+#include <string.h>
+
+static int32_t activation_of(const fy_launch_t *launch) { return ((const fy_linear_attrs_t *)launch->attrs)->activation; }
+
+static int is_half(const fy_launch_t *launch) { return launch->dst[0].dtype == FY_DTYPE_F16 || launch->dst[0].dtype == FY_DTYPE_BF16; }
+
+static int is_fused(int32_t activation) { return activation == FY_ACTIVATION_NONE || activation == FY_ACTIVATION_RELU; }
+
+/* A vector as a matrix of one row. */
+static fy_desc_t with_rows(const fy_desc_t *desc)
+{
+    if (desc->rank > 1) return *desc;
+    fy_desc_t row = *desc;
+    row.rank = 2;
+    row.dims[1] = desc->dims[0];
+    row.strides[1] = desc->strides[0];
+    row.dims[0] = 1;
+    row.strides[0] = desc->dims[0] * desc->strides[0];
+    return row;
+}
+
+fy_launch_t fy__cuda_linear_product(const fy_launch_t *launch, fy_desc_t *dst, fy_desc_t *src)
+{
+    static const fy_matmul_attrs_t by_rows = { 0, 1 }; /* w is [O, I] */
+    fy_launch_t product = *launch;
+    *dst = with_rows(&launch->dst[0]);
+    src[0] = with_rows(&launch->src[0]);
+    src[1] = launch->src[1];
+    product.op = FY_OP_MATMUL;
+    product.nsrc = 2;
+    product.dst = dst;
+    product.src = src;
+    product.attrs = &by_rows;
+    product.attrs_nbytes = sizeof by_rows;
+    return product;
+}
+
+int fy__cuda_linear_plan(const fy_launch_t *launch, const fy_launch_t *product, fy__cuda_matmul_t *out)
+{
+    const fy_desc_t *bias = launch->nsrc == 3 ? &launch->src[2] : NULL;
+    const int32_t activation = activation_of(launch);
+    fy__cuda_matmul_plan(product, out);
+    if (out->problem.inner == 0 || !out->takes_lt || (bias != NULL && bias->strides[0] != 1 && bias->dims[0] != 1)) return 0;
+    if (is_half(launch) && !is_fused(activation)) return 0;
+    if (bias != NULL) out->problem.epilogue |= CUBLASLT_EPILOGUE_BIAS;
+    if (activation == FY_ACTIVATION_RELU) out->problem.epilogue |= CUBLASLT_EPILOGUE_RELU;
+    out->bias = bias != NULL ? bias->data : NULL;
+    return 1;
+}
+
+int fy__cuda_pack_linear_activation(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    static const uint32_t ops[] = {
+        [FY_ACTIVATION_TANH] = FY_OP_TANH, [FY_ACTIVATION_SIGMOID] = FY_OP_SIGMOID, [FY_ACTIVATION_GELU] = FY_OP_GELU
+    };
+    const int32_t activation = activation_of(launch);
+    fy_launch_t in_place = *launch;
+    if (is_fused(activation)) return 0;
+    in_place.op = ops[activation];
+    in_place.nsrc = 1;
+    in_place.src = launch->dst;
+    in_place.attrs = NULL;
+    fy__cuda_pack_elementwise(&in_place, out);
+    return 1;
+}
+
+void fy__cuda_pack_linear(const fy_launch_t *launch, const fy_launch_t *product, fy__cuda_request_t *out)
+{
+    fy__cuda_pack_matmul(product, out);
+    out->args.op = FY_OP_LINEAR;
+    memset(&out->args.attrs, 0, sizeof out->args.attrs);
+    out->args.attrs.linear.activation = activation_of(launch);
+    out->args.nsrc = launch->nsrc;
+    if (launch->nsrc == 3) fy__cuda_operand_set(&out->args.src[2], &launch->src[2]);
+}

@@ -1,0 +1,266 @@
+/* linear and the gradients of its parameters: products as in matmul.c, with what follows done while the result is still in the cache. f32
+ * and f64 of usual layouts take that way; half precision (which must round once) and odd strides a plain loop with f64 sums.
+ * Next: gemm.h. */
+#include <string.h>
+
+#include "backends/formulas/index.h"
+#include "backends/kernels/family.h"
+#include "backends/kernels/rows.h"
+
+enum {
+    PANEL_NBYTES = 256 << 10, /* of results: what the second level of a cache keeps */
+    SERIAL_PRODUCTS = 1 << 14
+};
+
+/* Leading axes seen as one: element (i, j) at i * row_stride + j * column_stride. */
+typedef struct rows {
+    char *data;
+    int64_t rows, columns, row_stride, column_stride;
+} rows_t;
+
+/* 0: the leading axes are not one. */
+static int rows_of(const fy_desc_t *desc, rows_t *out)
+{
+    const int last = desc->rank - 1;
+    *out = (rows_t){ (char *)desc->data, 1, desc->dims[last], desc->dims[last], desc->strides[last] };
+    int64_t expected = 0;
+    for (int axis = last - 1; axis >= 0; axis--) {
+        if (desc->dims[axis] == 1) continue;
+        if (expected == 0)
+            out->row_stride = desc->strides[axis];
+        else if (desc->strides[axis] != expected)
+            return 0;
+        out->rows *= desc->dims[axis];
+        expected = desc->strides[axis] * desc->dims[axis];
+    }
+    return 1;
+}
+
+static fy_desc_t matrix_desc(const rows_t *rows, int32_t dtype)
+{
+    fy_desc_t desc = { rows->data, dtype, 2, { rows->rows, rows->columns }, { rows->row_stride, rows->column_stride } };
+    return desc;
+}
+
+typedef struct linear {
+    const fy__loops_t *loops;
+    const fy_launch_t *launch;
+    rows_t x, w, y;
+    const char *bias; /* or NULL */
+    int64_t bias_stride;
+    int32_t dtype, activation;
+    int shift;
+} linear_t;
+
+/* x, w and y as matrices; 0: this launch takes the plain way. */
+static int is_usual(const fy_launch_t *launch, linear_t *linear)
+{
+    const fy_desc_t *y = launch->dst;
+    if (y->dtype != FY_DTYPE_F32 && y->dtype != FY_DTYPE_F64) return 0;
+    return rows_of(&launch->src[0], &linear->x) && rows_of(&launch->src[1], &linear->w) && rows_of(y, &linear->y) &&
+           (linear->y.column_stride == 1 || linear->y.columns == 1) && linear->x.columns > 0;
+}
+
+/* ---- what follows the product ---- */
+
+static void activate(const linear_t *linear, int64_t n, void *row)
+{
+    const fy__loops_t *loops = linear->loops;
+    const int32_t compute = fy__compute_dtype(linear->dtype);
+    switch (linear->activation) {
+    case FY_ACTIVATION_RELU: loops->unary[FY_OP_RELU - FY_OP_NEG][compute](n, row, row); break;
+    case FY_ACTIVATION_TANH: loops->unary[FY_OP_TANH - FY_OP_NEG][compute](n, row, row); break;
+    case FY_ACTIVATION_SIGMOID: loops->unary[FY_OP_SIGMOID - FY_OP_NEG][compute](n, row, row); break;
+    case FY_ACTIVATION_GELU: loops->activation[FY_OP_GELU - FY_OP_RELU6][compute](n, row, row); break;
+    default: break;
+    }
+}
+
+static void finish_row(const void *context, int64_t i)
+{
+    const linear_t *linear = (const linear_t *)context;
+    const rows_t *y = &linear->y;
+    char *row = y->data + i * y->row_stride * ((int64_t)1 << linear->shift);
+    if (linear->bias && (linear->bias_stride == 1 || y->columns == 1)) {
+        linear->loops->binary[0][linear->dtype](y->columns, row, row, linear->bias); /* add */
+    } else if (linear->bias) {
+        for (int64_t j = 0; j < y->columns; j += FY__BLOCK) {
+            _Alignas(64) char block[FY__BLOCK * 8];
+            const int64_t n = y->columns - j < FY__BLOCK ? y->columns - j : FY__BLOCK;
+            char *at = row + j * ((int64_t)1 << linear->shift);
+            fy__stage_in(linear->loops, n, block, linear->dtype, linear->bias + j * linear->bias_stride * ((int64_t)1 << linear->shift),
+                         linear->bias_stride, linear->dtype);
+            linear->loops->binary[0][linear->dtype](n, at, at, block);
+        }
+    }
+    activate(linear, y->columns, row);
+}
+
+static void finish(const linear_t *linear)
+{
+    if (!linear->bias && linear->activation == FY_ACTIVATION_NONE) return;
+    const int64_t cost = linear->activation > FY_ACTIVATION_RELU ? 4 : 1;
+    fy__for_each(linear->y.rows, fy__threads_for(linear->y.rows * linear->y.columns * cost, 32768), finish_row, linear);
+}
+
+/* ---- the product ---- */
+
+/* The rows first .. first + n - 1 of the product as a matmul. */
+static fy_launch_t product_of(const linear_t *linear, int64_t first, int64_t n, fy_desc_t *dst, fy_desc_t *src)
+{
+    static const fy_matmul_attrs_t by_rows = { 0, 1 }; /* w is [O, I] */
+    const int64_t size = (int64_t)1 << linear->shift;
+    rows_t x = linear->x, y = linear->y;
+    x.data += first * x.row_stride * size;
+    y.data += first * y.row_stride * size;
+    x.rows = y.rows = n;
+    *dst = matrix_desc(&y, linear->dtype);
+    src[0] = matrix_desc(&x, linear->dtype);
+    src[1] = matrix_desc(&linear->w, linear->dtype);
+    fy_launch_t product = *linear->launch;
+    product.op = FY_OP_MATMUL;
+    product.nsrc = 2;
+    product.flags = 0;
+    product.dst = dst;
+    product.src = src;
+    product.attrs = &by_rows;
+    product.attrs_nbytes = sizeof by_rows;
+    product.nelem = (uint64_t)(n * y.columns);
+    return product;
+}
+
+static int64_t panel_rows(const linear_t *linear)
+{
+    const int64_t row_nbytes = linear->y.columns * ((int64_t)1 << linear->shift), n = PANEL_NBYTES / (row_nbytes > 0 ? row_nbytes : 1);
+    return n < 256 ? 256 : n;
+}
+
+static fy_status_t run_usual(const fy_host_api_t *host, linear_t *linear)
+{
+    const int64_t rows = linear->y.rows, panel = panel_rows(linear), size = (int64_t)1 << linear->shift;
+    for (int64_t first = 0; first < rows; first += panel) {
+        fy_desc_t dst, src[2];
+        const int64_t n = rows - first < panel ? rows - first : panel;
+        const fy_launch_t product = product_of(linear, first, n, &dst, src);
+        FY_TRY(fy__run_matmul(host, linear->loops, &product));
+        linear_t part = *linear;
+        part.y.data += first * part.y.row_stride * size;
+        part.y.rows = n;
+        finish(&part);
+    }
+    return FY_STATUS_OK;
+}
+
+/* ---- the plain way ---- */
+
+/* Products of two lines of n elements, in f64. */
+static double plain_dot(const fy__loops_t *loops, int32_t dtype, int64_t n, const char *a, int64_t a_stride, const char *b,
+                        int64_t b_stride)
+{
+    const int shift = fy__log2_size(dtype);
+    double sum = 0;
+    for (int64_t done = 0; done < n; done += FY__BLOCK) {
+        double x[FY__BLOCK], y[FY__BLOCK];
+        const int64_t m = n - done < FY__BLOCK ? n - done : FY__BLOCK;
+        fy__stage_in(loops, m, x, FY_DTYPE_F64, a + done * a_stride * ((int64_t)1 << shift), a_stride, dtype);
+        fy__stage_in(loops, m, y, FY_DTYPE_F64, b + done * b_stride * ((int64_t)1 << shift), b_stride, dtype);
+        for (int64_t i = 0; i < m; i++) sum += x[i] * y[i];
+    }
+    return sum;
+}
+
+static void plain_row(const void *context, int64_t i)
+{
+    const linear_t *linear = (const linear_t *)context;
+    const fy_desc_t *x = &linear->launch->src[0], *w = &linear->launch->src[1], *y = linear->launch->dst;
+    const int last = x->rank - 1;
+    const int64_t size = (int64_t)1 << linear->shift;
+    const char *line = (const char *)x->data + fy__offset_of(i, last, x->dims, x->strides) * size;
+    char *out = (char *)y->data + fy__offset_of(i, last, y->dims, y->strides) * size;
+    const int32_t compute = fy__compute_dtype(linear->dtype);
+    for (int64_t j = 0; j < w->dims[0]; j++) {
+        double bias = 0, sum = plain_dot(linear->loops, linear->dtype, w->dims[1], line, x->strides[last],
+                                         (const char *)w->data + j * w->strides[0] * size, w->strides[1]);
+        if (linear->bias)
+            fy__stage_in(linear->loops, 1, &bias, FY_DTYPE_F64, linear->bias + j * linear->bias_stride * size, 1, linear->dtype);
+        char value[8];
+        sum += bias;
+        fy__stage_out(linear->loops, 1, value, 1, compute, &sum, FY_DTYPE_F64);
+        activate(linear, 1, value);
+        fy__stage_out(linear->loops, 1, out + j * y->strides[last] * size, 1, linear->dtype, value, compute);
+    }
+}
+
+static void run_plain(const linear_t *linear)
+{
+    const fy_desc_t *w = &linear->launch->src[1], *y = linear->launch->dst;
+    const int64_t n = y->dims[y->rank - 1] ? fy__desc_nelem(y) / y->dims[y->rank - 1] : 0;
+    fy__for_each(n, fy__threads_for(n * w->dims[0] * (w->dims[1] + 8), SERIAL_PRODUCTS), plain_row, linear);
+}
+
+fy_status_t fy__run_linear(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    linear_t linear = { .loops = loops, .launch = launch };
+    if (launch->nelem == 0) return FY_STATUS_OK;
+    linear.dtype = launch->dst->dtype;
+    linear.shift = fy__log2_size(linear.dtype);
+    linear.activation = ((const fy_linear_attrs_t *)launch->attrs)->activation;
+    if (launch->nsrc == 3) {
+        linear.bias = (const char *)launch->src[2].data;
+        linear.bias_stride = launch->src[2].strides[0];
+    }
+    if (is_usual(launch, &linear)) return run_usual(host, &linear);
+    run_plain(&linear);
+    return FY_STATUS_OK;
+}
+
+uint64_t fy__linear_workspace(const fy_launch_t *launch, uint64_t limit)
+{
+    linear_t linear = { .launch = launch };
+    fy_desc_t dst, src[2];
+    if (launch->nelem == 0 || !is_usual(launch, &linear)) return 0;
+    linear.dtype = launch->dst->dtype;
+    linear.shift = fy__log2_size(linear.dtype);
+    const int64_t rows = linear.y.rows, panel = panel_rows(&linear);
+    const fy_launch_t product = product_of(&linear, 0, rows < panel ? rows : panel, &dst, src);
+    return fy__matmul_workspace(&product, limit);
+}
+
+/* ---- gradients of w and bias ---- */
+
+/* dy^T x as a matmul. */
+static fy_launch_t params_product(const fy_launch_t *launch)
+{
+    static const fy_matmul_attrs_t transposed = { 1, 0 };
+    fy_launch_t product = *launch;
+    product.op = FY_OP_MATMUL;
+    product.ndst = 1;
+    product.flags = 0;
+    product.accumulate = launch->accumulate & 1u;
+    product.attrs = &transposed;
+    product.attrs_nbytes = sizeof transposed;
+    return product;
+}
+
+fy_status_t fy__run_linear_backward_params(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    static const fy_reduce_attrs_t over_rows = { 1, 0 };
+    const fy_launch_t product = params_product(launch);
+    fy_launch_t sum = *launch;
+    FY_TRY(fy__run_matmul(host, loops, &product)); /* fails before it writes, if at all */
+    sum.op = FY_OP_SUM;
+    sum.nsrc = sum.ndst = 1;
+    sum.flags = 0;
+    sum.dst = &launch->dst[1];
+    sum.accumulate = launch->accumulate >> 1 & 1u;
+    sum.attrs = &over_rows;
+    sum.attrs_nbytes = sizeof over_rows;
+    sum.nelem = (uint64_t)launch->dst[1].dims[0];
+    return fy__run_sum(host, loops, &sum);
+}
+
+uint64_t fy__linear_backward_params_workspace(const fy_launch_t *launch, uint64_t limit)
+{
+    const fy_launch_t product = params_product(launch);
+    return fy__matmul_workspace(&product, limit);
+}
