@@ -52,12 +52,8 @@ static fy_status_t linear_shape(void *user, int rank, const int64_t *dims, int *
 static fy_status_t linear_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
 {
     const linear_t *linear = user;
-    fy_tensor_t *turned, *y;
     (void)pass;
-    FY_TRY(fy_transpose(params[0], NULL, &turned));
-    FY_TRY(fy_matmul(x, turned, &y));
-    if (linear->has_bias) FY_TRY(fy_add(y, params[1], &y));
-    return apply(linear->activation, y, out_y);
+    return fy_linear(x, params[0], linear->has_bias ? params[1] : NULL, linear->activation, out_y);
 }
 
 fy_status_t fy_layer_linear(int64_t in, int64_t out, const fy_linear_options_t *options, fy_layer_t **out_layer)
