@@ -194,9 +194,12 @@ fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_
     return status;
 }
 
-static bool has_shape(const fy__tape_slot_t *slot, int rank, const int64_t *dims)
+static inline bool has_shape(const fy__tape_slot_t *slot, int rank, const int64_t *dims)
 {
-    return slot->rank == rank && memcmp(slot->dims, dims, (size_t)rank * sizeof *dims) == 0;
+    if (slot->rank != rank) return false;
+    for (int i = 0; i < rank; i++)
+        if (slot->dims[i] != dims[i]) return false;
+    return true;
 }
 
 /* Sums `tensor` over what source i was repeated along: axes it did not have, and those of length 1. */
@@ -312,11 +315,17 @@ static fy_status_t go_back(fy__thread_t *thread, fy_tape_t *tape, uint32_t index
 {
     const fy__tape_call_t *call = &tape->calls[index];
     const fy__tape_operand_t *operands = tape->operands + call->first;
-    fy__tape_step_t step = {
-        .thread = thread, .tape = tape, .call = call, .src = operands, .dst = operands + call->nsrc, .attrs = tape->attrs + call->attrs
-    };
-    fy__tape_slot_t *result = step.dst->value ? fy__tape_slot(tape, step.dst->value) : NULL;
+    const fy__tape_operand_t *dst = operands + call->nsrc;
+    fy__tape_slot_t *result = dst->value ? fy__tape_slot(tape, dst->value) : NULL;
     if (!result || !result->is_present) return FY_STATUS_OK; /* the loss does not depend on it */
+    fy__tape_step_t step;                                    /* temps are set as they come */
+    step.thread = thread;
+    step.tape = tape;
+    step.call = call;
+    step.src = operands;
+    step.dst = dst;
+    step.attrs = tape->attrs + call->attrs;
+    step.ntemps = 0;
     fy_status_t status = check_saved(call, operands);
     step.g = result->grad;
     if (status == FY_STATUS_OK) status = call->rule->run(&step);
@@ -405,7 +414,9 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss, const fy_
     FY_TRY(check_seed(loss, options->seed));
     fy__tape_stop(thread, tape);
     fy_tape_t *interrupted = thread->tape; /* gradients are not recorded, on whichever tape */
+    fy__frame_t *frame = thread->frame;    /* what is made meanwhile is the tape's, no scope's */
     thread->tape = NULL;
+    thread->frame = NULL;
     begin_leaves(thread, tape->leaves, tape->nleaves, options->accumulate);
     begin_leaves(thread, tape->values, tape->nvalues, options->accumulate);
     fy_status_t status = sow(thread, tape, value, loss, options->seed);
@@ -416,5 +427,6 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss, const fy_
     fy__tape_forget_calls(thread, tape);
     tape->is_spent = true;
     thread->tape = interrupted;
+    thread->frame = frame;
     return status;
 }

@@ -18,9 +18,8 @@ static uint32_t next_record(void)
     return record ? record : atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1; /* 0 stands for none */
 }
 
-fy_status_t fy__tape_grow(void **array, uint32_t *room, uint32_t count, uint32_t more, size_t nbytes)
+FY_COLD fy_status_t fy__tape_grow_slow(void **array, uint32_t *room, uint32_t count, uint32_t more, size_t nbytes)
 {
-    if (FY_LIKELY(*room - count >= more)) return FY_STATUS_OK;
     uint64_t wanted = *room ? 2 * (uint64_t)*room : 64;
     while (wanted < (uint64_t)count + more) wanted *= 2;
     void *grown = wanted < FY__TAPE_LEAF ? realloc(*array, (size_t)wanted * nbytes) : NULL;
@@ -75,7 +74,7 @@ fy_tensor_t *fy__tape_hold(fy__thread_t *thread, const fy_tensor_t *tensor)
 fy__tape_slot_t fy__tape_slot_of(const fy_tensor_t *tensor)
 {
     fy__tape_slot_t slot = { .device = tensor->storage->device, .dtype = tensor->dtype, .rank = tensor->rank, .version = FY__TAPE_UNUSED };
-    memcpy(slot.dims, tensor->dims, (size_t)tensor->rank * sizeof *slot.dims);
+    for (int i = 0; i < tensor->rank; i++) slot.dims[i] = tensor->dims[i];
     return slot;
 }
 

@@ -61,7 +61,11 @@ struct fy_tape {
 };
 
 /* Room for `more` elements behind the first `count`. OUT_OF_MEMORY: nothing changed. */
-fy_status_t fy__tape_grow(void **array, uint32_t *room, uint32_t count, uint32_t more, size_t nbytes);
+fy_status_t fy__tape_grow_slow(void **array, uint32_t *room, uint32_t count, uint32_t more, size_t nbytes);
+static inline fy_status_t fy__tape_grow(void **array, uint32_t *room, uint32_t count, uint32_t more, size_t nbytes)
+{
+    return FY_LIKELY(*room - count >= more) ? FY_STATUS_OK : fy__tape_grow_slow(array, room, count, more, nbytes);
+}
 /* What `tensor` is on `tape`, as an operand's value; 0: nothing. */
 static inline uint32_t fy__tape_find(const fy_tape_t *tape, const fy_tensor_t *tensor)
 {
