@@ -367,6 +367,7 @@ static void not_while_recording(ts_ctx_t *ctx)
     ts_fails(fy_loader_next(loader, &x, &y), UNSUPPORTED);
     assert_null(x);
     ts_fails(fy_graph_end(&graph), UNSUPPORTED);
+    assert_int_equal(query(loader).step, 0);
     again = next(loader); /* nothing was lost */
     expect_same(&again, &first);
     fy_loader_destroy(loader);

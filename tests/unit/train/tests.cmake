@@ -3,3 +3,14 @@ if(TARGET test_unit_train_safetensors_faults)
     target_link_options(test_unit_train_safetensors_faults PRIVATE
         -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=close,--wrap=rename)
 endif()
+# A loader promises the same on every device: also over the driver made of host memory, and where bytes change as late as they may.
+if(TARGET test_unit_train_loader)
+    if(TARGET fake_cuda)
+        ferry_test(unit_train_loader_fake_cuda unit test_unit_train_loader)
+        set_property(TEST unit_train_loader_fake_cuda APPEND PROPERTY ENVIRONMENT FERRY_TEST_DEVICE=cuda:0 FERRY_TEST_REQUIRE=1
+                     FERRY_CUDA_DRIVER=$<TARGET_FILE:fake_cuda> FERRY_CUBLASLT=$<TARGET_FILE:fake_cuda>)
+    endif()
+    ferry_test(unit_train_loader_orders unit test_unit_train_loader)
+    set_property(TEST unit_train_loader_orders APPEND PROPERTY ENVIRONMENT
+                 "FERRY_TEST_DEVICE=sim:0?order=lazy,sim:0?order=random&seed=1,sim:0?order=random&seed=2")
+endif()
