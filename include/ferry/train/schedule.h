@@ -21,8 +21,9 @@ typedef enum fy_schedule_kind {
 typedef struct fy_schedule {
     size_t struct_size;
     fy_schedule_kind_t kind;
-    double lr;            /* CONSTANT, STEP, COSINE: where it starts; CYCLIC, ONE_CYCLE: the highest; RANGE: the last */
-    int64_t warmup_steps; /* before the rest begins, linearly from lr * warmup_factor: not with CYCLIC, ONE_CYCLE, RANGE */
+    double lr; /* CONSTANT, STEP, COSINE: where it starts; CYCLIC, ONE_CYCLE: the highest; RANGE: the last */
+    /* CONSTANT, STEP, COSINE: so many steps come first, linearly from lr * warmup_factor; the rest begins after them with its step 0. */
+    int64_t warmup_steps;
     double warmup_factor;
     int64_t step_size;   /* STEP: lr * gamma ^ floor(step / step_size). CYCLIC: steps up, and as many down (Smith 2017, "triangular") */
     double gamma;        /* STEP; CYCLIC: the swing is times gamma ^ step; 1: the same each cycle */
@@ -37,7 +38,8 @@ typedef struct fy_schedule {
         max_momentum; /* CYCLIC, ONE_CYCLE: momentum goes the other way, max when lr is lowest; both 0: it is left alone */
 } fy_schedule_t;
 
-/* PyTorch's defaults: gamma 0.1 (CYCLIC 1), pct_start 0.3, div_factor 25, final_div_factor 1e4, momenta 0.85 and 0.95; no warm-up. */
+/* PyTorch's defaults: gamma 0.1 (CYCLIC 1), pct_start 0.3, div_factor 25, final_div_factor 1e4, momenta 0.85 and 0.95, step_size 1 (CYCLIC
+ * 2000); no warm-up (its factor is 1/3). min_lr is 0, with CYCLIC lr / 10, with RANGE lr / 1e6. */
 FY_API void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_steps, fy_schedule_t *out_schedule);
 /* "one-cycle"; "?" for a number that is no kind. Static. */
 FY_API const char *fy_schedule_name(fy_schedule_kind_t kind);

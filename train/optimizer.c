@@ -1,0 +1,286 @@
+/* Optimizers: state beside parameters, learning rate and step number on the device, one request a pair and step.
+ * Not here: the formulas (ops sgd_step, adam_step, adadelta_step), schedules (schedule.c), clipping (clip.c). */
+#include <ferry/train/optimizer.h>
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <ferry/device.h>
+#include <ferry/scope.h>
+#include <ferry/tensor.h>
+
+#include "train/fail.h"
+
+enum { STATES = 3, NAME_NBYTES = 40 };
+
+typedef struct pair {
+    fy_tensor_t *value, *grad;  /* our own handles */
+    fy_tensor_t *state[STATES]; /* two like the value, then the step number; NULL where the kind has none */
+    char name[STATES][NAME_NBYTES];
+} pair_t;
+
+struct fy_optimizer {
+    fy_optimizer_options_t options;
+    fy_tensor_t *lr; /* f64 */
+    size_t count;
+    pair_t pairs[];
+};
+
+/* What each kind keeps. */
+static const char *const k_states[FY_OPTIMIZER_COUNT][STATES] = {
+    [FY_OPTIMIZER_SGD] = { "momentum", NULL, "step" },
+    [FY_OPTIMIZER_ADAM] = { "exp_avg", "exp_avg_sq", "step" },
+    [FY_OPTIMIZER_ADAMW] = { "exp_avg", "exp_avg_sq", "step" },
+    [FY_OPTIMIZER_ADADELTA] = { "square_avg", "acc_delta", NULL },
+};
+
+const char *fy_optimizer_name(fy_optimizer_kind_t kind)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        FY_OPTIMIZER_LIST(X)
+#undef X
+    };
+    return (unsigned)kind < FY_OPTIMIZER_COUNT ? names[kind] : "?";
+}
+
+void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out_options)
+{
+    const bool is_adam = kind == FY_OPTIMIZER_ADAM || kind == FY_OPTIMIZER_ADAMW;
+    const fy_optimizer_options_t defaults = { .struct_size = sizeof defaults,
+                                              .kind = kind,
+                                              .lr = is_adam                         ? 0.001
+                                                    : kind == FY_OPTIMIZER_ADADELTA ? 1
+                                                                                    : 0.01,
+                                              .weight_decay = kind == FY_OPTIMIZER_ADAMW ? 0.01 : 0,
+                                              .beta1 = 0.9,
+                                              .beta2 = 0.999,
+                                              .rho = 0.9,
+                                              .eps = is_adam ? 1e-8 : 1e-6 };
+    if (out_options) *out_options = defaults;
+}
+
+/* ---- what can be ---- */
+
+static fy_status_t check_field(const char *kind, const char *field, double value, bool holds, const char *wanted)
+{
+    if (holds) return FY_STATUS_OK;
+    return FYT_FAIL(INVALID_ARGUMENT, "optimizer %s: %s is %g; it must be %s", kind, field, value, wanted);
+}
+
+static fy_status_t check_lr(const char *kind, double lr)
+{
+    return check_field(kind, "lr", lr, lr >= 0 && isfinite(lr), "finite, 0 or more");
+}
+
+static fy_status_t check_share(const char *kind, const char *field, double value)
+{
+    return check_field(kind, field, value, value >= 0 && value < 1, "0 or more and below 1");
+}
+
+static fy_status_t check_sgd(const char *kind, const fy_optimizer_options_t *o)
+{
+    FY_TRY(check_field(kind, "momentum", o->momentum, o->momentum >= 0 && isfinite(o->momentum), "finite, 0 or more"));
+    FY_TRY(check_field(kind, "dampening", o->dampening, isfinite(o->dampening), "finite"));
+    const bool fits = !o->nesterov || (o->momentum > 0 && o->dampening == 0);
+    return check_field(kind, "nesterov", o->nesterov, fits, "0 unless momentum is above 0 and dampening 0");
+}
+
+static fy_status_t check_options(const fy_optimizer_options_t *o)
+{
+    if (!o) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: options is NULL");
+    if (o->struct_size < sizeof *o)
+        return FYT_FAIL(INVALID_ARGUMENT, "optimizer: options->struct_size is not set; start from fy_optimizer_defaults");
+    if ((unsigned)o->kind >= FY_OPTIMIZER_COUNT)
+        return FYT_FAIL(INVALID_ARGUMENT, "optimizer: kind %d is none of fy_optimizer_kind_t", (int)o->kind);
+    const char *kind = fy_optimizer_name(o->kind);
+    FY_TRY(check_lr(kind, o->lr));
+    FY_TRY(check_field(kind, "weight_decay", o->weight_decay, o->weight_decay >= 0 && isfinite(o->weight_decay), "finite, 0 or more"));
+    if (o->kind == FY_OPTIMIZER_SGD) return check_sgd(kind, o);
+    FY_TRY(check_field(kind, "eps", o->eps, o->eps >= 0 && isfinite(o->eps), "finite, 0 or more"));
+    if (o->kind == FY_OPTIMIZER_ADADELTA) return check_share(kind, "rho", o->rho);
+    FY_TRY(check_share(kind, "beta1", o->beta1));
+    return check_share(kind, "beta2", o->beta2);
+}
+
+static fy_status_t check_pair(size_t index, const fy_tensor_t *value, const fy_tensor_t *grad, const fy_device_t *device)
+{
+    fy_tensor_info_t v = { .struct_size = sizeof v }, g = { .struct_size = sizeof g };
+    if (!value || !grad) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: %s[%zu] is NULL", value ? "grads" : "values", index);
+    fy_tensor_query(value, &v);
+    fy_tensor_query(grad, &g);
+    if (v.device != device || g.device != device)
+        return FYT_FAIL(DEVICE_MISMATCH, "optimizer: pair %zu is on %s (value) and %s (gradient), the first value on %s", index,
+                        fy_device_name(v.device), fy_device_name(g.device), fy_device_name(device));
+    if ((v.dtype != FY_DTYPE_F32 && v.dtype != FY_DTYPE_F64) || g.dtype != v.dtype)
+        return FYT_FAIL(DTYPE_MISMATCH, "optimizer: pair %zu is %s (value) and %s (gradient); both must be f32 or both f64", index,
+                        fy_dtype_name(v.dtype), fy_dtype_name(g.dtype));
+    bool same = v.rank == g.rank;
+    for (int i = 0; same && i < v.rank; i++) same = v.dims[i] == g.dims[i];
+    if (same) return FY_STATUS_OK;
+    return FYT_FAIL(SHAPE_MISMATCH,
+                    "optimizer: value %zu has %llu elements in rank %d, its gradient %llu in rank %d: they must be of one shape", index,
+                    (unsigned long long)v.nelem, v.rank, (unsigned long long)g.nelem, g.rank);
+}
+
+/* ---- making one ---- */
+
+/* A handle of our own on the same bytes. */
+static fy_status_t hold(fy_tensor_t *tensor, fy_tensor_t **out_handle)
+{
+    fy_tensor_info_t info = { .struct_size = sizeof info };
+    fy_tensor_query(tensor, &info);
+    FY_TRY(fy_reshape(tensor, info.rank, info.dims, out_handle));
+    fy_tensor_keep(*out_handle);
+    return FY_STATUS_OK;
+}
+
+static bool keeps_state(const fy_optimizer_options_t *options) { return options->kind != FY_OPTIMIZER_SGD || options->momentum != 0; }
+
+/* In a scope of the caller's, whose memory is optimizer state. */
+static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_tensor_t *value, fy_tensor_t *grad, pair_t *pair)
+{
+    fy_tensor_info_t info = { .struct_size = sizeof info };
+    fy_tensor_query(value, &info);
+    FY_TRY(hold(value, &pair->value));
+    FY_TRY(hold(grad, &pair->grad));
+    for (int i = 0; keeps_state(&optimizer->options) && i < STATES; i++) {
+        const char *name = k_states[optimizer->options.kind][i];
+        if (!name) continue;
+        const bool counts = i == STATES - 1;
+        FY_TRY(
+            fy_zeros(info.device, counts ? FY_DTYPE_I64 : info.dtype, counts ? 0 : info.rank, counts ? NULL : info.dims, &pair->state[i]));
+        fy_tensor_keep(pair->state[i]);
+        if (optimizer->count > 1)
+            snprintf(pair->name[i], sizeof pair->name[i], "%s.%zu", name, index);
+        else
+            snprintf(pair->name[i], sizeof pair->name[i], "%s", name);
+        fy_tensor_set_name(pair->state[i], pair->name[i]);
+    }
+    return FY_STATUS_OK;
+}
+
+static fy_status_t make_all(fy_optimizer_t *optimizer, fy_tensor_t *const *values, fy_tensor_t *const *grads, fy_device_t *device)
+{
+    FY_TRY(fy_scope_memory(FY_CATEGORY_OPTIMIZER_STATE));
+    FY_TRY(fy_full(device, FY_DTYPE_F64, 0, NULL, optimizer->options.lr, &optimizer->lr));
+    fy_tensor_keep(optimizer->lr);
+    fy_tensor_set_name(optimizer->lr, "lr");
+    for (size_t i = 0; i < optimizer->count; i++) FY_TRY(make_pair(optimizer, i, values[i], grads[i], &optimizer->pairs[i]));
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_optimizer_create(const fy_optimizer_options_t *options, size_t count, fy_tensor_t *const *values, fy_tensor_t *const *grads,
+                                fy_optimizer_t **out_optimizer)
+{
+    if (!out_optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: out_optimizer is NULL");
+    *out_optimizer = NULL;
+    FY_TRY(check_options(options));
+    if (count == 0 || !values || !grads || !values[0])
+        return FYT_FAIL(INVALID_ARGUMENT, "optimizer: %s",
+                        count ? "values, grads or values[0] is NULL" : "count is 0: there is nothing to update");
+    fy_tensor_info_t first = { .struct_size = sizeof first };
+    fy_tensor_query(values[0], &first);
+    for (size_t i = 0; i < count; i++) FY_TRY(check_pair(i, values[i], grads[i], first.device));
+    fy_optimizer_t *optimizer =
+        count > (SIZE_MAX - sizeof *optimizer) / sizeof(pair_t) ? NULL : calloc(1, sizeof *optimizer + count * sizeof(pair_t));
+    if (!optimizer) return FYT_FAIL(OUT_OF_MEMORY, "optimizer: no host memory for %zu pairs", count);
+    optimizer->options = *options;
+    optimizer->count = count;
+    fy_scope_t scope = fy_scope_begin("optimizer");
+    const fy_status_t status = make_all(optimizer, values, grads, first.device);
+    fy_scope_end(scope, 0, NULL);
+    if (status == FY_STATUS_OK)
+        *out_optimizer = optimizer;
+    else
+        fy_optimizer_destroy(optimizer);
+    return status;
+}
+
+void fy_optimizer_destroy(fy_optimizer_t *optimizer)
+{
+    if (!optimizer) return;
+    for (size_t i = 0; i < optimizer->count; i++) {
+        pair_t *pair = &optimizer->pairs[i];
+        fy_tensor_destroy(pair->value);
+        fy_tensor_destroy(pair->grad);
+        for (int k = 0; k < STATES; k++) fy_tensor_destroy(pair->state[k]);
+    }
+    fy_tensor_destroy(optimizer->lr);
+    free(optimizer);
+}
+
+/* ---- using it ---- */
+
+static fy_status_t step_pair(const fy_optimizer_options_t *o, const fy_tensor_t *lr, const pair_t *pair)
+{
+    fy_tensor_t *const *state = pair->state;
+    const fy_sgd_attrs_t sgd = { o->momentum, o->dampening, o->weight_decay, o->nesterov != 0 };
+    const fy_adam_attrs_t adam = { o->beta1, o->beta2, o->eps, o->weight_decay, o->kind == FY_OPTIMIZER_ADAMW };
+    const fy_adadelta_attrs_t adadelta = { o->rho, o->eps, o->weight_decay };
+    switch (o->kind) {
+    case FY_OPTIMIZER_SGD: return fy_sgd_step(pair->value, pair->grad, state[0], state[2], lr, &sgd);
+    case FY_OPTIMIZER_ADADELTA: return fy_adadelta_step(pair->value, pair->grad, state[0], state[1], lr, &adadelta);
+    default: return fy_adam_step(pair->value, pair->grad, state[0], state[1], state[2], lr, &adam);
+    }
+}
+
+fy_status_t fy_optimizer_step(fy_optimizer_t *optimizer)
+{
+    if (!optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer_step: optimizer is NULL");
+    for (size_t i = 0; i < optimizer->count; i++) FY_TRY(step_pair(&optimizer->options, optimizer->lr, &optimizer->pairs[i]));
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_optimizer_set_lr(fy_optimizer_t *optimizer, double lr)
+{
+    if (!optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer_set_lr: optimizer is NULL");
+    FY_TRY(check_lr(fy_optimizer_name(optimizer->options.kind), lr));
+    if (lr == optimizer->options.lr) return FY_STATUS_OK;
+    FY_TRY(fy_fill(optimizer->lr, lr));
+    optimizer->options.lr = lr;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum)
+{
+    if (!optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer_set_momentum: optimizer is NULL");
+    fy_optimizer_options_t changed = optimizer->options;
+    switch (changed.kind) {
+    case FY_OPTIMIZER_SGD:
+        if (!optimizer->pairs[0].state[0] && momentum != 0)
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "optimizer sgd: it was made with momentum 0 and has no state for %g; make it with one above 0", momentum);
+        changed.momentum = momentum;
+        break;
+    case FY_OPTIMIZER_ADAM:
+    case FY_OPTIMIZER_ADAMW: changed.beta1 = momentum; break;
+    default: return FYT_FAIL(INVALID_ARGUMENT, "optimizer %s: it has no momentum", fy_optimizer_name(changed.kind));
+    }
+    FY_TRY(check_options(&changed));
+    optimizer->options = changed;
+    return FY_STATUS_OK;
+}
+
+void fy_optimizer_get(const fy_optimizer_t *optimizer, fy_optimizer_options_t *out_options)
+{
+    if (optimizer && out_options) *out_options = optimizer->options;
+}
+
+void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, const char **out_name, fy_tensor_t **out_tensor)
+{
+    if (out_name) *out_name = NULL;
+    if (out_tensor) *out_tensor = NULL;
+    if (!optimizer) return;
+    for (size_t i = 0; i < optimizer->count; i++) {
+        const pair_t *pair = &optimizer->pairs[i];
+        for (int k = 0; k < STATES; k++) {
+            if (!pair->state[k] || index-- > 0) continue;
+            if (out_name) *out_name = pair->name[k];
+            if (out_tensor) *out_tensor = pair->state[k];
+            return;
+        }
+    }
+}
