@@ -70,8 +70,8 @@ fy_status_t fyt_cifar10_finish(fyt_cifar10_t *set, fy_dataset_t **out_dataset)
     info.classes = CLASSES;
     fy_status_t status = FY_STATUS_OK;
     if (out_dataset) {
-        unsigned char *data = realloc(set->data, set->samples * PIXELS);
-        int32_t *labels = realloc(set->labels, set->samples * sizeof *labels);
+        unsigned char *data = realloc(set->data, (set->samples + !set->samples) * PIXELS);
+        int32_t *labels = realloc(set->labels, (set->samples + !set->samples) * sizeof *labels);
         if (data) set->data = data;
         if (labels) set->labels = labels;
         status = fyt_dataset_new(&info, set->data, set->labels, out_dataset);

@@ -15,12 +15,14 @@
 /* The seeds of made-up parts: never the same samples in both. */
 enum { SEED_TRAIN = 1, SEED_TEST = 2 };
 
-/* directory/FILE, directory/FILE.gz, directory/NAME/FILE, directory/NAME/FILE.gz: the first that is there, from malloc; NULL if none is. */
-static char *find_file(const char *directory, const char *name, const char *file)
+/* directory/FILE, directory/FILE.gz, directory/NAME/FILE, directory/NAME/FILE.gz: the first that is there, from malloc; NULL if none is.
+ * Tables are read as they stand: `packed` is 0 for them. */
+static char *find_file(const char *directory, const char *name, const char *file, int packed)
 {
     const size_t room = strlen(directory) + strlen(name) + strlen(file) + 8;
     char *path = malloc(room);
     for (int way = 0; path && way < 4; way++) {
+        if (way % 2 && !packed) continue;
         snprintf(path, room, "%s/%s%s%s%s", directory, way < 2 ? "" : name, way < 2 ? "" : "/", file, way % 2 ? ".gz" : "");
         if (access(path, F_OK) == 0) return path;
     }
@@ -30,18 +32,20 @@ static char *find_file(const char *directory, const char *name, const char *file
 
 static fy_status_t fail_missing(const char *directory, const char *name, const char *file)
 {
-    return FYT_FAIL(IO, "no %s or %s.gz in %s or %s/%s\n  Say where the files of %s lie, or give no directory: then samples are made up",
-                    file, file, directory, directory, name, name);
+    return FYT_FAIL(IO, "no %s in %s or %s/%s\n  Say where the files of %s lie, or give no directory: then samples are made up", file,
+                    directory, directory, name, name);
 }
 
 static fy_status_t open_mnist(const char *directory, int is_test, fy_dataset_t **out_dataset)
 {
-    static const char *const files[2][2] = { { "train-images-idx3-ubyte", "train-labels-idx1-ubyte" },
-                                             { "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte" } };
+    static const char *const files[2][4] = {
+        { "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "train-images-idx3-ubyte (or .gz)", "train-labels-idx1-ubyte (or .gz)" },
+        { "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", "t10k-images-idx3-ubyte (or .gz)", "t10k-labels-idx1-ubyte (or .gz)" },
+    };
     if (!directory)
         return fy_dataset_synthetic_digits(is_test ? SYNTHETIC_TEST : SYNTHETIC_TRAIN, is_test ? SEED_TEST : SEED_TRAIN, out_dataset);
-    char *images = find_file(directory, "mnist", files[is_test][0]), *labels = find_file(directory, "mnist", files[is_test][1]);
-    fy_status_t status = !images || !labels ? fail_missing(directory, "mnist", files[is_test][images ? 1 : 0])
+    char *images = find_file(directory, "mnist", files[is_test][0], 1), *labels = find_file(directory, "mnist", files[is_test][1], 1);
+    fy_status_t status = !images || !labels ? fail_missing(directory, "mnist", files[is_test][images ? 3 : 2])
                                             : fy_dataset_read_idx(images, labels, NULL, out_dataset);
     free(images);
     free(labels);
@@ -57,11 +61,12 @@ static fy_status_t open_cifar10(const char *directory, int is_test, fy_dataset_t
         return fy_dataset_synthetic_images(is_test ? SYNTHETIC_TEST : SYNTHETIC_TRAIN, is_test ? SEED_TEST : SEED_TRAIN, out_dataset);
     for (int i = 1; i <= (is_test ? 1 : 5); i++) {
         snprintf(file, sizeof file, is_test ? "test_batch.bin" : "data_batch_%d.bin", i);
-        paths[count] = find_file(directory, "cifar10", file);
+        paths[count] = find_file(directory, "cifar10", file, 1);
         if (paths[count]) count++;
     }
-    fy_status_t status = count ? fy_dataset_read_cifar10(count, (const char *const *)paths, NULL, out_dataset)
-                               : fail_missing(directory, "cifar10", is_test ? "test_batch.bin" : "data_batch_1.bin (to 5)");
+    fy_status_t status =
+        count ? fy_dataset_read_cifar10(count, (const char *const *)paths, NULL, out_dataset)
+              : fail_missing(directory, "cifar10", is_test ? "test_batch.bin (or .gz)" : "data_batch_1.bin to data_batch_5.bin (or .gz)");
     for (size_t i = 0; i < count; i++) free(paths[i]);
     return status;
 }
@@ -70,7 +75,7 @@ static fy_status_t open_airfoil(const char *directory, int is_test, fy_dataset_t
 {
     fy_table_t *table = NULL;
     fy_dataset_t *all = NULL, *train = NULL, *test = NULL;
-    char *path = directory ? find_file(directory, "airfoil", "airfoil_self_noise.dat") : NULL;
+    char *path = directory ? find_file(directory, "airfoil", "airfoil_self_noise.dat", 0) : NULL;
     if (directory && !path) return fail_missing(directory, "airfoil", "airfoil_self_noise.dat");
     fy_status_t status = path ? fy_table_read(path, NULL, &table) : fy_table_synthetic(AIRFOIL_ROWS, SEED_TRAIN, &table);
     if (status == FY_STATUS_OK && fy_table_rows(table) <= AIRFOIL_TEST)

@@ -60,7 +60,7 @@ static fy_status_t make_normal(fy_loader_t *loader)
 {
     const fy_loader_options_t *options = &loader->options;
     fyt_normal_t *normal = &loader->normal;
-    double scales[FY_LOADER_CHANNELS], shifts[FY_LOADER_CHANNELS];
+    double scales[FY_LOADER_CHANNELS] = { 0 }, shifts[FY_LOADER_CHANNELS] = { 0 };
     *normal = (fyt_normal_t){ .scale = options->scale };
     for (int c = 0; c < options->channels; c++) {
         scales[c] = options->scale / options->std[c];
