@@ -302,7 +302,10 @@ static void parts_share_memory(void **state)
         assert_true(mine[0] == sample[0]);
     }
     assert_true(differs > 5);
+    fy_dataset_destroy(other);
     ts_fails(fy_dataset_split(first, 16, 0, &all, &other), INVALID_ARGUMENT);
+    assert_null(all);
+    assert_null(other);
     fy_dataset_destroy(first);
     fy_dataset_destroy(rest);
     fy_dataset_destroy(third);
