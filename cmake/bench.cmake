@@ -28,7 +28,9 @@ if(FERRY_BENCH_PEERS)
         message(FATAL_ERROR "FERRY_BENCH_PEERS needs libtorch (Debian: libtorch-dev)")
     endif()
     file(GLOB peer_sources CONFIGURE_DEPENDS bench/peers_*.c bench/peers_*.cpp)
-    set(shared_peers_train tools/small_train.c) # what `ferry bench` and the comparison both run
+    # What `ferry bench` and the comparisons both run.
+    set(shared_peers_train tools/small_train.c)
+    set(shared_peers_images tools/image_train.c tools/small_train.c tools/roofline.c)
     foreach(source ${peer_sources})
         ferry_bench(${source})
         get_filename_component(name ${source} NAME_WE)

@@ -3,8 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/bench_train.h"
+#include "tools/roofline.h"
 
 static fy_status_t report(session_t *session, const train_case_t *rows, const bench_case_t *cases, size_t count)
 {
@@ -14,12 +16,15 @@ static fy_status_t report(session_t *session, const train_case_t *rows, const be
         { "ns_per_step", "ns/step", 0 },
         { "worst_ns_per_step", "worst", 0 },
         { "ns_per_op", "ns/op", 1 },
+        { "batch", "batch", 0 },
         { "images_per_s", "images/s", 0 },
+        { "roofline_share", "of roofline", 2 },
         { "model_ns_per_step", NULL, 0 },
     };
     char labels[TRAIN_MOST_CASES][64];
     const char *names[TRAIN_MOST_CASES];
     double ns[TRAIN_MOST_CASES];
+    const double roofline = roofline_gflops((int)sysconf(_SC_NPROCESSORS_ONLN)); /* flops a ns */
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
         const bench_case_t *c = &cases[i];
@@ -31,7 +36,9 @@ static fy_status_t report(session_t *session, const train_case_t *rows, const be
         sheet_real(sheet, c->ns);
         sheet_real(sheet, c->worst_ns);
         sheet_real(sheet, rows[i].ops ? c->ns / (double)rows[i].ops : NAN);
+        sheet_real(sheet, rows[i].images ? (double)rows[i].images : NAN);
         sheet_real(sheet, rows[i].images ? 1e9 * (double)rows[i].images / c->ns : NAN);
+        sheet_real(sheet, rows[i].flops ? rows[i].flops(c->context) / c->ns / roofline : NAN);
         sheet_real(sheet, c->model_ns);
     }
     if (session->out) {
@@ -90,7 +97,8 @@ int bench_train(int argc, char **argv)
 
     session_t session;
     train_case_t rows[TRAIN_MOST_CASES];
-    const size_t count = choose(prefix, train_small, TRAIN_SMALL_COUNT, rows);
+    size_t count = choose(prefix, train_small, TRAIN_SMALL_COUNT, rows);
+    count += choose(prefix, train_image, TRAIN_IMAGE_COUNT, rows + count);
     if (!count) {
         fprintf(stderr, "ferry: no step is called '%s...'; without --case all are timed\n", prefix);
         return STATUS_USAGE;
@@ -98,6 +106,8 @@ int bench_train(int argc, char **argv)
     bench_case_t *cases = tool_alloc(count * sizeof *cases);
     fy_status_t status = session_begin(&session, &common, usage.command, "bench", "train");
     if (status == FY_STATUS_OK) status = run(&session, &effort, rows, cases, count);
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].end && cases[i].context) rows[i].end(cases[i].context); /* before its device goes */
     int exit_status = session_end(&session, status);
     for (size_t i = 0; i < count; i++) free(cases[i].context);
     free(cases);

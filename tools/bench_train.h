@@ -9,13 +9,15 @@ typedef struct train_case {
     const char *name, *mode; /* mode: "eager" or "graph" */
     /* Makes the context, in the current scope; a NULL context is a failure. It goes by free(). */
     fy_status_t (*make)(fy_device_t *device, void **out_context);
-    bench_fn run;   /* so many steps */
-    int64_t ops;    /* calls of one step that have a gradient, for the time of one; 0: left out */
-    int64_t images; /* of one step; 0: left out */
+    bench_fn run;                         /* so many steps */
+    int64_t ops;                          /* calls of one step that have a gradient, for the time of one; 0: left out */
+    int64_t images;                       /* of one step; 0: left out */
+    double (*flops)(const void *context); /* of one step, for its share of what the cores can do; NULL: left out */
+    void (*end)(void *context);           /* gives back what no scope owns; NULL: nothing */
 } train_case_t;
 
-/* Of all families together, and of each: bench_train_small.c. */
-enum { TRAIN_MOST_CASES = 32, TRAIN_SMALL_COUNT = 4 };
-extern const train_case_t train_small[TRAIN_SMALL_COUNT];
+/* Of all families together, and of each: bench_train_small.c, bench_train_image.c. */
+enum { TRAIN_MOST_CASES = 32, TRAIN_SMALL_COUNT = 4, TRAIN_IMAGE_COUNT = 2 };
+extern const train_case_t train_small[TRAIN_SMALL_COUNT], train_image[TRAIN_IMAGE_COUNT];
 
 #endif
