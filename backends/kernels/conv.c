@@ -1,5 +1,5 @@
-/* conv2d and its gradients: from a launch to the plain loops or to oneDNN. oneDNN runs dense f32 of some size; a primitive that would be a
- * reference loop (0.1 GFLOP/s) is not taken, the plain loops are. Scratch is the weights once more in oneDNN's order, and what it asks for.
+/* conv2d and its gradients: from a launch to the plain loops, to those for a handful of channels, or to oneDNN. oneDNN runs dense f32 of some
+ * size; a primitive that would be a reference loop (0.1 GFLOP/s) is not taken, the plain loops are. Scratch is the weights once more in oneDNN's order, and what it asks for.
  * Packing is not cached over calls: in training every step has new weights, and it costs a copy of them (docs/decisions/).
  * Not here: any loop. */
 #include "backends/kernels/conv.h"
@@ -69,6 +69,7 @@ uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit)
     fy__conv_t conv;
     uint64_t nbytes;
     make_conv(&conv, launch);
+    if (may_use_dnnl(&conv) && fy__conv_few_fits(fy__loops_get(), &conv)) return fy__conv_few_nbytes(&conv, limit);
     return may_use_dnnl(&conv) && fy__conv_dnnl_plan(&conv, limit, &nbytes) ? nbytes : 0;
 }
 
@@ -78,6 +79,8 @@ fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, 
     if (launch->nelem == 0 && launch->ndst == 1) return FY_STATUS_OK; /* weights of no channels still have a bias */
     make_conv(&conv, launch);
     if (may_use_dnnl(&conv)) {
+        if (fy__conv_few_fits(loops, &conv) && fy__conv_few_run(loops, &conv, launch->workspace, launch->workspace_nbytes))
+            return FY_STATUS_OK;
         const fy_status_t status = fy__conv_dnnl_run(host, loops, &conv, launch->workspace, launch->workspace_nbytes);
         if (status != FY_STATUS_UNSUPPORTED) return status;
     }

@@ -1,5 +1,5 @@
 /* A convolution as the three files that run it see it: whichever of x, w, y is the result of the launch.
- * conv.c decides, conv_plain.c has loops for any strides and dtypes, conv_dnnl2.c (or conv_dnnl3.c) oneDNN's primitives for dense f32. */
+ * conv.c decides, conv_few.c is for a handful of channels, conv_plain.c has loops for any strides and dtypes, conv_dnnl2.c (or conv_dnnl3.c) oneDNN's primitives for dense f32. */
 #ifndef FERRY_BACKENDS_KERNELS_CONV_H_
 #define FERRY_BACKENDS_KERNELS_CONV_H_
 
@@ -21,6 +21,12 @@ typedef struct fy__conv {
 
 /* conv_plain.c. Never fails; sums are f64, so one rounding at the end; no scratch. */
 void fy__conv_plain(const fy__loops_t *loops, const fy__conv_t *conv);
+
+/* conv_few.c. Dense f32; few channels, taps and outputs, no padding: 1, else 0. Scratch for one thread or more (0: none is wanted, or too little
+ * is left), and the run, which did nothing if it returns 0. */
+int fy__conv_few_fits(const fy__loops_t *loops, const fy__conv_t *conv);
+uint64_t fy__conv_few_nbytes(const fy__conv_t *conv, uint64_t limit);
+int fy__conv_few_run(const fy__loops_t *loops, const fy__conv_t *conv, void *scratch, uint64_t scratch_nbytes);
 
 /* oneDNN has a primitive that is no reference loop and needs *out_nbytes <= limit of scratch: 1, else 0. f32, all operands dense. */
 int fy__conv_dnnl_plan(const fy__conv_t *conv, uint64_t limit, uint64_t *out_nbytes);

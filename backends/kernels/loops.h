@@ -60,6 +60,19 @@ typedef struct fy__small_gemm {
     int adds;
 } fy__small_gemm_t;
 
+/* A convolution of one image whose windows have few elements ("taps"), all inside it. */
+typedef struct fy__few {
+    const float *x, *dy;
+    float *y;
+    const int64_t *taps;          /* from a window's first element: elements of x */
+    const float *w, *bias;        /* [ntaps][padded], [padded], zeros behind nouts */
+    float *sums;                  /* [ntaps + 1][padded]: the gradients of w and of bias */
+    int64_t ntaps, nouts, padded; /* padded: to a multiple of 32 */
+    int64_t nrows, count;         /* of y, and pixels in each */
+    int64_t row, step;            /* elements of x from a row of y to the next one, from a pixel of y to the next one */
+    int relu;
+} fy__few_t;
+
 typedef struct fy__loops {
     const char *name;
     fy__loop1_fn unary[FY__UNARY_COUNT][FY_DTYPE_COUNT];
@@ -91,6 +104,7 @@ typedef struct fy__loops {
     void (*normal_f64)(int64_t npairs, const uint32_t *lanes, double mean, double std, double *out);
     /* block = A * B, of panels packed as [k][FY__GEMM_ROWS] and [k][FY__GEMM_COLUMNS]; all aligned to 64 bytes. */
     void (*gemm_block_f64)(int64_t k, const double *a, const double *b, double *block);
+    void (*few_forward)(const fy__few_t *few), (*few_weight)(const fy__few_t *few); /* loops_conv.h; NULL where vectors are short */
     fy__pool_row_fn max_pool_f32, avg_pool_f32, max_pool_backward_f32, avg_pool_backward_f32; /* loops_image.h */
     void (*gemm_small_f32)(const fy__small_gemm_t *gemm);                                     /* m, n, k > 0 */
 } fy__loops_t;

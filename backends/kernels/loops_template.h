@@ -405,6 +405,7 @@ static void gemm_block_f64(int64_t k, const double *a, const double *b, double *
 
 /* ---- images ---- */
 
+#include "backends/kernels/loops_conv.h"
 #include "backends/kernels/loops_image.h"
 #include "backends/kernels/loops_gemm.h"
 
@@ -482,7 +483,7 @@ const fy__loops_t FY__LOOPS_TABLE = {
     .normal_f32 = normal_f32,
     .normal_f64 = normal_f64,
     .gemm_block_f64 = gemm_block_f64,
-    .max_pool_f32 = max_pool_f32,
+    FEW_LOOPS.max_pool_f32 = max_pool_f32,
     .avg_pool_f32 = avg_pool_f32,
     .max_pool_backward_f32 = max_pool_backward_f32,
     .avg_pool_backward_f32 = avg_pool_backward_f32,
