@@ -306,6 +306,34 @@ static void tables(ts_ctx_t *ctx)
     fy_dataset_destroy(rest);
 }
 
+/* Samples of one number have no axis of their own: x is [n]. */
+static void scalars(ts_ctx_t *ctx)
+{
+    static const float data[5] = { 1, 2, 3, 4, 5 }, targets[5] = { 6, 7, 8, 9, 10 };
+    fy_dataset_info_t info = FY_DATASET_INFO_INIT;
+    fy_dataset_t *dataset;
+    info.samples = 5;
+    info.dtype = FY_DTYPE_F32;
+    info.targets = 1;
+    ts_ok(fy_dataset_create(&info, data, targets, &dataset));
+    for (int resident = 0; resident < 2; resident++) {
+        fy_loader_options_t options = FY_LOADER_OPTIONS_INIT;
+        fy_loader_t *loader;
+        fy_tensor_t *x, *y;
+        options.shuffle = 0;
+        options.resident = resident;
+        ts_ok(fy_loader_create(ctx->device, dataset, &options, &loader));
+        ts_ok(fy_loader_next(loader, &x, &y));
+        assert_int_equal(ts_info(x).rank, 1);
+        ts_expect_f32(x, data, 5);
+        ts_expect_f32(y, targets, 5);
+        fy_tensor_destroy(x);
+        fy_tensor_destroy(y);
+        fy_loader_destroy(loader);
+    }
+    fy_dataset_destroy(dataset);
+}
+
 /* Given up at any moment, with batches on their way. */
 static void given_up(ts_ctx_t *ctx)
 {
@@ -451,6 +479,7 @@ int main(void)
         TS_TEST(seeking),
         TS_TEST(what_it_costs),
         TS_TEST(tables),
+        TS_TEST(scalars),
         TS_TEST(given_up),
         TS_TEST(guards_are_inherited),
         TS_TEST(not_while_recording),
