@@ -9,6 +9,7 @@ int cmd_experiment(int argc, char **argv)
         { "minibatch", "linear regression by gradient descent with four batch sizes", exp_minibatch },
         { "link", "transfers by size and mode; with --overlap, a loop that keeps both ways and the device busy", exp_link },
         { "parallel", "lenet on 1, 2, 4 devices: shards, gradients summed by peer transfers, the same parameters", exp_parallel },
+        { "speedups", "ways to train faster, each measured without and with, and what must hold checked", exp_speedups },
     };
     return run_command("ferry experiment", "Experiments about moving data and asking for work.", experiments,
                        sizeof experiments / sizeof *experiments, argc, argv);

@@ -29,6 +29,7 @@ int exp_vectorize(int argc, char **argv);
 int exp_minibatch(int argc, char **argv);
 int exp_link(int argc, char **argv);
 int exp_parallel(int argc, char **argv);
+int exp_speedups(int argc, char **argv);
 int bench_dispatch(int argc, char **argv);
 int bench_gemm(int argc, char **argv);
 int bench_copy(int argc, char **argv);
