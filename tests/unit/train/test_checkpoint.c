@@ -1,0 +1,265 @@
+/* Checkpoints: a training that stops and goes on from a file ends with the same bits as one that never stopped; what is kept and deleted in the
+ * folder; what is passed over; what is refused, and that nothing has changed then; parameters alone. Not here: processes that are killed
+ * (test_checkpoint_kill.c). */
+#include "tests/support/harness.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include "tests/unit/train/resume.h"
+
+enum { STEPS = 12 };
+
+static char folder[64];
+
+static void make_folder(void)
+{
+    strcpy(folder, "/tmp/ferry-ckpt-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+}
+
+/* Deletes it, and returns how many files there were. */
+static int drop_folder(const char *path)
+{
+    const struct dirent *entry;
+    char name[512];
+    int count = 0;
+    DIR *open_folder = opendir(path);
+    if (!open_folder) return 0;
+    while ((entry = readdir(open_folder))) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
+        unlink(name);
+        count++;
+    }
+    closedir(open_folder);
+    rmdir(path);
+    return count;
+}
+
+static const char *in_folder(const char *name)
+{
+    static char path[4][256];
+    static int turn;
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+static int is_there(const char *name) { return access(in_folder(name), F_OK) == 0; }
+
+/* Parameters, random state and optimizer state, in one piece. */
+static size_t all_bits(const resume_t *r, char *bits, size_t room)
+{
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    size_t used = 0;
+    ts_ok(fy_model_query(r->model, &info));
+    const char *name = "values";
+    fy_tensor_t *tensor = info.values;
+    for (size_t i = 0; name; i++) {
+        const size_t nbytes = ts_info(tensor).nbytes;
+        assert_true(used + nbytes <= room);
+        ts_read(tensor, bits + used, nbytes);
+        used += nbytes;
+        if (i)
+            fy_optimizer_state(r->optimizer, i - 1, &name, &tensor);
+        else
+            tensor = info.rng;
+    }
+    return used;
+}
+
+static void steps(ts_ctx_t *ctx, resume_t *r, int64_t until)
+{
+    while (r->progress.step < until) ts_ok(resume_step(ctx->device, r));
+}
+
+static void goes_on_bit_for_bit(ts_ctx_t *ctx)
+{
+    char *want = malloc(1 << 16), *got = malloc(1 << 16), note[32];
+    resume_t whole, part;
+    make_folder();
+    ts_ok(resume_begin(ctx->device, 1, &whole));
+    steps(ctx, &whole, STEPS);
+    const size_t nbytes = all_bits(&whole, want, 1 << 16);
+    resume_end(&whole);
+    for (int64_t stop = 0; stop <= STEPS; stop += 3) {
+        snprintf(note, sizeof note, "{\"stop\": %d}", (int)stop);
+        ts_ok(resume_begin(ctx->device, 1, &part));
+        steps(ctx, &part, stop);
+        part.progress.note = note;
+        ts_ok(fy_checkpoint_save(folder, part.model, part.optimizer, &part.progress, 1));
+        const fy_progress_t saved = part.progress;
+        fy_optimizer_options_t saved_options = { .struct_size = sizeof saved_options }, options = saved_options;
+        fy_optimizer_get(part.optimizer, &saved_options);
+        resume_end(&part);
+        ts_ok(resume_begin(ctx->device, 99, &part)); /* other first values, so that none of them is left */
+        part.progress = (fy_progress_t)FY_PROGRESS_INIT;
+        ts_ok(fy_checkpoint_load(folder, part.model, part.optimizer, &part.progress));
+        assert_int_equal(part.progress.step, saved.step);
+        assert_int_equal(part.progress.epoch, saved.epoch);
+        assert_int_equal(part.progress.epoch_step, saved.epoch_step);
+        assert_int_equal(part.progress.seed, saved.seed);
+        assert_string_equal(part.progress.note, note);
+        assert_true(part.progress.lr == saved_options.lr && part.progress.momentum == saved_options.beta1);
+        fy_optimizer_get(part.optimizer, &options);
+        assert_true(options.lr == saved_options.lr && options.beta1 == saved_options.beta1);
+        steps(ctx, &part, STEPS);
+        assert_int_equal(all_bits(&part, got, 1 << 16), nbytes);
+        assert_memory_equal(got, want, nbytes);
+        resume_end(&part);
+    }
+    assert_int_equal(drop_folder(folder), 1);
+    free(got);
+    free(want);
+}
+
+/* The last few stay; the one just written always does; what a killed process has left goes; other files are nobody's business. */
+static void keeps_the_last(ts_ctx_t *ctx)
+{
+    static const char *const others[] = { "step-00000001.safetensors.1-0.tmp", "step-1.safetensors", "best.safetensors",
+                                          "step-00000001.safetensors.old" };
+    resume_t r;
+    make_folder();
+    ts_ok(resume_begin(ctx->device, 1, &r));
+    for (int i = 0; i < 4; i++) fclose(fopen(in_folder(others[i]), "w"));
+    for (r.progress.step = 1; r.progress.step <= 5; r.progress.step++)
+        ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 3));
+    assert_false(is_there("step-00000001.safetensors") || is_there("step-00000002.safetensors"));
+    assert_true(is_there("step-00000003.safetensors") && is_there("step-00000004.safetensors") && is_there("step-00000005.safetensors"));
+    assert_false(is_there(others[0]));
+    for (int i = 1; i < 4; i++) assert_true(is_there(others[i]));
+    r.progress.step = 2; /* one who went back */
+    ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 1));
+    assert_true(is_there("step-00000002.safetensors") && is_there("step-00000005.safetensors"));
+    r.progress.step = 123456789;
+    ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 1));
+    r.progress.step = 0;
+    ts_ok(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress));
+    assert_int_equal(r.progress.step, 123456789);
+    assert_int_equal(drop_folder(folder), 4);
+    resume_end(&r);
+}
+
+static void keep_text(void *user, fy_log_level_t level, const char *text)
+{
+    (void)level;
+    snprintf(user, 512, "%s", text);
+}
+
+static void passes_over_what_is_not_whole(ts_ctx_t *ctx)
+{
+    char said[512] = "";
+    resume_t r;
+    make_folder();
+    ts_ok(resume_begin(ctx->device, 1, &r));
+    for (r.progress.step = 1; r.progress.step <= 3; r.progress.step++)
+        ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 3));
+    assert_int_equal(truncate(in_folder("step-00000003.safetensors"), 1000), 0);
+    fy_log_set(keep_text, said);
+    ts_ok(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress));
+    assert_int_equal(r.progress.step, 2);
+    assert_non_null(strstr(said, "step-00000003.safetensors is not a whole"));
+    ts_ok(fy_model_save(r.model, in_folder("step-00000002.safetensors"))); /* whole, but no checkpoint */
+    ts_ok(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress));
+    assert_int_equal(r.progress.step, 1);
+    assert_int_equal(truncate(in_folder("step-00000001.safetensors"), 0), 0);
+    ts_fails(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress), CORRUPT_DATA);
+    fy_log_set(NULL, NULL);
+    drop_folder(folder);
+    resume_end(&r);
+}
+
+/* A model of the same layers, but for one, and a file that has been tampered with: nothing changes. */
+static void refuses_and_changes_nothing(ts_ctx_t *ctx)
+{
+    char *before = malloc(1 << 16), *after = malloc(1 << 16);
+    resume_t r;
+    fy_model_t *other;
+    fy_layer_t *layer;
+    fy_optimizer_t *sgd;
+    fy_optimizer_options_t options;
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    make_folder();
+    ts_ok(resume_begin(ctx->device, 1, &r));
+    ts_fails(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress), UNAVAILABLE);
+    ts_text_has("no checkpoint in");
+    ts_fails(fy_checkpoint_load(in_folder("none"), r.model, r.optimizer, &r.progress), UNAVAILABLE);
+    ts_fails(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 0), INVALID_ARGUMENT);
+    ts_fails(fy_checkpoint_save(in_folder("a/b"), r.model, r.optimizer, &r.progress, 1), IO);
+    ts_text_has("cannot make the folder");
+    ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 1));
+    steps(ctx, &r, 2);
+    const size_t nbytes = all_bits(&r, before, 1 << 16);
+    ts_ok(fy_model_query(r.model, &info));
+    fy_optimizer_defaults(FY_OPTIMIZER_SGD, &options);
+    ts_ok(fy_optimizer_create(&options, 1, &info.values, &info.grads, &sgd));
+    ts_fails(fy_checkpoint_load(folder, r.model, sgd, &r.progress), INVALID_ARGUMENT);
+    ts_text_has("is of optimizer 'adam', not 'sgd'");
+    ts_ok(fy_layer_linear(RESUME_INPUTS, 3, NULL, &layer));
+    const fy_layer_child_t child = { "fc1", layer };
+    ts_ok(fy_layer_sequential(1, &child, &layer));
+    ts_ok(fy_model_create(ctx->device, layer, 1, (int64_t[]){ RESUME_INPUTS }, NULL, &other));
+    ts_fails(fy_checkpoint_load(folder, other, NULL, NULL), SHAPE_MISMATCH);
+    ts_text_has("'model.fc1.weight' is [16, 12] in");
+    ts_text_has("and [3, 12] here");
+    ts_ok(fy_model_save(other, in_folder("other.safetensors")));
+    ts_fails(fy_checkpoint_load(in_folder("other.safetensors"), r.model, r.optimizer, &r.progress), CORRUPT_DATA);
+    ts_text_has("not a checkpoint");
+    ts_fails(fy_model_load(r.model, in_folder("other.safetensors")), SHAPE_MISMATCH);
+    ts_fails(fy_model_load(r.model, in_folder("step-00000000.safetensors")), INVALID_ARGUMENT);
+    assert_int_equal(all_bits(&r, after, 1 << 16), nbytes);
+    assert_memory_equal(before, after, nbytes);
+    ts_ok(fy_checkpoint_load(folder, r.model, NULL, NULL)); /* without its optimizer */
+    fy_model_destroy(other);
+    fy_optimizer_destroy(sgd);
+    drop_folder(folder);
+    resume_end(&r);
+    free(before);
+    free(after);
+}
+
+/* One download, one upload; the file has the parameters under their own names, dense. */
+static void parameters_alone(ts_ctx_t *ctx)
+{
+    resume_t a, b;
+    fy_safetensors_t *file;
+    fy_param_t param = FY_PARAM_INIT;
+    float want[16 * RESUME_INPUTS], got[16 * RESUME_INPUTS];
+    size_t index;
+    make_folder();
+    ts_ok(resume_begin(ctx->device, 1, &a));
+    ts_ok(resume_begin(ctx->device, 2, &b));
+    const fy_ledger_totals_t begin = ts_ledger(NULL);
+    ts_ok(fy_model_save(a.model, in_folder("m.safetensors")));
+    const fy_ledger_totals_t middle = ts_ledger(NULL);
+    ts_ok(fy_model_load(b.model, in_folder("m.safetensors")));
+    const fy_ledger_totals_t end = ts_ledger(NULL);
+    assert_int_equal(middle.download.count - begin.download.count, 1);
+    assert_int_equal(middle.upload.count, begin.upload.count);
+    assert_int_equal(end.upload.count - middle.upload.count, 1);
+    assert_int_equal(end.download.count, middle.download.count);
+    ts_ok(fy_safetensors_open(in_folder("m.safetensors"), &file));
+    assert_int_equal(fy_safetensors_count(file), 4);
+    ts_ok(fy_safetensors_find(file, "fc1.weight", &index));
+    fy_safetensors_close(file);
+    ts_ok(fy_model_find_param(a.model, "fc1.weight", &param));
+    ts_read(param.value, want, sizeof want);
+    ts_ok(fy_model_find_param(b.model, "fc1.weight", &param));
+    ts_read(param.value, got, sizeof got);
+    assert_memory_equal(want, got, sizeof want);
+    ts_fails(fy_model_save(a.model, in_folder("no/where")), IO);
+    ts_fails(fy_model_load(a.model, in_folder("no/where")), IO);
+    resume_end(&b);
+    resume_end(&a);
+    assert_int_equal(drop_folder(folder), 1);
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = {
+        TS_TEST(goes_on_bit_for_bit),         TS_TEST(keeps_the_last),   TS_TEST(passes_over_what_is_not_whole),
+        TS_TEST(refuses_and_changes_nothing), TS_TEST(parameters_alone),
+    };
+    return TS_RUN("checkpoint", tests, NULL);
+}

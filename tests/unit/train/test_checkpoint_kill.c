@@ -1,0 +1,164 @@
+/* A training is killed (SIGKILL) at random moments, and started again from its folder, 200 times: after each kill the folder has a whole
+ * checkpoint, byte for byte that of an uninterrupted training at the same step, and every training that reaches its end has the same file there. The
+ * trainings are this program, called with an argument, so that each begins as a process of its own. FERRY_SEED=n kills at other moments. */
+#include "tests/support/harness.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/unit/train/resume.h"
+
+enum { STEPS = 60, KEEP = 3 };
+
+/* Trains in `folder` from where it stands, with a checkpoint after each step. */
+static int child(const char *folder, int keep)
+{
+    fy_device_t *device;
+    resume_t r;
+    fy_status_t status = fy_device_open("sim:0", &device);
+    if (status == FY_STATUS_OK) status = resume_begin(device, 1, &r);
+    if (status != FY_STATUS_OK) return 2;
+    status = fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress);
+    if (status == FY_STATUS_UNAVAILABLE) status = FY_STATUS_OK;
+    r.progress.note = NULL; /* the model's own */
+    while (status == FY_STATUS_OK && r.progress.step < STEPS) {
+        status = resume_step(device, &r);
+        if (status == FY_STATUS_OK) status = fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, keep);
+    }
+    if (status != FY_STATUS_OK) fprintf(stderr, "%s: %s\n", fy_status_name(status), fy_error_get()->text);
+    resume_end(&r);
+    fy_device_close(device);
+    return status == FY_STATUS_OK ? 0 : 1;
+}
+
+static pid_t start(const char *folder, int keep)
+{
+    char keep_text[16];
+    snprintf(keep_text, sizeof keep_text, "%d", keep);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        execl("/proc/self/exe", "child", folder, keep_text, (char *)NULL);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    return pid;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The highest step in the folder; -1: none. Left-overs are counted. */
+static int64_t newest(const char *folder, int *left_overs)
+{
+    const struct dirent *entry;
+    int64_t most = -1;
+    DIR *open_folder = opendir(folder);
+    if (!open_folder) return -1;
+    while ((entry = readdir(open_folder))) {
+        const char *end = strrchr(entry->d_name, '.');
+        if (end && strcmp(end, ".tmp") == 0) ++*left_overs;
+        if (!end || strcmp(end, ".safetensors") != 0 || strncmp(entry->d_name, "step-", 5) != 0) continue;
+        if (atoll(entry->d_name + 5) > most) most = atoll(entry->d_name + 5);
+    }
+    closedir(open_folder);
+    return most;
+}
+
+static void drop_files(const char *folder)
+{
+    char path[600];
+    const struct dirent *entry;
+    DIR *open_folder = opendir(folder);
+    if (!open_folder) return;
+    while ((entry = readdir(open_folder))) {
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (entry->d_name[0] != '.') unlink(path);
+    }
+    closedir(open_folder);
+}
+
+static void assert_same_file(const char *a_folder, const char *b_folder, int64_t step)
+{
+    static char a[1 << 16], b[1 << 16];
+    char path[2][128];
+    size_t n[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(path[i], sizeof path[i], "%s/step-%08lld.safetensors", i ? b_folder : a_folder, (long long)step);
+        FILE *file = fopen(path[i], "rb");
+        if (!file) fail_msg("%s is not there", path[i]);
+        n[i] = fread(i ? b : a, 1, sizeof a, file);
+        fclose(file);
+    }
+    assert_int_equal(n[0], n[1]);
+    assert_memory_equal(a, b, n[0]);
+}
+
+/* What the next start would do. */
+static void assert_loadable(const char *folder, fy_device_t *device, int64_t step)
+{
+    resume_t r;
+    ts_ok(resume_begin(device, 77, &r));
+    ts_ok(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress));
+    assert_int_equal(r.progress.step, step);
+    resume_end(&r);
+}
+
+static void killed_at_any_moment(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    const int rounds = 20;
+#else
+    const int rounds = 200;
+#endif
+    char whole[64] = "/tmp/ferry-whole-XXXXXX", folder[64] = "/tmp/ferry-kill-XXXXXX";
+    const char *seed = getenv("FERRY_SEED");
+    uint64_t random = seed ? strtoull(seed, NULL, 10) : 1;
+    int status, ends = 0, left_overs = 0;
+    fy_device_t *device;
+    assert_true(mkdtemp(whole) && mkdtemp(folder));
+    uint64_t lasts = now_ns();
+    assert_int_equal(waitpid(start(whole, STEPS), &status, 0) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0, 1);
+    lasts = now_ns() - lasts;
+    ts_ok(fy_device_open("sim:0", &device));
+    for (int round = 0; round < rounds; round++) {
+        const pid_t pid = start(folder, KEEP);
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const uint64_t wait_ns = (random >> 33) % (lasts / 2 + 1);
+        nanosleep(&(struct timespec){ (time_t)(wait_ns / 1000000000u), (long)(wait_ns % 1000000000u) }, NULL);
+        kill(pid, SIGKILL);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+        const int64_t step = newest(folder, &left_overs);
+        if (step < 0) continue; /* killed before its first one */
+        assert_loadable(folder, device, step);
+        assert_same_file(folder, whole, step);
+        if (step < STEPS) continue;
+        ends++;
+        drop_files(folder);
+    }
+    /* And from where the last one stopped to the end. */
+    assert_int_equal(waitpid(start(folder, KEEP), &status, 0) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0, 1);
+    assert_same_file(folder, whole, STEPS);
+    print_message("%d kills, %d trainings came to their end on the way, %d files were found half written\n", rounds, ends, left_overs);
+    fy_device_close(device);
+    drop_files(folder);
+    drop_files(whole);
+    rmdir(folder);
+    rmdir(whole);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[0], "child") == 0) return child(argv[1], atoi(argv[2]));
+    const struct CMUnitTest tests[] = { cmocka_unit_test(killed_at_any_moment) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
