@@ -199,8 +199,7 @@ fy_status_t speedup_normalise(session_t *session, speedup_t *out)
         if (diverged) out->without = NAN; /* no loss to compare with */
         out->ok = diverged && out->with < 0.5 && is_standard(fy_table_values(table), rows, cols);
         snprintf(out->held, sizeof out->held,
-                 "mean 0 and std 1 to 1e-3 in %d columns; raw, the loss is at %.3g after %d steps: it diverges", (int)cols, out->without,
-                 DESCENTS);
+                 "mean 0 and std 1 to 1e-3 in %d columns; raw, the loss is at %.3g after %d steps: it diverges", (int)cols, raw, DESCENTS);
     }
     fy_table_destroy(table);
     return status;
