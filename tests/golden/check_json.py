@@ -143,6 +143,29 @@ def check_parallel():
         fail(f"parallel: refusal is {doc['refusal']!r}")
 
 
+def check_speedups():
+    doc = document("experiment", "speedups", "--device", "sim:0")
+    if not doc:
+        return
+    shape(doc, {"clock": str, "rows": [{"row": int, "technique": str, "compared": str, "unit": str, "without": maybe, "with": number, "effect": maybe,
+                                        "status": str, "holds": str}]}, "speedups")
+    if [row["row"] for row in doc["rows"]] != [1, 2, 3, 5, 7, 9, 11, 12, 13, 14, 16, 17]:
+        fail(f"speedups: rows {[row['row'] for row in doc['rows']]}")
+    rows = {row["row"]: row for row in doc["rows"]}
+    for row in doc["rows"]:
+        if row["status"] != "ok":
+            fail(f"speedups: {row}")
+    # Counts, bytes and the model's clock: the same in every run.
+    if (rows[7]["without"], rows[7]["with"]) != (20, 0):
+        fail(f"speedups: {rows[7]}")
+    for which in (3, 5, 9, 11, 14, 16):
+        if not rows[which]["effect"] > 1:
+            fail(f"speedups: no effect in {rows[which]}")
+    doc = document("experiment", "speedups", "--only", "12,3")
+    if doc and [row["row"] for row in doc["rows"]] != [3, 12]:
+        fail("speedups --only 12,3: other rows")
+
+
 def check_link(device):
     doc = document("experiment", "link", "--device", device, "--sizes", "4,4KiB,1MiB", "--pieces", "256")
     if doc is None:
@@ -281,6 +304,7 @@ for where in ("sim:0", "host"):
     check_minibatch(where)
     check_link(where)
 check_parallel()
+check_speedups()
 check_others()
 check_plan()
 check_alloc()

@@ -21,7 +21,7 @@ expect 2 expirement
 says err "did you mean 'experiment'?"
 expect 2 experiment
 silent out
-for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "experiment parallel" "bench dispatch" "bench gemm" "bench copy" "bench alloc" "bench train"; do
+for command in info "experiment roundtrip" "experiment vectorize" "experiment minibatch" "experiment link" "experiment parallel" "experiment speedups" "bench dispatch" "bench gemm" "bench copy" "bench alloc" "bench train"; do
     # shellcheck disable=SC2086
     expect 0 $command --help
     says out "usage: ferry $command"
@@ -153,6 +153,12 @@ says err "there is lenet"
 expect 2 experiment parallel --lr -1
 expect 1 experiment parallel --device host --batch 16 --steps 1
 says err "several devices are taken from :0 on"
+expect 0 experiment speedups --only 12,16 --device sim:0
+says out "no gradient in validation"
+expect 2 experiment speedups --only 4
+says err "there are 1 2 3"
+expect 2 experiment speedups --only 3,
+expect 1 experiment speedups --device 'sim:0?numerics=off'
 expect 2 experiment link --sizes 4KiB,none
 says err "'none' is not a size"
 expect 2 experiment link --pieces 0
