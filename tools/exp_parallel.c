@@ -158,7 +158,7 @@ static fy_status_t train(session_t *session, training_t *t, const request_t *req
     FY_TRY(wait_all(t));
     const double begin = wall_ns(), model_begin = session_model_ns(session);
     for (int64_t step = 0; step < request->steps; step++) {
-        fy_tensor_t *losses[MOST_DEVICES];
+        fy_tensor_t *losses[MOST_DEVICES] = { NULL };
         const fy_scope_t scope = fy_scope_begin("step");
         FY_TRY(fill_batch(digits, info.samples, request, step, x, y));
         FY_TRY(run_step(t, request, x, y, losses));
@@ -202,7 +202,7 @@ static fy_status_t compare(const training_t *t, fy_tensor_t **first, outcome_t *
     double sums[2] = { 0, 0 };
     FY_TRY(fy_model_query(t->models[0], &info));
     for (size_t p = 0; p < info.nparams; p++) {
-        fy_tensor_t *host[MOST_DEVICES];
+        fy_tensor_t *host[MOST_DEVICES] = { NULL };
         void *data[MOST_DEVICES], *want;
         fy_tensor_info_t facts = FY_TENSOR_INFO_INIT;
         for (size_t i = 0; i < t->count; i++) {

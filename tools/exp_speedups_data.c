@@ -49,6 +49,7 @@ static fy_status_t load_epoch(session_t *session, const fy_dataset_t *digits, in
 
 fy_status_t speedup_loader(session_t *session, speedup_t *out)
 {
+    const double batches = (double)LOADED / LOADER_BATCH;
     fy_dataset_t *digits;
     uint64_t order[5];
     double ns[5];
@@ -58,8 +59,8 @@ fy_status_t speedup_loader(session_t *session, speedup_t *out)
         status = load_epoch(session, digits, workers, &order[workers], &ns[workers]);
     fy_dataset_destroy(digits);
     FY_TRY(status);
-    out->without = ns[0] / (LOADED / LOADER_BATCH);
-    out->with = ns[2] / (LOADED / LOADER_BATCH);
+    out->without = ns[0] / batches;
+    out->with = ns[2] / batches;
     out->ok = order[1] == order[0] && order[2] == order[0] && order[3] == order[0] && order[4] == order[0];
     snprintf(out->held, sizeof out->held, "the same samples in the same order with 0 to 4 threads (%016llx)", (unsigned long long)order[0]);
     return FY_STATUS_OK;

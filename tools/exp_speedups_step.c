@@ -177,7 +177,7 @@ fy_status_t speedup_set_to_none(session_t *session, speedup_t *out)
         out->ok = relative_distance(zeroed, assigned, count) == 0;
         snprintf(out->held, sizeof out->held,
                  "the first write assigns: 0 bytes of fill, not %llu a step; the same parameters after %d steps",
-                 (unsigned long long)(count * sizeof(float)), STEPS + 1);
+                 (unsigned long long)count * sizeof(float), STEPS + 1);
     }
     free(zeroed);
     free(assigned);

@@ -119,7 +119,7 @@ fy_status_t fyt_folder_trim(const char *directory, int keep, int64_t written)
     size_t count;
     FY_TRY(list(directory, 1, &steps, &count));
     fy_status_t status = FY_STATUS_OK;
-    for (size_t i = (size_t)keep; i < count; i++) {
+    for (size_t i = (size_t)keep; steps && i < count; i++) {
         char name[MOST_NAME];
         write_name(name, steps[i]);
         char *path = steps[i] == written ? NULL : join(directory, name);

@@ -25,7 +25,7 @@ static size_t count_state(const fy_optimizer_t *optimizer)
 
 void fyt_pieces_free(fyt_pieces_t *p)
 {
-    for (size_t i = 0; i < p->count; i++) free((char *)p->entries[i].name);
+    for (size_t i = 0; p->entries && i < p->count; i++) free((char *)p->entries[i].name);
     free(p->device);
     free(p->host);
     free(p->entries);

@@ -33,9 +33,10 @@ typedef struct text {
 
 static void put(text_t *text, const char *bytes, size_t n)
 {
+    if (!n || text->is_out_of_memory) return;
     if (text->used + n > text->room) {
         const size_t room = (text->used + n) * 2;
-        char *larger = text->is_out_of_memory ? NULL : realloc(text->bytes, room);
+        char *larger = realloc(text->bytes, room);
         if (!larger) {
             text->is_out_of_memory = 1;
             return;

@@ -38,7 +38,7 @@ if [ -x "$build/bin/ferry" ]; then
         record "experiment/$name" "$build/bin/ferry" experiment "$name" --device sim:0 --traffic
     done
     record experiment/parallel "$build/bin/ferry" experiment parallel lenet --devices 2 --batch 64 --steps 3 --device sim:0 --traffic
-    record experiment/speedups "$build/bin/ferry" experiment speedups --device sim:0 --traffic
+    record experiment/speedups "$build/bin/ferry" experiment speedups --only 5,7,11,14 --device sim:0 --traffic
     record experiment/link-overlap "$build/bin/ferry" experiment link --overlap --steps 16 --device sim:0 --traffic
 else
     echo "skipped: no ferry command in this build"
