@@ -203,7 +203,7 @@ static fy_status_t compare(const training_t *t, fy_tensor_t **first, outcome_t *
     FY_TRY(fy_model_query(t->models[0], &info));
     for (size_t p = 0; p < info.nparams; p++) {
         fy_tensor_t *host[MOST_DEVICES] = { NULL };
-        void *data[MOST_DEVICES], *want;
+        void *data[MOST_DEVICES] = { NULL }, *want = NULL;
         fy_tensor_info_t facts = FY_TENSOR_INFO_INIT;
         for (size_t i = 0; i < t->count; i++) {
             fy_param_t param = FY_PARAM_INIT;
