@@ -158,9 +158,9 @@ Contestant torch_mlp(small_optimizer_t which)
     auto s = std::make_shared<State>();
     {
         torch::NoGradGuard guard;
-        s->first->weight.copy_(made(2, { SMALL_INPUTS, SMALL_HIDDEN }).t());
+        s->first->weight.copy_(made(2, { SMALL_HIDDEN, SMALL_INPUTS }));
         s->first->bias.copy_(made(3, { SMALL_HIDDEN }));
-        s->second->weight.copy_(made(4, { SMALL_HIDDEN, SMALL_CLASSES }).t());
+        s->second->weight.copy_(made(4, { SMALL_CLASSES, SMALL_HIDDEN }));
         s->second->bias.copy_(made(5, { SMALL_CLASSES }));
     }
     std::vector<torch::Tensor> parameters = { s->first->weight, s->first->bias, s->second->weight, s->second->bias };
@@ -232,6 +232,11 @@ int main(int argc, char **argv)
         { "chain of 100, forward and back, per call", SMALL_CHAIN_OPS, 0.12, 0.06, { ferry_chain(0), ferry_chain(1), torch_chain() } });
     contests.push_back(
         { "mlp 64-64-10, batch 1, SGD step", 1, 0.12, 0.08, { ferry_mlp(SMALL_SGD, 0), ferry_mlp(SMALL_SGD, 1), torch_mlp(SMALL_SGD) } });
+    contests.push_back({ "mlp 64-64-10, batch 1, Adam step",
+                         1,
+                         0.12,
+                         0.08,
+                         { ferry_mlp(SMALL_ADAM, 0), ferry_mlp(SMALL_ADAM, 1), torch_mlp(SMALL_ADAM) } });
     for (auto &contest : contests) check_losses(contest, 20, 1e-4);
     for (auto &contest : contests) measure(contest, 31, 5e6);
     if (json)

@@ -17,7 +17,7 @@ typedef struct train_case {
 } train_case_t;
 
 /* Of all families together, and of each: bench_train_small.c, bench_train_image.c. */
-enum { TRAIN_MOST_CASES = 32, TRAIN_SMALL_COUNT = 4, TRAIN_IMAGE_COUNT = 2 };
+enum { TRAIN_MOST_CASES = 32, TRAIN_SMALL_COUNT = 6, TRAIN_IMAGE_COUNT = 2 };
 extern const train_case_t train_small[TRAIN_SMALL_COUNT], train_image[TRAIN_IMAGE_COUNT];
 
 #endif

@@ -97,19 +97,16 @@ fy_status_t small_chain_run(void *context, int64_t steps)
 
 static fy_status_t mlp_forward(const small_mlp_t *mlp, fy_tensor_t **out_loss)
 {
-    fy_tensor_t *y;
-    FY_TRY(fy_matmul(mlp->x, mlp->parameters[0], &y));
-    FY_TRY(fy_add(y, mlp->parameters[1], &y));
-    FY_TRY(fy_relu(y, &y));
-    FY_TRY(fy_matmul(y, mlp->parameters[2], &y));
-    FY_TRY(fy_add(y, mlp->parameters[3], &y));
+    fy_tensor_t *y, *const *p = mlp->parameters;
+    FY_TRY(fy_linear(mlp->x, p[0], p[1], FY_ACTIVATION_RELU, &y));
+    FY_TRY(fy_linear(y, p[2], p[3], FY_ACTIVATION_NONE, &y));
     return fy_mse_loss(y, mlp->target, out_loss);
 }
 
 static fy_status_t mlp_update(const small_mlp_t *mlp)
 {
-    for (int i = 0; i < SMALL_PARAMETERS; i++) FY_TRY(fy_axpy(mlp->parameters[i], -SMALL_LR, mlp->gradients[i]));
-    return FY_STATUS_OK;
+    if (mlp->optimizer == SMALL_SGD) return fy_sgd_step(mlp->all, mlp->all_gradients, NULL, NULL, mlp->lr, NULL);
+    return fy_adam_step(mlp->all, mlp->all_gradients, mlp->exp_avg, mlp->exp_avg_sq, mlp->number, mlp->lr, NULL);
 }
 
 static fy_status_t mlp_step(void *context)
@@ -126,22 +123,50 @@ static fy_status_t mlp_step(void *context)
     return FY_STATUS_OK;
 }
 
-fy_status_t small_mlp_make(fy_device_t *device, small_optimizer_t optimizer, int is_graph, small_mlp_t *out_mlp)
+/* The next elements of `block` from *at on, with another shape. */
+static fy_status_t cut(fy_tensor_t *block, int64_t *at, int rank, const int64_t *dims, fy_tensor_t **out_view)
+{
+    fy_tensor_t *flat;
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++) count *= dims[i];
+    FY_TRY(fy_slice(block, 0, *at, *at + count, &flat));
+    FY_TRY(fy_reshape(flat, rank, dims, out_view));
+    fy_tensor_destroy(flat);
+    *at += count;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t make_parameters(fy_device_t *device, small_mlp_t *mlp)
 {
     static const int64_t dims[SMALL_PARAMETERS][2] = {
-        { SMALL_INPUTS, SMALL_HIDDEN }, { SMALL_HIDDEN }, { SMALL_HIDDEN, SMALL_CLASSES }, { SMALL_CLASSES }
+        { SMALL_HIDDEN, SMALL_INPUTS }, { SMALL_HIDDEN }, { SMALL_CLASSES, SMALL_HIDDEN }, { SMALL_CLASSES }
     };
     static const int ranks[SMALL_PARAMETERS] = { 2, 1, 2, 1 };
+    const int64_t count[1] = { SMALL_HIDDEN * (SMALL_INPUTS + 1) + SMALL_CLASSES * (SMALL_HIDDEN + 1) };
+    int64_t at[2] = { 0, 0 };
+    fy_tensor_t **const blocks[4] = { &mlp->all, &mlp->all_gradients, &mlp->exp_avg, &mlp->exp_avg_sq };
+    for (int i = 0; i < 4; i++) FY_TRY(fy_zeros(device, FY_DTYPE_F32, 1, count, blocks[i]));
+    for (int i = 0; i < SMALL_PARAMETERS; i++) {
+        fy_tensor_t *initial, *gradient;
+        FY_TRY(make(device, 2 + i, ranks[i], dims[i], &initial));
+        FY_TRY(cut(mlp->all, &at[0], ranks[i], dims[i], &mlp->parameters[i]));
+        FY_TRY(cut(mlp->all_gradients, &at[1], ranks[i], dims[i], &gradient));
+        FY_TRY(fy_copy(mlp->parameters[i], initial));
+        FY_TRY(fy_tape_watch(mlp->tape, mlp->parameters[i], gradient));
+    }
+    return FY_STATUS_OK;
+}
+
+fy_status_t small_mlp_make(fy_device_t *device, small_optimizer_t optimizer, int is_graph, small_mlp_t *out_mlp)
+{
     static const int64_t input[2] = { 1, SMALL_INPUTS }, output[2] = { 1, SMALL_CLASSES };
     *out_mlp = (small_mlp_t){ .optimizer = optimizer };
     FY_TRY(fy_tape_create(&out_mlp->tape));
     FY_TRY(make(device, 0, 2, input, &out_mlp->x));
     FY_TRY(make(device, 1, 2, output, &out_mlp->target));
-    for (int i = 0; i < SMALL_PARAMETERS; i++) {
-        FY_TRY(make(device, 2 + i, ranks[i], dims[i], &out_mlp->parameters[i]));
-        FY_TRY(fy_zeros(device, FY_DTYPE_F32, ranks[i], dims[i], &out_mlp->gradients[i]));
-        FY_TRY(fy_tape_watch(out_mlp->tape, out_mlp->parameters[i], out_mlp->gradients[i]));
-    }
+    FY_TRY(make_parameters(device, out_mlp));
+    FY_TRY(fy_full(device, FY_DTYPE_F32, 0, NULL, SMALL_LR, &out_mlp->lr));
+    FY_TRY(fy_zeros(device, FY_DTYPE_I64, 0, NULL, &out_mlp->number));
     return is_graph ? record(device, mlp_step, out_mlp, &out_mlp->graph) : FY_STATUS_OK;
 }
 

@@ -26,13 +26,14 @@ typedef struct small_chain {
     fy_tensor_t *x, *w, *b, *grad_w, *grad_b, *loss;
 } small_chain_t;
 
-/* 64-64-10, relu between, mean squared error against one target row; parameters are updated in each step. */
+/* 64-64-10, relu between, mean squared error against one target row; all parameters are updated in each step, by one request. */
 typedef struct small_mlp {
     small_optimizer_t optimizer;
     fy_tape_t *tape;
     fy_graph_t *graph;
-    fy_tensor_t *x, *target, *loss;
-    fy_tensor_t *parameters[SMALL_PARAMETERS], *gradients[SMALL_PARAMETERS]; /* w1 [64, 64], b1 [64], w2 [64, 10], b2 [10] */
+    fy_tensor_t *x, *target, *loss, *lr, *number;
+    fy_tensor_t *all, *all_gradients, *exp_avg, *exp_avg_sq; /* one block each */
+    fy_tensor_t *parameters[SMALL_PARAMETERS];               /* views: w1 [64, 64], b1 [64], w2 [10, 64], b2 [10] */
 } small_mlp_t;
 
 /* Made in the current scope, which must outlive it. is_graph: records a step, which counts as none. */
