@@ -157,6 +157,8 @@ static void write_sums(const reduce_t *reduce, int64_t first, int64_t n, double 
     char *at = (char *)dst->data + fy__offset_of(first, kept->rank, kept->dims, kept->dst) * ((int64_t)1 << fy__log2_size(dst->dtype));
     if (reduce->launch->op == FY_OP_MEAN)
         for (int64_t j = 0; j < n; j++) sums[j] /= (double)reduce->count;
+    if (reduce->is_norm)
+        for (int64_t j = 0; j < n; j++) sums[j] = sqrt(sums[j]);
     if (reduce->launch->accumulate & 1u) {
         double old[COLUMNS];
         fy__stage_in(loops, n, old, FY_DTYPE_F64, at, 1, dst->dtype);
