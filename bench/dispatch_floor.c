@@ -1,6 +1,6 @@
 /* The price of one light request at its smallest: N times `add` (two f32[4] on the host, a new result) or `matmul` (16x16x16, a new
  * result), the same add in a guarded scope (`guarded`), or the bare `sgemm` that such a matmul ends in. `step` is 20 such adds, each of
- * the last one's result; `replay` the same as a graph.
+ * the last one's result; `recorded` the same with a tape looking on, `replay` as a graph.
  * N is an argument, so that two runs under an instruction counter give instructions per request by difference (instructions.sh).
  * Not here: comparisons in time (peers_torch.cpp, `ferry bench dispatch`). */
 #include <dnnl.h>
@@ -54,6 +54,20 @@ static fy_status_t run_step(fy_tensor_t *a, fy_tensor_t *b, long count)
     return FY_STATUS_OK;
 }
 
+/* The same with a tape looking on that never goes back. */
+static fy_status_t run_recorded(fy_tensor_t *a, fy_tensor_t *b, long count)
+{
+    fy_tape_t *tape;
+    FY_TRY(fy_tape_create(&tape));
+    FY_TRY(fy_tape_watch(tape, a, NULL));
+    for (long i = 0; i < count; i++) {
+        FY_TRY(fy_tape_begin(tape));
+        FY_TRY(one_step(a, b));
+    }
+    fy_tape_destroy(tape);
+    return FY_STATUS_OK;
+}
+
 static fy_status_t run_replay(fy_tensor_t *a, fy_tensor_t *b, long count)
 {
     fy_graph_t *graph;
@@ -98,6 +112,7 @@ static const struct {
     { "matmul", run_matmul, 2, { SIZE, SIZE } },
     { "sgemm", run_sgemm, 2, { SIZE, SIZE } },
     { "step", run_step, 1, { 4 } },
+    { "recorded", run_recorded, 1, { 4 } },
     { "replay", run_replay, 1, { 4 } },
 };
 enum { WORK_COUNT = sizeof works / sizeof *works };
@@ -124,7 +139,7 @@ int main(int argc, char **argv)
     if (argc > 2)
         while (which < WORK_COUNT && strcmp(argv[2], works[which].name) != 0) which++;
     if (argc > 3 || count < 0 || (rest && *rest) || which == WORK_COUNT) {
-        fprintf(stderr, "usage: %s [TIMES [add|guarded|matmul|sgemm|step|replay]]\n", argv[0]);
+        fprintf(stderr, "usage: %s [TIMES [add|guarded|matmul|sgemm|step|recorded|replay]]\n", argv[0]);
         return 2;
     }
     double ns = 0;

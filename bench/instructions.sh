@@ -40,5 +40,6 @@ matmul=$(each matmul)
 sgemm=$(each sgemm)
 echo "instructions per matmul 16x16x16 with a new result: $matmul, of which the bare sgemm $sgemm and the dispatcher $((matmul - sgemm))"
 step=$(each step)
+recorded=$(each recorded)
 replay=$(each replay)
-echo "instructions per op of a step of 20 such adds: $((step / 20)), replayed as a graph $((replay / 20))"
+echo "instructions per op of a step of 20 such adds: $((step / 20)), recorded by a tape $((recorded / 20)), replayed as a graph $((replay / 20))"

@@ -454,26 +454,31 @@ static FY_COLD fy_status_t note_failure(fy__thread_t *thread, fy_status_t status
     return thread->recording ? fy__recording_failed(thread->recording, status) : status;
 }
 
-/* The call with a tape looking on, which does not see what a rule or the log function calls meanwhile. */
-static __attribute__((noinline)) fy_status_t run_taped(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc,
-                                                       const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate, size_t ndst,
-                                                       fy_tensor_t **dst)
+/* Before a call that a tape looks on: what it saves for going back. The tape does not see what a rule or the log function calls meanwhile. */
+static __attribute__((noinline)) fy_status_t begin_taped(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc,
+                                                         const fy_tensor_t *const *src, const void *attrs, size_t ndst, fy_tensor_t **dst,
+                                                         bool *out_is_recorded)
 {
-    fy_tape_t *tape = thread->tape;
-    bool is_recorded = false, is_whole = true;
+    bool is_whole = true;
+    *out_is_recorded = false;
     for (size_t i = 0; i < nsrc; i++) is_whole &= src[i] && !fy__tensor_is_gone(src[i]);
     for (size_t i = 0; i < ndst; i++) is_whole &= !dst[i] || !fy__tensor_is_gone(dst[i]);
     if (FY_LIKELY(is_whole)) /* or it is refused anyway, by others */
-        FY_TRY(fy__tape_before(thread, tape, row, nsrc, src, attrs, ndst, dst, &is_recorded));
+        FY_TRY(fy__tape_before(thread, thread->tape, row, nsrc, src, attrs, ndst, dst, out_is_recorded));
     thread->tape = NULL;
-    const fy_status_t status = fy__dispatch(row, nsrc, src, attrs, accumulate, ndst, dst);
+    return FY_STATUS_OK;
+}
+
+/* And after it. */
+static __attribute__((noinline)) void end_taped(fy__thread_t *thread, fy_tape_t *tape, bool is_recorded, fy_status_t status,
+                                                fy_tensor_t *const *dst)
+{
     thread->tape = tape;
-    if (!is_recorded) return status;
+    if (!is_recorded) return;
     if (FY_LIKELY(status == FY_STATUS_OK))
         fy__tape_kept(tape, dst);
     else
         fy__tape_given_up(thread, tape);
-    return status;
 }
 
 fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
@@ -482,9 +487,15 @@ fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t
     fy_desc_t near[NEAR];
     fy__thread_t *thread = fy__thread();
     if (FY_UNLIKELY(!thread)) return FY_STATUS_OUT_OF_MEMORY;
-    const fy_status_t status = FY_UNLIKELY(thread->tape != NULL) ? run_taped(thread, row, nsrc, src, attrs, accumulate, ndst, dst)
-                               : FY_UNLIKELY(nsrc + ndst > NEAR) ? run_far(thread, row, nsrc, src, attrs, accumulate, ndst, dst)
-                                                                 : run(thread, row, nsrc, src, attrs, accumulate, ndst, dst, near);
+    fy_tape_t *tape = thread->tape;
+    bool is_recorded = false;
+    if (FY_UNLIKELY(tape != NULL)) {
+        const fy_status_t refused = begin_taped(thread, row, nsrc, src, attrs, ndst, dst, &is_recorded);
+        if (refused != FY_STATUS_OK) return note_failure(thread, refused);
+    }
+    const fy_status_t status = FY_UNLIKELY(nsrc + ndst > NEAR) ? run_far(thread, row, nsrc, src, attrs, accumulate, ndst, dst)
+                                                               : run(thread, row, nsrc, src, attrs, accumulate, ndst, dst, near);
+    if (FY_UNLIKELY(tape != NULL)) end_taped(thread, tape, is_recorded, status, dst);
     return FY_LIKELY(status == FY_STATUS_OK) ? status : note_failure(thread, status);
 }
 

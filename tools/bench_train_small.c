@@ -10,7 +10,9 @@ static fy_status_t make_chain(fy_device_t *device, int is_graph, void **out_cont
 }
 static fy_status_t make_mlp(fy_device_t *device, small_optimizer_t optimizer, int is_graph, void **out_context)
 {
-    return small_mlp_make(device, optimizer, is_graph, *out_context = tool_alloc(sizeof(small_mlp_t)));
+    small_mlp_t *mlp = *out_context = tool_alloc(sizeof *mlp);
+    FY_TRY(small_mlp_make(device, optimizer, is_graph, mlp));
+    return small_mlp_calm(mlp);
 }
 
 static fy_status_t chain_eager(fy_device_t *device, void **out_context) { return make_chain(device, 0, out_context); }

@@ -170,6 +170,8 @@ fy_status_t small_mlp_make(fy_device_t *device, small_optimizer_t optimizer, int
     return is_graph ? record(device, mlp_step, out_mlp, &out_mlp->graph) : FY_STATUS_OK;
 }
 
+fy_status_t small_mlp_calm(small_mlp_t *mlp) { return fy_fill(mlp->lr, SMALL_LR_CALM); }
+
 fy_status_t small_mlp_run(void *context, int64_t steps)
 {
     small_mlp_t *mlp = context;

@@ -12,8 +12,9 @@ extern "C" {
 
 enum { SMALL_CHAIN_OPS = 100, SMALL_CHAIN_SIZE = 64, SMALL_INPUTS = 64, SMALL_HIDDEN = 64, SMALL_CLASSES = 10, SMALL_PARAMETERS = 4 };
 typedef enum small_optimizer { SMALL_SGD, SMALL_ADAM } small_optimizer_t;
-#define SMALL_LR    0.01
-#define SMALL_SCALE 0.25f
+#define SMALL_LR      0.01
+#define SMALL_LR_CALM 1e-9
+#define SMALL_SCALE   0.25f
 
 /* Element i, row-major, of the made-up tensor `which` is SMALL_SCALE times this, in [-1, 1): the same numbers on both sides of a comparison.
  * The chain's x, w, b are 0, 1, 2; the network's x and target 0, 1, its parameters 2 .. 5. */
@@ -39,6 +40,9 @@ typedef struct small_mlp {
 /* Made in the current scope, which must outlive it. is_graph: records a step, which counts as none. */
 fy_status_t small_chain_make(fy_device_t *device, int is_graph, small_chain_t *out_chain);
 fy_status_t small_mlp_make(fy_device_t *device, small_optimizer_t optimizer, int is_graph, small_mlp_t *out_mlp);
+/* From now on it learns next to nothing. A network that has fitted its one sample computes with gradients and moments too small for normal numbers,
+ * which takes several times as long, on any library; what is to be timed must not get there. */
+fy_status_t small_mlp_calm(small_mlp_t *mlp);
 /* So many steps. `loss` is then that of the last one, before its update. context: a small_chain_t, a small_mlp_t. */
 fy_status_t small_chain_run(void *context, int64_t steps);
 fy_status_t small_mlp_run(void *context, int64_t steps);

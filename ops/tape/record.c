@@ -7,19 +7,23 @@
 
 enum { ATTRS_STEP = 16 };
 
-/* A source with a gradient must still have the bytes that its value stands for: a write through another view would go unnoticed. */
-static fy_status_t check_unwritten(fy_tape_t *tape, const char *what, const fy_tensor_t *src, uint32_t value)
+static FY_COLD fy_status_t refuse_stale(const char *what, const fy_tensor_t *src, uint64_t seen, uint64_t version)
 {
     char text[112];
-    fy__tape_slot_t *slot = fy__tape_slot(tape, value);
-    const uint64_t version = atomic_load_explicit(&src->storage->version, memory_order_relaxed);
-    if (slot->version == FY__TAPE_UNUSED) slot->version = version;
-    if (FY_LIKELY(slot->version == version)) return FY_STATUS_OK;
     return FY_FAIL(
         BUSY,
         "%s: the bytes of %s were written since the tape saw them first (version %llu, now %llu), so its gradient would be that of other "
         "values\n  Write after fy_tape_backward, or compute a new tensor",
-        what, fy__tensor_format(src, text, sizeof text), (unsigned long long)slot->version, (unsigned long long)version);
+        what, fy__tensor_format(src, text, sizeof text), (unsigned long long)seen, (unsigned long long)version);
+}
+
+/* A source with a gradient must still have the bytes that its value stands for: a write through another view would go unnoticed. */
+static inline fy_status_t check_unwritten(fy_tape_t *tape, const char *what, const fy_tensor_t *src, uint32_t value)
+{
+    fy__tape_slot_t *slot = fy__tape_slot(tape, value);
+    const uint64_t version = atomic_load_explicit(&src->storage->version, memory_order_relaxed);
+    if (slot->version == FY__TAPE_UNUSED) slot->version = version;
+    return FY_LIKELY(slot->version == version) ? FY_STATUS_OK : refuse_stale(what, src, slot->version, version);
 }
 
 static FY_COLD fy_status_t refuse_without_rule(const char *what, const fy_tensor_t *src)
@@ -39,8 +43,8 @@ static FY_COLD fy_status_t refuse_write(const char *what, const fy_tensor_t *dst
 }
 
 /* Sources, then (takes_old) what result 0 was. Which have gradients: bits, those from 31 on as one. */
-static fy_status_t take_sources(fy_tape_t *tape, const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src,
-                                fy_tensor_t *const *dst, fy__tape_operand_t *operands, uint32_t *out_valued)
+static inline fy_status_t take_sources(fy_tape_t *tape, const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src,
+                                       fy_tensor_t *const *dst, fy__tape_operand_t *operands, uint32_t *out_valued)
 {
     for (size_t i = 0; i < nsrc; i++) {
         const fy_tensor_t *tensor = src[i];
@@ -77,7 +81,7 @@ static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const
     return FY_STATUS_OK;
 }
 
-static fy_status_t make_room(fy_tape_t *tape, uint32_t noperands, uint32_t nvalues, size_t attrs_nbytes)
+static inline fy_status_t make_room(fy_tape_t *tape, uint32_t noperands, uint32_t nvalues, size_t attrs_nbytes)
 {
     FY_TRY(fy__tape_grow((void **)&tape->calls, &tape->calls_room, tape->ncalls, 1, sizeof *tape->calls));
     FY_TRY(fy__tape_grow((void **)&tape->operands, &tape->operands_room, tape->noperands, noperands, sizeof *tape->operands));
@@ -134,7 +138,7 @@ void fy__tape_kept(fy_tape_t *tape, fy_tensor_t *const *dst)
             continue;
         }
         fy__tape_slot_t *slot = &tape->values[tape->nvalues];
-        *slot = fy__tape_slot_of(dst[j]);
+        fy__tape_slot_make(slot, dst[j]);
         slot->version = atomic_load_explicit(&dst[j]->storage->version, memory_order_relaxed);
         dst[j]->valued = true;
         dst[j]->value = fy__tape_value(tape->record, tape->nvalues++);

@@ -71,13 +71,6 @@ fy_tensor_t *fy__tape_hold(fy__thread_t *thread, const fy_tensor_t *tensor)
     return held;
 }
 
-fy__tape_slot_t fy__tape_slot_of(const fy_tensor_t *tensor)
-{
-    fy__tape_slot_t slot = { .device = tensor->storage->device, .dtype = tensor->dtype, .rank = tensor->rank, .version = FY__TAPE_UNUSED };
-    for (int i = 0; i < tensor->rank; i++) slot.dims[i] = tensor->dims[i];
-    return slot;
-}
-
 static void free_slot(fy__thread_t *thread, fy__tape_slot_t *slot)
 {
     if (slot->grad) fy__tensor_free(thread, slot->grad);
@@ -222,7 +215,8 @@ fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *gra
         if (place) fy__tensor_free(thread, place);
         return status;
     }
-    fy__tape_slot_t slot = fy__tape_slot_of(tensor);
+    fy__tape_slot_t slot;
+    fy__tape_slot_make(&slot, tensor);
     slot.is_leaf = true;
     slot.place = place;
     slot.tensor = held;

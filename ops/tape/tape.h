@@ -87,8 +87,17 @@ void fy__tape_point(fy_tensor_t *blank, const fy_tensor_t *tensor);
 void fy__tape_free(fy__thread_t *thread, fy_tensor_t *held);
 /* A blank that points. */
 fy_tensor_t *fy__tape_hold(fy__thread_t *thread, const fy_tensor_t *tensor);
-/* A slot for what has the shape of `tensor`. */
-fy__tape_slot_t fy__tape_slot_of(const fy_tensor_t *tensor);
+/* Makes it a slot for what has the shape of `tensor`. */
+static inline void fy__tape_slot_make(fy__tape_slot_t *slot, const fy_tensor_t *tensor)
+{
+    slot->device = tensor->storage->device;
+    slot->dtype = tensor->dtype;
+    slot->rank = tensor->rank;
+    slot->is_leaf = slot->is_present = slot->is_shared = false;
+    for (int i = 0; i < tensor->rank; i++) slot->dims[i] = tensor->dims[i];
+    slot->version = FY__TAPE_UNUSED;
+    slot->grad = slot->place = slot->tensor = NULL;
+}
 /* Forgets the calls and what they saved. */
 void fy__tape_forget_calls(fy__thread_t *thread, fy_tape_t *tape);
 /* No scope of this thread goes on recording it. */
