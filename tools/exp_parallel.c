@@ -215,6 +215,7 @@ static fy_status_t compare(const training_t *t, fy_tensor_t **first, outcome_t *
         for (size_t i = 1; i < t->count; i++) out->replicas_are_equal &= memcmp(data[0], data[i], facts.nbytes) == 0;
         if (!first[p]) first[p] = host[0];
         FY_TRY(fy_tensor_map(first[p], FY_ACCESS_READ, &want));
+        if (!want || !data[0]) return TOOL_FAIL(INTERNAL, "a parameter without bytes");
         const double difference = add_difference(want, data[0], facts.nelem, sums);
         if (!(difference <= out->worst_tensor)) out->worst_tensor = difference;
     }

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include <ferry/ferry.h>
-#include <ferry/train/safetensors.h>
+#include <ferry/train/train.h>
 
 static struct {
     int countdown; /* the call that fails; 0: none */
@@ -156,8 +156,40 @@ static void test_short_and_interrupted_writes(void **state)
     unlink(path);
 }
 
+/* Whichever call fails while a checkpoint is saved: the folder has the one before or the new one, whole, and the training goes on. */
+static void test_each_call_fails_in_a_checkpoint(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/ferry-save-XXXXXX", command[64];
+    fy_model_t *model;
+    fy_progress_t progress = FY_PROGRESS_INIT, found = FY_PROGRESS_INIT;
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(fy_model_open(fy_device_host(), "linear", NULL, &model), FY_STATUS_OK);
+    assert_int_equal(fy_checkpoint_save(folder, model, NULL, &progress, 1), FY_STATUS_OK);
+    const int open_before = count_entries("/proc/self/fd");
+    for (int n = 1;; n++) {
+        progress.step++;
+        plan.countdown = n, plan.was_reached = 0, plan.is_for_ever = 0, plan.error = EIO;
+        const fy_status_t status = fy_checkpoint_save(folder, model, NULL, &progress, 1);
+        plan.countdown = 0;
+        assert_true(status == FY_STATUS_OK || status == FY_STATUS_IO);
+        if (fy_checkpoint_load(folder, model, NULL, &found) != FY_STATUS_OK) fail_msg("%s", fy_error_get()->text);
+        if (status == FY_STATUS_OK) assert_int_equal(found.step, progress.step);
+        assert_in_range(found.step, progress.step - 1, progress.step);
+        progress.step = found.step;
+        assert_int_equal(count_entries("/proc/self/fd"), open_before);
+        if (!plan.was_reached) break;
+        assert_in_range(n, 1, 40);
+    }
+    assert_int_equal(count_entries(folder), 1);
+    fy_model_destroy(model);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_each_call_fails), cmocka_unit_test(test_short_and_interrupted_writes) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_each_call_fails), cmocka_unit_test(test_each_call_fails_in_a_checkpoint),
+                                        cmocka_unit_test(test_short_and_interrupted_writes) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
