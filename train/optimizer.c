@@ -221,7 +221,9 @@ static fy_status_t step_pair(const fy_optimizer_options_t *o, const fy_tensor_t 
     const fy_adam_attrs_t adam = { o->beta1, o->beta2, o->eps, o->weight_decay, o->kind == FY_OPTIMIZER_ADAMW };
     const fy_adadelta_attrs_t adadelta = { o->rho, o->eps, o->weight_decay };
     switch (o->kind) {
-    case FY_OPTIMIZER_SGD: return fy_sgd_step(pair->value, pair->grad, state[0], state[2], lr, &sgd);
+    case FY_OPTIMIZER_SGD:
+        if (!state[0]) return fy_sgd_step(pair->value, pair->grad, lr, &sgd);
+        return fy_sgd_momentum_step(pair->value, pair->grad, state[0], state[2], lr, &sgd);
     case FY_OPTIMIZER_ADADELTA: return fy_adadelta_step(pair->value, pair->grad, state[0], state[1], lr, &adadelta);
     default: return fy_adam_step(pair->value, pair->grad, state[0], state[1], state[2], lr, &adam);
     }

@@ -160,10 +160,12 @@ FY_API_STATUS fy_cross_entropy_backward(const fy_tensor_t *dy, const fy_tensor_t
 /* dst *= min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_: `norm`, of dst's dtype, broadcasts to dst; a scalar for all of
  * it. fy_norm computes one. A NaN for a norm makes dst NaN. Fails: INVALID_ARGUMENT (max_norm not above 0). */
 FY_API_STATUS fy_clip_by_norm(fy_tensor_t *dst, const fy_tensor_t *norm, double max_norm);
-/* param -= lr g; momentum and step_number NULL. With `momentum`, a tensor like param: b = attrs.momentum b + (1 - dampening) g, in the first
- * step b = g; then param -= lr b, or, nesterov, lr (g + attrs.momentum b) (Sutskever et al. 2013). attrs NULL: all 0. */
-FY_API_STATUS fy_sgd_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum, fy_tensor_t *step_number,
-                          const fy_tensor_t *lr, const fy_sgd_attrs_t *attrs);
+/* param -= lr g. attrs NULL: all 0. Fails also if attrs asks for momentum, which needs a place. */
+FY_API_STATUS fy_sgd_step(fy_tensor_t *param, const fy_tensor_t *grad, const fy_tensor_t *lr, const fy_sgd_attrs_t *attrs);
+/* b = attrs.momentum b + (1 - dampening) g, in the first step b = g + attrs.momentum b; then param -= lr b, or, nesterov,
+ * lr (g + attrs.momentum b) (Sutskever et al. 2013); b is `momentum`. attrs NULL: all 0. */
+FY_API_STATUS fy_sgd_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum, fy_tensor_t *step_number,
+                                   const fy_tensor_t *lr, const fy_sgd_attrs_t *attrs);
 /* m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2, t = step_number + 1;
  * param -= lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) (Kingma and Ba 2015). decoupled: g is grad, and param is first taken times
  * 1 - lr weight_decay (AdamW: Loshchilov and Hutter 2019). attrs NULL: FY_ADAM_ATTRS_INIT (0.9, 0.999, 1e-8, no decay). */

@@ -50,14 +50,18 @@ static fy_status_t step(fy_op_t op, const fy_tensor_t *grad, const fy_tensor_t *
     return fy__dispatch(&fy__op_rows[op], 2, src, attrs, 0, ndst, dst);
 }
 
-fy_status_t fy_sgd_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum, fy_tensor_t *step_number, const fy_tensor_t *lr,
-                        const fy_sgd_attrs_t *attrs)
+static const fy_sgd_attrs_t k_plain_sgd;
+
+fy_status_t fy_sgd_step(fy_tensor_t *param, const fy_tensor_t *grad, const fy_tensor_t *lr, const fy_sgd_attrs_t *attrs)
 {
-    static const fy_sgd_attrs_t plain;
+    return step(FY_OP_SGD_STEP, grad, lr, attrs ? attrs : &k_plain_sgd, 1, &param);
+}
+
+fy_status_t fy_sgd_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum, fy_tensor_t *step_number,
+                                 const fy_tensor_t *lr, const fy_sgd_attrs_t *attrs)
+{
     fy_tensor_t *dst[3] = { param, momentum, step_number };
-    if (!attrs) attrs = &plain;
-    if (momentum) return step(FY_OP_SGD_MOMENTUM_STEP, grad, lr, attrs, 3, dst);
-    return step(FY_OP_SGD_STEP, grad, lr, attrs, 1, dst);
+    return step(FY_OP_SGD_MOMENTUM_STEP, grad, lr, attrs ? attrs : &k_plain_sgd, 3, dst);
 }
 
 fy_status_t fy_adam_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *exp_avg, fy_tensor_t *exp_avg_sq,

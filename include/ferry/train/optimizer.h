@@ -30,6 +30,11 @@ typedef struct fy_optimizer_options {
     double rho;          /* Adadelta (Zeiler 2012) */
     double eps;          /* Adam: added after the bias-corrected square root; Adadelta: inside of it */
 } fy_optimizer_options_t;
+/* Those of SGD; fy_optimizer_defaults has all kinds'. */
+#define FY_OPTIMIZER_OPTIONS_INIT                                                                       \
+    {                                                                                                   \
+        sizeof(fy_optimizer_options_t), FY_OPTIMIZER_SGD, 0.01, 0.0, 0.0, 0.0, 0, 0.9, 0.999, 0.9, 1e-8 \
+    }
 
 /* "adam"; "?" for a number that is no kind. Static. */
 FY_API const char *fy_optimizer_name(fy_optimizer_kind_t kind);

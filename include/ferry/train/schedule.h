@@ -37,6 +37,11 @@ typedef struct fy_schedule {
     double base_momentum,
         max_momentum; /* CYCLIC, ONE_CYCLE: momentum goes the other way, max when lr is lowest; both 0: it is left alone */
 } fy_schedule_t;
+/* CONSTANT, 0.01; fy_schedule_defaults has all kinds'. */
+#define FY_SCHEDULE_INIT                                                                                                \
+    {                                                                                                                   \
+        sizeof(fy_schedule_t), FY_SCHEDULE_CONSTANT, 0.01, 0, 1.0 / 3, 1, 0.1, 0, 0.0, 0.3, 25.0, 1e4, 0, 0, 0.85, 0.95 \
+    }
 
 /* PyTorch's defaults: gamma 0.1 (CYCLIC 1), pct_start 0.3, div_factor 25, final_div_factor 1e4, momenta 0.85 and 0.95, step_size 1 (CYCLIC
  * 2000); no warm-up (its factor is 1/3). min_lr is 0, with CYCLIC lr / 10, with RANGE lr / 1e6. */

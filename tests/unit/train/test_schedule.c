@@ -134,6 +134,11 @@ static void short_ones_are_finite(void **state)
                                  (long long)step, lr);
                 }
             }
+    const fy_schedule_t constant = FY_SCHEDULE_INIT;
+    fy_schedule_t same;
+    fy_schedule_defaults(FY_SCHEDULE_CONSTANT, 0.01, 0, &same);
+    for (int64_t step = 0; step < 3; step++) assert_true(fy_schedule_lr(&constant, step) == 0.01);
+    assert_true(constant.warmup_factor == same.warmup_factor && constant.max_momentum == same.max_momentum);
     assert_string_equal(fy_schedule_name(FY_SCHEDULE_ONE_CYCLE), "one-cycle");
     assert_string_equal(fy_schedule_name(FY_SCHEDULE_COUNT), "?");
 }
