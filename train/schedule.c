@@ -145,9 +145,9 @@ static double in_phases(const fy_schedule_t *s, int64_t step, const double *valu
 static double plain_lr(const fy_schedule_t *s, int64_t step)
 {
     const double start = s->lr / s->div_factor, last = start / s->final_div_factor;
-    const int64_t within = step < s->total_steps ? step : s->total_steps;
+    const int64_t within = step < s->total_steps ? step : s->total_steps, drops = s->kind == FY_SCHEDULE_STEP ? step / s->step_size : 0;
     switch (s->kind) {
-    case FY_SCHEDULE_STEP: return s->lr * pow(s->gamma, (double)(step / s->step_size));
+    case FY_SCHEDULE_STEP: return s->lr * pow(s->gamma, (double)drops);
     case FY_SCHEDULE_COSINE: return s->min_lr + (s->lr - s->min_lr) * (1 + cos(k_pi * (double)within / (double)s->total_steps)) / 2;
     case FY_SCHEDULE_CYCLIC: return s->min_lr + (s->lr - s->min_lr) * triangle(s, step);
     case FY_SCHEDULE_ONE_CYCLE: return in_phases(s, step, (const double[]){ start, s->lr, s->three_phase ? start : last, last });

@@ -175,6 +175,7 @@ fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_
     uint32_t accumulate = 0;
     fy__thread_t *thread = step->thread;
     const fy_category_t category = thread->category;
+    if (!slots[0] || !slots[1]) return FY_FAIL(INTERNAL, "gradient of %s: sources %u and %u do not both have one", step->call->name, i, j);
     for (uint32_t k = 0; k < 2; k++) {
         accumulate |= (uint32_t)target_of(slots[k], &dst[k]) << k;
         is_new[k] = !dst[k];

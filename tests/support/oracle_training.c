@@ -171,7 +171,7 @@ static void step(fy_op_t op, const ts_array_t *src, const void *attrs, const ts_
         else
             sgd(&e, g, lr, attrs, op == FY_OP_SGD_MOMENTUM_STEP, number);
         const double values[3] = { e.p, e.a, e.b }, scales[3] = { e.p_scale, e.a_scale, e.b_scale };
-        for (size_t i = 0; i < nalike; i++) {
+        for (size_t i = 0; i < nalike && i < 3; i++) {
             out[i].value.f[k] = values[i];
             out[i].scale[k] = scales[i];
         }

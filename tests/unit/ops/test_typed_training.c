@@ -228,9 +228,10 @@ static void linear_goes_back_in_few_requests(ts_ctx_t *ctx)
     float values[6], all[10], want_w[8] = { 0 }, want_b[2] = { 0 };
     ts_read(y, values, sizeof values);
     for (int i = 0; i < 6; i++) {
+        const int row = i / 2;
         if (values[i] <= 0) continue;
         want_b[i % 2] += 2; /* two passes */
-        for (int k = 0; k < 4; k++) want_w[i % 2 * 4 + k] += 2 * (float)(i / 2 * 4 + k - 5);
+        for (int k = 0; k < 4; k++) want_w[i % 2 * 4 + k] += 2 * (float)(row * 4 + k - 5);
     }
     ts_expect_f32(dw, want_w, 8);
     ts_expect_f32(db, want_b, 2);
