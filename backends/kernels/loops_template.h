@@ -298,39 +298,42 @@ EXTREMES(i32, int32_t)
 EXTREMES(i64, int64_t)
 EXTREMES(u8, uint8_t)
 
-#define FLOAT_ROWS(sfx, T)                                                                                             \
-    static void square_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)                                             \
-    {                                                                                                                  \
-        const T *x = (const T *)a;                                                                                     \
-        double total = 0;                                                                                              \
-        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++) total += (double)x[i] * (double)x[i]; \
-        sum->f += total;                                                                                               \
-    }                                                                                                                  \
-    static void square_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                                        \
-    {                                                                                                                  \
-        const T *x = (const T *)a;                                                                                     \
-        SIMD for (int64_t i = 0; i < n; i++) sums[i].f += (double)x[i] * (double)x[i];                                 \
-    }                                                                                                                  \
-    static void sum_squares_##sfx(int64_t n, const void *a, const void *b, double *sum)                                \
-    {                                                                                                                  \
-        const T *x = (const T *)a, *y = (const T *)b;                                                                  \
-        double total = 0;                                                                                              \
-        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                                       \
-        {                                                                                                              \
-            const double d = (double)x[i] - (double)y[i];                                                              \
-            total += d * d;                                                                                            \
-        }                                                                                                              \
-        *sum += total;                                                                                                 \
-    }                                                                                                                  \
-    static double exp_row_##sfx(int64_t n, T *dst, const T *a, T shift)                                                \
-    {                                                                                                                  \
-        const int64_t padded = (n + PAD - 1) / PAD * PAD;                                                              \
-        double total = 0;                                                                                              \
-        SIMD for (int64_t i = 0; i < n; i++) dst[i] = a[i] - shift;                                                    \
-        for (int64_t i = n; i < padded; i++) dst[i] = (T)0;                                                            \
-        for (int64_t i = 0; i < padded; i += PAD) exp_block_##sfx(dst + i, dst + i);                                   \
-        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++) total += (double)dst[i];              \
-        return total;                                                                                                  \
+#define FLOAT_ROWS(sfx, T)                                                                                                  \
+    static void square_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)                                                  \
+    {                                                                                                                       \
+        const T *x = (const T *)a;                                                                                          \
+        double total = 0, lanes[32] = { 0 }; /* one sum would wait for its own last addition */                             \
+        int64_t i = 0;                                                                                                      \
+        for (; i + 32 <= n; i += 32) { SIMD for (int j = 0; j < 32; j++) lanes[j] += (double)x[i + j] * (double)x[i + j]; } \
+        for (int j = 0; j < 32; j++) total += lanes[j];                                                                     \
+        for (; i < n; i++) total += (double)x[i] * (double)x[i];                                                            \
+        sum->f += total;                                                                                                    \
+    }                                                                                                                       \
+    static void square_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                                             \
+    {                                                                                                                       \
+        const T *x = (const T *)a;                                                                                          \
+        SIMD for (int64_t i = 0; i < n; i++) sums[i].f += (double)x[i] * (double)x[i];                                      \
+    }                                                                                                                       \
+    static void sum_squares_##sfx(int64_t n, const void *a, const void *b, double *sum)                                     \
+    {                                                                                                                       \
+        const T *x = (const T *)a, *y = (const T *)b;                                                                       \
+        double total = 0;                                                                                                   \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                                            \
+        {                                                                                                                   \
+            const double d = (double)x[i] - (double)y[i];                                                                   \
+            total += d * d;                                                                                                 \
+        }                                                                                                                   \
+        *sum += total;                                                                                                      \
+    }                                                                                                                       \
+    static double exp_row_##sfx(int64_t n, T *dst, const T *a, T shift)                                                     \
+    {                                                                                                                       \
+        const int64_t padded = (n + PAD - 1) / PAD * PAD;                                                                   \
+        double total = 0;                                                                                                   \
+        SIMD for (int64_t i = 0; i < n; i++) dst[i] = a[i] - shift;                                                         \
+        for (int64_t i = n; i < padded; i++) dst[i] = (T)0;                                                                 \
+        for (int64_t i = 0; i < padded; i += PAD) exp_block_##sfx(dst + i, dst + i);                                        \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++) total += (double)dst[i];                   \
+        return total;                                                                                                       \
     }
 FLOAT_ROWS(f32, float)
 FLOAT_ROWS(f64, double)
