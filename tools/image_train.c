@@ -81,7 +81,7 @@ static fy_status_t update(image_train_t *train)
 {
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     FY_TRY(fy_model_query(train->model, &info));
-    if (!train->what->is_adadelta) return fy_sgd_step(info.values, info.grads, NULL, NULL, train->lr, NULL);
+    if (!train->what->is_adadelta) return fy_sgd_step(info.values, info.grads, train->lr, NULL);
     return fy_adadelta_step(info.values, info.grads, train->square_avg, train->acc_delta, train->lr, NULL);
 }
 

@@ -105,7 +105,7 @@ static fy_status_t mlp_forward(const small_mlp_t *mlp, fy_tensor_t **out_loss)
 
 static fy_status_t mlp_update(const small_mlp_t *mlp)
 {
-    if (mlp->optimizer == SMALL_SGD) return fy_sgd_step(mlp->all, mlp->all_gradients, NULL, NULL, mlp->lr, NULL);
+    if (mlp->optimizer == SMALL_SGD) return fy_sgd_step(mlp->all, mlp->all_gradients, mlp->lr, NULL);
     return fy_adam_step(mlp->all, mlp->all_gradients, mlp->exp_avg, mlp->exp_avg_sq, mlp->number, mlp->lr, NULL);
 }
 
