@@ -236,7 +236,7 @@ static void fold_columns(const reduce_t *reduce, int64_t first, int64_t n)
     }
     if (reduce->is_sum && fy__is_float(reduce->launch->dst->dtype) && reduce->kept.dst[reduce->kept.rank - 1] == 1) {
         double values[COLUMNS];
-        for (int64_t j = 0; j < n; j++) values[j] = reduce->is_norm ? sqrt(sums[j].f) : sums[j].f;
+        for (int64_t j = 0; j < n; j++) values[j] = sums[j].f;
         write_sums(reduce, first, n, values);
         return;
     }
