@@ -106,26 +106,26 @@ int cmd_plan(int argc, char **argv)
 {
     common_t common = { .device = "sim:0" };
     request_t request = { .batch = 64, .most = 1 << 24 };
-    int optimizer = OPTIMIZER_SGD;
     const option_t options[] = {
         { "batch", OPTION_INT, "N", &request.batch, "batch of the step; for roundtrip and vectorize rows and columns", 1, 1 << 30 },
         { "fit", OPTION_FLAG, NULL, &request.fit, "find the largest batch that fits, too", 0, 0 },
         { "max-batch", OPTION_INT, "N", &request.most, "--fit looks no further than this", 1, 1 << 30 },
-        { "optimizer", OPTION_CHOICE, "sgd|momentum", &optimizer, "of mlp", 0, 0 },
+        { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &request.user.optimizer,
+          "of models; default: the one that each is usually trained with", 0, 0 },
         COMMON_OPTIONS(&common),
     };
     const usage_t usage = {
         "ferry plan MODEL",
-        "Memory map and model time of a training step on a simulated device, and the largest batch that fits. MODEL: mlp, "
-        "roundtrip, vectorize, minibatch.",
+        "Memory map and model time of a training step on a simulated device, and the largest batch that fits. MODEL: linear, "
+        "mlp, lenet, mnist2018, mnist; or the step of an experiment: roundtrip, vectorize, minibatch.",
         options, sizeof options / sizeof *options
     };
     const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
     const parse_result_t parsed = options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
-    request.user.optimizer = (optimizer_t)optimizer;
     request.model = find_model(name);
     if (!request.model) return STATUS_USAGE;
+    request.user.model = request.model->name;
     if (strncmp(common.device, "sim", 3) != 0) {
         fprintf(stderr,
                 "ferry: plan: --device %s is no simulated device; describe the one you mean, such as 'sim:0?profile=h200&limit=80GiB'\n",

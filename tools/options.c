@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,7 @@ static void print_default(const option_t *option)
             printf(" (%s or more)", least);
         if (*(const int64_t *)option->value >= option->min) printf(" [%s]", value); /* what cannot be given means "none" */
     }
+    if (option->kind == OPTION_REAL && !isnan(*(const double *)option->value)) printf(" [%g]", *(const double *)option->value);
     const char *const *text = option->value;
     if (option->kind == OPTION_TEXT && *text && **text) printf(" [%s]", *text);
     if (option->kind == OPTION_CHOICE && option->arg) {
@@ -102,6 +104,19 @@ static bool read_int(const option_t *option, const char *text)
         return false;
     }
     *(int64_t *)option->value = value;
+    return true;
+}
+
+static bool read_real(const option_t *option, const char *text)
+{
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || *end || !(value >= (double)option->min && value <= (double)option->max)) {
+        fprintf(stderr, "ferry: --%s: '%s' is not a number from %" PRId64 " to %" PRId64 "\n", option->name, text, option->min,
+                option->max);
+        return false;
+    }
+    *(double *)option->value = value;
     return true;
 }
 
@@ -154,6 +169,7 @@ static bool read_choice(const option_t *option, const char *text)
 static bool read_value(const option_t *option, const char *text)
 {
     if (option->kind == OPTION_INT) return read_int(option, text);
+    if (option->kind == OPTION_REAL) return read_real(option, text);
     if (option->kind == OPTION_BYTES) return read_bytes(option, text);
     if (option->kind == OPTION_CHOICE) return read_choice(option, text);
     if (!*text) {

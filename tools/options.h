@@ -10,6 +10,7 @@
 typedef enum option_kind {
     OPTION_FLAG,   /* value: bool *; takes no argument */
     OPTION_INT,    /* value: int64_t *; min .. max */
+    OPTION_REAL,   /* value: double *; min .. max; NaN: none was given */
     OPTION_BYTES,  /* value: int64_t *; min .. max, with a unit or without: 4096, 64KiB, 1GiB, 2MB */
     OPTION_TEXT,   /* value: const char **; points into argv */
     OPTION_SVG,    /* as TEXT: the name of a file, ends in .svg */

@@ -1,15 +1,14 @@
-/* The steps that `ferry plan` knows: small programs of the shape that fy_plan_step wants. Until there are layers they are written by hand.
+/* The steps that `ferry plan` knows: small programs of the shape that fy_plan_step wants.
  * Next: plan_models.c; roundtrip, vectorize and minibatch are the experiments' own steps. */
 #ifndef FERRY_TOOLS_PLAN_MODELS_H_
 #define FERRY_TOOLS_PLAN_MODELS_H_
 
-#include <ferry/ferry.h>
-
-typedef enum optimizer { OPTIMIZER_SGD, OPTIMIZER_MOMENTUM } optimizer_t;
+#include "tools/train_recipes.h"
 
 /* What `user` of a step points to. */
 typedef struct plan_request {
-    optimizer_t optimizer;
+    const char *model; /* of model_plan_step: one that train_recipe_find knows */
+    int optimizer;     /* index into TRAIN_OPTIMIZERS */
 } plan_request_t;
 
 typedef struct plan_model {
@@ -22,7 +21,7 @@ typedef struct plan_model {
 const plan_model_t *plan_model_at(size_t index);
 
 /* The steps themselves. */
-fy_status_t mlp_plan_step(fy_device_t *device, int64_t batch, void *user);
+fy_status_t model_plan_step(fy_device_t *device, int64_t batch, void *user);
 fy_status_t roundtrip_plan_step(fy_device_t *device, int64_t batch, void *user);
 fy_status_t vectorize_plan_step(fy_device_t *device, int64_t batch, void *user);
 fy_status_t minibatch_plan_step(fy_device_t *device, int64_t batch, void *user);

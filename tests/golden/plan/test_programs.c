@@ -1,4 +1,4 @@
-/* A plan is what happens: for twelve programs, peaks as planned and as an independent script (tests/golden/peak.awk) finds them in the event
+/* A plan is what happens: for fourteen programs, peaks as planned and as an independent script (tests/golden/peak.awk) finds them in the event
  * file of a real run with numerics. And for several limits: the batch that fy_plan_fit finds runs on the device with that limit, and
  * one more is refused, with the verdict that the plan gives. Runs in the repository's root. Not here: the calls' edges (unit/alloc/test_plan.c). */
 #include "tests/support/harness.h"
@@ -172,15 +172,18 @@ static fy_status_t stream_in(fy_device_t *device, int64_t batch, void *user)
     }
 }
 
-static plan_request_t sgd = { OPTIMIZER_SGD }, momentum = { OPTIMIZER_MOMENTUM };
+/* Optimizers by their place in TRAIN_OPTIMIZERS: 1 SGD, 2 with momentum, 3 Adam; 0 is the model's own. */
+static plan_request_t sgd = { "mlp", 1 }, momentum = { "mlp", 2 }, lenet = { "lenet", 0 }, mnist2018 = { "mnist2018", 3 };
 static const struct {
     const char *name;
     fy_step_fn step;
     plan_request_t *user;
     int64_t batches[3]; /* of real runs with numerics */
 } programs[] = {
-    { "mlp with SGD", mlp_plan_step, &sgd, { 1, 64, 1000 } },
-    { "mlp with momentum", mlp_plan_step, &momentum, { 3, 257, 2000 } },
+    { "mlp with SGD", model_plan_step, &sgd, { 1, 64, 1000 } },
+    { "mlp with momentum", model_plan_step, &momentum, { 3, 257, 2000 } },
+    { "lenet", model_plan_step, &lenet, { 1, 17, 64 } },
+    { "mnist2018 with Adam", model_plan_step, &mnist2018, { 2, 33, 128 } },
     { "roundtrip", roundtrip_plan_step, NULL, { 1, 200, 411 } },
     { "vectorize", vectorize_plan_step, NULL, { 4, 64, 300 } },
     { "minibatch", minibatch_plan_step, NULL, { 1, 10, 1501 } },

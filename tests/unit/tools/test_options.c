@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ static int64_t number;
 static const char *text, *figure;
 static int64_t nbytes;
 static int choice;
+static double rate;
 static const option_t options[] = {
     { "flag", OPTION_FLAG, NULL, &flag, "a flag", 0, 0 },
     { "size", OPTION_INT, "N", &number, "a number", 1, 100 },
@@ -24,6 +26,7 @@ static const option_t options[] = {
     { "data", OPTION_TEXT, "DIR", &text, "a text", 0, 0 },
     { "most", OPTION_BYTES, "SIZE", &nbytes, "a size", 4, (int64_t)1 << 32 },
     { "plot", OPTION_SVG, "FILE.svg", &figure, "a figure", 0, 0 },
+    { "lr", OPTION_REAL, "X", &rate, "a rate", 0, 10 },
     { "init", OPTION_CHOICE, "normal|zero", &choice, "a choice", 0, 0 },
 };
 static const usage_t usage = { "ferry test", "A summary.", options, sizeof options / sizeof *options };
@@ -36,7 +39,7 @@ static parse_result_t parse(int fd, char *said, size_t room, int argc, const cha
     fflush(NULL);
     int saved = dup(fd);
     dup2(fileno(file), fd);
-    flag = false, number = 7, text = figure = NULL, nbytes = 65536, choice = 0;
+    flag = false, number = 7, text = figure = NULL, nbytes = 65536, choice = 0, rate = NAN;
     parse_result_t result = options_parse(&usage, argc, (char **)(uintptr_t)argv);
     fflush(NULL);
     dup2(saved, fd);
@@ -65,6 +68,9 @@ static void test_accepted(void **state)
     assert_int_equal(parse(2, said, sizeof said, WORDS("--most=4096", "--plot", "a.svg")), PARSE_OK);
     assert_int_equal(nbytes, 4096);
     assert_string_equal(figure, "a.svg");
+    assert_true(isnan(rate));
+    assert_int_equal(parse(2, said, sizeof said, WORDS("--lr", "2.5e-1")), PARSE_OK);
+    assert_true(rate == 0.25);
     assert_int_equal(parse(2, said, sizeof said, WORDS("--most", "64KiB")), PARSE_OK);
     assert_int_equal(nbytes, 65536);
     assert_int_equal(parse(2, said, sizeof said, WORDS("--most", "1.5MB")), PARSE_OK);

@@ -21,7 +21,7 @@ expect 2 plan mlp --device 'sim:0?profile=nothing'
 silent out
 
 # ---- figures ----
-for model in mlp roundtrip vectorize minibatch; do
+for model in linear mlp lenet mnist2018 mnist roundtrip vectorize minibatch; do
     expect 0 plan $model --batch 32 --json
     silent err
     [ "$(figure fits)" = true ] || fail "$model with 32 does not fit an H200"
@@ -32,10 +32,18 @@ for model in mlp roundtrip vectorize minibatch; do
 done
 expect 0 plan mlp --json
 [ "$(figure params)" = 101770 ] || fail "mlp has $(figure params) parameters"
-[ "$(figure weights)" = 407296 ] || fail "mlp's weights are $(figure weights) bytes"
-[ "$(figure optimizer_state)" = 0 ] || fail "SGD has state"
-expect 0 plan mlp --optimizer momentum
-says out "optimizer_state            407296"
+[ "$(figure weights)" = $((407296 + 256)) ] || fail "mlp's weights are $(figure weights) bytes"
+# 256: the random state of dropout, which every model has.
+state=$(figure optimizer_state) # the rate and the step's number
+[ "$state" -le 512 ] || fail "SGD has $state bytes of state"
+[ "$(figure gradients)" -ge 407296 ] || fail "mlp's gradients are $(figure gradients) bytes"
+expect 0 plan mlp --optimizer momentum --json
+[ "$(figure optimizer_state)" -ge $((state + 407296)) ] || fail "momentum has $(figure optimizer_state) bytes of state"
+for optimizer in adam adamw adadelta; do
+    expect 0 plan mlp --optimizer $optimizer --json
+    [ "$(figure optimizer_state)" -ge $((2 * 407296)) ] || fail "$optimizer has $(figure optimizer_state) bytes of state"
+done
+expect 0 plan mnist
 says out "it fits"
 
 # ---- fit ----

@@ -1,0 +1,34 @@
+/* How each known model is usually trained: on which data, by which loss and optimizer, for how long. `ferry train` and `ferry plan` start
+ * from these; options say otherwise. Source: the field's workloads, docs/training.md. Next: train_recipes.c. */
+#ifndef FERRY_TOOLS_TRAIN_RECIPES_H_
+#define FERRY_TOOLS_TRAIN_RECIPES_H_
+
+#include <stdbool.h>
+
+#include <ferry/ferry.h>
+#include <ferry/train/train.h>
+
+typedef struct train_recipe {
+    const char *model, *dataset; /* fy_model_open's, fy_dataset_open's */
+    fy_loss_kind_t loss;
+    int64_t batch, epochs;
+    fy_optimizer_kind_t optimizer;
+    double lr, momentum;
+    fy_schedule_kind_t schedule;
+    double gamma;     /* of STEP, an epoch */
+    bool is_image;    /* pixels: times 1/255 */
+    double mean, std; /* then (x - mean) / std; std 0: not */
+    int rank;         /* of one sample */
+    int64_t dims[3];
+} train_recipe_t;
+
+/* NULL past the last, or if there is none of that name. */
+const train_recipe_t *train_recipe_at(size_t index);
+const train_recipe_t *train_recipe_find(const char *model);
+
+/* "sgd|momentum|adam|...": what --optimizer takes; the first is the recipe's own. */
+#define TRAIN_OPTIMIZERS "default|sgd|momentum|adam|adamw|adadelta"
+/* The recipe's optimizer, or the one of that index of TRAIN_OPTIMIZERS with its usual settings (momentum: SGD with 0.9). */
+void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_options_t *out_options);
+
+#endif
