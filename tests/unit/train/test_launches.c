@@ -1,0 +1,75 @@
+/* What a training step of a known model asks of its device: requests counted by the ledger, and nothing else.
+ * Not here: what the step computes (test_model.c, the ops' tests), how long it takes (ferry bench train). */
+#include <ferry/train/model.h>
+
+#include "tests/support/harness.h"
+
+enum { BATCH = 8, SAMPLES = 10, /* as many as classes */ WARM_UP = 3, STEPS = 3 };
+
+typedef struct trained {
+    fy_model_t *model;
+    fy_tape_t *tape;
+    fy_tensor_t *images, *targets, *lr, *square_avg, *acc_delta, *loss;
+} trained_t;
+
+static void make(ts_ctx_t *ctx, const char *name, trained_t *out)
+{
+    fy_tensor_t *rng;
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    ts_ok(fy_rng_create(ctx->device, 4, &rng));
+    ts_ok(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(SAMPLES, 28, 28, 1), -1, 1, &out->images));
+    ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, SAMPLES, &out->targets));
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, 0, NULL, 0.1, &out->lr));
+    ts_ok(fy_model_open(ctx->device, name, NULL, &out->model));
+    ts_ok(fy_model_query(out->model, &info));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, 1, ts_info(info.values).dims, &out->square_avg));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, 1, ts_info(info.values).dims, &out->acc_delta));
+    ts_ok(fy_tape_create(&out->tape));
+    ts_ok(fy_model_watch(out->model, out->tape));
+    out->loss = NULL;
+}
+
+/* Gather x and y, forward, loss, backward, Adadelta. */
+static void step(trained_t *trained, fy_tensor_t *chosen)
+{
+    fy_tensor_t *x, *y, *logits;
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_scope_t scope = fy_scope_begin("step");
+    ts_ok(fy_model_query(trained->model, &info));
+    ts_ok(fy_gather(trained->images, chosen, &x));
+    ts_ok(fy_gather(trained->targets, chosen, &y));
+    ts_ok(fy_tape_begin(trained->tape));
+    ts_ok(fy_model_forward(trained->model, x, &logits));
+    if (trained->loss) fy_tensor_destroy(trained->loss);
+    ts_ok(fy_cross_entropy(logits, y, FY_REDUCTION_MEAN, &trained->loss));
+    ts_ok(fy_model_backward(trained->model, trained->tape, trained->loss, NULL));
+    ts_ok(fy_adadelta_step(info.values, info.grads, trained->square_avg, trained->acc_delta, trained->lr, NULL));
+    fy_tensor_keep(trained->loss);
+    fy_scope_end(scope, 0, NULL);
+}
+
+/* 30 are allowed; dropout, which is off here, may have two of them there and two back. */
+static void a_step_of_mnist_has_at_most_26_launches_without_dropout(ts_ctx_t *ctx)
+{
+    trained_t trained;
+    fy_tensor_t *chosen;
+    make(ctx, "mnist", &trained);
+    fy_model_set_training(trained.model, 0);
+    ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, BATCH, &chosen));
+    for (int i = 0; i < WARM_UP; i++) step(&trained, chosen);
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    for (int i = 0; i < STEPS; i++) step(&trained, chosen);
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    const uint64_t launches = (after.requests - before.requests) / STEPS;
+    print_message("           %llu launches a step\n", (unsigned long long)launches);
+    assert_int_equal((after.requests - before.requests) % STEPS, 0);
+    assert_true(launches >= 15 && launches <= 26);
+    assert_int_equal(after.device_allocs, before.device_allocs);
+    assert_int_equal(after.syncs, before.syncs);
+    fy_tensor_destroy(trained.loss);
+    fy_model_destroy(trained.model);
+}
+
+static const ts_test_t tests[] = { TS_TEST(a_step_of_mnist_has_at_most_26_launches_without_dropout) };
+
+int main(void) { return TS_RUN("launches of a training step", tests, NULL); }
