@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job: the roundtrip and minibatch experiments, on cuda:0 if there is one, else on sim:0.
+# The main job: the roundtrip and minibatch experiments, and an epoch of training, on cuda:0 if there is one, else on sim:0.
 # Usage: scripts/demo.sh [--device SPEC] [--data DIR]
 # Data: else $FERRY_DATA, else data/ (scripts/get-data.sh airfoil), else ../shared/data, else made up in the same format.
 set -euo pipefail
@@ -38,6 +38,9 @@ heading "minibatch on $device: the data set goes up once, losses come down"
 if grep -q '^data: synthetic' "$plots/minibatch.txt"; then
     echo "These data are made up; scripts/get-data.sh airfoil fetches the measured ones."
 fi
+
+heading "one epoch of mnist2018 on $device: data up once, weights down once, losses where asked for"
+"$ferry" train mnist2018 --epochs 1 --device "$device" --plot "$plots/train.svg" --csv "$plots/train.csv" "${data[@]}"
 
 heading "plots and tables"
 ls -1 "$plots"/*.svg "$plots"/*.csv 2>/dev/null || echo "none (no gnuplot?)"

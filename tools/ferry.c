@@ -8,6 +8,7 @@
 
 static const command_t commands[] = {
     { "info", "devices, memory, plugins loaded or why not", cmd_info },
+    { "train", "trains a network: linear, mlp, lenet, mnist2018, mnist", cmd_train },
     { "experiment", "transfer experiments: roundtrip, vectorize, minibatch, link", cmd_experiment },
     { "bench", "micro benchmarks beside the raw library call: dispatch, gemm, copy; and alloc, beside other allocators", cmd_bench },
     { "ledger", "what a recorded run moved: by scope, path and call site", cmd_ledger },

@@ -18,6 +18,7 @@ typedef struct command {
 } command_t;
 
 int cmd_info(int argc, char **argv);
+int cmd_train(int argc, char **argv);
 int cmd_experiment(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_ledger(int argc, char **argv);

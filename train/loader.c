@@ -182,6 +182,7 @@ fy_status_t fy_loader_query(const fy_loader_t *loader, fy_loader_info_t *out_inf
     out_info->step = loader->step;
     out_info->is_resident = loader->resident != NULL;
     out_info->workers = loader->options.workers;
+    out_info->seed = loader->options.seed;
     return FY_STATUS_OK;
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Golden traffic: requests, uploads, downloads, bytes and syncs of every example and every experiment on sim:0, against traffic.txt.
+# Golden traffic: requests, uploads, downloads, bytes and syncs of every example, every experiment and a training on sim:0, against traffic.txt.
 # A difference fails and prints both. A program without a line, or a line without a program, fails too.
 # Usage: test_golden.sh BUILD_DIR [--update]     (--update rewrites traffic.txt; read the diff before you commit it)
 set -uo pipefail
@@ -39,6 +39,10 @@ if [ -x "$build/bin/ferry" ]; then
     done
     record experiment/parallel "$build/bin/ferry" experiment parallel lenet --devices 2 --batch 64 --steps 3 --device sim:0 --traffic
     record experiment/speedups "$build/bin/ferry" experiment speedups --only 5,7,11,14 --device sim:0 --traffic
+    # Made-up data, wherever this runs. Weights are made on the device and come down once; the data set goes up once, or a batch a step.
+    export FERRY_DATA=/nonexistent
+    record experiment/train-mnist2018 "$build/bin/ferry" train mnist2018 --epochs 2 --limit-samples 640 --device sim:0 --traffic
+    record experiment/train-mnist-stream "$build/bin/ferry" train mnist --epochs 1 --limit-samples 256 --stream-data --device sim:0 --traffic
     record experiment/link-overlap "$build/bin/ferry" experiment link --overlap --steps 16 --device sim:0 --traffic
 else
     echo "skipped: no ferry command in this build"

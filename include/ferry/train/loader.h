@@ -58,6 +58,7 @@ typedef struct fy_loader_info {
     int64_t batch, steps; /* steps: batches an epoch */
     int64_t epoch, step;  /* of the batch that comes next */
     int is_resident, workers;
+    int64_t seed; /* of the order */
 } fy_loader_info_t;
 #define FY_LOADER_INFO_INIT      \
     {                            \

@@ -20,7 +20,8 @@ typedef enum fy_loss_kind {
 typedef struct fy_train_event {
     size_t struct_size;
     int64_t epoch, epochs, epoch_step, epoch_steps, step;
-    double loss; /* the last that came down (mean of its interval); NaN before the first */
+    double loss;       /* the last that came down (mean of its interval); NaN before the first */
+    int64_t loss_step; /* updates that were done when it was asked for: each loss that comes down has another; -1 before the first */
     double lr;
     double samples_per_s;
     int is_epoch_end; /* test_* are then filled, if there is a test set; else NaN */
@@ -59,15 +60,15 @@ typedef struct fy_train_result {
     uint64_t wall_ns;                /* of the training steps */
     double samples_per_s;
     uint64_t
-        device_allocs_steady; /* calls to the backend's allocator after the first epoch's second step, evaluation and checkpoints apart */
-    int is_stopped;           /* by `stop` */
+        device_allocs_steady; /* calls to the backend's allocator after the first epoch's second step, losses that come down, evaluation and checkpoints apart */
+    int is_stopped; /* by `stop` */
 } fy_train_result_t;
 #define FY_TRAIN_RESULT_INIT      \
     {                             \
         sizeof(fy_train_result_t) \
     }
 
-/* Trains: for each batch forward, loss, backward, update; after each epoch a look at `test` (may be NULL). Scopes "train/epoch/step",
+/* Trains: for each batch forward, loss, backward, update; after each epoch a look at `test` (may be NULL). Scopes "train/epoch/step", "train/epoch/loss",
  * "train/test", "train/checkpoint" in ledger and figures. A steady step is light requests only. The model is left in evaluation.
  * Fails: INVALID_ARGUMENT, as requests do; the model then has the parameters of the last whole step. */
 FY_API_STATUS fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train, fy_loader_t *test,

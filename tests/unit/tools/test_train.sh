@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# `ferry train`: usage, its document, bits that do not depend on how it runs, losses that hardly depend on threads, Ctrl-C, resuming.
+# Usage: test_train.sh BUILD_DIR.
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
+
+# Made-up data, wherever this runs, but for one training on the real ones.
+real=${FERRY_DATA:-$(cd "$(dirname "$0")/../../.." && pwd)/../shared/data}
+export FERRY_DATA=$work/nothing
+checksum() { sed -n 's/^weights: .* checksum \([0-9a-f]*\).*/\1/p' "$work/out"; }
+figure() { sed -n "s/^ *\"$1\": \([0-9a-z.]*\),*\$/\1/p" "$work/out"; }
+losses() { sed -n '/"train_loss"/,/]/p' "$work/out" | grep -o '[0-9][0-9.e+-]*'; }
+small="--device sim:0 --limit-samples 256 --batch 32"
+
+# ---- usage ----
+expect 0 train --help
+says out "usage: ferry train MODEL"
+says out "--stream-data"
+expect 2 train
+says err "which model? There are linear, mlp, lenet, mnist2018, mnist"
+expect 2 train resnet
+says err "no model 'resnet'"
+for bad in "--lr -1" "--lr fast" "--batch 0" "--epochs 0" "--optimizer lion" "--schedule never" "--momentum 2" "--workers 17" "--lrr 1"; do
+    # shellcheck disable=SC2086
+    expect 2 train mlp $bad
+    silent out
+done
+expect 2 train mlp --resume
+says err "--checkpoint"
+expect 2 train mlp --workers 2
+says err "--stream-data"
+expect 2 train mlp --graph --accumulate 2
+expect 2 train mlp --device sim:none
+expect 1 train mlp --data "$work/nothing"
+says err "IO"
+
+# ---- the document ----
+# shellcheck disable=SC2086
+expect 0 train mlp $small --epochs 2 --log-every 4 --json
+says err "made-up data"
+[ "$(figure params)" = 101770 ] || fail "mlp has $(figure params) parameters"
+[ "$(figure steps)" = 16 ] || fail "$(figure steps) steps"
+[ "$(figure epochs)" = 2 ] || fail "$(figure epochs) epochs"
+[ "$(losses | wc -l)" = 4 ] || fail "$(losses | wc -l) losses, not one every 4 steps"
+[ "$(figure device_allocs_steady)" = 0 ] || fail "steady steps allocate $(figure device_allocs_steady) times"
+says out '"clock": "wall"'
+expect 0 train linear --device host --epochs 1 --json
+says out '"test_accuracy": null'
+[ "$(figure params)" = 6 ] || fail "linear has $(figure params) parameters"
+
+# ---- the same bits however it runs ----
+# shellcheck disable=SC2086
+expect 0 train mnist2018 $small --epochs 1
+says out "heavy requests"
+says out "checksum"
+want=$(checksum)
+for how in "" "--device host" "--graph" "--stream-data --workers 0" "--stream-data --workers 3" "--budget download=0/step,upload=0/step,sync=0/step" \
+    "--device sim:0?order=random&seed=4"; do
+    # shellcheck disable=SC2086
+    expect 0 train mnist2018 $small --epochs 1 $how
+    [ "$(checksum)" = "$want" ] || fail "mnist2018 $how ends with $(checksum), not $want"
+done
+# shellcheck disable=SC2086
+expect 0 train mnist2018 $small --epochs 1 --seed 2
+[ "$(checksum)" != "$want" ] || fail "another seed, the same weights"
+# shellcheck disable=SC2086
+expect 1 train mlp $small --epochs 1 --log-every 1 --budget download=0
+says err "REFUSED_BY_GUARD"
+
+# ---- threads: the first 50 losses within 1e-4 ----
+for n in 1 2; do
+    OMP_NUM_THREADS=$n expect 0 train mnist2018 --device host --max-steps 50 --limit-samples 3200 --log-every 1 --json
+    losses >"$work/losses.$n"
+done
+[ "$(wc -l <"$work/losses.1")" = 50 ] || fail "$(wc -l <"$work/losses.1") losses, not 50"
+paste "$work/losses.1" "$work/losses.2" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4) bad = 1 } END { exit bad }' ||
+    fail "losses with one thread and with two differ by more than 1e-4: $(paste "$work/losses.1" "$work/losses.2" | tail -3)"
+
+# ---- schedules and optimizers ----
+for how in "--optimizer adam --schedule one-cycle" "--optimizer momentum --schedule cyclic" "--optimizer adamw --schedule cosine --clip-norm 1" \
+    "--optimizer adadelta --schedule step" "--schedule range --accumulate 2" "--optimizer momentum --schedule one-cycle --graph"; do
+    # shellcheck disable=SC2086
+    expect 0 train mlp $small --epochs 1 $how
+done
+
+# ---- stopping and going on ----
+# shellcheck disable=SC2086
+expect 0 train mnist2018 $small --epochs 3 --save "$work/whole.safetensors"
+# shellcheck disable=SC2086
+expect 0 train mnist2018 $small --epochs 3 --max-steps 5 --checkpoint "$work/steps"
+# shellcheck disable=SC2086
+expect 0 train mnist2018 $small --epochs 3 --checkpoint "$work/steps" --resume --save "$work/resumed.safetensors"
+cmp -s "$work/whole.safetensors" "$work/resumed.safetensors" || fail "a resumed training ends with other weights"
+
+"$ferry" train mnist2018 --device host --batch 8 --epochs 1000 --checkpoint "$work/stopped" >"$work/out" 2>"$work/err" &
+pid=$!
+for _ in $(seq 300); do
+    if grep -q '^layer' "$work/out"; then break; fi
+    sleep 0.1
+done
+sleep 1
+kill -INT $pid
+wait $pid
+status=$?
+[ $status -eq 130 ] || fail "Ctrl-C: exit status $status, not 130: $(head -c 300 "$work/err")"
+says out "stopped after"
+ls "$work"/stopped/step-*.safetensors >/dev/null 2>&1 || fail "Ctrl-C left no checkpoint"
+
+# ---- real digits: the beginning of the training whose end is in docs/results ----
+if [ -e "$real/mnist" ]; then
+    expect 0 train mnist2018 --data "$real" --device sim:0 --epochs 2 --limit-samples 12800 --log-every 0 --json
+    accuracy=$(figure test_accuracy)
+    awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.85) }' || fail "after 400 steps $accuracy of MNIST's test set is read right, not 0.85"
+else
+    echo "skipped: MNIST is not in $real"
+fi
+
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures != 0))

@@ -1,0 +1,385 @@
+/* The training loop: it learns, moves nothing in a steady step, gives the same bits however it is run, stops, resumes, refuses. */
+#include "tests/support/harness.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include <ferry/train/train.h>
+
+/* One training: a model on made-up digits. */
+typedef struct setup {
+    const char *model;
+    fy_loss_kind_t loss;
+    uint64_t samples;
+    fy_loader_options_t loader;
+    fy_optimizer_options_t optimizer;
+    fy_train_options_t options;
+    /* what there is afterwards, until tear_down */
+    fy_model_t *net;
+    fy_optimizer_t *updater;
+    fy_loader_t *train, *test;
+    fy_train_result_t result;
+    double losses[512];
+    int64_t loss_step;
+    size_t nlosses;
+    int events, epoch_ends;
+} setup_t;
+
+static setup_t begin(const char *model, fy_loss_kind_t loss, uint64_t samples, int64_t batch)
+{
+    setup_t s = { .model = model, .loss = loss, .samples = samples, .loss_step = -1 };
+    s.loader = (fy_loader_options_t)FY_LOADER_OPTIONS_INIT;
+    s.loader.batch = batch;
+    s.loader.scale = 1.0 / 255;
+    fy_optimizer_defaults(FY_OPTIMIZER_SGD, &s.optimizer);
+    s.options = (fy_train_options_t)FY_TRAIN_OPTIONS_INIT;
+    s.options.loss = loss;
+    s.options.log_every = 1;
+    s.result = (fy_train_result_t)FY_TRAIN_RESULT_INIT;
+    return s;
+}
+
+static fy_status_t on_event(void *user, const fy_train_event_t *event)
+{
+    setup_t *s = user;
+    s->events++;
+    s->epoch_ends += event->is_epoch_end;
+    if (event->loss_step == s->loss_step) return FY_STATUS_OK;
+    s->loss_step = event->loss_step;
+    assert_true(s->nlosses < 512);
+    s->losses[s->nlosses++] = event->loss;
+    return FY_STATUS_OK;
+}
+
+static void set_up(ts_ctx_t *ctx, setup_t *s)
+{
+    fy_dataset_t *set;
+    fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    options.seed = 7;
+    ts_ok(fy_dataset_synthetic_digits(s->samples, 3, &set));
+    ts_ok(fy_loader_create(ctx->device, set, &s->loader, &s->train));
+    fy_loader_options_t test = s->loader;
+    test.shuffle = test.drop_last = 0;
+    ts_ok(fy_loader_create(ctx->device, set, &test, &s->test));
+    fy_dataset_destroy(set);
+    ts_ok(fy_model_open(ctx->device, s->model, &options, &s->net));
+    ts_ok(fy_model_query(s->net, &info));
+    ts_ok(fy_optimizer_create(&s->optimizer, 1, &info.values, &info.grads, &s->updater));
+    if (!s->options.on_event) {
+        s->options.on_event = on_event;
+        s->options.user = s;
+    }
+}
+
+static void run(ts_ctx_t *ctx, setup_t *s)
+{
+    set_up(ctx, s);
+    ts_ok(fy_train_run(s->net, s->updater, s->train, s->test, &s->options, &s->result));
+}
+
+static void tear_down(setup_t *s)
+{
+    fy_optimizer_destroy(s->updater);
+    fy_model_destroy(s->net);
+    fy_loader_destroy(s->train);
+    fy_loader_destroy(s->test);
+}
+
+/* The weights, in memory of the caller's to free. */
+static float *weights(const setup_t *s, uint64_t *out_nbytes)
+{
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    ts_ok(fy_model_query(s->net, &info));
+    *out_nbytes = ts_info(info.values).nbytes;
+    float *values = malloc(*out_nbytes);
+    assert_non_null(values);
+    ts_read(info.values, values, *out_nbytes);
+    return values;
+}
+
+static void expect_same_weights(const setup_t *a, const setup_t *b)
+{
+    uint64_t na, nb;
+    float *va = weights(a, &na), *vb = weights(b, &nb);
+    assert_int_equal(na, nb);
+    assert_memory_equal(va, vb, na);
+    free(va), free(vb);
+}
+
+/* A few samples are learnt by heart, through every kind of layer; the loss of a new network is that of guessing. */
+static void test_overfits(ts_ctx_t *ctx)
+{
+    static const struct {
+        const char *model;
+        fy_loss_kind_t loss;
+        fy_optimizer_kind_t optimizer;
+        double lr;
+        int64_t epochs;
+    } cases[] = {
+        { "mlp", FY_LOSS_CROSS_ENTROPY, FY_OPTIMIZER_SGD, 0.3, 40 },
+        { "mnist2018", FY_LOSS_NLL, FY_OPTIMIZER_ADAM, 0.01, 120 },
+        { "lenet", FY_LOSS_CROSS_ENTROPY, FY_OPTIMIZER_ADAM, 0.003, 60 },
+        { "mnist", FY_LOSS_CROSS_ENTROPY, FY_OPTIMIZER_ADADELTA, 1, 25 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setup_t s = begin(cases[i].model, cases[i].loss, 16, 16);
+        fy_optimizer_defaults(cases[i].optimizer, &s.optimizer);
+        s.optimizer.lr = cases[i].lr;
+        s.options.epochs = cases[i].epochs;
+        run(ctx, &s);
+        print_message("%s: loss %g, then %g; test loss %g, accuracy %g\n", s.model, s.losses[0], s.result.train_loss, s.result.test_loss,
+                      s.result.test_accuracy);
+        assert_true(fabs(s.losses[0] - log(10)) < 0.5);
+        assert_true(s.result.test_accuracy == 1 && s.result.test_loss < 0.5);
+        tear_down(&s);
+    }
+}
+
+static uint64_t minus(uint64_t after, uint64_t before) { return after - before; }
+
+/* A step that is not the first moves nothing, waits for nothing and allocates nothing. */
+static void test_steady_steps(ts_ctx_t *ctx)
+{
+    setup_t s = begin("mnist", FY_LOSS_CROSS_ENTROPY, 20, 4);
+    fy_optimizer_defaults(FY_OPTIMIZER_ADADELTA, &s.optimizer);
+    s.options.epochs = 2;
+    s.options.log_every = 0;
+    set_up(ctx, &s);
+    static const char path[] = "test/steady/train/epoch/step"; /* the runner's scope is "test" */
+    fy_scope_t scope = fy_scope_begin("steady");
+    const fy_ledger_totals_t before = ts_ledger(path);
+    ts_ok(fy_train_run(s.net, s.updater, s.train, s.test, &s.options, &s.result));
+    fy_scope_end(scope, 0, NULL);
+    const fy_ledger_totals_t after = ts_ledger(path);
+    assert_int_equal(minus(after.upload.count, before.upload.count), 0);
+    assert_int_equal(minus(after.download.count, before.download.count), 0);
+    assert_int_equal(minus(after.syncs, before.syncs), 0);
+    assert_int_equal(s.result.device_allocs_steady, 0);
+    assert_int_equal(s.result.steps, 10);
+    assert_int_equal(s.nlosses, 2); /* one an epoch */
+    const double requests = (double)minus(after.requests, before.requests) / 10;
+    print_message("mnist: %g requests a step\n", requests);
+    assert_true(requests > 0 && requests <= 36);
+    tear_down(&s);
+}
+
+/* The same bits on every device, by step or by graph, resident or streamed with any number of workers. */
+static void test_same_bits(ts_ctx_t *ctx)
+{
+    static float *first;
+    static uint64_t first_nbytes;
+    setup_t plain = begin("mnist2018", FY_LOSS_NLL, 40, 8);
+    plain.options.epochs = 2;
+    plain.optimizer.momentum = 0.5;
+    run(ctx, &plain);
+    for (int variant = 0; variant < 3; variant++) {
+        setup_t other = begin("mnist2018", FY_LOSS_NLL, 40, 8);
+        other.options.epochs = 2;
+        other.optimizer.momentum = 0.5;
+        other.options.graph = variant == 0;
+        other.loader.resident = variant == 0;
+        other.loader.workers = variant == 2 ? 3 : 0;
+        run(ctx, &other);
+        assert_int_equal(other.nlosses, plain.nlosses);
+        assert_memory_equal(other.losses, plain.losses, plain.nlosses * sizeof(double));
+        expect_same_weights(&plain, &other);
+        tear_down(&other);
+    }
+    uint64_t nbytes;
+    float *values = weights(&plain, &nbytes);
+    if (!first) {
+        first = values;
+        first_nbytes = nbytes;
+    } else {
+        assert_int_equal(nbytes, first_nbytes);
+        assert_memory_equal(values, first, nbytes);
+        free(values);
+    }
+    tear_down(&plain);
+}
+
+/* Two batches of 8, one update: as one batch of 16, also where an epoch ends with an odd batch. */
+static void test_accumulation(ts_ctx_t *ctx)
+{
+    uint64_t nbytes;
+    setup_t large = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 16), small = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 8);
+    large.loader.shuffle = small.loader.shuffle = 0;
+    large.options.epochs = small.options.epochs = 2;
+    small.options.accumulate = 2;
+    run(ctx, &large);
+    run(ctx, &small);
+    assert_int_equal(small.result.steps, large.result.steps);
+    assert_int_equal(small.nlosses, large.nlosses);
+    for (size_t i = 0; i < large.nlosses; i++) assert_true(fabs(large.losses[i] - small.losses[i]) < 1e-5);
+    float *a = weights(&large, &nbytes), *b = weights(&small, &nbytes);
+    for (uint64_t i = 0; i < nbytes / sizeof *a; i++) assert_true(fabsf(a[i] - b[i]) < 1e-5F);
+    free(a), free(b);
+    tear_down(&large);
+    tear_down(&small);
+}
+
+static volatile int stop;
+static fy_status_t stop_at_three(void *user, const fy_train_event_t *event)
+{
+    stop = event->step == 3;
+    return on_event(user, event);
+}
+static fy_status_t fail_at_two(void *user, const fy_train_event_t *event)
+{
+    (void)user;
+    return event->step == 2 ? fy_error_set(FY_STATUS_CANCELLED, __FILE__, __LINE__, "enough") : FY_STATUS_OK;
+}
+
+static void test_ends(ts_ctx_t *ctx)
+{
+    setup_t s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 8);
+    s.options.epochs = 3;
+    s.options.max_steps = 7;
+    run(ctx, &s);
+    assert_int_equal(s.result.steps, 7);
+    assert_int_equal(s.result.epochs, 1);
+    assert_int_equal(s.nlosses, 7);
+    assert_int_equal(s.epoch_ends, 2);
+    assert_false(s.result.is_stopped);
+    assert_false(isnan(s.result.test_accuracy));
+    tear_down(&s);
+
+    stop = 0;
+    s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 8);
+    s.options.stop = &stop;
+    s.options.on_event = stop_at_three;
+    s.options.user = &s;
+    run(ctx, &s);
+    assert_int_equal(s.result.steps, 3);
+    assert_true(s.result.is_stopped);
+    tear_down(&s);
+
+    s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 8);
+    s.options.on_event = fail_at_two;
+    set_up(ctx, &s);
+    ts_fails(fy_train_run(s.net, s.updater, s.train, s.test, &s.options, &s.result), CANCELLED);
+    ts_text_has("enough");
+    tear_down(&s);
+}
+
+static void remove_folder(const char *folder)
+{
+    char command[256];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* Stopped in the middle of an epoch and taken up again by others: the bits of a training that never stopped. */
+static void test_resume(ts_ctx_t *ctx)
+{
+    char folder[] = "/tmp/ferry-train-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    setup_t whole = begin("mnist2018", FY_LOSS_NLL, 40, 8), part = whole;
+    whole.optimizer.momentum = part.optimizer.momentum = 0.5;
+    whole.options.epochs = part.options.epochs = 2;
+    run(ctx, &whole);
+    part.options.checkpoint = folder;
+    part.options.resume = 1;
+    part.options.max_steps = 3;
+    run(ctx, &part);
+    tear_down(&part);
+    setup_t rest = begin("mnist2018", FY_LOSS_NLL, 40, 8);
+    rest.optimizer.momentum = 0.5;
+    rest.options.epochs = 2;
+    rest.options.checkpoint = folder;
+    rest.options.resume = 1;
+    run(ctx, &rest);
+    assert_int_equal(rest.result.steps, whole.result.steps);
+    assert_int_equal(rest.nlosses, whole.nlosses - 3);
+    assert_memory_equal(rest.losses, whole.losses + 3, rest.nlosses * sizeof(double));
+    expect_same_weights(&whole, &rest);
+    tear_down(&rest);
+    tear_down(&whole);
+    remove_folder(folder);
+}
+
+/* Means over batches of unlike size, in evaluation, nothing kept for gradients; the model's mode is as before. */
+static void test_evaluate(ts_ctx_t *ctx)
+{
+    double loss, accuracy, loss_whole, accuracy_whole;
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    setup_t s = begin("mnist2018", FY_LOSS_NLL, 40, 40), odd = begin("mnist2018", FY_LOSS_NLL, 40, 7);
+    set_up(ctx, &s);
+    set_up(ctx, &odd);
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_ok(fy_train_evaluate(s.net, s.test, FY_LOSS_NLL, &loss_whole, &accuracy_whole));
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(minus(after.download.count, before.download.count), 1);
+    ts_ok(fy_train_evaluate(s.net, odd.test, FY_LOSS_NLL, &loss, &accuracy));
+    assert_true(fabs(loss - loss_whole) < 1e-6 && accuracy == accuracy_whole);
+    ts_ok(fy_train_evaluate(s.net, odd.test, FY_LOSS_NLL, &loss, NULL)); /* again: the same batches */
+    ts_ok(fy_train_evaluate(s.net, odd.test, FY_LOSS_NLL, NULL, &accuracy));
+    assert_true(fabs(loss - loss_whole) < 1e-6 && accuracy == accuracy_whole);
+    ts_ok(fy_model_query(s.net, &info));
+    assert_true(info.is_training);
+    tear_down(&s);
+    tear_down(&odd);
+}
+
+/* A regression: no classes, so no accuracy. */
+static void test_regression(ts_ctx_t *ctx)
+{
+    fy_dataset_t *train, *test;
+    setup_t s = begin("linear", FY_LOSS_MSE, 0, 10);
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    s.loader.scale = 1;
+    s.options.epochs = 2;
+    s.options.log_every = 0;
+    s.options.on_event = on_event;
+    s.options.user = &s;
+    s.optimizer.lr = 0.025;
+    ts_ok(fy_dataset_open("airfoil", NULL, 0, &train));
+    ts_ok(fy_dataset_open("airfoil", NULL, 1, &test));
+    ts_ok(fy_loader_create(ctx->device, train, &s.loader, &s.train));
+    ts_ok(fy_loader_create(ctx->device, test, &s.loader, &s.test));
+    fy_dataset_destroy(train);
+    fy_dataset_destroy(test);
+    ts_ok(fy_model_open(ctx->device, "linear", NULL, &s.net));
+    ts_ok(fy_model_query(s.net, &info));
+    ts_ok(fy_optimizer_create(&s.optimizer, 1, &info.values, &info.grads, &s.updater));
+    ts_ok(fy_train_run(s.net, s.updater, s.train, s.test, &s.options, &s.result));
+    print_message("linear: loss %g, test loss %g\n", s.result.train_loss, s.result.test_loss);
+    assert_true(s.result.train_loss < 0.6); /* of standardised targets, whose variance is 1 */
+    assert_true(isnan(s.result.test_accuracy) && !isnan(s.result.test_loss));
+    tear_down(&s);
+}
+
+static void test_refusals(ts_ctx_t *ctx)
+{
+    setup_t s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 16, 8);
+    set_up(ctx, &s);
+    fy_train_options_t bad = s.options;
+    bad.accumulate = 0;
+    ts_fails(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
+    ts_text_has("accumulate 0");
+    bad = s.options;
+    bad.graph = 1;
+    bad.accumulate = 2;
+    ts_fails(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
+    bad = s.options;
+    bad.loss = (fy_loss_kind_t)9;
+    ts_fails(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
+    bad = s.options;
+    bad.clip_norm = -1;
+    ts_fails(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
+    bad = s.options;
+    bad.struct_size = 4;
+    ts_fails(fy_train_run(s.net, s.updater, s.train, NULL, &bad, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_train_run(s.net, NULL, s.train, NULL, &s.options, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_train_evaluate(NULL, s.train, FY_LOSS_NLL, NULL, NULL), INVALID_ARGUMENT);
+    tear_down(&s);
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = { TS_TEST(test_overfits),     TS_TEST(test_steady_steps), TS_TEST(test_same_bits),
+                                       TS_TEST(test_accumulation), TS_TEST(test_ends),         TS_TEST(test_resume),
+                                       TS_TEST(test_evaluate),     TS_TEST(test_regression),   TS_TEST(test_refusals) };
+    return TS_RUN("train_trainer", tests, NULL);
+}

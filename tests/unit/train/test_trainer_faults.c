@@ -1,0 +1,92 @@
+/* A small training on a simulated device whose N-th allocation, pinned piece, event, copy or launch fails, for every N: what fails says so,
+ * nothing is left behind, and the same training works on that device afterwards. Not here: trainings that are lucky (test_trainer.c). */
+#include "tests/support/harness.h"
+
+#include <math.h>
+
+#include <ferry/train/train.h>
+
+enum { SAMPLES = 12, BATCH = 4, STEPS = 3 };
+
+typedef struct parts {
+    fy_dataset_t *set;
+    fy_loader_t *loader, *test;
+    fy_model_t *model;
+    fy_optimizer_t *optimizer;
+} parts_t;
+
+static fy_status_t train(fy_device_t *device, int is_graph, parts_t *p)
+{
+    fy_loader_options_t batches = FY_LOADER_OPTIONS_INIT;
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_optimizer_options_t adam;
+    fy_train_options_t options = FY_TRAIN_OPTIONS_INIT;
+    fy_train_result_t result = FY_TRAIN_RESULT_INIT;
+    batches.batch = BATCH;
+    batches.scale = 1.0 / 255;
+    FY_TRY(fy_dataset_synthetic_digits(SAMPLES, 1, &p->set));
+    FY_TRY(fy_loader_create(device, p->set, &batches, &p->loader));
+    FY_TRY(fy_loader_create(device, p->set, &batches, &p->test));
+    FY_TRY(fy_model_open(device, "mnist2018", NULL, &p->model));
+    FY_TRY(fy_model_query(p->model, &info));
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam);
+    FY_TRY(fy_optimizer_create(&adam, 1, &info.values, &info.grads, &p->optimizer));
+    options.loss = FY_LOSS_NLL;
+    options.log_every = 2;
+    options.graph = is_graph;
+    options.clip_norm = 1;
+    FY_TRY(fy_train_run(p->model, p->optimizer, p->loader, p->test, &options, &result));
+    if (result.steps != STEPS || !isfinite(result.train_loss) || !isfinite(result.test_loss))
+        return fy_error_set(FY_STATUS_CANCELLED, __FILE__, __LINE__, "%lld steps, losses %g, %g", (long long)result.steps,
+                            result.train_loss, result.test_loss);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t try_once(fy_device_t *device, int is_graph)
+{
+    parts_t p = { 0 };
+    const fy_status_t status = train(device, is_graph, &p);
+    if (status == FY_STATUS_CANCELLED) fail_msg("%s", fy_error_get()->text);
+    if (status != FY_STATUS_OK) assert_true(fy_error_get()->text[0]);
+    fy_optimizer_destroy(p.optimizer);
+    fy_model_destroy(p.model);
+    fy_loader_destroy(p.loader);
+    fy_loader_destroy(p.test);
+    fy_dataset_destroy(p.set);
+    (void)!fy_device_wait(device, FY_FOREVER); /* says what failed, if nobody has been told yet */
+    assert_int_equal(ts_live(device), 0);
+    return status;
+}
+
+static const struct {
+    const char *item;
+    int lasts; /* from the N-th on every one: Ferry asks again for memory, so one refusal need not be seen */
+} kinds[] = { { "alloc@%d*", 1 }, { "pin@%d*", 1 }, { "event@%d", 0 }, { "copy@%d", 0 }, { "launch@%d", 0 } };
+
+static void every_fault(ts_ctx_t *ctx)
+{
+    if (!ctx->is_sim) return; /* nobody else has a script */
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (int is_graph = 0; is_graph < 2; is_graph++) {
+            int met = 0;
+            for (int n = 1, unmet = 0; unmet < 4 && n < 400; n++) { /* until nobody comes so far */
+                char script[64] = "sim:1?faults=";
+                fy_device_t *device;
+                snprintf(script + strlen(script), sizeof script - strlen(script), kinds[k].item, n);
+                if (fy_device_open(script, &device) != FY_STATUS_OK) continue;
+                const int failed = try_once(device, is_graph) != FY_STATUS_OK;
+                if (failed && !kinds[k].lasts) ts_ok(try_once(device, is_graph));
+                fy_device_close(device);
+                met += failed;
+                unmet = failed ? 0 : unmet + 1;
+            }
+            print_message("%s: %d faults met\n", kinds[k].item, met);
+            if (!met && strcmp(kinds[k].item, "event@%d") != 0) fail_msg("%s met no fault", kinds[k].item);
+        }
+}
+
+int main(void)
+{
+    static const ts_test_t tests[] = { TS_TEST(every_fault) };
+    return TS_RUN("train_trainer_faults", tests, NULL);
+}

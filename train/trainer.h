@@ -1,0 +1,60 @@
+/* Inside of the training loop, shared by the files trainer*.c. Not public. Next: trainer.c. */
+#ifndef FERRY_TRAIN_TRAINER_INTERNAL_H_
+#define FERRY_TRAIN_TRAINER_INTERNAL_H_
+
+#include <ferry/graph.h>
+#include <ferry/ledger.h>
+#include <ferry/scope.h>
+#include <ferry/train/trainer.h>
+#include <ferry/transfer.h>
+
+#include "fail.h"
+
+/* One training. Handles belong to the scope "train". */
+typedef struct fyt_trainer {
+    fy_model_t *model;
+    fy_optimizer_t *optimizer;
+    fy_loader_t *train, *test;
+    const fy_train_options_t *options;
+    fy_model_info_t info;
+    fy_loader_info_t data;
+
+    fy_tape_t *tape;
+    fy_tensor_t *loss_sum;   /* f32, on the device: loss times samples, since it was last asked for */
+    double interval_samples; /* that are in it */
+    fy_tensor_t *share[2];   /* seeds of backward: 1 / accumulate, and 1 / what is left at the end of an epoch */
+
+    fy_graph_t *graph; /* of one full batch; NULL until it is recorded */
+    fy_tensor_t *graph_x, *graph_y;
+
+    fy_download_t *reply; /* at most one loss is on its way */
+    double reply_samples;
+    int64_t reply_step;
+
+    int64_t step, epoch, epoch_step; /* as in fy_progress_t: updates; epochs; batches of this epoch */
+    double loss;                     /* the last that came down; NaN before */
+    int64_t loss_step;
+    double epoch_loss, epoch_samples; /* what has come down of this epoch: the sum, and of how many samples */
+
+    uint64_t samples;           /* trained with, in this call */
+    uint64_t wall_ns, begin_ns; /* of the steps; begin_ns: since when they are running, 0: they are not */
+    uint64_t allocs_before,
+        allocs_apart;   /* the ledger's device_allocs when the second step was done; in evaluations and checkpoints since */
+    int64_t batches;    /* in this call */
+    int64_t saved_step; /* of the last checkpoint; -1: none */
+    double test_loss, test_accuracy;
+    int is_done, is_stopped;
+} fyt_trainer_t;
+
+/* Room for what a step needs; watches the model. */
+fy_status_t fyt_step_prepare(fyt_trainer_t *trainer);
+/* One batch: forward, loss, backward, and an update if it is the last of its group. Light requests only, if the loader's are. */
+fy_status_t fyt_step_run(fyt_trainer_t *trainer);
+/* The loss as `kind` has it, mean over the batch. */
+fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *target, fy_tensor_t **out_loss);
+/* Sends for what loss_sum holds, and begins it anew. Waits for the one before, if that is still on its way. */
+fy_status_t fyt_loss_ask(fyt_trainer_t *trainer);
+/* Takes the loss that was sent for, if it is there; `waits`: until it is. Blocks then. */
+fy_status_t fyt_loss_take(fyt_trainer_t *trainer, int waits);
+
+#endif

@@ -1,0 +1,97 @@
+/* Mean loss and share of right answers over a data set, without gradients. */
+#include "trainer.h"
+
+#include <math.h>
+
+/* Both sums are f64, whatever the model is: they are exact counts, and sums of many terms. */
+typedef struct sums {
+    fy_tensor_t *both, *loss, *right; /* [2] and its two elements, rank 0 */
+    double samples;
+    int has_classes;
+} sums_t;
+
+static fy_status_t element(fy_tensor_t *both, int64_t index, fy_tensor_t **out_element)
+{
+    fy_tensor_t *slice;
+    FY_TRY(fy_slice(both, 0, index, index + 1, &slice));
+    return fy_squeeze(slice, 0, out_element);
+}
+
+static fy_status_t make_sums(fy_device_t *device, sums_t *sums)
+{
+    FY_TRY(fy_zeros(device, FY_DTYPE_F64, FY_DIMS(2), &sums->both));
+    FY_TRY(element(sums->both, 0, &sums->loss));
+    return element(sums->both, 1, &sums->right);
+}
+
+static fy_status_t add_right(sums_t *sums, fy_tensor_t *result, fy_tensor_t *target)
+{
+    fy_tensor_t *answer, *expected, *is_right, *count;
+    FY_TRY(fy_argmax(result, -1, 0, &answer));
+    FY_TRY(fy_cast(target, FY_DTYPE_I64, &expected));
+    FY_TRY(fy_eq(answer, expected, &is_right));
+    FY_TRY(fy_sum(is_right, FY_ALL_AXES, 0, &count));
+    FY_TRY(fy_cast(count, FY_DTYPE_F64, &count));
+    return fy_axpy(sums->right, 1, count);
+}
+
+static fy_status_t add_batch(fy_model_t *model, fy_loss_kind_t kind, fy_tensor_t *x, fy_tensor_t *y, sums_t *sums)
+{
+    fy_tensor_t *result, *loss;
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT, target = FY_TENSOR_INFO_INIT;
+    fy_tensor_query(x, &info);
+    fy_tensor_query(y, &target);
+    FY_TRY(fy_model_forward(model, x, &result));
+    FY_TRY(fyt_loss(kind, result, y, &loss));
+    FY_TRY(fy_cast(loss, FY_DTYPE_F64, &loss));
+    FY_TRY(fy_axpy(sums->loss, (double)info.dims[0], loss));
+    sums->samples += (double)info.dims[0];
+    sums->has_classes = target.dtype == FY_DTYPE_I32;
+    return sums->has_classes ? add_right(sums, result, y) : FY_STATUS_OK;
+}
+
+/* *out_more is 0 at the end of the epoch. */
+static fy_status_t next_batch(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t kind, sums_t *sums, int *out_more)
+{
+    fy_tensor_t *x, *y;
+    fy_scope_t scope = fy_scope_begin("batch");
+    fy_status_t status = fy_loader_next(loader, &x, &y);
+    *out_more = status == FY_STATUS_OK && x;
+    if (*out_more) status = add_batch(model, kind, x, y, sums);
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
+static fy_status_t evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t kind, double *out_loss, double *out_accuracy)
+{
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    sums_t sums = { 0 };
+    int more = 1;
+    fy_download_t *reply;
+    fy_tensor_t *host;
+    void *values;
+    FY_TRY(fy_model_query(model, &info));
+    FY_TRY(fy_tape_begin(NULL)); /* nothing is kept for gradients */
+    FY_TRY(make_sums(info.device, &sums));
+    FY_TRY(fy_loader_seek(loader, 0, 0)); /* the same batches each time */
+    while (more) FY_TRY(next_batch(model, loader, kind, &sums, &more));
+    FY_TRY(fy_tensor_download(sums.both, NULL, &reply));
+    FY_TRY(fy_download_wait(reply, FY_FOREVER, &host));
+    FY_TRY(fy_tensor_map(host, FY_ACCESS_READ, &values));
+    if (out_loss) *out_loss = ((const double *)values)[0] / sums.samples;
+    if (out_accuracy) *out_accuracy = sums.has_classes ? ((const double *)values)[1] / sums.samples : (double)NAN;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_train_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t loss, double *out_loss, double *out_accuracy)
+{
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    if (!model || !loader) return FYT_FAIL(INVALID_ARGUMENT, "train_evaluate: model or loader is NULL");
+    FY_TRY(fy_model_query(model, &info));
+    fy_model_set_training(model, 0);
+    fy_scope_t scope = fy_scope_begin("test");
+    fy_status_t status = evaluate(model, loader, loss, out_loss, out_accuracy);
+    fy_scope_end(scope, 0, NULL);
+    fy_model_set_training(model, info.is_training);
+    return status;
+}

@@ -1,0 +1,198 @@
+/* One step of training: a batch, forward, loss, backward, update; recorded as a graph if asked for; and the way of the loss to the host.
+ * Not here: epochs, checkpoints, events (trainer.c). */
+#include "trainer.h"
+
+#include <math.h>
+
+fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *target, fy_tensor_t **out_loss)
+{
+    switch (kind) {
+    case FY_LOSS_CROSS_ENTROPY: return fy_cross_entropy(result, target, FY_REDUCTION_MEAN, out_loss);
+    case FY_LOSS_NLL: return fy_nll_loss(result, target, FY_REDUCTION_MEAN, out_loss);
+    case FY_LOSS_MSE: return fy_mse_loss(result, target, out_loss);
+    }
+    return FYT_FAIL(INVALID_ARGUMENT, "train: there is no loss %d", (int)kind);
+}
+
+/* A seed for backward so that `count` batches together weigh as much as one; made once, so that no step fills one with 1. */
+static fy_status_t make_share(fyt_trainer_t *trainer, int64_t count, fy_tensor_t **out_share)
+{
+    fy_tensor_info_t values = FY_TENSOR_INFO_INIT;
+    *out_share = NULL;
+    if (count < 1) return FY_STATUS_OK;
+    fy_tensor_query(trainer->info.values, &values);
+    return fy_full(trainer->info.device, values.dtype, 0, NULL, 1 / (double)count, out_share);
+}
+
+fy_status_t fyt_step_prepare(fyt_trainer_t *trainer)
+{
+    const int64_t group = trainer->options->accumulate;
+    FY_TRY(fy_tape_create(&trainer->tape));
+    FY_TRY(fy_model_watch(trainer->model, trainer->tape));
+    FY_TRY(fy_zeros(trainer->info.device, FY_DTYPE_F32, 0, NULL, &trainer->loss_sum));
+    fy_tensor_set_name(trainer->loss_sum, "loss_sum");
+    FY_TRY(make_share(trainer, group, &trainer->share[0]));
+    return make_share(trainer, trainer->data.steps % group, &trainer->share[1]);
+}
+
+static fy_status_t clip(const fyt_trainer_t *trainer)
+{
+    fy_tensor_t *grads = trainer->info.grads;
+    if (trainer->options->clip_value > 0) FY_TRY(fy_grads_clip_value(1, &grads, trainer->options->clip_value));
+    if (trainer->options->clip_norm > 0) FY_TRY(fy_grads_clip_norm(1, &grads, trainer->options->clip_norm, NULL));
+    return FY_STATUS_OK;
+}
+
+static fy_status_t update(fyt_trainer_t *trainer)
+{
+    fy_scope_t scope = fy_scope_begin("update");
+    fy_status_t status = clip(trainer);
+    if (status == FY_STATUS_OK) status = fy_optimizer_step(trainer->optimizer);
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
+/* The sum is f32 whatever the model is: what comes down is 4 bytes. */
+static fy_status_t add_loss(fyt_trainer_t *trainer, fy_tensor_t *loss, int64_t samples)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_query(loss, &info);
+    if (info.dtype != FY_DTYPE_F32) FY_TRY(fy_cast(loss, FY_DTYPE_F32, &loss));
+    return fy_axpy(trainer->loss_sum, (double)samples, loss);
+}
+
+/* x and y to an update. `is_first`: gradients begin anew; `is_last`: of a group of batches. */
+static fy_status_t compute(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y, int64_t samples, const fy_tensor_t *share, int is_first,
+                           int is_last)
+{
+    fy_tensor_t *result, *loss;
+    const fy_backward_options_t options = { sizeof options, share, !is_first };
+    FY_TRY(fy_tape_begin(trainer->tape));
+    FY_TRY(fy_model_forward(trainer->model, x, &result));
+    FY_TRY(fyt_loss(trainer->options->loss, result, y, &loss));
+    FY_TRY(fy_model_backward(trainer->model, trainer->tape, loss, &options));
+    FY_TRY(add_loss(trainer, loss, samples));
+    return is_last ? update(trainer) : FY_STATUS_OK;
+}
+
+/* Outside of a recorded step; a light request each if they differ from the step before. */
+static fy_status_t apply_schedule(fyt_trainer_t *trainer)
+{
+    const fy_schedule_t *schedule = &trainer->options->schedule;
+    if (!schedule->struct_size) return FY_STATUS_OK;
+    FY_TRY(fy_optimizer_set_lr(trainer->optimizer, fy_schedule_lr(schedule, trainer->step)));
+    const double momentum = fy_schedule_momentum(schedule, trainer->step);
+    return isnan(momentum) ? FY_STATUS_OK : fy_optimizer_set_momentum(trainer->optimizer, momentum);
+}
+
+/* ---- the step as a graph ---- */
+
+static fy_status_t like(const fy_tensor_t *tensor, fy_tensor_t **out_tensor)
+{
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_query(tensor, &info);
+    FY_TRY(fy_tensor_create(info.device, info.dtype, info.rank, info.dims, out_tensor));
+    fy_tensor_keep(*out_tensor);
+    return FY_STATUS_OK;
+}
+
+/* Recorded on inputs of its own, into which each batch is copied; kept by the trainer, which lets go of all three in the end. */
+static fy_status_t record(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y, int64_t samples)
+{
+    FY_TRY(like(x, &trainer->graph_x));
+    FY_TRY(like(y, &trainer->graph_y));
+    FY_TRY(fy_graph_begin(trainer->info.device));
+    FY_TRY(compute(trainer, trainer->graph_x, trainer->graph_y, samples, trainer->share[0], 1, 1));
+    FY_TRY(fy_graph_end(&trainer->graph));
+    fy_graph_keep(trainer->graph);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t replay(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y, int64_t samples)
+{
+    if (!trainer->graph) FY_TRY(record(trainer, x, y, samples));
+    FY_TRY(fy_copy(trainer->graph_x, x));
+    FY_TRY(fy_copy(trainer->graph_y, y));
+    return fy_graph_replay(trainer->graph, NULL);
+}
+
+/* ---- the step ---- */
+
+static fy_status_t run(fyt_trainer_t *trainer)
+{
+    const int64_t group = trainer->options->accumulate, place = trainer->epoch_step % group;
+    const int64_t whole = trainer->data.steps - trainer->data.steps % group; /* batches of this epoch that are in full groups */
+    const int is_short = trainer->epoch_step >= whole;
+    const int is_last = place == group - 1 || trainer->epoch_step == trainer->data.steps - 1;
+    fy_tensor_t *x, *y;
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    FY_TRY(fy_loader_next(trainer->train, &x, &y));
+    if (!x)
+        return FYT_FAIL(INTERNAL, "train: the loader ended after %lld of %lld batches", (long long)trainer->epoch_step,
+                        (long long)trainer->data.steps);
+    fy_tensor_query(x, &info);
+    if (is_last) FY_TRY(apply_schedule(trainer));
+    /* The first batch runs as it stands: what is made once (plans of libraries, say) is made outside of the graph. */
+    if (trainer->options->graph && trainer->batches > 0 && info.dims[0] == trainer->data.batch)
+        FY_TRY(replay(trainer, x, y, info.dims[0]));
+    else
+        FY_TRY(compute(trainer, x, y, info.dims[0], trainer->share[is_short], place == 0, is_last));
+    trainer->interval_samples += (double)info.dims[0];
+    trainer->samples += (uint64_t)info.dims[0];
+    trainer->batches++;
+    trainer->epoch_step++;
+    trainer->step += is_last;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fyt_step_run(fyt_trainer_t *trainer)
+{
+    fy_scope_t scope = fy_scope_begin("step");
+    fy_status_t status = run(trainer);
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
+/* ---- the loss on its way ---- */
+
+static fy_status_t take(fyt_trainer_t *trainer, int waits)
+{
+    double sum = 0;
+    int is_done = 1;
+    FY_TRY(fy_download_try_f64(trainer->reply, &is_done, &sum)); /* no sync, if it is there */
+    if (!is_done && !waits) return FY_STATUS_OK;
+    fy_download_t *reply = trainer->reply;
+    trainer->reply = NULL;
+    if (!is_done) FY_TRY(fy_download_wait_f64(reply, FY_FOREVER, &sum));
+    trainer->loss = sum / trainer->reply_samples;
+    trainer->loss_step = trainer->reply_step;
+    trainer->epoch_loss += sum;
+    trainer->epoch_samples += trainer->reply_samples;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fyt_loss_take(fyt_trainer_t *trainer, int waits)
+{
+    if (!trainer->reply) return FY_STATUS_OK;
+    fy_scope_t scope = fy_scope_begin("loss");
+    fy_status_t status = take(trainer, waits);
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
+fy_status_t fyt_loss_ask(fyt_trainer_t *trainer)
+{
+    if (trainer->interval_samples == 0) return FY_STATUS_OK;
+    FY_TRY(fyt_loss_take(trainer, 1));
+    fy_scope_t scope = fy_scope_begin("loss");
+    fy_status_t status = fy_tensor_download(trainer->loss_sum, NULL, &trainer->reply);
+    if (status == FY_STATUS_OK) {
+        fy_download_keep(trainer->reply); /* it outlives the scope, and perhaps the epoch */
+        trainer->reply_samples = trainer->interval_samples;
+        trainer->reply_step = trainer->step;
+        trainer->interval_samples = 0;
+        status = fy_fill(trainer->loss_sum, 0);
+    }
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
