@@ -25,3 +25,6 @@ foreach(name model model_gradients trainer)
     set_property(TEST unit_train_${name}_orders APPEND PROPERTY ENVIRONMENT
                  "FERRY_TEST_DEVICE=sim:0?order=lazy,sim:0?order=random&seed=1")
 endforeach()
+if(TARGET test_unit_train_checkpoint_kill)
+    target_link_options(test_unit_train_checkpoint_kill PRIVATE -Wl,--wrap=write)
+endif()
