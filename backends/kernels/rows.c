@@ -113,6 +113,7 @@ static void map_row(const void *context, int64_t n, char *const *ptr, const int6
         map->block(map, n, operand[0], operand + 1);
         return;
     }
+    /* NOLINTBEGIN(clang-analyzer-core.*): a walk hands on a pointer and a stride for each operand */
     for (int64_t done = 0; done < n; done += FY__BLOCK) {
         const int64_t m = n - done < FY__BLOCK ? n - done : FY__BLOCK;
         char *at[FY_INDEX_OPERANDS];
@@ -131,6 +132,7 @@ static void map_row(const void *context, int64_t n, char *const *ptr, const int6
         }
         fy__stage_out(map->loops, m, at[0], stride[0], map->dtype[0], buffer[0], map->compute[0]);
     }
+    /* NOLINTEND(clang-analyzer-core.*) */
 }
 
 /* A row of a map whose operands all need no staging. */
@@ -151,14 +153,14 @@ static int accumulate_dense(const fy__map_t *map, const fy_launch_t *launch, int
     const int32_t dtype = launch->dst->dtype;
     const int shift = fy__log2_size(dtype);
     if (!(launch->flags & FY_LAUNCH_DENSE) || n > serial || dtype != map->compute[0]) return 0;
-    for (int k = 1; k < map->noperands; k++)
+    for (int k = 1; k <= launch->nsrc; k++)
         if (map->dtype[k] != dtype) return 0;
     for (int64_t done = 0; done < n; done += FY__BLOCK) {
         _Alignas(64) char sum[FY__BLOCK * 8];
         void *src[FY_INDEX_OPERANDS - 1];
         const int64_t m = n - done < FY__BLOCK ? n - done : FY__BLOCK;
         char *dst = (char *)launch->dst->data + done * ((int64_t)1 << shift);
-        for (int k = 1; k < map->noperands; k++) src[k - 1] = (char *)launch->src[k - 1].data + done * ((int64_t)1 << shift);
+        for (int k = 1; k <= launch->nsrc; k++) src[k - 1] = (char *)launch->src[k - 1].data + done * ((int64_t)1 << shift);
         map->block(map, m, sum, src);
         map->loops->binary[0][dtype](m, dst, dst, sum); /* add */
     }
@@ -168,14 +170,14 @@ static int accumulate_dense(const fy__map_t *map, const fy_launch_t *launch, int
 void fy__map_run(fy__map_t *map, const fy_launch_t *launch, int64_t serial)
 {
     fy__walk_t walk;
-    map->noperands = launch->nsrc + 1;
     map->accumulate = (launch->accumulate & 1u) != 0 && !map->keeps_bytes && fy__is_float(launch->dst->dtype);
-    for (int k = 0; k < map->noperands; k++) {
+    for (int k = 0; k <= launch->nsrc; k++) {
         map->dtype[k] = k == 0 ? launch->dst->dtype : launch->src[k - 1].dtype;
         map->compute[k] = map->keeps_bytes ? map->dtype[k] : fy__compute_dtype(map->dtype[k]);
     }
     if (map->accumulate && accumulate_dense(map, launch, serial)) return;
     fy__walk_make(&walk, launch->dst, launch->src, launch->nsrc);
+    map->noperands = walk.index.noperands;
     int direct = !map->accumulate;
     for (int k = 0; k < map->noperands; k++) {
         direct &= walk.index.strides[k][walk.index.rank - 1] == 1 && map->dtype[k] == map->compute[k];
