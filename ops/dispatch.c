@@ -77,12 +77,10 @@ static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_
         if ((uint64_t)desc->dims[axis] > most || nelem > most) return NULL;
         nelem *= (uint64_t)desc->dims[axis];
     }
-    fy_tensor_t *tensor = thread->free_tensors;
-    if (!tensor) return NULL;
+    if (FY__HAS_ASAN) return NULL;
     fy__storage_t *storage = fy__front_pop(thread, nelem * fy__dtype_sizes[desc->dtype]);
     if (!storage) return NULL;
-    tensor = fy__tensor_alloc(thread);
-    tensor->storage = storage;
+    fy_tensor_t *tensor = fy__tensor_first(thread, storage);
     desc->data = tensor->data = storage->data;
     tensor->dtype = (uint8_t)desc->dtype;
     tensor->rank = (uint8_t)rank;

@@ -306,7 +306,7 @@ void fy__suspect_join(fy_device_t *device, fy__suspect_t *dst, const fy__suspect
 
 void fy__suspect_add(fy_device_t *device, fy__suspect_t *dst, uint64_t request)
 {
-    const fy__suspect_t one = { request, 1, 0 };
+    const fy__suspect_t one = { .first = request, .mask = 1 };
     fy__suspect_join(device, dst, &one);
 }
 

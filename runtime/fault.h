@@ -17,8 +17,9 @@ enum { FY__FAULT_ALSO_TRANSFER, FY__FAULT_ALSO_CALL, FY__FAULT_ALSO };
 
 /* What a storage may suffer from. All zero: nothing. */
 typedef struct fy__suspect {
-    uint64_t first, mask; /* bit i of mask: request first + i */
-    uint32_t poison;      /* record number of a known fault; 0 is none */
+    uint64_t mask;   /* bit i: request first + i */
+    uint32_t poison; /* record number of a known fault; 0 is none */
+    uint64_t first;  /* last: not looked at while the others are 0, so it may lie in another line */
 } fy__suspect_t;
 
 /* What a request's flag means, kept until somebody asks. */

@@ -2,17 +2,9 @@
 #include "runtime/front.h"
 
 #include "runtime/base/fail.h"
+#include "runtime/cell.h"
 
-/* ---- size classes: 64-byte steps up to 1 KiB, then eight a doubling up to 32 KiB (rounding <= 12.5 %) ---- */
-
-uint32_t fy__front_class(uint64_t nbytes)
-{
-    const uint32_t doubling = 63u - (uint32_t)__builtin_clzll(nbytes - 1); /* 2^doubling < nbytes <= 2^(doubling+1) */
-    const uint32_t step = (uint32_t)((nbytes - 1 - (1ull << doubling)) >> (doubling - 3));
-    return 17 + (doubling - 10) * 8 + step;
-}
-
-uint32_t fy__front_class_of(uint64_t nbytes) { return nbytes <= 1024 ? (uint32_t)((nbytes + 63) / 64) : fy__front_class(nbytes); }
+/* ---- size classes ---- */
 
 uint64_t fy__front_class_nbytes(uint32_t class)
 {
@@ -37,8 +29,9 @@ static const uint64_t large_most_nbytes = 64u << 20;
 /* The pool's block, and the storage's struct to the caches of `thread`. */
 static void give_back(fy__thread_t *thread, fy__storage_t *storage)
 {
+    fy__handle_release(&fy__cell_of(storage)->first.handle); /* it may be in its last scope's ring: fy__tensor_free */
     fy__pool_free(storage->block);
-    fy__storage_struct_free(thread, storage);
+    fy__cell_free(thread, storage);
 }
 
 /* Empties a slot of `owner`; any thread. NULL: it was empty. */
@@ -136,9 +129,15 @@ bool fy__front_keep_large(fy__thread_t *thread, fy__storage_t *storage)
 
 /* ---- giving back ---- */
 
+void fy__front_spill_full(fy__thread_t *thread, fy__storage_t *storage) { give_back(thread, storage); }
+
 static bool flush_small(fy__thread_t *owner)
 {
-    bool any = false;
+    bool any = atomic_load_explicit(&owner->last_class, memory_order_relaxed) != 0;
+    if (any) {
+        atomic_store_explicit(&owner->last_class, 0, memory_order_relaxed);
+        give_back(owner, owner->last);
+    }
     for (uint32_t class = 0; class < FY__FRONT_CLASSES; class ++) {
         while (owner->front[class]) {
             fy__storage_t *storage = owner->front[class];
@@ -187,6 +186,8 @@ bool fy__front_flush(fy__thread_t *thread)
 static void add_nbytes(void *user, fy__thread_t *thread)
 {
     uint64_t *by_category = user;
+    const uint32_t last = atomic_load_explicit(&thread->last_class, memory_order_relaxed);
+    if (last) by_category[FY_CATEGORY_ACTIVATIONS] += fy__front_class_nbytes(last);
     for (uint32_t class = 1; class < FY__FRONT_LARGE; class ++) /* of small ones it is not said what they are for: storage.c */
         by_category[FY_CATEGORY_ACTIVATIONS] += atomic_load_explicit(&thread->nfront[class], memory_order_relaxed) *
                                                 fy__front_class_nbytes(class);

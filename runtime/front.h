@@ -9,8 +9,7 @@
 
 #include "runtime/storage.h"
 
-/* Size class of 1 <= nbytes <= FY__FRONT_LARGEST, and what its blocks have. */
-uint32_t fy__front_class_of(uint64_t nbytes);
+/* What the blocks of a size class have. */
 uint64_t fy__front_class_nbytes(uint32_t class);
 
 /* A storage with more than FY__FRONT_LARGEST bytes that this thread has at hand, made new, or NULL. At most an eighth larger than asked; made

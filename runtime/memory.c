@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/cell.h"
 #include "runtime/device.h"
 #include "runtime/front.h"
 #include "runtime/guard.h"
@@ -201,7 +202,10 @@ fy_status_t fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *
     FY_TRY(fy__recording_check(thread, device, "memory_trim"));
     if (device->is_host) (void)fy__front_flush(thread);
     released = fy__pool_trim(device->pool, keep_nbytes);
-    if (device->is_host) trim_warm(device, keep_nbytes);
+    if (device->is_host) {
+        fy__cell_trim(thread); /* whose chunks are warm then */
+        trim_warm(device, keep_nbytes);
+    }
     if (device->pinned) released += fy__pool_trim(device->pinned, keep_nbytes);
     if (out_released) *out_released = released;
     return FY_STATUS_OK;

@@ -44,13 +44,14 @@ fy_scope_t fy_scope_begin(const char *name)
     return scope;
 }
 
-/* Ends the innermost frame. Handles go in the order they were made. */
+/* Ends the innermost frame. Handles go in the order they were made, but for small tensors that were made in cells of others. */
 static void end_frame(fy__thread_t *thread)
 {
     fy__frame_t *frame = thread->frame;
     while (frame->handles.next != &frame->handles) {
         fy__handle_t *handle = frame->handles.next;
         fy__handle_release(handle);
+        if (handle->kind == FY__HANDLE_TENSOR && fy__tensor_is_gone((fy_tensor_t *)handle)) continue; /* only at hand */
         fy__handle_destroyers[handle->kind](handle);
     }
     for (uint32_t i = 0; frame->streams_saved; i++, frame->streams_saved >>= 1)

@@ -26,6 +26,7 @@ typedef enum fy__handle_kind {
 typedef struct fy__handle {
     struct fy__handle *prev, *next; /* NULL when no scope owns it */
     uint32_t kind;
+    uint32_t serial; /* while a scope owns it: that scope's */
 } fy__handle_t;
 
 /* What guards limit: the directions of node.h, and three more. */
@@ -68,6 +69,7 @@ static inline void fy__handle_adopt(fy__frame_t *frame, fy__handle_t *handle)
     fy__handle_t *ring = &frame->handles;
     handle->prev = ring->prev;
     handle->next = ring;
+    handle->serial = frame->serial;
     ring->prev->next = handle;
     ring->prev = handle;
 }
@@ -91,6 +93,11 @@ static inline void fy__handle_release(fy__handle_t *handle)
     handle->prev->next = handle->next;
     handle->next->prev = handle->prev;
     handle->prev = handle->next = NULL;
+}
+/* Is it the innermost scope's? */
+static inline bool fy__handle_is_inside(const fy__frame_t *frame, const fy__handle_t *handle)
+{
+    return frame && handle->serial == frame->serial;
 }
 /* How a scope destroys what is left in it; set per kind by wire.c. */
 typedef void (*fy__handle_destroy_fn)(fy__handle_t *handle);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/cell.h"
 #include "runtime/front.h"
 #include "runtime/guard.h"
 #include "runtime/pin.h"
@@ -14,30 +15,6 @@
 #include "runtime/stream.h"
 
 fy__storage_t fy__storage_gone; /* its device is NULL, which no live one is */
-
-static fy__storage_t *alloc_struct(fy__thread_t *thread)
-{
-    fy__storage_t *storage = thread->free_storages;
-    if (storage) {
-        thread->free_storages = storage->next;
-        thread->nfree_storages--;
-        return storage;
-    }
-    storage = aligned_alloc(64, (sizeof *storage + 63) / 64 * 64);
-    if (!storage) (void)FY_FAIL(OUT_OF_MEMORY, "no host memory for %zu bytes of a storage's metadata", sizeof *storage);
-    return storage;
-}
-
-void fy__storage_struct_free(fy__thread_t *thread, fy__storage_t *storage)
-{
-    if (thread->nfree_storages + 1 > FY__STRUCT_CACHE) { /* one thread may free what another makes */
-        free(storage);
-        return;
-    }
-    storage->next = thread->free_storages;
-    thread->free_storages = storage;
-    thread->nfree_storages++;
-}
 
 static fy__tag_t tag_of(const fy__thread_t *thread) { return (fy__tag_t){ thread->category, thread->node }; }
 
@@ -65,14 +42,14 @@ static void init(fy__storage_t *storage, fy_device_t *device)
 
 static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *host, uint32_t class, fy__storage_t **out_storage)
 {
-    fy__storage_t *storage = alloc_struct(thread);
+    fy__storage_t *storage = fy__cell_alloc(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, host);
     /* Its next owner may be anybody: what it is for, and where it was made, is not said. */
     const fy_status_t status = fy__pool_alloc(host->pool, fy__front_class_nbytes(class), 0, &storage->block);
     if (status != FY_STATUS_OK) {
         fy__memory_refused(host, status);
-        fy__storage_struct_free(thread, storage);
+        fy__cell_free(thread, storage);
         return status;
     }
     atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
@@ -95,7 +72,7 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     fy__guard_t *guards = NULL;
     if (!device->is_host) FY_TRY(fy__guard_take_memory(thread, nbytes, device->spec, &guards));
-    fy__storage_t *storage = alloc_struct(thread);
+    fy__storage_t *storage = fy__cell_alloc(thread);
     if (!storage) {
         fy__guard_free_memory(guards, nbytes);
         return FY_STATUS_OUT_OF_MEMORY;
@@ -109,7 +86,7 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
         if (status != FY_STATUS_OK) {
             fy__memory_refused(device, status);
             fy__guard_free_memory(guards, nbytes);
-            fy__storage_struct_free(thread, storage);
+            fy__cell_free(thread, storage);
             return status;
         }
         storage->data = storage->block->address;
@@ -131,12 +108,12 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
 fy_status_t fy__storage_create_private(fy__thread_t *thread, fy__private_t *memory, uint64_t nbytes, fy__storage_t **out_storage)
 {
     if (fy__device_is_lost(memory->device)) return fy__device_lost_error(memory->device);
-    fy__storage_t *storage = alloc_struct(thread);
+    fy__storage_t *storage = fy__cell_alloc(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, memory->device);
     const fy_status_t status = fy__private_alloc(memory, nbytes, &storage->block);
     if (status != FY_STATUS_OK) {
-        fy__storage_struct_free(thread, storage);
+        fy__cell_free(thread, storage);
         return status;
     }
     storage->nbytes = nbytes;
@@ -155,23 +132,15 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
     if (device->is_host && nbytes > FY__FRONT_LARGEST && (*out_storage = fy__front_take_large(thread, nbytes))) return FY_STATUS_OK;
     if (!device->is_host || nbytes > FY__FRONT_LARGEST || !nbytes || device->debug) /* the front hands bytes out as they are */
         return fy__storage_create_large(thread, device, nbytes, stream, out_storage);
-    const uint32_t class = fy__front_class_of(nbytes);
-    fy__storage_t *storage = thread->front[class];
+    fy__storage_t *storage = fy__front_pop(thread, nbytes);
     if (storage) {
-        thread->front[class] = storage->next;
-        fy__front_count(&thread->nfront[class], -1);
-        fy__front_served_one(thread);
-        atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
-        atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
-        atomic_store_explicit(&storage->event_id, 0, memory_order_relaxed);
-        fy__asan_allow(storage->data, nbytes);
+        fy__handle_release(&fy__cell_of(storage)->first.handle); /* it need not become a tensor of this scope, nor of this thread */
     } else {
-        FY_TRY(create_small_host(thread, device, class, &storage));
-        storage->block->requested = nbytes;
+        FY_TRY(create_small_host(thread, device, fy__front_class(nbytes), &storage));
+        storage->block->requested = storage->nbytes = nbytes;
         fy__asan_forbid(storage->data, storage->block->nbytes);
         fy__asan_allow(storage->data, nbytes);
     }
-    storage->nbytes = nbytes;
     *out_storage = storage;
     return FY_STATUS_OK;
 }
@@ -190,13 +159,13 @@ fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, u
 {
     if (peer->is_host || !nbytes) return fy__storage_create(thread, fy_device_host(), nbytes, NULL, out_storage);
     if (fy__device_is_lost(peer)) return fy__device_lost_error(peer);
-    fy__storage_t *storage = alloc_struct(thread);
+    fy__storage_t *storage = fy__cell_alloc(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, fy_device_host());
     const fy_status_t status = fy__pool_alloc_tagged(peer->pinned, nbytes, 0, tag_of(thread), &storage->block);
     if (status != FY_STATUS_OK) {
         fy__memory_refused(peer, status);
-        fy__storage_struct_free(thread, storage);
+        fy__cell_free(thread, storage);
         return status;
     }
     storage->nbytes = nbytes;
@@ -223,7 +192,7 @@ fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *da
                              fy__storage_t **out_storage)
 {
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    fy__storage_t *storage = alloc_struct(thread);
+    fy__storage_t *storage = fy__cell_alloc(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, device);
     storage->nbytes = nbytes;
@@ -256,7 +225,7 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
     }
     if (storage->deleter) storage->deleter(storage->user, storage->data == empty_address() ? NULL : storage->data);
     fy_device_t *peer = storage->peer;
-    fy__storage_struct_free(thread, storage);
+    fy__cell_free(thread, storage);
     fy__device_unuse(device);
     if (peer) fy__device_unuse(peer);
 }

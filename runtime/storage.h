@@ -13,8 +13,14 @@
 #include "runtime/device.h"
 #include "runtime/thread.h"
 
-/* What giving a small host storage back looks at is its first 64 bytes: of one that is not in the cache it waits for one line only. */
+/* Making a small host storage, and giving it back, touches one line of 64 bytes, from `refs` on, and none of the rest. It lies in a cell:
+ * tensor.h. */
 typedef struct fy__storage {
+    fy_deleter_fn deleter;
+    void *user;
+    struct fy__private *private_memory; /* a graph's, that `block` is from, with a reference; NULL: the device's pool */
+    fy__node_memory_t *memory;          /* where its live bytes are counted; NULL on the host */
+    /* ---- the line ---- */
     _Atomic uint32_t refs;
     uint8_t front_class; /* host front it goes back to; 0 is none */
     bool pinned;         /* host bytes page-locked for `peer` */
@@ -22,23 +28,21 @@ typedef struct fy__storage {
     bool leaving;        /* deferred, and pinned_here: counted as leaving */
     void *data;
     _Atomic fy__point_t borrow; /* upload that reads these host bytes in place; 0 is none */
-    struct fy__storage *next;   /* in a cache or on the device's deferred list */
-    _Atomic uint64_t version;
-    fy__suspect_t suspect;
+    union {
+        _Atomic uint64_t version;
+        struct fy__storage *next; /* nobody refers to it: in a cache, or on the device's deferred list */
+    };
     uint64_t nbytes;           /* as asked for */
-    fy_device_t *device;       /* where the bytes live */
-    fy__block_t *block;        /* NULL: wrapped, or empty */
     _Atomic uint64_t event_id; /* in event files; 0 until one mentions it */
-    /* ---- from here on cold for small host storages ---- */
+    fy__suspect_t suspect;
+    /* ---- its end is inside of `suspect` ---- */
+    fy_device_t *device; /* where the bytes live */
+    fy__block_t *block;  /* NULL: wrapped, or empty */
     fy__hazard_t hazard; /* meaningful on asynchronous devices and for pinned bytes */
     fy_device_t *peer;   /* pinned: the device it is pinned for, kept open by this storage */
     fy__suspect_t late;  /* guarded by the fault lock of the device whose transfer found it out */
     _Atomic bool has_late;
-    fy_deleter_fn deleter;
-    void *user;
-    struct fy__private *private_memory; /* a graph's, that `block` is from, with a reference; NULL: the device's pool */
-    fy__node_memory_t *memory;          /* where its live bytes are counted; NULL on the host */
-    struct fy__guard *guards;           /* who counts them against a limit, a reference: guard.h; NULL: nobody */
+    struct fy__guard *guards; /* who counts its live bytes against a limit, a reference: guard.h; NULL: nobody */
 } fy__storage_t;
 
 /* ---- the front: host blocks at hand, without a lock; the rest of it: front.h ---- */
@@ -61,8 +65,14 @@ static inline bool fy__front_is_clean(const fy__storage_t *storage)
     return !(atomic_load_explicit(&storage->borrow, memory_order_relaxed) | storage->suspect.mask | storage->suspect.poison);
 }
 enum { FY__FRONT_LARGEST = 32768 }; /* bytes of a small block */
-/* Size class for 1024 < nbytes <= FY__FRONT_LARGEST. */
-uint32_t fy__front_class(uint64_t nbytes);
+/* Size class of 1 <= nbytes <= FY__FRONT_LARGEST: 64-byte steps up to 1 KiB, then eight a doubling (rounding <= 12.5 %). */
+static inline uint32_t fy__front_class(uint64_t nbytes)
+{
+    if (nbytes <= 1024) return (uint32_t)(nbytes + 63) / 64;
+    const uint32_t doubling = 63u - (uint32_t)__builtin_clzll(nbytes - 1); /* 2^doubling < nbytes <= 2^(doubling+1) */
+    const uint32_t step = (uint32_t)((nbytes - 1 - (1ull << doubling)) >> (doubling - 3));
+    return 17 + (doubling - 10) * 8 + step;
+}
 /* Makes a storage that was at hand somebody's. */
 static inline fy__storage_t *fy__front_hand_out(fy__thread_t *thread, fy__storage_t *storage, uint64_t nbytes)
 {
@@ -78,29 +88,49 @@ static inline fy__storage_t *fy__front_hand_out(fy__thread_t *thread, fy__storag
 static inline fy__storage_t *fy__front_pop(fy__thread_t *thread, uint64_t nbytes)
 {
     if (nbytes - 1 >= FY__FRONT_LARGEST) return NULL;
-    const uint64_t class = nbytes <= 1024 ? (nbytes + 63) / 64 : fy__front_class(nbytes);
-    fy__storage_t *storage = thread->front[class];
-    if (!storage) return NULL;
-    thread->front[class] = storage->next;
-    fy__front_count(&thread->nfront[class], -1);
+    const uint32_t class = fy__front_class(nbytes);
+    fy__storage_t *storage;
+    if (atomic_load_explicit(&thread->last_class, memory_order_relaxed) == class) {
+        storage = thread->last;
+        atomic_store_explicit(&thread->last_class, 0, memory_order_relaxed);
+    } else {
+        storage = thread->front[class];
+        if (!storage) return NULL;
+        thread->front[class] = storage->next;
+        fy__front_count(&thread->nfront[class], -1);
+    }
     return fy__front_hand_out(thread, storage, nbytes);
 }
-/* Gives a storage that nobody refers to back to the front; false if that is not its place. */
+/* Puts what was given back last on the list of its class, or gives it to the pool if that is full. */
+void fy__front_spill_full(fy__thread_t *thread, fy__storage_t *storage);
+static inline void fy__front_spill(fy__thread_t *thread, uint32_t class)
+{
+    fy__storage_t *storage = thread->last;
+    if (__builtin_expect(atomic_load_explicit(&thread->nfront[class], memory_order_relaxed) >= fy__front_most[class], 0)) {
+        fy__front_spill_full(thread, storage);
+        return;
+    }
+    storage->next = thread->front[class];
+    thread->front[class] = storage;
+    fy__front_count(&thread->nfront[class], 1);
+}
+/* Gives a storage that nobody refers to back to the front; false if that is not its place.
+ * It waits in a place of its own, because the address of its class's list is not known before its line has come: whoever wants one of that
+ * class next takes it from there by a branch that is foreseen, where it would wait for the line to know which list to look at. */
 static inline bool fy__front_push(fy__thread_t *thread, fy__storage_t *storage)
 {
     const uint32_t class = storage->front_class;
-    if (!fy__front_is_clean(storage)) return false;
-    /* Classes 0 and FY__FRONT_LARGE: never. */
-    if (atomic_load_explicit(&thread->nfront[class], memory_order_relaxed) >= fy__front_most[class]) return false;
+    if (class - 1 >= FY__FRONT_LARGE - 1 || !fy__front_is_clean(storage)) return false;
+    const uint32_t before = atomic_load_explicit(&thread->last_class, memory_order_relaxed);
+    if (before) fy__front_spill(thread, before);
     atomic_store_explicit(&storage->refs, 0, memory_order_relaxed); /* seen by snapshots */
-    storage->next = thread->front[class];
-    thread->front[class] = storage;
+    thread->last = storage;
+    atomic_store_explicit(&thread->last_class, (uint16_t) class, memory_order_relaxed);
     fy__asan_forbid(storage->data, storage->block->nbytes);
-    fy__front_count(&thread->nfront[class], 1);
     return true;
 }
 
-_Static_assert(offsetof(fy__storage_t, suspect.poison) < 64, "what the front looks at lies in one line");
+_Static_assert(offsetof(fy__storage_t, suspect.first) == offsetof(fy__storage_t, refs) + 64, "what the front looks at fills one line");
 
 /* What a handle that was given back refers to, so that using it again is noticed as long as the handle is not in new hands. */
 extern fy__storage_t fy__storage_gone;
@@ -166,8 +196,5 @@ void fy__storage_defer(fy_device_t *device, fy__storage_t *storage);
 void fy__storage_reap(fy_device_t *device);
 /* If nobody has the device open, nobody may ever pass by again: waits for the deferred ones and lets go of them. */
 void fy__storage_reap_last(fy_device_t *device);
-
-/* The struct alone goes back to this thread's cache: its block is gone. */
-void fy__storage_struct_free(fy__thread_t *thread, fy__storage_t *storage);
 
 #endif

@@ -78,8 +78,11 @@ void fy__tensor_free_blank(fy__thread_t *thread, fy_tensor_t *tensor)
 fy_status_t fy__tensor_on(fy__thread_t *thread, fy__storage_t *storage, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t nelem,
                           fy_tensor_t **out_tensor)
 {
-    fy_tensor_t *tensor = fy__tensor_alloc(thread);
-    if (FY_UNLIKELY(!tensor)) {
+    fy_tensor_t *tensor;
+    /* With one reference, the caller's, the first handle is nobody's; if it once was, whoever gave it up is seen to have done so. */
+    if (!FY__HAS_ASAN && atomic_load_explicit(&storage->refs, memory_order_acquire) == 1) {
+        tensor = fy__tensor_first(thread, storage);
+    } else if (!(tensor = fy__tensor_alloc(thread))) {
         fy__storage_release(thread, storage);
         return FY_STATUS_OUT_OF_MEMORY;
     }
@@ -98,11 +101,45 @@ fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t
     return fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor);
 }
 
+/* A handle that is not the first on its storage: a view's. */
+static __attribute__((noinline)) void free_view(fy__thread_t *thread, fy_tensor_t *tensor)
+{
+    fy__storage_t *storage = tensor->storage;
+    fy__handle_release(&tensor->handle);
+    fy__tensor_free_blank(thread, tensor);
+    fy__storage_release(thread, storage);
+}
+
+/* The first on its storage. Where that lies is reckoned, not read, so that its line comes together with the handle's. */
+static inline void free_first(fy__thread_t *thread, fy_tensor_t *tensor, fy__storage_t *storage)
+{
+    fy__handle_t *handle = &tensor->handle;
+    tensor->storage = &fy__storage_gone; /* before the cell can be another's */
+    /* A small tensor of the innermost scope stays in its ring while it is at hand, gone: to take it out, and perhaps back in, would touch its
+     * neighbours, which nothing else does. The scope takes it out when it ends, and whoever wants the cell for something else does. */
+    if (FY_LIKELY(atomic_load_explicit(&storage->refs, memory_order_acquire) == 1 && fy__front_push(thread, storage))) {
+        if (handle->next && FY_UNLIKELY(!fy__handle_is_inside(thread->frame, handle))) fy__handle_release(handle);
+        return;
+    }
+    fy__handle_release(handle);
+    fy__storage_release(thread, storage);
+}
+
+/* The storage of a cell whose handle this is, if it is a cell's. */
+static inline fy__storage_t *beside(fy_tensor_t *tensor)
+{
+    fy__storage_t *storage = &((fy__cell_t *)tensor)->storage;
+    __asm__("" : "+r"(storage)); /* or the compiler, knowing that it equals what it compared it with, may use that */
+    return storage;
+}
+
 void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor)
 {
-    fy__handle_release(&tensor->handle);
-    fy__storage_release(thread, tensor->storage);
-    fy__tensor_free_blank(thread, tensor);
+    fy__storage_t *storage = beside(tensor);
+    if (FY_LIKELY(tensor->storage == storage))
+        free_first(thread, tensor, storage);
+    else
+        free_view(thread, tensor);
 }
 
 fy_status_t fy__tensor_check_writable(const fy_tensor_t *tensor, const char *what, const char *role)
@@ -148,7 +185,26 @@ static fy_status_t begin(fy_device_t *device, fy_tensor_t **out_tensor, const ch
     return fy__device_is_lost(device) ? fy__device_lost_error(device) : FY_STATUS_OK;
 }
 
-fy_status_t fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_tensor)
+/* A tensor whose cell and block are at hand: no call, and so few instructions that a processor gets to the next tensor while it waits for the
+ * lines of this one. NULL: it is not so simple, or something is wrong. */
+static inline fy_tensor_t *create_small(fy__thread_t *thread, fy_dtype_t dtype, int rank, const int64_t *dims)
+{
+    uint64_t nelem = 1;
+    if ((unsigned)dtype >= FY_DTYPE_COUNT || (unsigned)rank > FY_MAX_RANK || (rank && !dims) || FY__HAS_ASAN) return NULL;
+    for (int i = 0; i < rank; i++) {
+        if ((uint64_t)dims[i] > FY__FRONT_LARGEST || nelem > FY__FRONT_LARGEST) return NULL; /* so the product cannot overflow */
+        nelem *= (uint64_t)dims[i];
+    }
+    fy__storage_t *storage = fy__front_pop(thread, nelem * fy__dtype_sizes[dtype]);
+    if (!storage) return NULL;
+    fy_tensor_t *tensor = fy__tensor_first(thread, storage);
+    tensor->data = storage->data;
+    fy__tensor_set_dense(tensor, dtype, rank, dims, nelem);
+    return tensor;
+}
+
+static __attribute__((noinline)) fy_status_t create(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
+                                                    fy_tensor_t **out_tensor)
 {
     fy__thread_t *thread;
     uint64_t nelem, nbytes;
@@ -156,6 +212,15 @@ fy_status_t fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, co
     FY_TRY(fy__shape_check("tensor_create", dtype, rank, dims, &nelem, &nbytes));
     fy_stream_t *stream = device->synchronous ? NULL : fy__stream_current(device, thread->streams);
     return fy__tensor_new(thread, device, dtype, rank, dims, nelem, stream, out_tensor);
+}
+
+fy_status_t fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_tensor)
+{
+    fy__thread_t *thread = fy__tls;
+    if (FY_LIKELY(out_tensor && thread && device) && device->is_host && FY_LIKELY(!thread->recording && !fy__device_is_lost(device)) &&
+        (*out_tensor = create_small(thread, dtype, rank, dims)))
+        return FY_STATUS_OK;
+    return create(device, dtype, rank, dims, out_tensor);
 }
 
 fy_status_t fy_tensor_create_pinned(fy_device_t *peer, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_tensor)
@@ -188,15 +253,23 @@ fy_status_t fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, cons
     return FY_STATUS_OK;
 }
 
+static FY_COLD void destroy_gone(void)
+{
+    fy__log(FY_LOG_WARNING, "tensor_destroy: this tensor was destroyed before, or its scope ended; ignored");
+}
+
 void fy_tensor_destroy(fy_tensor_t *tensor)
 {
     fy__thread_t *thread = fy__thread();
     if (!tensor || !thread) return;
-    if (FY_UNLIKELY(fy__tensor_is_gone(tensor))) {
-        fy__log(FY_LOG_WARNING, "tensor_destroy: this tensor was destroyed before, or its scope ended; ignored");
-        return;
-    }
-    fy__tensor_free(thread, tensor);
+    fy__storage_t *storage = beside(tensor);
+    __builtin_prefetch(tensor->strides, 1); /* the one line that is written to only */
+    if (FY_LIKELY(tensor->storage == storage))
+        free_first(thread, tensor, storage);
+    else if (FY_UNLIKELY(fy__tensor_is_gone(tensor)))
+        destroy_gone();
+    else
+        free_view(thread, tensor);
 }
 
 void fy_tensor_keep(fy_tensor_t *tensor)

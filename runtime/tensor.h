@@ -1,5 +1,5 @@
-/* Tensor handles: a strided window on a storage. Handles are cached per thread; creating one writes about a hundred bytes.
- * Not here: views' arithmetic (view.c), bytes (storage.h). */
+/* Tensor handles: a strided window on a storage. The first tensor on a storage has its handle in one cell with it; other handles (views) are
+ * cached per thread. Not here: views' arithmetic (view.c), bytes (storage.h), where cells come from (cell.h). */
 #ifndef FERRY_RUNTIME_TENSOR_H_
 #define FERRY_RUNTIME_TENSOR_H_
 
@@ -22,6 +22,22 @@ struct fy_tensor {
     uint64_t value;                                  /* on a tape: tape.h */
     char name[32]; /* means something if `named`: so making and destroying a tensor does not touch this line */
 };
+
+/* A storage with the handle of its first tensor in front of it. Making a small tensor and giving it back touches three lines: the handle's
+ * first two and the storage's one. All lie at places known from the handle's address, so that none has to be waited for before the next can be
+ * asked for; their sum is odd, so that the same line of different cells does not fall into few sets of a cache.
+ * The handle is somebody's only while the storage is (it has a reference), so a cell is free when nobody refers to the storage. */
+typedef struct fy__cell {
+    _Alignas(64) fy_tensor_t first;
+    fy__storage_t storage;
+} fy__cell_t;
+
+_Static_assert(offsetof(fy__cell_t, storage.refs) % 64 == 0 && sizeof(fy__cell_t) == 7 * 64, "the lines of a cell");
+
+static inline fy__cell_t *fy__cell_of(const fy__storage_t *storage)
+{
+    return (fy__cell_t *)((char *)(uintptr_t)storage - offsetof(fy__cell_t, storage));
+}
 
 static inline fy__handle_t *fy__tensor_handle(fy_tensor_t *tensor) { return &tensor->handle; }
 /* "" if nobody gave it one. */
@@ -46,6 +62,20 @@ static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
     thread->nfree_tensors--;
     tensor->named = tensor->valued = false;
     fy__handle_adopt(thread->frame, &tensor->handle);
+    return tensor;
+}
+/* The same for a storage that nobody but the caller refers to, and that has no tensor: takes the caller's reference. */
+static inline fy_tensor_t *fy__tensor_first(fy__thread_t *thread, fy__storage_t *storage)
+{
+    fy_tensor_t *tensor = &fy__cell_of(storage)->first;
+    fy__handle_t *handle = &tensor->handle;
+    tensor->named = tensor->valued = false;
+    /* What was destroyed in this scope, and is made again in it, never left it: fy__tensor_free. */
+    if (!handle->next || __builtin_expect(!fy__handle_is_inside(thread->frame, handle), 0)) {
+        fy__handle_release(handle);
+        fy__handle_adopt(thread->frame, handle);
+    }
+    tensor->storage = storage;
     return tensor;
 }
 static inline void fy__tensor_set_dense(fy_tensor_t *tensor, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t nelem)

@@ -95,8 +95,9 @@ static void abandon(fy__thread_t *thread)
     thread->claimed = 0;
     thread->nlocks = thread->nkept = 0;
     thread->free_tensors = NULL;
-    thread->free_storages = NULL;
-    thread->nfree_tensors = thread->nfree_storages = 0;
+    thread->free_cells = NULL;
+    thread->nfree_tensors = thread->nfree_cells = 0;
+    atomic_store_explicit(&thread->last_class, 0, memory_order_relaxed);
     for (uint32_t class = 0; class < FY__FRONT_CLASSES; class ++) {
         thread->front[class] = NULL;
         atomic_store_explicit(&thread->nfront[class], 0, memory_order_relaxed);

@@ -41,9 +41,11 @@ typedef struct fy__thread {
     /* tensor.c, storage.c: caches of this thread only */
     fy_tensor_t *free_tensors;
     uint32_t nfree_tensors;
-    struct fy__storage *free_storages; /* without a block */
-    uint32_t nfree_storages;
-    struct fy__storage *front[FY__FRONT_CLASSES]; /* host storages with their block, last used first */
+    struct fy__storage *free_cells; /* cell.h: storages without a block */
+    uint32_t nfree_cells;
+    struct fy__storage *last;                     /* host storage with its block that was given back last; means something if */
+    _Atomic uint16_t last_class;                  /* not 0: its class; written by this thread only */
+    struct fy__storage *front[FY__FRONT_CLASSES]; /* the others, last used first */
     _Atomic uint16_t nfront[FY__FRONT_CLASSES];   /* their number; written by this thread only */
     _Atomic uint64_t at_hand;                     /* requests served by the front; written by this thread only */
     /* front.c: large ones, taken by whoever exchanges them out; what is in them is written by this thread only, before that */

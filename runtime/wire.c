@@ -12,6 +12,7 @@
 #include "backends/builtin.h"
 #include "runtime/base/fail.h"
 #include "runtime/callback.h"
+#include "runtime/cell.h"
 #include "runtime/device.h"
 #include "runtime/event.h"
 #include "runtime/front.h"
@@ -249,6 +250,7 @@ static void before_fork(void)
     fy__event_fork_lock();
     fy__registry_fork_lock();
     fy__thread_fork_lock();
+    fy__cell_fork_lock();
     fy__private_fork_lock();
     fy__registry_fork_lock_pools();
     fy__host_segments_fork_lock();
@@ -273,6 +275,7 @@ static void after_fork_in_parent(void)
     fy__host_segments_fork_unlock();
     fy__registry_fork_unlock_pools();
     fy__private_fork_unlock();
+    fy__cell_fork_unlock();
     fy__thread_fork_unlock();
     fy__registry_fork_unlock();
     fy__event_fork_unlock();
@@ -289,6 +292,7 @@ static void after_fork_in_child(void)
     fy__host_segments_fork_child();
     fy__registry_fork_unlock_pools();
     fy__private_fork_unlock();
+    fy__cell_fork_unlock();
     fy__thread_fork_child();
     fy__registry_fork_child();
     fy__pressure_fork_child(); /* looks at devices */

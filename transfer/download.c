@@ -42,7 +42,7 @@ static fy_status_t send(fy__thread_t *thread, fy_download_t *download, const fy_
     fy__hazard_read(&src->hazard, stream, download->point);
     fy__hazard_written(&dst->hazard, download->point);
     fy__storage_late_join(device, dst, src);
-    const fy__suspect_t suspect = { request, request != 0, 0 };
+    const fy__suspect_t suspect = { .first = request, .mask = request != 0 };
     fy__storage_late_add(device, dst, &suspect);
     return FY_STATUS_OK;
 }

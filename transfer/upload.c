@@ -101,7 +101,7 @@ static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
     borrow(upload->src->storage);
     fy__hazard_written(hazard, point);
     upload->sent = true;
-    upload->suspect = (fy__suspect_t){ request, request != 0, 0 };
+    upload->suspect = (fy__suspect_t){ .first = request, .mask = request != 0 };
     return FY_STATUS_OK;
 }
 

@@ -1,0 +1,329 @@
+/* Cells from inside: a tensor and its storage as one piece, who may have it again and when, chunks that are bounded and go, cells given back
+ * by other threads, forks, no memory; and small tensors that stay in their scope's ring while they are at hand.
+ * Blocks at hand: test_front.c. Lifetimes as users see them: tests/conformance/test_conformance_lifetime.c. */
+#include "runtime/cell.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/asan.h"
+#include "runtime/front.h"
+#include "tests/support/harness.h"
+
+static _Atomic bool refuse;
+fy_status_t __real_fy__host_segment_alloc(uint64_t nbytes, void **out_address);
+fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address);
+fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address)
+{
+    if (!atomic_load(&refuse)) return __real_fy__host_segment_alloc(nbytes, out_address);
+    *out_address = NULL;
+    return FY_FAIL(OUT_OF_MEMORY, "a test gives no segment of %llu bytes", (unsigned long long)nbytes);
+}
+
+enum { PER_CHUNK = (2 << 20) / sizeof(fy__cell_t), MANY = 12 * PER_CHUNK };
+static char bytes[64];
+
+static fy_tensor_t *make(int64_t nbytes)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(nbytes), &tensor));
+    return tensor;
+}
+
+/* Has a storage, and no block. */
+static fy_tensor_t *wrap(void)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(64), bytes, NULL, NULL, &tensor));
+    return tensor;
+}
+
+static fy_tensor_t *first_of(const fy_tensor_t *tensor) { return &fy__cell_of(tensor->storage)->first; }
+
+static void trim(void) { ts_ok(fy_memory_trim(fy_device_host(), 0, NULL)); }
+
+static void a_view_keeps_the_cell_when_its_first_handle_is_gone(void **state)
+{
+    (void)state;
+    if (FY__HAS_ASAN) skip(); /* each handle is by itself, to be seen by the sanitizer */
+    fy_tensor_t *first = make(100), *view, *same, *other;
+    uint8_t *data;
+    assert_ptr_equal(first, first_of(first));
+    ts_ok(fy_tensor_map(first, FY_ACCESS_WRITE, (void **)&data));
+    memset(data, 7, 100);
+    ts_ok(fy_slice(first, 0, 10, 20, &view));
+    assert_ptr_equal(first, first_of(view));
+    assert_ptr_not_equal(view, first);
+    fy_tensor_destroy(first);
+    assert_true(fy__tensor_is_gone(first));
+    other = make(100); /* of the same class: not where the view's bytes are */
+    assert_ptr_not_equal(other, first);
+    ts_ok(fy_tensor_map(other, FY_ACCESS_WRITE, (void **)&data));
+    memset(data, 9, 100);
+    ts_ok(fy_tensor_map(view, FY_ACCESS_READ, (void **)&data));
+    for (int i = 0; i < 10; i++) assert_int_equal(data[i], 7);
+    fy_tensor_destroy(view);
+    same = make(100); /* now it is free */
+    assert_ptr_equal(same, first);
+    fy_tensor_destroy(same);
+    fy_tensor_destroy(other);
+}
+
+static void what_is_made_anew_is_as_new(void **state)
+{
+    (void)state;
+    if (FY__HAS_ASAN) skip();
+    fy_tensor_t *tensor = make(100), *again;
+    void *data;
+    fy_tensor_set_name(tensor, "old");
+    ts_ok(fy_tensor_map(tensor, FY_ACCESS_WRITE, &data));
+    fy_tensor_destroy(tensor);
+    fy_tensor_query(tensor, &(fy_tensor_info_t)FY_TENSOR_INFO_INIT);
+    const int64_t dims[3] = { 2, 3, 4 };
+    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, 3, dims, &again)); /* 96 bytes */
+    assert_ptr_equal(again, tensor);
+    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+    fy_tensor_query(again, &info);
+    assert_string_equal(info.name, "");
+    assert_int_equal(info.version, 0);
+    assert_int_equal(info.nelem, 24);
+    assert_int_equal(info.nbytes, 96);
+    assert_memory_equal(info.dims, dims, sizeof dims);
+    assert_memory_equal(info.strides, ((int64_t[]){ 12, 4, 1 }), sizeof dims);
+    assert_ptr_equal(again->data, again->storage->data);
+    fy_tensor_destroy(again);
+}
+
+static void shapes_that_are_not_small_take_the_long_way(void **state)
+{
+    (void)state;
+    fy_tensor_t *tensor;
+    fy_tensor_destroy(make(64)); /* at hand */
+    const int64_t huge[2] = { (int64_t)1 << 40, (int64_t)1 << 40 }, negative[1] = { -64 }, empty[2] = { 0, 64 };
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 2, huge, &tensor), INVALID_ARGUMENT);
+    assert_null(tensor);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, negative, &tensor), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_MAX_RANK + 1, huge, &tensor), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, -1, huge, &tensor), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, NULL, &tensor), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_COUNT, 1, (int64_t[]){ 64 }, &tensor), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_create(NULL, FY_DTYPE_U8, 1, (int64_t[]){ 64 }, &tensor), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, (int64_t[]){ 64 }, NULL), INVALID_ARGUMENT);
+    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 2, empty, &tensor));
+    assert_int_equal(tensor->nelem, 0);
+    fy_tensor_destroy(tensor);
+    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_F64, 0, NULL, &tensor));
+    assert_int_equal(tensor->nelem, 1);
+    fy_tensor_destroy(tensor);
+}
+
+/* ---- scopes: a small tensor that is destroyed stays in the ring, gone ---- */
+
+static int ring_length(void)
+{
+    const fy__handle_t *ring = &fy__thread()->frame->handles;
+    int n = 0;
+    for (const fy__handle_t *handle = ring->next; handle != ring; handle = handle->next) n++;
+    return n;
+}
+
+static void what_is_at_hand_stays_in_its_ring_until_it_is_wanted_elsewhere(void **state)
+{
+    (void)state;
+    if (FY__HAS_ASAN) skip();
+    (void)fy__front_flush(fy__thread());
+    fy_scope_t outer = fy_scope_begin("outer");
+    fy_tensor_t *tensor = make(200), *again;
+    fy_tensor_destroy(tensor);
+    assert_int_equal(ring_length(), 1);
+    again = make(200); /* the same scope */
+    assert_ptr_equal(again, tensor);
+    assert_int_equal(ring_length(), 1);
+    fy_tensor_destroy(again);
+    fy_scope_t inner = fy_scope_begin("inner");
+    again = make(200);
+    assert_ptr_equal(again, tensor);
+    assert_int_equal(ring_length(), 1);
+    fy_scope_end(inner, 1, &again); /* moves on to the outer one */
+    assert_false(fy__tensor_is_gone(again));
+    assert_int_equal(ring_length(), 1);
+    fy_tensor_destroy(again);
+    inner = fy_scope_begin("inner");
+    fy_scope_end(inner, 0, NULL); /* ends nothing of the outer one's */
+    fy_scope_end(outer, 0, NULL);
+    assert_true(fy__tensor_is_gone(tensor));
+    assert_null(tensor->handle.next);
+    again = make(200); /* nobody's but ours */
+    assert_ptr_equal(again, tensor);
+    assert_null(again->handle.next);
+    fy_tensor_destroy(again);
+}
+
+static void an_outer_scopes_tensor_destroyed_inside_leaves_its_ring(void **state)
+{
+    (void)state;
+    fy_scope_t outer = fy_scope_begin("outer");
+    fy_tensor_t *tensor = make(200);
+    fy_scope_t inner = fy_scope_begin("inner");
+    fy_tensor_destroy(tensor);
+    fy_scope_end(inner, 0, NULL);
+    assert_int_equal(ring_length(), 0);
+    fy_scope_end(outer, 0, NULL);
+}
+
+static void a_storage_for_something_else_is_in_no_ring(void **state)
+{
+    (void)state;
+    fy_scope_t scope = fy_scope_begin("scope");
+    fy__storage_t *storage;
+    fy_tensor_destroy(make(300));
+    ts_ok(fy__storage_create(fy__thread(), fy_device_host(), 300, NULL, &storage)); /* it may be given back by any thread */
+    assert_int_equal(ring_length(), 0);
+    fy__storage_release(fy__thread(), storage);
+    fy_tensor_destroy(make(300));
+    trim();
+    assert_int_equal(ring_length(), 0);
+    fy_scope_end(scope, 0, NULL);
+}
+
+/* ---- chunks ---- */
+
+static void chunks_come_and_go(void **state)
+{
+    (void)state;
+    if (FY__HAS_ASAN) skip();
+    static fy_tensor_t *tensors[MANY];
+    trim();
+    const uint32_t before = fy__cell_chunks();
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < MANY; i++) tensors[i] = wrap();
+        assert_in_range(fy__cell_chunks(), 12, before + 13);
+        for (int i = 0; i < MANY; i++) fy_tensor_destroy(tensors[i]);
+        /* The thread keeps less than a chunk has, if of several; and one idle chunk stays. */
+        assert_in_range(fy__cell_chunks(), 0, before + 5);
+    }
+    const uint64_t warm = fy__host_segments_warm();
+    assert_true(warm > 0); /* chunks that went */
+    trim();
+    assert_int_equal(fy__host_segments_warm(), 0);
+    assert_in_range(fy__cell_chunks(), 0, before);
+}
+
+static void no_memory_for_a_chunk_is_said_and_nothing_is_lost(void **state)
+{
+    (void)state;
+    if (FY__HAS_ASAN) skip();
+    static fy_tensor_t *tensors[MANY];
+    fy_tensor_t *tensor = NULL;
+    fy_status_t status = FY_STATUS_OK;
+    int count = 0;
+    const uint64_t live = ts_live(fy_device_host());
+    atomic_store(&refuse, true);
+    while (count < MANY) {
+        status = fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(64), bytes, NULL, NULL, &tensor);
+        if (status != FY_STATUS_OK) break;
+        tensors[count++] = tensor;
+    }
+    assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
+    assert_null(tensor);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(100000), &tensor), OUT_OF_MEMORY);
+    atomic_store(&refuse, false);
+    assert_int_equal(ts_live(fy_device_host()), live);
+    tensor = make(100000);
+    fy_tensor_destroy(tensor);
+    while (count) fy_tensor_destroy(tensors[--count]);
+}
+
+/* ---- other threads ---- */
+
+enum { PIPE = 64, PASSED = 60000 };
+static fy_tensor_t *_Atomic pipe_of[PIPE];
+
+static void *give_back(void *user)
+{
+    (void)user;
+    for (int i = 0; i < PASSED; i++) {
+        fy_tensor_t *tensor;
+        while (!(tensor = atomic_exchange(&pipe_of[i % PIPE], NULL))) sched_yield();
+        fy_tensor_destroy(tensor);
+    }
+    return NULL;
+}
+
+/* One makes, the other gives back: neither hoards what the other needs. */
+static void what_others_give_back_comes_round(void **state)
+{
+    (void)state;
+    pthread_t id;
+    trim();
+    const uint32_t before = fy__cell_chunks();
+    assert_int_equal(pthread_create(&id, NULL, give_back, NULL), 0);
+    for (int i = 0; i < PASSED; i++) {
+        fy_tensor_t *tensor = wrap(), *empty = NULL;
+        while (!atomic_compare_exchange_weak(&pipe_of[i % PIPE], &empty, tensor)) {
+            empty = NULL;
+            sched_yield();
+        }
+    }
+    pthread_join(id, NULL);
+    assert_in_range(fy__cell_chunks(), 0, before + 2); /* of the 14 it would be if they did */
+    trim();                                            /* takes what the thread that ended had at hand, too */
+    assert_in_range(fy__cell_chunks(), 0, before);
+}
+
+static _Atomic bool stop;
+
+static void *churn(void *user)
+{
+    fy_tensor_t **tensors = user;
+    while (!atomic_load(&stop)) {
+        for (int i = 0; i < PER_CHUNK; i++) tensors[i] = wrap();
+        for (int i = 0; i < PER_CHUNK; i++) fy_tensor_destroy(tensors[i]);
+    }
+    return NULL;
+}
+
+static void a_child_finds_the_chunks_whole(void **state)
+{
+    (void)state;
+    static fy_tensor_t *others[PER_CHUNK], *tensors[PER_CHUNK];
+    pthread_t id;
+    atomic_store(&stop, false);
+    assert_int_equal(pthread_create(&id, NULL, churn, others), 0);
+    for (int round = 0; round < 20; round++) {
+        int status;
+        fflush(NULL);
+        const pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            alarm(20);
+            for (int i = 0; i < PER_CHUNK; i++)
+                if (fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(64), bytes, NULL, NULL, &tensors[i]) != FY_STATUS_OK) _exit(1);
+            for (int i = 0; i < PER_CHUNK; i++) fy_tensor_destroy(tensors[i]);
+            _exit(fy_memory_trim(fy_device_host(), 0, NULL) != FY_STATUS_OK);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    atomic_store(&stop, true);
+    pthread_join(id, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_view_keeps_the_cell_when_its_first_handle_is_gone),
+        cmocka_unit_test(what_is_made_anew_is_as_new),
+        cmocka_unit_test(shapes_that_are_not_small_take_the_long_way),
+        cmocka_unit_test(what_is_at_hand_stays_in_its_ring_until_it_is_wanted_elsewhere),
+        cmocka_unit_test(an_outer_scopes_tensor_destroyed_inside_leaves_its_ring),
+        cmocka_unit_test(a_storage_for_something_else_is_in_no_ring),
+        cmocka_unit_test(chunks_come_and_go),
+        cmocka_unit_test(no_memory_for_a_chunk_is_said_and_nothing_is_lost),
+        cmocka_unit_test(what_others_give_back_comes_round),
+        cmocka_unit_test(a_child_finds_the_chunks_whole),
+    };
+    return cmocka_run_group_tests_name("cell", tests, NULL, NULL) != 0;
+}
