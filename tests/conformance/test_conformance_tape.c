@@ -378,10 +378,12 @@ static void bad_operands_are_refused_as_ever(ts_ctx_t *ctx)
     fy_tensor_destroy(gone);
     ts_fails(fy_mul(w, NULL, &y), INVALID_ARGUMENT);
     ts_text_has("src1 is NULL");
+    ts_fails(fy_concat(2, (fy_tensor_t *[]){ w, NULL }, 0, &y), INVALID_ARGUMENT);
+#ifndef __SANITIZE_ADDRESS__ /* which sees a handle that is used after its end by itself */
     ts_fails(fy_mul(w, gone, &y), INVALID_ARGUMENT);
     ts_text_has("src1 was destroyed");
-    ts_fails(fy_concat(2, (fy_tensor_t *[]){ w, NULL }, 0, &y), INVALID_ARGUMENT);
     ts_fails(fy_axpy(gone, 1, w), INVALID_ARGUMENT);
+#endif
     assert_int_equal(info_of(tape).calls, 0);
     assert_int_equal(info_of(tape).saved, 0);
 }
