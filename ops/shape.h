@@ -21,6 +21,8 @@ fy_status_t fy__shape_into(const fy_op_info_t *info, fy_launch_t *launch); /* co
 fy_status_t fy__shape_fill(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_arange(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_random(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_dropout(const fy_op_info_t *info, fy_launch_t *launch); /* and dropout2d */
+fy_status_t fy__shape_dropout_backward(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_randperm(const fy_op_info_t *info, fy_launch_t *launch);
 
 fy_status_t fy__shape_sum(const fy_op_info_t *info, fy_launch_t *launch);

@@ -1,4 +1,4 @@
-/* Shape rules of the ops that make values out of nothing: fill, arange, random draws. Their dst is given, so they only check.
+/* Shape rules of the ops that make values out of nothing: fill, arange, random draws, and of dropout. Their dst is given, so they only check.
  * Not here: creating the tensor (typed/create.c). */
 #include "ops/shape.h"
 
@@ -103,5 +103,52 @@ fy_status_t fy__shape_randperm(const fy_op_info_t *info, fy_launch_t *launch)
     if (dst->rank != 1 || dst->dims[0] > UINT32_MAX) {
         return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, it must be of rank 1 with fewer than 2^32 elements", info->name, FY__DESC_TEXT(dst));
     }
+    return FY_STATUS_OK;
+}
+
+/* ---- dropout ---- */
+
+static fy_status_t check_dropout(const fy_op_info_t *info, const fy_launch_t *launch)
+{
+    const double p = ((const fy_dropout_attrs_t *)launch->attrs)->p;
+    const fy_desc_t *src = &launch->src[0];
+    FY_TRY(fy__check_dtype(info, "src", 0, src, info->dtypes));
+    if (!(p >= 0 && p <= 1)) return FY_FAIL(INVALID_ARGUMENT, "%s: p is %g, legal are 0 .. 1", info->name, p);
+    if ((info->op == FY_OP_DROPOUT2D || info->op == FY_OP_DROPOUT2D_BACKWARD) && src->rank != 4)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: src0 is %s, it must be images [N, H, W, C]", info->name, FY__DESC_TEXT(src));
+    return FY_STATUS_OK;
+}
+
+/* A state that was kept: i64 [2]. */
+static fy_status_t check_state(const fy_op_info_t *info, const char *side, int index, const fy_desc_t *state)
+{
+    FY_TRY(fy__check_dtype(info, side, index, state, FY_DTYPE_BIT(FY_DTYPE_I64)));
+    if (state->rank == 1 && state->dims[0] == 2) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH, "%s: %s%d, a random state, is %s, it must be [2 i64]", info->name, side, index, FY__DESC_TEXT(state));
+}
+
+fy_status_t fy__shape_dropout(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_desc_t *src = &launch->src[0], *dst = &launch->dst[0];
+    FY_TRY(check_dropout(info, launch));
+    if (dst->dtype != src->dtype)
+        return FY_FAIL(DTYPE_MISMATCH, "%s: dst0 is %s, src0 is %s: Ferry promotes nothing", info->name, FY__DESC_TEXT(dst),
+                       FY__DESC_TEXT(src));
+    if (!fy__same_dims(dst, src))
+        return FY_FAIL(SHAPE_MISMATCH, "%s: dst0 is %s, src0 is %s: they must be alike", info->name, FY__DESC_TEXT(dst),
+                       FY__DESC_TEXT(src));
+    FY_TRY(check_rng(info, launch));
+    return check_state(info, "dst", 2, &launch->dst[2]);
+}
+
+fy_status_t fy__shape_dropout_backward(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_desc_t *dy = &launch->src[0];
+    fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(check_dropout(info, launch));
+    FY_TRY(check_state(info, "src", 1, &launch->src[1]));
+    dst->dtype = dy->dtype;
+    dst->rank = dy->rank;
+    for (int i = 0; i < dy->rank; i++) dst->dims[i] = dy->dims[i];
     return FY_STATUS_OK;
 }

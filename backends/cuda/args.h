@@ -20,6 +20,8 @@
     X(move, fy_packed)           /* many pieces out of one run of bytes, or into it */       \
     X(random, fy_random)         /* rand, randn, randperm: draws at the counter */           \
     X(random, fy_random_advance) /* then moves the counter */                                \
+    X(random, fy_dropout_begin)  /* keeps the state, then moves the counter */               \
+    X(random, fy_dropout)        /* and dropout2d, and their gradients */                    \
     X(reduce, fy_reduce_float)   /* sum, mean, max, min, mse_loss; in f64 */                 \
     X(reduce, fy_reduce_int)                                                                 \
     X(reduce, fy_argmax)                                                                     \
@@ -85,7 +87,8 @@ typedef union fy__cuda_attrs {
     fy_adam_attrs_t adam;
     fy_adadelta_attrs_t adadelta;
     fy_conv2d_attrs_t conv2d; /* of the gradients too; their height and width are dst's */
-    fy_loss_attrs_t loss;     /* of the gradients too; MEAN and SUM are one block's work */
+    fy_dropout_attrs_t dropout;
+    fy_loss_attrs_t loss; /* of the gradients too; MEAN and SUM are one block's work */
 } fy__cuda_attrs_t;
 
 typedef struct fy__cuda_args {

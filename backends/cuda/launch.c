@@ -15,6 +15,8 @@ static const char *const op_names[] = {
 #undef X
 };
 
+static int draws(uint32_t op) { return op == FY_OP_DROPOUT || op == FY_OP_DROPOUT2D; }
+
 static int is_packed(uint32_t op) { return op == FY_LAUNCH_SCATTER || op == FY_LAUNCH_GATHER; }
 
 static const char *op_name(uint32_t op) { return op < FY_OP_BUILTIN_COUNT ? op_names[op] : "a packed transfer"; }
@@ -41,6 +43,18 @@ static fy_status_t launch_random(fy__cuda_device_t *dev, CUstream stream, const 
     fy__cuda_pack_random(launch, requests);
     FY_TRY(submit(dev, stream, &requests[0]));
     return submit(dev, stream, &requests[1]);
+}
+
+static fy_status_t launch_dropout(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy__cuda_request_t request;
+    if (draws(launch->op)) {
+        fy__cuda_pack_dropout_begin(launch, &request);
+        FY_TRY(submit(dev, stream, &request));
+    }
+    if (launch->nelem == 0) return FY_STATUS_OK;
+    fy__cuda_pack_dropout(launch, &request);
+    return submit(dev, stream, &request);
 }
 
 static fy_status_t launch_reduce(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
@@ -240,6 +254,10 @@ static fy_status_t launch_builtin(fy__cuda_device_t *dev, CUstream stream, const
     case FY_OP_MAX_POOL2D_BACKWARD:
     case FY_OP_AVG_POOL2D:
     case FY_OP_AVG_POOL2D_BACKWARD: fy__cuda_pack_pool2d(launch, &request); break;
+    case FY_OP_DROPOUT:
+    case FY_OP_DROPOUT2D:
+    case FY_OP_DROPOUT_BACKWARD:
+    case FY_OP_DROPOUT2D_BACKWARD: return launch_dropout(dev, stream, launch);
     case FY_OP_NLL_LOSS:
     case FY_OP_CROSS_ENTROPY: return launch_class_loss(dev, stream, launch);
     case FY_OP_NLL_LOSS_BACKWARD:
@@ -302,6 +320,10 @@ static int has_kernel(const fy_launch_t *launch)
     case FY_OP_CROSS_ENTROPY:
     case FY_OP_NLL_LOSS_BACKWARD:
     case FY_OP_CROSS_ENTROPY_BACKWARD:
+    case FY_OP_DROPOUT:
+    case FY_OP_DROPOUT2D:
+    case FY_OP_DROPOUT_BACKWARD:
+    case FY_OP_DROPOUT2D_BACKWARD:
     case FY_OP_LINEAR:
     case FY_OP_LINEAR_BACKWARD_PARAMS:
     case FY_OP_NORM:
@@ -343,11 +365,11 @@ static int has_kernel(const fy_launch_t *launch)
     return (FY_DTYPE_BIT(dtype) & taken) != 0;
 }
 
-/* Is there work though dst[0] has no element: a bias' gradient, a step number? */
+/* Is there work though dst[0] has no element: a bias' gradient, a step number, a random state? */
 static int has_more(const fy_launch_t *launch)
 {
     return launch->op == FY_OP_LINEAR_BACKWARD_PARAMS || launch->op == FY_OP_CONV2D_BACKWARD_PARAMS || launch->op == FY_OP_ADAM_STEP ||
-           launch->op == FY_OP_SGD_MOMENTUM_STEP;
+           launch->op == FY_OP_SGD_MOMENTUM_STEP || draws(launch->op);
 }
 
 fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t *launch)

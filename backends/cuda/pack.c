@@ -184,6 +184,45 @@ int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[2])
     return 2;
 }
 
+static int drops_channels(uint32_t op) { return op == FY_OP_DROPOUT2D || op == FY_OP_DROPOUT2D_BACKWARD; }
+
+void fy__cuda_pack_dropout_begin(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    const int64_t *dims = launch->src[0].dims;
+    const uint64_t drawn = drops_channels(launch->op) && launch->nelem > 0 ? (uint64_t)dims[0] * (uint64_t)dims[3] : launch->nelem;
+    fy__cuda_args_init(&out->args, launch->op, drawn, 0, NULL, 0);
+    out->args.ndst = 2;
+    fy__cuda_operand_set(&out->args.dst[0], &launch->dst[1]);
+    fy__cuda_operand_set(&out->args.dst[1], &launch->dst[2]);
+    out->kernel = FY__CUDA_KERNEL_fy_dropout_begin;
+    out->threads = 1;
+    out->square = 0;
+}
+
+void fy__cuda_pack_dropout(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    const fy_desc_t *dst = &launch->dst[0], *src = &launch->src[0], *state = launch->ndst == 3 ? &launch->dst[2] : &launch->src[1];
+    const int channels = drops_channels(launch->op);
+    fy__cuda_args_t *args = &out->args;
+    fy__cuda_args_init(args, channels ? FY_OP_DROPOUT2D_BACKWARD : FY_OP_DROPOUT_BACKWARD, launch->nelem, 2, launch->attrs,
+                       sizeof(fy_dropout_attrs_t));
+    if (channels) { /* N and C must stay apart */
+        fy__cuda_operand_set(&args->dst[0], dst);
+        fy__cuda_operand_set(&args->src[0], src);
+    } else {
+        const int64_t *strides[2] = { dst->strides, src->strides };
+        fy__index_t index;
+        fy__index_make(&index, dst->rank, dst->dims, 2, strides);
+        set_fused(&args->dst[0], dst, &index, 0);
+        set_fused(&args->src[0], src, &index, 1);
+    }
+    fy__cuda_operand_set(&args->src[1], state);
+    fy__cuda_args_size(args, launch->nelem);
+    out->kernel = FY__CUDA_KERNEL_fy_dropout;
+    out->threads = channels ? launch->nelem : launch->nelem / 4 + 16;
+    out->square = 0;
+}
+
 void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
     fy__cuda_args_init(&out->args, launch->op, launch->nelem, 2, NULL, 0);

@@ -33,6 +33,9 @@ void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out);
 /* A step of an optimizer: one launch, or two if it has a number to move. Returns how many. */
 int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[2]);
 void fy__cuda_pack_random(const fy_launch_t *launch, fy__cuda_request_t out[2]);
+/* dropout, dropout2d: the first launch keeps the state and moves the counter, the second is the gradient's, of src. */
+void fy__cuda_pack_dropout_begin(const fy_launch_t *launch, fy__cuda_request_t *out);
+void fy__cuda_pack_dropout(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out); /* FY_LAUNCH_SCATTER, _GATHER */
 /* Source `index` of a concat, which begins at `begin` along the axis. Returns 0 if it has no elements. */

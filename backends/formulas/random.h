@@ -11,6 +11,9 @@
  *   randn   f32, f16, bf16: lanes (0,1) of a block make elements 0, 1 (cos, sin), lanes (2,3) elements 2, 3; counter as rand
  *           f64:            lanes (0,1), (2,3) of block i / 2 make elements i, i + 1; counter as rand
  *   randperm: round keys from philox({lo(counter), hi(counter), 1 or 2, tag}) then counter += 1
+ *   dropout, any dtype: 64 elements take 16 blocks, and a block serves four elements that stand 16 apart, so that neither vectors nor
+ *           warps have to sort lanes: element i takes lane i / 16 % 4 of block 16 (i / 64) + i % 16, and is kept if its highest 24 bits
+ *           are not below p 2^24, rounded; then counter += 16 ceil(n / 64). dropout2d: the same, i = n C + c numbers the channels
  * A draw of no elements leaves the state as it is. */
 #ifndef FERRY_BACKENDS_FORMULAS_RANDOM_H_
 #define FERRY_BACKENDS_FORMULAS_RANDOM_H_
@@ -105,6 +108,22 @@ FY_FORMULA void fy__box_muller_f64(const uint32_t lane[4], double out[2])
     const double radius = sqrt(-2.0 * log(u));
     out[0] = radius * cos(angle);
     out[1] = radius * sin(angle);
+}
+
+/* ---- dropout ---- */
+
+#define FY_DROPOUT_GROUP  64 /* elements */
+#define FY_DROPOUT_BLOCKS 16 /* that they take */
+
+FY_FORMULA uint64_t fy__dropout_blocks(uint64_t n) { return (n / FY_DROPOUT_GROUP + (n % FY_DROPOUT_GROUP != 0)) * FY_DROPOUT_BLOCKS; }
+FY_FORMULA uint32_t fy__dropout_threshold(double p) { return (uint32_t)(p * 16777216.0 + 0.5); }
+FY_FORMULA double fy__dropout_scale(double p) { return p < 1.0 ? 1.0 / (1.0 - p) : 0.0; }
+FY_FORMULA uint32_t fy__dropout_keeps(uint32_t lane, uint32_t threshold) { return (int32_t)(lane >> 8) >= (int32_t)threshold; }
+/* Element i alone. */
+FY_FORMULA uint32_t fy__dropout_keeps_at(int64_t seed, int64_t counter, uint64_t i, uint32_t threshold)
+{
+    const fy__philox_t block = fy__rng_block(seed, counter, i / FY_DROPOUT_GROUP * FY_DROPOUT_BLOCKS + i % FY_DROPOUT_BLOCKS);
+    return fy__dropout_keeps(block.lane[i / FY_DROPOUT_BLOCKS % 4], threshold);
 }
 
 /* ---- a permutation of 0 .. n-1, one element at a time ---- */

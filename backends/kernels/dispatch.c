@@ -98,6 +98,10 @@ static const row_t rows[FY_OP_BUILTIN_COUNT] = {
     [FY_OP_SGD_MOMENTUM_STEP] = { fy__run_step, REAL },
     [FY_OP_ADAM_STEP] = { fy__run_step, REAL },
     [FY_OP_ADADELTA_STEP] = { fy__run_step, REAL },
+    [FY_OP_DROPOUT] = { fy__run_dropout, FLOAT },
+    [FY_OP_DROPOUT_BACKWARD] = { fy__run_dropout, FLOAT },
+    [FY_OP_DROPOUT2D] = { fy__run_dropout, FLOAT },
+    [FY_OP_DROPOUT2D_BACKWARD] = { fy__run_dropout, FLOAT },
 };
 
 static const char *const names[FY_OP_BUILTIN_COUNT] = {

@@ -99,6 +99,9 @@ typedef struct fy__loops {
     double (*exp_row_f64)(int64_t n, double *dst, const double *a, double shift);
     /* Philox blocks counter, counter + 1, ...: 4 lanes each, in order. nblocks is a multiple of 4. */
     void (*philox)(int64_t nblocks, uint64_t key, uint64_t counter, uint32_t *lanes);
+    /* keep[i]: is element i kept? 64 elements a group, of Philox blocks counter, counter + 1, ... Then dst = keep ? p * a : 0. */
+    void (*dropout_keep)(int64_t ngroups, uint64_t key, uint64_t counter, uint32_t threshold, uint32_t *keep);
+    void (*dropout[2])(int64_t n, void *dst, const void *a, const uint32_t *keep, double p); /* f32, f64 */
     /* npairs of normal values from 2 (f32) or 4 (f64) lanes a pair; npairs is a multiple of 8. */
     void (*normal_f32)(int64_t npairs, const uint32_t *lanes, float mean, float std, float *out);
     void (*normal_f64)(int64_t npairs, const uint32_t *lanes, double mean, double std, double *out);

@@ -358,6 +358,31 @@ static void philox(int64_t nblocks, uint64_t key, uint64_t counter, uint32_t *la
     }
 }
 
+/* Sixteen blocks side by side: lane k of all of them serves sixteen elements in a row. */
+static void dropout_keep(int64_t ngroups, uint64_t key, uint64_t counter, uint32_t threshold, uint32_t *keep)
+{
+    for (; ngroups > 0; ngroups--, counter += FY_DROPOUT_BLOCKS, keep += FY_DROPOUT_GROUP) {
+        SIMD for (int b = 0; b < FY_DROPOUT_BLOCKS; b++)
+        {
+            const fy__philox_t block = fy__philox4x32(key, counter + (uint64_t)b, 0);
+            keep[b] = fy__dropout_keeps(block.lane[0], threshold);
+            keep[b + FY_DROPOUT_BLOCKS] = fy__dropout_keeps(block.lane[1], threshold);
+            keep[b + 2 * FY_DROPOUT_BLOCKS] = fy__dropout_keeps(block.lane[2], threshold);
+            keep[b + 3 * FY_DROPOUT_BLOCKS] = fy__dropout_keeps(block.lane[3], threshold);
+        }
+    }
+}
+
+#define DROPOUT(sfx, T)                                                                                      \
+    static void dropout_##sfx(int64_t n, void *dst, const void *a, const uint32_t *keep, double p)           \
+    {                                                                                                        \
+        T *d = (T *)dst;                                                                                     \
+        const T *x = (const T *)a, scale = (T)p;                                                             \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = keep[i] ? x[i] * scale : (T)0; /* zero, even of a NaN */ \
+    }
+DROPOUT(f32, float)
+DROPOUT(f64, double)
+
 static void normal_f32(int64_t npairs, const uint32_t *lanes, float mean, float std, float *out)
 {
     SIMD for (int64_t i = 0; i < npairs; i++)
@@ -483,6 +508,8 @@ const fy__loops_t FY__LOOPS_TABLE = {
     .exp_row_f32 = exp_row_f32,
     .exp_row_f64 = exp_row_f64,
     .philox = philox,
+    .dropout_keep = dropout_keep,
+    .dropout = { dropout_f32, dropout_f64 },
     .normal_f32 = normal_f32,
     .normal_f64 = normal_f64,
     .gemm_block_f64 = gemm_block_f64,

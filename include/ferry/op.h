@@ -31,7 +31,8 @@ extern "C" {
     X(NLL_LOSS_BACKWARD, nll_loss_backward) X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward) \
     X(CONV2D_BACKWARD_PARAMS, conv2d_backward_params) \
     X(LINEAR, linear) X(LINEAR_BACKWARD_PARAMS, linear_backward_params) X(NORM, norm) X(CLAMP, clamp) X(CLIP_BY_NORM, clip_by_norm) \
-    X(SGD_STEP, sgd_step) X(SGD_MOMENTUM_STEP, sgd_momentum_step) X(ADAM_STEP, adam_step) X(ADADELTA_STEP, adadelta_step)
+    X(SGD_STEP, sgd_step) X(SGD_MOMENTUM_STEP, sgd_momentum_step) X(ADAM_STEP, adam_step) X(ADADELTA_STEP, adadelta_step) \
+    X(DROPOUT, dropout) X(DROPOUT_BACKWARD, dropout_backward) X(DROPOUT2D, dropout2d) X(DROPOUT2D_BACKWARD, dropout2d_backward)
 /* clang-format on */
 
 enum {
@@ -152,6 +153,9 @@ typedef struct fy_adadelta_attrs {
     {                          \
         0.9, 1e-6, 0.0         \
     }
+typedef struct fy_dropout_attrs {
+    double p; /* the share that is dropped, 0 .. 1; taken in steps of 2^-24 */
+} fy_dropout_attrs_t;
 
 /* ---- introspection ---- */
 

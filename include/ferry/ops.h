@@ -37,6 +37,17 @@ FY_API_STATUS fy_randn(fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64
  * cycle walking: Black and Rogaway 2002). */
 FY_API_STATUS fy_randperm(fy_tensor_t *rng, int64_t count, fy_tensor_t **out_dst);
 
+/* Each element of src is 0 with probability p, else src / (1 - p); float, p in 0 .. 1. p 1 gives zeros, whatever src is. As an op it has
+ * three results that are all given: dst, rng, and an i64 [2] that gets the state as it was before, which is all that its gradient keeps of
+ * the draw. Fails: INVALID_ARGUMENT (p). Source: Srivastava et al. 2014; which element takes which random bits stands in
+ * docs/ops.md. Cost: a Philox block for four elements. */
+FY_API_STATUS fy_dropout(fy_tensor_t *rng, const fy_tensor_t *src, double p, fy_tensor_t **out_dst);
+/* The same for whole channels: src [N, H, W, C], one draw for each (n, c). */
+FY_API_STATUS fy_dropout2d(fy_tensor_t *rng, const fy_tensor_t *src, double p, fy_tensor_t **out_dst);
+/* Their gradients: dy dropped and scaled as src was. state: i64 [2], the random state before the draw; it is only read. */
+FY_API_STATUS fy_dropout_backward(const fy_tensor_t *dy, const fy_tensor_t *state, double p, fy_tensor_t **out_dx);
+FY_API_STATUS fy_dropout2d_backward(const fy_tensor_t *dy, const fy_tensor_t *state, double p, fy_tensor_t **out_dx);
+
 /* ---- in place: these write into `dst`; none of them returns a tensor ---- */
 
 /* Fails: INVALID_ARGUMENT (an integer dtype cannot hold `value`). */

@@ -62,9 +62,9 @@ static inline fy_status_t take_sources(fy_tape_t *tape, const fy__op_row_t *row,
     return FY_STATUS_OK;
 }
 
-/* Saves what the rule will look at: handles on sources, and a blank one for the result that is not there yet. */
+/* Saves what the rule will look at: handles on sources, and blank ones for results that are not there yet. */
 static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const void *attrs, uint32_t valued, size_t nsrc,
-                        const fy_tensor_t *const *src, fy__tape_operand_t *operands, fy__tape_operand_t *result)
+                        const fy_tensor_t *const *src, fy__tape_operand_t *operands, size_t ndst, fy__tape_operand_t *result)
 {
     if (rule->keeps_extents && attrs) {
         const int axis = ((const fy_axis_attrs_t *)attrs)->axis; /* not checked yet */
@@ -78,6 +78,7 @@ static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const
     }
     if (rule->dst_for & valued && (!rule->dst_if || rule->dst_if(attrs)) && !(result->saved = fy__tape_blank(thread)))
         return FY_STATUS_OUT_OF_MEMORY;
+    if (rule->last_for & valued && !(result[ndst - 1].saved = fy__tape_blank(thread))) return FY_STATUS_OUT_OF_MEMORY;
     return FY_STATUS_OK;
 }
 
@@ -123,7 +124,7 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
     if (!call->rule) return FY_STATUS_OK; /* what is overwritten becomes a constant */
     if (attrs) memcpy(tape->attrs + call->attrs, attrs, row->info.attrs_nbytes);
     tape->nattrs = call->attrs + (uint32_t)row->info.attrs_nbytes;
-    const fy_status_t status = save(thread, rule, attrs, valued, nsrc, src, operands, &operands[nsources]);
+    const fy_status_t status = save(thread, rule, attrs, valued, nsrc, src, operands, ndst, &operands[nsources]);
     if (status != FY_STATUS_OK) fy__tape_given_up(thread, tape);
     return status;
 }
@@ -133,19 +134,21 @@ void fy__tape_kept(fy_tape_t *tape, fy_tensor_t *const *dst)
     const fy__tape_call_t *call = &tape->calls[tape->ncalls];
     fy__tape_operand_t *results = tape->operands + call->first + call->nsrc;
     for (uint32_t j = 0; j < call->ndst; j++) {
+        const uint64_t version = atomic_load_explicit(&dst[j]->storage->version, memory_order_relaxed);
+        if (call->rule && results[j].saved) {
+            fy__tape_point(results[j].saved, dst[j]);
+            results[j].version = version;
+        }
         if (!call->rule || !fy__tape_is_float(dst[j]->dtype)) {
             dst[j]->valued = false;
             continue;
         }
         fy__tape_slot_t *slot = &tape->values[tape->nvalues];
         fy__tape_slot_make(slot, dst[j]);
-        slot->version = atomic_load_explicit(&dst[j]->storage->version, memory_order_relaxed);
+        slot->version = version;
         dst[j]->valued = true;
         dst[j]->value = fy__tape_value(tape->record, tape->nvalues++);
         results[j].value = tape->nvalues;
-        if (!results[j].saved) continue;
-        fy__tape_point(results[j].saved, dst[j]);
-        results[j].version = slot->version;
     }
     if (!call->rule) return;
     tape->noperands += call->nsrc + call->ndst;

@@ -19,6 +19,7 @@ typedef struct fy__tape_rule {
     bool (*src_if)(const void *attrs); /* and only if this says so; NULL: yes */
     uint8_t dst_for;                   /* result 0 is saved, likewise */
     bool (*dst_if)(const void *attrs); /* and only if this says so; NULL: yes */
+    uint8_t last_for;                  /* the last of several results is saved, likewise: the state before a draw */
     bool is_refused;                   /* what it computes has a gradient, but there is no rule */
     bool keeps_extents;                /* needs every source's length along the op's axis, and saves none */
     bool takes_old;                    /* dst 0 is read, too: its old value is one more source, the last */
@@ -76,7 +77,7 @@ fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int
     X(add) X(sub) X(mul) X(div) X(maximum) X(minimum) X(pow) X(where)                                                                  \
     X(sum) X(mean) X(extremum) X(matmul) X(softmax) X(log_softmax) X(mse_loss) X(gather) X(concat)                                     \
     X(conv2d) X(max_pool2d) X(avg_pool2d) X(relu6) X(hardsigmoid) X(hardswish) X(silu) X(gelu) X(erf)                     \
-    X(nll_loss) X(cross_entropy) X(linear) X(norm) X(clamp)
+    X(nll_loss) X(cross_entropy) X(linear) X(norm) X(clamp) X(dropout) X(dropout2d)
 /* clang-format on */
 #define X(name) extern const fy__tape_rule_t fy__tape_rule_##name;
 FY__TAPE_RULE_LIST(X)

@@ -14,25 +14,34 @@ typedef struct problem {
     const fy_op_info_t *info;
     size_t nsrc;
     fy_tensor_t *src[TS_MAX_OPERANDS]; /* constants; NULL where the next input stands */
-    const ts_shape_t *given;           /* ops that write in place: what they write into; NULL: others */
+    const ts_plan_t *plan;             /* its `given`: what ops that write in place write into */
     fy_device_t *device;
 } problem_t;
+
+/* Zeros; a random state is the same in each call, so that the function is one. */
+static fy_status_t make_given(const problem_t *problem, const ts_shape_t *shape, fy_tensor_t **out_dst)
+{
+    if (shape->domain == TS_RNG) return fy_rng_create(problem->device, 7, out_dst);
+    return fy_zeros(problem->device, ts_domain_dtype(shape->domain, FY_DTYPE_F64), shape->rank, shape->dims, out_dst);
+}
 
 static fy_status_t call(void *user, size_t count, fy_tensor_t *const *inputs, fy_tensor_t **out_result)
 {
     const problem_t *problem = user;
-    fy_tensor_t *src[TS_MAX_OPERANDS], *dst = NULL;
+    fy_tensor_t *src[TS_MAX_OPERANDS], *dst[TS_MAX_OPERANDS] = { NULL };
     size_t next = 0;
     for (size_t i = 0; i < problem->nsrc; i++) src[i] = problem->src[i] ? problem->src[i] : inputs[next++];
     assert_int_equal(next, count);
-    if (problem->given) FY_TRY(fy_zeros(problem->device, FY_DTYPE_F64, problem->given->rank, problem->given->dims, &dst));
-    *out_result = dst;
-    return fy_op_call(problem->row->op, problem->nsrc, src, problem->row->attrs, 1, out_result);
+    for (size_t i = 0; i < problem->plan->ngiven; i++) FY_TRY(make_given(problem, &problem->plan->given[i], &dst[i]));
+    FY_TRY(fy_op_call(problem->row->op, problem->nsrc, src, problem->row->attrs, problem->info->ndst, dst));
+    *out_result = dst[0];
+    return FY_STATUS_OK;
 }
 
 static bool is_smooth(ts_domain_t domain)
 {
-    return domain == TS_ANY || domain == TS_POS || domain == TS_UNIT || domain == TS_COND || domain == TS_INDEX || domain == TS_INDEX32;
+    return domain == TS_ANY || domain == TS_POS || domain == TS_UNIT || domain == TS_COND || domain == TS_INDEX || domain == TS_INDEX32 ||
+           domain == TS_RNG;
 }
 
 static bool is_cast(const ts_case_t *row, fy_dtype_t *out_dtype)
@@ -42,13 +51,13 @@ static bool is_cast(const ts_case_t *row, fy_dtype_t *out_dtype)
     return true;
 }
 
-/* Small, smooth, one result, which is a float. */
+/* Small, smooth, with a result that is a float. */
 static bool is_usable(const ts_case_t *row, const ts_plan_t *plan)
 {
     uint64_t total = 0;
     fy_dtype_t dtype;
     if (is_cast(row, &dtype) && !ts_is_float(dtype)) return false;
-    if (row->status != FY_STATUS_OK || plan->is_empty || plan->ngiven > 1) return false;
+    if (row->status != FY_STATUS_OK || plan->is_empty) return false;
     for (size_t i = 0; i < plan->nsrc; i++) {
         uint64_t nelem = 1;
         for (int axis = 0; axis < plan->src[i].rank; axis++) nelem *= (uint64_t)plan->src[i].dims[axis];
@@ -89,7 +98,7 @@ static bool check(ts_ctx_t *ctx, const ts_case_t *wild, ts_layout_t layout)
     fy_scope_t scope = fy_scope_begin("case");
     ts_inputs_make(&made, row, FY_DTYPE_F64, false, 11);
     problem.nsrc = plan.nsrc;
-    problem.given = plan.ngiven ? &plan.given[0] : NULL;
+    problem.plan = &plan;
     for (size_t i = 0; i < plan.nsrc; i++) {
         ts_operand_make(&operands[i], ctx->device, &made.src[i], layout);
         if (made.src[i].dtype == FY_DTYPE_F64)
@@ -114,6 +123,19 @@ static bool check(ts_ctx_t *ctx, const ts_case_t *wild, ts_layout_t layout)
     return count && result.checked;
 }
 
+/* Constant by nature: nothing comes in, or what comes out is no float. */
+static bool is_constant(const fy_op_info_t *info)
+{
+    const bool compares = info->op >= FY_OP_EQ && info->op <= FY_OP_GE;
+    return info->nsrc_max == 0 || compares || info->op == FY_OP_ARGMAX;
+}
+
+/* Gradients of gradients, and updates, are refused; whatever else computes floats from floats must have a rule. */
+static bool may_be_refused(const fy_op_info_t *info)
+{
+    return strstr(info->name, "_backward") || strstr(info->name, "_step") || info->op == FY_OP_CLIP_BY_NORM;
+}
+
 static void every_rule_agrees_with_differences(ts_ctx_t *ctx)
 {
     static const ts_layout_t layouts[] = { TS_CONTIGUOUS, TS_TRANSPOSED, TS_STEPPED, TS_OFFSET };
@@ -121,6 +143,8 @@ static void every_rule_agrees_with_differences(ts_ctx_t *ctx)
         const fy__tape_rule_t *rule = fy__op_rows[op].gradient;
         int checked = 0;
         assert_non_null(rule); /* a column in optable.def */
+        if (rule->is_refused ? !may_be_refused(fy_op_get(op)) : !rule->run && !is_constant(fy_op_get(op)))
+            fail_msg("%s has no gradient rule, but floats go in and come out", fy_op_get(op)->name);
         if (!rule->run) continue;
         for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
             for (size_t i = 0; i < ts_case_count(); i++) {

@@ -135,16 +135,6 @@ bool ts_case_run(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *inpu
             }
             ts_array_free(&more);
         }
-        if (run.ndst > 1 && !inputs->nmore) { /* the random state */
-            ts_array_t state;
-            ts_operand_check(&run.dst[1], false, &state, run.what);
-            if (state.i[0] != inputs->given[1].i[0] || state.i[1] != inputs->rng_counter) {
-                print_error("%s: the random state became {%" PRId64 ", %" PRId64 "}, want {%" PRId64 ", %" PRId64 "}\n", run.what,
-                            state.i[0], state.i[1], inputs->given[1].i[0], inputs->rng_counter);
-                ok = false;
-            }
-            ts_array_free(&state);
-        }
     }
     fy_scope_end(scope, 0, NULL);
     for (size_t i = 0; i < TS_MAX_OPERANDS; i++) {

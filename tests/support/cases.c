@@ -153,6 +153,27 @@ ts_plan_t ts_case_plan(const ts_case_t *row)
 
 /* ---- values ---- */
 
+/* What the row gives: dst[0], if it can be told, and the others. What it draws from is its second result, or its second source. */
+static bool oracle(ts_inputs_t *inputs, const ts_case_t *row, const ts_array_t *before)
+{
+    const fy_reduce_attrs_t all_but_channels = { 7, 0 };
+    const ts_array_t *rng = inputs->plan.ngiven > 1 ? &inputs->given[1] : &inputs->src[1];
+    ts_expected_t all[TS_MAX_OPERANDS] = { 0 };
+    if (ts_oracle_training(row->op, inputs->plan.nsrc, inputs->src, row->attrs, inputs->given, all)) {
+        inputs->expected = all[0];
+        inputs->nmore = fy_op_get(row->op)->ndst - 1u;
+        memcpy(inputs->more, all + 1, sizeof inputs->more);
+        return true;
+    }
+    while (inputs->nmore + 1 < fy_op_get(row->op)->ndst &&
+           ts_oracle_state(row->op, inputs->nmore + 1, inputs->given, &inputs->more[inputs->nmore]))
+        inputs->nmore++;
+    if (row->op == FY_OP_CONV2D_BACKWARD_PARAMS)
+        inputs->nmore = ts_oracle(FY_OP_SUM, 1, inputs->src, &all_but_channels, NULL, &inputs->more[0]);
+    if (ts_oracle_random(row->op, inputs->plan.nsrc ? &inputs->src[0] : before, rng, row->attrs, &inputs->expected)) return true;
+    return ts_oracle(row->op, inputs->plan.nsrc, inputs->src, row->attrs, before, &inputs->expected);
+}
+
 void ts_inputs_make(ts_inputs_t *inputs, const ts_case_t *row, fy_dtype_t dtype, bool repeat, uint64_t seed)
 {
     memset(inputs, 0, sizeof *inputs);
@@ -169,21 +190,10 @@ void ts_inputs_make(ts_inputs_t *inputs, const ts_case_t *row, fy_dtype_t dtype,
     }
     if (row->status == FY_STATUS_OK) {
         const ts_array_t *before = inputs->plan.ngiven ? &inputs->given[0] : NULL;
-        if (row->op == FY_OP_RAND || row->op == FY_OP_RANDN || row->op == FY_OP_RANDPERM) {
-            const int64_t *state = inputs->given[1].i;
-            inputs->has_oracle = ts_oracle_random(row->op, before, state[0], state[1], row->attrs, &inputs->expected, &inputs->rng_counter);
-        } else {
-            ts_expected_t all[TS_MAX_OPERANDS] = { 0 };
-            inputs->has_oracle = ts_oracle_training(row->op, inputs->plan.nsrc, inputs->src, row->attrs, inputs->given, all);
-            inputs->expected = all[0];
-            inputs->nmore = inputs->has_oracle ? fy_op_get(row->op)->ndst - 1u : 0;
-            memcpy(inputs->more, all + 1, sizeof inputs->more);
-            if (!inputs->has_oracle)
-                inputs->has_oracle = ts_oracle(row->op, inputs->plan.nsrc, inputs->src, row->attrs, before, &inputs->expected);
-        }
-        if (row->op == FY_OP_CONV2D_BACKWARD_PARAMS) {
-            const fy_reduce_attrs_t all_but_channels = { 7, 0 };
-            inputs->nmore = ts_oracle(FY_OP_SUM, 1, inputs->src, &all_but_channels, NULL, &inputs->more[0]);
+        inputs->has_oracle = oracle(inputs, row, before);
+        if (inputs->nmore + 1 != fy_op_get(row->op)->ndst) {
+            print_error("%s: dst%zu has no oracle in oracle_*.c\n", fy_op_get(row->op)->name, inputs->nmore + 1);
+            fail();
         }
         if (inputs->has_oracle && inputs->expected.value.nelem == 0) inputs->plan.is_empty = true;
     }

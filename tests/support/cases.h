@@ -70,9 +70,8 @@ typedef struct ts_inputs {
     ts_array_t src[TS_MAX_OPERANDS], given[TS_MAX_OPERANDS];
     ts_expected_t expected; /* of dst[0]; has_oracle */
     bool has_oracle;
-    ts_expected_t more[TS_MAX_OPERANDS - 1]; /* of dst[1], ... if nmore of them are computed, too */
+    ts_expected_t more[TS_MAX_OPERANDS - 1]; /* of dst[1], ... */
     size_t nmore;
-    int64_t rng_counter; /* random ops: what given[1]'s counter becomes */
 } ts_inputs_t;
 /* Values from the row, the dtype and the seed. `repeat`: equal along the axis that TS_BROADCAST repeats. */
 void ts_inputs_make(ts_inputs_t *inputs, const ts_case_t *row, fy_dtype_t dtype, bool repeat, uint64_t seed);

@@ -31,9 +31,10 @@ bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void 
 /* Ops of training loops: all results, `given` being what is updated; false: not one of those. */
 bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, const ts_array_t *given, ts_expected_t *out);
 
-/* rand and randn of a state {seed, counter}, for a destination like `dst`; *out_counter: what the state's counter becomes. False: randperm. */
-bool ts_oracle_random(fy_op_t op, const ts_array_t *dst, int64_t seed, int64_t counter, const void *attrs, ts_expected_t *out,
-                      int64_t *out_counter);
+/* Results of ops that draw, from the state {seed, counter} in `rng`: dst[0] of rand, randn, dropout and its kin (src: what is dropped; draws: a
+ * dst like it). False: not one of them, or randperm. */
+bool ts_oracle_random(fy_op_t op, const ts_array_t *src, const ts_array_t *rng, const void *attrs, ts_expected_t *out);
+bool ts_oracle_state(fy_op_t op, size_t index, const ts_array_t *given, ts_expected_t *out); /* what they leave in dst[index] */
 /* Philox4x32-10: block {low, high} under `key`. */
 void ts_philox(uint64_t key, uint64_t low, uint64_t high, uint32_t out[4]);
 

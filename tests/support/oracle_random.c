@@ -1,4 +1,4 @@
-/* Oracle of rand and randn: Philox4x32-10 written again from the paper (Salmon et al. 2011), so that the draws of every backend are
+/* Oracle of rand, randn and dropout, and of what they leave in the random state: Philox4x32-10 written again from the paper (Salmon et al. 2011), so that the draws of every backend are
  * checked value by value, and a change of the numbering of elements cannot slip through. The numbering is stated in ops.h's words by
  * backends/formulas/random.h. randperm has no oracle: that it is a permutation, and the same one everywhere, is what it promises. */
 #include <math.h>
@@ -48,18 +48,14 @@ static double normal_value(fy_dtype_t dtype, const uint32_t *lane, int odd, doub
     return radius * (odd ? sin(angle) : cos(angle));
 }
 
-bool ts_oracle_random(fy_op_t op, const ts_array_t *dst, int64_t seed, int64_t counter, const void *attrs, ts_expected_t *out,
-                      int64_t *out_counter)
+static void draw(fy_op_t op, const ts_array_t *dst, const ts_array_t *rng, const void *attrs, ts_expected_t *out)
 {
-    bool is_f64 = dst->dtype == FY_DTYPE_F64;
-    uint64_t n = dst->nelem, per_block = is_f64 ? 2 : 4;
-    *out_counter = counter + (int64_t)((n + per_block - 1) / per_block);
-    if (op == FY_OP_RANDPERM) *out_counter = counter + (n > 0); /* nothing is drawn for nothing */
-    if (op != FY_OP_RAND && op != FY_OP_RANDN) return false;
+    const bool is_f64 = dst->dtype == FY_DTYPE_F64;
+    const uint64_t per_block = is_f64 ? 2 : 4;
     ts_expected_make(out, dst->dtype, dst->rank, dst->dims);
-    for (uint64_t k = 0; k < n; k++) {
+    for (uint64_t k = 0; k < dst->nelem; k++) {
         uint32_t lane[4];
-        ts_philox((uint64_t)seed, (uint64_t)counter + k / per_block, 0, lane);
+        ts_philox((uint64_t)rng->i[0], (uint64_t)rng->i[1] + k / per_block, 0, lane);
         if (op == FY_OP_RAND) {
             const fy_rand_attrs_t *a = attrs;
             double unit = unit_value(dst->dtype, lane + (is_f64 ? 2 * (k % 2) : k % 4));
@@ -72,5 +68,65 @@ bool ts_oracle_random(fy_op_t op, const ts_array_t *dst, int64_t seed, int64_t c
             out->scale[k] = fabs(a->mean) + a->std * scale;
         }
     }
+}
+
+/* Is draw `i` below p? 64 draws take 16 blocks, and draw i the lane i / 16 % 4 of the block i % 16 of those. */
+static bool is_dropped(const ts_array_t *rng, uint64_t i, double p)
+{
+    uint32_t lane[4];
+    ts_philox((uint64_t)rng->i[0], (uint64_t)rng->i[1] + i / 64 * 16 + i % 16, 0, lane);
+    return ldexp(lane[i % 64 / 16] >> 8, -24) < round(p * 0x1p24) * 0x1p-24;
+}
+
+static bool drops_channels(fy_op_t op) { return op == FY_OP_DROPOUT2D || op == FY_OP_DROPOUT2D_BACKWARD; }
+
+static void drop(fy_op_t op, const ts_array_t *src, const ts_array_t *rng, const void *attrs, ts_expected_t *out)
+{
+    const double p = attrs ? ((const fy_dropout_attrs_t *)attrs)->p : 0.5;
+    ts_expected_make(out, src->dtype, src->rank, src->dims);
+    for (uint64_t k = 0; k < src->nelem; k++) {
+        uint64_t i = k;
+        if (drops_channels(op)) i = k / (src->nelem / (uint64_t)src->dims[0]) * (uint64_t)src->dims[3] + k % (uint64_t)src->dims[3];
+        out->value.f[k] = is_dropped(rng, i, p) ? 0 : src->f[k] / (1 - p);
+        out->scale[k] = isfinite(out->value.f[k]) ? fabs(out->value.f[k]) : 0;
+    }
+}
+
+bool ts_oracle_random(fy_op_t op, const ts_array_t *src, const ts_array_t *rng, const void *attrs, ts_expected_t *out)
+{
+    switch (op) {
+    case FY_OP_RAND:
+    case FY_OP_RANDN: draw(op, src, rng, attrs, out); return true;
+    case FY_OP_DROPOUT:
+    case FY_OP_DROPOUT2D:
+    case FY_OP_DROPOUT_BACKWARD:
+    case FY_OP_DROPOUT2D_BACKWARD: drop(op, src, rng, attrs, out); return true;
+    default: return false;
+    }
+}
+
+/* How far the draws of one call, n of which are of `dtype`, move the counter. Nothing is drawn for nothing. */
+static uint64_t blocks_of(fy_op_t op, fy_dtype_t dtype, const ts_array_t *of)
+{
+    uint64_t n = of->nelem, per_block = dtype == FY_DTYPE_F64 ? 2 : 4;
+    switch (op) {
+    case FY_OP_RANDPERM: return n > 0;
+    case FY_OP_DROPOUT2D:
+        if (n > 0) n = (uint64_t)of->dims[0] * (uint64_t)of->dims[3];
+        return (n + 63) / 64 * 16;
+    case FY_OP_DROPOUT: return (n + 63) / 64 * 16;
+    default: return (n + per_block - 1) / per_block;
+    }
+}
+
+bool ts_oracle_state(fy_op_t op, size_t index, const ts_array_t *given, ts_expected_t *out)
+{
+    const bool draws = op == FY_OP_RAND || op == FY_OP_RANDN || op == FY_OP_RANDPERM;
+    const bool drops = op == FY_OP_DROPOUT || op == FY_OP_DROPOUT2D;
+    if (!draws && !drops) return false;
+    ts_expected_make(out, FY_DTYPE_I64, 1, (const int64_t[]){ 2 });
+    out->value.i[0] = given[1].i[0];
+    out->value.i[1] = given[1].i[1];
+    if (index == 1) out->value.i[1] = (int64_t)((uint64_t)given[1].i[1] + blocks_of(op, given[0].dtype, &given[0]));
     return true;
 }

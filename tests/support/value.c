@@ -244,8 +244,9 @@ static int64_t draw_int(ts_domain_t domain, int64_t limit, fy_dtype_t dtype, ts_
 void ts_array_fill(ts_array_t *array, ts_domain_t domain, int64_t limit, int repeat_axis, ts_random_t *random)
 {
     if (domain == TS_RNG) {
+        if (array->nelem != 2) return; /* what a refusal is about */
         array->i[0] = 20240607;
-        array->i[1] = 0;
+        array->i[1] = repeat_axis < 0 ? 0 : array->i[0];
         return;
     }
     uint64_t inner = 1;

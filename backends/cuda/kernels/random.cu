@@ -73,5 +73,61 @@ FY_KERNEL fy_random_advance(FY_ARGS args)
     *counter = (int64_t)((uint64_t)*counter + step);
 }
 
+// ---- dropout ----
+
+FY_KERNEL fy_dropout_begin(FY_ARGS args)
+{
+    if (first_thread() != 0) return;
+    const fy_operand &rng = args.dst[0], &before = args.dst[1];
+    int64_t *counter = element<int64_t>(rng, rng.strides[0]);
+    *element<int64_t>(before, 0) = *element<int64_t>(rng, 0);
+    *element<int64_t>(before, before.strides[0]) = *counter;
+    *counter = (int64_t)((uint64_t)*counter + fy__dropout_blocks(args.nelem));
+}
+
+template <typename T> __device__ inline void drop(const fy_args &args, uint64_t n, bool keeps, T scale)
+{
+    int64_t at_d = 0, at_s = 0;
+    locate2(args.dst[0], args.src[0], 0, args.dst[0].rank, n, args.flags, at_d, at_s);
+    store(args.dst[0], at_d, keeps ? load<T>(args.src[0], at_s) * scale : (T)0);
+}
+
+// A thread has a block, and so four elements 16 apart.
+template <typename T> __device__ inline void drop_elements(const fy_args &args, int64_t seed, int64_t counter, uint32_t threshold, T scale)
+{
+    const uint64_t blocks = fy__dropout_blocks(args.nelem);
+    for (uint64_t block = first_thread(); block < blocks; block += all_threads()) {
+        const fy__philox_t random = fy__rng_block(seed, counter, block);
+        uint64_t n = block / FY_DROPOUT_BLOCKS * FY_DROPOUT_GROUP + block % FY_DROPOUT_BLOCKS;
+        for (int k = 0; k < 4 && n < args.nelem; k++, n += FY_DROPOUT_BLOCKS)
+            drop(args, n, fy__dropout_keeps(random.lane[k], threshold) != 0, scale);
+    }
+}
+
+// A thread has an element, and looks its channel up.
+template <typename T> __device__ inline void drop_channels(const fy_args &args, int64_t seed, int64_t counter, uint32_t threshold, T scale)
+{
+    const uint64_t channels = (uint64_t)args.dst[0].dims[3], image = args.nelem / (uint64_t)args.dst[0].dims[0];
+    for (uint64_t n = first_thread(); n < args.nelem; n += all_threads())
+        drop(args, n, fy__dropout_keeps_at(seed, counter, n / image * channels + n % channels, threshold) != 0, scale);
+}
+
+FY_KERNEL fy_dropout(FY_ARGS args)
+{
+    const fy_operand &state = args.src[1];
+    const int64_t seed = *element<int64_t>(state, 0), counter = *element<int64_t>(state, state.strides[0]);
+    const uint32_t threshold = fy__dropout_threshold(args.attrs.dropout.p);
+    const double scale = fy__dropout_scale(args.attrs.dropout.p);
+    const bool channels = args.op == FY_OP_DROPOUT2D_BACKWARD, is_f64 = args.dst[0].dtype == FY_DTYPE_F64;
+    if (is_f64)
+        channels ? drop_channels(args, seed, counter, threshold, scale) : drop_elements(args, seed, counter, threshold, scale);
+    else if (channels)
+        drop_channels(args, seed, counter, threshold, (float)scale);
+    else
+        drop_elements(args, seed, counter, threshold, (float)scale);
+}
+
 FY_KERNEL_EXISTS(fy_random)
 FY_KERNEL_EXISTS(fy_random_advance)
+FY_KERNEL_EXISTS(fy_dropout_begin)
+FY_KERNEL_EXISTS(fy_dropout)

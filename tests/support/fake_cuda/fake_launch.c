@@ -201,6 +201,10 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_MAX_POOL2D_BACKWARD:
     case FY_OP_AVG_POOL2D:
     case FY_OP_AVG_POOL2D_BACKWARD: return starts_with(kernel, "fy_pool2d");
+    case FY_OP_DROPOUT:
+    case FY_OP_DROPOUT2D: return strcmp(kernel, "fy_dropout_begin") == 0;
+    case FY_OP_DROPOUT_BACKWARD:
+    case FY_OP_DROPOUT2D_BACKWARD: return strcmp(kernel, "fy_dropout") == 0;
     case FY_OP_NLL_LOSS:
     case FY_OP_CROSS_ENTROPY: return starts_with(kernel, "fy_class_loss_f");
     case FY_OP_NLL_LOSS_BACKWARD:
@@ -268,6 +272,13 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
         uint64_t step = args->op == FY_OP_RANDPERM ? 1 : fy__rng_blocks(args->nelem, dst[0].dtype == FY_DTYPE_F64);
         int64_t *counter = (int64_t *)dst[1].data + 1;
         *counter = (int64_t)((uint64_t)*counter + step);
+        return FY_STATUS_OK;
+    }
+    if (strcmp(kernel, "fy_dropout_begin") == 0) {
+        int64_t *rng = dst[0].data, *before = dst[1].data;
+        before[0] = rng[0];
+        before[dst[1].strides[0]] = rng[dst[0].strides[0]];
+        rng[dst[0].strides[0]] = (int64_t)((uint64_t)rng[dst[0].strides[0]] + fy__dropout_blocks(args->nelem));
         return FY_STATUS_OK;
     }
     if (strcmp(kernel, "fy_random") == 0) { /* reads the state and leaves it */

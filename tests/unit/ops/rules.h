@@ -52,7 +52,7 @@ static inline fy_desc_t desc_of(const char *text)
 
 typedef struct launch_box {
     fy_launch_t launch;
-    fy_desc_t src[4], dst[2];
+    fy_desc_t src[4], dst[3];
     const fy__op_row_t *row;
 } launch_box_t;
 
