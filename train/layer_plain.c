@@ -36,29 +36,14 @@ static fy_status_t make(const char *type, const void *settings, size_t nbytes,
 
 /* ---- dropout ---- */
 
-/* A share of 1 - p stays, times 1 / (1 - p). `rank, dims`: of the draw, which is broadcast over x. */
-static fy_status_t drop(const fy_pass_t *pass, fy_tensor_t *x, double p, int rank, const int64_t *dims, fy_tensor_t **out_y)
-{
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_t *draw, *bound, *stays;
-    fy_tensor_query(x, &info);
-    FY_TRY(fy_rand(pass->rng, info.dtype, rank, dims, 0, 1, &draw));
-    FY_TRY(fy_full(info.device, info.dtype, 0, NULL, p, &bound));
-    FY_TRY(fy_ge(draw, bound, &stays));
-    FY_TRY(fy_cast(stays, info.dtype, &draw));
-    FY_TRY(fy_affine(draw, p < 1 ? 1 / (1 - p) : 0, 0, &draw));
-    return fy_mul(x, draw, out_y);
-}
+static int is_off(const fy_pass_t *pass, double p) { return !pass->is_training || p == 0; }
 
 static fy_status_t dropout_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
 {
     const double p = *(const double *)user;
     (void)params;
     *out_y = x;
-    if (!pass->is_training || p == 0) return FY_STATUS_OK;
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(x, &info);
-    return drop(pass, x, p, info.rank, info.dims, out_y);
+    return is_off(pass, p) ? FY_STATUS_OK : fy_dropout(pass->rng, x, p, out_y);
 }
 
 static fy_status_t dropout2d_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
@@ -66,10 +51,7 @@ static fy_status_t dropout2d_forward(void *user, const fy_pass_t *pass, fy_tenso
     const double p = *(const double *)user;
     (void)params;
     *out_y = x;
-    if (!pass->is_training || p == 0) return FY_STATUS_OK;
-    fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    fy_tensor_query(x, &info);
-    return drop(pass, x, p, 4, (int64_t[]){ info.dims[0], 1, 1, info.dims[3] }, out_y);
+    return is_off(pass, p) ? FY_STATUS_OK : fy_dropout2d(pass->rng, x, p, out_y);
 }
 
 static fy_status_t image_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
