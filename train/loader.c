@@ -133,12 +133,20 @@ fy_status_t fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset, c
 fy_status_t fy_loader_seek(fy_loader_t *loader, int64_t epoch, int64_t step)
 {
     if (!loader) return FYT_FAIL(INVALID_ARGUMENT, "loader_seek: loader is NULL");
-    if (epoch < 0 || step < 0 || step > loader->steps)
+    if (epoch < 0 || epoch > INT64_MAX / loader->steps - 2 || step < 0 || step > loader->steps)
         return FYT_FAIL(INVALID_ARGUMENT, "loader_seek: batch %lld of epoch %lld; an epoch has %lld, and both count from 0",
                         (long long)step, (long long)epoch, (long long)loader->steps);
     if (loader->stream) FY_TRY(fyt_stream_seek(loader->stream, epoch, step));
     loader->epoch = epoch;
     loader->step = step;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_loader_limit(fy_loader_t *loader, int64_t batches)
+{
+    if (!loader || batches < 0)
+        return FYT_FAIL(INVALID_ARGUMENT, "loader_limit: %s", loader ? "fewer than 0 batches; 0 is no limit" : "loader is NULL");
+    if (loader->stream) fyt_stream_limit(loader->stream, batches);
     return FY_STATUS_OK;
 }
 

@@ -47,6 +47,8 @@ void fyt_resident_destroy(fyt_resident_t *resident);
 fy_status_t fyt_stream_create(const fy_loader_t *loader, fyt_stream_t **out_stream);
 /* Fails: UNAVAILABLE (in a forked child: its threads stayed behind). */
 fy_status_t fyt_stream_seek(fyt_stream_t *stream, int64_t epoch, int64_t step);
+/* As fy_loader_limit, from where the loader stands. */
+void fyt_stream_limit(fyt_stream_t *stream, int64_t batches);
 /* *out_is_taken: the batch is gone, whether it could be had or not. */
 fy_status_t fyt_stream_next(fyt_stream_t *stream, const fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t **out_y, int *out_is_taken);
 void fyt_stream_destroy(fyt_stream_t *stream);

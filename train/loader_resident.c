@@ -89,10 +89,23 @@ fy_status_t fyt_resident_create(const fy_loader_t *loader, fyt_resident_t **out_
     return FY_STATUS_OK;
 }
 
+/* A graph would gather the batch of its recording again and again. Asking for an address is refused there, and costs nothing elsewhere. */
+static fy_status_t refuse_recording(const fyt_resident_t *resident)
+{
+    void *address;
+    const fy_status_t status = fy_tensor_native(resident->x, FY_ACCESS_READ, NULL, &address);
+    if (status != FY_STATUS_UNSUPPORTED) return status;
+    return FYT_FAIL(
+        UNSUPPORTED,
+        "loader_next: a graph is recorded, and its replays would see this batch again and again\n  Record on tensors of your own "
+        "and fy_copy each batch into them before a replay");
+}
+
 fy_status_t fyt_resident_next(fyt_resident_t *resident, const fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t **out_y)
 {
     const fyt_span_t span = fyt_loader_span(loader, loader->step);
     fy_tensor_t *indices;
+    FY_TRY(refuse_recording(resident));
     if (loader->options.shuffle && resident->order_epoch != loader->epoch) {
         fy_tensor_t *order;
         FY_TRY(fyt_order_make(loader->device, loader->options.seed, loader->epoch, loader->dataset->info.samples, &order));

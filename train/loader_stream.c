@@ -1,5 +1,6 @@
 /* Batches that go up one by one: a prefetch, whose thread is the first worker, and a crew that fills each batch with it.
- * The prefetch never ends: it runs on into the next epoch. A seek gives what comes a new generation, and what was filled before is dropped.
+ * The prefetch never ends, but nothing is filled that nobody wants yet: past `until` the rooms stay empty, and whoever asks for more
+ * passes over them. A seek gives what comes a new generation, and what was filled before is dropped.
  * Not here: the crew (loader_crew.c), sets that live on the device (loader_resident.c). */
 #include "loader.h"
 
@@ -20,14 +21,21 @@ struct fyt_stream {
     pid_t pid;
     uint64_t taken; /* batches that were asked for: the next one's index; the caller's thread only */
 
-    pthread_mutex_t lock;                           /* guards the four below: `fill` runs on the prefetch's thread */
-    int64_t epoch, step;                            /* of the batch that is filled next */
-    uint64_t generation;                            /* +1 for each seek */
-    uint64_t generations[FYT_LOADER_MAX_DEPTH + 1]; /* of the batches in the rooms, by index modulo depth + 1 */
+    pthread_mutex_t lock; /* guards the five below: `fill` runs on the prefetch's thread */
+    int64_t epoch, step;  /* of the batch that is filled next */
+    int64_t until;        /* the first that is not wanted yet, counted from the beginning of epoch 0 */
+    uint64_t generation;  /* +1 for each seek, from 1 on */
+    struct {
+        uint64_t filled, generation;
+    } rooms[FYT_LOADER_MAX_DEPTH + 1]; /* by index modulo depth + 1: 1 + the index `fill` was last called for, NOBODYS: left empty */
+
+    int64_t wanted; /* what fy_loader_limit said, counted like `until`; 0: nothing. The caller's thread only */
 
     int64_t *order; /* of order_epoch; `fill` only. NULL: as they stand */
     int64_t order_epoch;
 };
+
+#define NOBODYS ((uint64_t)0)
 
 typedef struct job {
     const fy_dataset_t *dataset;
@@ -50,17 +58,24 @@ static void fill_piece(void *user, int piece, int pieces)
 
 static uint64_t rooms(const fyt_stream_t *stream) { return (uint64_t)stream->loader->options.depth + 1; }
 
-static void take_place(fyt_stream_t *stream, uint64_t index, int64_t *out_epoch, int64_t *out_step)
+/* Batches before this one since the beginning of epoch 0. */
+static int64_t place(const fyt_stream_t *stream, int64_t epoch, int64_t step) { return epoch * stream->loader->steps + step; }
+
+/* 0: that batch is not wanted yet. */
+static int take_place(fyt_stream_t *stream, uint64_t index, int64_t *out_epoch, int64_t *out_step)
 {
     pthread_mutex_lock(&stream->lock);
+    const int is_wanted = place(stream, stream->epoch, stream->step) < stream->until;
     *out_epoch = stream->epoch;
     *out_step = stream->step;
-    stream->generations[index % rooms(stream)] = stream->generation;
-    if (++stream->step == stream->loader->steps) {
+    stream->rooms[index % rooms(stream)].filled = index + 1;
+    stream->rooms[index % rooms(stream)].generation = is_wanted ? stream->generation : NOBODYS;
+    if (is_wanted && ++stream->step == stream->loader->steps) {
         stream->step = 0;
         stream->epoch++;
     }
     pthread_mutex_unlock(&stream->lock);
+    return is_wanted;
 }
 
 static fy_status_t fill(void *user, fy_batch_t *batch)
@@ -69,7 +84,7 @@ static fy_status_t fill(void *user, fy_batch_t *batch)
     const fy_loader_t *loader = stream->loader;
     int64_t epoch, step;
     void *x, *y;
-    take_place(stream, batch->index, &epoch, &step);
+    if (!take_place(stream, batch->index, &epoch, &step)) return FYT_FAIL(UNAVAILABLE, "loader: that batch is not wanted yet");
     if (stream->order && stream->order_epoch != epoch) {
         stream->order_epoch = -1;
         FY_TRY(fyt_order_read(loader->options.seed, epoch, loader->dataset->info.samples, stream->order));
@@ -114,6 +129,7 @@ fy_status_t fyt_stream_create(const fy_loader_t *loader, fyt_stream_t **out_stre
     stream->loader = loader;
     stream->pid = getpid();
     stream->order_epoch = -1;
+    stream->generation = NOBODYS + 1;
     pthread_mutex_init(&stream->lock, NULL);
     fy_status_t status = start(stream);
     if (status != FY_STATUS_OK) {
@@ -138,12 +154,31 @@ fy_status_t fyt_stream_seek(fyt_stream_t *stream, int64_t epoch, int64_t step)
     pthread_mutex_lock(&stream->lock);
     stream->epoch = is_end ? epoch + 1 : epoch;
     stream->step = is_end ? 0 : step;
+    stream->until = 0;
     stream->generation++;
     pthread_mutex_unlock(&stream->lock);
+    stream->wanted = 0;
     return FY_STATUS_OK;
 }
 
-/* The next batch of this generation; those before a seek, failed ones among them, are nobody's. */
+void fyt_stream_limit(fyt_stream_t *stream, int64_t batches)
+{
+    const fy_loader_t *loader = stream->loader;
+    const int64_t begin = place(stream, loader->epoch, loader->step);
+    stream->wanted = !batches ? 0 : batches > INT64_MAX - begin ? INT64_MAX : begin + batches;
+}
+
+/* The batch that is asked for is wanted, and those behind it up to the limit, or else to the end of its epoch. */
+static void want(fyt_stream_t *stream)
+{
+    const fy_loader_t *loader = stream->loader;
+    const int64_t now = place(stream, loader->epoch, loader->step), end = place(stream, loader->epoch + 1, 0);
+    pthread_mutex_lock(&stream->lock);
+    stream->until = !stream->wanted ? end : stream->wanted > now ? stream->wanted : now + 1;
+    pthread_mutex_unlock(&stream->lock);
+}
+
+/* The next batch of this generation; those before a seek, failed ones among them, are nobody's, and neither are empty rooms. */
 static fy_status_t next_batch(fyt_stream_t *stream, fy_tensor_t **tensors, int *out_is_taken)
 {
     for (;;) {
@@ -151,11 +186,13 @@ static fy_status_t next_batch(fyt_stream_t *stream, fy_tensor_t **tensors, int *
         const fy_status_t status = fy_prefetch_next(stream->prefetch, tensors, &rows);
         if (status == FY_STATUS_UNSUPPORTED) return status; /* a graph is recorded: nothing was taken */
         pthread_mutex_lock(&stream->lock);
-        const int is_stale = stream->generations[stream->taken % rooms(stream)] != stream->generation;
+        const uint64_t index = stream->taken++;
+        const int was_filled = stream->rooms[index % rooms(stream)].filled == index + 1;
+        const int is_stale = stream->rooms[index % rooms(stream)].generation != stream->generation;
         pthread_mutex_unlock(&stream->lock);
-        stream->taken++;
-        if (is_stale) continue;
-        *out_is_taken = 1;
+        if (was_filled && is_stale) continue;
+        *out_is_taken =
+            was_filled; /* else the prefetch failed before it came to that (a lost device), and the batch is still to be filled */
         return status;
     }
 }
@@ -172,6 +209,7 @@ fy_status_t fyt_stream_next(fyt_stream_t *stream, const fy_loader_t *loader, fy_
 {
     fy_tensor_t *tensors[2];
     FY_TRY(check_process(stream, "loader_next"));
+    want(stream);
     FY_TRY(next_batch(stream, tensors, out_is_taken));
     if (loader->dataset->info.dtype == FY_DTYPE_F32 && loader->normal.is_identity)
         FY_TRY(own_view(tensors[0], out_x));

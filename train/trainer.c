@@ -108,6 +108,21 @@ static fy_status_t resume(fyt_trainer_t *trainer)
 
 /* ---- the loop ---- */
 
+/* The loader fills what this call will ask for, and no batch more: what goes up is known before. */
+static fy_status_t limit_loader(const fyt_trainer_t *trainer)
+{
+    const fy_train_options_t *options = trainer->options;
+    const int64_t steps = trainer->data.steps, group = options->accumulate, updates = (steps + group - 1) / group; /* an epoch */
+    const int64_t place = trainer->epoch * steps + trainer->epoch_step;
+    int64_t end = options->epochs > INT64_MAX / steps ? INT64_MAX : options->epochs * steps;
+    if (options->max_steps > trainer->step && options->max_steps - trainer->step < (end - place)) {
+        const int64_t update = trainer->epoch * updates + trainer->epoch_step / group + options->max_steps - trainer->step;
+        const int64_t limit = update / updates * steps + update % updates * group;
+        if (limit < end) end = limit;
+    }
+    return fy_loader_limit(trainer->train, end > place ? end - place : 0);
+}
+
 static int limit_reached(const fyt_trainer_t *trainer)
 {
     return trainer->options->max_steps > 0 && trainer->step >= trainer->options->max_steps;
@@ -176,6 +191,7 @@ static fy_status_t run_epoch(fyt_trainer_t *trainer)
 static fy_status_t run(fyt_trainer_t *trainer)
 {
     FY_TRY(resume(trainer));
+    FY_TRY(limit_loader(trainer));
     FY_TRY(fyt_step_prepare(trainer));
     clock_start(trainer);
     trainer->is_done = limit_reached(trainer);
@@ -283,6 +299,8 @@ fy_status_t fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader
     fy_scope_t scope = fy_scope_begin("train");
     fy_status_t status = run(&trainer);
     fy_scope_end(scope, 0, NULL);
+    const fy_status_t unlimited = fy_loader_limit(train, 0);
+    if (status == FY_STATUS_OK) status = unlimited;
     fy_download_destroy(trainer.reply);
     fy_graph_destroy(trainer.graph);
     fy_tensor_destroy(trainer.graph_x);

@@ -36,7 +36,7 @@ typedef struct fy_loader_options {
 /* Takes what it needs once: a steady loop makes no device allocation. The set may be destroyed afterwards. options may be NULL.
  * Resident: as f32, so four bytes for each pixel and target stay on the device, four for each label, eight a sample for the order; while it is
  * made the uploaded bytes besides. Streamed: depth + 1 batches, page-locked and on the device; a batch is two uploads, asked for in the
- * scope open here with its guards (workers 0: in that open in fy_loader_next), and they run on into the next epoch.
+ * scope open here with its guards (workers 0: in that open in fy_loader_next), from the first fy_loader_next on.
  * Fails: INVALID_ARGUMENT (batch < 1, more workers than that, std 0, 2^32 samples, ...), OUT_OF_MEMORY, PINNED_LIMIT, REFUSED_BY_GUARD. */
 FY_API_STATUS fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset, const fy_loader_options_t *options,
                                fy_loader_t **out_loader);
@@ -44,12 +44,18 @@ FY_API_STATUS fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset,
  * A new loader stands at 0, 0; step may be the number of batches: the end of the epoch comes next. What a streamed loader has filled by then
  * is dropped. Light requests only. Fails: INVALID_ARGUMENT (past that), UNAVAILABLE (streamed, in a forked child). */
 FY_API_STATUS fy_loader_seek(fy_loader_t *loader, int64_t epoch, int64_t step);
+/* No more than `batches` batches will be asked for from here on: none behind them is filled, and those before are filled ahead over the ends
+ * of epochs. 0, as a new loader has it, and after a seek: those of the epoch of the batch that was asked for are filled ahead. So what goes up
+ * is what was asked for, to the byte. Asking for more is no failure: they are filled one at a time. Streamed; nothing for a resident set.
+ * Fails: INVALID_ARGUMENT. */
+FY_API_STATUS fy_loader_limit(fy_loader_t *loader, int64_t batches);
 /* The next batch of this epoch: x F32 [n, dims...] normalised, y I32 [n] or F32 [n, targets], on the device; n = batch but for the last one.
  * Both are results like those of any op: your scope's, or yours. Streamed, their bytes are good until the next call.
  * At the end of the epoch both are NULL, once, and the loader stands at the beginning of the next. A failure that a worker had reaches
  * whoever asks for that batch; the next call goes on behind it. Resident: two light requests; the first batch of an
  * epoch draws the order besides.
- * Fails: as requests do; streamed also UNAVAILABLE (in a forked child) and UNSUPPORTED (while a graph is recorded). */
+ * Fails: as requests do; UNSUPPORTED (while a graph is recorded: a replay would see the same batch again and again); streamed also UNAVAILABLE
+ * (in a forked child). */
 FY_API_STATUS fy_loader_next(fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t **out_y);
 
 typedef struct fy_loader_info {

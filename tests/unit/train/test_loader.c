@@ -384,22 +384,62 @@ static void guards_are_inherited(ts_ctx_t *ctx)
 
 static void not_while_recording(ts_ctx_t *ctx)
 {
-    fy_loader_options_t options = options_of(3);
+    for (size_t w = 0; w < NWAYS; w += 3) {
+        fy_loader_options_t options = options_of(w);
+        fy_loader_t *loader = make(ctx, &options);
+        fy_graph_t *graph;
+        fy_tensor_t *x, *y;
+        batch_t first, again;
+        fy_loader_t *other = make(ctx, &options);
+        first = next(other);
+        ts_ok(fy_graph_begin(ctx->device));
+        ts_fails(fy_loader_next(loader, &x, &y), UNSUPPORTED);
+        assert_null(x);
+        ts_fails(fy_graph_end(&graph), UNSUPPORTED);
+        assert_int_equal(query(loader).step, 0);
+        again = next(loader); /* nothing was lost */
+        expect_same(&again, &first);
+        fy_loader_destroy(loader);
+        fy_loader_destroy(other);
+    }
+}
+
+/* Batches that went up while `taken` were asked for, of a loader at the end of whose life nothing is on its way any more. */
+static int64_t went_up(ts_ctx_t *ctx, size_t way, int64_t limit, int taken)
+{
+    fy_loader_options_t options = options_of(way);
+    const fy_ledger_totals_t before = ts_ledger(NULL);
     fy_loader_t *loader = make(ctx, &options);
-    fy_graph_t *graph;
+    ts_ok(fy_loader_limit(loader, limit));
+    fy_scope_t scope = fy_scope_begin("steps");
     fy_tensor_t *x, *y;
-    batch_t first, again;
-    fy_loader_t *other = make(ctx, &options);
-    first = next(other);
-    ts_ok(fy_graph_begin(ctx->device));
-    ts_fails(fy_loader_next(loader, &x, &y), UNSUPPORTED);
-    assert_null(x);
-    ts_fails(fy_graph_end(&graph), UNSUPPORTED);
-    assert_int_equal(query(loader).step, 0);
-    again = next(loader); /* nothing was lost */
-    expect_same(&again, &first);
+    for (int i = 0; i < taken; i++) ts_ok(fy_loader_next(loader, &x, &y));
+    fy_scope_end(scope, 0, NULL);
+    fy_loader_destroy(loader); /* its threads are gone */
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal((after.upload.count - before.upload.count) % 2, 0);
+    return (int64_t)(after.upload.count - before.upload.count) / 2;
+}
+
+/* A streamed loader fills what is wanted and no batch more: to the end of the epoch, or up to the limit. */
+static void nothing_unasked_goes_up(ts_ctx_t *ctx)
+{
+    for (size_t w = 1; w < NWAYS; w++) {
+        assert_int_equal(went_up(ctx, w, 0, 0), 0);
+        assert_int_equal(went_up(ctx, w, 0, STEPS), STEPS);
+        assert_int_equal(went_up(ctx, w, 0, STEPS + 1), STEPS); /* the end was said, and nobody went on */
+        assert_int_equal(went_up(ctx, w, 0, 2 * (STEPS + 1)), 2 * STEPS);
+        assert_int_equal(went_up(ctx, w, 3, 3), 3);
+        assert_int_equal(went_up(ctx, w, 3, 5), 5); /* more is no failure */
+        assert_int_equal(went_up(ctx, w, STEPS + 2, STEPS + 1 + 2), STEPS + 2);
+    }
+    fy_loader_options_t options = options_of(2);
+    fy_loader_t *loader = make(ctx, &options);
+    ts_ok(fy_loader_limit(loader, INT64_MAX));
+    ts_fails(fy_loader_limit(loader, -1), INVALID_ARGUMENT);
+    ts_fails(fy_loader_limit(NULL, 1), INVALID_ARGUMENT);
+    ts_fails(fy_loader_seek(loader, INT64_MAX / 2, 0), INVALID_ARGUMENT);
     fy_loader_destroy(loader);
-    fy_loader_destroy(other);
 }
 
 static void child(fy_loader_t *loader)
@@ -483,6 +523,7 @@ int main(void)
         TS_TEST(given_up),
         TS_TEST(guards_are_inherited),
         TS_TEST(not_while_recording),
+        TS_TEST(nothing_unasked_goes_up),
         TS_TEST(a_forked_child_is_refused),
         TS_TEST(bad_options),
     };

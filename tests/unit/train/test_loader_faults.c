@@ -1,5 +1,7 @@
 /* Loaders on a simulated device whose N-th allocation, pinned piece, event, copy or launch fails, for every N: what fails says so, what comes is
  * right bit for bit, a loader that failed goes on, and nothing is left behind. Not here: loaders that are lucky (test_loader.c). */
+#include <unistd.h>
+
 #include <ferry/train/train.h>
 
 #include "tests/support/harness.h"
@@ -125,8 +127,50 @@ static void every_fault(ts_ctx_t *ctx)
         }
 }
 
+/* Whatever was on its way, a loader of a device that is lost says so: it does not look for the batch for ever. */
+static void lost_device(ts_ctx_t *ctx)
+{
+    if (!ctx->is_sim) return;
+    alarm(120);
+    for (int n = 1; n < 24; n++)
+        for (size_t w = 1; w < sizeof ways / sizeof *ways; w++) {
+            char script[64];
+            fy_device_t *device;
+            fy_loader_t *loader;
+            fy_tensor_t *x, *y;
+            fy_loader_options_t options = FY_LOADER_OPTIONS_INIT;
+            options.batch = BATCH;
+            options.resident = 0;
+            options.workers = ways[w].workers;
+            snprintf(script, sizeof script, "sim:1?faults=lost@%d", n);
+            ts_ok(fy_device_open(script, &device));
+            fy_dataset_t *dataset = make_set();
+            fy_status_t status = fy_loader_create(device, dataset, &options, &loader);
+            fy_dataset_destroy(dataset);
+            if (status != FY_STATUS_OK) { /* that early */
+                assert_int_equal(status, FY_STATUS_DEVICE_LOST);
+                fy_device_close(device);
+                continue;
+            }
+            fy_scope_t scope = fy_scope_begin("steps");
+            for (int i = 0; i < 100 && status == FY_STATUS_OK; i++) {
+                ts_ok(fy_loader_seek(loader, i, i % 3));
+                for (int k = 0; k < 2 && status == FY_STATUS_OK; k++) status = fy_loader_next(loader, &x, &y);
+            }
+            for (int i = 0; i < 5; i++) {
+                assert_int_equal(status, FY_STATUS_DEVICE_LOST);
+                ts_ok(fy_loader_seek(loader, 0, i % STEPS));
+                status = fy_loader_next(loader, &x, &y);
+            }
+            fy_scope_end(scope, 0, NULL);
+            fy_loader_destroy(loader);
+            fy_device_close(device);
+        }
+    alarm(0);
+}
+
 int main(void)
 {
-    const ts_test_t tests[] = { TS_TEST(every_fault) };
+    const ts_test_t tests[] = { TS_TEST(every_fault), TS_TEST(lost_device) };
     return TS_RUN("loader faults", tests, NULL);
 }

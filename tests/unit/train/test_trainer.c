@@ -164,6 +164,32 @@ static void test_steady_steps(ts_ctx_t *ctx)
     tear_down(&s);
 }
 
+/* Streamed: what goes up is the batches that are trained with, to the byte, wherever the training ends. */
+static void test_what_goes_up(ts_ctx_t *ctx)
+{
+    static const struct {
+        int64_t epochs, max_steps, accumulate, samples;
+    } cases[] = { { 2, 0, 1, 72 }, { 3, 4, 1, 32 }, { 2, 1, 1, 8 }, { 1, 2, 2, 32 }, { 3, 3, 2, 36 }, { 2, 4, 2, 36 + 16 } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int workers = 0; workers < 3; workers += 2) {
+            setup_t s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 36, 8); /* 5 batches an epoch, the last of 4 */
+            s.loader.resident = 0;
+            s.loader.depth = 3;
+            s.loader.workers = workers;
+            s.options.epochs = cases[i].epochs;
+            s.options.max_steps = cases[i].max_steps;
+            s.options.accumulate = cases[i].accumulate;
+            set_up(ctx, &s);
+            const fy_ledger_totals_t before = ts_ledger(NULL);
+            ts_ok(fy_train_run(s.net, s.updater, s.train, NULL, &s.options, &s.result));
+            fy_loader_destroy(s.train); /* and its threads */
+            s.train = NULL;
+            const fy_ledger_totals_t after = ts_ledger(NULL);
+            assert_int_equal(after.upload.nbytes - before.upload.nbytes, cases[i].samples * (28 * 28 + 4));
+            tear_down(&s);
+        }
+}
+
 /* The same bits on every device, by step or by graph, resident or streamed with any number of workers. */
 static void test_same_bits(ts_ctx_t *ctx)
 {
@@ -380,6 +406,7 @@ int main(void)
 {
     static const ts_test_t tests[] = { TS_TEST(test_overfits),     TS_TEST(test_steady_steps), TS_TEST(test_same_bits),
                                        TS_TEST(test_accumulation), TS_TEST(test_ends),         TS_TEST(test_resume),
-                                       TS_TEST(test_evaluate),     TS_TEST(test_regression),   TS_TEST(test_refusals) };
+                                       TS_TEST(test_evaluate),     TS_TEST(test_regression),   TS_TEST(test_refusals),
+                                       TS_TEST(test_what_goes_up) };
     return TS_RUN("train_trainer", tests, NULL);
 }
