@@ -51,7 +51,7 @@ docs: ## the reference, in build/docs/html
 	@scripts/setup.sh --ci
 	@scripts/docs.sh
 
-coverage: ## line coverage of runtime, alloc, transfer, ops
+coverage: ## line coverage of runtime, alloc, transfer, ops, train
 	@scripts/setup.sh --ci
 	@scripts/coverage.sh
 

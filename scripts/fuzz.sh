@@ -20,23 +20,49 @@ if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n); int LLVMF
     echo "no clang with libFuzzer on this machine (Debian: clang libclang-rt-dev): nothing was fuzzed"
     exit 77
 fi
-flags=(-std=gnu11 -O1 -g -D_GNU_SOURCE -Iinclude -I. -Itrain -fno-sanitize-recover=all)
-status=0
+flags=(-std=gnu11 -O1 -g -D_GNU_SOURCE -Iinclude -I. -Itrain -fno-sanitize-recover=all "-fsanitize=address,undefined")
+
+# The library on top, with its readers, once for all programs.
+mkdir -p "$out/objects"
+rm -f "$out/objects/"*.o "$out/libtrain.a"
+# shellcheck disable=SC2016  # the inner shell's
+printf '%s\n' train/*.c | xargs -P "$(nproc)" -I FILE sh -c 'file=$1 out=$2; shift 2; clang "$@" -c "$file" -o "$out/$(basename "$file" .c).o"' \
+    _ FILE "$out/objects" "${flags[@]}" -fsanitize=fuzzer-no-link
+ar rcs "$out/libtrain.a" "$out/objects/"*.o
+
 for name in "${names[@]}"; do
-    clang "${flags[@]}" -fsanitize=fuzzer,address,undefined "tests/fuzz/fuzz_$name.c" train/*.c -o "$out/fuzz_$name" \
+    clang "${flags[@]}" -fsanitize=fuzzer "tests/fuzz/fuzz_$name.c" "$out/libtrain.a" -o "$out/fuzz_$name" \
         -Lbuild/dev/lib -lferry -Wl,-rpath,"$PWD/build/dev/lib" -lz -lm -lpthread
+done
+
+fuzz_one() {
+    local name=$1 options corpora
     mkdir -p "$out/corpus_$name"
     corpora=("$out/corpus_$name")
     if [ -d "tests/fuzz/corpus_$name" ]; then corpora+=("tests/fuzz/corpus_$name"); fi
     options=(-rss_limit_mb=2048 -timeout=10 -max_len=8192 -print_final_stats=1 -artifact_prefix="$out/${name}_")
     if [ -f "tests/fuzz/$name.dict" ]; then options+=(-dict="tests/fuzz/$name.dict"); fi
     if [ -n "${FERRY_FUZZ_RUNS:-}" ]; then options+=(-runs="$FERRY_FUZZ_RUNS"); else options+=(-max_total_time="$seconds"); fi
-    echo "== fuzz_$name"
-    if ! "$out/fuzz_$name" "${options[@]}" "${corpora[@]}" >"$out/$name.log" 2>&1; then
-        echo "found something: $out/$name.log"
-        tail -n 30 "$out/$name.log"
-        status=1
-    fi
-    grep -E '^stat::(number_of_executed_units|average_exec_per_sec|peak_rss_mb)' "$out/$name.log" || true
+    "$out/fuzz_$name" "${options[@]}" "${corpora[@]}" >"$out/$name.log" 2>&1
+}
+
+# One for each core at a time; what they say comes in their order.
+status=0
+for ((i = 0; i < ${#names[@]}; i += $(nproc))); do
+    pids=()
+    for name in "${names[@]:i:$(nproc)}"; do
+        fuzz_one "$name" &
+        pids+=($!)
+    done
+    for j in "${!pids[@]}"; do
+        name=${names[i + j]}
+        echo "== fuzz_$name"
+        if ! wait "${pids[j]}"; then
+            echo "found something: $out/$name.log"
+            tail -n 30 "$out/$name.log" || true
+            status=1
+        fi
+        grep -E '^stat::(number_of_executed_units|average_exec_per_sec|peak_rss_mb)' "$out/$name.log" || true
+    done
 done
 exit $status

@@ -5,7 +5,8 @@
 # compares with. Elsewhere than on Debian (or without root and sudo) it names what is missing and how to get it, and exits 1.
 set -euo pipefail
 
-# What is looked for, one a line: how it is recognised (a command, or a file under an include folder) and the package that brings it.
+# What is looked for, one a line: how it is recognised (a command, a file under an include folder, or an archive that clang links) and the
+# package that brings it.
 wanted="
 command:cc            build-essential
 command:c++           build-essential
@@ -21,6 +22,7 @@ tests="
 header:cmocka.h       libcmocka-dev"
 ci="
 command:clang         clang
+archive:libclang_rt.fuzzer libclang-rt-dev
 command:clang-tidy    clang-tidy
 command:clang-format  clang-format
 command:doxygen       doxygen
@@ -60,6 +62,10 @@ is_there() {
         else
             return 1
         fi
+        ;;
+    archive:*) # clang's own, which it comes without if nothing recommended is installed
+        local resources
+        resources=$(clang -print-resource-dir 2>/dev/null) && compgen -G "$resources/lib/*/${1#archive:}*.a" >/dev/null
         ;;
     esac
 }
