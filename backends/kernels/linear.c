@@ -28,15 +28,17 @@ static int rows_of(const fy_desc_t *desc, rows_t *out)
 {
     const int last = desc->rank - 1;
     *out = (rows_t){ (char *)desc->data, 1, desc->dims[last], desc->dims[last], desc->strides[last] };
-    int64_t expected = 0;
+    int64_t expected = 0; /* may be 0 later, too: behind an axis that repeats */
+    int is_first = 1;
     for (int axis = last - 1; axis >= 0; axis--) {
         if (desc->dims[axis] == 1) continue;
-        if (expected == 0)
+        if (is_first)
             out->row_stride = desc->strides[axis];
         else if (desc->strides[axis] != expected)
             return 0;
         out->rows *= desc->dims[axis];
         expected = desc->strides[axis] * desc->dims[axis];
+        is_first = 0;
     }
     return 1;
 }

@@ -200,6 +200,19 @@ static void linear_is_what_it_stands_for(ts_ctx_t *ctx)
     assert_int_equal(ts_info(dw).dims[1], 4);
 }
 
+/* x whose rows repeat in the middle: [2, 1, 4] as [2, 3, 4], so that row (i, j) is that of i. */
+static void linear_of_repeated_rows(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 1, 4), -5), *w = ts_iota(ctx->device, FY_DIMS(2, 4), -3), *once, *repeated, *y;
+    float want[4], got[12];
+    ts_ok(fy_linear(x, w, NULL, FY_ACTIVATION_NONE, &once));
+    ts_read(once, want, sizeof want);
+    ts_ok(fy_broadcast(x, FY_DIMS(2, 3, 4), &repeated));
+    ts_ok(fy_linear(repeated, w, NULL, FY_ACTIVATION_NONE, &y));
+    ts_read(y, got, sizeof got);
+    for (int i = 0; i < 12; i++) assert_true(got[i] == want[i / 6 * 2 + i % 2]);
+}
+
 /* Forward and back with a relu: three products, the slope, and nothing else; parameters' gradients in one request, where they were asked for. */
 static void linear_goes_back_in_few_requests(ts_ctx_t *ctx)
 {
@@ -262,7 +275,7 @@ static void what_cannot_be_is_refused(ts_ctx_t *ctx)
 static const ts_test_t k_tests[] = {
     TS_TEST(sgd_is_computed_by_hand),          TS_TEST(adam_is_computed_by_hand),  TS_TEST(adadelta_is_computed_by_hand),
     TS_TEST(gradients_are_clipped_by_norm),    TS_TEST(clamp_keeps_to_its_bounds), TS_TEST(linear_is_what_it_stands_for),
-    TS_TEST(linear_goes_back_in_few_requests), TS_TEST(what_cannot_be_is_refused),
+    TS_TEST(linear_goes_back_in_few_requests), TS_TEST(linear_of_repeated_rows),   TS_TEST(what_cannot_be_is_refused),
 };
 
 int main(void) { return TS_RUN("typed training ops", k_tests, NULL); }
