@@ -121,48 +121,91 @@ static void assert_loadable(const char *folder, fy_device_t *device, int64_t ste
     resume_end(&r);
 }
 
+/* One of several trainings that go on side by side, each in a folder of its own: most of their time they wait for the disk. */
+typedef struct lane {
+    char folder[64];
+    pid_t pid;
+    uint64_t wait_ns;
+} lane_t;
+
+/* Starts all lanes and kills each at a moment of its own, up to most_ns from now. */
+static void start_and_kill(lane_t *lanes, int count, uint64_t *random, uint64_t most_ns)
+{
+    const uint64_t begin_ns = now_ns();
+    for (int i = 0; i < count; i++) {
+        *random = *random * 6364136223846793005u + 1442695040888963407u;
+        lanes[i].wait_ns = (*random >> 33) % (most_ns + 1);
+        lanes[i].pid = start(lanes[i].folder, KEEP);
+    }
+    for (int alive = count; alive; alive--) {
+        int status;
+        lane_t *next = NULL;
+        for (int i = 0; i < count; i++)
+            if (lanes[i].pid && (!next || lanes[i].wait_ns < next->wait_ns)) next = &lanes[i];
+        const uint64_t gone_ns = now_ns() - begin_ns, left_ns = next->wait_ns > gone_ns ? next->wait_ns - gone_ns : 0;
+        nanosleep(&(struct timespec){ (time_t)(left_ns / 1000000000u), (long)(left_ns % 1000000000u) }, NULL);
+        kill(next->pid, SIGKILL);
+        assert_int_equal(waitpid(next->pid, &status, 0), next->pid);
+        assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+        next->pid = 0;
+    }
+}
+
+/* 1: the training had come to its end; its folder is empty now. */
+static int check_lane(const lane_t *lane, const char *whole, fy_device_t *device, int *left_overs)
+{
+    const int64_t step = newest(lane->folder, left_overs);
+    if (step < 0) return 0; /* killed before its first one */
+    assert_loadable(lane->folder, device, step);
+    assert_same_file(lane->folder, whole, step);
+    if (step < STEPS) return 0;
+    drop_files(lane->folder);
+    return 1;
+}
+
+static void train_to_the_end(const char *folder, int keep)
+{
+    int status;
+    assert_true(waitpid(start(folder, keep), &status, 0) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void killed_at_any_moment(void **state)
 {
     (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    const int rounds = 20;
+    enum { ROUNDS = 20, LANES = 4 };
 #else
-    const int rounds = 200;
+    enum { ROUNDS = 200, LANES = 8 };
 #endif
-    char whole[64] = "/tmp/ferry-whole-XXXXXX", folder[64] = "/tmp/ferry-kill-XXXXXX";
+    char whole[64] = "/tmp/ferry-whole-XXXXXX";
+    lane_t lanes[LANES] = { 0 };
     const char *seed = getenv("FERRY_SEED");
     uint64_t random = seed ? strtoull(seed, NULL, 10) : 1;
-    int status, ends = 0, left_overs = 0;
+    int ends = 0, left_overs = 0;
     fy_device_t *device;
-    assert_true(mkdtemp(whole) && mkdtemp(folder));
+    assert_non_null(mkdtemp(whole));
+    for (int i = 0; i < LANES; i++) {
+        snprintf(lanes[i].folder, sizeof lanes[i].folder, "/tmp/ferry-kill-XXXXXX");
+        assert_non_null(mkdtemp(lanes[i].folder));
+    }
     uint64_t lasts = now_ns();
-    assert_int_equal(waitpid(start(whole, STEPS), &status, 0) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0, 1);
+    train_to_the_end(whole, STEPS);
     lasts = now_ns() - lasts;
     ts_ok(fy_device_open("sim:0", &device));
-    for (int round = 0; round < rounds; round++) {
-        const pid_t pid = start(folder, KEEP);
-        random = random * 6364136223846793005u + 1442695040888963407u;
-        const uint64_t wait_ns = (random >> 33) % (lasts / 2 + 1);
-        nanosleep(&(struct timespec){ (time_t)(wait_ns / 1000000000u), (long)(wait_ns % 1000000000u) }, NULL);
-        kill(pid, SIGKILL);
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
-        const int64_t step = newest(folder, &left_overs);
-        if (step < 0) continue; /* killed before its first one */
-        assert_loadable(folder, device, step);
-        assert_same_file(folder, whole, step);
-        if (step < STEPS) continue;
-        ends++;
-        drop_files(folder);
+    for (int round = 0; round < ROUNDS / LANES; round++) {
+        start_and_kill(lanes, LANES, &random, lasts);
+        for (int i = 0; i < LANES; i++) ends += check_lane(&lanes[i], whole, device, &left_overs);
     }
-    /* And from where the last one stopped to the end. */
-    assert_int_equal(waitpid(start(folder, KEEP), &status, 0) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0, 1);
-    assert_same_file(folder, whole, STEPS);
-    print_message("%d kills, %d trainings came to their end on the way, %d files were found half written\n", rounds, ends, left_overs);
+    /* And from where one stopped to the end. */
+    train_to_the_end(lanes[0].folder, KEEP);
+    assert_same_file(lanes[0].folder, whole, STEPS);
+    print_message("%d kills, %d trainings came to their end on the way, %d files were found half written\n", ROUNDS, ends, left_overs);
     fy_device_close(device);
-    drop_files(folder);
+    for (int i = 0; i < LANES; i++) {
+        drop_files(lanes[i].folder);
+        rmdir(lanes[i].folder);
+    }
     drop_files(whole);
-    rmdir(folder);
     rmdir(whole);
 }
 
