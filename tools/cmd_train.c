@@ -29,7 +29,7 @@ static uint64_t checksum(const unsigned char *bytes, size_t nbytes)
     return hash;
 }
 
-/* The one heavy request at the end. With --save they are written too, from the same download. */
+/* The one heavy request at the end: into a file with --save, else for a checksum. */
 static fy_status_t bring_down(train_run_t *run)
 {
     fy_download_t *reply;
@@ -68,10 +68,14 @@ static fy_status_t train(train_run_t *run)
 static bool check(train_request_t *request)
 {
     const char *problem = NULL;
+    fy_optimizer_options_t optimizer;
+    train_optimizer(request->recipe, request->optimizer, &optimizer);
     if (request->resume && !request->checkpoint) problem = "--resume needs --checkpoint, the folder to go on from";
     if (request->workers > 0 && !request->stream) problem = "--workers fill batches that go up one by one: say --stream-data, too";
     if (request->graph && request->accumulate > 1) problem = "--graph replays whole steps: not with --accumulate";
     if (request->checkpoint_every > 0 && !request->checkpoint) problem = "--checkpoint-every needs --checkpoint";
+    if (optimizer.kind == FY_OPTIMIZER_ADADELTA && !isnan(request->momentum))
+        problem = "--momentum: adadelta has none; name another --optimizer";
     if (problem) fprintf(stderr, "ferry: train: %s\n", problem);
     return !problem;
 }

@@ -9,8 +9,9 @@
 static const command_t commands[] = {
     { "info", "devices, memory, plugins loaded or why not", cmd_info },
     { "train", "trains a network: linear, mlp, lenet, mnist2018, mnist", cmd_train },
-    { "experiment", "transfer experiments: roundtrip, vectorize, minibatch, link", cmd_experiment },
-    { "bench", "micro benchmarks beside the raw library call: dispatch, gemm, copy; and alloc, beside other allocators", cmd_bench },
+    { "experiment", "what moving data costs, and training with little of it: roundtrip, vectorize, minibatch, link, parallel, speedups",
+      cmd_experiment },
+    { "bench", "micro benchmarks: dispatch, gemm, copy (beside the raw library call), alloc (beside other allocators), train", cmd_bench },
     { "ledger", "what a recorded run moved: by scope, path and call site", cmd_ledger },
     { "plan", "does it fit? memory map and model time of a step, the largest batch, without a device", cmd_plan },
     { "memory", "what lay where in a device's memory, from a snapshot", cmd_memory },

@@ -36,7 +36,7 @@ void train_release_interrupt(void) { sigaction(SIGINT, &before, NULL); }
 
 enum { BAR = 24 };
 
-/* "1.4 GB" */
+/* "1.4 GiB" */
 static void write_bytes(uint64_t nbytes, char *text, size_t room)
 {
     static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };

@@ -55,9 +55,10 @@ void train_print_summary(const train_run_t *run)
     print_heavy(out, "all", NULL);
     fprintf(out, "light requests %" PRIu64 ", syncs %" PRIu64 ", device allocations in steady steps %" PRIu64 "\n", all.requests, all.syncs,
             result->device_allocs_steady);
-    if (run->weight_nbytes)
-        fprintf(out, "weights: %" PRIu64 " bytes, checksum %016" PRIx64 "%s%s\n", run->weight_nbytes, run->checksum,
-                run->request.save ? ", saved to " : "", run->request.save ? run->request.save : "");
+    if (run->request.save)
+        fprintf(out, "weights: saved to %s\n", run->request.save);
+    else
+        fprintf(out, "weights: %" PRIu64 " bytes, checksum %016" PRIx64 "\n", run->weight_nbytes, run->checksum);
 }
 
 void train_json(train_run_t *run)

@@ -176,6 +176,22 @@ static fy_status_t take_note(const fy_safetensors_t *file, char **out_note)
     return note && !*out_note ? FYT_FAIL(OUT_OF_MEMORY, "no host memory for a note of %zu bytes", strlen(note)) : FY_STATUS_OK;
 }
 
+/* Momentum first, since its value may be refused and nothing has changed by then; back if what follows fails. */
+static fy_status_t restore(fyt_pieces_t *p, const fy_progress_t *progress)
+{
+    fy_optimizer_options_t before = { .struct_size = sizeof before };
+    if (!p->optimizer) return fyt_pieces_upload(p);
+    fy_optimizer_get(p->optimizer, &before);
+    const int has_momentum = before.kind != FY_OPTIMIZER_ADADELTA;
+    if (has_momentum) FY_TRY(fy_optimizer_set_momentum(p->optimizer, progress->momentum));
+    fy_status_t status = fyt_pieces_upload(p);
+    if (status == FY_STATUS_OK) status = fy_optimizer_set_lr(p->optimizer, progress->lr);
+    const fy_status_t undone = status != FY_STATUS_OK && has_momentum ? fy_optimizer_set_momentum(p->optimizer, momentum_of(&before))
+                                                                      : status;
+    (void)undone; /* it was accepted once: it cannot fail */
+    return status;
+}
+
 static fy_status_t load_all(fyt_pieces_t *p, const char *path, const fy_safetensors_t *file, fy_progress_t *out)
 {
     char *note;
@@ -187,9 +203,7 @@ static fy_status_t load_all(fyt_pieces_t *p, const char *path, const fy_safetens
     FY_TRY(fyt_pieces_read(p, file));
     FY_TRY(take_progress(path, p, &progress));
     FY_TRY(take_note(file, &note));
-    fy_status_t status = fyt_pieces_upload(p);
-    if (status == FY_STATUS_OK && p->optimizer) status = fy_optimizer_set_lr(p->optimizer, progress.lr);
-    if (status == FY_STATUS_OK && p->optimizer) status = fy_optimizer_set_momentum(p->optimizer, progress.momentum);
+    const fy_status_t status = restore(p, &progress);
     if (status != FY_STATUS_OK) {
         free(note);
         return status;

@@ -57,8 +57,11 @@ fy_status_t fyt_folder_path(const char *directory, int64_t step, char **out_path
 
 fy_status_t fyt_folder_make(const char *directory)
 {
-    if (mkdir(directory, 0777) == 0 || errno == EEXIST) return FY_STATUS_OK;
-    return FYT_FAIL(IO, "cannot make the folder %s: %s", directory, strerror(errno));
+    struct stat facts;
+    if (mkdir(directory, 0777) == 0) return FY_STATUS_OK;
+    if (errno != EEXIST) return FYT_FAIL(IO, "cannot make the folder %s: %s", directory, strerror(errno));
+    if (stat(directory, &facts) == 0 && S_ISDIR(facts.st_mode)) return FY_STATUS_OK;
+    return FYT_FAIL(IO, "%s is there, but is no folder", directory);
 }
 
 static int latest_first(const void *a, const void *b)

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <time.h>
 
+#include "train/checkpoint.h"
+
 /* ---- time and figures ---- */
 
 static uint64_t now_ns(void)
@@ -86,7 +88,9 @@ static fy_status_t save(fyt_trainer_t *trainer)
 static fy_status_t resume(fyt_trainer_t *trainer)
 {
     fy_progress_t progress = FY_PROGRESS_INIT;
-    if (!trainer->options->checkpoint || !trainer->options->resume) return FY_STATUS_OK;
+    if (!trainer->options->checkpoint) return FY_STATUS_OK;
+    FY_TRY(fyt_folder_make(trainer->options->checkpoint)); /* one that cannot be made is told before an epoch is lost by it */
+    if (!trainer->options->resume) return FY_STATUS_OK;
     fy_scope_t scope = fy_scope_begin("checkpoint");
     fy_status_t status = fy_checkpoint_load(trainer->options->checkpoint, trainer->model, trainer->optimizer, &progress);
     fy_scope_end(scope, 0, NULL);

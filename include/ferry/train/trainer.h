@@ -38,7 +38,7 @@ typedef struct fy_train_options {
     fy_schedule_t schedule;       /* struct_size 0: the optimizer's lr stays */
     double clip_norm, clip_value; /* 0: none */
     int64_t log_every;      /* steps between the losses that come down (4 bytes each, added up on the device); 0: at the end of an epoch */
-    const char *checkpoint; /* folder; NULL: none */
+    const char *checkpoint; /* folder, made before the first step if its parent exists; NULL: none */
     int64_t checkpoint_every; /* steps; 0: at the end of each epoch */
     int resume;               /* 1: from the newest in `checkpoint`, if there is one */
     int graph;                /* 1: the step is recorded once and replayed; full batches only */
@@ -70,7 +70,7 @@ typedef struct fy_train_result {
 
 /* Trains: for each batch forward, loss, backward, update; after each epoch a look at `test` (may be NULL). Scopes "train/epoch/step", "train/epoch/loss",
  * "train/test", "train/checkpoint" in ledger and figures. A steady step is light requests only. The model is left in evaluation.
- * Fails: INVALID_ARGUMENT, as requests do; the model then has the parameters of the last whole step. */
+ * Fails: INVALID_ARGUMENT, IO (checkpoints), as requests do; the model then has the parameters of the last whole step. */
 FY_API_STATUS fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train, fy_loader_t *test,
                            const fy_train_options_t *options, fy_train_result_t *out_result);
 /* Mean loss and share of right answers (largest element of the last axis; NaN without classes) over one epoch of `loader`, without gradients,

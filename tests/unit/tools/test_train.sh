@@ -30,9 +30,21 @@ says err "--checkpoint"
 expect 2 train mlp --workers 2
 says err "--stream-data"
 expect 2 train mlp --graph --accumulate 2
+expect 2 train mnist --momentum 0.5
+says err "adadelta has none"
 expect 2 train mlp --device sim:none
 expect 1 train mlp --data "$work/nothing"
 says err "IO"
+
+# ---- where nothing can be written: told before the first step ----
+# shellcheck disable=SC2086
+expect 1 train mlp $small --epochs 1 --save "$work/no/where.safetensors"
+says err "IO: --save"
+silent out
+# shellcheck disable=SC2086
+expect 1 train mlp $small --epochs 1 --checkpoint "$work/no/where"
+says err "cannot make the folder"
+! grep -q '^epoch' "$work/out" || fail "an epoch was trained for a checkpoint that cannot be written"
 
 # ---- the document ----
 # shellcheck disable=SC2086
@@ -86,6 +98,7 @@ done
 # ---- stopping and going on ----
 # shellcheck disable=SC2086
 expect 0 train mnist2018 $small --epochs 3 --save "$work/whole.safetensors"
+says out "saved to $work/whole.safetensors"
 # shellcheck disable=SC2086
 expect 0 train mnist2018 $small --epochs 3 --max-steps 5 --checkpoint "$work/steps"
 # shellcheck disable=SC2086

@@ -16,13 +16,12 @@ typedef struct resume {
     fy_progress_t progress;
 } resume_t;
 
-/* A new model on `device`, from `seed`. */
-static inline fy_status_t resume_begin(fy_device_t *device, int64_t seed, resume_t *r)
+/* A new model on `device`, from `seed`, with this optimizer. */
+static inline fy_status_t resume_begin_with(fy_device_t *device, int64_t seed, const fy_optimizer_options_t *optimizer, resume_t *r)
 {
     fy_layer_t *first, *drop, *second, *all;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
-    fy_optimizer_options_t adam;
     *r = (resume_t){ .progress = FY_PROGRESS_INIT };
     r->progress.seed = 5;
     options.seed = seed;
@@ -33,11 +32,17 @@ static inline fy_status_t resume_begin(fy_device_t *device, int64_t seed, resume
     FY_TRY(fy_layer_sequential(3, children, &all));
     FY_TRY(fy_model_create(device, all, 1, (int64_t[]){ RESUME_INPUTS }, &options, &r->model));
     FY_TRY(fy_model_query(r->model, &info));
-    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam);
-    FY_TRY(fy_optimizer_create(&adam, 1, &info.values, &info.grads, &r->optimizer));
+    FY_TRY(fy_optimizer_create(optimizer, 1, &info.values, &info.grads, &r->optimizer));
     FY_TRY(fy_tape_create(&r->tape));
     fy_tape_keep(r->tape);
     return fy_model_watch(r->model, r->tape);
+}
+
+static inline fy_status_t resume_begin(fy_device_t *device, int64_t seed, resume_t *r)
+{
+    fy_optimizer_options_t adam;
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &adam);
+    return resume_begin_with(device, seed, &adam, r);
 }
 
 static inline void resume_end(resume_t *r)

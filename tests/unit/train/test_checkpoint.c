@@ -114,6 +114,34 @@ static void goes_on_bit_for_bit(ts_ctx_t *ctx)
     free(want);
 }
 
+/* Each with its own state, and those without momentum, too. */
+static void goes_on_with_every_optimizer(ts_ctx_t *ctx)
+{
+    char *want = malloc(1 << 16), *got = malloc(1 << 16);
+    for (int kind = 0; kind <= FY_OPTIMIZER_COUNT; kind++) { /* the last: SGD with momentum */
+        fy_optimizer_options_t options;
+        resume_t part, whole;
+        fy_optimizer_defaults(kind < FY_OPTIMIZER_COUNT ? (fy_optimizer_kind_t)kind : FY_OPTIMIZER_SGD, &options);
+        if (kind == FY_OPTIMIZER_COUNT) options.momentum = 0.9;
+        make_folder();
+        ts_ok(resume_begin_with(ctx->device, 1, &options, &whole));
+        steps(ctx, &whole, 3);
+        ts_ok(fy_checkpoint_save(folder, whole.model, whole.optimizer, &whole.progress, 1));
+        ts_ok(resume_begin_with(ctx->device, 99, &options, &part));
+        ts_ok(fy_checkpoint_load(folder, part.model, part.optimizer, &part.progress));
+        steps(ctx, &whole, 5);
+        steps(ctx, &part, 5);
+        const size_t nbytes = all_bits(&whole, want, 1 << 16);
+        assert_int_equal(all_bits(&part, got, 1 << 16), nbytes);
+        assert_memory_equal(got, want, nbytes);
+        resume_end(&part);
+        resume_end(&whole);
+        assert_int_equal(drop_folder(folder), 1);
+    }
+    free(got);
+    free(want);
+}
+
 /* The last few stay; the one just written always does; what a killed process has left goes; other files are nobody's business. */
 static void keeps_the_last(ts_ctx_t *ctx)
 {
@@ -258,8 +286,8 @@ static void parameters_alone(ts_ctx_t *ctx)
 int main(void)
 {
     static const ts_test_t tests[] = {
-        TS_TEST(goes_on_bit_for_bit),         TS_TEST(keeps_the_last),   TS_TEST(passes_over_what_is_not_whole),
-        TS_TEST(refuses_and_changes_nothing), TS_TEST(parameters_alone),
+        TS_TEST(goes_on_bit_for_bit),           TS_TEST(goes_on_with_every_optimizer), TS_TEST(keeps_the_last),
+        TS_TEST(passes_over_what_is_not_whole), TS_TEST(refuses_and_changes_nothing),  TS_TEST(parameters_alone),
     };
     return TS_RUN("checkpoint", tests, NULL);
 }
