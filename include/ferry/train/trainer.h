@@ -30,7 +30,7 @@ typedef struct fy_train_event {
 
 typedef struct fy_train_options {
     size_t struct_size;
-    int64_t epochs;
+    int64_t epochs;     /* of the loader, which counts from where it stands: a new one from 0 */
     int64_t accumulate; /* batches an update, 1 or more */
     int keep;           /* checkpoints in the folder */
     fy_loss_kind_t loss;
