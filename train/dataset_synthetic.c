@@ -144,7 +144,7 @@ static fy_status_t make(uint64_t samples, uint64_t seed, int side, int channels,
     info.dims[2] = channels;
     info.dtype = FY_DTYPE_U8;
     info.classes = 10;
-    if (!samples) return FYT_FAIL(INVALID_ARGUMENT, "%s: 0 samples", what);
+    if (!samples) return FYT_FAIL(INVALID_ARGUMENT, "%s: 0 samples; at least 1", what);
     FY_TRY(fyt_dataset_sizes(what, &info, &sample_nbytes, &label_nbytes));
     unsigned char *data = malloc(samples * sample_nbytes), *ink = malloc((size_t)side * (size_t)side);
     int32_t *labels = malloc(samples * label_nbytes);

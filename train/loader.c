@@ -17,7 +17,8 @@ static fy_status_t check_normal(const fy_loader_options_t *options, const fy_dat
                         options->channels, (long long)last, FY_LOADER_CHANNELS);
     for (int c = 0; c < options->channels; c++)
         if (!isfinite(options->mean[c]) || !isfinite(options->std[c]) || options->std[c] == 0)
-            return FYT_FAIL(INVALID_ARGUMENT, "loader_create: mean[%d] is %g, std[%d] is %g", c, options->mean[c], c, options->std[c]);
+            return FYT_FAIL(INVALID_ARGUMENT, "loader_create: mean[%d] is %g, std[%d] is %g: finite, and std not 0", c, options->mean[c],
+                            c, options->std[c]);
     return FY_STATUS_OK;
 }
 
@@ -32,8 +33,9 @@ static fy_status_t check(const fy_device_t *device, const fy_dataset_t *dataset,
     if (samples > UINT32_MAX)
         return FYT_FAIL(INVALID_ARGUMENT, "loader_create: %llu samples; there may be 2^32 - 1", (unsigned long long)samples);
     if (options->batch < 1 || (options->drop_last && (uint64_t)options->batch > samples))
-        return FYT_FAIL(INVALID_ARGUMENT, "loader_create: batches of %lld of %llu samples%s", (long long)options->batch,
-                        (unsigned long long)samples, options->batch < 1 ? "" : "; with drop_last there would be none");
+        return FYT_FAIL(
+            INVALID_ARGUMENT, "loader_create: batches of %lld of %llu samples%s", (long long)options->batch, (unsigned long long)samples,
+            options->batch < 1 ? ": at least 1 in each" : "; with drop_last there would be none: a smaller batch, or without it");
     if (options->workers < 0 || options->workers > FYT_LOADER_MAX_WORKERS || (options->resident && options->workers))
         return FYT_FAIL(INVALID_ARGUMENT, "loader_create: %d workers; there may be 0 to %d, and none for a resident set", options->workers,
                         FYT_LOADER_MAX_WORKERS);
