@@ -89,7 +89,7 @@ static void weight_images(const void *context, int64_t thread)
     const job_t *job = (const job_t *)context;
     const int64_t n = job->conv->shape.n, nelem = (int64_t)totals_nelem(job->conv);
     double *totals = job->totals + thread * nelem;
-    float sums[(TAPS + 1) * OUTS];
+    float sums[(TAPS + 1) * OUTS] = { 0 }; /* channels up to the vector that do not exist are added up, too */
     memset(totals, 0, (size_t)nelem * sizeof *totals);
     for (int64_t i = n * thread / job->threads; i < n * (thread + 1) / job->threads; i++) {
         fy__few_t few = image_of(job, i);
