@@ -17,8 +17,8 @@ static fy_status_t check_normal(const fy_loader_options_t *options, const fy_dat
                         options->channels, (long long)last, FY_LOADER_CHANNELS);
     for (int c = 0; c < options->channels; c++)
         if (!isfinite(options->mean[c]) || !isfinite(options->std[c]) || options->std[c] == 0)
-            return FYT_FAIL(INVALID_ARGUMENT, "loader_create: mean[%d] is %g, std[%d] is %g: finite, and std not 0", c, options->mean[c],
-                            c, options->std[c]);
+            return FYT_FAIL(INVALID_ARGUMENT, "loader_create: mean[%d] is %g, std[%d] is %g: finite, and std not 0", c, options->mean[c], c,
+                            options->std[c]);
     return FY_STATUS_OK;
 }
 
