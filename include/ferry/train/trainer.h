@@ -24,7 +24,7 @@ typedef struct fy_train_event {
     int64_t loss_step; /* updates that were done when it was asked for: each loss that comes down has another; -1 before the first */
     double lr;
     double samples_per_s;
-    int is_epoch_end; /* test_* are then filled, if there is a test set; else NaN */
+    int is_epoch_end; /* test_* are then those of the last look at the test set (none follows a stop), if there is one; else NaN */
     double test_loss, test_accuracy;
 } fy_train_event_t;
 
@@ -56,7 +56,7 @@ typedef struct fy_train_result {
     size_t struct_size;
     int64_t steps, epochs;           /* done, those before a resume included */
     double train_loss;               /* mean of the last epoch (or of what was done of it) */
-    double test_loss, test_accuracy; /* NaN without a test set, or without classes */
+    double test_loss, test_accuracy; /* of the last look at the test set; NaN without one, or without classes */
     uint64_t wall_ns;                /* of the training steps */
     double samples_per_s;
     uint64_t
