@@ -80,6 +80,20 @@ static bool check(train_request_t *request)
     return !problem;
 }
 
+/* -1 and NaN: as the model is usually trained. */
+static const train_request_t nothing_said = { .epochs = -1,
+                                              .batch = -1,
+                                              .accumulate = 1,
+                                              .seed = 1,
+                                              .workers = -1,
+                                              .log_every = 100,
+                                              .keep = 3,
+                                              .lr = NAN,
+                                              .momentum = NAN,
+                                              .weight_decay = NAN,
+                                              .clip_norm = NAN,
+                                              .clip_value = NAN };
+
 static void fill_defaults(train_request_t *request)
 {
     if (request->epochs < 0) request->epochs = request->recipe->epochs;
@@ -90,18 +104,7 @@ static void fill_defaults(train_request_t *request)
 int cmd_train(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
-    train_request_t r = { .epochs = -1,
-                          .batch = -1,
-                          .accumulate = 1,
-                          .seed = 1,
-                          .workers = -1,
-                          .log_every = 100,
-                          .keep = 3,
-                          .lr = NAN,
-                          .momentum = NAN,
-                          .weight_decay = NAN,
-                          .clip_norm = NAN,
-                          .clip_value = NAN };
+    train_request_t r = nothing_said;
     const option_t options[] = {
         { "data", OPTION_TEXT, "DIR", &r.data, "folder of the data set; else $FERRY_DATA, else ../shared/data, else made up", 0, 0 },
         { "epochs", OPTION_INT, "N", &r.epochs, "how often it goes through the data", 1, 1 << 20 },
