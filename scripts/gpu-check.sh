@@ -121,11 +121,12 @@ fi
 
 # ---- fast ----
 json_step info-json 20 "$build/bin/ferry" info --json
-for suite in copy gemm dispatch; do json_step "bench-$suite" 45 "$build/bin/ferry" bench "$suite" --device "$device" --json; done
+for suite in copy gemm dispatch train; do json_step "bench-$suite" 45 "$build/bin/ferry" bench "$suite" --device "$device" --json; done
 json_step bench-alloc 45 "$build/bin/ferry" bench alloc --quick --device "$device" --json
 for experiment in roundtrip minibatch; do
     json_step "experiment-$experiment" 45 "$build/bin/ferry" experiment "$experiment" --device "$device" --json
 done
+json_step train 60 "$build/bin/ferry" train mnist2018 --device "$device" --epochs 1 --json
 json_step experiment-link 60 "$build/bin/ferry" experiment link --device "$device" --json
 json_step experiment-link-overlap 45 "$build/bin/ferry" experiment link --overlap --device "$device" --json
 finish

@@ -166,6 +166,33 @@ def check_speedups():
         fail("speedups --only 12,3: other rows")
 
 
+def check_train():
+    doc = document("train", "mlp", "--device", "sim:0", "--limit-samples", "256", "--batch", "32", "--epochs", "2", "--log-every", "4")
+    if doc is None:
+        return
+    crossed = {"count": int, "bytes": int}
+    shape(doc, {"model": str, "device": str, "params": int, "steps": int, "epochs": int, "train_loss": [number], "test_accuracy": number,
+                "images_per_s": number, "ledger": {"uploads": crossed, "downloads": crossed, "syncs": int, "device_allocs_steady": int},
+                "clock": str}, "train")
+    if failures:
+        return
+    if (doc["model"], doc["params"], doc["steps"], doc["epochs"], len(doc["train_loss"])) != ("mlp", 101770, 16, 2, 4):
+        fail(f"train: {doc}")
+    if doc["ledger"]["device_allocs_steady"] != 0 or not 0 <= doc["test_accuracy"] <= 1:
+        fail(f"train: {doc}")
+
+
+def check_bench_train():
+    doc = document("bench", "train", "--case", "chain", "--device", "sim:0", "--rounds", "1", "--round-ms", "1")
+    if doc is None:
+        return
+    shape(doc, {"clock": str, "rows": [{"case": str, "mode": str, "ns_per_step": number, "worst_ns_per_step": number, "ns_per_op": maybe,
+                                        "batch": maybe, "images_per_s": maybe, "roofline_share": maybe,
+                                        "model_ns_per_step": maybe}]}, "bench train")
+    if not failures and {row["mode"] for row in doc["rows"]} != {"eager", "graph"}:
+        fail(f"bench train: modes {[row['mode'] for row in doc['rows']]}")
+
+
 def check_link(device):
     doc = document("experiment", "link", "--device", device, "--sizes", "4,4KiB,1MiB", "--pieces", "256")
     if doc is None:
@@ -305,6 +332,8 @@ for where in ("sim:0", "host"):
     check_link(where)
 check_parallel()
 check_speedups()
+check_train()
+check_bench_train()
 check_others()
 check_plan()
 check_alloc()
