@@ -160,7 +160,7 @@ static void test_steady_steps(ts_ctx_t *ctx)
     assert_int_equal(s.nlosses, 2); /* one an epoch */
     const double requests = (double)minus(after.requests, before.requests) / 10;
     print_message("mnist: %g requests a step\n", requests);
-    assert_true(requests > 0 && requests <= 36);
+    assert_true(requests > 0 && requests <= 30);
     tear_down(&s);
 }
 
