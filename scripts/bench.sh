@@ -13,7 +13,7 @@ echo "load of the machine before: $load" >&2
 if [ "${1:-}" = --peers ]; then
     programs=(build/peers/bin/bench/peers_*)
 else
-    for suite in dispatch gemm copy; do build/release/bin/ferry bench "$suite"; done
+    for suite in dispatch gemm copy train; do build/release/bin/ferry bench "$suite"; done
     programs=(build/release/bin/bench/*)
 fi
 for program in "${programs[@]}"; do
