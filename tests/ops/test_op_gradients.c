@@ -141,17 +141,20 @@ static void every_rule_agrees_with_differences(ts_ctx_t *ctx)
     static const ts_layout_t layouts[] = { TS_CONTIGUOUS, TS_TRANSPOSED, TS_STEPPED, TS_OFFSET };
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy__tape_rule_t *rule = fy__op_rows[op].gradient;
-        int checked = 0;
         assert_non_null(rule); /* a column in optable.def */
         if (rule->is_refused ? !may_be_refused(fy_op_get(op)) : !rule->run && !is_constant(fy_op_get(op)))
             fail_msg("%s has no gradient rule, but floats go in and come out", fy_op_get(op)->name);
         if (!rule->run) continue;
-        for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
+        for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
+            int checked = 0;
             for (size_t i = 0; i < ts_case_count(); i++) {
                 const ts_case_t *row = ts_case_get(i);
                 if (row->op == op) checked += check(ctx, row, layouts[l]);
             }
-        if (!checked) fail_msg("no small case of %s checks its gradient: add one to cases.def", fy_op_get(op)->name);
+            if (!checked)
+                fail_msg("no small case of %s checks its gradient, %s: add one to cases.def", fy_op_get(op)->name,
+                         ts_layout_name(layouts[l]));
+        }
     }
 }
 
