@@ -106,6 +106,7 @@ static fy__fault_cause_t fault_cause(const fy__call_t *call)
     case FY_OP_CROSS_ENTROPY: cause.limit = call->launch.src[0].dims[1]; break;
     case FY_OP_NLL_LOSS_BACKWARD:
     case FY_OP_CROSS_ENTROPY_BACKWARD: cause.limit = call->launch.dst[0].dims[1]; break;
+    case FY_OP_ONE_HOT: cause.limit = ((const fy_one_hot_attrs_t *)call->launch.attrs)->classes; break;
     default: break;
     }
     return cause;

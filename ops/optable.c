@@ -42,6 +42,7 @@ enum {
     FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | FY_DTYPE_BIT(FY_DTYPE_BF16),
     REAL = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
     INT64 = FY_DTYPE_BIT(FY_DTYPE_I64),
+    INDEX = FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64),
 };
 
 #define OP(ENUM, op_name, min, max, dsts, op_flags, op_inout, op_dtypes, set, shape_rule, cost_rule, gradient_rule, text) \

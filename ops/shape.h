@@ -55,6 +55,10 @@ fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_clip(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch); /* of optimizers */
 
+fy_status_t fy__shape_softmax_backward(const fy_op_info_t *info, fy_launch_t *launch); /* and log_softmax_backward */
+fy_status_t fy__shape_mse_loss_backward(const fy_op_info_t *info, fy_launch_t *launch);
+fy_status_t fy__shape_one_hot(const fy_op_info_t *info, fy_launch_t *launch);
+
 /* Rewrites each source to dst[0]'s rank and dims, with stride 0 where it repeats. The shapes are known to broadcast.
  * Doing it twice does nothing more. */
 void fy__broadcast_sources(fy_launch_t *launch);

@@ -1,4 +1,4 @@
-/* Shape rules of the losses of classifiers and of their gradients: one class a row.
+/* Shape rules of the losses of classifiers and of their gradients, one class a row; of one_hot; and of the gradients of softmax and mse_loss.
  * Not here: whether a class exists, which only the data says (a kernel raises the fault flag). Next: typed/loss.c. */
 #include "ops/shape.h"
 
@@ -86,4 +86,57 @@ fy_status_t fy__shape_cross_entropy_backward(const fy_op_info_t *info, fy_launch
     dst->dims[0] = logits->dims[0];
     dst->dims[1] = logits->dims[1];
     return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_one_hot(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    const fy_one_hot_attrs_t *attrs = launch->attrs;
+    const fy_desc_t *indices = &launch->src[0];
+    fy_desc_t *dst = &launch->dst[0];
+    bool is_empty = false;
+    FY_TRY(fy__check_dtype(info, "src", 0, indices, info->dtypes));
+    if (attrs->dtype < 0 || attrs->dtype >= FY_DTYPE_COUNT)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: dtype %" PRId32 " does not exist", info->name, attrs->dtype);
+    for (int i = 0; i < indices->rank; i++) is_empty |= indices->dims[i] == 0;
+    if (attrs->classes < 0 || (attrs->classes == 0 && !is_empty))
+        return FY_FAIL(INVALID_ARGUMENT, "%s: classes is %" PRId64 ", it must be above every index of %s", info->name, attrs->classes,
+                       FY__DESC_TEXT(indices));
+    if (indices->rank == FY_MAX_RANK)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: src0 %s leaves no room for one more axis; %d is the most", info->name, FY__DESC_TEXT(indices),
+                       FY_MAX_RANK);
+    dst->dtype = attrs->dtype;
+    dst->rank = indices->rank + 1;
+    for (int i = 0; i < indices->rank; i++) dst->dims[i] = indices->dims[i];
+    dst->dims[indices->rank] = attrs->classes;
+    return FY_STATUS_OK;
+}
+
+/* Sources `first` and `second` are of one shape and dtype, which the result has, too. */
+static fy_status_t alike(const fy_op_info_t *info, fy_launch_t *launch, int first, int second)
+{
+    const fy_desc_t *a = &launch->src[first];
+    fy_desc_t *dst = &launch->dst[0];
+    FY_TRY(fy__check_same_dtype(info, launch, 0, second));
+    FY_TRY(fy__check_dtype(info, "src", first, a, info->dtypes));
+    if (!fy__same_dims(a, &launch->src[second]))
+        return FY_FAIL(SHAPE_MISMATCH, "%s: src%d is %s, src%d is %s: they must be equal", info->name, first, FY__DESC_TEXT(a), second,
+                       FY__DESC_TEXT(&launch->src[second]));
+    dst->dtype = a->dtype;
+    dst->rank = a->rank;
+    for (int i = 0; i < a->rank; i++) dst->dims[i] = a->dims[i];
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__shape_softmax_backward(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    FY_TRY(alike(info, launch, 0, 1));
+    return fy__check_axis(info, &launch->src[0], ((const fy_axis_attrs_t *)launch->attrs)->axis);
+}
+
+fy_status_t fy__shape_mse_loss_backward(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    FY_TRY(fy__check_same_dtype(info, launch, 0, 1));
+    FY_TRY(alike(info, launch, 1, 2));
+    if (launch->src[0].rank == 0) return FY_STATUS_OK;
+    return FY_FAIL(SHAPE_MISMATCH, "%s: dy (src0) is %s, the loss is a scalar", info->name, FY__DESC_TEXT(&launch->src[0]));
 }

@@ -27,6 +27,11 @@
     X(reduce, fy_argmax)                                                                     \
     X(softmax, fy_softmax_f32) /* and log_softmax */                                         \
     X(softmax, fy_softmax_f64)                                                               \
+    X(softmax, fy_softmax_backward_f32) /* and log_softmax's */                              \
+    X(softmax, fy_softmax_backward_f64)                                                      \
+    X(loss, fy_mse_loss_backward_f32)                                                        \
+    X(loss, fy_mse_loss_backward_f64)                                                        \
+    X(move, fy_one_hot)                                                                      \
     X(matmul, fy_matmul_f32) /* what cuBLASLt does not take; and linear */                   \
     X(matmul, fy_matmul_f64)                                                                 \
     X(conv, fy_conv2d_f32) /* and the gradients */                                           \

@@ -243,7 +243,11 @@ static fy_status_t launch_builtin(fy__cuda_device_t *dev, CUstream stream, const
     case FY_OP_ADAM_STEP:
     case FY_OP_ADADELTA_STEP: return launch_step(dev, stream, launch);
     case FY_OP_SOFTMAX:
-    case FY_OP_LOG_SOFTMAX: fy__cuda_pack_softmax(launch, &request); break;
+    case FY_OP_LOG_SOFTMAX:
+    case FY_OP_SOFTMAX_BACKWARD:
+    case FY_OP_LOG_SOFTMAX_BACKWARD: fy__cuda_pack_softmax(launch, &request); break;
+    case FY_OP_MSE_LOSS_BACKWARD: fy__cuda_pack_mse_loss_backward(launch, &request); break;
+    case FY_OP_ONE_HOT: fy__cuda_pack_one_hot(launch, &request); break;
     case FY_OP_GATHER: fy__cuda_pack_gather(launch, &request); break;
     case FY_OP_CONCAT: return launch_concat(dev, stream, launch);
     case FY_OP_CONV2D:
@@ -324,6 +328,11 @@ static int has_kernel(const fy_launch_t *launch)
     case FY_OP_DROPOUT2D:
     case FY_OP_DROPOUT_BACKWARD:
     case FY_OP_DROPOUT2D_BACKWARD:
+    case FY_OP_TANH_BACKWARD:
+    case FY_OP_SIGMOID_BACKWARD:
+    case FY_OP_SOFTMAX_BACKWARD:
+    case FY_OP_LOG_SOFTMAX_BACKWARD:
+    case FY_OP_MSE_LOSS_BACKWARD:
     case FY_OP_LINEAR:
     case FY_OP_LINEAR_BACKWARD_PARAMS:
     case FY_OP_NORM:
@@ -344,6 +353,7 @@ static int has_kernel(const fy_launch_t *launch)
     case FY_OP_MAX:
     case FY_OP_MIN:
     case FY_OP_ARGMAX: taken = number; break;
+    case FY_OP_ONE_HOT: taken = FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64); break;
     case FY_OP_RANDPERM: taken = FY_DTYPE_BIT(FY_DTYPE_I64); break;
     case FY_OP_WHERE: taken = FY_DTYPE_BIT(FY_DTYPE_BOOL); break;
     case FY_OP_FILL:

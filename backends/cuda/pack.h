@@ -40,7 +40,9 @@ void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out); /* FY_LAUNCH_SCATTER, _GATHER */
 /* Source `index` of a concat, which begins at `begin` along the axis. Returns 0 if it has no elements. */
 int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned index, int64_t begin, fy__cuda_request_t *out);
-void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out);
+void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out); /* and its gradient, log_softmax, its gradient */
+void fy__cuda_pack_mse_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out);
+void fy__cuda_pack_one_hot(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_conv2d(const fy_launch_t *launch, fy__cuda_request_t *out); /* and its gradients */
 void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out); /* max, avg, and their gradients */
 /* nll_loss, cross_entropy: one launch of one block, or one for the rows' losses, into `workspace`, and one that adds them up. Returns how

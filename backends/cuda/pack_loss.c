@@ -1,6 +1,8 @@
-/* Packing of the losses of classifiers. Few rows are one block's work from beginning to end; of many, one launch makes the rows' losses,
+/* Packing of the losses of classifiers, of one_hot, and of mse_loss's gradient. Few rows are one block's work from beginning to end; of many, one launch makes the rows' losses,
  * in f64, and a plain reduction joins them. Next: kernels/loss.cu. */
 #include "backends/cuda/pack.h"
+
+#include "backends/formulas/index.h"
 
 enum { SHORT = 32, LONG = 2048, ONE_BLOCK = 1 << 16 }; /* classes; elements that one block looks at in a few microseconds */
 
@@ -58,4 +60,40 @@ void fy__cuda_pack_class_loss_backward(const fy_launch_t *launch, fy__cuda_reque
     const fy_desc_t *dst = &launch->dst[0];
     const int kernel = dst->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_class_loss_backward_f64 : FY__CUDA_KERNEL_fy_class_loss_backward_f32;
     begin(launch, kernel, dst->dims[0], dst->dims[1], out);
+}
+
+/* One thread an element; dy is read by all. */
+void fy__cuda_pack_mse_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    const fy_desc_t *dst = &launch->dst[0];
+    const int64_t *strides[3] = { dst->strides, launch->src[1].strides, launch->src[2].strides };
+    fy__cuda_args_t *args = &out->args;
+    fy__index_t index;
+    fy__index_make(&index, dst->rank, dst->dims, 3, strides);
+    fy__cuda_args_init(args, launch->op, launch->nelem, 3, NULL, 0);
+    args->accumulate = launch->accumulate & 1;
+    fy__cuda_operand_set(&args->src[0], &launch->src[0]);
+    for (int k = 0; k < 3; k++) {
+        const fy_desc_t *desc = k ? &launch->src[k] : dst;
+        fy__cuda_operand_t *operand = k ? &args->src[k] : &args->dst[0];
+        operand->data = (uint64_t)(uintptr_t)desc->data;
+        operand->dtype = desc->dtype;
+        for (int axis = 0; axis < index.rank; axis++) fy__cuda_operand_add(operand, index.dims[axis], index.strides[k][axis]);
+    }
+    fy__cuda_args_size(args, launch->nelem);
+    out->kernel = dst->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_mse_loss_backward_f64 : FY__CUDA_KERNEL_fy_mse_loss_backward_f32;
+    out->threads = launch->nelem;
+    out->square = 0;
+}
+
+void fy__cuda_pack_one_hot(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    fy__cuda_args_init(&out->args, launch->op, launch->nelem, 1, launch->attrs, sizeof(fy_one_hot_attrs_t));
+    out->args.fault = (uint64_t)(uintptr_t)launch->fault;
+    fy__cuda_operand_set(&out->args.dst[0], &launch->dst[0]);
+    fy__cuda_operand_set(&out->args.src[0], &launch->src[0]);
+    fy__cuda_args_size(&out->args, launch->nelem);
+    out->kernel = FY__CUDA_KERNEL_fy_one_hot;
+    out->threads = launch->nelem;
+    out->square = 0;
 }

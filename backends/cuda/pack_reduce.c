@@ -261,19 +261,25 @@ void fy__cuda_pack_argmax(const fy_launch_t *launch, fy__cuda_request_t *out)
 void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
     const fy_axis_attrs_t *attrs = launch->attrs;
-    const fy_desc_t *src = &launch->src[0], *dst = &launch->dst[0];
+    const fy_desc_t *dst = &launch->dst[0];
+    const int backward = launch->nsrc == 2, wide = fy__cuda_class_of(dst->dtype) == FY__CUDA_F64;
+    const int64_t length = dst->dims[attrs->axis];
     canonical_t c;
     canonicalise(launch, 1u << attrs->axis, dst, 1, &c);
-    const int kernel = fy__cuda_class_of(src->dtype) == FY__CUDA_F64 ? FY__CUDA_KERNEL_fy_softmax_f64 : FY__CUDA_KERNEL_fy_softmax_f32;
-    const int64_t length = src->dims[attrs->axis];
-    begin_request(out, kernel, launch->op, launch->nelem, 1, lanes_of(&c));
-    out->threads = c.nkept * out->args.lanes;
-    set_pointer(&out->args.dst[0], dst->data, dst->dtype);
-    set_pointer(&out->args.src[0], src->data, src->dtype);
-    add_kept(&out->args.dst[0], &c, 1);
-    add_kept(&out->args.src[0], &c, 0);
-    fy__cuda_operand_add(&out->args.dst[0], length, dst->strides[attrs->axis]);
-    fy__cuda_operand_add(&out->args.src[0], length, src->strides[attrs->axis]);
-    out->args.attrs.axis = (fy_axis_attrs_t){ .axis = c.nkeep, .keepdims = 0 };
-    fy__cuda_args_size(&out->args, launch->nelem);
+    const int kernel = backward ? (wide ? FY__CUDA_KERNEL_fy_softmax_backward_f64 : FY__CUDA_KERNEL_fy_softmax_backward_f32)
+                                : (wide ? FY__CUDA_KERNEL_fy_softmax_f64 : FY__CUDA_KERNEL_fy_softmax_f32);
+    begin_request(out, kernel, launch->op, launch->nelem, launch->nsrc, lanes_of(&c));
+    fy__cuda_args_t *args = &out->args;
+    out->threads = c.nkept * args->lanes;
+    args->accumulate = launch->accumulate & 1;
+    set_pointer(&args->dst[0], dst->data, dst->dtype);
+    add_kept(&args->dst[0], &c, launch->nsrc);
+    fy__cuda_operand_add(&args->dst[0], length, dst->strides[attrs->axis]);
+    for (int k = 0; k < launch->nsrc; k++) {
+        set_pointer(&args->src[k], launch->src[k].data, launch->src[k].dtype);
+        add_kept(&args->src[k], &c, k);
+        fy__cuda_operand_add(&args->src[k], length, launch->src[k].strides[attrs->axis]);
+    }
+    args->attrs.axis = (fy_axis_attrs_t){ .axis = c.nkeep, .keepdims = 0 };
+    fy__cuda_args_size(args, launch->nelem);
 }

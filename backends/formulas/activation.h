@@ -12,6 +12,8 @@
     FY_FORMULA T fy__silu_##sfx(T x) { return x * fy__sigmoid_##sfx(x); }                                                        \
     FY_FORMULA T fy__gelu_##sfx(T x) { return (T)0.5 * x * erfc##m(x * (T)-0.70710678118654752440); }                            \
     FY_FORMULA T fy__erf_##sfx(T x) { return erf##m(x); }                                                                        \
+    FY_FORMULA T fy__tanh_backward_##sfx(T dy, T y) { return dy * (((T)1 - y) * ((T)1 + y)); }                                   \
+    FY_FORMULA T fy__sigmoid_backward_##sfx(T dy, T y) { return dy * (y * ((T)1 - y)); }                                         \
     FY_FORMULA T fy__relu_backward_##sfx(T dy, T x) { return x <= (T)0 ? (T)0 : dy; }                                            \
     FY_FORMULA T fy__relu6_backward_##sfx(T dy, T x) { return ((x <= (T)0) | (x >= (T)6)) ? (T)0 : dy; }                         \
     FY_FORMULA T fy__hardsigmoid_backward_##sfx(T dy, T x) { return ((x <= (T)-3) | (x >= (T)3)) ? (T)0 : dy / (T)6; }           \

@@ -76,7 +76,8 @@ fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loo
         if (direct) map.loop.one((int64_t)launch->nelem, dst->data, src[0].data);
     } else {
         map.block = block2;
-        map.loop.two = loops->activation_backward[launch->op - FY_OP_RELU_BACKWARD][compute];
+        map.loop.two = launch->op >= FY_OP_TANH_BACKWARD ? loops->result_backward[launch->op - FY_OP_TANH_BACKWARD][compute]
+                                                         : loops->activation_backward[launch->op - FY_OP_RELU_BACKWARD][compute];
         if (direct) map.loop.two((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
     }
     if (!direct) fy__map_run(&map, launch, SERIAL_LIBM);

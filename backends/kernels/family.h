@@ -31,9 +31,13 @@ fy_status_t fy__run_class_loss(const fy_host_api_t *host, const fy__loops_t *loo
                                const fy_launch_t *launch); /* class_loss.c: nll_loss, cross_entropy */
 fy_status_t fy__run_class_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* class_loss.c */
 fy_status_t fy__run_dropout(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* dropout.c; and gradients */
-fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* matmul.c */
-fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* conv.c; and gradients */
-fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* pool.c; and gradients */
+fy_status_t fy__run_softmax_backward(const fy_host_api_t *host, const fy__loops_t *loops,
+                                     const fy_launch_t *launch); /* softmax_backward.c */
+fy_status_t fy__run_mse_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* loss.c */
+fy_status_t fy__run_one_hot(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);           /* gather.c */
+fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);            /* matmul.c */
+fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* conv.c; and gradients */
+fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* pool.c; and gradients */
 /* elementwise.c: relu6 .. erf, and the gradients of activations */
 fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);
 fy_status_t fy__run_clamp(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* elementwise.c */

@@ -1,4 +1,4 @@
-/* gather: dst[i..., :] = table[indices[i...], :]. An index outside the table is clamped and raises *launch->fault.
+/* gather and one_hot. gather: dst[i..., :] = table[indices[i...], :]. An index outside the table is clamped and raises *launch->fault.
  * An empty table has no row to clamp to: the rows are set to zero bytes, and the flag is raised. */
 #include "backends/kernels/rows.h"
 
@@ -76,5 +76,50 @@ fy_status_t fy__run_gather(const fy_host_api_t *host, const fy__loops_t *loops, 
         }
     }
     if (bad && launch->fault) *launch->fault = 1;
+    return FY_STATUS_OK;
+}
+
+/* ---- one_hot: rows of zeros with a one ---- */
+
+typedef struct one_hot {
+    const fy_launch_t *launch;
+    const fy__loops_t *loops;
+} one_hot_t;
+
+/* The bytes of 1 in a dtype. */
+static uint64_t one_of(int32_t dtype)
+{
+    switch (dtype) {
+    case FY_DTYPE_F32: return 0x3f800000u;
+    case FY_DTYPE_F64: return UINT64_C(0x3ff0000000000000);
+    case FY_DTYPE_F16: return 0x3c00u;
+    case FY_DTYPE_BF16: return 0x3f80u;
+    default: return 1;
+    }
+}
+
+static void put_one_hot(const void *context, int64_t i)
+{
+    static const uint64_t zero;
+    const one_hot_t *one_hot = (const one_hot_t *)context;
+    const fy_launch_t *launch = one_hot->launch;
+    const fy_desc_t *indices = &launch->src[0], *dst = launch->dst;
+    const int axis = indices->rank, shift = fy__log2_size(dst->dtype);
+    const int64_t at = fy__offset_of(i, indices->rank, indices->dims, indices->strides), last = dst->dims[axis] - 1;
+    const int64_t asked = indices->dtype == FY_DTYPE_I32 ? ((const int32_t *)indices->data)[at] : ((const int64_t *)indices->data)[at];
+    const int64_t index = asked < 0 ? 0 : asked > last ? last : asked;
+    const uint64_t one = one_of(dst->dtype);
+    char *row = (char *)dst->data + fy__offset_of(i, indices->rank, dst->dims, dst->strides) * ((int64_t)1 << shift);
+    if (index != asked && launch->fault) __atomic_store_n(launch->fault, 1, __ATOMIC_RELAXED); /* several threads may */
+    one_hot->loops->move[shift](last + 1, row, dst->strides[axis], &zero, 0);
+    memcpy(row + index * dst->strides[axis] * ((int64_t)1 << shift), &one, (size_t)1 << shift); /* its low bytes come first */
+}
+
+fy_status_t fy__run_one_hot(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    const one_hot_t one_hot = { launch, loops };
+    const int64_t rows = fy__desc_nelem(&launch->src[0]);
+    (void)host;
+    if (launch->nelem > 0) fy__for_each(rows, fy__threads_for((int64_t)launch->nelem, 65536), put_one_hot, &one_hot);
     return FY_STATUS_OK;
 }

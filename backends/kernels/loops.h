@@ -34,6 +34,7 @@ enum {
 };
 
 enum { FY__ACTIVATION_COUNT = FY_OP_ERF - FY_OP_RELU6 + 1, FY__ACTIVATION_BACKWARD_COUNT = FY_OP_GELU_BACKWARD - FY_OP_RELU_BACKWARD + 1 };
+enum { FY__RESULT_BACKWARD_COUNT = FY_OP_SIGMOID_BACKWARD - FY_OP_TANH_BACKWARD + 1 };
 
 enum { FY__STEP_COUNT = FY_OP_ADADELTA_STEP - FY_OP_SGD_STEP + 1 };
 
@@ -80,13 +81,14 @@ typedef struct fy__loops {
     fy__loop2_fn compare[FY__COMPARE_COUNT][FY_DTYPE_COUNT]; /* by the sources' dtype; dst is bool */
     fy__loop1_fn activation[FY__ACTIVATION_COUNT][2];        /* f32, f64 */
     fy__loop2_fn activation_backward[FY__ACTIVATION_BACKWARD_COUNT][2];
-    fy__loop_scaled_fn affine[2];                      /* f32, f64: p * a + q */
-    fy__loop_scaled_fn axpy[2];                        /* dst += p * a */
-    fy__loop_scaled_fn clamp[2];                       /* to p .. q */
-    fy__loop_scaled_fn clip[2];                        /* dst to norm p, a being its norm */
-    fy__step_fn step[FY__STEP_COUNT][2];               /* from sgd_step on */
-    fy__loop1_fn cast[FY_DTYPE_COUNT][FY_DTYPE_COUNT]; /* [from][to] */
-    fy__loop3_fn where[4];                             /* elements of 1, 2, 4, 8 bytes */
+    fy__loop2_fn result_backward[FY__RESULT_BACKWARD_COUNT][2]; /* of dy and y: tanh, sigmoid */
+    fy__loop_scaled_fn affine[2];                               /* f32, f64: p * a + q */
+    fy__loop_scaled_fn axpy[2];                                 /* dst += p * a */
+    fy__loop_scaled_fn clamp[2];                                /* to p .. q */
+    fy__loop_scaled_fn clip[2];                                 /* dst to norm p, a being its norm */
+    fy__step_fn step[FY__STEP_COUNT][2];                        /* from sgd_step on */
+    fy__loop1_fn cast[FY_DTYPE_COUNT][FY_DTYPE_COUNT];          /* [from][to] */
+    fy__loop3_fn where[4];                                      /* elements of 1, 2, 4, 8 bytes */
     fy__move_fn move[4];
     fy__sum_row_fn sum_row[FY_DTYPE_COUNT];
     fy__sum_columns_fn sum_columns[FY_DTYPE_COUNT];

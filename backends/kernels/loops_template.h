@@ -111,7 +111,7 @@ LOOPS_FLOAT(f64, double)
 #define LOOPS_ACTIVATION(sfx, T)                                                                                                \
     LOOP1(relu6, sfx, T) LOOP1(hardsigmoid, sfx, T) LOOP1(hardswish, sfx, T)                                                    \
     LOOP1_LIBM(silu, sfx, T) LOOP1_LIBM(gelu, sfx, T) LOOP1_LIBM(erf, sfx, T)                                                   \
-    LOOP2(relu_backward, sfx, T) LOOP2(relu6_backward, sfx, T) LOOP2(hardsigmoid_backward, sfx, T)                              \
+    LOOP2(tanh_backward, sfx, T) LOOP2(sigmoid_backward, sfx, T) LOOP2(relu_backward, sfx, T) LOOP2(relu6_backward, sfx, T) LOOP2(hardsigmoid_backward, sfx, T)                              \
     LOOP2(hardswish_backward, sfx, T) LOOP2_LIBM(silu_backward, sfx, T) LOOP2_LIBM(gelu_backward, sfx, T)
 /* clang-format on */
 LOOPS_ACTIVATION(f32, float)
@@ -477,6 +477,7 @@ const fy__loops_t FY__LOOPS_TABLE = {
                     { silu_f32, silu_f64 },
                     { gelu_f32, gelu_f64 },
                     { erf_f32, erf_f64 } },
+    .result_backward = { { tanh_backward_f32, tanh_backward_f64 }, { sigmoid_backward_f32, sigmoid_backward_f64 } },
     .activation_backward = { { relu_backward_f32, relu_backward_f64 },
                              { relu6_backward_f32, relu6_backward_f64 },
                              { hardsigmoid_backward_f32, hardsigmoid_backward_f64 },

@@ -1,4 +1,4 @@
-/* mse_loss: mean((pred - target)^2) as one number. Differences, squares and their sum are f64. The range is cut in a fixed number of
+/* mse_loss and its gradient: mean((pred - target)^2) as one number. Differences, squares and their sum are f64. The range is cut in a fixed number of
  * pieces that are joined in order, so the bits do not depend on the thread count. Of nothing: NaN. */
 #include "backends/kernels/rows.h"
 
@@ -55,5 +55,35 @@ fy_status_t fy__run_mse_loss(const fy_host_api_t *host, const fy__loops_t *loops
     for (int p = 0; p < PIECES; p++) total += sums[p];
     total /= (double)walk.nelem;
     fy__stage_out(loops, 1, launch->dst->data, 1, launch->dst->dtype, &total, FY_DTYPE_F64);
+    return FY_STATUS_OK;
+}
+
+/* ---- the gradient: dy 2 (pred - target) / n, whose factor is known once dy is read ---- */
+
+static void block_f32(const fy__map_t *map, int64_t n, void *dst, void *const *src)
+{
+    const float *a = (const float *)src[0], *b = (const float *)src[1], factor = (float)map->p;
+    float *d = (float *)dst;
+    for (int64_t i = 0; i < n; i++) d[i] = (a[i] - b[i]) * factor;
+}
+
+static void block_f64(const fy__map_t *map, int64_t n, void *dst, void *const *src)
+{
+    const double *a = (const double *)src[0], *b = (const double *)src[1];
+    double *d = (double *)dst;
+    for (int64_t i = 0; i < n; i++) d[i] = (a[i] - b[i]) * map->p;
+}
+
+fy_status_t fy__run_mse_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+{
+    fy__map_t map = { .loops = loops, .block = fy__compute_dtype(launch->dst->dtype) == FY_DTYPE_F64 ? block_f64 : block_f32 };
+    fy_launch_t differences = *launch; /* elementwise, but for dy */
+    double dy;
+    (void)host;
+    fy__stage_in(loops, 1, &dy, FY_DTYPE_F64, launch->src->data, 1, launch->src->dtype);
+    map.p = launch->nelem ? 2 * dy / (double)launch->nelem : 0;
+    differences.src = launch->src + 1;
+    differences.nsrc = 2;
+    fy__map_run(&map, &differences, 32768);
     return FY_STATUS_OK;
 }

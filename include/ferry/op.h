@@ -32,7 +32,9 @@ extern "C" {
     X(CONV2D_BACKWARD_PARAMS, conv2d_backward_params) \
     X(LINEAR, linear) X(LINEAR_BACKWARD_PARAMS, linear_backward_params) X(NORM, norm) X(CLAMP, clamp) X(CLIP_BY_NORM, clip_by_norm) \
     X(SGD_STEP, sgd_step) X(SGD_MOMENTUM_STEP, sgd_momentum_step) X(ADAM_STEP, adam_step) X(ADADELTA_STEP, adadelta_step) \
-    X(DROPOUT, dropout) X(DROPOUT_BACKWARD, dropout_backward) X(DROPOUT2D, dropout2d) X(DROPOUT2D_BACKWARD, dropout2d_backward)
+    X(DROPOUT, dropout) X(DROPOUT_BACKWARD, dropout_backward) X(DROPOUT2D, dropout2d) X(DROPOUT2D_BACKWARD, dropout2d_backward) \
+    X(TANH_BACKWARD, tanh_backward) X(SIGMOID_BACKWARD, sigmoid_backward) X(SOFTMAX_BACKWARD, softmax_backward) \
+    X(LOG_SOFTMAX_BACKWARD, log_softmax_backward) X(MSE_LOSS_BACKWARD, mse_loss_backward) X(ONE_HOT, one_hot)
 /* clang-format on */
 
 enum {
@@ -156,6 +158,11 @@ typedef struct fy_adadelta_attrs {
 typedef struct fy_dropout_attrs {
     double p; /* the share that is dropped, 0 .. 1; taken in steps of 2^-24 */
 } fy_dropout_attrs_t;
+
+typedef struct fy_one_hot_attrs {
+    int64_t classes;
+    int32_t dtype; /* of the result, a fy_dtype_t */
+} fy_one_hot_attrs_t;
 
 /* ---- introspection ---- */
 

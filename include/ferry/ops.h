@@ -81,6 +81,9 @@ FY_API_STATUS fy_hardsigmoid_backward(const fy_tensor_t *dy, const fy_tensor_t *
 FY_API_STATUS fy_hardswish_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 FY_API_STATUS fy_silu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 FY_API_STATUS fy_gelu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
+/* Those of fy_tanh and fy_sigmoid, from dy and the result y, which is what there is to keep: dy (1 - y^2), dy y (1 - y). */
+FY_API_STATUS fy_tanh_backward(const fy_tensor_t *dy, const fy_tensor_t *y, fy_tensor_t **out_dx);
+FY_API_STATUS fy_sigmoid_backward(const fy_tensor_t *dy, const fy_tensor_t *y, fy_tensor_t **out_dx);
 /* scale * x + shift; float. The scalars are passed by value: they have no device. */
 FY_API_STATUS fy_affine(const fy_tensor_t *src, double scale, double shift, fy_tensor_t **out_dst);
 /* min(max(x, low), high); float; NaN stays. One of the bounds may be infinite. Where x is a bound, its gradient passes.
@@ -144,6 +147,12 @@ FY_API_STATUS fy_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out_dst
 FY_API_STATUS fy_log_softmax(const fy_tensor_t *src, int axis, fy_tensor_t **out_dst);
 /* mean((pred - target)^2), rank 0. The shapes must be equal: no broadcast, which would hide mistakes here. */
 FY_API_STATUS fy_mse_loss(const fy_tensor_t *pred, const fy_tensor_t *target, fy_tensor_t **out_loss);
+
+/* Gradients of the three above, a launch each. dy and the result y have one shape: y (dy - sum(dy y)) and dy - exp(y) sum(dy), sums along
+ * `axis`. mse_loss's: dy 2 (pred - target) / n with respect to pred, dy rank 0; with pred and target exchanged, to target. */
+FY_API_STATUS fy_softmax_backward(const fy_tensor_t *dy, const fy_tensor_t *y, int axis, fy_tensor_t **out_dx);
+FY_API_STATUS fy_log_softmax_backward(const fy_tensor_t *dy, const fy_tensor_t *y, int axis, fy_tensor_t **out_dx);
+FY_API_STATUS fy_mse_loss_backward(const fy_tensor_t *dy, const fy_tensor_t *pred, const fy_tensor_t *target, fy_tensor_t **out_dx);
 
 /* Losses of classifiers: row i of log_probs or logits [N, C] (float) against its class targets[i], i32 or i64 [N]. `reduction` of the N
  * losses: FY_REDUCTION_MEAN or _SUM gives rank 0, _NONE gives [N]; the mean of none is NaN. A class outside 0 .. C-1 is clamped and fails
@@ -230,6 +239,9 @@ FY_API_STATUS fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x
 /* dst[i..., :] = table[indices[i...], :]. table [R, ...] of any dtype, indices i32 or i64 of any shape -> [indices' dims, ...].
  * An index outside 0 .. R-1 is clamped and fails the request with BAD_VALUE: whoever waits for the result is told. */
 FY_API_STATUS fy_gather(const fy_tensor_t *table, const fy_tensor_t *indices, fy_tensor_t **out_dst);
+/* indices i32 or i64 of any shape -> [indices' dims, classes] of any dtype: 1 where the last index is the index, 0 elsewhere. An index
+ * outside 0 .. classes-1 is clamped and fails the request with BAD_VALUE. Fails: INVALID_ARGUMENT (classes, dtype), SHAPE_MISMATCH. */
+FY_API_STATUS fy_one_hot(const fy_tensor_t *indices, int64_t classes, fy_dtype_t dtype, fy_tensor_t **out_dst);
 /* The `count` >= 1 tensors in `src`, one behind the other along `axis`; other dims and dtypes equal. */
 FY_API_STATUS fy_concat(size_t count, fy_tensor_t *const *src, int axis, fy_tensor_t **out_dst);
 

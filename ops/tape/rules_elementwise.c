@@ -70,26 +70,10 @@ static fy_status_t sqrt_back(fy__tape_step_t *s)
 }
 RULE(sqrt, .dst_for = 1);
 
-/* g (1 - y^2) */
-static fy_status_t tanh_back(fy__tape_step_t *s)
-{
-    const fy_tensor_t *y = fy__tape_dst(s, 0);
-    fy_tensor_t *square, *slope;
-    FY_TRY(temp2(s, FY_OP_MUL, y, y, &square));
-    FY_TRY(temp_affine(s, square, -1, 1, &slope));
-    return give2(s, 0, FY_OP_MUL, s->g, slope);
-}
+/* g (1 - y^2); g y (1 - y); each by an op of its own */
+static fy_status_t tanh_back(fy__tape_step_t *s) { return give2(s, 0, FY_OP_TANH_BACKWARD, s->g, fy__tape_dst(s, 0)); }
 RULE(tanh, .dst_for = 1);
-
-/* g y (1 - y) */
-static fy_status_t sigmoid_back(fy__tape_step_t *s)
-{
-    const fy_tensor_t *y = fy__tape_dst(s, 0);
-    fy_tensor_t *rest, *slope;
-    FY_TRY(temp_affine(s, y, -1, 1, &rest));
-    FY_TRY(temp2(s, FY_OP_MUL, y, rest, &slope));
-    return give2(s, 0, FY_OP_MUL, s->g, slope);
-}
+static fy_status_t sigmoid_back(fy__tape_step_t *s) { return give2(s, 0, FY_OP_SIGMOID_BACKWARD, s->g, fy__tape_dst(s, 0)); }
 RULE(sigmoid, .dst_for = 1);
 
 /* g times the slope at x, by an op of its own. relu's is as good at y, so x need not be kept. */

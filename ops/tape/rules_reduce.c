@@ -87,34 +87,15 @@ static fy_status_t extremum_back(fy__tape_step_t *s)
 }
 RULE(extremum, .src_for = { 1 }, .dst_for = 1);
 
-/* sum(a) along the axis, which stays */
-static fy_status_t sum_along(fy__tape_step_t *s, const fy_tensor_t *a, fy_tensor_t **out_temp)
-{
-    const fy_reduce_attrs_t attrs = { 1u << ((const fy_axis_attrs_t *)s->attrs)->axis, 1 };
-    return fy__tape_op(s, FY_OP_SUM, 1, &a, &attrs, out_temp);
-}
-
-/* y (g - sum(g y)) */
+/* y (g - sum(g y)); g - exp(y) sum(g); each by an op of its own */
 static fy_status_t softmax_back(fy__tape_step_t *s)
 {
-    const fy_tensor_t *y = fy__tape_dst(s, 0);
-    fy_tensor_t *gy, *sum, *rest;
-    FY_TRY(fy__tape_op(s, FY_OP_MUL, 2, (const fy_tensor_t *[]){ s->g, y }, NULL, &gy));
-    FY_TRY(sum_along(s, gy, &sum));
-    FY_TRY(fy__tape_op(s, FY_OP_SUB, 2, (const fy_tensor_t *[]){ s->g, sum }, NULL, &rest));
-    return fy__tape_give(s, 0, FY_OP_MUL, 2, (const fy_tensor_t *[]){ y, rest }, NULL);
+    return fy__tape_give(s, 0, FY_OP_SOFTMAX_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, s->attrs);
 }
 RULE(softmax, .dst_for = 1);
-
-/* g - exp(y) sum(g) */
 static fy_status_t log_softmax_back(fy__tape_step_t *s)
 {
-    const fy_tensor_t *y = fy__tape_dst(s, 0);
-    fy_tensor_t *p, *sum, *part;
-    FY_TRY(fy__tape_op(s, FY_OP_EXP, 1, &y, NULL, &p));
-    FY_TRY(sum_along(s, s->g, &sum));
-    FY_TRY(fy__tape_op(s, FY_OP_MUL, 2, (const fy_tensor_t *[]){ p, sum }, NULL, &part));
-    return fy__tape_give(s, 0, FY_OP_SUB, 2, (const fy_tensor_t *[]){ s->g, part }, NULL);
+    return fy__tape_give(s, 0, FY_OP_LOG_SOFTMAX_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, s->attrs);
 }
 RULE(log_softmax, .dst_for = 1);
 
@@ -137,18 +118,11 @@ static fy_status_t cross_entropy_back(fy__tape_step_t *s)
 }
 RULE(cross_entropy, .src_for = { 1, 1 });
 
-/* g 2 (p - t) / n, and its negative */
+/* g 2 (p - t) / n, and its negative: the same with both exchanged */
 static fy_status_t mse_loss_back(fy__tape_step_t *s)
 {
     const fy_tensor_t *p = fy__tape_src(s, 0), *t = fy__tape_src(s, 1);
-    fy_tensor_t *error, *scaled;
-    for (uint32_t i = 0; i < 2; i++) {
-        if (!fy__tape_wants(s, i)) continue;
-        const fy_affine_attrs_t attrs = { (i ? -2.0 : 2.0) / (p->nelem ? (double)p->nelem : 1), 0 };
-        FY_TRY(fy__tape_op(s, FY_OP_SUB, 2, (const fy_tensor_t *[]){ p, t }, NULL, &error));
-        FY_TRY(fy__tape_op(s, FY_OP_AFFINE, 1, (const fy_tensor_t *[]){ error }, &attrs, &scaled));
-        FY_TRY(fy__tape_give(s, i, FY_OP_MUL, 2, (const fy_tensor_t *[]){ scaled, s->g }, NULL));
-    }
-    return FY_STATUS_OK;
+    FY_TRY(fy__tape_give(s, 0, FY_OP_MSE_LOSS_BACKWARD, 3, (const fy_tensor_t *[]){ s->g, p, t }, NULL));
+    return fy__tape_give(s, 1, FY_OP_MSE_LOSS_BACKWARD, 3, (const fy_tensor_t *[]){ s->g, t, p }, NULL);
 }
 RULE(mse_loss, .src_for = { 3, 3 });

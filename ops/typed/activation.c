@@ -23,3 +23,19 @@ BACKWARD(HARDSIGMOID, hardsigmoid)
 BACKWARD(HARDSWISH, hardswish)
 BACKWARD(SILU, silu)
 BACKWARD(GELU, gelu)
+
+static fy_status_t from_result(fy_op_t op, const fy_tensor_t *dy, const fy_tensor_t *y, fy_tensor_t **out_dx)
+{
+    const fy_tensor_t *src[2] = { dy, y };
+    return fy__op_new(op, 2, src, NULL, out_dx);
+}
+
+fy_status_t fy_tanh_backward(const fy_tensor_t *dy, const fy_tensor_t *y, fy_tensor_t **out_dx)
+{
+    return from_result(FY_OP_TANH_BACKWARD, dy, y, out_dx);
+}
+
+fy_status_t fy_sigmoid_backward(const fy_tensor_t *dy, const fy_tensor_t *y, fy_tensor_t **out_dx)
+{
+    return from_result(FY_OP_SIGMOID_BACKWARD, dy, y, out_dx);
+}

@@ -1,4 +1,4 @@
-/* Typed calls that move elements about on one device: gather, concat.
+/* Typed calls that move elements about on one device: gather, one_hot, concat.
  * Not here: views (runtime/), which move nothing. Next: docs/ops.md. */
 #include "ops/typed/typed.h"
 
@@ -6,6 +6,12 @@ fy_status_t fy_gather(const fy_tensor_t *table, const fy_tensor_t *indices, fy_t
 {
     const fy_tensor_t *src[2] = { table, indices };
     return fy__op_new(FY_OP_GATHER, 2, src, NULL, out_dst);
+}
+
+fy_status_t fy_one_hot(const fy_tensor_t *indices, int64_t classes, fy_dtype_t dtype, fy_tensor_t **out_dst)
+{
+    const fy_one_hot_attrs_t attrs = { classes, (int32_t)dtype };
+    return fy__op_new(FY_OP_ONE_HOT, 1, &indices, &attrs, out_dst);
 }
 
 fy_status_t fy_concat(size_t count, fy_tensor_t *const *src, int axis, fy_tensor_t **out_dst)

@@ -127,7 +127,7 @@ static bool check(ts_ctx_t *ctx, const ts_case_t *wild, ts_layout_t layout)
 static bool is_constant(const fy_op_info_t *info)
 {
     const bool compares = info->op >= FY_OP_EQ && info->op <= FY_OP_GE;
-    return info->nsrc_max == 0 || compares || info->op == FY_OP_ARGMAX;
+    return info->nsrc_max == 0 || compares || info->op == FY_OP_ARGMAX || info->op == FY_OP_ONE_HOT;
 }
 
 /* Gradients of gradients, and updates, are refused; whatever else computes floats from floats must have a rule. */

@@ -11,7 +11,8 @@ enum {
     FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | FY_DTYPE_BIT(FY_DTYPE_BF16),
     NUMBER = ANY & ~FY_DTYPE_BIT(FY_DTYPE_BOOL),
     REAL = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
-    INT64 = FY_DTYPE_BIT(FY_DTYPE_I64)
+    INT64 = FY_DTYPE_BIT(FY_DTYPE_I64),
+    INDEX = FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)
 };
 
 static const ts_op_row_t k_ops[] = {
@@ -106,8 +107,8 @@ static size_t parse_list(const ts_case_t *row, const char **text, ts_shape_t *sh
 
 static const char *parse_domain(const ts_case_t *row, const char *text, ts_shape_t *shape)
 {
-    static const char *const names[TS_DOMAIN_COUNT] = { "any",     "pos",  "unit", "big",   "wide",    "ties",
-                                                        "special", "nans", "cond", "index", "index32", "rng" };
+    static const char *const names[TS_DOMAIN_COUNT] = { "any",  "pos",  "unit",  "big",     "wide", "ties", "special",
+                                                        "nans", "cond", "index", "index32", "rng",  "below" };
     size_t n = strcspn(text, " :");
     for (int d = 0; d < TS_DOMAIN_COUNT; d++) {
         if (strlen(names[d]) != n || strncmp(names[d], text, n) != 0) continue;

@@ -228,7 +228,8 @@ static int64_t draw_int(ts_domain_t domain, int64_t limit, fy_dtype_t dtype, ts_
     if (dtype == FY_DTYPE_BOOL) return ts_random_below(random, 2);
     switch (domain) {
     case TS_INDEX:
-    case TS_INDEX32: return ts_random_below(random, limit);
+    case TS_INDEX32:
+    case TS_BELOW: return ts_random_below(random, limit);
     case TS_POS: return 1 + ts_random_below(random, 9);
     case TS_UNIT:
     case TS_TIES: return dtype == FY_DTYPE_U8 ? ts_random_below(random, 3) : ts_random_below(random, 3) - 1;

@@ -62,6 +62,7 @@ typedef enum ts_domain {
     TS_INDEX,   /* i64, 0 .. limit-1 */
     TS_INDEX32, /* i32, the same */
     TS_RNG,     /* i64 [2]: seed, counter */
+    TS_BELOW,   /* 0 .. limit-1, in the main dtype */
     TS_DOMAIN_COUNT
 } ts_domain_t;
 /* The dtype of an operand with this domain in an op whose main dtype is `main_dtype`. */

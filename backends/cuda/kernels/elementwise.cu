@@ -52,6 +52,8 @@
             FLOAT_UNARY(SILU, silu, sfx)                                                                                 \
             FLOAT_UNARY(GELU, gelu, sfx)                                                                                 \
             FLOAT_UNARY(ERF, erf, sfx)                                                                                   \
+            BINARY(TANH_BACKWARD, tanh_backward, sfx)                                                                    \
+            BINARY(SIGMOID_BACKWARD, sigmoid_backward, sfx)                                                              \
             BINARY(RELU_BACKWARD, relu_backward, sfx)                                                                    \
             BINARY(RELU6_BACKWARD, relu6_backward, sfx)                                                                  \
             BINARY(HARDSIGMOID_BACKWARD, hardsigmoid_backward, sfx)                                                      \

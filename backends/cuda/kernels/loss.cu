@@ -109,6 +109,23 @@ FY_KERNEL fy_class_loss_backward_f64(FY_ARGS args)
     class_loss_backward<double>(args, scratch);
 }
 
+// dy 2 (pred - target) / n
+template <typename T> __device__ inline void mse_loss_backward(const fy_args &args)
+{
+    const fy_operand &pred = args.src[1], &target = args.src[2], &d = args.dst[0];
+    const T factor = (T)(2 * (double)load<T>(args.src[0], 0) / (double)args.nelem);
+    for (uint64_t n = first_thread(); n < args.nelem; n += all_threads()) {
+        int64_t at_p = 0, at_t = 0;
+        locate2(pred, target, 0, d.rank, n, args.flags, at_p, at_t);
+        put(args, locate(d, 0, d.rank, n, args.flags), (load<T>(pred, at_p) - load<T>(target, at_t)) * factor);
+    }
+}
+
+FY_KERNEL fy_mse_loss_backward_f32(FY_ARGS args) { mse_loss_backward<float>(args); }
+FY_KERNEL fy_mse_loss_backward_f64(FY_ARGS args) { mse_loss_backward<double>(args); }
+
+FY_KERNEL_EXISTS(fy_mse_loss_backward_f32)
+FY_KERNEL_EXISTS(fy_mse_loss_backward_f64)
 FY_KERNEL_EXISTS(fy_class_loss_f32)
 FY_KERNEL_EXISTS(fy_class_loss_f64)
 FY_KERNEL_EXISTS(fy_class_loss_backward_f32)

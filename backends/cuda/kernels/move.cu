@@ -145,6 +145,24 @@ FY_KERNEL fy_gather(FY_ARGS args)
     }
 }
 
+// ---- one_hot: an element a thread ----
+
+FY_KERNEL fy_one_hot(FY_ARGS args)
+{
+    const fy_operand &d = args.dst[0], &indices = args.src[0];
+    const int axis = indices.rank; // of the classes
+    const int64_t classes = d.dims[axis];
+    for (uint64_t n = first_thread(); n < args.nelem; n += all_threads()) {
+        uint64_t linear = n;
+        const int64_t column = (int64_t)split(linear, classes, args.flags);
+        int64_t at_d = column * d.strides[axis], at_index = 0;
+        locate2(d, indices, 0, axis, linear, args.flags, at_d, at_index);
+        const int64_t asked = load<int64_t>(indices, at_index), index = asked < 0 ? 0 : asked >= classes ? classes - 1 : asked;
+        if (index != asked && args.fault) *(volatile uint32_t *)(uintptr_t)args.fault = 1;
+        store(d, at_d, (int64_t)(column == index));
+    }
+}
+
 // ---- packed runs: a block a piece ----
 
 FY_KERNEL fy_packed(FY_ARGS args)
@@ -166,4 +184,5 @@ FY_KERNEL_EXISTS(fy_cast)
 FY_KERNEL_EXISTS(fy_generate)
 FY_KERNEL_EXISTS(fy_copy)
 FY_KERNEL_EXISTS(fy_gather)
+FY_KERNEL_EXISTS(fy_one_hot)
 FY_KERNEL_EXISTS(fy_packed)

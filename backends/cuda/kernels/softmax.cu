@@ -42,5 +42,44 @@ FY_KERNEL fy_softmax_f64(FY_ARGS args)
     softmax<double>(args, scratch);
 }
 
+// ---- gradients, from dy and y: y (dy - sum(dy y)) and dy - exp(y) sum(dy) ----
+
+template <typename T> __device__ inline void softmax_backward(const fy_args &args, T *scratch)
+{
+    const fy_operand &d = args.dst[0], &g = args.src[0], &y = args.src[1];
+    const int axis = d.rank - 1;
+    const int64_t length = d.dims[axis], step_g = g.strides[axis], step_y = y.strides[axis], step_d = d.strides[axis];
+    const uint64_t rows = args.nelem / (uint64_t)length;
+    const bool is_log = args.op == FY_OP_LOG_SOFTMAX_BACKWARD;
+    for (uint64_t row = first_group(args); row < rows; row += all_groups(args)) {
+        int64_t base_g = 0, base_y = 0;
+        locate2(g, y, 0, axis, row, args.flags, base_g, base_y);
+        const int64_t base_d = locate(d, 0, axis, row, args.flags);
+        T sum = 0;
+        for (int64_t k = lane_of(args); k < length; k += args.lanes) {
+            const T x = load<T>(g, base_g + k * step_g);
+            sum += is_log ? x : x * load<T>(y, base_y + k * step_y);
+        }
+        sum = group_reduce(args, sum, scratch, [](T a, T b) { return a + b; });
+        for (int64_t k = lane_of(args); k < length; k += args.lanes) {
+            const T x = load<T>(g, base_g + k * step_g), r = load<T>(y, base_y + k * step_y);
+            put(args, base_d + k * step_d, is_log ? x - exponential(r) * sum : r * (x - sum));
+        }
+    }
+}
+
+FY_KERNEL fy_softmax_backward_f32(FY_ARGS args)
+{
+    __shared__ float scratch[FY__CUDA_BLOCK / 32];
+    softmax_backward<float>(args, scratch);
+}
+FY_KERNEL fy_softmax_backward_f64(FY_ARGS args)
+{
+    __shared__ double scratch[FY__CUDA_BLOCK / 32];
+    softmax_backward<double>(args, scratch);
+}
+
+FY_KERNEL_EXISTS(fy_softmax_backward_f32)
+FY_KERNEL_EXISTS(fy_softmax_backward_f64)
 FY_KERNEL_EXISTS(fy_softmax_f32)
 FY_KERNEL_EXISTS(fy_softmax_f64)

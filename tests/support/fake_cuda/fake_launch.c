@@ -192,7 +192,7 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_ADAM_STEP:
     case FY_OP_ADADELTA_STEP: return starts_with(kernel, "fy_step");
     case FY_OP_SOFTMAX:
-    case FY_OP_LOG_SOFTMAX: return starts_with(kernel, "fy_softmax");
+    case FY_OP_LOG_SOFTMAX: return starts_with(kernel, "fy_softmax_f");
     case FY_OP_GATHER: return strcmp(kernel, "fy_gather") == 0;
     case FY_OP_CONV2D:
     case FY_OP_CONV2D_BACKWARD_INPUT:
@@ -201,6 +201,10 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_MAX_POOL2D_BACKWARD:
     case FY_OP_AVG_POOL2D:
     case FY_OP_AVG_POOL2D_BACKWARD: return starts_with(kernel, "fy_pool2d");
+    case FY_OP_SOFTMAX_BACKWARD:
+    case FY_OP_LOG_SOFTMAX_BACKWARD: return starts_with(kernel, "fy_softmax_backward_f");
+    case FY_OP_MSE_LOSS_BACKWARD: return starts_with(kernel, "fy_mse_loss_backward_f");
+    case FY_OP_ONE_HOT: return strcmp(kernel, "fy_one_hot") == 0;
     case FY_OP_DROPOUT:
     case FY_OP_DROPOUT2D: return strcmp(kernel, "fy_dropout_begin") == 0;
     case FY_OP_DROPOUT_BACKWARD:

@@ -88,14 +88,15 @@ static void test_flags_are_what_the_headers_promise(void **state)
     (void)state;
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         uint32_t flags = fy_op_get(op)->flags;
-        int indexes = op == FY_OP_GATHER || (op >= FY_OP_NLL_LOSS && op <= FY_OP_CROSS_ENTROPY_BACKWARD);
+        int indexes = op == FY_OP_GATHER || op == FY_OP_ONE_HOT || (op >= FY_OP_NLL_LOSS && op <= FY_OP_CROSS_ENTROPY_BACKWARD);
         int given = op <= FY_OP_RANDPERM || op == FY_OP_COPY || op == FY_OP_AXPY || op == FY_OP_DROPOUT || op == FY_OP_DROPOUT2D ||
                     (op >= FY_OP_CLIP_BY_NORM && op <= FY_OP_ADADELTA_STEP);
         int elementwise = (op >= FY_OP_NEG && op <= FY_OP_WHERE) || (op >= FY_OP_RELU6 && op <= FY_OP_GELU_BACKWARD) || op == FY_OP_CLAMP ||
-                          op == FY_OP_CLIP_BY_NORM;
+                          op == FY_OP_TANH_BACKWARD || op == FY_OP_SIGMOID_BACKWARD || op == FY_OP_CLIP_BY_NORM;
         int adds = (op >= FY_OP_NEG && op <= FY_OP_AFFINE) || op == FY_OP_COPY || (op >= FY_OP_ADD && op <= FY_OP_POW) || op == FY_OP_SUM ||
                    op == FY_OP_MEAN || op == FY_OP_MATMUL || op == FY_OP_CONV2D_BACKWARD_INPUT || op == FY_OP_CONV2D_BACKWARD_WEIGHT ||
-                   op == FY_OP_LINEAR_BACKWARD_PARAMS || op == FY_OP_CLAMP || op == FY_OP_MAX_POOL2D_BACKWARD ||
+                   op == FY_OP_LINEAR_BACKWARD_PARAMS || op == FY_OP_CLAMP ||
+                   (op >= FY_OP_TANH_BACKWARD && op <= FY_OP_MSE_LOSS_BACKWARD) || op == FY_OP_MAX_POOL2D_BACKWARD ||
                    op == FY_OP_AVG_POOL2D_BACKWARD || (op >= FY_OP_RELU6 && op <= FY_OP_GELU_BACKWARD) || op == FY_OP_NLL_LOSS_BACKWARD ||
                    op == FY_OP_CROSS_ENTROPY_BACKWARD || op == FY_OP_CONV2D_BACKWARD_PARAMS;
         assert_int_equal(!!(flags & FY_OP_CAN_FAULT), indexes);
