@@ -153,6 +153,8 @@ static fy_status_t make_parameters(fy_device_t *device, small_mlp_t *mlp)
         FY_TRY(cut(mlp->all_gradients, &at[1], ranks[i], dims[i], &gradient));
         FY_TRY(fy_copy(mlp->parameters[i], initial));
         FY_TRY(fy_tape_watch(mlp->tape, mlp->parameters[i], gradient));
+        fy_tensor_destroy(initial);
+        fy_tensor_destroy(gradient);
     }
     return FY_STATUS_OK;
 }

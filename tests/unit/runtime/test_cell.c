@@ -288,6 +288,7 @@ static void *churn(void *user)
 static void a_child_finds_the_chunks_whole(void **state)
 {
     (void)state;
+    if (FY__HAS_ASAN) skip(); /* its own allocator may stay locked in a child of several threads */
     static fy_tensor_t *others[PER_CHUNK], *tensors[PER_CHUNK];
     pthread_t id;
     atomic_store(&stop, false);
