@@ -22,11 +22,15 @@ static fy_status_t sgd_graph(fy_device_t *device, void **out_context) { return m
 static fy_status_t adam_eager(fy_device_t *device, void **out_context) { return make_mlp(device, SMALL_ADAM, 0, out_context); }
 static fy_status_t adam_graph(fy_device_t *device, void **out_context) { return make_mlp(device, SMALL_ADAM, 1, out_context); }
 
+/* The last loss is in no scope. */
+static void end_chain(void *context) { fy_tensor_destroy(((small_chain_t *)context)->loss); }
+static void end_mlp(void *context) { fy_tensor_destroy(((small_mlp_t *)context)->loss); }
+
 const train_case_t train_small[TRAIN_SMALL_COUNT] = {
-    { "chain of 100", "eager", chain_eager, small_chain_run, SMALL_CHAIN_OPS, 0 },
-    { "chain of 100", "graph", chain_graph, small_chain_run, SMALL_CHAIN_OPS, 0 },
-    { "mlp 64-64-10 sgd", "eager", sgd_eager, small_mlp_run, 0, 1 },
-    { "mlp 64-64-10 sgd", "graph", sgd_graph, small_mlp_run, 0, 1 },
-    { "mlp 64-64-10 adam", "eager", adam_eager, small_mlp_run, 0, 1 },
-    { "mlp 64-64-10 adam", "graph", adam_graph, small_mlp_run, 0, 1 },
+    { "chain of 100", "eager", chain_eager, small_chain_run, SMALL_CHAIN_OPS, 0, NULL, end_chain },
+    { "chain of 100", "graph", chain_graph, small_chain_run, SMALL_CHAIN_OPS, 0, NULL, end_chain },
+    { "mlp 64-64-10 sgd", "eager", sgd_eager, small_mlp_run, 0, 1, NULL, end_mlp },
+    { "mlp 64-64-10 sgd", "graph", sgd_graph, small_mlp_run, 0, 1, NULL, end_mlp },
+    { "mlp 64-64-10 adam", "eager", adam_eager, small_mlp_run, 0, 1, NULL, end_mlp },
+    { "mlp 64-64-10 adam", "graph", adam_graph, small_mlp_run, 0, 1, NULL, end_mlp },
 };
