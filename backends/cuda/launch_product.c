@@ -1,0 +1,131 @@
+/* Products: matmul, linear, linear's gradients of parameters. cuBLASLt does them where it takes the layout, Ferry's own kernel where not, and
+ * then the log says so once. Next: matmul.h for the plan of one product, linear.c for what follows it. */
+#include "backends/cuda/families.h"
+#include "backends/cuda/matmul.h"
+
+/* A sum of nothing. */
+static fy_status_t launch_zero(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    const fy_fill_attrs_t zero = { 0 };
+    fy_launch_t fill = *launch;
+    fy__cuda_request_t request;
+    if (launch->accumulate & 1) return FY_STATUS_OK;
+    fill.op = FY_OP_FILL;
+    fill.nsrc = 0;
+    fill.attrs = &zero;
+    fy__cuda_pack_generate(&fill, &request);
+    return fy__cuda_submit(dev, stream, &request);
+}
+
+/* A slow path is said, once a device. */
+static void tell_slow(fy__cuda_device_t *dev, const char *why)
+{
+    if (atomic_exchange(&dev->told_slow, 1)) return;
+    fy__cuda.host->log(FY_LOG_WARNING, "cuda:%d: Ferry's own slow kernel runs a matmul instead of cuBLASLt: %s (said once)", dev->index,
+                       why);
+}
+
+fy_status_t fy__cuda_run_matmul(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy__cuda_matmul_t matmul;
+    fy__cuda_request_t request;
+    fy__cuda_matmul_plan(launch, &matmul);
+    if (matmul.problem.inner == 0) return launch_zero(dev, stream, launch);
+    if (matmul.takes_lt && fy__cuda_lt_is_wanted()) {
+        FY_TRY(fy__cuda_lt_load());
+        /* UNSUPPORTED comes from the heuristic, so before anything ran. */
+        fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul);
+        if (status != FY_STATUS_UNSUPPORTED) return status;
+        tell_slow(dev, "it has no algorithm for this shape and alignment");
+    } else if (!matmul.takes_lt) {
+        tell_slow(dev, "an operand has no axis of unit stride; fy_contiguous makes a copy that has");
+    }
+    fy__cuda_pack_matmul(launch, &request);
+    return fy__cuda_submit(dev, stream, &request);
+}
+
+fy_status_t fy__cuda_run_linear(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy_desc_t dst, src[2];
+    const fy_launch_t product = fy__cuda_linear_product(launch, &dst, src);
+    fy__cuda_matmul_t matmul;
+    fy__cuda_request_t request;
+    if (fy__cuda_linear_plan(launch, &product, &matmul) && fy__cuda_lt_is_wanted()) {
+        FY_TRY(fy__cuda_lt_load());
+        fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul); /* UNSUPPORTED: before anything ran */
+        if (status == FY_STATUS_OK && fy__cuda_pack_linear_activation(launch, &request)) return fy__cuda_submit(dev, stream, &request);
+        if (status != FY_STATUS_UNSUPPORTED) return status;
+        tell_slow(dev, "it has no algorithm for this shape, alignment and epilogue");
+    }
+    fy__cuda_pack_linear(launch, &product, &request);
+    return fy__cuda_submit(dev, stream, &request);
+}
+
+/* dw as a product, db as a sum. */
+static fy_launch_t params_product(const fy_launch_t *launch)
+{
+    static const fy_matmul_attrs_t transposed = { 1, 0 };
+    fy_launch_t product = *launch;
+    product.op = FY_OP_MATMUL;
+    product.ndst = 1;
+    product.accumulate = launch->accumulate & 1;
+    product.attrs = &transposed;
+    product.attrs_nbytes = sizeof transposed;
+    return product;
+}
+
+static fy_launch_t params_sum(const fy_launch_t *launch)
+{
+    static const fy_reduce_attrs_t over_rows = { 1, 0 };
+    fy_launch_t sum = *launch;
+    sum.op = FY_OP_SUM;
+    sum.nsrc = sum.ndst = 1;
+    sum.dst = launch->dst + 1;
+    sum.accumulate = launch->accumulate >> 1 & 1;
+    sum.attrs = &over_rows;
+    sum.attrs_nbytes = sizeof over_rows;
+    sum.nelem = (uint64_t)launch->src[0].dims[1];
+    return sum;
+}
+
+fy_status_t fy__cuda_run_linear_params(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    const fy_launch_t product = params_product(launch), sum = params_sum(launch);
+    if (sum.nelem == 0) return FY_STATUS_OK;
+    if (launch->nelem > 0) FY_TRY(fy__cuda_run_matmul(dev, stream, &product));
+    return fy__cuda_run_reduce(dev, stream, &sum);
+}
+
+/* Scratch of a product; it is used before the next launch's. */
+static uint64_t product_workspace(fy__cuda_device_t *dev, const fy__cuda_matmul_t *matmul, uint64_t limit)
+{
+    fy__cuda_frame_t frame;
+    if (matmul->problem.inner == 0 || !matmul->takes_lt || !fy__cuda_lt_is_wanted() || !fy__cuda_enter_to_release(dev, &frame)) return 0;
+    const uint64_t nbytes = fy__cuda_lt_workspace(dev, &matmul->problem, limit);
+    fy__cuda_leave(&frame);
+    return nbytes;
+}
+
+uint64_t fy__cuda_matmul_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
+{
+    fy__cuda_matmul_t matmul;
+    fy__cuda_matmul_plan(launch, &matmul);
+    return product_workspace(dev, &matmul, limit);
+}
+
+uint64_t fy__cuda_linear_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
+{
+    fy_desc_t dst, src[2];
+    const fy_launch_t product = fy__cuda_linear_product(launch, &dst, src);
+    fy__cuda_matmul_t matmul;
+    return fy__cuda_linear_plan(launch, &product, &matmul) ? product_workspace(dev, &matmul, limit) : 0;
+}
+
+uint64_t fy__cuda_linear_params_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
+{
+    const fy_launch_t product = params_product(launch), sum = params_sum(launch);
+    fy__cuda_matmul_t matmul;
+    fy__cuda_matmul_plan(&product, &matmul);
+    const uint64_t of_product = product_workspace(dev, &matmul, limit), of_sum = fy__cuda_reduce_workspace(dev, &sum, limit);
+    return of_product > of_sum ? of_product : of_sum;
+}
