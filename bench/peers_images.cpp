@@ -2,8 +2,6 @@
 // resident images, forward, loss, backward, update. libtorch runs in both memory formats and the faster one counts. Both sides start from the
 // same weights, and before anything is timed their losses are compared over the first steps, with dropout off: its draws are no one's business.
 // Not here: what Ferry does in a step (tools/image_train.c), small steps (peers_train.cpp).
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -14,13 +12,15 @@
 #include <vector>
 
 #include <torch/torch.h>
-#include <unistd.h>
 
+#include "bench/peers.h"
 #include "tools/image_train.h"
 #include "tools/roofline.h"
 
 namespace
 {
+
+using peers::best, peers::check, peers::median, peers::worst;
 
 struct Contestant {
     std::string name;
@@ -36,22 +36,6 @@ struct Contest {
     double flops;                        // of a step
     std::vector<Contestant> contestants; // Ferry, libtorch, libtorch in channels_last
 };
-
-void check(fy_status_t status)
-{
-    if (status == FY_STATUS_OK) return;
-    std::fprintf(stderr, "%s: %s\n", fy_status_name(status), fy_error_get()->text);
-    std::exit(1);
-}
-
-double median(std::vector<double> v)
-{
-    std::sort(v.begin(), v.end());
-    return v.size() % 2 ? v[v.size() / 2] : 0.5 * (v[v.size() / 2 - 1] + v[v.size() / 2]);
-}
-
-double best(const std::vector<double> &v) { return *std::min_element(v.begin(), v.end()); }
-double worst(const std::vector<double> &v) { return *std::max_element(v.begin(), v.end()); }
 
 // A parameter of Ferry's, as it lies there.
 torch::Tensor parameter(const image_train_t &train, const char *name)
@@ -198,9 +182,9 @@ void measure(Contest &contest, int rounds, int steps)
 {
     for (int r = 0; r <= rounds; r++) // the first round warms up
         for (auto &c : contest.contestants) {
-            const auto begin = std::chrono::steady_clock::now();
-            for (int i = 0; i < steps; i++) c.step();
-            const double ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+            const double ns = peers::time_ns([&] {
+                for (int i = 0; i < steps; i++) c.step();
+            });
             if (r) c.rounds.push_back(ns / steps);
         }
 }
@@ -254,11 +238,9 @@ int main(int argc, char **argv)
         std::fprintf(stderr, "usage: %s [--json]\n", argv[0]);
         return 2;
     }
-    if (!std::getenv("OPENBLAS_CORETYPE")) { // read when OpenBLAS loads, which takes some CPUs for others: loaded again with it
-        setenv("OPENBLAS_CORETYPE", "SKYLAKEX", 1);
-        execv("/proc/self/exe", argv);
-    }
-    const double roofline = roofline_gflops(at::get_num_threads());
+    peers::prepare(argv);
+    const int threads = peers::use_all_threads();
+    const double roofline = roofline_gflops(threads);
     fy_scope_t scope = fy_scope_begin("peers_images");
     std::vector<Contest> contests;
     std::vector<std::shared_ptr<image_train_t>> trains = { std::make_shared<image_train_t>(), std::make_shared<image_train_t>() };
@@ -269,7 +251,7 @@ int main(int argc, char **argv)
     if (json)
         std::printf("{\n  \"bench\": \"peers_images\",\n  \"version\": \"%s\",\n  \"clock\": \"wall\",\n  \"threads\": %d,\n  "
                     "\"roofline_gflops\": %.9g,\n  \"rows\": [",
-                    fy_version(), at::get_num_threads(), roofline);
+                    fy_version(), threads, roofline);
     for (const auto &contest : contests)
         json ? print_json(contest, roofline, &contest == &contests[0] ? "" : ",") : print_text(contest, roofline);
     if (json) std::printf("\n  ]\n}\n");

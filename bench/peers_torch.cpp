@@ -1,8 +1,6 @@
 // Ferry beside libtorch and bare oneDNN, interleaved in one process: every round times every contestant once, so a busy machine hurts
 // all alike. Medians and worst rounds are printed, and with --json one document.
 // Not here: instruction counts (instructions.sh). Needs libtorch (Debian: libtorch-dev); nothing else of Ferry does.
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,8 +15,12 @@
 
 #include <ferry/ferry.h>
 
+#include "bench/peers.h"
+
 namespace
 {
+
+using peers::best, peers::check, peers::median, peers::worst;
 
 struct Contestant {
     std::string name;
@@ -32,28 +34,10 @@ struct Contest {
     std::vector<Contestant> contestants; // the first one is Ferry
 };
 
-void check(fy_status_t status)
-{
-    if (status == FY_STATUS_OK) return;
-    std::fprintf(stderr, "%s: %s\n", fy_status_name(status), fy_error_get()->text);
-    std::exit(1);
-}
-
 double time_ns(const Contestant &c, long iters)
 {
-    auto begin = std::chrono::steady_clock::now();
-    c.run(iters);
-    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+    return peers::time_ns([&] { c.run(iters); });
 }
-
-double median(std::vector<double> v)
-{
-    std::sort(v.begin(), v.end());
-    return v.size() % 2 ? v[v.size() / 2] : 0.5 * (v[v.size() / 2 - 1] + v[v.size() / 2]);
-}
-
-double best(const std::vector<double> &v) { return *std::min_element(v.begin(), v.end()); }
-double worst(const std::vector<double> &v) { return *std::max_element(v.begin(), v.end()); }
 
 void measure(Contest &contest, int rounds, double round_ns)
 {
@@ -174,7 +158,8 @@ int main(int argc, char **argv)
         std::fprintf(stderr, "usage: %s [--json]\n", argv[0]);
         return 2;
     }
-    int threads = at::get_num_threads();
+    peers::prepare(argv);
+    const int threads = peers::use_all_threads();
     std::vector<Contest> contests;
     fy_scope_t scope = fy_scope_begin("peers_torch");
 

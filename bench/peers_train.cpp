@@ -2,8 +2,6 @@
 // 64-64-10 at batch 1 with its update, called and (Ferry) replayed as a graph. Both sides start from the same numbers, and before anything
 // is timed their losses are compared over the first steps.
 // Not here: networks with work in them; what Ferry does in a step (tools/small_train.c).
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -15,10 +13,13 @@
 
 #include <torch/torch.h>
 
+#include "bench/peers.h"
 #include "tools/small_train.h"
 
 namespace
 {
+
+using peers::best, peers::check, peers::median, peers::worst;
 
 struct Contestant {
     std::string name;
@@ -36,24 +37,9 @@ struct Contest {
     std::vector<Contestant> contestants; // libtorch is the last one
 };
 
-void check(fy_status_t status)
-{
-    if (status == FY_STATUS_OK) return;
-    std::fprintf(stderr, "%s: %s\n", fy_status_name(status), fy_error_get()->text);
-    std::exit(1);
-}
-
 double time_ns(const Contestant &c, long iters)
 {
-    auto begin = std::chrono::steady_clock::now();
-    c.run(iters);
-    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
-}
-
-double median(std::vector<double> v)
-{
-    std::sort(v.begin(), v.end());
-    return v.size() % 2 ? v[v.size() / 2] : 0.5 * (v[v.size() / 2 - 1] + v[v.size() / 2]);
+    return peers::time_ns([&] { c.run(iters); });
 }
 
 // The same steps on all sides give the same losses: float arithmetic in another order.
@@ -198,8 +184,7 @@ void print_text(const std::vector<Contest> &contests)
         std::printf("%s (limit %.2f x, goal %.2f x)\n", contest.name.c_str(), contest.limit, contest.goal);
         for (const auto &c : contest.contestants) {
             const double ns = median(c.rounds);
-            std::printf("  %-18s %10.1f ns  best %10.1f  worst round %10.1f", c.name.c_str(), ns,
-                        *std::min_element(c.rounds.begin(), c.rounds.end()), *std::max_element(c.rounds.begin(), c.rounds.end()));
+            std::printf("  %-18s %10.1f ns  best %10.1f  worst round %10.1f", c.name.c_str(), ns, best(c.rounds), worst(c.rounds));
             if (&c != &contest.contestants.back()) std::printf("   %.3f x libtorch", ns / peer);
             std::printf("\n");
         }
@@ -217,9 +202,8 @@ void print_json(const std::vector<Contest> &contests, int threads)
             if (&c == &peer) continue;
             std::printf("%s\n    {\"case\": \"%s\", \"mode\": \"%s\", \"ns\": %.9g, \"worst_ns\": %.9g, \"peer\": \"%s\", \"peer_ns\": "
                         "%.9g, \"peer_worst_ns\": %.9g, \"time_ratio\": %.9g}",
-                        comma, contest.name.c_str(), c.name == "ferry" ? "eager" : "graph", median(c.rounds),
-                        *std::max_element(c.rounds.begin(), c.rounds.end()), peer.name.c_str(), median(peer.rounds),
-                        *std::max_element(peer.rounds.begin(), peer.rounds.end()), median(c.rounds) / median(peer.rounds));
+                        comma, contest.name.c_str(), c.name == "ferry" ? "eager" : "graph", median(c.rounds), worst(c.rounds),
+                        peer.name.c_str(), median(peer.rounds), worst(peer.rounds), median(c.rounds) / median(peer.rounds));
             comma = ",";
         }
     }
@@ -235,6 +219,8 @@ int main(int argc, char **argv)
         std::fprintf(stderr, "usage: %s [--json]\n", argv[0]);
         return 2;
     }
+    peers::prepare(argv);
+    const int threads = peers::use_all_threads();
     fy_scope_t scope = fy_scope_begin("peers_train");
     std::vector<Contest> contests;
     contests.push_back(
@@ -249,7 +235,7 @@ int main(int argc, char **argv)
     for (auto &contest : contests) check_losses(contest, 20, 1e-4);
     for (auto &contest : contests) measure(contest, 31, 5e6);
     if (json)
-        print_json(contests, at::get_num_threads());
+        print_json(contests, threads);
     else
         print_text(contests);
     contests.clear();

@@ -33,6 +33,7 @@ command:shellcheck    shellcheck
 command:git           git"
 peers="
 header:torch/csrc/api/include/torch/torch.h libtorch-dev
+header:openblas-openmp/cblas.h libopenblas-openmp-dev
 header:mimalloc.h     libmimalloc-dev
 command:valgrind      valgrind"
 

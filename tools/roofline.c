@@ -8,7 +8,7 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
-enum { CHAINS = 10, STEPS = 4000000, RUNS = 5, MOST_THREADS = 64 }; /* more chains than an FMA's latency times the units of a core */
+enum { CHAINS = 10, STEPS = 20000000, RUNS = 15, MOST_THREADS = 64 }; /* more chains than an FMA's latency times the units of a core */
 
 #define UNROLLED _Pragma("GCC unroll 10") /* so that the sums are registers */
 
