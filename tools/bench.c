@@ -59,3 +59,25 @@ fy_status_t bench_measure(session_t *session, bench_case_t *cases, size_t count,
     }
     return FY_STATUS_OK;
 }
+
+fy_status_t bench_report(session_t *session, sheet_t *sheet, const bench_bars_t *bars)
+{
+    if (session->out) {
+        fprintf(session->out, "%s on %s (%s), wall clock\n\n", bars->title, fy_device_name(session->device), session->info.model);
+        sheet_print(sheet, session->out);
+    } else {
+        json_text(&session->json, "clock", "wall");
+        sheet_json(sheet, &session->json, "rows");
+    }
+    const series_t series = { "ns", bars->count, NULL, bars->ns };
+    const plot_t plot = { .title = bars->plot_title,
+                          .x_label = bars->x_label,
+                          .y_label = "ns",
+                          .log_y = true,
+                          .bars = bars->names,
+                          .nseries = 1,
+                          .series = &series };
+    fy_status_t status = session_files(session, sheet, &plot);
+    sheet_destroy(sheet);
+    return status;
+}

@@ -36,4 +36,14 @@ typedef struct bench_effort {
 /* Warms up, finds iteration counts, measures all cases. The device is waited for at the end of each round, in the time measured. */
 fy_status_t bench_measure(session_t *session, bench_case_t *cases, size_t count, const bench_effort_t *effort);
 
+/* What a suite found: one row a case in `sheet`, which it takes; as text below `title`, or as JSON, and as the files that were asked for, with a bar
+ * of nanoseconds for each of `names`. */
+typedef struct bench_bars {
+    const char *title, *plot_title, *x_label;
+    const char *const *names;
+    const double *ns;
+    size_t count;
+} bench_bars_t;
+fy_status_t bench_report(session_t *session, sheet_t *sheet, const bench_bars_t *bars);
+
 #endif

@@ -315,8 +315,7 @@ static fy_status_t report(session_t *session, const crew_t *crew, const load_t *
                           .log_y = true,
                           .nseries = crew->count,
                           .series = series };
-    fy_status_t status = session_csv(session, sheet);
-    if (status == FY_STATUS_OK) status = session_plot(session, &plot, sheet);
+    fy_status_t status = session_files(session, sheet, &plot);
     sheet_destroy(sheet);
     return status;
 }

@@ -132,25 +132,7 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
         sheet_real(sheet, c->ns - c->peer_ns);
         sheet_real(sheet, c->model_ns);
     }
-    if (session->out) {
-        fprintf(session->out, "dispatch on %s (%s), wall clock\n\n", fy_device_name(session->device), session->info.model);
-        sheet_print(sheet, session->out);
-    } else {
-        json_text(&session->json, "clock", "wall");
-        sheet_json(sheet, &session->json, "rows");
-    }
-    const series_t series = { "ns", count, NULL, ns };
-    const plot_t plot = { .title = "What a light request costs",
-                          .x_label = "request",
-                          .y_label = "ns",
-                          .log_y = true,
-                          .bars = names,
-                          .nseries = 1,
-                          .series = &series };
-    fy_status_t status = session_csv(session, sheet);
-    if (status == FY_STATUS_OK) status = session_plot(session, &plot, sheet);
-    sheet_destroy(sheet);
-    return status;
+    return bench_report(session, sheet, &(bench_bars_t){ "dispatch", "What a light request costs", "request", names, ns, count });
 }
 
 static fy_status_t run(session_t *session, const bench_effort_t *effort, pair_t pairs[4])

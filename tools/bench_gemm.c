@@ -99,8 +99,7 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
                           .log_y = true,
                           .nseries = cases[0].peer ? 2 : 1,
                           .series = series };
-    fy_status_t status = session_csv(session, sheet);
-    if (status == FY_STATUS_OK) status = session_plot(session, &plot, sheet);
+    fy_status_t status = session_files(session, sheet, &plot);
     sheet_destroy(sheet);
     return status;
 }

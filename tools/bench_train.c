@@ -41,25 +41,7 @@ static fy_status_t report(session_t *session, const train_case_t *rows, const be
         sheet_real(sheet, rows[i].flops ? rows[i].flops(c->context) / c->ns / roofline : NAN);
         sheet_real(sheet, c->model_ns);
     }
-    if (session->out) {
-        fprintf(session->out, "training steps on %s (%s), wall clock\n\n", fy_device_name(session->device), session->info.model);
-        sheet_print(sheet, session->out);
-    } else {
-        json_text(&session->json, "clock", "wall");
-        sheet_json(sheet, &session->json, "rows");
-    }
-    const series_t series = { "ns", count, NULL, ns };
-    const plot_t plot = { .title = "What a training step costs",
-                          .x_label = "step",
-                          .y_label = "ns",
-                          .log_y = true,
-                          .bars = names,
-                          .nseries = 1,
-                          .series = &series };
-    fy_status_t status = session_csv(session, sheet);
-    if (status == FY_STATUS_OK) status = session_plot(session, &plot, sheet);
-    sheet_destroy(sheet);
-    return status;
+    return bench_report(session, sheet, &(bench_bars_t){ "training steps", "What a training step costs", "step", names, ns, count });
 }
 
 /* The cases of a family whose name begins with `prefix`. */

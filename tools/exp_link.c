@@ -254,8 +254,7 @@ static fy_status_t report(session_t *session, const request_t *request, const sh
                           .log_y = true,
                           .nseries = drawn,
                           .series = series };
-    FY_TRY(session_csv(session, sheet));
-    return session_plot(session, &plot, sheet);
+    return session_files(session, sheet, &plot);
 }
 
 static fy_status_t sweep(session_t *session, request_t *request)

@@ -274,8 +274,7 @@ fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products)
                           .bars = names,
                           .nseries = 1,
                           .series = &series };
-    fy_status_t status = session_csv(session, sheet);
-    if (status == FY_STATUS_OK) status = session_plot(session, &plot, sheet);
+    fy_status_t status = session_files(session, sheet, &plot);
     sheet_destroy(sheet);
     return status;
 }

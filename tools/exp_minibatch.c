@@ -127,8 +127,7 @@ static fy_status_t report_curves(session_t *session, const minibatch_t *runs, si
                           .log_x = true,
                           .nseries = count,
                           .series = series };
-    fy_status_t status = session_csv(session, sheet);
-    if (status == FY_STATUS_OK) status = session_plot(session, &plot, sheet);
+    fy_status_t status = session_files(session, sheet, &plot);
     sheet_destroy(sheet);
     return status;
 }

@@ -218,8 +218,7 @@ static fy_status_t report(session_t *session, int64_t size, int64_t iters, const
                           .bars = names,
                           .nseries = 1,
                           .series = &series };
-    fy_status_t status = session_csv(session, sheet);
-    if (status == FY_STATUS_OK) status = session_plot(session, &plot, sheet);
+    fy_status_t status = session_files(session, sheet, &plot);
     sheet_destroy(sheet);
     return status;
 }

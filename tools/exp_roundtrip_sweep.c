@@ -105,8 +105,7 @@ fy_status_t roundtrip_sweep(session_t *session, int64_t iters)
                               .log_y = true,
                               .nseries = VARIANT_COUNT,
                               .series = series };
-        status = session_csv(session, sheet);
-        if (status == FY_STATUS_OK) status = session_plot(session, &plot, sheet);
+        status = session_files(session, sheet, &plot);
     }
     sheet_destroy(sheet);
     return status;

@@ -251,8 +251,7 @@ static fy_status_t run(problem_t *p)
                               .bars = bars,
                               .nseries = 1,
                               .series = &series };
-        status = session_csv(p->session, sheet);
-        if (status == FY_STATUS_OK) status = session_plot(p->session, &plot, sheet);
+        status = session_files(p->session, sheet, &plot);
     }
     sheet_destroy(sheet);
     return status;

@@ -98,8 +98,7 @@ fy_status_t timeline_write(const timeline_t *timeline, session_t *session)
                           .nseries = nseries,
                           .series = series };
     sheet_t *sheet = make_sheet(timeline);
-    fy_status_t status = session_csv(session, sheet);
-    if (status == FY_STATUS_OK) status = session_plot(session, &plot, sheet);
+    fy_status_t status = session_files(session, sheet, &plot);
     sheet_destroy(sheet);
     free(values);
     return status;

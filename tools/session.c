@@ -132,3 +132,9 @@ fy_status_t session_plot(const session_t *session, const plot_t *plot, const she
     if (drawn && session->out) fprintf(session->out, "plot: %s\n", path);
     return FY_STATUS_OK;
 }
+
+fy_status_t session_files(const session_t *session, const sheet_t *sheet, const plot_t *plot)
+{
+    FY_TRY(session_csv(session, sheet));
+    return session_plot(session, plot, sheet);
+}

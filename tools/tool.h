@@ -71,6 +71,8 @@ const char *session_clock(const session_t *session);
 fy_status_t session_csv(const session_t *session, const sheet_t *sheet);
 /* Draws to --plot if asked for, and says where it is. */
 fy_status_t session_plot(const session_t *session, const plot_t *plot, const sheet_t *numbers);
+/* Both. */
+fy_status_t session_files(const session_t *session, const sheet_t *sheet, const plot_t *plot);
 
 /* ---- ledger.c ---- */
 

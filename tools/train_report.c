@@ -101,8 +101,7 @@ fy_status_t train_write_losses(train_run_t *run)
         sheet_int(sheet, (int64_t)run->loss_steps[i]);
         sheet_real(sheet, run->losses[i]);
     }
-    fy_status_t status = session_csv(&run->session, sheet);
-    if (status == FY_STATUS_OK) status = session_plot(&run->session, &plot, sheet);
+    fy_status_t status = session_files(&run->session, sheet, &plot);
     sheet_destroy(sheet);
     return status;
 }

@@ -3,6 +3,8 @@
  * Every assertion goes through CMocka, so a failure leaves the test at once; the teardown then ends the scope and closes the device. */
 #include "tests/support/harness.h"
 
+#include <dirent.h>
+
 #include "backends/sim/queue.h"
 #include "tests/support/conservation.h"
 
@@ -316,4 +318,14 @@ void ts_reopen(ts_ctx_t *ctx, fy_device_t *device)
 {
     fy_device_close(device);
     ts_ok(fy_device_open(ctx->spec, &ctx->device));
+}
+
+int ts_open_files(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    if (!folder) return -1;
+    while (readdir(folder)) count++;
+    closedir(folder);
+    return count;
 }

@@ -90,4 +90,7 @@ void ts_read(const fy_tensor_t *tensor, void *out, size_t nbytes);
 /* Every element of f32 `tensor` equals `want`. */
 void ts_expect_f32(const fy_tensor_t *tensor, const float *want, size_t n);
 
+/* How many files this process holds open; -1: it cannot know. Before and after a call that must leave none behind. */
+int ts_open_files(void);
+
 #endif

@@ -146,20 +146,10 @@ static fy_status_t read_file(const char *path, const char *name, int *out_is_nul
     return status;
 }
 
-static int open_files(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    if (!folder) return -1;
-    while (readdir(folder)) count++;
-    closedir(folder);
-    return count;
-}
-
 static void every_rule(void **state)
 {
     (void)state;
-    const int before = open_files();
+    const int before = ts_open_files();
     for (int i = 0; i < NRULES; i++) {
         char path[256];
         int is_null;
@@ -169,7 +159,7 @@ static void every_rule(void **state)
         if (status != FY_STATUS_CORRUPT_DATA || !is_null || !strstr(text, path) || !strstr(text, rules[i].says))
             fail_msg("%s: %s, '%s', not CORRUPT_DATA, '%s'", path, fy_status_name(status), text, rules[i].says);
     }
-    assert_int_equal(open_files(), before);
+    assert_int_equal(ts_open_files(), before);
 }
 
 static void every_file_has_a_rule(void **state)

@@ -16,6 +16,8 @@
 #include <ferry/ferry.h>
 #include <ferry/train/safetensors.h>
 
+#include "tests/support/harness.h"
+
 #define REJECTS "tests/unit/train/data/rejects"
 
 static const struct {
@@ -87,16 +89,6 @@ static const struct {
 };
 enum { NRULES = sizeof rules / sizeof *rules };
 
-static int open_files(void)
-{
-    int count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    if (!folder) return -1;
-    while (readdir(folder)) count++;
-    closedir(folder);
-    return count;
-}
-
 static void assert_refused(const char *path, fy_status_t status, const char *says)
 {
     fy_safetensors_t *file = (fy_safetensors_t *)1;
@@ -108,13 +100,13 @@ static void assert_refused(const char *path, fy_status_t status, const char *say
 static void test_every_rule(void **state)
 {
     (void)state;
-    const int before = open_files();
+    const int before = ts_open_files();
     for (int i = 0; i < NRULES; i++) {
         char path[256];
         snprintf(path, sizeof path, REJECTS "/%s.safetensors", rules[i].rule);
         assert_refused(path, rules[i].status, rules[i].says);
     }
-    assert_int_equal(open_files(), before);
+    assert_int_equal(ts_open_files(), before);
 }
 
 static void test_every_file_has_a_rule(void **state)
