@@ -89,6 +89,14 @@ fy_status_t fy_device_query(const fy_device_t *device, fy_device_info_t *out_inf
     return FY_STATUS_OK;
 }
 
+fy_status_t fy_device_describe(const fy_device_t *device, fy_fact_fn say, void *user)
+{
+    if (!device || !say) return FY_FAIL(INVALID_ARGUMENT, "device_describe: %s is NULL", device ? "say" : "device");
+    if (fy__device_is_lost(device)) return fy__device_lost_error(device);
+    if (!device->backend->describe) return FY_STATUS_OK;
+    return fy__device_check((fy_device_t *)device, device->backend->describe(device->dev, say, user));
+}
+
 const char *fy_device_name(const fy_device_t *device) { return device ? device->spec : ""; }
 
 fy_status_t fy_device_clock_query(const fy_device_t *device, fy_device_clock_t *out_clock)

@@ -24,8 +24,16 @@ static const column_t plugin_columns[] = {
     { "reason", "reason", 0 },
 };
 
+/* What the backends know beyond the table, in the order in which they said it. */
+typedef struct fact {
+    char spec[16], *key, *value;
+} fact_t;
+
 typedef struct findings {
     sheet_t *devices, *shown, *plugins;
+    fact_t *facts;
+    size_t nfacts, room;
+    char spec[16];     /* of the device that speaks */
     char no_cuda[512]; /* why there is no cuda:0 though the plugin is loaded; empty if there is nothing to say */
 } findings_t;
 
@@ -45,6 +53,29 @@ static void add_bytes(findings_t *found, uint64_t nbytes)
     sheet_real(found->shown, limited ? (double)nbytes / 0x1p30 : NAN);
 }
 
+static char *copy_text(const char *text)
+{
+    char *copy = tool_alloc(strlen(text) + 1);
+    strcpy(copy, text);
+    return copy;
+}
+
+static void note_fact(void *user, const char *key, const char *value)
+{
+    findings_t *found = user;
+    if (found->nfacts == found->room) {
+        fact_t *more = tool_alloc((found->room + 64) * sizeof *more);
+        if (found->nfacts > 0) memcpy(more, found->facts, found->nfacts * sizeof *more);
+        free(found->facts);
+        found->facts = more;
+        found->room += 64;
+    }
+    fact_t *fact = &found->facts[found->nfacts++];
+    memcpy(fact->spec, found->spec, sizeof fact->spec);
+    fact->key = copy_text(key);
+    fact->value = copy_text(value);
+}
+
 /* Opens `spec`, notes its facts, closes it. */
 static fy_status_t add_device(findings_t *found, const char *spec)
 {
@@ -62,6 +93,8 @@ static fy_status_t add_device(findings_t *found, const char *spec)
         add_bytes(found, info.workspace_nbytes);
         add_text(found, info.is_simulated ? "model" : "wall");
     }
+    snprintf(found->spec, sizeof found->spec, "%s", info.spec);
+    if (status == FY_STATUS_OK) status = fy_device_describe(device, note_fact, found);
     fy_device_close(device);
     return status;
 }
@@ -105,7 +138,31 @@ static void plugins_json(json_t *json)
     json_end(json);
 }
 
-static void print_info(const findings_t *found, bool as_json)
+/* One object per device that has something to say. */
+static void facts_json(const findings_t *found, json_t *json)
+{
+    json_begin_object(json, "facts");
+    for (size_t i = 0; i < found->nfacts; i++) {
+        const fact_t *fact = &found->facts[i];
+        if (i == 0 || strcmp(fact->spec, fact[-1].spec) != 0) json_begin_object(json, fact->spec);
+        json_text(json, fact->key, fact->value);
+        if (i + 1 == found->nfacts || strcmp(fact->spec, fact[1].spec) != 0) json_end(json);
+    }
+    json_end(json);
+}
+
+/* A simulated device that nobody asked for is an example only: its figures are left to JSON. */
+static void print_facts(const findings_t *found, const char *asked)
+{
+    for (size_t i = 0; i < found->nfacts; i++) {
+        const fact_t *fact = &found->facts[i];
+        if (!asked && strncmp(fact->spec, "sim:", 4) == 0) continue;
+        if (i == 0 || strcmp(fact->spec, fact[-1].spec) != 0) printf("\n%s\n", fact->spec);
+        printf("  %-28s%s\n", fact->key, fact->value);
+    }
+}
+
+static void print_info(const findings_t *found, bool as_json, const char *asked)
 {
     if (as_json) {
         json_t json = { .file = stdout };
@@ -113,6 +170,7 @@ static void print_info(const findings_t *found, bool as_json)
         json_text(&json, "version", fy_version());
         sheet_json(found->devices, &json, "devices");
         json_text(&json, "devices_reason", *found->no_cuda ? found->no_cuda : NULL);
+        facts_json(found, &json);
         plugins_json(&json);
         json_text(&json, "host_allocator", fy_memory_host_allocator());
         json_end(&json);
@@ -120,6 +178,7 @@ static void print_info(const findings_t *found, bool as_json)
     }
     printf("ferry %s, host memory by %s\n\n", fy_version(), fy_memory_host_allocator());
     sheet_print(found->shown, stdout);
+    print_facts(found, asked);
     printf("\n");
     sheet_print(found->plugins, stdout);
     if (*found->no_cuda) printf("\nno cuda:0: %s\n", found->no_cuda);
@@ -144,7 +203,7 @@ int cmd_info(int argc, char **argv)
     if (status == FY_STATUS_OK) status = collect(&found, common.device);
     if (status == FY_STATUS_OK && common.csv) status = sheet_csv(found.devices, common.csv);
     if (status == FY_STATUS_OK) {
-        print_info(&found, common.json);
+        print_info(&found, common.json, common.device);
         if (common.plot) fprintf(stderr, "ferry: info has no figure; --plot is ignored\n");
         if (common.snapshot) fprintf(stderr, "ferry: info holds nothing on a device; --snapshot is ignored\n");
     } else {
@@ -152,6 +211,11 @@ int cmd_info(int argc, char **argv)
     }
     if (common.record && status == FY_STATUS_OK && (status = fy_ledger_record(NULL)) != FY_STATUS_OK)
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    for (size_t i = 0; i < found.nfacts; i++) {
+        free(found.facts[i].key);
+        free(found.facts[i].value);
+    }
+    free(found.facts);
     sheet_destroy(found.devices);
     sheet_destroy(found.shown);
     sheet_destroy(found.plugins);

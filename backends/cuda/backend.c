@@ -27,6 +27,7 @@ static const fy_backend_t backend = {
     .launch = fy__cuda_launch,
     .supports = fy__cuda_supports,
     .workspace = fy__cuda_workspace,
+    .describe = fy__cuda_describe,
 };
 
 FY_API fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend);

@@ -74,6 +74,8 @@ fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_op
 void fy__cuda_device_close(void *dev);
 fy_status_t fy__cuda_device_query(void *dev, fy_backend_info_t *out_info);
 
+fy_status_t fy__cuda_describe(void *dev, fy_fact_fn say, void *user);
+
 fy_status_t fy__cuda_alloc(void *dev, uint64_t nbytes, void **out_address);
 void fy__cuda_free(void *dev, void *address, uint64_t nbytes);
 fy_status_t fy__cuda_register_host(void *dev, void *address, uint64_t nbytes);

@@ -19,6 +19,9 @@
     X(cuDeviceGet, 2000)                 \
     X(cuDeviceGetName, 2000)             \
     X(cuDeviceGetAttribute, 2000)        \
+    X(cuDeviceGetPCIBusId, 4010)         \
+    X(cuDeviceCanAccessPeer, 4000)       \
+    X(cuDeviceGetP2PAttribute, 8000)     \
     X(cuDevicePrimaryCtxRetain, 7000)    \
     X(cuDevicePrimaryCtxRelease, 11000)  \
     X(cuCtxGetCurrent, 4000)             \

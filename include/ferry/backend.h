@@ -149,6 +149,11 @@ typedef struct fy_backend {
     fy_status_t (*event_peek)(void *dev, void *event, int *out_done);
     /* When the request that this thread submitted last to `dev` starts and ends. */
     void (*request_span)(void *dev, uint64_t *out_start_ns, uint64_t *out_end_ns);
+
+    /* ---- for people ---- (optional) */
+    /* Says what else is known about `dev`: calls `say` once for each fact, in the order in which they are shown. NULL: nothing. A library
+     * that was not found is a fact, with the reason, and no failure. */
+    fy_status_t (*describe)(void *dev, fy_fact_fn say, void *user);
 } fy_backend_t;
 
 /* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the process.

@@ -57,6 +57,9 @@ typedef enum fy_category {
 /* "optimizer_state"; "?" for a number that is no category. Static. */
 FY_API const char *fy_category_name(fy_category_t category);
 
+/* Told one fact about something, for people: both texts are valid during the call only. It must not call Ferry. */
+typedef void (*fy_fact_fn)(void *user, const char *key, const char *value);
+
 #define FY_MAX_RANK  8
 #define FY_FOREVER   UINT64_MAX /* as a timeout */
 #define FY_UNLIMITED UINT64_MAX /* as a limit */

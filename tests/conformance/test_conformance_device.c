@@ -70,6 +70,24 @@ static void facts_are_true(ts_ctx_t *ctx)
     ts_fails(fy_device_query(NULL, &info), INVALID_ARGUMENT);
 }
 
+static void count_fact(void *user, const char *key, const char *value)
+{
+    int *count = user;
+    assert_true(key[0] != '\0' && value[0] != '\0');
+    ++*count;
+}
+
+static void facts_are_told(ts_ctx_t *ctx)
+{
+    int first = 0, again = 0;
+    ts_ok(fy_device_describe(ctx->device, count_fact, &first));
+    ts_ok(fy_device_describe(ctx->device, count_fact, &again));
+    assert_int_equal(again, first);
+    if (!strncmp(ctx->spec, "cuda", 4)) assert_true(first > 0);
+    ts_fails(fy_device_describe(ctx->device, NULL, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_device_describe(NULL, count_fact, &again), INVALID_ARGUMENT);
+}
+
 static void the_clock_does_not_go_back(ts_ctx_t *ctx)
 {
     fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
@@ -196,6 +214,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(a_closed_device_opens_again),
     TS_TEST(a_tensor_keeps_its_device),
     TS_TEST(facts_are_true),
+    TS_TEST(facts_are_told),
     TS_TEST(the_clock_does_not_go_back),
     TS_TEST(the_model_clock_is_reproducible),
     TS_TEST(waiting_twice_is_fine),

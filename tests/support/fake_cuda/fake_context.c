@@ -1,6 +1,7 @@
 /* Devices, contexts, streams, events, modules of the fake. Handles are places in fixed tables; a place is used again at once, so a stale
  * handle may name something new, as with the real driver. Every call checks that the handle's context is the current one. */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,8 +107,38 @@ CUresult fake_cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUd
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = FAKE_PROCESSORS; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = 1500000; break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 2600000; break;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = 5120; break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 50 << 20; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: *value = 228 << 10; break;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: *value = 3; break;
+    case CU_DEVICE_ATTRIBUTE_ECC_ENABLED: *value = 1; break;
     default: *value = 0; code = CUDA_ERROR_INVALID_VALUE;
     }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuDeviceGetPCIBusId(char *bus, int len, CUdevice device)
+{
+    int code = fake_enter(FAKE_cuDeviceGetPCIBusId);
+    if (code == 0) snprintf(bus, (size_t)len, "0000:%02x:00.0", 0x1b + device);
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+    int code = fake_enter(FAKE_cuDeviceCanAccessPeer);
+    *can = code == 0 && device != peer;
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer)
+{
+    int code = fake_enter(FAKE_cuDeviceGetP2PAttribute);
+    *value = 0;
+    if (code == 0 && device == peer) code = CUDA_ERROR_INVALID_DEVICE; /* as the driver's documentation says */
+    if (code == 0) *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
     return (CUresult)fake_leave(code);
 }
 

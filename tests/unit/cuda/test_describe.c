@@ -1,0 +1,62 @@
+/* What the plugin tells people about a card: the driver's own answers, and libraries that are there or not, with the reason. */
+#include "fixture.h"
+
+#include <cuda.h>
+
+static char facts[4096];
+
+static void note_fact(void *user, const char *key, const char *value)
+{
+    assert_ptr_equal(user, facts);
+    size_t used = strlen(facts);
+    snprintf(facts + used, sizeof facts - used, "%s=%s\n", key, value);
+}
+
+static void assert_fact(const char *line)
+{
+    if (strstr(facts, line) == NULL) fail_msg("'%s' is not among the facts:\n%s", line, facts);
+}
+
+static void facts_are_the_drivers(void **state)
+{
+    (void)state;
+    facts[0] = '\0';
+    assert_ok(cuda->describe(dev, note_fact, facts));
+    assert_fact("driver=13.0\ncompute_capability=9.0\nprocessors=4\nclock_mhz=1500\n");
+    assert_fact("l2_bytes=52428800\n");
+    assert_fact("pci_bus=0000:1b:00.0\n");
+    assert_fact("peer_cuda:1=NVLink\n");
+    assert_fact("cublaslt=13.0.0, ");
+    assert_fact("libfake_cuda.so\n");
+}
+
+/* A library that is missing is no failure; a driver call that fails is one. */
+static void facts_say_why_not(void **state)
+{
+    (void)state;
+    facts[0] = '\0';
+    setenv("FERRY_CUBLASLT", "/nonexistent/libcublasLt.so", 1);
+    assert_ok(cuda->describe(dev, note_fact, facts));
+    assert_fact("cublaslt=not found: /nonexistent/libcublasLt.so: ");
+    facts[0] = '\0';
+    setenv("FERRY_CUBLASLT", "none", 1);
+    assert_ok(cuda->describe(dev, note_fact, facts));
+    assert_fact("cublaslt=not used: FERRY_CUBLASLT=none");
+    setenv("FERRY_CUBLASLT", fake_path, 1);
+    static const char *const asked[] = { "cuDeviceGetAttribute", "cuDeviceGetPCIBusId",   "cuDeviceGetCount",
+                                         "cuDeviceGet",          "cuDeviceCanAccessPeer", "cuDeviceGetP2PAttribute" };
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        fake.fake_cuda_fail(asked[i], 1, CUDA_ERROR_INVALID_VALUE);
+        assert_failed(cuda->describe(dev, note_fact, facts), FY_STATUS_INVALID_ARGUMENT, asked[i]);
+    }
+}
+
+int main(void)
+{
+    load_or_skip();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(facts_are_the_drivers, open_device, close_device),
+        cmocka_unit_test_setup_teardown(facts_say_why_not, open_device, close_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
