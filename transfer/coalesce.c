@@ -11,6 +11,7 @@
 #include "transfer/options.h"
 #include "transfer/packed.h"
 #include "transfer/upload.h"
+#include "transfer/upload_batch.h"
 
 /* One call. */
 typedef struct many {
@@ -127,19 +128,37 @@ static fy_status_t send_packed(many_t *many)
     return FY_STATUS_OK;
 }
 
+/* Tensor i, with those that are gathered or, where that does not do, behind them. *out_changed: it failed, but tensor i may be new. */
+static fy_status_t send_one(many_t *many, fy__upload_batch_t *batch, size_t i, bool *out_changed)
+{
+    bool taken = false;
+    *out_changed = false;
+    if (fy__upload_batch_fits(many->device, many->dst[i], many->src[i], many->options->contract))
+        FY_TRY(fy__upload_batch_add(many->thread, batch, many->dst[i], many->src[i], &taken));
+    else
+        FY_TRY(fy__upload_batch_send(batch));
+    if (taken) return FY_STATUS_OK;
+    return fy__upload_run(many->thread, many->device, many->dst[i], many->src[i], many->options, &many->blocked_ns, out_changed,
+                          &many->suspect);
+}
+
 static fy_status_t send_others(many_t *many)
 {
+    fy__upload_batch_t batch;
+    batch.device = many->device;
+    batch.count = 0;
     for (size_t i = 0; i < many->count; i++) {
         bool changed;
         if (is_packed(many, i)) continue;
-        const fy_status_t status = fy__upload_run(many->thread, many->device, many->dst[i], many->src[i], many->options, &many->blocked_ns,
-                                                  &changed, &many->suspect);
+        const fy_status_t status = send_one(many, &batch, i, &changed);
         if (status != FY_STATUS_OK) {
             spoil(many, many->count, i + changed, status);
             return status;
         }
     }
-    return FY_STATUS_OK;
+    const fy_status_t status = fy__upload_batch_send(&batch);
+    if (status != FY_STATUS_OK) spoil(many, many->count, many->count, status);
+    return status;
 }
 
 static fy_status_t run_all(many_t *many, const void *caller)

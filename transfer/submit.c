@@ -16,3 +16,10 @@ fy_status_t fy__copy_submit(fy_device_t *device, fy_stream_t *stream, const char
     if (status != FY_STATUS_OK) *out_request = 0;
     return status;
 }
+
+fy_status_t fy__copy_submit_many(fy_device_t *device, fy_stream_t *stream, size_t count, const fy_copy_t *copies, fy__point_t *out_point)
+{
+    const fy_status_t status = fy__device_check(device, device->backend->copy_many(device->dev, stream->native, count, copies));
+    *out_point = fy__stream_submitted_anchored(stream);
+    return status;
+}

@@ -34,9 +34,9 @@ static fy_status_t pack(fy__thread_t *thread, const fy_tensor_t *src, fy__storag
     return status;
 }
 
-/* These host bytes are read in place until the point that stands where uploads note their reads: it stands for earlier ones, too. Several
- * threads may upload from one tensor: whoever finds another point there than he noted looks again. */
-static void borrow(fy__storage_t *storage)
+/* The point is the one that stands where uploads note their reads: it stands for earlier ones, too. Several threads may upload from one
+ * tensor: whoever finds another point there than he noted looks again. */
+void fy__upload_borrow(fy__storage_t *storage)
 {
     const _Atomic fy__point_t *reader = &storage->hazard.readers[FY__READER_UPLOAD];
     fy__point_t point;
@@ -78,7 +78,7 @@ static fy_status_t stand(fy__thread_t *thread, upload_t *upload, const fy_copy_t
         .replaces = replaces(upload->dst),
     };
     FY_TRY(fy__queue_stand(thread, upload->device->uploads, &order, &point));
-    borrow(upload->src->storage);
+    fy__upload_borrow(upload->src->storage);
     upload->stands = true;
     return FY_STATUS_OK;
 }
@@ -98,7 +98,7 @@ static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
     fy__queue_sent(device->uploads, nbytes, point);
     if (status != FY_STATUS_OK) return status;
     fy__hazard_read(&upload->src->storage->hazard, upload->stream, point); /* the block goes back to its pool as pending */
-    borrow(upload->src->storage);
+    fy__upload_borrow(upload->src->storage);
     fy__hazard_written(hazard, point);
     upload->sent = true;
     upload->suspect = (fy__suspect_t){ .first = request, .mask = request != 0 };

@@ -15,6 +15,8 @@ fy_status_t fy__upload_check_into(const char *what, const fy_tensor_t *dst, cons
  * *suspect (may be NULL) what may turn out about its copies. */
 fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst, const fy_tensor_t *src,
                            const fy_transfer_options_t *options, uint64_t *blocked_ns, bool *out_changed, fy__suspect_t *suspect);
+/* These host bytes are read in place from now on, by the upload that was just noted in their hazard. */
+void fy__upload_borrow(fy__storage_t *storage);
 /* Behind what was submitted into dst: it forgets what earlier transfers left, if all of it is new, and suffers from what may turn out
  * about the copies, and so does the ticket of what wrote dst last: all of it was submitted. */
 void fy__upload_left(fy_tensor_t *dst, const fy__suspect_t *suspect);

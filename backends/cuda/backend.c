@@ -23,6 +23,7 @@ static const fy_backend_t backend = {
     .event_query = fy__cuda_event_query,
     .event_sync = fy__cuda_event_sync,
     .copy = fy__cuda_copy,
+    .copy_many = fy__cuda_copy_many,
     .fill = fy__cuda_fill,
     .launch = fy__cuda_launch,
     .supports = fy__cuda_supports,

@@ -56,6 +56,9 @@ void fy__cuda_note(fy__cuda_device_t *dev, CUresult code);
          ? FY_STATUS_OK                                          \
          : fy__cuda_failed(fy__cuda_last_code, __FILE__, __LINE__, #call, __VA_ARGS__))
 
+/* memory.c: one copy, between enter and leave; not reported yet. */
+fy_status_t fy__cuda_copy_submit(fy__cuda_device_t *dev, CUstream stream, const fy_copy_t *copy);
+
 /* The code that fy__cuda_checked saw last on this thread. */
 extern _Thread_local CUresult fy__cuda_last_code;
 
@@ -81,6 +84,7 @@ void fy__cuda_free(void *dev, void *address, uint64_t nbytes);
 fy_status_t fy__cuda_register_host(void *dev, void *address, uint64_t nbytes);
 void fy__cuda_unregister_host(void *dev, void *address, uint64_t nbytes);
 fy_status_t fy__cuda_copy(void *dev, void *stream, const fy_copy_t *copy);
+fy_status_t fy__cuda_copy_many(void *dev, void *stream, size_t count, const fy_copy_t *copies);
 fy_status_t fy__cuda_fill(void *dev, void *stream, void *address, int value, uint64_t nbytes);
 
 fy_status_t fy__cuda_stream_create(void *dev, fy_stream_role_t role, int priority, void *native, void **out_stream);

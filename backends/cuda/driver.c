@@ -117,6 +117,19 @@ static const char *library_name(void)
     return name != NULL && name[0] != '\0' ? name : DRIVER_LIBRARY;
 }
 
+/* What this driver has not stays NULL. */
+static void resolve_optional(fy__cuda_driver_t *table, get_proc_fn get_proc)
+{
+    CUdriverProcAddressQueryResult found;
+    void *entry;
+#define X(member, name, since)                                                                                                             \
+    entry = NULL;                                                                                                                          \
+    if (table->version >= (since) && get_proc(#name, &entry, since, CU_GET_PROC_ADDRESS_DEFAULT, &found) == CUDA_SUCCESS && entry != NULL) \
+        memcpy(&table->member, &entry, sizeof entry);
+    FY__CUDA_DRIVER_OPTIONAL_LIST(X)
+#undef X
+}
+
 /* Fills every entry of `table`; the first that is missing fails. */
 static fy_status_t resolve(fy__cuda_driver_t *table, get_proc_fn get_proc, const char *library)
 {
@@ -170,6 +183,7 @@ static fy_status_t load(const char *name)
         }
     }
     if (status == FY_STATUS_OK && fy__cuda.cuDriverGetVersion(&fy__cuda.version) != CUDA_SUCCESS) fy__cuda.version = 0;
+    if (status == FY_STATUS_OK) resolve_optional(&fy__cuda, get_proc);
     if (status != FY_STATUS_OK) {
         fy__cuda = (fy__cuda_driver_t){ .host = fy__cuda.host };
         if (!started) dlclose(library); /* a driver that ran cuInit may have threads: it stays */

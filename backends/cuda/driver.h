@@ -52,12 +52,30 @@
     X(cuEventSynchronize, 2000)          \
     X(cuLaunchKernel, 4000)
 
+/* Entry points that not every driver since 12.0 has, by member, name and version; NULL in the table where this one has it not, and whoever
+ * calls it looks first. One name with two versions is two ABIs: plain dlsym would give the older one of cuMemcpyBatchAsync for ever. */
+#if CUDA_VERSION >= 12080
+#define FY__CUDA_DRIVER_BATCH_LIST(X)                       \
+    X(cuMemcpyBatchAsync_v12080, cuMemcpyBatchAsync, 12080) \
+    X(cuMemcpyBatchAsync_v13000, cuMemcpyBatchAsync, 13000)
+#if CUDA_VERSION < 13000 /* 13.0 dropped the index of the copy that failed */
+typedef CUresult(CUDAAPI *PFN_cuMemcpyBatchAsync_v13000)(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                                                         CUmemcpyAttributes *attrs, size_t *attrs_indices, size_t nattrs, CUstream stream);
+#endif
+#else
+#define FY__CUDA_DRIVER_BATCH_LIST(X)
+#endif
+#define FY__CUDA_DRIVER_OPTIONAL_LIST(X) FY__CUDA_DRIVER_BATCH_LIST(X)
+
 typedef struct fy__cuda_driver {
     const fy_host_api_t *host;
     void *library;
     int version; /* 13000 for 13.0 */
 #define X(name, since) PFN_##name##_v##since name;
     FY__CUDA_DRIVER_LIST(X)
+#undef X
+#define X(member, name, since) PFN_##name##_v##since member;
+    FY__CUDA_DRIVER_OPTIONAL_LIST(X)
 #undef X
 } fy__cuda_driver_t;
 

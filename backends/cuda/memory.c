@@ -52,7 +52,7 @@ void fy__cuda_unregister_host(void *handle, void *address, uint64_t nbytes)
     fy__cuda_leave(&frame);
 }
 
-static fy_status_t submit_copy(fy__cuda_device_t *dev, CUstream stream, const fy_copy_t *copy)
+fy_status_t fy__cuda_copy_submit(fy__cuda_device_t *dev, CUstream stream, const fy_copy_t *copy)
 {
     unsigned long long nbytes = copy->nbytes;
     switch (copy->kind) {
@@ -77,7 +77,7 @@ fy_status_t fy__cuda_copy(void *handle, void *stream, const fy_copy_t *copy)
     fy__cuda_device_t *dev = handle;
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
-    fy_status_t status = submit_copy(dev, ((fy__cuda_stream_t *)stream)->handle, copy);
+    fy_status_t status = fy__cuda_copy_submit(dev, ((fy__cuda_stream_t *)stream)->handle, copy);
     fy__cuda_leave(&frame);
     if (status == FY_STATUS_OK) fy__cuda.host->record(copy->kind, copy->nbytes);
     return status;

@@ -154,6 +154,12 @@ typedef struct fy_backend {
     /* Says what else is known about `dev`: calls `say` once for each fact, in the order in which they are shown. NULL: nothing. A library
      * that was not found is a fact, with the reason, and no failure. */
     fy_status_t (*describe)(void *dev, fy_fact_fn say, void *user);
+
+    /* ---- many copies ---- (optional; NULL: `copy`, one after the other) */
+    /* `count` > 0 copies of one kind, on one stream, in one submission. No two of them touch the same bytes of a destination, and none reads
+     * what another writes: their order among each other is free, the stream's order holds for all together. Not asked for where
+     * copies_can_fault. On failure it is not known which of them run: their destinations hold garbage, and none is to be submitted again. */
+    fy_status_t (*copy_many)(void *dev, void *stream, size_t count, const fy_copy_t *copies);
 } fy_backend_t;
 
 /* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the process.

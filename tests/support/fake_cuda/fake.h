@@ -20,10 +20,13 @@ enum fake_entry {
 #define X(name, since) FAKE_##name,
     FY__CUDA_DRIVER_LIST(X)
 #undef X
-#define X(name) FAKE_##name,
-        FY__CUBLASLT_LIST(X)
+#define X(member, name, since) FAKE_##member,
+        FY__CUDA_DRIVER_OPTIONAL_LIST(X)
 #undef X
-            FAKE_ENTRIES
+#define X(name) FAKE_##name,
+            FY__CUBLASLT_LIST(X)
+#undef X
+                FAKE_ENTRIES
 };
 
 struct CUctx_st {
@@ -60,6 +63,9 @@ int simt_run(const char *kernel, const fy__cuda_args_t *args, unsigned grid, uns
 
 #define X(name, since) __typeof__(*(PFN_##name##_v##since)0) fake_##name;
 FY__CUDA_DRIVER_LIST(X)
+#undef X
+#define X(member, name, since) __typeof__(*(PFN_##name##_v##since)0) fake_##member;
+FY__CUDA_DRIVER_OPTIONAL_LIST(X)
 #undef X
 
 #endif

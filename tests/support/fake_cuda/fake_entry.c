@@ -15,8 +15,11 @@ static const char *const names[FAKE_ENTRIES] = {
 #define X(name, since) #name,
     FY__CUDA_DRIVER_LIST(X)
 #undef X
+#define X(member, name, since) #member,
+        FY__CUDA_DRIVER_OPTIONAL_LIST(X)
+#undef X
 #define X(name) #name,
-        FY__CUBLASLT_LIST(X)
+            FY__CUBLASLT_LIST(X)
 #undef X
 };
 
@@ -71,6 +74,13 @@ void fake_cuda_fail(const char *name, int64_t nth, int code)
     fake_unlock();
 }
 
+/* Of which release this driver is: $FAKE_CUDA_VERSION, as cuDriverGetVersion tells it (12040). */
+static int driver_version(void)
+{
+    const char *version = getenv("FAKE_CUDA_VERSION");
+    return version != NULL ? atoi(version) : 13000;
+}
+
 __attribute__((visibility("default"))) CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
                                                                     CUdriverProcAddressQueryResult *status)
 {
@@ -82,12 +92,16 @@ __attribute__((visibility("default"))) CUresult cuGetProcAddress_v2(const char *
 #define X(name, since) { #name, since, (void (*)(void))fake_##name },
         FY__CUDA_DRIVER_LIST(X)
 #undef X
+#define X(member, name, since) { #name, since, (void (*)(void))fake_##member },
+            FY__CUDA_DRIVER_OPTIONAL_LIST(X)
+#undef X
     };
     (void)flags;
     *pfn = NULL;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        if (strcmp(table[i].name, symbol) != 0) continue;
+        if (strcmp(table[i].name, symbol) != 0 || table[i].since > driver_version()) continue;
         int fits = version == table[i].since; /* one signature each: the version that the plugin was written for */
+        if (!fits && i + 1 < sizeof table / sizeof *table && strcmp(table[i + 1].name, symbol) == 0) continue; /* its next version? */
         if (fits) memcpy(pfn, &table[i].entry, sizeof *pfn);
         if (status != NULL) *status = fits ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
         return fits ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
@@ -109,7 +123,7 @@ CUresult fake_cuInit(unsigned int flags)
 CUresult fake_cuDriverGetVersion(int *version)
 {
     int code = fake_enter(FAKE_cuDriverGetVersion);
-    *version = 13000;
+    *version = driver_version();
     return (CUresult)fake_leave(code);
 }
 

@@ -253,3 +253,70 @@ CUresult fake_cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t nbyte
     if (code == 0) memset(behind(dst), value, nbytes);
     return (CUresult)fake_leave(code);
 }
+
+/* ---- batches ---- */
+
+#if CUDA_VERSION >= 12080
+
+/* One end: on this device, or the host's and then page-locked, as a batch in stream order needs it. *out_on_device says which. */
+static void *batch_end(CUcontext context, uint64_t address, uint64_t nbytes, int *out_on_device)
+{
+    *out_on_device = is_device_address(address);
+    if (*out_on_device) return end_of(context, address, nbytes, 1);
+    return registration_at(address, nbytes) != NULL ? (void *)(uintptr_t)address : NULL;
+}
+
+static int batch_overlaps(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < count; j++) {
+            if (i != j && dsts[i] < dsts[j] + sizes[j] && dsts[j] < dsts[i] + sizes[i]) return 1;
+            if (dsts[i] < srcs[j] + sizes[j] && srcs[j] < dsts[i] + sizes[i]) return 1;
+        }
+    return 0;
+}
+
+/* Arguments first, so that a batch that is refused has moved nothing. *failed: the copy that is wrong, or SIZE_MAX. */
+static CUresult batch(enum fake_entry entry, const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes, size_t count,
+                      const CUmemcpyAttributes *attrs, const size_t *indices, size_t nattrs, CUstream stream, size_t *failed)
+{
+    CUcontext context;
+    int code = fake_enter_context(entry, &context), to_device = 0, from_device = 0;
+    *failed = SIZE_MAX;
+    if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0 && (count == 0 || nattrs == 0 || nattrs > count || indices[0] != 0)) code = CUDA_ERROR_INVALID_VALUE;
+    for (size_t k = 0; code == 0 && k < nattrs; k++)
+        if (attrs[k].srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || attrs[k].flags > 1 || (k > 0 && indices[k] <= indices[k - 1]) ||
+            indices[k] >= count)
+            code = CUDA_ERROR_INVALID_VALUE;
+    if (code == 0 && batch_overlaps(dsts, srcs, sizes, count)) code = CUDA_ERROR_INVALID_VALUE; /* undefined there, an error here */
+    for (size_t i = 0; code == 0 && i < count; i++)
+        if (sizes[i] == 0 || batch_end(context, dsts[i], sizes[i], &to_device) == NULL ||
+            batch_end(context, srcs[i], sizes[i], &from_device) == NULL) {
+            code = CUDA_ERROR_INVALID_VALUE;
+            *failed = i;
+        }
+    for (size_t i = 0; code == 0 && i < count; i++) {
+        void *to = batch_end(context, dsts[i], sizes[i], &to_device);
+        memmove(to, batch_end(context, srcs[i], sizes[i], &from_device), sizes[i]);
+        const int kind = !from_device ? FAKE_H2D : to_device ? FAKE_D2D : FAKE_D2H;
+        moved[kind] += sizes[i];
+        ncopies[kind]++;
+    }
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuMemcpyBatchAsync_v12080(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
+                                        size_t *indices, size_t nattrs, size_t *failed, CUstream stream)
+{
+    return batch(FAKE_cuMemcpyBatchAsync_v12080, dsts, srcs, sizes, count, attrs, indices, nattrs, stream, failed);
+}
+
+CUresult fake_cuMemcpyBatchAsync_v13000(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
+                                        size_t *indices, size_t nattrs, CUstream stream)
+{
+    size_t failed;
+    return batch(FAKE_cuMemcpyBatchAsync_v13000, dsts, srcs, sizes, count, attrs, indices, nattrs, stream, &failed);
+}
+
+#endif

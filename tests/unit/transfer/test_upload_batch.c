@@ -1,0 +1,150 @@
+/* Uploads in one call that go in place, on a device that takes many copies at once: which go together, what crosses, what a failure leaves.
+ * The device is the simulator's with one slot more, which runs a batch backwards: copies of a batch have no order. */
+#include "runtime/device.h"
+#include "runtime/storage.h"
+#include "tests/unit/transfer/engine.h"
+
+enum { MANY = 150 };
+
+static fy_backend_t backend; /* the device's own, with copy_many */
+static const fy_backend_t *real;
+static size_t batches[32], nbatches, fail_after; /* fail_after: so many copies of the next batch run, then it fails; SIZE_MAX: none does */
+
+static fy_status_t backwards(void *dev, void *stream, size_t count, const fy_copy_t *copies)
+{
+    batches[nbatches++ % 32] = count;
+    for (size_t i = count; i-- > 0;) {
+        if (count - 1 - i == fail_after) return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "the batch was made to fail");
+        assert_int_equal(real->copy(dev, stream, &copies[i]), FY_STATUS_OK);
+    }
+    return FY_STATUS_OK;
+}
+
+static void open_batching(const char *spec)
+{
+    open_spec(spec);
+    real = g_device->backend;
+    backend = *real;
+    backend.copy_many = backwards;
+    g_device->backend = &backend;
+    nbatches = 0;
+    fail_after = SIZE_MAX;
+}
+
+static int tear_down_batching(void **state)
+{
+    if (g_device && real) {
+        ts_ok(fy_device_wait(g_device, FY_FOREVER));
+        g_device->backend = real;
+    }
+    return tear_down(state);
+}
+
+static fy_status_t upload_all(size_t count, fy_tensor_t *const *dst, fy_tensor_t *const *src, fy_ticket_t *ticket)
+{
+    fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
+    options.contract = FY_HOST_BORROW;
+    return fy_tensor_upload_many_into(count, dst, src, &options, ticket);
+}
+
+static void expect(const fy_tensor_t *tensor, float value)
+{
+    static float got[N];
+    ts_read(tensor, got, sizeof got);
+    for (int i = 0; i < N; i++)
+        if (got[i] != value) fail_msg("element %d is %g and not %g", i, (double)got[i], (double)value);
+}
+
+static void pinned_tensors_go_together(void **state)
+{
+    (void)state;
+    fy_tensor_t *dst[MANY], *src[MANY];
+    fy_ticket_t ticket;
+    open_batching("sim:0");
+    for (int i = 0; i < MANY; i++) {
+        dst[i] = on_device();
+        src[i] = pinned((float)i);
+    }
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    ts_ok(upload_all(MANY, dst, src, &ticket));
+    ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(nbatches, 3);
+    assert_int_equal(batches[0], 64);
+    assert_int_equal(batches[2], MANY - 128);
+    assert_int_equal(after.upload.count - before.upload.count, MANY);
+    assert_int_equal(after.upload.copies - before.upload.copies, MANY);
+    assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, (uint64_t)MANY * NBYTES);
+    for (int i = 0; i < MANY; i += 7) expect(dst[i], (float)i);
+}
+
+/* What comes later in the list wins, as it does one by one. */
+static void the_same_bytes_are_not_written_twice_in_a_batch(void **state)
+{
+    (void)state;
+    open_batching("sim:0");
+    fy_tensor_t *a = on_device(), *b = on_device(), *half;
+    ts_ok(fy_slice(a, 0, 0, N / 2, &half));
+    fy_tensor_t *src[3] = { pinned(1), pinned(2), pinned(3) }, *dst[3] = { a, b, a };
+    fy_ticket_t ticket;
+    ts_ok(upload_all(3, dst, src, &ticket));
+    assert_int_equal(nbatches, 2);
+    expect(a, 3);
+    expect(b, 2);
+}
+
+static void what_finds_no_room_stands(void **state)
+{
+    (void)state;
+    fy_tensor_t *dst[8], *src[8];
+    fy_ticket_t ticket;
+    open_batching("sim:0?window=1MiB"); /* four of them */
+    for (int i = 0; i < 8; i++) {
+        dst[i] = on_device();
+        src[i] = pinned((float)i);
+    }
+    ts_ok(upload_all(8, dst, src, &ticket));
+    assert_int_equal(nbatches, 1);
+    assert_int_equal(batches[0], 4);
+    for (int i = 0; i < 8; i++) expect(dst[i], (float)i);
+}
+
+/* Some of it may have crossed: nobody may take any of it for good, the sources stay borrowed until the device is done, nothing is sent twice. */
+static void a_failed_batch_spoils_what_was_in_it(void **state)
+{
+    (void)state;
+    open_batching("sim:0");
+    fy_tensor_t *dst[3] = { on_device(), on_device(), on_device() }, *src[3] = { pinned(1), pinned(2), pinned(3) };
+    fy_tensor_t *beside = on_device(), *host;
+    fy_download_t *download;
+    fy_ticket_t ticket;
+    (void)borrow_into(beside, src[0], 0);
+    const fy_ledger_totals_t before = ts_ledger(NULL);
+    fail_after = 2;
+    ts_fails(upload_all(3, dst, src, &ticket), INTERNAL);
+    const fy_ledger_totals_t after = ts_ledger(NULL);
+    assert_int_equal(nbatches, 1);
+    assert_int_equal(after.upload.copies - before.upload.copies, 2);
+    for (int i = 0; i < 3; i++) {
+        assert_true(fy_tensor_ticket(dst[i]).stream != 0); /* it may be on its way */
+        ts_ok(fy_tensor_download(dst[i], NULL, &download));
+        ts_fails(fy_download_wait(download, FY_FOREVER, &host), INTERNAL);
+    }
+    expect(beside, 1);
+    fail_after = SIZE_MAX;
+    ts_ok(upload_all(3, dst, src, &ticket)); /* overwritten: good again, and the window has all its room */
+    expect(dst[0], 1);
+    expect(dst[2], 3);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_teardown(name, tear_down_batching)
+    const struct CMUnitTest tests[] = {
+        TEST(pinned_tensors_go_together),
+        TEST(the_same_bytes_are_not_written_twice_in_a_batch),
+        TEST(what_finds_no_room_stands),
+        TEST(a_failed_batch_spoils_what_was_in_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
