@@ -51,7 +51,9 @@ FY_COLD fy_status_t fy__device_lost_error(const fy_device_t *device)
         return FY_FAIL(DEVICE_LOST,
                        "%s was opened before this process forked; a child has the host only\n  Open it in the child, under another number",
                        device->spec);
-    return FY_FAIL(DEVICE_LOST, "%s is lost; host tensors stay readable\n  Destroy its tensors, close it and open it again", device->spec);
+    const bool told = atomic_load_explicit(&device->lost_told, memory_order_acquire);
+    return FY_FAIL(DEVICE_LOST, "%s is lost; host tensors stay readable\n  Destroy its tensors, close it and open it again%s%s",
+                   device->spec, told ? "\n  It began with: " : "", told ? device->lost_text : "");
 }
 
 fy_status_t fy__device_check(fy_device_t *device, fy_status_t status)
@@ -59,6 +61,8 @@ fy_status_t fy__device_check(fy_device_t *device, fy_status_t status)
     if (FY_UNLIKELY(status == FY_STATUS_DEVICE_LOST)) {
         int present = FY__PRESENT;
         if (atomic_compare_exchange_strong(&device->lost, &present, FY__LOST)) {
+            snprintf(device->lost_text, sizeof device->lost_text, "%s", fy_error_get()->text);
+            atomic_store_explicit(&device->lost_told, true, memory_order_release);
             FY__EVENT(fy__event_fault(status, fy_error_get()->text));
             fy__log(FY_LOG_ERROR, "%s is lost: %s", device->spec, fy_error_get()->text);
         }

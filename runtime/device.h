@@ -48,8 +48,10 @@ struct fy_device {
     fy_stream_t *_Atomic jobs[2];          /* their timelines, from the first job on */
     struct fy__pressure *pressures;        /* pressure.c, guarded by its lock */
     /* From here on for anybody at any time, even in a device that was closed and is made anew in the same place: registry.c. */
-    _Atomic int lost;      /* fy__lost_t; never goes back while the device is open */
-    _Atomic uint64_t uses; /* opens + storages; the last one closes it. The host is not counted */
+    _Atomic int lost;       /* fy__lost_t; never goes back while the device is open */
+    _Atomic bool lost_told; /* lost_text is written */
+    char lost_text[320];    /* the first cause, in the backend's words */
+    _Atomic uint64_t uses;  /* opens + storages; the last one closes it. The host is not counted */
     fy__faults_t faults;
     pthread_mutex_t deferred_lock; /* guards `deferred` */
     struct fy__storage *deferred;  /* storages whose last use is still in flight: storage.c */

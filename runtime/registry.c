@@ -115,6 +115,7 @@ static fy_device_t *new_device(const fy_backend_t *backend)
         device = spare[--nspare]; /* nobody uses it, but an old ticket may look at the end of it */
         memset(device, 0, offsetof(fy_device_t, lost));
         atomic_store(&device->lost, FY__PRESENT);
+        atomic_store(&device->lost_told, false);
         pthread_mutex_lock(&device->faults.lock);
         memset(&device->faults.words, 0, sizeof device->faults - offsetof(fy__faults_t, words));
         pthread_mutex_unlock(&device->faults.lock);

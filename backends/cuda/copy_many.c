@@ -68,5 +68,8 @@ fy_status_t fy__cuda_copy_many(void *handle, void *stream, size_t count, const f
     FY_TRY(fy__cuda_enter(dev, &frame));
     const fy_status_t status = submit(dev, ((fy__cuda_stream_t *)stream)->handle, count, copies);
     fy__cuda_leave(&frame);
+    uint64_t nbytes = 0;
+    for (size_t i = 0; i < count; i++) nbytes += copies[i].nbytes;
+    if (status == FY_STATUS_OK) fy__cuda_crumb(((fy__cuda_stream_t *)stream)->trail, FY__CUDA_CRUMB_COPY_BATCH, nbytes);
     return status;
 }

@@ -10,6 +10,7 @@
 #include "backends/cuda/lt.h"
 
 _Thread_local CUresult fy__cuda_last_code;
+_Thread_local fy__cuda_device_t *fy__cuda_last_device;
 
 /* ---- the current context ---- */
 
@@ -34,7 +35,10 @@ static CUresult push(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
 fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
 {
     int lost = atomic_load_explicit(&dev->lost, memory_order_relaxed);
-    if (lost != 0) return fy__cuda_failed((CUresult)lost, __FILE__, __LINE__, "an earlier call", "cuda:%d is lost", dev->index);
+    if (lost != 0) {
+        fy__cuda_last_device = dev;
+        return fy__cuda_failed((CUresult)lost, __FILE__, __LINE__, "an earlier call", "cuda:%d is lost", dev->index);
+    }
     CUresult code = fy__cuda_checked(dev, push(dev, out_frame));
     if (code == CUDA_SUCCESS) return FY_STATUS_OK;
     return fy__cuda_failed(code, __FILE__, __LINE__, "cuCtxPushCurrent", "using cuda:%d on this thread", dev->index);
@@ -127,6 +131,7 @@ fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_op
     fy__cuda_device_t *dev = calloc(1, sizeof *dev);
     if (dev == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for the handle of cuda:%d", index);
     dev->index = index;
+    pthread_mutex_init(&dev->trails.lock, NULL);
     fy__cuda_frame_t frame;
     int entered = 0;
     fy_status_t status = describe(dev);
@@ -164,6 +169,8 @@ void fy__cuda_device_close(void *handle)
     } else {
         fy__cuda_lt_destroy(dev->lt);
     }
+    fy__cuda_trails_free(&dev->trails);
+    pthread_mutex_destroy(&dev->trails.lock);
     free(dev);
 }
 

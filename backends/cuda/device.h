@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "backends/cuda/args.h"
+#include "backends/cuda/crumbs.h"
 #include "backends/cuda/driver.h"
 
 enum fy__cuda_module {
@@ -30,12 +31,20 @@ typedef struct fy__cuda_device {
     CUmodule modules[FY__CUDA_MODULE_COUNT];
     CUfunction kernels[FY__CUDA_KERNEL_COUNT];
     fy__cuda_lt_t *lt;
+    fy__cuda_trails_t trails;
 } fy__cuda_device_t;
 
 typedef struct fy__cuda_stream {
     CUstream handle;
     int owned; /* 0: wrapped, never destroyed */
+    fy__cuda_trail_t *trail;
 } fy__cuda_stream_t;
+
+/* What the seam's event handles are. */
+typedef struct fy__cuda_event {
+    CUevent handle;
+    fy__cuda_mark_t mark;
+} fy__cuda_event_t;
 
 /* Was the device's context pushed? */
 typedef struct fy__cuda_frame {
@@ -59,13 +68,15 @@ void fy__cuda_note(fy__cuda_device_t *dev, CUresult code);
 /* memory.c: one copy, between enter and leave; not reported yet. */
 fy_status_t fy__cuda_copy_submit(fy__cuda_device_t *dev, CUstream stream, const fy_copy_t *copy);
 
-/* The code that fy__cuda_checked saw last on this thread. */
+/* The failure that fy__cuda_checked saw last on this thread, and of which device (NULL: of none); only for making its text, at once. */
 extern _Thread_local CUresult fy__cuda_last_code;
+extern _Thread_local fy__cuda_device_t *fy__cuda_last_device;
 
 static inline CUresult fy__cuda_checked(fy__cuda_device_t *dev, CUresult code)
 {
     if (code != CUDA_SUCCESS) {
         fy__cuda_last_code = code;
+        fy__cuda_last_device = dev;
         if (dev != NULL) fy__cuda_note(dev, code);
     }
     return code;

@@ -1,11 +1,9 @@
-/* Finding the driver and speaking for it. Not here: what the calls are used for. The table in driver.h says which entry points there
- * are; nothing else in the plugin looks a symbol up. */
+/* Finding the driver. The table in driver.h says which entry points there are; nothing else in the plugin looks a driver's symbol up. Not
+ * here: what its codes mean (codes.c), what the calls are used for. */
 #include "backends/cuda/driver.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,97 +14,6 @@ fy__cuda_driver_t fy__cuda;
 /* Guards the filling of fy__cuda. `loaded` is set last; readers of the table come through device_count or device_open, which took it. */
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static int loaded;
-
-/* X(code, status): every code that is not our bug. Anything else is INTERNAL. */
-#define STATUS_LIST(X)                                          \
-    X(CUDA_ERROR_INVALID_VALUE, INVALID_ARGUMENT)               \
-    X(CUDA_ERROR_OUT_OF_MEMORY, OUT_OF_MEMORY)                  \
-    X(CUDA_ERROR_NOT_INITIALIZED, UNAVAILABLE)                  \
-    X(CUDA_ERROR_DEINITIALIZED, UNAVAILABLE)                    \
-    X(CUDA_ERROR_STUB_LIBRARY, UNAVAILABLE)                     \
-    X(CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER, UNAVAILABLE)       \
-    X(CUDA_ERROR_DEVICE_UNAVAILABLE, UNAVAILABLE)               \
-    X(CUDA_ERROR_NO_DEVICE, UNAVAILABLE)                        \
-    X(CUDA_ERROR_INVALID_DEVICE, UNAVAILABLE)                   \
-    X(CUDA_ERROR_DEVICE_NOT_LICENSED, UNAVAILABLE)              \
-    X(CUDA_ERROR_SYSTEM_NOT_READY, UNAVAILABLE)                 \
-    X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, UNAVAILABLE)           \
-    X(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, UNAVAILABLE)   \
-    X(CUDA_ERROR_MPS_CONNECTION_FAILED, UNAVAILABLE)            \
-    X(CUDA_ERROR_MPS_RPC_FAILURE, UNAVAILABLE)                  \
-    X(CUDA_ERROR_MPS_SERVER_NOT_READY, UNAVAILABLE)             \
-    X(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, UNAVAILABLE)          \
-    X(CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED, UNAVAILABLE)      \
-    X(CUDA_ERROR_INVALID_IMAGE, UNSUPPORTED)                    \
-    X(CUDA_ERROR_NO_BINARY_FOR_GPU, UNSUPPORTED)                \
-    X(CUDA_ERROR_INVALID_PTX, UNSUPPORTED)                      \
-    X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, UNSUPPORTED)           \
-    X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, UNSUPPORTED)          \
-    X(CUDA_ERROR_JIT_COMPILATION_DISABLED, UNSUPPORTED)         \
-    X(CUDA_ERROR_NOT_SUPPORTED, UNSUPPORTED)                    \
-    X(CUDA_ERROR_NOT_PERMITTED, UNSUPPORTED)                    \
-    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, UNSUPPORTED)       \
-    X(CUDA_ERROR_NOT_READY, TIMEOUT)                            \
-    X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, BUSY)          \
-    X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, INVALID_ARGUMENT)  \
-    /* After one of these thirteen only a new process helps. */ \
-    X(CUDA_ERROR_CONTAINED, DEVICE_LOST)                        \
-    X(CUDA_ERROR_ILLEGAL_ADDRESS, DEVICE_LOST)                  \
-    X(CUDA_ERROR_LAUNCH_TIMEOUT, DEVICE_LOST)                   \
-    X(CUDA_ERROR_ASSERT, DEVICE_LOST)                           \
-    X(CUDA_ERROR_HARDWARE_STACK_ERROR, DEVICE_LOST)             \
-    X(CUDA_ERROR_ILLEGAL_INSTRUCTION, DEVICE_LOST)              \
-    X(CUDA_ERROR_MISALIGNED_ADDRESS, DEVICE_LOST)               \
-    X(CUDA_ERROR_INVALID_ADDRESS_SPACE, DEVICE_LOST)            \
-    X(CUDA_ERROR_INVALID_PC, DEVICE_LOST)                       \
-    X(CUDA_ERROR_LAUNCH_FAILED, DEVICE_LOST)                    \
-    X(CUDA_ERROR_TENSOR_MEMORY_LEAK, DEVICE_LOST)               \
-    X(CUDA_ERROR_MPS_CLIENT_TERMINATED, DEVICE_LOST)            \
-    X(CUDA_ERROR_EXTERNAL_DEVICE, DEVICE_LOST)
-
-fy_status_t fy__cuda_status(CUresult code)
-{
-    switch ((int)code) {
-    case CUDA_SUCCESS: return FY_STATUS_OK;
-#define X(name, status) \
-    case name: return FY_STATUS_##status;
-        STATUS_LIST(X)
-#undef X
-    default: return FY_STATUS_INTERNAL;
-    }
-}
-
-int fy__cuda_is_fatal(CUresult code) { return fy__cuda_status(code) == FY_STATUS_DEVICE_LOST; }
-
-/* What the reader can do about it; true for every code of that status. */
-static const char *advice(fy_status_t status)
-{
-    switch (status) {
-    case FY_STATUS_OUT_OF_MEMORY: return "free or trim device memory (another process may hold some: see nvidia-smi), then try again";
-    case FY_STATUS_DEVICE_LOST:
-        return "the CUDA context is broken until this process ends; host tensors stay readable: save them and restart";
-    case FY_STATUS_UNAVAILABLE: return "check the driver and CUDA_VISIBLE_DEVICES with nvidia-smi";
-    case FY_STATUS_UNSUPPORTED: return "this driver or GPU cannot do it; docs/cuda.md lists what is needed";
-    case FY_STATUS_BUSY: return "the memory is page-locked already: unregister it there first, or hand Ferry other memory";
-    case FY_STATUS_INVALID_ARGUMENT: return "the driver does not accept what it was given";
-    case FY_STATUS_INTERNAL: return "the driver was called in a way it does not expect: please report this text";
-    default: return "it may succeed later";
-    }
-}
-
-fy_status_t fy__cuda_failed(CUresult code, const char *file, int line, const char *call, const char *format, ...)
-{
-    char asked[200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(asked, sizeof asked, format, args);
-    va_end(args);
-    const char *name = NULL, *text = NULL;
-    if (fy__cuda.cuGetErrorName == NULL || fy__cuda.cuGetErrorName(code, &name) != CUDA_SUCCESS || name == NULL) name = "unknown code";
-    if (fy__cuda.cuGetErrorString == NULL || fy__cuda.cuGetErrorString(code, &text) != CUDA_SUCCESS || text == NULL) text = "no text";
-    fy_status_t status = fy__cuda_status(code);
-    return fy__cuda.host->fail(status, file, line, "%s: %s gave %s (%d: %s)\n  %s", asked, call, name, (int)code, text, advice(status));
-}
 
 typedef CUresult(CUDAAPI *get_proc_fn)(const char *symbol, void **pfn, int version, cuuint64_t flags,
                                        CUdriverProcAddressQueryResult *status);

@@ -1,6 +1,6 @@
 /* The CUDA driver as this plugin sees it: one table of entry points, each asked for by name and version through cuGetProcAddress, so
- * that the plugin has no link dependency on libcuda and loads where there is no driver. Also here: the one translation from CUresult to
- * fy_status_t, and the text of a driver failure. */
+ * that the plugin has no link dependency on libcuda and loads where there is no driver. Also declared here: the one translation from
+ * CUresult to fy_status_t, and the text of a driver failure (codes.h, codes.c). */
 #ifndef FERRY_BACKENDS_CUDA_DRIVER_H_
 #define FERRY_BACKENDS_CUDA_DRIVER_H_
 
@@ -91,9 +91,10 @@ fy_status_t fy__cuda_driver_load(void);
 
 /* What Ferry calls this code. */
 fy_status_t fy__cuda_status(CUresult code);
-/* Is the process beyond using this device after it? */
+/* Is this opening of the device over after it? */
 int fy__cuda_is_fatal(CUresult code);
-/* Fails with the driver call, the code's name and text, what was asked (printf-like) and what to do. */
+/* Fails with the driver call, the code's name and text, what was asked (printf-like), what to do, and
+ * for a lost device the requests that its streams had last. */
 fy_status_t fy__cuda_failed(CUresult code, const char *file, int line, const char *call, const char *format, ...) FY_PRINTF(5, 6);
 
 #endif

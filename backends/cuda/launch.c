@@ -45,7 +45,7 @@ static fy_status_t refuse(const fy__cuda_family_t *family, const fy_launch_t *la
 fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t *launch)
 {
     fy__cuda_device_t *dev = handle;
-    CUstream stream = ((fy__cuda_stream_t *)stream_handle)->handle;
+    fy__cuda_stream_t *stream = stream_handle;
     const fy__cuda_family_t *family = fy__cuda_family_of(launch->op);
     fy__cuda_request_t request;
     fy__cuda_frame_t frame;
@@ -54,14 +54,15 @@ fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t
     if (launch->kernel == NULL && launch->nelem == 0 && !family->when_empty) return FY_STATUS_OK;
     FY_TRY(fy__cuda_enter(dev, &frame));
     if (launch->kernel != NULL) {
-        status = launch->kernel(launch, stream);
+        status = launch->kernel(launch, stream->handle);
     } else if (family->run != NULL) {
-        status = family->run(dev, stream, launch);
+        status = family->run(dev, stream->handle, launch);
     } else {
         family->pack(launch, &request);
-        status = fy__cuda_submit(dev, stream, &request);
+        status = fy__cuda_submit(dev, stream->handle, &request);
     }
     fy__cuda_leave(&frame);
+    if (status == FY_STATUS_OK) fy__cuda_crumb(stream->trail, launch->op, launch->nelem);
     return status;
 }
 

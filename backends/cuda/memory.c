@@ -79,7 +79,9 @@ fy_status_t fy__cuda_copy(void *handle, void *stream, const fy_copy_t *copy)
     FY_TRY(fy__cuda_enter(dev, &frame));
     fy_status_t status = fy__cuda_copy_submit(dev, ((fy__cuda_stream_t *)stream)->handle, copy);
     fy__cuda_leave(&frame);
-    if (status == FY_STATUS_OK) fy__cuda.host->record(copy->kind, copy->nbytes);
+    if (status != FY_STATUS_OK) return status;
+    fy__cuda_crumb(((fy__cuda_stream_t *)stream)->trail, FY__CUDA_CRUMB_COPY + (uint32_t)copy->kind, copy->nbytes);
+    fy__cuda.host->record(copy->kind, copy->nbytes);
     return status;
 }
 
@@ -93,5 +95,6 @@ fy_status_t fy__cuda_fill(void *handle, void *stream, void *address, int value, 
                                        (at(address), (unsigned char)value, nbytes, ((fy__cuda_stream_t *)stream)->handle),
                                        "filling %llu bytes on cuda:%d", (unsigned long long)nbytes, dev->index);
     fy__cuda_leave(&frame);
+    if (status == FY_STATUS_OK) fy__cuda_crumb(((fy__cuda_stream_t *)stream)->trail, FY__CUDA_CRUMB_FILL, nbytes);
     return status;
 }

@@ -1,5 +1,5 @@
-/* Streams and events: order on the device, and the host's waiting for it. An event handle is the CUevent itself; a stream handle is a
- * small record, because a wrapped stream of the application must never be destroyed by us. */
+/* Streams and events: order on the device, and the host's waiting for it. Handles are small records: a wrapped
+ * stream of the application must never be destroyed by us, and an event knows how far it says its stream has come (crumbs.h). */
 #include "backends/cuda/device.h"
 
 #include <stdlib.h>
@@ -32,10 +32,13 @@ fy_status_t fy__cuda_stream_create(void *handle, fy_stream_role_t role, int prio
 {
     fy__cuda_device_t *dev = handle;
     fy__cuda_frame_t frame;
-    (void)role; /* copies get engines of their own by being on streams of their own */
     *out_stream = NULL;
     fy__cuda_stream_t *stream = calloc(1, sizeof *stream);
-    if (stream == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for a stream of cuda:%d", dev->index);
+    if (stream != NULL) stream->trail = fy__cuda_trail_open(&dev->trails, (int)role); /* copies have engines of their own, not roles */
+    if (stream == NULL || stream->trail == NULL) {
+        free(stream);
+        return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for a stream of cuda:%d", dev->index);
+    }
     fy_status_t status = fy__cuda_enter(dev, &frame);
     if (status != FY_STATUS_OK) goto done;
     if (native != NULL) {
@@ -48,10 +51,12 @@ fy_status_t fy__cuda_stream_create(void *handle, fy_stream_role_t role, int prio
     }
     fy__cuda_leave(&frame);
 done:
-    if (status == FY_STATUS_OK)
+    if (status == FY_STATUS_OK) {
         *out_stream = stream;
-    else
+    } else {
+        fy__cuda_trail_close(&dev->trails, stream->trail);
         free(stream);
+    }
     return status;
 }
 
@@ -64,6 +69,7 @@ void fy__cuda_stream_destroy(void *handle, void *stream_handle)
         fy__cuda_note(dev, fy__cuda.cuStreamDestroy(stream->handle)); /* the driver lets submitted work finish */
         fy__cuda_leave(&frame);
     }
+    fy__cuda_trail_close(&dev->trails, stream->trail);
     free(stream);
 }
 
@@ -73,31 +79,42 @@ fy_status_t fy__cuda_event_create(void *handle, void **out_event)
 {
     fy__cuda_device_t *dev = handle;
     fy__cuda_frame_t frame;
-    CUevent event = NULL;
     *out_event = NULL;
-    FY_TRY(fy__cuda_enter(dev, &frame));
-    fy_status_t status = FY__CUDA_CALL(dev, cuEventCreate, (&event, CU_EVENT_DISABLE_TIMING), "creating an event on cuda:%d", dev->index);
-    fy__cuda_leave(&frame);
-    if (status == FY_STATUS_OK) *out_event = event;
+    fy__cuda_event_t *event = calloc(1, sizeof *event);
+    if (event == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for an event of cuda:%d", dev->index);
+    fy_status_t status = fy__cuda_enter(dev, &frame);
+    if (status == FY_STATUS_OK) {
+        status = FY__CUDA_CALL(dev, cuEventCreate, (&event->handle, CU_EVENT_DISABLE_TIMING), "creating an event on cuda:%d", dev->index);
+        fy__cuda_leave(&frame);
+    }
+    if (status == FY_STATUS_OK)
+        *out_event = event;
+    else
+        free(event);
     return status;
 }
 
-void fy__cuda_event_destroy(void *handle, void *event)
+void fy__cuda_event_destroy(void *handle, void *event_handle)
 {
     fy__cuda_device_t *dev = handle;
+    fy__cuda_event_t *event = event_handle;
     fy__cuda_frame_t frame;
-    if (!fy__cuda_enter_to_release(dev, &frame)) return;
-    fy__cuda_note(dev, fy__cuda.cuEventDestroy(event));
-    fy__cuda_leave(&frame);
+    if (fy__cuda_enter_to_release(dev, &frame)) {
+        fy__cuda_note(dev, fy__cuda.cuEventDestroy(event->handle));
+        fy__cuda_leave(&frame);
+    }
+    free(event);
 }
 
-fy_status_t fy__cuda_event_record(void *handle, void *event, void *stream)
+fy_status_t fy__cuda_event_record(void *handle, void *event_handle, void *stream_handle)
 {
     fy__cuda_device_t *dev = handle;
+    fy__cuda_event_t *event = event_handle;
+    fy__cuda_stream_t *stream = stream_handle;
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
-    fy_status_t status =
-        FY__CUDA_CALL(dev, cuEventRecord, (event, ((fy__cuda_stream_t *)stream)->handle), "recording an event on cuda:%d", dev->index);
+    fy__cuda_mark_set(&event->mark, stream->trail);
+    fy_status_t status = FY__CUDA_CALL(dev, cuEventRecord, (event->handle, stream->handle), "recording an event on cuda:%d", dev->index);
     fy__cuda_leave(&frame);
     return status;
 }
@@ -107,17 +124,19 @@ fy_status_t fy__cuda_event_wait(void *handle, void *stream, void *event)
     fy__cuda_device_t *dev = handle;
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
-    fy_status_t status = FY__CUDA_CALL(dev, cuStreamWaitEvent, (((fy__cuda_stream_t *)stream)->handle, event, CU_EVENT_WAIT_DEFAULT),
+    fy_status_t status = FY__CUDA_CALL(dev, cuStreamWaitEvent,
+                                       (((fy__cuda_stream_t *)stream)->handle, ((fy__cuda_event_t *)event)->handle, CU_EVENT_WAIT_DEFAULT),
                                        "making a stream of cuda:%d wait for an event", dev->index);
     fy__cuda_leave(&frame);
     return status;
 }
 
 /* The context is current. */
-static fy_status_t query(fy__cuda_device_t *dev, CUevent event, int *out_done)
+static fy_status_t query(fy__cuda_device_t *dev, fy__cuda_event_t *event, int *out_done)
 {
-    CUresult code = fy__cuda_checked(dev, fy__cuda.cuEventQuery(event));
+    CUresult code = fy__cuda_checked(dev, fy__cuda.cuEventQuery(event->handle));
     *out_done = code == CUDA_SUCCESS;
+    if (code == CUDA_SUCCESS) fy__cuda_mark_reached(&event->mark);
     if (code == CUDA_SUCCESS || code == CUDA_ERROR_NOT_READY) return FY_STATUS_OK;
     return fy__cuda_failed(code, __FILE__, __LINE__, "cuEventQuery", "asking whether work on cuda:%d is done", dev->index);
 }
@@ -141,7 +160,7 @@ static uint64_t now_ns(void)
 }
 
 /* Asks again after 1, 2, 4, ... 256 us: the driver has no wait with a time limit. The context is current. */
-static fy_status_t poll_until(fy__cuda_device_t *dev, CUevent event, uint64_t timeout_ns)
+static fy_status_t poll_until(fy__cuda_device_t *dev, fy__cuda_event_t *event, uint64_t timeout_ns)
 {
     uint64_t began = now_ns(), pause_ns = 1000;
     int done;
@@ -158,14 +177,16 @@ static fy_status_t poll_until(fy__cuda_device_t *dev, CUevent event, uint64_t ti
     }
 }
 
-fy_status_t fy__cuda_event_sync(void *handle, void *event, uint64_t timeout_ns)
+fy_status_t fy__cuda_event_sync(void *handle, void *event_handle, uint64_t timeout_ns)
 {
     fy__cuda_device_t *dev = handle;
+    fy__cuda_event_t *event = event_handle;
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
     fy_status_t status = timeout_ns == FY_FOREVER
-                             ? FY__CUDA_CALL(dev, cuEventSynchronize, (event), "waiting for work on cuda:%d", dev->index)
+                             ? FY__CUDA_CALL(dev, cuEventSynchronize, (event->handle), "waiting for work on cuda:%d", dev->index)
                              : poll_until(dev, event, timeout_ns);
+    if (status == FY_STATUS_OK) fy__cuda_mark_reached(&event->mark);
     fy__cuda_leave(&frame);
     return status;
 }

@@ -1,4 +1,5 @@
-/* A device that is lost while it was to send bytes to another: nobody gets garbage there, and the other device goes on.
+/* A device that is lost while it was to send bytes to another: nobody gets garbage there, and the other device goes on. And what a lost device
+ * tells from then on.
  * Not here: what the lost device itself refuses (conformance/test_conformance_fault.c, unit/sim). */
 #include "tests/support/harness.h"
 
@@ -46,8 +47,44 @@ static void what_a_lost_device_was_to_send_is_refused(void **state)
     }
 }
 
+/* Whatever is asked of it, and however much later. Another device in its place has no such past. */
+static void every_later_call_tells_the_first_cause(void **state)
+{
+    (void)state;
+    fy_device_t *device;
+    fy_tensor_t *x, *y, *host;
+    fy_download_t *download;
+    fy_device_info_t info = FY_DEVICE_INFO_INIT;
+    fy_scope_t scope = fy_scope_begin("lost");
+    ts_ok(fy_device_open("sim:9?faults=lost@3", &device));
+    x = ts_f32(device, FY_DIMS(1), (const float[]){ 5 });
+    host = ts_host_f32(FY_DIMS(1), (const float[]){ 7 });
+    ts_ok(fy_add(x, x, &y));
+    ts_fails(fy_add(x, x, &y), DEVICE_LOST);
+    for (int again = 0; again < 2; again++) {
+        ts_fails(fy_mul(x, x, &y), DEVICE_LOST);
+        ts_text_has("its faults= says so at request 3");
+        ts_fails(fy_tensor_download(x, NULL, &download), DEVICE_LOST);
+        ts_text_has("its faults= says so at request 3");
+        ts_fails(fy_device_query(device, &info), DEVICE_LOST);
+        ts_text_has("host tensors stay readable");
+        ts_text_has("its faults= says so at request 3");
+    }
+    assert_true(first_of(host) == 7);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+    ts_ok(fy_device_open("sim:9?faults=lost@1", &device));
+    scope = fy_scope_begin("again");
+    ts_fails(fy_full(device, FY_DTYPE_F32, FY_DIMS(1), 1, &x), DEVICE_LOST);
+    ts_fails(fy_full(device, FY_DTYPE_F32, FY_DIMS(1), 1, &x), DEVICE_LOST);
+    ts_text_has("its faults= says so at request 1");
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(device);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(what_a_lost_device_was_to_send_is_refused) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(what_a_lost_device_was_to_send_is_refused),
+                                        cmocka_unit_test(every_later_call_tells_the_first_cause) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,6 +43,11 @@ void fake_unlock(void);
 int fake_enter(enum fake_entry entry);
 /* As fake_enter; also checks the current context and puts it in *out. */
 int fake_enter_context(enum fake_entry entry, CUcontext *out);
+/* As fake_enter_context, for calls that give something back: a code that was planted goes to *out_told and not into the result, since the
+ * driver reports codes of earlier work from such calls and does its job all the same. */
+int fake_enter_release(enum fake_entry entry, CUcontext *out, int *out_told);
+/* The current context of this thread, if any, has met a fault. */
+void fake_lose_current(int code);
 int fake_leave(int code);
 
 /* ---- memory ---- */

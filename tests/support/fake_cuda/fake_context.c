@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cuda/codes.h"
 #include "tests/support/fake_cuda/fake.h"
 
 enum { NHANDLES = 4096, NKERNELS = 64, DEPTH = 16 };
@@ -42,19 +43,10 @@ static _Thread_local int depth;
 static int is_fatal(int code)
 {
     switch (code) {
-    case 226:
-    case 700:
-    case 702:
-    case 710:
-    case 714:
-    case 715:
-    case 716:
-    case 717:
-    case 718:
-    case 719:
-    case 721:
-    case 810:
-    case 911: return 1;
+#define X(number) case number:
+        FY__CUDA_PROCESS_FATAL_LIST(X)
+#undef X
+        return 1;
     default: return 0;
     }
 }
@@ -67,6 +59,21 @@ int fake_enter_context(enum fake_entry entry, CUcontext *out)
     if ((*out)->lost != 0) return (int)(*out)->lost;
     if (is_fatal(code)) (*out)->lost = (CUresult)code;
     return code;
+}
+
+int fake_enter_release(enum fake_entry entry, CUcontext *out, int *out_told)
+{
+    *out_told = fake_enter(entry);
+    *out = depth > 0 ? stack[depth - 1] : NULL;
+    if (*out == NULL || (*out)->refs == 0) return *out_told = CUDA_ERROR_INVALID_CONTEXT;
+    if ((*out)->lost != 0) return *out_told = (int)(*out)->lost;
+    if (is_fatal(*out_told)) (*out)->lost = (CUresult)*out_told;
+    return 0;
+}
+
+void fake_lose_current(int code)
+{
+    if (depth > 0) stack[depth - 1]->lost = (CUresult)code;
 }
 
 void fake_count_misuse(void) { misuses++; }
@@ -158,7 +165,7 @@ CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 
 CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device)
 {
-    int code = fake_enter(FAKE_cuDevicePrimaryCtxRelease);
+    int code = 0, told = fake_enter(FAKE_cuDevicePrimaryCtxRelease); /* as fake_enter_release */
     if (code == 0 && primary[device].refs == 0) {
         misuses++;
         code = CUDA_ERROR_INVALID_CONTEXT;
@@ -168,7 +175,7 @@ CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device)
         fake_handles_close(&primary[device], primary[device].lost != 0);
         primary[device].lost = CUDA_SUCCESS;
     }
-    return (CUresult)fake_leave(code);
+    return (CUresult)fake_leave(code != 0 ? code : told);
 }
 
 void *fake_cuda_context(int device)
@@ -243,13 +250,13 @@ CUresult fake_cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int 
 CUresult fake_cuStreamDestroy(CUstream stream)
 {
     CUcontext context;
-    int code = fake_enter_context(FAKE_cuStreamDestroy, &context);
+    int told, code = fake_enter_release(FAKE_cuStreamDestroy, &context, &told);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) {
         stream->context = NULL;
         live_streams--;
     }
-    return (CUresult)fake_leave(code);
+    return (CUresult)fake_leave(code != 0 ? code : told);
 }
 
 CUresult fake_cuStreamGetCtx(CUstream stream, CUcontext *out)
@@ -297,13 +304,13 @@ CUresult fake_cuEventCreate(CUevent *out, unsigned int flags)
 CUresult fake_cuEventDestroy(CUevent event)
 {
     CUcontext context;
-    int code = fake_enter_context(FAKE_cuEventDestroy, &context);
+    int told, code = fake_enter_release(FAKE_cuEventDestroy, &context, &told);
     if (code == 0 && !event_is_valid(event, context)) code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) {
         event->context = NULL;
         live_events--;
     }
-    return (CUresult)fake_leave(code);
+    return (CUresult)fake_leave(code != 0 ? code : told);
 }
 
 CUresult fake_cuEventRecord(CUevent event, CUstream stream)
@@ -385,7 +392,7 @@ CUresult fake_cuModuleLoadData(CUmodule *out, const void *image)
 CUresult fake_cuModuleUnload(CUmodule module)
 {
     CUcontext context;
-    int code = fake_enter_context(FAKE_cuModuleUnload, &context);
+    int told, code = fake_enter_release(FAKE_cuModuleUnload, &context, &told);
     if (code == 0 && module->context != context) {
         misuses++;
         code = CUDA_ERROR_INVALID_HANDLE;
@@ -394,7 +401,7 @@ CUresult fake_cuModuleUnload(CUmodule module)
         module->context = NULL;
         live_modules--;
     }
-    return (CUresult)fake_leave(code);
+    return (CUresult)fake_leave(code != 0 ? code : told);
 }
 
 CUresult fake_cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)

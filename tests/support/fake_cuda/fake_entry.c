@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cuda/codes.h"
 #include "tests/support/fake_cuda/fake.h"
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
@@ -10,6 +11,13 @@ static int64_t calls[FAKE_ENTRIES];
 static int fail_entry = -1; /* FAKE_ENTRIES: any */
 static int64_t fail_after;  /* so many more calls; 0: none fails */
 static int fail_code;
+static int fail_ever;  /* the later ones, too */
+static int fail_fatal; /* what loses the context; 0: nothing */
+
+enum { TRACED = 4096 };
+static unsigned short trace[TRACED];
+static int tracing, ntraced;
+static char traced_text[TRACED * 24];
 
 static const char *const names[FAKE_ENTRIES] = {
 #define X(name, since) #name,
@@ -30,8 +38,15 @@ int fake_enter(enum fake_entry entry)
 {
     fake_lock();
     calls[entry]++;
+    if (tracing && ntraced <= TRACED) {
+        if (ntraced < TRACED) trace[ntraced] = (unsigned short)entry;
+        ntraced++;
+    }
     if (fail_after == 0 || (fail_entry != FAKE_ENTRIES && fail_entry != (int)entry)) return 0;
-    return --fail_after == 0 ? fail_code : 0;
+    if (--fail_after > 0) return 0;
+    if (fail_ever) fail_after = 1;
+    if (fail_fatal != 0) fake_lose_current(fail_fatal);
+    return fail_code;
 }
 
 int fake_leave(int code)
@@ -65,13 +80,43 @@ int64_t fake_cuda_all_calls(void)
     return n;
 }
 
-void fake_cuda_fail(const char *name, int64_t nth, int code)
+static void plan_failure(const char *name, int64_t nth, int code, int ever, int fatal)
 {
     fake_lock();
     fail_entry = name == NULL ? FAKE_ENTRIES : find(name);
     fail_after = fail_entry < 0 ? 0 : nth;
     fail_code = code;
+    fail_ever = ever;
+    fail_fatal = fatal;
     fake_unlock();
+}
+void fake_cuda_fail(const char *name, int64_t nth, int code) { plan_failure(name, nth, code, 0, 0); }
+void fake_cuda_fail_from(const char *name, int64_t nth, int code) { plan_failure(name, nth, code, 1, 0); }
+void fake_cuda_break(const char *name, int64_t nth, int code, int fatal) { plan_failure(name, nth, code, 0, fatal); }
+
+void fake_cuda_trace(int on)
+{
+    fake_lock();
+    if (on) ntraced = 0;
+    tracing = on;
+    fake_unlock();
+}
+
+const char *fake_cuda_traced(void)
+{
+    size_t used = 0;
+    fake_lock();
+    for (int i = 0; i < ntraced && i < TRACED; i++) {
+        const size_t length = strlen(names[trace[i]]);
+        if (used + length + 2 > sizeof traced_text) break;
+        memcpy(traced_text + used, names[trace[i]], length);
+        used += length;
+        traced_text[used++] = ' ';
+    }
+    traced_text[used] = '\0';
+    const int too_many = ntraced > TRACED;
+    fake_unlock();
+    return too_many ? NULL : traced_text;
 }
 
 /* Of which release this driver is: $FAKE_CUDA_VERSION, as cuDriverGetVersion tells it (12040). */
@@ -127,51 +172,13 @@ CUresult fake_cuDriverGetVersion(int *version)
     return (CUresult)fake_leave(code);
 }
 
-#define ERROR_LIST(X)                 \
-    X(INVALID_VALUE)                  \
-    X(OUT_OF_MEMORY)                  \
-    X(NOT_INITIALIZED)                \
-    X(DEINITIALIZED)                  \
-    X(STUB_LIBRARY)                   \
-    X(DEVICE_UNAVAILABLE)             \
-    X(NO_DEVICE)                      \
-    X(INVALID_DEVICE)                 \
-    X(INVALID_IMAGE)                  \
-    X(INVALID_CONTEXT)                \
-    X(NO_BINARY_FOR_GPU)              \
-    X(INVALID_PTX)                    \
-    X(UNSUPPORTED_PTX_VERSION)        \
-    X(CONTAINED)                      \
-    X(INVALID_HANDLE)                 \
-    X(NOT_FOUND)                      \
-    X(NOT_READY)                      \
-    X(ILLEGAL_ADDRESS)                \
-    X(LAUNCH_OUT_OF_RESOURCES)        \
-    X(LAUNCH_TIMEOUT)                 \
-    X(ASSERT)                         \
-    X(HOST_MEMORY_ALREADY_REGISTERED) \
-    X(HOST_MEMORY_NOT_REGISTERED)     \
-    X(HARDWARE_STACK_ERROR)           \
-    X(ILLEGAL_INSTRUCTION)            \
-    X(MISALIGNED_ADDRESS)             \
-    X(INVALID_ADDRESS_SPACE)          \
-    X(INVALID_PC)                     \
-    X(LAUNCH_FAILED)                  \
-    X(TENSOR_MEMORY_LEAK)             \
-    X(NOT_SUPPORTED)                  \
-    X(SYSTEM_NOT_READY)               \
-    X(SYSTEM_DRIVER_MISMATCH)         \
-    X(MPS_CLIENT_TERMINATED)          \
-    X(EXTERNAL_DEVICE)                \
-    X(UNKNOWN)
-
 CUresult fake_cuGetErrorName(CUresult error, const char **out)
 {
     *out = NULL;
     switch ((int)error) {
-#define X(name) \
-    case CUDA_ERROR_##name: *out = "CUDA_ERROR_" #name; return CUDA_SUCCESS;
-        ERROR_LIST(X)
+#define X(number, name, status) \
+    case number: *out = "CUDA_ERROR_" #name; return CUDA_SUCCESS;
+        FY__CUDA_CODE_LIST(X)
 #undef X
     default: return CUDA_ERROR_INVALID_VALUE;
     }

@@ -122,7 +122,7 @@ static void drop(int device, block_t **link)
 CUresult fake_cuMemFree(CUdeviceptr address)
 {
     CUcontext context;
-    int code = fake_enter_context(FAKE_cuMemFree, &context);
+    int told, code = fake_enter_release(FAKE_cuMemFree, &context, &told);
     if (code != 0) return (CUresult)fake_leave(code);
     block_t **link = &blocks[context->device];
     while (*link != NULL && (*link)->address != address) link = &(*link)->next;
@@ -131,7 +131,7 @@ CUresult fake_cuMemFree(CUdeviceptr address)
         return (CUresult)fake_leave(CUDA_ERROR_INVALID_VALUE);
     }
     drop(context->device, link);
-    return (CUresult)fake_leave(0);
+    return (CUresult)fake_leave(told);
 }
 
 void fake_memory_close(int device, int lost)
@@ -165,7 +165,7 @@ CUresult fake_cuMemHostRegister(void *address, size_t nbytes, unsigned int flags
 CUresult fake_cuMemHostUnregister(void *address)
 {
     CUcontext context;
-    int code = fake_enter_context(FAKE_cuMemHostUnregister, &context);
+    int told, code = fake_enter_release(FAKE_cuMemHostUnregister, &context, &told);
     registration_t **link = &registrations;
     while (*link != NULL && (*link)->address != (uint64_t)(uintptr_t)address) link = &(*link)->next;
     if (code == 0 && *link == NULL) {
@@ -178,7 +178,7 @@ CUresult fake_cuMemHostUnregister(void *address)
         free(r);
         live_registrations--;
     }
-    return (CUresult)fake_leave(code);
+    return (CUresult)fake_leave(code != 0 ? code : told);
 }
 
 /* ---- copies ---- */

@@ -1,5 +1,5 @@
 /* Finding the driver, opening devices, and what the plugin does when the driver says no: every call, every fatal code, once each. */
-#include "fixture.h"
+#include "visit.h"
 
 #include <cuda.h>
 
@@ -68,114 +68,7 @@ static void a_device_opens_twice(void **state)
     assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), 1);
 }
 
-/* ---- a whole visit: open, use, give back. Stops at the first failure, gives back what it has. ---- */
-
-static int64_t calls_before_release[64];
-static const char *const fallible[] = {
-    "cuDeviceGetCount",
-    "cuDeviceGet",
-    "cuDeviceGetName",
-    "cuDeviceGetAttribute",
-    "cuDevicePrimaryCtxRetain",
-    "cuCtxGetCurrent",
-    "cuCtxPushCurrent",
-    "cuCtxGetStreamPriorityRange",
-    "cuModuleLoadData",
-    "cuModuleGetFunction",
-    "cuMemGetInfo",
-    "cuMemAlloc",
-    "cuMemHostRegister",
-    "cuMemcpyHtoDAsync",
-    "cuMemcpyDtoHAsync",
-    "cuMemcpyDtoDAsync",
-    "cuMemsetD8Async",
-    "cuStreamCreateWithPriority",
-    "cuStreamWaitEvent",
-    "cuEventCreate",
-    "cuEventRecord",
-    "cuEventQuery",
-    "cuEventSynchronize",
-    "cuLaunchKernel",
-    "cublasLtCreate",
-    "cublasLtMatmul",
-    "cublasLtMatmulDescCreate",
-    "cublasLtMatmulDescSetAttribute",
-    "cublasLtMatrixLayoutCreate",
-    "cublasLtMatrixLayoutSetAttribute",
-    "cublasLtMatmulPreferenceCreate",
-    "cublasLtMatmulPreferenceSetAttribute",
-    "cublasLtMatmulAlgoGetHeuristic",
-};
-enum { NFALLIBLE = sizeof fallible / sizeof *fallible };
-static char pinned[4096] __attribute__((aligned(4096)));
-
-typedef struct visit {
-    void *dev, *stream, *event, *memory;
-    int registered;
-} visit_t;
-
-static fy_status_t launch_op(visit_t *v, fy_op_t op, unsigned nsrc, fy_desc_t *dst, fy_desc_t *src, const void *attrs)
-{
-    fy_launch_t launch = { .struct_size = sizeof launch,
-                           .op = op,
-                           .nsrc = (uint16_t)nsrc,
-                           .ndst = 1,
-                           .dst = dst,
-                           .src = src,
-                           .attrs = attrs,
-                           .nelem = nelem_of(dst) };
-    return cuda->launch(v->dev, v->stream, &launch);
-}
-
-static fy_status_t use(visit_t *v)
-{
-    char bytes[8192] = { 0 };
-    int done;
-    fy_backend_info_t info;
-    FY_TRY(cuda->device_open(0, 0, NULL, &v->dev));
-    FY_TRY(cuda->device_query(v->dev, &info));
-    FY_TRY(cuda->stream_create(v->dev, FY_STREAM_COMPUTE, 3, NULL, &v->stream));
-    FY_TRY(cuda->event_create(v->dev, &v->event));
-    FY_TRY(cuda->alloc(v->dev, 65536, &v->memory));
-    FY_TRY(cuda->register_host(v->dev, pinned, sizeof pinned));
-    v->registered = 1;
-    fy_copy_t up = { FY_COPY_UPLOAD, 0, v->memory, bytes, sizeof bytes }, down = { FY_COPY_DOWNLOAD, 0, bytes, v->memory, sizeof bytes };
-    fy_copy_t local = { FY_COPY_LOCAL, 0, (char *)v->memory + 16384, v->memory, 4096 };
-    FY_TRY(cuda->copy(v->dev, v->stream, &up));
-    FY_TRY(cuda->copy(v->dev, v->stream, &local));
-    FY_TRY(cuda->fill(v->dev, v->stream, v->memory, 0, 4096));
-    fy_desc_t a = DENSE(F32, 2, 4, 8), b = DENSE(F32, 2, 4, 8), c = DENSE(F32, 2, 4, 4), sum = DENSE(F32, 4);
-    const fy_matmul_attrs_t product = { .transpose_b = 1 };
-    const fy_reduce_attrs_t axes = { .axes = 3 };
-    a.data = v->memory;
-    b.data = (char *)v->memory + 4096;
-    c.data = (char *)v->memory + 8192;
-    sum.data = (char *)v->memory + 12288;
-    fy_desc_t ab[] = { a, b }, aa[] = { a, a }, both = a;
-    both.data = (char *)v->memory + 20480;
-    FY_TRY(launch_op(v, FY_OP_ADD, 2, &both, aa, NULL));
-    FY_TRY(launch_op(v, FY_OP_MATMUL, 2, &c, ab, &product));
-    FY_TRY(launch_op(v, FY_OP_SUM, 1, &sum, &c, &axes));
-    FY_TRY(cuda->event_record(v->dev, v->event, v->stream));
-    FY_TRY(cuda->event_wait(v->dev, v->stream, v->event));
-    FY_TRY(cuda->event_query(v->dev, v->event, &done));
-    FY_TRY(cuda->event_sync(v->dev, v->event, FY_FOREVER));
-    FY_TRY(cuda->event_sync(v->dev, v->event, 1000));
-    return cuda->copy(v->dev, v->stream, &down);
-}
-
-static fy_status_t visit(void)
-{
-    visit_t v = { 0 };
-    fy_status_t status = use(&v);
-    for (int i = 0; i < NFALLIBLE; i++) calls_before_release[i] = fake.fake_cuda_calls(fallible[i]);
-    if (v.registered) cuda->unregister_host(v.dev, pinned, sizeof pinned);
-    if (v.memory != NULL) cuda->free(v.dev, v.memory, 65536);
-    if (v.event != NULL) cuda->event_destroy(v.dev, v.event);
-    if (v.stream != NULL) cuda->stream_destroy(v.dev, v.stream);
-    if (v.dev != NULL) cuda->device_close(v.dev);
-    return status;
-}
+/* ---- each call of a whole visit ---- */
 
 static void every_call_fails_once(void **state)
 {
