@@ -16,7 +16,7 @@
 
 /* What the options of one open say. */
 typedef struct options {
-    const fy__sim_profile_t *profile;
+    fy__sim_figures_t figures;
     const fy__sim_order_t *order;
     uint64_t capacity_nbytes; /* 0: the profile's */
     uint64_t seed;
@@ -50,15 +50,26 @@ static fy_status_t fail_value(const char *name, const fy_backend_option_t *optio
     return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: %s=%s: %s may be %s", name, option->key, option->value, option->key, known);
 }
 
+static fy_status_t read_profile(const char *name, const fy_backend_option_t *option, fy__sim_figures_t *out_figures)
+{
+    char known[256];
+    if (fy__sim_profile_is_path(option->value)) return fy__sim_profile_read(name, option->value, out_figures);
+    const fy__sim_profile_t *profile = fy__sim_profile_find(option->value);
+    if (profile) {
+        fy__sim_figures_builtin(profile, out_figures);
+        return FY_STATUS_OK;
+    }
+    list_names(profile_name_at, sizeof(known) - 64, known);
+    strcat(known, ", or a file (its name has a '/' or a '.')");
+    return fail_value(name, option, known);
+}
+
 static fy_status_t read_option(const char *name, const fy_backend_option_t *option, options_t *options)
 {
     char known[256];
     const char *key = option->key, *value = option->value;
     if (strcmp(key, "profile") == 0) {
-        const fy__sim_profile_t *profile = fy__sim_profile_find(value);
-        list_names(profile_name_at, sizeof(known), known);
-        if (!profile) return fail_value(name, option, known);
-        options->profile = profile;
+        FY_TRY(read_profile(name, option, &options->figures));
     } else if (strcmp(key, "capacity") == 0) {
         if (!option->is_size || option->nbytes == 0) return fail_value(name, option, "a size above zero, such as 8GiB or 4096");
         options->capacity_nbytes = option->nbytes;
@@ -114,7 +125,8 @@ fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_opt
         return FY__SIM_FAIL(FY_STATUS_UNAVAILABLE, "sim:%d: there are sim:0 to sim:%d", index, FY__SIM_DEVICE_COUNT - 1);
     char name[16];
     snprintf(name, sizeof(name), "sim:%d", index);
-    options_t chosen = { .profile = fy__sim_profile_find("h200"), .order = fy__sim_order_at(0), .numerics = true };
+    options_t chosen = { .order = fy__sim_order_at(0), .numerics = true };
+    fy__sim_figures_builtin(fy__sim_profile_find("h200"), &chosen.figures);
     for (size_t i = 0; i < noptions; i++) FY_TRY(read_option(name, &options[i], &chosen));
     if (chosen.has_seed && !chosen.order->is_random)
         return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: seed=%" PRIu64 " goes with order=random only; order is %s", name, chosen.seed,
@@ -124,13 +136,14 @@ fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_opt
     fy__sim_device_t *dev = calloc(1, sizeof(*dev));
     if (!dev) return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for the device itself", name);
     memcpy(dev->name, name, sizeof(name));
-    dev->profile = chosen.profile;
+    fy__sim_figures_copy(&chosen.figures, &dev->figures);
+    dev->profile = &dev->figures.device;
     dev->order = chosen.order;
     dev->index = index;
     dev->seed = dev->random = chosen.seed;
     dev->numerics = chosen.numerics;
     dev->memory.overcommits = chosen.overcommit;
-    dev->memory.capacity_nbytes = chosen.capacity_nbytes ? chosen.capacity_nbytes : chosen.profile->memory_nbytes;
+    dev->memory.capacity_nbytes = chosen.capacity_nbytes ? chosen.capacity_nbytes : chosen.figures.device.memory_nbytes;
     dev->script = chosen.script;
     dev->has_script = chosen.script.nitems > 0;
     if (pthread_mutex_init(&dev->script_lock, NULL) != 0) {
@@ -167,6 +180,13 @@ fy_status_t fy__sim_device_query(void *dev_, fy_backend_info_t *out_info)
     if (dev->order->is_deferred)
         used += snprintf(out_info->model + used, sizeof(out_info->model) - (size_t)used, ", order=%s", dev->order->name);
     if (dev->order->is_random) snprintf(out_info->model + used, sizeof(out_info->model) - (size_t)used, " seed=%" PRIu64, dev->seed);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__sim_device_describe(void *dev, fy_fact_fn say, void *user)
+{
+    FY_TRY(fy__sim_device_check(dev));
+    fy__sim_figures_say(&((fy__sim_device_t *)dev)->figures, say, user);
     return FY_STATUS_OK;
 }
 
@@ -223,12 +243,10 @@ void fy__sim_device_clock(void *dev_, fy_backend_clock_t *out_clock)
 
 void fy__sim_device_host_work(void *dev, uint64_t flops, uint64_t nbytes)
 {
-    (void)dev;
-    fy__sim_clock_advance(fy__sim_profile_host_ns(flops, nbytes));
+    fy__sim_clock_advance(fy__sim_profile_host_ns(&((fy__sim_device_t *)dev)->figures.host, flops, nbytes));
 }
 
 void fy__sim_device_host_copy(void *dev, uint64_t nbytes)
 {
-    (void)dev;
-    fy__sim_clock_advance(fy__sim_profile_host_copy_ns(nbytes));
+    fy__sim_clock_advance(fy__sim_profile_host_copy_ns(&((fy__sim_device_t *)dev)->figures.host, nbytes));
 }

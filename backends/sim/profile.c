@@ -198,10 +198,12 @@ uint64_t fy__sim_profile_peer_ns(const fy__sim_profile_t *from, const fy__sim_pr
     return add(time_of(nbytes, per_s), larger(from->copy_setup_ns, to->copy_setup_ns));
 }
 
-uint64_t fy__sim_profile_host_ns(uint64_t flops, uint64_t nbytes)
+uint64_t fy__sim_profile_host_ns(const fy__sim_host_profile_t *host, uint64_t flops, uint64_t nbytes)
 {
-    const fy__sim_host_profile_t *host = &fy__sim_host_profile;
     return add(larger(time_of(flops, host->flops_per_s), time_of(nbytes, host->bytes_per_s)), host->op_ns);
 }
 
-uint64_t fy__sim_profile_host_copy_ns(uint64_t nbytes) { return time_of(nbytes, fy__sim_host_profile.copy_bytes_per_s); }
+uint64_t fy__sim_profile_host_copy_ns(const fy__sim_host_profile_t *host, uint64_t nbytes)
+{
+    return time_of(nbytes, host->copy_bytes_per_s);
+}

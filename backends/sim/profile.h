@@ -27,6 +27,7 @@ typedef struct fy__sim_host_profile {
     uint64_t copy_bytes_per_s; /* of payload, between memory and a staging buffer, by several threads */
 } fy__sim_host_profile_t;
 
+/* The built-in one; a file may bring another (profile_file.h). */
 extern const fy__sim_host_profile_t fy__sim_host_profile;
 
 /* NULL if there is none of that name. */
@@ -41,7 +42,7 @@ uint64_t fy__sim_profile_memory_ns(const fy__sim_profile_t *profile, uint64_t nb
 uint64_t fy__sim_profile_link_ns(const fy__sim_profile_t *profile, int host_pinned, uint64_t nbytes);
 /* The slower of the two ends decides. */
 uint64_t fy__sim_profile_peer_ns(const fy__sim_profile_t *from, const fy__sim_profile_t *to, uint64_t nbytes);
-uint64_t fy__sim_profile_host_ns(uint64_t flops, uint64_t nbytes);
-uint64_t fy__sim_profile_host_copy_ns(uint64_t nbytes);
+uint64_t fy__sim_profile_host_ns(const fy__sim_host_profile_t *host, uint64_t flops, uint64_t nbytes);
+uint64_t fy__sim_profile_host_copy_ns(const fy__sim_host_profile_t *host, uint64_t nbytes);
 
 #endif

@@ -10,7 +10,7 @@
 #include "backends/sim/clock.h"
 #include "backends/sim/memory.h"
 #include "backends/sim/order.h"
-#include "backends/sim/profile.h"
+#include "backends/sim/profile_file.h"
 #include "backends/sim/queue.h"
 #include "backends/sim/script.h"
 
@@ -20,7 +20,8 @@ enum { FY__SIM_DEVICE_COUNT = 16, FY__SIM_ALIGNMENT = 256 };
 typedef struct fy__sim_device {
     char name[16]; /* "sim:0" */
     int index;
-    const fy__sim_profile_t *profile;
+    fy__sim_figures_t figures;
+    const fy__sim_profile_t *profile; /* of `figures` */
     const fy__sim_order_t *order;
     uint64_t seed; /* of a random order */
     bool numerics;
@@ -60,6 +61,7 @@ fy_status_t fy__sim_device_count(int *out_count);
 fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev);
 void fy__sim_device_close(void *dev);
 fy_status_t fy__sim_device_query(void *dev, fy_backend_info_t *out_info);
+fy_status_t fy__sim_device_describe(void *dev, fy_fact_fn say, void *user);
 void fy__sim_device_clock(void *dev, fy_backend_clock_t *out_clock);
 void fy__sim_device_host_work(void *dev, uint64_t flops, uint64_t nbytes);
 void fy__sim_device_host_copy(void *dev, uint64_t nbytes);

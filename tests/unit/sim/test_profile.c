@@ -86,17 +86,17 @@ static void sizes_beyond_64_bits_do_not_wrap(void **state)
     const fy__sim_profile_t *h200 = fy__sim_profile_find("h200");
     assert_int_equal(fy__sim_profile_link_ns(h200, 1, 52000000000000ull), 500 + 1000000000000ull);
     assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_F64, UINT64_MAX, 0), 2000 + 275324538413576ull);
-    assert_int_equal(fy__sim_profile_host_ns(0, UINT64_MAX), 1844674407370955162ull + 50);
+    assert_int_equal(fy__sim_profile_host_ns(&fy__sim_host_profile, 0, UINT64_MAX), 1844674407370955162ull + 50);
 }
 
 static void host_ops(void **state)
 {
     (void)state;
-    assert_int_equal(fy__sim_profile_host_ns(0, 0), 50);
-    assert_int_equal(fy__sim_profile_host_ns(300000, 10), 50 + 1000);
-    assert_int_equal(fy__sim_profile_host_ns(300, 10000), 50 + 1000);
-    assert_int_equal(fy__sim_profile_host_copy_ns(60000), 1000);
-    assert_int_equal(fy__sim_profile_host_copy_ns(1), 1);
+    assert_int_equal(fy__sim_profile_host_ns(&fy__sim_host_profile, 0, 0), 50);
+    assert_int_equal(fy__sim_profile_host_ns(&fy__sim_host_profile, 300000, 10), 50 + 1000);
+    assert_int_equal(fy__sim_profile_host_ns(&fy__sim_host_profile, 300, 10000), 50 + 1000);
+    assert_int_equal(fy__sim_profile_host_copy_ns(&fy__sim_host_profile, 60000), 1000);
+    assert_int_equal(fy__sim_profile_host_copy_ns(&fy__sim_host_profile, 1), 1);
 }
 
 int main(void)

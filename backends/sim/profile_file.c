@@ -1,0 +1,347 @@
+/* Reading a profile. A file comes from outside, so there is one grammar and nothing beside it: an object of known members, "figures" an
+ * object of known figures, each an object with a whole number "value" and its "unit". No tree is built, nothing recurses, and whatever the
+ * bytes are, the text says what is wrong and on which line. Next: tools/cal_file.c, which writes such files. */
+#include "backends/sim/profile_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/sim/sim.h"
+
+/* ---- the figures ---- */
+
+#define LATENCY_MOST_NS 1000000000ull          /* a second */
+#define RATE_MOST       1000000000000000000ull /* far below what profile.c's arithmetic takes */
+#define MEMORY_LEAST    (1ull << 20)
+#define MEMORY_MOST     (1ull << 46) /* address space: a block needs twice its size */
+
+typedef struct figure {
+    const char *key, *unit;
+    size_t offset;
+    uint64_t least, most;
+} figure_t;
+
+#define OF_DEVICE(key, unit, field, least, most)                          \
+    {                                                                     \
+        key, unit, offsetof(fy__sim_figures_t, device.field), least, most \
+    }
+#define OF_HOST(key, unit, field, least, most)                          \
+    {                                                                   \
+        key, unit, offsetof(fy__sim_figures_t, host.field), least, most \
+    }
+
+static const figure_t figures[] = {
+    OF_DEVICE("memory_bytes", "bytes", memory_nbytes, MEMORY_LEAST, MEMORY_MOST),
+    OF_DEVICE("f32_flops_per_s", "flop/s", f32_flops_per_s, 1, RATE_MOST),
+    OF_DEVICE("f64_flops_per_s", "flop/s", f64_flops_per_s, 1, RATE_MOST),
+    OF_DEVICE("f16_flops_per_s", "flop/s", f16_flops_per_s, 1, RATE_MOST),
+    OF_DEVICE("bf16_flops_per_s", "flop/s", bf16_flops_per_s, 1, RATE_MOST),
+    OF_DEVICE("memory_bytes_per_s", "bytes/s", memory_bytes_per_s, 1, RATE_MOST),
+    OF_DEVICE("pinned_bytes_per_s", "bytes/s", pinned_bytes_per_s, 1, RATE_MOST),
+    OF_DEVICE("pageable_bytes_per_s", "bytes/s", pageable_bytes_per_s, 1, RATE_MOST),
+    OF_DEVICE("peer_bytes_per_s", "bytes/s", peer_bytes_per_s, 1, RATE_MOST),
+    OF_DEVICE("launch_submit_ns", "ns", launch_submit_ns, 0, LATENCY_MOST_NS),
+    OF_DEVICE("copy_submit_ns", "ns", copy_submit_ns, 0, LATENCY_MOST_NS),
+    OF_DEVICE("poll_ns", "ns", poll_ns, 1, LATENCY_MOST_NS), /* not 0: a loop that polls must end */
+    OF_DEVICE("wake_ns", "ns", wake_ns, 0, LATENCY_MOST_NS),
+    OF_DEVICE("kernel_ns", "ns", kernel_ns, 0, LATENCY_MOST_NS),
+    OF_DEVICE("copy_setup_ns", "ns", copy_setup_ns, 0, LATENCY_MOST_NS),
+    OF_HOST("host_flops_per_s", "flop/s", flops_per_s, 1, RATE_MOST),
+    OF_HOST("host_bytes_per_s", "bytes/s", bytes_per_s, 1, RATE_MOST),
+    OF_HOST("host_op_ns", "ns", op_ns, 0, LATENCY_MOST_NS),
+    OF_HOST("host_copy_bytes_per_s", "bytes/s", copy_bytes_per_s, 1, RATE_MOST),
+};
+enum { NFIGURES = sizeof figures / sizeof figures[0] };
+
+static uint64_t *place(fy__sim_figures_t *out, size_t i) { return (uint64_t *)(void *)((char *)out + figures[i].offset); }
+
+void fy__sim_figures_builtin(const fy__sim_profile_t *profile, fy__sim_figures_t *out_figures)
+{
+    *out_figures = (fy__sim_figures_t){ .device = *profile, .host = fy__sim_host_profile };
+    snprintf(out_figures->name, sizeof out_figures->name, "%s", profile->name);
+    out_figures->device.name = out_figures->name;
+}
+
+void fy__sim_figures_copy(const fy__sim_figures_t *from, fy__sim_figures_t *out_figures)
+{
+    *out_figures = *from;
+    out_figures->device.name = out_figures->name;
+}
+
+void fy__sim_figures_say(const fy__sim_figures_t *from, fy_fact_fn say, void *user)
+{
+    say(user, "profile", from->name);
+    for (size_t i = 0; i < NFIGURES; i++) {
+        uint64_t value;
+        char text[24];
+        memcpy(&value, (const char *)from + figures[i].offset, sizeof value);
+        snprintf(text, sizeof text, "%" PRIu64, value);
+        say(user, figures[i].key, text);
+    }
+}
+
+int fy__sim_profile_is_path(const char *value) { return strpbrk(value, "/.") != NULL; }
+
+/* ---- reading ---- */
+
+typedef struct reader {
+    const char *name, *path, *at;
+    size_t line;
+    fy__sim_figures_t *out;
+    uint32_t seen; /* figures, by bit */
+    int has_version, has_name, has_base, has_figures;
+} reader_t;
+
+#define BAD(reader, ...) bad((reader), __LINE__, __VA_ARGS__)
+
+FY_PRINTF(3, 4) static fy_status_t bad(const reader_t *r, int line, const char *format, ...)
+{
+    char what[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return fy__sim_host->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, line,
+                              "%s: profile=%s, line %zu: %s\n  ferry calibrate writes such files; docs/simulator.md says what is in one",
+                              r->name, r->path, r->line, what);
+}
+
+static void skip_space(reader_t *r)
+{
+    for (; *r->at != '\0' && strchr(" \t\r\n", *r->at); r->at++) r->line += *r->at == '\n';
+}
+
+/* The next sign that is no space must be this one. */
+static fy_status_t expect(reader_t *r, char sign, const char *where)
+{
+    skip_space(r);
+    if (*r->at != sign) return BAD(r, "here must stand '%c' (%s): this is no profile, or no JSON", sign, where);
+    r->at++;
+    return FY_STATUS_OK;
+}
+
+/* A text, as it stands; *out_length bytes at *out_text. */
+static fy_status_t text(reader_t *r, const char **out_text, size_t *out_length)
+{
+    FY_TRY(expect(r, '"', "the begin of a text"));
+    const char *begin = r->at;
+    for (; *r->at != '"'; r->at++) {
+        if (*r->at == '\0' || (unsigned char)*r->at < ' ') return BAD(r, "a text has no end on its line");
+        if (*r->at == '\\' && *++r->at == '\0') return BAD(r, "a text has no end on its line");
+    }
+    *out_text = begin;
+    *out_length = (size_t)(r->at++ - begin);
+    return FY_STATUS_OK;
+}
+
+static int is(const char *at, size_t length, const char *word) { return strlen(word) == length && memcmp(at, word, length) == 0; }
+
+/* After a member: ',' goes on, '}' ends. */
+static fy_status_t more(reader_t *r, int *out_more)
+{
+    skip_space(r);
+    *out_more = *r->at == ',';
+    if (*r->at != ',' && *r->at != '}') return BAD(r, "here must stand ',' or '}'");
+    r->at++;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t whole(reader_t *r, const char *what, uint64_t *out_number)
+{
+    uint64_t number = 0;
+    skip_space(r);
+    if (*r->at == '-') return BAD(r, "%s is negative", what);
+    const char *begin = r->at;
+    for (; *r->at >= '0' && *r->at <= '9'; r->at++) {
+        const uint64_t digit = (uint64_t)(*r->at - '0');
+        if (number > (UINT64_MAX - digit) / 10) return BAD(r, "%s is larger than 2^64", what);
+        number = number * 10 + digit;
+    }
+    const int goes_on = *r->at == '.' || *r->at == 'e' || *r->at == 'E';
+    if (r->at == begin || goes_on || (*begin == '0' && r->at - begin > 1)) return BAD(r, "%s is no plain whole number", what);
+    *out_number = number;
+    return FY_STATUS_OK;
+}
+
+/* A number that only people read. */
+static fy_status_t skip_number(reader_t *r, const char *what)
+{
+    skip_space(r);
+    const size_t length = strspn(r->at, "0123456789.eE+-");
+    if (length == 0 || *r->at < '0' || *r->at > '9') return BAD(r, "%s is no number from 0 on", what);
+    r->at += length;
+    return FY_STATUS_OK;
+}
+
+/* ---- the grammar ---- */
+
+static fy_status_t figure_member(reader_t *r, size_t i, int *value_seen, int *unit_seen)
+{
+    const char *key, *word;
+    size_t length, word_length;
+    FY_TRY(text(r, &key, &length));
+    FY_TRY(expect(r, ':', "behind a key"));
+    if (is(key, length, "value") && !*value_seen) {
+        uint64_t value;
+        FY_TRY(whole(r, figures[i].key, &value));
+        if (value < figures[i].least || value > figures[i].most)
+            return BAD(r, "%s is %" PRIu64 "; it may be from %" PRIu64 " to %" PRIu64 " %s", figures[i].key, value, figures[i].least,
+                       figures[i].most, figures[i].unit);
+        *place(r->out, i) = value;
+        *value_seen = 1;
+        return FY_STATUS_OK;
+    }
+    if (is(key, length, "unit") && !*unit_seen) {
+        FY_TRY(text(r, &word, &word_length));
+        if (!is(word, word_length, figures[i].unit))
+            return BAD(r, "the unit of %s is %s, not '%.*s'", figures[i].key, figures[i].unit, word_length < 40 ? (int)word_length : 40,
+                       word);
+        *unit_seen = 1;
+        return FY_STATUS_OK;
+    }
+    if (is(key, length, "how")) return text(r, &word, &word_length);
+    if (is(key, length, "spread")) return skip_number(r, "spread");
+    return BAD(r, "%s has '%.*s' twice, or it is unknown; there are value, unit, spread and how", figures[i].key,
+               length < 40 ? (int)length : 40, key);
+}
+
+static fy_status_t one_figure(reader_t *r)
+{
+    const char *key;
+    size_t length, i = 0;
+    int goes_on = 1, value_seen = 0, unit_seen = 0;
+    FY_TRY(text(r, &key, &length));
+    while (i < NFIGURES && !is(key, length, figures[i].key)) i++;
+    if (i == NFIGURES) return BAD(r, "'%.*s' is no figure of a profile", length < 60 ? (int)length : 60, key);
+    if (r->seen & 1u << i) return BAD(r, "%s stands there twice", figures[i].key);
+    FY_TRY(expect(r, ':', "behind a key"));
+    FY_TRY(expect(r, '{', "the begin of a figure"));
+    while (goes_on) {
+        FY_TRY(figure_member(r, i, &value_seen, &unit_seen));
+        FY_TRY(more(r, &goes_on));
+    }
+    if (!value_seen || !unit_seen) return BAD(r, "%s has no %s", figures[i].key, value_seen ? "unit" : "value");
+    r->seen |= 1u << i;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t all_figures(reader_t *r)
+{
+    int goes_on = 1;
+    FY_TRY(expect(r, '{', "the begin of the figures"));
+    while (goes_on) {
+        FY_TRY(one_figure(r));
+        FY_TRY(more(r, &goes_on));
+    }
+    r->has_figures = 1;
+    return FY_STATUS_OK;
+}
+
+/* The profile that gives what this file does not: it stands before the figures. */
+static fy_status_t read_base(reader_t *r)
+{
+    const char *word;
+    size_t length;
+    char name[FY__SIM_PROFILE_NAME];
+    FY_TRY(text(r, &word, &length));
+    snprintf(name, sizeof name, "%.*s", length < sizeof name ? (int)length : 0, word);
+    const fy__sim_profile_t *base = fy__sim_profile_find(name);
+    if (!base) return BAD(r, "base is '%.*s', which is no built-in profile", length < 60 ? (int)length : 60, word);
+    if (r->has_figures) return BAD(r, "base must stand before the figures");
+    char own[FY__SIM_PROFILE_NAME];
+    memcpy(own, r->out->name, sizeof own);
+    fy__sim_figures_builtin(base, r->out);
+    memcpy(r->out->name, own, sizeof own);
+    r->has_base = 1;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t read_name(reader_t *r)
+{
+    const char *word;
+    size_t length;
+    FY_TRY(text(r, &word, &length));
+    if (length == 0 || length >= sizeof r->out->name || memchr(word, '\\', length))
+        return BAD(r, "name must have 1 to %zu plain characters", sizeof r->out->name - 1);
+    memcpy(r->out->name, word, length);
+    r->out->name[length] = '\0';
+    r->has_name = 1;
+    return FY_STATUS_OK;
+}
+
+static fy_status_t member(reader_t *r)
+{
+    static const char *const notes[] = { "date", "model", "driver", "host", "clock", "version", "how" };
+    const char *key, *word;
+    size_t length, word_length;
+    FY_TRY(text(r, &key, &length));
+    FY_TRY(expect(r, ':', "behind a key"));
+    if (is(key, length, "ferry_profile") && !r->has_version) {
+        uint64_t version;
+        FY_TRY(whole(r, "ferry_profile", &version));
+        if (version != 1) return BAD(r, "this is version %" PRIu64 " of the form; this Ferry reads 1", version);
+        r->has_version = 1;
+        return FY_STATUS_OK;
+    }
+    if (!r->has_version) return BAD(r, "the first member must be \"ferry_profile\": 1");
+    if (is(key, length, "name") && !r->has_name) return read_name(r);
+    if (is(key, length, "base") && !r->has_base) return read_base(r);
+    if (is(key, length, "figures") && !r->has_figures) return all_figures(r);
+    for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++)
+        if (is(key, length, notes[i])) return text(r, &word, &word_length);
+    return BAD(r, "'%.*s' is unknown, or stands there twice", length < 60 ? (int)length : 60, key);
+}
+
+static fy_status_t document(reader_t *r)
+{
+    int goes_on = 1;
+    FY_TRY(expect(r, '{', "the begin of the profile"));
+    while (goes_on) {
+        FY_TRY(member(r));
+        FY_TRY(more(r, &goes_on));
+    }
+    skip_space(r);
+    if (*r->at != '\0') return BAD(r, "something stands behind the profile's end");
+    if (!r->has_name) return BAD(r, "there is no name");
+    if (!r->has_figures) return BAD(r, "there are no figures");
+    for (size_t i = 0; i < NFIGURES && !r->has_base; i++)
+        if (!(r->seen & 1u << i)) return BAD(r, "%s is missing, and no base is named to take it from", figures[i].key);
+    r->out->device.name = r->out->name;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__sim_profile_read(const char *name, const char *path, fy__sim_figures_t *out_figures)
+{
+    const size_t room = FY__SIM_PROFILE_FILE_NBYTES + 1;
+    FILE *file = fopen(path, "re");
+    if (!file) return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: profile=%s: %s", name, path, strerror(errno));
+    char *bytes = malloc(room);
+    if (!bytes) {
+        fclose(file);
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory to read profile=%s", name, path);
+    }
+    errno = 0;
+    const size_t nbytes = fread(bytes, 1, room, file);
+    const int failed = ferror(file), code = errno;
+    fclose(file);
+    fy__sim_figures_t read = { .name = "" };
+    reader_t reader = { .name = name, .path = path, .at = bytes, .line = 1, .out = &read };
+    fy_status_t status;
+    if (failed)
+        status = FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: profile=%s: %s", name, path, strerror(code));
+    else if (nbytes == room)
+        status = FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: profile=%s has more than %d bytes: that is no profile", name, path,
+                              FY__SIM_PROFILE_FILE_NBYTES);
+    else {
+        bytes[nbytes] = '\0'; /* a zero byte inside ends the text early, which no rule allows */
+        status = memchr(bytes, '\0', nbytes) ? BAD(&reader, "the file has a zero byte") : document(&reader);
+    }
+    free(bytes);
+    if (status == FY_STATUS_OK) fy__sim_figures_copy(&read, out_figures);
+    return status;
+}

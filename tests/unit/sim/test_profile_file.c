@@ -1,0 +1,223 @@
+/* Tests of backends/sim/profile_file.c: a good file gives exactly its figures, and each way in which one can be wrong is refused with a text
+ * that says where and what. */
+#include "tests/unit/sim/fixture.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "backends/sim/profile_file.h"
+
+static char path[] = "profile_file_XXXXXX.json";
+
+static int make_path(void **state)
+{
+    (void)state;
+    const int file = mkstemps(path, 5);
+    return file < 0 || close(file) != 0 ? -1 : open_backend(state);
+}
+
+static int remove_path(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static void write_file(const char *text, size_t nbytes)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, nbytes, file), nbytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+#define FIGURE(key, value, unit) \
+    "\"" key "\": {\"value\": " value ", \"unit\": \"" unit "\", \"spread\": 0.01, \"how\": \"a \\\"test\\\"\"}"
+#define HEAD   "{\"ferry_profile\": 1, \"name\": \"mine\", \"date\": \"today\",\n"
+#define MEMORY FIGURE("memory_bytes", "2097152", "bytes")
+#define RATES                                                                                                                      \
+    FIGURE("f32_flops_per_s", "101", "flop/s")                                                                                     \
+    "," FIGURE("f64_flops_per_s", "102", "flop/s") "," FIGURE("f16_flops_per_s", "103", "flop/s") "," FIGURE(                      \
+        "bf16_flops_per_s", "104", "flop/s") "," FIGURE("memory_bytes_per_s", "105",                                               \
+                                                        "bytes/s") "," FIGURE("pinned_bytes_per_s", "106",                         \
+                                                                              "bytes/s") "," FIGURE("pageable_bytes_per_s", "107", \
+                                                                                                    "bytes/s")
+#define PEER FIGURE("peer_bytes_per_s", "108", "bytes/s")
+#define LATENCIES                                                                                                                        \
+    FIGURE("launch_submit_ns", "9", "ns")                                                                                                \
+    "," FIGURE("copy_submit_ns", "10", "ns") "," FIGURE("poll_ns", "11", "ns") "," FIGURE("wake_ns", "12", "ns") "," FIGURE("kernel_ns", \
+                                                                                                                            "13", "ns")
+#define SETUP FIGURE("copy_setup_ns", "14", "ns")
+#define HOST                                                                                                                       \
+    FIGURE("host_flops_per_s", "15", "flop/s")                                                                                     \
+    "," FIGURE("host_bytes_per_s", "16", "bytes/s") "," FIGURE("host_op_ns", "17", "ns") "," FIGURE("host_copy_bytes_per_s", "18", \
+                                                                                                    "bytes/s")
+#define WHOLE HEAD "\"figures\": {" MEMORY "," RATES "," PEER "," LATENCIES "," SETUP ",\n" HOST "}}\n"
+
+static char facts[2048];
+
+static void note_fact(void *user, const char *key, const char *value)
+{
+    (void)user;
+    size_t used = strlen(facts);
+    snprintf(facts + used, sizeof facts - used, "%s=%s ", key, value);
+}
+
+static void assert_facts(const char *expected)
+{
+    char option[64];
+    void *dev;
+    snprintf(option, sizeof option, "profile=./%s", path);
+    if (try_open(3, &dev, (const char *[]){ option, NULL }) != FY_STATUS_OK) fail_msg("%s", said);
+    facts[0] = '\0';
+    assert_int_equal(sim->describe(dev, note_fact, NULL), FY_STATUS_OK);
+    assert_string_equal(facts, expected);
+    fy_backend_info_t info;
+    assert_int_equal(sim->device_query(dev, &info), FY_STATUS_OK);
+    assert_string_equal(info.model, "mine profile");
+    sim->device_close(dev);
+}
+
+static void a_whole_file_gives_its_figures(void **state)
+{
+    (void)state;
+    write_file(WHOLE, strlen(WHOLE));
+    assert_facts("profile=mine memory_bytes=2097152 f32_flops_per_s=101 f64_flops_per_s=102 f16_flops_per_s=103 bf16_flops_per_s=104 "
+                 "memory_bytes_per_s=105 pinned_bytes_per_s=106 pageable_bytes_per_s=107 peer_bytes_per_s=108 launch_submit_ns=9 "
+                 "copy_submit_ns=10 poll_ns=11 wake_ns=12 kernel_ns=13 copy_setup_ns=14 host_flops_per_s=15 host_bytes_per_s=16 "
+                 "host_op_ns=17 host_copy_bytes_per_s=18 ");
+}
+
+static void a_base_gives_what_is_missing(void **state)
+{
+    (void)state;
+    static const char text[] = HEAD "\"base\": \"t4\", \"figures\": {" HOST "}}";
+    write_file(text, strlen(text));
+    assert_facts("profile=mine memory_bytes=16106127360 f32_flops_per_s=8100000000000 f64_flops_per_s=253000000000 "
+                 "f16_flops_per_s=65000000000000 bf16_flops_per_s=8100000000000 memory_bytes_per_s=320000000000 "
+                 "pinned_bytes_per_s=12000000000 pageable_bytes_per_s=8000000000 peer_bytes_per_s=12000000000 launch_submit_ns=1700 "
+                 "copy_submit_ns=7000 poll_ns=200 wake_ns=11000 kernel_ns=2000 copy_setup_ns=2000 host_flops_per_s=15 "
+                 "host_bytes_per_s=16 host_op_ns=17 host_copy_bytes_per_s=18 ");
+}
+
+/* The figures are used: the host's own time and a launch's submission go by them. */
+static void times_follow_the_file(void **state)
+{
+    (void)state;
+    char option[64];
+    void *dev;
+    fy_backend_clock_t before, after;
+    write_file(WHOLE, strlen(WHOLE));
+    snprintf(option, sizeof option, "profile=./%s", path);
+    assert_int_equal(try_open(3, &dev, (const char *[]){ option, NULL }), FY_STATUS_OK);
+    sim->clock(dev, &before);
+    sim->host_work(dev, 30, 0);
+    sim->clock(dev, &after);
+    assert_int_equal(after.now_ns - before.now_ns, 2000000000 + 17);
+    sim->host_copy(dev, 36);
+    sim->clock(dev, &before);
+    assert_int_equal(before.now_ns - after.now_ns, 2000000000);
+    sim->device_close(dev);
+}
+
+typedef struct wrong {
+    const char *text, *says;
+} wrong_t;
+
+static const wrong_t wrongs[] = {
+    { "", "line 1: here must stand '{'" },
+    { "[]", "no JSON" },
+    { "not JSON at all", "no JSON" },
+    { "{}", "begin of a text" },
+    { "{\"name\": \"x\"}", "the first member must be \"ferry_profile\"" },
+    { "{\"ferry_profile\": 2, \"name\": \"x\"}", "version 2 of the form; this Ferry reads 1" },
+    { "{\"ferry_profile\": 1}", "there is no name" },
+    { HEAD "\"name\": \"again\"}", "line 2: 'name' is unknown, or stands there twice" },
+    { HEAD "\"colour\": \"red\"}", "line 2: 'colour' is unknown" },
+    { HEAD "\"base\": \"b200\"}", "base is 'b200', which is no built-in profile" },
+    { HEAD "\"base\": \"t4\"}", "there are no figures" },
+    { HEAD "\"figures\": {" HOST "}, \"base\": \"t4\"}", "base must stand before" },
+    { "{\"ferry_profile\": 1, \"name\": \"\"}", "name must have 1 to 31" },
+    { "{\"ferry_profile\": 1, \"name\": \"01234567890123456789012345678901\"}", "name must have 1 to 31" },
+    { "{\"ferry_profile\": 1, \"name\": \"a\\u0041\"}", "name must have 1 to 31" },
+    { "{\"ferry_profile\": 1, \"name\": \"a", "a text has no end" },
+    { "{\"ferry_profile\": 1, \"name\": \"a\nb\"}", "a text has no end" },
+    { "{\"ferry_profile\": 1, \"name\": \"a\\", "a text has no end" },
+    { HEAD "\"figures\": {" MEMORY "," RATES "," LATENCIES "," SETUP "," HOST "}}", "peer_bytes_per_s is missing, and no base" },
+    { HEAD "\"figures\": {" MEMORY "," RATES "," PEER "," LATENCIES "," HOST "}}", "copy_setup_ns is missing" },
+    { HEAD "\"figures\": {" MEMORY ",\n" MEMORY "}}", "line 3: memory_bytes stands there twice" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "-1", "bytes") "}}", "memory_bytes is negative" },
+    { HEAD "\"figures\": {" FIGURE("f32_flops_per_s", "0", "flop/s") "}}", "f32_flops_per_s is 0; it may be from 1 to" },
+    { HEAD "\"figures\": {" FIGURE("f64_flops_per_s", "0", "flop/s") "}}", "f64_flops_per_s is 0" },
+    { HEAD "\"figures\": {" FIGURE("pinned_bytes_per_s", "0", "bytes/s") "}}", "pinned_bytes_per_s is 0" },
+    { HEAD "\"figures\": {" FIGURE("host_bytes_per_s", "0", "bytes/s") "}}", "host_bytes_per_s is 0" },
+    { HEAD "\"figures\": {" FIGURE("poll_ns", "0", "ns") "}}", "poll_ns is 0; it may be from 1" },
+    { HEAD "\"figures\": {" FIGURE("wake_ns", "1000000001", "ns") "}}", "wake_ns is 1000000001; it may be from 0 to 1000000000 ns" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "1048575", "bytes") "}}", "memory_bytes is 1048575" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "70368744177665", "bytes") "}}", "memory_bytes is 70368744177665" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "18446744073709551616", "bytes") "}}", "memory_bytes is larger than 2^64" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "1e9", "bytes") "}}", "memory_bytes is no plain whole number" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "2097152.5", "bytes") "}}", "memory_bytes is no plain whole number" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "02097152", "bytes") "}}", "memory_bytes is no plain whole number" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "\"2097152\"", "bytes") "}}", "memory_bytes is no plain whole number" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "2097152", "MiB") "}}", "the unit of memory_bytes is bytes, not 'MiB'" },
+    { HEAD "\"figures\": {" FIGURE("memory_mib", "2", "MiB") "}}", "'memory_mib' is no figure of a profile" },
+    { HEAD "\"figures\": {\"poll_ns\": 200}}", "begin of a figure" },
+    { HEAD "\"figures\": {\"poll_ns\": {\"value\": 200}}}", "poll_ns has no unit" },
+    { HEAD "\"figures\": {\"poll_ns\": {\"unit\": \"ns\"}}}", "poll_ns has no value" },
+    { HEAD "\"figures\": {\"poll_ns\": {\"value\": 200, \"value\": 200}}}", "poll_ns has 'value' twice" },
+    { HEAD "\"figures\": {\"poll_ns\": {\"median\": 200}}}", "poll_ns has 'median' twice, or it is unknown" },
+    { HEAD "\"figures\": {\"poll_ns\": {\"value\": 200, \"spread\": -1}}}", "spread is no number from 0 on" },
+    { HEAD "\"figures\": {}}", "begin of a text" },
+    { HEAD "\"figures\": {\"poll_ns\": {\"value\": 200", "',' or '}'" },
+    { WHOLE "x", "line 4: something stands behind the profile's end" },
+};
+
+static void refused(const char *value, const char *says)
+{
+    fy__sim_figures_t figures = { .name = "untouched" };
+    assert_int_equal(fy__sim_profile_read("sim:3", value, &figures), FY_STATUS_INVALID_ARGUMENT);
+    if (!strstr(said, says) || !strstr(said, value) || !strstr(said, "sim:3")) fail_msg("'%s' does not say '%s'", said, says);
+    assert_string_equal(figures.name, "untouched");
+}
+
+static void wrong_files_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) {
+        write_file(wrongs[i].text, strlen(wrongs[i].text));
+        refused(path, wrongs[i].says);
+    }
+    write_file(WHOLE "\0", strlen(WHOLE) + 1);
+    refused(path, "zero byte");
+    static char large[FY__SIM_PROFILE_FILE_NBYTES + 2];
+    memset(large, ' ', sizeof large);
+    memcpy(large, WHOLE, strlen(WHOLE));
+    write_file(large, FY__SIM_PROFILE_FILE_NBYTES); /* spaces at the end are no harm */
+    fy__sim_figures_t figures;
+    assert_int_equal(fy__sim_profile_read("sim:3", path, &figures), FY_STATUS_OK);
+    write_file(large, FY__SIM_PROFILE_FILE_NBYTES + 1);
+    refused(path, "more than 65536 bytes");
+    refused("./nowhere.json", "No such file");
+    refused("/", "directory");
+}
+
+/* A file that ends anywhere is refused, and nothing is read behind its end (AddressSanitizer would say). */
+static void every_beginning_is_refused(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n + 2 < strlen(WHOLE); n++) {
+        fy__sim_figures_t figures;
+        write_file(WHOLE, n);
+        assert_int_equal(fy__sim_profile_read("sim:3", path, &figures), FY_STATUS_INVALID_ARGUMENT);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_whole_file_gives_its_figures), cmocka_unit_test(a_base_gives_what_is_missing),
+        cmocka_unit_test(times_follow_the_file),          cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(every_beginning_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_path, remove_path);
+}
