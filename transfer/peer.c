@@ -64,7 +64,11 @@ static uint32_t find_fault(fy__fetch_t *fetch, uint64_t request)
 static fy_status_t copy_to(fy__fetch_t *fetch, const fy__end_t *target, uint64_t *out_request)
 {
     fy_device_t *from = fetch->device;
-    const fy_copy_t copy = { .kind = FY_COPY_PEER, .dst = target->desc.data, .src = fetch->src.desc.data, .nbytes = fetch->nbytes };
+    const fy_copy_t copy = { .kind = FY_COPY_PEER,
+                             .dst = target->desc.data,
+                             .src = fetch->src.desc.data,
+                             .nbytes = fetch->nbytes,
+                             .peer = target->storage->device->dev };
     FY_TRY(fy__hazard_before_write(&target->storage->hazard, fetch->stream, FY__WAIT_PEER_WRITE));
     FY_TRY(fy__copy_submit(from, fetch->stream, "send", copy, &fetch->point, out_request));
     fy__hazard_read(&fetch->src.storage->hazard, fetch->stream, fetch->point);

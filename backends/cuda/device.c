@@ -117,6 +117,8 @@ static fy_status_t describe(fy__cuda_device_t *dev)
     return read_attribute(dev, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &dev->minor);
 }
 
+static _Atomic uint32_t last_serial;
+
 fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev)
 {
     *out_dev = NULL;
@@ -132,6 +134,7 @@ fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_op
     if (dev == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for the handle of cuda:%d", index);
     dev->index = index;
     pthread_mutex_init(&dev->trails.lock, NULL);
+    dev->serial = atomic_fetch_add(&last_serial, 1) + 1;
     fy__cuda_frame_t frame;
     int entered = 0;
     fy_status_t status = describe(dev);

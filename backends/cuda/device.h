@@ -19,11 +19,15 @@ enum fy__cuda_module {
 
 typedef struct fy__cuda_lt fy__cuda_lt_t; /* lt.h: this device's cuBLASLt handle and plans */
 
+/* Peers beyond it are reached as if there were no direct way. */
+enum { FY__CUDA_PEERS = 64 };
+
 typedef struct fy__cuda_device {
     int index;
     CUdevice handle;
     CUcontext context; /* the primary one, retained: shared with the runtime API, cuBLASLt and the application */
     int nprocessors, major, minor;
+    uint32_t serial;                       /* of this open: no two in a process are the same */
     int least_priority, greatest_priority; /* least >= greatest: smaller goes first */
     char model[64];
     atomic_int lost;      /* the CUresult that broke the context, 0 while it works */
@@ -32,6 +36,7 @@ typedef struct fy__cuda_device {
     CUfunction kernels[FY__CUDA_KERNEL_COUNT];
     fy__cuda_lt_t *lt;
     fy__cuda_trails_t trails;
+    _Atomic uint32_t peers[FY__CUDA_PEERS]; /* by index: serial of the peer that this device's way to was settled for; 0: none yet */
 } fy__cuda_device_t;
 
 typedef struct fy__cuda_stream {
@@ -65,6 +70,8 @@ void fy__cuda_note(fy__cuda_device_t *dev, CUresult code);
          ? FY_STATUS_OK                                          \
          : fy__cuda_failed(fy__cuda_last_code, __FILE__, __LINE__, #call, __VA_ARGS__))
 
+/* peers.c: a copy to another device, likewise. */
+fy_status_t fy__cuda_peer_copy(fy__cuda_device_t *dev, CUstream stream, const fy_copy_t *copy);
 /* memory.c: one copy, between enter and leave; not reported yet. */
 fy_status_t fy__cuda_copy_submit(fy__cuda_device_t *dev, CUstream stream, const fy_copy_t *copy);
 

@@ -39,7 +39,9 @@
     X(cuMemcpyHtoDAsync, 3020)           \
     X(cuMemcpyDtoHAsync, 3020)           \
     X(cuMemcpyDtoDAsync, 3020)           \
-    X(cuMemcpyAsync, 4000)               \
+    X(cuMemcpyPeerAsync, 4000)           \
+    X(cuCtxEnablePeerAccess, 4000)       \
+    X(cuPointerGetAttribute, 4000)       \
     X(cuMemsetD8Async, 3020)             \
     X(cuStreamCreateWithPriority, 5050)  \
     X(cuStreamDestroy, 4000)             \

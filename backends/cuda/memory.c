@@ -1,4 +1,5 @@
-/* Device memory, page-locking of host memory, copies and fills. Mechanism only: caching, pooling and staging stand above the seam.
+/* Device memory, copies and fills. Mechanism only: caching, pooling and staging stand above the seam. Not here: page-locking
+ * (register.c), other devices (peers.c), many copies at once (copy_many.c).
  * An allocation that the driver refuses leaves no trace: the driver API has no sticky error for it. */
 #include "backends/cuda/device.h"
 
@@ -29,29 +30,6 @@ void fy__cuda_free(void *handle, void *address, uint64_t nbytes)
     fy__cuda_leave(&frame);
 }
 
-/* PORTABLE: for every context of the process. DEVICEMAP, with unified addressing (every 64-bit system): kernels use the same address. */
-fy_status_t fy__cuda_register_host(void *handle, void *address, uint64_t nbytes)
-{
-    fy__cuda_device_t *dev = handle;
-    fy__cuda_frame_t frame;
-    FY_TRY(fy__cuda_enter(dev, &frame));
-    fy_status_t status = FY__CUDA_CALL(dev, cuMemHostRegister,
-                                       (address, nbytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-                                       "page-locking %llu bytes of host memory for cuda:%d", (unsigned long long)nbytes, dev->index);
-    fy__cuda_leave(&frame);
-    return status;
-}
-
-void fy__cuda_unregister_host(void *handle, void *address, uint64_t nbytes)
-{
-    fy__cuda_device_t *dev = handle;
-    fy__cuda_frame_t frame;
-    (void)nbytes;
-    if (!fy__cuda_enter_to_release(dev, &frame)) return;
-    fy__cuda_note(dev, fy__cuda.cuMemHostUnregister(address));
-    fy__cuda_leave(&frame);
-}
-
 fy_status_t fy__cuda_copy_submit(fy__cuda_device_t *dev, CUstream stream, const fy_copy_t *copy)
 {
     unsigned long long nbytes = copy->nbytes;
@@ -65,9 +43,7 @@ fy_status_t fy__cuda_copy_submit(fy__cuda_device_t *dev, CUstream stream, const 
     case FY_COPY_LOCAL:
         return FY__CUDA_CALL(dev, cuMemcpyDtoDAsync, (at(copy->dst), at(copy->src), copy->nbytes, stream),
                              "copying %llu bytes within cuda:%d", nbytes, dev->index);
-    case FY_COPY_PEER: /* unified addressing tells the driver which devices the two ends are on */
-        return FY__CUDA_CALL(dev, cuMemcpyAsync, (at(copy->dst), at(copy->src), copy->nbytes, stream),
-                             "copying %llu bytes between cuda:%d and a peer", nbytes, dev->index);
+    case FY_COPY_PEER: return fy__cuda_peer_copy(dev, stream, copy);
     }
     return FY__CUDA_FAIL(FY_STATUS_INTERNAL, "copy kind %d is none of backend.h's", (int)copy->kind);
 }

@@ -65,6 +65,7 @@ typedef struct fy_copy {
     const void *src;
     uint64_t nbytes; /* > 0 */
     uint32_t *fault; /* page-locked; not 0 once done: this copy failed and dst holds garbage. NULL: nobody looks (copies_can_fault is 0) */
+    void *peer;      /* PEER: the device that dst is on, as its device_open gave it; src is on the one that copies. Else NULL */
 } fy_copy_t;
 
 /* Two launches that are no ops. Many small tensors cross in one copy, packed in one run of bytes with a table behind them; a kernel on the
@@ -101,7 +102,8 @@ typedef struct fy_backend {
     /* nbytes > 0. A refusal is OUT_OF_MEMORY and leaves the device usable. */
     fy_status_t (*alloc)(void *dev, uint64_t nbytes, void **out_address);
     void (*free)(void *dev, void *address, uint64_t nbytes);
-    /* Page-locks host memory so that copies with it run asynchronously and kernels may write it at the same address.
+    /* Page-locks host memory so that copies with it run asynchronously and kernels may write it at the same address. The same range may be
+     * registered by several devices, and each gives it back. BUSY: it overlaps what is page-locked already.
      * Both NULL: nothing to do. */
     fy_status_t (*register_host)(void *dev, void *address, uint64_t nbytes);
     void (*unregister_host)(void *dev, void *address, uint64_t nbytes);

@@ -31,8 +31,9 @@ enum fake_entry {
 
 struct CUctx_st {
     int device;
-    int refs;      /* of a primary context; 1 for the test's own; 0: destroyed */
-    CUresult lost; /* a fatal code that every later call gives */
+    int refs;       /* of a primary context; 1 for the test's own; 0: destroyed */
+    CUresult lost;  /* a fatal code that every later call gives */
+    unsigned peers; /* bits of the devices whose memory it may reach */
 };
 
 /* One lock for everything; recursive. */

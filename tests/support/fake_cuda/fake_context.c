@@ -174,6 +174,7 @@ CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device)
         fake_memory_close(device, primary[device].lost != 0);
         fake_handles_close(&primary[device], primary[device].lost != 0);
         primary[device].lost = CUDA_SUCCESS;
+        primary[device].peers = 0;
     }
     return (CUresult)fake_leave(code != 0 ? code : told);
 }
@@ -210,6 +211,20 @@ CUresult fake_cuCtxPopCurrent(CUcontext *out)
         return (CUresult)fake_leave(CUDA_ERROR_INVALID_CONTEXT);
     }
     *out = stack[--depth]; /* even if told to fail: a stack that never empties would hide the first mistake */
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuCtxEnablePeerAccess, &context);
+    if (code == 0 && flags != 0) code = CUDA_ERROR_INVALID_VALUE;
+    if (code == 0 && (peer == NULL || peer->refs == 0 || peer->device == context->device)) {
+        misuses++;
+        code = CUDA_ERROR_INVALID_CONTEXT;
+    }
+    if (code == 0 && (context->peers & 1u << peer->device) != 0) code = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    if (code == 0) context->peers |= 1u << peer->device;
     return (CUresult)fake_leave(code);
 }
 

@@ -17,6 +17,7 @@ typedef struct block {
 
 typedef struct registration {
     uint64_t address, nbytes;
+    CUcontext context; /* whose it is: it must not end before */
     struct registration *next;
 } registration_t;
 
@@ -140,6 +141,8 @@ void fake_memory_close(int device, int lost)
         if (!lost) fake_count_leak(1);
         drop(device, &blocks[device]);
     }
+    for (const registration_t *r = registrations; r != NULL && !lost; r = r->next)
+        if (r->context->refs == 0 && r->context->device == device) fake_count_leak(1);
 }
 
 /* ---- host memory ---- */
@@ -155,7 +158,7 @@ CUresult fake_cuMemHostRegister(void *address, size_t nbytes, unsigned int flags
         if (at < r->address + r->nbytes && r->address < at + nbytes) code = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     if (code == 0) {
         registration_t *r = malloc(sizeof *r);
-        *r = (registration_t){ at, nbytes, registrations };
+        *r = (registration_t){ at, nbytes, context, registrations };
         registrations = r;
         live_registrations++;
     }
@@ -179,6 +182,20 @@ CUresult fake_cuMemHostUnregister(void *address)
         live_registrations--;
     }
     return (CUresult)fake_leave(code != 0 ? code : told);
+}
+
+CUresult fake_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    int code = fake_enter(FAKE_cuPointerGetAttribute);
+    const registration_t *registration = registration_at(address, 1);
+    if (code == 0 && registration == NULL) code = CUDA_ERROR_INVALID_VALUE; /* nothing else is asked about */
+    if (code == 0) switch ((int)attribute) {
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned int *)data = CU_MEMORYTYPE_HOST; break;
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)data = registration->address; break;
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data = registration->nbytes; break;
+        default: code = CUDA_ERROR_INVALID_VALUE;
+        }
+    return (CUresult)fake_leave(code);
 }
 
 /* ---- copies ---- */
@@ -224,20 +241,21 @@ CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t nbytes,
     return copy(FAKE_cuMemcpyDtoDAsync, dst, 1, src, 1, nbytes, stream, FAKE_D2D);
 }
 
-/* Unified addressing: either end may be on any device. */
-CUresult fake_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t nbytes, CUstream stream)
+/* Each end on the device of the context that is said to be its own; the source's is the current one. */
+CUresult fake_cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t nbytes,
+                                CUstream stream)
 {
     CUcontext context;
-    int code = fake_enter_context(FAKE_cuMemcpyAsync, &context);
-    void *to = NULL, *from = NULL;
+    int code = fake_enter_context(FAKE_cuMemcpyPeerAsync, &context);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
-    for (int device = 0; device < FAKE_DEVICES; device++) {
-        if (block_at(device, dst, nbytes) != NULL) to = behind(dst);
-        if (block_at(device, src, nbytes) != NULL) from = behind(src);
+    if (code == 0 && (dst_context == NULL || dst_context->refs == 0 || src_context != context || nbytes == 0)) {
+        fake_count_misuse();
+        code = CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (code == 0 && (to == NULL || from == NULL)) code = context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (code == 0 && (block_at(dst_context->device, dst, nbytes) == NULL || block_at(src_context->device, src, nbytes) == NULL))
+        code = context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
     if (code == 0) {
-        memmove(to, from, nbytes);
+        memmove(behind(dst), behind(src), nbytes);
         moved[FAKE_PEER] += nbytes;
         ncopies[FAKE_PEER]++;
     }

@@ -44,22 +44,69 @@ static void a_failed_copy_reports_no_bytes(void **state)
     cuda->free(dev, a, 64);
 }
 
-static void peers_copy(void **state)
+/* With the direct way, or, where this call fails, without. */
+static void copy_to_peer(const char *failing_call)
 {
-    (void)state;
     char bytes[256], back[256] = { 0 };
-    void *other, *theirs;
+    void *other, *theirs, *their_stream;
     memset(bytes, 42, sizeof bytes);
     assert_ok(cuda->device_open(1, 0, NULL, &other));
     assert_ok(cuda->alloc(other, sizeof bytes, &theirs));
+    assert_ok(cuda->stream_create(other, FY_STREAM_COMPUTE, 0, NULL, &their_stream));
     void *mine = device_bytes(bytes, sizeof bytes), *home = device_bytes(back, sizeof back);
-    fy_copy_t there = { FY_COPY_PEER, 0, theirs, mine, sizeof bytes }, here = { FY_COPY_PEER, 0, home, theirs, sizeof bytes };
+    fy_copy_t there = { FY_COPY_PEER, 0, theirs, mine, sizeof bytes, NULL, other };
+    fy_copy_t here = { FY_COPY_PEER, 0, home, theirs, sizeof bytes, NULL, dev };
+    const int64_t enabled = fake.fake_cuda_calls("cuCtxEnablePeerAccess");
+    memset(recorded, 0, sizeof recorded);
+    if (failing_call) fake.fake_cuda_fail(failing_call, 1, 999);
     assert_ok(cuda->copy(dev, stream, &there));
-    assert_ok(cuda->copy(dev, stream, &here));
+    fake.fake_cuda_fail(NULL, 0, 0);
+    assert_ok(cuda->copy(dev, stream, &there)); /* the way is settled */
+    assert_int_equal(fake.fake_cuda_calls("cuCtxEnablePeerAccess") - enabled, failing_call && strstr(failing_call, "Can") ? 0 : 1);
+    assert_ok(cuda->copy(other, their_stream, &here));
     fetch(back, home, sizeof back);
     assert_memory_equal(bytes, back, sizeof bytes);
+    assert_int_equal(recorded[FY_COPY_PEER], 3 * sizeof bytes);
+    there.peer = NULL;
+    assert_failed(cuda->copy(dev, stream, &there), FY_STATUS_INTERNAL, "does not say which");
+    cuda->stream_destroy(other, their_stream);
     cuda->free(dev, mine, sizeof bytes);
     cuda->free(dev, home, sizeof bytes);
+    cuda->free(other, theirs, sizeof bytes);
+    cuda->device_close(other);
+}
+
+static void peers_copy(void **state)
+{
+    (void)state;
+    copy_to_peer(NULL);
+    copy_to_peer(NULL); /* the peer was closed and opened again: the way is opened again, too */
+}
+
+static void peers_copy_without_a_direct_way(void **state)
+{
+    (void)state;
+    copy_to_peer("cuCtxEnablePeerAccess");
+    assert_non_null(strstr(last_log, "go by the host"));
+    last_log[0] = '\0';
+    copy_to_peer("cuDeviceCanAccessPeer");
+    assert_non_null(strstr(last_log, "go by the host"));
+}
+
+/* A fatal code of that call is one: the device is lost, as by any other. */
+static void reaching_a_peer_may_lose_the_device(void **state)
+{
+    char bytes[64] = { 0 };
+    void *other, *theirs;
+    (void)state;
+    assert_ok(cuda->device_open(1, 0, NULL, &other));
+    assert_ok(cuda->alloc(other, sizeof bytes, &theirs));
+    void *mine = device_bytes(bytes, sizeof bytes);
+    fy_copy_t there = { FY_COPY_PEER, 0, theirs, mine, sizeof bytes, NULL, other };
+    fake.fake_cuda_fail("cuCtxEnablePeerAccess", 1, 719);
+    assert_failed(cuda->copy(dev, stream, &there), FY_STATUS_DEVICE_LOST, "reaching cuda:1 from cuda:0");
+    assert_failed(cuda->copy(dev, stream, &there), FY_STATUS_DEVICE_LOST, "cuda:0 is lost");
+    cuda->free(dev, mine, sizeof bytes);
     cuda->free(other, theirs, sizeof bytes);
     cuda->device_close(other);
 }
@@ -87,6 +134,70 @@ static void host_memory_is_registered_once(void **state)
     assert_failed(cuda->register_host(dev, memory, 4096), FY_STATUS_BUSY, "page-locking 4096 bytes");
     cuda->unregister_host(dev, memory, sizeof memory);
     assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 0);
+}
+
+/* The driver has it once, whoever closes first; its contents stay reachable for the other. */
+static void two_devices_share_a_registration(void **state)
+{
+    (void)state;
+    static char memory[8192] __attribute__((aligned(4096)));
+    for (int first = 0; first < 2; first++) {
+        void *other;
+        const int64_t calls = fake.fake_cuda_calls("cuMemHostRegister");
+        assert_ok(cuda->device_open(1, 0, NULL, &other));
+        assert_ok(cuda->register_host(other, memory, sizeof memory));
+        fake.fake_cuda_fail("cuDevicePrimaryCtxRetain", 1, 999);
+        assert_failed(cuda->register_host(dev, memory, sizeof memory), FY_STATUS_INTERNAL, "keeping the context of cuda:1");
+        assert_ok(cuda->register_host(dev, memory, sizeof memory));
+        assert_failed(cuda->register_host(dev, memory, sizeof memory), FY_STATUS_BUSY, "page-locked already");
+        assert_failed(cuda->register_host(dev, memory + 4096, 4096), FY_STATUS_BUSY, "page-locked already");
+        assert_int_equal(fake.fake_cuda_calls("cuMemHostRegister") - calls, 1);
+        cuda->unregister_host(first ? dev : other, memory, sizeof memory);
+        assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 1);
+        if (!first) cuda->device_close(other); /* under whose context it stands */
+        assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 1);
+        cuda->unregister_host(first ? other : dev, memory, sizeof memory);
+        assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 0);
+        if (first) cuda->device_close(other);
+    }
+}
+
+typedef int (*get_proc_fn)(const char *symbol, void **pfn, int version, uint64_t flags, void *status);
+typedef int (*register_fn)(void *address, size_t nbytes, unsigned flags);
+typedef int (*address_fn)(void *address);
+
+static void *driver_call(const char *name, int version)
+{
+    get_proc_fn get_proc;
+    void *entry = need_symbol(fake_library, "cuGetProcAddress_v2");
+    memcpy(&get_proc, &entry, sizeof entry);
+    assert_int_equal(get_proc(name, &entry, version, 0, NULL), 0);
+    return entry;
+}
+
+/* It is used and left alone; a part that the application did not register is refused. */
+static void what_the_application_registered_is_used(void **state)
+{
+    (void)state;
+    static char memory[16384] __attribute__((aligned(4096)));
+    register_fn theirs;
+    address_fn end, push, pop;
+    void *entry = driver_call("cuMemHostRegister", 6050), *own = fake.fake_cuda_context(0), *popped;
+    memcpy(&theirs, &entry, sizeof entry);
+    entry = driver_call("cuMemHostUnregister", 4000);
+    memcpy(&end, &entry, sizeof entry);
+    entry = driver_call("cuCtxPushCurrent", 4000);
+    memcpy(&push, &entry, sizeof entry);
+    entry = driver_call("cuCtxPopCurrent", 4000);
+    memcpy(&pop, &entry, sizeof entry);
+    assert_int_equal(push(own), 0);
+    assert_int_equal(theirs(memory, 8192, 3), 0);
+    assert_failed(cuda->register_host(dev, memory + 4096, 8192), FY_STATUS_BUSY, "page-locking 8192 bytes");
+    assert_ok(cuda->register_host(dev, memory + 4096, 4096));
+    cuda->unregister_host(dev, memory + 4096, 4096);
+    assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 1);
+    assert_int_equal(end(memory), 0);
+    assert_int_equal(pop(&popped), 0);
 }
 
 /* ---- streams ---- */
@@ -165,8 +276,12 @@ int main(void)
         TEST(bytes_go_round),
         TEST(a_failed_copy_reports_no_bytes),
         TEST(peers_copy),
+        TEST(peers_copy_without_a_direct_way),
+        TEST(reaching_a_peer_may_lose_the_device),
         TEST(too_much_memory_is_refused_and_nothing_sticks),
         TEST(host_memory_is_registered_once),
+        TEST(two_devices_share_a_registration),
+        TEST(what_the_application_registered_is_used),
         TEST(priorities_are_clamped),
         TEST(a_foreign_stream_is_used_and_not_destroyed),
         TEST(a_stream_of_another_context_is_refused),
