@@ -75,11 +75,11 @@ if(FERRY_TESTS)
         set_source_files_properties(${kernel_files} PROPERTIES LANGUAGE CXX)
         target_compile_options(fake_cuda_kernels PRIVATE -x c++ -include ${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/simt.h -Wall -Wextra -Werror
                                -ffp-contract=off -fno-exceptions -fno-rtti -fvisibility=hidden)
-        target_include_directories(fake_cuda_kernels PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+        target_include_directories(fake_cuda_kernels PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/emulated ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
         set_target_properties(fake_cuda_kernels PROPERTIES CXX_STANDARD 17 POSITION_INDEPENDENT_CODE ON)
         target_sources(fake_cuda PRIVATE $<TARGET_OBJECTS:fake_cuda_kernels>)
         target_compile_definitions(fake_cuda PRIVATE FAKE_CUDA_HAS_SOURCE)
-        foreach(test launch matmul)
+        foreach(test launch matmul conv)
             add_test(NAME unit_cuda_${test}_source COMMAND test_unit_cuda_${test} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
             set_tests_properties(unit_cuda_${test}_source PROPERTIES LABELS unit TIMEOUT 300 SKIP_RETURN_CODE 77
                 ENVIRONMENT "FERRY_BUILD_DIR=${CMAKE_BINARY_DIR};FAKE_CUDA_KERNELS=source;OMP_WAIT_POLICY=passive")

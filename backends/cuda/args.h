@@ -34,8 +34,14 @@
     X(move, fy_one_hot)                                                                      \
     X(matmul, fy_matmul_f32) /* what cuBLASLt does not take; and linear */                   \
     X(matmul, fy_matmul_f64)                                                                 \
-    X(conv, fy_conv2d_f32) /* and the gradients */                                           \
+    X(conv, fy_conv2d_f32) /* and the gradients; any strides */                              \
     X(conv, fy_conv2d_f64)                                                                   \
+    X(conv_gemm, fy_conv2d_gemm_f32) /* these: dense operands of less than 2^30 elements */  \
+    X(conv_gemm, fy_conv2d_gemm_f64)                                                         \
+    X(conv_tensor, fy_conv2d_tensor_f16) /* on tensor cores */                               \
+    X(conv_tensor, fy_conv2d_tensor_bf16)                                                    \
+    X(conv_depthwise, fy_conv2d_depthwise_f32) /* a group for each channel */                \
+    X(conv_depthwise, fy_conv2d_depthwise_f64)                                               \
     X(pool, fy_pool2d_f32) /* max, avg, and their gradients */                               \
     X(pool, fy_pool2d_f64)                                                                   \
     X(loss, fy_class_loss_f32) /* nll_loss, cross_entropy */                                 \
@@ -46,7 +52,9 @@
     X(step, fy_step_f64)                                                                     \
     X(step, fy_step_advance) /* then moves it */
 
-#define FY__CUDA_MODULE_LIST(X) X(elementwise) X(move) X(random) X(reduce) X(softmax) X(matmul) X(conv) X(pool) X(loss) X(step)
+#define FY__CUDA_MODULE_LIST(X) \
+    X(elementwise)              \
+    X(move) X(random) X(reduce) X(softmax) X(matmul) X(conv) X(conv_gemm) X(conv_tensor) X(conv_depthwise) X(pool) X(loss) X(step)
 
 enum fy__cuda_kernel {
 #define X(module, name) FY__CUDA_KERNEL_##name,
@@ -109,6 +117,8 @@ typedef struct fy__cuda_args {
     uint32_t reserved;
     /* Reductions: how many elements stand behind one result, when that is more than src has (src are partial results); else NO_COUNT. */
     uint64_t count;
+    /* Weights' gradients of conv2d: dst[0] may have an axis in front; then slice i of n is the gradient over images N i / n .. N (i + 1) / n,
+     * in f32 (f64: f64), and not accumulated. */
     /* Concat: where along the axis this source begins is already in dst[0].data; dst[0].dims are the source's. */
     fy__cuda_attrs_t attrs;
     fy__cuda_operand_t dst[FY__CUDA_MAX_DST];

@@ -41,10 +41,12 @@ fy_status_t fy__cuda_run_reduce(fy__cuda_device_t *dev, CUstream stream, const f
 uint64_t fy__cuda_reduce_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit);
 fy_status_t fy__cuda_run_class_loss(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
 uint64_t fy__cuda_class_loss_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit);
-fy_status_t fy__cuda_run_conv2d_params(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
-uint64_t fy__cuda_conv2d_params_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit);
 fy_status_t fy__cuda_run_concat(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
 fy_status_t fy__cuda_run_step(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
+
+/* ---- conv.c: conv2d, its two gradients, and both parameters' gradients in one ---- */
+fy_status_t fy__cuda_run_conv2d(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
+uint64_t fy__cuda_conv2d_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit);
 
 /* ---- launch_product.c: by cuBLASLt, or by the kernel ---- */
 fy_status_t fy__cuda_run_matmul(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);

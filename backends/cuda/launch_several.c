@@ -55,42 +55,6 @@ uint64_t fy__cuda_class_loss_workspace(fy__cuda_device_t *dev, const fy_launch_t
     return nbytes;
 }
 
-/* The two gradients of a convolution's parameters, as the two ops that they are. */
-static void split_conv2d_params(const fy_launch_t *launch, fy_launch_t *weight, fy_launch_t *bias)
-{
-    static const fy_reduce_attrs_t all_but_channels = { 7, 0 };
-    *weight = *bias = *launch;
-    weight->op = FY_OP_CONV2D_BACKWARD_WEIGHT;
-    weight->ndst = bias->ndst = 1;
-    weight->accumulate &= 1u;
-    bias->op = FY_OP_SUM;
-    bias->nsrc = 1;
-    bias->dst = &launch->dst[1];
-    bias->accumulate >>= 1;
-    bias->attrs = &all_but_channels;
-    bias->attrs_nbytes = sizeof all_but_channels;
-    bias->nelem = (uint64_t)launch->dst[1].dims[0];
-}
-
-fy_status_t fy__cuda_run_conv2d_params(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
-{
-    fy_launch_t weight, bias;
-    fy__cuda_request_t request;
-    split_conv2d_params(launch, &weight, &bias);
-    if (weight.nelem > 0) {
-        fy__cuda_pack_conv2d(&weight, &request);
-        FY_TRY(fy__cuda_submit(dev, stream, &request));
-    }
-    return bias.nelem > 0 ? fy__cuda_run_reduce(dev, stream, &bias) : FY_STATUS_OK;
-}
-
-uint64_t fy__cuda_conv2d_params_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
-{
-    fy_launch_t weight, bias;
-    split_conv2d_params(launch, &weight, &bias);
-    return fy__cuda_reduce_workspace(dev, &bias, limit);
-}
-
 fy_status_t fy__cuda_run_concat(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
 {
     const fy_axis_attrs_t *attrs = launch->attrs;

@@ -43,7 +43,6 @@ int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned index, int64_t begi
 void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out); /* and its gradient, log_softmax, its gradient */
 void fy__cuda_pack_mse_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_one_hot(const fy_launch_t *launch, fy__cuda_request_t *out);
-void fy__cuda_pack_conv2d(const fy_launch_t *launch, fy__cuda_request_t *out); /* and its gradients */
 void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out); /* max, avg, and their gradients */
 /* nll_loss, cross_entropy: one launch of one block, or one for the rows' losses, into `workspace`, and one that adds them up. Returns how
  * many (out has room for what a reduction could need). *out_workspace_nbytes: what they use, at most `limit`. out == NULL: only that is wanted. */

@@ -1,8 +1,5 @@
-/* Packing for what slides a window over images. Axes are not fused: the kernels need N, H, W and C apart.
- * Next: kernels/conv.cu, which says what each product multiplies; kernels/pool.cu. */
+/* Packing for pooling. Axes are not fused: the kernels need N, H, W and C apart. Next: kernels/pool.cu; pack_conv.c for convolutions. */
 #include "backends/cuda/pack.h"
-
-static uint64_t tiles(int64_t n) { return ((uint64_t)n + FY__CUDA_TILE - 1) / FY__CUDA_TILE; }
 
 /* Operands as they are; the attributes that a gradient has in common with what it is of. */
 static void pack_images(const fy_launch_t *launch, size_t attrs_nbytes, fy__cuda_request_t *out)
@@ -19,20 +16,6 @@ static void pack_images(const fy_launch_t *launch, size_t attrs_nbytes, fy__cuda
         fy__cuda_operand_set(&args->src[i], &launch->src[i]);
     }
     fy__cuda_args_size(args, largest);
-}
-
-void fy__cuda_pack_conv2d(const fy_launch_t *launch, fy__cuda_request_t *out)
-{
-    const fy_conv2d_attrs_t *attrs = launch->attrs; /* those of a gradient begin alike */
-    const fy_desc_t *dst = &launch->dst[0];
-    const int weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
-    const int64_t groups = attrs->groups, pixels = dst->dims[0] * dst->dims[1] * dst->dims[2];
-    pack_images(launch, offsetof(fy_conv2d_attrs_t, activation), out);
-    if (launch->op == FY_OP_CONV2D) out->args.attrs.conv2d.activation = attrs->activation;
-    out->kernel = dst->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_conv2d_f64 : FY__CUDA_KERNEL_fy_conv2d_f32;
-    out->threads = (uint64_t)groups * (weight ? tiles(dst->dims[0] / groups) * tiles(dst->dims[1] * dst->dims[2] * dst->dims[3])
-                                              : tiles(pixels) * tiles(dst->dims[3] / groups));
-    out->square = 1;
 }
 
 void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out)

@@ -64,6 +64,13 @@ void fake_count_misuse(void);
 void fake_count_leak(uint64_t n);
 /* ---- kernels ---- */
 CUresult fake_run_kernel(int device, const char *name, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y);
+/* Dense, uninitialised, of the dims of `like`; the caller frees data. */
+fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype);
+/* One op by the portable kernels. */
+fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc_t *src, const void *attrs);
+/* fake_conv.c: may this kernel be given this convolution, and a weights' gradient in slices. */
+int fake_conv_fits(const char *kernel, const fy__cuda_args_t *args);
+fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst, const fy_desc_t *src);
 /* Runs the kernel's own source; the operands in `args` hold host addresses. 0: a barrier was not reached by all. */
 int simt_run(const char *kernel, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y);
 

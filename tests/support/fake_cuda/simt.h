@@ -54,7 +54,8 @@ template <typename T> inline T __shfl_xor_sync(unsigned, T value, int step)
 struct alignas(16) float4 {
     float x, y, z, w;
 };
-struct alignas(16) uint4 {
+/* Kernels read any type in such pieces. */
+struct __attribute__((may_alias, aligned(16))) uint4 {
     unsigned x, y, z, w;
 };
 inline float4 make_float4(float x, float y, float z, float w) { return float4{ x, y, z, w }; }

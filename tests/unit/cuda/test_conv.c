@@ -1,0 +1,187 @@
+/* Convolutions of the CUDA plugin: which kernel takes which layout and dtype, and that each gives what the portable kernels give: forward,
+ * both gradients, groups, windows that leave the image, accumulation, weights' gradients in slices. */
+#include "op_case.h"
+
+typedef struct conv {
+    int64_t n, h, w, c, o, kh, kw;
+    int32_t stride, padding, dilation, groups;
+} conv_t;
+
+static const conv_t convs[] = {
+    { 2, 7, 6, 3, 5, 3, 3, 1, 1, 1, 1 },     /* no channel count that pieces divide */
+    { 2, 8, 8, 16, 32, 3, 3, 1, 1, 1, 1 },   /* all pieces whole */
+    { 1, 9, 9, 8, 72, 3, 3, 2, 1, 1, 1 },    /* two column tiles; a stride that leaves a remainder */
+    { 3, 12, 12, 4, 8, 3, 2, 1, 0, 1, 1 },   /* several row tiles, a window that is not square */
+    { 2, 10, 9, 8, 16, 3, 3, 1, 2, 2, 2 },   /* groups, dilation */
+    { 2, 10, 10, 24, 40, 1, 1, 1, 0, 1, 1 }, /* a matrix product */
+    { 2, 14, 14, 1, 6, 5, 5, 1, 2, 1, 1 },   /* a first layer */
+    { 4, 12, 12, 4, 8, 3, 3, 1, 1, 1, 1 },   /* many pixels: slices */
+    { 2, 5, 5, 6, 9, 3, 3, 2, 0, 1, 3 },     /* groups of odd sizes */
+    { 1, 3, 3, 2, 2, 3, 3, 3, 3, 1, 1 },     /* windows beside the image */
+    { 2, 7, 7, 8, 8, 3, 3, 1, 1, 1, 8 },     /* depthwise from here on */
+    { 2, 7, 8, 5, 5, 3, 2, 2, 1, 2, 5 },     { 4, 12, 12, 40, 40, 3, 3, 1, 1, 1, 40 },
+};
+enum { NCONVS = sizeof convs / sizeof *convs, FIRST_DEPTHWISE = 10 };
+static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
+
+typedef union attrs {
+    fy_conv2d_attrs_t forward;
+    fy_conv2d_backward_attrs_t backward;
+} attrs_t;
+
+static int64_t out_length(int64_t in, int64_t kernel, const conv_t *v)
+{
+    return (in + 2 * v->padding - v->dilation * (kernel - 1) - 1) / v->stride + 1;
+}
+
+/* nsrc: of the forward launch, 2 or 3. */
+static op_case_t case_of(const conv_t *v, fy_op_t op, int32_t dtype, unsigned nsrc, attrs_t *attrs)
+{
+    op_case_t c = { .op = op, .ndst = 1, .nsrc = 2, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20 };
+    fy_desc_t x = describe(dtype, 4, (const int64_t[]){ v->n, v->h, v->w, v->c }, NULL);
+    fy_desc_t w = describe(dtype, 4, (const int64_t[]){ v->o, v->kh, v->kw, v->c / v->groups }, NULL);
+    fy_desc_t y = describe(dtype, 4, (const int64_t[]){ v->n, out_length(v->h, v->kh, v), out_length(v->w, v->kw, v), v->o }, NULL);
+    fy_desc_t bias = describe(dtype, 1, &v->o, NULL);
+    fy_conv2d_backward_attrs_t of = { v->stride,   v->stride, v->padding,    v->padding,   v->dilation,
+                                      v->dilation, v->groups, (int32_t)v->h, (int32_t)v->w };
+    attrs->backward = of;
+    switch (op) {
+    case FY_OP_CONV2D:
+        attrs->forward.activation = FY_ACTIVATION_NONE;
+        c.nsrc = nsrc;
+        c.dst[0] = y, c.src[0] = x, c.src[1] = w, c.src[2] = bias;
+        break;
+    case FY_OP_CONV2D_BACKWARD_INPUT: c.dst[0] = x, c.src[0] = y, c.src[1] = w; break;
+    default:
+        attrs->backward.height = (int32_t)v->kh, attrs->backward.width = (int32_t)v->kw;
+        c.dst[0] = w, c.src[0] = y, c.src[1] = x;
+        if (op == FY_OP_CONV2D_BACKWARD_PARAMS) c.ndst = 2, c.dst[1] = bias;
+    }
+    return c;
+}
+
+static const char *kernel_for(int i, int32_t dtype)
+{
+    const int wide = dtype == FY_DTYPE_F64;
+    if (i >= FIRST_DEPTHWISE) return wide ? "fy_conv2d_depthwise_f64" : "fy_conv2d_depthwise_f32";
+    if (dtype == FY_DTYPE_F16) return "fy_conv2d_tensor_f16";
+    return dtype == FY_DTYPE_BF16 ? "fy_conv2d_tensor_bf16" : wide ? "fy_conv2d_gemm_f64" : "fy_conv2d_gemm_f32";
+}
+
+/* Values of both signs, so that relu has something to do; small ones, so that halves stay exact enough. */
+static void give_signed(op_case_t *c, char *bytes, uint64_t capacity)
+{
+    uint64_t used = 0;
+    for (unsigned i = 0; i < c->nsrc; i++) {
+        const uint64_t size = dtype_nbytes[c->src[i].dtype], n = nelem_of(&c->src[i]);
+        assert_true(used + n * size <= capacity);
+        for (uint64_t k = 0; k < n; k++) {
+            random_element(bytes + used + k * size, c->src[i].dtype);
+            if (random_bits() & 1 << 16) bytes[used + k * size + size - 1] ^= (char)0x80;
+        }
+        c->given[i] = bytes + used;
+        used += n * size;
+    }
+}
+
+static void each_kernel_agrees(void **state)
+{
+    static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT, FY_OP_CONV2D_BACKWARD_WEIGHT };
+    (void)state;
+    for (int i = 0; i < NCONVS; i++)
+        for (int d = 0; d < 4; d++)
+            for (int k = 0; k < 3; k++) {
+                attrs_t attrs;
+                op_case_t c = case_of(&convs[i], ops[k], floats[d], 2, &attrs);
+                c.accumulate = k > 0 ? (uint32_t)(i + d + k) & 1 : 0; /* conv2d itself does not */
+                c.workspace_limit = 0;                                /* one launch */
+                run_case(&c);
+                if (strcmp(fake.fake_cuda_last_kernel(), kernel_for(i, floats[d])) != 0)
+                    fail_msg("convolution %d, op %d, dtype %d ran %s", i, k, floats[d], fake.fake_cuda_last_kernel());
+            }
+    assert_null(strstr(last_log, "slowly"));
+}
+
+static void bias_and_relu_are_fused(void **state)
+{
+    static char bytes[1 << 20];
+    (void)state;
+    for (int i = 0; i < NCONVS; i++)
+        for (int d = 0; d < 4; d++)
+            for (int relu = 0; relu < 2; relu++) {
+                attrs_t attrs;
+                op_case_t c = case_of(&convs[i], FY_OP_CONV2D, floats[d], 3, &attrs);
+                attrs.forward.activation = relu ? FY_ACTIVATION_RELU : FY_ACTIVATION_NONE;
+                if (floats[d] == FY_DTYPE_F32 || floats[d] == FY_DTYPE_F64) give_signed(&c, bytes, sizeof bytes);
+                const int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
+                run_case(&c);
+                assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 1);
+            }
+}
+
+/* With scratch, weights' gradients are summed in slices of images, then added up: two launches; and the bias' gradient is a sum. */
+static void weights_come_in_slices(void **state)
+{
+    (void)state;
+    static const int sliced[] = { 3, 7, 12 };
+    for (int i = 0; i < 3; i++)
+        for (int d = 0; d < 4; d++)
+            for (uint32_t accumulate = 0; accumulate < 2; accumulate++) {
+                attrs_t attrs;
+                op_case_t c = case_of(&convs[sliced[i]], FY_OP_CONV2D_BACKWARD_WEIGHT, floats[d], 2, &attrs);
+                const int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
+                c.accumulate = accumulate;
+                run_case(&c);
+                if (sliced[i] != 12) /* depthwise has blocks enough */
+                    assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 2);
+                c = case_of(&convs[sliced[i]], FY_OP_CONV2D_BACKWARD_PARAMS, floats[d], 2, &attrs);
+                c.accumulate = accumulate * 3;
+                run_case(&c);
+            }
+    attrs_t attrs; /* scratch for one slice only is none */
+    op_case_t c = case_of(&convs[7], FY_OP_CONV2D_BACKWARD_WEIGHT, FY_DTYPE_F32, 2, &attrs);
+    const int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
+    c.workspace_limit = nelem_of(&c.dst[0]) * 4 * 2 - 1;
+    run_case(&c);
+    assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 1);
+}
+
+/* Images between which there is other memory: the plain kernel, and the log says so once. */
+static void other_layouts_take_the_plain_kernel(void **state)
+{
+    (void)state;
+    for (int d = 0; d < 4; d++) {
+        attrs_t attrs;
+        op_case_t c = case_of(&convs[0], FY_OP_CONV2D, floats[d], 3, &attrs);
+        c.src[0].strides[0] += 8;
+        last_log[0] = '\0';
+        run_case(&c);
+        assert_string_equal(fake.fake_cuda_last_kernel(), floats[d] == FY_DTYPE_F64 ? "fy_conv2d_f64" : "fy_conv2d_f32");
+        assert_int_equal(strstr(last_log, "slowly") != NULL, d == 0);
+        c = case_of(&convs[0], FY_OP_CONV2D_BACKWARD_WEIGHT, floats[d], 2, &attrs);
+        c.dst[0].strides[0] += 4;
+        run_case(&c);
+        assert_true(strncmp(fake.fake_cuda_last_kernel(), "fy_conv2d_f", 11) == 0);
+    }
+}
+
+/* No image at all: the gradient is zero, and nothing is divided by. */
+static void nothing_sums_to_zero(void **state)
+{
+    (void)state;
+    const conv_t none = { 0, 7, 6, 4, 5, 3, 3, 1, 1, 1, 1 };
+    attrs_t attrs;
+    op_case_t c = case_of(&none, FY_OP_CONV2D_BACKWARD_WEIGHT, FY_DTYPE_F32, 2, &attrs);
+    run_case(&c);
+}
+
+int main(void)
+{
+    load_or_skip();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
+    const struct CMUnitTest tests[] = {
+        TEST(each_kernel_agrees),   TEST(bias_and_relu_are_fused), TEST(weights_come_in_slices), TEST(other_layouts_take_the_plain_kernel),
+        TEST(nothing_sums_to_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
