@@ -16,6 +16,7 @@ static const command_t commands[] = {
     { "plan", "does it fit? memory map and model time of a step, the largest batch, without a device", cmd_plan },
     { "memory", "what lay where in a device's memory, from a snapshot", cmd_memory },
     { "replay", "what recorded allocations take under other settings, limits and policies", cmd_replay },
+    { "calibrate", "measures a device, and this host, into a profile for simulated devices", cmd_calibrate },
 };
 
 static void print_commands(FILE *file, const char *prefix, const char *summary, const command_t *list, size_t count)

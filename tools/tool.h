@@ -25,6 +25,7 @@ int cmd_ledger(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_memory(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
+int cmd_calibrate(int argc, char **argv);
 int exp_roundtrip(int argc, char **argv);
 int exp_vectorize(int argc, char **argv);
 int exp_minibatch(int argc, char **argv);

@@ -59,9 +59,9 @@ static fy_status_t read_profile(const char *name, const fy_backend_option_t *opt
         fy__sim_figures_builtin(profile, out_figures);
         return FY_STATUS_OK;
     }
-    list_names(profile_name_at, sizeof(known) - 64, known);
-    strcat(known, ", or a file (its name has a '/' or a '.')");
-    return fail_value(name, option, known);
+    list_names(profile_name_at, sizeof(known), known);
+    return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: profile=%s: profile may be %s, or a file (its name has a '/' or a '.')", name,
+                        option->value, known);
 }
 
 static fy_status_t read_option(const char *name, const fy_backend_option_t *option, options_t *options)

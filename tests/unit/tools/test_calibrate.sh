@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# `ferry calibrate`: measuring a simulated device gives its own profile back, so what is measured is what the profile means; the file is
+# read again, by sim, plan and experiments; the fake driver's device is run through. No wall times are asserted.
+# Usage: test_calibrate.sh BUILD_DIR
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
+
+figures() { sed -n 's/^  \([a-z0-9_]*_ns\|[a-z0-9_]*_per_s\|memory_bytes\) *\([0-9]*\)$/\1 \2/p' "$work/out"; }
+
+# ---- usage ----
+expect 0 calibrate --help
+says out "usage: ferry calibrate [DEVICE]"
+expect 2 calibrate host
+says err "--host measures"
+silent out
+expect 2 calibrate sim:0 --rounds 0
+expect 2 calibrate 'sim:0?profile=b200'
+says err "or a file"
+expect 1 calibrate 'sim:0?numerics=off' --rounds 1 --out "$work/no/folder.json" --json
+silent out
+says err "cannot write $work/no/folder.json"
+
+# ---- the closed loop: a profile measured on the model clock is that profile ----
+for profile in h100 k80 rtx4090; do
+    file=$work/$profile.json
+    expect 0 calibrate "sim:0?profile=$profile&numerics=off" --rounds 2 --out "$file" --json
+    says out '"clock": "model"'
+    says out '"written"'
+    says out '"spread": 0'
+    [ -s "$file" ] || fail "there is no $file"
+    expect 0 info --device "sim:0?profile=$file"
+    says out "$profile-profile profile"
+    figures >"$work/got"
+    expect 0 info --device "sim:0?profile=$profile"
+    figures >"$work/want"
+    # A transfer never takes the pageable path, so that one cannot be measured and stands as the page-locked one.
+    join <(sort "$work/got") <(sort "$work/want") | awk '
+        $1 == "pageable_bytes_per_s" { seen++; next }
+        { seen++; off = $2 / $3 - 1; if (off < -0.04 || off > 0.04) print $1 " is " $2 ", not " $3 }
+        END { if (seen != 19) print seen " figures, not 19" }' >"$work/off"
+    [ -s "$work/off" ] && fail "calibrating $profile: $(cat "$work/off")"
+done
+
+# ---- what it is for ----
+model_ns() { sed -n 's/.*"step_model_ns": \([0-9.e+]*\).*/\1/p' "$work/out" | head -n 1; }
+expect 0 plan mnist2018 --batch 64 --device "sim:0?profile=$work/h100.json" --json
+got=$(model_ns)
+expect 0 plan mnist2018 --batch 64 --device "sim:0?profile=h100" --json
+want=$(model_ns)
+awk -v a="$got" -v b="$want" 'BEGIN { exit !(a > 0 && b > 0 && a / b > 0.96 && a / b < 1.04) }' || fail "a planned step takes $got ns by the measured profile, $want by the built-in one"
+expect 0 experiment roundtrip --device "sim:0?profile=$work/k80.json" --iters 1 --json
+says out '"device_model": "k80-profile profile"'
+expect 2 experiment roundtrip --device "sim:0?profile=$work/none.json" --iters 1
+says err "No such file"
+
+# ---- the host alone ----
+expect 0 calibrate --host --base t4 --name here --rounds 2 --max-bytes 4MiB --out "$work/host.json"
+says out "host_copy_bytes_per_s"
+expect 0 info --device "sim:0?profile=$work/host.json"
+says out "here profile"
+figures >"$work/got"
+grep -qx "f16_flops_per_s 65000000000000" "$work/got" || fail "--base t4 does not give the figures of a t4"
+[ "$(grep -c '^host_' "$work/got")" -eq 4 ] || fail "the host has not four figures"
+
+# ---- a card, as far as the fake driver is one ----
+folder=$(dirname "$(dirname "$ferry")")
+fake=$folder/lib/tests/libfake_cuda.so
+if [ -e "$folder/lib/ferry/libferry_cuda.so" ] && [ -e "$fake" ]; then
+    export FERRY_PLUGIN_PATH=$folder/lib/ferry FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake
+    # One more request may take no longer there: such a rate is refused, never written.
+    "$ferry" calibrate cuda:0 --rounds 3 --max-bytes 4MiB --out "$work/fake.json" >"$work/out" 2>"$work/err"
+    case $? in
+    0)
+        says out "fake-gpu-no-kernel-runs-here"
+        grep -q '"driver": "13.0"' "$work/fake.json" || fail "the profile does not say which driver"
+        expect 0 info --device "sim:0?profile=$work/fake.json"
+        ;;
+    1)
+        says err "could not be measured"
+        [ ! -e "$work/fake.json" ] || fail "a profile was written though a rate is missing"
+        ;;
+    *) fail "calibrating the fake device: $(head -c 300 "$work/err")" ;;
+    esac
+fi
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures > 0))
