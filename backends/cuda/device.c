@@ -32,19 +32,27 @@ static CUresult push(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
     return code;
 }
 
-fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
+fy_status_t fy__cuda_is_usable(fy__cuda_device_t *dev)
 {
     int lost = atomic_load_explicit(&dev->lost, memory_order_relaxed);
-    if (lost != 0) {
-        fy__cuda_last_device = dev;
-        return fy__cuda_failed((CUresult)lost, __FILE__, __LINE__, "an earlier call", "cuda:%d is lost", dev->index);
-    }
+    if (lost == 0) return FY_STATUS_OK;
+    fy__cuda_last_device = dev;
+    return fy__cuda_failed((CUresult)lost, __FILE__, __LINE__, "an earlier call", "cuda:%d is lost", dev->index);
+}
+
+fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
+{
+    FY_TRY(fy__cuda_is_usable(dev));
     CUresult code = fy__cuda_checked(dev, push(dev, out_frame));
     if (code == CUDA_SUCCESS) return FY_STATUS_OK;
     return fy__cuda_failed(code, __FILE__, __LINE__, "cuCtxPushCurrent", "using cuda:%d on this thread", dev->index);
 }
 
-int fy__cuda_enter_to_release(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame) { return push(dev, out_frame) == CUDA_SUCCESS; }
+/* Twice: what is not given back now is never given back, and a failure may be one of earlier work. */
+int fy__cuda_enter_to_release(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
+{
+    return push(dev, out_frame) == CUDA_SUCCESS || push(dev, out_frame) == CUDA_SUCCESS;
+}
 
 void fy__cuda_leave(const fy__cuda_frame_t *frame)
 {

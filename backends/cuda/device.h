@@ -57,6 +57,8 @@ typedef struct fy__cuda_frame {
     int pushed;
 } fy__cuda_frame_t;
 
+/* DEVICE_LOST with the first cause if the device was lost earlier. For a slot that may answer without entering. */
+fy_status_t fy__cuda_is_usable(fy__cuda_device_t *dev);
 /* Makes the device's context current. Fails, with nothing to leave: DEVICE_LOST at once if the device was lost earlier. */
 fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame);
 void fy__cuda_leave(const fy__cuda_frame_t *frame);

@@ -202,13 +202,13 @@ uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem
 }
 
 /* cuBLASLt's codes do not tell a lost device from a refused launch; the driver's do. */
-static fy_status_t explain(fy__cuda_device_t *dev, cublasStatus_t code, const fy__cuda_lt_problem_t *problem)
+static fy_status_t explain(fy__cuda_device_t *dev, fy_status_t status)
 {
     size_t available, total;
+    if (status != FY_STATUS_INTERNAL) return status;
     CUresult driver = fy__cuda_checked(dev, fy__cuda.cuMemGetInfo(&available, &total));
-    if (fy__cuda_is_fatal(driver))
-        return fy__cuda_failed(driver, __FILE__, __LINE__, "cublasLtMatmul", "multiplying matrices on cuda:%d", dev->index);
-    return LT_FAIL(code, "cublasLtMatmul", problem);
+    if (!fy__cuda_is_fatal(driver)) return status;
+    return fy__cuda_failed(driver, __FILE__, __LINE__, "cuBLASLt failed, and the driver", "multiplying matrices on cuda:%d", dev->index);
 }
 
 fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_lt_problem_t *problem, const void *a, const void *b,
@@ -233,8 +233,8 @@ fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream, const fy__c
         cublasStatus_t code = fy__cublaslt.cublasLtMatmul(lt->handle, plan->product, alpha, a, plan->a, b, plan->b, beta, d, plan->d, d,
                                                           plan->d, &plan->choice.algo, plan->choice.workspaceSize > 0 ? workspace : NULL,
                                                           plan->choice.workspaceSize, (cudaStream_t)stream);
-        if (code != CUBLAS_STATUS_SUCCESS) status = explain(dev, code, problem);
+        if (code != CUBLAS_STATUS_SUCCESS) status = LT_FAIL(code, "cublasLtMatmul", problem);
     }
     pthread_mutex_unlock(&lt->lock);
-    return status;
+    return explain(dev, status);
 }

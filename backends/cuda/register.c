@@ -86,6 +86,7 @@ static fy_status_t lock_pages(fy__cuda_device_t *dev, range_t *range)
 fy_status_t fy__cuda_register_host(void *handle, void *address, uint64_t nbytes)
 {
     fy__cuda_device_t *dev = handle;
+    FY_TRY(fy__cuda_is_usable(dev));
     range_t *made = calloc(1, sizeof *made);
     if (made == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory to note what is page-locked for cuda:%d", dev->index);
     made->address = (uintptr_t)address;

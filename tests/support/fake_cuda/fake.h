@@ -47,6 +47,8 @@ int fake_enter_context(enum fake_entry entry, CUcontext *out);
 /* As fake_enter_context, for calls that give something back: a code that was planted goes to *out_told and not into the result, since the
  * driver reports codes of earlier work from such calls and does its job all the same. */
 int fake_enter_release(enum fake_entry entry, CUcontext *out, int *out_told);
+/* One of the thirteen codes that end a context. */
+int fake_is_fatal(int code);
 /* The current context of this thread, if any, has met a fault. */
 void fake_lose_current(int code);
 int fake_leave(int code);

@@ -40,7 +40,7 @@ static pthread_mutex_t release_lock = PTHREAD_MUTEX_INITIALIZER; /* guards `hold
 static _Thread_local CUcontext stack[DEPTH];
 static _Thread_local int depth;
 
-static int is_fatal(int code)
+int fake_is_fatal(int code)
 {
     switch (code) {
 #define X(number) case number:
@@ -57,7 +57,7 @@ int fake_enter_context(enum fake_entry entry, CUcontext *out)
     *out = depth > 0 ? stack[depth - 1] : NULL;
     if (*out == NULL || (*out)->refs == 0) return CUDA_ERROR_INVALID_CONTEXT;
     if ((*out)->lost != 0) return (int)(*out)->lost;
-    if (is_fatal(code)) (*out)->lost = (CUresult)code;
+    if (fake_is_fatal(code)) (*out)->lost = (CUresult)code;
     return code;
 }
 
@@ -67,7 +67,7 @@ int fake_enter_release(enum fake_entry entry, CUcontext *out, int *out_told)
     *out = depth > 0 ? stack[depth - 1] : NULL;
     if (*out == NULL || (*out)->refs == 0) return *out_told = CUDA_ERROR_INVALID_CONTEXT;
     if ((*out)->lost != 0) return *out_told = (int)(*out)->lost;
-    if (is_fatal(*out_told)) (*out)->lost = (CUresult)*out_told;
+    if (fake_is_fatal(*out_told)) (*out)->lost = (CUresult)*out_told;
     return 0;
 }
 

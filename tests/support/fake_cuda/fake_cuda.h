@@ -21,7 +21,7 @@ enum fake_cuda_live { FAKE_BLOCKS, FAKE_REGISTRATIONS, FAKE_STREAMS, FAKE_EVENTS
     X(uint64_t, fake_cuda_misuses, (void))                                                                                                       \
     /* The nth call from now of `name` (NULL: of any) gives `code`; nth 0: none does. Fatal codes stick to the context. */                       \
     X(void, fake_cuda_fail, (const char *name, int64_t nth, int code))                                                                           \
-    /* As fake_cuda_fail, and every later call of it fails, too. */                                                                              \
+    /* As fake_cuda_fail, and every later call of it fails, too; NULL: of all but cuCtx..., which ask nobody. */                                 \
     X(void, fake_cuda_fail_from, (const char *name, int64_t nth, int code))                                                                      \
     /* As fake_cuda_fail, and the context that is current then is lost by driver code `fatal`: what a library's call does that meets a fault. */ \
     X(void, fake_cuda_break, (const char *name, int64_t nth, int code, int fatal))                                                               \

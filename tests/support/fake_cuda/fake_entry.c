@@ -45,8 +45,14 @@ int fake_enter(enum fake_entry entry)
     if (fail_after == 0 || (fail_entry != FAKE_ENTRIES && fail_entry != (int)entry)) return 0;
     if (--fail_after > 0) return 0;
     if (fail_ever) fail_after = 1;
+    if (fail_ever && fail_entry == FAKE_ENTRIES && strncmp(names[entry], "cuCtx", 5) == 0) return 0;
     if (fail_fatal != 0) fake_lose_current(fail_fatal);
-    return fail_code;
+    if (fail_entry != FAKE_ENTRIES || strncmp(names[entry], "cublas", 6) != 0) return fail_code;
+    /* Any call was to fail, with a driver's code, and it is cuBLASLt's turn: it has codes of its own, and a fault is the context's. */
+    if (fake_is_fatal(fail_code)) fake_lose_current(fail_code);
+    return fake_is_fatal(fail_code) ? CUBLAS_STATUS_EXECUTION_FAILED
+           : fail_code == 2         ? CUBLAS_STATUS_ALLOC_FAILED
+                                    : CUBLAS_STATUS_INTERNAL_ERROR;
 }
 
 int fake_leave(int code)

@@ -47,14 +47,12 @@ static int create(enum fake_entry entry, uint32_t magic, struct object **out)
 
 static cublasStatus_t destroy(enum fake_entry entry, void *object, uint32_t magic)
 {
-    int code = fake_enter(entry);
-    if (code == 0 && !is_a(object, magic)) code = CUBLAS_STATUS_INVALID_VALUE;
-    if (code == 0) {
-        ((struct object *)object)->magic = DEAD;
-        free(object);
-        live--;
-    }
-    return (cublasStatus_t)fake_leave(code);
+    int told = fake_enter(entry); /* a code that was planted does not keep it alive: fake_enter_release */
+    if (!is_a(object, magic)) return (cublasStatus_t)fake_leave(CUBLAS_STATUS_INVALID_VALUE);
+    ((struct object *)object)->magic = DEAD;
+    free(object);
+    live--;
+    return (cublasStatus_t)fake_leave(told);
 }
 
 EXPORT size_t cublasLtGetVersion(void) { return 130000; }
@@ -269,7 +267,8 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
 {
     CUcontext context = NULL;
     int code = fake_enter_context(FAKE_cublasLtMatmul, &context);
-    if (code != 0) return (cublasStatus_t)fake_leave(CUBLAS_STATUS_EXECUTION_FAILED);
+    if (code != 0)
+        return (cublasStatus_t)fake_leave(code < 20 ? code : CUBLAS_STATUS_EXECUTION_FAILED); /* its own, or any of the driver's */
     const struct object *p = (struct object *)product, *la = (struct object *)a_layout, *lb = (struct object *)b_layout,
                         *ld = (struct object *)d_layout;
     if (!is_a(handle, HANDLE) || !is_a(p, PRODUCT) || !is_a(la, LAYOUT) || !is_a(lb, LAYOUT) || !is_a(ld, LAYOUT) || c != d ||
