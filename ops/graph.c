@@ -60,6 +60,7 @@ fy_status_t fy_graph_end(fy_graph_t **out_graph)
         fy__error_restore(&first);
         return status;
     }
+    fy__graph_look(graph);
     fy__handle_release(&graph->handle);
     fy__handle_adopt(thread->frame, &graph->handle);
     *out_graph = graph;
@@ -80,6 +81,8 @@ fy_status_t fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info)
         .upload_nbytes = recording->upload_nbytes,
         .pool_nbytes = recording->memory->nbytes,
         .replays = graph->replays,
+        .path = graph->native ? FY_GRAPH_DEVICE : FY_GRAPH_CALLS,
+        .reason = graph->reason,
     };
     return FY_STATUS_OK;
 }
@@ -90,6 +93,8 @@ void fy_graph_destroy(fy_graph_t *graph)
     if (!graph || !thread) return;
     if (thread->recording == &graph->recording) stop(thread); /* a scope gave it up */
     fy__handle_release(&graph->handle);
+    const fy_device_t *device = graph->recording.device;
+    if (graph->native) device->backend->graph_destroy(device->dev, graph->native);
     fy__recording_clear(thread, &graph->recording);
     free(graph);
 }

@@ -1,5 +1,5 @@
-/* Replaying: everything that can refuse, then the waits, then the calls in their order on one stream, then hazards, poison and versions.
- * Nothing is allocated. A launch that fails half way leaves results that are poisoned with why.
+/* Replaying: everything that can refuse, then the waits, then the calls in their order on one stream (or the device's own graph of them),
+ * then hazards, poison and versions. Nothing is allocated. A launch that fails half way leaves results that are poisoned with why.
  * Not here: recording (runtime/recording.c, ops/dispatch.c). */
 #include <string.h>
 
@@ -82,6 +82,18 @@ static fy_status_t wait_on_device(replay_t *replay)
 }
 
 /* ---- the calls ---- */
+
+/* All of them as one request. */
+static fy_status_t submit_native(const replay_t *replay, uint32_t *out_submitted)
+{
+    const fy__recording_t *recording = replay->recording;
+    fy_device_t *device = replay->device;
+    int is_submitted = 0;
+    const fy_status_t status = device->backend->graph_replay(device->dev, replay->stream->native, replay->graph->native,
+                                                             fy__graph_flags(replay->graph), replay->nfaults, replay->words, &is_submitted);
+    if (status == FY_STATUS_OK || is_submitted) *out_submitted = recording->ncalls;
+    return FY_UNLIKELY(status != FY_STATUS_OK) ? fy__device_check(device, status) : FY_STATUS_OK;
+}
 
 static fy_status_t submit(const replay_t *replay, uint32_t *out_submitted)
 {
@@ -204,7 +216,9 @@ static FY_COLD fy_status_t fail(replay_t *replay, fy_status_t status, uint32_t s
     give_flags_back(replay, point);
     if (submitted) {
         const uint32_t record =
-            fy__poison_record(status, "a replay failed at call %u of %u: %.90s", submitted + 1, recording->ncalls, first.error.text);
+            submitted < recording->ncalls
+                ? fy__poison_record(status, "a replay failed at call %u of %u: %.90s", submitted + 1, recording->ncalls, first.error.text)
+                : fy__poison_record(status, "what a replay found out about its values is lost: %.80s", first.error.text);
         if (point) note_hazards(replay, point);
         note_uploads(replay, submitted, point);
         for (uint32_t i = 0; i < recording->nlive; i++) {
@@ -254,9 +268,10 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
     replay.nfaults = 0;
     replay.after_transfer = false;
     FY_TRY(check(&replay));
+    FY_TRY(fy__graph_capture(graph));
     FY_CHECK(take_flags(&replay));
     if (replay.stream && recording->ncalls) FY_CHECK(wait_on_device(&replay));
-    FY_CHECK(submit(&replay, &submitted));
+    FY_CHECK(graph->native ? submit_native(&replay, &submitted) : submit(&replay, &submitted));
     if (replay.stream && recording->ncalls) {
         const bool anchored = replay.after_transfer || recording->uploads || replay.nfaults;
         point = anchored ? fy__stream_submitted_anchored(replay.stream) : fy__stream_submitted(replay.stream);

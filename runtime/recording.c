@@ -171,6 +171,19 @@ fy_status_t fy__recording_slot(fy__recording_t *recording, fy__storage_t *storag
 
 /* ---- calls ---- */
 
+/* Words for the flags of a graph of the device's own, whose calls' addresses do not change. Nothing that is made inside later has these
+ * bytes; what was made and dropped earlier may have had them, so they are cleared before the first call that has a flag (ops/capture.c).
+ * Without room the recording goes on, and is replayed call by call. */
+static void take_flags(fy__recording_t *recording)
+{
+    fy__error_copy_t before;
+    fy__thread_t *thread = fy__thread();
+    if (!thread || !recording->device->backend->graph_begin || recording->nfaults) return;
+    fy__error_save(&before);
+    if (fy__storage_create_private(thread, recording->memory, FY__RECORDING_FAULTS * sizeof(uint32_t), &recording->flags) != FY_STATUS_OK)
+        fy__error_restore(&before);
+}
+
 /* The flag that a call with this cause raises: its own as long as there are some. One that stands for different causes says less. */
 static uint8_t add_fault(fy__recording_t *recording, const fy__fault_cause_t *cause)
 {
@@ -195,6 +208,7 @@ fy_status_t fy__recording_launch(fy__recording_t *recording, const fy_launch_t *
     memcpy(descs, launch->dst, launch->ndst * sizeof *descs);
     if (launch->nsrc) memcpy(descs + launch->ndst, launch->src, launch->nsrc * sizeof *descs);
     if (attrs) memcpy(attrs, launch->attrs, launch->attrs_nbytes);
+    if (cause) take_flags(recording);
     fy__recorded_t *call = &recording->calls[recording->ncalls++];
     *call = (fy__recorded_t){
         .fault = cause ? add_fault(recording, cause) : 0,
@@ -254,6 +268,7 @@ void fy__recording_clear(fy__thread_t *thread, fy__recording_t *recording)
 {
     for (uint32_t i = 0; i < recording->nslots; i++)
         if (recording->slots[i].storage) fy__storage_release(thread, recording->slots[i].storage);
+    if (recording->flags) fy__storage_release(thread, recording->flags);
     while (recording->chunks) {
         chunk_t *chunk = recording->chunks;
         recording->chunks = chunk->next;

@@ -46,7 +46,8 @@ typedef struct fy__recording {
     uint32_t ncalls, calls_room;
     uint64_t requests, uploads, upload_nbytes, flops, nbytes;
     fy__fault_cause_t causes[FY__RECORDING_FAULTS];
-    uint32_t nfaults; /* flags in use */
+    uint32_t nfaults;     /* flags in use */
+    fy__storage_t *flags; /* as many words on the device, for a graph of its own; NULL: not needed, or there was no room */
 
     fy__recording_slot_t *slots;
     uint32_t nslots, slots_room;

@@ -29,6 +29,10 @@ static const fy_backend_t backend = {
     .supports = fy__cuda_supports,
     .workspace = fy__cuda_workspace,
     .describe = fy__cuda_describe,
+    .graph_begin = fy__cuda_graph_begin,
+    .graph_end = fy__cuda_graph_end,
+    .graph_replay = fy__cuda_graph_replay,
+    .graph_destroy = fy__cuda_graph_destroy,
 };
 
 FY_API fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend);

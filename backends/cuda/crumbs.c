@@ -26,7 +26,7 @@ const char *fy__cuda_request_name(uint32_t what)
 
 static const char *unit(uint32_t what)
 {
-    if (what == FY__CUDA_CRUMB_REPLAY) return "nodes";
+    if (what == FY__CUDA_CRUMB_REPLAY) return "requests";
     return what >= FY__CUDA_CRUMB_COPY && what < FY_LAUNCH_SCATTER ? "bytes" : "elements";
 }
 

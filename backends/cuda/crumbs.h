@@ -17,7 +17,7 @@ enum { FY__CUDA_CRUMBS = 32 }; /* a stream; a power of two */
 #define FY__CUDA_CRUMB_FILL       0xFFFFFE10u /* amount: bytes */
 #define FY__CUDA_CRUMB_COPY_BATCH 0xFFFFFE11u /* amount: bytes of all its copies */
 #define FY__CUDA_CRUMB_COLLECTIVE 0xFFFFFE12u /* amount: bytes */
-#define FY__CUDA_CRUMB_REPLAY     0xFFFFFE13u /* of a graph; amount: nodes */
+#define FY__CUDA_CRUMB_REPLAY     0xFFFFFE13u /* of a graph; amount: requests in it */
 
 typedef struct fy__cuda_crumb {
     _Atomic uint32_t what;

@@ -44,6 +44,7 @@ typedef struct fy__cuda_stream {
     CUstream handle;
     int owned; /* 0: wrapped, never destroyed */
     fy__cuda_trail_t *trail;
+    struct fy__cuda_graph *capture; /* what is submitted is kept in this graph; NULL: it runs (graph.c) */
 } fy__cuda_stream_t;
 
 /* What the seam's event handles are. */
@@ -66,6 +67,9 @@ void fy__cuda_leave(const fy__cuda_frame_t *frame);
 int fy__cuda_enter_to_release(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame);
 /* Remembers a fatal code, so that later calls return at once. */
 void fy__cuda_note(fy__cuda_device_t *dev, CUresult code);
+
+/* Is this thread between graph_begin and graph_end? What may neither allocate nor wait then, and cannot do without, fails with UNSUPPORTED. */
+extern _Thread_local int fy__cuda_captures;
 
 /* Evaluates to a fy_status_t: runs driver call `call` with the parenthesised `args`; a failure is noted and explained. */
 #define FY__CUDA_CALL(dev, call, args, ...)                      \
@@ -120,5 +124,13 @@ fy_status_t fy__cuda_event_sync(void *dev, void *event, uint64_t timeout_ns);
 fy_status_t fy__cuda_launch(void *dev, void *stream, const fy_launch_t *launch);
 int fy__cuda_supports(void *dev, const fy_launch_t *launch);
 uint64_t fy__cuda_workspace(void *dev, const fy_launch_t *launch, uint64_t limit);
+
+fy_status_t fy__cuda_graph_begin(void *dev, void **out_stream);
+fy_status_t fy__cuda_graph_end(void *dev, void *stream, void **out_graph);
+fy_status_t fy__cuda_graph_replay(void *dev, void *stream, void *graph, const uint32_t *flags, uint32_t nflags, uint32_t *const *words,
+                                  int *out_submitted);
+void fy__cuda_graph_destroy(void *dev, void *graph);
+/* A copy went to `stream`: it is counted now, or, if it was kept in a graph, by each replay. */
+fy_status_t fy__cuda_graph_note_copy(const fy__cuda_stream_t *stream, fy_copy_kind_t kind, uint64_t nbytes);
 
 #endif

@@ -10,6 +10,14 @@
 #include <ferry/backend.h>
 
 /* X(entry point, version whose signature we use). PFN_<name>_v<version> in cudaTypedefs.h is its type. All exist since driver 12.0. */
+#define FY__CUDA_DRIVER_GRAPH_LIST(X)     \
+    X(cuStreamBeginCapture, 10010)        \
+    X(cuStreamEndCapture, 10000)          \
+    X(cuGraphInstantiateWithFlags, 11040) \
+    X(cuGraphUpload, 11010)               \
+    X(cuGraphLaunch, 10000)               \
+    X(cuGraphExecDestroy, 10000)          \
+    X(cuGraphDestroy, 10000)
 #define FY__CUDA_DRIVER_LIST(X)          \
     X(cuInit, 2000)                      \
     X(cuDriverGetVersion, 2020)          \
@@ -52,7 +60,8 @@
     X(cuEventRecord, 2000)               \
     X(cuEventQuery, 2000)                \
     X(cuEventSynchronize, 2000)          \
-    X(cuLaunchKernel, 4000)
+    X(cuLaunchKernel, 4000)              \
+    FY__CUDA_DRIVER_GRAPH_LIST(X)
 
 /* Entry points that not every driver since 12.0 has, by member, name and version; NULL in the table where this one has it not, and whoever
  * calls it looks first. One name with two versions is two ABIs: plain dlsym would give the older one of cuMemcpyBatchAsync for ever. */

@@ -57,8 +57,7 @@ fy_status_t fy__cuda_copy(void *handle, void *stream, const fy_copy_t *copy)
     fy__cuda_leave(&frame);
     if (status != FY_STATUS_OK) return status;
     fy__cuda_crumb(((fy__cuda_stream_t *)stream)->trail, FY__CUDA_CRUMB_COPY + (uint32_t)copy->kind, copy->nbytes);
-    fy__cuda.host->record(copy->kind, copy->nbytes);
-    return status;
+    return fy__cuda_graph_note_copy(stream, copy->kind, copy->nbytes);
 }
 
 fy_status_t fy__cuda_fill(void *handle, void *stream, void *address, int value, uint64_t nbytes)

@@ -135,10 +135,18 @@ typedef struct fy_backend {
     /* Scratch that launch wants for it, at most `limit` bytes; granted through launch->workspace. NULL: none. */
     uint64_t (*workspace)(void *dev, const fy_launch_t *launch, uint64_t limit);
 
-    /* ---- graphs ---- (optional, all NULL: not recorded) */
-    fy_status_t (*graph_begin)(void *dev, void *stream);
+    /* ---- graphs ---- (optional, all NULL: what was recorded is submitted call by call at each replay) */
+    /* Until graph_end, what this thread submits to *out_stream (copy, fill, launch) is kept instead of run. Nobody else has that stream. All of it
+     * was run at least once before. */
+    fy_status_t (*graph_begin)(void *dev, void **out_stream);
+    /* Ends it, on the same thread, and takes the stream back, whatever it returns. out_graph NULL: what was kept is dropped. */
     fy_status_t (*graph_end)(void *dev, void *stream, void **out_graph);
-    fy_status_t (*graph_replay)(void *dev, void *stream, void *graph);
+    /* Runs all that was kept as one request, behind what was submitted to `stream` and behind its own last run. Then the `nflags` words at
+     * `flags` (on the device; what the launches' `fault` points to) go to *words[i], page-locked. *out_submitted: 1 if it fails though the
+     * graph is on its way; else 0, and nothing is. */
+    fy_status_t (*graph_replay)(void *dev, void *stream, void *graph, const uint32_t *flags, uint32_t nflags, uint32_t *const *words,
+                                int *out_submitted);
+    /* A run that is on its way is not hurt. */
     void (*graph_destroy)(void *dev, void *graph);
 
     /* ---- model clock ---- (optional; a device that computes its times) */

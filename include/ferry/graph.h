@@ -9,6 +9,12 @@
 extern "C" {
 #endif
 
+/* How a replay reaches the device. The bytes are the same. */
+typedef enum fy_graph_path {
+    FY_GRAPH_CALLS, /* a launch or copy for each call: where the device keeps no graphs, and before it does */
+    FY_GRAPH_DEVICE /* one request: the device keeps the calls (cuda: a CUDA graph), from the second replay on */
+} fy_graph_path_t;
+
 typedef struct fy_graph_info {
     size_t struct_size;
     fy_device_t *device;
@@ -17,10 +23,12 @@ typedef struct fy_graph_info {
     uint64_t upload_nbytes; /* their payload */
     uint64_t pool_nbytes;   /* device memory of its own */
     uint64_t replays;       /* so far */
+    fy_graph_path_t path;   /* of the next replay but the second, which may change it */
+    const char *reason;     /* FY_GRAPH_CALLS: why; else "". As long as the graph */
 } fy_graph_info_t;
-#define FY_GRAPH_INFO_INIT                           \
-    {                                                \
-        sizeof(fy_graph_info_t), NULL, 0, 0, 0, 0, 0 \
+#define FY_GRAPH_INFO_INIT                                                 \
+    {                                                                      \
+        sizeof(fy_graph_info_t), NULL, 0, 0, 0, 0, 0, FY_GRAPH_CALLS, NULL \
     }
 
 /* From now on this thread's requests on `device` are recorded instead of run. Tensors made inside hold nothing until a replay; their memory
@@ -32,7 +40,8 @@ FY_API_STATUS fy_graph_begin(fy_device_t *device);
  * new tensor or a transfer inside, and then there is no graph. */
 FY_API_STATUS fy_graph_end(fy_graph_t **out_graph);
 /* Runs it: reads and writes the recorded tensors' present bytes, ordered like one op that reads and writes all of them, counted as one
- * request; allocates nothing. out_ticket may be NULL. Any thread, one at a time. Fails: as the calls in it. */
+ * request; allocates nothing. The second replay hands the calls to a device that keeps graphs; later ones are one request for it (docs/graphs.md).
+ * out_ticket may be NULL. Any thread, one at a time. Fails: as the calls in it. */
 FY_API_STATUS fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket);
 FY_API_STATUS fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info);
 /* A replay that is running is not hurt; tensors made inside keep the memory alive. NULL is ignored. */

@@ -234,7 +234,8 @@ enum fy_launch_flags {
 };
 
 struct fy_launch;
-/* A registered op's kernel. `stream`: the backend's native stream (a CUstream on cuda; NULL on host and sim). */
+/* A registered op's kernel. `stream`: the backend's native stream (a CUstream on cuda; NULL on host and sim). In a graph on cuda it is called by
+ * the first two replays, the second time with a stream that captures; later ones repeat what it submitted to that (docs/graphs.md). */
 typedef fy_status_t (*fy_kernel_fn)(const struct fy_launch *launch, void *stream);
 
 /* The launch record: everything a backend needs to run one op. For elementwise ops every source has been broadcast: rank and dims of

@@ -41,9 +41,8 @@ static inline void fake_driver_or_skip(void)
 /* Nothing of the driver's is alive, nothing died with a context, no handle was used after its end. `what` is for the message. */
 static inline void fake_driver_is_tidy(const char *what)
 {
-    static const char *const kinds[FAKE_LIVE] = {
-        "blocks", "registrations", "streams", "events", "modules", "contexts", "cuBLASLt objects"
-    };
+    static const char *const kinds[FAKE_LIVE] = { "blocks",   "registrations",    "streams", "events",           "modules",
+                                                  "contexts", "cuBLASLt objects", "graphs",  "executable graphs" };
     for (int kind = 0; kind < FAKE_LIVE; kind++)
         if (driver.fake_cuda_live(kind) != 0)
             fail_msg("%s: %lld %s are left", what, (long long)driver.fake_cuda_live(kind), kinds[kind] ? kinds[kind] : "objects");

@@ -64,6 +64,16 @@ void fake_handles_close(CUcontext context, int lost);
 const char *fake_kernel_name(CUfunction function, CUcontext context);
 void fake_count_misuse(void);
 void fake_count_leak(uint64_t n);
+/* ---- graphs ---- */
+typedef CUresult (*fake_run_fn)(CUcontext context, const void *work);
+/* Runs `work`; or keeps a copy of it for a graph, if `stream` is being captured. Everything that a stream is given passes here. */
+CUresult fake_submit(CUcontext context, CUstream stream, fake_run_fn run, const void *work, size_t nbytes);
+/* The code to fail with, or 0: of a call on a captured stream that no graph can keep; of one that no thread may make while it captures. */
+int fake_capture_refuses(CUstream stream);
+int fake_capture_forbids(enum fake_entry entry);
+void fake_capture_drop(CUstream stream);
+int64_t fake_graphs_live(int is_exec);
+void fake_graphs_close(CUcontext context, int lost);
 /* ---- kernels ---- */
 CUresult fake_run_kernel(int device, const char *name, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y);
 /* Dense, uninitialised, of the dims of `like`; the caller frees data. */

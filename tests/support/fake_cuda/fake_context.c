@@ -58,7 +58,7 @@ int fake_enter_context(enum fake_entry entry, CUcontext *out)
     if (*out == NULL || (*out)->refs == 0) return CUDA_ERROR_INVALID_CONTEXT;
     if ((*out)->lost != 0) return (int)(*out)->lost;
     if (fake_is_fatal(code)) (*out)->lost = (CUresult)code;
-    return code;
+    return code != 0 ? code : fake_capture_forbids(entry);
 }
 
 int fake_enter_release(enum fake_entry entry, CUcontext *out, int *out_told)
@@ -68,6 +68,7 @@ int fake_enter_release(enum fake_entry entry, CUcontext *out, int *out_told)
     if (*out == NULL || (*out)->refs == 0) return *out_told = CUDA_ERROR_INVALID_CONTEXT;
     if ((*out)->lost != 0) return *out_told = (int)(*out)->lost;
     if (fake_is_fatal(*out_told)) (*out)->lost = (CUresult)*out_told;
+    if (*out_told == 0) *out_told = fake_capture_forbids(entry);
     return 0;
 }
 
@@ -172,6 +173,7 @@ CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device)
     }
     if (code == 0 && --primary[device].refs == 0) {
         fake_memory_close(device, primary[device].lost != 0);
+        fake_graphs_close(&primary[device], primary[device].lost != 0);
         fake_handles_close(&primary[device], primary[device].lost != 0);
         primary[device].lost = CUDA_SUCCESS;
         primary[device].peers = 0;
@@ -268,6 +270,7 @@ CUresult fake_cuStreamDestroy(CUstream stream)
     int told, code = fake_enter_release(FAKE_cuStreamDestroy, &context, &told);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) {
+        fake_capture_drop(stream);
         stream->context = NULL;
         live_streams--;
     }
@@ -333,6 +336,7 @@ CUresult fake_cuEventRecord(CUevent event, CUstream stream)
     CUcontext context;
     int code = fake_enter_context(FAKE_cuEventRecord, &context);
     if (code == 0 && (!event_is_valid(event, context) || !fake_stream_is_valid(stream, context))) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0) code = fake_capture_refuses(stream);
     if (code == 0) {
         event->recorded = 1;
         event->held = hold;
@@ -347,6 +351,7 @@ CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int fla
     (void)flags;
     int code = fake_enter_context(FAKE_cuStreamWaitEvent, &context);
     if (code == 0 && (!event_is_live(event) || !fake_stream_is_valid(stream, context))) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0) code = fake_capture_refuses(stream);
     return (CUresult)fake_leave(code);
 }
 
@@ -477,6 +482,8 @@ int64_t fake_cuda_live(int kind)
     case FAKE_EVENTS: n = live_events; break;
     case FAKE_MODULES: n = live_modules; break;
     case FAKE_LT_OBJECTS: n = fake_lt_live(); break;
+    case FAKE_GRAPHS: n = fake_graphs_live(0); break;
+    case FAKE_GRAPH_EXECS: n = fake_graphs_live(1); break;
     default:
         for (int i = 0; i < FAKE_DEVICES; i++) n += primary[i].refs;
     }

@@ -6,7 +6,18 @@
 #include <stdint.h>
 
 enum fake_cuda_bytes { FAKE_H2D, FAKE_D2H, FAKE_D2D, FAKE_PEER, FAKE_BYTES };
-enum fake_cuda_live { FAKE_BLOCKS, FAKE_REGISTRATIONS, FAKE_STREAMS, FAKE_EVENTS, FAKE_MODULES, FAKE_CONTEXTS, FAKE_LT_OBJECTS, FAKE_LIVE };
+enum fake_cuda_live {
+    FAKE_BLOCKS,
+    FAKE_REGISTRATIONS,
+    FAKE_STREAMS,
+    FAKE_EVENTS,
+    FAKE_MODULES,
+    FAKE_CONTEXTS,
+    FAKE_LT_OBJECTS,
+    FAKE_GRAPHS,
+    FAKE_GRAPH_EXECS,
+    FAKE_LIVE
+};
 
 /* X(result, name, parameters) */
 #define FAKE_CUDA_LIST(X)                                                                                                                        \
@@ -33,6 +44,8 @@ enum fake_cuda_live { FAKE_BLOCKS, FAKE_REGISTRATIONS, FAKE_STREAMS, FAKE_EVENTS
     X(void, fake_cuda_capacity, (uint64_t nbytes_a_device))                                                                                      \
     /* A context of the test's own (what an application may have current), and a stream in it or in the current one. */                          \
     X(void *, fake_cuda_context, (int device))                                                                                                   \
+    /* Streams that are being captured now. */                                                                                                   \
+    X(int, fake_cuda_captures, (void))                                                                                                           \
     /* How the last kernel was launched. */                                                                                                      \
     X(const char *, fake_cuda_last_kernel, (void))                                                                                               \
     X(uint64_t, fake_cuda_last_threads, (void))

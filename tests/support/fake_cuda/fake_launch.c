@@ -380,6 +380,24 @@ CUresult fake_run_kernel(int device, const char *kernel, const fy__cuda_args_t *
     return code;
 }
 
+typedef struct launched {
+    char kernel[48];
+    unsigned grid, block_x, block_y;
+    fy__cuda_args_t args;
+} launched_t;
+
+static CUresult run_launched(CUcontext context, const void *work)
+{
+    const launched_t *launched = work;
+    memcpy(last_kernel, launched->kernel, sizeof last_kernel);
+    last_threads = (uint64_t)launched->grid * launched->block_x * launched->block_y;
+    const CUresult code =
+        fake_run_kernel(context->device, launched->kernel, &launched->args, launched->grid, launched->block_x, launched->block_y);
+    if (code != CUDA_ERROR_ILLEGAL_ADDRESS) return code;
+    context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    return CUDA_SUCCESS; /* as on a card, the launch succeeds and the next call learns of it */
+}
+
 CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                              unsigned block_z, unsigned shared, CUstream stream, void **params, void **extra)
 {
@@ -393,12 +411,9 @@ CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid
     if (grid_x == 0 || grid_x > INT32_MAX || grid_y != 1 || grid_z != 1 || block_x != wanted_x || block_y != wanted_y || block_z != 1 ||
         shared != 0 || extra != NULL)
         return (CUresult)fake_leave(CUDA_ERROR_INVALID_VALUE);
-    strncpy(last_kernel, kernel, sizeof last_kernel - 1);
-    last_threads = (uint64_t)grid_x * block_x * block_y;
-    code = fake_run_kernel(context->device, kernel, params[0], grid_x, block_x, block_y);
-    if (code == CUDA_ERROR_ILLEGAL_ADDRESS) {
-        context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
-        code = CUDA_SUCCESS; /* as on a card, the launch succeeds and the next call learns of it */
-    }
+    launched_t launched = { .grid = grid_x, .block_x = block_x, .block_y = block_y };
+    strncpy(launched.kernel, kernel, sizeof launched.kernel - 1);
+    memcpy(&launched.args, params[0], sizeof launched.args);
+    code = fake_submit(context, stream, run_launched, &launched, sizeof launched);
     return (CUresult)fake_leave(code);
 }

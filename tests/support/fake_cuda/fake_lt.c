@@ -260,6 +260,44 @@ static char *translate(int device, const void *data, const struct object *layout
     return fake_translate(device, (uint64_t)(uintptr_t)data, (uint64_t)(last + 1) * size_of(layout->type));
 }
 
+/* All that a product needs: its descriptors may be gone when a graph runs it. */
+typedef struct work {
+    struct object product, a, b, d;
+    const void *a_data, *b_data;
+    void *d_data, *workspace;
+    size_t workspace_nbytes;
+    cublasLtMatmulAlgo_t algo;
+    double scale, keep;
+} work_t;
+
+static CUresult run_product(CUcontext context, const void *work)
+{
+    const work_t *w = work;
+    const struct object *p = &w->product, *la = &w->a, *lb = &w->b, *ld = &w->d;
+    view_t va = { la, translate(context->device, w->a_data, la, w->algo.data[1]), p->transpose_a };
+    view_t vb = { lb, translate(context->device, w->b_data, lb, w->algo.data[2]), p->transpose_b };
+    view_t vd = { ld, translate(context->device, w->d_data, ld, w->algo.data[4]), 0 };
+    const int adds_bias = (p->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+    struct object line = { .rows = ld->rows, .cols = 1, .ld = (int64_t)ld->rows, .batch = 1, .type = ld->type };
+    view_t vbias = { &line, adds_bias ? translate(context->device, p->bias, &line, 1) : NULL, 0 };
+    int scratch_fits = w->workspace_nbytes == 0 ||
+                       fake_translate(context->device, (uint64_t)(uintptr_t)w->workspace, w->workspace_nbytes) != NULL;
+    if (va.data == NULL || vb.data == NULL || vd.data == NULL || (adds_bias && vbias.data == NULL) || !scratch_fits)
+        return context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    const uint64_t inner = p->transpose_a ? la->rows : la->cols;
+    for (int batch = 0; batch < ld->batch; batch++)
+        for (uint64_t col = 0; col < ld->cols; col++)
+            for (uint64_t row = 0; row < ld->rows; row++) {
+                double sum = 0;
+                for (uint64_t k = 0; k < inner; k++) sum += get(&va, row, k, batch) * get(&vb, k, col, batch);
+                sum = w->scale * sum + (w->keep != 0 ? w->keep * get(&vd, row, col, batch) : 0);
+                if (adds_bias) sum += get(&vbias, row, 0, 0);
+                if ((p->epilogue & CUBLASLT_EPILOGUE_RELU) != 0 && sum < 0) sum = 0;
+                set(&vd, row, col, batch, sum);
+            }
+    return CUDA_SUCCESS;
+}
+
 EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, const void *alpha, const void *a,
                                      cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
                                      const void *c, cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout,
@@ -275,29 +313,19 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
         algo->data[0] != 0xA160 || !shapes_fit(p, la, lb, (struct object *)c_layout, ld) ||
         !fake_stream_is_valid((CUstream)stream, context))
         return (cublasStatus_t)fake_leave(CUBLAS_STATUS_INVALID_VALUE);
-    view_t va = { la, translate(context->device, a, la, algo->data[1]), p->transpose_a };
-    view_t vb = { lb, translate(context->device, b, lb, algo->data[2]), p->transpose_b };
-    view_t vd = { ld, translate(context->device, d, ld, algo->data[4]), 0 };
-    const int adds_bias = (p->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
-    struct object line = { .rows = ld->rows, .cols = 1, .ld = (int64_t)ld->rows, .batch = 1, .type = ld->type };
-    view_t vbias = { &line, adds_bias ? translate(context->device, p->bias, &line, 1) : NULL, 0 };
-    int scratch_fits = workspace_nbytes == 0 || fake_translate(context->device, (uint64_t)(uintptr_t)workspace, workspace_nbytes) != NULL;
-    if (va.data == NULL || vb.data == NULL || vd.data == NULL || (adds_bias && vbias.data == NULL) || !scratch_fits) {
-        context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
-        return (cublasStatus_t)fake_leave(CUBLAS_STATUS_EXECUTION_FAILED);
-    }
     const int wide = p->type == CUDA_R_64F;
-    const double scale = wide ? *(const double *)alpha : *(const float *)alpha, keep = wide ? *(const double *)beta : *(const float *)beta;
-    const uint64_t inner = p->transpose_a ? la->rows : la->cols;
-    for (int batch = 0; batch < ld->batch; batch++)
-        for (uint64_t col = 0; col < ld->cols; col++)
-            for (uint64_t row = 0; row < ld->rows; row++) {
-                double sum = 0;
-                for (uint64_t k = 0; k < inner; k++) sum += get(&va, row, k, batch) * get(&vb, k, col, batch);
-                sum = scale * sum + (keep != 0 ? keep * get(&vd, row, col, batch) : 0);
-                if (adds_bias) sum += get(&vbias, row, 0, 0);
-                if ((p->epilogue & CUBLASLT_EPILOGUE_RELU) != 0 && sum < 0) sum = 0;
-                set(&vd, row, col, batch, sum);
-            }
-    return (cublasStatus_t)fake_leave(0);
+    const work_t work = { *p,
+                          *la,
+                          *lb,
+                          *ld,
+                          a,
+                          b,
+                          d,
+                          workspace,
+                          workspace_nbytes,
+                          *algo,
+                          wide ? *(const double *)alpha : *(const float *)alpha,
+                          wide ? *(const double *)beta : *(const float *)beta };
+    code = fake_submit(context, (CUstream)stream, run_product, &work, sizeof work);
+    return (cublasStatus_t)fake_leave(code == 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED);
 }

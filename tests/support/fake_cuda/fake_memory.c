@@ -207,22 +207,33 @@ static void *end_of(CUcontext context, uint64_t address, uint64_t nbytes, int on
     return is_device_address(address) ? NULL : (void *)(uintptr_t)address;
 }
 
+typedef struct copied {
+    uint64_t dst, src, nbytes;
+    int dst_on_device, src_on_device, kind;
+} copied_t;
+
+static CUresult run_copy(CUcontext context, const void *work)
+{
+    const copied_t *c = work;
+    void *to = end_of(context, c->dst, c->nbytes, c->dst_on_device), *from = end_of(context, c->src, c->nbytes, c->src_on_device);
+    if (to == NULL || from == NULL) return context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    memmove(to, from, c->nbytes);
+    moved[c->kind] += c->nbytes;
+    ncopies[c->kind]++;
+    return CUDA_SUCCESS;
+}
+
 static CUresult copy(enum fake_entry entry, uint64_t dst, int dst_on_device, uint64_t src, int src_on_device, size_t nbytes,
                      CUstream stream, int kind)
 {
     CUcontext context;
     int code = fake_enter_context(entry, &context);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
-    if (code == 0) {
-        void *to = end_of(context, dst, nbytes, dst_on_device), *from = end_of(context, src, nbytes, src_on_device);
-        if (to == NULL || from == NULL) {
-            code = context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
-        } else {
-            memmove(to, from, nbytes);
-            moved[kind] += nbytes;
-            ncopies[kind]++;
-        }
-    }
+    /* A graph with a copy from or to memory that may be paged out: not refused by every driver, but by this one. */
+    if (code == 0 && ((!dst_on_device && registration_at(dst, nbytes) == NULL) || (!src_on_device && registration_at(src, nbytes) == NULL)))
+        code = fake_capture_refuses(stream);
+    const copied_t work = { dst, src, nbytes, dst_on_device, src_on_device, kind };
+    if (code == 0) code = fake_submit(context, stream, run_copy, &work, sizeof work);
     return (CUresult)fake_leave(code);
 }
 
@@ -248,6 +259,7 @@ CUresult fake_cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdevice
     CUcontext context;
     int code = fake_enter_context(FAKE_cuMemcpyPeerAsync, &context);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0) code = fake_capture_refuses(stream); /* graphs of Ferry's have no peer copies */
     if (code == 0 && (dst_context == NULL || dst_context->refs == 0 || src_context != context || nbytes == 0)) {
         fake_count_misuse();
         code = CUDA_ERROR_INVALID_CONTEXT;
@@ -262,13 +274,26 @@ CUresult fake_cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdevice
     return (CUresult)fake_leave(code);
 }
 
+typedef struct filled {
+    uint64_t dst, nbytes;
+    unsigned char value;
+} filled_t;
+
+static CUresult run_fill(CUcontext context, const void *work)
+{
+    const filled_t *f = work;
+    if (block_at(context->device, f->dst, f->nbytes) == NULL) return context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    memset(behind(f->dst), f->value, f->nbytes);
+    return CUDA_SUCCESS;
+}
+
 CUresult fake_cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t nbytes, CUstream stream)
 {
     CUcontext context;
     int code = fake_enter_context(FAKE_cuMemsetD8Async, &context);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
-    if (code == 0 && block_at(context->device, dst, nbytes) == NULL) code = context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (code == 0) memset(behind(dst), value, nbytes);
+    const filled_t work = { dst, nbytes, value };
+    if (code == 0) code = fake_submit(context, stream, run_fill, &work, sizeof work);
     return (CUresult)fake_leave(code);
 }
 
@@ -302,6 +327,7 @@ static CUresult batch(enum fake_entry entry, const CUdeviceptr *dsts, const CUde
     int code = fake_enter_context(entry, &context), to_device = 0, from_device = 0;
     *failed = SIZE_MAX;
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0) code = fake_capture_refuses(stream); /* graphs of Ferry's have no batches */
     if (code == 0 && (count == 0 || nattrs == 0 || nattrs > count || indices[0] != 0)) code = CUDA_ERROR_INVALID_VALUE;
     for (size_t k = 0; code == 0 && k < nattrs; k++)
         if (attrs[k].srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || attrs[k].flags > 1 || (k > 0 && indices[k] <= indices[k - 1]) ||
