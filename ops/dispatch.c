@@ -81,7 +81,7 @@ static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_
     fy__storage_t *storage = fy__front_pop(thread, nelem * fy__dtype_sizes[desc->dtype]);
     if (!storage) return NULL;
     fy_tensor_t *tensor = fy__tensor_first(thread, storage);
-    desc->data = tensor->data = storage->data;
+    desc->data = storage->data;
     tensor->dtype = (uint8_t)desc->dtype;
     tensor->rank = (uint8_t)rank;
     tensor->contiguous = true;
@@ -214,7 +214,7 @@ static FY_COLD void spread_poison(fy__call_t *call)
             storage->suspect = (fy__suspect_t){ 0, 0, 0 };
             fy__storage_late_clear(call->device, storage);
         }
-        fy__suspect_join(call->device, &storage->suspect, &all);
+        fy__storage_suffer(call->device, storage, &all);
     }
 }
 

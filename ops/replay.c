@@ -141,8 +141,7 @@ static void note_uploads(replay_t *replay, uint32_t submitted, fy__point_t point
         if (!call->is_upload) continue;
         fy__storage_t *dst = recording->slots[call->slots[0]].storage, *src = recording->slots[call->slots[1]].storage;
         /* Somebody reads these bytes in place; until when, the hazard says (fy__storage_check_borrow_slow). */
-        if (point && !atomic_load_explicit(&src->borrow, memory_order_relaxed))
-            atomic_store_explicit(&src->borrow, point, memory_order_release);
+        if (point && !atomic_load_explicit(&src->borrow, memory_order_relaxed)) fy__storage_lend(src, point);
         fy__transfer_note(replay->thread, &(fy__transfer_record_t){
                                               .direction = FY__UPLOAD,
                                               .path = replay->stream ? FY_PATH_DIRECT : FY_PATH_HOST,
@@ -201,7 +200,10 @@ static FY_COLD void spread_poison(replay_t *replay)
                 *dst = (fy__suspect_t){ 0, 0, 0 };
                 if (slot->storage) fy__storage_late_clear(device, slot->storage);
             }
-            if (fy__suspect_any(&all)) fy__suspect_join(device, dst, &all);
+            if (slot->storage)
+                fy__storage_suffer(device, slot->storage, &all);
+            else if (fy__suspect_any(&all))
+                fy__suspect_join(device, dst, &all);
         }
     }
 }
@@ -224,7 +226,7 @@ static FY_COLD fy_status_t fail(replay_t *replay, fy_status_t status, uint32_t s
         for (uint32_t i = 0; i < recording->nlive; i++) {
             const fy__recording_slot_t *slot = live_slot(recording, i);
             if (!slot->is_written) continue;
-            slot->storage->suspect.poison = record;
+            fy__storage_spoil(slot->storage, record);
             fy__storage_wrote(slot->storage);
         }
     }

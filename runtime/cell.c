@@ -47,6 +47,8 @@ static fy__storage_t *set_up(fy__cell_t *cell)
 {
     cell->first.handle = (fy__handle_t){ NULL, NULL, FY__HANDLE_TENSOR };
     cell->first.storage = &fy__storage_gone;
+    cell->first.rank = 0;
+    cell->first.contiguous = true;
     return &cell->storage;
 }
 

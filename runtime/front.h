@@ -24,6 +24,9 @@ bool fy__front_flush(fy__thread_t *thread);
 void fy__front_flush_large(fy__thread_t *thread);
 /* Bytes at hand in all threads, by category: live for the pool, cached for the user. Returns the sum. */
 uint64_t fy__front_nbytes(uint64_t by_category[FY_CATEGORY_COUNT]);
+/* What is at hand is nobody's, has nothing that stands against handing it out, and its cell is what fy__tensor_first relies on. `thread` is
+ * the caller's: its small ones and its large ones. For tests. */
+bool fy__front_is_valid(const fy__thread_t *thread);
 /* How often some thread was served so. */
 uint64_t fy__front_served(void);
 

@@ -18,11 +18,11 @@ fy__storage_t fy__storage_gone; /* its device is NULL, which no live one is */
 
 static fy__tag_t tag_of(const fy__thread_t *thread) { return (fy__tag_t){ thread->category, thread->node }; }
 
-/* Everything but data, nbytes, block and front_class. */
+/* Everything but data, nbytes, block and the class. */
 static void init(fy__storage_t *storage, fy_device_t *device)
 {
     atomic_store_explicit(&storage->refs, 1, memory_order_relaxed);
-    storage->front_class = 0;
+    atomic_store_explicit(&storage->front, 0, memory_order_relaxed);
     storage->pinned = storage->pinned_here = storage->leaving = false;
     storage->device = device;
     atomic_store_explicit(&storage->version, 0, memory_order_relaxed);
@@ -53,8 +53,8 @@ static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *
         return status;
     }
     atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
-    storage->front_class = (uint8_t) class;
-    storage->data = storage->block->address;
+    atomic_store_explicit(&storage->front, (uint8_t) class, memory_order_relaxed);
+    storage->data = fy__cell_of(storage)->first.data = storage->block->address; /* the handle's stays: see fy__tensor_first */
     *out_storage = storage;
     return FY_STATUS_OK;
 }
@@ -92,7 +92,7 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
         storage->data = storage->block->address;
         if (device->is_host && nbytes > FY__FRONT_LARGEST && !device->debug) {
             atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
-            storage->front_class = FY__FRONT_LARGE;
+            atomic_store_explicit(&storage->front, FY__FRONT_LARGE, memory_order_relaxed);
         }
         fy__guard_grow_memory(guards, storage->block->nbytes - nbytes);
         if (!fy__wait_drops(FY__WAIT_BLOCK_INHERITED)) fy__hazard_copy(&storage->hazard, &storage->block->hazard);
@@ -181,7 +181,7 @@ fy_status_t fy__storage_pin(fy__thread_t *thread, fy__storage_t *storage, fy_dev
 {
     FY_TRY(fy__pin_here(thread, peer, storage->data, storage->nbytes));
     fy__hazard_clear(&storage->hazard);
-    storage->front_class = 0; /* not for the front: it hands bytes out as they are */
+    atomic_store_explicit(&storage->front, 0, memory_order_relaxed); /* not for the front: it hands bytes out as they are */
     storage->pinned = storage->pinned_here = true;
     storage->peer = peer;
     fy__device_use(peer);
@@ -230,9 +230,20 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
     if (peer) fy__device_unuse(peer);
 }
 
+/* One for the front that has the mark, or is large: the mark goes if nothing is behind it any more, and the storage to where it belongs. */
+static bool keep(fy__thread_t *thread, fy__storage_t *storage)
+{
+    const uint8_t class = atomic_load_explicit(&storage->front, memory_order_relaxed) & (uint8_t)~FY__FRONT_MARK;
+    if (!class || !fy__storage_is_clean(storage)) return false;
+    atomic_store_explicit(&storage->front, class, memory_order_relaxed); /* the last owner: nobody else can set it */
+    if (class == FY__FRONT_LARGE) return fy__front_keep_large(thread, storage);
+    fy__front_push(thread, storage);
+    return true;
+}
+
 FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
 {
-    if (storage->front_class == FY__FRONT_LARGE && fy__front_keep_large(thread, storage)) return;
+    if (keep(thread, storage)) return;
     fy_device_t *device = storage->pinned_here ? storage->peer : storage->device; /* whose requests use it */
     fy__hazard_settle(&storage->hazard);
     if (!device->synchronous) fy__hazard_cover_foreign(&storage->hazard);
@@ -282,6 +293,7 @@ FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const 
 void fy__storage_late_add(fy_device_t *device, fy__storage_t *storage, const fy__suspect_t *suspect)
 {
     if (!fy__suspect_any(suspect)) return;
+    fy__storage_mark(storage);
     fy__suspect_join(device, &storage->late, suspect);
     atomic_store_explicit(&storage->has_late, true, memory_order_release);
 }
@@ -306,7 +318,7 @@ void fy__storage_late_clear(fy_device_t *device, fy__storage_t *storage)
 
 FY_COLD void fy__storage_adopt_slow(fy_device_t *device, fy__storage_t *storage)
 {
-    fy__suspect_join(device, &storage->suspect, &storage->late);
+    fy__suspect_join(device, &storage->suspect, &storage->late); /* has the mark since it has `late` */
 }
 
 /* ---- uses that outlive their storage's owners ---- */

@@ -22,19 +22,19 @@ typedef struct fy__storage {
     fy__node_memory_t *memory;          /* where its live bytes are counted; NULL on the host */
     /* ---- the line ---- */
     _Atomic uint32_t refs;
-    uint8_t front_class; /* host front it goes back to; 0 is none */
-    bool pinned;         /* host bytes page-locked for `peer` */
-    bool pinned_here;    /* by fy__storage_pin, so unlocked when the bytes go */
-    bool leaving;        /* deferred, and pinned_here: counted as leaving */
+    _Atomic uint8_t front; /* class of the host front it goes back to, 0 is none; and perhaps FY__FRONT_MARK */
+    bool pinned;           /* host bytes page-locked for `peer` */
+    bool pinned_here;      /* by fy__storage_pin, so unlocked when the bytes go */
+    bool leaving;          /* deferred, and pinned_here: counted as leaving */
     void *data;
-    _Atomic fy__point_t borrow; /* upload that reads these host bytes in place; 0 is none */
+    _Atomic fy__point_t borrow; /* upload that reads these host bytes in place; 0 is none. By fy__storage_lend only: the mark */
     union {
         _Atomic uint64_t version;
         struct fy__storage *next; /* nobody refers to it: in a cache, or on the device's deferred list */
     };
     uint64_t nbytes;           /* as asked for */
     _Atomic uint64_t event_id; /* in event files; 0 until one mentions it */
-    fy__suspect_t suspect;
+    fy__suspect_t suspect;     /* gets something by fy__storage_suffer, fy__storage_spoil and adoption only: the mark */
     /* ---- its end is inside of `suspect` ---- */
     fy_device_t *device; /* where the bytes live */
     fy__block_t *block;  /* NULL: wrapped, or empty */
@@ -44,6 +44,51 @@ typedef struct fy__storage {
     _Atomic bool has_late;
     struct fy__guard *guards; /* who counts its live bytes against a limit, a reference: guard.h; NULL: nobody */
 } fy__storage_t;
+
+/* ---- the mark ----
+ * What goes back to the front is handed out as it is, so nobody may be reading its bytes in place (`borrow`), and nothing may have been found
+ * out about them (`suspect`, `late`). To look at all that would cost a small tensor's end more than the rest of it, so there is a mark beside
+ * the class, which one comparison sees. The invariant:
+ *     a storage with a class and without the mark has 0 in `borrow`, `suspect` and `has_late`.
+ * Set: by whoever writes one of them, within the same call; any thread may, with a reference of its own or by a handle of the user's. Nobody takes
+ * it off while anybody has the storage, though the fields become 0 again (a borrow just ends: its point is reached, on whatever thread, and
+ * nothing is written before somebody asks). So those who set it need no order between them, nor between mark and field.
+ * Seen: by the last owner. What others did with a reference came before they let go of it, which he acquired; what they did by his handle he
+ * has ordered himself behind, or he could not destroy it.
+ * Taken off: by him, once he has looked closer (fy__storage_destroy_slow) and found all of them 0; and where a storage is made.
+ * Builds with a sanitizer, or without optimisation, look at every storage that goes to the front; fy__front_is_valid at all that lie there. */
+enum { FY__FRONT_MARK = 0x80 };
+
+static inline void fy__storage_mark(fy__storage_t *storage)
+{
+    if (!(atomic_load_explicit(&storage->front, memory_order_relaxed) & FY__FRONT_MARK)) /* two may be here, by one handle */
+        atomic_fetch_or_explicit(&storage->front, FY__FRONT_MARK, memory_order_relaxed);
+}
+/* These host bytes are read in place until `point`. */
+static inline void fy__storage_lend(fy__storage_t *storage, fy__point_t point)
+{
+    fy__storage_mark(storage);
+    atomic_store(&storage->borrow, point);
+}
+/* The bytes suffer from what `suspect` says, too. */
+static inline void fy__storage_suffer(fy_device_t *device, fy__storage_t *storage, const fy__suspect_t *suspect)
+{
+    if (!fy__suspect_any(suspect)) return;
+    fy__storage_mark(storage);
+    fy__suspect_join(device, &storage->suspect, suspect);
+}
+/* They are no good for what poison record `record` says; nothing else matters any more. */
+static inline void fy__storage_spoil(fy__storage_t *storage, uint32_t record)
+{
+    fy__storage_mark(storage);
+    storage->suspect.poison = record;
+}
+/* Without the mark's help: nothing was found out about its bytes, and nobody reads them in place. */
+static inline bool fy__storage_is_clean(const fy__storage_t *storage)
+{
+    return !(atomic_load_explicit(&storage->borrow, memory_order_relaxed) | storage->suspect.mask | storage->suspect.poison |
+             atomic_load_explicit(&storage->has_late, memory_order_acquire));
+}
 
 /* ---- the front: host blocks at hand, without a lock; the rest of it: front.h ---- */
 
@@ -59,16 +104,11 @@ static inline void fy__front_served_one(fy__thread_t *thread)
 {
     atomic_store_explicit(&thread->at_hand, atomic_load_explicit(&thread->at_hand, memory_order_relaxed) + 1, memory_order_relaxed);
 }
-/* Nothing that was found out about its bytes, and nobody who reads them in place. */
-static inline bool fy__front_is_clean(const fy__storage_t *storage)
-{
-    return !(atomic_load_explicit(&storage->borrow, memory_order_relaxed) | storage->suspect.mask | storage->suspect.poison);
-}
-enum { FY__FRONT_LARGEST = 32768 }; /* bytes of a small block */
+enum { FY__FRONT_STEPS = 1024, FY__FRONT_LARGEST = 32768 }; /* bytes: up to where classes are 64 apart; of a small block */
 /* Size class of 1 <= nbytes <= FY__FRONT_LARGEST: 64-byte steps up to 1 KiB, then eight a doubling (rounding <= 12.5 %). */
 static inline uint32_t fy__front_class(uint64_t nbytes)
 {
-    if (nbytes <= 1024) return (uint32_t)(nbytes + 63) / 64;
+    if (nbytes <= FY__FRONT_STEPS) return (uint32_t)(nbytes + 63) / 64;
     const uint32_t doubling = 63u - (uint32_t)__builtin_clzll(nbytes - 1); /* 2^doubling < nbytes <= 2^(doubling+1) */
     const uint32_t step = (uint32_t)((nbytes - 1 - (1ull << doubling)) >> (doubling - 3));
     return 17 + (doubling - 10) * 8 + step;
@@ -101,33 +141,33 @@ static inline fy__storage_t *fy__front_pop(fy__thread_t *thread, uint64_t nbytes
     }
     return fy__front_hand_out(thread, storage, nbytes);
 }
-/* Puts what was given back last on the list of its class, or gives it to the pool if that is full. */
-void fy__front_spill_full(fy__thread_t *thread, fy__storage_t *storage);
-static inline void fy__front_spill(fy__thread_t *thread, uint32_t class)
+/* Of a storage that nobody but the caller refers to: is it a small one, fit for being handed out as it is? No if it has the mark. */
+static inline bool fy__front_wants(const fy__storage_t *storage)
 {
-    fy__storage_t *storage = thread->last;
+    return atomic_load_explicit(&storage->front, memory_order_relaxed) - 1u < FY__FRONT_LARGE - 1;
+}
+void fy__front_spill_full(fy__thread_t *thread, fy__storage_t *storage);
+/* Gives one that the front wants, and nobody refers to, back to it.
+ * It waits in a place of its own, because the address of its class's list is not known before its line has come: whoever wants one of that
+ * class next takes it from there by a branch that is foreseen, where it would wait for the line to know which list to look at. The one before
+ * goes to the list of its class, or to the pool if that is full: last, so that a caller has nothing to remember over the call. */
+static inline void fy__front_push(fy__thread_t *thread, fy__storage_t *storage)
+{
+    fy__storage_t *other = thread->last;
+    const uint32_t class = atomic_load_explicit(&thread->last_class, memory_order_relaxed);
+    if (FY__IS_CHECKED && !fy__storage_is_clean(storage)) __builtin_trap(); /* somebody forgot the mark */
+    atomic_store_explicit(&storage->refs, 0, memory_order_relaxed);         /* seen by snapshots */
+    fy__asan_forbid(storage->data, storage->block->nbytes);
+    thread->last = storage;
+    atomic_store_explicit(&thread->last_class, atomic_load_explicit(&storage->front, memory_order_relaxed), memory_order_relaxed);
+    if (!class) return;
     if (__builtin_expect(atomic_load_explicit(&thread->nfront[class], memory_order_relaxed) >= fy__front_most[class], 0)) {
-        fy__front_spill_full(thread, storage);
+        fy__front_spill_full(thread, other);
         return;
     }
-    storage->next = thread->front[class];
-    thread->front[class] = storage;
+    other->next = thread->front[class];
+    thread->front[class] = other;
     fy__front_count(&thread->nfront[class], 1);
-}
-/* Gives a storage that nobody refers to back to the front; false if that is not its place.
- * It waits in a place of its own, because the address of its class's list is not known before its line has come: whoever wants one of that
- * class next takes it from there by a branch that is foreseen, where it would wait for the line to know which list to look at. */
-static inline bool fy__front_push(fy__thread_t *thread, fy__storage_t *storage)
-{
-    const uint32_t class = storage->front_class;
-    if (class - 1 >= FY__FRONT_LARGE - 1 || !fy__front_is_clean(storage)) return false;
-    const uint32_t before = atomic_load_explicit(&thread->last_class, memory_order_relaxed);
-    if (before) fy__front_spill(thread, before);
-    atomic_store_explicit(&storage->refs, 0, memory_order_relaxed); /* seen by snapshots */
-    thread->last = storage;
-    atomic_store_explicit(&thread->last_class, (uint16_t) class, memory_order_relaxed);
-    fy__asan_forbid(storage->data, storage->block->nbytes);
-    return true;
 }
 
 _Static_assert(offsetof(fy__storage_t, suspect.first) == offsetof(fy__storage_t, refs) + 64, "what the front looks at fills one line");
@@ -161,7 +201,10 @@ static inline void fy__storage_release(fy__thread_t *thread, fy__storage_t *stor
     if (atomic_load_explicit(&storage->refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&storage->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (!fy__front_push(thread, storage)) fy__storage_destroy_slow(thread, storage);
+    if (fy__front_wants(storage))
+        fy__front_push(thread, storage);
+    else
+        fy__storage_destroy_slow(thread, storage);
 }
 
 static inline void fy__storage_wrote(fy__storage_t *storage)

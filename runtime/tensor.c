@@ -101,30 +101,6 @@ fy_status_t fy__tensor_new(fy__thread_t *thread, fy_device_t *device, fy_dtype_t
     return fy__tensor_on(thread, storage, dtype, rank, dims, nelem, out_tensor);
 }
 
-/* A handle that is not the first on its storage: a view's. */
-static __attribute__((noinline)) void free_view(fy__thread_t *thread, fy_tensor_t *tensor)
-{
-    fy__storage_t *storage = tensor->storage;
-    fy__handle_release(&tensor->handle);
-    fy__tensor_free_blank(thread, tensor);
-    fy__storage_release(thread, storage);
-}
-
-/* The first on its storage. Where that lies is reckoned, not read, so that its line comes together with the handle's. */
-static inline void free_first(fy__thread_t *thread, fy_tensor_t *tensor, fy__storage_t *storage)
-{
-    fy__handle_t *handle = &tensor->handle;
-    tensor->storage = &fy__storage_gone; /* before the cell can be another's */
-    /* A small tensor of the innermost scope stays in its ring while it is at hand, gone: to take it out, and perhaps back in, would touch its
-     * neighbours, which nothing else does. The scope takes it out when it ends, and whoever wants the cell for something else does. */
-    if (FY_LIKELY(atomic_load_explicit(&storage->refs, memory_order_acquire) == 1 && fy__front_push(thread, storage))) {
-        if (handle->next && FY_UNLIKELY(!fy__handle_is_inside(thread->frame, handle))) fy__handle_release(handle);
-        return;
-    }
-    fy__handle_release(handle);
-    fy__storage_release(thread, storage);
-}
-
 /* The storage of a cell whose handle this is, if it is a cell's. */
 static inline fy__storage_t *beside(fy_tensor_t *tensor)
 {
@@ -133,13 +109,43 @@ static inline fy__storage_t *beside(fy_tensor_t *tensor)
     return storage;
 }
 
+/* Is it the first on its storage, small, and nobody else's? Where the storage lies is reckoned, so that its line comes together with the
+ * handle's. */
+static inline bool is_simple(const fy_tensor_t *tensor, const fy__storage_t *storage)
+{
+    return tensor->storage == storage && atomic_load_explicit(&storage->refs, memory_order_acquire) == 1 && fy__front_wants(storage);
+}
+
+/* Such a one stays in the ring of the innermost scope while it is at hand, gone: to take it out, and perhaps back in, would touch its
+ * neighbours, which nothing else does. The scope takes it out when it ends, and whoever wants the cell for something else does before. */
+static inline void free_simple(fy__thread_t *thread, fy_tensor_t *tensor, fy__storage_t *storage)
+{
+    fy__handle_t *handle = &tensor->handle;
+    tensor->storage = &fy__storage_gone; /* before the cell can be another's */
+    if (handle->next && FY_UNLIKELY(!fy__handle_is_inside(thread->frame, handle))) fy__handle_release(handle);
+    fy__front_push(thread, storage);
+}
+
+/* Any that is not gone. */
+static __attribute__((noinline)) void free_other(fy__thread_t *thread, fy_tensor_t *tensor)
+{
+    fy__storage_t *storage = tensor->storage;
+    const bool is_first = storage == beside(tensor);
+    fy__handle_release(&tensor->handle);
+    if (is_first)
+        tensor->storage = &fy__storage_gone;
+    else
+        fy__tensor_free_blank(thread, tensor);
+    fy__storage_release(thread, storage);
+}
+
 void fy__tensor_free(fy__thread_t *thread, fy_tensor_t *tensor)
 {
     fy__storage_t *storage = beside(tensor);
-    if (FY_LIKELY(tensor->storage == storage))
-        free_first(thread, tensor, storage);
+    if (FY_LIKELY(is_simple(tensor, storage)))
+        free_simple(thread, tensor, storage);
     else
-        free_view(thread, tensor);
+        free_other(thread, tensor);
 }
 
 fy_status_t fy__tensor_check_writable(const fy_tensor_t *tensor, const char *what, const char *role)
@@ -185,9 +191,8 @@ static fy_status_t begin(fy_device_t *device, fy_tensor_t **out_tensor, const ch
     return fy__device_is_lost(device) ? fy__device_lost_error(device) : FY_STATUS_OK;
 }
 
-/* A tensor whose cell and block are at hand: no call, and so few instructions that a processor gets to the next tensor while it waits for the
- * lines of this one. NULL: it is not so simple, or something is wrong. */
-static inline fy_tensor_t *create_small(fy__thread_t *thread, fy_dtype_t dtype, int rank, const int64_t *dims)
+/* A tensor of any rank whose cell and block are at hand. NULL: it is not so simple, or something is wrong. */
+static fy_tensor_t *create_small(fy__thread_t *thread, fy_dtype_t dtype, int rank, const int64_t *dims)
 {
     uint64_t nelem = 1;
     if ((unsigned)dtype >= FY_DTYPE_COUNT || (unsigned)rank > FY_MAX_RANK || (rank && !dims) || FY__HAS_ASAN) return NULL;
@@ -198,9 +203,14 @@ static inline fy_tensor_t *create_small(fy__thread_t *thread, fy_dtype_t dtype, 
     fy__storage_t *storage = fy__front_pop(thread, nelem * fy__dtype_sizes[dtype]);
     if (!storage) return NULL;
     fy_tensor_t *tensor = fy__tensor_first(thread, storage);
-    tensor->data = storage->data;
     fy__tensor_set_dense(tensor, dtype, rank, dims, nelem);
     return tensor;
+}
+
+static __attribute__((noinline)) fy_status_t place(fy__thread_t *thread, fy_tensor_t *tensor)
+{
+    fy__first_place(thread, &tensor->handle);
+    return FY_STATUS_OK;
 }
 
 static __attribute__((noinline)) fy_status_t create(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
@@ -209,18 +219,34 @@ static __attribute__((noinline)) fy_status_t create(fy_device_t *device, fy_dtyp
     fy__thread_t *thread;
     uint64_t nelem, nbytes;
     FY_TRY(begin(device, out_tensor, "tensor_create", &thread));
+    if (device->is_host && !thread->recording && (*out_tensor = create_small(thread, dtype, rank, dims))) return FY_STATUS_OK;
     FY_TRY(fy__shape_check("tensor_create", dtype, rank, dims, &nelem, &nbytes));
     fy_stream_t *stream = device->synchronous ? NULL : fy__stream_current(device, thread->streams);
     return fy__tensor_new(thread, device, dtype, rank, dims, nelem, stream, out_tensor);
 }
 
+/* One axis, up to 1 KiB, cell and block at hand: no call that one comes back from, few instructions, and nothing of the handle's second line
+ * (`strides`), so that a processor gets on to the next tensor while it waits for the lines of this one. */
 fy_status_t fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_tensor)
 {
     fy__thread_t *thread = fy__tls;
-    if (FY_LIKELY(out_tensor && thread && device) && device->is_host && FY_LIKELY(!thread->recording && !fy__device_is_lost(device)) &&
-        (*out_tensor = create_small(thread, dtype, rank, dims)))
-        return FY_STATUS_OK;
-    return create(device, dtype, rank, dims, out_tensor);
+    if (FY__HAS_ASAN || FY_UNLIKELY(!thread || !out_tensor || !device) || !device->is_host ||
+        FY_UNLIKELY(thread->recording || fy__device_is_lost(device)) || rank != 1 ||
+        FY_UNLIKELY(!dims || (unsigned)dtype >= FY_DTYPE_COUNT))
+        return create(device, dtype, rank, dims, out_tensor);
+    const uint64_t nelem = (uint64_t)dims[0], nbytes = nelem * fy__dtype_sizes[dtype];
+    fy__storage_t *storage;
+    if (nelem > FY__FRONT_STEPS || nbytes - 1 >= FY__FRONT_STEPS || FY_UNLIKELY(!(storage = fy__front_pop(thread, nbytes))))
+        return create(device, dtype, rank, dims, out_tensor);
+    fy_tensor_t *tensor = &fy__cell_of(storage)->first;
+    tensor->dtype = (uint8_t)dtype;
+    if (FY_UNLIKELY(tensor->rank != 1)) tensor->strides[0] = tensor->rank = 1;
+    tensor->named = tensor->valued = false;
+    tensor->storage = storage;
+    tensor->nelem = nelem;
+    tensor->dims[0] = (int64_t)nelem;
+    *out_tensor = tensor;
+    return FY_LIKELY(fy__first_is_placed(thread, &tensor->handle)) ? FY_STATUS_OK : place(thread, tensor);
 }
 
 fy_status_t fy_tensor_create_pinned(fy_device_t *peer, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_tensor)
@@ -253,23 +279,29 @@ fy_status_t fy_tensor_wrap(fy_device_t *device, fy_dtype_t dtype, int rank, cons
     return FY_STATUS_OK;
 }
 
-static FY_COLD void destroy_gone(void)
-{
-    fy__log(FY_LOG_WARNING, "tensor_destroy: this tensor was destroyed before, or its scope ended; ignored");
-}
-
-void fy_tensor_destroy(fy_tensor_t *tensor)
+static __attribute__((noinline)) void destroy_other(fy_tensor_t *tensor)
 {
     fy__thread_t *thread = fy__thread();
     if (!tensor || !thread) return;
-    fy__storage_t *storage = beside(tensor);
-    __builtin_prefetch(tensor->strides, 1); /* the one line that is written to only */
-    if (FY_LIKELY(tensor->storage == storage))
-        free_first(thread, tensor, storage);
-    else if (FY_UNLIKELY(fy__tensor_is_gone(tensor)))
-        destroy_gone();
+    if (fy__tensor_is_gone(tensor))
+        fy__log(FY_LOG_WARNING, "tensor_destroy: this tensor was destroyed before, or its scope ended; ignored");
     else
-        free_view(thread, tensor);
+        free_other(thread, tensor);
+}
+
+/* Where many tensors live, their lines come from memory, and a processor waits for those of as many as its window of some hundred
+ * instructions holds. So what is simple is done without a call, and whatever calls is called last. */
+void fy_tensor_destroy(fy_tensor_t *tensor)
+{
+    fy__thread_t *thread = fy__tls;
+    if (FY_LIKELY(thread && tensor)) {
+        fy__storage_t *storage = beside(tensor);
+        if (FY_LIKELY(is_simple(tensor, storage))) {
+            free_simple(thread, tensor, storage);
+            return;
+        }
+    }
+    destroy_other(tensor);
 }
 
 void fy_tensor_keep(fy_tensor_t *tensor)

@@ -13,8 +13,8 @@
 struct fy_tensor {
     fy__handle_t handle;
     uint8_t dtype, rank;
-    bool contiguous, named;
-    bool valued; /* `value` means something; beside `named`, so that one store clears both */
+    bool named, valued; /* `name` and `value` mean something; side by side, so that one store clears both */
+    bool contiguous;
     fy__storage_t *storage;
     void *data; /* first element, on the storage's device */
     uint64_t nelem;
@@ -64,17 +64,27 @@ static inline fy_tensor_t *fy__tensor_alloc(fy__thread_t *thread)
     fy__handle_adopt(thread->frame, &tensor->handle);
     return tensor;
 }
-/* The same for a storage that nobody but the caller refers to, and that has no tensor: takes the caller's reference. */
+/* ---- first handles ----
+ * Only dense tensors have them, so of what a first handle said when it was last somebody's some holds for the next, and need not be written
+ * again: `contiguous`; if the rank is the same, the last axis' stride, which is 1; while the cell keeps its block, `data`. fy__front_is_valid
+ * looks at them. */
+
+/* What was destroyed in this scope, and is made again in it, never left it: fy__tensor_free. */
+static inline bool fy__first_is_placed(const fy__thread_t *thread, const fy__handle_t *handle)
+{
+    return handle->next ? fy__handle_is_inside(thread->frame, handle) : !thread->frame;
+}
+static inline void fy__first_place(fy__thread_t *thread, fy__handle_t *handle)
+{
+    fy__handle_release(handle);
+    fy__handle_adopt(thread->frame, handle);
+}
+/* As fy__tensor_alloc for a storage that nobody but the caller refers to, and that has no tensor: takes the caller's reference. */
 static inline fy_tensor_t *fy__tensor_first(fy__thread_t *thread, fy__storage_t *storage)
 {
     fy_tensor_t *tensor = &fy__cell_of(storage)->first;
-    fy__handle_t *handle = &tensor->handle;
+    if (__builtin_expect(!fy__first_is_placed(thread, &tensor->handle), 0)) fy__first_place(thread, &tensor->handle);
     tensor->named = tensor->valued = false;
-    /* What was destroyed in this scope, and is made again in it, never left it: fy__tensor_free. */
-    if (!handle->next || __builtin_expect(!fy__handle_is_inside(thread->frame, handle), 0)) {
-        fy__handle_release(handle);
-        fy__handle_adopt(thread->frame, handle);
-    }
     tensor->storage = storage;
     return tensor;
 }

@@ -136,10 +136,10 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src, co
     }
     if (into.changed || status == FY_STATUS_OK) fy__storage_wrote(dst->storage);
     if (status != FY_STATUS_OK && into.changed) /* nobody may take the bytes for good */
-        dst->storage->suspect.poison =
-            into.fetch.suspect.poison
-                ? into.fetch.suspect.poison
-                : fy__poison_record(status, "a download into these bytes failed half way: %.90s", fy_error_get()->text);
+        fy__storage_spoil(dst->storage,
+                          into.fetch.suspect.poison
+                              ? into.fetch.suspect.poison
+                              : fy__poison_record(status, "a download into these bytes failed half way: %.90s", fy_error_get()->text));
     fy__storage_reap(device);
     return status;
 }

@@ -42,7 +42,7 @@ void fy__upload_borrow(fy__storage_t *storage)
     fy__point_t point;
     do {
         point = atomic_load(reader);
-        atomic_store(&storage->borrow, point);
+        fy__storage_lend(storage, point);
     } while (atomic_load(reader) != point);
 }
 
@@ -270,7 +270,7 @@ fy_status_t fy__upload_check_into(const char *what, const fy_tensor_t *dst, cons
 
 void fy__upload_spoilt(fy_tensor_t *dst, fy_status_t status)
 {
-    dst->storage->suspect.poison = fy__poison_record(status, "an upload into these bytes failed half way: %.90s", fy_error_get()->text);
+    fy__storage_spoil(dst->storage, fy__poison_record(status, "an upload into these bytes failed half way: %.90s", fy_error_get()->text));
     fy__storage_wrote(dst->storage);
 }
 

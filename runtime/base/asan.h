@@ -1,4 +1,5 @@
-/* Telling AddressSanitizer which bytes of our own pools nobody may touch. Empty calls in builds without it. */
+/* Telling AddressSanitizer which bytes of our own pools nobody may touch. Empty calls in builds without it. And whether this build checks
+ * what costs too much elsewhere. */
 #ifndef FERRY_RUNTIME_BASE_ASAN_H_
 #define FERRY_RUNTIME_BASE_ASAN_H_
 
@@ -9,7 +10,19 @@
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define FY__ASAN 1
+#elif __has_feature(thread_sanitizer)
+#define FY__TSAN 1
 #endif
+#endif
+#ifdef __SANITIZE_THREAD__
+#define FY__TSAN 1
+#endif
+
+/* With a sanitizer, whose first finding ends the program, and without optimisation. */
+#if defined(FY__ASAN) || defined(FY__TSAN) || !defined(__OPTIMIZE__)
+enum { FY__IS_CHECKED = 1 };
+#else
+enum { FY__IS_CHECKED = 0 };
 #endif
 
 #ifdef FY__ASAN

@@ -13,11 +13,16 @@
 #include "tests/support/harness.h"
 
 static _Atomic bool refuse;
+static int found = 0xA5; /* in a segment, which need not be new */
 fy_status_t __real_fy__host_segment_alloc(uint64_t nbytes, void **out_address);
 fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address);
 fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address)
 {
-    if (!atomic_load(&refuse)) return __real_fy__host_segment_alloc(nbytes, out_address);
+    if (!atomic_load(&refuse)) {
+        const fy_status_t status = __real_fy__host_segment_alloc(nbytes, out_address);
+        if (status == FY_STATUS_OK) memset(*out_address, found, nbytes);
+        return status;
+    }
     *out_address = NULL;
     return FY_FAIL(OUT_OF_MEMORY, "a test gives no segment of %llu bytes", (unsigned long long)nbytes);
 }
@@ -94,6 +99,95 @@ static void what_is_made_anew_is_as_new(void **state)
     assert_memory_equal(info.strides, ((int64_t[]){ 12, 4, 1 }), sizeof dims);
     assert_ptr_equal(again->data, again->storage->data);
     fy_tensor_destroy(again);
+}
+
+/* One cell after the other way of being a tensor: of what a handle said before, what is not written again is right. */
+static void every_way_of_making_is_whole(void **state)
+{
+    (void)state;
+    static const int64_t dims[][3] = { { 12, 0, 0 }, { 3, 4, 0 }, { 7, 0, 0 }, { 0, 0, 0 }, { 16, 0, 0 }, { 2, 2, 4 }, { 1, 0, 0 } };
+    static const int ranks[] = { 1, 2, 1, 0, 1, 3, 1 };
+    static const int64_t strides[][3] = { { 1, 0, 0 }, { 4, 1, 0 }, { 1, 0, 0 }, { 0, 0, 0 }, { 1, 0, 0 }, { 8, 4, 1 }, { 1, 0, 0 } };
+    enum { WAYS = 7 };
+    (void)fy__front_flush(fy__thread());
+    for (int i = 0; i < WAYS * WAYS * 4; i++) {
+        const int now = i % 2 ? i / 2 / WAYS % WAYS : i / 2 % WAYS; /* each behind each */
+        const bool result = i / (2 * WAYS * WAYS);                  /* by an op, and by hand */
+        fy_tensor_t *tensor, *source = NULL;
+        fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
+        void *data;
+        if (result)
+            ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_F32, ranks[now], dims[now], &tensor));
+        else
+            ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, ranks[now], dims[now], &tensor));
+        if (i % 3 == 0) fy_tensor_set_name(tensor, "named");
+        if (i % 5 == 0) ts_ok(fy_transpose(tensor, NULL, &source)); /* a handle of its own */
+        fy_tensor_destroy(source);
+        fy_tensor_query(tensor, &info);
+        assert_int_equal(info.rank, ranks[now]);
+        assert_memory_equal(info.dims, dims[now], sizeof(int64_t) * (size_t)ranks[now]);
+        assert_memory_equal(info.strides, strides[now], sizeof(int64_t) * (size_t)ranks[now]);
+        assert_true(info.is_contiguous);
+        assert_int_equal(info.dtype, FY_DTYPE_F32);
+        assert_string_equal(info.name, i % 3 == 0 ? "named" : "");
+        ts_ok(fy_tensor_map(tensor, FY_ACCESS_WRITE, &data));
+        assert_ptr_equal(data, tensor->storage->data);
+        fy_tensor_destroy(tensor);
+        assert_true(fy__front_is_valid(fy__thread()));
+    }
+}
+
+/* A handle that never was anybody's, of a cell in new memory, on bytes that served something else. */
+static void expect_first_tensors_whole(void)
+{
+    enum { LAST = 200 };
+    static fy__storage_t *storages[PER_CHUNK + LAST];
+    fy__thread_t *thread = fy__thread();
+    (void)fy__front_flush(thread);
+    for (int i = 0; i < PER_CHUNK + LAST; i++) ts_ok(fy__storage_create(thread, fy_device_host(), 100, NULL, &storages[i]));
+    for (int i = PER_CHUNK; i < PER_CHUNK + LAST; i++) fy__storage_release(thread, storages[i]);
+    assert_true(fy__front_is_valid(thread));
+    for (int i = PER_CHUNK; i < PER_CHUNK + LAST; i++) {
+        fy_tensor_t *tensor = make(100);
+        assert_int_equal(tensor->rank, 1);
+        assert_int_equal(tensor->strides[0], 1);
+        assert_true(tensor->contiguous);
+        assert_ptr_equal(tensor->data, tensor->storage->data);
+        assert_ptr_equal(tensor->data, tensor->storage->block->address);
+        storages[i] = tensor->storage;
+        fy__storage_retain(storages[i]);
+        fy_tensor_destroy(tensor);
+    }
+    for (int i = 0; i < PER_CHUNK + LAST; i++) fy__storage_release(thread, storages[i]);
+    trim();
+}
+
+static void the_first_tensor_of_a_cell_is_whole(void **state)
+{
+    (void)state;
+    for (found = 0; found <= 0xA5; found += 0xA5) expect_first_tensors_whole();
+    found = 0xA5;
+}
+
+/* Around what is made without a call, and what is small at all. */
+static void every_length_fits(void **state)
+{
+    (void)state;
+    static const fy_dtype_t dtypes[] = { FY_DTYPE_U8, FY_DTYPE_F16, FY_DTYPE_F32, FY_DTYPE_F64 };
+    for (int round = 0; round < 2; round++) { /* made, and at hand */
+        for (int d = 0; d < 4; d++) {
+            for (int64_t n = 1; n <= 40000; n += n < 1100 ? 1 : 97) {
+                fy_tensor_t *tensor;
+                ts_ok(fy_tensor_create(fy_device_host(), dtypes[d], FY_DIMS(n), &tensor));
+                assert_int_equal(tensor->nelem, n);
+                assert_int_equal(tensor->storage->nbytes, (uint64_t)n << d);
+                assert_true(tensor->storage->block->nbytes >= (uint64_t)n << d);
+                assert_int_equal(tensor->strides[0], 1);
+                fy_tensor_destroy(tensor);
+            }
+        }
+    }
+    assert_true(fy__front_is_valid(fy__thread()));
 }
 
 static void shapes_that_are_not_small_take_the_long_way(void **state)
@@ -317,6 +411,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_view_keeps_the_cell_when_its_first_handle_is_gone),
         cmocka_unit_test(what_is_made_anew_is_as_new),
+        cmocka_unit_test(every_way_of_making_is_whole),
+        cmocka_unit_test(the_first_tensor_of_a_cell_is_whole),
+        cmocka_unit_test(every_length_fits),
         cmocka_unit_test(shapes_that_are_not_small_take_the_long_way),
         cmocka_unit_test(what_is_at_hand_stays_in_its_ring_until_it_is_wanted_elsewhere),
         cmocka_unit_test(an_outer_scopes_tensor_destroyed_inside_leaves_its_ring),

@@ -1,0 +1,285 @@
+/* The mark on a storage (runtime/storage.h): whoever writes something that stands against handing bytes out as they are sets it, so such a
+ * storage does not go to the front; it goes there again once nothing is behind its mark. One test for each that writes.
+ * Not here: what a fault means to a user (tests/conformance/test_conformance_fault.c), the front by itself (test_front.c). */
+#include <pthread.h>
+
+#include "runtime/base/fail.h"
+#include "runtime/front.h"
+#include "runtime/stream.h"
+#include "runtime/tensor.h"
+#include "tests/support/harness.h"
+#include "transfer/upload.h"
+
+static uint64_t kept_nbytes(void)
+{
+    uint64_t by_category[FY_CATEGORY_COUNT];
+    return fy__front_nbytes(by_category);
+}
+
+static unsigned class_of(const fy_tensor_t *tensor) { return atomic_load(&tensor->storage->front) & ~(unsigned)FY__FRONT_MARK; }
+static bool is_marked(const fy_tensor_t *tensor) { return atomic_load(&tensor->storage->front) & FY__FRONT_MARK; }
+
+/* It goes, and not to the front. */
+static void expect_not_kept(fy_tensor_t *tensor)
+{
+    const uint64_t kept = kept_nbytes(), live = ts_live(fy_device_host()), nbytes = tensor->storage->nbytes;
+    assert_int_not_equal(class_of(tensor), 0); /* or this says nothing */
+    assert_false(fy__storage_is_clean(tensor->storage));
+    fy_tensor_destroy(tensor);
+    assert_true(fy__front_is_valid(fy__thread()));
+    assert_int_equal(kept_nbytes(), kept);
+    assert_true(ts_live(fy_device_host()) + nbytes <= live);
+}
+
+/* It goes to the front. */
+static void expect_kept(fy_tensor_t *tensor)
+{
+    const uint64_t kept = kept_nbytes(), nbytes = tensor->storage->nbytes;
+    fy_tensor_destroy(tensor);
+    assert_true(fy__front_is_valid(fy__thread()));
+    assert_true(kept_nbytes() >= kept + nbytes);
+}
+
+static fy_tensor_t *make(int64_t nbytes)
+{
+    fy_tensor_t *tensor;
+    (void)fy__front_flush(fy__thread());
+    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(nbytes), &tensor));
+    assert_int_not_equal(class_of(tensor), 0);
+    assert_false(is_marked(tensor));
+    return tensor;
+}
+
+static fy_tensor_t *indices_of(fy_device_t *device, int64_t first)
+{
+    fy_tensor_t *indices;
+    ts_ok(fy_arange(device, FY_DTYPE_I64, (double)first, 1, 3, &indices));
+    return indices;
+}
+
+/* ---- who writes ---- */
+
+static void an_op_meets_a_bad_value(ts_ctx_t *ctx)
+{
+    if (!ctx->is_host) skip(); /* the front is the host's */
+    (void)fy__front_flush(fy__thread());
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *rows, *more;
+    ts_ok(fy_gather(table, indices_of(ctx->device, 50), &rows));
+    ts_ok(fy_neg(rows, &more)); /* suffers from it */
+    expect_not_kept(more);
+    expect_not_kept(rows);
+}
+
+static void a_replay_meets_one(ts_ctx_t *ctx)
+{
+    if (!ctx->is_host) skip();
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *indices = indices_of(ctx->device, 0), *rows;
+    fy_graph_t *graph;
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3, 2), &rows));
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_op_call(FY_OP_GATHER, 2, (fy_tensor_t *[]){ table, indices }, NULL, 1, &rows));
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_graph_replay(graph, NULL));
+    assert_false(is_marked(rows));
+    ts_ok(fy_copy(indices, indices_of(ctx->device, 50)));
+    ts_ok(fy_graph_replay(graph, NULL));
+    fy_graph_destroy(graph); /* which has a reference */
+    expect_not_kept(rows);
+}
+
+static const fy_backend_t *real;
+static int launches_left;
+static fy_status_t failing_launch(void *dev, void *stream, const fy_launch_t *launch)
+{
+    if (launches_left-- > 0) return real->launch(dev, stream, launch);
+    return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "the launch was made to fail");
+}
+
+static void a_replay_fails_half_way(ts_ctx_t *ctx)
+{
+    static fy_backend_t backend;
+    if (!ctx->is_host) skip();
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0), *first, *second;
+    fy_graph_t *graph;
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &first));
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &second));
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_op_call(FY_OP_NEG, 1, &x, NULL, 1, &first));
+    ts_ok(fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ x, first }, NULL, 1, &second));
+    ts_ok(fy_graph_end(&graph));
+    real = ctx->device->backend;
+    backend = *real;
+    backend.launch = failing_launch;
+    launches_left = 1;
+    ctx->device->backend = &backend;
+    const fy_status_t status = fy_graph_replay(graph, NULL);
+    ctx->device->backend = real;
+    ts_fails(status, INTERNAL);
+    fy_graph_destroy(graph);
+    expect_not_kept(first);
+    expect_not_kept(second);
+}
+
+static void a_download_brings_bad_bytes(ts_ctx_t *ctx)
+{
+    if (ctx->is_host) skip(); /* there it is refused at once */
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *rows, *here;
+    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(3, 2), &here));
+    ts_ok(fy_gather(table, indices_of(ctx->device, 50), &rows));
+    ts_fails(fy_tensor_download_into(here, rows, NULL), BAD_VALUE);
+    expect_not_kept(here);
+}
+
+static void an_upload_fails_half_way(void **state)
+{
+    (void)state;
+    fy_tensor_t *tensor = make(100);
+    fy__upload_spoilt(tensor, FY_FAIL(INTERNAL, "made to fail"));
+    expect_not_kept(tensor);
+}
+
+static void a_transfer_fails_behind_its_owners_back(void **state)
+{
+    (void)state;
+    fy_device_t *host = fy_device_host();
+    const fy__suspect_t suspect = { .poison = fy__poison_record(FY_STATUS_IO, "made up") };
+    for (int adopted = 0; adopted < 2; adopted++) {
+        fy_tensor_t *tensor = make(100);
+        fy__storage_late_add(host, tensor->storage, &suspect);
+        if (adopted) fy__storage_adopt(tensor->storage);
+        if (adopted) fy__storage_late_clear(host, tensor->storage);
+        expect_not_kept(tensor);
+    }
+    const fy__suspect_t none = { 0, 0, 0 };
+    fy_tensor_t *tensor = make(100);
+    fy__storage_late_add(host, tensor->storage, &none);
+    assert_false(is_marked(tensor));
+    expect_kept(tensor);
+}
+
+/* No call lends bytes that the front may have: they are page-locked, or the device is done when the call is. But the field says so of all. */
+static fy__point_t a_point_that_is_reached(fy_device_t **out_device)
+{
+    fy_tensor_t *x;
+    ts_ok(fy_device_open("sim:7", out_device));
+    ts_ok(fy_zeros(*out_device, FY_DTYPE_F32, FY_DIMS(4), &x));
+    ts_ok(fy_device_wait(*out_device, FY_FOREVER));
+    const fy__point_t point = atomic_load(&x->storage->hazard.writer);
+    fy_tensor_destroy(x);
+    assert_true(point != 0 && fy__point_reached(point));
+    return point;
+}
+
+static void bytes_are_lent(void **state)
+{
+    (void)state;
+    fy_device_t *device;
+    const fy__point_t point = a_point_that_is_reached(&device);
+    for (int64_t nbytes = 100; nbytes <= 2 * FY__FRONT_LARGEST; nbytes *= 4) {
+        fy_tensor_t *tensor = make(nbytes);
+        fy__storage_lend(tensor->storage, point);
+        expect_not_kept(tensor);
+    }
+    fy_tensor_t *large = make(2 * FY__FRONT_LARGEST);
+    assert_int_equal(class_of(large), FY__FRONT_LARGE);
+    fy__storage_lend(large->storage, point);
+    expect_not_kept(large);
+    fy_device_close(device);
+}
+
+/* ---- the mark goes ---- */
+
+static void a_borrow_that_was_seen_to_end(void **state)
+{
+    (void)state;
+    fy_device_t *device;
+    void *data;
+    const fy__point_t point = a_point_that_is_reached(&device);
+    for (int large = 0; large < 2; large++) {
+        fy_tensor_t *tensor = make(large ? 2 * FY__FRONT_LARGEST : 100);
+        fy__storage_lend(tensor->storage, point);
+        ts_ok(fy_tensor_map(tensor, FY_ACCESS_WRITE, &data)); /* finds that it is over */
+        assert_true(is_marked(tensor));                       /* nobody takes it off while the storage is anybody's */
+        fy__storage_t *storage = tensor->storage, *again;
+        expect_kept(tensor);
+        ts_ok(fy__storage_create(fy__thread(), fy_device_host(), large ? 2 * FY__FRONT_LARGEST : 100, NULL, &again));
+        assert_ptr_equal(again, storage);
+        assert_int_equal(atomic_load(&again->front) & FY__FRONT_MARK, 0);
+        fy__storage_release(fy__thread(), again);
+    }
+    fy_device_close(device);
+}
+
+static void bytes_are_overwritten_as_a_whole(ts_ctx_t *ctx)
+{
+    if (!ctx->is_host) skip();
+    (void)fy__front_flush(fy__thread());
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *rows;
+    ts_ok(fy_gather(table, indices_of(ctx->device, 50), &rows));
+    ts_ok(fy_fill(rows, 1));
+    assert_true(is_marked(rows));
+    expect_kept(rows);
+}
+
+/* ---- threads ---- */
+
+static void *lend_often(void *user)
+{
+    for (int i = 1; i <= 1000; i++) fy__storage_lend(user, (fy__point_t)i);
+    return NULL;
+}
+
+/* By one handle, as threads that upload from one tensor do; the last owner is behind them. */
+static void threads_mark_at_once(void **state)
+{
+    (void)state;
+    fy_tensor_t *tensor = make(100);
+    const unsigned class = class_of(tensor);
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, lend_often, tensor->storage), 0);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(class_of(tensor), class);
+    assert_true(is_marked(tensor));
+    expect_not_kept(tensor);
+}
+
+static void *mark_and_let_go(void *user)
+{
+    fy__storage_lend(user, 1);
+    fy__storage_release(fy__thread(), user);
+    return NULL;
+}
+
+/* With references of their own: whoever lets go last sees what the others did. */
+static void threads_mark_and_let_go(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 50; round++) {
+        fy__storage_t *storage;
+        pthread_t threads[2];
+        ts_ok(fy__storage_create(fy__thread(), fy_device_host(), 100, NULL, &storage));
+        assert_true(fy__storage_is_clean(storage));
+        for (int i = 0; i < 2; i++) fy__storage_retain(storage);
+        for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, mark_and_let_go, storage), 0);
+        fy__storage_release(fy__thread(), storage);
+        for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+        assert_true(fy__front_is_valid(fy__thread()));
+    }
+}
+
+int main(void)
+{
+    static const ts_test_t on_devices[] = {
+        TS_TEST(an_op_meets_a_bad_value),          TS_TEST(a_replay_meets_one),
+        TS_TEST(a_replay_fails_half_way),          TS_TEST(a_download_brings_bad_bytes),
+        TS_TEST(bytes_are_overwritten_as_a_whole),
+    };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_upload_fails_half_way), cmocka_unit_test(a_transfer_fails_behind_its_owners_back),
+        cmocka_unit_test(bytes_are_lent),           cmocka_unit_test(a_borrow_that_was_seen_to_end),
+        cmocka_unit_test(threads_mark_at_once),     cmocka_unit_test(threads_mark_and_let_go),
+    };
+    const int failed = cmocka_run_group_tests_name("mark", tests, NULL, NULL);
+    const int status = TS_RUN("mark on devices", on_devices, NULL);
+    return failed ? 1 : status;
+}
