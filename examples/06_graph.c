@@ -96,6 +96,10 @@ static fy_status_t train(fy_device_t *device)
     printf("%d steps replayed: w = %.6f %.6f %.6f  %6" PRIu64 " requests; the graph has %" PRIu64 " calls and %" PRIu64
            " bytes of its own\n",
            STEPS, weights[1][0], weights[1][1], weights[1][2], requests[2] - requests[1], info.requests, info.pool_nbytes);
+    if (info.path == FY_GRAPH_DEVICE) /* cuda */
+        printf("each replay is one request for the device, too\n");
+    else
+        printf("each replay submits its calls one by one: %s\n", info.reason);
     if (memcmp(weights[0], weights[1], sizeof weights[0]) != 0)
         return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "the replays have other bits");
     return FY_STATUS_OK;

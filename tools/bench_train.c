@@ -24,7 +24,8 @@ static fy_status_t report(session_t *session, const train_case_t *rows, const be
     char labels[TRAIN_MOST_CASES][64];
     const char *names[TRAIN_MOST_CASES];
     double ns[TRAIN_MOST_CASES];
-    const double roofline = roofline_gflops((int)sysconf(_SC_NPROCESSORS_ONLN)); /* flops a ns */
+    const int runs_on_cpu = strncmp(fy_device_name(session->device), "cuda", 4) != 0;
+    const double roofline = runs_on_cpu ? roofline_gflops((int)sysconf(_SC_NPROCESSORS_ONLN)) : 1; /* flops a ns */
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
         const bench_case_t *c = &cases[i];
@@ -38,7 +39,7 @@ static fy_status_t report(session_t *session, const train_case_t *rows, const be
         sheet_real(sheet, rows[i].ops ? c->ns / (double)rows[i].ops : NAN);
         sheet_real(sheet, rows[i].images ? (double)rows[i].images : NAN);
         sheet_real(sheet, rows[i].images ? 1e9 * (double)rows[i].images / c->ns : NAN);
-        sheet_real(sheet, rows[i].flops ? rows[i].flops(c->context) / c->ns / roofline : NAN);
+        sheet_real(sheet, rows[i].flops && runs_on_cpu ? rows[i].flops(c->context) / c->ns / roofline : NAN);
         sheet_real(sheet, c->model_ns);
     }
     return bench_report(session, sheet, &(bench_bars_t){ "training steps", "What a training step costs", "step", names, ns, count });

@@ -53,6 +53,9 @@ void train_print_summary(const train_run_t *run)
     }
     const fy_ledger_totals_t all = ledger_read(NULL);
     print_heavy(out, "all", NULL);
+    if (result->graph_requests)
+        fprintf(out, "graph: %" PRIu64 " calls a step, replayed %" PRIu64 " times, %s\n", result->graph_requests, result->graph_replays,
+                result->graph_path == FY_GRAPH_DEVICE ? "one request for the device each" : "submitted one by one");
     fprintf(out, "light requests %" PRIu64 ", syncs %" PRIu64 ", device allocations in steady steps %" PRIu64 "\n", all.requests, all.syncs,
             result->device_allocs_steady);
     if (run->request.save)
@@ -85,6 +88,13 @@ void train_json(train_run_t *run)
     json_uint(json, "syncs", all.syncs);
     json_uint(json, "device_allocs_steady", run->result.device_allocs_steady);
     json_end(json);
+    if (run->result.graph_requests) {
+        json_begin_object(json, "graph");
+        json_uint(json, "requests", run->result.graph_requests);
+        json_uint(json, "replays", run->result.graph_replays);
+        json_text(json, "path", run->result.graph_path == FY_GRAPH_DEVICE ? "device" : "calls");
+        json_end(json);
+    }
     json_text(json, "clock", "wall");
 }
 

@@ -228,6 +228,12 @@ static void fill_result(const fyt_trainer_t *trainer, fy_train_result_t *out)
                                 .wall_ns = trainer->wall_ns,
                                 .samples_per_s = samples_per_s(trainer),
                                 .is_stopped = trainer->is_stopped };
+    fy_graph_info_t graph = FY_GRAPH_INFO_INIT;
+    if (trainer->graph && fy_graph_query(trainer->graph, &graph) == FY_STATUS_OK) {
+        out->graph_requests = graph.requests;
+        out->graph_replays = graph.replays;
+        out->graph_path = graph.path;
+    }
     if (trainer->batches > 2) out->device_allocs_steady = device_allocs() - trainer->allocs_before - trainer->allocs_apart;
 }
 
@@ -305,11 +311,11 @@ fy_status_t fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader
     fy_scope_end(scope, 0, NULL);
     const fy_status_t unlimited = fy_loader_limit(train, 0);
     if (status == FY_STATUS_OK) status = unlimited;
+    if (status == FY_STATUS_OK && out_result) fill_result(&trainer, out_result);
     fy_download_destroy(trainer.reply);
     fy_graph_destroy(trainer.graph);
     fy_tensor_destroy(trainer.graph_x);
     fy_tensor_destroy(trainer.graph_y);
     fy_model_set_training(model, 0);
-    if (status == FY_STATUS_OK && out_result) fill_result(&trainer, out_result);
     return status;
 }

@@ -2,6 +2,7 @@
 #ifndef FERRY_TRAIN_TRAINER_H_
 #define FERRY_TRAIN_TRAINER_H_
 
+#include <ferry/graph.h>
 #include <ferry/train/checkpoint.h>
 #include <ferry/train/loader.h>
 #include <ferry/train/schedule.h>
@@ -62,6 +63,10 @@ typedef struct fy_train_result {
     uint64_t
         device_allocs_steady; /* calls to the backend's allocator after the first epoch's second step, losses that come down, evaluation and checkpoints apart */
     int is_stopped; /* by `stop` */
+    /* With `graph`: op calls of the recorded step, how often it was replayed, and how a replay reached the device in the end (graph.h).
+     * Each replay comes with two copies of the batch. 0: none was recorded. */
+    uint64_t graph_requests, graph_replays;
+    fy_graph_path_t graph_path;
 } fy_train_result_t;
 #define FY_TRAIN_RESULT_INIT      \
     {                             \

@@ -79,6 +79,24 @@ expect 0 train mnist2018 $small --epochs 1 --seed 2
 expect 1 train mlp $small --epochs 1 --log-every 1 --budget download=0
 says err "REFUSED_BY_GUARD"
 
+# ---- a step as a graph of the device's own: one request, and the bits of the calls; over the CUDA driver that is made of host memory ----
+expect 0 train mnist2018 --device sim:0 --limit-samples 64 --batch 16 --epochs 1 --graph --json
+says out '"path": "calls"'
+fake=$1/lib/tests/libfake_cuda.so
+if [ -f "$fake" ]; then
+    for model in mlp mnist2018 mnist; do # the last has dropout
+        for how in "" "--graph"; do
+            # shellcheck disable=SC2086
+            FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake expect 0 train $model --device cuda:0 --limit-samples 64 --batch 16 --epochs 2 $how
+            [ -z "$how" ] || says out "replayed 7 times, one request for the device each"
+            [ -z "$how" ] || [ "$(checksum)" = "$called" ] || fail "$model --graph ends with $(checksum), not $called"
+            called=$(checksum)
+        done
+    done
+else
+    echo "skipped: graphs on cuda: the plugin was not built"
+fi
+
 # ---- threads: the first 50 losses within 1e-4. ThreadSanitizer does not see how libgomp's threads wait for each other ----
 if grep -q '^FERRY_SANITIZE:.*thread' "$1/CMakeCache.txt" 2>/dev/null; then
     echo "skipped: two OpenMP threads are not tested under ThreadSanitizer"

@@ -225,6 +225,46 @@ static void test_same_bits(ts_ctx_t *ctx)
     tear_down(&plain);
 }
 
+/* A recorded step follows its schedule, whatever the optimizer: the rate is read on the device at each replay. */
+static void test_schedules_in_graphs(ts_ctx_t *ctx)
+{
+    static const struct {
+        fy_optimizer_kind_t optimizer;
+        fy_schedule_kind_t schedule;
+        double momentum;
+        double clip_norm;
+    } cases[] = {
+        { FY_OPTIMIZER_SGD, FY_SCHEDULE_COSINE, 0, 0 },    { FY_OPTIMIZER_SGD, FY_SCHEDULE_ONE_CYCLE, 0.9, 1 },
+        { FY_OPTIMIZER_ADAM, FY_SCHEDULE_COSINE, 0, 0 },   { FY_OPTIMIZER_ADAMW, FY_SCHEDULE_CYCLIC, 0, 0.5 },
+        { FY_OPTIMIZER_ADADELTA, FY_SCHEDULE_STEP, 0, 0 }, { FY_OPTIMIZER_ADAM, FY_SCHEDULE_RANGE, 0, 0 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setup_t s[2];
+        for (int is_graph = 0; is_graph < 2; is_graph++) {
+            s[is_graph] = begin("mlp", FY_LOSS_CROSS_ENTROPY, 64, 8);
+            fy_optimizer_defaults(cases[i].optimizer, &s[is_graph].optimizer);
+            s[is_graph].optimizer.momentum = cases[i].momentum;
+            fy_schedule_t *schedule = &s[is_graph].options.schedule;
+            fy_schedule_defaults(cases[i].schedule, 0.01, 16, schedule);
+            schedule->base_momentum = schedule->max_momentum = 0;
+            schedule->step_size = 4;
+            s[is_graph].options.clip_norm = cases[i].clip_norm;
+            s[is_graph].options.epochs = 2;
+            s[is_graph].options.graph = is_graph;
+            run(ctx, &s[is_graph]);
+        }
+        assert_int_equal(s[0].nlosses, 16);
+        assert_memory_equal(s[0].losses, s[1].losses, sizeof(double) * 16);
+        expect_same_weights(&s[0], &s[1]);
+        assert_int_equal(s[0].result.graph_requests, 0);
+        assert_true(s[1].result.graph_requests > 5);
+        assert_int_equal(s[1].result.graph_replays, 15); /* the first step is called */
+        assert_int_equal(s[1].result.graph_path, strncmp(ctx->spec, "cuda", 4) == 0 ? FY_GRAPH_DEVICE : FY_GRAPH_CALLS);
+        tear_down(&s[0]);
+        tear_down(&s[1]);
+    }
+}
+
 /* Two batches of 8, one update: as one batch of 16, also where an epoch ends with an odd batch. */
 static void test_accumulation(ts_ctx_t *ctx)
 {
@@ -404,9 +444,10 @@ static void test_refusals(ts_ctx_t *ctx)
 
 int main(void)
 {
-    static const ts_test_t tests[] = { TS_TEST(test_overfits),     TS_TEST(test_steady_steps), TS_TEST(test_same_bits),
-                                       TS_TEST(test_accumulation), TS_TEST(test_ends),         TS_TEST(test_resume),
-                                       TS_TEST(test_evaluate),     TS_TEST(test_regression),   TS_TEST(test_refusals),
-                                       TS_TEST(test_what_goes_up) };
+    static const ts_test_t tests[] = {
+        TS_TEST(test_overfits), TS_TEST(test_steady_steps), TS_TEST(test_same_bits),          TS_TEST(test_accumulation),
+        TS_TEST(test_ends),     TS_TEST(test_resume),       TS_TEST(test_evaluate),           TS_TEST(test_regression),
+        TS_TEST(test_refusals), TS_TEST(test_what_goes_up), TS_TEST(test_schedules_in_graphs)
+    };
     return TS_RUN("train_trainer", tests, NULL);
 }
