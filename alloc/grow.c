@@ -33,7 +33,9 @@ static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, 
     const uint64_t left = pool->options.device_nbytes > pool->reserved ? pool->options.device_nbytes - pool->reserved : 0;
     uint64_t step, most = (room < left ? room : left) & ~(pool->source.alignment - 1);
     int count = 0;
-    if (is_apart) {
+    if (pool->source.resize) { /* more comes where it stands */
+        if (!fy__round_up_u64(nbytes, pool->source.step_nbytes, &step) || step > most) step = nbytes;
+    } else if (is_apart) {
         if (!fy__round_up_u64(nbytes, large_step_nbytes, &step)) step = nbytes;
         if (step > most || step - nbytes > nbytes / 8) step = nbytes;
     } else {
@@ -44,16 +46,21 @@ static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, 
     return count;
 }
 
+fy__growth_t fy__pool_growth(fy__pool_t *pool, fy_status_t status)
+{
+    if (status == FY_STATUS_REFUSED_BY_GUARD) return FY__GROWTH_FORBIDDEN;
+    pthread_mutex_lock(&pool->lock);
+    fy__figure_add(&pool->device_allocs, 1);
+    pthread_mutex_unlock(&pool->lock);
+    if (status == FY_STATUS_OK) return FY__GROWTH_DONE;
+    return status == FY_STATUS_OUT_OF_MEMORY || status == pool->options.full_status ? FY__GROWTH_REFUSED : FY__GROWTH_FAILED;
+}
+
 /* One call of the source; source_lock held, lock not. */
 static fy__growth_t ask_source(fy__pool_t *pool, uint64_t nbytes, void **out_address, fy_status_t *out_status)
 {
     *out_status = pool->source.alloc(pool->source.user, nbytes, out_address);
-    if (*out_status == FY_STATUS_REFUSED_BY_GUARD) return FY__GROWTH_FORBIDDEN;
-    pthread_mutex_lock(&pool->lock);
-    fy__figure_add(&pool->device_allocs, 1);
-    pthread_mutex_unlock(&pool->lock);
-    if (*out_status == FY_STATUS_OK) return FY__GROWTH_DONE;
-    return *out_status == FY_STATUS_OUT_OF_MEMORY || *out_status == pool->options.full_status ? FY__GROWTH_REFUSED : FY__GROWTH_FAILED;
+    return fy__pool_growth(pool, *out_status);
 }
 
 /* A segment of one of `sizes`, the first that the source gives; source_lock held, lock not. The request, if there is one, is cut from it
@@ -118,10 +125,13 @@ fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *r
     if (pool->options.growth_off) return FY__GROWTH_OFF;
     if (pool->options.thrifty)
         save(pool, request->nbytes);
-    else if (request->nbytes > step_of(pool) / 2)
+    else if (pool->source.resize) {
+        const fy__growth_t growth = fy__pool_extend(pool, request, 0, rung, out_node, out_status);
+        if (growth != FY__GROWTH_PAST_LIMIT && growth != FY__GROWTH_REFUSED) return growth;
+    } else if (request->nbytes > step_of(pool) / 2)
         exchange(pool, request->nbytes);
     pthread_mutex_lock(&pool->lock);
-    const bool is_apart = request->nbytes > step_of(pool) / 2;
+    const bool is_apart = request->nbytes > step_of(pool) / 2 && !pool->source.resize;
     const uint64_t room = fy__pool_room(pool);
     fy__range_t *range = request->nbytes <= room ? fy__offsets_prepare_range(&pool->offsets, is_apart) : NULL;
     pthread_mutex_unlock(&pool->lock);
@@ -154,7 +164,8 @@ static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart)
             pthread_mutex_unlock(&pool->lock);
             pool->source.free(pool->source.user, address, nbytes);
             pthread_mutex_lock(&pool->lock);
-        }
+        } else if (pool->source.resize)
+            released += fy__pool_shorten(pool, range, keep_nbytes);
         range = next;
     }
     pthread_mutex_unlock(&pool->lock);
@@ -177,7 +188,13 @@ static fy_status_t reserve(fy__pool_t *pool, uint64_t nbytes)
                       !fy__pool_is_too_large(pool, request.nbytes) && request.nbytes + pool->reserved <= pool->options.device_nbytes;
     fy__range_t *range = fits && request.nbytes ? fy__offsets_prepare_range(&pool->offsets, false) : NULL;
     pthread_mutex_unlock(&pool->lock);
-    if (range) growth = add_segment(pool, range, &request.nbytes, 1, NULL, NULL, NULL, &status);
+    if (range && pool->source.resize) growth = fy__pool_extend(pool, NULL, request.nbytes, NULL, NULL, &status);
+    if (range && growth != FY__GROWTH_PAST_LIMIT && growth != FY__GROWTH_REFUSED) {
+        pthread_mutex_lock(&pool->lock);
+        fy__offsets_drop_range(&pool->offsets, range);
+        pthread_mutex_unlock(&pool->lock);
+    } else if (range)
+        growth = add_segment(pool, range, &request.nbytes, 1, NULL, NULL, NULL, &status);
     fy__unlock(&pool->source_lock);
     if (!request.asked || growth == FY__GROWTH_DONE) return FY_STATUS_OK;
     if (growth == FY__GROWTH_FORBIDDEN || growth == FY__GROWTH_FAILED) return status;

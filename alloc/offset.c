@@ -50,7 +50,10 @@ static inline void absorb_next(fy__offsets_t *offsets, fy__span_t *left, fy__spa
 {
     left->size.nbytes += right->size.nbytes;
     left->next = right->next;
-    if (right->next) right->next->prev = left;
+    if (right->next)
+        right->next->prev = left;
+    else
+        left->range->last = left;
     offsets->span_count--;
     fy__slab_put(&offsets->spans, right);
 }
@@ -86,6 +89,7 @@ fy__span_t *fy__offsets_add_range(fy__offsets_t *offsets, fy__range_t *prepared,
     offsets->range_count++;
     offsets->span_count++;
     fy__span_t *span = range->first;
+    range->last = span;
     memset(span, 0, sizeof *span);
     span->size.nbytes = nbytes;
     span->offset = offset;
@@ -105,6 +109,42 @@ void fy__offsets_remove_range(fy__offsets_t *offsets, fy__range_t *range)
     offsets->range_count--;
     offsets->span_count--;
     fy__offsets_drop_range(offsets, range);
+}
+
+fy__span_t *fy__offsets_prepare_span(fy__offsets_t *offsets) { return fy__slab_get(&offsets->spans); }
+
+void fy__offsets_drop_span(fy__offsets_t *offsets, fy__span_t *prepared) { fy__slab_put(&offsets->spans, prepared); }
+
+fy__span_t *fy__offsets_extend_range(fy__offsets_t *offsets, fy__range_t *range, fy__span_t *prepared, uint64_t nbytes)
+{
+    fy__span_t *span = prepared, *left = range->last;
+    memset(span, 0, sizeof *span);
+    span->size.nbytes = nbytes;
+    span->offset = range->offset + range->nbytes;
+    span->range = range;
+    span->shelf = FY__SPAN_TAKEN;
+    span->prev = left;
+    left->next = span;
+    range->last = span;
+    range->nbytes += nbytes;
+    offsets->span_count++;
+    return fy__offsets_put(offsets, span, 0);
+}
+
+void fy__offsets_shorten_range(fy__offsets_t *offsets, fy__range_t *range, uint64_t nbytes)
+{
+    fy__span_t *span = range->last;
+    unshelve(offsets, span);
+    range->nbytes -= nbytes;
+    span->size.nbytes -= nbytes;
+    if (span->size.nbytes) {
+        shelve(offsets, span, 0);
+        return;
+    }
+    range->last = span->prev; /* there is one: a range that is all free goes as a whole */
+    range->last->next = NULL;
+    offsets->span_count--;
+    fy__slab_put(&offsets->spans, span);
 }
 
 fy__span_t *fy__offsets_best(const fy__offsets_t *offsets, uint32_t shelf, uint64_t nbytes)
@@ -135,7 +175,10 @@ bool fy__offsets_take(fy__offsets_t *offsets, fy__span_t *span, uint64_t nbytes,
     rest->prev = span;
     rest->next = span->next;
     rest->range = span->range;
-    if (rest->next) rest->next->prev = rest;
+    if (rest->next)
+        rest->next->prev = rest;
+    else
+        rest->range->last = rest;
     span->next = rest;
     span->size.nbytes = nbytes;
     offsets->span_count++;
@@ -191,7 +234,7 @@ static bool range_is_valid(const fy__offsets_t *offsets, const fy__range_t *rang
         counts[FY__SHELF_COUNT]++;
         at += span->size.nbytes;
     }
-    return at == range->offset + range->nbytes;
+    return at == range->offset + range->nbytes && range->last == before;
 }
 
 bool fy__offsets_is_valid(const fy__offsets_t *offsets)

@@ -28,6 +28,7 @@ typedef struct fy__span {
 struct fy__range {
     uint64_t offset, nbytes;
     fy__span_t *first; /* the left of two spans survives a join, so this never changes */
+    fy__span_t *last;
     fy__range_t *prev, *next;
     bool is_apart;
 };
@@ -61,6 +62,13 @@ void fy__offsets_drop_range(fy__offsets_t *offsets, fy__range_t *prepared);
 fy__span_t *fy__offsets_add_range(fy__offsets_t *offsets, fy__range_t *prepared, uint64_t offset, uint64_t nbytes);
 /* The range must be one span on a shelf. */
 void fy__offsets_remove_range(fy__offsets_t *offsets, fy__range_t *range);
+
+/* Makes a range longer or shorter at its end. Longer: `span` is a node from prepare_span, and what came lies on shelf 0, joined with what was
+ * free before it; returns that. Shorter: the last span is on shelf 0 and larger than nbytes. */
+fy__span_t *fy__offsets_prepare_span(fy__offsets_t *offsets);
+void fy__offsets_drop_span(fy__offsets_t *offsets, fy__span_t *prepared);
+fy__span_t *fy__offsets_extend_range(fy__offsets_t *offsets, fy__range_t *range, fy__span_t *prepared, uint64_t nbytes);
+void fy__offsets_shorten_range(fy__offsets_t *offsets, fy__range_t *range, uint64_t nbytes);
 
 /* Best fit on a shelf that is open: among spans that are not whole ranges apart, and among those that are. NULL: none fits. */
 fy__span_t *fy__offsets_best(const fy__offsets_t *offsets, uint32_t shelf, uint64_t nbytes);

@@ -52,6 +52,19 @@ static void plain_free(void *user, void *address, uint64_t nbytes)
     }
 }
 
+/* Into the hole behind it, as far as that goes. */
+static fy_status_t plain_resize(void *user, void *address, uint64_t nbytes, uint64_t new_nbytes)
+{
+    (void)nbytes;
+    for (segment_t *segment = ((fy_pool_t *)user)->segments; segment; segment = segment->next) {
+        if (segment->offset != (uint64_t)(uintptr_t)address) continue;
+        const uint64_t end = segment->next ? segment->next->offset : UINT64_MAX;
+        if (new_nbytes > end - segment->offset) return FY_STATUS_OUT_OF_MEMORY;
+        segment->nbytes = new_nbytes;
+    }
+    return FY_STATUS_OK;
+}
+
 /* Nothing is ever pending here. */
 static bool may_sync(void *user)
 {
@@ -75,6 +88,12 @@ static fy_status_t check_options(const fy_pool_options_t *options)
     if (!options->segment_nbytes || options->segment_nbytes > INT64_MAX)
         return FY_FAIL(INVALID_ARGUMENT, "pool_create: segment_nbytes is %llu; it must be from 1 to 2^63 - 1",
                        (unsigned long long)options->segment_nbytes);
+    const uint64_t step = options->resize_nbytes;
+    if (step && (step < options->alignment || step & (step - 1) || options->thrifty))
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "pool_create: resize_nbytes is %llu; it must be 0 or a power of two from the alignment (%llu) up, and "
+                       "0 with thrifty",
+                       (unsigned long long)step, (unsigned long long)options->alignment);
     return FY_STATUS_OK;
 }
 
@@ -99,7 +118,16 @@ fy_status_t fy_pool_create(const fy_pool_options_t *options, fy_pool_t **out_poo
         .full_status = FY_STATUS_OUT_OF_MEMORY,
         .thrifty = options->thrifty != 0,
     };
-    const fy__segment_source_t source = { pool, options->alignment, plain_alloc, plain_free, may_sync, note_sync };
+    const fy__segment_source_t source = {
+        .user = pool,
+        .alignment = options->alignment,
+        .alloc = plain_alloc,
+        .free = plain_free,
+        .may_sync = may_sync,
+        .note_sync = note_sync,
+        .resize = options->resize_nbytes ? plain_resize : NULL,
+        .step_nbytes = options->resize_nbytes,
+    };
     const fy_status_t status = fy__pool_create(&plain, &source, &pool->blocks);
     if (status != FY_STATUS_OK) {
         free(pool);

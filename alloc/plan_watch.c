@@ -37,9 +37,8 @@ FY_COLD bool fy__plan_lift(fy__pool_t *pool)
 
 /* ---- the source: it gives whatever is asked for, but within its capacity counts here ---- */
 
-static fy_status_t watched_alloc(void *user, uint64_t nbytes, void **out_address)
+static fy_status_t check_capacity(const fy__plan_watch_t *watch, uint64_t nbytes)
 {
-    const fy__plan_watch_t *watch = user;
     fy__pool_t *pool = watch->pool;
     pthread_mutex_lock(&pool->lock);
     const bool is_bounded = watch->is_bounded && !watch->is_refused;
@@ -48,7 +47,21 @@ static fy_status_t watched_alloc(void *user, uint64_t nbytes, void **out_address
     if (is_bounded && nbytes > left)
         return FY_FAIL(OUT_OF_MEMORY, "plan: %llu bytes asked for, %llu of %llu are free", (unsigned long long)nbytes,
                        (unsigned long long)left, (unsigned long long)watch->capacity_nbytes);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t watched_alloc(void *user, uint64_t nbytes, void **out_address)
+{
+    const fy__plan_watch_t *watch = user;
+    FY_TRY(check_capacity(watch, nbytes));
     return watch->source.alloc(watch->source.user, nbytes, out_address);
+}
+
+static fy_status_t watched_resize(void *user, void *address, uint64_t nbytes, uint64_t new_nbytes)
+{
+    const fy__plan_watch_t *watch = user;
+    if (new_nbytes > nbytes) FY_TRY(check_capacity(watch, new_nbytes - nbytes));
+    return watch->source.resize(watch->source.user, address, nbytes, new_nbytes);
 }
 
 static void watched_free(void *user, void *address, uint64_t nbytes)
@@ -84,6 +97,7 @@ void fy__plan_watch(fy__plan_watch_t *watch)
     pool->source.user = watch;
     pool->source.alloc = watched_alloc;
     pool->source.free = watched_free;
+    if (pool->source.resize) pool->source.resize = watched_resize;
     pool->source.may_sync = watched_may_sync;
     pool->source.note_sync = watched_note_sync;
     if (pool->source.press) pool->source.press = watched_press;

@@ -199,6 +199,13 @@ typedef enum fy__growth {
 
 /* Asks the source for a segment and cuts the request from it; `rung` is counted then. *out_status is what the source said, if it was asked. */
 fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status);
+/* fy__pool_grow's first try where the source can resize: makes a segment longer, until its free end serves the request; NULL: by nbytes. */
+fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes, uint64_t *rung, fy__node_t **out_node,
+                             fy_status_t *out_status);
+/* Gives back the free end of such a segment, but keeps keep_nbytes reserved; lock held, let go of meanwhile. Returns bytes. */
+uint64_t fy__pool_shorten(fy__pool_t *pool, fy__range_t *range, uint64_t keep_nbytes);
+/* What a call of the source came to; counts it. */
+fy__growth_t fy__pool_growth(fy__pool_t *pool, fy_status_t status);
 /* Gives whole free segments back until at most keep_nbytes stay reserved. Returns bytes. */
 uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes);
 

@@ -55,6 +55,10 @@ typedef struct fy__segment_source {
     bool (*may_grow)(void *user); /* would a guard let alloc pass now? NULL: yes */
     /* How much the blocks of fy__pool_fix would be if the limit were another one: hints reckon with it. NULL: as much as they are. */
     uint64_t (*fixed_at)(void *user, uint64_t limit_nbytes);
+    /* Makes a segment of alloc's longer or shorter where it stands; both sizes are multiples of `step_nbytes` (a power of two), and so is what
+     * alloc gave it. Longer: as alloc, and OUT_OF_MEMORY also where this segment cannot grow. Shorter: never fails. NULL: segments stay. */
+    fy_status_t (*resize)(void *user, void *address, uint64_t nbytes, uint64_t new_nbytes);
+    uint64_t step_nbytes;
     /* Fills in `top`, for a verdict; no lock of the pool is held. NULL: nobody knows. */
     void (*top_scopes)(void *user, fy_oom_verdict_t *verdict);
 } fy__segment_source_t;

@@ -81,6 +81,25 @@ static void device_segment_free(void *user, void *address, uint64_t nbytes)
     if (atomic_load(&device->lost) != FY__LOST_BY_FORK) device->backend->free(device->dev, address, nbytes);
 }
 
+/* Growing is an allocation, to guards as well. */
+static fy_status_t device_segment_resize(void *user, void *address, uint64_t nbytes, uint64_t new_nbytes)
+{
+    fy_device_t *device = user;
+    fy__thread_t *thread = fy__thread();
+    if (new_nbytes < nbytes) {
+        if (atomic_load(&device->lost) != FY__LOST_BY_FORK) (void)device->backend->resize(device->dev, address, nbytes, new_nbytes);
+        return FY_STATUS_OK;
+    }
+    if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    FY_TRY(fy__guard_check_device_alloc(thread, new_nbytes - nbytes, device->spec));
+    const fy_status_t status = fy__device_check(device, device->backend->resize(device->dev, address, nbytes, new_nbytes));
+    if (status == FY_STATUS_OK)
+        fy__guard_count_device_alloc(thread);
+    else
+        fy__guard_unclaim(thread, FY__QUOTA_ALLOCS);
+    return status;
+}
+
 static fy_status_t host_segment_alloc(void *user, uint64_t nbytes, void **out_address)
 {
     (void)user;
@@ -137,6 +156,8 @@ static fy_status_t open_pools(fy_device_t *device)
         .alignment = device->is_host ? 64 : device->info.alignment,
         .alloc = device->is_host ? host_segment_alloc : device_segment_alloc,
         .free = device->is_host ? host_segment_free : device_segment_free,
+        .resize = !device->is_host && device->backend->resize && device->info.resize_nbytes ? device_segment_resize : NULL,
+        .step_nbytes = device->info.resize_nbytes,
         .collect = device->is_host ? host_collect : NULL,
         .may_sync = may_sync,
         .note_sync = note_sync,

@@ -33,7 +33,7 @@ static const column_t columns[] = {
 typedef struct settings {
     int policy, kind;
     const char *pool, *save, *csv;
-    int64_t limit, segment;
+    int64_t limit, segment, resize;
     bool json;
 } settings_t;
 
@@ -88,6 +88,7 @@ static fy_status_t replay_trace(run_t *run, const char *path, const trace_t *tra
     const settings_t *settings = run->settings;
     fy_pool_options_t options = replay_options(settings->kind == AUTO ? trace->pool : kinds[settings->kind]);
     if (settings->segment) options.segment_nbytes = (uint64_t)settings->segment;
+    if (settings->resize) options.resize_nbytes = (uint64_t)settings->resize;
     if (settings->limit) options.limit = (uint64_t)settings->limit;
     for (int i = 0; pool_policies[i]; i++) {
         replay_result_t result;
@@ -168,6 +169,8 @@ int cmd_replay(int argc, char **argv)
           "Ferry's settings for which memory; auto goes by the pool's name", 0, 0 },
         { "limit", OPTION_BYTES, "SIZE", &settings.limit, "most that each pool may reserve", 1, INT64_MAX },
         { "segment", OPTION_BYTES, "SIZE", &settings.segment, "Ferry's segments", 64, INT64_MAX },
+        { "resize", OPTION_BYTES, "SIZE", &settings.resize, "Ferry's segments grow where they stand, by so much (segments=virtual: 2MiB)",
+          256, 1ll << 40 },
         { "save", OPTION_TEXT, "FILE", &settings.save, "write the pool's trace to FILE, as compact text", 0, 0 },
         { "csv", OPTION_TEXT, "FILE", &settings.csv, "write the rows of the table to FILE", 0, 0 },
         { "json", OPTION_FLAG, NULL, &settings.json, "print one JSON document on standard output, and nothing else there", 0, 0 },

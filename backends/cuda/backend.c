@@ -12,6 +12,7 @@ static const fy_backend_t backend = {
     .device_query = fy__cuda_device_query,
     .alloc = fy__cuda_alloc,
     .free = fy__cuda_free,
+    .resize = fy__cuda_resize,
     .register_host = fy__cuda_register_host,
     .unregister_host = fy__cuda_unregister_host,
     .stream_create = fy__cuda_stream_create,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backends/cuda/lt.h"
+#include "backends/cuda/virtual.h"
 
 void fy__cuda_say(const fy__cuda_facts_t *facts, const char *key, const char *format, ...)
 {
@@ -107,6 +108,15 @@ static fy_status_t say_peers(fy__cuda_device_t *dev, const fy__cuda_facts_t *fac
     return FY_STATUS_OK;
 }
 
+static fy_status_t say_memory(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
+{
+    if (dev->virtual_memory != NULL)
+        fy__cuda_say(facts, "segments", "virtual, in steps of %llu bytes", (unsigned long long)fy__cuda_virtual_step(dev->virtual_memory));
+    else
+        fy__cuda_say(facts, "segments", "fixed");
+    return FY_STATUS_OK;
+}
+
 /* ---- libraries ---- */
 
 static fy_status_t say_lt(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
@@ -127,6 +137,7 @@ static fy_status_t say_lt(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
 static fy_status_t (*const parts[])(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts) = {
     say_card,
     say_peers,
+    say_memory,
     say_lt,
 };
 

@@ -8,6 +8,7 @@
 
 #include "backends/cuda/fatbins.h"
 #include "backends/cuda/lt.h"
+#include "backends/cuda/virtual.h"
 
 _Thread_local CUresult fy__cuda_last_code;
 _Thread_local fy__cuda_device_t *fy__cuda_last_device;
@@ -127,12 +128,27 @@ static fy_status_t describe(fy__cuda_device_t *dev)
 
 static _Atomic uint32_t last_serial;
 
+/* What the options of one open say. */
+typedef struct options {
+    int is_virtual;
+} options_t;
+
+static fy_status_t read_option(int index, const fy_backend_option_t *option, options_t *options)
+{
+    if (strcmp(option->key, "segments") != 0)
+        return FY__CUDA_FAIL(FY_STATUS_INVALID_ARGUMENT, "cuda:%d: option '%s' is unknown; the cuda backend's own is segments", index,
+                             option->key);
+    options->is_virtual = strcmp(option->value, "virtual") == 0;
+    if (!options->is_virtual && strcmp(option->value, "fixed") != 0)
+        return FY__CUDA_FAIL(FY_STATUS_INVALID_ARGUMENT, "cuda:%d: segments=%s: segments may be fixed, virtual", index, option->value);
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev)
 {
     *out_dev = NULL;
-    if (noptions > 0)
-        return FY__CUDA_FAIL(FY_STATUS_INVALID_ARGUMENT, "cuda:%d: option '%s' is unknown; the cuda backend has no options of its own",
-                             index, options[0].key);
+    options_t chosen = { 0 };
+    for (size_t i = 0; i < noptions; i++) FY_TRY(read_option(index, &options[i], &chosen));
     int count;
     FY_TRY(fy__cuda_device_count(&count));
     if (index < 0 || index >= count)
@@ -156,6 +172,7 @@ fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_op
         entered = status == FY_STATUS_OK;
     }
     if (status == FY_STATUS_OK) status = prepare(dev);
+    if (status == FY_STATUS_OK && chosen.is_virtual) status = fy__cuda_virtual_open(dev);
     if (entered) fy__cuda_leave(&frame);
     if (status != FY_STATUS_OK) {
         fy__cuda_device_close(dev);
@@ -180,6 +197,7 @@ void fy__cuda_device_close(void *handle)
     } else {
         fy__cuda_lt_destroy(dev->lt);
     }
+    fy__cuda_virtual_close(dev->virtual_memory);
     fy__cuda_trails_free(&dev->trails);
     pthread_mutex_destroy(&dev->trails.lock);
     free(dev);
@@ -198,6 +216,7 @@ fy_status_t fy__cuda_device_query(void *handle, fy_backend_info_t *out_info)
     snprintf(out_info->model, sizeof out_info->model, "%s", dev->model);
     out_info->memory_nbytes = total;
     out_info->free_nbytes = available;
+    out_info->resize_nbytes = fy__cuda_virtual_step(dev->virtual_memory);
     out_info->alignment = 256; /* cuMemAlloc's promise */
     out_info->numerics = 1;
     return FY_STATUS_OK;

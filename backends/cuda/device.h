@@ -17,7 +17,8 @@ enum fy__cuda_module {
         FY__CUDA_MODULE_COUNT
 };
 
-typedef struct fy__cuda_lt fy__cuda_lt_t; /* lt.h: this device's cuBLASLt handle and plans */
+typedef struct fy__cuda_virtual fy__cuda_virtual_t; /* virtual.h */
+typedef struct fy__cuda_lt fy__cuda_lt_t;           /* lt.h: this device's cuBLASLt handle and plans */
 
 /* Peers beyond it are reached as if there were no direct way. */
 enum { FY__CUDA_PEERS = 64 };
@@ -37,6 +38,7 @@ typedef struct fy__cuda_device {
     CUfunction kernels[FY__CUDA_KERNEL_COUNT];
     fy__cuda_lt_t *lt;
     fy__cuda_trails_t trails;
+    fy__cuda_virtual_t *virtual_memory;     /* segments=virtual; NULL: cuMemAlloc gives all */
     _Atomic uint32_t peers[FY__CUDA_PEERS]; /* by index: serial of the peer that this device's way to was settled for; 0: none yet */
 } fy__cuda_device_t;
 
@@ -105,6 +107,7 @@ fy_status_t fy__cuda_device_query(void *dev, fy_backend_info_t *out_info);
 fy_status_t fy__cuda_describe(void *dev, fy_fact_fn say, void *user);
 
 fy_status_t fy__cuda_alloc(void *dev, uint64_t nbytes, void **out_address);
+fy_status_t fy__cuda_resize(void *dev, void *address, uint64_t nbytes, uint64_t new_nbytes);
 void fy__cuda_free(void *dev, void *address, uint64_t nbytes);
 fy_status_t fy__cuda_register_host(void *dev, void *address, uint64_t nbytes);
 void fy__cuda_unregister_host(void *dev, void *address, uint64_t nbytes);

@@ -18,6 +18,15 @@
     X(cuGraphLaunch, 10000)               \
     X(cuGraphExecDestroy, 10000)          \
     X(cuGraphDestroy, 10000)
+#define FY__CUDA_DRIVER_VIRTUAL_LIST(X)     \
+    X(cuMemGetAllocationGranularity, 10020) \
+    X(cuMemAddressReserve, 10020)           \
+    X(cuMemAddressFree, 10020)              \
+    X(cuMemCreate, 10020)                   \
+    X(cuMemRelease, 10020)                  \
+    X(cuMemMap, 10020)                      \
+    X(cuMemUnmap, 10020)                    \
+    X(cuMemSetAccess, 10020)
 #define FY__CUDA_DRIVER_LIST(X)          \
     X(cuInit, 2000)                      \
     X(cuDriverGetVersion, 2020)          \
@@ -61,6 +70,7 @@
     X(cuEventQuery, 2000)                \
     X(cuEventSynchronize, 2000)          \
     X(cuLaunchKernel, 4000)              \
+    FY__CUDA_DRIVER_VIRTUAL_LIST(X)      \
     FY__CUDA_DRIVER_GRAPH_LIST(X)
 
 /* Entry points that not every driver since 12.0 has, by member, name and version; NULL in the table where this one has it not, and whoever

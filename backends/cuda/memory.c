@@ -1,7 +1,7 @@
 /* Device memory, copies and fills. Mechanism only: caching, pooling and staging stand above the seam. Not here: page-locking
  * (register.c), other devices (peers.c), many copies at once (copy_many.c).
  * An allocation that the driver refuses leaves no trace: the driver API has no sticky error for it. */
-#include "backends/cuda/device.h"
+#include "backends/cuda/virtual.h"
 
 static CUdeviceptr at(const void *address) { return (CUdeviceptr)(uintptr_t)address; }
 
@@ -12,8 +12,10 @@ fy_status_t fy__cuda_alloc(void *handle, uint64_t nbytes, void **out_address)
     CUdeviceptr address = 0;
     *out_address = NULL;
     FY_TRY(fy__cuda_enter(dev, &frame));
-    fy_status_t status =
-        FY__CUDA_CALL(dev, cuMemAlloc, (&address, nbytes), "allocating %llu bytes on cuda:%d", (unsigned long long)nbytes, dev->index);
+    fy_status_t status = fy__cuda_virtual_takes(dev->virtual_memory, nbytes)
+                             ? fy__cuda_virtual_alloc(dev, nbytes, &address)
+                             : FY__CUDA_CALL(dev, cuMemAlloc, (&address, nbytes), "allocating %llu bytes on cuda:%d",
+                                             (unsigned long long)nbytes, dev->index);
     fy__cuda_leave(&frame);
     FY_TRY(status);
     *out_address = (void *)(uintptr_t)address;
@@ -26,7 +28,7 @@ void fy__cuda_free(void *handle, void *address, uint64_t nbytes)
     fy__cuda_frame_t frame;
     (void)nbytes;
     if (!fy__cuda_enter_to_release(dev, &frame)) return;
-    fy__cuda_note(dev, fy__cuda.cuMemFree(at(address)));
+    if (!fy__cuda_virtual_free(dev, at(address))) fy__cuda_note(dev, fy__cuda.cuMemFree(at(address)));
     fy__cuda_leave(&frame);
 }
 

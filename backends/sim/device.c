@@ -20,7 +20,7 @@ typedef struct options {
     const fy__sim_order_t *order;
     uint64_t capacity_nbytes; /* 0: the profile's */
     uint64_t seed;
-    bool numerics, has_seed, overcommit;
+    bool numerics, has_seed, overcommit, is_virtual;
     fy__sim_script_t script;
 } options_t;
 
@@ -81,6 +81,9 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
         bool on = strcmp(value, "on") == 0;
         if (!on && strcmp(value, "off") != 0) return fail_value(name, option, "on, off");
         options->overcommit = on;
+    } else if (strcmp(key, "segments") == 0) {
+        options->is_virtual = strcmp(value, "virtual") == 0;
+        if (!options->is_virtual && strcmp(value, "fixed") != 0) return fail_value(name, option, "fixed, virtual");
     } else if (strcmp(key, "order") == 0) {
         const fy__sim_order_t *order = fy__sim_order_find(value);
         list_names(order_name_at, sizeof(known), known);
@@ -96,8 +99,8 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
         FY_TRY(fy__sim_script_parse(name, value, &options->script));
     } else {
         return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
-                            "%s: unknown option %s=%s; there are profile, capacity, numerics, overcommit, order, seed and "
-                            "faults",
+                            "%s: unknown option %s=%s; there are profile, capacity, numerics, overcommit, segments, order, "
+                            "seed and faults",
                             name, key, value);
     }
     return FY_STATUS_OK;
@@ -116,6 +119,14 @@ fy_status_t fy__sim_device_count(int *out_count)
 {
     *out_count = FY__SIM_DEVICE_COUNT;
     return FY_STATUS_OK;
+}
+
+/* As a card's, but that a small device has small pages. */
+static uint64_t resize_step(uint64_t capacity_nbytes)
+{
+    uint64_t step = 2u << 20;
+    while (step > 4096 && step > capacity_nbytes / 64) step /= 2;
+    return step;
 }
 
 fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev)
@@ -144,6 +155,7 @@ fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_opt
     dev->numerics = chosen.numerics;
     dev->memory.overcommits = chosen.overcommit;
     dev->memory.capacity_nbytes = chosen.capacity_nbytes ? chosen.capacity_nbytes : chosen.figures.device.memory_nbytes;
+    if (chosen.is_virtual) dev->memory.resize_nbytes = resize_step(dev->memory.capacity_nbytes);
     dev->script = chosen.script;
     dev->has_script = chosen.script.nitems > 0;
     if (pthread_mutex_init(&dev->script_lock, NULL) != 0) {
@@ -172,6 +184,7 @@ fy_status_t fy__sim_device_query(void *dev_, fy_backend_info_t *out_info)
         .memory_nbytes = capacity,
         .free_nbytes = used_nbytes < capacity ? capacity - used_nbytes : 0,
         .alignment = FY__SIM_ALIGNMENT,
+        .resize_nbytes = dev->memory.resize_nbytes,
         .numerics = dev->numerics,
         .is_simulated = 1,
         .copies_can_fault = fy__sim_script_has(&dev->script, FY__SIM_FAULT_COPY),

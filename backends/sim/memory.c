@@ -44,10 +44,19 @@ static fy_status_t fail_mapping(const fy__sim_device_t *dev, uint64_t nbytes, in
                         dev->name, nbytes, space, strerror(error));
 }
 
-/* On success fills range->begin and bytes. */
+/* How far a new block may grow: over all the device has, where it may. */
+static uint64_t space_for(const fy__sim_device_t *dev, uint64_t nbytes)
+{
+    const fy__sim_memory_t *memory = &dev->memory;
+    const bool grows = memory->resize_nbytes && nbytes % memory->resize_nbytes == 0 && nbytes < memory->capacity_nbytes;
+    return grows && memory->capacity_nbytes <= INT64_MAX / 4 ? memory->capacity_nbytes : nbytes;
+}
+
+/* On success fills range->begin, bytes and space_nbytes. */
 static int map_segment(const fy__sim_device_t *dev, fy__sim_range_t *range)
 {
-    uint64_t size = round_to_page(range->nbytes), space = mapping_nbytes(dev, range->nbytes);
+    range->space_nbytes = space_for(dev, range->nbytes);
+    uint64_t size = round_to_page(range->space_nbytes), space = mapping_nbytes(dev, range->space_nbytes);
     char *base = mmap(NULL, space, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) return errno;
     if (!dev->numerics) {
@@ -55,7 +64,7 @@ static int map_segment(const fy__sim_device_t *dev, fy__sim_range_t *range)
         range->bytes = NULL;
         return 0;
     }
-    if (mprotect(base, size, PROT_READ | PROT_WRITE) != 0) {
+    if (mprotect(base, round_to_page(range->nbytes), PROT_READ | PROT_WRITE) != 0) {
         int error = errno;
         munmap(base, space);
         return error;
@@ -68,15 +77,14 @@ static int map_segment(const fy__sim_device_t *dev, fy__sim_range_t *range)
 static void unmap_segment(const fy__sim_range_t *range)
 {
     const fy__sim_device_t *dev = range->owner;
-    munmap(range->bytes ? range->bytes : (void *)range->begin, mapping_nbytes(dev, range->nbytes));
+    munmap(range->bytes ? range->bytes : (void *)range->begin, mapping_nbytes(dev, range->space_nbytes));
 }
 
 /* ---- slots ---- */
 
-fy_status_t fy__sim_memory_alloc(void *dev_, uint64_t nbytes, void **out_address)
+/* Counts nbytes more as used, if the device has them and its script lets it. */
+static fy_status_t take(fy__sim_device_t *dev, uint64_t nbytes)
 {
-    fy__sim_device_t *dev = dev_;
-    *out_address = NULL;
     FY_TRY(fy__sim_device_check(dev));
     uint64_t struck = fy__sim_device_strikes(dev, FY__SIM_FAULT_ALLOC, NULL);
     if (struck > 0)
@@ -91,7 +99,14 @@ fy_status_t fy__sim_memory_alloc(void *dev_, uint64_t nbytes, void **out_address
     if (!fits)
         return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: %" PRIu64 " bytes asked for, %" PRIu64 " of %" PRIu64 " are free", dev->name,
                             nbytes, free_nbytes, capacity);
+    return FY_STATUS_OK;
+}
 
+fy_status_t fy__sim_memory_alloc(void *dev_, uint64_t nbytes, void **out_address)
+{
+    fy__sim_device_t *dev = dev_;
+    *out_address = NULL;
+    FY_TRY(take(dev, nbytes));
     fy__sim_range_t range = { .nbytes = nbytes, .owner = dev };
     int error = nbytes > INT64_MAX / 4 ? ENOMEM : map_segment(dev, &range);
     pthread_mutex_lock(&memory_lock);
@@ -120,6 +135,61 @@ static const void *bytes_behind(const void *address)
                             : NULL;
     pthread_mutex_unlock(&memory_lock);
     return bytes;
+}
+
+static void give(fy__sim_device_t *dev, uint64_t nbytes)
+{
+    pthread_mutex_lock(&memory_lock);
+    dev->memory.used_nbytes -= nbytes;
+    pthread_mutex_unlock(&memory_lock);
+}
+
+static void set_size(const fy__sim_range_t *range, uint64_t nbytes)
+{
+    pthread_mutex_lock(&memory_lock);
+    fy__sim_ranges_resize(&segments, range->begin, nbytes);
+    pthread_mutex_unlock(&memory_lock);
+}
+
+static fy_status_t grow(fy__sim_device_t *dev, const fy__sim_range_t *range, uint64_t new_nbytes)
+{
+    const uint64_t more = new_nbytes - range->nbytes;
+    FY_TRY(take(dev, more));
+    int error = new_nbytes > range->space_nbytes ? ENOMEM : 0;
+    if (!error && range->bytes && mprotect(range->bytes, round_to_page(new_nbytes), PROT_READ | PROT_WRITE) != 0) error = errno;
+    if (error) {
+        give(dev, more);
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: a block of %" PRIu64 " bytes cannot grow to %" PRIu64 " where it stands: %s",
+                            dev->name, range->nbytes, new_nbytes, strerror(error));
+    }
+    set_size(range, new_nbytes);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__sim_memory_resize(void *dev_, void *address, uint64_t nbytes, uint64_t new_nbytes)
+{
+    fy__sim_device_t *dev = dev_;
+    pthread_mutex_lock(&memory_lock);
+    const fy__sim_range_t *found = fy__sim_ranges_below(&segments, (uintptr_t)address);
+    const fy__sim_range_t range = found ? *found : (fy__sim_range_t){ 0 };
+    pthread_mutex_unlock(&memory_lock);
+    const uint64_t step = dev->memory.resize_nbytes;
+    if (range.begin != (uintptr_t)address || range.owner != dev || range.nbytes != nbytes || !step || nbytes % step || new_nbytes % step ||
+        !new_nbytes)
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
+                            "%s: resize of %p from %" PRIu64 " to %" PRIu64 " bytes: no such block here, or no multiples of %" PRIu64,
+                            dev->name, address, nbytes, new_nbytes, step);
+    if (new_nbytes > nbytes) return grow(dev, &range, new_nbytes);
+    char *end = (char *)address + new_nbytes;
+    fy__sim_queue_settle(dev, "resize", end, nbytes - new_nbytes, bytes_behind(end));
+    set_size(&range, new_nbytes);
+    if (range.bytes) {
+        char *bytes = (char *)range.bytes + new_nbytes;
+        (void)madvise(bytes, nbytes - new_nbytes, MADV_DONTNEED);
+        (void)mprotect(bytes, nbytes - new_nbytes, PROT_NONE);
+    }
+    give(dev, nbytes - new_nbytes);
+    return FY_STATUS_OK;
 }
 
 void fy__sim_memory_free(void *dev_, void *address, uint64_t nbytes)

@@ -14,6 +14,7 @@ struct fy__sim_device;
 typedef struct fy__sim_memory {
     uint64_t capacity_nbytes, used_nbytes;
     bool overcommits;        /* it gives more than it says it has; fixed */
+    uint64_t resize_nbytes;  /* segments=virtual: blocks grow in steps of this; 0: they do not; fixed */
     fy__sim_ranges_t pinned; /* page-locked host memory registered with this device */
     uint64_t pinned_nbytes;
 } fy__sim_memory_t;

@@ -67,6 +67,12 @@ bool fy__sim_ranges_remove(fy__sim_ranges_t *ranges, uintptr_t begin, fy__sim_ra
     return true;
 }
 
+void fy__sim_ranges_resize(fy__sim_ranges_t *ranges, uintptr_t begin, uint64_t nbytes)
+{
+    const size_t n = count_up_to(ranges, begin);
+    if (n > 0 && ranges->items[n - 1].begin == begin) ranges->items[n - 1].nbytes = nbytes;
+}
+
 void fy__sim_ranges_trim(fy__sim_ranges_t *ranges)
 {
     if (ranges->count > 0) return;

@@ -9,9 +9,10 @@
 
 typedef struct fy__sim_range {
     uintptr_t begin;
-    uint64_t nbytes; /* > 0 */
-    void *owner;     /* whose it is; not looked at here */
-    void *bytes;     /* what lies behind it; not looked at here */
+    uint64_t nbytes;       /* > 0 */
+    void *owner;           /* whose it is; not looked at here */
+    void *bytes;           /* what lies behind it; not looked at here */
+    uint64_t space_nbytes; /* of addresses that it may grow over, at least nbytes; not looked at here */
 } fy__sim_range_t;
 
 typedef struct fy__sim_ranges {
@@ -31,6 +32,8 @@ bool fy__sim_ranges_reserve(fy__sim_ranges_t *ranges);
 void fy__sim_ranges_insert(fy__sim_ranges_t *ranges, const fy__sim_range_t *range);
 /* Takes out the range that begins there. False: there is none. out_range may be NULL. */
 bool fy__sim_ranges_remove(fy__sim_ranges_t *ranges, uintptr_t begin, fy__sim_range_t *out_range);
+/* Gives the range that begins there another size. It stays clear of the next one. */
+void fy__sim_ranges_resize(fy__sim_ranges_t *ranges, uintptr_t begin, uint64_t nbytes);
 /* Frees the array when it is empty. */
 void fy__sim_ranges_trim(fy__sim_ranges_t *ranges);
 

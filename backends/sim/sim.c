@@ -18,6 +18,7 @@ static const fy_backend_t backend = {
     .device_query = fy__sim_device_query,
     .alloc = fy__sim_memory_alloc,
     .free = fy__sim_memory_free,
+    .resize = fy__sim_memory_resize,
     .register_host = fy__sim_memory_register_host,
     .unregister_host = fy__sim_memory_unregister_host,
     .stream_create = fy__sim_stream_create,

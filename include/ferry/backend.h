@@ -46,8 +46,9 @@ typedef struct fy_backend_info {
     uint32_t alignment; /* of what alloc returns, in bytes; a power of two, at least 64 */
     int numerics;       /* 0: kernels do not compute */
     int is_simulated;
-    int unified;          /* host code may read what alloc returns (the host itself) */
-    int copies_can_fault; /* a copy may fail alone, after it was submitted, and then raises fy_copy_t.fault */
+    int unified;            /* host code may read what alloc returns (the host itself) */
+    uint64_t resize_nbytes; /* `resize` goes in steps of so many bytes, a power of two; 0: blocks keep their size */
+    int copies_can_fault;   /* a copy may fail alone, after it was submitted, and then raises fy_copy_t.fault */
 } fy_backend_info_t;
 
 typedef struct fy_backend_clock {
@@ -164,6 +165,11 @@ typedef struct fy_backend {
     /* Says what else is known about `dev`: calls `say` once for each fact, in the order in which they are shown. NULL: nothing. A library
      * that was not found is a fact, with the reason, and no failure. */
     fy_status_t (*describe)(void *dev, fy_fact_fn say, void *user);
+
+    /* ---- blocks that grow ---- (optional; asked for where resize_nbytes is not 0) */
+    /* Makes a block of alloc's longer or shorter where it stands. Both sizes are multiples of resize_nbytes, and so was the one alloc gave it.
+     * Longer: as alloc; OUT_OF_MEMORY also where only this block cannot grow. Shorter (not to 0): nothing uses what goes; never fails. */
+    fy_status_t (*resize)(void *dev, void *address, uint64_t nbytes, uint64_t new_nbytes);
 
     /* ---- many copies ---- (optional; NULL: `copy`, one after the other) */
     /* `count` > 0 copies of one kind, on one stream, in one submission. No two of them touch the same bytes of a destination, and none reads

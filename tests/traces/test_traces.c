@@ -39,6 +39,32 @@ static void ours_is_lowest(void **state)
     }
 }
 
+/* Segments that grow where they stand (segments=virtual) reserve no more than fixed ones on any trace of a device, and less in all. */
+static void growing_in_place_is_lower(void **state)
+{
+    (void)state;
+    double fixed = 0, in_place = 0;
+    for (const synthetic_t *synthetic = synthetic_traces; synthetic->name; synthetic++) {
+        traces_t traces;
+        replay_result_t results[2];
+        if (strstr(synthetic->name, "pinned")) continue; /* page-locked memory has no such segments */
+        fy_pool_options_t options = replay_options("device");
+        synthetic_make(synthetic, &traces);
+        for (int i = 0; i < 2; i++) {
+            options.resize_nbytes = i ? 2u << 20 : 0;
+            assert_int_equal(replay_run(&traces.list[0], pool_policies[0], &options, &results[i]), FY_STATUS_OK);
+            assert_int_equal(results[i].refusals, 0);
+        }
+        if (results[1].peak_reserved > results[0].peak_reserved + (2u << 20))
+            fail_msg("%s: %.3f of the peak in place, %.3f fixed", synthetic->name, results[1].reserved_per_peak,
+                     results[0].reserved_per_peak);
+        fixed += results[0].reserved_per_peak - 1;
+        in_place += results[1].reserved_per_peak - 1;
+        traces_free(&traces);
+    }
+    if (in_place > 0.75 * fixed) fail_msg("%.3f of waste in place, %.3f fixed", in_place, fixed);
+}
+
 /* Recorded runs, each as the memory it was of. */
 static void recorded(void **state)
 {
@@ -97,7 +123,7 @@ static void limit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(ours_is_lowest), cmocka_unit_test(recorded), cmocka_unit_test(files_are_by_rule),
-                                        cmocka_unit_test(limit) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(ours_is_lowest), cmocka_unit_test(growing_in_place_is_lower),
+                                        cmocka_unit_test(recorded), cmocka_unit_test(files_are_by_rule), cmocka_unit_test(limit) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,6 +58,17 @@ int fake_memory_init(void);
 /* The host address of `nbytes` at `address` that kernels of `device` may use, or NULL. */
 void *fake_translate(int device, uint64_t address, uint64_t nbytes);
 void fake_memory_close(int device, int lost);
+/* Physical memory that is in no block: takes it (0: there is not so much), or gives it back. */
+int fake_memory_take(int device, uint64_t nbytes);
+void fake_memory_give(int device, uint64_t nbytes);
+/* Where addresses of virtual memory begin, and how many there are. */
+enum { FAKE_VIRTUAL_GIB = 64 };
+uint64_t fake_virtual_base(void);
+/* Is there memory behind all of it that `device` may use? */
+int fake_virtual_holds(int device, uint64_t address, uint64_t nbytes);
+void fake_virtual_clear(uint64_t address, uint64_t nbytes);
+/* Reservations, and memory that is not given back. */
+int64_t fake_virtual_live(void);
 /* ---- handles ---- */
 int fake_stream_is_valid(CUstream stream, CUcontext context);
 void fake_handles_close(CUcontext context, int lost);

@@ -6,7 +6,8 @@
 
 #include "tests/support/fake_cuda/fake.h"
 
-#define SPACE     (8ull << 30) /* addresses a device */
+#define SPACE     (8ull << 30)                       /* addresses a device */
+#define VIRTUAL   ((uint64_t)FAKE_VIRTUAL_GIB << 30) /* addresses of virtual memory, behind those */
 #define ALIGNMENT 512ull
 #define GAP       512ull
 
@@ -30,7 +31,7 @@ static uint64_t moved[FAKE_BYTES];
 static uint64_t ncopies[FAKE_BYTES];
 
 int64_t fake_memory_live(int kind);
-int64_t fake_memory_live(int kind) { return kind == FAKE_BLOCKS ? live_blocks : live_registrations; }
+int64_t fake_memory_live(int kind) { return kind == FAKE_BLOCKS ? live_blocks + fake_virtual_live() : live_registrations; }
 uint64_t fake_cuda_bytes(int kind) { return moved[kind]; }
 uint64_t fake_cuda_copies(int kind) { return ncopies[kind]; }
 void fake_cuda_capacity(uint64_t nbytes) { capacity = nbytes; }
@@ -38,8 +39,8 @@ void fake_cuda_capacity(uint64_t nbytes) { capacity = nbytes; }
 int fake_memory_init(void)
 {
     if (reserved != NULL) return 0;
-    char *addresses = mmap(NULL, SPACE * FAKE_DEVICES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    char *behind = mmap(NULL, SPACE * FAKE_DEVICES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *addresses = mmap(NULL, SPACE * FAKE_DEVICES + VIRTUAL, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *behind = mmap(NULL, SPACE * FAKE_DEVICES + VIRTUAL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (addresses == MAP_FAILED || behind == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     reserved = addresses;
     bytes = behind;
@@ -48,13 +49,31 @@ int fake_memory_init(void)
 
 static int is_device_address(uint64_t address)
 {
-    return address >= (uint64_t)(uintptr_t)reserved && address < (uint64_t)(uintptr_t)reserved + SPACE * FAKE_DEVICES;
+    return address >= (uint64_t)(uintptr_t)reserved && address < (uint64_t)(uintptr_t)reserved + SPACE * FAKE_DEVICES + VIRTUAL;
 }
 
 static void *behind(uint64_t address) { return bytes + (address - (uint64_t)(uintptr_t)reserved); }
 
-static block_t *block_at(int device, uint64_t address, uint64_t nbytes)
+uint64_t fake_virtual_base(void) { return (uint64_t)(uintptr_t)reserved + SPACE * FAKE_DEVICES; }
+/* New memory behind these addresses: garbage. */
+void fake_virtual_clear(uint64_t address, uint64_t nbytes)
 {
+    madvise(behind(address), nbytes, MADV_DONTNEED);
+    memset(behind(address), 0xA5, nbytes < 65536 ? nbytes : 65536);
+}
+
+int fake_memory_take(int device, uint64_t nbytes)
+{
+    if (nbytes > capacity - used[device]) return 0;
+    used[device] += nbytes;
+    return 1;
+}
+void fake_memory_give(int device, uint64_t nbytes) { used[device] -= nbytes; }
+
+static const block_t *block_at(int device, uint64_t address, uint64_t nbytes)
+{
+    static const block_t virtual_block;
+    if (fake_virtual_holds(device, address, nbytes)) return &virtual_block;
     for (block_t *block = blocks[device]; block != NULL; block = block->next)
         if (address >= block->address && address + nbytes <= block->address + block->nbytes) return block;
     return NULL;

@@ -27,6 +27,7 @@ static struct {
     uint64_t capacity, used, next_address;
     uint64_t slot_nbytes; /* not 0: addresses come back, a slot of this size per segment */
     uint64_t alloc_calls, free_calls, segments;
+    uint64_t step, resize_calls, space;         /* step not 0: segments of its multiples grow and shrink, up to `space` */
     uint64_t fail_alloc_from, fail_alloc_until; /* calls [from, until) fail; from 0: none */
     fy_status_t fail_status;
     bool guard_growth, guard_sync;
@@ -73,6 +74,7 @@ static fy_status_t fake_source_alloc(void *user, uint64_t nbytes, void **out_add
         fake.given[i].address = fake.slot_nbytes ? fake.next_address + (uint64_t)i * fake.slot_nbytes : fake.next_address;
         fake.given[i].nbytes = nbytes;
         /* At least one hole between two segments. */
+        if (fake.step) fake.next_address += fake.space;
         if (!fake.slot_nbytes) fake.next_address += (nbytes + 4 * MIB) / (2 * MIB) * (2 * MIB);
         fake.used += nbytes;
         fake.segments++;
@@ -98,6 +100,27 @@ static void fake_source_free(void *user, void *address, uint64_t nbytes)
         return;
     }
     fail_msg("freed a segment that was not given");
+}
+
+static fy_status_t fake_source_resize(void *user, void *address, uint64_t nbytes, uint64_t new_nbytes)
+{
+    (void)user;
+    fake_check_unlocked();
+    assert_true(nbytes % fake.step == 0 && new_nbytes % fake.step == 0 && new_nbytes && new_nbytes != nbytes);
+    if (new_nbytes > nbytes && fake.guard_growth)
+        return fy_error_set(FY_STATUS_REFUSED_BY_GUARD, __FILE__, __LINE__, "the guard of 'step' allows 0 device allocations");
+    fake.resize_calls++;
+    for (int i = 0; i < FAKE_SEGMENTS; i++) {
+        if (!fake.given[i].nbytes || fake.given[i].address != (uint64_t)(uintptr_t)address) continue;
+        assert_int_equal(fake.given[i].nbytes, nbytes);
+        if (new_nbytes > nbytes && (new_nbytes > fake.space || new_nbytes - nbytes > fake.capacity - fake.used))
+            return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "the fake device is full");
+        fake.given[i].nbytes = new_nbytes;
+        fake.used = fake.used - nbytes + new_nbytes;
+        return FY_STATUS_OK;
+    }
+    fail_msg("resized a segment that was not given");
+    return FY_STATUS_INTERNAL;
 }
 
 static bool fake_may_sync(void *user)
@@ -219,6 +242,8 @@ static inline fy_status_t fake_try_pool(uint64_t limit_nbytes, uint64_t segment_
         .note_sync = fake_note_sync,
         .press = fake_press,
         .may_grow = fake_may_grow,
+        .resize = fake.step ? fake_source_resize : NULL,
+        .step_nbytes = fake.step,
     };
     const fy__pool_seams_t seams = { fake_hazard_done, fake_hazard_only_on, fake_hazard_wait, { NULL, fake_meta_alloc, fake_meta_free } };
     return fy__pool_create_with(&options, &source, &seams, out_pool);

@@ -1,0 +1,81 @@
+/* Segments that grow and shrink where they stand, for sources that can resize (virtual memory). A request that nothing serves makes the segment
+ * with the largest free end longer by what is missing there, so what is free at that end serves it too, and bytes that are free beside each
+ * other never have a border of segments between them. Shrinking gives free ends back.
+ * Not here: when a request grows (ladder.c), new segments (grow.c), how a device resizes (its backend). */
+#include "alloc/pool.h"
+
+#include "runtime/base/checked.h"
+#include "runtime/event.h"
+
+/* What the source gave by alloc in another size stays as it is. */
+static bool can_resize(const fy__pool_t *pool, const fy__range_t *range) { return !(range->nbytes & (pool->source.step_nbytes - 1)); }
+
+static uint64_t free_end(const fy__range_t *range) { return range->last->shelf == FY__SHELF_FREE ? range->last->size.nbytes : 0; }
+
+/* The range whose free end is the largest. The lock is held. */
+static fy__range_t *choose(const fy__pool_t *pool)
+{
+    fy__range_t *best = NULL;
+    for (fy__range_t *range = pool->offsets.ranges; range; range = range->next)
+        if (can_resize(pool, range) && (!best || free_end(range) > free_end(best))) best = range;
+    return best;
+}
+
+/* The bytes came; the lock is held. */
+static fy__growth_t add(fy__pool_t *pool, fy__range_t *range, fy__span_t *prepared, uint64_t nbytes, fy__request_t *request, uint64_t *rung,
+                        fy__node_t **out_node)
+{
+    fy__span_t *span = fy__offsets_extend_range(&pool->offsets, range, prepared, nbytes);
+    fy__figure_add(&pool->reserved, nbytes);
+    if (pool->reserved > pool->peak_reserved) fy__figure_set(&pool->peak_reserved, pool->reserved);
+    FY__EVENT(fy__event_segment(pool->name, nbytes, true));
+    if (!request) return FY__GROWTH_DONE;
+    if ((*out_node = fy__pool_cut(pool, request, span))) ++*rung;
+    return *out_node ? FY__GROWTH_DONE : FY__GROWTH_NO_NODES;
+}
+
+fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes, uint64_t *rung, fy__node_t **out_node,
+                             fy_status_t *out_status)
+{
+    uint64_t more = nbytes;
+    pthread_mutex_lock(&pool->lock);
+    fy__range_t *range = choose(pool); /* stays: only who holds source_lock adds or removes ranges */
+    if (range && request) more = request->nbytes - (free_end(range) < request->nbytes ? free_end(range) : request->nbytes - 1);
+    const bool fits = range && fy__round_up_u64(more, pool->source.step_nbytes, &more) && more <= fy__pool_room(pool);
+    fy__span_t *prepared = fits ? fy__offsets_prepare_span(&pool->offsets) : NULL;
+    const uint64_t before = fits ? range->nbytes : 0;
+    pthread_mutex_unlock(&pool->lock);
+    if (!fits) return FY__GROWTH_PAST_LIMIT;
+    if (!prepared) {
+        if (request) request->no_nodes = true;
+        return FY__GROWTH_NO_NODES;
+    }
+    *out_status = pool->source.resize(pool->source.user, (void *)(uintptr_t)range->offset, before, before + more);
+    fy__growth_t growth = fy__pool_growth(pool, *out_status);
+    pthread_mutex_lock(&pool->lock);
+    if (growth == FY__GROWTH_DONE)
+        growth = add(pool, range, prepared, more, request, rung, out_node);
+    else {
+        fy__offsets_drop_span(&pool->offsets, prepared);
+        if (growth == FY__GROWTH_FORBIDDEN) pool->rungs.guard_refusals++;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return growth;
+}
+
+uint64_t fy__pool_shorten(fy__pool_t *pool, fy__range_t *range, uint64_t keep_nbytes)
+{
+    const uint64_t step = pool->source.step_nbytes, over = pool->reserved > keep_nbytes ? pool->reserved - keep_nbytes : 0;
+    uint64_t less = free_end(range) & ~(step - 1), wanted;
+    if (fy__round_up_u64(over, step, &wanted) && less > wanted) less = wanted;
+    if (!less || !can_resize(pool, range) || less == range->nbytes) return 0;
+    const uint64_t before = range->nbytes;
+    fy__offsets_shorten_range(&pool->offsets, range, less);
+    fy__figure_sub(&pool->reserved, less);
+    FY__EVENT(fy__event_segment(pool->name, less, false));
+    pool->rungs.released++;
+    pthread_mutex_unlock(&pool->lock);
+    (void)pool->source.resize(pool->source.user, (void *)(uintptr_t)range->offset, before, before - less);
+    pthread_mutex_lock(&pool->lock);
+    return less;
+}

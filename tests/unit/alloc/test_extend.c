@@ -1,0 +1,171 @@
+/* Segments that grow and shrink where they stand: only what is missing is asked for, no border divides what is free, a trim gives the free end
+ * back, and a failure has changed nothing. Random histories against the pool's own invariants; figures of traces: tests/traces/. */
+#include "tests/unit/alloc/fake.h"
+
+enum { S1 = 1 };
+
+static int setup(void **state)
+{
+    (void)state;
+    fake_reset();
+    fake.step = 2 * MIB;
+    fake.space = 1024 * MIB;
+    return 0;
+}
+
+static void only_what_is_missing(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, 2 * MIB);
+    fy__block_t *a = take(pool, 5 * MIB, S1); /* 6 MiB */
+    assert_int_equal(query(pool).reserved, 6 * MIB);
+    fy__block_t *b = take(pool, 4 * MIB, S1); /* 1 MiB is there: 4 more */
+    assert_int_equal(query(pool).reserved, 10 * MIB);
+    give_done(b);
+    fy__block_t *c = take(pool, 16 * MIB, S1); /* 5 MiB are there: 12 more */
+    assert_int_equal(query(pool).reserved, 22 * MIB);
+    assert_int_equal(fake.used, 22 * MIB);
+    assert_int_equal(fake.alloc_calls, 1);
+    assert_int_equal(fake.resize_calls, 2);
+    assert_int_equal(query(pool).device_allocs, 3);
+    assert_int_equal(rungs(pool).grown, 3);
+    give_done(a);
+    give_done(c);
+    assert_int_equal(query(pool).largest_free, 22 * MIB); /* one piece */
+    fake_end(pool);
+}
+
+static void a_trim_gives_the_end_back(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, 2 * MIB);
+    fy__block_t *a = take(pool, 3 * MIB, S1), *b = take(pool, 20 * MIB, S1);
+    give_done(b);
+    assert_int_equal(query(pool).reserved, 24 * MIB);
+    assert_int_equal(fy__pool_trim(pool, 9 * MIB), 16 * MIB); /* at most 9 may stay */
+    assert_int_equal(query(pool).reserved, 8 * MIB);
+    assert_int_equal(fake.used, 8 * MIB);
+    assert_int_equal(fy__pool_trim(pool, 0), 4 * MIB);
+    assert_int_equal(query(pool).reserved, 4 * MIB);
+    assert_true(fy__pool_is_valid(pool));
+    b = take(pool, 20 * MIB, S1);
+    give(b, S1, 7); /* still in use: it stays */
+    assert_int_equal(fy__pool_trim(pool, 0), 0);
+    fake.done[S1] = 7;
+    assert_int_equal(fy__pool_trim(pool, 0), 20 * MIB);
+    give_done(a);
+    assert_int_equal(fy__pool_trim(pool, 0), 4 * MIB);
+    assert_int_equal(fake.used, 0);
+    fake_end(pool);
+}
+
+static void a_limit_between_two_steps(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(5 * MIB, 2 * MIB);
+    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, MIB, S1); /* the last one in a segment of just its size */
+    assert_int_equal(query(pool).reserved, 5 * MIB);
+    fy__block_t *none;
+    assert_int_equal(fy__pool_alloc(pool, 256, S1, &none), FY_STATUS_OUT_OF_MEMORY);
+    give_done(a);
+    give_done(b);
+    assert_true(fy__pool_is_valid(pool));
+    assert_int_equal(fy__pool_trim(pool, 0), 5 * MIB);
+    fake_end(pool);
+}
+
+static void where_it_cannot_grow_a_new_one_comes(void **state)
+{
+    (void)state;
+    fake.space = 8 * MIB;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, 2 * MIB);
+    fy__block_t *a = take(pool, 6 * MIB, S1), *b = take(pool, 4 * MIB, S1);
+    assert_int_equal(fake.alloc_calls, 2);
+    assert_int_equal(query(pool).reserved, 10 * MIB);
+    fake.capacity = 12 * MIB; /* full: nothing serves, nothing changes */
+    fy__block_t *none;
+    const uint64_t used = fake.used;
+    assert_int_equal(fy__pool_alloc(pool, 4 * MIB, S1, &none), FY_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(fake.used, used);
+    assert_int_equal(query(pool).reserved, used);
+    give_done(a);
+    give_done(b);
+    fake_end(pool);
+}
+
+static void guards_and_bookkeeping(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = fake_pool(FY_UNLIMITED, 2 * MIB);
+    fy__block_t *a = take(pool, 2 * MIB, S1), *none;
+    fake.guard_growth = true;
+    assert_int_equal(fy__pool_alloc(pool, 2 * MIB, S1, &none), FY_STATUS_REFUSED_BY_GUARD);
+    assert_int_equal(fake.resize_calls, 0);
+    assert_int_equal(rungs(pool).guard_refusals, 1);
+    fake.guard_growth = false;
+    for (uint64_t n = 1; n < 4; n++) { /* no memory for a node: refused, nothing lost */
+        fake.fail_meta_from = fake.meta_calls + n;
+        fake.fail_meta_until = UINT64_MAX;
+        fy__block_t *blocks[4096];
+        int count = 0;
+        while (count < 4096 && fy__pool_alloc(pool, 256, S1, &blocks[count]) == FY_STATUS_OK) count++;
+        assert_true(fy__pool_is_valid(pool));
+        assert_int_equal(query(pool).reserved, fake.used);
+        fake.fail_meta_from = 0;
+        while (count) give_done(blocks[--count]);
+    }
+    assert_int_equal(fy__pool_reserve(pool, 31 * MIB), FY_STATUS_OK);
+    assert_int_equal(query(pool).reserved, 32 * MIB);
+    assert_int_equal(fake.segments, 1);
+    give_done(a);
+    fake_end(pool);
+}
+
+/* Neighbours that become free are one piece, so in the end one block as large as all of it needs nothing new. */
+static void random_histories(void **state)
+{
+    (void)state;
+    for (uint64_t round = 1; round <= 20; round++) {
+        uint64_t seed = round * 0x9E3779B97F4A7C15u, now = 0;
+        fy__block_t *blocks[100] = { NULL };
+        fake_reset();
+        fake.step = 2 * MIB;
+        fake.space = 400 * MIB;
+        fake.capacity = round % 3 ? UINT64_MAX : 96 * MIB;
+        fy__pool_t *pool = fake_pool(round % 2 ? FY_UNLIMITED : 77 * MIB + 256, 2 * MIB);
+        for (int i = 0; i < 2000; i++) {
+            const size_t at = fake_random(&seed) % 100;
+            const uint32_t stream = 1 + (uint32_t)(fake_random(&seed) % 3);
+            if (blocks[at]) {
+                give(blocks[at], stream, fake_random(&seed) % 2 ? ++now : 0);
+                blocks[at] = NULL;
+            } else if (fy__pool_alloc(pool, 1 + fake_random(&seed) % (fake_random(&seed) % 8 ? 200 * KIB : 5 * MIB), stream, &blocks[at]) !=
+                       FY_STATUS_OK)
+                assert_null(blocks[at]);
+            if (fake_random(&seed) % 16 == 0)
+                for (uint32_t s = 1; s < 4; s++) fake.done[s] = now;
+            if (fake_random(&seed) % 64 == 0) (void)fy__pool_trim(pool, fake_random(&seed) % (100 * MIB));
+            if (i % 20 == 0) assert_true(fy__pool_is_valid(pool));
+            assert_int_equal(query(pool).reserved, fake.used);
+        }
+        for (size_t i = 0; i < 100; i++)
+            if (blocks[i]) give_done(blocks[i]);
+        for (uint32_t s = 1; s < 4; s++) fake.done[s] = now;
+        (void)fy__pool_trim(pool, FY_UNLIMITED);
+        if (fake.segments == 1) assert_int_equal(query(pool).largest_free, query(pool).reserved);
+        (void)fy__pool_trim(pool, 0);
+        assert_int_equal(fake.used, 0);
+        fake_end(pool);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup(name, setup)
+    const struct CMUnitTest tests[] = {
+        TEST(only_what_is_missing),      TEST(a_trim_gives_the_end_back),
+        TEST(a_limit_between_two_steps), TEST(where_it_cannot_grow_a_new_one_comes),
+        TEST(guards_and_bookkeeping),    TEST(random_histories),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
