@@ -8,48 +8,51 @@
 #include <ferry/backend.h>
 
 /* X(module, kernel). A module is one .cu file and one fatbin; a kernel is found by its name. */
-#define FY__CUDA_KERNEL_LIST(X)                                                              \
-    X(elementwise, fy_elementwise_dense) /* f32, all operands dense or one repeated value */ \
-    X(elementwise, fy_elementwise_f32)   /* f32, f16, bf16: computes in f32; any strides */  \
-    X(elementwise, fy_elementwise_f64)                                                       \
-    X(elementwise, fy_elementwise_int) /* i32, i64, u8, bool: computes in i64 */             \
-    X(move, fy_cast)                                                                         \
-    X(move, fy_generate) /* fill, arange */                                                  \
-    X(move, fy_copy)     /* copy, concat (one source each), where: by element size */        \
-    X(move, fy_gather)                                                                       \
-    X(move, fy_packed)           /* many pieces out of one run of bytes, or into it */       \
-    X(random, fy_random)         /* rand, randn, randperm: draws at the counter */           \
-    X(random, fy_random_advance) /* then moves the counter */                                \
-    X(random, fy_dropout_begin)  /* keeps the state, then moves the counter */               \
-    X(random, fy_dropout)        /* and dropout2d, and their gradients */                    \
-    X(reduce, fy_reduce_float)   /* sum, mean, max, min, mse_loss; in f64 */                 \
-    X(reduce, fy_reduce_int)                                                                 \
-    X(reduce, fy_argmax)                                                                     \
-    X(softmax, fy_softmax_f32) /* and log_softmax */                                         \
-    X(softmax, fy_softmax_f64)                                                               \
-    X(softmax, fy_softmax_backward_f32) /* and log_softmax's */                              \
-    X(softmax, fy_softmax_backward_f64)                                                      \
-    X(loss, fy_mse_loss_backward_f32)                                                        \
-    X(loss, fy_mse_loss_backward_f64)                                                        \
-    X(move, fy_one_hot)                                                                      \
-    X(matmul, fy_matmul_f32) /* what cuBLASLt does not take; and linear */                   \
-    X(matmul, fy_matmul_f64)                                                                 \
-    X(conv, fy_conv2d_f32) /* and the gradients; any strides */                              \
-    X(conv, fy_conv2d_f64)                                                                   \
-    X(conv_gemm, fy_conv2d_gemm_f32) /* these: dense operands of less than 2^30 elements */  \
-    X(conv_gemm, fy_conv2d_gemm_f64)                                                         \
-    X(conv_tensor, fy_conv2d_tensor_f16) /* on tensor cores */                               \
-    X(conv_tensor, fy_conv2d_tensor_bf16)                                                    \
-    X(conv_depthwise, fy_conv2d_depthwise_f32) /* a group for each channel */                \
-    X(conv_depthwise, fy_conv2d_depthwise_f64)                                               \
-    X(pool, fy_pool2d_f32) /* max, avg, and their gradients */                               \
-    X(pool, fy_pool2d_f64)                                                                   \
-    X(loss, fy_class_loss_f32) /* nll_loss, cross_entropy */                                 \
-    X(loss, fy_class_loss_f64)                                                               \
-    X(loss, fy_class_loss_backward_f32)                                                      \
-    X(loss, fy_class_loss_backward_f64)                                                      \
-    X(step, fy_step_f32) /* of optimizers: reads the step number */                          \
-    X(step, fy_step_f64)                                                                     \
+#define FY__CUDA_KERNEL_LIST(X)                                                                 \
+    X(elementwise, fy_elementwise_wide_f32)  /* 4 f32 at once */                                \
+    X(elementwise, fy_elementwise_wide_f64)  /* 2 f64 */                                        \
+    X(elementwise, fy_elementwise_wide_half) /* 8 f16 or bf16 */                                \
+    X(elementwise, fy_elementwise_wide_int)  /* 2 i64, 4 i32, 16 u8 or bool */                  \
+    X(elementwise, fy_elementwise_f32)       /* f32, f16, bf16: computes in f32; any strides */ \
+    X(elementwise, fy_elementwise_f64)                                                          \
+    X(elementwise, fy_elementwise_int) /* i32, i64, u8, bool: computes in i64 */                \
+    X(move, fy_cast)                                                                            \
+    X(move, fy_generate) /* fill, arange */                                                     \
+    X(move, fy_copy)     /* copy, concat (one source each), where: by element size */           \
+    X(move, fy_gather)                                                                          \
+    X(move, fy_packed)           /* many pieces out of one run of bytes, or into it */          \
+    X(random, fy_random)         /* rand, randn, randperm: draws at the counter */              \
+    X(random, fy_random_advance) /* then moves the counter */                                   \
+    X(random, fy_dropout_begin)  /* keeps the state, then moves the counter */                  \
+    X(random, fy_dropout)        /* and dropout2d, and their gradients */                       \
+    X(reduce, fy_reduce_float)   /* sum, mean, max, min, mse_loss; in f64 */                    \
+    X(reduce, fy_reduce_int)                                                                    \
+    X(reduce, fy_argmax)                                                                        \
+    X(softmax, fy_softmax_f32) /* and log_softmax */                                            \
+    X(softmax, fy_softmax_f64)                                                                  \
+    X(softmax, fy_softmax_backward_f32) /* and log_softmax's */                                 \
+    X(softmax, fy_softmax_backward_f64)                                                         \
+    X(loss, fy_mse_loss_backward_f32)                                                           \
+    X(loss, fy_mse_loss_backward_f64)                                                           \
+    X(move, fy_one_hot)                                                                         \
+    X(matmul, fy_matmul_f32) /* what cuBLASLt does not take; and linear */                      \
+    X(matmul, fy_matmul_f64)                                                                    \
+    X(conv, fy_conv2d_f32) /* and the gradients; any strides */                                 \
+    X(conv, fy_conv2d_f64)                                                                      \
+    X(conv_gemm, fy_conv2d_gemm_f32) /* these: dense operands of less than 2^30 elements */     \
+    X(conv_gemm, fy_conv2d_gemm_f64)                                                            \
+    X(conv_tensor, fy_conv2d_tensor_f16) /* on tensor cores */                                  \
+    X(conv_tensor, fy_conv2d_tensor_bf16)                                                       \
+    X(conv_depthwise, fy_conv2d_depthwise_f32) /* a group for each channel */                   \
+    X(conv_depthwise, fy_conv2d_depthwise_f64)                                                  \
+    X(pool, fy_pool2d_f32) /* max, avg, and their gradients */                                  \
+    X(pool, fy_pool2d_f64)                                                                      \
+    X(loss, fy_class_loss_f32) /* nll_loss, cross_entropy */                                    \
+    X(loss, fy_class_loss_f64)                                                                  \
+    X(loss, fy_class_loss_backward_f32)                                                         \
+    X(loss, fy_class_loss_backward_f64)                                                         \
+    X(step, fy_step_f32) /* of optimizers: reads the step number */                             \
+    X(step, fy_step_f64)                                                                        \
     X(step, fy_step_advance) /* then moves it */
 
 #define FY__CUDA_MODULE_LIST(X) \
@@ -70,7 +73,8 @@ enum fy__cuda_kernel {
 #define FY__CUDA_NO_COUNT 0
 
 enum fy__cuda_flags {
-    FY__CUDA_SMALL = 1 /* every index and every element offset fits 31 bits: 32-bit index arithmetic will do */
+    FY__CUDA_SMALL = 1,  /* every index and every element offset fits 31 bits: 32-bit index arithmetic will do */
+    FY__CUDA_ALIGNED = 2 /* see `wide` */
 };
 
 /* An operand, with the pointer as a device address. Elementwise: rank and dims of all operands are equal (collapsed), stride 0 repeats. */
@@ -114,7 +118,9 @@ typedef struct fy__cuda_args {
     uint64_t fault;      /* ops that index: where 1 is written if an index is out of range; else 0 */
     /* Reductions, softmax, losses of classes (a row each): threads that share one result, 1, 32 or FY__CUDA_BLOCK. */
     uint32_t lanes;
-    uint32_t reserved;
+    /* So many neighbouring elements (2, 4, 8, 16) along the last axis belong to one thread; 0: one. FY__CUDA_ALIGNED says that they may be
+     * accessed at once, up to 16 bytes a time, in every operand that does not repeat there. pack_wide.c says when. */
+    uint32_t wide;
     /* Reductions: how many elements stand behind one result, when that is more than src has (src are partial results); else NO_COUNT. */
     uint64_t count;
     /* Weights' gradients of conv2d: dst[0] may have an axis in front; then slice i of n is the gradient over images N i / n .. N (i + 1) / n,

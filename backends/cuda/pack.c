@@ -64,6 +64,13 @@ void fy__cuda_args_size(fy__cuda_args_t *args, uint64_t largest)
     if (largest <= INT32_MAX) args->flags |= FY__CUDA_SMALL;
 }
 
+enum { CAST_AT_ONCE = 4 }; /* of f32 and f16: 16 and 8 bytes an access */
+
+static uint32_t per_access(int32_t dtype) { return (uint32_t)(16 / fy__cuda_dtype_nbytes(dtype)); }
+
+/* A thread for each element, or for each group of them. */
+static uint64_t threads_of(const fy__cuda_args_t *args) { return args->wide > 1 ? args->nelem / args->wide + 1 : args->nelem; }
+
 /* Operand k of the fused index. */
 static void set_fused(fy__cuda_operand_t *operand, const fy_desc_t *desc, const fy__index_t *index, int k)
 {
@@ -88,25 +95,24 @@ static size_t attrs_nbytes_of(uint32_t op)
     }
 }
 
-/* All f32, one axis, dst without gaps, each source without gaps or one repeated value. */
-static int is_dense_f32(const fy__cuda_args_t *args)
+static int elementwise_kernel(fy__cuda_args_t *args)
 {
-    const fy__cuda_operand_t *dst = &args->dst[0];
-    int dense = dst->rank == 1 && dst->dtype == FY_DTYPE_F32 && (dst->strides[0] == 1 || dst->dims[0] == 1);
-    for (unsigned i = 0; dense && i < args->nsrc; i++)
-        dense = args->src[i].dtype == FY_DTYPE_F32 && (args->src[i].strides[0] == 1 || args->src[i].strides[0] == 0);
-    return dense;
-}
-
-static int elementwise_kernel(const fy__cuda_args_t *args)
-{
-    if (args->op == FY_OP_CAST) return FY__CUDA_KERNEL_fy_cast;
-    if (args->op == FY_OP_WHERE || (args->op == FY_OP_COPY && !args->accumulate)) return FY__CUDA_KERNEL_fy_copy;
-    if (is_dense_f32(args)) return FY__CUDA_KERNEL_fy_elementwise_dense;
-    switch (fy__cuda_class_of(args->src[0].dtype)) {
-    case FY__CUDA_F32: return FY__CUDA_KERNEL_fy_elementwise_f32;
-    case FY__CUDA_F64: return FY__CUDA_KERNEL_fy_elementwise_f64;
-    default: return FY__CUDA_KERNEL_fy_elementwise_int;
+    const int32_t dtype = args->src[0].dtype;
+    if (args->op == FY_OP_CAST) {
+        (void)fy__cuda_set_wide(args, 1, 0, 1, CAST_AT_ONCE);
+        return FY__CUDA_KERNEL_fy_cast;
+    }
+    if (args->op == FY_OP_WHERE || (args->op == FY_OP_COPY && !args->accumulate)) {
+        (void)fy__cuda_set_wide(args, 1, 0, args->nsrc, per_access(args->dst[0].dtype));
+        return FY__CUDA_KERNEL_fy_copy;
+    }
+    (void)fy__cuda_set_wide(args, 1, 0, args->nsrc, per_access(dtype));
+    switch (fy__cuda_class_of(dtype)) {
+    case FY__CUDA_F32:
+        if (!args->wide) return FY__CUDA_KERNEL_fy_elementwise_f32;
+        return dtype != FY_DTYPE_F32 ? FY__CUDA_KERNEL_fy_elementwise_wide_half : FY__CUDA_KERNEL_fy_elementwise_wide_f32;
+    case FY__CUDA_F64: return args->wide ? FY__CUDA_KERNEL_fy_elementwise_wide_f64 : FY__CUDA_KERNEL_fy_elementwise_f64;
+    default: return args->wide ? FY__CUDA_KERNEL_fy_elementwise_wide_int : FY__CUDA_KERNEL_fy_elementwise_int;
     }
 }
 
@@ -126,8 +132,7 @@ void fy__cuda_pack_elementwise(const fy_launch_t *launch, fy__cuda_request_t *ou
     fy__cuda_args_size(args, launch->nelem);
     out->square = 0;
     out->kernel = elementwise_kernel(args);
-    out->threads = launch->nelem;
-    if (out->kernel == FY__CUDA_KERNEL_fy_elementwise_dense) out->threads = (launch->nelem + 3) / 4;
+    out->threads = threads_of(args);
 }
 
 /* dst alone, fused. */
@@ -145,7 +150,12 @@ static void pack_dst(const fy_launch_t *launch, int kernel, fy__cuda_request_t *
     out->square = 0;
 }
 
-void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out) { pack_dst(launch, FY__CUDA_KERNEL_fy_generate, out); }
+void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out)
+{
+    pack_dst(launch, FY__CUDA_KERNEL_fy_generate, out);
+    (void)fy__cuda_set_wide(&out->args, 1, 0, 0, per_access(out->args.dst[0].dtype));
+    out->threads = threads_of(&out->args);
+}
 
 void fy__cuda_pack_random(const fy_launch_t *launch, fy__cuda_request_t out[2])
 {
@@ -174,8 +184,9 @@ int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[2])
     for (int i = 0; i < nalike; i++) set_fused(&args->dst[i], &launch->dst[i], &index, i + 1);
     if (counts) fy__cuda_operand_set(&args->dst[nalike], &launch->dst[nalike]);
     fy__cuda_args_size(args, launch->nelem);
+    (void)fy__cuda_set_wide(args, (unsigned)nalike, 0, 1, per_access(param->dtype));
     out->kernel = param->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_step_f64 : FY__CUDA_KERNEL_fy_step_f32;
-    out->threads = launch->nelem;
+    out->threads = threads_of(args);
     out->square = 0;
     if (!counts) return 1;
     out[1] = out[0];
@@ -215,6 +226,7 @@ void fy__cuda_pack_dropout(const fy_launch_t *launch, fy__cuda_request_t *out)
         fy__index_make(&index, dst->rank, dst->dims, 2, strides);
         set_fused(&args->dst[0], dst, &index, 0);
         set_fused(&args->src[0], src, &index, 1);
+        if (index.rank == 1) (void)fy__cuda_set_wide(args, 1, 0, 1, per_access(dst->dtype));
     }
     fy__cuda_operand_set(&args->src[1], state);
     fy__cuda_args_size(args, launch->nelem);
@@ -231,8 +243,11 @@ void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out)
     fy__cuda_operand_set(&out->args.src[0], &launch->src[0]);
     fy__cuda_operand_set(&out->args.src[1], &launch->src[1]);
     fy__cuda_args_size(&out->args, launch->nelem);
+    const uint32_t n = per_access(launch->dst[0].dtype);
+    if (launch->src[0].rank > 1 && launch->dst[0].dims[launch->dst[0].rank - 1] % n == 0) /* whole rows of dst and table */
+        (void)fy__cuda_set_wide(&out->args, 1, 0, 1, n);
     out->kernel = FY__CUDA_KERNEL_fy_gather;
-    out->threads = launch->nelem;
+    out->threads = threads_of(&out->args);
     out->square = 0;
 }
 
@@ -253,8 +268,9 @@ int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin, f
     set_fused(&out->args.dst[0], &part, &index, 0);
     set_fused(&out->args.src[0], src, &index, 1);
     fy__cuda_args_size(&out->args, nelem);
+    (void)fy__cuda_set_wide(&out->args, 1, 0, 1, per_access(src->dtype));
     out->kernel = FY__CUDA_KERNEL_fy_copy;
-    out->threads = nelem;
+    out->threads = threads_of(&out->args);
     out->square = 0;
     return 1;
 }

@@ -27,6 +27,14 @@ void fy__cuda_operand_add(fy__cuda_operand_t *operand, int64_t dim, int64_t stri
 /* Sets FY__CUDA_SMALL if no index exceeds 31 bits. `largest`: the largest count that the kernel splits into axes. */
 void fy__cuda_args_size(fy__cuda_args_t *args, uint64_t largest);
 
+/* Operands of equal dims, a thread for n neighbours: sets args->wide and FY__CUDA_ALIGNED if dst 0 .. ndst - 1 and src first .. end - 1
+ * have their elements where kernels may access n at once. With more than one axis the last one must be a multiple of n long; with one the kernel does the
+ * rest. 0: it cannot be, nothing is set. */
+int fy__cuda_set_wide(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end, uint32_t n);
+/* Kernels that join the last axis, where the order of a sum must not depend on addresses: sets args->wide to 16 bytes of elements if dst 0 ..
+ * ndst - 1 and src first .. end - 1 have them side by side and the axis is a multiple of it, and FY__CUDA_ALIGNED if they may be accessed at once. */
+void fy__cuda_set_rows(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end);
+
 /* ---- families ---- */
 void fy__cuda_pack_elementwise(const fy_launch_t *launch, fy__cuda_request_t *out); /* arithmetic, copy, where, cast */
 void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out);

@@ -18,6 +18,8 @@ static void begin(const fy_launch_t *launch, int kernel, int64_t rows, int64_t c
     args->lanes = lanes_for(classes);
     fy__cuda_operand_set(&args->dst[0], &launch->dst[0]);
     for (unsigned i = 0; i < launch->nsrc; i++) fy__cuda_operand_set(&args->src[i], &launch->src[i]);
+    if (launch->op == FY_OP_CROSS_ENTROPY) fy__cuda_set_rows(args, 0, 0, 1);
+    if (launch->op == FY_OP_CROSS_ENTROPY_BACKWARD) fy__cuda_set_rows(args, 1, 1, 2);
     out->kernel = kernel;
     out->threads = (uint64_t)rows * args->lanes;
     out->square = 0;
@@ -81,8 +83,9 @@ void fy__cuda_pack_mse_loss_backward(const fy_launch_t *launch, fy__cuda_request
         for (int axis = 0; axis < index.rank; axis++) fy__cuda_operand_add(operand, index.dims[axis], index.strides[k][axis]);
     }
     fy__cuda_args_size(args, launch->nelem);
+    (void)fy__cuda_set_wide(args, 1, 1, 3, (uint32_t)(16 / fy__cuda_dtype_nbytes(dst->dtype)));
     out->kernel = dst->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_mse_loss_backward_f64 : FY__CUDA_KERNEL_fy_mse_loss_backward_f32;
-    out->threads = launch->nelem;
+    out->threads = args->wide ? launch->nelem / args->wide + 1 : launch->nelem;
     out->square = 0;
 }
 

@@ -13,6 +13,7 @@ enum {
     WIDE = 2048,         /* from so many on, a block shares a result */
     THREADS_A_SM = 1024, /* a device with fewer threads an SM than this is mostly idle */
     LEAST_A_THREAD = 16, /* a cut leaves each thread so many elements at least */
+    ROUND = 16,          /* long pieces are a multiple of it, so that each begins where 16-byte accesses may */
 };
 
 /* A reduction in canonical axes. Strides of source k: keep.strides[k], drop.strides[k]; of dst: keep.strides[nsrc]. */
@@ -97,6 +98,7 @@ static cut_t plan_cut(const fy_launch_t *launch, const canonical_t *c, unsigned 
     if (pieces > most_by_bytes) pieces = most_by_bytes;
     if (pieces < 2) return none;
     cut.piece = (int64_t)((length + pieces - 1) / pieces);
+    if (cut.piece > 8 * ROUND) cut.piece = (cut.piece + ROUND - 1) / ROUND * ROUND;
     cut.pieces = length / (uint64_t)cut.piece;
     cut.rest = (int64_t)(length % (uint64_t)cut.piece);
     cut.nbytes = (cut.pieces + (cut.rest > 0)) * row_nbytes;
@@ -125,6 +127,7 @@ static void finish_request(fy__cuda_request_t *out, int first, uint64_t largest)
     fy__cuda_args_t *args = &out->args;
     for (int axis = first; axis < args->src[0].rank; axis++) args->attrs.reduce.axes |= 1u << axis;
     args->attrs.reduce.keepdims = 1;
+    if (first < args->src[0].rank) fy__cuda_set_rows(args, 0, 0, args->nsrc);
     fy__cuda_args_size(args, largest > args->nelem ? largest : args->nelem);
 }
 
@@ -281,5 +284,6 @@ void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out)
         fy__cuda_operand_add(&args->src[k], length, launch->src[k].strides[attrs->axis]);
     }
     args->attrs.axis = (fy_axis_attrs_t){ .axis = c.nkeep, .keepdims = 0 };
+    fy__cuda_set_rows(args, 1, 0, launch->nsrc);
     fy__cuda_args_size(args, launch->nelem);
 }

@@ -1,6 +1,6 @@
-// Elementwise arithmetic: every op that maps one or two numbers to one. One kernel for dense f32 with 16-byte accesses, and one for each
-// type that is computed in, for any strides and dtypes. Not here: what only moves or converts (move.cu).
-#include "backends/cuda/kernels/common.cuh"
+// Elementwise arithmetic: every op that maps one or two numbers to one. For each type that is computed in: one kernel with 16-byte accesses,
+// where the host found that every operand can be read so (args.wide), and one for any strides. Not here: what only moves or converts (move.cu).
+#include "backends/cuda/kernels/wide.cuh"
 
 #include "backends/formulas/activation.h"
 
@@ -110,50 +110,52 @@ FY_KERNEL fy_elementwise_f32(FY_ARGS args) { walk<float>(args); }
 FY_KERNEL fy_elementwise_f64(FY_ARGS args) { walk<double>(args); }
 FY_KERNEL fy_elementwise_int(FY_ARGS args) { walk<int64_t>(args); }
 
-// Dense f32: rank 1, stride 1, or 0 for a source that repeats one value.
+// ---- W at once (wide.cuh) ----
 
-__device__ inline bool aligned16(const fy_operand &o) { return (o.data & 15) == 0; }
-
-__device__ inline void read4(const fy_operand &o, uint64_t group, float *out)
+template <typename T, int W> __device__ inline void wide(const fy_args &args)
 {
-    if (o.strides[0] == 0) {
-        float x = *element<float>(o, 0);
-        out[0] = out[1] = out[2] = out[3] = x;
-    } else {
-        float4 x = element<float4>(o, 0)[group];
-        out[0] = x.x;
-        out[1] = x.y;
-        out[2] = x.z;
-        out[3] = x.w;
-    }
-}
-
-FY_KERNEL fy_elementwise_dense(FY_ARGS args)
-{
-    const fy_operand &d = args.dst[0], &sa = args.src[0], &sb = args.src[1];
+    const fy_operand &d = args.dst[0], &sa = args.src[0], &sb = args.nsrc == 2 ? args.src[1] : args.src[0];
+    const fy_operand *const operands[3] = { &d, &sa, &sb };
     const bool two = args.nsrc == 2, reads_dst = updates(args) || args.accumulate;
-    const bool vector = aligned16(d) && (sa.strides[0] == 0 || aligned16(sa)) && (!two || sb.strides[0] == 0 || aligned16(sb));
-    const uint64_t groups = vector ? args.nelem / 4 : 0;
+    const uint64_t groups = args.nelem / W;
     for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
-        float a[4], b[4] = { 0, 0, 0, 0 }, y[4] = { 0, 0, 0, 0 }, r[4];
-        read4(sa, group, a);
-        if (two) read4(sb, group, b);
-        if (reads_dst) read4(d, group, y);
-        apply<4>(args, a, b, y, r);
+        T a[W], b[W], y[W], r[W];
+        int64_t at[3];
+        locate_group<W>(args, d, operands, group, at);
+        for (int i = 0; i < W; i++) b[i] = y[i] = (T)0;
+        load_or_repeat<W>(sa, at[1], a);
+        if (two) load_or_repeat<W>(sb, at[2], b);
+        if (reads_dst) load_wide<W>(d, at[0], y);
+        apply<W>(args, a, b, y, r);
         if (args.accumulate)
-            for (int i = 0; i < 4; i++) r[i] += y[i];
-        element<float4>(d, 0)[group] = make_float4(r[0], r[1], r[2], r[3]);
+            for (int i = 0; i < W; i++) r[i] += y[i];
+        store_result<W>(d, at[0], r);
     }
-    for (uint64_t n = groups * 4 + first_thread(); n < args.nelem; n += all_threads()) { // the rest, or all if nothing is aligned
-        int64_t at = (int64_t)n;
-        float a = *element<float>(sa, at * sa.strides[0]), b = two ? *element<float>(sb, at * sb.strides[0]) : 0.0f;
-        float y = reads_dst ? *element<float>(d, at) : 0.0f, r;
+    for (uint64_t n = groups * W + first_thread(); n < args.nelem; n += all_threads()) {
+        const int64_t at = (int64_t)n;
+        T a = load<T>(sa, at * sa.strides[0]), b = two ? load<T>(sb, at * sb.strides[0]) : (T)0, y = updates(args) ? load<T>(d, at) : (T)0,
+          r;
         apply<1>(args, &a, &b, &y, &r);
-        *element<float>(d, at) = args.accumulate ? r + y : r;
+        put(args, at, r);
     }
 }
 
-FY_KERNEL_EXISTS(fy_elementwise_dense)
+FY_KERNEL fy_elementwise_wide_f32(FY_ARGS args) { wide<float, 4>(args); }
+FY_KERNEL fy_elementwise_wide_f64(FY_ARGS args) { wide<double, 2>(args); }
+FY_KERNEL fy_elementwise_wide_half(FY_ARGS args) { wide<float, 8>(args); }
+FY_KERNEL fy_elementwise_wide_int(FY_ARGS args)
+{
+    switch (args.wide) {
+    case 2: wide<int64_t, 2>(args); break;
+    case 4: wide<int64_t, 4>(args); break;
+    default: wide<int64_t, 16>(args); break;
+    }
+}
+
+FY_KERNEL_EXISTS(fy_elementwise_wide_f32)
+FY_KERNEL_EXISTS(fy_elementwise_wide_f64)
+FY_KERNEL_EXISTS(fy_elementwise_wide_half)
+FY_KERNEL_EXISTS(fy_elementwise_wide_int)
 FY_KERNEL_EXISTS(fy_elementwise_f32)
 FY_KERNEL_EXISTS(fy_elementwise_f64)
 FY_KERNEL_EXISTS(fy_elementwise_int)

@@ -1,6 +1,6 @@
 // Losses of classifiers and their gradients: a group of threads has one row. Losses that are to be one number are the work of one block,
 // which adds them up in a fixed order; of many rows the host asks for each row's loss instead, and for a reduction (pack_loss.c).
-#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/wide.cuh"
 
 __device__ inline float exponential(float x) { return fy__exp_f32(x); }
 __device__ inline double exponential(double x) { return fy__exp_f64(x); }
@@ -16,13 +16,20 @@ __device__ inline int64_t target_of(const fy_args &args, const fy_operand &targe
 }
 
 // The row's largest logit and the sum of exponentials relative to it, for the group.
-template <typename T>
+template <int W, typename T>
 __device__ inline T exponentials(const fy_args &args, const fy_operand &s, int64_t base, int64_t classes, T *scratch, T *top)
 {
-    T most = -(T)INFINITY, sum = 0;
-    for (int64_t k = lane_of(args); k < classes; k += args.lanes) most = larger(most, load<T>(s, base + k * s.strides[1]));
+    T most = -(T)INFINITY, sum = 0, x[W];
+    const int64_t first = lane_of(args) * W, stride = args.lanes * W;
+    for (int64_t k = first; k < classes; k += stride) {
+        load_row<W>(args, s, base + k * s.strides[1], x);
+        for (int i = 0; i < W; i++) most = larger(most, x[i]);
+    }
     most = group_reduce(args, most, scratch, [](T a, T b) { return larger(a, b); });
-    for (int64_t k = lane_of(args); k < classes; k += args.lanes) sum += exponential(load<T>(s, base + k * s.strides[1]) - most);
+    for (int64_t k = first; k < classes; k += stride) {
+        load_row<W>(args, s, base + k * s.strides[1], x);
+        for (int i = 0; i < W; i++) sum += exponential(x[i] - most);
+    }
     *top = most;
     return group_reduce(args, sum, scratch, [](T a, T b) { return a + b; });
 }
@@ -38,7 +45,7 @@ __device__ inline double block_sum(double x, double *scratch)
     return x;
 }
 
-template <typename T> __device__ inline void class_loss(const fy_args &args, T *scratch, double *sums)
+template <int W, typename T> __device__ inline void class_loss(const fy_args &args, T *scratch, double *sums)
 {
     const fy_operand &s = args.src[0], &targets = args.src[1], &d = args.dst[0];
     const int64_t classes = s.dims[1];
@@ -50,7 +57,7 @@ template <typename T> __device__ inline void class_loss(const fy_args &args, T *
         double loss = -(double)load<T>(s, base + target * s.strides[1]);
         if (args.op == FY_OP_CROSS_ENTROPY) {
             T top;
-            const T sum = exponentials<T>(args, s, base, classes, scratch, &top);
+            const T sum = exponentials<W, T>(args, s, base, classes, scratch, &top);
             loss += fy__log_f64((double)sum) + (double)top;
         }
         if (lane_of(args) != 0) continue;
@@ -65,20 +72,25 @@ template <typename T> __device__ inline void class_loss(const fy_args &args, T *
     if (first_thread() == 0) store(d, 0, total);
 }
 
+template <typename T> __device__ inline void class_loss_rows(const fy_args &args, T *scratch, double *sums)
+{
+    by_width(T(), args, [&](auto w) { class_loss<decltype(w)::n>(args, scratch, sums); });
+}
+
 FY_KERNEL fy_class_loss_f32(FY_ARGS args)
 {
     __shared__ float scratch[FY__CUDA_BLOCK / 32];
     __shared__ double sums[FY__CUDA_BLOCK / 32];
-    class_loss<float>(args, scratch, sums);
+    class_loss_rows(args, scratch, sums);
 }
 FY_KERNEL fy_class_loss_f64(FY_ARGS args)
 {
     __shared__ double scratch[FY__CUDA_BLOCK / 32];
     __shared__ double sums[FY__CUDA_BLOCK / 32];
-    class_loss<double>(args, scratch, sums);
+    class_loss_rows(args, scratch, sums);
 }
 
-template <typename T> __device__ inline void class_loss_backward(const fy_args &args, T *scratch)
+template <int W, typename T> __device__ inline void class_loss_backward(const fy_args &args, T *scratch)
 {
     const bool fused = args.op == FY_OP_CROSS_ENTROPY_BACKWARD;
     const fy_operand &dy = args.src[0], &s = args.src[1], &targets = args.src[fused ? 2 : 1], &d = args.dst[0];
@@ -90,35 +102,60 @@ template <typename T> __device__ inline void class_loss_backward(const fy_args &
         const int64_t base = fused ? (int64_t)row * s.strides[0] : 0, to = (int64_t)row * d.strides[0];
         T g = load<T>(dy, reduction == FY_REDUCTION_NONE ? (int64_t)row * dy.strides[0] : 0), top = 0, scale = 0;
         if (reduction == FY_REDUCTION_MEAN) g = (T)((double)g / (double)rows);
-        if (fused) scale = g / exponentials<T>(args, s, base, classes, scratch, &top);
-        for (int64_t k = lane_of(args); k < classes; k += args.lanes) {
-            const T share = fused ? exponential(load<T>(s, base + k * s.strides[1]) - top) * scale : (T)0;
-            put(args, to + k * d.strides[1], k == target ? share - g : share);
+        if (fused) scale = g / exponentials<W, T>(args, s, base, classes, scratch, &top);
+        for (int64_t k = lane_of(args) * W; k < classes; k += args.lanes * W) {
+            T x[W];
+            if (fused) load_row<W>(args, s, base + k * s.strides[1], x);
+            for (int i = 0; i < W; i++) {
+                const T share = fused ? exponential(x[i] - top) * scale : (T)0;
+                x[i] = k + i == target ? share - g : share;
+            }
+            put_row<W>(args, to + k * d.strides[1], x);
         }
     }
+}
+
+template <typename T> __device__ inline void class_loss_backward_rows(const fy_args &args, T *scratch)
+{
+    by_width(T(), args, [&](auto w) { class_loss_backward<decltype(w)::n>(args, scratch); });
 }
 
 FY_KERNEL fy_class_loss_backward_f32(FY_ARGS args)
 {
     __shared__ float scratch[FY__CUDA_BLOCK / 32];
-    class_loss_backward<float>(args, scratch);
+    class_loss_backward_rows(args, scratch);
 }
 FY_KERNEL fy_class_loss_backward_f64(FY_ARGS args)
 {
     __shared__ double scratch[FY__CUDA_BLOCK / 32];
-    class_loss_backward<double>(args, scratch);
+    class_loss_backward_rows(args, scratch);
 }
 
 // dy 2 (pred - target) / n
-template <typename T> __device__ inline void mse_loss_backward(const fy_args &args)
+template <int W, typename T> __device__ inline void mse_loss_backward(const fy_args &args, T factor)
 {
     const fy_operand &pred = args.src[1], &target = args.src[2], &d = args.dst[0];
-    const T factor = (T)(2 * (double)load<T>(args.src[0], 0) / (double)args.nelem);
-    for (uint64_t n = first_thread(); n < args.nelem; n += all_threads()) {
-        int64_t at_p = 0, at_t = 0;
-        locate2(pred, target, 0, d.rank, n, args.flags, at_p, at_t);
-        put(args, locate(d, 0, d.rank, n, args.flags), (load<T>(pred, at_p) - load<T>(target, at_t)) * factor);
+    const fy_operand *const operands[3] = { &d, &pred, &target };
+    const uint64_t groups = args.nelem / W;
+    for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
+        int64_t at[3];
+        T x[W], y[W];
+        locate_group<W>(args, d, operands, group, at);
+        load_or_repeat<W>(pred, at[1], x);
+        load_or_repeat<W>(target, at[2], y);
+        for (int i = 0; i < W; i++) x[i] = (x[i] - y[i]) * factor;
+        put_group<W>(args, at[0], x);
     }
+    for (uint64_t n = groups * W + first_thread(); n < args.nelem; n += all_threads()) { // of one axis
+        const int64_t at = (int64_t)n;
+        put(args, at, (load<T>(pred, at * pred.strides[0]) - load<T>(target, at * target.strides[0])) * factor);
+    }
+}
+
+template <typename T> __device__ inline void mse_loss_backward(const fy_args &args)
+{
+    const T factor = (T)(2 * (double)load<T>(args.src[0], 0) / (double)args.nelem);
+    by_width(T(), args, [&](auto w) { mse_loss_backward<decltype(w)::n>(args, factor); });
 }
 
 FY_KERNEL fy_mse_loss_backward_f32(FY_ARGS args) { mse_loss_backward<float>(args); }

@@ -1,13 +1,23 @@
 // What moves, makes or converts elements without arithmetic: copy, concat (one source a launch), where, cast, fill, arange, gather, packed
 // runs.
-#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/wide.cuh"
 
 // ---- cast ----
 
 template <typename T> __device__ inline void convert(const fy_args &args)
 {
+    constexpr int W = 4;
     const fy_operand &d = args.dst[0], &s = args.src[0];
-    for (uint64_t n = first_thread(); n < args.nelem; n += all_threads()) {
+    const fy_operand *const operands[2] = { &d, &s };
+    const uint64_t groups = args.wide == W ? args.nelem / W : 0;
+    for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
+        int64_t at[2];
+        T x[W];
+        locate_group<W>(args, d, operands, group, at);
+        load_or_repeat<W>(s, at[1], x);
+        store_wide<W>(d, at[0], x);
+    }
+    for (uint64_t n = groups * W + first_thread(); n < args.nelem; n += all_threads()) {
         int64_t at_d = 0, at_s = 0;
         locate2(d, s, 0, d.rank, n, args.flags, at_d, at_s);
         store(d, at_d, load<T>(s, at_s));
@@ -27,27 +37,58 @@ FY_KERNEL fy_cast(FY_ARGS args)
 
 // ---- fill, arange ----
 
+template <typename S> __device__ inline void generate(const fy_args &args)
+{
+    using E = typename S::type;
+    constexpr int W = 16 / sizeof(E);
+    const fy_operand &d = args.dst[0];
+    const fy_operand *const operands[1] = { &d };
+    const bool floating = d.dtype == FY_DTYPE_F32 || d.dtype == FY_DTYPE_F64 || d.dtype == FY_DTYPE_F16 || d.dtype == FY_DTYPE_BF16;
+    const E value = floating ? S::from(args.attrs.fill.value) : S::from(args.attrs.fill.int_value);
+    const uint64_t groups = args.wide == W ? args.nelem / W : 0;
+    const auto element_of = [&](uint64_t n) {
+        if (args.op == FY_OP_FILL) return value;
+        return S::from(FY_MUL_ADD_F64((double)n, args.attrs.arange.step, args.attrs.arange.start));
+    };
+    for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
+        int64_t at[1];
+        pack<E, W> p;
+        locate_group<W>(args, d, operands, group, at);
+        for (int i = 0; i < W; i++) p.at[i] = element_of(group * W + i);
+        write_pack<E, W>(d, at[0], p);
+    }
+    for (uint64_t n = groups * W + first_thread(); n < args.nelem; n += all_threads())
+        *element<E>(d, locate(d, 0, d.rank, n, args.flags)) = element_of(n);
+}
+
 FY_KERNEL fy_generate(FY_ARGS args)
 {
-    const fy_operand &d = args.dst[0];
-    const bool floating = d.dtype == FY_DTYPE_F32 || d.dtype == FY_DTYPE_F64 || d.dtype == FY_DTYPE_F16 || d.dtype == FY_DTYPE_BF16;
-    for (uint64_t n = first_thread(); n < args.nelem; n += all_threads()) {
-        int64_t at = locate(d, 0, d.rank, n, args.flags);
-        if (args.op == FY_OP_ARANGE)
-            store(d, at, FY_MUL_ADD_F64((double)n, args.attrs.arange.step, args.attrs.arange.start));
-        else if (floating)
-            store(d, at, args.attrs.fill.value);
-        else
-            store(d, at, args.attrs.fill.int_value);
-    }
+    by_dtype(args.dst[0].dtype, [&](auto as) { generate<decltype(as)>(args); });
 }
 
 // ---- copy, concat, where: elements are bytes ----
 
+template <typename E, int W> __device__ inline pack<E, W> read_or_repeat(const fy_operand &o, int64_t offset)
+{
+    if (o.strides[o.rank - 1] != 0) return read_pack<E, W>(o, offset);
+    pack<E, W> p;
+    const E x = *element<E>(o, offset);
+    for (int i = 0; i < W; i++) p.at[i] = x;
+    return p;
+}
+
 template <typename E> __device__ inline void copy_elements(const fy_args &args)
 {
+    constexpr int W = 16 / sizeof(E);
     const fy_operand &d = args.dst[0], &s = args.src[0];
-    for (uint64_t n = first_thread(); n < args.nelem; n += all_threads()) {
+    const fy_operand *const operands[2] = { &d, &s };
+    const uint64_t groups = args.wide == W ? args.nelem / W : 0;
+    for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
+        int64_t at[2];
+        locate_group<W>(args, d, operands, group, at);
+        write_pack<E, W>(d, at[0], read_or_repeat<E, W>(s, at[1]));
+    }
+    for (uint64_t n = groups * W + first_thread(); n < args.nelem; n += all_threads()) {
         int64_t at_d = 0, at_s = 0;
         locate2(d, s, 0, d.rank, n, args.flags, at_d, at_s);
         *element<E>(d, at_d) = *element<E>(s, at_s);
@@ -56,8 +97,20 @@ template <typename E> __device__ inline void copy_elements(const fy_args &args)
 
 template <typename E> __device__ inline void select_elements(const fy_args &args)
 {
+    constexpr int W = 16 / sizeof(E);
     const fy_operand &d = args.dst[0], &cond = args.src[0], &a = args.src[1], &b = args.src[2];
-    for (uint64_t n = first_thread(); n < args.nelem; n += all_threads()) {
+    const fy_operand *const operands[4] = { &d, &cond, &a, &b };
+    const uint64_t groups = args.wide == W ? args.nelem / W : 0;
+    for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
+        int64_t at[4];
+        locate_group<W>(args, d, operands, group, at);
+        const pack<uint8_t, W> chosen = read_or_repeat<uint8_t, W>(cond, at[1]);
+        const pack<E, W> yes = read_or_repeat<E, W>(a, at[2]), no = read_or_repeat<E, W>(b, at[3]);
+        pack<E, W> p;
+        for (int i = 0; i < W; i++) p.at[i] = chosen.at[i] ? yes.at[i] : no.at[i];
+        write_pack<E, W>(d, at[0], p);
+    }
+    for (uint64_t n = groups * W + first_thread(); n < args.nelem; n += all_threads()) {
         int64_t at_d = 0, at_cond = 0, at_a = 0, at_b = 0;
         uint64_t linear = n;
         for (int axis = d.rank - 1; axis >= 0; axis--) {
@@ -84,24 +137,10 @@ __device__ inline int size_of(int dtype)
     }
 }
 
-// Both ends without gaps: 16 bytes a thread, then the rest byte by byte.
-__device__ inline void copy_bytes(const fy_operand &d, const fy_operand &s, uint64_t nbytes)
-{
-    const uint64_t wide = ((d.data | s.data) & 15) == 0 ? nbytes / 16 : 0;
-    for (uint64_t n = first_thread(); n < wide; n += all_threads()) element<uint4>(d, 0)[n] = element<uint4>(s, 0)[n];
-    for (uint64_t n = wide * 16 + first_thread(); n < nbytes; n += all_threads()) element<uint8_t>(d, 0)[n] = element<uint8_t>(s, 0)[n];
-}
-
 FY_KERNEL fy_copy(FY_ARGS args)
 {
-    const fy_operand &d = args.dst[0], &s = args.src[0];
     const bool select = args.op == FY_OP_WHERE;
-    const int size = size_of(d.dtype);
-    if (!select && d.rank == 1 && d.strides[0] == 1 && s.strides[0] == 1 && ((d.data | s.data) & 15) == 0) {
-        copy_bytes(d, s, args.nelem * size);
-        return;
-    }
-    switch (size) {
+    switch (size_of(args.dst[0].dtype)) {
     case 1: select ? select_elements<uint8_t>(args) : copy_elements<uint8_t>(args); break;
     case 2: select ? select_elements<uint16_t>(args) : copy_elements<uint16_t>(args); break;
     case 4: select ? select_elements<uint32_t>(args) : copy_elements<uint32_t>(args); break;
@@ -111,15 +150,17 @@ FY_KERNEL fy_copy(FY_ARGS args)
 
 // ---- gather: dst[i..., j...] = table[indices[i...], j...] ----
 
-template <typename E> __device__ inline void gather_elements(const fy_args &args)
+template <typename E, int W> __device__ inline void gather_elements(const fy_args &args)
 {
     const fy_operand &d = args.dst[0], &table = args.src[0], &indices = args.src[1];
     const int64_t rows = table.dims[0];
-    for (uint64_t n = first_thread(); n < args.nelem; n += all_threads()) {
+    const int last = d.rank - 1;
+    for (uint64_t n = first_thread(); n < args.nelem / W; n += all_threads()) { // W divides the last axis, and so nelem
         int64_t at_d = 0, at_index = 0, at_table = 0;
         uint64_t linear = n;
-        for (int axis = d.rank - 1; axis >= 0; axis--) {
-            int64_t i = (int64_t)(axis > 0 ? split(linear, d.dims[axis], args.flags) : linear);
+        for (int axis = last; axis >= 0; axis--) {
+            const int64_t scale = axis == last ? W : 1;
+            const int64_t i = scale * (int64_t)(axis > 0 ? split(linear, d.dims[axis] / scale, args.flags) : linear);
             at_d += i * d.strides[axis];
             if (axis >= indices.rank)
                 at_table += i * table.strides[axis - indices.rank + 1];
@@ -131,17 +172,29 @@ template <typename E> __device__ inline void gather_elements(const fy_args &args
             if (args.fault) *(volatile uint32_t *)(uintptr_t)args.fault = 1;
             row = row < 0 ? 0 : rows - 1;
         }
-        *element<E>(d, at_d) = *element<E>(table, at_table + row * table.strides[0]);
+        at_table += row * table.strides[0];
+        if (W > 1)
+            write_pack<E, W>(d, at_d, read_pack<E, W>(table, at_table));
+        else
+            *element<E>(d, at_d) = *element<E>(table, at_table);
     }
+}
+
+template <typename E> __device__ inline void gather(const fy_args &args)
+{
+    if (args.wide)
+        gather_elements<E, 16 / sizeof(E)>(args);
+    else
+        gather_elements<E, 1>(args);
 }
 
 FY_KERNEL fy_gather(FY_ARGS args)
 {
     switch (size_of(args.dst[0].dtype)) {
-    case 1: gather_elements<uint8_t>(args); break;
-    case 2: gather_elements<uint16_t>(args); break;
-    case 4: gather_elements<uint32_t>(args); break;
-    default: gather_elements<uint64_t>(args); break;
+    case 1: gather<uint8_t>(args); break;
+    case 2: gather<uint16_t>(args); break;
+    case 4: gather<uint32_t>(args); break;
+    default: gather<uint64_t>(args); break;
     }
 }
 

@@ -1,6 +1,6 @@
-// max_pool2d, avg_pool2d and their gradients: a thread an element of the result. The gradients ask, for a pixel of x, which windows have it,
+// max_pool2d, avg_pool2d and their gradients: a thread an element of the result, or W neighbouring channels. The gradients ask, for a pixel of x, which windows have it,
 // so no two threads write one element and the bits are always the same. Sums in T; any strides, every float dtype.
-#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/wide.cuh"
 
 __device__ inline int64_t at4(const fy_operand &o, int64_t i0, int64_t i1, int64_t i2, int64_t i3)
 {
@@ -25,78 +25,120 @@ __device__ inline range_t windows_of(int64_t at, int64_t stride, int64_t padding
     return { before < 0 ? 0 : before / stride + 1, end < count ? end : count };
 }
 
-// The largest element of a window, NaN above all, and the first pixel (h * width + w) that has it.
-template <typename T>
-__device__ inline T largest(const fy_operand &x, int64_t n, const range_t &rows, const range_t &columns, int64_t c, int64_t *place)
+// The largest element of a window, NaN above all, and the first pixel (h * width + w) that has it; for W channels from c on.
+template <int W, typename T>
+__device__ inline void largest(const fy_operand &x, int64_t n, const range_t &rows, const range_t &columns, int64_t c, T *best,
+                               int64_t *place)
 {
-    T best = load<T>(x, at4(x, n, rows.first, columns.first, c));
-    *place = rows.first * x.dims[2] + columns.first;
+    load_group<W>(x, at4(x, n, rows.first, columns.first, c), best);
+    for (int i = 0; i < W; i++) place[i] = rows.first * x.dims[2] + columns.first;
     for (int64_t h = rows.first; h < rows.end; h++) {
         for (int64_t w = columns.first; w < columns.end; w++) {
-            const T value = load<T>(x, at4(x, n, h, w, c));
-            if (!(value > best || (value != value && best == best))) continue;
-            best = value;
-            *place = h * x.dims[2] + w;
+            T value[W];
+            load_group<W>(x, at4(x, n, h, w, c), value);
+            for (int i = 0; i < W; i++) {
+                if (!(value[i] > best[i] || (value[i] != value[i] && best[i] == best[i]))) continue;
+                best[i] = value[i];
+                place[i] = h * x.dims[2] + w;
+            }
         }
     }
-    return best;
 }
 
 // NaN is not below 0 and stays; a slope at NaN is 1, as in formulas/activation.h.
 template <typename T> __device__ inline T relu(T x) { return x < (T)0 ? (T)0 : x; }
 
-template <typename T> __device__ inline void pool2d(const fy_args &args)
+struct at_t {
+    int64_t n, i, j, c; // of the result: image, row, column, first channel
+};
+
+// Pools the window of a pixel of the result.
+template <int W, typename T> __device__ inline void forward(const fy_args &args, const at_t &at, T *sum)
 {
     const fy_pool2d_attrs_t &a = args.attrs.pool2d;
-    const fy_operand &d = args.dst[0], &s = args.src[0];
-    const bool is_max = args.op == FY_OP_MAX_POOL2D || args.op == FY_OP_MAX_POOL2D_BACKWARD;
-    const bool forward = args.op == FY_OP_MAX_POOL2D || args.op == FY_OP_AVG_POOL2D;
+    const fy_operand &s = args.src[0];
     const bool of_relu = a.activation == FY_ACTIVATION_RELU;
+    const range_t rows = window(at.i, a.stride_h, a.padding_h, a.kernel_h, s.dims[1]);
+    const range_t columns = window(at.j, a.stride_w, a.padding_w, a.kernel_w, s.dims[2]);
+    if (args.op == FY_OP_MAX_POOL2D) {
+        int64_t place[W];
+        largest<W>(s, at.n, rows, columns, at.c, sum, place);
+        for (int i = 0; i < W; i++)
+            if (of_relu) sum[i] = relu(sum[i]);
+        return;
+    }
     const T share = (T)1 / (T)((int64_t)a.kernel_h * a.kernel_w);
-    for (uint64_t k = first_thread(); k < args.nelem; k += all_threads()) {
-        uint64_t rest = k;
-        const int64_t c = (int64_t)split(rest, d.dims[3], args.flags), j = (int64_t)split(rest, d.dims[2], args.flags);
-        const int64_t i = (int64_t)split(rest, d.dims[1], args.flags), n = (int64_t)rest;
-        int64_t place;
-        T sum = 0;
-        if (forward) {
-            const range_t rows = window(i, a.stride_h, a.padding_h, a.kernel_h, s.dims[1]);
-            const range_t columns = window(j, a.stride_w, a.padding_w, a.kernel_w, s.dims[2]);
-            if (is_max) {
-                sum = largest<T>(s, n, rows, columns, c, &place);
-                if (of_relu) sum = relu(sum);
-            } else {
-                for (int64_t h = rows.first; h < rows.end; h++)
-                    for (int64_t w = columns.first; w < columns.end; w++) {
-                        const T value = load<T>(s, at4(s, n, h, w, c));
-                        sum += of_relu ? relu(value) : value;
-                    }
-                sum *= share;
-            }
-        } else {
-            const range_t rows = windows_of(i, a.stride_h, a.padding_h, a.kernel_h, s.dims[1]);
-            const range_t columns = windows_of(j, a.stride_w, a.padding_w, a.kernel_w, s.dims[2]);
-            for (int64_t oh = rows.first; oh < rows.end; oh++) {
-                for (int64_t ow = columns.first; ow < columns.end; ow++) {
-                    const T dy = load<T>(s, at4(s, n, oh, ow, c));
-                    if (!is_max) {
-                        sum += dy * share;
-                        continue;
-                    }
-                    const range_t in_h = window(oh, a.stride_h, a.padding_h, a.kernel_h, d.dims[1]);
-                    const range_t in_w = window(ow, a.stride_w, a.padding_w, a.kernel_w, d.dims[2]);
-                    const T best = largest<T>(args.src[1], n, in_h, in_w, c, &place);
-                    if (place == i * d.dims[2] + j && !(of_relu && best <= (T)0)) sum += dy;
-                }
-            }
-            if (!is_max && of_relu && load<T>(args.src[1], at4(args.src[1], n, i, j, c)) <= (T)0) sum = 0;
+    for (int64_t h = rows.first; h < rows.end; h++) {
+        for (int64_t w = columns.first; w < columns.end; w++) {
+            T value[W];
+            load_group<W>(s, at4(s, at.n, h, w, at.c), value);
+            for (int i = 0; i < W; i++) sum[i] += of_relu ? relu(value[i]) : value[i];
         }
-        put(args, at4(d, n, i, j, c), sum);
+    }
+    for (int i = 0; i < W; i++) sum[i] *= share;
+}
+
+// The gradient at a pixel of x: what the windows that have it give to it.
+template <int W, typename T> __device__ inline void backward(const fy_args &args, const at_t &at, T *sum)
+{
+    const fy_pool2d_attrs_t &a = args.attrs.pool2d;
+    const fy_operand &d = args.dst[0], &s = args.src[0], &x = args.src[1];
+    const bool is_max = args.op == FY_OP_MAX_POOL2D_BACKWARD, of_relu = a.activation == FY_ACTIVATION_RELU;
+    const T share = (T)1 / (T)((int64_t)a.kernel_h * a.kernel_w);
+    const range_t rows = windows_of(at.i, a.stride_h, a.padding_h, a.kernel_h, s.dims[1]);
+    const range_t columns = windows_of(at.j, a.stride_w, a.padding_w, a.kernel_w, s.dims[2]);
+    T best[W];
+    for (int64_t oh = rows.first; oh < rows.end; oh++) {
+        for (int64_t ow = columns.first; ow < columns.end; ow++) {
+            T dy[W];
+            int64_t place[W];
+            load_group<W>(s, at4(s, at.n, oh, ow, at.c), dy);
+            if (!is_max) {
+                for (int i = 0; i < W; i++) sum[i] += dy[i] * share;
+                continue;
+            }
+            const range_t in_h = window(oh, a.stride_h, a.padding_h, a.kernel_h, d.dims[1]);
+            const range_t in_w = window(ow, a.stride_w, a.padding_w, a.kernel_w, d.dims[2]);
+            largest<W>(x, at.n, in_h, in_w, at.c, best, place);
+            for (int i = 0; i < W; i++)
+                if (place[i] == at.i * d.dims[2] + at.j && !(of_relu && best[i] <= (T)0)) sum[i] += dy[i];
+        }
+    }
+    if (is_max || !of_relu) return;
+    load_group<W>(x, at4(x, at.n, at.i, at.j, at.c), best);
+    for (int i = 0; i < W; i++)
+        if (best[i] <= (T)0) sum[i] = 0;
+}
+
+template <int W, typename T> __device__ inline void pool2d(const fy_args &args, T)
+{
+    const fy_operand &d = args.dst[0];
+    const bool is_forward = args.op == FY_OP_MAX_POOL2D || args.op == FY_OP_AVG_POOL2D;
+    for (uint64_t k = first_thread(); k < args.nelem / W; k += all_threads()) { // W divides the channels
+        uint64_t rest = k;
+        at_t at;
+        at.c = (int64_t)split(rest, d.dims[3] / W, args.flags) * W;
+        at.j = (int64_t)split(rest, d.dims[2], args.flags);
+        at.i = (int64_t)split(rest, d.dims[1], args.flags);
+        at.n = (int64_t)rest;
+        T sum[W];
+        for (int i = 0; i < W; i++) sum[i] = 0;
+        if (is_forward)
+            forward<W>(args, at, sum);
+        else
+            backward<W>(args, at, sum);
+        put_group<W>(args, at4(d, at.n, at.i, at.j, at.c), sum);
     }
 }
 
-FY_KERNEL fy_pool2d_f32(FY_ARGS args) { pool2d<float>(args); }
-FY_KERNEL fy_pool2d_f64(FY_ARGS args) { pool2d<double>(args); }
+FY_KERNEL fy_pool2d_f32(FY_ARGS args)
+{
+    by_width(float(), args, [&](auto w) { pool2d<decltype(w)::n>(args, float()); });
+}
+FY_KERNEL fy_pool2d_f64(FY_ARGS args)
+{
+    by_width(double(), args, [&](auto w) { pool2d<decltype(w)::n>(args, double()); });
+}
 
 FY_KERNEL_EXISTS(fy_pool2d_f32)
 FY_KERNEL_EXISTS(fy_pool2d_f64)

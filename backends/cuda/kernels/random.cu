@@ -1,6 +1,6 @@
 // Random draws. Which element takes which lane of which block is written down in backends/formulas/random.h; this file only spreads the
 // blocks over threads. The counter is moved by a second kernel, after every thread of the first has read it.
-#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/wide.cuh"
 
 #include "backends/formulas/random.h"
 
@@ -92,11 +92,35 @@ template <typename T> __device__ inline void drop(const fy_args &args, uint64_t 
     store(args.dst[0], at_d, keeps ? load<T>(args.src[0], at_s) * scale : (T)0);
 }
 
+// A thread has W neighbouring blocks, and so four times W neighbours; only where groups are whole. Returns how many blocks are done.
+template <int W, typename T>
+__device__ inline uint64_t drop_wide(const fy_args &args, int64_t seed, int64_t counter, uint32_t threshold, T scale)
+{
+    static_assert(FY_DROPOUT_BLOCKS % W == 0, "a thread's blocks are of one group");
+    const uint64_t blocks = args.nelem / FY_DROPOUT_GROUP * FY_DROPOUT_BLOCKS;
+    for (uint64_t block = first_thread() * W; block < blocks; block += all_threads() * W) {
+        const int64_t n = (int64_t)(block / FY_DROPOUT_BLOCKS * FY_DROPOUT_GROUP + block % FY_DROPOUT_BLOCKS);
+        fy__philox_t random[W];
+        for (int i = 0; i < W; i++) random[i] = fy__rng_block(seed, counter, block + i);
+        for (int k = 0; k < 4; k++) {
+            T x[W];
+            load_or_repeat<W>(args.src[0], (n + k * FY_DROPOUT_BLOCKS) * args.src[0].strides[0], x);
+            for (int i = 0; i < W; i++) x[i] = fy__dropout_keeps(random[i].lane[k], threshold) ? x[i] * scale : (T)0;
+            store_result<W>(args.dst[0], n + k * FY_DROPOUT_BLOCKS, x);
+        }
+    }
+    return blocks;
+}
+
 // A thread has a block, and so four elements 16 apart.
 template <typename T> __device__ inline void drop_elements(const fy_args &args, int64_t seed, int64_t counter, uint32_t threshold, T scale)
 {
     const uint64_t blocks = fy__dropout_blocks(args.nelem);
-    for (uint64_t block = first_thread(); block < blocks; block += all_threads()) {
+    uint64_t done = 0;
+    by_width(T(), args, [&](auto w) {
+        if (decltype(w)::n > 1) done = drop_wide<decltype(w)::n>(args, seed, counter, threshold, scale);
+    });
+    for (uint64_t block = done + first_thread(); block < blocks; block += all_threads()) {
         const fy__philox_t random = fy__rng_block(seed, counter, block);
         uint64_t n = block / FY_DROPOUT_BLOCKS * FY_DROPOUT_GROUP + block % FY_DROPOUT_BLOCKS;
         for (int k = 0; k < 4 && n < args.nelem; k++, n += FY_DROPOUT_BLOCKS)

@@ -1,7 +1,7 @@
 // Reductions: sum, mean, norm, max, min, argmax, and the squared error's. The host has moved the kept axes to the front and the reduced ones to
 // the back (args.attrs.reduce.axes names them); a group of threads makes one result, in an order that depends only on the launch, so
 // the bits are the same every time. Long reductions come as two launches, partial results in the workspace (plan_reduce.c).
-#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/wide.cuh"
 
 __device__ inline int kept_axes(const fy_args &args)
 {
@@ -34,7 +34,7 @@ template <typename T> __device__ inline T combine(uint32_t op, T a, T b)
     return op == FY_OP_MAX ? larger(a, b) : op == FY_OP_MIN ? smaller(a, b) : (T)(a + b);
 }
 
-template <typename T> __device__ inline void reduce(const fy_args &args, T *scratch)
+template <int W, typename T> __device__ inline void reduce(const fy_args &args, T *scratch)
 {
     const fy_operand &s = args.src[0], &t = args.src[args.nsrc - 1];
     const uint32_t op = args.op;
@@ -46,13 +46,23 @@ template <typename T> __device__ inline void reduce(const fy_args &args, T *scra
         int64_t base_s = 0, base_t = 0;
         locate2(s, t, 0, kept, group, args.flags, base_s, base_t);
         T sum = op == FY_OP_MAX ? lowest(T()) : op == FY_OP_MIN ? highest(T()) : (T)0;
-        for (uint64_t k = lane_of(args); k < n; k += args.lanes) {
-            int64_t at_s = base_s, at_t = base_t;
-            locate2(s, t, kept, s.rank, k, args.flags, at_s, at_t);
-            T x = load<T>(s, at_s);
-            if (squares) x -= load<T>(t, at_t);
-            if (squares || op == FY_OP_NORM) x *= x;
-            sum = combine(op, sum, x);
+        for (uint64_t k = lane_of(args); k < n / W; k += args.lanes) { // W divides the last axis, and so n
+            int64_t at[2] = { base_s, base_t };
+            uint64_t rest = k;
+            T x[W], y[W];
+            for (int axis = s.rank - 1; axis >= kept; axis--) {
+                const int64_t scale = axis == s.rank - 1 ? W : 1;
+                const int64_t i = scale * (int64_t)(axis > kept ? split(rest, s.dims[axis] / scale, args.flags) : rest);
+                at[0] += i * s.strides[axis];
+                at[1] += i * t.strides[axis];
+            }
+            load_row<W>(args, s, at[0], x);
+            if (squares) load_row<W>(args, t, at[1], y);
+            for (int i = 0; i < W; i++) {
+                if (squares) x[i] -= y[i];
+                if (squares || op == FY_OP_NORM) x[i] *= x[i];
+                sum = combine(op, sum, x[i]);
+            }
         }
         sum = group_reduce(args, sum, scratch, [op](T a, T b) { return combine(op, a, b); });
         if (lane_of(args) == 0) {
@@ -66,12 +76,22 @@ template <typename T> __device__ inline void reduce(const fy_args &args, T *scra
 FY_KERNEL fy_reduce_float(FY_ARGS args)
 {
     __shared__ double scratch[FY__CUDA_BLOCK / 32];
-    reduce<double>(args, scratch);
+    switch (args.wide) {
+    case 2: reduce<2>(args, scratch); break;
+    case 4: reduce<4>(args, scratch); break;
+    case 8: reduce<8>(args, scratch); break;
+    default: reduce<1>(args, scratch); break;
+    }
 }
 FY_KERNEL fy_reduce_int(FY_ARGS args)
 {
     __shared__ int64_t scratch[FY__CUDA_BLOCK / 32];
-    reduce<int64_t>(args, scratch);
+    switch (args.wide) {
+    case 2: reduce<2>(args, scratch); break;
+    case 4: reduce<4>(args, scratch); break;
+    case 16: reduce<16>(args, scratch); break;
+    default: reduce<1>(args, scratch); break;
+    }
 }
 
 // ---- argmax: the first of the largest; a NaN is larger than everything ----

@@ -1,6 +1,6 @@
 // Steps of optimizers, in place: a thread an element. What all elements share is worked out by the first thread of each block; the step number
 // is moved by a launch of its own, when every block has read it.
-#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/wide.cuh"
 
 #include "backends/formulas/step.h"
 
@@ -33,13 +33,38 @@ __device__ inline fy__rates_t rates_of(const fy_args &args)
 APPLY(f32, float)
 APPLY(f64, double)
 
+// W elements of one parameter block, by 16-byte accesses.
+template <typename T, int NSTATES> __device__ inline void step_wide(const fy_args &args, const fy__rates_t *rates, uint64_t groups)
+{
+    constexpr int W = 16 / sizeof(T);
+    const fy_operand &grad = args.src[0], &param = args.dst[0];
+    const fy_operand *const operands[4] = { &grad, &param, &args.dst[NSTATES > 0], &args.dst[NSTATES] };
+    for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
+        int64_t at[4];
+        T g[W], p[W], state[2][W];
+        locate_group<W>(args, param, operands, group, at);
+        load_or_repeat<W>(grad, at[0], g);
+        load_wide<W>(param, at[1], p);
+        if (NSTATES > 0) load_wide<W>(*operands[2], at[2], state[0]);
+        if (NSTATES > 1) load_wide<W>(*operands[3], at[3], state[1]);
+        for (int i = 0; i < W; i++) p[i] = apply(args.op, rates, p[i], &state[0][i], &state[1][i], g[i]);
+        store_result<W>(param, at[1], p);
+        if (NSTATES > 0) store_result<W>(*operands[2], at[2], state[0]);
+        if (NSTATES > 1) store_result<W>(*operands[3], at[3], state[1]);
+    }
+}
+
 template <typename T> __device__ inline void step(const fy_args &args, fy__rates_t *rates)
 {
     if (threadIdx.x == 0) *rates = rates_of(args);
     __syncthreads();
     const fy_operand &grad = args.src[0], &param = args.dst[0];
     const int nstates = args.op == FY_OP_SGD_STEP ? 0 : args.op == FY_OP_SGD_MOMENTUM_STEP ? 1 : 2;
-    for (uint64_t n = first_thread(); n < args.nelem; n += all_threads()) {
+    const uint64_t groups = args.wide ? args.nelem / args.wide : 0;
+    if (groups > 0 && nstates == 0) step_wide<T, 0>(args, rates, groups);
+    if (groups > 0 && nstates == 1) step_wide<T, 1>(args, rates, groups);
+    if (groups > 0 && nstates == 2) step_wide<T, 2>(args, rates, groups);
+    for (uint64_t n = groups * args.wide + first_thread(); n < args.nelem; n += all_threads()) {
         int64_t at[3] = { 0, 0, 0 }, at_grad = 0;
         uint64_t linear = n;
         for (int axis = param.rank - 1; axis >= 0; axis--) {

@@ -94,7 +94,10 @@ fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc
 /* fake_conv.c: may this kernel be given this convolution, and a weights' gradient in slices. */
 int fake_conv_fits(const char *kernel, const fy__cuda_args_t *args);
 fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst, const fy_desc_t *src);
-/* Runs the kernel's own source; the operands in `args` hold host addresses. 0: a barrier was not reached by all. */
+/* Is what args->wide and FY__CUDA_ALIGNED say about the operands true? */
+int fake_wide_is_right(const fy__cuda_args_t *args);
+/* Runs the kernel's own source; the operands in `args` hold host addresses. 0: a barrier was not reached by all; -1: an access was not
+ * aligned, and the kernel was given up. */
 int simt_run(const char *kernel, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y);
 
 #define X(name, since) __typeof__(*(PFN_##name##_v##since)0) fake_##name;

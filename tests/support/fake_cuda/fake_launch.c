@@ -258,11 +258,8 @@ static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
     if (starts_with(kernel, "fy_conv2d") && !fake_conv_fits(kernel, args)) return 0;
     if (strcmp(kernel, "fy_argmax") == 0 || starts_with(kernel, "fy_softmax"))
         if (args->attrs.axis.axis != args->src[0].rank - 1) return 0;
-    if (strcmp(kernel, "fy_elementwise_dense") == 0) {
-        if (args->dst[0].rank != 1 || (args->dst[0].strides[0] != 1 && args->dst[0].dims[0] != 1)) return 0;
-        for (unsigned i = 0; i < args->nsrc; i++)
-            if (args->src[i].dtype != FY_DTYPE_F32 || (args->src[i].strides[0] & ~1ll) != 0) return 0;
-    }
+    if (starts_with(kernel, "fy_elementwise"))
+        if (starts_with(kernel, "fy_elementwise_wide") != (args->wide != 0 && (args->flags & FY__CUDA_ALIGNED) != 0)) return 0;
     return 1;
 }
 
@@ -327,7 +324,8 @@ static CUresult run_source(const char *kernel, const fy__cuda_args_t *args, uint
     for (unsigned i = 0; i < args->ndst; i++) on_host.dst[i].data = (uint64_t)(uintptr_t)dst[i].data;
     for (unsigned i = 0; i < args->nsrc; i++) on_host.src[i].data = (uint64_t)(uintptr_t)src[i].data;
     on_host.fault = (uint64_t)(uintptr_t)fault;
-    return simt_run(kernel, &on_host, grid, block_x, block_y) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_TIMEOUT;
+    const int outcome = simt_run(kernel, &on_host, grid, block_x, block_y);
+    return outcome > 0 ? CUDA_SUCCESS : outcome == 0 ? CUDA_ERROR_LAUNCH_TIMEOUT : CUDA_ERROR_MISALIGNED_ADDRESS;
 #else
     (void)kernel, (void)args, (void)fault, (void)dst, (void)src, (void)grid, (void)block_x, (void)block_y;
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -362,6 +360,7 @@ CUresult fake_run_kernel(int device, const char *kernel, const fy__cuda_args_t *
     fy__cuda_args_t own = *args_, *args = &own;
     fy_packed_entry_t *table = NULL;
     if (!assumptions_hold(kernel, args)) return CUDA_ERROR_INVALID_VALUE;
+    if (!fake_wide_is_right(args)) return CUDA_ERROR_MISALIGNED_ADDRESS;
     for (unsigned i = 0; i < args->ndst; i++)
         if (!rebuild(device, &args->dst[i], &dst[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
     for (unsigned i = 0; i < args->nsrc; i++)
@@ -393,8 +392,8 @@ static CUresult run_launched(CUcontext context, const void *work)
     last_threads = (uint64_t)launched->grid * launched->block_x * launched->block_y;
     const CUresult code =
         fake_run_kernel(context->device, launched->kernel, &launched->args, launched->grid, launched->block_x, launched->block_y);
-    if (code != CUDA_ERROR_ILLEGAL_ADDRESS) return code;
-    context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (code != CUDA_ERROR_ILLEGAL_ADDRESS && code != CUDA_ERROR_MISALIGNED_ADDRESS) return code;
+    context->lost = code;
     return CUDA_SUCCESS; /* as on a card, the launch succeeds and the next call learns of it */
 }
 

@@ -26,7 +26,7 @@ static void (*entry)(const fy__cuda_args_t args);
 static const fy__cuda_args_t *arguments;
 static ucontext_t fresh[MOST]; /* how a thread begins; from then on jumps, which make no system call */
 static jmp_buf scheduler, threads[MOST];
-static int states[MOST], begun[MOST], now;
+static int states[MOST], begun[MOST], now, misaligned;
 static char *stacks;
 static char slots[MOST][32] __attribute__((aligned(16)));
 
@@ -40,6 +40,13 @@ static void arrive(int state)
 }
 void simt_sync_block(void) { arrive(AT_BLOCK); }
 void simt_sync_warp(void) { arrive(AT_WARP); }
+
+void simt_misaligned(void)
+{
+    misaligned = 1;
+    states[now] = DONE;
+    _longjmp(scheduler, 1);
+}
 
 static void thread_main(void)
 {
@@ -104,6 +111,16 @@ static int run_block(int n)
     }
 }
 
+/* Threads that never wait for each other. */
+static void run_plainly(int n)
+{
+    if (_setjmp(scheduler) != 0) return; /* one has ended before its time */
+    for (int i = 0; i < n; i++) {
+        place(i);
+        entry(*arguments);
+    }
+}
+
 int simt_run(const char *kernel, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y)
 {
     static const struct {
@@ -122,6 +139,7 @@ int simt_run(const char *kernel, const fy__cuda_args_t *args, unsigned grid, uns
         stacks = mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (entry == NULL || n > MOST || stacks == MAP_FAILED) return 0;
     arguments = args;
+    misaligned = 0;
     simt_block_dim = (simt_dim_t){ block_x, block_y, 1 };
     simt_grid_dim = (simt_dim_t){ grid, 1, 1 };
     /* The block adds up, however few threads share a row; or its first thread works for all. */
@@ -129,11 +147,10 @@ int simt_run(const char *kernel, const fy__cuda_args_t *args, unsigned grid, uns
     const int has_barriers = args->lanes > 1 || block_y > 1 || joins;
     for (unsigned block = 0; block < grid; block++) {
         simt_block = (simt_dim_t){ block, 0, 0 };
-        for (int i = 0; i < n && !has_barriers; i++) {
-            place(i);
-            entry(*arguments);
-        }
-        if (has_barriers && !run_block(n)) return 0;
+        if (!has_barriers) run_plainly(n);
+        const int arrived = !has_barriers || run_block(n);
+        if (misaligned) return -1;
+        if (!arrived) return 0;
     }
     return 1;
 }

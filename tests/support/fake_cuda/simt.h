@@ -21,6 +21,8 @@ void simt_sync_warp(void);
 /* The place of warp mate `lane` for one exchanged value, 32 bytes. */
 void *simt_slot(unsigned lane);
 unsigned simt_lane(void);
+/* An access was not where its size asks for: a fault on a card. Ends the thread. */
+void simt_misaligned(void);
 
 #ifdef __cplusplus
 }
@@ -33,10 +35,11 @@ unsigned simt_lane(void);
 #define __shared__ static /* one block runs at a time */
 #define __grid_constant__
 #define __launch_bounds__(n)
-#define threadIdx simt_thread
-#define blockIdx  simt_block
-#define blockDim  simt_block_dim
-#define gridDim   simt_grid_dim
+#define FY_CHECK_ALIGNED(pointer, nbytes) ((uintptr_t)(pointer) % (nbytes) != 0 ? simt_misaligned() : (void)0)
+#define threadIdx                         simt_thread
+#define blockIdx                          simt_block
+#define blockDim                          simt_block_dim
+#define gridDim                           simt_grid_dim
 
 inline void __syncthreads() { simt_sync_block(); }
 
@@ -58,7 +61,6 @@ struct alignas(16) float4 {
 struct __attribute__((may_alias, aligned(16))) uint4 {
     unsigned x, y, z, w;
 };
-inline float4 make_float4(float x, float y, float z, float w) { return float4{ x, y, z, w }; }
 
 #endif
 #endif

@@ -60,14 +60,16 @@ static inline fy_status_t host_run(fy_launch_t *launch)
 typedef struct op_case {
     fy_op_t op;
     unsigned ndst, nsrc;
-    fy_desc_t dst[2], src[MAX_OPERANDS];
+    fy_desc_t dst[4], src[MAX_OPERANDS];
     const void *attrs;
+    size_t attrs_nbytes; /* where the plugin asks for it */
     uint32_t accumulate;
     int close;
     uint64_t workspace_limit;        /* 0: none is granted */
     const void *given[MAX_OPERANDS]; /* bytes of src[i], if they are not to be random */
-    const void *given_dst[2];
+    const void *given_dst[4];
     uint32_t expected_fault;
+    unsigned shifted; /* bit i: operand i (dst first) begins one element behind an aligned address, on the device */
 } op_case_t;
 
 static const char *const op_names[] = {
@@ -78,7 +80,7 @@ static const char *const op_names[] = {
 
 static inline void run_case(const op_case_t *c)
 {
-    char what[96], *host[MAX_OPERANDS + 2];
+    char what[96], *host[MAX_OPERANDS + 2], *block[MAX_OPERANDS + 2];
     fy_desc_t on_host[MAX_OPERANDS + 2], on_device[MAX_OPERANDS + 2];
     const unsigned n = c->ndst + c->nsrc;
     static uint32_t flag __attribute__((aligned(64)));
@@ -92,7 +94,12 @@ static inline void run_case(const op_case_t *c)
         if (given != NULL) memcpy(host[i], given, span * size);
         on_host[i] = on_device[i] = *desc;
         on_host[i].data = host[i];
-        on_device[i].data = device_bytes(host[i], span * size);
+        const uint64_t skip = (c->shifted >> i & 1) * size;
+        char *shifted = calloc(1, span * size + skip);
+        memcpy(shifted + skip, host[i], span * size);
+        block[i] = device_bytes(shifted, span * size + skip);
+        on_device[i].data = block[i] + skip;
+        free(shifted);
     }
     fy_launch_t launch = { .struct_size = sizeof launch,
                            .op = c->op,
@@ -102,6 +109,7 @@ static inline void run_case(const op_case_t *c)
                            .dst = on_device,
                            .src = on_device + c->ndst,
                            .attrs = c->attrs,
+                           .attrs_nbytes = c->attrs_nbytes,
                            .nelem = nelem_of(&c->dst[0]) };
     fy_launch_t reference = launch;
     snprintf(what, sizeof what, "%s, dtype %d, rank %d", op_names[c->op], c->nsrc > 0 ? c->src[0].dtype : c->dst[0].dtype,
@@ -138,7 +146,7 @@ static inline void run_case(const op_case_t *c)
         const char *kernels = getenv("FAKE_CUDA_KERNELS");
         compare(what, desc, back, host[i], i < c->ndst && (c->close || kernels != NULL));
         free(back);
-        cuda->free(dev, on_device[i].data, size);
+        cuda->free(dev, block[i], size + (c->shifted >> i & 1) * dtype_nbytes[desc->dtype]);
         free(host[i]);
     }
 }

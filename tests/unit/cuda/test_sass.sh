@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# What nvcc makes of the kernels, without a card: those that promise 16-byte accesses have them in machine code (LDG.E.128, STG.E.128), none of
+# them goes through generic addresses, and the elementwise and moving ones keep everything in registers. Reads the fatbins of this build.
+# Usage: test_sass.sh BUILD_DIR. Skipped without cuobjdump (part of the CUDA toolkit).
+set -euo pipefail
+fatbins=$(realpath -m "$1")/fatbin
+if [ ! -d "$fatbins" ]; then
+    echo "skipped: the CUDA plugin was not built, no $fatbins"
+    exit 77
+fi
+cuobjdump=$(command -v cuobjdump || true)
+[ -n "$cuobjdump" ] || cuobjdump=$(ls "${CUDA_HOME:-/usr/local/cuda}/bin/cuobjdump" 2>/dev/null || true)
+if [ -z "$cuobjdump" ]; then
+    echo "skipped: no cuobjdump on PATH or in ${CUDA_HOME:-/usr/local/cuda}/bin"
+    exit 77
+fi
+
+# module, kernel, least loads and stores of 16 bytes, bytes of stack at most (exp, log and division of f64 spill a register around their call)
+expected='elementwise fy_elementwise_wide_f32 3 1 0
+elementwise fy_elementwise_wide_f64 3 1 0
+elementwise fy_elementwise_wide_half 3 2 0
+elementwise fy_elementwise_wide_int 9 3 0
+move fy_cast 4 4 0
+move fy_copy 4 4 0
+move fy_gather 4 4 0
+move fy_generate 0 4 0
+step fy_step_f32 9 6 0
+step fy_step_f64 9 6 0
+softmax fy_softmax_f32 6 3 16
+softmax fy_softmax_f64 3 1 16
+softmax fy_softmax_backward_f32 8 3 16
+softmax fy_softmax_backward_f64 4 1 16
+reduce fy_reduce_float 4 0 16
+reduce fy_reduce_int 3 0 0
+random fy_dropout 3 3 32
+loss fy_class_loss_f32 4 0 16
+loss fy_class_loss_backward_f32 4 2 16
+loss fy_mse_loss_backward_f32 4 2 0
+loss fy_mse_loss_backward_f64 2 1 0
+pool fy_pool2d_f32 4 2 0
+pool fy_pool2d_f64 2 1 0'
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+nfailed=0
+for module in $(cut -d' ' -f1 <<<"$expected" | sort -u); do
+    "$cuobjdump" -sass "$fatbins/$module.fatbin" >"$work/sass"
+    "$cuobjdump" -res-usage "$fatbins/$module.fatbin" >"$work/usage" 2>&1
+    grep -q 'Function : ' "$work/sass" || { echo "no machine code in $module.fatbin"; exit 1; }
+    # The least over all architectures of the build. A file begins each with its own list of functions.
+    awk '
+        /Function : /   { kernel = $3; seen[kernel] = 1; n = ++copies[kernel]; loads[kernel, n] = stores[kernel, n] = generic[kernel, n] = 0 }
+        /LDG\.E\.128/     { loads[kernel, n]++ }
+        /STG\.E\.128/     { stores[kernel, n]++ }
+        / (LD|ST)\.E/     { generic[kernel, n]++ }
+        END {
+            for (kernel in seen)
+                for (n = 1; n <= copies[kernel]; n++) print kernel, loads[kernel, n], stores[kernel, n], generic[kernel, n]
+        }' "$work/sass" >"$work/counts"
+    awk '/Function /  { kernel = $2; sub(":", "", kernel) }
+         /REG:/       { match($0, /STACK:[0-9]+/); print kernel, substr($0, RSTART + 6, RLENGTH - 6) }' "$work/usage" >"$work/stacks"
+    while read -r of kernel loads stores stack; do
+        [ "$of" = "$module" ] || continue
+        if ! grep -q "^$kernel " "$work/counts" || ! grep -q "^$kernel " "$work/stacks"; then
+            echo "FAIL $kernel: not in $module.fatbin"
+            nfailed=$((nfailed + 1))
+            continue
+        fi
+        while read -r _ has_loads has_stores has_generic; do
+            if [ "$has_loads" -lt "$loads" ] || [ "$has_stores" -lt "$stores" ] || [ "$has_generic" -gt 0 ]; then
+                echo "FAIL $kernel: $has_loads loads and $has_stores stores of 16 bytes, $has_generic generic accesses; expected at least $loads and $stores, and none"
+                nfailed=$((nfailed + 1))
+            fi
+        done < <(grep "^$kernel " "$work/counts")
+        while read -r _ has_stack; do
+            if [ "$has_stack" -gt "$stack" ]; then
+                echo "FAIL $kernel: $has_stack bytes of stack, at most $stack expected"
+                nfailed=$((nfailed + 1))
+            fi
+        done < <(grep "^$kernel " "$work/stacks")
+    done <<<"$expected"
+done
+echo "$(wc -l <<<"$expected") kernels looked at, $nfailed findings"
+[ "$nfailed" -eq 0 ]

@@ -1,0 +1,254 @@
+/* Sixteen bytes an access, for every family that has it: rows, bias rows, repeated values and tails; operands that begin beside an aligned
+ * address must give the same numbers by other accesses. The fake refuses a launch whose operands are not where it says, and the kernels'
+ * source, run on the host, an access that is not where its size asks for: both would be a fault on a card. */
+#include "op_case.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
+
+/* Of (dst, a, b): equal dims. wide: every dtype's 16 bytes fit it when nothing is shifted. */
+typedef struct layout {
+    int rank, wide;
+    int64_t dims[3], dst[3], a[3], b[3];
+} layout_t;
+static const layout_t layouts[] = {
+    { 1, 1, { 1003 }, { 1 }, { 1 }, { 1 } },                           /* with a tail */
+    { 1, 1, { 1003 }, { 1 }, { 1 }, { 0 } },                           /* and one value for all */
+    { 2, 1, { 5, 48 }, { 48, 1 }, { 48, 1 }, { 0, 1 } },               /* a bias */
+    { 2, 1, { 5, 48 }, { 48, 1 }, { 48, 1 }, { 1, 0 } },               /* a value for each row */
+    { 2, 1, { 5, 48 }, { 64, 1 }, { 80, 1 }, { 48, 1 } },              /* rows with gaps */
+    { 3, 1, { 3, 2, 16 }, { 32, 16, 1 }, { 16, 48, 1 }, { 0, 0, 1 } }, /* rows in another order */
+    { 2, 0, { 5, 48 }, { 48, 1 }, { 49, 1 }, { 48, 1 } },              /* every other row begins elsewhere */
+    { 2, 0, { 5, 9 }, { 9, 1 }, { 9, 1 }, { 0, 1 } },                  /* rows too odd */
+    { 2, 0, { 5, 48 }, { 48, 1 }, { 1, 5 }, { 48, 1 } },               /* transposed */
+};
+
+static void run_shifted(op_case_t *c)
+{
+    for (c->shifted = 0; c->shifted < 1u << (c->ndst + c->nsrc); c->shifted++) run_case(c);
+    c->shifted = 0;
+}
+
+static void binary(fy_op_t op, int32_t dtype, int32_t result, const layout_t *l, uint32_t accumulate)
+{
+    op_case_t c = { .op = op, .ndst = 1, .nsrc = 2, .accumulate = accumulate };
+    c.dst[0] = describe(result, l->rank, l->dims, l->dst);
+    c.src[0] = describe(dtype, l->rank, l->dims, l->a);
+    c.src[1] = describe(dtype, l->rank, l->dims, l->b);
+    run_case(&c);
+    const int wide = strstr(fake.fake_cuda_last_kernel(), "_wide_") != NULL;
+    if (wide != l->wide) fail_msg("layout %d of dtype %d took %s", (int)(l - layouts), dtype, fake.fake_cuda_last_kernel());
+    run_shifted(&c);
+}
+
+static void elementwise(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LENGTH(layouts); i++) {
+        for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
+            if (dtype != FY_DTYPE_BOOL) binary(FY_OP_ADD, dtype, dtype, &layouts[i], 0);
+            if (dtype <= FY_DTYPE_BF16) binary(FY_OP_MUL, dtype, dtype, &layouts[i], 1);
+            binary(FY_OP_LT, dtype, FY_DTYPE_BOOL, &layouts[i], 0);
+        }
+    }
+    const fy_axpy_attrs_t axpy = { 0.5 };
+    for (size_t d = 0; d < LENGTH(floats); d++) {
+        op_case_t c = { .op = FY_OP_AXPY, .ndst = 1, .nsrc = 1, .attrs = &axpy };
+        c.dst[0] = c.src[0] = describe(floats[d], 1, (const int64_t[]){ 101 }, NULL);
+        run_shifted(&c);
+        c.op = FY_OP_GELU;
+        c.attrs = NULL;
+        run_shifted(&c);
+    }
+}
+
+static void moves(void **state)
+{
+    (void)state;
+    const fy_fill_attrs_t fill = { 1.5, 1 };
+    const fy_arange_attrs_t arange = { 3, 0.25 };
+    for (size_t i = 0; i < LENGTH(layouts); i++) {
+        const layout_t *l = &layouts[i];
+        for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
+            op_case_t c = { .op = FY_OP_COPY, .ndst = 1, .nsrc = 1 };
+            c.dst[0] = describe(dtype, l->rank, l->dims, l->dst);
+            c.src[0] = describe(dtype, l->rank, l->dims, l->b);
+            run_shifted(&c);
+            op_case_t where = { .op = FY_OP_WHERE, .ndst = 1, .nsrc = 3, .dst = { c.dst[0] } };
+            where.src[0] = describe(FY_DTYPE_BOOL, l->rank, l->dims, l->a);
+            where.src[1] = c.src[0];
+            where.src[2] = describe(dtype, l->rank, l->dims, l->a);
+            run_shifted(&where);
+            op_case_t make = { .op = FY_OP_FILL, .ndst = 1, .attrs = &fill, .dst = { c.dst[0] } };
+            run_shifted(&make);
+            for (int32_t to = 0; to < FY_DTYPE_COUNT; to++) {
+                const fy_cast_attrs_t attrs = { to };
+                op_case_t cast = { .op = FY_OP_CAST, .ndst = 1, .nsrc = 1, .attrs = &attrs, .src = { c.src[0] } };
+                cast.dst[0] = describe(to, l->rank, l->dims, l->dst);
+                run_shifted(&cast);
+            }
+        }
+    }
+    for (int32_t dtype = 0; dtype < FY_DTYPE_BOOL; dtype++) {
+        op_case_t c = { .op = FY_OP_ARANGE, .ndst = 1, .attrs = &arange, .dst = { describe(dtype, 1, (const int64_t[]){ 101 }, NULL) } };
+        run_shifted(&c);
+    }
+}
+
+static void rows_of_a_table(void **state)
+{
+    (void)state;
+    const int32_t picks[] = { 0, 4, 2, 2 };
+    for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
+        for (int64_t columns = 15; columns <= 48; columns += 33) {
+            op_case_t c = { .op = FY_OP_GATHER, .ndst = 1, .nsrc = 2, .given = { NULL, picks } };
+            c.src[0] = describe(dtype, 3, (const int64_t[]){ 5, 2, columns }, NULL);
+            c.src[1] = DENSE(I32, 4);
+            c.dst[0] = describe(dtype, 3, (const int64_t[]){ 4, 2, columns }, NULL);
+            run_shifted(&c);
+        }
+    }
+}
+
+/* ---- what joins rows ---- */
+
+static void rows_are_joined(void **state)
+{
+    (void)state;
+    const fy_axis_attrs_t last = { 1, 0 };
+    const fy_reduce_attrs_t over_last = { 2, 0 };
+    static const fy_op_t reductions[] = { FY_OP_SUM, FY_OP_NORM, FY_OP_MAX };
+    static const int64_t lengths[] = { 8, 33, 48, 512, 4096 };
+    for (size_t d = 0; d < LENGTH(floats); d++) {
+        for (size_t i = 0; i < LENGTH(lengths); i++) {
+            const fy_desc_t rows = describe(floats[d], 2, (const int64_t[]){ 3, lengths[i] }, NULL);
+            op_case_t c = { .op = FY_OP_SOFTMAX, .ndst = 1, .nsrc = 1, .attrs = &last, .close = CLOSE, .dst = { rows }, .src = { rows } };
+            run_shifted(&c);
+            c.op = FY_OP_LOG_SOFTMAX;
+            run_shifted(&c);
+            op_case_t back = { .op = FY_OP_SOFTMAX_BACKWARD, .ndst = 1, .nsrc = 2, .attrs = &last, .close = CLOSE, .dst = { rows } };
+            back.src[0] = back.src[1] = rows;
+            for (back.accumulate = 0; back.accumulate < 2 && floats[d] != FY_DTYPE_F16; back.accumulate++) run_shifted(&back);
+            for (size_t r = 0; r < LENGTH(reductions); r++) {
+                op_case_t reduce = { .op = reductions[r], .ndst = 1, .nsrc = 1, .attrs = &over_last, .close = CLOSE, .src = { rows } };
+                reduce.dst[0] = describe(floats[d], 1, (const int64_t[]){ 3 }, NULL);
+                for (reduce.workspace_limit = 0; reduce.workspace_limit < 2 << 20; reduce.workspace_limit += 1 << 20) run_shifted(&reduce);
+            }
+        }
+    }
+}
+
+static void losses_of_rows(void **state)
+{
+    (void)state;
+    const int64_t targets[] = { 3, 0, 7 };
+    for (size_t d = 0; d < LENGTH(floats); d++) {
+        for (int64_t classes = 8; classes <= 65; classes += 19) {
+            const fy_desc_t rows = describe(floats[d], 2, (const int64_t[]){ 3, classes }, NULL);
+            for (int32_t reduction = FY_REDUCTION_MEAN; reduction <= FY_REDUCTION_NONE; reduction++) {
+                const fy_loss_attrs_t attrs = { reduction };
+                op_case_t c = {
+                    .op = FY_OP_CROSS_ENTROPY, .ndst = 1, .nsrc = 2, .attrs = &attrs, .close = CLOSE, .given = { NULL, targets }
+                };
+                c.dst[0] = describe(floats[d], reduction == FY_REDUCTION_NONE, (const int64_t[]){ 3 }, NULL);
+                c.src[0] = rows;
+                c.src[1] = DENSE(I64, 3);
+                run_shifted(&c);
+                op_case_t back = { .op = FY_OP_CROSS_ENTROPY_BACKWARD, .ndst = 1, .nsrc = 3, .attrs = &attrs, .close = CLOSE };
+                back.given[2] = targets;
+                back.dst[0] = back.src[1] = rows;
+                back.src[0] = c.dst[0];
+                back.src[2] = c.src[1];
+                run_shifted(&back);
+            }
+        }
+    }
+}
+
+/* ---- images, steps, dropout ---- */
+
+static void channels_are_pooled(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < LENGTH(floats); d++) {
+        for (int64_t channels = 3; channels <= 16; channels += 13) {
+            for (int32_t activation = 0; activation < 2; activation++) {
+                const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, activation };
+                const fy_pool2d_backward_attrs_t back = { 3, 2, 2, 1, 1, 0, activation, 5, 6 };
+                const fy_desc_t x = describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, channels }, NULL);
+                const fy_desc_t y = describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, channels }, NULL);
+                op_case_t c = { .op = FY_OP_MAX_POOL2D, .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE, .dst = { y }, .src = { x } };
+                run_shifted(&c);
+                c.op = FY_OP_AVG_POOL2D;
+                run_shifted(&c);
+                op_case_t g = { .op = FY_OP_MAX_POOL2D_BACKWARD, .ndst = 1, .nsrc = 2, .close = CLOSE, .dst = { x }, .src = { y, x } };
+                g.attrs = &attrs;
+                run_shifted(&g);
+                g.op = FY_OP_AVG_POOL2D_BACKWARD;
+                g.attrs = &back;
+                g.nsrc = activation ? 2 : 1;
+                run_shifted(&g);
+            }
+        }
+    }
+}
+
+static void dropout_of_groups(void **state)
+{
+    (void)state;
+    const fy_dropout_attrs_t attrs = { 0.25 };
+    const int64_t rng[2] = { 12345, 77 };
+    for (size_t d = 0; d < LENGTH(floats); d++) {
+        for (int64_t n = 60; n < 700; n += 211) {
+            op_case_t c = { .op = FY_OP_DROPOUT_BACKWARD, .ndst = 1, .nsrc = 2, .attrs = &attrs, .given = { NULL, rng } };
+            c.dst[0] = c.src[0] = describe(floats[d], 1, &n, NULL);
+            c.src[1] = DENSE(I64, 2);
+            run_shifted(&c);
+        }
+    }
+}
+
+static void optimizers_step(void **state)
+{
+    (void)state;
+    const fy_sgd_attrs_t sgd = { 0.9, 0, 1e-2, 1 };
+    const fy_adam_attrs_t adam = FY_ADAM_ATTRS_INIT;
+    const fy_adadelta_attrs_t adadelta = FY_ADADELTA_ATTRS_INIT;
+    const int64_t number = 3;
+    const struct {
+        fy_op_t op;
+        unsigned nstates;
+        int counts;
+        const void *attrs;
+        size_t nbytes;
+    } steps[] = { { FY_OP_SGD_STEP, 0, 0, &sgd, sizeof sgd },
+                  { FY_OP_SGD_MOMENTUM_STEP, 1, 1, &sgd, sizeof sgd },
+                  { FY_OP_ADAM_STEP, 2, 1, &adam, sizeof adam },
+                  { FY_OP_ADADELTA_STEP, 2, 0, &adadelta, sizeof adadelta } };
+    for (int32_t dtype = FY_DTYPE_F32; dtype <= FY_DTYPE_F64; dtype++) {
+        for (size_t i = 0; i < LENGTH(steps); i++) {
+            op_case_t c = { .op = steps[i].op, .nsrc = 2, .attrs = steps[i].attrs, .attrs_nbytes = steps[i].nbytes, .close = CLOSE };
+            c.ndst = 1 + steps[i].nstates;
+            for (unsigned k = 0; k < c.ndst; k++) c.dst[k] = describe(dtype, 1, (const int64_t[]){ 1003 }, NULL);
+            c.src[0] = c.dst[0];
+            c.src[1] = describe(dtype, 0, NULL, NULL);
+            if (steps[i].counts) {
+                c.given_dst[c.ndst] = &number;
+                c.dst[c.ndst++] = describe(FY_DTYPE_I64, 0, NULL, NULL);
+            }
+            for (c.shifted = 0; c.shifted < 8; c.shifted++) run_case(&c);
+        }
+    }
+}
+
+int main(void)
+{
+    load_or_skip();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
+    const struct CMUnitTest tests[] = {
+        TEST(elementwise),       TEST(moves),           TEST(rows_of_a_table),
+        TEST(rows_are_joined),   TEST(losses_of_rows),  TEST(channels_are_pooled),
+        TEST(dropout_of_groups), TEST(optimizers_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
