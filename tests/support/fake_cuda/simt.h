@@ -54,9 +54,6 @@ template <typename T> inline T __shfl_xor_sync(unsigned, T value, int step)
     return result;
 }
 
-struct alignas(16) float4 {
-    float x, y, z, w;
-};
 /* Kernels read any type in such pieces. */
 struct __attribute__((may_alias, aligned(16))) uint4 {
     unsigned x, y, z, w;

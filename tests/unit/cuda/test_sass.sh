@@ -43,7 +43,7 @@ pool fy_pool2d_f64 2 1 0'
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 nfailed=0
-for module in $(cut -d' ' -f1 <<<"$expected" | sort -u); do
+while read -r module; do
     "$cuobjdump" -sass "$fatbins/$module.fatbin" >"$work/sass"
     "$cuobjdump" -res-usage "$fatbins/$module.fatbin" >"$work/usage" 2>&1
     grep -q 'Function : ' "$work/sass" || { echo "no machine code in $module.fatbin"; exit 1; }
@@ -79,6 +79,6 @@ for module in $(cut -d' ' -f1 <<<"$expected" | sort -u); do
             fi
         done < <(grep "^$kernel " "$work/stacks")
     done <<<"$expected"
-done
+done < <(cut -d' ' -f1 <<<"$expected" | sort -u)
 echo "$(wc -l <<<"$expected") kernels looked at, $nfailed findings"
 [ "$nfailed" -eq 0 ]
