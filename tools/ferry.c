@@ -17,6 +17,7 @@ static const command_t commands[] = {
     { "memory", "what lay where in a device's memory, from a snapshot", cmd_memory },
     { "replay", "what recorded allocations take under other settings, limits and policies", cmd_replay },
     { "calibrate", "measures a device, and this host, into a profile for simulated devices", cmd_calibrate },
+    { "compare", "two JSON documents side by side: what was predicted, and what was measured", cmd_compare },
 };
 
 static void print_commands(FILE *file, const char *prefix, const char *summary, const command_t *list, size_t count)
