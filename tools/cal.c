@@ -41,6 +41,8 @@ fy_status_t cal_measure(cal_t *cal, cal_probe_t *probes, size_t count)
     return FY_STATUS_OK;
 }
 
+double cal_less(double value, double overhead) { return fmax(value - overhead, value / 2); }
+
 void cal_note(cal_t *cal, const char *key, const char *unit, double value, double least, double spread, const char *how, ...)
 {
     cal_figure_t *figure = &cal->figures[cal->nfigures++];

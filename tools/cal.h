@@ -38,6 +38,8 @@ struct cal_probe {
 double cal_now_ns(const cal_t *cal);
 /* Runs all probes in turn, a warm-up round first, and fills value and spread. */
 fy_status_t cal_measure(cal_t *cal, cal_probe_t *probes, size_t count);
+/* `value` less an overhead that is small beside it; noise that claims otherwise takes half of it at most. */
+double cal_less(double value, double overhead);
 /* Notes a figure. One below `least` becomes `least`: a latency that the noise hides is none. A rate (`least` 1) that is not positive was not
  * measured at all: cal->failed says so. `how` is printf-like. */
 void cal_note(cal_t *cal, const char *key, const char *unit, double value, double least, double spread, const char *how, ...)

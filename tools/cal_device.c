@@ -274,7 +274,8 @@ static void note_link(cal_t *cal, const setup_t *s, const cal_probe_t *up, const
                       double submit_ns, double setup_ns, double wait_ns)
 {
     /* A download waits each time; an upload's slope has no wait. */
-    const double nbytes = (double)s->link_nbytes, up_ns = up->value - setup_ns, down_ns = down->value - setup_ns - submit_ns - wait_ns;
+    const double nbytes = (double)s->link_nbytes, up_ns = cal_less(up->value, setup_ns),
+                 down_ns = cal_less(down->value, setup_ns + submit_ns + wait_ns);
     const double up_per_s = nbytes / up_ns * 1e9, down_per_s = nbytes / down_ns * 1e9;
     cal_note(cal, "pinned_bytes_per_s", "bytes/s", fmin(up_per_s, down_per_s), 1, fmax(up->spread, down->spread),
              "%lld bytes, one more of several; up %.4g, down %.4g bytes/s: the slower", (long long)s->link_nbytes, up_per_s, down_per_s);
@@ -314,13 +315,14 @@ static fy_status_t measure(cal_t *cal, setup_t *s)
     /* A wait's first poll and an upload's look at the queue are polls; the former passes while the kernel runs. */
     const double wake_ns = probes[WAIT].value - probes[LAUNCH].value - fmax(kernel_ns, probes[POLL].value);
     const double submit_ns = probes[SUBMIT].value - probes[POLL].value;
-    const double nbytes = (double)s->nbytes, copy_ns = probes[COPY].value - kernel_ns, fill_ns = probes[FILL].value - kernel_ns;
+    const double nbytes = (double)s->nbytes, copy_ns = cal_less(probes[COPY].value, kernel_ns),
+                 fill_ns = cal_less(probes[FILL].value, kernel_ns);
     FY_TRY(cal_products(cal, kernel_ns));
     cal_note(cal, "memory_bytes_per_s", "bytes/s", 2 * nbytes / copy_ns * 1e9, 1, probes[COPY].spread,
              "fy_copy of %lld bytes, read and written; fy_fill alone gives %.4g bytes/s", (long long)s->nbytes, nbytes / fill_ns * 1e9);
     note_link(cal, s, &probes[UP], &probes[DOWN], raw, probes[SUBMIT].value, setup_ns, fmax(wake_ns, 0));
     if (send)
-        cal_note(cal, "peer_bytes_per_s", "bytes/s", (double)s->link_nbytes / (send->value - setup_ns) * 1e9, 1, send->spread,
+        cal_note(cal, "peer_bytes_per_s", "bytes/s", (double)s->link_nbytes / cal_less(send->value, setup_ns) * 1e9, 1, send->spread,
                  "fy_tensor_send_into of %lld bytes to %s", (long long)s->link_nbytes, fy_device_name(cal->peer));
     else
         cal_note(cal, "peer_bytes_per_s", "bytes/s", cal_figure(cal, "pinned_bytes_per_s")->value, 1, 0,

@@ -113,7 +113,7 @@ static fy_status_t measure(cal_t *cal, host_setup_t *s)
     double best = 0, spread = 0;
     int64_t size = 0;
     for (int i = 0; i < 3; i++) {
-        const double n = (double)sizes[i], per_s = 2 * n * n * n / (probes[SMALL + i].value - op_ns) * 1e9;
+        const double n = (double)sizes[i], per_s = 2 * n * n * n / cal_less(probes[SMALL + i].value, op_ns) * 1e9;
         if (!(per_s > best)) continue;
         best = per_s;
         spread = probes[SMALL + i].spread;
@@ -121,8 +121,8 @@ static fy_status_t measure(cal_t *cal, host_setup_t *s)
     }
     cal_note(cal, "host_flops_per_s", "flop/s", best, 1, spread,
              "f32 products of n x n, n = 256, 512, 1024, best size %lld; less host_op_ns", (long long)size);
-    cal_note(cal, "host_bytes_per_s", "bytes/s", 3.0 * (double)s->nbytes / (probes[STREAM].value - op_ns) * 1e9, 1, probes[STREAM].spread,
-             "fy_axpy of two tensors of %lld bytes: two reads and a write", (long long)s->nbytes);
+    cal_note(cal, "host_bytes_per_s", "bytes/s", 3.0 * (double)s->nbytes / cal_less(probes[STREAM].value, op_ns) * 1e9, 1,
+             probes[STREAM].spread, "fy_axpy of two tensors of %lld bytes: two reads and a write", (long long)s->nbytes);
     cal_note(cal, "host_op_ns", "ns", op_ns, 0, probes[OP].spread, "fy_axpy of 4 elements, mean of %d, less their bytes", OPS);
     cal_note(cal, "host_copy_bytes_per_s", "bytes/s", (STAGED - STAGED_LESS) / probes[STAGING].value * 1e9, 1, probes[STAGING].spread,
              "host time of an upload of 1 MiB with FY_HOST_COPY, less that of a quarter of it, best of 8");

@@ -56,7 +56,7 @@ static fy_status_t measure_product(cal_t *cal, product_t *p, int64_t n, double k
         least = fmin(least, per[r]);
         most = fmax(most, per[r]);
     }
-    const double middle = median(per, (size_t)cal->rounds) - kernel_ns;
+    const double middle = cal_less(median(per, (size_t)cal->rounds), kernel_ns);
     if (middle > 0 && flops / middle * 1e9 > p->per_s) {
         p->per_s = flops / middle * 1e9;
         p->spread = most / least - 1;
