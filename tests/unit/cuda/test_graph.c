@@ -235,6 +235,41 @@ static void another_thread_and_another_stream(void **state)
     expect_called(&s, 5);
 }
 
+/* A graph waits for who wrote what it reads, and is waited for, outside of it. */
+static void order_with_other_streams(void **state)
+{
+    (void)state;
+    step_t s = record(0);
+    fy_stream_t *other;
+    fy_tensor_t *sum;
+    replay(&s, 3);
+    ts_ok(fy_stream_create(device, NULL, &other));
+    ts_ok(fy_device_wait(device, FY_FOREVER));
+    fake.fake_cuda_hold(1); /* so that nothing is known to be done */
+    fake.fake_cuda_trace(1);
+    fy_scope_t scope = fy_scope_begin("other");
+    ts_ok(fy_stream_use(other));
+    ts_ok(fy_axpy(s.w, 0, s.w));
+    fy_scope_end(scope, 0, NULL);
+    replay(&s, 1);
+    scope = fy_scope_begin("other");
+    ts_ok(fy_stream_use(other));
+    ts_ok(fy_add(s.out, s.out, &sum));
+    fy_scope_end(scope, 0, NULL);
+    char order[256] = "";
+    const char *at = fake.fake_cuda_traced();
+    for (const char *end; (end = strchr(at, ' ')); at = end + 1)
+        if (strncmp(at, "cuCtx", 5) != 0 && strncmp(at, "cuEventCreate", 13) != 0 && strlen(order) + 64 < sizeof order)
+            strncat(order, at, (size_t)(end - at) + 1);
+    fake.fake_cuda_trace(0);
+    fake.fake_cuda_hold(0);
+    /* The last event is for whoever waits for what ran behind another stream's work. */
+    assert_string_equal(order,
+                        "cuLaunchKernel cuEventRecord cuStreamWaitEvent cuGraphLaunch cuEventRecord cuStreamWaitEvent cuLaunchKernel "
+                        "cuEventRecord ");
+    expect_called(&s, 4);
+}
+
 static void destroyed_while_it_runs(void **state)
 {
     (void)state;
@@ -250,7 +285,7 @@ static void destroyed_while_it_runs(void **state)
 
 /* ---- ops of one's own ---- */
 
-static int allocates_here, allocates_elsewhere, nkernels;
+static int allocates_here, allocates_elsewhere, raises, nkernels;
 
 static void *allocate(void *user)
 {
@@ -267,6 +302,7 @@ static fy_status_t own_kernel(const fy_launch_t *launch, void *stream)
     pthread_t thread;
     CUdeviceptr block = 0;
     nkernels++;
+    if (launch->fault && raises) *launch->fault = 1; /* the host's own judgement */
     if (allocates_here && fake.fake_cuda_captures() && fake.alloc(&block, 64) != CUDA_SUCCESS)
         return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "own kernel: no memory while a graph is captured");
     if (allocates_elsewhere) {
@@ -278,31 +314,32 @@ static fy_status_t own_kernel(const fy_launch_t *launch, void *stream)
                                                                                                                    : FY_STATUS_INTERNAL;
 }
 
-static fy_op_t own_op(void)
+/* With bad values in its data, or not. */
+static fy_op_t own_op(int can_fault)
 {
-    static fy_op_t op;
+    static fy_op_t ops[2];
     static const fy_op_kernel_t kernels[] = { { "cuda", own_kernel } };
     const fy_op_def_t def = { .struct_size = sizeof def,
                               .info = { .struct_size = sizeof def.info,
-                                        .name = "own",
+                                        .name = can_fault ? "own_fault" : "own",
                                         .summary = "fills",
                                         .nsrc_min = 1,
                                         .nsrc_max = 1,
                                         .ndst = 1,
-                                        .flags = FY_OP_ELEMENTWISE,
+                                        .flags = FY_OP_ELEMENTWISE | (can_fault ? FY_OP_CAN_FAULT : 0),
                                         .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) },
                               .nkernels = 1,
                               .kernels = kernels };
-    if (!op) ts_ok(fy_op_register(&def, &op));
-    return op;
+    if (!ops[can_fault]) ts_ok(fy_op_register(&def, &ops[can_fault]));
+    return ops[can_fault];
 }
 
-static fy_graph_t *record_own(fy_tensor_t **out_dst)
+static fy_graph_t *record_own(int can_fault, fy_tensor_t **out_dst)
 {
     fy_graph_t *graph;
     fy_tensor_t *x = ts_iota(device, FY_DIMS(4), 1), *dst = NULL;
     ts_ok(fy_graph_begin(device));
-    ts_ok(fy_op_call(own_op(), 1, &x, NULL, 1, &dst));
+    ts_ok(fy_op_call(own_op(can_fault), 1, &x, NULL, 1, &dst));
     ts_ok(fy_add(dst, x, out_dst));
     ts_ok(fy_graph_end(&graph));
     return graph;
@@ -312,7 +349,7 @@ static fy_graph_t *record_own(fy_tensor_t **out_dst)
 static void others_allocate_while_it_is_captured(void **state)
 {
     (void)state;
-    step_t s = { .graph = record_own(&s.out) };
+    step_t s = { .graph = record_own(0, &s.out) };
     const int64_t allocated = fake.fake_cuda_calls("cuMemAlloc");
     allocates_elsewhere = 1;
     replay(&s, 2);
@@ -330,8 +367,11 @@ static void what_cannot_be_captured_is_called(void **state)
 {
     (void)state;
     allocates_here = 1;
-    step_t s = { .graph = record_own(&s.out) };
-    replay(&s, 4);
+    step_t s = { .graph = record_own(0, &s.out) };
+    replay(&s, 1);
+    ts_fails(fy_graph_end(&(fy_graph_t *){ NULL }), INVALID_ARGUMENT);
+    replay(&s, 3);
+    ts_text_has("graph_end"); /* a call that succeeds leaves the record alone */
     allocates_here = 0;
     assert_int_equal(fake.fake_cuda_captures(), 0);
     assert_int_equal(fake.fake_cuda_live(FAKE_GRAPHS), 0);
@@ -340,6 +380,27 @@ static void what_cannot_be_captured_is_called(void **state)
     if (strstr(logged, "call by call from now on: own kernel") == NULL) fail_msg("'%s'", logged);
     const float base = 3.003921509f;
     ts_expect_f32(s.out, (float[]){ base + 1, base + 2, base + 3, base + 4 }, 4);
+}
+
+/* Its flag is raised on the host at submission, each time anew. */
+static void ops_of_ones_own_that_can_fault(void **state)
+{
+    (void)state;
+    step_t s = { .graph = record_own(1, &s.out) };
+    fy_ticket_t ticket;
+    expect_path(&s, FY_GRAPH_CALLS, "a registered op in it can meet bad values");
+    for (int i = 0; i < 6; i++) {
+        raises = i % 2;
+        ts_ok(fy_graph_replay(s.graph, &ticket));
+        if (raises)
+            ts_fails(fy_ticket_wait(ticket, FY_FOREVER), BAD_VALUE);
+        else
+            ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    }
+    raises = 0;
+    assert_int_equal(fake.fake_cuda_calls("cuStreamBeginCapture"), fake.fake_cuda_calls("cuStreamEndCapture"));
+    assert_int_equal(fake.fake_cuda_live(FAKE_GRAPH_EXECS), 0);
+    assert_int_equal(nlogged, 0); /* known from the begin */
 }
 
 /* ---- failures ---- */
@@ -440,6 +501,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     fake.fake_cuda_fail(NULL, 0, 0);
+    fake.fake_cuda_hold(0);
     fy_scope_end(*(fy_scope_t *)*state, 0, NULL);
     free(*state);
     fy_device_close(device);
@@ -502,6 +564,8 @@ int main(void)
         TEST(destroyed_while_it_runs),
         TEST(others_allocate_while_it_is_captured),
         TEST(what_cannot_be_captured_is_called),
+        TEST(ops_of_ones_own_that_can_fault),
+        TEST(order_with_other_streams),
         TEST(each_call_of_a_capture_fails),
         TEST(a_launch_that_fails_changes_nothing),
         TEST(flags_that_do_not_come),
