@@ -1,7 +1,8 @@
-/* Convolutions: one of Ferry's kernels, chosen by layout and dtype. The gradients of both parameters are two ops, one after the other.
- * Not here: arguments and cutting (pack_conv.c). Nothing here allocates or waits. */
+/* Convolutions: cuDNN where it is there and takes them, else one of Ferry's kernels, chosen by layout and dtype. The gradients of both
+ * parameters are two ops, one after the other. Not here: arguments and cutting (pack_conv.c), cuDNN's plans (dnn.c). */
 #include "backends/cuda/conv.h"
 
+#include "backends/cuda/dnn.h"
 #include "backends/cuda/families.h"
 
 static const char *const kernel_names[FY__CUDA_CONV_KERNELS] = { "plain", "gemm", "tensor", "depthwise" };
@@ -17,12 +18,102 @@ static void tell_slow(fy__cuda_device_t *dev)
         dev->index, kernel_names[FY__CUDA_CONV_PLAIN]);
 }
 
-/* conv2d or one of its two gradients. */
+/* ---- cuDNN ---- */
+
+/* Windows over one channel each are no product: our kernel for them reads everything once. What is dense and has work has a fast kernel. */
+static int takes_dnn(fy__cuda_device_t *dev, const fy_launch_t *launch, int kernel)
+{
+    if (kernel != FY__CUDA_CONV_GEMM && kernel != FY__CUDA_CONV_TENSOR) return 0;
+    uintptr_t bits = (uintptr_t)launch->dst[0].data;
+    for (int i = 0; i < 2; i++) bits |= (uintptr_t)launch->src[i].data;
+    if (bits % 16 != 0) return 0;
+    if (launch->nsrc == 3 && launch->src[2].strides[0] != 1 && launch->src[2].dims[0] != 1) return 0;
+    return fy__cuda_dnn_is_there(dev);
+}
+
+static fy__cuda_dnn_problem_t problem_of(const fy_launch_t *launch)
+{
+    const fy_conv2d_attrs_t *attrs = launch->attrs; /* those of a gradient begin alike */
+    const int forward = launch->op == FY_OP_CONV2D, weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
+    const fy_desc_t *x = forward ? &launch->src[0] : weight ? &launch->src[1] : &launch->dst[0];
+    const fy_desc_t *w = weight ? &launch->dst[0] : &launch->src[1], *y = forward ? &launch->dst[0] : &launch->src[0];
+    const int bias = forward && launch->nsrc == 3;
+    return (fy__cuda_dnn_problem_t){
+        .kind = forward  ? FY__CUDA_DNN_FORWARD
+                : weight ? FY__CUDA_DNN_WEIGHT
+                         : FY__CUDA_DNN_INPUT,
+        .dtype = launch->dst[0].dtype,
+        .n = (int32_t)x->dims[0],
+        .h = (int32_t)x->dims[1],
+        .w = (int32_t)x->dims[2],
+        .c = (int32_t)x->dims[3],
+        .oh = (int32_t)y->dims[1],
+        .ow = (int32_t)y->dims[2],
+        .o = (int32_t)y->dims[3],
+        .kh = (int32_t)w->dims[1],
+        .kw = (int32_t)w->dims[2],
+        .stride_h = attrs->stride_h,
+        .stride_w = attrs->stride_w,
+        .padding_h = attrs->padding_h,
+        .padding_w = attrs->padding_w,
+        .dilation_h = attrs->dilation_h,
+        .dilation_w = attrs->dilation_w,
+        .groups = attrs->groups,
+        .bias = bias,
+        .relu = bias && attrs->activation == FY_ACTIVATION_RELU,
+    };
+}
+
+/* relu of what was stored is relu of what was rounded: the same number. */
+static fy_status_t apply_relu(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy_launch_t in_place = *launch;
+    fy__cuda_request_t request;
+    in_place.op = FY_OP_RELU;
+    in_place.nsrc = 1;
+    in_place.src = launch->dst;
+    in_place.attrs = NULL;
+    fy__cuda_pack_elementwise(&in_place, &request);
+    return fy__cuda_submit(dev, stream, &request);
+}
+
+/* UNSUPPORTED: nothing ran, and Ferry's kernel does it. */
+static fy_status_t launch_dnn(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    const fy__cuda_dnn_problem_t problem = problem_of(launch);
+    const fy__cuda_dnn_operands_t operands = { .src = { launch->src[0].data, launch->src[1].data },
+                                               .bias = problem.bias ? launch->src[2].data : NULL,
+                                               .dst = launch->dst[0].data,
+                                               .workspace = launch->workspace,
+                                               .workspace_nbytes = launch->workspace_nbytes,
+                                               .accumulate = (int)(launch->accumulate & 1) };
+    FY_TRY(fy__cuda_dnn_run(dev, stream, &problem, &operands));
+    const int relu = launch->op == FY_OP_CONV2D && ((const fy_conv2d_attrs_t *)launch->attrs)->activation == FY_ACTIVATION_RELU;
+    return relu && !problem.relu ? apply_relu(dev, stream, launch) : FY_STATUS_OK;
+}
+
+/* 0: cuDNN is not asked for this one, or has nothing for it. */
+static int dnn_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, int kernel, uint64_t limit, uint64_t *out_nbytes)
+{
+    fy__cuda_frame_t frame;
+    if (!takes_dnn(dev, launch, kernel) || !fy__cuda_enter_to_release(dev, &frame)) return 0;
+    const fy__cuda_dnn_problem_t problem = problem_of(launch);
+    const fy_status_t status = fy__cuda_dnn_workspace(dev, &problem, limit, out_nbytes); /* another failure: launch will say so */
+    fy__cuda_leave(&frame);
+    return status == FY_STATUS_OK;
+}
+
+/* ---- one of the three ---- */
+
 static fy_status_t launch_one(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
 {
     fy__cuda_request_t requests[4];
     uint64_t nbytes, limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
     const int kernel = fy__cuda_conv_kernel_for(launch, dev->major);
+    if (takes_dnn(dev, launch, kernel)) {
+        const fy_status_t status = launch_dnn(dev, stream, launch);
+        if (status != FY_STATUS_UNSUPPORTED) return status;
+    }
     const int slices = fy__cuda_conv_slices(launch, kernel, (unsigned)dev->nprocessors, limit, &nbytes);
     if (kernel == FY__CUDA_CONV_PLAIN) tell_slow(dev);
     const int n = fy__cuda_pack_conv2d(launch, kernel, slices, launch->workspace, requests);
@@ -64,6 +155,8 @@ uint64_t fy__cuda_conv2d_workspace(fy__cuda_device_t *dev, const fy_launch_t *la
         split_params(launch, &weight, &bias);
         of_bias = fy__cuda_reduce_workspace(dev, &bias, limit);
     }
-    fy__cuda_conv_slices(&weight, fy__cuda_conv_kernel_for(&weight, dev->major), (unsigned)dev->nprocessors, limit, &of_weight);
+    const int kernel = fy__cuda_conv_kernel_for(&weight, dev->major);
+    if (weight.nelem > 0 && !dnn_workspace(dev, &weight, kernel, limit, &of_weight))
+        fy__cuda_conv_slices(&weight, kernel, (unsigned)dev->nprocessors, limit, &of_weight);
     return of_weight > of_bias ? of_weight : of_bias; /* one after the other: the same bytes serve both */
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/cuda/fatbins.h"
+#include "backends/cuda/dnn.h"
 #include "backends/cuda/lt.h"
 #include "backends/cuda/virtual.h"
 
@@ -163,6 +164,7 @@ fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_op
     int entered = 0;
     fy_status_t status = describe(dev);
     if (status == FY_STATUS_OK) status = fy__cuda_lt_create(dev, &dev->lt);
+    if (status == FY_STATUS_OK) status = fy__cuda_dnn_create(dev, &dev->dnn);
     if (status == FY_STATUS_OK)
         status = FY__CUDA_CALL(dev, cuDevicePrimaryCtxRetain, (&dev->context, dev->handle), "retaining the primary context of cuda:%d (%s)",
                                index, dev->model);
@@ -188,6 +190,7 @@ void fy__cuda_device_close(void *handle)
     fy__cuda_frame_t frame;
     if (dev->context != NULL) {
         if (fy__cuda_enter_to_release(dev, &frame)) {
+            fy__cuda_dnn_destroy(dev->dnn);
             fy__cuda_lt_destroy(dev->lt);
             for (int i = 0; i < FY__CUDA_MODULE_COUNT; i++)
                 if (dev->modules[i] != NULL) fy__cuda.cuModuleUnload(dev->modules[i]);
@@ -195,6 +198,7 @@ void fy__cuda_device_close(void *handle)
         }
         fy__cuda.cuDevicePrimaryCtxRelease(dev->handle);
     } else {
+        fy__cuda_dnn_destroy(dev->dnn);
         fy__cuda_lt_destroy(dev->lt);
     }
     fy__cuda_virtual_close(dev->virtual_memory);

@@ -19,6 +19,7 @@ enum fy__cuda_module {
 
 typedef struct fy__cuda_virtual fy__cuda_virtual_t; /* virtual.h */
 typedef struct fy__cuda_lt fy__cuda_lt_t;           /* lt.h: this device's cuBLASLt handle and plans */
+typedef struct fy__cuda_dnn fy__cuda_dnn_t;         /* dnn.h: its cuDNN handle and plans */
 
 /* Peers beyond it are reached as if there were no direct way. */
 enum { FY__CUDA_PEERS = 64 };
@@ -37,6 +38,7 @@ typedef struct fy__cuda_device {
     CUmodule modules[FY__CUDA_MODULE_COUNT];
     CUfunction kernels[FY__CUDA_KERNEL_COUNT];
     fy__cuda_lt_t *lt;
+    fy__cuda_dnn_t *dnn;
     fy__cuda_trails_t trails;
     fy__cuda_virtual_t *virtual_memory;     /* segments=virtual; NULL: cuMemAlloc gives all */
     _Atomic uint32_t peers[FY__CUDA_PEERS]; /* by index: serial of the peer that this device's way to was settled for; 0: none yet */

@@ -11,6 +11,9 @@
 #include "backends/cuda/args.h"
 #include "backends/cuda/driver.h"
 #include "backends/cuda/lt_library.h"
+#ifdef FERRY_HAS_CUDNN
+#include "backends/cuda/dnn_library.h"
+#endif
 #include "tests/support/fake_cuda/fake_cuda.h"
 
 enum { FAKE_DEVICES = 2, FAKE_PROCESSORS = 4 };
@@ -25,8 +28,11 @@ enum fake_entry {
 #undef X
 #define X(name) FAKE_##name,
             FY__CUBLASLT_LIST(X)
+#ifdef FERRY_HAS_CUDNN
+                FY__CUDNN_LIST(X)
+#endif
 #undef X
-                FAKE_ENTRIES
+                    FAKE_ENTRIES
 };
 
 struct CUctx_st {
@@ -91,6 +97,7 @@ CUresult fake_run_kernel(int device, const char *name, const fy__cuda_args_t *ar
 fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype);
 /* One op by the portable kernels. */
 fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc_t *src, const void *attrs);
+int64_t fake_cudnn_live(void);
 /* fake_conv.c: may this kernel be given this convolution, and a weights' gradient in slices. */
 int fake_conv_fits(const char *kernel, const fy__cuda_args_t *args);
 fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst, const fy_desc_t *src);

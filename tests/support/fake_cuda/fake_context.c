@@ -485,6 +485,11 @@ int64_t fake_cuda_live(int kind)
     case FAKE_LT_OBJECTS: n = fake_lt_live(); break;
     case FAKE_GRAPHS: n = fake_graphs_live(0); break;
     case FAKE_GRAPH_EXECS: n = fake_graphs_live(1); break;
+    case FAKE_DNN_OBJECTS:
+#ifdef FERRY_HAS_CUDNN
+        n = fake_cudnn_live();
+#endif
+        break;
     default:
         for (int i = 0; i < FAKE_DEVICES; i++) n += primary[i].refs;
     }

@@ -14,6 +14,7 @@ enum fake_cuda_live {
     FAKE_MODULES,
     FAKE_CONTEXTS,
     FAKE_LT_OBJECTS,
+    FAKE_DNN_OBJECTS,
     FAKE_GRAPHS,
     FAKE_GRAPH_EXECS,
     FAKE_LIVE

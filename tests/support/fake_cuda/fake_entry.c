@@ -28,6 +28,9 @@ static const char *const names[FAKE_ENTRIES] = {
 #undef X
 #define X(name) #name,
             FY__CUBLASLT_LIST(X)
+#ifdef FERRY_HAS_CUDNN
+                FY__CUDNN_LIST(X)
+#endif
 #undef X
 };
 
@@ -47,6 +50,12 @@ int fake_enter(enum fake_entry entry)
     if (fail_ever) fail_after = 1;
     if (fail_ever && fail_entry == FAKE_ENTRIES && strncmp(names[entry], "cuCtx", 5) == 0) return 0;
     if (fail_fatal != 0) fake_lose_current(fail_fatal);
+    if (fail_entry == FAKE_ENTRIES && strncmp(names[entry], "cudnn", 5) == 0) {
+        if (fake_is_fatal(fail_code)) fake_lose_current(fail_code);
+        return fake_is_fatal(fail_code) ? 5000
+               : fail_code == 2         ? 4003
+                                        : 4000; /* EXECUTION_FAILED, HOST_ALLOCATION_FAILED, INTERNAL_ERROR */
+    }
     if (fail_entry != FAKE_ENTRIES || strncmp(names[entry], "cublas", 6) != 0) return fail_code;
     /* Any call was to fail, with a driver's code, and it is cuBLASLt's turn: it has codes of its own, and a fault is the context's. */
     if (fake_is_fatal(fail_code)) fake_lose_current(fail_code);

@@ -119,6 +119,9 @@ int fake_capture_forbids(enum fake_entry entry)
     case FAKE_cuModuleUnload:
     case FAKE_cuEventQuery:
     case FAKE_cuEventSynchronize:
+#ifdef FERRY_HAS_CUDNN
+    case FAKE_cudnnCreate:
+#endif
     case FAKE_cublasLtCreate: break;
     default: return 0;
     }

@@ -175,13 +175,204 @@ static void nothing_sums_to_zero(void **state)
     run_case(&c);
 }
 
+/* ---- cuDNN ---- */
+
+static const char *const dnn_calls[] = { "cudnnConvolutionForward", "cudnnConvolutionBiasActivationForward", "cudnnConvolutionBackwardData",
+                                         "cudnnConvolutionBackwardFilter" };
+
+static int64_t dnn_count(void)
+{
+    int64_t n = 0;
+    for (int i = 0; i < 4; i++) n += fake.fake_cuda_calls(dnn_calls[i]);
+    return n;
+}
+
+static int open_with_dnn(void **state)
+{
+    open_device(state);
+    setenv("FERRY_CUDNN", fake_path, 1);
+    return 0;
+}
+
+/* Skips the rest of a test if the plugin was built without cudnn.h. */
+static int has_dnn(void)
+{
+    if (fake.fake_cuda_calls("cudnnCreate") >= 0) return 1;
+    print_message("built without cudnn.h: nothing to test\n");
+    return 0;
+}
+
+static void without_the_library_own_kernels_run(void **state)
+{
+    attrs_t attrs;
+    op_case_t c = case_of(&convs[1], FY_OP_CONV2D, FY_DTYPE_F32, 3, &attrs);
+    (void)state;
+    if (!has_dnn()) return;
+    setenv("FERRY_CUDNN", "/nonexistent/libcudnn.so.9", 1);
+    for (int i = 0; i < 2; i++) {
+        last_log[0] = '\0';
+        run_case(&c);
+        assert_int_equal(strstr(last_log, "/nonexistent/libcudnn.so.9") != NULL, i == 0); /* said once */
+        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
+    }
+    assert_int_equal(dnn_count(), 0);
+}
+
+static void dnn_agrees(void **state)
+{
+    static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT, FY_OP_CONV2D_BACKWARD_WEIGHT, FY_OP_CONV2D_BACKWARD_PARAMS };
+    static char bytes[1 << 20];
+    (void)state;
+    if (!has_dnn()) return;
+    for (int i = 0; i < NCONVS; i++)
+        for (int d = 0; d < 4; d++)
+            for (int k = 0; k < 7; k++) { /* conv2d alone, with bias, with relu, with both; the gradients */
+                attrs_t attrs;
+                op_case_t c = case_of(&convs[i], ops[k < 4 ? 0 : k - 3], floats[d], k < 4 && k & 1 ? 3 : 2, &attrs);
+                if (k < 4 && k & 2) attrs.forward.activation = FY_ACTIVATION_RELU;
+                if (k >= 4) c.accumulate = (uint32_t)(i + d + k) & 3 & (k == 6 ? 3 : 1);
+                if (k < 4 && d < 2) give_signed(&c, bytes, sizeof bytes);
+                const int64_t before = dnn_count();
+                run_case(&c);
+                if (dnn_count() - before != (i < FIRST_DEPTHWISE))
+                    fail_msg("convolution %d, case %d: cuDNN was called %d times", i, k, (int)(dnn_count() - before));
+            }
+}
+
+/* Factors that have more bits than TF32 keeps. */
+static void f32_is_not_tf32(void **state)
+{
+    static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT, FY_OP_CONV2D_BACKWARD_WEIGHT };
+    static float values[4096];
+    (void)state;
+    if (!has_dnn()) return;
+    for (int i = 0; i < 4096; i++) values[i] = 1.0f + (float)(random_bits() >> 40) * 0x1p-24f;
+    for (int k = 0; k < 3; k++) {
+        attrs_t attrs;
+        op_case_t c = case_of(&convs[0], ops[k], FY_DTYPE_F32, 2, &attrs);
+        c.given[0] = c.given[1] = values;
+        run_case(&c);
+    }
+}
+
+/* Nothing deterministic without scratch: Ferry's kernel, and cuDNN is not asked again. */
+static void what_dnn_refuses_takes_a_kernel(void **state)
+{
+    attrs_t attrs;
+    op_case_t c = case_of(&convs[1], FY_OP_CONV2D_BACKWARD_INPUT, FY_DTYPE_F16, 2, &attrs);
+    (void)state;
+    if (!has_dnn()) return;
+    const int64_t asked = fake.fake_cuda_calls("cudnnGetConvolutionBackwardDataAlgorithm_v7"), ran = dnn_count();
+    c.workspace_limit = 4095;
+    for (int i = 0; i < 2; i++) {
+        run_case(&c);
+        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_tensor_f16");
+    }
+    assert_int_equal(fake.fake_cuda_calls("cudnnGetConvolutionBackwardDataAlgorithm_v7") - asked, 1);
+    assert_int_equal(dnn_count(), ran);
+    c = case_of(&convs[1], FY_OP_CONV2D, FY_DTYPE_F32, 2, &attrs);
+    fake.fake_cuda_fail("cudnnConvolutionForward", 1, 3000); /* NOT_SUPPORTED, as it runs */
+    run_case(&c);
+    assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
+    run_case(&c);
+    assert_int_equal(dnn_count() - ran, 2);
+}
+
+/* Each call of the first convolution fails in turn: an explained failure, nothing left, and the next one works. */
+static void each_dnn_call_may_fail(void **state)
+{
+    const fy_conv2d_attrs_t attrs = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_RELU };
+    static const float bytes[4096];
+    (void)state;
+    if (!has_dnn()) return;
+    for (int i = 0; i < 12; i++) {
+        static const char *const names[] = { "cudnnCreate",
+                                             "cudnnCreateTensorDescriptor",
+                                             "cudnnSetTensor4dDescriptor",
+                                             "cudnnCreateFilterDescriptor",
+                                             "cudnnSetFilter4dDescriptor",
+                                             "cudnnCreateConvolutionDescriptor",
+                                             "cudnnSetConvolution2dDescriptor",
+                                             "cudnnSetConvolutionGroupCount",
+                                             "cudnnSetConvolutionMathType",
+                                             "cudnnGetConvolutionForwardAlgorithm_v7",
+                                             "cudnnSetStream",
+                                             "cudnnConvolutionBiasActivationForward" };
+        fy_desc_t dst = DENSE(F32, 1, 4, 4, 8), src[] = { DENSE(F32, 1, 4, 4, 8), DENSE(F32, 8, 3, 3, 8), DENSE(F32, 8) };
+        assert_int_equal(close_device(state) | open_with_dnn(state), 0);
+        char *memory = device_bytes(bytes, sizeof bytes);
+        dst.data = memory, src[0].data = memory + 4096, src[1].data = memory + 8192, src[2].data = memory + 12288;
+        fy_launch_t launch = {
+            .struct_size = sizeof launch, .op = FY_OP_CONV2D, .nsrc = 3, .ndst = 1, .dst = &dst, .src = src, .attrs = &attrs, .nelem = 128
+        };
+        fake.fake_cuda_fail(names[i], 1, 4000);
+        assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_INTERNAL, "convolution [1 x 4 x 4 x 8] with [8 x 3 x 3 x 8]");
+        fake.fake_cuda_fail(names[i], i < 10 ? 1 : 0, 4003);
+        if (i < 10) assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_OUT_OF_MEMORY, "");
+        assert_ok(cuda->launch(dev, stream, &launch));
+        cuda->free(dev, memory, sizeof bytes);
+    }
+}
+
+/* After its first launch a convolution calls nothing but what runs it. */
+static void steady_convolutions_plan_nothing(void **state)
+{
+    static const char *const allowed[] = { "cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent", "cudnnSetStream",
+                                           "cudnnConvolutionForward" };
+    const fy_conv2d_attrs_t attrs = FY_CONV2D_ATTRS_INIT;
+    static const float bytes[2048];
+    (void)state;
+    if (!has_dnn()) return;
+    char *memory = device_bytes(bytes, sizeof bytes);
+    int64_t all = 0, counted = 0, objects = 0;
+    for (int round = 0; round < 3; round++) { /* more shapes than plans, in the end */
+        const int64_t n = round < 2 ? 20 : 150, asked = fake.fake_cuda_calls("cudnnGetConvolutionForwardAlgorithm_v7");
+        if (round == 1) {
+            all = fake.fake_cuda_all_calls();
+            for (int i = 0; i < 5; i++) counted += fake.fake_cuda_calls(allowed[i]);
+        }
+        for (int64_t h = 1; h <= n; h++) {
+            fy_desc_t dst = DENSE(F32, 1, h, 1, 2), src[] = { DENSE(F32, 1, h, 1, 2), DENSE(F32, 2, 1, 1, 2) };
+            dst.data = memory, src[0].data = memory + 2048, src[1].data = memory + 4096;
+            fy_launch_t launch = { .struct_size = sizeof launch,
+                                   .op = FY_OP_CONV2D,
+                                   .nsrc = 2,
+                                   .ndst = 1,
+                                   .dst = &dst,
+                                   .src = src,
+                                   .attrs = &attrs,
+                                   .nelem = (uint64_t)(2 * h) };
+            assert_ok(cuda->launch(dev, stream, &launch));
+        }
+        if (round == 1) {
+            all -= fake.fake_cuda_all_calls();
+            for (int i = 0; i < 5; i++) counted -= fake.fake_cuda_calls(allowed[i]);
+            assert_int_equal(all, counted);
+        }
+        assert_int_equal(fake.fake_cuda_calls("cudnnGetConvolutionForwardAlgorithm_v7") - asked, round == 0 ? 20 : round == 1 ? 0 : 130);
+        objects = fake.fake_cuda_live(FAKE_DNN_OBJECTS);
+    }
+    assert_true(objects <= 64 * 4 + 1);
+    cuda->free(dev, memory, sizeof bytes);
+}
+
 int main(void)
 {
     load_or_skip();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
+#define TEST(name)     cmocka_unit_test_setup_teardown(name, open_device, close_device)
+#define TEST_DNN(name) cmocka_unit_test_setup_teardown(name, open_with_dnn, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(each_kernel_agrees),   TEST(bias_and_relu_are_fused), TEST(weights_come_in_slices), TEST(other_layouts_take_the_plain_kernel),
+        TEST(without_the_library_own_kernels_run), /* first: the library is loaded once a process */
+        TEST(each_kernel_agrees),
+        TEST(bias_and_relu_are_fused),
+        TEST(weights_come_in_slices),
+        TEST(other_layouts_take_the_plain_kernel),
         TEST(nothing_sums_to_zero),
+        TEST_DNN(dnn_agrees),
+        TEST_DNN(f32_is_not_tf32),
+        TEST_DNN(what_dnn_refuses_takes_a_kernel),
+        TEST_DNN(each_dnn_call_may_fail),
+        TEST_DNN(steady_convolutions_plan_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,315 @@
+/* Plans of cuDNN: the descriptors of a convolution and the algorithm for it. Asking costs tens of microseconds and more, so the last 64
+ * shapes are kept, least recently used first out; a refusal is kept, too. Only algorithms that cuDNN calls deterministic and that add up
+ * products as they stand (no FFT, no Winograd, which have other errors) are taken; f32 is multiplied in f32. Next: conv.c. */
+#include "backends/cuda/dnn.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/dnn_library.h"
+
+enum { NPLANS = 64, MOST_ALGORITHMS = 8 };
+
+_Static_assert(sizeof(fy__cuda_dnn_problem_t) == 20 * 4, "the key is compared as bytes: it may have no padding");
+
+typedef struct plan {
+    fy__cuda_dnn_problem_t problem;
+    uint64_t used;   /* tick of the last use; 0: the place is empty */
+    uint64_t limit;  /* scratch that it was allowed */
+    uint64_t nbytes; /* and needs */
+    int refused;     /* there is no algorithm; the descriptors are gone */
+    int algorithm;   /* a cudnnConvolution{Fwd,BwdData,BwdFilter}Algo_t */
+    cudnnTensorDescriptor_t x, y, bias;
+    cudnnFilterDescriptor_t w;
+    cudnnConvolutionDescriptor_t conv;
+    cudnnActivationDescriptor_t activation;
+} plan_t;
+
+struct fy__cuda_dnn {
+    fy__cuda_device_t *dev;
+    /* Guards everything below. Held while a convolution is submitted: the handle's stream is set for it, and its plan must stay. */
+    pthread_mutex_t lock;
+    cudnnHandle_t handle;
+    uint64_t tick;
+    plan_t plans[NPLANS];
+};
+
+#define DNN_FAIL(code, call, p)                                                                                                        \
+    FY__CUDA_FAIL(fy__cudnn_status(code), "convolution [%d x %d x %d x %d] with [%d x %d x %d x %d] on cuda: %s gave %s (%d)", (p)->n, \
+                  (p)->h, (p)->w, (p)->c, (p)->o, (p)->kh, (p)->kw, (p)->c / (p)->groups, call, fy__cudnn_name(code), (int)(code))
+#define DNN_TRY(call, args, p)                                               \
+    do {                                                                     \
+        cudnnStatus_t code_ = fy__cudnn.call args;                           \
+        if (code_ != CUDNN_STATUS_SUCCESS) return DNN_FAIL(code_, #call, p); \
+    } while (0)
+
+fy_status_t fy__cuda_dnn_create(fy__cuda_device_t *dev, fy__cuda_dnn_t **out_dnn)
+{
+    fy__cuda_dnn_t *dnn = calloc(1, sizeof *dnn);
+    *out_dnn = dnn;
+    if (dnn == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for the convolution plans of cuda:%d", dev->index);
+    dnn->dev = dev;
+    pthread_mutex_init(&dnn->lock, NULL);
+    return FY_STATUS_OK;
+}
+
+static void drop_descriptors(plan_t *plan)
+{
+    if (plan->x != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->x);
+    if (plan->y != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->y);
+    if (plan->bias != NULL) fy__cudnn.cudnnDestroyTensorDescriptor(plan->bias);
+    if (plan->w != NULL) fy__cudnn.cudnnDestroyFilterDescriptor(plan->w);
+    if (plan->conv != NULL) fy__cudnn.cudnnDestroyConvolutionDescriptor(plan->conv);
+    if (plan->activation != NULL) fy__cudnn.cudnnDestroyActivationDescriptor(plan->activation);
+    memset(plan, 0, sizeof *plan);
+}
+
+void fy__cuda_dnn_destroy(fy__cuda_dnn_t *dnn)
+{
+    if (dnn == NULL) return;
+    for (int i = 0; i < NPLANS; i++) drop_descriptors(&dnn->plans[i]);
+    if (dnn->handle != NULL) fy__cudnn.cudnnDestroy(dnn->handle);
+    pthread_mutex_destroy(&dnn->lock);
+    free(dnn);
+}
+
+int fy__cuda_dnn_is_there(fy__cuda_device_t *dev)
+{
+    static atomic_int told;
+    if (!fy__cuda_dnn_is_wanted()) return 0;
+    if (fy__cudnn_load() == FY_STATUS_OK) return 1;
+    if (!atomic_exchange(&told, 1))
+        fy__cuda.host->log(
+            FY_LOG_INFO,
+            "cuda:%d: there is no cuDNN 9 (%s), so Ferry's own kernels run convolutions; FERRY_CUDNN names another file (said once)",
+            dev->index, getenv("FERRY_CUDNN") != NULL ? getenv("FERRY_CUDNN") : "libcudnn.so.9");
+    return 0;
+}
+
+/* ---- making a plan ---- */
+
+static cudnnDataType_t type_of(int32_t dtype)
+{
+    switch (dtype) {
+    case FY_DTYPE_F64: return CUDNN_DATA_DOUBLE;
+    case FY_DTYPE_F16: return CUDNN_DATA_HALF;
+    case FY_DTYPE_BF16: return CUDNN_DATA_BFLOAT16;
+    default: return CUDNN_DATA_FLOAT;
+    }
+}
+
+static fy_status_t make_tensor(const fy__cuda_dnn_problem_t *p, int n, int c, int h, int w, cudnnTensorDescriptor_t *out)
+{
+    DNN_TRY(cudnnCreateTensorDescriptor, (out), p);
+    DNN_TRY(cudnnSetTensor4dDescriptor, (*out, CUDNN_TENSOR_NHWC, type_of(p->dtype), n, c, h, w), p);
+    return FY_STATUS_OK;
+}
+
+/* FMA: f32 in f32; cuDNN's default would take TF32. Halves on tensor cores, their sums in f32. */
+static cudnnMathType_t math_of(int32_t dtype)
+{
+    return dtype == FY_DTYPE_F32 ? CUDNN_FMA_MATH : dtype == FY_DTYPE_F64 ? CUDNN_DEFAULT_MATH : CUDNN_TENSOR_OP_MATH;
+}
+
+static fy_status_t describe(const fy__cuda_dnn_problem_t *p, plan_t *plan)
+{
+    const cudnnDataType_t compute = p->dtype == FY_DTYPE_F64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+    FY_TRY(make_tensor(p, p->n, p->c, p->h, p->w, &plan->x));
+    FY_TRY(make_tensor(p, p->n, p->o, p->oh, p->ow, &plan->y));
+    DNN_TRY(cudnnCreateFilterDescriptor, (&plan->w), p);
+    DNN_TRY(cudnnSetFilter4dDescriptor, (plan->w, type_of(p->dtype), CUDNN_TENSOR_NHWC, p->o, p->c / p->groups, p->kh, p->kw), p);
+    DNN_TRY(cudnnCreateConvolutionDescriptor, (&plan->conv), p);
+    DNN_TRY(
+        cudnnSetConvolution2dDescriptor,
+        (plan->conv, p->padding_h, p->padding_w, p->stride_h, p->stride_w, p->dilation_h, p->dilation_w, CUDNN_CROSS_CORRELATION, compute),
+        p);
+    DNN_TRY(cudnnSetConvolutionGroupCount, (plan->conv, p->groups), p);
+    DNN_TRY(cudnnSetConvolutionMathType, (plan->conv, math_of(p->dtype)), p);
+    if (!p->bias) return FY_STATUS_OK;
+    FY_TRY(make_tensor(p, 1, p->o, 1, 1, &plan->bias));
+    DNN_TRY(cudnnCreateActivationDescriptor, (&plan->activation), p);
+    DNN_TRY(cudnnSetActivationDescriptor,
+            (plan->activation, p->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY, CUDNN_PROPAGATE_NAN, 0.0), p);
+    return FY_STATUS_OK;
+}
+
+/* What the three kinds of results have in common. */
+typedef struct offer {
+    int algorithm, deterministic;
+    cudnnStatus_t status;
+    uint64_t nbytes;
+    cudnnMathType_t math;
+} offer_t;
+
+/* Sums of products as they stand. IDENTITY is known to one algorithm only. */
+static int is_direct(const fy__cuda_dnn_problem_t *p, int algorithm)
+{
+    if (p->kind == FY__CUDA_DNN_INPUT) return algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+    if (p->kind == FY__CUDA_DNN_WEIGHT) return algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
+    if (p->bias && !p->relu) return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+    return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM || algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM ||
+           algorithm == CUDNN_CONVOLUTION_FWD_ALGO_GEMM;
+}
+
+#define ASK(kind, Perf, ...)                                                                                             \
+    do {                                                                                                                 \
+        Perf found_[MOST_ALGORITHMS];                                                                                    \
+        DNN_TRY(cudnnGetConvolution##kind##Algorithm_v7, (dnn->handle, __VA_ARGS__, MOST_ALGORITHMS, out_n, found_), p); \
+        for (int i_ = 0; i_ < *out_n; i_++)                                                                              \
+            offers[i_] = (offer_t){ .algorithm = (int)found_[i_].algo,                                                   \
+                                    .deterministic = found_[i_].determinism == CUDNN_DETERMINISTIC,                      \
+                                    .status = found_[i_].status,                                                         \
+                                    .nbytes = found_[i_].memory,                                                         \
+                                    .math = found_[i_].mathType };                                                       \
+    } while (0)
+
+/* Best first, as cuDNN expects. */
+static fy_status_t ask(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, const plan_t *plan, offer_t *offers, int *out_n)
+{
+    *out_n = 0;
+    if (p->kind == FY__CUDA_DNN_FORWARD)
+        ASK(Forward, cudnnConvolutionFwdAlgoPerf_t, plan->x, plan->w, plan->conv, plan->y);
+    else if (p->kind == FY__CUDA_DNN_INPUT)
+        ASK(BackwardData, cudnnConvolutionBwdDataAlgoPerf_t, plan->w, plan->y, plan->conv, plan->x);
+    else
+        ASK(BackwardFilter, cudnnConvolutionBwdFilterAlgoPerf_t, plan->x, plan->y, plan->conv, plan->w);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t choose(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit, plan_t *plan)
+{
+    offer_t offers[MOST_ALGORITHMS];
+    int n;
+    FY_TRY(ask(dnn, p, plan, offers, &n));
+    for (int i = 0; i < n; i++) {
+        const offer_t *offer = &offers[i];
+        if (offer->status != CUDNN_STATUS_SUCCESS || !offer->deterministic || offer->nbytes > limit || !is_direct(p, offer->algorithm))
+            continue;
+        if (p->dtype == FY_DTYPE_F32 && offer->math != CUDNN_FMA_MATH && offer->math != CUDNN_DEFAULT_MATH) continue;
+        /* Algorithm and way of multiplying belong together; f32 stays FMA. */
+        if (p->dtype != FY_DTYPE_F32) DNN_TRY(cudnnSetConvolutionMathType, (plan->conv, offer->math), p);
+        plan->algorithm = offer->algorithm;
+        plan->nbytes = offer->nbytes;
+        return FY_STATUS_OK;
+    }
+    return DNN_FAIL(CUDNN_STATUS_NOT_SUPPORTED, "the choice among deterministic algorithms", p);
+}
+
+/* A refusal makes a plan, too: one that says so. */
+static fy_status_t make_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit, plan_t *place)
+{
+    drop_descriptors(place);
+    fy_status_t status = describe(p, place);
+    if (status == FY_STATUS_OK) status = choose(dnn, p, limit, place);
+    if (status != FY_STATUS_OK) drop_descriptors(place);
+    if (status != FY_STATUS_OK && status != FY_STATUS_UNSUPPORTED) return status;
+    place->problem = *p;
+    place->limit = limit;
+    place->refused = status == FY_STATUS_UNSUPPORTED;
+    return FY_STATUS_OK;
+}
+
+/* ---- finding one; the lock is held ---- */
+
+/* The plan of this problem that was made under just this limit, or (limit UINT64_MAX) the roomiest that `granted` suffices for. */
+static plan_t *find(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit, uint64_t granted)
+{
+    plan_t *found = NULL;
+    for (int i = 0; i < NPLANS; i++) {
+        plan_t *plan = &dnn->plans[i];
+        if (plan->used == 0 || memcmp(&plan->problem, p, sizeof *p) != 0) continue;
+        if (limit != UINT64_MAX ? plan->limit != limit : plan->nbytes > granted) continue;
+        if (found == NULL || plan->limit > found->limit) found = plan;
+    }
+    return found;
+}
+
+static fy_status_t get_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit, uint64_t granted, plan_t **out_plan)
+{
+    plan_t *plan = find(dnn, p, limit, granted);
+    if (plan == NULL) {
+        plan = &dnn->plans[0];
+        for (int i = 1; i < NPLANS; i++)
+            if (dnn->plans[i].used < plan->used) plan = &dnn->plans[i];
+        if (dnn->handle == NULL) {
+            cudnnStatus_t code = fy__cudnn.cudnnCreate(&dnn->handle);
+            if (code != CUDNN_STATUS_SUCCESS) {
+                dnn->handle = NULL;
+                return DNN_FAIL(code, "cudnnCreate", p);
+            }
+        }
+        FY_TRY(make_plan(dnn, p, limit != UINT64_MAX ? limit : granted, plan));
+    }
+    plan->used = ++dnn->tick;
+    *out_plan = plan;
+    return plan->refused ? DNN_FAIL(CUDNN_STATUS_NOT_SUPPORTED, "an earlier choice", p) : FY_STATUS_OK;
+}
+
+/* ---- use ---- */
+
+fy_status_t fy__cuda_dnn_workspace(fy__cuda_device_t *dev, const fy__cuda_dnn_problem_t *problem, uint64_t limit, uint64_t *out_nbytes)
+{
+    plan_t *plan;
+    *out_nbytes = 0;
+    if (limit == UINT64_MAX) limit--;
+    pthread_mutex_lock(&dev->dnn->lock);
+    fy_status_t status = get_plan(dev->dnn, problem, limit, 0, &plan);
+    if (status == FY_STATUS_OK) *out_nbytes = plan->nbytes;
+    pthread_mutex_unlock(&dev->dnn->lock);
+    return status;
+}
+
+static cudnnStatus_t submit(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, const plan_t *plan, const fy__cuda_dnn_operands_t *o)
+{
+    static const float one_f32 = 1, zero_f32 = 0;
+    static const double one_f64 = 1, zero_f64 = 0;
+    const int wide = p->dtype == FY_DTYPE_F64;
+    const void *one = wide ? (const void *)&one_f64 : &one_f32, *zero = wide ? (const void *)&zero_f64 : &zero_f32;
+    const void *keep = o->accumulate ? one : zero;
+    void *scratch = plan->nbytes > 0 ? o->workspace : NULL;
+    switch (p->kind) {
+    case FY__CUDA_DNN_INPUT:
+        return fy__cudnn.cudnnConvolutionBackwardData(dnn->handle, one, plan->w, o->src[1], plan->y, o->src[0], plan->conv,
+                                                      (cudnnConvolutionBwdDataAlgo_t)plan->algorithm, scratch, plan->nbytes, keep, plan->x,
+                                                      o->dst);
+    case FY__CUDA_DNN_WEIGHT:
+        return fy__cudnn.cudnnConvolutionBackwardFilter(dnn->handle, one, plan->x, o->src[1], plan->y, o->src[0], plan->conv,
+                                                        (cudnnConvolutionBwdFilterAlgo_t)plan->algorithm, scratch, plan->nbytes, keep,
+                                                        plan->w, o->dst);
+    default:
+        if (!p->bias)
+            return fy__cudnn.cudnnConvolutionForward(dnn->handle, one, plan->x, o->src[0], plan->w, o->src[1], plan->conv,
+                                                     (cudnnConvolutionFwdAlgo_t)plan->algorithm, scratch, plan->nbytes, keep, plan->y,
+                                                     o->dst);
+        return fy__cudnn.cudnnConvolutionBiasActivationForward(dnn->handle, one, plan->x, o->src[0], plan->w, o->src[1], plan->conv,
+                                                               (cudnnConvolutionFwdAlgo_t)plan->algorithm, scratch, plan->nbytes, zero,
+                                                               plan->y, o->dst, plan->bias, o->bias, plan->activation, plan->y, o->dst);
+    }
+}
+
+/* cuDNN's codes do not tell a lost device from a refused launch; the driver's do. */
+static fy_status_t explain(fy__cuda_device_t *dev, cudnnStatus_t code, const fy__cuda_dnn_problem_t *p)
+{
+    size_t available, total;
+    CUresult driver = fy__cuda_checked(dev, fy__cuda.cuMemGetInfo(&available, &total));
+    if (fy__cuda_is_fatal(driver))
+        return fy__cuda_failed(driver, __FILE__, __LINE__, "cuDNN", "running a convolution on cuda:%d", dev->index);
+    return DNN_FAIL(code, "the convolution", p);
+}
+
+fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_dnn_problem_t *problem,
+                             const fy__cuda_dnn_operands_t *operands)
+{
+    fy__cuda_dnn_t *dnn = dev->dnn;
+    plan_t *plan;
+    pthread_mutex_lock(&dnn->lock);
+    fy_status_t status = get_plan(dnn, problem, UINT64_MAX, operands->workspace != NULL ? operands->workspace_nbytes : 0, &plan);
+    if (status == FY_STATUS_OK) {
+        cudnnStatus_t code = fy__cudnn.cudnnSetStream(dnn->handle, (cudaStream_t)stream);
+        if (code == CUDNN_STATUS_SUCCESS) code = submit(dnn, problem, plan, operands);
+        if (code != CUDNN_STATUS_SUCCESS) status = explain(dev, code, problem);
+    }
+    pthread_mutex_unlock(&dnn->lock);
+    return status;
+}

@@ -1,0 +1,100 @@
+/* Finding cuDNN, and what its codes mean. It is never needed: Ferry's own kernels do what it does, so a library that is missing is said in
+ * the log, once, and nothing is refused. Next: dnn.c. */
+#include "backends/cuda/dnn_library.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cuda/dnn.h"
+
+fy__cudnn_t fy__cudnn;
+
+/* Guards the filling of fy__cudnn and `missing`; `loaded` is set last. */
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int loaded;
+static char missing[256]; /* what was looked for and was not there: it is not looked for again */
+
+/* By thousands: what is refused as unsupported can be done by another kernel; the rest is told. */
+fy_status_t fy__cudnn_status(cudnnStatus_t code)
+{
+    if (code == CUDNN_STATUS_SUCCESS) return FY_STATUS_OK;
+    if (code == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED || code == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+        return FY_STATUS_OUT_OF_MEMORY;
+    switch ((int)code / 1000) {
+    case 1: return FY_STATUS_UNAVAILABLE;
+    case 3: return FY_STATUS_UNSUPPORTED;
+    default: return FY_STATUS_INTERNAL;
+    }
+}
+
+const char *fy__cudnn_name(cudnnStatus_t code)
+{
+    switch ((int)code / 1000) {
+    case 0: return "CUDNN_STATUS_SUCCESS";
+    case 1: return "CUDNN_STATUS_NOT_INITIALIZED or its like";
+    case 2: return "CUDNN_STATUS_BAD_PARAM";
+    case 3: return "CUDNN_STATUS_NOT_SUPPORTED";
+    case 4: return "CUDNN_STATUS_INTERNAL_ERROR";
+    case 5: return "CUDNN_STATUS_EXECUTION_FAILED";
+    default: return "an unknown code";
+    }
+}
+
+static const char *asked_for(void)
+{
+    const char *name = getenv("FERRY_CUDNN");
+    return name != NULL && name[0] != '\0' ? name : NULL;
+}
+
+int fy__cuda_dnn_is_wanted(void)
+{
+    const char *name = asked_for();
+    return name == NULL || strcmp(name, "none") != 0;
+}
+
+static fy_status_t load(const char *name)
+{
+    fy__cudnn_t table = { .library = dlopen(name, RTLD_NOW | RTLD_LOCAL) };
+    void *entry;
+    if (table.library == NULL) {
+        const char *why = dlerror();
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "cuDNN did not load: %s", why != NULL ? why : name);
+    }
+#define X(call)                                                                                   \
+    entry = dlsym(table.library, #call);                                                          \
+    if (entry == NULL) {                                                                          \
+        dlclose(table.library);                                                                   \
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "'%s' has no %s; cuDNN 9 does", name, #call); \
+    }                                                                                             \
+    memcpy(&table.call, &entry, sizeof entry);
+    FY__CUDNN_LIST(X)
+#undef X
+    if (table.cudnnGetVersion() / 10000 != 9) { /* the structs of the heuristics may have changed */
+        const unsigned long long version = table.cudnnGetVersion();
+        dlclose(table.library);
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "'%s' is cuDNN of version number %llu; version 9 is needed", name, version);
+    }
+    fy__cudnn = table;
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy__cudnn_load(void)
+{
+    if (atomic_load_explicit(&loaded, memory_order_acquire)) return FY_STATUS_OK;
+    const char *name = asked_for() != NULL ? asked_for() : "libcudnn.so.9";
+    fy_status_t status = FY_STATUS_OK;
+    pthread_mutex_lock(&load_lock);
+    if (!loaded && strncmp(missing, name, sizeof missing - 1) == 0)
+        status = FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "cuDNN ('%s') did not load when it was first looked for", name);
+    else if (!loaded)
+        status = load(name);
+    if (status == FY_STATUS_OK)
+        atomic_store_explicit(&loaded, 1, memory_order_release);
+    else
+        snprintf(missing, sizeof missing, "%s", name);
+    pthread_mutex_unlock(&load_lock);
+    return status;
+}
