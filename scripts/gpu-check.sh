@@ -87,20 +87,27 @@ number() { sed -n "s/.*\"$2\": *\\(-\\{0,1\\}[0-9][0-9.e+-]*\\).*/\\1/p" "$1" 2>
 
 # ---- build ----
 
-# Packages that the build needs and this machine lacks, unpacked into a prefix of their own.
+# Packages that the build needs and this machine lacks, unpacked into a prefix of their own. Links of theirs to absolute places, as
+# zlib's, are led into the prefix.
 use_packages() {
-    local prefix=$build/prefix package libraries
+    local prefix=$build/prefix package link target triplet folders="" folder
     [[ -z $dry ]] && compgen -G '.gpu-deps/*.deb' >/dev/null || return 0
     if [[ ! -e $prefix/.whole ]]; then
         mkdir -p "$prefix"
         for package in .gpu-deps/*.deb; do dpkg -x "$package" "$prefix" || echo "gpu-check: $package could not be unpacked" >&2; done
+        find "$prefix" -type l | while read -r link; do
+            target=$(readlink "$link")
+            [[ $target == /* && -e $prefix$target ]] && ln -sfn "$prefix$target" "$link"
+        done
         touch "$prefix/.whole"
     fi
-    libraries=$prefix/usr/lib/$(gcc -dumpmachine)
-    [[ -d $libraries ]] || libraries=$(dirname "$(find "$prefix/usr/lib" -name '*.so*' -print -quit)")
-    export CMAKE_PREFIX_PATH=$prefix/usr PATH=$prefix/usr/bin:$PATH
-    export LD_LIBRARY_PATH=$libraries:$prefix/usr/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} LIBRARY_PATH=$libraries${LIBRARY_PATH:+:$LIBRARY_PATH}
-    export CPATH=$prefix/usr/include${CPATH:+:$CPATH} PKG_CONFIG_PATH=$libraries/pkgconfig
+    triplet=$(gcc -dumpmachine)
+    for folder in "$prefix/usr/lib/$triplet" "$prefix/lib/$triplet" "$prefix/usr/lib"; do
+        [[ -d $folder ]] && folders=$folders${folders:+:}$folder
+    done
+    export CMAKE_PREFIX_PATH=$prefix/usr PATH=$prefix/usr/bin:$PATH PKG_CONFIG_PATH=$prefix/usr/lib/$triplet/pkgconfig
+    export LD_LIBRARY_PATH=$folders${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} LIBRARY_PATH=$folders${LIBRARY_PATH:+:$LIBRARY_PATH}
+    export CPATH=$prefix/usr/include${CPATH:+:$CPATH}
 }
 
 phase_build() {
