@@ -16,7 +16,8 @@ static void give_up(fy_graph_t *graph, const char *reason)
 void fy__graph_look(fy_graph_t *graph)
 {
     const fy__recording_t *recording = &graph->recording;
-    if (!recording->device->backend->graph_begin) return give_up(graph, "this device keeps no graphs of its own");
+    if (recording->device->synchronous || !recording->device->backend->graph_begin)
+        return give_up(graph, "this device keeps no graphs of its own");
     if (!recording->ncalls) return give_up(graph, "it has no calls");
     if (recording->nfaults && !recording->flags) return give_up(graph, "there was no device memory for its fault flags");
     for (uint32_t i = 0; i < recording->ncalls; i++) {

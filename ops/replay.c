@@ -273,7 +273,7 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
     FY_TRY(fy__graph_capture(graph));
     FY_CHECK(take_flags(&replay));
     if (replay.stream && recording->ncalls) FY_CHECK(wait_on_device(&replay));
-    FY_CHECK(graph->native ? submit_native(&replay, &submitted) : submit(&replay, &submitted));
+    FY_CHECK(graph->native && replay.stream ? submit_native(&replay, &submitted) : submit(&replay, &submitted));
     if (replay.stream && recording->ncalls) {
         const bool anchored = replay.after_transfer || recording->uploads || replay.nfaults;
         point = anchored ? fy__stream_submitted_anchored(replay.stream) : fy__stream_submitted(replay.stream);

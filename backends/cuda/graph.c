@@ -52,29 +52,44 @@ static void drop(fy__cuda_device_t *dev, fy__cuda_stream_t *stream)
     free(stream);
 }
 
+static fy__cuda_stream_t *make_stream(void)
+{
+    fy__cuda_stream_t *stream = calloc(1, sizeof *stream);
+    graph_t *graph = calloc(1, sizeof *graph);
+    if (stream == NULL || graph == NULL) {
+        free(stream);
+        free(graph);
+        return NULL;
+    }
+    stream->capture = graph;
+    stream->trail = &graph->trail;
+    return stream;
+}
+
 fy_status_t fy__cuda_graph_begin(void *handle, void **out_stream)
 {
     fy__cuda_device_t *dev = handle;
     fy__cuda_frame_t frame;
     *out_stream = NULL;
-    FY_TRY(fy__cuda_enter(dev, &frame));
-    fy__cuda_stream_t *stream = calloc(1, sizeof *stream);
-    if (stream != NULL) stream->capture = calloc(1, sizeof *stream->capture);
-    if (stream != NULL && stream->capture != NULL) stream->trail = &stream->capture->trail;
-    fy_status_t status = FY_STATUS_OK;
-    if (stream == NULL || stream->capture == NULL)
-        status = FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for a graph of cuda:%d", dev->index);
-    if (status == FY_STATUS_OK)
-        status = FY__CUDA_CALL(dev, cuStreamCreateWithPriority, (&stream->handle, CU_STREAM_NON_BLOCKING, dev->least_priority),
-                               "creating a stream for a graph on cuda:%d", dev->index);
+    fy__cuda_stream_t *stream = make_stream();
+    if (stream == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for a graph of cuda:%d", dev->index);
+    fy_status_t status = fy__cuda_enter(dev, &frame);
+    if (status != FY_STATUS_OK) {
+        drop_graph(stream->capture);
+        free(stream);
+        return status;
+    }
+    status = FY__CUDA_CALL(dev, cuStreamCreateWithPriority, (&stream->handle, CU_STREAM_NON_BLOCKING, dev->least_priority),
+                           "creating a stream for a graph on cuda:%d", dev->index);
     if (status == FY_STATUS_OK)
         status = FY__CUDA_CALL(dev, cuStreamBeginCapture, (stream->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                                "beginning a graph on cuda:%d", dev->index);
     if (status == FY_STATUS_OK) {
         *out_stream = stream;
         fy__cuda_captures++;
-    } else if (stream != NULL)
+    } else {
         drop(dev, stream);
+    }
     fy__cuda_leave(&frame);
     return status;
 }
