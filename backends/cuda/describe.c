@@ -122,13 +122,18 @@ static fy_status_t say_memory(fy__cuda_device_t *dev, const fy__cuda_facts_t *fa
 static fy_status_t say_lt(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
 {
     const char *asked = getenv("FERRY_CUBLASLT");
-    (void)dev;
+    fy__cuda_lt_counts_t counts;
     if (asked != NULL && asked[0] == '\0') asked = NULL;
     const char *const names[] = { asked != NULL ? asked : "libcublasLt.so.13", asked != NULL ? NULL : "libcublasLt.so.12", NULL };
     if (fy__cuda_lt_is_wanted())
         fy__cuda_say_library(facts, "cublaslt", names, "cublasLtGetVersion");
     else
         fy__cuda_say(facts, "cublaslt", "not used: FERRY_CUBLASLT=none; matmul takes Ferry's own kernel");
+    fy__cuda_lt_query(dev->lt, &counts);
+    fy__cuda_say(facts, "f32_products", "%s", dev->tf32 ? "TF32 (tf32=on)" : "f32");
+    fy__cuda_say(facts, "relu_of_linear", "%s", dev->fused_relu ? "by cuBLASLt (relu=fused)" : "exact");
+    fy__cuda_say(facts, "product_plans", "%u of %u, %llu hits, %llu misses, %llu evictions", counts.plans, counts.most,
+                 (unsigned long long)counts.hits, (unsigned long long)counts.misses, (unsigned long long)counts.evictions);
     return FY_STATUS_OK;
 }
 

@@ -129,20 +129,28 @@ static fy_status_t describe(fy__cuda_device_t *dev)
 
 static _Atomic uint32_t last_serial;
 
-/* What the options of one open say. */
+/* What the options of one open say: of each the value that it has, the first of two or the second. */
 typedef struct options {
-    int is_virtual;
+    int is_virtual, tf32, fused_relu;
 } options_t;
 
 static fy_status_t read_option(int index, const fy_backend_option_t *option, options_t *options)
 {
-    if (strcmp(option->key, "segments") != 0)
-        return FY__CUDA_FAIL(FY_STATUS_INVALID_ARGUMENT, "cuda:%d: option '%s' is unknown; the cuda backend's own is segments", index,
-                             option->key);
-    options->is_virtual = strcmp(option->value, "virtual") == 0;
-    if (!options->is_virtual && strcmp(option->value, "fixed") != 0)
-        return FY__CUDA_FAIL(FY_STATUS_INVALID_ARGUMENT, "cuda:%d: segments=%s: segments may be fixed, virtual", index, option->value);
-    return FY_STATUS_OK;
+    const struct {
+        const char *key, *values[2];
+        int *chosen;
+    } known[] = { { "segments", { "fixed", "virtual" }, &options->is_virtual },
+                  { "tf32", { "off", "on" }, &options->tf32 },
+                  { "relu", { "exact", "fused" }, &options->fused_relu } };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(option->key, known[i].key) != 0) continue;
+        *known[i].chosen = strcmp(option->value, known[i].values[1]) == 0;
+        if (*known[i].chosen || strcmp(option->value, known[i].values[0]) == 0) return FY_STATUS_OK;
+        return FY__CUDA_FAIL(FY_STATUS_INVALID_ARGUMENT, "cuda:%d: %s=%s: %s may be %s, %s", index, option->key, option->value, option->key,
+                             known[i].values[0], known[i].values[1]);
+    }
+    return FY__CUDA_FAIL(FY_STATUS_INVALID_ARGUMENT, "cuda:%d: option '%s' is unknown; the cuda backend's own are segments, tf32, relu",
+                         index, option->key);
 }
 
 fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev)
@@ -158,6 +166,8 @@ fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_op
     fy__cuda_device_t *dev = calloc(1, sizeof *dev);
     if (dev == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for the handle of cuda:%d", index);
     dev->index = index;
+    dev->tf32 = chosen.tf32;
+    dev->fused_relu = chosen.fused_relu;
     pthread_mutex_init(&dev->trails.lock, NULL);
     dev->serial = atomic_fetch_add(&last_serial, 1) + 1;
     fy__cuda_frame_t frame;

@@ -42,6 +42,8 @@ typedef struct fy__cuda_device {
     fy__cuda_trails_t trails;
     fy__cuda_virtual_t *virtual_memory;     /* segments=virtual; NULL: cuMemAlloc gives all */
     _Atomic uint32_t peers[FY__CUDA_PEERS]; /* by index: serial of the peer that this device's way to was settled for; 0: none yet */
+    int tf32;                               /* tf32=on: f32 products may round their factors to TF32 */
+    int fused_relu;                         /* relu=fused: cuBLASLt applies relu; what it makes of NaN is not documented */
 } fy__cuda_device_t;
 
 typedef struct fy__cuda_stream {

@@ -50,10 +50,10 @@ fy_status_t fy__cuda_run_linear(fy__cuda_device_t *dev, CUstream stream, const f
     const fy_launch_t product = fy__cuda_linear_product(launch, &dst, src);
     fy__cuda_matmul_t matmul;
     fy__cuda_request_t request;
-    if (fy__cuda_linear_plan(launch, &product, &matmul) && fy__cuda_lt_is_wanted()) {
+    if (fy__cuda_linear_plan(dev, launch, &product, &matmul) && fy__cuda_lt_is_wanted()) {
         FY_TRY(fy__cuda_lt_load());
         fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul); /* UNSUPPORTED: before anything ran */
-        if (status == FY_STATUS_OK && fy__cuda_pack_linear_activation(launch, &request)) return fy__cuda_submit(dev, stream, &request);
+        if (status == FY_STATUS_OK && fy__cuda_pack_linear_activation(dev, launch, &request)) return fy__cuda_submit(dev, stream, &request);
         if (status != FY_STATUS_UNSUPPORTED) return status;
         tell_slow(dev, "it has no algorithm for this shape, alignment and epilogue");
     }
@@ -91,7 +91,13 @@ static fy_launch_t params_sum(const fy_launch_t *launch)
 fy_status_t fy__cuda_run_linear_params(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
 {
     const fy_launch_t product = params_product(launch), sum = params_sum(launch);
+    fy__cuda_matmul_t matmul;
     if (sum.nelem == 0) return FY_STATUS_OK;
+    if (launch->nelem > 0 && fy__cuda_lt_is_wanted() && fy__cuda_linear_params_plan(launch, &product, &matmul)) {
+        FY_TRY(fy__cuda_lt_load());
+        const fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul); /* UNSUPPORTED: before anything ran */
+        if (status != FY_STATUS_UNSUPPORTED) return status;
+    }
     if (launch->nelem > 0) FY_TRY(fy__cuda_run_matmul(dev, stream, &product));
     return fy__cuda_run_reduce(dev, stream, &sum);
 }
@@ -118,7 +124,7 @@ uint64_t fy__cuda_linear_workspace(fy__cuda_device_t *dev, const fy_launch_t *la
     fy_desc_t dst, src[2];
     const fy_launch_t product = fy__cuda_linear_product(launch, &dst, src);
     fy__cuda_matmul_t matmul;
-    return fy__cuda_linear_plan(launch, &product, &matmul) ? product_workspace(dev, &matmul, limit) : 0;
+    return fy__cuda_linear_plan(dev, launch, &product, &matmul) ? product_workspace(dev, &matmul, limit) : 0;
 }
 
 uint64_t fy__cuda_linear_params_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
@@ -127,5 +133,9 @@ uint64_t fy__cuda_linear_params_workspace(fy__cuda_device_t *dev, const fy_launc
     fy__cuda_matmul_t matmul;
     fy__cuda_matmul_plan(&product, &matmul);
     const uint64_t of_product = product_workspace(dev, &matmul, limit), of_sum = fy__cuda_reduce_workspace(dev, &sum, limit);
+    if (fy__cuda_linear_params_plan(launch, &product, &matmul)) {
+        const uint64_t of_both = product_workspace(dev, &matmul, limit);
+        if (of_both > of_product && of_both > of_sum) return of_both;
+    }
     return of_product > of_sum ? of_product : of_sum;
 }

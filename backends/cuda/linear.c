@@ -1,6 +1,8 @@
-/* linear: a product with what follows it. cuBLASLt adds the bias and applies relu while it stores; other activations come after it in a
- * launch of their own, but not in half precision, which must round once: there, and where cuBLASLt cannot, the kernel does all.
- * (cuBLASLt's gelu is the tanh form, ours has erf, so it is not asked for it.) Next: matmul.c. */
+/* linear: a product with what follows it, and the product of its parameters' gradients. cuBLASLt adds the bias while it stores. relu follows in a
+ * launch of its own, and in cuBLASLt only where the device was opened with relu=fused: its documentation says max(x, 0), which may turn NaN
+ * into 0, and Ferry's relu keeps NaN. Other activations follow too, but not in half precision, which must round once: there, and where
+ * cuBLASLt cannot, the kernel does all. Its gelu is the tanh form and ours has erf, so it is not asked for; its DRELU_BGRAD reads a mask that
+ * RELU_AUX would have to have kept, and the tape keeps y. Next: matmul.c. */
 #include "backends/cuda/matmul.h"
 
 #include <cublasLt.h>
@@ -10,7 +12,8 @@ static int32_t activation_of(const fy_launch_t *launch) { return ((const fy_line
 
 static int is_half(const fy_launch_t *launch) { return launch->dst[0].dtype == FY_DTYPE_F16 || launch->dst[0].dtype == FY_DTYPE_BF16; }
 
-static int is_fused(int32_t activation) { return activation == FY_ACTIVATION_NONE || activation == FY_ACTIVATION_RELU; }
+/* Does it keep what has been rounded? */
+static int is_exact(int32_t activation) { return activation == FY_ACTIVATION_NONE || activation == FY_ACTIVATION_RELU; }
 
 /* A vector as a matrix of one row. */
 static fy_desc_t with_rows(const fy_desc_t *desc)
@@ -41,27 +44,30 @@ fy_launch_t fy__cuda_linear_product(const fy_launch_t *launch, fy_desc_t *dst, f
     return product;
 }
 
-int fy__cuda_linear_plan(const fy_launch_t *launch, const fy_launch_t *product, fy__cuda_matmul_t *out)
+int fy__cuda_linear_plan(const fy__cuda_device_t *dev, const fy_launch_t *launch, const fy_launch_t *product, fy__cuda_matmul_t *out)
 {
     const fy_desc_t *bias = launch->nsrc == 3 ? &launch->src[2] : NULL;
     const int32_t activation = activation_of(launch);
     fy__cuda_matmul_plan(product, out);
     if (out->problem.inner == 0 || !out->takes_lt || (bias != NULL && bias->strides[0] != 1 && bias->dims[0] != 1)) return 0;
-    if (is_half(launch) && !is_fused(activation)) return 0;
+    if (is_half(launch) && !is_exact(activation)) return 0;
     if (bias != NULL) out->problem.epilogue |= CUBLASLT_EPILOGUE_BIAS;
-    if (activation == FY_ACTIVATION_RELU) out->problem.epilogue |= CUBLASLT_EPILOGUE_RELU;
-    out->bias = bias != NULL ? bias->data : NULL;
+    if (activation == FY_ACTIVATION_RELU && dev->fused_relu) out->problem.epilogue |= CUBLASLT_EPILOGUE_RELU;
+    if (bias == NULL) return 1;
+    out->bias = bias->data;
+    out->problem.align_bias = fy__cuda_lt_alignment(bias->data);
     return 1;
 }
 
-int fy__cuda_pack_linear_activation(const fy_launch_t *launch, fy__cuda_request_t *out)
+int fy__cuda_pack_linear_activation(const fy__cuda_device_t *dev, const fy_launch_t *launch, fy__cuda_request_t *out)
 {
-    static const uint32_t ops[] = {
-        [FY_ACTIVATION_TANH] = FY_OP_TANH, [FY_ACTIVATION_SIGMOID] = FY_OP_SIGMOID, [FY_ACTIVATION_GELU] = FY_OP_GELU
-    };
+    static const uint32_t ops[] = { [FY_ACTIVATION_RELU] = FY_OP_RELU,
+                                    [FY_ACTIVATION_TANH] = FY_OP_TANH,
+                                    [FY_ACTIVATION_SIGMOID] = FY_OP_SIGMOID,
+                                    [FY_ACTIVATION_GELU] = FY_OP_GELU };
     const int32_t activation = activation_of(launch);
     fy_launch_t in_place = *launch;
-    if (is_fused(activation)) return 0;
+    if (activation == FY_ACTIVATION_NONE || (activation == FY_ACTIVATION_RELU && dev->fused_relu)) return 0;
     in_place.op = ops[activation];
     in_place.nsrc = 1;
     in_place.src = launch->dst;
@@ -78,4 +84,16 @@ void fy__cuda_pack_linear(const fy_launch_t *launch, const fy_launch_t *product,
     out->args.attrs.linear.activation = activation_of(launch);
     out->args.nsrc = launch->nsrc;
     if (launch->nsrc == 3) fy__cuda_operand_set(&out->args.src[2], &launch->src[2]);
+}
+
+int fy__cuda_linear_params_plan(const fy_launch_t *launch, const fy_launch_t *product, fy__cuda_matmul_t *out)
+{
+    const fy_desc_t *db = &launch->dst[1];
+    fy__cuda_matmul_plan(product, out);
+    if (!out->takes_lt || out->problem.inner == 0 || out->problem.batch != 1 || out->nouter != 0) return 0;
+    if ((launch->accumulate >> 1 & 1) != 0 || (db->strides[0] != 1 && db->dims[0] != 1) || db->dtype == FY_DTYPE_F64) return 0;
+    out->problem.epilogue = CUBLASLT_EPILOGUE_BGRADB; /* cuBLASLt's b is dy: its sums over the rows, one for each column of dw' */
+    out->bias = db->data;
+    out->problem.align_bias = fy__cuda_lt_alignment(db->data);
+    return 1;
 }

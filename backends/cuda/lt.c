@@ -1,5 +1,5 @@
 /* Plans: the descriptors of a product and the algorithm that cuBLASLt's heuristic chose for it. Asking costs tens of microseconds, so the
- * last 64 shapes are kept, least recently used first out. Steady launches create nothing. Next: matmul.c. */
+ * last 256 shapes are kept, found by hash, least recently used first out. Steady launches create nothing. Next: matmul.c. */
 #include "backends/cuda/lt.h"
 
 #include <pthread.h>
@@ -8,13 +8,15 @@
 
 #include "backends/cuda/lt_library.h"
 
-enum { NPLANS = 64 };
+enum { NPLANS = 256, NBUCKETS = 512 };
 
-_Static_assert(sizeof(fy__cuda_lt_problem_t) == 10 * 8 + 8 * 4, "the key is compared as bytes: it may have no padding");
+_Static_assert(sizeof(fy__cuda_lt_problem_t) == 10 * 8 + 10 * 4, "the key is compared as bytes: it may have no padding");
 
 typedef struct plan {
     fy__cuda_lt_problem_t problem;
     uint64_t used;  /* tick of the last use; 0: the place is empty */
+    uint32_t next;  /* in its bucket: a place + 1; 0: the last */
+    int refused;    /* there is no algorithm */
     uint64_t limit; /* scratch that the heuristic was allowed */
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, d;
@@ -26,7 +28,8 @@ struct fy__cuda_lt {
     /* Guards everything below. Held while a product is submitted, so that no other thread can drop its plan meanwhile. */
     pthread_mutex_t lock;
     cublasLtHandle_t handle;
-    uint64_t tick;
+    uint64_t tick, hits, misses, evictions;
+    uint32_t buckets[NBUCKETS]; /* a place + 1; 0: none */
     plan_t plans[NPLANS];
 };
 
@@ -91,12 +94,16 @@ static fy_status_t make_layout(const fy__cuda_lt_problem_t *p, int64_t rows, int
     return FY_STATUS_OK;
 }
 
-/* f16 and bf16 add up in f32; f32 stays f32: TF32 would have to be asked for. */
-static fy_status_t describe(const fy__cuda_lt_problem_t *p, plan_t *plan)
+/* f16 and bf16 add up in f32; f32 stays f32 unless the device was opened with tf32=on. */
+static fy_status_t describe(const fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, plan_t *plan)
 {
     const int wide = p->dtype == FY_DTYPE_F64;
+    const cublasComputeType_t single = lt->dev->tf32 && p->dtype == FY_DTYPE_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const int32_t transpose = CUBLAS_OP_T;
-    LT_TRY(cublasLtMatmulDescCreate, (&plan->product, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide ? CUDA_R_64F : CUDA_R_32F), p);
+    /* The heuristic reads this pointer's alignment and does not follow it (cublasLt.h, BIAS_POINTER); each run sets its own. */
+    const void *bias = (const void *)(uintptr_t)p->align_bias;
+    LT_TRY(cublasLtMatmulDescCreate, (&plan->product, wide ? CUBLAS_COMPUTE_64F : single, wide ? CUDA_R_64F : CUDA_R_32F), p);
+    if (p->align_bias) LT_TRY(cublasLtMatmulDescSetAttribute, (plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), p);
     if (p->transpose_a)
         LT_TRY(cublasLtMatmulDescSetAttribute, (plan->product, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose), p);
     if (p->transpose_b)
@@ -115,7 +122,11 @@ static fy_status_t set_preference(const fy__cuda_lt_problem_t *p, uint64_t limit
                                                                   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
                                                                   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
     const uint32_t values[] = { p->align_a, p->align_b, p->align_d, p->align_d };
+    /* Parts of a long sum are joined in one order, and as wide as they were added up: neither in place nor rounded to the output. */
+    const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     LT_TRY(cublasLtMatmulPreferenceSetAttribute, (preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit), p);
+    LT_TRY(cublasLtMatmulPreferenceSetAttribute, (preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions),
+           p);
     for (int i = 0; i < 4; i++) LT_TRY(cublasLtMatmulPreferenceSetAttribute, (preference, names[i], &values[i], sizeof values[i]), p);
     return FY_STATUS_OK;
 }
@@ -137,42 +148,68 @@ static fy_status_t choose(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uin
     return status;
 }
 
+/* Into an empty place. */
 static fy_status_t make_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit, plan_t *place)
 {
-    drop_plan(place);
-    fy_status_t status = describe(p, place);
+    fy_status_t status = describe(lt, p, place);
     if (status == FY_STATUS_OK) status = choose(lt, p, limit, place);
-    if (status != FY_STATUS_OK) {
-        drop_plan(place);
-        return status;
-    }
+    const int refused = status == FY_STATUS_UNSUPPORTED && p->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    if (status != FY_STATUS_OK) drop_plan(place);
+    if (status != FY_STATUS_OK && !refused) return status;
     place->problem = *p;
     place->limit = limit;
+    place->refused = refused;
     return FY_STATUS_OK;
 }
 
 /* ---- finding one; the lock is held ---- */
 
+static uint32_t bucket_of(const fy__cuda_lt_problem_t *p)
+{
+    uint64_t words[sizeof *p / 8], hash = 0;
+    memcpy(words, p, sizeof *p);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        hash = (hash ^ words[i]) * 0x9E3779B97F4A7C15u; /* 2^64 / golden ratio: Knuth, multiplicative hashing */
+        hash ^= hash >> 32;
+    }
+    return (uint32_t)(hash % NBUCKETS);
+}
+
 /* The plan of this product that was made under just this limit, or (limit UINT64_MAX) the roomiest that `granted` suffices for. */
 static plan_t *find(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit, uint64_t granted)
 {
     plan_t *found = NULL;
-    for (int i = 0; i < NPLANS; i++) {
-        plan_t *plan = &lt->plans[i];
-        if (plan->used == 0 || memcmp(&plan->problem, p, sizeof *p) != 0) continue;
+    for (uint32_t place = lt->buckets[bucket_of(p)]; place != 0; place = lt->plans[place - 1].next) {
+        plan_t *plan = &lt->plans[place - 1];
+        if (memcmp(&plan->problem, p, sizeof *p) != 0) continue;
         if (limit != UINT64_MAX ? plan->limit != limit : plan->choice.workspaceSize > granted) continue;
         if (found == NULL || plan->limit > found->limit) found = plan;
     }
     return found;
 }
 
+/* An empty place: the least recently used plan gives way. */
+static plan_t *take_place(fy__cuda_lt_t *lt)
+{
+    plan_t *place = &lt->plans[0];
+    for (int i = 1; i < NPLANS && place->used != 0; i++)
+        if (lt->plans[i].used < place->used) place = &lt->plans[i];
+    if (place->used == 0) return place;
+    uint32_t *link = &lt->buckets[bucket_of(&place->problem)];
+    while (&lt->plans[*link - 1] != place) link = &lt->plans[*link - 1].next;
+    *link = place->next;
+    drop_plan(place);
+    lt->evictions++;
+    return place;
+}
+
 static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit, uint64_t granted, plan_t **out_plan)
 {
     plan_t *plan = find(lt, p, limit, granted);
-    if (plan == NULL) {
-        plan = &lt->plans[0];
-        for (int i = 1; i < NPLANS; i++)
-            if (lt->plans[i].used < plan->used) plan = &lt->plans[i];
+    if (plan != NULL) {
+        lt->hits++;
+    } else {
+        lt->misses++;
         if (lt->handle == NULL) {
             cublasStatus_t code = fy__cublaslt.cublasLtCreate(&lt->handle);
             if (code != CUBLAS_STATUS_SUCCESS) {
@@ -180,11 +217,29 @@ static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, u
                 return LT_FAIL(code, "cublasLtCreate", p);
             }
         }
+        plan = take_place(lt);
         FY_TRY(make_plan(lt, p, limit != UINT64_MAX ? limit : granted, plan));
+        uint32_t *bucket = &lt->buckets[bucket_of(p)];
+        plan->next = *bucket;
+        *bucket = (uint32_t)(plan - lt->plans) + 1;
     }
     plan->used = ++lt->tick;
     *out_plan = plan;
-    return FY_STATUS_OK;
+    return plan->refused ? LT_FAIL(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p) : FY_STATUS_OK;
+}
+
+void fy__cuda_lt_query(fy__cuda_lt_t *lt, fy__cuda_lt_counts_t *out_counts)
+{
+    pthread_mutex_lock(&lt->lock);
+    *out_counts = (fy__cuda_lt_counts_t){ .most = NPLANS, .hits = lt->hits, .misses = lt->misses, .evictions = lt->evictions };
+    for (int i = 0; i < NPLANS; i++) out_counts->plans += lt->plans[i].used != 0;
+    pthread_mutex_unlock(&lt->lock);
+}
+
+uint32_t fy__cuda_lt_alignment(const void *address)
+{
+    const uint64_t bits = (uint64_t)(uintptr_t)address | 256;
+    return (uint32_t)(bits & (~bits + 1));
 }
 
 /* ---- use ---- */

@@ -15,6 +15,8 @@ typedef struct fy__cuda_lt_problem {
     int32_t transpose_a, transpose_b, accumulate;
     uint32_t align_a, align_b, align_d; /* bytes, at most 256 */
     uint32_t epilogue;                  /* a cublasLtEpilogue_t, or 0 */
+    uint32_t align_bias;                /* of what the epilogue adds or makes, bytes; 0: nothing */
+    uint32_t reserved;
 } fy__cuda_lt_problem_t;
 
 /* Only host memory; the library and the handle come with the first use. */
@@ -27,9 +29,18 @@ int fy__cuda_lt_is_wanted(void);
 /* Loads the library. UNSUPPORTED with the reason if there is none. Tries again after a failure. */
 fy_status_t fy__cuda_lt_load(void);
 
+typedef struct fy__cuda_lt_counts {
+    uint32_t plans, most;             /* kept now, and at most */
+    uint64_t hits, misses, evictions; /* of lookups; of plans that were in use */
+} fy__cuda_lt_counts_t;
+void fy__cuda_lt_query(fy__cuda_lt_t *lt, fy__cuda_lt_counts_t *out_counts);
+/* The power of two, at most 256, that an address is a multiple of. */
+uint32_t fy__cuda_lt_alignment(const void *address);
+
 /* Bytes of scratch, at most `limit`, with which this product runs best; 0 also if there is no plan. The context is current. */
 uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem, uint64_t limit);
-/* Submits it. `bias`: rows values, if the epilogue adds one; else NULL. The context is current. */
+/* Submits it. `bias`: rows values that the epilogue adds, or cols values that it makes (BGRADB); else NULL. The context is current.
+ * UNSUPPORTED: there is no algorithm, and nothing ran. A BGRADB that was refused once is refused from then on without a question. */
 fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_lt_problem_t *problem, const void *a, const void *b,
                             void *d, const void *bias, void *workspace, uint64_t workspace_nbytes);
 

@@ -9,7 +9,7 @@
 typedef struct fy__cuda_matmul {
     int takes_lt;
     fy__cuda_lt_problem_t problem;
-    const void *bias; /* of linear, dense, if problem.epilogue adds one */
+    const void *bias; /* dense: what problem.epilogue adds or makes */
     char *a, *b, *d;  /* in cuBLASLt's terms: its a is our src[1] */
     int nouter;       /* batch axes that are walked by the host */
     int64_t outer[FY_MAX_RANK], step_a[FY_MAX_RANK], step_b[FY_MAX_RANK], step_d[FY_MAX_RANK];
@@ -22,10 +22,12 @@ void fy__cuda_pack_matmul(const fy_launch_t *launch, fy__cuda_request_t *out);
 /* linear: the product as a launch of its own, whose operands lie in `dst` and `src` (two). */
 fy_launch_t fy__cuda_linear_product(const fy_launch_t *launch, fy_desc_t *dst, fy_desc_t *src);
 /* The product with bias and, where cuBLASLt has it, activation; 0: takes_lt is 0, or what is left would round a second time. */
-int fy__cuda_linear_plan(const fy_launch_t *launch, const fy_launch_t *product, fy__cuda_matmul_t *out);
+int fy__cuda_linear_plan(const fy__cuda_device_t *dev, const fy_launch_t *launch, const fy_launch_t *product, fy__cuda_matmul_t *out);
 /* The activation of dst that the plan has left; 0: none. */
-int fy__cuda_pack_linear_activation(const fy_launch_t *launch, fy__cuda_request_t *out);
+int fy__cuda_pack_linear_activation(const fy__cuda_device_t *dev, const fy_launch_t *launch, fy__cuda_request_t *out);
 /* All of it, by the kernel. */
 void fy__cuda_pack_linear(const fy_launch_t *launch, const fy_launch_t *product, fy__cuda_request_t *out);
+/* linear_backward_params: dw with db in one product, if cuBLASLt may do that; 0: they are two. `product`: dw's. */
+int fy__cuda_linear_params_plan(const fy_launch_t *launch, const fy_launch_t *product, fy__cuda_matmul_t *out);
 
 #endif

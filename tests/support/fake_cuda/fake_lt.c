@@ -15,7 +15,8 @@ struct object {
     int32_t transpose_a, transpose_b, batch;
     uint64_t rows, cols, limit;
     int64_t ld, batch_stride;
-    uint32_t epilogue; /* RELU and BIAS bits */
+    uint32_t epilogue; /* RELU and BIAS bits, or BGRADB */
+    uint32_t reductions;
     const void *bias;
     uint32_t align[4];
 };
@@ -104,7 +105,8 @@ EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, 
         object->transpose_a = operation == CUBLAS_OP_T;
     else if (code == 0 && name == CUBLASLT_MATMUL_DESC_TRANSB)
         object->transpose_b = operation == CUBLAS_OP_T;
-    else if (code == 0 && name == CUBLASLT_MATMUL_DESC_EPILOGUE && operation != 0 && ((uint32_t)operation & ~known) == 0)
+    else if (code == 0 && name == CUBLASLT_MATMUL_DESC_EPILOGUE && operation != 0 &&
+             (((uint32_t)operation & ~known) == 0 || operation == CUBLASLT_EPILOGUE_BGRADB))
         object->epilogue = (uint32_t)operation;
     else if (code == 0 && name == CUBLASLT_MATMUL_DESC_BIAS_POINTER)
         memcpy(&object->bias, value, size);
@@ -168,6 +170,8 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefere
     if (code == 0 && !is_a(object, PREFERENCE)) code = CUBLAS_STATUS_INVALID_VALUE;
     if (code == 0 && name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && size == sizeof object->limit)
         memcpy(&object->limit, value, size);
+    else if (code == 0 && name == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK && size == sizeof object->reductions)
+        memcpy(&object->reductions, value, size);
     else if (code == 0 && which >= 0 && which < 4 && size == sizeof object->align[0])
         memcpy(&object->align[which], value, size);
     else if (code == 0)
@@ -193,10 +197,23 @@ static int shapes_fit(const struct object *product, const struct object *a, cons
         if (all[i]->type != a->type || all[i]->ld < (int64_t)all[i]->rows || all[i]->batch != d->batch || all[i]->rows == 0) return 0;
     int wide = a->type == CUDA_R_64F;
     return d->rows == m && d->cols == n && k == kb && c == d && product->type == (wide ? CUDA_R_64F : CUDA_R_32F) &&
-           product->compute == (wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F);
+           (product->compute == (wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F) ||
+            (a->type == CUDA_R_32F && product->compute == CUBLAS_COMPUTE_32F_FAST_TF32));
 }
 
 static size_t size_of(cudaDataType_t type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
+
+/* What TF32 keeps of a factor: 10 bits behind the point, here cut off. */
+static double kept(const struct object *product, double x)
+{
+    float single = (float)x;
+    uint32_t bits;
+    if (product->compute != CUBLAS_COMPUTE_32F_FAST_TF32) return x;
+    memcpy(&bits, &single, sizeof bits);
+    bits &= ~0x1fffu;
+    memcpy(&single, &bits, sizeof bits);
+    return single;
+}
 
 static double get(const view_t *v, uint64_t row, uint64_t col, int batch)
 {
@@ -229,6 +246,18 @@ static void set(const view_t *v, uint64_t row, uint64_t col, int batch, double x
     }
 }
 
+static int takes_vector(const struct object *product)
+{
+    return product->epilogue == CUBLASLT_EPILOGUE_BGRADB || (product->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+}
+
+/* Of an address that may not be one; NULL: anything. */
+static uint64_t alignment_of(const void *address)
+{
+    const uint64_t bits = (uint64_t)(uintptr_t)address | 256;
+    return address == NULL ? 1 : bits & (~bits + 1);
+}
+
 EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,
                                                      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                                      cublasLtMatmulPreference_t preference, int requested,
@@ -241,12 +270,18 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
         code = CUBLAS_STATUS_INVALID_VALUE;
     if (code == 0 && !shapes_fit((struct object *)product, (struct object *)a, (struct object *)b, (struct object *)c, (struct object *)d))
         code = CUBLAS_STATUS_INVALID_VALUE;
+    /* Sums in place, or rounded in between, would not have the bits of one order; an epilogue's vector must be known here. */
+    if (code == 0 && ((struct object *)preference)->reductions != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
+        code = CUBLAS_STATUS_INVALID_VALUE;
+    if (code == 0 && takes_vector((struct object *)product) != (((struct object *)product)->bias != NULL))
+        code = CUBLAS_STATUS_INVALID_VALUE;
     if (code == 0) {
         const struct object *wish = (struct object *)preference;
         memset(results, 0, sizeof *results);
         results->workspaceSize = wish->limit < 4096 ? 0 : 4096;
         results->algo.data[0] = 0xA160;
         for (int i = 0; i < 4; i++) results->algo.data[1 + i] = wish->align[i];
+        results->algo.data[5] = alignment_of(((struct object *)product)->bias);
         *found = 1;
     }
     return (cublasStatus_t)fake_leave(code);
@@ -277,24 +312,30 @@ static CUresult run_product(CUcontext context, const void *work)
     view_t va = { la, translate(context->device, w->a_data, la, w->algo.data[1]), p->transpose_a };
     view_t vb = { lb, translate(context->device, w->b_data, lb, w->algo.data[2]), p->transpose_b };
     view_t vd = { ld, translate(context->device, w->d_data, ld, w->algo.data[4]), 0 };
-    const int adds_bias = (p->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
-    struct object line = { .rows = ld->rows, .cols = 1, .ld = (int64_t)ld->rows, .batch = 1, .type = ld->type };
-    view_t vbias = { &line, adds_bias ? translate(context->device, p->bias, &line, 1) : NULL, 0 };
+    const int sums = p->epilogue == CUBLASLT_EPILOGUE_BGRADB, adds_bias = !sums && takes_vector(p);
+    const uint64_t length = sums ? ld->cols : ld->rows;
+    struct object line = { .rows = length, .cols = 1, .ld = (int64_t)length, .batch = 1, .type = ld->type };
+    view_t vbias = { &line, takes_vector(p) ? translate(context->device, p->bias, &line, w->algo.data[5]) : NULL, 0 };
     int scratch_fits = w->workspace_nbytes == 0 ||
                        fake_translate(context->device, (uint64_t)(uintptr_t)w->workspace, w->workspace_nbytes) != NULL;
-    if (va.data == NULL || vb.data == NULL || vd.data == NULL || (adds_bias && vbias.data == NULL) || !scratch_fits)
+    if (va.data == NULL || vb.data == NULL || vd.data == NULL || (takes_vector(p) && vbias.data == NULL) || !scratch_fits)
         return context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
     const uint64_t inner = p->transpose_a ? la->rows : la->cols;
     for (int batch = 0; batch < ld->batch; batch++)
         for (uint64_t col = 0; col < ld->cols; col++)
             for (uint64_t row = 0; row < ld->rows; row++) {
                 double sum = 0;
-                for (uint64_t k = 0; k < inner; k++) sum += get(&va, row, k, batch) * get(&vb, k, col, batch);
+                for (uint64_t k = 0; k < inner; k++) sum += kept(p, get(&va, row, k, batch)) * kept(p, get(&vb, k, col, batch));
                 sum = w->scale * sum + (w->keep != 0 ? w->keep * get(&vd, row, col, batch) : 0);
                 if (adds_bias) sum += get(&vbias, row, 0, 0);
-                if ((p->epilogue & CUBLASLT_EPILOGUE_RELU) != 0 && sum < 0) sum = 0;
+                if (!sums && (p->epilogue & CUBLASLT_EPILOGUE_RELU) != 0 && !(sum > 0)) sum = 0; /* NaN too: a fused relu may */
                 set(&vd, row, col, batch, sum);
             }
+    for (uint64_t col = 0; sums && col < length; col++) {
+        double sum = 0;
+        for (uint64_t k = 0; k < inner; k++) sum += get(&vb, k, col, 0);
+        set(&vbias, col, 0, 0, sum);
+    }
     return CUDA_SUCCESS;
 }
 

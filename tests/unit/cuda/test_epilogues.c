@@ -1,0 +1,191 @@
+/* What cuBLASLt is asked to do beside a product, and what not: biases and their gradients in one call, relu only where a device was opened for
+ * it, TF32 only where asked for; and that what it refused, or chose, is remembered. */
+#include "op_case.h"
+
+static int open_with(const char *key, const char *value)
+{
+    const fy_backend_option_t option = { .key = key, .value = value };
+    use_fake();
+    assert_ok(cuda->device_open(0, 1, &option, &dev));
+    assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream));
+    return 0;
+}
+static int open_fused(void **state)
+{
+    (void)state;
+    return open_with("relu", "fused");
+}
+static int open_tf32(void **state)
+{
+    (void)state;
+    return open_with("tf32", "on");
+}
+
+static int64_t products(void) { return fake.fake_cuda_calls("cublasLtMatmul"); }
+static int64_t kernels(void) { return fake.fake_cuda_calls("cuLaunchKernel"); }
+
+/* ---- linear ---- */
+
+static op_case_t linear_case(int32_t dtype, const fy_linear_attrs_t *attrs)
+{
+    op_case_t c = { .op = FY_OP_LINEAR, .ndst = 1, .nsrc = 3, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20 };
+    c.dst[0] = describe(dtype, 2, (const int64_t[]){ 6, 16 }, NULL);
+    c.src[0] = describe(dtype, 2, (const int64_t[]){ 6, 8 }, NULL);
+    c.src[1] = describe(dtype, 2, (const int64_t[]){ 16, 8 }, NULL);
+    c.src[2] = describe(dtype, 1, (const int64_t[]){ 16 }, NULL);
+    return c;
+}
+
+static void a_nan_goes_through_relu(void **state)
+{
+    (void)state;
+    const fy_linear_attrs_t relu = { FY_ACTIVATION_RELU };
+    float x[48];
+    op_case_t c = linear_case(FY_DTYPE_F32, &relu);
+    for (int i = 0; i < 48; i++) x[i] = i == 10 ? NAN : -1.0f + 0.25f * (float)(i % 9);
+    c.given[0] = x;
+    const int64_t before = products(), launches = kernels();
+    for (c.shifted = 0; c.shifted < 16; c.shifted++) run_case(&c); /* the host keeps it; the fake's fused relu would not */
+    assert_int_equal(products() - before, 16);
+    assert_int_equal(kernels() - launches, 16);
+    for (int32_t dtype = FY_DTYPE_F64; dtype <= FY_DTYPE_BF16; dtype++) {
+        c = linear_case(dtype, &relu);
+        run_case(&c);
+    }
+}
+
+static void a_fused_relu_is_one_call(void **state)
+{
+    (void)state;
+    const fy_linear_attrs_t relu = { FY_ACTIVATION_RELU };
+    for (int32_t dtype = FY_DTYPE_F32; dtype <= FY_DTYPE_BF16; dtype++) {
+        op_case_t c = linear_case(dtype, &relu);
+        const int64_t before = products(), launches = kernels();
+        run_case(&c);
+        assert_int_equal(products() - before, 1);
+        assert_int_equal(kernels() - launches, 0);
+    }
+}
+
+static op_case_t params_case(int32_t dtype)
+{
+    op_case_t c = { .op = FY_OP_LINEAR_BACKWARD_PARAMS, .ndst = 2, .nsrc = 2, .close = CLOSE, .workspace_limit = 1 << 20 };
+    c.dst[0] = describe(dtype, 2, (const int64_t[]){ 16, 8 }, NULL);
+    c.dst[1] = describe(dtype, 1, (const int64_t[]){ 16 }, NULL);
+    c.src[0] = describe(dtype, 2, (const int64_t[]){ 6, 16 }, NULL);
+    c.src[1] = describe(dtype, 2, (const int64_t[]){ 6, 8 }, NULL);
+    return c;
+}
+
+/* f64 and a db that is added to: a sum of Ferry's own. */
+static void both_gradients_are_one_call(void **state)
+{
+    (void)state;
+    for (int32_t dtype = FY_DTYPE_F32; dtype <= FY_DTYPE_BF16; dtype++) {
+        for (uint32_t accumulate = 0; accumulate < 4; accumulate++) {
+            op_case_t c = params_case(dtype);
+            c.accumulate = accumulate;
+            const int64_t before = products(), launches = kernels();
+            run_case(&c);
+            assert_int_equal(products() - before, 1);
+            assert_int_equal(kernels() - launches, dtype == FY_DTYPE_F64 || accumulate >= 2 ? 1 : 0);
+        }
+    }
+    op_case_t c = params_case(FY_DTYPE_F32);
+    for (c.shifted = 0; c.shifted < 16; c.shifted++) run_case(&c); /* plans promise no more alignment than there is, of db too */
+}
+
+static void what_was_refused_is_not_asked_again(void **state)
+{
+    (void)state;
+    op_case_t c = params_case(FY_DTYPE_F32);
+    c.workspace_limit = 0;
+    const int64_t before = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"), launches = kernels();
+    fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15); /* NOT_SUPPORTED: of the fused one */
+    for (int i = 0; i < 3; i++) run_case(&c);
+    assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - before, 2); /* and once of the plain one */
+    assert_int_equal(kernels() - launches, 3);
+}
+
+/* ---- TF32 ---- */
+
+static float product_of_thirds(void)
+{
+    const float third = 1.0f / 3.0f;
+    const fy_matmul_attrs_t attrs = { 0 };
+    fy_desc_t src[2] = { DENSE(F32, 1, 1), DENSE(F32, 1, 1) }, dst = DENSE(F32, 1, 1);
+    float result = 0;
+    src[0].data = device_bytes(&third, sizeof third);
+    src[1].data = device_bytes(&third, sizeof third);
+    dst.data = device_bytes(&result, sizeof result);
+    fy_launch_t launch = {
+        .struct_size = sizeof launch, .op = FY_OP_MATMUL, .nsrc = 2, .ndst = 1, .dst = &dst, .src = src, .attrs = &attrs, .nelem = 1
+    };
+    assert_ok(cuda->launch(dev, stream, &launch));
+    fetch(&result, dst.data, sizeof result);
+    cuda->free(dev, src[0].data, sizeof third);
+    cuda->free(dev, src[1].data, sizeof third);
+    cuda->free(dev, dst.data, sizeof result);
+    return result;
+}
+
+static void f32_is_f32(void **state)
+{
+    (void)state;
+    const float third = 1.0f / 3.0f;
+    assert_true(product_of_thirds() == third * third);
+}
+static void tf32_is_asked_for(void **state)
+{
+    (void)state;
+    const float third = 1.0f / 3.0f;
+    assert_true(fabsf(product_of_thirds() - third * third) > 1e-5f);
+}
+
+static void options_are_checked(void **state)
+{
+    (void)state;
+    void *other;
+    const fy_backend_option_t wrong = { .key = "tf32", .value = "maybe" };
+    assert_failed(cuda->device_open(0, 1, &wrong, &other), FY_STATUS_INVALID_ARGUMENT, "tf32=maybe: tf32 may be off, on");
+}
+
+/* ---- what ferry info shows ---- */
+
+static char facts[2048];
+static void note(void *user, const char *key, const char *value)
+{
+    (void)user;
+    const size_t used = strlen(facts);
+    snprintf(facts + used, sizeof facts - used, "%s=%s\n", key, value);
+}
+
+static void plans_are_counted(void **state)
+{
+    (void)state;
+    const fy_linear_attrs_t none = { 0 };
+    op_case_t c = linear_case(FY_DTYPE_F32, &none);
+    for (int i = 0; i < 5; i++) run_case(&c);
+    facts[0] = '\0';
+    assert_ok(cuda->describe(dev, note, NULL));
+    if (strstr(facts, "product_plans=1 of 256, 9 hits, 1 misses, 0 evictions") == NULL) fail_msg("%s", facts); /* two lookups a launch */
+    assert_non_null(strstr(facts, "f32_products=f32\n"));
+    assert_non_null(strstr(facts, "relu_of_linear=exact\n"));
+}
+
+int main(void)
+{
+    load_or_skip();
+#define TEST(name, opens) cmocka_unit_test_setup_teardown(name, opens, close_device)
+    const struct CMUnitTest tests[] = {
+        TEST(a_nan_goes_through_relu, open_device),
+        TEST(a_fused_relu_is_one_call, open_fused),
+        TEST(both_gradients_are_one_call, open_device),
+        TEST(what_was_refused_is_not_asked_again, open_device),
+        TEST(f32_is_f32, open_device),
+        TEST(tf32_is_asked_for, open_tf32),
+        TEST(options_are_checked, open_device),
+        TEST(plans_are_counted, open_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
