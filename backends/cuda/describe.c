@@ -146,9 +146,9 @@ static fy_status_t (*const parts[])(fy__cuda_device_t *dev, const fy__cuda_facts
     say_lt,
 };
 
-fy_status_t fy__cuda_describe(void *handle, fy_fact_fn say, void *user)
+fy_status_t fy__cuda_describe(void *dev_, fy_fact_fn say, void *user)
 {
-    fy__cuda_device_t *dev = handle;
+    fy__cuda_device_t *dev = dev_;
     const fy__cuda_facts_t facts = { say, user };
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));

@@ -182,12 +182,12 @@ static fy_status_t skip_number(reader_t *r, const char *what)
 
 static fy_status_t figure_member(reader_t *r, size_t i, int *value_seen, int *unit_seen)
 {
-    const char *key, *word;
-    size_t length, word_length;
+    const char *key = "", *word = "";
+    size_t length = 0, word_length = 0;
     FY_TRY(text(r, &key, &length));
     FY_TRY(expect(r, ':', "behind a key"));
     if (is(key, length, "value") && !*value_seen) {
-        uint64_t value;
+        uint64_t value = 0;
         FY_TRY(whole(r, figures[i].key, &value));
         if (value < figures[i].least || value > figures[i].most)
             return BAD(r, "%s is %" PRIu64 "; it may be from %" PRIu64 " to %" PRIu64 " %s", figures[i].key, value, figures[i].least,
@@ -212,8 +212,8 @@ static fy_status_t figure_member(reader_t *r, size_t i, int *value_seen, int *un
 
 static fy_status_t one_figure(reader_t *r)
 {
-    const char *key;
-    size_t length, i = 0;
+    const char *key = "";
+    size_t length = 0, i = 0;
     int goes_on = 1, value_seen = 0, unit_seen = 0;
     FY_TRY(text(r, &key, &length));
     while (i < NFIGURES && !is(key, length, figures[i].key)) i++;
@@ -245,8 +245,8 @@ static fy_status_t all_figures(reader_t *r)
 /* The profile that gives what this file does not: it stands before the figures. */
 static fy_status_t read_base(reader_t *r)
 {
-    const char *word;
-    size_t length;
+    const char *word = "";
+    size_t length = 0;
     char name[FY__SIM_PROFILE_NAME];
     FY_TRY(text(r, &word, &length));
     snprintf(name, sizeof name, "%.*s", length < sizeof name ? (int)length : 0, word);
@@ -263,8 +263,8 @@ static fy_status_t read_base(reader_t *r)
 
 static fy_status_t read_name(reader_t *r)
 {
-    const char *word;
-    size_t length;
+    const char *word = "";
+    size_t length = 0;
     FY_TRY(text(r, &word, &length));
     if (length == 0 || length >= sizeof r->out->name || memchr(word, '\\', length))
         return BAD(r, "name must have 1 to %zu plain characters", sizeof r->out->name - 1);
@@ -277,12 +277,12 @@ static fy_status_t read_name(reader_t *r)
 static fy_status_t member(reader_t *r)
 {
     static const char *const notes[] = { "date", "model", "driver", "host", "clock", "version", "how" };
-    const char *key, *word;
-    size_t length, word_length;
+    const char *key = "", *word = "";
+    size_t length = 0, word_length = 0;
     FY_TRY(text(r, &key, &length));
     FY_TRY(expect(r, ':', "behind a key"));
     if (is(key, length, "ferry_profile") && !r->has_version) {
-        uint64_t version;
+        uint64_t version = 0;
         FY_TRY(whole(r, "ferry_profile", &version));
         if (version != 1) return BAD(r, "this is version %" PRIu64 " of the form; this Ferry reads 1", version);
         r->has_version = 1;

@@ -16,9 +16,9 @@ typedef struct fy__sim_figures {
 
 /* Those of a built-in profile, and the built-in host's. */
 void fy__sim_figures_builtin(const fy__sim_profile_t *profile, fy__sim_figures_t *out_figures);
-void fy__sim_figures_copy(const fy__sim_figures_t *figures, fy__sim_figures_t *out_figures);
+void fy__sim_figures_copy(const fy__sim_figures_t *from, fy__sim_figures_t *out_figures);
 /* Each figure as key (with its unit) and whole number, in the order of the table. */
-void fy__sim_figures_say(const fy__sim_figures_t *figures, fy_fact_fn say, void *user);
+void fy__sim_figures_say(const fy__sim_figures_t *from, fy_fact_fn say, void *user);
 
 /* Does this value of profile= name a file? Built-in names have neither '/' nor '.'. */
 int fy__sim_profile_is_path(const char *value);

@@ -191,7 +191,7 @@ static void wrong_files_are_refused(void **state)
     refused(path, "zero byte");
     static char large[FY__SIM_PROFILE_FILE_NBYTES + 2];
     memset(large, ' ', sizeof large);
-    memcpy(large, WHOLE, strlen(WHOLE));
+    for (size_t i = 0; i < strlen(WHOLE); i++) large[i] = WHOLE[i];
     write_file(large, FY__SIM_PROFILE_FILE_NBYTES); /* spaces at the end are no harm */
     fy__sim_figures_t figures;
     assert_int_equal(fy__sim_profile_read("sim:3", path, &figures), FY_STATUS_OK);
