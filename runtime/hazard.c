@@ -152,8 +152,7 @@ uint32_t fy__hazard_points(const fy__hazard_t *hazard, fy__point_t *out_points)
     for (int i = 0; i <= FY__READER_COUNT; i++) {
         const fy__point_t point = word(hazard, i);
         const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
-        if (stream && (stream->foreign || atomic_load_explicit(&stream->done, memory_order_acquire) < FY__POINT_SEQ(point)))
-            out_points[count++] = point;
+        if (stream && !fy__stream_is_past(stream, FY__POINT_SEQ(point))) out_points[count++] = point;
     }
     return count;
 }
@@ -182,7 +181,7 @@ void fy__hazard_cover_foreign(fy__hazard_t *hazard)
 {
     for (int i = 0; i <= FY__READER_COUNT; i++) {
         fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(word(hazard, i)));
-        if (!stream || !stream->foreign) continue;
+        if (!stream || !stream->foreign || fy__stream_is_past(stream, FY__POINT_SEQ(word(hazard, i)))) continue;
         atomic_store_explicit(i ? &hazard->readers[i - 1] : &hazard->writer, fy__stream_submitted(stream), memory_order_relaxed);
     }
 }

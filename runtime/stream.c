@@ -169,6 +169,7 @@ static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, uint3
     stream->native = native;
     stream->foreign = false;
     stream->reader = reader;
+    atomic_store(&stream->begin, atomic_load(&stream->submitted));
     snprintf(stream->name, sizeof stream->name, "%s", name);
     atomic_store(&stream->room, atomic_load(&stream->submitted) + (device->ahead + 3) / 4);
     /* What the slot's last stream waited for says nothing about this one. */
@@ -356,7 +357,7 @@ static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
     fy__stream_event_t *event = NULL;
     fy__lock(&stream->lock);
     fy_status_t status = FY_STATUS_OK;
-    const bool known = !stream->foreign && atomic_load_explicit(&stream->done, memory_order_relaxed) >= seq;
+    const bool known = fy__stream_is_past(stream, seq);
     if (known || (status = cover(stream, seq, &event)) != FY_STATUS_OK) {
         fy__unlock(&stream->lock);
         return status;
@@ -382,7 +383,7 @@ fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
     const uint64_t seq = FY__POINT_SEQ(point);
     if (!stream) return FY_STATUS_OK;
-    if (!stream->foreign && atomic_load_explicit(&stream->done, memory_order_acquire) >= seq) return FY_STATUS_OK;
+    if (fy__stream_is_past(stream, seq)) return FY_STATUS_OK;
     if (fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
     return sync(stream, seq, timeout_ns);
 }
@@ -397,15 +398,15 @@ fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point, f
     if (!other) return FY_STATUS_OK;
     if (FY_UNLIKELY(fy__stream_took_along(other, seq)))
         return FY_FAIL(DEVICE_LOST, "these bytes were to come from a device that was lost and has been closed since\n  Write them anew");
-    if (!other->foreign && (atomic_load_explicit(&other->done, memory_order_acquire) >= seq ||
-                            atomic_load_explicit(&stream->waited[other->index], memory_order_relaxed) >= seq))
+    if (fy__stream_is_past(other, seq) ||
+        (!other->foreign && atomic_load_explicit(&stream->waited[other->index], memory_order_relaxed) >= seq))
         return FY_STATUS_OK;
     if (other->device->backend != stream->device->backend)
         return fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE); /* no common events: the host waits */
     if (FY_UNLIKELY(fy__device_is_lost(other->device)) && other->device != stream->device)
         return fy__device_lost_error(other->device); /* an event of it that is recorded already would say nothing */
     fy__lock(&other->lock);                          /* the event must not move between the two calls */
-    if (!other->foreign && atomic_load_explicit(&other->done, memory_order_relaxed) >= seq) { /* it may be another device's by now */
+    if (fy__stream_is_past(other, seq)) {            /* it may be another device's by now */
         fy__unlock(&other->lock);
         return FY_STATUS_OK;
     }

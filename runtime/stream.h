@@ -34,9 +34,10 @@ struct fy_stream {
     _Atomic bool foreign;                   /* wraps a queue that others submit to: a known event may be too early, always record anew */
     fy__stream_state_t state;               /* guarded by the table's lock in stream.c */
     _Atomic uint64_t submitted, done;
-    _Atomic uint64_t lost_first, lost_last;       /* requests that a lost device took with it, when the slot was given up last */
-    _Atomic uint64_t room;                        /* up to here requests may be submitted without asking how far the stream has come */
-    pthread_mutex_t lock;                         /* guards events, free_events and recording */
+    _Atomic uint64_t begin;                 /* requests up to here were those of the slot's earlier streams: done, whoever has it now */
+    _Atomic uint64_t lost_first, lost_last; /* requests that a lost device took with it, when the slot was given up last */
+    _Atomic uint64_t room;                  /* up to here requests may be submitted without asking how far the stream has come */
+    pthread_mutex_t lock;                   /* guards events, free_events and recording */
     fy__stream_event_t events[FY__STREAM_EVENTS]; /* oldest first */
     uint32_t nevents;
     void *free_events[FY__STREAM_EVENTS];
@@ -59,6 +60,14 @@ static inline fy_stream_t *fy__stream_current(const fy_device_t *device, fy_stre
     return overrides[device->index] ? overrides[device->index] : device->compute;
 }
 fy_stream_t *fy__stream_at(uint32_t index);
+
+/* Is the request known to be done, and no event needed to say so? On a foreign queue others submit, too, and what is to be waited for may be
+ * theirs; but not in the time of an earlier stream of this slot, even one of the same native handle. */
+static inline bool fy__stream_is_past(const fy_stream_t *stream, uint64_t seq)
+{
+    return atomic_load_explicit(&stream->done, memory_order_acquire) >= seq &&
+           (!stream->foreign || seq <= atomic_load_explicit(&stream->begin, memory_order_relaxed));
+}
 
 /* Call after a request was submitted; returns its point. */
 static inline fy__point_t fy__stream_submitted(fy_stream_t *stream)

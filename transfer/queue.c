@@ -177,7 +177,7 @@ static fy_status_t make_timeline(fy__queue_t *queue)
 static void depend(fy__job_t *job, fy__point_t point)
 {
     const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
-    if (!stream || (!stream->foreign && atomic_load_explicit(&stream->done, memory_order_acquire) >= FY__POINT_SEQ(point))) return;
+    if (!stream || fy__stream_is_past(stream, FY__POINT_SEQ(point))) return;
     for (uint32_t i = 0; i < job->ndependencies; i++)
         if (job->dependencies[i] == point) return;
     job->dependencies[job->ndependencies++] = point;

@@ -265,6 +265,28 @@ CUresult fake_cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int 
     return (CUresult)fake_leave(code);
 }
 
+void *fake_cuda_stream(int device)
+{
+    CUstream made = NULL;
+    fake_lock();
+    for (int i = 0; made == NULL && i < NHANDLES; i++)
+        if (streams[i].context == NULL) made = &streams[i];
+    if (made != NULL) {
+        made->context = &primary[device];
+        live_streams++;
+    }
+    fake_unlock();
+    return made;
+}
+
+void fake_cuda_stream_end(void *stream)
+{
+    fake_lock();
+    ((CUstream)stream)->context = NULL;
+    live_streams--;
+    fake_unlock();
+}
+
 CUresult fake_cuStreamDestroy(CUstream stream)
 {
     CUcontext context;

@@ -43,10 +43,13 @@ enum fake_cuda_live {
     /* While held, events recorded from now on do not happen. */                                                                                 \
     X(void, fake_cuda_hold, (int on))                                                                                                            \
     X(void, fake_cuda_capacity, (uint64_t nbytes_a_device))                                                                                      \
-    /* A context of the test's own (what an application may have current), and a stream in it or in the current one. */                          \
+    /* A context of the test's own (what an application may have current). */                                                                    \
     X(void *, fake_cuda_context, (int device))                                                                                                   \
     /* Streams that are being captured now. */                                                                                                   \
     X(int, fake_cuda_captures, (void))                                                                                                           \
+    /* A stream in the device's primary context, made as by the runtime API; and its end. Its handle is the next one's. */                       \
+    X(void *, fake_cuda_stream, (int device))                                                                                                    \
+    X(void, fake_cuda_stream_end, (void *stream))                                                                                                \
     /* How the last kernel was launched. */                                                                                                      \
     X(const char *, fake_cuda_last_kernel, (void))                                                                                               \
     X(uint64_t, fake_cuda_last_threads, (void))

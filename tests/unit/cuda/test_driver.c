@@ -248,6 +248,17 @@ static void the_current_context_stays(void **state)
     slots_leave_current(own);
     assert_int_equal(pop(&popped), 0);
     assert_ptr_equal(popped, own);
+    own = fake.fake_cuda_context(1); /* of another card */
+    assert_int_equal(push(own), 0);
+    slots_leave_current(own);
+    for (int i = 0; i < NFALLIBLE; i++) { /* and when a slot fails */
+        fake.fake_cuda_fail(fallible[i], 1, CUDA_ERROR_OUT_OF_MEMORY);
+        (void)visit();
+        fake.fake_cuda_fail(NULL, 0, 0);
+        if (current() != own) fail_msg("%s failed, and the application's context is another one", fallible[i]);
+    }
+    assert_int_equal(pop(&popped), 0);
+    assert_ptr_equal(popped, own);
 }
 
 int main(void)

@@ -1,0 +1,177 @@
+/* What a steady training step asks of the CUDA driver, call by call, called and replayed: launches and products, and nothing that allocates,
+ * waits, or makes an event, a stream or a plan. Over the fake driver. Not here: requests of a step (test_launches.c). */
+#include <ferry/train/model.h>
+#include <ferry/train/optimizer.h>
+
+#include "tests/support/fake_driver.h"
+
+/* Warm: plans and blocks are there, and the compute stream has the 16 events that it goes round with. */
+enum { BATCH = 4, WARM_UP = 24, STEPS = 20 };
+
+typedef struct session {
+    fy_device_t *device;
+    fy_model_t *model;
+    fy_optimizer_t *optimizer;
+    fy_tape_t *tape;
+    fy_tensor_t *x, *y, *total;
+} session_t;
+
+static void open_session(session_t *s)
+{
+    fy_model_info_t info = FY_MODEL_INFO_INIT;
+    fy_optimizer_options_t options;
+    fy_tensor_t *rng;
+    ts_ok(fy_device_open("cuda:0", &s->device));
+    ts_ok(fy_rng_create(s->device, 4, &rng));
+    ts_ok(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(BATCH, 28, 28, 1), -1, 1, &s->x));
+    ts_ok(fy_arange(s->device, FY_DTYPE_I64, 0, 1, BATCH, &s->y));
+    ts_ok(fy_zeros(s->device, FY_DTYPE_F32, 0, NULL, &s->total));
+    ts_ok(fy_model_open(s->device, "mlp", NULL, &s->model));
+    ts_ok(fy_model_query(s->model, &info));
+    fy_optimizer_defaults(FY_OPTIMIZER_ADAM, &options);
+    ts_ok(fy_optimizer_create(&options, 1, &info.values, &info.grads, &s->optimizer));
+    ts_ok(fy_tape_create(&s->tape));
+    ts_ok(fy_model_watch(s->model, s->tape));
+}
+
+static void close_session(session_t *s, fy_scope_t scope)
+{
+    fy_optimizer_destroy(s->optimizer);
+    fy_model_destroy(s->model);
+    fy_scope_end(scope, 0, NULL);
+    fy_device_close(s->device);
+    fake_driver_is_tidy("after the steps");
+}
+
+static fy_status_t step(session_t *s)
+{
+    fy_tensor_t *logits, *loss;
+    FY_TRY(fy_tape_begin(s->tape));
+    FY_TRY(fy_model_forward(s->model, s->x, &logits));
+    FY_TRY(fy_cross_entropy(logits, s->y, FY_REDUCTION_MEAN, &loss));
+    FY_TRY(fy_model_backward(s->model, s->tape, loss, NULL));
+    FY_TRY(fy_optimizer_step(s->optimizer));
+    return fy_axpy(s->total, 1, loss);
+}
+
+static void called(session_t *s)
+{
+    fy_scope_t scope = fy_scope_begin("step");
+    ts_ok(step(s));
+    fy_scope_end(scope, 0, NULL);
+}
+
+/* ---- what was asked ---- */
+
+typedef struct asked {
+    char sequence[8192];  /* without what is counted below */
+    int contexts;         /* pushed and popped: one pair a request where the application has none current, or another */
+    int records, queries; /* of events */
+} asked_t;
+
+/* Takes `name` out of the trace; each of its calls. */
+static int take_out(char *trace, const char *name)
+{
+    const size_t length = strlen(name);
+    int n = 0;
+    for (char *at = trace; (at = strstr(at, name)) != NULL; n++) memmove(at, at + length, strlen(at + length) + 1);
+    return n;
+}
+
+static void end_trace(asked_t *out_asked)
+{
+    driver.fake_cuda_trace(0);
+    const char *trace = driver.fake_cuda_traced();
+    assert_non_null(trace);
+    assert_true(strlen(trace) < sizeof out_asked->sequence);
+    memcpy(out_asked->sequence, trace, strlen(trace) + 1);
+    out_asked->contexts = take_out(out_asked->sequence, "cuCtxPushCurrent ");
+    assert_int_equal(take_out(out_asked->sequence, "cuCtxPopCurrent "), out_asked->contexts);
+    assert_true(take_out(out_asked->sequence, "cuCtxGetCurrent ") >= out_asked->contexts);
+    out_asked->records = take_out(out_asked->sequence, "cuEventRecord ");
+    out_asked->queries = take_out(out_asked->sequence, "cuEventQuery ");
+}
+
+static void assert_sequence(const char *got, const char *want, const char *what)
+{
+    if (strcmp(got, want) != 0) fail_msg("%s\n  %s\nand not\n  %s\n", what, got, want);
+}
+
+/* ---- steps ---- */
+
+#define KERNEL  "cuLaunchKernel "
+#define PRODUCT "cublasLtMatmul "
+#define BIASED  "cublasLtMatmulDescSetAttribute cublasLtMatmul " /* a plan is told where this layer's bias lies */
+
+/* clang-format off */
+static const char steady[] =
+    BIASED KERNEL        /* linear, relu */
+    BIASED               /* linear */
+    KERNEL KERNEL        /* cross entropy, its mean */
+    KERNEL               /* its gradient */
+    BIASED               /* dw2 and db2: the plan is told where db lies */
+    PRODUCT KERNEL       /* dx2, relu's gradient */
+    BIASED               /* dw1 and db1 */
+    KERNEL KERNEL        /* Adam: step number, parameters */
+    KERNEL;              /* total += loss */
+/* clang-format on */
+
+/* `now_and_then`: another sequence that some of the steps may have. */
+static void run_steps(session_t *s, void (*one)(session_t *s), const char *sequence, const char *now_and_then)
+{
+    static asked_t asked;
+    int records = 0, queries = 0;
+    for (int i = 0; i < WARM_UP; i++) one(s);
+    for (int i = 0; i < STEPS; i++) {
+        driver.fake_cuda_trace(1);
+        one(s);
+        end_trace(&asked);
+        if (strcmp(asked.sequence, now_and_then) != 0) assert_sequence(asked.sequence, sequence, "a steady step asks the driver for");
+        records += asked.records;
+        queries += asked.queries;
+    }
+    /* Two requests of a step may meet a class that does not exist and leave an event each, so that a wait for them is no longer than it
+     * must be. Each event is asked about once before it is recorded again. */
+    print_message("           %d events recorded and %d asked about in %d steps\n", records, queries, STEPS);
+    assert_in_range(records, 0, 3 * STEPS);
+    assert_in_range(queries, 0, records + 32);
+}
+
+static void a_called_step_only_launches(void **state)
+{
+    (void)state;
+    session_t s;
+    fy_scope_t scope = fy_scope_begin("session");
+    open_session(&s);
+    run_steps(&s, called, steady, steady);
+    close_session(&s, scope);
+}
+
+static fy_graph_t *graph;
+static void replayed(session_t *s)
+{
+    (void)s;
+    ts_ok(fy_graph_replay(graph, NULL));
+}
+
+/* One request, and a small kernel that hands on what its flags say: a class that does not exist is told. One more clears flags to be used again. */
+static void a_replayed_step_only_launches(void **state)
+{
+    (void)state;
+    session_t s;
+    fy_scope_t scope = fy_scope_begin("session");
+    open_session(&s);
+    called(&s); /* the optimizer's state is there */
+    ts_ok(fy_graph_begin(s.device));
+    ts_ok(step(&s));
+    ts_ok(fy_graph_end(&graph));
+    run_steps(&s, replayed, "cuGraphLaunch " KERNEL, "cuGraphLaunch " KERNEL KERNEL);
+    close_session(&s, scope);
+}
+
+int main(void)
+{
+    fake_driver_or_skip();
+    const struct CMUnitTest tests[] = { cmocka_unit_test(a_called_step_only_launches), cmocka_unit_test(a_replayed_step_only_launches) };
+    return cmocka_run_group_tests_name("driver calls of a step", tests, NULL, NULL) != 0;
+}
