@@ -162,14 +162,14 @@ beside() {
 }
 
 phase_fast() {
-    local short=() calibrated=$device suite
+    local short=() cases=() calibrated=$device suite
     # Rates of the fake driver are noise: a dry run measures the simulated device instead.
-    if [[ -n $dry ]]; then short=(--rounds 1 --round-ms 1) calibrated='sim:0?numerics=off'; fi
+    if [[ -n $dry ]]; then short=(--rounds 1 --round-ms 1) cases=(--case mlp) calibrated='sim:0?numerics=off'; fi
     if step calibrate 120 "$ferry" calibrate "$calibrated" --out "$work/card.profile.json"; then
         cp "$work/card.profile.json" "$out/"
         beside roundtrip 45 experiment roundtrip
         [[ -n $dry ]] || beside link-overlap 45 experiment link --overlap
-        beside bench-train 60 bench train "${short[@]}"
+        beside bench-train 60 bench train "${short[@]}" "${cases[@]}"
     fi
     for suite in dispatch gemm copy; do
         [[ -n $dry && $suite != dispatch ]] && continue
@@ -235,11 +235,12 @@ report() {
 
 use_packages
 if [[ -n $dry ]]; then
-    export FERRY_CUDA_DRIVER=$build/lib/tests/libfake_cuda.so FERRY_CUBLASLT=$build/lib/tests/libfake_cuda.so
+    fake=$build/lib/tests/libfake_cuda.so
+    export FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake FERRY_CUDNN=none
 else
     [[ -d /usr/local/cuda/bin ]] && export PATH=$PATH:/usr/local/cuda/bin
     [[ -d /usr/local/cuda/lib64 ]] && export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
-    unset FERRY_CUDA_DRIVER FERRY_CUBLASLT # the real ones
+    unset FERRY_CUDA_DRIVER FERRY_CUBLASLT FERRY_CUDNN # the real ones
 fi
 ferry=$build/bin/ferry
 export FERRY_PLUGIN_PATH=$build/lib/ferry FERRY_BUILD_DIR=$build

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/cuda/dnn.h"
 #include "backends/cuda/lt.h"
 #include "backends/cuda/virtual.h"
 
@@ -26,7 +27,7 @@ void fy__cuda_say_library(const fy__cuda_facts_t *facts, const char *key, const 
     char why[400] = "";
     size_t used = 0;
     for (; *names != NULL; names++) {
-        void *library = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
+        void *library = dlopen(*names, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); /* they do not all survive being unloaded */
         size_t (*version_of)(void) = NULL;
         void *entry = library != NULL ? dlsym(library, version_entry) : NULL;
         Dl_info where = { 0 };
@@ -41,7 +42,7 @@ void fy__cuda_say_library(const fy__cuda_facts_t *facts, const char *key, const 
         dladdr(entry, &where);
         fy__cuda_say(facts, key, "%zu.%zu.%zu, %s", version / 10000, version / 100 % 100, version % 100,
                      where.dli_fname != NULL ? where.dli_fname : *names);
-        dlclose(library); /* whoever uses it holds it */
+        dlclose(library);
         return;
     }
     fy__cuda_say(facts, key, "%s", why);
@@ -137,13 +138,22 @@ static fy_status_t say_lt(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
     return FY_STATUS_OK;
 }
 
+static fy_status_t say_dnn(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
+{
+    const char *asked = getenv("FERRY_CUDNN");
+    const char *const names[] = { asked != NULL && asked[0] != '\0' ? asked : "libcudnn.so.9", NULL };
+    (void)dev;
+    if (fy__cuda_dnn_is_wanted())
+        fy__cuda_say_library(facts, "cudnn", names, "cudnnGetVersion");
+    else
+        fy__cuda_say(facts, "cudnn", "not used: FERRY_CUDNN=none; convolutions take Ferry's own kernels");
+    return FY_STATUS_OK;
+}
+
 /* ---- all of it ---- */
 
 static fy_status_t (*const parts[])(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts) = {
-    say_card,
-    say_peers,
-    say_memory,
-    say_lt,
+    say_card, say_peers, say_memory, say_lt, say_dnn,
 };
 
 fy_status_t fy__cuda_describe(void *dev_, fy_fact_fn say, void *user)

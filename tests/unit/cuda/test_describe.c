@@ -28,6 +28,8 @@ static void facts_are_the_drivers(void **state)
     assert_fact("peer_cuda:1=NVLink\n");
     assert_fact("cublaslt=13.0.0, ");
     assert_fact("libfake_cuda.so\n");
+    assert_fact("segments=fixed\n");
+    assert_fact("cudnn=not used: FERRY_CUDNN=none");
 }
 
 /* A library that is missing is no failure; a driver call that fails is one. */
@@ -42,6 +44,13 @@ static void facts_say_why_not(void **state)
     setenv("FERRY_CUBLASLT", "none", 1);
     assert_ok(cuda->describe(dev, note_fact, facts));
     assert_fact("cublaslt=not used: FERRY_CUBLASLT=none");
+    setenv("FERRY_CUDNN", "/nonexistent/libcudnn.so", 1);
+    assert_ok(cuda->describe(dev, note_fact, facts));
+    assert_fact("cudnn=not found: /nonexistent/libcudnn.so: ");
+    setenv("FERRY_CUDNN", fake_path, 1);
+    assert_ok(cuda->describe(dev, note_fact, facts));
+    assert_fact("cudnn=9.");
+    setenv("FERRY_CUDNN", "none", 1);
     setenv("FERRY_CUBLASLT", fake_path, 1);
     static const char *const asked[] = { "cuDeviceGetAttribute", "cuDeviceGetPCIBusId",   "cuDeviceGetCount",
                                          "cuDeviceGet",          "cuDeviceCanAccessPeer", "cuDeviceGetP2PAttribute" };

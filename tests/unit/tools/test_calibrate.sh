@@ -66,7 +66,7 @@ grep -qx "f16_flops_per_s 65000000000000" "$work/got" || fail "--base t4 does no
 folder=$(dirname "$(dirname "$ferry")")
 fake=$folder/lib/tests/libfake_cuda.so
 if [ -e "$folder/lib/ferry/libferry_cuda.so" ] && [ -e "$fake" ]; then
-    export FERRY_PLUGIN_PATH=$folder/lib/ferry FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake
+    export FERRY_PLUGIN_PATH=$folder/lib/ferry FERRY_CUDA_DRIVER=$fake FERRY_CUBLASLT=$fake FERRY_CUDNN=none
     # One more request may take no longer there: such a rate is refused, never written.
     "$ferry" calibrate cuda:0 --rounds 3 --max-bytes 4MiB --out "$work/fake.json" >"$work/out" 2>"$work/err"
     case $? in
