@@ -29,7 +29,7 @@ struct fy_device {
     fy_backend_info_t info;
     _Atomic uint32_t opens; /* changed under the registry's lock */
     char spec[64];          /* "sim:0" */
-    char options[192];      /* what it was opened with, behind the '?' */
+    char options[512];      /* what it was opened with, behind the '?' */
     uint64_t limit_nbytes, pinned_limit_nbytes, workspace_nbytes;
     /* Page-locked host memory for it: all of it, the most so far, and what of it lies outside the pool `pinned`. See pin.h. */
     _Atomic uint64_t registered_nbytes, registered_peak_nbytes, pinned_outside_nbytes;

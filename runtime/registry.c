@@ -256,6 +256,7 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
     if (!device) return FY_FAIL(OUT_OF_MEMORY, "device_open: no host memory for %zu bytes", sizeof *device);
     device->index = index;
     snprintf(device->spec, sizeof device->spec, "%s", name);
+    _Static_assert(sizeof device->options >= sizeof spec->options, "a later open is compared with all of it");
     snprintf(device->options, sizeof device->options, "%s", spec->options);
     fy_status_t status = take_options(device, spec, rest, &nrest);
     if (status == FY_STATUS_OK) {

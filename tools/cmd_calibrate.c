@@ -47,7 +47,7 @@ static void note_driver(void *user, const char *key, const char *value)
 /* "sim:0?profile=t4" gives "sim:1?profile=t4": a second device of its kind, or NULL. */
 static fy_device_t *open_peer(const char *spec, const char *asked)
 {
-    char text[300];
+    char text[600];
     fy_device_t *peer;
     if (asked && strcmp(asked, "none") == 0) return NULL;
     if (asked) return fy_device_open(asked, &peer) == FY_STATUS_OK ? peer : NULL;
@@ -158,7 +158,7 @@ int cmd_calibrate(int argc, char **argv)
     if (named) common.device = named;
     if (request.host_only) common.device = "null:0";
 
-    char spec[300];
+    char spec[600];
     const char *asked = common.device;
     if (!request.host_only && (strcmp(asked, "host") == 0 || strcmp(asked, "auto") == 0)) {
         fy_device_t *found = NULL;

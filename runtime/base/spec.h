@@ -7,13 +7,13 @@
 
 #include <ferry/backend.h>
 
-enum { FY__SPEC_OPTIONS = 12 };
+enum { FY__SPEC_OPTIONS = 12, FY__SPEC_TEXT = 512 /* a profile's path may stand in it */ };
 
 typedef struct fy__spec {
     char backend[16];
     int index;
-    char options[192]; /* everything behind '?', as given */
-    char text[192];    /* the same, cut into the keys and values below */
+    char options[FY__SPEC_TEXT]; /* everything behind '?', as given */
+    char text[FY__SPEC_TEXT];    /* the same, cut into the keys and values below */
     size_t noptions;
     fy_backend_option_t option[FY__SPEC_OPTIONS]; /* point into text */
 } fy__spec_t;

@@ -50,6 +50,9 @@ want=$(model_ns)
 awk -v a="$got" -v b="$want" 'BEGIN { exit !(a > 0 && b > 0 && a / b > 0.96 && a / b < 1.04) }' || fail "a planned step takes $got ns by the measured profile, $want by the built-in one"
 expect 0 experiment roundtrip --device "sim:0?profile=$work/k80.json" --iters 1 --json
 says out '"device_model": "k80-profile profile"'
+long=$work/$(printf 'a%.0s' {1..200})
+mkdir -p "$long" && cp "$work/k80.json" "$long/b.json"
+expect 0 info --device "sim:0?profile=$long/b.json&numerics=off"
 expect 2 experiment roundtrip --device "sim:0?profile=$work/none.json" --iters 1
 says err "No such file"
 
