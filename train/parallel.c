@@ -1,5 +1,5 @@
-/* Data-parallel training by one thread: sums over devices, equal parameters, shards of a batch. All of it goes by peer transfers and light
- * requests: the host waits for nothing. Not here: several processes. Next: include/ferry/train/parallel.h. */
+/* Data-parallel training by one thread: sums over devices, equal parameters, shards of a batch. All of it goes by peer transfers (sums by the
+ * devices' own library where they have one) and light requests: the host waits for nothing. Not here: several processes. Next: include/ferry/train/parallel.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,8 +116,10 @@ fy_status_t fy_allreduce_sum(size_t count, fy_tensor_t *const *tensors)
                                                      : FYT_FAIL(OUT_OF_MEMORY, "allreduce_sum: no host memory for %zu tensors", count);
     if (status == FY_STATUS_OK) status = check_tensors(count, tensors, &nelem, devices);
     if (status == FY_STATUS_OK && count > 1 && nelem) {
+        int done = 0;
         const fy_scope_t scope = fy_scope_begin("allreduce");
-        status = allreduce(count, tensors, nelem, devices, flat, received);
+        status = fy_tensor_all_reduce(count, tensors, NULL, &done);
+        if (status == FY_STATUS_OK && !done) status = allreduce(count, tensors, nelem, devices, flat, received);
         fy_scope_end(scope, 0, NULL);
     }
     free(received);

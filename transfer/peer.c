@@ -10,6 +10,7 @@
 #include "transfer/account.h"
 #include "transfer/fetch.h"
 #include "transfer/options.h"
+#include "transfer/peer.h"
 #include "transfer/submit.h"
 #include "transfer/upload.h"
 
@@ -35,7 +36,7 @@ static fy_status_t check_pair(const char *what, const fy_tensor_t *src, fy_devic
 
 /* Faults are numbered by device, so dst cannot say that it may suffer from one that src has yet to meet: it is known before src leaves.
  * Only what depends on one of the last FY__FAULT_WINDOW requests that can fail makes the host wait here. */
-static fy_status_t resolve(const char *what, const fy_tensor_t *src, uint64_t *blocked_ns)
+fy_status_t fy__peer_resolve(const char *what, const fy_tensor_t *src, uint64_t *blocked_ns)
 {
     fy__storage_t *storage = src->storage;
     fy__point_t writer = atomic_load_explicit(&storage->hazard.writer, memory_order_acquire);
@@ -108,7 +109,7 @@ static fy_status_t send(fy__thread_t *thread, const char *what, fy_tensor_t *dst
 {
     fy_device_t *from = src->storage->device;
     fy__fetch_t fetch = { .device = from, .stream = from->download };
-    FY_TRY(fy__guard_settled(thread, resolve(what, src, &fetch.blocked_ns)));
+    FY_TRY(fy__guard_settled(thread, fy__peer_resolve(what, src, &fetch.blocked_ns)));
     FY_TRY(fy__guard_settled(thread, run(thread, &fetch, dst, src)));
     fy__transfer_note(thread, &(fy__transfer_record_t){
                                   .direction = FY__PEER,

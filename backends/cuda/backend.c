@@ -1,6 +1,7 @@
 /* The plugin's one symbol and its table of slots. Opening the plugin touches no driver: that happens when devices are counted, so that
  * "no driver" is an explained refusal and not a plugin that does not load. Start with driver.h, then device.h. */
 #include "backends/cuda/device.h"
+#include "backends/cuda/nccl.h"
 
 static const fy_backend_t backend = {
     .struct_size = sizeof(fy_backend_t),
@@ -25,6 +26,7 @@ static const fy_backend_t backend = {
     .event_sync = fy__cuda_event_sync,
     .copy = fy__cuda_copy,
     .copy_many = fy__cuda_copy_many,
+    .all_reduce = fy__cuda_all_reduce,
     .fill = fy__cuda_fill,
     .launch = fy__cuda_launch,
     .supports = fy__cuda_supports,

@@ -15,5 +15,7 @@ void fy__cuda_say(const fy__cuda_facts_t *facts, const char *key, const char *fo
 /* Says whether a library can be loaded: "13.1.0, /path/of/it", else what the loader said. `names`: tried in turn, up to a NULL;
  * `version_entry`: its function size_t (void) that gives major * 10000 + minor * 100 + patch. */
 void fy__cuda_say_library(const fy__cuda_facts_t *facts, const char *key, const char *const *names, const char *version_entry);
+/* A row of another file: nccl_library.c. */
+fy_status_t fy__cuda_nccl_say(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts);
 
 #endif

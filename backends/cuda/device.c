@@ -9,6 +9,7 @@
 #include "backends/cuda/fatbins.h"
 #include "backends/cuda/dnn.h"
 #include "backends/cuda/lt.h"
+#include "backends/cuda/nccl.h"
 #include "backends/cuda/virtual.h"
 
 _Thread_local CUresult fy__cuda_last_code;
@@ -201,6 +202,7 @@ void fy__cuda_device_close(void *handle)
     if (dev->context != NULL) {
         if (fy__cuda_enter_to_release(dev, &frame)) {
             fy__cuda_dnn_destroy(dev->dnn);
+            fy__cuda_nccl_forget(dev);
             fy__cuda_lt_destroy(dev->lt);
             for (int i = 0; i < FY__CUDA_MODULE_COUNT; i++)
                 if (dev->modules[i] != NULL) fy__cuda.cuModuleUnload(dev->modules[i]);

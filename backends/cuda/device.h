@@ -40,6 +40,7 @@ typedef struct fy__cuda_device {
     fy__cuda_lt_t *lt;
     fy__cuda_dnn_t *dnn;
     fy__cuda_trails_t trails;
+    atomic_int ncliques;                    /* of NCCL's that it is in */
     fy__cuda_virtual_t *virtual_memory;     /* segments=virtual; NULL: cuMemAlloc gives all */
     _Atomic uint32_t peers[FY__CUDA_PEERS]; /* by index: serial of the peer that this device's way to was settled for; 0: none yet */
     int tf32;                               /* tf32=on: f32 products may round their factors to TF32 */

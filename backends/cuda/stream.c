@@ -1,6 +1,6 @@
 /* Streams and events: order on the device, and the host's waiting for it. Handles are small records: a wrapped
  * stream of the application must never be destroyed by us, and an event knows how far it says its stream has come (crumbs.h). */
-#include "backends/cuda/device.h"
+#include "backends/cuda/nccl.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -137,7 +137,8 @@ static fy_status_t query(fy__cuda_device_t *dev, fy__cuda_event_t *event, int *o
     CUresult code = fy__cuda_checked(dev, fy__cuda.cuEventQuery(event->handle));
     *out_done = code == CUDA_SUCCESS;
     if (code == CUDA_SUCCESS) fy__cuda_mark_reached(&event->mark);
-    if (code == CUDA_SUCCESS || code == CUDA_ERROR_NOT_READY) return FY_STATUS_OK;
+    if (code == CUDA_ERROR_NOT_READY) return fy__cuda_nccl_check(dev);
+    if (code == CUDA_SUCCESS) return FY_STATUS_OK;
     return fy__cuda_failed(code, __FILE__, __LINE__, "cuEventQuery", "asking whether work on cuda:%d is done", dev->index);
 }
 
@@ -183,7 +184,7 @@ fy_status_t fy__cuda_event_sync(void *handle, void *event_handle, uint64_t timeo
     fy__cuda_event_t *event = event_handle;
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
-    fy_status_t status = timeout_ns == FY_FOREVER
+    fy_status_t status = timeout_ns == FY_FOREVER && !fy__cuda_nccl_is_used(dev) /* what NCCL waits for may never come */
                              ? FY__CUDA_CALL(dev, cuEventSynchronize, (event->handle), "waiting for work on cuda:%d", dev->index)
                              : poll_until(dev, event, timeout_ns);
     if (status == FY_STATUS_OK) fy__cuda_mark_reached(&event->mark);

@@ -166,6 +166,12 @@ typedef struct fy_backend {
      * that was not found is a fact, with the reason, and no failure. */
     fy_status_t (*describe)(void *dev, fy_fact_fn say, void *user);
 
+    /* ---- sums over devices ---- (optional; NULL: by copies from device to device) */
+    /* In place: the `nelem` > 0 dense elements at each buffers[i], on devs[i], become the sum of all of them, in the order of streams[i]; the same
+     * bits on every device. One thread calls for all; the first call of a set of devices may take long. UNSUPPORTED: nothing was submitted, and
+     * the caller sums otherwise. Another failure: buffers may hold garbage, and no stream waits for another. */
+    fy_status_t (*all_reduce)(size_t count, void *const *devs, void *const *streams, void *const *buffers, int32_t dtype, uint64_t nelem);
+
     /* ---- blocks that grow ---- (optional; asked for where resize_nbytes is not 0) */
     /* Makes a block of alloc's longer or shorter where it stands. Both sizes are multiples of resize_nbytes, and so was the one alloc gave it.
      * Longer: as alloc; OUT_OF_MEMORY also where only this block cannot grow. Shorter (not to 0): nothing uses what goes; never fails. */

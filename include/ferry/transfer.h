@@ -93,6 +93,14 @@ FY_API void fy_download_keep(fy_download_t *download);
  * INVALID_ARGUMENT (src is on the host: that is an upload; or on `device` already: that is fy_copy). */
 FY_API_STATUS fy_tensor_send(const fy_tensor_t *src, fy_device_t *device, const fy_transfer_options_t *options, fy_tensor_t **out_dst);
 FY_API_STATUS fy_tensor_send_into(fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options, fy_ticket_t *out_ticket);
+/* In place: each of the `count` tensors, one a device, all dense, of one shape and float dtype, becomes the sum of all, [1, 1], [2, 2] -> [3, 3] on
+ * both, by the devices' own library in one call (cuda: NCCL). *out_done 0: these devices have none, or not for this; nothing has changed, and
+ * fy_allreduce_sum (<ferry/train/parallel.h>) does it by copies, which is what to call unless one wants to know. Bits are the same on every
+ * device; of three or more the order of adding is the library's. Light on the host, but for the first call of a set of devices, which makes
+ * communicators. Peer traffic of 2 (count - 1) / count of a tensor's bytes out of each device. Fails: DEVICE_MISMATCH (two on one device),
+ * SHAPE_MISMATCH, DTYPE_MISMATCH, INVALID_ARGUMENT (not dense), REFUSED_BY_GUARD, before anything has changed; if the library fails, with its
+ * status (UNAVAILABLE, INTERNAL, ...): the tensors are poisoned until they are overwritten. */
+FY_API_STATUS fy_tensor_all_reduce(size_t count, fy_tensor_t *const *tensors, const fy_transfer_options_t *options, int *out_done);
 
 /* File to device: the bytes of the file from `offset` on become those of `dst`, in dst's dtype, row-major, in the machine's byte order.
  * Read straight into the ring (no mmap, no copy in between); an upload, of as many bytes as dst has. May block for the disk and for ring

@@ -11,7 +11,8 @@ extern "C" {
 
 /* In place: each of the `count` tensors, one a device, all of one dense shape and float dtype, becomes the sum of all: [1, 1], [2, 2]
  * -> [3, 3] on both. Bits are the same everywhere: each element is summed once, in the order of `tensors`, by the device that has its piece
- * (reduce-scatter and all-gather in pieces, by peer transfers: Patarasuk and Yuan 2009). Moves 2 (count - 1) / count of a tensor's bytes out of each
+ * (reduce-scatter and all-gather in pieces, by peer transfers: Patarasuk and Yuan 2009); where the devices have a library
+ * for that (cuda: NCCL, fy_tensor_all_reduce), by it: the same bits of two devices, and of more its own order and no scratch. Moves 2 (count - 1) / count of a tensor's bytes out of each
  * device, counted as peer traffic; scratch of (count - 1) / count of them on each. Light on the host: waits for nothing. count 1: nothing.
  * Fails: DEVICE_MISMATCH (two on one device), SHAPE_MISMATCH, DTYPE_MISMATCH, INVALID_ARGUMENT (not dense), OUT_OF_MEMORY, as fy_tensor_send:
  * nothing has changed then, but for a guard that allows the first half of the traffic and not the second. */

@@ -14,6 +14,7 @@
 #ifdef FERRY_HAS_CUDNN
 #include "backends/cuda/dnn_library.h"
 #endif
+#include "backends/cuda/nccl_library.h"
 #include "tests/support/fake_cuda/fake_cuda.h"
 
 enum { FAKE_DEVICES = 2, FAKE_PROCESSORS = 4 };
@@ -32,7 +33,10 @@ enum fake_entry {
                 FY__CUDNN_LIST(X)
 #endif
 #undef X
-                    FAKE_ENTRIES
+#define X(name, result, parameters) FAKE_##name,
+                    FY__NCCL_LIST(X)
+#undef X
+                        FAKE_ENTRIES
 };
 
 struct CUctx_st {
@@ -79,6 +83,9 @@ int64_t fake_virtual_live(void);
 int fake_stream_is_valid(CUstream stream, CUcontext context);
 void fake_handles_close(CUcontext context, int lost);
 const char *fake_kernel_name(CUfunction function, CUcontext context);
+/* The primary context of a device that somebody has retained, or NULL. */
+CUcontext fake_primary(int device);
+int64_t fake_nccl_live(void);
 void fake_count_misuse(void);
 void fake_count_leak(uint64_t n);
 /* ---- graphs ---- */

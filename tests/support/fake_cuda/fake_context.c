@@ -182,6 +182,8 @@ CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device)
     return (CUresult)fake_leave(code != 0 ? code : told);
 }
 
+CUcontext fake_primary(int device) { return primary[device].refs > 0 ? &primary[device] : NULL; }
+
 void *fake_cuda_context(int device)
 {
     fake_lock();
@@ -504,7 +506,7 @@ int64_t fake_cuda_live(int kind)
     case FAKE_STREAMS: n = live_streams; break;
     case FAKE_EVENTS: n = live_events; break;
     case FAKE_MODULES: n = live_modules; break;
-    case FAKE_LT_OBJECTS: n = fake_lt_live(); break;
+    case FAKE_LT_OBJECTS: n = fake_lt_live() + fake_nccl_live(); break;
     case FAKE_GRAPHS: n = fake_graphs_live(0); break;
     case FAKE_GRAPH_EXECS: n = fake_graphs_live(1); break;
     case FAKE_DNN_OBJECTS:

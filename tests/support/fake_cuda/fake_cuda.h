@@ -45,6 +45,8 @@ enum fake_cuda_live {
     X(void, fake_cuda_capacity, (uint64_t nbytes_a_device))                                                                                      \
     /* A context of the test's own (what an application may have current). */                                                                    \
     X(void *, fake_cuda_context, (int device))                                                                                                   \
+    /* ncclCommGetAsyncError tells this code of all communicators there are now. */                                                              \
+    X(void, fake_cuda_nccl_error, (int code))                                                                                                    \
     /* Streams that are being captured now. */                                                                                                   \
     X(int, fake_cuda_captures, (void))                                                                                                           \
     /* A stream in the device's primary context, made as by the runtime API; and its end. Its handle is the next one's. */                       \

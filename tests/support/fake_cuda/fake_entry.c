@@ -32,6 +32,9 @@ static const char *const names[FAKE_ENTRIES] = {
                 FY__CUDNN_LIST(X)
 #endif
 #undef X
+#define X(name, result, parameters) #name,
+                    FY__NCCL_LIST(X)
+#undef X
 };
 
 void fake_lock(void) { pthread_mutex_lock(&lock); }

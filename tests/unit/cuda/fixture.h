@@ -104,7 +104,8 @@ static inline void use_fake(void)
 {
     setenv("FERRY_CUDA_DRIVER", fake_path, 1);
     setenv("FERRY_CUBLASLT", fake_path, 1);
-    setenv("FERRY_CUDNN", "none", 1); /* a real one would not know the fake driver; test_conv.c names the fake one */
+    setenv("FERRY_CUDNN", "none", 1);   /* a real one would not know the fake driver; test_conv.c names the fake one */
+    setenv("FERRY_NCCL", fake_path, 0); /* but "none" stays */
 }
 
 /* ---- a device ---- */

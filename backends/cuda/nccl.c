@@ -1,0 +1,190 @@
+/* A clique is a set of devices in an order, with one communicator for each, made by the first sum over them and kept until one of them is closed or
+ * a call of NCCL fails. A sum is one group of calls by one thread. What fails ends its clique: communicators are aborted, which lets kernels of
+ * NCCL that wait for a peer go, and the next sum makes new ones. Next: nccl.h. */
+#include "backends/cuda/nccl.h"
+
+#include <stdlib.h>
+
+#include "backends/cuda/nccl_library.h"
+
+enum { MOST = FY__CUDA_PEERS };
+
+typedef struct clique {
+    size_t count;
+    fy__cuda_device_t *devs[MOST];
+    fy__nccl_comm_t comms[MOST];
+    struct clique *next;
+} clique_t;
+
+/* Guards the list, and is held over the calls of NCCL: two groups over the same devices from two threads could wait for each other. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static clique_t *cliques;
+
+static fy_status_t failed(int code, const char *call, const clique_t *clique, int line)
+{
+    return fy__cuda.host->fail(
+        fy__nccl_status(code), __FILE__, line,
+        "a sum over %zu devices, cuda:%d and others: %s gave %s (%d)\n  The tensors hold garbage; NCCL_DEBUG=WARN says "
+        "more, FERRY_NCCL=none sums by copies between devices",
+        clique->count, clique->devs[0]->index, call, fy__nccl_name(code), code);
+}
+
+/* Takes it out of the list and ends it; the lock is held. */
+static void end(clique_t *clique, int abort)
+{
+    clique_t **link = &cliques;
+    while (*link != NULL && *link != clique) link = &(*link)->next;
+    if (*link != NULL) *link = clique->next;
+    for (size_t i = 0; i < clique->count; i++) {
+        atomic_fetch_sub(&clique->devs[i]->ncliques, 1);
+        (void)(abort ? fy__nccl.ncclCommAbort(clique->comms[i]) : fy__nccl.ncclCommDestroy(clique->comms[i]));
+    }
+    free(clique);
+}
+
+/* The lock is held. */
+static fy_status_t check(clique_t *clique)
+{
+    for (size_t i = 0; i < clique->count; i++) {
+        int state = 0;
+        int code = fy__nccl.ncclCommGetAsyncError(clique->comms[i], &state);
+        if (code == 0) code = state == 7 ? 0 : state; /* in progress is no error */
+        if (code == 0) continue;
+        const fy_status_t status = failed(code, "ncclCommGetAsyncError", clique, __LINE__);
+        end(clique, 1);
+        return status;
+    }
+    return FY_STATUS_OK;
+}
+
+/* The lock is held. */
+static fy_status_t find_or_make(size_t count, void *const *devs, clique_t **out_clique)
+{
+    int indices[MOST] = { 0 };
+    for (clique_t *clique = cliques; clique != NULL; clique = clique->next) {
+        size_t i = 0;
+        while (clique->count == count && i < count && clique->devs[i] == devs[i]) i++;
+        if (clique->count != count || i < count) continue;
+        *out_clique = clique;
+        return check(clique);
+    }
+    clique_t *clique = calloc(1, sizeof *clique);
+    if (clique == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for a sum over %zu devices", count);
+    clique->count = count;
+    for (size_t i = 0; i < count; i++) {
+        clique->devs[i] = devs[i];
+        indices[i] = clique->devs[i]->index;
+    }
+    const int code = fy__nccl.ncclCommInitAll(clique->comms, (int)count, indices);
+    if (code != 0) {
+        const fy_status_t status = failed(code, "ncclCommInitAll", clique, __LINE__);
+        free(clique);
+        return status;
+    }
+    for (size_t i = 0; i < count; i++) atomic_fetch_add(&clique->devs[i]->ncliques, 1);
+    clique->next = cliques;
+    cliques = clique;
+    *out_clique = clique;
+    return FY_STATUS_OK;
+}
+
+/* One group; ended whatever happens inside. */
+static fy_status_t submit(clique_t *clique, void *const *streams, void *const *buffers, int dtype, uint64_t nelem)
+{
+    const char *call = "ncclGroupStart";
+    int code = fy__nccl.ncclGroupStart();
+    if (code == 0) {
+        for (size_t i = 0; i < clique->count && code == 0; i++) {
+            call = "ncclAllReduce";
+            code = fy__nccl.ncclAllReduce(buffers[i], buffers[i], nelem, dtype, FY__NCCL_SUM, clique->comms[i],
+                                          ((fy__cuda_stream_t *)streams[i])->handle);
+        }
+        const int ended = fy__nccl.ncclGroupEnd();
+        if (code == 0) {
+            call = "ncclGroupEnd";
+            code = ended;
+        }
+    }
+    if (code == 0) return FY_STATUS_OK;
+    const fy_status_t status = failed(code, call, clique, __LINE__);
+    end(clique, 1);
+    return status;
+}
+
+static int nccl_dtype(int32_t dtype)
+{
+    switch (dtype) {
+    case FY_DTYPE_F16: return FY__NCCL_F16;
+    case FY_DTYPE_BF16: return FY__NCCL_BF16;
+    case FY_DTYPE_F32: return FY__NCCL_F32;
+    case FY_DTYPE_F64: return FY__NCCL_F64;
+    default: return -1;
+    }
+}
+
+/* What is told: each device sends 2 (count - 1) / count of the bytes, as any sum in place must. */
+static void tell(const clique_t *clique, void *const *streams, uint64_t nbytes)
+{
+    const uint64_t out = 2 * (clique->count - 1) * nbytes / clique->count;
+    for (size_t i = 0; i < clique->count; i++) {
+        fy__cuda_crumb(((fy__cuda_stream_t *)streams[i])->trail, FY__CUDA_CRUMB_COLLECTIVE, nbytes);
+        fy__cuda.host->record(FY_COPY_PEER, out);
+    }
+}
+
+fy_status_t fy__cuda_all_reduce(size_t count, void *const *devs, void *const *streams, void *const *buffers, int32_t dtype, uint64_t nelem)
+{
+    const int type = nccl_dtype(dtype);
+    clique_t *clique;
+    fy__cuda_frame_t frame;
+    FY_TRY(fy__nccl_load());
+    if (type < 0 || count < 2 || count > MOST)
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "a sum over %zu devices of dtype %d is not NCCL's", count, (int)dtype);
+    for (size_t i = 1; i < count; i++) { /* lost ones are refused before anything is asked of the others */
+        FY_TRY(fy__cuda_enter(devs[i], &frame));
+        fy__cuda_leave(&frame);
+    }
+    FY_TRY(fy__cuda_enter(devs[0], &frame)); /* NCCL changes the current device, and puts back what it found: this one */
+    pthread_mutex_lock(&lock);
+    fy_status_t status = find_or_make(count, devs, &clique);
+    if (status == FY_STATUS_OK) status = submit(clique, streams, buffers, type, nelem);
+    if (status == FY_STATUS_OK) tell(clique, streams, nelem * (dtype == FY_DTYPE_F64 ? 8 : dtype == FY_DTYPE_F32 ? 4 : 2));
+    pthread_mutex_unlock(&lock);
+    fy__cuda_leave(&frame);
+    return status;
+}
+
+int fy__cuda_nccl_is_used(const fy__cuda_device_t *dev) { return atomic_load_explicit(&dev->ncliques, memory_order_relaxed) != 0; }
+
+static clique_t *clique_of(const fy__cuda_device_t *dev)
+{
+    for (clique_t *clique = cliques; clique != NULL; clique = clique->next)
+        for (size_t i = 0; i < clique->count; i++)
+            if (clique->devs[i] == dev) return clique;
+    return NULL;
+}
+
+fy_status_t fy__cuda_nccl_check(fy__cuda_device_t *dev)
+{
+    fy_status_t status = FY_STATUS_OK;
+    if (!fy__cuda_nccl_is_used(dev) || pthread_mutex_trylock(&lock) != 0) return status; /* who holds it looks himself */
+    for (clique_t *clique = cliques, *next; clique != NULL && status == FY_STATUS_OK; clique = next) {
+        next = clique->next;
+        for (size_t i = 0; i < clique->count; i++)
+            if (clique->devs[i] == dev) {
+                status = check(clique);
+                break;
+            }
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void fy__cuda_nccl_forget(fy__cuda_device_t *dev)
+{
+    clique_t *clique;
+    if (!fy__cuda_nccl_is_used(dev)) return;
+    pthread_mutex_lock(&lock);
+    while ((clique = clique_of(dev)) != NULL) end(clique, atomic_load(&dev->lost) != 0);
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,177 @@
+/* Sums over devices by NCCL, against the fake one: bits, what is told, and that a failure ends its communicators and nobody waits for ever. */
+#include "backends/formulas/half.h"
+#include "fixture.h"
+
+enum { N = 1000 };
+
+static void *devs[2], *streams[2], *buffers[2];
+
+static int open_both(void **state)
+{
+    (void)state;
+    use_fake();
+    for (int i = 0; i < 2; i++) {
+        assert_ok(cuda->device_open(i, 0, NULL, &devs[i]));
+        assert_ok(cuda->stream_create(devs[i], FY_STREAM_DOWNLOAD, 0, NULL, &streams[i]));
+        assert_ok(cuda->alloc(devs[i], N * 8, &buffers[i]));
+    }
+    memset(recorded, 0, sizeof recorded);
+    return 0;
+}
+
+static void close_one(int i)
+{
+    cuda->free(devs[i], buffers[i], N * 8);
+    cuda->stream_destroy(devs[i], streams[i]);
+    cuda->device_close(devs[i]);
+}
+
+static int close_both(void **state)
+{
+    (void)state;
+    fake.fake_cuda_fail(NULL, 0, 0);
+    for (int i = 0; i < 2; i++) close_one(i);
+    assert_nothing_left();
+    return 0;
+}
+
+static void put(int i, const void *bytes, uint64_t nbytes)
+{
+    fy_copy_t up = { FY_COPY_UPLOAD, 0, buffers[i], bytes, nbytes };
+    assert_ok(cuda->copy(devs[i], streams[i], &up));
+}
+
+static void get(int i, void *bytes, uint64_t nbytes)
+{
+    fy_copy_t down = { FY_COPY_DOWNLOAD, 0, bytes, buffers[i], nbytes };
+    assert_ok(cuda->copy(devs[i], streams[i], &down));
+}
+
+static void sum_f32(float a, float b)
+{
+    float x[N], y[N], got[N];
+    for (int k = 0; k < N; k++) {
+        x[k] = a + (float)k / 7.0f;
+        y[k] = b - (float)k / 3.0f;
+    }
+    put(0, x, sizeof x);
+    put(1, y, sizeof y);
+    assert_ok(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N));
+    for (int i = 0; i < 2; i++) {
+        get(i, got, sizeof got);
+        for (int k = 0; k < N; k++) assert_true(got[k] == x[k] + y[k]);
+    }
+}
+
+static void sums_and_what_is_told(void **state)
+{
+    (void)state;
+    const int64_t made = fake.fake_cuda_calls("ncclCommInitAll"), groups = fake.fake_cuda_calls("ncclGroupEnd");
+    for (int i = 0; i < 3; i++) sum_f32((float)i, 0.1f);
+    assert_int_equal(fake.fake_cuda_calls("ncclCommInitAll") - made, 1); /* once for a set of devices */
+    assert_int_equal(fake.fake_cuda_calls("ncclGroupEnd") - groups, 3);
+    assert_int_equal(recorded[FY_COPY_PEER], 3 * 2 * N * 4); /* 2 (2 - 1) / 2 of the bytes, from each */
+    uint16_t half[2][N], got[N];
+    for (int k = 0; k < N; k++) {
+        half[0][k] = fy__f16_from_f32((float)k / 9.0f);
+        half[1][k] = fy__f16_from_f32((float)(N - k) * 1.7f);
+    }
+    for (int i = 0; i < 2; i++) put(i, half[i], sizeof half[i]);
+    assert_ok(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F16, N));
+    get(1, got, sizeof got);
+    for (int k = 0; k < N; k++) assert_int_equal(got[k], fy__f16_from_f32(fy__f32_from_f16(half[0][k]) + fy__f32_from_f16(half[1][k])));
+    assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_I32, N), FY_STATUS_UNSUPPORTED, "not NCCL's");
+}
+
+/* Each call of NCCL fails once: the documented status, communicators gone, and the next sum works with new ones. */
+static void each_call_fails_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *call;
+        int code;
+        fy_status_t status;
+    } cases[] = {
+        { "ncclCommInitAll", 2, FY_STATUS_UNAVAILABLE }, { "ncclCommGetAsyncError", 1, FY_STATUS_INTERNAL },
+        { "ncclGroupStart", 3, FY_STATUS_INTERNAL },     { "ncclAllReduce", 4, FY_STATUS_INVALID_ARGUMENT },
+        { "ncclGroupEnd", 6, FY_STATUS_UNAVAILABLE },    { "ncclGroupEnd", 99, FY_STATUS_INTERNAL },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int is_made = i > 0;
+        if (is_made) sum_f32(1, 2);
+        const uint64_t told = recorded[FY_COPY_PEER];
+        fake.fake_cuda_fail(cases[i].call, 1, cases[i].code);
+        assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N), cases[i].status, cases[i].call);
+        fake.fake_cuda_fail(NULL, 0, 0);
+        assert_int_equal(fake.fake_cuda_live(FAKE_LT_OBJECTS), 0);
+        assert_int_equal(recorded[FY_COPY_PEER], told);
+        sum_f32(3, 4);
+    }
+}
+
+/* A link is gone while a sum runs: whoever waits or asks is told, and the communicators are aborted. */
+static void an_error_that_shows_later(void **state)
+{
+    (void)state;
+    void *event;
+    int done = 7;
+    assert_ok(cuda->event_create(devs[1], &event));
+    for (int how = 0; how < 3; how++) {
+        sum_f32(1, 1);
+        fake.fake_cuda_hold(1); /* it never ends */
+        assert_ok(cuda->event_record(devs[1], event, streams[1]));
+        assert_ok(cuda->event_query(devs[1], event, &done));
+        assert_int_equal(done, 0);
+        fake.fake_cuda_nccl_error(6);
+        const int64_t aborts = fake.fake_cuda_calls("ncclCommAbort");
+        if (how == 0) assert_failed(cuda->event_query(devs[1], event, &done), FY_STATUS_UNAVAILABLE, "ncclRemoteError");
+        if (how == 1) assert_failed(cuda->event_sync(devs[1], event, FY_FOREVER), FY_STATUS_UNAVAILABLE, "ncclRemoteError");
+        if (how == 2) assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N), FY_STATUS_UNAVAILABLE, "ncclRemoteError");
+        assert_int_equal(fake.fake_cuda_calls("ncclCommAbort") - aborts, 2);
+        fake.fake_cuda_hold(0);
+    }
+    fake.fake_cuda_hold(1); /* a state that is no error */
+    sum_f32(1, 1);
+    fake.fake_cuda_nccl_error(7);
+    assert_ok(cuda->event_record(devs[1], event, streams[1]));
+    assert_ok(cuda->event_query(devs[1], event, &done));
+    fake.fake_cuda_hold(0);
+    cuda->event_destroy(devs[1], event);
+}
+
+/* Either may be closed first, and opened again. */
+static void a_device_takes_its_communicators_along(void **state)
+{
+    for (int first = 0; first < 2; first++) {
+        sum_f32(1, 2);
+        close_one(first);
+        assert_int_equal(fake.fake_cuda_live(FAKE_LT_OBJECTS), 0);
+        close_one(1 - first);
+        open_both(state);
+    }
+}
+
+static void a_lost_device_is_refused(void **state)
+{
+    char byte = 0;
+    (void)state;
+    sum_f32(1, 2);
+    fake.fake_cuda_fail("cuMemcpyHtoDAsync", 1, 700);
+    fy_copy_t up = { FY_COPY_UPLOAD, 0, buffers[1], &byte, 1 };
+    assert_int_equal(cuda->copy(devs[1], streams[1], &up), FY_STATUS_DEVICE_LOST);
+    const int64_t groups = fake.fake_cuda_calls("ncclGroupStart");
+    assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N), FY_STATUS_DEVICE_LOST, "cuda:1");
+    assert_int_equal(fake.fake_cuda_calls("ncclGroupStart"), groups);
+}
+
+int main(void)
+{
+    load_or_skip();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_both, close_both)
+    const struct CMUnitTest tests[] = {
+        TEST(sums_and_what_is_told),     TEST(each_call_fails_once),
+        TEST(an_error_that_shows_later), TEST(a_device_takes_its_communicators_along),
+        TEST(a_lost_device_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
