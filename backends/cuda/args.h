@@ -66,11 +66,12 @@ enum fy__cuda_kernel {
         FY__CUDA_KERNEL_COUNT
 };
 
-#define FY__CUDA_MAX_SRC  3
-#define FY__CUDA_MAX_DST  4
-#define FY__CUDA_BLOCK    256 /* threads a block, in every kernel but matmul and conv2d */
-#define FY__CUDA_TILE     16  /* those two: a block is TILE x TILE threads and makes as many results */
-#define FY__CUDA_NO_COUNT 0
+#define FY__CUDA_MAX_SRC     3
+#define FY__CUDA_MAX_DST     4
+#define FY__CUDA_BLOCK       256 /* threads a block, in every kernel but matmul and conv2d */
+#define FY__CUDA_TILE        16  /* those two: a block is TILE x TILE threads; fy_conv2d_f32 and _f64 make as many results */
+#define FY__CUDA_MATMUL_TILE 64  /* matmul: rows and columns of the result that a block makes, a thread 4 x 4 of them */
+#define FY__CUDA_NO_COUNT    0
 
 enum fy__cuda_flags {
     FY__CUDA_SMALL = 1,  /* every index and every element offset fits 31 bits: 32-bit index arithmetic will do */

@@ -142,8 +142,8 @@ void fy__cuda_pack_matmul(const fy_launch_t *launch, fy__cuda_request_t *out)
     set_matrix(&args->src[0], &launch->src[0], &a, dst);
     set_matrix(&args->src[1], &launch->src[1], &b, dst);
     fy__cuda_args_size(args, launch->nelem);
-    const uint64_t tiles_m = ((uint64_t)a.rows + FY__CUDA_TILE - 1) / FY__CUDA_TILE,
-                   tiles_n = ((uint64_t)b.cols + FY__CUDA_TILE - 1) / FY__CUDA_TILE;
+    const uint64_t tiles_m = ((uint64_t)a.rows + FY__CUDA_MATMUL_TILE - 1) / FY__CUDA_MATMUL_TILE,
+                   tiles_n = ((uint64_t)b.cols + FY__CUDA_MATMUL_TILE - 1) / FY__CUDA_MATMUL_TILE;
     out->kernel = dst->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_matmul_f64 : FY__CUDA_KERNEL_fy_matmul_f32;
     out->threads = launch->nelem / ((uint64_t)a.rows * (uint64_t)b.cols) * tiles_m * tiles_n;
     out->square = 1;

@@ -1,8 +1,17 @@
-// Matrix product, and linear, for what cuBLASLt does not take: layouts without a unit stride. A plain shared-memory tiling, for any strides, any
-// batch axes and every float dtype; correct first, fast never. The host has folded transposes and broadcasting into strides.
+// Matrix product, and linear, for what cuBLASLt does not take: layouts without a unit stride. Tiles of both operands in shared memory, 4 x 4
+// results a thread in registers, for any strides, any batch axes and every float dtype. The host has folded transposes and broadcasting
+// into strides.
 #include "backends/cuda/kernels/common.cuh"
 
 #include "backends/formulas/activation.h"
+
+#ifdef __CUDACC__
+#define FY_UNROLLED     _Pragma("unroll")
+#define FY_NOT_UNROLLED _Pragma("unroll 1")
+#else
+#define FY_UNROLLED
+#define FY_NOT_UNROLLED
+#endif
 
 #define ACTIVATE(sfx, T)                                         \
     __device__ inline T activate(int32_t activation, T x)        \
@@ -18,16 +27,43 @@
 ACTIVATE(f32, float)
 ACTIVATE(f64, double)
 
-template <typename T> __device__ inline void matmul(const fy_args &args, T (*tile_a)[FY__CUDA_TILE + 1], T (*tile_b)[FY__CUDA_TILE + 1])
+enum { SIDE = FY__CUDA_MATMUL_TILE, DEPTH = 16, EACH = SIDE / FY__CUDA_TILE }; // a block has SIDE x SIDE results, a thread EACH x EACH
+
+template <typename T> struct tiles_t {
+    T a[DEPTH][SIDE + 1], b[DEPTH][SIDE + 1];
+};
+
+// One operand's part of a step: `lines` of them (rows of a, columns of b) by DEPTH of the sum. Neighbouring threads read neighbours in memory.
+template <typename T>
+__device__ inline void fill(const fy_operand &o, int64_t base, int64_t line, int64_t lines, int64_t line_stride, int64_t begin, int64_t k,
+                            int64_t k_stride, T (*tile)[SIDE + 1])
+{
+    const int thread = threadIdx.y * FY__CUDA_TILE + threadIdx.x;
+    const bool along_k = k_stride == 1;
+    for (int e = thread; e < SIDE * DEPTH; e += FY__CUDA_BLOCK) {
+        const int at_line = along_k ? e / DEPTH : e % SIDE, at_k = along_k ? e % DEPTH : e / SIDE;
+        const bool inside = line + at_line < lines && begin + at_k < k;
+        tile[at_k][at_line] = inside ? load<T>(o, base + (line + at_line) * line_stride + (begin + at_k) * k_stride) : (T)0;
+    }
+}
+
+template <typename T> __device__ inline T finished(const fy_args &args, int64_t col, T sum)
+{
+    if (args.op != FY_OP_LINEAR) return sum;
+    if (args.nsrc == 3) sum += load<T>(args.src[2], col * args.src[2].strides[0]);
+    return activate(args.attrs.linear.activation, sum);
+}
+
+template <typename T> __device__ inline void matmul(const fy_args &args, tiles_t<T> &tiles)
 {
     const fy_operand &d = args.dst[0], &a = args.src[0], &b = args.src[1];
     const int r = d.rank - 2, c = d.rank - 1, x = threadIdx.x, y = threadIdx.y;
     const int64_t m = d.dims[r], n = d.dims[c], k = a.dims[c];
-    const uint64_t tiles_m = (m + FY__CUDA_TILE - 1) / FY__CUDA_TILE, tiles_n = (n + FY__CUDA_TILE - 1) / FY__CUDA_TILE;
-    const uint64_t tiles = args.nelem / (uint64_t)(m * n) * tiles_m * tiles_n;
-    for (uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const uint64_t tiles_m = (m + SIDE - 1) / SIDE, tiles_n = (n + SIDE - 1) / SIDE;
+    const uint64_t ntiles = args.nelem / (uint64_t)(m * n) * tiles_m * tiles_n;
+    for (uint64_t tile = blockIdx.x; tile < ntiles; tile += gridDim.x) {
         uint64_t batch = tile / (tiles_m * tiles_n), within = tile % (tiles_m * tiles_n);
-        const int64_t row = (int64_t)(within / tiles_n) * FY__CUDA_TILE + y, col = (int64_t)(within % tiles_n) * FY__CUDA_TILE + x;
+        const int64_t row = (int64_t)(within / tiles_n) * SIDE, col = (int64_t)(within % tiles_n) * SIDE;
         int64_t base_a = 0, base_b = 0, base_d = 0;
         for (int axis = r - 1; axis >= 0; axis--) {
             int64_t i = (int64_t)split(batch, d.dims[axis], args.flags);
@@ -35,32 +71,41 @@ template <typename T> __device__ inline void matmul(const fy_args &args, T (*til
             base_b += i * b.strides[axis];
             base_d += i * d.strides[axis];
         }
-        T sum = 0;
-        for (int64_t begin = 0; begin < k; begin += FY__CUDA_TILE) {
-            const bool in_a = row < m && begin + x < k, in_b = begin + y < k && col < n;
-            tile_a[y][x] = in_a ? load<T>(a, base_a + row * a.strides[r] + (begin + x) * a.strides[c]) : (T)0;
-            tile_b[y][x] = in_b ? load<T>(b, base_b + (begin + y) * b.strides[r] + col * b.strides[c]) : (T)0;
+        T sum[EACH][EACH] = {};
+        for (int64_t begin = 0; begin < k; begin += DEPTH) {
+            fill(a, base_a, row, m, a.strides[r], begin, k, a.strides[c], tiles.a);
+            fill(b, base_b, col, n, b.strides[c], begin, k, b.strides[r], tiles.b);
             __syncthreads();
-            for (int i = 0; i < FY__CUDA_TILE; i++) sum += tile_a[y][i] * tile_b[i][x];
+            for (int s = 0; s < DEPTH; s++) {
+                T left[EACH], right[EACH];
+                for (int i = 0; i < EACH; i++) left[i] = tiles.a[s][y + i * FY__CUDA_TILE];
+                for (int j = 0; j < EACH; j++) right[j] = tiles.b[s][x + j * FY__CUDA_TILE];
+                for (int i = 0; i < EACH; i++)
+                    for (int j = 0; j < EACH; j++) sum[i][j] += left[i] * right[j];
+            }
             __syncthreads();
         }
-        if (args.op == FY_OP_LINEAR && col < n) {
-            if (args.nsrc == 3) sum += load<T>(args.src[2], col * args.src[2].strides[0]);
-            sum = activate(args.attrs.linear.activation, sum);
+        FY_NOT_UNROLLED
+        for (int e = 0; e < EACH * EACH; e++) { // once in the code, not sixteen times; and `sum` stays in registers
+            const int64_t at_row = row + y + e / EACH * FY__CUDA_TILE, at_col = col + x + e % EACH * FY__CUDA_TILE;
+            if (at_row >= m || at_col >= n) continue;
+            T mine = 0;
+            FY_UNROLLED
+            for (int q = 0; q < EACH * EACH; q++) mine = q == e ? sum[q / EACH][q % EACH] : mine;
+            put(args, base_d + at_row * d.strides[r] + at_col * d.strides[c], finished(args, at_col, mine));
         }
-        if (row < m && col < n) put(args, base_d + row * d.strides[r] + col * d.strides[c], sum);
     }
 }
 
 FY_KERNEL fy_matmul_f32(FY_ARGS args)
 {
-    __shared__ float tile_a[FY__CUDA_TILE][FY__CUDA_TILE + 1], tile_b[FY__CUDA_TILE][FY__CUDA_TILE + 1];
-    matmul<float>(args, tile_a, tile_b);
+    __shared__ tiles_t<float> tiles;
+    matmul(args, tiles);
 }
 FY_KERNEL fy_matmul_f64(FY_ARGS args)
 {
-    __shared__ double tile_a[FY__CUDA_TILE][FY__CUDA_TILE + 1], tile_b[FY__CUDA_TILE][FY__CUDA_TILE + 1];
-    matmul<double>(args, tile_a, tile_b);
+    __shared__ tiles_t<double> tiles;
+    matmul(args, tiles);
 }
 
 FY_KERNEL_EXISTS(fy_matmul_f32)

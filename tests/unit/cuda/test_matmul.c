@@ -38,6 +38,8 @@ static const product_t products[] = {
     { 2, 2, { 5, 7 }, { 7, 1 }, { 7, 3 }, { 3, 1 }, 0, 0, { 1, 5 }, 0 }, /* dst is column-major */
     { 3, 3, { 2, 40, 33 }, { 1, 70, 2 }, { 2, 33, 17 }, { 561, 17, 1 }, 0, 0, { 0 }, 0 },
     { 2, 2, { 64, 48 }, { 48, 1 }, { 48, 80 }, { 80, 1 }, 0, 0, { 0 }, 1 },
+    { 2, 2, { 70, 37 }, { 80, 2 }, { 37, 131 }, { 131, 1 }, 0, 0, { 0 }, 0 },              /* more than one tile of the kernel each way */
+    { 3, 3, { 2, 37, 70 }, { 9000, 2, 80 }, { 1, 65, 37 }, { 1, 1, 65 }, 1, 1, { 0 }, 0 }, /* both transposed */
 };
 
 static op_case_t case_of(const product_t *p, int32_t dtype, fy_matmul_attrs_t *attrs)

@@ -20,6 +20,8 @@ expected='elementwise fy_elementwise_wide_f32 3 1 0
 elementwise fy_elementwise_wide_f64 3 1 0
 elementwise fy_elementwise_wide_half 3 2 0
 elementwise fy_elementwise_wide_int 9 3 0
+matmul fy_matmul_f32 0 0 0
+matmul fy_matmul_f64 0 0 0
 move fy_cast 4 4 0
 move fy_copy 4 4 0
 move fy_gather 4 4 0
