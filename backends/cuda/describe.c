@@ -153,8 +153,7 @@ static fy_status_t say_dnn(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts
 /* ---- all of it ---- */
 
 static fy_status_t (*const parts[])(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts) = {
-    say_card, say_peers, say_memory, say_lt, say_dnn,
-    say_card, say_peers, say_memory, say_lt, fy__cuda_nccl_say,
+    say_card, say_peers, say_memory, say_lt, say_dnn, fy__cuda_nccl_say,
 };
 
 fy_status_t fy__cuda_describe(void *dev_, fy_fact_fn say, void *user)

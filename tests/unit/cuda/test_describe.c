@@ -30,6 +30,9 @@ static void facts_are_the_drivers(void **state)
     assert_fact("libfake_cuda.so\n");
     assert_fact("segments=fixed\n");
     assert_fact("cudnn=not used: FERRY_CUDNN=none");
+    assert_fact("nccl=2.27.3, ");
+    const char *once = strstr(facts, "driver=");
+    assert_null(strstr(once + 1, "driver=")); /* each is told once */
 }
 
 /* A library that is missing is no failure; a driver call that fails is one. */
