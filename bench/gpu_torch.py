@@ -204,13 +204,15 @@ def ferry_round(found):
     figures = ferry("calibrate", "--rounds", "5", "--max-bytes", "64MiB")["figures"]
     put("host ns of an eager op", row(figures, figure="launch_submit_ns").get("value"))
     rows = ferry("bench", "train", "--rounds", "3")["rows"]
-    for case in ("mnist", "lenet"):
-        for mode in ("eager", "graph"):
-            put(f"{case} {mode} ns a step", next((r["ns_per_step"] for r in rows if r["case"].startswith(case) and r["mode"] == mode), None))
-    rows = ferry("experiment", "link", "--sizes", "4096,64MiB", "--pieces", "256", "--repeats", "5")["rows"]
-    put("pinned 64 MiB up ns", row(rows, mode="pinned", direction="up", nbytes=64 << 20).get("ns"))
-    put("256 x 4 KiB up in a loop ns", row(rows, mode="loop", direction="up", nbytes=4096).get("ns"))
-    put("256 x 4 KiB up at once ns", row(rows, mode="coalesced", direction="up", nbytes=4096).get("ns"))
+    for case, batch in (("mnist", 64), ("lenet", 256)):
+        put(f"{case} eager ns a step", row(rows, case=case, mode="eager").get("ns_per_step"))
+        replayed = ferry("train", case, "--graph", "--batch", str(batch), "--max-steps", "300", "--log-every", "0")
+        put(f"{case} graph ns a step", batch * 1e9 / replayed["images_per_s"])
+    rows = ferry("experiment", "link", "--sizes", "64MiB", "--pieces", "1", "--repeats", "5")["rows"]
+    put("pinned 64 MiB up ns", row(rows, mode="pinned", direction="up").get("ns"))
+    rows = ferry("experiment", "link", "--sizes", "4096", "--pieces", "256", "--repeats", "5")["rows"]
+    put("256 x 4 KiB up in a loop ns", row(rows, mode="loop", direction="up").get("ns"))
+    put("256 x 4 KiB up at once ns", row(rows, mode="coalesced", direction="up").get("ns"))
     rows = ferry("bench", "alloc", "--quick", "--min-bytes", "1MiB", "--max-bytes", "1MiB")["rows"]
     put("allocator pair ns", row(rows, allocator="ferry-device", pattern="same").get("ns_per_pair"))
 

@@ -142,9 +142,9 @@ phase_sanitize() {
     fi
     [[ -n $dry ]] && ops=(softmax)
     for tool in memcheck racecheck initcheck synccheck; do
-        FERRY_TEST_DEVICE=$device step "$tool-transfers" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$tests/test_conformance_transfer"
+        FERRY_TEST_DEVICE=$device FERRY_TEST_REQUIRE=1 step "$tool-transfers" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$tests/test_conformance_transfer"
         for op in "${ops[@]}"; do
-            FERRY_TEST_DEVICE=$device FERRY_TEST_OP=$op step "$tool-$op" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$tests/test_ops_op_matrix"
+            FERRY_TEST_DEVICE=$device FERRY_TEST_REQUIRE=1 FERRY_TEST_OP=$op step "$tool-$op" 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$tests/test_ops_op_matrix"
         done
     done
 }
