@@ -112,6 +112,7 @@ bool fy__front_keep_large(fy__thread_t *thread, fy__storage_t *storage)
 {
     const uint64_t nbytes = storage->block->nbytes;
     if (nbytes > large_most_nbytes || !fy__hazard_is_empty(&storage->hazard)) return false;
+    if (FY__IS_CHECKED && !fy__storage_is_clean(storage)) __builtin_trap(); /* somebody forgot the mark */
     uint32_t slot = thread->large_last;
     if (atomic_load_explicit(&thread->large[slot], memory_order_relaxed) || thread->large_total + nbytes > large_most_nbytes)
         slot = make_room(thread, nbytes);
@@ -207,25 +208,21 @@ uint64_t fy__front_nbytes(uint64_t by_category[FY_CATEGORY_COUNT])
 
 static bool is_fit(const fy__storage_t *storage, uint32_t class)
 {
-    return storage->refs == 0 && atomic_load_explicit(&storage->front, memory_order_relaxed) == class && fy__storage_is_clean(storage) &&
-           storage->data == storage->block->address;
-}
-
-static bool is_fit_small(const fy__storage_t *storage, uint32_t class)
-{
     const fy_tensor_t *first = &fy__cell_of(storage)->first;
-    return is_fit(storage, class) && fy__tensor_is_gone(first) && first->contiguous && first->data == storage->data &&
+    return atomic_load_explicit(&storage->refs, memory_order_relaxed) == 0 &&
+           atomic_load_explicit(&storage->front, memory_order_relaxed) == class && fy__storage_is_clean(storage) &&
+           storage->data == storage->block->address && fy__tensor_is_gone(first) && first->contiguous && first->data == storage->data &&
            (!first->rank || first->strides[first->rank - 1] == 1);
 }
 
 bool fy__front_is_valid(const fy__thread_t *thread)
 {
     const uint32_t last = atomic_load_explicit(&thread->last_class, memory_order_relaxed);
-    bool valid = !last || is_fit_small(thread->last, last);
+    bool valid = !last || is_fit(thread->last, last);
     for (uint32_t class = 1; class < FY__FRONT_LARGE; class ++) {
         uint32_t count = 0;
         for (const fy__storage_t *storage = thread->front[class]; storage && valid; storage = storage->next, count++)
-            valid = is_fit_small(storage, class);
+            valid = is_fit(storage, class);
         valid = valid && count == atomic_load_explicit(&thread->nfront[class], memory_order_relaxed);
     }
     for (int slot = 0; slot < FY__FRONT_SLOTS; slot++) {

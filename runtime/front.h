@@ -15,7 +15,8 @@ uint64_t fy__front_class_nbytes(uint32_t class);
 /* A storage with more than FY__FRONT_LARGEST bytes that this thread has at hand, made new, or NULL. At most an eighth larger than asked; made
  * under the same scope and for the same category as what is made now, so figures stay what they are. */
 fy__storage_t *fy__front_take_large(fy__thread_t *thread, uint64_t nbytes);
-/* Keeps a storage of class FY__FRONT_LARGE that nobody refers to; false if it is not fit for it. Others may go back to the pool for it. */
+/* Keeps a storage of class FY__FRONT_LARGE, without the mark, that nobody else refers to; false if it is not fit for it. Others may go back to
+ * the pool for it. */
 bool fy__front_keep_large(fy__thread_t *thread, fy__storage_t *storage);
 
 /* Gives back to the pool what this thread and those that ended have at hand, and what all have of large ones; true if that was anything. */

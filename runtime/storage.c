@@ -93,6 +93,7 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
         if (device->is_host && nbytes > FY__FRONT_LARGEST && !device->debug) {
             atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
             atomic_store_explicit(&storage->front, FY__FRONT_LARGE, memory_order_relaxed);
+            fy__cell_of(storage)->first.data = storage->data;
         }
         fy__guard_grow_memory(guards, storage->block->nbytes - nbytes);
         if (!fy__wait_drops(FY__WAIT_BLOCK_INHERITED)) fy__hazard_copy(&storage->hazard, &storage->block->hazard);

@@ -104,11 +104,11 @@ static inline void fy__front_served_one(fy__thread_t *thread)
 {
     atomic_store_explicit(&thread->at_hand, atomic_load_explicit(&thread->at_hand, memory_order_relaxed) + 1, memory_order_relaxed);
 }
-enum { FY__FRONT_STEPS = 1024, FY__FRONT_LARGEST = 32768 }; /* bytes: up to where classes are 64 apart; of a small block */
+enum { FY__FRONT_LARGEST = 32768 }; /* bytes of a small block */
 /* Size class of 1 <= nbytes <= FY__FRONT_LARGEST: 64-byte steps up to 1 KiB, then eight a doubling (rounding <= 12.5 %). */
 static inline uint32_t fy__front_class(uint64_t nbytes)
 {
-    if (nbytes <= FY__FRONT_STEPS) return (uint32_t)(nbytes + 63) / 64;
+    if (nbytes <= 1024) return (uint32_t)(nbytes + 63) / 64;
     const uint32_t doubling = 63u - (uint32_t)__builtin_clzll(nbytes - 1); /* 2^doubling < nbytes <= 2^(doubling+1) */
     const uint32_t step = (uint32_t)((nbytes - 1 - (1ull << doubling)) >> (doubling - 3));
     return 17 + (doubling - 10) * 8 + step;

@@ -1,53 +1,17 @@
-/* Tensor handles: making, wrapping, destroying, asking, mapping. */
+/* Tensor handles: making, wrapping, destroying, asking, mapping. Shapes by themselves: shape.c. */
 #include "runtime/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/checked.h"
 #include "runtime/base/fail.h"
+#include "runtime/front.h"
 #include "runtime/guard.h"
 #include "runtime/recording.h"
 #include "runtime/stream.h"
 
 typedef unsigned long long ull;
-
-fy_status_t fy__shape_check(const char *what, fy_dtype_t dtype, int rank, const int64_t *dims, uint64_t *out_nelem, uint64_t *out_nbytes)
-{
-    uint64_t extent = 1; /* as if no dim were 0, so that strides cannot overflow either */
-    bool empty = false;
-    if ((unsigned)dtype >= FY_DTYPE_COUNT) return FY_FAIL(INVALID_ARGUMENT, "%s: %d is no dtype", what, (int)dtype);
-    if (rank < 0 || rank > FY_MAX_RANK) return FY_FAIL(INVALID_ARGUMENT, "%s: rank %d; a tensor has 0 to %d axes", what, rank, FY_MAX_RANK);
-    if (rank && !dims) return FY_FAIL(INVALID_ARGUMENT, "%s: dims is NULL but rank is %d", what, rank);
-    for (int i = 0; i < rank; i++) {
-        if (dims[i] < 0) return FY_FAIL(INVALID_ARGUMENT, "%s: dims[%d] is %lld", what, i, (long long)dims[i]);
-        if (dims[i] == 0)
-            empty = true;
-        else if (!fy__mul_u64(extent, (uint64_t)dims[i], &extent))
-            return FY_FAIL(INVALID_ARGUMENT, "%s: the product of the dims up to dims[%d]=%lld is past 2^64", what, i, (long long)dims[i]);
-    }
-    if (!fy__mul_u64(extent, fy__dtype_sizes[dtype], &extent) || extent > INT64_MAX)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: more than 2^63 bytes", what);
-    *out_nbytes = empty ? 0 : extent;
-    *out_nelem = *out_nbytes / fy__dtype_sizes[dtype];
-    return FY_STATUS_OK;
-}
-
-bool fy__is_contiguous(int rank, const int64_t *dims, const int64_t *strides)
-{
-    int64_t expected = 1;
-    for (int i = rank - 1; i >= 0; i--) {
-        if (dims[i] == 0) return true;
-        if (dims[i] != 1 && strides[i] != expected) {
-            for (int j = 0; j < i; j++)
-                if (dims[j] == 0) return true;
-            return false;
-        }
-        expected *= dims[i];
-    }
-    return true;
-}
 
 FY_COLD fy_tensor_t *fy__tensor_alloc_slow(fy__thread_t *thread)
 {
@@ -126,6 +90,13 @@ static inline void free_simple(fy__thread_t *thread, fy_tensor_t *tensor, fy__st
     fy__front_push(thread, storage);
 }
 
+/* The front's, without a mark, and nobody's but the caller's. */
+static inline bool is_large(const fy__storage_t *storage)
+{
+    return atomic_load_explicit(&storage->front, memory_order_relaxed) == FY__FRONT_LARGE &&
+           atomic_load_explicit(&storage->refs, memory_order_acquire) == 1;
+}
+
 /* Any that is not gone. */
 static __attribute__((noinline)) void free_other(fy__thread_t *thread, fy_tensor_t *tensor)
 {
@@ -136,6 +107,7 @@ static __attribute__((noinline)) void free_other(fy__thread_t *thread, fy_tensor
         tensor->storage = &fy__storage_gone;
     else
         fy__tensor_free_blank(thread, tensor);
+    if (is_first && is_large(storage) && fy__front_keep_large(thread, storage)) return;
     fy__storage_release(thread, storage);
 }
 
@@ -167,18 +139,6 @@ FY_COLD fy_status_t fy__refuse_gone(const char *what, const char *role)
         what, role);
 }
 
-const char *fy__tensor_format(const fy_tensor_t *tensor, char *buffer, size_t size)
-{
-    size_t used = 0;
-    if (fy__tensor_name(tensor)[0]) used += (size_t)snprintf(buffer, size, "'%s' ", fy__tensor_name(tensor));
-    if (used < size) used += (size_t)snprintf(buffer + used, size - used, "[");
-    for (int i = 0; i < tensor->rank && used < size; i++)
-        used += (size_t)snprintf(buffer + used, size - used, "%s%lld", i ? "x" : "", (long long)tensor->dims[i]);
-    if (used < size)
-        snprintf(buffer + used, size - used, "%s%s]", tensor->rank ? " " : "scalar ", fy_dtype_name((fy_dtype_t)tensor->dtype));
-    return buffer;
-}
-
 /* ---- public ---- */
 
 static fy_status_t begin(fy_device_t *device, fy_tensor_t **out_tensor, const char *what, fy__thread_t **out_thread)
@@ -191,20 +151,17 @@ static fy_status_t begin(fy_device_t *device, fy_tensor_t **out_tensor, const ch
     return fy__device_is_lost(device) ? fy__device_lost_error(device) : FY_STATUS_OK;
 }
 
-/* A tensor of any rank whose cell and block are at hand. NULL: it is not so simple, or something is wrong. */
-static fy_tensor_t *create_small(fy__thread_t *thread, fy_dtype_t dtype, int rank, const int64_t *dims)
+/* The elements of a shape that needs no closer look: one with bytes, and none that overflow. 0: it may be anything. */
+static inline uint64_t count_elements(fy_dtype_t dtype, int rank, const int64_t *dims)
 {
+    const uint64_t most = 1 << 29; /* so the product of two of them, and its bytes, can be said */
     uint64_t nelem = 1;
-    if ((unsigned)dtype >= FY_DTYPE_COUNT || (unsigned)rank > FY_MAX_RANK || (rank && !dims) || FY__HAS_ASAN) return NULL;
+    if ((unsigned)dtype >= FY_DTYPE_COUNT || (unsigned)rank > FY_MAX_RANK || (rank && !dims)) return 0;
     for (int i = 0; i < rank; i++) {
-        if ((uint64_t)dims[i] > FY__FRONT_LARGEST || nelem > FY__FRONT_LARGEST) return NULL; /* so the product cannot overflow */
+        if ((uint64_t)dims[i] > most || nelem > most) return 0;
         nelem *= (uint64_t)dims[i];
     }
-    fy__storage_t *storage = fy__front_pop(thread, nelem * fy__dtype_sizes[dtype]);
-    if (!storage) return NULL;
-    fy_tensor_t *tensor = fy__tensor_first(thread, storage);
-    fy__tensor_set_dense(tensor, dtype, rank, dims, nelem);
-    return tensor;
+    return nelem;
 }
 
 static __attribute__((noinline)) fy_status_t place(fy__thread_t *thread, fy_tensor_t *tensor)
@@ -219,25 +176,50 @@ static __attribute__((noinline)) fy_status_t create(fy_device_t *device, fy_dtyp
     fy__thread_t *thread;
     uint64_t nelem, nbytes;
     FY_TRY(begin(device, out_tensor, "tensor_create", &thread));
-    if (device->is_host && !thread->recording && (*out_tensor = create_small(thread, dtype, rank, dims))) return FY_STATUS_OK;
     FY_TRY(fy__shape_check("tensor_create", dtype, rank, dims, &nelem, &nbytes));
     fy_stream_t *stream = device->synchronous ? NULL : fy__stream_current(device, thread->streams);
     return fy__tensor_new(thread, device, dtype, rank, dims, nelem, stream, out_tensor);
 }
 
-/* One axis, up to 1 KiB, cell and block at hand: no call that one comes back from, few instructions, and nothing of the handle's second line
+/* The next two: on the host, which is not lost, by a thread that records nothing. Cell and block are at hand, or it goes the long way. */
+static __attribute__((noinline)) fy_status_t create_large(fy_device_t *host, fy_dtype_t dtype, int rank, const int64_t *dims,
+                                                          fy_tensor_t **out_tensor, fy__thread_t *thread)
+{
+    const uint64_t nelem = count_elements(dtype, rank, dims);
+    fy__storage_t *storage = FY__HAS_ASAN || !nelem ? NULL : fy__front_take_large(thread, nelem * fy__dtype_sizes[dtype]);
+    if (FY_UNLIKELY(!storage)) return create(host, dtype, rank, dims, out_tensor);
+    *out_tensor = fy__tensor_first(thread, storage);
+    fy__tensor_set_dense(*out_tensor, dtype, rank, dims, nelem);
+    return FY_STATUS_OK;
+}
+
+static __attribute__((noinline)) fy_status_t create_small(fy_device_t *host, fy_dtype_t dtype, int rank, const int64_t *dims,
+                                                          fy_tensor_t **out_tensor, fy__thread_t *thread)
+{
+    const uint64_t nelem = FY__HAS_ASAN ? 0 : count_elements(dtype, rank, dims);
+    if (FY_UNLIKELY(!nelem)) return create(host, dtype, rank, dims, out_tensor);
+    const uint64_t nbytes = nelem * fy__dtype_sizes[dtype];
+    if (nbytes > FY__FRONT_LARGEST) return create_large(host, dtype, rank, dims, out_tensor, thread);
+    fy__storage_t *storage = fy__front_pop(thread, nbytes);
+    if (FY_UNLIKELY(!storage)) return create(host, dtype, rank, dims, out_tensor);
+    *out_tensor = fy__tensor_first(thread, storage);
+    fy__tensor_set_dense(*out_tensor, dtype, rank, dims, nelem);
+    return FY_STATUS_OK;
+}
+
+/* One axis, up to 32 KiB, cell and block at hand: no call that one comes back from, few instructions, and nothing of the handle's second line
  * (`strides`), so that a processor gets on to the next tensor while it waits for the lines of this one. */
 fy_status_t fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_tensor)
 {
     fy__thread_t *thread = fy__tls;
-    if (FY__HAS_ASAN || FY_UNLIKELY(!thread || !out_tensor || !device) || !device->is_host ||
-        FY_UNLIKELY(thread->recording || fy__device_is_lost(device)) || rank != 1 ||
-        FY_UNLIKELY(!dims || (unsigned)dtype >= FY_DTYPE_COUNT))
+    if (FY_UNLIKELY(!thread || !out_tensor || !device) || !device->is_host || FY_UNLIKELY(thread->recording || fy__device_is_lost(device)))
         return create(device, dtype, rank, dims, out_tensor);
+    if (FY__HAS_ASAN || rank != 1 || FY_UNLIKELY(!dims || (unsigned)dtype >= FY_DTYPE_COUNT))
+        return create_small(device, dtype, rank, dims, out_tensor, thread);
     const uint64_t nelem = (uint64_t)dims[0], nbytes = nelem * fy__dtype_sizes[dtype];
-    fy__storage_t *storage;
-    if (nelem > FY__FRONT_STEPS || nbytes - 1 >= FY__FRONT_STEPS || FY_UNLIKELY(!(storage = fy__front_pop(thread, nbytes))))
-        return create(device, dtype, rank, dims, out_tensor);
+    if (nelem > FY__FRONT_LARGEST || nbytes > FY__FRONT_LARGEST) return create_large(device, dtype, rank, dims, out_tensor, thread);
+    fy__storage_t *storage = fy__front_pop(thread, nbytes);
+    if (FY_UNLIKELY(!storage)) return create(device, dtype, rank, dims, out_tensor);
     fy_tensor_t *tensor = &fy__cell_of(storage)->first;
     tensor->dtype = (uint8_t)dtype;
     if (FY_UNLIKELY(tensor->rank != 1)) tensor->strides[0] = tensor->rank = 1;

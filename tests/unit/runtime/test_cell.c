@@ -49,11 +49,9 @@ static fy_tensor_t *first_of(const fy_tensor_t *tensor) { return &fy__cell_of(te
 
 static void trim(void) { ts_ok(fy_memory_trim(fy_device_host(), 0, NULL)); }
 
-static void a_view_keeps_the_cell_when_its_first_handle_is_gone(void **state)
+static void expect_view_keeps_cell(int64_t nbytes)
 {
-    (void)state;
-    if (FY__HAS_ASAN) skip(); /* each handle is by itself, to be seen by the sanitizer */
-    fy_tensor_t *first = make(100), *view, *same, *other;
+    fy_tensor_t *first = make(nbytes), *view, *same, *other;
     uint8_t *data;
     assert_ptr_equal(first, first_of(first));
     ts_ok(fy_tensor_map(first, FY_ACCESS_WRITE, (void **)&data));
@@ -63,17 +61,26 @@ static void a_view_keeps_the_cell_when_its_first_handle_is_gone(void **state)
     assert_ptr_not_equal(view, first);
     fy_tensor_destroy(first);
     assert_true(fy__tensor_is_gone(first));
-    other = make(100); /* of the same class: not where the view's bytes are */
+    other = make(nbytes); /* of the same class: not where the view's bytes are */
     assert_ptr_not_equal(other, first);
     ts_ok(fy_tensor_map(other, FY_ACCESS_WRITE, (void **)&data));
     memset(data, 9, 100);
     ts_ok(fy_tensor_map(view, FY_ACCESS_READ, (void **)&data));
     for (int i = 0; i < 10; i++) assert_int_equal(data[i], 7);
     fy_tensor_destroy(view);
-    same = make(100); /* now it is free */
+    same = make(nbytes); /* now it is free */
     assert_ptr_equal(same, first);
     fy_tensor_destroy(same);
     fy_tensor_destroy(other);
+}
+
+static void a_view_keeps_the_cell_when_its_first_handle_is_gone(void **state)
+{
+    (void)state;
+    if (FY__HAS_ASAN) skip(); /* each handle is by itself, to be seen by the sanitizer */
+    expect_view_keeps_cell(100);
+    expect_view_keeps_cell(2 * FY__FRONT_LARGEST);
+    assert_true(fy__front_is_valid(fy__thread()));
 }
 
 static void what_is_made_anew_is_as_new(void **state)
@@ -110,22 +117,24 @@ static void every_way_of_making_is_whole(void **state)
     static const int64_t strides[][3] = { { 1, 0, 0 }, { 4, 1, 0 }, { 1, 0, 0 }, { 0, 0, 0 }, { 1, 0, 0 }, { 8, 4, 1 }, { 1, 0, 0 } };
     enum { WAYS = 7 };
     (void)fy__front_flush(fy__thread());
-    for (int i = 0; i < WAYS * WAYS * 4; i++) {
+    for (int i = 0; i < WAYS * WAYS * 8; i++) {
         const int now = i % 2 ? i / 2 / WAYS % WAYS : i / 2 % WAYS; /* each behind each */
-        const bool result = i / (2 * WAYS * WAYS);                  /* by an op, and by hand */
+        const bool result = i / (2 * WAYS * WAYS) & 1;              /* by an op, and by hand */
+        const int64_t scale = i < WAYS * WAYS * 4 ? 1 : 2048;       /* small, and most of them large */
+        const int64_t shape[3] = { dims[now][0] * scale, dims[now][1], dims[now][2] };
         fy_tensor_t *tensor, *source = NULL;
         fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
         void *data;
         if (result)
-            ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_F32, ranks[now], dims[now], &tensor));
+            ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_F32, ranks[now], shape, &tensor));
         else
-            ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, ranks[now], dims[now], &tensor));
+            ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, ranks[now], shape, &tensor));
         if (i % 3 == 0) fy_tensor_set_name(tensor, "named");
         if (i % 5 == 0) ts_ok(fy_transpose(tensor, NULL, &source)); /* a handle of its own */
         fy_tensor_destroy(source);
         fy_tensor_query(tensor, &info);
         assert_int_equal(info.rank, ranks[now]);
-        assert_memory_equal(info.dims, dims[now], sizeof(int64_t) * (size_t)ranks[now]);
+        assert_memory_equal(info.dims, shape, sizeof(int64_t) * (size_t)ranks[now]);
         assert_memory_equal(info.strides, strides[now], sizeof(int64_t) * (size_t)ranks[now]);
         assert_true(info.is_contiguous);
         assert_int_equal(info.dtype, FY_DTYPE_F32);
@@ -158,6 +167,15 @@ static void expect_first_tensors_whole(void)
         fy__storage_retain(storages[i]);
         fy_tensor_destroy(tensor);
     }
+    fy__storage_t *large, *again;
+    ts_ok(fy__storage_create(thread, fy_device_host(), 2 * FY__FRONT_LARGEST, NULL, &large));
+    fy__storage_release(thread, large);
+    assert_true(fy__front_is_valid(thread));
+    fy_tensor_t *tensor = make(2 * FY__FRONT_LARGEST);
+    again = tensor->storage;
+    assert_ptr_equal(again, large);
+    assert_ptr_equal(tensor->data, again->block->address);
+    fy_tensor_destroy(tensor);
     for (int i = 0; i < PER_CHUNK + LAST; i++) fy__storage_release(thread, storages[i]);
     trim();
 }
@@ -198,6 +216,8 @@ static void shapes_that_are_not_small_take_the_long_way(void **state)
     const int64_t huge[2] = { (int64_t)1 << 40, (int64_t)1 << 40 }, negative[1] = { -64 }, empty[2] = { 0, 64 };
     ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 2, huge, &tensor), INVALID_ARGUMENT);
     assert_null(tensor);
+    const int64_t wraps[2] = { 5, 3689348814741910336 }; /* 2^64 + 64: a size that is at hand, if nobody looked */
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 2, wraps, &tensor), INVALID_ARGUMENT);
     ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, negative, &tensor), INVALID_ARGUMENT);
     ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_MAX_RANK + 1, huge, &tensor), INVALID_ARGUMENT);
     ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, -1, huge, &tensor), INVALID_ARGUMENT);
