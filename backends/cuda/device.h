@@ -77,6 +77,8 @@ void fy__cuda_note(fy__cuda_device_t *dev, CUresult code);
 
 /* Is this thread between graph_begin and graph_end? What may neither allocate nor wait then, and cannot do without, fails with UNSUPPORTED. */
 extern _Thread_local int fy__cuda_captures;
+/* For those: fails with BUSY if it is. `what`: "choosing how to multiply". */
+fy_status_t fy__cuda_check_capture(const char *what);
 
 /* Evaluates to a fy_status_t: runs driver call `call` with the parenthesised `args`; a failure is noted and explained. */
 #define FY__CUDA_CALL(dev, call, args, ...)                      \

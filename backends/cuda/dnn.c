@@ -229,6 +229,7 @@ static fy_status_t get_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p
 {
     plan_t *plan = find(dnn, p, limit, granted);
     if (plan == NULL) {
+        FY_TRY(fy__cuda_check_capture("choosing how to convolve"));
         plan = &dnn->plans[0];
         for (int i = 1; i < NPLANS; i++)
             if (dnn->plans[i].used < plan->used) plan = &dnn->plans[i];

@@ -17,6 +17,13 @@ typedef struct fy__cuda_graph {
 
 _Thread_local int fy__cuda_captures;
 
+fy_status_t fy__cuda_check_capture(const char *what)
+{
+    if (!fy__cuda_captures) return FY_STATUS_OK;
+    return FY__CUDA_FAIL(FY_STATUS_BUSY, "%s while a graph is captured: what the first replay chose was dropped for other shapes since",
+                         what);
+}
+
 static void drop_graph(graph_t *graph)
 {
     if (graph != NULL) free(graph->copies);

@@ -210,6 +210,7 @@ static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, u
         lt->hits++;
     } else {
         lt->misses++;
+        FY_TRY(fy__cuda_check_capture("choosing how to multiply")); /* cuBLASLt of CUDA 13.3 fails there */
         if (lt->handle == NULL) {
             cublasStatus_t code = fy__cublaslt.cublasLtCreate(&lt->handle);
             if (code != CUBLAS_STATUS_SUCCESS) {

@@ -264,6 +264,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
                                                      cublasLtMatmulHeuristicResult_t results[], int *found)
 {
     int code = fake_enter(FAKE_cublasLtMatmulAlgoGetHeuristic);
+    if (code == 0 && fake_capture_forbids(FAKE_cublasLtMatmulAlgoGetHeuristic) != 0) code = CUBLAS_STATUS_INTERNAL_ERROR;
     *found = 0;
     if (code == 0 && (!is_a(handle, HANDLE) || !is_a(product, PRODUCT) || !is_a(a, LAYOUT) || !is_a(b, LAYOUT) || !is_a(c, LAYOUT) ||
                       !is_a(d, LAYOUT) || !is_a(preference, PREFERENCE) || requested < 1))

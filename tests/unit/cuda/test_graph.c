@@ -382,6 +382,26 @@ static void what_cannot_be_captured_is_called(void **state)
     ts_expect_f32(s.out, (float[]){ base + 1, base + 2, base + 3, base + 4 }, 4);
 }
 
+/* Between the first replay and the second so many shapes were multiplied that the graph's plan was dropped. */
+static void plans_that_are_gone(void **state)
+{
+    (void)state;
+    step_t s = record(1);
+    replay(&s, 1);
+    fy_scope_t scope = fy_scope_begin("others");
+    for (int64_t n = 1; n <= 300; n++) {
+        fy_tensor_t *a, *b, *c;
+        ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1, n), &a));
+        ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(n, 1), &b));
+        ts_ok(fy_matmul(a, b, &c));
+    }
+    fy_scope_end(scope, 0, NULL);
+    replay(&s, 1);
+    expect_path(&s, FY_GRAPH_CALLS, "choosing how to multiply while a graph is captured");
+    assert_int_equal(fake.fake_cuda_captures(), 0);
+    expect_called(&s, 2);
+}
+
 /* Its flag is raised on the host at submission, each time anew. */
 static void ops_of_ones_own_that_can_fault(void **state)
 {
@@ -532,6 +552,7 @@ static int load_or_skip(void)
     snprintf(path, sizeof path, "%s/lib/tests/libfake_cuda.so", build ? build : "build");
     setenv("FERRY_CUDA_DRIVER", path, 1);
     setenv("FERRY_CUBLASLT", path, 1);
+    setenv("FERRY_CUDNN", "none", 1); /* a real one would not know the fake driver */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *symbol;
 #define X(result, name, parameters)       \
     symbol = need_symbol(library, #name); \
@@ -565,6 +586,7 @@ int main(void)
         TEST(others_allocate_while_it_is_captured),
         TEST(what_cannot_be_captured_is_called),
         TEST(ops_of_ones_own_that_can_fault),
+        TEST(plans_that_are_gone),
         TEST(order_with_other_streams),
         TEST(each_call_of_a_capture_fails),
         TEST(a_launch_that_fails_changes_nothing),

@@ -8,7 +8,7 @@ if(TARGET test_unit_train_loader)
     if(TARGET fake_cuda)
         ferry_test(unit_train_loader_fake_cuda unit test_unit_train_loader)
         set_property(TEST unit_train_loader_fake_cuda APPEND PROPERTY ENVIRONMENT FERRY_TEST_DEVICE=cuda:0 FERRY_TEST_REQUIRE=1
-                     FERRY_CUDA_DRIVER=$<TARGET_FILE:fake_cuda> FERRY_CUBLASLT=$<TARGET_FILE:fake_cuda>)
+                     FERRY_CUDA_DRIVER=$<TARGET_FILE:fake_cuda> FERRY_CUBLASLT=$<TARGET_FILE:fake_cuda> FERRY_CUDNN=$<TARGET_FILE:fake_cuda>)
     endif()
     ferry_test(unit_train_loader_orders unit test_unit_train_loader)
     set_property(TEST unit_train_loader_orders APPEND PROPERTY ENVIRONMENT
@@ -19,7 +19,7 @@ foreach(name model model_gradients trainer)
     if(TARGET fake_cuda)
         ferry_test(unit_train_${name}_fake_cuda unit test_unit_train_${name})
         set_property(TEST unit_train_${name}_fake_cuda APPEND PROPERTY ENVIRONMENT FERRY_TEST_DEVICE=cuda:0 FERRY_TEST_REQUIRE=1
-                     FERRY_CUDA_DRIVER=$<TARGET_FILE:fake_cuda> FERRY_CUBLASLT=$<TARGET_FILE:fake_cuda>)
+                     FERRY_CUDA_DRIVER=$<TARGET_FILE:fake_cuda> FERRY_CUBLASLT=$<TARGET_FILE:fake_cuda> FERRY_CUDNN=$<TARGET_FILE:fake_cuda>)
     endif()
     ferry_test(unit_train_${name}_orders unit test_unit_train_${name})
     set_property(TEST unit_train_${name}_orders APPEND PROPERTY ENVIRONMENT
