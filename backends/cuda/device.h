@@ -131,9 +131,9 @@ fy_status_t fy__cuda_event_wait(void *dev, void *stream, void *event);
 fy_status_t fy__cuda_event_query(void *dev, void *event, int *out_done);
 fy_status_t fy__cuda_event_sync(void *dev, void *event, uint64_t timeout_ns);
 
-fy_status_t fy__cuda_launch(void *dev, void *stream, const fy_launch_t *launch);
-int fy__cuda_supports(void *dev, const fy_launch_t *launch);
-uint64_t fy__cuda_workspace(void *dev, const fy_launch_t *launch, uint64_t limit);
+fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t *launch);
+int fy__cuda_supports(void *handle, const fy_launch_t *launch);
+uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t limit);
 
 fy_status_t fy__cuda_graph_begin(void *dev, void **out_stream);
 fy_status_t fy__cuda_graph_end(void *dev, void *stream, void **out_graph);

@@ -206,6 +206,7 @@ static plan_t *take_place(fy__cuda_lt_t *lt)
 static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit, uint64_t granted, plan_t **out_plan)
 {
     plan_t *plan = find(lt, p, limit, granted);
+    *out_plan = NULL;
     if (plan != NULL) {
         lt->hits++;
     } else {
@@ -225,8 +226,9 @@ static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, u
         *bucket = (uint32_t)(plan - lt->plans) + 1;
     }
     plan->used = ++lt->tick;
+    if (plan->refused) return LT_FAIL(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p);
     *out_plan = plan;
-    return plan->refused ? LT_FAIL(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p) : FY_STATUS_OK;
+    return FY_STATUS_OK;
 }
 
 void fy__cuda_lt_query(fy__cuda_lt_t *lt, fy__cuda_lt_counts_t *out_counts)
@@ -248,11 +250,12 @@ uint32_t fy__cuda_lt_alignment(const void *address)
 uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem, uint64_t limit)
 {
     fy__cuda_lt_t *lt = dev->lt;
-    plan_t *plan;
+    plan_t *plan = NULL;
     if (fy__cuda_lt_load() != FY_STATUS_OK) return 0; /* launch will say so */
     if (limit == UINT64_MAX) limit--;
     pthread_mutex_lock(&lt->lock);
-    uint64_t nbytes = get_plan(lt, problem, limit, 0, &plan) == FY_STATUS_OK ? plan->choice.workspaceSize : 0;
+    (void)get_plan(lt, problem, limit, 0, &plan);
+    uint64_t nbytes = plan != NULL ? plan->choice.workspaceSize : 0;
     pthread_mutex_unlock(&lt->lock);
     return nbytes;
 }
@@ -276,16 +279,16 @@ fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream, const fy__c
     const void *alpha = wide ? (const void *)&one_f64 : &one_f32;
     const void *beta = problem->accumulate ? alpha : wide ? (const void *)&zero_f64 : &zero_f32;
     fy__cuda_lt_t *lt = dev->lt;
-    plan_t *plan;
+    plan_t *plan = NULL;
     FY_TRY(fy__cuda_lt_load());
     pthread_mutex_lock(&lt->lock);
     fy_status_t status = get_plan(lt, problem, UINT64_MAX, workspace_nbytes, &plan);
-    if (status == FY_STATUS_OK && bias != NULL) { /* a plan serves many: the lock is held until it is submitted */
+    if (plan != NULL && bias != NULL) { /* a plan serves many: the lock is held until it is submitted */
         cublasStatus_t code =
             fy__cublaslt.cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
         if (code != CUBLAS_STATUS_SUCCESS) status = LT_FAIL(code, "cublasLtMatmulDescSetAttribute", problem);
     }
-    if (status == FY_STATUS_OK) {
+    if (plan != NULL && status == FY_STATUS_OK) {
         cublasStatus_t code = fy__cublaslt.cublasLtMatmul(lt->handle, plan->product, alpha, a, plan->a, b, plan->b, beta, d, plan->d, d,
                                                           plan->d, &plan->choice.algo, plan->choice.workspaceSize > 0 ? workspace : NULL,
                                                           plan->choice.workspaceSize, (cudaStream_t)stream);
