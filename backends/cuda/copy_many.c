@@ -61,9 +61,9 @@ static fy_status_t submit(fy__cuda_device_t *dev, CUstream stream, size_t count,
 
 #endif
 
-fy_status_t fy__cuda_copy_many(void *handle, void *stream, size_t count, const fy_copy_t *copies)
+fy_status_t fy__cuda_copy_many(void *dev_, void *stream, size_t count, const fy_copy_t *copies)
 {
-    fy__cuda_device_t *dev = handle;
+    fy__cuda_device_t *dev = dev_;
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
     const fy_status_t status = submit(dev, ((fy__cuda_stream_t *)stream)->handle, count, copies);

@@ -5,9 +5,9 @@
 
 static CUdeviceptr at(const void *address) { return (CUdeviceptr)(uintptr_t)address; }
 
-fy_status_t fy__cuda_alloc(void *handle, uint64_t nbytes, void **out_address)
+fy_status_t fy__cuda_alloc(void *dev_, uint64_t nbytes, void **out_address)
 {
-    fy__cuda_device_t *dev = handle;
+    fy__cuda_device_t *dev = dev_;
     fy__cuda_frame_t frame;
     CUdeviceptr address = 0;
     *out_address = NULL;
@@ -22,9 +22,9 @@ fy_status_t fy__cuda_alloc(void *handle, uint64_t nbytes, void **out_address)
     return FY_STATUS_OK;
 }
 
-void fy__cuda_free(void *handle, void *address, uint64_t nbytes)
+void fy__cuda_free(void *dev_, void *address, uint64_t nbytes)
 {
-    fy__cuda_device_t *dev = handle;
+    fy__cuda_device_t *dev = dev_;
     fy__cuda_frame_t frame;
     (void)nbytes;
     if (!fy__cuda_enter_to_release(dev, &frame)) return;
@@ -50,9 +50,9 @@ fy_status_t fy__cuda_copy_submit(fy__cuda_device_t *dev, CUstream stream, const 
     return FY__CUDA_FAIL(FY_STATUS_INTERNAL, "copy kind %d is none of backend.h's", (int)copy->kind);
 }
 
-fy_status_t fy__cuda_copy(void *handle, void *stream, const fy_copy_t *copy)
+fy_status_t fy__cuda_copy(void *dev_, void *stream, const fy_copy_t *copy)
 {
-    fy__cuda_device_t *dev = handle;
+    fy__cuda_device_t *dev = dev_;
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
     fy_status_t status = fy__cuda_copy_submit(dev, ((fy__cuda_stream_t *)stream)->handle, copy);
@@ -62,9 +62,9 @@ fy_status_t fy__cuda_copy(void *handle, void *stream, const fy_copy_t *copy)
     return fy__cuda_graph_note_copy(stream, copy->kind, copy->nbytes);
 }
 
-fy_status_t fy__cuda_fill(void *handle, void *stream, void *address, int value, uint64_t nbytes)
+fy_status_t fy__cuda_fill(void *dev_, void *stream, void *address, int value, uint64_t nbytes)
 {
-    fy__cuda_device_t *dev = handle;
+    fy__cuda_device_t *dev = dev_;
     fy__cuda_frame_t frame;
     if (nbytes == 0) return FY_STATUS_OK;
     FY_TRY(fy__cuda_enter(dev, &frame));

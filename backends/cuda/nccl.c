@@ -57,19 +57,22 @@ static fy_status_t check(clique_t *clique)
     return FY_STATUS_OK;
 }
 
-/* The lock is held. */
-static fy_status_t find_or_make(size_t count, void *const *devs, clique_t **out_clique)
+/* NULL: *out_status says why. The lock is held. */
+static clique_t *find_or_make(size_t count, void *const *devs, fy_status_t *out_status)
 {
     int indices[MOST] = { 0 };
     for (clique_t *clique = cliques; clique != NULL; clique = clique->next) {
         size_t i = 0;
         while (clique->count == count && i < count && clique->devs[i] == devs[i]) i++;
         if (clique->count != count || i < count) continue;
-        *out_clique = clique;
-        return check(clique);
+        *out_status = check(clique);
+        return *out_status == FY_STATUS_OK ? clique : NULL;
     }
     clique_t *clique = calloc(1, sizeof *clique);
-    if (clique == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for a sum over %zu devices", count);
+    if (clique == NULL) {
+        *out_status = FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for a sum over %zu devices", count);
+        return NULL;
+    }
     clique->count = count;
     for (size_t i = 0; i < count; i++) {
         clique->devs[i] = devs[i];
@@ -77,15 +80,14 @@ static fy_status_t find_or_make(size_t count, void *const *devs, clique_t **out_
     }
     const int code = fy__nccl.ncclCommInitAll(clique->comms, (int)count, indices);
     if (code != 0) {
-        const fy_status_t status = failed(code, "ncclCommInitAll", clique, __LINE__);
+        *out_status = failed(code, "ncclCommInitAll", clique, __LINE__);
         free(clique);
-        return status;
+        return NULL;
     }
     for (size_t i = 0; i < count; i++) atomic_fetch_add(&clique->devs[i]->ncliques, 1);
     clique->next = cliques;
     cliques = clique;
-    *out_clique = clique;
-    return FY_STATUS_OK;
+    return clique;
 }
 
 /* One group; ended whatever happens inside. */
@@ -135,7 +137,7 @@ static void tell(const clique_t *clique, void *const *streams, uint64_t nbytes)
 fy_status_t fy__cuda_all_reduce(size_t count, void *const *devs, void *const *streams, void *const *buffers, int32_t dtype, uint64_t nelem)
 {
     const int type = nccl_dtype(dtype);
-    clique_t *clique;
+    fy_status_t status = FY_STATUS_OK;
     fy__cuda_frame_t frame;
     FY_TRY(fy__nccl_load());
     if (type < 0 || count < 2 || count > MOST)
@@ -146,9 +148,10 @@ fy_status_t fy__cuda_all_reduce(size_t count, void *const *devs, void *const *st
     }
     FY_TRY(fy__cuda_enter(devs[0], &frame)); /* NCCL changes the current device, and puts back what it found: this one */
     pthread_mutex_lock(&lock);
-    fy_status_t status = find_or_make(count, devs, &clique);
-    if (status == FY_STATUS_OK) status = submit(clique, streams, buffers, type, nelem);
-    if (status == FY_STATUS_OK) tell(clique, streams, nelem * (dtype == FY_DTYPE_F64 ? 8 : dtype == FY_DTYPE_F32 ? 4 : 2));
+    clique_t *clique = find_or_make(count, devs, &status);
+    if (clique != NULL) status = submit(clique, streams, buffers, type, nelem);
+    if (clique != NULL && status == FY_STATUS_OK)
+        tell(clique, streams, nelem * (dtype == FY_DTYPE_F64 ? 8 : dtype == FY_DTYPE_F32 ? 4 : 2));
     pthread_mutex_unlock(&lock);
     fy__cuda_leave(&frame);
     return status;

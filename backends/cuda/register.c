@@ -83,9 +83,9 @@ static fy_status_t lock_pages(fy__cuda_device_t *dev, range_t *range)
     return status;
 }
 
-fy_status_t fy__cuda_register_host(void *handle, void *address, uint64_t nbytes)
+fy_status_t fy__cuda_register_host(void *dev_, void *address, uint64_t nbytes)
 {
-    fy__cuda_device_t *dev = handle;
+    fy__cuda_device_t *dev = dev_;
     FY_TRY(fy__cuda_is_usable(dev));
     range_t *made = calloc(1, sizeof *made);
     if (made == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory to note what is page-locked for cuda:%d", dev->index);
@@ -123,9 +123,9 @@ static void unlock_pages(fy__cuda_device_t *dev, const range_t *range)
     }
 }
 
-void fy__cuda_unregister_host(void *handle, void *address, uint64_t nbytes)
+void fy__cuda_unregister_host(void *dev_, void *address, uint64_t nbytes)
 {
-    fy__cuda_device_t *dev = handle;
+    fy__cuda_device_t *dev = dev_;
     (void)nbytes;
     pthread_mutex_lock(&lock);
     range_t **link = &ranges, *over = NULL;

@@ -175,9 +175,9 @@ int fy__cuda_virtual_free(fy__cuda_device_t *dev, CUdeviceptr address)
     return 1;
 }
 
-fy_status_t fy__cuda_resize(void *handle, void *address, uint64_t nbytes, uint64_t new_nbytes)
+fy_status_t fy__cuda_resize(void *dev_, void *address, uint64_t nbytes, uint64_t new_nbytes)
 {
-    fy__cuda_device_t *dev = handle;
+    fy__cuda_device_t *dev = dev_;
     fy__cuda_virtual_t *memory = dev->virtual_memory;
     const CUdeviceptr begin = (CUdeviceptr)(uintptr_t)address;
     block_t *block = memory != NULL ? find(memory, begin, 0) : NULL;
