@@ -83,7 +83,7 @@ json_step() {
 }
 
 # number FILE KEY: the first number of that key in a JSON document; empty if there is none.
-number() { sed -n "s/.*\"$2\": *\\(-\\{0,1\\}[0-9][0-9.e+-]*\\).*/\\1/p" "$1" 2>/dev/null | head -n 1; }
+number() { sed -n "/\"$2\": *-\\{0,1\\}[0-9]/{s/.*\"$2\": *\\(-\\{0,1\\}[0-9][0-9.e+-]*\\).*/\\1/p;q}" "$1" 2>/dev/null; }
 
 # ---- build ----
 
