@@ -2,10 +2,11 @@
  * parameters are two ops, one after the other. Not here: arguments and cutting (pack_conv.c), cuDNN's plans (dnn.c). */
 #include "backends/cuda/conv.h"
 
+#include <string.h>
+
 #include "backends/cuda/dnn.h"
 #include "backends/cuda/families.h"
-
-static const char *const kernel_names[FY__CUDA_CONV_KERNELS] = { "plain", "gemm", "tensor", "depthwise" };
+#include "backends/cuda/tune.h"
 
 /* A slow path is said, once a device. */
 static void tell_slow(fy__cuda_device_t *dev)
@@ -13,9 +14,9 @@ static void tell_slow(fy__cuda_device_t *dev)
     if (atomic_exchange(&dev->told_slow_conv, 1)) return;
     fy__cuda.host->log(
         FY_LOG_WARNING,
-        "cuda:%d: the '%s' kernel runs a convolution, slowly: an operand is not row-major without gaps (fy_contiguous makes a "
+        "cuda:%d: the plain kernel runs a convolution, slowly: an operand is not row-major without gaps (fy_contiguous makes a "
         "copy that is), has 2^30 elements or more, or is bf16 on a card older than 8.0 (said once)",
-        dev->index, kernel_names[FY__CUDA_CONV_PLAIN]);
+        dev->index);
 }
 
 /* ---- cuDNN ---- */
@@ -105,20 +106,57 @@ static int dnn_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, int 
 
 /* ---- one of the three ---- */
 
-static fy_status_t launch_one(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+/* By number of kernel, and cuDNN behind them. */
+enum { BY_DNN = FY__CUDA_CONV_KERNELS };
+static const char *const way_names[] = { "plain", "gemm", "tensor", "depthwise", "cuDNN" };
+
+static fy_status_t launch_way(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch, int way)
 {
     fy__cuda_request_t requests[4];
     uint64_t nbytes, limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
-    const int kernel = fy__cuda_conv_kernel_for(launch, dev->major);
-    if (takes_dnn(dev, launch, kernel)) {
-        const fy_status_t status = launch_dnn(dev, stream, launch);
-        if (status != FY_STATUS_UNSUPPORTED) return status;
-    }
-    const int slices = fy__cuda_conv_slices(launch, kernel, (unsigned)dev->nprocessors, limit, &nbytes);
-    if (kernel == FY__CUDA_CONV_PLAIN) tell_slow(dev);
-    const int n = fy__cuda_pack_conv2d(launch, kernel, slices, launch->workspace, requests);
+    if (way == BY_DNN) return launch_dnn(dev, stream, launch);
+    const int slices = fy__cuda_conv_slices(launch, way, (unsigned)dev->nprocessors, limit, &nbytes);
+    const int n = fy__cuda_pack_conv2d(launch, way, slices, launch->workspace, requests);
     for (int i = 0; i < n; i++) FY_TRY(fy__cuda_submit(dev, stream, &requests[i]));
     return FY_STATUS_OK;
+}
+
+/* Bits of the ways that give the right result. */
+static uint32_t ways_of(fy__cuda_device_t *dev, const fy_launch_t *launch, int kernel)
+{
+    const int32_t dtype = launch->dst[0].dtype;
+    uint32_t ways = 1u << FY__CUDA_CONV_PLAIN | 1u << kernel;
+    if (kernel == FY__CUDA_CONV_DEPTHWISE && (dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64)) ways |= 1u << FY__CUDA_CONV_GEMM;
+    if (takes_dnn(dev, launch, kernel)) ways |= 1u << BY_DNN;
+    return ways;
+}
+
+static fy_status_t launch_timed(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch, int kernel, int heuristic)
+{
+    const fy__cuda_dnn_problem_t problem = problem_of(launch);
+    fy__cuda_tune_key_t key = { { 0 } };
+    _Static_assert(sizeof problem <= sizeof key - 2 * sizeof key.numbers[0], "the key holds a problem and what is granted");
+    memcpy(key.numbers, &problem, sizeof problem);
+    const uint64_t granted = launch->workspace != NULL ? launch->workspace_nbytes : 0;
+    key.numbers[FY__CUDA_TUNE_KEY - 2] = (int32_t)(granted >> 16 & INT32_MAX); /* with other scratch other ways are fast */
+    key.numbers[FY__CUDA_TUNE_KEY - 1] = (int32_t)(launch->accumulate & 1) * 2 +
+                                         (launch->op == FY_OP_CONV2D && ((const fy_conv2d_attrs_t *)launch->attrs)->activation);
+    const fy__cuda_tune_ticket_t ticket = fy__cuda_tune_begin(dev, stream, &key, way_names, ways_of(dev, launch, kernel), heuristic);
+    const fy_status_t status = launch_way(dev, stream, launch, ticket.way);
+    fy__cuda_tune_end(dev, stream, &key, &ticket, status == FY_STATUS_OK);
+    return status == FY_STATUS_UNSUPPORTED ? launch_way(dev, stream, launch, kernel) : status;
+}
+
+static fy_status_t launch_one(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    const int kernel = fy__cuda_conv_kernel_for(launch, dev->major);
+    if (kernel == FY__CUDA_CONV_PLAIN) tell_slow(dev);
+    const int heuristic = takes_dnn(dev, launch, kernel) ? BY_DNN : kernel;
+    /* A capture freezes what is chosen, and its stream must not be asked. */
+    if (dev->tune != NULL && kernel != FY__CUDA_CONV_PLAIN && fy__cuda_captures == 0)
+        return launch_timed(dev, stream, launch, kernel, heuristic);
+    const fy_status_t status = launch_way(dev, stream, launch, heuristic);
+    return status == FY_STATUS_UNSUPPORTED ? launch_way(dev, stream, launch, kernel) : status;
 }
 
 /* The two gradients of a convolution's parameters, as the two ops that they are. */
@@ -156,7 +194,10 @@ uint64_t fy__cuda_conv2d_workspace(fy__cuda_device_t *dev, const fy_launch_t *la
         of_bias = fy__cuda_reduce_workspace(dev, &bias, limit);
     }
     const int kernel = fy__cuda_conv_kernel_for(&weight, dev->major);
-    if (weight.nelem > 0 && !dnn_workspace(dev, &weight, kernel, limit, &of_weight))
-        fy__cuda_conv_slices(&weight, kernel, (unsigned)dev->nprocessors, limit, &of_weight);
+    uint64_t of_slices = 0;
+    const int by_dnn = weight.nelem > 0 && dnn_workspace(dev, &weight, kernel, limit, &of_weight);
+    if (weight.nelem > 0 && (!by_dnn || dev->tune != NULL))
+        fy__cuda_conv_slices(&weight, kernel, (unsigned)dev->nprocessors, limit, &of_slices);
+    if (of_slices > of_weight) of_weight = of_slices;
     return of_weight > of_bias ? of_weight : of_bias; /* one after the other: the same bytes serve both */
 }

@@ -140,13 +140,17 @@ static fy_status_t say_lt(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
 
 static fy_status_t say_dnn(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
 {
+#ifdef FERRY_HAS_CUDNN
     const char *asked = getenv("FERRY_CUDNN");
     const char *const names[] = { asked != NULL && asked[0] != '\0' ? asked : "libcudnn.so.9", NULL };
-    (void)dev;
     if (fy__cuda_dnn_is_wanted())
         fy__cuda_say_library(facts, "cudnn", names, "cudnnGetVersion");
     else
         fy__cuda_say(facts, "cudnn", "not used: FERRY_CUDNN=none; convolutions take Ferry's own kernels");
+#else
+    fy__cuda_say(facts, "cudnn", "not used: the plugin was built without cudnn.h; convolutions take Ferry's own kernels");
+#endif
+    fy__cuda_say(facts, "autotune", dev->tune != NULL ? "on" : "off");
     return FY_STATUS_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "backends/cuda/dnn.h"
 #include "backends/cuda/lt.h"
 #include "backends/cuda/nccl.h"
+#include "backends/cuda/tune.h"
 #include "backends/cuda/virtual.h"
 
 _Thread_local CUresult fy__cuda_last_code;
@@ -132,7 +133,7 @@ static _Atomic uint32_t last_serial;
 
 /* What the options of one open say: of each the value that it has, the first of two or the second. */
 typedef struct options {
-    int is_virtual, tf32, fused_relu;
+    int is_virtual, tf32, fused_relu, autotune;
 } options_t;
 
 static fy_status_t read_option(int index, const fy_backend_option_t *option, options_t *options)
@@ -142,7 +143,8 @@ static fy_status_t read_option(int index, const fy_backend_option_t *option, opt
         int *chosen;
     } known[] = { { "segments", { "fixed", "virtual" }, &options->is_virtual },
                   { "tf32", { "off", "on" }, &options->tf32 },
-                  { "relu", { "exact", "fused" }, &options->fused_relu } };
+                  { "relu", { "exact", "fused" }, &options->fused_relu },
+                  { "autotune", { "off", "on" }, &options->autotune } };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(option->key, known[i].key) != 0) continue;
         *known[i].chosen = strcmp(option->value, known[i].values[1]) == 0;
@@ -150,8 +152,8 @@ static fy_status_t read_option(int index, const fy_backend_option_t *option, opt
         return FY__CUDA_FAIL(FY_STATUS_INVALID_ARGUMENT, "cuda:%d: %s=%s: %s may be %s, %s", index, option->key, option->value, option->key,
                              known[i].values[0], known[i].values[1]);
     }
-    return FY__CUDA_FAIL(FY_STATUS_INVALID_ARGUMENT, "cuda:%d: option '%s' is unknown; the cuda backend's own are segments, tf32, relu",
-                         index, option->key);
+    return FY__CUDA_FAIL(FY_STATUS_INVALID_ARGUMENT,
+                         "cuda:%d: option '%s' is unknown; the cuda backend's own are segments, tf32, relu, autotune", index, option->key);
 }
 
 fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev)
@@ -176,6 +178,7 @@ fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_op
     fy_status_t status = describe(dev);
     if (status == FY_STATUS_OK) status = fy__cuda_lt_create(dev, &dev->lt);
     if (status == FY_STATUS_OK) status = fy__cuda_dnn_create(dev, &dev->dnn);
+    if (status == FY_STATUS_OK && chosen.autotune) status = fy__cuda_tune_create(dev, &dev->tune);
     if (status == FY_STATUS_OK)
         status = FY__CUDA_CALL(dev, cuDevicePrimaryCtxRetain, (&dev->context, dev->handle), "retaining the primary context of cuda:%d (%s)",
                                index, dev->model);
@@ -201,6 +204,7 @@ void fy__cuda_device_close(void *handle)
     fy__cuda_frame_t frame;
     if (dev->context != NULL) {
         if (fy__cuda_enter_to_release(dev, &frame)) {
+            fy__cuda_tune_destroy(dev->tune);
             fy__cuda_dnn_destroy(dev->dnn);
             fy__cuda_nccl_forget(dev);
             fy__cuda_lt_destroy(dev->lt);
@@ -210,6 +214,7 @@ void fy__cuda_device_close(void *handle)
         }
         fy__cuda.cuDevicePrimaryCtxRelease(dev->handle);
     } else {
+        fy__cuda_tune_destroy(dev->tune);
         fy__cuda_dnn_destroy(dev->dnn);
         fy__cuda_lt_destroy(dev->lt);
     }

@@ -18,6 +18,7 @@ enum fy__cuda_module {
 };
 
 typedef struct fy__cuda_virtual fy__cuda_virtual_t; /* virtual.h */
+typedef struct fy__cuda_tune fy__cuda_tune_t;       /* tune.h: choices by time */
 typedef struct fy__cuda_lt fy__cuda_lt_t;           /* lt.h: this device's cuBLASLt handle and plans */
 typedef struct fy__cuda_dnn fy__cuda_dnn_t;         /* dnn.h: its cuDNN handle and plans */
 
@@ -39,6 +40,7 @@ typedef struct fy__cuda_device {
     CUfunction kernels[FY__CUDA_KERNEL_COUNT];
     fy__cuda_lt_t *lt;
     fy__cuda_dnn_t *dnn;
+    fy__cuda_tune_t *tune; /* autotune=on; NULL: heuristics choose */
     fy__cuda_trails_t trails;
     atomic_int ncliques;                    /* of NCCL's that it is in */
     fy__cuda_virtual_t *virtual_memory;     /* segments=virtual; NULL: cuMemAlloc gives all */

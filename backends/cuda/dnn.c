@@ -106,13 +106,15 @@ static fy_status_t make_tensor(const fy__cuda_dnn_problem_t *p, int n, int c, in
     return FY_STATUS_OK;
 }
 
-/* FMA: f32 in f32; cuDNN's default would take TF32. Halves on tensor cores, their sums in f32. */
-static cudnnMathType_t math_of(int32_t dtype)
+/* FMA: f32 in f32; cuDNN's default would take TF32, and may with tf32=on. Halves on tensor cores, their sums in f32. */
+static cudnnMathType_t math_of(const fy__cuda_device_t *dev, int32_t dtype)
 {
-    return dtype == FY_DTYPE_F32 ? CUDNN_FMA_MATH : dtype == FY_DTYPE_F64 ? CUDNN_DEFAULT_MATH : CUDNN_TENSOR_OP_MATH;
+    return dtype == FY_DTYPE_F32 && !dev->tf32              ? CUDNN_FMA_MATH
+           : dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64 ? CUDNN_DEFAULT_MATH
+                                                            : CUDNN_TENSOR_OP_MATH;
 }
 
-static fy_status_t describe(const fy__cuda_dnn_problem_t *p, plan_t *plan)
+static fy_status_t describe(const fy__cuda_device_t *dev, const fy__cuda_dnn_problem_t *p, plan_t *plan)
 {
     const cudnnDataType_t compute = p->dtype == FY_DTYPE_F64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
     FY_TRY(make_tensor(p, p->n, p->c, p->h, p->w, &plan->x));
@@ -125,7 +127,7 @@ static fy_status_t describe(const fy__cuda_dnn_problem_t *p, plan_t *plan)
         (plan->conv, p->padding_h, p->padding_w, p->stride_h, p->stride_w, p->dilation_h, p->dilation_w, CUDNN_CROSS_CORRELATION, compute),
         p);
     DNN_TRY(cudnnSetConvolutionGroupCount, (plan->conv, p->groups), p);
-    DNN_TRY(cudnnSetConvolutionMathType, (plan->conv, math_of(p->dtype)), p);
+    DNN_TRY(cudnnSetConvolutionMathType, (plan->conv, math_of(dev, p->dtype)), p);
     if (!p->bias) return FY_STATUS_OK;
     FY_TRY(make_tensor(p, 1, p->o, 1, 1, &plan->bias));
     DNN_TRY(cudnnCreateActivationDescriptor, (&plan->activation), p);
@@ -179,16 +181,17 @@ static fy_status_t ask(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, con
 
 static fy_status_t choose(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit, plan_t *plan)
 {
-    offer_t offers[MOST_ALGORITHMS];
-    int n;
+    offer_t offers[MOST_ALGORITHMS] = { 0 };
+    int n = 0;
+    const int exact = p->dtype == FY_DTYPE_F32 && !dnn->dev->tf32;
     FY_TRY(ask(dnn, p, plan, offers, &n));
     for (int i = 0; i < n; i++) {
         const offer_t *offer = &offers[i];
         if (offer->status != CUDNN_STATUS_SUCCESS || !offer->deterministic || offer->nbytes > limit || !is_direct(p, offer->algorithm))
             continue;
-        if (p->dtype == FY_DTYPE_F32 && offer->math != CUDNN_FMA_MATH && offer->math != CUDNN_DEFAULT_MATH) continue;
+        if (exact && offer->math != CUDNN_FMA_MATH && offer->math != CUDNN_DEFAULT_MATH) continue;
         /* Algorithm and way of multiplying belong together; f32 stays FMA. */
-        if (p->dtype != FY_DTYPE_F32) DNN_TRY(cudnnSetConvolutionMathType, (plan->conv, offer->math), p);
+        if (!exact) DNN_TRY(cudnnSetConvolutionMathType, (plan->conv, offer->math), p);
         plan->algorithm = offer->algorithm;
         plan->nbytes = offer->nbytes;
         return FY_STATUS_OK;
@@ -200,7 +203,7 @@ static fy_status_t choose(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, 
 static fy_status_t make_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit, plan_t *place)
 {
     drop_descriptors(place);
-    fy_status_t status = describe(p, place);
+    fy_status_t status = describe(dnn->dev, p, place);
     if (status == FY_STATUS_OK) status = choose(dnn, p, limit, place);
     if (status != FY_STATUS_OK) drop_descriptors(place);
     if (status != FY_STATUS_OK && status != FY_STATUS_UNSUPPORTED) return status;

@@ -69,6 +69,7 @@
     X(cuEventRecord, 2000)               \
     X(cuEventQuery, 2000)                \
     X(cuEventSynchronize, 2000)          \
+    X(cuEventElapsedTime, 2000)          \
     X(cuLaunchKernel, 4000)              \
     FY__CUDA_DRIVER_VIRTUAL_LIST(X)      \
     FY__CUDA_DRIVER_GRAPH_LIST(X)

@@ -15,7 +15,8 @@ struct CUstream_st {
 };
 struct CUevent_st {
     CUcontext context;
-    int recorded, held;
+    int recorded, held, timed;
+    double ms; /* when it was recorded */
 };
 struct CUfunc_st {
     CUmodule module;
@@ -328,17 +329,56 @@ static int event_is_live(CUevent event)
     return live;
 }
 
+/* ---- a clock that only work moves ---- */
+
+static double clock_ms;
+static struct {
+    char prefix[48];
+    double ms;
+} costs[8];
+
+void fake_cuda_cost(const char *prefix, double ms)
+{
+    fake_lock();
+    for (int i = 0; i < 8; i++)
+        if (costs[i].prefix[0] == '\0' || strcmp(costs[i].prefix, prefix) == 0) {
+            strncpy(costs[i].prefix, prefix, sizeof costs[i].prefix - 1);
+            costs[i].ms = ms;
+            break;
+        }
+    fake_unlock();
+}
+
+void fake_spend(const char *name)
+{
+    for (int i = 0; i < 8; i++)
+        if (costs[i].prefix[0] != '\0' && strncmp(costs[i].prefix, name, strlen(costs[i].prefix)) == 0) clock_ms += costs[i].ms;
+}
+
+CUresult fake_cuEventElapsedTime(float *ms, CUevent begin, CUevent end)
+{
+    CUcontext context;
+    int code = fake_enter_context(FAKE_cuEventElapsedTime, &context);
+    *ms = 0;
+    if (code == 0 && (!event_is_valid(begin, context) || !event_is_valid(end, context) || !begin->timed || !end->timed ||
+                      !begin->recorded || !end->recorded))
+        code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0 && (begin->held || end->held)) code = CUDA_ERROR_NOT_READY;
+    if (code == 0) *ms = (float)(end->ms - begin->ms);
+    return (CUresult)fake_leave(code);
+}
+
 CUresult fake_cuEventCreate(CUevent *out, unsigned int flags)
 {
     CUcontext context;
     int code = fake_enter_context(FAKE_cuEventCreate, &context);
     *out = NULL;
-    if (code == 0 && flags != CU_EVENT_DISABLE_TIMING) code = CUDA_ERROR_INVALID_VALUE;
+    if (code == 0 && flags != CU_EVENT_DISABLE_TIMING && flags != CU_EVENT_DEFAULT) code = CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; code == 0 && *out == NULL && i < NHANDLES; i++)
         if (events[i].context == NULL) *out = &events[i];
     if (code == 0 && *out == NULL) code = CUDA_ERROR_OUT_OF_MEMORY;
     if (code == 0) {
-        **out = (struct CUevent_st){ .context = context };
+        **out = (struct CUevent_st){ .context = context, .timed = flags == CU_EVENT_DEFAULT };
         live_events++;
     }
     return (CUresult)fake_leave(code);
@@ -365,6 +405,7 @@ CUresult fake_cuEventRecord(CUevent event, CUstream stream)
     if (code == 0) {
         event->recorded = 1;
         event->held = hold;
+        event->ms = clock_ms;
     }
     return (CUresult)fake_leave(code);
 }

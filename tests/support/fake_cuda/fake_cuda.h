@@ -52,6 +52,8 @@ enum fake_cuda_live {
     /* A stream in the device's primary context, made as by the runtime API; and its end. Its handle is the next one's. */                       \
     X(void *, fake_cuda_stream, (int device))                                                                                                    \
     X(void, fake_cuda_stream_end, (void *stream))                                                                                                \
+    /* Work whose kernel or library ("cudnn") begins so takes so long by the clock of events; nothing else moves it. */                          \
+    X(void, fake_cuda_cost, (const char *prefix, double ms))                                                                                     \
     /* How the last kernel was launched. */                                                                                                      \
     X(const char *, fake_cuda_last_kernel, (void))                                                                                               \
     X(uint64_t, fake_cuda_last_threads, (void))

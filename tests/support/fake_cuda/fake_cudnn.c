@@ -317,6 +317,7 @@ static CUresult run_convolution(CUcontext context, const void *given)
         whole &= bias != NULL;
     }
     if (!whole) return context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    fake_spend("cudnn");
     const int at = c->kind == 0 ? 2 : c->kind == 1 ? 0 : 1;
     const int64_t n = count_of(desc[at]);
     double *sums = calloc((size_t)n, sizeof *sums);

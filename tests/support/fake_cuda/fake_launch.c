@@ -389,6 +389,7 @@ static CUresult run_launched(CUcontext context, const void *work)
 {
     const launched_t *launched = work;
     memcpy(last_kernel, launched->kernel, sizeof last_kernel);
+    fake_spend(launched->kernel);
     last_threads = (uint64_t)launched->grid * launched->block_x * launched->block_y;
     const CUresult code =
         fake_run_kernel(context->device, launched->kernel, &launched->args, launched->grid, launched->block_x, launched->block_y);

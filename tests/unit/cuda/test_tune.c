@@ -1,0 +1,141 @@
+/* Timed choice on the CUDA plugin (autotune=on): the first launches of a shape take all ways in turn, each with the right result; then the
+ * shortest one is taken and nothing is measured any more; nothing ever waits, and what cannot be measured is not. */
+#include "op_case.h"
+
+static const fy_conv2d_attrs_t plain_attrs = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_NONE };
+static const fy_conv2d_backward_attrs_t weight_attrs = { 1, 1, 1, 1, 1, 1, 1, 3, 3 };
+
+static int open_tuned(void **state)
+{
+    const fy_backend_option_t on = { .key = "autotune", .value = "on" };
+    (void)state;
+    use_fake();
+    assert_ok(cuda->device_open(0, 1, &on, &dev));
+    assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream));
+    fake.fake_cuda_cost("fy_conv2d_f", 5);
+    fake.fake_cuda_cost("fy_conv2d_gemm", 1);
+    fake.fake_cuda_cost("fy_conv2d_depthwise", 2);
+    fake.fake_cuda_cost("cudnn", 3);
+    return 0;
+}
+
+static op_case_t forward(int64_t channels)
+{
+    op_case_t c = { .op = FY_OP_CONV2D, .ndst = 1, .nsrc = 2, .attrs = &plain_attrs, .close = CLOSE, .workspace_limit = 1 << 20 };
+    c.dst[0] = DENSE(F32, 2, 5, 5, 8);
+    c.src[0] = DENSE(F32, 2, 5, 5, channels);
+    c.src[1] = DENSE(F32, 8, 3, 3, channels);
+    return c;
+}
+
+static int64_t events(void)
+{
+    static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime", "cuEventSynchronize" };
+    int64_t n = 0;
+    for (int i = 0; i < 5; i++) n += fake.fake_cuda_calls(names[i]);
+    return n;
+}
+
+static void the_shortest_way_is_kept(void **state)
+{
+    (void)state;
+    op_case_t c = forward(4);
+    last_log[0] = '\0';
+    for (int i = 0; i < 4; i++) { /* gemm and the plain kernel, twice each */
+        const int64_t before = fake.fake_cuda_calls("cuEventRecord");
+        run_case(&c);
+        assert_int_equal(fake.fake_cuda_calls("cuEventRecord") - before, 2);
+        assert_string_equal(fake.fake_cuda_last_kernel(), i % 2 == 0 ? "fy_conv2d_f32" : "fy_conv2d_gemm_f32");
+    }
+    run_case(&c); /* asks about the last of them, and settles */
+    assert_non_null(strstr(last_log, "'gemm' is the shortest of those timed, 1.000 ms"));
+    const int64_t settled = events();
+    for (int i = 0; i < 3; i++) {
+        run_case(&c);
+        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
+    }
+    assert_int_equal(events(), settled);
+    c = forward(5); /* another shape is another choice */
+    fake.fake_cuda_cost("fy_conv2d_f", 0.5);
+    for (int i = 0; i < 6; i++) run_case(&c);
+    assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_f32");
+    assert_int_equal(fake.fake_cuda_calls("cuEventSynchronize"), 0);
+}
+
+/* Each launch of a gradient adds to what is there, once, whichever way it goes; and with cuDNN there are three ways. */
+static void measured_launches_add_once(void **state)
+{
+    (void)state;
+    op_case_t c = { .op = FY_OP_CONV2D_BACKWARD_WEIGHT,
+                    .ndst = 1,
+                    .nsrc = 2,
+                    .attrs = &weight_attrs,
+                    .close = CLOSE,
+                    .accumulate = 1,
+                    .workspace_limit = 1 << 20 };
+    c.dst[0] = DENSE(F32, 8, 3, 3, 4);
+    c.src[0] = DENSE(F32, 4, 12, 12, 8);
+    c.src[1] = DENSE(F32, 4, 12, 12, 4);
+    setenv("FERRY_CUDNN", fake_path, 1);
+    fake.fake_cuda_cost("cudnn", 0.25);
+    const int64_t before = fake.fake_cuda_calls("cudnnConvolutionBackwardFilter");
+    for (int i = 0; i < 8; i++) run_case(&c);
+    if (before >= 0) { /* built with cudnn.h */
+        assert_int_equal(fake.fake_cuda_calls("cudnnConvolutionBackwardFilter") - before, 2 + 2);
+        assert_non_null(strstr(last_log, "'cuDNN' is the shortest"));
+    }
+}
+
+/* The device is behind: nobody waits for it, and what runs meanwhile is what would have run without autotune. */
+static void nothing_waits(void **state)
+{
+    (void)state;
+    op_case_t c = forward(4);
+    fake.fake_cuda_hold(1);
+    run_case(&c);
+    const int64_t taken = fake.fake_cuda_calls("cuEventRecord");
+    for (int i = 0; i < 3; i++) {
+        run_case(&c);
+        assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
+    }
+    assert_int_equal(fake.fake_cuda_calls("cuEventRecord"), taken);
+    assert_int_equal(fake.fake_cuda_calls("cuEventSynchronize"), 0);
+    fake.fake_cuda_hold(0);
+    run_case(&c);
+    assert_int_equal(fake.fake_cuda_calls("cuEventRecord"), taken + 2);
+}
+
+/* No event, no record, no time: launches go on. */
+static void failures_of_events_are_no_failures(void **state)
+{
+    static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime" };
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        for (int nth = 1; nth <= 2; nth++) {
+            op_case_t c = forward(4 + 2 * i + nth);
+            if (i == 0) assert_int_equal(close_device(state) | open_tuned(state), 0);
+            fake.fake_cuda_fail(names[i], nth, 1);
+            for (int k = 0; k < 6; k++) run_case(&c);
+            fake.fake_cuda_fail(NULL, 0, 0);
+        }
+}
+
+static void the_option_is_checked(void **state)
+{
+    (void)state;
+    const fy_backend_option_t wrong = { .key = "autotune", .value = "yes" };
+    void *other = NULL;
+    assert_failed(cuda->device_open(1, 1, &wrong, &other), FY_STATUS_INVALID_ARGUMENT, "autotune=yes: autotune may be off, on");
+    assert_null(other);
+}
+
+int main(void)
+{
+    load_or_skip();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_tuned, close_device)
+    const struct CMUnitTest tests[] = {
+        TEST(the_shortest_way_is_kept),   TEST(nothing_waits), TEST(failures_of_events_are_no_failures), TEST(the_option_is_checked),
+        TEST(measured_launches_add_once), /* last: it loads the fake cuDNN */
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
