@@ -11,6 +11,7 @@
 #include "runtime/tensor.h"
 #include "runtime/thread.h"
 
+_Atomic(fy_range_fn) fy__ranges;
 fy__handle_destroy_fn fy__handle_destroyers[FY__HANDLE_KINDS];
 
 fy_scope_t fy_scope_begin(const char *name)
@@ -34,6 +35,9 @@ fy_scope_t fy_scope_begin(const char *name)
     frame->outer_tape = thread->tape;
     frame->outer_guards = thread->guards;
     frame->streams_saved = 0;
+    const fy_range_fn ranges = atomic_load_explicit(&fy__ranges, memory_order_acquire);
+    frame->in_range = ranges != NULL;
+    if (FY_UNLIKELY(ranges != NULL)) ranges(name ? name : "scope");
     thread->frame = frame;
     thread->node = frame->node;
     if (FY_UNLIKELY(atomic_load_explicit(&fy__guard_process, memory_order_relaxed) != NULL)) fy__budget_scope(thread);
@@ -63,6 +67,7 @@ static void end_frame(fy__thread_t *thread)
         fy__guard_release(guard);
     }
     FY__EVENT(fy__event_scope(thread, false));
+    if (FY_UNLIKELY(frame->in_range)) atomic_load_explicit(&fy__ranges, memory_order_acquire)(NULL);
     if (FY_UNLIKELY(thread->plan != NULL)) fy__plan_scope(thread, false);
     thread->node = frame->outer_node;
     thread->category = frame->outer_category;

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include <ferry/backend.h>
 #include <ferry/scope.h>
 
 #include "runtime/node.h"
@@ -54,9 +55,13 @@ typedef struct fy__frame {
     fy_category_t outer_category;   /* the thread's before this scope */
     fy_tape_t *outer_tape;          /* what recorded before this scope and goes on after it; NULL: nothing, or it has stopped */
     struct fy__guard *outer_guards; /* the thread's chain before this scope; kept alive by what was put in front of it */
+    bool in_range;                  /* a profiler was told that it began */
     uint64_t streams_saved;         /* bit i: outer_streams[i] is to be put back */
     fy_stream_t *outer_streams[64];
 } fy__frame_t;
+
+/* Tells a profiler of scopes that begin and end; NULL while none listens. Set when a device opens, for good. */
+extern _Atomic(fy_range_fn) fy__ranges;
 
 struct fy__thread;
 /* Gives a new handle to the innermost scope, if there is one. */

@@ -228,6 +228,8 @@ fy_status_t fy__wire_open(fy_device_t *device)
     fy_status_t status = device->backend->device_query(device->dev, &device->info);
     if (status != FY_STATUS_OK) return status;
     fy__memory_forget_peaks(device->index);
+    const fy_range_fn ranges = device->backend->ranges ? device->backend->ranges(device->dev) : NULL;
+    if (ranges) atomic_store_explicit(&fy__ranges, ranges, memory_order_release);
     FY_CHECK(open_pools(device));
     if (!device->synchronous) {
         FY_CHECK(open_faults(device));

@@ -2,6 +2,7 @@
  * "no driver" is an explained refusal and not a plugin that does not load. Start with driver.h, then device.h. */
 #include "backends/cuda/device.h"
 #include "backends/cuda/nccl.h"
+#include "backends/cuda/nvtx.h"
 
 static const fy_backend_t backend = {
     .struct_size = sizeof(fy_backend_t),
@@ -36,6 +37,7 @@ static const fy_backend_t backend = {
     .graph_end = fy__cuda_graph_end,
     .graph_replay = fy__cuda_graph_replay,
     .graph_destroy = fy__cuda_graph_destroy,
+    .ranges = fy__cuda_ranges,
 };
 
 FY_API fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend);

@@ -1,6 +1,7 @@
 /* Many copies in one submission: cuMemcpyBatchAsync, in whichever of its two ABIs the driver has (12.8 reports the copy that failed, 13.0 does
  * not), else one call each. Nothing is allocated: long lists go in pieces. Not here: who asks for it (transfer/upload_batch.c). */
 #include "backends/cuda/device.h"
+#include "backends/cuda/nvtx.h"
 
 /* One after the other; those that went are reported. */
 static fy_status_t loop(fy__cuda_device_t *dev, CUstream stream, size_t count, const fy_copy_t *copies)
@@ -66,7 +67,9 @@ fy_status_t fy__cuda_copy_many(void *dev_, void *stream, size_t count, const fy_
     fy__cuda_device_t *dev = dev_;
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
+    fy__cuda_range_begin("copy batch");
     const fy_status_t status = submit(dev, ((fy__cuda_stream_t *)stream)->handle, count, copies);
+    fy__cuda_range_end();
     fy__cuda_leave(&frame);
     uint64_t nbytes = 0;
     for (size_t i = 0; i < count; i++) nbytes += copies[i].nbytes;

@@ -10,6 +10,7 @@
 
 #include "backends/cuda/dnn.h"
 #include "backends/cuda/lt.h"
+#include "backends/cuda/nvtx.h"
 #include "backends/cuda/virtual.h"
 
 void fy__cuda_say(const fy__cuda_facts_t *facts, const char *key, const char *format, ...)
@@ -154,10 +155,17 @@ static fy_status_t say_dnn(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts
     return FY_STATUS_OK;
 }
 
+static fy_status_t say_tools(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
+{
+    (void)dev;
+    fy__cuda_say(facts, "nvtx", "%s", fy__cuda_nvtx_state());
+    return FY_STATUS_OK;
+}
+
 /* ---- all of it ---- */
 
 static fy_status_t (*const parts[])(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts) = {
-    say_card, say_peers, say_memory, say_lt, say_dnn, fy__cuda_nccl_say,
+    say_card, say_peers, say_memory, say_lt, say_dnn, fy__cuda_nccl_say, say_tools,
 };
 
 fy_status_t fy__cuda_describe(void *dev_, fy_fact_fn say, void *user)

@@ -11,6 +11,7 @@
 #include "backends/cuda/lt.h"
 #include "backends/cuda/nccl.h"
 #include "backends/cuda/tune.h"
+#include "backends/cuda/nvtx.h"
 #include "backends/cuda/virtual.h"
 
 _Thread_local CUresult fy__cuda_last_code;
@@ -169,6 +170,7 @@ fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_op
     fy__cuda_device_t *dev = calloc(1, sizeof *dev);
     if (dev == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for the handle of cuda:%d", index);
     dev->index = index;
+    fy__cuda_nvtx_open();
     dev->tf32 = chosen.tf32;
     dev->fused_relu = chosen.fused_relu;
     pthread_mutex_init(&dev->trails.lock, NULL);

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include "backends/cuda/nvtx.h"
+
 typedef struct fy__cuda_graph {
     CUgraphExec exec;
     fy__cuda_trail_t trail; /* of the stream while it is captured: how many requests there are; told to nobody */
@@ -166,6 +168,7 @@ fy_status_t fy__cuda_graph_replay(void *handle, void *stream_handle, void *graph
     fy__cuda_frame_t frame;
     *out_submitted = 0;
     FY_TRY(fy__cuda_enter(dev, &frame));
+    fy__cuda_range_begin("graph replay");
     fy_status_t status = FY__CUDA_CALL(dev, cuGraphLaunch, (graph->exec, stream->handle), "running a graph on cuda:%d", dev->index);
     if (status == FY_STATUS_OK) {
         fy__cuda_crumb(stream->trail, FY__CUDA_CRUMB_REPLAY, atomic_load_explicit(&graph->trail.submitted, memory_order_relaxed));
@@ -173,6 +176,7 @@ fy_status_t fy__cuda_graph_replay(void *handle, void *stream_handle, void *graph
         status = fetch_flags(dev, stream, flags, nflags, words);
         *out_submitted = status != FY_STATUS_OK;
     }
+    fy__cuda_range_end();
     fy__cuda_leave(&frame);
     return status;
 }

@@ -1,6 +1,7 @@
 /* Device memory, copies and fills. Mechanism only: caching, pooling and staging stand above the seam. Not here: page-locking
  * (register.c), other devices (peers.c), many copies at once (copy_many.c).
  * An allocation that the driver refuses leaves no trace: the driver API has no sticky error for it. */
+#include "backends/cuda/nvtx.h"
 #include "backends/cuda/virtual.h"
 
 static CUdeviceptr at(const void *address) { return (CUdeviceptr)(uintptr_t)address; }
@@ -55,7 +56,9 @@ fy_status_t fy__cuda_copy(void *dev_, void *stream, const fy_copy_t *copy)
     fy__cuda_device_t *dev = dev_;
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
+    if (__builtin_expect(fy__cuda_listened, 0)) fy__cuda_range(fy__cuda_request_name(FY__CUDA_CRUMB_COPY + (uint32_t)copy->kind));
     fy_status_t status = fy__cuda_copy_submit(dev, ((fy__cuda_stream_t *)stream)->handle, copy);
+    fy__cuda_range_end();
     fy__cuda_leave(&frame);
     if (status != FY_STATUS_OK) return status;
     fy__cuda_crumb(((fy__cuda_stream_t *)stream)->trail, FY__CUDA_CRUMB_COPY + (uint32_t)copy->kind, copy->nbytes);

@@ -84,6 +84,9 @@ typedef struct fy_packed_entry {
     uint64_t nbytes;
 } fy_packed_entry_t;
 
+/* A span of the calling thread begins and is called `name`, valid during the call; NULL: the innermost one ends. */
+typedef void (*fy_range_fn)(const char *name);
+
 typedef struct fy_backend {
     size_t struct_size;
     uint32_t abi;       /* FY_BACKEND_ABI */
@@ -182,6 +185,10 @@ typedef struct fy_backend {
      * what another writes: their order among each other is free, the stream's order holds for all together. Not asked for where
      * copies_can_fault. On failure it is not known which of them run: their destinations hold garbage, and none is to be submitted again. */
     fy_status_t (*copy_many)(void *dev, void *stream, size_t count, const fy_copy_t *copies);
+
+    /* ---- for profilers ---- (optional) */
+    /* What to tell the spans of the program's scopes, or NULL if nobody listens; asked once, when the device was opened. */
+    fy_range_fn (*ranges)(void *dev);
 } fy_backend_t;
 
 /* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the process.

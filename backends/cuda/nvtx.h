@@ -1,0 +1,30 @@
+/* Ranges for profilers (NVTX 3, domain "ferry"): scopes of the program, uploads, downloads, copies, replays. NVTX is headers only; without a
+ * tool that listens there is nothing but the look at one word. Built without the toolkit's nvtx3/ headers, no tool ever listens. */
+#ifndef FERRY_BACKENDS_CUDA_NVTX_H_
+#define FERRY_BACKENDS_CUDA_NVTX_H_
+
+#include <ferry/backend.h>
+
+/* Does a tool listen? Set once, when the first device opens. */
+extern int fy__cuda_listened;
+
+/* Looks for a tool, once a process: it is what NVTX_INJECTION64_PATH names, as profilers set it. */
+void fy__cuda_nvtx_open(void);
+/* "a tool listens", "no tool listens", or why there can be none. Static. */
+const char *fy__cuda_nvtx_state(void);
+/* A range of this thread begins; NULL: the innermost ends. Only if a tool listens. */
+void fy__cuda_range(const char *name);
+
+static inline void fy__cuda_range_begin(const char *name)
+{
+    if (__builtin_expect(fy__cuda_listened, 0)) fy__cuda_range(name);
+}
+static inline void fy__cuda_range_end(void)
+{
+    if (__builtin_expect(fy__cuda_listened, 0)) fy__cuda_range(NULL);
+}
+
+/* The slot: fy__cuda_range, or NULL if no tool listens. */
+fy_range_fn fy__cuda_ranges(void *dev);
+
+#endif
