@@ -31,6 +31,7 @@ struct fy__cuda_dnn {
     /* Guards everything below. Held while a convolution is submitted: the handle's stream is set for it, and its plan must stay. */
     pthread_mutex_t lock;
     cudnnHandle_t handle;
+    atomic_int unusable; /* it was found, but does not start here: read without the lock */
     uint64_t tick;
     plan_t plans[NPLANS];
 };
@@ -77,7 +78,7 @@ void fy__cuda_dnn_destroy(fy__cuda_dnn_t *dnn)
 int fy__cuda_dnn_is_there(fy__cuda_device_t *dev)
 {
     static atomic_int told;
-    if (!fy__cuda_dnn_is_wanted()) return 0;
+    if (!fy__cuda_dnn_is_wanted() || atomic_load(&dev->dnn->unusable)) return 0;
     if (fy__cudnn_load() == FY_STATUS_OK) return 1;
     if (!atomic_exchange(&told, 1))
         fy__cuda.host->log(
@@ -228,6 +229,31 @@ static plan_t *find(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64
     return found;
 }
 
+/* cuDNN's codes do not tell a lost device from a refused launch; the driver's do. */
+static fy_status_t explain(fy__cuda_device_t *dev, cudnnStatus_t code, const char *call, const fy__cuda_dnn_problem_t *p)
+{
+    size_t available, total;
+    CUresult driver = fy__cuda_checked(dev, fy__cuda.cuMemGetInfo(&available, &total));
+    if (fy__cuda_is_fatal(driver))
+        return fy__cuda_failed(driver, __FILE__, __LINE__, "cuDNN", "running a convolution on cuda:%d", dev->index);
+    return DNN_FAIL(code, call, p);
+}
+
+/* Makes the handle. A cuDNN that is there but does not start (parts of it missing, too new for the driver) is none, from then on: the launch
+ * is refused and Ferry's own kernels run. For want of memory it may start later. */
+static fy_status_t start(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p)
+{
+    const cudnnStatus_t code = fy__cudnn.cudnnCreate(&dnn->handle);
+    if (code == CUDNN_STATUS_SUCCESS) return FY_STATUS_OK;
+    dnn->handle = NULL;
+    const fy_status_t status = explain(dnn->dev, code, "cudnnCreate", p);
+    if (status == FY_STATUS_DEVICE_LOST || status == FY_STATUS_OUT_OF_MEMORY) return status;
+    atomic_store(&dnn->unusable, 1);
+    fy__cuda.host->log(FY_LOG_WARNING, "cuda:%d: cudnnCreate gave %s (%d), so Ferry's own kernels run convolutions", dnn->dev->index,
+                       fy__cudnn_name(code), (int)code);
+    return DNN_FAIL(CUDNN_STATUS_NOT_SUPPORTED, "cudnnCreate", p);
+}
+
 static fy_status_t get_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit, uint64_t granted, plan_t **out_plan)
 {
     plan_t *plan = find(dnn, p, limit, granted);
@@ -236,13 +262,7 @@ static fy_status_t get_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p
         plan = &dnn->plans[0];
         for (int i = 1; i < NPLANS; i++)
             if (dnn->plans[i].used < plan->used) plan = &dnn->plans[i];
-        if (dnn->handle == NULL) {
-            cudnnStatus_t code = fy__cudnn.cudnnCreate(&dnn->handle);
-            if (code != CUDNN_STATUS_SUCCESS) {
-                dnn->handle = NULL;
-                return DNN_FAIL(code, "cudnnCreate", p);
-            }
-        }
+        if (dnn->handle == NULL) FY_TRY(start(dnn, p));
         FY_TRY(make_plan(dnn, p, limit != UINT64_MAX ? limit : granted, plan));
     }
     plan->used = ++dnn->tick;
@@ -292,16 +312,6 @@ static cudnnStatus_t submit(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p
     }
 }
 
-/* cuDNN's codes do not tell a lost device from a refused launch; the driver's do. */
-static fy_status_t explain(fy__cuda_device_t *dev, cudnnStatus_t code, const fy__cuda_dnn_problem_t *p)
-{
-    size_t available, total;
-    CUresult driver = fy__cuda_checked(dev, fy__cuda.cuMemGetInfo(&available, &total));
-    if (fy__cuda_is_fatal(driver))
-        return fy__cuda_failed(driver, __FILE__, __LINE__, "cuDNN", "running a convolution on cuda:%d", dev->index);
-    return DNN_FAIL(code, "the convolution", p);
-}
-
 fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_dnn_problem_t *problem,
                              const fy__cuda_dnn_operands_t *operands)
 {
@@ -312,7 +322,7 @@ fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream, const fy__
     if (status == FY_STATUS_OK) {
         cudnnStatus_t code = fy__cudnn.cudnnSetStream(dnn->handle, (cudaStream_t)stream);
         if (code == CUDNN_STATUS_SUCCESS) code = submit(dnn, problem, plan, operands);
-        if (code != CUDNN_STATUS_SUCCESS) status = explain(dev, code, problem);
+        if (code != CUDNN_STATUS_SUCCESS) status = explain(dev, code, "the convolution", problem);
     }
     pthread_mutex_unlock(&dnn->lock);
     return status;

@@ -285,9 +285,8 @@ static void each_dnn_call_may_fail(void **state)
     static const float bytes[4096];
     (void)state;
     if (!has_dnn()) return;
-    for (int i = 0; i < 12; i++) {
-        static const char *const names[] = { "cudnnCreate",
-                                             "cudnnCreateTensorDescriptor",
+    for (int i = 0; i < 11; i++) {
+        static const char *const names[] = { "cudnnCreateTensorDescriptor",
                                              "cudnnSetTensor4dDescriptor",
                                              "cudnnCreateFilterDescriptor",
                                              "cudnnSetFilter4dDescriptor",
@@ -307,11 +306,36 @@ static void each_dnn_call_may_fail(void **state)
         };
         fake.fake_cuda_fail(names[i], 1, 4000);
         assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_INTERNAL, "convolution [1 x 4 x 4 x 8] with [8 x 3 x 3 x 8]");
-        fake.fake_cuda_fail(names[i], i < 10 ? 1 : 0, 4003);
-        if (i < 10) assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_OUT_OF_MEMORY, "");
+        fake.fake_cuda_fail(names[i], i < 9 ? 1 : 0, 4003);
+        if (i < 9) assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_OUT_OF_MEMORY, "");
         assert_ok(cuda->launch(dev, stream, &launch));
         cuda->free(dev, memory, sizeof bytes);
     }
+}
+
+/* Parts of it missing, too new for the driver: Ferry's kernels, and it is not tried again. For want of memory it is. */
+static void a_dnn_that_does_not_start_is_none(void **state)
+{
+    attrs_t attrs;
+    op_case_t c = case_of(&convs[0], FY_OP_CONV2D, FY_DTYPE_F32, 2, &attrs);
+    (void)state;
+    if (!has_dnn()) return;
+    const int64_t tried = fake.fake_cuda_calls("cudnnCreate");
+    for (int code = 1001; code <= 4001; code += 1000) {
+        assert_int_equal(close_device(state) | open_with_dnn(state), 0);
+        fake.fake_cuda_fail("cudnnCreate", 1, code);
+        for (int i = 0; i < 2; i++) {
+            run_case(&c);
+            assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
+        }
+    }
+    assert_int_equal(fake.fake_cuda_calls("cudnnCreate") - tried, 4);
+    assert_int_equal(close_device(state) | open_with_dnn(state), 0);
+    fake.fake_cuda_fail("cudnnCreate", 1, 4003);
+    const int64_t ran = dnn_count();
+    run_case(&c); /* its workspace could not be asked for, so the handle was made by the launch */
+    assert_int_equal(dnn_count() - ran, 1);
+    assert_int_equal(close_device(state) | open_with_dnn(state), 0);
 }
 
 /* After its first launch a convolution calls nothing but what runs it. */
@@ -372,6 +396,7 @@ int main(void)
         TEST_DNN(f32_is_not_tf32),
         TEST_DNN(what_dnn_refuses_takes_a_kernel),
         TEST_DNN(each_dnn_call_may_fail),
+        TEST_DNN(a_dnn_that_does_not_start_is_none),
         TEST_DNN(steady_convolutions_plan_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
