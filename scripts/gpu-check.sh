@@ -8,8 +8,27 @@
 # needs may lie in .gpu-deps/ and are only unpacked. What a card must reach: docs/results, docs/cuda.md.
 set -u -o pipefail
 
+case ${1:-} in
+-h | --help | help)
+    sed -n '2,/^set/{s/^# \{0,1\}//p;}' "${BASH_SOURCE[0]}"
+    exit 0
+    ;;
+esac
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
+phases=("$@")
+((${#phases[@]})) || phases=(all)
+[[ ${phases[*]} == all ]] && phases=(build right sanitize fast train)
+for asked in "${phases[@]}"; do
+    case $asked in
+    build | right | sanitize | fast | train) ;;
+    *)
+        echo "gpu-check: there is no phase '$asked'. Usage: gpu-check.sh [build|right|sanitize|fast|train|all]... (--help says more)" >&2
+        exit 2
+        ;;
+    esac
+done
+
 out=${OUT:-build/gpu-check}
 dry=${FERRY_GPU_DRY:-}
 build=${dry:-${FERRY_GPU_BUILD:-build/gpu}}
@@ -24,19 +43,6 @@ mkdir -p "$work" || exit 1
 work=$(cd "$work" && pwd)
 steps=$work/steps.tsv
 phase=none
-
-phases=("$@")
-((${#phases[@]})) || phases=(all)
-[[ ${phases[*]} == all ]] && phases=(build right sanitize fast train)
-for asked in "${phases[@]}"; do
-    case $asked in
-    build | right | sanitize | fast | train) ;;
-    *)
-        echo "usage: gpu-check.sh [build|right|sanitize|fast|train|all]..." >&2
-        exit 2
-        ;;
-    esac
-done
 
 # A card, and a driver that this process may use.
 if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >"$work/gpus.txt" 2>&1 || ! grep -q '^GPU ' "$work/gpus.txt"; then
