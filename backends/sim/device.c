@@ -198,8 +198,10 @@ fy_status_t fy__sim_device_query(void *dev_, fy_backend_info_t *out_info)
 
 fy_status_t fy__sim_device_describe(void *dev, fy_fact_fn say, void *user)
 {
-    FY_TRY(fy__sim_device_check(dev));
-    fy__sim_figures_say(&((fy__sim_device_t *)dev)->figures, say, user);
+    const fy__sim_device_t *sim = dev;
+    FY_TRY(fy__sim_device_check(sim));
+    fy__sim_figures_say(&sim->figures, say, user);
+    say(user, "segments", sim->memory.resize_nbytes ? "virtual" : "fixed");
     return FY_STATUS_OK;
 }
 

@@ -84,7 +84,7 @@ static void a_whole_file_gives_its_figures(void **state)
     assert_facts("profile=mine memory_bytes=2097152 f32_flops_per_s=101 f64_flops_per_s=102 f16_flops_per_s=103 bf16_flops_per_s=104 "
                  "memory_bytes_per_s=105 pinned_bytes_per_s=106 pageable_bytes_per_s=107 peer_bytes_per_s=108 launch_submit_ns=9 "
                  "copy_submit_ns=10 poll_ns=11 wake_ns=12 kernel_ns=13 copy_setup_ns=14 host_flops_per_s=15 host_bytes_per_s=16 "
-                 "host_op_ns=17 host_copy_bytes_per_s=18 ");
+                 "host_op_ns=17 host_copy_bytes_per_s=18 segments=fixed ");
 }
 
 static void a_base_gives_what_is_missing(void **state)
@@ -96,7 +96,7 @@ static void a_base_gives_what_is_missing(void **state)
                  "f16_flops_per_s=65000000000000 bf16_flops_per_s=8100000000000 memory_bytes_per_s=320000000000 "
                  "pinned_bytes_per_s=12000000000 pageable_bytes_per_s=8000000000 peer_bytes_per_s=12000000000 launch_submit_ns=1700 "
                  "copy_submit_ns=7000 poll_ns=200 wake_ns=11000 kernel_ns=2000 copy_setup_ns=2000 host_flops_per_s=15 "
-                 "host_bytes_per_s=16 host_op_ns=17 host_copy_bytes_per_s=18 ");
+                 "host_bytes_per_s=16 host_op_ns=17 host_copy_bytes_per_s=18 segments=fixed ");
 }
 
 /* The figures are used: the host's own time and a launch's submission go by them. */
