@@ -44,19 +44,19 @@ static void note_driver(void *user, const char *key, const char *value)
     if (strcmp(key, "driver") == 0) snprintf(told->driver, sizeof told->driver, "%s", value);
 }
 
-/* "sim:0?profile=t4" gives "sim:1?profile=t4": a second device of its kind, or NULL. */
-static fy_device_t *open_peer(const char *spec, const char *asked)
+/* "sim:0?profile=t4" gives "sim:1?profile=t4": a second device of its kind, or NULL. One that was asked for by name must be there. */
+static fy_status_t open_peer(const char *spec, const char *asked, fy_device_t **out_peer)
 {
     char text[600];
-    fy_device_t *peer;
-    if (asked && strcmp(asked, "none") == 0) return NULL;
-    if (asked) return fy_device_open(asked, &peer) == FY_STATUS_OK ? peer : NULL;
+    *out_peer = NULL;
+    if (asked) return strcmp(asked, "none") == 0 ? FY_STATUS_OK : fy_device_open(asked, out_peer);
     const char *colon = strchr(spec, ':');
-    if (!colon || strncmp(spec, "null", 4) == 0) return NULL;
+    if (!colon || strncmp(spec, "null", 4) == 0) return FY_STATUS_OK;
     char *behind;
     const long index = strtol(colon + 1, &behind, 10);
     snprintf(text, sizeof text, "%.*s:%ld%s", (int)(colon - spec), spec, index == 0 ? 1 : 0L, behind);
-    return fy_device_open(text, &peer) == FY_STATUS_OK ? peer : NULL;
+    if (fy_device_open(text, out_peer) != FY_STATUS_OK) *out_peer = NULL; /* the figure says so */
+    return FY_STATUS_OK;
 }
 
 /* Figures of a machine that does something else are figures of something else. */
@@ -118,8 +118,8 @@ static fy_status_t calibrate(session_t *session, const request_t *request, const
         snprintf(origin.name, sizeof origin.name, "%s", request->name);
     else
         name_from(request->host_only ? host.model : session->info.model, origin.name, sizeof origin.name);
-    if (!request->host_only) cal->peer = open_peer(spec, request->peer);
-    if (!cal->is_model) warn_if_busy();
+    if (status == FY_STATUS_OK && !request->host_only) status = open_peer(spec, request->peer, &cal->peer);
+    if (status == FY_STATUS_OK && !cal->is_model) warn_if_busy();
     if (status == FY_STATUS_OK && !request->host_only) status = cal_device(cal);
     if (status == FY_STATUS_OK) status = cal_host(cal);
     if (status == FY_STATUS_OK && cal->failed)
@@ -133,10 +133,50 @@ static fy_status_t calibrate(session_t *session, const request_t *request, const
     return status;
 }
 
+/* Why a request makes no sense, or NULL: what would be ignored, or written into a file that no device reads. */
+static const char *refuse(const request_t *request, const char *device)
+{
+    static char text[700];
+    char spec[64];
+    fy_device_t *found;
+    if (request->host_only && device) return "--host measures no device: leave one of the two out";
+    if (request->host_only && request->peer) return "--peer is of a device; --host measures none";
+    if (!request->host_only && request->base) return "--base goes with --host: a device that is measured has all figures";
+    if (request->name && (strlen(request->name) > 31 || strpbrk(request->name, "\"\\")))
+        return "--name must have 1 to 31 characters, no quotes or backslashes";
+    if (!request->base) return NULL;
+    const bool named = strlen(request->base) < 32 && !strpbrk(request->base, "/.&=");
+    snprintf(spec, sizeof spec, "sim:0?profile=%s", named ? request->base : "");
+    if (!named || fy_device_open(spec, &found) != FY_STATUS_OK) {
+        snprintf(text, sizeof text, "--base '%.40s' is no built-in profile (docs/simulator.md lists them)", request->base);
+        return text;
+    }
+    fy_device_close(found);
+    return NULL;
+}
+
+/* Is there a device to measure? `asked` is then its name. */
+static int choose_device(const char **asked)
+{
+    fy_device_t *found = NULL;
+    if (strcmp(*asked, "host") == 0) {
+        fprintf(stderr, "ferry: calibrate: the host is no device with a profile; --host measures this machine's host part\n");
+        return STATUS_USAGE;
+    }
+    if (strcmp(*asked, "auto") != 0) return STATUS_OK;
+    *asked = "cuda:0";
+    const fy_status_t status = fy_device_open(*asked, &found);
+    fy_device_close(found);
+    if (status == FY_STATUS_OK) return STATUS_OK;
+    fprintf(stderr, "ferry: calibrate: there is no CUDA device; --host measures this machine's host part alone\nferry: %s: %s\n",
+            fy_status_name(status), fy_error_get()->text);
+    return status_to_exit(status);
+}
+
 int cmd_calibrate(int argc, char **argv)
 {
-    common_t common = { .device = "auto" };
-    request_t request = { .rounds = 7, .most_nbytes = (int64_t)512 << 20, .base = "h200" };
+    common_t common = { .device = NULL }; /* the first CUDA device */
+    request_t request = { .rounds = 7, .most_nbytes = (int64_t)512 << 20 };
     const option_t options[] = {
         { "out", OPTION_TEXT, "FILE", &request.out, "write the profile there, for sim:0?profile=FILE", 0, 0 },
         { "host", OPTION_FLAG, NULL, &request.host_only, "only this machine's host part: needs no GPU", 0, 0 },
@@ -149,30 +189,30 @@ int cmd_calibrate(int argc, char **argv)
         COMMON_OPTIONS(&common),
     };
     const usage_t usage = { "ferry calibrate [DEVICE]",
-                            "Measures a device and this host into a profile that sim:0?profile=FILE reads. DEVICE is as --device.\n"
+                            "Measures a device and this host into a profile that sim:0?profile=FILE reads. DEVICE is as --device;\nwithout "
+                            "one, the first CUDA device. "
                             "A simulated device is measured on its model clock.",
                             options, sizeof options / sizeof *options };
     const char *named = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
     const parse_result_t parsed = options_parse(&usage, named ? argc - 1 : argc, named ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (named) common.device = named;
-    if (request.host_only) common.device = "null:0";
+    const char *wrong = refuse(&request, common.device);
+    if (wrong) {
+        fprintf(stderr, "ferry: calibrate: %s\n", wrong);
+        return STATUS_USAGE;
+    }
+    if (!request.base) request.base = "h200";
 
     char spec[600];
-    const char *asked = common.device;
-    if (!request.host_only && (strcmp(asked, "host") == 0 || strcmp(asked, "auto") == 0)) {
-        fy_device_t *found = NULL;
-        const bool have = strcmp(asked, "auto") == 0 && fy_device_open("cuda:0", &found) == FY_STATUS_OK;
-        fy_device_close(found);
-        if (!have) {
-            fprintf(stderr, "ferry: calibrate: there is no CUDA device; --host measures this machine's host part alone\n");
-            return STATUS_USAGE;
-        }
-        asked = "cuda:0";
-    }
-    common.device = request.host_only ? asked : with_options(asked, spec, sizeof spec);
+    const char *asked = request.host_only ? "host" : common.device ? common.device : "auto";
+    const int code = request.host_only ? STATUS_OK : choose_device(&asked);
+    if (code != STATUS_OK) return code;
+    /* Staging copies of the host need a device to go to, which takes no time of its own. */
+    common.device = request.host_only ? "null:0" : with_options(asked, spec, sizeof spec);
     session_t session;
     fy_status_t status = session_begin(&session, &common, "ferry calibrate", "calibrate", asked);
+    if (status == FY_STATUS_OK && request.out) status = tool_check_writable(request.out);
     if (status == FY_STATUS_OK) status = calibrate(&session, &request, asked);
     return session_end(&session, status);
 }

@@ -17,8 +17,7 @@ void tool_log(void *user, fy_log_level_t level, const char *text)
     fprintf(stderr, "ferry: %s: %s\n", level == FY_LOG_ERROR ? "error" : "warning", text);
 }
 
-/* Before hours of work end at a folder that is not there. Nothing is created or touched. */
-static fy_status_t check_writable(const char *path)
+fy_status_t tool_check_writable(const char *path)
 {
     char folder[4096];
     const char *slash = strrchr(path, '/');
@@ -43,12 +42,12 @@ fy_status_t session_begin(session_t *session, const common_t *common, const char
     if (common->record) FY_TRY(fy_ledger_record(common->record)); /* before the first scope, so that the file has it all */
     if (common->budget) FY_TRY(fy_budget_set(common->budget));    /* before the first scope: it may name that one, too */
     if (common->snapshot) { /* at the end; or when memory ran out, since later it would be of nothing */
-        FY_TRY(check_writable(common->snapshot));
+        FY_TRY(tool_check_writable(common->snapshot));
         setenv("FERRY_SNAPSHOT_ON_OOM", common->snapshot, 1);
     }
     session->scope = fy_scope_begin(name);
-    if (common->csv) FY_TRY(check_writable(common->csv));
-    if (common->plot) FY_TRY(check_writable(common->plot));
+    if (common->csv) FY_TRY(tool_check_writable(common->csv));
+    if (common->plot) FY_TRY(tool_check_writable(common->plot));
     FY_TRY(fy_device_open(common->device, &session->device));
     FY_TRY(fy_device_query(session->device, &session->info));
     if (!common->json) {

@@ -19,6 +19,33 @@ says err "or a file"
 expect 1 calibrate 'sim:0?numerics=off' --rounds 1 --out "$work/no/folder.json" --json
 silent out
 says err "cannot write $work/no/folder.json"
+# What would be ignored, or written into a profile that no device reads, is refused before anything is measured.
+expect 2 calibrate sim:0 --host
+says err "--host measures no device"
+expect 2 calibrate --host --peer sim:1
+expect 2 calibrate sim:0 --base t4
+says err "--base goes with --host"
+for base in b200 sim.json; do
+    expect 2 calibrate --host --base "$base"
+    says err "is no built-in profile"
+done
+for name in 'a"b' 'a\b' "$(printf 'a%.0s' {1..32})"; do
+    expect 2 calibrate --host --name "$name"
+    says err "--name must have"
+done
+expect 1 calibrate 'sim:0?numerics=off' --peer nowhere:0 --rounds 1
+says err "nowhere"
+silent out
+(
+    failures=0
+    export FERRY_PLUGIN_PATH=$work
+    expect 1 calibrate
+    says err "--host measures"
+    says err "UNAVAILABLE"
+    exit $failures
+) || fail "without a CUDA device"
+expect 0 calibrate --host --rounds 1 --max-bytes 1MiB --json
+says out '"calibrate": "host"'
 
 # ---- the closed loop: a profile measured on the model clock is that profile ----
 for profile in h100 k80 rtx4090; do
