@@ -36,14 +36,10 @@ done
 expect 1 calibrate 'sim:0?numerics=off' --peer nowhere:0 --rounds 1
 says err "nowhere"
 silent out
-(
-    failures=0
-    export FERRY_PLUGIN_PATH=$work
-    expect 1 calibrate
-    says err "--host measures"
-    says err "UNAVAILABLE"
-    exit $failures
-) || fail "without a CUDA device"
+FERRY_PLUGIN_PATH=$work expect 1 calibrate
+says err "--host measures"
+says err "UNAVAILABLE"
+silent out
 expect 0 calibrate --host --rounds 1 --max-bytes 1MiB --json
 says out '"calibrate": "host"'
 
