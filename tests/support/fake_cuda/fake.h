@@ -82,6 +82,8 @@ int64_t fake_virtual_live(void);
 /* ---- handles ---- */
 int fake_stream_is_valid(CUstream stream, CUcontext context);
 void fake_handles_close(CUcontext context, int lost);
+void fake_events_close(CUcontext context, int lost);
+int64_t fake_events_live(void);
 /* The clock that events read moves on by what this kernel or library costs (fake_cuda_cost). */
 void fake_spend(const char *name);
 const char *fake_kernel_name(CUfunction function, CUcontext context);
