@@ -1,0 +1,266 @@
+/* Graphs on cuda that cannot be one request: what cannot be captured is replayed call by call, with the same bytes, and said once; every
+ * driver call of a capture and of a launch fails once. Not here: how a graph goes that can (test_graph.c). */
+#include <pthread.h>
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include "graph_step.h"
+
+static PFN_cuMemAlloc_v3020 driver_alloc;
+static PFN_cuMemsetD8Async_v3020 driver_fill;
+
+/* The driver's own calls, as a kernel of the program's would take them. */
+static void find_calls(void)
+{
+    PFN_cuGetProcAddress_v12000 get;
+    void *library = dlopen(getenv("FERRY_CUDA_DRIVER"), RTLD_NOW | RTLD_LOCAL),
+         *symbol = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
+    if (symbol == NULL) fail_msg("cuGetProcAddress_v2 is missing");
+    memcpy(&get, &symbol, sizeof symbol);
+    if (get("cuMemAlloc", &symbol, 3020, 0, NULL) != CUDA_SUCCESS) fail_msg("cuMemAlloc is missing");
+    memcpy(&driver_alloc, &symbol, sizeof symbol);
+    if (get("cuMemsetD8Async", &symbol, 3020, 0, NULL) != CUDA_SUCCESS) fail_msg("cuMemsetD8Async is missing");
+    memcpy(&driver_fill, &symbol, sizeof symbol);
+}
+
+/* ---- ops of one's own ---- */
+
+static int allocates_here, allocates_elsewhere, raises, nkernels;
+
+static void *allocate(void *user)
+{
+    fy_tensor_t *t;
+    *(fy_status_t *)user = fy_zeros(device, FY_DTYPE_U8, FY_DIMS((64 << 20) * nkernels), &t); /* more than the pool has */
+    fy_tensor_destroy(t);
+    return NULL;
+}
+
+/* dst = 0x40404040, by the driver's own call. */
+static fy_status_t own_kernel(const fy_launch_t *launch, void *stream)
+{
+    fy_status_t status = FY_STATUS_OK;
+    pthread_t thread;
+    CUdeviceptr block = 0;
+    nkernels++;
+    if (launch->fault && raises) *launch->fault = 1; /* the host's own judgement */
+    if (allocates_here && driver.fake_cuda_captures() && driver_alloc(&block, 64) != CUDA_SUCCESS)
+        return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "own kernel: no memory while a graph is captured");
+    if (allocates_elsewhere) {
+        pthread_create(&thread, NULL, allocate, &status);
+        pthread_join(thread, NULL);
+    }
+    if (status != FY_STATUS_OK) return status;
+    return driver_fill((CUdeviceptr)(uintptr_t)launch->dst[0].data, 0x40, launch->nelem * 4, stream) == CUDA_SUCCESS ? FY_STATUS_OK
+                                                                                                                     : FY_STATUS_INTERNAL;
+}
+
+/* With bad values in its data, or not. */
+static fy_op_t own_op(int can_fault)
+{
+    static fy_op_t ops[2];
+    static const fy_op_kernel_t kernels[] = { { "cuda", own_kernel } };
+    const fy_op_def_t def = { .struct_size = sizeof def,
+                              .info = { .struct_size = sizeof def.info,
+                                        .name = can_fault ? "own_fault" : "own",
+                                        .summary = "fills",
+                                        .nsrc_min = 1,
+                                        .nsrc_max = 1,
+                                        .ndst = 1,
+                                        .flags = FY_OP_ELEMENTWISE | (can_fault ? FY_OP_CAN_FAULT : 0),
+                                        .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) },
+                              .nkernels = 1,
+                              .kernels = kernels };
+    if (!ops[can_fault]) ts_ok(fy_op_register(&def, &ops[can_fault]));
+    return ops[can_fault];
+}
+
+static fy_graph_t *record_own(int can_fault, fy_tensor_t **out_dst)
+{
+    fy_graph_t *graph;
+    fy_tensor_t *x = ts_iota(device, FY_DIMS(4), 1), *dst = NULL;
+    ts_ok(fy_graph_begin(device));
+    ts_ok(fy_op_call(own_op(can_fault), 1, &x, NULL, 1, &dst));
+    ts_ok(fy_add(dst, x, out_dst));
+    ts_ok(fy_graph_end(&graph));
+    return graph;
+}
+
+/* While a graph is captured, on this thread only, others go on: the mode is not GLOBAL. */
+static void others_allocate_while_it_is_captured(void **state)
+{
+    (void)state;
+    step_t s = { .graph = record_own(0, &s.out) };
+    const int64_t allocated = driver.fake_cuda_calls("cuMemAlloc");
+    allocates_elsewhere = 1;
+    replay(&s, 2);
+    allocates_elsewhere = 0;
+    assert_true(driver.fake_cuda_calls("cuMemAlloc") > allocated + 1);
+    expect_path(&s, FY_GRAPH_DEVICE, "");
+    const int before = nkernels;
+    replay(&s, 5);
+    assert_int_equal(nkernels, before); /* what it submitted is in the graph */
+    const float base = 3.003921509f;    /* 0x40404040 */
+    ts_expect_f32(s.out, (float[]){ base + 1, base + 2, base + 3, base + 4 }, 4);
+}
+
+static void what_cannot_be_captured_is_called(void **state)
+{
+    (void)state;
+    allocates_here = 1;
+    step_t s = { .graph = record_own(0, &s.out) };
+    replay(&s, 1);
+    ts_fails(fy_graph_end(&(fy_graph_t *){ NULL }), INVALID_ARGUMENT);
+    replay(&s, 3);
+    ts_text_has("graph_end"); /* a call that succeeds leaves the record alone */
+    allocates_here = 0;
+    assert_int_equal(driver.fake_cuda_captures(), 0);
+    assert_int_equal(driver.fake_cuda_live(FAKE_GRAPHS), 0);
+    expect_path(&s, FY_GRAPH_CALLS, "no memory while a graph is captured");
+    assert_int_equal(nlogged, 1);
+    if (strstr(logged, "call by call from now on: own kernel") == NULL) fail_msg("'%s'", logged);
+    const float base = 3.003921509f;
+    ts_expect_f32(s.out, (float[]){ base + 1, base + 2, base + 3, base + 4 }, 4);
+}
+
+/* Between the first replay and the second so many shapes were multiplied that the graph's plan was dropped. */
+static void plans_that_are_gone(void **state)
+{
+    (void)state;
+    step_t s = record(1);
+    replay(&s, 1);
+    fy_scope_t scope = fy_scope_begin("others");
+    for (int64_t n = 1; n <= 300; n++) {
+        fy_tensor_t *a, *b, *c;
+        ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1, n), &a));
+        ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(n, 1), &b));
+        ts_ok(fy_matmul(a, b, &c));
+    }
+    fy_scope_end(scope, 0, NULL);
+    replay(&s, 1);
+    expect_path(&s, FY_GRAPH_CALLS, "choosing how to multiply while a graph is captured");
+    assert_int_equal(driver.fake_cuda_captures(), 0);
+    expect_called(&s, 2);
+}
+
+/* Its flag is raised on the host at submission, each time anew. */
+static void ops_of_ones_own_that_can_fault(void **state)
+{
+    (void)state;
+    step_t s = { .graph = record_own(1, &s.out) };
+    fy_ticket_t ticket;
+    expect_path(&s, FY_GRAPH_CALLS, "a registered op in it can meet bad values");
+    for (int i = 0; i < 6; i++) {
+        raises = i % 2;
+        ts_ok(fy_graph_replay(s.graph, &ticket));
+        if (raises)
+            ts_fails(fy_ticket_wait(ticket, FY_FOREVER), BAD_VALUE);
+        else
+            ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
+    }
+    raises = 0;
+    assert_int_equal(driver.fake_cuda_calls("cuStreamBeginCapture"), driver.fake_cuda_calls("cuStreamEndCapture"));
+    assert_int_equal(driver.fake_cuda_live(FAKE_GRAPH_EXECS), 0);
+    assert_int_equal(nlogged, 0); /* known from the begin */
+}
+
+/* ---- failures ---- */
+
+static const char *const captures[] = {
+    "cuStreamCreateWithPriority", "cuStreamBeginCapture",        "cuMemsetD8Async", "cuLaunchKernel", "cublasLtMatmul",
+    "cuStreamEndCapture",         "cuGraphInstantiateWithFlags", "cuGraphUpload"
+};
+
+static void each_call_of_a_capture_fails(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof captures / sizeof *captures; i++) {
+        step_t s = record(1);
+        const int64_t streams = driver.fake_cuda_live(FAKE_STREAMS);
+        nlogged = 0;
+        replay(&s, 1);
+        driver.fake_cuda_fail(captures[i], 1, CUDA_ERROR_OUT_OF_MEMORY);
+        replay(&s, 1);
+        driver.fake_cuda_fail(NULL, 0, 0);
+        expect_path(&s, FY_GRAPH_CALLS, captures[i]);
+        assert_int_equal(nlogged, 1);
+        assert_int_equal(driver.fake_cuda_captures(), 0);
+        assert_int_equal(driver.fake_cuda_live(FAKE_STREAMS), streams);
+        assert_int_equal(driver.fake_cuda_live(FAKE_GRAPHS) + driver.fake_cuda_live(FAKE_GRAPH_EXECS), 0);
+        replay(&s, 2);
+        assert_int_equal(nlogged, 1); /* said once */
+        expect_called(&s, 4);
+        fy_graph_destroy(s.graph);
+    }
+}
+
+static void a_launch_that_fails_changes_nothing(void **state)
+{
+    (void)state;
+    step_t s = record(1);
+    replay(&s, 3);
+    const uint64_t version = ts_version(s.x);
+    driver.fake_cuda_fail("cuGraphLaunch", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    ts_fails(fy_graph_replay(s.graph, NULL), OUT_OF_MEMORY);
+    ts_text_has("cuGraphLaunch");
+    assert_int_equal(ts_version(s.x), version);
+    expect_called(&s, 3);
+    replay(&s, 1);
+    expect_called(&s, 4);
+}
+
+/* The graph runs, and whether it met bad values is not known: nobody may take its results for good. */
+static void flags_that_do_not_come(void **state)
+{
+    (void)state;
+    step_t s = record(1);
+    float x[16] = { 0 };
+    replay(&s, 3);
+    driver.fake_cuda_fail("cuLaunchKernel", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    ts_fails(fy_graph_replay(s.graph, NULL), OUT_OF_MEMORY);
+    ts_fails(fy_tensor_download_into(ts_host_f32(FY_DIMS(4, 4), x), s.x, NULL), OUT_OF_MEMORY);
+    ts_text_has("is lost");
+    ts_ok(fy_copy(s.x, ts_iota(device, FY_DIMS(4, 4), 1)));
+    replay(&s, 1);
+    expect_called(&s, 1);
+}
+
+static void a_fatal_code_loses_the_device(void **state)
+{
+    (void)state;
+    static const char *const all[] = { "cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphUpload",
+                                       "cuGraphLaunch" };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        fy_scope_t inner = fy_scope_begin("lost");
+        step_t s = record(1);
+        replay(&s, 1);
+        driver.fake_cuda_fail(all[i], 1, CUDA_ERROR_ILLEGAL_ADDRESS);
+        ts_fails(fy_graph_replay(s.graph, NULL), DEVICE_LOST);
+        driver.fake_cuda_fail(NULL, 0, 0);
+        ts_fails(fy_graph_replay(s.graph, NULL), DEVICE_LOST);
+        fy_scope_end(inner, 0, NULL);
+        fy_device_close(device);
+        assert_int_equal(driver.fake_cuda_live(FAKE_STREAMS), 0);
+        assert_int_equal(driver.fake_cuda_captures(), 0);
+        assert_int_equal(driver.fake_cuda_live(FAKE_GRAPHS) + driver.fake_cuda_live(FAKE_GRAPH_EXECS), 0);
+        ts_ok(fy_device_open("cuda:0", &device));
+    }
+}
+
+int main(void)
+{
+    fake_driver_or_skip();
+    find_calls();
+    fy_log_set(note_log, NULL);
+    const struct CMUnitTest tests[] = {
+        TEST(others_allocate_while_it_is_captured),
+        TEST(what_cannot_be_captured_is_called),
+        TEST(ops_of_ones_own_that_can_fault),
+        TEST(plans_that_are_gone),
+        TEST(each_call_of_a_capture_fails),
+        TEST(a_launch_that_fails_changes_nothing),
+        TEST(flags_that_do_not_come),
+        TEST(a_fatal_code_loses_the_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
