@@ -56,7 +56,9 @@ fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
 /* Twice: what is not given back now is never given back, and a failure may be one of earlier work. */
 int fy__cuda_enter_to_release(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
 {
-    return push(dev, out_frame) == CUDA_SUCCESS || push(dev, out_frame) == CUDA_SUCCESS;
+    for (int i = 0; i < 2; i++)
+        if (push(dev, out_frame) == CUDA_SUCCESS) return 1;
+    return 0;
 }
 
 void fy__cuda_leave(const fy__cuda_frame_t *frame)

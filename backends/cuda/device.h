@@ -110,8 +110,8 @@ static inline CUresult fy__cuda_checked(fy__cuda_device_t *dev, CUresult code)
 /* ---- slots (backend.h), by file ---- */
 fy_status_t fy__cuda_device_count(int *out_count);
 fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev);
-void fy__cuda_device_close(void *dev);
-fy_status_t fy__cuda_device_query(void *dev, fy_backend_info_t *out_info);
+void fy__cuda_device_close(void *handle);
+fy_status_t fy__cuda_device_query(void *handle, fy_backend_info_t *out_info);
 
 fy_status_t fy__cuda_describe(void *dev, fy_fact_fn say, void *user);
 
@@ -124,24 +124,24 @@ fy_status_t fy__cuda_copy(void *dev, void *stream, const fy_copy_t *copy);
 fy_status_t fy__cuda_copy_many(void *dev, void *stream, size_t count, const fy_copy_t *copies);
 fy_status_t fy__cuda_fill(void *dev, void *stream, void *address, int value, uint64_t nbytes);
 
-fy_status_t fy__cuda_stream_create(void *dev, fy_stream_role_t role, int priority, void *native, void **out_stream);
-void fy__cuda_stream_destroy(void *dev, void *stream);
-fy_status_t fy__cuda_event_create(void *dev, void **out_event);
-void fy__cuda_event_destroy(void *dev, void *event);
-fy_status_t fy__cuda_event_record(void *dev, void *event, void *stream);
-fy_status_t fy__cuda_event_wait(void *dev, void *stream, void *event);
-fy_status_t fy__cuda_event_query(void *dev, void *event, int *out_done);
-fy_status_t fy__cuda_event_sync(void *dev, void *event, uint64_t timeout_ns);
+fy_status_t fy__cuda_stream_create(void *handle, fy_stream_role_t role, int priority, void *native, void **out_stream);
+void fy__cuda_stream_destroy(void *handle, void *stream_handle);
+fy_status_t fy__cuda_event_create(void *handle, void **out_event);
+void fy__cuda_event_destroy(void *handle, void *event_handle);
+fy_status_t fy__cuda_event_record(void *handle, void *event_handle, void *stream_handle);
+fy_status_t fy__cuda_event_wait(void *handle, void *stream, void *event);
+fy_status_t fy__cuda_event_query(void *handle, void *event, int *out_done);
+fy_status_t fy__cuda_event_sync(void *handle, void *event_handle, uint64_t timeout_ns);
 
 fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t *launch);
 int fy__cuda_supports(void *handle, const fy_launch_t *launch);
 uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t limit);
 
-fy_status_t fy__cuda_graph_begin(void *dev, void **out_stream);
-fy_status_t fy__cuda_graph_end(void *dev, void *stream, void **out_graph);
-fy_status_t fy__cuda_graph_replay(void *dev, void *stream, void *graph, const uint32_t *flags, uint32_t nflags, uint32_t *const *words,
-                                  int *out_submitted);
-void fy__cuda_graph_destroy(void *dev, void *graph);
+fy_status_t fy__cuda_graph_begin(void *handle, void **out_stream);
+fy_status_t fy__cuda_graph_end(void *handle, void *stream_handle, void **out_graph);
+fy_status_t fy__cuda_graph_replay(void *handle, void *stream_handle, void *graph_handle, const uint32_t *flags, uint32_t nflags,
+                                  uint32_t *const *words, int *out_submitted);
+void fy__cuda_graph_destroy(void *handle, void *graph_handle);
 /* A copy went to `stream`: it is counted now, or, if it was kept in a graph, by each replay. */
 fy_status_t fy__cuda_graph_note_copy(const fy__cuda_stream_t *stream, fy_copy_kind_t kind, uint64_t nbytes);
 

@@ -70,12 +70,14 @@ static fy_status_t load(const char *name)
     get_proc_fn get_proc = NULL;
     void *entry = dlsym(library, "cuGetProcAddress_v2");
     memcpy(&get_proc, &entry, sizeof entry);
-    fy_status_t status;
+    if (get_proc == NULL) {
+        fy_status_t status =
+            FY__CUDA_FAIL(FY_STATUS_UNAVAILABLE, "'%s' has no cuGetProcAddress_v2: Ferry needs CUDA driver 12.0 or newer", name);
+        dlclose(library);
+        return status;
+    }
+    fy_status_t status = resolve(&table, get_proc, name);
     int started = 0;
-    if (get_proc == NULL)
-        status = FY__CUDA_FAIL(FY_STATUS_UNAVAILABLE, "'%s' has no cuGetProcAddress_v2: Ferry needs CUDA driver 12.0 or newer", name);
-    else
-        status = resolve(&table, get_proc, name);
     if (status == FY_STATUS_OK) {
         fy__cuda = table;
         CUresult code = fy__cuda.cuInit(0);

@@ -46,8 +46,8 @@ void fy__cuda_pack_dropout_begin(const fy_launch_t *launch, fy__cuda_request_t *
 void fy__cuda_pack_dropout(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out); /* FY_LAUNCH_SCATTER, _GATHER */
-/* Source `index` of a concat, which begins at `begin` along the axis. Returns 0 if it has no elements. */
-int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned index, int64_t begin, fy__cuda_request_t *out);
+/* Source `i` of a concat, which begins at `begin` along the axis. Returns 0 if it has no elements. */
+int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin, fy__cuda_request_t *out);
 void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out); /* and its gradient, log_softmax, its gradient */
 void fy__cuda_pack_mse_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_one_hot(const fy_launch_t *launch, fy__cuda_request_t *out);
