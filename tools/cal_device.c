@@ -119,6 +119,12 @@ static fy_status_t slope(cal_t *cal, setup_t *s, work_fn before, int64_t nbefore
     return FY_STATUS_OK;
 }
 
+static fy_status_t device_time(cal_t *cal, setup_t *s, work_fn before, int64_t nbefore, work_fn work, int64_t count, double *out)
+{
+    double submit;
+    return slope(cal, s, before, nbefore, work, count, &submit, out);
+}
+
 static fy_status_t probe_launch_submit(cal_t *cal, void *s, double *out)
 {
     double total;
@@ -128,33 +134,16 @@ static fy_status_t probe_launch_submit(cal_t *cal, void *s, double *out)
 static fy_status_t probe_kernel(cal_t *cal, void *context, double *out)
 {
     setup_t *s = context;
-    double submit;
-    return slope(cal, s, local_copies, s->blockers, launches, MANY, &submit, out);
+    return device_time(cal, s, local_copies, s->blockers, launches, MANY, out);
 }
 
-static fy_status_t probe_local_copy(cal_t *cal, void *s, double *out)
-{
-    double submit;
-    return slope(cal, s, NULL, 0, local_copies, 4, &submit, out);
-}
+static fy_status_t probe_local_copy(cal_t *cal, void *s, double *out) { return device_time(cal, s, NULL, 0, local_copies, 4, out); }
 
-static fy_status_t probe_fill(cal_t *cal, void *s, double *out)
-{
-    double submit;
-    return slope(cal, s, NULL, 0, fills, 4, &submit, out);
-}
+static fy_status_t probe_fill(cal_t *cal, void *s, double *out) { return device_time(cal, s, NULL, 0, fills, 4, out); }
 
-static fy_status_t probe_upload(cal_t *cal, void *s, double *out)
-{
-    double submit;
-    return slope(cal, s, NULL, 0, uploads, 2, &submit, out);
-}
+static fy_status_t probe_upload(cal_t *cal, void *s, double *out) { return device_time(cal, s, NULL, 0, uploads, 2, out); }
 
-static fy_status_t probe_download(cal_t *cal, void *s, double *out)
-{
-    double submit;
-    return slope(cal, s, NULL, 0, downloads, 2, &submit, out);
-}
+static fy_status_t probe_download(cal_t *cal, void *s, double *out) { return device_time(cal, s, NULL, 0, downloads, 2, out); }
 
 static fy_status_t probe_copy_submit(cal_t *cal, void *s, double *out)
 {
@@ -165,15 +154,10 @@ static fy_status_t probe_copy_submit(cal_t *cal, void *s, double *out)
 static fy_status_t probe_copy_setup(cal_t *cal, void *context, double *out)
 {
     setup_t *s = context;
-    double submit;
-    return slope(cal, s, uploads, s->copy_blockers, small_uploads, FEW_COPIES, &submit, out);
+    return device_time(cal, s, uploads, s->copy_blockers, small_uploads, FEW_COPIES, out);
 }
 
-static fy_status_t probe_send(cal_t *cal, void *s, double *out)
-{
-    double submit;
-    return slope(cal, s, NULL, 0, sends, 2, &submit, out);
-}
+static fy_status_t probe_send(cal_t *cal, void *s, double *out) { return device_time(cal, s, NULL, 0, sends, 2, out); }
 
 /* Of a request that is pending all the while. */
 static fy_status_t polls(cal_t *cal, setup_t *s, int64_t count)

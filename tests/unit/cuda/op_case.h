@@ -78,29 +78,60 @@ static const char *const op_names[] = {
 #undef X
 };
 
+/* An operand's bytes on the host, and a copy of them on the device: random, or as the case gives them. */
+static inline void make_operand(const op_case_t *c, unsigned i, fy_desc_t *out_host, fy_desc_t *out_device, char **out_block)
+{
+    const fy_desc_t *desc = i < c->ndst ? &c->dst[i] : &c->src[i - c->ndst];
+    const void *given = i < c->ndst ? c->given_dst[i] : c->given[i - c->ndst];
+    const uint64_t span = span_of(desc), size = dtype_nbytes[desc->dtype], skip = (c->shifted >> i & 1) * size;
+    char *bytes = malloc(span * size), *shifted = calloc(1, span * size + skip);
+    for (uint64_t k = 0; k < span; k++) random_element(bytes + k * size, desc->dtype);
+    if (given != NULL) memcpy(bytes, given, span * size);
+    memcpy(shifted + skip, bytes, span * size);
+    *out_block = device_bytes(shifted, span * size + skip);
+    free(shifted);
+    *out_host = *out_device = *desc;
+    out_host->data = bytes;
+    out_device->data = *out_block + skip;
+}
+
+/* Compares what both have made of an operand, and ends it. Sources too: they are only read. */
+static inline void judge_operand(const op_case_t *c, unsigned i, const char *what, const fy_desc_t *on_host, const fy_desc_t *on_device,
+                                 void *block)
+{
+    /* The kernels' own source takes exp and the like from another library. */
+    const char *kernels = getenv("FAKE_CUDA_KERNELS");
+    const uint64_t nbytes = span_of(on_host) * dtype_nbytes[on_host->dtype];
+    char *back = malloc(nbytes);
+    fetch(back, on_device->data, nbytes);
+    compare(what, on_host, back, on_host->data, i < c->ndst && (c->close || kernels != NULL));
+    free(back);
+    cuda->free(dev, block, nbytes + (c->shifted >> i & 1) * dtype_nbytes[on_host->dtype]);
+    free(on_host->data);
+}
+
+static inline void launch_case(const op_case_t *c, const char *what, fy_launch_t *launch)
+{
+    assert_int_equal(cuda->supports(dev, launch), 1);
+    const uint64_t nbytes = cuda->workspace(dev, launch, c->workspace_limit);
+    assert_true(nbytes <= c->workspace_limit);
+    void *workspace = NULL;
+    if (nbytes > 0) assert_ok(cuda->alloc(dev, nbytes, &workspace));
+    launch->workspace = workspace;
+    launch->workspace_nbytes = nbytes;
+    fy_status_t status = cuda->launch(dev, stream, launch);
+    if (status != FY_STATUS_OK) fail_msg("%s: %s", what, failure.text);
+    if (workspace != NULL) cuda->free(dev, workspace, nbytes);
+}
+
 static inline void run_case(const op_case_t *c)
 {
-    char what[96], *host[MAX_OPERANDS + 2], *block[MAX_OPERANDS + 2];
+    char what[96], *block[MAX_OPERANDS + 2];
     fy_desc_t on_host[MAX_OPERANDS + 2], on_device[MAX_OPERANDS + 2];
     const unsigned n = c->ndst + c->nsrc;
     static uint32_t flag __attribute__((aligned(64)));
     uint32_t host_flag = 0;
-    for (unsigned i = 0; i < n; i++) {
-        const fy_desc_t *desc = i < c->ndst ? &c->dst[i] : &c->src[i - c->ndst];
-        const void *given = i < c->ndst ? c->given_dst[i] : c->given[i - c->ndst];
-        const uint64_t span = span_of(desc), size = dtype_nbytes[desc->dtype];
-        host[i] = malloc(span * size);
-        for (uint64_t k = 0; k < span; k++) random_element(host[i] + k * size, desc->dtype);
-        if (given != NULL) memcpy(host[i], given, span * size);
-        on_host[i] = on_device[i] = *desc;
-        on_host[i].data = host[i];
-        const uint64_t skip = (c->shifted >> i & 1) * size;
-        char *shifted = calloc(1, span * size + skip);
-        memcpy(shifted + skip, host[i], span * size);
-        block[i] = device_bytes(shifted, span * size + skip);
-        on_device[i].data = block[i] + skip;
-        free(shifted);
-    }
+    for (unsigned i = 0; i < n; i++) make_operand(c, i, &on_host[i], &on_device[i], &block[i]);
     fy_launch_t launch = { .struct_size = sizeof launch,
                            .op = c->op,
                            .nsrc = (uint16_t)c->nsrc,
@@ -120,16 +151,7 @@ static inline void run_case(const op_case_t *c)
         launch.fault = &flag;
         reference.fault = &host_flag;
     }
-    assert_int_equal(cuda->supports(dev, &launch), 1);
-    const uint64_t nbytes = cuda->workspace(dev, &launch, c->workspace_limit);
-    assert_true(nbytes <= c->workspace_limit);
-    void *workspace = NULL;
-    if (nbytes > 0) assert_ok(cuda->alloc(dev, nbytes, &workspace));
-    launch.workspace = workspace;
-    launch.workspace_nbytes = nbytes;
-    fy_status_t status = cuda->launch(dev, stream, &launch);
-    if (status != FY_STATUS_OK) fail_msg("%s: %s", what, failure.text);
-    if (workspace != NULL) cuda->free(dev, workspace, nbytes);
+    launch_case(c, what, &launch);
     if (c->op == FY_OP_GATHER) {
         cuda->unregister_host(dev, &flag, sizeof flag);
         assert_int_equal(flag, c->expected_fault);
@@ -137,18 +159,7 @@ static inline void run_case(const op_case_t *c)
     reference.dst = on_host;
     reference.src = on_host + c->ndst;
     assert_ok(host_run(&reference));
-    for (unsigned i = 0; i < n; i++) {
-        const fy_desc_t *desc = &on_host[i];
-        const uint64_t size = span_of(desc) * dtype_nbytes[desc->dtype];
-        char *back = malloc(size);
-        fetch(back, on_device[i].data, size);
-        /* Sources too: they are only read. The kernels' own source takes exp and the like from another library. */
-        const char *kernels = getenv("FAKE_CUDA_KERNELS");
-        compare(what, desc, back, host[i], i < c->ndst && (c->close || kernels != NULL));
-        free(back);
-        cuda->free(dev, block[i], size + (c->shifted >> i & 1) * dtype_nbytes[desc->dtype]);
-        free(host[i]);
-    }
+    for (unsigned i = 0; i < n; i++) judge_operand(c, i, what, &on_host[i], &on_device[i], block[i]);
 }
 
 #endif
