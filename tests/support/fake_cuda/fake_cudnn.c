@@ -254,8 +254,28 @@ static double factor(const problem_t *p, const void *data, int64_t i)
 
 static int64_t count_of(const struct object *desc) { return (int64_t)desc->dims[0] * desc->dims[1] * desc->dims[2] * desc->dims[3]; }
 
-/* Adds the products to sums, which are of y (kind 0), x (1) or w (2): every pair of places that meets. */
-static void add_up(const problem_t *p, int kind, const void *x, const void *w, const void *y, double *sums)
+/* All factors of an operand, in f64: read once, each is used many times. */
+static double *factors(const problem_t *p, const void *data, const struct object *desc)
+{
+    const int64_t n = count_of(desc);
+    double *all = malloc((size_t)n * sizeof *all);
+    for (int64_t i = 0; i < n; i++) all[i] = factor(p, data, i);
+    return all;
+}
+
+/* The products of one place of y and one of the window, over the channels. */
+static inline void meet(int kind, int nchannels, double *restrict x, double *restrict w, double *restrict y)
+{
+    const double slope = *y;
+    double sum = 0;
+    for (int c = 0; kind == 0 && c < nchannels; c++) sum += x[c] * w[c];
+    for (int c = 0; kind == 1 && c < nchannels; c++) x[c] += slope * w[c];
+    for (int c = 0; kind == 2 && c < nchannels; c++) w[c] += slope * x[c];
+    if (kind == 0) *y += sum;
+}
+
+/* Adds the products of two operands to the third, which is y (kind 0), x (1) or w (2): every pair of places that meets. */
+static void add_up(const problem_t *p, int kind, double *x, double *w, double *y)
 {
     const int *xd = p->x->dims, *wd = p->w->dims, *yd = p->y->dims, og = wd[0] / p->conv->groups;
     for (int n = 0; n < yd[0]; n++)
@@ -267,14 +287,9 @@ static void add_up(const problem_t *p, int kind, const void *x, const void *w, c
                             const int h = oh * p->conv->stride[0] - p->conv->pad[0] + kh * p->conv->dilation[0];
                             const int v = ow * p->conv->stride[1] - p->conv->pad[1] + kw * p->conv->dilation[1];
                             if (h < 0 || h >= xd[2] || v < 0 || v >= xd[3]) continue;
-                            for (int c = 0; c < wd[1]; c++) {
-                                const int64_t at_x = (((int64_t)n * xd[2] + h) * xd[3] + v) * xd[1] + o / og * wd[1] + c;
-                                const int64_t at_w = (((int64_t)o * wd[2] + kh) * wd[3] + kw) * wd[1] + c;
-                                const int64_t at_y = (((int64_t)n * yd[2] + oh) * yd[3] + ow) * yd[1] + o;
-                                if (kind == 0) sums[at_y] += factor(p, x, at_x) * factor(p, w, at_w);
-                                if (kind == 1) sums[at_x] += factor(p, y, at_y) * factor(p, w, at_w);
-                                if (kind == 2) sums[at_w] += factor(p, y, at_y) * factor(p, x, at_x);
-                            }
+                            meet(kind, wd[1], x + (((int64_t)n * xd[2] + h) * xd[3] + v) * xd[1] + o / og * wd[1],
+                                 w + (((int64_t)o * wd[2] + kh) * wd[3] + kw) * wd[1],
+                                 y + (((int64_t)n * yd[2] + oh) * yd[3] + ow) * yd[1] + o);
                         }
 }
 
@@ -320,8 +335,10 @@ static CUresult run_convolution(CUcontext context, const void *given)
     fake_spend("cudnn");
     const int at = c->kind == 0 ? 2 : c->kind == 1 ? 0 : 1;
     const int64_t n = count_of(desc[at]);
-    double *sums = calloc((size_t)n, sizeof *sums);
-    add_up(&p, c->kind, data[0], data[1], data[2], sums);
+    double *parts[3], *sums;
+    for (int i = 0; i < 3; i++) parts[i] = i == at ? calloc((size_t)n, sizeof *sums) : factors(&p, data[i], desc[i]);
+    add_up(&p, c->kind, parts[0], parts[1], parts[2]);
+    sums = parts[at];
     for (int64_t i = 0; i < n; i++) {
         double sum = sums[i];
         if (work->keep != 0) sum += work->keep * get(data[at], desc[at]->type, i);
@@ -329,7 +346,7 @@ static CUresult run_convolution(CUcontext context, const void *given)
         if (c->activation != NULL && work->activation.mode == CUDNN_ACTIVATION_RELU && sum < 0) sum = 0;
         set(data[at], desc[at]->type, i, sum);
     }
-    free(sums);
+    for (int i = 0; i < 3; i++) free(parts[i]);
     return CUDA_SUCCESS;
 }
 

@@ -306,6 +306,15 @@ typedef struct work {
     double scale, keep;
 } work_t;
 
+/* The factors of a product, `inner` of each row (of each column) one after the other: read once, each is used many times. */
+static double *factors(const struct object *p, const view_t *v, uint64_t nlines, uint64_t inner, int by_column, int batch)
+{
+    double *all = malloc((nlines * inner + 1) * sizeof *all);
+    for (uint64_t line = 0; line < nlines; line++)
+        for (uint64_t k = 0; k < inner; k++) all[line * inner + k] = kept(p, by_column ? get(v, k, line, batch) : get(v, line, k, batch));
+    return all;
+}
+
 static CUresult run_product(CUcontext context, const void *work)
 {
     const work_t *w = work;
@@ -322,16 +331,20 @@ static CUresult run_product(CUcontext context, const void *work)
     if (va.data == NULL || vb.data == NULL || vd.data == NULL || (takes_vector(p) && vbias.data == NULL) || !scratch_fits)
         return context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
     const uint64_t inner = p->transpose_a ? la->rows : la->cols;
-    for (int batch = 0; batch < ld->batch; batch++)
+    for (int batch = 0; batch < ld->batch; batch++) {
+        double *fa = factors(p, &va, ld->rows, inner, 0, batch), *fb = factors(p, &vb, ld->cols, inner, 1, batch);
         for (uint64_t col = 0; col < ld->cols; col++)
             for (uint64_t row = 0; row < ld->rows; row++) {
                 double sum = 0;
-                for (uint64_t k = 0; k < inner; k++) sum += kept(p, get(&va, row, k, batch)) * kept(p, get(&vb, k, col, batch));
+                for (uint64_t k = 0; k < inner; k++) sum += fa[row * inner + k] * fb[col * inner + k];
                 sum = w->scale * sum + (w->keep != 0 ? w->keep * get(&vd, row, col, batch) : 0);
                 if (adds_bias) sum += get(&vbias, row, 0, 0);
                 if (!sums && (p->epilogue & CUBLASLT_EPILOGUE_RELU) != 0 && !(sum > 0)) sum = 0; /* NaN too: a fused relu may */
                 set(&vd, row, col, batch, sum);
             }
+        free(fa);
+        free(fb);
+    }
     for (uint64_t col = 0; sums && col < length; col++) {
         double sum = 0;
         for (uint64_t k = 0; k < inner; k++) sum += get(&vb, k, col, 0);
