@@ -1,0 +1,179 @@
+/* Chunks of cells from inside: they are bounded and go, no memory for one is said, cells given back by other threads come round, a forked
+ * child finds them whole. Not here: one cell (test_cell.c). */
+#include "runtime/cell.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/asan.h"
+#include "runtime/front.h"
+#include "tests/support/harness.h"
+
+static _Atomic bool refuse;
+fy_status_t __real_fy__host_segment_alloc(uint64_t nbytes, void **out_address);
+fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address);
+fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address)
+{
+    if (!atomic_load(&refuse)) {
+        const fy_status_t status = __real_fy__host_segment_alloc(nbytes, out_address);
+        if (status == FY_STATUS_OK) memset(*out_address, 0xA5, nbytes); /* it need not be new */
+        return status;
+    }
+    *out_address = NULL;
+    return FY_FAIL(OUT_OF_MEMORY, "a test gives no segment of %llu bytes", (unsigned long long)nbytes);
+}
+
+enum { PER_CHUNK = (2 << 20) / sizeof(fy__cell_t), MANY = 12 * PER_CHUNK };
+static char bytes[64];
+
+static fy_tensor_t *make(int64_t nbytes)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(nbytes), &tensor));
+    return tensor;
+}
+
+/* Has a storage, and no block. */
+static fy_tensor_t *wrap(void)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(64), bytes, NULL, NULL, &tensor));
+    return tensor;
+}
+
+static void trim(void) { ts_ok(fy_memory_trim(fy_device_host(), 0, NULL)); }
+
+static void chunks_come_and_go(void **state)
+{
+    (void)state;
+    if (FY__HAS_ASAN) skip();
+    static fy_tensor_t *tensors[MANY];
+    trim();
+    const uint32_t before = fy__cell_chunks();
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < MANY; i++) tensors[i] = wrap();
+        assert_in_range(fy__cell_chunks(), 12, before + 13);
+        for (int i = 0; i < MANY; i++) fy_tensor_destroy(tensors[i]);
+        /* The thread keeps less than a chunk has, if of several; and one idle chunk stays. */
+        assert_in_range(fy__cell_chunks(), 0, before + 5);
+    }
+    const uint64_t warm = fy__host_segments_warm();
+    assert_true(warm > 0); /* chunks that went */
+    trim();
+    assert_int_equal(fy__host_segments_warm(), 0);
+    assert_in_range(fy__cell_chunks(), 0, before);
+}
+
+static void no_memory_for_a_chunk_is_said_and_nothing_is_lost(void **state)
+{
+    (void)state;
+    if (FY__HAS_ASAN) skip();
+    static fy_tensor_t *tensors[MANY];
+    fy_tensor_t *tensor = NULL;
+    fy_status_t status = FY_STATUS_OK;
+    int count = 0;
+    const uint64_t live = ts_live(fy_device_host());
+    atomic_store(&refuse, true);
+    while (count < MANY) {
+        status = fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(64), bytes, NULL, NULL, &tensor);
+        if (status != FY_STATUS_OK) break;
+        tensors[count++] = tensor;
+    }
+    assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
+    assert_null(tensor);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(100000), &tensor), OUT_OF_MEMORY);
+    atomic_store(&refuse, false);
+    assert_int_equal(ts_live(fy_device_host()), live);
+    tensor = make(100000);
+    fy_tensor_destroy(tensor);
+    while (count) fy_tensor_destroy(tensors[--count]);
+}
+
+/* ---- other threads ---- */
+
+enum { PIPE = 64, PASSED = 60000 };
+static fy_tensor_t *_Atomic pipe_of[PIPE];
+
+static void *give_back(void *user)
+{
+    (void)user;
+    for (int i = 0; i < PASSED; i++) {
+        fy_tensor_t *tensor;
+        while (!(tensor = atomic_exchange(&pipe_of[i % PIPE], NULL))) sched_yield();
+        fy_tensor_destroy(tensor);
+    }
+    return NULL;
+}
+
+/* One makes, the other gives back: neither hoards what the other needs. */
+static void what_others_give_back_comes_round(void **state)
+{
+    (void)state;
+    pthread_t id;
+    trim();
+    const uint32_t before = fy__cell_chunks();
+    assert_int_equal(pthread_create(&id, NULL, give_back, NULL), 0);
+    for (int i = 0; i < PASSED; i++) {
+        fy_tensor_t *tensor = wrap(), *empty = NULL;
+        while (!atomic_compare_exchange_weak(&pipe_of[i % PIPE], &empty, tensor)) {
+            empty = NULL;
+            sched_yield();
+        }
+    }
+    pthread_join(id, NULL);
+    assert_in_range(fy__cell_chunks(), 0, before + 2); /* of the 14 it would be if they did */
+    trim();                                            /* takes what the thread that ended had at hand, too */
+    assert_in_range(fy__cell_chunks(), 0, before);
+}
+
+static _Atomic bool stop;
+
+static void *churn(void *user)
+{
+    fy_tensor_t **tensors = user;
+    while (!atomic_load(&stop)) {
+        for (int i = 0; i < PER_CHUNK; i++) tensors[i] = wrap();
+        for (int i = 0; i < PER_CHUNK; i++) fy_tensor_destroy(tensors[i]);
+    }
+    return NULL;
+}
+
+static void a_child_finds_the_chunks_whole(void **state)
+{
+    (void)state;
+    if (FY__HAS_ASAN) skip(); /* its own allocator may stay locked in a child of several threads */
+    static fy_tensor_t *others[PER_CHUNK], *tensors[PER_CHUNK];
+    pthread_t id;
+    atomic_store(&stop, false);
+    assert_int_equal(pthread_create(&id, NULL, churn, others), 0);
+    for (int round = 0; round < 20; round++) {
+        int status;
+        fflush(NULL);
+        const pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            alarm(20);
+            for (int i = 0; i < PER_CHUNK; i++)
+                if (fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(64), bytes, NULL, NULL, &tensors[i]) != FY_STATUS_OK) _exit(1);
+            for (int i = 0; i < PER_CHUNK; i++) fy_tensor_destroy(tensors[i]);
+            _exit(fy_memory_trim(fy_device_host(), 0, NULL) != FY_STATUS_OK);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    atomic_store(&stop, true);
+    pthread_join(id, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks_come_and_go),
+        cmocka_unit_test(no_memory_for_a_chunk_is_said_and_nothing_is_lost),
+        cmocka_unit_test(what_others_give_back_comes_round),
+        cmocka_unit_test(a_child_finds_the_chunks_whole),
+    };
+    return cmocka_run_group_tests_name("cell chunks", tests, NULL, NULL) != 0;
+}
