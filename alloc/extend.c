@@ -21,7 +21,7 @@ static fy__range_t *choose(const fy__pool_t *pool)
     return best;
 }
 
-/* The bytes came; the lock is held. */
+/* The bytes came; the lock is held. Another thread may have taken the free end meanwhile: *out_node is NULL then, with no lack of nodes. */
 static fy__growth_t add(fy__pool_t *pool, fy__range_t *range, fy__span_t *prepared, uint64_t nbytes, fy__request_t *request, uint64_t *rung,
                         fy__node_t **out_node)
 {
@@ -29,18 +29,19 @@ static fy__growth_t add(fy__pool_t *pool, fy__range_t *range, fy__span_t *prepar
     fy__figure_add(&pool->reserved, nbytes);
     if (pool->reserved > pool->peak_reserved) fy__figure_set(&pool->peak_reserved, pool->reserved);
     FY__EVENT(fy__event_segment(pool->name, nbytes, true));
-    if (!request) return FY__GROWTH_DONE;
+    if (!request || span->size.nbytes < request->nbytes) return FY__GROWTH_DONE;
     if ((*out_node = fy__pool_cut(pool, request, span))) ++*rung;
     return *out_node ? FY__GROWTH_DONE : FY__GROWTH_NO_NODES;
 }
 
-fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes, uint64_t *rung, fy__node_t **out_node,
-                             fy_status_t *out_status)
+/* Makes a range longer by `missing` bytes, less what is free at its end if `counts_end`, and at least one step. */
+static fy__growth_t extend(fy__pool_t *pool, fy__request_t *request, uint64_t missing, bool counts_end, uint64_t *rung,
+                           fy__node_t **out_node, fy_status_t *out_status)
 {
-    uint64_t more = nbytes;
+    uint64_t more = missing;
     pthread_mutex_lock(&pool->lock);
     fy__range_t *range = choose(pool); /* stays: only who holds source_lock adds or removes ranges */
-    if (range && request) more = request->nbytes - (free_end(range) < request->nbytes ? free_end(range) : request->nbytes - 1);
+    if (range && counts_end) more -= free_end(range) < missing ? free_end(range) : missing - 1;
     const bool fits = range && fy__round_up_u64(more, pool->source.step_nbytes, &more) && more <= fy__pool_room(pool);
     fy__span_t *prepared = fits ? fy__offsets_prepare_span(&pool->offsets) : NULL;
     const uint64_t before = fits ? range->nbytes : 0;
@@ -61,6 +62,15 @@ fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t 
     }
     pthread_mutex_unlock(&pool->lock);
     return growth;
+}
+
+fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes, uint64_t *rung, fy__node_t **out_node,
+                             fy_status_t *out_status)
+{
+    if (!request) return extend(pool, NULL, nbytes, false, NULL, NULL, out_status);
+    const fy__growth_t growth = extend(pool, request, request->nbytes, true, rung, out_node, out_status);
+    if (growth != FY__GROWTH_DONE || *out_node) return growth;
+    return extend(pool, request, request->nbytes, false, rung, out_node, out_status); /* all of it: nobody can take that */
 }
 
 uint64_t fy__pool_shorten(fy__pool_t *pool, fy__range_t *range, uint64_t keep_nbytes)

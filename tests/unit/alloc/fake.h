@@ -28,6 +28,7 @@ static struct {
     uint64_t slot_nbytes; /* not 0: addresses come back, a slot of this size per segment */
     uint64_t alloc_calls, free_calls, segments;
     uint64_t step, resize_calls, space;         /* step not 0: segments of its multiples grow and shrink, up to `space` */
+    void (*during_resize)(void);                /* another thread, while no lock is held */
     uint64_t fail_alloc_from, fail_alloc_until; /* calls [from, until) fail; from 0: none */
     fy_status_t fail_status;
     bool guard_growth, guard_sync;
@@ -110,6 +111,7 @@ static fy_status_t fake_source_resize(void *user, void *address, uint64_t nbytes
     if (new_nbytes > nbytes && fake.guard_growth)
         return fy_error_set(FY_STATUS_REFUSED_BY_GUARD, __FILE__, __LINE__, "the guard of 'step' allows 0 device allocations");
     fake.resize_calls++;
+    if (fake.during_resize) fake.during_resize();
     for (int i = 0; i < FAKE_SEGMENTS; i++) {
         if (!fake.given[i].nbytes || fake.given[i].address != (uint64_t)(uintptr_t)address) continue;
         assert_int_equal(fake.given[i].nbytes, nbytes);

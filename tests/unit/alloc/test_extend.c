@@ -121,6 +121,39 @@ static void guards_and_bookkeeping(void **state)
     fake_end(pool);
 }
 
+static fy__pool_t *others_pool;
+static fy__block_t *others[2];
+static int nothers;
+
+static void another_takes_the_end(void)
+{
+    if (nothers < 2) others[nothers++] = take(others_pool, 2 * MIB, S1);
+}
+
+/* The bytes that a request counts on lie in the pool while the device is asked for the rest: whoever comes meanwhile may have them. */
+static void the_free_end_is_taken_meanwhile(void **state)
+{
+    (void)state;
+    fy__pool_t *pool = others_pool = fake_pool(FY_UNLIMITED, 2 * MIB);
+    fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1), *c;
+    give_done(b);
+    nothers = 1; /* just once */
+    fake.during_resize = another_takes_the_end;
+    c = take(pool, 3 * MIB, S1); /* 2 MiB are free at the end: 2 are asked for, which are not enough any more */
+    fake.during_resize = NULL;
+    assert_true(fy__pool_is_valid(pool));
+    assert_int_equal(nothers, 2);
+    assert_int_equal(query(pool).live, 7 * MIB); /* of 6 with those two, and 4 that came then: not more than there is */
+    assert_int_equal(query(pool).reserved, 10 * MIB);
+    assert_int_equal(query(pool).reserved, fake.used);
+    assert_true((char *)c->address >= (char *)others[1]->address + others[1]->nbytes);
+    assert_int_equal(served(pool), 4);
+    give_done(a);
+    give_done(others[1]);
+    give_done(c);
+    fake_end(pool);
+}
+
 /* Neighbours that become free are one piece, so in the end one block as large as all of it needs nothing new. */
 static void random_histories(void **state)
 {
@@ -165,7 +198,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(only_what_is_missing),      TEST(a_trim_gives_the_end_back),
         TEST(a_limit_between_two_steps), TEST(where_it_cannot_grow_a_new_one_comes),
-        TEST(guards_and_bookkeeping),    TEST(random_histories),
+        TEST(guards_and_bookkeeping),    TEST(the_free_end_is_taken_meanwhile),
+        TEST(random_histories),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
