@@ -245,7 +245,7 @@ void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out)
     fy__cuda_args_size(&out->args, launch->nelem);
     const uint32_t n = per_access(launch->dst[0].dtype);
     if (launch->src[0].rank > 1 && launch->dst[0].dims[launch->dst[0].rank - 1] % n == 0) /* whole rows of dst and table */
-        (void)fy__cuda_set_wide(&out->args, 1, 0, 1, n);
+        (void)fy__cuda_set_wide_apart(&out->args, 1, 0, 1, n);
     out->kernel = FY__CUDA_KERNEL_fy_gather;
     out->threads = threads_of(&out->args);
     out->square = 0;

@@ -31,6 +31,8 @@ void fy__cuda_args_size(fy__cuda_args_t *args, uint64_t largest);
  * have their elements where kernels may access n at once. With more than one axis the last one must be a multiple of n long; with one the kernel does the
  * rest. 0: it cannot be, nothing is set. */
 int fy__cuda_set_wide(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end, uint32_t n);
+/* The same for kernels that read neighbours wherever they are asked for some: not where one element of a source stands for a whole row. */
+int fy__cuda_set_wide_apart(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end, uint32_t n);
 /* Kernels that join the last axis, where the order of a sum must not depend on addresses: sets args->wide to 16 bytes of elements if dst 0 ..
  * ndst - 1 and src first .. end - 1 have them side by side and the axis is a multiple of it, and FY__CUDA_ALIGNED if they may be accessed at once. */
 void fy__cuda_set_rows(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end);

@@ -24,7 +24,8 @@ void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out)
     fy_pool2d_attrs_t *attrs = &out->args.attrs.pool2d;
     if (!attrs->stride_h) attrs->stride_h = attrs->kernel_h;
     if (!attrs->stride_w) attrs->stride_w = attrs->kernel_w;
-    (void)fy__cuda_set_wide(&out->args, 1, 0, launch->nsrc, (uint32_t)(16 / fy__cuda_dtype_nbytes(launch->dst[0].dtype))); /* channels */
+    (void)fy__cuda_set_wide_apart(&out->args, 1, 0, launch->nsrc,
+                                  (uint32_t)(16 / fy__cuda_dtype_nbytes(launch->dst[0].dtype))); /* channels */
     out->kernel = launch->dst[0].dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_pool2d_f64 : FY__CUDA_KERNEL_fy_pool2d_f32;
     out->threads = out->args.wide ? launch->nelem / out->args.wide : launch->nelem;
     out->square = 0;

@@ -28,6 +28,13 @@ int fy__cuda_set_wide(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsi
     return 1;
 }
 
+int fy__cuda_set_wide_apart(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end, uint32_t n)
+{
+    for (unsigned i = first; i < end; i++)
+        if (args->src[i].rank > 0 && args->src[i].strides[args->src[i].rank - 1] == 0) return 0;
+    return fy__cuda_set_wide(args, ndst, first, end, n);
+}
+
 void fy__cuda_set_rows(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end)
 {
     const fy__cuda_operand_t *operands[FY__CUDA_MAX_DST + FY__CUDA_MAX_SRC];

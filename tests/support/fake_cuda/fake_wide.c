@@ -14,12 +14,19 @@ static uint64_t size_of(int32_t dtype)
     return nbytes[dtype];
 }
 
+/* These kernels know no element that stands for a whole row. */
+static int may_repeat(uint32_t op)
+{
+    return op != FY_OP_GATHER && op != FY_OP_MAX_POOL2D && op != FY_OP_AVG_POOL2D && op != FY_OP_MAX_POOL2D_BACKWARD &&
+           op != FY_OP_AVG_POOL2D_BACKWARD;
+}
+
 /* Every row of the operand begins where `n` elements may be accessed at once. */
-static int is_aligned(const fy__cuda_operand_t *operand, uint32_t n)
+static int is_aligned(const fy__cuda_operand_t *operand, uint32_t n, uint32_t op)
 {
     const uint64_t size = size_of(operand->dtype), access = n * size < 16 ? n * size : 16;
     const int last = operand->rank - 1;
-    if (operand->strides[last] == 0) return 1;
+    if (operand->strides[last] == 0) return may_repeat(op);
     if (operand->data % access != 0 || (operand->strides[last] != 1 && operand->dims[last] != 1)) return 0;
     for (int axis = 0; axis < last; axis++)
         if (operand->dims[axis] > 1 && operand->strides[axis] * (int64_t)size % (int64_t)access != 0) return 0;
@@ -44,8 +51,8 @@ int fake_wide_is_right(const fy__cuda_args_t *args)
     if (like->rank == 0 || (like->rank > 1 && like->dims[like->rank - 1] % args->wide != 0)) return 0;
     if ((args->flags & FY__CUDA_ALIGNED) == 0) return 1;
     for (unsigned i = 0; i < args->ndst; i++)
-        if (is_walked(&args->dst[i], like) && !is_aligned(&args->dst[i], args->wide)) return 0;
+        if (is_walked(&args->dst[i], like) && !is_aligned(&args->dst[i], args->wide, args->op)) return 0;
     for (unsigned i = 0; i < args->nsrc; i++)
-        if (is_walked(&args->src[i], like) && !is_aligned(&args->src[i], args->wide)) return 0;
+        if (is_walked(&args->src[i], like) && !is_aligned(&args->src[i], args->wide, args->op)) return 0;
     return 1;
 }

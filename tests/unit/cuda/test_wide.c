@@ -110,6 +110,31 @@ static void rows_of_a_table(void **state)
     }
 }
 
+/* One element that stands for a row's: neighbours in the result are none in the table, nor in the image. */
+static void what_repeats_is_not_read_as_neighbours(void **state)
+{
+    (void)state;
+    const int32_t picks[] = { 0, 4, 2, 2 };
+    const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, 0 };
+    const fy_pool2d_backward_attrs_t back = { 3, 2, 2, 1, 1, 0, 0, 5, 6 };
+    for (size_t d = 0; d < LENGTH(floats); d++) {
+        op_case_t c = { .op = FY_OP_GATHER, .ndst = 1, .nsrc = 2, .given = { NULL, picks } };
+        c.src[0] = describe(floats[d], 2, (const int64_t[]){ 5, 48 }, (const int64_t[]){ 1, 0 });
+        c.src[1] = DENSE(I32, 4);
+        c.dst[0] = describe(floats[d], 2, (const int64_t[]){ 4, 48 }, NULL);
+        run_case(&c);
+        const fy_desc_t x = describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, 16 }, (const int64_t[]){ 30, 6, 1, 0 });
+        const fy_desc_t y = describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, 16 }, NULL);
+        op_case_t pool = { .op = FY_OP_AVG_POOL2D, .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE, .dst = { y }, .src = { x } };
+        run_case(&pool);
+        pool.op = FY_OP_AVG_POOL2D_BACKWARD;
+        pool.attrs = &back;
+        pool.dst[0] = describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, 16 }, NULL);
+        pool.src[0] = describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, 16 }, (const int64_t[]){ 15, 5, 1, 0 });
+        run_case(&pool);
+    }
+}
+
 /* ---- what joins rows ---- */
 
 static void rows_are_joined(void **state)
@@ -246,9 +271,9 @@ int main(void)
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(elementwise),       TEST(moves),           TEST(rows_of_a_table),
-        TEST(rows_are_joined),   TEST(losses_of_rows),  TEST(channels_are_pooled),
-        TEST(dropout_of_groups), TEST(optimizers_step),
+        TEST(elementwise),     TEST(moves),          TEST(rows_of_a_table),     TEST(what_repeats_is_not_read_as_neighbours),
+        TEST(rows_are_joined), TEST(losses_of_rows), TEST(channels_are_pooled), TEST(dropout_of_groups),
+        TEST(optimizers_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
