@@ -41,6 +41,7 @@ fy_status_t fy__cuda_is_usable(fy__cuda_device_t *dev)
 {
     int lost = atomic_load_explicit(&dev->lost, memory_order_relaxed);
     if (lost == 0) return FY_STATUS_OK;
+    if (lost < 0) return fy__cuda_nccl_lost(dev, -lost);
     fy__cuda_last_device = dev;
     return fy__cuda_failed((CUresult)lost, __FILE__, __LINE__, "an earlier call", "cuda:%d is lost", dev->index);
 }

@@ -33,7 +33,7 @@ typedef struct fy__cuda_device {
     uint32_t serial;                       /* of this open: no two in a process are the same */
     int least_priority, greatest_priority; /* least >= greatest: smaller goes first */
     char model[64];
-    atomic_int lost;           /* the CUresult that broke the context, 0 while it works */
+    atomic_int lost;           /* the CUresult that broke the context, minus the code of NCCL that did, 0 while it works */
     atomic_int told_slow;      /* the log has heard that a matmul took the fallback kernel */
     atomic_int told_slow_conv; /* likewise, a convolution */
     CUmodule modules[FY__CUDA_MODULE_COUNT];

@@ -1,6 +1,7 @@
 /* A clique is a set of devices in an order, with one communicator for each, made by the first sum over them and kept until one of them is closed or
  * a call of NCCL fails. A sum is one group of calls by one thread. What fails ends its clique: communicators are aborted, which lets kernels of
- * NCCL that wait for a peer go, and the next sum makes new ones. Next: nccl.h. */
+ * NCCL that wait for a peer go, with any bytes as their results. Whoever polls may be the one to find that out, and drops what he is told; so the
+ * devices of a clique that had sums are lost then, and nobody takes such bytes for a sum. Next: nccl.h. */
 #include "backends/cuda/nccl.h"
 
 #include <stdlib.h>
@@ -11,6 +12,7 @@ enum { MOST = FY__CUDA_PEERS };
 
 typedef struct clique {
     size_t count;
+    uint64_t nsums; /* that were submitted; they may be on their way */
     fy__cuda_device_t *devs[MOST];
     fy__nccl_comm_t comms[MOST];
     struct clique *next;
@@ -20,13 +22,15 @@ typedef struct clique {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static clique_t *cliques;
 
-static fy_status_t failed(int code, const char *call, const clique_t *clique, int line)
+static fy_status_t failed(fy_status_t status, int code, const char *call, const clique_t *clique, int line)
 {
-    return fy__cuda.host->fail(
-        fy__nccl_status(code), __FILE__, line,
-        "a sum over %zu devices, cuda:%d and others: %s gave %s (%d)\n  The tensors hold garbage; NCCL_DEBUG=WARN says "
-        "more, FERRY_NCCL=none sums by copies between devices",
-        clique->count, clique->devs[0]->index, call, fy__nccl_name(code), code);
+    return fy__cuda.host->fail(status, __FILE__, line,
+                               "a sum over %zu devices, cuda:%d and others: %s gave %s (%d)\n  %sNCCL_DEBUG=WARN says "
+                               "more, FERRY_NCCL=none sums by copies between devices",
+                               clique->count, clique->devs[0]->index, call, fy__nccl_name(code), code,
+                               status == FY_STATUS_DEVICE_LOST
+                                   ? "Earlier sums may have been cut short, so these devices are lost: close them and open them again. "
+                                   : "The tensors hold garbage; ");
 }
 
 /* Takes it out of the list and ends it; the lock is held. */
@@ -42,6 +46,27 @@ static void end(clique_t *clique, int abort)
     free(clique);
 }
 
+/* After a failure. Lost first, so that nobody finds an aborted sum done. The lock is held. */
+static fy_status_t give_up(clique_t *clique, int code, const char *call, int line)
+{
+    const int loses = clique->nsums > 0;
+    for (size_t i = 0; loses && i < clique->count; i++) {
+        int none = 0;
+        atomic_compare_exchange_strong(&clique->devs[i]->lost, &none, -code);
+    }
+    const fy_status_t status = failed(loses ? FY_STATUS_DEVICE_LOST : fy__nccl_status(code), code, call, clique, line);
+    end(clique, 1);
+    return status;
+}
+
+fy_status_t fy__cuda_nccl_lost(const fy__cuda_device_t *dev, int code)
+{
+    return FY__CUDA_FAIL(FY_STATUS_DEVICE_LOST,
+                         "cuda:%d is lost: a sum over devices ended with %s (%d)\n  close this device and open it again; host tensors stay "
+                         "readable",
+                         dev->index, fy__nccl_name(code), code);
+}
+
 /* The lock is held. */
 static fy_status_t check(clique_t *clique)
 {
@@ -50,9 +75,7 @@ static fy_status_t check(clique_t *clique)
         int code = fy__nccl.ncclCommGetAsyncError(clique->comms[i], &state);
         if (code == 0) code = state == 7 ? 0 : state; /* in progress is no error */
         if (code == 0) continue;
-        const fy_status_t status = failed(code, "ncclCommGetAsyncError", clique, __LINE__);
-        end(clique, 1);
-        return status;
+        return give_up(clique, code, "ncclCommGetAsyncError", __LINE__);
     }
     return FY_STATUS_OK;
 }
@@ -80,7 +103,7 @@ static clique_t *find_or_make(size_t count, void *const *devs, fy_status_t *out_
     }
     const int code = fy__nccl.ncclCommInitAll(clique->comms, (int)count, indices);
     if (code != 0) {
-        *out_status = failed(code, "ncclCommInitAll", clique, __LINE__);
+        *out_status = failed(fy__nccl_status(code), code, "ncclCommInitAll", clique, __LINE__);
         free(clique);
         return NULL;
     }
@@ -107,10 +130,9 @@ static fy_status_t submit(clique_t *clique, void *const *streams, void *const *b
             code = ended;
         }
     }
-    if (code == 0) return FY_STATUS_OK;
-    const fy_status_t status = failed(code, call, clique, __LINE__);
-    end(clique, 1);
-    return status;
+    if (code != 0) return give_up(clique, code, call, __LINE__);
+    clique->nsums++;
+    return FY_STATUS_OK;
 }
 
 static int nccl_dtype(int32_t dtype)

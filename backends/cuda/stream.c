@@ -131,15 +131,18 @@ fy_status_t fy__cuda_event_wait(void *handle, void *stream, void *event)
     return status;
 }
 
-/* The context is current. */
+/* The context is current. NCCL is asked even if the work is done: it may be done because NCCL gave up. */
 static fy_status_t query(fy__cuda_device_t *dev, fy__cuda_event_t *event, int *out_done)
 {
     CUresult code = fy__cuda_checked(dev, fy__cuda.cuEventQuery(event->handle));
-    *out_done = code == CUDA_SUCCESS;
-    if (code == CUDA_SUCCESS) fy__cuda_mark_reached(&event->mark);
-    if (code == CUDA_ERROR_NOT_READY) return fy__cuda_nccl_check(dev);
-    if (code == CUDA_SUCCESS) return FY_STATUS_OK;
-    return fy__cuda_failed(code, __FILE__, __LINE__, "cuEventQuery", "asking whether work on cuda:%d is done", dev->index);
+    *out_done = 0;
+    if (code != CUDA_SUCCESS && code != CUDA_ERROR_NOT_READY)
+        return fy__cuda_failed(code, __FILE__, __LINE__, "cuEventQuery", "asking whether work on cuda:%d is done", dev->index);
+    FY_TRY(fy__cuda_nccl_check(dev));
+    if (code != CUDA_SUCCESS) return FY_STATUS_OK;
+    fy__cuda_mark_reached(&event->mark);
+    *out_done = 1;
+    return FY_STATUS_OK;
 }
 
 fy_status_t fy__cuda_event_query(void *handle, void *event, int *out_done)

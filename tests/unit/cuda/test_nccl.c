@@ -83,40 +83,64 @@ static void sums_and_what_is_told(void **state)
     assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_I32, N), FY_STATUS_UNSUPPORTED, "not NCCL's");
 }
 
-/* Each call of NCCL fails once: the documented status, communicators gone, and the next sum works with new ones. */
-static void each_call_fails_once(void **state)
+static void open_again(void **state)
 {
-    (void)state;
-    static const struct {
-        const char *call;
-        int code;
-        fy_status_t status;
-    } cases[] = {
-        { "ncclCommInitAll", 2, FY_STATUS_UNAVAILABLE }, { "ncclCommGetAsyncError", 1, FY_STATUS_INTERNAL },
-        { "ncclGroupStart", 3, FY_STATUS_INTERNAL },     { "ncclAllReduce", 4, FY_STATUS_INVALID_ARGUMENT },
-        { "ncclGroupEnd", 6, FY_STATUS_UNAVAILABLE },    { "ncclGroupEnd", 99, FY_STATUS_INTERNAL },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const int is_made = i > 0;
-        if (is_made) sum_f32(1, 2);
-        const uint64_t told = recorded[FY_COPY_PEER];
-        fake.fake_cuda_fail(cases[i].call, 1, cases[i].code);
-        assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N), cases[i].status, cases[i].call);
-        fake.fake_cuda_fail(NULL, 0, 0);
-        assert_int_equal(fake.fake_cuda_live(FAKE_LT_OBJECTS), 0);
-        assert_int_equal(recorded[FY_COPY_PEER], told);
-        sum_f32(3, 4);
+    fake.fake_cuda_fail(NULL, 0, 0);
+    fake.fake_cuda_hold(0);
+    for (int i = 0; i < 2; i++) close_one(i);
+    assert_int_equal(fake.fake_cuda_live(FAKE_LT_OBJECTS), 0);
+    open_both(state);
+}
+
+static void assert_both_lost(const char *part)
+{
+    char byte = 0;
+    for (int i = 0; i < 2; i++) {
+        fy_copy_t up = { FY_COPY_UPLOAD, 0, buffers[i], &byte, 1 };
+        assert_failed(cuda->copy(devs[i], streams[i], &up), FY_STATUS_DEVICE_LOST, part);
     }
 }
 
-/* A link is gone while a sum runs: whoever waits or asks is told, and the communicators are aborted. */
+/* Each call of NCCL fails once: communicators are gone. If they had no sums yet, the status is the code's, and the next sum works with new
+ * ones; if they had some, those may have been on their way, and the devices are lost. */
+static void each_call_fails_once(void **state)
+{
+    static const struct {
+        const char *call;
+        int code, is_first, is_later;
+        fy_status_t status;
+    } cases[] = {
+        { "ncclCommInitAll", 2, 1, 0, FY_STATUS_UNAVAILABLE }, { "ncclCommGetAsyncError", 1, 0, 1, FY_STATUS_INTERNAL },
+        { "ncclGroupStart", 3, 1, 1, FY_STATUS_INTERNAL },     { "ncclAllReduce", 4, 1, 1, FY_STATUS_INVALID_ARGUMENT },
+        { "ncclGroupEnd", 6, 1, 1, FY_STATUS_UNAVAILABLE },    { "ncclGroupEnd", 99, 1, 1, FY_STATUS_INTERNAL },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int later = !cases[i].is_first; later <= cases[i].is_later; later++) {
+            if (later) sum_f32(1, 2);
+            const uint64_t told = recorded[FY_COPY_PEER];
+            fake.fake_cuda_fail(cases[i].call, 1, cases[i].code);
+            assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N), later ? FY_STATUS_DEVICE_LOST : cases[i].status,
+                          cases[i].call);
+            fake.fake_cuda_fail(NULL, 0, 0);
+            assert_int_equal(fake.fake_cuda_live(FAKE_LT_OBJECTS), 0);
+            assert_int_equal(recorded[FY_COPY_PEER], told);
+            if (later)
+                assert_both_lost("a sum over devices ended with");
+            else
+                sum_f32(3, 4);
+            open_again(state);
+        }
+    }
+}
+
+/* A link is gone while a sum runs. Whoever asks first is told, whether the sum was ended by that or ended itself, and so is everybody who asks
+ * later: it never counts as done. */
 static void an_error_that_shows_later(void **state)
 {
-    (void)state;
     void *event;
     int done = 7;
-    assert_ok(cuda->event_create(devs[1], &event));
-    for (int how = 0; how < 3; how++) {
+    for (int how = 0; how < 4; how++) {
+        assert_ok(cuda->event_create(devs[1], &event));
         sum_f32(1, 1);
         fake.fake_cuda_hold(1); /* it never ends */
         assert_ok(cuda->event_record(devs[1], event, streams[1]));
@@ -124,12 +148,19 @@ static void an_error_that_shows_later(void **state)
         assert_int_equal(done, 0);
         fake.fake_cuda_nccl_error(6);
         const int64_t aborts = fake.fake_cuda_calls("ncclCommAbort");
-        if (how == 0) assert_failed(cuda->event_query(devs[1], event, &done), FY_STATUS_UNAVAILABLE, "ncclRemoteError");
-        if (how == 1) assert_failed(cuda->event_sync(devs[1], event, FY_FOREVER), FY_STATUS_UNAVAILABLE, "ncclRemoteError");
-        if (how == 2) assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N), FY_STATUS_UNAVAILABLE, "ncclRemoteError");
+        if (how == 3) fake.fake_cuda_hold(0); /* NCCL's kernel ended by itself */
+        if (how == 0 || how == 3) assert_failed(cuda->event_query(devs[1], event, &done), FY_STATUS_DEVICE_LOST, "ncclRemoteError");
+        if (how == 1) assert_failed(cuda->event_sync(devs[1], event, FY_FOREVER), FY_STATUS_DEVICE_LOST, "ncclRemoteError");
+        if (how == 2) assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N), FY_STATUS_DEVICE_LOST, "ncclRemoteError");
         assert_int_equal(fake.fake_cuda_calls("ncclCommAbort") - aborts, 2);
-        fake.fake_cuda_hold(0);
+        fake.fake_cuda_hold(0); /* the aborted kernels have ended */
+        assert_failed(cuda->event_query(devs[1], event, &done), FY_STATUS_DEVICE_LOST, "cuda:1 is lost");
+        assert_int_equal(done, 0);
+        assert_both_lost("ncclRemoteError");
+        cuda->event_destroy(devs[1], event);
+        open_again(state);
     }
+    assert_ok(cuda->event_create(devs[1], &event));
     fake.fake_cuda_hold(1); /* a state that is no error */
     sum_f32(1, 1);
     fake.fake_cuda_nccl_error(7);
