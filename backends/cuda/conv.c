@@ -29,6 +29,7 @@ static int takes_dnn(fy__cuda_device_t *dev, const fy_launch_t *launch, int kern
     for (int i = 0; i < 2; i++) bits |= (uintptr_t)launch->src[i].data;
     if (bits % 16 != 0) return 0;
     if (launch->nsrc == 3 && launch->src[2].strides[0] != 1 && launch->src[2].dims[0] != 1) return 0;
+    if (launch->nsrc == 3 && (uintptr_t)launch->src[2].data % 16 != 0) return 0;
     return fy__cuda_dnn_is_there(dev);
 }
 
@@ -139,9 +140,10 @@ static fy_status_t launch_timed(fy__cuda_device_t *dev, CUstream stream, const f
     memcpy(key.numbers, &problem, sizeof problem);
     const uint64_t granted = launch->workspace != NULL ? launch->workspace_nbytes : 0;
     key.numbers[FY__CUDA_TUNE_KEY - 2] = (int32_t)(granted >> 16 & INT32_MAX); /* with other scratch other ways are fast */
-    key.numbers[FY__CUDA_TUNE_KEY - 1] = (int32_t)(launch->accumulate & 1) * 2 +
+    const uint32_t ways = ways_of(dev, launch, kernel); /* cuDNN's depends on addresses, too: without it, it is another choice */
+    key.numbers[FY__CUDA_TUNE_KEY - 1] = (int32_t)(ways << 2 | (launch->accumulate & 1) << 1) +
                                          (launch->op == FY_OP_CONV2D && ((const fy_conv2d_attrs_t *)launch->attrs)->activation);
-    const fy__cuda_tune_ticket_t ticket = fy__cuda_tune_begin(dev, stream, &key, way_names, ways_of(dev, launch, kernel), heuristic);
+    const fy__cuda_tune_ticket_t ticket = fy__cuda_tune_begin(dev, stream, &key, way_names, ways, heuristic);
     const fy_status_t status = launch_way(dev, stream, launch, ticket.way);
     fy__cuda_tune_end(dev, stream, &key, &ticket, status == FY_STATUS_OK);
     return status == FY_STATUS_UNSUPPORTED ? launch_way(dev, stream, launch, kernel) : status;

@@ -118,7 +118,7 @@ static void tell(const fy__cuda_trail_t *trail, int pending, place_t *place)
     static const char *const roles[] = { "compute", "upload", "download" };
     const uint64_t submitted = atomic_load_explicit(&trail->submitted, memory_order_relaxed);
     uint64_t done = atomic_load_explicit(&trail->done, memory_order_relaxed);
-    char line[192], last[80], known[80] = "nothing";
+    char line[256], last[80], known[80] = "nothing";
     if (done > submitted) done = submitted;
     if (submitted == 0 || (done < submitted) != pending) return;
     describe(trail, submitted, submitted, last, sizeof last);

@@ -116,14 +116,13 @@ static int start(fy__cuda_device_t *dev, fy__cuda_tune_t *tune, CUstream stream)
     return fy__cuda_checked(dev, fy__cuda.cuEventRecord(tune->begin, stream)) == CUDA_SUCCESS;
 }
 
-static void settle(fy__cuda_device_t *dev, choice_t *choice, const char *const *names, int fallback)
+/* Not under the lock: whoever reads the log may launch something himself. */
+static void tell(const fy__cuda_device_t *dev, const choice_t *choice, int way, const char *const *names)
 {
-    const int best = best_of(choice, fallback);
-    choice->settled = 1;
     fy__cuda.host->log(FY_LOG_INFO, "cuda:%d: [%d x %d x %d x %d] with [%d x %d x %d]: '%s' is the shortest of those timed, %.3f ms",
                        dev->index, choice->key.numbers[2], choice->key.numbers[3], choice->key.numbers[4], choice->key.numbers[5],
-                       choice->key.numbers[8], choice->key.numbers[9], choice->key.numbers[10], names[best],
-                       (double)choice->shortest_ms[best]);
+                       choice->key.numbers[8], choice->key.numbers[9], choice->key.numbers[10], names[way],
+                       (double)choice->shortest_ms[way]);
 }
 
 /* ---- use ---- */
@@ -133,14 +132,16 @@ fy__cuda_tune_ticket_t fy__cuda_tune_begin(fy__cuda_device_t *dev, CUstream stre
 {
     fy__cuda_tune_t *tune = dev->tune;
     fy__cuda_tune_ticket_t ticket = { fallback, 0 };
+    choice_t settled = { .settled = 0 };
     pthread_mutex_lock(&tune->lock);
     choice_t *choice = find_or_add(tune, key, ways);
     if (!choice->settled) {
         collect(dev, tune);
         const int next = next_of(choice);
-        if (next < 0)
-            settle(dev, choice, names, fallback);
-        else if (tune->state == IDLE && start(dev, tune, stream)) {
+        if (next < 0) {
+            choice->settled = 1;
+            settled = *choice;
+        } else if (tune->state == IDLE && start(dev, tune, stream)) {
             ticket = (fy__cuda_tune_ticket_t){ next, 1 };
             tune->state = RUNNING;
             tune->way = next;
@@ -149,6 +150,7 @@ fy__cuda_tune_ticket_t fy__cuda_tune_begin(fy__cuda_device_t *dev, CUstream stre
     }
     if (!ticket.measured) ticket.way = best_of(choice, fallback);
     pthread_mutex_unlock(&tune->lock);
+    if (settled.settled) tell(dev, &settled, ticket.way, names);
     return ticket;
 }
 

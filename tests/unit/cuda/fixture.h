@@ -33,6 +33,7 @@ static _Thread_local struct {
     char text[1024];
 } failure;
 static char last_log[1024];
+static void (*on_log)(void); /* what the reader of the log does, if anything */
 static uint64_t recorded[4];
 
 static fy_status_t host_fail(fy_status_t status, const char *file, int line, const char *format, ...)
@@ -53,6 +54,7 @@ static void host_log(fy_log_level_t level, const char *format, ...)
     va_start(args, format);
     vsnprintf(last_log, sizeof last_log, format, args);
     va_end(args);
+    if (on_log != NULL) on_log();
 }
 static void host_record(fy_copy_kind_t kind, uint64_t nbytes) { __atomic_fetch_add(&recorded[kind], nbytes, __ATOMIC_RELAXED); }
 static const fy_host_api_t host_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, host_fail, host_log, host_record };

@@ -239,6 +239,21 @@ static void dnn_agrees(void **state)
             }
 }
 
+/* It documents 16-byte alignment, of the bias as of the rest. */
+static void what_is_not_aligned_takes_a_kernel(void **state)
+{
+    (void)state;
+    if (!has_dnn()) return;
+    for (int operand = 0; operand < 4; operand++) {
+        attrs_t attrs;
+        op_case_t c = case_of(&convs[1], FY_OP_CONV2D, FY_DTYPE_F32, 3, &attrs);
+        const int64_t before = dnn_count();
+        c.shifted = 1u << operand;
+        run_case(&c);
+        assert_int_equal(dnn_count(), before);
+    }
+}
+
 /* Factors that have more bits than TF32 keeps. */
 static void f32_is_not_tf32(void **state)
 {
@@ -393,6 +408,7 @@ int main(void)
         TEST(other_layouts_take_the_plain_kernel),
         TEST(nothing_sums_to_zero),
         TEST_DNN(dnn_agrees),
+        TEST_DNN(what_is_not_aligned_takes_a_kernel),
         TEST_DNN(f32_is_not_tf32),
         TEST_DNN(what_dnn_refuses_takes_a_kernel),
         TEST_DNN(each_dnn_call_may_fail),

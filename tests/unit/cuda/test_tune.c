@@ -62,6 +62,28 @@ static void the_shortest_way_is_kept(void **state)
     assert_int_equal(fake.fake_cuda_calls("cuEventSynchronize"), 0);
 }
 
+static int nreaders;
+
+static void launch_another(void)
+{
+    op_case_t c = forward(5);
+    on_log = NULL;
+    nreaders++;
+    run_case(&c);
+}
+
+/* No lock is held over the log. */
+static void who_reads_the_log_may_launch(void **state)
+{
+    (void)state;
+    op_case_t c = forward(4);
+    on_log = launch_another;
+    alarm(60); /* it would wait for itself */
+    for (int i = 0; i < 5; i++) run_case(&c);
+    alarm(0);
+    assert_int_equal(nreaders, 1);
+}
+
 /* Each launch of a gradient adds to what is there, once, whichever way it goes; and with cuDNN there are three ways. */
 static void measured_launches_add_once(void **state)
 {
@@ -83,6 +105,9 @@ static void measured_launches_add_once(void **state)
     if (before >= 0) { /* built with cudnn.h */
         assert_int_equal(fake.fake_cuda_calls("cudnnConvolutionBackwardFilter") - before, 2 + 2);
         assert_non_null(strstr(last_log, "'cuDNN' is the shortest"));
+        c.shifted = 1; /* not where cuDNN may go, however short it was elsewhere */
+        for (int i = 0; i < 6; i++) run_case(&c);
+        assert_int_equal(fake.fake_cuda_calls("cudnnConvolutionBackwardFilter") - before, 2 + 2);
     }
 }
 
@@ -134,8 +159,9 @@ int main(void)
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_tuned, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(the_shortest_way_is_kept),   TEST(nothing_waits), TEST(failures_of_events_are_no_failures), TEST(the_option_is_checked),
-        TEST(measured_launches_add_once), /* last: it loads the fake cuDNN */
+        TEST(the_shortest_way_is_kept),     TEST(nothing_waits),
+        TEST(who_reads_the_log_may_launch), TEST(failures_of_events_are_no_failures),
+        TEST(the_option_is_checked),        TEST(measured_launches_add_once), /* last: it loads the fake cuDNN */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
