@@ -31,7 +31,8 @@ struct fy__cuda_dnn {
     /* Guards everything below. Held while a convolution is submitted: the handle's stream is set for it, and its plan must stay. */
     pthread_mutex_t lock;
     cudnnHandle_t handle;
-    atomic_int unusable; /* it was found, but does not start here: read without the lock */
+    atomic_int unusable; /* cuDNN's code: it was found, but does not start here. Read without the lock */
+    atomic_int told;     /* the log has heard it */
     uint64_t tick;
     plan_t plans[NPLANS];
 };
@@ -248,9 +249,7 @@ static fy_status_t start(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p)
     dnn->handle = NULL;
     const fy_status_t status = explain(dnn->dev, code, "cudnnCreate", p);
     if (status == FY_STATUS_DEVICE_LOST || status == FY_STATUS_OUT_OF_MEMORY) return status;
-    atomic_store(&dnn->unusable, 1);
-    fy__cuda.host->log(FY_LOG_WARNING, "cuda:%d: cudnnCreate gave %s (%d), so Ferry's own kernels run convolutions", dnn->dev->index,
-                       fy__cudnn_name(code), (int)code);
+    atomic_store(&dnn->unusable, (int)code);
     return DNN_FAIL(CUDNN_STATUS_NOT_SUPPORTED, "cudnnCreate", p);
 }
 
@@ -272,6 +271,15 @@ static fy_status_t get_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p
 
 /* ---- use ---- */
 
+/* Without the lock: whoever reads the log may launch something himself. */
+static void tell_unusable(fy__cuda_dnn_t *dnn)
+{
+    const int code = atomic_load(&dnn->unusable);
+    if (code == 0 || atomic_exchange(&dnn->told, 1)) return;
+    fy__cuda.host->log(FY_LOG_WARNING, "cuda:%d: cudnnCreate gave %s (%d), so Ferry's own kernels run convolutions", dnn->dev->index,
+                       fy__cudnn_name((cudnnStatus_t)code), code);
+}
+
 fy_status_t fy__cuda_dnn_workspace(fy__cuda_device_t *dev, const fy__cuda_dnn_problem_t *problem, uint64_t limit, uint64_t *out_nbytes)
 {
     plan_t *plan;
@@ -281,6 +289,7 @@ fy_status_t fy__cuda_dnn_workspace(fy__cuda_device_t *dev, const fy__cuda_dnn_pr
     fy_status_t status = get_plan(dev->dnn, problem, limit, 0, &plan);
     if (status == FY_STATUS_OK) *out_nbytes = plan->nbytes;
     pthread_mutex_unlock(&dev->dnn->lock);
+    if (status != FY_STATUS_OK) tell_unusable(dev->dnn);
     return status;
 }
 
@@ -325,5 +334,6 @@ fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream, const fy__
         if (code != CUDNN_STATUS_SUCCESS) status = explain(dev, code, "the convolution", problem);
     }
     pthread_mutex_unlock(&dnn->lock);
+    if (status != FY_STATUS_OK) tell_unusable(dnn);
     return status;
 }
