@@ -46,6 +46,35 @@ static void report_crossover(session_t *session, int variant, double size)
     }
 }
 
+static fy_status_t report(session_t *session, const sheet_t *sheet, const double x[SIZE_COUNT], double times[VARIANT_COUNT][SIZE_COUNT],
+                          double most)
+{
+    if (session->out) {
+        fprintf(session->out, "roundtrip over sizes, on %s (%s), ns per iteration by the %s clock\n\n", fy_device_name(session->device),
+                session->info.model, session_clock(session));
+        sheet_print(sheet, session->out);
+        fputc('\n', session->out);
+    } else {
+        json_text(&session->json, "clock", session_clock(session));
+        sheet_json(sheet, &session->json, "sweep");
+        json_real(&session->json, "max_abs_diff", most);
+        json_begin_array(&session->json, "crossovers");
+    }
+    for (int v = VARIANT_RESIDENT; v < VARIANT_COUNT; v++) report_crossover(session, v, crossover(times[VARIANT_HOST], times[v]));
+    if (!session->out) json_end(&session->json);
+
+    series_t series[VARIANT_COUNT];
+    for (int v = 0; v < VARIANT_COUNT; v++) series[v] = (series_t){ roundtrip_variant_name(v), SIZE_COUNT, x, times[v] };
+    const plot_t plot = { .title = "A matrix product over sizes",
+                          .x_label = "rows and columns",
+                          .y_label = session->info.is_simulated ? "ns per iteration, model clock" : "ns per iteration",
+                          .log_x = true,
+                          .log_y = true,
+                          .nseries = VARIANT_COUNT,
+                          .series = series };
+    return session_files(session, sheet, &plot);
+}
+
 fy_status_t roundtrip_sweep(session_t *session, int64_t iters)
 {
     static const column_t columns[] = {
@@ -81,32 +110,7 @@ fy_status_t roundtrip_sweep(session_t *session, int64_t iters)
         sheet_real(sheet, diff);
     }
     progress("roundtrip", SIZE_COUNT, SIZE_COUNT);
-    if (status == FY_STATUS_OK) {
-        if (session->out) {
-            fprintf(session->out, "roundtrip over sizes, on %s (%s), ns per iteration by the %s clock\n\n", fy_device_name(session->device),
-                    session->info.model, session_clock(session));
-            sheet_print(sheet, session->out);
-            fputc('\n', session->out);
-        } else {
-            json_text(&session->json, "clock", session_clock(session));
-            sheet_json(sheet, &session->json, "sweep");
-            json_real(&session->json, "max_abs_diff", most);
-            json_begin_array(&session->json, "crossovers");
-        }
-        for (int v = VARIANT_RESIDENT; v < VARIANT_COUNT; v++) report_crossover(session, v, crossover(times[VARIANT_HOST], times[v]));
-        if (!session->out) json_end(&session->json);
-
-        series_t series[VARIANT_COUNT];
-        for (int v = 0; v < VARIANT_COUNT; v++) series[v] = (series_t){ roundtrip_variant_name(v), SIZE_COUNT, x, times[v] };
-        const plot_t plot = { .title = "A matrix product over sizes",
-                              .x_label = "rows and columns",
-                              .y_label = session->info.is_simulated ? "ns per iteration, model clock" : "ns per iteration",
-                              .log_x = true,
-                              .log_y = true,
-                              .nseries = VARIANT_COUNT,
-                              .series = series };
-        status = session_files(session, sheet, &plot);
-    }
+    if (status == FY_STATUS_OK) status = report(session, sheet, x, times, most);
     sheet_destroy(sheet);
     return status;
 }
