@@ -55,9 +55,9 @@ FY_API void fy_device_close(fy_device_t *device);
 /* Facts about `device`. Set out_info->struct_size first. Fails: INVALID_ARGUMENT, DEVICE_LOST. */
 FY_API_STATUS fy_device_query(const fy_device_t *device, fy_device_info_t *out_info);
 /* Calls `say` with each fact that the device's backend knows beyond fy_device_query, in the order to be shown: of a card its compute
- * capability, processors, memory, peers, libraries found or why not, options in force; of a simulated device the figures of its profile.
- * For people and logs: keys are stable, values are text with their unit in the key (docs/cuda.md, docs/simulator.md). Submits nothing; may
- * load the libraries that it tells about, so it is not for a hot path. A device without facts calls `say` never.
+ * capability, processors, memory, peers, libraries found or why not, options in force; of a simulated device the figures of its profile and
+ * whether segments grow. For people and logs: keys are stable, values are text with their unit in the key (docs/cuda.md, docs/simulator.md).
+ * Submits nothing; may load the libraries that it tells about, so it is not for a hot path. A device without facts calls `say` never.
  * Fails: INVALID_ARGUMENT, DEVICE_LOST. */
 FY_API_STATUS fy_device_describe(const fy_device_t *device, fy_fact_fn say, void *user);
 /* "sim:0"; valid while the device is open. */

@@ -81,9 +81,9 @@ typedef struct fy_pool_options {
     uint64_t limit;          /* most that may be reserved; FY_UNLIMITED */
     int thrifty; /* 1: as page-locked memory is cut, where what is held is missing elsewhere: segments grow with what is reserved, and
                                 idle ones go back before growth would waste more than an eighth (FY_POOL_OPTIONS_PINNED) */
-    uint64_t
-        resize_nbytes; /* not 0, but a power of two from the alignment up: as with segments=virtual, a segment grows and shrinks where it
-                                stands, in steps of so many bytes; 0: segments stay as they are. Not with thrifty */
+    /* Not 0, but a power of two from the alignment up: as with segments=virtual, a segment grows and shrinks where it stands, in steps of so
+     * many bytes. 0: segments stay as they are. Not with thrifty. */
+    uint64_t resize_nbytes;
 } fy_pool_options_t;
 #define FY_POOL_OPTIONS_INIT                                         \
     {                                                                \
