@@ -18,6 +18,11 @@ def skip(why):
     sys.exit(77)
 
 
+if len(sys.argv) not in (3, 4) or "--help" in sys.argv:
+    asked = "--help" in sys.argv
+    print(__doc__.strip(), file=sys.stdout if asked else sys.stderr)
+    sys.exit(0 if asked else 2)
+
 try:
     import torch
     from torch import nn

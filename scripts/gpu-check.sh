@@ -2,10 +2,11 @@
 # Checks Ferry on a machine with an NVIDIA card and no network: builds from source, then whether it is right, clean under compute-sanitizer,
 # fast, and learns. Usage: gpu-check.sh [build|right|sanitize|fast|train|all]...   (all: each in turn; a phase keeps what earlier ones left)
 # Each step has a time limit and each call ends within FERRY_GPU_BUDGET_S [570]; a step that fails stops nothing but what needs it.
-# Results in ${OUT:-build/gpu-check}: summary.json, summary.txt, card.profile.json, logs.tar.gz. Exit 0: every step passed or was skipped.
+# Results in ${OUT:-build/gpu-check}: summary.json, summary.txt, card.profile.json, torch.json, logs.tar.gz.
+# Exit 0: every step passed or was skipped; 1: one did not, or there is no card; 2: usage.
 # Other settings: FERRY_GPU_DEVICE [cuda:0], FERRY_GPU_BUILD [build/gpu], FERRY_DATA. FERRY_GPU_DRY=BUILD runs all of it over the fake driver
-# with that build, shortened, so that the script itself is tested where there is no card. It installs nothing: .deb files that the build
-# needs may lie in .gpu-deps/ and are only unpacked. What a card must reach: docs/results, docs/cuda.md.
+# with that build, shortened, so that the script itself is tested where there is no card; nvidia-smi is then a stand-in of the test's. It
+# installs nothing: .deb files that the build needs may lie in .gpu-deps/ and are only unpacked. What a card must reach: docs/results, docs/cuda.md.
 set -u -o pipefail
 
 case ${1:-} in
