@@ -41,7 +41,7 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__se
     pool->seams = *seams;
     snprintf(pool->name, sizeof pool->name, "%s", options->name);
     pool->options.name = pool->name;
-    pool->debug = fy__debug_of(options);
+    pool->debug = fy__debug_of(options, source);
     bool ok = fy__offsets_init(&pool->offsets, source->alignment, sizeof(fy__node_t), &seams->meta);
     /* Nothing can be pending on several streams without a shelf for it, and a free must not need memory. */
     ok = ok && fy__offsets_open_shelf(&pool->offsets, FY__SHELF_MIXED);
@@ -185,7 +185,7 @@ fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t st
     fy__request_t request = { .asked = nbytes, .tag = tag, .stream = stream_index };
     if (!nbytes) return FY_FAIL(INVALID_ARGUMENT, "%s: 0 bytes asked for; the least is 1", pool->name);
     if (!fy__round_up_u64(nbytes, pool->source.alignment, &request.nbytes)) request.nbytes = nbytes; /* too large in any case */
-    if (FY_UNLIKELY(pool->debug) && !fy__debug_pad(pool, nbytes, &request.nbytes)) request.nbytes = nbytes;
+    if (FY_UNLIKELY(pool->debug)) fy__debug_ask(pool, &request);
     if (pool->options.thrifty)
         request.most_whole = UINT64_MAX;
     else if (request.nbytes > pool->options.segment_nbytes / 2)
@@ -211,7 +211,10 @@ void fy__pool_free(fy__block_t *block)
     fy__node_t *node = (fy__node_t *)((char *)block - offsetof(fy__node_t, block));
     fy__pool_t *pool = block->pool;
     fy__fate_t fate = fy__pending_fate(pool, &block->hazard);
-    if (FY_UNLIKELY(pool->debug)) fy__debug_check(pool, node);
+    if (FY_UNLIKELY(pool->debug)) {
+        fy__debug_check(pool, node);
+        fy__debug_fate(pool, &fate);
+    }
     pthread_mutex_lock(&pool->lock);
     fy__figure_sub(&pool->live, node->span.size.nbytes);
     fy__figure_sub(&pool->requested, node->counted);

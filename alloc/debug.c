@@ -1,9 +1,10 @@
-/* Poison, guards, ASan. A block with guards is laid out as
+/* Poison, guards, ASan, regions. A block with guards is laid out as
  *   | granule of FD | bytes asked for | FD ... to the end of the span |
  * and its bytes are marked GONE only when its last use is over: until then a transfer may be reading them.
  * A guard that was written over is said once, where the block is given back or where fy__pool_check walks by. */
 #include "alloc/debug.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/asan.h"
@@ -12,22 +13,38 @@
 
 enum { BEHIND_LEAST = 16, SAID_AT_ONCE = 8 };
 
-uint32_t fy__debug_of(const fy__pool_options_t *options)
+uint32_t fy__debug_of(const fy__pool_options_t *options, const fy__segment_source_t *source)
 {
-    if (!options->host_reaches) return 0;
+    if (!options->host_reaches) return source->region ? FY__DEBUG_REGIONS : 0;
     return (options->debug & (FY__DEBUG_POISON | FY__DEBUG_GUARD)) | (FY__HAS_ASAN ? FY__DEBUG_ASAN : 0u);
 }
 
 static inline uint64_t before(const fy__pool_t *pool) { return pool->debug & FY__DEBUG_GUARD ? pool->source.alignment : 0; }
 
-bool fy__debug_pad(const fy__pool_t *pool, uint64_t asked, uint64_t *out_nbytes)
+FY_COLD void fy__debug_ask(const fy__pool_t *pool, fy__request_t *request)
 {
-    const uint64_t guards = pool->debug & FY__DEBUG_GUARD ? before(pool) + BEHIND_LEAST : 0;
-    return fy__add_u64(asked, guards, out_nbytes) && fy__round_up_u64(*out_nbytes, pool->source.alignment, out_nbytes);
+    const uint64_t guards = pool->debug & (FY__DEBUG_GUARD | FY__DEBUG_REGIONS) ? before(pool) + BEHIND_LEAST : 0;
+    uint64_t nbytes;
+    const bool fits = fy__add_u64(request->asked, guards, &nbytes) && fy__round_up_u64(nbytes, pool->source.alignment, &nbytes);
+    request->nbytes = fits ? nbytes : request->asked; /* too large in any case */
+    if (pool->debug & FY__DEBUG_REGIONS) request->stream = 0;
+}
+
+/* Its scope's path and what it is for: "train/forward activations". */
+static void tell_region(const fy__pool_t *pool, const fy__node_t *node)
+{
+    char path[128], name[sizeof path + 32];
+    fy__scope_path(node->block.tag.scope, path, sizeof path);
+    snprintf(name, sizeof name, "%s%s%s", path, *path ? " " : "", fy_category_name(node->block.tag.category));
+    pool->source.region(pool->source.region_dev, node->block.address, node->counted, name);
 }
 
 void fy__debug_hand_out(const fy__pool_t *pool, fy__node_t *node)
 {
+    if (pool->debug & FY__DEBUG_REGIONS) {
+        tell_region(pool, node);
+        return;
+    }
     uint8_t *start = (uint8_t *)(uintptr_t)node->span.offset, *bytes = start + before(pool), *end = start + node->span.size.nbytes;
     node->block.address = bytes;
     node->is_broken = false;
@@ -44,6 +61,10 @@ void fy__debug_hand_out(const fy__pool_t *pool, fy__node_t *node)
 void fy__debug_gone(const fy__pool_t *pool, const fy__node_t *node)
 {
     void *start = (void *)(uintptr_t)node->span.offset;
+    if (pool->debug & FY__DEBUG_REGIONS) {
+        pool->source.region(pool->source.region_dev, start, node->counted, NULL);
+        return;
+    }
     if (pool->debug & FY__DEBUG_POISON) {
         fy__asan_allow(start, node->span.size.nbytes);
         memset(start, FY__BYTE_GONE, node->span.size.nbytes);
@@ -53,7 +74,7 @@ void fy__debug_gone(const fy__pool_t *pool, const fy__node_t *node)
 
 void fy__debug_segment(const fy__pool_t *pool, const fy__range_t *range, bool is_new)
 {
-    (void)pool;
+    if (pool->debug & FY__DEBUG_REGIONS) return; /* the backend knows by itself */
     if (is_new)
         fy__asan_forbid((void *)(uintptr_t)range->offset, range->nbytes);
     else

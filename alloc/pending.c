@@ -184,6 +184,7 @@ static uint64_t reap_mixed(fy__pool_t *pool)
         pthread_mutex_unlock(&pool->lock);
         fy__fate_t fate = { .is_done = pool->seams.hazard_done(&node->block.hazard) };
         if (!fate.is_done) fate = fy__pending_fate(pool, &node->block.hazard);
+        fy__debug_fate(pool, &fate);
         pthread_mutex_lock(&pool->lock);
         pool->inspected_nbytes -= node->span.size.nbytes;
         fy__pending_shelve(pool, node, &fate);

@@ -91,7 +91,8 @@ if(FERRY_TESTS)
     target_link_libraries(fake_cuda PRIVATE ferry_dependencies Threads::Threads m)
     set_target_properties(fake_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/tests LINKER_LANGUAGE C)
     if(EXISTS ${FERRY_CUDA_INCLUDE_DIR}/nvtx3/nvToolsExt.h) # a profiler for tests
-        add_library(nvtx_tool MODULE ${PROJECT_SOURCE_DIR}/tests/support/nvtx_tool/nvtx_tool.c)
+        add_library(nvtx_tool MODULE ${PROJECT_SOURCE_DIR}/tests/support/nvtx_tool/nvtx_tool.c
+                    ${PROJECT_SOURCE_DIR}/tests/support/nvtx_tool/nvtx_memory.c)
         ferry_library_flags(nvtx_tool)
         target_include_directories(nvtx_tool SYSTEM PRIVATE ${FERRY_CUDA_INCLUDE_DIR})
         set_target_properties(nvtx_tool PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/tests LINKER_LANGUAGE C)

@@ -59,12 +59,15 @@ typedef struct fy__segment_source {
      * alloc gave it. Longer: as alloc, and OUT_OF_MEMORY also where this segment cannot grow. Shorter: never fails. NULL: segments stay. */
     fy_status_t (*resize)(void *user, void *address, uint64_t nbytes, uint64_t new_nbytes);
     uint64_t step_nbytes;
+    /* As fy_region_fn, of region_dev, with the pool's lock held: blocks come and go. NULL: nobody listens. Not for bytes that the host reaches. */
+    void (*region)(void *dev, void *address, uint64_t nbytes, const char *name);
+    void *region_dev;
     /* Fills in `top`, for a verdict; no lock of the pool is held. NULL: nobody knows. */
     void (*top_scopes)(void *user, fy_oom_verdict_t *verdict);
 } fy__segment_source_t;
 
-/* debug= of a spec, and a build with AddressSanitizer. */
-enum { FY__DEBUG_POISON = 1, FY__DEBUG_GUARD = 2, FY__DEBUG_ASAN = 4 };
+/* debug= of a spec; a build with AddressSanitizer; a tool that listens to the device's blocks. */
+enum { FY__DEBUG_POISON = 1, FY__DEBUG_GUARD = 2, FY__DEBUG_ASAN = 4, FY__DEBUG_REGIONS = 8 };
 
 typedef struct fy__pool_options {
     const char *name;        /* for verdicts: "sim:0", "pinned memory of sim:0"; copied */

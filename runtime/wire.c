@@ -164,6 +164,8 @@ static fy_status_t open_pools(fy_device_t *device)
         .top_scopes = device->is_host ? NULL : top_scopes, /* the host counts nothing by path */
         .press = fy__pressure_next,
         .may_grow = device->is_host ? NULL : fy__pin_may_grow,
+        .region = !device->is_host && device->backend->regions ? device->backend->regions(device->dev) : NULL,
+        .region_dev = device->dev,
     };
     FY_TRY(fy__pool_create(&own, &own_source, &device->pool));
     if (device->is_host) return FY_STATUS_OK;

@@ -3,6 +3,7 @@
 #include "backends/cuda/device.h"
 #include "backends/cuda/nccl.h"
 #include "backends/cuda/nvtx.h"
+#include "backends/cuda/regions.h"
 
 static const fy_backend_t backend = {
     .struct_size = sizeof(fy_backend_t),
@@ -38,6 +39,7 @@ static const fy_backend_t backend = {
     .graph_replay = fy__cuda_graph_replay,
     .graph_destroy = fy__cuda_graph_destroy,
     .ranges = fy__cuda_ranges,
+    .regions = fy__cuda_regions,
 };
 
 FY_API fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend);

@@ -173,7 +173,6 @@ fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_op
     fy__cuda_device_t *dev = calloc(1, sizeof *dev);
     if (dev == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for the handle of cuda:%d", index);
     dev->index = index;
-    fy__cuda_nvtx_open();
     dev->tf32 = chosen.tf32;
     dev->fused_relu = chosen.fused_relu;
     pthread_mutex_init(&dev->trails.lock, NULL);
@@ -192,6 +191,7 @@ fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_op
         status = fy__cuda_enter(dev, &frame);
         entered = status == FY_STATUS_OK;
     }
+    if (entered) fy__cuda_nvtx_open(); /* compute-sanitizer asks for a context before the first word to it */
     if (status == FY_STATUS_OK) status = prepare(dev);
     if (status == FY_STATUS_OK && chosen.is_virtual) status = fy__cuda_virtual_open(dev);
     if (entered) fy__cuda_leave(&frame);

@@ -2,6 +2,7 @@
  * (register.c), other devices (peers.c), many copies at once (copy_many.c).
  * An allocation that the driver refuses leaves no trace: the driver API has no sticky error for it. */
 #include "backends/cuda/nvtx.h"
+#include "backends/cuda/regions.h"
 #include "backends/cuda/virtual.h"
 
 static CUdeviceptr at(const void *address) { return (CUdeviceptr)(uintptr_t)address; }
@@ -20,6 +21,7 @@ fy_status_t fy__cuda_alloc(void *dev_, uint64_t nbytes, void **out_address)
     fy__cuda_leave(&frame);
     FY_TRY(status);
     *out_address = (void *)(uintptr_t)address;
+    if (__builtin_expect(fy__cuda_regions_on, 0)) fy__cuda_heap_begin(dev, *out_address, nbytes);
     return FY_STATUS_OK;
 }
 
@@ -28,6 +30,7 @@ void fy__cuda_free(void *dev_, void *address, uint64_t nbytes)
     fy__cuda_device_t *dev = dev_;
     fy__cuda_frame_t frame;
     (void)nbytes;
+    if (__builtin_expect(fy__cuda_regions_on, 0)) fy__cuda_heap_end(address);
     if (!fy__cuda_enter_to_release(dev, &frame)) return;
     if (!fy__cuda_virtual_free(dev, at(address))) fy__cuda_note(dev, fy__cuda.cuMemFree(at(address)));
     fy__cuda_leave(&frame);

@@ -1,6 +1,8 @@
-/* The only file that sees NVTX's headers. They find a tool by themselves, at the first call, and make every other call nothing if there is
- * none; a domain that could not be made is how that shows. Not here: who has ranges (memory.c, copy_many.c, graph.c, runtime/scope.c). */
+/* The only file, beside regions.c, that sees NVTX's headers. They find a tool by themselves, at the first call, and make every other call
+ * nothing if there is none; a domain that could not be made is how that shows.
+ * Not here: who has ranges (memory.c, copy_many.c, graph.c, runtime/scope.c), blocks of memory (regions.c). */
 #include "backends/cuda/nvtx.h"
+#include "backends/cuda/regions.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -23,6 +25,7 @@ static void open_domain(void)
 {
     domain = nvtxDomainCreateA("ferry");
     fy__cuda_listened = domain != NULL;
+    fy__cuda_regions_open(domain);
 }
 
 void fy__cuda_nvtx_open(void)
@@ -45,7 +48,11 @@ void fy__cuda_range(const char *name)
     nvtxDomainRangePushEx(domain, &attributes);
 }
 
-const char *fy__cuda_nvtx_state(void) { return fy__cuda_listened ? "ranges go to a tool" : "no tool listens (NVTX_INJECTION64_PATH)"; }
+const char *fy__cuda_nvtx_state(void)
+{
+    if (fy__cuda_regions_on) return fy__cuda_listened ? "ranges and blocks of memory go to a tool" : "blocks of memory go to a tool";
+    return fy__cuda_listened ? "ranges go to a tool" : "no tool listens (NVTX_INJECTION64_PATH)";
+}
 
 #else
 

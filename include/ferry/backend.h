@@ -87,6 +87,10 @@ typedef struct fy_packed_entry {
 /* A span of the calling thread begins and is called `name`, valid during the call; NULL: the innermost one ends. */
 typedef void (*fy_range_fn)(const char *name);
 
+/* Of what alloc gave, the `nbytes` from `address` on belong to somebody now, and are called `name`, valid during the call. name NULL: they are
+ * nobody's any more, and nothing on the device uses them. Called with a lock of Ferry's held: must not wait for another thread's call. */
+typedef void (*fy_region_fn)(void *dev, void *address, uint64_t nbytes, const char *name);
+
 typedef struct fy_backend {
     size_t struct_size;
     uint32_t abi;       /* FY_BACKEND_ABI */
@@ -189,6 +193,8 @@ typedef struct fy_backend {
     /* ---- for profilers ---- (optional) */
     /* What to tell the spans of the program's scopes, or NULL if nobody listens; asked once, when the device was opened. */
     fy_range_fn (*ranges)(void *dev);
+    /* What to tell the blocks that are cut from what alloc gives, or NULL if nobody listens; asked once, before the first alloc. */
+    fy_region_fn (*regions)(void *dev);
 } fy_backend_t;
 
 /* The one symbol of a plugin: `fy_backend_open`. Called once; *out_backend lives as long as the process.

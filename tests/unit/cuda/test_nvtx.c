@@ -21,7 +21,7 @@ static void everything_is_a_range(void **state)
     fy_scope_t before = fy_scope_begin("before");
     ts_ok(fy_device_open("cuda:0", &device));
     ts_ok(fy_device_describe(device, note_fact, fact));
-    assert_string_equal(fact, "ranges go to a tool");
+    assert_string_equal(fact, "ranges and blocks of memory go to a tool");
     (void)told();
     fy_scope_end(before, 0, NULL); /* begun before anybody listened */
     assert_string_equal(told(), "");
