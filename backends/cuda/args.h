@@ -1,4 +1,5 @@
-/* What a CUDA kernel is given: one plain struct, by value, for every kernel of this plugin. Three parties read this file: the host side
+/* What a CUDA kernel is given: one plain struct, by value: fy__cuda_args_t for any layout, or the short fy__cuda_flat_t for dense operands of
+ * one axis. Three parties read this file: the host side
  * (pack.c fills it), the kernels (kernels/), and the fake driver of the tests, which rebuilds a launch record from it. So the struct
  * is a launch record in a canonical form, never a kernel's private notation: its operands, attributes and counts mean what op.h says.
  * Included from C and from CUDA; the two sides of one build only, so it has no ABI. */
@@ -8,7 +9,7 @@
 #include <ferry/backend.h>
 
 /* X(module, kernel). A module is one .cu file and one fatbin; a kernel is found by its name. */
-#define FY__CUDA_KERNEL_LIST(X)                                                                 \
+#define FY__CUDA_ARGS_KERNEL_LIST(X)                                                            \
     X(elementwise, fy_elementwise_wide_f32)  /* 4 f32 at once */                                \
     X(elementwise, fy_elementwise_wide_f64)  /* 2 f64 */                                        \
     X(elementwise, fy_elementwise_wide_half) /* 8 f16 or bf16 */                                \
@@ -55,6 +56,20 @@
     X(step, fy_step_f64)                                                                        \
     X(step, fy_step_advance) /* then moves it */
 
+/* These take fy__cuda_flat_t: the same work over dense operands of one axis, aligned or not. */
+#define FY__CUDA_FLAT_KERNEL_LIST(X)         \
+    X(elementwise, fy_elementwise_flat_f32)  \
+    X(elementwise, fy_elementwise_flat_f64)  \
+    X(elementwise, fy_elementwise_flat_half) \
+    X(elementwise, fy_elementwise_flat_int)  \
+    X(move, fy_cast_flat)                    \
+    X(move, fy_generate_flat)                \
+    X(move, fy_copy_flat)                    \
+    X(step, fy_step_flat_f32)                \
+    X(step, fy_step_flat_f64)                \
+    X(step, fy_step_flat_advance)
+#define FY__CUDA_KERNEL_LIST(X) FY__CUDA_ARGS_KERNEL_LIST(X) FY__CUDA_FLAT_KERNEL_LIST(X)
+
 #define FY__CUDA_MODULE_LIST(X) \
     X(elementwise)              \
     X(move) X(random) X(reduce) X(softmax) X(matmul) X(conv) X(conv_gemm) X(conv_tensor) X(conv_depthwise) X(pool) X(loss) X(step)
@@ -63,7 +78,8 @@ enum fy__cuda_kernel {
 #define X(module, name) FY__CUDA_KERNEL_##name,
     FY__CUDA_KERNEL_LIST(X)
 #undef X
-        FY__CUDA_KERNEL_COUNT
+        FY__CUDA_KERNEL_COUNT,
+    FY__CUDA_KERNEL_FLAT = FY__CUDA_KERNEL_fy_elementwise_flat_f32 /* from here on kernels take fy__cuda_flat_t */
 };
 
 #define FY__CUDA_MAX_SRC     3
@@ -131,5 +147,21 @@ typedef struct fy__cuda_args {
     fy__cuda_operand_t dst[FY__CUDA_MAX_DST];
     fy__cuda_operand_t src[FY__CUDA_MAX_SRC];
 } fy__cuda_args_t;
+
+/* The same of a launch whose operands have one axis, side by side (stride 1) or one element for all (stride 0): 128 bytes instead of 1,104, which
+ * the driver copies at every launch. Operand places: dst[0], src[0 .. 2], dst[1 .. 3]. flat.h turns one struct into the other. */
+enum { FY__CUDA_FLAT_OPERANDS = FY__CUDA_MAX_SRC + FY__CUDA_MAX_DST };
+typedef struct fy__cuda_flat {
+    uint32_t struct_size;
+    uint16_t op;
+    uint8_t nsrc, ndst;
+    uint8_t flags, accumulate, wide;
+    uint8_t repeats; /* bit i: operand i is one element */
+    uint8_t dtypes[FY__CUDA_FLAT_OPERANDS];
+    uint8_t reserved[5];
+    uint64_t nelem;
+    fy__cuda_attrs_t attrs;
+    uint64_t data[FY__CUDA_FLAT_OPERANDS];
+} fy__cuda_flat_t;
 
 #endif

@@ -1,6 +1,7 @@
 /* Runs a launch: finds the op's row (families.h), packs the arguments, submits; and the slots that say beforehand what a launch would be and
  * would need. Nothing here allocates or waits. Next: families.c, pack.h for the arguments, launch_product.c for products. */
 #include "backends/cuda/families.h"
+#include "backends/cuda/flat.h"
 #include "backends/cuda/lt.h"
 
 enum { BLOCKS_A_PROCESSOR = 16 }; /* more than run at once; each thread loops over the rest */
@@ -12,7 +13,12 @@ fy_status_t fy__cuda_submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_re
     uint64_t blocks = request->square ? request->threads : request->threads / FY__CUDA_BLOCK + (request->threads % FY__CUDA_BLOCK != 0);
     if (blocks > most) blocks = most;
     if (blocks == 0) blocks = 1;
+    fy__cuda_flat_t flat;
     void *params[] = { &request->args };
+    if (request->kernel >= FY__CUDA_KERNEL_FLAT) {
+        fy__cuda_flat_of(&request->args, &flat);
+        params[0] = &flat;
+    }
     return FY__CUDA_CALL(
         dev, cuLaunchKernel,
         (dev->kernels[request->kernel], (unsigned)blocks, 1, 1, side, request->square ? side : 1, 1, 0, stream, params, NULL),

@@ -4,9 +4,11 @@
 
 #include <string.h>
 
+#include "backends/cuda/flat.h"
 #include "backends/formulas/index.h"
 
 _Static_assert(sizeof(fy__cuda_args_t) <= 4096, "a kernel takes 4 KiB of arguments on every GPU");
+_Static_assert(sizeof(fy__cuda_flat_t) <= 128, "the driver copies the arguments of every launch: the common ones stay short");
 
 fy__cuda_class_t fy__cuda_class_of(int32_t dtype)
 {
@@ -95,24 +97,32 @@ static size_t attrs_nbytes_of(uint32_t op)
     }
 }
 
+static int flat_or(const fy__cuda_args_t *args, int flat_kernel, int kernel) { return fy__cuda_is_flat(args) ? flat_kernel : kernel; }
+
 static int elementwise_kernel(fy__cuda_args_t *args)
 {
     const int32_t dtype = args->src[0].dtype;
     if (args->op == FY_OP_CAST) {
         (void)fy__cuda_set_wide(args, 1, 0, 1, CAST_AT_ONCE);
-        return FY__CUDA_KERNEL_fy_cast;
+        return flat_or(args, FY__CUDA_KERNEL_fy_cast_flat, FY__CUDA_KERNEL_fy_cast);
     }
     if (args->op == FY_OP_WHERE || (args->op == FY_OP_COPY && !args->accumulate)) {
         (void)fy__cuda_set_wide(args, 1, 0, args->nsrc, per_access(args->dst[0].dtype));
-        return FY__CUDA_KERNEL_fy_copy;
+        return flat_or(args, FY__CUDA_KERNEL_fy_copy_flat, FY__CUDA_KERNEL_fy_copy);
     }
     (void)fy__cuda_set_wide(args, 1, 0, args->nsrc, per_access(dtype));
+    const int flat = fy__cuda_is_flat(args);
     switch (fy__cuda_class_of(dtype)) {
     case FY__CUDA_F32:
+        if (flat) return dtype != FY_DTYPE_F32 ? FY__CUDA_KERNEL_fy_elementwise_flat_half : FY__CUDA_KERNEL_fy_elementwise_flat_f32;
         if (!args->wide) return FY__CUDA_KERNEL_fy_elementwise_f32;
         return dtype != FY_DTYPE_F32 ? FY__CUDA_KERNEL_fy_elementwise_wide_half : FY__CUDA_KERNEL_fy_elementwise_wide_f32;
-    case FY__CUDA_F64: return args->wide ? FY__CUDA_KERNEL_fy_elementwise_wide_f64 : FY__CUDA_KERNEL_fy_elementwise_f64;
-    default: return args->wide ? FY__CUDA_KERNEL_fy_elementwise_wide_int : FY__CUDA_KERNEL_fy_elementwise_int;
+    case FY__CUDA_F64:
+        if (flat) return FY__CUDA_KERNEL_fy_elementwise_flat_f64;
+        return args->wide ? FY__CUDA_KERNEL_fy_elementwise_wide_f64 : FY__CUDA_KERNEL_fy_elementwise_f64;
+    default:
+        if (flat) return FY__CUDA_KERNEL_fy_elementwise_flat_int;
+        return args->wide ? FY__CUDA_KERNEL_fy_elementwise_wide_int : FY__CUDA_KERNEL_fy_elementwise_int;
     }
 }
 
@@ -154,6 +164,7 @@ void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
     pack_dst(launch, FY__CUDA_KERNEL_fy_generate, out);
     (void)fy__cuda_set_wide(&out->args, 1, 0, 0, per_access(out->args.dst[0].dtype));
+    out->kernel = flat_or(&out->args, FY__CUDA_KERNEL_fy_generate_flat, FY__CUDA_KERNEL_fy_generate);
     out->threads = threads_of(&out->args);
 }
 
@@ -185,12 +196,16 @@ int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[2])
     if (counts) fy__cuda_operand_set(&args->dst[nalike], &launch->dst[nalike]);
     fy__cuda_args_size(args, launch->nelem);
     (void)fy__cuda_set_wide(args, (unsigned)nalike, 0, 1, per_access(param->dtype));
-    out->kernel = param->dtype == FY_DTYPE_F64 ? FY__CUDA_KERNEL_fy_step_f64 : FY__CUDA_KERNEL_fy_step_f32;
+    const int wide_type = param->dtype == FY_DTYPE_F64, flat = fy__cuda_is_flat(args);
+    if (flat)
+        out->kernel = wide_type ? FY__CUDA_KERNEL_fy_step_flat_f64 : FY__CUDA_KERNEL_fy_step_flat_f32;
+    else
+        out->kernel = wide_type ? FY__CUDA_KERNEL_fy_step_f64 : FY__CUDA_KERNEL_fy_step_f32;
     out->threads = threads_of(args);
     out->square = 0;
     if (!counts) return 1;
     out[1] = out[0];
-    out[1].kernel = FY__CUDA_KERNEL_fy_step_advance;
+    out[1].kernel = flat ? FY__CUDA_KERNEL_fy_step_flat_advance : FY__CUDA_KERNEL_fy_step_advance;
     out[1].threads = 1;
     return 2;
 }
@@ -269,7 +284,7 @@ int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin, f
     set_fused(&out->args.src[0], src, &index, 1);
     fy__cuda_args_size(&out->args, nelem);
     (void)fy__cuda_set_wide(&out->args, 1, 0, 1, per_access(src->dtype));
-    out->kernel = FY__CUDA_KERNEL_fy_copy;
+    out->kernel = flat_or(&out->args, FY__CUDA_KERNEL_fy_copy_flat, FY__CUDA_KERNEL_fy_copy);
     out->threads = threads_of(&out->args);
     out->square = 0;
     return 1;

@@ -7,17 +7,28 @@
 #include <type_traits>
 
 #include "backends/cuda/args.h"
+#include "backends/cuda/flat.h"
 #include "backends/formulas/cast.h"
 #include "backends/formulas/scalar.h"
 
 #define FY_KERNEL extern "C" __global__ void __launch_bounds__(FY__CUDA_BLOCK)
 #define FY_ARGS   const __grid_constant__ fy__cuda_args_t
+#define FY_FLAT   const __grid_constant__ fy__cuda_flat_t
 
 using fy_args = fy__cuda_args_t;
 using fy_operand = fy__cuda_operand_t;
+using fy_flat = fy__cuda_flat_t;
 
 // A kernel that args.h lists and its file lacks does not compile.
 #define FY_KERNEL_EXISTS(name) static_assert(std::is_function<decltype(name)>::value, "");
+
+// Runs body(args) with what flat arguments mean. Rank and strides are then known to the compiler: of the large struct nothing is left.
+template <typename Body> __device__ inline void with_flat(const fy_flat &flat, Body body)
+{
+    fy_args args;
+    fy__cuda_flat_expand(&flat, &args);
+    body(args);
+}
 
 // ---- threads ----
 

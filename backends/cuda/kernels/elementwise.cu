@@ -114,10 +114,10 @@ FY_KERNEL fy_elementwise_int(FY_ARGS args) { walk<int64_t>(args); }
 
 template <typename T, int W> __device__ inline void wide(const fy_args &args)
 {
-    const fy_operand &d = args.dst[0], &sa = args.src[0], &sb = args.nsrc == 2 ? args.src[1] : args.src[0];
+    const fy_operand &d = args.dst[0], &sa = args.src[0], &sb = args.src[1]; // without one, src[1] is not read
     const fy_operand *const operands[3] = { &d, &sa, &sb };
     const bool two = args.nsrc == 2, reads_dst = updates(args) || args.accumulate;
-    const uint64_t groups = args.nelem / W;
+    const uint64_t groups = args.wide ? args.nelem / W : 0;
     for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
         T a[W], b[W], y[W], r[W];
         int64_t at[3];
@@ -143,7 +143,7 @@ template <typename T, int W> __device__ inline void wide(const fy_args &args)
 FY_KERNEL fy_elementwise_wide_f32(FY_ARGS args) { wide<float, 4>(args); }
 FY_KERNEL fy_elementwise_wide_f64(FY_ARGS args) { wide<double, 2>(args); }
 FY_KERNEL fy_elementwise_wide_half(FY_ARGS args) { wide<float, 8>(args); }
-FY_KERNEL fy_elementwise_wide_int(FY_ARGS args)
+__device__ inline void wide_int(const fy_args &args)
 {
     switch (args.wide) {
     case 2: wide<int64_t, 2>(args); break;
@@ -151,11 +151,35 @@ FY_KERNEL fy_elementwise_wide_int(FY_ARGS args)
     default: wide<int64_t, 16>(args); break;
     }
 }
+FY_KERNEL fy_elementwise_wide_int(FY_ARGS args) { wide_int(args); }
+
+// ---- one axis, in the short arguments ----
+
+FY_KERNEL fy_elementwise_flat_f32(FY_FLAT flat)
+{
+    with_flat(flat, [](const fy_args &args) { wide<float, 4>(args); });
+}
+FY_KERNEL fy_elementwise_flat_f64(FY_FLAT flat)
+{
+    with_flat(flat, [](const fy_args &args) { wide<double, 2>(args); });
+}
+FY_KERNEL fy_elementwise_flat_half(FY_FLAT flat)
+{
+    with_flat(flat, [](const fy_args &args) { wide<float, 8>(args); });
+}
+FY_KERNEL fy_elementwise_flat_int(FY_FLAT flat)
+{
+    with_flat(flat, [](const fy_args &args) { wide_int(args); });
+}
 
 FY_KERNEL_EXISTS(fy_elementwise_wide_f32)
 FY_KERNEL_EXISTS(fy_elementwise_wide_f64)
 FY_KERNEL_EXISTS(fy_elementwise_wide_half)
 FY_KERNEL_EXISTS(fy_elementwise_wide_int)
+FY_KERNEL_EXISTS(fy_elementwise_flat_f32)
+FY_KERNEL_EXISTS(fy_elementwise_flat_f64)
+FY_KERNEL_EXISTS(fy_elementwise_flat_half)
+FY_KERNEL_EXISTS(fy_elementwise_flat_int)
 FY_KERNEL_EXISTS(fy_elementwise_f32)
 FY_KERNEL_EXISTS(fy_elementwise_f64)
 FY_KERNEL_EXISTS(fy_elementwise_int)

@@ -24,7 +24,7 @@ template <typename T> __device__ inline void convert(const fy_args &args)
     }
 }
 
-FY_KERNEL fy_cast(FY_ARGS args)
+__device__ inline void cast(const fy_args &args)
 {
     switch (args.src[0].dtype) {
     case FY_DTYPE_F32:
@@ -33,6 +33,11 @@ FY_KERNEL fy_cast(FY_ARGS args)
     case FY_DTYPE_F64: convert<double>(args); break;
     default: convert<int64_t>(args); break;
     }
+}
+FY_KERNEL fy_cast(FY_ARGS args) { cast(args); }
+FY_KERNEL fy_cast_flat(FY_FLAT flat)
+{
+    with_flat(flat, [](const fy_args &args) { cast(args); });
 }
 
 // ---- fill, arange ----
@@ -64,6 +69,10 @@ template <typename S> __device__ inline void generate(const fy_args &args)
 FY_KERNEL fy_generate(FY_ARGS args)
 {
     by_dtype(args.dst[0].dtype, [&](auto as) { generate<decltype(as)>(args); });
+}
+FY_KERNEL fy_generate_flat(FY_FLAT flat)
+{
+    with_flat(flat, [](const fy_args &args) { by_dtype(args.dst[0].dtype, [&](auto as) { generate<decltype(as)>(args); }); });
 }
 
 // ---- copy, concat, where: elements are bytes ----
@@ -137,7 +146,7 @@ __device__ inline int size_of(int dtype)
     }
 }
 
-FY_KERNEL fy_copy(FY_ARGS args)
+__device__ inline void copy(const fy_args &args)
 {
     const bool select = args.op == FY_OP_WHERE;
     switch (size_of(args.dst[0].dtype)) {
@@ -146,6 +155,11 @@ FY_KERNEL fy_copy(FY_ARGS args)
     case 4: select ? select_elements<uint32_t>(args) : copy_elements<uint32_t>(args); break;
     default: select ? select_elements<uint64_t>(args) : copy_elements<uint64_t>(args); break;
     }
+}
+FY_KERNEL fy_copy(FY_ARGS args) { copy(args); }
+FY_KERNEL fy_copy_flat(FY_FLAT flat)
+{
+    with_flat(flat, [](const fy_args &args) { copy(args); });
 }
 
 // ---- gather: dst[i..., j...] = table[indices[i...], j...] ----
@@ -234,8 +248,11 @@ FY_KERNEL fy_packed(FY_ARGS args)
 }
 
 FY_KERNEL_EXISTS(fy_cast)
+FY_KERNEL_EXISTS(fy_cast_flat)
 FY_KERNEL_EXISTS(fy_generate)
+FY_KERNEL_EXISTS(fy_generate_flat)
 FY_KERNEL_EXISTS(fy_copy)
+FY_KERNEL_EXISTS(fy_copy_flat)
 FY_KERNEL_EXISTS(fy_gather)
 FY_KERNEL_EXISTS(fy_one_hot)
 FY_KERNEL_EXISTS(fy_packed)

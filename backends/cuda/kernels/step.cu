@@ -6,10 +6,16 @@
 
 __device__ inline bool counts(const fy_args &args) { return args.op == FY_OP_ADAM_STEP || args.op == FY_OP_SGD_MOMENTUM_STEP; }
 
+// Of an op that counts: behind the parameter and its states.
+__device__ inline int64_t *number_of(const fy_args &args)
+{
+    return element<int64_t>(args.op == FY_OP_ADAM_STEP ? args.dst[3] : args.dst[2], 0);
+}
+
 __device__ inline fy__rates_t rates_of(const fy_args &args)
 {
     const double lr = load<double>(args.src[1], 0);
-    const int64_t number = counts(args) ? *element<int64_t>(args.dst[args.ndst - 1], 0) : 0;
+    const int64_t number = counts(args) ? *number_of(args) : 0;
     if (args.op == FY_OP_ADAM_STEP) {
         const fy_adam_attrs_t &a = args.attrs.adam;
         return fy__adam_rates(lr, a.beta1, a.beta2, a.eps, a.weight_decay, a.decoupled, number);
@@ -54,29 +60,36 @@ template <typename T, int NSTATES> __device__ inline void step_wide(const fy_arg
     }
 }
 
-template <typename T> __device__ inline void step(const fy_args &args, fy__rates_t *rates)
+// All of it; what lies behind the groups, one by one.
+template <typename T, int NSTATES> __device__ inline void step_all(const fy_args &args, const fy__rates_t *rates)
 {
-    if (threadIdx.x == 0) *rates = rates_of(args);
-    __syncthreads();
     const fy_operand &grad = args.src[0], &param = args.dst[0];
-    const int nstates = args.op == FY_OP_SGD_STEP ? 0 : args.op == FY_OP_SGD_MOMENTUM_STEP ? 1 : 2;
     const uint64_t groups = args.wide ? args.nelem / args.wide : 0;
-    if (groups > 0 && nstates == 0) step_wide<T, 0>(args, rates, groups);
-    if (groups > 0 && nstates == 1) step_wide<T, 1>(args, rates, groups);
-    if (groups > 0 && nstates == 2) step_wide<T, 2>(args, rates, groups);
+    if (groups > 0) step_wide<T, NSTATES>(args, rates, groups);
     for (uint64_t n = groups * args.wide + first_thread(); n < args.nelem; n += all_threads()) {
-        int64_t at[3] = { 0, 0, 0 }, at_grad = 0;
+        int64_t at[NSTATES + 1] = { 0 }, at_grad = 0;
         uint64_t linear = n;
         for (int axis = param.rank - 1; axis >= 0; axis--) {
             const int64_t i = (int64_t)(axis > 0 ? split(linear, param.dims[axis], args.flags) : linear);
             at_grad += i * grad.strides[axis];
-            for (int k = 0; k <= nstates; k++) at[k] += i * args.dst[k].strides[axis];
+            for (int k = 0; k <= NSTATES; k++) at[k] += i * args.dst[k].strides[axis];
         }
         T state[2];
-        for (int k = 0; k < nstates; k++) state[k] = load<T>(args.dst[k + 1], at[k + 1]);
+        for (int k = 0; k < NSTATES; k++) state[k] = load<T>(args.dst[k + 1], at[k + 1]);
         const T updated = apply(args.op, rates, load<T>(param, at[0]), &state[0], &state[1], load<T>(grad, at_grad));
         store(param, at[0], updated);
-        for (int k = 0; k < nstates; k++) store(args.dst[k + 1], at[k + 1], state[k]);
+        for (int k = 0; k < NSTATES; k++) store(args.dst[k + 1], at[k + 1], state[k]);
+    }
+}
+
+template <typename T> __device__ inline void step(const fy_args &args, fy__rates_t *rates)
+{
+    if (threadIdx.x == 0) *rates = rates_of(args);
+    __syncthreads();
+    switch (args.op) {
+    case FY_OP_SGD_STEP: step_all<T, 0>(args, rates); break;
+    case FY_OP_SGD_MOMENTUM_STEP: step_all<T, 1>(args, rates); break;
+    default: step_all<T, 2>(args, rates); break;
     }
 }
 
@@ -92,9 +105,28 @@ FY_KERNEL fy_step_f64(FY_ARGS args)
 }
 FY_KERNEL fy_step_advance(FY_ARGS args)
 {
-    if (first_thread() == 0) ++*element<int64_t>(args.dst[args.ndst - 1], 0);
+    if (first_thread() == 0) ++*number_of(args);
+}
+FY_KERNEL fy_step_flat_f32(FY_FLAT flat)
+{
+    __shared__ fy__rates_t rates;
+    with_flat(flat, [&](const fy_args &args) { step<float>(args, &rates); });
+}
+FY_KERNEL fy_step_flat_f64(FY_FLAT flat)
+{
+    __shared__ fy__rates_t rates;
+    with_flat(flat, [&](const fy_args &args) { step<double>(args, &rates); });
+}
+FY_KERNEL fy_step_flat_advance(FY_FLAT flat)
+{
+    with_flat(flat, [](const fy_args &args) {
+        if (first_thread() == 0) ++*number_of(args);
+    });
 }
 
 FY_KERNEL_EXISTS(fy_step_f32)
 FY_KERNEL_EXISTS(fy_step_f64)
 FY_KERNEL_EXISTS(fy_step_advance)
+FY_KERNEL_EXISTS(fy_step_flat_f32)
+FY_KERNEL_EXISTS(fy_step_flat_f64)
+FY_KERNEL_EXISTS(fy_step_flat_advance)

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "backends/cuda/args.h"
+#include "backends/cuda/flat.h"
 #include "backends/cuda/driver.h"
 #include "backends/cuda/lt_library.h"
 #ifdef FERRY_HAS_CUDNN
@@ -103,7 +104,6 @@ void fake_capture_drop(CUstream stream);
 int64_t fake_graphs_live(int is_exec);
 void fake_graphs_close(CUcontext context, int lost);
 /* ---- kernels ---- */
-CUresult fake_run_kernel(int device, const char *name, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y);
 /* Dense, uninitialised, of the dims of `like`; the caller frees data. */
 fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype);
 /* One op by the portable kernels. */
@@ -114,9 +114,10 @@ int fake_conv_fits(const char *kernel, const fy__cuda_args_t *args);
 fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst, const fy_desc_t *src);
 /* Is what args->wide and FY__CUDA_ALIGNED say about the operands true? */
 int fake_wide_is_right(const fy__cuda_args_t *args);
-/* Runs the kernel's own source; the operands in `args` hold host addresses. 0: a barrier was not reached by all; -1: an access was not
+/* Runs the kernel's own source; the operands in `args` (`flat`, if the kernel takes that; else NULL) hold host addresses. 0: a barrier was not reached by all; -1: an access was not
  * aligned, and the kernel was given up. */
-int simt_run(const char *kernel, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y);
+int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat, unsigned grid, unsigned block_x,
+             unsigned block_y);
 
 #define X(name, since) __typeof__(*(PFN_##name##_v##since)0) fake_##name;
 FY__CUDA_DRIVER_LIST(X)

@@ -56,6 +56,8 @@ enum fake_cuda_live {
     X(void, fake_cuda_cost, (const char *prefix, double ms))                                                                                     \
     /* How the last kernel was launched. */                                                                                                      \
     X(const char *, fake_cuda_last_kernel, (void))                                                                                               \
+    /* The longest arguments of a kernel, in bytes, since this was asked last. */                                                                \
+    X(uint64_t, fake_cuda_longest_args, (void))                                                                                                  \
     X(uint64_t, fake_cuda_last_threads, (void))
 
 #define X(result, name, parameters) __attribute__((visibility("default"))) result name parameters;

@@ -8,10 +8,18 @@
 #include "tests/support/fake_cuda/fake.h"
 
 static char last_kernel[48];
-static uint64_t last_threads;
+static uint64_t last_threads, longest_args;
 
 const char *fake_cuda_last_kernel(void) { return last_kernel; }
 uint64_t fake_cuda_last_threads(void) { return last_threads; }
+uint64_t fake_cuda_longest_args(void)
+{
+    fake_lock();
+    const uint64_t nbytes = longest_args;
+    longest_args = 0;
+    fake_unlock();
+    return nbytes;
+}
 
 static fy_status_t ignore_failure(fy_status_t status, const char *file, int line, const char *format, ...)
 {
@@ -179,13 +187,13 @@ static int family_fits(const char *kernel, uint32_t op)
 {
     switch (op) {
     case FY_OP_FILL:
-    case FY_OP_ARANGE: return strcmp(kernel, "fy_generate") == 0;
+    case FY_OP_ARANGE: return starts_with(kernel, "fy_generate");
     case FY_OP_RAND:
     case FY_OP_RANDN:
     case FY_OP_RANDPERM: return starts_with(kernel, "fy_random");
-    case FY_OP_CAST: return strcmp(kernel, "fy_cast") == 0;
-    case FY_OP_COPY: return strcmp(kernel, "fy_copy") == 0 || starts_with(kernel, "fy_elementwise");
-    case FY_OP_WHERE: return strcmp(kernel, "fy_copy") == 0;
+    case FY_OP_CAST: return starts_with(kernel, "fy_cast");
+    case FY_OP_COPY: return starts_with(kernel, "fy_copy") || starts_with(kernel, "fy_elementwise");
+    case FY_OP_WHERE: return starts_with(kernel, "fy_copy");
     case FY_OP_SUM:
     case FY_OP_MEAN:
     case FY_OP_MAX:
@@ -242,6 +250,15 @@ static int axes_fit(const fy__cuda_args_t *args)
     return reduced && (args->nsrc == 1 || memcmp(args->src[1].dims, src->dims, sizeof src->dims) == 0);
 }
 
+static int is_flat_kernel(const char *kernel)
+{
+#define X(module, name) \
+    if (strcmp(kernel, #name) == 0) return 1;
+    FY__CUDA_FLAT_KERNEL_LIST(X)
+#undef X
+    return 0;
+}
+
 static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
 {
     if (args->struct_size != sizeof *args || !family_fits(kernel, args->op)) return 0;
@@ -258,12 +275,20 @@ static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
     if (starts_with(kernel, "fy_conv2d") && !fake_conv_fits(kernel, args)) return 0;
     if (strcmp(kernel, "fy_argmax") == 0 || starts_with(kernel, "fy_softmax"))
         if (args->attrs.axis.axis != args->src[0].rank - 1) return 0;
-    if (starts_with(kernel, "fy_elementwise"))
+    if (starts_with(kernel, "fy_elementwise_flat_half")) return args->src[0].dtype == FY_DTYPE_F16 || args->src[0].dtype == FY_DTYPE_BF16;
+    if (starts_with(kernel, "fy_elementwise") && !is_flat_kernel(kernel))
         if (starts_with(kernel, "fy_elementwise_wide") != (args->wide != 0 && (args->flags & FY__CUDA_ALIGNED) != 0)) return 0;
     return 1;
 }
 
 /* ---- one launch ---- */
+
+typedef struct launched {
+    char kernel[48];
+    unsigned grid, block_x, block_y;
+    fy__cuda_args_t args; /* of a flat kernel: what `flat` means */
+    fy__cuda_flat_t flat;
+} launched_t;
 
 static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, uint32_t *fault, fy_desc_t *dst, fy_desc_t *src)
 {
@@ -295,7 +320,7 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
         dst[1].data = memcpy(state, dst[1].data, sizeof state);
         return run(&launch);
     }
-    if (strcmp(kernel, "fy_step_advance") == 0) {
+    if (strcmp(kernel, "fy_step_advance") == 0 || strcmp(kernel, "fy_step_flat_advance") == 0) {
         ++*(int64_t *)dst[args->ndst - 1].data;
         return FY_STATUS_OK;
     }
@@ -316,18 +341,22 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
 }
 
 /* FAKE_CUDA_KERNELS=source: the kernels' own text (simt.c) instead of the portable kernels. */
-static CUresult run_source(const char *kernel, const fy__cuda_args_t *args, uint32_t *fault, const fy_desc_t *dst, const fy_desc_t *src,
-                           unsigned grid, unsigned block_x, unsigned block_y)
+static CUresult run_source(const launched_t *work, const fy__cuda_args_t *args, uint32_t *fault, const fy_desc_t *dst, const fy_desc_t *src)
 {
 #ifdef FAKE_CUDA_HAS_SOURCE
     fy__cuda_args_t on_host = *args;
+    fy__cuda_flat_t flat = work->flat;
     for (unsigned i = 0; i < args->ndst; i++) on_host.dst[i].data = (uint64_t)(uintptr_t)dst[i].data;
     for (unsigned i = 0; i < args->nsrc; i++) on_host.src[i].data = (uint64_t)(uintptr_t)src[i].data;
     on_host.fault = (uint64_t)(uintptr_t)fault;
-    const int outcome = simt_run(kernel, &on_host, grid, block_x, block_y);
+    flat.data[0] = on_host.dst[0].data;
+    for (unsigned i = 0; i < args->nsrc; i++) flat.data[1 + i] = on_host.src[i].data;
+    for (unsigned i = 1; i < args->ndst; i++) flat.data[FY__CUDA_MAX_SRC + i] = on_host.dst[i].data;
+    const int outcome =
+        simt_run(work->kernel, &on_host, is_flat_kernel(work->kernel) ? &flat : NULL, work->grid, work->block_x, work->block_y);
     return outcome > 0 ? CUDA_SUCCESS : outcome == 0 ? CUDA_ERROR_LAUNCH_TIMEOUT : CUDA_ERROR_MISALIGNED_ADDRESS;
 #else
-    (void)kernel, (void)args, (void)fault, (void)dst, (void)src, (void)grid, (void)block_x, (void)block_y;
+    (void)work, (void)args, (void)fault, (void)dst, (void)src;
     return CUDA_ERROR_NOT_SUPPORTED;
 #endif
 }
@@ -352,12 +381,13 @@ static fy_packed_entry_t *translate_table(int device, const fy__cuda_args_t *arg
     return table;
 }
 
-CUresult fake_run_kernel(int device, const char *kernel, const fy__cuda_args_t *args_, unsigned grid, unsigned block_x, unsigned block_y)
+static CUresult run_kernel(int device, const launched_t *work)
 {
+    const char *kernel = work->kernel;
     fy_desc_t dst[FY__CUDA_MAX_DST], src[FY__CUDA_MAX_SRC];
     const char *kernels = getenv("FAKE_CUDA_KERNELS");
     uint32_t *fault = NULL;
-    fy__cuda_args_t own = *args_, *args = &own;
+    fy__cuda_args_t own = work->args, *args = &own;
     fy_packed_entry_t *table = NULL;
     if (!assumptions_hold(kernel, args)) return CUDA_ERROR_INVALID_VALUE;
     if (!fake_wide_is_right(args)) return CUDA_ERROR_MISALIGNED_ADDRESS;
@@ -372,18 +402,12 @@ CUresult fake_run_kernel(int device, const char *kernel, const fy__cuda_args_t *
     }
     CUresult code;
     if (kernels != NULL && strcmp(kernels, "source") == 0)
-        code = run_source(kernel, args, fault, dst, src, grid, block_x, block_y);
+        code = run_source(work, args, fault, dst, src);
     else
         code = interpret(kernel, args, fault, dst, src) == FY_STATUS_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     free(table);
     return code;
 }
-
-typedef struct launched {
-    char kernel[48];
-    unsigned grid, block_x, block_y;
-    fy__cuda_args_t args;
-} launched_t;
 
 static CUresult run_launched(CUcontext context, const void *work)
 {
@@ -391,11 +415,26 @@ static CUresult run_launched(CUcontext context, const void *work)
     memcpy(last_kernel, launched->kernel, sizeof last_kernel);
     fake_spend(launched->kernel);
     last_threads = (uint64_t)launched->grid * launched->block_x * launched->block_y;
-    const CUresult code =
-        fake_run_kernel(context->device, launched->kernel, &launched->args, launched->grid, launched->block_x, launched->block_y);
+    const CUresult code = run_kernel(context->device, launched);
     if (code != CUDA_ERROR_ILLEGAL_ADDRESS && code != CUDA_ERROR_MISALIGNED_ADDRESS) return code;
     context->lost = code;
     return CUDA_SUCCESS; /* as on a card, the launch succeeds and the next call learns of it */
+}
+
+/* A driver knows from the kernel how long its arguments are; here their first word says it, too. 0: they disagree. */
+static int take_arguments(const char *kernel, const void *params, launched_t *out)
+{
+    uint32_t nbytes;
+    memcpy(&nbytes, params, sizeof nbytes);
+    if (nbytes != (is_flat_kernel(kernel) ? sizeof out->flat : sizeof out->args)) return 0;
+    if (nbytes > longest_args) longest_args = nbytes;
+    if (!is_flat_kernel(kernel)) {
+        memcpy(&out->args, params, sizeof out->args);
+        return 1;
+    }
+    memcpy(&out->flat, params, sizeof out->flat);
+    fy__cuda_flat_expand(&out->flat, &out->args);
+    return 1;
 }
 
 CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
@@ -413,7 +452,7 @@ CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid
         return (CUresult)fake_leave(CUDA_ERROR_INVALID_VALUE);
     launched_t launched = { .grid = grid_x, .block_x = block_x, .block_y = block_y };
     strncpy(launched.kernel, kernel, sizeof launched.kernel - 1);
-    memcpy(&launched.args, params[0], sizeof launched.args);
+    if (!take_arguments(kernel, params[0], &launched)) return (CUresult)fake_leave(CUDA_ERROR_INVALID_VALUE);
     code = fake_submit(context, stream, run_launched, &launched, sizeof launched);
     return (CUresult)fake_leave(code);
 }

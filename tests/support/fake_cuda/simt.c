@@ -18,12 +18,25 @@ simt_dim_t simt_thread, simt_block, simt_block_dim, simt_grid_dim;
 
 /* clang-format off */
 #define X(module, name) void name(const fy__cuda_args_t args);
-FY__CUDA_KERNEL_LIST(X)
+FY__CUDA_ARGS_KERNEL_LIST(X)
+#undef X
+#define X(module, name) void name(const fy__cuda_flat_t flat);
+FY__CUDA_FLAT_KERNEL_LIST(X)
 #undef X
 /* clang-format on */
 
 static void (*entry)(const fy__cuda_args_t args);
+static void (*flat_entry)(const fy__cuda_flat_t flat);
 static const fy__cuda_args_t *arguments;
+static const fy__cuda_flat_t *flat_arguments;
+
+static void call_entry(void)
+{
+    if (flat_arguments != NULL)
+        flat_entry(*flat_arguments);
+    else
+        entry(*arguments);
+}
 static ucontext_t fresh[MOST]; /* how a thread begins; from then on jumps, which make no system call */
 static jmp_buf scheduler, threads[MOST];
 static int states[MOST], begun[MOST], now, misaligned;
@@ -50,7 +63,7 @@ void simt_misaligned(void)
 
 static void thread_main(void)
 {
-    entry(*arguments);
+    call_entry();
     states[now] = DONE;
     _longjmp(scheduler, 1);
 }
@@ -117,33 +130,52 @@ static void run_plainly(int n)
     if (_setjmp(scheduler) != 0) return; /* one has ended before its time */
     for (int i = 0; i < n; i++) {
         place(i);
-        entry(*arguments);
+        call_entry();
     }
 }
 
-int simt_run(const char *kernel, const fy__cuda_args_t *args, unsigned grid, unsigned block_x, unsigned block_y)
+/* Sets `entry` or `flat_entry`. 0: there is no such kernel. */
+static int find_entry(const char *kernel, int is_flat)
 {
     static const struct {
         const char *name;
         void (*entry)(const fy__cuda_args_t args);
     } kernels[] = {
 #define X(module, name) { #name, name },
-        FY__CUDA_KERNEL_LIST(X)
+        FY__CUDA_ARGS_KERNEL_LIST(X)
 #undef X
     };
-    const int n = (int)(block_x * block_y);
+    static const struct {
+        const char *name;
+        void (*entry)(const fy__cuda_flat_t flat);
+    } flat_kernels[] = {
+#define X(module, name) { #name, name },
+        FY__CUDA_FLAT_KERNEL_LIST(X)
+#undef X
+    };
     entry = NULL;
+    flat_entry = NULL;
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
         if (strcmp(kernels[i].name, kernel) == 0) entry = kernels[i].entry;
+    for (size_t i = 0; i < sizeof flat_kernels / sizeof *flat_kernels; i++)
+        if (strcmp(flat_kernels[i].name, kernel) == 0) flat_entry = flat_kernels[i].entry;
+    return is_flat ? flat_entry != NULL : entry != NULL;
+}
+
+int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat, unsigned grid, unsigned block_x,
+             unsigned block_y)
+{
+    const int n = (int)(block_x * block_y), known = find_entry(kernel, flat != NULL);
     if (stacks == NULL)
         stacks = mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (entry == NULL || n > MOST || stacks == MAP_FAILED) return 0;
+    if (!known || n > MOST || stacks == MAP_FAILED) return 0;
     arguments = args;
+    flat_arguments = flat;
     misaligned = 0;
     simt_block_dim = (simt_dim_t){ block_x, block_y, 1 };
     simt_grid_dim = (simt_dim_t){ grid, 1, 1 };
     /* The block adds up, however few threads share a row; or its first thread works for all. */
-    const int joins = strncmp(kernel, "fy_class_loss_f", 15) == 0 || strncmp(kernel, "fy_step_f", 9) == 0;
+    const int joins = strncmp(kernel, "fy_class_loss_f", 15) == 0 || strncmp(kernel, "fy_step_f", 9) == 0; /* fy_step_flat_ too */
     const int has_barriers = args->lanes > 1 || block_y > 1 || joins;
     for (unsigned block = 0; block < grid; block++) {
         simt_block = (simt_dim_t){ block, 0, 0 };

@@ -17,17 +17,26 @@ fi
 
 # module, kernel, least loads and stores of 16 bytes, bytes of stack at most (exp, log and division of f64 spill a register around their call)
 expected='elementwise fy_elementwise_wide_f32 3 1 0
-elementwise fy_elementwise_wide_f64 3 1 0
+elementwise fy_elementwise_wide_f64 3 1 8
 elementwise fy_elementwise_wide_half 3 2 0
 elementwise fy_elementwise_wide_int 9 3 0
+elementwise fy_elementwise_flat_f32 3 1 0
+elementwise fy_elementwise_flat_f64 3 1 0
+elementwise fy_elementwise_flat_half 3 2 0
+elementwise fy_elementwise_flat_int 9 3 0
 matmul fy_matmul_f32 0 0 0
 matmul fy_matmul_f64 0 0 0
 move fy_cast 4 4 0
 move fy_copy 4 4 0
+move fy_cast_flat 4 4 0
+move fy_copy_flat 4 4 0
+move fy_generate_flat 0 4 0
 move fy_gather 4 4 0
 move fy_generate 0 4 0
 step fy_step_f32 9 6 0
 step fy_step_f64 9 6 0
+step fy_step_flat_f32 9 6 8
+step fy_step_flat_f64 9 6 0
 softmax fy_softmax_f32 6 3 16
 softmax fy_softmax_f64 3 1 16
 softmax fy_softmax_backward_f32 8 3 16

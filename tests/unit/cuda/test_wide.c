@@ -36,7 +36,8 @@ static void binary(fy_op_t op, int32_t dtype, int32_t result, const layout_t *l,
     c.src[0] = describe(dtype, l->rank, l->dims, l->a);
     c.src[1] = describe(dtype, l->rank, l->dims, l->b);
     run_case(&c);
-    const int wide = strstr(fake.fake_cuda_last_kernel(), "_wide_") != NULL;
+    const char *kernel = fake.fake_cuda_last_kernel();
+    const int wide = strstr(kernel, "_wide_") != NULL || (l->rank == 1 && strstr(kernel, "_flat_") != NULL);
     if (wide != l->wide) fail_msg("layout %d of dtype %d took %s", (int)(l - layouts), dtype, fake.fake_cuda_last_kernel());
     run_shifted(&c);
 }

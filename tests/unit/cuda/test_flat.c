@@ -1,0 +1,187 @@
+/* Dense launches of one axis take the short arguments (args.h): at most 128 bytes, which the driver copies at each launch, for every op of
+ * elementwise arithmetic, copies, casts, fills and optimizer steps; results are those of the portable kernels, aligned or not. */
+#include "op_case.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+enum { MOST = 128 };
+static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
+
+/* Runs the case with every operand aligned, then each one element off, and looks at the arguments of all its launches. */
+static void run_flat(op_case_t *c)
+{
+    for (c->shifted = 0; c->shifted < 1u << (c->ndst + c->nsrc); c->shifted = c->shifted * 2 + 1) {
+        (void)fake.fake_cuda_longest_args();
+        run_case(c);
+        const uint64_t nbytes = fake.fake_cuda_longest_args();
+        if (nbytes == 0 || nbytes > MOST) fail_msg("%s took %llu bytes of arguments", op_names[c->op], (unsigned long long)nbytes);
+        if (strstr(fake.fake_cuda_last_kernel(), "_flat") == NULL) fail_msg("%s ran %s", op_names[c->op], fake.fake_cuda_last_kernel());
+    }
+    c->shifted = 0;
+}
+
+/* Shapes that are one dense axis, or become one: with a tail, of one element, a scalar, of fused axes, shorter than an access. */
+static const struct {
+    int rank;
+    int64_t dims[3];
+} shapes[] = { { 1, { 1003 } }, { 1, { 1 } }, { 0, { 0 } }, { 3, { 5, 4, 8 } }, { 1, { 3 } } };
+
+static void each_shape(fy_op_t op, int32_t dtype, int32_t result, unsigned nsrc, const void *attrs, uint32_t accumulate)
+{
+    for (size_t i = 0; i < LENGTH(shapes); i++) {
+        op_case_t c = { .op = op, .ndst = 1, .nsrc = nsrc, .attrs = attrs, .accumulate = accumulate };
+        c.dst[0] = describe(result, shapes[i].rank, shapes[i].dims, NULL);
+        for (unsigned k = 0; k < nsrc; k++) c.src[k] = describe(dtype, shapes[i].rank, shapes[i].dims, NULL);
+        run_flat(&c);
+    }
+}
+
+static void arithmetic(void **state)
+{
+    (void)state;
+    static const fy_op_t unary[] = { FY_OP_NEG,  FY_OP_ABS,   FY_OP_EXP,         FY_OP_LOG,       FY_OP_SQRT, FY_OP_TANH, FY_OP_SIGMOID,
+                                     FY_OP_RELU, FY_OP_RELU6, FY_OP_HARDSIGMOID, FY_OP_HARDSWISH, FY_OP_SILU, FY_OP_GELU, FY_OP_ERF },
+                         binary[] = { FY_OP_ADD,
+                                      FY_OP_SUB,
+                                      FY_OP_MUL,
+                                      FY_OP_DIV,
+                                      FY_OP_MAXIMUM,
+                                      FY_OP_MINIMUM,
+                                      FY_OP_POW,
+                                      FY_OP_TANH_BACKWARD,
+                                      FY_OP_SIGMOID_BACKWARD,
+                                      FY_OP_RELU_BACKWARD,
+                                      FY_OP_RELU6_BACKWARD,
+                                      FY_OP_HARDSIGMOID_BACKWARD,
+                                      FY_OP_HARDSWISH_BACKWARD,
+                                      FY_OP_SILU_BACKWARD,
+                                      FY_OP_GELU_BACKWARD },
+                         of_integers[] = { FY_OP_ADD, FY_OP_SUB, FY_OP_MUL, FY_OP_MAXIMUM, FY_OP_MINIMUM };
+    static const int32_t integers[] = { FY_DTYPE_I32, FY_DTYPE_I64, FY_DTYPE_U8 };
+    for (size_t d = 0; d < LENGTH(floats); d++) {
+        for (size_t i = 0; i < LENGTH(unary); i++) each_shape(unary[i], floats[d], floats[d], 1, NULL, i % 2);
+        for (size_t i = 0; i < LENGTH(binary); i++) each_shape(binary[i], floats[d], floats[d], 2, NULL, i % 2);
+    }
+    for (size_t d = 0; d < LENGTH(integers); d++) {
+        for (size_t i = 0; i < LENGTH(of_integers); i++) each_shape(of_integers[i], integers[d], integers[d], 2, NULL, 0);
+        each_shape(FY_OP_NEG, integers[d], integers[d], 1, NULL, 0);
+        each_shape(FY_OP_ABS, integers[d], integers[d], 1, NULL, 0);
+    }
+    for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++)
+        for (fy_op_t op = FY_OP_EQ; op <= FY_OP_GE; op++) each_shape(op, dtype, FY_DTYPE_BOOL, 2, NULL, 0);
+}
+
+static void with_numbers(void **state)
+{
+    (void)state;
+    const fy_affine_attrs_t affine = { 2.5, -1 };
+    const fy_axpy_attrs_t axpy = { -0.75 };
+    const fy_clamp_attrs_t clamp = { -0.5, 0.25 };
+    for (size_t d = 0; d < LENGTH(floats); d++) {
+        each_shape(FY_OP_AFFINE, floats[d], floats[d], 1, &affine, 0);
+        each_shape(FY_OP_AXPY, floats[d], floats[d], 1, &axpy, 0);
+        each_shape(FY_OP_CLAMP, floats[d], floats[d], 1, &clamp, 1);
+    }
+}
+
+/* One element for all: a scalar operand that was broadcast. */
+static void a_repeated_value(void **state)
+{
+    (void)state;
+    static const int64_t dims[] = { 1003 }, once[] = { 0 };
+    const fy_clip_attrs_t clip = { 0.5 };
+    for (size_t d = 0; d < LENGTH(floats); d++) {
+        const fy_desc_t all = describe(floats[d], 1, dims, NULL), one = describe(floats[d], 1, dims, once);
+        op_case_t c = { .op = FY_OP_MUL, .ndst = 1, .nsrc = 2, .dst = { all }, .src = { all, one } };
+        run_flat(&c);
+        op_case_t first = { .op = FY_OP_SUB, .ndst = 1, .nsrc = 2, .dst = { all }, .src = { one, all } };
+        run_flat(&first);
+        op_case_t clips = { .op = FY_OP_CLIP_BY_NORM, .ndst = 1, .nsrc = 1, .attrs = &clip, .dst = { all }, .src = { one } };
+        run_flat(&clips);
+    }
+}
+
+static void moves(void **state)
+{
+    (void)state;
+    const fy_fill_attrs_t fill = { 1.5, 1 };
+    const fy_arange_attrs_t arange = { 3, 0.25 };
+    for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
+        each_shape(FY_OP_COPY, dtype, dtype, 1, NULL, 0);
+        each_shape(FY_OP_FILL, dtype, dtype, 0, &fill, 0);
+        for (int32_t to = 0; to < FY_DTYPE_COUNT; to++) {
+            const fy_cast_attrs_t cast = { to };
+            each_shape(FY_OP_CAST, dtype, to, 1, &cast, 0);
+        }
+        op_case_t where = { .op = FY_OP_WHERE, .ndst = 1, .nsrc = 3 };
+        where.dst[0] = where.src[1] = where.src[2] = describe(dtype, 1, shapes[0].dims, NULL);
+        where.src[0] = describe(FY_DTYPE_BOOL, 1, shapes[0].dims, NULL);
+        run_flat(&where);
+        op_case_t make = { .op = FY_OP_ARANGE, .ndst = 1, .attrs = &arange, .dst = { describe(dtype, 1, (const int64_t[]){ 101 }, NULL) } };
+        if (dtype != FY_DTYPE_BOOL) run_flat(&make);
+    }
+    for (size_t d = 0; d < LENGTH(floats); d++) each_shape(FY_OP_COPY, floats[d], floats[d], 1, NULL, 1);
+}
+
+static void steps(void **state)
+{
+    (void)state;
+    const fy_sgd_attrs_t sgd = { .momentum = 0.9, .weight_decay = 0.01 };
+    const fy_adam_attrs_t adam = { .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.01 };
+    const fy_adadelta_attrs_t adadelta = { .rho = 0.9, .eps = 1e-6, .weight_decay = 0.01 };
+    const struct {
+        fy_op_t op;
+        unsigned nstates, counts;
+        const void *attrs;
+        size_t nbytes;
+    } ops[] = { { FY_OP_SGD_STEP, 0, 0, &sgd, sizeof sgd },
+                { FY_OP_SGD_MOMENTUM_STEP, 1, 1, &sgd, sizeof sgd },
+                { FY_OP_ADAM_STEP, 2, 1, &adam, sizeof adam },
+                { FY_OP_ADADELTA_STEP, 2, 0, &adadelta, sizeof adadelta } };
+    static const double lr = 0.1;
+    static const int64_t number = 3;
+    double squares[1003];
+    float squares_f32[1003];
+    for (size_t i = 0; i < LENGTH(squares); i++) squares_f32[i] = (float)(squares[i] = 0.001 * (double)i);
+    for (size_t d = 0; d < 2; d++) {
+        for (size_t i = 0; i < LENGTH(ops); i++) {
+            op_case_t c = { .op = ops[i].op, .ndst = 1 + ops[i].nstates + ops[i].counts, .nsrc = 2, .close = CLOSE };
+            c.attrs = ops[i].attrs;
+            c.attrs_nbytes = ops[i].nbytes;
+            for (unsigned k = 0; k <= ops[i].nstates; k++) c.dst[k] = describe(floats[d], 1, shapes[0].dims, NULL);
+            for (unsigned k = 1; k <= ops[i].nstates; k++) c.given_dst[k] = d == 0 ? (const void *)squares_f32 : squares;
+            if (ops[i].counts) c.dst[c.ndst - 1] = describe(FY_DTYPE_I64, 0, NULL, NULL);
+            if (ops[i].counts) c.given_dst[c.ndst - 1] = &number;
+            c.src[0] = c.dst[0];
+            c.src[1] = describe(FY_DTYPE_F64, 0, NULL, NULL);
+            c.given[1] = &lr;
+            run_flat(&c);
+        }
+    }
+}
+
+/* Two axes need the long ones; if not, the figures above would say nothing. */
+static void two_axes_take_more(void **state)
+{
+    (void)state;
+    op_case_t c = { .op = FY_OP_ADD, .ndst = 1, .nsrc = 2 };
+    c.dst[0] = c.src[0] = DENSE(F32, 5, 48);
+    c.src[1] = describe(FY_DTYPE_F32, 2, (const int64_t[]){ 5, 48 }, (const int64_t[]){ 0, 1 });
+    (void)fake.fake_cuda_longest_args();
+    run_case(&c);
+    assert_true(fake.fake_cuda_longest_args() > MOST);
+    const int64_t dims[] = { 100 }, twice[] = { 2 };
+    op_case_t gaps = { .op = FY_OP_NEG, .ndst = 1, .nsrc = 1 };
+    gaps.dst[0] = describe(FY_DTYPE_F32, 1, dims, NULL);
+    gaps.src[0] = describe(FY_DTYPE_F32, 1, dims, twice);
+    run_case(&gaps);
+    assert_true(fake.fake_cuda_longest_args() > MOST);
+}
+
+int main(void)
+{
+    load_or_skip();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
+    const struct CMUnitTest tests[] = { TEST(arithmetic), TEST(with_numbers), TEST(a_repeated_value),
+                                        TEST(moves),      TEST(steps),        TEST(two_axes_take_more) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
