@@ -314,9 +314,11 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
     FY_TRY(fy__spec_parse(text, &spec));
     if (strcmp(spec.backend, "auto") == 0) strcpy(spec.backend, has_cuda() ? "cuda" : "host");
     if (strcmp(spec.backend, "host") == 0) {
-        if (spec.index || spec.noptions)
-            return FY_FAIL(INVALID_ARGUMENT, "device_open: '%.100s': the host is one device and takes no options", text);
-        *out_device = fy_device_host();
+        fy_device_t *device = fy_device_host();
+        void *dev;
+        if (spec.index) return FY_FAIL(INVALID_ARGUMENT, "device_open: '%.100s': the host is one device, number 0", text);
+        if (spec.noptions) FY_TRY(device->backend->device_open(0, spec.noptions, spec.option, &dev));
+        *out_device = device;
         return FY_STATUS_OK;
     }
     snprintf(name, sizeof name, "%s:%d", spec.backend, spec.index);

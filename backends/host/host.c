@@ -1,6 +1,7 @@
 /* The host as a device: synchronous, one of it, its memory is the program's memory. Every request is done when its slot returns, so there
  * are no streams, events or graphs here. The ops are those of backends/kernels.
  * Not here: host memory's cache and its source (alloc/ feeds the host from segments of its own; alloc and free below also work alone). */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,9 +10,11 @@
 #include "backends/builtin.h"
 #include "backends/executed.h"
 #include "backends/kernels/kernels.h"
+#include "backends/kernels/threads.h"
 
 static const fy_host_api_t *ferry; /* set once by open, before any slot is called */
 static char the_device;            /* its address is the handle; the host has no state */
+static _Atomic int told_bad_environment;
 
 static fy_status_t device_count(int *out_count)
 {
@@ -19,14 +22,30 @@ static fy_status_t device_count(int *out_count)
     return FY_STATUS_OK;
 }
 
+/* The host is always open, so an option may come at any time; it holds from the next kernel on. */
+static fy_status_t take_options(size_t noptions, const fy_backend_option_t *options)
+{
+    const char *bad = fy__threads_bad_environment();
+    int threads = 0;
+    if (bad && !atomic_exchange(&told_bad_environment, 1))
+        ferry->log(FY_LOG_ERROR, "FERRY_THREADS=%.40s is ignored; it may be auto, or a number from 1 to %d", bad, FY__THREADS_MOST);
+    for (size_t i = 0; i < noptions; i++) {
+        if (strcmp(options[i].key, "threads") != 0)
+            return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__, "host: unknown option '%s'; there is threads",
+                               options[i].key);
+        if (!fy__threads_parse(options[i].value, &threads))
+            return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__,
+                               "host: threads=%.40s: threads may be auto, or a number from 1 to %d", options[i].value, FY__THREADS_MOST);
+    }
+    if (noptions) fy__threads_set(threads);
+    return FY_STATUS_OK;
+}
+
 static fy_status_t device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev)
 {
     *out_dev = NULL;
     if (index != 0) return ferry->fail(FY_STATUS_UNAVAILABLE, __FILE__, __LINE__, "host:%d: there is one host, number 0", index);
-    if (noptions > 0) {
-        return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__, "host: unknown option '%s'; the host backend has none",
-                           options[0].key);
-    }
+    FY_TRY(take_options(noptions, options));
     *out_dev = &the_device;
     return FY_STATUS_OK;
 }

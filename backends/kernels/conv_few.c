@@ -128,7 +128,7 @@ int fy__conv_few_run(const fy__loops_t *loops, const fy__conv_t *conv, void *scr
             if (bias) job.bias[o] = bias[o];
         }
         const int threads = fy__threads_for(s->n * s->oh * s->ow * job.few.ntaps * s->o, 1 << 20);
-        fy__for_each(s->n, threads > s->n ? (int)s->n : threads, forward_image, &job);
+        fy__for_each(s->n, threads, forward_image, &job);
         return 1;
     }
     job.threads = (int)(scratch_nbytes / (totals_nelem(conv) * sizeof(double)));

@@ -213,6 +213,6 @@ void fy__conv_plain(const fy__loops_t *loops, const fy__conv_t *conv)
         ntasks = s->groups * job.tiles[1] * s->kh * s->kw * job.tiles[0];
     }
     const double macs = (double)(s->n * s->oh * s->ow) * (double)(s->o * s->kh * s->kw) * (double)job.cg;
-    fy__for_each(ntasks, macs < SERIAL_MACS ? 1 : fy__threads_for(ntasks, 1), tile, &job);
+    fy__for_each(ntasks, fy__threads_for((int64_t)macs, SERIAL_MACS), tile, &job);
     if (tile == weight_tile && conv->bias) fy__for_each(pieces(s->o, CHANNELS), 1, bias_tile, &job);
 }

@@ -133,9 +133,18 @@ static int make_plan(const fy__conv_t *conv, uint64_t limit, int threads, plan_t
     return 0;
 }
 
+/* For the whole batch, so that planning and running agree. */
+static int threads_of(const fy__conv_shape_t *s)
+{
+    const double pixels = (double)s->n * (double)s->oh * (double)s->ow,
+                 taps = (double)s->kh * (double)s->kw * (double)s->c / (double)s->groups;
+    const double nelem = (double)s->n * (double)s->h * (double)s->w * (double)s->c + pixels * (double)s->o + taps * (double)s->o;
+    return fy__threads_for_cost(2 * pixels * (double)s->o * taps, 4 * nelem);
+}
+
 int fy__conv_dnnl_plan(const fy__conv_t *conv, uint64_t limit, uint64_t *out_nbytes)
 {
-    const fy__team_t team = fy__team_begin();
+    const fy__team_t team = fy__team_begin(threads_of(&conv->shape));
     plan_t plan;
     const int found = make_plan(conv, limit, team.threads, &plan);
     if (found) {
@@ -207,7 +216,7 @@ fy_status_t fy__conv_dnnl_run(const fy_host_api_t *host, const fy__loops_t *loop
     plan_t plan;
     fy_status_t status = FY_STATUS_UNSUPPORTED;
     if (scratch_nbytes == 0) return status;
-    const fy__team_t team = fy__team_begin();
+    const fy__team_t team = fy__team_begin(threads_of(&conv->shape));
     if (make_plan(conv, scratch_nbytes, team.threads, &plan)) {
         status = run(host, loops, conv, &plan, (char *)scratch);
         fy__conv_table_give_back(plan.entry);

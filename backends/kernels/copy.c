@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { SERIAL_BYTES = 1 << 18, TILE = 32 };
+enum { SERIAL_BYTES = 1 << 19, SERIAL_TRANSPOSED = 1 << 16, TILE = 32 };
 
 typedef struct move {
     fy__move_fn fn;
@@ -69,7 +69,7 @@ static void move_transposed(const fy__walk_t *walk, const transpose_t *transpose
     const int last = index->rank - 1;
     int64_t ntiles = ((index->dims[last] + TILE - 1) / TILE) * ((index->dims[transpose->axis] + TILE - 1) / TILE);
     for (int k = 0; k < last; k++) ntiles *= k == transpose->axis ? 1 : index->dims[k];
-    const int threads = fy__threads_for(walk->nelem << walk->log2_size[0], SERIAL_BYTES / 2);
+    const int threads = fy__threads_for(walk->nelem << walk->log2_size[0], SERIAL_TRANSPOSED);
     if (threads == 1) {
         for (int64_t tile = 0; tile < ntiles; tile++) move_tile(transpose, tile);
         return;

@@ -1,8 +1,6 @@
-/* From an op to the family that runs it: one table, one test of the dtype, one indirect call. Also picks the loop table for this machine
- * and decides how many threads work is worth.
- * Not here: any loop. The way of a tiny add: fy__kernels_launch -> fy__run_binary -> add_f32. */
+/* From an op to the family that runs it: one table, one test of the dtype, one indirect call. Also picks the loop table for this machine.
+ * Not here: any loop, the number of threads (threads.c). The way of a tiny add: fy__kernels_launch -> fy__run_binary -> add_f32. */
 #include <pthread.h>
-#include <omp.h>
 #include <stdatomic.h>
 
 #include "backends/kernels/family.h"
@@ -125,9 +123,6 @@ static const char *const dtype_names[FY_DTYPE_COUNT] = {
 
 static const fy__loops_t *_Atomic chosen_loops;
 
-/* libgomp's team does not survive fork; the child's thread would wait for it for ever. Kernels and oneDNN then run on one thread. */
-static void stay_serial_in_child(void) { omp_set_num_threads(1); }
-
 static __attribute__((noinline)) const fy__loops_t *choose_loops(void)
 {
     static _Atomic int watches_fork;
@@ -139,7 +134,7 @@ static __attribute__((noinline)) const fy__loops_t *choose_loops(void)
         loops = &fy__loops_avx2;
     }
 #endif
-    if (!atomic_exchange(&watches_fork, 1)) (void)pthread_atfork(NULL, NULL, stay_serial_in_child);
+    if (!atomic_exchange(&watches_fork, 1)) (void)pthread_atfork(NULL, NULL, fy__threads_stay_serial);
     atomic_store_explicit(&chosen_loops, loops, memory_order_release);
     return loops;
 }
@@ -156,16 +151,9 @@ const fy__loops_t *fy__loops_get(void) { return get_loops(); }
 
 int fy__team_limit;
 
-int fy__threads_for(int64_t n, int64_t serial)
-{
-    if (n <= serial) return 1;
-    const int64_t most = omp_get_max_threads(), wanted = (n + serial - 1) / serial;
-    return (int)(wanted < most ? wanted : most);
-}
-
 void fy__for_each(int64_t n, int threads, fy__each_fn fn, const void *context)
 {
-    if (threads == 1) {
+    if (threads == 1 || n < 2) {
         for (int64_t i = 0; i < n; i++) fn(context, i);
         return;
     }

@@ -4,7 +4,7 @@
 #include "backends/formulas/random.h"
 #include "backends/kernels/rows.h"
 
-enum { PIECE = FY__BLOCK, SERIAL = 16384 };
+enum { PIECE = FY__BLOCK, SERIAL = 8192 };
 
 typedef struct dropout {
     const fy__loops_t *loops;

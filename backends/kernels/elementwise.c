@@ -1,8 +1,8 @@
 /* The elementwise families: one test for the flat case on the way in, everything else through a map (rows.h).
- * Thresholds say how many elements one thread does in about 20 us. */
+ * SERIAL_...: how many f32 elements one thread does in 20 us. */
 #include "backends/kernels/rows.h"
 
-enum { SERIAL_CHEAP = 32768, SERIAL_LIBM = 8192, TINY = 16 };
+enum { SERIAL_CHEAP = 98304, SERIAL_EXP = 32768, SERIAL_TANH = 14336, SERIAL_POW = 6144, SERIAL_ERF = 3072, TINY = 16, ALONE = 1024 };
 
 /* ---- block functions: how a map calls its loop ---- */
 
@@ -11,10 +11,11 @@ static void block2(const fy__map_t *map, int64_t n, void *dst, void *const *src)
 static void block3(const fy__map_t *map, int64_t n, void *dst, void *const *src) { map->loop.three(n, dst, src[0], src[1], src[2]); }
 static void block_scaled(const fy__map_t *map, int64_t n, void *dst, void *const *src) { map->loop.scaled(n, dst, src[0], map->p, map->q); }
 
-/* Flat, assigned, and small enough for one thread: no walk is needed. */
+/* Flat, assigned, and for one thread: no walk is needed. The fewest are never worth two (ALONE of the slowest take 7 us), so they do not ask. */
 static inline int is_plain(const fy_launch_t *launch, int64_t serial)
 {
-    return (launch->flags & FY_LAUNCH_DENSE) != 0 && launch->accumulate == 0 && launch->nelem <= (uint64_t)serial;
+    return (launch->flags & FY_LAUNCH_DENSE) != 0 && launch->accumulate == 0 &&
+           (launch->nelem <= ALONE || fy__threads_for((int64_t)launch->nelem, fy__serial_of(launch->dst->dtype, serial)) == 1);
 }
 
 /* ---- families ---- */
@@ -23,7 +24,7 @@ static __attribute__((noinline)) fy_status_t run_binary_map(const fy__loops_t *l
 {
     fy__map_t map = { .loops = loops, .block = block2 };
     map.loop.two = loops->binary[launch->op - FY_OP_ADD][fy__compute_dtype(launch->dst->dtype)];
-    fy__map_run(&map, launch, launch->op == FY_OP_POW ? SERIAL_LIBM : SERIAL_CHEAP);
+    fy__map_run(&map, launch, launch->op == FY_OP_POW ? SERIAL_POW : SERIAL_CHEAP);
     return FY_STATUS_OK;
 }
 
@@ -34,15 +35,16 @@ fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops, 
     const fy__loops_t *table = launch->nelem < TINY && launch->op != FY_OP_POW ? &fy__loops_base : loops;
     const fy__loop2_fn loop = table->binary[launch->op - FY_OP_ADD][dst->dtype];
     (void)host;
-    if (__builtin_expect(!loop || !is_plain(launch, SERIAL_CHEAP), 0)) return run_binary_map(loops, launch);
+    if (__builtin_expect(!loop || !is_plain(launch, launch->op == FY_OP_POW ? SERIAL_POW : SERIAL_CHEAP), 0))
+        return run_binary_map(loops, launch);
     loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
     return FY_STATUS_OK;
 }
 
 static inline int64_t unary_serial(fy_op_t op)
 {
-    const int uses_libm = op == FY_OP_EXP || op == FY_OP_LOG || op == FY_OP_TANH || op == FY_OP_SIGMOID;
-    return uses_libm ? SERIAL_LIBM : SERIAL_CHEAP;
+    if (op == FY_OP_EXP || op == FY_OP_LOG) return SERIAL_EXP;
+    return op == FY_OP_TANH || op == FY_OP_SIGMOID ? SERIAL_TANH : SERIAL_CHEAP;
 }
 
 static __attribute__((noinline)) fy_status_t run_unary_map(const fy__loops_t *loops, const fy_launch_t *launch)
@@ -63,11 +65,17 @@ fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops, c
     return FY_STATUS_OK;
 }
 
+static int64_t activation_serial(fy_op_t op)
+{
+    if (op == FY_OP_GELU || op == FY_OP_ERF || op == FY_OP_GELU_BACKWARD) return SERIAL_ERF;
+    return op == FY_OP_SILU || op == FY_OP_SILU_BACKWARD ? SERIAL_TANH : SERIAL_CHEAP;
+}
+
 fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
 {
     const fy_desc_t *dst = launch->dst, *src = launch->src;
     const int32_t compute = fy__compute_dtype(dst->dtype); /* f32 or f64: 0 or 1 */
-    const int direct = dst->dtype == compute && is_plain(launch, SERIAL_LIBM);
+    const int direct = dst->dtype == compute && is_plain(launch, activation_serial(launch->op));
     fy__map_t map = { .loops = loops };
     (void)host;
     if (launch->nsrc == 1) {
@@ -80,7 +88,7 @@ fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loo
                                                          : loops->activation_backward[launch->op - FY_OP_RELU_BACKWARD][compute];
         if (direct) map.loop.two((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
     }
-    if (!direct) fy__map_run(&map, launch, SERIAL_LIBM);
+    if (!direct) fy__map_run(&map, launch, activation_serial(launch->op));
     return FY_STATUS_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <ferry/backend.h>
 
 #include "backends/kernels/loops.h"
+#include "backends/kernels/threads.h"
 
 typedef fy_status_t (*fy__family_fn)(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);
 
@@ -65,6 +66,13 @@ static inline int32_t fy__compute_dtype(int32_t dtype) { return dtype == FY_DTYP
 
 static inline int fy__is_float(int32_t dtype) { return dtype <= FY_DTYPE_BF16; }
 
+/* `serial` for f32 (fy__threads_for) as it is for `dtype`: eight bytes take twice the time, half precision is converted there and back. */
+static inline int64_t fy__serial_of(int32_t dtype, int64_t serial)
+{
+    if (dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16) return serial < 16384 ? serial : 16384;
+    return dtype == FY_DTYPE_F64 || dtype == FY_DTYPE_I64 ? serial / 2 : serial;
+}
+
 static inline int64_t fy__desc_nelem(const fy_desc_t *desc)
 {
     int64_t n = 1;
@@ -72,10 +80,7 @@ static inline int64_t fy__desc_nelem(const fy_desc_t *desc)
     return n;
 }
 
-/* Threads for `n` equal pieces of work of which `serial` are done by one thread in about 20 us: waking a team costs 1 us when it is warm
- * and some ms when a core is busy elsewhere, so small work stays on the caller. */
-int fy__threads_for(int64_t n, int64_t serial); /* dispatch.c */
-/* fn(context, i) for 0 <= i < n, spread evenly over `threads`; on the caller alone if that is 1. */
+/* fn(context, i) for 0 <= i < n, spread evenly over `threads` (fy__threads_for); on the caller alone if that is 1. */
 typedef void (*fy__each_fn)(const void *context, int64_t i);
 void fy__for_each(int64_t n, int threads, fy__each_fn fn, const void *context); /* dispatch.c */
 /* The loop table for this machine. */

@@ -64,7 +64,7 @@ fy_status_t fy__run_gather(const fy_host_api_t *host, const fy__loops_t *loops, 
     }
     const int64_t n = fy__desc_nelem(&launch->src[1]);
     const int64_t row_nbytes = (fy__desc_nelem(&gather.table_row) << fy__log2_size(table->dtype)) + 64;
-    const int threads = fy__threads_for(n * row_nbytes, 1 << 18);
+    const int threads = fy__threads_for(n * row_nbytes, 1 << 19);
     if (threads == 1) {
         bad = gather_rows(&gather, 0, n);
     } else {
@@ -120,6 +120,6 @@ fy_status_t fy__run_one_hot(const fy_host_api_t *host, const fy__loops_t *loops,
     const one_hot_t one_hot = { launch, loops };
     const int64_t rows = fy__desc_nelem(&launch->src[0]);
     (void)host;
-    if (launch->nelem > 0) fy__for_each(rows, fy__threads_for((int64_t)launch->nelem, 65536), put_one_hot, &one_hot);
+    if (launch->nelem > 0) fy__for_each(rows, fy__threads_for((int64_t)launch->nelem, 98304), put_one_hot, &one_hot);
     return FY_STATUS_OK;
 }

@@ -3,7 +3,7 @@
  * Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), with one cache level instead of three. */
 #include "backends/kernels/gemm.h"
 
-enum { MR = FY__GEMM_ROWS, NR = FY__GEMM_COLUMNS, MB = 8 * MR, NB = 6 * NR, KB = 96 }; /* packed: 36 + 36 KiB */
+enum { MR = FY__GEMM_ROWS, NR = FY__GEMM_COLUMNS, MB = 8 * MR, NB = 6 * NR, KB = 96, SERIAL_PRODUCTS = 1 << 16 }; /* packed: 36 + 36 KiB */
 
 typedef struct product {
     const fy__loops_t *loops;
@@ -54,5 +54,5 @@ void fy__gemm_f64(const fy__loops_t *loops, const fy__matrix_t *a, const fy__mat
 {
     const product_t product = { loops, a, b, c, accumulate };
     const int64_t ntiles = ((c->rows + MB - 1) / MB) * ((c->columns + NB - 1) / NB);
-    fy__for_each(ntiles, fy__threads_for(c->rows * c->columns * a->columns, 1 << 17), tile, &product);
+    fy__for_each(ntiles, fy__threads_for(c->rows * c->columns * a->columns, SERIAL_PRODUCTS), tile, &product);
 }

@@ -9,7 +9,8 @@ fy_status_t fy__gemm_f32(const fy_host_api_t *host, char transpose_a, char trans
                          int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
 {
     if (fy__gemm_small_f32(transpose_a, transpose_b, m, n, k, a, lda, b, ldb, beta, c, ldc)) return FY_STATUS_OK;
-    const fy__team_t team = fy__team_begin();
+    const double dm = (double)m, dn = (double)n, dk = (double)k;
+    const fy__team_t team = fy__team_begin(fy__threads_for_cost(2 * dm * dn * dk, 4 * (dm * dk + dk * dn + dm * dn)));
     const dnnl_status_t status = dnnl_sgemm(transpose_a, transpose_b, m, n, k, 1.0f, a, lda, b, ldb, beta, c, ldc);
     fy__team_end(&team);
     if (__builtin_expect(status == dnnl_success, 1)) return FY_STATUS_OK;

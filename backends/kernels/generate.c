@@ -46,7 +46,7 @@ fy_status_t fy__run_fill(const fy_host_api_t *host, const fy__loops_t *loops, co
     default: filler.pattern.u8 = attrs->int_value != 0; break;
     }
     fy__walk_make(&walk, launch->dst, NULL, 0);
-    fy__walk_all(&walk, 1 << 17 >> walk.log2_size[0], fill_row, &filler);
+    fy__walk_all(&walk, 1 << 19 >> walk.log2_size[0], fill_row, &filler);
     return FY_STATUS_OK;
 }
 
@@ -147,6 +147,17 @@ static void make_piece(const generator_t *generator, piece_fn piece, const fy__w
     fy__walk_range(walk, first, first + n, put_row, &cursor);
 }
 
+/* Elements, by one thread. */
+static int64_t generated_in_20_us(fy_op_t op)
+{
+    switch (op) {
+    case FY_OP_ARANGE: return 24576;
+    case FY_OP_RAND: return 7168;
+    case FY_OP_RANDN: return 1536;
+    default: return 1024;
+    }
+}
+
 fy_status_t fy__run_generate(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
 {
     generator_t generator = { .loops = loops, .attrs = launch->attrs, .dtype = launch->dst->dtype };
@@ -173,7 +184,7 @@ fy_status_t fy__run_generate(const fy_host_api_t *host, const fy__loops_t *loops
         generator.perm = fy__perm_make(generator.seed, generator.counter, (uint64_t)n);
         advance = 1;
     }
-    const int threads = fy__threads_for(n, 8192);
+    const int threads = fy__threads_for(n, generated_in_20_us(launch->op));
     if (threads == 1) {
         for (int64_t first = 0; first < n; first += PIECE) make_piece(&generator, piece, &walk, first);
     } else {

@@ -106,8 +106,8 @@ static void finish_row(const void *context, int64_t i)
 static void finish(const linear_t *linear)
 {
     if (!linear->bias && linear->activation == FY_ACTIVATION_NONE) return;
-    const int64_t cost = linear->activation > FY_ACTIVATION_RELU ? 4 : 1;
-    fy__for_each(linear->y.rows, fy__threads_for(linear->y.rows * linear->y.columns * cost, 32768), finish_row, linear);
+    const int64_t serial = fy__serial_of(linear->dtype, linear->activation > FY_ACTIVATION_RELU ? 12288 : 65536);
+    fy__for_each(linear->y.rows, fy__threads_for(linear->y.rows * linear->y.columns, serial), finish_row, linear);
 }
 
 /* ---- the product ---- */
@@ -165,10 +165,20 @@ static fy_status_t run_turned(const fy_host_api_t *host, const linear_t *linear)
     return FY_STATUS_OK;
 }
 
+static int product_threads(const linear_t *linear, int64_t rows)
+{
+    const double m = (double)rows, n = (double)linear->w.rows, k = (double)linear->w.columns;
+    return fy__threads_for_cost(2 * m * n * k, 4 * (m * k + k * n + m * n));
+}
+
 static int64_t panel_rows(const linear_t *linear)
 {
     const int64_t row_nbytes = linear->y.columns * ((int64_t)1 << linear->shift), n = PANEL_NBYTES / (row_nbytes > 0 ? row_nbytes : 1);
-    return n < 256 ? 256 : n;
+    int64_t panel = n < 256 ? 256 : n;
+    /* Where the whole product is worth several threads, each panel must be. */
+    if (panel >= linear->x.rows || product_threads(linear, linear->x.rows) == 1) return panel;
+    while (panel < linear->x.rows && product_threads(linear, panel) == 1) panel *= 2;
+    return panel;
 }
 
 static fy_status_t run_usual(const fy_host_api_t *host, linear_t *linear)

@@ -51,7 +51,7 @@ fy_status_t fy__run_mse_loss(const fy_host_api_t *host, const fy__loops_t *loops
     (void)host;
     fy__walk_make(&walk, &launch->src[0], &launch->src[1], 1);
     const pieces_t pieces = { loops, &walk, dtype, sums };
-    fy__for_each(PIECES, fy__threads_for(walk.nelem, 32768), add_piece, &pieces);
+    fy__for_each(PIECES, fy__threads_for(walk.nelem, fy__serial_of(dtype, 81920)), add_piece, &pieces);
     for (int p = 0; p < PIECES; p++) total += sums[p];
     total /= (double)walk.nelem;
     fy__stage_out(loops, 1, launch->dst->data, 1, launch->dst->dtype, &total, FY_DTYPE_F64);
@@ -84,6 +84,6 @@ fy_status_t fy__run_mse_loss_backward(const fy_host_api_t *host, const fy__loops
     map.p = launch->nelem ? 2 * dy / (double)launch->nelem : 0;
     differences.src = launch->src + 1;
     differences.nsrc = 2;
-    fy__map_run(&map, &differences, 32768);
+    fy__map_run(&map, &differences, 98304);
     return FY_STATUS_OK;
 }

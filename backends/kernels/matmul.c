@@ -8,7 +8,7 @@
 #include "backends/kernels/rows.h"
 
 /* What fits this many bytes is packed on the stack, and with less workspace than this tiles of this size are used. */
-enum { STACK_NBYTES = 12288 };
+enum { STACK_NBYTES = 12288, SPREAD_WORK = 1 << 20 /* multiplications in 20 us */ };
 
 typedef struct problem {
     const fy_host_api_t *host;
@@ -320,12 +320,14 @@ static void direct_item(const void *context, int64_t item)
     if (status != FY_STATUS_OK) __atomic_store_n(&direct->status, status, __ATOMIC_RELAXED);
 }
 
-/* Every operand is used where it lies. Many small products are spread over threads, one product each; of large ones oneDNN takes care. */
+/* Every operand is used where it lies. Products that are not worth several threads each are spread over them, one product a thread; of large
+ * ones oneDNN takes care. */
 static fy_status_t run_direct(const problem_t *problem, place_t a, place_t b, place_t c)
 {
     direct_t direct = { problem, a, b, c, FY_STATUS_OK };
     const int64_t work = problem->c.rows * problem->c.columns * problem->a.columns;
-    const int threads = problem->nbatch < 4 || work > 1 << 20 ? 1 : fy__threads_for(problem->nbatch * work, 1 << 20);
+    const int is_spread = work <= SPREAD_WORK || fy__threads_for(work, SPREAD_WORK) == 1;
+    const int threads = is_spread ? fy__threads_for(problem->nbatch * work, SPREAD_WORK) : 1;
     fy__for_each(problem->nbatch, threads, direct_item, &direct);
     return direct.status;
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { SERIAL_BYTES = 1 << 18 };
+enum { SERIAL_BYTES = 1 << 19 };
 
 typedef struct packed {
     const fy_packed_entry_t *table;

@@ -8,7 +8,7 @@
 #include "backends/kernels/image.h"
 #include "backends/kernels/pool.h"
 
-enum { CHANNELS = FY__IMAGE_CHANNELS };
+enum { CHANNELS = FY__IMAGE_CHANNELS, SERIAL = 4608 /* elements of windows that one thread reads in 20 us */ };
 
 typedef struct range {
     int64_t first, end;
@@ -152,6 +152,6 @@ fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, 
     if (fy__pool_dense(&pool)) return FY_STATUS_OK;
     const int64_t nrows = pool.images * (forward ? pool.oh : pool.h);
     const int64_t row = (fy__desc_nelem(y) / (nrows ? nrows : 1) + 1) * pool.kernel_h * pool.kernel_w;
-    fy__for_each(nrows, fy__threads_for(nrows * row, 1 << 15), forward ? forward_row : backward_row, &pool);
+    fy__for_each(nrows, fy__threads_for(nrows * row, SERIAL), forward ? forward_row : backward_row, &pool);
     return FY_STATUS_OK;
 }

@@ -5,6 +5,8 @@
 
 #include "backends/kernels/pool.h"
 
+enum { SERIAL = 24576 }; /* elements of images that one thread reads in 20 us */
+
 typedef struct task {
     const fy__pool_t *pool;
     fy__pool_row_fn run;
@@ -76,7 +78,7 @@ int fy__pool_dense(const fy__pool_t *pool)
                           .x = pool->x ? (const float *)pool->x->data : NULL,
                           .dy = pool->is_forward ? NULL : (const float *)pool->y->data };
     const int64_t nrows = pool->images * pool->oh;
-    const int threads = fy__threads_for(pool->images * pool->h * pool->w * pool->channels, 1 << 16);
+    const int threads = fy__threads_for(pool->images * pool->h * pool->w * pool->channels, pool->is_forward ? SERIAL : SERIAL / 2);
     fy__for_each(nrows, threads, pool->is_forward ? forward_row : backward_row, &task);
     return 1;
 }

@@ -8,7 +8,7 @@
 #include "backends/formulas/index.h"
 #include "backends/kernels/rows.h"
 
-enum { COLUMNS = 128, PIECES = 32, PIECE_MIN = 16384 };
+enum { COLUMNS = 128, PIECES = 32, PIECE_MIN = 16384, SERIAL = 81920 };
 
 typedef struct axes {
     int rank;
@@ -205,7 +205,7 @@ static void fold_output_in_pieces(const reduce_t *reduce, int64_t output)
 {
     fold_t folds[PIECES];
     const pieces_t pieces = { reduce, source_of(reduce, output), folds };
-    fy__for_each(PIECES, fy__threads_for(reduce->count, 32768), fold_piece, &pieces);
+    fy__for_each(PIECES, fy__threads_for(reduce->count, fy__serial_of(reduce->dtype, SERIAL)), fold_piece, &pieces);
     for (int p = 1; p < PIECES; p++) fold_join(reduce, &folds[0], &folds[p]);
     write_result(reduce, output, &folds[0]);
 }
@@ -274,7 +274,7 @@ static fy_status_t run(const fy__loops_t *loops, const fy_launch_t *launch, int 
     if (kept->nelem == 0 || (reduce.count == 0 && !is_sum)) return FY_STATUS_OK;
     const int64_t kept_stride = kept->rank ? kept->src[kept->rank - 1] : 0;
     const int64_t reduced_stride = reduced->rank ? reduced->src[reduced->rank - 1] : 0;
-    const int threads = fy__threads_for(kept->nelem * (reduce.count + 8), 32768);
+    const int threads = fy__threads_for(kept->nelem * (reduce.count + 8), fy__serial_of(reduce.dtype, SERIAL));
     if (kept_stride == 1 && reduced_stride != 1 && reduce.count > 0) {
         const int64_t inner = kept->dims[kept->rank - 1];
         fy__for_each((inner + COLUMNS - 1) / COLUMNS * (kept->nelem / inner), threads, fold_strip, &reduce);

@@ -152,7 +152,7 @@ static int accumulate_dense(const fy__map_t *map, const fy_launch_t *launch, int
     const int64_t n = (int64_t)launch->nelem;
     const int32_t dtype = launch->dst->dtype;
     const int shift = fy__log2_size(dtype);
-    if (!(launch->flags & FY_LAUNCH_DENSE) || n > serial || dtype != map->compute[0]) return 0;
+    if (!(launch->flags & FY_LAUNCH_DENSE) || dtype != map->compute[0] || fy__threads_for(n, serial) != 1) return 0;
     for (int k = 1; k <= launch->nsrc; k++)
         if (map->dtype[k] != dtype) return 0;
     for (int64_t done = 0; done < n; done += FY__BLOCK) {
@@ -170,6 +170,7 @@ static int accumulate_dense(const fy__map_t *map, const fy_launch_t *launch, int
 void fy__map_run(fy__map_t *map, const fy_launch_t *launch, int64_t serial)
 {
     fy__walk_t walk;
+    serial = fy__serial_of(launch->dst->dtype, serial);
     map->accumulate = (launch->accumulate & 1u) != 0 && !map->keeps_bytes && fy__is_float(launch->dst->dtype);
     for (int k = 0; k <= launch->nsrc; k++) {
         map->dtype[k] = k == 0 ? launch->dst->dtype : launch->src[k - 1].dtype;

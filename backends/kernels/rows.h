@@ -23,7 +23,7 @@ typedef struct fy__walk {
 void fy__walk_make(fy__walk_t *walk, const fy_desc_t *dst, const fy_desc_t *src, int nsrc);
 /* Elements begin .. end-1 in row-major order, on the calling thread. */
 void fy__walk_range(const fy__walk_t *walk, int64_t begin, int64_t end, fy__row_fn row, const void *context);
-/* All elements, on several threads if there are more than `serial`. */
+/* All elements, on as many threads as fy__threads_for(nelem, serial) says. */
 void fy__walk_all(const fy__walk_t *walk, int64_t serial, fy__row_fn row, const void *context);
 
 /* A contiguous block: dst and src hold elements of the compute dtypes. */
@@ -48,6 +48,7 @@ typedef struct fy__map {
     double p, q;
 } fy__map_t;
 
+/* serial: f32 elements that one thread does in 20 us. */
 void fy__map_run(fy__map_t *map, const fy_launch_t *launch, int64_t serial);
 void fy__map_accumulate(const fy__loops_t *loops, const fy_launch_t *launch); /* dst += src */
 

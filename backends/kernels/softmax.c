@@ -95,6 +95,6 @@ fy_status_t fy__run_softmax(const fy_host_api_t *host, const fy__loops_t *loops,
         rows.to[rows.rank++] = dst->strides[k];
         nrows *= src->dims[k];
     }
-    if (rows.n > 0) fy__for_each(nrows, fy__threads_for(nrows * rows.n, 8192), softmax_row, &rows);
+    if (rows.n > 0) fy__for_each(nrows, fy__threads_for(nrows * rows.n, fy__serial_of(rows.dtype, 12288)), softmax_row, &rows);
     return FY_STATUS_OK;
 }

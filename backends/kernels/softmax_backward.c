@@ -93,6 +93,7 @@ fy_status_t fy__run_softmax_backward(const fy_host_api_t *host, const fy__loops_
         rows.dx_strides[rows.rank++] = dx->strides[k];
         nrows *= dy->dims[k];
     }
-    if (rows.n > 0) fy__for_each(nrows, fy__threads_for(nrows * rows.n, rows.is_log ? 8192 : 32768), gradient_row, &rows);
+    if (rows.n > 0)
+        fy__for_each(nrows, fy__threads_for(nrows * rows.n, fy__serial_of(rows.dtype, rows.is_log ? 12288 : 24576)), gradient_row, &rows);
     return FY_STATUS_OK;
 }

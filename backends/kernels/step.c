@@ -3,7 +3,7 @@
 #include "backends/formulas/index.h"
 #include "backends/kernels/family.h"
 
-enum { SERIAL = 8192, LINE = 16 };
+enum { SERIAL_SGD = 98304, SERIAL = 32768, LINE = 16 }; /* f32 elements that one thread does in 20 us */
 
 typedef struct step {
     fy__step_fn run;
@@ -82,7 +82,7 @@ fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops, co
         step.state[i] = i + 1 < nalike ? &launch->dst[i + 1] : launch->dst;
         dense = dense && is_dense(step.state[i]);
     }
-    const int threads = fy__threads_for(step.nelem, SERIAL);
+    const int threads = fy__threads_for(step.nelem, fy__serial_of(launch->dst->dtype, launch->op == FY_OP_SGD_STEP ? SERIAL_SGD : SERIAL));
     step.piece = ((step.nelem + threads - 1) / threads + LINE - 1) / LINE * LINE;
     if (dense)
         fy__for_each(threads, threads, run_piece, &step);

@@ -1,40 +1,35 @@
 /* Around a call of oneDNN: what OpenMP announces is what comes. oneDNN 2.6 splits work among as many threads as OpenMP announces, and a part
  * whose thread does not come is silently missing (OMP_THREAD_LIMIT, OMP_DYNAMIC). The settings are the calling thread's own.
- * Not here: how many threads our own loops take (fy__threads_for). */
+ * Not here: how many threads a call is worth (threads.h). */
 #ifndef FERRY_BACKENDS_KERNELS_TEAM_H_
 #define FERRY_BACKENDS_KERNELS_TEAM_H_
 
 #include <omp.h>
 
 typedef struct fy__team {
-    int threads; /* announced until fy__team_end */
+    int threads; /* announced until fy__team_end: what was asked for, or as many as OpenMP delivers */
     int most, dynamic, curbed;
 } fy__team_t;
 
 extern int fy__team_limit; /* OMP_THREAD_LIMIT: fixed for the process; 0 until asked for; atomic accesses only. dispatch.c */
 
-static __attribute__((cold, noinline, unused)) void fy__team_curb(int threads)
-{
-    omp_set_dynamic(0);
-    omp_set_num_threads(threads);
-}
-
-static inline fy__team_t fy__team_begin(void)
+/* `threads`: from fy__threads_for_cost. */
+static inline fy__team_t fy__team_begin(int threads)
 {
     int limit = __atomic_load_n(&fy__team_limit, __ATOMIC_RELAXED);
     if (__builtin_expect(limit == 0, 0)) __atomic_store_n(&fy__team_limit, limit = omp_get_thread_limit(), __ATOMIC_RELAXED);
     fy__team_t team = { .most = omp_get_max_threads(), .dynamic = omp_get_dynamic() };
-    team.curbed = team.most > limit || team.dynamic;
-    team.threads = team.most < limit ? team.most : limit;
-    if (__builtin_expect(team.curbed, 0)) fy__team_curb(team.threads);
+    team.threads = threads < limit ? threads : limit;
+    team.curbed = team.most != team.threads;
+    if (team.dynamic) omp_set_dynamic(0);
+    if (team.curbed) omp_set_num_threads(team.threads);
     return team;
 }
 
 static inline void fy__team_end(const fy__team_t *team)
 {
-    if (__builtin_expect(!team->curbed, 1)) return;
-    omp_set_num_threads(team->most);
-    omp_set_dynamic(team->dynamic);
+    if (team->curbed) omp_set_num_threads(team->most);
+    if (team->dynamic) omp_set_dynamic(1);
 }
 
 #endif

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/kernels/threads.h"
 #include "backends/sim/schedule.h"
 #include "backends/sim/sim.h"
 
@@ -21,6 +22,7 @@ typedef struct options {
     uint64_t capacity_nbytes; /* 0: the profile's */
     uint64_t seed;
     bool numerics, has_seed, overcommit, is_virtual;
+    int threads;
     fy__sim_script_t script;
 } options_t;
 
@@ -95,12 +97,15 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
         options->seed = strtoull(value, &end, 0);
         if (!isdigit((unsigned char)value[0]) || *end || errno) return fail_value(name, option, "a number from 0 on");
         options->has_seed = true;
+    } else if (strcmp(key, "threads") == 0) {
+        snprintf(known, sizeof(known), "auto, or a number from 1 to %d", FY__THREADS_MOST);
+        if (!fy__threads_parse(value, &options->threads)) return fail_value(name, option, known);
     } else if (strcmp(key, "faults") == 0) {
         FY_TRY(fy__sim_script_parse(name, value, &options->script));
     } else {
         return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
                             "%s: unknown option %s=%s; there are profile, capacity, numerics, overcommit, segments, order, "
-                            "seed and faults",
+                            "seed, threads and faults",
                             name, key, value);
     }
     return FY_STATUS_OK;
@@ -136,7 +141,7 @@ fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_opt
         return FY__SIM_FAIL(FY_STATUS_UNAVAILABLE, "sim:%d: there are sim:0 to sim:%d", index, FY__SIM_DEVICE_COUNT - 1);
     char name[16];
     snprintf(name, sizeof(name), "sim:%d", index);
-    options_t chosen = { .order = fy__sim_order_at(0), .numerics = true };
+    options_t chosen = { .order = fy__sim_order_at(0), .numerics = true, .threads = FY__THREADS_INHERIT };
     fy__sim_figures_builtin(fy__sim_profile_find("h200"), &chosen.figures);
     for (size_t i = 0; i < noptions; i++) FY_TRY(read_option(name, &options[i], &chosen));
     if (chosen.has_seed && !chosen.order->is_random)
@@ -153,6 +158,7 @@ fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_opt
     dev->index = index;
     dev->seed = dev->random = chosen.seed;
     dev->numerics = chosen.numerics;
+    dev->threads = chosen.threads;
     dev->memory.overcommits = chosen.overcommit;
     dev->memory.capacity_nbytes = chosen.capacity_nbytes ? chosen.capacity_nbytes : chosen.figures.device.memory_nbytes;
     if (chosen.is_virtual) dev->memory.resize_nbytes = resize_step(dev->memory.capacity_nbytes);

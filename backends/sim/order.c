@@ -6,6 +6,7 @@
 
 #include "backends/executed.h"
 #include "backends/kernels/kernels.h"
+#include "backends/kernels/threads.h"
 #include "backends/sim/scatter.h"
 #include "backends/sim/sim.h"
 
@@ -61,7 +62,12 @@ static fy_status_t run_launch(fy__sim_device_t *dev, const fy_launch_t *launch)
 {
     if (!dev->numerics) return FY_STATUS_OK;
     if (fy__sim_is_scatter(launch)) return fy__sim_scatter_run(dev, launch);
-    return launch->kernel ? launch->kernel(launch, NULL) : fy__kernels_launch(fy__sim_host, launch);
+    if (launch->kernel) return launch->kernel(launch, NULL);
+    if (dev->threads == FY__THREADS_INHERIT) return fy__kernels_launch(fy__sim_host, launch);
+    const int before = fy__threads_override(dev->threads);
+    const fy_status_t status = fy__kernels_launch(fy__sim_host, launch);
+    (void)fy__threads_override(before);
+    return status;
 }
 
 fy_status_t fy__sim_request_run(const fy__sim_request_t *request)

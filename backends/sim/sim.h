@@ -25,6 +25,7 @@ typedef struct fy__sim_device {
     const fy__sim_order_t *order;
     uint64_t seed; /* of a random order */
     bool numerics;
+    int threads; /* of its kernels: as fy__threads_override takes it */
 
     uint64_t random; /* the state that began as seed; guarded by the queues' lock */
     fy__sim_memory_t memory;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "backends/kernels/kernels.h"
+#include "backends/kernels/threads.h"
 #include "backends/sim/scatter.h"
 #include "backends/sim/sim.h"
 #include "backends/sim/stream.h"
@@ -276,6 +277,11 @@ int fy__sim_work_supports(void *dev, const fy_launch_t *launch)
 
 uint64_t fy__sim_work_workspace(void *dev, const fy_launch_t *launch, uint64_t limit)
 {
-    (void)dev;
-    return launch->kernel ? 0 : fy__kernels_workspace(launch, limit);
+    const int threads = ((const fy__sim_device_t *)dev)->threads; /* scratch may depend on it */
+    if (launch->kernel) return 0;
+    if (threads == FY__THREADS_INHERIT) return fy__kernels_workspace(launch, limit);
+    const int before = fy__threads_override(threads);
+    const uint64_t nbytes = fy__kernels_workspace(launch, limit);
+    (void)fy__threads_override(before);
+    return nbytes;
 }

@@ -1,9 +1,9 @@
 /* What stands between a launch and a loop: refusals, registered kernels, the table's completeness, fork, and that results do not depend
  * on the number of threads. */
-#include <omp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/kernels/threads.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
 static void an_unknown_dtype_is_unsupported(void **state)
@@ -114,14 +114,15 @@ static void thread_count_does_not_change_bits(void **state)
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         const int64_t *shape = cases[i].rank == 1 ? &cases[i].length : dims;
         tensor_t one = make(FY_DTYPE_F32, cases[i].rank, shape, NULL), many = make(FY_DTYPE_F32, cases[i].rank, shape, NULL);
-        omp_set_num_threads(1);
+        fy__threads_set(1);
         work(cases[i].op, &one, cases[i].nsrc, sources, cases[i].attrs);
-        omp_set_num_threads(3);
+        fy__threads_set(3);
         work(cases[i].op, &many, cases[i].nsrc, sources, cases[i].attrs);
         assert_memory_equal(one.desc.data, many.desc.data, one.nbytes);
         drop(&one);
         drop(&many);
     }
+    fy__threads_set(FY__THREADS_AUTO);
     drop(&a);
     drop(&b);
 }
@@ -137,7 +138,7 @@ static void a_forked_child_computes(void **state)
     const tensor_t *sources[2] = { &a, &b };
     fill_noise(&a.desc, 1);
     fill_noise(&b.desc, 2);
-    omp_set_num_threads(2);
+    fy__threads_set(2);
     work(FY_OP_ADD, &c, 2, sources, NULL);
     work(FY_OP_MATMUL, &want, 2, sources, &attrs);
     const pid_t child = fork();
@@ -157,6 +158,7 @@ static void a_forked_child_computes(void **state)
     drop(&b);
     drop(&c);
     drop(&want);
+    fy__threads_set(FY__THREADS_AUTO);
 }
 
 int main(void)

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include "backends/kernels/loops.h"
+#include "backends/kernels/threads.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
 enum { DENSE, TRANSPOSED, GAPS, REPEATED_ROW, REPEATED_COLUMN, LAYOUTS };
@@ -224,6 +225,7 @@ static void fewer_threads_than_announced(void **state)
     (void)state;
     omp_set_num_threads(8 * omp_get_num_procs());
     omp_set_dynamic(1);
+    fy__threads_set(8 * omp_get_num_procs()); /* by cost one thread would do */
     tensor_t a = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE), b = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE),
              c = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE);
     check(&a, &b, &c, 0, 0, 0, UINT64_MAX, "dynamic teams");
@@ -231,6 +233,7 @@ static void fewer_threads_than_announced(void **state)
     assert_int_equal(omp_get_max_threads(), 8 * omp_get_num_procs());
     omp_set_num_threads(threads);
     omp_set_dynamic(dynamic);
+    fy__threads_set(FY__THREADS_AUTO);
 }
 
 /* Tiles under a small limit give what one large piece gives. */
