@@ -62,7 +62,6 @@ static fy__cuda_dnn_problem_t problem_of(const fy_launch_t *launch)
         .dilation_w = attrs->dilation_w,
         .groups = attrs->groups,
         .bias = bias,
-        .relu = bias && attrs->activation == FY_ACTIVATION_RELU,
     };
 }
 
@@ -91,18 +90,15 @@ static fy_status_t launch_dnn(fy__cuda_device_t *dev, CUstream stream, const fy_
                                                .accumulate = (int)(launch->accumulate & 1) };
     FY_TRY(fy__cuda_dnn_run(dev, stream, &problem, &operands));
     const int relu = launch->op == FY_OP_CONV2D && ((const fy_conv2d_attrs_t *)launch->attrs)->activation == FY_ACTIVATION_RELU;
-    return relu && !problem.relu ? apply_relu(dev, stream, launch) : FY_STATUS_OK;
+    return relu ? apply_relu(dev, stream, launch) : FY_STATUS_OK;
 }
 
 /* 0: cuDNN is not asked for this one, or has nothing for it. */
 static int dnn_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, int kernel, uint64_t limit, uint64_t *out_nbytes)
 {
-    fy__cuda_frame_t frame;
-    if (!takes_dnn(dev, launch, kernel) || !fy__cuda_enter_to_release(dev, &frame)) return 0;
+    if (!takes_dnn(dev, launch, kernel)) return 0;
     const fy__cuda_dnn_problem_t problem = problem_of(launch);
-    const fy_status_t status = fy__cuda_dnn_workspace(dev, &problem, limit, out_nbytes); /* another failure: launch will say so */
-    fy__cuda_leave(&frame);
-    return status == FY_STATUS_OK;
+    return fy__cuda_dnn_workspace(dev, &problem, limit, out_nbytes) == FY_STATUS_OK; /* another failure: launch will say so */
 }
 
 /* ---- one of the three ---- */

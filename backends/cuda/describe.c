@@ -127,7 +127,7 @@ static fy_status_t say_lt(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
     fy__cuda_lt_counts_t counts;
     if (asked != NULL && asked[0] == '\0') asked = NULL;
     const char *const names[] = { asked != NULL ? asked : "libcublasLt.so.13", asked != NULL ? NULL : "libcublasLt.so.12", NULL };
-    if (fy__cuda_lt_is_wanted())
+    if (fy__cuda_lt_is_wanted(dev))
         fy__cuda_say_library(facts, "cublaslt", names, "cublasLtGetVersion");
     else
         fy__cuda_say(facts, "cublaslt", "not used: FERRY_CUBLASLT=none; matmul takes Ferry's own kernel");
@@ -144,7 +144,7 @@ static fy_status_t say_dnn(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts
 #ifdef FERRY_HAS_CUDNN
     const char *asked = getenv("FERRY_CUDNN");
     const char *const names[] = { asked != NULL && asked[0] != '\0' ? asked : "libcudnn.so.9", NULL };
-    if (fy__cuda_dnn_is_wanted())
+    if (fy__cuda_dnn_is_wanted(dev))
         fy__cuda_say_library(facts, "cudnn", names, "cudnnGetVersion");
     else
         fy__cuda_say(facts, "cudnn", "not used: FERRY_CUDNN=none; convolutions take Ferry's own kernels");

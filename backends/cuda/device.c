@@ -1,5 +1,5 @@
-/* Devices: counting, opening, closing, asking; and making a device's context current for a slot. Kernels are loaded here, once per open
- * device, from the fatbins that fatbins.c carries. Not here: memory.c, stream.c, launch.c. */
+/* Devices: counting, opening, closing, asking. Kernels are loaded here, once per open device, from the fatbins that fatbins.c carries. Not
+ * here: the current context (context.c), memory.c, stream.c, launch.c. */
 #include "backends/cuda/device.h"
 
 #include <stdio.h>
@@ -16,57 +16,6 @@
 
 _Thread_local CUresult fy__cuda_last_code;
 _Thread_local fy__cuda_device_t *fy__cuda_last_device;
-
-/* ---- the current context ---- */
-
-void fy__cuda_note(fy__cuda_device_t *dev, CUresult code)
-{
-    int none = 0;
-    if (fy__cuda_is_fatal(code)) atomic_compare_exchange_strong(&dev->lost, &none, (int)code);
-}
-
-/* The driver's own answer to "is it current?" is one thread-local read; pushing and popping is left out where it is. */
-static CUresult push(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
-{
-    CUcontext current = NULL;
-    out_frame->pushed = 0;
-    CUresult code = fy__cuda.cuCtxGetCurrent(&current);
-    if (code != CUDA_SUCCESS || current == dev->context) return code;
-    code = fy__cuda.cuCtxPushCurrent(dev->context);
-    out_frame->pushed = code == CUDA_SUCCESS;
-    return code;
-}
-
-fy_status_t fy__cuda_is_usable(fy__cuda_device_t *dev)
-{
-    int lost = atomic_load_explicit(&dev->lost, memory_order_relaxed);
-    if (lost == 0) return FY_STATUS_OK;
-    if (lost < 0) return fy__cuda_nccl_lost(dev, -lost);
-    fy__cuda_last_device = dev;
-    return fy__cuda_failed((CUresult)lost, __FILE__, __LINE__, "an earlier call", "cuda:%d is lost", dev->index);
-}
-
-fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
-{
-    FY_TRY(fy__cuda_is_usable(dev));
-    CUresult code = fy__cuda_checked(dev, push(dev, out_frame));
-    if (code == CUDA_SUCCESS) return FY_STATUS_OK;
-    return fy__cuda_failed(code, __FILE__, __LINE__, "cuCtxPushCurrent", "using cuda:%d on this thread", dev->index);
-}
-
-/* Twice: what is not given back now is never given back, and a failure may be one of earlier work. */
-int fy__cuda_enter_to_release(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
-{
-    for (int i = 0; i < 2; i++)
-        if (push(dev, out_frame) == CUDA_SUCCESS) return 1;
-    return 0;
-}
-
-void fy__cuda_leave(const fy__cuda_frame_t *frame)
-{
-    CUcontext popped;
-    if (frame->pushed) fy__cuda.cuCtxPopCurrent(&popped);
-}
 
 /* ---- devices ---- */
 
@@ -183,10 +132,7 @@ fy_status_t fy__cuda_device_open(int index, size_t noptions, const fy_backend_op
     if (status == FY_STATUS_OK) status = fy__cuda_lt_create(dev, &dev->lt);
     if (status == FY_STATUS_OK) status = fy__cuda_dnn_create(dev, &dev->dnn);
     if (status == FY_STATUS_OK && chosen.autotune) status = fy__cuda_tune_create(dev, &dev->tune);
-    if (status == FY_STATUS_OK)
-        status = FY__CUDA_CALL(dev, cuDevicePrimaryCtxRetain, (&dev->context, dev->handle), "retaining the primary context of cuda:%d (%s)",
-                               index, dev->model);
-    if (status != FY_STATUS_OK) dev->context = NULL;
+    if (status == FY_STATUS_OK) status = fy__cuda_context_retain(dev);
     if (status == FY_STATUS_OK) {
         status = fy__cuda_enter(dev, &frame);
         entered = status == FY_STATUS_OK;
@@ -214,10 +160,10 @@ void fy__cuda_device_close(void *handle)
             fy__cuda_nccl_forget(dev);
             fy__cuda_lt_destroy(dev->lt);
             for (int i = 0; i < FY__CUDA_MODULE_COUNT; i++)
-                if (dev->modules[i] != NULL) fy__cuda.cuModuleUnload(dev->modules[i]);
+                if (dev->modules[i] != NULL) fy__cuda_note(dev, fy__cuda.cuModuleUnload(dev->modules[i]));
             fy__cuda_leave(&frame);
         }
-        fy__cuda.cuDevicePrimaryCtxRelease(dev->handle);
+        fy__cuda_context_release(dev);
     } else {
         fy__cuda_tune_destroy(dev->tune);
         fy__cuda_dnn_destroy(dev->dnn);

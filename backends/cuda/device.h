@@ -1,6 +1,7 @@
 /* An open CUDA device: its primary context, kernels and limits, and the rule how a slot uses them.
- * Every slot that calls the driver stands between fy__cuda_enter and fy__cuda_leave: the device's context is current in between and the
- * application's is current again afterwards. Next: backend.c for the table of slots. */
+ * Every slot that calls the driver stands between fy__cuda_enter and fy__cuda_leave: the device's context is current in between, and a context
+ * of the application's is current again afterwards. Where there was none, the device's stays (context.c). Frames of two devices are not
+ * nested. Next: backend.c for the table of slots. */
 #ifndef FERRY_BACKENDS_CUDA_DEVICE_H_
 #define FERRY_BACKENDS_CUDA_DEVICE_H_
 
@@ -74,6 +75,9 @@ fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame);
 void fy__cuda_leave(const fy__cuda_frame_t *frame);
 /* As enter, for giving things back: never fails, sets no record; returns 0 if the driver cannot be used. */
 int fy__cuda_enter_to_release(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame);
+/* A reference to the device's primary context, into dev->context; and its end. The process keeps one until a device was lost. */
+fy_status_t fy__cuda_context_retain(fy__cuda_device_t *dev);
+void fy__cuda_context_release(fy__cuda_device_t *dev);
 /* Remembers a fatal code, so that later calls return at once. */
 void fy__cuda_note(fy__cuda_device_t *dev, CUresult code);
 

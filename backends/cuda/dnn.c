@@ -4,6 +4,7 @@
 #include "backends/cuda/dnn.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 
 enum { NPLANS = 64, MOST_ALGORITHMS = 8 };
 
-_Static_assert(sizeof(fy__cuda_dnn_problem_t) == 20 * 4, "the key is compared as bytes: it may have no padding");
+_Static_assert(sizeof(fy__cuda_dnn_problem_t) == 19 * 4, "the key is compared as bytes: it may have no padding");
 
 typedef struct plan {
     fy__cuda_dnn_problem_t problem;
@@ -19,6 +20,7 @@ typedef struct plan {
     uint64_t limit;  /* scratch that it was allowed */
     uint64_t nbytes; /* and needs */
     int refused;     /* there is no algorithm; the descriptors are gone */
+    int never;       /* refused when it was to run: so is this problem with any scratch */
     int algorithm;   /* a cudnnConvolution{Fwd,BwdData,BwdFilter}Algo_t */
     cudnnTensorDescriptor_t x, y, bias;
     cudnnFilterDescriptor_t w;
@@ -31,19 +33,25 @@ struct fy__cuda_dnn {
     /* Guards everything below. Held while a convolution is submitted: the handle's stream is set for it, and its plan must stay. */
     pthread_mutex_t lock;
     cudnnHandle_t handle;
+    CUstream stream;     /* that the handle has */
+    int is_wanted;       /* by the environment at the opening of the device */
+    atomic_int missing;  /* the library was looked for and is not there */
     atomic_int unusable; /* cuDNN's code: it was found, but does not start here. Read without the lock */
     atomic_int told;     /* the log has heard it */
+    char refusal[320];   /* for the log, which is written without the lock; "": nothing new */
     uint64_t tick;
     plan_t plans[NPLANS];
 };
 
-#define DNN_FAIL(code, call, p)                                                                                                        \
-    FY__CUDA_FAIL(fy__cudnn_status(code), "convolution [%d x %d x %d x %d] with [%d x %d x %d x %d] on cuda: %s gave %s (%d)", (p)->n, \
-                  (p)->h, (p)->w, (p)->c, (p)->o, (p)->kh, (p)->kw, (p)->c / (p)->groups, call, fy__cudnn_name(code), (int)(code))
-#define DNN_TRY(call, args, p)                                               \
-    do {                                                                     \
-        cudnnStatus_t code_ = fy__cudnn.call args;                           \
-        if (code_ != CUDNN_STATUS_SUCCESS) return DNN_FAIL(code_, #call, p); \
+#define DNN_FAIL_AS(status, code, call, p)                                                                                               \
+    FY__CUDA_FAIL((status), "convolution [%d x %d x %d x %d] with [%d x %d x %d x %d] on cuda: %s gave %s (%d)", (p)->n, (p)->h, (p)->w, \
+                  (p)->c, (p)->o, (p)->kh, (p)->kw, (p)->c / (p)->groups, call, fy__cudnn_name(code), (int)(code))
+#define DNN_FAIL(code, call, p) DNN_FAIL_AS(fy__cudnn_status(code), code, call, p)
+/* In the making of a plan only. */
+#define DNN_TRY(call, args, p)                                                        \
+    do {                                                                              \
+        cudnnStatus_t code_ = fy__cudnn.call args;                                    \
+        if (code_ != CUDNN_STATUS_SUCCESS) return note_refusal(dnn, code_, #call, p); \
     } while (0)
 
 fy_status_t fy__cuda_dnn_create(fy__cuda_device_t *dev, fy__cuda_dnn_t **out_dnn)
@@ -52,6 +60,7 @@ fy_status_t fy__cuda_dnn_create(fy__cuda_device_t *dev, fy__cuda_dnn_t **out_dnn
     *out_dnn = dnn;
     if (dnn == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for the convolution plans of cuda:%d", dev->index);
     dnn->dev = dev;
+    dnn->is_wanted = fy__cuda_dnn_is_asked_for();
     pthread_mutex_init(&dnn->lock, NULL);
     return FY_STATUS_OK;
 }
@@ -76,11 +85,15 @@ void fy__cuda_dnn_destroy(fy__cuda_dnn_t *dnn)
     free(dnn);
 }
 
+int fy__cuda_dnn_is_wanted(const fy__cuda_device_t *dev) { return dev->dnn->is_wanted; }
+
 int fy__cuda_dnn_is_there(fy__cuda_device_t *dev)
 {
     static atomic_int told;
-    if (!fy__cuda_dnn_is_wanted() || atomic_load(&dev->dnn->unusable)) return 0;
+    fy__cuda_dnn_t *dnn = dev->dnn;
+    if (!dnn->is_wanted || atomic_load(&dnn->unusable) || atomic_load(&dnn->missing)) return 0;
     if (fy__cudnn_load() == FY_STATUS_OK) return 1;
+    atomic_store(&dnn->missing, 1);
     if (!atomic_exchange(&told, 1))
         fy__cuda.host->log(
             FY_LOG_INFO,
@@ -90,6 +103,15 @@ int fy__cuda_dnn_is_there(fy__cuda_device_t *dev)
 }
 
 /* ---- making a plan ---- */
+
+/* Keeps what the log is to say of a refusal, and fails. */
+static fy_status_t note_refusal(fy__cuda_dnn_t *dnn, cudnnStatus_t code, const char *call, const fy__cuda_dnn_problem_t *p)
+{
+    const fy_status_t status = fy__cudnn_planning_status(code);
+    if (status == FY_STATUS_UNSUPPORTED)
+        snprintf(dnn->refusal, sizeof dnn->refusal, "%s gave %s (%d)", call, fy__cudnn_name(code), (int)code);
+    return DNN_FAIL_AS(status, code, call, p);
+}
 
 static cudnnDataType_t type_of(int32_t dtype)
 {
@@ -101,7 +123,8 @@ static cudnnDataType_t type_of(int32_t dtype)
     }
 }
 
-static fy_status_t make_tensor(const fy__cuda_dnn_problem_t *p, int n, int c, int h, int w, cudnnTensorDescriptor_t *out)
+static fy_status_t make_tensor(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, int n, int c, int h, int w,
+                               cudnnTensorDescriptor_t *out)
 {
     DNN_TRY(cudnnCreateTensorDescriptor, (out), p);
     DNN_TRY(cudnnSetTensor4dDescriptor, (*out, CUDNN_TENSOR_NHWC, type_of(p->dtype), n, c, h, w), p);
@@ -116,11 +139,11 @@ static cudnnMathType_t math_of(const fy__cuda_device_t *dev, int32_t dtype)
                                                             : CUDNN_TENSOR_OP_MATH;
 }
 
-static fy_status_t describe(const fy__cuda_device_t *dev, const fy__cuda_dnn_problem_t *p, plan_t *plan)
+static fy_status_t describe(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, plan_t *plan)
 {
     const cudnnDataType_t compute = p->dtype == FY_DTYPE_F64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
-    FY_TRY(make_tensor(p, p->n, p->c, p->h, p->w, &plan->x));
-    FY_TRY(make_tensor(p, p->n, p->o, p->oh, p->ow, &plan->y));
+    FY_TRY(make_tensor(dnn, p, p->n, p->c, p->h, p->w, &plan->x));
+    FY_TRY(make_tensor(dnn, p, p->n, p->o, p->oh, p->ow, &plan->y));
     DNN_TRY(cudnnCreateFilterDescriptor, (&plan->w), p);
     DNN_TRY(cudnnSetFilter4dDescriptor, (plan->w, type_of(p->dtype), CUDNN_TENSOR_NHWC, p->o, p->c / p->groups, p->kh, p->kw), p);
     DNN_TRY(cudnnCreateConvolutionDescriptor, (&plan->conv), p);
@@ -129,12 +152,12 @@ static fy_status_t describe(const fy__cuda_device_t *dev, const fy__cuda_dnn_pro
         (plan->conv, p->padding_h, p->padding_w, p->stride_h, p->stride_w, p->dilation_h, p->dilation_w, CUDNN_CROSS_CORRELATION, compute),
         p);
     DNN_TRY(cudnnSetConvolutionGroupCount, (plan->conv, p->groups), p);
-    DNN_TRY(cudnnSetConvolutionMathType, (plan->conv, math_of(dev, p->dtype)), p);
+    DNN_TRY(cudnnSetConvolutionMathType, (plan->conv, math_of(dnn->dev, p->dtype)), p);
     if (!p->bias) return FY_STATUS_OK;
-    FY_TRY(make_tensor(p, 1, p->o, 1, 1, &plan->bias));
+    FY_TRY(make_tensor(dnn, p, 1, p->o, 1, 1, &plan->bias));
     DNN_TRY(cudnnCreateActivationDescriptor, (&plan->activation), p);
-    DNN_TRY(cudnnSetActivationDescriptor,
-            (plan->activation, p->relu ? CUDNN_ACTIVATION_RELU : CUDNN_ACTIVATION_IDENTITY, CUDNN_PROPAGATE_NAN, 0.0), p);
+    /* relu is a launch of ours (conv.c): it keeps NaN, and IDENTITY is offered without a promise about NaN. */
+    DNN_TRY(cudnnSetActivationDescriptor, (plan->activation, CUDNN_ACTIVATION_IDENTITY, CUDNN_NOT_PROPAGATE_NAN, 0.0), p);
     return FY_STATUS_OK;
 }
 
@@ -151,7 +174,7 @@ static int is_direct(const fy__cuda_dnn_problem_t *p, int algorithm)
 {
     if (p->kind == FY__CUDA_DNN_INPUT) return algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
     if (p->kind == FY__CUDA_DNN_WEIGHT) return algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
-    if (p->bias && !p->relu) return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+    if (p->bias) return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
     return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM || algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM ||
            algorithm == CUDNN_CONVOLUTION_FWD_ALGO_GEMM;
 }
@@ -185,27 +208,34 @@ static fy_status_t choose(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, 
 {
     offer_t offers[MOST_ALGORITHMS] = { 0 };
     int n = 0;
+    uint64_t wants = UINT64_MAX; /* the least scratch of one that may be taken */
     const int exact = p->dtype == FY_DTYPE_F32 && !dnn->dev->tf32;
     FY_TRY(ask(dnn, p, plan, offers, &n));
     for (int i = 0; i < n; i++) {
         const offer_t *offer = &offers[i];
-        if (offer->status != CUDNN_STATUS_SUCCESS || !offer->deterministic || offer->nbytes > limit || !is_direct(p, offer->algorithm))
-            continue;
+        if (offer->status != CUDNN_STATUS_SUCCESS || !offer->deterministic || !is_direct(p, offer->algorithm)) continue;
         if (exact && offer->math != CUDNN_FMA_MATH && offer->math != CUDNN_DEFAULT_MATH) continue;
+        if (offer->nbytes < wants) wants = offer->nbytes;
+        if (offer->nbytes > limit) continue;
         /* Algorithm and way of multiplying belong together; f32 stays FMA. */
         if (!exact) DNN_TRY(cudnnSetConvolutionMathType, (plan->conv, offer->math), p);
         plan->algorithm = offer->algorithm;
         plan->nbytes = offer->nbytes;
         return FY_STATUS_OK;
     }
-    return DNN_FAIL(CUDNN_STATUS_NOT_SUPPORTED, "the choice among deterministic algorithms", p);
+    const fy_status_t status = note_refusal(dnn, CUDNN_STATUS_NOT_SUPPORTED, "the choice among deterministic algorithms", p);
+    if (wants != UINT64_MAX)
+        snprintf(dnn->refusal, sizeof dnn->refusal,
+                 "it needs %llu bytes of scratch and has %llu; workspace=%lluMiB in the device's spec grants as much",
+                 (unsigned long long)wants, (unsigned long long)limit, (unsigned long long)((wants + 1048575) / 1048576));
+    return status;
 }
 
 /* A refusal makes a plan, too: one that says so. */
 static fy_status_t make_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit, plan_t *place)
 {
     drop_descriptors(place);
-    fy_status_t status = describe(dnn->dev, p, place);
+    fy_status_t status = describe(dnn, p, place);
     if (status == FY_STATUS_OK) status = choose(dnn, p, limit, place);
     if (status != FY_STATUS_OK) drop_descriptors(place);
     if (status != FY_STATUS_OK && status != FY_STATUS_UNSUPPORTED) return status;
@@ -217,13 +247,15 @@ static fy_status_t make_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *
 
 /* ---- finding one; the lock is held ---- */
 
-/* The plan of this problem that was made under just this limit, or (limit UINT64_MAX) the roomiest that `granted` suffices for. */
+/* The plan of this problem that was made under just this limit, or (limit UINT64_MAX) the roomiest that `granted` suffices for. One that was
+ * refused when it was to run stands for all of its problem. */
 static plan_t *find(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit, uint64_t granted)
 {
     plan_t *found = NULL;
     for (int i = 0; i < NPLANS; i++) {
         plan_t *plan = &dnn->plans[i];
         if (plan->used == 0 || memcmp(&plan->problem, p, sizeof *p) != 0) continue;
+        if (plan->never) return plan;
         if (limit != UINT64_MAX ? plan->limit != limit : plan->nbytes > granted) continue;
         if (found == NULL || plan->limit > found->limit) found = plan;
     }
@@ -256,6 +288,7 @@ static fy_status_t start(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p)
 static fy_status_t get_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, uint64_t limit, uint64_t granted, plan_t **out_plan)
 {
     plan_t *plan = find(dnn, p, limit, granted);
+    *out_plan = NULL;
     if (plan == NULL) {
         FY_TRY(fy__cuda_check_capture("choosing how to convolve"));
         plan = &dnn->plans[0];
@@ -266,30 +299,57 @@ static fy_status_t get_plan(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p
     }
     plan->used = ++dnn->tick;
     *out_plan = plan;
-    return plan->refused ? DNN_FAIL(CUDNN_STATUS_NOT_SUPPORTED, "an earlier choice", p) : FY_STATUS_OK;
+    return plan->refused ? FY_STATUS_UNSUPPORTED : FY_STATUS_OK; /* no text: another kernel runs it, launch after launch */
 }
 
 /* ---- use ---- */
 
-/* Without the lock: whoever reads the log may launch something himself. */
-static void tell_unusable(fy__cuda_dnn_t *dnn)
+/* Without the lock: a log hook may launch something itself. `refusal` is a copy that was taken with it. */
+static void tell(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, const char *refusal)
 {
+    static const char *const kinds[] = { "", ", gradient of the input", ", gradient of the weights" };
     const int code = atomic_load(&dnn->unusable);
+    if (refusal[0] != '\0')
+        fy__cuda.host->log(
+            FY_LOG_INFO,
+            "cuda:%d: cuDNN does not run convolution [%d x %d x %d x %d] with [%d x %d x %d x %d]%s, so Ferry's kernel does: %s",
+            dnn->dev->index, p->n, p->h, p->w, p->c, p->o, p->kh, p->kw, p->c / p->groups, kinds[p->kind], refusal);
     if (code == 0 || atomic_exchange(&dnn->told, 1)) return;
     fy__cuda.host->log(FY_LOG_WARNING, "cuda:%d: cudnnCreate gave %s (%d), so Ferry's own kernels run convolutions", dnn->dev->index,
                        fy__cudnn_name((cudnnStatus_t)code), code);
 }
 
+/* Unlocks, and then logs what is new. */
+static void unlock(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, fy_status_t status)
+{
+    char refusal[sizeof dnn->refusal];
+    memcpy(refusal, dnn->refusal, sizeof refusal);
+    dnn->refusal[0] = '\0';
+    pthread_mutex_unlock(&dnn->lock);
+    if (status != FY_STATUS_OK) tell(dnn, p, refusal);
+}
+
 fy_status_t fy__cuda_dnn_workspace(fy__cuda_device_t *dev, const fy__cuda_dnn_problem_t *problem, uint64_t limit, uint64_t *out_nbytes)
 {
-    plan_t *plan;
+    fy__cuda_dnn_t *dnn = dev->dnn;
+    fy__cuda_frame_t frame;
+    fy_status_t status = FY_STATUS_OK;
     *out_nbytes = 0;
     if (limit == UINT64_MAX) limit--;
-    pthread_mutex_lock(&dev->dnn->lock);
-    fy_status_t status = get_plan(dev->dnn, problem, limit, 0, &plan);
+    pthread_mutex_lock(&dnn->lock);
+    plan_t *plan = find(dnn, problem, limit, 0);
+    if (plan != NULL) {
+        plan->used = ++dnn->tick;
+    } else {
+        status = fy__cuda_enter(dev, &frame);
+        if (status == FY_STATUS_OK) {
+            status = get_plan(dnn, problem, limit, 0, &plan);
+            fy__cuda_leave(&frame);
+        }
+    }
+    if (plan != NULL && plan->refused) status = FY_STATUS_UNSUPPORTED;
     if (status == FY_STATUS_OK) *out_nbytes = plan->nbytes;
-    pthread_mutex_unlock(&dev->dnn->lock);
-    if (status != FY_STATUS_OK) tell_unusable(dev->dnn);
+    unlock(dnn, problem, status);
     return status;
 }
 
@@ -321,6 +381,18 @@ static cudnnStatus_t submit(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p
     }
 }
 
+/* A plan that cuDNN offered and then refused to run: no launch of this problem asks again. */
+static void refuse_from_now_on(fy__cuda_dnn_t *dnn, plan_t *plan, cudnnStatus_t code)
+{
+    const fy__cuda_dnn_problem_t problem = plan->problem;
+    const uint64_t used = plan->used;
+    drop_descriptors(plan);
+    plan->problem = problem;
+    plan->used = used;
+    plan->refused = plan->never = 1;
+    snprintf(dnn->refusal, sizeof dnn->refusal, "it was planned, and running it gave %s (%d)", fy__cudnn_name(code), (int)code);
+}
+
 fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_dnn_problem_t *problem,
                              const fy__cuda_dnn_operands_t *operands)
 {
@@ -330,10 +402,22 @@ fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream, const fy__
     fy_status_t status = get_plan(dnn, problem, UINT64_MAX, operands->workspace != NULL ? operands->workspace_nbytes : 0, &plan);
     if (status == FY_STATUS_OK) {
         cudnnStatus_t code = fy__cudnn.cudnnSetStream(dnn->handle, (cudaStream_t)stream);
+        if (code == CUDNN_STATUS_SUCCESS) dnn->stream = stream;
         if (code == CUDNN_STATUS_SUCCESS) code = submit(dnn, problem, plan, operands);
         if (code != CUDNN_STATUS_SUCCESS) status = explain(dev, code, "the convolution", problem);
+        if (status == FY_STATUS_UNSUPPORTED) refuse_from_now_on(dnn, plan, code);
+    }
+    unlock(dnn, problem, status);
+    return status;
+}
+
+void fy__cuda_dnn_leave_stream(fy__cuda_device_t *dev, CUstream stream)
+{
+    fy__cuda_dnn_t *dnn = dev->dnn;
+    pthread_mutex_lock(&dnn->lock);
+    if (dnn->handle != NULL && dnn->stream == stream && stream != NULL) {
+        (void)fy__cudnn.cudnnSetStream(dnn->handle, NULL); /* the default one; each convolution sets its own */
+        dnn->stream = NULL;
     }
     pthread_mutex_unlock(&dnn->lock);
-    if (status != FY_STATUS_OK) tell_unusable(dnn);
-    return status;
 }

@@ -13,7 +13,7 @@ typedef struct fy__cuda_dnn_problem {
     int32_t kind, dtype;
     int32_t n, h, w, c, oh, ow, o, kh, kw;
     int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups;
-    int32_t bias, relu; /* forward only; relu only with a bias */
+    int32_t bias; /* forward only */
 } fy__cuda_dnn_problem_t;
 
 /* What a run is given. Forward: x, w; input: dy, w; weight: dy, x. */
@@ -31,17 +31,22 @@ fy_status_t fy__cuda_dnn_create(fy__cuda_device_t *dev, fy__cuda_dnn_t **out_dnn
 /* The device's context is current if anything was ever run. NULL is fine. */
 void fy__cuda_dnn_destroy(fy__cuda_dnn_t *dnn);
 
-/* Is cuDNN to be used at all? 0 if FERRY_CUDNN=none asks for Ferry's own kernels. */
-int fy__cuda_dnn_is_wanted(void);
-/* Is it wanted and there? Looks once a process; what is missing is said in the log, then. */
+/* Does the environment ask for cuDNN? 0: FERRY_CUDNN=none. */
+int fy__cuda_dnn_is_asked_for(void);
+/* What it said when the device was opened. */
+int fy__cuda_dnn_is_wanted(const fy__cuda_device_t *dev);
+/* Is it wanted and there? Looks for the library once an opening of the device; the log says, once a process, that it is missing. */
 int fy__cuda_dnn_is_there(fy__cuda_device_t *dev);
 
-/* Bytes of scratch, at most `limit`, with which this runs best; makes the plan, so is not steady the first time of a shape. The context is
- * current. Fails: UNSUPPORTED (cuDNN has nothing for this shape, or nothing deterministic in so little scratch: remembered), and as cuDNN. */
+/* Bytes of scratch, at most `limit`, with which this runs best. The first time of a shape it enters the device and makes the plan; after that it
+ * is a look-up. Fails: UNSUPPORTED (cuDNN has nothing for this shape, or nothing deterministic in so little scratch: remembered, and logged
+ * once, with the scratch that it wants), and as cuDNN. */
 fy_status_t fy__cuda_dnn_workspace(fy__cuda_device_t *dev, const fy__cuda_dnn_problem_t *problem, uint64_t limit, uint64_t *out_nbytes);
-/* Submits it. The context is current. UNSUPPORTED: nothing ran. */
+/* Submits it. The context is current. UNSUPPORTED: nothing ran, and this problem is not given to cuDNN again. */
 fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_dnn_problem_t *problem,
                              const fy__cuda_dnn_operands_t *operands);
+/* `stream` is about to end: cuDNN's handle lets go of it. The context is current. */
+void fy__cuda_dnn_leave_stream(fy__cuda_device_t *dev, CUstream stream);
 
 #else
 
@@ -70,6 +75,7 @@ static inline fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stre
     (void)dev, (void)stream, (void)problem, (void)operands;
     return FY_STATUS_UNSUPPORTED;
 }
+static inline void fy__cuda_dnn_leave_stream(fy__cuda_device_t *dev, CUstream stream) { (void)dev, (void)stream; }
 
 #endif
 #endif

@@ -17,7 +17,7 @@ static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int loaded;
 static char missing[256]; /* what was looked for and was not there: it is not looked for again */
 
-/* By thousands: what is refused as unsupported can be done by another kernel; the rest is told. */
+/* By thousands: what is refused as unsupported can be done by another kernel; the rest fails the op. */
 fy_status_t fy__cudnn_status(cudnnStatus_t code)
 {
     if (code == CUDNN_STATUS_SUCCESS) return FY_STATUS_OK;
@@ -28,6 +28,14 @@ fy_status_t fy__cudnn_status(cudnnStatus_t code)
     case 3: return FY_STATUS_UNSUPPORTED;
     default: return FY_STATUS_INTERNAL;
     }
+}
+
+/* While a plan is made nothing has run: what cuDNN does not start for, takes for a wrong parameter or cannot compile is a refusal, too. */
+fy_status_t fy__cudnn_planning_status(cudnnStatus_t code)
+{
+    const int thousands = (int)code / 1000;
+    if (thousands == 1 || thousands == 2 || code == CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED) return FY_STATUS_UNSUPPORTED;
+    return fy__cudnn_status(code);
 }
 
 const char *fy__cudnn_name(cudnnStatus_t code)
@@ -49,7 +57,7 @@ static const char *asked_for(void)
     return name != NULL && name[0] != '\0' ? name : NULL;
 }
 
-int fy__cuda_dnn_is_wanted(void)
+int fy__cuda_dnn_is_asked_for(void)
 {
     const char *name = asked_for();
     return name == NULL || strcmp(name, "none") != 0;

@@ -48,6 +48,8 @@ extern fy__cudnn_t fy__cudnn;
 fy_status_t fy__cudnn_load(void);
 
 fy_status_t fy__cudnn_status(cudnnStatus_t code);
+/* Of a call that makes a plan: UNSUPPORTED is all that another kernel may do instead. */
+fy_status_t fy__cudnn_planning_status(cudnnStatus_t code);
 const char *fy__cudnn_name(cudnnStatus_t code);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "backends/cuda/dnn.h"
 #include "backends/cuda/nvtx.h"
 
 typedef struct fy__cuda_graph {
@@ -56,6 +57,7 @@ fy_status_t fy__cuda_graph_note_copy(const fy__cuda_stream_t *stream, fy_copy_ki
 /* The context is current. A stream that captures goes, too, and its capture with it. */
 static void drop(fy__cuda_device_t *dev, fy__cuda_stream_t *stream)
 {
+    fy__cuda_dnn_leave_stream(dev, stream->handle);
     if (stream->handle != NULL) fy__cuda_note(dev, fy__cuda.cuStreamDestroy(stream->handle));
     drop_graph(stream->capture);
     free(stream);

@@ -75,10 +75,9 @@ fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t
 int fy__cuda_supports(void *handle, const fy_launch_t *launch)
 {
     const fy__cuda_family_t *family = fy__cuda_family_of(launch->op);
-    (void)handle;
     if (launch->kernel != NULL) return 1;
     if (!takes(family, launch)) return 0;
-    return !family->uses_lt || !fy__cuda_lt_is_wanted() || fy__cuda_lt_load() == FY_STATUS_OK;
+    return !family->uses_lt || !fy__cuda_lt_is_wanted(handle) || fy__cuda_lt_load() == FY_STATUS_OK;
 }
 
 uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t limit)

@@ -31,7 +31,7 @@ fy_status_t fy__cuda_run_matmul(fy__cuda_device_t *dev, CUstream stream, const f
     fy__cuda_request_t request;
     fy__cuda_matmul_plan(launch, &matmul);
     if (matmul.problem.inner == 0) return launch_zero(dev, stream, launch);
-    if (matmul.takes_lt && fy__cuda_lt_is_wanted()) {
+    if (matmul.takes_lt && fy__cuda_lt_is_wanted(dev)) {
         FY_TRY(fy__cuda_lt_load());
         /* UNSUPPORTED comes from the heuristic, so before anything ran. */
         fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul);
@@ -50,7 +50,7 @@ fy_status_t fy__cuda_run_linear(fy__cuda_device_t *dev, CUstream stream, const f
     const fy_launch_t product = fy__cuda_linear_product(launch, &dst, src);
     fy__cuda_matmul_t matmul;
     fy__cuda_request_t request;
-    if (fy__cuda_linear_plan(dev, launch, &product, &matmul) && fy__cuda_lt_is_wanted()) {
+    if (fy__cuda_linear_plan(dev, launch, &product, &matmul) && fy__cuda_lt_is_wanted(dev)) {
         FY_TRY(fy__cuda_lt_load());
         fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul); /* UNSUPPORTED: before anything ran */
         if (status == FY_STATUS_OK && fy__cuda_pack_linear_activation(dev, launch, &request)) return fy__cuda_submit(dev, stream, &request);
@@ -93,7 +93,7 @@ fy_status_t fy__cuda_run_linear_params(fy__cuda_device_t *dev, CUstream stream, 
     const fy_launch_t product = params_product(launch), sum = params_sum(launch);
     fy__cuda_matmul_t matmul;
     if (sum.nelem == 0) return FY_STATUS_OK;
-    if (launch->nelem > 0 && fy__cuda_lt_is_wanted() && fy__cuda_linear_params_plan(launch, &product, &matmul)) {
+    if (launch->nelem > 0 && fy__cuda_lt_is_wanted(dev) && fy__cuda_linear_params_plan(launch, &product, &matmul)) {
         FY_TRY(fy__cuda_lt_load());
         const fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul); /* UNSUPPORTED: before anything ran */
         if (status != FY_STATUS_UNSUPPORTED) return status;
@@ -105,11 +105,8 @@ fy_status_t fy__cuda_run_linear_params(fy__cuda_device_t *dev, CUstream stream, 
 /* Scratch of a product; it is used before the next launch's. */
 static uint64_t product_workspace(fy__cuda_device_t *dev, const fy__cuda_matmul_t *matmul, uint64_t limit)
 {
-    fy__cuda_frame_t frame;
-    if (matmul->problem.inner == 0 || !matmul->takes_lt || !fy__cuda_lt_is_wanted() || !fy__cuda_enter_to_release(dev, &frame)) return 0;
-    const uint64_t nbytes = fy__cuda_lt_workspace(dev, &matmul->problem, limit);
-    fy__cuda_leave(&frame);
-    return nbytes;
+    if (matmul->problem.inner == 0 || !matmul->takes_lt || !fy__cuda_lt_is_wanted(dev)) return 0;
+    return fy__cuda_lt_workspace(dev, &matmul->problem, limit);
 }
 
 uint64_t fy__cuda_matmul_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)

@@ -25,6 +25,7 @@ typedef struct plan {
 
 struct fy__cuda_lt {
     fy__cuda_device_t *dev;
+    int is_wanted;
     /* Guards everything below. Held while a product is submitted, so that no other thread can drop its plan meanwhile. */
     pthread_mutex_t lock;
     cublasLtHandle_t handle;
@@ -49,9 +50,12 @@ fy_status_t fy__cuda_lt_create(fy__cuda_device_t *dev, fy__cuda_lt_t **out_lt)
     *out_lt = lt;
     if (lt == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for the matmul plans of cuda:%d", dev->index);
     lt->dev = dev;
+    lt->is_wanted = fy__cuda_lt_is_asked_for();
     pthread_mutex_init(&lt->lock, NULL);
     return FY_STATUS_OK;
 }
+
+int fy__cuda_lt_is_wanted(const fy__cuda_device_t *dev) { return dev->lt->is_wanted; }
 
 static void drop_plan(plan_t *plan)
 {
@@ -250,12 +254,19 @@ uint32_t fy__cuda_lt_alignment(const void *address)
 uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem, uint64_t limit)
 {
     fy__cuda_lt_t *lt = dev->lt;
-    plan_t *plan = NULL;
+    fy__cuda_frame_t frame;
     if (fy__cuda_lt_load() != FY_STATUS_OK) return 0; /* launch will say so */
     if (limit == UINT64_MAX) limit--;
     pthread_mutex_lock(&lt->lock);
-    (void)get_plan(lt, problem, limit, 0, &plan);
-    uint64_t nbytes = plan != NULL ? plan->choice.workspaceSize : 0;
+    plan_t *plan = find(lt, problem, limit, 0);
+    if (plan != NULL) {
+        lt->hits++;
+        plan->used = ++lt->tick;
+    } else if (fy__cuda_enter_to_release(dev, &frame)) {
+        (void)get_plan(lt, problem, limit, 0, &plan);
+        fy__cuda_leave(&frame);
+    }
+    const uint64_t nbytes = plan != NULL && !plan->refused ? plan->choice.workspaceSize : 0;
     pthread_mutex_unlock(&lt->lock);
     return nbytes;
 }

@@ -24,8 +24,10 @@ fy_status_t fy__cuda_lt_create(fy__cuda_device_t *dev, fy__cuda_lt_t **out_lt);
 /* The device's context is current if anything was ever run. NULL is fine. */
 void fy__cuda_lt_destroy(fy__cuda_lt_t *lt);
 
-/* Is cuBLASLt to be used at all? 0 if FERRY_CUBLASLT=none asks for Ferry's own slow kernel. */
-int fy__cuda_lt_is_wanted(void);
+/* Does the environment ask for cuBLASLt? 0: FERRY_CUBLASLT=none. */
+int fy__cuda_lt_is_asked_for(void);
+/* What it said when the device was opened; launches do not read it again. */
+int fy__cuda_lt_is_wanted(const fy__cuda_device_t *dev);
 /* Loads the library. UNSUPPORTED with the reason if there is none. Tries again after a failure. */
 fy_status_t fy__cuda_lt_load(void);
 
@@ -37,7 +39,8 @@ void fy__cuda_lt_query(fy__cuda_lt_t *lt, fy__cuda_lt_counts_t *out_counts);
 /* The power of two, at most 256, that an address is a multiple of. */
 uint32_t fy__cuda_lt_alignment(const void *address);
 
-/* Bytes of scratch, at most `limit`, with which this product runs best; 0 also if there is no plan. The context is current. */
+/* Bytes of scratch, at most `limit`, with which this product runs best; 0 also if there is no plan. The first time of a problem it enters the
+ * device and makes the plan; after that it is a look-up. */
 uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem, uint64_t limit);
 /* Submits it. `bias`: rows values that the epilogue adds, or cols values that it makes (BGRADB); else NULL. The context is current.
  * UNSUPPORTED: there is no algorithm, and nothing ran. A BGRADB that was refused once is refused from then on without a question. */

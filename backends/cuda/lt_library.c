@@ -52,7 +52,7 @@ static const char *asked_for(void)
     return name != NULL && name[0] != '\0' ? name : NULL;
 }
 
-int fy__cuda_lt_is_wanted(void)
+int fy__cuda_lt_is_asked_for(void)
 {
     const char *name = asked_for();
     return name == NULL || strcmp(name, "none") != 0;

@@ -1,5 +1,6 @@
 /* Streams and events: order on the device, and the host's waiting for it. Handles are small records: a wrapped
  * stream of the application must never be destroyed by us, and an event knows how far it says its stream has come (crumbs.h). */
+#include "backends/cuda/dnn.h"
 #include "backends/cuda/nccl.h"
 
 #include <stdlib.h>
@@ -66,6 +67,7 @@ void fy__cuda_stream_destroy(void *handle, void *stream_handle)
     fy__cuda_stream_t *stream = stream_handle;
     fy__cuda_frame_t frame;
     if (stream->owned && fy__cuda_enter_to_release(dev, &frame)) {
+        fy__cuda_dnn_leave_stream(dev, stream->handle);
         fy__cuda_note(dev, fy__cuda.cuStreamDestroy(stream->handle)); /* the driver lets submitted work finish */
         fy__cuda_leave(&frame);
     }

@@ -109,6 +109,8 @@ fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype);
 /* One op by the portable kernels. */
 fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc_t *src, const void *attrs);
 int64_t fake_cudnn_live(void);
+/* Is a handle of cuDNN's bound to it? */
+int fake_cudnn_holds(CUstream stream);
 /* fake_conv.c: may this kernel be given this convolution, and a weights' gradient in slices. */
 int fake_conv_fits(const char *kernel, const fy__cuda_args_t *args);
 fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst, const fy_desc_t *src);

@@ -115,10 +115,29 @@ void *fake_cuda_context(int device)
     return context;
 }
 
+void fake_cuda_application(void *context)
+{
+    fake_lock();
+    if (context != NULL && depth < DEPTH) stack[depth++] = context;
+    if (context == NULL && depth > 0) depth--;
+    fake_unlock();
+}
+
+void *fake_cuda_current(void) { return depth > 0 ? stack[depth - 1] : NULL; }
+
 CUresult fake_cuCtxGetCurrent(CUcontext *out)
 {
     int code = fake_enter(FAKE_cuCtxGetCurrent);
     *out = depth > 0 ? stack[depth - 1] : NULL;
+    return (CUresult)fake_leave(code);
+}
+
+CUresult fake_cuCtxSetCurrent(CUcontext context)
+{
+    int code = fake_enter(FAKE_cuCtxSetCurrent);
+    if (code == 0 && context != NULL && context->refs == 0) code = CUDA_ERROR_INVALID_CONTEXT;
+    if (code == 0 && context == NULL && depth > 0) depth--;
+    if (code == 0 && context != NULL) stack[depth > 0 ? depth - 1 : depth++] = context;
     return (CUresult)fake_leave(code);
 }
 
@@ -216,6 +235,9 @@ CUresult fake_cuStreamDestroy(CUstream stream)
     CUcontext context;
     int told, code = fake_enter_release(FAKE_cuStreamDestroy, &context, &told);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
+#ifdef FERRY_HAS_CUDNN
+    if (code == 0 && fake_cudnn_holds(stream)) misuses++; /* the next call with that handle would go to a stream that is no more */
+#endif
     if (code == 0) {
         fake_capture_drop(stream);
         stream->context = NULL;

@@ -45,6 +45,10 @@ enum fake_cuda_live {
     X(void, fake_cuda_capacity, (uint64_t nbytes_a_device))                                                                                      \
     /* A context of the test's own (what an application may have current). */                                                                    \
     X(void *, fake_cuda_context, (int device))                                                                                                   \
+    /* The application makes it current on this thread, above what is; NULL: it takes the topmost off. Not counted. */                           \
+    X(void, fake_cuda_application, (void *context))                                                                                              \
+    /* What is current on this thread. Not counted. */                                                                                           \
+    X(void *, fake_cuda_current, (void))                                                                                                         \
     /* ncclCommGetAsyncError tells this code of all communicators there are now. */                                                              \
     X(void, fake_cuda_nccl_error, (int code))                                                                                                    \
     /* Streams that are being captured now. */                                                                                                   \

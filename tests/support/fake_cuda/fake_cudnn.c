@@ -21,6 +21,7 @@ enum { HANDLE = 0x27, TENSOR, FILTER, CONVOLUTION, ACTIVATION, DEAD = 0xDEAD };
 enum { SCRATCH = 4096 };
 
 static int64_t live;
+static struct object *handles[4]; /* those that are alive, as many as there are devices and more */
 int64_t fake_cudnn_live(void) { return live; }
 
 static int is_a(const void *object, uint32_t magic)
@@ -66,18 +67,38 @@ EXPORT cudnnStatus_t cudnnCreate(cudnnHandle_t *out)
     fake_lock();
     struct object *object = calloc(1, sizeof *object);
     object->magic = HANDLE;
+    for (int i = 0; i < 4; i++)
+        if (handles[i] == NULL) {
+            handles[i] = object;
+            break;
+        }
     live++;
     *out = (cudnnHandle_t)object;
     fake_unlock();
     return CUDNN_STATUS_SUCCESS;
 }
-EXPORT cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) { return destroy(FAKE_cudnnDestroy, handle, HANDLE); }
+EXPORT cudnnStatus_t cudnnDestroy(cudnnHandle_t handle)
+{
+    fake_lock();
+    for (int i = 0; i < 4; i++)
+        if (handles[i] == (struct object *)handle) handles[i] = NULL;
+    fake_unlock();
+    return destroy(FAKE_cudnnDestroy, handle, HANDLE);
+}
+
+int fake_cudnn_holds(CUstream stream)
+{
+    for (int i = 0; i < 4; i++)
+        if (handles[i] != NULL && handles[i]->stream == stream) return 1;
+    return 0;
+}
 
 EXPORT cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
 {
     CUcontext context = NULL;
     int code = fake_enter_context(FAKE_cudnnSetStream, &context);
-    if (code == 0 && (!is_a(handle, HANDLE) || !fake_stream_is_valid((CUstream)stream, context))) code = CUDNN_STATUS_BAD_PARAM;
+    if (code == 0 && (!is_a(handle, HANDLE) || (stream != NULL && !fake_stream_is_valid((CUstream)stream, context))))
+        code = CUDNN_STATUS_BAD_PARAM;
     if (code == 0) ((struct object *)handle)->stream = (CUstream)stream;
     return (cudnnStatus_t)fake_leave(code);
 }
@@ -157,8 +178,7 @@ EXPORT cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t de
                                                   double coefficient)
 {
     int code = fake_enter(FAKE_cudnnSetActivationDescriptor);
-    if (code == 0 && (!is_a(desc, ACTIVATION) || nan != CUDNN_PROPAGATE_NAN || coefficient != 0 ||
-                      (mode != CUDNN_ACTIVATION_RELU && mode != CUDNN_ACTIVATION_IDENTITY)))
+    if (code == 0 && (!is_a(desc, ACTIVATION) || nan != CUDNN_NOT_PROPAGATE_NAN || coefficient != 0 || mode != CUDNN_ACTIVATION_IDENTITY))
         code = CUDNN_STATUS_BAD_PARAM;
     if (code == 0) ((struct object *)desc)->mode = mode;
     return (cudnnStatus_t)fake_leave(code);
@@ -343,7 +363,6 @@ static CUresult run_convolution(CUcontext context, const void *given)
         double sum = sums[i];
         if (work->keep != 0) sum += work->keep * get(data[at], desc[at]->type, i);
         if (bias != NULL) sum += get(bias, desc[at]->type, i % p.y->dims[1]);
-        if (c->activation != NULL && work->activation.mode == CUDNN_ACTIVATION_RELU && sum < 0) sum = 0;
         set(data[at], desc[at]->type, i, sum);
     }
     for (int i = 0; i < 3; i++) free(parts[i]);

@@ -40,21 +40,19 @@ static void facts_say_why_not(void **state)
 {
     (void)state;
     facts[0] = '\0';
-    setenv("FERRY_CUBLASLT", "/nonexistent/libcublasLt.so", 1);
+    reopen("FERRY_CUBLASLT", "/nonexistent/libcublasLt.so");
     assert_ok(cuda->describe(dev, note_fact, facts));
     assert_fact("cublaslt=not found: /nonexistent/libcublasLt.so: ");
     facts[0] = '\0';
-    setenv("FERRY_CUBLASLT", "none", 1);
+    reopen("FERRY_CUBLASLT", "none");
     assert_ok(cuda->describe(dev, note_fact, facts));
     assert_fact("cublaslt=not used: FERRY_CUBLASLT=none");
-    setenv("FERRY_CUDNN", "/nonexistent/libcudnn.so", 1);
+    reopen("FERRY_CUDNN", "/nonexistent/libcudnn.so");
     assert_ok(cuda->describe(dev, note_fact, facts));
     assert_fact("cudnn=not found: /nonexistent/libcudnn.so: ");
-    setenv("FERRY_CUDNN", fake_path, 1);
+    reopen("FERRY_CUDNN", fake_path);
     assert_ok(cuda->describe(dev, note_fact, facts));
     assert_fact("cudnn=9.");
-    setenv("FERRY_CUDNN", "none", 1);
-    setenv("FERRY_CUBLASLT", fake_path, 1);
     static const char *const asked[] = { "cuDeviceGetAttribute", "cuDeviceGetPCIBusId",   "cuDeviceGetCount",
                                          "cuDeviceGet",          "cuDeviceCanAccessPeer", "cuDeviceGetP2PAttribute" };
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {

@@ -2,6 +2,7 @@
 #include "visit.h"
 
 #include <cuda.h>
+#include <pthread.h>
 
 /* ---- before the driver is there; this order matters, the table is filled once a process ---- */
 
@@ -62,10 +63,15 @@ static void a_device_opens_twice(void **state)
 {
     (void)state;
     void *again;
+    fy_backend_info_t info;
+    const int64_t before = fake.fake_cuda_live(FAKE_CONTEXTS);
     assert_ok(cuda->device_open(0, 0, NULL, &again));
-    assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), 2);
-    cuda->device_close(again);
-    assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), 1);
+    assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), before + 1);
+    cuda->stream_destroy(dev, stream);
+    cuda->device_close(dev); /* the first goes, the second works on */
+    assert_ok(cuda->device_query(again, &info));
+    dev = again;
+    assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream));
 }
 
 /* ---- each call of a whole visit ---- */
@@ -161,29 +167,7 @@ static void an_illegal_address_is_found_later(void **state)
 
 /* ---- the application's context ---- */
 
-typedef int (*context_fn)(void **context);
-typedef int (*push_fn)(void *context);
-typedef int (*lookup_fn)(const char *name, void **entry, int version, uint64_t flags, int *status);
-
-static void *driver_call(const char *name)
-{
-    lookup_fn lookup;
-    void *symbol = need_symbol(fake_library, "cuGetProcAddress_v2"), *entry = NULL;
-    memcpy(&lookup, &symbol, sizeof symbol);
-    assert_int_equal(lookup(name, &entry, 4000, 0, NULL), 0);
-    return entry;
-}
-
-static void *current(void)
-{
-    void *context = NULL, *entry = driver_call("cuCtxGetCurrent");
-    context_fn get;
-    memcpy(&get, &entry, sizeof entry);
-    assert_int_equal(get(&context), 0);
-    return context;
-}
-
-/* Every slot, with `expected` current before it. */
+/* Every slot, with `expected` current before it; NULL: nothing is, and from the opening on the device's context stays. */
 static void slots_leave_current(void *expected)
 {
     void *memory, *event, *second;
@@ -192,13 +176,15 @@ static void slots_leave_current(void *expected)
     fy_backend_info_t info;
     fy_desc_t x = DENSE(F32, 16), m = DENSE(F32, 4, 4), mm[2];
     const fy_matmul_attrs_t product = { 0 };
-#define KEEPS(call)                            \
-    do {                                       \
-        call;                                  \
-        assert_ptr_equal(current(), expected); \
+#define KEEPS(call)                                           \
+    do {                                                      \
+        call;                                                 \
+        assert_ptr_equal(fake.fake_cuda_current(), expected); \
     } while (0)
     KEEPS(assert_ok(cuda->device_count(&count)));
-    KEEPS(assert_ok(cuda->device_open(0, 0, NULL, &dev)));
+    assert_ok(cuda->device_open(0, 0, NULL, &dev));
+    if (expected == NULL) assert_non_null(expected = fake.fake_cuda_current());
+    assert_ptr_equal(fake.fake_cuda_current(), expected);
     KEEPS(assert_ok(cuda->device_query(dev, &info)));
     KEEPS(assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream)));
     KEEPS(assert_ok(cuda->event_create(dev, &event)));
@@ -233,32 +219,107 @@ static void slots_leave_current(void *expected)
     assert_nothing_left();
 }
 
+static void *a_new_thread(void *unused)
+{
+    (void)unused;
+    assert_null(fake.fake_cuda_current());
+    slots_leave_current(NULL);
+    void *own = fake.fake_cuda_context(0); /* above the device's, which stays below it */
+    fake.fake_cuda_application(own);
+    slots_leave_current(own);
+    fake.fake_cuda_application(NULL);
+    return NULL;
+}
+
 static void the_current_context_stays(void **state)
 {
+    pthread_t thread;
     (void)state;
-    void *entry = driver_call("cuCtxPushCurrent"), *popped;
-    push_fn push;
-    context_fn pop;
-    memcpy(&push, &entry, sizeof entry);
-    entry = driver_call("cuCtxPopCurrent");
-    memcpy(&pop, &entry, sizeof entry);
-    slots_leave_current(NULL);
-    void *own = fake.fake_cuda_context(0);
-    assert_int_equal(push(own), 0);
-    slots_leave_current(own);
-    assert_int_equal(pop(&popped), 0);
-    assert_ptr_equal(popped, own);
-    own = fake.fake_cuda_context(1); /* of another card */
-    assert_int_equal(push(own), 0);
+    pthread_create(&thread, NULL, a_new_thread, NULL);
+    pthread_join(thread, NULL);
+    void *own = fake.fake_cuda_context(1); /* of another card */
+    fake.fake_cuda_application(own);
     slots_leave_current(own);
     for (int i = 0; i < NFALLIBLE; i++) { /* and when a slot fails */
         fake.fake_cuda_fail(fallible[i], 1, CUDA_ERROR_OUT_OF_MEMORY);
         (void)visit();
         fake.fake_cuda_fail(NULL, 0, 0);
-        if (current() != own) fail_msg("%s failed, and the application's context is another one", fallible[i]);
+        if (fake.fake_cuda_current() != own) fail_msg("%s failed, and the application's context is another one", fallible[i]);
     }
-    assert_int_equal(pop(&popped), 0);
-    assert_ptr_equal(popped, own);
+    fake.fake_cuda_application(NULL);
+}
+
+/* Driver calls of one dense launch, the context's among them. */
+static void count_launch(void *device, void *on, int64_t gets, int64_t sets, int64_t pushes)
+{
+    static const char *const names[] = { "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent", "cuLaunchKernel" };
+    const int64_t expected[] = { gets, sets, pushes, pushes, 1 };
+    int64_t before[5], all = 1 + gets + sets + 2 * pushes;
+    void *memory;
+    fy_desc_t x = DENSE(F32, 16);
+    fy_launch_t launch = { .struct_size = sizeof launch, .op = FY_OP_NEG, .nsrc = 1, .ndst = 1, .dst = &x, .src = &x, .nelem = 16 };
+    void *top = fake.fake_cuda_current();
+    fake.fake_cuda_application(fake.fake_cuda_context(0)); /* the allocation is to change nothing below */
+    assert_ok(cuda->alloc(device, 4096, &memory));
+    fake.fake_cuda_application(NULL);
+    assert_ptr_equal(fake.fake_cuda_current(), top);
+    x.data = memory;
+    for (int i = 0; i < 5; i++) before[i] = fake.fake_cuda_calls(names[i]);
+    all += fake.fake_cuda_all_calls();
+    assert_ok(cuda->launch(device, on, &launch));
+    assert_int_equal(fake.fake_cuda_all_calls(), all);
+    for (int i = 0; i < 5; i++)
+        if (fake.fake_cuda_calls(names[i]) - before[i] != expected[i])
+            fail_msg("%s was called %lld times, not %lld", names[i], (long long)(fake.fake_cuda_calls(names[i]) - before[i]),
+                     (long long)expected[i]);
+    cuda->free(device, memory, 4096);
+}
+
+static void a_launch_is_two_driver_calls(void **state)
+{
+    void *second, *on_second;
+    (void)state;
+    assert_ok(cuda->device_open(1, 0, NULL, &second));
+    assert_ok(cuda->stream_create(second, FY_STREAM_COMPUTE, 0, NULL, &on_second));
+    count_launch(second, on_second, 1, 0, 0);
+    count_launch(second, on_second, 1, 0, 0);
+    count_launch(dev, stream, 1, 1, 0); /* another device of ours takes its place, without a push */
+    count_launch(dev, stream, 1, 0, 0);
+    void *own = fake.fake_cuda_context(0);
+    fake.fake_cuda_application(own);
+    count_launch(dev, stream, 1, 0, 1); /* the application's stays its own */
+    count_launch(second, on_second, 1, 0, 1);
+    assert_ptr_equal(fake.fake_cuda_current(), own);
+    fake.fake_cuda_application(NULL);
+    count_launch(dev, stream, 1, 0, 0);
+    cuda->stream_destroy(second, on_second);
+    cuda->device_close(second);
+}
+
+/* A context costs hundreds of milliseconds: the process keeps it, until the device is lost. */
+static void the_primary_context_is_kept(void **state)
+{
+    void *device;
+    (void)state;
+    const int64_t first = fake.fake_cuda_live(FAKE_CONTEXTS);
+    for (int i = 0; i < 3; i++) {
+        assert_ok(cuda->device_open(0, 0, NULL, &device));
+        cuda->device_close(device);
+        assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), first);
+    }
+    assert_true(first == 2); /* both have been open before */
+    assert_ok(cuda->device_open(0, 0, NULL, &device));
+    fy_backend_info_t info;
+    fake.fake_cuda_fail("cuMemGetInfo", 1, CUDA_ERROR_LAUNCH_FAILED);
+    assert_failed(cuda->device_query(device, &info), FY_STATUS_DEVICE_LOST, "CUDA_ERROR_LAUNCH_FAILED");
+    cuda->device_close(device);
+    assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), first - 1);
+    assert_null(fake.fake_cuda_current()); /* not a dead one */
+    assert_ok(cuda->device_open(0, 0, NULL, &device));
+    assert_ok(cuda->device_query(device, &info));
+    cuda->device_close(device);
+    assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), first);
+    assert_nothing_left();
 }
 
 int main(void)
@@ -274,6 +335,8 @@ int main(void)
         cmocka_unit_test(every_call_fails_once),
         cmocka_unit_test(fatal_codes_lose_the_device),
         cmocka_unit_test(the_current_context_stays),
+        cmocka_unit_test_setup_teardown(a_launch_is_two_driver_calls, open_device, close_device),
+        cmocka_unit_test(the_primary_context_is_kept),
         cmocka_unit_test(an_illegal_address_is_found_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,11 +5,14 @@
 static const fy_conv2d_attrs_t plain_attrs = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_NONE };
 static const fy_conv2d_backward_attrs_t weight_attrs = { 1, 1, 1, 1, 1, 1, 1, 3, 3 };
 
+static int with_dnn;
+
 static int open_tuned(void **state)
 {
     const fy_backend_option_t on = { .key = "autotune", .value = "on" };
     (void)state;
     use_fake();
+    if (with_dnn) setenv("FERRY_CUDNN", fake_path, 1);
     assert_ok(cuda->device_open(0, 1, &on, &dev));
     assert_ok(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream));
     fake.fake_cuda_cost("fy_conv2d_f", 5);
@@ -98,7 +101,9 @@ static void measured_launches_add_once(void **state)
     c.dst[0] = DENSE(F32, 8, 3, 3, 4);
     c.src[0] = DENSE(F32, 4, 12, 12, 8);
     c.src[1] = DENSE(F32, 4, 12, 12, 4);
-    setenv("FERRY_CUDNN", fake_path, 1);
+    close_device(state);
+    with_dnn = 1;
+    assert_int_equal(open_tuned(state), 0);
     fake.fake_cuda_cost("cudnn", 0.25);
     const int64_t before = fake.fake_cuda_calls("cudnnConvolutionBackwardFilter");
     for (int i = 0; i < 8; i++) run_case(&c);

@@ -13,6 +13,7 @@ static const char *const fallible[] = {
     "cuDeviceGetAttribute",
     "cuDevicePrimaryCtxRetain",
     "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
     "cuCtxPushCurrent",
     "cuCtxGetStreamPriorityRange",
     "cuModuleLoadData",
@@ -45,7 +46,7 @@ enum { NFALLIBLE = sizeof fallible / sizeof *fallible };
 static char pinned[4096] __attribute__((aligned(4096)));
 
 typedef struct visit {
-    void *dev, *stream, *event, *memory;
+    void *dev, *other, *stream, *event, *memory;
     int registered;
 } visit_t;
 
@@ -62,6 +63,19 @@ static fy_status_t launch_op(visit_t *v, fy_op_t op, unsigned nsrc, fy_desc_t *d
     return cuda->launch(v->dev, v->stream, &launch);
 }
 
+/* What is done with the current context: another device's takes its place, one of the application's is pushed over. */
+static fy_status_t change_context(visit_t *v)
+{
+    static void *own;
+    fy_backend_info_t info;
+    if (own == NULL) own = fake.fake_cuda_context(0);
+    FY_TRY(cuda->device_open(1, 0, NULL, &v->other));
+    fake.fake_cuda_application(own);
+    const fy_status_t status = cuda->device_query(v->dev, &info);
+    fake.fake_cuda_application(NULL);
+    return status;
+}
+
 static fy_status_t use(visit_t *v)
 {
     char bytes[8192] = { 0 };
@@ -69,6 +83,7 @@ static fy_status_t use(visit_t *v)
     fy_backend_info_t info;
     FY_TRY(cuda->device_open(0, 0, NULL, &v->dev));
     FY_TRY(cuda->device_query(v->dev, &info));
+    FY_TRY(change_context(v));
     FY_TRY(cuda->stream_create(v->dev, FY_STREAM_COMPUTE, 3, NULL, &v->stream));
     FY_TRY(cuda->event_create(v->dev, &v->event));
     FY_TRY(cuda->alloc(v->dev, 65536, &v->memory));
@@ -105,6 +120,7 @@ static void give_back(visit_t *v)
     if (v->memory != NULL) cuda->free(v->dev, v->memory, 65536);
     if (v->event != NULL) cuda->event_destroy(v->dev, v->event);
     if (v->stream != NULL) cuda->stream_destroy(v->dev, v->stream);
+    if (v->other != NULL) cuda->device_close(v->other);
     if (v->dev != NULL) cuda->device_close(v->dev);
 }
 

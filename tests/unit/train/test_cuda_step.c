@@ -65,7 +65,6 @@ static void called(session_t *s)
 
 typedef struct asked {
     char sequence[8192];  /* without what is counted below */
-    int contexts;         /* pushed and popped: one pair a request where the application has none current, or another */
     int records, queries; /* of events */
 } asked_t;
 
@@ -85,9 +84,7 @@ static void end_trace(asked_t *out_asked)
     assert_non_null(trace);
     assert_true(strlen(trace) < sizeof out_asked->sequence);
     memcpy(out_asked->sequence, trace, strlen(trace) + 1);
-    out_asked->contexts = take_out(out_asked->sequence, "cuCtxPushCurrent ");
-    assert_int_equal(take_out(out_asked->sequence, "cuCtxPopCurrent "), out_asked->contexts);
-    assert_true(take_out(out_asked->sequence, "cuCtxGetCurrent ") >= out_asked->contexts);
+    assert_true(take_out(out_asked->sequence, "cuCtxGetCurrent ") > 0); /* a read; pushed and set is nothing */
     out_asked->records = take_out(out_asked->sequence, "cuEventRecord ");
     out_asked->queries = take_out(out_asked->sequence, "cuEventQuery ");
 }

@@ -1,0 +1,105 @@
+/* The current context of a thread. Where the application has none, the device's is set once and stays, as the runtime API does it; where the
+ * application has one of its own, it is pushed and popped around each call. And how long a primary context lives. Next: device.c. */
+#include <pthread.h>
+
+#include "backends/cuda/device.h"
+#include "backends/cuda/nccl.h"
+
+/* What this thread was left with by us: it may be replaced by another device's without a push. */
+static _Thread_local CUcontext left;
+
+void fy__cuda_note(fy__cuda_device_t *dev, CUresult code)
+{
+    int none = 0;
+    if (fy__cuda_is_fatal(code)) atomic_compare_exchange_strong(&dev->lost, &none, (int)code);
+}
+
+/* The driver's own answer to "which is current?" is one thread-local read, and all that a steady launch asks. */
+static CUresult make_current(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame, const char **out_call)
+{
+    CUcontext current = NULL;
+    out_frame->pushed = 0;
+    *out_call = "cuCtxGetCurrent";
+    CUresult code = fy__cuda.cuCtxGetCurrent(&current);
+    if (code != CUDA_SUCCESS || current == dev->context) return code;
+    if (current == NULL || current == left) {
+        *out_call = "cuCtxSetCurrent";
+        code = fy__cuda.cuCtxSetCurrent(dev->context);
+        if (code == CUDA_SUCCESS) left = dev->context;
+        return code;
+    }
+    *out_call = "cuCtxPushCurrent";
+    code = fy__cuda.cuCtxPushCurrent(dev->context);
+    out_frame->pushed = code == CUDA_SUCCESS;
+    return code;
+}
+
+fy_status_t fy__cuda_is_usable(fy__cuda_device_t *dev)
+{
+    int lost = atomic_load_explicit(&dev->lost, memory_order_relaxed);
+    if (lost == 0) return FY_STATUS_OK;
+    if (lost < 0) return fy__cuda_nccl_lost(dev, -lost);
+    fy__cuda_last_device = dev;
+    return fy__cuda_failed((CUresult)lost, __FILE__, __LINE__, "an earlier call", "cuda:%d is lost", dev->index);
+}
+
+fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
+{
+    const char *call;
+    FY_TRY(fy__cuda_is_usable(dev));
+    CUresult code = fy__cuda_checked(dev, make_current(dev, out_frame, &call));
+    if (code == CUDA_SUCCESS) return FY_STATUS_OK;
+    return fy__cuda_failed(code, __FILE__, __LINE__, call, "using cuda:%d on this thread", dev->index);
+}
+
+/* Twice: what is not freed now is never freed, and a failure may be one of earlier work. */
+int fy__cuda_enter_to_release(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
+{
+    const char *call;
+    for (int i = 0; i < 2; i++)
+        if (make_current(dev, out_frame, &call) == CUDA_SUCCESS) return 1;
+    return 0;
+}
+
+void fy__cuda_leave(const fy__cuda_frame_t *frame)
+{
+    CUcontext popped;
+    if (frame->pushed) fy__cuda.cuCtxPopCurrent(&popped);
+}
+
+/* ---- the primary context ----
+ * Making one takes hundreds of milliseconds. So the first opening of a device that ends well leaves its reference to the process: later openings
+ * find the context alive. Each opening takes a reference of its own, too: after a reset by the application that makes the context anew. */
+
+enum { KEPT = 64 };
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned char kept[KEPT]; /* by index of device: the process has a reference; guarded by kept_lock */
+
+fy_status_t fy__cuda_context_retain(fy__cuda_device_t *dev)
+{
+    const fy_status_t status = FY__CUDA_CALL(dev, cuDevicePrimaryCtxRetain, (&dev->context, dev->handle),
+                                             "retaining the primary context of cuda:%d (%s)", dev->index, dev->model);
+    if (status != FY_STATUS_OK) dev->context = NULL;
+    return status;
+}
+
+void fy__cuda_context_release(fy__cuda_device_t *dev)
+{
+    int nreferences = 1;
+    const int is_lost = atomic_load(&dev->lost) > 0;
+    if (is_lost && dev->context == left) { /* it ends, if no other opening has it: leave no dead context current */
+        CUcontext current = NULL;
+        if (fy__cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == left) (void)fy__cuda.cuCtxSetCurrent(NULL);
+        left = NULL;
+    }
+    pthread_mutex_lock(&kept_lock);
+    if (dev->index < KEPT && is_lost && kept[dev->index]) {
+        kept[dev->index] = 0;
+        nreferences = 2;
+    } else if (dev->index < KEPT && !is_lost && !kept[dev->index]) {
+        kept[dev->index] = 1;
+        nreferences = 0;
+    }
+    pthread_mutex_unlock(&kept_lock);
+    for (int i = 0; i < nreferences; i++) fy__cuda.cuDevicePrimaryCtxRelease(dev->handle);
+}
