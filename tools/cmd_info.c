@@ -151,15 +151,32 @@ static void facts_json(const findings_t *found, json_t *json)
     json_end(json);
 }
 
+/* What a person should act on: shown at the end. */
+static bool is_warning(const fact_t *fact) { return strcmp(fact->key, "warning") == 0; }
+
 /* A simulated device that nobody asked for is an example only: its figures are left to JSON. */
 static void print_facts(const findings_t *found, const char *asked)
 {
     for (size_t i = 0; i < found->nfacts; i++) {
         const fact_t *fact = &found->facts[i];
-        if (!asked && strncmp(fact->spec, "sim:", 4) == 0) continue;
+        if ((!asked && strncmp(fact->spec, "sim:", 4) == 0) || is_warning(fact)) continue;
         if (i == 0 || strcmp(fact->spec, fact[-1].spec) != 0) printf("\n%s\n", fact->spec);
         printf("  %-28s%s\n", fact->key, fact->value);
     }
+}
+
+static void warnings_json(const findings_t *found, json_t *json)
+{
+    json_begin_array(json, "warnings");
+    for (size_t i = 0; i < found->nfacts; i++)
+        if (is_warning(&found->facts[i])) json_text(json, NULL, found->facts[i].value);
+    json_end(json);
+}
+
+static void print_warnings(const findings_t *found)
+{
+    for (size_t i = 0; i < found->nfacts; i++)
+        if (is_warning(&found->facts[i])) printf("\nwarning: %s: %s\n", found->facts[i].spec, found->facts[i].value);
 }
 
 static void print_info(const findings_t *found, bool as_json, const char *asked)
@@ -171,6 +188,7 @@ static void print_info(const findings_t *found, bool as_json, const char *asked)
         sheet_json(found->devices, &json, "devices");
         json_text(&json, "devices_reason", *found->no_cuda ? found->no_cuda : NULL);
         facts_json(found, &json);
+        warnings_json(found, &json);
         plugins_json(&json);
         json_text(&json, "host_allocator", fy_memory_host_allocator());
         json_end(&json);
@@ -182,6 +200,7 @@ static void print_info(const findings_t *found, bool as_json, const char *asked)
     printf("\n");
     sheet_print(found->plugins, stdout);
     if (*found->no_cuda) printf("\nno cuda:0: %s\n", found->no_cuda);
+    print_warnings(found);
 }
 
 int cmd_info(int argc, char **argv)

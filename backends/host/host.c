@@ -9,6 +9,7 @@
 
 #include "backends/builtin.h"
 #include "backends/executed.h"
+#include "backends/host/load.h"
 #include "backends/kernels/kernels.h"
 #include "backends/kernels/threads.h"
 
@@ -148,6 +149,45 @@ static uint64_t workspace(void *dev, const fy_launch_t *launch, uint64_t limit)
     return fy__kernels_workspace(launch, limit);
 }
 
+/* Spinning threads beside other work cost a scheduler's time slice a region: a fact called "warning", which `ferry info` shows. */
+static void describe_load(const fy__threads_facts_t *threads, fy_fact_fn say, void *user)
+{
+    char line[128] = "", text[320];
+    const int team = threads->forced ? threads->forced : threads->most;
+    fy__load_t load;
+    FILE *file = fopen("/proc/loadavg", "re");
+    if (!file) return;
+    const int found = fgets(line, sizeof line, file) && fy__load_parse(line, &load);
+    (void)fclose(file);
+    if (!found || threads->waiting != FY__WAITING_ACTIVE || !fy__load_is_high(&load, team, threads->processors)) return;
+    (void)snprintf(text, sizeof text,
+                   "idle kernel threads spin, and other work wants the %d processors too (%d threads now, load average %.2f): a parallel "
+                   "kernel may take 8 ms longer. Set OMP_WAIT_POLICY=passive, or GOMP_SPINCOUNT=20000",
+                   threads->processors, load.others, load.average);
+    say(user, "warning", text);
+}
+
+static fy_status_t describe(void *dev, fy_fact_fn say, void *user)
+{
+    const fy__threads_facts_t threads = fy__threads_facts();
+    char text[96];
+    (void)dev;
+    if (threads.forced)
+        (void)snprintf(text, sizeof text, "%d, as threads= or FERRY_THREADS says", threads.forced);
+    else
+        (void)snprintf(text, sizeof text, threads.most > 1 ? "auto: 1 or %d, by cost" : "auto: %d", threads.most);
+    say(user, "threads", text);
+    if (threads.spins == 0)
+        (void)snprintf(text, sizeof text, "sleep");
+    else if (threads.waiting == FY__WAITING_ACTIVE)
+        (void)snprintf(text, sizeof text, "spin, %llu times", (unsigned long long)threads.spins);
+    else
+        (void)snprintf(text, sizeof text, "sleep after few spins");
+    say(user, "idle_threads", text);
+    describe_load(&threads, say, user);
+    return FY_STATUS_OK;
+}
+
 static const fy_backend_t backend = {
     .struct_size = sizeof(fy_backend_t),
     .abi = FY_BACKEND_ABI,
@@ -164,6 +204,7 @@ static const fy_backend_t backend = {
     .launch = launch_op,
     .supports = supports,
     .workspace = workspace,
+    .describe = describe,
 };
 
 fy_status_t fy__backend_host_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend)

@@ -87,6 +87,43 @@ says out '"host_allocator"'
 says out '"spec": "host"'
 says out '"name": "cuda"'
 
+# ---- threads: the choice, what replaces it, and spinning beside other work ----
+says out '"idle_threads": "sleep"' # the command sets OMP_WAIT_POLICY=passive
+if grep -q 'idle kernel threads spin' "$work/out"; then fail "a warning of spinning threads that sleep"; fi
+expect 0 info --device host?threads=3 --json
+says out '"threads": "3, as threads= or FERRY_THREADS says"'
+FERRY_THREADS=5 expect 0 info --device host
+matches out '^  threads +5, as'
+FERRY_THREADS=5 expect 0 info --device 'host?threads=auto'
+matches out '^  threads +auto'
+FERRY_THREADS=none expect 0 info --device host
+says err "FERRY_THREADS=none is ignored; it may be auto, or a number from 1 to 1024"
+matches out '^  threads +auto'
+expect 2 info --device 'host?threads=0'
+says err "host: threads=0: threads may be auto, or a number from 1 to 1024"
+expect 2 bench dispatch --device 'sim:0?threads=none'
+says err "sim:0: threads=none"
+others=()
+for _ in $(seq "$(nproc)"); do
+    while :; do :; done &
+    others+=($!)
+done
+OMP_WAIT_POLICY=active OMP_NUM_THREADS=$(nproc) expect 0 info --json
+mv "$work/out" "$work/busy"
+OMP_WAIT_POLICY=active OMP_NUM_THREADS=$(nproc) expect 0 info
+mv "$work/out" "$work/busy.text"
+OMP_WAIT_POLICY=passive expect 0 info --json
+kill "${others[@]}"
+wait "${others[@]}" 2>/dev/null
+says out '"warnings": []'
+if [ "$(nproc)" -gt 1 ]; then
+    mv "$work/busy" "$work/out"
+    matches out '"idle_threads": "spin, 30000000000 times"'
+    matches out '"idle kernel threads spin, and other work wants'
+    mv "$work/busy.text" "$work/out"
+    matches out '^warning: host: idle kernel threads spin'
+fi
+
 # ---- roundtrip ----
 expect 0 experiment roundtrip --device sim:0 --iters 3 --json
 silent err
