@@ -1,5 +1,5 @@
 /* A convolution as the three files that run it see it: whichever of x, w, y is the result of the launch.
- * conv.c decides, conv_few.c is for a handful of channels, conv_plain.c has loops for any strides and dtypes, conv_dnnl2.c (or conv_dnnl3.c) oneDNN's primitives for dense f32. */
+ * conv.c decides, conv_few.c is for a handful of channels, conv_plain.c has loops for any strides and dtypes, conv_dnnl.c oneDNN's primitives for dense f32. */
 #ifndef FERRY_BACKENDS_KERNELS_CONV_H_
 #define FERRY_BACKENDS_KERNELS_CONV_H_
 

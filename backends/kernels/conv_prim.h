@@ -1,5 +1,5 @@
-/* One convolution of oneDNN, ready to run any number of times from any threads, and the table that keeps them: making one costs 0.2 to 7 ms,
- * running it some microseconds. conv_dnnl2.c and conv_dnnl3.c (the two C APIs) make and run, conv_table.c keeps. */
+/* One convolution of oneDNN, ready to run any number of times, and the table that keeps them: making one costs 0.2 to 7 ms,
+ * running it some microseconds. conv_dnnl.c makes and runs, conv_table.c keeps. */
 #ifndef FERRY_BACKENDS_KERNELS_CONV_PRIM_H_
 #define FERRY_BACKENDS_KERNELS_CONV_PRIM_H_
 
@@ -16,10 +16,14 @@ uint64_t fy__conv_prim_nbytes(const fy__conv_prim_t *prim);
  * and the bias' gradient are not, that is the caller's. All scratch is `scratch` (oneDNN 2.6 with scratch of its own gives wrong numbers when two threads run one primitive). */
 fy_status_t fy__conv_prim_run(const fy_host_api_t *host, const fy__conv_prim_t *prim, void *x, void *w, void *y, void *bias, void *scratch);
 
-/* The primitive for this shape and team; made if need be. NULL as above. Every take is given back. */
+/* oneDNN's name of the implementation, such as "jit:avx512_core"; lives as long as the primitive. */
+const char *fy__conv_prim_impl_name(const fy__conv_prim_t *prim);
+
+/* The primitive for this shape and team; made if need be. NULL as above. to_run: no other caller gets it to run until it is given back,
+ * a second one is made for that; without it the caller may only ask for its size and name. Every take is given back, with the same to_run. */
 typedef struct fy__conv_entry fy__conv_entry_t;
-fy__conv_entry_t *fy__conv_table_take(const fy__conv_shape_t *shape, int threads);
-void fy__conv_table_give_back(fy__conv_entry_t *entry);
+fy__conv_entry_t *fy__conv_table_take(const fy__conv_shape_t *shape, int threads, int to_run);
+void fy__conv_table_give_back(fy__conv_entry_t *entry, int to_run);
 const fy__conv_prim_t *fy__conv_entry_prim(const fy__conv_entry_t *entry);
 
 #endif

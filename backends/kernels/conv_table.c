@@ -1,5 +1,5 @@
 /* The table of oneDNN convolutions: bounded, least recently used goes first, shared by all threads; and the two calls that conv.c makes.
- * That oneDNN has nothing for a shape is kept too. Not here: oneDNN (conv_dnnl2.c, conv_dnnl3.c). */
+ * A primitive runs on one thread at a time: a second thread gets one of its own. That oneDNN has nothing for a shape is kept too. Not here: oneDNN (conv_dnnl.c). */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,8 @@ enum { CAPACITY = 128 }; /* more convolutions than the largest model of WORKLOAD
 
 struct fy__conv_entry {
     fy__conv_shape_t shape;
-    int threads, users, is_kept; /* users: who runs it now */
+    int threads, users, is_kept; /* users: takes that are not given back */
+    int is_running;              /* one of them runs it */
     uint64_t last_use;
     fy__conv_prim_t *prim; /* NULL: there is none */
 };
@@ -42,10 +43,11 @@ static size_t find_place(void)
     return oldest;
 }
 
-static fy__conv_entry_t *find(const fy__conv_shape_t *shape, int threads)
+static fy__conv_entry_t *find(const fy__conv_shape_t *shape, int threads, int to_run)
 {
     for (size_t i = 0; i < CAPACITY && table[i]; i++)
-        if (table[i]->threads == threads && memcmp(&table[i]->shape, shape, sizeof *shape) == 0) return table[i];
+        if (table[i]->threads == threads && !(to_run && table[i]->is_running) && memcmp(&table[i]->shape, shape, sizeof *shape) == 0)
+            return table[i];
     return NULL;
 }
 
@@ -69,28 +71,30 @@ static fy__conv_entry_t *make(const fy__conv_shape_t *shape, int threads)
     return entry;
 }
 
-fy__conv_entry_t *fy__conv_table_take(const fy__conv_shape_t *shape, int threads)
+fy__conv_entry_t *fy__conv_table_take(const fy__conv_shape_t *shape, int threads, int to_run)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_fork);
     lock();
-    fy__conv_entry_t *entry = find(shape, threads);
+    fy__conv_entry_t *entry = find(shape, threads, to_run);
     if (!entry) entry = make(shape, threads);
     if (entry) {
         entry->users++;
+        if (to_run) entry->is_running = 1;
         entry->last_use = ++clock_of_uses;
     }
     unlock();
     if (entry && !entry->prim) {
-        fy__conv_table_give_back(entry);
+        fy__conv_table_give_back(entry, to_run);
         return NULL;
     }
     return entry;
 }
 
-void fy__conv_table_give_back(fy__conv_entry_t *entry)
+void fy__conv_table_give_back(fy__conv_entry_t *entry, int to_run)
 {
     lock();
+    if (to_run) entry->is_running = 0;
     const int last = --entry->users == 0 && !entry->is_kept;
     unlock();
     if (last) destroy(entry);
@@ -111,7 +115,7 @@ static uint64_t round64(uint64_t nbytes) { return (nbytes + 63) / 64 * 64; }
 
 /* The most images whose scratch fits. Larger pieces of the batch have been tried and did not fit, so a run with exactly the scratch that was
  * planned finds the same. */
-static int make_plan(const fy__conv_t *conv, uint64_t limit, int threads, plan_t *out)
+static int make_plan(const fy__conv_t *conv, uint64_t limit, int threads, int to_run, plan_t *out)
 {
     fy__conv_shape_t shape = conv->shape;
     const int through_scratch = shape.op == FY_OP_CONV2D_BACKWARD_INPUT && shape.accumulate;
@@ -123,11 +127,11 @@ static int make_plan(const fy__conv_t *conv, uint64_t limit, int threads, plan_t
         const uint64_t sum_nbytes = round64(summed * sizeof(float));
         if (sum_nbytes > limit) continue;
         shape.n = images;
-        fy__conv_entry_t *entry = fy__conv_table_take(&shape, threads);
+        fy__conv_entry_t *entry = fy__conv_table_take(&shape, threads, to_run);
         if (!entry) return 0;
         *out = (plan_t){ entry, images, sum_nbytes, sum_nbytes + fy__conv_prim_nbytes(fy__conv_entry_prim(entry)) };
         if (out->scratch_nbytes <= limit) return 1;
-        fy__conv_table_give_back(entry);
+        fy__conv_table_give_back(entry, to_run);
         if (!through_scratch) return 0; /* what a primitive wants for itself does not shrink with the batch */
     }
     return 0;
@@ -146,10 +150,10 @@ int fy__conv_dnnl_plan(const fy__conv_t *conv, uint64_t limit, uint64_t *out_nby
 {
     const fy__team_t team = fy__team_begin(threads_of(&conv->shape));
     plan_t plan;
-    const int found = make_plan(conv, limit, team.threads, &plan);
+    const int found = make_plan(conv, limit, team.threads, 0, &plan);
     if (found) {
         *out_nbytes = plan.scratch_nbytes;
-        fy__conv_table_give_back(plan.entry);
+        fy__conv_table_give_back(plan.entry, 0);
     }
     fy__team_end(&team);
     return found;
@@ -217,9 +221,9 @@ fy_status_t fy__conv_dnnl_run(const fy_host_api_t *host, const fy__loops_t *loop
     fy_status_t status = FY_STATUS_UNSUPPORTED;
     if (scratch_nbytes == 0) return status;
     const fy__team_t team = fy__team_begin(threads_of(&conv->shape));
-    if (make_plan(conv, scratch_nbytes, team.threads, &plan)) {
+    if (make_plan(conv, scratch_nbytes, team.threads, 1, &plan)) {
         status = run(host, loops, conv, &plan, (char *)scratch);
-        fy__conv_table_give_back(plan.entry);
+        fy__conv_table_give_back(plan.entry, 1);
     }
     fy__team_end(&team);
     return status;

@@ -4,6 +4,7 @@
 #include <omp.h>
 #include <pthread.h>
 
+#include "backends/kernels/conv_prim.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
 static const fy_op_t k_ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT, FY_OP_CONV2D_BACKWARD_WEIGHT };
@@ -154,6 +155,73 @@ static void one_primitive_two_threads(void **state)
     omp_set_num_threads(threads);
 }
 
+/* Two threads that run one shape get a primitive each; a third that only plans gets either. */
+static void a_primitive_runs_once_at_a_time(void **state)
+{
+    (void)state;
+    const fy__conv_shape_t shape = { .op = FY_OP_CONV2D,
+                                     .n = 3,
+                                     .h = H,
+                                     .w = W,
+                                     .c = C,
+                                     .oh = H,
+                                     .ow = W,
+                                     .o = O,
+                                     .kh = K,
+                                     .kw = K,
+                                     .groups = 1,
+                                     .stride_h = 1,
+                                     .stride_w = 1,
+                                     .padding_h = 1,
+                                     .padding_w = 1,
+                                     .dilation_h = 1,
+                                     .dilation_w = 1 };
+    fy__conv_entry_t *one = fy__conv_table_take(&shape, 1, 1), *other = fy__conv_table_take(&shape, 1, 1);
+    assert_non_null(one);
+    assert_non_null(other);
+    assert_ptr_not_equal(one, other);
+    fy__conv_entry_t *planned = fy__conv_table_take(&shape, 1, 0);
+    assert_true(planned == one || planned == other);
+    fy__conv_table_give_back(planned, 0);
+    fy__conv_table_give_back(other, 1);
+    fy__conv_entry_t *again = fy__conv_table_take(&shape, 1, 1);
+    assert_ptr_equal(again, other);
+    fy__conv_table_give_back(again, 1);
+    fy__conv_table_give_back(one, 1);
+}
+
+/* Every shape of this file has a kernel of oneDNN's that says its name and is no reference loop. */
+static void implementations_have_names(void **state)
+{
+    (void)state;
+    const fy__conv_shape_t like = { .n = 2,
+                                    .h = H,
+                                    .w = W,
+                                    .c = C,
+                                    .oh = H,
+                                    .ow = W,
+                                    .o = O,
+                                    .kh = K,
+                                    .kw = K,
+                                    .groups = 1,
+                                    .stride_h = 1,
+                                    .stride_w = 1,
+                                    .padding_h = 1,
+                                    .padding_w = 1,
+                                    .dilation_h = 1,
+                                    .dilation_w = 1 };
+    for (size_t k = 0; k < COUNT_OF(k_ops); k++) {
+        fy__conv_shape_t shape = like;
+        shape.op = k_ops[k];
+        fy__conv_entry_t *entry = fy__conv_table_take(&shape, 1, 0);
+        assert_non_null(entry);
+        const char *name = fy__conv_prim_impl_name(fy__conv_entry_prim(entry));
+        assert_true(strlen(name) > 0);
+        assert_int_not_equal(strncmp(name, "ref", 3), 0);
+        fy__conv_table_give_back(entry, 0);
+    }
+}
+
 static void more_shapes_than_are_kept(void **state)
 {
     (void)state;
@@ -179,6 +247,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_scratch),
         cmocka_unit_test(one_primitive_two_threads),
+        cmocka_unit_test(a_primitive_runs_once_at_a_time),
+        cmocka_unit_test(implementations_have_names),
         cmocka_unit_test(more_shapes_than_are_kept),
     };
     return cmocka_run_group_tests_name("convolutions", tests, NULL, NULL) != 0;
