@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Ferry beside PyTorch on one card, in one run: rounds of `ferry` commands and of the same work in torch take turns; figures are medians.
+"""Ferry beside PyTorch and beside the bare driver on one card, in one run: rounds of `ferry` commands, of the same work in torch, and of
+cuda_probe (bare driver calls) take turns; figures are medians.
 
-Usage: gpu_torch.py FERRY DEVICE [ROUNDS]     prints one JSON document; scripts/gpu-check.sh calls it
-Exit 77 with the reason on standard error where there is no torch or no card: then nothing was compared. The product needs no Python.
-Not here: the same comparison on the host (peers_torch.cpp, peers_images.cpp), whose networks and optimizers these are.
+Usage: gpu_torch.py [--probe CUDA_PROBE] [--seconds N] FERRY DEVICE [ROUNDS]     prints one JSON document; scripts/gpu-check.sh calls it
+--probe: the program bench/cuda_probe; without it nothing is compared with the bare calls. --seconds: no new round begins after N seconds.
+Bars are against the bare call of the same run where there is one. A bar against torch that lies below the bare call cannot be reached: its
+verdict says so. Exit 77 with the reason on standard error where there is no torch or no card: then nothing was compared.
+The product needs no Python. Not here: the same comparison on the host (peers_torch.cpp, peers_images.cpp), whose networks these are.
 """
+import argparse
 import ctypes
 import json
 import statistics
@@ -18,10 +22,16 @@ def skip(why):
     sys.exit(77)
 
 
-if len(sys.argv) not in (3, 4) or "--help" in sys.argv:
-    asked = "--help" in sys.argv
-    print(__doc__.strip(), file=sys.stdout if asked else sys.stderr)
-    sys.exit(0 if asked else 2)
+if "--help" in sys.argv:
+    print(__doc__.strip())
+    sys.exit(0)
+parser = argparse.ArgumentParser(usage="gpu_torch.py [--probe CUDA_PROBE] [--seconds N] FERRY DEVICE [ROUNDS]", add_help=False)
+parser.add_argument("--probe")
+parser.add_argument("--seconds", type=float, default=1e9)
+parser.add_argument("ferry")
+parser.add_argument("device")
+parser.add_argument("rounds", nargs="?", type=int, default=3)
+OPTIONS = parser.parse_args()
 
 try:
     import torch
@@ -31,8 +41,7 @@ except ImportError as error:
 if not torch.cuda.is_available():
     skip("PyTorch sees no CUDA device")
 
-FERRY, DEVICE = sys.argv[1], sys.argv[2]
-ROUNDS = int(sys.argv[3]) if len(sys.argv) > 3 else 3
+FERRY, DEVICE, ROUNDS = OPTIONS.ferry, OPTIONS.device, OPTIONS.rounds
 if not DEVICE.startswith("cuda:"):
     skip(f"{DEVICE} is no CUDA device")
 card = torch.device(DEVICE.split("?")[0])
@@ -232,8 +241,52 @@ def torch_round(found, trainings):
         found.setdefault("allocator pair ns", []).append(pair)
 
 
+def probe_round(found):
+    index = DEVICE.split("?")[0].split(":")[1]
+    done = subprocess.run([OPTIONS.probe, index, "5"], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{OPTIONS.probe}: {done.stderr.strip()[-300:]}")
+    for each in json.loads(done.stdout)["rows"]:
+        found.setdefault(each["what"], []).append(each["ns"])
+
+
+def medians_of(found):
+    return {key: statistics.median(values) for key, values in found.items()}
+
+
+def rows_of(ours, theirs, bare):
+    """Each figure beside what it is measured against. `limit`: Ferry's time is at most so many times the other's. `floor`: what the bare driver
+    calls of the same work take, which no library goes below."""
+    rows = []
+
+    def add(what, mine, against, other, limit=None, floor=None):
+        ratio = mine / other if mine is not None and other else None
+        verdict = None
+        if ratio is not None and limit is not None:
+            below = floor is not None and limit * other < floor
+            verdict = "reached" if ratio <= limit else "below the bare calls" if below else "missed"
+        rows.append({"what": what, "ferry": mine, "peer": against, "peer_value": other, "ratio": ratio, "limit": limit, "floor": floor, "verdict": verdict})
+
+    launch, launches, graph = bare.get("launch_128_bytes"), bare.get("launches_32_until_done"), bare.get("graph_32_until_done")
+    op, pinned = "host ns of an eager op", "pinned 64 MiB up ns"
+    add(op, ours.get(op), "cuLaunchKernel, 128 bytes", launch, 1.5)
+    add(op, ours.get(op), "torch", theirs.get(op), 0.4, launch)
+    for case, limit in (("mnist", 0.33), ("lenet", 1 / 1.5)):
+        eager, replayed = f"{case} eager ns a step", f"{case} graph ns a step"
+        add(eager, ours.get(eager), "torch", theirs.get(eager), limit, launches)
+        add(eager, ours.get(eager), "32 bare launches", launches)
+        add(replayed, ours.get(replayed), "torch, replayed", theirs.get(replayed))
+        add(replayed, ours.get(replayed), "a bare graph of 32 launches", graph)
+    add("mnist graph ns a step", ours.get("mnist graph ns a step"), "torch, eager", theirs.get("mnist eager ns a step"), 0.1, graph)
+    add(pinned, ours.get(pinned), "cuMemcpyHtoDAsync", bare.get("up_pinned_64MiB"), 1 / 0.98)
+    add(pinned, ours.get(pinned), "torch", theirs.get(pinned))
+    add("allocator pair ns", ours.get("allocator pair ns"), "cudaMallocAsync", theirs.get("allocator pair ns"), 1 / 40)
+    add("256 x 4 KiB up at once ns", ours.get("256 x 4 KiB up at once ns"), "ferry, in a loop", ours.get("256 x 4 KiB up in a loop ns"), 1 / 8)
+    return rows
+
+
 def main():
-    ours, theirs, failures, trainings = {}, {}, [], {}
+    ours, theirs, bare, failures, trainings, began = {}, {}, {}, [], {}, time.monotonic()
     for case, is_mnist, batch in (("mnist", True, 64), ("lenet", False, 256)):
         trainings[f"{case} eager"] = Training(is_mnist, batch)
         try:
@@ -242,38 +295,23 @@ def main():
             trainings[f"{case} graph"] = captured
         except RuntimeError as error:
             failures.append(f"torch could not capture {case}: {error}")
-    for _ in range(ROUNDS):
-        for side in (lambda: ferry_round(ours), lambda: torch_round(theirs, trainings)):
+    sides = [lambda: ferry_round(ours), lambda: torch_round(theirs, trainings)]
+    if OPTIONS.probe is not None:
+        sides.append(lambda: probe_round(bare))
+    done = 0
+    while done < ROUNDS and (done == 0 or time.monotonic() - began < OPTIONS.seconds):
+        for side in sides:
             try:
                 side()
-            except (RuntimeError, subprocess.TimeoutExpired, KeyError, ValueError) as error:
+            except (OSError, RuntimeError, subprocess.TimeoutExpired, KeyError, ValueError) as error:
                 failures.append(str(error))
-    rows = []
-    # What is asked of a card: Ferry's time over torch's at most so much.
-    limits = {
-        "host ns of an eager op": 0.4,
-        "mnist eager ns a step": 0.33,
-        "mnist graph ns a step": None,  # 0.1 of torch's eager step: below
-        "lenet eager ns a step": 1 / 1.5,
-        "lenet graph ns a step": None,
-        "pinned 64 MiB up ns": 1 / 0.98,
-        "allocator pair ns": 1 / 40,
-    }
-    medians = {key: statistics.median(values) for key, values in ours.items()}
-    peers = {key: statistics.median(values) for key, values in theirs.items()}
-
-    def add(what, mine, other, against, limit):
-        ratio = mine / other if mine is not None and other else None
-        verdict = None if ratio is None or limit is None else "reached" if ratio <= limit else "missed"
-        rows.append({"what": what, "ferry": mine, "peer": against, "peer_value": other, "ratio": ratio, "limit": limit, "verdict": verdict})
-
-    for what, limit in limits.items():
-        add(what, medians.get(what), peers.get(what), "cudaMallocAsync" if "allocator" in what else "torch", limit)
-    add("mnist graph ns a step", medians.get("mnist graph ns a step"), peers.get("mnist eager ns a step"), "torch, eager", 0.1)
-    add("256 x 4 KiB up at once ns", medians.get("256 x 4 KiB up at once ns"), medians.get("256 x 4 KiB up in a loop ns"), "ferry, in a loop", 1 / 8)
-    worst = {key: [max(values) / min(values) - 1 for values in (ours.get(key), theirs.get(key)) if values] for key in limits}
+        done += 1
+    spread = {}
+    for name, found in (("ferry", ours), ("torch", theirs), ("bare", bare)):
+        spread[name] = {key: max(values) / min(values) - 1 for key, values in found.items() if min(values) > 0}
     json.dump({"bench": "gpu_torch", "clock": "wall", "torch": torch.__version__, "cuda": torch.version.cuda, "card": torch.cuda.get_device_name(card),
-               "device": DEVICE, "rounds": ROUNDS, "rows": rows, "spread": worst, "failures": failures}, sys.stdout, indent=2)
+               "device": DEVICE, "rounds": done, "rows": rows_of(medians_of(ours), medians_of(theirs), medians_of(bare)), "spread": spread,
+               "failures": failures}, sys.stdout, indent=2)
     print()
     return 1 if failures else 0
 

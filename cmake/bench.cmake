@@ -1,7 +1,7 @@
 # bench/*.c: one program each, on the public API. bench/peers_*: against other libraries; only with FERRY_BENCH_PEERS, since nothing else
 # of Ferry needs those libraries.
 file(GLOB bench_sources CONFIGURE_DEPENDS bench/*.c)
-list(FILTER bench_sources EXCLUDE REGEX "/peers_[^/]*$")
+list(FILTER bench_sources EXCLUDE REGEX "/(peers_|cuda_probe)[^/]*$")
 
 function(ferry_bench source)
     get_filename_component(name ${source} NAME_WE)
@@ -15,6 +15,24 @@ endfunction()
 foreach(source ${bench_sources})
     ferry_bench(${source})
 endforeach()
+
+# Calls of the CUDA driver alone: nothing of Ferry is linked. Needs nvcc for its empty kernels.
+if(FERRY_CUDA_BUILT)
+    set(probe_fatbin ${FERRY_FATBIN_DIR}/probe_kernels.fatbin)
+    add_custom_command(
+        OUTPUT ${probe_fatbin}
+        COMMAND ${FERRY_NVCC} ${FERRY_NVCC_FLAGS} -fatbin -o ${probe_fatbin} ${PROJECT_SOURCE_DIR}/bench/probe_kernels.cu
+        DEPENDS ${PROJECT_SOURCE_DIR}/bench/probe_kernels.cu
+        COMMENT "Compiling CUDA kernels probe_kernels.cu"
+        VERBATIM)
+    add_executable(bench_cuda_probe bench/cuda_probe.c ${probe_fatbin})
+    set_source_files_properties(bench/cuda_probe.c PROPERTIES OBJECT_DEPENDS ${probe_fatbin})
+    set_target_properties(bench_cuda_probe PROPERTIES OUTPUT_NAME cuda_probe RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/bench)
+    target_compile_options(bench_cuda_probe PRIVATE ${FERRY_WARNINGS})
+    target_compile_definitions(bench_cuda_probe PRIVATE FERRY_PROBE_FATBIN="${probe_fatbin}")
+    target_include_directories(bench_cuda_probe SYSTEM PRIVATE ${FERRY_CUDA_INCLUDE_DIR})
+    target_link_libraries(bench_cuda_probe PRIVATE ${CMAKE_DL_LIBS})
+endif()
 
 if(FERRY_BENCH_PEERS)
     enable_language(CXX)

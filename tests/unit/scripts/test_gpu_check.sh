@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# scripts/gpu-check.sh from end to end where there is no card: nvidia-smi and compute-sanitizer are small stand-ins, the driver is the fake
-# one, the build is this one, every phase is shortened. So the script itself is known to work; it says nothing about a card.
-# Usage: test_gpu_check.sh BUILD_DIR
+# scripts/gpu-check.sh without a card: what it refuses, what it stages, and a shortened run of every phase from a folder that was moved, with
+# bash, coreutils and stand-ins for compute-sanitizer, ncu and python3 on PATH, over the fake driver. It says nothing about a card.
+# In a bare root and unshortened: gpu_check_bare.sh. Usage: test_gpu_check.sh BUILD_DIR
 set -uo pipefail
 build=$(realpath -m "$1")
 root=$(cd "$(dirname "$0")/../../.." && pwd)
-for needed in bin/ferry lib/tests/libfake_cuda.so lib/ferry/libferry_cuda.so bin/tests/test_ops_op_matrix; do
+for needed in bin/ferry bin/bench/cuda_probe lib/tests/libfake_cuda.so lib/ferry/libferry_cuda.so bin/tests/test_ops_op_matrix; do
     if [ ! -e "$build/$needed" ]; then
         echo "skipped: $build/$needed is not built"
         exit 77
@@ -18,75 +18,144 @@ fail() {
     echo "FAILED: $*"
     failures=$((failures + 1))
 }
-check() { FERRY_GPU_DRY=$build FERRY_GPU_WORK=$work/work OUT=$work/out PATH=$work/bin:$PATH "$root/scripts/gpu-check.sh" "$@" >"$work/said" 2>&1; }
-result() { awk -F '\t' -v name="$1" '$2 == name { print $3 }' "$work/work/steps.tsv"; }
-is() { [[ $(result "$1") == "$2"* ]] || fail "step $1: '$(result "$1")', not '$2': $(tail -n 5 "$work/work/$1.log" 2>/dev/null)"; }
+says() { grep -q -e "$1" "$work/said" || fail "$2 does not say '$1': $(tail -n 5 "$work/said")"; }
+# asked STATUS ARGUMENT...: the script of the tree ends with that status.
+asked() {
+    local want=$1 status
+    shift
+    "$root/scripts/gpu-check.sh" "$@" >"$work/said" 2>&1
+    status=$?
+    [ $status -eq "$want" ] || fail "gpu-check.sh $*: exit status $status, not $want: $(tail -n 5 "$work/said")"
+}
 
-# ---- no card ----
-mkdir -p "$work/bin" "$work/empty"
-printf '#!/bin/sh\necho "No devices were found"\n' >"$work/bin/nvidia-smi"
-chmod +x "$work/bin/nvidia-smi"
-check right
-[ $? -eq 1 ] || fail "without a card the exit status is not 1"
-grep -q "no usable NVIDIA GPU here" "$work/said" || fail "it does not say that there is no card"
-check wrong
-[ $? -eq 2 ] || fail "an unknown phase is no usage error"
+# ---- usage ----
+asked 0 --help
+for text in "prepare \[--arch 90\]" "run \[--results DIR\] PHASE" FERRY_GPU_PYTHON "Exit 0:"; do says "$text" --help; done
+asked 2
+asked 2 wrong
+says "'wrong' is no command" "an unknown command"
+asked 2 run
+asked 2 run right wrong
+says "there is no phase 'wrong'; phases are right order figures learn and all" "an unknown phase"
+asked 2 prepare --wrong
+asked 2 prepare --arch 9.0
+says "'9.0' is none" "a wrong --arch"
+asked 1 run right
+says "a folder that 'gpu-check.sh prepare' made" "run in a source tree"
+asked 0 plan
+says "all phases end within 14[0-9][0-9] s" plan
+awk '/ends within/ && $2 == "ends" && $4 >= 480 { exit 1 }' "$work/said" || fail "a phase of the plan takes 8 minutes or more"
 
-check --help || fail "--help fails"
-for text in "Checks Ferry on a machine" FERRY_GPU_BUDGET_S; do grep -q "$text" "$work/said" || fail "--help does not say '$text'"; done
+# ---- what is refused, and said, while staging; gzip is a stand-in here, to be quick ----
+mkdir -p "$work/stand-ins" "$work/other" "$work/untested/bin"
+echo content >"$work/other/file"
+asked 1 prepare --build "$build" --out "$work/other"
+says "has other files" "an --out that is in use"
+[ -e "$work/other/file" ] || fail "prepare removed a file that is not its own"
+printf '#!/bin/sh\necho\n' >"$work/stand-ins/gzip"
+chmod +x "$work/stand-ins/gzip"
+ln -s "$build/lib" "$work/untested/lib"
+ln -s "$build/bin/ferry" "$build/bin/bench" "$work/untested/bin/"
+PATH=$work/stand-ins:$PATH asked 0 prepare --build "$work/untested" --out "$work/small"
+says "has no tests" "a build without tests"
+grep -q '^tests=0$' "$work/small/staged.txt" || fail "staged.txt does not say that there are no tests"
+mkdir "$work/large"
+for name in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do truncate -s 16M "$work/large/$name-ubyte.gz"; done
+PATH=$work/stand-ins:$PATH asked 1 prepare --build "$work/untested" --data "$work/large" --out "$work/small"
+says "bytes, [0-9]* more than the limit of 62914560 (60 MiB)" "a folder that is too large"
 
-# ---- a card that is not there ----
-cat >"$work/bin/nvidia-smi" <<'END'
+# ---- a folder, moved and with its x bits lost ----
+asked 0 prepare --build "$build" --fake --out "$work/small"
+says "bytes of at most 62914560, 23 test programs, the fake driver" prepare
+folder="$work/moved there"
+mv "$work/small" "$folder"
+chmod -R a-x,a+X "$folder"
+[ "$(du -sb --apparent-size "$folder" | cut -f 1)" -le 62914560 ] || fail "the folder is larger than 60 MiB"
+grep -q "losses-within-2-percent" "$folder/plan.txt" || fail "the plan has no step losses-within-2-percent"
+grep -rlF "$root" "$folder" --include='*.txt' --include='*.sh' && fail "staged files name this tree"
+
+# A PATH of bash and coreutils, and stand-ins for what a card's machine has.
+mkdir -p "$work/bin" "$work/venv/bin" "$work/site/nvidia/cu13/lib" "$work/site/nvidia/other/lib"
+for name in bash env cat chmod cp head mkdir readlink rm tail timeout touch wc; do ln -s "$(command -v $name)" "$work/bin/$name"; done
+touch "$work/site/nvidia/cu13/lib/libcublasLt.so.13"
+cat >"$work/venv/bin/python3" <<END
 #!/bin/sh
-case "$*" in
--L) echo "GPU 0: Fake GPU (UUID: GPU-0)" ;;
-*name,driver_version*) echo "Fake GPU, 580.00, 4096 MiB, 9.0" ;;
-*compute_cap*) echo "9.0" ;;
-esac
+[ "\$2" = "import torch" ] && exit 1
+echo "$work/site"
 END
 # Runs the program as it is; fails for one tool, so that a failing step is seen to stop nothing.
 cat >"$work/bin/compute-sanitizer" <<'END'
-#!/bin/sh
-[ "$2" = racecheck ] && exit 9
-shift 4
+#!/bin/bash
+[[ "$*" == *racecheck* ]] && echo "========= ERROR SUMMARY: 1 error" && exit 9
+while [[ $1 != --error-exitcode ]]; do shift; done
+shift 2
 exec "$@"
 END
-printf '#!/bin/sh\necho "gpu_torch: a stand-in for python3" >&2\nexit 77\n' >"$work/bin/python3"
-chmod +x "$work/bin/"*
-check all
-status=$?
-[ $status -eq 1 ] || fail "exit status $status, not 1: racecheck failed"
-for step in info card-suite suite memcheck-transfers memcheck-softmax initcheck-softmax synccheck-transfers bench-dispatch losses-sim losses losses-compared train; do
-    is "$step" ok
+printf '#!/bin/sh\nexit 0\n' >"$work/bin/ncu"
+chmod +x "$work"/bin/{compute-sanitizer,ncu} "$work/venv/bin/python3"
+
+# checked STATUS ARGUMENT...: run, with nothing of this machine's environment.
+checked() {
+    local want=$1 status
+    shift
+    env -i PATH="$work/bin" FERRY_GPU_WORK="$work/state" FERRY_GPU_QUICK=1 FERRY_GPU_PYTHON="$work/venv" ${setting:+"$setting"} \
+        bash "$folder/gpu-check.sh" run --results "$work/out" "$@" >"$work/said" 2>&1
+    status=$?
+    [ $status -eq "$want" ] || fail "run $*: exit status $status, not $want: $(tail -n 60 "$work/said")"
+}
+verdict() { awk -F '\t' -v name="$1" '$2 == name { print $3 }' "$work/state/steps.tsv"; }
+is() { [ "$(verdict "$1")" = "$2" ] || fail "step $1: '$(verdict "$1")', not '$2': $(tail -n 5 "$work/state/logs/$1.log" 2>/dev/null)"; }
+
+setting="" checked 1 all
+for step in op-matrix op-matrix-own-convolutions conformance-device conformance-graph memcheck-probe memcheck-softmax memcheck-nvtx-softmax \
+    initcheck-softmax synccheck-softmax probe bench-dispatch kernels-without-cudnn speed-of-light calibrate bench-gemm losses-sim losses \
+    losses-within-2-percent epoch-as-a-graph ten-epochs; do
+    is "$step" passed
 done
-is racecheck-softmax "FAILED (9)"
-is torch "skipped: gpu_torch: a stand-in for python3"
+is racecheck-softmax failed
+is torch skipped
 is accuracy skipped
-for step in calibrate roundtrip-predicted roundtrip bench-train-predicted bench-train; do is "$step" ok; done
-# Nothing runs on a card here, so how near a prediction comes is open: only that it was asked.
-for name in roundtrip bench-train; do
-    [ -n "$(result $name-compared)" ] || fail "$name was not compared"
-    grep -q '"ratio"' "$work/work/$name-compared.json" || fail "comparing $name gave no rows"
-done
-for file in card.profile.json summary.json summary.txt logs.tar.gz; do [ -s "$work/out/$file" ] || fail "there is no $file"; done
-grep -q '"dry_run":true' "$work/out/summary.json" || fail "summary.json does not say that this was a dry run"
-tar -tzf "$work/out/logs.tar.gz" >"$work/list" # no pipe: a grep that has seen enough would end tar with a signal
-grep -q 'info.json' "$work/list" || fail "the logs are not in logs.tar.gz"
+grep -q "no Python here imports torch" "$work/out/summary.txt" || fail "the table does not say why torch was skipped"
+[ "$(sed -n '/^phase/{n;p;}' "$work/out/summary.txt" | tr -s ' ' | cut -d ' ' -f 2,4)" = "racecheck-softmax failed" ] || fail "the failure is not first in the table"
+grep -q "launch of 128 bytes [0-9.]* ns" "$work/out/summary.txt" || fail "the table has no figure of the probe"
+for file in card.profile.json summary.json summary.txt logs.txt; do [ -s "$work/out/$file" ] || fail "there is no $file"; done
 [ "$(find "$work/out" -type f | wc -l)" -le 8 ] || fail "more than eight files came out"
+grep -q '======== losses.log' "$work/out/logs.txt" || fail "the logs are not in logs.txt"
+grep -q "$work/site/nvidia/cu13/lib" "$work/state/bin/ferry" || fail "cuBLASLt in site-packages was not found"
+grep -q "nvidia/other/lib" "$work/state/bin/ferry" && fail "a folder without a library of NVIDIA's is on the path"
 if command -v python3 >/dev/null; then
-    /usr/bin/env python3 -m json.tool "$work/out/summary.json" >/dev/null || fail "summary.json is no JSON: $(cat "$work/out/summary.json")"
+    python3 - "$work/out/summary.json" <<'END' || fail "summary.json is not as promised"
+import json, sys
+summary = json.load(open(sys.argv[1], encoding="utf-8"))
+steps = {step["step"]: step for step in summary["steps"]}
+assert summary["fake_driver"] is True and summary["card"].startswith("Fake GPU"), summary["card"]
+assert summary["staged"]["tests"] == 23 and summary["versions"]["staged_c_library"] is False
+assert summary["steps"][0]["step"] == "racecheck-softmax" and summary["steps"][0]["verdict"] == "failed"
+assert any(row["what"] == "launch_1104_bytes" and row["ns"] > 0 for row in steps["probe"]["figures"]["rows"])
+assert len(steps["kernels-without-cudnn"]["figures"]["rows"]) == 10
+assert steps["op-matrix"]["figures"] is None and steps["op-matrix"]["limit_s"] == 120
+END
 fi
 
-# ---- one phase again is instead, and leaves the others' results ----
-sed -i 's/racecheck/nothing/' "$work/bin/compute-sanitizer"
-check sanitize
-is racecheck-softmax ok
-is info ok
-[ "$(result racecheck-softmax | wc -l)" -eq 1 ] || fail "a phase that ran again stands there twice"
+# ---- a phase again replaces its own results and leaves the others' ----
+sed -i '/racecheck/d' "$work/bin/compute-sanitizer"
+setting="" checked 0 order
+is racecheck-softmax passed
+is losses passed
+[ "$(verdict racecheck-softmax | wc -l)" -eq 1 ] || fail "a phase that ran again is there twice"
 
-# ---- no time ----
-FERRY_GPU_BUDGET_S=1 check right
-is suite "not run: no time left"
+# ---- the staged C library ----
+setting=FERRY_GPU_LOADER=staged checked 0 right
+says "the staged one is used" "run with the staged C library"
+is op-matrix passed
+grep -q '"staged_c_library": true' "$work/out/summary.json" || fail "summary.json does not say that the staged C library was used"
+
+# ---- a device that does not open ----
+setting=FERRY_GPU_DEVICE=cuda:7 checked 1 learn
+is device-of-learn failed
+is learn notrun
+is losses ""
+is op-matrix passed
 
 [ $failures -eq 0 ] && echo "ok"
 exit $((failures > 0))

@@ -1,0 +1,183 @@
+# shellcheck shell=bash disable=SC2154  # script, parts and here are gpu-check.sh's
+# `gpu-check.sh prepare`: builds, and stages a folder that needs nothing of this machine any more. Next: machine.inc.sh, which unpacks it.
+#
+# The folder: gpu-check.sh and gpu-check/ (these scripts), gpu_torch.py, staged.txt (facts, a line each), plan.txt (steps and limits), data/mnist/,
+# tools/ (what unpacks: a loader, its C library, zlib, inflate), packed/ (programs and libraries, one gzip file each; packed/files.txt lists
+# them). packed/lib is what such machines lack; packed/base is the C and C++ runtime, used only where the machine's is missing or too old.
+
+limit_bytes=$((60 << 20))
+base_libraries=' ld-linux-x86-64.so.2 libc.so.6 libm.so.6 libmvec.so.1 libpthread.so.0 libdl.so.2 librt.so.1 libstdc++.so.6 libgcc_s.so.1 '
+
+say() { echo "gpu-check: $*"; }
+
+# Does the C compiler find this header?
+has_header() { printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <%s>\n' "$1" | ${CC:-cc} -E - >/dev/null 2>&1; }
+
+# Sets `build`; with $2 = yes nothing is built.
+build_for() {
+    local arch=$1 generator=() tests=ON targets=(ferry_command ferry ferry_train ferry_cuda)
+    has_header oneapi/dnnl/dnnl_version.h || die "oneDNN is not here (Debian: libdnnl-dev): Ferry is not built without it, and the machine with the card cannot bring it"
+    has_header zlib.h || die "zlib is not here (Debian: zlib1g-dev)"
+    if has_header cmocka.h; then
+        targets+=(fake_cuda)
+    else
+        tests=OFF
+        say "CMocka is not here (Debian: libcmocka-dev): the tests are left out, so the phases 'right' and 'order' will check little"
+    fi
+    command -v cmake >/dev/null || die "cmake is not here"
+    command -v ninja >/dev/null && generator=(-G Ninja)
+    build=$root/build/gpu-$arch
+    mkdir -p "$build" || exit 1
+    say "building $build for compute capability $arch, log in $build/gpu-check.log"
+    cmake -S "$root" -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DFERRY_CUDA=ON "-DFERRY_CUDA_ARCHITECTURES=$arch" \
+        -DFERRY_TESTS=$tests -DFERRY_EXAMPLES=OFF -DFERRY_BENCH=ON -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON >"$build/gpu-check.log" 2>&1 ||
+        die "configuring failed: $(tail -n 20 "$build/gpu-check.log")"
+    local program
+    for program in dispatch_floor ledger_cost cuda_probe ten_kernels; do targets+=("bench_$program"); done
+    if [[ $tests == ON ]]; then
+        targets+=(test_ops_op_matrix)
+        for program in "${conformance_right[@]}" "${conformance_order[@]}"; do targets+=("test_conformance_$program"); done
+    fi
+    cmake --build "$build" --parallel "${FERRY_JOBS:-$(nproc)}" --target "${targets[@]}" >>"$build/gpu-check.log" 2>&1 ||
+        die "building failed: $(tail -n 20 "$build/gpu-check.log")"
+}
+
+# pack FILE NAME: strips a copy and adds it to the folder as packed/NAME.gz.
+pack() {
+    local from=$1 name=$2
+    mkdir -p "$out/packed/$(dirname "$name")"
+    cp -L "$from" "$temp/stripped" || die "$from cannot be read"
+    chmod u+w "$temp/stripped"
+    [[ $name == base/* || $name == lib/lib[!f]* ]] || strip "$temp/stripped" || die "strip failed on $from"
+    gzip -6 -n -c "$temp/stripped" >"$out/packed/$name.gz" || die "gzip failed on $from"
+    echo "$name" >>"$out/packed/files.txt"
+    staged_files+=("$from")
+}
+
+pack_programs() {
+    local file
+    for file in "$build"/bin/ferry "$build"/bin/bench/{cuda_probe,ten_kernels,dispatch_floor,ledger_cost}; do
+        [[ -e $file ]] || die "$file was not built"
+        pack "$file" "${file#"$build"/}"
+    done
+    pack "$build/lib/libferry.so.0" lib/libferry.so.0
+    pack "$build/lib/libferry_train.so.0" lib/libferry_train.so.0
+    pack "$build/lib/ferry/libferry_cuda.so" lib/ferry/libferry_cuda.so
+    if ((is_fake)); then
+        [[ -e $build/lib/tests/libfake_cuda.so ]] || die "--fake: $build has no fake driver; it is built with the tests, which need CMocka"
+        pack "$build/lib/tests/libfake_cuda.so" lib/libfake_cuda.so
+    fi
+    ntests=0
+    for file in ops_op_matrix "${conformance_right[@]/#/conformance_}" "${conformance_order[@]/#/conformance_}"; do
+        [[ -x $build/bin/tests/test_$file ]] || continue
+        pack "$build/bin/tests/test_$file" "bin/tests/test_$file"
+        ntests=$((ntests + 1))
+    done
+    ((ntests)) || say "$build has no tests (no CMocka when it was configured?): they are left out"
+}
+
+# Every library that one of the staged files needs, by name, once, as the loader of this machine finds it.
+pack_libraries() {
+    local name arrow path rest known=" "
+    for path in "${staged_files[@]}"; do LD_LIBRARY_PATH=$build/lib ldd "$path"; done >"$temp/needed" 2>&1
+    while read -r name arrow path rest; do
+        if [[ $name == /*/ld-linux* ]]; then
+            path=$name name=${name##*/}
+        elif [[ $arrow != '=>' ]]; then
+            continue
+        fi
+        [[ $path == not ]] && die "$name is needed and not found on this machine"
+        [[ $known == *" $name "* || $name == libferry* ]] && continue
+        known+="$name "
+        if [[ $base_libraries == *" $name "* ]]; then pack "$path" "base/$name"; else pack "$path" "lib/$name"; fi
+        case $name in ld-linux* | libc.so.6 | libz.so.1) cp -L "$path" "$out/tools/$name" ;; esac
+    done <"$temp/needed"
+    [[ -e $out/tools/libc.so.6 && -e $out/tools/libz.so.1 && -e $out/tools/ld-linux-x86-64.so.2 ]] ||
+        die "ldd did not name the loader, libc.so.6 and libz.so.1: only glibc on x86-64 can be staged"
+    ${CC:-cc} -O2 -o "$out/tools/inflate" "$parts/inflate.c" -lz || die "$parts/inflate.c does not compile"
+    strip "$out/tools/inflate"
+}
+
+stage_data() {
+    local folder file found=""
+    for folder in ${data:+"$data" "$data/mnist"} ${FERRY_DATA:+"$FERRY_DATA/mnist"} "$root/../shared/data/mnist" "$root/data/mnist"; do
+        [[ -z $found && -e $folder/train-images-idx3-ubyte.gz ]] && found=$folder
+    done
+    if [[ -z $found ]]; then
+        [[ -z $data ]] || die "--data $data has no MNIST (train-images-idx3-ubyte.gz, ...): scripts/get-data.sh mnist fetches it"
+        say "MNIST is not here (scripts/get-data.sh mnist DIR fetches it): accuracy will be skipped"
+        return
+    fi
+    mkdir -p "$out/data/mnist"
+    for file in train-images-idx3 train-labels-idx1 t10k-images-idx3 t10k-labels-idx1; do
+        cp "$found/$file-ubyte.gz" "$out/data/mnist/" || die "$found has no $file-ubyte.gz"
+    done
+    chmod u+w "$out"/data/mnist/*
+}
+
+stage_scripts() {
+    local what
+    mkdir -p "$out/gpu-check"
+    cp "$script" "$out/gpu-check.sh"
+    cp "$parts"/*.inc.sh "$out/gpu-check/"
+    cp "$root/bench/gpu_torch.py" "$out/"
+    what=$(cat "$out"/packed/*/*.gz "$out"/packed/*/*/*.gz "$out/gpu-check.sh" "$out"/gpu-check/* | sha256sum)
+    {
+        echo "id=${what:0:16}"
+        echo "arch=$arch"
+        echo "fake=$is_fake"
+        echo "tests=$ntests"
+        echo "commit=$(git -C "$root" log -1 --format=%h 2>/dev/null || echo unknown)"
+        echo "made=$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+    } >"$out/staged.txt"
+    FERRY_GPU_QUICK='' bash "$out/gpu-check.sh" plan >"$out/plan.txt" || die "the plan of the staged script cannot be printed"
+}
+
+check_size() {
+    local bytes
+    bytes=$(du -sb --apparent-size "$out" | cut -f 1)
+    if ((bytes > limit_bytes)); then
+        du -ab --apparent-size "$out" | sort -rn | head -n 12 >&2
+        die "$out has $bytes bytes, $((bytes - limit_bytes)) more than the limit of $limit_bytes (60 MiB). Above are its largest files"
+    fi
+    say "staged $out: $bytes bytes of at most $limit_bytes, $ntests test programs$( ((is_fake)) && echo ', the fake driver')"
+    say "there: bash DIR/gpu-check.sh run right   (then order, figures, learn; one command each)"
+}
+
+prepare() {
+    local root arch=90 out="" data="" build="" is_fake=0 ntests=0 temp staged_files=()
+    root=$(readlink -f "$here/..")
+    [[ -e $root/CMakeLists.txt ]] || die "prepare runs in a source tree of Ferry; $root is none"
+    while (($#)); do
+        case $1 in
+        --arch | --out | --data | --build)
+            [[ -n ${2:-} ]] || usage "$1 needs a value"
+            case $1 in --arch) arch=$2 ;; --out) out=$2 ;; --data) data=$2 ;; --build) build=$2 ;; esac
+            shift
+            ;;
+        --fake) is_fake=1 ;;
+        *) usage "prepare has no option '$1'" ;;
+        esac
+        shift
+    done
+    [[ $arch =~ ^[0-9]+$ ]] || usage "--arch is a compute capability without its dot, as 90; '$arch' is none"
+    out=$(readlink -m "${out:-$root/build/gpu-check}")
+    [[ ! -e $out || -e $out/staged.txt || -z $(ls -A "$out") ]] || die "$out has other files: name an empty folder, or one that prepare made"
+    if [[ -n $build ]]; then
+        build=$(readlink -f "$build")
+        [[ -x $build/bin/ferry ]] || die "--build: there is no $build/bin/ferry"
+    else
+        build_for "$arch"
+    fi
+    rm -rf "$out"
+    mkdir -p "$out/tools" "$out/packed" || exit 1
+    temp=$(mktemp -d)
+    # shellcheck disable=SC2064 # this folder, now
+    trap "rm -rf '$temp'" EXIT
+    touch "$out/staged.txt"
+    pack_programs
+    pack_libraries
+    stage_data
+    stage_scripts
+    check_size
+}
