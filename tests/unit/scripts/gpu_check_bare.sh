@@ -52,7 +52,7 @@ cd "$work/root"
 mkdir -p proc dev tmp folder out
 mount -t proc proc proc
 mount -t tmpfs none dev
-for node in null zero urandom; do touch dev/$node && mount --bind /dev/$node dev/$node; done
+for node in null zero full urandom; do touch dev/$node && mount --bind /dev/$node dev/$node; done
 ln -s /proc/self/fd dev/fd
 mount --bind "$work/folder" folder
 mount -o remount,bind,ro folder
