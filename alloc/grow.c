@@ -195,6 +195,7 @@ static fy_status_t reserve(fy__pool_t *pool, uint64_t nbytes)
         pthread_mutex_unlock(&pool->lock);
     } else if (range)
         growth = add_segment(pool, range, &request.nbytes, 1, NULL, NULL, NULL, &status);
+    fy__refusal_note_machine(&refusal, pool, growth);
     fy__unlock(&pool->source_lock);
     if (!request.asked || growth == FY__GROWTH_DONE) return FY_STATUS_OK;
     if (growth == FY__GROWTH_FORBIDDEN || growth == FY__GROWTH_FAILED) return status;

@@ -77,6 +77,7 @@ static void try_to_grow(climb_t *climb, uint64_t *rung)
 {
     climb->growth = fy__pool_grow(climb->pool, climb->request, rung, &climb->node, &climb->status);
     if (climb->growth == FY__GROWTH_FORBIDDEN) fy__error_save(&climb->guard_error);
+    fy__refusal_note_machine(&climb->refusal, climb->pool, climb->growth);
 }
 
 /* Rung 6. What a function gives back may be bytes of this pool, or, by a trim or through another library, of the device's. */

@@ -224,9 +224,18 @@ typedef struct fy__refusal {
     bool pressed;        /* pressure functions gave something */
     bool sync_forbidden; /* a guard forbids to wait for pending blocks */
     bool synced;
+    bool machine_refused; /* the machine cannot back a segment, and could back machine_nbytes */
+    uint64_t machine_nbytes;
     uint64_t released;
 } fy__refusal_t;
 
+/* How growing ended, as far as the machine had a part in it; source_lock held. */
+static inline void fy__refusal_note_machine(fy__refusal_t *refusal, const fy__pool_t *pool, fy__growth_t growth)
+{
+    const fy__backing_t *backing = pool->source.backing;
+    refusal->machine_refused = growth == FY__GROWTH_REFUSED && backing && backing->is_refused;
+    refusal->machine_nbytes = refusal->machine_refused ? backing->nbytes : 0;
+}
 /* Fails with a verdict; no lock held. */
 fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *request, const fy__refusal_t *refusal);
 /* Largest run of neighbours that are free or pending; lock held. Walks. */

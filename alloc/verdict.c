@@ -197,6 +197,16 @@ static void say_reserve_help(fy_oom_verdict_t *verdict, size_t *length, const fy
         say(verdict, length, "\n  Nothing that is freed would help: reserve less");
 }
 
+static void say_machine_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, const char *which)
+{
+    const amount_t readable = about(verdict->would_help);
+    const char *hint = pool->source.backing->hint;
+    say(verdict, length, "\n  Would help: ");
+    if (verdict->would_help)
+        say(verdict, length, "free %llu live bytes (%s%s%s), or ", (ull)verdict->would_help, readable.text, comma_if(&readable), which);
+    say(verdict, length, "ask for less%s%s", hint ? ", or " : "", hint ? hint : "");
+}
+
 /* The limit under which a segment of nbytes fits besides `held`. What is fixed may be more under a higher limit, and then that must be
  * higher still: it has a segment of its own, in large steps. */
 static uint64_t limit_for(const fy__pool_t *pool, uint64_t held, uint64_t nbytes, const survey_t *survey)
@@ -217,6 +227,10 @@ static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
                      const survey_t *survey, const char *which)
 {
     const ull help = (ull)verdict->would_help;
+    if (verdict->reason == FY_OOM_MACHINE) {
+        say_machine_help(verdict, length, pool, which);
+        return;
+    }
     if (refusal->is_reserve) {
         say_reserve_help(verdict, length, pool, nbytes);
         return;
@@ -242,6 +256,7 @@ static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
 /* What must go back to the source before a segment of nbytes fits: the excess over the limit, or as much as the source refused. */
 static uint64_t back_for(const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal)
 {
+    if (refusal->machine_refused) return nbytes > refusal->machine_nbytes ? nbytes - refusal->machine_nbytes : 0;
     if (!refusal->limit_refused) return nbytes;
     const uint64_t room = fy__pool_limit_beside(pool, fy__pool_outside_for_good(pool)) - nbytes;
     return pool->reserved > room ? pool->reserved - room : 0;
@@ -253,6 +268,7 @@ static fy_oom_reason_t reason_of(const fy__pool_t *pool, const fy__request_t *re
     const uint64_t nbytes = request->nbytes;
     if (fy__pool_is_too_large(pool, nbytes)) return FY_OOM_TOO_LARGE;
     if (refusal->is_reserve && !request->no_nodes && nbytes + pool->reserved > pool->options.device_nbytes) return FY_OOM_TOO_LARGE;
+    if (refusal->is_reserve && refusal->machine_refused) return FY_OOM_MACHINE;
     if (refusal->is_reserve) return refusal->limit_refused ? FY_OOM_LIMIT : FY_OOM_DEVICE_FULL;
     if (fy__pool_is_hopeless(pool, nbytes)) return FY_OOM_LIMIT;
     if (request->no_nodes) return FY_OOM_DEVICE_FULL;
@@ -260,6 +276,7 @@ static fy_oom_reason_t reason_of(const fy__pool_t *pool, const fy__request_t *re
     if (refusal->sync_forbidden && (survey->largest_free >= nbytes || may_swap)) return FY_OOM_WOULD_FIT_AFTER_SYNC;
     if (refusal->growth_off) return FY_OOM_GROWTH_OFF;
     if (pool->reserved - pool->live >= nbytes) return FY_OOM_FRAGMENTED;
+    if (refusal->machine_refused) return FY_OOM_MACHINE;
     return refusal->limit_refused ? FY_OOM_LIMIT : FY_OOM_DEVICE_FULL;
 }
 
@@ -316,6 +333,8 @@ static void say_what(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
         say(verdict, length, ": the cache has no such block, and growth=off");
     else if (verdict->reason == FY_OOM_FRAGMENTED)
         say(verdict, length, ": enough is free, but not in one piece");
+    else if (verdict->reason == FY_OOM_MACHINE)
+        say(verdict, length, ": more than the %s that this machine can back now", amount(refusal->machine_nbytes).text);
     else if (verdict->reason == FY_OOM_DEVICE_FULL)
         say(verdict, length, ": the device has no more");
 }

@@ -42,6 +42,7 @@ struct fy_device {
     uint32_t debug;                           /* FY__DEBUG_POISON, FY__DEBUG_GUARD: of memory that the host reaches */
     fy__pool_t *pool;                         /* device memory; the host's segments for the host */
     fy__pool_t *pinned;                       /* page-locked host memory; NULL for the host */
+    fy__backing_t backing, pinned_backing;    /* of the pools; their source_lock guards them */
     fy_stream_t *compute, *upload, *download; /* NULL if synchronous */
     struct fy__ring *ring;
     struct fy__queue *uploads, *downloads; /* transfer/queue.h; NULL if synchronous */

@@ -36,6 +36,13 @@ typedef struct fy__press_cursor {
     uint64_t after, until;
 } fy__press_cursor_t;
 
+/* How the machine answered when the last segment was asked for (runtime/machine.h). The source's lock guards it. */
+typedef struct fy__backing {
+    bool is_refused;  /* the machine cannot back it */
+    uint64_t nbytes;  /* what it could back then; meaningless unless refused */
+    const char *hint; /* what else would help, for the text; NULL: nothing */
+} fy__backing_t;
+
 /* Where segments come from. Called with no pool lock held, one call at a time but for `press`. */
 typedef struct fy__segment_source {
     void *user;
@@ -62,6 +69,8 @@ typedef struct fy__segment_source {
     /* As fy_region_fn, of region_dev, with the pool's lock held: blocks come and go. NULL: nobody listens. Not for bytes that the host reaches. */
     void (*region)(void *dev, void *address, uint64_t nbytes, const char *name);
     void *region_dev;
+    /* Set by alloc and resize, where the bytes are this machine's. NULL: they are not. */
+    const fy__backing_t *backing;
     /* Fills in `top`, for a verdict; no lock of the pool is held. NULL: nobody knows. */
     void (*top_scopes)(void *user, fy_oom_verdict_t *verdict);
 } fy__segment_source_t;

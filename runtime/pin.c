@@ -6,6 +6,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/guard.h"
+#include "runtime/machine.h"
 #include "runtime/storage.h"
 
 typedef unsigned long long ull; /* for printf */
@@ -42,9 +43,23 @@ static void unlock_pages(fy_device_t *device, void *address, uint64_t nbytes)
     give(device, nbytes);
 }
 
+static fy_status_t from_host(const fy_device_t *device, uint64_t nbytes, fy__backing_t *backing, void **out_address)
+{
+    FY_TRY(fy__machine_take(device->spec, nbytes, backing));
+    const fy_status_t status = fy__host_segment_alloc(nbytes, out_address);
+    if (status != FY_STATUS_OK) fy__machine_give(nbytes);
+    return status;
+}
+
+static void to_host(void *address, uint64_t nbytes)
+{
+    fy__host_segment_free(address, nbytes);
+    fy__machine_give(nbytes);
+}
+
 /* Memory of Ferry's own, locked. The driver would fault its pages one by one, on this thread; a device that computes its times locks
  * nothing, so there whoever writes first pays, if anybody does. */
-static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, void **out_address)
+static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, fy__backing_t *backing, void **out_address)
 {
     *out_address = NULL;
     if (!take(device, nbytes))
@@ -52,7 +67,7 @@ static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, void **o
                        "%s: %llu bytes are page-locked for it, and %llu more are past the limit of %llu (pinned=); give at least %llu",
                        device->spec, (ull)atomic_load(&device->registered_nbytes), (ull)nbytes, (ull)device->pinned_limit_nbytes,
                        (ull)(atomic_load(&device->registered_nbytes) + nbytes));
-    fy_status_t status = fy__host_segment_alloc(nbytes, out_address);
+    fy_status_t status = from_host(device, nbytes, backing, out_address);
     if (status != FY_STATUS_OK) {
         give(device, nbytes);
         return status;
@@ -60,7 +75,7 @@ static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, void **o
     if (device->backend->register_host && !device->backend->clock) fy__host_segment_touch(*out_address, nbytes);
     status = lock_pages(device, *out_address, nbytes);
     if (status == FY_STATUS_OK) return FY_STATUS_OK;
-    fy__host_segment_free(*out_address, nbytes);
+    to_host(*out_address, nbytes);
     *out_address = NULL;
     return status;
 }
@@ -68,7 +83,7 @@ static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, void **o
 static void unlock_segment(fy_device_t *device, void *address, uint64_t nbytes)
 {
     unlock_pages(device, address, nbytes);
-    fy__host_segment_free(address, nbytes);
+    to_host(address, nbytes);
 }
 
 /* ---- slabs ---- */
@@ -77,8 +92,9 @@ fy_status_t fy__pin_segment_alloc(void *user, uint64_t nbytes, void **out_addres
 {
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
+    fy_device_t *device = user;
     FY_TRY(fy__guard_check_device_alloc(thread, nbytes, "the host, page-locked"));
-    const fy_status_t status = locked_segment(user, nbytes, out_address);
+    const fy_status_t status = locked_segment(device, nbytes, &device->pinned_backing, out_address);
     if (status == FY_STATUS_OK)
         fy__guard_count_device_alloc(thread);
     else
@@ -120,7 +136,8 @@ void fy__pin_settle(void *user)
 
 fy_status_t fy__pin_own(fy_device_t *device, uint64_t nbytes, void **out_address)
 {
-    FY_TRY(locked_segment(device, nbytes, out_address));
+    fy__backing_t backing = { 0 };
+    FY_TRY(locked_segment(device, nbytes, &backing, out_address));
     memset(*out_address, 0, nbytes);
     atomic_fetch_add(&device->pinned_outside_nbytes, nbytes);
     device->pinned_own_nbytes += nbytes;

@@ -17,6 +17,7 @@
 #include "runtime/event.h"
 #include "runtime/front.h"
 #include "runtime/guard.h"
+#include "runtime/machine.h"
 #include "runtime/pin.h"
 #include "runtime/pressure.h"
 #include "runtime/private.h"
@@ -61,13 +62,43 @@ static void top_scopes(void *user, fy_oom_verdict_t *verdict)
     fy__memory_top_scopes(device->index, verdict);
 }
 
+/* The bytes of a simulated device that computes are this machine's. */
+static bool is_backed_here(const fy_device_t *device) { return device->info.is_simulated && device->info.numerics; }
+
+static fy_status_t take_from_machine(fy_device_t *device, uint64_t nbytes)
+{
+    return is_backed_here(device) ? fy__machine_take(device->spec, nbytes, &device->backing) : FY_STATUS_OK;
+}
+
+static void give_to_machine(const fy_device_t *device, uint64_t nbytes)
+{
+    if (is_backed_here(device)) fy__machine_give(nbytes);
+}
+
+static fy_status_t ask_backend(fy_device_t *device, uint64_t nbytes, void **out_address)
+{
+    *out_address = NULL;
+    FY_TRY(take_from_machine(device, nbytes));
+    const fy_status_t status = fy__device_check(device, device->backend->alloc(device->dev, nbytes, out_address));
+    if (status != FY_STATUS_OK) give_to_machine(device, nbytes);
+    return status;
+}
+
+static fy_status_t ask_to_grow(fy_device_t *device, void *address, uint64_t nbytes, uint64_t new_nbytes)
+{
+    FY_TRY(take_from_machine(device, new_nbytes - nbytes));
+    const fy_status_t status = fy__device_check(device, device->backend->resize(device->dev, address, nbytes, new_nbytes));
+    if (status != FY_STATUS_OK) give_to_machine(device, new_nbytes - nbytes);
+    return status;
+}
+
 static fy_status_t device_segment_alloc(void *user, uint64_t nbytes, void **out_address)
 {
     fy_device_t *device = user;
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     FY_TRY(fy__guard_check_device_alloc(thread, nbytes, device->spec));
-    const fy_status_t status = fy__device_check(device, device->backend->alloc(device->dev, nbytes, out_address));
+    const fy_status_t status = ask_backend(device, nbytes, out_address);
     if (status == FY_STATUS_OK)
         fy__guard_count_device_alloc(thread);
     else
@@ -79,6 +110,7 @@ static void device_segment_free(void *user, void *address, uint64_t nbytes)
 {
     fy_device_t *device = user;
     if (atomic_load(&device->lost) != FY__LOST_BY_FORK) device->backend->free(device->dev, address, nbytes);
+    give_to_machine(device, nbytes);
 }
 
 /* Growing is an allocation, to guards as well. */
@@ -88,11 +120,12 @@ static fy_status_t device_segment_resize(void *user, void *address, uint64_t nby
     fy__thread_t *thread = fy__thread();
     if (new_nbytes < nbytes) {
         if (atomic_load(&device->lost) != FY__LOST_BY_FORK) (void)device->backend->resize(device->dev, address, nbytes, new_nbytes);
+        give_to_machine(device, nbytes - new_nbytes);
         return FY_STATUS_OK;
     }
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     FY_TRY(fy__guard_check_device_alloc(thread, new_nbytes - nbytes, device->spec));
-    const fy_status_t status = fy__device_check(device, device->backend->resize(device->dev, address, nbytes, new_nbytes));
+    const fy_status_t status = ask_to_grow(device, address, nbytes, new_nbytes);
     if (status == FY_STATUS_OK)
         fy__guard_count_device_alloc(thread);
     else
@@ -102,14 +135,19 @@ static fy_status_t device_segment_resize(void *user, void *address, uint64_t nby
 
 static fy_status_t host_segment_alloc(void *user, uint64_t nbytes, void **out_address)
 {
-    (void)user;
-    return fy__host_segment_alloc(nbytes, out_address);
+    fy_device_t *host = user;
+    *out_address = NULL;
+    FY_TRY(fy__machine_take(host->spec, nbytes, &host->backing));
+    const fy_status_t status = fy__host_segment_alloc(nbytes, out_address);
+    if (status != FY_STATUS_OK) fy__machine_give(nbytes);
+    return status;
 }
 
 static void host_segment_free(void *user, void *address, uint64_t nbytes)
 {
     (void)user;
     fy__host_segment_free(address, nbytes);
+    fy__machine_give(nbytes);
 }
 
 static bool host_collect(void *user)
@@ -166,7 +204,9 @@ static fy_status_t open_pools(fy_device_t *device)
         .may_grow = device->is_host ? NULL : fy__pin_may_grow,
         .region = !device->is_host && device->backend->regions ? device->backend->regions(device->dev) : NULL,
         .region_dev = device->dev,
+        .backing = &device->backing,
     };
+    if (is_backed_here(device)) device->backing.hint = "open it with numerics=off, which computes nothing and holds no bytes";
     FY_TRY(fy__pool_create(&own, &own_source, &device->pool));
     if (device->is_host) return FY_STATUS_OK;
     char name[96];
@@ -195,6 +235,7 @@ static fy_status_t open_pools(fy_device_t *device)
         .settle = fy__pin_settle,
         .may_grow = fy__pin_may_grow,
         .fixed_at = ring_at,
+        .backing = &device->pinned_backing,
     };
     return fy__pool_create(&pinned, &pinned_source, &device->pinned);
 }

@@ -221,7 +221,7 @@ FY_API_STATUS fy_conv2d_backward_params(const fy_tensor_t *dy, const fy_tensor_t
                                         fy_tensor_t **out_dw, fy_tensor_t **out_db);
 
 /* The largest element of each window, a channel each: x [N, H, W, C] -> [N, OH, OW, C], OH = floor((H + 2 padding_h - kernel_h) / stride_h) + 1;
- * what does not fill a window is left out. The padding never wins; it must be less than the kernel. stride 0 is the kernel's size.
+ * what does not fill a window is left out. The padding never wins; it must be less than the kernel (PyTorch: at most half). stride 0 is the kernel's size.
  * attrs->activation RELU pools relu(x): one pass over x instead of three, and the tape keeps x alone. The mean over all pixels ("global average
  * pooling") is fy_mean over axes 1 and 2. Fails: INVALID_ARGUMENT (no kernel, another activation), SHAPE_MISMATCH. */
 FY_API_STATUS fy_max_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dst);

@@ -1,0 +1,271 @@
+/* What this machine can back: the figures of /proc and of control groups of both versions, from folders made here; and segments of the
+ * host, of page-locked memory and of simulated devices beside them. Nothing large is ever touched. */
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <ferry/ops.h>
+
+#include "runtime/machine.h"
+#include "tests/support/harness.h"
+
+#define MIB (1024ull * 1024)
+#define GIB (1024 * MIB)
+
+static char folder[64];
+
+static void put(const char *path, const char *text)
+{
+    char whole[256];
+    snprintf(whole, sizeof whole, "%s%s", folder, path);
+    for (char *slash = strchr(whole + strlen(folder) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        (void)mkdir(whole, 0700);
+        *slash = '/';
+    }
+    FILE *file = fopen(whole, "we");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/ferry_machine_XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    fy__machine_set_root(folder);
+    return 0;
+}
+
+static int end(void **state)
+{
+    char command[96];
+    (void)state;
+    fy__machine_set_root("");
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command); /* NOLINT(cert-env33-c): a folder of our own */
+}
+
+/* ---- figures ---- */
+
+static void the_kernel_says_what_is_available(void **state)
+{
+    (void)state;
+    assert_true(fy__machine_available() == UINT64_MAX);
+    put("/proc/meminfo", "MemTotal:       16384 kB\nMemFree:         1024 kB\nMemAvailable:    8192 kB\n");
+    assert_int_equal(fy__machine_available(), 8192 * 1024);
+}
+
+static void a_group_of_version_2_leaves_less(void **state)
+{
+    (void)state;
+    put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
+    put("/proc/self/cgroup", "0::/user/job\n");
+    put("/sys/fs/cgroup/user/job/memory.max", "max\n");
+    put("/sys/fs/cgroup/user/job/memory.current", "5\n");
+    assert_int_equal(fy__machine_available(), GIB);
+    put("/sys/fs/cgroup/user/memory.max", "100000000\n"); /* the one around it */
+    put("/sys/fs/cgroup/user/memory.current", "60000000\n");
+    put("/sys/fs/cgroup/user/memory.stat", "anon 7\nfile 9\ninactive_file 4000000\nactive_file 1000000\n");
+    assert_int_equal(fy__machine_available(), 45000000); /* files' pages can go */
+    put("/sys/fs/cgroup/user/job/memory.max", "1000\n");
+    assert_int_equal(fy__machine_available(), 995);
+    put("/sys/fs/cgroup/user/job/memory.current", "2000\n");
+    assert_int_equal(fy__machine_available(), 0);
+}
+
+static void a_group_of_version_1_leaves_less(void **state)
+{
+    (void)state;
+    put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
+    put("/proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/box/7f\n2:cpuacct:/\n0::/\n");
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "12345\n");
+    assert_int_equal(fy__machine_available(), GIB); /* 2^63 - 4096 is no limit */
+    put("/sys/fs/cgroup/memory/box/7f/memory.limit_in_bytes", "50000000\n");
+    put("/sys/fs/cgroup/memory/box/7f/memory.usage_in_bytes", "20000000\n");
+    put("/sys/fs/cgroup/memory/box/7f/memory.stat", "total_inactive_file 1000000\ntotal_active_file 500000\n");
+    assert_int_equal(fy__machine_available(), 31500000);
+}
+
+/* In a container /proc tells a path that lies outside of it. */
+static void the_containers_own_group_counts(void **state)
+{
+    (void)state;
+    put("/proc/self/cgroup", "0::/docker/0123\n");
+    put("/sys/fs/cgroup/memory.max", "4096000\n");
+    put("/sys/fs/cgroup/memory.current", "96000\n");
+    assert_int_equal(fy__machine_available(), 4000000);
+}
+
+/* ---- the account ---- */
+
+static void refuses(uint64_t nbytes)
+{
+    fy__backing_t backing = { .hint = "do something else" };
+    assert_int_equal(fy__machine_take("it", nbytes, &backing), FY_STATUS_OUT_OF_MEMORY);
+    assert_true(backing.is_refused);
+    ts_text_has("it: ");
+    ts_text_has("that this machine can back now\n  Ask for less, or do something else");
+}
+
+static void what_is_reserved_and_not_touched_is_missing(void **state)
+{
+    fy__backing_t backing = { 0 };
+    (void)state;
+    put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
+    put("/proc/self/statm", "99999 0 1 1 0 1 0\n");
+    ts_ok(fy__machine_take("it", 700 * MIB, &backing));
+    assert_false(backing.is_refused);
+    refuses(700 * MIB);
+    put("/proc/meminfo", "MemAvailable: 324000 kB\n"); /* the same, touched: it is missing once, not twice */
+    char text[64];
+    snprintf(text, sizeof text, "99999 %llu 1 1 0 1 0\n", 710 * MIB / (unsigned long long)sysconf(_SC_PAGESIZE));
+    put("/proc/self/statm", text);
+    ts_ok(fy__machine_take("it", 300 * MIB, &backing));
+    fy__machine_give(300 * MIB);
+    refuses(350 * MIB);
+    fy__machine_give(700 * MIB);
+}
+
+static void small_segments_read_no_file(void **state)
+{
+    fy__backing_t backing = { 0 };
+    (void)state;
+    put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
+    ts_ok(fy__machine_take("it", MIB, &backing));
+    put("/proc/meminfo", "MemAvailable: 0 kB\n"); /* whoever looks now is refused */
+    for (int i = 0; i < 15; i++) ts_ok(fy__machine_take("it", MIB, &backing));
+    refuses(MIB);
+    fy__machine_give(16 * MIB);
+}
+
+/* ---- devices ---- */
+
+static fy_device_t *open_it(const char *spec)
+{
+    fy_device_t *device;
+    ts_ok(fy_device_open(spec, &device));
+    return device;
+}
+
+static const fy_oom_verdict_t *is_refused(fy_device_t *device, uint64_t nbytes)
+{
+    fy_tensor_t *tensor;
+    ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS((int64_t)nbytes), &tensor), OUT_OF_MEMORY);
+    assert_null(tensor);
+    assert_non_null(fy_error_get()->oom);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_MACHINE);
+    return fy_error_get()->oom;
+}
+
+static void a_simulated_device_is_refused_what_the_machine_lacks(void **state)
+{
+    (void)state;
+    fy_tensor_t *half, *other;
+    fy_device_t *one = open_it("sim:0"), *two = open_it("sim:1?profile=a100");
+    put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
+    (void)is_refused(one, 100 * GIB); /* of 140 that it has */
+    ts_text_has("sim:0: 107374182400 bytes asked for (100.0 GiB): more than the 10737");
+    ts_text_has(" (1.0 GiB) that this machine can back now");
+    ts_text_has("Would help: ask for less, or open it with numerics=off");
+    ts_ok(fy_empty(one, FY_DTYPE_U8, FY_DIMS((int64_t)(600 * MIB)), &half)); /* reserved, and never touched */
+    const fy_oom_verdict_t *verdict = is_refused(two, 600 * MIB);
+    ts_text_has("sim:1: ");
+    assert_int_equal(verdict->would_help, 0); /* there is nothing on this device to free */
+    fy_tensor_destroy(half);
+    ts_ok(fy_memory_trim(one, 0, NULL));
+    ts_ok(fy_empty(two, FY_DTYPE_U8, FY_DIMS((int64_t)(600 * MIB)), &other));
+    verdict = is_refused(two, 800 * MIB);
+    assert_int_equal(verdict->would_help, 600 * MIB);
+    ts_text_has("Would help: free 629145600 live bytes (600.0 MiB, all those of one segment), or ask for less");
+    fy_tensor_destroy(other); /* the hint is true */
+    ts_ok(fy_empty(two, FY_DTYPE_U8, FY_DIMS((int64_t)(800 * MIB)), &other));
+    fy_tensor_destroy(other);
+    ts_fails(fy_memory_reserve(two, 20 * GIB), OUT_OF_MEMORY);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_MACHINE);
+    ts_fails(fy_memory_reserve(two, 90 * GIB), OUT_OF_MEMORY); /* its own capacity comes first */
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_TOO_LARGE);
+    fy_device_close(one);
+    fy_device_close(two);
+}
+
+static void segments_that_grow_are_checked_too(void **state)
+{
+    (void)state;
+    fy_device_t *device = open_it("sim:0?segments=virtual");
+    fy_tensor_t *first, *more;
+    put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
+    ts_ok(fy_empty(device, FY_DTYPE_U8, FY_DIMS((int64_t)(600 * MIB)), &first));
+    (void)is_refused(device, 600 * MIB);
+    fy_tensor_destroy(first);
+    ts_ok(fy_empty(device, FY_DTYPE_U8, FY_DIMS((int64_t)(900 * MIB)), &more));
+    fy_tensor_destroy(more);
+    fy_device_close(device);
+}
+
+static void a_device_without_numerics_has_all_its_profile_says(void **state)
+{
+    (void)state;
+    fy_device_t *device = open_it("sim:0?numerics=off");
+    fy_tensor_t *tensor;
+    put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
+    ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS((int64_t)(100 * GIB)), &tensor));
+    fy_tensor_destroy(tensor);
+    fy_device_close(device);
+}
+
+/* A convolution of one small image, whose padding makes the result 16 GB. */
+static void absurd_padding_is_refused(void **state)
+{
+    (void)state;
+    fy_device_t *device = open_it("sim:0");
+    fy_conv2d_attrs_t attrs = FY_CONV2D_ATTRS_INIT;
+    fy_tensor_t *x, *w, *y;
+    attrs.padding_h = attrs.padding_w = 32000;
+    put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
+    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1, 8, 8, 1), &x));
+    ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1, 3, 3, 1), &w));
+    ts_fails(fy_conv2d(x, w, NULL, &attrs, &y), OUT_OF_MEMORY);
+    ts_text_has("16387072144 bytes asked for");
+    ts_text_has("that this machine can back now");
+    fy_tensor_destroy(x);
+    fy_tensor_destroy(w);
+    fy_device_close(device);
+}
+
+static void the_host_and_page_locked_memory_likewise(void **state)
+{
+    (void)state;
+    fy_device_t *device = open_it("sim:0");
+    fy_tensor_t *tensor;
+    put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS((int64_t)(2 * GIB)), &tensor), OUT_OF_MEMORY);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_MACHINE);
+    ts_text_has("host: 2147483648 bytes asked for");
+    assert_null(strstr(fy_error_get()->text, "numerics=off"));
+    ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS((int64_t)(2 * GIB)), &tensor), PINNED_LIMIT);
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_MACHINE);
+    assert_null(strstr(fy_error_get()->text, "numerics=off"));
+    fy_device_close(device);
+}
+
+int main(void)
+{
+#define IN_A_FOLDER(f) cmocka_unit_test_setup_teardown(f, begin, end)
+    const struct CMUnitTest tests[] = {
+        IN_A_FOLDER(the_kernel_says_what_is_available),
+        IN_A_FOLDER(a_group_of_version_2_leaves_less),
+        IN_A_FOLDER(a_group_of_version_1_leaves_less),
+        IN_A_FOLDER(the_containers_own_group_counts),
+        IN_A_FOLDER(what_is_reserved_and_not_touched_is_missing),
+        IN_A_FOLDER(small_segments_read_no_file),
+        IN_A_FOLDER(a_simulated_device_is_refused_what_the_machine_lacks),
+        IN_A_FOLDER(segments_that_grow_are_checked_too),
+        IN_A_FOLDER(a_device_without_numerics_has_all_its_profile_says),
+        IN_A_FOLDER(absurd_padding_is_refused),
+        IN_A_FOLDER(the_host_and_page_locked_memory_likewise),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
