@@ -22,6 +22,7 @@ typedef struct many {
     fy_tensor_t *const *dst, *const *src;
     const fy_transfer_options_t *options;
     uint64_t largest_nbytes; /* what still goes packed; 0: nothing does */
+    uint64_t packed_nbytes;  /* so far */
     uint64_t blocked_ns;
     fy__point_t last;      /* of what was packed */
     fy__suspect_t suspect; /* what may turn out about all the copies */
@@ -45,7 +46,7 @@ static fy_status_t choose(many_t *many)
 /* ---- one slot full ---- */
 
 /* Packs tensors from *next on into `slot`, with the table of where they go. */
-static fy_status_t fill(const many_t *many, const fy__slot_t *slot, size_t *next, fy__run_t *out_run)
+static fy_status_t fill(many_t *many, const fy__slot_t *slot, size_t *next, fy__run_t *out_run)
 {
     const size_t first = *next;
     *out_run = (fy__run_t){ .bytes = slot->bytes, .room = slot->nbytes };
@@ -59,7 +60,8 @@ static fy_status_t fill(const many_t *many, const fy__slot_t *slot, size_t *next
     /* The same table serves twice: for the host, which collects the tensors here, and for the device, which spreads them there. */
     fy_device_t *host = fy_device_host();
     FY_TRY(fy__run_launch(host, NULL, FY_LAUNCH_GATHER, slot->bytes, slot->nbytes, slot->bytes, slot->nbytes, out_run));
-    fy__staging_charge(many->device, out_run->payload_nbytes);
+    fy__staging_charge(many->device, many->packed_nbytes, out_run->payload_nbytes);
+    many->packed_nbytes += out_run->payload_nbytes;
     for (size_t i = first; i < *next; i++)
         if (is_packed(many, i)) (table++)->address = (uint64_t)(uintptr_t)many->dst[i]->data;
     return FY_STATUS_OK;

@@ -20,7 +20,7 @@ typedef struct into {
 static fy_status_t take(void *user, const void *bytes, uint64_t at, uint64_t nbytes)
 {
     into_t *into = user;
-    fy__staging_copy(into->fetch.device, into->bytes + at, bytes, nbytes);
+    fy__staging_copy(into->fetch.device, into->bytes + at, bytes, at, nbytes);
     into->changed = true;
     return FY_STATUS_OK;
 }

@@ -171,7 +171,7 @@ uint64_t fy__ring_chunk(const fy_device_t *device, uint64_t nbytes, uint64_t slo
 
 /* ---- the host's side ---- */
 
-void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uint64_t nbytes)
+void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uint64_t before_nbytes, uint64_t nbytes)
 {
     fy_device_t *host = fy_device_host();
     if (nbytes >= fy__calibration(device)->copy_by_several_nbytes) { /* the host's copy kernel has the process's one team of threads */
@@ -192,15 +192,15 @@ void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uin
         if (host->backend->launch(host->dev, NULL, &launch) != FY_STATUS_OK) memcpy(dst, src, nbytes);
     } else
         memcpy(dst, src, nbytes);
-    fy__staging_charge(device, nbytes);
+    fy__staging_charge(device, before_nbytes, nbytes);
 }
 
-void fy__staging_charge(const fy_device_t *device, uint64_t nbytes)
+void fy__staging_charge(const fy_device_t *device, uint64_t before_nbytes, uint64_t nbytes)
 {
-    if (nbytes >= fy__calibration(device)->copy_by_several_nbytes)
-        fy__charge_host_copy(nbytes);
-    else
-        fy__charge_host(0, 2 * nbytes);
+    const uint64_t alone = fy__calibration(device)->copy_by_several_nbytes, left = before_nbytes < alone ? alone - before_nbytes : 0;
+    const uint64_t by_one = nbytes < left ? nbytes : left;
+    if (by_one) fy__charge_host(0, 2 * by_one);
+    if (nbytes > by_one) fy__charge_host_copy(nbytes - by_one);
 }
 
 /* ---- uploads ---- */
@@ -213,7 +213,7 @@ fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uin
         fy__point_t point = 0;
         FY_TRY(fy__ring_take(device, blocked_ns, &slot));
         const uint64_t most = fy__ring_chunk(device, nbytes, slot.nbytes), chunk = nbytes - done < most ? nbytes - done : most;
-        fy__staging_copy(device, slot.bytes, (const char *)src + done, chunk);
+        fy__staging_copy(device, slot.bytes, (const char *)src + done, done, chunk);
         const fy_status_t status = fy__ring_send(device, &slot, (char *)dst + done, chunk, &point, suspect);
         fy__ring_give(device, &slot, point);
         if (status != FY_STATUS_OK) return status;

@@ -32,10 +32,12 @@ fy_status_t fy__ring_send(fy_device_t *device, const fy__slot_t *slot, void *dst
 /* How much of a transfer of `nbytes` goes through one slot of `slot_nbytes`. */
 uint64_t fy__ring_chunk(const fy_device_t *device, uint64_t nbytes, uint64_t slot_nbytes);
 
-/* The host's own copy into or out of staging memory: by several threads if it is large, and charged to model clocks. */
-void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uint64_t nbytes);
-/* Only the charge, for a copy that was done otherwise. */
-void fy__staging_charge(const fy_device_t *device, uint64_t nbytes);
+/* The host's own copy into or out of staging memory, after before_nbytes of the same transfer: by several threads if it is large, and charged
+ * to model clocks. */
+void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uint64_t before_nbytes, uint64_t nbytes);
+/* Only the charge, for a copy that was done otherwise. One thread's rate for the first copy_by_several_nbytes of a transfer, which is what
+ * waking the others costs a larger one; their common rate for the rest. So the model time of a transfer never falls as its bytes grow. */
+void fy__staging_charge(const fy_device_t *device, uint64_t before_nbytes, uint64_t nbytes);
 
 /* Copies host bytes to `dst` on `device` in stream order of its upload engine; returns when `src` has been read. Sets *out_point behind
  * the last chunk and adds what the host waited for slots to *blocked_ns. On failure earlier chunks may have been written. */

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Model times that the README and the docs quote are what the command computes now: roundtrip's table, the steps of link --overlap, and each
+# cell of the link table among the results. Everything is on the model clock, so it is the same on every machine.
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh"
+root=$(cd "$(dirname "$0")/../../.." && pwd)
+if ! command -v python3 >/dev/null; then
+    echo "skipped: no python3 to compare with"
+    exit 77
+fi
+expect 0 experiment roundtrip --device sim:0 --json
+mv "$work/out" "$work/roundtrip.json"
+expect 0 experiment link --overlap --device sim:0 --json
+mv "$work/out" "$work/overlap.json"
+expect 0 experiment link --device 'sim:0?profile=h200' --csv "$work/link.csv"
+python3 - "$work" "$root" <<'PY' || fail "a published figure is not what the command computes"
+import csv, json, pathlib, re, sys
+work, root = map(pathlib.Path, sys.argv[1:])
+wrong = []
+def quoted(page, text):
+    if not re.search(text, (root / page).read_text()): wrong.append(f"{page} does not say {text!r}")
+results = "docs/results/2026-11-21-two-cores.md"
+for v in json.loads((work / "roundtrip.json").read_text())["variants"]:
+    ns = v["model_ns_per_iter"]
+    quoted("README.md", rf"(?m)^  {v['name']} +\d+ +{ns} ")
+    quoted(results, rf"{v['name']} {ns:,} ns")
+overlap = json.loads((work / "overlap.json").read_text())
+us = {name: ns / 1000 for name, ns in overlap["overlap"].items()}
+quoted("README.md", rf"take {us['serial_ns_per_step']:.0f} µs a step one after\s+another and {us['pipelined_ns_per_step']:.0f} µs side by side")
+quoted("docs/transfers.md", rf"8 MiB up \({us['upload_ns']:.0f} µs\), products \({us['compute_ns']:.0f} µs\) and 4 KiB down take {us['serial_ns_per_step']:.0f} µs")
+sizes = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+link = {(r["mode"], r["direction"], int(r["nbytes"]) // int(r["pieces"])): r for r in csv.DictReader((work / "link.csv").open())}
+checked = 0
+table = (root / results).read_text().split("## Link, on the model clock")[1].split("\n## ")[0]
+for line in table.splitlines():
+    cells = [c.strip() for c in line.split("|")]
+    size = re.fullmatch(r"(\d+) (B|KiB|MiB)", cells[1]) if len(cells) == 11 else None
+    if not size: continue
+    nbytes = int(size[1]) * sizes[size[2]]
+    for i, cell in enumerate(cells[2:10]):
+        row = link.get((("pinned", "staged", "loop", "coalesced")[i // 2], ("up", "down")[i % 2], nbytes))
+        text = f"{float(row['ns']) / 1000:,.1f}" + (f" ({row['copies']})" if row["copies"] != row["pieces"] else "") if row else ""
+        if cell != text: wrong.append(f"{results}: {cells[1]}, column {i + 1}: {cell!r} is {text!r}")
+        checked += 1
+if checked < 80: wrong.append(f"only {checked} cells of the link table were found")
+print("\n".join(wrong))
+sys.exit(bool(wrong))
+PY
+[ $failures -eq 0 ] || exit 1
+echo "published figures: all good"

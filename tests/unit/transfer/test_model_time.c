@@ -1,0 +1,114 @@
+/* The model time of a transfer never falls as its bytes grow: every built-in profile, uploads and downloads, of page-locked and of pageable
+ * memory. A device without numerics: only the host's side of the bytes is moved. */
+#include "tests/support/harness.h"
+
+/* Chunks of the ring are multiples of 64 KiB, an eighth of the bytes: one step more leaves a shorter last chunk, up to a twentieth of the time. */
+enum { KIB = 1024, LARGEST = 12 << 20, ROUNDING = 20 };
+
+static fy_device_t *g_device;
+static fy_tensor_t *g_remote, *g_pageable, *g_pinned;
+
+static uint64_t model_ns(void)
+{
+    fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
+    ts_ok(fy_device_wait(g_device, FY_FOREVER));
+    ts_ok(fy_device_clock_query(g_device, &clock));
+    return clock.now_ns;
+}
+
+typedef struct views {
+    fy_tensor_t *remote, *pageable, *pinned;
+} views_t;
+
+static void upload_pageable(const views_t *v) { ts_ok(fy_tensor_upload_into(v->remote, v->pageable, NULL, NULL)); }
+static void download_pageable(const views_t *v) { ts_ok(fy_tensor_download_into(v->pageable, v->remote, NULL)); }
+static void download_pinned(const views_t *v) { ts_ok(fy_tensor_download_into(v->pinned, v->remote, NULL)); }
+
+static void upload_pinned(const views_t *v)
+{
+    fy_ticket_t ticket;
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    borrow.contract = FY_HOST_BORROW;
+    ts_ok(fy_tensor_upload_into(v->remote, v->pinned, &borrow, &ticket));
+}
+
+static void download_object(const views_t *v)
+{
+    fy_download_t *download;
+    fy_tensor_t *result;
+    ts_ok(fy_tensor_download(v->remote, NULL, &download));
+    ts_ok(fy_download_wait(download, FY_FOREVER, &result));
+}
+
+static const struct {
+    const char *name;
+    void (*move)(const views_t *views);
+} ways[] = { { "upload, pageable", upload_pageable },
+             { "upload, page-locked", upload_pinned },
+             { "download, pageable", download_pageable },
+             { "download, page-locked", download_pinned },
+             { "download, object", download_object } };
+
+static uint64_t once(size_t way, int64_t nbytes)
+{
+    views_t v;
+    fy_scope_t scope = fy_scope_begin("one");
+    ts_ok(fy_slice(g_remote, 0, 0, nbytes, &v.remote));
+    ts_ok(fy_slice(g_pageable, 0, 0, nbytes, &v.pageable));
+    ts_ok(fy_slice(g_pinned, 0, 0, nbytes, &v.pinned));
+    const uint64_t start_ns = model_ns();
+    ways[way].move(&v);
+    const uint64_t ns = model_ns() - start_ns;
+    fy_scope_end(scope, 0, NULL);
+    return ns;
+}
+
+/* The middle one of three: now and then a stream looks at all its events, and such polls take model time, or save a wake-up. */
+static uint64_t time_of(size_t way, int64_t nbytes)
+{
+    const uint64_t a = once(way, nbytes), b = once(way, nbytes), c = once(way, nbytes);
+    const uint64_t low = a < b ? a : b, high = a < b ? b : a;
+    return c < low ? low : c > high ? high : c;
+}
+
+static void sweep(const char *profile, size_t way)
+{
+    static const int64_t steps[] = { 1,          4 * KIB,    64 * KIB,   128 * KIB,  255 * KIB,  256 * KIB - 1, 256 * KIB,
+                                     257 * KIB,  384 * KIB,  512 * KIB,  1024 * KIB, 1025 * KIB, 1536 * KIB,    2048 * KIB,
+                                     2049 * KIB, 4096 * KIB, 4097 * KIB, 8192 * KIB, 8193 * KIB, LARGEST };
+    uint64_t before_ns = 0;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        const uint64_t ns = time_of(way, steps[i]);
+        if (ns + ns / ROUNDING < before_ns)
+            fail_msg("%s: %s: %lld bytes take %llu ns, and %lld bytes take %llu", profile, ways[way].name, (long long)steps[i],
+                     (unsigned long long)ns, (long long)steps[i - 1], (unsigned long long)before_ns);
+        before_ns = ns;
+    }
+}
+
+static void more_bytes_never_take_less(void **state)
+{
+    static const char *const profiles[] = { "k80", "v100", "a100", "h100", "h200", "rtx4090", "t4" };
+    char spec[64];
+    (void)state;
+    for (size_t p = 0; p < sizeof profiles / sizeof *profiles; p++) {
+        snprintf(spec, sizeof spec, "sim:0?profile=%s&numerics=off", profiles[p]);
+        ts_ok(fy_device_open(spec, &g_device));
+        fy_scope_t scope = fy_scope_begin("sweep");
+        ts_ok(fy_zeros(g_device, FY_DTYPE_U8, FY_DIMS(LARGEST), &g_remote));
+        ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(LARGEST), &g_pageable));
+        ts_ok(fy_tensor_create_pinned(g_device, FY_DTYPE_U8, FY_DIMS(LARGEST), &g_pinned));
+        for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+            (void)time_of(way, LARGEST); /* makes the ring */
+            sweep(profiles[p], way);
+        }
+        fy_scope_end(scope, 0, NULL);
+        fy_device_close(g_device);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(more_bytes_never_take_less) };
+    return cmocka_run_group_tests_name("model_time", tests, NULL, NULL) != 0;
+}
