@@ -160,19 +160,20 @@ static fy__guard_t *make_guard(budget_t *budget, const char *name, const fy__nod
     return guard;
 }
 
-FY_COLD void fy__budget_scope(fy__thread_t *thread)
+FY_COLD void fy__budget_scope(fy__thread_t *thread, const char *name)
 {
     const fy__node_t *node = thread->frame->node;
+    if (strcmp(node->name, FY__NODE_OTHERS) != 0) name = node->name; /* '/' became '.'; figures of too many names share a node */
     fy__guard_t *process = fy__guard_process_retain();
     budget_t *budget = process ? process->keeper : NULL;
     bool named = false;
-    for (uint32_t i = 0; budget && i < budget->nitems; i++) named |= budget->item[i].name && strcmp(budget->item[i].name, node->name) == 0;
+    for (uint32_t i = 0; budget && i < budget->nitems; i++) named |= budget->item[i].name && strcmp(budget->item[i].name, name) == 0;
     if (named) {
-        fy__guard_t *guard = make_guard(budget, node->name, node, thread->guards);
+        fy__guard_t *guard = make_guard(budget, name, node, thread->guards);
         if (guard)
             thread->guards = guard;
         else
-            fy__log(FY_LOG_ERROR, "no host memory for the budget of a scope '%s': it is not limited", node->name);
+            fy__log(FY_LOG_ERROR, "no host memory for the budget of a scope '%s': it is not limited", name);
     }
     fy__guard_release(process);
 }

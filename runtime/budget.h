@@ -7,8 +7,8 @@
 
 #include "runtime/guard.h"
 
-/* A scope was just begun while a budget is set: puts the limits that bear its name in front of the thread's guards. */
-void fy__budget_scope(fy__thread_t *thread);
+/* A scope was just begun as `name` while a budget is set: puts the limits that bear its name in front of the thread's guards. */
+void fy__budget_scope(fy__thread_t *thread, const char *name);
 /* $FERRY_BUDGET, the first time that any thread gets here. One that is malformed is logged as an error and does not count. */
 void fy__budget_environment(void);
 

@@ -15,13 +15,56 @@ static bool same_name(const char *element, const char *name)
     return *name == *element;
 }
 
-fy__node_t *fy__node_child(fy__node_t *parent, const char *name)
+/* ---- many children ---- */
+
+/* Open addressing, a power of two and at most half full. Memory that is missing is no failure: the list has them all. */
+typedef struct fy__node_table {
+    uint32_t mask;
+    fy__node_t *slots[];
+} fy__node_table_t;
+
+/* FNV-1a (Fowler, Noll, Vo) over the name as a path element. */
+static uint32_t hash_of(const char *name)
 {
-    fy__node_t *node;
-    for (node = atomic_load_explicit(&parent->child, memory_order_relaxed); node;
+    uint32_t hash = 2166136261u;
+    for (; *name; name++) hash = (hash ^ (unsigned char)(*name == '/' ? '.' : *name)) * 16777619u;
+    return hash ^ hash >> 15;
+}
+
+/* Where `name` is, or where it would go. */
+static fy__node_t **slot_of(fy__node_table_t *table, const char *name)
+{
+    uint32_t at = hash_of(name) & table->mask;
+    while (table->slots[at] && !same_name(table->slots[at]->name, name)) at = (at + 1) & table->mask;
+    return &table->slots[at];
+}
+
+static void rebuild(fy__node_t *parent)
+{
+    uint32_t size = 4 * FY__NODE_LISTED;
+    while (size < 4 * parent->nchildren) size *= 2;
+    fy__node_table_t *table = calloc(1, sizeof *table + size * sizeof *table->slots);
+    free(parent->table);
+    parent->table = table;
+    if (!table) return;
+    table->mask = size - 1;
+    for (fy__node_t *node = atomic_load_explicit(&parent->child, memory_order_relaxed); node;
          node = atomic_load_explicit(&node->sibling, memory_order_relaxed))
-        if (same_name(node->name, name)) return node;
-    node = calloc(1, sizeof *node);
+        *slot_of(table, node->name) = node;
+}
+
+static void enter(fy__node_t *parent, fy__node_t *node)
+{
+    parent->nchildren++;
+    if (parent->table && parent->nchildren <= (parent->table->mask + 1) / 2)
+        *slot_of(parent->table, node->name) = node;
+    else if (parent->nchildren > FY__NODE_LISTED)
+        rebuild(parent);
+}
+
+static fy__node_t *add_child(fy__node_t *parent, const char *name)
+{
+    fy__node_t *node = calloc(1, sizeof *node);
     if (!node) return parent;
     node->name = strdup(name);
     if (!node->name) {
@@ -33,7 +76,21 @@ fy__node_t *fy__node_child(fy__node_t *parent, const char *name)
     node->parent = parent;
     atomic_store_explicit(&node->sibling, atomic_load_explicit(&parent->child, memory_order_relaxed), memory_order_relaxed);
     atomic_store_explicit(&parent->child, node, memory_order_release);
+    enter(parent, node);
     return node;
+}
+
+fy__node_t *fy__node_child(fy__node_t *parent, const char *name)
+{
+    fy__node_t *node;
+    if (__builtin_expect(parent->table != NULL, 0)) {
+        if ((node = *slot_of(parent->table, name))) return node;
+    } else
+        for (node = atomic_load_explicit(&parent->child, memory_order_relaxed); node;
+             node = atomic_load_explicit(&node->sibling, memory_order_relaxed))
+            if (same_name(node->name, name)) return node;
+    if (parent->nchildren >= FY__NODE_CHILDREN && strcmp(name, FY__NODE_OTHERS) != 0) return fy__node_child(parent, FY__NODE_OTHERS);
+    return add_child(parent, name);
 }
 
 fy__node_t *fy__node_mirror(fy__node_t *root, fy__node_t *node)

@@ -1,5 +1,7 @@
 /* Nodes: figures by scope path. Each thread has its own tree and is the only one to add to its counters (so adding is a load and a
- * store); readers sum over all threads' trees. Nodes are never freed: their number is that of distinct paths.
+ * store); readers sum over all threads' trees. Nodes are never freed: their number is that of distinct paths. A node has at most
+ * FY__NODE_CHILDREN children by name; what is begun under further names counts in one more, "(others)", so that a program which
+ * names scopes by request neither grows without end nor loses a figure.
  * Not here: the public queries (transfer/ledger.c, memory.c). */
 #ifndef FERRY_RUNTIME_NODE_H_
 #define FERRY_RUNTIME_NODE_H_
@@ -16,6 +18,10 @@ typedef struct fy__traffic_counters {
 } fy__traffic_counters_t;
 
 struct fy__thread;
+struct fy__node_table;
+
+enum { FY__NODE_CHILDREN = 4096, FY__NODE_LISTED = 16 }; /* up to so many children are looked for in the list, more in a table */
+#define FY__NODE_OTHERS "(others)"
 
 /* Live bytes on one device of what was made under a node, inside it, too. Only the owning thread makes anything, so it alone sets the peak;
  * any thread may give back. */
@@ -32,6 +38,8 @@ typedef struct fy__node {
     struct fy__node *parent;
     struct fy__node *_Atomic child;
     struct fy__node *_Atomic sibling; /* set before the node is published */
+    uint32_t nchildren;               /* this and the table: the owning thread's */
+    struct fy__node_table *table;     /* children by name, once there are more than FY__NODE_LISTED; NULL: only the list */
     _Atomic uint64_t requests, syncs, sync_ns, device_allocs, throttles, throttle_ns;
     fy__traffic_counters_t traffic[FY__DIRECTIONS];
     fy__node_memory_t *_Atomic memory; /* [FY__MAX_DEVICES], from the first device allocation on */
@@ -43,7 +51,8 @@ static inline void fy__count(_Atomic uint64_t *counter, uint64_t n)
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
-/* Child of `parent` called `name`, made if needed; `parent` itself if there is no memory. */
+/* Child of `parent` called `name`, made if needed; "(others)" if there are too many; `parent` itself if there is no memory. Cost: a walk
+ * of at most FY__NODE_LISTED names, or a look-up by hash. */
 fy__node_t *fy__node_child(fy__node_t *parent, const char *name);
 /* The node of the same path in the tree of `root`, made if needed: for figures of another thread's that this one adds to. */
 fy__node_t *fy__node_mirror(fy__node_t *root, fy__node_t *node);

@@ -40,7 +40,8 @@ fy_scope_t fy_scope_begin(const char *name)
     if (FY_UNLIKELY(ranges != NULL)) ranges(name ? name : "scope");
     thread->frame = frame;
     thread->node = frame->node;
-    if (FY_UNLIKELY(atomic_load_explicit(&fy__guard_process, memory_order_relaxed) != NULL)) fy__budget_scope(thread);
+    if (FY_UNLIKELY(atomic_load_explicit(&fy__guard_process, memory_order_relaxed) != NULL))
+        fy__budget_scope(thread, name ? name : "scope");
     FY__EVENT(fy__event_scope(thread, true));
     if (FY_UNLIKELY(thread->plan != NULL)) fy__plan_scope(thread, true);
     scope.depth = thread->depth;

@@ -59,7 +59,7 @@ static void add_traffic(sheet_t *sheet, const fy_traffic_t *traffic)
     sheet_int(sheet, (int64_t)traffic->host_blocked_ns);
 }
 
-static sheet_t *scope_sheet(const event_totals_t *totals, const char *under)
+static sheet_t *scope_sheet(event_totals_t *totals, const char *under)
 {
     sheet_t *sheet = SHEET(scope_columns);
     size_t count;

@@ -1,4 +1,4 @@
-/* Adding up events. Scopes, sites and pools are found by walking short lists, last found first. */
+/* Adding up events. Scopes and sites are found by hash: a recording may have a hundred thousand of them. Pools are few. */
 #include "tools/event_totals.h"
 
 #include <stdlib.h>
@@ -25,8 +25,10 @@ static void *grow(void *items, size_t count, size_t size)
 
 static fy_ledger_totals_t *scope_of(event_totals_t *totals, const char *path)
 {
-    for (size_t i = totals->nscopes; i-- > 0;)
-        if (strcmp(totals->scopes[i].path, path) == 0) return &totals->scopes[i].own;
+    bool is_new;
+    size_t *at = text_index_at(&totals->scope_index, path, &is_new);
+    if (!is_new) return &totals->scopes[*at].own;
+    *at = totals->nscopes;
     totals->scopes = grow(totals->scopes, totals->nscopes, sizeof *totals->scopes);
     event_scope_t *scope = &totals->scopes[totals->nscopes++];
     scope->path = copy(path);
@@ -36,10 +38,14 @@ static fy_ledger_totals_t *scope_of(event_totals_t *totals, const char *path)
 
 static event_site_t *site_of(event_totals_t *totals, const char *site, const char *direction, const char *path)
 {
-    for (size_t i = totals->nsites; i-- > 0;) {
-        event_site_t *found = &totals->sites[i];
-        if (strcmp(found->site, site) == 0 && strcmp(found->direction, direction) == 0 && strcmp(found->path, path) == 0) return found;
-    }
+    bool is_new;
+    const size_t room = strlen(site) + strlen(direction) + strlen(path) + 3;
+    char *key = tool_alloc(room);
+    snprintf(key, room, "%s\n%s\n%s", site, direction, path);
+    size_t *at = text_index_at(&totals->site_index, key, &is_new);
+    free(key);
+    if (!is_new) return &totals->sites[*at];
+    *at = totals->nsites;
     totals->sites = grow(totals->sites, totals->nsites, sizeof *totals->sites);
     event_site_t *added = &totals->sites[totals->nsites++];
     *added = (event_site_t){ copy(site), copy(direction), copy(path), 0, 0, 0 };
@@ -143,23 +149,54 @@ static void add_traffic(fy_traffic_t *sum, const fy_traffic_t *own)
     for (int i = 0; i < FY_PATH_COUNT; i++) sum->by_path[i] += own->by_path[i];
 }
 
-fy_ledger_totals_t event_totals_of(const event_totals_t *totals, const char *path)
+static void add_totals(fy_ledger_totals_t *sum, const fy_ledger_totals_t *own)
 {
-    fy_ledger_totals_t sum = FY_LEDGER_TOTALS_INIT;
+    add_traffic(&sum->upload, &own->upload);
+    add_traffic(&sum->download, &own->download);
+    add_traffic(&sum->peer, &own->peer);
+    sum->requests += own->requests;
+    sum->syncs += own->syncs;
+    sum->sync_ns += own->sync_ns;
+    sum->device_allocs += own->device_allocs;
+    sum->throttles += own->throttles;
+    sum->throttle_ns += own->throttle_ns;
+}
+
+/* The sum of `path`, which is cut off at `length` for the look-up. */
+static fy_ledger_totals_t *sum_of(event_totals_t *totals, char *path, size_t length)
+{
+    bool is_new;
+    const char cut = path[length];
+    path[length] = 0;
+    size_t *at = text_index_at(&totals->sum_index, path, &is_new);
+    path[length] = cut;
+    if (!is_new) return &totals->sums[*at];
+    *at = totals->nsums;
+    totals->sums = grow(totals->sums, totals->nsums, sizeof *totals->sums);
+    totals->sums[totals->nsums] = (fy_ledger_totals_t)FY_LEDGER_TOTALS_INIT;
+    return &totals->sums[totals->nsums++];
+}
+
+/* Each scope's own figures, to its path and to every path above. */
+static void sum_up(event_totals_t *totals)
+{
     for (size_t i = 0; i < totals->nscopes; i++) {
-        const fy_ledger_totals_t *own = &totals->scopes[i].own;
-        if (!event_is_inside(totals->scopes[i].path, path)) continue;
-        add_traffic(&sum.upload, &own->upload);
-        add_traffic(&sum.download, &own->download);
-        add_traffic(&sum.peer, &own->peer);
-        sum.requests += own->requests;
-        sum.syncs += own->syncs;
-        sum.sync_ns += own->sync_ns;
-        sum.device_allocs += own->device_allocs;
-        sum.throttles += own->throttles;
-        sum.throttle_ns += own->throttle_ns;
+        char *path = totals->scopes[i].path;
+        add_totals(sum_of(totals, path, 0), &totals->scopes[i].own);
+        for (size_t length = 0; path[length];) {
+            length += strcspn(path + length + (path[length] == '/'), "/") + (path[length] == '/');
+            add_totals(sum_of(totals, path, length), &totals->scopes[i].own);
+        }
     }
-    return sum;
+}
+
+fy_ledger_totals_t event_totals_of(event_totals_t *totals, const char *path)
+{
+    bool is_new;
+    if (!totals->nsums) sum_up(totals);
+    const size_t *at = text_index_at(&totals->sum_index, path, &is_new);
+    if (!is_new && *at < totals->nsums) return totals->sums[*at];
+    return (fy_ledger_totals_t)FY_LEDGER_TOTALS_INIT;
 }
 
 static int compare_texts(const void *a, const void *b) { return strverscmp(*(char *const *)a, *(char *const *)b); }
@@ -211,6 +248,10 @@ void event_totals_free(event_totals_t *totals)
         free(totals->sites[i].direction);
         free(totals->sites[i].path);
     }
+    text_index_free(&totals->scope_index);
+    text_index_free(&totals->site_index);
+    text_index_free(&totals->sum_index);
+    free(totals->sums);
     free(totals->scopes);
     free(totals->sites);
     free(totals->pools);

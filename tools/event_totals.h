@@ -6,6 +6,7 @@
 #include <ferry/ledger.h>
 
 #include "tools/event_file.h"
+#include "tools/text_index.h"
 
 typedef struct event_scope {
     char *path;
@@ -27,13 +28,16 @@ typedef struct event_totals {
     event_site_t *sites;
     event_pool_t *pools;
     size_t nscopes, nsites, npools;
+    text_index_t scope_index, site_index, sum_index;
+    fy_ledger_totals_t *sums; /* by path, from the first event_totals_of on */
+    size_t nsums;
     uint64_t refusals, faults, waits;
 } event_totals_t;
 
 /* For event_file_read; `user` is an event_totals_t that began as zeros. */
 void event_totals_add(void *user, const event_t *event);
-/* Of a path, with the scopes inside it; "" is everything. */
-fy_ledger_totals_t event_totals_of(const event_totals_t *totals, const char *path);
+/* Of a path, with the scopes inside it; "" is everything. All events were added before the first call. */
+fy_ledger_totals_t event_totals_of(event_totals_t *totals, const char *path);
 /* Is `path` the path `outer` or inside it? */
 bool event_is_inside(const char *path, const char *outer);
 /* Every path and every path above one: sorted, parents first, numbers in numeric order. The texts are the caller's to free, as is the list. */

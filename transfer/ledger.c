@@ -88,6 +88,7 @@ static int compare(const void *a, const void *b) { return strverscmp(*(char *con
 void fy_ledger_walk(void (*fn)(void *user, const char *path, const fy_ledger_totals_t *totals), void *user)
 {
     struct paths paths = { NULL, 0, 0 };
+    if (!fn) return;
     fy__thread_walk(add_paths, &paths);
     if (paths.count) qsort(paths.items, paths.count, sizeof *paths.items, compare); /* a parent is a prefix of its children */
     for (size_t i = 0; i < paths.count; i++) {

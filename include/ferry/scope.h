@@ -36,12 +36,13 @@ typedef struct fy_guard_options {
 
 /* Opens a scope on this thread: it owns the handles made in it and tags figures with the path of names ("train/step").
  * `name` is copied; '/' in it becomes '.'; NULL is "scope". Never fails: out of memory, or past 64 open scopes, it opens one that
- * is counted under its parent's name. */
+ * is counted under its parent's name. A scope counts up to 4,096 names inside it on a thread; figures of further names go to "(others)".
+ * Cost: does not depend on the number of names. */
 FY_API fy_scope_t fy_scope_begin(const char *name);
 /* Ends `scope` and everything begun inside it and still open (scopes, guards, fy_stream_use), so an early `return` is safe.
  * The `count` tensors in `results` pass to the enclosing scope, or to you; NULLs are skipped. Ending a scope twice does nothing. */
 FY_API void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results);
-/* Limits the innermost scope; several guards on one scope add up to the tightest.
+/* Limits the innermost scope; of several guards on one scope the tightest holds.
  * Fails: INVALID_ARGUMENT (no scope is open, more than 64 are, or a limit is looser than that of an enclosing guard), OUT_OF_MEMORY. */
 FY_API_STATUS fy_scope_guard(const fy_guard_options_t *options);
 

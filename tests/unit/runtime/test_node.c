@@ -90,9 +90,99 @@ static void memory_entries(void **state)
     assert_int_equal(atomic_load(&last->live), 0);
 }
 
+/* More than a list, and more than there are children for. */
+static void many_children(void **state)
+{
+    (void)state;
+    enum { MANY = FY__NODE_CHILDREN + 500 };
+    static fy__node_t *nodes[MANY];
+    fy__node_t *root = root_node();
+    char name[32];
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "request/%d", i);
+        nodes[i] = fy__node_child(root, name);
+    }
+    assert_string_equal(nodes[7]->name, "request.7");
+    assert_ptr_not_equal(nodes[0], nodes[FY__NODE_CHILDREN - 1]);
+    assert_string_equal(nodes[FY__NODE_CHILDREN]->name, "(others)");
+    assert_ptr_equal(nodes[MANY - 1], nodes[FY__NODE_CHILDREN]);
+    assert_int_equal(root->nchildren, FY__NODE_CHILDREN + 1);
+    for (int i = 0; i < MANY; i++) { /* each is found again, by either spelling */
+        snprintf(name, sizeof name, i % 2 ? "request/%d" : "request.%d", i);
+        assert_ptr_equal(fy__node_child(root, name), nodes[i]);
+    }
+    assert_ptr_equal(fy__node_find(root, "request.4000"), nodes[4000]);
+    fy__node_t *inside = fy__node_child(nodes[MANY - 1], "inside");
+    assert_ptr_equal(inside, fy__node_find(root, "(others)/inside"));
+    assert_ptr_equal(fy__node_child(root, "(others)"), nodes[MANY - 1]);
+    g_seen = 0;
+    fy__node_walk(root, note, NULL);
+    assert_int_equal(g_seen, 1 + FY__NODE_CHILDREN + 2);
+}
+
+/* A child of that name that the program made is the one that the rest goes to. */
+static void others_by_name(void **state)
+{
+    (void)state;
+    fy__node_t *root = root_node(), *own = fy__node_child(root, "(others)");
+    char name[32];
+    for (int i = 0; i < FY__NODE_CHILDREN + 3; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        fy__node_t *node = fy__node_child(root, name);
+        assert_true((node == own) == (i >= FY__NODE_CHILDREN - 1));
+    }
+    assert_int_equal(root->nchildren, FY__NODE_CHILDREN);
+}
+
+static uint64_t g_requests;
+static void add_child_requests(void *user, const char *path, const fy_ledger_totals_t *totals)
+{
+    (void)user;
+    if (strncmp(path, "service/", 8) == 0) g_requests += totals->requests;
+}
+
+static void figures_of_many_names_add_up(void **state)
+{
+    enum { MANY = FY__NODE_CHILDREN + 100 };
+    fy_ledger_totals_t all = FY_LEDGER_TOTALS_INIT, others = FY_LEDGER_TOTALS_INIT;
+    fy_tensor_t *tensor;
+    char name[32];
+    (void)state;
+    fy_scope_t service = fy_scope_begin("service");
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "request %d", i);
+        fy_scope_t scope = fy_scope_begin(name);
+        ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1), &tensor));
+        fy_scope_end(scope, 0, NULL);
+    }
+    ts_ok(fy_ledger_query("service", &all));
+    ts_ok(fy_ledger_query("service/(others)", &others));
+    assert_int_equal(all.requests, MANY);
+    assert_int_equal(others.requests, 100);
+    g_requests = 0;
+    fy_ledger_walk(add_child_requests, NULL);
+    assert_int_equal(g_requests, MANY);
+    fy_ledger_walk(NULL, NULL);            /* nobody to call */
+    ts_ok(fy_budget_set("upload=0/step")); /* a budget goes by the name that was given */
+    fy_scope_t step = fy_scope_begin("step");
+    fy_device_t *device;
+    ts_ok(fy_device_open("sim:0", &device));
+    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), &tensor));
+    ts_fails(fy_tensor_upload(tensor, device, NULL, &(fy_tensor_t *){ NULL }), REFUSED_BY_GUARD);
+    fy_scope_end(step, 0, NULL);
+    ts_ok(fy_budget_set(NULL));
+    fy_scope_end(service, 0, NULL);
+    fy_device_close(device);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(children_are_found_again), cmocka_unit_test(paths_are_cut),
-                                        cmocka_unit_test(walks_go_parents_first), cmocka_unit_test(memory_entries) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(children_are_found_again),
+                                        cmocka_unit_test(paths_are_cut),
+                                        cmocka_unit_test(walks_go_parents_first),
+                                        cmocka_unit_test(memory_entries),
+                                        cmocka_unit_test(many_children),
+                                        cmocka_unit_test(others_by_name),
+                                        cmocka_unit_test(figures_of_many_names_add_up) };
     return cmocka_run_group_tests_name("node", tests, NULL, NULL) != 0;
 }

@@ -120,6 +120,14 @@ done
 printf '{"ev":"ferry","version":1}\n{"ev":"scope_begin","scope":"a\\ud83d\\ude00b"}\n' >"$work/pair" # one character
 expect 1 ledger "$work/pair" --events
 says out "$(printf 'a\360\237\230\200b')"
+# Many scopes: figures of each path and of those above it; a walk of all for each would take minutes.
+awk 'BEGIN { print "{\"ev\":\"ferry\",\"version\":1}"
+    for (i = 0; i < 60000; i++) print "{\"ev\":\"op\",\"t\":" i ",\"thread\":1,\"scope\":\"all/n" i "\",\"op\":\"add\"}" }' >"$work/many"
+timeout 60 "$ferry" ledger "$work/many" --format csv >"$work/out" 2>"$work/err" # it has no end, so the status is 1
+[ "$(wc -l <"$work/out")" = 60003 ] || fail "not a line for each of 60,000 scopes: $(wc -l <"$work/out"), $(head -c 300 "$work/err")"
+matches out '^everything,60000,'
+matches out '^all,60000,'
+matches out '^all/n59999,1,'
 : >"$work/empty"
 expect 1 ledger "$work/empty"
 says err "is empty"

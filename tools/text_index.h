@@ -1,0 +1,22 @@
+/* A number for each of many texts, found by hash. Not here: what the numbers mean. */
+#ifndef FERRY_TOOLS_TEXT_INDEX_H_
+#define FERRY_TOOLS_TEXT_INDEX_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct text_entry {
+    char *text; /* NULL: the slot is free */
+    size_t value;
+} text_entry_t;
+
+typedef struct text_index {
+    text_entry_t *slots;
+    size_t room, count; /* room: a power of two, or 0 */
+} text_index_t;
+
+/* The number of `text`, to be read or written until the next call; a new text is copied and begins with SIZE_MAX. */
+size_t *text_index_at(text_index_t *index, const char *text, bool *out_is_new);
+void text_index_free(text_index_t *index);
+
+#endif
