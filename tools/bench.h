@@ -7,6 +7,9 @@
 
 enum { BENCH_MAX_ROUNDS = 101 };
 
+/* How a case is run in a round: as it is, by hand or by the bare library, on one thread, on all. */
+typedef enum bench_way { BENCH_OWN, BENCH_PEER, BENCH_ONE, BENCH_ALL, BENCH_WAYS } bench_way_t;
+
 /* Does the work `iters` times. */
 typedef fy_status_t (*bench_fn)(void *context, int64_t iters);
 
@@ -16,11 +19,14 @@ typedef struct bench_case {
     const char *peer; /* NULL: there is none */
     bench_fn run_peer;
     void *context;
-    int64_t iters, peer_iters;  /* per round; found by bench_measure */
+    bool by_threads;            /* also on one thread and on all, where the number is chosen by cost: on the host */
+    int64_t iters[BENCH_WAYS];  /* per round; found by bench_measure */
     double ns, worst_ns;        /* per call: median and worst of the rounds */
     double peer_ns, peer_worst; /* NaN without a peer */
+    double one_ns, all_ns;      /* on one thread, on all; NaN if not measured */
+    double threads_ratio;       /* of the choice to the better of the two, by the best round of each */
     double model_ns;            /* per call; NaN on a real device */
-    double rounds[2][BENCH_MAX_ROUNDS];
+    double rounds[BENCH_WAYS][BENCH_MAX_ROUNDS];
 } bench_case_t;
 
 typedef struct bench_effort {

@@ -6,7 +6,7 @@
 #include "tools/bench.h"
 #include "tools/peer_gemm.h"
 
-enum { CASE_COUNT = 7 };
+enum { CASE_COUNT = 9, PAIR_COUNT = 6 };
 
 /* Operands of one case: two device tensors, and what the peer works on. */
 typedef struct pair {
@@ -114,6 +114,9 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
         { "peer_ns_per_op", "ns/op", 1 },
         { "peer_worst_ns_per_op", "worst", 1 },
         { "overhead_ns", "overhead [ns]", 1 },
+        { "one_thread_ns_per_op", "1 thread", 1 },
+        { "all_threads_ns_per_op", "all", 1 },
+        { "threads_ratio", "choice", 3 },
         { "model_ns_per_op", NULL, 1 },
     };
     const char *names[CASE_COUNT];
@@ -130,18 +133,23 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
         sheet_real(sheet, c->peer_ns);
         sheet_real(sheet, c->peer_worst);
         sheet_real(sheet, c->ns - c->peer_ns);
+        sheet_real(sheet, c->one_ns);
+        sheet_real(sheet, c->all_ns);
+        sheet_real(sheet, c->threads_ratio);
         sheet_real(sheet, c->model_ns);
     }
     return bench_report(session, sheet, &(bench_bars_t){ "dispatch", "What a light request costs", "request", names, ns, count });
 }
 
-static fy_status_t run(session_t *session, const bench_effort_t *effort, pair_t pairs[4])
+static fy_status_t run(session_t *session, const bench_effort_t *effort, pair_t pairs[PAIR_COUNT])
 {
     const char *sgemm = peer_gemm_found() ? "dnnl_sgemm" : NULL;
     FY_TRY(make_pair(session, &pairs[0], 4, 1));
     FY_TRY(make_pair(session, &pairs[1], 1024, 1));
     FY_TRY(make_pair(session, &pairs[2], 16, 2));
     FY_TRY(make_pair(session, &pairs[3], 64, 2));
+    FY_TRY(make_pair(session, &pairs[4], 1 << 16, 1));
+    FY_TRY(make_pair(session, &pairs[5], 1 << 20, 1));
     bench_case_t *cases = tool_alloc(CASE_COUNT * sizeof *cases);
     cases[0] = (bench_case_t){ .op = "call (ticket_poll)", .run = run_clock };
     cases[1] = (bench_case_t){ .op = "slice of f32[4]", .run = run_slice, .context = &pairs[0] };
@@ -151,6 +159,9 @@ static fy_status_t run(session_t *session, const bench_effort_t *effort, pair_t 
         (bench_case_t){ .op = "add f32[1024]", .run = run_add, .peer = "malloc_loop_free", .run_peer = peer_add, .context = &pairs[1] };
     cases[5] = (bench_case_t){ .op = "matmul 16x16x16", .run = run_matmul, .peer = sgemm, .run_peer = peer_matmul, .context = &pairs[2] };
     cases[6] = (bench_case_t){ .op = "matmul 64x64x64", .run = run_matmul, .peer = sgemm, .run_peer = peer_matmul, .context = &pairs[3] };
+    cases[7] = (bench_case_t){ .op = "add f32[65536]", .run = run_add, .context = &pairs[4] };
+    cases[8] = (bench_case_t){ .op = "add f32[1048576]", .run = run_add, .context = &pairs[5] };
+    for (size_t i = 3; i < CASE_COUNT; i++) cases[i].by_threads = true;
     fy_status_t status = bench_measure(session, cases, CASE_COUNT, effort);
     if (status == FY_STATUS_OK) status = report(session, cases, CASE_COUNT);
     free(cases);
@@ -161,7 +172,7 @@ int bench_dispatch(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
     bench_effort_t effort = { 15, 10 };
-    pair_t pairs[4] = { { NULL, NULL, 0, NULL } };
+    pair_t pairs[PAIR_COUNT] = { { NULL, NULL, 0, NULL } };
     const option_t options[] = { BENCH_OPTIONS(&effort), COMMON_OPTIONS(&common) };
     const usage_t usage = { "ferry bench dispatch", "Times light requests that have next to nothing to do, beside the same work by hand.",
                             options, sizeof options / sizeof *options };

@@ -63,6 +63,9 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
         { "peer_gflops", "GFLOP/s", 1 },
         { "speed_ratio", "ratio", 3 },
         { "overhead_ns", "overhead [ns]", 0 },
+        { "one_thread_ns_per_op", "1 thread", 0 },
+        { "all_threads_ns_per_op", "all", 0 },
+        { "threads_ratio", "choice", 3 },
         { "model_ns_per_op", NULL, 0 },
     };
     double x[MAX_SIZES], y[2][MAX_SIZES];
@@ -81,11 +84,16 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
         sheet_real(sheet, y[1][i]);
         sheet_real(sheet, c->peer_ns / c->ns);
         sheet_real(sheet, c->ns - c->peer_ns);
+        sheet_real(sheet, c->one_ns);
+        sheet_real(sheet, c->all_ns);
+        sheet_real(sheet, c->threads_ratio);
         sheet_real(sheet, c->model_ns);
     }
     if (session->out) {
-        fprintf(session->out, "gemm on %s (%s), wall clock; ratio above 1: faster than the peer\n\n", fy_device_name(session->device),
-                session->info.model);
+        fprintf(session->out,
+                "gemm on %s (%s), wall clock; ratio above 1: faster than the peer; choice: time to the better of one "
+                "thread and all\n\n",
+                fy_device_name(session->device), session->info.model);
         sheet_print(sheet, session->out);
     } else {
         json_text(&session->json, "clock", "wall");
@@ -135,7 +143,8 @@ int bench_gemm(int argc, char **argv)
                                        .run = run_matmul,
                                        .peer = peer_gemm_found() ? "dnnl_sgemm" : NULL,
                                        .run_peer = run_bare,
-                                       .context = &products[count] };
+                                       .context = &products[count],
+                                       .by_threads = true };
     }
     if (status == FY_STATUS_OK) status = bench_measure(&session, cases, count, &effort);
     if (status == FY_STATUS_OK) status = report(&session, cases, count);

@@ -260,6 +260,17 @@ for suite in dispatch "gemm --max-size 32" "copy --max-bytes 4KiB" "train --case
     says out '"rows": ['
 done
 says out '"mode": "graph"'
+for suite in dispatch "gemm --max-size 16"; do # one thread, all, and the choice: where there is one
+    # shellcheck disable=SC2086
+    OMP_NUM_THREADS=2 expect 0 bench $suite --device host --rounds 1 --round-ms 1 --json
+    matches out '"one_thread_ns_per_op": [0-9]'
+    matches out '"all_threads_ns_per_op": [0-9]'
+    matches out '"threads_ratio": [0-9]'
+    # shellcheck disable=SC2086
+    FERRY_THREADS=2 expect 0 bench $suite --device host --rounds 1 --round-ms 1 --json
+    says out '"threads_ratio": null'
+    if grep -q '"threads_ratio": [0-9]' "$work/out"; then fail "bench $suite: a ratio of the choice, where there is none"; fi
+done
 expect 2 bench train --case nothing
 says err "no step is called 'nothing...'"
 expect 0 bench alloc --device sim:0 --quick --rounds 1 --round-ms 1 --max-live 1MiB --json
