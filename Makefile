@@ -1,5 +1,6 @@
 # A thin front door: each target sets up what it needs, then calls CMake or a script. `make help` lists them.
-# DATA=DIR and DEVICE=SPEC go to the demo.
+# DATA=DIR and DEVICE=SPEC go to the demo. CUDA=off (on, auto) goes to CMake, which remembers it: the plugin takes most of the build's time.
+configure := $(if $(CUDA),-DFERRY_CUDA=$(CUDA))
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench bench-peers build install format lint docs coverage sanitize clean
 
@@ -8,17 +9,17 @@ help: ## this list
 
 demo: ## the main job on cuda:0, or on sim:0 without a GPU (DATA=DIR, DEVICE=SPEC)
 	@scripts/setup.sh
-	@scripts/build.sh release
+	@scripts/build.sh release $(configure)
 	@scripts/demo.sh $(if $(DEVICE),--device '$(DEVICE)') $(if $(DATA),--data '$(DATA)')
 
 test: ## every test
 	@scripts/setup.sh --tests
-	@scripts/build.sh dev
+	@scripts/build.sh dev $(configure)
 	@scripts/test.sh dev
 
-build: ## the release build, in build/release
+build: ## the release build, in build/release (CUDA=off leaves the plugin out)
 	@scripts/setup.sh
-	@scripts/build.sh release
+	@scripts/build.sh release $(configure)
 
 install: build ## installs the release build (PREFIX=DIR)
 	cmake --install build/release $(if $(PREFIX),--prefix '$(PREFIX)')

@@ -17,13 +17,18 @@ set(FERRY_WARNINGS -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototyp
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     list(APPEND FERRY_WARNINGS -Wno-format-truncation -Wduplicated-cond -Wlogical-op)
 endif()
+# The only place that makes a warning an error (a lint rule looks): FERRY_WERROR asks for it, and every preset sets that.
+set(FERRY_WERROR_FLAGS)      # for the C and the C++ compiler
+set(FERRY_WERROR_NVCC_FLAGS) # for nvcc
 if(FERRY_WERROR)
     # Whether a value is set depends, for gcc, on how far it inlines: those two stay warnings, and under sanitizers mean nothing.
-    list(APPEND FERRY_WARNINGS -Werror)
+    set(FERRY_WERROR_FLAGS -Werror)
+    set(FERRY_WERROR_NVCC_FLAGS -Werror all-warnings)
     if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-        list(APPEND FERRY_WARNINGS -Wno-error=maybe-uninitialized -Wno-error=array-bounds)
+        list(APPEND FERRY_WERROR_FLAGS -Wno-error=maybe-uninitialized -Wno-error=array-bounds)
     endif()
 endif()
+list(APPEND FERRY_WARNINGS ${FERRY_WERROR_FLAGS})
 if(FERRY_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
     list(APPEND FERRY_WARNINGS -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-truncation)
 endif()

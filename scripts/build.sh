@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Configures and builds a preset (CMakePresets.json) in build/PRESET. Usage: scripts/build.sh PRESET [TARGET...]
-# Says little if all goes well; $FERRY_JOBS is how many compilers run at once.
+# Configures and builds a preset (CMakePresets.json) in build/PRESET. Usage: scripts/build.sh PRESET [-DNAME=VALUE...] [TARGET...]
+# -D goes to CMake, which remembers it in build/PRESET. Says little if all goes well; $FERRY_JOBS is how many compilers run at once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-preset=${1:?usage: scripts/build.sh PRESET [TARGET...]}
+preset=${1:?usage: scripts/build.sh PRESET [-DNAME=VALUE...] [TARGET...]}
 shift
+options=()
+while [[ "${1:-}" == -D* ]]; do options+=("$1") && shift; done
 log=build/$preset/configure.log
 mkdir -p "build/$preset"
 echo "building build/$preset, log in build/$preset/build.log"
-if ! cmake --preset "$preset" >"$log" 2>&1; then
+if ! cmake --preset "$preset" "${options[@]}" >"$log" 2>&1; then
     cat "$log" >&2
     exit 1
 fi

@@ -5,8 +5,8 @@
 # compares with. Elsewhere than on Debian (or without root and sudo) it names what is missing and how to get it, and exits 1.
 set -euo pipefail
 
-# What is looked for, one a line: how it is recognised (a command, a file under an include folder, or an archive that clang links) and the
-# package that brings it.
+# What is looked for, one a line: how it is recognised (a command, a file under an include folder, an archive that clang links, an option
+# that clang links with) and the package that brings it.
 wanted="
 command:cc            build-essential
 command:c++           build-essential
@@ -30,7 +30,9 @@ command:gcovr         gcovr
 command:valgrind      valgrind
 command:python3       python3
 command:shellcheck    shellcheck
-command:git           git"
+command:git           git
+command:debootstrap   debootstrap
+clang:-fopenmp        libomp-dev"
 peers="
 header:torch/csrc/api/include/torch/torch.h libtorch-dev
 header:openblas-openmp/cblas.h libopenblas-openmp-dev
@@ -64,6 +66,7 @@ is_there() {
             return 1
         fi
         ;;
+    clang:*) echo 'int main(void) { return 0; }' | clang -x c "${1#clang:}" - -o /dev/null 2>/dev/null ;;
     archive:*) # clang's own, which it comes without if nothing recommended is installed
         local resources
         resources=$(clang -print-resource-dir 2>/dev/null) && compgen -G "$resources/lib/*/${1#archive:}*.a" >/dev/null

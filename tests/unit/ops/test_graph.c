@@ -1,6 +1,7 @@
 /* Graphs from inside: what is kept of odd calls (several results, given ones, accumulate, scratch), growth of the lists, threads, the watch,
  * the memory's invariants, the model clock.
  * Not here: what users see (tests/conformance/test_conformance_graph.c), running out (tests/faults/test_graph.c). */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <sys/wait.h>
@@ -272,6 +273,10 @@ static void *record_all_the_time(void *user)
 /* A child finds each graph's memory whole, wherever the other threads were: on the host it replays, elsewhere the device is lost. */
 static void children_of_a_fork(ts_ctx_t *ctx)
 {
+    if (dlsym(RTLD_DEFAULT, "__kmpc_fork_call")) {
+        print_message("           libomp's own fork handler may hang while another thread uses OpenMP (docs/dependencies.md)\n");
+        skip();
+    }
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *y;
     fy_graph_t *graph;
     ts_ok(fy_graph_begin(ctx->device));

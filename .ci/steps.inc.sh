@@ -1,0 +1,34 @@
+# shellcheck shell=bash
+# What .ci/run and .ci/nightly share: steps, their times, the summary. Sourced at the root of the tree, with the names of wanted steps as
+# arguments (none: all).
+export OMP_WAIT_POLICY=passive
+
+started=$SECONDS passed=0 failed=0 skipped=0
+summary=""
+wanted=" $* "
+
+step() { # step NAME TITLE COMMAND...: exit 77 is a skip
+    local name=$1 title=$2 begin=$SECONDS status=0 verdict
+    shift 2
+    if [ "$wanted" != "  " ] && [[ "$wanted" != *" $name "* ]]; then return 0; fi
+    printf '\n======== %s: %s (after %d s)\n' "$name" "$title" "$((SECONDS - started))"
+    "$@" </dev/null || status=$?
+    case $status in
+    0) verdict=passed passed=$((passed + 1)) ;;
+    77) verdict=skipped skipped=$((skipped + 1)) ;;
+    *) verdict="FAILED ($status)" failed=$((failed + 1)) ;;
+    esac
+    summary+=$(printf '%-10s %-14s %4d s  %s' "$name" "$verdict" "$((SECONDS - begin))" "$title")$'\n'
+    printf -- '-------- %s: %s in %d s\n' "$name" "$verdict" "$((SECONDS - begin))"
+    return 0
+}
+
+with_preset() { # with_preset PRESET [CTEST OPTION...]
+    scripts/build.sh "$1" && scripts/test.sh "$@"
+}
+
+summarize() { # the last words; fails if a step did
+    printf '\n======== summary after %d s\n%s\n' "$((SECONDS - started))" "$summary"
+    echo "ci: $passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ]
+}
