@@ -1,5 +1,5 @@
 /* `ferry bench train`: training steps, called and replayed as graphs.
- * Not here: what a step does (bench_train_*.c), the loop (bench.c), other libraries (bench/peers_*.cpp). */
+ * Not here: what a step does (bench_train_*.c), its layers one by one (bench_layers.c), the loop (bench.c), other libraries (bench/peers_*.cpp). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,9 @@ int bench_train(int argc, char **argv)
     common_t common = { .device = "auto" };
     bench_effort_t effort = { 15, 10 };
     const char *prefix = "";
+    bool layers = false;
     const option_t options[] = { { "case", OPTION_TEXT, "NAME", &prefix, "only steps whose name begins so", 0, 0 },
+                                 { "layers", OPTION_FLAG, NULL, &layers, "the models' layers, by direction, not whole steps", 0, 0 },
                                  BENCH_OPTIONS(&effort),
                                  COMMON_OPTIONS(&common) };
     const usage_t usage = { "ferry bench train", "Times training steps, called one request at a time and replayed as graphs.", options,
@@ -82,17 +84,17 @@ int bench_train(int argc, char **argv)
     train_case_t rows[TRAIN_MOST_CASES];
     size_t count = choose(prefix, train_small, TRAIN_SMALL_COUNT, rows);
     count += choose(prefix, train_image, TRAIN_IMAGE_COUNT, rows + count);
-    if (!count) {
-        fprintf(stderr, "ferry: no step is called '%s...'; without --case all are timed\n", prefix);
+    if (layers ? !bench_layers_has(prefix) : !count) {
+        fprintf(stderr, "ferry: no %s is called '%s...'; without --case all are timed\n", layers ? "model with layers" : "step", prefix);
         return STATUS_USAGE;
     }
     bench_case_t *cases = tool_alloc(count * sizeof *cases);
     fy_status_t status = session_begin(&session, &common, usage.command, "bench", "train");
-    if (status == FY_STATUS_OK) status = run(&session, &effort, rows, cases, count);
+    if (status == FY_STATUS_OK) status = layers ? bench_layers_run(&session, prefix, &effort) : run(&session, &effort, rows, cases, count);
     for (size_t i = 0; i < count; i++)
-        if (rows[i].end && cases[i].context) rows[i].end(cases[i].context); /* before its device goes */
+        if (!layers && rows[i].end && cases[i].context) rows[i].end(cases[i].context); /* before its device goes */
     int exit_status = session_end(&session, status);
-    for (size_t i = 0; i < count; i++) free(cases[i].context);
+    for (size_t i = 0; !layers && i < count; i++) free(cases[i].context);
     free(cases);
     return exit_status;
 }

@@ -20,4 +20,8 @@ typedef struct train_case {
 enum { TRAIN_MOST_CASES = 32, TRAIN_SMALL_COUNT = 6, TRAIN_IMAGE_COUNT = 2 };
 extern const train_case_t train_small[TRAIN_SMALL_COUNT], train_image[TRAIN_IMAGE_COUNT];
 
+/* --layers: bench_layers.c. Whether a model with layers to time begins with `prefix`; then the session's table of them. */
+int bench_layers_has(const char *prefix);
+fy_status_t bench_layers_run(session_t *session, const char *prefix, const bench_effort_t *effort);
+
 #endif

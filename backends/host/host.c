@@ -184,6 +184,7 @@ static fy_status_t describe(void *dev, fy_fact_fn say, void *user)
     else
         (void)snprintf(text, sizeof text, "sleep after few spins");
     say(user, "idle_threads", text);
+    fy__kernels_describe(say, user);
     describe_load(&threads, say, user);
     return FY_STATUS_OK;
 }

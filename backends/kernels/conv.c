@@ -3,6 +3,8 @@
  * Packing is not cached over calls: in training every step has new weights, and it costs a copy of them (docs/decisions/).
  * Not here: any loop. */
 #include "backends/kernels/conv.h"
+#include "backends/kernels/last_product.h"
+#include "backends/kernels/slow_path.h"
 
 enum { SMALL_MACS = 8192 }; /* below this, starting a primitive costs more than the loop */
 
@@ -54,14 +56,33 @@ static void make_conv(fy__conv_t *conv, const fy_launch_t *launch)
                                       .accumulate = launch->accumulate & 1u };
 }
 
-/* No dimension is so large that this product overflows: the tensors exist. A double will do. */
-static int may_use_dnnl(const fy__conv_t *conv)
+/* f32 of some size: what oneDNN is here for. No dimension is so large that this product overflows: the tensors exist. A double will do. */
+static int is_for_dnnl(const fy__conv_t *conv)
 {
     const fy__conv_shape_t *s = &conv->shape;
     const double macs = (double)s->n * (double)s->oh * (double)s->ow * (double)s->o * (double)s->kh * (double)s->kw *
                         ((double)s->c / (double)s->groups);
-    return macs >= SMALL_MACS && s->h > 0 && s->w > 0 && conv->x->dtype == FY_DTYPE_F32 && is_dense(conv->x) && is_dense(conv->w) &&
-           is_dense(conv->y) && (!conv->bias || is_dense(conv->bias));
+    return macs >= SMALL_MACS && s->h > 0 && s->w > 0 && conv->x->dtype == FY_DTYPE_F32;
+}
+
+static int is_all_dense(const fy__conv_t *conv)
+{
+    return is_dense(conv->x) && is_dense(conv->w) && is_dense(conv->y) && (!conv->bias || is_dense(conv->bias));
+}
+
+static int may_use_dnnl(const fy__conv_t *conv) { return is_for_dnnl(conv) && is_all_dense(conv); }
+
+/* Nothing is slow in silence: said once for each shape. */
+static void note_slow_path(const fy_host_api_t *host, const fy__conv_t *conv)
+{
+    uint64_t nbytes;
+    if (!is_for_dnnl(conv) || !fy__slow_path_is_new(host, &conv->shape)) return;
+    const char *reason = "oneDNN has nothing but its own reference loop for this shape on this processor";
+    if (!is_all_dense(conv))
+        reason = "an operand is strided; fy_contiguous makes a dense copy";
+    else if (fy__conv_dnnl_plan(conv, UINT64_MAX, &nbytes))
+        reason = "oneDNN needs more scratch than the device may take (option workspace=)";
+    fy__slow_path_log(host, &conv->shape, reason);
 }
 
 uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit)
@@ -79,11 +100,15 @@ fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, 
     if (launch->nelem == 0 && launch->ndst == 1) return FY_STATUS_OK; /* weights of no channels still have a bias */
     make_conv(&conv, launch);
     if (may_use_dnnl(&conv)) {
-        if (fy__conv_few_fits(loops, &conv) && fy__conv_few_run(loops, &conv, launch->workspace, launch->workspace_nbytes))
+        if (fy__conv_few_fits(loops, &conv) && fy__conv_few_run(loops, &conv, launch->workspace, launch->workspace_nbytes)) {
+            fy__product_by("loops for few channels");
             return FY_STATUS_OK;
+        }
         const fy_status_t status = fy__conv_dnnl_run(host, loops, &conv, launch->workspace, launch->workspace_nbytes);
         if (status != FY_STATUS_UNSUPPORTED) return status;
     }
+    note_slow_path(host, &conv);
+    fy__product_by("plain loops");
     fy__conv_plain(loops, &conv);
     return FY_STATUS_OK;
 }

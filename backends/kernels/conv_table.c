@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/kernels/conv_prim.h"
+#include "backends/kernels/last_product.h"
 #include "backends/kernels/team.h"
 
 enum { CAPACITY = 128 }; /* more convolutions than the largest model of WORKLOADS has, forward and backward */
@@ -222,6 +223,7 @@ fy_status_t fy__conv_dnnl_run(const fy_host_api_t *host, const fy__loops_t *loop
     if (scratch_nbytes == 0) return status;
     const fy__team_t team = fy__team_begin(threads_of(&conv->shape));
     if (make_plan(conv, scratch_nbytes, team.threads, 1, &plan)) {
+        fy__product_by_named(fy__conv_prim_impl_name(fy__conv_entry_prim(plan.entry)));
         status = run(host, loops, conv, &plan, (char *)scratch);
         fy__conv_table_give_back(plan.entry, 1);
     }

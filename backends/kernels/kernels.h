@@ -11,5 +11,8 @@
 fy_status_t fy__kernels_launch(const fy_host_api_t *host, const fy_launch_t *launch);
 int fy__kernels_supports(const fy_launch_t *launch);
 uint64_t fy__kernels_workspace(const fy_launch_t *launch, uint64_t limit);
+/* Facts for `ferry info`: "onednn" (the version that is loaded), "onednn_threads", "onednn_isa"; "last_product" (last_product.h) if there
+ * was one. */
+void fy__kernels_describe(fy_fact_fn say, void *user);
 
 #endif

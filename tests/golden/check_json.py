@@ -193,6 +193,23 @@ def check_bench_train():
         fail(f"bench train: modes {[row['mode'] for row in doc['rows']]}")
 
 
+def check_bench_layers():
+    doc = document("bench", "train", "--layers", "--case", "mnist", "--device", "host", "--rounds", "1", "--round-ms", "1")
+    if doc is None:
+        return
+    shape(doc, {"clock": str, "rows": [{"model": str, "layer": str, "direction": str, "ns": number, "worst_ns": number, "gflops": number,
+                                        "batch": int, "implementation": str, "model_ns": maybe}]}, "bench train --layers")
+    if failures:
+        return
+    found = {(row["model"], row["layer"], row["direction"]) for row in doc["rows"]}
+    ways = ("forward", "backward input", "backward params")
+    wanted = {(model, layer, way) for model in ("mnist", "mnist2018") for layer in ("conv1", "conv2", "fc1", "fc2") for way in ways
+              if (layer, way) != ("conv1", "backward input")}
+    slow = [row["layer"] for row in doc["rows"] if row["implementation"] == "plain loops" or row["implementation"].startswith("ref")]
+    if found != wanted or slow or any(row["gflops"] <= 0 for row in doc["rows"]):
+        fail(f"bench train --layers: {doc['rows']}")
+
+
 def check_link(device):
     doc = document("experiment", "link", "--device", device, "--sizes", "4,4KiB,1MiB", "--pieces", "256")
     if doc is None:
@@ -334,6 +351,7 @@ check_parallel()
 check_speedups()
 check_train()
 check_bench_train()
+check_bench_layers()
 check_others()
 check_plan()
 check_alloc()

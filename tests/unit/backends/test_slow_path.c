@@ -1,0 +1,171 @@
+/* Nothing is slow in silence: a known model's training step runs no convolution in the plain loops, and a convolution that does says so once.
+ * Not here: that both ways compute the same (test_conv.c). */
+#include <stdio.h>
+#include <string.h>
+
+#include <ferry/train/model.h>
+
+#include "tests/support/harness.h"
+
+#include "backends/kernels/last_product.h"
+#include "backends/kernels/slow_path.h"
+
+static int nlines;
+static char first_line[512];
+
+static void count_lines(void *user, fy_log_level_t level, const char *text)
+{
+    (void)user;
+    (void)level;
+    if (!strstr(text, "plain loops")) return;
+    if (nlines++ == 0) snprintf(first_line, sizeof first_line, "%s", text);
+}
+
+static void begin(void)
+{
+    fy__slow_path_forget();
+    nlines = 0;
+    first_line[0] = 0;
+    fy_log_set(count_lines, NULL);
+}
+
+static void end(void) { fy_log_set(NULL, NULL); }
+
+/* ---- the known models ---- */
+
+static void train_one_step(ts_ctx_t *ctx, const char *name, int64_t batch)
+{
+    fy_tensor_t *rng, *x, *y, *loss, *target;
+    fy_tape_t *tape;
+    fy_model_t *model;
+    const int is_linear = strcmp(name, "linear") == 0;
+    fy_scope_t scope = fy_scope_begin("step");
+    ts_ok(fy_rng_create(ctx->device, 4, &rng));
+    ts_ok(fy_model_open(ctx->device, name, NULL, &model));
+    ts_ok(fy_tape_create(&tape));
+    ts_ok(fy_model_watch(model, tape));
+    ts_ok(is_linear ? fy_rand(rng, FY_DTYPE_F32, FY_DIMS(batch, 5), -1, 1, &x)
+                    : fy_rand(rng, FY_DTYPE_F32, FY_DIMS(batch, 28, 28, 1), -1, 1, &x));
+    ts_ok(fy_tape_begin(tape));
+    ts_ok(fy_model_forward(model, x, &y));
+    if (is_linear) {
+        ts_ok(fy_mean(y, FY_AXES(0, 1), 0, &loss));
+    } else {
+        ts_ok(fy_zeros(ctx->device, FY_DTYPE_I64, FY_DIMS(batch), &target));
+        ts_ok(fy_cross_entropy(y, target, FY_REDUCTION_MEAN, &loss));
+    }
+    ts_ok(fy_model_backward(model, tape, loss, NULL));
+    fy_model_destroy(model);
+    fy_scope_end(scope, 0, NULL);
+}
+
+static void known_models_run_nothing_in_plain_loops(ts_ctx_t *ctx)
+{
+    static const int64_t batches[] = { 1, 64, 256 };
+    const char *name;
+    begin();
+    for (size_t i = 0; (name = fy_model_name_at(i)); i++) {
+        for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+            train_one_step(ctx, name, batches[b]);
+            if (nlines) print_error("%s, batch %lld: %s\n", name, (long long)batches[b], first_line);
+            assert_int_equal(nlines, 0);
+        }
+    }
+    end();
+}
+
+/* ---- what does run there ---- */
+
+static fy_tensor_t *convolve(ts_ctx_t *ctx, fy_dtype_t dtype, int64_t size, int is_strided)
+{
+    fy_tensor_t *x, *w, *y;
+    const fy_conv2d_attrs_t attrs = FY_CONV2D_ATTRS_INIT;
+    ts_ok(fy_zeros(ctx->device, dtype, FY_DIMS(2, size, size, 16), &x));
+    ts_ok(fy_zeros(ctx->device, dtype, FY_DIMS(16, 3, 3, 16), &w));
+    if (is_strided) ts_ok(fy_transpose(x, (const int[]){ 0, 2, 1, 3 }, &x));
+    ts_ok(fy_conv2d(x, w, NULL, &attrs, &y));
+    return y;
+}
+
+static void a_strided_convolution_is_one_line(ts_ctx_t *ctx)
+{
+    begin();
+    convolve(ctx, FY_DTYPE_F32, 12, 0);
+    assert_int_equal(nlines, 0);
+    convolve(ctx, FY_DTYPE_F32, 12, 1);
+    convolve(ctx, FY_DTYPE_F32, 12, 1);
+    assert_int_equal(nlines, 1);
+    assert_non_null(strstr(first_line, "conv2d 3x3, 2 x [12x12x16] to [10x10x16], 1 groups, runs in plain loops"));
+    assert_non_null(strstr(first_line, "strided"));
+    convolve(ctx, FY_DTYPE_F32, 14, 1);
+    assert_int_equal(nlines, 2);
+    end();
+}
+
+static void what_is_meant_for_plain_loops_is_no_line(ts_ctx_t *ctx)
+{
+    begin();
+    convolve(ctx, FY_DTYPE_F64, 12, 1);
+    convolve(ctx, FY_DTYPE_F16, 12, 0);
+    convolve(ctx, FY_DTYPE_F32, 3, 1); /* 4,608 products */
+    assert_int_equal(nlines, 0);
+    end();
+}
+
+static void lines_are_bounded(ts_ctx_t *ctx)
+{
+    begin();
+    for (int64_t size = 12; size < 12 + 2 * FY__SLOW_PATH_MOST; size++) {
+        fy_scope_t scope = fy_scope_begin("one");
+        convolve(ctx, FY_DTYPE_F32, size, 1);
+        fy_scope_end(scope, 0, NULL);
+    }
+    assert_int_equal(nlines, FY__SLOW_PATH_MOST + 1);
+    end();
+}
+
+/* ---- what the host says ---- */
+
+typedef struct facts {
+    char onednn[64], threads[96], isa[64], last[64];
+} facts_t;
+
+static void note(void *user, const char *key, const char *value)
+{
+    facts_t *facts = user;
+    if (strcmp(key, "onednn") == 0) snprintf(facts->onednn, sizeof facts->onednn, "%s", value);
+    if (strcmp(key, "onednn_threads") == 0) snprintf(facts->threads, sizeof facts->threads, "%s", value);
+    if (strcmp(key, "onednn_isa") == 0) snprintf(facts->isa, sizeof facts->isa, "%s", value);
+    if (strcmp(key, "last_product") == 0) snprintf(facts->last, sizeof facts->last, "%s", value);
+}
+
+static void the_host_says_what_it_stands_on(ts_ctx_t *ctx)
+{
+    facts_t facts = { "", "", "", "" };
+    fy_tensor_t *a, *c;
+    if (!ctx->is_host) skip();
+    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(128, 128), &a));
+    ts_ok(fy_matmul(a, a, &c));
+    ts_ok(fy_device_describe(ctx->device, note, &facts));
+    assert_int_equal(facts.onednn[0], '0' + FERRY_DNNL_MAJOR);
+    assert_int_equal(facts.onednn[1], '.');
+    assert_non_null(strstr(facts.threads, "OpenMP, lib")); /* Debian's; another one is a reason to look */
+    assert_true(facts.isa[0] != 0);
+    assert_string_equal(facts.last, "oneDNN sgemm");
+    convolve(ctx, FY_DTYPE_F32, 12, 0);
+    ts_ok(fy_device_describe(ctx->device, note, &facts));
+    print_message("           oneDNN %s, threads by %s, %s; a convolution by %s\n", facts.onednn, facts.threads, facts.isa, facts.last);
+    assert_null(strstr(facts.last, "ref"));
+    assert_string_not_equal(facts.last, "plain loops");
+    convolve(ctx, FY_DTYPE_F64, 12, 0);
+    ts_ok(fy_device_describe(ctx->device, note, &facts));
+    assert_string_equal(facts.last, "plain loops");
+}
+
+static const ts_test_t tests[] = {
+    TS_TEST(known_models_run_nothing_in_plain_loops),  TS_TEST(a_strided_convolution_is_one_line),
+    TS_TEST(what_is_meant_for_plain_loops_is_no_line), TS_TEST(lines_are_bounded),
+    TS_TEST(the_host_says_what_it_stands_on),
+};
+
+int main(void) { return TS_RUN("nothing is slow in silence", tests, NULL); }
