@@ -62,15 +62,17 @@ static int prefers_jit(const fy__conv_shape_t *s)
 dnnl_primitive_desc_t fy__conv_desc_make(dnnl_engine_t engine, const fy__conv_shape_t *shape, int64_t op, const fy__conv_mds_t *mds,
                                          const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr)
 {
-    dnnl_primitive_desc_t first = first_choice(engine, shape, op, mds, hint, attr), second = NULL;
+    dnnl_primitive_desc_t first = first_choice(engine, shape, op, mds, hint, attr);
     if (!first || !prefers_jit(shape) || strncmp(fy__conv_desc_name(first), "brg", 3) != 0) return first;
-    if (dnnl_primitive_desc_clone(&second, first) != dnnl_success) return first;
-    if (dnnl_primitive_desc_next_impl(second) == dnnl_success && strncmp(fy__conv_desc_name(second), "jit", 3) == 0) {
-        dnnl_primitive_desc_destroy(first);
-        return second;
-    }
-    dnnl_primitive_desc_destroy(second);
-    return first;
+    dnnl_primitive_desc_t second = first_choice(engine, shape, op, mds, hint, attr); /* a clone cannot walk on */
+    if (!second) return first;
+    dnnl_status_t status;
+    do { /* brgemm kernels may stand in the list more than once */
+        status = dnnl_primitive_desc_next_impl(second);
+    } while (status == dnnl_success && strncmp(fy__conv_desc_name(second), "brg", 3) == 0);
+    const int is_jit = status == dnnl_success && strncmp(fy__conv_desc_name(second), "jit", 3) == 0;
+    dnnl_primitive_desc_destroy(is_jit ? first : second);
+    return is_jit ? second : first;
 }
 
 dnnl_status_t fy__post_ops_sum(dnnl_post_ops_t post_ops) { return dnnl_post_ops_append_sum(post_ops, 1.0f, 0, dnnl_data_type_undef); }

@@ -1,4 +1,5 @@
-/* The image part of a loop table: pooling of dense f32, a row of windows at a time, sixteen channels in a vector, what is left by fours and ones.
+/* The image part of a loop table: pooling of dense f32, a row of windows at a time, channels in vectors of the instruction set's width
+ * (WIDE), the rest in fours and ones. gcc computes a vector wider than the processor's one element at a time, up to ten times slower.
  * Included by loops_template.h alone; all that is said there holds here. Not here: which rows there are (pool_dense.c). */
 
 /* Values, and the same in memory, where it is aligned as its elements are. No function takes or returns one: how would depend on the
@@ -7,7 +8,15 @@
     typedef float f32x##N __attribute__((vector_size(nbytes)));   \
     typedef int32_t i32x##N __attribute__((vector_size(nbytes))); \
     typedef float f32x##N##_at __attribute__((vector_size(nbytes), aligned(4), may_alias));
+#ifdef __AVX512F__
+#define WIDE 16
 POOL_TYPES(16, 64)
+#elif defined(__AVX__)
+#define WIDE 8
+POOL_TYPES(8, 32)
+#else
+#define WIDE 4
+#endif
 POOL_TYPES(4, 16)
 POOL_TYPES(1, 4)
 
@@ -69,34 +78,40 @@ POOL_TYPES(1, 4)
                 STORE(N, dx + at, p->accumulate ? LOAD(N, dx + at) + share : share);                                      \
             }                                                                                                             \
     }
+#if WIDE == 16
 POOL_VECTORS(16)
+#elif WIDE == 8
+POOL_VECTORS(8)
+#endif
 POOL_VECTORS(4)
 POOL_VECTORS(1)
 
 /* All windows of a row, all channels. */
-#define POOL_FORWARD(name)                                                       \
-    static void name##_f32(const fy__pool_row_t *p)                              \
-    {                                                                            \
-        const float *x = p->x;                                                   \
-        float *y = p->out;                                                       \
-        for (int64_t i = 0; i < p->count; i++, x += p->step, y += p->channels) { \
-            int64_t c = 0;                                                       \
-            for (; c + 16 <= p->channels; c += 16) name##_16(p, x + c, y + c);   \
-            for (; c + 4 <= p->channels; c += 4) name##_4(p, x + c, y + c);      \
-            for (; c < p->channels; c++) name##_1(p, x + c, y + c);              \
-        }                                                                        \
+#define WITH_WIDTH_2(name, width) name##_##width
+#define WITH_WIDTH(name, width)   WITH_WIDTH_2(name, width)
+#define POOL_FORWARD(name)                                                                      \
+    static void name##_f32(const fy__pool_row_t *p)                                             \
+    {                                                                                           \
+        const float *x = p->x;                                                                  \
+        float *y = p->out;                                                                      \
+        for (int64_t i = 0; i < p->count; i++, x += p->step, y += p->channels) {                \
+            int64_t c = 0;                                                                      \
+            for (; c + WIDE <= p->channels; c += WIDE) WITH_WIDTH(name, WIDE)(p, x + c, y + c); \
+            for (; c + 4 <= p->channels; c += 4) name##_4(p, x + c, y + c);                     \
+            for (; c < p->channels; c++) name##_1(p, x + c, y + c);                             \
+        }                                                                                       \
     }
-#define POOL_BACKWARD(name)                                                                      \
-    static void name##_f32(const fy__pool_row_t *p)                                              \
-    {                                                                                            \
-        const float *x = p->x, *dy = p->dy;                                                      \
-        float *dx = p->out;                                                                      \
-        for (int64_t i = 0; i < p->count; i++, x += p->step, dx += p->step, dy += p->channels) { \
-            int64_t c = 0;                                                                       \
-            for (; c + 16 <= p->channels; c += 16) name##_16(p, x + c, dy + c, dx + c);          \
-            for (; c + 4 <= p->channels; c += 4) name##_4(p, x + c, dy + c, dx + c);             \
-            for (; c < p->channels; c++) name##_1(p, x + c, dy + c, dx + c);                     \
-        }                                                                                        \
+#define POOL_BACKWARD(name)                                                                              \
+    static void name##_f32(const fy__pool_row_t *p)                                                      \
+    {                                                                                                    \
+        const float *x = p->x, *dy = p->dy;                                                              \
+        float *dx = p->out;                                                                              \
+        for (int64_t i = 0; i < p->count; i++, x += p->step, dx += p->step, dy += p->channels) {         \
+            int64_t c = 0;                                                                               \
+            for (; c + WIDE <= p->channels; c += WIDE) WITH_WIDTH(name, WIDE)(p, x + c, dy + c, dx + c); \
+            for (; c + 4 <= p->channels; c += 4) name##_4(p, x + c, dy + c, dx + c);                     \
+            for (; c < p->channels; c++) name##_1(p, x + c, dy + c, dx + c);                             \
+        }                                                                                                \
     }
 POOL_FORWARD(max_pool)
 POOL_FORWARD(avg_pool)
