@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATUS_INTERRUPTED = 130 }; /* as shells have it: 128 + SIGINT */
-
 static const train_recipe_t *find_recipe(const char *name)
 {
     const train_recipe_t *recipe = train_recipe_find(name);
@@ -152,5 +150,5 @@ int cmd_train(int argc, char **argv)
     if (status == FY_STATUS_OK && run.session.out && common.traffic) ledger_print(run.session.out, true);
     train_teardown(&run);
     const int exit_status = session_end(&run.session, status);
-    return exit_status == STATUS_OK && is_stopped ? STATUS_INTERRUPTED : exit_status;
+    return exit_status == STATUS_OK && is_stopped ? train_interrupt_status() : exit_status;
 }

@@ -134,6 +134,10 @@ fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event
     *out_info = info;
     FILE *file = fopen(path, "r");
     if (!file) return TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
+    const int first = getc(file); /* before a line without end is read */
+    if (first != EOF && first != '{')
+        status = TOOL_FAIL(CORRUPT_DATA, "%s is no event file: line 1 begins with byte 0x%02x, not with '{'", path, (unsigned)first);
+    if (first != EOF) (void)ungetc(first, file);
     while (status == FY_STATUS_OK && getline(&line, &room, file) > 0) {
         event.line = ++info.lines;
         if (info.lines == 1 && strncmp(line, "{\"snapshot\"", 11) == 0) {

@@ -252,6 +252,7 @@ static fy_status_t read_text(const char *path, char **out_text)
     char *text = tool_alloc(room + 1);
     while ((n = fread(text + used, 1, room - used, file)) > 0 && used + n < (size_t)most_nbytes) {
         used += n;
+        if (memchr(text + used - n, 0, n)) break; /* no text */
         if (used < room) continue;
         char *larger = tool_alloc(2 * room + 1);
         memcpy(larger, text, used);

@@ -1,4 +1,4 @@
-/* While a training runs: losses are collected, a bar is drawn, each epoch gets a line, Ctrl-C asks for the end.
+/* While a training runs: losses are collected, a bar is drawn, each epoch gets a line, Ctrl-C and SIGTERM ask for the end.
  * Not here: what is printed before and after (train_report.c). */
 #include "tools/train.h"
 
@@ -8,16 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- Ctrl-C ---- */
+/* ---- Ctrl-C and SIGTERM ---- */
 
-static volatile int interrupted;
-static struct sigaction before;
+static volatile int interrupted; /* the signal */
+static struct sigaction before, before_term;
 
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    interrupted = 1;
-}
+static void on_interrupt(int signal) { interrupted = signal; }
 
 const volatile int *train_catch_interrupt(void)
 {
@@ -27,10 +23,17 @@ const volatile int *train_catch_interrupt(void)
     action.sa_flags = (int)SA_RESETHAND; /* a second one finds the usual action */
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, &before);
+    sigaction(SIGTERM, &action, &before_term);
     return &interrupted;
 }
 
-void train_release_interrupt(void) { sigaction(SIGINT, &before, NULL); }
+void train_release_interrupt(void)
+{
+    sigaction(SIGINT, &before, NULL);
+    sigaction(SIGTERM, &before_term, NULL);
+}
+
+int train_interrupt_status(void) { return 128 + interrupted; }
 
 /* ---- the bar ---- */
 

@@ -95,7 +95,7 @@ fy_status_t fy_dataset_read_cifar10(size_t count, const char *const *paths, cons
     fy_status_t status = FY_STATUS_OK;
     for (size_t i = 0; i < count && status == FY_STATUS_OK; i++) {
         fyt_source_t source = { 0 };
-        status = paths[i] ? fyt_source_open_file(paths[i], checked.max_nbytes, &source)
+        status = paths[i] ? fyt_source_open_file(paths[i], checked.max_nbytes, NULL, &source)
                           : FYT_FAIL(INVALID_ARGUMENT, "dataset_read_cifar10: paths[%zu] is NULL", i);
         if (status == FY_STATUS_OK) status = fyt_cifar10_parse(&set, &source);
         fyt_source_close(&source);

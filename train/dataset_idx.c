@@ -26,6 +26,13 @@ static const char *type_name(unsigned char type)
     }
 }
 
+/* Before the rest is read: is it gzip, or has it the type byte of IDX? What is wrong in detail, read_magic says. */
+static fy_status_t judge(const unsigned char *first, const char *path)
+{
+    if ((first[0] == 0x1f && first[1] == 0x8b) || first[0] || first[1] || first[2]) return FY_STATUS_OK;
+    return FYT_FAIL(CORRUPT_DATA, "%s: byte 2: type 0x00 (%s) where an IDX file of bytes has 0x08", path, type_name(0));
+}
+
 static fy_status_t read_magic(fyt_source_t *source, int rank_min, int rank_max, const char *what, int *out_rank)
 {
     unsigned char magic[4];
@@ -175,8 +182,8 @@ fy_status_t fy_dataset_read_idx(const char *images_path, const char *labels_path
     fy_dataset_options_t checked;
     fyt_source_t images = { 0 }, labels = { 0 };
     FY_TRY(fyt_dataset_options_check(options, &checked));
-    fy_status_t status = fyt_source_open_file(images_path, checked.max_nbytes, &images);
-    if (status == FY_STATUS_OK) status = fyt_source_open_file(labels_path, checked.max_nbytes, &labels);
+    fy_status_t status = fyt_source_open_file(images_path, checked.max_nbytes, judge, &images);
+    if (status == FY_STATUS_OK) status = fyt_source_open_file(labels_path, checked.max_nbytes, judge, &labels);
     if (status == FY_STATUS_OK) status = fyt_dataset_parse_idx(&images, &labels, &checked, out_dataset);
     fyt_source_close(&images);
     fyt_source_close(&labels);

@@ -31,11 +31,23 @@ fy_status_t fyt_source_open_bytes(const void *bytes, uint64_t nbytes, const char
     return FY_STATUS_OK;
 }
 
+/* A regular file that says it is too large is: nothing of it need be read. */
+static fy_status_t judge_size(int fd, const char *path, uint64_t max_nbytes)
+{
+    struct stat facts;
+    if (fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode) || (uint64_t)facts.st_size <= max_nbytes) return FY_STATUS_OK;
+    return FYT_FAIL(CORRUPT_DATA, "%s: %llu bytes, more than max_nbytes = %llu bytes: raise the limit if that is meant", path,
+                    (unsigned long long)facts.st_size, (unsigned long long)max_nbytes);
+}
+
 /* Grows as bytes come, so that what a file says of its size is not believed, and pipes work. */
-static fy_status_t read_descriptor(int fd, const char *path, uint64_t max_nbytes, unsigned char **out_bytes, uint64_t *out_nbytes)
+static fy_status_t read_descriptor(int fd, const char *path, uint64_t max_nbytes, fyt_judge_fn judge, unsigned char **out_bytes,
+                                   uint64_t *out_nbytes)
 {
     struct stat facts;
     uint64_t used = 0, room = 1 << 16;
+    int is_judged = 0;
+    FY_TRY(judge_size(fd, path, max_nbytes));
     if (fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) && (uint64_t)facts.st_size <= max_nbytes) room = (uint64_t)facts.st_size + 1;
     unsigned char *bytes = malloc(room);
     while (bytes) {
@@ -48,6 +60,12 @@ static fy_status_t read_descriptor(int fd, const char *path, uint64_t max_nbytes
         }
         if (got == 0) break;
         used += (uint64_t)got;
+        if (judge && !is_judged && used >= FYT_JUDGED) {
+            const fy_status_t status = judge(bytes, path);
+            if (status != FY_STATUS_OK) free(bytes);
+            FY_TRY(status);
+            is_judged = 1;
+        }
         if (used > max_nbytes) {
             free(bytes);
             return FYT_FAIL(CORRUPT_DATA, "%s: more than max_nbytes = %llu bytes: raise the limit if that is meant", path,
@@ -65,14 +83,14 @@ static fy_status_t read_descriptor(int fd, const char *path, uint64_t max_nbytes
     return FY_STATUS_OK;
 }
 
-fy_status_t fyt_source_open_file(const char *path, uint64_t max_nbytes, fyt_source_t *out_source)
+fy_status_t fyt_source_open_file(const char *path, uint64_t max_nbytes, fyt_judge_fn judge, fyt_source_t *out_source)
 {
     unsigned char *bytes = NULL;
     uint64_t nbytes = 0;
     *out_source = (fyt_source_t){ 0 };
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) return FYT_FAIL(IO, "cannot open %s: %s", path, strerror(errno));
-    fy_status_t status = read_descriptor(fd, path, max_nbytes, &bytes, &nbytes);
+    fy_status_t status = read_descriptor(fd, path, max_nbytes, judge, &bytes, &nbytes);
     close(fd);
     FY_TRY(status);
     status = fyt_source_open_bytes(bytes, nbytes, path, max_nbytes, out_source);

@@ -18,8 +18,13 @@ typedef struct fyt_source {
     int is_over;                /* the compressed stream has come to its end, with the right checksum */
 } fyt_source_t;
 
-/* Zeroed is closed; closing twice does nothing. Fails: IO, CORRUPT_DATA (more than max_nbytes as it is stored), OUT_OF_MEMORY. */
-fy_status_t fyt_source_open_file(const char *path, uint64_t max_nbytes, fyt_source_t *out_source);
+/* Looks at the first FYT_JUDGED bytes, as stored, before the rest of a file is read. A file with fewer is not shown to it. */
+enum { FYT_JUDGED = 4 };
+typedef fy_status_t (*fyt_judge_fn)(const unsigned char *first, const char *path);
+
+/* Zeroed is closed; closing twice does nothing. Fails: IO, CORRUPT_DATA (more than max_nbytes as it is stored,
+ * which a regular file is asked before it is read), what `judge` says (NULL: nothing), OUT_OF_MEMORY. */
+fy_status_t fyt_source_open_file(const char *path, uint64_t max_nbytes, fyt_judge_fn judge, fyt_source_t *out_source);
 /* `bytes` and `name` are borrowed until close. */
 fy_status_t fyt_source_open_bytes(const void *bytes, uint64_t nbytes, const char *name, uint64_t max_nbytes, fyt_source_t *out_source);
 void fyt_source_close(fyt_source_t *source);

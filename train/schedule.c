@@ -35,8 +35,8 @@ void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_step
                                      .pct_start = 0.3,
                                      .div_factor = 25,
                                      .final_div_factor = 1e4,
-                                     .base_momentum = 0.85,
-                                     .max_momentum = 0.95 };
+                                     .base_momentum = kind == FY_SCHEDULE_CYCLIC ? 0.8 : 0.85,
+                                     .max_momentum = kind == FY_SCHEDULE_CYCLIC ? 0.9 : 0.95 };
     if (out_schedule) *out_schedule = defaults;
 }
 

@@ -212,7 +212,9 @@ static fy_status_t read_all(FILE *file, const char *path, uint64_t max_nbytes, c
     size_t room = 1 << 16, used = 0;
     char *bytes = malloc(room);
     while (bytes) {
+        const size_t before = used;
         used += fread(bytes + used, 1, room - used - 1, file);
+        if (memchr(bytes + before, 0, used - before)) break; /* no text: parsing says where, and the rest need not be read */
         if (ferror(file) || used > max_nbytes) {
             int error = errno;
             free(bytes);

@@ -128,6 +128,9 @@ timeout 60 "$ferry" ledger "$work/many" --format csv >"$work/out" 2>"$work/err" 
 matches out '^everything,60000,'
 matches out '^all,60000,'
 matches out '^all/n59999,1,'
+timeout 20 "$ferry" ledger /dev/zero >"$work/out" 2>"$work/err"
+[ $? -eq 1 ] || fail "/dev/zero is read for ever"
+says err "begins with byte 0x00"
 : >"$work/empty"
 expect 1 ledger "$work/empty"
 says err "is empty"

@@ -127,19 +127,21 @@ expect 0 train mnist2018 $small --epochs 3 --max-steps 5 --checkpoint "$work/ste
 expect 0 train mnist2018 $small --epochs 3 --checkpoint "$work/steps" --resume --save "$work/resumed.safetensors"
 cmp -s "$work/whole.safetensors" "$work/resumed.safetensors" || fail "a resumed training ends with other weights"
 
-"$ferry" train mnist2018 --device host --batch 8 --epochs 1000 --checkpoint "$work/stopped" >"$work/out" 2>"$work/err" &
-pid=$!
-for _ in $(seq 300); do
-    if grep -q '^layer' "$work/out"; then break; fi
-    sleep 0.1
+for signal in INT TERM; do
+    "$ferry" train mnist2018 --device host --batch 8 --epochs 1000 --checkpoint "$work/stopped$signal" >"$work/out" 2>"$work/err" &
+    pid=$!
+    for _ in $(seq 300); do
+        if grep -q '^layer' "$work/out"; then break; fi
+        sleep 0.1
+    done
+    sleep 1
+    kill -$signal $pid
+    wait $pid
+    status=$?
+    [ $status -eq $((128 + $(kill -l $signal))) ] || fail "SIG$signal: exit status $status: $(head -c 300 "$work/err")"
+    says out "stopped after"
+    ls "$work/stopped$signal"/step-*.safetensors >/dev/null 2>&1 || fail "SIG$signal left no checkpoint"
 done
-sleep 1
-kill -INT $pid
-wait $pid
-status=$?
-[ $status -eq 130 ] || fail "Ctrl-C: exit status $status, not 130: $(head -c 300 "$work/err")"
-says out "stopped after"
-ls "$work"/stopped/step-*.safetensors >/dev/null 2>&1 || fail "Ctrl-C left no checkpoint"
 
 # ---- real digits: the beginning of the training whose end is in docs/results ----
 if [ -e "$real/mnist" ]; then
