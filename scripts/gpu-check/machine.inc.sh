@@ -54,9 +54,10 @@ find_folders() {
     folders="" tool_folders=()
     for python in "${pythons[@]}"; do
         while IFS= read -r line; do
+            [[ -d $line ]] || continue
             candidates+=("$line"/nvidia/*/lib)
             tool_folders+=("$line"/nvidia/*/bin)
-        done < <(timeout 20 "$python" -c 'import site, sys; print("\n".join(dict.fromkeys(p for p in sys.path + site.getsitepackages() if p)))' 2>/dev/null)
+        done < <(timeout 20 "$python" -c 'import site, sys; print("\n".join(sys.path + getattr(site, "getsitepackages", list)()))' 2>/dev/null)
     done
     candidates+=(${CUDA_HOME:+"$CUDA_HOME/lib64"} /usr/local/cuda*/lib64 /usr/local/cuda*/targets/x86_64-linux/lib /opt/cuda/lib64
         /usr/local/nvidia/lib64 /usr/local/nvidia/lib)

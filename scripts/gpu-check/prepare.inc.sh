@@ -19,7 +19,7 @@ build_for() {
     has_header oneapi/dnnl/dnnl_version.h || die "oneDNN is not here (Debian: libdnnl-dev): Ferry is not built without it, and the machine with the card cannot bring it"
     has_header zlib.h || die "zlib is not here (Debian: zlib1g-dev)"
     if has_header cmocka.h; then
-        targets+=(fake_cuda)
+        ((is_fake)) && targets+=(fake_cuda)
     else
         tests=OFF
         say "CMocka is not here (Debian: libcmocka-dev): the tests are left out, so the phases 'right' and 'order' will check little"

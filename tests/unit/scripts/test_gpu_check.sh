@@ -133,7 +133,7 @@ assert summary["staged"]["tests"] == 23 and summary["versions"]["staged_c_librar
 assert summary["steps"][0]["step"] == "racecheck-softmax" and summary["steps"][0]["verdict"] == "failed"
 assert any(row["what"] == "launch_1104_bytes" and row["ns"] > 0 for row in steps["probe"]["figures"]["rows"])
 assert len(steps["kernels-without-cudnn"]["figures"]["rows"]) == 10
-assert steps["op-matrix"]["figures"] is None and steps["op-matrix"]["limit_s"] == 120
+assert steps["op-matrix"]["figures"] is None and steps["op-matrix"]["limit_s"] == 240
 END
 fi
 
