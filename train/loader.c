@@ -193,6 +193,8 @@ fy_status_t fy_loader_query(const fy_loader_t *loader, fy_loader_info_t *out_inf
     out_info->is_resident = loader->resident != NULL;
     out_info->workers = loader->options.workers;
     out_info->seed = loader->options.seed;
+    out_info->classes = loader->dataset->info.classes;
+    out_info->targets = loader->dataset->info.targets;
     return FY_STATUS_OK;
 }
 

@@ -282,6 +282,8 @@ static fy_status_t look_up(fyt_trainer_t *trainer)
     if (trainer->data.steps < 1)
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: the loader has no batches: %llu samples in batches of %lld",
                         (unsigned long long)trainer->data.samples, (long long)trainer->data.batch);
+    FY_TRY(fyt_labels_check("train_run", &trainer->info, trainer->train, trainer->options->loss));
+    if (trainer->test) FY_TRY(fyt_labels_check("train_run, test set", &trainer->info, trainer->test, trainer->options->loss));
     trainer->epoch = trainer->data.epoch;
     trainer->epoch_step = trainer->data.step;
     return FY_STATUS_OK;

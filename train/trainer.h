@@ -52,6 +52,9 @@ fy_status_t fyt_step_prepare(fyt_trainer_t *trainer);
 fy_status_t fyt_step_run(fyt_trainer_t *trainer);
 /* The loss as `kind` has it, mean over the batch. */
 fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *target, fy_tensor_t **out_loss);
+/* Do the labels of `loader` fit the model's result? Before anything is computed. Fails: BAD_VALUE (more classes than scores).
+ * `what` is the call. */
+fy_status_t fyt_labels_check(const char *what, const fy_model_info_t *model, const fy_loader_t *loader, fy_loss_kind_t kind);
 /* Sends for what loss_sum holds, and begins it anew. Waits for the one before, if that is still on its way. */
 fy_status_t fyt_loss_ask(fyt_trainer_t *trainer);
 /* Takes the loss that was sent for, if it is there; `waits`: until it is. Blocks then. */

@@ -10,6 +10,20 @@ typedef struct sums {
     int has_classes;
 } sums_t;
 
+fy_status_t fyt_labels_check(const char *what, const fy_model_info_t *model, const fy_loader_t *loader, fy_loss_kind_t kind)
+{
+    fy_loader_info_t data = FY_LOADER_INFO_INIT;
+    FY_TRY(fy_loader_query(loader, &data));
+    if (kind != FY_LOSS_CROSS_ENTROPY && kind != FY_LOSS_NLL) return FY_STATUS_OK;
+    const int64_t scores = model->out_rank > 0 ? model->out_dims[model->out_rank - 1] : 1;
+    if (data.classes > scores)
+        return FYT_FAIL(BAD_VALUE,
+                        "%s: the labels of the data set reach %d (%d classes), but model '%s' gives %lld scores a sample (labels 0 .. %lld)\n"
+                        "  Check the label file, or use a model with %d outputs",
+                        what, data.classes - 1, data.classes, model->name, (long long)scores, (long long)scores - 1, data.classes);
+    return FY_STATUS_OK;
+}
+
 static fy_status_t element(fy_tensor_t *both, int64_t index, fy_tensor_t **out_element)
 {
     fy_tensor_t *slice;
@@ -88,6 +102,7 @@ fy_status_t fy_train_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_ki
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     if (!model || !loader) return FYT_FAIL(INVALID_ARGUMENT, "train_evaluate: model or loader is NULL");
     FY_TRY(fy_model_query(model, &info));
+    FY_TRY(fyt_labels_check("train_evaluate", &info, loader, loss));
     fy_model_set_training(model, 0);
     fy_scope_t scope = fy_scope_begin("test");
     fy_status_t status = evaluate(model, loader, loss, out_loss, out_accuracy);

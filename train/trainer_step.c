@@ -155,15 +155,15 @@ fy_status_t fyt_step_run(fyt_trainer_t *trainer)
 
 /* ---- the loss on its way ---- */
 
+/* A failure leaves the download with the trainer, which destroys it when it ends. */
 static fy_status_t take(fyt_trainer_t *trainer, int waits)
 {
     double sum = 0;
     int is_done = 1;
     FY_TRY(fy_download_try_f64(trainer->reply, &is_done, &sum)); /* no sync, if it is there */
     if (!is_done && !waits) return FY_STATUS_OK;
-    fy_download_t *reply = trainer->reply;
+    if (!is_done) FY_TRY(fy_download_wait_f64(trainer->reply, FY_FOREVER, &sum));
     trainer->reply = NULL;
-    if (!is_done) FY_TRY(fy_download_wait_f64(reply, FY_FOREVER, &sum));
     trainer->loss = sum / trainer->reply_samples;
     trainer->loss_step = trainer->reply_step;
     trainer->epoch_loss += sum;

@@ -172,7 +172,7 @@ static fy_status_t check_bytes(fy_download_t *download, const char *what)
     fy_device_t *device = download->device;
     if (!download->point) return fy__suspect_resolve(device, &download->suspect, what);
     const uint32_t record = fy__point_fault(device, download->point); /* of a job that failed or was cancelled */
-    if (record) return fy__poison_fail(record, what);
+    if (record && !download->suspect.poison) download->suspect.poison = record; /* the next call reports it again */
     if (atomic_load_explicit(&download->storage->has_late, memory_order_acquire)) {
         fy__suspect_join(device, &download->suspect, &download->storage->late);
         fy__storage_late_clear(device, download->storage);
@@ -180,7 +180,7 @@ static fy_status_t check_bytes(fy_download_t *download, const char *what)
     return fy__suspect_resolve(device, &download->suspect, what);
 }
 
-/* Waits for the bytes. TIMEOUT leaves the download as it was; any other failure says why the bytes are not good. */
+/* Waits for the bytes. A failure says why they are not there, or why they are not good. */
 static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_t timeout_ns, const char *what)
 {
     uint64_t start_ns;
@@ -199,22 +199,17 @@ static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_
     return status;
 }
 
-/* The bytes have come, or never will: makes the tensor, or hands on why not. The download is used up. */
-static fy_status_t conclude(fy__thread_t *thread, fy_download_t *download, fy_status_t status, fy_tensor_t **out_host)
+/* The bytes have come and are good: makes the tensor and frees the download. On failure the download is as it was. */
+static fy_status_t conclude(fy__thread_t *thread, fy_download_t *download, fy_tensor_t **out_host)
 {
-    if (status == FY_STATUS_OK) {
-        fy__storage_t *storage = download->storage;
-        fy__storage_retain(storage);
-        if (!download->is_packed) fy__hazard_clear(&storage->hazard); /* or another view of it may be in use already */
-        status = fy__tensor_on(thread, storage, download->dtype, download->rank, download->dims, download->nelem, out_host);
-        if (status == FY_STATUS_OK) (*out_host)->data = (char *)storage->data + download->offset;
-    }
-    fy__error_copy_t first;
-    fy__error_save(&first);
+    fy__storage_t *storage = download->storage;
+    fy__storage_retain(storage);
+    if (!download->is_packed) fy__hazard_clear(&storage->hazard); /* or another view of it may be in use already */
+    FY_TRY(fy__tensor_on(thread, storage, download->dtype, download->rank, download->dims, download->nelem, out_host));
+    (*out_host)->data = (char *)storage->data + download->offset;
     fy__storage_reap(download->device);
     free_download(thread, download);
-    if (status != FY_STATUS_OK) fy__error_restore(&first);
-    return status;
+    return FY_STATUS_OK;
 }
 
 fy_status_t fy_download_wait(fy_download_t *download, uint64_t timeout_ns, fy_tensor_t **out_host)
@@ -225,9 +220,8 @@ fy_status_t fy_download_wait(fy_download_t *download, uint64_t timeout_ns, fy_te
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!download) return FY_FAIL(INVALID_ARGUMENT, "download_wait: download is NULL");
     FY_TRY(fy__recording_check(thread, download->device, "download_wait"));
-    const fy_status_t status = arrive(thread, download, timeout_ns, "download_wait");
-    if (status == FY_STATUS_TIMEOUT || status == FY_STATUS_REFUSED_BY_GUARD) return status; /* it stands */
-    return conclude(thread, download, status, out_host);
+    FY_TRY(arrive(thread, download, timeout_ns, "download_wait"));
+    return conclude(thread, download, out_host);
 }
 
 fy_status_t fy_download_try(fy_download_t *download, fy_tensor_t **out_host)
@@ -245,7 +239,8 @@ fy_status_t fy_download_try(fy_download_t *download, fy_tensor_t **out_host)
     }
     if (status == FY_STATUS_OK) status = check_bytes(download, "download_try");
     FY__EVENT(fy__event_arrived(thread, download->device, download->point, download->nelem * fy__dtype_sizes[download->dtype], 0, status));
-    return conclude(thread, download, status, out_host);
+    FY_TRY(status);
+    return conclude(thread, download, out_host);
 }
 
 static fy_status_t check_one(const fy_download_t *download, const char *what, const char *instead)

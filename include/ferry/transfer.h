@@ -66,15 +66,18 @@ FY_API_STATUS fy_tensor_pin(fy_tensor_t *tensor, fy_device_t *device);
 FY_API_STATUS fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options_t *options, fy_download_t **out_download);
 /* Its point on the download engine's timeline, for polling. */
 FY_API fy_ticket_t fy_download_ticket(const fy_download_t *download);
-/* Blocks. On OK the download is used up and *out_host is an ordinary host tensor, dense, in pinned memory; on TIMEOUT or
- * REFUSED_BY_GUARD it stands, and where a graph is recorded (UNSUPPORTED); on any other failure it is used up. Fails: TIMEOUT, and
- * with the fault of whatever made the bytes (BAD_VALUE, DEVICE_LOST). */
+/* Blocks. OK frees the download, and *out_host is an ordinary host tensor, dense, in pinned memory. After a failure of any kind the
+ * download is as it was: wait again (a fault of its bytes is reported again), destroy it, or leave it to its scope.
+ * Fails: TIMEOUT, REFUSED_BY_GUARD, UNSUPPORTED (where a graph is recorded), and with the fault of the request that made the bytes
+ * (BAD_VALUE, IO, DEVICE_LOST). */
 FY_API_STATUS fy_download_wait(fy_download_t *download, uint64_t timeout_ns, fy_tensor_t **out_host);
-/* Does not block and is no sync: if the bytes have come, as fy_download_wait, else OK with *out_host NULL and the download stands. */
+/* Does not block and is no sync. If the bytes have arrived, as fy_download_wait; else OK with *out_host NULL, and the download stays.
+ * So OK with *out_host not NULL is the only result that frees the download. */
 FY_API_STATUS fy_download_try(fy_download_t *download, fy_tensor_t **out_host);
-/* The same for one element: *out_done says whether *out_value is there. A loss can so be read some steps later, at no cost to any. */
+/* The same for one element: *out_done is 1 if *out_value is there and the download is freed. A loss can be read some steps later with it.
+ * Fails: as fy_download_wait, SHAPE_MISMATCH (not one element). */
 FY_API_STATUS fy_download_try_f64(fy_download_t *download, int *out_done, double *out_value);
-/* Blocks. The same for one element of any dtype. Fails: SHAPE_MISMATCH (not one element; the download stands). */
+/* Blocks. fy_download_wait for one element of any dtype. Fails: as fy_download_wait, SHAPE_MISMATCH (not one element). */
 FY_API_STATUS fy_download_wait_f64(fy_download_t *download, uint64_t timeout_ns, double *out_value);
 /* `count` downloads at once; small ones are collected on the device and travel packed. Each is waited for by itself. */
 FY_API_STATUS fy_tensor_download_many(size_t count, fy_tensor_t *const *src, const fy_transfer_options_t *options,

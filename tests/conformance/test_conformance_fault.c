@@ -42,6 +42,35 @@ static void told_as_one_value(ts_ctx_t *ctx)
     if (download) assert_true(value == 0.0);
 }
 
+/* Only OK frees a download: every failing call leaves it, and reports the fault again, as often as it is asked. */
+static void a_failure_leaves_the_download(ts_ctx_t *ctx)
+{
+    if (ctx->is_host) return; /* its faults are there at the call: there is no download to leave */
+    const uint64_t live = ts_live(ctx->device);
+    fy_scope_t scope = fy_scope_begin("inner");
+    fy_tensor_t *rows = bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0)), *sum, *host;
+    fy_download_t *download;
+    double value;
+    int is_done = 0;
+    ts_ok(fy_sum(rows, 0, NULL, 0, &sum));
+    ts_ok(fy_tensor_download(sum, NULL, &download));
+    fy_download_keep(download);
+    fy_scope_end(scope, 0, NULL);
+    ts_fails(fy_download_wait(download, FY_FOREVER, &host), BAD_VALUE);
+    for (int i = 0; i < 300; i++) { /* past every window of faults and poison records */
+        ts_fails(fy_download_try_f64(download, &is_done, &value), BAD_VALUE);
+        ts_fails(fy_download_wait_f64(download, FY_FOREVER, &value), BAD_VALUE);
+        assert_int_equal(is_done, 0);
+        if (i % 3) continue;
+        scope = fy_scope_begin("later");
+        (void)bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0));
+        fy_scope_end(scope, 0, NULL);
+    }
+    fy_download_destroy(download);
+    (void)!fy_device_wait(ctx->device, FY_FOREVER);
+    assert_int_equal(ts_live(ctx->device), live);
+}
+
 static void told_by_map_on_the_host(ts_ctx_t *ctx)
 {
     fy_tensor_t *rows = bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0)), *more;
@@ -120,6 +149,7 @@ static void indices_clamp(ts_ctx_t *ctx)
 
 static const ts_test_t k_tests[] = {
     TS_TEST(told_when_the_bytes_come_down), TS_TEST(told_as_one_value),
+    TS_TEST(a_failure_leaves_the_download),
     TS_TEST(told_by_map_on_the_host),       TS_TEST(told_by_the_ticket),
     TS_TEST(others_are_not_touched),        TS_TEST(the_device_wait_tells_once),
     TS_TEST(the_first_cause_wins),          TS_TEST(indices_clamp),

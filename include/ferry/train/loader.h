@@ -64,7 +64,8 @@ typedef struct fy_loader_info {
     int64_t batch, steps; /* steps: batches an epoch */
     int64_t epoch, step;  /* of the batch that comes next */
     int is_resident, workers;
-    int64_t seed; /* of the order */
+    int64_t seed;         /* of the order */
+    int classes, targets; /* of the data set: labels are 0 .. classes - 1, or `targets` values if classes is 0 */
 } fy_loader_info_t;
 #define FY_LOADER_INFO_INIT      \
     {                            \

@@ -442,12 +442,49 @@ static void test_refusals(ts_ctx_t *ctx)
     tear_down(&s);
 }
 
+/* Labels that the model has no score for are told before anything is computed, with both ranges, and nothing crosses. */
+static void test_labels_past_the_scores(ts_ctx_t *ctx)
+{
+    static const unsigned char pixels[12 * 784];
+    int32_t labels[12];
+    for (int i = 0; i < 12; i++) labels[i] = i + 8;
+    for (int stream = 0; stream < 2; stream++) {
+        fy_dataset_info_t info = FY_DATASET_INFO_INIT;
+        fy_dataset_t *wrong;
+        fy_loader_t *loader;
+        setup_t s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 16, 8);
+        set_up(ctx, &s);
+        info.samples = 12;
+        info.rank = 3;
+        info.dims[0] = info.dims[1] = 28;
+        info.dims[2] = 1;
+        info.dtype = FY_DTYPE_U8;
+        info.classes = 20;
+        ts_ok(fy_dataset_create(&info, pixels, labels, &wrong));
+        fy_loader_options_t options = FY_LOADER_OPTIONS_INIT;
+        options.batch = 4;
+        options.resident = !stream;
+        ts_ok(fy_loader_create(ctx->device, wrong, &options, &loader));
+        ts_fails(fy_train_run(s.net, s.updater, loader, NULL, &s.options, NULL), BAD_VALUE);
+        ts_text_has("labels of the data set reach 19 (20 classes)");
+        ts_text_has("model 'mlp' gives 10 scores");
+        ts_fails(fy_train_run(s.net, s.updater, s.train, loader, &s.options, NULL), BAD_VALUE);
+        ts_text_has("test set");
+        ts_fails(fy_train_evaluate(s.net, loader, FY_LOSS_CROSS_ENTROPY, NULL, NULL), BAD_VALUE);
+        ts_ok(fy_device_wait(ctx->device, FY_FOREVER)); /* no fault: nothing was computed with them */
+        fy_loader_destroy(loader);
+        fy_dataset_destroy(wrong);
+        tear_down(&s);
+    }
+}
+
 int main(void)
 {
     static const ts_test_t tests[] = {
         TS_TEST(test_overfits), TS_TEST(test_steady_steps), TS_TEST(test_same_bits),          TS_TEST(test_accumulation),
         TS_TEST(test_ends),     TS_TEST(test_resume),       TS_TEST(test_evaluate),           TS_TEST(test_regression),
-        TS_TEST(test_refusals), TS_TEST(test_what_goes_up), TS_TEST(test_schedules_in_graphs)
+        TS_TEST(test_refusals), TS_TEST(test_what_goes_up), TS_TEST(test_schedules_in_graphs),
+        TS_TEST(test_labels_past_the_scores)
     };
     return TS_RUN("train_trainer", tests, NULL);
 }

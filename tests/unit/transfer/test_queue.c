@@ -320,6 +320,8 @@ static void a_cancelled_download(void **state)
     const fy_ticket_t ticket = fy_download_ticket(third);
     ts_ok(fy_ticket_cancel(ticket));
     ts_fails(fy_download_wait(third, FY_FOREVER, &host), CANCELLED);
+    ts_fails(fy_download_wait(third, FY_FOREVER, &host), CANCELLED); /* a failure leaves it: it is reported again */
+    fy_download_destroy(third);
     assert_int_equal(live_pinned(), pinned_live);
     ts_ok(fy_download_wait(first, FY_FOREVER, &host));
     ts_ok(fy_device_wait(g_device, FY_FOREVER));
@@ -384,8 +386,10 @@ static void a_copy_that_fails_when_its_turn_comes(void **state)
     ts_ok(fy_tensor_download(y, NULL, &download));
     ts_fails(fy_download_wait(download, FY_FOREVER, &back), INTERNAL);
     ts_text_has("made to fail");
+    fy_download_destroy(download);
     ts_ok(fy_tensor_download(x, NULL, &download));
     ts_fails(fy_download_wait(download, FY_FOREVER, &back), INTERNAL);
+    fy_download_destroy(download);
     ts_fails(fy_device_wait(g_device, FY_FOREVER), INTERNAL); /* news, once */
     ts_ok(fy_device_wait(g_device, FY_FOREVER));
     assert_int_equal(live_pinned(), pinned_live);
