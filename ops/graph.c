@@ -32,8 +32,18 @@ fy_status_t fy_graph_begin(fy_device_t *device)
     return FY_STATUS_OK;
 }
 
+/* Tensors made inside hold nothing before the first replay (fill_unplayed in replay.c), and never without one. */
+static void poison_results(const fy__recording_t *recording)
+{
+    for (uint32_t i = 0; i < recording->nslots; i++) {
+        fy__recording_slot_t *slot = &recording->slots[i];
+        if (slot->is_inside && slot->storage) fy__storage_spoil(slot->storage, FY__POISON_UNPLAYED);
+    }
+}
+
 static void stop(fy__thread_t *thread)
 {
+    poison_results(thread->recording);
     thread->recording = NULL;
     fy__watch_release(FY__WATCH_GRAPH);
 }

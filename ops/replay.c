@@ -160,6 +160,16 @@ static void note_uploads(replay_t *replay, uint32_t submitted, fy__point_t point
 
 static fy__suspect_t *suspect_of(fy__recording_slot_t *slot) { return slot->storage ? &slot->storage->suspect : &slot->suspect; }
 
+/* The calls of the first replay are submitted: what was made inside is poisoned no longer. */
+static void fill_unplayed(const replay_t *replay)
+{
+    const fy__recording_t *recording = replay->recording;
+    for (uint32_t i = 0; i < recording->nlive; i++) {
+        fy__recording_slot_t *slot = live_slot(recording, i);
+        if (slot->is_inside && slot->storage->suspect.poison == FY__POISON_UNPLAYED) slot->storage->suspect.poison = 0;
+    }
+}
+
 /* Does anything that is read or written suffer already, or may it from now on? */
 static bool anybody_suffers(const replay_t *replay)
 {
@@ -282,6 +292,7 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
     } else
         fy__charge_host(recording->flops, recording->nbytes);
     FY__EVENT(tell(&replay, point));
+    if (!graph->replays) fill_unplayed(&replay);
     if (FY_UNLIKELY(anybody_suffers(&replay))) spread_poison(&replay);
     for (uint32_t i = 0; i < recording->nlive; i++) {
         const fy__recording_slot_t *slot = live_slot(recording, i);

@@ -27,7 +27,8 @@ uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
 {
     va_list args;
     pthread_mutex_lock(&records_lock);
-    const uint32_t number = ++nrecords & 0xFFFFFFu;
+    if (!(++nrecords & 0xFFFFFFu)) nrecords++; /* number 0 is FY__POISON_UNPLAYED's */
+    const uint32_t number = nrecords & 0xFFFFFFu;
     records[number % RECORDS].status = status;
     va_start(args, format);
     vsnprintf(records[number % RECORDS].text, sizeof records[0].text, format, args);
@@ -50,6 +51,11 @@ fy_status_t fy__poison_fail(uint32_t record, const char *what)
 {
     char text[160] = "an earlier request that these bytes depend on failed";
     const fy_status_t status = (fy_status_t)(record >> 24);
+    if (record == FY__POISON_UNPLAYED)
+        return fy_error_set(status, __FILE__, __LINE__,
+                            "%s: these bytes come from a graph that was recorded and not replayed, so nothing has computed them\n"
+                            "  Replay the graph first: fy_graph_replay",
+                            what);
     pthread_mutex_lock(&records_lock);
     if ((nrecords & 0xFFFFFFu) - (record & 0xFFFFFFu) < RECORDS) memcpy(text, records[(record & 0xFFFFFFu) % RECORDS].text, sizeof text);
     pthread_mutex_unlock(&records_lock);

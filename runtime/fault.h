@@ -46,6 +46,8 @@ typedef struct fy__faults {
     uint32_t nfaulted, ntaken;   /* `ntaken` of them were returned by fy__faults_take */
 } fy__faults_t;
 
+/* The poison of a tensor that was made while a graph was recorded, until the graph's first replay. No entry of the table. */
+#define FY__POISON_UNPLAYED ((uint32_t)FY_STATUS_INVALID_ARGUMENT << 24)
 /* Writes down a fault and returns its record number. The table is bounded: old records give a shorter text. */
 uint32_t fy__poison_record(fy_status_t status, const char *format, ...) FY_PRINTF(2, 3);
 /* The record of a raised flag. */

@@ -368,8 +368,11 @@ static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
     fy__unlock(&stream->lock);
     status = fy__device_check(device, device->backend->event_sync(device->dev, native, timeout_ns));
     fy__lock(&stream->lock);
-    for (uint32_t i = 0; i < stream->nevents; i++)
-        if (stream->events[i].event == native) stream->events[i].waiters--;
+    /* A backend may give out one pointer many times, so the entry is known by its number, too: that stays while the entry has waiters. */
+    uint32_t i = 0;
+    while (i < stream->nevents && !(stream->events[i].event == native && stream->events[i].seq == covered && stream->events[i].waiters))
+        i++;
+    if (i < stream->nevents) stream->events[i].waiters--;
     if (status == FY_STATUS_OK && atomic_load_explicit(&stream->done, memory_order_relaxed) < covered)
         atomic_store_explicit(&stream->done, covered, memory_order_release);
     fy__unlock(&stream->lock);

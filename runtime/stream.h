@@ -147,6 +147,8 @@ bool fy__point_peek(fy__point_t point);
 fy_status_t fy__point_status(fy__point_t point, const char *what);
 /* Blocks the host. OK, TIMEOUT, or DEVICE_LOST. */
 fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site_t site);
+/* In `stream` of a ticket: a transfer that was recorded in a graph, `seq` its number there. Above every stream's index. */
+#define FY__TICKET_RECORDED (UINT64_C(1) << 32)
 fy_ticket_t fy__point_ticket(fy__point_t point);
 
 /* The words that are not known to be done, for a job that will wait for them; returns how many (at most 1 + FY__READER_COUNT). */

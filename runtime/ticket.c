@@ -10,7 +10,7 @@
 #include "runtime/stream.h"
 #include "runtime/thread.h"
 
-/* false: no ticket that Ferry ever gave. */
+/* false: it cannot be waited for: no ticket that Ferry ever gave, or one of FY__TICKET_RECORDED. */
 static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
 {
     *out_point = 0;
@@ -19,6 +19,17 @@ static bool ticket_point(fy_ticket_t ticket, fy__point_t *out_point)
     if (!stream || ticket.seq > atomic_load_explicit(&stream->submitted, memory_order_acquire)) return false;
     *out_point = FY__POINT(ticket.stream, ticket.seq);
     return true;
+}
+
+static fy_status_t refuse(const char *what, fy_ticket_t ticket)
+{
+    if (ticket.stream == FY__TICKET_RECORDED)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: this transfer is recorded in a graph: it runs at each replay and has no ticket of its own\n"
+                       "  Use the ticket of the replay: fy_graph_replay(graph, &ticket)",
+                       what);
+    return FY_FAIL(INVALID_ARGUMENT, "%s: {%llu, %llu} is no ticket of this process", what, (unsigned long long)ticket.stream,
+                   (unsigned long long)ticket.seq);
 }
 
 fy_status_t fy__point_status(fy__point_t point, const char *what)
@@ -56,9 +67,7 @@ fy_status_t fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns)
     fy__point_t point;
     uint64_t start_ns;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!ticket_point(ticket, &point))
-        return FY_FAIL(INVALID_ARGUMENT, "ticket_wait: {%llu, %llu} is no ticket of this process", (unsigned long long)ticket.stream,
-                       (unsigned long long)ticket.seq);
+    if (!ticket_point(ticket, &point)) return refuse("ticket_wait", ticket);
     if (point) FY_TRY(fy__recording_check(thread, fy__stream_at(FY__POINT_STREAM(point))->device, "ticket_wait"));
     FY_TRY(fy__sync_begin(thread, "ticket_wait", &start_ns));
     fy_status_t status = FY_STATUS_OK;
@@ -89,9 +98,7 @@ fy_status_t fy_ticket_cancel(fy_ticket_t ticket)
 {
     fy__point_t point;
     if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
-    if (!ticket_point(ticket, &point))
-        return FY_FAIL(INVALID_ARGUMENT, "ticket_cancel: {%llu, %llu} is no ticket of this process", (unsigned long long)ticket.stream,
-                       (unsigned long long)ticket.seq);
+    if (!ticket_point(ticket, &point)) return refuse("ticket_cancel", ticket);
     if (fy__point_cancel(point)) return FY_STATUS_OK;
     return FY_FAIL(BUSY, "ticket_cancel: the request {%llu, %llu} has started, or is done; it cannot be taken back",
                    (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
@@ -102,8 +109,6 @@ fy_status_t fy_ticket_on_done(fy_ticket_t ticket, fy_done_fn fn, void *user)
     fy__point_t point;
     if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
     if (!fn) return FY_FAIL(INVALID_ARGUMENT, "ticket_on_done: fn is NULL");
-    if (!ticket_point(ticket, &point))
-        return FY_FAIL(INVALID_ARGUMENT, "ticket_on_done: {%llu, %llu} is no ticket of this process", (unsigned long long)ticket.stream,
-                       (unsigned long long)ticket.seq);
+    if (!ticket_point(ticket, &point)) return refuse("ticket_on_done", ticket);
     return fy__callback_add(point, fn, user);
 }

@@ -17,10 +17,11 @@ fy_status_t fyt_labels_check(const char *what, const fy_model_info_t *model, con
     if (kind != FY_LOSS_CROSS_ENTROPY && kind != FY_LOSS_NLL) return FY_STATUS_OK;
     const int64_t scores = model->out_rank > 0 ? model->out_dims[model->out_rank - 1] : 1;
     if (data.classes > scores)
-        return FYT_FAIL(BAD_VALUE,
-                        "%s: the labels of the data set reach %d (%d classes), but model '%s' gives %lld scores a sample (labels 0 .. %lld)\n"
-                        "  Check the label file, or use a model with %d outputs",
-                        what, data.classes - 1, data.classes, model->name, (long long)scores, (long long)scores - 1, data.classes);
+        return FYT_FAIL(
+            BAD_VALUE,
+            "%s: the labels of the data set reach %d (%d classes), but model '%s' gives %lld scores a sample (labels 0 .. %lld)\n"
+            "  Check the label file, or use a model with %d outputs",
+            what, data.classes - 1, data.classes, model->name, (long long)scores, (long long)scores - 1, data.classes);
     return FY_STATUS_OK;
 }
 

@@ -171,7 +171,7 @@ static fy_status_t check_bytes(fy_download_t *download, const char *what)
 {
     fy_device_t *device = download->device;
     if (!download->point) return fy__suspect_resolve(device, &download->suspect, what);
-    const uint32_t record = fy__point_fault(device, download->point); /* of a job that failed or was cancelled */
+    const uint32_t record = fy__point_fault(device, download->point);           /* of a job that failed or was cancelled */
     if (record && !download->suspect.poison) download->suspect.poison = record; /* the next call reports it again */
     if (atomic_load_explicit(&download->storage->has_late, memory_order_acquire)) {
         fy__suspect_join(device, &download->suspect, &download->storage->late);

@@ -299,7 +299,11 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, cons
     fy_device_t *device = dst->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     fy__recording_t *recording = fy__recording_of(thread, device);
-    if (FY_UNLIKELY(recording != NULL)) return fy__upload_record(thread, recording, dst, src, options, __builtin_return_address(0));
+    if (FY_UNLIKELY(recording != NULL)) {
+        FY_TRY(fy__upload_record(thread, recording, dst, src, options, __builtin_return_address(0)));
+        if (out_ticket) *out_ticket = (fy_ticket_t){ FY__TICKET_RECORDED, recording->uploads };
+        return FY_STATUS_OK;
+    }
     FY_TRY(fy__upload_check_source("tensor_upload_into", src, device, options->contract));
     FY_TRY(fy__upload_check_into("tensor_upload_into", dst, src));
     const uint64_t nbytes = fy__tensor_nbytes(src);

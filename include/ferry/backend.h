@@ -121,6 +121,7 @@ typedef struct fy_backend {
     fy_status_t (*stream_create)(void *dev, fy_stream_role_t role, int priority, void *native, void **out_stream);
     /* Submitted work still runs. */
     void (*stream_destroy)(void *dev, void *stream);
+    /* Events may share one pointer where all of them are alike, as on a device that is always done. One destroy for each create. */
     fy_status_t (*event_create)(void *dev, void **out_event);
     void (*event_destroy)(void *dev, void *event);
     /* The event happens when everything submitted to `stream` so far has; recording again moves it. */

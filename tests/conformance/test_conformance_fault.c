@@ -148,11 +148,9 @@ static void indices_clamp(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(told_when_the_bytes_come_down), TS_TEST(told_as_one_value),
-    TS_TEST(a_failure_leaves_the_download),
-    TS_TEST(told_by_map_on_the_host),       TS_TEST(told_by_the_ticket),
-    TS_TEST(others_are_not_touched),        TS_TEST(the_device_wait_tells_once),
-    TS_TEST(the_first_cause_wins),          TS_TEST(indices_clamp),
+    TS_TEST(told_when_the_bytes_come_down), TS_TEST(told_as_one_value),    TS_TEST(a_failure_leaves_the_download),
+    TS_TEST(told_by_map_on_the_host),       TS_TEST(told_by_the_ticket),   TS_TEST(others_are_not_touched),
+    TS_TEST(the_device_wait_tells_once),    TS_TEST(the_first_cause_wins), TS_TEST(indices_clamp),
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "sim", "told_by_map_on_the_host", "only host tensors are mapped" },

@@ -19,6 +19,97 @@ static void begin_and_end_in_order(ts_ctx_t *ctx)
     ts_fails(fy_graph_query(NULL, &(fy_graph_info_t)FY_GRAPH_INFO_INIT), INVALID_ARGUMENT);
 }
 
+/* Nothing has computed the results before the first replay: whoever reads them is told, however it reads. */
+static void results_before_the_first_replay(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *made, *sum, *twice, *parts, *half, *host;
+    fy_graph_t *graph;
+    fy_download_t *download;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_add(x, x, &made));
+    ts_ok(fy_sum(made, 0, NULL, 0, &sum));
+    ts_ok(fy_empty(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &parts)); /* written in two parts: no call replaces all of it */
+    for (int i = 0; i < 2; i++) {
+        ts_ok(fy_slice(parts, 0, 2 * i, 2 * i + 2, &half));
+        ts_ok(fy_fill(half, i + 5));
+    }
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_add(made, x, &twice)); /* an op on one: its result says so, too */
+    fy_tensor_t *const each[] = { made, sum, parts, twice };
+    for (size_t i = 0; i < 4; i++) {
+        fy_status_t status = fy_tensor_download(each[i], NULL, &download);
+        if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
+        ts_fails(status, INVALID_ARGUMENT);
+        ts_text_has("fy_graph_replay");
+        void *data;
+        if (ctx->is_host) ts_fails(fy_tensor_map(each[i], FY_ACCESS_READ, &data), INVALID_ARGUMENT);
+    }
+    for (int i = 0; i < 3; i++) {
+        ts_ok(fy_graph_replay(graph, NULL));
+        ts_expect_f32(made, (float[]){ 2, 4, 6, 8 }, 4);
+        ts_expect_f32(sum, (float[]){ 20 }, 1);
+        ts_expect_f32(parts, (float[]){ 5, 5, 6, 6 }, 4);
+    }
+    ts_ok(fy_add(made, x, &twice));
+    ts_expect_f32(twice, (float[]){ 3, 6, 9, 12 }, 4);
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER)); /* no fault of the device */
+}
+
+/* From outside they can be filled without a replay. A recording that was given up leaves them poisoned. */
+static void results_without_a_replay(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *made, *host;
+    fy_download_t *download;
+    fy_graph_t *graph;
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_add(x, x, &made));
+    ts_ok(fy_graph_end(&graph));
+    ts_ok(fy_copy(made, x));
+    ts_expect_f32(made, (float[]){ 1, 2, 3, 4 }, 4);
+    fy_scope_t scope = fy_scope_begin("given up");
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_add(x, x, &made));
+    fy_tensor_keep(made);
+    fy_scope_end(scope, 0, NULL);
+    fy_status_t status = fy_tensor_download(made, NULL, &download);
+    if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
+    ts_fails(status, INVALID_ARGUMENT);
+    fy_tensor_destroy(made);
+}
+
+static void told(void *user, fy_status_t status)
+{
+    (void)status;
+    ++*(int *)user;
+}
+
+/* The ticket of an upload that is recorded is not "done": there is nothing to wait for but a replay. */
+static void a_recorded_upload_has_no_ticket(ts_ctx_t *ctx)
+{
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *src;
+    fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
+    fy_ticket_t recorded, replayed;
+    fy_graph_t *graph;
+    int calls = 0;
+    borrow.contract = FY_HOST_BORROW;
+    ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &src));
+    ts_ok(fy_fill(src, 7));
+    ts_ok(fy_graph_begin(ctx->device));
+    ts_ok(fy_tensor_upload_into(x, src, &borrow, &recorded));
+    ts_ok(fy_graph_end(&graph));
+    for (int i = 0; i < 2; i++) { /* before a replay, and after one */
+        ts_fails(fy_ticket_wait(recorded, FY_FOREVER), INVALID_ARGUMENT);
+        ts_text_has("fy_graph_replay");
+        assert_int_equal(fy_ticket_poll(recorded), FY_POLL_FAILED);
+        ts_fails(fy_ticket_on_done(recorded, told, &calls), INVALID_ARGUMENT);
+        ts_fails(fy_ticket_cancel(recorded), INVALID_ARGUMENT);
+        ts_ok(fy_graph_replay(graph, &replayed));
+        ts_ok(fy_ticket_wait(replayed, FY_FOREVER));
+    }
+    assert_int_equal(calls, 0);
+    ts_expect_f32(x, (float[]){ 7, 7, 7, 7 }, 4);
+}
+
 /* A view submits nothing, so one that fails is the caller's affair. */
 static void a_view_that_fails(ts_ctx_t *ctx)
 {
@@ -175,9 +266,15 @@ static void other_devices_go_on(ts_ctx_t *ctx)
 }
 
 static const ts_test_t tests[] = {
-    TS_TEST(begin_and_end_in_order),        TS_TEST(a_view_that_fails),
-    TS_TEST(what_cannot_be_recorded),       TS_TEST(waiting_for_a_ticket_inside),
-    TS_TEST(a_refused_op_is_the_end_of_it), TS_TEST(other_devices_go_on),
+    TS_TEST(begin_and_end_in_order),
+    TS_TEST(a_view_that_fails),
+    TS_TEST(results_before_the_first_replay),
+    TS_TEST(results_without_a_replay),
+    TS_TEST(a_recorded_upload_has_no_ticket),
+    TS_TEST(what_cannot_be_recorded),
+    TS_TEST(waiting_for_a_ticket_inside),
+    TS_TEST(a_refused_op_is_the_end_of_it),
+    TS_TEST(other_devices_go_on),
 };
 
 int main(void) { return TS_RUN("conformance_graph_refusal", tests, NULL); }

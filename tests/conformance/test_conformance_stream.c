@@ -13,6 +13,30 @@ static void the_done_ticket(ts_ctx_t *ctx)
     assert_int_equal(fy_tensor_ticket(x).seq, 0);
 }
 
+/* Waits and polls in every mixture, more often than a stream has room for events; on the null device, whose events are one pointer, too. */
+static void waits_without_end(ts_ctx_t *ctx)
+{
+    fy_device_t *null;
+    ts_ok(fy_device_open("null:0", &null));
+    fy_device_t *const devices[] = { ctx->device, null };
+    for (size_t d = 0; d < 2; d++) {
+        fy_tensor_t *x, *y[3];
+        ts_ok(fy_zeros(devices[d], FY_DTYPE_F32, FY_DIMS(4), &x));
+        for (int i = 0; i < 150; i++) {
+            for (int j = 0; j < 3; j++) {
+                ts_ok(fy_affine(x, 1, 0, &y[j]));
+                if (i & 1) (void)fy_ticket_poll(fy_tensor_ticket(y[j]));
+            }
+            for (int j = 2; j >= 0; j--) {
+                ts_ok(fy_ticket_wait(fy_tensor_ticket(y[i & 2 ? j : 2 - j]), FY_FOREVER));
+            }
+            for (int j = 0; j < 3; j++) fy_tensor_destroy(y[j]);
+        }
+        fy_tensor_destroy(x);
+    }
+    fy_device_close(null);
+}
+
 static void the_host_has_one_stream(ts_ctx_t *ctx)
 {
     fy_stream_t *stream = (fy_stream_t *)ctx;
@@ -315,6 +339,7 @@ static void the_clock_sees_dependence(ts_ctx_t *ctx)
 
 static const ts_test_t k_tests[] = {
     TS_TEST(the_done_ticket),
+    TS_TEST(waits_without_end),
     TS_TEST(the_host_has_one_stream),
     TS_TEST(create_and_destroy),
     TS_TEST(marks_are_points_on_a_timeline),

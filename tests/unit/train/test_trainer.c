@@ -480,11 +480,17 @@ static void test_labels_past_the_scores(ts_ctx_t *ctx)
 
 int main(void)
 {
-    static const ts_test_t tests[] = {
-        TS_TEST(test_overfits), TS_TEST(test_steady_steps), TS_TEST(test_same_bits),          TS_TEST(test_accumulation),
-        TS_TEST(test_ends),     TS_TEST(test_resume),       TS_TEST(test_evaluate),           TS_TEST(test_regression),
-        TS_TEST(test_refusals), TS_TEST(test_what_goes_up), TS_TEST(test_schedules_in_graphs),
-        TS_TEST(test_labels_past_the_scores)
-    };
+    static const ts_test_t tests[] = { TS_TEST(test_overfits),
+                                       TS_TEST(test_steady_steps),
+                                       TS_TEST(test_same_bits),
+                                       TS_TEST(test_accumulation),
+                                       TS_TEST(test_ends),
+                                       TS_TEST(test_resume),
+                                       TS_TEST(test_evaluate),
+                                       TS_TEST(test_regression),
+                                       TS_TEST(test_refusals),
+                                       TS_TEST(test_what_goes_up),
+                                       TS_TEST(test_schedules_in_graphs),
+                                       TS_TEST(test_labels_past_the_scores) };
     return TS_RUN("train_trainer", tests, NULL);
 }
