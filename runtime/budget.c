@@ -188,6 +188,13 @@ static bool install(budget_t *budget)
     return true;
 }
 
+/* ---- the environment ---- */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char complaint[REASON];
+static _Atomic bool has_complaint; /* not logged yet */
+static _Atomic bool is_malformed;  /* and no other budget was set since */
+
 fy_status_t fy_budget_set(const char *text)
 {
     budget_t *budget;
@@ -197,14 +204,9 @@ fy_status_t fy_budget_set(const char *text)
     if (status == FY_STATUS_OUT_OF_MEMORY) return FY_FAIL(OUT_OF_MEMORY, "budget_set: %s", reason);
     if (status != FY_STATUS_OK) return FY_FAIL(INVALID_ARGUMENT, "budget_set: %s", reason);
     if (!install(budget)) return FY_FAIL(OUT_OF_MEMORY, "budget_set: no host memory for %zu bytes", sizeof(fy__guard_t));
+    atomic_store(&is_malformed, false);
     return FY_STATUS_OK;
 }
-
-/* ---- the environment ---- */
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char complaint[REASON];
-static _Atomic bool has_complaint;
 
 static void read_environment(void)
 {
@@ -214,7 +216,17 @@ static void read_environment(void)
         status = FY_STATUS_OUT_OF_MEMORY;
         snprintf(complaint, sizeof complaint, "no host memory");
     }
+    atomic_store(&is_malformed, status != FY_STATUS_OK);
     atomic_store(&has_complaint, status != FY_STATUS_OK);
+}
+
+fy_status_t fy__budget_check(void)
+{
+    if (FY_LIKELY(!atomic_load(&is_malformed))) return FY_STATUS_OK;
+    const char *strict = getenv("FERRY_STRICT");
+    if (strict && strcmp(strict, "0") == 0) return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT, "FERRY_BUDGET is not in force: %s\n  Correct it, unset it, or run without limits with FERRY_STRICT=0",
+                   complaint);
 }
 
 void fy__budget_environment(void)

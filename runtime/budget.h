@@ -11,5 +11,7 @@
 void fy__budget_scope(fy__thread_t *thread, const char *name);
 /* $FERRY_BUDGET, the first time that any thread gets here. One that is malformed is logged as an error and does not count. */
 void fy__budget_environment(void);
+/* INVALID_ARGUMENT while $FERRY_BUDGET is malformed and fy_budget_set has set no other; FERRY_STRICT=0: OK. */
+fy_status_t fy__budget_check(void);
 
 #endif

@@ -175,7 +175,7 @@ fy_status_t fy_ledger_record(const char *path)
 
 void fy__event_from_environment(void)
 {
-    const char *path = getenv("FERRY_RECORD");
+    const char *path = secure_getenv("FERRY_RECORD"); /* NULL in a setuid program: it names a file to write */
     fy__error_copy_t before;
     if (!path || !*path) return;
     fy__error_save(&before);
@@ -191,6 +191,7 @@ __attribute__((destructor)) static void end_at_exit(void)
     if (pthread_mutex_trylock(&lock) != 0) return; /* a thread is at it, and the process does not wait for threads */
     (void)end(&error);
     pthread_mutex_unlock(&lock);
+    if (error) fy__log(FY_LOG_ERROR, "the event file is not whole: %s", strerror(error));
 }
 
 /* ---- fork ---- */

@@ -9,7 +9,7 @@
 
 FY_COLD void fy__memory_refused(const fy_device_t *device, fy_status_t status)
 {
-    const char *path = getenv("FERRY_SNAPSHOT_ON_OOM");
+    const char *path = secure_getenv("FERRY_SNAPSHOT_ON_OOM");
     char name[4096];
     fy__error_copy_t verdict;
     if (!path || !*path || (status != FY_STATUS_OUT_OF_MEMORY && status != FY_STATUS_PINNED_LIMIT)) return;

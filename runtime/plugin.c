@@ -68,7 +68,7 @@ static void own_folder(char *folder, size_t size)
 static void look(int i)
 {
     char folders[2048], path[2304];
-    const char *asked = getenv("FERRY_PLUGIN_PATH");
+    const char *asked = secure_getenv("FERRY_PLUGIN_PATH");
     if (asked && *asked)
         snprintf(folders, sizeof folders, "%s", asked);
     else

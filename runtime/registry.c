@@ -8,6 +8,7 @@
 
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
+#include "runtime/budget.h"
 #include "runtime/event.h"
 #include "runtime/guard.h"
 #include "runtime/plugin.h"
@@ -311,6 +312,7 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
     if (!text) return FY_FAIL(INVALID_ARGUMENT, "device_open: spec is NULL");
     if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY; /* and a recording that the environment asks for begins */
     if (!fy_device_host()) return FY_FAIL(OUT_OF_MEMORY, "device_open: the host could not be set up");
+    FY_TRY(fy__budget_check());
     FY_TRY(fy__spec_parse(text, &spec));
     if (strcmp(spec.backend, "auto") == 0) strcpy(spec.backend, has_cuda() ? "cuda" : "host");
     if (strcmp(spec.backend, "host") == 0) {

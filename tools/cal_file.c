@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -39,22 +40,35 @@ static void write_document(const cal_t *cal, const cal_origin_t *origin, FILE *f
     json_end(&json);
 }
 
-fy_status_t cal_write(const cal_t *cal, const cal_origin_t *origin, const char *path)
+/* To `name`, which is a temporary file, a pipe, a device, or a link to nothing yet. */
+static fy_status_t write_to(const cal_t *cal, const cal_origin_t *origin, const char *name)
+{
+    FILE *file = fopen(name, "we");
+    if (!file) return TOOL_FAIL(IO, "cannot write %s: %s", name, strerror(errno));
+    write_document(cal, origin, file);
+    const int failed = ferror(file);
+    return (fclose(file) != 0) | failed ? TOOL_FAIL(IO, "cannot write %s: %s", name, strerror(errno)) : FY_STATUS_OK;
+}
+
+static fy_status_t replace(const cal_t *cal, const cal_origin_t *origin, const char *path)
 {
     char *temporary = tool_alloc(strlen(path) + 8);
     sprintf(temporary, "%s.part", path);
-    FILE *file = fopen(temporary, "we");
-    fy_status_t status = FY_STATUS_OK;
-    if (!file) {
-        status = TOOL_FAIL(IO, "cannot write %s: %s", temporary, strerror(errno));
-    } else {
-        write_document(cal, origin, file);
-        const int failed = ferror(file) | (fclose(file) != 0);
-        if (failed || rename(temporary, path) != 0) {
-            status = TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(errno));
-            unlink(temporary);
-        }
-    }
+    fy_status_t status = write_to(cal, origin, temporary);
+    if (status == FY_STATUS_OK && rename(temporary, path) != 0) status = TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(errno));
+    if (status != FY_STATUS_OK) unlink(temporary);
     free(temporary);
+    return status;
+}
+
+fy_status_t cal_write(const cal_t *cal, const cal_origin_t *origin, const char *path)
+{
+    struct stat found;
+    char *target = realpath(path, NULL); /* a link stays, and what it names is replaced; NULL: there is no such file yet */
+    const char *name = target ? target : path;
+    const bool is_special = stat(name, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
+    const bool is_dangling = !target && lstat(path, &found) == 0 && S_ISLNK(found.st_mode);
+    const fy_status_t status = is_special || is_dangling ? write_to(cal, origin, name) : replace(cal, origin, name);
+    free(target);
     return status;
 }

@@ -68,6 +68,10 @@ int main(int argc, char **argv)
         return STATUS_OK;
     }
     prefer_passive_waiting(argv);
-    return run_command("ferry", "Ferry, a tensor runtime that moves nothing by itself.", commands, sizeof commands / sizeof *commands, argc,
-                       argv);
+    const int status = run_command("ferry", "Ferry, a tensor runtime that moves nothing by itself.", commands,
+                                   sizeof commands / sizeof *commands, argc, argv);
+    const char *record = getenv("FERRY_RECORD"); /* --record ends its own, and unsets it */
+    if (!record || !*record || fy_ledger_record(NULL) == FY_STATUS_OK) return status;
+    fprintf(stderr, "ferry: FERRY_RECORD=%s: %s\n", record, fy_error_get()->text);
+    return status == STATUS_OK ? STATUS_FAILED : status;
 }

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- data ---- */
@@ -158,6 +159,11 @@ static void make_options(train_run_t *run)
 static fy_status_t check_save(const char *path)
 {
     char folder[4096];
+    struct stat found;
+    if (stat(path, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) { /* a pipe or a device: written to in place */
+        if (access(path, W_OK) == 0) return FY_STATUS_OK;
+        return TOOL_FAIL(IO, "--save: %s cannot be written: %s", path, strerror(errno));
+    }
     const char *slash = strrchr(path, '/');
     const int length = slash == path ? 1 : slash ? (int)(slash - path) : 1;
     snprintf(folder, sizeof folder, "%.*s", length, slash ? path : ".");

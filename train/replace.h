@@ -7,16 +7,18 @@
 
 /* A file on its way. After begin, exactly one of commit and abort. */
 typedef struct fyt_replace {
-    const char *path; /* borrowed from begin's caller until commit or abort */
-    char *temp;       /* "PATH.PID-N.tmp" */
+    char *path; /* of the file itself: symbolic links are resolved */
+    char *temp; /* "PATH.PID-N.tmp"; NULL: `path` is a pipe or a device, which is written to and not replaced */
     int fd;
 } fyt_replace_t;
 
-/* Makes an empty file beside `path`. On failure there is nothing to commit or abort. Fails: IO, OUT_OF_MEMORY. */
+/* Makes an empty file beside the file that `path` names. A symbolic link stays, and its target, which need not exist, is replaced. A pipe or a
+ * device is opened for writing (a pipe blocks until it has a reader). On failure there is nothing to commit or abort.
+ * Fails: IO (a loop of links among others), OUT_OF_MEMORY. */
 fy_status_t fyt_replace_begin(fyt_replace_t *replace, const char *path);
 /* Fails: IO; abort it then. */
 fy_status_t fyt_replace_write(fyt_replace_t *replace, const void *data, size_t nbytes);
-/* Syncs the file, renames it over `path`, syncs the folder. Fails: IO; nothing is left beside, and `path` is as it was, or, if only the
+/* A pipe or a device is closed. Else syncs the file, renames it over `path`, syncs the folder. Fails: IO; nothing is left beside, and `path` is as it was, or, if only the
  * folder could not be synced, the new file. */
 fy_status_t fyt_replace_commit(fyt_replace_t *replace);
 /* Takes the file away that was begun. */

@@ -53,7 +53,7 @@ const char *fy__cudnn_name(cudnnStatus_t code)
 
 static const char *asked_for(void)
 {
-    const char *name = getenv("FERRY_CUDNN");
+    const char *name = secure_getenv("FERRY_CUDNN");
     return name != NULL && name[0] != '\0' ? name : NULL;
 }
 

@@ -20,7 +20,7 @@ typedef CUresult(CUDAAPI *get_proc_fn)(const char *symbol, void **pfn, int versi
 
 static const char *library_name(void)
 {
-    const char *name = getenv("FERRY_CUDA_DRIVER");
+    const char *name = secure_getenv("FERRY_CUDA_DRIVER");
     return name != NULL && name[0] != '\0' ? name : DRIVER_LIBRARY;
 }
 

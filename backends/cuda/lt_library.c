@@ -48,7 +48,7 @@ const char *fy__cublaslt_name(cublasStatus_t code)
 
 static const char *asked_for(void)
 {
-    const char *name = getenv("FERRY_CUBLASLT");
+    const char *name = secure_getenv("FERRY_CUBLASLT");
     return name != NULL && name[0] != '\0' ? name : NULL;
 }
 

@@ -16,7 +16,7 @@ static char why_not[256]; /* written under `once`; empty: it is there */
 
 static const char *asked_for(void)
 {
-    const char *name = getenv("FERRY_NCCL");
+    const char *name = secure_getenv("FERRY_NCCL");
     return name != NULL && name[0] != '\0' ? name : "libnccl.so.2";
 }
 

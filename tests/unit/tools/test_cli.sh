@@ -70,8 +70,19 @@ done
 FERRY_BUDGET=upload=0 expect 1 experiment roundtrip --device sim:0 --size 16 --iters 2
 says err "'upload=0'"
 FERRY_BUDGET=upload=0 expect 0 experiment roundtrip --device sim:0 --size 16 --iters 2 --budget upload=1MiB
-FERRY_BUDGET=uplaod=0 expect 0 experiment roundtrip --device sim:0 --size 16 --iters 2
+FERRY_BUDGET=uplaod=0 expect 2 experiment roundtrip --device sim:0 --size 16 --iters 2
 says err "FERRY_BUDGET is not in force"
+says err "FERRY_STRICT=0"
+FERRY_STRICT=0 FERRY_BUDGET=uplaod=0 expect 0 experiment roundtrip --device sim:0 --size 16 --iters 2
+says err "FERRY_BUDGET is not in force"
+# An event file that is not whole is told: a full disk, written to by way of a device.
+if [ -c /dev/full ]; then
+    FERRY_RECORD=/dev/full expect 1 experiment roundtrip --device sim:0 --size 16 --iters 2
+    says err "FERRY_RECORD=/dev/full"
+    says err "not whole"
+else
+    echo "skipped: there is no /dev/full"
+fi
 
 # ---- info ----
 expect 0 info --help
