@@ -38,6 +38,8 @@
     X(move, fy_one_hot)                                                                         \
     X(matmul, fy_matmul_f32) /* what cuBLASLt does not take; and linear */                      \
     X(matmul, fy_matmul_f64)                                                                    \
+    X(matmul, fy_linear_finish_f32) /* bias and activation of a product in scratch */           \
+    X(matmul, fy_linear_finish_f64)                                                             \
     X(conv, fy_conv2d_f32) /* and the gradients; any strides */                                 \
     X(conv, fy_conv2d_f64)                                                                      \
     X(conv_gemm, fy_conv2d_gemm_f32) /* these: dense operands of less than 2^30 elements */     \

@@ -54,9 +54,12 @@ static fy_status_t load_kernels(fy__cuda_device_t *dev)
 #undef X
     };
     for (int i = 0; i < FY__CUDA_MODULE_COUNT; i++)
-        FY_TRY(FY__CUDA_CALL(dev, cuModuleLoadData, (&dev->modules[i], fy__cuda_fatbin(i)),
-                             "loading kernels '%s' on cuda:%d (%s, compute capability %d.%d)", module_names[i], dev->index, dev->model,
-                             dev->major, dev->minor));
+        FY_TRY(
+            FY__CUDA_CALL(dev, cuModuleLoadData, (&dev->modules[i], fy__cuda_fatbin(i)),
+                          "loading kernels '%s' on cuda:%d (%s, compute capability %d.%d; compiled by CUDA %d.%d, whose code needs driver "
+                          "%d.0 or newer; this one is %d.%d)",
+                          module_names[i], dev->index, dev->model, dev->major, dev->minor, CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10,
+                          CUDA_VERSION / 1000, fy__cuda.version / 1000, fy__cuda.version % 1000 / 10));
     for (int i = 0; i < FY__CUDA_KERNEL_COUNT; i++)
         FY_TRY(FY__CUDA_CALL(dev, cuModuleGetFunction, (&dev->kernels[i], dev->modules[kernels[i].module], kernels[i].name),
                              "finding kernel %s on cuda:%d", kernels[i].name, dev->index));

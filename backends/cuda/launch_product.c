@@ -44,18 +44,44 @@ fy_status_t fy__cuda_run_matmul(fy__cuda_device_t *dev, CUstream stream, const f
     return fy__cuda_submit(dev, stream, &request);
 }
 
+/* Run by run of rows: the product into scratch, then bias and activation. UNSUPPORTED: before anything ran. */
+static fy_status_t run_through_scratch(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch, const fy_launch_t *product)
+{
+    fy__cuda_linear_scratch_t s;
+    fy__cuda_request_t request;
+    if (launch->workspace == NULL || !fy__cuda_linear_scratch(launch, product, launch->workspace, launch->workspace_nbytes, &s))
+        return FY_STATUS_UNSUPPORTED;
+    const fy__cuda_lt_problem_t *p = &s.matmul.problem;
+    const int64_t step = (p->transpose_b ? 1 : p->ldb) * (int64_t)fy__cuda_dtype_nbytes(p->dtype);
+    void *behind = (char *)launch->workspace + s.nbytes;
+    for (int64_t first = 0; first < s.rows; first += s.at_once) {
+        const int64_t count = s.rows - first < s.at_once ? s.rows - first : s.at_once;
+        const fy__cuda_lt_problem_t problem = fy__cuda_linear_run_problem(&s, count);
+        FY_TRY(fy__cuda_lt_run(dev, stream, &problem, s.matmul.a, s.matmul.b + first * step, s.matmul.d, NULL, behind,
+                               launch->workspace_nbytes - s.nbytes));
+        fy__cuda_pack_linear_finish(launch, product, &s, first, count, &request);
+        FY_TRY(fy__cuda_submit(dev, stream, &request));
+    }
+    return FY_STATUS_OK;
+}
+
 fy_status_t fy__cuda_run_linear(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
 {
     fy_desc_t dst, src[2];
     const fy_launch_t product = fy__cuda_linear_product(launch, &dst, src);
     fy__cuda_matmul_t matmul;
     fy__cuda_request_t request;
-    if (fy__cuda_linear_plan(dev, launch, &product, &matmul) && fy__cuda_lt_is_wanted(dev)) {
+    fy_status_t status = FY_STATUS_UNSUPPORTED;
+    if (fy__cuda_lt_is_wanted(dev)) {
         FY_TRY(fy__cuda_lt_load());
-        fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul); /* UNSUPPORTED: before anything ran */
-        if (status == FY_STATUS_OK && fy__cuda_pack_linear_activation(dev, launch, &request)) return fy__cuda_submit(dev, stream, &request);
+        if (fy__cuda_linear_plan(dev, launch, &product, &matmul)) {
+            status = fy__cuda_matmul_run(dev, stream, launch, &matmul); /* UNSUPPORTED: before anything ran */
+            if (status == FY_STATUS_OK && fy__cuda_pack_linear_activation(dev, launch, &request))
+                return fy__cuda_submit(dev, stream, &request);
+        }
+        if (status == FY_STATUS_UNSUPPORTED) status = run_through_scratch(dev, stream, launch, &product);
         if (status != FY_STATUS_UNSUPPORTED) return status;
-        tell_slow(dev, "it has no algorithm for this shape, alignment and epilogue");
+        tell_slow(dev, "it has no algorithm for a linear of this shape and layout, or the device's workspace holds no 64 rows of it");
     }
     fy__cuda_pack_linear(launch, &product, &request);
     return fy__cuda_submit(dev, stream, &request);
@@ -121,7 +147,19 @@ uint64_t fy__cuda_linear_workspace(fy__cuda_device_t *dev, const fy_launch_t *la
     fy_desc_t dst, src[2];
     const fy_launch_t product = fy__cuda_linear_product(launch, &dst, src);
     fy__cuda_matmul_t matmul;
-    return fy__cuda_linear_plan(dev, launch, &product, &matmul) ? product_workspace(dev, &matmul, limit) : 0;
+    fy__cuda_linear_scratch_t s;
+    if (!fy__cuda_lt_is_wanted(dev)) return 0;
+    if (fy__cuda_linear_plan(dev, launch, &product, &matmul)) {
+        const uint64_t nbytes = product_workspace(dev, &matmul, limit);
+        if (!fy__cuda_lt_is_refused(dev, &matmul.problem, limit)) return nbytes;
+    }
+    if (!fy__cuda_linear_scratch(launch, &product, NULL, limit, &s)) return 0;
+    s.matmul.problem = fy__cuda_linear_run_problem(&s, s.at_once);
+    const uint64_t behind = product_workspace(dev, &s.matmul, limit - s.nbytes);
+    if (s.at_once == s.rows) return s.nbytes + behind;
+    s.matmul.problem = fy__cuda_linear_run_problem(&s, s.rows % s.at_once);
+    if (s.rows % s.at_once != 0) (void)product_workspace(dev, &s.matmul, limit - s.nbytes); /* the last run's plan */
+    return limit;                                                                           /* of which the launch makes the same runs */
 }
 
 uint64_t fy__cuda_linear_params_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)

@@ -87,11 +87,11 @@ static cudaDataType_t type_of(int32_t dtype)
     }
 }
 
-static fy_status_t make_layout(const fy__cuda_lt_problem_t *p, int64_t rows, int64_t cols, int64_t ld, int64_t batch_stride,
+static fy_status_t make_layout(const fy__cuda_lt_problem_t *p, int32_t dtype, int64_t rows, int64_t cols, int64_t ld, int64_t batch_stride,
                                cublasLtMatrixLayout_t *out)
 {
     const int32_t batch = (int32_t)p->batch;
-    LT_TRY(cublasLtMatrixLayoutCreate, (out, type_of(p->dtype), (uint64_t)rows, (uint64_t)cols, ld), p);
+    LT_TRY(cublasLtMatrixLayoutCreate, (out, type_of(dtype), (uint64_t)rows, (uint64_t)cols, ld), p);
     if (p->batch == 1) return FY_STATUS_OK;
     LT_TRY(cublasLtMatrixLayoutSetAttribute, (*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), p);
     LT_TRY(cublasLtMatrixLayoutSetAttribute, (*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride, sizeof batch_stride), p);
@@ -114,9 +114,11 @@ static fy_status_t describe(const fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t
         LT_TRY(cublasLtMatmulDescSetAttribute, (plan->product, CUBLASLT_MATMUL_DESC_TRANSB, &transpose, sizeof transpose), p);
     if (p->epilogue)
         LT_TRY(cublasLtMatmulDescSetAttribute, (plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue), p);
-    FY_TRY(make_layout(p, p->transpose_a ? p->inner : p->rows, p->transpose_a ? p->rows : p->inner, p->lda, p->batch_a, &plan->a));
-    FY_TRY(make_layout(p, p->transpose_b ? p->cols : p->inner, p->transpose_b ? p->inner : p->cols, p->ldb, p->batch_b, &plan->b));
-    return make_layout(p, p->rows, p->cols, p->ldd, p->batch_d, &plan->d);
+    FY_TRY(
+        make_layout(p, p->dtype, p->transpose_a ? p->inner : p->rows, p->transpose_a ? p->rows : p->inner, p->lda, p->batch_a, &plan->a));
+    FY_TRY(
+        make_layout(p, p->dtype, p->transpose_b ? p->cols : p->inner, p->transpose_b ? p->inner : p->cols, p->ldb, p->batch_b, &plan->b));
+    return make_layout(p, p->dtype_d, p->rows, p->cols, p->ldd, p->batch_d, &plan->d);
 }
 
 static fy_status_t set_preference(const fy__cuda_lt_problem_t *p, uint64_t limit, cublasLtMatmulPreference_t preference)
@@ -157,7 +159,7 @@ static fy_status_t make_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, 
 {
     fy_status_t status = describe(lt, p, place);
     if (status == FY_STATUS_OK) status = choose(lt, p, limit, place);
-    const int refused = status == FY_STATUS_UNSUPPORTED && p->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+    const int refused = status == FY_STATUS_UNSUPPORTED;
     if (status != FY_STATUS_OK) drop_plan(place);
     if (status != FY_STATUS_OK && !refused) return status;
     place->problem = *p;
@@ -230,7 +232,7 @@ static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, u
         *bucket = (uint32_t)(plan - lt->plans) + 1;
     }
     plan->used = ++lt->tick;
-    if (plan->refused) return LT_FAIL(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", p);
+    if (plan->refused) return FY_STATUS_UNSUPPORTED; /* no text: something else runs it, launch after launch */
     *out_plan = plan;
     return FY_STATUS_OK;
 }
@@ -269,6 +271,16 @@ uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem
     const uint64_t nbytes = plan != NULL && !plan->refused ? plan->choice.workspaceSize : 0;
     pthread_mutex_unlock(&lt->lock);
     return nbytes;
+}
+
+int fy__cuda_lt_is_refused(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem, uint64_t limit)
+{
+    if (limit == UINT64_MAX) limit--;
+    pthread_mutex_lock(&dev->lt->lock);
+    const plan_t *plan = find(dev->lt, problem, limit, 0);
+    const int refused = plan != NULL && plan->refused;
+    pthread_mutex_unlock(&dev->lt->lock);
+    return refused;
 }
 
 /* cuBLASLt's codes do not tell a lost device from a refused launch; the driver's do. */

@@ -11,12 +11,12 @@ typedef struct fy__cuda_lt_problem {
     int64_t rows, cols, inner; /* of d, and the length of the dot products */
     int64_t lda, ldb, ldd;
     int64_t batch, batch_a, batch_b, batch_d; /* how many, and the steps from one to the next, in elements */
-    int32_t dtype;
+    int32_t dtype;                            /* of a and b */
     int32_t transpose_a, transpose_b, accumulate;
     uint32_t align_a, align_b, align_d; /* bytes, at most 256 */
     uint32_t epilogue;                  /* a cublasLtEpilogue_t, or 0 */
     uint32_t align_bias;                /* of what the epilogue adds or makes, bytes; 0: nothing */
-    uint32_t reserved;
+    int32_t dtype_d;                    /* of d: dtype, or wider */
 } fy__cuda_lt_problem_t;
 
 /* Only host memory; the library and the handle come with the first use. */
@@ -42,8 +42,10 @@ uint32_t fy__cuda_lt_alignment(const void *address);
 /* Bytes of scratch, at most `limit`, with which this product runs best; 0 also if there is no plan. The first time of a problem it enters the
  * device and makes the plan; after that it is a look-up. */
 uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem, uint64_t limit);
+/* 1: this problem, with so much scratch, was refused when its workspace was asked for. */
+int fy__cuda_lt_is_refused(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem, uint64_t limit);
 /* Submits it. `bias`: rows values that the epilogue adds, or cols values that it makes (BGRADB); else NULL. The context is current.
- * UNSUPPORTED: there is no algorithm, and nothing ran. A BGRADB that was refused once is refused from then on without a question. */
+ * UNSUPPORTED: there is no algorithm, and nothing ran. What was refused once is refused from then on without a question. */
 fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_lt_problem_t *problem, const void *a, const void *b,
                             void *d, const void *bias, void *workspace, uint64_t workspace_nbytes);
 

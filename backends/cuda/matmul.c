@@ -94,7 +94,7 @@ void fy__cuda_matmul_plan(const fy_launch_t *launch, fy__cuda_matmul_t *out)
     p->rows = d.cols;
     p->cols = d.rows;
     p->inner = a.cols;
-    p->dtype = dst->dtype;
+    p->dtype = p->dtype_d = dst->dtype;
     p->accumulate = (int32_t)(launch->accumulate & 1);
     int32_t transpose_d = 0;
     out->takes_lt = layout_of(&b, &p->lda, &p->transpose_a) && layout_of(&a, &p->ldb, &p->transpose_b) &&

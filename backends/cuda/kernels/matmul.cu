@@ -1,7 +1,7 @@
 // Matrix product, and linear, for what cuBLASLt does not take: layouts without a unit stride. Tiles of both operands in shared memory, 4 x 4
 // results a thread in registers, for any strides, any batch axes and every float dtype. The host has folded transposes and broadcasting
-// into strides.
-#include "backends/cuda/kernels/common.cuh"
+// into strides. And what follows a product of cuBLASLt's that linear left in scratch.
+#include "backends/cuda/kernels/wide.cuh"
 
 #include "backends/formulas/activation.h"
 
@@ -108,5 +108,37 @@ FY_KERNEL fy_matmul_f64(FY_ARGS args)
     matmul(args, tiles);
 }
 
+// ---- linear's bias and activation, rounded once: dst = activation(src[0] + src[1]), src[0] the wide sums, src[1] a bias for each column ----
+
+template <typename T, int W> __device__ inline void finish_linear(const fy_args &args)
+{
+    const fy_operand &d = args.dst[0], &sums = args.src[0], &bias = args.src[1]; // without one, src[1] is not read
+    const fy_operand *const operands[3] = { &d, &sums, &bias };
+    const uint64_t groups = W > 1 ? args.nelem / W : args.nelem;
+    const bool adds = args.nsrc == 2;
+    for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
+        int64_t at[3];
+        T x[W], b[W];
+        locate_group<W>(args, d, operands, group, at);
+        load_group<W>(sums, at[1], x);
+        for (int i = 0; i < W; i++) b[i] = (T)0;
+        if (adds) load_group<W>(bias, at[2], b);
+        for (int i = 0; i < W; i++) x[i] = activate(args.attrs.linear.activation, x[i] + b[i]);
+        put_group<W>(args, at[0], x);
+    }
+}
+
+// The host asks for groups only where the columns are a multiple of them, so there is no tail.
+FY_KERNEL fy_linear_finish_f32(FY_ARGS args)
+{
+    by_width(0.0f, args, [&](auto w) { finish_linear<float, decltype(w)::n>(args); });
+}
+FY_KERNEL fy_linear_finish_f64(FY_ARGS args)
+{
+    by_width(0.0, args, [&](auto w) { finish_linear<double, decltype(w)::n>(args); });
+}
+
+FY_KERNEL_EXISTS(fy_linear_finish_f32)
+FY_KERNEL_EXISTS(fy_linear_finish_f64)
 FY_KERNEL_EXISTS(fy_matmul_f32)
 FY_KERNEL_EXISTS(fy_matmul_f64)

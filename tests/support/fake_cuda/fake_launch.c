@@ -169,6 +169,32 @@ static int is_plain_reduction(const fy__cuda_args_t *args)
     return !is_float(src) || src == dst;
 }
 
+/* dst = activation(sums + bias), rounded once: dst += it where the launch adds. */
+static fy_status_t finish_linear(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc_t *src)
+{
+    static const fy_op_t ops[] = { FY_OP_COPY, FY_OP_RELU, FY_OP_TANH, FY_OP_SIGMOID, FY_OP_GELU };
+    static const int32_t activations[] = { FY_ACTIVATION_NONE, FY_ACTIVATION_RELU, FY_ACTIVATION_TANH, FY_ACTIVATION_SIGMOID,
+                                           FY_ACTIVATION_GELU };
+    const fy_cast_attrs_t to_wide = { src[0].dtype }, to_dst = { dst->dtype };
+    fy_desc_t sum = temporary(&src[0], src[0].dtype), wide[2] = { src[0], temporary(&src[0], src[0].dtype) },
+              before = temporary(dst, src[0].dtype);
+    fy_status_t status = run_op(FY_OP_COPY, &sum, 1, wide, NULL, 0);
+    if (args->nsrc == 2 && status == FY_STATUS_OK) status = run_op(FY_OP_CAST, &wide[1], 1, &src[1], &to_wide, 0);
+    if (args->nsrc == 2 && status == FY_STATUS_OK) status = run_op(FY_OP_ADD, &sum, 2, wide, NULL, 0);
+    for (int i = 1; i < 5; i++)
+        if (activations[i] == args->attrs.linear.activation && status == FY_STATUS_OK) status = run_op(ops[i], &sum, 1, &sum, NULL, 0);
+    if (args->accumulate && status == FY_STATUS_OK) {
+        fy_desc_t both[2] = { sum, before };
+        status = run_op(FY_OP_CAST, &before, 1, dst, &to_wide, 0);
+        if (status == FY_STATUS_OK) status = run_op(FY_OP_ADD, &sum, 2, both, NULL, 0);
+    }
+    if (status == FY_STATUS_OK) status = run_op(FY_OP_CAST, dst, 1, &sum, &to_dst, 0);
+    free(sum.data);
+    free(wide[1].data);
+    free(before.data);
+    return status;
+}
+
 /* ---- what each kernel assumes ---- */
 
 static int starts_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
@@ -203,7 +229,7 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_MSE_LOSS: return starts_with(kernel, "fy_reduce");
     case FY_OP_ARGMAX: return strcmp(kernel, "fy_argmax") == 0;
     case FY_OP_MATMUL:
-    case FY_OP_LINEAR: return starts_with(kernel, "fy_matmul");
+    case FY_OP_LINEAR: return starts_with(kernel, "fy_matmul") || (op == FY_OP_LINEAR && starts_with(kernel, "fy_linear_finish"));
     case FY_OP_SGD_STEP:
     case FY_OP_SGD_MOMENTUM_STEP:
     case FY_OP_ADAM_STEP:
@@ -327,6 +353,7 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
     }
     if (starts_with(kernel, "fy_step") && (args->op == FY_OP_ADAM_STEP || args->op == FY_OP_SGD_MOMENTUM_STEP)) /* leaves the number */
         dst[args->ndst - 1].data = memcpy(state, dst[args->ndst - 1].data, sizeof *state);
+    if (starts_with(kernel, "fy_linear_finish")) return finish_linear(args, dst, src);
     if (args->op == FY_OP_LINEAR) { /* w came transposed, and with the batch axes of dst */
         const int r = src[1].rank - 2;
         const fy_desc_t w = src[1];

@@ -194,8 +194,10 @@ static int shapes_fit(const struct object *product, const struct object *a, cons
     uint64_t kb = product->transpose_b ? b->cols : b->rows, n = product->transpose_b ? b->rows : b->cols;
     const struct object *all[] = { a, b, c, d };
     for (int i = 0; i < 4; i++)
-        if (all[i]->type != a->type || all[i]->ld < (int64_t)all[i]->rows || all[i]->batch != d->batch || all[i]->rows == 0) return 0;
+        if ((i < 2 && all[i]->type != a->type) || all[i]->ld < (int64_t)all[i]->rows || all[i]->batch != d->batch || all[i]->rows == 0)
+            return 0;
     int wide = a->type == CUDA_R_64F;
+    if (d->type != a->type && (wide || d->type != CUDA_R_32F)) return 0; /* halves may become f32 */
     return d->rows == m && d->cols == n && k == kb && c == d && product->type == (wide ? CUDA_R_64F : CUDA_R_32F) &&
            (product->compute == (wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F) ||
             (a->type == CUDA_R_32F && product->compute == CUBLAS_COMPUTE_32F_FAST_TF32));

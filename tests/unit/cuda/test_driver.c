@@ -59,6 +59,18 @@ static void wrong_index_and_unknown_option(void **state)
     assert_failed(cuda->device_open(0, 1, &option, &other), FY_STATUS_INVALID_ARGUMENT, "colour");
 }
 
+/* A driver that is older than the compiler cannot load what it made: the text has both versions. */
+static void kernels_that_do_not_load_name_versions(void **state)
+{
+    (void)state;
+    void *other;
+    char versions[96];
+    snprintf(versions, sizeof versions, "compiled by CUDA %d.%d, whose code needs driver %d.0 or newer; this one is 13.0",
+             CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, CUDA_VERSION / 1000);
+    fake.fake_cuda_fail("cuModuleLoadData", 1, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+    assert_failed(cuda->device_open(0, 0, NULL, &other), FY_STATUS_UNSUPPORTED, versions);
+}
+
 static void a_device_opens_twice(void **state)
 {
     (void)state;
@@ -331,6 +343,7 @@ int main(void)
         cmocka_unit_test(init_failure_names_the_code),
         cmocka_unit_test_setup_teardown(query_says_what_it_is, open_device, close_device),
         cmocka_unit_test_setup_teardown(wrong_index_and_unknown_option, open_device, close_device),
+        cmocka_unit_test_setup_teardown(kernels_that_do_not_load_name_versions, open_device, close_device),
         cmocka_unit_test_setup_teardown(a_device_opens_twice, open_device, close_device),
         cmocka_unit_test(every_call_fails_once),
         cmocka_unit_test(fatal_codes_lose_the_device),

@@ -67,6 +67,94 @@ static void a_fused_relu_is_one_call(void **state)
     }
 }
 
+/* Half precision rounds once, behind the activation: a plain product in f32 to scratch, and one launch; not the slow kernel. */
+static void half_activations_are_a_product_and_a_launch(void **state)
+{
+    (void)state;
+    static const int32_t activations[] = { FY_ACTIVATION_GELU, FY_ACTIVATION_TANH, FY_ACTIVATION_SIGMOID };
+    float x[48];
+    uint16_t halves[2][48];
+    for (int i = 0; i < 48; i++) {
+        x[i] = -2.0f + 0.25f * (float)(i % 17);
+        halves[0][i] = fy__f16_from_f32(x[i]);
+        halves[1][i] = fy__bf16_from_f32(x[i]);
+    }
+    for (int32_t dtype = FY_DTYPE_F16; dtype <= FY_DTYPE_BF16; dtype++)
+        for (int i = 0; i < 3; i++)
+            for (unsigned nsrc = 2; nsrc <= 3; nsrc++) {
+                const fy_linear_attrs_t attrs = { activations[i] };
+                op_case_t c = linear_case(dtype, &attrs);
+                c.nsrc = nsrc;
+                c.given[0] = halves[dtype == FY_DTYPE_BF16];
+                for (c.shifted = 0; c.shifted < 2u << nsrc; c.shifted++) {
+                    const int64_t before = products(), launches = kernels();
+                    run_case(&c);
+                    assert_int_equal(products() - before, 1);
+                    assert_int_equal(kernels() - launches, 1);
+                    assert_string_equal(fake.fake_cuda_last_kernel(), "fy_linear_finish_f32");
+                }
+            }
+}
+
+/* 6 * 16 sums in f32 are 384 bytes, and cuBLASLt asks for 4096 behind them at a multiple of 256. */
+static void its_scratch_is_declared(void **state)
+{
+    (void)state;
+    const fy_linear_attrs_t gelu = { FY_ACTIVATION_GELU };
+    op_case_t c = linear_case(FY_DTYPE_BF16, &gelu);
+    fy_launch_t launch = {
+        .struct_size = sizeof launch, .op = FY_OP_LINEAR, .nsrc = 3, .ndst = 1, .dst = c.dst, .src = c.src, .attrs = &gelu, .nelem = 96
+    };
+    const int64_t heuristics = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
+    assert_int_equal(cuda->workspace(dev, &launch, 1 << 20), 512 + 4096);
+    assert_int_equal(cuda->workspace(dev, &launch, 600), 512); /* none is left for cuBLASLt */
+    assert_int_equal(cuda->workspace(dev, &launch, 383), 0);   /* nor for the sums: then the kernel does all */
+    assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - heuristics, 2);
+    c.workspace_limit = 383;
+    run_case(&c);
+    assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
+}
+
+/* More rows than the scratch holds: runs of a multiple of 64, of which a steady launch plans none. */
+static void rows_come_in_runs(void **state)
+{
+    (void)state;
+    const fy_linear_attrs_t tanh = { FY_ACTIVATION_TANH };
+    for (int transposed = 0; transposed < 2; transposed++) {
+        op_case_t c = linear_case(FY_DTYPE_F16, &tanh);
+        c.dst[0] = describe(FY_DTYPE_F16, 2, (const int64_t[]){ 300, 16 }, (const int64_t[]){ 24, 1 });
+        c.src[0] =
+            describe(FY_DTYPE_F16, 2, (const int64_t[]){ 300, 8 }, transposed ? (const int64_t[]){ 1, 300 } : (const int64_t[]){ 8, 1 });
+        c.workspace_limit = 11000; /* three quarters are 128 rows of 64 bytes */
+        const int64_t before = products(), launches = kernels();
+        run_case(&c);
+        assert_int_equal(products() - before, 3);
+        assert_int_equal(kernels() - launches, 3);
+        const int64_t heuristics = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
+        run_case(&c);
+        assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"), heuristics);
+    }
+}
+
+/* An epilogue without an algorithm: likewise, for every dtype, and it is not asked for again. */
+static void without_an_epilogue_it_goes_through_scratch(void **state)
+{
+    const fy_linear_attrs_t relu = { FY_ACTIVATION_RELU };
+    for (int32_t dtype = FY_DTYPE_F32; dtype <= FY_DTYPE_BF16; dtype++) {
+        op_case_t c = linear_case(dtype, &relu);
+        assert_int_equal(close_device(state) | open_device(state), 0);
+        fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15); /* NOT_SUPPORTED: of the one with the bias */
+        for (int i = 0; i < 2; i++) {
+            const int64_t before = products(), launches = kernels(), asked = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
+            run_case(&c);
+            assert_int_equal(products() - before, 1);
+            assert_int_equal(kernels() - launches, 1);
+            assert_non_null(strstr(fake.fake_cuda_last_kernel(), "fy_linear_finish"));
+            assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - asked, i == 0 ? 2 : 0);
+        }
+    }
+}
+
 static op_case_t params_case(int32_t dtype)
 {
     op_case_t c = { .op = FY_OP_LINEAR_BACKWARD_PARAMS, .ndst = 2, .nsrc = 2, .close = CLOSE, .workspace_limit = 1 << 20 };
@@ -181,6 +269,10 @@ int main(void)
         TEST(a_nan_goes_through_relu, open_device),
         TEST(a_fused_relu_is_one_call, open_fused),
         TEST(both_gradients_are_one_call, open_device),
+        TEST(half_activations_are_a_product_and_a_launch, open_device),
+        TEST(its_scratch_is_declared, open_device),
+        TEST(rows_come_in_runs, open_device),
+        TEST(without_an_epilogue_it_goes_through_scratch, open_device),
         TEST(what_was_refused_is_not_asked_again, open_device),
         TEST(f32_is_f32, open_device),
         TEST(tf32_is_asked_for, open_tf32),

@@ -1,21 +1,28 @@
 #!/usr/bin/env bash
 # What nvcc makes of the kernels, without a card: those that promise 16-byte accesses have them in machine code (LDG.E.128, STG.E.128), none of
-# them goes through generic addresses, and the elementwise and moving ones keep everything in registers. Reads the fatbins of this build.
-# Usage: test_sass.sh BUILD_DIR. Skipped without cuobjdump (part of the CUDA toolkit).
+# them goes through generic addresses, the elementwise and moving ones keep everything in registers, and those of tensor cores read shared memory by
+# LDSM. Reads the fatbins of this build.
+# Usage: test_sass.sh BUILD_DIR. Skipped without cuobjdump and nvdisasm (CUDA toolkit, or scripts/cuda-tools.sh, which CI runs).
 set -euo pipefail
 fatbins=$(realpath -m "$1")/fatbin
 if [ ! -d "$fatbins" ]; then
     echo "skipped: the CUDA plugin was not built, no $fatbins"
     exit 77
 fi
-cuobjdump=$(command -v cuobjdump || true)
-[ -n "$cuobjdump" ] || cuobjdump=$(ls "${CUDA_HOME:-/usr/local/cuda}/bin/cuobjdump" 2>/dev/null || true)
-if [ -z "$cuobjdump" ]; then
-    echo "skipped: no cuobjdump on PATH or in ${CUDA_HOME:-/usr/local/cuda}/bin"
+tools=
+for folder in "$(dirname "$(command -v cuobjdump || echo /nowhere/x)")" "${CUDA_HOME:-/usr/local/cuda}/bin" \
+    "${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}"/ferry/cuda-tools/lib/python3*/site-packages/nvidia/*/bin; do
+    if [ -z "$tools" ] && [ -x "$folder/cuobjdump" ] && [ -x "$folder/nvdisasm" ]; then tools=$folder; fi
+done
+if [ -z "$tools" ]; then
+    echo "skipped: no cuobjdump and nvdisasm on PATH, in ${CUDA_HOME:-/usr/local/cuda}/bin, or where scripts/cuda-tools.sh puts them"
     exit 77
 fi
+export PATH=$tools:$PATH
+cuobjdump=$tools/cuobjdump
 
-# module, kernel, least loads and stores of 16 bytes, bytes of stack at most (exp, log and division of f64 spill a register around their call)
+# module, kernel, least loads and stores of 16 bytes, bytes of stack at most (exp, log and division of f64 spill a register around their call);
+# of tensor cores also the least LDSM and HMMA
 expected='elementwise fy_elementwise_wide_f32 3 1 0
 elementwise fy_elementwise_wide_f64 3 1 8
 elementwise fy_elementwise_wide_half 3 2 0
@@ -24,6 +31,10 @@ elementwise fy_elementwise_flat_f32 3 1 0
 elementwise fy_elementwise_flat_f64 3 1 0
 elementwise fy_elementwise_flat_half 3 2 0
 elementwise fy_elementwise_flat_int 9 3 0
+conv_tensor fy_conv2d_tensor_f16 12 3 0 18 24
+conv_tensor fy_conv2d_tensor_bf16 12 3 0 18 24
+matmul fy_linear_finish_f32 2 1 16
+matmul fy_linear_finish_f64 2 1 16
 matmul fy_matmul_f32 0 0 0
 matmul fy_matmul_f64 0 0 0
 move fy_cast 4 4 0
@@ -60,26 +71,32 @@ while read -r module; do
     grep -q 'Function : ' "$work/sass" || { echo "no machine code in $module.fatbin"; exit 1; }
     # The least over all architectures of the build. A file begins each with its own list of functions.
     awk '
-        /Function : /   { kernel = $3; seen[kernel] = 1; n = ++copies[kernel]; loads[kernel, n] = stores[kernel, n] = generic[kernel, n] = 0 }
+        /Function : /   { kernel = $3; seen[kernel] = 1; n = ++copies[kernel]; loads[kernel, n] = stores[kernel, n] = generic[kernel, n] = matrices[kernel, n] = products[kernel, n] = 0 }
         /LDG\.E\.128/     { loads[kernel, n]++ }
         /STG\.E\.128/     { stores[kernel, n]++ }
         / (LD|ST)\.E/     { generic[kernel, n]++ }
+        / LDSM\./         { matrices[kernel, n]++ }
+        / HMMA\./         { products[kernel, n]++ }
         END {
             for (kernel in seen)
-                for (n = 1; n <= copies[kernel]; n++) print kernel, loads[kernel, n], stores[kernel, n], generic[kernel, n]
+                for (n = 1; n <= copies[kernel]; n++) print kernel, loads[kernel, n], stores[kernel, n], generic[kernel, n], matrices[kernel, n], products[kernel, n]
         }' "$work/sass" >"$work/counts"
     awk '/Function /  { kernel = $2; sub(":", "", kernel) }
          /REG:/       { match($0, /STACK:[0-9]+/); print kernel, substr($0, RSTART + 6, RLENGTH - 6) }' "$work/usage" >"$work/stacks"
-    while read -r of kernel loads stores stack; do
+    while read -r of kernel loads stores stack matrices products; do
         [ "$of" = "$module" ] || continue
         if ! grep -q "^$kernel " "$work/counts" || ! grep -q "^$kernel " "$work/stacks"; then
             echo "FAIL $kernel: not in $module.fatbin"
             nfailed=$((nfailed + 1))
             continue
         fi
-        while read -r _ has_loads has_stores has_generic; do
+        while read -r _ has_loads has_stores has_generic has_matrices has_products; do
             if [ "$has_loads" -lt "$loads" ] || [ "$has_stores" -lt "$stores" ] || [ "$has_generic" -gt 0 ]; then
                 echo "FAIL $kernel: $has_loads loads and $has_stores stores of 16 bytes, $has_generic generic accesses; expected at least $loads and $stores, and none"
+                nfailed=$((nfailed + 1))
+            fi
+            if [ "$has_matrices" -lt "${matrices:-0}" ] || [ "$has_products" -lt "${products:-0}" ]; then
+                echo "FAIL $kernel: $has_matrices LDSM and $has_products HMMA; expected at least $matrices and $products"
                 nfailed=$((nfailed + 1))
             fi
         done < <(grep "^$kernel " "$work/counts")
