@@ -2,6 +2,11 @@
 # What .ci/run and .ci/nightly share: steps, their times, the summary. Sourced at the root of the tree, with the names of wanted steps as
 # arguments (none: all).
 export OMP_WAIT_POLICY=passive
+# Compiled files are kept between runs, and shared by the presets that compile them alike.
+use_ccache() {
+    if ! command -v ccache >/dev/null || ! mkdir -p "${CCACHE_DIR:=/var/cache/ferry/ccache}" 2>/dev/null; then return 0; fi
+    export CCACHE_DIR CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+}
 
 started=$SECONDS passed=0 failed=0 skipped=0
 summary=""

@@ -32,6 +32,7 @@ command:python3       python3
 module:ensurepip      python3-venv
 command:shellcheck    shellcheck
 command:git           git
+command:ccache        ccache
 command:debootstrap   debootstrap
 clang:-fopenmp        libomp-dev"
 peers="

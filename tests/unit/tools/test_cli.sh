@@ -287,6 +287,7 @@ for suite in dispatch "gemm --max-size 16"; do # one thread, all, and the choice
     if grep -q '"threads_ratio": [0-9]' "$work/out"; then fail "bench $suite: a ratio of the choice, where there is none"; fi
 done
 expect 2 bench train --case nothing
+says err "no step is called 'nothing...'"
 expect 2 bench train --layers --case chain # a step without layers
 expect 0 bench train --layers --case lenet --device host --rounds 1 --round-ms 1
 says out 'GFLOP/s'
@@ -294,7 +295,6 @@ for layer in 'conv1  *forward' 'conv1  *backward params' 'conv2  *forward' 'conv
     grep -qE "^ *lenet +$layer .* 256 " "$work/out" || fail "bench train --layers has no row '$layer'"
 done
 if grep -qE 'conv1 +backward input|plain loops' "$work/out"; then fail "bench train --layers: a row too many, or plain loops"; fi
-says err "no step is called 'nothing...'"
 expect 0 bench alloc --device sim:0 --quick --rounds 1 --round-ms 1 --max-live 1MiB --json
 for field in '"allocator": "ferry"' '"allocator": "ferry-device"' '"allocator": "ferry-pinned"' '"pattern": "random"' '"nbytes": 67108864' '"threads": 4' '"live_blocks": 10,'; do
     says out "$field"
