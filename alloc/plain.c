@@ -80,8 +80,7 @@ static void note_sync(void *user, uint64_t blocked_ns)
 
 static fy_status_t check_options(const fy_pool_options_t *options)
 {
-    if (options->struct_size < sizeof *options)
-        return FY_FAIL(INVALID_ARGUMENT, "pool_create: struct_size is not set; start from FY_POOL_OPTIONS_INIT");
+    FY_TRY(fy__check_sized("pool_create", "options", options, sizeof *options, "FY_POOL_OPTIONS_INIT"));
     if (options->alignment < 64 || options->alignment & (options->alignment - 1))
         return FY_FAIL(INVALID_ARGUMENT, "pool_create: alignment is %llu; it must be a power of two from 64 up",
                        (unsigned long long)options->alignment);
@@ -184,8 +183,7 @@ void fy_pool_free(fy_pool_t *pool, const fy_pool_block_t *block)
 
 fy_status_t fy_pool_query(const fy_pool_t *pool, fy_memory_stats_t *out_stats)
 {
-    if (!out_stats || out_stats->struct_size < sizeof *out_stats)
-        return FY_FAIL(INVALID_ARGUMENT, "pool_query: out_stats is NULL or its struct_size is not set; start from FY_MEMORY_STATS_INIT");
+    FY_TRY(fy__check_sized("pool_query", "out_stats", out_stats, sizeof *out_stats, "FY_MEMORY_STATS_INIT"));
     if (!pool) return FY_FAIL(INVALID_ARGUMENT, "pool_query: pool is NULL");
     fy__pool_query(pool->blocks, out_stats);
     out_stats->struct_size = sizeof *out_stats;

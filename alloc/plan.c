@@ -75,8 +75,7 @@ static fy_status_t try_bounded(const char *spec, fy_step_fn step, void *user, in
 static fy_status_t check(const char *spec, fy_step_fn step, const fy_plan_t *out_plan, const char *what)
 {
     if (!spec || !step) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, spec ? "step" : "spec");
-    if (out_plan && out_plan->struct_size < sizeof *out_plan)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: struct_size of out_plan is not set; start from FY_PLAN_INIT", what);
+    if (out_plan) FY_TRY(fy__check_sized(what, "out_plan", out_plan, sizeof *out_plan, "FY_PLAN_INIT"));
     return FY_STATUS_OK;
 }
 
@@ -96,8 +95,7 @@ fy_status_t fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t 
 {
     if (!out_plan) return FY_FAIL(INVALID_ARGUMENT, "plan_step: out_plan is NULL");
     FY_TRY(check(spec, step, out_plan, "plan_step"));
-    if (options && options->struct_size < sizeof *options)
-        return FY_FAIL(INVALID_ARGUMENT, "plan_step: struct_size of options is not set; start from FY_PLAN_OPTIONS_INIT");
+    if (options) FY_TRY(fy__check_sized("plan_step", "options", options, sizeof *options, "FY_PLAN_OPTIONS_INIT"));
     fy__plan_run_t run = { .wants_events = options && options->on_point }, within = { .wants_events = run.wants_events };
     fy_plan_t plan = { .struct_size = sizeof plan, .batch = batch };
     bool is_within = false;

@@ -79,8 +79,7 @@ fy_status_t fy_graph_end(fy_graph_t **out_graph)
 
 fy_status_t fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info)
 {
-    if (!out_info || out_info->struct_size < sizeof *out_info)
-        return FY_FAIL(INVALID_ARGUMENT, "graph_query: out_info is NULL or its struct_size is not set; start from FY_GRAPH_INFO_INIT");
+    FY_TRY(fy__check_sized("graph_query", "out_info", out_info, sizeof *out_info, "FY_GRAPH_INFO_INIT"));
     if (!graph) return FY_FAIL(INVALID_ARGUMENT, "graph_query: graph is NULL");
     const fy__recording_t *recording = &graph->recording;
     *out_info = (fy_graph_info_t){

@@ -194,7 +194,7 @@ static fy_status_t check_info(const fy_op_info_t *info)
 
 static fy_status_t check_def(const fy_op_def_t *def)
 {
-    if (def->struct_size < sizeof *def || def->info.struct_size < sizeof def->info) {
+    if (def->struct_size != sizeof *def || def->info.struct_size != sizeof def->info) {
         return FY_FAIL(INVALID_ARGUMENT, "op: struct_size %zu and info.struct_size %zu: set them to sizeof, %zu and %zu", def->struct_size,
                        def->info.struct_size, sizeof *def, sizeof def->info);
     }

@@ -74,8 +74,7 @@ fy_status_t fy_device_query(const fy_device_t *device, fy_device_info_t *out_inf
 {
     fy_device_info_t info = FY_DEVICE_INFO_INIT;
     fy_backend_info_t now;
-    if (!out_info || out_info->struct_size < sizeof info)
-        return FY_FAIL(INVALID_ARGUMENT, "device_query: out_info is NULL or its struct_size is not set; start from FY_DEVICE_INFO_INIT");
+    FY_TRY(fy__check_sized("device_query", "out_info", out_info, sizeof info, "FY_DEVICE_INFO_INIT"));
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "device_query: device is NULL");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__device_check((fy_device_t *)device, device->backend->device_query(device->dev, &now)));
@@ -106,9 +105,7 @@ const char *fy_device_name(const fy_device_t *device) { return device ? device->
 fy_status_t fy_device_clock_query(const fy_device_t *device, fy_device_clock_t *out_clock)
 {
     fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
-    if (!out_clock || out_clock->struct_size < sizeof clock)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "device_clock_query: out_clock is NULL or its struct_size is not set; start from FY_DEVICE_CLOCK_INIT");
+    FY_TRY(fy__check_sized("device_clock_query", "out_clock", out_clock, sizeof clock, "FY_DEVICE_CLOCK_INIT"));
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "device_clock_query: device is NULL");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     if (device->backend->clock) {

@@ -116,8 +116,7 @@ void fy__memory_top_scopes(uint32_t device_index, fy_oom_verdict_t *verdict)
 
 static fy_status_t check(const fy_device_t *device, const fy_memory_stats_t *out_stats, const char *what)
 {
-    if (!out_stats || out_stats->struct_size < sizeof *out_stats)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: out_stats is NULL or its struct_size is not set; start from FY_MEMORY_STATS_INIT", what);
+    FY_TRY(fy__check_sized(what, "out_stats", out_stats, sizeof *out_stats, "FY_MEMORY_STATS_INIT"));
     return device ? FY_STATUS_OK : FY_FAIL(INVALID_ARGUMENT, "%s: device is NULL", what);
 }
 
@@ -161,9 +160,7 @@ fy_status_t fy_memory_peek(const fy_device_t *device, fy_memory_stats_t *out_sta
 
 fy_status_t fy_memory_query_rungs(const fy_device_t *device, fy_memory_rungs_t *out_rungs)
 {
-    if (!out_rungs || out_rungs->struct_size < sizeof *out_rungs)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "memory_query_rungs: out_rungs is NULL or its struct_size is not set; start from FY_MEMORY_RUNGS_INIT");
+    FY_TRY(fy__check_sized("memory_query_rungs", "out_rungs", out_rungs, sizeof *out_rungs, "FY_MEMORY_RUNGS_INIT"));
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_query_rungs: device is NULL");
     fy__pool_rungs(device->pool, out_rungs);
     if (device->is_host) out_rungs->at_hand = fy__front_served();

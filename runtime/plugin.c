@@ -115,7 +115,7 @@ fy_status_t fy__plugin_find(const char *name, const fy_backend_t **out_backend)
 int fy_plugin_query(int index, fy_plugin_info_t *out_info)
 {
     fy_plugin_info_t info = FY_PLUGIN_INFO_INIT;
-    if (index < 0 || !out_info || out_info->struct_size < sizeof info) return 0;
+    if (index < 0 || !fy__is_sized(out_info, sizeof info)) return 0;
     fy__lock(&lock);
     if (index >= nplugins) {
         fy__unlock(&lock);

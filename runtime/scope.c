@@ -178,8 +178,7 @@ fy_status_t fy_scope_guard(const fy_guard_options_t *options)
 {
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!options || options->struct_size < sizeof *options)
-        return FY_FAIL(INVALID_ARGUMENT, "scope_guard: options is NULL or its struct_size is not set; start from FY_GUARD_OPTIONS_INIT");
+    FY_TRY(fy__check_sized("scope_guard", "options", options, sizeof *options, "FY_GUARD_OPTIONS_INIT"));
     if (!thread->frame) return FY_FAIL(INVALID_ARGUMENT, "scope_guard: no scope is open on this thread; call fy_scope_begin first");
     if (thread->excess)
         return FY_FAIL(INVALID_ARGUMENT,

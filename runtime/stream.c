@@ -463,8 +463,7 @@ fy_status_t fy_stream_create(fy_device_t *device, const fy_stream_options_t *opt
     *out_stream = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "stream_create: device is NULL");
-    if (options && options->struct_size < sizeof *options)
-        return FY_FAIL(INVALID_ARGUMENT, "stream_create: options->struct_size is not set; start from FY_STREAM_OPTIONS_INIT");
+    if (options) FY_TRY(fy__check_sized("stream_create", "options", options, sizeof *options, "FY_STREAM_OPTIONS_INIT"));
     if (device->synchronous)
         return FY_FAIL(UNSUPPORTED, "stream_create: %s runs each request inside the call; it has one stream and needs no other",
                        device->spec);

@@ -294,7 +294,7 @@ void fy_tensor_keep(fy_tensor_t *tensor)
 void fy_tensor_query(const fy_tensor_t *tensor, fy_tensor_info_t *out_info)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
-    if (!out_info || out_info->struct_size < sizeof info) return;
+    if (!fy__is_sized(out_info, sizeof info)) return;
     if (tensor && !fy__tensor_is_gone(tensor)) {
         info.device = tensor->storage->device;
         info.dtype = (fy_dtype_t)tensor->dtype;

@@ -91,7 +91,7 @@ static fy_status_t check_sgd(const char *kind, const fy_optimizer_options_t *o)
 static fy_status_t check_options(const fy_optimizer_options_t *o)
 {
     if (!o) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: options is NULL");
-    if (o->struct_size < sizeof *o)
+    if (o->struct_size != sizeof *o)
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer: options->struct_size is not set; start from fy_optimizer_defaults");
     if ((unsigned)o->kind >= FY_OPTIMIZER_COUNT)
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer: kind %d is none of fy_optimizer_kind_t", (int)o->kind);

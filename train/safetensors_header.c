@@ -4,6 +4,7 @@
 #include "train/safetensors.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,11 +156,15 @@ static fy_status_t read_offsets(reader_t *r, fy_safetensors_info_t *info)
 
 static fy_status_t check_size(const reader_t *r, const fy_safetensors_info_t *info)
 {
-    uint64_t nbytes = 1;
-    for (int i = 0; i < info->rank; i++)
-        if (__builtin_mul_overflow(nbytes, (uint64_t)info->dims[i], &nbytes)) nbytes = UINT64_MAX, i = info->rank;
-    if (nbytes == UINT64_MAX || __builtin_mul_overflow(nbytes, fy_dtype_size(info->dtype), &nbytes) || nbytes > INT64_MAX)
-        return corrupt(r, "the size of tensor '%s' overflows", show(info->name).text);
+    uint64_t nbytes = fy_dtype_size(info->dtype); /* as if no dim were 0: no tensor can have such a shape, fy_empty refuses it, too */
+    bool is_empty = false;
+    for (int i = 0; i < info->rank; i++) {
+        if (info->dims[i] == 0)
+            is_empty = true;
+        else if (__builtin_mul_overflow(nbytes, (uint64_t)info->dims[i], &nbytes) || nbytes > INT64_MAX)
+            return corrupt(r, "the size of tensor '%s' overflows", show(info->name).text);
+    }
+    if (is_empty) nbytes = 0;
     if (nbytes != info->nbytes)
         return corrupt(r, "tensor '%s' has %llu bytes by its shape and dtype, and %llu by its offsets", show(info->name).text,
                        (unsigned long long)nbytes, (unsigned long long)info->nbytes);

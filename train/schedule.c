@@ -94,7 +94,7 @@ static rule_t find_broken(const fy_schedule_t *s)
 fy_status_t fy_schedule_check(const fy_schedule_t *schedule)
 {
     if (!schedule) return FYT_FAIL(INVALID_ARGUMENT, "schedule: schedule is NULL");
-    if (schedule->struct_size < sizeof *schedule)
+    if (schedule->struct_size != sizeof *schedule)
         return FYT_FAIL(INVALID_ARGUMENT, "schedule: struct_size is not set; start from fy_schedule_defaults");
     const rule_t broken = find_broken(schedule);
     if (broken.holds) return FY_STATUS_OK;
@@ -104,7 +104,7 @@ fy_status_t fy_schedule_check(const fy_schedule_t *schedule)
 
 static bool is_possible(const fy_schedule_t *schedule, int64_t step)
 {
-    return schedule && step >= 0 && schedule->struct_size >= sizeof *schedule && find_broken(schedule).holds;
+    return schedule && step >= 0 && schedule->struct_size == sizeof *schedule && find_broken(schedule).holds;
 }
 
 /* ---- cycles: how far from the low end (0) to the high one (1) ---- */

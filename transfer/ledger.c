@@ -49,9 +49,7 @@ static void add_thread(void *user, fy__thread_t *thread)
 fy_status_t fy_ledger_query(const char *scope_path, fy_ledger_totals_t *out_totals)
 {
     struct query query = { scope_path, FY_LEDGER_TOTALS_INIT };
-    if (!out_totals || out_totals->struct_size < sizeof *out_totals)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "ledger_query: out_totals is NULL or its struct_size is not set; start from FY_LEDGER_TOTALS_INIT");
+    FY_TRY(fy__check_sized("ledger_query", "out_totals", out_totals, sizeof *out_totals, "FY_LEDGER_TOTALS_INIT"));
     fy__thread_walk(add_thread, &query);
     *out_totals = query.totals;
     return FY_STATUS_OK;

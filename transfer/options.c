@@ -10,8 +10,7 @@ fy_status_t fy__transfer_options_check(const char *what, const fy_transfer_optio
         *options = &defaults;
         return FY_STATUS_OK;
     }
-    if ((*options)->struct_size < sizeof **options)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: options->struct_size is not set; start from FY_TRANSFER_OPTIONS_INIT", what);
+    FY_TRY(fy__check_sized(what, "options", *options, sizeof **options, "FY_TRANSFER_OPTIONS_INIT"));
     if ((*options)->contract != FY_HOST_COPY && (*options)->contract != FY_HOST_BORROW)
         return FY_FAIL(INVALID_ARGUMENT, "%s: contract %d is neither FY_HOST_COPY nor FY_HOST_BORROW", what, (int)(*options)->contract);
     if ((unsigned)(*options)->dtype > FY_DTYPE_SAME)

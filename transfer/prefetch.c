@@ -72,8 +72,7 @@ static fy_status_t check(const fy_device_t *device, size_t count, const fy_batch
     if (!device || !specs || !fill)
         return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: %s is NULL", !device ? "device" : specs ? "fill" : "specs");
     if (!count || count > 1024) return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: %zu tensors a batch; there may be 1 to 1024", count);
-    if (options->struct_size < sizeof *options)
-        return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: options->struct_size is not set; start from FY_PREFETCH_OPTIONS_INIT");
+    FY_TRY(fy__check_sized("prefetch_create", "options", options, sizeof *options, "FY_PREFETCH_OPTIONS_INIT"));
     if (options->depth < 1 || options->depth > FY__PREFETCH_DEEPEST)
         return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: depth is %d; it may be 1 to %d", options->depth, FY__PREFETCH_DEEPEST);
     if (options->threads != 0 && options->threads != 1)

@@ -52,7 +52,8 @@ FY_API fy_device_t *fy_device_host(void);
 FY_API_STATUS fy_device_open(const char *spec, fy_device_t **out_device);
 /* Gives back one open; NULL is ignored. The device itself goes with its last tensor. */
 FY_API void fy_device_close(fy_device_t *device);
-/* Facts about `device`. Set out_info->struct_size first. Fails: INVALID_ARGUMENT, DEVICE_LOST. */
+/* Facts about `device`. Start from FY_DEVICE_INFO_INIT: every struct with a struct_size is refused unless that is sizeof, exactly.
+ * Fails: INVALID_ARGUMENT, DEVICE_LOST. */
 FY_API_STATUS fy_device_query(const fy_device_t *device, fy_device_info_t *out_info);
 /* Calls `say` with each fact that the device's backend knows beyond fy_device_query, in the order to be shown: of a card its compute
  * capability, processors, memory, peers, libraries found or why not, options in force; of a simulated device the figures of its profile and

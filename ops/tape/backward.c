@@ -401,8 +401,7 @@ fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss, const fy_
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!tape || !loss) return FY_FAIL(INVALID_ARGUMENT, "tape_backward: %s is NULL", tape ? "loss" : "tape");
-    if (options && options->struct_size < sizeof *options)
-        return FY_FAIL(INVALID_ARGUMENT, "tape_backward: options->struct_size is not set; start from FY_BACKWARD_OPTIONS_INIT");
+    if (options) FY_TRY(fy__check_sized("tape_backward", "options", options, sizeof *options, "FY_BACKWARD_OPTIONS_INIT"));
     if (!options) options = &fallback;
     if (fy__tensor_is_gone(loss)) return fy__refuse_gone("tape_backward", "loss");
     const uint32_t value = fy__tape_find(tape, loss);

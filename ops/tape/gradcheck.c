@@ -124,11 +124,8 @@ fy_status_t fy_gradcheck(fy_gradcheck_fn fn, void *user, size_t count, fy_tensor
     char text[112];
     fy_tape_t *tape;
     if (!fn || !inputs || !count) return FY_FAIL(INVALID_ARGUMENT, "gradcheck: %s", fn ? "no inputs" : "fn is NULL");
-    if (!out_result || out_result->struct_size < sizeof *out_result)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "gradcheck: out_result is NULL or its struct_size is not set; start from FY_GRADCHECK_RESULT_INIT");
-    if (options && options->struct_size < sizeof *options)
-        return FY_FAIL(INVALID_ARGUMENT, "gradcheck: options->struct_size is not set; start from FY_GRADCHECK_OPTIONS_INIT");
+    FY_TRY(fy__check_sized("gradcheck", "out_result", out_result, sizeof *out_result, "FY_GRADCHECK_RESULT_INIT"));
+    if (options) FY_TRY(fy__check_sized("gradcheck", "options", options, sizeof *options, "FY_GRADCHECK_OPTIONS_INIT"));
     for (size_t i = 0; i < count; i++) {
         if (!inputs[i]) return FY_FAIL(INVALID_ARGUMENT, "gradcheck: inputs[%zu] is NULL", i);
         if (fy__tensor_is_gone(inputs[i])) return fy__refuse_gone("gradcheck", "an input");

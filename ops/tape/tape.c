@@ -254,8 +254,7 @@ fy_status_t fy_tape_grad(const fy_tape_t *tape, const fy_tensor_t *tensor, fy_te
 
 fy_status_t fy_tape_query(const fy_tape_t *tape, fy_tape_info_t *out_info)
 {
-    if (!out_info || out_info->struct_size < sizeof *out_info)
-        return FY_FAIL(INVALID_ARGUMENT, "tape_query: out_info is NULL or its struct_size is not set; start from FY_TAPE_INFO_INIT");
+    FY_TRY(fy__check_sized("tape_query", "out_info", out_info, sizeof *out_info, "FY_TAPE_INFO_INIT"));
     if (!tape) return FY_FAIL(INVALID_ARGUMENT, "tape_query: tape is NULL");
     const fy__thread_t *thread = fy__thread();
     *out_info = (fy_tape_info_t){

@@ -12,17 +12,26 @@
 /* return FY_FAIL(SHAPE_MISMATCH, "reshape: %lld elements do not fit", n); Its value is the constant, so compilers see that it is no OK. */
 #define FY_FAIL(code, ...) (fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__), FY_STATUS_##code)
 
+#define FY_LIKELY(x)   __builtin_expect(!!(x), 1)
+#define FY_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* Keeps the failing branch's code out of the hot path. */
+#define FY_COLD __attribute__((cold, noinline))
+
+/* The one rule for structs that callers hand over: `given` is there, and its first member, struct_size, is sizeof as this library knows
+ * it. Too little leaves fields unset; too much is a field that this library does not know, or garbage. `init` is what to start from. */
+FY_COLD fy_status_t fy__refuse_sized(const char *call, const char *what, const void *given, size_t nbytes, const char *init);
+static inline bool fy__is_sized(const void *given, size_t nbytes) { return given && *(const size_t *)given == nbytes; }
+static inline fy_status_t fy__check_sized(const char *call, const char *what, const void *given, size_t nbytes, const char *init)
+{
+    return FY_LIKELY(fy__is_sized(given, nbytes)) ? FY_STATUS_OK : fy__refuse_sized(call, what, given, nbytes, init);
+}
+
 /* For functions that own something: goes to the function's `done` block with `status` set. */
 #define FY_CHECK(expr)                         \
     do {                                       \
         status = (expr);                       \
         if (status != FY_STATUS_OK) goto done; \
     } while (0)
-
-#define FY_LIKELY(x)   __builtin_expect(!!(x), 1)
-#define FY_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Keeps the failing branch's code out of the hot path. */
-#define FY_COLD __attribute__((cold, noinline))
 
 /* Attaches `verdict` to this thread's record, text included; returns verdict->status. */
 fy_status_t fy__fail_with_verdict(const char *file, int line, const fy_oom_verdict_t *verdict);

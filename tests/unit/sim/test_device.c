@@ -20,6 +20,17 @@ static void another_abi_is_refused(void **state)
     assert_non_null(strstr(said, "ABI"));
 }
 
+/* Every fy_device_open of a sim opens the backend; meanwhile other threads use the first one's functions (a race, by ThreadSanitizer). */
+static void the_first_host_api_stays(void **state)
+{
+    (void)state;
+    static const fy_host_api_t other_api = { .struct_size = sizeof other_api, .abi = FY_BACKEND_ABI };
+    const fy_backend_t *again;
+    assert_int_equal(fy__backend_sim_open(&other_api, FY_BACKEND_ABI, &again), FY_STATUS_OK);
+    assert_ptr_equal(again, sim);
+    REFUSE(FY_STATUS_UNAVAILABLE, 16, NULL, "sim:16"); /* said by host_api */
+}
+
 static void bad_options_are_named(void **state)
 {
     (void)state;
@@ -120,9 +131,10 @@ static void closing_says_what_was_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_abi_is_refused),     cmocka_unit_test(bad_options_are_named), cmocka_unit_test(defaults),
-        cmocka_unit_test(options_are_taken),          cmocka_unit_test(devices_do_not_share),  cmocka_unit_test(four_large_ones),
-        cmocka_unit_test(closing_says_what_was_left),
+        cmocka_unit_test(another_abi_is_refused), cmocka_unit_test(the_first_host_api_stays),
+        cmocka_unit_test(bad_options_are_named),  cmocka_unit_test(defaults),
+        cmocka_unit_test(options_are_taken),      cmocka_unit_test(devices_do_not_share),
+        cmocka_unit_test(four_large_ones),        cmocka_unit_test(closing_says_what_was_left),
     };
     return cmocka_run_group_tests(tests, open_backend, NULL);
 }

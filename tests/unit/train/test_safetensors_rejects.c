@@ -72,6 +72,7 @@ static const struct {
     { "overlap", FY_STATUS_CORRUPT_DATA, "begins at byte 4 of the data, and what is before it ends at 8: they overlap" },
     { "overlap-same", FY_STATUS_CORRUPT_DATA, "they overlap" },
     { "product-overflow", FY_STATUS_CORRUPT_DATA, "the size of tensor 'a' overflows" },
+    { "product-overflow-empty", FY_STATUS_CORRUPT_DATA, "the size of tensor 'a' overflows" },
     { "product-overflow-bytes", FY_STATUS_CORRUPT_DATA, "the size of tensor 'a' overflows" },
     { "rank-nine", FY_STATUS_UNSUPPORTED, "more than 8 axes" },
     { "shape-and-offsets-differ", FY_STATUS_CORRUPT_DATA, "8 bytes by its shape and dtype, and 12 by its offsets" },

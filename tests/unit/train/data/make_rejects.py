@@ -63,6 +63,7 @@ headers = {
     "overlap": ('{"a":%s,"b":%s}' % (good, tensor(4, 12)), 12),
     "overlap-same": ('{"a":%s,"b":%s}' % (good, good), 8),
     "product-overflow": one(tensor(0, 0, "[4294967296,4294967296]"), 0),
+    "product-overflow-empty": one(tensor(0, 0, "[9223372036854775807,0]"), 0),
     "product-overflow-bytes": one(tensor(0, 0, "[4611686018427387904]"), 0),
     "rank-nine": one(tensor(0, 8, "[2,1,1,1,1,1,1,1,1]")),
     "shape-and-offsets-differ": one(tensor(0, 12), 12),
