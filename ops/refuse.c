@@ -17,6 +17,33 @@ static const char *role(size_t operand, size_t nsrc, char *buffer, size_t size)
     return buffer;
 }
 
+/* The names of what an optimizer's step takes: "dst3" says nothing to who wrote step_number. NULL: the op has none. */
+static const char *given_name(const char *op, size_t operand, size_t nsrc)
+{
+    static const char *const grads[] = { "grad", "lr" };
+    static const struct {
+        const char *op, *dst[4];
+    } steps[] = { { "sgd_step", { "param" } },
+                  { "sgd_momentum_step", { "param", "momentum", "step_number" } },
+                  { "adam_step", { "param", "exp_avg", "exp_avg_sq", "step_number" } },
+                  { "adadelta_step", { "param", "square_avg", "acc_delta" } } };
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (strcmp(steps[i].op, op) == 0) {
+            if (operand < nsrc) return operand < 2 ? grads[operand] : NULL;
+            return operand - nsrc < 4 ? steps[i].dst[operand - nsrc] : NULL;
+        }
+    return NULL;
+}
+
+static void label_of(const char *op, size_t operand, size_t nsrc, char *buffer, size_t size)
+{
+    const char *given = given_name(op, operand, nsrc);
+    if (given)
+        snprintf(buffer, size, "%s", given);
+    else
+        role(operand, nsrc, buffer, size);
+}
+
 /* How to bring one operand to `target`, with its bytes. */
 static void cure(const fy_tensor_t *tensor, const char *label, const fy_device_t *target, char *buffer, size_t size)
 {
@@ -26,6 +53,8 @@ static void cure(const fy_tensor_t *tensor, const char *label, const fy_device_t
         snprintf(buffer, size, "%s: fy_tensor_upload(%s, ...) to %s (%llu bytes)", name, name, target->spec, nbytes);
     else if (target->is_host)
         snprintf(buffer, size, "%s: fy_tensor_download (%llu bytes)", name, nbytes);
+    else if (tensor->storage->device->backend == target->backend)
+        snprintf(buffer, size, "%s: fy_tensor_send(%s, ...) to %s (%llu bytes)", name, name, target->spec, nbytes);
     else
         snprintf(buffer, size, "%s: fy_tensor_download, then fy_tensor_upload to %s (%llu bytes each way)", name, target->spec, nbytes);
 }
@@ -53,35 +82,79 @@ FY_COLD fy_status_t fy__refuse_named(fy_status_t status, size_t nsrc, const fy_t
     return fy_error_set(status, rule.file, rule.line, "%s\n  Here%s", rule.text, names);
 }
 
+/* The operands of one call, sources first; NULL: not given. */
+typedef struct operands {
+    size_t nsrc, ndst;
+    const fy_tensor_t *const *src;
+    fy_tensor_t *const *dst;
+} operands_t;
+
+static const fy_tensor_t *operand_at(const operands_t *all, size_t i) { return i < all->nsrc ? all->src[i] : all->dst[i - all->nsrc]; }
+
+static size_t count_on(const operands_t *all, const fy_device_t *device)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < all->nsrc + all->ndst; i++)
+        if (operand_at(all, i) && operand_at(all, i)->storage->device == device) count++;
+    return count;
+}
+
+/* The device that has more operands than any other; NULL: two have as many. */
+static const fy_device_t *find_majority(const operands_t *all)
+{
+    const fy_device_t *best = NULL;
+    size_t most = 0;
+    bool is_shared = false;
+    for (size_t i = 0; i < all->nsrc + all->ndst; i++) {
+        if (!operand_at(all, i)) continue;
+        const fy_device_t *device = operand_at(all, i)->storage->device;
+        const size_t count = count_on(all, device);
+        if (device == best || count < most) continue;
+        is_shared = best && count == most;
+        best = device;
+        most = count;
+    }
+    return is_shared ? NULL : best;
+}
+
+/* The first operand on `device`, or the first that is not; SIZE_MAX: there is none. */
+static size_t find_operand(const operands_t *all, const fy_device_t *device, bool is_on)
+{
+    for (size_t i = 0; i < all->nsrc + all->ndst; i++)
+        if (operand_at(all, i) && (operand_at(all, i)->storage->device == device) == is_on) return i;
+    return SIZE_MAX;
+}
+
 FY_COLD fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_tensor_t *const *src, size_t ndst, fy_tensor_t *const *dst)
 {
-    const fy_tensor_t *first = NULL, *other = NULL;
-    size_t first_operand = 0, other_operand = 0;
-    for (size_t i = 0; i < nsrc + ndst && !other; i++) {
-        const fy_tensor_t *tensor = i < nsrc ? src[i] : dst[i - nsrc];
-        if (!tensor) continue;
-        if (!first) {
-            first = tensor;
-            first_operand = i;
-        } else if (tensor->storage->device != first->storage->device) {
-            other = tensor;
-            other_operand = i;
-        }
+    const operands_t all = { nsrc, ndst, src, dst };
+    char roles[2][24], shapes[2][112], cures[2][208], more[64] = "";
+    for (size_t i = 0; i < nsrc + ndst; i++)
+        if (operand_at(&all, i) && fy__tensor_is_gone(operand_at(&all, i)))
+            return fy__refuse_gone(name, role(i, nsrc, roles[0], sizeof roles[0]));
+    size_t first = 0;
+    while (first < nsrc + ndst && !operand_at(&all, first)) first++;
+    const fy_device_t *majority = find_majority(&all);
+    const fy_device_t *home = majority ? majority : first < nsrc + ndst ? operand_at(&all, first)->storage->device : NULL;
+    const size_t stays = home ? find_operand(&all, home, true) : SIZE_MAX, moves = home ? find_operand(&all, home, false) : SIZE_MAX;
+    if (stays == SIZE_MAX || moves == SIZE_MAX)
+        return FY_FAIL(INTERNAL, "%s: operands were said to live on several devices, but do not", name);
+    const size_t order[2] = { stays < moves ? stays : moves, stays < moves ? moves : stays };
+    for (int i = 0; i < 2; i++) {
+        const fy_tensor_t *tensor = operand_at(&all, order[i]), *other = operand_at(&all, order[!i]);
+        label_of(name, order[i], nsrc, roles[i], sizeof roles[i]);
+        cure(tensor, roles[i], other->storage->device, cures[i], sizeof cures[i]);
+        (void)fy__tensor_format(tensor, shapes[i], sizeof shapes[i]);
     }
-    if ((first && fy__tensor_is_gone(first)) || (other && fy__tensor_is_gone(other))) {
-        char label[24];
-        const size_t operand = fy__tensor_is_gone(first) ? first_operand : other_operand;
-        return fy__refuse_gone(name, role(operand, nsrc, label, sizeof label));
-    }
-    if (!other) return FY_FAIL(INTERNAL, "%s: operands were said to live on several devices, but do not", name);
-    char roles[2][24], shapes[2][112], cures[2][208];
-    role(first_operand, nsrc, roles[0], sizeof roles[0]);
-    role(other_operand, nsrc, roles[1], sizeof roles[1]);
-    cure(first, roles[0], other->storage->device, cures[0], sizeof cures[0]);
-    cure(other, roles[1], first->storage->device, cures[1], sizeof cures[1]);
-    return FY_FAIL(DEVICE_MISMATCH, "%s: %s %s is on %s, %s %s is on %s\n  Ferry moves nothing by itself. Move %s, or %s", name, roles[0],
-                   fy__tensor_format(first, shapes[0], sizeof shapes[0]), first->storage->device->spec, roles[1],
-                   fy__tensor_format(other, shapes[1], sizeof shapes[1]), other->storage->device->spec, cures[0], cures[1]);
+    const fy_device_t *devices[2] = { operand_at(&all, order[0])->storage->device, operand_at(&all, order[1])->storage->device };
+    const bool is_clear = majority && count_on(&all, majority) > 1; /* then moving another one does not help */
+    size_t given = 0;
+    for (size_t i = 0; i < nsrc + ndst; i++) given += operand_at(&all, i) != NULL;
+    if (is_clear && given - count_on(&all, majority) > 1)
+        snprintf(more, sizeof more, ", and %zu more that are not on %s", given - count_on(&all, majority) - 1, majority->spec);
+    return FY_FAIL(DEVICE_MISMATCH, "%s: %s %s is on %s, %s %s is on %s\n  Ferry moves nothing by itself. Move %s%s%s%s", name, roles[0],
+                   shapes[0], devices[0]->spec, roles[1], shapes[1], devices[1]->spec, cures[is_clear ? order[1] == moves : 0], more,
+                   is_clear ? "" : ", or ", is_clear ? "" : cures[1]);
 }
 
 static FY_COLD fy_status_t unlike(const char *name, unsigned index, const fy_tensor_t *dst, const fy_desc_t *result)

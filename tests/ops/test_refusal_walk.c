@@ -77,7 +77,7 @@ static const char *check_text(const ts_refusal_t *refusal, const char *text, con
         wrong = moved->away;
     else if (!bytes_are_there)
         wrong = "the bytes that would have to move";
-    else if (!strstr(text, "fy_tensor_upload") && !strstr(text, "fy_tensor_download"))
+    else if (!strstr(text, "fy_tensor_upload") && !strstr(text, "fy_tensor_download") && !strstr(text, "fy_tensor_send"))
         wrong = "the call that would fix it";
     if (!wrong) return NULL;
     snprintf(missing, sizeof missing, "operand %zu on %s, the rest on %s: missing in the text: %s", moved->position, moved->away,

@@ -1,0 +1,90 @@
+/* DEVICE_MISMATCH: the operand that is not where the others are is named and is to be moved, by the call that does it. */
+#include "tests/support/harness.h"
+
+static fy_device_t *g_devices[2];
+static fy_tensor_t *g_here, *g_there, *g_host;
+
+static int begin(void **state)
+{
+    (void)state;
+    ts_ok(fy_device_open("sim:0", &g_devices[0]));
+    ts_ok(fy_device_open("sim:1", &g_devices[1]));
+    ts_ok(fy_zeros(g_devices[0], FY_DTYPE_F32, FY_DIMS(4), &g_here));
+    ts_ok(fy_zeros(g_devices[1], FY_DTYPE_F32, FY_DIMS(4), &g_there));
+    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), &g_host));
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    fy_tensor_destroy(g_here);
+    fy_tensor_destroy(g_there);
+    fy_tensor_destroy(g_host);
+    fy_device_close(g_devices[0]);
+    fy_device_close(g_devices[1]);
+    return 0;
+}
+
+static void refused(size_t count, fy_tensor_t *const *src)
+{
+    fy_tensor_t *joined;
+    ts_fails(fy_concat(count, src, 0, &joined), DEVICE_MISMATCH);
+    assert_null(joined);
+}
+
+static void two_devices_are_one_send_apart(void **state)
+{
+    (void)state;
+    refused(2, (fy_tensor_t *[]){ g_here, g_there });
+    ts_text_has("src0 [4 f32] is on sim:0, src1 [4 f32] is on sim:1");
+    ts_text_has("Move src0: fy_tensor_send(src0, ...) to sim:1 (16 bytes), or src1: fy_tensor_send(src1, ...) to sim:0 (16 bytes)");
+    assert_null(strstr(fy_error_get()->text, "fy_tensor_download"));
+    fy_tensor_t *sent, *sum; /* the advice works */
+    ts_ok(fy_tensor_send(g_here, g_devices[1], NULL, &sent));
+    ts_ok(fy_add(sent, g_there, &sum));
+    fy_tensor_destroy(sum);
+    fy_tensor_destroy(sent);
+}
+
+static void the_odd_one_is_named(void **state)
+{
+    (void)state;
+    refused(4, (fy_tensor_t *[]){ g_here, g_there, g_there, g_there });
+    ts_text_has("src0 [4 f32] is on sim:0, src1 [4 f32] is on sim:1\n  Ferry moves nothing by itself. Move src0: fy_tensor_send");
+    assert_null(strstr(fy_error_get()->text, ", or"));
+    refused(4, (fy_tensor_t *[]){ g_here, g_here, g_host, g_here });
+    ts_text_has("src0 [4 f32] is on sim:0, src2 [4 f32] is on host\n  Ferry moves nothing by itself. Move src2: fy_tensor_upload(src2, "
+                "...) to sim:0");
+    refused(5, (fy_tensor_t *[]){ g_here, g_there, g_here, g_host, g_here });
+    ts_text_has("Move src1: fy_tensor_send(src1, ...) to sim:0 (16 bytes), and 1 more that are not on sim:0");
+    refused(4, (fy_tensor_t *[]){ g_here, g_there, g_here, g_there }); /* as many here as there */
+    ts_text_has("src0 [4 f32] is on sim:0, src1 [4 f32] is on sim:1");
+    ts_text_has(", or src1");
+}
+
+static void steps_name_their_operands(void **state)
+{
+    (void)state;
+    fy_tensor_t *grad, *avg, *square, *number, *lr;
+    ts_ok(fy_zeros(g_devices[0], FY_DTYPE_F32, FY_DIMS(4), &grad));
+    ts_ok(fy_zeros(g_devices[0], FY_DTYPE_F32, FY_DIMS(4), &avg));
+    ts_ok(fy_zeros(g_devices[0], FY_DTYPE_F32, FY_DIMS(4), &square));
+    ts_ok(fy_zeros(g_devices[0], FY_DTYPE_F32, 0, NULL, &lr));
+    ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_I64, 0, NULL, &number));
+    ts_fails(fy_adam_step(g_here, grad, avg, square, number, lr, NULL), DEVICE_MISMATCH);
+    ts_text_has("adam_step: grad [4 f32] is on sim:0, step_number [scalar i64] is on host");
+    ts_text_has("Move step_number: fy_tensor_upload(step_number, ...) to sim:0 (8 bytes)");
+    fy_tensor_destroy(grad);
+    fy_tensor_destroy(avg);
+    fy_tensor_destroy(square);
+    fy_tensor_destroy(lr);
+    fy_tensor_destroy(number);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(two_devices_are_one_send_apart), cmocka_unit_test(the_odd_one_is_named),
+                                        cmocka_unit_test(steps_name_their_operands) };
+    return cmocka_run_group_tests(tests, begin, end);
+}
