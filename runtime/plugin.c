@@ -78,11 +78,15 @@ static void look(int i)
     plugins[i].tried = true;
     snprintf(plugins[i].reason, sizeof plugins[i].reason, "no libferry_%s.so in %.200s", name, *folders ? folders : "(no folder)");
     char *rest = folders;
+    bool has_absolute = false;
     for (char *folder; (folder = strsep(&rest, ":")) && !plugins[i].backend;) {
         if (folder[0] != '/') continue; /* relative would mean the current folder */
+        has_absolute = true;
         snprintf(path, sizeof path, "%s/libferry_%s.so", folder, name);
         if (access(path, R_OK) == 0) plugins[i].backend = load(path, plugins[i].reason, sizeof plugins[i].reason);
     }
+    if (asked && *asked && !has_absolute)
+        snprintf(plugins[i].reason, sizeof plugins[i].reason, "FERRY_PLUGIN_PATH=%.120s was skipped: not absolute", asked);
 }
 
 /* Where `name` is, or is to be; -1 if it is no name or there is no room. The lock is held. */

@@ -93,7 +93,7 @@ FY_API void fy_download_keep(fy_download_t *download);
 
 /* From device to device, without the host: a transfer like the others, counted as peer traffic. options->contract is not looked at.
  * Fails: UNSUPPORTED (devices of different backends, or a pair that cannot; says what to do instead), OUT_OF_MEMORY, REFUSED_BY_GUARD,
- * INVALID_ARGUMENT (src is on the host: that is an upload; or on `device` already: that is fy_copy). */
+ * INVALID_ARGUMENT (src is on the host: that is an upload; `device` is the host: that is a download; or src is there already: fy_copy). */
 FY_API_STATUS fy_tensor_send(const fy_tensor_t *src, fy_device_t *device, const fy_transfer_options_t *options, fy_tensor_t **out_dst);
 FY_API_STATUS fy_tensor_send_into(fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options, fy_ticket_t *out_ticket);
 /* In place: each of the `count` tensors, one a device, all dense, of one shape and float dtype, becomes the sum of all, [1, 1], [2, 2] -> [3, 3] on

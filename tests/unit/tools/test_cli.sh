@@ -169,6 +169,14 @@ expect 1 experiment roundtrip --device sim:0 --iters 1000000000 --plot "$work/no
 says err "cannot write $work/no/folder.svg"
 expect 1 experiment roundtrip --device sim:0 --iters 1000000000 --csv "$work"
 expect 2 experiment roundtrip --device sim:0 --plot "$work/z.png"
+for experiment in speedups "parallel lenet"; do
+    # shellcheck disable=SC2086 # words
+    expect 2 experiment $experiment --device sim:0 --plot "$work/none.svg"
+    says err "--plot: there is no figure"
+    silent out
+done
+FERRY_PLUGIN_PATH=relative expect 1 experiment roundtrip --device cuda:0 --iters 1
+says err "FERRY_PLUGIN_PATH=relative was skipped: not absolute"
 expect 0 experiment minibatch --device 'sim:0?numerics=off' --plot "$work/nothing.svg"
 says err "no figure: there are no values to draw"
 if grep -qi gnuplot "$work/err" || [ -e "$work/nothing.svg" ]; then fail "a figure of nothing was drawn"; fi
