@@ -9,53 +9,61 @@
 #include <ferry/backend.h>
 
 /* X(module, kernel). A module is one .cu file and one fatbin; a kernel is found by its name. */
-#define FY__CUDA_ARGS_KERNEL_LIST(X)                                                            \
-    X(elementwise, fy_elementwise_wide_f32)  /* 4 f32 at once */                                \
-    X(elementwise, fy_elementwise_wide_f64)  /* 2 f64 */                                        \
-    X(elementwise, fy_elementwise_wide_half) /* 8 f16 or bf16 */                                \
-    X(elementwise, fy_elementwise_wide_int)  /* 2 i64, 4 i32, 16 u8 or bool */                  \
-    X(elementwise, fy_elementwise_f32)       /* f32, f16, bf16: computes in f32; any strides */ \
-    X(elementwise, fy_elementwise_f64)                                                          \
-    X(elementwise, fy_elementwise_int) /* i32, i64, u8, bool: computes in i64 */                \
-    X(move, fy_cast)                                                                            \
-    X(move, fy_generate) /* fill, arange */                                                     \
-    X(move, fy_copy)     /* copy, concat (one source each), where: by element size */           \
-    X(move, fy_gather)                                                                          \
-    X(move, fy_packed)           /* many pieces out of one run of bytes, or into it */          \
-    X(random, fy_random)         /* rand, randn, randperm: draws at the counter */              \
-    X(random, fy_random_advance) /* then moves the counter */                                   \
-    X(random, fy_dropout_begin)  /* keeps the state, then moves the counter */                  \
-    X(random, fy_dropout)        /* and dropout2d, and their gradients */                       \
-    X(reduce, fy_reduce_float)   /* sum, mean, max, min, mse_loss; in f64 */                    \
-    X(reduce, fy_reduce_int)                                                                    \
-    X(reduce, fy_argmax)                                                                        \
-    X(softmax, fy_softmax_f32) /* and log_softmax */                                            \
-    X(softmax, fy_softmax_f64)                                                                  \
-    X(softmax, fy_softmax_backward_f32) /* and log_softmax's */                                 \
-    X(softmax, fy_softmax_backward_f64)                                                         \
-    X(loss, fy_mse_loss_backward_f32)                                                           \
-    X(loss, fy_mse_loss_backward_f64)                                                           \
-    X(move, fy_one_hot)                                                                         \
-    X(matmul, fy_matmul_f32) /* what cuBLASLt does not take; and linear */                      \
-    X(matmul, fy_matmul_f64)                                                                    \
-    X(matmul, fy_linear_finish_f32) /* bias and activation of a product in scratch */           \
-    X(matmul, fy_linear_finish_f64)                                                             \
-    X(conv, fy_conv2d_f32) /* and the gradients; any strides */                                 \
-    X(conv, fy_conv2d_f64)                                                                      \
-    X(conv_gemm, fy_conv2d_gemm_f32) /* these: dense operands of less than 2^30 elements */     \
-    X(conv_gemm, fy_conv2d_gemm_f64)                                                            \
-    X(conv_tensor, fy_conv2d_tensor_f16) /* on tensor cores */                                  \
-    X(conv_tensor, fy_conv2d_tensor_bf16)                                                       \
-    X(conv_depthwise, fy_conv2d_depthwise_f32) /* a group for each channel */                   \
-    X(conv_depthwise, fy_conv2d_depthwise_f64)                                                  \
-    X(pool, fy_pool2d_f32) /* max, avg, and their gradients */                                  \
-    X(pool, fy_pool2d_f64)                                                                      \
-    X(loss, fy_class_loss_f32) /* nll_loss, cross_entropy */                                    \
-    X(loss, fy_class_loss_f64)                                                                  \
-    X(loss, fy_class_loss_backward_f32)                                                         \
-    X(loss, fy_class_loss_backward_f64)                                                         \
-    X(step, fy_step_f32) /* of optimizers: reads the step number */                             \
-    X(step, fy_step_f64)                                                                        \
+#define FY__CUDA_ARGS_KERNEL_LIST(X)                                                                \
+    X(elementwise, fy_elementwise_wide_f32)  /* 4 f32 at once */                                    \
+    X(elementwise, fy_elementwise_wide_f64)  /* 2 f64 */                                            \
+    X(elementwise, fy_elementwise_wide_half) /* 8 f16 or bf16 */                                    \
+    X(elementwise, fy_elementwise_wide_int)  /* 2 i64, 4 i32, 16 u8 or bool */                      \
+    X(elementwise, fy_elementwise_f32)       /* f32, f16, bf16: computes in f32; any strides */     \
+    X(elementwise, fy_elementwise_f64)                                                              \
+    X(elementwise, fy_elementwise_int) /* i32, i64, u8, bool: computes in i64 */                    \
+    X(move, fy_cast)                                                                                \
+    X(move, fy_generate)       /* fill, arange */                                                   \
+    X(move, fy_copy)           /* copy, concat (one source each), where: by element size */         \
+    X(transpose, fy_transpose) /* copy between layouts whose neighbours lie along different axes */ \
+    X(move, fy_gather)                                                                              \
+    X(move, fy_packed)           /* many pieces out of one run of bytes, or into it */              \
+    X(random, fy_random)         /* rand, randn, randperm: draws at the counter */                  \
+    X(random, fy_random_advance) /* then moves the counter */                                       \
+    X(random, fy_dropout_begin)  /* keeps the state, then moves the counter */                      \
+    X(random, fy_dropout)        /* and dropout2d, and their gradients */                           \
+    X(reduce, fy_reduce_float)   /* sum, mean, max, min, mse_loss; in f64 */                        \
+    X(reduce, fy_reduce_int)                                                                        \
+    X(columns, fy_reduce_columns_float) /* sum, mean of whole columns */                            \
+    X(columns, fy_reduce_columns_int)                                                               \
+    X(argmax, fy_argmax)       /* of rows, or of pieces of rows */                                  \
+    X(argmax, fy_argmax_join)  /* then of the pieces' winners */                                    \
+    X(softmax, fy_softmax_f32) /* and log_softmax */                                                \
+    X(softmax, fy_softmax_f64)                                                                      \
+    X(softmax, fy_softmax_backward_f32) /* and log_softmax's */                                     \
+    X(softmax, fy_softmax_backward_f64)                                                             \
+    X(softmax_long, fy_softmax_parts_f32) /* few long rows: each piece's partial result */          \
+    X(softmax_long, fy_softmax_parts_f64)                                                           \
+    X(softmax_long, fy_softmax_join_f32) /* then the results; of the gradients too */               \
+    X(softmax_long, fy_softmax_join_f64)                                                            \
+    X(loss, fy_mse_loss_backward_f32)                                                               \
+    X(loss, fy_mse_loss_backward_f64)                                                               \
+    X(move, fy_one_hot)                                                                             \
+    X(matmul, fy_matmul_f32) /* what cuBLASLt does not take; and linear */                          \
+    X(matmul, fy_matmul_f64)                                                                        \
+    X(matmul, fy_linear_finish_f32) /* bias and activation of a product in scratch */               \
+    X(matmul, fy_linear_finish_f64)                                                                 \
+    X(conv, fy_conv2d_f32) /* and the gradients; any strides */                                     \
+    X(conv, fy_conv2d_f64)                                                                          \
+    X(conv_gemm, fy_conv2d_gemm_f32) /* these: dense operands of less than 2^30 elements */         \
+    X(conv_gemm, fy_conv2d_gemm_f64)                                                                \
+    X(conv_tensor, fy_conv2d_tensor_f16) /* on tensor cores */                                      \
+    X(conv_tensor, fy_conv2d_tensor_bf16)                                                           \
+    X(conv_depthwise, fy_conv2d_depthwise_f32) /* a group for each channel */                       \
+    X(conv_depthwise, fy_conv2d_depthwise_f64)                                                      \
+    X(pool, fy_pool2d_f32) /* max, avg, and their gradients */                                      \
+    X(pool, fy_pool2d_f64)                                                                          \
+    X(loss, fy_class_loss_f32) /* nll_loss, cross_entropy */                                        \
+    X(loss, fy_class_loss_f64)                                                                      \
+    X(loss, fy_class_loss_backward_f32)                                                             \
+    X(loss, fy_class_loss_backward_f64)                                                             \
+    X(step, fy_step_f32) /* of optimizers: reads the step number */                                 \
+    X(step, fy_step_f64)                                                                            \
     X(step, fy_step_advance) /* then moves it */
 
 /* These take fy__cuda_flat_t: the same work over dense operands of one axis, aligned or not. */
@@ -72,9 +80,11 @@
     X(step, fy_step_flat_advance)
 #define FY__CUDA_KERNEL_LIST(X) FY__CUDA_ARGS_KERNEL_LIST(X) FY__CUDA_FLAT_KERNEL_LIST(X)
 
+/* clang-format off */
 #define FY__CUDA_MODULE_LIST(X) \
-    X(elementwise)              \
-    X(move) X(random) X(reduce) X(softmax) X(matmul) X(conv) X(conv_gemm) X(conv_tensor) X(conv_depthwise) X(pool) X(loss) X(step)
+    X(elementwise) X(move) X(random) X(transpose) X(reduce) X(columns) X(argmax) X(softmax) X(softmax_long) \
+    X(matmul) X(conv) X(conv_gemm) X(conv_tensor) X(conv_depthwise) X(pool) X(loss) X(step)
+/* clang-format on */
 
 enum fy__cuda_kernel {
 #define X(module, name) FY__CUDA_KERNEL_##name,
@@ -90,6 +100,8 @@ enum fy__cuda_kernel {
 #define FY__CUDA_TILE        16  /* those two: a block is TILE x TILE threads; fy_conv2d_f32 and _f64 make as many results */
 #define FY__CUDA_MATMUL_TILE 64  /* matmul: rows and columns of the result that a block makes, a thread 4 x 4 of them */
 #define FY__CUDA_NO_COUNT    0
+/* Edge of a square tile of fy_transpose, by element size: rows of 64 bytes or more, and 4 or 16 reads in flight a thread. */
+#define FY__CUDA_TRANSPOSE_TILE(nbytes) ((nbytes) < 4 ? 64 : 32)
 
 enum fy__cuda_flags {
     FY__CUDA_SMALL = 1,  /* every index and every element offset fits 31 bits: 32-bit index arithmetic will do */
@@ -140,7 +152,8 @@ typedef struct fy__cuda_args {
     /* So many neighbouring elements (2, 4, 8, 16) along the last axis belong to one thread; 0: one. FY__CUDA_ALIGNED says that they may be
      * accessed at once, up to 16 bytes a time, in every operand that does not repeat there. pack_wide.c says when. */
     uint32_t wide;
-    /* Reductions: how many elements stand behind one result, when that is more than src has (src are partial results); else NO_COUNT. */
+    /* Reductions: how many elements stand behind one result, when that is more than src has (src are partial results); else NO_COUNT.
+     * Rows in pieces (pack_rows.c): elements of a piece. */
     uint64_t count;
     /* Weights' gradients of conv2d: dst[0] may have an axis in front; then slice i of n is the gradient over images N i / n .. N (i + 1) / n,
      * in f32 (f64: f64), and not accumulated. */

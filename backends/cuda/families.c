@@ -27,9 +27,9 @@ static const fy__cuda_family_t families[FY_OP_BUILTIN_COUNT] = {
     PACK(GT, ANY, elementwise), PACK(GE, ANY, elementwise),
     [FY_OP_WHERE] = { .dtypes = ANY, .main = 1, .pack = fy__cuda_pack_elementwise },
     RUN_WITH_SCRATCH(SUM, ANY, reduce), RUN_WITH_SCRATCH(MEAN, FLOAT, reduce), RUN_WITH_SCRATCH(MAX, NUMBER, reduce), RUN_WITH_SCRATCH(MIN, NUMBER, reduce),
-    PACK(ARGMAX, NUMBER, argmax),
+    RUN_WITH_SCRATCH(ARGMAX, NUMBER, argmax),
     RUN_WITH_SCRATCH(MATMUL, FLOAT, matmul, .uses_lt = 1),
-    PACK(SOFTMAX, FLOAT, softmax), PACK(LOG_SOFTMAX, FLOAT, softmax), RUN_WITH_SCRATCH(MSE_LOSS, FLOAT, reduce),
+    RUN_WITH_SCRATCH(SOFTMAX, FLOAT, softmax), RUN_WITH_SCRATCH(LOG_SOFTMAX, FLOAT, softmax), RUN_WITH_SCRATCH(MSE_LOSS, FLOAT, reduce),
     PACK(GATHER, ANY, gather), RUN(CONCAT, ANY, concat),
     RUN_WITH_SCRATCH(CONV2D, FLOAT, conv2d), RUN_WITH_SCRATCH(CONV2D_BACKWARD_INPUT, FLOAT, conv2d), RUN_WITH_SCRATCH(CONV2D_BACKWARD_WEIGHT, FLOAT, conv2d),
     PACK(MAX_POOL2D, FLOAT, pool2d), PACK(MAX_POOL2D_BACKWARD, FLOAT, pool2d), PACK(AVG_POOL2D, FLOAT, pool2d), PACK(AVG_POOL2D_BACKWARD, FLOAT, pool2d),
@@ -48,7 +48,7 @@ static const fy__cuda_family_t families[FY_OP_BUILTIN_COUNT] = {
     [FY_OP_DROPOUT] = { .dtypes = FLOAT, .run = fy__cuda_run_dropout, .when_empty = 1 }, RUN(DROPOUT_BACKWARD, FLOAT, dropout),
     [FY_OP_DROPOUT2D] = { .dtypes = FLOAT, .run = fy__cuda_run_dropout, .when_empty = 1 }, RUN(DROPOUT2D_BACKWARD, FLOAT, dropout),
     PACK(TANH_BACKWARD, FLOAT, elementwise), PACK(SIGMOID_BACKWARD, FLOAT, elementwise),
-    PACK(SOFTMAX_BACKWARD, FLOAT, softmax), PACK(LOG_SOFTMAX_BACKWARD, FLOAT, softmax), PACK(MSE_LOSS_BACKWARD, FLOAT, mse_loss_backward),
+    RUN_WITH_SCRATCH(SOFTMAX_BACKWARD, FLOAT, softmax), RUN_WITH_SCRATCH(LOG_SOFTMAX_BACKWARD, FLOAT, softmax), PACK(MSE_LOSS_BACKWARD, FLOAT, mse_loss_backward),
     PACK(ONE_HOT, INDEX, one_hot),
 };
 /* clang-format on */

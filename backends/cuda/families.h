@@ -39,6 +39,10 @@ fy_status_t fy__cuda_run_random(fy__cuda_device_t *dev, CUstream stream, const f
 fy_status_t fy__cuda_run_dropout(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
 fy_status_t fy__cuda_run_reduce(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
 uint64_t fy__cuda_reduce_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit);
+fy_status_t fy__cuda_run_softmax(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
+uint64_t fy__cuda_softmax_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit);
+fy_status_t fy__cuda_run_argmax(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
+uint64_t fy__cuda_argmax_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit);
 fy_status_t fy__cuda_run_class_loss(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
 uint64_t fy__cuda_class_loss_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit);
 fy_status_t fy__cuda_run_concat(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);

@@ -38,11 +38,43 @@ uint64_t fy__cuda_reduce_workspace(fy__cuda_device_t *dev, const fy_launch_t *la
     return nbytes;
 }
 
+fy_status_t fy__cuda_run_softmax(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy__cuda_request_t requests[2];
+    uint64_t nbytes, limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
+    int n = fy__cuda_pack_softmax(launch, (unsigned)dev->nprocessors, launch->workspace, limit, requests, &nbytes);
+    for (int i = 0; i < n; i++) FY_TRY(fy__cuda_submit(dev, stream, &requests[i]));
+    return FY_STATUS_OK;
+}
+
+uint64_t fy__cuda_softmax_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
+{
+    uint64_t nbytes;
+    fy__cuda_pack_softmax(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes);
+    return nbytes;
+}
+
+fy_status_t fy__cuda_run_argmax(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy__cuda_request_t requests[2];
+    uint64_t nbytes, limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
+    int n = fy__cuda_pack_argmax(launch, (unsigned)dev->nprocessors, launch->workspace, limit, requests, &nbytes);
+    for (int i = 0; i < n; i++) FY_TRY(fy__cuda_submit(dev, stream, &requests[i]));
+    return FY_STATUS_OK;
+}
+
+uint64_t fy__cuda_argmax_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
+{
+    uint64_t nbytes;
+    fy__cuda_pack_argmax(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes);
+    return nbytes;
+}
+
 fy_status_t fy__cuda_run_class_loss(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
 {
     fy__cuda_request_t requests[4];
     uint64_t nbytes, limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
-    int n = fy__cuda_pack_class_loss(launch, launch->workspace, limit, requests, &nbytes);
+    int n = fy__cuda_pack_class_loss(launch, (unsigned)dev->nprocessors, launch->workspace, limit, requests, &nbytes);
     for (int i = 0; i < n; i++) FY_TRY(fy__cuda_submit(dev, stream, &requests[i]));
     return FY_STATUS_OK;
 }
@@ -50,8 +82,7 @@ fy_status_t fy__cuda_run_class_loss(fy__cuda_device_t *dev, CUstream stream, con
 uint64_t fy__cuda_class_loss_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
 {
     uint64_t nbytes;
-    (void)dev;
-    fy__cuda_pack_class_loss(launch, NULL, limit, NULL, &nbytes);
+    fy__cuda_pack_class_loss(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes);
     return nbytes;
 }
 

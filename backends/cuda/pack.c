@@ -106,7 +106,7 @@ static int elementwise_kernel(fy__cuda_args_t *args)
         (void)fy__cuda_set_wide(args, 1, 0, 1, CAST_AT_ONCE);
         return flat_or(args, FY__CUDA_KERNEL_fy_cast_flat, FY__CUDA_KERNEL_fy_cast);
     }
-    if (args->op == FY_OP_WHERE || (args->op == FY_OP_COPY && !args->accumulate)) {
+    if (args->op == FY_OP_WHERE) {
         (void)fy__cuda_set_wide(args, 1, 0, args->nsrc, per_access(args->dst[0].dtype));
         return flat_or(args, FY__CUDA_KERNEL_fy_copy_flat, FY__CUDA_KERNEL_fy_copy);
     }
@@ -141,6 +141,10 @@ void fy__cuda_pack_elementwise(const fy_launch_t *launch, fy__cuda_request_t *ou
     for (int i = 0; i < launch->nsrc; i++) set_fused(&args->src[i], &launch->src[i], &index, i + 1);
     fy__cuda_args_size(args, launch->nelem);
     out->square = 0;
+    if (args->op == FY_OP_COPY && !args->accumulate) {
+        fy__cuda_choose_copy(out);
+        return;
+    }
     out->kernel = elementwise_kernel(args);
     out->threads = threads_of(args);
 }
@@ -283,10 +287,8 @@ int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin, f
     set_fused(&out->args.dst[0], &part, &index, 0);
     set_fused(&out->args.src[0], src, &index, 1);
     fy__cuda_args_size(&out->args, nelem);
-    (void)fy__cuda_set_wide(&out->args, 1, 0, 1, per_access(src->dtype));
-    out->kernel = flat_or(&out->args, FY__CUDA_KERNEL_fy_copy_flat, FY__CUDA_KERNEL_fy_copy);
-    out->threads = threads_of(&out->args);
     out->square = 0;
+    fy__cuda_choose_copy(out);
     return 1;
 }
 

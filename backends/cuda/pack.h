@@ -37,6 +37,12 @@ int fy__cuda_set_wide_apart(fy__cuda_args_t *args, unsigned ndst, unsigned first
  * ndst - 1 and src first .. end - 1 have them side by side and the axis is a multiple of it, and FY__CUDA_ALIGNED if they may be accessed at once. */
 void fy__cuda_set_rows(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end);
 
+/* Kernels that join whole columns: n neighbours along axis `column` of the source, of 16 bytes, if each of its rows has them where they may
+ * be accessed at once. */
+void fy__cuda_set_columns(fy__cuda_args_t *args, int column);
+/* args: a copy of dst[0] from src[0], both with fused axes. Chooses among fy_copy, with accesses as wide as may be, and fy_transpose. */
+void fy__cuda_choose_copy(fy__cuda_request_t *out);
+
 /* ---- families ---- */
 void fy__cuda_pack_elementwise(const fy_launch_t *launch, fy__cuda_request_t *out); /* arithmetic, copy, where, cast */
 void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out);
@@ -50,16 +56,19 @@ void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out); /* FY_LAUNCH_SCATTER, _GATHER */
 /* Source `i` of a concat, which begins at `begin` along the axis. Returns 0 if it has no elements. */
 int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin, fy__cuda_request_t *out);
-void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out); /* and its gradient, log_softmax, its gradient */
 void fy__cuda_pack_mse_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_one_hot(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out); /* max, avg, and their gradients */
-/* nll_loss, cross_entropy: one launch of one block, or one for the rows' losses, into `workspace`, and one that adds them up. Returns how
- * many (out has room for what a reduction could need). *out_workspace_nbytes: what they use, at most `limit`. out == NULL: only that is wanted. */
-int fy__cuda_pack_class_loss(const fy_launch_t *launch, void *workspace, uint64_t limit, fy__cuda_request_t out[4],
+/* nll_loss, cross_entropy: one launch of one block, or one for the rows' losses, into `workspace`, and up to three that add them up. Returns
+ * how many. *out_workspace_nbytes: what they use, at most `limit`. out == NULL: only that is wanted. */
+int fy__cuda_pack_class_loss(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[4],
                              uint64_t *out_workspace_nbytes);
 void fy__cuda_pack_class_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out);
-void fy__cuda_pack_argmax(const fy_launch_t *launch, fy__cuda_request_t *out);
+/* softmax, log_softmax, their gradients; argmax: one launch, or two that go through `workspace`. As pack_reduce otherwise. */
+int fy__cuda_pack_softmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[2],
+                          uint64_t *out_workspace_nbytes);
+int fy__cuda_pack_argmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[2],
+                         uint64_t *out_workspace_nbytes);
 /* sum, mean, norm, max, min, mse_loss: one launch, or up to three that go through `workspace`. Returns how many.
  * *out_workspace_nbytes: what they use, at most `limit`; depends on sources only. `dst` may be incomplete if only that is wanted. */
 int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[3],

@@ -1,10 +1,14 @@
-/* Packing of the losses of classifiers, of one_hot, and of mse_loss's gradient. Few rows are one block's work from beginning to end; of many, one launch makes the rows' losses,
- * in f64, and a plain reduction joins them. Next: kernels/loss.cu. */
+/* Packing of the losses of classifiers, of one_hot, and of mse_loss's gradient. Few scores are one block's work from beginning to end. Of more, one launch makes the
+ * rows' losses in f64, on the whole device, and a reduction joins them, in parts if there are many. Next: kernels/loss.cu. */
 #include "backends/cuda/pack.h"
 
 #include "backends/formulas/index.h"
 
-enum { SHORT = 32, LONG = 2048, ONE_BLOCK = 1 << 16 }; /* classes; elements that one block looks at in a few microseconds */
+enum {
+    SHORT = 32,
+    LONG = 2048,
+    ONE_BLOCK = 4096
+}; /* classes; scores for one block: 16 a thread, which take about as long as a second launch */
 
 /* Threads that share a row. */
 static uint32_t lanes_for(int64_t classes) { return classes <= SHORT ? 1 : classes < LONG ? 32 : FY__CUDA_BLOCK; }
@@ -25,7 +29,24 @@ static void begin(const fy_launch_t *launch, int kernel, int64_t rows, int64_t c
     out->square = 0;
 }
 
-int fy__cuda_pack_class_loss(const fy_launch_t *launch, void *workspace, uint64_t limit, fy__cuda_request_t out[4],
+/* The reduction of the rows' losses, which lie in the workspace; its own partial results lie behind them. As fy__cuda_pack_reduce. */
+static int pack_join(const fy_launch_t *launch, unsigned nprocessors, const fy_desc_t *each, int reduction, uint64_t limit,
+                     fy__cuda_request_t *out, uint64_t *out_workspace_nbytes)
+{
+    const fy_reduce_attrs_t all = { 0, 0 };
+    const uint64_t nbytes = (uint64_t)each->dims[0] * sizeof(double);
+    fy_desc_t src = *each;
+    fy_launch_t join = *launch;
+    join.op = reduction == FY_REDUCTION_MEAN ? FY_OP_MEAN : FY_OP_SUM;
+    join.nsrc = 1;
+    join.src = &src;
+    join.attrs = &all;
+    join.accumulate = 0;
+    void *behind = each->data != NULL ? (char *)each->data + nbytes : NULL;
+    return fy__cuda_pack_reduce(&join, nprocessors, behind, limit - nbytes, out, out_workspace_nbytes);
+}
+
+int fy__cuda_pack_class_loss(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[4],
                              uint64_t *out_workspace_nbytes)
 {
     const fy_desc_t *scores = &launch->src[0];
@@ -35,26 +56,23 @@ int fy__cuda_pack_class_loss(const fy_launch_t *launch, void *workspace, uint64_
     const uint64_t nbytes = (uint64_t)rows * sizeof(double);
     const uint64_t nread = launch->op == FY_OP_NLL_LOSS ? (uint64_t)rows : (uint64_t)rows * (uint64_t)classes;
     const int two = reduction != FY_REDUCTION_NONE && nread > ONE_BLOCK && nbytes <= limit;
-    *out_workspace_nbytes = two ? nbytes : 0;
+    const fy_desc_t each = { .data = workspace, .dtype = FY_DTYPE_F64, .rank = 1, .dims = { rows }, .strides = { 1 } };
+    uint64_t behind = 0;
+    *out_workspace_nbytes = 0;
+    if (two) {
+        (void)pack_join(launch, nprocessors, &each, reduction, limit, NULL, &behind);
+        *out_workspace_nbytes = nbytes + behind;
+    }
     if (out == NULL) return 0;
     begin(launch, kernel, rows, classes, &out[0]);
     if (!two) {
         if (reduction != FY_REDUCTION_NONE) out[0].threads = FY__CUDA_BLOCK;
         return 1;
     }
-    fy_desc_t each = { .data = workspace, .dtype = FY_DTYPE_F64, .rank = 1, .dims = { rows }, .strides = { 1 } };
     out[0].args.nelem = (uint64_t)rows;
     out[0].args.attrs.loss.reduction = FY_REDUCTION_NONE;
     fy__cuda_operand_set(&out[0].args.dst[0], &each);
-    const fy_reduce_attrs_t all = { 0, 0 };
-    fy_launch_t join = *launch;
-    join.op = reduction == FY_REDUCTION_MEAN ? FY_OP_MEAN : FY_OP_SUM;
-    join.nsrc = 1;
-    join.src = &each;
-    join.attrs = &all;
-    join.accumulate = 0;
-    uint64_t none;
-    return 1 + fy__cuda_pack_reduce(&join, 1, NULL, 0, &out[1], &none);
+    return 1 + pack_join(launch, nprocessors, &each, reduction, limit, &out[1], &behind);
 }
 
 void fy__cuda_pack_class_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out)

@@ -1,69 +1,26 @@
-/* Packing for what joins elements: reductions, argmax, softmax. Kept axes go to the front, reduced ones to the back, each side fused. A
+/* Packing of reductions. Kept axes go to the front, reduced ones to the back, each side fused (pack_canonical.h). A
  * reduction with few results and many elements is cut: the longest reduced axis becomes [pieces, piece], the pieces make partial results
  * in the workspace (the last, shorter piece by a launch of its own), and a last launch joins those. Every launch is a reduction as op.h
  * defines it, only of other shapes. */
-#include "backends/cuda/pack.h"
-
-#include <string.h>
-
-#include "backends/formulas/index.h"
+#include "backends/cuda/pack_canonical.h"
 
 enum {
-    FEW = 8,             /* so few elements a result are one thread's work */
-    WIDE = 2048,         /* from so many on, a block shares a result */
-    THREADS_A_SM = 1024, /* a device with fewer threads an SM than this is mostly idle */
     LEAST_A_THREAD = 16, /* a cut leaves each thread so many elements at least */
+    FEW_ROWS = 8,        /* so few are no column: nothing to have in flight */
+    MANY_PARTS = 32,     /* so many partial results a column are joined by a warp */
     ROUND = 16,          /* long pieces are a multiple of it, so that each begins where 16-byte accesses may */
 };
 
-/* A reduction in canonical axes. Strides of source k: keep.strides[k], drop.strides[k]; of dst: keep.strides[nsrc]. */
-typedef struct canonical {
-    int nkeep, ndrop; /* axes; nkeep may be 0 */
-    uint64_t nkept, ndropped;
-    fy__index_t keep, drop;
-} canonical_t;
-
-static uint64_t product(const fy__index_t *index)
+/* Columns: neighbouring results read neighbouring elements, and a thread adds up whole columns (kernels/columns.cu). */
+static int is_column(uint32_t op, int64_t keep_stride, int64_t drop_stride, uint32_t lanes, uint64_t ndropped)
 {
-    uint64_t n = 1;
-    for (int axis = 0; axis < index->rank; axis++) n *= (uint64_t)index->dims[axis];
-    return n;
+    return (op == FY_OP_SUM || op == FY_OP_MEAN) && lanes == 1 && keep_stride == 1 && drop_stride != 1 && ndropped > FEW_ROWS;
 }
 
-/* `mask`: the axes to reduce. dst == NULL: only the sources count. */
-static void canonicalise(const fy_launch_t *launch, uint32_t mask, const fy_desc_t *dst, int keepdims, canonical_t *out)
+static int adds_columns(uint32_t op, const fy__cuda_canonical_t *c)
 {
-    const fy_desc_t *src = launch->src;
-    int64_t dims[2][FY_MAX_RANK], strides[2][FY_INDEX_OPERANDS][FY_MAX_RANK];
-    int rank[2] = { 0, 0 };
-    for (int axis = 0; axis < src->rank; axis++) {
-        int side = (int)(mask >> axis & 1), at = rank[side]++;
-        dims[side][at] = src->dims[axis];
-        for (int k = 0; k < launch->nsrc; k++) strides[side][k][at] = launch->src[k].strides[axis];
-        if (side == 0) strides[0][launch->nsrc][at] = dst == NULL ? 0 : dst->strides[keepdims ? axis : at];
-    }
-    const int64_t *keep[FY_INDEX_OPERANDS], *drop[FY_INDEX_OPERANDS];
-    for (int k = 0; k < FY_INDEX_OPERANDS; k++) keep[k] = strides[0][k], drop[k] = strides[1][k];
-    fy__index_make(&out->keep, rank[0], dims[0], launch->nsrc + (dst != NULL), keep);
-    fy__index_make(&out->drop, rank[1], dims[1], launch->nsrc, drop);
-    out->nkept = product(&out->keep);
-    out->ndropped = product(&out->drop);
-    out->nkeep = out->nkept == 1 ? 0 : out->keep.rank;
-    out->ndrop = out->drop.rank;
-}
-
-/* How many threads share a result. Neighbouring threads should read neighbouring elements. */
-static uint32_t lanes_for(uint64_t nkept, uint64_t ndropped, int64_t keep_stride, int64_t drop_stride)
-{
-    if (ndropped <= FEW) return 1;
-    if (nkept >= 32 && keep_stride == 1 && drop_stride != 1) return 1;
-    return ndropped >= WIDE || nkept < 64 ? (ndropped > 128 ? FY__CUDA_BLOCK : 32) : 32;
-}
-
-static uint32_t lanes_of(const canonical_t *c)
-{
-    int64_t keep_stride = c->nkeep > 0 ? c->keep.strides[0][c->nkeep - 1] : 0;
-    return lanes_for(c->nkept, c->ndropped, keep_stride, c->drop.strides[0][c->ndrop - 1]);
+    const int64_t keep_stride = c->nkeep > 0 ? c->keep.strides[0][c->nkeep - 1] : 0;
+    return is_column(op, keep_stride, c->drop.strides[0][c->ndrop - 1], fy__cuda_canonical_lanes(c), c->ndropped);
 }
 
 /* ---- cutting ---- */
@@ -83,10 +40,14 @@ static int32_t partial_dtype(const fy_launch_t *launch)
 }
 
 /* Depends on the sources, the device's size and the limit only. */
-static cut_t plan_cut(const fy_launch_t *launch, const canonical_t *c, unsigned nprocessors, uint64_t limit)
+static cut_t plan_cut(const fy_launch_t *launch, const fy__cuda_canonical_t *c, unsigned nprocessors, uint64_t limit)
 {
     cut_t none = { 0 }, cut = { 0 };
-    uint64_t lanes = lanes_of(c), threads = c->nkept * lanes, wanted = (uint64_t)nprocessors * THREADS_A_SM;
+    uint64_t lanes = fy__cuda_canonical_lanes(c), threads = c->nkept * lanes, wanted = (uint64_t)nprocessors * FY__CUDA_THREADS_A_SM;
+    if (adds_columns(launch->op, c)) { /* a thread has several columns, and several reads in flight */
+        threads = (threads * fy__cuda_dtype_nbytes(launch->src[0].dtype) + 15) / 16;
+        wanted /= 2;
+    }
     uint64_t row_nbytes = c->nkept * fy__cuda_dtype_nbytes(partial_dtype(launch));
     if (c->nkept == 0 || c->ndropped == 0 || threads >= wanted || c->nkeep + c->ndrop + 1 > FY_MAX_RANK) return none;
     for (int axis = 1; axis < c->ndrop; axis++)
@@ -112,39 +73,29 @@ static int reduce_kernel(int32_t dtype)
     return fy__cuda_class_of(dtype) == FY__CUDA_INT ? FY__CUDA_KERNEL_fy_reduce_int : FY__CUDA_KERNEL_fy_reduce_float;
 }
 
-static void begin_request(fy__cuda_request_t *out, int kernel, uint32_t op, uint64_t nelem, unsigned nsrc, uint32_t lanes)
-{
-    fy__cuda_args_init(&out->args, op, nelem, nsrc, NULL, 0);
-    out->args.lanes = lanes;
-    out->kernel = kernel;
-    out->threads = nelem * lanes;
-    out->square = 0;
-}
-
 /* The last axes, from `first` on, are reduced. */
 static void finish_request(fy__cuda_request_t *out, int first, uint64_t largest)
 {
     fy__cuda_args_t *args = &out->args;
     for (int axis = first; axis < args->src[0].rank; axis++) args->attrs.reduce.axes |= 1u << axis;
     args->attrs.reduce.keepdims = 1;
-    if (first < args->src[0].rank) fy__cuda_set_rows(args, 0, 0, args->nsrc);
+    const fy__cuda_operand_t *src = &args->src[0];
+    uint64_t ndropped = 1;
+    for (int axis = first; axis < src->rank; axis++) ndropped *= (uint64_t)src->dims[axis];
+    if (first > 0 && first < src->rank &&
+        is_column(args->op, src->strides[first - 1], src->strides[src->rank - 1], args->lanes, ndropped)) {
+        out->kernel = out->kernel == FY__CUDA_KERNEL_fy_reduce_int ? FY__CUDA_KERNEL_fy_reduce_columns_int
+                                                                   : FY__CUDA_KERNEL_fy_reduce_columns_float;
+        fy__cuda_set_columns(args, first - 1);
+        if (args->wide) out->threads = args->nelem / args->wide;
+    } else if (first < src->rank) {
+        fy__cuda_set_rows(args, 0, 0, args->nsrc);
+    }
     fy__cuda_args_size(args, largest > args->nelem ? largest : args->nelem);
 }
 
-static void set_pointer(fy__cuda_operand_t *operand, const void *data, int32_t dtype)
-{
-    operand->data = (uint64_t)(uintptr_t)data;
-    operand->dtype = dtype;
-}
-
-/* Kept axes of operand k. */
-static void add_kept(fy__cuda_operand_t *operand, const canonical_t *c, int k)
-{
-    for (int axis = 0; axis < c->nkeep; axis++) fy__cuda_operand_add(operand, c->keep.dims[axis], c->keep.strides[k][axis]);
-}
-
 /* Kept axes of partial results, which lie row-major behind each other. */
-static void add_kept_dense(fy__cuda_operand_t *operand, const canonical_t *c)
+static void add_kept_dense(fy__cuda_operand_t *operand, const fy__cuda_canonical_t *c)
 {
     int64_t stride = (int64_t)c->nkept;
     for (int axis = 0; axis < c->nkeep; axis++) {
@@ -154,7 +105,7 @@ static void add_kept_dense(fy__cuda_operand_t *operand, const canonical_t *c)
 }
 
 /* Reduced axes of source k, with `length` in place of the cut axis's (or -1: no cut); as many axes of length 1 for dst. */
-static void add_dropped(fy__cuda_args_t *args, const canonical_t *c, int cut_axis, int64_t length)
+static void add_dropped(fy__cuda_args_t *args, const fy__cuda_canonical_t *c, int cut_axis, int64_t length)
 {
     for (int axis = 0; axis < c->ndrop; axis++) {
         for (unsigned k = 0; k < args->nsrc; k++)
@@ -163,56 +114,58 @@ static void add_dropped(fy__cuda_args_t *args, const canonical_t *c, int cut_axi
     }
 }
 
-static void pack_whole(const fy_launch_t *launch, const canonical_t *c, fy__cuda_request_t *out)
+static void pack_whole(const fy_launch_t *launch, const fy__cuda_canonical_t *c, fy__cuda_request_t *out)
 {
-    begin_request(out, reduce_kernel(launch->src[0].dtype), launch->op, c->nkept, launch->nsrc, lanes_of(c));
+    fy__cuda_request_begin(out, reduce_kernel(launch->src[0].dtype), launch->op, c->nkept, launch->nsrc, fy__cuda_canonical_lanes(c));
     fy__cuda_args_t *args = &out->args;
     args->accumulate = launch->accumulate & 1;
-    set_pointer(&args->dst[0], launch->dst[0].data, launch->dst[0].dtype);
-    add_kept(&args->dst[0], c, launch->nsrc);
+    fy__cuda_operand_point(&args->dst[0], launch->dst[0].data, launch->dst[0].dtype);
+    fy__cuda_operand_kept(&args->dst[0], c, launch->nsrc);
     for (int k = 0; k < launch->nsrc; k++) {
-        set_pointer(&args->src[k], launch->src[k].data, launch->src[k].dtype);
-        add_kept(&args->src[k], c, k);
+        fy__cuda_operand_point(&args->src[k], launch->src[k].data, launch->src[k].dtype);
+        fy__cuda_operand_kept(&args->src[k], c, k);
     }
     add_dropped(args, c, -1, 0);
     finish_request(out, c->nkeep, c->ndropped);
 }
 
 /* Partial results of `pieces` pieces of length `length`, from element `begin` of the cut axis on. */
-static void pack_partial(const fy_launch_t *launch, const canonical_t *c, const cut_t *cut, uint64_t pieces, int64_t begin, int64_t length,
-                         char *partial, fy__cuda_request_t *out)
+static void pack_partial(const fy_launch_t *launch, const fy__cuda_canonical_t *c, const cut_t *cut, uint64_t pieces, int64_t begin,
+                         int64_t length, char *partial, fy__cuda_request_t *out)
 {
     const uint32_t op = launch->op == FY_OP_MEAN ? FY_OP_SUM : launch->op;
-    begin_request(out, reduce_kernel(launch->src[0].dtype), op, pieces * c->nkept, launch->nsrc, lanes_of(c));
+    fy__cuda_request_begin(out, reduce_kernel(launch->src[0].dtype), op, pieces * c->nkept, launch->nsrc, fy__cuda_canonical_lanes(c));
     fy__cuda_args_t *args = &out->args;
     if (op == FY_OP_MSE_LOSS) args->count = 1; /* the sum, not the mean */
-    set_pointer(&args->dst[0], partial, partial_dtype(launch));
+    fy__cuda_operand_point(&args->dst[0], partial, partial_dtype(launch));
     fy__cuda_operand_add(&args->dst[0], (int64_t)pieces, (int64_t)c->nkept);
     add_kept_dense(&args->dst[0], c);
     for (int k = 0; k < launch->nsrc; k++) {
         const fy_desc_t *src = &launch->src[k];
         int64_t stride = c->drop.strides[k][cut->axis];
-        set_pointer(&args->src[k], (char *)src->data + begin * stride * (int64_t)fy__cuda_dtype_nbytes(src->dtype), src->dtype);
+        fy__cuda_operand_point(&args->src[k], (char *)src->data + begin * stride * (int64_t)fy__cuda_dtype_nbytes(src->dtype), src->dtype);
         fy__cuda_operand_add(&args->src[k], (int64_t)pieces, length * stride);
-        add_kept(&args->src[k], c, k);
+        fy__cuda_operand_kept(&args->src[k], c, k);
     }
     add_dropped(args, c, cut->axis, length);
     finish_request(out, c->nkeep + 1, c->ndropped);
 }
 
-static void pack_join(const fy_launch_t *launch, const canonical_t *c, const cut_t *cut, const char *partial, fy__cuda_request_t *out)
+static void pack_join(const fy_launch_t *launch, const fy__cuda_canonical_t *c, const cut_t *cut, const char *partial,
+                      fy__cuda_request_t *out)
 {
     const uint64_t npartial = cut->pieces + (cut->rest > 0);
     const int averages = launch->op == FY_OP_MEAN || launch->op == FY_OP_MSE_LOSS;
-    const uint32_t lanes = lanes_for(c->nkept, npartial, c->nkeep > 0 ? 1 : 0, (int64_t)c->nkept);
-    begin_request(out, reduce_kernel(partial_dtype(launch)), averages ? FY_OP_MEAN : launch->op, c->nkept, 1, lanes);
+    uint32_t lanes = fy__cuda_lanes_for(c->nkept, npartial, c->nkeep > 0 ? 1 : 0, (int64_t)c->nkept);
+    if (lanes == 1 && npartial > MANY_PARTS) lanes = 32;
+    fy__cuda_request_begin(out, reduce_kernel(partial_dtype(launch)), averages ? FY_OP_MEAN : launch->op, c->nkept, 1, lanes);
     fy__cuda_args_t *args = &out->args;
     args->accumulate = launch->accumulate & 1;
     if (averages) args->count = c->ndropped;
-    set_pointer(&args->dst[0], launch->dst[0].data, launch->dst[0].dtype);
-    add_kept(&args->dst[0], c, launch->nsrc);
+    fy__cuda_operand_point(&args->dst[0], launch->dst[0].data, launch->dst[0].dtype);
+    fy__cuda_operand_kept(&args->dst[0], c, launch->nsrc);
     fy__cuda_operand_add(&args->dst[0], 1, 1);
-    set_pointer(&args->src[0], partial, partial_dtype(launch));
+    fy__cuda_operand_point(&args->src[0], partial, partial_dtype(launch));
     add_kept_dense(&args->src[0], c);
     fy__cuda_operand_add(&args->src[0], (int64_t)npartial, (int64_t)c->nkept);
     finish_request(out, c->nkeep, npartial);
@@ -233,12 +186,12 @@ int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *
 {
     int keepdims, n = 0;
     const uint32_t mask = reduced_mask(launch, &keepdims);
-    canonical_t c;
-    canonicalise(launch, mask, NULL, keepdims, &c);
+    fy__cuda_canonical_t c;
+    fy__cuda_canonicalise(launch, mask, NULL, keepdims, &c);
     cut_t cut = plan_cut(launch, &c, nprocessors, limit);
     *out_workspace_nbytes = cut.nbytes;
     if (out == NULL) return 0;
-    canonicalise(launch, mask, &launch->dst[0], keepdims, &c); /* dst may keep axes apart that the sources would fuse */
+    fy__cuda_canonicalise(launch, mask, &launch->dst[0], keepdims, &c); /* dst may keep axes apart that the sources would fuse */
     if (cut.pieces == 0 || c.nkeep + c.ndrop + 1 > FY_MAX_RANK) {
         pack_whole(launch, &c, &out[0]);
         return 1;
@@ -249,41 +202,4 @@ int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *
         pack_partial(launch, &c, &cut, 1, (int64_t)cut.pieces * cut.piece, cut.rest, (char *)workspace + whole_nbytes, &out[n++]);
     pack_join(launch, &c, &cut, workspace, &out[n++]);
     return n;
-}
-
-void fy__cuda_pack_argmax(const fy_launch_t *launch, fy__cuda_request_t *out)
-{
-    const fy_axis_attrs_t *attrs = launch->attrs;
-    canonical_t c;
-    canonicalise(launch, 1u << attrs->axis, &launch->dst[0], attrs->keepdims != 0, &c);
-    pack_whole(launch, &c, out);
-    out->kernel = FY__CUDA_KERNEL_fy_argmax;
-    out->args.attrs.axis = (fy_axis_attrs_t){ .axis = c.nkeep, .keepdims = 1 };
-}
-
-void fy__cuda_pack_softmax(const fy_launch_t *launch, fy__cuda_request_t *out)
-{
-    const fy_axis_attrs_t *attrs = launch->attrs;
-    const fy_desc_t *dst = &launch->dst[0];
-    const int backward = launch->nsrc == 2, wide = fy__cuda_class_of(dst->dtype) == FY__CUDA_F64;
-    const int64_t length = dst->dims[attrs->axis];
-    canonical_t c;
-    canonicalise(launch, 1u << attrs->axis, dst, 1, &c);
-    const int kernel = backward ? (wide ? FY__CUDA_KERNEL_fy_softmax_backward_f64 : FY__CUDA_KERNEL_fy_softmax_backward_f32)
-                                : (wide ? FY__CUDA_KERNEL_fy_softmax_f64 : FY__CUDA_KERNEL_fy_softmax_f32);
-    begin_request(out, kernel, launch->op, launch->nelem, launch->nsrc, lanes_of(&c));
-    fy__cuda_args_t *args = &out->args;
-    out->threads = c.nkept * args->lanes;
-    args->accumulate = launch->accumulate & 1;
-    set_pointer(&args->dst[0], dst->data, dst->dtype);
-    add_kept(&args->dst[0], &c, launch->nsrc);
-    fy__cuda_operand_add(&args->dst[0], length, dst->strides[attrs->axis]);
-    for (int k = 0; k < launch->nsrc; k++) {
-        set_pointer(&args->src[k], launch->src[k].data, launch->src[k].dtype);
-        add_kept(&args->src[k], &c, k);
-        fy__cuda_operand_add(&args->src[k], length, launch->src[k].strides[attrs->axis]);
-    }
-    args->attrs.axis = (fy_axis_attrs_t){ .axis = c.nkeep, .keepdims = 0 };
-    fy__cuda_set_rows(args, 1, 0, launch->nsrc);
-    fy__cuda_args_size(args, launch->nelem);
 }

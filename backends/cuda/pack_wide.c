@@ -35,6 +35,18 @@ int fy__cuda_set_wide_apart(fy__cuda_args_t *args, unsigned ndst, unsigned first
     return fy__cuda_set_wide(args, ndst, first, end, n);
 }
 
+void fy__cuda_set_columns(fy__cuda_args_t *args, int column)
+{
+    const fy__cuda_operand_t *src = &args->src[0];
+    const uint64_t size = fy__cuda_dtype_nbytes(src->dtype);
+    uint64_t bits = src->data;
+    for (int axis = 0; axis < src->rank; axis++)
+        if (axis != column) bits |= (uint64_t)src->strides[axis] * size;
+    if (src->strides[column] != 1 || (uint64_t)src->dims[column] * size % 16 != 0 || bits % 16 != 0) return;
+    args->wide = (uint32_t)(16 / size);
+    args->flags |= FY__CUDA_ALIGNED;
+}
+
 void fy__cuda_set_rows(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end)
 {
     const fy__cuda_operand_t *operands[FY__CUDA_MAX_DST + FY__CUDA_MAX_SRC];

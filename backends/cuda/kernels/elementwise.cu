@@ -112,6 +112,20 @@ FY_KERNEL fy_elementwise_int(FY_ARGS args) { walk<int64_t>(args); }
 
 // ---- W at once (wide.cuh) ----
 
+// Elements from `first` on, of one axis.
+template <typename T> __device__ inline void one_by_one(const fy_args &args, uint64_t first)
+{
+    const fy_operand &d = args.dst[0], &sa = args.src[0], &sb = args.src[1];
+    const bool two = args.nsrc == 2;
+    for (uint64_t n = first + first_thread(); n < args.nelem; n += all_threads()) {
+        const int64_t at = (int64_t)n;
+        T a = load<T>(sa, at * sa.strides[0]), b = two ? load<T>(sb, at * sb.strides[0]) : (T)0, y = updates(args) ? load<T>(d, at) : (T)0,
+          r;
+        apply<1>(args, &a, &b, &y, &r);
+        put(args, at, r);
+    }
+}
+
 template <typename T, int W> __device__ inline void wide(const fy_args &args)
 {
     const fy_operand &d = args.dst[0], &sa = args.src[0], &sb = args.src[1]; // without one, src[1] is not read
@@ -131,13 +145,45 @@ template <typename T, int W> __device__ inline void wide(const fy_args &args)
             for (int i = 0; i < W; i++) r[i] += y[i];
         store_result<W>(d, at[0], r);
     }
-    for (uint64_t n = groups * W + first_thread(); n < args.nelem; n += all_threads()) {
-        const int64_t at = (int64_t)n;
-        T a = load<T>(sa, at * sa.strides[0]), b = two ? load<T>(sb, at * sb.strides[0]) : (T)0, y = updates(args) ? load<T>(d, at) : (T)0,
-          r;
-        apply<1>(args, &a, &b, &y, &r);
-        put(args, at, r);
+    one_by_one<T>(args, groups * W);
+}
+
+// 16 bytes of u8 or bool, computed 4 at a time: as i64 all of them would take 100 registers, and half the threads.
+__device__ inline void bytes_or_repeat(const fy_operand &o, int64_t offset, pack<uint8_t, 16> &p)
+{
+    if (o.strides[o.rank - 1] != 0) {
+        p = read_pack<uint8_t, 16>(o, offset);
+        return;
     }
+    const uint8_t x = *element<uint8_t>(o, offset);
+    for (int i = 0; i < 16; i++) p.at[i] = x;
+}
+__device__ inline void wide_bytes(const fy_args &args)
+{
+    constexpr int W = 16, N = 4;
+    const fy_operand &d = args.dst[0], &sa = args.src[0], &sb = args.src[1];
+    const fy_operand *const operands[3] = { &d, &sa, &sb };
+    const bool two = args.nsrc == 2, is_bool = d.dtype == FY_DTYPE_BOOL;
+    const uint64_t groups = args.wide ? args.nelem / W : 0;
+    for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
+        pack<uint8_t, W> a, b = {}, y = {};
+        int64_t at[3];
+        locate_group<W>(args, d, operands, group, at);
+        bytes_or_repeat(sa, at[1], a);
+        if (two) bytes_or_repeat(sb, at[2], b);
+        if (args.accumulate) y = read_pack<uint8_t, W>(d, at[0]);
+        for (int first = 0; first < W; first += N) {
+            int64_t x[N], z[N], r[N];
+            for (int i = 0; i < N; i++) x[i] = a.at[first + i], z[i] = b.at[first + i];
+            apply<N>(args, x, z, nullptr, r);
+            for (int i = 0; i < N; i++) {
+                if (args.accumulate) r[i] += y.at[first + i];
+                y.at[first + i] = is_bool ? (uint8_t)(r[i] != 0) : (uint8_t)r[i];
+            }
+        }
+        write_pack<uint8_t, W>(d, at[0], y);
+    }
+    one_by_one<int64_t>(args, groups * W);
 }
 
 FY_KERNEL fy_elementwise_wide_f32(FY_ARGS args) { wide<float, 4>(args); }
@@ -148,7 +194,7 @@ __device__ inline void wide_int(const fy_args &args)
     switch (args.wide) {
     case 2: wide<int64_t, 2>(args); break;
     case 4: wide<int64_t, 4>(args); break;
-    default: wide<int64_t, 16>(args); break;
+    default: wide_bytes(args); break;
     }
 }
 FY_KERNEL fy_elementwise_wide_int(FY_ARGS args) { wide_int(args); }

@@ -1,11 +1,6 @@
 // Losses of classifiers and their gradients: a group of threads has one row. Losses that are to be one number are the work of one block,
 // which adds them up in a fixed order; of many rows the host asks for each row's loss instead, and for a reduction (pack_loss.c).
-#include "backends/cuda/kernels/wide.cuh"
-
-__device__ inline float exponential(float x) { return fy__exp_f32(x); }
-__device__ inline double exponential(double x) { return fy__exp_f64(x); }
-__device__ inline float larger(float a, float b) { return fy__maximum_f32(a, b); }
-__device__ inline double larger(double a, double b) { return fy__maximum_f64(a, b); }
+#include "backends/cuda/kernels/kept_rows.cuh"
 
 __device__ inline int64_t target_of(const fy_args &args, const fy_operand &targets, uint64_t row, int64_t classes)
 {
@@ -16,19 +11,29 @@ __device__ inline int64_t target_of(const fy_args &args, const fy_operand &targe
 }
 
 // The row's largest logit and the sum of exponentials relative to it, for the group.
-template <int W, typename T>
+template <typename R, typename T>
 __device__ inline T exponentials(const fy_args &args, const fy_operand &s, int64_t base, int64_t classes, T *scratch, T *top)
 {
-    T most = -(T)INFINITY, sum = 0, x[W];
+    constexpr int W = R::n;
     const int64_t first = lane_of(args) * W, stride = args.lanes * W;
-    for (int64_t k = first; k < classes; k += stride) {
-        load_row<W>(args, s, base + k * s.strides[1], x);
+    T most = -(T)INFINITY, sum = 0;
+    const auto compare = [&](int64_t, T(&x)[W]) {
         for (int i = 0; i < W; i++) most = larger(most, x[i]);
-    }
-    most = group_reduce(args, most, scratch, [](T a, T b) { return larger(a, b); });
-    for (int64_t k = first; k < classes; k += stride) {
-        load_row<W>(args, s, base + k * s.strides[1], x);
+    };
+    const auto add = [&](int64_t, T(&x)[W]) {
         for (int i = 0; i < W; i++) sum += exponential(x[i] - most);
+    };
+    const auto group_most = [&] { return group_reduce(args, most, scratch, [](T a, T b) { return larger(a, b); }); };
+    if (can_keep<R>(args, classes)) {
+        kept_row<R, T> row;
+        keep_row(args, s, base, classes, row);
+        each_kept(row, compare);
+        most = group_most();
+        each_kept(row, add);
+    } else {
+        walk_row<R, 4, T>(args, s, base, s.strides[1], first, stride, classes, compare);
+        most = group_most();
+        walk_row<R, 4, T>(args, s, base, s.strides[1], first, stride, classes, add);
     }
     *top = most;
     return group_reduce(args, sum, scratch, [](T a, T b) { return a + b; });
@@ -45,7 +50,7 @@ __device__ inline double block_sum(double x, double *scratch)
     return x;
 }
 
-template <int W, typename T> __device__ inline void class_loss(const fy_args &args, T *scratch, double *sums)
+template <typename R, typename T> __device__ inline void class_loss(const fy_args &args, T *scratch, double *sums)
 {
     const fy_operand &s = args.src[0], &targets = args.src[1], &d = args.dst[0];
     const int64_t classes = s.dims[1];
@@ -57,7 +62,7 @@ template <int W, typename T> __device__ inline void class_loss(const fy_args &ar
         double loss = -(double)load<T>(s, base + target * s.strides[1]);
         if (args.op == FY_OP_CROSS_ENTROPY) {
             T top;
-            const T sum = exponentials<W, T>(args, s, base, classes, scratch, &top);
+            const T sum = exponentials<R, T>(args, s, base, classes, scratch, &top);
             loss += fy__log_f64((double)sum) + (double)top;
         }
         if (lane_of(args) != 0) continue;
@@ -74,7 +79,7 @@ template <int W, typename T> __device__ inline void class_loss(const fy_args &ar
 
 template <typename T> __device__ inline void class_loss_rows(const fy_args &args, T *scratch, double *sums)
 {
-    by_width(T(), args, [&](auto w) { class_loss<decltype(w)::n>(args, scratch, sums); });
+    by_reads(T(), args, [&](auto r) { class_loss<decltype(r)>(args, scratch, sums); });
 }
 
 FY_KERNEL fy_class_loss_f32(FY_ARGS args)
@@ -90,8 +95,9 @@ FY_KERNEL fy_class_loss_f64(FY_ARGS args)
     class_loss_rows(args, scratch, sums);
 }
 
-template <int W, typename T> __device__ inline void class_loss_backward(const fy_args &args, T *scratch)
+template <typename R, typename T> __device__ inline void class_loss_backward(const fy_args &args, T *scratch)
 {
+    constexpr int W = R::n;
     const bool fused = args.op == FY_OP_CROSS_ENTROPY_BACKWARD;
     const fy_operand &dy = args.src[0], &s = args.src[1], &targets = args.src[fused ? 2 : 1], &d = args.dst[0];
     const int64_t classes = d.dims[1];
@@ -102,7 +108,7 @@ template <int W, typename T> __device__ inline void class_loss_backward(const fy
         const int64_t base = fused ? (int64_t)row * s.strides[0] : 0, to = (int64_t)row * d.strides[0];
         T g = load<T>(dy, reduction == FY_REDUCTION_NONE ? (int64_t)row * dy.strides[0] : 0), top = 0, scale = 0;
         if (reduction == FY_REDUCTION_MEAN) g = (T)((double)g / (double)rows);
-        if (fused) scale = g / exponentials<W, T>(args, s, base, classes, scratch, &top);
+        if (fused) scale = g / exponentials<R, T>(args, s, base, classes, scratch, &top);
         for (int64_t k = lane_of(args) * W; k < classes; k += args.lanes * W) {
             T x[W];
             if (fused) load_row<W>(args, s, base + k * s.strides[1], x);
@@ -117,7 +123,7 @@ template <int W, typename T> __device__ inline void class_loss_backward(const fy
 
 template <typename T> __device__ inline void class_loss_backward_rows(const fy_args &args, T *scratch)
 {
-    by_width(T(), args, [&](auto w) { class_loss_backward<decltype(w)::n>(args, scratch); });
+    by_reads(T(), args, [&](auto r) { class_loss_backward<decltype(r)>(args, scratch); });
 }
 
 FY_KERNEL fy_class_loss_backward_f32(FY_ARGS args)

@@ -25,13 +25,14 @@ __device__ inline range_t windows_of(int64_t at, int64_t stride, int64_t padding
     return { before < 0 ? 0 : before / stride + 1, end < count ? end : count };
 }
 
-// The largest element of a window, NaN above all, and the first pixel (h * width + w) that has it; for W channels from c on.
+// The largest element of a window, NaN above all, and the first pixel (h * width + w, modulo 2^32, which tells the pixels of a window apart)
+// that has it; for W channels from c on.
 template <int W, typename T>
 __device__ inline void largest(const fy_operand &x, int64_t n, const range_t &rows, const range_t &columns, int64_t c, T *best,
-                               int64_t *place)
+                               uint32_t *place)
 {
     load_group<W>(x, at4(x, n, rows.first, columns.first, c), best);
-    for (int i = 0; i < W; i++) place[i] = rows.first * x.dims[2] + columns.first;
+    for (int i = 0; i < W; i++) place[i] = (uint32_t)(rows.first * x.dims[2] + columns.first);
     for (int64_t h = rows.first; h < rows.end; h++) {
         for (int64_t w = columns.first; w < columns.end; w++) {
             T value[W];
@@ -39,7 +40,7 @@ __device__ inline void largest(const fy_operand &x, int64_t n, const range_t &ro
             for (int i = 0; i < W; i++) {
                 if (!(value[i] > best[i] || (value[i] != value[i] && best[i] == best[i]))) continue;
                 best[i] = value[i];
-                place[i] = h * x.dims[2] + w;
+                place[i] = (uint32_t)(h * x.dims[2] + w);
             }
         }
     }
@@ -61,7 +62,7 @@ template <int W, typename T> __device__ inline void forward(const fy_args &args,
     const range_t rows = window(at.i, a.stride_h, a.padding_h, a.kernel_h, s.dims[1]);
     const range_t columns = window(at.j, a.stride_w, a.padding_w, a.kernel_w, s.dims[2]);
     if (args.op == FY_OP_MAX_POOL2D) {
-        int64_t place[W];
+        uint32_t place[W];
         largest<W>(s, at.n, rows, columns, at.c, sum, place);
         for (int i = 0; i < W; i++)
             if (of_relu) sum[i] = relu(sum[i]);
@@ -91,7 +92,7 @@ template <int W, typename T> __device__ inline void backward(const fy_args &args
     for (int64_t oh = rows.first; oh < rows.end; oh++) {
         for (int64_t ow = columns.first; ow < columns.end; ow++) {
             T dy[W];
-            int64_t place[W];
+            uint32_t place[W];
             load_group<W>(s, at4(s, at.n, oh, ow, at.c), dy);
             if (!is_max) {
                 for (int i = 0; i < W; i++) sum[i] += dy[i] * share;
@@ -101,7 +102,7 @@ template <int W, typename T> __device__ inline void backward(const fy_args &args
             const range_t in_w = window(ow, a.stride_w, a.padding_w, a.kernel_w, d.dims[2]);
             largest<W>(x, at.n, in_h, in_w, at.c, best, place);
             for (int i = 0; i < W; i++)
-                if (place[i] == at.i * d.dims[2] + at.j && !(of_relu && best[i] <= (T)0)) sum[i] += dy[i];
+                if (place[i] == (uint32_t)(at.i * d.dims[2] + at.j) && !(of_relu && best[i] <= (T)0)) sum[i] += dy[i];
         }
     }
     if (is_max || !of_relu) return;
@@ -131,7 +132,8 @@ template <int W, typename T> __device__ inline void pool2d(const fy_args &args, 
     }
 }
 
-FY_KERNEL fy_pool2d_f32(FY_ARGS args)
+// Three blocks a processor at least, which takes 80 registers a thread at most.
+extern "C" __global__ void __launch_bounds__(FY__CUDA_BLOCK, 3) fy_pool2d_f32(FY_ARGS args)
 {
     by_width(float(), args, [&](auto w) { pool2d<decltype(w)::n>(args, float()); });
 }

@@ -136,7 +136,8 @@ template <typename T> __device__ inline void drop_channels(const fy_args &args, 
         drop(args, n, fy__dropout_keeps_at(seed, counter, n / image * channels + n % channels, threshold) != 0, scale);
 }
 
-FY_KERNEL fy_dropout(FY_ARGS args)
+// Three blocks a processor at least, which takes 80 registers a thread at most.
+extern "C" __global__ void __launch_bounds__(FY__CUDA_BLOCK, 3) fy_dropout(FY_ARGS args)
 {
     const fy_operand &state = args.src[1];
     const int64_t seed = *element<int64_t>(state, 0), counter = *element<int64_t>(state, state.strides[0]);

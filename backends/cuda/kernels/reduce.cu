@@ -1,7 +1,8 @@
-// Reductions: sum, mean, norm, max, min, argmax, and the squared error's. The host has moved the kept axes to the front and the reduced ones to
+// Reductions: sum, mean, norm, max, min, and the squared error's. The host has moved the kept axes to the front and the reduced ones to
 // the back (args.attrs.reduce.axes names them); a group of threads makes one result, in an order that depends only on the launch, so
-// the bits are the same every time. Long reductions come as two launches, partial results in the workspace (plan_reduce.c).
-#include "backends/cuda/kernels/wide.cuh"
+// the bits are the same every time. Long reductions come as two launches, partial results in the workspace (pack_reduce.c);
+// sums of columns are columns.cu's.
+#include "backends/cuda/kernels/rows.cuh"
 
 __device__ inline int kept_axes(const fy_args &args)
 {
@@ -24,7 +25,6 @@ __device__ inline uint64_t reduced_nelem(const fy_operand &s, int kept)
 LIMITS(double, -(double)INFINITY, (double)INFINITY)
 LIMITS(int64_t, INT64_MIN, INT64_MAX)
 
-__device__ inline double larger(double a, double b) { return fy__maximum_f64(a, b); }
 __device__ inline int64_t larger(int64_t a, int64_t b) { return fy__maximum_i64(a, b); }
 __device__ inline double smaller(double a, double b) { return fy__minimum_f64(a, b); }
 __device__ inline int64_t smaller(int64_t a, int64_t b) { return fy__minimum_i64(a, b); }
@@ -73,9 +73,45 @@ template <int W, typename T> __device__ inline void reduce(const fy_args &args, 
     }
 }
 
+// Sums and means along one axis, 16 bytes an access and four accesses in flight; in the order of reduce().
+template <int D, typename T> __device__ inline void add_rows(const fy_args &args, T *scratch)
+{
+    using R = reads<D, 16 / sizeof(typename stored<D>::type)>;
+    const fy_operand &s = args.src[0];
+    const int kept = s.rank - 1;
+    const int64_t length = s.dims[kept];
+    const uint64_t count = args.count != FY__CUDA_NO_COUNT ? args.count : (uint64_t)length;
+    for (uint64_t group = first_group(args); group < args.nelem; group += all_groups(args)) {
+        const int64_t base = locate(s, 0, kept, group, args.flags);
+        T sum = 0;
+        walk_row<R, 4, T>(args, s, base, 1, lane_of(args) * R::n, args.lanes * R::n, length, [&](int64_t, T(&x)[R::n]) {
+            for (int i = 0; i < R::n; i++) sum += x[i];
+        });
+        sum = group_reduce(args, sum, scratch, [](T a, T b) { return (T)(a + b); });
+        if (lane_of(args) != 0) continue;
+        if (args.op == FY_OP_MEAN) sum = sum / (T)count;
+        put(args, locate(args.dst[0], 0, kept, group, args.flags), sum);
+    }
+}
+
+__device__ inline bool adds_rows(const fy_args &args)
+{
+    return (args.flags & FY__CUDA_ALIGNED) != 0 && (args.op == FY_OP_SUM || args.op == FY_OP_MEAN) &&
+           args.attrs.reduce.axes >> (args.src[0].rank - 1) == 1 && (args.attrs.reduce.axes & (args.attrs.reduce.axes - 1)) == 0;
+}
+
 FY_KERNEL fy_reduce_float(FY_ARGS args)
 {
     __shared__ double scratch[FY__CUDA_BLOCK / 32];
+    if (adds_rows(args)) {
+        switch (args.src[0].dtype) {
+        case FY_DTYPE_F64: add_rows<FY_DTYPE_F64>(args, scratch); break;
+        case FY_DTYPE_F16: add_rows<FY_DTYPE_F16>(args, scratch); break;
+        case FY_DTYPE_BF16: add_rows<FY_DTYPE_BF16>(args, scratch); break;
+        default: add_rows<FY_DTYPE_F32>(args, scratch); break;
+        }
+        return;
+    }
     switch (args.wide) {
     case 2: reduce<2>(args, scratch); break;
     case 4: reduce<4>(args, scratch); break;
@@ -94,53 +130,5 @@ FY_KERNEL fy_reduce_int(FY_ARGS args)
     }
 }
 
-// ---- argmax: the first of the largest; a NaN is larger than everything ----
-
-template <typename T> struct best {
-    T value;
-    int64_t index; // -1: none yet
-};
-
-template <typename T> __device__ inline best<T> better(best<T> a, best<T> b)
-{
-    if (a.index < 0 || b.index < 0) return a.index < 0 ? b : a;
-    bool nan_a = a.value != a.value, nan_b = b.value != b.value;
-    if (nan_a != nan_b) return nan_a ? a : b;
-    if (!nan_a && a.value != b.value) return a.value > b.value ? a : b;
-    return a.index < b.index ? a : b;
-}
-
-template <typename T> __device__ inline void argmax(const fy_args &args, best<T> *scratch)
-{
-    const fy_operand &s = args.src[0];
-    const int axis = s.rank - 1; // the host moved it there
-    for (uint64_t group = first_group(args); group < args.nelem; group += all_groups(args)) {
-        int64_t base = locate(s, 0, axis, group, args.flags);
-        best<T> found = { (T)0, -1 };
-        for (int64_t k = lane_of(args); k < s.dims[axis]; k += args.lanes)
-            found = better(found, best<T>{ load<T>(s, base + k * s.strides[axis]), k });
-        found = group_combine(
-            args, found, scratch,
-            [](best<T> x, int step) {
-                return best<T>{ __shfl_xor_sync(0xffffffffu, x.value, step),
-                                (int64_t)__shfl_xor_sync(0xffffffffu, (long long)x.index, step) };
-            },
-            [](best<T> a, best<T> b) { return better(a, b); });
-        if (lane_of(args) == 0) *element<int64_t>(args.dst[0], locate(args.dst[0], 0, axis, group, args.flags)) = found.index;
-    }
-}
-
-FY_KERNEL fy_argmax(FY_ARGS args)
-{
-    __shared__ best<double> scratch_f64[FY__CUDA_BLOCK / 32];
-    __shared__ best<int64_t> scratch_int[FY__CUDA_BLOCK / 32];
-    const int dtype = args.src[0].dtype;
-    if (dtype == FY_DTYPE_I32 || dtype == FY_DTYPE_I64 || dtype == FY_DTYPE_U8)
-        argmax<int64_t>(args, scratch_int);
-    else
-        argmax<double>(args, scratch_f64);
-}
-
 FY_KERNEL_EXISTS(fy_reduce_float)
 FY_KERNEL_EXISTS(fy_reduce_int)
-FY_KERNEL_EXISTS(fy_argmax)

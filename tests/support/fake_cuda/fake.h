@@ -115,7 +115,7 @@ int fake_cudnn_holds(CUstream stream);
 int fake_conv_fits(const char *kernel, const fy__cuda_args_t *args);
 fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst, const fy_desc_t *src);
 /* Is what args->wide and FY__CUDA_ALIGNED say about the operands true? */
-int fake_wide_is_right(const fy__cuda_args_t *args);
+int fake_wide_is_right(const char *kernel, const fy__cuda_args_t *args);
 /* Runs the kernel's own source; the operands in `args` (`flat`, if the kernel takes that; else NULL) hold host addresses. 0: a barrier was not reached by all; -1: an access was not
  * aligned, and the kernel was given up. */
 int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat, unsigned grid, unsigned block_x,

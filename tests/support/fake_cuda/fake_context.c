@@ -24,7 +24,8 @@ struct CUmod_st {
 static struct CUctx_st primary[FAKE_DEVICES], own[16];
 static int nown;
 static struct CUstream_st streams[NHANDLES];
-static struct CUmod_st modules[32];
+enum { NMODULES = 64 };
+static struct CUmod_st modules[NMODULES];
 static int64_t live_streams, live_modules;
 static uint64_t leaked, misuses;
 
@@ -266,7 +267,7 @@ CUresult fake_cuModuleLoadData(CUmodule *out, const void *image)
     *out = NULL;
     memcpy(&magic, image, sizeof magic);
     if (code == 0 && magic != 0xba55ed50) code = CUDA_ERROR_INVALID_IMAGE; /* what a fatbin begins with */
-    for (int i = 0; code == 0 && *out == NULL && i < 32; i++)
+    for (int i = 0; code == 0 && *out == NULL && i < NMODULES; i++)
         if (modules[i].context == NULL) *out = &modules[i];
     if (code == 0 && *out == NULL) code = CUDA_ERROR_OUT_OF_MEMORY;
     if (code == 0) {
@@ -324,7 +325,7 @@ void fake_handles_close(CUcontext context, int lost)
         }
     }
     fake_events_close(context, lost);
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < NMODULES; i++) {
         if (modules[i].context != context) continue;
         modules[i].context = NULL;
         live_modules--;

@@ -213,6 +213,12 @@ static int class_fits(const char *kernel, int32_t dtype)
     return 1;
 }
 
+/* Rows in pieces: what makes partial results, and what joins them. */
+static int is_in_pieces(const char *kernel)
+{
+    return starts_with(kernel, "fy_softmax_parts_f") || starts_with(kernel, "fy_softmax_join_f");
+}
+
 static int family_fits(const char *kernel, uint32_t op)
 {
     switch (op) {
@@ -222,7 +228,7 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_RANDN:
     case FY_OP_RANDPERM: return starts_with(kernel, "fy_random");
     case FY_OP_CAST: return starts_with(kernel, "fy_cast");
-    case FY_OP_COPY: return starts_with(kernel, "fy_copy") || starts_with(kernel, "fy_elementwise");
+    case FY_OP_COPY: return starts_with(kernel, "fy_copy") || strcmp(kernel, "fy_transpose") == 0 || starts_with(kernel, "fy_elementwise");
     case FY_OP_WHERE: return starts_with(kernel, "fy_copy");
     case FY_OP_SUM:
     case FY_OP_MEAN:
@@ -230,7 +236,7 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_MIN:
     case FY_OP_NORM:
     case FY_OP_MSE_LOSS: return starts_with(kernel, "fy_reduce");
-    case FY_OP_ARGMAX: return strcmp(kernel, "fy_argmax") == 0;
+    case FY_OP_ARGMAX: return starts_with(kernel, "fy_argmax");
     case FY_OP_MATMUL:
     case FY_OP_LINEAR: return starts_with(kernel, "fy_matmul") || (op == FY_OP_LINEAR && starts_with(kernel, "fy_linear_finish"));
     case FY_OP_SGD_STEP:
@@ -238,7 +244,7 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_ADAM_STEP:
     case FY_OP_ADADELTA_STEP: return starts_with(kernel, "fy_step");
     case FY_OP_SOFTMAX:
-    case FY_OP_LOG_SOFTMAX: return starts_with(kernel, "fy_softmax_f");
+    case FY_OP_LOG_SOFTMAX: return starts_with(kernel, "fy_softmax_f") || is_in_pieces(kernel);
     case FY_OP_GATHER: return strcmp(kernel, "fy_gather") == 0;
     case FY_OP_CONV2D:
     case FY_OP_CONV2D_BACKWARD_INPUT:
@@ -248,7 +254,7 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_AVG_POOL2D:
     case FY_OP_AVG_POOL2D_BACKWARD: return starts_with(kernel, "fy_pool2d");
     case FY_OP_SOFTMAX_BACKWARD:
-    case FY_OP_LOG_SOFTMAX_BACKWARD: return starts_with(kernel, "fy_softmax_backward_f");
+    case FY_OP_LOG_SOFTMAX_BACKWARD: return starts_with(kernel, "fy_softmax_backward_f") || is_in_pieces(kernel);
     case FY_OP_MSE_LOSS_BACKWARD: return starts_with(kernel, "fy_mse_loss_backward_f");
     case FY_OP_ONE_HOT: return strcmp(kernel, "fy_one_hot") == 0;
     case FY_OP_DROPOUT:
@@ -302,8 +308,11 @@ static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
     }
     if ((args->flags & FY__CUDA_SMALL) != 0 && largest > INT32_MAX) return 0;
     if (starts_with(kernel, "fy_reduce") && !axes_fit(args)) return 0;
+    if (strcmp(kernel, "fy_transpose") == 0)
+        if (args->dst[0].rank < 2 || args->dst[0].strides[args->dst[0].rank - 1] != 1 || args->src[0].strides[args->dst[0].rank - 2] != 1)
+            return 0;
     if (starts_with(kernel, "fy_conv2d") && !fake_conv_fits(kernel, args)) return 0;
-    if (strcmp(kernel, "fy_argmax") == 0 || starts_with(kernel, "fy_softmax"))
+    if (starts_with(kernel, "fy_argmax") || starts_with(kernel, "fy_softmax"))
         if (args->attrs.axis.axis != args->src[0].rank - 1) return 0;
     if (starts_with(kernel, "fy_elementwise_flat_half")) return args->src[0].dtype == FY_DTYPE_F16 || args->src[0].dtype == FY_DTYPE_BF16;
     if (starts_with(kernel, "fy_elementwise") && !is_flat_kernel(kernel))
@@ -357,6 +366,11 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
     if (starts_with(kernel, "fy_step") && (args->op == FY_OP_ADAM_STEP || args->op == FY_OP_SGD_MOMENTUM_STEP)) /* leaves the number */
         dst[args->ndst - 1].data = memcpy(state, dst[args->ndst - 1].data, sizeof *state);
     if (starts_with(kernel, "fy_linear_finish")) return finish_linear(args, dst, src);
+    if (starts_with(kernel, "fy_softmax_parts") || (strcmp(kernel, "fy_argmax") == 0 && args->count != FY__CUDA_NO_COUNT)) {
+        memset(dst[0].data, 0xff, args->nelem * sizeof(double)); /* NaN, or no index: the joining launch does the work here */
+        return FY_STATUS_OK;
+    }
+    if (is_in_pieces(kernel) || strcmp(kernel, "fy_argmax_join") == 0) launch.nsrc--;
     if (args->op == FY_OP_LINEAR) { /* w came transposed, and with the batch axes of dst */
         const int r = src[1].rank - 2;
         const fy_desc_t w = src[1];
@@ -421,7 +435,7 @@ static CUresult run_kernel(int device, const launched_t *work)
     fy__cuda_args_t own = work->args, *args = &own;
     fy_packed_entry_t *table = NULL;
     if (!assumptions_hold(kernel, args)) return CUDA_ERROR_INVALID_VALUE;
-    if (!fake_wide_is_right(args)) return CUDA_ERROR_MISALIGNED_ADDRESS;
+    if (!fake_wide_is_right(kernel, args)) return CUDA_ERROR_MISALIGNED_ADDRESS;
     for (unsigned i = 0; i < args->ndst; i++)
         if (!rebuild(device, &args->dst[i], &dst[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
     for (unsigned i = 0; i < args->nsrc; i++)

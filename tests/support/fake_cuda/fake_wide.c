@@ -1,5 +1,7 @@
 /* What a kernel may assume of launches with args.wide: a 16-byte access to an address that is no multiple of 16 is a fault on a card, while
  * host memory would take it. Next: fake_launch.c for the other assumptions, simt.c for the same check access by access. */
+#include <string.h>
+
 #include "tests/support/fake_cuda/fake.h"
 
 static int is_power_of_two(uint32_t n) { return n > 0 && (n & (n - 1)) == 0; }
@@ -40,11 +42,26 @@ static int is_walked(const fy__cuda_operand_t *operand, const fy__cuda_operand_t
            operand->dims[operand->rank - 1] == like->dims[like->rank - 1];
 }
 
-int fake_wide_is_right(const fy__cuda_args_t *args)
+/* Columns: the axis before the reduced ones has the neighbours, every other step keeps them aligned. */
+static int columns_are_right(const fy__cuda_args_t *args)
+{
+    const fy__cuda_operand_t *src = &args->src[0];
+    const int64_t size = (int64_t)size_of(src->dtype);
+    int column = -1;
+    while (column + 1 < src->rank && !(args->attrs.reduce.axes >> (column + 1) & 1)) column++;
+    if (column < 0 || args->wide * size != 16 || src->data % 16 != 0 || src->strides[column] != 1 || src->dims[column] % args->wide != 0)
+        return 0;
+    for (int axis = 0; axis < src->rank; axis++)
+        if (axis != column && src->strides[axis] * size % 16 != 0) return 0;
+    return 1;
+}
+
+int fake_wide_is_right(const char *kernel, const fy__cuda_args_t *args)
 {
     const fy__cuda_operand_t *like = args->nsrc > 0 ? &args->src[0] : &args->dst[0];
     if (args->wide == 0) return (args->flags & FY__CUDA_ALIGNED) == 0;
     if (!is_power_of_two(args->wide) || args->wide > 16) return 0;
+    if (strncmp(kernel, "fy_reduce_columns", 17) == 0) return columns_are_right(args);
     if (args->op == FY_OP_CROSS_ENTROPY_BACKWARD || args->op == FY_OP_MSE_LOSS_BACKWARD || args->op == FY_OP_AVG_POOL2D_BACKWARD ||
         args->op == FY_OP_MAX_POOL2D_BACKWARD)
         like = &args->dst[0];

@@ -174,8 +174,9 @@ int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_fla
     misaligned = 0;
     simt_block_dim = (simt_dim_t){ block_x, block_y, 1 };
     simt_grid_dim = (simt_dim_t){ grid, 1, 1 };
-    /* The block adds up, however few threads share a row; or its first thread works for all. */
-    const int joins = strncmp(kernel, "fy_class_loss_f", 15) == 0 || strncmp(kernel, "fy_step_f", 9) == 0; /* fy_step_flat_ too */
+    /* The block adds up, however few threads share a row; or its first thread works for all; or it shares a tile. */
+    const int joins = strcmp(kernel, "fy_transpose") == 0 || strncmp(kernel, "fy_class_loss_f", 15) == 0 ||
+                      strncmp(kernel, "fy_step_f", 9) == 0; /* fy_step_flat_ too */
     const int has_barriers = args->lanes > 1 || block_y > 1 || joins;
     for (unsigned block = 0; block < grid; block++) {
         simt_block = (simt_dim_t){ block, 0, 0 };

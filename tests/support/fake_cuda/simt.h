@@ -34,7 +34,7 @@ void simt_misaligned(void);
 #define __host__
 #define __shared__ static /* one block runs at a time */
 #define __grid_constant__
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define FY_CHECK_ALIGNED(pointer, nbytes) ((uintptr_t)(pointer) % (nbytes) != 0 ? simt_misaligned() : (void)0)
 #define threadIdx                         simt_thread
 #define blockIdx                          simt_block

@@ -22,15 +22,16 @@ export PATH=$tools:$PATH
 cuobjdump=$tools/cuobjdump
 
 # module, kernel, least loads and stores of 16 bytes, bytes of stack at most (exp, log and division of f64 spill a register around their call);
-# of tensor cores also the least LDSM and HMMA
+# least LDSM and HMMA of tensor cores; registers at most, and least loads of 16 bytes among 48 instructions in a row, which is what a
+# thread has in flight (-: no claim)
 expected='elementwise fy_elementwise_wide_f32 3 1 0
 elementwise fy_elementwise_wide_f64 3 1 8
 elementwise fy_elementwise_wide_half 3 2 0
-elementwise fy_elementwise_wide_int 9 3 0
+elementwise fy_elementwise_wide_int 9 3 0 0 0 64 -
 elementwise fy_elementwise_flat_f32 3 1 0
 elementwise fy_elementwise_flat_f64 3 1 0
 elementwise fy_elementwise_flat_half 3 2 0
-elementwise fy_elementwise_flat_int 9 3 0
+elementwise fy_elementwise_flat_int 9 3 0 0 0 64 -
 conv_tensor fy_conv2d_tensor_f16 12 3 0 18 24
 conv_tensor fy_conv2d_tensor_bf16 12 3 0 18 24
 matmul fy_linear_finish_f32 2 1 16
@@ -48,19 +49,28 @@ step fy_step_f32 9 6 0
 step fy_step_f64 9 6 0
 step fy_step_flat_f32 9 6 8
 step fy_step_flat_f64 9 6 0
-softmax fy_softmax_f32 6 3 16
-softmax fy_softmax_f64 3 1 16
+softmax fy_softmax_f32 6 3 32 0 0 128 4
+softmax fy_softmax_f64 3 1 48 0 0 80 4
 softmax fy_softmax_backward_f32 8 3 16
 softmax fy_softmax_backward_f64 4 1 16
-reduce fy_reduce_float 4 0 16
+reduce fy_reduce_float 16 0 24 0 0 64 4
+columns fy_reduce_columns_float 32 0 16 0 0 80 8
+columns fy_reduce_columns_int 20 0 0 0 0 128 8
+argmax fy_argmax 28 0 0 0 0 64 4
+argmax fy_argmax_join 0 0 0 0 0 64 -
+transpose fy_transpose 0 0 0 0 0 80 -
+softmax_long fy_softmax_parts_f32 12 0 48 0 0 80 4
+softmax_long fy_softmax_parts_f64 4 0 48 0 0 80 4
+softmax_long fy_softmax_join_f32 8 3 96 0 0 64 2
+softmax_long fy_softmax_join_f64 4 1 64 0 0 64 2
 reduce fy_reduce_int 3 0 0
-random fy_dropout 3 3 32
-loss fy_class_loss_f32 4 0 16
+random fy_dropout 3 3 32 0 0 80 -
+loss fy_class_loss_f32 4 0 16 0 0 128 4
 loss fy_class_loss_backward_f32 4 2 16
 loss fy_mse_loss_backward_f32 4 2 0
 loss fy_mse_loss_backward_f64 2 1 0
-pool fy_pool2d_f32 4 2 0
-pool fy_pool2d_f64 2 1 0'
+pool fy_pool2d_f32 4 2 32 0 0 80 -
+pool fy_pool2d_f64 2 1 0 0 0 80 -'
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -71,26 +81,32 @@ while read -r module; do
     grep -q 'Function : ' "$work/sass" || { echo "no machine code in $module.fatbin"; exit 1; }
     # The least over all architectures of the build. A file begins each with its own list of functions.
     awk '
-        /Function : /   { kernel = $3; seen[kernel] = 1; n = ++copies[kernel]; loads[kernel, n] = stores[kernel, n] = generic[kernel, n] = matrices[kernel, n] = products[kernel, n] = 0 }
-        /LDG\.E\.128/     { loads[kernel, n]++ }
+        /Function : /   { kernel = $3; seen[kernel] = 1; n = ++copies[kernel]; loads[kernel, n] = stores[kernel, n] = generic[kernel, n] = matrices[kernel, n] = products[kernel, n] = 0
+                          line = head = tail = flight[kernel, n] = 0 }
+        /^ +\/\*[0-9a-f]+\*\/ / { line++ }
+        /LDG\.E\.128/     { loads[kernel, n]++; at[head++] = line
+                          while (line - at[tail] >= 48) tail++
+                          if (head - tail > flight[kernel, n]) flight[kernel, n] = head - tail }
         /STG\.E\.128/     { stores[kernel, n]++ }
         / (LD|ST)\.E/     { generic[kernel, n]++ }
         / LDSM\./         { matrices[kernel, n]++ }
         / HMMA\./         { products[kernel, n]++ }
         END {
             for (kernel in seen)
-                for (n = 1; n <= copies[kernel]; n++) print kernel, loads[kernel, n], stores[kernel, n], generic[kernel, n], matrices[kernel, n], products[kernel, n]
+                for (n = 1; n <= copies[kernel]; n++) print kernel, loads[kernel, n], stores[kernel, n], generic[kernel, n], matrices[kernel, n], products[kernel, n], flight[kernel, n]
         }' "$work/sass" >"$work/counts"
     awk '/Function /  { kernel = $2; sub(":", "", kernel) }
-         /REG:/       { match($0, /STACK:[0-9]+/); print kernel, substr($0, RSTART + 6, RLENGTH - 6) }' "$work/usage" >"$work/stacks"
-    while read -r of kernel loads stores stack matrices products; do
+         /REG:/       { match($0, /STACK:[0-9]+/); stack = substr($0, RSTART + 6, RLENGTH - 6)
+                        match($0, /REG:[0-9]+/); print kernel, stack, substr($0, RSTART + 4, RLENGTH - 4) }' "$work/usage" >"$work/stacks"
+    while read -r of kernel loads stores stack matrices products registers flight; do
+        registers=${registers:--} flight=${flight:--}
         [ "$of" = "$module" ] || continue
         if ! grep -q "^$kernel " "$work/counts" || ! grep -q "^$kernel " "$work/stacks"; then
             echo "FAIL $kernel: not in $module.fatbin"
             nfailed=$((nfailed + 1))
             continue
         fi
-        while read -r _ has_loads has_stores has_generic has_matrices has_products; do
+        while read -r _ has_loads has_stores has_generic has_matrices has_products has_flight; do
             if [ "$has_loads" -lt "$loads" ] || [ "$has_stores" -lt "$stores" ] || [ "$has_generic" -gt 0 ]; then
                 echo "FAIL $kernel: $has_loads loads and $has_stores stores of 16 bytes, $has_generic generic accesses; expected at least $loads and $stores, and none"
                 nfailed=$((nfailed + 1))
@@ -99,10 +115,18 @@ while read -r module; do
                 echo "FAIL $kernel: $has_matrices LDSM and $has_products HMMA; expected at least $matrices and $products"
                 nfailed=$((nfailed + 1))
             fi
+            if [ "$flight" != - ] && [ "$has_flight" -lt "$flight" ]; then
+                echo "FAIL $kernel: $has_flight loads of 16 bytes among 48 instructions, at least $flight expected"
+                nfailed=$((nfailed + 1))
+            fi
         done < <(grep "^$kernel " "$work/counts")
-        while read -r _ has_stack; do
+        while read -r _ has_stack has_registers; do
             if [ "$has_stack" -gt "$stack" ]; then
                 echo "FAIL $kernel: $has_stack bytes of stack, at most $stack expected"
+                nfailed=$((nfailed + 1))
+            fi
+            if [ "$registers" != - ] && [ "$has_registers" -gt "$registers" ]; then
+                echo "FAIL $kernel: $has_registers registers, at most $registers expected"
                 nfailed=$((nfailed + 1))
             fi
         done < <(grep "^$kernel " "$work/stacks")

@@ -1,0 +1,176 @@
+/* Kernels that are chosen by layout: sums of columns, and copies between layouts whose neighbours lie along different axes. Edges of tiles and
+ * of the rows that are read at once, gaps, addresses beside aligned ones, every dtype; the kernel that ran is asserted. With
+ * FAKE_CUDA_KERNELS=source the kernels' own text computes. Next: backends/cuda/pack_copy.c, pack_reduce.c. */
+#include "op_case.h"
+
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+
+static int ran(const char *kernel) { return strncmp(fake.fake_cuda_last_kernel(), kernel, strlen(kernel)) == 0; }
+
+/* ---- columns ---- */
+
+typedef struct table {
+    int rank;
+    uint32_t axes;
+    int64_t dims[3], strides[3];
+} table_t;
+static const table_t tables[] = {
+    { 2, 1, { 9, 32 }, { 32, 1 } },                                            /* 8 rows at once, and one */
+    { 2, 1, { 8, 32 }, { 32, 1 } },                                            /* so few are no column; the last kernel is another */
+    { 2, 1, { 16, 48 }, { 48, 1 } },          { 2, 1, { 23, 33 }, { 33, 1 } }, /* no 16-byte accesses */
+    { 2, 1, { 23, 48 }, { 64, 1 } },                                           /* gaps */
+    { 2, 1, { 23, 48 }, { 49, 1 } },          { 2, 1, { 23, 48 }, { 0, 1 } },  /* one row for all */
+    { 3, 3, { 3, 17, 64 }, { 2048, 64, 1 } },                                  /* two axes that do not fuse */
+    { 3, 1, { 19, 3, 32 }, { 96, 32, 1 } },                                    /* kept axes that fuse */
+    { 3, 1, { 19, 3, 32 }, { 128, 32, 1 } },  { 3, 2, { 3, 19, 32 }, { 608, 32, 1 } }, /* a kept axis in front */
+    { 2, 1, { 4001, 40 }, { 40, 1 } },                                                 /* long: cut where there is workspace */
+};
+
+static fy_desc_t sums_of(const table_t *t, int32_t dtype)
+{
+    int64_t dims[3];
+    int rank = 0;
+    for (int axis = 0; axis < t->rank; axis++)
+        if (!(t->axes >> axis & 1)) dims[rank++] = t->dims[axis];
+    return describe(dtype, rank, dims, NULL);
+}
+
+static void columns_are_added_up(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LENGTH(tables); i++) {
+        const table_t *t = &tables[i];
+        const fy_reduce_attrs_t attrs = { t->axes, 0 };
+        for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
+            const int is_float = dtype <= FY_DTYPE_BF16;
+            op_case_t c = { .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE };
+            c.src[0] = describe(dtype, t->rank, t->dims, t->strides);
+            c.dst[0] = sums_of(t, is_float ? dtype : FY_DTYPE_I64);
+            for (int mean = 0; mean <= is_float; mean++) {
+                c.op = mean ? FY_OP_MEAN : FY_OP_SUM;
+                for (c.shifted = 0; c.shifted < 4; c.shifted++) {
+                    c.accumulate = mean && dtype != FY_DTYPE_F16;
+                    run_case(&c);
+                    assert_int_equal(ran("fy_reduce_columns"), t->dims[0] != 8);
+                }
+                for (c.shifted = 0, c.workspace_limit = 1000; c.workspace_limit <= 1000000; c.workspace_limit *= 1000) run_case(&c);
+                c.workspace_limit = 0;
+            }
+        }
+    }
+}
+
+/* Wide or not, the order of each column is the same: the same bits. */
+static void a_sum_does_not_depend_on_addresses(void **state)
+{
+    (void)state;
+    enum { ROWS = 37, COLUMNS = 64 };
+    static float x[ROWS * COLUMNS + 1];
+    float sums[2][COLUMNS];
+    const fy_reduce_attrs_t attrs = { 1, 0 };
+    for (int shift = 0; shift < 2; shift++) {
+        for (int64_t k = 0; k < ROWS * COLUMNS; k++) x[k + shift] = (float)(k % 1009) * 1.37e-3f;
+        char *block = device_bytes(x, sizeof x);
+        fy_desc_t src = describe(FY_DTYPE_F32, 2, (const int64_t[]){ ROWS, COLUMNS }, NULL), dst = DENSE(F32, COLUMNS);
+        src.data = block + shift * 4;
+        dst.data = device_bytes(x, COLUMNS * 4);
+        fy_launch_t launch = {
+            .struct_size = sizeof launch, .op = FY_OP_SUM, .nsrc = 1, .ndst = 1, .dst = &dst, .src = &src, .attrs = &attrs
+        };
+        launch.nelem = COLUMNS;
+        assert_ok(cuda->launch(dev, stream, &launch));
+        fetch(sums[shift], dst.data, COLUMNS * 4);
+        cuda->free(dev, dst.data, COLUMNS * 4);
+        cuda->free(dev, block, sizeof x);
+    }
+    assert_memory_equal(sums[0], sums[1], COLUMNS * 4);
+}
+
+/* ---- copies ---- */
+
+typedef struct copy {
+    int rank;
+    int64_t dims[4], dst[4], src[4];
+} copy_t;
+static const copy_t copies[] = {
+    { 2, { 16, 16 }, { 16, 1 }, { 1, 16 } },              /* less than a tile */
+    { 2, { 15, 40 }, { 40, 1 }, { 1, 15 } },              /* too narrow */
+    { 2, { 32, 64 }, { 64, 1 }, { 1, 32 } },              /* whole tiles */
+    { 2, { 33, 65 }, { 65, 1 }, { 1, 33 } },              /* one element more, each way */
+    { 2, { 65, 129 }, { 131, 1 }, { 1, 70 } },            /* gaps */
+    { 2, { 33, 65 }, { 1, 33 }, { 65, 1 } },              /* the result is the one that lies across */
+    { 3, { 3, 40, 20 }, { 800, 20, 1 }, { 800, 1, 40 } }, /* a batch */
+    { 3, { 40, 3, 20 }, { 60, 20, 1 }, { 1, 800, 40 } },  /* whose axis lies between */
+    {
+        3,
+        { 20, 3, 40 },
+        { 120, 40, 1 },
+        { 3, 60 },
+    },                                                              /* the shortest axis is the dense one: see below */
+    { 4, { 2, 16, 5, 7 }, { 560, 35, 7, 1 }, { 560, 1, 112, 16 } }, /* channels last to channels first */
+    { 4, { 2, 5, 7, 16 }, { 560, 112, 16, 1 }, { 560, 7, 1, 35 } }, /* and back */
+    { 2, { 33, 65 }, { 65, 1 }, { 0, 33 } },                        /* repeats: no neighbours in the source */
+    { 2, { 40, 24 }, { 24, 1 }, { 32, 1 } },                        /* rows: no tile */
+};
+
+static int is_tiled(const copy_t *c)
+{
+    int to = -1, from = -1;
+    for (int axis = 0; axis < c->rank; axis++) {
+        if (c->dst[axis] == 1 && c->dims[axis] >= 16) to = axis;
+        if (c->src[axis] == 1 && c->dims[axis] >= 16) from = axis;
+    }
+    return to >= 0 && from >= 0 && to != from;
+}
+
+static void layouts_are_exchanged(void **state)
+{
+    (void)state;
+    int ntiled = 0;
+    for (size_t i = 0; i < LENGTH(copies); i++) {
+        for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
+            op_case_t c = { .op = FY_OP_COPY, .ndst = 1, .nsrc = 1 };
+            c.dst[0] = describe(dtype, copies[i].rank, copies[i].dims, copies[i].dst);
+            c.src[0] = describe(dtype, copies[i].rank, copies[i].dims, copies[i].src);
+            for (c.shifted = 0; c.shifted < 4; c.shifted++) {
+                run_case(&c);
+                if (copies[i].rank < 4) assert_int_equal(ran("fy_transpose"), is_tiled(&copies[i]));
+                ntiled += ran("fy_transpose");
+            }
+        }
+    }
+    assert_true(ntiled >= 8 * 4 * FY_DTYPE_COUNT);
+}
+
+/* Rows of 24 bytes, at multiples of 8: a thread for each 8 bytes. */
+static void short_rows_are_copied_by_wider_elements(void **state)
+{
+    (void)state;
+    op_case_t c = { .op = FY_OP_COPY, .ndst = 1, .nsrc = 1 };
+    c.dst[0] = describe(FY_DTYPE_U8, 2, (const int64_t[]){ 100, 24 }, (const int64_t[]){ 24, 1 });
+    c.src[0] = describe(FY_DTYPE_U8, 2, (const int64_t[]){ 100, 24 }, (const int64_t[]){ 40, 1 });
+    static const unsigned threads[] = { 512, 2560, 2560, 2560 }; /* 300, or 2,400, in whole blocks */
+    for (c.shifted = 0; c.shifted < 4; c.shifted++) {
+        run_case(&c);
+        assert_int_equal(fake.fake_cuda_last_threads(), threads[c.shifted]);
+    }
+    c.dst[0] = describe(FY_DTYPE_F16, 2, (const int64_t[]){ 100, 6 }, (const int64_t[]){ 6, 1 });
+    c.src[0] = describe(FY_DTYPE_F16, 2, (const int64_t[]){ 100, 6 }, (const int64_t[]){ 8, 1 });
+    for (c.shifted = 0; c.shifted < 4; c.shifted++) run_case(&c);
+    c.dst[0] = describe(FY_DTYPE_F32, 2, (const int64_t[]){ 100, 7 }, (const int64_t[]){ 7, 1 });
+    c.src[0] = describe(FY_DTYPE_F32, 2, (const int64_t[]){ 100, 7 }, (const int64_t[]){ 8, 1 });
+    for (c.shifted = 0; c.shifted < 4; c.shifted++) run_case(&c);
+}
+
+int main(void)
+{
+    load_or_skip();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
+    const struct CMUnitTest tests[] = {
+        TEST(columns_are_added_up),
+        TEST(a_sum_does_not_depend_on_addresses),
+        TEST(layouts_are_exchanged),
+        TEST(short_rows_are_copied_by_wider_elements),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
