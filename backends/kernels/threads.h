@@ -30,8 +30,8 @@ int fy__threads_choose(double work_ns, int most, fy__waiting_t waiting);
 /* How often an idle thread of libgomp looks before it sleeps, from the values of OMP_WAIT_POLICY and GOMP_SPINCOUNT (NULL: not set).
  * Read as libgomp reads them; a value that it would refuse counts as not set. */
 uint64_t fy__threads_spins(const char *wait_policy, const char *spin_count);
-/* With more threads than processors libgomp spins 1000 times at most, whatever is set. */
-fy__waiting_t fy__threads_waiting(uint64_t spins, int threads, int processors);
+/* From that count. With more threads than processors libgomp spins 1000 times at most, whatever is set. */
+fy__waiting_t fy__threads_waiting(uint64_t count, int threads, int nprocessors);
 /* "auto", or a number from 1 to FY__THREADS_MOST: 1 and *out_threads is that, or FY__THREADS_AUTO. Anything else: 0. */
 int fy__threads_parse(const char *text, int *out_threads);
 
