@@ -50,7 +50,7 @@ const char *fy__conv_desc_name(const_dnnl_primitive_desc_t desc)
     return name;
 }
 
-/* In: from the user's weights; out: from the gradient, added if so asked. */
+/* In: from the user's weights; out: from the gradient, added if the shape accumulates. */
 static int make_reorder(fy__conv_prim_t *prim, dnnl_primitive_attr_t attr)
 {
     const int out = prim->shape.op == FY_OP_CONV2D_BACKWARD_WEIGHT;

@@ -67,7 +67,7 @@ dnnl_primitive_desc_t fy__conv_desc_make(dnnl_engine_t engine, const fy__conv_sh
     dnnl_primitive_desc_t second = first_choice(engine, shape, op, mds, hint, attr); /* a clone cannot walk on */
     if (!second) return first;
     dnnl_status_t status;
-    do { /* brgemm kernels may stand in the list more than once */
+    do { /* the list may contain several brgemm kernels */
         status = dnnl_primitive_desc_next_impl(second);
     } while (status == dnnl_success && strncmp(fy__conv_desc_name(second), "brg", 3) == 0);
     const int is_jit = status == dnnl_success && strncmp(fy__conv_desc_name(second), "jit", 3) == 0;

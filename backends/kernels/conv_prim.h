@@ -19,8 +19,8 @@ fy_status_t fy__conv_prim_run(const fy_host_api_t *host, const fy__conv_prim_t *
 /* oneDNN's name of the implementation, such as "jit:avx512_core"; lives as long as the primitive. */
 const char *fy__conv_prim_impl_name(const fy__conv_prim_t *prim);
 
-/* The primitive for this shape and team; made if need be. NULL as above. to_run: no other caller gets it to run until it is given back,
- * a second one is made for that; without it the caller may only ask for its size and name. Every take is given back, with the same to_run. */
+/* The primitive for this shape and team; made if need be. NULL as above. to_run: no other caller runs it until it is released; a second
+ * primitive is made for that. Without to_run the caller may only query its size and name. Each take needs one give_back with the same to_run. */
 typedef struct fy__conv_entry fy__conv_entry_t;
 fy__conv_entry_t *fy__conv_table_take(const fy__conv_shape_t *shape, int threads, int to_run);
 void fy__conv_table_give_back(fy__conv_entry_t *entry, int to_run);
