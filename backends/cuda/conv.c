@@ -180,7 +180,7 @@ fy_status_t fy__cuda_run_conv2d(fy__cuda_device_t *dev, CUstream stream, const f
     if (launch->op != FY_OP_CONV2D_BACKWARD_PARAMS) return launch_one(dev, stream, launch);
     split_params(launch, &weight, &bias);
     if (weight.nelem > 0) FY_TRY(launch_one(dev, stream, &weight));
-    return bias.nelem > 0 ? fy__cuda_run_reduce(dev, stream, &bias) : FY_STATUS_OK;
+    return bias.nelem > 0 ? fy__cuda_submit_several(dev, stream, &bias, fy__cuda_pack_reduce) : FY_STATUS_OK;
 }
 
 uint64_t fy__cuda_conv2d_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
@@ -189,7 +189,7 @@ uint64_t fy__cuda_conv2d_workspace(fy__cuda_device_t *dev, const fy_launch_t *la
     uint64_t of_weight = 0, of_bias = 0;
     if (launch->op == FY_OP_CONV2D_BACKWARD_PARAMS) {
         split_params(launch, &weight, &bias);
-        of_bias = fy__cuda_reduce_workspace(dev, &bias, limit);
+        of_bias = fy__cuda_several_workspace(dev, &bias, limit, fy__cuda_pack_reduce);
     }
     const int kernel = fy__cuda_conv_kernel_for(&weight, dev->major);
     uint64_t of_slices = 0;

@@ -18,9 +18,10 @@ typedef struct fy__cuda_family {
     uint8_t main;          /* the main operand is src[main]; dst[0] where there is no source */
     uint8_t when_empty;    /* there is work though dst[0] has no element: a bias' gradient, a step number, a random state */
     uint8_t uses_lt;       /* cuBLASLt must be there, unless it is switched off */
-    fy__cuda_pack_fn pack; /* this or run */
+    fy__cuda_pack_fn pack; /* this, pack_several or run */
+    fy__cuda_pack_several_fn pack_several;
     fy__cuda_run_fn run;
-    fy__cuda_workspace_fn workspace; /* NULL: none */
+    fy__cuda_workspace_fn workspace; /* of run; NULL: none */
     const char *why;                 /* what the table promises and the plugin does not do: the reason, for error texts; else NULL */
 } fy__cuda_family_t;
 
@@ -33,18 +34,14 @@ const char *fy__cuda_op_name(uint32_t op);
 
 /* ---- launch.c ---- */
 fy_status_t fy__cuda_submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_request_t *request);
+/* All that `pack` makes of the launch, through the launch's workspace; and how much of it that is. */
+fy_status_t fy__cuda_submit_several(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch, fy__cuda_pack_several_fn pack);
+uint64_t fy__cuda_several_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit, fy__cuda_pack_several_fn pack);
 
-/* ---- launch_several.c: families of more than one kernel launch ---- */
+/* ---- launch_several.c: families that are not one kernel launch ---- */
+fy_status_t fy__cuda_run_copy(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
 fy_status_t fy__cuda_run_random(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
 fy_status_t fy__cuda_run_dropout(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
-fy_status_t fy__cuda_run_reduce(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
-uint64_t fy__cuda_reduce_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit);
-fy_status_t fy__cuda_run_softmax(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
-uint64_t fy__cuda_softmax_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit);
-fy_status_t fy__cuda_run_argmax(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
-uint64_t fy__cuda_argmax_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit);
-fy_status_t fy__cuda_run_class_loss(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
-uint64_t fy__cuda_class_loss_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit);
 fy_status_t fy__cuda_run_concat(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
 fy_status_t fy__cuda_run_step(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch);
 

@@ -26,6 +26,23 @@ fy_status_t fy__cuda_submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_re
         dev->index);
 }
 
+fy_status_t fy__cuda_submit_several(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch, fy__cuda_pack_several_fn pack)
+{
+    fy__cuda_request_t requests[FY__CUDA_MOST_REQUESTS];
+    uint64_t nbytes;
+    const uint64_t limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
+    const int n = pack(launch, (unsigned)dev->nprocessors, launch->workspace, limit, requests, &nbytes);
+    for (int i = 0; i < n; i++) FY_TRY(fy__cuda_submit(dev, stream, &requests[i]));
+    return FY_STATUS_OK;
+}
+
+uint64_t fy__cuda_several_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit, fy__cuda_pack_several_fn pack)
+{
+    uint64_t nbytes;
+    pack(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes);
+    return nbytes;
+}
+
 /* 1: the row takes it. */
 static int takes(const fy__cuda_family_t *family, const fy_launch_t *launch)
 {
@@ -63,6 +80,8 @@ fy_status_t fy__cuda_launch(void *handle, void *stream_handle, const fy_launch_t
         status = launch->kernel(launch, stream->handle);
     } else if (family->run != NULL) {
         status = family->run(dev, stream->handle, launch);
+    } else if (family->pack_several != NULL) {
+        status = fy__cuda_submit_several(dev, stream->handle, launch, family->pack_several);
     } else {
         family->pack(launch, &request);
         status = fy__cuda_submit(dev, stream->handle, &request);
@@ -83,6 +102,8 @@ int fy__cuda_supports(void *handle, const fy_launch_t *launch)
 uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t limit)
 {
     const fy__cuda_family_t *family = fy__cuda_family_of(launch->op);
-    if (launch->nelem == 0 || launch->kernel != NULL || limit == 0 || family->workspace == NULL) return 0;
+    if (launch->nelem == 0 || launch->kernel != NULL || limit == 0) return 0;
+    if (family->pack_several != NULL) return fy__cuda_several_workspace(handle, launch, limit, family->pack_several);
+    if (family->workspace == NULL) return 0;
     return family->workspace(handle, launch, limit);
 }

@@ -125,7 +125,7 @@ fy_status_t fy__cuda_run_linear_params(fy__cuda_device_t *dev, CUstream stream, 
         if (status != FY_STATUS_UNSUPPORTED) return status;
     }
     if (launch->nelem > 0) FY_TRY(fy__cuda_run_matmul(dev, stream, &product));
-    return fy__cuda_run_reduce(dev, stream, &sum);
+    return fy__cuda_submit_several(dev, stream, &sum, fy__cuda_pack_reduce);
 }
 
 /* Scratch of a product; it is used before the next launch's. */
@@ -167,7 +167,8 @@ uint64_t fy__cuda_linear_params_workspace(fy__cuda_device_t *dev, const fy_launc
     const fy_launch_t product = params_product(launch), sum = params_sum(launch);
     fy__cuda_matmul_t matmul;
     fy__cuda_matmul_plan(&product, &matmul);
-    const uint64_t of_product = product_workspace(dev, &matmul, limit), of_sum = fy__cuda_reduce_workspace(dev, &sum, limit);
+    const uint64_t of_product = product_workspace(dev, &matmul, limit),
+                   of_sum = fy__cuda_several_workspace(dev, &sum, limit, fy__cuda_pack_reduce);
     if (fy__cuda_linear_params_plan(launch, &product, &matmul)) {
         const uint64_t of_both = product_workspace(dev, &matmul, limit);
         if (of_both > of_product && of_both > of_sum) return of_both;

@@ -1,6 +1,29 @@
-/* Families of more than one kernel launch: reductions in two steps, draws and steps that move a number behind them, what is put together of
- * several ops. Always in stream order; nothing here allocates or waits. Next: pack.h for the arguments. */
+/* Families that are not one kernel launch and need no scratch: a dense copy, which is the driver's; draws and steps that move a number behind
+ * them; what is put together of several pieces. Always in stream order; nothing here allocates or waits. Next: pack.h for the arguments. */
 #include "backends/cuda/families.h"
+#include "backends/cuda/flat.h"
+
+/* From so many bytes on, a dense copy is the driver's. A small one is a kernel: a graph's flags go to page-locked memory that way. */
+enum { LEAST_DRIVER_COPY = 1 << 20 };
+
+/* The bytes of a copy between two dense pieces of device memory that do not overlap; else 0. */
+static uint64_t dense_copy_nbytes(const fy__cuda_args_t *args)
+{
+    const fy__cuda_operand_t *dst = &args->dst[0], *src = &args->src[0];
+    if (args->accumulate || !fy__cuda_is_flat(args) || dst->data == src->data) return 0;
+    if (src->rank != 1 || src->strides[0] != 1 || (uint64_t)src->dims[0] != args->nelem) return 0;
+    return args->nelem * fy__cuda_dtype_nbytes(dst->dtype);
+}
+
+fy_status_t fy__cuda_run_copy(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+{
+    fy__cuda_request_t request;
+    fy__cuda_pack_elementwise(launch, &request);
+    const uint64_t nbytes = dense_copy_nbytes(&request.args);
+    if (nbytes < LEAST_DRIVER_COPY) return fy__cuda_submit(dev, stream, &request);
+    const fy_copy_t copy = { .kind = FY_COPY_LOCAL, .dst = launch->dst[0].data, .src = launch->src[0].data, .nbytes = nbytes };
+    return fy__cuda_copy_submit(dev, stream, &copy);
+}
 
 fy_status_t fy__cuda_run_random(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
 {
@@ -20,70 +43,6 @@ fy_status_t fy__cuda_run_dropout(fy__cuda_device_t *dev, CUstream stream, const 
     if (launch->nelem == 0) return FY_STATUS_OK;
     fy__cuda_pack_dropout(launch, &request);
     return fy__cuda_submit(dev, stream, &request);
-}
-
-fy_status_t fy__cuda_run_reduce(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
-{
-    fy__cuda_request_t requests[3];
-    uint64_t nbytes, limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
-    int n = fy__cuda_pack_reduce(launch, (unsigned)dev->nprocessors, launch->workspace, limit, requests, &nbytes);
-    for (int i = 0; i < n; i++) FY_TRY(fy__cuda_submit(dev, stream, &requests[i]));
-    return FY_STATUS_OK;
-}
-
-uint64_t fy__cuda_reduce_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
-{
-    uint64_t nbytes;
-    fy__cuda_pack_reduce(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes);
-    return nbytes;
-}
-
-fy_status_t fy__cuda_run_softmax(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
-{
-    fy__cuda_request_t requests[2];
-    uint64_t nbytes, limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
-    int n = fy__cuda_pack_softmax(launch, (unsigned)dev->nprocessors, launch->workspace, limit, requests, &nbytes);
-    for (int i = 0; i < n; i++) FY_TRY(fy__cuda_submit(dev, stream, &requests[i]));
-    return FY_STATUS_OK;
-}
-
-uint64_t fy__cuda_softmax_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
-{
-    uint64_t nbytes;
-    fy__cuda_pack_softmax(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes);
-    return nbytes;
-}
-
-fy_status_t fy__cuda_run_argmax(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
-{
-    fy__cuda_request_t requests[2];
-    uint64_t nbytes, limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
-    int n = fy__cuda_pack_argmax(launch, (unsigned)dev->nprocessors, launch->workspace, limit, requests, &nbytes);
-    for (int i = 0; i < n; i++) FY_TRY(fy__cuda_submit(dev, stream, &requests[i]));
-    return FY_STATUS_OK;
-}
-
-uint64_t fy__cuda_argmax_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
-{
-    uint64_t nbytes;
-    fy__cuda_pack_argmax(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes);
-    return nbytes;
-}
-
-fy_status_t fy__cuda_run_class_loss(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
-{
-    fy__cuda_request_t requests[4];
-    uint64_t nbytes, limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
-    int n = fy__cuda_pack_class_loss(launch, (unsigned)dev->nprocessors, launch->workspace, limit, requests, &nbytes);
-    for (int i = 0; i < n; i++) FY_TRY(fy__cuda_submit(dev, stream, &requests[i]));
-    return FY_STATUS_OK;
-}
-
-uint64_t fy__cuda_class_loss_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
-{
-    uint64_t nbytes;
-    fy__cuda_pack_class_loss(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes);
-    return nbytes;
 }
 
 fy_status_t fy__cuda_run_concat(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)

@@ -59,19 +59,24 @@ int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin, f
 void fy__cuda_pack_mse_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_one_hot(const fy_launch_t *launch, fy__cuda_request_t *out);
 void fy__cuda_pack_pool2d(const fy_launch_t *launch, fy__cuda_request_t *out); /* max, avg, and their gradients */
-/* nll_loss, cross_entropy: one launch of one block, or one for the rows' losses, into `workspace`, and up to three that add them up. Returns
- * how many. *out_workspace_nbytes: what they use, at most `limit`. out == NULL: only that is wanted. */
-int fy__cuda_pack_class_loss(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[4],
-                             uint64_t *out_workspace_nbytes);
 void fy__cuda_pack_class_loss_backward(const fy_launch_t *launch, fy__cuda_request_t *out);
-/* softmax, log_softmax, their gradients; argmax: one launch, or two that go through `workspace`. As pack_reduce otherwise. */
-int fy__cuda_pack_softmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[2],
+
+/* ---- families of one launch, or of several that go through `workspace` ---- */
+enum { FY__CUDA_MOST_REQUESTS = 4 };
+/* Writes at most FY__CUDA_MOST_REQUESTS launches to `out` and returns how many. *out_workspace_nbytes: what they use of `workspace`, at most `limit`; depends on sources only. out == NULL: only
+ * that is wanted, and `dst` may be incomplete. */
+typedef int (*fy__cuda_pack_several_fn)(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit,
+                                        fy__cuda_request_t *out, uint64_t *out_workspace_nbytes);
+/* sum, mean, norm, max, min, mse_loss: at most three launches. */
+int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t *out,
+                         uint64_t *out_workspace_nbytes);
+/* softmax, log_softmax, their gradients: at most two. */
+int fy__cuda_pack_softmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t *out,
                           uint64_t *out_workspace_nbytes);
-int fy__cuda_pack_argmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[2],
+int fy__cuda_pack_argmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t *out,
                          uint64_t *out_workspace_nbytes);
-/* sum, mean, norm, max, min, mse_loss: one launch, or up to three that go through `workspace`. Returns how many.
- * *out_workspace_nbytes: what they use, at most `limit`; depends on sources only. `dst` may be incomplete if only that is wanted. */
-int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[3],
-                         uint64_t *out_workspace_nbytes);
+/* nll_loss, cross_entropy: one launch of one block, or one for the rows' losses and up to three that add them up. */
+int fy__cuda_pack_class_loss(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t *out,
+                             uint64_t *out_workspace_nbytes);
 
 #endif

@@ -46,7 +46,7 @@ static int pack_join(const fy_launch_t *launch, unsigned nprocessors, const fy_d
     return fy__cuda_pack_reduce(&join, nprocessors, behind, limit - nbytes, out, out_workspace_nbytes);
 }
 
-int fy__cuda_pack_class_loss(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[4],
+int fy__cuda_pack_class_loss(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t *out,
                              uint64_t *out_workspace_nbytes)
 {
     const fy_desc_t *scores = &launch->src[0];

@@ -181,7 +181,7 @@ static uint32_t reduced_mask(const fy_launch_t *launch, int *out_keepdims)
     return attrs->axes != 0 ? attrs->axes : all;
 }
 
-int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[3],
+int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t *out,
                          uint64_t *out_workspace_nbytes)
 {
     int keepdims, n = 0;

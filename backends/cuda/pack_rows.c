@@ -77,7 +77,7 @@ static softmax_kernels_t softmax_kernels(const fy_launch_t *launch)
                                 FY__CUDA_KERNEL_fy_softmax_parts_f32, FY__CUDA_KERNEL_fy_softmax_join_f32, backward ? 1 : 2 };
 }
 
-int fy__cuda_pack_softmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[2],
+int fy__cuda_pack_softmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t *out,
                           uint64_t *out_workspace_nbytes)
 {
     const int axis = ((const fy_axis_attrs_t *)launch->attrs)->axis;
@@ -111,7 +111,7 @@ int fy__cuda_pack_softmax(const fy_launch_t *launch, unsigned nprocessors, void 
 
 /* ---- argmax ---- */
 
-int fy__cuda_pack_argmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t out[2],
+int fy__cuda_pack_argmax(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t *out,
                          uint64_t *out_workspace_nbytes)
 {
     const fy_axis_attrs_t *attrs = launch->attrs;

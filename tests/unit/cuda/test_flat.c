@@ -122,6 +122,29 @@ static void moves(void **state)
     for (size_t d = 0; d < LENGTH(floats); d++) each_shape(FY_OP_COPY, floats[d], floats[d], 1, NULL, 1);
 }
 
+/* From 1 MiB on, dense copies without accumulation are cuMemcpyDtoDAsync, aligned or not, and nothing else is. */
+static void large_copies_are_the_drivers(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t n, stride;
+        uint32_t accumulate;
+        int is_driver;
+    } cases[] = { { 1 << 18, 1, 0, 1 }, { (1 << 18) - 1, 1, 0, 0 }, { 1 << 18, 1, 1, 0 }, { 1 << 18, 0, 0, 0 }, { 1 << 18, 2, 0, 0 } };
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        const int64_t dims[] = { cases[i].n }, strides[] = { cases[i].stride };
+        op_case_t c = { .op = FY_OP_COPY, .ndst = 1, .nsrc = 1, .accumulate = cases[i].accumulate };
+        c.dst[0] = describe(FY_DTYPE_F32, 1, dims, NULL);
+        c.src[0] = describe(FY_DTYPE_F32, 1, dims, strides);
+        for (c.shifted = 0; c.shifted < 3; c.shifted++) {
+            const int64_t copies = fake.fake_cuda_calls("cuMemcpyDtoDAsync"), kernels = fake.fake_cuda_calls("cuLaunchKernel");
+            run_case(&c);
+            assert_int_equal(fake.fake_cuda_calls("cuMemcpyDtoDAsync") - copies, cases[i].is_driver);
+            assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - kernels, !cases[i].is_driver);
+        }
+    }
+}
+
 static void steps(void **state)
 {
     (void)state;
@@ -181,7 +204,9 @@ int main(void)
 {
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
-    const struct CMUnitTest tests[] = { TEST(arithmetic), TEST(with_numbers), TEST(a_repeated_value),
-                                        TEST(moves),      TEST(steps),        TEST(two_axes_take_more) };
+    const struct CMUnitTest tests[] = {
+        TEST(arithmetic), TEST(with_numbers),      TEST(a_repeated_value), TEST(moves), TEST(large_copies_are_the_drivers),
+        TEST(steps),      TEST(two_axes_take_more)
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
