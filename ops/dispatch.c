@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/kernel.h"
 #include "ops/refuse.h"
 #include "ops/tape/tape.h"
 #include "runtime/base/fail.h"
@@ -27,7 +28,7 @@ typedef struct fy__call {
     fy_tensor_t **dst;
     uint64_t given;     /* bit i: dst[i] is the caller's, the others are made here */
     uint64_t suspect;   /* not 0: some operand is poisoned or may be */
-    uint32_t own_fault; /* synchronous devices: the flag itself */
+    uint32_t own_fault; /* the flag itself, where it is raised before the launch returns */
     uint64_t request;   /* asynchronous: the flag's number */
     fy__storage_t *workspace;
     bool after_transfer; /* a source comes from another stream that is not known to be done */
@@ -114,7 +115,8 @@ static fy__fault_cause_t fault_cause(const fy__call_t *call)
 
 static FY_COLD fy_status_t take_fault_flag(fy__call_t *call)
 {
-    if (!call->device->synchronous) return fy__fault_begin(call->device, fault_cause(call), &call->request, &call->launch.fault);
+    if (!call->device->synchronous && fy__kernel_needs_flag(call->row, call->device))
+        return fy__fault_begin(call->device, fault_cause(call), &call->request, &call->launch.fault);
     call->launch.fault = &call->own_fault;
     return FY_STATUS_OK;
 }
@@ -129,25 +131,6 @@ static fy_status_t take_workspace(fy__call_t *call)
     call->launch.workspace = call->workspace->data;
     call->launch.workspace_nbytes = nbytes;
     return FY_STATUS_OK;
-}
-
-/* Registered ops bring their kernels; sim runs the host's. */
-static FY_COLD fy_status_t choose_kernel(fy__call_t *call)
-{
-    const fy__op_row_t *row = call->row;
-    const char *name = call->device->backend->name;
-    for (int pass = 0; pass < 2; pass++) {
-        for (size_t i = 0; i < row->nkernels; i++)
-            if (strcmp(row->kernels[i].backend, name) == 0) {
-                call->launch.kernel = row->kernels[i].kernel;
-                call->launch.user = row->user;
-                return FY_STATUS_OK;
-            }
-        if (strcmp(name, "sim") != 0) break;
-        name = "host";
-    }
-    return FY_FAIL(UNSUPPORTED, "%s: it was registered without a kernel for %s (device %s)", row->info.name, call->device->backend->name,
-                   call->device->spec);
 }
 
 /* ---- asynchronous devices ---- */
@@ -198,14 +181,17 @@ static bool is_replaced(const fy__call_t *call, unsigned i)
 }
 
 /* What the results suffer from: what their sources did, and this request's own flag. */
-static FY_COLD void spread_poison(fy__call_t *call)
+static FY_COLD void spread_poison(fy__call_t *call, fy__point_t point)
 {
     fy__suspect_t all = { 0, 0, 0 };
     for (unsigned i = 0; i < call->launch.nsrc; i++) fy__suspect_join(call->device, &all, &call->src[i]->storage->suspect);
     if (call->request) fy__suspect_add(call->device, &all, call->request);
     if (call->own_fault) {
-        const uint32_t record = fy__poison_cause(fault_cause(call));
-        fy__faults_note(call->device, record);
+        const uint32_t record = fy__poison_flag(call->own_fault, fault_cause(call));
+        if (point)
+            fy__fault_keep(call->device, point, record);
+        else
+            fy__faults_note(call->device, record);
         if (!all.poison) all.poison = record;
     }
     for (unsigned i = 0; i < call->launch.ndst; i++) {
@@ -250,10 +236,10 @@ static __attribute__((noinline)) fy_status_t prepare(fy__call_t *call)
 {
     const fy_op_info_t *info = &call->row->info;
     fy_device_t *device = call->device;
+    if (call->row->nkernels) FY_TRY(fy__kernel_choose(call->row, device, &call->launch));
     if (!(info->flags & FY_OP_ELEMENTWISE)) FY_TRY(take_workspace(call));
     if (!device->is_host || call->watching) call->row->cost(&call->launch); /* on the host, somebody must be there to read it */
-    if (info->flags & FY_OP_CAN_FAULT) FY_TRY(take_fault_flag(call));
-    if (call->row->nkernels) FY_TRY(choose_kernel(call));
+    if ((info->flags & FY_OP_CAN_FAULT) || call->row->nkernels) FY_TRY(take_fault_flag(call));
     return call->stream ? wait_on_device(call) : FY_STATUS_OK;
 }
 
@@ -275,7 +261,7 @@ static __attribute__((noinline)) void conclude(fy__call_t *call)
     else
         fy__charge_host(call->launch.flops, call->launch.nbytes);
     if (FY_UNLIKELY(fy__watch_has(call->watching, FY__WATCH_EVENTS))) tell(call, point);
-    if (call->suspect | call->own_fault | call->request) spread_poison(call);
+    if (call->suspect | call->own_fault | call->request) spread_poison(call, point);
     for (uint64_t given = call->given; given; given &= given - 1) fy__storage_wrote(call->dst[__builtin_ctzll(given)]->storage);
     if (call->workspace) fy__storage_release(call->thread, call->workspace);
 }
@@ -289,9 +275,9 @@ static FY_COLD fy_status_t record(fy__call_t *call, fy__recording_t *recording)
     const fy__fault_cause_t cause = fault_cause(call);
     uint64_t replaced = 0;
     uint32_t *slots;
+    if (row->nkernels) FY_TRY(fy__kernel_choose(row, call->device, &call->launch));
     if (!(row->info.flags & FY_OP_ELEMENTWISE)) FY_TRY(take_workspace(call));
     row->cost(&call->launch);
-    if (row->nkernels) FY_TRY(choose_kernel(call));
     if (backend->supports && !backend->supports(call->device->dev, &call->launch))
         return FY_FAIL(UNSUPPORTED, "%s: %s has no kernel for these dtypes and layouts", row->info.name, call->device->spec);
     FY_TRY(fy__recording_slots(recording, ndst + (size_t)call->launch.nsrc, &slots));
@@ -300,7 +286,8 @@ static FY_COLD fy_status_t record(fy__call_t *call, fy__recording_t *recording)
         replaced |= (uint64_t)is_replaced(call, i) << i;
     }
     for (unsigned i = 0; i < call->launch.nsrc; i++) FY_TRY(fy__recording_slot(recording, call->src[i]->storage, false, &slots[ndst + i]));
-    FY_TRY(fy__recording_launch(recording, &call->launch, slots, replaced, row->info.flags & FY_OP_CAN_FAULT ? &cause : NULL));
+    const bool has_flag = fy__kernel_needs_flag(row, call->device) || (row->nkernels && call->device->synchronous);
+    FY_TRY(fy__recording_launch(recording, &call->launch, slots, replaced, has_flag ? &cause : NULL));
     recording->requests++;
     if (call->workspace) fy__storage_release(call->thread, call->workspace);
     return FY_STATUS_OK;

@@ -271,7 +271,7 @@ static registered_t *copy_def(const fy_op_def_t *def)
         set_fallback(attrs, &fields[i]);
     }
     for (size_t i = 0; i < def->nkernels; i++) {
-        kernels[i] = (fy_op_kernel_t){ copy_text(&strings, def->kernels[i].backend), def->kernels[i].kernel };
+        kernels[i] = (fy_op_kernel_t){ copy_text(&strings, def->kernels[i].backend), def->kernels[i].kernel, def->kernels[i].supports };
     }
     op->row.shape = def->shape ? run_shape_rule : fy__shape_elementwise;
     op->row.cost = def->cost ? def->cost : fy__cost_elementwise;

@@ -104,15 +104,17 @@ static fy_status_t submit(const replay_t *replay, uint32_t *out_submitted)
     for (*out_submitted = 0; *out_submitted < recording->ncalls; ++*out_submitted) {
         fy__recorded_t *call = &recording->calls[*out_submitted];
         fy_status_t status;
+        uint32_t refused = 0; /* by a kernel that runs inside the call and has no flag of the replay's */
         uint32_t *fault = call->fault ? replay->words[call->fault - 1] : NULL;
         if (call->is_upload) {
             call->upload.copy.fault = fault;
             status = backend->copy(device->dev, native, &call->upload.copy);
         } else {
-            call->launch.fault = fault;
+            call->launch.fault = call->launch.kernel && !fault ? &refused : fault;
             status = backend->launch(device->dev, native, &call->launch);
         }
         if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__device_check(device, status);
+        if (FY_UNLIKELY(refused)) return fy__poison_fail(refused, "graph_replay");
     }
     return FY_STATUS_OK;
 }
@@ -190,7 +192,7 @@ static FY_COLD void spread_poison(replay_t *replay)
     uint32_t records[FY__RECORDING_FAULTS] = { 0 };
     for (uint32_t i = 0; !replay->stream && i < replay->nfaults; i++) {
         if (!replay->own[i]) continue;
-        records[i] = fy__poison_cause(recording->causes[i]);
+        records[i] = fy__poison_flag(replay->own[i], recording->causes[i]);
         fy__faults_note(device, records[i]);
     }
     for (uint32_t i = 0; i < recording->nslots; i++) recording->slots[i].suspect = (fy__suspect_t){ 0, 0, 0 };

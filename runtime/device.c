@@ -58,7 +58,7 @@ FY_COLD fy_status_t fy__device_lost_error(const fy_device_t *device)
 
 fy_status_t fy__device_check(fy_device_t *device, fy_status_t status)
 {
-    if (FY_UNLIKELY(status == FY_STATUS_DEVICE_LOST)) {
+    if (FY_UNLIKELY(status == FY_STATUS_DEVICE_LOST) && !device->is_host) { /* the host is never lost, whatever a kernel says */
         int present = FY__PRESENT;
         if (atomic_compare_exchange_strong(&device->lost, &present, FY__LOST)) {
             snprintf(device->lost_text, sizeof device->lost_text, "%s", fy_error_get()->text);

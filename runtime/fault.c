@@ -19,7 +19,7 @@ static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the t
 static uint32_t nrecords;
 static struct {
     fy_status_t status;
-    char text[160];
+    char text[320];
 } records[RECORDS];
 
 /* A record's number carries its status, so that an old one, whose place was taken, still says what kind it was. */
@@ -38,8 +38,14 @@ uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
     return (uint32_t)status << 24 | number;
 }
 
-uint32_t fy__poison_cause(fy__fault_cause_t cause)
+uint32_t fy__poison_kernel(const char *op, fy_status_t status, const char *words)
 {
+    return fy__poison_record(FY_STATUS_KERNEL_FAILED, "%s: its kernel failed with %s: %s", op, fy_status_name(status), words);
+}
+
+uint32_t fy__poison_flag(uint32_t flag, fy__fault_cause_t cause)
+{
+    if (flag >> 24 == FY_STATUS_KERNEL_FAILED) return flag;
     if (cause.limit == FY__FAULT_OF_COPY)
         return fy__poison_record(FY_STATUS_IO, "%s: the copy failed on its way and moved nothing", cause.op);
     if (cause.limit < 0) return fy__poison_record(FY_STATUS_BAD_VALUE, "%s met a value it cannot work with", cause.op);
@@ -49,7 +55,7 @@ uint32_t fy__poison_cause(fy__fault_cause_t cause)
 
 fy_status_t fy__poison_fail(uint32_t record, const char *what)
 {
-    char text[160] = "an earlier request that these bytes depend on failed";
+    char text[sizeof records[0].text] = "an earlier request that these bytes depend on failed";
     const fy_status_t status = (fy_status_t)(record >> 24);
     if (record == FY__POISON_UNPLAYED)
         return fy_error_set(status, __FILE__, __LINE__,
@@ -84,8 +90,9 @@ static void settle(fy__faults_t *faults, uint64_t request)
     if (faults->resolved[slot]) return;
     faults->resolved[slot] = true;
     faults->records[slot] = 0;
-    if (!__atomic_load_n(&faults->words[slot], __ATOMIC_ACQUIRE)) return;
-    faults->records[slot] = fy__poison_cause(faults->causes[slot]);
+    const uint32_t flag = __atomic_load_n(&faults->words[slot], __ATOMIC_ACQUIRE);
+    if (!flag) return;
+    faults->records[slot] = fy__poison_flag(flag, faults->causes[slot]);
     const uint32_t i = note(faults, request, faults->points[slot], faults->records[slot]);
     memcpy(faults->faulted[i].also, faults->also[slot], sizeof faults->also[slot]);
 }

@@ -1,4 +1,4 @@
-/* Faults of data: an op that met a bad value (an index out of range) raised its flag. On an asynchronous device nobody knows until
+/* Faults of requests: an op that met a bad value (an index out of range), or a registered op whose kernel failed, raised its flag. On an asynchronous device nobody knows until
  * the request is done, so a storage carries which unresolved requests its bytes may depend on, as bits relative to a request number;
  * whoever waits for the bytes resolves them. At most FY__FAULT_WINDOW such requests are unresolved per device.
  * Not here: losing the device (device.h). */
@@ -50,8 +50,10 @@ typedef struct fy__faults {
 #define FY__POISON_UNPLAYED ((uint32_t)FY_STATUS_INVALID_ARGUMENT << 24)
 /* Writes down a fault and returns its record number. The table is bounded: old records give a shorter text. */
 uint32_t fy__poison_record(fy_status_t status, const char *format, ...) FY_PRINTF(2, 3);
-/* The record of a raised flag. */
-uint32_t fy__poison_cause(fy__fault_cause_t cause);
+/* A registered op's kernel failed with `status`, and said `words`: its flag is raised to this record's number. */
+uint32_t fy__poison_kernel(const char *op, fy_status_t status, const char *words);
+/* The record of a raised flag: a new one that says `cause`, or the one that a failing kernel wrote. */
+uint32_t fy__poison_flag(uint32_t flag, fy__fault_cause_t cause);
 /* Fails with what the record says; `what` names the call that met it. */
 fy_status_t fy__poison_fail(uint32_t record, const char *what);
 

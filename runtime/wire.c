@@ -322,11 +322,11 @@ static void before_fork(void)
     fy__host_segments_fork_lock();
     fy__queue_fork_lock();
     fy__stream_fork_lock();
-    fy__poison_fork_lock();
     fy__callback_fork_lock();
     fy__pressure_fork_lock();
     fy__guard_fork_lock();
     fy__backend_sim_fork_lock();
+    fy__poison_fork_lock(); /* behind sim's: kernels that fail late write records while its queues are locked */
 }
 
 static void after_fork_in_parent(void)

@@ -193,6 +193,7 @@ fy_status_t fy__sim_device_query(void *dev_, fy_backend_info_t *out_info)
         .resize_nbytes = dev->memory.resize_nbytes,
         .numerics = dev->numerics,
         .is_simulated = 1,
+        .kernels_run_late = 1, /* in every order, so that all have the same times and the same faults */
         .copies_can_fault = fy__sim_script_has(&dev->script, FY__SIM_FAULT_COPY),
     };
     int used = snprintf(out_info->model, sizeof(out_info->model), "%s profile", dev->profile->name);

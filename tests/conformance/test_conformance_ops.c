@@ -203,7 +203,7 @@ static void registered_ops_run(ts_ctx_t *ctx)
     static float factor = 2;
     static fy_op_t op = FY_OP_NONE;
     const fy_attr_field_t field = { "scale", FY_ATTR_F64, 0, 1 };
-    const fy_op_kernel_t kernel = { "host", hypot_kernel };
+    const fy_op_kernel_t kernel = { "host", hypot_kernel, NULL };
     fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .user = &factor };
     def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
                                .name = "test_hypot",

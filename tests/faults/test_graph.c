@@ -2,23 +2,7 @@
  * the device is lost. After each failure nothing is leaked and what goes on goes on.
  * Host memory is failed by wrapping the allocator's calls (tests.cmake). Not here: the pool (test_memory.c). */
 #include "tests/support/harness.h"
-
-/* ---- the host's memory ---- */
-
-static __thread int g_left = -1; /* allocations of this thread until one fails; < 0: none will */
-static int fails_now(void) { return g_left >= 0 && g_left-- == 0; }
-void *__real_malloc(size_t nbytes);
-void *__real_calloc(size_t count, size_t nbytes);
-void *__real_realloc(void *memory, size_t nbytes);
-void *__real_aligned_alloc(size_t alignment, size_t nbytes);
-void *__wrap_malloc(size_t nbytes);
-void *__wrap_calloc(size_t count, size_t nbytes);
-void *__wrap_realloc(void *memory, size_t nbytes);
-void *__wrap_aligned_alloc(size_t alignment, size_t nbytes);
-void *__wrap_malloc(size_t nbytes) { return fails_now() ? NULL : __real_malloc(nbytes); }
-void *__wrap_calloc(size_t count, size_t nbytes) { return fails_now() ? NULL : __real_calloc(count, nbytes); }
-void *__wrap_realloc(void *memory, size_t nbytes) { return fails_now() ? NULL : __real_realloc(memory, nbytes); }
-void *__wrap_aligned_alloc(size_t alignment, size_t nbytes) { return fails_now() ? NULL : __real_aligned_alloc(alignment, nbytes); }
+#include "tests/support/host_memory.h"
 
 /* ---- one recording ---- */
 
@@ -151,7 +135,7 @@ static void host_memory_fails_at_each_place(void **state)
         fy_scope_t scope = fy_scope_begin("once");
         fy_tensor_t *x = ts_iota(device, FY_DIMS(4), 1), *y = ts_iota(device, FY_DIMS(4), 0), *many[40], *all = NULL;
         fy_graph_t *graph = NULL;
-        g_left = n;
+        ts_fail_allocation(n);
         fy_status_t status = fy_graph_begin(device);
         const int begun = status == FY_STATUS_OK;
         for (int i = 0; i < 40 && status == FY_STATUS_OK; i++) status = fy_affine(x, 1, i, &many[i]);
@@ -161,8 +145,8 @@ static void host_memory_fails_at_each_place(void **state)
             const fy_status_t end = fy_graph_end(&graph);
             if (status == FY_STATUS_OK) status = end;
         }
-        done = g_left >= 0;
-        g_left = -1;
+        done = !ts_allocation_failed();
+        ts_fail_allocation(-1);
         if (status != FY_STATUS_OK) assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
         assert_true((graph != NULL) == (status == FY_STATUS_OK));
         if (graph) {

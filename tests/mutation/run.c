@@ -167,7 +167,7 @@ static void linger_cost(fy_launch_t *launch)
 bool mu_linger(mu_run_t *run, fy_tensor_t *dst, fy_tensor_t *src)
 {
     static fy_op_t op = FY_OP_NONE;
-    const fy_op_kernel_t kernel = { "host", linger };
+    const fy_op_kernel_t kernel = { "host", linger, NULL };
     fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .cost = linger_cost };
     def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
                                .name = "mutation_linger",

@@ -157,7 +157,7 @@ static fy_status_t scaled_sub_kernel(const fy_launch_t *launch, void *stream)
 /* An op of somebody else: the walk must cover it without knowing it. */
 static fy_op_t register_stranger(void)
 {
-    const fy_op_kernel_t kernel = { "host", scaled_sub_kernel };
+    const fy_op_kernel_t kernel = { "host", scaled_sub_kernel, NULL };
     fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel };
     def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
                                .name = "test_scaled_sub",

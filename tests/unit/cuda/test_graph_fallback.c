@@ -59,7 +59,7 @@ static fy_status_t own_kernel(const fy_launch_t *launch, void *stream)
 static fy_op_t own_op(int can_fault)
 {
     static fy_op_t ops[2];
-    static const fy_op_kernel_t kernels[] = { { "cuda", own_kernel } };
+    static const fy_op_kernel_t kernels[] = { { "cuda", own_kernel, NULL } };
     const fy_op_def_t def = { .struct_size = sizeof def,
                               .info = { .struct_size = sizeof def.info,
                                         .name = can_fault ? "own_fault" : "own",

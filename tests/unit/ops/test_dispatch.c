@@ -37,7 +37,7 @@ static fy_status_t two_like_the_first(const fy_op_info_t *info, fy_launch_t *lau
 
 static fy_op_t the_op(void)
 {
-    static const fy_op_kernel_t kernel = { "host", sum_and_negative };
+    static const fy_op_kernel_t kernel = { "host", sum_and_negative, NULL };
     static fy_op_t op = FY_OP_NONE;
     fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .shape = two_like_the_first };
     def.info = (fy_op_info_t){ .struct_size = sizeof def.info,

@@ -30,7 +30,7 @@ static fy_status_t scale(const fy_launch_t *launch, void *stream)
     return FY_STATUS_OK;
 }
 
-static const fy_op_kernel_t host_kernel[] = { { "host", scale } };
+static const fy_op_kernel_t host_kernel[] = { { "host", scale, NULL } };
 
 static fy_op_def_t scale_def(const char *name)
 {
@@ -148,29 +148,9 @@ static void shape_rules_are_not_trusted(ts_ctx_t *ctx)
     assert_null(dst[0]);
 }
 
-static fy_status_t failing_kernel(const fy_launch_t *launch, void *stream)
-{
-    (void)launch, (void)stream;
-    return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "not today");
-}
-
-static void failing_kernels_leave_nothing(ts_ctx_t *ctx)
-{
-    const fy_op_kernel_t kernel = { "host", failing_kernel };
-    fy_op_def_t def = scale_def(fresh_name());
-    def.kernels = &kernel;
-    fy_op_t op;
-    ts_ok(fy_op_register(&def, &op));
-    fy_tensor_t *x, *dst[1] = { NULL };
-    ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3), &x));
-    ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), UNSUPPORTED);
-    ts_text_has("not today");
-    assert_null(dst[0]);
-}
-
 static void needs_a_kernel_for_the_device(ts_ctx_t *ctx)
 {
-    const fy_op_kernel_t kernel = { "elsewhere", scale };
+    const fy_op_kernel_t kernel = { "elsewhere", scale, NULL };
     fy_op_def_t def = scale_def(fresh_name());
     def.kernels = &kernel;
     fy_op_t op;
@@ -180,6 +160,8 @@ static void needs_a_kernel_for_the_device(ts_ctx_t *ctx)
     ts_fails(fy_op_call(op, 1, &x, NULL, 1, dst), UNSUPPORTED);
     assert_null(dst[0]);
 }
+
+static fy_status_t takes_all(const fy_launch_t *launch) { return (void)launch, FY_STATUS_OK; }
 
 static void everything_is_copied(ts_ctx_t *ctx)
 {
@@ -187,7 +169,7 @@ static void everything_is_copied(ts_ctx_t *ctx)
     char name[32], summary[] = "s1", field_name[] = "factor", backend[] = "host";
     snprintf(name, sizeof name, "%s", fresh_name());
     fy_attr_field_t field = { field_name, FY_ATTR_F64, 0, 2.5 };
-    fy_op_kernel_t kernel = { backend, scale };
+    fy_op_kernel_t kernel = { backend, scale, takes_all };
     fy_op_def_t def = scale_def(name);
     def.info.summary = summary;
     def.info.fields = &field;
@@ -206,6 +188,7 @@ static void everything_is_copied(ts_ctx_t *ctx)
     assert_true(info->fields[0].fallback == 2.5);
     assert_true(*(const double *)fy__op_default_attrs(fy__op_row(op)) == 2.5);
     assert_string_equal(fy__op_row(op)->kernels[0].backend, "host");
+    assert_true(fy__op_row(op)->kernels[0].kernel == scale && fy__op_row(op)->kernels[0].supports == takes_all);
 }
 
 /* ---- refusals ---- */
@@ -264,7 +247,8 @@ static void refuses_malformed_definitions(ts_ctx_t *ctx)
     REFUSED(FIELDS(fields[1].fallback = 3e9), "cannot hold");
     REFUSED(def.nkernels = 0, "no kernel");
     REFUSED(def.kernels = NULL, "no kernel");
-    const fy_op_kernel_t nameless = { NULL, scale }, empty = { "host", NULL }, twice[] = { { "host", scale }, { "host", scale } };
+    const fy_op_kernel_t nameless = { NULL, scale, NULL }, empty = { "host", NULL, NULL },
+                         twice[] = { { "host", scale, NULL }, { "host", scale, NULL } };
     REFUSED(def.kernels = &nameless, "kernel 0 of 1");
     REFUSED(def.kernels = &empty, "kernel 0 of 1");
     REFUSED((def.kernels = twice, def.nkernels = 2), "two kernels for backend 'host'");
@@ -319,7 +303,6 @@ int main(void)
         TS_TEST(runs_on_every_device_and_takes_fallbacks),
         TS_TEST(default_rule_refuses_what_does_not_fit),
         TS_TEST(shape_rules_are_not_trusted),
-        TS_TEST(failing_kernels_leave_nothing),
         TS_TEST(needs_a_kernel_for_the_device),
         TS_TEST(everything_is_copied),
         TS_TEST(refuses_malformed_definitions),

@@ -17,7 +17,7 @@ static fy_status_t kernel(const fy_launch_t *launch, void *stream)
 
 static fy_status_t add_op(const char *name)
 {
-    const fy_op_kernel_t host = { "host", kernel };
+    const fy_op_kernel_t host = { "host", kernel, NULL };
     fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &host };
     def.info = (fy_op_info_t){ .struct_size = sizeof def.info, .name = name, .nsrc_min = 1, .nsrc_max = 1, .ndst = 1 };
     def.info.flags = FY_OP_ELEMENTWISE;

@@ -143,6 +143,18 @@ static void old_records_give_a_shorter_text(void **state)
     assert_null(strstr(fy_error_get()->text, "another"));
 }
 
+static void a_failed_kernel_tells_its_own(void **state)
+{
+    (void)state;
+    const fy__fault_cause_t cause = { "an op", -1 };
+    const uint32_t kernel = fy__poison_kernel("its.op", FY_STATUS_BUSY, "too much of it");
+    assert_int_equal(fy__poison_flag(kernel, cause), kernel);
+    ts_fails(fy__poison_fail(kernel, "now"), KERNEL_FAILED);
+    ts_text_has("now: its.op: its kernel failed with BUSY: too much of it");
+    ts_fails(fy__poison_fail(fy__poison_flag(1, cause), "now"), BAD_VALUE); /* what a kernel raises itself */
+    ts_fails(fy__poison_fail(fy__poison_flag(UINT32_MAX, cause), "now"), BAD_VALUE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +165,7 @@ int main(void)
         cmocka_unit_test(the_device_tells_each_fault_once),
         cmocka_unit_test(a_request_that_runs_is_left_alone),
         cmocka_unit_test(old_records_give_a_shorter_text),
+        cmocka_unit_test(a_failed_kernel_tells_its_own),
     };
     return cmocka_run_group_tests_name("fault", tests, open_device, close_device) != 0;
 }

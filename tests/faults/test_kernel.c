@@ -1,0 +1,168 @@
+/* Registered ops whose hook refuses and whose kernel fails, while everything around them fails, too: host memory at each allocation, the
+ * device's memory, launches, streams and events at each call, in every order. After each nothing is leaked, and the device goes on unless
+ * it was lost. Not here: what such failures are when all else works (tests/conformance/test_conformance_kernel.c). */
+#include "tests/support/harness.h"
+#include "tests/support/host_memory.h"
+
+static fy_status_t verdict; /* of the kernel */
+
+static fy_status_t takes_f32(const fy_launch_t *launch)
+{
+    if (launch->src[0].dtype == FY_DTYPE_F32) return FY_STATUS_OK;
+    return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "f32 only");
+}
+
+static fy_status_t fails(const fy_launch_t *launch, void *stream)
+{
+    (void)launch, (void)stream;
+    return fy_error_set(verdict, __FILE__, __LINE__, "made to fail");
+}
+
+static fy_op_t failing_op(void)
+{
+    static fy_op_t op = FY_OP_NONE;
+    const fy_op_kernel_t kernel = { "host", fails, takes_f32 };
+    fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel };
+    def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
+                               .name = "test.failing",
+                               .nsrc_min = 1,
+                               .nsrc_max = FY_OP_VARIADIC,
+                               .ndst = 1,
+                               .flags = FY_OP_ELEMENTWISE,
+                               .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) };
+    if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op));
+    return op;
+}
+
+/* One refusal, one failing kernel of many operands, one that depends on it, one that does not. Returns the first other failure. */
+static fy_status_t program(fy_device_t *device)
+{
+    fy_tensor_t *x, *wide, *many[12], *bad = NULL, *none = NULL, *sum;
+    fy_download_t *download;
+    double value;
+    FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(300000), 2, &x)); /* more than a small piece: the pool takes segments */
+    FY_TRY(fy_full(device, FY_DTYPE_F64, FY_DIMS(5), 2, &wide));
+    fy_status_t status = fy_op_call(failing_op(), 1, &wide, NULL, 1, &none);
+    assert_null(none);
+    if (status != FY_STATUS_UNSUPPORTED) return status;
+    for (int i = 0; i < 12; i++) many[i] = x;
+    FY_TRY(fy_op_call(failing_op(), 12, many, NULL, 1, &bad));
+    FY_TRY(fy_sum(bad, 0, NULL, 0, &sum));
+    FY_TRY(fy_tensor_download(sum, NULL, &download));
+    status = fy_download_wait_f64(download, FY_FOREVER, &value);
+    if (status != FY_STATUS_KERNEL_FAILED) return status;
+    ts_text_has("test.failing: its kernel failed with BUSY: made to fail");
+    FY_TRY(fy_mean(x, 0, NULL, 0, &sum));
+    FY_TRY(fy_tensor_download(sum, NULL, &download));
+    FY_TRY(fy_download_wait_f64(download, FY_FOREVER, &value));
+    assert_true(value == 2);
+    return FY_STATUS_OK;
+}
+
+static fy_status_t run(fy_device_t *device)
+{
+    fy_scope_t scope = fy_scope_begin("program");
+    const fy_status_t status = program(device);
+    fy_scope_end(scope, 0, NULL);
+    return status;
+}
+
+static const char *const k_orders[] = { "eager", "lazy", "random&seed=1", "random&seed=2", "random&seed=3" };
+enum { ORDERS = sizeof k_orders / sizeof *k_orders };
+
+/* The n-th call of `kind` fails, for each n until none does. */
+static void sweep(const char *order, const char *kind, fy_status_t want)
+{
+    for (int n = 1, done = 0; !done; n++) {
+        char spec[96];
+        fy_device_t *device;
+        assert_in_range(n, 1, 60);
+        snprintf(spec, sizeof spec, "sim:7?order=%s&faults=%s@%d", order, kind, n);
+        fy_status_t status = fy_device_open(spec, &device);
+        if (status == FY_STATUS_OK) {
+            status = run(device);
+            done = status == FY_STATUS_OK && run(device) == FY_STATUS_OK; /* the second time it has certainly passed */
+            if (status != FY_STATUS_OK) ts_ok(run(device));
+            assert_int_equal(ts_live(device), 0);
+            fy_device_close(device);
+        }
+        if (status != FY_STATUS_OK && status != want) fail_msg("%s: %s: %s", spec, fy_status_name(status), fy_error_get()->text);
+    }
+}
+
+static void every_call_of_the_device_fails_once(void **state)
+{
+    (void)state;
+    verdict = FY_STATUS_BUSY;
+    for (int i = 0; i < ORDERS; i++) {
+        sweep(k_orders[i], "alloc", FY_STATUS_OUT_OF_MEMORY);
+        sweep(k_orders[i], "pin", FY_STATUS_OUT_OF_MEMORY);
+        sweep(k_orders[i], "stream", FY_STATUS_OUT_OF_MEMORY);
+        sweep(k_orders[i], "event", FY_STATUS_OUT_OF_MEMORY);
+        sweep(k_orders[i], "launch", FY_STATUS_INTERNAL);
+        sweep(k_orders[i], "copy", FY_STATUS_IO);
+    }
+}
+
+static void host_memory_fails_at_each_place(void **state)
+{
+    (void)state;
+    verdict = FY_STATUS_BUSY;
+    for (int i = -1; i < ORDERS; i++) {
+        char spec[64] = "host";
+        fy_device_t *device;
+        if (i >= 0) snprintf(spec, sizeof spec, "sim:7?order=%s", k_orders[i]);
+        ts_ok(fy_device_open(spec, &device));
+        ts_ok(run(device));
+        const uint64_t live = ts_live(device);
+        for (int n = 0, done = 0; !done; n++) {
+            assert_in_range(n, 0, 2000);
+            ts_fail_allocation(n);
+            const fy_status_t status = run(device);
+            done = !ts_allocation_failed();
+            ts_fail_allocation(-1);
+            if (status != FY_STATUS_OK && status != FY_STATUS_OUT_OF_MEMORY)
+                fail_msg("%s, allocation %d: %s: %s", spec, n, fy_status_name(status), fy_error_get()->text);
+            (void)!fy_device_wait(device, FY_FOREVER);
+            assert_int_equal(ts_live(device), live);
+        }
+        ts_ok(run(device));
+        fy_device_close(device);
+    }
+}
+
+/* The one status that is about the device and not about the op. */
+static void a_kernel_may_say_that_the_device_is_lost(void **state)
+{
+    (void)state;
+    fy_device_info_t info = FY_DEVICE_INFO_INIT;
+    verdict = FY_STATUS_DEVICE_LOST;
+    ts_fails(run(fy_device_host()), DEVICE_LOST);
+    ts_ok(fy_device_query(fy_device_host(), &info)); /* the host never is */
+    verdict = FY_STATUS_BUSY;
+    ts_ok(run(fy_device_host()));
+    for (int i = 0; i < ORDERS; i++) {
+        char spec[64];
+        fy_device_t *device;
+        snprintf(spec, sizeof spec, "sim:7?order=%s", k_orders[i]);
+        ts_ok(fy_device_open(spec, &device));
+        verdict = FY_STATUS_DEVICE_LOST;
+        ts_fails(run(device), DEVICE_LOST);
+        ts_fails(run(device), DEVICE_LOST);
+        fy_device_close(device);
+        verdict = FY_STATUS_BUSY;
+        ts_ok(fy_device_open(spec, &device));
+        ts_ok(run(device));
+        fy_device_close(device);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_call_of_the_device_fails_once),
+        cmocka_unit_test(host_memory_fails_at_each_place),
+        cmocka_unit_test(a_kernel_may_say_that_the_device_is_lost),
+    };
+    return cmocka_run_group_tests_name("kernel", tests, NULL, NULL) != 0;
+}
