@@ -22,6 +22,17 @@ const fy__pool_seams_t fy__pool_seams_runtime = {
     is_done, is_only_on, fy__hazard_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free }
 };
 
+static FY_COLD void tell_pool(const fy__pool_t *pool)
+{
+    const fy__event_pool_t event = { pool->name,
+                                     pool->live,
+                                     pool->reserved,
+                                     pool->options.segment_nbytes,
+                                     pool->source.resize ? pool->source.step_nbytes : 0,
+                                     pool->options.keeps_segments };
+    fy__event_pool(&event);
+}
+
 fy_status_t fy__pool_create(const fy__pool_options_t *options, const fy__segment_source_t *source, fy__pool_t **out_pool)
 {
     return fy__pool_create_with(options, source, &fy__pool_seams_runtime, out_pool);
@@ -54,7 +65,7 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__se
     pool->offsets.joined_user = pool;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_mutex_init(&pool->source_lock, NULL);
-    FY__EVENT(fy__event_pool(pool->name, 0, 0));
+    FY__EVENT(tell_pool(pool));
     *out_pool = pool;
     return FY_STATUS_OK;
 }
@@ -120,7 +131,7 @@ fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy
         for (int i = 0; i < FY_CATEGORY_COUNT; i++) fy__figure_set(&pool->peak_by_category[i], pool->by_category[i]);
     }
     node->block.id = ++pool->last_block;
-    FY__EVENT(fy__event_block(pool->name, &node->block, request->asked, true));
+    FY__EVENT(fy__event_block_alloc(pool->name, &node->block, request->asked, request->stream));
     if (FY_UNLIKELY(pool->plan != NULL)) fy__plan_block(pool, &node->block, true);
     return node;
 }
@@ -205,6 +216,24 @@ void fy__pool_fix(fy__block_t *block)
     pthread_mutex_unlock(&block->pool->lock);
 }
 
+static FY_COLD void tell_free(const fy__pool_t *pool, const fy__node_t *node, const fy__fate_t *fate)
+{
+    const fy__hazard_t single = { .writer = fate->point };
+    fy__event_block_free(pool->name, &node->block, node->counted, fate->is_done ? NULL : fate->is_mixed ? &node->block.hazard : &single);
+}
+
+static void put_back(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fate)
+{
+    pthread_mutex_lock(&pool->lock);
+    fy__figure_sub(&pool->live, node->span.size.nbytes);
+    fy__figure_sub(&pool->requested, node->counted);
+    fy__figure_sub(&pool->by_category[node->block.tag.category], node->span.size.nbytes);
+    FY__EVENT(tell_free(pool, node, fate));
+    if (FY_UNLIKELY(pool->plan != NULL)) fy__plan_block(pool, &node->block, false);
+    fy__pending_shelve(pool, node, fate);
+    pthread_mutex_unlock(&pool->lock);
+}
+
 void fy__pool_free(fy__block_t *block)
 {
     if (!block) return;
@@ -215,21 +244,24 @@ void fy__pool_free(fy__block_t *block)
         fy__debug_check(pool, node);
         fy__debug_fate(pool, &fate);
     }
-    pthread_mutex_lock(&pool->lock);
-    fy__figure_sub(&pool->live, node->span.size.nbytes);
-    fy__figure_sub(&pool->requested, node->counted);
-    fy__figure_sub(&pool->by_category[block->tag.category], node->span.size.nbytes);
-    FY__EVENT(fy__event_block(pool->name, block, node->counted, false));
-    if (FY_UNLIKELY(pool->plan != NULL)) fy__plan_block(pool, &node->block, false);
-    fy__pending_shelve(pool, node, &fate);
-    pthread_mutex_unlock(&pool->lock);
+    put_back(pool, node, &fate);
 }
 
+void fy__pool_free_after(fy__block_t *block, const fy__point_t *points, size_t npoints)
+{
+    fy__node_t *node = (fy__node_t *)((char *)block - offsetof(fy__node_t, block));
+    fy__fate_t fate = { .is_done = !npoints, .is_mixed = npoints > 1 };
+    fy__hazard_clear(&block->hazard);
+    for (size_t i = 0; i < npoints; i++)
+        atomic_store_explicit(i ? &block->hazard.readers[i - 1] : &block->hazard.writer, points[i], memory_order_relaxed);
+    if (npoints == 1) fate.point = points[0];
+    put_back(block->pool, node, &fate);
+}
 void fy__pool_tell(fy__pool_t *pool)
 {
     if (!pool) return;
     pthread_mutex_lock(&pool->lock);
-    FY__EVENT(fy__event_pool(pool->name, pool->live, pool->reserved));
+    FY__EVENT(tell_pool(pool));
     pthread_mutex_unlock(&pool->lock);
 }
 

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/event.h"
 #include "runtime/wait_site.h"
 
 enum { WORD_COUNT = 1 + FY__READER_COUNT, WAIT_STREAMS = 64 };
@@ -137,6 +138,7 @@ static uint64_t free_up_to(fy__pool_t *pool, uint32_t shelf, fy__point_t point)
     const fy__fate_t done = { .is_done = true };
     uint64_t count = 0;
     if (pool->pending[shelf].stream != FY__POINT_STREAM(point)) return 0; /* it changed hands while we polled */
+    FY__EVENT(fy__event_blocks_reached(pool->name, point));
     for (fy__node_t *node = pool->pending[shelf].oldest, *newer; node; node = newer) {
         newer = node->newer;
         if (word(&node->block.hazard, 0) > point) continue;
@@ -165,11 +167,10 @@ static uint64_t reap_stream(fy__pool_t *pool, uint32_t shelf)
     return count;
 }
 
-/* Takes the blocks off the shelf, polls them, and puts each where it belongs now. */
-static uint64_t reap_mixed(fy__pool_t *pool)
+/* Takes the blocks off the mixed shelf, as a list of which the oldest is the first. */
+static fy__node_t *take_mixed(fy__pool_t *pool)
 {
     fy__node_t *inspected = NULL, *node;
-    uint64_t count = 0;
     while ((node = pool->pending[FY__SHELF_MIXED].newest)) {
         fy__span_t *rest;
         (void)fy__offsets_take(&pool->offsets, &node->span, node->span.size.nbytes, &rest); /* whole: needs no node */
@@ -179,6 +180,24 @@ static uint64_t reap_mixed(fy__pool_t *pool)
         node->newer = inspected; /* the oldest ends up first */
         inspected = node;
     }
+    return inspected;
+}
+
+/* For recordings: what a poll of a block on several streams has shown. */
+static FY_COLD void tell_mixed(const fy__pool_t *pool, const fy__node_t *node, const fy__fate_t *fate)
+{
+    for (int i = 0; i < WORD_COUNT && !fate->is_mixed; i++) {
+        const fy__point_t point = word(&node->block.hazard, i);
+        if (point && (fate->is_done || FY__POINT_STREAM(point) != FY__POINT_STREAM(fate->point)))
+            fy__event_blocks_reached(pool->name, point);
+    }
+}
+
+/* Polls the blocks of the mixed shelf and puts each where it belongs now. */
+static uint64_t reap_mixed(fy__pool_t *pool)
+{
+    fy__node_t *inspected = take_mixed(pool), *node;
+    uint64_t count = 0;
     while ((node = inspected)) {
         inspected = node->newer;
         pthread_mutex_unlock(&pool->lock);
@@ -187,6 +206,7 @@ static uint64_t reap_mixed(fy__pool_t *pool)
         fy__debug_fate(pool, &fate);
         pthread_mutex_lock(&pool->lock);
         pool->inspected_nbytes -= node->span.size.nbytes;
+        FY__EVENT(tell_mixed(pool, node, &fate));
         fy__pending_shelve(pool, node, &fate);
         count += fate.is_done;
     }
@@ -199,6 +219,25 @@ uint64_t fy__pending_reap(fy__pool_t *pool)
     for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++) count += reap_stream(pool, shelf);
     pool->rungs.reaped += count;
     return count;
+}
+
+void fy__pending_reached(fy__pool_t *pool, fy__point_t point)
+{
+    pthread_mutex_lock(&pool->lock);
+    const uint32_t shelf = fy__pending_find(pool, FY__POINT_STREAM(point));
+    if (shelf != FY__SHELF_FREE) (void)free_up_to(pool, shelf, point);
+    for (fy__node_t *node = take_mixed(pool), *next; node; node = next) {
+        next = node->newer;
+        for (int i = 0; i < WORD_COUNT; i++) {
+            _Atomic fy__point_t *held = i ? &node->block.hazard.readers[i - 1] : &node->block.hazard.writer;
+            const bool is_reached = FY__POINT_STREAM(*held) == FY__POINT_STREAM(point) && *held <= point;
+            if (is_reached) atomic_store_explicit(held, 0, memory_order_relaxed);
+        }
+        const fy__fate_t fate = fy__pending_fate(pool, &node->block.hazard);
+        pool->inspected_nbytes -= node->span.size.nbytes;
+        fy__pending_shelve(pool, node, &fate);
+    }
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static uint64_t now_ns(void)

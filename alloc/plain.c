@@ -10,6 +10,9 @@
 #include "alloc/pool.h"
 #include "runtime/base/fail.h"
 
+enum { STREAM_MOST = 0xffff };
+_Static_assert((int)FY_POOL_POINTS_MOST == 1 + FY__READER_COUNT, "as many points as a hazard has words");
+
 typedef struct segment {
     uint64_t offset, nbytes;
     struct segment *next; /* by offset */
@@ -65,7 +68,30 @@ static fy_status_t plain_resize(void *user, void *address, uint64_t nbytes, uint
     return FY_STATUS_OK;
 }
 
-/* Nothing is ever pending here. */
+/* What is pending is done when the caller says so (fy_pool_reached), not when it is polled. */
+static bool never_done(const fy__hazard_t *hazard)
+{
+    (void)hazard;
+    return false;
+}
+
+static bool never_only_on(const fy__hazard_t *hazard, uint32_t stream_index)
+{
+    (void)hazard;
+    (void)stream_index;
+    return false;
+}
+
+static fy_status_t no_wait(const fy__hazard_t *hazard, uint64_t timeout_ns)
+{
+    (void)hazard;
+    (void)timeout_ns;
+    return FY_STATUS_OK;
+}
+
+static const fy__pool_seams_t plain_seams = { never_done, never_only_on, no_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free } };
+
+/* So there is nothing to wait for. */
 static bool may_sync(void *user)
 {
     (void)user;
@@ -116,6 +142,7 @@ fy_status_t fy_pool_create(const fy_pool_options_t *options, fy_pool_t **out_poo
         .segment_nbytes = options->segment_nbytes,
         .full_status = FY_STATUS_OUT_OF_MEMORY,
         .thrifty = options->thrifty != 0,
+        .keeps_segments = options->keeps_segments != 0,
     };
     const fy__segment_source_t source = {
         .user = pool,
@@ -127,13 +154,22 @@ fy_status_t fy_pool_create(const fy_pool_options_t *options, fy_pool_t **out_poo
         .resize = options->resize_nbytes ? plain_resize : NULL,
         .step_nbytes = options->resize_nbytes,
     };
-    const fy_status_t status = fy__pool_create(&plain, &source, &pool->blocks);
+    const fy_status_t status = fy__pool_create_with(&plain, &source, &plain_seams, &pool->blocks);
     if (status != FY_STATUS_OK) {
         free(pool);
         return status;
     }
     *out_pool = pool;
     return FY_STATUS_OK;
+}
+
+/* Every queue of a hazard is past everything. */
+static void reach_all(fy_pool_t *pool, const fy__hazard_t *hazard)
+{
+    uint32_t streams[1 + FY__READER_COUNT] = { FY__POINT_STREAM(hazard->writer) };
+    for (int i = 0; i < FY__READER_COUNT; i++) streams[i + 1] = FY__POINT_STREAM(hazard->readers[i]);
+    for (int i = 0; i <= FY__READER_COUNT; i++) /* the hazard's node may be another's by now */
+        if (streams[i]) fy__pending_reached(pool->blocks, FY__POINT(streams[i], FY__POINT_SEQ(UINT64_MAX)));
 }
 
 /* Blocks may still be out: their numbers mean nothing any more. */
@@ -146,39 +182,93 @@ void fy_pool_destroy(fy_pool_t *pool)
             span = span->next; /* the left of two survives a join: this one may be gone, or joined with the one on its right */
             if (node->span.shelf != FY__SPAN_TAKEN) continue;
             if (span && span->shelf == FY__SHELF_FREE) span = span->next;
-            fy__pool_free(&node->block);
+            fy__pool_free_after(&node->block, NULL, 0);
         }
+    for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++)
+        for (const fy__node_t *node; (node = pool->blocks->pending[shelf].oldest);) reach_all(pool, &node->block.hazard);
     fy__pool_destroy(pool->blocks);
     free(pool);
 }
 
-fy_status_t fy_pool_alloc(fy_pool_t *pool, uint64_t nbytes, fy_pool_block_t *out_block)
+static fy_status_t alloc_on(const char *call, fy_pool_t *pool, uint64_t nbytes, uint32_t stream, fy_pool_block_t *out_block)
 {
     fy__block_t *block;
-    if (!out_block) return FY_FAIL(INVALID_ARGUMENT, "pool_alloc: out_block is NULL");
+    if (!out_block) return FY_FAIL(INVALID_ARGUMENT, "%s: out_block is NULL", call);
     *out_block = (fy_pool_block_t){ 0, 0, NULL };
-    if (!pool) return FY_FAIL(INVALID_ARGUMENT, "pool_alloc: pool is NULL");
+    if (!pool) return FY_FAIL(INVALID_ARGUMENT, "%s: pool is NULL", call);
+    if (stream > STREAM_MOST) return FY_FAIL(INVALID_ARGUMENT, "%s: stream is %u; it must be from 0 to %d", call, stream, STREAM_MOST);
     pool->no_memory = false;
-    const fy_status_t status = fy__pool_alloc(pool->blocks, nbytes, 0, &block);
+    const fy_status_t status = fy__pool_alloc(pool->blocks, nbytes, stream, &block);
     if (status == FY_STATUS_OUT_OF_MEMORY && pool->no_memory)
-        return FY_FAIL(OUT_OF_MEMORY, "pool_alloc: no host memory for %zu bytes of bookkeeping", sizeof(segment_t));
+        return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for %zu bytes of bookkeeping", call, sizeof(segment_t));
     if (status != FY_STATUS_OK) return status;
     *out_block = (fy_pool_block_t){ (uint64_t)(uintptr_t)block->address, block->nbytes, block };
     return FY_STATUS_OK;
 }
 
-void fy_pool_free(fy_pool_t *pool, const fy_pool_block_t *block)
+fy_status_t fy_pool_alloc(fy_pool_t *pool, uint64_t nbytes, fy_pool_block_t *out_block)
 {
-    if (!pool || !block || !block->token) return;
+    return alloc_on("pool_alloc", pool, nbytes, 0, out_block);
+}
+
+fy_status_t fy_pool_alloc_on(fy_pool_t *pool, uint64_t nbytes, uint32_t stream, fy_pool_block_t *out_block)
+{
+    return alloc_on("pool_alloc_on", pool, nbytes, stream, out_block);
+}
+
+/* The pool's block; NULL: there is none, or it is not out. */
+static fy__block_t *block_out(const char *call, const fy_pool_t *pool, const fy_pool_block_t *block)
+{
+    if (!pool || !block || !block->token) return NULL;
     fy__block_t *taken = block->token;
     const fy__node_t *node = (const fy__node_t *)((const char *)taken - offsetof(fy__node_t, block));
     /* Nodes are kept until the pool is destroyed, so this may be looked at even if the block is not out. */
-    if (node->span.shelf != FY__SPAN_TAKEN || node->span.offset != block->offset || taken->pool != pool->blocks) {
-        fy__log(FY_LOG_ERROR, "pool_free: the block at %llu is not out; it was given back twice, or is another pool's",
-                (unsigned long long)block->offset);
-        return;
+    if (node->span.shelf == FY__SPAN_TAKEN && node->span.offset == block->offset && taken->pool == pool->blocks) return taken;
+    fy__log(FY_LOG_ERROR, "%s: the block at %llu is not out; it was given back twice, or is another pool's", call,
+            (unsigned long long)block->offset);
+    return NULL;
+}
+
+void fy_pool_free(fy_pool_t *pool, const fy_pool_block_t *block)
+{
+    fy__block_t *taken = block_out("pool_free", pool, block);
+    if (taken) fy__pool_free_after(taken, NULL, 0);
+}
+
+static fy_status_t check_point(const char *call, const fy_pool_point_t *point)
+{
+    if (point->stream && point->stream <= STREAM_MOST && point->seq && point->seq == FY__POINT_SEQ(point->seq)) return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT, "%s: stream %u, seq %llu is no point; stream must be from 1 to %d, seq from 1 to 2^48 - 1", call,
+                   point->stream, (unsigned long long)point->seq, STREAM_MOST);
+}
+
+fy_status_t fy_pool_free_after(fy_pool_t *pool, const fy_pool_block_t *block, const fy_pool_point_t *points, size_t npoints)
+{
+    fy__point_t list[FY_POOL_POINTS_MOST];
+    if (npoints > FY_POOL_POINTS_MOST || (npoints && !points))
+        return FY_FAIL(INVALID_ARGUMENT, "pool_free_after: %zu points at %p; from 0 to %d can be kept", npoints, (const void *)points,
+                       FY_POOL_POINTS_MOST);
+    for (size_t i = 0; i < npoints; i++) {
+        FY_TRY(check_point("pool_free_after", &points[i]));
+        list[i] = FY__POINT(points[i].stream, points[i].seq);
+        for (size_t k = 0; k < i; k++)
+            if (points[k].stream == points[i].stream)
+                return FY_FAIL(INVALID_ARGUMENT, "pool_free_after: two points are on stream %u; the later one stands for both",
+                               points[i].stream);
     }
-    fy__pool_free(taken);
+    fy__block_t *taken = block_out("pool_free_after", pool, block);
+    if (taken) fy__pool_free_after(taken, list, npoints);
+    return FY_STATUS_OK;
+}
+
+fy_status_t fy_pool_reached(fy_pool_t *pool, fy_pool_point_t point)
+{
+    if (!pool) return FY_FAIL(INVALID_ARGUMENT, "pool_reached: pool is NULL");
+    FY_TRY(check_point("pool_reached", &point));
+    fy__lock(&pool->blocks->source_lock);
+    fy__pending_reached(pool->blocks, FY__POINT(point.stream, point.seq));
+    fy__unlock(&pool->blocks->source_lock);
+    return FY_STATUS_OK;
 }
 
 fy_status_t fy_pool_query(const fy_pool_t *pool, fy_memory_stats_t *out_stats)

@@ -154,6 +154,11 @@ typedef struct fy__fate {
 /* Polls; no lock held. */
 fy__fate_t fy__pending_fate(const fy__pool_t *pool, const fy__hazard_t *hazard);
 
+/* As fy__pool_free, where the caller says what may still use the bytes: at most 1 + FY__READER_COUNT points, one per stream. No lock held. */
+void fy__pool_free_after(fy__block_t *block, const fy__point_t *points, size_t npoints);
+/* For pools whose points are numbers of the caller's (plain.c): `point` is done. source_lock held, lock not. */
+void fy__pending_reached(fy__pool_t *pool, fy__point_t point);
+
 /* With pool->lock held: */
 
 /* Puts a taken node where it belongs and joins it with neighbours there. Needs no memory to succeed. */

@@ -50,10 +50,21 @@ void fy__event_fault(fy_status_t status, const char *text);
 
 /* A stream took its place in the table. */
 void fy__event_stream(const fy_stream_t *stream);
-/* A pool's figures as they are; called under its lock, as are the two below, so that the file has them in the order in which they happened. */
-void fy__event_pool(const char *pool, uint64_t live, uint64_t reserved);
+/* A pool's figures as they are; called under its lock, as are the four below, so that the file has them in the order in which they happened. */
+typedef struct fy__event_pool {
+    const char *name;
+    uint64_t live, reserved;
+    uint64_t segment_nbytes, resize_nbytes; /* as fy_pool_options_t has them */
+    bool keeps_segments;
+} fy__event_pool_t;
+void fy__event_pool(const fy__event_pool_t *pool);
 void fy__event_segment(const char *pool, uint64_t nbytes, bool is_alloc);
-void fy__event_block(const char *pool, const struct fy__block *block, uint64_t requested, bool is_alloc);
+/* `stream`: the one that uses the bytes first; 0: the host. */
+void fy__event_block_alloc(const char *pool, const struct fy__block *block, uint64_t requested, uint32_t stream);
+/* NULL: nothing uses the bytes any more; else requests that may, in the words that are not 0. */
+void fy__event_block_free(const char *pool, const struct fy__block *block, uint64_t requested, const fy__hazard_t *after);
+/* What was freed, and waited for this stream up to `point` only, is free. */
+void fy__event_blocks_reached(const char *pool, fy__point_t point);
 /* Counted as a device allocation. */
 void fy__event_device_alloc(struct fy__thread *thread);
 

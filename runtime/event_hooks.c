@@ -165,12 +165,15 @@ void fy__event_stream(const fy_stream_t *stream)
 
 /* ---- memory ---- */
 
-void fy__event_pool(const char *pool, uint64_t live, uint64_t reserved)
+void fy__event_pool(const fy__event_pool_t *pool)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_POOL, fy__tls);
-    event.name = fy__event_intern(pool);
-    event.nbytes = reserved;
-    event.u.memory.id = live;
+    event.name = fy__event_intern(pool->name);
+    event.nbytes = pool->reserved;
+    event.u.pool.live = pool->live;
+    event.u.pool.segment_nbytes = pool->segment_nbytes;
+    event.u.pool.resize_nbytes = pool->resize_nbytes;
+    event.u.pool.keeps_segments = pool->keeps_segments;
     fy__event_put(&event);
 }
 
@@ -182,14 +185,45 @@ void fy__event_segment(const char *pool, uint64_t nbytes, bool is_alloc)
     fy__event_put(&event);
 }
 
-void fy__event_block(const char *pool, const fy__block_t *block, uint64_t requested, bool is_alloc)
+static fy__event_t block_event(fy__event_kind_t kind, const char *pool, const fy__block_t *block, uint64_t requested)
 {
-    fy__event_t event = fy__event_begin(is_alloc ? FY__EVENT_BLOCK_ALLOC : FY__EVENT_BLOCK_FREE, fy__tls);
+    fy__event_t event = fy__event_begin(kind, fy__tls);
     event.name = fy__event_intern(pool);
     event.nbytes = block->nbytes;
     event.u.memory.block = block->id;
     event.u.memory.requested = requested;
     event.u.memory.category = block->tag.category;
+    return event;
+}
+
+void fy__event_block_alloc(const char *pool, const fy__block_t *block, uint64_t requested, uint32_t stream)
+{
+    fy__event_t event = block_event(FY__EVENT_BLOCK_ALLOC, pool, block, requested);
+    event.point = FY__POINT(stream, 0);
+    fy__event_put(&event);
+}
+
+/* Of each stream the last point; 0 is none. */
+static void keep_last(fy__point_t *points, fy__point_t point)
+{
+    int i = 0;
+    while (points[i] && FY__POINT_STREAM(points[i]) != FY__POINT_STREAM(point)) i++;
+    if (point > points[i]) points[i] = point;
+}
+
+void fy__event_block_free(const char *pool, const fy__block_t *block, uint64_t requested, const fy__hazard_t *after)
+{
+    fy__event_t event = block_event(FY__EVENT_BLOCK_FREE, pool, block, requested);
+    for (int i = 0; after && i <= FY__READER_COUNT; i++)
+        keep_last(event.u.memory.after, atomic_load_explicit(i ? &after->readers[i - 1] : &after->writer, memory_order_acquire));
+    fy__event_put(&event);
+}
+
+void fy__event_blocks_reached(const char *pool, fy__point_t point)
+{
+    fy__event_t event = fy__event_begin(FY__EVENT_BLOCKS_REACHED, fy__tls);
+    event.name = fy__event_intern(pool);
+    event.point = point;
     fy__event_put(&event);
 }
 

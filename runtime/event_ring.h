@@ -10,27 +10,28 @@
 #include "runtime/thread.h"
 
 /* X(kind, name in the file) */
-#define FY__EVENT_LIST(X)           \
-    X(SCOPE_BEGIN, scope_begin)     \
-    X(SCOPE_END, scope_end)         \
-    X(OP, op)                       \
-    X(OPERANDS, operands)           \
-    X(TRANSFER, transfer)           \
-    X(COPY, copy)                   \
-    X(STARTED, started)             \
-    X(WAIT, wait)                   \
-    X(SYNC, sync)                   \
-    X(THROTTLE, throttle)           \
-    X(ARRIVED, arrived)             \
-    X(REFUSAL, refusal)             \
-    X(FAULT, fault)                 \
-    X(STREAM, stream)               \
-    X(STORAGE, storage)             \
-    X(POOL, pool)                   \
-    X(SEGMENT_ALLOC, segment_alloc) \
-    X(SEGMENT_FREE, segment_free)   \
-    X(BLOCK_ALLOC, block_alloc)     \
-    X(BLOCK_FREE, block_free)       \
+#define FY__EVENT_LIST(X)             \
+    X(SCOPE_BEGIN, scope_begin)       \
+    X(SCOPE_END, scope_end)           \
+    X(OP, op)                         \
+    X(OPERANDS, operands)             \
+    X(TRANSFER, transfer)             \
+    X(COPY, copy)                     \
+    X(STARTED, started)               \
+    X(WAIT, wait)                     \
+    X(SYNC, sync)                     \
+    X(THROTTLE, throttle)             \
+    X(ARRIVED, arrived)               \
+    X(REFUSAL, refusal)               \
+    X(FAULT, fault)                   \
+    X(STREAM, stream)                 \
+    X(STORAGE, storage)               \
+    X(POOL, pool)                     \
+    X(SEGMENT_ALLOC, segment_alloc)   \
+    X(SEGMENT_FREE, segment_free)     \
+    X(BLOCK_ALLOC, block_alloc)       \
+    X(BLOCK_FREE, block_free)         \
+    X(BLOCKS_REACHED, blocks_reached) \
     X(DEVICE_ALLOC, device_alloc)
 typedef enum fy__event_kind {
 #define X(name, text) FY__EVENT_##name,
@@ -74,10 +75,15 @@ typedef struct fy__event {
             int site, status;
         } wait;
         struct {
-            uint64_t id, requested, block; /* of a storage, a block; live bytes of a pool */
+            uint64_t id, requested, block; /* of a storage, a block */
             fy_category_t category;
             bool pinned;
+            fy__point_t after[1 + FY__READER_COUNT]; /* of a block that is freed: requests that may still use it; 0: none */
         } memory;
+        struct {
+            uint64_t live, segment_nbytes, resize_nbytes;
+            bool keeps_segments;
+        } pool;
         struct {
             int status;
             char text[FY__EVENT_TEXT - 8];

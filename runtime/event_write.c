@@ -171,6 +171,21 @@ static void put_transfer(writer_t *w, const fy__event_t *e)
     put_span(w, e);
 }
 
+static void put_after(writer_t *w, const fy__point_t *after)
+{
+    int count = 0;
+    for (int i = 0; i <= FY__READER_COUNT; i++) {
+        if (!after[i]) continue;
+        if (!count++) KEY(w, "after");
+        put_raw(w, count > 1 ? ",[" : "[[", 2);
+        put_number(w, FY__POINT_STREAM(after[i]));
+        put_raw(w, ",", 1);
+        put_number(w, FY__POINT_SEQ(after[i]));
+        put_raw(w, "]", 1);
+    }
+    if (count) put_raw(w, "]", 1);
+}
+
 static void put_memory(writer_t *w, const fy__event_t *e)
 {
     switch ((fy__event_kind_t)e->kind) {
@@ -183,8 +198,11 @@ static void put_memory(writer_t *w, const fy__event_t *e)
         break;
     case FY__EVENT_POOL:
         STRING(w, "pool", e->name);
-        NUMBER(w, "live_bytes", e->u.memory.id);
+        NUMBER(w, "live_bytes", e->u.pool.live);
         NUMBER(w, "reserved_bytes", e->nbytes);
+        NUMBER(w, "segment_bytes", e->u.pool.segment_nbytes);
+        if (e->u.pool.resize_nbytes) NUMBER(w, "resize_bytes", e->u.pool.resize_nbytes);
+        if (e->u.pool.keeps_segments) KEY(w, "keeps_segments"), put_raw(w, "true", 4);
         break;
     case FY__EVENT_BLOCK_ALLOC:
     case FY__EVENT_BLOCK_FREE:
@@ -193,6 +211,12 @@ static void put_memory(writer_t *w, const fy__event_t *e)
         NUMBER(w, "bytes", e->nbytes);
         NUMBER(w, "requested_bytes", e->u.memory.requested);
         if (e->kind == FY__EVENT_BLOCK_ALLOC) STRING(w, "category", fy_category_name(e->u.memory.category));
+        if (e->kind == FY__EVENT_BLOCK_ALLOC && e->point) NUMBER(w, "stream", FY__POINT_STREAM(e->point));
+        if (e->kind == FY__EVENT_BLOCK_FREE) put_after(w, e->u.memory.after);
+        break;
+    case FY__EVENT_BLOCKS_REACHED:
+        STRING(w, "pool", e->name);
+        put_point(w, e->point);
         break;
     default: /* segments */ STRING(w, "pool", e->name); NUMBER(w, "bytes", e->nbytes);
     }
@@ -259,7 +283,8 @@ static void put_event(writer_t *w, const fy__event_t *e)
     case FY__EVENT_SEGMENT_ALLOC:
     case FY__EVENT_SEGMENT_FREE:
     case FY__EVENT_BLOCK_ALLOC:
-    case FY__EVENT_BLOCK_FREE: put_memory(w, e); break;
+    case FY__EVENT_BLOCK_FREE:
+    case FY__EVENT_BLOCKS_REACHED: put_memory(w, e); break;
     case FY__EVENT_SCOPE_BEGIN:
     case FY__EVENT_SCOPE_END:
     case FY__EVENT_DEVICE_ALLOC:

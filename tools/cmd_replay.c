@@ -87,6 +87,11 @@ static fy_status_t replay_trace(run_t *run, const char *path, const trace_t *tra
     static const char *const kinds[] = { NULL, "device", "pinned memory", "host" };
     const settings_t *settings = run->settings;
     fy_pool_options_t options = replay_options(settings->kind == AUTO ? trace->pool : kinds[settings->kind]);
+    if (settings->kind == AUTO && trace->segment_nbytes) {
+        options.segment_nbytes = trace->segment_nbytes;
+        options.resize_nbytes = trace->resize_nbytes;
+        options.keeps_segments = trace->keeps_segments;
+    }
     if (settings->segment) options.segment_nbytes = (uint64_t)settings->segment;
     if (settings->resize) options.resize_nbytes = (uint64_t)settings->resize;
     if (settings->limit) options.limit = (uint64_t)settings->limit;

@@ -34,12 +34,12 @@ static void *ferry_create(const fy_pool_options_t *options)
     return NULL;
 }
 
-static void *ferry_take(void *user, uint64_t nbytes)
+static void *ferry_take_on(void *user, uint64_t nbytes, uint32_t stream)
 {
     ferry_pool_t *pool = user;
     ferry_block_t *block = pool->spare;
     fy_pool_block_t taken;
-    if (fy_pool_alloc(pool->pool, nbytes, &taken) != FY_STATUS_OK) return NULL;
+    if (fy_pool_alloc_on(pool->pool, nbytes, stream, &taken) != FY_STATUS_OK) return NULL;
     if (block)
         pool->spare = block->next;
     else
@@ -48,14 +48,20 @@ static void *ferry_take(void *user, uint64_t nbytes)
     return block;
 }
 
-static void ferry_give(void *user, void *token)
+static void *ferry_take(void *user, uint64_t nbytes) { return ferry_take_on(user, nbytes, 0); }
+
+static void ferry_give_after(void *user, void *token, const fy_pool_point_t *points, size_t npoints)
 {
     ferry_pool_t *pool = user;
     ferry_block_t *block = token;
-    fy_pool_free(pool->pool, &block->block);
+    if (fy_pool_free_after(pool->pool, &block->block, points, npoints) != FY_STATUS_OK) fy_pool_free(pool->pool, &block->block);
     block->next = pool->spare;
     pool->spare = block;
 }
+
+static void ferry_give(void *user, void *token) { ferry_give_after(user, token, NULL, 0); }
+
+static void ferry_reach(void *user, fy_pool_point_t point) { (void)!fy_pool_reached(((ferry_pool_t *)user)->pool, point); }
 
 static void ferry_query(const void *user, pool_figures_t *out_figures)
 {
@@ -151,7 +157,9 @@ static void power_destroy(void *user)
     free(user);
 }
 
-static const pool_policy_t ferry_policy = { "ferry", ferry_create, ferry_take, ferry_give, ferry_query, ferry_destroy };
-static const pool_policy_t power_policy = { "power-of-two", power_create, power_take, power_give, power_query, power_destroy };
+static const pool_policy_t ferry_policy = { "ferry",       ferry_create,  ferry_take,       ferry_give, ferry_query,
+                                            ferry_destroy, ferry_take_on, ferry_give_after, ferry_reach };
+static const pool_policy_t power_policy = { "power-of-two", power_create, power_take, power_give, power_query,
+                                            power_destroy,  NULL,         NULL,       NULL };
 const pool_policy_t *const pool_policies[] = { &ferry_policy,        &power_policy,          &policy_pytorch,
                                                &policy_pytorch_near, &policy_jemalloc_arena, NULL };

@@ -18,6 +18,11 @@ typedef struct pool_policy {
     void (*give)(void *pool, void *block);
     void (*query)(const void *pool, pool_figures_t *out_figures);
     void (*destroy)(void *pool);
+    /* All three or none. As take and give, for bytes that `stream` uses first, that `points` may still use; and a point is reached. Without
+     * them every block is free at once. */
+    void *(*take_on)(void *pool, uint64_t nbytes, uint32_t stream);
+    void (*give_after)(void *pool, void *block, const fy_pool_point_t *points, size_t npoints);
+    void (*reach)(void *pool, fy_pool_point_t point);
 } pool_policy_t;
 
 /* ferry, power-of-two, pytorch, pytorch-near, jemalloc-arena; NULL ends the list. */

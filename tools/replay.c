@@ -53,14 +53,20 @@ fy_status_t replay_run(const trace_t *trace, const pool_policy_t *policy, const 
     for (size_t i = 0; i < trace->nsteps; i++) {
         const trace_step_t *step = &trace->steps[i];
         if (step->nbytes) {
-            void *token = blocks[step->block].token = policy->take(pool, step->nbytes);
+            void *token = blocks[step->block].token = policy->take_on ? policy->take_on(pool, step->nbytes, step->stream)
+                                                                      : policy->take(pool, step->nbytes);
             blocks[step->block].nbytes = step->nbytes;
             if (token)
                 live += step->nbytes;
             else
                 note_refusal(&result, trace, i, live);
+        } else if (step->block == TRACE_NO_BLOCK) {
+            if (policy->reach) policy->reach(pool, trace->points[step->points]);
         } else if (blocks[step->block].token) {
-            policy->give(pool, blocks[step->block].token);
+            if (policy->give_after)
+                policy->give_after(pool, blocks[step->block].token, trace->points + step->points, step->npoints);
+            else
+                policy->give(pool, blocks[step->block].token);
             blocks[step->block].token = NULL;
             live -= blocks[step->block].nbytes;
         }

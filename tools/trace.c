@@ -9,7 +9,9 @@
 
 #include "tools/tool.h"
 
-static const char magic[] = "ferry-trace 1";
+/* The second has streams, points and the sizes of segments. */
+static const char *const magics[] = { "ferry-trace 1", "ferry-trace 2" };
+enum { MAGIC_LENGTH = 13 };
 
 /* ---- making ---- */
 
@@ -50,15 +52,46 @@ static void add_step(trace_t *trace, trace_step_t step)
 {
     trace->steps = grown(trace->steps, trace->nsteps, sizeof *trace->steps);
     trace->steps[trace->nsteps++] = step;
+    trace->has_streams |= step.stream || step.npoints;
 }
 
-uint32_t trace_take(trace_t *trace, uint64_t nbytes, uint32_t scope)
+static size_t add_points(trace_t *trace, const fy_pool_point_t *points, size_t npoints)
 {
-    add_step(trace, (trace_step_t){ nbytes, (uint32_t)trace->nblocks, scope });
+    const size_t first = trace->npoints;
+    for (size_t i = 0; i < npoints; i++) {
+        trace->points = grown(trace->points, trace->npoints, sizeof *trace->points);
+        trace->points[trace->npoints++] = points[i];
+    }
+    return first;
+}
+
+uint32_t trace_take_on(trace_t *trace, uint64_t nbytes, uint32_t stream, uint32_t scope)
+{
+    add_step(trace, (trace_step_t){ .nbytes = nbytes, .block = (uint32_t)trace->nblocks, .scope = scope, .stream = stream });
     return (uint32_t)trace->nblocks++;
 }
 
-void trace_give(trace_t *trace, uint32_t block, uint32_t scope) { add_step(trace, (trace_step_t){ 0, block, scope }); }
+uint32_t trace_take(trace_t *trace, uint64_t nbytes, uint32_t scope) { return trace_take_on(trace, nbytes, 0, scope); }
+
+void trace_give_after(trace_t *trace, uint32_t block, const fy_pool_point_t *points, size_t npoints, uint32_t scope)
+{
+    const size_t first = add_points(trace, points, npoints);
+    add_step(trace, (trace_step_t){ .block = block, .scope = scope, .npoints = (uint32_t)npoints, .points = first });
+}
+
+void trace_give(trace_t *trace, uint32_t block, uint32_t scope) { trace_give_after(trace, block, NULL, 0, scope); }
+
+void trace_reach(trace_t *trace, fy_pool_point_t point, uint32_t scope) { trace_give_after(trace, TRACE_NO_BLOCK, &point, 1, scope); }
+
+bool trace_points_are_good(const fy_pool_point_t *points, size_t npoints)
+{
+    bool is_good = npoints <= FY_POOL_POINTS_MOST;
+    for (size_t i = 0; i < npoints && is_good; i++) {
+        is_good = points[i].stream >= 1 && points[i].stream <= UINT16_MAX && points[i].seq >= 1 && points[i].seq < UINT64_C(1) << 48;
+        for (size_t k = 0; k < i; k++) is_good = is_good && points[k].stream != points[i].stream;
+    }
+    return is_good;
+}
 
 bool trace_finish(trace_t *trace)
 {
@@ -74,7 +107,7 @@ bool trace_finish(trace_t *trace)
                 trace->peak = live;
                 trace->peak_step = i + 1;
             }
-        } else
+        } else if (step->block != TRACE_NO_BLOCK)
             live -= nbytes[step->block];
     }
     free(nbytes);
@@ -88,6 +121,7 @@ void traces_free(traces_t *traces)
         for (size_t k = 0; k < trace->nscopes; k++) free(trace->scopes[k]);
         free(trace->scopes);
         free(trace->steps);
+        free(trace->points);
         free(trace->pool);
     }
     free(traces->list);
@@ -102,20 +136,31 @@ fy_status_t trace_write(const trace_t *trace, const char *comment, const char *p
     uint64_t taken = 0;
     FILE *file = fopen(path, "w");
     if (!file) return TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(errno));
-    fprintf(file, "%s\n", magic);
+    fprintf(file, "%s\n", magics[trace->has_streams || trace->segment_nbytes]);
     for (const char *at = comment; at && *at;) {
         const size_t length = strcspn(at, "\n");
         fprintf(file, "# %.*s\n", (int)length, at);
         at += length + (at[length] == '\n');
     }
     fprintf(file, "pool %s\n", trace->pool);
+    if (trace->segment_nbytes)
+        fprintf(file, "segment %" PRIu64 " %" PRIu64 "%s\n", trace->segment_nbytes, trace->resize_nbytes,
+                trace->keeps_segments ? " kept" : "");
     for (size_t i = 0; i < trace->nsteps; i++) {
         const trace_step_t *step = &trace->steps[i];
         if (step->scope != scope) fprintf(file, "@%s\n", trace->scopes[scope = step->scope]);
         if (step->nbytes)
-            fprintf(file, "+%" PRIu64 "\n", step->nbytes);
+            fprintf(file, "+%" PRIu64, step->nbytes);
+        else if (step->block == TRACE_NO_BLOCK)
+            fprintf(file, "!");
         else
-            fprintf(file, "-%" PRIu64 "\n", taken - step->block);
+            fprintf(file, "-%" PRIu64, taken - step->block);
+        if (step->stream) fprintf(file, " %u", step->stream);
+        for (uint32_t k = 0; k < step->npoints; k++) {
+            const fy_pool_point_t *point = &trace->points[step->points + k];
+            fprintf(file, " %u:%" PRIu64, point->stream, point->seq);
+        }
+        fprintf(file, "\n");
         taken += step->nbytes != 0;
     }
     const bool failed = ferror(file) != 0;
@@ -131,14 +176,27 @@ typedef struct reading {
     size_t room;
 } reading_t;
 
-/* NULL: no number, or something behind it. */
+/* Where the number ends; NULL: there is none. */
 static const char *read_number(const char *s, uint64_t *out_number)
 {
     char *end;
     if (!isdigit((unsigned char)*s)) return NULL;
     errno = 0;
     *out_number = strtoull(s, &end, 10);
-    return errno || *end ? NULL : end;
+    return errno ? NULL : end;
+}
+
+/* " STREAM:SEQ" as often as it stands there; -1: something else does. */
+static int read_points(const char *s, fy_pool_point_t *points)
+{
+    size_t count = 0;
+    while (*s) {
+        uint64_t stream, seq;
+        if (count == FY_POOL_POINTS_MOST || *s != ' ' || !(s = read_number(s + 1, &stream)) || *s != ':' || stream > UINT32_MAX) return -1;
+        if (!(s = read_number(s + 1, &seq))) return -1;
+        points[count++] = (fy_pool_point_t){ (uint32_t)stream, seq };
+    }
+    return trace_points_are_good(points, count) ? (int)count : -1;
 }
 
 /* NULL: good; else what is wrong with the line. */
@@ -153,15 +211,32 @@ static const char *read_line(reading_t *reading, const char *line)
         trace->pool = copy_of(line + 5);
         return NULL;
     }
+    if (strncmp(line, "segment ", 8) == 0) {
+        const char *end = read_number(line + 8, &trace->segment_nbytes);
+        if (end && *end == ' ') end = read_number(end + 1, &trace->resize_nbytes);
+        trace->keeps_segments = end && strcmp(end, " kept") == 0;
+        return end && (!*end || trace->keeps_segments) ? NULL : "has no sizes of segments where there must be some";
+    }
     if (*line == '@') {
         reading->scope = trace_scope(trace, line + 1);
         return NULL;
     }
-    if (*line != '+' && *line != '-') return "is neither '+BYTES', '-AGE', '@SCOPE' nor 'pool NAME'";
-    if (!read_number(line + 1, &number) || !number) return "has no number from 1 up where there must be one";
+    fy_pool_point_t points[FY_POOL_POINTS_MOST];
+    static const char no_points[] = "has no points where there must be some";
+    if (*line == '!') {
+        if (read_points(line + 1, points) != 1) return no_points;
+        trace_reach(trace, points[0], reading->scope);
+        return NULL;
+    }
+    if (*line != '+' && *line != '-') return "is neither '+BYTES', '-AGE', '!STREAM:SEQ', '@SCOPE', 'pool NAME' nor 'segment BYTES BYTES'";
+    const char *end = read_number(line + 1, &number);
+    if (!end || !number || (*end && *end != ' ')) return "has no number from 1 up where there must be one";
     if (*line == '+') {
-        if (trace->nblocks == UINT32_MAX) return "asks for a block too many";
-        const uint32_t block = trace_take(trace, number, reading->scope);
+        uint64_t stream = 0;
+        if (*end && (!(end = read_number(end + 1, &stream)) || *end || !stream || stream > UINT16_MAX))
+            return "has no stream from 1 to 65535 where there must be one";
+        if (trace->nblocks == TRACE_NO_BLOCK) return "asks for a block too many";
+        const uint32_t block = trace_take_on(trace, number, (uint32_t)stream, reading->scope);
         reading->is_out = grown(reading->is_out, block, sizeof *reading->is_out);
         reading->is_out[block] = true;
         return NULL;
@@ -169,8 +244,10 @@ static const char *read_line(reading_t *reading, const char *line)
     if (number > trace->nblocks) return "gives back a block that was never asked for";
     const size_t block = trace->nblocks - number;
     if (!reading->is_out || !reading->is_out[block]) return "gives back a block for the second time";
+    const int npoints = read_points(end, points);
+    if (npoints < 0) return no_points;
     reading->is_out[block] = false;
-    trace_give(trace, (uint32_t)block, reading->scope);
+    trace_give_after(trace, (uint32_t)block, points, (size_t)npoints, reading->scope);
     return NULL;
 }
 
@@ -195,12 +272,14 @@ static fy_status_t read_compact(FILE *file, const char *path, traces_t *traces)
 
 fy_status_t traces_read(const char *path, traces_t *out_traces)
 {
-    char head[sizeof magic + 1] = "";
+    char head[MAGIC_LENGTH + 2] = "";
     *out_traces = (traces_t){ .list = NULL };
     FILE *file = fopen(path, "r");
     if (!file) return TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
-    const bool is_compact = fgets(head, sizeof head, file) && strncmp(head, magic, sizeof magic - 1) == 0 &&
-                            (head[sizeof magic - 1] == '\n' || !head[sizeof magic - 1]);
+    bool is_compact = false;
+    if (fgets(head, sizeof head, file))
+        for (int i = 0; i < 2; i++)
+            is_compact |= strncmp(head, magics[i], MAGIC_LENGTH) == 0 && (head[MAGIC_LENGTH] == '\n' || !head[MAGIC_LENGTH]);
     fy_status_t status = is_compact ? read_compact(file, path, out_traces) : FY_STATUS_OK;
     fclose(file);
     if (!is_compact) status = traces_read_events(path, out_traces);

@@ -8,19 +8,27 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <ferry/status.h>
+#include <ferry/plan.h>
 
 /* One event. A block is known by its number: the first that is asked for is 0. */
+enum { TRACE_NO_BLOCK = 0xffffffff };
 typedef struct trace_step {
-    uint64_t nbytes; /* asked for; 0: the block goes back */
+    uint64_t nbytes; /* asked for; 0: the block goes back, or, of TRACE_NO_BLOCK, a stream has reached a point */
     uint32_t block, scope;
+    uint32_t stream;  /* that uses the bytes first; 0: the host */
+    uint32_t npoints; /* that a block waits for when it goes back, or the one that was reached */
+    size_t points;    /* where they are in the trace's list */
 } trace_step_t;
 
 typedef struct trace {
     char *pool; /* its name: "sim:0", "pinned memory of sim:0", "host" */
     char **scopes;
     trace_step_t *steps;
-    size_t nscopes, nsteps, nblocks;
+    fy_pool_point_t *points;
+    size_t nscopes, nsteps, nblocks, npoints;
+    bool has_streams;                       /* some step has a stream or a point */
+    uint64_t segment_nbytes, resize_nbytes; /* the pool's own, as fy_pool_options_t has them; segment_nbytes 0: unknown */
+    bool keeps_segments;
     uint64_t unknown;         /* blocks given back that were made before the recording began: left out */
     uint64_t peak, peak_step; /* most bytes asked for and not given back, and after which step (from 1) for the first time */
 } trace_t;
@@ -45,6 +53,13 @@ uint32_t trace_scope(trace_t *trace, const char *path);
 /* Returns the block's number. */
 uint32_t trace_take(trace_t *trace, uint64_t nbytes, uint32_t scope);
 void trace_give(trace_t *trace, uint32_t block, uint32_t scope);
+/* As take, for bytes that `stream` uses first. */
+uint32_t trace_take_on(trace_t *trace, uint64_t nbytes, uint32_t stream, uint32_t scope);
+/* As give, of a block that may be in use until these points are reached; and one of them is. */
+void trace_give_after(trace_t *trace, uint32_t block, const fy_pool_point_t *points, size_t npoints, uint32_t scope);
+void trace_reach(trace_t *trace, fy_pool_point_t point, uint32_t scope);
+/* Can they be? At most FY_POOL_POINTS_MOST, each of another stream. */
+bool trace_points_are_good(const fy_pool_point_t *points, size_t npoints);
 /* Finds the peak; after the last step. False: more bytes at once than there can be, 2^63 or more. */
 bool trace_finish(trace_t *trace);
 

@@ -67,11 +67,11 @@ static bool whole_of(const event_t *event, const char *key, uint64_t *out_number
     return false;
 }
 
-static const char *take(trace_t *trace, names_t *names, uint64_t name, uint64_t nbytes, uint32_t scope)
+static const char *take(trace_t *trace, names_t *names, uint64_t name, uint64_t nbytes, uint32_t stream, uint32_t scope)
 {
     const size_t count = trace->nblocks;
     if (count && names->known && name <= names->known[count - 1]) return "asks for a block with a number that does not rise";
-    if (count == UINT32_MAX) return "asks for a block too many";
+    if (count == TRACE_NO_BLOCK) return "asks for a block too many";
     if (count == names->room || !names->known) {
         const size_t room = names->room ? 2 * names->room : 1024;
         uint64_t *known = tool_alloc(room * sizeof *known);
@@ -86,12 +86,25 @@ static const char *take(trace_t *trace, names_t *names, uint64_t name, uint64_t 
     }
     names->known[count] = name;
     names->is_out[count] = true;
-    (void)trace_take(trace, nbytes ? nbytes : 1, scope);
+    (void)trace_take_on(trace, nbytes ? nbytes : 1, stream, scope);
     return NULL;
 }
 
-static const char *give(trace_t *trace, const names_t *names, uint64_t name, uint32_t scope)
+static const char no_points[] = "has points (\"after\", \"stream\", \"seq\") that cannot be";
+
+/* The pairs in "after"; more than FY_POOL_POINTS_MOST are no good. */
+static size_t points_of(const event_t *event, fy_pool_point_t *points)
 {
+    uint64_t pairs[FY_POOL_POINTS_MOST][2];
+    const size_t count = event_pairs(event, "after", pairs, FY_POOL_POINTS_MOST);
+    for (size_t i = 0; i < count && i < FY_POOL_POINTS_MOST; i++)
+        points[i] = (fy_pool_point_t){ pairs[i][0] > UINT32_MAX ? 0 : (uint32_t)pairs[i][0], pairs[i][1] };
+    return count;
+}
+
+static const char *give(trace_t *trace, const names_t *names, uint64_t name, const event_t *event, uint32_t scope)
+{
+    fy_pool_point_t points[FY_POOL_POINTS_MOST];
     size_t from = 0, to = trace->nblocks;
     while (from < to) {
         const size_t middle = from + (to - from) / 2;
@@ -105,32 +118,45 @@ static const char *give(trace_t *trace, const names_t *names, uint64_t name, uin
         return NULL;
     }
     if (!names->is_out[from]) return "gives back a block for the second time";
+    const size_t npoints = points_of(event, points);
+    if (!trace_points_are_good(points, npoints)) return no_points;
     names->is_out[from] = false;
-    trace_give(trace, (uint32_t)from, scope);
+    trace_give_after(trace, (uint32_t)from, points, npoints, scope);
     return NULL;
 }
 
 static void add(void *user, const event_t *event)
 {
     reading_t *reading = user;
-    const bool is_take = event_is(event, "block_alloc"), is_pool = event_is(event, "pool");
+    const bool is_take = event_is(event, "block_alloc"), is_pool = event_is(event, "pool"), is_reached = event_is(event, "blocks_reached");
     const char *pool = event_text(event, "pool"), *path = event_text(event, "scope"), *wrong;
-    uint64_t name, nbytes = 0;
-    if (reading->wrong_line || (!is_take && !is_pool && !event_is(event, "block_free"))) return;
+    uint64_t name, nbytes = 0, stream = event_whole(event, "stream");
+    if (reading->wrong_line || (!is_take && !is_pool && !is_reached && !event_is(event, "block_free"))) return;
     const size_t at = trace_of(reading, pool);
     trace_t *trace = &reading->traces->list[at];
     names_t *names = &reading->names[at];
     if (is_pool) {
         names->is_over = trace->nblocks > 0 && !event_whole(event, "reserved_bytes"); /* else the recording begins */
+        if (names->is_over) trace = &reading->traces->list[trace_of(reading, pool)];
+        trace->segment_nbytes = event_whole(event, "segment_bytes");
+        trace->resize_nbytes = event_whole(event, "resize_bytes");
+        trace->keeps_segments = event_whole(event, "keeps_segments") != 0;
         return;
     }
     if (reading->last != at || reading->last_scope >= trace->nscopes || strcmp(trace->scopes[reading->last_scope], path) != 0)
         reading->last_scope = trace_scope(trace, path);
     reading->last = at;
-    if (!*pool || !whole_of(event, "block", &name) || (is_take && !whole_of(event, "requested_bytes", &nbytes)))
+    const fy_pool_point_t point = { stream > UINT16_MAX ? 0 : (uint32_t)stream, event_whole(event, "seq") };
+    if (is_reached) {
+        wrong = trace_points_are_good(&point, 1) ? NULL : no_points;
+        if (!wrong) trace_reach(trace, point, reading->last_scope);
+    } else if (!*pool || !whole_of(event, "block", &name) || (is_take && !whole_of(event, "requested_bytes", &nbytes)))
         wrong = "has no \"pool\", \"block\" or \"requested_bytes\" that can be";
+    else if (stream > UINT16_MAX)
+        wrong = no_points;
     else
-        wrong = is_take ? take(trace, names, name, nbytes, reading->last_scope) : give(trace, names, name, reading->last_scope);
+        wrong = is_take ? take(trace, names, name, nbytes, (uint32_t)stream, reading->last_scope)
+                        : give(trace, names, name, event, reading->last_scope);
     if (!wrong) return;
     reading->wrong_line = event->line;
     snprintf(reading->wrong, sizeof reading->wrong, "%s", wrong);

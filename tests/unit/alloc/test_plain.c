@@ -258,6 +258,71 @@ static void like_page_locked_memory(void **state)
     }
 }
 
+/* Bytes that a queue still uses when they are freed: only that queue gets them, or who would have to grow for them; the rest waits for the point. */
+static void pending(void **state)
+{
+    (void)state;
+    fy_pool_t *pool = make(64, MIB, FY_UNLIMITED);
+    fy_pool_block_t large = take(pool, MIB), small, again;
+    const fy_pool_point_t points[2] = { { 3, 10 }, { 4, 7 } };
+    fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
+
+    /* On one queue: it gets them at once, the host does not. */
+    assert_int_equal(fy_pool_free_after(pool, &large, points, 1), FY_STATUS_OK);
+    assert_int_equal(fy_pool_query(pool, &stats), FY_STATUS_OK);
+    assert_int_equal(stats.live, 0);
+    assert_int_equal(stats.pending, MIB);
+    small = take(pool, KIB);
+    assert_int_equal(stats.reserved, MIB);
+    assert_int_equal(fy_pool_query(pool, &stats), FY_STATUS_OK);
+    assert_int_equal(stats.reserved, 2 * MIB);
+    assert_int_equal(fy_pool_alloc_on(pool, MIB, 3, &again), FY_STATUS_OK);
+    assert_int_equal(again.offset, large.offset);
+
+    /* On two: free when both are past their points, and not before. */
+    assert_int_equal(fy_pool_free_after(pool, &again, points, 2), FY_STATUS_OK);
+    for (int i = 0; i < 3; i++) {
+        const fy_pool_point_t reached[3] = { { 3, 9 }, { 3, 10 }, { 4, 7 } };
+        assert_int_equal(fy_pool_query(pool, &stats), FY_STATUS_OK);
+        assert_int_equal(stats.pending, MIB);
+        assert_int_equal(fy_pool_reached(pool, reached[i]), FY_STATUS_OK);
+    }
+    fy_pool_free(pool, &small);
+    assert_int_equal(figures(pool).live, 0);
+
+    /* Another queue is handed them rather than that the pool grows, and what is pending goes with the pool. */
+    large = take(pool, 2 * MIB);
+    assert_int_equal(fy_pool_free_after(pool, &large, points, 2), FY_STATUS_OK);
+    assert_int_equal(fy_pool_alloc_on(pool, 2 * MIB, 9, &again), FY_STATUS_OK);
+    assert_int_equal(again.offset, large.offset);
+    assert_int_equal(fy_pool_free_after(pool, &again, points, 2), FY_STATUS_OK);
+    assert_int_equal(fy_pool_alloc_on(pool, MIB, 3, &again), FY_STATUS_OK);
+    assert_int_equal(fy_pool_free_after(pool, &again, points, 1), FY_STATUS_OK);
+    fy_pool_destroy(pool);
+}
+
+static void points_that_cannot_be(void **state)
+{
+    (void)state;
+    fy_pool_t *pool = make(64, MIB, FY_UNLIMITED);
+    fy_pool_block_t block = take(pool, KIB), other;
+    const fy_pool_point_t bad[4] = { { 0, 1 }, { 65536, 1 }, { 1, 0 }, { 1, 1ull << 48 } };
+    const fy_pool_point_t twice[2] = { { 1, 1 }, { 1, 2 } }, many[6] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 4, 1 }, { 5, 1 }, { 6, 1 } };
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(fy_pool_free_after(pool, &block, &bad[i], 1), FY_STATUS_INVALID_ARGUMENT);
+        assert_int_equal(fy_pool_reached(pool, bad[i]), FY_STATUS_INVALID_ARGUMENT);
+    }
+    assert_int_equal(fy_pool_free_after(pool, &block, twice, 2), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_pool_free_after(pool, &block, many, 6), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_pool_free_after(pool, &block, NULL, 1), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_pool_alloc_on(pool, 1, 65536, &other), FY_STATUS_INVALID_ARGUMENT);
+    assert_null(other.token);
+    assert_int_equal(fy_pool_reached(NULL, twice[0]), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(figures(pool).live, KIB); /* a refusal freed nothing */
+    assert_int_equal(fy_pool_free_after(pool, &block, many, 5), FY_STATUS_OK);
+    fy_pool_destroy(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +330,7 @@ int main(void)
         cmocka_unit_test(arguments),        cmocka_unit_test(limit),
         cmocka_unit_test(best_fit),         cmocka_unit_test(places),
         cmocka_unit_test(given_back_twice), cmocka_unit_test(like_a_device),
+        cmocka_unit_test(pending),          cmocka_unit_test(points_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

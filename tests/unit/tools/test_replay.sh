@@ -21,6 +21,39 @@ now=$(awk '$2 == "sim:0" { print $5 }' "$work/out")
 [ "${was:-none}" = "$now" ] || fail "the run reserved '$was', its replay '$now'"
 expect 0 replay "$work/run.trace" --policy ferry
 [ "$(awk '$2 == "sim:0" { print $5 }' "$work/out")" = "$was" ] || fail "the saved trace replays otherwise"
+
+# A block may be freed while the device still uses its bytes, and is cut and joined otherwise until then. So each pool of each run agrees:
+# most reserved, segments; and so does a trace that was saved of it.
+pools_of_ledger() { awk '/peak live/ { is_on = 1; next } is_on && !NF { exit } is_on && $(NF - 2) { print $(NF - 3), $(NF - 1) }' "$work/out" | sort; }
+pools_of_replay() {
+    awk -F '[:,]' '/"peak_reserved_bytes"/ { reserved = $2 + 0 }
+        /"segments"/ { print reserved, $2 + 0 }' "$work/out" | sort
+}
+agrees() {
+    expect 0 "$@" --record "$work/agrees.jsonl"
+    expect 0 ledger "$work/agrees.jsonl"
+    local was now
+    was=$(pools_of_ledger)
+    expect 0 replay "$work/agrees.jsonl" --policy ferry --json
+    now=$(pools_of_replay)
+    { [ -n "$was" ] && [ "$was" = "$now" ]; } || fail "ferry $*: the pools had (reserved, segments) $was, in the replay $now"
+    expect 0 replay "$work/agrees.jsonl" --pool sim:0 --policy ferry --json --save "$work/agrees.trace"
+    now=$(pools_of_replay)
+    expect 0 replay "$work/agrees.trace" --policy ferry --json
+    [ "$(pools_of_replay)" = "$now" ] || fail "ferry $*: the saved trace replays otherwise"
+}
+for model in mnist2018 lenet mlp mnist linear; do agrees train "$model" --max-steps 15 --device sim:0 --limit-samples 8192; done
+agrees train mnist2018 --max-steps 30 --device sim:0
+agrees train mnist2018 --max-steps 30 --device sim:0 --stream-data --limit-samples 4096
+agrees train lenet --max-steps 30 --device 'sim:0?profile=k80' --graph --limit-samples 4096
+agrees train mnist2018 --max-steps 10 --device 'sim:0?order=lazy' --limit-samples 4096
+agrees train mlp --max-steps 20 --device 'sim:0?segments=virtual' --limit-samples 2048
+agrees train mlp --max-steps 20 --device 'sim:0?capacity=400MiB' --limit-samples 2048
+agrees train mlp --max-steps 20 --device 'sim:0?segment=64KiB' --limit-samples 2048
+agrees train mlp --max-steps 30 --device 'sim:0?order=random&seed=3' --accumulate 2 --limit-samples 2048
+agrees experiment link --device sim:0
+agrees experiment link --overlap --device sim:0
+
 expect 4 replay "$work/run.trace" --policy ferry --limit 4MiB
 says out "ferry refuses sim:0"
 says out "limit 4194304"
