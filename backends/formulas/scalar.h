@@ -1,5 +1,6 @@
 /* The elementwise ops as scalar functions: fy__<op>_<type>, where type is what is computed in: f32 (also for f16 and bf16, which are
- * rounded once afterwards), f64, i32, i64, u8. NaN propagates through all of them; integers wrap around.
+ * rounded once afterwards), f64, i32, i64, u8. NaN propagates through all of them; integers wrap around. maximum and minimum of equal
+ * operands, 0 and -0 among them, are the second.
  * Which dtypes an op takes is the op table's business, not decided here. Comparisons and where are the C operators. */
 #ifndef FERRY_BACKENDS_FORMULAS_SCALAR_H_
 #define FERRY_BACKENDS_FORMULAS_SCALAR_H_

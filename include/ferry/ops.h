@@ -70,11 +70,12 @@ FY_API_STATUS fy_relu(const fy_tensor_t *src, fy_tensor_t **out_dst);    /* max(
 /* Activations: float. Of -inf, silu and gelu are NaN, as 0 * inf. */
 FY_API_STATUS fy_relu6(const fy_tensor_t *src, fy_tensor_t **out_dst);       /* min(max(x, 0), 6) */
 FY_API_STATUS fy_hardsigmoid(const fy_tensor_t *src, fy_tensor_t **out_dst); /* min(max(x + 3, 0), 6) / 6 */
-FY_API_STATUS fy_hardswish(const fy_tensor_t *src, fy_tensor_t **out_dst);   /* x * hardsigmoid(x) */
+FY_API_STATUS fy_hardswish(const fy_tensor_t *src, fy_tensor_t **out_dst);   /* 0 below -3, x above 3, else x * (x + 3) / 6 */
 FY_API_STATUS fy_silu(const fy_tensor_t *src, fy_tensor_t **out_dst);        /* x * sigmoid(x) */
 FY_API_STATUS fy_gelu(const fy_tensor_t *src, fy_tensor_t **out_dst);        /* x * (1 + erf(x / sqrt(2))) / 2: not the tanh form */
 FY_API_STATUS fy_erf(const fy_tensor_t *src, fy_tensor_t **out_dst);
-/* Their gradients: dy times the slope at x. In a kink: 0 for relu, relu6 and hardsigmoid; hardswish takes the slope inside, -3 .. 3. */
+/* Their gradients: dy times the slope at x. In a kink: 0 for relu, relu6 and hardsigmoid; hardswish takes the slope outside, 0 at -3
+ * and 1 at 3. At NaN hardsigmoid's is 0. */
 FY_API_STATUS fy_relu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 FY_API_STATUS fy_relu6_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 FY_API_STATUS fy_hardsigmoid_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);

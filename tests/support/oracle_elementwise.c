@@ -27,8 +27,8 @@ static double activation(fy_op_t op, double x, double at, double *scale)
     case FY_OP_ERF: value = erf(x); break;
     case FY_OP_RELU_BACKWARD: *scale = 0; return at <= 0 ? 0 : x;
     case FY_OP_RELU6_BACKWARD: *scale = 0; return at <= 0 || at >= 6 ? 0 : x;
-    case FY_OP_HARDSIGMOID_BACKWARD: value = at <= -3 || at >= 3 ? 0 : x / 6; break;
-    case FY_OP_HARDSWISH_BACKWARD: value = at < -3 ? 0 : at > 3 ? x : x * (at / 3 + 0.5), size = fabs(x) * (fabs(at) + 1); break;
+    case FY_OP_HARDSIGMOID_BACKWARD: value = at > -3 && at < 3 ? x / 6 : 0; break;
+    case FY_OP_HARDSWISH_BACKWARD: value = at <= -3 ? 0 : at >= 3 ? x : x * (at / 3 + 0.5), size = fabs(x) * (fabs(at) + 1); break;
     case FY_OP_SILU_BACKWARD: value = x * s * (1 + at * (1 - s)), size = fabs(x) * s * (1 + fabs(at)); break;
     default: value = x * (below(at) + at * phi(at)), size = fabs(x) * (below(at) + fabs(at) * phi(at)) * (2 + at * at); break;
     }
