@@ -2,6 +2,7 @@
  * `ferry` beside the library itself; never in the current folder. Loaded at most once; a failure is remembered with its reason. */
 #include "runtime/plugin.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -11,13 +12,13 @@
 
 #include "runtime/base/fail.h"
 
-enum { MOST = 16 };
+enum { MOST = 16, NAME_SIZE = 16, FOLDERS_SIZE = 2048 };
 static struct {
-    char name[16];
+    char name[NAME_SIZE];
     bool tried;
     const fy_backend_t *backend; /* NULL: not loaded */
     char reason[256];
-} plugins[MOST] = { { .name = "cuda" } }; /* the one Ferry comes with; others join when a spec names them */
+} plugins[MOST] = { { .name = "cuda" } }; /* the one Ferry comes with; others join when a spec names them, or a query finds them */
 static int nplugins = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `plugins` */
 
@@ -65,15 +66,22 @@ static void own_folder(char *folder, size_t size)
     if (slash) snprintf(folder, size, "%.*s/ferry", (int)(slash - info.dli_fname), info.dli_fname);
 }
 
+/* The folders to search, separated by ':'. Returns FERRY_PLUGIN_PATH if it names them, else NULL. */
+static const char *search_folders(char folders[FOLDERS_SIZE])
+{
+    const char *asked = secure_getenv("FERRY_PLUGIN_PATH");
+    if (asked && *asked) {
+        snprintf(folders, FOLDERS_SIZE, "%s", asked);
+        return asked;
+    }
+    own_folder(folders, FOLDERS_SIZE);
+    return NULL;
+}
+
 static void look(int i)
 {
-    char folders[2048], path[2304];
-    const char *asked = secure_getenv("FERRY_PLUGIN_PATH");
-    if (asked && *asked)
-        snprintf(folders, sizeof folders, "%s", asked);
-    else
-        own_folder(folders, sizeof folders);
-    char name[sizeof plugins[i].name];
+    char folders[FOLDERS_SIZE], path[FOLDERS_SIZE + 256], name[NAME_SIZE];
+    const char *asked = search_folders(folders);
     memcpy(name, plugins[i].name, sizeof name);
     plugins[i].tried = true;
     snprintf(plugins[i].reason, sizeof plugins[i].reason, "no libferry_%s.so in %.200s", name, *folders ? folders : "(no folder)");
@@ -85,7 +93,7 @@ static void look(int i)
         snprintf(path, sizeof path, "%s/libferry_%s.so", folder, name);
         if (access(path, R_OK) == 0) plugins[i].backend = load(path, plugins[i].reason, sizeof plugins[i].reason);
     }
-    if (asked && *asked && !has_absolute)
+    if (asked && !has_absolute)
         snprintf(plugins[i].reason, sizeof plugins[i].reason, "FERRY_PLUGIN_PATH=%.120s was skipped: not absolute", asked);
 }
 
@@ -98,6 +106,37 @@ static int place_of(const char *name)
         return -1;
     strcpy(plugins[nplugins].name, name);
     return nplugins++;
+}
+
+/* "foo" of "libferry_foo.so". */
+static bool is_plugin_file(const char *file, char name[NAME_SIZE])
+{
+    int end = 0;
+    return sscanf(file, "libferry_%15[a-z0-9_].so%n", name, &end) == 1 && end > 0 && !file[end];
+}
+
+/* Gives every plugin of the folder a place, by name: the order of a folder's files is not the same everywhere. The lock is held. */
+static void list_folder(const char *folder)
+{
+    DIR *files = opendir(folder);
+    char name[NAME_SIZE], last[NAME_SIZE] = "", next[NAME_SIZE];
+    while (files) {
+        next[0] = 0;
+        rewinddir(files);
+        for (struct dirent *file; (file = readdir(files));)
+            if (is_plugin_file(file->d_name, name) && strcmp(name, last) > 0 && (!*next || strcmp(name, next) < 0)) strcpy(next, name);
+        if (!*next || place_of(next) < 0) break;
+        strcpy(last, next);
+    }
+    if (files) closedir(files);
+}
+
+static void list_folders(void)
+{
+    char folders[FOLDERS_SIZE], *rest = folders;
+    (void)search_folders(folders);
+    for (char *folder; (folder = strsep(&rest, ":"));)
+        if (folder[0] == '/') list_folder(folder);
 }
 
 fy_status_t fy__plugin_find(const char *name, const fy_backend_t **out_backend)
@@ -121,6 +160,7 @@ int fy_plugin_query(int index, fy_plugin_info_t *out_info)
     fy_plugin_info_t info = FY_PLUGIN_INFO_INIT;
     if (index < 0 || !fy__is_sized(out_info, sizeof info)) return 0;
     fy__lock(&lock);
+    if (index == 0) list_folders();
     if (index >= nplugins) {
         fy__unlock(&lock);
         return 0;

@@ -393,7 +393,7 @@ int bench_alloc(int argc, char **argv)
                             "Times a block and its return: tensors on the host (\"ferry\"), on the device (\"ferry-device\") and "
                             "page-locked for it (\"ferry-pinned\"), beside glibc's "
                             "malloc, jemalloc and mimalloc.",
-                            options, sizeof options / sizeof *options };
+                            options, sizeof options / sizeof *options, "ferry bench alloc --quick --device sim:0\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (chosen.min_nbytes > chosen.max_nbytes) {

@@ -122,7 +122,7 @@ int bench_copy(int argc, char **argv)
         COMMON_OPTIONS(&common),
     };
     const usage_t usage = { "ferry bench copy", "Times uploads and downloads by size, beside memcpy.", options,
-                            sizeof options / sizeof *options };
+                            sizeof options / sizeof *options, "ferry bench copy --device sim:0 --max-bytes 1MiB --rounds 1\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
 

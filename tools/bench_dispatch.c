@@ -175,7 +175,7 @@ int bench_dispatch(int argc, char **argv)
     pair_t pairs[PAIR_COUNT] = { { NULL, NULL, 0, NULL } };
     const option_t options[] = { BENCH_OPTIONS(&effort), COMMON_OPTIONS(&common) };
     const usage_t usage = { "ferry bench dispatch", "Times light requests that have next to nothing to do, beside the same work by hand.",
-                            options, sizeof options / sizeof *options };
+                            options, sizeof options / sizeof *options, "ferry bench dispatch --device host --rounds 1 --round-ms 1\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
 

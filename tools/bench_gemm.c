@@ -124,7 +124,7 @@ int bench_gemm(int argc, char **argv)
         COMMON_OPTIONS(&common),
     };
     const usage_t usage = { "ferry bench gemm", "Times square f32 matrix products through the dispatcher, beside bare oneDNN.", options,
-                            sizeof options / sizeof *options };
+                            sizeof options / sizeof *options, "ferry bench gemm --device host --max-size 64 --rounds 1\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (smallest > largest) {

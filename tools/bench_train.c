@@ -76,7 +76,9 @@ int bench_train(int argc, char **argv)
                                  BENCH_OPTIONS(&effort),
                                  COMMON_OPTIONS(&common) };
     const usage_t usage = { "ferry bench train", "Times training steps, called one request at a time and replayed as graphs.", options,
-                            sizeof options / sizeof *options };
+                            sizeof options / sizeof *options,
+                            "ferry bench train --device host --case 'mlp 64-64-10 sgd' --rounds 1\n"
+                            "ferry bench train --device host --case lenet --layers --rounds 1 --round-ms 1\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
 

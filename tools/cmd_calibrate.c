@@ -192,7 +192,9 @@ int cmd_calibrate(int argc, char **argv)
                             "Measures a device and this host into a profile that sim:0?profile=FILE reads. DEVICE is as --device;\nwithout "
                             "one, the first CUDA device. "
                             "A simulated device is measured on its model clock.",
-                            options, sizeof options / sizeof *options };
+                            options, sizeof options / sizeof *options,
+                            "ferry calibrate --host --rounds 1 --max-bytes 4MiB --out host.json\n"
+                            "ferry info --device 'sim:0?profile=host.json'\n" };
     const char *named = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
     const parse_result_t parsed = options_parse(&usage, named ? argc - 1 : argc, named ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;

@@ -163,7 +163,10 @@ int cmd_compare(int argc, char **argv)
         "ferry compare PREDICTED MEASURED",
         "Shows the numbers of two JSON documents of one subcommand side by side: by default the times that a simulated device\n"
         "computed (the model's) and those that another one took.",
-        options, sizeof options / sizeof *options
+        options, sizeof options / sizeof *options,
+        "ferry experiment roundtrip --device sim:0 --size 64 --json > predicted.json\n"
+        "ferry experiment roundtrip --device host --size 64 --json > measured.json\n"
+        "ferry compare predicted.json measured.json\n"
     };
     int nfiles = 0;
     while (nfiles < 2 && argc > nfiles + 1 && argv[nfiles + 1][0] != '-') nfiles++;

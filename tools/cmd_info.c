@@ -208,7 +208,9 @@ int cmd_info(int argc, char **argv)
     common_t common = { .device = NULL };
     const option_t options[] = { COMMON_OPTIONS(&common) };
     const usage_t usage = { "ferry info", "Shows devices, plugins and where host memory comes from.", options,
-                            sizeof options / sizeof *options };
+                            sizeof options / sizeof *options,
+                            "ferry info\n"
+                            "ferry info --device sim:0 --json\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
 

@@ -204,7 +204,10 @@ int cmd_ledger(int argc, char **argv)
     };
     const usage_t usage = { "ferry ledger FILE",
                             "What a run moved, from the file that --record FILE, $FERRY_RECORD or fy_ledger_record wrote.", options,
-                            sizeof options / sizeof *options };
+                            sizeof options / sizeof *options,
+                            "ferry train linear --device sim:0 --record run.events\n"
+                            "ferry ledger run.events\n"
+                            "ferry ledger run.events --events --scope linear/train/epoch\n" };
     const char *file = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
     const parse_result_t parsed = options_parse(&usage, file ? argc - 1 : argc, file ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;

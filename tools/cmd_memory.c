@@ -185,7 +185,9 @@ int cmd_memory(int argc, char **argv)
     const usage_t usage = { "ferry memory FILE.json",
                             "What lay where in a device's memory, from a snapshot that --snapshot FILE.json, fy_memory_snapshot or "
                             "$FERRY_SNAPSHOT_ON_OOM wrote.",
-                            options, sizeof options / sizeof *options };
+                            options, sizeof options / sizeof *options,
+                            "ferry train linear --device sim:0 --snapshot end.json\n"
+                            "ferry memory end.json --svg end.svg\n" };
     const char *path = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
     const parse_result_t parsed = options_parse(&usage, path ? argc - 1 : argc, path ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;

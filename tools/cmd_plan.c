@@ -118,7 +118,9 @@ int cmd_plan(int argc, char **argv)
         "ferry plan MODEL",
         "Memory map and model time of a training step on a simulated device, and the largest batch that fits. MODEL: linear, "
         "mlp, lenet, mnist2018, mnist; or the step of an experiment: roundtrip, vectorize, minibatch.",
-        options, sizeof options / sizeof *options
+        options, sizeof options / sizeof *options,
+        "ferry plan mnist --fit\n"
+        "ferry plan lenet --batch 256 --device 'sim:0?profile=h200' --plot lenet.svg\n"
     };
     const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
     const parse_result_t parsed = options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);

@@ -183,7 +183,9 @@ int cmd_replay(int argc, char **argv)
     const usage_t usage = { "ferry replay FILE...",
                             "Replays the allocations of event files (--record FILE writes one) or traces under several policies: what "
                             "would they reserve, and does it fit a limit?",
-                            options, sizeof options / sizeof *options };
+                            options, sizeof options / sizeof *options,
+                            "ferry train linear --device sim:0 --record run.events\n"
+                            "ferry replay run.events --pool sim:0 --limit 64MiB\n" };
     int nfiles = 0;
     while (nfiles + 1 < argc && argv[nfiles + 1][0] != '-') nfiles++;
     const parse_result_t parsed = options_parse(&usage, argc - nfiles, argv + nfiles);

@@ -99,6 +99,18 @@ static void fill_defaults(train_request_t *request)
     if (request->workers < 0) request->workers = 2;
 }
 
+/* What each model starts from, of the recipes. */
+static void print_recipes(void)
+{
+    const train_recipe_t *recipe;
+    printf("\ndefaults by model:\n  %-10s %-8s %6s %7s  %-10s %6s %9s  %s\n", "model", "data", "batch", "epochs", "optimizer", "lr",
+           "momentum", "schedule");
+    for (size_t i = 0; (recipe = train_recipe_at(i)); i++)
+        printf("  %-10s %-8s %6lld %7lld  %-10s %6g %9g  %s\n", recipe->model, recipe->dataset, (long long)recipe->batch,
+               (long long)recipe->epochs, fy_optimizer_name(recipe->optimizer), recipe->lr, recipe->momentum,
+               fy_schedule_name(recipe->schedule));
+}
+
 int cmd_train(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
@@ -134,7 +146,13 @@ int cmd_train(int argc, char **argv)
         "ferry train MODEL",
         "Trains a network and says what crossed between host and device. MODEL: linear, mlp, lenet, mnist2018, mnist.\n"
         "What is not said is as that model is usually trained. Ctrl-C ends it after the step, with a summary and status 130.",
-        options, sizeof options / sizeof *options
+        options,
+        sizeof options / sizeof *options,
+        "ferry train linear\n"
+        "ferry train mlp --device sim:0 --max-steps 20 --log-every 5\n"
+        "ferry train mlp --max-steps 20 --checkpoint run --save mlp.safetensors\n"
+        "ferry train mlp --max-steps 40 --checkpoint run --resume\n",
+        print_recipes
     };
     const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
     const parse_result_t parsed = options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);

@@ -314,7 +314,9 @@ int exp_link(int argc, char **argv)
     };
     const usage_t usage = { "ferry experiment link",
                             "Times transfers by size, mode and direction; with --overlap, how well they hide behind computing.", options,
-                            sizeof options / sizeof *options };
+                            sizeof options / sizeof *options,
+                            "ferry experiment link --device sim:0 --sizes 4KiB,1MiB\n"
+                            "ferry experiment link --device sim:0 --overlap --steps 8\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!read_sizes(sizes, &request)) return STATUS_USAGE;

@@ -362,7 +362,7 @@ int exp_parallel(int argc, char **argv)
         "ferry experiment parallel lenet",
         "Trains LeNet by one thread on 1, 2, 4, ... devices: shards of each batch, gradients summed by peer transfers.\n"
         "Data: --data, else $FERRY_DATA, else ../shared/data, else made-up digits.",
-        options, sizeof options / sizeof *options
+        options, sizeof options / sizeof *options, "ferry experiment parallel --devices 2 --steps 2\n"
     };
     const bool is_named = argc > 1 && argv[1][0] != '-';
     if (is_named && strcmp(argv[1], "lenet") != 0) {

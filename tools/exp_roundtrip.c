@@ -237,7 +237,9 @@ int exp_roundtrip(int argc, char **argv)
     };
     const usage_t usage = { "ferry experiment roundtrip",
                             "Multiplies two square matrices on the host, resident on the device, and on the device with copies every time.",
-                            options, sizeof options / sizeof *options };
+                            options, sizeof options / sizeof *options,
+                            "ferry experiment roundtrip --device sim:0\n"
+                            "ferry experiment roundtrip --device sim:0 --size 512 --iters 10 --traffic\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
 

@@ -132,7 +132,7 @@ int exp_speedups(int argc, char **argv)
     };
     const usage_t usage = { "ferry experiment speedups",
                             "Ways to train faster: each is measured without and with, and what must hold is checked.", options,
-                            sizeof options / sizeof *options };
+                            sizeof options / sizeof *options, "ferry experiment speedups --device sim:0 --only 1\n" };
     const parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (common.plot) {

@@ -268,7 +268,9 @@ int exp_vectorize(int argc, char **argv)
         COMMON_OPTIONS(&common),
     };
     const usage_t usage = { "ferry experiment vectorize", "Asks for one matrix product in n^2 requests, in n, in one and in four.", options,
-                            sizeof options / sizeof *options };
+                            sizeof options / sizeof *options,
+                            "ferry experiment vectorize --device sim:0 --size 64\n"
+                            "ferry experiment vectorize --device host --size 32 --csv vectorize.csv\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (p.n % BLOCKS) {

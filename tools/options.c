@@ -91,6 +91,10 @@ static void print_help(const usage_t *usage)
         printf("\n");
     }
     printf("  --help%*sprint this\n", HELP_COLUMN - 8, "");
+    if (usage->print_more) usage->print_more();
+    if (usage->examples) printf("\nexamples:\n");
+    for (const char *line = usage->examples; line && *line; line = strchr(line, '\n') + 1)
+        printf("  %.*s\n", (int)strcspn(line, "\n"), line);
 }
 
 static bool read_int(const option_t *option, const char *text)

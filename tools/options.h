@@ -32,6 +32,8 @@ typedef struct usage {
     const char *summary; /* a sentence or two */
     const option_t *options;
     size_t count;
+    const char *examples;     /* command lines that work where the data sets are, or are made up, each ended by a newline; NULL: none */
+    void (*print_more)(void); /* what --help says between the options and the examples; NULL: nothing */
 } usage_t;
 
 typedef enum parse_result { PARSE_OK, PARSE_HELP, PARSE_BAD } parse_result_t;

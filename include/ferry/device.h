@@ -79,8 +79,9 @@ typedef struct fy_plugin_info {
     {                                       \
         sizeof(fy_plugin_info_t), "", 0, "" \
     }
-/* Looks for plugin number `index` (0, 1, ...), loading it if it is there. Returns 0 past the last one.
- * Searched: the folders of $FERRY_PLUGIN_PATH, else the folder `ferry` beside libferry.so. Never the current folder. */
+/* Looks for plugin number `index` (0, 1, ...) and loads it if it is there. Returns 0 past the last one. Number 0 is "cuda"; then come the
+ * plugins that device specs have named and every libferry_NAME.so of the searched folders, 16 in all. Searched: the folders of
+ * $FERRY_PLUGIN_PATH, else the folder `ferry` beside libferry.so; again at each call with index 0. Never the current folder. */
 FY_API int fy_plugin_query(int index, fy_plugin_info_t *out_info);
 
 /* Ferry's version, "0.1.0". Static. */

@@ -177,6 +177,12 @@ for experiment in speedups "parallel lenet"; do
 done
 FERRY_PLUGIN_PATH=relative expect 1 experiment roundtrip --device cuda:0 --iters 1
 says err "FERRY_PLUGIN_PATH=relative was skipped: not absolute"
+# What lies in the folders is listed by name, whether a spec has named it or not; other files are not.
+mkdir "$work/plugins"
+for name in libferry_zeta.so libferry_alpha.so libferry_alpha.so.1 libferry_longer_than_a_name_is.so libalpha.so; do echo none >"$work/plugins/$name"; done
+FERRY_PLUGIN_PATH=$work/plugins expect 0 info --device host
+matches out '^  alpha +no +.*libferry_alpha.so: '
+[ "$(sed -n '/^  plugin/,/^$/ s/^  \([a-z_0-9]*\) .*/\1/p' "$work/out" | tr '\n' ' ')" = "plugin cuda alpha zeta " ] || fail "info lists other plugins: $(cat "$work/out")"
 expect 0 experiment minibatch --device 'sim:0?numerics=off' --plot "$work/nothing.svg"
 says err "no figure: there are no values to draw"
 if grep -qi gnuplot "$work/err" || [ -e "$work/nothing.svg" ]; then fail "a figure of nothing was drawn"; fi
