@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 
 #include "runtime/base/checked.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/memory.h"
 
@@ -47,13 +48,18 @@ static bool find_jemalloc(void)
     return true;
 }
 
+bool fy__host_allocator_is_good(const char *wanted)
+{
+    return strcmp(wanted, "auto") == 0 || strcmp(wanted, "jemalloc") == 0 || strcmp(wanted, "mmap") == 0;
+}
+
 static void choose(void)
 {
-    const char *wanted = getenv("FERRY_HOST_ALLOCATOR");
+    const char *wanted = fy__env_value("FERRY_HOST_ALLOCATOR");
     if (wanted && strcmp(wanted, "mmap") == 0) return;
     const bool found = find_jemalloc();
-    if (!wanted || !*wanted || strcmp(wanted, "auto") == 0) return;
-    if (strcmp(wanted, "jemalloc") != 0)
+    if (!wanted || strcmp(wanted, "auto") == 0) return;
+    if (!fy__host_allocator_is_good(wanted))
         snprintf(complaint, sizeof complaint, "FERRY_HOST_ALLOCATOR=%.40s is none of auto, jemalloc, mmap; it counts as auto", wanted);
     else if (!found)
         snprintf(complaint, sizeof complaint, "%s",

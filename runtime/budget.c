@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/environment.h"
+#include "runtime/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
 
@@ -211,7 +213,7 @@ fy_status_t fy_budget_set(const char *text)
 static void read_environment(void)
 {
     budget_t *budget;
-    fy_status_t status = parse(getenv("FERRY_BUDGET"), &budget, complaint);
+    fy_status_t status = parse(fy__env_value("FERRY_BUDGET"), &budget, complaint);
     if (status == FY_STATUS_OK && !install(budget)) {
         status = FY_STATUS_OUT_OF_MEMORY;
         snprintf(complaint, sizeof complaint, "no host memory");
@@ -223,8 +225,7 @@ static void read_environment(void)
 fy_status_t fy__budget_check(void)
 {
     if (FY_LIKELY(!atomic_load(&is_malformed))) return FY_STATUS_OK;
-    const char *strict = getenv("FERRY_STRICT");
-    if (strict && strcmp(strict, "0") == 0) return FY_STATUS_OK;
+    if (fy__env_is_lenient()) return FY_STATUS_OK;
     return FY_FAIL(INVALID_ARGUMENT, "FERRY_BUDGET is not in force: %s\n  Correct it, unset it, or run without limits with FERRY_STRICT=0",
                    complaint);
 }

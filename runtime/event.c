@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/path.h"
 #include "runtime/event_write.h"
@@ -175,9 +176,9 @@ fy_status_t fy_ledger_record(const char *path)
 
 void fy__event_from_environment(void)
 {
-    const char *path = secure_getenv("FERRY_RECORD"); /* NULL in a setuid program: it names a file to write */
+    const char *path = fy__env_file("FERRY_RECORD");
     fy__error_copy_t before;
-    if (!path || !*path) return;
+    if (!path) return;
     fy__error_save(&before);
     if (fy_ledger_record(path) != FY_STATUS_OK)
         fy__log(FY_LOG_WARNING, "FERRY_RECORD=%.200s: nothing is recorded: %s", path, fy_error_get()->text);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
 
@@ -34,8 +35,8 @@ static _Atomic bool has_complaint;
 
 static void read_environment(void)
 {
-    const char *text = getenv("FERRY_MACHINE_MEMORY");
-    if (!text || !*text || (fy__bytes_parse(text, &said_nbytes) && said_nbytes)) return;
+    const char *text = fy__env_value("FERRY_MACHINE_MEMORY");
+    if (!text || (fy__bytes_parse(text, &said_nbytes) && said_nbytes)) return;
     said_nbytes = 0;
     snprintf(complaint, sizeof complaint, "FERRY_MACHINE_MEMORY=%.40s is ignored; it may be a size above zero, such as 8GiB", text);
     atomic_store(&has_complaint, true);

@@ -3,16 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/path.h"
 #include "runtime/memory.h"
 
 FY_COLD void fy__memory_refused(const fy_device_t *device, fy_status_t status)
 {
-    const char *path = secure_getenv("FERRY_SNAPSHOT_ON_OOM");
+    const char *path = fy__env_file("FERRY_SNAPSHOT_ON_OOM");
     char name[4096];
     fy__error_copy_t verdict;
-    if (!path || !*path || (status != FY_STATUS_OUT_OF_MEMORY && status != FY_STATUS_PINNED_LIMIT)) return;
+    if (!path || (status != FY_STATUS_OUT_OF_MEMORY && status != FY_STATUS_PINNED_LIMIT)) return;
     fy__error_save(&verdict); /* which is what the caller is to see, whatever becomes of the file */
     if (!fy__path_expand(path, name, sizeof name)) {
         fy__log(FY_LOG_WARNING, "FERRY_SNAPSHOT_ON_OOM: the path has %zu bytes; %zu is the most", strlen(path), sizeof name - 1);

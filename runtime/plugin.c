@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/environment.h"
 #include "runtime/base/fail.h"
 
 enum { MOST = 16, NAME_SIZE = 16, FOLDERS_SIZE = 2048 };
@@ -69,8 +70,8 @@ static void own_folder(char *folder, size_t size)
 /* The folders to search, separated by ':'. Returns FERRY_PLUGIN_PATH if it names them, else NULL. */
 static const char *search_folders(char folders[FOLDERS_SIZE])
 {
-    const char *asked = secure_getenv("FERRY_PLUGIN_PATH");
-    if (asked && *asked) {
+    const char *asked = fy__env_file("FERRY_PLUGIN_PATH");
+    if (asked) {
         snprintf(folders, FOLDERS_SIZE, "%s", asked);
         return asked;
     }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/environment.h"
+#include "runtime/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
 #include "runtime/budget.h"
@@ -84,12 +86,18 @@ static bool parse_debug(const char *text, uint32_t *out_debug)
     return false;
 }
 
+bool fy__debug_is_good(const char *text)
+{
+    uint32_t debug;
+    return parse_debug(text, &debug);
+}
+
 /* $FERRY_MEMORY_DEBUG: of every device whose spec says nothing, the host among them. */
 static uint32_t debug_from_environment(void)
 {
-    const char *text = getenv("FERRY_MEMORY_DEBUG");
+    const char *text = fy__env_value("FERRY_MEMORY_DEBUG");
     uint32_t debug = 0;
-    if (text && *text && !parse_debug(text, &debug))
+    if (text && !parse_debug(text, &debug))
         fy__log(FY_LOG_ERROR, "FERRY_MEMORY_DEBUG=%s is ignored; it may be poison, guard, poison+guard or none", text);
     return debug;
 }
@@ -313,6 +321,7 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
     if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY; /* and a recording that the environment asks for begins */
     if (!fy_device_host()) return FY_FAIL(OUT_OF_MEMORY, "device_open: the host could not be set up");
     FY_TRY(fy__budget_check());
+    FY_TRY(fy__env_check());
     FY_TRY(fy__spec_parse(text, &spec));
     if (strcmp(spec.backend, "auto") == 0) strcpy(spec.backend, has_cuda() ? "cuda" : "host");
     if (strcmp(spec.backend, "host") == 0) {

@@ -22,4 +22,7 @@ void fy__registry_fork_unlock(void);
 /* Instead of fork_unlock; the pools are let go already. */
 void fy__registry_fork_child(void);
 
+/* Is it one of the values of FERRY_MEMORY_DEBUG and debug=? */
+bool fy__debug_is_good(const char *text);
+
 #endif

@@ -10,10 +10,13 @@
 #include <ferry/tape.h>
 
 #include "backends/builtin.h"
+#include "backends/kernels/threads.h"
 #include "runtime/base/fail.h"
+#include "runtime/base/spec.h"
 #include "runtime/callback.h"
 #include "runtime/cell.h"
 #include "runtime/device.h"
+#include "runtime/environment.h"
 #include "runtime/event.h"
 #include "runtime/front.h"
 #include "runtime/guard.h"
@@ -38,6 +41,31 @@ const fy__builtin_t *fy__wire_builtins(size_t *out_count)
     *out_count = sizeof builtins / sizeof *builtins;
     return builtins;
 }
+
+/* ---- environment variables with a set of good values ---- */
+
+static bool is_strictness(const char *value) { return strcmp(value, "0") == 0 || strcmp(value, "1") == 0; }
+
+static bool is_threads(const char *value)
+{
+    int threads;
+    return fy__threads_parse(value, &threads) != 0;
+}
+
+static bool is_size(const char *value)
+{
+    uint64_t nbytes;
+    return fy__bytes_parse(value, &nbytes) && nbytes;
+}
+
+const fy__env_rule_t fy__wire_env_rules[] = {
+    { "FERRY_STRICT", "0 or 1", is_strictness },
+    { "FERRY_THREADS", "auto, or a number from 1 to 1024", is_threads },
+    { "FERRY_HOST_ALLOCATOR", "auto, jemalloc or mmap", fy__host_allocator_is_good },
+    { "FERRY_MACHINE_MEMORY", "a size above zero, such as 8GiB", is_size },
+    { "FERRY_MEMORY_DEBUG", "poison, guard, poison+guard or none", fy__debug_is_good },
+    { NULL, NULL, NULL },
+};
 
 /* ---- where segments come from ---- */
 

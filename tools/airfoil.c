@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "runtime/base/environment.h"
 #include "tools/tool.h"
 
 enum { SYNTHETIC_ROWS = 1503, SYNTHETIC_SEED = 1 };
@@ -21,11 +22,11 @@ static bool find_file(const char *place, char *out, size_t room)
 
 fy_status_t airfoil_load(const char *data, char *out_origin, size_t room, fy_table_t **out_table)
 {
-    const char *environment = getenv("FERRY_DATA");
+    const char *environment = fy__env_file("FERRY_DATA");
     *out_table = NULL;
-    bool found = find_file(data ? data : environment && *environment ? environment : "../shared/data", out_origin, room);
+    bool found = find_file(data ? data : environment ? environment : "../shared/data", out_origin, room);
     if (!found && data) return TOOL_FAIL(IO, "--data: %s holds no airfoil/airfoil_self_noise.dat and is no such file", data);
-    if (!found && environment && *environment) {
+    if (!found && environment) {
         fprintf(stderr, "ferry: $FERRY_DATA, %s, holds no airfoil/airfoil_self_noise.dat\n", environment);
         found = find_file("../shared/data", out_origin, room);
     }

@@ -218,7 +218,6 @@ int cmd_info(int argc, char **argv)
                          .shown = sheet_create(shown_columns, sizeof shown_columns / sizeof *shown_columns),
                          .plugins = sheet_create(plugin_columns, sizeof plugin_columns / sizeof *plugin_columns) };
     fy_log_set(tool_log, NULL);
-    if (common.record) unsetenv("FERRY_RECORD");
     fy_status_t status = common.record ? fy_ledger_record(common.record) : FY_STATUS_OK;
     if (status == FY_STATUS_OK && common.budget) status = fy_budget_set(common.budget);
     if (status == FY_STATUS_OK) status = collect(&found, common.device);

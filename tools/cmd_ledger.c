@@ -219,7 +219,6 @@ int cmd_ledger(int argc, char **argv)
         fprintf(stderr, "ferry: --events prints text; as JSON the events are the file itself, so leave --json and --format out\n");
         return STATUS_USAGE;
     }
-    unsetenv("FERRY_RECORD"); /* a recording of this process would be of nothing, and might go over the file that is read */
     event_file_info_t info;
     fy_status_t status = event_file_read(file, take, &reading, &info);
     if (status == FY_STATUS_OK && *reading.under && !reading.met)

@@ -194,7 +194,6 @@ int cmd_replay(int argc, char **argv)
         fprintf(stderr, "ferry: which file? 'ferry replay FILE'; --record FILE makes one\n");
         return STATUS_USAGE;
     }
-    unsetenv("FERRY_RECORD"); /* a recording of this process would be of nothing, and might go over the file that is read */
     run_t run = { .settings = &settings, .sheet = sheet_create(columns, sizeof columns / sizeof *columns) };
     fy_status_t status = replay_files(&run, argv + 1, nfiles);
     if (status == FY_STATUS_OK) print_result(&run);

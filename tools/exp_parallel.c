@@ -7,6 +7,7 @@
 
 #include <ferry/train/train.h>
 
+#include "runtime/base/environment.h"
 #include "tools/tool.h"
 
 enum { MOST_DEVICES = 8, MOST_RUNS = 4, PIXELS = 28 * 28, MADE_UP = 10000 };
@@ -43,9 +44,9 @@ typedef struct outcome {
 
 static fy_status_t open_digits(const request_t *request, const char **out_origin, fy_dataset_t **out_digits)
 {
-    const char *environment = getenv("FERRY_DATA"), *place = request->data                 ? request->data
-                                                             : environment && *environment ? environment
-                                                                                           : "../shared/data";
+    const char *environment = fy__env_file("FERRY_DATA"), *place = request->data ? request->data
+                                                                   : environment ? environment
+                                                                                 : "../shared/data";
     *out_origin = place;
     if (fy_dataset_open("mnist", place, 0, out_digits) == FY_STATUS_OK) return FY_STATUS_OK;
     if (request->data || fy_error_get()->status != FY_STATUS_IO) return fy_error_get()->status;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/environment.h"
 #include "tools/tool.h"
 
 static const command_t commands[] = {
@@ -57,21 +58,69 @@ int run_command(const char *prefix, const char *summary, const command_t *list, 
  * loaded, before main, so the command starts itself again with the variable set. Once: the second time it is set. */
 static void prefer_passive_waiting(char **argv)
 {
-    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
+    if (fy__env_value("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
     execv("/proc/self/exe", argv); /* returns only if it failed; then all works, only slower */
+}
+
+/* Commands that only read files: a recording of them would be of nothing, and might go over the file that is read. */
+static bool only_reads(const char *command)
+{
+    static const char *const names[] = { "ledger", "replay", "memory", "compare" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(command, names[i]) == 0) return true;
+    return false;
+}
+
+static bool has_record_option(int argc, char **argv)
+{
+    for (int i = 2; i < argc; i++)
+        if (strcmp(argv[i], "--record") == 0 || strncmp(argv[i], "--record=", 9) == 0) return true;
+    return false;
+}
+
+static int fail(const char *what)
+{
+    const fy_status_t status = fy_error_get()->status;
+    fprintf(stderr, "ferry: %s%s: %s\n", what, fy_status_name(status), fy_error_get()->text);
+    return status == FY_STATUS_INVALID_ARGUMENT ? STATUS_USAGE : status_to_exit(status);
+}
+
+/* Malformed variables end the command before it does anything; so does a recording that cannot be begun, unless FERRY_STRICT=0. */
+static int begin(int argc, char **argv, const char **out_record)
+{
+    char what[300];
+    const char *record = fy__env_file("FERRY_RECORD"), *strict = fy__env_value("FERRY_STRICT");
+    fy_device_t *host;
+    if (only_reads(argv[1]) || has_record_option(argc, argv)) record = NULL;
+    *out_record = record;
+    unsetenv("FERRY_RECORD");
+    fy_log_set(tool_log, NULL);
+    int status = fy_device_open("host", &host) == FY_STATUS_OK ? STATUS_OK : fail("");
+    if (status == STATUS_OK && record && fy_ledger_record(record) != FY_STATUS_OK) {
+        snprintf(what, sizeof what, "FERRY_RECORD=%.200s: nothing is recorded: ", record);
+        const int failed = fail(what);
+        *out_record = NULL;
+        if (!strict || strcmp(strict, "0") != 0) status = failed;
+    }
+    fy_log_set(NULL, NULL);
+    return status;
 }
 
 int main(int argc, char **argv)
 {
+    const char *record = NULL;
+    char what[300];
     if (argc > 1 && strcmp(argv[1], "--version") == 0) {
         printf("ferry %s\n", fy_version());
         return STATUS_OK;
     }
     prefer_passive_waiting(argv);
-    const int status = run_command("ferry", "Ferry, a tensor runtime that moves nothing by itself.", commands,
-                                   sizeof commands / sizeof *commands, argc, argv);
-    const char *record = getenv("FERRY_RECORD"); /* --record ends its own, and unsets it */
-    if (!record || !*record || fy_ledger_record(NULL) == FY_STATUS_OK) return status;
-    fprintf(stderr, "ferry: FERRY_RECORD=%s: %s\n", record, fy_error_get()->text);
-    return status == STATUS_OK ? STATUS_FAILED : status;
+    int status = argc > 1 && argv[1][0] != '-' ? begin(argc, argv, &record) : STATUS_OK;
+    if (status != STATUS_OK) return status;
+    status = run_command("ferry", "Ferry, a tensor runtime that moves nothing by itself.", commands, sizeof commands / sizeof *commands,
+                         argc, argv);
+    if (!record || fy_ledger_record(NULL) == FY_STATUS_OK) return status;
+    snprintf(what, sizeof what, "FERRY_RECORD=%.200s: ", record);
+    const int failed = fail(what);
+    return status == STATUS_OK ? failed : status;
 }

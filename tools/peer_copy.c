@@ -1,6 +1,7 @@
 /* A handful of driver calls, asked for by the versions that the plugin uses, too (backends/cuda/driver.h). Types are those of the driver's C
  * interface, written out: results and devices are int, contexts, streams and events are pointers. */
 #include "tools/peer_copy.h"
+#include "runtime/base/environment.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -48,9 +49,9 @@ static bool resolve(peer_copy_t *peer)
         { "cuMemcpyDtoHAsync", 3020, &peer->download },
     };
     int (*find)(const char *name, void **entry, int version, uint64_t flags, int *found);
-    const char *name = getenv("FERRY_CUDA_DRIVER");
+    const char *name = fy__env_file("FERRY_CUDA_DRIVER");
     /* RTLD_NOLOAD: only the copy that the plugin brought, never a second one. */
-    void *library = dlopen(name && *name ? name : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *symbol = NULL;
+    void *library = dlopen(name ? name : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD), *symbol = NULL;
     if (library) symbol = dlsym(library, "cuGetProcAddress_v2");
     if (!symbol) return false;
     memcpy(&find, &symbol, sizeof find); /* ISO C has no cast from object to function pointers */

@@ -9,12 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/base/environment.h"
 #include "tools/tool.h"
 
 static bool have_program(const char *name)
 {
     char path[4096];
-    const char *folder = getenv("PATH");
+    const char *folder = fy__env_file("PATH") /* a program is started from there */;
     while (folder && *folder) {
         int n = (int)strcspn(folder, ":");
         if (n && snprintf(path, sizeof path, "%.*s/%s", n, folder, name) < (int)sizeof path && access(path, X_OK) == 0) return true;

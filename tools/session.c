@@ -38,7 +38,6 @@ fy_status_t session_begin(session_t *session, const common_t *common, const char
 {
     *session = (session_t){ .command = command, .common = common, .info = FY_DEVICE_INFO_INIT };
     fy_log_set(tool_log, NULL);
-    if (common->record) unsetenv("FERRY_RECORD");
     if (common->record) FY_TRY(fy_ledger_record(common->record)); /* before the first scope, so that the file has it all */
     if (common->budget) FY_TRY(fy_budget_set(common->budget));    /* before the first scope: it may name that one, too */
     if (common->snapshot) { /* at the end; or when memory ran out, since later it would be of nothing */

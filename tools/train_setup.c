@@ -1,5 +1,6 @@
 /* Data, loaders, model, optimizer and schedule of a training, from a recipe and what the options say otherwise.
  * Not here: options (cmd_train.c). */
+#include "runtime/base/environment.h"
 #include "tools/train.h"
 
 #include <errno.h>
@@ -25,8 +26,8 @@ static fy_status_t open_both(train_run_t *run, const char *directory)
 /* --data, else $FERRY_DATA, else ../shared/data, else made up; what was asked for and is not there is an error. */
 static fy_status_t open_data(train_run_t *run)
 {
-    const char *environment = getenv("FERRY_DATA"), *name = run->request.recipe->dataset;
-    const char *place = run->request.data ? run->request.data : environment && *environment ? environment : "../shared/data";
+    const char *environment = fy__env_file("FERRY_DATA"), *name = run->request.recipe->dataset;
+    const char *place = run->request.data ? run->request.data : environment ? environment : "../shared/data";
     snprintf(run->origin, sizeof run->origin, "%s, %s", name, place);
     const fy_status_t status = open_both(run, place);
     if (status != FY_STATUS_IO || run->request.data) return status;

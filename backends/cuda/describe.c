@@ -12,6 +12,7 @@
 #include "backends/cuda/lt.h"
 #include "backends/cuda/nvtx.h"
 #include "backends/cuda/virtual.h"
+#include "runtime/base/environment.h"
 
 void fy__cuda_say(const fy__cuda_facts_t *facts, const char *key, const char *format, ...)
 {
@@ -123,9 +124,8 @@ static fy_status_t say_memory(fy__cuda_device_t *dev, const fy__cuda_facts_t *fa
 
 static fy_status_t say_lt(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
 {
-    const char *asked = getenv("FERRY_CUBLASLT");
+    const char *asked = fy__env_file("FERRY_CUBLASLT");
     fy__cuda_lt_counts_t counts;
-    if (asked != NULL && asked[0] == '\0') asked = NULL;
     const char *const names[] = { asked != NULL ? asked : "libcublasLt.so.13", asked != NULL ? NULL : "libcublasLt.so.12", NULL };
     if (fy__cuda_lt_is_wanted(dev))
         fy__cuda_say_library(facts, "cublaslt", names, "cublasLtGetVersion");
@@ -142,8 +142,8 @@ static fy_status_t say_lt(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
 static fy_status_t say_dnn(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
 {
 #ifdef FERRY_HAS_CUDNN
-    const char *asked = getenv("FERRY_CUDNN");
-    const char *const names[] = { asked != NULL && asked[0] != '\0' ? asked : "libcudnn.so.9", NULL };
+    const char *asked = fy__env_file("FERRY_CUDNN");
+    const char *const names[] = { asked != NULL ? asked : "libcudnn.so.9", NULL };
     if (fy__cuda_dnn_is_wanted(dev))
         fy__cuda_say_library(facts, "cudnn", names, "cudnnGetVersion");
     else

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backends/cuda/dnn_library.h"
+#include "runtime/base/environment.h"
 
 enum { NPLANS = 64, MOST_ALGORITHMS = 8 };
 
@@ -94,11 +95,12 @@ int fy__cuda_dnn_is_there(fy__cuda_device_t *dev)
     if (!dnn->is_wanted || atomic_load(&dnn->unusable) || atomic_load(&dnn->missing)) return 0;
     if (fy__cudnn_load() == FY_STATUS_OK) return 1;
     atomic_store(&dnn->missing, 1);
+    const char *asked = fy__env_file("FERRY_CUDNN");
     if (!atomic_exchange(&told, 1))
         fy__cuda.host->log(
             FY_LOG_INFO,
             "cuda:%d: there is no cuDNN 9 (%s), so Ferry's own kernels run convolutions; FERRY_CUDNN names another file (said once)",
-            dev->index, getenv("FERRY_CUDNN") != NULL ? getenv("FERRY_CUDNN") : "libcudnn.so.9");
+            dev->index, asked != NULL ? asked : "libcudnn.so.9");
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backends/cuda/dnn.h"
+#include "runtime/base/environment.h"
 
 fy__cudnn_t fy__cudnn;
 
@@ -51,11 +52,7 @@ const char *fy__cudnn_name(cudnnStatus_t code)
     }
 }
 
-static const char *asked_for(void)
-{
-    const char *name = secure_getenv("FERRY_CUDNN");
-    return name != NULL && name[0] != '\0' ? name : NULL;
-}
+static const char *asked_for(void) { return fy__env_file("FERRY_CUDNN"); }
 
 int fy__cuda_dnn_is_asked_for(void)
 {

@@ -1,6 +1,7 @@
 /* Finding the driver. The table in driver.h says which entry points there are; nothing else in the plugin looks a driver's symbol up. Not
  * here: what its codes mean (codes.c), what the calls are used for. */
 #include "backends/cuda/driver.h"
+#include "runtime/base/environment.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -20,8 +21,8 @@ typedef CUresult(CUDAAPI *get_proc_fn)(const char *symbol, void **pfn, int versi
 
 static const char *library_name(void)
 {
-    const char *name = secure_getenv("FERRY_CUDA_DRIVER");
-    return name != NULL && name[0] != '\0' ? name : DRIVER_LIBRARY;
+    const char *name = fy__env_file("FERRY_CUDA_DRIVER");
+    return name != NULL ? name : DRIVER_LIBRARY;
 }
 
 /* What this driver has not stays NULL. */

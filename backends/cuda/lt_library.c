@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backends/cuda/lt.h"
+#include "runtime/base/environment.h"
 
 fy__cublaslt_t fy__cublaslt;
 
@@ -46,11 +47,7 @@ const char *fy__cublaslt_name(cublasStatus_t code)
     return "unknown code";
 }
 
-static const char *asked_for(void)
-{
-    const char *name = secure_getenv("FERRY_CUBLASLT");
-    return name != NULL && name[0] != '\0' ? name : NULL;
-}
+static const char *asked_for(void) { return fy__env_file("FERRY_CUBLASLT"); }
 
 int fy__cuda_lt_is_asked_for(void)
 {

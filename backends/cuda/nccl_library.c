@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backends/cuda/describe.h"
+#include "runtime/base/environment.h"
 
 fy__nccl_t fy__nccl;
 
@@ -16,8 +17,8 @@ static char why_not[256]; /* written under `once`; empty: it is there */
 
 static const char *asked_for(void)
 {
-    const char *name = secure_getenv("FERRY_NCCL");
-    return name != NULL && name[0] != '\0' ? name : "libnccl.so.2";
+    const char *name = fy__env_file("FERRY_NCCL");
+    return name != NULL ? name : "libnccl.so.2";
 }
 
 static void load(void)

@@ -1,6 +1,7 @@
 /* The choice of threads, and what it works with: read once, when the first kernel or the host asks.
  * Not here: regions (fy__for_each in dispatch.c). The model in words: docs/environment.md. */
 #include "backends/kernels/threads.h"
+#include "runtime/base/environment.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -113,10 +114,10 @@ int fy__threads_parse(const char *text, int *out_threads)
 
 static void read_environment(void)
 {
-    const char *asked = getenv("FERRY_THREADS");
+    const char *asked = fy__env_value("FERRY_THREADS");
     int threads = FY__THREADS_AUTO;
-    if (asked && *asked && !fy__threads_parse(asked, &threads)) bad_environment = asked;
-    spins = fy__threads_spins(getenv("OMP_WAIT_POLICY"), getenv("GOMP_SPINCOUNT"));
+    if (asked && !fy__threads_parse(asked, &threads)) bad_environment = asked;
+    spins = fy__threads_spins(fy__env_value("OMP_WAIT_POLICY"), fy__env_value("GOMP_SPINCOUNT"));
     processors = omp_get_num_procs();
     atomic_store(&setting, threads);
     atomic_store(&is_special, threads != FY__THREADS_AUTO);

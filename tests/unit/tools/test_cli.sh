@@ -107,7 +107,7 @@ FERRY_THREADS=5 expect 0 info --device host
 matches out '^  threads +5, as'
 FERRY_THREADS=5 expect 0 info --device 'host?threads=auto'
 matches out '^  threads +auto'
-FERRY_THREADS=none expect 0 info --device host
+FERRY_STRICT=0 FERRY_THREADS=none expect 0 info --device host
 says err "FERRY_THREADS=none is ignored; it may be auto, or a number from 1 to 1024"
 matches out '^  threads +auto'
 expect 2 info --device 'host?threads=0'

@@ -1,0 +1,73 @@
+/* Malformed environment variables, each by a row: fy_device_open fails and names the variable; corrected, empty or with FERRY_STRICT=0 it opens. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <ferry/ferry.h>
+
+#include "runtime/base/environment.h"
+
+static const struct {
+    const char *name, *bad, *good;
+} rows[] = {
+    { "FERRY_STRICT", "maybe", "1" },           { "FERRY_THREADS", "0", "2" },          { "FERRY_HOST_ALLOCATOR", "malloc", "mmap" },
+    { "FERRY_MACHINE_MEMORY", "lots", "8GiB" }, { "FERRY_MEMORY_DEBUG", "on", "none" },
+};
+
+static fy_status_t open_one(const char *spec)
+{
+    fy_device_t *device = NULL;
+    const fy_status_t status = fy_device_open(spec, &device);
+    if (status == FY_STATUS_OK)
+        fy_device_close(device);
+    else
+        assert_null(device);
+    return status;
+}
+
+static void malformed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int is_sim = 0; is_sim < 2; is_sim++) {
+            const char *spec = is_sim ? "sim:0" : "host";
+            setenv(rows[i].name, rows[i].bad, 1);
+            assert_int_equal(open_one(spec), FY_STATUS_INVALID_ARGUMENT);
+            assert_non_null(strstr(fy_error_get()->text, rows[i].name));
+            assert_non_null(strstr(fy_error_get()->text, rows[i].bad));
+            if (strcmp(rows[i].name, "FERRY_STRICT") != 0) {
+                setenv("FERRY_STRICT", "0", 1);
+                assert_int_equal(open_one(spec), FY_STATUS_OK);
+                unsetenv("FERRY_STRICT");
+            }
+            setenv(rows[i].name, "", 1);
+            assert_int_equal(open_one(spec), FY_STATUS_OK);
+            setenv(rows[i].name, rows[i].good, 1);
+            assert_int_equal(open_one(spec), FY_STATUS_OK);
+            unsetenv(rows[i].name);
+        }
+}
+
+/* An empty variable counts as unset in both ways of reading; tests/unit/tools/test_setuid.sh has the difference between them. */
+static void empty_is_unset(void **state)
+{
+    (void)state;
+    setenv("FERRY_TEST_NOTHING", "", 1);
+    assert_null(fy__env_file("FERRY_TEST_NOTHING"));
+    assert_null(fy__env_value("FERRY_TEST_NOTHING"));
+    setenv("FERRY_TEST_NOTHING", "x", 1);
+    assert_string_equal(fy__env_file("FERRY_TEST_NOTHING"), "x");
+    assert_string_equal(fy__env_value("FERRY_TEST_NOTHING"), "x");
+    unsetenv("FERRY_TEST_NOTHING");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(malformed), cmocka_unit_test(empty_is_unset) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Malformed environment variables, each by a row: the command exits with 2 and names it, with FERRY_STRICT=0 it runs and logs a line; good values
+# and empty ones run. The library's side: tests/unit/runtime/test_environment.c. Usage: test_environment.sh BUILD_DIR.
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
+
+run="experiment roundtrip --device sim:0 --size 16 --iters 2"
+# variable | good values | malformed values
+while IFS='|' read -r name good bad; do
+    for value in $good ''; do
+        # shellcheck disable=SC2086
+        (export "$name=$value" && "$ferry" $run >"$work/out" 2>"$work/err") || fail "$name=$value: exit status $?: $(head -c 200 "$work/err")"
+        if grep -q "$name" "$work/err"; then fail "$name=$value is complained of: $(head -c 200 "$work/err")"; fi
+    done
+    for value in $bad; do
+        for command in "$run" "info --device host" "ledger $work/nothing" "plan mlp" "train mlp --max-steps 1 --device host --limit-samples 64"; do
+            # shellcheck disable=SC2086
+            (export "$name=$value" && "$ferry" $command >"$work/out" 2>"$work/err")
+            status=$?
+            [ $status -eq 2 ] || fail "$name=$value ferry $command: exit status $status, not 2: $(head -c 200 "$work/err")"
+            says err "$name"
+            says err "$value"
+            silent out
+        done
+        [ "$name" = FERRY_STRICT ] && continue
+        # shellcheck disable=SC2086
+        (export FERRY_STRICT=0 "$name=$value" && "$ferry" $run >"$work/out" 2>"$work/err") || fail "FERRY_STRICT=0 $name=$value: exit status $?"
+        [ "$(grep -c "$name" "$work/err")" -ge 1 ] || fail "FERRY_STRICT=0 $name=$value: no line about it: $(head -c 200 "$work/err")"
+    done
+done <<'END'
+FERRY_BUDGET|upload=1GiB|uplaod=1 upload=x upload
+FERRY_STRICT|0 1|yes 2 no
+FERRY_THREADS|auto 1 2|none 0 -1 1025 1x
+FERRY_HOST_ALLOCATOR|auto mmap|malloc MMAP
+FERRY_MACHINE_MEMORY|8GiB 4000000000|lots 0 -1 8GB8
+FERRY_MEMORY_DEBUG|poison guard poison+guard none|on poison,guard 1
+END
+
+# A recording that cannot be begun, or not be written whole, is never a silent success.
+for place in "$work/no/where.jsonl" "$work"; do
+    # shellcheck disable=SC2086
+    FERRY_RECORD=$place expect 1 $run
+    says err "FERRY_RECORD=$place: nothing is recorded: IO"
+    silent out
+    # shellcheck disable=SC2086
+    FERRY_STRICT=0 FERRY_RECORD=$place expect 0 $run
+    says err "nothing is recorded"
+done
+# shellcheck disable=SC2086
+FERRY_RECORD=$work/%p.jsonl expect 0 $run
+silent err
+[ "$(find "$work" -name '[0-9]*.jsonl' | wc -l)" -eq 1 ] || fail "no record where FERRY_RECORD says"
+# --record goes before it, and what only reads is not recorded.
+# shellcheck disable=SC2086
+FERRY_RECORD=$work/no/where expect 0 $run --record "$work/mine.jsonl"
+FERRY_RECORD=$work/mine.jsonl expect 0 ledger "$work/mine.jsonl"
+FERRY_RECORD=$work/mine.jsonl expect 0 replay "$work/mine.jsonl"
+
+# Where a snapshot cannot be written, the verdict is what it would have been, and a line says so.
+FERRY_SNAPSHOT_ON_OOM=$work/no/where.json expect 4 experiment roundtrip --device 'sim:0?limit=64KiB' --size 1000 --iters 2
+says err "FERRY_SNAPSHOT_ON_OOM="
+# A plugin is not looked for in a relative folder, and the line says which.
+FERRY_PLUGIN_PATH=plugins expect 1 experiment roundtrip --device nosuch:0
+says err "FERRY_PLUGIN_PATH=plugins was skipped: not absolute"
+
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures != 0))
