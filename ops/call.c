@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "ops/operand.h"
 #include "ops/optable.h"
 #include "runtime/base/fail.h"
 #include "runtime/tensor.h"
@@ -25,10 +26,12 @@ static fy_status_t check_arity(const fy_op_info_t *info, size_t nsrc, fy_tensor_
     if (nsrc > 0 && !src) return FY_FAIL(INVALID_ARGUMENT, "%s: src is NULL, nsrc is %zu", info->name, nsrc);
     if (!dst) return FY_FAIL(INVALID_ARGUMENT, "%s: dst is NULL, ndst is %zu", info->name, ndst);
     for (size_t i = 0; i < nsrc; i++) {
-        if (!src[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: src%zu is NULL", info->name, i);
+        if (!src[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", info->name, FY__SRC_TEXT(info->name, i));
     }
     for (size_t i = 0; (info->flags & FY_OP_IN_PLACE) && i < ndst; i++) {
-        if (!dst[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: dst%zu is NULL: it writes in place, so every dst must be given", info->name, i);
+        if (!dst[i])
+            return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL: it writes in place, so every dst must be given", info->name,
+                           FY__DST_TEXT(info->name, i));
     }
     return FY_STATUS_OK;
 }

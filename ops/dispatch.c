@@ -46,9 +46,7 @@ static fy_status_t take_given(fy__call_t *call, unsigned i)
     const char *name = call->row->info.name;
     if (!(call->row->info.flags & FY_OP_IN_PLACE)) FY_TRY(fy__refuse_unlike(name, i, tensor, ruled));
     FY_TRY(fy__refuse_unwritable(name, i, tensor));
-    FY_TRY(fy__refuse_overlap(name, i, tensor, call->launch.nsrc, call->src, call->row->info.flags & FY_OP_ELEMENTWISE));
-    for (unsigned j = 0; j < i; j++)
-        if (call->dst[j]) FY_TRY(fy__refuse_overlap(name, i, tensor, 1, (const fy_tensor_t *const *)&call->dst[j], false));
+    FY_TRY(fy__refuse_overlap(name, i, call->dst, call->launch.nsrc, call->src, call->row->info.flags & FY_OP_ELEMENTWISE));
     if (atomic_load_explicit(&tensor->storage->borrow, memory_order_relaxed) && !fy__recording_of(call->thread, call->device))
         FY_TRY(fy__storage_check_borrow(tensor->storage, name));
     call->suspect |= tensor->storage->suspect.mask | tensor->storage->suspect.poison;

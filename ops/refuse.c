@@ -5,46 +5,13 @@
 #include <string.h>
 
 #include "ops/format.h"
+#include "ops/operand.h"
 #include "runtime/base/fail.h"
 #include "runtime/tensor.h"
 
 typedef unsigned long long ull;
 
-/* "src1", "dst0"; operands are counted sources first. */
-static const char *role(size_t operand, size_t nsrc, char *buffer, size_t size)
-{
-    snprintf(buffer, size, operand < nsrc ? "src%zu" : "dst%zu", operand < nsrc ? operand : operand - nsrc);
-    return buffer;
-}
-
-/* The names of what an optimizer's step takes: "dst3" says nothing to who wrote step_number. NULL: the op has none. */
-static const char *given_name(const char *op, size_t operand, size_t nsrc)
-{
-    static const char *const grads[] = { "grad", "lr" };
-    static const struct {
-        const char *op, *dst[4];
-    } steps[] = { { "sgd_step", { "param" } },
-                  { "sgd_momentum_step", { "param", "momentum", "step_number" } },
-                  { "adam_step", { "param", "exp_avg", "exp_avg_sq", "step_number" } },
-                  { "adadelta_step", { "param", "square_avg", "acc_delta" } } };
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        if (strcmp(steps[i].op, op) == 0) {
-            if (operand < nsrc) return operand < 2 ? grads[operand] : NULL;
-            return operand - nsrc < 4 ? steps[i].dst[operand - nsrc] : NULL;
-        }
-    return NULL;
-}
-
-static void label_of(const char *op, size_t operand, size_t nsrc, char *buffer, size_t size)
-{
-    const char *given = given_name(op, operand, nsrc);
-    if (given)
-        snprintf(buffer, size, "%s", given);
-    else
-        role(operand, nsrc, buffer, size);
-}
-
-/* How to bring one operand to `target`, with its bytes. */
+/* How to bring one operand to `target`, with its bytes. `label`: what to call it if its tensor has no name. */
 static void cure(const fy_tensor_t *tensor, const char *label, const fy_device_t *target, char *buffer, size_t size)
 {
     const ull nbytes = fy__tensor_nbytes(tensor);
@@ -61,13 +28,12 @@ static void cure(const fy_tensor_t *tensor, const char *label, const fy_device_t
 
 FY_COLD fy_status_t fy__refuse_null(const char *name, size_t nsrc, const fy_tensor_t *const *src)
 {
-    char label[24];
     for (size_t i = 0; i < nsrc; i++) {
-        if (!src[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: src%zu is NULL", name, i);
-        if (fy__tensor_is_gone(src[i])) return fy__refuse_gone(name, role(i, nsrc, label, sizeof label));
+        if (!src[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", name, FY__SRC_TEXT(name, i));
+        if (fy__tensor_is_gone(src[i])) return fy__refuse_gone(name, FY__SRC_TEXT(name, i));
     }
-    return nsrc ? fy__refuse_gone(name, "dst0")
-                : FY_FAIL(INVALID_ARGUMENT, "%s: dst0 is NULL or was destroyed; it writes into a given tensor", name);
+    return nsrc ? fy__refuse_gone(name, FY__DST_TEXT(name, 0))
+                : FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL or was destroyed; it writes into a given tensor", name, FY__DST_TEXT(name, 0));
 }
 
 FY_COLD fy_status_t fy__refuse_named(fy_status_t status, size_t nsrc, const fy_tensor_t *const *src)
@@ -128,10 +94,10 @@ static size_t find_operand(const operands_t *all, const fy_device_t *device, boo
 FY_COLD fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_tensor_t *const *src, size_t ndst, fy_tensor_t *const *dst)
 {
     const operands_t all = { nsrc, ndst, src, dst };
-    char roles[2][24], shapes[2][112], cures[2][208], more[64] = "";
+    char roles[2][FY__OPERAND_TEXT_NBYTES], shapes[2][112], cures[2][208], more[64] = "";
     for (size_t i = 0; i < nsrc + ndst; i++)
         if (operand_at(&all, i) && fy__tensor_is_gone(operand_at(&all, i)))
-            return fy__refuse_gone(name, role(i, nsrc, roles[0], sizeof roles[0]));
+            return fy__refuse_gone(name, fy__operand_format(name, i >= nsrc, i >= nsrc ? i - nsrc : i, roles[0]));
     size_t first = 0;
     while (first < nsrc + ndst && !operand_at(&all, first)) first++;
     const fy_device_t *majority = find_majority(&all);
@@ -142,8 +108,11 @@ FY_COLD fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_ten
     const size_t order[2] = { stays < moves ? stays : moves, stays < moves ? moves : stays };
     for (int i = 0; i < 2; i++) {
         const fy_tensor_t *tensor = operand_at(&all, order[i]), *other = operand_at(&all, order[!i]);
-        label_of(name, order[i], nsrc, roles[i], sizeof roles[i]);
-        cure(tensor, roles[i], other->storage->device, cures[i], sizeof cures[i]);
+        const bool is_dst = order[i] >= nsrc;
+        const size_t index = is_dst ? order[i] - nsrc : order[i];
+        const char *given = fy__operand_name(name, is_dst, index);
+        fy__operand_format(name, is_dst, index, roles[i]);
+        cure(tensor, given ? given : roles[i], other->storage->device, cures[i], sizeof cures[i]);
         (void)fy__tensor_format(tensor, shapes[i], sizeof shapes[i]);
     }
     const fy_device_t *devices[2] = { operand_at(&all, order[0])->storage->device, operand_at(&all, order[1])->storage->device };
@@ -161,10 +130,10 @@ static FY_COLD fy_status_t unlike(const char *name, unsigned index, const fy_ten
 {
     char given[112];
     if (dst->dtype != result->dtype)
-        return FY_FAIL(DTYPE_MISMATCH, "%s: dst%u is %s, but the result is %s", name, index, fy__tensor_format(dst, given, sizeof given),
-                       FY__DESC_TEXT(result));
-    return FY_FAIL(SHAPE_MISMATCH, "%s: dst%u is %s, but the result is %s\n  Pass a dst of that shape, or NULL to have one made", name,
-                   index, fy__tensor_format(dst, given, sizeof given), FY__DESC_TEXT(result));
+        return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, but the result is %s", name, FY__DST_TEXT(name, index),
+                       fy__tensor_format(dst, given, sizeof given), FY__DESC_TEXT(result));
+    return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, but the result is %s\n  Pass a dst of that shape, or NULL to have one made", name,
+                   FY__DST_TEXT(name, index), fy__tensor_format(dst, given, sizeof given), FY__DESC_TEXT(result));
 }
 
 fy_status_t fy__refuse_unlike(const char *name, unsigned index, const fy_tensor_t *dst, const fy_desc_t *result)
@@ -176,9 +145,7 @@ fy_status_t fy__refuse_unlike(const char *name, unsigned index, const fy_tensor_
 
 fy_status_t fy__refuse_unwritable(const char *name, unsigned index, const fy_tensor_t *dst)
 {
-    char role_text[24];
-    if (FY_LIKELY(dst->contiguous)) return FY_STATUS_OK;
-    return fy__tensor_check_writable(dst, name, role(index, 0, role_text, sizeof role_text));
+    return FY_LIKELY(dst->contiguous) ? FY_STATUS_OK : fy__tensor_check_writable(dst, name, FY__DST_TEXT(name, index));
 }
 
 /* The bytes from the first to behind the last element. */
@@ -203,25 +170,33 @@ static bool same_window(const fy_tensor_t *a, const fy_tensor_t *b)
     return true;
 }
 
-static FY_COLD fy_status_t overlapping(const char *name, unsigned index, const fy_tensor_t *dst, size_t i, const fy_tensor_t *other,
+/* `role`: what `other` is called. */
+static FY_COLD fy_status_t overlapping(const char *name, unsigned index, const fy_tensor_t *dst, const char *role, const fy_tensor_t *other,
                                        bool exactly)
 {
     char texts[2][112];
-    return FY_FAIL(INVALID_ARGUMENT, "%s: dst%u %s overlaps operand %zu %s\n  Write into a tensor of its own%s", name, index,
-                   fy__tensor_format(dst, texts[0], sizeof texts[0]), i, fy__tensor_format(other, texts[1], sizeof texts[1]),
+    return FY_FAIL(INVALID_ARGUMENT, "%s: %s %s overlaps %s %s\n  Write into a tensor of its own%s", name, FY__DST_TEXT(name, index),
+                   fy__tensor_format(dst, texts[0], sizeof texts[0]), role, fy__tensor_format(other, texts[1], sizeof texts[1]),
                    exactly ? ", or into exactly the operand itself" : "");
 }
 
-fy_status_t fy__refuse_overlap(const char *name, unsigned index, const fy_tensor_t *dst, size_t nother, const fy_tensor_t *const *other,
+fy_status_t fy__refuse_overlap(const char *name, unsigned index, fy_tensor_t *const *dst, size_t nsrc, const fy_tensor_t *const *src,
                                bool exactly)
 {
     const char *begin, *end, *other_begin, *other_end;
-    extent(dst, &begin, &end);
-    for (size_t i = 0; i < nother; i++) {
-        extent(other[i], &other_begin, &other_end);
-        if (begin >= other_end || other_begin >= end || begin == end || other_begin == other_end) continue;
-        if (exactly && same_window(dst, other[i])) continue;
-        return overlapping(name, index, dst, i, other[i], exactly);
+    extent(dst[index], &begin, &end);
+    if (begin == end) return FY_STATUS_OK;
+    for (size_t i = 0; i < nsrc; i++) {
+        extent(src[i], &other_begin, &other_end);
+        if (begin >= other_end || other_begin >= end || other_begin == other_end) continue;
+        if (exactly && same_window(dst[index], src[i])) continue;
+        return overlapping(name, index, dst[index], FY__SRC_TEXT(name, i), src[i], exactly);
+    }
+    for (size_t i = 0; i < index; i++) {
+        if (!dst[i]) continue;
+        extent(dst[i], &other_begin, &other_end);
+        if (begin >= other_end || other_begin >= end || other_begin == other_end) continue;
+        return overlapping(name, index, dst[index], FY__DST_TEXT(name, i), dst[i], false);
     }
     return FY_STATUS_OK;
 }
@@ -233,9 +208,10 @@ fy_status_t fy__refuse_accumulate(const fy_op_info_t *info, uint32_t accumulate,
     if (!(info->flags & FY_OP_CAN_ACCUMULATE)) return FY_FAIL(UNSUPPORTED, "%s cannot add to its result", info->name);
     for (uint32_t rest = accumulate; rest; rest &= rest - 1) {
         const size_t i = (size_t)__builtin_ctz(rest);
-        if (i >= ndst || !dst[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: dst%zu is to be added to, but is not given", info->name, i);
+        if (i >= ndst || !dst[i])
+            return FY_FAIL(INVALID_ARGUMENT, "%s: %s is to be added to, but is not given", info->name, FY__DST_TEXT(info->name, i));
         if (!(floats & FY_DTYPE_BIT(dst[i]->dtype)))
-            return FY_FAIL(DTYPE_MISMATCH, "%s: dst%zu is %s; only floats are added to", info->name, i,
+            return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s; only floats are added to", info->name, FY__DST_TEXT(info->name, i),
                            fy_dtype_name((fy_dtype_t)dst[i]->dtype));
     }
     return FY_STATUS_OK;

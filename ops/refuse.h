@@ -17,8 +17,8 @@ fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_tensor_t *c
 fy_status_t fy__refuse_unlike(const char *name, unsigned index, const fy_tensor_t *dst, const fy_desc_t *result);
 /* The given dst repeats elements (a broadcast view). */
 fy_status_t fy__refuse_unwritable(const char *name, unsigned index, const fy_tensor_t *dst);
-/* The given dst overlaps another operand; if `exactly`, it may be the very same window. */
-fy_status_t fy__refuse_overlap(const char *name, unsigned index, const fy_tensor_t *dst, size_t nother, const fy_tensor_t *const *other,
+/* The given dst[index] overlaps a source or a dst before it; if `exactly`, it may be the very same window as a source. */
+fy_status_t fy__refuse_overlap(const char *name, unsigned index, fy_tensor_t *const *dst, size_t nsrc, const fy_tensor_t *const *src,
                                bool exactly);
 /* accumulate names a dst that is not given, not float, or an op that cannot. */
 fy_status_t fy__refuse_accumulate(const fy_op_info_t *info, uint32_t accumulate, size_t ndst, fy_tensor_t *const *dst);

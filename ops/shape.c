@@ -6,6 +6,7 @@
 #include <inttypes.h>
 
 #include "ops/format.h"
+#include "ops/operand.h"
 #include "runtime/base/fail.h"
 
 /* ---- shared checks ---- */
@@ -23,14 +24,16 @@ bool fy__same_dims(const fy_desc_t *a, const fy_desc_t *b) { return same_dims(a,
 
 static FY_COLD fy_status_t fail_dtype(const fy_op_info_t *info, const char *side, int index, const fy_desc_t *desc, uint32_t dtypes)
 {
-    return FY_FAIL(DTYPE_MISMATCH, "%s: %s%d is %s, it takes %s: Ferry promotes nothing; fy_cast it", info->name, side, index,
-                   FY__DESC_TEXT(desc), FY__DTYPES_TEXT(dtypes));
+    return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, it takes %s: Ferry promotes nothing; fy_cast it", info->name,
+                   fy__operand_format(info->name, side[0] == 'd', (size_t)index, (char[FY__OPERAND_TEXT_NBYTES]){ 0 }), FY__DESC_TEXT(desc),
+                   FY__DTYPES_TEXT(dtypes));
 }
 
 static FY_COLD fy_status_t fail_mixed(const fy_op_info_t *info, const fy_launch_t *launch, int first, int second)
 {
-    return FY_FAIL(DTYPE_MISMATCH, "%s: src%d is %s, src%d is %s: Ferry promotes nothing; fy_cast one of them", info->name, first,
-                   FY__DESC_TEXT(&launch->src[first]), second, FY__DESC_TEXT(&launch->src[second]));
+    return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, %s is %s: Ferry promotes nothing; fy_cast one of them", info->name,
+                   FY__SRC_TEXT(info->name, first), FY__DESC_TEXT(&launch->src[first]), FY__SRC_TEXT(info->name, second),
+                   FY__DESC_TEXT(&launch->src[second]));
 }
 
 fy_status_t fy__check_dtype(const fy_op_info_t *info, const char *side, int index, const fy_desc_t *desc, uint32_t dtypes)

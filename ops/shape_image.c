@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ops/format.h"
+#include "ops/operand.h"
 #include "runtime/base/fail.h"
 
 /* A convolution as its three tensors say it is, whichever of them is the result. */
@@ -52,8 +53,8 @@ static fy_status_t check_operands(const fy_op_info_t *info, const fy_launch_t *l
     for (int i = 0; i < 2; i++) {
         const bool is_weight = i == 1 && launch->op != FY_OP_CONV2D_BACKWARD_WEIGHT;
         if (launch->src[i].rank != 4)
-            return FY_FAIL(SHAPE_MISMATCH, "%s: src%d is %s, it needs rank 4: %s", info->name, i, FY__DESC_TEXT(&launch->src[i]),
-                           layout[is_weight]);
+            return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, it needs rank 4: %s", info->name, FY__SRC_TEXT(info->name, i),
+                           FY__DESC_TEXT(&launch->src[i]), layout[is_weight]);
     }
     return FY_STATUS_OK;
 }
@@ -209,7 +210,8 @@ static fy_status_t check_image(const fy_op_info_t *info, const fy_launch_t *laun
     if (i) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
     FY_TRY(fy__check_dtype(info, "src", i, &launch->src[i], info->dtypes));
     if (launch->src[i].rank == 4) return FY_STATUS_OK;
-    return FY_FAIL(SHAPE_MISMATCH, "%s: src%d is %s, it needs rank 4: [N, H, W, C]", info->name, i, FY__DESC_TEXT(&launch->src[i]));
+    return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, it needs rank 4: [N, H, W, C]", info->name, FY__SRC_TEXT(info->name, i),
+                   FY__DESC_TEXT(&launch->src[i]));
 }
 
 static fy_status_t pool_forward(const fy_op_info_t *info, fy_launch_t *launch)

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "ops/format.h"
+#include "ops/operand.h"
 #include "runtime/base/fail.h"
 
 /* log_probs or logits (src `x`) and targets (src `t`) of one another. */
@@ -119,8 +120,8 @@ static fy_status_t alike(const fy_op_info_t *info, fy_launch_t *launch, int firs
     FY_TRY(fy__check_same_dtype(info, launch, 0, second));
     FY_TRY(fy__check_dtype(info, "src", first, a, info->dtypes));
     if (!fy__same_dims(a, &launch->src[second]))
-        return FY_FAIL(SHAPE_MISMATCH, "%s: src%d is %s, src%d is %s: they must be equal", info->name, first, FY__DESC_TEXT(a), second,
-                       FY__DESC_TEXT(&launch->src[second]));
+        return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, %s is %s: they must be equal", info->name, FY__SRC_TEXT(info->name, first),
+                       FY__DESC_TEXT(a), FY__SRC_TEXT(info->name, second), FY__DESC_TEXT(&launch->src[second]));
     dst->dtype = a->dtype;
     dst->rank = a->rank;
     for (int i = 0; i < a->rank; i++) dst->dims[i] = a->dims[i];

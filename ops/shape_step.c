@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "ops/format.h"
+#include "ops/operand.h"
 #include "runtime/base/fail.h"
 
 fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch)
@@ -79,11 +80,11 @@ static fy_status_t check_state(const fy_op_info_t *info, const fy_launch_t *laun
     for (int i = 1; i < nalike; i++) {
         const fy_desc_t *state = &launch->dst[i];
         if (state->dtype != param->dtype)
-            return FY_FAIL(DTYPE_MISMATCH, "%s: dst%d is %s, the parameter (dst0) %s", info->name, i, FY__DESC_TEXT(state),
-                           FY__DESC_TEXT(param));
+            return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, the parameter (dst0) %s", info->name, FY__DST_TEXT(info->name, i),
+                           FY__DESC_TEXT(state), FY__DESC_TEXT(param));
         if (!fy__same_dims(state, param))
-            return FY_FAIL(SHAPE_MISMATCH, "%s: dst%d is %s, the parameter (dst0) %s", info->name, i, FY__DESC_TEXT(state),
-                           FY__DESC_TEXT(param));
+            return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, the parameter (dst0) %s", info->name, FY__DST_TEXT(info->name, i),
+                           FY__DESC_TEXT(state), FY__DESC_TEXT(param));
     }
     if (!counts) return FY_STATUS_OK;
     FY_TRY(fy__check_dtype(info, "dst", nalike, &launch->dst[nalike], FY_DTYPE_BIT(FY_DTYPE_I64)));

@@ -2,6 +2,7 @@
  * Not here: whether shapes and numbers fit (shape_linalg.c, shape_step.c), schedules and parameter blocks (train/). */
 #include "ops/typed/typed.h"
 
+#include "ops/operand.h"
 #include "runtime/tensor.h"
 
 fy_status_t fy_linear(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias, fy_activation_t activation,
@@ -45,7 +46,7 @@ static fy_status_t step(fy_op_t op, const fy_tensor_t *grad, const fy_tensor_t *
     const fy_tensor_t *src[2] = { grad, lr };
     const char *name = fy__op_rows[op].info.name;
     for (size_t i = 0; i < ndst; i++) {
-        if (!dst[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: dst%zu, which is updated in place, is NULL", name, i);
+        if (!dst[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: %s, which is updated in place, is NULL", name, FY__DST_TEXT(name, i));
     }
     return fy__dispatch(&fy__op_rows[op], 2, src, attrs, 0, ndst, dst);
 }
