@@ -20,6 +20,7 @@ typedef struct replay {
     uint32_t *words[FY__RECORDING_FAULTS];
     uint32_t own[FY__RECORDING_FAULTS]; /* synchronous ones: the flags themselves */
     uint32_t nfaults;
+    uint32_t refused;    /* the poison record of a kernel that failed inside its call, part of whose work may be on its way */
     bool after_transfer; /* something read comes from another stream that is not known to be done */
 } replay_t;
 
@@ -95,7 +96,7 @@ static fy_status_t submit_native(const replay_t *replay, uint32_t *out_submitted
     return FY_UNLIKELY(status != FY_STATUS_OK) ? fy__device_check(device, status) : FY_STATUS_OK;
 }
 
-static fy_status_t submit(const replay_t *replay, uint32_t *out_submitted)
+static fy_status_t submit(replay_t *replay, uint32_t *out_submitted)
 {
     const fy__recording_t *recording = replay->recording;
     fy_device_t *device = replay->device;
@@ -104,17 +105,16 @@ static fy_status_t submit(const replay_t *replay, uint32_t *out_submitted)
     for (*out_submitted = 0; *out_submitted < recording->ncalls; ++*out_submitted) {
         fy__recorded_t *call = &recording->calls[*out_submitted];
         fy_status_t status;
-        uint32_t refused = 0; /* by a kernel that runs inside the call and has no flag of the replay's */
         uint32_t *fault = call->fault ? replay->words[call->fault - 1] : NULL;
         if (call->is_upload) {
             call->upload.copy.fault = fault;
             status = backend->copy(device->dev, native, &call->upload.copy);
         } else {
-            call->launch.fault = call->launch.kernel && !fault ? &refused : fault;
+            call->launch.fault = call->launch.kernel && !fault ? &replay->refused : fault;
             status = backend->launch(device->dev, native, &call->launch);
         }
         if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__device_check(device, status);
-        if (FY_UNLIKELY(refused)) return fy__poison_fail(refused, "graph_replay");
+        if (FY_UNLIKELY(replay->refused)) return fy__poison_fail(replay->refused, "graph_replay");
     }
     return FY_STATUS_OK;
 }
@@ -226,11 +226,13 @@ static FY_COLD fy_status_t fail(replay_t *replay, fy_status_t status, uint32_t s
     const fy__recording_t *recording = replay->recording;
     fy__error_copy_t first;
     fy__error_save(&first);
-    const fy__point_t point = replay->stream && submitted ? fy__stream_submitted_anchored(replay->stream) : 0;
+    const bool has_begun = submitted || replay->refused;
+    const fy__point_t point = replay->stream && has_begun ? fy__stream_submitted_anchored(replay->stream) : 0;
     give_flags_back(replay, point);
-    if (submitted) {
+    if (has_begun) {
         const uint32_t record =
-            submitted < recording->ncalls
+            replay->refused ? replay->refused
+            : submitted < recording->ncalls
                 ? fy__poison_record(status, "a replay failed at call %u of %u: %.90s", submitted + 1, recording->ncalls, first.error.text)
                 : fy__poison_record(status, "what a replay found out about its values is lost: %.80s", first.error.text);
         if (point) note_hazards(replay, point);
@@ -279,7 +281,7 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     replay.graph = graph;
     replay.stream = device->synchronous ? NULL : fy__stream_current(device, replay.thread->streams);
-    replay.nfaults = 0;
+    replay.nfaults = replay.refused = 0;
     replay.after_transfer = false;
     FY_TRY(check(&replay));
     FY_TRY(fy__graph_capture(graph));

@@ -1,0 +1,88 @@
+/* Kernels that run inside their call on an asynchronous device, as on cuda: a failure is known at once, and is a fault all the same. Here
+ * an eager simulated device that says so. Not here: what users see on every device (tests/conformance/test_conformance_kernel.c). */
+#include "runtime/device.h"
+#include "tests/support/harness.h"
+
+static fy_status_t fails(const fy_launch_t *launch, void *stream)
+{
+    (void)stream;
+    if (launch->fault) return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "not my flag");
+    return fy_error_set(FY_STATUS_BUSY, __FILE__, __LINE__, "made to fail");
+}
+
+static fy_status_t call(fy_tensor_t *dst, fy_tensor_t *src)
+{
+    static fy_op_t op = FY_OP_NONE;
+    const fy_op_kernel_t kernel = { "host", fails, NULL };
+    fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel };
+    def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
+                               .name = "test.fails",
+                               .nsrc_min = 1,
+                               .nsrc_max = 1,
+                               .ndst = 1,
+                               .flags = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE,
+                               .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
+    if (op == FY_OP_NONE) ts_ok(fy_op_register(&def, &op));
+    return fy_op_call(op, 1, &src, NULL, 1, &dst);
+}
+
+static void expect_poisoned(const fy_tensor_t *tensor)
+{
+    fy_download_t *download;
+    fy_tensor_t *host;
+    ts_ok(fy_tensor_download(tensor, NULL, &download));
+    ts_fails(fy_download_wait(download, FY_FOREVER, &host), KERNEL_FAILED);
+    ts_text_has("test.fails: its kernel failed with BUSY: made to fail");
+}
+
+static fy_tensor_t *ones(const ts_ctx_t *ctx)
+{
+    fy_tensor_t *tensor;
+    ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(3), 1, &tensor));
+    return tensor;
+}
+
+static void a_call_is_a_fault_that_is_known(ts_ctx_t *ctx)
+{
+    if (!ctx->is_sim) skip();
+    fy_tensor_t *x = ones(ctx), *y = ones(ctx), *more;
+    ctx->device->info.kernels_run_late = 0;
+    ts_ok(call(y, x));
+    const fy_ticket_t ticket = fy_tensor_ticket(y);
+    ts_ok(fy_neg(y, &more));
+    expect_poisoned(y);
+    expect_poisoned(more);
+    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), KERNEL_FAILED);
+    ts_fails(fy_device_wait(ctx->device, FY_FOREVER), KERNEL_FAILED);
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
+    ts_expect_f32(x, (float[]){ 1, 1, 1 }, 3);
+}
+
+/* It may have submitted part of its work before it failed, also as the first or the last call. */
+static void a_replay_stops_there(ts_ctx_t *ctx)
+{
+    if (!ctx->is_sim) skip();
+    ctx->device->info.kernels_run_late = 0;
+    for (int at = 0; at < 3; at++) {
+        fy_tensor_t *x = ones(ctx), *y = ones(ctx), *z = ones(ctx);
+        fy_graph_t *graph;
+        ts_ok(fy_graph_begin(ctx->device));
+        for (int i = 0; i < 3; i++) ts_ok(i == at ? call(y, x) : fy_axpy(z, 1, x));
+        ts_ok(fy_graph_end(&graph));
+        for (int i = 0; i < 2; i++) {
+            ts_ok(fy_copy(y, x));
+            ts_ok(fy_copy(z, x));
+            ts_fails(fy_graph_replay(graph, NULL), KERNEL_FAILED);
+            ts_text_has("graph_replay: test.fails: its kernel failed with BUSY: made to fail");
+            expect_poisoned(y);
+            expect_poisoned(z); /* how far the replay came is not to be relied on */
+        }
+        ts_ok(fy_copy(z, x));
+        ts_expect_f32(z, (float[]){ 1, 1, 1 }, 3);
+        fy_graph_destroy(graph);
+    }
+}
+
+static const ts_test_t k_tests[] = { TS_TEST(a_call_is_a_fault_that_is_known), TS_TEST(a_replay_stops_there) };
+
+int main(void) { return TS_RUN("kernel inside", k_tests, NULL); }
