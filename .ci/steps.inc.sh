@@ -6,6 +6,7 @@ export OMP_WAIT_POLICY=passive
 use_ccache() {
     if ! command -v ccache >/dev/null || ! mkdir -p "${CCACHE_DIR:=/var/cache/ferry/ccache}" 2>/dev/null; then return 0; fi
     export CCACHE_DIR CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache
+    export CMAKE_CUDA_COMPILER_LAUNCHER=ccache
 }
 
 started=$SECONDS passed=0 failed=0 skipped=0

@@ -21,7 +21,7 @@ if(FERRY_CUDA_BUILT)
     set(probe_fatbin ${FERRY_FATBIN_DIR}/probe_kernels.fatbin)
     add_custom_command(
         OUTPUT ${probe_fatbin}
-        COMMAND ${FERRY_NVCC} ${FERRY_NVCC_FLAGS} -fatbin -o ${probe_fatbin} ${PROJECT_SOURCE_DIR}/bench/probe_kernels.cu
+        COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${FERRY_NVCC} ${FERRY_NVCC_FLAGS} ${ferry_fatbin_flags} -o ${probe_fatbin} ${PROJECT_SOURCE_DIR}/bench/probe_kernels.cu
         DEPENDS ${PROJECT_SOURCE_DIR}/bench/probe_kernels.cu
         COMMENT "Compiling CUDA kernels probe_kernels.cu"
         VERBATIM)

@@ -34,6 +34,13 @@ endforeach()
 list(GET ferry_cuda_architectures -1 arch)
 list(APPEND FERRY_NVCC_FLAGS -gencode arch=compute_${arch},code=compute_${arch})
 
+# As CMake does for languages that it knows: the variable of the environment is the default. A launcher such as ccache wants to see -c.
+set(CMAKE_CUDA_COMPILER_LAUNCHER "$ENV{CMAKE_CUDA_COMPILER_LAUNCHER}" CACHE STRING "Program that runs nvcc, such as ccache")
+set(ferry_fatbin_flags -fatbin)
+if(CMAKE_CUDA_COMPILER_LAUNCHER)
+    list(APPEND ferry_fatbin_flags -c)
+endif()
+
 set(FERRY_FATBIN_DIR ${CMAKE_BINARY_DIR}/fatbin)
 file(MAKE_DIRECTORY ${FERRY_FATBIN_DIR})
 file(GLOB kernel_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/cuda/kernels/*.cu)
@@ -43,8 +50,8 @@ foreach(source ${kernel_files})
     set(fatbin ${FERRY_FATBIN_DIR}/${name}.fatbin)
     add_custom_command(
         OUTPUT ${fatbin}
-        COMMAND ${FERRY_NVCC} ${FERRY_NVCC_FLAGS} -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include -MD -MF ${fatbin}.d -MT ${fatbin}
-                -fatbin -o ${fatbin} ${source}
+        COMMAND ${CMAKE_CUDA_COMPILER_LAUNCHER} ${FERRY_NVCC} ${FERRY_NVCC_FLAGS} -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include -MD
+                -MF ${fatbin}.d -MT ${fatbin} ${ferry_fatbin_flags} -o ${fatbin} ${source}
         DEPENDS ${source}
         DEPFILE ${fatbin}.d
         COMMENT "Compiling CUDA kernels ${name}.cu"

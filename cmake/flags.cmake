@@ -24,7 +24,7 @@ set(FERRY_WERROR_NVCC_FLAGS) # for nvcc
 if(FERRY_WERROR)
     # Whether a value is set depends, for gcc, on how far it inlines: those two stay warnings, and under sanitizers mean nothing.
     set(FERRY_WERROR_FLAGS -Werror)
-    set(FERRY_WERROR_NVCC_FLAGS -Werror all-warnings)
+    set(FERRY_WERROR_NVCC_FLAGS -Werror=all-warnings)
     if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
         list(APPEND FERRY_WERROR_FLAGS -Wno-error=maybe-uninitialized -Wno-error=array-bounds)
     endif()
