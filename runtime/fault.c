@@ -27,7 +27,7 @@ uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
 {
     va_list args;
     pthread_mutex_lock(&records_lock);
-    if (!(++nrecords & 0xFFFFFFu)) nrecords++; /* number 0 is FY__POISON_UNPLAYED's */
+    if (!(++nrecords & 0xFFFFFFu)) nrecords++; /* number 0 is of FY__POISON_UNPLAYED and _FORGOTTEN */
     const uint32_t number = nrecords & 0xFFFFFFu;
     records[number % RECORDS].status = status;
     va_start(args, format);
@@ -62,6 +62,12 @@ fy_status_t fy__poison_fail(uint32_t record, const char *what)
                             "%s: these bytes come from a graph that was recorded and not replayed, so nothing has computed them\n"
                             "  Replay the graph first: fy_graph_replay",
                             what);
+    if (record == FY__POISON_FORGOTTEN)
+        return fy_error_set(
+            status, __FILE__, __LINE__,
+            "%s: a request that these bytes depend on may have failed: %d requests on this device have failed after it, and\n"
+            "  Ferry remembers no more. Wait for results, or look at tickets, before so many fail",
+            what, FY__FAULT_MEMORY);
     pthread_mutex_lock(&records_lock);
     if ((nrecords & 0xFFFFFFu) - (record & 0xFFFFFFu) < RECORDS) memcpy(text, records[(record & 0xFFFFFFu) % RECORDS].text, sizeof text);
     pthread_mutex_unlock(&records_lock);
@@ -75,7 +81,8 @@ void fy__poison_fork_unlock(void) { pthread_mutex_unlock(&records_lock); }
 
 static uint32_t note(fy__faults_t *faults, uint64_t request, fy__point_t point, uint32_t record)
 {
-    const uint32_t i = faults->nfaulted++ % FY__FAULT_WINDOW;
+    const uint32_t i = faults->nfaulted++ % FY__FAULT_MEMORY;
+    if (faults->faulted[i].request > faults->forgotten) faults->forgotten = faults->faulted[i].request;
     faults->faulted[i].request = request;
     faults->faulted[i].point = point;
     faults->faulted[i].record = record;
@@ -97,13 +104,13 @@ static void settle(fy__faults_t *faults, uint64_t request)
     memcpy(faults->faulted[i].also, faults->also[slot], sizeof faults->also[slot]);
 }
 
-/* The record of a request that is resolved: 0 if it was clean, or is so old that nothing is known of it any more. */
+/* The record of a request that is resolved: 0 if it was clean, FY__POISON_FORGOTTEN if that is no longer known. */
 static uint32_t record_of(const fy__faults_t *faults, uint64_t request)
 {
     if (faults->next - request < FY__FAULT_WINDOW) return faults->records[request % FY__FAULT_WINDOW];
-    for (uint32_t i = 0; i < FY__FAULT_WINDOW && i < faults->nfaulted; i++)
+    for (uint32_t i = 0; i < FY__FAULT_MEMORY && i < faults->nfaulted; i++)
         if (faults->faulted[i].request == request) return faults->faulted[i].record;
-    return 0;
+    return request <= faults->forgotten ? FY__POISON_FORGOTTEN : 0;
 }
 
 /* Waits until the request that last used `slot` is done, if it may not be. The lock is let go meanwhile: the wait may have to submit
@@ -216,7 +223,7 @@ void fy__fault_belongs(fy_device_t *device, const fy__suspect_t *requests, fy__p
         const uint64_t request = requests->first + i;
         if (requests->mask >> i & 1 && faults->next - request < FY__FAULT_WINDOW) faults->also[request % FY__FAULT_WINDOW][which] = point;
     }
-    for (uint32_t i = 0; i < FY__FAULT_WINDOW && i < faults->nfaulted; i++) {
+    for (uint32_t i = 0; i < FY__FAULT_MEMORY && i < faults->nfaulted; i++) {
         const uint64_t back = faults->faulted[i].request - requests->first;
         if ((faults->faulted[i].request && back < FY__FAULT_WINDOW && requests->mask >> back & 1) ||
             (requests->poison && faults->faulted[i].record == requests->poison))
@@ -237,7 +244,7 @@ uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
     fy__faults_t *faults = &device->faults;
     uint32_t record = 0;
     fy__lock(&faults->lock);
-    for (uint32_t i = 0; i < FY__FAULT_WINDOW && i < faults->nfaulted && !record; i++) /* resolved before: its slot may be taken over */
+    for (uint32_t i = 0; i < FY__FAULT_MEMORY && i < faults->nfaulted && !record; i++) /* resolved before: its slot may be taken over */
         if (is_at(point, faults->faulted[i].point, faults->faulted[i].also)) record = faults->faulted[i].record;
     for (uint32_t back = 0; back < FY__FAULT_WINDOW && back < faults->next && !record; back++) {
         const uint64_t request = faults->next - back;
@@ -274,8 +281,8 @@ fy_status_t fy__faults_take(fy_device_t *device, const char *what)
         const fy__point_t point = faults->points[request % FY__FAULT_WINDOW];
         if (point != UINT64_MAX && fy__point_reached(point)) settle(faults, request); /* other threads go on submitting */
     }
-    if (faults->ntaken + FY__FAULT_WINDOW < faults->nfaulted) faults->ntaken = faults->nfaulted - FY__FAULT_WINDOW;
-    if (faults->ntaken < faults->nfaulted) record = faults->faulted[faults->ntaken % FY__FAULT_WINDOW].record;
+    if (faults->ntaken + FY__FAULT_MEMORY < faults->nfaulted) faults->ntaken = faults->nfaulted - FY__FAULT_MEMORY;
+    if (faults->ntaken < faults->nfaulted) record = faults->faulted[faults->ntaken % FY__FAULT_MEMORY].record;
     faults->ntaken = faults->nfaulted;
     fy__unlock(&faults->lock);
     return record ? fy__poison_fail(record, what) : FY_STATUS_OK;

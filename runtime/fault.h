@@ -1,6 +1,7 @@
-/* Faults of requests: an op that met a bad value (an index out of range), or a registered op whose kernel failed, raised its flag. On an asynchronous device nobody knows until
- * the request is done, so a storage carries which unresolved requests its bytes may depend on, as bits relative to a request number;
- * whoever waits for the bytes resolves them. At most FY__FAULT_WINDOW such requests are unresolved per device.
+/* Faults of requests: an op that met a bad value (an index out of range), or a registered op whose kernel failed, raised its flag. On an
+ * asynchronous device nobody knows until the request is done, so a storage carries which unresolved requests its bytes may depend on, as bits
+ * relative to a request number; a wait for the bytes resolves them. At most FY__FAULT_WINDOW such requests are unresolved per device. The
+ * last FY__FAULT_MEMORY that failed are remembered; bytes that depend on an older one, failed or not, count as failed.
  * Not here: losing the device (device.h). */
 #ifndef FERRY_RUNTIME_FAULT_H_
 #define FERRY_RUNTIME_FAULT_H_
@@ -12,7 +13,7 @@
 
 #include "runtime/hazard.h"
 
-enum { FY__FAULT_WINDOW = 64, FY__FAULT_OF_COPY = -2 };
+enum { FY__FAULT_WINDOW = 64, FY__FAULT_MEMORY = 1024, FY__FAULT_OF_COPY = -2 };
 enum { FY__FAULT_ALSO_TRANSFER, FY__FAULT_ALSO_CALL, FY__FAULT_ALSO };
 
 /* What a storage may suffer from. All zero: nothing. */
@@ -42,12 +43,15 @@ typedef struct fy__faults {
         uint64_t request;
         fy__point_t point, also[FY__FAULT_ALSO];
         uint32_t record;
-    } faulted[FY__FAULT_WINDOW]; /* the last requests that failed, found here once their slot was taken over */
+    } faulted[FY__FAULT_MEMORY]; /* the last requests that failed, found here once their slot was taken over */
+    uint64_t forgotten;          /* the highest number of a request that failed and is no longer there */
     uint32_t nfaulted, ntaken;   /* `ntaken` of them were returned by fy__faults_take */
 } fy__faults_t;
 
 /* The poison of a tensor that was made while a graph was recorded, until the graph's first replay. No entry of the table. */
 #define FY__POISON_UNPLAYED ((uint32_t)FY_STATUS_INVALID_ARGUMENT << 24)
+/* The poison of what depends on a request that may have failed before the device's memory of failures begins. No entry either. */
+#define FY__POISON_FORGOTTEN ((uint32_t)FY_STATUS_BAD_VALUE << 24)
 /* Writes down a fault and returns its record number. The table is bounded: old records give a shorter text. */
 uint32_t fy__poison_record(fy_status_t status, const char *format, ...) FY_PRINTF(2, 3);
 /* A registered op's kernel failed with `status`, and said `words`: its flag is raised to this record's number. */

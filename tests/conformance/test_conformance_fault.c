@@ -131,6 +131,39 @@ static void the_first_cause_wins(ts_ctx_t *ctx)
     ts_expect_f32(clean, (float[]){ 4, 5 }, 2);
 }
 
+static fy_status_t bytes_of(fy_tensor_t *x)
+{
+    fy_download_t *download;
+    fy_tensor_t *host;
+    FY_TRY(fy_tensor_download(x, NULL, &download));
+    return fy_download_wait(download, FY_FOREVER, &host);
+}
+
+/* A failure that nobody asked about is still known after many others; past what is remembered, bytes that may have failed count as failed. */
+static void many_failures_hide_none(ts_ctx_t *ctx)
+{
+    static const int counts[] = { 100, 1100 };
+    for (int k = 0; k < 2; k++) {
+        fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *good, *bad;
+        ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ 3, 0 }, 2), &good));
+        bad = bad_rows(ctx, table);
+        for (int i = 0; i < counts[k]; i++) {
+            fy_scope_t scope = fy_scope_begin("others");
+            (void)bad_rows(ctx, table);
+            fy_scope_end(scope, 0, NULL);
+        }
+        ts_fails(bytes_of(bad), BAD_VALUE);
+        if (k == 0) ts_text_has("gather");
+        if (k == 0 || ctx->is_host) {
+            ts_ok(bytes_of(good));
+        } else {
+            ts_text_has("may have failed: 1024 requests on this device have failed after it");
+            ts_fails(bytes_of(good), BAD_VALUE);
+        }
+        (void)!fy_device_wait(ctx->device, FY_FOREVER);
+    }
+}
+
 static void indices_clamp(ts_ctx_t *ctx)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *rows;
@@ -151,6 +184,7 @@ static const ts_test_t k_tests[] = {
     TS_TEST(told_when_the_bytes_come_down), TS_TEST(told_as_one_value),    TS_TEST(a_failure_leaves_the_download),
     TS_TEST(told_by_map_on_the_host),       TS_TEST(told_by_the_ticket),   TS_TEST(others_are_not_touched),
     TS_TEST(the_device_wait_tells_once),    TS_TEST(the_first_cause_wins), TS_TEST(indices_clamp),
+    TS_TEST(many_failures_hide_none),
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "sim", "told_by_map_on_the_host", "only host tensors are mapped" },
