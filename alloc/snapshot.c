@@ -1,16 +1,16 @@
-/* fy_memory_snapshot: takes a snapshot and writes it to a file, whole or not at all: beside its place first, then renamed.
+/* fy_memory_snapshot: takes a snapshot and writes it to a file, whole or not at all (runtime/base/replace.h).
  * Not here: what is taken (snapshot_device.c), what is written (snapshot_json.c, snapshot_svg.c). */
 #include "alloc/snapshot.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/fail.h"
+#include "runtime/base/replace.h"
 
 static void write_all(const fy__snapshot_t *snapshot, fy_snapshot_format_t format, FILE *file)
 {
@@ -20,13 +20,14 @@ static void write_all(const fy__snapshot_t *snapshot, fy_snapshot_format_t forma
         fy__snapshot_write_json(snapshot, file);
 }
 
-/* Writes to the descriptor, and closes it; returns 0 or errno. */
-static int write_to(const fy__snapshot_t *snapshot, fy_snapshot_format_t format, int fd)
+/* By a descriptor of its own, which is closed with the stream. Returns 0 or errno. */
+static int write_to(const fy__snapshot_t *snapshot, fy_snapshot_format_t format, int begun)
 {
-    FILE *file = fdopen(fd, "w");
+    const int fd = fcntl(begun, F_DUPFD_CLOEXEC, 0);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     if (!file) {
         const int error = errno;
-        close(fd);
+        if (fd >= 0) close(fd);
         return error;
     }
     errno = 0;
@@ -36,42 +37,20 @@ static int write_to(const fy__snapshot_t *snapshot, fy_snapshot_format_t format,
     return error;
 }
 
-/* What is there and no ordinary file (a terminal, a pipe) is written to; it cannot be replaced. */
-static int write_in_place(const fy__snapshot_t *snapshot, fy_snapshot_format_t format, const char *path)
-{
-    const int fd = open(path, O_WRONLY | O_CLOEXEC);
-    return fd < 0 ? errno : write_to(snapshot, format, fd);
-}
-
-static int write_beside(const fy__snapshot_t *snapshot, fy_snapshot_format_t format, const char *path)
-{
-    static _Atomic unsigned serial; /* two threads may write to one path */
-    const size_t room = strlen(path) + 48;
-    char *beside = malloc(room);
-    if (!beside) return ENOMEM;
-    snprintf(beside, room, "%s.%ld.%u.tmp", path, (long)getpid(), atomic_fetch_add(&serial, 1));
-    const int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    int error = fd < 0 ? errno : write_to(snapshot, format, fd);
-    if (fd >= 0 && !error && rename(beside, path) != 0) error = errno;
-    if (fd >= 0 && error) unlink(beside);
-    free(beside);
-    return error;
-}
-
 fy_status_t fy_memory_snapshot(const fy_device_t *device, const char *path, fy_snapshot_format_t format)
 {
     fy__snapshot_t snapshot;
-    struct stat found;
+    fy__replace_t replace;
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_snapshot: device is NULL");
     if (!path || !*path) return FY_FAIL(INVALID_ARGUMENT, "memory_snapshot: path is %s", path ? "empty" : "NULL");
     if ((unsigned)format > FY_SNAPSHOT_SVG)
         return FY_FAIL(INVALID_ARGUMENT, "memory_snapshot: format %d is none of FY_SNAPSHOT_JSON, _SVG", (int)format);
     FY_TRY(fy__snapshot_take(device, &snapshot));
-    char *target = realpath(path, NULL); /* a link stays one; NULL: nothing is there */
-    const char *name = target ? target : path;
-    const int error = stat(name, &found) == 0 && !S_ISREG(found.st_mode) ? write_in_place(&snapshot, format, name)
-                                                                         : write_beside(&snapshot, format, name);
-    free(target);
+    int error = fy__replace_begin(&replace, path);
+    if (!error && (error = write_to(&snapshot, format, replace.fd)))
+        fy__replace_abort(&replace);
+    else if (!error)
+        error = fy__replace_commit(&replace);
     fy__snapshot_free(&snapshot);
     return error ? FY_FAIL(IO, "memory_snapshot: cannot write %.300s: %s", path, strerror(error)) : FY_STATUS_OK;
 }

@@ -3,9 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "tools/cal.h"
 
@@ -40,35 +38,18 @@ static void write_document(const cal_t *cal, const cal_origin_t *origin, FILE *f
     json_end(&json);
 }
 
-/* To `name`, which is a temporary file, a pipe, a device, or a link to nothing yet. */
-static fy_status_t write_to(const cal_t *cal, const cal_origin_t *origin, const char *name)
-{
-    FILE *file = fopen(name, "we");
-    if (!file) return TOOL_FAIL(IO, "cannot write %s: %s", name, strerror(errno));
-    write_document(cal, origin, file);
-    const int failed = ferror(file);
-    return (fclose(file) != 0) | failed ? TOOL_FAIL(IO, "cannot write %s: %s", name, strerror(errno)) : FY_STATUS_OK;
-}
-
-static fy_status_t replace(const cal_t *cal, const cal_origin_t *origin, const char *path)
-{
-    char *temporary = tool_alloc(strlen(path) + 8);
-    sprintf(temporary, "%s.part", path);
-    fy_status_t status = write_to(cal, origin, temporary);
-    if (status == FY_STATUS_OK && rename(temporary, path) != 0) status = TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(errno));
-    if (status != FY_STATUS_OK) unlink(temporary);
-    free(temporary);
-    return status;
-}
-
 fy_status_t cal_write(const cal_t *cal, const cal_origin_t *origin, const char *path)
 {
-    struct stat found;
-    char *target = realpath(path, NULL); /* a link stays, and what it names is replaced; NULL: there is no such file yet */
-    const char *name = target ? target : path;
-    const bool is_special = stat(name, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
-    const bool is_dangling = !target && lstat(path, &found) == 0 && S_ISLNK(found.st_mode);
-    const fy_status_t status = is_special || is_dangling ? write_to(cal, origin, name) : replace(cal, origin, name);
-    free(target);
+    char *text = NULL;
+    size_t nbytes = 0;
+    FILE *file = open_memstream(&text, &nbytes);
+    if (!file) return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the profile %s: %s", path, strerror(errno));
+    write_document(cal, origin, file);
+    if (fclose(file) != 0) {
+        free(text);
+        return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the profile %s: %s", path, strerror(errno));
+    }
+    const fy_status_t status = tool_replace(path, text, nbytes);
+    free(text);
     return status;
 }

@@ -1,6 +1,7 @@
 /* One run of one subcommand: device, scope, where output goes, how it ends.
  * Not here: what is measured. With --json the document is collected and printed only when it is whole, so standard output holds
  * exactly one document or nothing. */
+#include "runtime/base/replace.h"
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -32,6 +33,17 @@ fy_status_t tool_check_writable(const char *path)
         ok = access(folder, W_OK | X_OK) == 0;
     }
     return ok ? FY_STATUS_OK : TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+fy_status_t tool_replace(const char *path, const void *text, size_t nbytes)
+{
+    fy__replace_t replace;
+    int error = fy__replace_begin(&replace, path);
+    if (!error && (error = fy__replace_write(&replace, text, nbytes)))
+        fy__replace_abort(&replace);
+    else if (!error)
+        error = fy__replace_commit(&replace);
+    return error ? TOOL_FAIL(IO, "%s", replace.problem) : FY_STATUS_OK;
 }
 
 fy_status_t session_begin(session_t *session, const common_t *common, const char *command, const char *kind, const char *name)

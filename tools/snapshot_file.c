@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "tools/tool.h"
 
@@ -297,15 +296,15 @@ void snapshot_file_close(snapshot_file_t *file)
 
 fy_status_t snapshot_file_draw(const snapshot_file_t *file, const char *path)
 {
-    FILE *out = fopen(path, "w");
-    if (!out) return TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(errno));
-    errno = 0;
-    fy__snapshot_write_svg(&file->snapshot, out);
-    bool failed = ferror(out) != 0;
-    failed |= fclose(out) != 0;
-    if (!failed) return FY_STATUS_OK;
-    const int error = errno;
-    struct stat found; /* what is no ordinary file was there before */
-    if (stat(path, &found) == 0 && S_ISREG(found.st_mode)) remove(path);
-    return TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(error));
+    char *text = NULL;
+    size_t nbytes = 0;
+    FILE *out = open_memstream(&text, &nbytes);
+    if (out) fy__snapshot_write_svg(&file->snapshot, out);
+    if (!out || fclose(out) != 0) {
+        free(text);
+        return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the picture %s", path);
+    }
+    const fy_status_t status = tool_replace(path, text, nbytes);
+    free(text);
+    return status;
 }

@@ -1,160 +1,23 @@
-/* Writing beside, syncing, renaming over. The order is the point: the bytes are on the disk before the name says so (rename, POSIX.1-2017:
- * a reader sees the old file or the new one), and the folder is synced so that the name is there after a crash, too.
- * Not here: what is written. A process that is killed leaves its PATH.PID-N.tmp, which nobody reads. */
+/* Failures of runtime/base/replace.c as statuses. Not here: how a file is replaced. */
 #include "train/replace.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "train/fail.h"
 
-/* The text of the link `path`, from the link's folder if it is relative; NULL with errno: `path` is no link (EINVAL), or no memory. */
-static char *link_target(const char *path)
+static fy_status_t status_of(const fyt_replace_t *replace, int error)
 {
-    char text[4096];
-    const ssize_t n = readlink(path, text, sizeof text);
-    if (n < 0 || n == sizeof text) {
-        if (n >= 0) errno = ENAMETOOLONG;
-        return NULL;
-    }
-    const char *slash = text[0] == '/' ? NULL : strrchr(path, '/');
-    const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
-    char *target = malloc(folder + (size_t)n + 1);
-    if (!target) return NULL;
-    memcpy(target, path, folder);
-    memcpy(target + folder, text, (size_t)n);
-    target[folder + (size_t)n] = 0;
-    return target;
+    if (!error) return FY_STATUS_OK;
+    return error == ENOMEM ? FYT_FAIL(OUT_OF_MEMORY, "%s", replace->problem) : FYT_FAIL(IO, "%s", replace->problem);
 }
 
-/* The name behind all links of `path`'s last part, whether there is a file of that name or not. */
-static fy_status_t resolve(const char *path, char **out_path)
-{
-    enum { MOST_LINKS = 40 }; /* as Linux has it */
-    char *now = strdup(path);
-    *out_path = NULL;
-    for (int i = 0; now; i++) {
-        char *next = link_target(now);
-        if (!next && (errno == EINVAL || errno == ENOENT)) break; /* no link, or nothing there yet */
-        const int error = next && i == MOST_LINKS ? ELOOP : next ? 0 : errno;
-        free(now);
-        now = next;
-        if (!error) continue;
-        free(now);
-        return FYT_FAIL(IO, "cannot write %s: %s", path, error == ELOOP ? "its symbolic links lead back to themselves" : strerror(error));
-    }
-    if (!now) return FYT_FAIL(OUT_OF_MEMORY, "no host memory for the name of the file %s", path);
-    *out_path = now;
-    return FY_STATUS_OK;
-}
-
-/* A pipe or a device is written to where it is: renamed over, it would be gone. */
-static int is_special(const char *path)
-{
-    struct stat found;
-    return stat(path, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
-}
-
-static fy_status_t open_special(fyt_replace_t *replace)
-{
-    do replace->fd = open(replace->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    while (replace->fd < 0 && errno == EINTR);
-    if (replace->fd >= 0) return FY_STATUS_OK;
-    const fy_status_t status = FYT_FAIL(IO, "cannot open %s for writing: %s", replace->path, strerror(errno));
-    free(replace->path);
-    return status;
-}
-
-fy_status_t fyt_replace_begin(fyt_replace_t *replace, const char *path)
-{
-    enum { MOST_SUFFIX = 48, TRIES = 1000 };
-    *replace = (fyt_replace_t){ NULL, NULL, -1 };
-    FY_TRY(resolve(path, &replace->path));
-    if (is_special(replace->path)) return open_special(replace);
-    const size_t room = strlen(replace->path) + MOST_SUFFIX;
-    replace->temp = malloc(room);
-    if (!replace->temp) {
-        free(replace->path);
-        return FYT_FAIL(OUT_OF_MEMORY, "no host memory for the name of a file beside %s", path);
-    }
-    /* Another thread may write the same path, and a killed process of the same number may have left a file. */
-    for (int i = 0; i < TRIES && replace->fd < 0; i++) {
-        snprintf(replace->temp, room, "%s.%ld-%d.tmp", replace->path, (long)getpid(), i);
-        replace->fd = open(replace->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (replace->fd < 0 && errno != EEXIST && errno != EINTR) break;
-    }
-    if (replace->fd >= 0) return FY_STATUS_OK;
-    const fy_status_t status = FYT_FAIL(IO, "cannot create %s: %s", replace->temp, strerror(errno));
-    free(replace->temp);
-    free(replace->path);
-    return status;
-}
+fy_status_t fyt_replace_begin(fyt_replace_t *replace, const char *path) { return status_of(replace, fy__replace_begin(replace, path)); }
 
 fy_status_t fyt_replace_write(fyt_replace_t *replace, const void *data, size_t nbytes)
 {
-    const char *from = data;
-    while (nbytes) {
-        const ssize_t n = write(replace->fd, from, nbytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0)
-            return FYT_FAIL(IO, "cannot write %s: %s", replace->temp ? replace->temp : replace->path,
-                            n ? strerror(errno) : "the system took no byte");
-        from += n;
-        nbytes -= (size_t)n;
-    }
-    return FY_STATUS_OK;
+    return status_of(replace, fy__replace_write(replace, data, nbytes));
 }
 
-static fy_status_t sync_folder(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-    if (!folder) return FYT_FAIL(OUT_OF_MEMORY, "%s is written, but there is no host memory to sync its folder", path);
-    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems have folders that cannot be synced, and say EINVAL: there is nothing more to do there. */
-    const int failed = fd < 0 || (fsync(fd) && errno != EINVAL), error = errno;
-    if (fd >= 0) close(fd);
-    free(folder);
-    return failed ? FYT_FAIL(IO, "%s is written, but its folder cannot be synced: %s", path, strerror(error)) : FY_STATUS_OK;
-}
+fy_status_t fyt_replace_commit(fyt_replace_t *replace) { return status_of(replace, fy__replace_commit(replace)); }
 
-static fy_status_t close_special(fyt_replace_t *replace)
-{
-    const fy_status_t status = close(replace->fd) ? FYT_FAIL(IO, "cannot close %s: %s", replace->path, strerror(errno)) : FY_STATUS_OK;
-    free(replace->path);
-    return status;
-}
-
-fy_status_t fyt_replace_commit(fyt_replace_t *replace)
-{
-    const char *step = NULL;
-    if (!replace->temp) return close_special(replace);
-    if (fsync(replace->fd))
-        step = "sync";
-    else if (close(replace->fd))
-        step = "close", replace->fd = -1;
-    else if (replace->fd = -1, rename(replace->temp, replace->path))
-        step = "rename";
-    if (step) {
-        const fy_status_t status = FYT_FAIL(IO, "cannot %s %s: %s; %s is as it was", step, replace->temp, strerror(errno), replace->path);
-        fyt_replace_abort(replace);
-        return status;
-    }
-    free(replace->temp);
-    const fy_status_t status = sync_folder(replace->path);
-    free(replace->path);
-    return status;
-}
-
-void fyt_replace_abort(fyt_replace_t *replace)
-{
-    if (replace->fd >= 0) close(replace->fd);
-    if (replace->temp) unlink(replace->temp);
-    free(replace->temp);
-    free(replace->path);
-}
+void fyt_replace_abort(fyt_replace_t *replace) { fy__replace_abort(replace); }

@@ -1,16 +1,14 @@
 /* Files that are there whole or not at all: written beside, synced, renamed over. Shared by whatever of train/ writes files. Not public.
- * Next: replace.c. */
+ * Next: runtime/base/replace.h, which it is. */
 #ifndef FERRY_TRAIN_REPLACE_INTERNAL_H_
 #define FERRY_TRAIN_REPLACE_INTERNAL_H_
 
 #include <ferry/status.h>
 
+#include "runtime/base/replace.h"
+
 /* A file on its way. After begin, exactly one of commit and abort. */
-typedef struct fyt_replace {
-    char *path; /* of the file itself: symbolic links are resolved */
-    char *temp; /* "PATH.PID-N.tmp"; NULL: `path` is a pipe or a device, which is written to and not replaced */
-    int fd;
-} fyt_replace_t;
+typedef fy__replace_t fyt_replace_t;
 
 /* Makes an empty file beside the file that `path` names. A symbolic link stays, and its target, which need not exist, is replaced. A pipe or a
  * device is opened for writing (a pipe blocks until it has a reader). On failure there is nothing to commit or abort.

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Every writer of whole files but profiles (test_cal_file.c), by a row, to every kind of place: a new file, a file, a link, a link to nothing, a link to a link, a pipe, a device,
+# a loop of links, a folder that is not there. Usage: test_writers.sh BUILD_DIR.
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
+
+cd "$work" || exit 1
+export OMP_WAIT_POLICY=passive
+"$ferry" experiment roundtrip --device sim:0 --size 16 --iters 1 --snapshot memory.json >/dev/null 2>&1
+# write NAME PLACE: runs the writer; its exit status.
+write() {
+    case $1 in
+    weights) timeout 60 "$ferry" train linear --device host --epochs 1 --save "$2" ;;
+    snapshot) timeout 60 "$ferry" experiment roundtrip --device sim:0 --size 16 --iters 1 --snapshot "$2" ;;
+    picture) timeout 60 "$ferry" memory "$work/memory.json" --svg "$2" ;;
+    esac >"$work/out" 2>"$work/err"
+}
+for writer in weights snapshot picture; do
+    rm -rf place && mkdir place && cd place || exit 1
+    suffix=.json
+    [ $writer = picture ] && suffix=.svg
+    write $writer "new$suffix" || fail "$writer: a new file: $(head -c 200 "$work/err")"
+    [ -s "new$suffix" ] || fail "$writer: no new file"
+    echo old >"old$suffix"
+    write $writer "old$suffix"
+    if grep -qx old "old$suffix"; then fail "$writer: a file is not replaced"; fi
+    echo old >target && ln -s target "link$suffix" && ln -s "$PWD/link$suffix" "second$suffix"
+    for link in link second; do
+        echo old >target
+        write $writer "$link$suffix" || fail "$writer: $link: $(head -c 200 "$work/err")"
+        [ -L "$link$suffix" ] || fail "$writer: $link is no link any more"
+        ! grep -qx old target || fail "$writer: the target of $link is as it was"
+    done
+    ln -s later "dangling$suffix"
+    write $writer "dangling$suffix" || fail "$writer: a link to nothing: $(head -c 200 "$work/err")"
+    { [ -L "dangling$suffix" ] && [ -s later ]; } || fail "$writer: a link to nothing was replaced, or its target is not there"
+    mkfifo "pipe$suffix"
+    timeout 60 cat "pipe$suffix" >received &
+    write $writer "pipe$suffix" || fail "$writer: a pipe: $(head -c 200 "$work/err")"
+    wait
+    { [ -p "pipe$suffix" ] && [ -s received ]; } || fail "$writer: the pipe is gone, or nothing came through it"
+    ln -s /dev/null "null$suffix"
+    write $writer "null$suffix" || fail "$writer: /dev/null: $(head -c 200 "$work/err")"
+    [ -c /dev/null ] || { fail "$writer replaced /dev/null" && exit 1; }
+    ln -s "b$suffix" "a$suffix" && ln -s "a$suffix" "b$suffix"
+    if write $writer "a$suffix"; then fail "$writer: a loop of links is written to"; fi
+    if write $writer "no/where$suffix"; then fail "$writer: a folder that is not there"; fi
+    [ -z "$(find . -name '*.tmp' -o -name '*.part')" ] || fail "$writer left $(find . -name '*.tmp' -o -name '*.part')"
+    cd "$work" || exit 1
+done
+
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures != 0))
