@@ -199,7 +199,7 @@ bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const
         } else if (is_comparison(op)) {
             value->i[k] = compared(op, &src[0], at[0], &src[1], at[1]);
         } else if (value->f) {
-            double y = op == FY_OP_AXPY ? before->f[k] : nsrc > 1 ? src[1].f[at[1]] : 0;
+            double y = before && op == FY_OP_AXPY ? before->f[k] : nsrc > 1 ? src[1].f[at[1]] : 0;
             value->f[k] = real_value(op, src[0].f[at[0]], y, attrs, &out->scale[k]);
         } else {
             value->i[k] = int_value(op, dtype, src[0].i[at[0]], nsrc > 1 ? src[1].i[at[1]] : 0);
