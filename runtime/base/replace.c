@@ -16,7 +16,7 @@ static __attribute__((format(printf, 3, 4))) int fail(fy__replace_t *replace, in
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(replace->problem, sizeof replace->problem, format, args);
+    vsnprintf(replace->problem, sizeof replace->problem, format, args); /* NOLINT(clang-analyzer-valist.Uninitialized): va_start, above */
     va_end(args);
     return replace->error = error ? error : EIO;
 }
