@@ -130,6 +130,7 @@ begin_phase() {
 
 check_phases() {
     local asked
+    [[ " $* " != *' all '* || $# == 1 ]] || usage "'all' is given together with other phases; give it alone"
     for asked in "$@"; do
         [[ $asked == all || -n ${phase_seconds[$asked]:-} ]] || usage "there is no phase '$asked'; phases are ${all_phases[*]} and all"
     done

@@ -30,13 +30,15 @@ asked() {
 
 # ---- usage ----
 asked 0 --help
-for text in "prepare \[--arch 90\]" "run \[--results DIR\] PHASE" FERRY_GPU_PYTHON "Exit 0:"; do says "$text" --help; done
+for text in "prepare \[--arch 90\]" "run \[--results DIR\] PHASE" FERRY_GPU_PYTHON "Exit status 0:"; do says "$text" --help; done
 asked 2
 asked 2 wrong
 says "'wrong' is no command" "an unknown command"
 asked 2 run
 asked 2 run right wrong
 says "there is no phase 'wrong'; phases are right order figures learn and all" "an unknown phase"
+asked 2 run right all
+says "'all' is given together with other phases" "all beside a phase"
 asked 2 prepare --wrong
 asked 2 prepare --arch 9.0
 says "'9.0' is none" "a wrong --arch"
