@@ -1,15 +1,15 @@
-/* An op of your own: a kernel, what it takes, and what happens when it is asked for something else or fails.
- *   1. It runs on the host and on simulated devices, like any op.
- *   2. Its `supports` hook refuses operands that it has no loop for: at the call, before anything is submitted.
- *   3. It fails while it runs: whoever waits for the result reads its text, and the device goes on.
- * Usage: 09_own_op [device], by default sim:0. The functions up to register_swish are docs/ops.md's. Next: docs/ops.md. */
+/* A registered op: its kernel, its `supports` hook, a call that the hook refuses, and a call whose kernel fails.
+ *   1. The op runs on the host and on simulated devices, like any op.
+ *   2. The hook refuses operands for which the kernel has no loop: the call fails before anything is submitted.
+ *   3. The kernel fails while it runs: the wait for the result fails with the kernel's text, and the device stays usable.
+ * Usage: 09_own_op [device], by default sim:0. docs/ops.md shows the functions up to register_swish. Next: docs/ops.md. */
 #include <math.h>
 
 #include <ferry/ferry.h>
 
 #include "example.h"
 
-/* Asked on the caller's thread, before anything is submitted. It looks at dtypes, shapes, strides and attributes, never at elements. */
+/* Ferry calls this on the caller's thread before it submits anything. It reads dtypes, shapes, strides and attributes, never elements. */
 static fy_status_t takes_swish(const fy_launch_t *launch)
 {
     if (launch->flags & FY_LAUNCH_DENSE) return FY_STATUS_OK;
@@ -43,7 +43,7 @@ static fy_status_t register_swish(fy_op_t *out_swish)
     return fy_op_register(&def, out_swish); /* everything is copied */
 }
 
-/* Prints what a call or a wait failed with, and goes on; fails if it failed with something else. */
+/* Prints the error of a call or a wait if its status is `expected`; fails otherwise. */
 static fy_status_t expect(fy_status_t status, fy_status_t expected)
 {
     if (status != expected)
@@ -81,7 +81,7 @@ static fy_status_t demonstrate(fy_device_t *device)
 
     printf("3. swish of what is no number\n");
     FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(4, 3), (double)NAN, &bad));
-    FY_TRY(fy_op_call(swish, 1, &bad, NULL, 1, &failed)); /* submitted: nobody knows yet */
+    FY_TRY(fy_op_call(swish, 1, &bad, NULL, 1, &failed)); /* OK: the failure is reported by the wait */
     FY_TRY(expect(sum_of(failed, &sum), FY_STATUS_KERNEL_FAILED));
 
     FY_TRY(sum_of(y, &sum));

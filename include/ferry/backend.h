@@ -49,7 +49,7 @@ typedef struct fy_backend_info {
     int unified;            /* host code may read what alloc returns (the host itself) */
     uint64_t resize_nbytes; /* `resize` goes in steps of so many bytes, a power of two; 0: blocks keep their size */
     int copies_can_fault;   /* a copy may fail alone, after it was submitted, and then raises fy_copy_t.fault */
-    int kernels_run_late;   /* fy_launch_t.kernel may be called after `launch` returned: fy_launch_t.fault of such a launch is never NULL */
+    int kernels_run_late;   /* `launch` may return before it calls fy_launch_t.kernel; fy_launch_t.fault is then never NULL */
 } fy_backend_info_t;
 
 typedef struct fy_backend_clock {
@@ -122,7 +122,7 @@ typedef struct fy_backend {
     fy_status_t (*stream_create)(void *dev, fy_stream_role_t role, int priority, void *native, void **out_stream);
     /* Submitted work still runs. */
     void (*stream_destroy)(void *dev, void *stream);
-    /* Events may share one pointer where all of them are alike, as on a device that is always done. One destroy for each create. */
+    /* A backend may return the same pointer for several events, if its events have no state. Ferry destroys once for each create. */
     fy_status_t (*event_create)(void *dev, void **out_event);
     void (*event_destroy)(void *dev, void *event);
     /* The event happens when everything submitted to `stream` so far has; recording again moves it. */
@@ -138,8 +138,8 @@ typedef struct fy_backend {
     fy_status_t (*copy)(void *dev, void *stream, const fy_copy_t *copy);
     /* Writes `nbytes` of `value` from `address` on. */
     fy_status_t (*fill)(void *dev, void *stream, void *address, int value, uint64_t nbytes);
-    /* Runs one op; UNSUPPORTED, and nothing done, if this op, dtype or layout has no kernel here. launch->kernel, where set, is called
-     * with this launch or a copy of it; what it returns is what the request comes to. */
+    /* Runs one op; UNSUPPORTED, and nothing done, if this op, dtype or layout has no kernel here. If launch->kernel is set, call it with
+     * this launch or a copy of it; its status is the request's status. */
     fy_status_t (*launch)(void *dev, void *stream, const fy_launch_t *launch);
     /* 1 if launch would take it. Never submits anything. NULL: everything. */
     int (*supports)(void *dev, const fy_launch_t *launch);

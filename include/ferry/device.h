@@ -48,11 +48,12 @@ FY_API fy_device_t *fy_device_host(void);
  * workspace=BYTES, ahead=N (how many requests the host may be ahead of a stream), segment=BYTES (what is asked of the backend at a time
  * for small blocks), growth=off (only fy_memory_reserve grows) and debug=poison+guard (finds writes out of bounds and reads of old bytes,
  * where the host reaches them: docs/memory.md). Options count on the first open of a device only; other options on a later one are refused.
+ * "host" and "sim:N" take threads=N (threads of each kernel: docs/environment.md); on the host it counts at every open.
  * Fails: INVALID_ARGUMENT (names the option and what it may be), UNAVAILABLE (with the reason), OUT_OF_MEMORY. */
 FY_API_STATUS fy_device_open(const char *spec, fy_device_t **out_device);
 /* Gives back one open; NULL is ignored. The device itself goes with its last tensor. */
 FY_API void fy_device_close(fy_device_t *device);
-/* Facts about `device`. Start from FY_DEVICE_INFO_INIT: every struct with a struct_size is refused unless that is sizeof, exactly.
+/* Facts about `device`. Start from FY_DEVICE_INFO_INIT: Ferry refuses every struct whose struct_size is not exactly its size.
  * Fails: INVALID_ARGUMENT, DEVICE_LOST. */
 FY_API_STATUS fy_device_query(const fy_device_t *device, fy_device_info_t *out_info);
 /* Calls `say` with each fact that the device's backend knows beyond fy_device_query, in the order to be shown: of a card its compute
@@ -79,9 +80,10 @@ typedef struct fy_plugin_info {
     {                                       \
         sizeof(fy_plugin_info_t), "", 0, "" \
     }
-/* Looks for plugin number `index` (0, 1, ...) and loads it if it is there. Returns 0 past the last one. Number 0 is "cuda"; then come the
- * plugins that device specs have named and every libferry_NAME.so of the searched folders, 16 in all. Searched: the folders of
- * $FERRY_PLUGIN_PATH, else the folder `ferry` beside libferry.so; again at each call with index 0. Never the current folder. */
+/* Looks for plugin number `index` (0, 1, ...) and loads it if its file exists. Returns 0 past the last one. Number 0 is "cuda"; then come
+ * the plugins that device specs have named, and every libferry_NAME.so of the searched folders; at most 16 in all.
+ * The searched folders are those of $FERRY_PLUGIN_PATH, else the folder `ferry` beside libferry.so; never the current folder. Each call
+ * with index 0 searches them again. */
 FY_API int fy_plugin_query(int index, fy_plugin_info_t *out_info);
 
 /* Ferry's version, "0.1.0". Static. */

@@ -31,10 +31,12 @@ typedef struct fy_graph_info {
         sizeof(fy_graph_info_t), NULL, 0, 0, 0, 0, 0, FY_GRAPH_CALLS, NULL \
     }
 
-/* From now on this thread's requests on `device` are recorded instead of run. Tensors made inside hold nothing until the first replay: until
- * then whoever reads them fails with INVALID_ARGUMENT, at the download, the map or the wait for a result of an op on them. Their memory comes from a pool that the graph owns and lasts as long as the graph or one of them. Uploads inside must be FY_HOST_BORROW into
- * existing tensors: each replay reads the source anew, and the ticket to wait for is the replay's. Fails inside: whatever Blocks, other transfers, another graph (UNSUPPORTED).
- * Fails: BUSY (this thread records already), INVALID_ARGUMENT, OUT_OF_MEMORY. The end of the innermost scope gives the recording up. */
+/* Starts a recording: from now on this thread's requests on `device` are recorded instead of run.
+ * Tensors made inside are poisoned until the first replay: a download, a map, or a wait for a result computed from them fails with
+ * INVALID_ARGUMENT. Their memory comes from a pool that the graph owns; the pool lasts as long as the graph or one of these tensors.
+ * Uploads inside must be FY_HOST_BORROW into existing tensors. Each replay reads the source again; wait for the replay's ticket.
+ * Calls that block, other transfers and a second graph fail with UNSUPPORTED inside. The end of the innermost scope drops the recording.
+ * Fails: BUSY (this thread records already), INVALID_ARGUMENT, OUT_OF_MEMORY. */
 FY_API_STATUS fy_graph_begin(fy_device_t *device);
 /* Ends the recording; the graph belongs to the innermost scope. Fails: INVALID_ARGUMENT (none is running); the first failure of an op, a
  * new tensor or a transfer inside, and then there is no graph. */

@@ -57,7 +57,7 @@ typedef struct fy_ledger_totals {
 FY_API_STATUS fy_ledger_query(const char *scope_path, fy_ledger_totals_t *out_totals);
 /* Calls `fn` once for each scope path that has figures, parents first, numbers in names in
  * numeric order, with that path's own totals (inner scopes included).
- * `path` is "" for everything and is valid during the call only. `fn` must not begin or end scopes; NULL: nothing is done. */
+ * `path` is "" for everything and is valid during the call only. `fn` must not begin or end scopes. Does nothing if `fn` is NULL. */
 FY_API void fy_ledger_walk(void (*fn)(void *user, const char *path, const fy_ledger_totals_t *totals), void *user);
 
 /* Writes the totals of every scope path to the file `path`: FORMAT_TEXT a table for people, _JSON one document, _CSV one line a path.

@@ -113,7 +113,7 @@ typedef enum fy_oom_reason {
     FY_OOM_WOULD_FIT_AFTER_SYNC, /* pending blocks would do, but a guard forbids syncs here */
     FY_OOM_TOO_LARGE,            /* larger than the device, whatever is freed */
     FY_OOM_GROWTH_OFF,           /* growth=off, and the cache does not serve it */
-    FY_OOM_MACHINE               /* this machine cannot back it: bytes of the host, or of a simulated device with numerics */
+    FY_OOM_MACHINE               /* this machine has too little memory for bytes of the host, or of a simulated device with numerics */
 } fy_oom_reason_t;
 
 /* What was tried, as bits of fy_oom_verdict_t.tried. */

@@ -216,7 +216,7 @@ FY_API fy_op_t fy_op_count(void);
  * must match, and it may overlap a source only exactly (elementwise ops), never partly. If it fails, every dst[i] that was NULL still is.
  * Completion: asynchronous; later requests wait by themselves.
  * Fails: INVALID_ARGUMENT (arity, attributes), DEVICE_MISMATCH, DTYPE_MISMATCH, SHAPE_MISMATCH, BUSY, OUT_OF_MEMORY, REFUSED_BY_GUARD,
- * UNSUPPORTED (no kernel on this device, or none for these operands), DEVICE_LOST. Nothing was changed then. */
+ * UNSUPPORTED (no kernel on this device, or none for these operands), DEVICE_LOST. A call that fails changes nothing. */
 FY_API_STATUS fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const void *attrs, size_t ndst, fy_tensor_t **dst);
 
 /* ---- what a kernel is given ---- */
@@ -234,14 +234,16 @@ enum fy_launch_flags {
 };
 
 struct fy_launch;
-/* A registered op's kernel. `stream`: the backend's native stream (a CUstream on cuda; NULL on host and sim). In a graph on cuda it is called by
- * the first two replays, the second time with a stream that captures; later ones repeat what it submitted to that (docs/graphs.md).
- * Fails with fy_error_set: the request has then failed and its results are poisoned, on every device. A wait for it or for them fails with
- * KERNEL_FAILED, whose text has the op's name, the kernel's status and the kernel's text. The device goes on; only DEVICE_LOST loses it. */
+/* A registered op's kernel. `stream`: the backend's native stream (a CUstream on cuda; NULL on host and sim). In a graph on cuda the
+ * first two replays call the kernel, the second one with a stream that captures; later replays repeat its captured work (docs/graphs.md).
+ * A kernel fails by returning fy_error_set(...), on every device alike: the request fails and its results are poisoned. A wait for the
+ * request or for its results fails with KERNEL_FAILED; the text has the op's name, the kernel's status and the kernel's text. The device
+ * stays usable, unless the kernel returns DEVICE_LOST. */
 typedef fy_status_t (*fy_kernel_fn)(const struct fy_launch *launch, void *stream);
-/* Does a kernel take this call? Called on the caller's thread before anything is submitted. `launch` is what the kernel will get, except
- * that `workspace` and `fault` are not set; `data` may be a device's address: do not read it.
- * Fails with fy_error_set: the call fails with UNSUPPORTED, whose text has the op's name, the device, the operands and this text. */
+/* Decides whether a kernel can run this call. It is called on the caller's thread before anything is submitted. `launch` is the record
+ * that the kernel will get, without `workspace` and `fault`. `data` may be a device address: do not read it.
+ * To refuse, return fy_error_set(...): the call then fails with UNSUPPORTED; the text has the op's name, the device, the operands and
+ * the hook's text. */
 typedef fy_status_t (*fy_supports_fn)(const struct fy_launch *launch);
 
 /* The launch record: everything a backend needs to run one op. For elementwise ops every source has been broadcast: rank and dims of
@@ -259,9 +261,9 @@ typedef struct fy_launch {
     void *workspace;
     uint64_t workspace_nbytes;
     uint64_t flops, nbytes; /* by the cost rule; on the host 0 while no simulated device is open to read them */
-    uint32_t *fault;        /* ops with FY_OP_CAN_FAULT: the kernel sets *fault to 1 on a bad value, and clamps; else NULL */
-    fy_kernel_fn kernel;    /* registered ops: what a backend runs, with this launch; built-in ones: NULL */
-    void *user;             /* registered ops: a kernel gets its definition's; to a backend it means nothing */
+    uint32_t *fault;        /* for a kernel: NULL without FY_OP_CAN_FAULT; with it, set *fault to 1 on a bad value and clamp the value */
+    fy_kernel_fn kernel;    /* registered ops: the function that a backend calls with this launch; built-in ops: NULL */
+    void *user;             /* registered ops: a kernel gets fy_op_def_t.user; a backend passes it on and does not read it */
 } fy_launch_t;
 
 /* ---- registration ---- */
@@ -275,7 +277,7 @@ typedef void (*fy_cost_rule_fn)(fy_launch_t *launch);
 typedef struct fy_op_kernel {
     const char *backend; /* "host" also serves sim */
     fy_kernel_fn kernel;
-    fy_supports_fn supports; /* NULL: the kernel takes whatever the shape rule lets pass */
+    fy_supports_fn supports; /* NULL: the kernel runs every call that the shape rule accepts */
 } fy_op_kernel_t;
 
 typedef struct fy_op_def {

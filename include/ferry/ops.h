@@ -74,8 +74,8 @@ FY_API_STATUS fy_hardswish(const fy_tensor_t *src, fy_tensor_t **out_dst);   /* 
 FY_API_STATUS fy_silu(const fy_tensor_t *src, fy_tensor_t **out_dst);        /* x * sigmoid(x) */
 FY_API_STATUS fy_gelu(const fy_tensor_t *src, fy_tensor_t **out_dst);        /* x * (1 + erf(x / sqrt(2))) / 2: not the tanh form */
 FY_API_STATUS fy_erf(const fy_tensor_t *src, fy_tensor_t **out_dst);
-/* Their gradients: dy times the slope at x. In a kink: 0 for relu, relu6 and hardsigmoid; hardswish takes the slope outside, 0 at -3
- * and 1 at 3. At NaN hardsigmoid's is 0. */
+/* Gradients of these activations: dy times the slope at x. At a kink the slope is 0 for relu, relu6 and hardsigmoid; for hardswish it is
+ * 0 at -3 and 1 at 3. The slope of hardsigmoid at NaN is 0. All edge values: docs/ops.md. */
 FY_API_STATUS fy_relu_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 FY_API_STATUS fy_relu6_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
 FY_API_STATUS fy_hardsigmoid_backward(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
@@ -222,7 +222,8 @@ FY_API_STATUS fy_conv2d_backward_params(const fy_tensor_t *dy, const fy_tensor_t
                                         fy_tensor_t **out_dw, fy_tensor_t **out_db);
 
 /* The largest element of each window, a channel each: x [N, H, W, C] -> [N, OH, OW, C], OH = floor((H + 2 padding_h - kernel_h) / stride_h) + 1;
- * what does not fill a window is left out. The padding never wins; it must be less than the kernel (PyTorch: at most half). stride 0 is the kernel's size.
+ * pixels that do not fill a window are left out. Padding is never the largest element; it must be less than the kernel (PyTorch: at most
+ * half). stride 0 is the kernel's size.
  * attrs->activation RELU pools relu(x): one pass over x instead of three, and the tape keeps x alone. The mean over all pixels ("global average
  * pooling") is fy_mean over axes 1 and 2. Fails: INVALID_ARGUMENT (no kernel, another activation), SHAPE_MISMATCH. */
 FY_API_STATUS fy_max_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dst);

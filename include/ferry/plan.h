@@ -84,7 +84,7 @@ typedef struct fy_pool_options {
     /* Not 0, but a power of two from the alignment up: as with segments=virtual, a segment grows and shrinks where it stands, in steps of so
      * many bytes. 0: segments stay as they are. Not with thrifty. */
     uint64_t resize_nbytes;
-    int keeps_segments; /* 1: no segment goes back before the pool is destroyed, as in a graph's own memory */
+    int keeps_segments; /* 1: segments are released only when the pool is destroyed, as in a graph's own memory */
 } fy_pool_options_t;
 #define FY_POOL_OPTIONS_INIT                                            \
     {                                                                   \
@@ -111,20 +111,22 @@ FY_API_STATUS fy_pool_alloc(fy_pool_t *pool, uint64_t nbytes, fy_pool_block_t *o
 /* A block that is not out is left alone, with a line in the log. NULL, and a block whose token is NULL, are ignored. */
 FY_API void fy_pool_free(fy_pool_t *pool, const fy_pool_block_t *block);
 
-/* Blocks that a queue still uses when they are freed: as on a device, such bytes are pending, and only what the same queue uses next gets them
- * before that queue is past the point. A point is request `seq`, from 1 to 2^48 - 1, of queue `stream`, a number of yours from 1 to 65535. */
+/* A point in a queue of your own: request `seq`, from 1 to 2^48 - 1, of queue `stream`, from 1 to 65535.
+ * A block that a queue still uses when it is freed is pending, as on a device: until the queue is past the point, the pool reuses the
+ * bytes first for that queue. */
 typedef struct fy_pool_point {
     uint32_t stream;
     uint64_t seq;
 } fy_pool_point_t;
 enum { FY_POOL_POINTS_MOST = 5 };
-/* As fy_pool_alloc, for bytes that queue `stream` uses first; 0: the host does, which is fy_pool_alloc. Another queue's pending bytes are
- * handed out where the pool would have to grow: your queue then has to wait for theirs. */
+/* As fy_pool_alloc, for bytes that queue `stream` uses first; stream 0 is the host, as in fy_pool_alloc. Before the pool grows it returns
+ * bytes that are pending on another queue: your queue must then wait for that queue. */
 FY_API_STATUS fy_pool_alloc_on(fy_pool_t *pool, uint64_t nbytes, uint32_t stream, fy_pool_block_t *out_block);
-/* As fy_pool_free, while up to FY_POOL_POINTS_MOST requests, each of another queue, may still use the bytes. Fails: INVALID_ARGUMENT (points that
- * cannot be; the block stays yours). */
+/* As fy_pool_free, for bytes that up to FY_POOL_POINTS_MOST requests, each of another queue, may still use.
+ * Fails: INVALID_ARGUMENT (an impossible point, or two of one queue); the block is then not freed. */
 FY_API_STATUS fy_pool_free_after(fy_pool_t *pool, const fy_pool_block_t *block, const fy_pool_point_t *points, size_t npoints);
-/* Queue point.stream is past point.seq: what waited for nothing else is free. The pool asks nobody, so nothing is free before. */
+/* Reports that queue point.stream is past point.seq: blocks that are pending on nothing else become free. The pool polls no queue, so
+ * pending blocks become free by this call only. Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_pool_reached(fy_pool_t *pool, fy_pool_point_t point);
 /* device_allocs counts segments. What is live counts as activations: nobody said what it is for. Fails: INVALID_ARGUMENT. */
 FY_API_STATUS fy_pool_query(const fy_pool_t *pool, fy_memory_stats_t *out_stats);

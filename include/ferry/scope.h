@@ -36,13 +36,13 @@ typedef struct fy_guard_options {
 
 /* Opens a scope on this thread: it owns the handles made in it and tags figures with the path of names ("train/step").
  * `name` is copied; '/' in it becomes '.'; NULL is "scope". Never fails: out of memory, or past 64 open scopes, it opens one that
- * is counted under its parent's name. A scope counts up to 4,096 names inside it on a thread; figures of further names go to "(others)".
- * Cost: does not depend on the number of names. */
+ * is counted under its parent's name. Under one parent a thread counts 4,096 names apart; figures of further names go to "(others)".
+ * Cost: the same for any number of names. */
 FY_API fy_scope_t fy_scope_begin(const char *name);
 /* Ends `scope` and everything begun inside it and still open (scopes, guards, fy_stream_use), so an early `return` is safe.
  * The `count` tensors in `results` pass to the enclosing scope, or to you; NULLs are skipped. Ending a scope twice does nothing. */
 FY_API void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results);
-/* Limits the innermost scope; of several guards on one scope the tightest holds.
+/* Limits the innermost scope. If a scope has several guards, the tightest limit holds.
  * Fails: INVALID_ARGUMENT (no scope is open, more than 64 are, or a limit is looser than that of an enclosing guard), OUT_OF_MEMORY. */
 FY_API_STATUS fy_scope_guard(const fy_guard_options_t *options);
 
@@ -54,9 +54,9 @@ FY_API_STATUS fy_scope_memory(fy_category_t category);
 /* A budget for the whole process, as text, so that a command line or a CI job can set one: "upload=0,download=4KiB/step,sync=0".
  * Each item is limit=amount for everything from now on, on all threads; with /name, for each instance of a scope of that name.
  * Limits: upload, download, peer (bytes: 4096, 4KiB, 1.5GiB), sync, alloc (counts), memory (live device bytes; needs /name).
- * What would exceed it is REFUSED_BY_GUARD. NULL or "" takes it away; scopes that began under a budget keep it. $FERRY_BUDGET sets one from
- * the first call on (malformed, it is logged as an error and ignored). Fails: INVALID_ARGUMENT (says which item, and what may stand there),
- * OUT_OF_MEMORY; the old budget then stays. */
+ * A request that would exceed a limit is REFUSED_BY_GUARD. NULL or "" removes the budget; scopes that began under a budget keep it.
+ * $FERRY_BUDGET sets one from the first call on; if it is malformed, fy_device_open fails (docs/environment.md).
+ * Fails: INVALID_ARGUMENT (names the item and the values it may have), OUT_OF_MEMORY; the old budget then stays. */
 FY_API_STATUS fy_budget_set(const char *text);
 
 #ifdef __cplusplus

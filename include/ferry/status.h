@@ -52,7 +52,7 @@ extern "C" {
     X(CORRUPT_DATA, "a file from outside is not what it says it is")                                         \
     X(DEVICE_LOST, "the device is gone: close it and open it again; host tensors stay readable")             \
     X(INTERNAL, "a bug in Ferry")                                                                            \
-    X(KERNEL_FAILED, "the kernel of a registered op failed; the text has its status and its own words")
+    X(KERNEL_FAILED, "the kernel of a registered op failed; the text has the kernel's status and text")
 
 typedef enum fy_status {
 #define X(name, text) FY_STATUS_##name,

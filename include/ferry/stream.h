@@ -40,10 +40,11 @@ FY_API_STATUS fy_stream_use(fy_stream_t *stream);
 /* The point behind everything submitted to `stream` so far, work of your own on a wrapped native queue included. */
 FY_API_STATUS fy_stream_mark(fy_stream_t *stream, fy_ticket_t *out_ticket);
 
-/* Has it happened? Costs no wait. FAILED also for a value that is no ticket, and for that of a transfer recorded in a graph. */
+/* Reports the state of the ticket's request without a wait. FAILED also for a value that is no ticket, and for the ticket of a transfer
+ * recorded in a graph. */
 FY_API fy_poll_t fy_ticket_poll(fy_ticket_t ticket);
-/* Blocks. Returns the request's own status; TIMEOUT leaves it running. Fails: TIMEOUT, INVALID_ARGUMENT (no ticket; or that of a transfer
- * recorded in a graph, which runs at each replay: wait for the replay's). */
+/* Blocks. Returns the request's own status; TIMEOUT leaves the request running. Fails: TIMEOUT, INVALID_ARGUMENT (a value that is no
+ * ticket; the ticket of a transfer recorded in a graph: wait for the ticket of a replay). */
 FY_API_STATUS fy_ticket_wait(fy_ticket_t ticket, uint64_t timeout_ns);
 /* `fn` runs once, on Ferry's callback thread, with no lock held, with the request's own status; it may call anything of Ferry but must
  * not wait for another callback. If the ticket is done already it still runs there, soon. At exit of the process, callbacks that are

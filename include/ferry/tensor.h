@@ -30,7 +30,8 @@ typedef struct fy_tensor_info {
     }
 
 /* A tensor with undefined contents, dense and row-major. rank 0 (dims NULL) is a scalar; a dim may be 0.
- * Fails: INVALID_ARGUMENT (rank, a negative dim, a size past 2^63, which counts a dim of 0 as 1), OUT_OF_MEMORY (fy_error_get()->oom explains), REFUSED_BY_GUARD. */
+ * Fails: INVALID_ARGUMENT (rank, a negative dim, a size past 2^63 bytes with each dim of 0 counted as 1), OUT_OF_MEMORY
+ * (fy_error_get()->oom explains), REFUSED_BY_GUARD. */
 FY_API_STATUS fy_tensor_create(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_tensor);
 /* A host tensor with undefined contents in memory that is page-locked for `peer`: transfers with it need no staging, and
  * FY_HOST_BORROW is free. For peer == host it is fy_tensor_create. Fails: as there, PINNED_LIMIT. */

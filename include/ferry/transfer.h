@@ -66,16 +66,16 @@ FY_API_STATUS fy_tensor_pin(fy_tensor_t *tensor, fy_device_t *device);
 FY_API_STATUS fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options_t *options, fy_download_t **out_download);
 /* Its point on the download engine's timeline, for polling. */
 FY_API fy_ticket_t fy_download_ticket(const fy_download_t *download);
-/* Blocks. OK frees the download, and *out_host is an ordinary host tensor, dense, in pinned memory. After a failure of any kind the
- * download is as it was: wait again (a fault of its bytes is reported again), destroy it, or leave it to its scope.
- * Fails: TIMEOUT, REFUSED_BY_GUARD, UNSUPPORTED (where a graph is recorded), and with the fault of the request that made the bytes
- * (BAD_VALUE, IO, DEVICE_LOST). */
+/* Blocks. OK frees the download, and *out_host is an ordinary host tensor, dense, in pinned memory. After any failure the download is
+ * unchanged: wait again (a fault of its bytes is reported again), destroy it, or leave it to its scope.
+ * Fails: TIMEOUT, REFUSED_BY_GUARD, UNSUPPORTED (this thread records a graph on the device), and with the fault of the request that
+ * made the bytes (BAD_VALUE, KERNEL_FAILED, IO, DEVICE_LOST). */
 FY_API_STATUS fy_download_wait(fy_download_t *download, uint64_t timeout_ns, fy_tensor_t **out_host);
-/* Does not block and is no sync. If the bytes have arrived, as fy_download_wait; else OK with *out_host NULL, and the download stays.
- * So OK with *out_host not NULL is the only result that frees the download. */
+/* Does not block and is no sync. If the bytes have arrived, the same as fy_download_wait; else OK with *out_host NULL.
+ * Only OK with *out_host not NULL frees the download. */
 FY_API_STATUS fy_download_try(fy_download_t *download, fy_tensor_t **out_host);
-/* The same for one element: *out_done is 1 if *out_value is there and the download is freed. A loss can be read some steps later with it.
- * Fails: as fy_download_wait, SHAPE_MISMATCH (not one element). */
+/* fy_download_try for one element of any dtype: *out_done is 1 if *out_value is set and the download is freed, else 0. A training loop
+ * can read a loss with it some steps later. Fails: as fy_download_wait, SHAPE_MISMATCH (not one element). */
 FY_API_STATUS fy_download_try_f64(fy_download_t *download, int *out_done, double *out_value);
 /* Blocks. fy_download_wait for one element of any dtype. Fails: as fy_download_wait, SHAPE_MISMATCH (not one element). */
 FY_API_STATUS fy_download_wait_f64(fy_download_t *download, uint64_t timeout_ns, double *out_value);
@@ -93,7 +93,8 @@ FY_API void fy_download_keep(fy_download_t *download);
 
 /* From device to device, without the host: a transfer like the others, counted as peer traffic. options->contract is not looked at.
  * Fails: UNSUPPORTED (devices of different backends, or a pair that cannot; says what to do instead), OUT_OF_MEMORY, REFUSED_BY_GUARD,
- * INVALID_ARGUMENT (src is on the host: that is an upload; `device` is the host: that is a download; or src is there already: fy_copy). */
+ * INVALID_ARGUMENT (src is on the host: call fy_tensor_upload; `device` is the host: call fy_tensor_download; src is on `device`
+ * already: call fy_copy). */
 FY_API_STATUS fy_tensor_send(const fy_tensor_t *src, fy_device_t *device, const fy_transfer_options_t *options, fy_tensor_t **out_dst);
 FY_API_STATUS fy_tensor_send_into(fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options, fy_ticket_t *out_ticket);
 /* In place: each of the `count` tensors, one a device, all dense, of one shape and float dtype, becomes the sum of all, [1, 1], [2, 2] -> [3, 3] on

@@ -65,7 +65,7 @@ typedef struct fy_loader_info {
     int64_t epoch, step;  /* of the batch that comes next */
     int is_resident, workers;
     int64_t seed;         /* of the order */
-    int classes, targets; /* of the data set: labels are 0 .. classes - 1, or `targets` values if classes is 0 */
+    int classes, targets; /* of the data set: labels are 0 .. classes - 1; classes 0: a sample has `targets` values instead of a label */
 } fy_loader_info_t;
 #define FY_LOADER_INFO_INIT      \
     {                            \

@@ -43,8 +43,8 @@ typedef struct fy_schedule {
         sizeof(fy_schedule_t), FY_SCHEDULE_CONSTANT, 0.01, 0, 1.0 / 3, 1, 0.1, 0, 0.0, 0.3, 25.0, 1e4, 0, 0, 0.85, 0.95 \
     }
 
-/* PyTorch's defaults: gamma 0.1 (CYCLIC 1), pct_start 0.3, div_factor 25, final_div_factor 1e4, momenta 0.85 and 0.95 (CYCLIC 0.8 and 0.9), step_size 1 (CYCLIC
- * 2000); no warm-up (its factor is 1/3). min_lr is 0, with CYCLIC lr / 10, with RANGE lr / 1e6. */
+/* PyTorch's defaults: gamma 0.1 (CYCLIC 1), pct_start 0.3, div_factor 25, final_div_factor 1e4, base_momentum 0.85 and max_momentum 0.95
+ * (CYCLIC 0.8 and 0.9), step_size 1 (CYCLIC 2000), no warm-up (its factor is 1/3), min_lr 0 (CYCLIC lr / 10, RANGE lr / 1e6). */
 FY_API void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_steps, fy_schedule_t *out_schedule);
 /* "one-cycle"; "?" for a number that is no kind. Static. */
 FY_API const char *fy_schedule_name(fy_schedule_kind_t kind);

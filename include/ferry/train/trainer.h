@@ -75,8 +75,8 @@ typedef struct fy_train_result {
 
 /* Trains: for each batch forward, loss, backward, update; after each epoch a look at `test` (may be NULL). Scopes "train/epoch/step", "train/epoch/loss",
  * "train/test", "train/checkpoint" in ledger and figures. A steady step is light requests only. The model is left in evaluation.
- * Fails: BAD_VALUE before the first step (the data set has more classes than the model has scores), INVALID_ARGUMENT, IO (checkpoints), and as
- * requests do; the model then has the parameters of the last whole step. */
+ * Fails: BAD_VALUE before the first step (the data set has more classes than the model has scores), INVALID_ARGUMENT, IO (checkpoints),
+ * and as requests do; the model then has the parameters of the last whole step. */
 FY_API_STATUS fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train, fy_loader_t *test,
                            const fy_train_options_t *options, fy_train_result_t *out_result);
 /* Mean loss and share of right answers (largest element of the last axis; NaN without classes) over one epoch of `loader`, without gradients,
