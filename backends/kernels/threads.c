@@ -1,5 +1,5 @@
-/* The choice of threads, and what it works with: read once, when the first kernel or the host asks.
- * Not here: regions (fy__for_each in dispatch.c). The model in words: docs/environment.md. */
+/* The choice of the number of threads. Its inputs are read once, when the first kernel or the host needs them.
+ * Not here: regions (fy__for_each in dispatch.c). The model is explained in docs/environment.md. */
 #include "backends/kernels/threads.h"
 #include "runtime/base/environment.h"
 
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* A region of two threads, as it was measured and with the margin that makes two threads a sure gain: they win from 150 us of work on if
- * idle threads sleep, from 8 us on if they spin. Each further thread is woken by the one that calls. */
+/* The cost of a region of two threads: the measured one plus a margin, so that two threads are chosen only where they are surely faster:
+ * from 150 us of work on if idle threads sleep, from 8 us on if they spin. The calling thread wakes each further thread. */
 #define FORK_PASSIVE_NS      71000.0
 #define FORK_ACTIVE_NS       3800.0
 #define FORK_MORE_PASSIVE_NS 2000.0
@@ -30,9 +30,9 @@ static int processors;
 static const char *bad_environment;
 static _Atomic int setting = FY__THREADS_AUTO;
 static _Atomic int is_child;
-/* 0 only if every kernel goes by the model: small work then needs no look at anything else. */
+/* 0 only if every kernel uses the model; small work then needs no other check. */
 static _Atomic int is_special = 1;
-static _Atomic int is_overridden; /* some thread was given a choice of its own; never 0 again */
+static _Atomic int is_overridden; /* some thread called fy__threads_override; never 0 again */
 
 /* ---- the model ---- */
 
@@ -59,7 +59,7 @@ static int is_word(const char *text, const char *word)
     return strncasecmp(text, word, length) == 0 && *skip_space(text + length) == '\0';
 }
 
-/* GOMP_SPINCOUNT: a number with k, m, g or t behind it, or infinite, or infinity. */
+/* GOMP_SPINCOUNT: a number that k, m, g or t may follow, or "infinite", or "infinity". */
 static int parse_spins(const char *text, uint64_t *out_spins)
 {
     uint64_t factor = 1;
@@ -71,7 +71,7 @@ static int parse_spins(const char *text, uint64_t *out_spins)
     }
     errno = 0;
     const uint64_t value = strtoull(text, &end, 10);
-    if (*text == '\0' || errno) return 0;
+    if (end == text || errno) return 0;
     const char *rest = skip_space(end);
     if (*rest) {
         const char *const units = "kmgt", *unit = strchr(units, tolower((unsigned char)*rest));
@@ -143,7 +143,7 @@ int fy__threads_setting(void)
     return atomic_load(&setting);
 }
 
-/* A call of its own, so that the caller keeps no vector register across the TLS access (docs/decisions/0015-tls-descriptors.md). */
+/* A separate function, so that the caller keeps no vector register across the TLS access (docs/decisions/0015-tls-descriptors.md). */
 static __attribute__((noinline)) int *own_override(void)
 {
     static __thread int override; /* FY__THREADS_INHERIT at first */

@@ -71,6 +71,8 @@ static void variables_as_libgomp_reads_them(void **state)
         { "passive", "many", 0 },
         { "passive", "", 0 },
         { "passive", "20kk", 0 },
+        { "active", "k", UINT64_C(30000000000) },
+        { "active", " ", UINT64_C(30000000000) },
         { NULL, "99999999999999999999999", 300000 },
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++)
