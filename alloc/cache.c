@@ -257,6 +257,7 @@ void fy__pool_free_after(fy__block_t *block, const fy__point_t *points, size_t n
     if (npoints == 1) fate.point = points[0];
     put_back(block->pool, node, &fate);
 }
+
 void fy__pool_tell(fy__pool_t *pool)
 {
     if (!pool) return;

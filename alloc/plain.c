@@ -22,7 +22,7 @@ struct fy_pool {
     fy__pool_t *blocks;
     segment_t *segments;
     uint64_t alignment;
-    bool no_memory; /* the last refusal was the host's, who had none for a segment_t */
+    bool no_memory; /* the last refusal: there was no host memory for a segment_t */
 };
 
 static fy_status_t plain_alloc(void *user, uint64_t nbytes, void **out_address)
@@ -68,7 +68,7 @@ static fy_status_t plain_resize(void *user, void *address, uint64_t nbytes, uint
     return FY_STATUS_OK;
 }
 
-/* What is pending is done when the caller says so (fy_pool_reached), not when it is polled. */
+/* Pending blocks become free by fy_pool_reached, never by a poll. */
 static bool never_done(const fy__hazard_t *hazard)
 {
     (void)hazard;
@@ -91,7 +91,7 @@ static fy_status_t no_wait(const fy__hazard_t *hazard, uint64_t timeout_ns)
 
 static const fy__pool_seams_t plain_seams = { never_done, never_only_on, no_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free } };
 
-/* So there is nothing to wait for. */
+/* Nothing is done by waiting, so a sync never helps. */
 static bool may_sync(void *user)
 {
     (void)user;
@@ -172,7 +172,7 @@ static void reach_all(fy_pool_t *pool, const fy__hazard_t *hazard)
         if (streams[i]) fy__pending_reached(pool->blocks, FY__POINT(streams[i], FY__POINT_SEQ(UINT64_MAX)));
 }
 
-/* Blocks may still be out: their numbers mean nothing any more. */
+/* Blocks that are still allocated are forgotten with the pool. */
 void fy_pool_destroy(fy_pool_t *pool)
 {
     if (!pool) return;
@@ -216,15 +216,15 @@ fy_status_t fy_pool_alloc_on(fy_pool_t *pool, uint64_t nbytes, uint32_t stream, 
     return alloc_on("pool_alloc_on", pool, nbytes, stream, out_block);
 }
 
-/* The pool's block; NULL: there is none, or it is not out. */
+/* The pool's block that `block` describes; NULL if there is none, or if it is not allocated, which is logged. */
 static fy__block_t *block_out(const char *call, const fy_pool_t *pool, const fy_pool_block_t *block)
 {
     if (!pool || !block || !block->token) return NULL;
     fy__block_t *taken = block->token;
     const fy__node_t *node = (const fy__node_t *)((const char *)taken - offsetof(fy__node_t, block));
-    /* Nodes are kept until the pool is destroyed, so this may be looked at even if the block is not out. */
+    /* Nodes are kept until the pool is destroyed, so this is safe even if the block was freed. */
     if (node->span.shelf == FY__SPAN_TAKEN && node->span.offset == block->offset && taken->pool == pool->blocks) return taken;
-    fy__log(FY_LOG_ERROR, "%s: the block at %llu is not out; it was given back twice, or is another pool's", call,
+    fy__log(FY_LOG_ERROR, "%s: the block at %llu is not allocated from this pool: it was freed twice, or it belongs to another pool", call,
             (unsigned long long)block->offset);
     return NULL;
 }
@@ -238,23 +238,22 @@ void fy_pool_free(fy_pool_t *pool, const fy_pool_block_t *block)
 static fy_status_t check_point(const char *call, const fy_pool_point_t *point)
 {
     if (point->stream && point->stream <= STREAM_MOST && point->seq && point->seq == FY__POINT_SEQ(point->seq)) return FY_STATUS_OK;
-    return FY_FAIL(INVALID_ARGUMENT, "%s: stream %u, seq %llu is no point; stream must be from 1 to %d, seq from 1 to 2^48 - 1", call,
-                   point->stream, (unsigned long long)point->seq, STREAM_MOST);
+    return FY_FAIL(INVALID_ARGUMENT, "%s: stream %u, seq %llu is not a valid point; stream must be from 1 to %d, seq from 1 to 2^48 - 1",
+                   call, point->stream, (unsigned long long)point->seq, STREAM_MOST);
 }
 
 fy_status_t fy_pool_free_after(fy_pool_t *pool, const fy_pool_block_t *block, const fy_pool_point_t *points, size_t npoints)
 {
     fy__point_t list[FY_POOL_POINTS_MOST];
     if (npoints > FY_POOL_POINTS_MOST || (npoints && !points))
-        return FY_FAIL(INVALID_ARGUMENT, "pool_free_after: %zu points at %p; from 0 to %d can be kept", npoints, (const void *)points,
+        return FY_FAIL(INVALID_ARGUMENT, "pool_free_after: %zu points at %p; there may be 0 to %d", npoints, (const void *)points,
                        FY_POOL_POINTS_MOST);
     for (size_t i = 0; i < npoints; i++) {
         FY_TRY(check_point("pool_free_after", &points[i]));
         list[i] = FY__POINT(points[i].stream, points[i].seq);
         for (size_t k = 0; k < i; k++)
             if (points[k].stream == points[i].stream)
-                return FY_FAIL(INVALID_ARGUMENT, "pool_free_after: two points are on stream %u; the later one stands for both",
-                               points[i].stream);
+                return FY_FAIL(INVALID_ARGUMENT, "pool_free_after: two points are on stream %u; pass only the later one", points[i].stream);
     }
     fy__block_t *taken = block_out("pool_free_after", pool, block);
     if (taken) fy__pool_free_after(taken, list, npoints);
@@ -277,7 +276,7 @@ fy_status_t fy_pool_query(const fy_pool_t *pool, fy_memory_stats_t *out_stats)
     if (!pool) return FY_FAIL(INVALID_ARGUMENT, "pool_query: pool is NULL");
     fy__pool_query(pool->blocks, out_stats);
     out_stats->struct_size = sizeof *out_stats;
-    /* What nobody said anything about. */
+    /* No caller named a category. */
     out_stats->by_category[FY_CATEGORY_ACTIVATIONS] = out_stats->live;
     out_stats->peak_by_category[FY_CATEGORY_ACTIVATIONS] = out_stats->peak_live;
     return FY_STATUS_OK;

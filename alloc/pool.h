@@ -154,7 +154,7 @@ typedef struct fy__fate {
 /* Polls; no lock held. */
 fy__fate_t fy__pending_fate(const fy__pool_t *pool, const fy__hazard_t *hazard);
 
-/* As fy__pool_free, where the caller says what may still use the bytes: at most 1 + FY__READER_COUNT points, one per stream. No lock held. */
+/* As fy__pool_free; `points` are the requests that may still use the bytes: at most 1 + FY__READER_COUNT, one per stream. No lock held. */
 void fy__pool_free_after(fy__block_t *block, const fy__point_t *points, size_t npoints);
 /* For pools whose points are numbers of the caller's (plain.c): `point` is done. source_lock held, lock not. */
 void fy__pending_reached(fy__pool_t *pool, fy__point_t point);
@@ -234,7 +234,7 @@ typedef struct fy__refusal {
     uint64_t released;
 } fy__refusal_t;
 
-/* How growing ended, as far as the machine had a part in it; source_lock held. */
+/* Notes whether the machine refused the growth; source_lock held. */
 static inline void fy__refusal_note_machine(fy__refusal_t *refusal, const fy__pool_t *pool, fy__growth_t growth)
 {
     const fy__backing_t *backing = pool->source.backing;

@@ -20,7 +20,7 @@ static void write_all(const fy__snapshot_t *snapshot, fy_snapshot_format_t forma
         fy__snapshot_write_json(snapshot, file);
 }
 
-/* By a descriptor of its own, which is closed with the stream. Returns 0 or errno. */
+/* Writes through a duplicate of the descriptor, because fclose closes it. Returns 0 or errno. */
 static int write_to(const fy__snapshot_t *snapshot, fy_snapshot_format_t format, int begun)
 {
     const int fd = fcntl(begun, F_DUPFD_CLOEXEC, 0);

@@ -334,7 +334,7 @@ static void say_what(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
     else if (verdict->reason == FY_OOM_FRAGMENTED)
         say(verdict, length, ": enough is free, but not in one piece");
     else if (verdict->reason == FY_OOM_MACHINE)
-        say(verdict, length, ": more than the %s that this machine can back now", amount(refusal->machine_nbytes).text);
+        say(verdict, length, ": more than the %s that this machine has available", amount(refusal->machine_nbytes).text);
     else if (verdict->reason == FY_OOM_DEVICE_FULL)
         say(verdict, length, ": the device has no more");
 }

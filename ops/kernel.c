@@ -1,5 +1,5 @@
-/* Registered ops' kernels; see kernel.h. The function that stands in for each of them finds the op by its number, so a launch that runs
- * later, on another thread, needs nothing but itself. */
+/* Registered ops' kernels; see kernel.h. `run` is the kernel of every launch of a registered op. It finds the op by its number, so a
+ * launch that runs later, on another thread, needs only its own record. */
 #include "ops/kernel.h"
 
 #include <inttypes.h>
@@ -11,9 +11,9 @@
 #include "runtime/base/fail.h"
 #include "runtime/thread.h"
 
-/* ---- the texts of others: a hook or a kernel may fail without having written one ---- */
+/* ---- texts of hooks and kernels: either may fail without a text ---- */
 
-/* The thread's record is OK meanwhile; returns what it was. */
+/* Sets the status of this thread's error record to OK; returns the status before. */
 static fy_status_t begin_words(void)
 {
     fy__thread_t *thread = fy__thread();
@@ -23,7 +23,7 @@ static fy_status_t begin_words(void)
     return before;
 }
 
-/* The text that was written since; NULL: none, and the record is what it was. */
+/* The text written since begin_words; NULL if there is none, and the record then has its status from before. */
 static const char *end_words(fy_status_t before)
 {
     fy__thread_t *thread = fy__thread();
@@ -33,7 +33,7 @@ static const char *end_words(fy_status_t before)
     return NULL;
 }
 
-static const char k_no_words[] = "it gives no reason";
+static const char k_no_words[] = "the kernel gives no reason";
 
 /* ---- running ---- */
 

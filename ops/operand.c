@@ -1,4 +1,4 @@
-/* The names of operands; see operand.h. A name that a typed call lacks (a result that it makes) is left out. */
+/* The names of operands; see operand.h. A result that a typed call makes has no name. */
 #include "ops/operand.h"
 
 #include <stdio.h>

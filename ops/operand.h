@@ -1,4 +1,4 @@
-/* What the operands of an op are called in texts: by their names in <ferry/ops.h>, where those say more than a and b.
+/* Names of an op's operands in texts: those of <ferry/ops.h>, where they are more telling than a and b.
  * Not here: the texts (refuse.c, shape*.c), names that a program gives to tensors. */
 #ifndef FERRY_OPS_OPERAND_H_
 #define FERRY_OPS_OPERAND_H_
@@ -9,7 +9,7 @@
 
 #define FY__OPERAND_TEXT_NBYTES 40
 
-/* "step_number"; NULL: it has none, as those of registered ops. Static. `op` may be no op's name. */
+/* "step_number"; NULL if the operand has no name, as with registered ops, or if there is no op called `op`. Static. */
 const char *fy__operand_name(const char *op, bool is_dst, size_t index);
 /* "step_number (dst3)", "src1". Writes to `buf`, of FY__OPERAND_TEXT_NBYTES, and returns it. */
 const char *fy__operand_format(const char *op, bool is_dst, size_t index, char *buf);

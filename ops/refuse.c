@@ -11,7 +11,7 @@
 
 typedef unsigned long long ull;
 
-/* How to bring one operand to `target`, with its bytes. `label`: what to call it if its tensor has no name. */
+/* Writes the call that moves one operand to `target`, with its bytes. `label`: its name in the text if its tensor has no name. */
 static void cure(const fy_tensor_t *tensor, const char *label, const fy_device_t *target, char *buffer, size_t size)
 {
     const ull nbytes = fy__tensor_nbytes(tensor);
@@ -104,7 +104,7 @@ FY_COLD fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_ten
     const fy_device_t *home = majority ? majority : first < nsrc + ndst ? operand_at(&all, first)->storage->device : NULL;
     const size_t stays = home ? find_operand(&all, home, true) : SIZE_MAX, moves = home ? find_operand(&all, home, false) : SIZE_MAX;
     if (stays == SIZE_MAX || moves == SIZE_MAX)
-        return FY_FAIL(INTERNAL, "%s: operands were said to live on several devices, but do not", name);
+        return FY_FAIL(INTERNAL, "%s: operands were reported on several devices, but are on one", name);
     const size_t order[2] = { stays < moves ? stays : moves, stays < moves ? moves : stays };
     for (int i = 0; i < 2; i++) {
         const fy_tensor_t *tensor = operand_at(&all, order[i]), *other = operand_at(&all, order[!i]);
@@ -132,7 +132,7 @@ static FY_COLD fy_status_t unlike(const char *name, unsigned index, const fy_ten
     if (dst->dtype != result->dtype)
         return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, but the result is %s", name, FY__DST_TEXT(name, index),
                        fy__tensor_format(dst, given, sizeof given), FY__DESC_TEXT(result));
-    return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, but the result is %s\n  Pass a dst of that shape, or NULL to have one made", name,
+    return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, but the result is %s\n  Pass a dst of that shape, or NULL for a new tensor", name,
                    FY__DST_TEXT(name, index), fy__tensor_format(dst, given, sizeof given), FY__DESC_TEXT(result));
 }
 
@@ -175,7 +175,7 @@ static FY_COLD fy_status_t overlapping(const char *name, unsigned index, const f
                                        bool exactly)
 {
     char texts[2][112];
-    return FY_FAIL(INVALID_ARGUMENT, "%s: %s %s overlaps %s %s\n  Write into a tensor of its own%s", name, FY__DST_TEXT(name, index),
+    return FY_FAIL(INVALID_ARGUMENT, "%s: %s %s overlaps %s %s\n  Pass a separate tensor as dst%s", name, FY__DST_TEXT(name, index),
                    fy__tensor_format(dst, texts[0], sizeof texts[0]), role, fy__tensor_format(other, texts[1], sizeof texts[1]),
                    exactly ? ", or into exactly the operand itself" : "");
 }
@@ -209,7 +209,8 @@ fy_status_t fy__refuse_accumulate(const fy_op_info_t *info, uint32_t accumulate,
     for (uint32_t rest = accumulate; rest; rest &= rest - 1) {
         const size_t i = (size_t)__builtin_ctz(rest);
         if (i >= ndst || !dst[i])
-            return FY_FAIL(INVALID_ARGUMENT, "%s: %s is to be added to, but is not given", info->name, FY__DST_TEXT(info->name, i));
+            return FY_FAIL(INVALID_ARGUMENT, "%s: accumulate asks to add to %s, which is not given", info->name,
+                           FY__DST_TEXT(info->name, i));
         if (!(floats & FY_DTYPE_BIT(dst[i]->dtype)))
             return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s; only floats are added to", info->name, FY__DST_TEXT(info->name, i),
                            fy_dtype_name((fy_dtype_t)dst[i]->dtype));

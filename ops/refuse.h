@@ -1,5 +1,5 @@
-/* Refusals that have nothing to do with an op's meaning: operands on different devices, a given dst that cannot take the result.
- * Each returns OK or fails with a text that says what, with numbers, and which call would fix it. */
+/* Refusals that are the same for every op: operands on different devices, a given dst that does not fit the result.
+ * Each returns OK or fails with a text that has the numbers and the call that would fix it. */
 #ifndef FERRY_OPS_REFUSE_H_
 #define FERRY_OPS_REFUSE_H_
 
@@ -7,11 +7,12 @@
 
 #include <ferry/op.h>
 
-/* Some operand that must be given is NULL, or a handle that is gone: says which. */
+/* Names the operand that must be given and is NULL, or whose handle was destroyed. */
 fy_status_t fy__refuse_null(const char *name, size_t nsrc, const fy_tensor_t *const *src);
-/* A rule refused the sources: adds to its text what those that have names are called. Returns `status`. */
+/* A rule refused the sources: adds the names of those tensors that have one to its text. Returns `status`. */
 fy_status_t fy__refuse_named(fy_status_t status, size_t nsrc, const fy_tensor_t *const *src);
-/* Operands live on more than one device: names the first pair that differs and what moving either would cost. */
+/* Operands live on more than one device. The text names the first operand that is not on the device of most, the first operand there, and
+ * the call that moves the former, with its bytes; if no device has most operands, the calls for either. */
 fy_status_t fy__refuse_mixed(const char *name, size_t nsrc, const fy_tensor_t *const *src, size_t ndst, fy_tensor_t *const *dst);
 /* The given dst has another shape or dtype than the result. */
 fy_status_t fy__refuse_unlike(const char *name, unsigned index, const fy_tensor_t *dst, const fy_desc_t *result);

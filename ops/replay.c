@@ -234,7 +234,7 @@ static FY_COLD fy_status_t fail(replay_t *replay, fy_status_t status, uint32_t s
             replay->refused ? replay->refused
             : submitted < recording->ncalls
                 ? fy__poison_record(status, "a replay failed at call %u of %u: %.90s", submitted + 1, recording->ncalls, first.error.text)
-                : fy__poison_record(status, "what a replay found out about its values is lost: %.80s", first.error.text);
+                : fy__poison_record(status, "the flags of a replay's bad values are lost: %.80s", first.error.text);
         if (point) note_hazards(replay, point);
         note_uploads(replay, submitted, point);
         for (uint32_t i = 0; i < recording->nlive; i++) {

@@ -226,7 +226,7 @@ fy_status_t fy__budget_check(void)
 {
     if (FY_LIKELY(!atomic_load(&is_malformed))) return FY_STATUS_OK;
     if (fy__env_is_lenient()) return FY_STATUS_OK;
-    return FY_FAIL(INVALID_ARGUMENT, "FERRY_BUDGET is not in force: %s\n  Correct it, unset it, or run without limits with FERRY_STRICT=0",
+    return FY_FAIL(INVALID_ARGUMENT, "FERRY_BUDGET is not in force: %s\n  Correct or unset it, or set FERRY_STRICT=0 to run without limits",
                    complaint);
 }
 

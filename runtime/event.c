@@ -170,7 +170,7 @@ fy_status_t fy_ledger_record(const char *path)
     else if (!end(&error))
         status = FY_FAIL(INTERNAL, "ledger_record: an event has been under way for a second; the recording stays open");
     fy__unlock(&lock);
-    if (error) return FY_FAIL(IO, "ledger_record: the event file is not whole: %s", strerror(error));
+    if (error) return FY_FAIL(IO, "ledger_record: the event file is incomplete: %s", strerror(error));
     return status;
 }
 
@@ -192,7 +192,7 @@ __attribute__((destructor)) static void end_at_exit(void)
     if (pthread_mutex_trylock(&lock) != 0) return; /* a thread is at it, and the process does not wait for threads */
     (void)end(&error);
     pthread_mutex_unlock(&lock);
-    if (error) fy__log(FY_LOG_ERROR, "the event file is not whole: %s", strerror(error));
+    if (error) fy__log(FY_LOG_ERROR, "the event file is incomplete: %s", strerror(error));
 }
 
 /* ---- fork ---- */

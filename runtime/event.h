@@ -61,9 +61,9 @@ void fy__event_pool(const fy__event_pool_t *pool);
 void fy__event_segment(const char *pool, uint64_t nbytes, bool is_alloc);
 /* `stream`: the one that uses the bytes first; 0: the host. */
 void fy__event_block_alloc(const char *pool, const struct fy__block *block, uint64_t requested, uint32_t stream);
-/* NULL: nothing uses the bytes any more; else requests that may, in the words that are not 0. */
+/* `after`: requests that may still use the bytes, in the words that are not 0; NULL: none. */
 void fy__event_block_free(const char *pool, const struct fy__block *block, uint64_t requested, const fy__hazard_t *after);
-/* What was freed, and waited for this stream up to `point` only, is free. */
+/* Blocks that were freed and pending only on this stream, up to `point`, are free. */
 void fy__event_blocks_reached(const char *pool, fy__point_t point);
 /* Counted as a device allocation. */
 void fy__event_device_alloc(struct fy__thread *thread);

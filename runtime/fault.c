@@ -1,4 +1,4 @@
-/* Fault flags of data and the poison they leave. Only ops that can meet a bad value pass through here. */
+/* Fault flags of requests, and poison records. Only ops that can fault, and copies on devices whose copies can fail, call this. */
 #include "runtime/fault.h"
 
 #include <sched.h>
@@ -22,7 +22,7 @@ static struct {
     char text[320];
 } records[RECORDS];
 
-/* A record's number carries its status, so that an old one, whose place was taken, still says what kind it was. */
+/* A record's number contains its status, so that the status of an overwritten record is still known. */
 uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
 {
     va_list args;
@@ -63,11 +63,10 @@ fy_status_t fy__poison_fail(uint32_t record, const char *what)
                             "  Replay the graph first: fy_graph_replay",
                             what);
     if (record == FY__POISON_FORGOTTEN)
-        return fy_error_set(
-            status, __FILE__, __LINE__,
-            "%s: a request that these bytes depend on may have failed: %d requests on this device have failed after it, and\n"
-            "  Ferry remembers no more. Wait for results, or look at tickets, before so many fail",
-            what, FY__FAULT_MEMORY);
+        return fy_error_set(status, __FILE__, __LINE__,
+                            "%s: a request that these bytes depend on may have failed: %d later requests of this device have failed, and\n"
+                            "  Ferry remembers no earlier failure. Wait for results or poll tickets more often",
+                            what, FY__FAULT_MEMORY);
     pthread_mutex_lock(&records_lock);
     if ((nrecords & 0xFFFFFFu) - (record & 0xFFFFFFu) < RECORDS) memcpy(text, records[(record & 0xFFFFFFu) % RECORDS].text, sizeof text);
     pthread_mutex_unlock(&records_lock);
@@ -113,8 +112,8 @@ static uint32_t record_of(const fy__faults_t *faults, uint64_t request)
     return request <= faults->forgotten ? FY__POISON_FORGOTTEN : 0;
 }
 
-/* Waits until the request that last used `slot` is done, if it may not be. The lock is let go meanwhile: the wait may have to submit
- * something that needs it. Returns with it held. */
+/* Waits until the request that last used `slot` is done. Releases the lock for the wait, which may have to submit something that needs
+ * the lock, and takes it again. */
 static fy_status_t empty_slot(fy__faults_t *faults, uint32_t slot)
 {
     const fy__point_t point = faults->points[slot];
@@ -128,7 +127,7 @@ static fy_status_t empty_slot(fy__faults_t *faults, uint32_t slot)
     return status;
 }
 
-/* Somebody else is submitting the request that has the slot: lets him. false: he has been at it for too long. */
+/* Another thread is submitting the request that has the slot: yields to it. false: that has taken more than a second. */
 static bool let_submit(fy__faults_t *faults, uint64_t *start_ns)
 {
     enum { LONGEST_NS = 1000000000 };
@@ -140,7 +139,7 @@ static bool let_submit(fy__faults_t *faults, uint64_t *start_ns)
     return true;
 }
 
-/* *out_busy: it was not taken, because all are being submitted right now, and !waits. */
+/* Takes a slot. *out_busy: none was taken, because other threads are submitting in all slots, and `waits` is false. */
 static fy_status_t take(fy_device_t *device, fy__fault_cause_t cause, bool waits, uint64_t *out_request, uint32_t **out_word,
                         bool *out_busy)
 {
@@ -186,7 +185,7 @@ fy_status_t fy__fault_begin(fy_device_t *device, fy__fault_cause_t cause, uint64
     return take(device, cause, true, out_request, out_word, &busy);
 }
 
-/* Who holds some does not wait for those who hold the rest: all are given back, and taken anew when the first is to be had. */
+/* A thread that holds some slots does not wait for threads that hold the others: it returns all, and starts again when one is free. */
 fy_status_t fy__fault_begin_many(fy_device_t *device, uint32_t count, const fy__fault_cause_t *causes, uint64_t *out_requests,
                                  uint32_t **out_words)
 {
@@ -213,7 +212,7 @@ void fy__fault_end(fy_device_t *device, uint64_t request, fy__point_t point)
     fy__unlock(&faults->lock);
 }
 
-/* Those that failed are looked for among the last that did; what is found there by its record has no number any more. */
+/* Resolved requests are found among the last that failed, by number, or by record where the number is no longer known. */
 void fy__fault_belongs(fy_device_t *device, const fy__suspect_t *requests, fy__point_t point, int which)
 {
     fy__faults_t *faults = &device->faults;
@@ -244,7 +243,8 @@ uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
     fy__faults_t *faults = &device->faults;
     uint32_t record = 0;
     fy__lock(&faults->lock);
-    for (uint32_t i = 0; i < FY__FAULT_MEMORY && i < faults->nfaulted && !record; i++) /* resolved before: its slot may be taken over */
+    for (uint32_t i = 0; i < FY__FAULT_MEMORY && i < faults->nfaulted && !record;
+         i++) /* resolved earlier: another request may have its slot */
         if (is_at(point, faults->faulted[i].point, faults->faulted[i].also)) record = faults->faulted[i].record;
     for (uint32_t back = 0; back < FY__FAULT_WINDOW && back < faults->next && !record; back++) {
         const uint64_t request = faults->next - back;

@@ -1,8 +1,8 @@
-/* Faults of requests: an op that met a bad value (an index out of range), or a registered op whose kernel failed, raised its flag. On an
- * asynchronous device nobody knows until the request is done, so a storage carries which unresolved requests its bytes may depend on, as bits
- * relative to a request number; a wait for the bytes resolves them. At most FY__FAULT_WINDOW such requests are unresolved per device. The
- * last FY__FAULT_MEMORY that failed are remembered; bytes that depend on an older one, failed or not, count as failed.
- * Not here: losing the device (device.h). */
+/* Faults of requests. An op that meets a bad value (an index out of range), and a registered op whose kernel fails, raise the flag of their
+ * request. On an asynchronous device the flag is valid only when the request is done. Until then each storage has the set of unresolved
+ * requests on which its bytes may depend, as bits relative to a request number; a wait for the bytes resolves them. At most
+ * FY__FAULT_WINDOW such requests are unresolved per device. The device remembers the last FY__FAULT_MEMORY that failed; bytes that depend
+ * on an older request, failed or not, count as failed. Not here: losing the device (device.h). */
 #ifndef FERRY_RUNTIME_FAULT_H_
 #define FERRY_RUNTIME_FAULT_H_
 
@@ -16,14 +16,14 @@
 enum { FY__FAULT_WINDOW = 64, FY__FAULT_MEMORY = 1024, FY__FAULT_OF_COPY = -2 };
 enum { FY__FAULT_ALSO_TRANSFER, FY__FAULT_ALSO_CALL, FY__FAULT_ALSO };
 
-/* What a storage may suffer from. All zero: nothing. */
+/* The faults on which the bytes of a storage depend or may depend. All zero: none. */
 typedef struct fy__suspect {
     uint64_t mask;   /* bit i: request first + i */
     uint32_t poison; /* record number of a known fault; 0 is none */
     uint64_t first;  /* last: not looked at while the others are 0, so it may lie in another line */
 } fy__suspect_t;
 
-/* What a request's flag means, kept until somebody asks. */
+/* The meaning of a request's flag, kept until the flag is resolved. */
 typedef struct fy__fault_cause {
     const char *op;
     int64_t limit; /* of the indices: 0 <= i < limit; -1: the op looks at something else; FY__FAULT_OF_COPY: a copy failed on its way */
@@ -34,7 +34,7 @@ typedef struct fy__faults {
     uint32_t *words;                      /* [FY__FAULT_WINDOW], page-locked for the device; request n uses word n % window */
     uint64_t next;                        /* number of the next request; the first is 1 */
     fy__point_t points[FY__FAULT_WINDOW]; /* where it was submitted; ~0 while that is not known */
-    /* Whose ticket fails with it, too: the transfer's whose chunk it is, the call's of many. 0: nobody's. */
+    /* Other tickets that fail with it: that of the transfer of which it is a chunk, that of a call of many. 0: none. */
     fy__point_t also[FY__FAULT_WINDOW][FY__FAULT_ALSO];
     uint32_t records[FY__FAULT_WINDOW]; /* once resolved: its poison record, 0 if it was clean */
     bool resolved[FY__FAULT_WINDOW];
@@ -50,15 +50,15 @@ typedef struct fy__faults {
 
 /* The poison of a tensor that was made while a graph was recorded, until the graph's first replay. No entry of the table. */
 #define FY__POISON_UNPLAYED ((uint32_t)FY_STATUS_INVALID_ARGUMENT << 24)
-/* The poison of what depends on a request that may have failed before the device's memory of failures begins. No entry either. */
+/* The poison of bytes that depend on a request older than the failures that the device remembers. No entry of the table. */
 #define FY__POISON_FORGOTTEN ((uint32_t)FY_STATUS_BAD_VALUE << 24)
-/* Writes down a fault and returns its record number. The table is bounded: old records give a shorter text. */
+/* Writes a fault into the table and returns its record number. The table is bounded: the text of an overwritten record is generic. */
 uint32_t fy__poison_record(fy_status_t status, const char *format, ...) FY_PRINTF(2, 3);
-/* A registered op's kernel failed with `status`, and said `words`: its flag is raised to this record's number. */
+/* The record of a registered op's kernel that failed with `status` and the text `words`: the flag is raised to this record's number. */
 uint32_t fy__poison_kernel(const char *op, fy_status_t status, const char *words);
-/* The record of a raised flag: a new one that says `cause`, or the one that a failing kernel wrote. */
+/* The record of a raised flag: a new one with `cause`, or the one that a failing kernel wrote. */
 uint32_t fy__poison_flag(uint32_t flag, fy__fault_cause_t cause);
-/* Fails with what the record says; `what` names the call that met it. */
+/* Fails with the status and text of the record; `what` is the name of the call. */
 fy_status_t fy__poison_fail(uint32_t record, const char *what);
 
 /* The table of records is held over a fork. */
@@ -74,7 +74,7 @@ fy_status_t fy__fault_begin_many(struct fy_device *device, uint32_t count, const
 /* It was submitted at `point`; or, with point 0, it never was. */
 void fy__fault_end(struct fy_device *device, uint64_t request, fy__point_t point);
 
-/* The ticket of `point`, which is not before any of these requests, fails with them, too. `which`: FY__FAULT_ALSO_*. */
+/* If one of these requests fails, the ticket of `point`, which is not before any of them, fails too. `which`: FY__FAULT_ALSO_*. */
 void fy__fault_belongs(struct fy_device *device, const fy__suspect_t *requests, fy__point_t point, int which);
 
 /* The record of a request that was submitted at `point`, which is reached; 0 if it was clean or cannot fault. */
@@ -89,10 +89,10 @@ void fy__faults_note(struct fy_device *device, uint32_t record);
 fy_status_t fy__faults_take(struct fy_device *device, const char *what);
 
 static inline bool fy__suspect_any(const fy__suspect_t *suspect) { return (suspect->mask | suspect->poison) != 0; }
-/* dst suffers from what src suffers from, too. */
+/* Adds the faults of src to those of dst. */
 void fy__suspect_join(struct fy_device *device, fy__suspect_t *dst, const fy__suspect_t *src);
 void fy__suspect_add(struct fy_device *device, fy__suspect_t *dst, uint64_t request);
-/* For bytes whose requests are done: OK, or the first cause. Forgets what turned out clean. */
+/* For bytes whose requests are done: OK, or the first cause. Removes requests that did not fail. */
 fy_status_t fy__suspect_resolve(struct fy_device *device, fy__suspect_t *suspect, const char *what);
 
 #endif

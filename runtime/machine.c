@@ -1,6 +1,6 @@
-/* Reading what the machine has, and counting what this process has reserved of it.
- * A segment's bytes are in MemAvailable until they are touched. So what is free for a new segment is: available bytes - (bytes reserved -
- * bytes touched); the latter are taken to be the process's resident bytes, but no more than are reserved. */
+/* Reads the available memory of the machine and counts the bytes that this process has reserved.
+ * A segment's bytes are part of MemAvailable until they are written. So a new segment may have: available bytes - (bytes reserved -
+ * bytes written). Bytes written are estimated by the process's resident bytes, at most the bytes reserved. */
 #include "runtime/machine.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 enum { FILE_ROOM = 8192, PATH_ROOM = 1024 };
 
-/* Small segments between two readings may take this part of what was free, and no more than so much. */
+/* Between two readings small segments together may have 1/CREDIT_SHARE of the bytes that were free, and at most most_credit_nbytes. */
 enum { CREDIT_SHARE = 64 };
 static const uint64_t most_credit_nbytes = 64ull << 20;
 
@@ -84,7 +84,7 @@ typedef struct group_files {
 static const group_files_t version_1 = { "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ", "total_active_file " };
 static const group_files_t version_2 = { "memory.max", "memory.current", "inactive_file ", "active_file " };
 
-/* What one group leaves: its limit less what is used, where pages of files, which the kernel can drop, count as free. */
+/* The rest of one group: its limit less its usage. Pages of files count as free, because the kernel can drop them. */
 static uint64_t left_in(const char *folder, const group_files_t *files, char *text)
 {
     uint64_t limit, usage, inactive = 0, active = 0;
@@ -98,8 +98,8 @@ static uint64_t left_in(const char *folder, const group_files_t *files, char *te
     return limit > kept ? limit - kept : 0;
 }
 
-/* The least that the group at `path` below `mount` and those around it leave. In a container the path may be one outside of it: then only
- * the mount itself is there, and it is the container's. */
+/* The least rest of the group at `path` below `mount` and of the groups that contain it. In a container `path` may lie outside of the
+ * container: then only `mount` itself exists, and it is the group of the container. */
 static uint64_t left_in_groups(const char *mount, const char *path, const group_files_t *files, char *text)
 {
     char folder[PATH_ROOM / 2];
@@ -151,7 +151,7 @@ static uint64_t resident_nbytes(void)
 
 /* ---- the account ---- */
 
-/* What a new segment may have, `held` being reserved already. */
+/* The bytes that a new segment may have if `held` bytes are reserved already. */
 static uint64_t backed_beside(uint64_t held)
 {
     uint64_t available, touched;
@@ -188,7 +188,7 @@ fy_status_t fy__machine_take(const char *who, uint64_t nbytes, fy__backing_t *ba
     }
     atomic_fetch_sub(&reserved_nbytes, nbytes);
     backing->is_refused = true;
-    return FY_FAIL(OUT_OF_MEMORY, "%s: %llu bytes asked for: more than the %llu that this machine can back now\n  Ask for less%s%s", who,
+    return FY_FAIL(OUT_OF_MEMORY, "%s: %llu bytes asked for: more than the %llu that this machine has available\n  Ask for less%s%s", who,
                    (unsigned long long)nbytes, (unsigned long long)backing->nbytes, backing->hint ? ", or " : "",
                    backing->hint ? backing->hint : "");
 }

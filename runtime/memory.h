@@ -36,11 +36,11 @@ typedef struct fy__press_cursor {
     uint64_t after, until;
 } fy__press_cursor_t;
 
-/* How the machine answered when the last segment was asked for (runtime/machine.h). The source's lock guards it. */
+/* The result of the last check of a segment against this machine's memory (runtime/machine.h). The source's lock guards it. */
 typedef struct fy__backing {
-    bool is_refused;  /* the machine cannot back it */
-    uint64_t nbytes;  /* what it could back then; meaningless unless refused */
-    const char *hint; /* what else would help, for the text; NULL: nothing */
+    bool is_refused;  /* the machine has too little memory */
+    uint64_t nbytes;  /* the bytes that it had; valid only if refused */
+    const char *hint; /* another remedy for the text; NULL: none */
 } fy__backing_t;
 
 /* Where segments come from. Called with no pool lock held, one call at a time but for `press`. */

@@ -17,7 +17,7 @@ static bool same_name(const char *element, const char *name)
 
 /* ---- many children ---- */
 
-/* Open addressing, a power of two and at most half full. Memory that is missing is no failure: the list has them all. */
+/* Open addressing, a power of two, at most half full. Without memory for it there is no table: the list has all children. */
 typedef struct fy__node_table {
     uint32_t mask;
     fy__node_t *slots[];

@@ -1,7 +1,7 @@
 /* Nodes: figures by scope path. Each thread has its own tree and is the only one to add to its counters (so adding is a load and a
  * store); readers sum over all threads' trees. Nodes are never freed: their number is that of distinct paths. A node has at most
- * FY__NODE_CHILDREN children by name; what is begun under further names counts in one more, "(others)", so that a program which
- * names scopes by request neither grows without end nor loses a figure.
+ * FY__NODE_CHILDREN children by name; scopes with further names count in one more, "(others)". So a program that names scopes by request
+ * uses bounded memory and loses no figure.
  * Not here: the public queries (transfer/ledger.c, memory.c). */
 #ifndef FERRY_RUNTIME_NODE_H_
 #define FERRY_RUNTIME_NODE_H_

@@ -1,5 +1,5 @@
-/* Plugins: backends in shared objects called libferry_NAME.so. Looked for in the folders of $FERRY_PLUGIN_PATH, else in the folder
- * `ferry` beside the library itself; never in the current folder. Loaded at most once; a failure is remembered with its reason. */
+/* Plugins: backends in shared objects called libferry_NAME.so. The folders of $FERRY_PLUGIN_PATH are searched, else the folder `ferry`
+ * beside the library itself; never the current folder. Each plugin is loaded at most once; a failure is kept with its reason. */
 #include "runtime/plugin.h"
 
 #include <dirent.h>
@@ -19,11 +19,11 @@ static struct {
     bool tried;
     const fy_backend_t *backend; /* NULL: not loaded */
     char reason[256];
-} plugins[MOST] = { { .name = "cuda" } }; /* the one Ferry comes with; others join when a spec names them, or a query finds them */
+} plugins[MOST] = { { .name = "cuda" } }; /* Ferry's own plugin; a spec or a query adds others */
 static int nplugins = 1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `plugins` */
 
-/* Opens `path`; the reason says what happened either way. */
+/* Opens `path`. *reason is the path if it loaded, else the error. */
 static const fy_backend_t *load(const char *path, char *reason, size_t size)
 {
     const fy_backend_t *backend = NULL;
@@ -57,7 +57,7 @@ static const fy_backend_t *load(const char *path, char *reason, size_t size)
     return backend;
 }
 
-/* Where the library lies, with "/ferry" behind it. */
+/* The folder of this library, with "/ferry" appended. */
 static void own_folder(char *folder, size_t size)
 {
     Dl_info info;
@@ -95,10 +95,10 @@ static void look(int i)
         if (access(path, R_OK) == 0) plugins[i].backend = load(path, plugins[i].reason, sizeof plugins[i].reason);
     }
     if (asked && !has_absolute)
-        snprintf(plugins[i].reason, sizeof plugins[i].reason, "FERRY_PLUGIN_PATH=%.120s was skipped: not absolute", asked);
+        snprintf(plugins[i].reason, sizeof plugins[i].reason, "FERRY_PLUGIN_PATH=%.120s was skipped: no folder in it is absolute", asked);
 }
 
-/* Where `name` is, or is to be; -1 if it is no name or there is no room. The lock is held. */
+/* The index of `name` in `plugins`, added if it is new; -1 if the name is malformed or the table is full. The lock is held. */
 static int place_of(const char *name)
 {
     for (int i = 0; i < nplugins; i++)
@@ -116,7 +116,7 @@ static bool is_plugin_file(const char *file, char name[NAME_SIZE])
     return sscanf(file, "libferry_%15[a-z0-9_].so%n", name, &end) == 1 && end > 0 && !file[end];
 }
 
-/* Gives every plugin of the folder a place, by name: the order of a folder's files is not the same everywhere. The lock is held. */
+/* Adds every plugin of the folder to `plugins`, sorted by name, because readdir has no fixed order. The lock is held. */
 static void list_folder(const char *folder)
 {
     DIR *files = opendir(folder);

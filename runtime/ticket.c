@@ -25,7 +25,7 @@ static fy_status_t refuse(const char *what, fy_ticket_t ticket)
 {
     if (ticket.stream == FY__TICKET_RECORDED)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: this transfer is recorded in a graph: it runs at each replay and has no ticket of its own\n"
+                       "%s: this transfer is recorded in a graph: it runs at each replay, so its ticket is never done\n"
                        "  Use the ticket of the replay: fy_graph_replay(graph, &ticket)",
                        what);
     return FY_FAIL(INVALID_ARGUMENT, "%s: {%llu, %llu} is no ticket of this process", what, (unsigned long long)ticket.stream,

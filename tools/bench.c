@@ -82,7 +82,7 @@ static void summarize(bench_case_t *c, int threads, size_t rounds)
     c->all_ns = has_threads ? median(c->rounds[BENCH_ALL], rounds) : NAN;
 }
 
-/* Another way comes first each round: the first one finds the operands outside the caches. */
+/* Each round begins with another way, because the first way of a round has cache misses that the others have not. */
 static fy_status_t measure_round(session_t *session, bench_case_t *c, int threads, size_t round)
 {
     for (size_t i = 0; i < BENCH_WAYS; i++) {

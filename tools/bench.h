@@ -7,7 +7,7 @@
 
 enum { BENCH_MAX_ROUNDS = 101 };
 
-/* How a case is run in a round: as it is, by hand or by the bare library, on one thread, on all. */
+/* How a case is run in a round: the call itself; the same work by hand or by the bare library; the call on one thread; on all threads. */
 typedef enum bench_way { BENCH_OWN, BENCH_PEER, BENCH_ONE, BENCH_ALL, BENCH_WAYS } bench_way_t;
 
 /* Does the work `iters` times. */

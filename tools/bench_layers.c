@@ -1,6 +1,6 @@
-/* `ferry bench train --layers`: where a training step of an image model spends its time: each convolution and each fully connected layer, by
- * direction, with its GFLOP/s and what computes it. Weights' shapes are the model's own; only the images' sizes are listed here.
- * Not here: whole steps (bench_train.c). What a step does besides (pooling, dropout, updates) has no row: its work is not arithmetic. */
+/* `ferry bench train --layers`: times each convolution and each fully connected layer of an image model, by direction, with GFLOP/s and
+ * the implementation. Weights have the model's shapes; only the sizes of images are listed here.
+ * Not here: whole steps (bench_train.c). Pooling, dropout and updates have no row, because memory and not arithmetic bounds them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,7 +193,7 @@ fy_status_t bench_layers_run(session_t *session, const char *prefix, const bench
     size_t count;
     fy_status_t status = make_rows(session, prefix, rows, cases, &count);
     if (status == FY_STATUS_OK) status = bench_measure(session, cases, count, effort);
-    /* Once more each, to ask the device who computed it. */
+    /* Once more each, to ask the device for the implementation. */
     for (size_t i = 0; status == FY_STATUS_OK && i < count; i++) {
         status = cases[i].run(&rows[i], 1);
         if (status == FY_STATUS_OK) status = fy_device_describe(session->device, note_implementation, rows[i].implementation);

@@ -72,7 +72,8 @@ int bench_train(int argc, char **argv)
     const char *prefix = "";
     bool layers = false;
     const option_t options[] = { { "case", OPTION_TEXT, "NAME", &prefix, "only steps whose name begins so", 0, 0 },
-                                 { "layers", OPTION_FLAG, NULL, &layers, "the models' layers, by direction, not whole steps", 0, 0 },
+                                 { "layers", OPTION_FLAG, NULL, &layers, "time the models' layers by direction instead of whole steps", 0,
+                                   0 },
                                  BENCH_OPTIONS(&effort),
                                  COMMON_OPTIONS(&common) };
     const usage_t usage = { "ferry bench train", "Times training steps, called one request at a time and replayed as graphs.", options,

@@ -151,7 +151,7 @@ static void facts_json(const findings_t *found, json_t *json)
     json_end(json);
 }
 
-/* What a person should act on: shown at the end. */
+/* Warnings are shown at the end. */
 static bool is_warning(const fact_t *fact) { return strcmp(fact->key, "warning") == 0; }
 
 /* A simulated device that nobody asked for is an example only: its figures are left to JSON. */

@@ -99,7 +99,7 @@ static void fill_defaults(train_request_t *request)
     if (request->workers < 0) request->workers = 2;
 }
 
-/* What each model starts from, of the recipes. */
+/* The defaults of each model, from its recipe. */
 static void print_recipes(void)
 {
     const train_recipe_t *recipe;
@@ -144,8 +144,9 @@ int cmd_train(int argc, char **argv)
     };
     const usage_t usage = {
         "ferry train MODEL",
-        "Trains a network and says what crossed between host and device. MODEL: linear, mlp, lenet, mnist2018, mnist.\n"
-        "What is not said is as that model is usually trained. Ctrl-C ends it after the step, with a summary and status 130.",
+        "Trains a network and prints what crossed between host and device. MODEL: linear, mlp, lenet, mnist2018, mnist.\n"
+        "The defaults are those with which that model is usually trained; they are listed below.\n"
+        "Ctrl-C ends the training after the current step, with a summary and exit status 130; SIGTERM does the same with 143.",
         options,
         sizeof options / sizeof *options,
         "ferry train linear\n"

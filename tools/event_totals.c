@@ -1,4 +1,4 @@
-/* Adding up events. Scopes and sites are found by hash: a recording may have a hundred thousand of them. Pools are few. */
+/* Sums of events. Scopes and sites are found by hash, because a recording may have 100,000 of them; pools by a search of a short list. */
 #include "tools/event_totals.h"
 
 #include <stdlib.h>

@@ -373,7 +373,7 @@ int exp_parallel(int argc, char **argv)
     const parse_result_t parsed = options_parse(&usage, is_named ? argc - 1 : argc, is_named ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (common.plot) {
-        fprintf(stderr, "%s: --plot: there is no figure of this table; --csv FILE writes its numbers\n", usage.command);
+        fprintf(stderr, "%s: --plot: this table has no figure; --csv FILE writes its numbers\n", usage.command);
         return STATUS_USAGE;
     }
     char *end;

@@ -62,7 +62,7 @@ static void prefer_passive_waiting(char **argv)
     execv("/proc/self/exe", argv); /* returns only if it failed; then all works, only slower */
 }
 
-/* Commands that only read files: a recording of them would be of nothing, and might go over the file that is read. */
+/* Commands that only read files. A recording of such a command would be empty, and might overwrite the file that the command reads. */
 static bool only_reads(const char *command)
 {
     static const char *const names[] = { "ledger", "replay", "memory", "compare" };
@@ -85,7 +85,7 @@ static int fail(const char *what)
     return status == FY_STATUS_INVALID_ARGUMENT ? STATUS_USAGE : status_to_exit(status);
 }
 
-/* Malformed variables end the command before it does anything; so does a recording that cannot be begun, unless FERRY_STRICT=0. */
+/* A malformed variable ends the command before it does anything. So does a recording that cannot be started, unless FERRY_STRICT=0. */
 static int begin(int argc, char **argv, const char **out_record)
 {
     char what[300];

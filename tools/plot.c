@@ -15,7 +15,7 @@
 static bool have_program(const char *name)
 {
     char path[4096];
-    const char *folder = fy__env_file("PATH") /* a program is started from there */;
+    const char *folder = fy__env_file("PATH"); /* a file variable, because the program is started */
     while (folder && *folder) {
         int n = (int)strcspn(folder, ":");
         if (n && snprintf(path, sizeof path, "%.*s/%s", n, folder, name) < (int)sizeof path && access(path, X_OK) == 0) return true;

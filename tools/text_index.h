@@ -1,4 +1,4 @@
-/* A number for each of many texts, found by hash. Not here: what the numbers mean. */
+/* A hash table from texts to numbers. Not here: the meaning of the numbers (event_totals.c). */
 #ifndef FERRY_TOOLS_TEXT_INDEX_H_
 #define FERRY_TOOLS_TEXT_INDEX_H_
 

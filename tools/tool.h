@@ -44,7 +44,7 @@ int run_command(const char *prefix, const char *summary, const command_t *list, 
 /* For fy_log_set: warnings and errors go to standard error. */
 void tool_log(void *user, fy_log_level_t level, const char *text);
 
-/* Writes a file whole or not at all; a link's target is replaced, a pipe or a device is written to. Fails: IO. */
+/* Writes a file completely or not at all. Replaces the target of a symbolic link; writes into a pipe or a device. Fails: IO. */
 fy_status_t tool_replace(const char *path, const void *text, size_t nbytes);
 
 /* ---- the session: one run of one subcommand ---- */

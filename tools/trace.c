@@ -9,7 +9,7 @@
 
 #include "tools/tool.h"
 
-/* The second has streams, points and the sizes of segments. */
+/* Version 2 adds streams, points and the sizes of segments. */
 static const char *const magics[] = { "ferry-trace 1", "ferry-trace 2" };
 enum { MAGIC_LENGTH = 13 };
 
@@ -186,7 +186,7 @@ static const char *read_number(const char *s, uint64_t *out_number)
     return errno ? NULL : end;
 }
 
-/* " STREAM:SEQ" as often as it stands there; -1: something else does. */
+/* Reads any number of " STREAM:SEQ" up to the end; -1: there is something else. */
 static int read_points(const char *s, fy_pool_point_t *points)
 {
     size_t count = 0;

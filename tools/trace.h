@@ -55,10 +55,10 @@ uint32_t trace_take(trace_t *trace, uint64_t nbytes, uint32_t scope);
 void trace_give(trace_t *trace, uint32_t block, uint32_t scope);
 /* As take, for bytes that `stream` uses first. */
 uint32_t trace_take_on(trace_t *trace, uint64_t nbytes, uint32_t stream, uint32_t scope);
-/* As give, of a block that may be in use until these points are reached; and one of them is. */
+/* trace_give_after: as trace_give, for a block that may be in use until these points are reached. trace_reach: `point` is reached. */
 void trace_give_after(trace_t *trace, uint32_t block, const fy_pool_point_t *points, size_t npoints, uint32_t scope);
 void trace_reach(trace_t *trace, fy_pool_point_t point, uint32_t scope);
-/* Can they be? At most FY_POOL_POINTS_MOST, each of another stream. */
+/* Are the points valid: at most FY_POOL_POINTS_MOST, each of another stream? */
 bool trace_points_are_good(const fy_pool_point_t *points, size_t npoints);
 /* Finds the peak; after the last step. False: more bytes at once than there can be, 2^63 or more. */
 bool trace_finish(trace_t *trace);

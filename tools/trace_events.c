@@ -92,7 +92,7 @@ static const char *take(trace_t *trace, names_t *names, uint64_t name, uint64_t 
 
 static const char no_points[] = "has points (\"after\", \"stream\", \"seq\") that cannot be";
 
-/* The pairs in "after"; more than FY_POOL_POINTS_MOST are no good. */
+/* Reads the pairs in "after". Returns their number; more than FY_POOL_POINTS_MOST are invalid. */
 static size_t points_of(const event_t *event, fy_pool_point_t *points)
 {
     uint64_t pairs[FY_POOL_POINTS_MOST][2];

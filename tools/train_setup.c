@@ -156,7 +156,7 @@ static void make_options(train_run_t *run)
     run->options.user = run;
 }
 
-/* A place that cannot be written to is told before the training, not after it. */
+/* Fails before the training, not after it, if the file cannot be written. */
 static fy_status_t check_save(const char *path)
 {
     char folder[4096];

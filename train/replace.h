@@ -1,5 +1,5 @@
-/* Files that are there whole or not at all: written beside, synced, renamed over. Shared by whatever of train/ writes files. Not public.
- * Next: runtime/base/replace.h, which it is. */
+/* Replaces a file completely or not at all, with failures as statuses, for all writers of train/. Not public.
+ * Next: runtime/base/replace.h, which does it. */
 #ifndef FERRY_TRAIN_REPLACE_INTERNAL_H_
 #define FERRY_TRAIN_REPLACE_INTERNAL_H_
 
@@ -16,10 +16,10 @@ typedef fy__replace_t fyt_replace_t;
 fy_status_t fyt_replace_begin(fyt_replace_t *replace, const char *path);
 /* Fails: IO; abort it then. */
 fy_status_t fyt_replace_write(fyt_replace_t *replace, const void *data, size_t nbytes);
-/* A pipe or a device is closed. Else syncs the file, renames it over `path`, syncs the folder. Fails: IO; nothing is left beside, and `path` is as it was, or, if only the
- * folder could not be synced, the new file. */
+/* Closes a pipe or a device. Else syncs the temporary file, renames it to `path`, and syncs the folder. Fails: IO; the temporary file is
+ * then removed and `path` is unchanged, or, if only the sync of the folder failed, the new file. */
 fy_status_t fyt_replace_commit(fyt_replace_t *replace);
-/* Takes the file away that was begun. */
+/* Removes the temporary file. */
 void fyt_replace_abort(fyt_replace_t *replace);
 
 #endif

@@ -32,7 +32,7 @@ static fy_status_t take_options(size_t noptions, const fy_backend_option_t *opti
         ferry->log(FY_LOG_ERROR, "FERRY_THREADS=%.40s is ignored; it may be auto, or a number from 1 to %d", bad, FY__THREADS_MOST);
     for (size_t i = 0; i < noptions; i++) {
         if (strcmp(options[i].key, "threads") != 0)
-            return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__, "host: unknown option '%s'; there is threads",
+            return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__, "host: unknown option '%s'; the host takes threads only",
                                options[i].key);
         if (!fy__threads_parse(options[i].value, &threads))
             return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__,
@@ -161,7 +161,7 @@ static void describe_load(const fy__threads_facts_t *threads, fy_fact_fn say, vo
     (void)fclose(file);
     if (!found || threads->waiting != FY__WAITING_ACTIVE || !fy__load_is_high(&load, team, threads->processors)) return;
     (void)snprintf(text, sizeof text,
-                   "idle kernel threads spin, and other work wants the %d processors too (%d threads now, load average %.2f): a parallel "
+                   "idle kernel threads spin while other threads use the %d processors (%d of them now, load average %.2f): a parallel "
                    "kernel may take 8 ms longer. Set OMP_WAIT_POLICY=passive, or GOMP_SPINCOUNT=20000",
                    threads->processors, load.others, load.average);
     say(user, "warning", text);
@@ -173,7 +173,7 @@ static fy_status_t describe(void *dev, fy_fact_fn say, void *user)
     char text[96];
     (void)dev;
     if (threads.forced)
-        (void)snprintf(text, sizeof text, "%d, as threads= or FERRY_THREADS says", threads.forced);
+        (void)snprintf(text, sizeof text, "%d, set by threads= or FERRY_THREADS", threads.forced);
     else
         (void)snprintf(text, sizeof text, threads.most > 1 ? "auto: 1 or %d, by cost" : "auto: %d", threads.most);
     say(user, "threads", text);

@@ -1,7 +1,7 @@
-/* conv2d and its gradients: from a launch to the plain loops, to those for a handful of channels, or to oneDNN. oneDNN runs dense f32 of some
- * size; a primitive that would be a reference loop (0.1 GFLOP/s) is not taken, the plain loops are. Scratch is the weights once more in oneDNN's order, and what it asks for.
- * Packing is not cached over calls: in training every step has new weights, and it costs a copy of them (docs/decisions/).
- * Not here: any loop. */
+/* conv2d and its gradients: the choice among plain loops, loops for few channels, and oneDNN. oneDNN runs dense f32 of some size; if it has
+ * only a reference loop (0.1 GFLOP/s), the plain loops run instead. Scratch is a copy of the weights in oneDNN's order and oneDNN's own.
+ * Packed weights are not cached over calls: in training every step has new weights, and packing costs a copy of them
+ * (docs/decisions/0022). Not here: any loop. */
 #include "backends/kernels/conv.h"
 #include "backends/kernels/last_product.h"
 #include "backends/kernels/slow_path.h"
@@ -72,12 +72,12 @@ static int is_all_dense(const fy__conv_t *conv)
 
 static int may_use_dnnl(const fy__conv_t *conv) { return is_for_dnnl(conv) && is_all_dense(conv); }
 
-/* Nothing is slow in silence: said once for each shape. */
+/* Logs the fallback to plain loops, once for each shape. */
 static void note_slow_path(const fy_host_api_t *host, const fy__conv_t *conv)
 {
     uint64_t nbytes;
     if (!is_for_dnnl(conv) || !fy__slow_path_is_new(host, &conv->shape)) return;
-    const char *reason = "oneDNN has nothing but its own reference loop for this shape on this processor";
+    const char *reason = "oneDNN has only its reference loop for this shape on this processor";
     if (!is_all_dense(conv))
         reason = "an operand is strided; fy_contiguous makes a dense copy";
     else if (fy__conv_dnnl_plan(conv, UINT64_MAX, &nbytes))

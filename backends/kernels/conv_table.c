@@ -1,5 +1,6 @@
-/* The table of oneDNN convolutions: bounded, least recently used goes first, shared by all threads; and the two calls that conv.c makes.
- * A primitive runs on one thread at a time: a second thread gets one of its own. That oneDNN has nothing for a shape is kept too. Not here: oneDNN (conv_dnnl.c). */
+/* The table of oneDNN convolutions, shared by all threads, bounded, the least recently used evicted first; and the two calls that conv.c
+ * makes. A primitive runs on one thread at a time: a second thread gets another primitive. The table also keeps that oneDNN has none for a
+ * shape. Not here: oneDNN (conv_dnnl.c). */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +9,11 @@
 #include "backends/kernels/last_product.h"
 #include "backends/kernels/team.h"
 
-enum { CAPACITY = 128 }; /* more convolutions than the largest model of WORKLOADS has, forward and backward */
+enum { CAPACITY = 128 }; /* more than the convolutions of any model of `ferry train`, forward and backward */
 
 struct fy__conv_entry {
     fy__conv_shape_t shape;
-    int threads, users, is_kept; /* users: takes that are not given back */
+    int threads, users, is_kept; /* users: takes without their give_back yet */
     int is_running;              /* one of them runs it */
     uint64_t last_use;
     fy__conv_prim_t *prim; /* NULL: there is none */
@@ -33,7 +34,7 @@ static void destroy(fy__conv_entry_t *entry)
     free(entry);
 }
 
-/* A free place, or that of the entry that was not used for longest; CAPACITY: all are in use. */
+/* A free slot, or that of the least recently used entry; CAPACITY: all are in use. */
 static size_t find_place(void)
 {
     size_t oldest = CAPACITY;
@@ -133,7 +134,7 @@ static int make_plan(const fy__conv_t *conv, uint64_t limit, int threads, int to
         *out = (plan_t){ entry, images, sum_nbytes, sum_nbytes + fy__conv_prim_nbytes(fy__conv_entry_prim(entry)) };
         if (out->scratch_nbytes <= limit) return 1;
         fy__conv_table_give_back(entry, to_run);
-        if (!through_scratch) return 0; /* what a primitive wants for itself does not shrink with the batch */
+        if (!through_scratch) return 0; /* scratch of the primitive itself does not shrink with the batch */
     }
     return 0;
 }

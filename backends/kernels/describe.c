@@ -1,5 +1,5 @@
-/* What the kernels stand on, as facts for `ferry info`: which oneDNN is loaded, whose threads it runs on, which instructions it may use.
- * Read at run time: the library that is loaded may be another than the one that Ferry was compiled with. */
+/* Facts for `ferry info` about the kernels: the version of oneDNN, its threading runtime, the instructions that it may use.
+ * Read at run time, because the loaded library may differ from the one that Ferry was compiled with. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +16,8 @@ static const char *threads_of(unsigned runtime)
     case DNNL_RUNTIME_SEQ: return "none: it runs on one thread, whatever is configured";
     case DNNL_RUNTIME_OMP: return "OpenMP";
     case DNNL_RUNTIME_TBB: return "TBB: a second pool of threads beside Ferry's";
-    case DNNL_RUNTIME_THREADPOOL: return "a thread pool that Ferry does not bring: it runs on one thread";
-    default: return "not known to Ferry";
+    case DNNL_RUNTIME_THREADPOOL: return "a thread pool, which Ferry does not provide: it runs on one thread";
+    default: return "unknown to Ferry";
     }
 }
 
@@ -49,7 +49,7 @@ static const char *isa_name(dnnl_cpu_isa_t isa)
     return NULL;
 }
 
-/* The file that a symbol's address lies in, without its folder: of OpenMP there may be two in a process. */
+/* The name of the library that holds `address`, without its folder. A process may have two OpenMP libraries. */
 static const char *library_of(const void *address)
 {
     Dl_info info;
@@ -75,7 +75,7 @@ void fy__kernels_describe(fy_fact_fn say, void *user)
     if (isa_name(isa))
         (void)snprintf(text, sizeof text, "%s", isa_name(isa));
     else
-        (void)snprintf(text, sizeof text, "0x%x, which Ferry has no name for", (unsigned)isa);
+        (void)snprintf(text, sizeof text, "0x%x, unknown to Ferry", (unsigned)isa);
     say(user, "onednn_isa", text);
     const char *last = __atomic_load_n(&fy__product_last, __ATOMIC_ACQUIRE);
     if (last) say(user, "last_product", last);

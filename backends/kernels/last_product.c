@@ -1,4 +1,4 @@
-/* Names of oneDNN's implementations go with their primitives, so each is copied once. Few exist: a dozen on one processor. */
+/* Names of oneDNN's implementations are freed with their primitives, so each is copied once. One processor has about a dozen. */
 #include "backends/kernels/last_product.h"
 
 #include <pthread.h>

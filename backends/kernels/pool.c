@@ -1,5 +1,5 @@
-/* max_pool2d, avg_pool2d and their gradients, for any strides and float dtypes. Each task is a row of pixels of the result; the gradients ask,
- * for a pixel of x, which windows have it, so every result is summed in one order by one thread and no two threads write one element.
+/* max_pool2d, avg_pool2d and their gradients, for any strides and float dtypes. Each task is a row of pixels of the result. A gradient finds,
+ * for a pixel of x, the windows that contain it. So one thread sums each result in one order, and no two threads write one element.
  * Not here: dense f32 (pool_dense.c), convolutions (conv.c). */
 #include <math.h>
 
@@ -23,7 +23,7 @@ static range_t window(int64_t at, int64_t stride, int64_t padding, int64_t kerne
     return (range_t){ first < 0 ? 0 : first, least(first + kernel, size) };
 }
 
-/* The windows that have a pixel. */
+/* The windows that contain a pixel. */
 static range_t windows_of(int64_t at, int64_t stride, int64_t padding, int64_t kernel, int64_t count)
 {
     const int64_t last = (at + padding) / stride, before = at + padding - kernel; /* windows that begin up to `before` end too early */
@@ -40,7 +40,7 @@ static void take_larger(int64_t n, const double *x, double *best, int64_t *place
     }
 }
 
-/* The largest elements of a window, and the first pixels (h * w + w) that have them. */
+/* The largest elements of a window, and the first pixels (row * width + column) that have them. */
 static void find_largest(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c, int64_t nc, double *best, int64_t *place)
 {
     const range_t rows = window(oh, pool->stride_h, pool->padding_h, pool->kernel_h, pool->h),

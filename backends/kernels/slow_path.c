@@ -1,5 +1,5 @@
-/* The set of shapes that were noted: open addressing over hashes, filled by compare-and-swap, never emptied (but for tests). Two shapes of one
- * hash of 64 bits would be one line; a reader of a log can live with that. */
+/* The set of noted shapes: open addressing over hashes, filled by compare-and-swap, emptied by tests only. Two shapes with the same 64-bit
+ * hash would share one line of the log, which is harmless. */
 #include "backends/kernels/slow_path.h"
 
 enum { SLOTS = 2 * FY__SLOW_PATH_MOST };

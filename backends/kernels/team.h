@@ -1,13 +1,13 @@
-/* Around a call of oneDNN: what OpenMP announces is what comes. oneDNN 2.6 splits work among as many threads as OpenMP announces, and a part
- * whose thread does not come is silently missing (OMP_THREAD_LIMIT, OMP_DYNAMIC). The settings are the calling thread's own.
- * Not here: how many threads a call is worth (threads.h). */
+/* Around a call of oneDNN: sets OpenMP's number of threads to one that OpenMP can deliver. oneDNN 2.6 splits its work among
+ * omp_get_max_threads() threads; if OpenMP starts fewer (OMP_THREAD_LIMIT, OMP_DYNAMIC), parts of the result are silently missing. The
+ * settings are those of the calling thread. Not here: the choice of the number (threads.h). */
 #ifndef FERRY_BACKENDS_KERNELS_TEAM_H_
 #define FERRY_BACKENDS_KERNELS_TEAM_H_
 
 #include <omp.h>
 
 typedef struct fy__team {
-    int threads; /* announced until fy__team_end: what was asked for, or as many as OpenMP delivers */
+    int threads; /* set until fy__team_end: those requested, or as many as OpenMP can deliver */
     int most, dynamic, curbed;
 } fy__team_t;
 

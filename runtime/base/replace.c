@@ -1,6 +1,6 @@
-/* Writing beside, syncing, renaming over. The order is the point: the bytes are on the disk before the name says so (rename, POSIX.1-2017:
- * a reader sees the old file or the new one), and the folder is synced so that the name is there after a crash, too.
- * Not here: what is written. A process that is killed leaves its PATH.PID-N.tmp, which nobody reads. */
+/* Writes a temporary file, syncs it, renames it. The order matters: the bytes are on the disk before the name refers to them (rename,
+ * POSIX.1-2017: a reader sees the old file or the new one), and the folder is synced so that the name survives a crash.
+ * Not here: the contents. A process that is killed leaves its PATH.PID-N.tmp, which no code reads. */
 #include "runtime/base/replace.h"
 
 #include <errno.h>
@@ -53,15 +53,14 @@ static int resolve(fy__replace_t *replace, const char *path)
         now = next;
         if (!error) continue;
         free(now);
-        return fail(replace, error, "cannot write %s: %s", path,
-                    error == ELOOP ? "its symbolic links lead back to themselves" : strerror(error));
+        return fail(replace, error, "cannot write %s: %s", path, error == ELOOP ? "its symbolic links form a loop" : strerror(error));
     }
     if (!now) return fail(replace, ENOMEM, "no host memory for the name of the file %s", path);
     replace->path = now;
     return 0;
 }
 
-/* A pipe or a device is written to where it is: renamed over, it would be gone. */
+/* A pipe or a device is opened and written, because a rename would remove it. */
 static int is_special(const char *path)
 {
     struct stat found;
@@ -111,7 +110,7 @@ int fy__replace_write(fy__replace_t *replace, const void *data, size_t nbytes)
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0)
             return fail(replace, n ? errno : EIO, "cannot write %s: %s", replace->temp ? replace->temp : replace->path,
-                        n ? strerror(errno) : "the system took no byte");
+                        n ? strerror(errno) : "the system wrote no byte");
         from += n;
         nbytes -= (size_t)n;
     }
@@ -150,7 +149,7 @@ int fy__replace_commit(fy__replace_t *replace)
     else if (replace->fd = -1, rename(replace->temp, replace->path))
         step = "rename";
     if (step) {
-        (void)fail(replace, errno, "cannot %s %s: %s; %s is as it was", step, replace->temp, strerror(errno), replace->path);
+        (void)fail(replace, errno, "cannot %s %s: %s; %s is unchanged", step, replace->temp, strerror(errno), replace->path);
         fy__replace_abort(replace);
         return replace->error;
     }

@@ -69,9 +69,11 @@ static void wrong_values_are_refused(void **state)
     static const struct {
         const char *spec, *text;
     } rows[] = {
-        { "host?threads=0", "from 1 to 1024" },      { "host?threads=1025", "from 1 to 1024" }, { "host?threads=many", "threads=many" },
-        { "host?threads=2x", "threads=2x" },         { "host?threads=-1", "threads=-1" },       { "host?limit=1GiB", "there is threads" },
-        { "host?threads=2&colour=red", "'colour'" }, { "sim:2?threads=0", "from 1 to 1024" },   { "sim:2?threads=auto2", "threads=auto2" },
+        { "host?threads=0", "from 1 to 1024" },      { "host?threads=1025", "from 1 to 1024" },
+        { "host?threads=many", "threads=many" },     { "host?threads=2x", "threads=2x" },
+        { "host?threads=-1", "threads=-1" },         { "host?limit=1GiB", "the host takes threads only" },
+        { "host?threads=2&colour=red", "'colour'" }, { "sim:2?threads=0", "from 1 to 1024" },
+        { "sim:2?threads=auto2", "threads=auto2" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         fy_device_t *device;

@@ -107,7 +107,7 @@ static void refuses(uint64_t nbytes)
     assert_int_equal(fy__machine_take("it", nbytes, &backing), FY_STATUS_OUT_OF_MEMORY);
     assert_true(backing.is_refused);
     ts_text_has("it: ");
-    ts_text_has("that this machine can back now\n  Ask for less, or do something else");
+    ts_text_has("that this machine has available\n  Ask for less, or do something else");
 }
 
 static void what_is_reserved_and_not_touched_is_missing(void **state)
@@ -168,7 +168,7 @@ static void a_simulated_device_is_refused_what_the_machine_lacks(void **state)
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
     (void)is_refused(one, 100 * GIB); /* of 140 that it has */
     ts_text_has("sim:0: 107374182400 bytes asked for (100.0 GiB): more than the 10737");
-    ts_text_has(" (1.0 GiB) that this machine can back now");
+    ts_text_has(" (1.0 GiB) that this machine has available");
     ts_text_has("Would help: ask for less, or open it with numerics=off");
     ts_ok(fy_empty(one, FY_DTYPE_U8, FY_DIMS((int64_t)(600 * MIB)), &half)); /* reserved, and never touched */
     const fy_oom_verdict_t *verdict = is_refused(two, 600 * MIB);
@@ -229,7 +229,7 @@ static void absurd_padding_is_refused(void **state)
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(1, 3, 3, 1), &w));
     ts_fails(fy_conv2d(x, w, NULL, &attrs, &y), OUT_OF_MEMORY);
     ts_text_has("16387072144 bytes asked for");
-    ts_text_has("that this machine can back now");
+    ts_text_has("that this machine has available");
     fy_tensor_destroy(x);
     fy_tensor_destroy(w);
     fy_device_close(device);

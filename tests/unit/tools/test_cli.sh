@@ -79,7 +79,7 @@ says err "FERRY_BUDGET is not in force"
 if [ -c /dev/full ]; then
     FERRY_RECORD=/dev/full expect 1 experiment roundtrip --device sim:0 --size 16 --iters 2
     says err "FERRY_RECORD=/dev/full"
-    says err "not whole"
+    says err "is incomplete"
 else
     echo "skipped: there is no /dev/full"
 fi
@@ -102,9 +102,9 @@ says out '"name": "cuda"'
 says out '"idle_threads": "sleep"' # the command sets OMP_WAIT_POLICY=passive
 if grep -q 'idle kernel threads spin' "$work/out"; then fail "a warning of spinning threads that sleep"; fi
 expect 0 info --device host?threads=3 --json
-says out '"threads": "3, as threads= or FERRY_THREADS says"'
+says out '"threads": "3, set by threads= or FERRY_THREADS"'
 FERRY_THREADS=5 expect 0 info --device host
-matches out '^  threads +5, as'
+matches out '^  threads +5, set by'
 FERRY_THREADS=5 expect 0 info --device 'host?threads=auto'
 matches out '^  threads +auto'
 FERRY_STRICT=0 FERRY_THREADS=none expect 0 info --device host
@@ -130,7 +130,7 @@ says out '"warnings": []'
 if [ "$(nproc)" -gt 1 ]; then
     mv "$work/busy" "$work/out"
     matches out '"idle_threads": "spin, 30000000000 times"'
-    matches out '"idle kernel threads spin, and other work wants'
+    matches out '"idle kernel threads spin while other threads use'
     mv "$work/busy.text" "$work/out"
     matches out '^warning: host: idle kernel threads spin'
 fi
@@ -172,11 +172,11 @@ expect 2 experiment roundtrip --device sim:0 --plot "$work/z.png"
 for experiment in speedups "parallel lenet"; do
     # shellcheck disable=SC2086 # words
     expect 2 experiment $experiment --device sim:0 --plot "$work/none.svg"
-    says err "--plot: there is no figure"
+    says err "--plot: this table has no figure"
     silent out
 done
 FERRY_PLUGIN_PATH=relative expect 1 experiment roundtrip --device cuda:0 --iters 1
-says err "FERRY_PLUGIN_PATH=relative was skipped: not absolute"
+says err "FERRY_PLUGIN_PATH=relative was skipped: no folder in it is absolute"
 # What lies in the folders is listed by name, whether a spec has named it or not; other files are not.
 mkdir "$work/plugins"
 for name in libferry_zeta.so libferry_alpha.so libferry_alpha.so.1 libferry_longer_than_a_name_is.so libalpha.so; do echo none >"$work/plugins/$name"; done

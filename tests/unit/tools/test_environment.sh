@@ -61,7 +61,7 @@ FERRY_SNAPSHOT_ON_OOM=$work/no/where.json expect 4 experiment roundtrip --device
 says err "FERRY_SNAPSHOT_ON_OOM="
 # A plugin is not looked for in a relative folder, and the line says which.
 FERRY_PLUGIN_PATH=plugins expect 1 experiment roundtrip --device nosuch:0
-says err "FERRY_PLUGIN_PATH=plugins was skipped: not absolute"
+says err "FERRY_PLUGIN_PATH=plugins was skipped: no folder in it is absolute"
 
 [ $failures -eq 0 ] && echo "ok"
 exit $((failures != 0))

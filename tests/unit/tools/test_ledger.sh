@@ -90,7 +90,7 @@ expect 0 ledger "$work/this.jsonl"
 says out "everything"
 if [ -w /dev/full ]; then
     expect 1 info --record /dev/full
-    says err "not whole"
+    says err "is incomplete"
 fi
 expect 1 experiment roundtrip --device sim:0 --record /nowhere/at/all
 says err "/nowhere/at/all"
