@@ -139,7 +139,7 @@ static fy_status_t bytes_of(fy_tensor_t *x)
     return fy_download_wait(download, FY_FOREVER, &host);
 }
 
-/* A failure that nobody asked about is still known after many others; past what is remembered, bytes that may have failed count as failed. */
+/* A failure that no call has reported is still known after many others; older bytes that may have failed count as failed. */
 static void many_failures_hide_none(ts_ctx_t *ctx)
 {
     static const int counts[] = { 100, 1100 };
@@ -157,7 +157,7 @@ static void many_failures_hide_none(ts_ctx_t *ctx)
         if (k == 0 || ctx->is_host) {
             ts_ok(bytes_of(good));
         } else {
-            ts_text_has("may have failed: 1024 requests on this device have failed after it");
+            ts_text_has("may have failed: 1024 later requests of this device have failed");
             ts_fails(bytes_of(good), BAD_VALUE);
         }
         (void)!fy_device_wait(ctx->device, FY_FOREVER);
