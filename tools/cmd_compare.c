@@ -1,11 +1,11 @@
 /* `ferry compare PREDICTED MEASURED`: two JSON documents of one subcommand side by side: the times that a simulated device computed beside those
  * that a real one took, or any other numbers, with a bound if one is set. Not here: what is in the documents (docs/cli.md). */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/json_tree.h"
+#include "tools/text_file.h"
 #include "tools/tool.h"
 
 enum { FILE_MOST = 64 << 20, PATH_ROOM = 256 };
@@ -26,16 +26,8 @@ typedef struct comparison {
 
 static fy_status_t load(document_t *document)
 {
-    FILE *file = fopen(document->path, "re");
-    if (!file) return TOOL_FAIL(IO, "cannot read %s: %s", document->path, strerror(errno));
     size_t line;
-    document->text = tool_alloc(FILE_MOST + 1);
-    const size_t nbytes = fread(document->text, 1, FILE_MOST + 1, file);
-    const int failed = ferror(file);
-    fclose(file);
-    if (failed) return TOOL_FAIL(IO, "cannot read %s", document->path);
-    if (nbytes > FILE_MOST) return TOOL_FAIL(CORRUPT_DATA, "%s has more than %d bytes", document->path, FILE_MOST);
-    document->text[nbytes] = '\0';
+    FY_TRY(text_file_read(document->path, "JSON document", "{[", FILE_MOST, &document->text));
     const char *wrong = json_tree_parse(document->text, &document->tree, &line);
     return wrong ? TOOL_FAIL(CORRUPT_DATA, "%s, line %zu: %s", document->path, line, wrong) : FY_STATUS_OK;
 }

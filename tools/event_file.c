@@ -2,7 +2,6 @@
 #include "tools/event_file.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,46 +123,53 @@ size_t event_pairs(const event_t *event, const char *key, uint64_t (*out_pairs)[
 
 /* ---- files ---- */
 
-fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event), void *user, event_file_info_t *out_info)
+/* Makes an event of a line and counts it. */
+static fy_status_t read_line(const char *path, char *line, event_t *event, event_file_info_t *info)
 {
-    event_file_info_t info = { 0, 0, 0, false, false };
-    fy_status_t status = FY_STATUS_OK;
+    if (++info->lines == 1) {
+        if (*line && *line != '{')
+            return TOOL_FAIL(CORRUPT_DATA, "%s is no event file: line 1 begins with byte 0x%02x, not with '{'", path, (unsigned char)*line);
+        if (strncmp(line, "{\"snapshot\"", 11) == 0)
+            return TOOL_FAIL(CORRUPT_DATA, "%s is a snapshot of memory, no event file; 'ferry memory %s' reads it", path, path);
+    }
+    const char *wrong = info->has_end ? "follows the end of the recording" : event_parse(line, event);
+    if (!wrong && info->lines == 1 && !event_is(event, "ferry")) wrong = "does not begin an event file: its \"ev\" must be \"ferry\"";
+    if (wrong) return TOOL_FAIL(CORRUPT_DATA, "%s is no whole event file: line %llu %s", path, (unsigned long long)info->lines, wrong);
+    if (info->lines == 1 && event_whole(event, "version") != 1)
+        return TOOL_FAIL(CORRUPT_DATA, "%s is of version %llu; this command reads version 1", path,
+                         (unsigned long long)event_whole(event, "version"));
+    event->line = info->lines;
+    return FY_STATUS_OK;
+}
+
+fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const event_t *event), void *user, event_file_info_t *out_info)
+{
+    event_file_info_t *info = out_info;
     event_t event;
-    char *line = NULL;
-    size_t room = 0;
-    *out_info = info;
-    FILE *file = fopen(path, "r");
-    if (!file) return TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
-    const int first = getc(file); /* before a line without end is read */
-    if (first != EOF && first != '{')
-        status = TOOL_FAIL(CORRUPT_DATA, "%s is no event file: line 1 begins with byte 0x%02x, not with '{'", path, (unsigned)first);
-    if (first != EOF) (void)ungetc(first, file);
-    while (status == FY_STATUS_OK && getline(&line, &room, file) > 0) {
-        event.line = ++info.lines;
-        if (info.lines == 1 && strncmp(line, "{\"snapshot\"", 11) == 0) {
-            status = TOOL_FAIL(CORRUPT_DATA, "%s is a snapshot of memory, no event file; 'ferry memory %s' reads it", path, path);
-            break;
-        }
-        const char *wrong = info.has_end ? "follows the end of the recording" : event_parse(line, &event);
-        if (!wrong && info.lines == 1 && !event_is(&event, "ferry")) wrong = "does not begin an event file: its \"ev\" must be \"ferry\"";
-        if (wrong)
-            status = TOOL_FAIL(CORRUPT_DATA, "%s is no whole event file: line %llu %s", path, (unsigned long long)info.lines, wrong);
-        else if (info.lines == 1 && event_whole(&event, "version") != 1)
-            status = TOOL_FAIL(CORRUPT_DATA, "%s is of version %llu; this command reads version 1", path,
-                               (unsigned long long)event_whole(&event, "version"));
-        else if (event_is(&event, "end")) {
-            info.has_end = true;
-            info.lost = event_whole(&event, "lost");
-            info.is_whole = event_whole(&event, "events") == info.events;
-        } else if (info.lines > 1) {
-            info.events++;
+    char *line;
+    *info = (event_file_info_t){ .is_whole = false };
+    for (;;) {
+        FY_TRY(text_lines_next(lines, &line));
+        if (!line) break;
+        FY_TRY(read_line(lines->input.path, line, &event, info));
+        if (event_is(&event, "end")) {
+            info->has_end = true;
+            info->lost = event_whole(&event, "lost");
+            info->is_whole = event_whole(&event, "events") == info->events;
+        } else if (info->lines > 1) {
+            info->events++;
             fn(user, &event);
         }
     }
-    if (status == FY_STATUS_OK && ferror(file)) status = TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
-    if (status == FY_STATUS_OK && !info.lines) status = TOOL_FAIL(CORRUPT_DATA, "%s is empty: no event file", path);
-    free(line);
-    fclose(file);
-    *out_info = info;
+    return info->lines ? FY_STATUS_OK : TOOL_FAIL(CORRUPT_DATA, "%s is empty: no event file", lines->input.path);
+}
+
+fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event), void *user, event_file_info_t *out_info)
+{
+    text_lines_t lines;
+    *out_info = (event_file_info_t){ .is_whole = false };
+    FY_TRY(text_lines_open(&lines, path, "event file"));
+    const fy_status_t status = event_lines_read(&lines, fn, user, out_info);
+    text_lines_close(&lines);
     return status;
 }

@@ -8,6 +8,8 @@
 
 #include <ferry/status.h>
 
+#include "tools/text_file.h"
+
 enum { EVENT_FIELDS = 32 };
 
 typedef struct event_field {
@@ -44,5 +46,7 @@ typedef struct event_file_info {
 /* Calls `fn` for each line but the first and the last. Fails: IO, CORRUPT_DATA (says which line; lines before it were handed out). A file that
  * just ends is OK but not whole. */
 fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event), void *user, event_file_info_t *out_info);
+/* The same of an open file. */
+fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const event_t *event), void *user, event_file_info_t *out_info);
 
 #endif

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/text_file.h"
 #include "tools/tool.h"
 
 /* More than any device's blocks fill. */
-static const long most_nbytes = 1L << 30;
+enum { MOST_NBYTES = 1 << 28 }; /* two million blocks */
 
 typedef struct reading {
     const char *path, *pool; /* for texts */
@@ -242,41 +243,12 @@ static fy_status_t read_document(reading_t *reading, const json_value_t *root)
     return FY_STATUS_OK;
 }
 
-/* All of it, with a zero behind. */
-static fy_status_t read_text(const char *path, char **out_text)
-{
-    FILE *file = fopen(path, "r");
-    size_t used = 0, room = 1 << 16, n;
-    if (!file) return TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
-    char *text = tool_alloc(room + 1);
-    while ((n = fread(text + used, 1, room - used, file)) > 0 && used + n < (size_t)most_nbytes) {
-        used += n;
-        if (memchr(text + used - n, 0, n)) break; /* no text */
-        if (used < room) continue;
-        char *larger = tool_alloc(2 * room + 1);
-        memcpy(larger, text, used);
-        free(text);
-        text = larger;
-        room *= 2;
-    }
-    fy_status_t status = FY_STATUS_OK;
-    if (ferror(file))
-        status = TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
-    else if (n)
-        status = TOOL_FAIL(CORRUPT_DATA, "%s is no snapshot: it has more than %ld bytes", path, most_nbytes);
-    else if (strlen(text) != used)
-        status = TOOL_FAIL(CORRUPT_DATA, "%s is no snapshot: there is a zero byte at %zu", path, strlen(text));
-    fclose(file);
-    *out_text = text;
-    return status;
-}
-
 fy_status_t snapshot_file_open(const char *path, snapshot_file_t *out_file)
 {
     reading_t reading = { path, NULL, &out_file->snapshot };
     size_t line;
     *out_file = (snapshot_file_t){ .text = NULL };
-    FY_TRY(read_text(path, &out_file->text));
+    FY_TRY(text_file_read(path, "snapshot", "{", MOST_NBYTES, &out_file->text));
     if (strncmp(out_file->text, "{\"ev\"", 5) == 0)
         return TOOL_FAIL(CORRUPT_DATA, "%s is no snapshot but an event file; 'ferry ledger %s' reads it", path, path);
     const char *wrong = json_tree_parse(out_file->text, &out_file->tree, &line);

@@ -11,7 +11,6 @@
 
 /* Version 2 adds streams, points and the sizes of segments. */
 static const char *const magics[] = { "ferry-trace 1", "ferry-trace 2" };
-enum { MAGIC_LENGTH = 13 };
 
 /* ---- making ---- */
 
@@ -251,38 +250,33 @@ static const char *read_line(reading_t *reading, const char *line)
     return NULL;
 }
 
-static fy_status_t read_compact(FILE *file, const char *path, traces_t *traces)
+static fy_status_t read_compact(text_lines_t *lines, traces_t *traces)
 {
     reading_t reading = { .trace = traces_add(traces, "device") };
-    fy_status_t status = FY_STATUS_OK;
-    char *line = NULL;
-    size_t room = 0, number = 1; /* the magic is read */
-    ssize_t length;
-    while (status == FY_STATUS_OK && (length = getline(&line, &room, file)) > 0) {
-        number++;
-        while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) line[--length] = 0;
-        const char *wrong = strlen(line) != (size_t)length ? "has a zero byte" : read_line(&reading, line);
-        if (wrong) status = TOOL_FAIL(CORRUPT_DATA, "%s is no whole trace: line %zu %s", path, number, wrong);
+    char *line;
+    fy_status_t status = text_lines_next(lines, &line); /* the magic */
+    while (status == FY_STATUS_OK && (status = text_lines_next(lines, &line)) == FY_STATUS_OK && line) {
+        const char *wrong = read_line(&reading, line);
+        if (wrong)
+            status =
+                TOOL_FAIL(CORRUPT_DATA, "%s is no whole trace: line %llu %s", lines->input.path, (unsigned long long)lines->number, wrong);
     }
-    if (status == FY_STATUS_OK && ferror(file)) status = TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
-    free(line);
     free(reading.is_out);
     return status;
 }
 
 fy_status_t traces_read(const char *path, traces_t *out_traces)
 {
-    char head[MAGIC_LENGTH + 2] = "";
-    *out_traces = (traces_t){ .list = NULL };
-    FILE *file = fopen(path, "r");
-    if (!file) return TOOL_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
+    text_lines_t lines;
+    char *line;
     bool is_compact = false;
-    if (fgets(head, sizeof head, file))
-        for (int i = 0; i < 2; i++)
-            is_compact |= strncmp(head, magics[i], MAGIC_LENGTH) == 0 && (head[MAGIC_LENGTH] == '\n' || !head[MAGIC_LENGTH]);
-    fy_status_t status = is_compact ? read_compact(file, path, out_traces) : FY_STATUS_OK;
-    fclose(file);
-    if (!is_compact) status = traces_read_events(path, out_traces);
+    *out_traces = (traces_t){ .list = NULL };
+    FY_TRY(text_lines_open(&lines, path, "trace or event file"));
+    fy_status_t status = text_lines_next(&lines, &line);
+    for (int i = 0; i < 2 && line; i++) is_compact |= strcmp(line, magics[i]) == 0;
+    if (line) text_lines_back(&lines);
+    if (status == FY_STATUS_OK) status = is_compact ? read_compact(&lines, out_traces) : traces_read_events(&lines, out_traces);
+    text_lines_close(&lines);
     for (size_t i = 0; i < out_traces->count && status == FY_STATUS_OK; i++)
         if (!trace_finish(&out_traces->list[i]))
             status =

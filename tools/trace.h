@@ -10,6 +10,8 @@
 
 #include <ferry/plan.h>
 
+#include "tools/text_file.h"
+
 /* One event. A block is known by its number: the first that is asked for is 0. */
 enum { TRACE_NO_BLOCK = 0xffffffff };
 typedef struct trace_step {
@@ -64,6 +66,6 @@ bool trace_points_are_good(const fy_pool_point_t *points, size_t npoints);
 bool trace_finish(trace_t *trace);
 
 /* trace_events.c: fills one trace per pool of an event file. */
-fy_status_t traces_read_events(const char *path, traces_t *traces);
+fy_status_t traces_read_events(text_lines_t *lines, traces_t *traces);
 
 #endif

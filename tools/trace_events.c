@@ -162,11 +162,12 @@ static void add(void *user, const event_t *event)
     snprintf(reading->wrong, sizeof reading->wrong, "%s", wrong);
 }
 
-fy_status_t traces_read_events(const char *path, traces_t *traces)
+fy_status_t traces_read_events(text_lines_t *lines, traces_t *traces)
 {
+    const char *path = lines->input.path;
     reading_t reading = { .traces = traces, .last = SIZE_MAX };
     event_file_info_t info;
-    fy_status_t status = event_file_read(path, add, &reading, &info);
+    fy_status_t status = event_lines_read(lines, add, &reading, &info);
     if (status == FY_STATUS_OK && info.lost)
         status = TOOL_FAIL(CORRUPT_DATA, "%s lost %llu events while it was recorded, so it cannot be replayed; record a shorter run", path,
                            (unsigned long long)info.lost);

@@ -38,7 +38,7 @@ static fy_status_t take_record(fyt_cifar10_t *set, const fyt_source_t *source, c
 fy_status_t fyt_cifar10_parse(fyt_cifar10_t *set, fyt_source_t *source)
 {
     uint64_t got, total = 0;
-    if (!source->z && source->nbytes % FYT_CIFAR10_RECORD)
+    if (fyt_source_is_exact(source) && source->nbytes % FYT_CIFAR10_RECORD)
         return FYT_FAIL(CORRUPT_DATA, "%s: %llu bytes are no multiple of %d, a record's size: %llu are left over", source->name,
                         (unsigned long long)source->nbytes, FYT_CIFAR10_RECORD, (unsigned long long)(source->nbytes % FYT_CIFAR10_RECORD));
     unsigned char *buffer = malloc(RECORDS_READ * FYT_CIFAR10_RECORD);
@@ -54,8 +54,9 @@ fy_status_t fyt_cifar10_parse(fyt_cifar10_t *set, fyt_source_t *source)
     FY_TRY(status);
     if (!total) return FYT_FAIL(CORRUPT_DATA, "%s: no records: the file is empty", source->name);
     if (total % FYT_CIFAR10_RECORD)
-        return FYT_FAIL(CORRUPT_DATA, "%s: %llu bytes, inflated, are no multiple of %d, a record's size: %llu are left over", source->name,
-                        (unsigned long long)total, FYT_CIFAR10_RECORD, (unsigned long long)(total % FYT_CIFAR10_RECORD));
+        return FYT_FAIL(CORRUPT_DATA, "%s: %llu bytes%s are no multiple of %d, a record's size: %llu are left over", source->name,
+                        (unsigned long long)total, source->z ? ", inflated," : "", FYT_CIFAR10_RECORD,
+                        (unsigned long long)(total % FYT_CIFAR10_RECORD));
     return FY_STATUS_OK;
 }
 
@@ -95,7 +96,7 @@ fy_status_t fy_dataset_read_cifar10(size_t count, const char *const *paths, cons
     fy_status_t status = FY_STATUS_OK;
     for (size_t i = 0; i < count && status == FY_STATUS_OK; i++) {
         fyt_source_t source = { 0 };
-        status = paths[i] ? fyt_source_open_file(paths[i], checked.max_nbytes, NULL, &source)
+        status = paths[i] ? fyt_source_open_file(paths[i], checked.max_nbytes, &source)
                           : FYT_FAIL(INVALID_ARGUMENT, "dataset_read_cifar10: paths[%zu] is NULL", i);
         if (status == FY_STATUS_OK) status = fyt_cifar10_parse(&set, &source);
         fyt_source_close(&source);

@@ -7,6 +7,7 @@
 
 #define IDX_UNSIGNED_BYTE 0x08
 #define IDX_MAX_RANK      8
+#define FIRST_ROOM        (1u << 20)
 
 typedef struct idx {
     int rank;
@@ -24,13 +25,6 @@ static const char *type_name(unsigned char type)
     case 0x0e: return "64-bit floats";
     default: return "no type of IDX";
     }
-}
-
-/* Before the rest is read: is it gzip, or has it the type byte of IDX? What is wrong in detail, read_magic says. */
-static fy_status_t judge(const unsigned char *first, const char *path)
-{
-    if ((first[0] == 0x1f && first[1] == 0x8b) || first[0] || first[1] || first[2]) return FY_STATUS_OK;
-    return FYT_FAIL(CORRUPT_DATA, "%s: byte 2: type 0x00 (%s) where an IDX file of bytes has 0x08", path, type_name(0));
 }
 
 static fy_status_t read_magic(fyt_source_t *source, int rank_min, int rank_max, const char *what, int *out_rank)
@@ -87,20 +81,35 @@ static fy_status_t read_header(fyt_source_t *source, int rank_min, int rank_max,
         return FYT_FAIL(CORRUPT_DATA, "%s: %s are %llu bytes, more than max_nbytes = %llu: raise the limit if that is meant", source->name,
                         text, (unsigned long long)idx->nbytes, (unsigned long long)source->max_nbytes);
     const uint64_t left = fyt_source_at_most(source);
-    if (idx->nbytes > left || (!source->z && idx->nbytes != left))
+    if (idx->nbytes > left || (fyt_source_is_exact(source) && idx->nbytes != left))
         return FYT_FAIL(CORRUPT_DATA, "%s: %s are %llu bytes, but %s%llu follow the header", source->name, text,
                         (unsigned long long)idx->nbytes, source->z ? "at most " : "", (unsigned long long)left);
     return FY_STATUS_OK;
 }
 
+/* Reads up to idx->nbytes into *bytes, which the caller frees. What is compressed, or comes from a pipe, may end before the header's word: then
+ * memory is taken as bytes come. */
+static fy_status_t read_growing(fyt_source_t *source, const idx_t *idx, unsigned char **bytes, uint64_t *out_got)
+{
+    const uint64_t most = idx->nbytes;
+    uint64_t room = fyt_source_is_exact(source) || most < FIRST_ROOM ? most : FIRST_ROOM, n;
+    for (*out_got = 0;;) {
+        unsigned char *larger = realloc(*bytes, room);
+        if (!larger) return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory for %llu bytes", source->name, (unsigned long long)room);
+        *bytes = larger;
+        FY_TRY(fyt_source_read(source, larger + *out_got, room - *out_got, &n));
+        *out_got += n;
+        if (*out_got < room || room == most) return FY_STATUS_OK;
+        room = room > most / 2 ? most : 2 * room;
+    }
+}
+
 /* The data, and that nothing follows it. */
 static fy_status_t read_body(fyt_source_t *source, const idx_t *idx, unsigned char **out_bytes)
 {
-    unsigned char behind;
-    uint64_t got = 0, more = 0;
-    unsigned char *bytes = malloc(idx->nbytes);
-    if (!bytes) return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory for %llu bytes", source->name, (unsigned long long)idx->nbytes);
-    fy_status_t status = fyt_source_read(source, bytes, idx->nbytes, &got);
+    unsigned char behind, *bytes = NULL;
+    uint64_t got, more = 0;
+    fy_status_t status = read_growing(source, idx, &bytes, &got);
     if (status == FY_STATUS_OK && got == idx->nbytes) status = fyt_source_read(source, &behind, 1, &more);
     if (status == FY_STATUS_OK && got < idx->nbytes)
         status = FYT_FAIL(CORRUPT_DATA, "%s: the header says %llu bytes of data, but %llu follow it", source->name,
@@ -182,8 +191,8 @@ fy_status_t fy_dataset_read_idx(const char *images_path, const char *labels_path
     fy_dataset_options_t checked;
     fyt_source_t images = { 0 }, labels = { 0 };
     FY_TRY(fyt_dataset_options_check(options, &checked));
-    fy_status_t status = fyt_source_open_file(images_path, checked.max_nbytes, judge, &images);
-    if (status == FY_STATUS_OK) status = fyt_source_open_file(labels_path, checked.max_nbytes, judge, &labels);
+    fy_status_t status = fyt_source_open_file(images_path, checked.max_nbytes, &images);
+    if (status == FY_STATUS_OK) status = fyt_source_open_file(labels_path, checked.max_nbytes, &labels);
     if (status == FY_STATUS_OK) status = fyt_dataset_parse_idx(&images, &labels, &checked, out_dataset);
     fyt_source_close(&images);
     fyt_source_close(&labels);

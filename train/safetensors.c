@@ -12,9 +12,12 @@
 
 #include <ferry/device.h>
 
+#include "runtime/base/input.h"
 #include "train/fail.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format's numbers and data are little-endian, and are read as they lie");
+
+enum { PIECE = 1 << 16 };
 
 struct fy_safetensors {
     char *path; /* for errors */
@@ -39,13 +42,30 @@ static fy_status_t read_at(const char *path, int fd, void *data, size_t nbytes, 
     return FY_STATUS_OK;
 }
 
+/* As read_at, of a text: one with a zero byte, such as a hole of a file, is not read to its end. */
+static fy_status_t read_text(const char *path, int fd, char *text, size_t nbytes, uint64_t offset)
+{
+    for (size_t at = 0; at < nbytes;) {
+        const size_t count = nbytes - at < PIECE ? nbytes - at : PIECE;
+        FY_TRY(read_at(path, fd, text + at, count, offset + at));
+        const char *zero = memchr(text + at, 0, count);
+        if (zero)
+            return FYT_FAIL(CORRUPT_DATA, "%s is not a safetensors file: byte %llu, in its header, is zero", path,
+                            (unsigned long long)(offset + (uint64_t)(zero - text)));
+        at += count;
+    }
+    return FY_STATUS_OK;
+}
+
 /* Nothing is allocated before the lengths agree with the file's real one. */
 static fy_status_t read_header(fy_safetensors_t *file)
 {
     struct stat facts;
     uint64_t length;
+    char first;
     if (fstat(file->fd, &facts)) return FYT_FAIL(IO, "cannot look at %s: %s", file->path, strerror(errno));
-    if (!S_ISREG(facts.st_mode)) return FYT_FAIL(IO, "%s is no regular file", file->path);
+    if (!S_ISREG(facts.st_mode))
+        return FYT_FAIL(IO, "%s is no regular file but %s: a safetensors file must have a size", file->path, fy__input_kind(facts.st_mode));
     const uint64_t nbytes = (uint64_t)facts.st_size;
     if (nbytes < sizeof length)
         return FYT_FAIL(CORRUPT_DATA, "%s is not a safetensors file: it has %llu bytes, and begins with a length of 8", file->path,
@@ -56,10 +76,14 @@ static fy_status_t read_header(fy_safetensors_t *file)
             CORRUPT_DATA, "%s is not a whole safetensors file: its header has %llu bytes by its own word; it can have 2 to %llu",
             file->path, (unsigned long long)length,
             (unsigned long long)(nbytes - sizeof length < FYT_HEADER_MOST_NBYTES ? nbytes - sizeof length : FYT_HEADER_MOST_NBYTES));
+    FY_TRY(read_at(file->path, file->fd, &first, 1, sizeof length));
+    if (first != '{')
+        return FYT_FAIL(CORRUPT_DATA, "%s is not a safetensors file: its header has byte 0x%02x where it begins with '{'", file->path,
+                        (unsigned char)first);
     char *text = malloc((size_t)length + 1);
     if (!text)
         return FYT_FAIL(OUT_OF_MEMORY, "no host memory for the %llu bytes of the header of %s", (unsigned long long)length, file->path);
-    const fy_status_t status = read_at(file->path, file->fd, text, (size_t)length, sizeof length);
+    const fy_status_t status = read_text(file->path, file->fd, text, (size_t)length, sizeof length);
     if (status != FY_STATUS_OK) {
         free(text);
         return status;

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/input.h"
+
 typedef struct text {
     const char *name, *line, *end; /* end: one past the last byte, where a NUL stands */
     uint64_t line_number;
@@ -206,36 +208,6 @@ fy_status_t fy_table_parse(const char *text, size_t nbytes, const char *name, co
     return status;
 }
 
-/* Reads all of `file`, growing, so that pipes work; one NUL follows the last byte. */
-static fy_status_t read_all(FILE *file, const char *path, uint64_t max_nbytes, char **out_bytes, size_t *out_nbytes)
-{
-    size_t room = 1 << 16, used = 0;
-    char *bytes = malloc(room);
-    while (bytes) {
-        const size_t before = used;
-        used += fread(bytes + used, 1, room - used - 1, file);
-        if (memchr(bytes + before, 0, used - before)) break; /* no text: parsing says where, and the rest need not be read */
-        if (ferror(file) || used > max_nbytes) {
-            int error = errno;
-            free(bytes);
-            if (used > max_nbytes)
-                return FYT_FAIL(CORRUPT_DATA, "%s: more than max_nbytes = %llu bytes: raise the limit if that is meant", path,
-                                (unsigned long long)max_nbytes);
-            return FYT_FAIL(IO, "cannot read %s: %s", path, strerror(error));
-        }
-        if (used < room - 1) break;
-        char *larger = room > SIZE_MAX / 2 ? NULL : realloc(bytes, room * 2);
-        if (!larger) free(bytes);
-        bytes = larger;
-        room *= 2;
-    }
-    if (!bytes) return FYT_FAIL(OUT_OF_MEMORY, "table_read: no host memory for the %zu bytes of %s", room, path);
-    bytes[used] = 0;
-    *out_bytes = bytes;
-    *out_nbytes = used;
-    return FY_STATUS_OK;
-}
-
 fy_status_t fy_table_read(const char *path, const fy_table_options_t *options, fy_table_t **out_table)
 {
     if (!out_table) return FYT_FAIL(INVALID_ARGUMENT, "table_read: out_table is NULL");
@@ -246,12 +218,12 @@ fy_status_t fy_table_read(const char *path, const fy_table_options_t *options, f
 
     char *bytes = NULL;
     size_t nbytes = 0;
-    FILE *file = fopen(path, "rbe");
-    if (!file) return FYT_FAIL(IO, "cannot open %s: %s", path, strerror(errno));
-    fy_status_t status = read_all(file, path, checked.max_nbytes, &bytes, &nbytes);
-    fclose(file);
-    FY_TRY(status);
-    status = parse_terminated(bytes, nbytes, path, &checked, out_table);
+    const size_t most = checked.max_nbytes < PTRDIFF_MAX ? (size_t)checked.max_nbytes : PTRDIFF_MAX;
+    fy__input_t input;
+    const int error = fy__input_text(&input, path, NULL, most, &bytes, &nbytes);
+    if (error == EFBIG) return FYT_FAIL(CORRUPT_DATA, "%s, max_nbytes of the table's options", input.problem);
+    if (error) return error == ENOMEM ? FYT_FAIL(OUT_OF_MEMORY, "%s", input.problem) : FYT_FAIL(IO, "%s", input.problem);
+    const fy_status_t status = parse_terminated(bytes, nbytes, path, &checked, out_table);
     free(bytes);
     return status;
 }

@@ -32,7 +32,8 @@ static fy_status_t open_file(file_t *file, int flags)
 {
     if (file->offset > INT64_MAX || file->nbytes > INT64_MAX - file->offset)
         return FY_FAIL(INVALID_ARGUMENT, "%s: offset %llu and %llu bytes end past 2^63", file->what, (ull)file->offset, (ull)file->nbytes);
-    do file->fd = open(file->path, flags | O_CLOEXEC, 0666);
+    /* Not blocking: a pipe that no program has open at its other end is refused (check_size) instead of waited for. */
+    do file->fd = open(file->path, flags | O_CLOEXEC | O_NOCTTY | (flags & O_ACCMODE ? 0 : O_NONBLOCK), 0666);
     while (file->fd < 0 && errno == EINTR);
     if (file->fd >= 0) return FY_STATUS_OK;
     return FY_FAIL(IO, "%s: cannot open '%s': %s", file->what, file->path, strerror(errno));
@@ -44,12 +45,13 @@ static fy_status_t too_short(const file_t *file, uint64_t nbytes)
                    (ull)file->offset, (ull)file->nbytes);
 }
 
-/* A pipe or a device has no size to look at: reading it will tell. */
+/* A device has no size to look at: reading it will tell. */
 static fy_status_t check_size(const file_t *file)
 {
     struct stat info;
     if (fstat(file->fd, &info) != 0) return FY_FAIL(IO, "%s: cannot look at '%s': %s", file->what, file->path, strerror(errno));
     if (S_ISDIR(info.st_mode)) return FY_FAIL(IO, "%s: '%s': %s", file->what, file->path, strerror(EISDIR));
+    if (S_ISFIFO(info.st_mode)) return FY_FAIL(IO, "%s: '%s' is a pipe, which has no offsets", file->what, file->path);
     if (!S_ISREG(info.st_mode)) return FY_STATUS_OK;
     const uint64_t size = (uint64_t)info.st_size, there = size > file->offset ? size - file->offset : 0;
     return there < file->nbytes ? too_short(file, there) : FY_STATUS_OK;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "backends/sim/sim.h"
+#include "runtime/base/input.h"
 
 /* ---- the figures ---- */
 
@@ -317,30 +318,17 @@ static fy_status_t document(reader_t *r)
 
 fy_status_t fy__sim_profile_read(const char *name, const char *path, fy__sim_figures_t *out_figures)
 {
-    const size_t room = FY__SIM_PROFILE_FILE_NBYTES + 1;
-    FILE *file = fopen(path, "re");
-    if (!file) return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: profile=%s: %s", name, path, strerror(errno));
-    char *bytes = malloc(room);
-    if (!bytes) {
-        fclose(file);
-        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory to read profile=%s", name, path);
-    }
-    errno = 0;
-    const size_t nbytes = fread(bytes, 1, room, file);
-    const int failed = ferror(file), code = errno;
-    fclose(file);
+    fy__input_t input;
+    char *bytes;
+    size_t nbytes;
+    const int error = fy__input_text(&input, path, NULL, FY__SIM_PROFILE_FILE_NBYTES, &bytes, &nbytes);
+    if (error)
+        return FY__SIM_FAIL(error == ENOMEM ? FY_STATUS_OUT_OF_MEMORY : FY_STATUS_INVALID_ARGUMENT, "%s: profile: %s%s", name,
+                            input.problem, error == EFBIG ? ": that is no profile" : "");
     fy__sim_figures_t read = { .name = "" };
     reader_t reader = { .name = name, .path = path, .at = bytes, .line = 1, .out = &read };
-    fy_status_t status;
-    if (failed)
-        status = FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: profile=%s: %s", name, path, strerror(code));
-    else if (nbytes == room)
-        status = FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: profile=%s has more than %d bytes: that is no profile", name, path,
-                              FY__SIM_PROFILE_FILE_NBYTES);
-    else {
-        bytes[nbytes] = '\0'; /* a zero byte inside ends the text early, which no rule allows */
-        status = memchr(bytes, '\0', nbytes) ? BAD(&reader, "the file has a zero byte") : document(&reader);
-    }
+    /* A zero byte inside ends the text early, which no rule allows. */
+    const fy_status_t status = memchr(bytes, '\0', nbytes) ? BAD(&reader, "the file has a zero byte") : document(&reader);
     free(bytes);
     if (status == FY_STATUS_OK) fy__sim_figures_copy(&read, out_figures);
     return status;

@@ -108,7 +108,7 @@ FY_API_STATUS fy_tensor_all_reduce(size_t count, fy_tensor_t *const *tensors, co
 
 /* File to device: the bytes of the file from `offset` on become those of `dst`, in dst's dtype, row-major, in the machine's byte order.
  * Read straight into the ring (no mmap, no copy in between); an upload, of as many bytes as dst has. May block for the disk and for ring
- * space, never for compute. On the host it is a plain read. Fails: IO (says the system's reason; CORRUPT_DATA if the file is shorter), as
+ * space, never for compute. On the host it is a plain read. Fails: IO (a pipe, or the system's reason; CORRUPT_DATA if the file is shorter), as
  * fy_tensor_upload_into. A file that fails half way leaves dst poisoned. */
 FY_API_STATUS fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t offset, const fy_transfer_options_t *options);
 /* Device to file: writes src's elements, row-major, from `offset` on; makes the file if there is none and cuts nothing off. Blocks. */

@@ -1,4 +1,5 @@
 /* Between a file and a device, and memory that is page-locked where it lies: bytes, figures, refusals that leave everything as it was. */
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/support/harness.h"
@@ -119,6 +120,12 @@ static void file_refused(ts_ctx_t *ctx)
     ts_fails(fy_tensor_upload_file(x, "/nowhere/at all", 0, NULL), IO);
     ts_text_has("No such file");
     ts_fails(fy_tensor_upload_file(x, "/tmp", 0, NULL), IO);
+    char pipe[64];
+    snprintf(pipe, sizeof pipe, "%s.pipe", g_file);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    ts_fails(fy_tensor_upload_file(x, pipe, 0, NULL), IO); /* nor waited for a writer */
+    ts_text_has("is a pipe");
+    unlink(pipe);
     ts_fails(fy_tensor_upload_file(x, g_file, 1, NULL), CORRUPT_DATA); /* 16 bytes, from the second on */
     ts_text_has("15");
     ts_fails(fy_tensor_upload_file(x, g_file, 1 << 20, NULL), CORRUPT_DATA);

@@ -196,7 +196,7 @@ static void wrong_files_are_refused(void **state)
     fy__sim_figures_t figures;
     assert_int_equal(fy__sim_profile_read("sim:3", path, &figures), FY_STATUS_OK);
     write_file(large, FY__SIM_PROFILE_FILE_NBYTES + 1);
-    refused(path, "more than 65536 bytes");
+    refused(path, "has 65537 bytes, more than 65536: that is no profile");
     refused("./nowhere.json", "No such file");
     refused("/", "directory");
 }

@@ -50,7 +50,7 @@ echo '{"a": ' >"$work/bad.json"
 expect 1 compare "$work/a.json" "$work/bad.json"
 says err "$work/bad.json, line"
 expect 1 compare "$work/none.json" "$work/a.json"
-says err "cannot read $work/none.json"
+says err "cannot open $work/none.json"
 
 [ $failures -eq 0 ] && echo "ok"
 exit $((failures > 0))

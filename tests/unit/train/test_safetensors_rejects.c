@@ -86,7 +86,7 @@ static const struct {
     { "utf8-overlong", FY_STATUS_CORRUPT_DATA, "not valid UTF-8" },
     { "utf8-past-the-last", FY_STATUS_CORRUPT_DATA, "not valid UTF-8" },
     { "utf8-surrogate", FY_STATUS_CORRUPT_DATA, "not valid UTF-8" },
-    { "zero-padded-header", FY_STATUS_CORRUPT_DATA, "something behind the header's end" },
+    { "zero-padded-header", FY_STATUS_CORRUPT_DATA, "in its header, is zero" },
 };
 enum { NRULES = sizeof rules / sizeof *rules };
 

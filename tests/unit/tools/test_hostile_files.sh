@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# Every reader of files from outside, by a row, given every kind of file that it cannot read: each run ends by itself with the row's exit status and a
+# text that names the file, and takes little memory. Readers of text and of event files read pipes. Usage: test_hostile_files.sh BUILD_DIR.
+# shellcheck source=tests/unit/tools/lib.inc.sh
+. "$(dirname "$0")/lib.inc.sh" "$1"
+
+cd "$work" || exit 1
+chmod 755 .
+cp "$ferry" ferry
+export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1
+seconds=10         # most that one run may take; each takes a small part of one
+most_kib=$((3 << 19)) # address space of one run; sanitizers reserve terabytes
+grep -qaE '__(asan|tsan|msan)_init' ferry && most_kib=unlimited
+
+echo '{"a": 1}' >good.json
+{ printf '\0\0\10\3\0\0\352\140\0\0\0\1\0\0\0\1' && head -c 60000 /dev/zero; } >good-images
+mkdir good-data && awk 'BEGIN { for (i = 0; i < 1503; i++) print i, i % 7, i % 5, i % 11, i % 13, i % 17 }' >good-data/airfoil_self_noise.dat
+{ printf '\0\0\10\1\0\0\352\140' && head -c 60000 /dev/zero; } >good-labels
+
+user=() # what runs the command as a user who may not read everything
+
+# bounded ARGUMENT...: one run.
+status=0
+bounded() { (ulimit -v "$most_kib" && "${user[@]}" timeout -k 2 "$seconds" ./ferry "$@" >out 2>err); }
+# in_folder NAME FILE: a folder `data` that has the file by this name.
+in_folder() {
+    rm -rf data && mkdir data && ln -s "$work/$2" "data/$1"
+    shown=data/$1
+}
+# run READER FILE: its exit status is in $status, the name that an error must have in $shown.
+run() {
+    shown=$2
+    case $1 in
+    events) bounded ledger "$2" ;;
+    recording | trace) bounded replay "$2" --policy ferry ;;
+    snapshot) bounded memory "$2" ;;
+    predicted) bounded compare "$2" good.json --key a ;;
+    measured) bounded compare good.json "$2" --key a ;;
+    profile) bounded info --device "sim:0?profile=./$2" ;;
+    images)
+        in_folder train-images-idx3-ubyte "$2" && cp good-labels data/train-labels-idx1-ubyte
+        bounded train mlp --device host --data data
+        ;;
+    labels)
+        in_folder train-labels-idx1-ubyte "$2" && cp good-images data/train-images-idx3-ubyte
+        bounded train mlp --device host --data data
+        ;;
+    table) bounded experiment minibatch --device host --runs gd --data "$2" ;;
+    airfoil)
+        in_folder airfoil_self_noise.dat "$2"
+        bounded train linear --device host --data data
+        ;;
+    checkpoint)
+        in_folder step-00000001.safetensors "$2"
+        bounded train linear --device host --data good-data --max-steps 1 --checkpoint data --resume
+        ;;
+    esac
+    status=$?
+}
+# begin READER: how a file of it begins; what follows may be long.
+begin() {
+    case $1 in
+    events | recording) printf '{"ev":"ferry","version":1}\n{"ev":"op","scope":"' ;;
+    trace) printf 'ferry-trace 1\n@' ;;
+    snapshot) printf '{"snapshot":1,"device":"' ;;
+    predicted | measured) printf '{"a": "' ;;
+    profile) printf '{"ferry_profile": 1, "name": "' ;;
+    images) printf '\0\0\10\3\0\0\352\140\0\0\0\34\0\0\0\34' ;;
+    labels) printf '\0\0\10\1\0\0\352\140' ;;
+    table | airfoil) printf '1 2 3 4 5 6\n1' ;;
+    checkpoint) printf '\0\341\365\5\0\0\0\0{"' ;;
+    esac
+}
+# check READER KIND FILE: a run, and how it must end.
+check() {
+    local expected=1
+    [ "$1" = profile ] && expected=2 # a device that cannot be opened as it is asked for is usage
+    run "$1" "$3"
+    if [ $status -ne $expected ]; then
+        fail "$1, $2: exit status $status, not $expected: $(head -c 300 err)"
+    elif ! grep -qF -- "$shown" err; then
+        fail "$1, $2: no '$shown' in: $(head -c 300 err)"
+    fi
+}
+
+readers='events recording trace snapshot predicted measured profile images labels table airfoil checkpoint'
+mkdir folder
+mkfifo lonely endless
+: >empty
+truncate -s 1T hole
+head -c 1000000 /dev/urandom >noise
+ln -s /dev/zero zero
+ln -s /dev/null null
+head -c 16M /dev/zero | gzip -1 >zeros.gz
+for reader in $readers; do
+    for kind in folder lonely empty hole noise zero null; do
+        [ $kind = folder ] && [ "$reader" = table ] && continue # a folder is one where the file may be
+        check "$reader" "$kind" "$kind"
+    done
+    begin "$reader" >begun-hole && truncate -s 1T begun-hole
+    check "$reader" "a beginning, then a terabyte of nothing" begun-hole
+    begin "$reader" >begun-hole && truncate -s 3G begun-hole
+    check "$reader" "a beginning, then 3 GB of nothing" begun-hole
+    { begin "$reader" && tr '\0' 7 </dev/zero; } >endless 2>/dev/null &
+    check "$reader" "a pipe with a line that never ends" endless
+    kill $! 2>/dev/null
+    wait $! 2>/dev/null
+done
+for reader in images labels; do
+    { begin "$reader" && head -c 16M /dev/zero; } | gzip -1 >bomb
+    for ((i = 0; i < 400; i++)); do cat zeros.gz; done >>bomb # 6.4 GB
+    check "$reader" "a gzip bomb" bomb
+    head -c 64K /dev/zero | gzip -1 | head -c 20 >bomb && truncate -s 3G bomb
+    check "$reader" "compressed zeros, then 3 GB of nothing" bomb
+done
+
+# A file that may not be read. Root reads all, so root becomes another user.
+can_lock=yes
+if [ "$(id -u)" -eq 0 ]; then
+    user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+    bounded --help || { can_lock= && echo "left out: a file that may not be read; user 65534 cannot run the command: $(head -c 200 err)"; }
+fi
+echo >locked && chmod 000 locked
+if [ $can_lock ]; then
+    for reader in $readers; do
+        check "$reader" "a file that may not be read" locked
+        grep -q 'Permission denied' err || fail "$reader, a file that may not be read: no reason in: $(head -c 300 err)"
+    done
+fi
+user=()
+
+# What is no hostile file: a pipe with a writer, which may come a little later than the reader.
+expect 0 experiment roundtrip --device sim:0 --size 16 --iters 2 --record good.events --snapshot good-memory.json
+printf 'ferry-trace 1\n+100\n-1\n' >good.trace
+most_kib=unlimited
+rm -f lonely && mkfifo pipe
+for row in events:good.events recording:good.events trace:good.trace snapshot:good-memory.json predicted:good.json measured:good.json table:good-data/airfoil_self_noise.dat; do
+    for wait in 0 0.1; do
+        { sleep $wait && cat "${row#*:}"; } >pipe &
+        run "${row%:*}" pipe
+        [ $status -eq 0 ] || fail "${row%:*}, a pipe after $wait s: exit status $status: $(head -c 300 err)"
+        wait $!
+    done
+done
+
+[ $failures -eq 0 ] && echo "ok"
+exit $((failures != 0))
