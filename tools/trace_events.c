@@ -137,7 +137,10 @@ static void add(void *user, const event_t *event)
     names_t *names = &reading->names[at];
     if (is_pool) {
         names->is_over = trace->nblocks > 0 && !event_whole(event, "reserved_bytes"); /* else the recording begins */
-        if (names->is_over) trace = &reading->traces->list[trace_of(reading, pool)];
+        if (names->is_over) {
+            const size_t next = trace_of(reading, pool); /* may move the list */
+            trace = &reading->traces->list[next];
+        }
         trace->segment_nbytes = event_whole(event, "segment_bytes");
         trace->resize_nbytes = event_whole(event, "resize_bytes");
         trace->keeps_segments = event_whole(event, "keeps_segments") != 0;
