@@ -3,6 +3,10 @@ if(TARGET test_unit_train_safetensors_faults)
     target_link_options(test_unit_train_safetensors_faults PRIVATE
         -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=close,--wrap=rename)
 endif()
+if(TARGET test_unit_train_dataset_faults)
+    target_link_options(test_unit_train_dataset_faults PRIVATE
+        -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=read)
+endif()
 # A loader promises the same on every device: also over the driver made of host memory, and where bytes change as late as they may.
 if(TARGET test_unit_train_loader)
     if(TARGET fake_cuda)
