@@ -64,7 +64,7 @@ fy_status_t fy__poison_fail(uint32_t record, const char *what)
                             what);
     if (record == FY__POISON_FORGOTTEN)
         return fy_error_set(status, __FILE__, __LINE__,
-                            "%s: a request that these bytes depend on may have failed: %d later requests of this device have failed, and\n"
+                            "%s: a request that this depends on may have failed: %d later requests of this device have failed, and\n"
                             "  Ferry remembers no earlier failure. Wait for results or poll tickets more often",
                             what, FY__FAULT_MEMORY);
     pthread_mutex_lock(&records_lock);
@@ -78,10 +78,20 @@ void fy__poison_fork_unlock(void) { pthread_mutex_unlock(&records_lock); }
 
 /* ---- requests; the device's fault lock is held by the static ones ---- */
 
+/* Up to `point` no failure is known any more on its stream. */
+static void forget_to(fy__point_t point)
+{
+    fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
+    if (stream && atomic_load(&stream->forgotten) < FY__POINT_SEQ(point)) atomic_store(&stream->forgotten, FY__POINT_SEQ(point));
+}
+
+/* What is overwritten is forgotten. */
 static uint32_t note(fy__faults_t *faults, uint64_t request, fy__point_t point, uint32_t record)
 {
     const uint32_t i = faults->nfaulted++ % FY__FAULT_MEMORY;
     if (faults->faulted[i].request > faults->forgotten) faults->forgotten = faults->faulted[i].request;
+    forget_to(faults->faulted[i].point);
+    for (int k = 0; k < FY__FAULT_ALSO; k++) forget_to(faults->faulted[i].also[k]);
     faults->faulted[i].request = request;
     faults->faulted[i].point = point;
     faults->faulted[i].record = record;
@@ -254,7 +264,8 @@ uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
         record = faults->records[slot];
     }
     fy__unlock(&faults->lock);
-    return record;
+    const fy_stream_t *stream = record ? NULL : fy__stream_at(FY__POINT_STREAM(point));
+    return stream && FY__POINT_SEQ(point) <= atomic_load(&stream->forgotten) ? FY__POISON_FORGOTTEN : record;
 }
 
 void fy__fault_keep(fy_device_t *device, fy__point_t point, uint32_t record)

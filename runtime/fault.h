@@ -77,7 +77,8 @@ void fy__fault_end(struct fy_device *device, uint64_t request, fy__point_t point
 /* If one of these requests fails, the ticket of `point`, which is not before any of them, fails too. `which`: FY__FAULT_ALSO_*. */
 void fy__fault_belongs(struct fy_device *device, const fy__suspect_t *requests, fy__point_t point, int which);
 
-/* The record of a request that was submitted at `point`, which is reached; 0 if it was clean or cannot fault. */
+/* The record of a request that was submitted at `point`, which is reached; 0 if it was clean or cannot fault, FY__POISON_FORGOTTEN if a later
+ * request of its stream failed and is no longer remembered. */
 uint32_t fy__fault_at(struct fy_device *device, fy__point_t point);
 
 /* The request at `point` failed with `record`: for fy__fault_at and fy__faults_take. */

@@ -35,6 +35,7 @@ struct fy_stream {
     fy__stream_state_t state;               /* guarded by the table's lock in stream.c */
     _Atomic uint64_t submitted, done;
     _Atomic uint64_t begin;                 /* requests up to here were those of the slot's earlier streams: done, whoever has it now */
+    _Atomic uint64_t forgotten;             /* up to here a failure is no longer known (fault.h); written under the faults' lock */
     _Atomic uint64_t lost_first, lost_last; /* requests that a lost device took with it, when the slot was given up last */
     _Atomic uint64_t room;                  /* up to here requests may be submitted without asking how far the stream has come */
     pthread_mutex_t lock;                   /* guards events, free_events and recording */

@@ -147,10 +147,15 @@ static void many_failures_hide_none(ts_ctx_t *ctx)
         fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *good, *bad;
         ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ 3, 0 }, 2), &good));
         bad = bad_rows(ctx, table);
+        const fy_ticket_t ticket = fy_tensor_ticket(bad);
         for (int i = 0; i < counts[k]; i++) {
             fy_scope_t scope = fy_scope_begin("others");
             (void)bad_rows(ctx, table);
             fy_scope_end(scope, 0, NULL);
+        }
+        if (!ctx->is_host) {
+            ts_fails(fy_ticket_wait(ticket, FY_FOREVER), BAD_VALUE);
+            assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
         }
         ts_fails(bytes_of(bad), BAD_VALUE);
         if (k == 0) ts_text_has("gather");
