@@ -78,14 +78,14 @@ void fy__poison_fork_unlock(void) { pthread_mutex_unlock(&records_lock); }
 
 /* ---- requests; the device's fault lock is held by the static ones ---- */
 
-/* Up to `point` no failure is known any more on its stream. */
+/* A failure at `point` is forgotten: earlier points of its stream may have failed, too. */
 static void forget_to(fy__point_t point)
 {
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
     if (stream && atomic_load(&stream->forgotten) < FY__POINT_SEQ(point)) atomic_store(&stream->forgotten, FY__POINT_SEQ(point));
 }
 
-/* What is overwritten is forgotten. */
+/* Records a failure. The one that it overwrites is forgotten. */
 static uint32_t note(fy__faults_t *faults, uint64_t request, fy__point_t point, uint32_t record)
 {
     const uint32_t i = faults->nfaulted++ % FY__FAULT_MEMORY;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/environment.h"
@@ -28,6 +29,11 @@ static const fy_backend_t *load(const char *path, char *reason, size_t size)
 {
     const fy_backend_t *backend = NULL;
     fy__error_copy_t before;
+    struct stat found;
+    if (stat(path, &found) || !S_ISREG(found.st_mode)) { /* dlopen would wait for a pipe's writer */
+        snprintf(reason, size, "%.200s is no regular file", path);
+        return NULL;
+    }
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!object) {
         snprintf(reason, size, "%.200s", dlerror());

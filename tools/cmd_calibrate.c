@@ -214,7 +214,7 @@ int cmd_calibrate(int argc, char **argv)
     common.device = request.host_only ? "null:0" : with_options(asked, spec, sizeof spec);
     session_t session;
     fy_status_t status = session_begin(&session, &common, "ferry calibrate", "calibrate", asked);
-    if (status == FY_STATUS_OK && request.out) status = tool_check_writable(request.out);
+    if (status == FY_STATUS_OK && request.out) status = tool_check_replaceable(request.out);
     if (status == FY_STATUS_OK) status = calibrate(&session, &request, asked);
     return session_end(&session, status);
 }

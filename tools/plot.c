@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -100,6 +101,21 @@ static void write_script(FILE *file, const plot_t *plot, const char *path)
     fputc('\n', file);
 }
 
+/* Does the file end as a figure does? A full disk leaves a part of it, and gnuplot exits with 0. A pipe or a device is not asked. */
+static bool is_whole(const char *path)
+{
+    char end[64] = "";
+    struct stat found;
+    if (stat(path, &found) == 0 && !S_ISREG(found.st_mode)) return true;
+    FILE *file = fopen(path, "r");
+    if (!file) return false;
+    const long most = (long)sizeof end - 1;
+    if (fseek(file, -most, SEEK_END)) rewind(file);
+    end[fread(end, 1, sizeof end - 1, file)] = 0;
+    fclose(file);
+    return strstr(end, "</svg>") != NULL;
+}
+
 static fy_status_t write_numbers_instead(const char *path, const sheet_t *numbers)
 {
     char csv[4096];
@@ -135,6 +151,8 @@ fy_status_t plot_write(const plot_t *plot, const char *path, const sheet_t *numb
     if (exit_status != 0)
         return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "gnuplot could not draw %s (exit status %d)", path,
                             WIFEXITED(exit_status) ? WEXITSTATUS(exit_status) : -1);
+    if (!is_whole(path))
+        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "gnuplot did not write all of %.400s: is the disk full?", path);
     *out_drawn = true;
     return FY_STATUS_OK;
 }

@@ -18,22 +18,33 @@ void tool_log(void *user, fy_log_level_t level, const char *text)
     fprintf(stderr, "ferry: %s: %s\n", level == FY_LOG_ERROR ? "error" : "warning", text);
 }
 
-fy_status_t tool_check_writable(const char *path)
+/* 0, or the errno of what is in the way of a new file beside the one that `path` names. */
+static int check_beside(const char *path)
 {
-    char folder[4096];
-    const char *slash = strrchr(path, '/');
-    struct stat found;
-    int ok, length = !slash ? 1 : slash == path ? 1 : (int)(slash - path);
-    if (stat(path, &found) == 0) {
-        if (S_ISDIR(found.st_mode)) return TOOL_FAIL(IO, "cannot write %s: it is a folder", path);
-        ok = access(path, W_OK) == 0;
-    } else {
-        if (snprintf(folder, sizeof folder, "%.*s", length, slash ? path : ".") >= (int)sizeof folder)
-            return TOOL_FAIL(IO, "cannot write %.100s...: the name is too long", path);
-        ok = access(folder, W_OK | X_OK) == 0;
-    }
-    return ok ? FY_STATUS_OK : TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(errno));
+    fy__replace_t probe;
+    if (fy__replace_begin(&probe, path)) return probe.error;
+    fy__replace_abort(&probe);
+    return 0;
 }
+
+static int check_place(const char *path, bool replaces)
+{
+    struct stat found;
+    if (stat(path, &found)) return errno == ENOENT ? check_beside(path) : errno;
+    if (S_ISDIR(found.st_mode)) return EISDIR;
+    if (replaces && S_ISREG(found.st_mode)) return check_beside(path);
+    return access(path, W_OK) ? errno : 0; /* a pipe is not opened: that would wait for its reader */
+}
+
+static fy_status_t check(const char *path, bool replaces)
+{
+    const int error = check_place(path, replaces);
+    if (!error) return FY_STATUS_OK;
+    return TOOL_FAIL(IO, "cannot write %.400s: %s", path, error == EISDIR ? "it is a folder" : strerror(error));
+}
+
+fy_status_t tool_check_writable(const char *path) { return check(path, false); }
+fy_status_t tool_check_replaceable(const char *path) { return check(path, true); }
 
 fy_status_t tool_replace(const char *path, const void *text, size_t nbytes)
 {
@@ -53,7 +64,7 @@ fy_status_t session_begin(session_t *session, const common_t *common, const char
     if (common->record) FY_TRY(fy_ledger_record(common->record)); /* before the first scope, so that the file has it all */
     if (common->budget) FY_TRY(fy_budget_set(common->budget));    /* before the first scope: it may name that one, too */
     if (common->snapshot) { /* at the end; or when memory ran out, since later it would be of nothing */
-        FY_TRY(tool_check_writable(common->snapshot));
+        FY_TRY(tool_check_replaceable(common->snapshot));
         setenv("FERRY_SNAPSHOT_ON_OOM", common->snapshot, 1);
     }
     session->scope = fy_scope_begin(name);

@@ -61,8 +61,10 @@ typedef struct session {
     size_t text_nbytes;
 } session_t;
 
-/* Can `path` be written? Asked before hours of work end at a folder that is not there. Nothing is created or touched. */
+/* Can `path` be written? Asked before hours of work end at a folder that is not there. No file stays behind, and none is changed. */
 fy_status_t tool_check_writable(const char *path);
+/* The same for what tool_replace or fy_safetensors_write will write: a file beside it, renamed over it. */
+fy_status_t tool_check_replaceable(const char *path);
 /* Opens the device, begins the scope `name`, starts the JSON object with `kind`: `name`, version and device. On failure too,
  * session_end must follow. */
 fy_status_t session_begin(session_t *session, const common_t *common, const char *command, const char *kind, const char *name);

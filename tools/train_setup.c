@@ -3,12 +3,9 @@
 #include "runtime/base/environment.h"
 #include "tools/train.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- data ---- */
 
@@ -156,22 +153,6 @@ static void make_options(train_run_t *run)
     run->options.user = run;
 }
 
-/* Fails before the training, not after it, if the file cannot be written. */
-static fy_status_t check_save(const char *path)
-{
-    char folder[4096];
-    struct stat found;
-    if (stat(path, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) { /* a pipe or a device: written to in place */
-        if (access(path, W_OK) == 0) return FY_STATUS_OK;
-        return TOOL_FAIL(IO, "--save: %s cannot be written: %s", path, strerror(errno));
-    }
-    const char *slash = strrchr(path, '/');
-    const int length = slash == path ? 1 : slash ? (int)(slash - path) : 1;
-    snprintf(folder, sizeof folder, "%.*s", length, slash ? path : ".");
-    if (access(folder, W_OK) == 0) return FY_STATUS_OK;
-    return TOOL_FAIL(IO, "--save: %s cannot be written: the folder %s: %s", path, folder, strerror(errno));
-}
-
 fy_status_t train_setup(train_run_t *run)
 {
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
@@ -180,7 +161,7 @@ fy_status_t train_setup(train_run_t *run)
     run->info = (fy_model_info_t)FY_MODEL_INFO_INIT;
     run->result = (fy_train_result_t)FY_TRAIN_RESULT_INIT;
     make_options(run);
-    if (run->request.save) FY_TRY(check_save(run->request.save));
+    if (run->request.save) FY_TRY(tool_check_replaceable(run->request.save));
     FY_TRY(make_data(run));
     FY_TRY(fy_model_open(run->session.device, run->request.recipe->model, &options, &run->model));
     FY_TRY(fy_model_query(run->model, &run->info));

@@ -60,11 +60,11 @@ static int resolve(fy__replace_t *replace, const char *path)
     return 0;
 }
 
-/* A pipe or a device is opened and written, because a rename would remove it. */
-static int is_special(const char *path)
+/* The type of the file `path`; S_IFREG if there is none. A pipe or a device is opened and written, because a rename would remove it. */
+static mode_t type_of(const char *path)
 {
     struct stat found;
-    return stat(path, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode);
+    return stat(path, &found) == 0 ? found.st_mode & S_IFMT : S_IFREG;
 }
 
 static int open_special(fy__replace_t *replace)
@@ -82,7 +82,12 @@ int fy__replace_begin(fy__replace_t *replace, const char *path)
     enum { MOST_SUFFIX = 48, TRIES = 1000 };
     *replace = (fy__replace_t){ .fd = -1 };
     if (resolve(replace, path)) return replace->error;
-    if (is_special(replace->path)) return open_special(replace);
+    const mode_t type = type_of(replace->path);
+    if (type == S_IFDIR) {
+        free(replace->path);
+        return fail(replace, EISDIR, "cannot write %s: it is a folder", path);
+    }
+    if (type != S_IFREG) return open_special(replace);
     const size_t room = strlen(replace->path) + MOST_SUFFIX;
     replace->temp = malloc(room);
     if (!replace->temp) {

@@ -16,7 +16,7 @@ typedef struct fy__replace {
 } fy__replace_t;
 
 /* Makes an empty file beside the file that `path` names. A symbolic link stays, and its target, which need not exist, is replaced. A pipe or a
- * device is opened for writing (a pipe blocks until it has a reader). On failure there is nothing to commit or abort.
+ * device is opened for writing (a pipe blocks until it has a reader), a folder is refused. On failure there is nothing to commit or abort.
  * Each call returns 0 or replace->error. */
 int fy__replace_begin(fy__replace_t *replace, const char *path);
 /* If it fails, abort. */

@@ -168,6 +168,14 @@ says err "cannot write $work/no/folder.csv"
 expect 1 experiment roundtrip --device sim:0 --iters 1000000000 --plot "$work/no/folder.svg" # found before the work starts
 says err "cannot write $work/no/folder.svg"
 expect 1 experiment roundtrip --device sim:0 --iters 1000000000 --csv "$work"
+ln -s "$work/no/folder.svg" "$work/dangling.svg"
+ln -s loop.svg "$work/loop.svg"
+for option in --csv --plot --snapshot; do
+    for place in dangling.svg loop.svg r.csv/x.svg; do
+        expect 1 experiment roundtrip --device sim:0 --iters 1000000000 $option "$work/$place"
+        says err "IO: cannot write $work/$place: "
+    done
+done
 expect 2 experiment roundtrip --device sim:0 --plot "$work/z.png"
 for experiment in speedups "parallel lenet"; do
     # shellcheck disable=SC2086 # words
@@ -183,6 +191,9 @@ for name in libferry_zeta.so libferry_alpha.so libferry_alpha.so.1 libferry_long
 FERRY_PLUGIN_PATH=$work/plugins expect 0 info --device host
 matches out '^  alpha +no +.*libferry_alpha.so: '
 [ "$(sed -n '/^  plugin/,/^$/ s/^  \([a-z_0-9]*\) .*/\1/p' "$work/out" | tr '\n' ' ')" = "plugin cuda alpha zeta " ] || fail "info lists other plugins: $(cat "$work/out")"
+mkfifo "$work/plugins/libferry_pipe.so" # opening one waits for its writer
+FERRY_PLUGIN_PATH=$work/plugins timeout 60 "$ferry" info --device host >"$work/out" 2>"$work/err" || fail "info with a pipe for a plugin: exit status $?"
+says out "libferry_pipe.so is no regular file"
 expect 0 experiment minibatch --device 'sim:0?numerics=off' --plot "$work/nothing.svg"
 says err "no figure: there are no values to draw"
 if grep -qi gnuplot "$work/err" || [ -e "$work/nothing.svg" ]; then fail "a figure of nothing was drawn"; fi
@@ -190,6 +201,12 @@ PATH="$work" "$ferry" experiment roundtrip --device sim:0 --iters 1 --plot "$wor
     fail "without gnuplot the experiment failed"
 says err "gnuplot is not installed"
 [ -s "$work/p.csv" ] || fail "without gnuplot the numbers are nowhere"
+# gnuplot exits with 0 when the disk is full: the figure tells.
+mkdir "$work/half"
+printf '#!/bin/sh\nexec >"%s"\necho "<svg>"\n' "$work/half.svg" >"$work/half/gnuplot"
+chmod +x "$work/half/gnuplot"
+PATH=$work/half:$PATH expect 1 experiment roundtrip --device sim:0 --iters 1 --plot "$work/half.svg"
+says err "IO: gnuplot did not write all of $work/half.svg"
 if command -v gnuplot >/dev/null; then
     expect 0 experiment roundtrip --device sim:0 --iters 1 --plot "$work/quote's.svg"
     grep -q '<svg' "$work/quote's.svg" || fail "the figure is no SVG"

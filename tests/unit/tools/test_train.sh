@@ -39,8 +39,18 @@ says err "IO"
 # ---- where nothing can be written: told before the first step ----
 # shellcheck disable=SC2086
 expect 1 train mlp $small --epochs 1 --save "$work/no/where.safetensors"
-says err "IO: --save"
+says err "IO: cannot write $work/no/where.safetensors: No such file"
 silent out
+mkdir "$work/folder"
+ln -s "$work/no/where.safetensors" "$work/dangling.safetensors"
+ln -s loop.safetensors "$work/loop.safetensors"
+for place in folder folder/ dangling.safetensors loop.safetensors; do
+    # shellcheck disable=SC2086
+    expect 1 train mlp $small --epochs 1 --save "$work/$place"
+    says err "IO: cannot write $work/$place: "
+    silent out
+done
+[ -z "$(ls -A "$work/folder")" ] || fail "looking whether --save can be written leaves $(ls -A "$work/folder")"
 # shellcheck disable=SC2086
 expect 1 train mlp $small --epochs 1 --checkpoint "$work/no/where"
 says err "cannot make the folder"
