@@ -1,10 +1,10 @@
-# Which compute capabilities the CUDA kernels are compiled for: sets ferry_cuda_architectures, a sorted list; the last one is also kept as
-# PTX, which the driver compiles for newer cards when it loads the plugin. Included by cuda.cmake (needs FERRY_NVCC).
+# Sets ferry_cuda_architectures, the sorted list of compute capabilities for the CUDA kernels. The last one is also stored as PTX, which
+# the driver compiles for newer cards when it loads the plugin. Included by cuda.cmake (needs FERRY_NVCC).
 #   auto   the cards of this machine (nvidia-smi); without a card, or without one that this nvcc knows, 80
-#   all    every capability below: what a release is built with (preset cuda), five times the compile time
+#   all    every capability below, as for a release (preset cuda); takes five times as long
 #   LIST   those, for example -DFERRY_CUDA_ARCHITECTURES="80;90"
 # Why 80: its code runs on every card of compute capability 8.x, its PTX on anything newer, and bf16 tensor cores begin there. Only
-# 7.5 needs a build of its own.
+# 7.5 needs a separate build.
 set(FERRY_CUDA_ARCHITECTURES auto CACHE STRING "Compute capabilities for the CUDA kernels: auto (this machine's cards, else 80), all, or a list")
 set(FERRY_CUDA_ALL_ARCHITECTURES 75 80 86 89 90)
 

@@ -162,7 +162,7 @@ static void note_uploads(replay_t *replay, uint32_t submitted, fy__point_t point
 
 static fy__suspect_t *suspect_of(fy__recording_slot_t *slot) { return slot->storage ? &slot->storage->suspect : &slot->suspect; }
 
-/* The calls of the first replay are submitted: what was made inside is poisoned no longer. */
+/* The calls of the first replay are submitted: ends the poison of tensors made inside the recording. */
 static void fill_unplayed(const replay_t *replay)
 {
     const fy__recording_t *recording = replay->recording;

@@ -152,7 +152,7 @@ typedef struct fy__cuda_args {
     /* So many neighbouring elements (2, 4, 8, 16) along the last axis belong to one thread; 0: one. FY__CUDA_ALIGNED says that they may be
      * accessed at once, up to 16 bytes a time, in every operand that does not repeat there. pack_wide.c says when. */
     uint32_t wide;
-    /* Reductions: how many elements stand behind one result, when that is more than src has (src are partial results); else NO_COUNT.
+    /* Reductions: the number of elements of one result, if it is larger than that of src (src are partial results); else NO_COUNT.
      * Rows in pieces (pack_rows.c): elements of a piece. */
     uint64_t count;
     /* Weights' gradients of conv2d: dst[0] may have an axis in front; then slice i of n is the gradient over images N i / n .. N (i + 1) / n,

@@ -1,11 +1,12 @@
-/* The current context of a thread. Where the application has none, the device's is set once and stays, as the runtime API does it; where the
- * application has one of its own, it is pushed and popped around each call. And how long a primary context lives. Next: device.c. */
+/* The current context of a thread, and the lifetime of primary contexts. If a thread has no current context, Ferry sets the device's and
+ * leaves it current, as the runtime API does. If the application has made another one current, Ferry pushes and pops the device's around each call.
+ * Next: device.c. */
 #include <pthread.h>
 
 #include "backends/cuda/device.h"
 #include "backends/cuda/nccl.h"
 
-/* What this thread was left with by us: it may be replaced by another device's without a push. */
+/* The context that Ferry has set on this thread: a call for another device replaces it without a push. */
 static _Thread_local CUcontext left;
 
 void fy__cuda_note(fy__cuda_device_t *dev, CUresult code)
@@ -14,7 +15,7 @@ void fy__cuda_note(fy__cuda_device_t *dev, CUresult code)
     if (fy__cuda_is_fatal(code)) atomic_compare_exchange_strong(&dev->lost, &none, (int)code);
 }
 
-/* The driver's own answer to "which is current?" is one thread-local read, and all that a steady launch asks. */
+/* cuCtxGetCurrent is one thread-local read, and the only call of a steady launch here. */
 static CUresult make_current(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame, const char **out_call)
 {
     CUcontext current = NULL;
@@ -52,7 +53,7 @@ fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
     return fy__cuda_failed(code, __FILE__, __LINE__, call, "using cuda:%d on this thread", dev->index);
 }
 
-/* Twice: what is not freed now is never freed, and a failure may be one of earlier work. */
+/* Tries twice: the failure may be one of earlier work, and memory that is not freed now is never freed. */
 int fy__cuda_enter_to_release(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
 {
     const char *call;
@@ -68,8 +69,8 @@ void fy__cuda_leave(const fy__cuda_frame_t *frame)
 }
 
 /* ---- the primary context ----
- * Making one takes hundreds of milliseconds. So the first opening of a device that ends well leaves its reference to the process: later openings
- * find the context alive. Each opening takes a reference of its own, too: after a reset by the application that makes the context anew. */
+ * Making one takes hundreds of milliseconds. So the first close of a device keeps its reference for the process, and later openings find
+ * the context alive. Each opening also takes a separate reference: if the application has reset the context, that makes it again. */
 
 enum { KEPT = 64 };
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -87,7 +88,7 @@ void fy__cuda_context_release(fy__cuda_device_t *dev)
 {
     int nreferences = 1;
     const int is_lost = atomic_load(&dev->lost) > 0;
-    if (is_lost && dev->context == left) { /* it ends, if no other opening has it: leave no dead context current */
+    if (is_lost && dev->context == left) { /* the context may end now: a dead one must not stay current */
         CUcontext current = NULL;
         if (fy__cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == left) (void)fy__cuda.cuCtxSetCurrent(NULL);
         left = NULL;

@@ -321,7 +321,7 @@ static void tell(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, const cha
                        fy__cudnn_name((cudnnStatus_t)code), code);
 }
 
-/* Unlocks, and then logs what is new. */
+/* Unlocks, and then logs a new refusal. */
 static void unlock(fy__cuda_dnn_t *dnn, const fy__cuda_dnn_problem_t *p, fy_status_t status)
 {
     char refusal[sizeof dnn->refusal];

@@ -33,9 +33,9 @@ void fy__cuda_dnn_destroy(fy__cuda_dnn_t *dnn);
 
 /* Does the environment ask for cuDNN? 0: FERRY_CUDNN=none. */
 int fy__cuda_dnn_is_asked_for(void);
-/* What it said when the device was opened. */
+/* Its value when the device was opened. */
 int fy__cuda_dnn_is_wanted(const fy__cuda_device_t *dev);
-/* Is it wanted and there? Looks for the library once an opening of the device; the log says, once a process, that it is missing. */
+/* Is cuDNN wanted and found? Searches for the library once an opening of the device; logs once a process that it is missing. */
 int fy__cuda_dnn_is_there(fy__cuda_device_t *dev);
 
 /* Bytes of scratch, at most `limit`, with which this runs best. The first time of a shape it enters the device and makes the plan; after that it

@@ -18,7 +18,7 @@ static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int loaded;
 static char missing[256]; /* what was looked for and was not there: it is not looked for again */
 
-/* By thousands: what is refused as unsupported can be done by another kernel; the rest fails the op. */
+/* By thousands of the code. Another kernel runs a convolution that is UNSUPPORTED; other codes fail the op. */
 fy_status_t fy__cudnn_status(cudnnStatus_t code)
 {
     if (code == CUDNN_STATUS_SUCCESS) return FY_STATUS_OK;
@@ -31,7 +31,7 @@ fy_status_t fy__cudnn_status(cudnnStatus_t code)
     }
 }
 
-/* While a plan is made nothing has run: what cuDNN does not start for, takes for a wrong parameter or cannot compile is a refusal, too. */
+/* Nothing has run while a plan is made. So codes from 1000 (not initialized) and 2000 (bad parameter) and a failed compilation are refusals. */
 fy_status_t fy__cudnn_planning_status(cudnnStatus_t code)
 {
     const int thousands = (int)code / 1000;

@@ -1,5 +1,5 @@
-/* Families that are not one kernel launch and need no scratch: a dense copy, which is the driver's; draws and steps that move a number behind
- * them; what is put together of several pieces. Always in stream order; nothing here allocates or waits. Next: pack.h for the arguments. */
+/* Families that are not one kernel launch and need no scratch: a dense copy by the driver; draws and steps, after which a second launch
+ * updates a counter; concat, a launch for each source. All are in stream order; nothing here allocates or waits. Next: pack.h (arguments). */
 #include "backends/cuda/families.h"
 #include "backends/cuda/flat.h"
 

@@ -45,7 +45,7 @@ uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem
 /* 1: this problem, with so much scratch, was refused when its workspace was asked for. */
 int fy__cuda_lt_is_refused(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem, uint64_t limit);
 /* Submits it. `bias`: rows values that the epilogue adds, or cols values that it makes (BGRADB); else NULL. The context is current.
- * UNSUPPORTED: there is no algorithm, and nothing ran. What was refused once is refused from then on without a question. */
+ * UNSUPPORTED: there is no algorithm, and nothing ran. A problem that was refused once is refused again without a call of the heuristic. */
 fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_lt_problem_t *problem, const void *a, const void *b,
                             void *d, const void *bias, void *workspace, uint64_t workspace_nbytes);
 

@@ -40,7 +40,7 @@ void fy__cuda_set_rows(fy__cuda_args_t *args, unsigned ndst, unsigned first, uns
 /* Kernels that join whole columns: n neighbours along axis `column` of the source, of 16 bytes, if each of its rows has them where they may
  * be accessed at once. */
 void fy__cuda_set_columns(fy__cuda_args_t *args, int column);
-/* args: a copy of dst[0] from src[0], both with fused axes. Chooses among fy_copy, with accesses as wide as may be, and fy_transpose. */
+/* args: a copy of dst[0] from src[0], both with fused axes. Chooses among fy_copy, with the widest possible accesses, and fy_transpose. */
 void fy__cuda_choose_copy(fy__cuda_request_t *out);
 
 /* ---- families ---- */

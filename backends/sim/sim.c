@@ -47,7 +47,7 @@ fy_status_t fy__backend_sim_open(const fy_host_api_t *host, uint32_t abi, const 
     *out_backend = NULL;
     if (abi != FY_BACKEND_ABI)
         return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "sim speaks backend ABI %u, not %u", FY_BACKEND_ABI, abi);
-    if (!fy__sim_host) fy__sim_host = host; /* each device opens the backend anew, while others are being called */
+    if (!fy__sim_host) fy__sim_host = host; /* every open of a device calls this, while other devices are in use */
     *out_backend = &backend;
     return FY_STATUS_OK;
 }

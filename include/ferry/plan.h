@@ -111,7 +111,7 @@ FY_API_STATUS fy_pool_alloc(fy_pool_t *pool, uint64_t nbytes, fy_pool_block_t *o
 /* A block that is not out is left alone, with a line in the log. NULL, and a block whose token is NULL, are ignored. */
 FY_API void fy_pool_free(fy_pool_t *pool, const fy_pool_block_t *block);
 
-/* A point in a queue of your own: request `seq`, from 1 to 2^48 - 1, of queue `stream`, from 1 to 65535.
+/* A point in one of your queues: request `seq`, from 1 to 2^48 - 1, of queue `stream`, from 1 to 65535.
  * A block that a queue still uses when it is freed is pending, as on a device: until the queue is past the point, the pool reuses the
  * bytes first for that queue. */
 typedef struct fy_pool_point {

@@ -78,8 +78,8 @@ find_tool() {
 
 # ---- that the programs load ----
 
-# Sets `loader` (what stands before a program; empty: nothing) and LD_LIBRARY_PATH. The loader itself tells which libraries are not found:
-# those that were staged are added; a C library that is too old is replaced altogether, with the loader that belongs to it.
+# Sets `loader` (the words before a program; may be empty) and LD_LIBRARY_PATH. The dynamic loader reports which libraries it does not
+# find; staged copies of those are added. If the C library is too old, all of the staged C library is used, with its loader.
 make_loadable() {
     local extra=$work/extra program trace line name changed=1 round
     loader=()

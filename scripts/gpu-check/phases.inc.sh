@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154  # set by machine.inc.sh and steps.inc.sh
-# The four phases: what is run on a card, the most valuable first. A step that finds no time left in its phase says so.
+# The four phases and their steps, the most valuable first. A step for which its phase has no time left is reported as not run.
 # right: results. order: graphs, streams, checkers. figures: times, beside the bare driver and PyTorch. learn: training.
 # Over the fake driver times mean nothing and are shortened; FERRY_GPU_QUICK=1 shortens everything.
 
@@ -7,8 +7,8 @@
 conformance_right=(device memory ops views transfer paths peer memory_debug contract files pressure lifetime fork)
 conformance_order=(graph graph_refusal stream tape fault random threads queue prefetch)
 
-# Tests run on this device alone, and one that does not open is a failure.
-# on_card [VARIABLE=VALUE...] PROGRAM [ARGUMENT...]: sets `settings`, what stands before the program, and `words`, the program and its arguments.
+# Tests run on this device only; a device that does not open is a failure.
+# on_card [VARIABLE=VALUE...] PROGRAM [ARGUMENT...]: sets `settings` (words before the program) and `words` (program and arguments).
 on_card() {
     settings=(env "FERRY_TEST_DEVICE=$device" FERRY_TEST_REQUIRE=1)
     while [[ $1 == *=* ]]; do

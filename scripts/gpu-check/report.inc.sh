@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154  # set by machine.inc.sh and steps.inc.sh
-# What comes out: one table, one JSON document, the logs in one file, the card's profile. What failed comes first.
+# The report: one table, one JSON document, the logs in one file, the card's profile. Failures come first.
 
 order_of_verdicts=(failed timeout notrun passed skipped)
 

@@ -36,7 +36,7 @@ reason_in() {
     echo "$last"
 }
 
-# step NAME SECONDS COMMAND...: within its limit and what is left of the phase; output to NAME.log. Exit 77 is a skip with its reason.
+# step NAME SECONDS COMMAND...: runs it within its limit and the time left in the phase; output goes to NAME.log. Exit 77 is a skip.
 step() {
     local name=$1 limit=$2 left started=$SECONDS status
     shift 2
@@ -72,13 +72,13 @@ json_step() {
     step "$name" "$limit" bash -c 'json=$1; shift; exec "$@" >"$json"' _ "$logs/$name.json" "$@"
 }
 
-# skip NAME TEXT: a step that has nothing to run with.
+# skip NAME TEXT: notes a step that cannot run here, with the reason.
 skip() {
     if ((is_plan)); then return; fi
     note "$1" skipped 0 0 "$2"
 }
 
-# tell NAME TEXT: what the table says of a step that has run. Nothing to tell leaves what is there.
+# tell NAME TEXT: sets the text of a step that has run. An empty text changes nothing.
 tell() {
     local p n rest lines=()
     [[ -n $2 ]] || return 0
@@ -92,7 +92,7 @@ tell() {
     done
 }
 
-# ---- JSON, as far as it is needed ----
+# ---- values from JSON documents ----
 
 # number FILE KEY: the first number of that key; empty if there is none.
 number() {

@@ -1,4 +1,4 @@
-// argmax: the first of the largest; a NaN is larger than everything. Elements are compared as they are stored (f16 and bf16 as f32), never
+// argmax: the first of the largest; a NaN is larger than everything. Elements are compared in their dtype (f16 and bf16 as f32), never
 // through f64. A group of threads has one row, or one piece of it (args.count elements): then it leaves the index in the workspace, and
 // fy_argmax_join chooses among the pieces' (pack_rows.c).
 #include "backends/cuda/kernels/rows.cuh"

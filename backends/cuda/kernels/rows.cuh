@@ -79,7 +79,7 @@ __device__ inline void walk_row(const fy_args &args, const fy_operand &o, int64_
     }
 }
 
-// Likewise over two operands of the same dtype: body(k, x, y).
+// The same over two operands of one dtype: body(k, x, y).
 template <typename R, int U, typename T, typename Body>
 __device__ inline void walk_rows(const fy_args &args, const fy_operand &a, int64_t base_a, int64_t step_a, const fy_operand &b,
                                  int64_t base_b, int64_t step_b, int64_t first, int64_t stride, int64_t end, Body body)

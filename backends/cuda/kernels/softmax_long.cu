@@ -1,6 +1,6 @@
 // softmax, log_softmax and their gradients where rows are few and long: a group of threads has one piece of one row (pack_rows.c). The first
-// kernel makes each piece's partial result in f64, the second joins a row's partial results in order, in each group anew, and makes the
-// piece's results.
+// kernel makes each piece's partial result in f64, in the second each group joins all partial results of its row, in order, and makes
+// the results of its piece.
 #include "backends/cuda/kernels/rows.cuh"
 
 __device__ inline bool is_backward(const fy_args &args)
