@@ -84,7 +84,7 @@ assert ledger().upload.nbytes == after.upload.nbytes
 
 class PoolOptions(c.Structure):
     _fields_ = [("struct_size", c.c_size_t), ("alignment", c.c_uint64), ("segment_nbytes", c.c_uint64), ("limit", c.c_uint64),
-                ("thrifty", c.c_int), ("resize_nbytes", c.c_uint64)]
+                ("thrifty", c.c_int), ("resize_nbytes", c.c_uint64), ("keeps_segments", c.c_int)]
 
 
 class PoolBlock(c.Structure):
