@@ -219,7 +219,7 @@ static void flags_that_do_not_come(void **state)
     driver.fake_cuda_fail("cuLaunchKernel", 1, CUDA_ERROR_OUT_OF_MEMORY);
     ts_fails(fy_graph_replay(s.graph, NULL), OUT_OF_MEMORY);
     ts_fails(fy_tensor_download_into(ts_host_f32(FY_DIMS(4, 4), x), s.x, NULL), OUT_OF_MEMORY);
-    ts_text_has("is lost");
+    ts_text_has("are lost");
     ts_ok(fy_copy(s.x, ts_iota(device, FY_DIMS(4, 4), 1)));
     replay(&s, 1);
     expect_called(&s, 1);
