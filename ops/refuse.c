@@ -180,23 +180,24 @@ static FY_COLD fy_status_t overlapping(const char *name, unsigned index, const f
                    exactly ? ", or into exactly the operand itself" : "");
 }
 
+/* Whether two tensors have a byte in common, by the ranges that their elements span. */
+static bool overlap(const fy_tensor_t *a, const fy_tensor_t *b)
+{
+    const char *a_begin, *a_end, *b_begin, *b_end;
+    extent(a, &a_begin, &a_end);
+    extent(b, &b_begin, &b_end);
+    return a_begin < b_end && b_begin < a_end && a_begin != a_end && b_begin != b_end;
+}
+
 fy_status_t fy__refuse_overlap(const char *name, unsigned index, fy_tensor_t *const *dst, size_t nsrc, const fy_tensor_t *const *src,
                                bool exactly)
 {
-    const char *begin, *end, *other_begin, *other_end;
-    extent(dst[index], &begin, &end);
-    if (begin == end) return FY_STATUS_OK;
     for (size_t i = 0; i < nsrc; i++) {
-        extent(src[i], &other_begin, &other_end);
-        if (begin >= other_end || other_begin >= end || other_begin == other_end) continue;
-        if (exactly && same_window(dst[index], src[i])) continue;
+        if (!overlap(dst[index], src[i]) || (exactly && same_window(dst[index], src[i]))) continue;
         return overlapping(name, index, dst[index], FY__SRC_TEXT(name, i), src[i], exactly);
     }
     for (size_t i = 0; i < index; i++) {
-        if (!dst[i]) continue;
-        extent(dst[i], &other_begin, &other_end);
-        if (begin >= other_end || other_begin >= end || other_begin == other_end) continue;
-        return overlapping(name, index, dst[index], FY__DST_TEXT(name, i), dst[i], false);
+        if (dst[i] && overlap(dst[index], dst[i])) return overlapping(name, index, dst[index], FY__DST_TEXT(name, i), dst[i], false);
     }
     return FY_STATUS_OK;
 }

@@ -22,11 +22,11 @@ static inline bool same_dims(const fy_desc_t *a, const fy_desc_t *b)
 
 bool fy__same_dims(const fy_desc_t *a, const fy_desc_t *b) { return same_dims(a, b); }
 
-static FY_COLD fy_status_t fail_dtype(const fy_op_info_t *info, const char *side, int index, const fy_desc_t *desc, uint32_t dtypes)
+static FY_COLD fy_status_t fail_dtype(const fy_op_info_t *info, fy__side_t side, int index, const fy_desc_t *desc, uint32_t dtypes)
 {
     return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, it takes %s: Ferry promotes nothing; fy_cast it", info->name,
-                   fy__operand_format(info->name, side[0] == 'd', (size_t)index, (char[FY__OPERAND_TEXT_NBYTES]){ 0 }), FY__DESC_TEXT(desc),
-                   FY__DTYPES_TEXT(dtypes));
+                   fy__operand_format(info->name, side == FY__DST, (size_t)index, (char[FY__OPERAND_TEXT_NBYTES]){ 0 }),
+                   FY__DESC_TEXT(desc), FY__DTYPES_TEXT(dtypes));
 }
 
 static FY_COLD fy_status_t fail_mixed(const fy_op_info_t *info, const fy_launch_t *launch, int first, int second)
@@ -36,7 +36,7 @@ static FY_COLD fy_status_t fail_mixed(const fy_op_info_t *info, const fy_launch_
                    FY__DESC_TEXT(&launch->src[second]));
 }
 
-fy_status_t fy__check_dtype(const fy_op_info_t *info, const char *side, int index, const fy_desc_t *desc, uint32_t dtypes)
+fy_status_t fy__check_dtype(const fy_op_info_t *info, fy__side_t side, int index, const fy_desc_t *desc, uint32_t dtypes)
 {
     if (FY_LIKELY(dtypes & FY_DTYPE_BIT(desc->dtype))) return FY_STATUS_OK;
     return fail_dtype(info, side, index, desc, dtypes);
@@ -131,7 +131,7 @@ static inline fy_status_t elementwise_shape(const fy_op_info_t *info, fy_launch_
 fy_status_t fy__shape_unary(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_desc_t *src = &launch->src[0];
-    FY_TRY(fy__check_dtype(info, "src", 0, src, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, src, info->dtypes));
     launch->dst[0].dtype = src->dtype;
     return elementwise_shape(info, launch);
 }
@@ -140,7 +140,7 @@ fy_status_t fy__shape_binary(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_desc_t *a = &launch->src[0], *b = &launch->src[1];
     if (FY_UNLIKELY(a->dtype != b->dtype)) return fail_mixed(info, launch, 0, 1);
-    if (FY_UNLIKELY(!(info->dtypes & FY_DTYPE_BIT(a->dtype)))) return fail_dtype(info, "src", 0, a, info->dtypes);
+    if (FY_UNLIKELY(!(info->dtypes & FY_DTYPE_BIT(a->dtype)))) return fail_dtype(info, FY__SRC, 0, a, info->dtypes);
     launch->dst[0].dtype = a->dtype;
     return elementwise_shape(info, launch);
 }
@@ -160,7 +160,7 @@ fy_status_t fy__shape_where(const fy_op_info_t *info, fy_launch_t *launch)
                        FY__DESC_TEXT(cond));
     }
     FY_TRY(fy__check_same_dtype(info, launch, 1, 2));
-    FY_TRY(fy__check_dtype(info, "src", 1, &launch->src[1], info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 1, &launch->src[1], info->dtypes));
     launch->dst[0].dtype = launch->src[1].dtype;
     return elementwise_shape(info, launch);
 }
@@ -201,7 +201,7 @@ static fy_status_t check_into(const fy_op_info_t *info, fy_launch_t *launch)
 fy_status_t fy__shape_into(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_desc_t *dst = &launch->dst[0];
-    FY_TRY(fy__check_dtype(info, "dst", 0, dst, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__DST, 0, dst, info->dtypes));
     for (int i = 0; i < launch->nsrc; i++) {
         if (launch->src[i].dtype != dst->dtype) {
             return FY_FAIL(DTYPE_MISMATCH, "%s: src%d is %s, dst is %s: Ferry promotes nothing; fy_cast the source", info->name, i,
@@ -214,7 +214,7 @@ fy_status_t fy__shape_into(const fy_op_info_t *info, fy_launch_t *launch)
 fy_status_t fy__shape_elementwise(const fy_op_info_t *info, fy_launch_t *launch)
 {
     if (info->flags & FY_OP_IN_PLACE) return fy__shape_into(info, launch);
-    FY_TRY(fy__check_dtype(info, "src", 0, &launch->src[0], info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, &launch->src[0], info->dtypes));
     for (int i = 1; i < launch->nsrc; i++) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
     launch->dst[0].dtype = launch->src[0].dtype;
     return elementwise_shape(info, launch);

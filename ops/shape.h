@@ -72,8 +72,10 @@ void fy__broadcast_sources(fy_launch_t *launch);
 /* ---- what the rules share ---- */
 
 bool fy__same_dims(const fy_desc_t *a, const fy_desc_t *b);
-/* Refuses an operand ("src", 0) whose dtype is not in `dtypes`. */
-fy_status_t fy__check_dtype(const fy_op_info_t *info, const char *side, int index, const fy_desc_t *desc, uint32_t dtypes);
+typedef enum fy__side { FY__SRC, FY__DST } fy__side_t;
+
+/* Refuses an operand (FY__SRC, 0) whose dtype is not in `dtypes`. */
+fy_status_t fy__check_dtype(const fy_op_info_t *info, fy__side_t side, int index, const fy_desc_t *desc, uint32_t dtypes);
 /* Refuses sources `first` and `second` of different dtypes. */
 fy_status_t fy__check_same_dtype(const fy_op_info_t *info, const fy_launch_t *launch, int first, int second);
 /* Refuses an axis outside 0 .. rank-1. */

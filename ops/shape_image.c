@@ -48,7 +48,7 @@ static fy_status_t check_attrs(const fy_op_info_t *info, const fy_conv2d_attrs_t
 static fy_status_t check_operands(const fy_op_info_t *info, const fy_launch_t *launch)
 {
     static const char layout[2][16] = { "[N, H, W, C]", "[O, KH, KW, C]" };
-    FY_TRY(fy__check_dtype(info, "src", 0, &launch->src[0], info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, &launch->src[0], info->dtypes));
     for (int i = 1; i < launch->nsrc; i++) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
     for (int i = 0; i < 2; i++) {
         const bool is_weight = i == 1 && launch->op != FY_OP_CONV2D_BACKWARD_WEIGHT;
@@ -208,7 +208,7 @@ static fy_status_t pool_dims(const fy_op_info_t *info, const fy_pool2d_attrs_t *
 static fy_status_t check_image(const fy_op_info_t *info, const fy_launch_t *launch, int i)
 {
     if (i) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
-    FY_TRY(fy__check_dtype(info, "src", i, &launch->src[i], info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, i, &launch->src[i], info->dtypes));
     if (launch->src[i].rank == 4) return FY_STATUS_OK;
     return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, it needs rank 4: [N, H, W, C]", info->name, FY__SRC_TEXT(info->name, i),
                    FY__DESC_TEXT(&launch->src[i]));

@@ -20,7 +20,7 @@ fy_status_t fy__shape_matmul(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_desc_t *a = &launch->src[0], *b = &launch->src[1];
     fy_desc_t *dst = &launch->dst[0];
     FY_TRY(fy__check_same_dtype(info, launch, 0, 1));
-    FY_TRY(fy__check_dtype(info, "src", 0, a, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, a, info->dtypes));
     if (a->rank < 2 || b->rank < 2) {
         return FY_FAIL(SHAPE_MISMATCH, "%s: src0 %s x src1 %s: both need rank 2 or more; fy_unsqueeze makes a vector a matrix", info->name,
                        FY__DESC_TEXT(a), FY__DESC_TEXT(b));
@@ -60,7 +60,7 @@ fy_status_t fy__shape_linear(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_linear_attrs_t *attrs = launch->attrs;
     const fy_desc_t *x = &launch->src[0], *w = &launch->src[1], *bias = &launch->src[2];
     fy_desc_t *dst = &launch->dst[0];
-    FY_TRY(fy__check_dtype(info, "src", 0, x, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, x, info->dtypes));
     for (int i = 1; i < launch->nsrc; i++) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
     FY_TRY(check_activation(info, attrs->activation));
     if (x->rank < 1 || w->rank != 2)
@@ -84,7 +84,7 @@ fy_status_t fy__shape_linear_backward_params(const fy_op_info_t *info, fy_launch
 {
     const fy_desc_t *dy = &launch->src[0], *x = &launch->src[1];
     FY_TRY(fy__check_same_dtype(info, launch, 0, 1));
-    FY_TRY(fy__check_dtype(info, "src", 0, dy, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, dy, info->dtypes));
     if (dy->rank != 2 || x->rank != 2 || dy->dims[0] != x->dims[0])
         return FY_FAIL(SHAPE_MISMATCH,
                        "%s: dy (src0) is %s, x (src1) is %s: it takes dy [N, O] and x [N, I]; fy_reshape joins leading axes", info->name,
@@ -101,8 +101,8 @@ fy_status_t fy__shape_gather(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_desc_t *table = &launch->src[0], *indices = &launch->src[1];
     fy_desc_t *dst = &launch->dst[0];
-    FY_TRY(fy__check_dtype(info, "src", 0, table, info->dtypes));
-    FY_TRY(fy__check_dtype(info, "src", 1, indices, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, table, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 1, indices, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
     if (table->rank < 1)
         return FY_FAIL(SHAPE_MISMATCH, "%s: the table (src0) is %s, it needs rank 1 or more", info->name, FY__DESC_TEXT(table));
     int rank = indices->rank + table->rank - 1;
@@ -128,7 +128,7 @@ fy_status_t fy__shape_concat(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_axis_attrs_t *attrs = launch->attrs;
     const fy_desc_t *first = &launch->src[0];
     fy_desc_t *dst = &launch->dst[0];
-    FY_TRY(fy__check_dtype(info, "src", 0, first, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, first, info->dtypes));
     FY_TRY(fy__check_axis(info, first, attrs->axis));
     int64_t length = 0;
     for (int i = 0; i < launch->nsrc; i++) {

@@ -12,8 +12,8 @@
 static fy_status_t check_classes(const fy_op_info_t *info, const fy_launch_t *launch, int x, int t)
 {
     const fy_desc_t *scores = &launch->src[x], *targets = &launch->src[t];
-    FY_TRY(fy__check_dtype(info, "src", x, scores, info->dtypes));
-    FY_TRY(fy__check_dtype(info, "src", t, targets, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
+    FY_TRY(fy__check_dtype(info, FY__SRC, x, scores, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, t, targets, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
     if (scores->rank != 2 || targets->rank != 1 || scores->dims[0] != targets->dims[0]) {
         return FY_FAIL(SHAPE_MISMATCH,
                        "%s: src%d is %s, the targets (src%d) are %s: [N, C] and [N] it takes; fy_reshape joins leading axes", info->name, x,
@@ -35,7 +35,7 @@ static fy_status_t check_reduction(const fy_op_info_t *info, int32_t reduction)
 static fy_status_t check_gradient(const fy_op_info_t *info, const fy_launch_t *launch, int32_t reduction, int64_t rows)
 {
     const fy_desc_t *dy = &launch->src[0];
-    FY_TRY(fy__check_dtype(info, "src", 0, dy, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, dy, info->dtypes));
     FY_TRY(check_reduction(info, reduction));
     const bool per_row = reduction == FY_REDUCTION_NONE;
     if (per_row ? dy->rank == 1 && dy->dims[0] == rows : dy->rank == 0) return FY_STATUS_OK;
@@ -60,7 +60,7 @@ fy_status_t fy__shape_nll_loss_backward(const fy_op_info_t *info, fy_launch_t *l
     const fy_nll_loss_backward_attrs_t *attrs = launch->attrs;
     const fy_desc_t *targets = &launch->src[1];
     fy_desc_t *dst = &launch->dst[0];
-    FY_TRY(fy__check_dtype(info, "src", 1, targets, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 1, targets, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
     if (targets->rank != 1)
         return FY_FAIL(SHAPE_MISMATCH, "%s: the targets (src1) are %s, they must have rank 1", info->name, FY__DESC_TEXT(targets));
     if (attrs->classes < 1 && (attrs->classes < 0 || targets->dims[0] != 0)) {
@@ -95,7 +95,7 @@ fy_status_t fy__shape_one_hot(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_desc_t *indices = &launch->src[0];
     fy_desc_t *dst = &launch->dst[0];
     bool is_empty = false;
-    FY_TRY(fy__check_dtype(info, "src", 0, indices, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, indices, info->dtypes));
     if (attrs->dtype < 0 || attrs->dtype >= FY_DTYPE_COUNT)
         return FY_FAIL(INVALID_ARGUMENT, "%s: dtype %" PRId32 " does not exist", info->name, attrs->dtype);
     for (int i = 0; i < indices->rank; i++) is_empty |= indices->dims[i] == 0;
@@ -118,7 +118,7 @@ static fy_status_t alike(const fy_op_info_t *info, fy_launch_t *launch, int firs
     const fy_desc_t *a = &launch->src[first];
     fy_desc_t *dst = &launch->dst[0];
     FY_TRY(fy__check_same_dtype(info, launch, 0, second));
-    FY_TRY(fy__check_dtype(info, "src", first, a, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, first, a, info->dtypes));
     if (!fy__same_dims(a, &launch->src[second]))
         return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, %s is %s: they must be equal", info->name, FY__SRC_TEXT(info->name, first),
                        FY__DESC_TEXT(a), FY__SRC_TEXT(info->name, second), FY__DESC_TEXT(&launch->src[second]));

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "ops/format.h"
+#include "ops/operand.h"
 #include "runtime/base/fail.h"
 
 /* What an integer dtype holds; both ends are exact in f64. i64's upper end is excluded (2^63). */
@@ -36,7 +37,7 @@ fy_status_t fy__shape_fill(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_fill_attrs_t *attrs = launch->attrs;
     const fy_desc_t *dst = &launch->dst[0];
-    FY_TRY(fy__check_dtype(info, "dst", 0, dst, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__DST, 0, dst, info->dtypes));
     if (!is_integer(dst->dtype) || dst->dtype == FY_DTYPE_I64) return FY_STATUS_OK;
     double low, high;
     integer_range(dst->dtype, &low, &high);
@@ -51,7 +52,7 @@ fy_status_t fy__shape_arange(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_arange_attrs_t *attrs = launch->attrs;
     const fy_desc_t *dst = &launch->dst[0];
-    FY_TRY(fy__check_dtype(info, "dst", 0, dst, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__DST, 0, dst, info->dtypes));
     if (dst->rank != 1) return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, it must have rank 1", info->name, FY__DESC_TEXT(dst));
     if (!is_integer(dst->dtype) || dst->dims[0] == 0) return FY_STATUS_OK;
     double low, high, last = attrs->start + (double)(dst->dims[0] - 1) * attrs->step;
@@ -79,7 +80,7 @@ static fy_status_t check_rng(const fy_op_info_t *info, const fy_launch_t *launch
 
 fy_status_t fy__shape_random(const fy_op_info_t *info, fy_launch_t *launch)
 {
-    FY_TRY(fy__check_dtype(info, "dst", 0, &launch->dst[0], info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__DST, 0, &launch->dst[0], info->dtypes));
     FY_TRY(check_rng(info, launch));
     const double *range = launch->attrs; /* low, high or mean, std */
     if (!isfinite(range[0]) || !isfinite(range[1])) {
@@ -98,7 +99,7 @@ _Static_assert(sizeof(fy_rand_attrs_t) == 2 * sizeof(double) && sizeof(fy_randn_
 fy_status_t fy__shape_randperm(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_desc_t *dst = &launch->dst[0];
-    FY_TRY(fy__check_dtype(info, "dst", 0, dst, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__DST, 0, dst, info->dtypes));
     FY_TRY(check_rng(info, launch));
     if (dst->rank != 1 || dst->dims[0] > UINT32_MAX) {
         return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, it must be of rank 1 with fewer than 2^32 elements", info->name, FY__DESC_TEXT(dst));
@@ -112,7 +113,7 @@ static fy_status_t check_dropout(const fy_op_info_t *info, const fy_launch_t *la
 {
     const double p = ((const fy_dropout_attrs_t *)launch->attrs)->p;
     const fy_desc_t *src = &launch->src[0];
-    FY_TRY(fy__check_dtype(info, "src", 0, src, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, src, info->dtypes));
     if (!(p >= 0 && p <= 1)) return FY_FAIL(INVALID_ARGUMENT, "%s: p is %g, legal are 0 .. 1", info->name, p);
     if ((info->op == FY_OP_DROPOUT2D || info->op == FY_OP_DROPOUT2D_BACKWARD) && src->rank != 4)
         return FY_FAIL(SHAPE_MISMATCH, "%s: src0 is %s, it must be images [N, H, W, C]", info->name, FY__DESC_TEXT(src));
@@ -120,11 +121,13 @@ static fy_status_t check_dropout(const fy_op_info_t *info, const fy_launch_t *la
 }
 
 /* A state that was kept: i64 [2]. */
-static fy_status_t check_state(const fy_op_info_t *info, const char *side, int index, const fy_desc_t *state)
+static fy_status_t check_state(const fy_op_info_t *info, fy__side_t side, int index, const fy_desc_t *state)
 {
     FY_TRY(fy__check_dtype(info, side, index, state, FY_DTYPE_BIT(FY_DTYPE_I64)));
     if (state->rank == 1 && state->dims[0] == 2) return FY_STATUS_OK;
-    return FY_FAIL(SHAPE_MISMATCH, "%s: %s%d, a random state, is %s, it must be [2 i64]", info->name, side, index, FY__DESC_TEXT(state));
+    return FY_FAIL(SHAPE_MISMATCH, "%s: %s, a random state, is %s, it must be [2 i64]", info->name,
+                   fy__operand_format(info->name, side == FY__DST, (size_t)index, (char[FY__OPERAND_TEXT_NBYTES]){ 0 }),
+                   FY__DESC_TEXT(state));
 }
 
 fy_status_t fy__shape_dropout(const fy_op_info_t *info, fy_launch_t *launch)
@@ -138,7 +141,7 @@ fy_status_t fy__shape_dropout(const fy_op_info_t *info, fy_launch_t *launch)
         return FY_FAIL(SHAPE_MISMATCH, "%s: dst0 is %s, src0 is %s: they must be alike", info->name, FY__DESC_TEXT(dst),
                        FY__DESC_TEXT(src));
     FY_TRY(check_rng(info, launch));
-    return check_state(info, "dst", 2, &launch->dst[2]);
+    return check_state(info, FY__DST, 2, &launch->dst[2]);
 }
 
 fy_status_t fy__shape_dropout_backward(const fy_op_info_t *info, fy_launch_t *launch)
@@ -146,7 +149,7 @@ fy_status_t fy__shape_dropout_backward(const fy_op_info_t *info, fy_launch_t *la
     const fy_desc_t *dy = &launch->src[0];
     fy_desc_t *dst = &launch->dst[0];
     FY_TRY(check_dropout(info, launch));
-    FY_TRY(check_state(info, "src", 1, &launch->src[1]));
+    FY_TRY(check_state(info, FY__SRC, 1, &launch->src[1]));
     dst->dtype = dy->dtype;
     dst->rank = dy->rank;
     for (int i = 0; i < dy->rank; i++) dst->dims[i] = dy->dims[i];

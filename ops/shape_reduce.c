@@ -31,7 +31,7 @@ static fy_status_t reduce(const fy_op_info_t *info, fy_launch_t *launch, bool ne
 {
     const fy_reduce_attrs_t *attrs = launch->attrs;
     const fy_desc_t *src = &launch->src[0];
-    FY_TRY(fy__check_dtype(info, "src", 0, src, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, src, info->dtypes));
     uint32_t all = (1u << src->rank) - 1;
     if (attrs->axes & ~all) {
         return FY_FAIL(INVALID_ARGUMENT, "%s: axes 0x%" PRIx32 " names an axis that %s, whose rank is %" PRId32 ", does not have",
@@ -68,7 +68,7 @@ fy_status_t fy__shape_argmax(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_axis_attrs_t *attrs = launch->attrs;
     const fy_desc_t *src = &launch->src[0];
-    FY_TRY(fy__check_dtype(info, "src", 0, src, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, src, info->dtypes));
     FY_TRY(fy__check_axis(info, src, attrs->axis));
     bool of_nothing;
     launch->dst[0].dtype = FY_DTYPE_I64;
@@ -93,7 +93,7 @@ fy_status_t fy__shape_along_axis(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_axis_attrs_t *attrs = launch->attrs;
     const fy_desc_t *src = &launch->src[0];
-    FY_TRY(fy__check_dtype(info, "src", 0, src, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, src, info->dtypes));
     FY_TRY(fy__check_axis(info, src, attrs->axis));
     like_source(launch);
     return FY_STATUS_OK;
@@ -103,7 +103,7 @@ fy_status_t fy__shape_mse_loss(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_desc_t *pred = &launch->src[0], *target = &launch->src[1];
     FY_TRY(fy__check_same_dtype(info, launch, 0, 1));
-    FY_TRY(fy__check_dtype(info, "src", 0, pred, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 0, pred, info->dtypes));
     if (!fy__same_dims(pred, target)) {
         return FY_FAIL(SHAPE_MISMATCH, "%s: pred is %s, target is %s: they must be equal, a loss does not broadcast", info->name,
                        FY__DESC_TEXT(pred), FY__DESC_TEXT(target));

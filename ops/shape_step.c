@@ -87,7 +87,7 @@ static fy_status_t check_state(const fy_op_info_t *info, const fy_launch_t *laun
                            FY__DESC_TEXT(state), FY__DESC_TEXT(param));
     }
     if (!counts) return FY_STATUS_OK;
-    FY_TRY(fy__check_dtype(info, "dst", nalike, &launch->dst[nalike], FY_DTYPE_BIT(FY_DTYPE_I64)));
+    FY_TRY(fy__check_dtype(info, FY__DST, nalike, &launch->dst[nalike], FY_DTYPE_BIT(FY_DTYPE_I64)));
     if (launch->dst[nalike].rank == 0) return FY_STATUS_OK;
     return FY_FAIL(SHAPE_MISMATCH, "%s: the step number (dst%d) is %s, it must be a scalar", info->name, nalike,
                    FY__DESC_TEXT(&launch->dst[nalike]));
@@ -96,11 +96,11 @@ static fy_status_t check_state(const fy_op_info_t *info, const fy_launch_t *laun
 fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_desc_t *grad = &launch->src[0], *lr = &launch->src[1], *param = &launch->dst[0];
-    FY_TRY(fy__check_dtype(info, "dst", 0, param, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__DST, 0, param, info->dtypes));
     if (grad->dtype != param->dtype)
         return FY_FAIL(DTYPE_MISMATCH, "%s: the gradient (src0) is %s, the parameter (dst0) %s", info->name, FY__DESC_TEXT(grad),
                        FY__DESC_TEXT(param));
-    FY_TRY(fy__check_dtype(info, "src", 1, lr, info->dtypes));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 1, lr, info->dtypes));
     if (!fy__same_dims(grad, param))
         return FY_FAIL(SHAPE_MISMATCH, "%s: the gradient (src0) is %s, the parameter (dst0) %s: they must be alike", info->name,
                        FY__DESC_TEXT(grad), FY__DESC_TEXT(param));

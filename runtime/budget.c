@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "runtime/base/environment.h"
-#include "runtime/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
+#include "runtime/environment.h"
 
 enum { ITEMS = 32, REASON = 256 };
 

@@ -253,8 +253,8 @@ uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
     fy__faults_t *faults = &device->faults;
     uint32_t record = 0;
     fy__lock(&faults->lock);
-    for (uint32_t i = 0; i < FY__FAULT_MEMORY && i < faults->nfaulted && !record;
-         i++) /* resolved earlier: another request may have its slot */
+    /* Settled earlier: another request may have its slot by now. */
+    for (uint32_t i = 0; i < FY__FAULT_MEMORY && i < faults->nfaulted && !record; i++)
         if (is_at(point, faults->faulted[i].point, faults->faulted[i].also)) record = faults->faulted[i].record;
     for (uint32_t back = 0; back < FY__FAULT_WINDOW && back < faults->next && !record; back++) {
         const uint64_t request = faults->next - back;

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "runtime/base/environment.h"
-#include "runtime/environment.h"
 #include "runtime/base/fail.h"
 #include "runtime/base/spec.h"
 #include "runtime/budget.h"
+#include "runtime/environment.h"
 #include "runtime/event.h"
 #include "runtime/guard.h"
 #include "runtime/plugin.h"

@@ -1,5 +1,5 @@
 /* Kernels of registered ops that refuse or fail, on every device and in every order: a refusal by the `supports` hook is the call's and
- * changes nothing; a failure of the kernel is a fault with a status of its own, and the device goes on.
+ * changes nothing; a failure of the kernel is a fault with status KERNEL_FAILED, and the device goes on.
  * Not here: what fy_op_register takes (tests/unit/ops/test_register.c), memory that runs out meanwhile (tests/faults/test_kernel.c). */
 #include <pthread.h>
 
