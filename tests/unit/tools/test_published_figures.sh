@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Model times that the README and the docs quote are what the command computes now: roundtrip's table, the steps of link --overlap, and each
-# cell of the link table among the results. Everything is on the model clock, so it is the same on every machine.
+# Model times among the results and in docs/transfers.md are those that the command computes now: roundtrip's, the steps of link --overlap,
+# and each cell of the link table. They are on the model clock, so they are the same on every machine. Generated blocks: test_figures.sh.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh"
 root=$(cd "$(dirname "$0")/../../.." && pwd)
@@ -22,11 +22,9 @@ def quoted(page, text):
 results = "docs/results/2026-11-21-two-cores.md"
 for v in json.loads((work / "roundtrip.json").read_text())["variants"]:
     ns = v["model_ns_per_iter"]
-    quoted("README.md", rf"(?m)^  {v['name']} +\d+ +{ns} ")
     quoted(results, rf"{v['name']} {ns:,} ns")
 overlap = json.loads((work / "overlap.json").read_text())
 us = {name: ns / 1000 for name, ns in overlap["overlap"].items()}
-quoted("README.md", rf"take {us['serial_ns_per_step']:.0f} µs a step one after\s+another and {us['pipelined_ns_per_step']:.0f} µs side by side")
 quoted("docs/transfers.md", rf"8 MiB up \({us['upload_ns']:.0f} µs\), products \({us['compute_ns']:.0f} µs\) and 4 KiB down take {us['serial_ns_per_step']:.0f} µs")
 sizes = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 link = {(r["mode"], r["direction"], int(r["nbytes"]) // int(r["pieces"])): r for r in csv.DictReader((work / "link.csv").open())}
