@@ -1,5 +1,7 @@
-# A thin front door: each target sets up what it needs, then calls CMake or a script. `make help` lists them.
-# DATA=DIR and DEVICE=SPEC go to the demo. CUDA=off (on, auto) goes to CMake, which remembers it: the plugin takes most of the build's time.
+# A thin front door: each target sets up what it needs, then calls CMake or a script. `make help`
+# lists them.
+# DATA=DIR and DEVICE=SPEC go to the demo. CUDA=off (on, auto) goes to CMake, which remembers it:
+# the plugin takes most of the build's time.
 configure := $(if $(CUDA),-DFERRY_CUDA=$(CUDA))
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench bench-peers build install format lint docs coverage sanitize clean

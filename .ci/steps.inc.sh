@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What .ci/run and .ci/nightly share: steps, their times, the summary. Sourced at the root of the tree, with the names of wanted steps as
-# arguments (none: all).
+# What .ci/run and .ci/nightly share: steps, their times, the summary. Sourced at the root of the
+# tree, with the names of wanted steps as arguments (none: all).
 export OMP_WAIT_POLICY=passive
 # Compiled files are kept between runs, and shared by the presets that compile them alike.
 use_ccache() {

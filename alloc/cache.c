@@ -1,5 +1,6 @@
-/* The caching pool: the calls of runtime/memory.h and the hot path. A hit takes the lock once, looks on one or two shelves and cuts; a
- * free takes it once and joins neighbours. No backend call, no poll, no wait happens here: ladder.c does those.
+/* The caching pool: the calls of runtime/memory.h and the hot path. A hit takes the lock once,
+ * looks on one or two shelves and cuts; a free takes it once and joins neighbours. No backend call,
+ * no poll, no wait happens here: ladder.c does those.
  * Next: pool.h for the parts, ladder.c for what happens on a miss. */
 #include "alloc/debug.h"
 
@@ -11,7 +12,10 @@
 #include "runtime/event.h"
 #include "runtime/wait_site.h"
 
-static bool is_done(const fy__hazard_t *hazard) { return fy__wait_drops(FY__WAIT_PENDING_POLL) || fy__hazard_done(hazard); }
+static bool is_done(const fy__hazard_t *hazard)
+{
+    return fy__wait_drops(FY__WAIT_PENDING_POLL) || fy__hazard_done(hazard);
+}
 
 static bool is_only_on(const fy__hazard_t *hazard, uint32_t stream_index)
 {
@@ -33,19 +37,24 @@ static FY_COLD void tell_pool(const fy__pool_t *pool)
     fy__event_pool(&event);
 }
 
-fy_status_t fy__pool_create(const fy__pool_options_t *options, const fy__segment_source_t *source, fy__pool_t **out_pool)
+fy_status_t fy__pool_create(const fy__pool_options_t *options, const fy__segment_source_t *source,
+                            fy__pool_t **out_pool)
 {
     return fy__pool_create_with(options, source, &fy__pool_seams_runtime, out_pool);
 }
 
-fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__segment_source_t *source, const fy__pool_seams_t *seams,
+fy_status_t fy__pool_create_with(const fy__pool_options_t *options,
+                                 const fy__segment_source_t *source, const fy__pool_seams_t *seams,
                                  fy__pool_t **out_pool)
 {
     *out_pool = NULL;
     if (source->alignment < 64 || source->alignment & (source->alignment - 1))
-        return FY_FAIL(INTERNAL, "%s: alignment %llu is no power of two from 64 up", options->name, (unsigned long long)source->alignment);
+        return FY_FAIL(INTERNAL, "%s: alignment %llu is no power of two from 64 up", options->name,
+                       (unsigned long long)source->alignment);
     fy__pool_t *pool = seams->meta.alloc(seams->meta.user, sizeof *pool);
-    if (!pool) return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for %zu bytes of bookkeeping", options->name, sizeof *pool);
+    if (!pool)
+        return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for %zu bytes of bookkeeping",
+                       options->name, sizeof *pool);
     memset(pool, 0, sizeof *pool);
     pool->options = *options;
     pool->source = *source;
@@ -54,7 +63,8 @@ fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__se
     pool->options.name = pool->name;
     pool->debug = fy__debug_of(options, source);
     bool ok = fy__offsets_init(&pool->offsets, source->alignment, sizeof(fy__node_t), &seams->meta);
-    /* Nothing can be pending on several streams without a shelf for it, and a free must not need memory. */
+    /* Nothing can be pending on several streams without a shelf for it, and a free must not need
+     * memory. */
     ok = ok && fy__offsets_open_shelf(&pool->offsets, FY__SHELF_MIXED);
     if (!ok) {
         fy__offsets_fini(&pool->offsets);
@@ -75,8 +85,12 @@ void fy__pool_destroy(fy__pool_t *pool)
     if (!pool) return;
     if (pool->pending_count) (void)fy__pending_wait(pool);
     const uint64_t broken = fy__pool_check(pool);
-    if (broken) fy__log(FY_LOG_ERROR, "%s: %llu blocks were written out of their bounds", pool->name, (unsigned long long)broken);
-    if (pool->live) fy__log(FY_LOG_ERROR, "%s: destroyed while %llu bytes are handed out", pool->name, (unsigned long long)pool->live);
+    if (broken)
+        fy__log(FY_LOG_ERROR, "%s: %llu blocks were written out of their bounds", pool->name,
+                (unsigned long long)broken);
+    if (pool->live)
+        fy__log(FY_LOG_ERROR, "%s: destroyed while %llu bytes are handed out", pool->name,
+                (unsigned long long)pool->live);
     for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next) {
         FY__EVENT(fy__event_segment(pool->name, range->nbytes, false));
         if (pool->debug) fy__debug_segment(pool, range, false);
@@ -105,7 +119,8 @@ bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes)
         fy__hazard_copy(&rest->block.hazard, &node->block.hazard);
         if (fy__wait_drops(FY__WAIT_PENDING_SPLIT)) fy__pending_forget(rest);
         fy__pending_link(pool, rest, node, shelf);
-        pool->pending_nbytes -= had - nbytes; /* was counted in `node`, and is counted again in `rest` */
+        /* was counted in `node`, and is counted again in `rest` */
+        pool->pending_nbytes -= had - nbytes;
     }
     fy__pending_unlink(pool, node, shelf);
     return true;
@@ -128,7 +143,8 @@ fy__node_t *fy__pool_hand_out(fy__pool_t *pool, const fy__request_t *request, fy
     fy__figure_add(&pool->by_category[request->tag.category], nbytes);
     if (pool->live > pool->peak_live) {
         fy__figure_set(&pool->peak_live, pool->live);
-        for (int i = 0; i < FY_CATEGORY_COUNT; i++) fy__figure_set(&pool->peak_by_category[i], pool->by_category[i]);
+        for (int i = 0; i < FY_CATEGORY_COUNT; i++)
+            fy__figure_set(&pool->peak_by_category[i], pool->by_category[i]);
     }
     node->block.id = ++pool->last_block;
     FY__EVENT(fy__event_block_alloc(pool->name, &node->block, request->asked, request->stream));
@@ -145,20 +161,27 @@ fy__node_t *fy__pool_cut(fy__pool_t *pool, fy__request_t *request, fy__span_t *s
     return fy__pool_hand_out(pool, request, fy__node_of(span));
 }
 
-static inline fy__span_t *best_on(const fy__pool_t *pool, uint32_t shelf, const fy__request_t *request)
+static inline fy__span_t *best_on(const fy__pool_t *pool, uint32_t shelf,
+                                  const fy__request_t *request)
 {
     fy__span_t *best = fy__offsets_best(&pool->offsets, shelf, request->nbytes);
     if (!request->most_whole) return best;
     fy__span_t *whole = fy__offsets_best_whole(&pool->offsets, shelf, request->nbytes);
-    return whole && whole->size.nbytes <= request->most_whole && (!best || whole->size.nbytes < best->size.nbytes) ? whole : best;
+    return whole && whole->size.nbytes <= request->most_whole &&
+                   (!best || whole->size.nbytes < best->size.nbytes)
+               ? whole
+               : best;
 }
 
 fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
 {
     fy__span_t *best = best_on(pool, FY__SHELF_FREE, request), *same = NULL;
-    uint32_t shelf = request->stream && pool->pending_count ? fy__pending_find(pool, request->stream) : FY__SHELF_FREE;
+    uint32_t shelf = request->stream && pool->pending_count
+                         ? fy__pending_find(pool, request->stream)
+                         : FY__SHELF_FREE;
     if (shelf != FY__SHELF_FREE) same = best_on(pool, shelf, request);
-    /* What is pending on the asking stream is as good as free to it; taking it first keeps the rest for others. */
+    /* What is pending on the asking stream is as good as free to it; taking it first keeps the rest
+     * for others. */
     if (same && (!best || same->size.nbytes <= best->size.nbytes)) {
         fy__node_t *node = fy__pool_cut(pool, request, same);
         pool->rungs.same_stream += node != NULL;
@@ -170,9 +193,11 @@ fy__node_t *fy__pool_cut_ready(fy__pool_t *pool, fy__request_t *request)
     return node;
 }
 
-/* A request that nothing ready serves: first what is kept outside without being used (fy__segment_source_t.collect), then the ladder. When
- * that says no, others may have put something aside since. */
-static FY_COLD fy_status_t miss(fy__pool_t *pool, const fy__request_t *request, fy__node_t **out_node)
+/* A request that nothing ready serves: first what is kept outside without being used
+ * (fy__segment_source_t.collect), then the ladder. When that says no, others may have put something
+ * aside since. */
+static FY_COLD fy_status_t miss(fy__pool_t *pool, const fy__request_t *request,
+                                fy__node_t **out_node)
 {
     const fy__segment_source_t *source = &pool->source;
     for (bool again = false;; again = true) {
@@ -190,12 +215,15 @@ static FY_COLD fy_status_t miss(fy__pool_t *pool, const fy__request_t *request, 
     }
 }
 
-fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t stream_index, fy__tag_t tag, fy__block_t **out_block)
+fy_status_t fy__pool_alloc_tagged(fy__pool_t *pool, uint64_t nbytes, uint32_t stream_index,
+                                  fy__tag_t tag, fy__block_t **out_block)
 {
     *out_block = NULL;
     fy__request_t request = { .asked = nbytes, .tag = tag, .stream = stream_index };
-    if (!nbytes) return FY_FAIL(INVALID_ARGUMENT, "%s: 0 bytes asked for; the least is 1", pool->name);
-    if (!fy__round_up_u64(nbytes, pool->source.alignment, &request.nbytes)) request.nbytes = nbytes; /* too large in any case */
+    if (!nbytes)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: 0 bytes asked for; the least is 1", pool->name);
+    /* too large in any case */
+    if (!fy__round_up_u64(nbytes, pool->source.alignment, &request.nbytes)) request.nbytes = nbytes;
     if (FY_UNLIKELY(pool->debug)) fy__debug_ask(pool, &request);
     if (pool->options.thrifty)
         request.most_whole = UINT64_MAX;
@@ -216,10 +244,14 @@ void fy__pool_fix(fy__block_t *block)
     pthread_mutex_unlock(&block->pool->lock);
 }
 
-static FY_COLD void tell_free(const fy__pool_t *pool, const fy__node_t *node, const fy__fate_t *fate)
+static FY_COLD void tell_free(const fy__pool_t *pool, const fy__node_t *node,
+                              const fy__fate_t *fate)
 {
     const fy__hazard_t single = { .writer = fate->point };
-    fy__event_block_free(pool->name, &node->block, node->counted, fate->is_done ? NULL : fate->is_mixed ? &node->block.hazard : &single);
+    fy__event_block_free(pool->name, &node->block, node->counted,
+                         fate->is_done    ? NULL
+                         : fate->is_mixed ? &node->block.hazard
+                                          : &single);
 }
 
 static void put_back(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fate)
@@ -253,7 +285,8 @@ void fy__pool_free_after(fy__block_t *block, const fy__point_t *points, size_t n
     fy__fate_t fate = { .is_done = !npoints, .is_mixed = npoints > 1 };
     fy__hazard_clear(&block->hazard);
     for (size_t i = 0; i < npoints; i++)
-        atomic_store_explicit(i ? &block->hazard.readers[i - 1] : &block->hazard.writer, points[i], memory_order_relaxed);
+        atomic_store_explicit(i ? &block->hazard.readers[i - 1] : &block->hazard.writer, points[i],
+                              memory_order_relaxed);
     if (npoints == 1) fate.point = points[0];
     put_back(block->pool, node, &fate);
 }
@@ -308,7 +341,10 @@ uint64_t fy__pool_trim(fy__pool_t *pool, uint64_t keep_nbytes)
     return released;
 }
 
-static inline uint64_t look_at(const uint64_t *figure) { return __atomic_load_n(figure, __ATOMIC_RELAXED); }
+static inline uint64_t look_at(const uint64_t *figure)
+{
+    return __atomic_load_n(figure, __ATOMIC_RELAXED);
+}
 
 void fy__pool_peek(const fy__pool_t *pool, fy_memory_stats_t *out_stats)
 {
@@ -322,7 +358,8 @@ void fy__pool_peek(const fy__pool_t *pool, fy_memory_stats_t *out_stats)
         .device_allocs = look_at(&pool->device_allocs),
         .limit = pool->options.limit_nbytes,
     };
-    out_stats->cached = out_stats->reserved > out_stats->live ? out_stats->reserved - out_stats->live : 0;
+    out_stats->cached =
+        out_stats->reserved > out_stats->live ? out_stats->reserved - out_stats->live : 0;
     for (int i = 0; i < FY_CATEGORY_COUNT; i++) {
         out_stats->by_category[i] = look_at(&pool->by_category[i]);
         out_stats->peak_by_category[i] = look_at(&pool->peak_by_category[i]);

@@ -1,4 +1,5 @@
-/* The pool's invariants, walked. For tests and for hunting: it takes both locks and looks at every span.
+/* The pool's invariants, walked. For tests and for hunting: it takes both locks and looks at every
+ * span.
  * Not here: the offset allocator's own (offset.c). */
 #include "alloc/pool.h"
 
@@ -14,18 +15,24 @@ static const char *check_node(const fy__pool_t *pool, const fy__node_t *node, su
     const fy__span_t *span = &node->span;
     sums->reserved += span->size.nbytes;
     if (span->shelf == FY__SPAN_TAKEN) {
-        const uint64_t at = (uint64_t)(uintptr_t)node->block.address - span->offset; /* behind a guard, if there are any */
-        if (at != (pool->debug & FY__DEBUG_GUARD ? pool->source.alignment : 0) || node->block.nbytes != span->size.nbytes)
+        /* behind a guard, if there are any */
+        const uint64_t at = (uint64_t)(uintptr_t)node->block.address - span->offset;
+        if (at != (pool->debug & FY__DEBUG_GUARD ? pool->source.alignment : 0) ||
+            node->block.nbytes != span->size.nbytes)
             return "a block and its span differ";
-        if (node->counted > span->size.nbytes || node->block.pool != pool) return "a block is not what was asked for";
-        if ((unsigned)node->block.tag.category >= FY_CATEGORY_COUNT) return "a block is of no category";
+        if (node->counted > span->size.nbytes || node->block.pool != pool)
+            return "a block is not what was asked for";
+        if ((unsigned)node->block.tag.category >= FY_CATEGORY_COUNT)
+            return "a block is of no category";
         sums->live += span->size.nbytes;
         sums->by_category[node->block.tag.category] += span->size.nbytes;
         sums->requested += node->counted;
     } else if (span->shelf != FY__SHELF_FREE) {
         if (!node->is_pending) return "a block lies on a stream's shelf but not on its list";
-        const fy__point_t point = atomic_load_explicit(&node->block.hazard.writer, memory_order_relaxed);
-        if (span->shelf != FY__SHELF_MIXED && FY__POINT_STREAM(point) != pool->pending[span->shelf].stream)
+        const fy__point_t point =
+            atomic_load_explicit(&node->block.hazard.writer, memory_order_relaxed);
+        if (span->shelf != FY__SHELF_MIXED &&
+            FY__POINT_STREAM(point) != pool->pending[span->shelf].stream)
             return "a block lies on another stream's shelf";
         sums->pending += span->size.nbytes;
         sums->pending_count++;
@@ -41,8 +48,10 @@ static const char *check_lists(const fy__pool_t *pool)
         const fy__node_t *older = NULL;
         uint64_t count = 0;
         for (const fy__node_t *node = list->oldest; node; older = node, node = node->newer, count++)
-            if (node->span.shelf != shelf || node->older != older) return "a list of pending blocks is broken";
-        if (count != list->count || list->newest != older) return "a list of pending blocks does not add up";
+            if (node->span.shelf != shelf || node->older != older)
+                return "a list of pending blocks is broken";
+        if (count != list->count || list->newest != older)
+            return "a list of pending blocks does not add up";
         all += count;
     }
     return all == pool->pending_count ? NULL : "the number of pending blocks does not add up";
@@ -52,7 +61,8 @@ static const char *check_categories(const fy__pool_t *pool, const sums_t *sums)
 {
     uint64_t peak = 0;
     for (int i = 0; i < FY_CATEGORY_COUNT; i++) {
-        if (sums->by_category[i] != pool->by_category[i]) return "the bytes of a category do not add up";
+        if (sums->by_category[i] != pool->by_category[i])
+            return "the bytes of a category do not add up";
         peak += pool->peak_by_category[i];
     }
     return peak == pool->peak_live ? NULL : "the categories at the peak do not add up";
@@ -61,15 +71,22 @@ static const char *check_categories(const fy__pool_t *pool, const sums_t *sums)
 static const char *check(const fy__pool_t *pool)
 {
     sums_t sums = { 0 };
-    const char *wrong = fy__offsets_is_valid(&pool->offsets) ? check_lists(pool) : "the offset allocator is broken";
+    const char *wrong = fy__offsets_is_valid(&pool->offsets) ? check_lists(pool)
+                                                             : "the offset allocator is broken";
     for (const fy__range_t *range = pool->offsets.ranges; range && !wrong; range = range->next)
-        for (fy__span_t *span = range->first; span && !wrong; span = span->next) wrong = check_node(pool, fy__node_of(span), &sums);
+        for (fy__span_t *span = range->first; span && !wrong; span = span->next)
+            wrong = check_node(pool, fy__node_of(span), &sums);
     if (wrong) return wrong;
-    if (sums.reserved != pool->reserved || sums.live != pool->live || sums.requested != pool->requested) return "the figures do not add up";
-    if (sums.pending != pool->pending_nbytes || sums.pending_count != pool->pending_count) return "the pending bytes do not add up";
+    if (sums.reserved != pool->reserved || sums.live != pool->live ||
+        sums.requested != pool->requested)
+        return "the figures do not add up";
+    if (sums.pending != pool->pending_nbytes || sums.pending_count != pool->pending_count)
+        return "the pending bytes do not add up";
     if (pool->inspected_nbytes) return "blocks are still under inspection";
-    if (pool->reserved > pool->options.limit_nbytes) return "more is reserved than the limit allows";
-    if (pool->peak_live < pool->live || pool->peak_reserved < pool->reserved) return "a peak is below the present";
+    if (pool->reserved > pool->options.limit_nbytes)
+        return "more is reserved than the limit allows";
+    if (pool->peak_live < pool->live || pool->peak_reserved < pool->reserved)
+        return "a peak is below the present";
     return check_categories(pool, &sums);
 }
 

@@ -1,7 +1,9 @@
 /* Poison, guards, ASan, regions. A block with guards is laid out as
  *   | granule of FD | bytes asked for | FD ... to the end of the span |
- * and its bytes are marked GONE only when its last use is over: until then a transfer may be reading them.
- * A guard that was written over is said once, where the block is given back or where fy__pool_check walks by. */
+ * and its bytes are marked GONE only when its last use is over: until then a transfer may be
+ * reading them.
+ * A guard that was written over is said once, where the block is given back or where fy__pool_check
+ * walks by. */
 #include "alloc/debug.h"
 
 #include <stdio.h>
@@ -16,16 +18,22 @@ enum { BEHIND_LEAST = 16, SAID_AT_ONCE = 8 };
 uint32_t fy__debug_of(const fy__pool_options_t *options, const fy__segment_source_t *source)
 {
     if (!options->host_reaches) return source->region ? FY__DEBUG_REGIONS : 0;
-    return (options->debug & (FY__DEBUG_POISON | FY__DEBUG_GUARD)) | (FY__HAS_ASAN ? FY__DEBUG_ASAN : 0u);
+    return (options->debug & (FY__DEBUG_POISON | FY__DEBUG_GUARD)) |
+           (FY__HAS_ASAN ? FY__DEBUG_ASAN : 0u);
 }
 
-static inline uint64_t before(const fy__pool_t *pool) { return pool->debug & FY__DEBUG_GUARD ? pool->source.alignment : 0; }
+static inline uint64_t before(const fy__pool_t *pool)
+{
+    return pool->debug & FY__DEBUG_GUARD ? pool->source.alignment : 0;
+}
 
 FY_COLD void fy__debug_ask(const fy__pool_t *pool, fy__request_t *request)
 {
-    const uint64_t guards = pool->debug & (FY__DEBUG_GUARD | FY__DEBUG_REGIONS) ? before(pool) + BEHIND_LEAST : 0;
+    const uint64_t guards =
+        pool->debug & (FY__DEBUG_GUARD | FY__DEBUG_REGIONS) ? before(pool) + BEHIND_LEAST : 0;
     uint64_t nbytes;
-    const bool fits = fy__add_u64(request->asked, guards, &nbytes) && fy__round_up_u64(nbytes, pool->source.alignment, &nbytes);
+    const bool fits = fy__add_u64(request->asked, guards, &nbytes) &&
+                      fy__round_up_u64(nbytes, pool->source.alignment, &nbytes);
     request->nbytes = fits ? nbytes : request->asked; /* too large in any case */
     if (pool->debug & FY__DEBUG_REGIONS) request->stream = 0;
 }
@@ -35,7 +43,8 @@ static void tell_region(const fy__pool_t *pool, const fy__node_t *node)
 {
     char path[128], name[sizeof path + 32];
     fy__scope_path(node->block.tag.scope, path, sizeof path);
-    snprintf(name, sizeof name, "%s%s%s", path, *path ? " " : "", fy_category_name(node->block.tag.category));
+    snprintf(name, sizeof name, "%s%s%s", path, *path ? " " : "",
+             fy_category_name(node->block.tag.category));
     pool->source.region(pool->source.region_dev, node->block.address, node->counted, name);
 }
 
@@ -45,7 +54,8 @@ void fy__debug_hand_out(const fy__pool_t *pool, fy__node_t *node)
         tell_region(pool, node);
         return;
     }
-    uint8_t *start = (uint8_t *)(uintptr_t)node->span.offset, *bytes = start + before(pool), *end = start + node->span.size.nbytes;
+    uint8_t *start = (uint8_t *)(uintptr_t)node->span.offset, *bytes = start + before(pool),
+            *end = start + node->span.size.nbytes;
     node->block.address = bytes;
     node->is_broken = false;
     fy__asan_allow(start, node->span.size.nbytes);
@@ -104,9 +114,11 @@ static bool find_bad(const uint8_t *from, const uint8_t *end, const uint8_t *byt
 
 static bool is_broken(const fy__pool_t *pool, const fy__node_t *node, broken_t *out)
 {
-    const uint8_t *start = (const uint8_t *)(uintptr_t)node->span.offset, *bytes = start + before(pool);
+    const uint8_t *start = (const uint8_t *)(uintptr_t)node->span.offset,
+                  *bytes = start + before(pool);
     const uint8_t *end = start + node->span.size.nbytes, *behind = bytes + node->counted;
-    *out = (broken_t){ .id = node->block.id, .asked = node->counted, .scope = node->block.tag.scope };
+    *out =
+        (broken_t){ .id = node->block.id, .asked = node->counted, .scope = node->block.tag.scope };
     fy__asan_allow(start, (size_t)(bytes - start));
     fy__asan_allow(behind, (size_t)(end - behind));
     const bool found = find_bad(start, bytes, bytes, out) || find_bad(behind, end, bytes, out);
@@ -118,17 +130,20 @@ static bool is_broken(const fy__pool_t *pool, const fy__node_t *node, broken_t *
 static FY_COLD void tell(const fy__pool_t *pool, const broken_t *broken)
 {
     char path[128];
-    fy__log(FY_LOG_ERROR, "%s: block %llu of %llu bytes, made in '%s', was written %s: byte %lld is 0x%02x", pool->name,
-            (unsigned long long)broken->id, (unsigned long long)broken->asked,
-            broken->scope ? fy__scope_path(broken->scope, path, sizeof path) : "", broken->at < 0 ? "before its beginning" : "past its end",
-            (long long)broken->at, broken->byte);
+    fy__log(FY_LOG_ERROR,
+            "%s: block %llu of %llu bytes, made in '%s', was written %s: byte %lld is 0x%02x",
+            pool->name, (unsigned long long)broken->id, (unsigned long long)broken->asked,
+            broken->scope ? fy__scope_path(broken->scope, path, sizeof path) : "",
+            broken->at < 0 ? "before its beginning" : "past its end", (long long)broken->at,
+            broken->byte);
 }
 
 void fy__debug_check(fy__pool_t *pool, fy__node_t *node)
 {
     broken_t broken;
     if (!(pool->debug & FY__DEBUG_GUARD)) return;
-    pthread_mutex_lock(&pool->lock); /* fy__pool_check may be looking, too, and AddressSanitizer's marks come off while one looks */
+    /* fy__pool_check may be looking, too, and AddressSanitizer's marks come off while one looks */
+    pthread_mutex_lock(&pool->lock);
     const bool is_news = is_broken(pool, node, &broken) && !node->is_broken;
     if (is_news) node->is_broken = true;
     pool->broken_count += is_news;
@@ -141,11 +156,14 @@ uint64_t fy__pool_check(fy__pool_t *pool)
     broken_t found[SAID_AT_ONCE];
     int count = 0;
     pthread_mutex_lock(&pool->lock);
-    for (const fy__range_t *range = pool->offsets.ranges; range && pool->debug & FY__DEBUG_GUARD; range = range->next)
+    for (const fy__range_t *range = pool->offsets.ranges; range && pool->debug & FY__DEBUG_GUARD;
+         range = range->next)
         for (fy__span_t *span = range->first; span; span = span->next) {
             fy__node_t *node = fy__node_of(span);
             broken_t broken;
-            if (span->shelf != FY__SPAN_TAKEN || !node->block.id || node->is_broken || !is_broken(pool, node, &broken)) continue;
+            if (span->shelf != FY__SPAN_TAKEN || !node->block.id || node->is_broken ||
+                !is_broken(pool, node, &broken))
+                continue;
             node->is_broken = true;
             pool->broken_count++;
             if (count < SAID_AT_ONCE) found[count++] = broken;

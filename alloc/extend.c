@@ -1,16 +1,24 @@
-/* Segments that grow and shrink where they stand, for sources that can resize (virtual memory). A request that nothing serves makes the segment
- * with the largest free end longer by what is missing there, so what is free at that end serves it too, and bytes that are free beside each
- * other never have a border of segments between them. Shrinking gives free ends back.
- * Not here: when a request grows (ladder.c), new segments (grow.c), how a device resizes (its backend). */
+/* Segments that grow and shrink where they stand, for sources that can resize (virtual memory). A
+ * request that nothing serves makes the segment with the largest free end longer by what is missing
+ * there, so what is free at that end serves it too, and bytes that are free beside each other never
+ * have a border of segments between them. Shrinking gives free ends back.
+ * Not here: when a request grows (ladder.c), new segments (grow.c), how a device resizes (its
+ * backend). */
 #include "alloc/pool.h"
 
 #include "runtime/base/checked.h"
 #include "runtime/event.h"
 
 /* What the source gave by alloc in another size stays as it is. */
-static bool can_resize(const fy__pool_t *pool, const fy__range_t *range) { return !(range->nbytes & (pool->source.step_nbytes - 1)); }
+static bool can_resize(const fy__pool_t *pool, const fy__range_t *range)
+{
+    return !(range->nbytes & (pool->source.step_nbytes - 1));
+}
 
-static uint64_t free_end(const fy__range_t *range) { return range->last->shelf == FY__SHELF_FREE ? range->last->size.nbytes : 0; }
+static uint64_t free_end(const fy__range_t *range)
+{
+    return range->last->shelf == FY__SHELF_FREE ? range->last->size.nbytes : 0;
+}
 
 /* The range whose free end is the largest. The lock is held. */
 static fy__range_t *choose(const fy__pool_t *pool)
@@ -21,9 +29,10 @@ static fy__range_t *choose(const fy__pool_t *pool)
     return best;
 }
 
-/* The bytes came; the lock is held. Another thread may have taken the free end meanwhile: *out_node is NULL then, with no lack of nodes. */
-static fy__growth_t add(fy__pool_t *pool, fy__range_t *range, fy__span_t *prepared, uint64_t nbytes, fy__request_t *request, uint64_t *rung,
-                        fy__node_t **out_node)
+/* The bytes came; the lock is held. Another thread may have taken the free end meanwhile: *out_node
+ * is NULL then, with no lack of nodes. */
+static fy__growth_t add(fy__pool_t *pool, fy__range_t *range, fy__span_t *prepared, uint64_t nbytes,
+                        fy__request_t *request, uint64_t *rung, fy__node_t **out_node)
 {
     fy__span_t *span = fy__offsets_extend_range(&pool->offsets, range, prepared, nbytes);
     fy__figure_add(&pool->reserved, nbytes);
@@ -34,15 +43,19 @@ static fy__growth_t add(fy__pool_t *pool, fy__range_t *range, fy__span_t *prepar
     return *out_node ? FY__GROWTH_DONE : FY__GROWTH_NO_NODES;
 }
 
-/* Makes a range longer by `missing` bytes, less what is free at its end if `counts_end`, and at least one step. */
-static fy__growth_t extend(fy__pool_t *pool, fy__request_t *request, uint64_t missing, bool counts_end, uint64_t *rung,
-                           fy__node_t **out_node, fy_status_t *out_status)
+/* Makes a range longer by `missing` bytes, less what is free at its end if `counts_end`, and at
+ * least one step. */
+static fy__growth_t extend(fy__pool_t *pool, fy__request_t *request, uint64_t missing,
+                           bool counts_end, uint64_t *rung, fy__node_t **out_node,
+                           fy_status_t *out_status)
 {
     uint64_t more = missing;
     pthread_mutex_lock(&pool->lock);
-    fy__range_t *range = choose(pool); /* stays: only who holds source_lock adds or removes ranges */
+    /* stays: only who holds source_lock adds or removes ranges */
+    fy__range_t *range = choose(pool);
     if (range && counts_end) more -= free_end(range) < missing ? free_end(range) : missing - 1;
-    const bool fits = range && fy__round_up_u64(more, pool->source.step_nbytes, &more) && more <= fy__pool_room(pool);
+    const bool fits = range && fy__round_up_u64(more, pool->source.step_nbytes, &more) &&
+                      more <= fy__pool_room(pool);
     fy__span_t *prepared = fits ? fy__offsets_prepare_span(&pool->offsets) : NULL;
     const uint64_t before = fits ? range->nbytes : 0;
     pthread_mutex_unlock(&pool->lock);
@@ -51,7 +64,8 @@ static fy__growth_t extend(fy__pool_t *pool, fy__request_t *request, uint64_t mi
         if (request) request->no_nodes = true;
         return FY__GROWTH_NO_NODES;
     }
-    *out_status = pool->source.resize(pool->source.user, (void *)(uintptr_t)range->offset, before, before + more);
+    *out_status = pool->source.resize(pool->source.user, (void *)(uintptr_t)range->offset, before,
+                                      before + more);
     fy__growth_t growth = fy__pool_growth(pool, *out_status);
     pthread_mutex_lock(&pool->lock);
     if (growth == FY__GROWTH_DONE)
@@ -64,18 +78,21 @@ static fy__growth_t extend(fy__pool_t *pool, fy__request_t *request, uint64_t mi
     return growth;
 }
 
-fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes, uint64_t *rung, fy__node_t **out_node,
-                             fy_status_t *out_status)
+fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes,
+                             uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status)
 {
     if (!request) return extend(pool, NULL, nbytes, false, NULL, NULL, out_status);
-    const fy__growth_t growth = extend(pool, request, request->nbytes, true, rung, out_node, out_status);
+    const fy__growth_t growth =
+        extend(pool, request, request->nbytes, true, rung, out_node, out_status);
     if (growth != FY__GROWTH_DONE || *out_node) return growth;
-    return extend(pool, request, request->nbytes, false, rung, out_node, out_status); /* all of it: nobody can take that */
+    /* all of it: nobody can take that */
+    return extend(pool, request, request->nbytes, false, rung, out_node, out_status);
 }
 
 uint64_t fy__pool_shorten(fy__pool_t *pool, fy__range_t *range, uint64_t keep_nbytes)
 {
-    const uint64_t step = pool->source.step_nbytes, over = pool->reserved > keep_nbytes ? pool->reserved - keep_nbytes : 0;
+    const uint64_t step = pool->source.step_nbytes,
+                   over = pool->reserved > keep_nbytes ? pool->reserved - keep_nbytes : 0;
     uint64_t less = free_end(range) & ~(step - 1), wanted;
     if (fy__round_up_u64(over, step, &wanted) && less > wanted) less = wanted;
     if (!less || !can_resize(pool, range) || less == range->nbytes) return 0;
@@ -85,7 +102,8 @@ uint64_t fy__pool_shorten(fy__pool_t *pool, fy__range_t *range, uint64_t keep_nb
     FY__EVENT(fy__event_segment(pool->name, less, false));
     pool->rungs.released++;
     pthread_mutex_unlock(&pool->lock);
-    (void)pool->source.resize(pool->source.user, (void *)(uintptr_t)range->offset, before, before - less);
+    (void)pool->source.resize(pool->source.user, (void *)(uintptr_t)range->offset, before,
+                              before - less);
     pthread_mutex_lock(&pool->lock);
     return less;
 }

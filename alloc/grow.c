@@ -1,6 +1,8 @@
-/* Growing: segments come from the source and whole free ones go back. Also fy_memory_reserve, which grows before anybody asks.
- * A thrifty pool grows by a share of what it holds, so that few calls serve many blocks and little is held in vain; cuts small requests from
- * large segments, too; and gives idle segments back before it grows past its peak and an eighth. Why these figures: docs/decisions/0023.
+/* Growing: segments come from the source and whole free ones go back. Also fy_memory_reserve, which
+ * grows before anybody asks.
+ * A thrifty pool grows by a share of what it holds, so that few calls serve many blocks and little
+ * is held in vain; cuts small requests from large segments, too; and gives idle segments back
+ * before it grows past its peak and an eighth. Why these figures: docs/decisions/0023.
  * Not here: when a request grows (ladder.c). */
 #include "alloc/debug.h"
 
@@ -9,37 +11,48 @@
 #include "runtime/event.h"
 #include "runtime/plan.h"
 
-/* Own segments are rounded to this, as device pages are, unless that would waste more than an eighth. */
+/* Own segments are rounded to this, as device pages are, unless that would waste more than an
+ * eighth. */
 static const uint64_t large_step_nbytes = 2u << 20;
 
-/* Of a thrifty pool: a step is this part of what is reserved, and waste may be this part of the peak. What goes back is smaller than what
- * comes for it, or it would have served: so a steady program soon asks for nothing. */
+/* Of a thrifty pool: a step is this part of what is reserved, and waste may be this part of the
+ * peak. What goes back is smaller than what comes for it, or it would have served: so a steady
+ * program soon asks for nothing. */
 enum { STEP_SHARE = 32, WASTE_SHARE = 8 };
 
 static uint64_t step_of(const fy__pool_t *pool)
 {
-    const uint64_t share = pool->options.thrifty ? pool->reserved / STEP_SHARE : 0, least = pool->options.segment_nbytes;
-    return share <= least ? least : (share + large_step_nbytes - 1) / large_step_nbytes * large_step_nbytes;
+    const uint64_t share = pool->options.thrifty ? pool->reserved / STEP_SHARE : 0,
+                   least = pool->options.segment_nbytes;
+    return share <= least ? least
+                          : (share + large_step_nbytes - 1) / large_step_nbytes * large_step_nbytes;
 }
 
-/* Of the others: growing gives idle segments of large blocks back first where more than this share of the peak would be reserved beyond it, ... */
+/* Of the others: growing gives idle segments of large blocks back first where more than this share
+ * of the peak would be reserved beyond it, ... */
 enum { SLACK_SHARE = 16 };
-/* ... but no more, all in all, than so many times the peak: shapes that change for ever must not make every step ask the backend. */
+/* ... but no more, all in all, than so many times the peak: shapes that change for ever must not
+ * make every step ask the backend. */
 enum { EXCHANGES = 8 };
 
 /* Sizes to ask the source for, the better one first; returns how many. Never more than `room`. */
-static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, uint64_t room, uint64_t *sizes)
+static int growth_sizes(const fy__pool_t *pool, uint64_t nbytes, bool is_apart, uint64_t room,
+                        uint64_t *sizes)
 {
-    const uint64_t left = pool->options.device_nbytes > pool->reserved ? pool->options.device_nbytes - pool->reserved : 0;
+    const uint64_t left = pool->options.device_nbytes > pool->reserved
+                              ? pool->options.device_nbytes - pool->reserved
+                              : 0;
     uint64_t step, most = (room < left ? room : left) & ~(pool->source.alignment - 1);
     int count = 0;
     if (pool->source.resize) { /* more comes where it stands */
-        if (!fy__round_up_u64(nbytes, pool->source.step_nbytes, &step) || step > most) step = nbytes;
+        if (!fy__round_up_u64(nbytes, pool->source.step_nbytes, &step) || step > most)
+            step = nbytes;
     } else if (is_apart) {
         if (!fy__round_up_u64(nbytes, large_step_nbytes, &step)) step = nbytes;
         if (step > most || step - nbytes > nbytes / 8) step = nbytes;
     } else {
-        if (!fy__round_up_u64(step_of(pool), pool->source.alignment, &step) || step > most) step = most;
+        if (!fy__round_up_u64(step_of(pool), pool->source.alignment, &step) || step > most)
+            step = most;
     }
     if (step > nbytes) sizes[count++] = step;
     sizes[count++] = nbytes;
@@ -53,32 +66,40 @@ fy__growth_t fy__pool_growth(fy__pool_t *pool, fy_status_t status)
     fy__figure_add(&pool->device_allocs, 1);
     pthread_mutex_unlock(&pool->lock);
     if (status == FY_STATUS_OK) return FY__GROWTH_DONE;
-    return status == FY_STATUS_OUT_OF_MEMORY || status == pool->options.full_status ? FY__GROWTH_REFUSED : FY__GROWTH_FAILED;
+    return status == FY_STATUS_OUT_OF_MEMORY || status == pool->options.full_status
+               ? FY__GROWTH_REFUSED
+               : FY__GROWTH_FAILED;
 }
 
 /* One call of the source; source_lock held, lock not. */
-static fy__growth_t ask_source(fy__pool_t *pool, uint64_t nbytes, void **out_address, fy_status_t *out_status)
+static fy__growth_t ask_source(fy__pool_t *pool, uint64_t nbytes, void **out_address,
+                               fy_status_t *out_status)
 {
     *out_status = pool->source.alloc(pool->source.user, nbytes, out_address);
     return fy__pool_growth(pool, *out_status);
 }
 
-/* A segment of one of `sizes`, the first that the source gives; source_lock held, lock not. The request, if there is one, is cut from it
- * and counted in `rung`. Needs nothing but the source once it has asked: the nodes, in `range`, were had before. */
-static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint64_t *sizes, int count, fy__request_t *request,
-                                uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status)
+/* A segment of one of `sizes`, the first that the source gives; source_lock held, lock not. The
+ * request, if there is one, is cut from it and counted in `rung`. Needs nothing but the source once
+ * it has asked: the nodes, in `range`, were had before. */
+static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint64_t *sizes,
+                                int count, fy__request_t *request, uint64_t *rung,
+                                fy__node_t **out_node, fy_status_t *out_status)
 {
     fy__growth_t growth = FY__GROWTH_FAILED;
     void *address = NULL;
     int i;
     for (i = 0; i < count; i++)
-        if ((growth = ask_source(pool, sizes[i], &address, out_status)) != FY__GROWTH_REFUSED) break;
+        if ((growth = ask_source(pool, sizes[i], &address, out_status)) != FY__GROWTH_REFUSED)
+            break;
     pthread_mutex_lock(&pool->lock);
     if (growth == FY__GROWTH_DONE) {
-        fy__span_t *span = fy__offsets_add_range(&pool->offsets, range, (uint64_t)(uintptr_t)address, sizes[i]);
+        fy__span_t *span =
+            fy__offsets_add_range(&pool->offsets, range, (uint64_t)(uintptr_t)address, sizes[i]);
         if (FY_UNLIKELY(pool->debug)) fy__debug_segment(pool, span->range, true);
         fy__figure_add(&pool->reserved, sizes[i]);
-        if (pool->reserved > pool->peak_reserved) fy__figure_set(&pool->peak_reserved, pool->reserved);
+        if (pool->reserved > pool->peak_reserved)
+            fy__figure_set(&pool->peak_reserved, pool->reserved);
         FY__EVENT(fy__event_segment(pool->name, sizes[i], true));
         if (request && (*out_node = fy__pool_cut(pool, request, span))) ++*rung;
         if (request && !*out_node) growth = FY__GROWTH_NO_NODES; /* the segment stays, cached */
@@ -90,7 +111,8 @@ static fy__growth_t add_segment(fy__pool_t *pool, fy__range_t *range, const uint
     return growth;
 }
 
-/* Before a thrifty pool grows for a request: what is idle goes, as far as more than the peak and some waste would be held otherwise. */
+/* Before a thrifty pool grows for a request: what is idle goes, as far as more than the peak and
+ * some waste would be held otherwise. */
 static void save(fy__pool_t *pool, uint64_t nbytes)
 {
     pthread_mutex_lock(&pool->lock);
@@ -106,20 +128,26 @@ static void save(fy__pool_t *pool, uint64_t nbytes)
 
 static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart);
 
-/* When the shape of the work changes (a larger batch, a longer sequence), segments that were made for the blocks of before serve nobody; without this
- * they would stay beside the new ones. source_lock held, lock not. */
+/* When the shape of the work changes (a larger batch, a longer sequence), segments that were made
+ * for the blocks of before serve nobody; without this they would stay beside the new ones.
+ * source_lock held, lock not. */
 static void exchange(fy__pool_t *pool, uint64_t nbytes)
 {
     pthread_mutex_lock(&pool->lock);
-    const uint64_t live = pool->live + nbytes, peak = live > pool->peak_live ? live : pool->peak_live, most = peak + peak / SLACK_SHARE;
-    const bool is_past_limit = nbytes > pool->options.limit_nbytes - pool->reserved; /* the ladder sees to that */
-    const bool is_over = pool->reserved + nbytes > most && pool->exchanged_nbytes / EXCHANGES < peak && !is_past_limit;
+    const uint64_t live = pool->live + nbytes,
+                   peak = live > pool->peak_live ? live : pool->peak_live,
+                   most = peak + peak / SLACK_SHARE;
+    /* the ladder sees to that */
+    const bool is_past_limit = nbytes > pool->options.limit_nbytes - pool->reserved;
+    const bool is_over = pool->reserved + nbytes > most &&
+                         pool->exchanged_nbytes / EXCHANGES < peak && !is_past_limit;
     pthread_mutex_unlock(&pool->lock);
     if (!is_over || (pool->source.may_grow && !pool->source.may_grow(pool->source.user))) return;
     pool->exchanged_nbytes += release(pool, most - nbytes, true);
 }
 
-fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status)
+fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *rung,
+                           fy__node_t **out_node, fy_status_t *out_status)
 {
     uint64_t sizes[2];
     if (pool->options.growth_off) return FY__GROWTH_OFF;
@@ -133,7 +161,8 @@ fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *r
     pthread_mutex_lock(&pool->lock);
     const bool is_apart = request->nbytes > step_of(pool) / 2 && !pool->source.resize;
     const uint64_t room = fy__pool_room(pool);
-    fy__range_t *range = request->nbytes <= room ? fy__offsets_prepare_range(&pool->offsets, is_apart) : NULL;
+    fy__range_t *range =
+        request->nbytes <= room ? fy__offsets_prepare_range(&pool->offsets, is_apart) : NULL;
     pthread_mutex_unlock(&pool->lock);
     if (request->nbytes > room) return FY__GROWTH_PAST_LIMIT;
     if (!range) {
@@ -151,8 +180,10 @@ static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart)
     pthread_mutex_lock(&pool->lock);
     fy__range_t *range = pool->offsets.ranges;
     while (range && pool->reserved > keep_nbytes) {
-        fy__range_t *next = range->next; /* only this thread adds or removes ranges: it holds source_lock */
-        if (!range->first->next && range->first->shelf == FY__SHELF_FREE && (range->is_apart || !only_apart)) {
+        /* only this thread adds or removes ranges: it holds source_lock */
+        fy__range_t *next = range->next;
+        if (!range->first->next && range->first->shelf == FY__SHELF_FREE &&
+            (range->is_apart || !only_apart)) {
             void *address = (void *)(uintptr_t)range->offset;
             const uint64_t nbytes = range->nbytes;
             if (FY_UNLIKELY(pool->debug)) fy__debug_segment(pool, range, false);
@@ -172,7 +203,10 @@ static uint64_t release(fy__pool_t *pool, uint64_t keep_nbytes, bool only_apart)
     return released;
 }
 
-uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes) { return release(pool, keep_nbytes, false); }
+uint64_t fy__pool_release(fy__pool_t *pool, uint64_t keep_nbytes)
+{
+    return release(pool, keep_nbytes, false);
+}
 
 static fy_status_t reserve(fy__pool_t *pool, uint64_t nbytes)
 {
@@ -184,11 +218,14 @@ static fy_status_t reserve(fy__pool_t *pool, uint64_t nbytes)
     pthread_mutex_lock(&pool->lock);
     const uint64_t room = fy__pool_room(pool);
     request.asked = nbytes > pool->reserved ? nbytes - pool->reserved : 0;
-    const bool fits = fy__round_up_u64(request.asked, pool->source.alignment, &request.nbytes) && request.nbytes <= room &&
-                      !fy__pool_is_too_large(pool, request.nbytes) && request.nbytes + pool->reserved <= pool->options.device_nbytes;
-    fy__range_t *range = fits && request.nbytes ? fy__offsets_prepare_range(&pool->offsets, false) : NULL;
+    const bool fits = fy__round_up_u64(request.asked, pool->source.alignment, &request.nbytes) &&
+                      request.nbytes <= room && !fy__pool_is_too_large(pool, request.nbytes) &&
+                      request.nbytes + pool->reserved <= pool->options.device_nbytes;
+    fy__range_t *range = fits && request.nbytes ? fy__offsets_prepare_range(&pool->offsets, false)
+                                                : NULL;
     pthread_mutex_unlock(&pool->lock);
-    if (range && pool->source.resize) growth = fy__pool_extend(pool, NULL, request.nbytes, NULL, NULL, &status);
+    if (range && pool->source.resize)
+        growth = fy__pool_extend(pool, NULL, request.nbytes, NULL, NULL, &status);
     if (range && growth != FY__GROWTH_PAST_LIMIT && growth != FY__GROWTH_REFUSED) {
         pthread_mutex_lock(&pool->lock);
         fy__offsets_drop_range(&pool->offsets, range);
@@ -207,5 +244,6 @@ static fy_status_t reserve(fy__pool_t *pool, uint64_t nbytes)
 fy_status_t fy__pool_reserve(fy__pool_t *pool, uint64_t nbytes)
 {
     const fy_status_t status = reserve(pool, nbytes);
-    return status != FY_STATUS_OK && pool->plan && fy__plan_lift(pool) ? reserve(pool, nbytes) : status;
+    return status != FY_STATUS_OK && pool->plan && fy__plan_lift(pool) ? reserve(pool, nbytes)
+                                                                       : status;
 }

@@ -1,7 +1,9 @@
-/* Host segments: where the host's pool, and page-locked memory, come from. When the program carries jemalloc, it is found by weak symbols
- * and gives us an arena of our own; the library neither links nor needs it, and the application's malloc stays whatever it is. Otherwise
- * mmap. Which one is decided once, at the first call; $FERRY_HOST_ALLOCATOR may say.
- * A segment that is given back stays warm: its pages are there already, and faulting small ones again costs 0.5 s/GiB and more.
+/* Host segments: where the host's pool, and page-locked memory, come from. When the program carries
+ * jemalloc, it is found by weak symbols and gives us an arena of our own; the library neither links
+ * nor needs it, and the application's malloc stays whatever it is. Otherwise mmap. Which one is
+ * decided once, at the first call; $FERRY_HOST_ALLOCATOR may say.
+ * A segment that is given back stays warm: its pages are there already, and faulting small ones
+ * again costs 0.5 s/GiB and more.
  * Not here: blocks (cache.c), page-locking (a backend's). */
 #include "alloc/host_segments.h"
 
@@ -22,10 +24,12 @@
 /* As declared by jemalloc 3.0 and later (jemalloc.3, "NON-STANDARD API"). */
 extern void *mallocx(size_t size, int flags) __attribute__((weak));
 extern void dallocx(void *memory, int flags) __attribute__((weak));
-extern int mallctl(const char *name, void *old, size_t *old_nbytes, void *new_value, size_t new_nbytes) __attribute__((weak));
+extern int mallctl(const char *name, void *old, size_t *old_nbytes, void *new_value,
+                   size_t new_nbytes) __attribute__((weak));
 
-/* jemalloc's macros of the same names (jemalloc_macros.h): alignment as its logarithm in bits 0-5, the thread cache's index + 2 in bits
- * 8-19, where 1 means none, and the arena's index + 1 from bit 20. */
+/* jemalloc's macros of the same names (jemalloc_macros.h): alignment as its logarithm in bits 0-5,
+ * the thread cache's index + 2 in bits 8-19, where 1 means none, and the arena's index + 1 from bit
+ * 20. */
 #define MALLOCX_LG_ALIGN(lg) ((int)(lg))
 #define MALLOCX_TCACHE_NONE  (1 << 8)
 #define MALLOCX_ARENA(arena) ((int)(((unsigned)(arena) + 1) << 20))
@@ -50,7 +54,8 @@ static bool find_jemalloc(void)
 
 bool fy__host_allocator_is_good(const char *wanted)
 {
-    return strcmp(wanted, "auto") == 0 || strcmp(wanted, "jemalloc") == 0 || strcmp(wanted, "mmap") == 0;
+    return strcmp(wanted, "auto") == 0 || strcmp(wanted, "jemalloc") == 0 ||
+           strcmp(wanted, "mmap") == 0;
 }
 
 static void choose(void)
@@ -60,10 +65,13 @@ static void choose(void)
     const bool found = find_jemalloc();
     if (!wanted || strcmp(wanted, "auto") == 0) return;
     if (!fy__host_allocator_is_good(wanted))
-        snprintf(complaint, sizeof complaint, "FERRY_HOST_ALLOCATOR=%.40s is none of auto, jemalloc, mmap; it counts as auto", wanted);
+        snprintf(complaint, sizeof complaint,
+                 "FERRY_HOST_ALLOCATOR=%.40s is none of auto, jemalloc, mmap; it counts as auto",
+                 wanted);
     else if (!found)
         snprintf(complaint, sizeof complaint, "%s",
-                 "FERRY_HOST_ALLOCATOR=jemalloc, but this program carries no jemalloc that gives an arena: host memory comes from mmap. "
+                 "FERRY_HOST_ALLOCATOR=jemalloc, but this program carries no jemalloc that gives "
+                 "an arena: host memory comes from mmap. "
                  "Link ferry::jemalloc, or preload it");
     atomic_store(&has_complaint, complaint[0] != 0);
 }
@@ -72,7 +80,8 @@ static void choose(void)
 static void decide(void)
 {
     pthread_once(&once, choose);
-    if (FY_UNLIKELY(atomic_load_explicit(&has_complaint, memory_order_relaxed)) && atomic_exchange(&has_complaint, false))
+    if (FY_UNLIKELY(atomic_load_explicit(&has_complaint, memory_order_relaxed)) &&
+        atomic_exchange(&has_complaint, false))
         fy__log(FY_LOG_WARNING, "%s", complaint);
 }
 
@@ -82,13 +91,18 @@ const char *fy__host_allocator_name(void)
     return jemalloc_flags ? "jemalloc" : "mmap";
 }
 
-static inline int shift_for(uint64_t nbytes) { return nbytes >= huge_nbytes ? HUGE_SHIFT : ALIGN_SHIFT; }
+static inline int shift_for(uint64_t nbytes)
+{
+    return nbytes >= huge_nbytes ? HUGE_SHIFT : ALIGN_SHIFT;
+}
 
-/* Maps nbytes (a multiple of the page) so that a large segment begins on a boundary of huge pages. */
+/* Maps nbytes (a multiple of the page) so that a large segment begins on a boundary of huge
+ * pages. */
 static void *map(uint64_t nbytes)
 {
     const uint64_t slack = nbytes >= huge_nbytes ? huge_nbytes : 0;
-    char *base = mmap(NULL, nbytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *base =
+        mmap(NULL, nbytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) return NULL;
     if (!slack) return base;
     const uint64_t before = -(uintptr_t)base & (huge_nbytes - 1);
@@ -101,10 +115,12 @@ static void *map(uint64_t nbytes)
 /* ---- warm segments ---- */
 
 enum { WARM_SEGMENTS = 32 };
-static const uint64_t warm_most_nbytes = 64ull << 20; /* several devices' rings and slabs; more is the system's to give to others */
+/* several devices' rings and slabs; more is the system's to give to others */
+static const uint64_t warm_most_nbytes = 64ull << 20;
 
 static pthread_mutex_t warm_lock =
-    PTHREAD_MUTEX_INITIALIZER; /* guards the list; a leaf, never held over a call of jemalloc or the kernel */
+    /* guards the list; a leaf, never held over a call of jemalloc or the kernel */
+    PTHREAD_MUTEX_INITIALIZER;
 static struct {
     void *address;
     uint64_t nbytes;
@@ -121,7 +137,8 @@ static void *take_out(int at)
     return address;
 }
 
-/* Only the very size: a larger one would be taken from whom it fits, and a limit counts what was asked for. */
+/* Only the very size: a larger one would be taken from whom it fits, and a limit counts what was
+ * asked for. */
 static void *take_warm(uint64_t nbytes)
 {
     void *address = NULL;
@@ -140,7 +157,8 @@ static void give_to_system(void *address, uint64_t nbytes)
         (void)munmap(address, nbytes);
 }
 
-/* Gives the oldest back until what stays is at most so much. The lock is held on entry and return. */
+/* Gives the oldest back until what stays is at most so much. The lock is held on entry and
+ * return. */
 static void make_room(uint64_t most_nbytes, int most_count)
 {
     while (warm_count && (warm_nbytes > most_nbytes || warm_count > most_count)) {
@@ -174,9 +192,13 @@ void fy__host_segments_fork_unlock(void) { pthread_mutex_unlock(&warm_lock); }
 
 static void *from_system(uint64_t nbytes)
 {
-    void *address = jemalloc_flags ? mallocx(nbytes, jemalloc_flags | MALLOCX_LG_ALIGN(shift_for(nbytes))) : map(nbytes);
-    /* Advice: refused where the kernel has none. Only whole huge pages, so that nothing beside the segment changes its kind. */
-    if (address && nbytes >= huge_nbytes) (void)madvise(address, nbytes & ~(huge_nbytes - 1), MADV_HUGEPAGE);
+    void *address = jemalloc_flags
+                        ? mallocx(nbytes, jemalloc_flags | MALLOCX_LG_ALIGN(shift_for(nbytes)))
+                        : map(nbytes);
+    /* Advice: refused where the kernel has none. Only whole huge pages, so that nothing beside the
+     * segment changes its kind. */
+    if (address && nbytes >= huge_nbytes)
+        (void)madvise(address, nbytes & ~(huge_nbytes - 1), MADV_HUGEPAGE);
     return address;
 }
 
@@ -185,13 +207,16 @@ fy_status_t fy__host_segment_alloc(uint64_t nbytes, void **out_address)
     uint64_t mapped;
     *out_address = NULL;
     decide();
-    const bool fits = fy__round_up_u64(nbytes, 1u << ALIGN_SHIFT, &mapped) && mapped <= (uint64_t)PTRDIFF_MAX - huge_nbytes;
-    if (nbytes && fits && !(*out_address = take_warm(mapped)) && !(*out_address = from_system(mapped)) && fy__host_segments_warm()) {
+    const bool fits = fy__round_up_u64(nbytes, 1u << ALIGN_SHIFT, &mapped) &&
+                      mapped <= (uint64_t)PTRDIFF_MAX - huge_nbytes;
+    if (nbytes && fits && !(*out_address = take_warm(mapped)) &&
+        !(*out_address = from_system(mapped)) && fy__host_segments_warm()) {
         fy__host_segments_trim(0); /* what is kept for later may be what is missing now */
         *out_address = from_system(mapped);
     }
     if (*out_address) return FY_STATUS_OK;
-    return FY_FAIL(OUT_OF_MEMORY, "host: %s gives no segment of %llu bytes", fy__host_allocator_name(), (unsigned long long)nbytes);
+    return FY_FAIL(OUT_OF_MEMORY, "host: %s gives no segment of %llu bytes",
+                   fy__host_allocator_name(), (unsigned long long)nbytes);
 }
 
 void fy__host_segment_free(void *address, uint64_t nbytes)

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* "jemalloc" if the program carries it and gave us an arena, else "mmap"; $FERRY_HOST_ALLOCATOR=mmap: that in any case. Static. */
+/* "jemalloc" if the program carries it and gave us an arena, else "mmap";
+ * $FERRY_HOST_ALLOCATOR=mmap: that in any case. Static. */
 const char *fy__host_allocator_name(void);
 /* Is it one of the values of FERRY_HOST_ALLOCATOR? */
 bool fy__host_allocator_is_good(const char *wanted);

@@ -1,5 +1,6 @@
-/* Faulting the pages of a host segment before a driver page-locks them, with several threads: the driver faults what is missing one page after
- * the other (0.48 s a GiB in all; 0.095 s with the pages there). Not for memory that nobody may use. Next: runtime/pin.c. */
+/* Faulting the pages of a host segment before a driver page-locks them, with several threads: the
+ * driver faults what is missing one page after the other (0.48 s a GiB in all; 0.095 s with the
+ * pages there). Not for memory that nobody may use. Next: runtime/pin.c. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -10,12 +11,14 @@
 #include "alloc/host_segments.h"
 #include "runtime/memory.h"
 
-/* A thread costs some 50 µs to start and end; 4 MiB cost 0.1 ms to fault with huge pages, 2 ms without. More than four of them wait for the
- * memory, or for the kernel's locks. */
+/* A thread costs some 50 µs to start and end; 4 MiB cost 0.1 ms to fault with huge pages, 2 ms
+ * without. More than four of them wait for the memory, or for the kernel's locks. */
 enum { THREADS_MOST = 4, PAGE = 4096 };
 static const uint64_t share_nbytes = 4u << 20;
 
-static _Atomic bool is_forked; /* a child has the thread that forked, and should not bring more into a program about to be replaced */
+/* a child has the thread that forked, and should not bring more into a program about to be
+ * replaced */
+static _Atomic bool is_forked;
 
 typedef struct part {
     volatile char *begin;
@@ -23,7 +26,8 @@ typedef struct part {
     pthread_t thread;
 } part_t;
 
-/* A write of what is there: whose pages have no bytes yet gets zeros, and a warm segment keeps its own. */
+/* A write of what is there: whose pages have no bytes yet gets zeros, and a warm segment keeps its
+ * own. */
 static void *touch(void *part_)
 {
     const part_t *part = part_;
@@ -31,7 +35,8 @@ static void *touch(void *part_)
     return NULL;
 }
 
-/* Pages that nobody has are for the driver to refuse: faulting them first would get the process killed. */
+/* Pages that nobody has are for the driver to refuse: faulting them first would get the process
+ * killed. */
 static bool is_to_be_had(uint64_t nbytes)
 {
     const long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
@@ -66,7 +71,9 @@ void fy__host_segment_touch(void *address, uint64_t nbytes)
     }
     sigfillset(&all); /* the program's signals are for its own threads */
     if (count > 1 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
-        while (started < count && pthread_create(&parts[started].thread, NULL, touch, &parts[started]) == 0) started++;
+        while (started < count &&
+               pthread_create(&parts[started].thread, NULL, touch, &parts[started]) == 0)
+            started++;
         (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     touch(&parts[0]);

@@ -1,5 +1,6 @@
-/* Reusing pending bytes before they are done, so that the pool need not grow: a block pending on another stream, or several neighbours
- * that together are large enough. The new owner inherits the points and waits on the device, never here.
+/* Reusing pending bytes before they are done, so that the pool need not grow: a block pending on
+ * another stream, or several neighbours that together are large enough. The new owner inherits the
+ * points and waits on the device, never here.
  * Walks only when nothing fits as it is. Next: ladder.c says when. */
 #include "alloc/pool.h"
 
@@ -16,7 +17,9 @@ fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request)
         if (span && (!best || span->size.nbytes < best->size.nbytes)) best = span;
         if (!request->most_whole) continue;
         span = fy__offsets_best_whole(&pool->offsets, shelf, request->nbytes);
-        if (span && span->size.nbytes <= request->most_whole && (!best || span->size.nbytes < best->size.nbytes)) best = span;
+        if (span && span->size.nbytes <= request->most_whole &&
+            (!best || span->size.nbytes < best->size.nbytes))
+            best = span;
     }
     return best ? fy__pool_cut(pool, request, best) : NULL;
 }
@@ -31,10 +34,13 @@ static bool add_points(points_t *points, const fy__hazard_t *hazard)
 {
     points_t sum = *points;
     for (int w = 0; w < WORD_COUNT; w++) {
-        fy__point_t point = atomic_load_explicit(w ? &hazard->readers[w - 1] : &hazard->writer, memory_order_relaxed);
+        fy__point_t point = atomic_load_explicit(w ? &hazard->readers[w - 1] : &hazard->writer,
+                                                 memory_order_relaxed);
         if (!point) continue;
         int i = 0;
-        while (i < WORD_COUNT && sum.points[i] && FY__POINT_STREAM(sum.points[i]) != FY__POINT_STREAM(point)) i++;
+        while (i < WORD_COUNT && sum.points[i] &&
+               FY__POINT_STREAM(sum.points[i]) != FY__POINT_STREAM(point))
+            i++;
         if (i == WORD_COUNT) return false;
         if (point > sum.points[i]) sum.points[i] = point;
     }
@@ -50,16 +56,20 @@ typedef struct stretch {
 
 static inline bool is_usable(const fy__span_t *span, uint32_t own_shelf, bool any_stream)
 {
-    return span && span->shelf != FY__SPAN_TAKEN && (any_stream || span->shelf == FY__SHELF_FREE || span->shelf == own_shelf);
+    return span && span->shelf != FY__SPAN_TAKEN &&
+           (any_stream || span->shelf == FY__SHELF_FREE || span->shelf == own_shelf);
 }
 
-/* The shortest stretch found that serves `nbytes`, looking rightwards from `first` as far as spans are usable. */
-static bool find_stretch(fy__span_t *first, uint64_t nbytes, uint32_t own_shelf, bool any_stream, stretch_t *out_stretch)
+/* The shortest stretch found that serves `nbytes`, looking rightwards from `first` as far as spans
+ * are usable. */
+static bool find_stretch(fy__span_t *first, uint64_t nbytes, uint32_t own_shelf, bool any_stream,
+                         stretch_t *out_stretch)
 {
     stretch_t at = { .first = first };
     points_t points = { { 0 } };
     for (fy__span_t *span = first; is_usable(span, own_shelf, any_stream); span = span->next) {
-        if (span->shelf != FY__SHELF_FREE && !add_points(&points, &fy__node_of(span)->block.hazard)) {
+        if (span->shelf != FY__SHELF_FREE &&
+            !add_points(&points, &fy__node_of(span)->block.hazard)) {
             at = (stretch_t){ .first = span };
             points = (points_t){ { 0 } };
             (void)add_points(&points, &fy__node_of(span)->block.hazard);
@@ -77,7 +87,8 @@ static bool find_stretch(fy__span_t *first, uint64_t nbytes, uint32_t own_shelf,
     return false;
 }
 
-/* Where the stretch of usable spans that `span` is part of begins; NULL if an earlier pending span begins it too. */
+/* Where the stretch of usable spans that `span` is part of begins; NULL if an earlier pending span
+ * begins it too. */
 static fy__span_t *begin_of(fy__span_t *span, uint32_t own_shelf, bool any_stream)
 {
     fy__span_t *left = span->prev;
@@ -90,9 +101,11 @@ static fy__span_t *begin_of(fy__span_t *span, uint32_t own_shelf, bool any_strea
 static fy__node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request, const stretch_t *stretch)
 {
     uint64_t of_last = request->nbytes - (stretch->nbytes - stretch->last->size.nbytes);
-    /* The last span is the only one that may need a node, so it goes first: then nothing can fail. */
+    /* The last span is the only one that may need a node, so it goes first: then nothing can
+     * fail. */
     points_t points = { { 0 } };
-    if (stretch->last->shelf != FY__SHELF_FREE) (void)add_points(&points, &fy__node_of(stretch->last)->block.hazard);
+    if (stretch->last->shelf != FY__SHELF_FREE)
+        (void)add_points(&points, &fy__node_of(stretch->last)->block.hazard);
     if (!fy__pool_detach(pool, stretch->last, of_last)) {
         request->no_nodes = true;
         return NULL;
@@ -102,11 +115,13 @@ static fy__node_t *cut_stretch(fy__pool_t *pool, fy__request_t *request, const s
             (void)add_points(&points, &fy__node_of(span)->block.hazard);
         (void)fy__pool_detach(pool, span, span->size.nbytes);
     }
-    while (stretch->first->size.nbytes < request->nbytes) fy__offsets_join_taken(&pool->offsets, stretch->first);
+    while (stretch->first->size.nbytes < request->nbytes)
+        fy__offsets_join_taken(&pool->offsets, stretch->first);
     fy__node_t *node = fy__node_of(stretch->first);
     atomic_store_explicit(&node->block.hazard.writer, points.points[0], memory_order_relaxed);
     for (int i = 0; i < FY__READER_COUNT; i++)
-        atomic_store_explicit(&node->block.hazard.readers[i], points.points[i + 1], memory_order_relaxed);
+        atomic_store_explicit(&node->block.hazard.readers[i], points.points[i + 1],
+                              memory_order_relaxed);
     return fy__pool_hand_out(pool, request, node);
 }
 
@@ -118,10 +133,14 @@ fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool a
     for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++) {
         if (!any_stream && shelf != own_shelf) continue;
         for (fy__node_t *node = pool->pending[shelf].oldest; node; node = node->newer) {
-            if (node->span.size.nbytes > request->most_whole && fy__span_is_whole_apart(&node->span)) continue;
+            if (node->span.size.nbytes > request->most_whole &&
+                fy__span_is_whole_apart(&node->span))
+                continue;
             fy__span_t *first = begin_of(&node->span, own_shelf, any_stream);
             stretch_t found;
-            if (first && find_stretch(first, request->nbytes, own_shelf, any_stream, &found) && found.nbytes < best.nbytes) best = found;
+            if (first && find_stretch(first, request->nbytes, own_shelf, any_stream, &found) &&
+                found.nbytes < best.nbytes)
+                best = found;
         }
     }
     return best.first ? cut_stretch(pool, request, &best) : NULL;

@@ -4,9 +4,10 @@
  *   5 cut a large segment that is wholly free (much smaller requests)    6 the program's pressure functions; after each look again, grow
  *   7 give whole free segments back, grow by just enough               8 wait for everything pending, look again, give back, grow
  *   9 say why not
- * A guard that forbids growth skips 4 and 7; so does growth=off. One that forbids syncs skips 8. Rung 8 looks again before it fails because
- * joining what became free may have made room (pytorch#189504 is a failure with a fitting block free). A request is counted in the rung
- * that served it, and in no other. Next: verdict.c. */
+ * A guard that forbids growth skips 4 and 7; so does growth=off. One that forbids syncs skips 8.
+ * Rung 8 looks again before it fails because joining what became free may have made room
+ * (pytorch#189504 is a failure with a fitting block free). A request is counted in the rung that
+ * served it, and in no other. Next: verdict.c. */
 #include "alloc/pool.h"
 
 #include "runtime/base/fail.h"
@@ -17,7 +18,8 @@ static fy__node_t *cut_ready(fy__pool_t *pool, fy__request_t *request, uint64_t 
 {
     const uint64_t same_stream = pool->rungs.same_stream;
     fy__node_t *node = fy__pool_cut_ready(pool, request);
-    *out_rung = pool->rungs.same_stream != same_stream ? &pool->rungs.same_stream : &pool->rungs.ready;
+    *out_rung = pool->rungs.same_stream != same_stream ? &pool->rungs.same_stream
+                                                       : &pool->rungs.ready;
     return node;
 }
 
@@ -69,9 +71,15 @@ typedef struct climb {
 } climb_t;
 
 /* Is there no more to be tried? */
-static bool is_over(const climb_t *climb) { return climb->node || climb->request->no_nodes || climb->growth == FY__GROWTH_FAILED; }
+static bool is_over(const climb_t *climb)
+{
+    return climb->node || climb->request->no_nodes || climb->growth == FY__GROWTH_FAILED;
+}
 
-static bool may_grow(const climb_t *climb) { return climb->growth == FY__GROWTH_PAST_LIMIT || climb->growth == FY__GROWTH_REFUSED; }
+static bool may_grow(const climb_t *climb)
+{
+    return climb->growth == FY__GROWTH_PAST_LIMIT || climb->growth == FY__GROWTH_REFUSED;
+}
 
 static void try_to_grow(climb_t *climb, uint64_t *rung)
 {
@@ -80,23 +88,27 @@ static void try_to_grow(climb_t *climb, uint64_t *rung)
     fy__refusal_note_machine(&climb->refusal, climb->pool, climb->growth);
 }
 
-/* Rung 6. What a function gives back may be bytes of this pool, or, by a trim or through another library, of the device's. */
+/* Rung 6. What a function gives back may be bytes of this pool, or, by a trim or through another
+ * library, of the device's. */
 static void press(climb_t *climb)
 {
     fy__pool_t *pool = climb->pool;
     fy__press_cursor_t cursor = { 0, 0 };
     while (pool->source.press && !is_over(climb)) {
         fy__unlock(&pool->source_lock);
-        const fy__press_t press = pool->source.press(pool->source.user, climb->request->nbytes, &cursor);
+        const fy__press_t press =
+            pool->source.press(pool->source.user, climb->request->nbytes, &cursor);
         fy__lock(&pool->source_lock);
         if (press == FY__PRESS_END) break;
         if (press == FY__PRESS_GAVE) climb->refusal.pressed = true;
         climb->node = search_locked(pool, climb->request, &pool->rungs.after_pressure);
-        if (!is_over(climb) && press == FY__PRESS_GAVE && may_grow(climb)) try_to_grow(climb, &pool->rungs.after_pressure);
+        if (!is_over(climb) && press == FY__PRESS_GAVE && may_grow(climb))
+            try_to_grow(climb, &pool->rungs.after_pressure);
     }
 }
 
-/* Rung 7: gives back just enough and grows; if that was not enough, gives back everything and grows. */
+/* Rung 7: gives back just enough and grows; if that was not enough, gives back everything and
+ * grows. */
 static void make_room(climb_t *climb, uint64_t *rung)
 {
     fy__pool_t *pool = climb->pool;
@@ -105,7 +117,8 @@ static void make_room(climb_t *climb, uint64_t *rung)
         pthread_mutex_lock(&pool->lock);
         const uint64_t limit = fy__pool_limit(pool);
         uint64_t keep_nbytes = limit > nbytes ? limit - nbytes : 0;
-        if (climb->growth == FY__GROWTH_REFUSED) keep_nbytes = pool->reserved > nbytes ? pool->reserved - nbytes : 0;
+        if (climb->growth == FY__GROWTH_REFUSED)
+            keep_nbytes = pool->reserved > nbytes ? pool->reserved - nbytes : 0;
         pthread_mutex_unlock(&pool->lock);
         const uint64_t released = fy__pool_release(pool, all ? 0 : keep_nbytes);
         climb->refusal.released += released;
@@ -171,7 +184,8 @@ static fy_status_t fail(climb_t *climb)
 static fy_status_t climb(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node)
 {
     climb_t climb = { .pool = pool, .request = request, .growth = FY__GROWTH_PAST_LIMIT };
-    if (fy__pool_is_hopeless(pool, request->nbytes)) return fy__pool_verdict(pool, request, &climb.refusal);
+    if (fy__pool_is_hopeless(pool, request->nbytes))
+        return fy__pool_verdict(pool, request, &climb.refusal);
     fy__lock(&pool->source_lock);
     climb_all(&climb);
     fy__unlock(&pool->source_lock);

@@ -1,10 +1,12 @@
-/* Offset allocator: spans in offset order, doubly linked, and indexed by size on their shelf. See offset.h for the terms.
+/* Offset allocator: spans in offset order, doubly linked, and indexed by size on their shelf. See
+ * offset.h for the terms.
  * Every function either finishes or changes nothing: nodes are had first. Next: size_index.c. */
 #include "alloc/offset.h"
 
 #include <string.h>
 
-bool fy__offsets_init(fy__offsets_t *offsets, uint64_t granule, size_t node_nbytes, const fy__meta_t *meta)
+bool fy__offsets_init(fy__offsets_t *offsets, uint64_t granule, size_t node_nbytes,
+                      const fy__meta_t *meta)
 {
     memset(offsets, 0, sizeof *offsets);
     offsets->granule = granule;
@@ -42,7 +44,8 @@ static inline void shelve(fy__offsets_t *offsets, fy__span_t *span, uint32_t she
 
 static inline void unshelve(fy__offsets_t *offsets, fy__span_t *span)
 {
-    fy__size_index_remove(&offsets->shelves[span->shelf][fy__span_is_whole_apart(span)], &span->size);
+    fy__size_index_remove(&offsets->shelves[span->shelf][fy__span_is_whole_apart(span)],
+                          &span->size);
 }
 
 /* `right` vanishes into `left`; both are off the shelves. */
@@ -77,7 +80,8 @@ void fy__offsets_drop_range(fy__offsets_t *offsets, fy__range_t *prepared)
     fy__slab_put(&offsets->range_nodes, prepared);
 }
 
-fy__span_t *fy__offsets_add_range(fy__offsets_t *offsets, fy__range_t *prepared, uint64_t offset, uint64_t nbytes)
+fy__span_t *fy__offsets_add_range(fy__offsets_t *offsets, fy__range_t *prepared, uint64_t offset,
+                                  uint64_t nbytes)
 {
     fy__range_t *range = prepared;
     range->offset = offset;
@@ -111,11 +115,18 @@ void fy__offsets_remove_range(fy__offsets_t *offsets, fy__range_t *range)
     fy__offsets_drop_range(offsets, range);
 }
 
-fy__span_t *fy__offsets_prepare_span(fy__offsets_t *offsets) { return fy__slab_get(&offsets->spans); }
+fy__span_t *fy__offsets_prepare_span(fy__offsets_t *offsets)
+{
+    return fy__slab_get(&offsets->spans);
+}
 
-void fy__offsets_drop_span(fy__offsets_t *offsets, fy__span_t *prepared) { fy__slab_put(&offsets->spans, prepared); }
+void fy__offsets_drop_span(fy__offsets_t *offsets, fy__span_t *prepared)
+{
+    fy__slab_put(&offsets->spans, prepared);
+}
 
-fy__span_t *fy__offsets_extend_range(fy__offsets_t *offsets, fy__range_t *range, fy__span_t *prepared, uint64_t nbytes)
+fy__span_t *fy__offsets_extend_range(fy__offsets_t *offsets, fy__range_t *range,
+                                     fy__span_t *prepared, uint64_t nbytes)
 {
     fy__span_t *span = prepared, *left = range->last;
     memset(span, 0, sizeof *span);
@@ -157,7 +168,8 @@ fy__span_t *fy__offsets_best_whole(const fy__offsets_t *offsets, uint32_t shelf,
     return (fy__span_t *)fy__size_index_best(&offsets->shelves[shelf][1], nbytes);
 }
 
-bool fy__offsets_take(fy__offsets_t *offsets, fy__span_t *span, uint64_t nbytes, fy__span_t **out_rest)
+bool fy__offsets_take(fy__offsets_t *offsets, fy__span_t *span, uint64_t nbytes,
+                      fy__span_t **out_rest)
 {
     *out_rest = NULL;
     if (span->size.nbytes == nbytes) {
@@ -206,7 +218,10 @@ fy__span_t *fy__offsets_put(fy__offsets_t *offsets, fy__span_t *span, uint32_t s
     return span;
 }
 
-void fy__offsets_join_taken(fy__offsets_t *offsets, fy__span_t *left) { absorb_next(offsets, left, left->next); }
+void fy__offsets_join_taken(fy__offsets_t *offsets, fy__span_t *left)
+{
+    absorb_next(offsets, left, left->next);
+}
 
 uint64_t fy__offsets_largest(const fy__offsets_t *offsets, uint32_t shelf)
 {
@@ -224,11 +239,14 @@ static bool range_is_valid(const fy__offsets_t *offsets, const fy__range_t *rang
     uint64_t at = range->offset;
     const fy__span_t *before = NULL;
     for (const fy__span_t *span = range->first; span; before = span, span = span->next) {
-        if (span->prev != before || span->range != range || span->offset != at || !span->size.nbytes) return false;
+        if (span->prev != before || span->range != range || span->offset != at ||
+            !span->size.nbytes)
+            return false;
         if ((span->offset | span->size.nbytes) & (offsets->granule - 1)) return false;
         if (span->shelf != FY__SPAN_TAKEN) {
             if (span->shelf >= FY__SHELF_COUNT || !offsets->shelves[span->shelf]) return false;
-            if (before && before->shelf == span->shelf && span->shelf != FY__SHELF_NO_JOIN) return false;
+            if (before && before->shelf == span->shelf && span->shelf != FY__SHELF_NO_JOIN)
+                return false;
             counts[span->shelf]++;
         }
         counts[FY__SHELF_COUNT]++;
@@ -241,9 +259,11 @@ bool fy__offsets_is_valid(const fy__offsets_t *offsets)
 {
     uint64_t counts[FY__SHELF_COUNT + 1] = { 0 }, range_count = 0;
     const fy__range_t *before = NULL;
-    for (const fy__range_t *range = offsets->ranges; range; before = range, range = range->next, range_count++)
+    for (const fy__range_t *range = offsets->ranges; range;
+         before = range, range = range->next, range_count++)
         if (range->prev != before || !range_is_valid(offsets, range, counts)) return false;
-    if (range_count != offsets->range_count || counts[FY__SHELF_COUNT] != offsets->span_count) return false;
+    if (range_count != offsets->range_count || counts[FY__SHELF_COUNT] != offsets->span_count)
+        return false;
     for (int shelf = 0; shelf < FY__SHELF_COUNT; shelf++) {
         if (!offsets->shelves[shelf]) continue;
         uint64_t spans, wholes;

@@ -1,7 +1,8 @@
-/* Pending blocks: given back while a device may still use them. Those that wait for one stream only lie on that stream's shelf, where
- * neighbours join (the later point stands for both) and where the stream itself may reuse them without any wait; the rest lie on the
- * mixed shelf, one by one. A poll may take a stream's lock and call the backend, so none is made under the pool's lock, and a block
- * that is freed is not polled at all when a single stream uses it. Next: join.c, ladder.c. */
+/* Pending blocks: given back while a device may still use them. Those that wait for one stream only
+ * lie on that stream's shelf, where neighbours join (the later point stands for both) and where the
+ * stream itself may reuse them without any wait; the rest lie on the mixed shelf, one by one. A
+ * poll may take a stream's lock and call the backend, so none is made under the pool's lock, and a
+ * block that is freed is not polled at all when a single stream uses it. Next: join.c, ladder.c. */
 #include "alloc/debug.h"
 
 #include <time.h>
@@ -14,7 +15,8 @@ enum { WORD_COUNT = 1 + FY__READER_COUNT, WAIT_STREAMS = 64 };
 
 static inline fy__point_t word(const fy__hazard_t *hazard, int i)
 {
-    return atomic_load_explicit(i ? &hazard->readers[i - 1] : &hazard->writer, memory_order_acquire);
+    return atomic_load_explicit(i ? &hazard->readers[i - 1] : &hazard->writer,
+                                memory_order_acquire);
 }
 
 static inline void set_point(fy__hazard_t *hazard, fy__point_t point)
@@ -28,7 +30,8 @@ static fy__point_t last_on(const fy__hazard_t *hazard, uint32_t stream)
 {
     fy__point_t last = 0;
     for (int i = 0; i < WORD_COUNT; i++)
-        if (word(hazard, i) > last && FY__POINT_STREAM(word(hazard, i)) == stream) last = word(hazard, i);
+        if (word(hazard, i) > last && FY__POINT_STREAM(word(hazard, i)) == stream)
+            last = word(hazard, i);
     return last;
 }
 
@@ -96,7 +99,10 @@ void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t shelf)
     pool->pending_nbytes -= node->span.size.nbytes;
 }
 
-void fy__pending_forget(fy__node_t *node) { set_point(&node->block.hazard, FY__POINT(FY__POINT_STREAM(word(&node->block.hazard, 0)), 0)); }
+void fy__pending_forget(fy__node_t *node)
+{
+    set_point(&node->block.hazard, FY__POINT(FY__POINT_STREAM(word(&node->block.hazard, 0)), 0));
+}
 
 void fy__pending_joined(void *user, uint32_t shelf, fy__span_t *left_span, fy__span_t *right_span)
 {
@@ -106,7 +112,8 @@ void fy__pending_joined(void *user, uint32_t shelf, fy__span_t *left_span, fy__s
     if (left->is_pending) fy__pending_unlink(pool, left, shelf);
     if (right->is_pending) fy__pending_unlink(pool, right, shelf);
     fy__point_t point = word(&right->block.hazard, 0);
-    if (point > word(&left->block.hazard, 0) && !fy__wait_drops(FY__WAIT_PENDING_JOINED)) set_point(&left->block.hazard, point);
+    if (point > word(&left->block.hazard, 0) && !fy__wait_drops(FY__WAIT_PENDING_JOINED))
+        set_point(&left->block.hazard, point);
 }
 
 void fy__pending_shelve(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fate)
@@ -122,7 +129,8 @@ void fy__pending_shelve(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fa
         set_point(&node->block.hazard, fate->point);
         shelf = shelf_for(pool, FY__POINT_STREAM(fate->point));
     }
-    fy__pending_link(pool, fy__node_of(fy__offsets_put(&pool->offsets, &node->span, shelf)), NULL, shelf);
+    fy__pending_link(pool, fy__node_of(fy__offsets_put(&pool->offsets, &node->span, shelf)), NULL,
+                     shelf);
 }
 
 static bool point_done(const fy__pool_t *pool, fy__point_t point)
@@ -137,13 +145,15 @@ static uint64_t free_up_to(fy__pool_t *pool, uint32_t shelf, fy__point_t point)
 {
     const fy__fate_t done = { .is_done = true };
     uint64_t count = 0;
-    if (pool->pending[shelf].stream != FY__POINT_STREAM(point)) return 0; /* it changed hands while we polled */
+    /* it changed hands while we polled */
+    if (pool->pending[shelf].stream != FY__POINT_STREAM(point)) return 0;
     FY__EVENT(fy__event_blocks_reached(pool->name, point));
     for (fy__node_t *node = pool->pending[shelf].oldest, *newer; node; node = newer) {
         newer = node->newer;
         if (word(&node->block.hazard, 0) > point) continue;
         fy__span_t *rest;
-        (void)fy__offsets_take(&pool->offsets, &node->span, node->span.size.nbytes, &rest); /* whole: needs no node */
+        /* whole: needs no node */
+        (void)fy__offsets_take(&pool->offsets, &node->span, node->span.size.nbytes, &rest);
         fy__pending_unlink(pool, node, shelf);
         fy__pending_shelve(pool, node, &done);
         count++;
@@ -156,7 +166,8 @@ static uint64_t reap_stream(fy__pool_t *pool, uint32_t shelf)
 {
     uint64_t count = 0;
     for (bool try_newest = true; pool->pending[shelf].count; try_newest = false) {
-        const fy__node_t *node = try_newest ? pool->pending[shelf].newest : pool->pending[shelf].oldest;
+        const fy__node_t *node = try_newest ? pool->pending[shelf].newest
+                                            : pool->pending[shelf].oldest;
         fy__point_t point = word(&node->block.hazard, 0);
         pthread_mutex_unlock(&pool->lock);
         bool done = point_done(pool, point);
@@ -173,7 +184,8 @@ static fy__node_t *take_mixed(fy__pool_t *pool)
     fy__node_t *inspected = NULL, *node;
     while ((node = pool->pending[FY__SHELF_MIXED].newest)) {
         fy__span_t *rest;
-        (void)fy__offsets_take(&pool->offsets, &node->span, node->span.size.nbytes, &rest); /* whole: needs no node */
+        /* whole: needs no node */
+        (void)fy__offsets_take(&pool->offsets, &node->span, node->span.size.nbytes, &rest);
         fy__pending_unlink(pool, node, FY__SHELF_MIXED);
         pool->inspected_nbytes += node->span.size.nbytes;
         node->block.id = 0;      /* for snapshots: taken, but nobody's */
@@ -184,7 +196,8 @@ static fy__node_t *take_mixed(fy__pool_t *pool)
 }
 
 /* For recordings: what a poll of a block on several streams has shown. */
-static FY_COLD void tell_mixed(const fy__pool_t *pool, const fy__node_t *node, const fy__fate_t *fate)
+static FY_COLD void tell_mixed(const fy__pool_t *pool, const fy__node_t *node,
+                               const fy__fate_t *fate)
 {
     for (int i = 0; i < WORD_COUNT && !fate->is_mixed; i++) {
         const fy__point_t point = word(&node->block.hazard, i);
@@ -216,7 +229,8 @@ static uint64_t reap_mixed(fy__pool_t *pool)
 uint64_t fy__pending_reap(fy__pool_t *pool)
 {
     uint64_t count = pool->pending[FY__SHELF_MIXED].count ? reap_mixed(pool) : 0;
-    for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++) count += reap_stream(pool, shelf);
+    for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_MIXED; shelf++)
+        count += reap_stream(pool, shelf);
     pool->rungs.reaped += count;
     return count;
 }
@@ -229,8 +243,10 @@ void fy__pending_reached(fy__pool_t *pool, fy__point_t point)
     for (fy__node_t *node = take_mixed(pool), *next; node; node = next) {
         next = node->newer;
         for (int i = 0; i < WORD_COUNT; i++) {
-            _Atomic fy__point_t *held = i ? &node->block.hazard.readers[i - 1] : &node->block.hazard.writer;
-            const bool is_reached = FY__POINT_STREAM(*held) == FY__POINT_STREAM(point) && *held <= point;
+            _Atomic fy__point_t *held = i ? &node->block.hazard.readers[i - 1]
+                                          : &node->block.hazard.writer;
+            const bool is_reached = FY__POINT_STREAM(*held) == FY__POINT_STREAM(point) &&
+                                    *held <= point;
             if (is_reached) atomic_store_explicit(held, 0, memory_order_relaxed);
         }
         const fy__fate_t fate = fy__pending_fate(pool, &node->block.hazard);
@@ -273,7 +289,8 @@ uint64_t fy__pending_wait(fy__pool_t *pool)
         pthread_mutex_lock(&pool->lock);
         fy__pending_reap(pool);
         for (int shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT && all; shelf++)
-            for (const fy__node_t *node = pool->pending[shelf].oldest; node && all; node = node->newer)
+            for (const fy__node_t *node = pool->pending[shelf].oldest; node && all;
+                 node = node->newer)
                 all = collect(points, &count, &node->block.hazard);
         pthread_mutex_unlock(&pool->lock);
         fy__unlock(&pool->source_lock);

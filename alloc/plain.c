@@ -1,5 +1,6 @@
-/* fy_pool_* of <ferry/plan.h>: the caching pool over a source of plain numbers. The pool is the one that serves devices; all that is here is
- * where its segments come from: the lowest place among those in use.
+/* fy_pool_* of <ferry/plan.h>: the caching pool over a source of plain numbers. The pool is the one
+ * that serves devices; all that is here is where its segments come from: the lowest place among
+ * those in use.
  * Not here: any policy. Next: cache.c, ladder.c. */
 #include <ferry/plan.h>
 
@@ -11,7 +12,8 @@
 #include "runtime/base/fail.h"
 
 enum { STREAM_MOST = 0xffff };
-_Static_assert((int)FY_POOL_POINTS_MOST == 1 + FY__READER_COUNT, "as many points as a hazard has words");
+_Static_assert((int)FY_POOL_POINTS_MOST == 1 + FY__READER_COUNT,
+               "as many points as a hazard has words");
 
 typedef struct segment {
     uint64_t offset, nbytes;
@@ -32,8 +34,10 @@ static fy_status_t plain_alloc(void *user, uint64_t nbytes, void **out_address)
     uint64_t offset = 0;
     pool->no_memory = !segment;
     if (!segment) return FY_STATUS_OUT_OF_MEMORY;
-    for (; *at && (*at)->offset - offset < nbytes; at = &(*at)->next) offset = (*at)->offset + (*at)->nbytes;
-    if (nbytes > UINT64_MAX - offset) { /* holes in between: the numbers end before the limit does */
+    for (; *at && (*at)->offset - offset < nbytes; at = &(*at)->next)
+        offset = (*at)->offset + (*at)->nbytes;
+    /* holes in between: the numbers end before the limit does */
+    if (nbytes > UINT64_MAX - offset) {
         free(segment);
         return FY_STATUS_OUT_OF_MEMORY;
     }
@@ -89,7 +93,9 @@ static fy_status_t no_wait(const fy__hazard_t *hazard, uint64_t timeout_ns)
     return FY_STATUS_OK;
 }
 
-static const fy__pool_seams_t plain_seams = { never_done, never_only_on, no_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free } };
+static const fy__pool_seams_t plain_seams = {
+    never_done, never_only_on, no_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free }
+};
 
 /* Nothing is done by waiting, so a sync never helps. */
 static bool may_sync(void *user)
@@ -106,17 +112,21 @@ static void note_sync(void *user, uint64_t blocked_ns)
 
 static fy_status_t check_options(const fy_pool_options_t *options)
 {
-    FY_TRY(fy__check_sized("pool_create", "options", options, sizeof *options, "FY_POOL_OPTIONS_INIT"));
+    FY_TRY(fy__check_sized("pool_create", "options", options, sizeof *options,
+                           "FY_POOL_OPTIONS_INIT"));
     if (options->alignment < 64 || options->alignment & (options->alignment - 1))
-        return FY_FAIL(INVALID_ARGUMENT, "pool_create: alignment is %llu; it must be a power of two from 64 up",
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "pool_create: alignment is %llu; it must be a power of two from 64 up",
                        (unsigned long long)options->alignment);
     if (!options->segment_nbytes || options->segment_nbytes > INT64_MAX)
-        return FY_FAIL(INVALID_ARGUMENT, "pool_create: segment_nbytes is %llu; it must be from 1 to 2^63 - 1",
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "pool_create: segment_nbytes is %llu; it must be from 1 to 2^63 - 1",
                        (unsigned long long)options->segment_nbytes);
     const uint64_t step = options->resize_nbytes;
     if (step && (step < options->alignment || step & (step - 1) || options->thrifty))
         return FY_FAIL(INVALID_ARGUMENT,
-                       "pool_create: resize_nbytes is %llu; it must be 0 or a power of two from the alignment (%llu) up, and "
+                       "pool_create: resize_nbytes is %llu; it must be 0 or a power of two from "
+                       "the alignment (%llu) up, and "
                        "0 with thrifty",
                        (unsigned long long)step, (unsigned long long)options->alignment);
     return FY_STATUS_OK;
@@ -132,9 +142,12 @@ fy_status_t fy_pool_create(const fy_pool_options_t *options, fy_pool_t **out_poo
     if (!options) options = &defaults;
     FY_TRY(check_options(options));
     fy_pool_t *pool = calloc(1, sizeof *pool);
-    if (!pool) return FY_FAIL(OUT_OF_MEMORY, "pool_create: no host memory for %zu bytes of bookkeeping", sizeof *pool);
+    if (!pool)
+        return FY_FAIL(OUT_OF_MEMORY, "pool_create: no host memory for %zu bytes of bookkeeping",
+                       sizeof *pool);
     pool->alignment = options->alignment;
-    snprintf(name, sizeof name, "plain pool %llu", (unsigned long long)atomic_fetch_add(&last_number, 1) + 1);
+    snprintf(name, sizeof name, "plain pool %llu",
+             (unsigned long long)atomic_fetch_add(&last_number, 1) + 1);
     const fy__pool_options_t plain = {
         .name = name,
         .limit_nbytes = options->limit,
@@ -167,9 +180,11 @@ fy_status_t fy_pool_create(const fy_pool_options_t *options, fy_pool_t **out_poo
 static void reach_all(fy_pool_t *pool, const fy__hazard_t *hazard)
 {
     uint32_t streams[1 + FY__READER_COUNT] = { FY__POINT_STREAM(hazard->writer) };
-    for (int i = 0; i < FY__READER_COUNT; i++) streams[i + 1] = FY__POINT_STREAM(hazard->readers[i]);
+    for (int i = 0; i < FY__READER_COUNT; i++)
+        streams[i + 1] = FY__POINT_STREAM(hazard->readers[i]);
     for (int i = 0; i <= FY__READER_COUNT; i++) /* the hazard's node may be another's by now */
-        if (streams[i]) fy__pending_reached(pool->blocks, FY__POINT(streams[i], FY__POINT_SEQ(UINT64_MAX)));
+        if (streams[i])
+            fy__pending_reached(pool->blocks, FY__POINT(streams[i], FY__POINT_SEQ(UINT64_MAX)));
 }
 
 /* Blocks that are still allocated are forgotten with the pool. */
@@ -179,28 +194,35 @@ void fy_pool_destroy(fy_pool_t *pool)
     for (const fy__range_t *range = pool->blocks->offsets.ranges; range; range = range->next)
         for (fy__span_t *span = range->first; span;) {
             fy__node_t *node = fy__node_of(span);
-            span = span->next; /* the left of two survives a join: this one may be gone, or joined with the one on its right */
+            /* the left of two survives a join: this one may be gone, or joined with the one on its
+             * right */
+            span = span->next;
             if (node->span.shelf != FY__SPAN_TAKEN) continue;
             if (span && span->shelf == FY__SHELF_FREE) span = span->next;
             fy__pool_free_after(&node->block, NULL, 0);
         }
     for (uint32_t shelf = FY__SHELF_STREAMS; shelf < FY__SHELF_COUNT; shelf++)
-        for (const fy__node_t *node; (node = pool->blocks->pending[shelf].oldest);) reach_all(pool, &node->block.hazard);
+        for (const fy__node_t *node; (node = pool->blocks->pending[shelf].oldest);)
+            reach_all(pool, &node->block.hazard);
     fy__pool_destroy(pool->blocks);
     free(pool);
 }
 
-static fy_status_t alloc_on(const char *call, fy_pool_t *pool, uint64_t nbytes, uint32_t stream, fy_pool_block_t *out_block)
+static fy_status_t alloc_on(const char *call, fy_pool_t *pool, uint64_t nbytes, uint32_t stream,
+                            fy_pool_block_t *out_block)
 {
     fy__block_t *block;
     if (!out_block) return FY_FAIL(INVALID_ARGUMENT, "%s: out_block is NULL", call);
     *out_block = (fy_pool_block_t){ 0, 0, NULL };
     if (!pool) return FY_FAIL(INVALID_ARGUMENT, "%s: pool is NULL", call);
-    if (stream > STREAM_MOST) return FY_FAIL(INVALID_ARGUMENT, "%s: stream is %u; it must be from 0 to %d", call, stream, STREAM_MOST);
+    if (stream > STREAM_MOST)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: stream is %u; it must be from 0 to %d", call, stream,
+                       STREAM_MOST);
     pool->no_memory = false;
     const fy_status_t status = fy__pool_alloc(pool->blocks, nbytes, stream, &block);
     if (status == FY_STATUS_OUT_OF_MEMORY && pool->no_memory)
-        return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for %zu bytes of bookkeeping", call, sizeof(segment_t));
+        return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for %zu bytes of bookkeeping", call,
+                       sizeof(segment_t));
     if (status != FY_STATUS_OK) return status;
     *out_block = (fy_pool_block_t){ (uint64_t)(uintptr_t)block->address, block->nbytes, block };
     return FY_STATUS_OK;
@@ -211,21 +233,28 @@ fy_status_t fy_pool_alloc(fy_pool_t *pool, uint64_t nbytes, fy_pool_block_t *out
     return alloc_on("pool_alloc", pool, nbytes, 0, out_block);
 }
 
-fy_status_t fy_pool_alloc_on(fy_pool_t *pool, uint64_t nbytes, uint32_t stream, fy_pool_block_t *out_block)
+fy_status_t fy_pool_alloc_on(fy_pool_t *pool, uint64_t nbytes, uint32_t stream,
+                             fy_pool_block_t *out_block)
 {
     return alloc_on("pool_alloc_on", pool, nbytes, stream, out_block);
 }
 
-/* The pool's block that `block` describes; NULL if there is none, or if it is not allocated, which is logged. */
+/* The pool's block that `block` describes; NULL if there is none, or if it is not allocated, which
+ * is logged. */
 static fy__block_t *block_out(const char *call, const fy_pool_t *pool, const fy_pool_block_t *block)
 {
     if (!pool || !block || !block->token) return NULL;
     fy__block_t *taken = block->token;
-    const fy__node_t *node = (const fy__node_t *)((const char *)taken - offsetof(fy__node_t, block));
+    const fy__node_t *node =
+        (const fy__node_t *)((const char *)taken - offsetof(fy__node_t, block));
     /* Nodes are kept until the pool is destroyed, so this is safe even if the block was freed. */
-    if (node->span.shelf == FY__SPAN_TAKEN && node->span.offset == block->offset && taken->pool == pool->blocks) return taken;
-    fy__log(FY_LOG_ERROR, "%s: the block at %llu is not allocated from this pool: it was freed twice, or it belongs to another pool", call,
-            (unsigned long long)block->offset);
+    if (node->span.shelf == FY__SPAN_TAKEN && node->span.offset == block->offset &&
+        taken->pool == pool->blocks)
+        return taken;
+    fy__log(FY_LOG_ERROR,
+            "%s: the block at %llu is not allocated from this pool: it was freed twice, or it "
+            "belongs to another pool",
+            call, (unsigned long long)block->offset);
     return NULL;
 }
 
@@ -237,23 +266,31 @@ void fy_pool_free(fy_pool_t *pool, const fy_pool_block_t *block)
 
 static fy_status_t check_point(const char *call, const fy_pool_point_t *point)
 {
-    if (point->stream && point->stream <= STREAM_MOST && point->seq && point->seq == FY__POINT_SEQ(point->seq)) return FY_STATUS_OK;
-    return FY_FAIL(INVALID_ARGUMENT, "%s: stream %u, seq %llu is not a valid point; stream must be from 1 to %d, seq from 1 to 2^48 - 1",
+    if (point->stream && point->stream <= STREAM_MOST && point->seq &&
+        point->seq == FY__POINT_SEQ(point->seq))
+        return FY_STATUS_OK;
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "%s: stream %u, seq %llu is not a valid point; stream must be from 1 to %d, seq "
+                   "from 1 to 2^48 - 1",
                    call, point->stream, (unsigned long long)point->seq, STREAM_MOST);
 }
 
-fy_status_t fy_pool_free_after(fy_pool_t *pool, const fy_pool_block_t *block, const fy_pool_point_t *points, size_t npoints)
+fy_status_t fy_pool_free_after(fy_pool_t *pool, const fy_pool_block_t *block,
+                               const fy_pool_point_t *points, size_t npoints)
 {
     fy__point_t list[FY_POOL_POINTS_MOST];
     if (npoints > FY_POOL_POINTS_MOST || (npoints && !points))
-        return FY_FAIL(INVALID_ARGUMENT, "pool_free_after: %zu points at %p; there may be 0 to %d", npoints, (const void *)points,
-                       FY_POOL_POINTS_MOST);
+        return FY_FAIL(INVALID_ARGUMENT, "pool_free_after: %zu points at %p; there may be 0 to %d",
+                       npoints, (const void *)points, FY_POOL_POINTS_MOST);
     for (size_t i = 0; i < npoints; i++) {
         FY_TRY(check_point("pool_free_after", &points[i]));
         list[i] = FY__POINT(points[i].stream, points[i].seq);
         for (size_t k = 0; k < i; k++)
             if (points[k].stream == points[i].stream)
-                return FY_FAIL(INVALID_ARGUMENT, "pool_free_after: two points are on stream %u; pass only the later one", points[i].stream);
+                return FY_FAIL(
+                    INVALID_ARGUMENT,
+                    "pool_free_after: two points are on stream %u; pass only the later one",
+                    points[i].stream);
     }
     fy__block_t *taken = block_out("pool_free_after", pool, block);
     if (taken) fy__pool_free_after(taken, list, npoints);
@@ -272,7 +309,8 @@ fy_status_t fy_pool_reached(fy_pool_t *pool, fy_pool_point_t point)
 
 fy_status_t fy_pool_query(const fy_pool_t *pool, fy_memory_stats_t *out_stats)
 {
-    FY_TRY(fy__check_sized("pool_query", "out_stats", out_stats, sizeof *out_stats, "FY_MEMORY_STATS_INIT"));
+    FY_TRY(fy__check_sized("pool_query", "out_stats", out_stats, sizeof *out_stats,
+                           "FY_MEMORY_STATS_INIT"));
     if (!pool) return FY_FAIL(INVALID_ARGUMENT, "pool_query: pool is NULL");
     fy__pool_query(pool->blocks, out_stats);
     out_stats->struct_size = sizeof *out_stats;
@@ -282,4 +320,7 @@ fy_status_t fy_pool_query(const fy_pool_t *pool, fy_memory_stats_t *out_stats)
     return FY_STATUS_OK;
 }
 
-uint64_t fy_pool_trim(fy_pool_t *pool, uint64_t keep_nbytes) { return pool ? fy__pool_trim(pool->blocks, keep_nbytes) : 0; }
+uint64_t fy_pool_trim(fy_pool_t *pool, uint64_t keep_nbytes)
+{
+    return pool ? fy__pool_trim(pool->blocks, keep_nbytes) : 0;
+}

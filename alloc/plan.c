@@ -1,5 +1,6 @@
-/* Plans: fy_plan_step and fy_plan_fit. The figures come from a run without a limit; if they are not within the limit by themselves, a
- * second run, that has it until something is refused, says whether the step fits, and if so its figures count.
+/* Plans: fy_plan_step and fy_plan_fit. The figures come from a run without a limit; if they are not
+ * within the limit by themselves, a second run, that has it until something is refused, says
+ * whether the step fits, and if so its figures count.
  * Not here: a run (plan_run.c). */
 #include "alloc/plan.h"
 
@@ -13,7 +14,8 @@
 /* ---- the timeline ---- */
 
 /* The path below the plan's own scope. */
-static const char *path_in_plan(const fy__node_t *node, const char *plan_path, char *buffer, size_t size)
+static const char *path_in_plan(const fy__node_t *node, const char *plan_path, char *buffer,
+                                size_t size)
 {
     const size_t length = strlen(plan_path);
     if (!node) return "";
@@ -35,7 +37,8 @@ static void tell_points(const fy__plan_run_t *run, const fy_plan_options_t *opti
         point.model_ns = event->model_ns;
         point.live = event->live;
         point.reserved = event->reserved;
-        point.by_category[event->category] += (uint64_t)event->nbytes; /* modulo 2^64, as the sums are */
+        /* modulo 2^64, as the sums are */
+        point.by_category[event->category] += (uint64_t)event->nbytes;
         point.scope = path_in_plan(event->scope, plan_path, buffer, sizeof buffer);
         options->on_point(options->user, &point);
     }
@@ -50,8 +53,8 @@ static bool is_pinned_refusal(fy_status_t status)
 }
 
 /* Does it run within the limit? */
-static fy_status_t run_bounded(fy__plan_run_t *run, const char *spec, fy_step_fn step, void *user, int64_t batch, int *out_fits,
-                               fy_oom_verdict_t *out_verdict)
+static fy_status_t run_bounded(fy__plan_run_t *run, const char *spec, fy_step_fn step, void *user,
+                               int64_t batch, int *out_fits, fy_oom_verdict_t *out_verdict)
 {
     run->is_bounded = true;
     const fy_status_t status = fy__plan_run(run, spec, step, user, batch);
@@ -66,22 +69,27 @@ static fy_status_t run_bounded(fy__plan_run_t *run, const char *spec, fy_step_fn
 }
 
 /* The same without figures. */
-static fy_status_t try_bounded(const char *spec, fy_step_fn step, void *user, int64_t batch, int *out_fits, fy_oom_verdict_t *out_verdict)
+static fy_status_t try_bounded(const char *spec, fy_step_fn step, void *user, int64_t batch,
+                               int *out_fits, fy_oom_verdict_t *out_verdict)
 {
     fy__plan_run_t run = { 0 };
     return run_bounded(&run, spec, step, user, batch, out_fits, out_verdict);
 }
 
-static fy_status_t check(const char *spec, fy_step_fn step, const fy_plan_t *out_plan, const char *what)
+static fy_status_t check(const char *spec, fy_step_fn step, const fy_plan_t *out_plan,
+                         const char *what)
 {
-    if (!spec || !step) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, spec ? "step" : "spec");
-    if (out_plan) FY_TRY(fy__check_sized(what, "out_plan", out_plan, sizeof *out_plan, "FY_PLAN_INIT"));
+    if (!spec || !step)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, spec ? "step" : "spec");
+    if (out_plan)
+        FY_TRY(fy__check_sized(what, "out_plan", out_plan, sizeof *out_plan, "FY_PLAN_INIT"));
     return FY_STATUS_OK;
 }
 
 static void note_figures(fy_plan_t *plan, const fy__plan_run_t *run)
 {
-    plan->limit = run->watch.limit_nbytes < run->watch.capacity_nbytes ? run->watch.limit_nbytes : run->watch.capacity_nbytes;
+    plan->limit = run->watch.limit_nbytes < run->watch.capacity_nbytes ? run->watch.limit_nbytes
+                                                                       : run->watch.capacity_nbytes;
     plan->peak_live = run->memory.peak_live;
     memcpy(plan->peak_by_category, run->memory.peak_by_category, sizeof plan->peak_by_category);
     plan->peak_reserved = run->memory.peak_reserved;
@@ -90,13 +98,16 @@ static void note_figures(fy_plan_t *plan, const fy__plan_run_t *run)
     plan->step_model_ns = run->steps ? run->step_ns : run->total_ns;
 }
 
-fy_status_t fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t batch, const fy_plan_options_t *options,
-                         fy_plan_t *out_plan)
+fy_status_t fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t batch,
+                         const fy_plan_options_t *options, fy_plan_t *out_plan)
 {
     if (!out_plan) return FY_FAIL(INVALID_ARGUMENT, "plan_step: out_plan is NULL");
     FY_TRY(check(spec, step, out_plan, "plan_step"));
-    if (options) FY_TRY(fy__check_sized("plan_step", "options", options, sizeof *options, "FY_PLAN_OPTIONS_INIT"));
-    fy__plan_run_t run = { .wants_events = options && options->on_point }, within = { .wants_events = run.wants_events };
+    if (options)
+        FY_TRY(fy__check_sized("plan_step", "options", options, sizeof *options,
+                               "FY_PLAN_OPTIONS_INIT"));
+    fy__plan_run_t run = { .wants_events = options && options->on_point },
+                   within = { .wants_events = run.wants_events };
     fy_plan_t plan = { .struct_size = sizeof plan, .batch = batch };
     bool is_within = false;
     fy_status_t status = fy__plan_run(&run, spec, step, user, batch);
@@ -109,10 +120,12 @@ fy_status_t fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t 
         if (!plan.fits) {
             status = run_bounded(&within, spec, step, user, batch, &plan.fits, &plan.verdict);
             is_within = status == FY_STATUS_OK && plan.fits;
-            if (is_within) note_figures(&plan, &within); /* less may be reserved, and waits may be longer */
+            /* less may be reserved, and waits may be longer */
+            if (is_within) note_figures(&plan, &within);
         }
     }
-    if (status == FY_STATUS_OK && options && options->on_point) tell_points(is_within ? &within : &run, options);
+    if (status == FY_STATUS_OK && options && options->on_point)
+        tell_points(is_within ? &within : &run, options);
     free(run.events);
     free(within.events);
     if (status == FY_STATUS_OK) *out_plan = plan;
@@ -120,7 +133,8 @@ fy_status_t fy_plan_step(const char *spec, fy_step_fn step, void *user, int64_t 
 }
 
 /* The largest that fits in (least, most): `least` does, `most` does not. */
-static fy_status_t bisect(const char *spec, fy_step_fn step, void *user, int64_t *least, int64_t most)
+static fy_status_t bisect(const char *spec, fy_step_fn step, void *user, int64_t *least,
+                          int64_t most)
 {
     fy_oom_verdict_t verdict;
     while (most - *least > 1) {
@@ -135,14 +149,17 @@ static fy_status_t bisect(const char *spec, fy_step_fn step, void *user, int64_t
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_plan_fit(const char *spec, fy_step_fn step, void *user, int64_t max_batch, int64_t *out_batch, fy_plan_t *out_plan)
+fy_status_t fy_plan_fit(const char *spec, fy_step_fn step, void *user, int64_t max_batch,
+                        int64_t *out_batch, fy_plan_t *out_plan)
 {
     fy_oom_verdict_t verdict;
     int fits;
     if (!out_batch) return FY_FAIL(INVALID_ARGUMENT, "plan_fit: out_batch is NULL");
     *out_batch = 0;
     FY_TRY(check(spec, step, out_plan, "plan_fit"));
-    if (max_batch < 1) return FY_FAIL(INVALID_ARGUMENT, "plan_fit: max_batch is %lld; the least is 1", (long long)max_batch);
+    if (max_batch < 1)
+        return FY_FAIL(INVALID_ARGUMENT, "plan_fit: max_batch is %lld; the least is 1",
+                       (long long)max_batch);
     FY_TRY(try_bounded(spec, step, user, 1, &fits, &verdict));
     if (!fits) return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);
     /* Doubling first: no trial is more than twice as large as the answer. */

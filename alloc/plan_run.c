@@ -44,7 +44,8 @@ FY_COLD void fy__plan_scope(fy__thread_t *thread, bool is_begin)
 }
 
 /* Under the pool's lock. */
-static void on_block(void *user, int64_t nbytes, uint64_t live, uint64_t reserved, fy_category_t category)
+static void on_block(void *user, int64_t nbytes, uint64_t live, uint64_t reserved,
+                     fy_category_t category)
 {
     fy__plan_run_t *run = user;
     if (run->count == run->room && !run->has_lost_events) {
@@ -74,10 +75,12 @@ bool fy__plan_declines(void) { return fy__tls && fy__tls->plan_declines; }
 /* What a plan decides itself; a value that means nothing is left for the device to refuse. */
 static bool is_ours(const char *key, const char *value)
 {
-    return (strcmp(key, "numerics") == 0 || strcmp(key, "overcommit") == 0) && (strcmp(value, "on") == 0 || strcmp(value, "off") == 0);
+    return (strcmp(key, "numerics") == 0 || strcmp(key, "overcommit") == 0) &&
+           (strcmp(value, "on") == 0 || strcmp(value, "off") == 0);
 }
 
-/* Opens a device like `spec` under a free number, without arithmetic and with memory behind its capacity. */
+/* Opens a device like `spec` under a free number, without arithmetic and with memory behind its
+ * capacity. */
 static fy_status_t open_device(const char *text, fy_device_t **out_device)
 {
     static const char extra[] = "numerics=off&overcommit=on";
@@ -87,10 +90,13 @@ static fy_status_t open_device(const char *text, fy_device_t **out_device)
     FY_TRY(fy__spec_parse(text, &spec));
     if (strcmp(spec.backend, "sim") != 0)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "plan: '%.100s' is no simulated device\n  Describe the one you mean: sim?profile=h200&capacity=80GiB", text);
+                       "plan: '%.100s' is no simulated device\n  Describe the one you mean: "
+                       "sim?profile=h200&capacity=80GiB",
+                       text);
     for (size_t i = 0; i < spec.noptions; i++)
         if (!is_ours(spec.option[i].key, spec.option[i].value))
-            length += (size_t)snprintf(options + length, sizeof options - length, "%s=%s&", spec.option[i].key, spec.option[i].value);
+            length += (size_t)snprintf(options + length, sizeof options - length, "%s=%s&",
+                                       spec.option[i].key, spec.option[i].value);
     snprintf(options + length, sizeof options - length, "%s", extra);
     return fy__device_open_unused("sim", options, out_device);
 }
@@ -111,7 +117,8 @@ static fy_status_t call_step(fy__plan_run_t *run, fy_step_fn step, void *user, i
     return status;
 }
 
-fy_status_t fy__plan_run(fy__plan_run_t *run, const char *spec, fy_step_fn step, void *user, int64_t batch)
+fy_status_t fy__plan_run(fy__plan_run_t *run, const char *spec, fy_step_fn step, void *user,
+                         int64_t batch)
 {
     if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
     FY_TRY(open_device(spec, &run->device));
@@ -129,7 +136,9 @@ fy_status_t fy__plan_run(fy__plan_run_t *run, const char *spec, fy_step_fn step,
     if (status == FY_STATUS_OK) status = fy_memory_query(run->device, NULL, &run->memory);
     if (status == FY_STATUS_OK) status = fy_memory_query_pinned(run->device, &run->pinned);
     if (status == FY_STATUS_OK && run->has_lost_events)
-        status = FY_FAIL(OUT_OF_MEMORY, "plan: no host memory for the timeline; plan without on_point, or fewer steps");
+        status =
+            FY_FAIL(OUT_OF_MEMORY,
+                    "plan: no host memory for the timeline; plan without on_point, or fewer steps");
     fy__plan_unwatch(&run->watch);
     fy_device_close(run->device);
     return status;

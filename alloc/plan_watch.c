@@ -1,4 +1,5 @@
-/* What a pool does for a plan: tells of its blocks, and goes on behind its limit once the plan knows what was refused there.
+/* What a pool does for a plan: tells of its blocks, and goes on behind its limit once the plan
+ * knows what was refused there.
  * Next: plan.h. */
 #include "alloc/plan.h"
 
@@ -10,7 +11,8 @@ FY_COLD void fy__plan_block(fy__pool_t *pool, const fy__block_t *block, bool is_
     const fy__plan_watch_t *watch = pool->plan;
     if (!watch->on_block) return;
     const int64_t nbytes = (int64_t)block->nbytes;
-    watch->on_block(watch->user, is_alloc ? nbytes : -nbytes, pool->live, pool->reserved, block->tag.category);
+    watch->on_block(watch->user, is_alloc ? nbytes : -nbytes, pool->live, pool->reserved,
+                    block->tag.category);
 }
 
 /* The pool's lock is held. */
@@ -42,11 +44,13 @@ static fy_status_t check_capacity(const fy__plan_watch_t *watch, uint64_t nbytes
     fy__pool_t *pool = watch->pool;
     pthread_mutex_lock(&pool->lock);
     const bool is_bounded = watch->is_bounded && !watch->is_refused;
-    const uint64_t left = pool->reserved < watch->capacity_nbytes ? watch->capacity_nbytes - pool->reserved : 0;
+    const uint64_t left =
+        pool->reserved < watch->capacity_nbytes ? watch->capacity_nbytes - pool->reserved : 0;
     pthread_mutex_unlock(&pool->lock);
     if (is_bounded && nbytes > left)
-        return FY_FAIL(OUT_OF_MEMORY, "plan: %llu bytes asked for, %llu of %llu are free", (unsigned long long)nbytes,
-                       (unsigned long long)left, (unsigned long long)watch->capacity_nbytes);
+        return FY_FAIL(OUT_OF_MEMORY, "plan: %llu bytes asked for, %llu of %llu are free",
+                       (unsigned long long)nbytes, (unsigned long long)left,
+                       (unsigned long long)watch->capacity_nbytes);
     return FY_STATUS_OK;
 }
 

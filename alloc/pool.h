@@ -1,7 +1,8 @@
 /* The pool's insides, shared by the files of this folder and by its tests.
- * cache.c: the calls of runtime/memory.h and the hot path · pending.c: blocks a device may still use · join.c: reusing them before they
- * are done · ladder.c: what is tried when nothing ready fits · grow.c: segments come and go · verdict.c: why it failed · check.c: invariants
- * · debug.c: marks and guards · plan_watch.c: a pool under the eyes of a plan. */
+ * cache.c: the calls of runtime/memory.h and the hot path · pending.c: blocks a device may still
+ * use · join.c: reusing them before they are done · ladder.c: what is tried when nothing ready fits
+ * · grow.c: segments come and go · verdict.c: why it failed · check.c: invariants · debug.c: marks
+ * and guards · plan_watch.c: a pool under the eyes of a plan. */
 #ifndef FERRY_ALLOC_POOL_H_
 #define FERRY_ALLOC_POOL_H_
 
@@ -21,21 +22,24 @@ typedef struct fy__pool_seams {
 /* The runtime's hazards and malloc. */
 extern const fy__pool_seams_t fy__pool_seams_runtime;
 
-/* Shelves of the offset allocator: free, one per stream with pending blocks, and blocks pending on several streams. */
+/* Shelves of the offset allocator: free, one per stream with pending blocks, and blocks pending on
+ * several streams. */
 enum { FY__SHELF_FREE = 0, FY__SHELF_STREAMS = 1, FY__SHELF_MIXED = FY__SHELF_NO_JOIN };
 
-/* A span with its block. The block's hazard means something while the span is taken or pending, the rest while it is taken. */
+/* A span with its block. The block's hazard means something while the span is taken or pending, the
+ * rest while it is taken. */
 typedef struct fy__node {
     fy__span_t span;
     bool is_pending; /* on its shelf's list; meaningless while free */
     fy__block_t block;
-    uint64_t counted;               /* of block.requested, in the pool's figure: the owner may change his */
+    /* of block.requested, in the pool's figure: the owner may change his */
+    uint64_t counted;
     bool is_broken;                 /* a guard was written over, and that was said; debug.c */
     struct fy__node *older, *newer; /* its shelf's list, while pending */
 } fy__node_t;
 
-/* Blocks pending on one stream (or, FY__SHELF_MIXED, on several), about in the order they were given back. On a stream's shelf the
- * hazard is one point, in `writer`. */
+/* Blocks pending on one stream (or, FY__SHELF_MIXED, on several), about in the order they were
+ * given back. On a stream's shelf the hazard is one point, in `writer`. */
 typedef struct fy__pending {
     uint32_t stream;
     uint64_t count;
@@ -43,16 +47,20 @@ typedef struct fy__pending {
 } fy__pending_t;
 
 struct fy__pool {
-    /* Guards everything below but the constants. A leaf: never held over a poll of a hazard, a wait or a call of the source. */
+    /* Guards everything below but the constants. A leaf: never held over a poll of a hazard, a wait
+     * or a call of the source. */
     pthread_mutex_t lock;
-    /* Serialises the slow path, so that calls of the source come one at a time and blocks under inspection are not missed. Taken before
-     * `lock`; let go while the host waits, because the wait may need another thread to get memory. */
+    /* Serialises the slow path, so that calls of the source come one at a time and blocks under
+     * inspection are not missed. Taken before `lock`; let go while the host waits, because the wait
+     * may need another thread to get memory. */
     pthread_mutex_t source_lock;
     fy__offsets_t offsets;
     fy__pending_t pending[FY__SHELF_COUNT];
-    /* inspected: off their shelf while their hazards are polled, but pending all the same. fy__pool_peek reads without the lock what it
-     * tells about, so those are written with the fy__figure_ functions. */
-    uint64_t live, requested, pending_nbytes, pending_count, inspected_nbytes, reserved, peak_live, peak_reserved, device_allocs;
+    /* inspected: off their shelf while their hazards are polled, but pending all the same.
+     * fy__pool_peek reads without the lock what it tells about, so those are written with the
+     * fy__figure_ functions. */
+    uint64_t live, requested, pending_nbytes, pending_count, inspected_nbytes, reserved, peak_live,
+        peak_reserved, device_allocs;
     /* The sums are live and peak_live. */
     uint64_t by_category[FY_CATEGORY_COUNT], peak_by_category[FY_CATEGORY_COUNT];
     uint64_t last_block;   /* id */
@@ -69,34 +77,43 @@ struct fy__pool {
     char name[64];
 };
 
-/* A segment of a large block's own that is wholly free is kept for blocks of its kind, as long as the pool may grow: small blocks are not cut
- * from it, and of large ones only those that need a good part of it. */
+/* A segment of a large block's own that is wholly free is kept for blocks of its kind, as long as
+ * the pool may grow: small blocks are not cut from it, and of large ones only those that need a
+ * good part of it. */
 enum { FY__WHOLE_PER_BLOCK = 4 };
 
 /* One request on its way up the ladder. */
 typedef struct fy__request {
     uint64_t asked, nbytes; /* nbytes: rounded */
     fy__tag_t tag;
-    uint32_t stream;     /* 0: the host uses the bytes first, so only blocks that are done will do */
-    uint64_t most_whole; /* largest segment of a large block's own, wholly free, that it may be cut from */
-    bool no_nodes;       /* a node could not be had: nothing more will help */
+    /* 0: the host uses the bytes first, so only blocks that are done will do */
+    uint32_t stream;
+    /* largest segment of a large block's own, wholly free, that it may be cut from */
+    uint64_t most_whole;
+    bool no_nodes; /* a node could not be had: nothing more will help */
 } fy__request_t;
 
-fy_status_t fy__pool_create_with(const fy__pool_options_t *options, const fy__segment_source_t *source, const fy__pool_seams_t *seams,
+fy_status_t fy__pool_create_with(const fy__pool_options_t *options,
+                                 const fy__segment_source_t *source, const fy__pool_seams_t *seams,
                                  fy__pool_t **out_pool);
-/* Larger than all there is, whatever is freed? The device's size may be unknown, but no address space holds more than half of 2^64. */
+/* Larger than all there is, whatever is freed? The device's size may be unknown, but no address
+ * space holds more than half of 2^64. */
 static inline bool fy__pool_is_too_large(const fy__pool_t *pool, uint64_t nbytes)
 {
     return nbytes > pool->options.device_nbytes || nbytes > INT64_MAX;
 }
 static inline uint64_t fy__pool_outside(const fy__pool_t *pool)
 {
-    return pool->options.outside_nbytes ? atomic_load_explicit(pool->options.outside_nbytes, memory_order_relaxed) : 0;
+    return pool->options.outside_nbytes
+               ? atomic_load_explicit(pool->options.outside_nbytes, memory_order_relaxed)
+               : 0;
 }
 /* Of that, what a sync would make go. */
 static inline uint64_t fy__pool_leaving(const fy__pool_t *pool)
 {
-    return pool->options.leaving_nbytes ? atomic_load_explicit(pool->options.leaving_nbytes, memory_order_relaxed) : 0;
+    return pool->options.leaving_nbytes
+               ? atomic_load_explicit(pool->options.leaving_nbytes, memory_order_relaxed)
+               : 0;
 }
 /* And what would stay. */
 static inline uint64_t fy__pool_outside_for_good(const fy__pool_t *pool)
@@ -110,7 +127,10 @@ static inline uint64_t fy__pool_limit_beside(const fy__pool_t *pool, uint64_t ou
     return limit == FY_UNLIMITED ? limit : outside < limit ? limit - outside : 0;
 }
 /* What others leave of the limit. */
-static inline uint64_t fy__pool_limit(const fy__pool_t *pool) { return fy__pool_limit_beside(pool, fy__pool_outside(pool)); }
+static inline uint64_t fy__pool_limit(const fy__pool_t *pool)
+{
+    return fy__pool_limit_beside(pool, fy__pool_outside(pool));
+}
 /* And what is left of that. The lock is held. */
 static inline uint64_t fy__pool_room(const fy__pool_t *pool)
 {
@@ -120,19 +140,30 @@ static inline uint64_t fy__pool_room(const fy__pool_t *pool)
 /* Can nothing that is done to this pool serve the request? */
 static inline bool fy__pool_is_hopeless(const fy__pool_t *pool, uint64_t nbytes)
 {
-    return nbytes > fy__pool_limit_beside(pool, fy__pool_outside_for_good(pool)) || fy__pool_is_too_large(pool, nbytes);
+    return nbytes > fy__pool_limit_beside(pool, fy__pool_outside_for_good(pool)) ||
+           fy__pool_is_too_large(pool, nbytes);
 }
 
 /* With pool->lock held: plain stores, but ones that somebody may read meanwhile. */
-static inline void fy__figure_set(uint64_t *figure, uint64_t value) { __atomic_store_n(figure, value, __ATOMIC_RELAXED); }
-static inline void fy__figure_add(uint64_t *figure, uint64_t n) { fy__figure_set(figure, *figure + n); }
-static inline void fy__figure_sub(uint64_t *figure, uint64_t n) { fy__figure_set(figure, *figure - n); }
+static inline void fy__figure_set(uint64_t *figure, uint64_t value)
+{
+    __atomic_store_n(figure, value, __ATOMIC_RELAXED);
+}
+static inline void fy__figure_add(uint64_t *figure, uint64_t n)
+{
+    fy__figure_set(figure, *figure + n);
+}
+static inline void fy__figure_sub(uint64_t *figure, uint64_t n)
+{
+    fy__figure_set(figure, *figure - n);
+}
 
 static inline fy__node_t *fy__node_of(fy__span_t *span) { return (fy__node_t *)span; }
 
 /* ---- cache.c; with pool->lock held ---- */
 
-/* Takes the left nbytes of a span off its shelf; what is left over stays there with the same hazard. false: no node. */
+/* Takes the left nbytes of a span off its shelf; what is left over stays there with the same
+ * hazard. false: no node. */
 bool fy__pool_detach(fy__pool_t *pool, fy__span_t *span, uint64_t nbytes);
 /* As they are now; walks. */
 fy_memory_stats_t fy__pool_figures(const fy__pool_t *pool);
@@ -154,18 +185,22 @@ typedef struct fy__fate {
 /* Polls; no lock held. */
 fy__fate_t fy__pending_fate(const fy__pool_t *pool, const fy__hazard_t *hazard);
 
-/* As fy__pool_free; `points` are the requests that may still use the bytes: at most 1 + FY__READER_COUNT, one per stream. No lock held. */
+/* As fy__pool_free; `points` are the requests that may still use the bytes: at most 1 +
+ * FY__READER_COUNT, one per stream. No lock held. */
 void fy__pool_free_after(fy__block_t *block, const fy__point_t *points, size_t npoints);
-/* For pools whose points are numbers of the caller's (plain.c): `point` is done. source_lock held, lock not. */
+/* For pools whose points are numbers of the caller's (plain.c): `point` is done. source_lock held,
+ * lock not. */
 void fy__pending_reached(fy__pool_t *pool, fy__point_t point);
 
 /* With pool->lock held: */
 
-/* Puts a taken node where it belongs and joins it with neighbours there. Needs no memory to succeed. */
+/* Puts a taken node where it belongs and joins it with neighbours there. Needs no memory to
+ * succeed. */
 void fy__pending_shelve(fy__pool_t *pool, fy__node_t *node, const fy__fate_t *fate);
 /* The shelf of blocks pending only on `stream`; FY__SHELF_FREE if there are none. */
 uint32_t fy__pending_find(const fy__pool_t *pool, uint32_t stream);
-/* Into and out of a shelf's list and the figures, with the size of the moment. newer NULL: `node` is the newest. */
+/* Into and out of a shelf's list and the figures, with the size of the moment. newer NULL: `node`
+ * is the newest. */
 void fy__pending_link(fy__pool_t *pool, fy__node_t *node, fy__node_t *newer, uint32_t shelf);
 void fy__pending_unlink(fy__pool_t *pool, fy__node_t *node, uint32_t shelf);
 /* For tests of the waits (runtime/wait_site.h): its last use counts as over. */
@@ -173,16 +208,19 @@ void fy__pending_forget(fy__node_t *node);
 /* The offset allocator's `joined`; user is the pool. */
 void fy__pending_joined(void *user, uint32_t shelf, fy__span_t *left_span, fy__span_t *right_span);
 
-/* With source_lock and lock held; lets go of lock while it polls. Frees every block that is done; returns how many. */
+/* With source_lock and lock held; lets go of lock while it polls. Frees every block that is done;
+ * returns how many. */
 uint64_t fy__pending_reap(fy__pool_t *pool);
-/* No lock held: blocks until everything that is pending now is done, and what is leaving has left; returns nanoseconds. */
+/* No lock held: blocks until everything that is pending now is done, and what is leaving has left;
+ * returns nanoseconds. */
 uint64_t fy__pending_wait(fy__pool_t *pool);
 
 /* ---- join.c; with pool->lock held ---- */
 
 /* The best fitting block that is pending anywhere. */
 fy__node_t *fy__pool_cut_waiting(fy__pool_t *pool, fy__request_t *request);
-/* Neighbours that together serve the request: free or pending on the asking stream, or, with any_stream, pending anywhere. */
+/* Neighbours that together serve the request: free or pending on the asking stream, or, with
+ * any_stream, pending anywhere. */
 fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool any_stream);
 
 /* ---- ladder.c ---- */
@@ -191,7 +229,8 @@ fy__node_t *fy__pool_cut_joined(fy__pool_t *pool, fy__request_t *request, bool a
 fy_status_t fy__pool_climb(fy__pool_t *pool, fy__request_t *request, fy__node_t **out_node);
 /* ---- grow.c; source_lock held, lock not ---- */
 
-/* How growing ended: served · the limit, the source, a guard, growth=off is in the way · no bookkeeping memory · the source failed. */
+/* How growing ended: served · the limit, the source, a guard, growth=off is in the way · no
+ * bookkeeping memory · the source failed. */
 typedef enum fy__growth {
     FY__GROWTH_DONE,
     FY__GROWTH_PAST_LIMIT,
@@ -202,12 +241,16 @@ typedef enum fy__growth {
     FY__GROWTH_FAILED
 } fy__growth_t;
 
-/* Asks the source for a segment and cuts the request from it; `rung` is counted then. *out_status is what the source said, if it was asked. */
-fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status);
-/* fy__pool_grow's first try where the source can resize: makes a segment longer, until its free end serves the request; NULL: by nbytes. */
-fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes, uint64_t *rung, fy__node_t **out_node,
-                             fy_status_t *out_status);
-/* Gives back the free end of such a segment, but keeps keep_nbytes reserved; lock held, let go of meanwhile. Returns bytes. */
+/* Asks the source for a segment and cuts the request from it; `rung` is counted then. *out_status
+ * is what the source said, if it was asked. */
+fy__growth_t fy__pool_grow(fy__pool_t *pool, fy__request_t *request, uint64_t *rung,
+                           fy__node_t **out_node, fy_status_t *out_status);
+/* fy__pool_grow's first try where the source can resize: makes a segment longer, until its free end
+ * serves the request; NULL: by nbytes. */
+fy__growth_t fy__pool_extend(fy__pool_t *pool, fy__request_t *request, uint64_t nbytes,
+                             uint64_t *rung, fy__node_t **out_node, fy_status_t *out_status);
+/* Gives back the free end of such a segment, but keeps keep_nbytes reserved; lock held, let go of
+ * meanwhile. Returns bytes. */
 uint64_t fy__pool_shorten(fy__pool_t *pool, fy__range_t *range, uint64_t keep_nbytes);
 /* What a call of the source came to; counts it. */
 fy__growth_t fy__pool_growth(fy__pool_t *pool, fy_status_t status);
@@ -223,7 +266,8 @@ void fy__plan_block(fy__pool_t *pool, const fy__block_t *block, bool is_alloc);
 
 /* What the slow path found out. */
 typedef struct fy__refusal {
-    bool is_reserve;     /* asked by fy__pool_reserve: the bytes are wanted besides what is reserved */
+    /* asked by fy__pool_reserve: the bytes are wanted besides what is reserved */
+    bool is_reserve;
     bool limit_refused;  /* else the source did, or */
     bool growth_off;     /* the pool's options */
     bool pressed;        /* pressure functions gave something */
@@ -235,14 +279,16 @@ typedef struct fy__refusal {
 } fy__refusal_t;
 
 /* Notes whether the machine refused the growth; source_lock held. */
-static inline void fy__refusal_note_machine(fy__refusal_t *refusal, const fy__pool_t *pool, fy__growth_t growth)
+static inline void fy__refusal_note_machine(fy__refusal_t *refusal, const fy__pool_t *pool,
+                                            fy__growth_t growth)
 {
     const fy__backing_t *backing = pool->source.backing;
     refusal->machine_refused = growth == FY__GROWTH_REFUSED && backing && backing->is_refused;
     refusal->machine_nbytes = refusal->machine_refused ? backing->nbytes : 0;
 }
 /* Fails with a verdict; no lock held. */
-fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *request, const fy__refusal_t *refusal);
+fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *request,
+                             const fy__refusal_t *refusal);
 /* Largest run of neighbours that are free or pending; lock held. Walks. */
 uint64_t fy__pool_largest_free(const fy__pool_t *pool);
 

@@ -1,6 +1,7 @@
 /* Size index: bins, tries and rings. See size_index.h for the scheme.
- * Invariants: a node's size agrees with its path in every bit above its depth; a subtree's smallest size lies on its leftmost path
- * (follow child 0, else child 1) and its largest on its rightmost; one node of each size stands in the trie, the others in its ring. */
+ * Invariants: a node's size agrees with its path in every bit above its depth; a subtree's smallest
+ * size lies on its leftmost path (follow child 0, else child 1) and its largest on its rightmost;
+ * one node of each size stands in the trie, the others in its ring. */
 #include "alloc/size_index.h"
 
 #include <stddef.h>
@@ -19,7 +20,10 @@ static inline bin_t bin_of(uint64_t granules)
 }
 
 /* The open bits of a size, first one to branch on at the top. */
-static inline uint64_t branch_bits(uint64_t granules, uint32_t low_bits) { return low_bits ? granules << (64 - low_bits) : 0; }
+static inline uint64_t branch_bits(uint64_t granules, uint32_t low_bits)
+{
+    return low_bits ? granules << (64 - low_bits) : 0;
+}
 
 void fy__size_index_init(fy__size_index_t *index, uint64_t granule)
 {
@@ -58,7 +62,8 @@ void fy__size_index_insert(fy__size_index_t *index, fy__size_node_t *node)
 }
 
 /* Puts `other` (or nothing) where `node` hangs: under its parent or in its bin. */
-static void replace_in_parent(fy__size_index_t *index, fy__size_node_t *node, fy__size_node_t *other, bin_t bin)
+static void replace_in_parent(fy__size_index_t *index, fy__size_node_t *node,
+                              fy__size_node_t *other, bin_t bin)
 {
     fy__size_node_t *parent = node->parent;
     if (parent) {
@@ -92,7 +97,8 @@ void fy__size_index_remove(fy__size_index_t *index, fy__size_node_t *node)
     } else {
         /* Any leaf below agrees with the path in the bits above, so it may stand here. */
         heir = node;
-        while (heir->child[0] || heir->child[1]) heir = heir->child[1] ? heir->child[1] : heir->child[0];
+        while (heir->child[0] || heir->child[1])
+            heir = heir->child[1] ? heir->child[1] : heir->child[0];
         if (heir == node) {
             replace_in_parent(index, node, NULL, bin);
             return;
@@ -114,7 +120,8 @@ static fy__size_node_t *smallest_in(fy__size_node_t *at)
 /* The smallest node of at least nbytes in one trie, or NULL. */
 static fy__size_node_t *best_in(fy__size_node_t *at, uint64_t nbytes, uint64_t bits)
 {
-    fy__size_node_t *best = NULL, *above = NULL; /* above: deepest subtree on the larger side of the path */
+    /* above: deepest subtree on the larger side of the path */
+    fy__size_node_t *best = NULL, *above = NULL;
     while (at) {
         if (at->nbytes >= nbytes && (!best || at->nbytes < best->nbytes)) {
             best = at;
@@ -163,23 +170,29 @@ fy__size_node_t *fy__size_index_largest(const fy__size_index_t *index)
 }
 
 /* Depth is bounded by the bits of a size, so recursion is safe. */
-static bool trie_is_valid(const fy__size_index_t *index, const fy__size_node_t *node, bin_t bin, uint64_t path, uint32_t depth,
-                          uint64_t *count)
+static bool trie_is_valid(const fy__size_index_t *index, const fy__size_node_t *node, bin_t bin,
+                          uint64_t path, uint32_t depth, uint64_t *count)
 {
     uint64_t granules = node->nbytes >> index->granule_shift;
     bin_t own = bin_of(granules);
-    if (granules << index->granule_shift != node->nbytes || own.row != bin.row || own.column != bin.column) return false;
+    if (granules << index->granule_shift != node->nbytes || own.row != bin.row ||
+        own.column != bin.column)
+        return false;
     uint64_t bits = branch_bits(granules, own.low_bits);
     if (depth > own.low_bits || (depth && (bits >> (64 - depth)) != path)) return false;
     const fy__size_node_t *ring = node;
     do {
-        if (ring->nbytes != node->nbytes || ring->newer->older != ring || (ring != node && ring->parent)) return false;
+        if (ring->nbytes != node->nbytes || ring->newer->older != ring ||
+            (ring != node && ring->parent))
+            return false;
         ++*count;
         ring = ring->newer;
     } while (ring != node);
     for (uint32_t i = 0; i < 2; i++) {
         const fy__size_node_t *child = node->child[i];
-        if (child && (child->parent != node || !trie_is_valid(index, child, bin, path * 2 + i, depth + 1, count))) return false;
+        if (child && (child->parent != node ||
+                      !trie_is_valid(index, child, bin, path * 2 + i, depth + 1, count)))
+            return false;
     }
     return true;
 }
@@ -192,7 +205,9 @@ bool fy__size_index_is_valid(const fy__size_index_t *index, uint64_t *out_count)
         for (uint32_t column = 0; column < FY__SIZE_COLUMNS; column++) {
             const fy__size_node_t *root = index->roots[row][column];
             if (!root != !(index->columns_used[row] >> column & 1)) return false;
-            if (root && (root->parent || !trie_is_valid(index, root, (bin_t){ row, column, 0 }, 0, 0, out_count))) return false;
+            if (root && (root->parent ||
+                         !trie_is_valid(index, root, (bin_t){ row, column, 0 }, 0, 0, out_count)))
+                return false;
         }
     }
     return true;

@@ -1,18 +1,22 @@
-/* Size index: free blocks by size, for exact best fit. Bins of an eighth of a power of two, found through two bitmaps; within a bin a
- * bitwise trie over the remaining bits of the size, with blocks of one size in a ring (newest first). The scheme is that of the "tree
- * bins" in Doug Lea's malloc, used for all sizes. Insert, remove and find cost at most as many steps as a size has bits, however many
- * blocks there are. Plain numbers: no memory is touched but the nodes. Not here: neighbours by address (offset.h). */
+/* Size index: free blocks by size, for exact best fit. Bins of an eighth of a power of two, found
+ * through two bitmaps; within a bin a bitwise trie over the remaining bits of the size, with blocks
+ * of one size in a ring (newest first). The scheme is that of the "tree bins" in Doug Lea's malloc,
+ * used for all sizes. Insert, remove and find cost at most as many steps as a size has bits,
+ * however many blocks there are. Plain numbers: no memory is touched but the nodes. Not here:
+ * neighbours by address (offset.h). */
 #ifndef FERRY_ALLOC_SIZE_INDEX_H_
 #define FERRY_ALLOC_SIZE_INDEX_H_
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Part of whatever is indexed. nbytes is a multiple of the index's granule, and fixed while inside. */
+/* Part of whatever is indexed. nbytes is a multiple of the index's granule, and fixed while
+ * inside. */
 typedef struct fy__size_node {
     uint64_t nbytes;
-    struct fy__size_node *child[2], *parent; /* trie; parent is NULL for a root and for ring members outside the trie */
-    struct fy__size_node *newer, *older;     /* ring of equal sizes */
+    /* trie; parent is NULL for a root and for ring members outside the trie */
+    struct fy__size_node *child[2], *parent;
+    struct fy__size_node *newer, *older; /* ring of equal sizes */
 } fy__size_node_t;
 
 enum { FY__SIZE_ROWS = 62, FY__SIZE_COLUMNS = 8 };

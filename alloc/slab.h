@@ -1,5 +1,6 @@
-/* Slabs: nodes of one size on a free list, for a pool's bookkeeping. Grows by malloc, gives back all at once; running out of memory is
- * reported, never fatal. Not thread-safe: the pool's lock guards it. Not here: device memory. */
+/* Slabs: nodes of one size on a free list, for a pool's bookkeeping. Grows by malloc, gives back
+ * all at once; running out of memory is reported, never fatal. Not thread-safe: the pool's lock
+ * guards it. Not here: device memory. */
 #ifndef FERRY_ALLOC_SLAB_H_
 #define FERRY_ALLOC_SLAB_H_
 

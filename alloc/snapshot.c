@@ -1,5 +1,7 @@
-/* fy_memory_snapshot: takes a snapshot and writes it to a file, whole or not at all (runtime/base/replace.h).
- * Not here: what is taken (snapshot_device.c), what is written (snapshot_json.c, snapshot_svg.c). */
+/* fy_memory_snapshot: takes a snapshot and writes it to a file, whole or not at all
+ * (runtime/base/replace.h).
+ * Not here: what is taken (snapshot_device.c), what is written (snapshot_json.c,
+ * snapshot_svg.c). */
 #include "alloc/snapshot.h"
 
 #include <errno.h>
@@ -37,14 +39,17 @@ static int write_to(const fy__snapshot_t *snapshot, fy_snapshot_format_t format,
     return error;
 }
 
-fy_status_t fy_memory_snapshot(const fy_device_t *device, const char *path, fy_snapshot_format_t format)
+fy_status_t fy_memory_snapshot(const fy_device_t *device, const char *path,
+                               fy_snapshot_format_t format)
 {
     fy__snapshot_t snapshot;
     fy__replace_t replace;
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_snapshot: device is NULL");
-    if (!path || !*path) return FY_FAIL(INVALID_ARGUMENT, "memory_snapshot: path is %s", path ? "empty" : "NULL");
+    if (!path || !*path)
+        return FY_FAIL(INVALID_ARGUMENT, "memory_snapshot: path is %s", path ? "empty" : "NULL");
     if ((unsigned)format > FY_SNAPSHOT_SVG)
-        return FY_FAIL(INVALID_ARGUMENT, "memory_snapshot: format %d is none of FY_SNAPSHOT_JSON, _SVG", (int)format);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "memory_snapshot: format %d is none of FY_SNAPSHOT_JSON, _SVG", (int)format);
     FY_TRY(fy__snapshot_take(device, &snapshot));
     int error = fy__replace_begin(&replace, path);
     if (!error && (error = write_to(&snapshot, format, replace.fd)))
@@ -52,5 +57,6 @@ fy_status_t fy_memory_snapshot(const fy_device_t *device, const char *path, fy_s
     else if (!error)
         error = fy__replace_commit(&replace);
     fy__snapshot_free(&snapshot);
-    return error ? FY_FAIL(IO, "memory_snapshot: cannot write %.300s: %s", path, strerror(error)) : FY_STATUS_OK;
+    return error ? FY_FAIL(IO, "memory_snapshot: cannot write %.300s: %s", path, strerror(error))
+                 : FY_STATUS_OK;
 }

@@ -1,6 +1,7 @@
-/* A snapshot: what lies where in a device's memory at one moment, as plain data. Taken under the pools' locks (snapshot_take.c), written
- * as JSON (snapshot_json.c, docs/snapshot.md) or drawn (snapshot_svg.c). The `ferry` command reads the JSON into the same structs and
- * compiles snapshot_{svg,map,sums}.c, too, so nothing in those may need more than the public headers.
+/* A snapshot: what lies where in a device's memory at one moment, as plain data. Taken under the
+ * pools' locks (snapshot_take.c), written as JSON (snapshot_json.c, docs/snapshot.md) or drawn
+ * (snapshot_svg.c). The `ferry` command reads the JSON into the same structs and compiles
+ * snapshot_{svg,map,sums}.c, too, so nothing in those may need more than the public headers.
  * Not here: pools (pool.h), the file (snapshot.c). */
 #ifndef FERRY_ALLOC_SNAPSHOT_H_
 #define FERRY_ALLOC_SNAPSHOT_H_
@@ -23,7 +24,8 @@ typedef enum fy__snapshot_state {
         FY__SNAPSHOT_STATE_COUNT
 } fy__snapshot_state_t;
 
-/* X(name, text); GRAPH: lies inside live blocks of the device's pool, and is shown once more in detail */
+/* X(name, text); GRAPH: lies inside live blocks of the device's pool, and is shown once more in
+ * detail */
 #define FY__SNAPSHOT_KINDS(X) \
     X(DEVICE, device)         \
     X(HOST, host)             \
@@ -44,7 +46,11 @@ typedef enum fy__snapshot_kind {
     X(verdicts)
 /* clang-format on */
 
-enum { FY__SNAPSHOT_STREAMS = 5, FY__SNAPSHOT_NO_CATEGORY = FY_CATEGORY_COUNT, FY__SNAPSHOT_PATH = 768 };
+enum {
+    FY__SNAPSHOT_STREAMS = 5,
+    FY__SNAPSHOT_NO_CATEGORY = FY_CATEGORY_COUNT,
+    FY__SNAPSHOT_PATH = 768
+};
 
 typedef struct fy__snapshot_block {
     uint64_t offset; /* in its segment */
@@ -67,7 +73,9 @@ typedef struct fy__snapshot_pool {
     char name[96];
     fy__snapshot_kind_t kind;
     fy_memory_stats_t stats;
-    uint64_t in_place; /* page-locked where it lies, and a page of the device's own: part of live and reserved, in no segment */
+    /* page-locked where it lies, and a page of the device's own: part of live and reserved, in no
+     * segment */
+    uint64_t in_place;
     fy_memory_rungs_t rungs;
     size_t first_segment, nsegments; /* by address */
 } fy__snapshot_pool_t;
@@ -82,7 +90,8 @@ typedef struct fy__snapshot {
     void *texts; /* what the scopes point into */
 } fy__snapshot_t;
 
-static inline const fy__snapshot_block_t *fy__snapshot_blocks_of(const fy__snapshot_t *snapshot, const fy__snapshot_segment_t *segment)
+static inline const fy__snapshot_block_t *
+fy__snapshot_blocks_of(const fy__snapshot_t *snapshot, const fy__snapshot_segment_t *segment)
 {
     return snapshot->blocks + segment->first_block;
 }
@@ -95,18 +104,22 @@ void fy__snapshot_free(fy__snapshot_t *snapshot);
 
 typedef struct fy__snapshot_sums {
     uint64_t nbytes[FY__SNAPSHOT_STATE_COUNT], count[FY__SNAPSHOT_STATE_COUNT];
-    uint64_t requested, by_category[FY_CATEGORY_COUNT + 1]; /* of live blocks; the last one: not known */
+    /* of live blocks; the last one: not known */
+    uint64_t requested, by_category[FY_CATEGORY_COUNT + 1];
     size_t nsegments;
 } fy__snapshot_sums_t;
-fy__snapshot_sums_t fy__snapshot_sum(const fy__snapshot_t *snapshot, const fy__snapshot_pool_t *pool);
+fy__snapshot_sums_t fy__snapshot_sum(const fy__snapshot_t *snapshot,
+                                     const fy__snapshot_pool_t *pool);
 
 /* Live bytes made in that very scope, not in those inside it. */
 typedef struct fy__snapshot_scope {
     const char *path;
     uint64_t live, blocks;
 } fy__snapshot_scope_t;
-/* The scopes of a pool's live blocks, most bytes first; returns how many. *out_scopes is for free(); NULL: no memory, and 0. */
-size_t fy__snapshot_scopes(const fy__snapshot_t *snapshot, const fy__snapshot_pool_t *pool, fy__snapshot_scope_t **out_scopes);
+/* The scopes of a pool's live blocks, most bytes first; returns how many. *out_scopes is for
+ * free(); NULL: no memory, and 0. */
+size_t fy__snapshot_scopes(const fy__snapshot_t *snapshot, const fy__snapshot_pool_t *pool,
+                           fy__snapshot_scope_t **out_scopes);
 
 /* ---- snapshot_json.c, snapshot_svg.c ---- */
 

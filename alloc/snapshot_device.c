@@ -1,5 +1,6 @@
-/* Taking a snapshot of a device: its pool, the page-locked memory that serves it, its graphs' memory. All their locks are held while it
- * is copied, in the order of the fork handlers (runtime/wire.c). What takes time (room, texts, sorting) is done before or after.
+/* Taking a snapshot of a device: its pool, the page-locked memory that serves it, its graphs'
+ * memory. All their locks are held while it is copied, in the order of the fork handlers
+ * (runtime/wire.c). What takes time (room, texts, sorting) is done before or after.
  * Not here: what is copied of a pool (snapshot_take.c), files (snapshot.c). */
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,10 @@ static void let_go(void *user, fy__pool_t *pool)
     fy__pool_let_go(pool);
 }
 static void count(void *user, fy__pool_t *pool) { fy__taking_count(user, pool); }
-static void copy_graph(void *user, fy__pool_t *pool) { fy__taking_copy(user, pool, FY__SNAPSHOT_GRAPH); }
+static void copy_graph(void *user, fy__pool_t *pool)
+{
+    fy__taking_copy(user, pool, FY__SNAPSHOT_GRAPH);
+}
 
 /* false: there was not enough room; `taking` says how much it takes. */
 static bool try_copy(const fy_device_t *device, fy__taking_t *taking)
@@ -53,7 +57,8 @@ static bool try_copy(const fy_device_t *device, fy__taking_t *taking)
     fy__private_each(device, count, taking);
     const bool fits = fy__taking_fits(taking);
     if (fits) {
-        fy__taking_copy(taking, device->pool, device->is_host ? FY__SNAPSHOT_HOST : FY__SNAPSHOT_DEVICE);
+        fy__taking_copy(taking, device->pool,
+                        device->is_host ? FY__SNAPSHOT_HOST : FY__SNAPSHOT_DEVICE);
         fy__taking_copy(taking, device->pinned, FY__SNAPSHOT_PINNED);
         fy__private_each(device, copy_graph, taking);
     }
@@ -73,7 +78,8 @@ typedef struct scope_name {
 
 static int by_node(const void *a, const void *b)
 {
-    const uintptr_t left = (uintptr_t)((const scope_name_t *)a)->node, right = (uintptr_t)((const scope_name_t *)b)->node;
+    const uintptr_t left = (uintptr_t)((const scope_name_t *)a)->node,
+                    right = (uintptr_t)((const scope_name_t *)b)->node;
     return left < right ? -1 : left > right;
 }
 
@@ -82,10 +88,12 @@ static size_t collect_nodes(const fy__taking_t *taking, scope_name_t *names)
 {
     size_t n = 0, unique = 0;
     for (size_t i = 0; i < taking->to->nblocks; i++)
-        if (taking->scopes[i] && (!n || names[n - 1].node != taking->scopes[i])) names[n++].node = taking->scopes[i];
+        if (taking->scopes[i] && (!n || names[n - 1].node != taking->scopes[i]))
+            names[n++].node = taking->scopes[i];
     qsort(names, n, sizeof *names, by_node);
     for (size_t i = 0; i < n; i++)
-        if (!unique || names[unique - 1].node != names[i].node) names[unique++].node = names[i].node;
+        if (!unique || names[unique - 1].node != names[i].node)
+            names[unique++].node = names[i].node;
     return unique;
 }
 
@@ -98,7 +106,8 @@ static bool name_scopes(const fy__taking_t *taking)
     scope_name_t *names = calloc(to->nblocks + 1, sizeof *names);
     if (!names) return false;
     const size_t n = collect_nodes(taking, names);
-    for (size_t i = 0; i < n; i++) nbytes += strlen(fy__scope_path(names[i].node, path, sizeof path)) + 1;
+    for (size_t i = 0; i < n; i++)
+        nbytes += strlen(fy__scope_path(names[i].node, path, sizeof path)) + 1;
     char *texts = to->texts = malloc(nbytes + 1);
     for (size_t i = 0; texts && i < n; i++) {
         names[i].path = strcpy(texts + used, fy__scope_path(names[i].node, path, sizeof path));
@@ -106,7 +115,8 @@ static bool name_scopes(const fy__taking_t *taking)
     }
     for (size_t i = 0; texts && i < to->nblocks; i++) {
         const scope_name_t key = { taking->scopes[i], NULL };
-        const scope_name_t *found = key.node ? bsearch(&key, names, n, sizeof *names, by_node) : NULL;
+        const scope_name_t *found = key.node ? bsearch(&key, names, n, sizeof *names, by_node)
+                                             : NULL;
         to->blocks[i].scope = found ? found->path : NULL;
     }
     free(names);
@@ -133,10 +143,14 @@ fy_status_t fy__snapshot_take(const fy_device_t *device, fy__snapshot_t *out_sna
     ok = ok && name_scopes(&taking);
     if (ok) {
         fy__taking_sort(&taking);
-        if (device->pinned) out_snapshot->pools[1].in_place = fy__pin_add_outside(device, &out_snapshot->pools[1].stats);
+        if (device->pinned)
+            out_snapshot->pools[1].in_place =
+                fy__pin_add_outside(device, &out_snapshot->pools[1].stats);
     } else
         fy__snapshot_free(out_snapshot);
     free(taking.scopes);
     return ok ? FY_STATUS_OK
-              : FY_FAIL(OUT_OF_MEMORY, "memory_snapshot: no host memory for a copy of %zu blocks of %s", taking.nblocks, device->spec);
+              : FY_FAIL(OUT_OF_MEMORY,
+                        "memory_snapshot: no host memory for a copy of %zu blocks of %s",
+                        taking.nblocks, device->spec);
 }

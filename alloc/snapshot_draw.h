@@ -1,4 +1,5 @@
-/* Drawing a snapshot as SVG: what the page (snapshot_svg.c) and the maps on it (snapshot_map.c) share. Needs no more than snapshot.h. */
+/* Drawing a snapshot as SVG: what the page (snapshot_svg.c) and the maps on it (snapshot_map.c)
+ * share. Needs no more than snapshot.h. */
 #ifndef FERRY_ALLOC_SNAPSHOT_DRAW_H_
 #define FERRY_ALLOC_SNAPSHOT_DRAW_H_
 
@@ -31,6 +32,7 @@ typedef struct fy__map {
 } fy__map_t;
 fy__map_t fy__map_plan(const fy__snapshot_t *snapshot, const fy__snapshot_pool_t *pool);
 double fy__map_height(const fy__map_t *map);
-void fy__map_draw(FILE *file, const fy__snapshot_t *snapshot, const fy__snapshot_pool_t *pool, const fy__map_t *map, double y);
+void fy__map_draw(FILE *file, const fy__snapshot_t *snapshot, const fy__snapshot_pool_t *pool,
+                  const fy__map_t *map, double y);
 
 #endif

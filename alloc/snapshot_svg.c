@@ -1,5 +1,7 @@
-/* A snapshot as a picture (SVG 1.1): legend, for each pool its figures and its map (snapshot_map.c).
- * Plain data in, text out: the `ferry` command compiles this, too. Where it comes from: snapshot.h. */
+/* A snapshot as a picture (SVG 1.1): legend, for each pool its figures and its map
+ * (snapshot_map.c).
+ * Plain data in, text out: the `ferry` command compiles this, too. Where it comes from:
+ * snapshot.h. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +13,26 @@ typedef const fy__snapshot_t snapshot_t;
 typedef const fy__snapshot_pool_t pool_t;
 
 /* Pixels. */
-enum { WIDTH = FY__DRAW_WIDTH, MARGIN = FY__DRAW_MARGIN, TEXT = FY__DRAW_TEXT, HEAD = 60, SCOPES_SHOWN = 4 };
+enum {
+    WIDTH = FY__DRAW_WIDTH,
+    MARGIN = FY__DRAW_MARGIN,
+    TEXT = FY__DRAW_TEXT,
+    HEAD = 60,
+    SCOPES_SHOWN = 4
+};
 
-/* A palette that colour-blind readers can tell apart (Okabe and Ito, 2008); in the order of FY_CATEGORY_LIST, then "not known". */
-static const char *const colours[FY_CATEGORY_COUNT + 1] = { "#56b4e9", "#0072b2", "#e69f00", "#cc79a7", "#009e73", "#f0e442", "#9a9a9a" };
+/* A palette that colour-blind readers can tell apart (Okabe and Ito, 2008); in the order of
+ * FY_CATEGORY_LIST, then "not known". */
+static const char *const colours[FY_CATEGORY_COUNT + 1] = { "#56b4e9", "#0072b2", "#e69f00",
+                                                            "#cc79a7", "#009e73", "#f0e442",
+                                                            "#9a9a9a" };
 
 /* ---- texts ---- */
 
-const char *fy__draw_category(int category) { return category < FY_CATEGORY_COUNT ? fy_category_name((fy_category_t)category) : "live"; }
+const char *fy__draw_category(int category)
+{
+    return category < FY_CATEGORY_COUNT ? fy_category_name((fy_category_t)category) : "live";
+}
 
 const char *fy__draw_state(int state)
 {
@@ -40,7 +54,8 @@ static size_t xml_length(const unsigned char *s)
                                                    : 0;
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xC0) != 0x80) return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] >= 0xA0)) return 0; /* overlong, surrogates */
+    /* overlong, surrogates */
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] >= 0xA0)) return 0;
     if ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] >= 0x90)) return 0;
     return s[0] == 0xEF && s[1] == 0xBF && s[2] >= 0xBE ? 0 : n; /* U+FFFE, U+FFFF */
 }
@@ -66,7 +81,8 @@ void fy__draw_size(FILE *file, uint64_t nbytes)
     double value = (double)nbytes;
     int unit = 0;
     for (; value >= 1024 && unit < 5; unit++) value /= 1024;
-    fprintf(file, value < 100 && value != (double)(int)value ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    fprintf(file, value < 100 && value != (double)(int)value ? "%.1f %s" : "%.0f %s", value,
+            units[unit]);
 }
 
 void fy__draw_named(FILE *file, const char *before, uint64_t nbytes)
@@ -110,7 +126,8 @@ static void put_figures(FILE *file, pool_t *pool)
     if (pool->in_place) fy__draw_named(file, "; locked outside the pool ", pool->in_place);
     if (!s->cached) return;
     fy__draw_named(file, "; largest free ", s->largest_free);
-    fprintf(file, ", fragmentation %.0f %%", 100.0 * (1.0 - (double)s->largest_free / (double)s->cached));
+    fprintf(file, ", fragmentation %.0f %%",
+            100.0 * (1.0 - (double)s->largest_free / (double)s->cached));
 }
 
 static void put_rungs(FILE *file, pool_t *pool)
@@ -147,13 +164,18 @@ static double pool_height(snapshot_t *snapshot, pool_t *pool)
 
 static void put_pool(FILE *file, snapshot_t *snapshot, pool_t *pool, double y)
 {
-    static const char *const kinds[] = { "device memory", "host memory", "page-locked host memory", "inside live blocks of the device" };
+    static const char *const kinds[] = { "device memory", "host memory", "page-locked host memory",
+                                         "inside live blocks of the device" };
     const fy__map_t map = fy__map_plan(snapshot, pool);
     fy__draw_text(file, MARGIN, y += TEXT, "name");
     fy__draw_xml(file, pool->name);
     fprintf(file, "<tspan class=\"text\">: %s", kinds[pool->kind]);
     if (pool->nsegments) fy__draw_named(file, "; a whole line is ", map.line_nbytes);
-    if (map.thin) fprintf(file, "; %" PRIu64 " blocks thinner than a pixel are drawn together with their neighbours", map.thin);
+    if (map.thin)
+        fprintf(file,
+                "; %" PRIu64
+                " blocks thinner than a pixel are drawn together with their neighbours",
+                map.thin);
     fputs("</tspan></text>\n", file);
     fy__draw_text(file, MARGIN, y += TEXT, "text");
     put_figures(file, pool);
@@ -172,17 +194,23 @@ static void put_pool(FILE *file, snapshot_t *snapshot, pool_t *pool, double y)
 
 static void put_style(FILE *file)
 {
-    fputs("<style>text{font-family:sans-serif;fill:#222}.title{font-size:17px;font-weight:bold}.name{font-size:13px;font-weight:bold}"
+    fputs("<style>text{font-family:sans-serif;fill:#222}.title{font-size:17px;font-weight:bold}."
+          "name{font-size:13px;font-weight:bold}"
           ".text{font-size:11px;font-weight:normal}.label{font-size:9px;fill:#666}"
-          "rect{stroke:#fff;stroke-width:.6}.thin{stroke:none}.free{fill:#fff;stroke:#aaa}.free.thin{stroke:none}"
-          ".pending{fill:url(#pending);stroke:#777}.at_hand{fill:url(#at_hand);stroke:#aaa}.page{fill:#fff;stroke:none}",
+          "rect{stroke:#fff;stroke-width:.6}.thin{stroke:none}.free{fill:#fff;stroke:#aaa}.free."
+          "thin{stroke:none}"
+          ".pending{fill:url(#pending);stroke:#777}.at_hand{fill:url(#at_hand);stroke:#aaa}.page{"
+          "fill:#fff;stroke:none}",
           file);
     for (int i = 0; i <= FY_CATEGORY_COUNT; i++) fprintf(file, ".c%d{fill:%s}", i, colours[i]);
     fputs("</style>\n<defs>"
-          "<pattern id=\"pending\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">"
-          "<path d=\"M0 0H5V5H0Z\" fill=\"#fff\"/><path d=\"M1 0V5\" stroke=\"#777\" stroke-width=\"1.6\"/></pattern>"
+          "<pattern id=\"pending\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
+          "patternTransform=\"rotate(45)\">"
+          "<path d=\"M0 0H5V5H0Z\" fill=\"#fff\"/><path d=\"M1 0V5\" stroke=\"#777\" "
+          "stroke-width=\"1.6\"/></pattern>"
           "<pattern id=\"at_hand\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\">"
-          "<path d=\"M0 0H5V5H0Z\" fill=\"#fff\"/><circle cx=\"2\" cy=\"2\" r=\".9\" fill=\"#999\"/></pattern></defs>\n",
+          "<path d=\"M0 0H5V5H0Z\" fill=\"#fff\"/><circle cx=\"2\" cy=\"2\" r=\".9\" "
+          "fill=\"#999\"/></pattern></defs>\n",
           file);
 }
 
@@ -213,7 +241,8 @@ static void put_legend(FILE *file, snapshot_t *snapshot)
     }
     x = put_key(file, x, "pending", "pending", nbytes[FY__SNAPSHOT_PENDING]);
     x = put_key(file, x, "free", "free", nbytes[FY__SNAPSHOT_FREE]);
-    if (nbytes[FY__SNAPSHOT_AT_HAND]) (void)put_key(file, x, "at_hand", "at hand", nbytes[FY__SNAPSHOT_AT_HAND]);
+    if (nbytes[FY__SNAPSHOT_AT_HAND])
+        (void)put_key(file, x, "at_hand", "at hand", nbytes[FY__SNAPSHOT_AT_HAND]);
 }
 
 void fy__snapshot_write_svg(const fy__snapshot_t *snapshot, FILE *file)
@@ -221,9 +250,11 @@ void fy__snapshot_write_svg(const fy__snapshot_t *snapshot, FILE *file)
     double height = HEAD + MARGIN;
     const time_t seconds = (time_t)(snapshot->unix_ns / 1000000000u);
     struct tm utc = { 0 };
-    for (size_t i = 0; i < snapshot->npools; i++) height += pool_height(snapshot, &snapshot->pools[i]);
+    for (size_t i = 0; i < snapshot->npools; i++)
+        height += pool_height(snapshot, &snapshot->pools[i]);
     fprintf(file,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" "
+            "width=\"%d\" height=\"%.0f\" "
             "viewBox=\"0 0 %d %.0f\">\n",
             WIDTH, height, WIDTH, height);
     put_style(file);
@@ -234,8 +265,8 @@ void fy__snapshot_write_svg(const fy__snapshot_t *snapshot, FILE *file)
     fputs(" <tspan class=\"text\">", file);
     fy__draw_xml(file, snapshot->model);
     gmtime_r(&seconds, &utc);
-    fprintf(file, ", %04d-%02d-%02d %02d:%02d:%02d UTC</tspan></text>\n", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour,
-            utc.tm_min, utc.tm_sec);
+    fprintf(file, ", %04d-%02d-%02d %02d:%02d:%02d UTC</tspan></text>\n", utc.tm_year + 1900,
+            utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
     put_legend(file, snapshot);
     double y = HEAD;
     for (size_t i = 0; i < snapshot->npools; i++) {

@@ -1,4 +1,5 @@
-/* Copying pools into a snapshot. Next: snapshot.h for what it looks like, snapshot_device.c for who calls this in which order. */
+/* Copying pools into a snapshot. Next: snapshot.h for what it looks like, snapshot_device.c for who
+ * calls this in which order. */
 #include "alloc/snapshot_take.h"
 
 #include <stdlib.h>
@@ -26,7 +27,8 @@ void fy__taking_count(fy__taking_t *taking, const fy__pool_t *pool)
 
 bool fy__taking_fits(const fy__taking_t *taking)
 {
-    return taking->npools <= taking->room_pools && taking->nsegments <= taking->room_segments && taking->nblocks <= taking->room_blocks;
+    return taking->npools <= taking->room_pools && taking->nsegments <= taking->room_segments &&
+           taking->nblocks <= taking->room_blocks;
 }
 
 bool fy__taking_make_room(fy__taking_t *taking)
@@ -46,9 +48,11 @@ bool fy__taking_make_room(fy__taking_t *taking)
 
 static void copy_streams(const fy__hazard_t *hazard, fy__snapshot_block_t *block)
 {
-    _Static_assert(FY__SNAPSHOT_STREAMS >= 1 + FY__READER_COUNT, "a block may be pending on as many streams as a hazard has words");
+    _Static_assert(FY__SNAPSHOT_STREAMS >= 1 + FY__READER_COUNT,
+                   "a block may be pending on as many streams as a hazard has words");
     for (int i = 0; i < 1 + FY__READER_COUNT; i++) {
-        const fy__point_t point = atomic_load_explicit(i ? &hazard->readers[i - 1] : &hazard->writer, memory_order_relaxed);
+        const fy__point_t point = atomic_load_explicit(
+            i ? &hazard->readers[i - 1] : &hazard->writer, memory_order_relaxed);
         const uint16_t stream = (uint16_t)FY__POINT_STREAM(point);
         int k = 0;
         while (k < block->nstreams && block->streams[k] != stream) k++;
@@ -63,10 +67,13 @@ static bool is_at_hand(const fy__block_t *block)
     return users && atomic_load_explicit(users, memory_order_relaxed) == 0;
 }
 
-/* A span that is taken has an id, unless it is off its shelf while its last use is polled: then it is pending. */
-static void copy_block(fy__snapshot_pool_t *pool, const fy__node_t *node, fy__snapshot_block_t *block, const void **scope)
+/* A span that is taken has an id, unless it is off its shelf while its last use is polled: then it
+ * is pending. */
+static void copy_block(fy__snapshot_pool_t *pool, const fy__node_t *node,
+                       fy__snapshot_block_t *block, const void **scope)
 {
-    *block = (fy__snapshot_block_t){ .offset = node->span.offset - node->span.range->offset, .nbytes = node->span.size.nbytes };
+    *block = (fy__snapshot_block_t){ .offset = node->span.offset - node->span.range->offset,
+                                     .nbytes = node->span.size.nbytes };
     block->category = FY__SNAPSHOT_NO_CATEGORY;
     *scope = NULL;
     if (node->span.shelf == FY__SHELF_FREE) {
@@ -108,8 +115,10 @@ void fy__taking_copy(fy__taking_t *taking, const fy__pool_t *pool, fy__snapshot_
         fy__snapshot_segment_t *segment = &to->segments[to->nsegments++];
         copy->nsegments++;
         *segment = (fy__snapshot_segment_t){ range->offset, range->nbytes, to->nblocks, 0 };
-        for (const fy__span_t *span = range->first; span; span = span->next, to->nblocks++, segment->nblocks++)
-            copy_block(copy, (const fy__node_t *)span, &to->blocks[to->nblocks], &taking->scopes[to->nblocks]);
+        for (const fy__span_t *span = range->first; span;
+             span = span->next, to->nblocks++, segment->nblocks++)
+            copy_block(copy, (const fy__node_t *)span, &to->blocks[to->nblocks],
+                       &taking->scopes[to->nblocks]);
     }
 }
 
@@ -122,6 +131,6 @@ static int by_address(const void *a, const void *b)
 void fy__taking_sort(fy__taking_t *taking)
 {
     for (size_t i = 0; i < taking->to->npools; i++)
-        qsort(taking->to->segments + taking->to->pools[i].first_segment, taking->to->pools[i].nsegments, sizeof *taking->to->segments,
-              by_address);
+        qsort(taking->to->segments + taking->to->pools[i].first_segment,
+              taking->to->pools[i].nsegments, sizeof *taking->to->segments, by_address);
 }

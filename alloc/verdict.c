@@ -1,5 +1,6 @@
-/* The verdict: why a request was refused, with the figures of that moment, and the smallest thing that would help. It depends on
- * nothing but the pool, and says only what is true: every hint is computed from the segments as they are.
+/* The verdict: why a request was refused, with the figures of that moment, and the smallest thing
+ * that would help. It depends on nothing but the pool, and says only what is true: every hint is
+ * computed from the segments as they are.
  * Not here: what was tried (ladder.c). */
 #include "alloc/pool.h"
 
@@ -12,19 +13,29 @@ typedef unsigned long long ull; /* for printf */
 
 /* What a walk over the segments finds. */
 typedef struct survey {
-    uint64_t largest_free;       /* largest run of free and pending neighbours */
-    uint64_t largest_done;       /* the same without pending ones */
-    uint64_t least_live_window;  /* least live bytes in the way of a run of `nbytes`; UINT64_MAX if no segment is that large */
-    uint64_t least_live_segment; /* least live bytes in one segment of at least `nbytes_back`; UINT64_MAX if there is none */
-    uint64_t idle_nbytes;        /* segments without a live block: a sync and a trim would give them back */
-    uint64_t fixed_nbytes;       /* live for good */
-    uint64_t loose_nbytes;       /* segments without such a block */
+    uint64_t largest_free; /* largest run of free and pending neighbours */
+    uint64_t largest_done; /* the same without pending ones */
+    /* least live bytes in the way of a run of `nbytes`; UINT64_MAX if no segment is that large */
+    uint64_t least_live_window;
+    /* least live bytes in one segment of at least `nbytes_back`; UINT64_MAX if there is none */
+    uint64_t least_live_segment;
+    /* segments without a live block: a sync and a trim would give them back */
+    uint64_t idle_nbytes;
+    uint64_t fixed_nbytes; /* live for good */
+    uint64_t loose_nbytes; /* segments without such a block */
 } survey_t;
 
-static inline uint64_t live_of(const fy__span_t *span) { return span->shelf == FY__SPAN_TAKEN ? span->size.nbytes : 0; }
-static inline bool is_fixed(const fy__span_t *span) { return span->shelf == FY__SPAN_TAKEN && ((const fy__node_t *)span)->block.is_fixed; }
+static inline uint64_t live_of(const fy__span_t *span)
+{
+    return span->shelf == FY__SPAN_TAKEN ? span->size.nbytes : 0;
+}
+static inline bool is_fixed(const fy__span_t *span)
+{
+    return span->shelf == FY__SPAN_TAKEN && ((const fy__node_t *)span)->block.is_fixed;
+}
 
-/* Least live bytes among runs of neighbours of at least nbytes: the runs grow to the right and are cut from the left. */
+/* Least live bytes among runs of neighbours of at least nbytes: the runs grow to the right and are
+ * cut from the left. */
 static uint64_t least_live_in_way(const fy__range_t *range, uint64_t nbytes)
 {
     uint64_t least = UINT64_MAX, run = 0, live = 0;
@@ -47,7 +58,8 @@ static uint64_t least_live_in_way(const fy__range_t *range, uint64_t nbytes)
     return least;
 }
 
-static void survey_range(const fy__range_t *range, uint64_t nbytes, uint64_t nbytes_back, survey_t *survey)
+static void survey_range(const fy__range_t *range, uint64_t nbytes, uint64_t nbytes_back,
+                         survey_t *survey)
 {
     uint64_t run = 0, done = 0, live = 0, fixed = 0;
     for (const fy__span_t *span = range->first; span; span = span->next) {
@@ -66,17 +78,22 @@ static void survey_range(const fy__range_t *range, uint64_t nbytes, uint64_t nby
         const uint64_t least = least_live_in_way(range, nbytes);
         if (least < survey->least_live_window) survey->least_live_window = least;
     }
-    if (!fixed && range->nbytes >= nbytes_back && live < survey->least_live_segment) survey->least_live_segment = live;
+    if (!fixed && range->nbytes >= nbytes_back && live < survey->least_live_segment)
+        survey->least_live_segment = live;
 }
 
 static survey_t survey_pool(const fy__pool_t *pool, uint64_t nbytes, uint64_t nbytes_back)
 {
     survey_t survey = { .least_live_window = UINT64_MAX, .least_live_segment = UINT64_MAX };
-    for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next) survey_range(range, nbytes, nbytes_back, &survey);
+    for (const fy__range_t *range = pool->offsets.ranges; range; range = range->next)
+        survey_range(range, nbytes, nbytes_back, &survey);
     return survey;
 }
 
-uint64_t fy__pool_largest_free(const fy__pool_t *pool) { return survey_pool(pool, UINT64_MAX, UINT64_MAX).largest_free; }
+uint64_t fy__pool_largest_free(const fy__pool_t *pool)
+{
+    return survey_pool(pool, UINT64_MAX, UINT64_MAX).largest_free;
+}
 
 /* Appends to the verdict's text. */
 static void say(fy_oom_verdict_t *verdict, size_t *length, const char *format, ...) FY_PRINTF(3, 4);
@@ -113,11 +130,13 @@ static amount_t amount(uint64_t nbytes)
 {
     amount_t amount;
     const amount_t readable = about(nbytes);
-    snprintf(amount.text, sizeof amount.text, readable.text[0] ? "%llu (%.16s)" : "%llu", (ull)nbytes, readable.text);
+    snprintf(amount.text, sizeof amount.text, readable.text[0] ? "%llu (%.16s)" : "%llu",
+             (ull)nbytes, readable.text);
     return amount;
 }
 
-static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t outside)
+static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
+                        uint64_t outside)
 {
     const uint64_t cached = verdict->cached;
     if (verdict->limit == FY_UNLIMITED)
@@ -125,19 +144,26 @@ static void say_figures(fy_oom_verdict_t *verdict, size_t *length, const fy__poo
     else
         say(verdict, length, "\n  limit %s", amount(verdict->limit).text);
     const amount_t live = about(verdict->live);
-    const uint64_t peak = pool->peak_live > verdict->live ? pool->peak_live : verdict->live; /* as in fy__pin_add_outside */
-    say(verdict, length, ", reserved %llu = live %llu (%s%speak %llu) + cached %llu (of it pending %llu)", (ull)verdict->reserved,
-        (ull)verdict->live, live.text, comma_if(&live), (ull)peak, (ull)cached, (ull)verdict->pending);
+    /* as in fy__pin_add_outside */
+    const uint64_t peak = pool->peak_live > verdict->live ? pool->peak_live : verdict->live;
+    say(verdict, length,
+        ", reserved %llu = live %llu (%s%speak %llu) + cached %llu (of it pending %llu)",
+        (ull)verdict->reserved, (ull)verdict->live, live.text, comma_if(&live), (ull)peak,
+        (ull)cached, (ull)verdict->pending);
     if (cached)
-        say(verdict, length, "; largest free block %llu, fragmentation %.0f %%", (ull)verdict->largest_free,
+        say(verdict, length, "; largest free block %llu, fragmentation %.0f %%",
+            (ull)verdict->largest_free,
             100.0 * (1.0 - (double)verdict->largest_free / (double)cached));
-    if (outside) say(verdict, length, "; besides, page-locked outside the pool: %llu", (ull)outside);
+    if (outside)
+        say(verdict, length, "; besides, page-locked outside the pool: %llu", (ull)outside);
 }
 
 static uint32_t tried_of(const fy__refusal_t *refusal)
 {
-    return FY_OOM_TRIED_SEARCH | (refusal->growth_off ? 0u : FY_OOM_TRIED_GROW) | (refusal->pressed ? FY_OOM_TRIED_PRESSURE : 0u) |
-           (refusal->released ? FY_OOM_TRIED_RELEASE : 0u) | (refusal->synced ? FY_OOM_TRIED_SYNC : 0u);
+    return FY_OOM_TRIED_SEARCH | (refusal->growth_off ? 0u : FY_OOM_TRIED_GROW) |
+           (refusal->pressed ? FY_OOM_TRIED_PRESSURE : 0u) |
+           (refusal->released ? FY_OOM_TRIED_RELEASE : 0u) |
+           (refusal->synced ? FY_OOM_TRIED_SYNC : 0u);
 }
 
 static void say_tried(fy_oom_verdict_t *verdict, size_t *length, const fy__refusal_t *refusal)
@@ -145,12 +171,16 @@ static void say_tried(fy_oom_verdict_t *verdict, size_t *length, const fy__refus
     say(verdict, length, "\n  tried: search");
     if (verdict->tried & FY_OOM_TRIED_GROW) say(verdict, length, ", grow");
     if (verdict->tried & FY_OOM_TRIED_PRESSURE) say(verdict, length, ", pressure functions");
-    if (verdict->tried & FY_OOM_TRIED_RELEASE) say(verdict, length, ", give %llu idle bytes back", (ull)refusal->released);
-    if (verdict->tried & FY_OOM_TRIED_SYNC) say(verdict, length, ", wait for pending blocks and search again");
-    if (refusal->sync_forbidden) say(verdict, length, "; not tried: a guard forbids to wait for pending blocks");
+    if (verdict->tried & FY_OOM_TRIED_RELEASE)
+        say(verdict, length, ", give %llu idle bytes back", (ull)refusal->released);
+    if (verdict->tried & FY_OOM_TRIED_SYNC)
+        say(verdict, length, ", wait for pending blocks and search again");
+    if (refusal->sync_forbidden)
+        say(verdict, length, "; not tried: a guard forbids to wait for pending blocks");
 }
 
-static void say_readable(fy_oom_verdict_t *verdict, size_t *length, const char *what, uint64_t nbytes)
+static void say_readable(fy_oom_verdict_t *verdict, size_t *length, const char *what,
+                         uint64_t nbytes)
 {
     const amount_t readable = about(nbytes);
     say(verdict, length, "%s ", what);
@@ -166,50 +196,61 @@ static void say_who(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t 
     bool said[FY_CATEGORY_COUNT] = { false };
     for (int i = 0; i < FY_OOM_TOP && verdict->top[i].live; i++) {
         say(verdict, length, i ? ", " : "\n  live by scope: ");
-        say_readable(verdict, length, verdict->top[i].path[0] ? verdict->top[i].path : "(outside any)", verdict->top[i].live);
+        say_readable(verdict, length,
+                     verdict->top[i].path[0] ? verdict->top[i].path : "(outside any)",
+                     verdict->top[i].live);
     }
     for (int n = 0; n < FY_CATEGORY_COUNT; n++) {
         int largest = -1;
         for (int i = 0; i < FY_CATEGORY_COUNT; i++)
-            if (!said[i] && pool->by_category[i] && (largest < 0 || pool->by_category[i] > pool->by_category[largest])) largest = i;
+            if (!said[i] && pool->by_category[i] &&
+                (largest < 0 || pool->by_category[i] > pool->by_category[largest]))
+                largest = i;
         if (largest < 0) return;
         said[largest] = true;
         say(verdict, length, n ? ", " : "\n  live by category: ");
-        say_readable(verdict, length, fy_category_name((fy_category_t)largest), pool->by_category[largest]);
+        say_readable(verdict, length, fy_category_name((fy_category_t)largest),
+                     pool->by_category[largest]);
     }
 }
 
 /* Reserving so much more gives one segment that the request fills. */
-static bool say_reserve(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t nbytes)
+static bool say_reserve(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
+                        uint64_t nbytes)
 {
     const uint64_t all = pool->reserved + nbytes;
     if (all > pool->options.limit_nbytes || all > pool->options.device_nbytes) return false;
-    say(verdict, length, "%s fy_memory_reserve %llu more (%llu in all)", verdict->would_help ? ", or" : "\n  Would help:", (ull)nbytes,
-        (ull)all);
+    say(verdict, length, "%s fy_memory_reserve %llu more (%llu in all)",
+        verdict->would_help ? ", or" : "\n  Would help:", (ull)nbytes, (ull)all);
     return true;
 }
 
-static void say_reserve_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t nbytes)
+static void say_reserve_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
+                             uint64_t nbytes)
 {
     if (verdict->reason == FY_OOM_LIMIT)
-        say(verdict, length, "\n  Would help: a limit of at least %llu bytes", (ull)pool->reserved + nbytes);
+        say(verdict, length, "\n  Would help: a limit of at least %llu bytes",
+            (ull)pool->reserved + nbytes);
     else if (verdict->reason == FY_OOM_TOO_LARGE)
         say(verdict, length, "\n  Nothing that is freed would help: reserve less");
 }
 
-static void say_machine_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, const char *which)
+static void say_machine_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
+                             const char *which)
 {
     const amount_t readable = about(verdict->would_help);
     const char *hint = pool->source.backing->hint;
     say(verdict, length, "\n  Would help: ");
     if (verdict->would_help)
-        say(verdict, length, "free %llu live bytes (%s%s%s), or ", (ull)verdict->would_help, readable.text, comma_if(&readable), which);
+        say(verdict, length, "free %llu live bytes (%s%s%s), or ", (ull)verdict->would_help,
+            readable.text, comma_if(&readable), which);
     say(verdict, length, "ask for less%s%s", hint ? ", or " : "", hint ? hint : "");
 }
 
-/* The limit under which a segment of nbytes fits besides `held`. What is fixed may be more under a higher limit, and then that must be
- * higher still: it has a segment of its own, in large steps. */
-static uint64_t limit_for(const fy__pool_t *pool, uint64_t held, uint64_t nbytes, const survey_t *survey)
+/* The limit under which a segment of nbytes fits besides `held`. What is fixed may be more under a
+ * higher limit, and then that must be higher still: it has a segment of its own, in large steps. */
+static uint64_t limit_for(const fy__pool_t *pool, uint64_t held, uint64_t nbytes,
+                          const survey_t *survey)
 {
     enum { LARGE_STEP = 2 << 20, ROUNDS = 64 };
     const uint64_t fixed = survey->fixed_nbytes;
@@ -223,8 +264,9 @@ static uint64_t limit_for(const fy__pool_t *pool, uint64_t held, uint64_t nbytes
     return limit;
 }
 
-static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal,
-                     const survey_t *survey, const char *which)
+static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
+                     uint64_t nbytes, const fy__refusal_t *refusal, const survey_t *survey,
+                     const char *which)
 {
     const ull help = (ull)verdict->would_help;
     if (verdict->reason == FY_OOM_MACHINE) {
@@ -236,44 +278,60 @@ static void say_help(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
         return;
     }
     switch (verdict->reason) {
-    case FY_OOM_WOULD_FIT_AFTER_SYNC: say(verdict, length, "\n  It would fit after a sync: wait for the device first"); return;
-    case FY_OOM_TOO_LARGE: say(verdict, length, "\n  Nothing that is freed would help: ask for less"); return;
+    case FY_OOM_WOULD_FIT_AFTER_SYNC:
+        say(verdict, length, "\n  It would fit after a sync: wait for the device first");
+        return;
+    case FY_OOM_TOO_LARGE:
+        say(verdict, length, "\n  Nothing that is freed would help: ask for less");
+        return;
     default: break;
     }
     if (nbytes > verdict->limit) {
-        say(verdict, length, "\n  Would help: a limit of at least %llu bytes", (ull)limit_for(pool, 0, nbytes, survey));
+        say(verdict, length, "\n  Would help: a limit of at least %llu bytes",
+            (ull)limit_for(pool, 0, nbytes, survey));
         return;
     }
     const amount_t readable = about(verdict->would_help);
-    if (help) say(verdict, length, "\n  Would help: free %llu live bytes (%s%s%s)", help, readable.text, comma_if(&readable), which);
+    if (help)
+        say(verdict, length, "\n  Would help: free %llu live bytes (%s%s%s)", help, readable.text,
+            comma_if(&readable), which);
     if (refusal->growth_off && say_reserve(verdict, length, pool, nbytes)) return;
     /* A limit that lets the pool have more than the device has is no help. */
     const uint64_t limit = limit_for(pool, verdict->reserved, nbytes, survey);
-    if ((refusal->limit_refused || fy__pool_is_hopeless(pool, nbytes)) && limit > verdict->limit && limit <= pool->options.device_nbytes)
-        say(verdict, length, "%s a limit higher by %llu bytes", help ? ", or" : "\n  Would help:", (ull)(limit - verdict->limit));
+    if ((refusal->limit_refused || fy__pool_is_hopeless(pool, nbytes)) && limit > verdict->limit &&
+        limit <= pool->options.device_nbytes)
+        say(verdict, length, "%s a limit higher by %llu bytes",
+            help ? ", or" : "\n  Would help:", (ull)(limit - verdict->limit));
 }
 
-/* What must go back to the source before a segment of nbytes fits: the excess over the limit, or as much as the source refused. */
+/* What must go back to the source before a segment of nbytes fits: the excess over the limit, or as
+ * much as the source refused. */
 static uint64_t back_for(const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal)
 {
-    if (refusal->machine_refused) return nbytes > refusal->machine_nbytes ? nbytes - refusal->machine_nbytes : 0;
+    if (refusal->machine_refused)
+        return nbytes > refusal->machine_nbytes ? nbytes - refusal->machine_nbytes : 0;
     if (!refusal->limit_refused) return nbytes;
     const uint64_t room = fy__pool_limit_beside(pool, fy__pool_outside_for_good(pool)) - nbytes;
     return pool->reserved > room ? pool->reserved - room : 0;
 }
 
-static fy_oom_reason_t reason_of(const fy__pool_t *pool, const fy__request_t *request, const fy__refusal_t *refusal, const survey_t *survey,
+static fy_oom_reason_t reason_of(const fy__pool_t *pool, const fy__request_t *request,
+                                 const fy__refusal_t *refusal, const survey_t *survey,
                                  uint64_t back)
 {
     const uint64_t nbytes = request->nbytes;
     if (fy__pool_is_too_large(pool, nbytes)) return FY_OOM_TOO_LARGE;
-    if (refusal->is_reserve && !request->no_nodes && nbytes + pool->reserved > pool->options.device_nbytes) return FY_OOM_TOO_LARGE;
+    if (refusal->is_reserve && !request->no_nodes &&
+        nbytes + pool->reserved > pool->options.device_nbytes)
+        return FY_OOM_TOO_LARGE;
     if (refusal->is_reserve && refusal->machine_refused) return FY_OOM_MACHINE;
     if (refusal->is_reserve) return refusal->limit_refused ? FY_OOM_LIMIT : FY_OOM_DEVICE_FULL;
     if (fy__pool_is_hopeless(pool, nbytes)) return FY_OOM_LIMIT;
     if (request->no_nodes) return FY_OOM_DEVICE_FULL;
-    const bool may_swap = !refusal->growth_off && survey->idle_nbytes >= back; /* segments go back for one that fits */
-    if (refusal->sync_forbidden && (survey->largest_free >= nbytes || may_swap)) return FY_OOM_WOULD_FIT_AFTER_SYNC;
+    /* segments go back for one that fits */
+    const bool may_swap = !refusal->growth_off && survey->idle_nbytes >= back;
+    if (refusal->sync_forbidden && (survey->largest_free >= nbytes || may_swap))
+        return FY_OOM_WOULD_FIT_AFTER_SYNC;
     if (refusal->growth_off) return FY_OOM_GROWTH_OFF;
     if (pool->reserved - pool->live >= nbytes) return FY_OOM_FRAGMENTED;
     if (refusal->machine_refused) return FY_OOM_MACHINE;
@@ -281,24 +339,29 @@ static fy_oom_reason_t reason_of(const fy__pool_t *pool, const fy__request_t *re
 }
 
 /* All that can go from the pool is not enough: others, who share its limit, must give back, too. */
-static uint64_t help_of_outside(const fy__pool_t *pool, uint64_t nbytes, const survey_t *survey, const char **out_which)
+static uint64_t help_of_outside(const fy__pool_t *pool, uint64_t nbytes, const survey_t *survey,
+                                const char **out_which)
 {
-    const uint64_t limit = pool->options.limit_nbytes, outside = fy__pool_outside_for_good(pool), loose = pool->live - survey->fixed_nbytes;
+    const uint64_t limit = pool->options.limit_nbytes, outside = fy__pool_outside_for_good(pool),
+                   loose = pool->live - survey->fixed_nbytes;
     const uint64_t stays = pool->reserved - survey->loose_nbytes + nbytes;
     if (!outside || stays > limit || limit - stays < pool->options.outside_least_nbytes) return 0;
-    *out_which = loose ? "all in the pool, and of what is locked outside of it" : "of what is locked outside of the pool";
+    *out_which = loose ? "all in the pool, and of what is locked outside of it"
+                       : "of what is locked outside of the pool";
     return loose + (outside + stays > limit ? outside + stays - limit : 0);
 }
 
-/* Live bytes whose end would make room in a segment, or let a segment go back; at worst all of them, if that gives back enough. */
-static uint64_t help_of(const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal, const survey_t *survey, uint64_t back,
-                        const char **out_which)
+/* Live bytes whose end would make room in a segment, or let a segment go back; at worst all of
+ * them, if that gives back enough. */
+static uint64_t help_of(const fy__pool_t *pool, uint64_t nbytes, const fy__refusal_t *refusal,
+                        const survey_t *survey, uint64_t back, const char **out_which)
 {
     if (refusal->growth_off) { /* what goes back does not come again */
         *out_which = "of neighbours, in one segment";
         return survey->least_live_window != UINT64_MAX ? survey->least_live_window : 0;
     }
-    if (survey->least_live_window <= survey->least_live_segment && survey->least_live_window != UINT64_MAX) {
+    if (survey->least_live_window <= survey->least_live_segment &&
+        survey->least_live_window != UINT64_MAX) {
         *out_which = "of neighbours, in one segment";
         return survey->least_live_window;
     }
@@ -307,24 +370,29 @@ static uint64_t help_of(const fy__pool_t *pool, uint64_t nbytes, const fy__refus
         return survey->least_live_segment;
     }
     *out_which = "all there are";
-    if (survey->loose_nbytes >= back && !fy__pool_is_hopeless(pool, nbytes)) return pool->live - survey->fixed_nbytes;
+    if (survey->loose_nbytes >= back && !fy__pool_is_hopeless(pool, nbytes))
+        return pool->live - survey->fixed_nbytes;
     return help_of_outside(pool, nbytes, survey, out_which);
 }
 
-static void say_what(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool, const fy__request_t *request,
-                     const fy__refusal_t *refusal)
+static void say_what(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t *pool,
+                     const fy__request_t *request, const fy__refusal_t *refusal)
 {
     say(verdict, length, "%s: %llu bytes asked for", pool->name, (ull)request->asked);
-    if (refusal->is_reserve) say(verdict, length, " besides the %llu that are reserved", (ull)verdict->reserved);
+    if (refusal->is_reserve)
+        say(verdict, length, " besides the %llu that are reserved", (ull)verdict->reserved);
     const amount_t readable = about(request->asked);
     if (request->nbytes != request->asked)
-        say(verdict, length, " (%s%s%llu as rounded)", readable.text, comma_if(&readable), (ull)request->nbytes);
+        say(verdict, length, " (%s%s%llu as rounded)", readable.text, comma_if(&readable),
+            (ull)request->nbytes);
     else if (readable.text[0])
         say(verdict, length, " (%s)", readable.text);
     if (request->no_nodes)
         say(verdict, length, ": the host has no memory for the pool's own bookkeeping");
-    else if (request->nbytes > pool->options.device_nbytes || (refusal->is_reserve && verdict->reason == FY_OOM_TOO_LARGE))
-        say(verdict, length, ": more than the %llu bytes the device has", (ull)pool->options.device_nbytes);
+    else if (request->nbytes > pool->options.device_nbytes ||
+             (refusal->is_reserve && verdict->reason == FY_OOM_TOO_LARGE))
+        say(verdict, length, ": more than the %llu bytes the device has",
+            (ull)pool->options.device_nbytes);
     else if (verdict->reason == FY_OOM_TOO_LARGE)
         say(verdict, length, ": more than there can be");
     else if (verdict->reason == FY_OOM_LIMIT)
@@ -334,19 +402,23 @@ static void say_what(fy_oom_verdict_t *verdict, size_t *length, const fy__pool_t
     else if (verdict->reason == FY_OOM_FRAGMENTED)
         say(verdict, length, ": enough is free, but not in one piece");
     else if (verdict->reason == FY_OOM_MACHINE)
-        say(verdict, length, ": more than the %s that this machine has available", amount(refusal->machine_nbytes).text);
+        say(verdict, length, ": more than the %s that this machine has available",
+            amount(refusal->machine_nbytes).text);
     else if (verdict->reason == FY_OOM_DEVICE_FULL)
         say(verdict, length, ": the device has no more");
 }
 
-FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *request, const fy__refusal_t *refusal)
+FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *request,
+                                     const fy__refusal_t *refusal)
 {
     const char *which = "";
     size_t length = 0;
-    fy_oom_verdict_t verdict = { .struct_size = sizeof verdict, .status = pool->options.full_status };
+    fy_oom_verdict_t verdict = { .struct_size = sizeof verdict,
+                                 .status = pool->options.full_status };
     if (pool->source.top_scopes) pool->source.top_scopes(pool->source.user, &verdict);
     pthread_mutex_lock(&pool->lock);
-    const bool hopeless = refusal->is_reserve || fy__pool_is_hopeless(pool, request->nbytes); /* nothing that is freed helps */
+    /* nothing that is freed helps */
+    const bool hopeless = refusal->is_reserve || fy__pool_is_hopeless(pool, request->nbytes);
     const uint64_t outside = fy__pool_outside(pool);
     const uint64_t back = hopeless ? 0 : back_for(pool, request->nbytes, refusal);
     const survey_t survey = survey_pool(pool, request->nbytes, back);
@@ -361,11 +433,13 @@ FY_COLD fy_status_t fy__pool_verdict(fy__pool_t *pool, const fy__request_t *requ
     if (!hopeless && !request->no_nodes) verdict.tried = tried_of(refusal);
     if (!hopeless && !request->no_nodes && verdict.reason != FY_OOM_WOULD_FIT_AFTER_SYNC)
         verdict.would_help = help_of(pool, request->nbytes, refusal, &survey, back, &which);
-    if (!refusal->is_reserve && hopeless) verdict.would_help = help_of_outside(pool, request->nbytes, &survey, &which);
+    if (!refusal->is_reserve && hopeless)
+        verdict.would_help = help_of_outside(pool, request->nbytes, &survey, &which);
     /* What must not be cut off comes first: the error record holds half as much. */
     say_what(&verdict, &length, pool, request, refusal);
     say_figures(&verdict, &length, pool, outside);
-    if (!request->no_nodes) say_help(&verdict, &length, pool, request->nbytes, refusal, &survey, which);
+    if (!request->no_nodes)
+        say_help(&verdict, &length, pool, request->nbytes, refusal, &survey, which);
     if (verdict.tried) say_tried(&verdict, &length, refusal);
     if (!request->no_nodes) say_who(&verdict, &length, pool);
     pool->rungs.verdicts++;

@@ -1,14 +1,19 @@
-/* The backends that are part of libferry. Each has the signature of a plugin's fy_backend_open, so wire.c treats all alike. */
+/* The backends that are part of libferry. Each has the signature of a plugin's fy_backend_open, so
+ * wire.c treats all alike. */
 #ifndef FERRY_BACKENDS_BUILTIN_H_
 #define FERRY_BACKENDS_BUILTIN_H_
 
 #include <ferry/backend.h>
 
-fy_status_t fy__backend_host_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend);
-fy_status_t fy__backend_sim_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend);
-fy_status_t fy__backend_null_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend);
+fy_status_t fy__backend_host_open(const fy_host_api_t *host, uint32_t abi,
+                                  const fy_backend_t **out_backend);
+fy_status_t fy__backend_sim_open(const fy_host_api_t *host, uint32_t abi,
+                                 const fy_backend_t **out_backend);
+fy_status_t fy__backend_null_open(const fy_host_api_t *host, uint32_t abi,
+                                  const fy_backend_t **out_backend);
 
-/* For fork: the simulated accelerator's locks are held over it. They come last: it calls nobody under them. */
+/* For fork: the simulated accelerator's locks are held over it. They come last: it calls nobody
+ * under them. */
 void fy__backend_sim_fork_lock(void);
 void fy__backend_sim_fork_unlock(void);
 

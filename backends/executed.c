@@ -16,7 +16,10 @@ static void count(counter_t *counter, uint64_t nbytes)
 }
 
 void fy__executed_count(fy_copy_kind_t kind, uint64_t nbytes) { count(&done[kind], nbytes); }
-void fy__executed_count_failed(fy_copy_kind_t kind, uint64_t nbytes) { count(&failed[kind], nbytes); }
+void fy__executed_count_failed(fy_copy_kind_t kind, uint64_t nbytes)
+{
+    count(&failed[kind], nbytes);
+}
 
 void fy__executed_read(fy__executed_t *out_totals)
 {

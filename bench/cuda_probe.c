@@ -1,8 +1,11 @@
-/* What the CUDA driver's own calls cost on this machine, without Ferry: launches by the size of their arguments, the current context, events, a
- * graph of 32 launches, copies. Figures of Ferry are read beside these (gpu_torch.py, scripts/gpu-check.sh).
- * The driver is found as the plugin finds it: $FERRY_CUDA_DRIVER, else libcuda.so.1, and cuGetProcAddress. Nothing of Ferry is linked.
- * Usage: cuda_probe [DEVICE_INDEX [ROUNDS]]: one JSON document on standard output, a table on standard error. Rounds are interleaved and medians
- * count. Exit 0; 1: a call failed; 2: usage; 77: there is no driver or no device. */
+/* What the CUDA driver's own calls cost on this machine, without Ferry: launches by the size of
+ * their arguments, the current context, events, a graph of 32 launches, copies. Figures of Ferry
+ * are read beside these (gpu_torch.py, scripts/gpu-check.sh).
+ * The driver is found as the plugin finds it: $FERRY_CUDA_DRIVER, else libcuda.so.1, and
+ * cuGetProcAddress. Nothing of Ferry is linked.
+ * Usage: cuda_probe [DEVICE_INDEX [ROUNDS]]: one JSON document on standard output, a table on
+ * standard error. Rounds are interleaved and medians count. Exit 0; 1: a call failed; 2: usage; 77:
+ * there is no driver or no device. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -56,8 +59,8 @@ static struct {
 #undef X
 } driver;
 
-typedef CUresult(CUDAAPI *get_proc_fn)(const char *symbol, void **pfn, int version, cuuint64_t flags,
-                                       CUdriverProcAddressQueryResult *status);
+typedef CUresult(CUDAAPI *get_proc_fn)(const char *symbol, void **pfn, int version,
+                                       cuuint64_t flags, CUdriverProcAddressQueryResult *status);
 
 /* The kernels: probe_kernels.cu, as nvcc left them. */
 __asm__(".pushsection .rodata\n"
@@ -68,7 +71,14 @@ __asm__(".pushsection .rodata\n"
         ".popsection\n");
 extern const unsigned char probe_fatbin[] __attribute__((visibility("hidden")));
 
-enum { SIZES = 3, GRAPH_NODES = 32, CALLS = 200, MAX_ROUNDS = 101, SMALL_NBYTES = 4 << 10, LARGE_NBYTES = 64 << 20 };
+enum {
+    SIZES = 3,
+    GRAPH_NODES = 32,
+    CALLS = 200,
+    MAX_ROUNDS = 101,
+    SMALL_NBYTES = 4 << 10,
+    LARGE_NBYTES = 64 << 20
+};
 
 static struct {
     CUdevice device;
@@ -94,7 +104,8 @@ static int check(CUresult code, const char *call)
     const char *name = NULL;
     if (code == CUDA_SUCCESS) return 1;
     if (driver.cuGetErrorName != NULL) driver.cuGetErrorName(code, &name);
-    fprintf(stderr, "cuda_probe: %s gave %s (%d)\n", call, name != NULL ? name : "an unknown code", (int)code);
+    fprintf(stderr, "cuda_probe: %s gave %s (%d)\n", call, name != NULL ? name : "an unknown code",
+            (int)code);
     return 0;
 }
 #define TRY(call, arguments_) \
@@ -102,8 +113,10 @@ static int check(CUresult code, const char *call)
 
 static int load_driver(void)
 {
-    const char *asked = getenv("FERRY_CUDA_DRIVER"), *name = asked != NULL && asked[0] != '\0' ? asked : "libcuda.so.1";
-    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL), *entry = library != NULL ? dlsym(library, "cuGetProcAddress_v2") : NULL;
+    const char *asked = getenv("FERRY_CUDA_DRIVER"),
+               *name = asked != NULL && asked[0] != '\0' ? asked : "libcuda.so.1";
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL),
+         *entry = library != NULL ? dlsym(library, "cuGetProcAddress_v2") : NULL;
     get_proc_fn get_proc;
     CUdriverProcAddressQueryResult found;
     if (entry == NULL) {
@@ -111,12 +124,15 @@ static int load_driver(void)
         return 0;
     }
     memcpy(&get_proc, &entry, sizeof entry);
-#define X(call, since)                                                                                                     \
-    entry = NULL;                                                                                                          \
-    if (get_proc(#call, &entry, since, CU_GET_PROC_ADDRESS_DEFAULT, &found) != CUDA_SUCCESS || entry == NULL) {            \
-        fprintf(stderr, "cuda_probe: '%s' has no %s of version %d: driver 12.0 or newer is needed\n", name, #call, since); \
-        return 0;                                                                                                          \
-    }                                                                                                                      \
+#define X(call, since)                                                                         \
+    entry = NULL;                                                                              \
+    if (get_proc(#call, &entry, since, CU_GET_PROC_ADDRESS_DEFAULT, &found) != CUDA_SUCCESS || \
+        entry == NULL) {                                                                       \
+        fprintf(stderr,                                                                        \
+                "cuda_probe: '%s' has no %s of version %d: driver 12.0 or newer is needed\n",  \
+                name, #call, since);                                                           \
+        return 0;                                                                              \
+    }                                                                                          \
     memcpy(&driver.call, &entry, sizeof entry);
     DRIVER_LIST(X)
 #undef X
@@ -133,7 +149,9 @@ static int wait_idle(void)
 static int capture_graph(void)
 {
     TRY(cuStreamBeginCapture, (probe.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    for (int i = 0; i < GRAPH_NODES; i++) TRY(cuLaunchKernel, (probe.kernels[1], 1, 1, 1, 32, 1, 1, 0, probe.stream, parameters, NULL));
+    for (int i = 0; i < GRAPH_NODES; i++)
+        TRY(cuLaunchKernel,
+            (probe.kernels[1], 1, 1, 1, 32, 1, 1, 0, probe.stream, parameters, NULL));
     TRY(cuStreamEndCapture, (probe.stream, &probe.graph));
     TRY(cuGraphInstantiateWithFlags, (&probe.replay, probe.graph, 0));
     TRY(cuGraphUpload, (probe.replay, probe.stream));
@@ -148,7 +166,8 @@ static int open_device(int index)
     TRY(cuCtxPushCurrent, (probe.context));
     probe.is_pushed = 1;
     TRY(cuModuleLoadData, (&probe.module, probe_fatbin));
-    for (int i = 0; i < SIZES; i++) TRY(cuModuleGetFunction, (&probe.kernels[i], probe.module, names[i]));
+    for (int i = 0; i < SIZES; i++)
+        TRY(cuModuleGetFunction, (&probe.kernels[i], probe.module, names[i]));
     TRY(cuStreamCreateWithPriority, (&probe.stream, CU_STREAM_NON_BLOCKING, 0));
     TRY(cuEventCreate, (&probe.event, CU_EVENT_DISABLE_TIMING));
     TRY(cuMemAlloc, (&probe.memory, LARGE_NBYTES));
@@ -160,7 +179,8 @@ static int open_device(int index)
     }
     memset(probe.pageable, 1, LARGE_NBYTES);
     memset(probe.pinned, 1, LARGE_NBYTES);
-    TRY(cuMemHostRegister, (probe.pinned, LARGE_NBYTES, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+    TRY(cuMemHostRegister,
+        (probe.pinned, LARGE_NBYTES, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
     probe.is_registered = 1;
     return capture_graph();
 }
@@ -183,7 +203,8 @@ static void close_device(void)
     free(probe.pinned);
 }
 
-/* ---- measurements: each does its call `count` times; the time that counts ends before the device is waited for, or after ---- */
+/* ---- measurements: each does its call `count` times; the time that counts ends before the device
+ * is waited for, or after ---- */
 
 static double now_ns(void)
 {
@@ -194,7 +215,8 @@ static double now_ns(void)
 
 static int launch(int size)
 {
-    TRY(cuLaunchKernel, (probe.kernels[size], 1, 1, 1, 32, 1, 1, 0, probe.stream, parameters, NULL));
+    TRY(cuLaunchKernel,
+        (probe.kernels[size], 1, 1, 1, 32, 1, 1, 0, probe.stream, parameters, NULL));
     return 1;
 }
 static int get_context(int unused)
@@ -310,9 +332,10 @@ static void report(int index, int rounds)
     driver.cuDriverGetVersion(&version);
     for (char *c = name; *c != '\0'; c++)
         if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ') *c = '_';
-    fprintf(stderr, "%s, driver %d.%d, %d rounds\n%-34s%14s%14s%12s\n", name, version / 1000, version % 1000 / 10, rounds, "", "ns",
-            "worst ns", "GB/s");
-    printf("{\n  \"bench\": \"cuda_probe\",\n  \"clock\": \"wall\",\n  \"device\": \"cuda:%d\",\n  \"card\": \"%s\",\n  \"driver\": %d,\n"
+    fprintf(stderr, "%s, driver %d.%d, %d rounds\n%-34s%14s%14s%12s\n", name, version / 1000,
+            version % 1000 / 10, rounds, "", "ns", "worst ns", "GB/s");
+    printf("{\n  \"bench\": \"cuda_probe\",\n  \"clock\": \"wall\",\n  \"device\": \"cuda:%d\",\n  "
+           "\"card\": \"%s\",\n  \"driver\": %d,\n"
            "  \"rounds\": %d,\n  \"rows\": [\n",
            index, name, version, rounds);
     for (int i = 0; i < FIGURES; i++) {
@@ -322,8 +345,8 @@ static void report(int index, int rounds)
         fprintf(stderr, "%-34s%14.0f%14.0f", figure->name, median, worst);
         if (figure->nbytes > 0) fprintf(stderr, "%12.3f", (double)figure->nbytes / median);
         fputc('\n', stderr);
-        printf("    { \"what\": \"%s\", \"ns\": %.1f, \"worst_ns\": %.1f, \"bytes\": %zu }%s\n", figure->name, median, worst,
-               figure->nbytes, i + 1 < FIGURES ? "," : "");
+        printf("    { \"what\": \"%s\", \"ns\": %.1f, \"worst_ns\": %.1f, \"bytes\": %zu }%s\n",
+               figure->name, median, worst, figure->nbytes, i + 1 < FIGURES ? "," : "");
     }
     printf("  ]\n}\n");
 }
@@ -331,15 +354,18 @@ static void report(int index, int rounds)
 int main(int argc, char **argv)
 {
     const int index = argc > 1 ? atoi(argv[1]) : 0, rounds = argc > 2 ? atoi(argv[2]) : 15;
-    if (argc > 3 || index < 0 || rounds < 1 || rounds > MAX_ROUNDS || (argc > 1 && (argv[1][0] < '0' || argv[1][0] > '9'))) {
-        fprintf(stderr, "usage: cuda_probe [DEVICE_INDEX [ROUNDS]]   (at most %d rounds)\n", MAX_ROUNDS);
+    if (argc > 3 || index < 0 || rounds < 1 || rounds > MAX_ROUNDS ||
+        (argc > 1 && (argv[1][0] < '0' || argv[1][0] > '9'))) {
+        fprintf(stderr, "usage: cuda_probe [DEVICE_INDEX [ROUNDS]]   (at most %d rounds)\n",
+                MAX_ROUNDS);
         return 2;
     }
     if (!load_driver() || !check(driver.cuInit(0), "cuInit")) return 77;
     int fine = open_device(index);
     /* A round first that does not count. */
     for (int round = -1; fine && round < rounds; round++)
-        for (int i = 0; fine && i < FIGURES; i++) fine = measure(&figures[i], round < 0 ? 0 : round);
+        for (int i = 0; fine && i < FIGURES; i++)
+            fine = measure(&figures[i], round < 0 ? 0 : round);
     if (fine) report(index, rounds);
     close_device();
     return !fine;

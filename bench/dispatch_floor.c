@@ -1,7 +1,9 @@
-/* The price of one light request at its smallest: N times `add` (two f32[4] on the host, a new result) or `matmul` (16x16x16, a new
- * result), the same add in a guarded scope (`guarded`), or the bare `sgemm` that such a matmul ends in. `step` is 20 such adds, each of
- * the last one's result; `recorded` the same with a tape looking on, `replay` as a graph.
- * N is an argument, so that two runs under an instruction counter give instructions per request by difference (instructions.sh).
+/* The price of one light request at its smallest: N times `add` (two f32[4] on the host, a new
+ * result) or `matmul` (16x16x16, a new result), the same add in a guarded scope (`guarded`), or the
+ * bare `sgemm` that such a matmul ends in. `step` is 20 such adds, each of the last one's result;
+ * `recorded` the same with a tape looking on, `replay` as a graph.
+ * N is an argument, so that two runs under an instruction counter give instructions per request by
+ * difference (instructions.sh).
  * Not here: comparisons in time (peers_torch.cpp, `ferry bench dispatch`). */
 #include <dnnl.h>
 #include <ferry/ferry.h>
@@ -96,7 +98,8 @@ static fy_status_t run_sgemm(fy_tensor_t *a, fy_tensor_t *b, long count)
     FY_TRY(fy_tensor_map(a, FY_ACCESS_READ, &raw_a));
     FY_TRY(fy_tensor_map(b, FY_ACCESS_READ, &raw_b));
     for (long i = 0; i < count; i++)
-        if (dnnl_sgemm('N', 'N', SIZE, SIZE, SIZE, 1, raw_a, SIZE, raw_b, SIZE, 0, c, SIZE) != dnnl_success)
+        if (dnnl_sgemm('N', 'N', SIZE, SIZE, SIZE, 1, raw_a, SIZE, raw_b, SIZE, 0, c, SIZE) !=
+            dnnl_success)
             return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "dnnl_sgemm failed");
     return FY_STATUS_OK;
 }
@@ -123,7 +126,8 @@ static fy_status_t run(int which, long count, double *out_ns)
     struct timespec begin, end;
     FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, works[which].rank, works[which].dims, 1, &a));
     FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, works[which].rank, works[which].dims, 2, &b));
-    FY_TRY(works[which].work(a, b, 1000)); /* warm: free lists are filled, symbols are bound, kernels are made */
+    /* warm: free lists are filled, symbols are bound, kernels are made */
+    FY_TRY(works[which].work(a, b, 1000));
     clock_gettime(CLOCK_MONOTONIC, &begin);
     FY_TRY(works[which].work(a, b, count));
     clock_gettime(CLOCK_MONOTONIC, &end);
@@ -139,7 +143,8 @@ int main(int argc, char **argv)
     if (argc > 2)
         while (which < WORK_COUNT && strcmp(argv[2], works[which].name) != 0) which++;
     if (argc > 3 || count < 0 || (rest && *rest) || which == WORK_COUNT) {
-        fprintf(stderr, "usage: %s [TIMES [add|guarded|matmul|sgemm|step|recorded|replay]]\n", argv[0]);
+        fprintf(stderr, "usage: %s [TIMES [add|guarded|matmul|sgemm|step|recorded|replay]]\n",
+                argv[0]);
         return 2;
     }
     double ns = 0;
@@ -150,6 +155,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s: %s\n", fy_status_name(status), fy_error_get()->text);
         return 1;
     }
-    if (count) printf("%s: %ld times, %.1f ns each\n", works[which].name, count, ns / (double)count);
+    if (count)
+        printf("%s: %ld times, %.1f ns each\n", works[which].name, count, ns / (double)count);
     return 0;
 }

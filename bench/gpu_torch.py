@@ -8,6 +8,7 @@ Bars are against the bare call of the same run where there is one. A bar against
 verdict says so. Exit 77 with the reason on standard error where there is no torch or no card: then nothing was compared.
 The product needs no Python. Not here: the same comparison on the host (peers_torch.cpp, peers_images.cpp), whose networks these are.
 """
+
 import argparse
 import ctypes
 import json
@@ -25,7 +26,9 @@ def skip(why):
 if "--help" in sys.argv:
     print(__doc__.strip())
     sys.exit(0)
-parser = argparse.ArgumentParser(usage="gpu_torch.py [--probe CUDA_PROBE] [--seconds N] FERRY DEVICE [ROUNDS]", add_help=False)
+parser = argparse.ArgumentParser(
+    usage="gpu_torch.py [--probe CUDA_PROBE] [--seconds N] FERRY DEVICE [ROUNDS]", add_help=False
+)
 parser.add_argument("--probe")
 parser.add_argument("--seconds", type=float, default=1e9)
 parser.add_argument("ferry")
@@ -52,7 +55,13 @@ torch.backends.cudnn.benchmark = True
 
 
 def ferry(*arguments):
-    done = subprocess.run([FERRY, *arguments, "--device", DEVICE, "--json"], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [FERRY, *arguments, "--device", DEVICE, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     if done.returncode != 0:
         raise RuntimeError(f"ferry {' '.join(arguments)}: {done.stderr.strip()[-300:]}")
     return json.loads(done.stdout)
@@ -89,9 +98,17 @@ class Net(nn.Module):
         super().__init__()
         self.is_mnist = is_mnist
         if is_mnist:
-            self.conv1, self.conv2, self.fc1 = nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3), nn.Linear(9216, 128)
+            self.conv1, self.conv2, self.fc1 = (
+                nn.Conv2d(1, 32, 3),
+                nn.Conv2d(32, 64, 3),
+                nn.Linear(9216, 128),
+            )
         else:
-            self.conv1, self.conv2, self.fc1 = nn.Conv2d(1, 20, 3), nn.Conv2d(20, 50, 5), nn.Linear(800, 128)
+            self.conv1, self.conv2, self.fc1 = (
+                nn.Conv2d(1, 20, 3),
+                nn.Conv2d(20, 50, 5),
+                nn.Linear(800, 128),
+            )
         self.fc2 = nn.Linear(128, 10)
 
     def forward(self, x):
@@ -111,7 +128,9 @@ class Training:
     def __init__(self, is_mnist, batch, samples=2048):
         torch.manual_seed(1)
         self.batch, self.samples, self.at, self.graph = batch, samples, 0, None
-        self.images = torch.rand(samples, 1, 28, 28, device=card).to(memory_format=torch.channels_last)
+        self.images = torch.rand(samples, 1, 28, 28, device=card).to(
+            memory_format=torch.channels_last
+        )
         self.labels = torch.randint(0, 10, (samples,), device=card)
         self.order = torch.randperm(samples, device=card)
         self.chosen = self.order[:batch].clone()
@@ -122,7 +141,9 @@ class Training:
             self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.2)
 
     def work(self):
-        loss = nn.functional.cross_entropy(self.net(self.images[self.chosen]), self.labels[self.chosen])
+        loss = nn.functional.cross_entropy(
+            self.net(self.images[self.chosen]), self.labels[self.chosen]
+        )
         self.optimizer.zero_grad(set_to_none=self.graph is None)
         loss.backward()
         self.optimizer.step()
@@ -161,7 +182,9 @@ class Training:
 
 def pinned_ns(nbytes=64 << 20):
     """One page-locked copy up by the runtime's call, and the wait for it."""
-    host, there = torch.ones(nbytes, dtype=torch.uint8).pin_memory(), torch.empty(nbytes, dtype=torch.uint8, device=card)
+    host, there = torch.ones(nbytes, dtype=torch.uint8).pin_memory(), torch.empty(
+        nbytes, dtype=torch.uint8, device=card
+    )
     times = []
     for _ in range(6):
         torch.cuda.synchronize()
@@ -186,7 +209,10 @@ def malloc_async_ns(nbytes=1 << 20, count=2000):
     address, version = ctypes.c_void_p(), ctypes.c_int()
     where, size, stream = ctypes.byref(address), ctypes.c_size_t(nbytes), ctypes.c_void_p(0)
     for _ in range(10):
-        if runtime.cudaMallocAsync(where, size, stream) != 0 or runtime.cudaFreeAsync(address, stream) != 0:
+        if (
+            runtime.cudaMallocAsync(where, size, stream) != 0
+            or runtime.cudaFreeAsync(address, stream) != 0
+        ):
             return None
     begin = now()
     for _ in range(count):
@@ -220,11 +246,25 @@ def ferry_round(found):
     rows = ferry("bench", "train", "--rounds", "3")["rows"]
     for case, batch in (("mnist", 64), ("lenet", 256)):
         put(f"{case} eager ns a step", row(rows, case=case, mode="eager").get("ns_per_step"))
-        replayed = ferry("train", case, "--graph", "--batch", str(batch), "--max-steps", "300", "--log-every", "0")
+        replayed = ferry(
+            "train",
+            case,
+            "--graph",
+            "--batch",
+            str(batch),
+            "--max-steps",
+            "300",
+            "--log-every",
+            "0",
+        )
         put(f"{case} graph ns a step", batch * 1e9 / replayed["images_per_s"])
-    rows = ferry("experiment", "link", "--sizes", "64MiB", "--pieces", "1", "--repeats", "5")["rows"]
+    rows = ferry("experiment", "link", "--sizes", "64MiB", "--pieces", "1", "--repeats", "5")[
+        "rows"
+    ]
     put("pinned 64 MiB up ns", row(rows, mode="pinned", direction="up").get("ns"))
-    rows = ferry("experiment", "link", "--sizes", "4096", "--pieces", "256", "--repeats", "5")["rows"]
+    rows = ferry("experiment", "link", "--sizes", "4096", "--pieces", "256", "--repeats", "5")[
+        "rows"
+    ]
     put("256 x 4 KiB up in a loop ns", row(rows, mode="loop", direction="up").get("ns"))
     put("256 x 4 KiB up at once ns", row(rows, mode="coalesced", direction="up").get("ns"))
     rows = ferry("bench", "alloc", "--quick", "--min-bytes", "1MiB", "--max-bytes", "1MiB")["rows"]
@@ -243,7 +283,9 @@ def torch_round(found, trainings):
 
 def probe_round(found):
     index = DEVICE.split("?")[0].split(":")[1]
-    done = subprocess.run([OPTIONS.probe, index, "5"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [OPTIONS.probe, index, "5"], capture_output=True, text=True, timeout=60, check=False
+    )
     if done.returncode != 0:
         raise RuntimeError(f"{OPTIONS.probe}: {done.stderr.strip()[-300:]}")
     for each in json.loads(done.stdout)["rows"]:
@@ -265,9 +307,24 @@ def rows_of(ours, theirs, bare):
         if ratio is not None and limit is not None:
             below = floor is not None and limit * other < floor
             verdict = "reached" if ratio <= limit else "below the bare calls" if below else "missed"
-        rows.append({"what": what, "ferry": mine, "peer": against, "peer_value": other, "ratio": ratio, "limit": limit, "floor": floor, "verdict": verdict})
+        rows.append(
+            {
+                "what": what,
+                "ferry": mine,
+                "peer": against,
+                "peer_value": other,
+                "ratio": ratio,
+                "limit": limit,
+                "floor": floor,
+                "verdict": verdict,
+            }
+        )
 
-    launch, launches, graph = bare.get("launch_128_bytes"), bare.get("launches_32_until_done"), bare.get("graph_32_until_done")
+    launch, launches, graph = (
+        bare.get("launch_128_bytes"),
+        bare.get("launches_32_until_done"),
+        bare.get("graph_32_until_done"),
+    )
     op, pinned = "host ns of an eager op", "pinned 64 MiB up ns"
     add(op, ours.get(op), "cuLaunchKernel, 128 bytes", launch, 1.5)
     add(op, ours.get(op), "torch", theirs.get(op), 0.4, launch)
@@ -277,11 +334,30 @@ def rows_of(ours, theirs, bare):
         add(eager, ours.get(eager), "32 bare launches", launches)
         add(replayed, ours.get(replayed), "torch, replayed", theirs.get(replayed))
         add(replayed, ours.get(replayed), "a bare graph of 32 launches", graph)
-    add("mnist graph ns a step", ours.get("mnist graph ns a step"), "torch, eager", theirs.get("mnist eager ns a step"), 0.1, graph)
+    add(
+        "mnist graph ns a step",
+        ours.get("mnist graph ns a step"),
+        "torch, eager",
+        theirs.get("mnist eager ns a step"),
+        0.1,
+        graph,
+    )
     add(pinned, ours.get(pinned), "cuMemcpyHtoDAsync", bare.get("up_pinned_64MiB"), 1 / 0.98)
     add(pinned, ours.get(pinned), "torch", theirs.get(pinned))
-    add("allocator pair ns", ours.get("allocator pair ns"), "cudaMallocAsync", theirs.get("allocator pair ns"), 1 / 40)
-    add("256 x 4 KiB up at once ns", ours.get("256 x 4 KiB up at once ns"), "ferry, in a loop", ours.get("256 x 4 KiB up in a loop ns"), 1 / 8)
+    add(
+        "allocator pair ns",
+        ours.get("allocator pair ns"),
+        "cudaMallocAsync",
+        theirs.get("allocator pair ns"),
+        1 / 40,
+    )
+    add(
+        "256 x 4 KiB up at once ns",
+        ours.get("256 x 4 KiB up at once ns"),
+        "ferry, in a loop",
+        ours.get("256 x 4 KiB up in a loop ns"),
+        1 / 8,
+    )
     return rows
 
 
@@ -303,15 +379,36 @@ def main():
         for side in sides:
             try:
                 side()
-            except (OSError, RuntimeError, subprocess.TimeoutExpired, KeyError, ValueError) as error:
+            except (
+                OSError,
+                RuntimeError,
+                subprocess.TimeoutExpired,
+                KeyError,
+                ValueError,
+            ) as error:
                 failures.append(str(error))
         done += 1
     spread = {}
     for name, found in (("ferry", ours), ("torch", theirs), ("bare", bare)):
-        spread[name] = {key: max(values) / min(values) - 1 for key, values in found.items() if min(values) > 0}
-    json.dump({"bench": "gpu_torch", "clock": "wall", "torch": torch.__version__, "cuda": torch.version.cuda, "card": torch.cuda.get_device_name(card),
-               "device": DEVICE, "rounds": done, "rows": rows_of(medians_of(ours), medians_of(theirs), medians_of(bare)), "spread": spread,
-               "failures": failures}, sys.stdout, indent=2)
+        spread[name] = {
+            key: max(values) / min(values) - 1 for key, values in found.items() if min(values) > 0
+        }
+    json.dump(
+        {
+            "bench": "gpu_torch",
+            "clock": "wall",
+            "torch": torch.__version__,
+            "cuda": torch.version.cuda,
+            "card": torch.cuda.get_device_name(card),
+            "device": DEVICE,
+            "rounds": done,
+            "rows": rows_of(medians_of(ours), medians_of(theirs), medians_of(bare)),
+            "spread": spread,
+            "failures": failures,
+        },
+        sys.stdout,
+        indent=2,
+    )
     print()
     return 1 if failures else 0
 

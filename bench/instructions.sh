@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Instructions per light request, counted by callgrind: the difference of two runs, divided by the difference of their lengths.
+# Instructions per light request, counted by callgrind: the difference of two runs, divided by the
+# difference of their lengths.
 # Counts do not depend on how busy the machine is. Usage: bench/instructions.sh [BUILD_DIR]
 set -euo pipefail
 build=${1:-build}

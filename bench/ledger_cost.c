@@ -1,5 +1,6 @@
-/* What watching costs: the same light request (an add of four floats, a new result) plain, in a scope with a guard, and while every event is
- * written to a file; interleaved rounds in one process, medians, and the ratio to the plain one.
+/* What watching costs: the same light request (an add of four floats, a new result) plain, in a
+ * scope with a guard, and while every event is written to a file; interleaved rounds in one
+ * process, medians, and the ratio to the plain one.
  * Not here: instructions (instructions.sh), other requests (`ferry bench dispatch`). */
 #include <ferry/ferry.h>
 
@@ -29,7 +30,8 @@ static fy_status_t work(fy_tensor_t *a, fy_tensor_t *b, long count)
 }
 
 /* One round: `count` requests, the device's work waited for outside the time. */
-static fy_status_t once(fy_device_t *device, fy_tensor_t *a, fy_tensor_t *b, int way, long count, const char *path, double *out_ns)
+static fy_status_t once(fy_device_t *device, fy_tensor_t *a, fy_tensor_t *b, int way, long count,
+                        const char *path, double *out_ns)
 {
     const fy_guard_options_t guard = FY_GUARD_LIGHT_ONLY;
     fy_scope_t scope = fy_scope_begin("round");
@@ -61,11 +63,12 @@ static fy_status_t run(const char *spec, long count, const char *path)
     FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(4), 2, &b));
     FY_TRY(work(a, b, count));
     for (int r = 0; r < ROUNDS; r++)
-        for (int way = 0; way < WAYS; way++) FY_TRY(once(device, a, b, way, count, path, &ns[way][r]));
+        for (int way = 0; way < WAYS; way++)
+            FY_TRY(once(device, a, b, way, count, path, &ns[way][r]));
     for (int way = 0; way < WAYS; way++) {
         qsort(ns[way], ROUNDS, sizeof ns[way][0], compare);
-        printf("%-20s %8.1f ns   worst %8.1f   x %.3f\n", names[way], ns[way][ROUNDS / 2], ns[way][ROUNDS - 1],
-               ns[way][ROUNDS / 2] / ns[PLAIN][ROUNDS / 2]);
+        printf("%-20s %8.1f ns   worst %8.1f   x %.3f\n", names[way], ns[way][ROUNDS / 2],
+               ns[way][ROUNDS - 1], ns[way][ROUNDS / 2] / ns[PLAIN][ROUNDS / 2]);
     }
     fy_tensor_destroy(a);
     fy_tensor_destroy(b);
@@ -82,6 +85,7 @@ int main(int argc, char **argv)
         return 2;
     }
     const fy_status_t status = run(spec, count, path);
-    if (status != FY_STATUS_OK) fprintf(stderr, "%s: %s\n", fy_status_name(status), fy_error_get()->text);
+    if (status != FY_STATUS_OK)
+        fprintf(stderr, "%s: %s\n", fy_status_name(status), fy_error_get()->text);
     return status != FY_STATUS_OK;
 }

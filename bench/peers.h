@@ -19,8 +19,10 @@
 namespace peers
 {
 
-// First of all in main. OpenBLAS takes some CPUs for others unless OPENBLAS_CORETYPE names one, and reads it when it loads: so the program
-// starts again with it. Debian's libtorch runs on whatever BLAS is installed; beside the reference BLAS, several times slower, a comparison
+// First of all in main. OpenBLAS takes some CPUs for others unless OPENBLAS_CORETYPE names one, and
+// reads it when it loads: so the program
+// starts again with it. Debian's libtorch runs on whatever BLAS is installed; beside the reference
+// BLAS, several times slower, a comparison
 // would say nothing, and the program ends with what to install.
 inline void prepare(char **argv)
 {
@@ -31,19 +33,25 @@ inline void prepare(char **argv)
     Dl_info blas;
     char path[4096] = "";
     void *product = dlsym(RTLD_DEFAULT, "sgemm_");
-    if (product && dladdr(product, &blas) && realpath(blas.dli_fname, path) && std::strstr(path, "openblas")) return;
+    if (product && dladdr(product, &blas) && realpath(blas.dli_fname, path) &&
+        std::strstr(path, "openblas"))
+        return;
     std::fprintf(stderr,
-                 "libtorch's products would run on %s, which is no OpenBLAS, and several times slower: install libopenblas0-openmp\n",
+                 "libtorch's products would run on %s, which is no OpenBLAS, and several times "
+                 "slower: install libopenblas0-openmp\n",
                  path[0] ? path : "an unknown BLAS");
     std::exit(1);
 }
 
-// All of the machine's threads for both sides: what is set for libtorch holds for this thread's OpenMP, so for Ferry and oneDNN, too.
-// (libtorch's own default leaves half of them out where two share a core.) OMP_NUM_THREADS is obeyed.
+// All of the machine's threads for both sides: what is set for libtorch holds for this thread's
+// OpenMP, so for Ferry and oneDNN, too.
+// (libtorch's own default leaves half of them out where two share a core.) OMP_NUM_THREADS is
+// obeyed.
 inline int use_all_threads()
 {
     const char *wanted = std::getenv("OMP_NUM_THREADS");
-    const int threads = wanted ? std::atoi(wanted) : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+    const int threads = wanted ? std::atoi(wanted)
+                               : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
     at::set_num_threads(std::max(threads, 1));
     return at::get_num_threads();
 }
@@ -59,7 +67,8 @@ template <typename Work> double time_ns(const Work &work)
 {
     const auto begin = std::chrono::steady_clock::now();
     work();
-    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+    return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin)
+        .count();
 }
 
 inline double median(std::vector<double> v)

@@ -1,6 +1,8 @@
-// Ferry beside libtorch and bare oneDNN, interleaved in one process: every round times every contestant once, so a busy machine hurts
+// Ferry beside libtorch and bare oneDNN, interleaved in one process: every round times every
+// contestant once, so a busy machine hurts
 // all alike. Medians and worst rounds are printed, and with --json one document.
-// Not here: instruction counts (instructions.sh). Needs libtorch (Debian: libtorch-dev); nothing else of Ferry does.
+// Not here: instruction counts (instructions.sh). Needs libtorch (Debian: libtorch-dev); nothing
+// else of Ferry does.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -46,13 +48,15 @@ void measure(Contest &contest, int rounds, double round_ns)
         while (time_ns(c, c.iters) < round_ns / 2) c.iters *= 2;
     }
     for (int r = 0; r < rounds; r++)
-        for (auto &c : contest.contestants) c.rounds.push_back(time_ns(c, c.iters) / static_cast<double>(c.iters));
+        for (auto &c : contest.contestants)
+            c.rounds.push_back(time_ns(c, c.iters) / static_cast<double>(c.iters));
 }
 
 fy_tensor_t *ferry_full(std::vector<int64_t> dims, double value)
 {
     fy_tensor_t *tensor;
-    check(fy_full(fy_device_host(), FY_DTYPE_F32, static_cast<int>(dims.size()), dims.data(), value, &tensor));
+    check(fy_full(fy_device_host(), FY_DTYPE_F32, static_cast<int>(dims.size()), dims.data(), value,
+                  &tensor));
     return tensor;
 }
 
@@ -87,7 +91,8 @@ Contest contest_add()
 Contest contest_matmul(int64_t n, bool with_torch)
 {
     fy_tensor_t *fa = ferry_full({ n, n }, 0.5), *fb = ferry_full({ n, n }, 0.25);
-    at::Tensor ta = at::full({ n, n }, 0.5f), tb = at::full({ n, n }, 0.25f), tc = at::empty({ n, n });
+    at::Tensor ta = at::full({ n, n }, 0.5f), tb = at::full({ n, n }, 0.25f),
+               tc = at::empty({ n, n });
     std::string size = std::to_string(n);
     Contest contest = { "matmul " + size + "x" + size + "x" + size,
                         { { "ferry",
@@ -102,14 +107,15 @@ Contest contest_matmul(int64_t n, bool with_torch)
                           { "dnnl_sgemm, bare",
                             [=](long count) {
                                 for (long i = 0; i < count; i++)
-                                    dnnl_sgemm('N', 'N', n, n, n, 1, ta.data_ptr<float>(), n, tb.data_ptr<float>(), n, 0,
-                                               tc.data_ptr<float>(), n);
+                                    dnnl_sgemm('N', 'N', n, n, n, 1, ta.data_ptr<float>(), n,
+                                               tb.data_ptr<float>(), n, 0, tc.data_ptr<float>(), n);
                             },
                             {} } } };
     if (with_torch)
         contest.contestants.push_back({ "libtorch at::mm",
                                         [=](long count) {
-                                            for (long i = 0; i < count; i++) at::Tensor product = at::mm(ta, tb);
+                                            for (long i = 0; i < count; i++)
+                                                at::Tensor product = at::mm(ta, tb);
                                         },
                                         {} });
     return contest;
@@ -122,8 +128,10 @@ void print_text(const std::vector<Contest> &contests)
         std::printf("%s\n", contest.op.c_str());
         for (const auto &c : contest.contestants) {
             double ns = median(c.rounds);
-            std::printf("  %-34s %12.1f ns  best %12.1f  worst round %12.1f", c.name.c_str(), ns, best(c.rounds), worst(c.rounds));
-            if (&c != &contest.contestants[0]) std::printf("   ferry: %.3fx the time, %+.1f ns", ferry / ns, ferry - ns);
+            std::printf("  %-34s %12.1f ns  best %12.1f  worst round %12.1f", c.name.c_str(), ns,
+                        best(c.rounds), worst(c.rounds));
+            if (&c != &contest.contestants[0])
+                std::printf("   ferry: %.3fx the time, %+.1f ns", ferry / ns, ferry - ns);
             std::printf("\n");
         }
     }
@@ -131,18 +139,23 @@ void print_text(const std::vector<Contest> &contests)
 
 void print_json(const std::vector<Contest> &contests)
 {
-    std::printf("{\n  \"bench\": \"peers_torch\",\n  \"version\": \"%s\",\n  \"clock\": \"wall\",\n  \"rows\": [", fy_version());
+    std::printf("{\n  \"bench\": \"peers_torch\",\n  \"version\": \"%s\",\n  \"clock\": "
+                "\"wall\",\n  \"rows\": [",
+                fy_version());
     const char *comma = "";
     for (const auto &contest : contests) {
         const auto &ferry = contest.contestants[0];
         for (size_t i = 1; i < contest.contestants.size(); i++) {
             const auto &peer = contest.contestants[i];
             double ns = median(ferry.rounds), peer_ns = median(peer.rounds);
-            std::printf("%s\n    {\"op\": \"%s\", \"ns_per_op\": %.9g, \"best_ns_per_op\": %.9g, \"worst_ns_per_op\": %.9g, \"peer\": "
-                        "\"%s\", \"peer_ns_per_op\": %.9g, \"peer_best_ns_per_op\": %.9g, "
-                        "\"peer_worst_ns_per_op\": %.9g, \"time_ratio\": %.9g, \"overhead_ns\": %.9g}",
-                        comma, contest.op.c_str(), ns, best(ferry.rounds), worst(ferry.rounds), peer.name.c_str(), peer_ns,
-                        best(peer.rounds), worst(peer.rounds), ns / peer_ns, ns - peer_ns);
+            std::printf(
+                "%s\n    {\"op\": \"%s\", \"ns_per_op\": %.9g, \"best_ns_per_op\": %.9g, "
+                "\"worst_ns_per_op\": %.9g, \"peer\": "
+                "\"%s\", \"peer_ns_per_op\": %.9g, \"peer_best_ns_per_op\": %.9g, "
+                "\"peer_worst_ns_per_op\": %.9g, \"time_ratio\": %.9g, \"overhead_ns\": %.9g}",
+                comma, contest.op.c_str(), ns, best(ferry.rounds), worst(ferry.rounds),
+                peer.name.c_str(), peer_ns, best(peer.rounds), worst(peer.rounds), ns / peer_ns,
+                ns - peer_ns);
             comma = ",";
         }
     }
@@ -170,7 +183,8 @@ int main(int argc, char **argv)
     for (auto &contest : contests) measure(contest, 31, 5e6);
 
     at::set_num_threads(threads);
-    contests.push_back(contest_matmul(1024, false)); // libtorch's BLAS is another library: not the question here
+    contests.push_back(
+        contest_matmul(1024, false)); // libtorch's BLAS is another library: not the question here
     measure(contests.back(), 15, 30e6);
 
     if (json)

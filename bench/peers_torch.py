@@ -11,6 +11,7 @@ Each round times Ferry and then every mode. The ratio of a round is PyTorch's ti
 mode's ratios counts, and the mode with the smallest median is the best. Larger is better for Ferry.
 Not here: equal losses (peers_images.cpp compares them), a card (gpu_torch.py). Nothing is asserted.
 """
+
 import argparse
 import json
 import os
@@ -19,21 +20,39 @@ import subprocess
 import sys
 import time
 
-WANTED = "2.15"  # the figures in docs/results are of this version; another one answers another question
+WANTED = (
+    "2.15"  # the figures in docs/results are of this version; another one answers another question
+)
 CASES = {"mnist": (64, 2.2, 2.8), "lenet": (256, 1.3, 2.0)}  # batch, limit, goal
 MODES = ("eager", "channels_last", "compile", "compile,channels_last")
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("ferry", help="the ferry program, of a release build")
     parser.add_argument("--case", choices=sorted(CASES), help="only this network (default: both)")
-    parser.add_argument("--modes", default=";".join(MODES), help="PyTorch's modes, separated by ';' (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=10, help="steps of PyTorch in a round (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=2, help="threads of both sides (default: %(default)s)")
-    parser.add_argument("--any-torch", action="store_true", help=f"accept a PyTorch that is not {WANTED}")
-    parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    parser.add_argument(
+        "--modes",
+        default=";".join(MODES),
+        help="PyTorch's modes, separated by ';' (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=9, help="interleaved rounds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=10, help="steps of PyTorch in a round (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=2, help="threads of both sides (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--any-torch", action="store_true", help=f"accept a PyTorch that is not {WANTED}"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document on standard output"
+    )
     args = parser.parse_args()
     args.modes = args.modes.split(";")
     for mode in args.modes:
@@ -45,14 +64,20 @@ def arguments():
 
 
 ARGS = arguments()
-os.environ["OMP_NUM_THREADS"] = str(ARGS.threads)  # read when libgomp loads, so before torch is imported
+os.environ["OMP_NUM_THREADS"] = str(
+    ARGS.threads
+)  # read when libgomp loads, so before torch is imported
 try:
     import torch
     from torch import nn
 except ImportError as problem:
-    sys.exit(f"peers_torch: no PyTorch here ({problem}): install it in a virtual environment and start this program with its python")
+    sys.exit(
+        f"peers_torch: no PyTorch here ({problem}): install it in a virtual environment and start this program with its python"
+    )
 if torch.__version__.split("+")[0].rsplit(".", 1)[0] != WANTED and not ARGS.any_torch:
-    sys.exit(f"peers_torch: this is PyTorch {torch.__version__}, the comparison is with {WANTED}: install that, or pass --any-torch")
+    sys.exit(
+        f"peers_torch: this is PyTorch {torch.__version__}, the comparison is with {WANTED}: install that, or pass --any-torch"
+    )
 torch.set_num_threads(ARGS.threads)
 
 
@@ -63,9 +88,17 @@ class Net(nn.Module):
         super().__init__()
         self.is_mnist = case == "mnist"
         if self.is_mnist:
-            self.conv1, self.conv2, self.fc1 = nn.Conv2d(1, 32, 3), nn.Conv2d(32, 64, 3), nn.Linear(9216, 128)
+            self.conv1, self.conv2, self.fc1 = (
+                nn.Conv2d(1, 32, 3),
+                nn.Conv2d(32, 64, 3),
+                nn.Linear(9216, 128),
+            )
         else:
-            self.conv1, self.conv2, self.fc1 = nn.Conv2d(1, 20, 3), nn.Conv2d(20, 50, 5), nn.Linear(800, 128)
+            self.conv1, self.conv2, self.fc1 = (
+                nn.Conv2d(1, 20, 3),
+                nn.Conv2d(20, 50, 5),
+                nn.Linear(800, 128),
+            )
         self.fc2 = nn.Linear(128, 10)
 
     def forward(self, x):
@@ -88,7 +121,9 @@ class Training:
         self.labels, self.order = torch.randint(0, 10, (samples,)), torch.arange(samples)
         net = Net(case).to(memory_format=form)
         if case == "mnist":
-            self.optimizer = torch.optim.Adadelta(net.parameters(), lr=1.0, foreach="compile" in mode)
+            self.optimizer = torch.optim.Adadelta(
+                net.parameters(), lr=1.0, foreach="compile" in mode
+            )
         else:
             self.optimizer = torch.optim.SGD(net.parameters(), lr=0.2)
 
@@ -103,7 +138,9 @@ class Training:
         chosen = self.order[self.at : self.at + self.batch]
         self.at = (self.at + self.batch) % self.samples
         self.optimizer.zero_grad()
-        self.loss(self.images[chosen].contiguous(memory_format=self.form), self.labels[chosen]).backward()
+        self.loss(
+            self.images[chosen].contiguous(memory_format=self.form), self.labels[chosen]
+        ).backward()
         self.update()
 
     def ns_per_step(self, steps):
@@ -114,11 +151,26 @@ class Training:
 
 
 def ferry_ns(case):
-    command = [ARGS.ferry, "bench", "train", "--case", case, "--device", "host", "--rounds", "1", "--round-ms", "300", "--json"]
+    command = [
+        ARGS.ferry,
+        "bench",
+        "train",
+        "--case",
+        case,
+        "--device",
+        "host",
+        "--rounds",
+        "1",
+        "--round-ms",
+        "300",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"peers_torch: {' '.join(command)}: {done.stderr.strip()[-500:]}")
-    return next(row["ns_per_step"] for row in json.loads(done.stdout)["rows"] if row["mode"] == "eager")
+    return next(
+        row["ns_per_step"] for row in json.loads(done.stdout)["rows"] if row["mode"] == "eager"
+    )
 
 
 def compare(case):
@@ -134,9 +186,20 @@ def compare(case):
     rows = []
     for mode, times in torches.items():
         ratios = [theirs / ours for theirs, ours in zip(times, ferry)]
-        rows.append({"case": case, "batch": batch, "mode": mode, "images_per_s": batch * 1e9 / statistics.median(times),
-                     "ferry_images_per_s": batch * 1e9 / statistics.median(ferry), "ratio": statistics.median(ratios),
-                     "worst_ratio": min(ratios), "best_ratio": max(ratios), "limit": limit, "goal": goal})
+        rows.append(
+            {
+                "case": case,
+                "batch": batch,
+                "mode": mode,
+                "images_per_s": batch * 1e9 / statistics.median(times),
+                "ferry_images_per_s": batch * 1e9 / statistics.median(ferry),
+                "ratio": statistics.median(ratios),
+                "worst_ratio": min(ratios),
+                "best_ratio": max(ratios),
+                "limit": limit,
+                "goal": goal,
+            }
+        )
     best = min(rows, key=lambda row: row["ratio"])
     for row in rows:
         row["is_best_mode"] = row is best
@@ -144,19 +207,39 @@ def compare(case):
 
 
 def main():
-    print(f"ferry: {ARGS.ferry}; PyTorch {torch.__version__}, modes {'; '.join(ARGS.modes)}; {ARGS.threads} threads, {ARGS.rounds} rounds",
-          file=sys.stderr)
+    print(
+        f"ferry: {ARGS.ferry}; PyTorch {torch.__version__}, modes {'; '.join(ARGS.modes)}; {ARGS.threads} threads, {ARGS.rounds} rounds",
+        file=sys.stderr,
+    )
     rows = [row for case in ([ARGS.case] if ARGS.case else CASES) for row in compare(case)]
     if ARGS.json:
-        json.dump({"bench": "peers_torch", "clock": "wall", "torch": torch.__version__, "threads": ARGS.threads, "rounds": ARGS.rounds,
-                   "rows": rows}, sys.stdout, indent=2)
+        json.dump(
+            {
+                "bench": "peers_torch",
+                "clock": "wall",
+                "torch": torch.__version__,
+                "threads": ARGS.threads,
+                "rounds": ARGS.rounds,
+                "rows": rows,
+            },
+            sys.stdout,
+            indent=2,
+        )
         print()
         return
-    print("case   batch  mode                   torch images/s  ferry images/s  ratio  (worst, best round)")
+    print(
+        "case   batch  mode                   torch images/s  ferry images/s  ratio  (worst, best round)"
+    )
     for row in rows:
-        print(f"{row['case']:<6} {row['batch']:>5}  {row['mode']:<22} {row['images_per_s']:>14.0f}  {row['ferry_images_per_s']:>14.0f}  "
-              f"{row['ratio']:>5.2f}  ({row['worst_ratio']:.2f}, {row['best_ratio']:.2f})"
-              + (f"  best mode; at least {row['limit']}, goal {row['goal']}" if row["is_best_mode"] else ""))
+        print(
+            f"{row['case']:<6} {row['batch']:>5}  {row['mode']:<22} {row['images_per_s']:>14.0f}  {row['ferry_images_per_s']:>14.0f}  "
+            f"{row['ratio']:>5.2f}  ({row['worst_ratio']:.2f}, {row['best_ratio']:.2f})"
+            + (
+                f"  best mode; at least {row['limit']}, goal {row['goal']}"
+                if row["is_best_mode"]
+                else ""
+            )
+        )
 
 
 main()

@@ -1,4 +1,5 @@
-/* Kernels that do nothing, for cuda_probe.c: what a launch costs depends on how many bytes of arguments it carries. */
+/* Kernels that do nothing, for cuda_probe.c: what a launch costs depends on how many bytes of
+ * arguments it carries. */
 
 template <int nbytes> struct arguments {
     unsigned long long words[nbytes / 8];

@@ -1,7 +1,10 @@
-/* Ten ops at sizes that fill a card, each alone: what `ncu` looks at (scripts/gpu-check.sh), and their times and rates by the wall clock.
- * Usage: ten_kernels DEVICE [MEBI [REPEATS]]: tensors of MEBI * 2^20 elements (16), each op once, then REPEATS times (20) between two waits for
- * the device; with 0 nothing is timed. An op that fails is reported, and the others run. One JSON document on standard output, a table on
- * standard error. Exit 0; 1: an op failed; 2: usage. Not here: small requests (dispatch_floor.c), the driver's own calls (cuda_probe.c). */
+/* Ten ops at sizes that fill a card, each alone: what `ncu` looks at (scripts/gpu-check.sh), and
+ * their times and rates by the wall clock.
+ * Usage: ten_kernels DEVICE [MEBI [REPEATS]]: tensors of MEBI * 2^20 elements (16), each op once,
+ * then REPEATS times (20) between two waits for the device; with 0 nothing is timed. An op that
+ * fails is reported, and the others run. One JSON document on standard output, a table on standard
+ * error. Exit 0; 1: an op failed; 2: usage. Not here: small requests (dispatch_floor.c), the
+ * driver's own calls (cuda_probe.c). */
 #include <ferry/ferry.h>
 
 #include <stdio.h>
@@ -13,17 +16,33 @@ enum { WIDTH = 4096, IMAGE = 28, CHANNELS = 32, FILTERS = 64, FEATURES = 1024 };
 typedef struct inputs {
     fy_device_t *device;
     int64_t n;
-    fy_tensor_t *flat, *other, *rows, *one_row, *targets, *images, *filters, *half_images, *half_filters, *half_rows, *half_weights, *dense;
+    fy_tensor_t *flat, *other, *rows, *one_row, *targets, *images, *filters, *half_images,
+        *half_filters, *half_rows, *half_weights, *dense;
     fy_tensor_t *turned; /* a view of rows */
 } inputs_t;
 
 /* ---- the ops ---- */
 
-static fy_status_t add(const inputs_t *in, fy_tensor_t **out) { return fy_add(in->flat, in->other, out); }
-static fy_status_t softmax_rows(const inputs_t *in, fy_tensor_t **out) { return fy_softmax(in->rows, 1, out); }
-static fy_status_t softmax_one_row(const inputs_t *in, fy_tensor_t **out) { return fy_softmax(in->one_row, 1, out); }
-static fy_status_t sum_rows(const inputs_t *in, fy_tensor_t **out) { return fy_sum(in->rows, FY_AXES(1), 0, out); }
-static fy_status_t sum_columns(const inputs_t *in, fy_tensor_t **out) { return fy_sum(in->rows, FY_AXES(0), 0, out); }
+static fy_status_t add(const inputs_t *in, fy_tensor_t **out)
+{
+    return fy_add(in->flat, in->other, out);
+}
+static fy_status_t softmax_rows(const inputs_t *in, fy_tensor_t **out)
+{
+    return fy_softmax(in->rows, 1, out);
+}
+static fy_status_t softmax_one_row(const inputs_t *in, fy_tensor_t **out)
+{
+    return fy_softmax(in->one_row, 1, out);
+}
+static fy_status_t sum_rows(const inputs_t *in, fy_tensor_t **out)
+{
+    return fy_sum(in->rows, FY_AXES(1), 0, out);
+}
+static fy_status_t sum_columns(const inputs_t *in, fy_tensor_t **out)
+{
+    return fy_sum(in->rows, FY_AXES(0), 0, out);
+}
 static fy_status_t transposed_copy(const inputs_t *in, fy_tensor_t **out)
 {
     *out = NULL;
@@ -121,10 +140,12 @@ static fy_status_t time_one(const inputs_t *in, const kernel_t *kernel, int repe
 /* Zeros where nothing was timed. */
 static void print_row(const kernel_t *kernel, double n, double ns, int is_last)
 {
-    const double gb = ns > 0 ? kernel->bytes * n / ns : 0, gflop = ns > 0 ? kernel->flops * n / ns : 0;
+    const double gb = ns > 0 ? kernel->bytes * n / ns : 0,
+                 gflop = ns > 0 ? kernel->flops * n / ns : 0;
     fprintf(stderr, "%-20s%14.0f%12.1f%14.1f\n", kernel->name, ns, gb, gflop);
-    printf("    { \"what\": \"%s\", \"ns\": %.0f, \"bytes_per_s\": %.0f, \"flop_per_s\": %.0f }%s\n", kernel->name, ns, gb * 1e9,
-           gflop * 1e9, is_last ? "" : ",");
+    printf(
+        "    { \"what\": \"%s\", \"ns\": %.0f, \"bytes_per_s\": %.0f, \"flop_per_s\": %.0f }%s\n",
+        kernel->name, ns, gb * 1e9, gflop * 1e9, is_last ? "" : ",");
 }
 
 static fy_status_t run(const char *spec, int64_t mebi, int repeats)
@@ -132,7 +153,8 @@ static fy_status_t run(const char *spec, int64_t mebi, int repeats)
     inputs_t in = { .n = mebi << 20 };
     FY_TRY(fy_device_open(spec, &in.device));
     FY_TRY(make_inputs(&in));
-    printf("{\n  \"bench\": \"ten_kernels\",\n  \"clock\": \"wall\",\n  \"device\": \"%s\",\n  \"elements\": %lld,\n  \"repeats\": %d,\n  "
+    printf("{\n  \"bench\": \"ten_kernels\",\n  \"clock\": \"wall\",\n  \"device\": \"%s\",\n  "
+           "\"elements\": %lld,\n  \"repeats\": %d,\n  "
            "\"rows\": [\n",
            fy_device_name(in.device), (long long)in.n, repeats);
     fprintf(stderr, "%-20s%14s%12s%14s\n", fy_device_name(in.device), "ns", "GB/s", "GFLOP/s");
@@ -140,7 +162,8 @@ static fy_status_t run(const char *spec, int64_t mebi, int repeats)
     for (int i = 0; i < KERNELS; i++) {
         double ns = 0;
         const fy_status_t status = time_one(&in, &kernels[i], repeats, &ns);
-        if (status != FY_STATUS_OK) fprintf(stderr, "ten_kernels: %s: %s\n", kernels[i].name, fy_error_get()->text);
+        if (status != FY_STATUS_OK)
+            fprintf(stderr, "ten_kernels: %s: %s\n", kernels[i].name, fy_error_get()->text);
         if (first == FY_STATUS_OK) first = status;
         print_row(&kernels[i], (double)in.n, ns, i == KERNELS - 1);
     }
@@ -150,9 +173,12 @@ static fy_status_t run(const char *spec, int64_t mebi, int repeats)
 
 int main(int argc, char **argv)
 {
-    const long mebi = argc > 2 ? strtol(argv[2], NULL, 10) : 16, repeats = argc > 3 ? strtol(argv[3], NULL, 10) : 20;
+    const long mebi = argc > 2 ? strtol(argv[2], NULL, 10) : 16,
+               repeats = argc > 3 ? strtol(argv[3], NULL, 10) : 20;
     if (argc < 2 || argc > 4 || mebi < 1 || mebi > 256 || repeats < 0 || repeats > 10000) {
-        fprintf(stderr, "usage: ten_kernels DEVICE [MEBI [REPEATS]]   (MEBI 1 to 256, REPEATS 0 to 10000)\n");
+        fprintf(
+            stderr,
+            "usage: ten_kernels DEVICE [MEBI [REPEATS]]   (MEBI 1 to 256, REPEATS 0 to 10000)\n");
         return 2;
     }
     fy_scope_t scope = fy_scope_begin("ten_kernels");

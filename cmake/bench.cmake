@@ -1,5 +1,5 @@
-# bench/*.c: one program each, on the public API. bench/peers_*: against other libraries; only with FERRY_BENCH_PEERS, since nothing else
-# of Ferry needs those libraries.
+# bench/*.c: one program each, on the public API. bench/peers_*: against other libraries; only with
+# FERRY_BENCH_PEERS, since nothing else of Ferry needs those libraries.
 file(GLOB bench_sources CONFIGURE_DEPENDS bench/*.c)
 list(FILTER bench_sources EXCLUDE REGEX "/(peers_|cuda_probe)[^/]*$")
 
@@ -57,7 +57,8 @@ if(FERRY_BENCH_PEERS)
         target_include_directories(bench_${name} SYSTEM PRIVATE ${TORCH_INCLUDE_DIR} ${TORCH_INCLUDE_DIR}/torch/csrc/api/include)
         target_link_libraries(bench_${name} PRIVATE ${TORCH_LIBRARY} ${TORCH_CPU_LIBRARY} ${C10_LIBRARY})
         if(MIMALLOC_INCLUDE_DIR AND MIMALLOC_LIBRARY)
-            # The program must not carry mimalloc as its malloc; a comparison asks for the library by dlopen or by these symbols.
+            # The program must not carry mimalloc as its malloc; a comparison asks for the library
+            # by dlopen or by these symbols.
             target_include_directories(bench_${name} SYSTEM PRIVATE ${MIMALLOC_INCLUDE_DIR})
             target_compile_definitions(bench_${name} PRIVATE FERRY_MIMALLOC_LIBRARY="${MIMALLOC_LIBRARY}")
         endif()

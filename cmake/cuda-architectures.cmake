@@ -1,14 +1,16 @@
-# Sets ferry_cuda_architectures, the sorted list of compute capabilities for the CUDA kernels. The last one is also stored as PTX, which
-# the driver compiles for newer cards when it loads the plugin. Included by cuda.cmake (needs FERRY_NVCC).
+# Sets ferry_cuda_architectures, the sorted list of compute capabilities for the CUDA kernels. The
+# last one is also stored as PTX, which the driver compiles for newer cards when it loads the
+# plugin. Included by cuda.cmake (needs FERRY_NVCC).
 #   auto   the cards of this machine (nvidia-smi); without a card, or without one that this nvcc knows, 80
 #   all    every capability below, as for a release (preset cuda); takes five times as long
 #   LIST   those, for example -DFERRY_CUDA_ARCHITECTURES="80;90"
-# Why 80: its code runs on every card of compute capability 8.x, its PTX on anything newer, and bf16 tensor cores begin there. Only
-# 7.5 needs a separate build.
+# Why 80: its code runs on every card of compute capability 8.x, its PTX on anything newer, and bf16
+# tensor cores begin there. Only 7.5 needs a separate build.
 set(FERRY_CUDA_ARCHITECTURES auto CACHE STRING "Compute capabilities for the CUDA kernels: auto (this machine's cards, else 80), all, or a list")
 set(FERRY_CUDA_ALL_ARCHITECTURES 75 80 86 89 90)
 
-# Sets `out` to the compute capabilities of this machine's cards, as 90 for 9.0; empty if nvidia-smi is missing or finds none.
+# Sets `out` to the compute capabilities of this machine's cards, as 90 for 9.0; empty if nvidia-smi
+# is missing or finds none.
 function(ferry_find_cards out)
     set(cards)
     find_program(FERRY_NVIDIA_SMI nvidia-smi)

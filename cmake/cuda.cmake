@@ -1,5 +1,7 @@
-# The CUDA plugin, libferry_cuda.so, and the fake driver that tests it where there is no GPU. Included when nvcc was found (FERRY_NVCC).
-# Kernels are compiled to one fatbin a file and carried as bytes; the plugin itself is plain C and links neither libcuda nor cudart.
+# The CUDA plugin, libferry_cuda.so, and the fake driver that tests it where there is no GPU.
+# Included when nvcc was found (FERRY_NVCC).
+# Kernels are compiled to one fatbin a file and carried as bytes; the plugin itself is plain C and
+# links neither libcuda nor cudart.
 
 get_filename_component(ferry_cuda_bin ${FERRY_NVCC} REALPATH)
 get_filename_component(ferry_cuda_bin ${ferry_cuda_bin} DIRECTORY)
@@ -12,7 +14,8 @@ if(NOT FERRY_CUDA_INCLUDE_DIR OR NOT FERRY_CUBLASLT_INCLUDE_DIR)
                         "package), or configure with -DFERRY_CUDA=OFF")
 endif()
 
-# cuDNN is found at run time; its header says how it is called. Without it the plugin has its own kernels only.
+# cuDNN is found at run time; its header says how it is called. Without it the plugin has its own
+# kernels only.
 find_path(FERRY_CUDNN_INCLUDE_DIR cudnn.h HINTS ${FERRY_CUDA_INCLUDE_DIR})
 set(ferry_cudnn_files ${PROJECT_SOURCE_DIR}/backends/cuda/dnn.c ${PROJECT_SOURCE_DIR}/backends/cuda/dnn_library.c
     ${PROJECT_SOURCE_DIR}/tests/support/fake_cuda/fake_cudnn.c)
@@ -34,7 +37,8 @@ endforeach()
 list(GET ferry_cuda_architectures -1 arch)
 list(APPEND FERRY_NVCC_FLAGS -gencode arch=compute_${arch},code=compute_${arch})
 
-# As CMake does for languages that it knows: the variable of the environment is the default. A launcher such as ccache wants to see -c.
+# As CMake does for languages that it knows: the variable of the environment is the default. A
+# launcher such as ccache wants to see -c.
 set(CMAKE_CUDA_COMPILER_LAUNCHER "$ENV{CMAKE_CUDA_COMPILER_LAUNCHER}" CACHE STRING "Program that runs nvcc, such as ccache")
 set(ferry_fatbin_flags -fatbin)
 if(CMAKE_CUDA_COMPILER_LAUNCHER)
@@ -59,7 +63,7 @@ foreach(source ${kernel_files})
     list(APPEND fatbins ${fatbin})
 endforeach()
 
-# ---- the plugin -------------------------------------------------------------------------------------------------------------------
+# ---- the plugin ----------------------------------------------------------------------------------
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/backends/cuda/*.c)
 add_library(ferry_cuda MODULE ${cuda_sources} ${fatbins})
 set_source_files_properties(${PROJECT_SOURCE_DIR}/backends/cuda/fatbins.c PROPERTIES OBJECT_DEPENDS "${fatbins}")
@@ -79,8 +83,9 @@ set_target_properties(ferry_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${FERRY_PLU
                       INTERPROCEDURAL_OPTIMIZATION OFF) # inline assembly carries the fatbins
 install(TARGETS ferry_cuda LIBRARY DESTINATION ${FERRY_PLUGIN_INSTALL_DIRECTORY})
 
-# ---- for tests only: a driver and a cuBLASLt made of host memory and host kernels ---------------------------------------------------
-# The kernels' source is compiled a second time, by the C++ compiler, so that it can run without a card (simt.h).
+# ---- for tests only: a driver and a cuBLASLt made of host memory and host kernels ----------------
+# The kernels' source is compiled a second time, by the C++ compiler, so that it can run without a
+# card (simt.h).
 if(FERRY_TESTS)
     include(CheckLanguage)
     check_language(CXX)

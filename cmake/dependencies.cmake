@@ -1,5 +1,6 @@
-# The libraries Ferry stands on (docs/dependencies.md says why each). Makes ferry_dependencies (what libferry itself links) and
-# ferry::jemalloc (what a program links if it wants Ferry's host memory to come from jemalloc).
+# The libraries Ferry stands on (docs/dependencies.md says why each). Makes ferry_dependencies (what
+# libferry itself links) and ferry::jemalloc (what a program links if it wants Ferry's host memory
+# to come from jemalloc).
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(OpenMP COMPONENTS C)
@@ -30,8 +31,9 @@ target_include_directories(ferry_dependencies SYSTEM INTERFACE $<BUILD_INTERFACE
 target_compile_definitions(ferry_dependencies INTERFACE FERRY_DNNL_MAJOR=${FERRY_DNNL_MAJOR})
 target_link_libraries(ferry_dependencies INTERFACE ${DNNL_LIBRARY} OpenMP::OpenMP_C Threads::Threads m ${CMAKE_DL_LIBS})
 
-# jemalloc belongs to the program, never to libferry.so: linked into a program it serves the program's malloc and, through weak
-# references, Ferry's host memory. --no-as-needed, because nothing in the program itself refers to it. Sanitizers bring a malloc of their own.
+# jemalloc belongs to the program, never to libferry.so: linked into a program it serves the
+# program's malloc and, through weak references, Ferry's host memory. --no-as-needed, because
+# nothing in the program itself refers to it. Sanitizers bring a malloc of their own.
 add_library(ferry_jemalloc INTERFACE)
 add_library(ferry::jemalloc ALIAS ferry_jemalloc)
 find_library(JEMALLOC_LIBRARY jemalloc)

@@ -1,4 +1,5 @@
-# Compiler and linker flags, and the functions that give a target its role: library objects, shared library, program, test.
+# Compiler and linker flags, and the functions that give a target its role: library objects, shared
+# library, program, test.
 
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
@@ -17,12 +18,13 @@ set(FERRY_WARNINGS -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototyp
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     list(APPEND FERRY_WARNINGS -Wno-format-truncation -Wduplicated-cond -Wlogical-op)
 endif()
-# The only place that makes a warning an error (a lint rule looks): FERRY_WERROR asks for it. Every preset
-# sets it but release, which users build with compilers that CI has not seen.
+# The only place that makes a warning an error (a lint rule looks): FERRY_WERROR asks for it. Every
+# preset sets it but release, which users build with compilers that CI has not seen.
 set(FERRY_WERROR_FLAGS)      # for the C and the C++ compiler
 set(FERRY_WERROR_NVCC_FLAGS) # for nvcc
 if(FERRY_WERROR)
-    # Whether a value is set depends, for gcc, on how far it inlines: those two stay warnings, and under sanitizers mean nothing.
+    # Whether a value is set depends, for gcc, on how far it inlines: those two stay warnings, and
+    # under sanitizers mean nothing.
     set(FERRY_WERROR_FLAGS -Werror)
     set(FERRY_WERROR_NVCC_FLAGS -Werror=all-warnings)
     if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
@@ -34,7 +36,8 @@ if(FERRY_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
     list(APPEND FERRY_WARNINGS -Wno-maybe-uninitialized -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-truncation)
 endif()
 
-# Bits do not depend on which instructions a machine has (-ffp-contract=off); nobody reads errno or FP traps after a kernel.
+# Bits do not depend on which instructions a machine has (-ffp-contract=off); nobody reads errno or
+# FP traps after a kernel.
 set(FERRY_KERNEL_FLAGS -fno-math-errno -fno-trapping-math)
 if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug" AND NOT FERRY_COVERAGE AND NOT FERRY_SANITIZE)
     list(APPEND FERRY_KERNEL_FLAGS -O3)
@@ -42,7 +45,8 @@ endif()
 
 add_compile_options($<$<COMPILE_LANGUAGE:C>:-ffp-contract=off> $<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>
                    )
-# Loops outside the kernels run over one to eight dims: neither a call of memcpy nor vectors pay there.
+# Loops outside the kernels run over one to eight dims: neither a call of memcpy nor vectors pay
+# there.
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     set(FERRY_CORE_FLAGS -fno-tree-loop-distribute-patterns -fno-tree-vectorize)
 else()
@@ -58,14 +62,16 @@ if(FERRY_COVERAGE)
     add_link_options(--coverage)
 endif()
 
-# Thread state through a TLS descriptor: a few instructions where the general-dynamic call takes a dozen, and it can be dlopen'ed.
+# Thread state through a TLS descriptor: a few instructions where the general-dynamic call takes a
+# dozen, and it can be dlopen'ed.
 include(CheckCCompilerFlag)
 check_c_compiler_flag(-mtls-dialect=gnu2 FERRY_HAS_GNU2_TLS)
 if(FERRY_HAS_GNU2_TLS AND NOT FERRY_SANITIZE)
     set(FERRY_TLS_FLAGS -mtls-dialect=gnu2)
 endif()
 
-# Sources of a library: hidden symbols, position independent, may include "folder/file.h" from the root.
+# Sources of a library: hidden symbols, position independent, may include "folder/file.h" from the
+# root.
 function(ferry_library_flags target)
     target_compile_options(${target} PRIVATE ${FERRY_WARNINGS} -fvisibility=hidden -fno-semantic-interposition ${FERRY_TLS_FLAGS})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)

@@ -1,5 +1,6 @@
 # What `cmake --install` puts where, and what find_package(ferry) and pkg-config find afterwards.
-# ferry::jemalloc is not exported but made again by ferryConfig.cmake, where the application is built: jemalloc is the application's choice.
+# ferry::jemalloc is not exported but made again by ferryConfig.cmake, where the application is
+# built: jemalloc is the application's choice.
 include(CMakePackageConfigHelpers)
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ferry)
 

@@ -1,6 +1,7 @@
 /* Linear regression, y = x w + b, by gradient descent: the whole idea of Ferry in one page.
- * Two heavy requests: the data goes up once, the parameters come down once. All that happens in between is light requests, and a
- * guard proves it. Usage: 01_linear [device], by default sim:0. Next: 02_refusal_and_guard.c. */
+ * Two heavy requests: the data goes up once, the parameters come down once. All that happens in
+ * between is light requests, and a guard proves it. Usage: 01_linear [device], by default sim:0.
+ * Next: 02_refusal_and_guard.c. */
 #include <ferry/ferry.h>
 
 #include "example.h"
@@ -20,12 +21,15 @@ static void make_data(float data[SAMPLES][FEATURES + 1])
     }
 }
 
-/* One step of gradient descent on mean((x w + b - y)^2). Everything here is on the device; w and b are written in place. */
+/* One step of gradient descent on mean((x w + b - y)^2). Everything here is on the device; w and b
+ * are written in place. */
 static fy_status_t step(fy_tensor_t *x, fy_tensor_t *y, fy_tensor_t *w, fy_tensor_t *b, double lr)
 {
-    /* The scope owns what the step makes, so there is nothing to destroy, not even if a call fails. */
+    /* The scope owns what the step makes, so there is nothing to destroy, not even if a call
+     * fails. */
     fy_scope_t scope = fy_scope_begin("step");
-    const fy_guard_options_t light_only = FY_GUARD_LIGHT_ONLY; /* in here, an upload, a download or a wait is an error */
+    /* in here, an upload, a download or a wait is an error */
+    const fy_guard_options_t light_only = FY_GUARD_LIGHT_ONLY;
     FY_TRY(fy_scope_guard(&light_only));
 
     fy_tensor_t *pred, *err, *xt, *grad_w, *grad_b;
@@ -48,12 +52,14 @@ static fy_status_t train(fy_device_t *device, float parameters[FEATURES + 1])
 
     /* Up, once. wrap shares the array where it lies; upload is the request that moves it. */
     fy_tensor_t *on_host, *on_device, *x, *y, *wb, *w, *b;
-    FY_TRY(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(SAMPLES, FEATURES + 1), data, NULL, NULL, &on_host));
+    FY_TRY(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(SAMPLES, FEATURES + 1), data,
+                          NULL, NULL, &on_host));
     FY_TRY(fy_tensor_upload(on_host, device, NULL, &on_device));
     FY_TRY(fy_slice(on_device, 1, 0, FEATURES, &x));
     FY_TRY(fy_slice(on_device, 1, FEATURES, FEATURES + 1, &y));
 
-    /* Parameters are made where they are used. w and b are views of one tensor, so that one download brings both. */
+    /* Parameters are made where they are used. w and b are views of one tensor, so that one
+     * download brings both. */
     FY_TRY(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(FEATURES + 1, 1), &wb));
     FY_TRY(fy_slice(wb, 0, 0, FEATURES, &w));
     FY_TRY(fy_slice(wb, 0, FEATURES, FEATURES + 1, &b));
@@ -75,10 +81,10 @@ static fy_status_t train(fy_device_t *device, float parameters[FEATURES + 1])
 static void print_scope(void *user, const char *path, const fy_ledger_totals_t *totals)
 {
     (void)user;
-    printf("  %-12s %6" PRIu64 " requests %3" PRIu64 " uploads (%" PRIu64 " bytes) %3" PRIu64 " downloads (%" PRIu64 " bytes) %3" PRIu64
-           " syncs\n",
-           *path ? path : "(all)", totals->requests, totals->upload.count, totals->upload.nbytes, totals->download.count,
-           totals->download.nbytes, totals->syncs);
+    printf("  %-12s %6" PRIu64 " requests %3" PRIu64 " uploads (%" PRIu64 " bytes) %3" PRIu64
+           " downloads (%" PRIu64 " bytes) %3" PRIu64 " syncs\n",
+           *path ? path : "(all)", totals->requests, totals->upload.count, totals->upload.nbytes,
+           totals->download.count, totals->download.nbytes, totals->syncs);
 }
 
 static fy_status_t run(const char *spec)
@@ -90,12 +96,16 @@ static fy_status_t run(const char *spec)
     fy_status_t status = train(device, parameters);
     fy_scope_end(scope, 0, NULL); /* ends what train left open, too, should it have failed */
     if (status == FY_STATUS_OK) {
-        printf("on %s, %d steps: w = %.4f %.4f %.4f  b = %.4f   (made with 2 -3 0.5, 1)\n", fy_device_name(device), STEPS, parameters[0],
-               parameters[1], parameters[2], parameters[3]);
+        printf("on %s, %d steps: w = %.4f %.4f %.4f  b = %.4f   (made with 2 -3 0.5, 1)\n",
+               fy_device_name(device), STEPS, parameters[0], parameters[1], parameters[2],
+               parameters[3]);
         fy_ledger_walk(print_scope, NULL);
     }
     fy_device_close(device);
     return status;
 }
 
-int main(int argc, char **argv) { return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0")); }
+int main(int argc, char **argv)
+{
+    return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0"));
+}

@@ -15,31 +15,38 @@ static fy_ledger_totals_t traffic_so_far(void)
     return all;
 }
 
-/* Prints what was refused. Fails the example if it was not refused as expected, or if anything moved. */
-static fy_status_t expect(fy_status_t status, fy_status_t expected, const fy_ledger_totals_t *before)
+/* Prints what was refused. Fails the example if it was not refused as expected, or if anything
+ * moved. */
+static fy_status_t expect(fy_status_t status, fy_status_t expected,
+                          const fy_ledger_totals_t *before)
 {
     if (status != expected) {
-        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "expected %s, got %s", fy_status_name(expected),
-                            fy_status_name(status));
+        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "expected %s, got %s",
+                            fy_status_name(expected), fy_status_name(status));
     }
     printf("%s: %s\n", fy_status_name(status), fy_error_get()->text);
     fy_ledger_totals_t now = traffic_so_far();
-    if (now.requests != before->requests || now.upload.count != before->upload.count || now.download.count != before->download.count) {
-        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "a refused call changed the ledger");
+    if (now.requests != before->requests || now.upload.count != before->upload.count ||
+        now.download.count != before->download.count) {
+        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__,
+                            "a refused call changed the ledger");
     }
     printf("  -> nothing was submitted, nothing moved\n\n");
     return FY_STATUS_OK;
 }
 
 /* x is on the host, w on the device. */
-static fy_status_t mix_devices(fy_tensor_t *x, fy_tensor_t *w, fy_device_t *device, fy_tensor_t **out_y)
+static fy_status_t mix_devices(fy_tensor_t *x, fy_tensor_t *w, fy_device_t *device,
+                               fy_tensor_t **out_y)
 {
     fy_ledger_totals_t before = traffic_so_far();
     if (device == fy_device_host()) {
         printf("(on the host there is nothing to mix)\n\n");
     } else {
         FY_TRY(expect(fy_matmul(x, w, out_y), FY_STATUS_DEVICE_MISMATCH, &before));
-        if (*out_y) return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "a refused call left a result");
+        if (*out_y)
+            return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__,
+                                "a refused call left a result");
     }
     fy_tensor_t *x_there; /* as the text says: move one of them, in words, once */
     FY_TRY(fy_tensor_upload(x, device, NULL, &x_there));
@@ -56,9 +63,11 @@ static fy_status_t step_that_prints(fy_tensor_t *y, fy_tensor_t **out_loss)
 
     fy_download_t *download;
     fy_ledger_totals_t before = traffic_so_far();
-    FY_TRY(expect(fy_tensor_download(*out_loss, NULL, &download), FY_STATUS_REFUSED_BY_GUARD, &before));
+    FY_TRY(expect(fy_tensor_download(*out_loss, NULL, &download), FY_STATUS_REFUSED_BY_GUARD,
+                  &before));
 
-    fy_scope_end(scope, 1, out_loss); /* the loss goes to the enclosing scope, still on the device */
+    /* the loss goes to the enclosing scope, still on the device */
+    fy_scope_end(scope, 1, out_loss);
     return FY_STATUS_OK;
 }
 
@@ -96,4 +105,7 @@ static fy_status_t run(const char *spec)
     return status;
 }
 
-int main(int argc, char **argv) { return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0")); }
+int main(int argc, char **argv)
+{
+    return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0"));
+}

@@ -1,6 +1,8 @@
-/* Double buffering: batch i+1 goes up on the upload engine while batch i is computed on. Run twice, once with a wait after every
- * request and once without, and timed by the device's own clock. On sim that clock is a model: the same figures on every machine.
- * Ferry orders the engines by the tensors they touch: there is not one event and not one stream in this program.
+/* Double buffering: batch i+1 goes up on the upload engine while batch i is computed on. Run twice,
+ * once with a wait after every request and once without, and timed by the device's own clock. On
+ * sim that clock is a model: the same figures on every machine.
+ * Ferry orders the engines by the tensors they touch: there is not one event and not one stream in
+ * this program.
  * Usage: 03_overlap [device], by default sim:0. Next: 04_streaming_batches.c. */
 #include <ferry/ferry.h>
 
@@ -21,20 +23,23 @@ static fy_status_t create(pipeline_t *p)
     FY_TRY(fy_full(p->device, FY_DTYPE_F32, FY_DIMS(COLUMNS, COLUMNS), 1.0 / COLUMNS, &p->weights));
     FY_TRY(fy_zeros(p->device, FY_DTYPE_F32, 0, NULL, &p->sum));
     for (int slot = 0; slot < SLOTS; slot++) {
-        FY_TRY(fy_tensor_create_pinned(p->device, FY_DTYPE_F32, FY_DIMS(ROWS, COLUMNS), &p->staging[slot]));
+        FY_TRY(fy_tensor_create_pinned(p->device, FY_DTYPE_F32, FY_DIMS(ROWS, COLUMNS),
+                                       &p->staging[slot]));
         FY_TRY(fy_empty(p->device, FY_DTYPE_F32, FY_DIMS(ROWS, COLUMNS), &p->batch[slot]));
         p->sent[slot] = (fy_ticket_t){ 0, 0 };
     }
     return FY_STATUS_OK;
 }
 
-/* The host writes batch `index` into its slot, as a reader of files would, and sends it. If the device still reads that slot (batch
- * index - 2), the upload engine waits for it; the host does not. */
+/* The host writes batch `index` into its slot, as a reader of files would, and sends it. If the
+ * device still reads that slot (batch index - 2), the upload engine waits for it; the host does
+ * not. */
 static fy_status_t feed(pipeline_t *p, int index)
 {
     int slot = index % SLOTS;
     void *bytes;
-    FY_TRY(fy_ticket_wait(p->sent[slot], FY_FOREVER)); /* without it, map would say BUSY: the engine may still be reading */
+    /* without it, map would say BUSY: the engine may still be reading */
+    FY_TRY(fy_ticket_wait(p->sent[slot], FY_FOREVER));
     FY_TRY(fy_tensor_map(p->staging[slot], FY_ACCESS_WRITE, &bytes));
     for (int i = 0; i < ROWS * COLUMNS; i++) ((float *)bytes)[i] = (float)(index + 1);
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
@@ -42,7 +47,8 @@ static fy_status_t feed(pipeline_t *p, int index)
     return fy_tensor_upload_into(p->batch[slot], p->staging[slot], &borrow, &p->sent[slot]);
 }
 
-/* The compute engine's part: sum += mean(tanh(batch x weights x weights)). It waits, on the device, for the slot's upload. */
+/* The compute engine's part: sum += mean(tanh(batch x weights x weights)). It waits, on the device,
+ * for the slot's upload. */
 static fy_status_t compute(pipeline_t *p, int index)
 {
     fy_scope_t scope = fy_scope_begin("compute");
@@ -75,7 +81,8 @@ static fy_status_t run_batches(pipeline_t *p, int overlap, double *out_sum, uint
     *out_ns = after.now_ns - before.now_ns;
     printf("%-10s %8.1f us", overlap ? "overlapped" : "serial", (double)*out_ns * 1e-3);
     if (after.kind == FY_CLOCK_MODEL) {
-        printf("  (model; upload engine busy %.1f us, compute engine %.1f us)", (double)(after.upload_ns - before.upload_ns) * 1e-3,
+        printf("  (model; upload engine busy %.1f us, compute engine %.1f us)",
+               (double)(after.upload_ns - before.upload_ns) * 1e-3,
                (double)(after.compute_ns - before.compute_ns) * 1e-3);
     }
     printf("\n");
@@ -93,9 +100,11 @@ static fy_status_t measure(fy_device_t *device)
     FY_TRY(create(&p));
     FY_TRY(run_batches(&p, 0, &serial, &serial_ns));
     FY_TRY(run_batches(&p, 1, &overlapped, &overlapped_ns));
-    printf("%d batches of %d bytes; results %.6f and %.6f; overlapped takes %.0f %% of serial\n", BATCHES, ROWS * COLUMNS * 4, serial,
-           overlapped, 100.0 * (double)overlapped_ns / (double)serial_ns);
-    if (serial != overlapped) return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "overlap changed the result");
+    printf("%d batches of %d bytes; results %.6f and %.6f; overlapped takes %.0f %% of serial\n",
+           BATCHES, ROWS * COLUMNS * 4, serial, overlapped,
+           100.0 * (double)overlapped_ns / (double)serial_ns);
+    if (serial != overlapped)
+        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "overlap changed the result");
     return FY_STATUS_OK;
 }
 
@@ -110,4 +119,7 @@ static fy_status_t run(const char *spec)
     return status;
 }
 
-int main(int argc, char **argv) { return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0")); }
+int main(int argc, char **argv)
+{
+    return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0"));
+}

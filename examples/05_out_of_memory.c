@@ -1,8 +1,11 @@
-/* A native application that survives OUT_OF_MEMORY. It scores many samples with a small network on a device where it has little room: it
- * starts with all samples at once, and when a batch does not fit it asks why, halves the batch and goes on where it was. A failed call has
- * changed nothing and a scope gives back what the failed batch had made, so there is nothing to repair. A program that knows its step
- * before there is a device asks fy_plan_fit for the batch; one that shares the device needs both.
- * Usage: 05_out_of_memory [device], by default sim:0, of which it takes 24 MiB. Next: docs/memory.md. */
+/* A native application that survives OUT_OF_MEMORY. It scores many samples with a small network on
+ * a device where it has little room: it starts with all samples at once, and when a batch does not
+ * fit it asks why, halves the batch and goes on where it was. A failed call has changed nothing and
+ * a scope gives back what the failed batch had made, so there is nothing to repair. A program that
+ * knows its step before there is a device asks fy_plan_fit for the batch; one that shares the
+ * device needs both.
+ * Usage: 05_out_of_memory [device], by default sim:0, of which it takes 24 MiB. Next:
+ * docs/memory.md. */
 #include <ferry/ferry.h>
 
 #include <math.h>
@@ -26,14 +29,16 @@ static fy_status_t prepare(app_t *app, float *bytes)
 {
     fy_tensor_t *rng;
     for (int i = 0; i < SAMPLES * FEATURES; i++) bytes[i] = (float)(i % 17) / 16.0f - 0.5f;
-    FY_TRY(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(SAMPLES, FEATURES), bytes, NULL, NULL, &app->samples));
+    FY_TRY(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(SAMPLES, FEATURES), bytes, NULL,
+                          NULL, &app->samples));
     FY_TRY(fy_rng_create(app->device, 1, &rng));
     FY_TRY(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(FEATURES, HIDDEN), 0, 0.1, &app->w1));
     FY_TRY(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(HIDDEN, 1), 0, 0.1, &app->w2));
     return fy_zeros(app->device, FY_DTYPE_F32, 0, NULL, &app->total);
 }
 
-/* Scores `rows` samples from `begin` on. The last request is the only one that changes anything that outlives the scope. */
+/* Scores `rows` samples from `begin` on. The last request is the only one that changes anything
+ * that outlives the scope. */
 static fy_status_t score(app_t *app, int64_t begin, int64_t rows)
 {
     fy_tensor_t *host, *x, *h, *s, *sum;
@@ -49,9 +54,11 @@ static fy_status_t score(app_t *app, int64_t begin, int64_t rows)
 /* Why, in the application's own words: the verdict is a struct as well as a text. */
 static void explain(const app_t *app, const fy_oom_verdict_t *oom)
 {
-    printf("  %5" PRId64 " samples do not fit: asked for %" PRIu64 " bytes, %" PRIu64 " of %" PRIu64 " are live", app->batch, oom->asked,
-           oom->live, oom->limit);
-    if (oom->top[0].live) printf(", most of them (%" PRIu64 ") in \"%s\"", oom->top[0].live, oom->top[0].path);
+    printf("  %5" PRId64 " samples do not fit: asked for %" PRIu64 " bytes, %" PRIu64 " of %" PRIu64
+           " are live",
+           app->batch, oom->asked, oom->live, oom->limit);
+    if (oom->top[0].live)
+        printf(", most of them (%" PRIu64 ") in \"%s\"", oom->top[0].live, oom->top[0].path);
     printf("\n");
 }
 
@@ -87,10 +94,13 @@ static fy_status_t serve(fy_device_t *device, float *bytes)
     FY_TRY(fy_tensor_download(app.total, NULL, &download));
     FY_TRY(fy_download_wait_f64(download, FY_FOREVER, &total));
     FY_TRY(fy_memory_query(device, NULL, &memory));
-    printf("%" PRId64 " samples in %d batches of at most %" PRId64 ", after %d halvings; mean score %.5f\n", app.done, app.batches,
-           app.batch, app.halvings, total / SAMPLES);
-    printf("memory: peak %" PRIu64 " bytes in tensors, %" PRIu64 " reserved\n", memory.peak_live, memory.peak_reserved);
-    if (isnan(total)) return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "the scores are no numbers");
+    printf("%" PRId64 " samples in %d batches of at most %" PRId64
+           ", after %d halvings; mean score %.5f\n",
+           app.done, app.batches, app.batch, app.halvings, total / SAMPLES);
+    printf("memory: peak %" PRIu64 " bytes in tensors, %" PRIu64 " reserved\n", memory.peak_live,
+           memory.peak_reserved);
+    if (isnan(total))
+        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "the scores are no numbers");
     return FY_STATUS_OK;
 }
 
@@ -98,18 +108,23 @@ static fy_status_t run(const char *device_name)
 {
     fy_device_t *device;
     char spec[96];
-    /* Little room, so that there is something to survive. The host takes no limit: there all fits at once. */
+    /* Little room, so that there is something to survive. The host takes no limit: there all fits
+     * at once. */
     const int is_plain = !strchr(device_name, '?') && strcmp(device_name, "host") != 0;
     snprintf(spec, sizeof spec, "%s%s", device_name, is_plain ? "?limit=24MiB" : "");
     FY_TRY(fy_device_open(spec, &device));
     float *bytes = malloc(sizeof *bytes * SAMPLES * FEATURES);
     fy_scope_t scope = fy_scope_begin("score");
     fy_status_t status = bytes ? serve(device, bytes)
-                               : fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "no memory for the samples");
+                               : fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__,
+                                              "no memory for the samples");
     fy_scope_end(scope, 0, NULL);
     fy_device_close(device);
     free(bytes);
     return status;
 }
 
-int main(int argc, char **argv) { return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0")); }
+int main(int argc, char **argv)
+{
+    return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0"));
+}

@@ -1,5 +1,6 @@
-/* The same linear regression in minibatches, twice: called step by step, and as a graph that is recorded once and replayed. The bits are the
- * same; the replays are a seventh of the requests and make nothing: no tensor, no shape check, no allocation.
+/* The same linear regression in minibatches, twice: called step by step, and as a graph that is
+ * recorded once and replayed. The bits are the same; the replays are a seventh of the requests and
+ * make nothing: no tensor, no shape check, no allocation.
  * Usage: 06_graph [device], by default sim:0. Next: docs/graphs.md. */
 #include <ferry/ferry.h>
 
@@ -91,11 +92,12 @@ static fy_status_t train(fy_device_t *device)
     FY_TRY(weights_of(&called, weights[0]));
     FY_TRY(weights_of(&replayed, weights[1]));
     FY_TRY(fy_graph_query(graph, &info));
-    printf("%d steps called:   w = %.6f %.6f %.6f  %6" PRIu64 " requests\n", STEPS, weights[0][0], weights[0][1], weights[0][2],
-           requests[1] - requests[0]);
-    printf("%d steps replayed: w = %.6f %.6f %.6f  %6" PRIu64 " requests; the graph has %" PRIu64 " calls and %" PRIu64
-           " bytes of its own\n",
-           STEPS, weights[1][0], weights[1][1], weights[1][2], requests[2] - requests[1], info.requests, info.pool_nbytes);
+    printf("%d steps called:   w = %.6f %.6f %.6f  %6" PRIu64 " requests\n", STEPS, weights[0][0],
+           weights[0][1], weights[0][2], requests[1] - requests[0]);
+    printf("%d steps replayed: w = %.6f %.6f %.6f  %6" PRIu64 " requests; the graph has %" PRIu64
+           " calls and %" PRIu64 " bytes of its own\n",
+           STEPS, weights[1][0], weights[1][1], weights[1][2], requests[2] - requests[1],
+           info.requests, info.pool_nbytes);
     if (info.path == FY_GRAPH_DEVICE) /* cuda */
         printf("each replay is one request for the device, too\n");
     else
@@ -116,4 +118,7 @@ static fy_status_t run(const char *spec)
     return status;
 }
 
-int main(int argc, char **argv) { return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0")); }
+int main(int argc, char **argv)
+{
+    return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0"));
+}

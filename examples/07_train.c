@@ -1,6 +1,8 @@
-/* A first network: a small convolutional one is put together from layers, trained on made-up digits, and asked how well it reads.
- * Heavy requests: the data set goes up once, the weights come down once; a loss now and then is 4 bytes. The first weights are drawn where
- * they are used. Usage: 07_train [device], by default sim:0. Next: docs/training.md. */
+/* A first network: a small convolutional one is put together from layers, trained on made-up
+ * digits, and asked how well it reads.
+ * Heavy requests: the data set goes up once, the weights come down once; a loss now and then is 4
+ * bytes. The first weights are drawn where they are used. Usage: 07_train [device], by default
+ * sim:0. Next: docs/training.md. */
 #include <ferry/ferry.h>
 #include <ferry/train/train.h>
 
@@ -8,11 +10,14 @@
 
 enum { SAMPLES = 1024, BATCH = 32, EPOCHS = 2 };
 
-/* 28 x 28 pixels -> 10 classes. A maker that fails leaves NULL, which fy_layer_sequential refuses; it takes over what it is given. */
+/* 28 x 28 pixels -> 10 classes. A maker that fails leaves NULL, which fy_layer_sequential refuses;
+ * it takes over what it is given. */
 static fy_status_t make_network(fy_device_t *device, fy_model_t **out_model)
 {
     fy_layer_t *conv = NULL, *pool = NULL, *flatten = NULL, *hidden = NULL, *last = NULL, *all;
-    const fy_pool2d_attrs_t halves = { .kernel_h = 2, .kernel_w = 2, .activation = FY_ACTIVATION_RELU };
+    const fy_pool2d_attrs_t halves = { .kernel_h = 2,
+                                       .kernel_w = 2,
+                                       .activation = FY_ACTIVATION_RELU };
     fy_linear_options_t relu = FY_LINEAR_OPTIONS_INIT;
     relu.activation = FY_ACTIVATION_RELU;
     FY_TRY(fy_layer_conv2d(1, 8, 5, 5, NULL, &conv));
@@ -20,14 +25,19 @@ static fy_status_t make_network(fy_device_t *device, fy_model_t **out_model)
     FY_TRY(fy_layer_flatten(&flatten));
     FY_TRY(fy_layer_linear(12 * 12 * 8, 32, &relu, &hidden));
     FY_TRY(fy_layer_linear(32, 10, NULL, &last));
-    FY_TRY(fy_layer_sequential(
-        5, (fy_layer_child_t[]){ { "conv", conv }, { "pool", pool }, { "flatten", flatten }, { "hidden", hidden }, { "last", last } },
-        &all));
+    FY_TRY(fy_layer_sequential(5,
+                               (fy_layer_child_t[]){ { "conv", conv },
+                                                     { "pool", pool },
+                                                     { "flatten", flatten },
+                                                     { "hidden", hidden },
+                                                     { "last", last } },
+                               &all));
     return fy_model_create(device, all, FY_DIMS(28, 28, 1), NULL, out_model);
 }
 
 /* The last `test` of the samples are kept apart. */
-static fy_status_t make_loaders(fy_device_t *device, fy_loader_t **out_train, fy_loader_t **out_test)
+static fy_status_t make_loaders(fy_device_t *device, fy_loader_t **out_train,
+                                fy_loader_t **out_test)
 {
     fy_dataset_t *all, *train, *test;
     fy_loader_options_t options = FY_LOADER_OPTIONS_INIT;
@@ -65,8 +75,10 @@ static fy_status_t train(fy_device_t *device)
     options.epochs = EPOCHS;
     options.loss = FY_LOSS_CROSS_ENTROPY;
     FY_TRY(fy_train_run(model, optimizer, data, test, &options, &result));
-    printf("on %s, %lld steps: loss %.3f, %.0f of 100 digits read right; %llu device allocations in steady steps\n", fy_device_name(device),
-           (long long)result.steps, result.train_loss, 100 * result.test_accuracy, (unsigned long long)result.device_allocs_steady);
+    printf("on %s, %lld steps: loss %.3f, %.0f of 100 digits read right; %llu device allocations "
+           "in steady steps\n",
+           fy_device_name(device), (long long)result.steps, result.train_loss,
+           100 * result.test_accuracy, (unsigned long long)result.device_allocs_steady);
 
     /* Down, once: the whole network is one tensor. */
     fy_download_t *download;
@@ -91,4 +103,7 @@ static fy_status_t run(const char *spec)
     return status;
 }
 
-int main(int argc, char **argv) { return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0")); }
+int main(int argc, char **argv)
+{
+    return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0"));
+}

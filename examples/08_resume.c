@@ -1,5 +1,6 @@
-/* A training that stops and goes on as if it had not: the parameters, the optimizer's state, dropout's random numbers, the order of the data and the
- * schedule all come back, so the result has the same bits. The process could have been killed at any moment: the folder always has a whole
+/* A training that stops and goes on as if it had not: the parameters, the optimizer's state,
+ * dropout's random numbers, the order of the data and the schedule all come back, so the result has
+ * the same bits. The process could have been killed at any moment: the folder always has a whole
  * checkpoint. Usage: 08_resume [device], by default sim:0. Next: docs/training.md. */
 #include <ferry/train/train.h>
 
@@ -59,7 +60,8 @@ static fy_status_t train(run_t *run, int64_t until)
         const fy_scope_t scope = fy_scope_begin("step");
         FY_TRY(fy_loader_next(run->loader, &x, &y));
         if (x) {
-            FY_TRY(fy_optimizer_set_lr(run->optimizer, fy_schedule_lr(&run->schedule, run->at.step)));
+            FY_TRY(
+                fy_optimizer_set_lr(run->optimizer, fy_schedule_lr(&run->schedule, run->at.step)));
             FY_TRY(fy_tape_begin(run->tape));
             FY_TRY(fy_model_forward(run->model, x, &log_probs));
             FY_TRY(fy_nll_loss(log_probs, y, FY_REDUCTION_MEAN, &loss));
@@ -92,10 +94,13 @@ static fy_status_t parameters(const run_t *run, char **out_bytes, uint64_t *out_
     *out_bytes = malloc(facts.nbytes);
     if (*out_bytes) memcpy(*out_bytes, data, facts.nbytes);
     fy_tensor_destroy(host);
-    return *out_bytes ? FY_STATUS_OK : fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "no memory for the parameters");
+    return *out_bytes ? FY_STATUS_OK
+                      : fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__,
+                                     "no memory for the parameters");
 }
 
-static fy_status_t whole(fy_device_t *device, const fy_dataset_t *digits, char **out_bytes, uint64_t *out_nbytes)
+static fy_status_t whole(fy_device_t *device, const fy_dataset_t *digits, char **out_bytes,
+                         uint64_t *out_nbytes)
 {
     run_t run;
     fy_status_t status = begin(device, digits, 1, &run);
@@ -110,21 +115,24 @@ static fy_status_t first_part(fy_device_t *device, const fy_dataset_t *digits, c
     run_t run;
     fy_status_t status = begin(device, digits, 1, &run);
     if (status == FY_STATUS_OK) status = train(&run, STOP);
-    if (status == FY_STATUS_OK) status = fy_checkpoint_save(folder, run.model, run.optimizer, &run.at, 3);
+    if (status == FY_STATUS_OK)
+        status = fy_checkpoint_save(folder, run.model, run.optimizer, &run.at, 3);
     if (status == FY_STATUS_OK) printf("stopped after step %d of %d\n", STOP, STEPS);
     end(&run);
     return status;
 }
 
 /* As another process would: other first values, everything else from the file. */
-static fy_status_t second_part(fy_device_t *device, const fy_dataset_t *digits, const char *folder, char **out_bytes, uint64_t *out_nbytes)
+static fy_status_t second_part(fy_device_t *device, const fy_dataset_t *digits, const char *folder,
+                               char **out_bytes, uint64_t *out_nbytes)
 {
     run_t run;
     fy_status_t status = begin(device, digits, 99, &run);
-    if (status == FY_STATUS_OK) status = fy_checkpoint_load(folder, run.model, run.optimizer, &run.at);
     if (status == FY_STATUS_OK)
-        printf("went on from step %lld, batch %lld of epoch %lld\n", (long long)run.at.step, (long long)run.at.epoch_step,
-               (long long)run.at.epoch);
+        status = fy_checkpoint_load(folder, run.model, run.optimizer, &run.at);
+    if (status == FY_STATUS_OK)
+        printf("went on from step %lld, batch %lld of epoch %lld\n", (long long)run.at.step,
+               (long long)run.at.epoch_step, (long long)run.at.epoch);
     if (status == FY_STATUS_OK) status = train(&run, STEPS);
     if (status == FY_STATUS_OK) status = parameters(&run, out_bytes, out_nbytes);
     end(&run);
@@ -137,10 +145,13 @@ static fy_status_t compare(fy_device_t *device, const fy_dataset_t *digits, cons
     uint64_t nbytes = 0, resumed_nbytes = 0;
     fy_status_t status = whole(device, digits, &once, &nbytes);
     if (status == FY_STATUS_OK) status = first_part(device, digits, folder);
-    if (status == FY_STATUS_OK) status = second_part(device, digits, folder, &resumed, &resumed_nbytes);
+    if (status == FY_STATUS_OK)
+        status = second_part(device, digits, folder, &resumed, &resumed_nbytes);
     if (status == FY_STATUS_OK && (nbytes != resumed_nbytes || memcmp(once, resumed, nbytes) != 0))
         status = fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "the parameters differ");
-    if (status == FY_STATUS_OK) printf("%llu bytes of parameters, the same bits as without a stop\n", (unsigned long long)nbytes);
+    if (status == FY_STATUS_OK)
+        printf("%llu bytes of parameters, the same bits as without a stop\n",
+               (unsigned long long)nbytes);
     free(once);
     free(resumed);
     return status;

@@ -1,19 +1,25 @@
-/* A registered op: its kernel, its `supports` hook, a call that the hook refuses, and a call whose kernel fails.
+/* A registered op: its kernel, its `supports` hook, a call that the hook refuses, and a call whose
+ * kernel fails.
  *   1. The op runs on the host and on simulated devices, like any op.
- *   2. The hook refuses operands for which the kernel has no loop: the call fails before anything is submitted.
- *   3. The kernel fails while it runs: the wait for the result fails with the kernel's text, and the device stays usable.
- * Usage: 09_own_op [device], by default sim:0. docs/ops.md shows the functions up to register_swish. Next: docs/ops.md. */
+ *   2. The hook refuses operands for which the kernel has no loop: the call fails before anything
+ *      is submitted.
+ *   3. The kernel fails while it runs: the wait for the result fails with the kernel's text, and
+ *      the device stays usable.
+ * Usage: 09_own_op [device], by default sim:0. docs/ops.md shows the functions up to
+ * register_swish. Next: docs/ops.md. */
 #include <math.h>
 
 #include <ferry/ferry.h>
 
 #include "example.h"
 
-/* Ferry calls this on the caller's thread before it submits anything. It reads dtypes, shapes, strides and attributes, never elements. */
+/* Ferry calls this on the caller's thread before it submits anything. It reads dtypes, shapes,
+ * strides and attributes, never elements. */
 static fy_status_t takes_swish(const fy_launch_t *launch)
 {
     if (launch->flags & FY_LAUNCH_DENSE) return FY_STATUS_OK;
-    return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "dense operands only; fy_copy into a new tensor makes one");
+    return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__,
+                        "dense operands only; fy_copy into a new tensor makes one");
 }
 
 static fy_status_t run_swish(const fy_launch_t *launch, void *stream)
@@ -22,7 +28,9 @@ static fy_status_t run_swish(const fy_launch_t *launch, void *stream)
     float *y = launch->dst[0].data;
     (void)stream; /* NULL on host and sim */
     for (uint64_t i = 0; i < launch->nelem; i++) {
-        if (isnan(x[i])) return fy_error_set(FY_STATUS_BAD_VALUE, __FILE__, __LINE__, "element %d is no number", (int)i);
+        if (isnan(x[i]))
+            return fy_error_set(FY_STATUS_BAD_VALUE, __FILE__, __LINE__, "element %d is no number",
+                                (int)i);
         y[i] = x[i] / (1.0f + expf(-x[i]));
     }
     return FY_STATUS_OK;
@@ -38,7 +46,8 @@ static fy_status_t register_swish(fy_op_t *out_swish)
                                .nsrc_min = 1,
                                .nsrc_max = 1,
                                .ndst = 1,
-                               .flags = FY_OP_ELEMENTWISE, /* so shape and cost rules may be left to Ferry */
+                               /* so shape and cost rules may be left to Ferry */
+                               .flags = FY_OP_ELEMENTWISE,
                                .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) };
     return fy_op_register(&def, out_swish); /* everything is copied */
 }
@@ -47,8 +56,8 @@ static fy_status_t register_swish(fy_op_t *out_swish)
 static fy_status_t expect(fy_status_t status, fy_status_t expected)
 {
     if (status != expected)
-        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "expected %s, got %s", fy_status_name(expected),
-                            fy_status_name(status));
+        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "expected %s, got %s",
+                            fy_status_name(expected), fy_status_name(status));
     printf("%s: %s\n\n", fy_status_name(status), fy_error_get()->text);
     return FY_STATUS_OK;
 }
@@ -81,7 +90,8 @@ static fy_status_t demonstrate(fy_device_t *device)
 
     printf("3. swish of what is no number\n");
     FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(4, 3), (double)NAN, &bad));
-    FY_TRY(fy_op_call(swish, 1, &bad, NULL, 1, &failed)); /* OK: the failure is reported by the wait */
+    /* OK: the failure is reported by the wait */
+    FY_TRY(fy_op_call(swish, 1, &bad, NULL, 1, &failed));
     FY_TRY(expect(sum_of(failed, &sum), FY_STATUS_KERNEL_FAILED));
 
     FY_TRY(sum_of(y, &sum));
@@ -100,4 +110,7 @@ static fy_status_t run(const char *spec)
     return status;
 }
 
-int main(int argc, char **argv) { return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0")); }
+int main(int argc, char **argv)
+{
+    return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0"));
+}

@@ -1,7 +1,9 @@
-/* A framework that knows no op by heart: it asks Ferry what there is (introspection), prints a signature of each, and runs a small
- * program given as text through fy_op_call. A binding for another language works the same way.
- * Usage: api_framework [device] ["program"]. A program is postfix: a number pushes a [2x3] tensor of it, a word applies the op of that
- * name to the topmost tensors, name=value sets an attribute of the next op. */
+/* A framework that knows no op by heart: it asks Ferry what there is (introspection), prints a
+ * signature of each, and runs a small program given as text through fy_op_call. A binding for
+ * another language works the same way.
+ * Usage: api_framework [device] ["program"]. A program is postfix: a number pushes a [2x3] tensor
+ * of it, a word applies the op of that name to the topmost tensors, name=value sets an attribute of
+ * the next op. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,10 +23,12 @@ static void print_signature(const fy_op_info_t *info)
     if (info->nsrc_max == FY_OP_VARIADIC) printf(", ...");
     for (int i = 0; i < info->nfields; i++) {
         const fy_attr_field_t *field = &info->fields[i];
-        printf("%s%s: %s = %g", i ? ", " : "; ", field->name, type_names[field->type], field->fallback);
+        printf("%s%s: %s = %g", i ? ", " : "; ", field->name, type_names[field->type],
+               field->fallback);
     }
     printf(") ->");
-    for (int i = 0; i < info->ndst; i++) printf(" dst%d%s", i, info->inout & (1u << i) ? " (read and written)" : "");
+    for (int i = 0; i < info->ndst; i++)
+        printf(" dst%d%s", i, info->inout & (1u << i) ? " (read and written)" : "");
     printf("%s    # %s;", info->flags & FY_OP_IN_PLACE ? ", given" : "", info->summary);
     for (int dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         if (info->dtypes & FY_DTYPE_BIT(dtype)) printf(" %s", fy_dtype_name((fy_dtype_t)dtype));
@@ -57,11 +61,13 @@ static void write_field(const fy_attr_field_t *field, double value, unsigned cha
 
 static fy_status_t fill_attrs(const fy_op_info_t *info, const call_t *call, unsigned char *attrs)
 {
-    for (int i = 0; i < info->nfields; i++) write_field(&info->fields[i], info->fields[i].fallback, attrs);
+    for (int i = 0; i < info->nfields; i++)
+        write_field(&info->fields[i], info->fields[i].fallback, attrs);
     for (size_t s = 0; s < call->nsettings; s++) {
         int i = 0;
         while (i < info->nfields && strcmp(info->fields[i].name, call->settings[s].name) != 0) i++;
-        if (i == info->nfields) return FAIL("%s has no attribute '%s'", info->name, call->settings[s].name);
+        if (i == info->nfields)
+            return FAIL("%s has no attribute '%s'", info->name, call->settings[s].name);
         write_field(&info->fields[i], call->settings[s].value, attrs);
     }
     return FY_STATUS_OK;
@@ -76,12 +82,15 @@ static fy_status_t apply(call_t *call, const char *word)
     if ((info->flags & FY_OP_IN_PLACE) || info->ndst != 1)
         return FAIL("%s does not give one new tensor: not in this little language", word);
     size_t nsrc = info->nsrc_min;
-    if (nsrc > call->depth) return FAIL("%s takes %zu tensors, the stack has %zu", word, nsrc, call->depth);
+    if (nsrc > call->depth)
+        return FAIL("%s takes %zu tensors, the stack has %zu", word, nsrc, call->depth);
     _Alignas(16) unsigned char attrs[FY_OP_ATTRS_MAX_NBYTES] = { 0 };
-    if (info->attrs_nbytes > sizeof attrs) return FAIL("%s: attributes of %zu bytes", word, info->attrs_nbytes);
+    if (info->attrs_nbytes > sizeof attrs)
+        return FAIL("%s: attributes of %zu bytes", word, info->attrs_nbytes);
     FY_TRY(fill_attrs(info, call, attrs));
     fy_tensor_t *dst[1] = { NULL }; /* NULL: to be made */
-    FY_TRY(fy_op_call(info->op, nsrc, &call->stack[call->depth - nsrc], info->attrs_nbytes ? attrs : NULL, info->ndst, dst));
+    FY_TRY(fy_op_call(info->op, nsrc, &call->stack[call->depth - nsrc],
+                      info->attrs_nbytes ? attrs : NULL, info->ndst, dst));
     call->depth -= nsrc;
     call->stack[call->depth++] = dst[0];
     call->nsettings = 0;
@@ -97,16 +106,19 @@ static fy_status_t evaluate(fy_device_t *device, const char *program, call_t *ca
         double number = strtod(word, &end);
         if (equals) {
             if (call->nsettings == 4) return FAIL("more than 4 attributes before one op");
-            snprintf(call->settings[call->nsettings].name, sizeof call->settings[0].name, "%.*s", (int)(equals - word), word);
+            snprintf(call->settings[call->nsettings].name, sizeof call->settings[0].name, "%.*s",
+                     (int)(equals - word), word);
             call->settings[call->nsettings++].value = strtod(equals + 1, NULL);
         } else if (*end) {
             FY_TRY(apply(call, word));
         } else {
             if (call->depth == 16) return FAIL("the stack is full");
-            FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(2, 3), number, &call->stack[call->depth++]));
+            FY_TRY(
+                fy_full(device, FY_DTYPE_F32, FY_DIMS(2, 3), number, &call->stack[call->depth++]));
         }
     }
-    return call->depth == 1 ? FY_STATUS_OK : FAIL("the program leaves %zu tensors, not one", call->depth);
+    return call->depth == 1 ? FY_STATUS_OK
+                            : FAIL("the program leaves %zu tensors, not one", call->depth);
 }
 
 static fy_status_t run(const char *spec, const char *program)
@@ -129,7 +141,11 @@ static fy_status_t run(const char *spec, const char *program)
 
 int main(int argc, char **argv)
 {
-    /* sum(tanh(2 * (3 x 0.5^T) - 9)): a transposed matmul gives [2x2] of 4.5, so the result is 4 tanh(0) = 0; then + 1 */
-    const char *program = argc > 2 ? argv[2] : "3 0.5 transpose_b=1 matmul scale=2 shift=-9 affine tanh axes=0 sum shift=1 affine";
+    /* sum(tanh(2 * (3 x 0.5^T) - 9)): a transposed matmul gives [2x2] of 4.5, so the result is 4
+     * tanh(0) = 0; then + 1 */
+    const char *program =
+        argc > 2
+            ? argv[2]
+            : "3 0.5 transpose_b=1 matmul scale=2 shift=-9 affine tanh axes=0 sum shift=1 affine";
     return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0", program));
 }

@@ -1,9 +1,11 @@
-/* A native application that already has a device, a queue and memory of its own, and wants Ferry's ops on them without a copy:
+/* A native application that already has a device, a queue and memory of its own, and wants Ferry's
+ * ops on them without a copy:
  *   its queue     fy_stream_create with options.native, then fy_stream_use
  *   its memory    fy_tensor_wrap with a device address
  *   Ferry's       fy_tensor_native gives the address to kernels of its own, and orders them; fy_stream_mark gives a ticket behind them
- * On cuda the driver is found with dlopen, so this compiles without CUDA. On sim and host there is no native queue: the same calls run
- * with a queue that Ferry makes and memory borrowed from a tensor, and the program says so. Usage: api_native [device], by default sim:0. */
+ * On cuda the driver is found with dlopen, so this compiles without CUDA. On sim and host there is
+ * no native queue: the same calls run with a queue that Ferry makes and memory borrowed from a
+ * tensor, and the program says so. Usage: api_native [device], by default sim:0. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,8 @@ typedef struct native {
     void *driver, *context, *queue;
     uint64_t memory; /* a CUdeviceptr; Ferry's wrap takes it as a void * */
     int (*create_queue)(void **, unsigned), (*destroy_queue)(void *);
-    int (*alloc)(uint64_t *, size_t), (*free)(uint64_t), (*set_words)(uint64_t, unsigned, size_t, void *);
+    int (*alloc)(uint64_t *, size_t), (*free)(uint64_t),
+        (*set_words)(uint64_t, unsigned, size_t, void *);
     int (*init)(unsigned), (*retain)(void **, int), (*release)(int), (*make_current)(void *);
 } native_t;
 
@@ -47,9 +50,13 @@ static fy_status_t native_open(native_t *native, int index)
     FY_TRY(load(native, "cuMemAlloc_v2", &native->alloc));
     FY_TRY(load(native, "cuMemFree_v2", &native->free));
     FY_TRY(load(native, "cuMemsetD32Async", &native->set_words));
-    /* Ferry uses each device's primary context, as the CUDA runtime does; an application that does too can share pointers with it. */
-    if (native->init(0) || native->retain(&native->context, index) || native->make_current(native->context)) return FAIL("no CUDA context");
-    if (native->create_queue(&native->queue, 1 /* CU_STREAM_NON_BLOCKING */)) return FAIL("cuStreamCreate failed");
+    /* Ferry uses each device's primary context, as the CUDA runtime does; an application that does
+     * too can share pointers with it. */
+    if (native->init(0) || native->retain(&native->context, index) ||
+        native->make_current(native->context))
+        return FAIL("no CUDA context");
+    if (native->create_queue(&native->queue, 1 /* CU_STREAM_NON_BLOCKING */))
+        return FAIL("cuStreamCreate failed");
     if (native->alloc(&native->memory, COUNT * sizeof(float))) return FAIL("cuMemAlloc failed");
     return FY_STATUS_OK;
 }
@@ -62,13 +69,17 @@ static void native_close(native_t *native, int index)
     if (native->driver) dlclose(native->driver);
 }
 
-/* Sets COUNT floats to `value` at `address`, behind what the queue holds; without a native queue an op of Ferry stands in for it. */
-static fy_status_t own_kernel(const native_t *native, void *address, fy_tensor_t *tensor, float value)
+/* Sets COUNT floats to `value` at `address`, behind what the queue holds; without a native queue an
+ * op of Ferry stands in for it. */
+static fy_status_t own_kernel(const native_t *native, void *address, fy_tensor_t *tensor,
+                              float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     if (!native->queue) return fy_fill(tensor, value);
-    return native->set_words((uint64_t)(uintptr_t)address, bits, COUNT, native->queue) ? FAIL("cuMemsetD32Async failed") : FY_STATUS_OK;
+    return native->set_words((uint64_t)(uintptr_t)address, bits, COUNT, native->queue)
+               ? FAIL("cuMemsetD32Async failed")
+               : FY_STATUS_OK;
 }
 
 /* ---- sharing ---- */
@@ -88,7 +99,8 @@ static fy_status_t share(fy_device_t *device, const native_t *native, int *given
     options.name = "the application's";
     options.native = native->queue; /* NULL: Ferry makes one */
     if (info.is_host) {
-        printf("%s has one stream, which runs inside each call: nothing to share but memory\n", info.spec);
+        printf("%s has one stream, which runs inside each call: nothing to share but memory\n",
+               info.spec);
         return FY_STATUS_OK;
     }
     FY_TRY(fy_stream_create(device, &options, &stream));
@@ -101,9 +113,11 @@ static fy_status_t share(fy_device_t *device, const native_t *native, int *given
         FY_TRY(fy_empty(device, FY_DTYPE_F32, FY_DIMS(COUNT), &owner));
         FY_TRY(fy_tensor_native(owner, FY_ACCESS_READ_WRITE, stream, &address));
     }
-    FY_TRY(fy_tensor_wrap(device, FY_DTYPE_F32, FY_DIMS(COUNT), address, give_back, given_back, &shared));
+    FY_TRY(fy_tensor_wrap(device, FY_DTYPE_F32, FY_DIMS(COUNT), address, give_back, given_back,
+                          &shared));
 
-    /* A kernel of the application writes; ops of Ferry read: fy_tensor_native declares the write, so they are ordered, on any stream. */
+    /* A kernel of the application writes; ops of Ferry read: fy_tensor_native declares the write,
+     * so they are ordered, on any stream. */
     void *words;
     FY_TRY(fy_tensor_native(shared, FY_ACCESS_WRITE, stream, &words));
     FY_TRY(own_kernel(native, words, shared, 0.25f));
@@ -119,7 +133,9 @@ static fy_status_t share(fy_device_t *device, const native_t *native, int *given
     FY_TRY(fy_tensor_download(sum, NULL, &download));
     FY_TRY(fy_download_wait_f64(download, FY_FOREVER, &value));
     printf("%s: sum of %d shared floats is %g\n", info.spec, COUNT, value);
-    return value == 0.25 * COUNT ? FY_STATUS_OK : fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "expected %g", 0.25 * COUNT);
+    return value == 0.25 * COUNT
+               ? FY_STATUS_OK
+               : fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "expected %g", 0.25 * COUNT);
 }
 
 static fy_status_t run(const char *spec)
@@ -131,7 +147,8 @@ static fy_status_t run(const char *spec)
     if (status == FY_STATUS_OK && is_cuda) status = native_open(&native, index);
     if (status == FY_STATUS_OK) {
         printf("native queue: %s\n",
-               native.queue ? "the application's CUstream" : "none here; Ferry makes the stream, an op stands in for the kernel");
+               native.queue ? "the application's CUstream"
+                            : "none here; Ferry makes the stream, an op stands in for the kernel");
         fy_scope_t scope = fy_scope_begin("native");
         status = share(device, &native, &given_back);
         fy_scope_end(scope, 0, NULL);
@@ -142,4 +159,7 @@ static fy_status_t run(const char *spec)
     return status;
 }
 
-int main(int argc, char **argv) { return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0")); }
+int main(int argc, char **argv)
+{
+    return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0"));
+}

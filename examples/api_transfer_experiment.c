@@ -1,6 +1,7 @@
-/* A transfer experiment: what does it cost to move n bytes up, copied from ordinary memory or borrowed from page-locked memory, and
- * down? Time comes from the device's own clock (model on sim, wall elsewhere), bytes from the ledger, which must agree with what the
- * program thinks it moved. Usage: api_transfer_experiment [device], by default sim:0. */
+/* A transfer experiment: what does it cost to move n bytes up, copied from ordinary memory or
+ * borrowed from page-locked memory, and down? Time comes from the device's own clock (model on sim,
+ * wall elsewhere), bytes from the ledger, which must agree with what the program thinks it moved.
+ * Usage: api_transfer_experiment [device], by default sim:0. */
 #include <ferry/ferry.h>
 
 #include "example.h"
@@ -15,9 +16,12 @@ static fy_status_t now(const fy_device_t *device, uint64_t *out_ns)
     return FY_STATUS_OK;
 }
 
-/* Uploads `src` REPEATS times, one after the other, and waits for each: latency and bandwidth of a lonely request.
- * COPY puts the bytes aside first, pinned or not, because src is the caller's again on return; BORROW does not. */
-static fy_status_t time_uploads(fy_device_t *device, fy_tensor_t *src, fy_tensor_t *dst, fy_host_contract_t contract, uint64_t *out_ns)
+/* Uploads `src` REPEATS times, one after the other, and waits for each: latency and bandwidth of a
+ * lonely request.
+ * COPY puts the bytes aside first, pinned or not, because src is the caller's again on return;
+ * BORROW does not. */
+static fy_status_t time_uploads(fy_device_t *device, fy_tensor_t *src, fy_tensor_t *dst,
+                                fy_host_contract_t contract, uint64_t *out_ns)
 {
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
     options.contract = contract;
@@ -49,7 +53,10 @@ static fy_status_t time_downloads(fy_device_t *device, fy_tensor_t *src, uint64_
     return FY_STATUS_OK;
 }
 
-static double gbyte_per_s(uint64_t nbytes, uint64_t ns) { return ns ? (double)nbytes / (double)ns : 0; }
+static double gbyte_per_s(uint64_t nbytes, uint64_t ns)
+{
+    return ns ? (double)nbytes / (double)ns : 0;
+}
 
 /* One row of the table, in a scope of its own, so that the ledger has a line for it. */
 static fy_status_t measure(fy_device_t *device, int64_t nbytes, uint64_t *out_moved)
@@ -68,8 +75,9 @@ static fy_status_t measure(fy_device_t *device, int64_t nbytes, uint64_t *out_mo
     FY_TRY(time_uploads(device, pageable, dst, FY_HOST_COPY, &pageable_ns));
     FY_TRY(time_uploads(device, pinned, dst, FY_HOST_BORROW, &pinned_ns));
     FY_TRY(time_downloads(device, dst, &download_ns));
-    printf("%10" PRId64 " %12.2f %8.2f %12.2f %8.2f %12.2f %8.2f\n", nbytes, (double)pageable_ns * 1e-3,
-           gbyte_per_s((uint64_t)nbytes, pageable_ns), (double)pinned_ns * 1e-3, gbyte_per_s((uint64_t)nbytes, pinned_ns),
+    printf("%10" PRId64 " %12.2f %8.2f %12.2f %8.2f %12.2f %8.2f\n", nbytes,
+           (double)pageable_ns * 1e-3, gbyte_per_s((uint64_t)nbytes, pageable_ns),
+           (double)pinned_ns * 1e-3, gbyte_per_s((uint64_t)nbytes, pinned_ns),
            (double)download_ns * 1e-3, gbyte_per_s((uint64_t)nbytes, download_ns));
 
     fy_scope_end(scope, 0, NULL);
@@ -80,29 +88,33 @@ static fy_status_t measure(fy_device_t *device, int64_t nbytes, uint64_t *out_mo
 static void print_scope(void *user, const char *path, const fy_ledger_totals_t *totals)
 {
     (void)user;
-    printf("  %-20s up %2" PRIu64 " x, %10" PRIu64 " bytes (wire %10" PRIu64 ")   down %2" PRIu64 " x, %10" PRIu64 " bytes   syncs %" PRIu64
-           "\n",
-           *path ? path : "(all)", totals->upload.count, totals->upload.nbytes, totals->upload.wire_nbytes, totals->download.count,
-           totals->download.nbytes, totals->syncs);
+    printf("  %-20s up %2" PRIu64 " x, %10" PRIu64 " bytes (wire %10" PRIu64 ")   down %2" PRIu64
+           " x, %10" PRIu64 " bytes   syncs %" PRIu64 "\n",
+           *path ? path : "(all)", totals->upload.count, totals->upload.nbytes,
+           totals->upload.wire_nbytes, totals->download.count, totals->download.nbytes,
+           totals->syncs);
 }
 
 static fy_status_t experiment(fy_device_t *device)
 {
     fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
     FY_TRY(fy_device_clock_query(device, &clock));
-    printf("# %s, %s clock\n", fy_device_name(device), clock.kind == FY_CLOCK_MODEL ? "model" : "wall");
-    printf(
-        "#    bytes    up, copied            up, borrowed          down\n#                 us     GB/s           us     GB/s           us "
-        "    GB/s\n");
+    printf("# %s, %s clock\n", fy_device_name(device),
+           clock.kind == FY_CLOCK_MODEL ? "model" : "wall");
+    printf("#    bytes    up, copied            up, borrowed          down\n#                 us   "
+           "  GB/s           us     GB/s           us "
+           "    GB/s\n");
     uint64_t moved = 0;
-    for (int64_t nbytes = FIRST_NBYTES; nbytes <= LAST_NBYTES; nbytes *= 16) FY_TRY(measure(device, nbytes, &moved));
+    for (int64_t nbytes = FIRST_NBYTES; nbytes <= LAST_NBYTES; nbytes *= 16)
+        FY_TRY(measure(device, nbytes, &moved));
 
     printf("ledger:\n");
     fy_ledger_walk(print_scope, NULL);
     fy_ledger_totals_t totals = FY_LEDGER_TOTALS_INIT;
     FY_TRY(fy_ledger_query("transfer", &totals));
     if (totals.upload.nbytes + totals.download.nbytes != moved) {
-        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "the ledger has %" PRIu64 " bytes, the program moved %" PRIu64,
+        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__,
+                            "the ledger has %" PRIu64 " bytes, the program moved %" PRIu64,
                             totals.upload.nbytes + totals.download.nbytes, moved);
     }
     return FY_STATUS_OK;
@@ -119,4 +131,7 @@ static fy_status_t run(const char *spec)
     return status;
 }
 
-int main(int argc, char **argv) { return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0")); }
+int main(int argc, char **argv)
+{
+    return example_finish(argv[0], run(argc > 1 ? argv[1] : "sim:0"));
+}

@@ -1,4 +1,5 @@
-/* What every example ends with: one machine-readable line of traffic, or the error, on the right stream, with the right exit status. */
+/* What every example ends with: one machine-readable line of traffic, or the error, on the right
+ * stream, with the right exit status. */
 #ifndef FERRY_EXAMPLES_EXAMPLE_H_
 #define FERRY_EXAMPLES_EXAMPLE_H_
 
@@ -17,9 +18,10 @@ static inline int example_finish(const char *program, fy_status_t status)
     }
     fy_ledger_totals_t all = FY_LEDGER_TOTALS_INIT;
     if (fy_ledger_query(NULL, &all) != FY_STATUS_OK) return 1;
-    printf("traffic: requests=%" PRIu64 " uploads=%" PRIu64 " upload_bytes=%" PRIu64 " downloads=%" PRIu64 " download_bytes=%" PRIu64
-           " syncs=%" PRIu64 "\n",
-           all.requests, all.upload.count, all.upload.nbytes, all.download.count, all.download.nbytes, all.syncs);
+    printf("traffic: requests=%" PRIu64 " uploads=%" PRIu64 " upload_bytes=%" PRIu64
+           " downloads=%" PRIu64 " download_bytes=%" PRIu64 " syncs=%" PRIu64 "\n",
+           all.requests, all.upload.count, all.upload.nbytes, all.download.count,
+           all.download.nbytes, all.syncs);
     return 0;
 }
 

@@ -1,5 +1,6 @@
-/* What a launch costs: flops and bytes. Bytes are those that must cross the device's memory bus: each operand once, a broadcast one
- * its own elements only, and dst once more where it is read too. The dense path is on the budget of a tiny add.
+/* What a launch costs: flops and bytes. Bytes are those that must cross the device's memory bus:
+ * each operand once, a broadcast one its own elements only, and dst once more where it is read too.
+ * The dense path is on the budget of a tiny add.
  * Not here: time. Next: backends/sim turns both into nanoseconds. */
 #include "ops/cost.h"
 
@@ -30,12 +31,14 @@ static uint64_t unique_nbytes(const fy_desc_t *desc)
 {
     uint64_t nelem = 1;
     for (int i = 0; i < desc->rank; i++) {
-        if (desc->strides[i] != 0 || desc->dims[i] == 0) nelem = mul(nelem, (uint64_t)desc->dims[i]);
+        if (desc->strides[i] != 0 || desc->dims[i] == 0)
+            nelem = mul(nelem, (uint64_t)desc->dims[i]);
     }
     return mul(nelem, fy__dtype_sizes[desc->dtype]);
 }
 
-/* Each operand once; a dst that is accumulated into twice, and one more flop for each of its elements. */
+/* Each operand once; a dst that is accumulated into twice, and one more flop for each of its
+ * elements. */
 static __attribute__((noinline)) void set_general(fy_launch_t *launch, uint64_t flops)
 {
     uint64_t nbytes = 0;
@@ -64,7 +67,10 @@ void fy__cost_elementwise(fy_launch_t *launch) { set(launch, launch->nelem); }
 
 void fy__cost_elementwise2(fy_launch_t *launch) { set(launch, mul(launch->nelem, 2)); }
 
-void fy__cost_transcendental(fy_launch_t *launch) { set(launch, mul(launch->nelem, FY__FLOPS_TRANSCENDENTAL)); }
+void fy__cost_transcendental(fy_launch_t *launch)
+{
+    set(launch, mul(launch->nelem, FY__FLOPS_TRANSCENDENTAL));
+}
 
 void fy__cost_random(fy_launch_t *launch) { set(launch, mul(launch->nelem, FY__FLOPS_RANDOM)); }
 
@@ -89,13 +95,15 @@ void fy__cost_matmul(fy_launch_t *launch)
 void fy__cost_conv2d(fy_launch_t *launch)
 {
     const fy_desc_t *y = launch->op == FY_OP_CONV2D ? &launch->dst[0] : &launch->src[0];
-    const bool sums = launch->op == FY_OP_CONV2D_BACKWARD_PARAMS, weight = sums || launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
+    const bool sums = launch->op == FY_OP_CONV2D_BACKWARD_PARAMS,
+               weight = sums || launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
     const fy_desc_t *w = weight ? &launch->dst[0] : &launch->src[1];
     uint64_t behind_one = 1;
     for (int axis = 1; axis < 4; axis++) behind_one = mul(behind_one, (uint64_t)w->dims[axis]);
     uint64_t flops = mul(mul(count(y), 2), behind_one);
     if (launch->nsrc == 3) flops = add(flops, launch->nelem);
-    if (launch->op == FY_OP_CONV2D && ((const fy_conv2d_attrs_t *)launch->attrs)->activation) flops = add(flops, launch->nelem);
+    if (launch->op == FY_OP_CONV2D && ((const fy_conv2d_attrs_t *)launch->attrs)->activation)
+        flops = add(flops, launch->nelem);
     set(launch, sums ? add(flops, count(y)) : flops);
 }
 
@@ -108,9 +116,15 @@ static uint64_t window_nelem(const fy_launch_t *launch)
 
 void fy__cost_pool2d(fy_launch_t *launch) { set(launch, mul(launch->nelem, window_nelem(launch))); }
 
-void fy__cost_pool2d_backward(fy_launch_t *launch) { set(launch, mul(count(&launch->src[0]), window_nelem(launch))); }
+void fy__cost_pool2d_backward(fy_launch_t *launch)
+{
+    set(launch, mul(count(&launch->src[0]), window_nelem(launch)));
+}
 
-void fy__cost_softmax(fy_launch_t *launch) { set(launch, mul(launch->nelem, 4 + FY__FLOPS_TRANSCENDENTAL)); }
+void fy__cost_softmax(fy_launch_t *launch)
+{
+    set(launch, mul(launch->nelem, 4 + FY__FLOPS_TRANSCENDENTAL));
+}
 
 void fy__cost_mse_loss(fy_launch_t *launch) { set(launch, mul(count(&launch->src[0]), 3)); }
 
@@ -118,12 +132,16 @@ void fy__cost_nll_loss(fy_launch_t *launch)
 {
     const uint64_t rows = count(&launch->src[1]);
     uint64_t nbytes = mul(rows, fy__dtype_sizes[launch->src[0].dtype]);
-    for (int i = 0; i < 2; i++) nbytes = add(nbytes, unique_nbytes(i ? &launch->src[1] : &launch->dst[0]));
+    for (int i = 0; i < 2; i++)
+        nbytes = add(nbytes, unique_nbytes(i ? &launch->src[1] : &launch->dst[0]));
     launch->flops = rows;
     launch->nbytes = nbytes;
 }
 
-void fy__cost_cross_entropy(fy_launch_t *launch) { set(launch, mul(count(&launch->src[0]), 4 + FY__FLOPS_TRANSCENDENTAL)); }
+void fy__cost_cross_entropy(fy_launch_t *launch)
+{
+    set(launch, mul(count(&launch->src[0]), 4 + FY__FLOPS_TRANSCENDENTAL));
+}
 
 void fy__cost_gather(fy_launch_t *launch)
 {
@@ -136,7 +154,8 @@ void fy__cost_linear(fy_launch_t *launch)
 {
     const fy_linear_attrs_t *attrs = launch->attrs;
     const fy_desc_t *x = &launch->src[0];
-    const uint64_t behind_one = mul(2, (uint64_t)x->dims[x->rank - 1]) + (launch->nsrc == 3) + (attrs->activation != FY_ACTIVATION_NONE);
+    const uint64_t behind_one = mul(2, (uint64_t)x->dims[x->rank - 1]) + (launch->nsrc == 3) +
+                                (attrs->activation != FY_ACTIVATION_NONE);
     set(launch, mul(launch->nelem, behind_one));
 }
 
@@ -159,5 +178,6 @@ static uint64_t step_flops(fy_op_t op)
 void fy__cost_step(fy_launch_t *launch)
 {
     set_general(launch, mul(launch->nelem, step_flops(launch->op)));
-    for (int i = 0; i < launch->ndst; i++) launch->nbytes = add(launch->nbytes, unique_nbytes(&launch->dst[i]));
+    for (int i = 0; i < launch->ndst; i++)
+        launch->nbytes = add(launch->nbytes, unique_nbytes(&launch->dst[i]));
 }

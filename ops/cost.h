@@ -1,5 +1,6 @@
-/* Cost rules: how many floating-point operations a launch does, and how many bytes it must touch at least. The sim's clock and the
- * MAC counts come from them. They run when the descriptors, nelem and accumulate are final; they saturate, never overflow.
+/* Cost rules: how many floating-point operations a launch does, and how many bytes it must touch at
+ * least. The sim's clock and the MAC counts come from them. They run when the descriptors, nelem
+ * and accumulate are final; they saturate, never overflow.
  * Which op has which rule: optable.def. Not here: time (backends/sim). */
 #ifndef FERRY_OPS_COST_H_
 #define FERRY_OPS_COST_H_
@@ -8,10 +9,12 @@
 
 /* An exp, log, tanh or pow counts as so many: about what a vector maths library spends on one. */
 #define FY__FLOPS_TRANSCENDENTAL 4
-/* A random number: its share of a Philox4x32-10 block, integer arithmetic counted as if it were floating point. */
+/* A random number: its share of a Philox4x32-10 block, integer arithmetic counted as if it were
+ * floating point. */
 #define FY__FLOPS_RANDOM 32
 
-void fy__cost_elementwise(fy_launch_t *launch);  /* 1 flop an element of dst[0]; each operand's bytes once */
+/* 1 flop an element of dst[0]; each operand's bytes once */
+void fy__cost_elementwise(fy_launch_t *launch);
 void fy__cost_elementwise2(fy_launch_t *launch); /* 2 flops: a multiplication and an addition */
 void fy__cost_transcendental(fy_launch_t *launch);
 void fy__cost_random(fy_launch_t *launch);
@@ -25,11 +28,16 @@ void fy__cost_nll_loss(fy_launch_t *launch);      /* 1 flop a row, of which one 
 void fy__cost_cross_entropy(fy_launch_t *launch); /* as softmax, of the logits */
 void fy__cost_gather(fy_launch_t *launch);        /* the rows it reads, not the whole table */
 void fy__cost_conv2d(
-    fy_launch_t *launch); /* 2 flops for each weight behind each element of y, padding not taken off; its gradients alike */
-void fy__cost_pool2d(fy_launch_t *launch);                 /* a flop for each place of the window of each element of y */
-void fy__cost_pool2d_backward(fy_launch_t *launch);        /* the same */
-void fy__cost_linear(fy_launch_t *launch);                 /* 2 * M * N * K, and one flop an element for each of bias and activation */
+    /* 2 flops for each weight behind each element of y, padding not taken off; its gradients
+     * alike */
+    fy_launch_t *launch);
+/* a flop for each place of the window of each element of y */
+void fy__cost_pool2d(fy_launch_t *launch);
+void fy__cost_pool2d_backward(fy_launch_t *launch); /* the same */
+/* 2 * M * N * K, and one flop an element for each of bias and activation */
+void fy__cost_linear(fy_launch_t *launch);
 void fy__cost_linear_backward_params(fy_launch_t *launch); /* 2 * N * O * I, and the sum of dy */
-void fy__cost_step(fy_launch_t *launch);                   /* 4 to 14 flops an element; what is updated is read and written */
+/* 4 to 14 flops an element; what is updated is read and written */
+void fy__cost_step(fy_launch_t *launch);
 
 #endif

@@ -1,6 +1,8 @@
-/* Dispatch: from tensors to one launch. In order: one device? shapes and dtypes (the row's rule) · results · cost · fault flag · scratch ·
- * device-side waits · launch · hazards, versions, poison, ledger. Everything before the launch can refuse, and has then changed nothing.
- * The straight path (host, new result, nothing poisoned) takes no lock and no read-modify-write; what is rare stands in cold functions.
+/* Dispatch: from tensors to one launch. In order: one device? shapes and dtypes (the row's rule) ·
+ * results · cost · fault flag · scratch · device-side waits · launch · hazards, versions, poison,
+ * ledger. Everything before the launch can refuse, and has then changed nothing.
+ * The straight path (host, new result, nothing poisoned) takes no lock and no read-modify-write;
+ * what is rare stands in cold functions.
  * Not here: what refuse.c says when operands do not fit. */
 #include "ops/dispatch.h"
 
@@ -44,32 +46,40 @@ static fy_status_t take_given(fy__call_t *call, unsigned i)
     fy_tensor_t *tensor = call->dst[i];
     const fy_desc_t *ruled = &call->launch.dst[i];
     const char *name = call->row->info.name;
-    if (!(call->row->info.flags & FY_OP_IN_PLACE)) FY_TRY(fy__refuse_unlike(name, i, tensor, ruled));
+    if (!(call->row->info.flags & FY_OP_IN_PLACE))
+        FY_TRY(fy__refuse_unlike(name, i, tensor, ruled));
     FY_TRY(fy__refuse_unwritable(name, i, tensor));
-    FY_TRY(fy__refuse_overlap(name, i, call->dst, call->launch.nsrc, call->src, call->row->info.flags & FY_OP_ELEMENTWISE));
-    if (atomic_load_explicit(&tensor->storage->borrow, memory_order_relaxed) && !fy__recording_of(call->thread, call->device))
+    FY_TRY(fy__refuse_overlap(name, i, call->dst, call->launch.nsrc, call->src,
+                              call->row->info.flags & FY_OP_ELEMENTWISE));
+    if (atomic_load_explicit(&tensor->storage->borrow, memory_order_relaxed) &&
+        !fy__recording_of(call->thread, call->device))
         FY_TRY(fy__storage_check_borrow(tensor->storage, name));
     call->suspect |= tensor->storage->suspect.mask | tensor->storage->suspect.poison;
     fy__tensor_desc(tensor, &call->launch.dst[i]);
     return FY_STATUS_OK;
 }
 
-/* The rule gave dtype, rank and dims: makes the tensor and completes the descriptor. Sizes of sources fit 63 bits, but a broadcast or an
- * outer product may not. */
+/* The rule gave dtype, rank and dims: makes the tensor and completes the descriptor. Sizes of
+ * sources fit 63 bits, but a broadcast or an outer product may not. */
 static fy_status_t make_result(fy__call_t *call, unsigned i)
 {
     fy_desc_t *desc = &call->launch.dst[i];
     uint64_t nelem, nbytes;
-    FY_TRY(fy__shape_check(call->row->info.name, (fy_dtype_t)desc->dtype, desc->rank, desc->dims, &nelem, &nbytes));
-    FY_TRY(fy__tensor_new(call->thread, call->device, (fy_dtype_t)desc->dtype, desc->rank, desc->dims, nelem, call->stream, &call->dst[i]));
+    FY_TRY(fy__shape_check(call->row->info.name, (fy_dtype_t)desc->dtype, desc->rank, desc->dims,
+                           &nelem, &nbytes));
+    FY_TRY(fy__tensor_new(call->thread, call->device, (fy_dtype_t)desc->dtype, desc->rank,
+                          desc->dims, nelem, call->stream, &call->dst[i]));
     fy__tensor_desc(call->dst[i], desc);
     return FY_STATUS_OK;
 }
 
-/* A small host tensor: block and handle are at hand, so shape, strides and descriptor are written in one go. NULL: not so. */
-static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_t *thread, fy_desc_t *desc)
+/* A small host tensor: block and handle are at hand, so shape, strides and descriptor are written
+ * in one go. NULL: not so. */
+static inline __attribute__((always_inline)) fy_tensor_t *make_small(fy__thread_t *thread,
+                                                                     fy_desc_t *desc)
 {
-    const uint64_t most = FY__FRONT_LARGEST; /* bytes; no dim of a small tensor is larger, so the product cannot overflow unnoticed */
+    /* bytes; no dim of a small tensor is larger, so the product cannot overflow unnoticed */
+    const uint64_t most = FY__FRONT_LARGEST;
     const int rank = desc->rank;
     uint64_t nelem = 1;
     for (int axis = 0; axis < rank; axis++) {
@@ -105,7 +115,9 @@ static fy__fault_cause_t fault_cause(const fy__call_t *call)
     case FY_OP_CROSS_ENTROPY: cause.limit = call->launch.src[0].dims[1]; break;
     case FY_OP_NLL_LOSS_BACKWARD:
     case FY_OP_CROSS_ENTROPY_BACKWARD: cause.limit = call->launch.dst[0].dims[1]; break;
-    case FY_OP_ONE_HOT: cause.limit = ((const fy_one_hot_attrs_t *)call->launch.attrs)->classes; break;
+    case FY_OP_ONE_HOT:
+        cause.limit = ((const fy_one_hot_attrs_t *)call->launch.attrs)->classes;
+        break;
     default: break;
     }
     return cause;
@@ -114,7 +126,8 @@ static fy__fault_cause_t fault_cause(const fy__call_t *call)
 static FY_COLD fy_status_t take_fault_flag(fy__call_t *call)
 {
     if (!call->device->synchronous && fy__kernel_needs_flag(call->row, call->device))
-        return fy__fault_begin(call->device, fault_cause(call), &call->request, &call->launch.fault);
+        return fy__fault_begin(call->device, fault_cause(call), &call->request,
+                               &call->launch.fault);
     call->launch.fault = &call->own_fault;
     return FY_STATUS_OK;
 }
@@ -123,9 +136,11 @@ static fy_status_t take_workspace(fy__call_t *call)
 {
     const fy_device_t *device = call->device;
     if (!device->backend->workspace) return FY_STATUS_OK;
-    const uint64_t nbytes = device->backend->workspace(device->dev, &call->launch, device->workspace_nbytes);
+    const uint64_t nbytes =
+        device->backend->workspace(device->dev, &call->launch, device->workspace_nbytes);
     if (FY_LIKELY(!nbytes)) return FY_STATUS_OK;
-    FY_TRY(fy__storage_create_scratch(call->thread, call->device, nbytes, call->stream, FY_CATEGORY_WORKSPACE, &call->workspace));
+    FY_TRY(fy__storage_create_scratch(call->thread, call->device, nbytes, call->stream,
+                                      FY_CATEGORY_WORKSPACE, &call->workspace));
     call->launch.workspace = call->workspace->data;
     call->launch.workspace_nbytes = nbytes;
     return FY_STATUS_OK;
@@ -145,24 +160,32 @@ static fy_status_t wait_on_device(fy__call_t *call)
     FY_TRY(fy__stream_throttle(call->thread, call->stream));
     for (unsigned i = 0; i < call->launch.nsrc; i++) {
         fy__hazard_t *hazard = &call->src[i]->storage->hazard;
-        call->after_transfer |= fy__stream_is_ahead(call->stream, atomic_load_explicit(&hazard->writer, memory_order_acquire));
+        call->after_transfer |= fy__stream_is_ahead(
+            call->stream, atomic_load_explicit(&hazard->writer, memory_order_acquire));
         FY_TRY(fy__hazard_before_read(hazard, call->stream, FY__WAIT_DISPATCH_READ));
         call->suspect |= adopt(call->src[i]->storage);
     }
     for (unsigned i = 0; i < call->launch.ndst; i++) {
-        FY_TRY(fy__hazard_before_write(&call->dst[i]->storage->hazard, call->stream, FY__WAIT_DISPATCH_WRITE));
+        FY_TRY(fy__hazard_before_write(&call->dst[i]->storage->hazard, call->stream,
+                                       FY__WAIT_DISPATCH_WRITE));
         call->suspect |= adopt(call->dst[i]->storage);
     }
-    return call->workspace ? fy__hazard_before_write(&call->workspace->hazard, call->stream, FY__WAIT_DISPATCH_WORKSPACE) : FY_STATUS_OK;
+    return call->workspace ? fy__hazard_before_write(&call->workspace->hazard, call->stream,
+                                                     FY__WAIT_DISPATCH_WORKSPACE)
+                           : FY_STATUS_OK;
 }
 
 static fy__point_t note_on_device(fy__call_t *call)
 {
-    /* What reads bytes that just arrived is what the next upload into them will wait for; a fault flag is waited for a window later. */
-    const fy__point_t point = call->after_transfer || call->request ? fy__stream_submitted_anchored(call->stream)
-                                                                    : fy__stream_submitted(call->stream);
-    for (unsigned i = 0; i < call->launch.nsrc; i++) fy__hazard_read(&call->src[i]->storage->hazard, call->stream, point);
-    for (unsigned i = 0; i < call->launch.ndst; i++) fy__hazard_written(&call->dst[i]->storage->hazard, point);
+    /* What reads bytes that just arrived is what the next upload into them will wait for; a fault
+     * flag is waited for a window later. */
+    const fy__point_t point = call->after_transfer || call->request
+                                  ? fy__stream_submitted_anchored(call->stream)
+                                  : fy__stream_submitted(call->stream);
+    for (unsigned i = 0; i < call->launch.nsrc; i++)
+        fy__hazard_read(&call->src[i]->storage->hazard, call->stream, point);
+    for (unsigned i = 0; i < call->launch.ndst; i++)
+        fy__hazard_written(&call->dst[i]->storage->hazard, point);
     if (call->workspace) fy__hazard_written(&call->workspace->hazard, point);
     if (call->request) fy__fault_end(call->device, call->request, point);
     return point;
@@ -174,15 +197,16 @@ static fy__point_t note_on_device(fy__call_t *call)
 static bool is_replaced(const fy__call_t *call, unsigned i)
 {
     const fy_tensor_t *tensor = call->dst[i];
-    return !(call->row->info.inout >> i & 1) && !(call->launch.accumulate >> i & 1) && tensor->contiguous &&
-           fy__tensor_nbytes(tensor) == tensor->storage->nbytes;
+    return !(call->row->info.inout >> i & 1) && !(call->launch.accumulate >> i & 1) &&
+           tensor->contiguous && fy__tensor_nbytes(tensor) == tensor->storage->nbytes;
 }
 
 /* What the results suffer from: what their sources did, and this request's own flag. */
 static FY_COLD void spread_poison(fy__call_t *call, fy__point_t point)
 {
     fy__suspect_t all = { 0, 0, 0 };
-    for (unsigned i = 0; i < call->launch.nsrc; i++) fy__suspect_join(call->device, &all, &call->src[i]->storage->suspect);
+    for (unsigned i = 0; i < call->launch.nsrc; i++)
+        fy__suspect_join(call->device, &all, &call->src[i]->storage->suspect);
     if (call->request) fy__suspect_add(call->device, &all, call->request);
     if (call->own_fault) {
         const uint32_t record = fy__poison_flag(call->own_fault, fault_cause(call));
@@ -223,7 +247,8 @@ static FY_COLD fy_status_t give_up(fy__call_t *call, fy_status_t status)
 static __attribute__((noinline)) fy_status_t take_results(fy__call_t *call)
 {
     for (unsigned i = 0; i < call->launch.ndst; i++) {
-        const fy_status_t status = call->given >> i & 1 ? take_given(call, i) : make_result(call, i);
+        const fy_status_t status = call->given >> i & 1 ? take_given(call, i)
+                                                        : make_result(call, i);
         if (status != FY_STATUS_OK) return give_up(call, status);
     }
     return FY_STATUS_OK;
@@ -236,7 +261,8 @@ static __attribute__((noinline)) fy_status_t prepare(fy__call_t *call)
     fy_device_t *device = call->device;
     if (call->row->nkernels) FY_TRY(fy__kernel_choose(call->row, device, &call->launch));
     if (!(info->flags & FY_OP_ELEMENTWISE)) FY_TRY(take_workspace(call));
-    if (!device->is_host || call->watching) call->row->cost(&call->launch); /* on the host, somebody must be there to read it */
+    /* on the host, somebody must be there to read it */
+    if (!device->is_host || call->watching) call->row->cost(&call->launch);
     if ((info->flags & FY_OP_CAN_FAULT) || call->row->nkernels) FY_TRY(take_fault_flag(call));
     return call->stream ? wait_on_device(call) : FY_STATUS_OK;
 }
@@ -244,9 +270,12 @@ static __attribute__((noinline)) fy_status_t prepare(fy__call_t *call)
 static FY_COLD void tell(const fy__call_t *call, fy__point_t point)
 {
     const fy_launch_t *launch = &call->launch;
-    fy__event_t event = fy__event_op_begin(call->thread, call->row->info.name, call->device, point, launch->flops, launch->nbytes);
-    for (unsigned i = 0; i < launch->nsrc; i++) fy__event_op_src(&event, call->thread, call->src[i]->storage);
-    for (unsigned i = 0; i < launch->ndst; i++) fy__event_op_dst(&event, call->thread, call->dst[i]->storage, call->given >> i & 1);
+    fy__event_t event = fy__event_op_begin(call->thread, call->row->info.name, call->device, point,
+                                           launch->flops, launch->nbytes);
+    for (unsigned i = 0; i < launch->nsrc; i++)
+        fy__event_op_src(&event, call->thread, call->src[i]->storage);
+    for (unsigned i = 0; i < launch->ndst; i++)
+        fy__event_op_dst(&event, call->thread, call->dst[i]->storage, call->given >> i & 1);
     fy__event_put(&event);
 }
 
@@ -260,11 +289,13 @@ static __attribute__((noinline)) void conclude(fy__call_t *call)
         fy__charge_host(call->launch.flops, call->launch.nbytes);
     if (FY_UNLIKELY(fy__watch_has(call->watching, FY__WATCH_EVENTS))) tell(call, point);
     if (call->suspect | call->own_fault | call->request) spread_poison(call, point);
-    for (uint64_t given = call->given; given; given &= given - 1) fy__storage_wrote(call->dst[__builtin_ctzll(given)]->storage);
+    for (uint64_t given = call->given; given; given &= given - 1)
+        fy__storage_wrote(call->dst[__builtin_ctzll(given)]->storage);
     if (call->workspace) fy__storage_release(call->thread, call->workspace);
 }
 
-/* This thread records: the call is kept, and nothing runs. What the kernel would refuse is refused now, if the backend can say so. */
+/* This thread records: the call is kept, and nothing runs. What the kernel would refuse is refused
+ * now, if the backend can say so. */
 static FY_COLD fy_status_t record(fy__call_t *call, fy__recording_t *recording)
 {
     const fy__op_row_t *row = call->row;
@@ -277,15 +308,19 @@ static FY_COLD fy_status_t record(fy__call_t *call, fy__recording_t *recording)
     if (!(row->info.flags & FY_OP_ELEMENTWISE)) FY_TRY(take_workspace(call));
     row->cost(&call->launch);
     if (backend->supports && !backend->supports(call->device->dev, &call->launch))
-        return FY_FAIL(UNSUPPORTED, "%s: %s has no kernel for these dtypes and layouts", row->info.name, call->device->spec);
+        return FY_FAIL(UNSUPPORTED, "%s: %s has no kernel for these dtypes and layouts",
+                       row->info.name, call->device->spec);
     FY_TRY(fy__recording_slots(recording, ndst + (size_t)call->launch.nsrc, &slots));
     for (unsigned i = 0; i < ndst; i++) {
         FY_TRY(fy__recording_slot(recording, call->dst[i]->storage, true, &slots[i]));
         replaced |= (uint64_t)is_replaced(call, i) << i;
     }
-    for (unsigned i = 0; i < call->launch.nsrc; i++) FY_TRY(fy__recording_slot(recording, call->src[i]->storage, false, &slots[ndst + i]));
-    const bool has_flag = fy__kernel_needs_flag(row, call->device) || (row->nkernels && call->device->synchronous);
-    FY_TRY(fy__recording_launch(recording, &call->launch, slots, replaced, has_flag ? &cause : NULL));
+    for (unsigned i = 0; i < call->launch.nsrc; i++)
+        FY_TRY(fy__recording_slot(recording, call->src[i]->storage, false, &slots[ndst + i]));
+    const bool has_flag = fy__kernel_needs_flag(row, call->device) ||
+                          (row->nkernels && call->device->synchronous);
+    FY_TRY(
+        fy__recording_launch(recording, &call->launch, slots, replaced, has_flag ? &cause : NULL));
     recording->requests++;
     if (call->workspace) fy__storage_release(call->thread, call->workspace);
     return FY_STATUS_OK;
@@ -295,13 +330,14 @@ static FY_COLD fy_status_t record(fy__call_t *call, fy__recording_t *recording)
 static FY_COLD bool all_dense(const fy__call_t *call)
 {
     bool dense = true;
-    for (unsigned i = 0; i < call->launch.ndst; i++) dense &= call->dst[i]->contiguous & (call->dst[i]->nelem == call->dst[0]->nelem);
+    for (unsigned i = 0; i < call->launch.ndst; i++)
+        dense &= call->dst[i]->contiguous & (call->dst[i]->nelem == call->dst[0]->nelem);
     return dense;
 }
 
-static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc,
-                                                             const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
-                                                             size_t ndst, fy_tensor_t **dst, fy_desc_t *descs)
+static inline __attribute__((always_inline)) fy_status_t
+run(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src,
+    const void *attrs, uint32_t accumulate, size_t ndst, fy_tensor_t **dst, fy_desc_t *descs)
 {
     const fy_op_info_t *info = &row->info;
     fy__call_t call;
@@ -310,7 +346,8 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
     fy_device_t *device = first->storage->device;
     if (FY_UNLIKELY(!device)) return fy__refuse_null(info->name, nsrc, src);
     uint64_t suspect = 0, given = 0;
-    bool contiguous = true, same_size = true; /* all sources are row-major without gaps; as large as the first */
+    /* all sources are row-major without gaps; as large as the first */
+    bool contiguous = true, same_size = true;
     if (FY_LIKELY(nsrc)) {
         suspect = first->storage->suspect.mask | first->storage->suspect.poison;
         contiguous = first->contiguous;
@@ -320,7 +357,8 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
         const fy_tensor_t *tensor = src[i];
         if (FY_UNLIKELY(!tensor)) return fy__refuse_null(info->name, nsrc, src);
         const fy__storage_t *storage = tensor->storage;
-        if (FY_UNLIKELY(storage->device != device)) return fy__refuse_mixed(info->name, nsrc, src, ndst, dst);
+        if (FY_UNLIKELY(storage->device != device))
+            return fy__refuse_mixed(info->name, nsrc, src, ndst, dst);
         suspect |= storage->suspect.mask | storage->suspect.poison;
         contiguous &= tensor->contiguous;
         same_size &= tensor->nelem == first->nelem;
@@ -328,7 +366,8 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
     }
     for (size_t i = 0; i < ndst; i++) {
         if (!dst[i]) continue;
-        if (FY_UNLIKELY(dst[i]->storage->device != device)) return fy__refuse_mixed(info->name, nsrc, src, ndst, dst);
+        if (FY_UNLIKELY(dst[i]->storage->device != device))
+            return fy__refuse_mixed(info->name, nsrc, src, ndst, dst);
         given |= 1ull << i;
     }
     fy_stream_t *stream = NULL;
@@ -377,15 +416,19 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
         for (size_t i = 0; i < ndst; i++) fy__tensor_desc(dst[i], &descs[i]);
     fy_status_t status = row->shape(info, launch);
     if (FY_UNLIKELY(status != FY_STATUS_OK)) return fy__refuse_named(status, nsrc, src);
-    if (!(FY_LIKELY(ndst == 1 && !given && device->is_host && !recording) && (dst[0] = make_small(thread, descs))))
+    if (!(FY_LIKELY(ndst == 1 && !given && device->is_host && !recording) &&
+          (dst[0] = make_small(thread, descs))))
         FY_TRY(take_results(&call));
     const fy_tensor_t *result = dst[0];
-    launch->nelem = result->nelem; /* NOLINT(clang-analyzer-core.NullDereference): take_results made it */
-    if (FY_UNLIKELY(!launch->nelem) && ndst == 1) return FY_STATUS_OK; /* nothing to compute, nothing submitted */
+    /* NOLINT(clang-analyzer-core.NullDereference): take_results made it */
+    launch->nelem = result->nelem;
+    /* nothing to compute, nothing submitted */
+    if (FY_UNLIKELY(!launch->nelem) && ndst == 1) return FY_STATUS_OK;
     if (contiguous & result->contiguous && (ndst == 1 || all_dense(&call))) {
         if (!(info->flags & FY_OP_ELEMENTWISE))
             launch->flags = FY_LAUNCH_CONTIGUOUS;
-        else if (same_size & (first->nelem == result->nelem)) /* then broadcasting changed nothing */
+        else if (same_size &
+                 (first->nelem == result->nelem)) /* then broadcasting changed nothing */
             launch->flags = FY_LAUNCH_DENSE;
     }
     const bool plain = row->plain && device->is_host && !(suspect | given | watching);
@@ -398,7 +441,8 @@ static inline __attribute__((always_inline)) fy_status_t run(fy__thread_t *threa
     else if (!(info->flags & FY_OP_ELEMENTWISE))
         FY_CHECK(take_workspace(&call));
     status = device->backend->launch(device->dev, stream ? stream->native : NULL, launch);
-    if (FY_UNLIKELY(status != FY_STATUS_OK)) return give_up(&call, fy__device_check(device, status));
+    if (FY_UNLIKELY(status != FY_STATUS_OK))
+        return give_up(&call, fy__device_check(device, status));
     if (!plain || call.workspace) conclude(&call);
     fy__count(&thread->node->requests, 1);
     return FY_STATUS_OK;
@@ -406,16 +450,19 @@ done:
     return give_up(&call, status);
 }
 
-/* Operands beyond NEAR: their descriptors lie in the thread's scratch, which is taken out meanwhile: a rule, a kernel or the log function
- * may call Ferry. */
-static FY_COLD fy_status_t run_far(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src,
-                                   const void *attrs, uint32_t accumulate, size_t ndst, fy_tensor_t **dst)
+/* Operands beyond NEAR: their descriptors lie in the thread's scratch, which is taken out
+ * meanwhile: a rule, a kernel or the log function may call Ferry. */
+static FY_COLD fy_status_t run_far(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc,
+                                   const fy_tensor_t *const *src, const void *attrs,
+                                   uint32_t accumulate, size_t ndst, fy_tensor_t **dst)
 {
     size_t nbytes = (nsrc + ndst) * sizeof(fy_desc_t);
     void *scratch = thread->scratch;
     if (thread->scratch_nbytes < nbytes) {
         scratch = malloc(nbytes);
-        if (!scratch) return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for the descriptors of %zu operands", row->info.name, nsrc + ndst);
+        if (!scratch)
+            return FY_FAIL(OUT_OF_MEMORY, "%s: no host memory for the descriptors of %zu operands",
+                           row->info.name, nsrc + ndst);
     } else {
         nbytes = thread->scratch_nbytes;
         thread->scratch = NULL;
@@ -438,23 +485,28 @@ static FY_COLD fy_status_t note_failure(fy__thread_t *thread, fy_status_t status
     return thread->recording ? fy__recording_failed(thread->recording, status) : status;
 }
 
-/* Before a call that a tape looks on: what it saves for going back. The tape does not see what a rule or the log function calls meanwhile. */
-static __attribute__((noinline)) fy_status_t begin_taped(fy__thread_t *thread, const fy__op_row_t *row, size_t nsrc,
-                                                         const fy_tensor_t *const *src, const void *attrs, size_t ndst, fy_tensor_t **dst,
-                                                         bool *out_is_recorded)
+/* Before a call that a tape looks on: what it saves for going back. The tape does not see what a
+ * rule or the log function calls meanwhile. */
+static __attribute__((noinline)) fy_status_t begin_taped(fy__thread_t *thread,
+                                                         const fy__op_row_t *row, size_t nsrc,
+                                                         const fy_tensor_t *const *src,
+                                                         const void *attrs, size_t ndst,
+                                                         fy_tensor_t **dst, bool *out_is_recorded)
 {
     bool is_whole = true;
     *out_is_recorded = false;
     for (size_t i = 0; i < nsrc; i++) is_whole &= src[i] && !fy__tensor_is_gone(src[i]);
     for (size_t i = 0; i < ndst; i++) is_whole &= !dst[i] || !fy__tensor_is_gone(dst[i]);
     if (FY_LIKELY(is_whole)) /* or it is refused anyway, by others */
-        FY_TRY(fy__tape_before(thread, thread->tape, row, nsrc, src, attrs, ndst, dst, out_is_recorded));
+        FY_TRY(fy__tape_before(thread, thread->tape, row, nsrc, src, attrs, ndst, dst,
+                               out_is_recorded));
     thread->tape = NULL;
     return FY_STATUS_OK;
 }
 
 /* And after it. */
-static __attribute__((noinline)) void end_taped(fy__thread_t *thread, fy_tape_t *tape, bool is_recorded, fy_status_t status,
+static __attribute__((noinline)) void end_taped(fy__thread_t *thread, fy_tape_t *tape,
+                                                bool is_recorded, fy_status_t status,
                                                 fy_tensor_t *const *dst)
 {
     thread->tape = tape;
@@ -465,8 +517,8 @@ static __attribute__((noinline)) void end_taped(fy__thread_t *thread, fy_tape_t 
         fy__tape_given_up(thread, tape);
 }
 
-fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
-                         size_t ndst, fy_tensor_t **dst)
+fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src,
+                         const void *attrs, uint32_t accumulate, size_t ndst, fy_tensor_t **dst)
 {
     fy_desc_t near[NEAR];
     fy__thread_t *thread = fy__thread();
@@ -474,11 +526,14 @@ fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t
     fy_tape_t *tape = thread->tape;
     bool is_recorded = false;
     if (FY_UNLIKELY(tape != NULL)) {
-        const fy_status_t refused = begin_taped(thread, row, nsrc, src, attrs, ndst, dst, &is_recorded);
+        const fy_status_t refused =
+            begin_taped(thread, row, nsrc, src, attrs, ndst, dst, &is_recorded);
         if (refused != FY_STATUS_OK) return note_failure(thread, refused);
     }
-    const fy_status_t status = FY_UNLIKELY(nsrc + ndst > NEAR) ? run_far(thread, row, nsrc, src, attrs, accumulate, ndst, dst)
-                                                               : run(thread, row, nsrc, src, attrs, accumulate, ndst, dst, near);
+    const fy_status_t status =
+        FY_UNLIKELY(nsrc + ndst > NEAR)
+            ? run_far(thread, row, nsrc, src, attrs, accumulate, ndst, dst)
+            : run(thread, row, nsrc, src, attrs, accumulate, ndst, dst, near);
     if (FY_UNLIKELY(tape != NULL)) end_taped(thread, tape, is_recorded, status, dst);
     return FY_LIKELY(status == FY_STATUS_OK) ? status : note_failure(thread, status);
 }
@@ -488,7 +543,8 @@ FY_COLD fy_status_t fy__op_no_out(fy_op_t op)
     return FY_FAIL(INVALID_ARGUMENT, "%s: the out parameter is NULL", fy__op_rows[op].info.name);
 }
 
-fy_status_t fy__op_into(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, fy_tensor_t *dst)
+fy_status_t fy__op_into(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs,
+                        fy_tensor_t *dst)
 {
     return fy__dispatch(&fy__op_rows[op], nsrc, src, attrs, 0, 1, &dst);
 }

@@ -1,5 +1,6 @@
 /* The one way an op reaches a device. Typed calls, fy_op_call and the tape all end in fy__dispatch.
- * Not here: what an op means (optable.def, shape.c, cost.c), arithmetic (backends/), bytes (runtime/). */
+ * Not here: what an op means (optable.def, shape.c, cost.c), arithmetic (backends/), bytes
+ * (runtime/). */
 #ifndef FERRY_OPS_DISPATCH_H_
 #define FERRY_OPS_DISPATCH_H_
 
@@ -7,14 +8,16 @@
 
 #include <ferry/op.h>
 
-/* One row of the op table. Built-in rows come from optable.def, others from fy_op_register; both are immutable once visible. */
+/* One row of the op table. Built-in rows come from optable.def, others from fy_op_register; both
+ * are immutable once visible. */
 typedef struct fy__op_row {
     fy_op_info_t info;
     fy_shape_rule_fn shape;               /* never NULL here */
     fy_cost_rule_fn cost;                 /* never NULL here */
     const struct fy__tape_rule *gradient; /* NULL: none is known, so it cannot be recorded */
-    bool plain;                           /* built-in, makes its results, cannot fault: on the host little else needs doing */
-    size_t nkernels;                      /* registered ops only */
+    /* built-in, makes its results, cannot fault: on the host little else needs doing */
+    bool plain;
+    size_t nkernels; /* registered ops only */
     const fy_op_kernel_t *kernels;
     void *user;
 } fy__op_row_t;
@@ -22,23 +25,27 @@ typedef struct fy__op_row {
 /* NULL if there is no such op. Lock-free. */
 const fy__op_row_t *fy__op_row(fy_op_t op);
 
-/* As fy_op_call, with the row already found. `accumulate`: bit i adds into dst[i] (given, float, op with FY_OP_CAN_ACCUMULATE). */
-fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, uint32_t accumulate,
-                         size_t ndst, fy_tensor_t **dst);
+/* As fy_op_call, with the row already found. `accumulate`: bit i adds into dst[i] (given, float, op
+ * with FY_OP_CAN_ACCUMULATE). */
+fy_status_t fy__dispatch(const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src,
+                         const void *attrs, uint32_t accumulate, size_t ndst, fy_tensor_t **dst);
 
 /* The built-in rows, in the order of FY_OP_LIST. */
 extern const fy__op_row_t fy__op_rows[FY_OP_BUILTIN_COUNT];
 
 /* The out parameter of a typed call is NULL. */
 fy_status_t fy__op_no_out(fy_op_t op);
-/* A call of a built-in op with one new result; sets *out_dst to NULL first. What nearly every typed call is. */
-static inline fy_status_t fy__op_new(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, fy_tensor_t **out_dst)
+/* A call of a built-in op with one new result; sets *out_dst to NULL first. What nearly every typed
+ * call is. */
+static inline fy_status_t fy__op_new(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
+                                     const void *attrs, fy_tensor_t **out_dst)
 {
     if (__builtin_expect(!out_dst, 0)) return fy__op_no_out(op);
     *out_dst = NULL;
     return fy__dispatch(&fy__op_rows[op], nsrc, src, attrs, 0, 1, out_dst);
 }
 /* A call of a built-in op that writes into the given `dst`. */
-fy_status_t fy__op_into(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs, fy_tensor_t *dst);
+fy_status_t fy__op_into(fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs,
+                        fy_tensor_t *dst);
 
 #endif

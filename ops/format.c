@@ -1,4 +1,5 @@
-/* Writes shapes and dtypes for error texts. Bounded by the caller's buffer, no heap. Next: who fails with them, shape.c. */
+/* Writes shapes and dtypes for error texts. Bounded by the caller's buffer, no heap. Next: who
+ * fails with them, shape.c. */
 #include "ops/format.h"
 
 #include <inttypes.h>
@@ -20,7 +21,9 @@ const char *fy__desc_format(const fy_desc_t *desc, char *buf, size_t nbytes)
     }
     size_t at = 0;
     for (int i = 0; i < desc->rank && i < FY_MAX_RANK; i++) {
-        at = advance(at, snprintf(buf + at, nbytes - at, "%c%" PRId64, i ? 'x' : '[', desc->dims[i]), nbytes);
+        at = advance(at,
+                     snprintf(buf + at, nbytes - at, "%c%" PRId64, i ? 'x' : '[', desc->dims[i]),
+                     nbytes);
     }
     snprintf(buf + at, nbytes - at, " %s]", dtype);
     return buf;
@@ -32,7 +35,10 @@ const char *fy__dtypes_format(uint32_t dtypes, char *buf, size_t nbytes)
     buf[0] = 0;
     for (int dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         if (!(dtypes & FY_DTYPE_BIT(dtype))) continue;
-        at = advance(at, snprintf(buf + at, nbytes - at, "%s%s", at ? " " : "", fy_dtype_name((fy_dtype_t)dtype)), nbytes);
+        at = advance(at,
+                     snprintf(buf + at, nbytes - at, "%s%s", at ? " " : "",
+                              fy_dtype_name((fy_dtype_t)dtype)),
+                     nbytes);
     }
     return buf;
 }

@@ -1,5 +1,6 @@
-/* Graphs: beginning, ending, asking, destroying. While one is recorded its handle belongs to the scope that was innermost at the begin, so
- * that the scope's end gives the recording up. Next: replay.c. */
+/* Graphs: beginning, ending, asking, destroying. While one is recorded its handle belongs to the
+ * scope that was innermost at the begin, so that the scope's end gives the recording up. Next:
+ * replay.c. */
 #include "ops/graph.h"
 
 #include <stdlib.h>
@@ -12,11 +13,14 @@ fy_status_t fy_graph_begin(fy_device_t *device)
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "graph_begin: device is NULL");
     if (thread->recording)
-        return FY_FAIL(BUSY, "graph_begin: this thread records a graph on %s already\n  End that one with fy_graph_end first",
+        return FY_FAIL(BUSY,
+                       "graph_begin: this thread records a graph on %s already\n  End that one "
+                       "with fy_graph_end first",
                        thread->recording->device->spec);
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     fy_graph_t *graph = calloc(1, sizeof *graph);
-    if (!graph) return FY_FAIL(OUT_OF_MEMORY, "graph_begin: no host memory for %zu bytes", sizeof *graph);
+    if (!graph)
+        return FY_FAIL(OUT_OF_MEMORY, "graph_begin: no host memory for %zu bytes", sizeof *graph);
     fy__recording_t *recording = &graph->recording;
     const fy_status_t status = fy__private_create(device, &recording->memory);
     if (status != FY_STATUS_OK) {
@@ -32,7 +36,8 @@ fy_status_t fy_graph_begin(fy_device_t *device)
     return FY_STATUS_OK;
 }
 
-/* Tensors made inside hold nothing before the first replay (fill_unplayed in replay.c), and never without one. */
+/* Tensors made inside hold nothing before the first replay (fill_unplayed in replay.c), and never
+ * without one. */
 static void poison_results(const fy__recording_t *recording)
 {
     for (uint32_t i = 0; i < recording->nslots; i++) {
@@ -54,8 +59,10 @@ fy_status_t fy_graph_end(fy_graph_t **out_graph)
     if (out_graph) *out_graph = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!thread->recording)
-        return FY_FAIL(INVALID_ARGUMENT, "graph_end: this thread records no graph: none was begun, or the end of a scope gave it up");
-    if (!out_graph) return FY_FAIL(INVALID_ARGUMENT, "graph_end: out_graph is NULL; the recording goes on");
+        return FY_FAIL(INVALID_ARGUMENT, "graph_end: this thread records no graph: none was begun, "
+                                         "or the end of a scope gave it up");
+    if (!out_graph)
+        return FY_FAIL(INVALID_ARGUMENT, "graph_end: out_graph is NULL; the recording goes on");
     fy__recording_t *recording = thread->recording;
     fy_graph_t *graph = (fy_graph_t *)recording->handle;
     stop(thread);
@@ -79,7 +86,8 @@ fy_status_t fy_graph_end(fy_graph_t **out_graph)
 
 fy_status_t fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info)
 {
-    FY_TRY(fy__check_sized("graph_query", "out_info", out_info, sizeof *out_info, "FY_GRAPH_INFO_INIT"));
+    FY_TRY(fy__check_sized("graph_query", "out_info", out_info, sizeof *out_info,
+                           "FY_GRAPH_INFO_INIT"));
     if (!graph) return FY_FAIL(INVALID_ARGUMENT, "graph_query: graph is NULL");
     const fy__recording_t *recording = &graph->recording;
     *out_info = (fy_graph_info_t){

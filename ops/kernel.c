@@ -1,5 +1,6 @@
-/* Registered ops' kernels; see kernel.h. `run` is the kernel of every launch of a registered op. It finds the op by its number, so a
- * launch that runs later, on another thread, needs only its own record. */
+/* Registered ops' kernels; see kernel.h. `run` is the kernel of every launch of a registered op. It
+ * finds the op by its number, so a launch that runs later, on another thread, needs only its own
+ * record. */
 #include "ops/kernel.h"
 
 #include <inttypes.h>
@@ -23,7 +24,8 @@ static fy_status_t begin_words(void)
     return before;
 }
 
-/* The text written since begin_words; NULL if there is none, and the record then has its status from before. */
+/* The text written since begin_words; NULL if there is none, and the record then has its status
+ * from before. */
 static const char *end_words(fy_status_t before)
 {
     fy__thread_t *thread = fy__thread();
@@ -37,13 +39,15 @@ static const char k_no_words[] = "the kernel gives no reason";
 
 /* ---- running ---- */
 
-static FY_COLD fy_status_t failed(const fy_launch_t *launch, const char *op, fy_status_t status, const char *words)
+static FY_COLD fy_status_t failed(const fy_launch_t *launch, const char *op, fy_status_t status,
+                                  const char *words)
 {
     if (!launch->fault || status == FY_STATUS_DEVICE_LOST)
-        return words
-                   ? status
-                   : fy_error_set(status, __FILE__, __LINE__, "%s: its kernel failed with %s: %s", op, fy_status_name(status), k_no_words);
-    __atomic_store_n(launch->fault, fy__poison_kernel(op, status, words ? words : k_no_words), __ATOMIC_RELEASE);
+        return words ? status
+                     : fy_error_set(status, __FILE__, __LINE__, "%s: its kernel failed with %s: %s",
+                                    op, fy_status_name(status), k_no_words);
+    __atomic_store_n(launch->fault, fy__poison_kernel(op, status, words ? words : k_no_words),
+                     __ATOMIC_RELEASE);
     return FY_STATUS_OK;
 }
 
@@ -56,13 +60,16 @@ static fy_status_t run(const fy_launch_t *launch, void *stream)
     if (!(row->info.flags & FY_OP_CAN_FAULT)) own.fault = NULL;
     const fy_status_t before = begin_words(), status = own.kernel(&own, stream);
     const char *words = end_words(before);
-    return FY_LIKELY(status == FY_STATUS_OK) ? status : failed(launch, row->info.name, status, words);
+    return FY_LIKELY(status == FY_STATUS_OK) ? status
+                                             : failed(launch, row->info.name, status, words);
 }
 
 /* ---- choosing ---- */
 
-/* "src0 [4x3 f32, strides 1 4]"; strides only where the operand has gaps or another order. Returns where the next text goes. */
-static size_t describe(char *buffer, size_t size, size_t at, const char *role, unsigned index, const fy_desc_t *desc)
+/* "src0 [4x3 f32, strides 1 4]"; strides only where the operand has gaps or another order. Returns
+ * where the next text goes. */
+static size_t describe(char *buffer, size_t size, size_t at, const char *role, unsigned index,
+                       const fy_desc_t *desc)
 {
     char text[FY__DESC_TEXT_NBYTES], strides[FY_MAX_RANK * 22] = "";
     size_t used = 0;
@@ -73,15 +80,17 @@ static size_t describe(char *buffer, size_t size, size_t at, const char *role, u
         dense *= desc->dims[i];
     }
     for (int i = 0; !is_dense && i < desc->rank; i++)
-        used += (size_t)snprintf(strides + used, sizeof strides - used, " %" PRId64, desc->strides[i]);
+        used +=
+            (size_t)snprintf(strides + used, sizeof strides - used, " %" PRId64, desc->strides[i]);
     fy__desc_format(desc, text, sizeof text);
     text[strlen(text) - 1] = '\0'; /* the bracket */
-    const int length =
-        snprintf(buffer + at, size - at, "%s%s%u %s%s%s]", at ? ", " : "", role, index, text, used ? ", strides" : "", strides);
+    const int length = snprintf(buffer + at, size - at, "%s%s%u %s%s%s]", at ? ", " : "", role,
+                                index, text, used ? ", strides" : "", strides);
     return length > 0 && (size_t)length < size - at ? at + (size_t)length : size - 1;
 }
 
-static FY_COLD fy_status_t refuse(const fy__op_row_t *row, const fy_device_t *device, const fy_launch_t *launch, const char *words)
+static FY_COLD fy_status_t refuse(const fy__op_row_t *row, const fy_device_t *device,
+                                  const fy_launch_t *launch, const char *words)
 {
     char operands[200] = "";
     size_t at = 0;
@@ -89,8 +98,8 @@ static FY_COLD fy_status_t refuse(const fy__op_row_t *row, const fy_device_t *de
         at = describe(operands, sizeof operands, at, "src", i, &launch->src[i]);
     for (unsigned i = 0; i < launch->ndst && at < sizeof operands - 1; i++)
         at = describe(operands, sizeof operands, at, "dst", i, &launch->dst[i]);
-    return FY_FAIL(UNSUPPORTED, "%s: its kernel does not take this call on %s: %.180s\n  %s", row->info.name, device->spec,
-                   words ? words : k_no_words, operands);
+    return FY_FAIL(UNSUPPORTED, "%s: its kernel does not take this call on %s: %.180s\n  %s",
+                   row->info.name, device->spec, words ? words : k_no_words, operands);
 }
 
 static const fy_op_kernel_t *find_kernel(const fy__op_row_t *row, const char *backend)
@@ -100,12 +109,13 @@ static const fy_op_kernel_t *find_kernel(const fy__op_row_t *row, const char *ba
     return strcmp(backend, "sim") == 0 ? find_kernel(row, "host") : NULL; /* sim runs the host's */
 }
 
-fy_status_t fy__kernel_choose(const fy__op_row_t *row, const fy_device_t *device, fy_launch_t *launch)
+fy_status_t fy__kernel_choose(const fy__op_row_t *row, const fy_device_t *device,
+                              fy_launch_t *launch)
 {
     const fy_op_kernel_t *found = find_kernel(row, device->backend->name);
     if (!found)
-        return FY_FAIL(UNSUPPORTED, "%s: it was registered without a kernel for %s (device %s)", row->info.name, device->backend->name,
-                       device->spec);
+        return FY_FAIL(UNSUPPORTED, "%s: it was registered without a kernel for %s (device %s)",
+                       row->info.name, device->backend->name, device->spec);
     if (found->supports) {
         launch->kernel = found->kernel;
         launch->user = row->user;

@@ -40,9 +40,12 @@ static const struct {
     [FY_OP_LINEAR_BACKWARD_PARAMS] = { .src = { "dy", "x" }, .dst = { "dw", "db" } },
     [FY_OP_CLIP_BY_NORM] = { .src = { "norm" } },
     [FY_OP_SGD_STEP] = { .src = { "grad", "lr" }, .dst = { "param" } },
-    [FY_OP_SGD_MOMENTUM_STEP] = { .src = { "grad", "lr" }, .dst = { "param", "momentum", "step_number" } },
-    [FY_OP_ADAM_STEP] = { .src = { "grad", "lr" }, .dst = { "param", "exp_avg", "exp_avg_sq", "step_number" } },
-    [FY_OP_ADADELTA_STEP] = { .src = { "grad", "lr" }, .dst = { "param", "square_avg", "acc_delta" } },
+    [FY_OP_SGD_MOMENTUM_STEP] = { .src = { "grad", "lr" },
+                                  .dst = { "param", "momentum", "step_number" } },
+    [FY_OP_ADAM_STEP] = { .src = { "grad", "lr" },
+                          .dst = { "param", "exp_avg", "exp_avg_sq", "step_number" } },
+    [FY_OP_ADADELTA_STEP] = { .src = { "grad", "lr" },
+                              .dst = { "param", "square_avg", "acc_delta" } },
     [FY_OP_DROPOUT] = { .dst = { NULL, "rng", "state" } },
     [FY_OP_DROPOUT_BACKWARD] = { .src = { "dy", "state" } },
     [FY_OP_DROPOUT2D] = { .dst = { NULL, "rng", "state" } },
@@ -53,7 +56,8 @@ static const struct {
 const char *fy__operand_name(const char *op, bool is_dst, size_t index)
 {
     const fy_op_info_t *info = fy_op_find(op);
-    if (!info || info->op >= FY_OP_BUILTIN_COUNT || index >= (size_t)(is_dst ? DSTS : SRCS)) return NULL;
+    if (!info || info->op >= FY_OP_BUILTIN_COUNT || index >= (size_t)(is_dst ? DSTS : SRCS))
+        return NULL;
     return is_dst ? k_names[info->op].dst[index] : k_names[info->op].src[index];
 }
 

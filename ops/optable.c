@@ -1,5 +1,7 @@
-/* Builds the op table from optable.def and answers who asks for a row: by number or by name, built in or registered, lock-free.
- * Not here: registering (register.c), calling (call.c, dispatch.c). Next: optable.def, then shape.h. */
+/* Builds the op table from optable.def and answers who asks for a row: by number or by name, built
+ * in or registered, lock-free.
+ * Not here: registering (register.c), calling (call.c, dispatch.c). Next: optable.def, then
+ * shape.h. */
 #include "ops/optable.h"
 
 #include <math.h>
@@ -14,10 +16,14 @@
 
 /* ---- attribute sets: fields for introspection, and a struct at its fallbacks ---- */
 
-#define FIELD(type, field, kind, fallback) { #field, FY_ATTR_##kind, offsetof(type, field), fallback },
-#define ATTRS(set, type, ...)                                      \
-    static const fy_attr_field_t set##_fields[] = { __VA_ARGS__ }; \
-    enum { set##_nfields = sizeof(set##_fields) / sizeof(set##_fields[0]), set##_nbytes = sizeof(type) };
+#define FIELD(type, field, kind, fallback) \
+    { #field, FY_ATTR_##kind, offsetof(type, field), fallback },
+#define ATTRS(set, type, ...)                                           \
+    static const fy_attr_field_t set##_fields[] = { __VA_ARGS__ };      \
+    enum {                                                              \
+        set##_nfields = sizeof(set##_fields) / sizeof(set##_fields[0]), \
+        set##_nbytes = sizeof(type)                                     \
+    };
 #include "ops/optable.def"
 
 #define FIELD(type, field, kind, fallback) .field = fallback,
@@ -39,29 +45,31 @@ enum {
     VARIADIC = FY_OP_VARIADIC,
     ANY = FY_DTYPE_BIT(FY_DTYPE_COUNT) - 1,
     NUMBER = ANY & ~FY_DTYPE_BIT(FY_DTYPE_BOOL),
-    FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | FY_DTYPE_BIT(FY_DTYPE_BF16),
+    FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) |
+            FY_DTYPE_BIT(FY_DTYPE_BF16),
     REAL = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
     INT64 = FY_DTYPE_BIT(FY_DTYPE_I64),
     INDEX = FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64),
 };
 
-#define OP(ENUM, op_name, min, max, dsts, op_flags, op_inout, op_dtypes, set, shape_rule, cost_rule, gradient_rule, text) \
-    [FY_OP_##ENUM] = { .info = { .struct_size = sizeof(fy_op_info_t),                                                     \
-                                 .op = FY_OP_##ENUM,                                                                      \
-                                 .name = #op_name,                                                                        \
-                                 .summary = text,                                                                         \
-                                 .nsrc_min = min,                                                                         \
-                                 .nsrc_max = max,                                                                         \
-                                 .ndst = dsts,                                                                            \
-                                 .nfields = set##_nfields,                                                                \
-                                 .flags = op_flags,                                                                       \
-                                 .inout = op_inout,                                                                       \
-                                 .dtypes = op_dtypes,                                                                     \
-                                 .attrs_nbytes = set##_nbytes,                                                            \
-                                 .fields = set##_fields },                                                                \
-                       .shape = fy__shape_##shape_rule,                                                                   \
-                       .cost = fy__cost_##cost_rule,                                                                      \
-                       .gradient = &fy__tape_rule_##gradient_rule,                                                        \
+#define OP(ENUM, op_name, min, max, dsts, op_flags, op_inout, op_dtypes, set, shape_rule, \
+           cost_rule, gradient_rule, text)                                                \
+    [FY_OP_##ENUM] = { .info = { .struct_size = sizeof(fy_op_info_t),                     \
+                                 .op = FY_OP_##ENUM,                                      \
+                                 .name = #op_name,                                        \
+                                 .summary = text,                                         \
+                                 .nsrc_min = min,                                         \
+                                 .nsrc_max = max,                                         \
+                                 .ndst = dsts,                                            \
+                                 .nfields = set##_nfields,                                \
+                                 .flags = op_flags,                                       \
+                                 .inout = op_inout,                                       \
+                                 .dtypes = op_dtypes,                                     \
+                                 .attrs_nbytes = set##_nbytes,                            \
+                                 .fields = set##_fields },                                \
+                       .shape = fy__shape_##shape_rule,                                   \
+                       .cost = fy__cost_##cost_rule,                                      \
+                       .gradient = &fy__tape_rule_##gradient_rule,                        \
                        .plain = !((op_flags) & (INPLACE | FAULT)) },
 const fy__op_row_t fy__op_rows[FY_OP_BUILTIN_COUNT] = {
 #include "ops/optable.def"
@@ -73,16 +81,20 @@ static const void *const builtin_attrs[FY_OP_BUILTIN_COUNT] = {
 #include "ops/optable.def"
 };
 
-/* The rows stand in the order of FY_OP_LIST, with the names that it gives, and there is one for each op. */
+/* The rows stand in the order of FY_OP_LIST, with the names that it gives, and there is one for
+ * each op. */
 #define OP(ENUM, ...) ROW_##ENUM,
 enum row_order {
 #include "ops/optable.def"
     ROW_COUNT
 };
-#define X(ENUM, name) _Static_assert((int)ROW_##ENUM == (int)FY_OP_##ENUM, "optable.def: " #name " is out of order");
+#define X(ENUM, name)                                                                        \
+    _Static_assert((int)ROW_##ENUM == (int)FY_OP_##ENUM, "optable.def: " #name " is out of " \
+                                                         "order");
 FY_OP_LIST(X)
 #undef X
-_Static_assert((int)ROW_COUNT == (int)FY_OP_BUILTIN_COUNT, "optable.def has another number of rows than FY_OP_LIST");
+_Static_assert((int)ROW_COUNT == (int)FY_OP_BUILTIN_COUNT,
+               "optable.def has another number of rows than FY_OP_LIST");
 
 const fy__op_row_t *fy__op_row(fy_op_t op)
 {
@@ -96,11 +108,14 @@ const void *fy__op_default_attrs(const fy__op_row_t *row)
     return fy__op_registered_attrs(row);
 }
 
-/* ---- by name: open addressing, op + 1 in a slot, filled once and only ever added to, so readers need no lock ---- */
+/* ---- by name: open addressing, op + 1 in a slot, filled once and only ever added to, so readers
+ * need no lock ---- */
 
 enum { SLOTS = 4096 }; /* a power of two, well above the most ops there can be */
-_Static_assert(SLOTS >= 2 * (FY_OP_BUILTIN_COUNT + FY__OPS_REGISTERED), "the name index is too full");
-_Static_assert(FY_OP_BUILTIN_COUNT + FY__OPS_REGISTERED < UINT16_MAX, "op numbers do not fit a slot");
+_Static_assert(SLOTS >= 2 * (FY_OP_BUILTIN_COUNT + FY__OPS_REGISTERED),
+               "the name index is too full");
+_Static_assert(FY_OP_BUILTIN_COUNT + FY__OPS_REGISTERED < UINT16_MAX,
+               "op numbers do not fit a slot");
 static _Atomic uint16_t slots[SLOTS];
 static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
 

@@ -1,4 +1,5 @@
-/* The op table's inside: what optable.c, register.c and call.c share. The public side is fy_op_find, fy_op_get, fy_op_count.
+/* The op table's inside: what optable.c, register.c and call.c share. The public side is
+ * fy_op_find, fy_op_get, fy_op_count.
  * Not here: rows themselves (optable.def), rules (shape.h, cost.h). */
 #ifndef FERRY_OPS_OPTABLE_H_
 #define FERRY_OPS_OPTABLE_H_
@@ -7,7 +8,8 @@
 
 #define FY__OPS_REGISTERED 1024 /* most ops that fy_op_register takes */
 
-/* The op's attribute struct with every field at its fallback; NULL if the op has no attributes. Static, or as the row. */
+/* The op's attribute struct with every field at its fallback; NULL if the op has no attributes.
+ * Static, or as the row. */
 const void *fy__op_default_attrs(const fy__op_row_t *row);
 
 /* The registered op number `index` (0, 1, ...), NULL past the last one. Lock-free. */

@@ -1,5 +1,6 @@
-/* fy_op_register: checks a definition, copies it into one immutable block, and publishes it. Rows are only ever added, so readers take
- * no lock; writers take one. A registered shape rule is wrapped: what it says is checked before Ferry believes it.
+/* fy_op_register: checks a definition, copies it into one immutable block, and publishes it. Rows
+ * are only ever added, so readers take no lock; writers take one. A registered shape rule is
+ * wrapped: what it says is checked before Ferry believes it.
  * Not here: built-in rows (optable.c). Next: docs/ops.md, "An op of your own". */
 #include <inttypes.h>
 #include <pthread.h>
@@ -15,42 +16,55 @@
 
 enum { NAME_MAX_NBYTES = 63, DSTS_MAX = 8, DTYPES_ALL = FY_DTYPE_BIT(FY_DTYPE_COUNT) - 1 };
 
-/* One allocation: this, then fields, kernels, fallbacks and strings. `row` first: rules get &row.info and find the rest. */
+/* One allocation: this, then fields, kernels, fallbacks and strings. `row` first: rules get
+ * &row.info and find the rest. */
 typedef struct registered {
     fy__op_row_t row;
     fy_shape_rule_fn shape; /* the caller's, may be NULL */
     void *attrs;            /* every field at its fallback */
 } registered_t;
 
-/* `rows` below `nrows` are immutable; nrows is stored with release after the row, loaded with acquire before it. */
+/* `rows` below `nrows` are immutable; nrows is stored with release after the row, loaded with
+ * acquire before it. */
 static registered_t *rows[FY__OPS_REGISTERED];
 static _Atomic uint32_t nrows;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards adding: rows, nrows, the name index */
+/* guards adding: rows, nrows, the name index */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-uint32_t fy__op_registered_count(void) { return atomic_load_explicit(&nrows, memory_order_acquire); }
+uint32_t fy__op_registered_count(void)
+{
+    return atomic_load_explicit(&nrows, memory_order_acquire);
+}
 
 const fy__op_row_t *fy__op_registered(uint32_t index)
 {
     return index < atomic_load_explicit(&nrows, memory_order_acquire) ? &rows[index]->row : NULL;
 }
 
-const void *fy__op_registered_attrs(const fy__op_row_t *row) { return ((const registered_t *)row)->attrs; }
+const void *fy__op_registered_attrs(const fy__op_row_t *row)
+{
+    return ((const registered_t *)row)->attrs;
+}
 
 /* ---- the caller's shape rule, not trusted ---- */
 
 static fy_status_t check_result(const fy_op_info_t *info, const fy_desc_t *dst, int index)
 {
     if (dst->dtype < 0 || dst->dtype >= FY_DTYPE_COUNT) {
-        return FY_FAIL(INVALID_ARGUMENT, "%s: its shape rule gave dst%d dtype %" PRId32 ", which does not exist", info->name, index,
-                       dst->dtype);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: its shape rule gave dst%d dtype %" PRId32 ", which does not exist",
+                       info->name, index, dst->dtype);
     }
     if (dst->rank < 0 || dst->rank > FY_MAX_RANK) {
-        return FY_FAIL(INVALID_ARGUMENT, "%s: its shape rule gave dst%d rank %" PRId32 ", legal are 0 .. %d", info->name, index, dst->rank,
-                       FY_MAX_RANK);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: its shape rule gave dst%d rank %" PRId32 ", legal are 0 .. %d",
+                       info->name, index, dst->rank, FY_MAX_RANK);
     }
     for (int i = 0; i < dst->rank; i++) {
         if (dst->dims[i] < 0) {
-            return FY_FAIL(INVALID_ARGUMENT, "%s: its shape rule gave dst%d axis %d length %" PRId64, info->name, index, i, dst->dims[i]);
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "%s: its shape rule gave dst%d axis %d length %" PRId64, info->name,
+                           index, i, dst->dims[i]);
         }
     }
     return FY_STATUS_OK;
@@ -68,7 +82,9 @@ static fy_status_t check_broadcast(const fy_op_info_t *info, const fy_launch_t *
             fits = dim == 1 || dim == dst->dims[dst->rank - from_end];
         }
         if (!fits) {
-            return FY_FAIL(SHAPE_MISMATCH, "%s: it is elementwise, but its shape rule gave dst0 a shape that src%d does not broadcast to",
+            return FY_FAIL(SHAPE_MISMATCH,
+                           "%s: it is elementwise, but its shape rule gave dst0 a shape that src%d "
+                           "does not broadcast to",
                            info->name, i);
         }
     }
@@ -87,11 +103,14 @@ static fy_status_t run_shape_rule(const fy_op_info_t *info, fy_launch_t *launch)
 
 /* ---- checking a definition ---- */
 
-/* Letters, digits and _ in lower case, not beginning with a digit; '.' separates a prefix of yours. */
+/* Letters, digits and _ in lower case, not beginning with a digit; '.' separates a prefix of
+ * yours. */
 static bool is_name(const char *name)
 {
     size_t length = name ? strlen(name) : 0;
-    if (length == 0 || length > NAME_MAX_NBYTES || (name[0] >= '0' && name[0] <= '9') || name[0] == '.') return false;
+    if (length == 0 || length > NAME_MAX_NBYTES || (name[0] >= '0' && name[0] <= '9') ||
+        name[0] == '.')
+        return false;
     return strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") == length;
 }
 
@@ -114,7 +133,8 @@ static bool fallback_fits(const fy_attr_field_t *field)
     switch (field->type) {
     case FY_ATTR_F64: return true;
     case FY_ATTR_I64: return fy__integer_holds(FY_DTYPE_I64, value);
-    case FY_ATTR_AXES32: return value >= 0 && value <= UINT32_MAX && value == (double)(uint32_t)value;
+    case FY_ATTR_AXES32:
+        return value >= 0 && value <= UINT32_MAX && value == (double)(uint32_t)value;
     default: return fy__integer_holds(FY_DTYPE_I32, value);
     }
 }
@@ -123,28 +143,34 @@ static fy_status_t check_field(const fy_op_info_t *info, uint32_t index)
 {
     const fy_attr_field_t *field = &info->fields[index];
     if (!is_name(field->name)) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: field %" PRIu32 " is named '%.63s': use 1 to %d of a-z 0-9 _", info->name, index,
-                       field->name ? field->name : "", NAME_MAX_NBYTES);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "op %s: field %" PRIu32 " is named '%.63s': use 1 to %d of a-z 0-9 _",
+                       info->name, index, field->name ? field->name : "", NAME_MAX_NBYTES);
     }
     size_t nbytes = field_nbytes(field->type);
     if (nbytes == 0) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: field '%s' has type %d, which is no fy_attr_type", info->name, field->name,
-                       (int)field->type);
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: field '%s' has type %d, which is no fy_attr_type",
+                       info->name, field->name, (int)field->type);
     }
-    if (field->offset % nbytes != 0 || field->offset > info->attrs_nbytes || nbytes > info->attrs_nbytes - field->offset) {
+    if (field->offset % nbytes != 0 || field->offset > info->attrs_nbytes ||
+        nbytes > info->attrs_nbytes - field->offset) {
         return FY_FAIL(INVALID_ARGUMENT,
-                       "op %s: field '%s', %zu bytes at offset %" PRIu32 ", is misaligned or outside the struct of %zu bytes", info->name,
-                       field->name, nbytes, field->offset, info->attrs_nbytes);
+                       "op %s: field '%s', %zu bytes at offset %" PRIu32
+                       ", is misaligned or outside the struct of %zu bytes",
+                       info->name, field->name, nbytes, field->offset, info->attrs_nbytes);
     }
     if (!fallback_fits(field)) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: field '%s' cannot hold its fallback %g", info->name, field->name, field->fallback);
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: field '%s' cannot hold its fallback %g",
+                       info->name, field->name, field->fallback);
     }
     for (uint32_t i = 0; i < index; i++) {
         const fy_attr_field_t *other = &info->fields[i];
         size_t other_nbytes = field_nbytes(other->type);
-        bool overlaps = field->offset < other->offset + other_nbytes && other->offset < field->offset + nbytes;
+        bool overlaps = field->offset < other->offset + other_nbytes &&
+                        other->offset < field->offset + nbytes;
         if (overlaps || !strcmp(field->name, other->name)) {
-            return FY_FAIL(INVALID_ARGUMENT, "op %s: fields '%s' and '%s' overlap or have one name", info->name, other->name, field->name);
+            return FY_FAIL(INVALID_ARGUMENT, "op %s: fields '%s' and '%s' overlap or have one name",
+                           info->name, other->name, field->name);
         }
     }
     return FY_STATUS_OK;
@@ -153,40 +179,52 @@ static fy_status_t check_field(const fy_op_info_t *info, uint32_t index)
 static fy_status_t check_info(const fy_op_info_t *info)
 {
     if (!is_name(info->name)) {
-        return FY_FAIL(INVALID_ARGUMENT, "op name '%.63s': use 1 to %d of a-z 0-9 _ . and begin with a letter",
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "op name '%.63s': use 1 to %d of a-z 0-9 _ . and begin with a letter",
                        info->name ? info->name : "", NAME_MAX_NBYTES);
     }
     if (info->nsrc_min > info->nsrc_max) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: nsrc_min %u is above nsrc_max %u", info->name, info->nsrc_min, info->nsrc_max);
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: nsrc_min %u is above nsrc_max %u", info->name,
+                       info->nsrc_min, info->nsrc_max);
     }
     if (info->ndst < 1 || info->ndst > DSTS_MAX) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: ndst is %u, legal are 1 .. %d", info->name, info->ndst, DSTS_MAX);
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: ndst is %u, legal are 1 .. %d", info->name,
+                       info->ndst, DSTS_MAX);
     }
     uint32_t known = FY_OP_ELEMENTWISE | FY_OP_IN_PLACE | FY_OP_CAN_FAULT | FY_OP_CAN_ACCUMULATE;
     if (info->flags & ~known) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: flags 0x%" PRIx32 " has bits beyond 0x%" PRIx32, info->name, info->flags, known);
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: flags 0x%" PRIx32 " has bits beyond 0x%" PRIx32,
+                       info->name, info->flags, known);
     }
     if ((info->flags & FY_OP_ELEMENTWISE) && info->nsrc_min < 1) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: an elementwise op needs a source; nsrc_min is 0", info->name);
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: an elementwise op needs a source; nsrc_min is 0",
+                       info->name);
     }
     if (info->inout >> info->ndst) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: inout 0x%" PRIx32 " names a result past ndst %u", info->name, info->inout, info->ndst);
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: inout 0x%" PRIx32 " names a result past ndst %u",
+                       info->name, info->inout, info->ndst);
     }
     if (info->inout && !(info->flags & FY_OP_IN_PLACE)) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: inout 0x%" PRIx32 " without FY_OP_IN_PLACE: a result that is read must be given",
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "op %s: inout 0x%" PRIx32
+                       " without FY_OP_IN_PLACE: a result that is read must be given",
                        info->name, info->inout);
     }
     if (info->dtypes == 0 || (info->dtypes & ~(uint32_t)DTYPES_ALL)) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: dtypes 0x%" PRIx32 " must be a non-empty part of 0x%x", info->name, info->dtypes,
-                       (unsigned)DTYPES_ALL);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "op %s: dtypes 0x%" PRIx32 " must be a non-empty part of 0x%x", info->name,
+                       info->dtypes, (unsigned)DTYPES_ALL);
     }
     if (info->attrs_nbytes > FY_OP_ATTRS_MAX_NBYTES) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: the attribute struct has %zu bytes, the most is %d", info->name, info->attrs_nbytes,
-                       FY_OP_ATTRS_MAX_NBYTES);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "op %s: the attribute struct has %zu bytes, the most is %d", info->name,
+                       info->attrs_nbytes, FY_OP_ATTRS_MAX_NBYTES);
     }
     if ((info->nfields == 0) != (info->attrs_nbytes == 0) || (info->nfields > 0 && !info->fields)) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: attrs_nbytes %zu, nfields %u, fields %s: all or none must be there", info->name,
-                       info->attrs_nbytes, info->nfields, info->fields ? "set" : "NULL");
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "op %s: attrs_nbytes %zu, nfields %u, fields %s: all or none must be there",
+                       info->name, info->attrs_nbytes, info->nfields,
+                       info->fields ? "set" : "NULL");
     }
     for (uint32_t i = 0; i < info->nfields; i++) FY_TRY(check_field(info, i));
     return FY_STATUS_OK;
@@ -195,24 +233,33 @@ static fy_status_t check_info(const fy_op_info_t *info)
 static fy_status_t check_def(const fy_op_def_t *def)
 {
     if (def->struct_size != sizeof *def || def->info.struct_size != sizeof def->info) {
-        return FY_FAIL(INVALID_ARGUMENT, "op: struct_size %zu and info.struct_size %zu: set them to sizeof, %zu and %zu", def->struct_size,
-                       def->info.struct_size, sizeof *def, sizeof def->info);
+        return FY_FAIL(
+            INVALID_ARGUMENT,
+            "op: struct_size %zu and info.struct_size %zu: set them to sizeof, %zu and %zu",
+            def->struct_size, def->info.struct_size, sizeof *def, sizeof def->info);
     }
     const fy_op_info_t *info = &def->info;
     FY_TRY(check_info(info));
     if (!def->shape && (!(info->flags & FY_OP_ELEMENTWISE) || info->ndst != 1)) {
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: no shape rule; only elementwise ops with one result may leave it to Ferry", info->name);
+        return FY_FAIL(
+            INVALID_ARGUMENT,
+            "op %s: no shape rule; only elementwise ops with one result may leave it to Ferry",
+            info->name);
     }
     if (def->nkernels == 0 || !def->kernels)
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: no kernel: give one for \"host\" at least", info->name);
+        return FY_FAIL(INVALID_ARGUMENT, "op %s: no kernel: give one for \"host\" at least",
+                       info->name);
     for (size_t i = 0; i < def->nkernels; i++) {
         const fy_op_kernel_t *kernel = &def->kernels[i];
         if (!is_name(kernel->backend) || !kernel->kernel) {
-            return FY_FAIL(INVALID_ARGUMENT, "op %s: kernel %zu of %zu has no backend name or no function", info->name, i, def->nkernels);
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "op %s: kernel %zu of %zu has no backend name or no function",
+                           info->name, i, def->nkernels);
         }
         for (size_t j = 0; j < i; j++) {
             if (!strcmp(kernel->backend, def->kernels[j].backend)) {
-                return FY_FAIL(INVALID_ARGUMENT, "op %s: two kernels for backend '%s'", info->name, kernel->backend);
+                return FY_FAIL(INVALID_ARGUMENT, "op %s: two kernels for backend '%s'", info->name,
+                               kernel->backend);
             }
         }
     }
@@ -234,10 +281,18 @@ static void set_fallback(unsigned char *attrs, const fy_attr_field_t *field)
     int64_t i64;
     uint32_t u32;
     switch (field->type) {
-    case FY_ATTR_F64: memcpy(attrs + field->offset, &field->fallback, sizeof field->fallback); return;
-    case FY_ATTR_I64: i64 = (int64_t)field->fallback, memcpy(attrs + field->offset, &i64, sizeof i64); return;
-    case FY_ATTR_AXES32: u32 = (uint32_t)field->fallback, memcpy(attrs + field->offset, &u32, sizeof u32); return;
-    default: u32 = (uint32_t)(int32_t)field->fallback, memcpy(attrs + field->offset, &u32, sizeof u32); return;
+    case FY_ATTR_F64:
+        memcpy(attrs + field->offset, &field->fallback, sizeof field->fallback);
+        return;
+    case FY_ATTR_I64:
+        i64 = (int64_t)field->fallback, memcpy(attrs + field->offset, &i64, sizeof i64);
+        return;
+    case FY_ATTR_AXES32:
+        u32 = (uint32_t)field->fallback, memcpy(attrs + field->offset, &u32, sizeof u32);
+        return;
+    default:
+        u32 = (uint32_t)(int32_t)field->fallback, memcpy(attrs + field->offset, &u32, sizeof u32);
+        return;
     }
 }
 
@@ -250,8 +305,10 @@ static registered_t *copy_def(const fy_op_def_t *def)
     for (uint32_t i = 0; i < info->nfields; i++) nstrings += strlen(info->fields[i].name) + 1;
     for (size_t i = 0; i < def->nkernels; i++) nstrings += strlen(def->kernels[i].backend) + 1;
     size_t nattrs = (info->attrs_nbytes + 15) / 16 * 16;
-    size_t nfields = info->nfields * sizeof(fy_attr_field_t), nkernels = def->nkernels * sizeof(fy_op_kernel_t);
-    _Static_assert(sizeof(registered_t) % 8 == 0 && sizeof(fy_attr_field_t) % 8 == 0 && sizeof(fy_op_kernel_t) % 8 == 0,
+    size_t nfields = info->nfields * sizeof(fy_attr_field_t),
+           nkernels = def->nkernels * sizeof(fy_op_kernel_t);
+    _Static_assert(sizeof(registered_t) % 8 == 0 && sizeof(fy_attr_field_t) % 8 == 0 &&
+                       sizeof(fy_op_kernel_t) % 8 == 0,
                    "one block, all aligned");
     registered_t *op = calloc(1, sizeof *op + nfields + nkernels + nattrs + nstrings);
     if (!op) return NULL;
@@ -271,7 +328,8 @@ static registered_t *copy_def(const fy_op_def_t *def)
         set_fallback(attrs, &fields[i]);
     }
     for (size_t i = 0; i < def->nkernels; i++) {
-        kernels[i] = (fy_op_kernel_t){ copy_text(&strings, def->kernels[i].backend), def->kernels[i].kernel, def->kernels[i].supports };
+        kernels[i] = (fy_op_kernel_t){ copy_text(&strings, def->kernels[i].backend),
+                                       def->kernels[i].kernel, def->kernels[i].supports };
     }
     op->row.shape = def->shape ? run_shape_rule : fy__shape_elementwise;
     op->row.cost = def->cost ? def->cost : fy__cost_elementwise;
@@ -289,10 +347,13 @@ static fy_status_t publish(registered_t *op, fy_op_t *out_op)
     uint32_t index = atomic_load_explicit(&nrows, memory_order_relaxed);
     const fy_op_info_t *taken = fy_op_find(op->row.info.name);
     if (taken)
-        return FY_FAIL(INVALID_ARGUMENT, "op %s: the name is taken by op %" PRIu32 "; use a prefix of yours: mylib.%s", taken->name,
-                       taken->op, taken->name);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "op %s: the name is taken by op %" PRIu32
+                       "; use a prefix of yours: mylib.%s",
+                       taken->name, taken->op, taken->name);
     if (index == FY__OPS_REGISTERED) {
-        return FY_FAIL(OUT_OF_MEMORY, "op %s: all %d places for registered ops are taken", op->row.info.name, FY__OPS_REGISTERED);
+        return FY_FAIL(OUT_OF_MEMORY, "op %s: all %d places for registered ops are taken",
+                       op->row.info.name, FY__OPS_REGISTERED);
     }
     op->row.info.op = FY_OP_BUILTIN_COUNT + index;
     rows[index] = op;

@@ -1,5 +1,6 @@
-/* Replaying: everything that can refuse, then the waits, then the calls in their order on one stream (or the device's own graph of them),
- * then hazards, poison and versions. Nothing is allocated. A launch that fails half way leaves results that are poisoned with why.
+/* Replaying: everything that can refuse, then the waits, then the calls in their order on one
+ * stream (or the device's own graph of them), then hazards, poison and versions. Nothing is
+ * allocated. A launch that fails half way leaves results that are poisoned with why.
  * Not here: recording (runtime/recording.c, ops/dispatch.c). */
 #include <string.h>
 
@@ -20,7 +21,9 @@ typedef struct replay {
     uint32_t *words[FY__RECORDING_FAULTS];
     uint32_t own[FY__RECORDING_FAULTS]; /* synchronous ones: the flags themselves */
     uint32_t nfaults;
-    uint32_t refused;    /* the poison record of a kernel that failed inside its call, part of whose work may be on its way */
+    /* the poison record of a kernel that failed inside its call, part of whose work may be on its
+     * way */
+    uint32_t refused;
     bool after_transfer; /* something read comes from another stream that is not known to be done */
 } replay_t;
 
@@ -45,14 +48,16 @@ static fy_status_t check(replay_t *replay)
         FY_TRY(fy__suspect_resolve(src->device, &src->suspect, "graph_replay"));
     }
     if (!recording->uploads) return FY_STATUS_OK;
-    return fy__guard_check_transfer(replay->thread, FY__UPLOAD, recording->upload_nbytes, "graph_replay");
+    return fy__guard_check_transfer(replay->thread, FY__UPLOAD, recording->upload_nbytes,
+                                    "graph_replay");
 }
 
 static fy_status_t take_flags(replay_t *replay)
 {
     const fy__recording_t *recording = replay->recording;
     if (replay->stream)
-        FY_TRY(fy__fault_begin_many(replay->device, recording->nfaults, recording->causes, replay->requests, replay->words));
+        FY_TRY(fy__fault_begin_many(replay->device, recording->nfaults, recording->causes,
+                                    replay->requests, replay->words));
     replay->nfaults = recording->nfaults;
     for (uint32_t i = 0; !replay->stream && i < replay->nfaults; i++) {
         replay->own[i] = 0;
@@ -63,20 +68,24 @@ static fy_status_t take_flags(replay_t *replay)
 
 static void give_flags_back(const replay_t *replay, fy__point_t point)
 {
-    for (uint32_t i = 0; replay->stream && i < replay->nfaults; i++) fy__fault_end(replay->device, replay->requests[i], point);
+    for (uint32_t i = 0; replay->stream && i < replay->nfaults; i++)
+        fy__fault_end(replay->device, replay->requests[i], point);
 }
 
 static fy_status_t wait_on_device(replay_t *replay)
 {
     const fy__recording_t *recording = replay->recording;
     FY_TRY(fy__stream_throttle(replay->thread, replay->stream));
-    FY_TRY(fy__hazard_before_write(&recording->memory->hazard, replay->stream, FY__WAIT_GRAPH_WRITE));
+    FY_TRY(
+        fy__hazard_before_write(&recording->memory->hazard, replay->stream, FY__WAIT_GRAPH_WRITE));
     for (uint32_t i = 0; i < recording->nlive; i++) {
         const fy__recording_slot_t *slot = live_slot(recording, i);
         fy__hazard_t *hazard = &slot->storage->hazard;
-        replay->after_transfer |= fy__stream_is_ahead(replay->stream, atomic_load_explicit(&hazard->writer, memory_order_acquire));
-        FY_TRY(slot->is_written ? fy__hazard_before_write(hazard, replay->stream, FY__WAIT_GRAPH_WRITE)
-                                : fy__hazard_before_read(hazard, replay->stream, FY__WAIT_GRAPH_READ));
+        replay->after_transfer |= fy__stream_is_ahead(
+            replay->stream, atomic_load_explicit(&hazard->writer, memory_order_acquire));
+        FY_TRY(slot->is_written
+                   ? fy__hazard_before_write(hazard, replay->stream, FY__WAIT_GRAPH_WRITE)
+                   : fy__hazard_before_read(hazard, replay->stream, FY__WAIT_GRAPH_READ));
         fy__storage_adopt(slot->storage);
     }
     return FY_STATUS_OK;
@@ -90,8 +99,9 @@ static fy_status_t submit_native(const replay_t *replay, uint32_t *out_submitted
     const fy__recording_t *recording = replay->recording;
     fy_device_t *device = replay->device;
     int is_submitted = 0;
-    const fy_status_t status = device->backend->graph_replay(device->dev, replay->stream->native, replay->graph->native,
-                                                             fy__graph_flags(replay->graph), replay->nfaults, replay->words, &is_submitted);
+    const fy_status_t status = device->backend->graph_replay(
+        device->dev, replay->stream->native, replay->graph->native, fy__graph_flags(replay->graph),
+        replay->nfaults, replay->words, &is_submitted);
     if (status == FY_STATUS_OK || is_submitted) *out_submitted = recording->ncalls;
     return FY_UNLIKELY(status != FY_STATUS_OK) ? fy__device_check(device, status) : FY_STATUS_OK;
 }
@@ -141,34 +151,43 @@ static void note_uploads(replay_t *replay, uint32_t submitted, fy__point_t point
     for (uint32_t i = 0; recording->uploads && i < submitted; i++) {
         const fy__recorded_t *call = &recording->calls[i];
         if (!call->is_upload) continue;
-        fy__storage_t *dst = recording->slots[call->slots[0]].storage, *src = recording->slots[call->slots[1]].storage;
-        /* Somebody reads these bytes in place; until when, the hazard says (fy__storage_check_borrow_slow). */
-        if (point && !atomic_load_explicit(&src->borrow, memory_order_relaxed)) fy__storage_lend(src, point);
-        fy__transfer_note(replay->thread, &(fy__transfer_record_t){
-                                              .direction = FY__UPLOAD,
-                                              .path = replay->stream ? FY_PATH_DIRECT : FY_PATH_HOST,
-                                              .device = replay->device,
-                                              .dst = dst,
-                                              .src = src,
-                                              .nbytes = call->upload.copy.nbytes,
-                                              .point = point,
-                                              .site = call->upload.site,
-                                              .caller = call->upload.caller,
-                                              .contract = FY_HOST_BORROW,
-                                              .priority = call->upload.priority,
-                                          });
+        fy__storage_t *dst = recording->slots[call->slots[0]].storage,
+                      *src = recording->slots[call->slots[1]].storage;
+        /* Somebody reads these bytes in place; until when, the hazard says
+         * (fy__storage_check_borrow_slow). */
+        if (point && !atomic_load_explicit(&src->borrow, memory_order_relaxed))
+            fy__storage_lend(src, point);
+        fy__transfer_note(replay->thread,
+                          &(fy__transfer_record_t){
+                              .direction = FY__UPLOAD,
+                              .path = replay->stream ? FY_PATH_DIRECT : FY_PATH_HOST,
+                              .device = replay->device,
+                              .dst = dst,
+                              .src = src,
+                              .nbytes = call->upload.copy.nbytes,
+                              .point = point,
+                              .site = call->upload.site,
+                              .caller = call->upload.caller,
+                              .contract = FY_HOST_BORROW,
+                              .priority = call->upload.priority,
+                          });
     }
 }
 
-static fy__suspect_t *suspect_of(fy__recording_slot_t *slot) { return slot->storage ? &slot->storage->suspect : &slot->suspect; }
+static fy__suspect_t *suspect_of(fy__recording_slot_t *slot)
+{
+    return slot->storage ? &slot->storage->suspect : &slot->suspect;
+}
 
-/* The calls of the first replay are submitted: ends the poison of tensors made inside the recording. */
+/* The calls of the first replay are submitted: ends the poison of tensors made inside the
+ * recording. */
 static void fill_unplayed(const replay_t *replay)
 {
     const fy__recording_t *recording = replay->recording;
     for (uint32_t i = 0; i < recording->nlive; i++) {
         fy__recording_slot_t *slot = live_slot(recording, i);
-        if (slot->is_inside && slot->storage->suspect.poison == FY__POISON_UNPLAYED) slot->storage->suspect.poison = 0;
+        if (slot->is_inside && slot->storage->suspect.poison == FY__POISON_UNPLAYED)
+            slot->storage->suspect.poison = 0;
     }
 }
 
@@ -195,7 +214,8 @@ static FY_COLD void spread_poison(replay_t *replay)
         records[i] = fy__poison_flag(replay->own[i], recording->causes[i]);
         fy__faults_note(device, records[i]);
     }
-    for (uint32_t i = 0; i < recording->nslots; i++) recording->slots[i].suspect = (fy__suspect_t){ 0, 0, 0 };
+    for (uint32_t i = 0; i < recording->nslots; i++)
+        recording->slots[i].suspect = (fy__suspect_t){ 0, 0, 0 };
     for (uint32_t i = 0; i < recording->ncalls; i++) {
         const fy__recorded_t *call = &recording->calls[i];
         fy__suspect_t all = { 0, 0, 0 };
@@ -203,7 +223,8 @@ static FY_COLD void spread_poison(replay_t *replay)
             const fy__suspect_t *src = suspect_of(&recording->slots[call->slots[call->ndst + j]]);
             if (fy__suspect_any(src)) fy__suspect_join(device, &all, src);
         }
-        if (call->fault && replay->stream) fy__suspect_add(device, &all, replay->requests[call->fault - 1]);
+        if (call->fault && replay->stream)
+            fy__suspect_add(device, &all, replay->requests[call->fault - 1]);
         if (call->fault && !all.poison) all.poison = records[call->fault - 1];
         for (uint32_t j = 0; j < call->ndst; j++) {
             fy__recording_slot_t *slot = &recording->slots[call->slots[j]];
@@ -227,14 +248,17 @@ static FY_COLD fy_status_t fail(replay_t *replay, fy_status_t status, uint32_t s
     fy__error_copy_t first;
     fy__error_save(&first);
     const bool has_begun = submitted || replay->refused;
-    const fy__point_t point = replay->stream && has_begun ? fy__stream_submitted_anchored(replay->stream) : 0;
+    const fy__point_t point =
+        replay->stream && has_begun ? fy__stream_submitted_anchored(replay->stream) : 0;
     give_flags_back(replay, point);
     if (has_begun) {
         const uint32_t record =
             replay->refused ? replay->refused
             : submitted < recording->ncalls
-                ? fy__poison_record(status, "a replay failed at call %u of %u: %.90s", submitted + 1, recording->ncalls, first.error.text)
-                : fy__poison_record(status, "the flags of a replay's bad values are lost: %.80s", first.error.text);
+                ? fy__poison_record(status, "a replay failed at call %u of %u: %.90s",
+                                    submitted + 1, recording->ncalls, first.error.text)
+                : fy__poison_record(status, "the flags of a replay's bad values are lost: %.80s",
+                                    first.error.text);
         if (point) note_hazards(replay, point);
         note_uploads(replay, submitted, point);
         for (uint32_t i = 0; i < recording->nlive; i++) {
@@ -253,7 +277,8 @@ static FY_COLD fy_status_t fail(replay_t *replay, fy_status_t status, uint32_t s
 static FY_COLD void tell(const replay_t *replay, fy__point_t point)
 {
     const fy__recording_t *recording = replay->recording;
-    fy__event_t event = fy__event_op_begin(replay->thread, "graph_replay", replay->device, point, recording->flops, recording->nbytes);
+    fy__event_t event = fy__event_op_begin(replay->thread, "graph_replay", replay->device, point,
+                                           recording->flops, recording->nbytes);
     for (int written = 0; written < 2; written++)
         for (uint32_t i = 0; i < recording->nlive; i++) {
             const fy__recording_slot_t *slot = live_slot(recording, i);
@@ -287,10 +312,12 @@ fy_status_t fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket)
     FY_TRY(fy__graph_capture(graph));
     FY_CHECK(take_flags(&replay));
     if (replay.stream && recording->ncalls) FY_CHECK(wait_on_device(&replay));
-    FY_CHECK(graph->native && replay.stream ? submit_native(&replay, &submitted) : submit(&replay, &submitted));
+    FY_CHECK(graph->native && replay.stream ? submit_native(&replay, &submitted)
+                                            : submit(&replay, &submitted));
     if (replay.stream && recording->ncalls) {
         const bool anchored = replay.after_transfer || recording->uploads || replay.nfaults;
-        point = anchored ? fy__stream_submitted_anchored(replay.stream) : fy__stream_submitted(replay.stream);
+        point = anchored ? fy__stream_submitted_anchored(replay.stream)
+                         : fy__stream_submitted(replay.stream);
         note_hazards(&replay, point);
         give_flags_back(&replay, point);
     } else

@@ -1,5 +1,6 @@
 /* Shape rules of the elementwise ops, broadcasting, and the checks that all rules share.
- * The path where all sources have one shape is on the budget of a tiny add: keep it a handful of instructions, failing code out of line.
+ * The path where all sources have one shape is on the budget of a tiny add: keep it a handful of
+ * instructions, failing code out of line.
  * Next: shape_make.c (fill, random), shape_reduce.c, shape_linalg.c (matmul, gather, concat). */
 #include "ops/shape.h"
 
@@ -22,27 +23,34 @@ static inline bool same_dims(const fy_desc_t *a, const fy_desc_t *b)
 
 bool fy__same_dims(const fy_desc_t *a, const fy_desc_t *b) { return same_dims(a, b); }
 
-static FY_COLD fy_status_t fail_dtype(const fy_op_info_t *info, fy__side_t side, int index, const fy_desc_t *desc, uint32_t dtypes)
+static FY_COLD fy_status_t fail_dtype(const fy_op_info_t *info, fy__side_t side, int index,
+                                      const fy_desc_t *desc, uint32_t dtypes)
 {
-    return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, it takes %s: Ferry promotes nothing; fy_cast it", info->name,
-                   fy__operand_format(info->name, side == FY__DST, (size_t)index, (char[FY__OPERAND_TEXT_NBYTES]){ 0 }),
+    return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, it takes %s: Ferry promotes nothing; fy_cast it",
+                   info->name,
+                   fy__operand_format(info->name, side == FY__DST, (size_t)index,
+                                      (char[FY__OPERAND_TEXT_NBYTES]){ 0 }),
                    FY__DESC_TEXT(desc), FY__DTYPES_TEXT(dtypes));
 }
 
-static FY_COLD fy_status_t fail_mixed(const fy_op_info_t *info, const fy_launch_t *launch, int first, int second)
+static FY_COLD fy_status_t fail_mixed(const fy_op_info_t *info, const fy_launch_t *launch,
+                                      int first, int second)
 {
-    return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, %s is %s: Ferry promotes nothing; fy_cast one of them", info->name,
-                   FY__SRC_TEXT(info->name, first), FY__DESC_TEXT(&launch->src[first]), FY__SRC_TEXT(info->name, second),
-                   FY__DESC_TEXT(&launch->src[second]));
+    return FY_FAIL(DTYPE_MISMATCH,
+                   "%s: %s is %s, %s is %s: Ferry promotes nothing; fy_cast one of them",
+                   info->name, FY__SRC_TEXT(info->name, first), FY__DESC_TEXT(&launch->src[first]),
+                   FY__SRC_TEXT(info->name, second), FY__DESC_TEXT(&launch->src[second]));
 }
 
-fy_status_t fy__check_dtype(const fy_op_info_t *info, fy__side_t side, int index, const fy_desc_t *desc, uint32_t dtypes)
+fy_status_t fy__check_dtype(const fy_op_info_t *info, fy__side_t side, int index,
+                            const fy_desc_t *desc, uint32_t dtypes)
 {
     if (FY_LIKELY(dtypes & FY_DTYPE_BIT(desc->dtype))) return FY_STATUS_OK;
     return fail_dtype(info, side, index, desc, dtypes);
 }
 
-fy_status_t fy__check_same_dtype(const fy_op_info_t *info, const fy_launch_t *launch, int first, int second)
+fy_status_t fy__check_same_dtype(const fy_op_info_t *info, const fy_launch_t *launch, int first,
+                                 int second)
 {
     if (FY_LIKELY(launch->src[first].dtype == launch->src[second].dtype)) return FY_STATUS_OK;
     return fail_mixed(info, launch, first, second);
@@ -51,8 +59,9 @@ fy_status_t fy__check_same_dtype(const fy_op_info_t *info, const fy_launch_t *la
 fy_status_t fy__check_axis(const fy_op_info_t *info, const fy_desc_t *src, int32_t axis)
 {
     if (FY_LIKELY(axis >= 0 && axis < src->rank)) return FY_STATUS_OK;
-    return FY_FAIL(INVALID_ARGUMENT, "%s: axis %" PRId32 " does not exist in %s, whose rank is %" PRId32, info->name, axis,
-                   FY__DESC_TEXT(src), src->rank);
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "%s: axis %" PRId32 " does not exist in %s, whose rank is %" PRId32, info->name,
+                   axis, FY__DESC_TEXT(src), src->rank);
 }
 
 /* ---- broadcasting ---- */
@@ -60,7 +69,8 @@ fy_status_t fy__check_axis(const fy_op_info_t *info, const fy_desc_t *src, int32
 static void broadcast_one(fy_desc_t *src, const fy_desc_t *dst)
 {
     int missing = dst->rank - src->rank;
-    for (int i = dst->rank - 1; i >= 0; i--) { /* from the end: reads i - missing before it is overwritten */
+    /* from the end: reads i - missing before it is overwritten */
+    for (int i = dst->rank - 1; i >= 0; i--) {
         int from = i - missing;
         src->strides[i] = from >= 0 && src->dims[from] == dst->dims[i] ? src->strides[from] : 0;
         src->dims[i] = dst->dims[i];
@@ -76,27 +86,33 @@ void fy__broadcast_sources(fy_launch_t *launch)
     }
 }
 
-static FY_COLD fy_status_t fail_broadcast(const fy_op_info_t *info, const fy_launch_t *launch, int index, int from_end, int64_t have)
+static FY_COLD fy_status_t fail_broadcast(const fy_op_info_t *info, const fy_launch_t *launch,
+                                          int index, int from_end, int64_t have)
 {
     const fy_desc_t *src = &launch->src[index];
     if (index == 1) {
-        return FY_FAIL(SHAPE_MISMATCH,
-                       "%s: src0 %s and src1 %s do not broadcast: axis %d (from the end) is %" PRId64 " against %" PRId64
-                       ", they must be equal or one of them 1",
-                       info->name, FY__DESC_TEXT(&launch->src[0]), FY__DESC_TEXT(src), -from_end, have, src->dims[src->rank - from_end]);
+        return FY_FAIL(
+            SHAPE_MISMATCH,
+            "%s: src0 %s and src1 %s do not broadcast: axis %d (from the end) is %" PRId64
+            " against %" PRId64 ", they must be equal or one of them 1",
+            info->name, FY__DESC_TEXT(&launch->src[0]), FY__DESC_TEXT(src), -from_end, have,
+            src->dims[src->rank - from_end]);
     }
     return FY_FAIL(SHAPE_MISMATCH,
-                   "%s: src%d %s does not broadcast with the sources before it: axis %d (from the end) is %" PRId64 " against %" PRId64
-                   ", they must be equal or one of them 1",
-                   info->name, index, FY__DESC_TEXT(src), -from_end, src->dims[src->rank - from_end], have);
+                   "%s: src%d %s does not broadcast with the sources before it: axis %d (from the "
+                   "end) is %" PRId64 " against %" PRId64 ", they must be equal or one of them 1",
+                   info->name, index, FY__DESC_TEXT(src), -from_end,
+                   src->dims[src->rank - from_end], have);
 }
 
 /* The general case: shapes differ, or there are none to compare. */
-static __attribute__((noinline)) fy_status_t broadcast_shapes(const fy_op_info_t *info, fy_launch_t *launch)
+static __attribute__((noinline)) fy_status_t broadcast_shapes(const fy_op_info_t *info,
+                                                              fy_launch_t *launch)
 {
     fy_desc_t *dst = &launch->dst[0];
     int rank = 0;
-    for (int i = 0; i < launch->nsrc; i++) rank = launch->src[i].rank > rank ? launch->src[i].rank : rank;
+    for (int i = 0; i < launch->nsrc; i++)
+        rank = launch->src[i].rank > rank ? launch->src[i].rank : rank;
     int64_t dims[FY_MAX_RANK] = { 1, 1, 1, 1, 1, 1, 1, 1 };
     for (int i = 0; i < launch->nsrc; i++) {
         const fy_desc_t *src = &launch->src[i];
@@ -140,7 +156,8 @@ fy_status_t fy__shape_binary(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_desc_t *a = &launch->src[0], *b = &launch->src[1];
     if (FY_UNLIKELY(a->dtype != b->dtype)) return fail_mixed(info, launch, 0, 1);
-    if (FY_UNLIKELY(!(info->dtypes & FY_DTYPE_BIT(a->dtype)))) return fail_dtype(info, FY__SRC, 0, a, info->dtypes);
+    if (FY_UNLIKELY(!(info->dtypes & FY_DTYPE_BIT(a->dtype))))
+        return fail_dtype(info, FY__SRC, 0, a, info->dtypes);
     launch->dst[0].dtype = a->dtype;
     return elementwise_shape(info, launch);
 }
@@ -156,8 +173,10 @@ fy_status_t fy__shape_where(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_desc_t *cond = &launch->src[0];
     if (cond->dtype != FY_DTYPE_BOOL) {
-        return FY_FAIL(DTYPE_MISMATCH, "%s: src0, the condition, is %s and must be bool: compare it (fy_ne) or fy_cast it", info->name,
-                       FY__DESC_TEXT(cond));
+        return FY_FAIL(
+            DTYPE_MISMATCH,
+            "%s: src0, the condition, is %s and must be bool: compare it (fy_ne) or fy_cast it",
+            info->name, FY__DESC_TEXT(cond));
     }
     FY_TRY(fy__check_same_dtype(info, launch, 1, 2));
     FY_TRY(fy__check_dtype(info, FY__SRC, 1, &launch->src[1], info->dtypes));
@@ -169,7 +188,9 @@ fy_status_t fy__shape_cast(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_cast_attrs_t *attrs = launch->attrs;
     if (attrs->dtype < 0 || attrs->dtype >= FY_DTYPE_COUNT) {
-        return FY_FAIL(INVALID_ARGUMENT, "%s: dtype %" PRId32 " does not exist: pass one of FY_DTYPE_F32 .. FY_DTYPE_BOOL (0 .. %d)",
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: dtype %" PRId32
+                       " does not exist: pass one of FY_DTYPE_F32 .. FY_DTYPE_BOOL (0 .. %d)",
                        info->name, attrs->dtype, FY_DTYPE_COUNT - 1);
     }
     FY_TRY(fy__shape_unary(info, launch));
@@ -190,8 +211,9 @@ static fy_status_t check_into(const fy_op_info_t *info, fy_launch_t *launch)
             fits = dim == 1 || dim == dst->dims[dst->rank - from_end];
         }
         if (!fits) {
-            return FY_FAIL(SHAPE_MISMATCH, "%s: src%d %s does not broadcast to dst %s, which keeps its shape", info->name, i,
-                           FY__DESC_TEXT(src), FY__DESC_TEXT(dst));
+            return FY_FAIL(SHAPE_MISMATCH,
+                           "%s: src%d %s does not broadcast to dst %s, which keeps its shape",
+                           info->name, i, FY__DESC_TEXT(src), FY__DESC_TEXT(dst));
         }
     }
     fy__broadcast_sources(launch);
@@ -204,8 +226,9 @@ fy_status_t fy__shape_into(const fy_op_info_t *info, fy_launch_t *launch)
     FY_TRY(fy__check_dtype(info, FY__DST, 0, dst, info->dtypes));
     for (int i = 0; i < launch->nsrc; i++) {
         if (launch->src[i].dtype != dst->dtype) {
-            return FY_FAIL(DTYPE_MISMATCH, "%s: src%d is %s, dst is %s: Ferry promotes nothing; fy_cast the source", info->name, i,
-                           FY__DESC_TEXT(&launch->src[i]), FY__DESC_TEXT(dst));
+            return FY_FAIL(DTYPE_MISMATCH,
+                           "%s: src%d is %s, dst is %s: Ferry promotes nothing; fy_cast the source",
+                           info->name, i, FY__DESC_TEXT(&launch->src[i]), FY__DESC_TEXT(dst));
         }
     }
     return check_into(info, launch);

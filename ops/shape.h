@@ -1,6 +1,8 @@
-/* Shape rules: what each op's results look like, and why a call is refused. A rule reads the sources' descriptors and the attributes
- * (never NULL if the op has any), and fills dtype, rank and dims of each dst. Of IN_PLACE ops the dsts come filled and are checked.
- * Elementwise rules also rewrite the sources to dst[0]'s rank and dims (fy__broadcast_sources). The rules never set a stride or an address of dst.
+/* Shape rules: what each op's results look like, and why a call is refused. A rule reads the
+ * sources' descriptors and the attributes (never NULL if the op has any), and fills dtype, rank and
+ * dims of each dst. Of IN_PLACE ops the dsts come filled and are checked.
+ * Elementwise rules also rewrite the sources to dst[0]'s rank and dims (fy__broadcast_sources). The
+ * rules never set a stride or an address of dst.
  * Which op has which rule: optable.def. Not here: devices, aliasing, memory (dispatch.c). */
 #ifndef FERRY_OPS_SHAPE_H_
 #define FERRY_OPS_SHAPE_H_
@@ -10,14 +12,16 @@
 #include <ferry/op.h>
 
 /* ---- shape.c ---- */
-/* Any number of sources of one dtype that the op takes; results (or the given dst) have it too. Rule of registered elementwise ops. */
+/* Any number of sources of one dtype that the op takes; results (or the given dst) have it too.
+ * Rule of registered elementwise ops. */
 fy_status_t fy__shape_elementwise(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_unary(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_binary(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_compare(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_where(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_cast(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_into(const fy_op_info_t *info, fy_launch_t *launch); /* copy, axpy: src broadcasts to the given dst */
+/* copy, axpy: src broadcasts to the given dst */
+fy_status_t fy__shape_into(const fy_op_info_t *info, fy_launch_t *launch);
 
 /* ---- shape_make.c ---- */
 fy_status_t fy__shape_fill(const fy_op_info_t *info, fy_launch_t *launch);
@@ -53,10 +57,12 @@ fy_status_t fy__shape_avg_pool2d(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_avg_pool2d_backward(const fy_op_info_t *info, fy_launch_t *launch);
 
 /* ---- shape_loss.c ---- */
-fy_status_t fy__shape_nll_loss(const fy_op_info_t *info, fy_launch_t *launch); /* and cross_entropy */
+/* and cross_entropy */
+fy_status_t fy__shape_nll_loss(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_nll_loss_backward(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_cross_entropy_backward(const fy_op_info_t *info, fy_launch_t *launch);
-fy_status_t fy__shape_softmax_backward(const fy_op_info_t *info, fy_launch_t *launch); /* and log_softmax_backward */
+/* and log_softmax_backward */
+fy_status_t fy__shape_softmax_backward(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_mse_loss_backward(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_one_hot(const fy_op_info_t *info, fy_launch_t *launch);
 
@@ -65,7 +71,8 @@ fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_clip(const fy_op_info_t *info, fy_launch_t *launch);
 fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch); /* of optimizers */
 
-/* Rewrites each source to dst[0]'s rank and dims, with stride 0 where it repeats. The shapes are known to broadcast.
+/* Rewrites each source to dst[0]'s rank and dims, with stride 0 where it repeats. The shapes are
+ * known to broadcast.
  * Doing it twice does nothing more. */
 void fy__broadcast_sources(fy_launch_t *launch);
 
@@ -75,12 +82,15 @@ bool fy__same_dims(const fy_desc_t *a, const fy_desc_t *b);
 typedef enum fy__side { FY__SRC, FY__DST } fy__side_t;
 
 /* Refuses an operand (FY__SRC, 0) whose dtype is not in `dtypes`. */
-fy_status_t fy__check_dtype(const fy_op_info_t *info, fy__side_t side, int index, const fy_desc_t *desc, uint32_t dtypes);
+fy_status_t fy__check_dtype(const fy_op_info_t *info, fy__side_t side, int index,
+                            const fy_desc_t *desc, uint32_t dtypes);
 /* Refuses sources `first` and `second` of different dtypes. */
-fy_status_t fy__check_same_dtype(const fy_op_info_t *info, const fy_launch_t *launch, int first, int second);
+fy_status_t fy__check_same_dtype(const fy_op_info_t *info, const fy_launch_t *launch, int first,
+                                 int second);
 /* Refuses an axis outside 0 .. rank-1. */
 fy_status_t fy__check_axis(const fy_op_info_t *info, const fy_desc_t *src, int32_t axis);
-/* Is `value` integral and within what an integer dtype (bool: 0 and 1) can hold? true for float dtypes. */
+/* Is `value` integral and within what an integer dtype (bool: 0 and 1) can hold? true for float
+ * dtypes. */
 bool fy__integer_holds(int32_t dtype, double value);
 
 #endif

@@ -1,5 +1,7 @@
-/* Shape rules of what slides a window over images: conv2d, pooling, and their gradients. Activations are NHWC, weights OHWI.
- * The gradients are told the size that they are of (attrs height, width): a stride leaves several that fit, and one is right.
+/* Shape rules of what slides a window over images: conv2d, pooling, and their gradients.
+ * Activations are NHWC, weights OHWI.
+ * The gradients are told the size that they are of (attrs height, width): a stride leaves several
+ * that fit, and one is right.
  * Not here: the loops (backends/kernels/conv*.c, pool.c). Next: typed/image.c. */
 #include "ops/shape.h"
 
@@ -16,7 +18,8 @@ typedef struct conv {
 } conv_t;
 
 /* How often a window fits; -1: it is larger than the padded image. */
-static int64_t window_count(int64_t size, int64_t kernel, int32_t stride, int32_t padding, int32_t dilation)
+static int64_t window_count(int64_t size, int64_t kernel, int32_t stride, int32_t padding,
+                            int32_t dilation)
 {
     int64_t span;
     if (__builtin_mul_overflow(kernel - 1, (int64_t)dilation, &span)) return -1;
@@ -27,20 +30,25 @@ static int64_t window_count(int64_t size, int64_t kernel, int32_t stride, int32_
 static fy_status_t check_activation(const fy_op_info_t *info, int32_t activation)
 {
     if (activation == FY_ACTIVATION_NONE || activation == FY_ACTIVATION_RELU) return FY_STATUS_OK;
-    return FY_FAIL(INVALID_ARGUMENT, "%s: activation %" PRId32 "; here it is 0 (none) or 1 (relu): call the others as ops of their own",
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "%s: activation %" PRId32
+                   "; here it is 0 (none) or 1 (relu): call the others as ops of their own",
                    info->name, activation);
 }
 
 static fy_status_t check_attrs(const fy_op_info_t *info, const fy_conv2d_attrs_t *attrs)
 {
-    if (attrs->stride_h < 1 || attrs->stride_w < 1 || attrs->dilation_h < 1 || attrs->dilation_w < 1 || attrs->groups < 1)
+    if (attrs->stride_h < 1 || attrs->stride_w < 1 || attrs->dilation_h < 1 ||
+        attrs->dilation_w < 1 || attrs->groups < 1)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: stride %" PRId32 " x %" PRId32 ", dilation %" PRId32 " x %" PRId32 ", groups %" PRId32
+                       "%s: stride %" PRId32 " x %" PRId32 ", dilation %" PRId32 " x %" PRId32
+                       ", groups %" PRId32
                        ": each must be 1 or more; start from FY_CONV2D_ATTRS_INIT",
-                       info->name, attrs->stride_h, attrs->stride_w, attrs->dilation_h, attrs->dilation_w, attrs->groups);
+                       info->name, attrs->stride_h, attrs->stride_w, attrs->dilation_h,
+                       attrs->dilation_w, attrs->groups);
     if (attrs->padding_h < 0 || attrs->padding_w < 0)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: padding %" PRId32 " x %" PRId32 " is negative", info->name, attrs->padding_h,
-                       attrs->padding_w);
+        return FY_FAIL(INVALID_ARGUMENT, "%s: padding %" PRId32 " x %" PRId32 " is negative",
+                       info->name, attrs->padding_h, attrs->padding_w);
     return check_activation(info, attrs->activation);
 }
 
@@ -53,40 +61,52 @@ static fy_status_t check_operands(const fy_op_info_t *info, const fy_launch_t *l
     for (int i = 0; i < 2; i++) {
         const bool is_weight = i == 1 && launch->op != FY_OP_CONV2D_BACKWARD_WEIGHT;
         if (launch->src[i].rank != 4)
-            return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, it needs rank 4: %s", info->name, FY__SRC_TEXT(info->name, i),
-                           FY__DESC_TEXT(&launch->src[i]), layout[is_weight]);
+            return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, it needs rank 4: %s", info->name,
+                           FY__SRC_TEXT(info->name, i), FY__DESC_TEXT(&launch->src[i]),
+                           layout[is_weight]);
     }
     return FY_STATUS_OK;
 }
 
-/* The rules that hold between x, w and y. y's first three dims are computed, or compared if `given` (y is a source). */
-static fy_status_t check_conv(const fy_op_info_t *info, const fy_conv2d_attrs_t *attrs, conv_t *conv, bool given)
+/* The rules that hold between x, w and y. y's first three dims are computed, or compared if `given`
+ * (y is a source). */
+static fy_status_t check_conv(const fy_op_info_t *info, const fy_conv2d_attrs_t *attrs,
+                              conv_t *conv, bool given)
 {
     const int64_t *x = conv->x, *w = conv->w;
     if (w[1] < 1 || w[2] < 1)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: a kernel of %" PRId64 " x %" PRId64 " has no elements", info->name, w[1], w[2]);
+        return FY_FAIL(SHAPE_MISMATCH, "%s: a kernel of %" PRId64 " x %" PRId64 " has no elements",
+                       info->name, w[1], w[2]);
     if (w[0] % attrs->groups != 0 || x[3] % attrs->groups != 0)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: %" PRId64 " input and %" PRId64 " output channels do not both divide into %" PRId32 " groups",
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: %" PRId64 " input and %" PRId64
+                       " output channels do not both divide into %" PRId32 " groups",
                        info->name, x[3], w[0], attrs->groups);
     if (w[3] != x[3] / attrs->groups)
         return FY_FAIL(SHAPE_MISMATCH,
-                       "%s: the image has %" PRId64 " channels in %" PRId32 " groups, the weights [%" PRId64 ", %" PRId64 ", %" PRId64
-                       ", %" PRId64 "] are for %" PRId64 " a group (weights are OHWI, images NHWC)",
+                       "%s: the image has %" PRId64 " channels in %" PRId32
+                       " groups, the weights [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                       "] are for %" PRId64 " a group (weights are OHWI, images NHWC)",
                        info->name, x[3], attrs->groups, w[0], w[1], w[2], w[3], w[3]);
-    const int64_t oh = window_count(x[1], w[1], attrs->stride_h, attrs->padding_h, attrs->dilation_h),
-                  ow = window_count(x[2], w[2], attrs->stride_w, attrs->padding_w, attrs->dilation_w);
+    const int64_t oh = window_count(x[1], w[1], attrs->stride_h, attrs->padding_h,
+                                    attrs->dilation_h),
+                  ow = window_count(x[2], w[2], attrs->stride_w, attrs->padding_w,
+                                    attrs->dilation_w);
     if (oh < 0 || ow < 0)
         return FY_FAIL(SHAPE_MISMATCH,
-                       "%s: a kernel of %" PRId64 " x %" PRId64 " (dilation %" PRId32 " x %" PRId32 ") does not fit an image of %" PRId64
-                       " x %" PRId64 " with padding %" PRId32 " x %" PRId32,
-                       info->name, w[1], w[2], attrs->dilation_h, attrs->dilation_w, x[1], x[2], attrs->padding_h, attrs->padding_w);
+                       "%s: a kernel of %" PRId64 " x %" PRId64 " (dilation %" PRId32 " x %" PRId32
+                       ") does not fit an image of %" PRId64 " x %" PRId64 " with padding %" PRId32
+                       " x %" PRId32,
+                       info->name, w[1], w[2], attrs->dilation_h, attrs->dilation_w, x[1], x[2],
+                       attrs->padding_h, attrs->padding_w);
     const int64_t y[4] = { x[0], oh, ow, w[0] };
     for (int axis = 0; axis < 4; axis++) {
         if (given && conv->y[axis] != y[axis])
-            return FY_FAIL(SHAPE_MISMATCH,
-                           "%s: dy (src0) is [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], but this conv2d gives [%" PRId64
-                           ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
-                           info->name, conv->y[0], conv->y[1], conv->y[2], conv->y[3], y[0], y[1], y[2], y[3]);
+            return FY_FAIL(
+                SHAPE_MISMATCH,
+                "%s: dy (src0) is [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                "], but this conv2d gives [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
+                info->name, conv->y[0], conv->y[1], conv->y[2], conv->y[3], y[0], y[1], y[2], y[3]);
         conv->y[axis] = y[axis];
     }
     return FY_STATUS_OK;
@@ -114,21 +134,27 @@ fy_status_t fy__shape_conv2d(const fy_op_info_t *info, fy_launch_t *launch)
     read_dims(conv.w, &launch->src[1]);
     FY_TRY(check_conv(info, attrs, &conv, false));
     if (launch->nsrc == 3 && (launch->src[2].rank != 1 || launch->src[2].dims[0] != conv.w[0]))
-        return FY_FAIL(SHAPE_MISMATCH, "%s: the bias (src2) is %s, it needs one value for each of %" PRId64 " output channels", info->name,
-                       FY__DESC_TEXT(&launch->src[2]), conv.w[0]);
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: the bias (src2) is %s, it needs one value for each of %" PRId64
+                       " output channels",
+                       info->name, FY__DESC_TEXT(&launch->src[2]), conv.w[0]);
     set_result(launch, conv.y);
     return FY_STATUS_OK;
 }
 
 /* The attributes of a gradient begin with those of the conv2d. */
-static fy_status_t check_backward(const fy_op_info_t *info, const fy_launch_t *launch, fy_conv2d_attrs_t *out)
+static fy_status_t check_backward(const fy_op_info_t *info, const fy_launch_t *launch,
+                                  fy_conv2d_attrs_t *out)
 {
     const fy_conv2d_backward_attrs_t *attrs = launch->attrs;
     FY_TRY(check_operands(info, launch));
-    *out = (fy_conv2d_attrs_t){ attrs->stride_h,   attrs->stride_w,   attrs->padding_h, attrs->padding_w,
-                                attrs->dilation_h, attrs->dilation_w, attrs->groups,    FY_ACTIVATION_NONE };
+    *out = (fy_conv2d_attrs_t){ attrs->stride_h,  attrs->stride_w,   attrs->padding_h,
+                                attrs->padding_w, attrs->dilation_h, attrs->dilation_w,
+                                attrs->groups,    FY_ACTIVATION_NONE };
     if (attrs->height < 1 || attrs->width < 1)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: height %" PRId32 " and width %" PRId32 " of what the gradient is of must be 1 or more",
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: height %" PRId32 " and width %" PRId32
+                       " of what the gradient is of must be 1 or more",
                        info->name, attrs->height, attrs->width);
     return check_attrs(info, out);
 }
@@ -145,8 +171,9 @@ fy_status_t fy__shape_conv2d_backward_input(const fy_op_info_t *info, fy_launch_
     conv.x[1] = attrs->height;
     conv.x[2] = attrs->width;
     if (__builtin_mul_overflow(conv.w[3], (int64_t)attrs->groups, &conv.x[3]))
-        return FY_FAIL(SHAPE_MISMATCH, "%s: %" PRId64 " channels in each of %" PRId32 " groups are too many", info->name, conv.w[3],
-                       attrs->groups);
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: %" PRId64 " channels in each of %" PRId32 " groups are too many",
+                       info->name, conv.w[3], attrs->groups);
     FY_TRY(check_conv(info, &forward, &conv, true));
     set_result(launch, conv.x);
     return FY_STATUS_OK;
@@ -180,27 +207,38 @@ fy_status_t fy__shape_conv2d_backward_params(const fy_op_info_t *info, fy_launch
 
 /* ---- pooling ---- */
 
-/* dims of y for an x of `x`. A window never lies in the padding alone, as the padding is less than the kernel. */
-static fy_status_t pool_dims(const fy_op_info_t *info, const fy_pool2d_attrs_t *attrs, const int64_t *x, int64_t *y)
+/* dims of y for an x of `x`. A window never lies in the padding alone, as the padding is less than
+ * the kernel. */
+static fy_status_t pool_dims(const fy_op_info_t *info, const fy_pool2d_attrs_t *attrs,
+                             const int64_t *x, int64_t *y)
 {
     if (attrs->kernel_h < 1 || attrs->kernel_w < 1 || attrs->stride_h < 0 || attrs->stride_w < 0)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: kernel %" PRId32 " x %" PRId32 " must be 1 or more, stride %" PRId32 " x %" PRId32 " 0 (the kernel's) or more",
-                       info->name, attrs->kernel_h, attrs->kernel_w, attrs->stride_h, attrs->stride_w);
-    if (attrs->padding_h < 0 || attrs->padding_w < 0 || attrs->padding_h >= attrs->kernel_h || attrs->padding_w >= attrs->kernel_w)
+                       "%s: kernel %" PRId32 " x %" PRId32 " must be 1 or more, stride %" PRId32
+                       " x %" PRId32 " 0 (the kernel's) or more",
+                       info->name, attrs->kernel_h, attrs->kernel_w, attrs->stride_h,
+                       attrs->stride_w);
+    if (attrs->padding_h < 0 || attrs->padding_w < 0 || attrs->padding_h >= attrs->kernel_h ||
+        attrs->padding_w >= attrs->kernel_w)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "%s: padding %" PRId32 " x %" PRId32 " must be 0 or more and less than the kernel, %" PRId32 " x %" PRId32,
-                       info->name, attrs->padding_h, attrs->padding_w, attrs->kernel_h, attrs->kernel_w);
+                       "%s: padding %" PRId32 " x %" PRId32
+                       " must be 0 or more and less than the kernel, %" PRId32 " x %" PRId32,
+                       info->name, attrs->padding_h, attrs->padding_w, attrs->kernel_h,
+                       attrs->kernel_w);
     const int32_t stride_h = attrs->stride_h ? attrs->stride_h : attrs->kernel_h,
                   stride_w = attrs->stride_w ? attrs->stride_w : attrs->kernel_w;
     if (x[1] < 1 || x[2] < 1)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: an image of %" PRId64 " x %" PRId64 " has no pixel to pool", info->name, x[1], x[2]);
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: an image of %" PRId64 " x %" PRId64 " has no pixel to pool", info->name,
+                       x[1], x[2]);
     y[0] = x[0];
     y[1] = window_count(x[1], attrs->kernel_h, stride_h, attrs->padding_h, 1);
     y[2] = window_count(x[2], attrs->kernel_w, stride_w, attrs->padding_w, 1);
     y[3] = x[3];
     if (y[1] < 0 || y[2] < 0)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: a window of %" PRId32 " x %" PRId32 " does not fit an image of %" PRId64 " x %" PRId64,
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: a window of %" PRId32 " x %" PRId32 " does not fit an image of %" PRId64
+                       " x %" PRId64,
                        info->name, attrs->kernel_h, attrs->kernel_w, x[1], x[2]);
     return FY_STATUS_OK;
 }
@@ -210,8 +248,8 @@ static fy_status_t check_image(const fy_op_info_t *info, const fy_launch_t *laun
     if (i) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
     FY_TRY(fy__check_dtype(info, FY__SRC, i, &launch->src[i], info->dtypes));
     if (launch->src[i].rank == 4) return FY_STATUS_OK;
-    return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, it needs rank 4: [N, H, W, C]", info->name, FY__SRC_TEXT(info->name, i),
-                   FY__DESC_TEXT(&launch->src[i]));
+    return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, it needs rank 4: [N, H, W, C]", info->name,
+                   FY__SRC_TEXT(info->name, i), FY__DESC_TEXT(&launch->src[i]));
 }
 
 static fy_status_t pool_forward(const fy_op_info_t *info, fy_launch_t *launch)
@@ -224,11 +262,18 @@ static fy_status_t pool_forward(const fy_op_info_t *info, fy_launch_t *launch)
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__shape_max_pool2d(const fy_op_info_t *info, fy_launch_t *launch) { return pool_forward(info, launch); }
-fy_status_t fy__shape_avg_pool2d(const fy_op_info_t *info, fy_launch_t *launch) { return pool_forward(info, launch); }
+fy_status_t fy__shape_max_pool2d(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    return pool_forward(info, launch);
+}
+fy_status_t fy__shape_avg_pool2d(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    return pool_forward(info, launch);
+}
 
 /* dx has the dims `x` if dy is what pooling them gives. */
-static fy_status_t pool_backward(const fy_op_info_t *info, fy_launch_t *launch, const fy_pool2d_attrs_t *attrs, const int64_t *x)
+static fy_status_t pool_backward(const fy_op_info_t *info, fy_launch_t *launch,
+                                 const fy_pool2d_attrs_t *attrs, const int64_t *x)
 {
     const int64_t *dy = launch->src[0].dims;
     int64_t y[4];
@@ -236,8 +281,9 @@ static fy_status_t pool_backward(const fy_op_info_t *info, fy_launch_t *launch, 
     for (int axis = 0; axis < 4; axis++)
         if (dy[axis] != y[axis])
             return FY_FAIL(SHAPE_MISMATCH,
-                           "%s: dy (src0) is %s, but the pooling gives [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", info->name,
-                           FY__DESC_TEXT(&launch->src[0]), y[0], y[1], y[2], y[3]);
+                           "%s: dy (src0) is %s, but the pooling gives [%" PRId64 ", %" PRId64
+                           ", %" PRId64 ", %" PRId64 "]",
+                           info->name, FY__DESC_TEXT(&launch->src[0]), y[0], y[1], y[2], y[3]);
     set_result(launch, x);
     return FY_STATUS_OK;
 }
@@ -251,29 +297,37 @@ fy_status_t fy__shape_max_pool2d_backward(const fy_op_info_t *info, fy_launch_t 
 }
 
 /* relu's slope is told from x, which without relu is of no use. */
-static fy_status_t check_relu_source(const fy_op_info_t *info, const fy_launch_t *launch, int32_t activation, const int64_t *x)
+static fy_status_t check_relu_source(const fy_op_info_t *info, const fy_launch_t *launch,
+                                     int32_t activation, const int64_t *x)
 {
     FY_TRY(check_activation(info, activation));
     if ((launch->nsrc == 2) != (activation == FY_ACTIVATION_RELU))
-        return FY_FAIL(INVALID_ARGUMENT, "%s: %u sources with activation %" PRId32 "; x (src1) belongs to relu, and only to it", info->name,
-                       (unsigned)launch->nsrc, activation);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: %u sources with activation %" PRId32
+                       "; x (src1) belongs to relu, and only to it",
+                       info->name, (unsigned)launch->nsrc, activation);
     if (launch->nsrc < 2) return FY_STATUS_OK;
     FY_TRY(check_image(info, launch, 1));
     if (memcmp(launch->src[1].dims, x, 4 * sizeof *x) == 0) return FY_STATUS_OK;
-    return FY_FAIL(SHAPE_MISMATCH, "%s: x (src1) is %s, the attributes and dy say [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
+    return FY_FAIL(SHAPE_MISMATCH,
+                   "%s: x (src1) is %s, the attributes and dy say [%" PRId64 ", %" PRId64
+                   ", %" PRId64 ", %" PRId64 "]",
                    info->name, FY__DESC_TEXT(&launch->src[1]), x[0], x[1], x[2], x[3]);
 }
 
 fy_status_t fy__shape_avg_pool2d_backward(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_pool2d_backward_attrs_t *all = launch->attrs;
-    const fy_pool2d_attrs_t attrs = { all->kernel_h,  all->kernel_w,  all->stride_h,     all->stride_w,
-                                      all->padding_h, all->padding_w, FY_ACTIVATION_NONE };
+    const fy_pool2d_attrs_t attrs = { all->kernel_h,     all->kernel_w,  all->stride_h,
+                                      all->stride_w,     all->padding_h, all->padding_w,
+                                      FY_ACTIVATION_NONE };
     FY_TRY(check_image(info, launch, 0));
     if (all->height < 1 || all->width < 1)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: height %" PRId32 " and width %" PRId32 " of x must be 1 or more", info->name, all->height,
-                       all->width);
-    const int64_t x[4] = { launch->src[0].dims[0], all->height, all->width, launch->src[0].dims[3] };
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: height %" PRId32 " and width %" PRId32 " of x must be 1 or more",
+                       info->name, all->height, all->width);
+    const int64_t x[4] = { launch->src[0].dims[0], all->height, all->width,
+                           launch->src[0].dims[3] };
     FY_TRY(check_relu_source(info, launch, all->activation, x));
     return pool_backward(info, launch, &attrs, x);
 }

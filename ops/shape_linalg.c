@@ -1,5 +1,6 @@
 /* Shape rules of matmul, linear, and of the ops that move elements about: gather and concat.
- * matmul's sources stay as they are: kernels broadcast the leading axes themselves, aligned at the end. Next: typed/linalg.c. */
+ * matmul's sources stay as they are: kernels broadcast the leading axes themselves, aligned at the
+ * end. Next: typed/linalg.c. */
 #include "ops/shape.h"
 
 #include <inttypes.h>
@@ -7,10 +8,13 @@
 #include "ops/format.h"
 #include "runtime/base/fail.h"
 
-static FY_COLD fy_status_t fail_inner(const fy_op_info_t *info, const fy_launch_t *launch, int64_t k_a, int64_t k_b, int64_t n_b)
+static FY_COLD fy_status_t fail_inner(const fy_op_info_t *info, const fy_launch_t *launch,
+                                      int64_t k_a, int64_t k_b, int64_t n_b)
 {
-    return FY_FAIL(SHAPE_MISMATCH, "%s: src0 %s x src1 %s: the inner sizes %" PRId64 " and %" PRId64 " differ%s", info->name,
-                   FY__DESC_TEXT(&launch->src[0]), FY__DESC_TEXT(&launch->src[1]), k_a, k_b,
+    return FY_FAIL(SHAPE_MISMATCH,
+                   "%s: src0 %s x src1 %s: the inner sizes %" PRId64 " and %" PRId64 " differ%s",
+                   info->name, FY__DESC_TEXT(&launch->src[0]), FY__DESC_TEXT(&launch->src[1]), k_a,
+                   k_b,
                    k_a == n_b ? "; src1 transposed would fit (fy_transpose copies nothing)" : "");
 }
 
@@ -22,10 +26,13 @@ fy_status_t fy__shape_matmul(const fy_op_info_t *info, fy_launch_t *launch)
     FY_TRY(fy__check_same_dtype(info, launch, 0, 1));
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, a, info->dtypes));
     if (a->rank < 2 || b->rank < 2) {
-        return FY_FAIL(SHAPE_MISMATCH, "%s: src0 %s x src1 %s: both need rank 2 or more; fy_unsqueeze makes a vector a matrix", info->name,
-                       FY__DESC_TEXT(a), FY__DESC_TEXT(b));
+        return FY_FAIL(
+            SHAPE_MISMATCH,
+            "%s: src0 %s x src1 %s: both need rank 2 or more; fy_unsqueeze makes a vector a matrix",
+            info->name, FY__DESC_TEXT(a), FY__DESC_TEXT(b));
     }
-    int64_t m = a->dims[a->rank - 2], k_a = a->dims[a->rank - 1], k_b = b->dims[b->rank - 2], n = b->dims[b->rank - 1];
+    int64_t m = a->dims[a->rank - 2], k_a = a->dims[a->rank - 1], k_b = b->dims[b->rank - 2],
+            n = b->dims[b->rank - 1];
     if (attrs->transpose_a) m = a->dims[a->rank - 1], k_a = a->dims[a->rank - 2];
     if (attrs->transpose_b) k_b = b->dims[b->rank - 1], n = b->dims[b->rank - 2];
     if (FY_UNLIKELY(k_a != k_b)) return fail_inner(info, launch, k_a, k_b, n);
@@ -38,7 +45,9 @@ fy_status_t fy__shape_matmul(const fy_op_info_t *info, fy_launch_t *launch)
         int in_a = i - (rank - a->rank), in_b = i - (rank - b->rank);
         int64_t dim_a = in_a >= 0 ? a->dims[in_a] : 1, dim_b = in_b >= 0 ? b->dims[in_b] : 1;
         if (dim_a != dim_b && dim_a != 1 && dim_b != 1) {
-            return FY_FAIL(SHAPE_MISMATCH, "%s: src0 %s x src1 %s: the leading axes do not broadcast, %" PRId64 " against %" PRId64,
+            return FY_FAIL(SHAPE_MISMATCH,
+                           "%s: src0 %s x src1 %s: the leading axes do not broadcast, %" PRId64
+                           " against %" PRId64,
                            info->name, FY__DESC_TEXT(a), FY__DESC_TEXT(b), dim_a, dim_b);
         }
         dst->dims[i] = dim_a == 1 ? dim_b : dim_a;
@@ -51,8 +60,9 @@ fy_status_t fy__shape_matmul(const fy_op_info_t *info, fy_launch_t *launch)
 static fy_status_t check_activation(const fy_op_info_t *info, int32_t activation)
 {
     if (activation >= FY_ACTIVATION_NONE && activation <= FY_ACTIVATION_GELU) return FY_STATUS_OK;
-    return FY_FAIL(INVALID_ARGUMENT, "%s: activation %" PRId32 " is none of fy_activation_t, which ends at %d", info->name, activation,
-                   (int)FY_ACTIVATION_GELU);
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "%s: activation %" PRId32 " is none of fy_activation_t, which ends at %d",
+                   info->name, activation, (int)FY_ACTIVATION_GELU);
 }
 
 fy_status_t fy__shape_linear(const fy_op_info_t *info, fy_launch_t *launch)
@@ -64,15 +74,22 @@ fy_status_t fy__shape_linear(const fy_op_info_t *info, fy_launch_t *launch)
     for (int i = 1; i < launch->nsrc; i++) FY_TRY(fy__check_same_dtype(info, launch, 0, i));
     FY_TRY(check_activation(info, attrs->activation));
     if (x->rank < 1 || w->rank != 2)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: x (src0) is %s, w (src1) is %s: it takes x [..., I] and w [O, I]", info->name, FY__DESC_TEXT(x),
-                       FY__DESC_TEXT(w));
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: x (src0) is %s, w (src1) is %s: it takes x [..., I] and w [O, I]",
+                       info->name, FY__DESC_TEXT(x), FY__DESC_TEXT(w));
     if (x->dims[x->rank - 1] != w->dims[1])
-        return FY_FAIL(SHAPE_MISMATCH, "%s: x (src0) %s ends with %" PRId64 " features, w (src1) %s is for %" PRId64 "%s", info->name,
-                       FY__DESC_TEXT(x), x->dims[x->rank - 1], FY__DESC_TEXT(w), w->dims[1],
-                       x->dims[x->rank - 1] == w->dims[0] ? "; w is [O, I]: transposed it would fit (fy_transpose copies nothing)" : "");
+        return FY_FAIL(
+            SHAPE_MISMATCH,
+            "%s: x (src0) %s ends with %" PRId64 " features, w (src1) %s is for %" PRId64 "%s",
+            info->name, FY__DESC_TEXT(x), x->dims[x->rank - 1], FY__DESC_TEXT(w), w->dims[1],
+            x->dims[x->rank - 1] == w->dims[0]
+                ? "; w is [O, I]: transposed it would fit (fy_transpose copies nothing)"
+                : "");
     if (launch->nsrc == 3 && (bias->rank != 1 || bias->dims[0] != w->dims[0]))
-        return FY_FAIL(SHAPE_MISMATCH, "%s: the bias (src2) is %s, it needs one value for each of %" PRId64 " results", info->name,
-                       FY__DESC_TEXT(bias), w->dims[0]);
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: the bias (src2) is %s, it needs one value for each of %" PRId64
+                       " results",
+                       info->name, FY__DESC_TEXT(bias), w->dims[0]);
     dst->dtype = x->dtype;
     dst->rank = x->rank;
     for (int i = 0; i < x->rank - 1; i++) dst->dims[i] = x->dims[i];
@@ -87,8 +104,9 @@ fy_status_t fy__shape_linear_backward_params(const fy_op_info_t *info, fy_launch
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, dy, info->dtypes));
     if (dy->rank != 2 || x->rank != 2 || dy->dims[0] != x->dims[0])
         return FY_FAIL(SHAPE_MISMATCH,
-                       "%s: dy (src0) is %s, x (src1) is %s: it takes dy [N, O] and x [N, I]; fy_reshape joins leading axes", info->name,
-                       FY__DESC_TEXT(dy), FY__DESC_TEXT(x));
+                       "%s: dy (src0) is %s, x (src1) is %s: it takes dy [N, O] and x [N, I]; "
+                       "fy_reshape joins leading axes",
+                       info->name, FY__DESC_TEXT(dy), FY__DESC_TEXT(x));
     launch->dst[0].dtype = launch->dst[1].dtype = dy->dtype;
     launch->dst[0].rank = 2;
     launch->dst[0].dims[0] = launch->dst[1].dims[0] = dy->dims[1];
@@ -102,19 +120,22 @@ fy_status_t fy__shape_gather(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_desc_t *table = &launch->src[0], *indices = &launch->src[1];
     fy_desc_t *dst = &launch->dst[0];
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, table, info->dtypes));
-    FY_TRY(fy__check_dtype(info, FY__SRC, 1, indices, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 1, indices,
+                           FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
     if (table->rank < 1)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: the table (src0) is %s, it needs rank 1 or more", info->name, FY__DESC_TEXT(table));
+        return FY_FAIL(SHAPE_MISMATCH, "%s: the table (src0) is %s, it needs rank 1 or more",
+                       info->name, FY__DESC_TEXT(table));
     int rank = indices->rank + table->rank - 1;
     if (rank > FY_MAX_RANK) {
-        return FY_FAIL(SHAPE_MISMATCH, "%s: table %s and indices %s would give rank %d, the most is %d", info->name, FY__DESC_TEXT(table),
-                       FY__DESC_TEXT(indices), rank, FY_MAX_RANK);
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: table %s and indices %s would give rank %d, the most is %d", info->name,
+                       FY__DESC_TEXT(table), FY__DESC_TEXT(indices), rank, FY_MAX_RANK);
     }
     bool is_empty = false;
     for (int i = 0; i < indices->rank; i++) is_empty |= indices->dims[i] == 0;
     if (table->dims[0] == 0 && !is_empty) {
-        return FY_FAIL(SHAPE_MISMATCH, "%s: table %s has no row that indices %s could name", info->name, FY__DESC_TEXT(table),
-                       FY__DESC_TEXT(indices));
+        return FY_FAIL(SHAPE_MISMATCH, "%s: table %s has no row that indices %s could name",
+                       info->name, FY__DESC_TEXT(table), FY__DESC_TEXT(indices));
     }
     dst->dtype = table->dtype;
     dst->rank = rank;
@@ -135,17 +156,22 @@ fy_status_t fy__shape_concat(const fy_op_info_t *info, fy_launch_t *launch)
         const fy_desc_t *src = &launch->src[i];
         FY_TRY(fy__check_same_dtype(info, launch, 0, i));
         bool fits = src->rank == first->rank;
-        for (int axis = 0; fits && axis < first->rank; axis++) fits = axis == attrs->axis || src->dims[axis] == first->dims[axis];
+        for (int axis = 0; fits && axis < first->rank; axis++)
+            fits = axis == attrs->axis || src->dims[axis] == first->dims[axis];
         if (!fits) {
-            return FY_FAIL(SHAPE_MISMATCH, "%s: src0 is %s, src%d is %s: all but axis %" PRId32 " must be equal", info->name,
-                           FY__DESC_TEXT(first), i, FY__DESC_TEXT(src), attrs->axis);
+            return FY_FAIL(SHAPE_MISMATCH,
+                           "%s: src0 is %s, src%d is %s: all but axis %" PRId32 " must be equal",
+                           info->name, FY__DESC_TEXT(first), i, FY__DESC_TEXT(src), attrs->axis);
         }
         if (__builtin_add_overflow(length, src->dims[attrs->axis], &length)) {
-            return FY_FAIL(SHAPE_MISMATCH, "%s: axis %" PRId32 " of the result would be longer than 2^63", info->name, attrs->axis);
+            return FY_FAIL(SHAPE_MISMATCH,
+                           "%s: axis %" PRId32 " of the result would be longer than 2^63",
+                           info->name, attrs->axis);
         }
     }
     dst->dtype = first->dtype;
     dst->rank = first->rank;
-    for (int axis = 0; axis < first->rank; axis++) dst->dims[axis] = axis == attrs->axis ? length : first->dims[axis];
+    for (int axis = 0; axis < first->rank; axis++)
+        dst->dims[axis] = axis == attrs->axis ? length : first->dims[axis];
     return FY_STATUS_OK;
 }

@@ -1,5 +1,7 @@
-/* Shape rules of the losses of classifiers and of their gradients, one class a row; of one_hot; and of the gradients of softmax and mse_loss.
- * Not here: whether a class exists, which only the data says (a kernel raises the fault flag). Next: typed/loss.c. */
+/* Shape rules of the losses of classifiers and of their gradients, one class a row; of one_hot; and
+ * of the gradients of softmax and mse_loss.
+ * Not here: whether a class exists, which only the data says (a kernel raises the fault flag).
+ * Next: typed/loss.c. */
 #include "ops/shape.h"
 
 #include <inttypes.h>
@@ -13,34 +15,42 @@ static fy_status_t check_classes(const fy_op_info_t *info, const fy_launch_t *la
 {
     const fy_desc_t *scores = &launch->src[x], *targets = &launch->src[t];
     FY_TRY(fy__check_dtype(info, FY__SRC, x, scores, info->dtypes));
-    FY_TRY(fy__check_dtype(info, FY__SRC, t, targets, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
+    FY_TRY(fy__check_dtype(info, FY__SRC, t, targets,
+                           FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
     if (scores->rank != 2 || targets->rank != 1 || scores->dims[0] != targets->dims[0]) {
         return FY_FAIL(SHAPE_MISMATCH,
-                       "%s: src%d is %s, the targets (src%d) are %s: [N, C] and [N] it takes; fy_reshape joins leading axes", info->name, x,
-                       FY__DESC_TEXT(scores), t, FY__DESC_TEXT(targets));
+                       "%s: src%d is %s, the targets (src%d) are %s: [N, C] and [N] it takes; "
+                       "fy_reshape joins leading axes",
+                       info->name, x, FY__DESC_TEXT(scores), t, FY__DESC_TEXT(targets));
     }
     if (scores->dims[1] == 0 && scores->dims[0] != 0)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: src%d %s has no class that a target could name", info->name, x, FY__DESC_TEXT(scores));
+        return FY_FAIL(SHAPE_MISMATCH, "%s: src%d %s has no class that a target could name",
+                       info->name, x, FY__DESC_TEXT(scores));
     return FY_STATUS_OK;
 }
 
 static fy_status_t check_reduction(const fy_op_info_t *info, int32_t reduction)
 {
     if (reduction >= FY_REDUCTION_MEAN && reduction <= FY_REDUCTION_NONE) return FY_STATUS_OK;
-    return FY_FAIL(INVALID_ARGUMENT, "%s: reduction %" PRId32 " does not exist: FY_REDUCTION_MEAN, _SUM and _NONE do (0 .. 2)", info->name,
-                   reduction);
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "%s: reduction %" PRId32
+                   " does not exist: FY_REDUCTION_MEAN, _SUM and _NONE do (0 .. 2)",
+                   info->name, reduction);
 }
 
 /* dy (src0) is what the loss of `rows` rows would be. */
-static fy_status_t check_gradient(const fy_op_info_t *info, const fy_launch_t *launch, int32_t reduction, int64_t rows)
+static fy_status_t check_gradient(const fy_op_info_t *info, const fy_launch_t *launch,
+                                  int32_t reduction, int64_t rows)
 {
     const fy_desc_t *dy = &launch->src[0];
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, dy, info->dtypes));
     FY_TRY(check_reduction(info, reduction));
     const bool per_row = reduction == FY_REDUCTION_NONE;
     if (per_row ? dy->rank == 1 && dy->dims[0] == rows : dy->rank == 0) return FY_STATUS_OK;
-    return FY_FAIL(SHAPE_MISMATCH, "%s: dy (src0) is %s; of %" PRId64 " losses that are %s it has rank %d%s", info->name, FY__DESC_TEXT(dy),
-                   rows, per_row ? "not reduced" : "reduced to one", per_row, per_row ? " and that length" : "");
+    return FY_FAIL(SHAPE_MISMATCH,
+                   "%s: dy (src0) is %s; of %" PRId64 " losses that are %s it has rank %d%s",
+                   info->name, FY__DESC_TEXT(dy), rows, per_row ? "not reduced" : "reduced to one",
+                   per_row, per_row ? " and that length" : "");
 }
 
 fy_status_t fy__shape_nll_loss(const fy_op_info_t *info, fy_launch_t *launch)
@@ -60,11 +70,15 @@ fy_status_t fy__shape_nll_loss_backward(const fy_op_info_t *info, fy_launch_t *l
     const fy_nll_loss_backward_attrs_t *attrs = launch->attrs;
     const fy_desc_t *targets = &launch->src[1];
     fy_desc_t *dst = &launch->dst[0];
-    FY_TRY(fy__check_dtype(info, FY__SRC, 1, targets, FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
+    FY_TRY(fy__check_dtype(info, FY__SRC, 1, targets,
+                           FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64)));
     if (targets->rank != 1)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: the targets (src1) are %s, they must have rank 1", info->name, FY__DESC_TEXT(targets));
+        return FY_FAIL(SHAPE_MISMATCH, "%s: the targets (src1) are %s, they must have rank 1",
+                       info->name, FY__DESC_TEXT(targets));
     if (attrs->classes < 1 && (attrs->classes < 0 || targets->dims[0] != 0)) {
-        return FY_FAIL(INVALID_ARGUMENT, "%s: classes is %" PRId32 "; pass how many columns log_probs had", info->name, attrs->classes);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: classes is %" PRId32 "; pass how many columns log_probs had",
+                       info->name, attrs->classes);
     }
     FY_TRY(check_gradient(info, launch, attrs->reduction, targets->dims[0]));
     dst->dtype = launch->src[0].dtype;
@@ -97,14 +111,17 @@ fy_status_t fy__shape_one_hot(const fy_op_info_t *info, fy_launch_t *launch)
     bool is_empty = false;
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, indices, info->dtypes));
     if (attrs->dtype < 0 || attrs->dtype >= FY_DTYPE_COUNT)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: dtype %" PRId32 " does not exist", info->name, attrs->dtype);
+        return FY_FAIL(INVALID_ARGUMENT, "%s: dtype %" PRId32 " does not exist", info->name,
+                       attrs->dtype);
     for (int i = 0; i < indices->rank; i++) is_empty |= indices->dims[i] == 0;
     if (attrs->classes < 0 || (attrs->classes == 0 && !is_empty))
-        return FY_FAIL(INVALID_ARGUMENT, "%s: classes is %" PRId64 ", it must be above every index of %s", info->name, attrs->classes,
-                       FY__DESC_TEXT(indices));
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: classes is %" PRId64 ", it must be above every index of %s", info->name,
+                       attrs->classes, FY__DESC_TEXT(indices));
     if (indices->rank == FY_MAX_RANK)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: src0 %s leaves no room for one more axis; %d is the most", info->name, FY__DESC_TEXT(indices),
-                       FY_MAX_RANK);
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: src0 %s leaves no room for one more axis; %d is the most", info->name,
+                       FY__DESC_TEXT(indices), FY_MAX_RANK);
     dst->dtype = attrs->dtype;
     dst->rank = indices->rank + 1;
     for (int i = 0; i < indices->rank; i++) dst->dims[i] = indices->dims[i];
@@ -120,8 +137,9 @@ static fy_status_t alike(const fy_op_info_t *info, fy_launch_t *launch, int firs
     FY_TRY(fy__check_same_dtype(info, launch, 0, second));
     FY_TRY(fy__check_dtype(info, FY__SRC, first, a, info->dtypes));
     if (!fy__same_dims(a, &launch->src[second]))
-        return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, %s is %s: they must be equal", info->name, FY__SRC_TEXT(info->name, first),
-                       FY__DESC_TEXT(a), FY__SRC_TEXT(info->name, second), FY__DESC_TEXT(&launch->src[second]));
+        return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, %s is %s: they must be equal", info->name,
+                       FY__SRC_TEXT(info->name, first), FY__DESC_TEXT(a),
+                       FY__SRC_TEXT(info->name, second), FY__DESC_TEXT(&launch->src[second]));
     dst->dtype = a->dtype;
     dst->rank = a->rank;
     for (int i = 0; i < a->rank; i++) dst->dims[i] = a->dims[i];
@@ -139,5 +157,6 @@ fy_status_t fy__shape_mse_loss_backward(const fy_op_info_t *info, fy_launch_t *l
     FY_TRY(fy__check_same_dtype(info, launch, 0, 1));
     FY_TRY(alike(info, launch, 1, 2));
     if (launch->src[0].rank == 0) return FY_STATUS_OK;
-    return FY_FAIL(SHAPE_MISMATCH, "%s: dy (src0) is %s, the loss is a scalar", info->name, FY__DESC_TEXT(&launch->src[0]));
+    return FY_FAIL(SHAPE_MISMATCH, "%s: dy (src0) is %s, the loss is a scalar", info->name,
+                   FY__DESC_TEXT(&launch->src[0]));
 }

@@ -1,4 +1,5 @@
-/* Shape rules of the ops that make values out of nothing: fill, arange, random draws, and of dropout. Their dst is given, so they only check.
+/* Shape rules of the ops that make values out of nothing: fill, arange, random draws, and of
+ * dropout. Their dst is given, so they only check.
  * Not here: creating the tensor (typed/create.c). */
 #include "ops/shape.h"
 
@@ -22,7 +23,8 @@ static void integer_range(int32_t dtype, double *out_low, double *out_high)
 
 static bool is_integer(int32_t dtype)
 {
-    return dtype == FY_DTYPE_I32 || dtype == FY_DTYPE_I64 || dtype == FY_DTYPE_U8 || dtype == FY_DTYPE_BOOL;
+    return dtype == FY_DTYPE_I32 || dtype == FY_DTYPE_I64 || dtype == FY_DTYPE_U8 ||
+           dtype == FY_DTYPE_BOOL;
 }
 
 bool fy__integer_holds(int32_t dtype, double value)
@@ -42,8 +44,9 @@ fy_status_t fy__shape_fill(const fy_op_info_t *info, fy_launch_t *launch)
     double low, high;
     integer_range(dst->dtype, &low, &high);
     if (attrs->int_value < (int64_t)low || attrs->int_value > (int64_t)high) {
-        return FY_FAIL(INVALID_ARGUMENT, "%s: int_value %" PRId64 " does not fit dst %s, which holds %.0f .. %.0f", info->name,
-                       attrs->int_value, FY__DESC_TEXT(dst), low, high);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: int_value %" PRId64 " does not fit dst %s, which holds %.0f .. %.0f",
+                       info->name, attrs->int_value, FY__DESC_TEXT(dst), low, high);
     }
     return FY_STATUS_OK;
 }
@@ -53,13 +56,16 @@ fy_status_t fy__shape_arange(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_arange_attrs_t *attrs = launch->attrs;
     const fy_desc_t *dst = &launch->dst[0];
     FY_TRY(fy__check_dtype(info, FY__DST, 0, dst, info->dtypes));
-    if (dst->rank != 1) return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, it must have rank 1", info->name, FY__DESC_TEXT(dst));
+    if (dst->rank != 1)
+        return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, it must have rank 1", info->name,
+                       FY__DESC_TEXT(dst));
     if (!is_integer(dst->dtype) || dst->dims[0] == 0) return FY_STATUS_OK;
     double low, high, last = attrs->start + (double)(dst->dims[0] - 1) * attrs->step;
     integer_range(dst->dtype, &low, &high);
     if (!(fmin(attrs->start, last) >= low && fmax(attrs->start, last) <= high) || isnan(last)) {
-        return FY_FAIL(INVALID_ARGUMENT, "%s: %g .. %g does not fit dst %s, which holds %.17g .. %.17g", info->name, attrs->start, last,
-                       FY__DESC_TEXT(dst), low, high);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: %g .. %g does not fit dst %s, which holds %.17g .. %.17g", info->name,
+                       attrs->start, last, FY__DESC_TEXT(dst), low, high);
     }
     return FY_STATUS_OK;
 }
@@ -69,11 +75,15 @@ static fy_status_t check_rng(const fy_op_info_t *info, const fy_launch_t *launch
 {
     const fy_desc_t *rng = &launch->dst[1];
     if (rng->dtype != FY_DTYPE_I64) {
-        return FY_FAIL(DTYPE_MISMATCH, "%s: rng (dst1) is %s, it must be [2 i64]: fy_rng_create makes one", info->name, FY__DESC_TEXT(rng));
+        return FY_FAIL(DTYPE_MISMATCH,
+                       "%s: rng (dst1) is %s, it must be [2 i64]: fy_rng_create makes one",
+                       info->name, FY__DESC_TEXT(rng));
     }
     if (rng->rank != 1 || rng->dims[0] != 2 || rng->strides[0] != 1) {
-        return FY_FAIL(SHAPE_MISMATCH, "%s: rng (dst1) is %s, it must be a contiguous [2 i64]: fy_rng_create makes one", info->name,
-                       FY__DESC_TEXT(rng));
+        return FY_FAIL(
+            SHAPE_MISMATCH,
+            "%s: rng (dst1) is %s, it must be a contiguous [2 i64]: fy_rng_create makes one",
+            info->name, FY__DESC_TEXT(rng));
     }
     return FY_STATUS_OK;
 }
@@ -84,16 +94,19 @@ fy_status_t fy__shape_random(const fy_op_info_t *info, fy_launch_t *launch)
     FY_TRY(check_rng(info, launch));
     const double *range = launch->attrs; /* low, high or mean, std */
     if (!isfinite(range[0]) || !isfinite(range[1])) {
-        return FY_FAIL(INVALID_ARGUMENT, "%s: %s %g and %s %g must be finite", info->name, info->fields[0].name, range[0],
-                       info->fields[1].name, range[1]);
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %s %g and %s %g must be finite", info->name,
+                       info->fields[0].name, range[0], info->fields[1].name, range[1]);
     }
     if (info->op == FY_OP_RAND && range[0] > range[1]) {
-        return FY_FAIL(INVALID_ARGUMENT, "%s: low %g is above high %g", info->name, range[0], range[1]);
+        return FY_FAIL(INVALID_ARGUMENT, "%s: low %g is above high %g", info->name, range[0],
+                       range[1]);
     }
-    if (info->op == FY_OP_RANDN && range[1] < 0) return FY_FAIL(INVALID_ARGUMENT, "%s: std %g is negative", info->name, range[1]);
+    if (info->op == FY_OP_RANDN && range[1] < 0)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: std %g is negative", info->name, range[1]);
     return FY_STATUS_OK;
 }
-_Static_assert(sizeof(fy_rand_attrs_t) == 2 * sizeof(double) && sizeof(fy_randn_attrs_t) == 2 * sizeof(double),
+_Static_assert(sizeof(fy_rand_attrs_t) == 2 * sizeof(double) &&
+                   sizeof(fy_randn_attrs_t) == 2 * sizeof(double),
                "fy__shape_random reads both as two doubles");
 
 fy_status_t fy__shape_randperm(const fy_op_info_t *info, fy_launch_t *launch)
@@ -102,7 +115,9 @@ fy_status_t fy__shape_randperm(const fy_op_info_t *info, fy_launch_t *launch)
     FY_TRY(fy__check_dtype(info, FY__DST, 0, dst, info->dtypes));
     FY_TRY(check_rng(info, launch));
     if (dst->rank != 1 || dst->dims[0] > UINT32_MAX) {
-        return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, it must be of rank 1 with fewer than 2^32 elements", info->name, FY__DESC_TEXT(dst));
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: dst is %s, it must be of rank 1 with fewer than 2^32 elements",
+                       info->name, FY__DESC_TEXT(dst));
     }
     return FY_STATUS_OK;
 }
@@ -114,19 +129,23 @@ static fy_status_t check_dropout(const fy_op_info_t *info, const fy_launch_t *la
     const double p = ((const fy_dropout_attrs_t *)launch->attrs)->p;
     const fy_desc_t *src = &launch->src[0];
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, src, info->dtypes));
-    if (!(p >= 0 && p <= 1)) return FY_FAIL(INVALID_ARGUMENT, "%s: p is %g, legal are 0 .. 1", info->name, p);
+    if (!(p >= 0 && p <= 1))
+        return FY_FAIL(INVALID_ARGUMENT, "%s: p is %g, legal are 0 .. 1", info->name, p);
     if ((info->op == FY_OP_DROPOUT2D || info->op == FY_OP_DROPOUT2D_BACKWARD) && src->rank != 4)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: src0 is %s, it must be images [N, H, W, C]", info->name, FY__DESC_TEXT(src));
+        return FY_FAIL(SHAPE_MISMATCH, "%s: src0 is %s, it must be images [N, H, W, C]", info->name,
+                       FY__DESC_TEXT(src));
     return FY_STATUS_OK;
 }
 
 /* A state that was kept: i64 [2]. */
-static fy_status_t check_state(const fy_op_info_t *info, fy__side_t side, int index, const fy_desc_t *state)
+static fy_status_t check_state(const fy_op_info_t *info, fy__side_t side, int index,
+                               const fy_desc_t *state)
 {
     FY_TRY(fy__check_dtype(info, side, index, state, FY_DTYPE_BIT(FY_DTYPE_I64)));
     if (state->rank == 1 && state->dims[0] == 2) return FY_STATUS_OK;
     return FY_FAIL(SHAPE_MISMATCH, "%s: %s, a random state, is %s, it must be [2 i64]", info->name,
-                   fy__operand_format(info->name, side == FY__DST, (size_t)index, (char[FY__OPERAND_TEXT_NBYTES]){ 0 }),
+                   fy__operand_format(info->name, side == FY__DST, (size_t)index,
+                                      (char[FY__OPERAND_TEXT_NBYTES]){ 0 }),
                    FY__DESC_TEXT(state));
 }
 
@@ -135,11 +154,11 @@ fy_status_t fy__shape_dropout(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_desc_t *src = &launch->src[0], *dst = &launch->dst[0];
     FY_TRY(check_dropout(info, launch));
     if (dst->dtype != src->dtype)
-        return FY_FAIL(DTYPE_MISMATCH, "%s: dst0 is %s, src0 is %s: Ferry promotes nothing", info->name, FY__DESC_TEXT(dst),
-                       FY__DESC_TEXT(src));
+        return FY_FAIL(DTYPE_MISMATCH, "%s: dst0 is %s, src0 is %s: Ferry promotes nothing",
+                       info->name, FY__DESC_TEXT(dst), FY__DESC_TEXT(src));
     if (!fy__same_dims(dst, src))
-        return FY_FAIL(SHAPE_MISMATCH, "%s: dst0 is %s, src0 is %s: they must be alike", info->name, FY__DESC_TEXT(dst),
-                       FY__DESC_TEXT(src));
+        return FY_FAIL(SHAPE_MISMATCH, "%s: dst0 is %s, src0 is %s: they must be alike", info->name,
+                       FY__DESC_TEXT(dst), FY__DESC_TEXT(src));
     FY_TRY(check_rng(info, launch));
     return check_state(info, FY__DST, 2, &launch->dst[2]);
 }

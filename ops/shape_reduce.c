@@ -1,5 +1,6 @@
 /* Shape rules of the reductions, of what works along one axis (softmax, argmax), and of the losses.
- * Negative axes are gone by now: typed calls and fy_op_call turn them round. Next: typed/reduce.c. */
+ * Negative axes are gone by now: typed calls and fy_op_call turn them round. Next:
+ * typed/reduce.c. */
 #include "ops/shape.h"
 
 #include <inttypes.h>
@@ -7,9 +8,10 @@
 #include "ops/format.h"
 #include "runtime/base/fail.h"
 
-/* dst = src without the axes in `axes` (bit i: axis i), or with length 1 there. Says how long what is reduced is, and whether
- * there is a result at all. */
-static void reduced_shape(const fy_desc_t *src, uint32_t axes, bool keepdims, fy_desc_t *dst, bool *out_of_nothing)
+/* dst = src without the axes in `axes` (bit i: axis i), or with length 1 there. Says how long what
+ * is reduced is, and whether there is a result at all. */
+static void reduced_shape(const fy_desc_t *src, uint32_t axes, bool keepdims, fy_desc_t *dst,
+                          bool *out_of_nothing)
 {
     bool reduces_nothing = false, is_empty = false;
     int rank = 0;
@@ -34,15 +36,19 @@ static fy_status_t reduce(const fy_op_info_t *info, fy_launch_t *launch, bool ne
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, src, info->dtypes));
     uint32_t all = (1u << src->rank) - 1;
     if (attrs->axes & ~all) {
-        return FY_FAIL(INVALID_ARGUMENT, "%s: axes 0x%" PRIx32 " names an axis that %s, whose rank is %" PRId32 ", does not have",
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: axes 0x%" PRIx32 " names an axis that %s, whose rank is %" PRId32
+                       ", does not have",
                        info->name, attrs->axes, FY__DESC_TEXT(src), src->rank);
     }
     bool of_nothing;
     launch->dst[0].dtype = src->dtype;
-    reduced_shape(src, attrs->axes ? attrs->axes : all, attrs->keepdims, &launch->dst[0], &of_nothing);
+    reduced_shape(src, attrs->axes ? attrs->axes : all, attrs->keepdims, &launch->dst[0],
+                  &of_nothing);
     if (of_nothing && needs_one) {
-        return FY_FAIL(SHAPE_MISMATCH, "%s: of no elements there is none: src0 is %s, axes 0x%" PRIx32, info->name, FY__DESC_TEXT(src),
-                       attrs->axes ? attrs->axes : all);
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: of no elements there is none: src0 is %s, axes 0x%" PRIx32, info->name,
+                       FY__DESC_TEXT(src), attrs->axes ? attrs->axes : all);
     }
     return FY_STATUS_OK;
 }
@@ -60,9 +66,15 @@ fy_status_t fy__shape_sum(const fy_op_info_t *info, fy_launch_t *launch)
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__shape_mean(const fy_op_info_t *info, fy_launch_t *launch) { return reduce(info, launch, false); }
+fy_status_t fy__shape_mean(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    return reduce(info, launch, false);
+}
 
-fy_status_t fy__shape_extremum(const fy_op_info_t *info, fy_launch_t *launch) { return reduce(info, launch, true); }
+fy_status_t fy__shape_extremum(const fy_op_info_t *info, fy_launch_t *launch)
+{
+    return reduce(info, launch, true);
+}
 
 fy_status_t fy__shape_argmax(const fy_op_info_t *info, fy_launch_t *launch)
 {
@@ -74,8 +86,9 @@ fy_status_t fy__shape_argmax(const fy_op_info_t *info, fy_launch_t *launch)
     launch->dst[0].dtype = FY_DTYPE_I64;
     reduced_shape(src, 1u << attrs->axis, attrs->keepdims, &launch->dst[0], &of_nothing);
     if (of_nothing) {
-        return FY_FAIL(SHAPE_MISMATCH, "%s: of no elements there is none: src0 is %s, axis %" PRId32, info->name, FY__DESC_TEXT(src),
-                       attrs->axis);
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: of no elements there is none: src0 is %s, axis %" PRId32, info->name,
+                       FY__DESC_TEXT(src), attrs->axis);
     }
     return FY_STATUS_OK;
 }
@@ -105,8 +118,10 @@ fy_status_t fy__shape_mse_loss(const fy_op_info_t *info, fy_launch_t *launch)
     FY_TRY(fy__check_same_dtype(info, launch, 0, 1));
     FY_TRY(fy__check_dtype(info, FY__SRC, 0, pred, info->dtypes));
     if (!fy__same_dims(pred, target)) {
-        return FY_FAIL(SHAPE_MISMATCH, "%s: pred is %s, target is %s: they must be equal, a loss does not broadcast", info->name,
-                       FY__DESC_TEXT(pred), FY__DESC_TEXT(target));
+        return FY_FAIL(
+            SHAPE_MISMATCH,
+            "%s: pred is %s, target is %s: they must be equal, a loss does not broadcast",
+            info->name, FY__DESC_TEXT(pred), FY__DESC_TEXT(target));
     }
     launch->dst[0].dtype = pred->dtype;
     launch->dst[0].rank = 0;

@@ -1,5 +1,6 @@
-/* Shape rules of what a training loop does to gradients and parameters: clamp, clip, and the steps of optimizers. Mostly: are the numbers
- * in the attributes possible at all? A step that ran with a wrong one would spoil every parameter and say nothing.
+/* Shape rules of what a training loop does to gradients and parameters: clamp, clip, and the steps
+ * of optimizers. Mostly: are the numbers in the attributes possible at all? A step that ran with a
+ * wrong one would spoil every parameter and say nothing.
  * Not here: the formulas (backends/formulas/step.h). */
 #include "ops/shape.h"
 
@@ -14,36 +15,49 @@ fy_status_t fy__shape_clamp(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_clamp_attrs_t *attrs = launch->attrs;
     if (!(attrs->low <= attrs->high))
-        return FY_FAIL(INVALID_ARGUMENT, "%s: low %g is not at or below high %g", info->name, attrs->low, attrs->high);
+        return FY_FAIL(INVALID_ARGUMENT, "%s: low %g is not at or below high %g", info->name,
+                       attrs->low, attrs->high);
     return fy__shape_unary(info, launch);
 }
 
 fy_status_t fy__shape_clip(const fy_op_info_t *info, fy_launch_t *launch)
 {
     const fy_clip_attrs_t *attrs = launch->attrs;
-    if (!(attrs->max_norm > 0)) return FY_FAIL(INVALID_ARGUMENT, "%s: max_norm %g is not above 0", info->name, attrs->max_norm);
+    if (!(attrs->max_norm > 0))
+        return FY_FAIL(INVALID_ARGUMENT, "%s: max_norm %g is not above 0", info->name,
+                       attrs->max_norm);
     return fy__shape_into(info, launch);
 }
 
 /* ---- steps ---- */
 
-static fy_status_t check_range(const fy_op_info_t *info, const char *field, double value, double below)
+static fy_status_t check_range(const fy_op_info_t *info, const char *field, double value,
+                               double below)
 {
     if (value >= 0 && value < below) return FY_STATUS_OK;
-    if (isinf(below)) return FY_FAIL(INVALID_ARGUMENT, "%s: %s %g must be 0 or more, and finite", info->name, field, value);
-    return FY_FAIL(INVALID_ARGUMENT, "%s: %s %g must be 0 or more and below %g", info->name, field, value, below);
+    if (isinf(below))
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %s %g must be 0 or more, and finite", info->name,
+                       field, value);
+    return FY_FAIL(INVALID_ARGUMENT, "%s: %s %g must be 0 or more and below %g", info->name, field,
+                   value, below);
 }
 
 static fy_status_t check_sgd(const fy_op_info_t *info, const fy_sgd_attrs_t *attrs)
 {
     FY_TRY(check_range(info, "momentum", attrs->momentum, INFINITY));
     FY_TRY(check_range(info, "weight_decay", attrs->weight_decay, INFINITY));
-    if (!isfinite(attrs->dampening)) return FY_FAIL(INVALID_ARGUMENT, "%s: dampening %g is not finite", info->name, attrs->dampening);
+    if (!isfinite(attrs->dampening))
+        return FY_FAIL(INVALID_ARGUMENT, "%s: dampening %g is not finite", info->name,
+                       attrs->dampening);
     if (info->op == FY_OP_SGD_STEP && (attrs->momentum != 0 || attrs->nesterov))
-        return FY_FAIL(INVALID_ARGUMENT, "%s: momentum %g needs a tensor to be kept in: sgd_momentum_step", info->name, attrs->momentum);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: momentum %g needs a tensor to be kept in: sgd_momentum_step",
+                       info->name, attrs->momentum);
     if (attrs->nesterov && (attrs->momentum == 0 || attrs->dampening != 0))
-        return FY_FAIL(INVALID_ARGUMENT, "%s: nesterov needs a momentum above 0 (it is %g) and dampening 0 (it is %g)", info->name,
-                       attrs->momentum, attrs->dampening);
+        return FY_FAIL(
+            INVALID_ARGUMENT,
+            "%s: nesterov needs a momentum above 0 (it is %g) and dampening 0 (it is %g)",
+            info->name, attrs->momentum, attrs->dampening);
     return FY_STATUS_OK;
 }
 
@@ -80,17 +94,18 @@ static fy_status_t check_state(const fy_op_info_t *info, const fy_launch_t *laun
     for (int i = 1; i < nalike; i++) {
         const fy_desc_t *state = &launch->dst[i];
         if (state->dtype != param->dtype)
-            return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, the parameter (dst0) %s", info->name, FY__DST_TEXT(info->name, i),
-                           FY__DESC_TEXT(state), FY__DESC_TEXT(param));
+            return FY_FAIL(DTYPE_MISMATCH, "%s: %s is %s, the parameter (dst0) %s", info->name,
+                           FY__DST_TEXT(info->name, i), FY__DESC_TEXT(state), FY__DESC_TEXT(param));
         if (!fy__same_dims(state, param))
-            return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, the parameter (dst0) %s", info->name, FY__DST_TEXT(info->name, i),
-                           FY__DESC_TEXT(state), FY__DESC_TEXT(param));
+            return FY_FAIL(SHAPE_MISMATCH, "%s: %s is %s, the parameter (dst0) %s", info->name,
+                           FY__DST_TEXT(info->name, i), FY__DESC_TEXT(state), FY__DESC_TEXT(param));
     }
     if (!counts) return FY_STATUS_OK;
-    FY_TRY(fy__check_dtype(info, FY__DST, nalike, &launch->dst[nalike], FY_DTYPE_BIT(FY_DTYPE_I64)));
+    FY_TRY(
+        fy__check_dtype(info, FY__DST, nalike, &launch->dst[nalike], FY_DTYPE_BIT(FY_DTYPE_I64)));
     if (launch->dst[nalike].rank == 0) return FY_STATUS_OK;
-    return FY_FAIL(SHAPE_MISMATCH, "%s: the step number (dst%d) is %s, it must be a scalar", info->name, nalike,
-                   FY__DESC_TEXT(&launch->dst[nalike]));
+    return FY_FAIL(SHAPE_MISMATCH, "%s: the step number (dst%d) is %s, it must be a scalar",
+                   info->name, nalike, FY__DESC_TEXT(&launch->dst[nalike]));
 }
 
 fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch)
@@ -98,14 +113,16 @@ fy_status_t fy__shape_step(const fy_op_info_t *info, fy_launch_t *launch)
     const fy_desc_t *grad = &launch->src[0], *lr = &launch->src[1], *param = &launch->dst[0];
     FY_TRY(fy__check_dtype(info, FY__DST, 0, param, info->dtypes));
     if (grad->dtype != param->dtype)
-        return FY_FAIL(DTYPE_MISMATCH, "%s: the gradient (src0) is %s, the parameter (dst0) %s", info->name, FY__DESC_TEXT(grad),
-                       FY__DESC_TEXT(param));
+        return FY_FAIL(DTYPE_MISMATCH, "%s: the gradient (src0) is %s, the parameter (dst0) %s",
+                       info->name, FY__DESC_TEXT(grad), FY__DESC_TEXT(param));
     FY_TRY(fy__check_dtype(info, FY__SRC, 1, lr, info->dtypes));
     if (!fy__same_dims(grad, param))
-        return FY_FAIL(SHAPE_MISMATCH, "%s: the gradient (src0) is %s, the parameter (dst0) %s: they must be alike", info->name,
-                       FY__DESC_TEXT(grad), FY__DESC_TEXT(param));
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "%s: the gradient (src0) is %s, the parameter (dst0) %s: they must be alike",
+                       info->name, FY__DESC_TEXT(grad), FY__DESC_TEXT(param));
     if (lr->rank != 0)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: the learning rate (src1) is %s, it must be a scalar", info->name, FY__DESC_TEXT(lr));
+        return FY_FAIL(SHAPE_MISMATCH, "%s: the learning rate (src1) is %s, it must be a scalar",
+                       info->name, FY__DESC_TEXT(lr));
     FY_TRY(check_state(info, launch));
     return check_attrs(info, launch->attrs);
 }

@@ -1,4 +1,5 @@
-/* Reading budgets, and setting them. "upload=0,download=4KiB/step": items of limit=amount, each for the process or for a scope's name. */
+/* Reading budgets, and setting them. "upload=0,download=4KiB/step": items of limit=amount, each for
+ * the process or for a scope's name. */
 #include "runtime/budget.h"
 
 #include <ctype.h>
@@ -60,7 +61,10 @@ static bool read_item(budget_t *budget, char *part, const char *text, char reaso
     item_t *item = &budget->item[budget->nitems];
     char *amount = strchr(part, '='), *name = NULL;
     if (!amount) {
-        snprintf(reason, REASON, "'%.64s' is no item; write LIMIT=AMOUNT or LIMIT=AMOUNT/SCOPE, such as upload=0 or sync=1/step", text);
+        snprintf(reason, REASON,
+                 "'%.64s' is no item; write LIMIT=AMOUNT or LIMIT=AMOUNT/SCOPE, such as upload=0 "
+                 "or sync=1/step",
+                 text);
         return false;
     }
     *amount++ = 0;
@@ -68,23 +72,33 @@ static bool read_item(budget_t *budget, char *part, const char *text, char reaso
     int quota = 0;
     while (quota < FY__QUOTAS && strcmp(part, limits[quota].name) != 0) quota++;
     if (quota == FY__QUOTAS)
-        snprintf(reason, REASON, "'%.64s': '%.32s' is no limit; there are upload, download, peer, sync, alloc and memory", text, part);
+        snprintf(reason, REASON,
+                 "'%.64s': '%.32s' is no limit; there are upload, download, peer, sync, alloc and "
+                 "memory",
+                 text, part);
     else if (limits[quota].counts && !read_count(amount, &item->limit))
         snprintf(reason, REASON, "'%.64s': '%.32s' is no count, such as 0 or 12", text, amount);
     else if (!limits[quota].counts && !fy__bytes_parse(amount, &item->limit))
-        snprintf(reason, REASON, "'%.64s': '%.32s' is no size in bytes, such as 4096, 4KiB or 1.5GiB", text, amount);
-    else if (name && (!*name || strchr(name, '/')))
-        snprintf(reason, REASON, "'%.64s': what stands behind the '/' is not one name of a scope, such as %s=%.32s/step", text, part,
+        snprintf(reason, REASON,
+                 "'%.64s': '%.32s' is no size in bytes, such as 4096, 4KiB or 1.5GiB", text,
                  amount);
+    else if (name && (!*name || strchr(name, '/')))
+        snprintf(
+            reason, REASON,
+            "'%.64s': what stands behind the '/' is not one name of a scope, such as %s=%.32s/step",
+            text, part, amount);
     else if (quota == FY__QUOTA_MEMORY && !name)
         snprintf(reason, REASON,
-                 "'%.64s': memory is counted for a scope: write %s=%.32s/NAME. For a whole device there is limit=, in its spec", text, part,
-                 amount);
+                 "'%.64s': memory is counted for a scope: write %s=%.32s/NAME. For a whole device "
+                 "there is limit=, in its spec",
+                 text, part, amount);
     else {
         *item = (item_t){ (fy__quota_t)quota, item->limit, name, text };
         for (uint32_t i = 0; i < budget->nitems; i++) {
             const item_t *other = &budget->item[i];
-            if (other->quota != item->quota || !other->name != !name || (name && strcmp(other->name, name) != 0)) continue;
+            if (other->quota != item->quota || !other->name != !name ||
+                (name && strcmp(other->name, name) != 0))
+                continue;
             snprintf(reason, REASON, "'%.64s' and '%.64s' limit the same", other->text, text);
             return false;
         }
@@ -94,14 +108,16 @@ static bool read_item(budget_t *budget, char *part, const char *text, char reaso
     return false;
 }
 
-/* Cuts the item that *rest begins with, without spaces around it; *rest goes behind it, or is NULL at the end. */
+/* Cuts the item that *rest begins with, without spaces around it; *rest goes behind it, or is NULL
+ * at the end. */
 static char *cut(char **rest)
 {
     char *item = *rest, *comma = strchr(item, ',');
     *rest = comma ? comma + 1 : NULL;
     if (comma) *comma = 0;
     while (isspace((unsigned char)*item)) item++;
-    for (char *end = item + strlen(item); end > item && isspace((unsigned char)end[-1]);) *--end = 0;
+    for (char *end = item + strlen(item); end > item && isspace((unsigned char)end[-1]);)
+        *--end = 0;
     return item;
 }
 
@@ -141,8 +157,10 @@ static fy_status_t parse(const char *text, budget_t **out_budget, char reason[RE
 
 /* ---- guards from it ---- */
 
-/* A guard with the items for `name` (NULL: the process), inside of `outer`; NULL if there is no memory. */
-static fy__guard_t *make_guard(budget_t *budget, const char *name, const fy__node_t *node, fy__guard_t *outer)
+/* A guard with the items for `name` (NULL: the process), inside of `outer`; NULL if there is no
+ * memory. */
+static fy__guard_t *make_guard(budget_t *budget, const char *name, const fy__node_t *node,
+                               fy__guard_t *outer)
 {
     uint64_t limit[FY__QUOTAS];
     const char *items[FY__QUOTAS] = { NULL };
@@ -165,17 +183,20 @@ static fy__guard_t *make_guard(budget_t *budget, const char *name, const fy__nod
 FY_COLD void fy__budget_scope(fy__thread_t *thread, const char *name)
 {
     const fy__node_t *node = thread->frame->node;
-    if (strcmp(node->name, FY__NODE_OTHERS) != 0) name = node->name; /* '/' became '.'; figures of too many names share a node */
+    /* '/' became '.'; figures of too many names share a node */
+    if (strcmp(node->name, FY__NODE_OTHERS) != 0) name = node->name;
     fy__guard_t *process = fy__guard_process_retain();
     budget_t *budget = process ? process->keeper : NULL;
     bool named = false;
-    for (uint32_t i = 0; budget && i < budget->nitems; i++) named |= budget->item[i].name && strcmp(budget->item[i].name, name) == 0;
+    for (uint32_t i = 0; budget && i < budget->nitems; i++)
+        named |= budget->item[i].name && strcmp(budget->item[i].name, name) == 0;
     if (named) {
         fy__guard_t *guard = make_guard(budget, name, node, thread->guards);
         if (guard)
             thread->guards = guard;
         else
-            fy__log(FY_LOG_ERROR, "no host memory for the budget of a scope '%s': it is not limited", name);
+            fy__log(FY_LOG_ERROR,
+                    "no host memory for the budget of a scope '%s': it is not limited", name);
     }
     fy__guard_release(process);
 }
@@ -201,11 +222,14 @@ fy_status_t fy_budget_set(const char *text)
 {
     budget_t *budget;
     char reason[REASON];
-    if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY; /* reads $FERRY_BUDGET, so that it does not come later */
+    /* reads $FERRY_BUDGET, so that it does not come later */
+    if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
     const fy_status_t status = parse(text, &budget, reason);
     if (status == FY_STATUS_OUT_OF_MEMORY) return FY_FAIL(OUT_OF_MEMORY, "budget_set: %s", reason);
     if (status != FY_STATUS_OK) return FY_FAIL(INVALID_ARGUMENT, "budget_set: %s", reason);
-    if (!install(budget)) return FY_FAIL(OUT_OF_MEMORY, "budget_set: no host memory for %zu bytes", sizeof(fy__guard_t));
+    if (!install(budget))
+        return FY_FAIL(OUT_OF_MEMORY, "budget_set: no host memory for %zu bytes",
+                       sizeof(fy__guard_t));
     atomic_store(&is_malformed, false);
     return FY_STATUS_OK;
 }
@@ -226,13 +250,18 @@ fy_status_t fy__budget_check(void)
 {
     if (FY_LIKELY(!atomic_load(&is_malformed))) return FY_STATUS_OK;
     if (fy__env_is_lenient()) return FY_STATUS_OK;
-    return FY_FAIL(INVALID_ARGUMENT, "FERRY_BUDGET is not in force: %s\n  Correct or unset it, or set FERRY_STRICT=0 to run without limits",
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "FERRY_BUDGET is not in force: %s\n  Correct or unset it, or set FERRY_STRICT=0 "
+                   "to run without limits",
                    complaint);
 }
 
 void fy__budget_environment(void)
 {
     pthread_once(&once, read_environment);
-    if (FY_LIKELY(!atomic_load_explicit(&has_complaint, memory_order_relaxed)) || !atomic_exchange(&has_complaint, false)) return;
-    fy__log(FY_LOG_ERROR, "FERRY_BUDGET is not in force: %s", complaint); /* out of the once: the log function may call Ferry */
+    if (FY_LIKELY(!atomic_load_explicit(&has_complaint, memory_order_relaxed)) ||
+        !atomic_exchange(&has_complaint, false))
+        return;
+    /* out of the once: the log function may call Ferry */
+    fy__log(FY_LOG_ERROR, "FERRY_BUDGET is not in force: %s", complaint);
 }

@@ -18,7 +18,12 @@ typedef struct watch {
     void *user;
 } watch_t;
 
-enum { PAUSE_SHORTEST_NS = 20000, PAUSE_LONGEST_NS = 1000000, STILL_NS = 5000000, EXIT_PATIENCE_NS = 500000000 };
+enum {
+    PAUSE_SHORTEST_NS = 20000,
+    PAUSE_LONGEST_NS = 1000000,
+    STILL_NS = 5000000,
+    EXIT_PATIENCE_NS = 500000000
+};
 
 /* Guards everything below but the atomics. Never held over a poll or a callback. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -55,7 +60,9 @@ static bool look(void)
         }
         *link = watch->next;
         found = true;
-        watch->fn(watch->user, watch->point ? fy__point_status(watch->point, "the request of a callback") : FY_STATUS_OK);
+        watch->fn(watch->user, watch->point
+                                   ? fy__point_status(watch->point, "the request of a callback")
+                                   : FY_STATUS_OK);
         free(watch);
         atomic_fetch_sub_explicit(&fy__callback_busy, 1, memory_order_relaxed);
     }
@@ -68,7 +75,8 @@ static bool model_now(uint64_t *out_ns)
     fy_backend_clock_t clock = { 0, 0, 0, 0 };
     fy_stream_t *stream = watched ? fy__stream_at(FY__POINT_STREAM(watched->point)) : NULL;
     if (!stream) return false;
-    fy__lock(&stream->lock); /* its device does not go meanwhile, and nobody finds it in use who has closed it */
+    /* its device does not go meanwhile, and nobody finds it in use who has closed it */
+    fy__lock(&stream->lock);
     const fy_device_t *device = stream->device;
     const bool has_clock = device->backend->clock && !fy__device_is_lost(device);
     if (has_clock) device->backend->clock(device->dev, &clock);
@@ -125,7 +133,9 @@ static void *serve(void *unused)
             wait_for_oldest();
             still_since_ns = real_ns;
         }
-        pause = found ? PAUSE_SHORTEST_NS : pause * 2 < PAUSE_LONGEST_NS ? pause * 2 : PAUSE_LONGEST_NS;
+        pause = found                          ? PAUSE_SHORTEST_NS
+                : pause * 2 < PAUSE_LONGEST_NS ? pause * 2
+                                               : PAUSE_LONGEST_NS;
         pthread_mutex_lock(&lock);
         if (!is_stopping && !fresh && (watched || atomic_load(&nstanding))) pause_ns(pause);
     }
@@ -135,7 +145,8 @@ static void *serve(void *unused)
     return unused;
 }
 
-/* At exit: the thread ends, unless it is inside a callback that does not return; then the process ends around it. */
+/* At exit: the thread ends, unless it is inside a callback that does not return; then the process
+ * ends around it. */
 static void stop(void)
 {
     struct timespec until;
@@ -190,7 +201,9 @@ static bool start(void)
 fy_status_t fy__callback_add(fy__point_t point, fy_done_fn fn, void *user)
 {
     watch_t *watch = malloc(sizeof *watch);
-    if (!watch) return FY_FAIL(OUT_OF_MEMORY, "ticket_on_done: no host memory for %zu bytes", sizeof *watch);
+    if (!watch)
+        return FY_FAIL(OUT_OF_MEMORY, "ticket_on_done: no host memory for %zu bytes",
+                       sizeof *watch);
     *watch = (watch_t){ NULL, point, fn, user };
     pthread_mutex_lock(&lock);
     const bool started = start();
@@ -203,7 +216,9 @@ fy_status_t fy__callback_add(fy__point_t point, fy_done_fn fn, void *user)
     pthread_mutex_unlock(&lock);
     if (started) return FY_STATUS_OK;
     free(watch);
-    return FY_FAIL(OUT_OF_MEMORY, "ticket_on_done: the system gives no thread for callbacks, or the process is ending");
+    return FY_FAIL(
+        OUT_OF_MEMORY,
+        "ticket_on_done: the system gives no thread for callbacks, or the process is ending");
 }
 
 void fy__callback_nudge_slow(void)
@@ -234,5 +249,6 @@ void fy__callback_fork_child(void)
     fresh_end = &fresh;
     atomic_store(&nstanding, 0);
     atomic_store(&fy__callback_busy, 0);
-    pthread_mutex_unlock(&lock); /* this thread took it before the fork; to make it anew would leave it taken */
+    /* this thread took it before the fork; to make it anew would leave it taken */
+    pthread_mutex_unlock(&lock);
 }

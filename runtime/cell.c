@@ -1,7 +1,9 @@
-/* Chunks of cells. A chunk is a huge page, if the system has any, so that the lines of many tensors cost few translations of addresses; its
- * header is found from a cell's address by masking. What threads do not keep at hand lies on the lists of the chunks, so that a chunk with
- * all its cells is seen and can go.
- * With AddressSanitizer each cell is an allocation of its own: it then sees what is used after its end. */
+/* Chunks of cells. A chunk is a huge page, if the system has any, so that the lines of many tensors
+ * cost few translations of addresses; its header is found from a cell's address by masking. What
+ * threads do not keep at hand lies on the lists of the chunks, so that a chunk with all its cells
+ * is seen and can go.
+ * With AddressSanitizer each cell is an allocation of its own: it then sees what is used after its
+ * end. */
 #include "runtime/cell.h"
 
 #include <pthread.h>
@@ -22,12 +24,17 @@ typedef struct chunk {
 
 _Static_assert(sizeof(chunk_t) <= HEADER_NBYTES, "a chunk's header is one line");
 
-/* Guards the chunks' headers, the lists and what follows. A leaf: no chunk comes or goes while it is held. */
+/* Guards the chunks' headers, the lists and what follows. A leaf: no chunk comes or goes while it
+ * is held. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static chunk_t open = { &open, &open, NULL, 0, 0 }; /* ring of the chunks with a cell to give: idle ones last */
-static uint32_t nchunks, nidle;                     /* idle: no thread has a cell of it */
+/* ring of the chunks with a cell to give: idle ones last */
+static chunk_t open = { &open, &open, NULL, 0, 0 };
+static uint32_t nchunks, nidle; /* idle: no thread has a cell of it */
 
-static inline chunk_t *chunk_of(const fy__storage_t *storage) { return (chunk_t *)((uintptr_t)storage & ~(uintptr_t)(CHUNK_NBYTES - 1)); }
+static inline chunk_t *chunk_of(const fy__storage_t *storage)
+{
+    return (chunk_t *)((uintptr_t)storage & ~(uintptr_t)(CHUNK_NBYTES - 1));
+}
 
 static void link_after(chunk_t *chunk, chunk_t *prev)
 {
@@ -40,7 +47,8 @@ static void link_after(chunk_t *chunk, chunk_t *prev)
 static void unlink_chunk(chunk_t *chunk)
 {
     chunk->prev->next = chunk->next;
-    chunk->next->prev = chunk->prev; /* NOLINT(clang-analyzer-core.NullDereference): in a ring all have neighbours */
+    /* NOLINT(clang-analyzer-core.NullDereference): in a ring all have neighbours */
+    chunk->next->prev = chunk->prev;
 }
 
 static fy__storage_t *set_up(fy__cell_t *cell)
@@ -93,7 +101,8 @@ static void put(fy__storage_t *storage)
     link_after(chunk, open.prev);
 }
 
-/* Takes idle chunks out until so many stay; the lock is held. Returns them as a list, for `release`. */
+/* Takes idle chunks out until so many stay; the lock is held. Returns them as a list, for
+ * `release`. */
 static chunk_t *take_idle(uint32_t most)
 {
     chunk_t *gone = NULL;
@@ -121,7 +130,8 @@ static fy__storage_t *alloc_alone(void)
 {
     fy__cell_t *cell = aligned_alloc(64, sizeof *cell);
     if (cell) return set_up(cell);
-    (void)FY_FAIL(OUT_OF_MEMORY, "no host memory for %zu bytes of a tensor's metadata", sizeof *cell);
+    (void)FY_FAIL(OUT_OF_MEMORY, "no host memory for %zu bytes of a tensor's metadata",
+                  sizeof *cell);
     return NULL;
 }
 
@@ -164,7 +174,8 @@ FY_COLD void fy__cell_give_back(fy__thread_t *thread)
         free(fy__cell_of(storage));
         return;
     }
-    release(put_all(thread, FY__STRUCT_CACHE / 2, IDLE_MOST)); /* the last ones, which are in the cache */
+    /* the last ones, which are in the cache */
+    release(put_all(thread, FY__STRUCT_CACHE / 2, IDLE_MOST));
 }
 
 static void give_up(void *user, fy__thread_t *owner)

@@ -1,5 +1,6 @@
-/* Where cells come from: pieces of 448 bytes, each a storage with the handle of its first tensor (tensor.h). Cut from chunks of one huge page,
- * kept at hand by each thread without a lock, exchanged with the others by the batch. A thread may give back what another one took.
+/* Where cells come from: pieces of 448 bytes, each a storage with the handle of its first tensor
+ * (tensor.h). Cut from chunks of one huge page, kept at hand by each thread without a lock,
+ * exchanged with the others by the batch. A thread may give back what another one took.
  * Not here: what a storage is (storage.h), blocks of memory (alloc/). */
 #ifndef FERRY_RUNTIME_CELL_H_
 #define FERRY_RUNTIME_CELL_H_
@@ -7,7 +8,8 @@
 #include "runtime/base/fail.h"
 #include "runtime/tensor.h"
 
-/* The storage of a cell with anything in it, its handle nobody's; NULL if there is no memory (the record is written). */
+/* The storage of a cell with anything in it, its handle nobody's; NULL if there is no memory (the
+ * record is written). */
 fy__storage_t *fy__cell_alloc_slow(fy__thread_t *thread);
 static inline fy__storage_t *fy__cell_alloc(fy__thread_t *thread)
 {
@@ -26,7 +28,8 @@ static inline void fy__cell_free(fy__thread_t *thread, fy__storage_t *storage)
     if (FY_UNLIKELY(++thread->nfree_cells > FY__STRUCT_CACHE)) fy__cell_give_back(thread);
 }
 
-/* Gives back what this thread and those that ended have at hand, and every chunk that nobody has a cell of. */
+/* Gives back what this thread and those that ended have at hand, and every chunk that nobody has a
+ * cell of. */
 void fy__cell_trim(fy__thread_t *thread);
 /* Chunks that there are. For tests. */
 uint32_t fy__cell_chunks(void);

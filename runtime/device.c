@@ -13,8 +13,8 @@
 
 _Atomic uint64_t fy__watch;
 
-/* The first device with a model clock, in use by the caller now; NULL if there is none. They share one host clock, so telling one of them
- * is enough. */
+/* The first device with a model clock, in use by the caller now; NULL if there is none. They share
+ * one host clock, so telling one of them is enough. */
 static fy_device_t *use_timed(void)
 {
     for (uint32_t i = 1; i < FY__MAX_DEVICES; i++) {
@@ -49,16 +49,20 @@ FY_COLD fy_status_t fy__device_lost_error(const fy_device_t *device)
 {
     if (atomic_load(&device->lost) == FY__LOST_BY_FORK)
         return FY_FAIL(DEVICE_LOST,
-                       "%s was opened before this process forked; a child has the host only\n  Open it in the child, under another number",
+                       "%s was opened before this process forked; a child has the host only\n  "
+                       "Open it in the child, under another number",
                        device->spec);
     const bool told = atomic_load_explicit(&device->lost_told, memory_order_acquire);
-    return FY_FAIL(DEVICE_LOST, "%s is lost; host tensors stay readable\n  Destroy its tensors, close it and open it again%s%s",
+    return FY_FAIL(DEVICE_LOST,
+                   "%s is lost; host tensors stay readable\n  Destroy its tensors, close it and "
+                   "open it again%s%s",
                    device->spec, told ? "\n  It began with: " : "", told ? device->lost_text : "");
 }
 
 fy_status_t fy__device_check(fy_device_t *device, fy_status_t status)
 {
-    if (FY_UNLIKELY(status == FY_STATUS_DEVICE_LOST) && !device->is_host) { /* the host is never lost, whatever a kernel says */
+    /* the host is never lost, whatever a kernel says */
+    if (FY_UNLIKELY(status == FY_STATUS_DEVICE_LOST) && !device->is_host) {
         int present = FY__PRESENT;
         if (atomic_compare_exchange_strong(&device->lost, &present, FY__LOST)) {
             snprintf(device->lost_text, sizeof device->lost_text, "%s", fy_error_get()->text);
@@ -74,10 +78,12 @@ fy_status_t fy_device_query(const fy_device_t *device, fy_device_info_t *out_inf
 {
     fy_device_info_t info = FY_DEVICE_INFO_INIT;
     fy_backend_info_t now;
-    FY_TRY(fy__check_sized("device_query", "out_info", out_info, sizeof info, "FY_DEVICE_INFO_INIT"));
+    FY_TRY(
+        fy__check_sized("device_query", "out_info", out_info, sizeof info, "FY_DEVICE_INFO_INIT"));
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "device_query: device is NULL");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
-    FY_TRY(fy__device_check((fy_device_t *)device, device->backend->device_query(device->dev, &now)));
+    FY_TRY(
+        fy__device_check((fy_device_t *)device, device->backend->device_query(device->dev, &now)));
     snprintf(info.spec, sizeof info.spec, "%s", device->spec);
     snprintf(info.model, sizeof info.model, "%s", now.model);
     snprintf(info.backend, sizeof info.backend, "%s", device->backend->name);
@@ -94,10 +100,12 @@ fy_status_t fy_device_query(const fy_device_t *device, fy_device_info_t *out_inf
 
 fy_status_t fy_device_describe(const fy_device_t *device, fy_fact_fn say, void *user)
 {
-    if (!device || !say) return FY_FAIL(INVALID_ARGUMENT, "device_describe: %s is NULL", device ? "say" : "device");
+    if (!device || !say)
+        return FY_FAIL(INVALID_ARGUMENT, "device_describe: %s is NULL", device ? "say" : "device");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     if (!device->backend->describe) return FY_STATUS_OK;
-    return fy__device_check((fy_device_t *)device, device->backend->describe(device->dev, say, user));
+    return fy__device_check((fy_device_t *)device,
+                            device->backend->describe(device->dev, say, user));
 }
 
 const char *fy_device_name(const fy_device_t *device) { return device ? device->spec : ""; }
@@ -105,7 +113,8 @@ const char *fy_device_name(const fy_device_t *device) { return device ? device->
 fy_status_t fy_device_clock_query(const fy_device_t *device, fy_device_clock_t *out_clock)
 {
     fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
-    FY_TRY(fy__check_sized("device_clock_query", "out_clock", out_clock, sizeof clock, "FY_DEVICE_CLOCK_INIT"));
+    FY_TRY(fy__check_sized("device_clock_query", "out_clock", out_clock, sizeof clock,
+                           "FY_DEVICE_CLOCK_INIT"));
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "device_clock_query: device is NULL");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     if (device->backend->clock) {
@@ -156,16 +165,21 @@ uint64_t fy__device_left_ns(fy_device_t *device, uint64_t timeout_ns, uint64_t s
 fy_status_t fy__device_drain(fy_device_t *device, uint64_t timeout_ns)
 {
     const uint64_t start_ns = fy__device_now_ns(device);
-    for (int i = 0; i < 2; i++) { /* what stands first: then the engines' own streams say when it is done */
+    /* what stands first: then the engines' own streams say when it is done */
+    for (int i = 0; i < 2; i++) {
         fy_stream_t *jobs = atomic_load_explicit(&device->jobs[i], memory_order_acquire);
-        if (jobs) FY_TRY(atomic_load(&jobs->timeline)->drain(jobs, fy__device_left_ns(device, timeout_ns, start_ns)));
+        if (jobs)
+            FY_TRY(atomic_load(&jobs->timeline)
+                       ->drain(jobs, fy__device_left_ns(device, timeout_ns, start_ns)));
     }
     for (uint32_t i = 1; i < FY__MAX_STREAMS; i++) {
         fy_stream_t *stream = fy__stream_at(i);
         if (!stream) break;
         if (stream->device != device || atomic_load(&stream->timeline)) continue;
         const uint64_t left_ns = fy__device_left_ns(device, timeout_ns, start_ns);
-        FY_TRY(fy__point_wait(FY__POINT(i, atomic_load_explicit(&stream->submitted, memory_order_acquire)), left_ns, FY__WAIT_DRAIN));
+        FY_TRY(fy__point_wait(
+            FY__POINT(i, atomic_load_explicit(&stream->submitted, memory_order_acquire)), left_ns,
+            FY__WAIT_DRAIN));
     }
     return FY_STATUS_OK;
 }

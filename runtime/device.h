@@ -1,4 +1,5 @@
-/* A device as the runtime sees it: a backend's slots and handle, its streams, its pools, and whether it is still there.
+/* A device as the runtime sees it: a backend's slots and handle, its streams, its pools, and
+ * whether it is still there.
  * registry.c finds and opens them, wire.c builds what hangs on them, storages keep them alive.
  * Not here: what a backend does (include/ferry/backend.h). */
 #ifndef FERRY_RUNTIME_DEVICE_H_
@@ -31,15 +32,21 @@ struct fy_device {
     char spec[64];          /* "sim:0" */
     char options[512];      /* what it was opened with, behind the '?' */
     uint64_t limit_nbytes, pinned_limit_nbytes, workspace_nbytes;
-    /* Page-locked host memory for it: all of it, the most so far, and what of it lies outside the pool `pinned`. See pin.h. */
+    /* Page-locked host memory for it: all of it, the most so far, and what of it lies outside the
+     * pool `pinned`. See pin.h. */
     _Atomic uint64_t registered_nbytes, registered_peak_nbytes, pinned_outside_nbytes;
-    _Atomic uint64_t pinned_leaving_nbytes;   /* of the latter: given up, and locked until their last use is over */
-    uint64_t pinned_own_nbytes;               /* of those: for the device's own use; fixed when it is open */
-    uint64_t ahead;                           /* most requests that a stream may be behind the host */
-    uint64_t window_nbytes, queue_nbytes;     /* of each engine: most that is in flight, and that stands behind it */
-    uint64_t segment_nbytes;                  /* 0: as suits its size */
-    bool growth_off;                          /* only fy_memory_reserve grows */
-    uint32_t debug;                           /* FY__DEBUG_POISON, FY__DEBUG_GUARD: of memory that the host reaches */
+    /* of the latter: given up, and locked until their last use is over */
+    _Atomic uint64_t pinned_leaving_nbytes;
+    /* of those: for the device's own use; fixed when it is open */
+    uint64_t pinned_own_nbytes;
+    /* most requests that a stream may be behind the host */
+    uint64_t ahead;
+    /* of each engine: most that is in flight, and that stands behind it */
+    uint64_t window_nbytes, queue_nbytes;
+    uint64_t segment_nbytes; /* 0: as suits its size */
+    bool growth_off;         /* only fy_memory_reserve grows */
+    /* FY__DEBUG_POISON, FY__DEBUG_GUARD: of memory that the host reaches */
+    uint32_t debug;
     fy__pool_t *pool;                         /* device memory; the host's segments for the host */
     fy__pool_t *pinned;                       /* page-locked host memory; NULL for the host */
     fy__backing_t backing, pinned_backing;    /* of the pools; their source_lock guards them */
@@ -48,7 +55,8 @@ struct fy_device {
     struct fy__queue *uploads, *downloads; /* transfer/queue.h; NULL if synchronous */
     fy_stream_t *_Atomic jobs[2];          /* their timelines, from the first job on */
     struct fy__pressure *pressures;        /* pressure.c, guarded by its lock */
-    /* From here on for anybody at any time, even in a device that was closed and is made anew in the same place: registry.c. */
+    /* From here on for anybody at any time, even in a device that was closed and is made anew in
+     * the same place: registry.c. */
     _Atomic int lost;       /* fy__lost_t; never goes back while the device is open */
     _Atomic bool lost_told; /* lost_text is written */
     char lost_text[320];    /* the first cause, in the backend's words */
@@ -60,7 +68,8 @@ struct fy_device {
 
 static inline bool fy__device_is_lost(const fy_device_t *device)
 {
-    return __builtin_expect(atomic_load_explicit(&device->lost, memory_order_relaxed) != FY__PRESENT, 0);
+    return __builtin_expect(
+        atomic_load_explicit(&device->lost, memory_order_relaxed) != FY__PRESENT, 0);
 }
 /* DEVICE_LOST with a text that says how it was lost and what to do. */
 fy_status_t fy__device_lost_error(const fy_device_t *device);
@@ -73,15 +82,18 @@ static inline void fy__device_use(fy_device_t *device)
     if (!device->is_host) atomic_fetch_add_explicit(&device->uses, 1, memory_order_relaxed);
 }
 void fy__device_unuse(fy_device_t *device);
-/* `device`, found by way of an old ticket, in use by the caller now; NULL: it is the host, or it was closed, and then every ticket of it is
- * over when this returns. Blocks while another thread takes it apart. */
+/* `device`, found by way of an old ticket, in use by the caller now; NULL: it is the host, or it
+ * was closed, and then every ticket of it is over when this returns. Blocks while another thread
+ * takes it apart. */
 fy_device_t *fy__device_hold(fy_device_t *device);
-/* For walking: the open device number `index` (not the host), in use by the caller now; NULL if there is none. */
+/* For walking: the open device number `index` (not the host), in use by the caller now; NULL if
+ * there is none. */
 fy_device_t *fy__device_use_at(uint32_t index);
 /* The host if some call has needed it already; NULL else. */
 fy_device_t *fy__device_host_if_open(void);
 
-/* Transfers that stand in the device's queues: submits what there is room for; submits them all. No lock may be held. */
+/* Transfers that stand in the device's queues: submits what there is room for; submits them all. No
+ * lock may be held. */
 void fy__device_pump_slow(fy_device_t *device);
 static inline void fy__device_pump(fy_device_t *device)
 {
@@ -103,14 +115,16 @@ fy_status_t fy__device_drain(fy_device_t *device, uint64_t timeout_ns);
 void fy__charge_host_slow(uint64_t flops, uint64_t nbytes);
 static inline void fy__charge_host(uint64_t flops, uint64_t nbytes)
 {
-    if (__builtin_expect(fy__watch_has(fy__watching(), FY__WATCH_SIMULATED), 0)) fy__charge_host_slow(flops, nbytes);
+    if (__builtin_expect(fy__watch_has(fy__watching(), FY__WATCH_SIMULATED), 0))
+        fy__charge_host_slow(flops, nbytes);
 }
 
 /* The host filled or emptied nbytes of staging memory, with as many threads as that takes. */
 void fy__charge_host_copy_slow(uint64_t nbytes);
 static inline void fy__charge_host_copy(uint64_t nbytes)
 {
-    if (__builtin_expect(fy__watch_has(fy__watching(), FY__WATCH_SIMULATED), 0)) fy__charge_host_copy_slow(nbytes);
+    if (__builtin_expect(fy__watch_has(fy__watching(), FY__WATCH_SIMULATED), 0))
+        fy__charge_host_copy_slow(nbytes);
 }
 
 /* ---- wire.c: joins a device with what alloc/, transfer/ and backends/ implement ---- */

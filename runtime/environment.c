@@ -1,5 +1,5 @@
-/* The check of all variables whose values can be malformed. The code that uses a variable parses the value again, and logs a value that it
- * ignores. */
+/* The check of all variables whose values can be malformed. The code that uses a variable parses
+ * the value again, and logs a value that it ignores. */
 #include "runtime/environment.h"
 
 #include <string.h>
@@ -20,7 +20,8 @@ fy_status_t fy__env_check(void)
         const char *value = fy__env_value(rule->name);
         if (value && !rule->is_good(value))
             return FY_FAIL(INVALID_ARGUMENT,
-                           "%s=%.40s is malformed; it may be %s\n  Correct or unset it, or set FERRY_STRICT=0: then Ferry logs the value "
+                           "%s=%.40s is malformed; it may be %s\n  Correct or unset it, or set "
+                           "FERRY_STRICT=0: then Ferry logs the value "
                            "and ignores it",
                            rule->name, value, rule->may_be);
     }

@@ -1,4 +1,5 @@
-/* Malformed values of environment variables: fy_device_open fails until they are corrected, FERRY_STRICT=0 leaves a log line.
+/* Malformed values of environment variables: fy_device_open fails until they are corrected,
+ * FERRY_STRICT=0 leaves a log line.
  * Next: environment.c; docs/environment.md for what each may be. */
 #ifndef FERRY_RUNTIME_ENVIRONMENT_H_
 #define FERRY_RUNTIME_ENVIRONMENT_H_
@@ -17,7 +18,8 @@ extern const fy__env_rule_t fy__wire_env_rules[];
 
 /* FERRY_STRICT=0? */
 bool fy__env_is_lenient(void);
-/* Fails: INVALID_ARGUMENT, for the first variable whose value is malformed; never if FERRY_STRICT=0. FERRY_BUDGET: fy__budget_check. */
+/* Fails: INVALID_ARGUMENT, for the first variable whose value is malformed; never if
+ * FERRY_STRICT=0. FERRY_BUDGET: fy__budget_check. */
 fy_status_t fy__env_check(void);
 
 #endif

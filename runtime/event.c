@@ -1,6 +1,7 @@
 /* A recording: begun, ended, put into, held over a fork, ended at the exit of the process.
- * The one rule: an event is put only between `putting` going up and down, with `recording` seen true in between; so when `recording` is
- * false and `putting` is 0, nothing more comes, and the writer may finish. Hooks: event_hooks.c. Next: event_ring.h, event_write.c. */
+ * The one rule: an event is put only between `putting` going up and down, with `recording` seen
+ * true in between; so when `recording` is false and `putting` is 0, nothing more comes, and the
+ * writer may finish. Hooks: event_hooks.c. Next: event_ring.h, event_write.c. */
 #include "runtime/event.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@
 #include "runtime/registry.h"
 #include "runtime/stream.h"
 
-/* 131,072 events, at most 28 MiB while recording: some tens of milliseconds of the smallest requests. */
+/* 131,072 events, at most 28 MiB while recording: some tens of milliseconds of the smallest
+ * requests. */
 enum { SHIFT = 17 };
 
 /* Guards beginning and ending: `running`, `writer`, `thread`. Never taken by what puts events. */
@@ -105,16 +107,19 @@ static fy_status_t begin(const char *path)
 {
     char name[4096];
     if (running)
-        return FY_FAIL(BUSY, "ledger_record: a recording is running (by fy_ledger_record or $FERRY_RECORD); end it with NULL first");
+        return FY_FAIL(BUSY, "ledger_record: a recording is running (by fy_ledger_record or "
+                             "$FERRY_RECORD); end it with NULL first");
     if (!fy__path_expand(path, name, sizeof name))
-        return FY_FAIL(INVALID_ARGUMENT, "ledger_record: the path has %zu bytes; %zu is the most", strlen(path), sizeof name - 1);
+        return FY_FAIL(INVALID_ARGUMENT, "ledger_record: the path has %zu bytes; %zu is the most",
+                       strlen(path), sizeof name - 1);
     const int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return FY_FAIL(IO, "ledger_record: cannot write %.300s: %s", name, strerror(errno));
     fy__event_writer_t *writer = calloc(1, sizeof *writer);
     if (!writer || !fy__event_ring_open(&ring, SHIFT)) {
         free(writer);
         close(fd);
-        return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no host memory for %zu bytes of the ring", sizeof(fy__event_slot_t) << SHIFT);
+        return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no host memory for %zu bytes of the ring",
+                       sizeof(fy__event_slot_t) << SHIFT);
     }
     writer->ring = &ring;
     writer->fd = fd;
@@ -124,7 +129,8 @@ static fy_status_t begin(const char *path)
         fy__event_ring_close(&ring);
         free(writer);
         close(fd);
-        return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no thread to write with: %s", strerror(error));
+        return FY_FAIL(OUT_OF_MEMORY, "ledger_record: no thread to write with: %s",
+                       strerror(error));
     }
     running = writer;
     fy__event_forget();
@@ -134,7 +140,8 @@ static fy_status_t begin(const char *path)
     return FY_STATUS_OK;
 }
 
-/* The lock is held. false: somebody has been putting an event for a second, so it cannot be ended (a signal's handler that exits). */
+/* The lock is held. false: somebody has been putting an event for a second, so it cannot be ended
+ * (a signal's handler that exits). */
 static bool end(int *out_error)
 {
     const struct timespec nap = { 0, 100000 };
@@ -163,14 +170,18 @@ fy_status_t fy_ledger_record(const char *path)
     fy_status_t status = FY_STATUS_OK;
     int error = 0;
     if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
-    if (path && !*path) return FY_FAIL(INVALID_ARGUMENT, "ledger_record: path is empty; NULL ends a recording");
+    if (path && !*path)
+        return FY_FAIL(INVALID_ARGUMENT, "ledger_record: path is empty; NULL ends a recording");
     fy__lock(&lock);
     if (path)
         status = begin(path);
     else if (!end(&error))
-        status = FY_FAIL(INTERNAL, "ledger_record: an event has been under way for a second; the recording stays open");
+        status = FY_FAIL(
+            INTERNAL,
+            "ledger_record: an event has been under way for a second; the recording stays open");
     fy__unlock(&lock);
-    if (error) return FY_FAIL(IO, "ledger_record: the event file is incomplete: %s", strerror(error));
+    if (error)
+        return FY_FAIL(IO, "ledger_record: the event file is incomplete: %s", strerror(error));
     return status;
 }
 
@@ -181,7 +192,8 @@ void fy__event_from_environment(void)
     if (!path) return;
     fy__error_save(&before);
     if (fy_ledger_record(path) != FY_STATUS_OK)
-        fy__log(FY_LOG_WARNING, "FERRY_RECORD=%.200s: nothing is recorded: %s", path, fy_error_get()->text);
+        fy__log(FY_LOG_WARNING, "FERRY_RECORD=%.200s: nothing is recorded: %s", path,
+                fy_error_get()->text);
     fy__error_restore(&before);
 }
 
@@ -189,7 +201,8 @@ void fy__event_from_environment(void)
 __attribute__((destructor)) static void end_at_exit(void)
 {
     int error;
-    if (pthread_mutex_trylock(&lock) != 0) return; /* a thread is at it, and the process does not wait for threads */
+    /* a thread is at it, and the process does not wait for threads */
+    if (pthread_mutex_trylock(&lock) != 0) return;
     (void)end(&error);
     pthread_mutex_unlock(&lock);
     if (error) fy__log(FY_LOG_ERROR, "the event file is incomplete: %s", strerror(error));
@@ -214,7 +227,8 @@ void fy__event_fork_child(void)
     if (running) {
         if (atomic_exchange(&recording, false)) fy__watch_release(FY__WATCH_EVENTS);
         atomic_store(&putting, 0); /* whoever else was at it is not here */
-        close(running->fd);        /* what the parent's thread has not written yet is for it to write */
+        /* what the parent's thread has not written yet is for it to write */
+        close(running->fd);
         fy__event_ring_close(&ring);
         free(running);
         running = NULL;

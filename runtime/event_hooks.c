@@ -10,20 +10,23 @@
 #include "runtime/tensor.h"
 
 static _Atomic uint64_t last_storage, last_op;
-static _Atomic uint64_t first_storage; /* ids below are of an earlier recording and mean nothing in this file */
+/* ids below are of an earlier recording and mean nothing in this file */
+static _Atomic uint64_t first_storage;
 
 void fy__event_forget(void) { atomic_store(&first_storage, atomic_load(&last_storage) + 1); }
 
 fy__event_t fy__event_begin(fy__event_kind_t kind, const fy__thread_t *thread)
 {
-    return (fy__event_t){
-        .kind = (uint16_t)kind, .thread = thread ? thread->number : 0, .at_ns = fy__now_ns(), .scope = thread ? thread->node : NULL
-    };
+    return (fy__event_t){ .kind = (uint16_t)kind,
+                          .thread = thread ? thread->number : 0,
+                          .at_ns = fy__now_ns(),
+                          .scope = thread ? thread->node : NULL };
 }
 
 void fy__event_span(fy__event_t *event, const fy_device_t *device)
 {
-    if (device->backend->request_span) device->backend->request_span(device->dev, &event->start_ns, &event->end_ns);
+    if (device->backend->request_span)
+        device->backend->request_span(device->dev, &event->start_ns, &event->end_ns);
 }
 
 /* Several threads may name one storage first: one of their numbers stays. */
@@ -31,11 +34,13 @@ fy__event_bytes_t fy__event_bytes(const fy__thread_t *thread, const fy__storage_
 {
     if (!storage) return (fy__event_bytes_t){ 0, 0 };
     _Atomic uint64_t *id = &((fy__storage_t *)storage)->event_id;
-    const uint64_t first = atomic_load(&first_storage), version = atomic_load_explicit(&storage->version, memory_order_relaxed);
+    const uint64_t first = atomic_load(&first_storage),
+                   version = atomic_load_explicit(&storage->version, memory_order_relaxed);
     uint64_t held = atomic_load_explicit(id, memory_order_relaxed);
     if (held >= first) return (fy__event_bytes_t){ held, version };
     const uint64_t mine = atomic_fetch_add(&last_storage, 1) + 1;
-    if (!atomic_compare_exchange_strong(id, &held, mine)) return (fy__event_bytes_t){ held, version };
+    if (!atomic_compare_exchange_strong(id, &held, mine))
+        return (fy__event_bytes_t){ held, version };
     fy__event_t event = fy__event_begin(FY__EVENT_STORAGE, thread);
     event.device = fy__event_intern(storage->device->spec);
     event.nbytes = storage->nbytes;
@@ -48,11 +53,13 @@ fy__event_bytes_t fy__event_bytes(const fy__thread_t *thread, const fy__storage_
 
 void fy__event_scope(fy__thread_t *thread, bool is_begin)
 {
-    const fy__event_t event = fy__event_begin(is_begin ? FY__EVENT_SCOPE_BEGIN : FY__EVENT_SCOPE_END, thread);
+    const fy__event_t event =
+        fy__event_begin(is_begin ? FY__EVENT_SCOPE_BEGIN : FY__EVENT_SCOPE_END, thread);
     fy__event_put(&event);
 }
 
-fy__event_t fy__event_op_begin(const fy__thread_t *thread, const char *name, const fy_device_t *device, fy__point_t point, uint64_t flops,
+fy__event_t fy__event_op_begin(const fy__thread_t *thread, const char *name,
+                               const fy_device_t *device, fy__point_t point, uint64_t flops,
                                uint64_t nbytes)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_OP, thread);
@@ -81,7 +88,8 @@ void fy__event_op_src(fy__event_t *event, const fy__thread_t *thread, const fy__
     event->u.op.operand[event->nsrc++] = fy__event_bytes(thread, storage);
 }
 
-void fy__event_op_dst(fy__event_t *event, const fy__thread_t *thread, const fy__storage_t *storage, bool written)
+void fy__event_op_dst(fy__event_t *event, const fy__thread_t *thread, const fy__storage_t *storage,
+                      bool written)
 {
     make_room(event);
     fy__event_bytes_t *bytes = &event->u.op.operand[event->nsrc + event->ndst++];
@@ -101,14 +109,15 @@ void fy__event_wait(const fy_stream_t *stream, fy__point_t point, fy__wait_site_
 {
     fy__event_t event = fy__event_begin(FY__EVENT_WAIT, fy__tls);
     /* What is submitted next is what waits. */
-    event.point = FY__POINT(stream->index, atomic_load_explicit(&stream->submitted, memory_order_relaxed) + 1);
+    event.point = FY__POINT(stream->index,
+                            atomic_load_explicit(&stream->submitted, memory_order_relaxed) + 1);
     event.u.wait.on = point;
     event.u.wait.site = site;
     fy__event_put(&event);
 }
 
-void fy__event_started(fy__thread_t *thread, const fy_device_t *device, fy__point_t job, fy__point_t point, uint64_t nbytes,
-                       fy_status_t status)
+void fy__event_started(fy__thread_t *thread, const fy_device_t *device, fy__point_t job,
+                       fy__point_t point, uint64_t nbytes, fy_status_t status)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_STARTED, thread);
     event.device = fy__event_intern(device->spec);
@@ -120,7 +129,8 @@ void fy__event_started(fy__thread_t *thread, const fy_device_t *device, fy__poin
     fy__event_put(&event);
 }
 
-static void blocked(fy__thread_t *thread, fy__event_kind_t kind, const char *what, uint64_t blocked_ns)
+static void blocked(fy__thread_t *thread, fy__event_kind_t kind, const char *what,
+                    uint64_t blocked_ns)
 {
     fy__event_t event = fy__event_begin(kind, thread);
     event.name = what;
@@ -128,11 +138,17 @@ static void blocked(fy__thread_t *thread, fy__event_kind_t kind, const char *wha
     fy__event_put(&event);
 }
 
-void fy__event_sync(fy__thread_t *thread, const char *what, uint64_t blocked_ns) { blocked(thread, FY__EVENT_SYNC, what, blocked_ns); }
-void fy__event_throttle(fy__thread_t *thread, uint64_t blocked_ns) { blocked(thread, FY__EVENT_THROTTLE, NULL, blocked_ns); }
+void fy__event_sync(fy__thread_t *thread, const char *what, uint64_t blocked_ns)
+{
+    blocked(thread, FY__EVENT_SYNC, what, blocked_ns);
+}
+void fy__event_throttle(fy__thread_t *thread, uint64_t blocked_ns)
+{
+    blocked(thread, FY__EVENT_THROTTLE, NULL, blocked_ns);
+}
 
-void fy__event_arrived(fy__thread_t *thread, const fy_device_t *device, fy__point_t point, uint64_t nbytes, uint64_t blocked_ns,
-                       fy_status_t status)
+void fy__event_arrived(fy__thread_t *thread, const fy_device_t *device, fy__point_t point,
+                       uint64_t nbytes, uint64_t blocked_ns, fy_status_t status)
 {
     fy__event_t event = fy__event_begin(FY__EVENT_ARRIVED, thread);
     event.device = fy__event_intern(device->spec);
@@ -151,8 +167,14 @@ static void say(fy__thread_t *thread, fy__event_kind_t kind, fy_status_t status,
     fy__event_put(&event);
 }
 
-void fy__event_refusal(fy__thread_t *thread, fy_status_t status) { say(thread, FY__EVENT_REFUSAL, status, thread->error.text); }
-void fy__event_fault(fy_status_t status, const char *text) { say(fy__tls, FY__EVENT_FAULT, status, text); }
+void fy__event_refusal(fy__thread_t *thread, fy_status_t status)
+{
+    say(thread, FY__EVENT_REFUSAL, status, thread->error.text);
+}
+void fy__event_fault(fy_status_t status, const char *text)
+{
+    say(fy__tls, FY__EVENT_FAULT, status, text);
+}
 
 void fy__event_stream(const fy_stream_t *stream)
 {
@@ -179,13 +201,15 @@ void fy__event_pool(const fy__event_pool_t *pool)
 
 void fy__event_segment(const char *pool, uint64_t nbytes, bool is_alloc)
 {
-    fy__event_t event = fy__event_begin(is_alloc ? FY__EVENT_SEGMENT_ALLOC : FY__EVENT_SEGMENT_FREE, fy__tls);
+    fy__event_t event =
+        fy__event_begin(is_alloc ? FY__EVENT_SEGMENT_ALLOC : FY__EVENT_SEGMENT_FREE, fy__tls);
     event.name = fy__event_intern(pool);
     event.nbytes = nbytes;
     fy__event_put(&event);
 }
 
-static fy__event_t block_event(fy__event_kind_t kind, const char *pool, const fy__block_t *block, uint64_t requested)
+static fy__event_t block_event(fy__event_kind_t kind, const char *pool, const fy__block_t *block,
+                               uint64_t requested)
 {
     fy__event_t event = fy__event_begin(kind, fy__tls);
     event.name = fy__event_intern(pool);
@@ -196,7 +220,8 @@ static fy__event_t block_event(fy__event_kind_t kind, const char *pool, const fy
     return event;
 }
 
-void fy__event_block_alloc(const char *pool, const fy__block_t *block, uint64_t requested, uint32_t stream)
+void fy__event_block_alloc(const char *pool, const fy__block_t *block, uint64_t requested,
+                           uint32_t stream)
 {
     fy__event_t event = block_event(FY__EVENT_BLOCK_ALLOC, pool, block, requested);
     event.point = FY__POINT(stream, 0);
@@ -211,11 +236,14 @@ static void keep_last(fy__point_t *points, fy__point_t point)
     if (point > points[i]) points[i] = point;
 }
 
-void fy__event_block_free(const char *pool, const fy__block_t *block, uint64_t requested, const fy__hazard_t *after)
+void fy__event_block_free(const char *pool, const fy__block_t *block, uint64_t requested,
+                          const fy__hazard_t *after)
 {
     fy__event_t event = block_event(FY__EVENT_BLOCK_FREE, pool, block, requested);
     for (int i = 0; after && i <= FY__READER_COUNT; i++)
-        keep_last(event.u.memory.after, atomic_load_explicit(i ? &after->readers[i - 1] : &after->writer, memory_order_acquire));
+        keep_last(event.u.memory.after,
+                  atomic_load_explicit(i ? &after->readers[i - 1] : &after->writer,
+                                       memory_order_acquire));
     fy__event_put(&event);
 }
 

@@ -1,4 +1,5 @@
-/* The ring of events. See event_ring.h for the scheme; the orders below are the ones it needs, no more. */
+/* The ring of events. See event_ring.h for the scheme; the orders below are the ones it needs, no
+ * more. */
 #include "runtime/event_ring.h"
 
 #include <stdlib.h>
@@ -27,7 +28,8 @@ bool fy__event_ring_put(fy__event_ring_t *ring, const fy__event_t *event)
     for (;;) {
         fy__event_slot_t *slot = &ring->slots[position & ring->mask];
         const uint64_t empty = 2 * (position >> ring->shift);
-        const int64_t ahead = (int64_t)(atomic_load_explicit(&slot->state, memory_order_acquire) - empty);
+        const int64_t ahead =
+            (int64_t)(atomic_load_explicit(&slot->state, memory_order_acquire) - empty);
         if (ahead < 0) { /* not taken yet since last time round */
             atomic_fetch_add_explicit(&ring->lost, 1, memory_order_relaxed);
             return false;
@@ -36,7 +38,8 @@ bool fy__event_ring_put(fy__event_ring_t *ring, const fy__event_t *event)
             position = atomic_load_explicit(&ring->head, memory_order_relaxed);
             continue;
         }
-        if (!atomic_compare_exchange_weak_explicit(&ring->head, &position, position + 1, memory_order_relaxed, memory_order_relaxed))
+        if (!atomic_compare_exchange_weak_explicit(&ring->head, &position, position + 1,
+                                                   memory_order_relaxed, memory_order_relaxed))
             continue;
         slot->event = *event;
         atomic_store_explicit(&slot->state, empty + 1, memory_order_release);

@@ -1,6 +1,7 @@
-/* An event as it travels, and the ring it travels in: many threads put, one takes, nobody waits. A slot's `state` says whose turn it is: in
- * the n-th lap round the ring it may be filled when it is 2n, and taken when it is 2n + 1, so zeroed memory is an empty ring. After
- * D. Vyukov, "Bounded MPMC queue" (1024cores).
+/* An event as it travels, and the ring it travels in: many threads put, one takes, nobody waits. A
+ * slot's `state` says whose turn it is: in the n-th lap round the ring it may be filled when it is
+ * 2n, and taken when it is 2n + 1, so zeroed memory is an empty ring. After D. Vyukov, "Bounded
+ * MPMC queue" (1024cores).
  * What one thread puts is taken in the order in which it put it.
  * Not here: who puts what (event.h), the file (event_write.h). */
 #ifndef FERRY_RUNTIME_EVENT_RING_H_
@@ -42,12 +43,14 @@ typedef enum fy__event_kind {
 
 enum { FY__EVENT_OPERANDS_MOST = 8, FY__EVENT_TEXT = 144 };
 
-/* Bytes as an event names them: the storage's id, and which version of them. id 0: nobody's (a file). */
+/* Bytes as an event names them: the storage's id, and which version of them. id 0: nobody's (a
+ * file). */
 typedef struct fy__event_bytes {
     uint64_t id, version;
 } fy__event_bytes_t;
 
-/* Strings are static or interned (fy__event_intern), nodes are never freed: an event may be read long after it happened. */
+/* Strings are static or interned (fy__event_intern), nodes are never freed: an event may be read
+ * long after it happened. */
 typedef struct fy__event {
     uint16_t kind;      /* fy__event_kind_t */
     uint8_t nsrc, ndst; /* OP, OPERANDS: how many of `operand`, sources first */
@@ -78,7 +81,8 @@ typedef struct fy__event {
             uint64_t id, requested, block; /* of a storage, a block */
             fy_category_t category;
             bool pinned;
-            fy__point_t after[1 + FY__READER_COUNT]; /* of a block that is freed: requests that may still use it; 0: none */
+            /* of a block that is freed: requests that may still use it; 0: none */
+            fy__point_t after[1 + FY__READER_COUNT];
         } memory;
         struct {
             uint64_t live, segment_nbytes, resize_nbytes;
@@ -122,15 +126,20 @@ void fy__event_forget(void);
 fy__event_t fy__event_begin(fy__event_kind_t kind, const struct fy__thread *thread);
 void fy__event_put(const fy__event_t *event);
 /* Names bytes, telling about the storage the first time. NULL: nobody's. */
-fy__event_bytes_t fy__event_bytes(const struct fy__thread *thread, const struct fy__storage *storage);
+fy__event_bytes_t fy__event_bytes(const struct fy__thread *thread,
+                                  const struct fy__storage *storage);
 /* The same text each time, for ever: for few different ones (device specs, pools). */
 const char *fy__event_intern(const char *text);
 /* An op: begun, its operands named (sources first), ended. `name` lives as long as the process. */
-fy__event_t fy__event_op_begin(const struct fy__thread *thread, const char *name, const fy_device_t *device, fy__point_t point,
-                               uint64_t flops, uint64_t nbytes);
-void fy__event_op_src(fy__event_t *event, const struct fy__thread *thread, const struct fy__storage *storage);
-/* written: this op is about to make a new version of bytes that were there; else they are new altogether. */
-void fy__event_op_dst(fy__event_t *event, const struct fy__thread *thread, const struct fy__storage *storage, bool written);
+fy__event_t fy__event_op_begin(const struct fy__thread *thread, const char *name,
+                               const fy_device_t *device, fy__point_t point, uint64_t flops,
+                               uint64_t nbytes);
+void fy__event_op_src(fy__event_t *event, const struct fy__thread *thread,
+                      const struct fy__storage *storage);
+/* written: this op is about to make a new version of bytes that were there; else they are new
+ * altogether. */
+void fy__event_op_dst(fy__event_t *event, const struct fy__thread *thread,
+                      const struct fy__storage *storage, bool written);
 /* When the request that this thread submitted last to `device` runs, if the device knows. */
 void fy__event_span(fy__event_t *event, const fy_device_t *device);
 

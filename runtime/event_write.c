@@ -1,5 +1,7 @@
-/* From events to lines of JSON. docs/events.md publishes what is written here; a key that carries a quantity carries its unit.
- * Numbers and strings are put together by hand, since this thread must keep up with all the others. */
+/* From events to lines of JSON. docs/events.md publishes what is written here; a key that carries a
+ * quantity carries its unit.
+ * Numbers and strings are put together by hand, since this thread must keep up with all the
+ * others. */
 #include "runtime/event_write.h"
 
 #include <dlfcn.h>
@@ -27,7 +29,8 @@ static void flush(writer_t *w)
     w->used = 0;
 }
 
-/* ---- pieces; a line is shorter than LINE_MOST, and one is begun only where that much is left ---- */
+/* ---- pieces; a line is shorter than LINE_MOST, and one is begun only where that much is left
+ * ---- */
 
 static void put_raw(writer_t *w, const char *text, size_t n)
 {
@@ -45,7 +48,10 @@ static void put_number(writer_t *w, uint64_t value)
 }
 
 /* At most a quarter of the longest line. */
-static void put_string(writer_t *w, const char *text) { w->used += fy__json_text(text, w->buffer + w->used, FY__EVENT_LINE_MOST / 4); }
+static void put_string(writer_t *w, const char *text)
+{
+    w->used += fy__json_text(text, w->buffer + w->used, FY__EVENT_LINE_MOST / 4);
+}
 
 /* `key` with its quotes, comma and colon: ",\"stream\":". */
 #define KEY(w, key)           put_raw((w), ",\"" key "\":", sizeof ",\"" key "\":" - 1)
@@ -109,9 +115,11 @@ static void put_caller(writer_t *w, const void *caller)
     if (!dladdr(caller, &info))
         snprintf(text, sizeof text, "%p", caller);
     else if (info.dli_sname)
-        snprintf(text, sizeof text, "%s+0x%zx", info.dli_sname, (size_t)((const char *)caller - (const char *)info.dli_saddr));
+        snprintf(text, sizeof text, "%s+0x%zx", info.dli_sname,
+                 (size_t)((const char *)caller - (const char *)info.dli_saddr));
     else
-        snprintf(text, sizeof text, "%s+0x%zx", base_name(info.dli_fname), (size_t)((const char *)caller - (const char *)info.dli_fbase));
+        snprintf(text, sizeof text, "%s+0x%zx", base_name(info.dli_fname),
+                 (size_t)((const char *)caller - (const char *)info.dli_fbase));
     STRING(w, "site", text);
 }
 
@@ -151,10 +159,12 @@ static void put_transfer(writer_t *w, const fy__event_t *e)
 {
     STRING(w, "direction", direction_name(e->u.transfer.direction));
     STRING(w, "path", fy_path_name((fy_path_t)e->u.transfer.path));
-    if (e->u.transfer.direction == FY__UPLOAD) STRING(w, "contract", e->u.transfer.contract ? "borrow" : "copy");
+    if (e->u.transfer.direction == FY__UPLOAD)
+        STRING(w, "contract", e->u.transfer.contract ? "borrow" : "copy");
     KEY(w, "priority");
     if (e->u.transfer.priority < 0) put_raw(w, "-", 1);
-    put_number(w, (uint64_t)(e->u.transfer.priority < 0 ? -(int64_t)e->u.transfer.priority : e->u.transfer.priority));
+    put_number(w, (uint64_t)(e->u.transfer.priority < 0 ? -(int64_t)e->u.transfer.priority
+                                                        : e->u.transfer.priority));
     STRING(w, "device", e->device);
     if (e->u.transfer.other) STRING(w, "other", e->u.transfer.other);
     put_point(w, e->point);
@@ -210,8 +220,10 @@ static void put_memory(writer_t *w, const fy__event_t *e)
         NUMBER(w, "block", e->u.memory.block);
         NUMBER(w, "bytes", e->nbytes);
         NUMBER(w, "requested_bytes", e->u.memory.requested);
-        if (e->kind == FY__EVENT_BLOCK_ALLOC) STRING(w, "category", fy_category_name(e->u.memory.category));
-        if (e->kind == FY__EVENT_BLOCK_ALLOC && e->point) NUMBER(w, "stream", FY__POINT_STREAM(e->point));
+        if (e->kind == FY__EVENT_BLOCK_ALLOC)
+            STRING(w, "category", fy_category_name(e->u.memory.category));
+        if (e->kind == FY__EVENT_BLOCK_ALLOC && e->point)
+            NUMBER(w, "stream", FY__POINT_STREAM(e->point));
         if (e->kind == FY__EVENT_BLOCK_FREE) put_after(w, e->u.memory.after);
         break;
     case FY__EVENT_BLOCKS_REACHED:
@@ -343,7 +355,8 @@ void *fy__event_write(void *writer)
     struct timespec nap = { 0, NAP_LEAST_NS };
     put_first(w);
     for (;;) {
-        const bool ending = atomic_load_explicit(&w->ending, memory_order_acquire); /* before the last look */
+        /* before the last look */
+        const bool ending = atomic_load_explicit(&w->ending, memory_order_acquire);
         if (drain(w)) {
             nap.tv_nsec = NAP_LEAST_NS;
             continue;

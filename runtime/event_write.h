@@ -11,8 +11,9 @@ typedef struct fy__event_writer {
     fy__event_ring_t *ring;
     int fd;
     uint64_t start_ns;
-    _Atomic bool ending;       /* nothing is put any more: write what is left, and the last line */
-    int failed;                /* errno of the first write that failed; then nothing more is written */
+    _Atomic bool ending; /* nothing is put any more: write what is left, and the last line */
+    /* errno of the first write that failed; then nothing more is written */
+    int failed;
     uint64_t nevents, dropped; /* lines for events; events that came after the failure */
     size_t used;
     char buffer[FY__EVENT_BUFFER];

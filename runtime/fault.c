@@ -1,4 +1,5 @@
-/* Fault flags of requests, and poison records. Only ops that can fault, and copies on devices whose copies can fail, call this. */
+/* Fault flags of requests, and poison records. Only ops that can fault, and copies on devices whose
+ * copies can fail, call this. */
 #include "runtime/fault.h"
 
 #include <sched.h>
@@ -22,12 +23,14 @@ static struct {
     char text[320];
 } records[RECORDS];
 
-/* A record's number contains its status, so that the status of an overwritten record is still known. */
+/* A record's number contains its status, so that the status of an overwritten record is still
+ * known. */
 uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
 {
     va_list args;
     pthread_mutex_lock(&records_lock);
-    if (!(++nrecords & 0xFFFFFFu)) nrecords++; /* number 0 is of FY__POISON_UNPLAYED and _FORGOTTEN */
+    /* number 0 is of FY__POISON_UNPLAYED and _FORGOTTEN */
+    if (!(++nrecords & 0xFFFFFFu)) nrecords++;
     const uint32_t number = nrecords & 0xFFFFFFu;
     records[number % RECORDS].status = status;
     va_start(args, format);
@@ -40,17 +43,22 @@ uint32_t fy__poison_record(fy_status_t status, const char *format, ...)
 
 uint32_t fy__poison_kernel(const char *op, fy_status_t status, const char *words)
 {
-    return fy__poison_record(FY_STATUS_KERNEL_FAILED, "%s: its kernel failed with %s: %s", op, fy_status_name(status), words);
+    return fy__poison_record(FY_STATUS_KERNEL_FAILED, "%s: its kernel failed with %s: %s", op,
+                             fy_status_name(status), words);
 }
 
 uint32_t fy__poison_flag(uint32_t flag, fy__fault_cause_t cause)
 {
     if (flag >> 24 == FY_STATUS_KERNEL_FAILED) return flag;
     if (cause.limit == FY__FAULT_OF_COPY)
-        return fy__poison_record(FY_STATUS_IO, "%s: the copy failed on its way and moved nothing", cause.op);
-    if (cause.limit < 0) return fy__poison_record(FY_STATUS_BAD_VALUE, "%s met a value it cannot work with", cause.op);
-    return fy__poison_record(FY_STATUS_BAD_VALUE, "%s: an index was not in 0 .. %lld and was clamped; check the indices", cause.op,
-                             (long long)cause.limit - 1);
+        return fy__poison_record(FY_STATUS_IO, "%s: the copy failed on its way and moved nothing",
+                                 cause.op);
+    if (cause.limit < 0)
+        return fy__poison_record(FY_STATUS_BAD_VALUE, "%s met a value it cannot work with",
+                                 cause.op);
+    return fy__poison_record(FY_STATUS_BAD_VALUE,
+                             "%s: an index was not in 0 .. %lld and was clamped; check the indices",
+                             cause.op, (long long)cause.limit - 1);
 }
 
 fy_status_t fy__poison_fail(uint32_t record, const char *what)
@@ -59,16 +67,20 @@ fy_status_t fy__poison_fail(uint32_t record, const char *what)
     const fy_status_t status = (fy_status_t)(record >> 24);
     if (record == FY__POISON_UNPLAYED)
         return fy_error_set(status, __FILE__, __LINE__,
-                            "%s: these bytes come from a graph that was recorded and not replayed, so nothing has computed them\n"
+                            "%s: these bytes come from a graph that was recorded and not replayed, "
+                            "so nothing has computed them\n"
                             "  Replay the graph first: fy_graph_replay",
                             what);
     if (record == FY__POISON_FORGOTTEN)
-        return fy_error_set(status, __FILE__, __LINE__,
-                            "%s: a request that this depends on may have failed: %d later requests of this device have failed, and\n"
-                            "  Ferry remembers no earlier failure. Wait for results or poll tickets more often",
-                            what, FY__FAULT_MEMORY);
+        return fy_error_set(
+            status, __FILE__, __LINE__,
+            "%s: a request that this depends on may have failed: %d later requests of this device "
+            "have failed, and\n"
+            "  Ferry remembers no earlier failure. Wait for results or poll tickets more often",
+            what, FY__FAULT_MEMORY);
     pthread_mutex_lock(&records_lock);
-    if ((nrecords & 0xFFFFFFu) - (record & 0xFFFFFFu) < RECORDS) memcpy(text, records[(record & 0xFFFFFFu) % RECORDS].text, sizeof text);
+    if ((nrecords & 0xFFFFFFu) - (record & 0xFFFFFFu) < RECORDS)
+        memcpy(text, records[(record & 0xFFFFFFu) % RECORDS].text, sizeof text);
     pthread_mutex_unlock(&records_lock);
     return fy_error_set(status, __FILE__, __LINE__, "%s: %s", what, text);
 }
@@ -82,14 +94,16 @@ void fy__poison_fork_unlock(void) { pthread_mutex_unlock(&records_lock); }
 static void forget_to(fy__point_t point)
 {
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
-    if (stream && atomic_load(&stream->forgotten) < FY__POINT_SEQ(point)) atomic_store(&stream->forgotten, FY__POINT_SEQ(point));
+    if (stream && atomic_load(&stream->forgotten) < FY__POINT_SEQ(point))
+        atomic_store(&stream->forgotten, FY__POINT_SEQ(point));
 }
 
 /* Records a failure. The one that it overwrites is forgotten. */
 static uint32_t note(fy__faults_t *faults, uint64_t request, fy__point_t point, uint32_t record)
 {
     const uint32_t i = faults->nfaulted++ % FY__FAULT_MEMORY;
-    if (faults->faulted[i].request > faults->forgotten) faults->forgotten = faults->faulted[i].request;
+    if (faults->faulted[i].request > faults->forgotten)
+        faults->forgotten = faults->faulted[i].request;
     forget_to(faults->faulted[i].point);
     for (int k = 0; k < FY__FAULT_ALSO; k++) forget_to(faults->faulted[i].also[k]);
     faults->faulted[i].request = request;
@@ -113,17 +127,19 @@ static void settle(fy__faults_t *faults, uint64_t request)
     memcpy(faults->faulted[i].also, faults->also[slot], sizeof faults->also[slot]);
 }
 
-/* The record of a request that is resolved: 0 if it was clean, FY__POISON_FORGOTTEN if that is no longer known. */
+/* The record of a request that is resolved: 0 if it was clean, FY__POISON_FORGOTTEN if that is no
+ * longer known. */
 static uint32_t record_of(const fy__faults_t *faults, uint64_t request)
 {
-    if (faults->next - request < FY__FAULT_WINDOW) return faults->records[request % FY__FAULT_WINDOW];
+    if (faults->next - request < FY__FAULT_WINDOW)
+        return faults->records[request % FY__FAULT_WINDOW];
     for (uint32_t i = 0; i < FY__FAULT_MEMORY && i < faults->nfaulted; i++)
         if (faults->faulted[i].request == request) return faults->faulted[i].record;
     return request <= faults->forgotten ? FY__POISON_FORGOTTEN : 0;
 }
 
-/* Waits until the request that last used `slot` is done. Releases the lock for the wait, which may have to submit something that needs
- * the lock, and takes it again. */
+/* Waits until the request that last used `slot` is done. Releases the lock for the wait, which may
+ * have to submit something that needs the lock, and takes it again. */
 static fy_status_t empty_slot(fy__faults_t *faults, uint32_t slot)
 {
     const fy__point_t point = faults->points[slot];
@@ -137,7 +153,8 @@ static fy_status_t empty_slot(fy__faults_t *faults, uint32_t slot)
     return status;
 }
 
-/* Another thread is submitting the request that has the slot: yields to it. false: that has taken more than a second. */
+/* Another thread is submitting the request that has the slot: yields to it. false: that has taken
+ * more than a second. */
 static bool let_submit(fy__faults_t *faults, uint64_t *start_ns)
 {
     enum { LONGEST_NS = 1000000000 };
@@ -149,9 +166,10 @@ static bool let_submit(fy__faults_t *faults, uint64_t *start_ns)
     return true;
 }
 
-/* Takes a slot. *out_busy: none was taken, because other threads are submitting in all slots, and `waits` is false. */
-static fy_status_t take(fy_device_t *device, fy__fault_cause_t cause, bool waits, uint64_t *out_request, uint32_t **out_word,
-                        bool *out_busy)
+/* Takes a slot. *out_busy: none was taken, because other threads are submitting in all slots, and
+ * `waits` is false. */
+static fy_status_t take(fy_device_t *device, fy__fault_cause_t cause, bool waits,
+                        uint64_t *out_request, uint32_t **out_word, bool *out_busy)
 {
     fy__faults_t *faults = &device->faults;
     fy_status_t status = FY_STATUS_OK;
@@ -164,11 +182,13 @@ static fy_status_t take(fy_device_t *device, fy__fault_cause_t cause, bool waits
             *out_busy = !waits;
             if (*out_busy) break;
             if (!let_submit(faults, &start_ns))
-                status = FY_FAIL(BUSY, "%s: %d such requests have been on their way to %s for a second", cause.op, FY__FAULT_WINDOW,
-                                 device->spec);
+                status = FY_FAIL(BUSY,
+                                 "%s: %d such requests have been on their way to %s for a second",
+                                 cause.op, FY__FAULT_WINDOW, device->spec);
         } else {
             status = empty_slot(faults, (uint32_t)(request % FY__FAULT_WINDOW));
-            if (status == FY_STATUS_OK && request == faults->next + 1) settle(faults, request - FY__FAULT_WINDOW);
+            if (status == FY_STATUS_OK && request == faults->next + 1)
+                settle(faults, request - FY__FAULT_WINDOW);
         }
         if (status != FY_STATUS_OK) break;
         request = faults->next + 1; /* another thread may have been faster */
@@ -189,21 +209,25 @@ static fy_status_t take(fy_device_t *device, fy__fault_cause_t cause, bool waits
     return status;
 }
 
-fy_status_t fy__fault_begin(fy_device_t *device, fy__fault_cause_t cause, uint64_t *out_request, uint32_t **out_word)
+fy_status_t fy__fault_begin(fy_device_t *device, fy__fault_cause_t cause, uint64_t *out_request,
+                            uint32_t **out_word)
 {
     bool busy;
     return take(device, cause, true, out_request, out_word, &busy);
 }
 
-/* A thread that holds some slots does not wait for threads that hold the others: it returns all, and starts again when one is free. */
-fy_status_t fy__fault_begin_many(fy_device_t *device, uint32_t count, const fy__fault_cause_t *causes, uint64_t *out_requests,
+/* A thread that holds some slots does not wait for threads that hold the others: it returns all,
+ * and starts again when one is free. */
+fy_status_t fy__fault_begin_many(fy_device_t *device, uint32_t count,
+                                 const fy__fault_cause_t *causes, uint64_t *out_requests,
                                  uint32_t **out_words)
 {
     uint32_t taken = 0;
     fy_status_t status = FY_STATUS_OK;
     while (taken < count && status == FY_STATUS_OK) {
         bool busy;
-        status = take(device, causes[taken], taken == 0, &out_requests[taken], &out_words[taken], &busy);
+        status =
+            take(device, causes[taken], taken == 0, &out_requests[taken], &out_words[taken], &busy);
         if (status == FY_STATUS_OK && !busy)
             taken++;
         else
@@ -222,15 +246,18 @@ void fy__fault_end(fy_device_t *device, uint64_t request, fy__point_t point)
     fy__unlock(&faults->lock);
 }
 
-/* Resolved requests are found among the last that failed, by number, or by record where the number is no longer known. */
-void fy__fault_belongs(fy_device_t *device, const fy__suspect_t *requests, fy__point_t point, int which)
+/* Resolved requests are found among the last that failed, by number, or by record where the number
+ * is no longer known. */
+void fy__fault_belongs(fy_device_t *device, const fy__suspect_t *requests, fy__point_t point,
+                       int which)
 {
     fy__faults_t *faults = &device->faults;
     if (!fy__suspect_any(requests)) return;
     fy__lock(&faults->lock);
     for (uint64_t i = 0; i < FY__FAULT_WINDOW; i++) {
         const uint64_t request = requests->first + i;
-        if (requests->mask >> i & 1 && faults->next - request < FY__FAULT_WINDOW) faults->also[request % FY__FAULT_WINDOW][which] = point;
+        if (requests->mask >> i & 1 && faults->next - request < FY__FAULT_WINDOW)
+            faults->also[request % FY__FAULT_WINDOW][which] = point;
     }
     for (uint32_t i = 0; i < FY__FAULT_MEMORY && i < faults->nfaulted; i++) {
         const uint64_t back = faults->faulted[i].request - requests->first;
@@ -255,7 +282,8 @@ uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
     fy__lock(&faults->lock);
     /* Settled earlier: another request may have its slot by now. */
     for (uint32_t i = 0; i < FY__FAULT_MEMORY && i < faults->nfaulted && !record; i++)
-        if (is_at(point, faults->faulted[i].point, faults->faulted[i].also)) record = faults->faulted[i].record;
+        if (is_at(point, faults->faulted[i].point, faults->faulted[i].also))
+            record = faults->faulted[i].record;
     for (uint32_t back = 0; back < FY__FAULT_WINDOW && back < faults->next && !record; back++) {
         const uint64_t request = faults->next - back;
         const uint32_t slot = (uint32_t)(request % FY__FAULT_WINDOW);
@@ -265,7 +293,8 @@ uint32_t fy__fault_at(fy_device_t *device, fy__point_t point)
     }
     fy__unlock(&faults->lock);
     const fy_stream_t *stream = record ? NULL : fy__stream_at(FY__POINT_STREAM(point));
-    return stream && FY__POINT_SEQ(point) <= atomic_load(&stream->forgotten) ? FY__POISON_FORGOTTEN : record;
+    return stream && FY__POINT_SEQ(point) <= atomic_load(&stream->forgotten) ? FY__POISON_FORGOTTEN
+                                                                             : record;
 }
 
 void fy__fault_keep(fy_device_t *device, fy__point_t point, uint32_t record)
@@ -288,22 +317,29 @@ fy_status_t fy__faults_take(fy_device_t *device, const char *what)
     fy__faults_t *faults = &device->faults;
     uint32_t record = 0;
     fy__lock(&faults->lock);
-    for (uint64_t request = faults->next > FY__FAULT_WINDOW ? faults->next - FY__FAULT_WINDOW + 1 : 1; request <= faults->next; request++) {
+    for (uint64_t request = faults->next > FY__FAULT_WINDOW ? faults->next - FY__FAULT_WINDOW + 1
+                                                            : 1;
+         request <= faults->next; request++) {
         const fy__point_t point = faults->points[request % FY__FAULT_WINDOW];
-        if (point != UINT64_MAX && fy__point_reached(point)) settle(faults, request); /* other threads go on submitting */
+        /* other threads go on submitting */
+        if (point != UINT64_MAX && fy__point_reached(point)) settle(faults, request);
     }
-    if (faults->ntaken + FY__FAULT_MEMORY < faults->nfaulted) faults->ntaken = faults->nfaulted - FY__FAULT_MEMORY;
-    if (faults->ntaken < faults->nfaulted) record = faults->faulted[faults->ntaken % FY__FAULT_MEMORY].record;
+    if (faults->ntaken + FY__FAULT_MEMORY < faults->nfaulted)
+        faults->ntaken = faults->nfaulted - FY__FAULT_MEMORY;
+    if (faults->ntaken < faults->nfaulted)
+        record = faults->faulted[faults->ntaken % FY__FAULT_MEMORY].record;
     faults->ntaken = faults->nfaulted;
     fy__unlock(&faults->lock);
     return record ? fy__poison_fail(record, what) : FY_STATUS_OK;
 }
 
-/* Moves `suspect`'s window up to `first`. Requests that fall out are a window old: they are resolved. */
+/* Moves `suspect`'s window up to `first`. Requests that fall out are a window old: they are
+ * resolved. */
 static void rebase(fy__faults_t *faults, fy__suspect_t *suspect, uint64_t first)
 {
     for (; suspect->mask && suspect->first < first; suspect->first++, suspect->mask >>= 1) {
-        if ((suspect->mask & 1) && !suspect->poison) suspect->poison = record_of(faults, suspect->first);
+        if ((suspect->mask & 1) && !suspect->poison)
+            suspect->poison = record_of(faults, suspect->first);
     }
     if (suspect->first < first) suspect->first = first;
 }
@@ -317,9 +353,11 @@ static void join(fy__faults_t *faults, fy__suspect_t *dst, fy__suspect_t src)
         dst->mask = src.mask;
         return;
     }
-    /* One window for both: it starts at the earlier request, unless the later one's last bit would not fit; what falls out then is a
-     * window older than a request that was made, so it is resolved. */
-    fy__suspect_t early = dst->first < src.first ? *dst : src, late = dst->first < src.first ? src : *dst;
+    /* One window for both: it starts at the earlier request, unless the later one's last bit would
+     * not fit; what falls out then is a window older than a request that was made, so it is
+     * resolved. */
+    fy__suspect_t early = dst->first < src.first ? *dst : src,
+                  late = dst->first < src.first ? src : *dst;
     const uint64_t last = late.first + 63 - (uint64_t)__builtin_clzll(late.mask);
     if (last - early.first >= FY__FAULT_WINDOW) rebase(faults, &early, last - FY__FAULT_WINDOW + 1);
     if (late.first < early.first) rebase(faults, &late, early.first);

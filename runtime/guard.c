@@ -1,5 +1,6 @@
-/* Checking and charging guards. A check goes through the chain from the inside out, takes what is asked for from each guard in one atomic
- * step with the comparison, and gives it back if a later one refuses. So threads that share a guard cannot pass its limit together. */
+/* Checking and charging guards. A check goes through the chain from the inside out, takes what is
+ * asked for from each guard in one atomic step with the comparison, and gives it back if a later
+ * one refuses. So threads that share a guard cannot pass its limit together. */
 #include "runtime/guard.h"
 
 #include <stdio.h>
@@ -11,7 +12,8 @@
 
 typedef unsigned long long ull;
 
-_Static_assert((int)FY__QUOTA_UPLOAD == (int)FY__UPLOAD && (int)FY__QUOTA_DOWNLOAD == (int)FY__DOWNLOAD &&
+_Static_assert((int)FY__QUOTA_UPLOAD == (int)FY__UPLOAD &&
+                   (int)FY__QUOTA_DOWNLOAD == (int)FY__DOWNLOAD &&
                    (int)FY__QUOTA_PEER == (int)FY__PEER,
                "a direction is its quota");
 
@@ -24,7 +26,8 @@ uint64_t fy__now_ns(void)
 
 /* ---- guards as objects ---- */
 
-fy__guard_t *fy__guard_create(fy_guard_action_t action, const uint64_t limit[FY__QUOTAS], const fy__node_t *node, fy__guard_t *outer)
+fy__guard_t *fy__guard_create(fy_guard_action_t action, const uint64_t limit[FY__QUOTAS],
+                              const fy__node_t *node, fy__guard_t *outer)
 {
     fy__guard_t *guard = calloc(1, sizeof *guard);
     if (!guard) return NULL;
@@ -32,8 +35,10 @@ fy__guard_t *fy__guard_create(fy_guard_action_t action, const uint64_t limit[FY_
     guard->action = action;
     guard->node = node;
     guard->outer = outer;
-    guard->counts_memory = limit[FY__QUOTA_MEMORY] != FY_UNLIMITED || (outer && outer->counts_memory);
-    for (int i = 0; i < FY__QUOTAS; i++) atomic_store_explicit(&guard->limit[i], limit[i], memory_order_relaxed);
+    guard->counts_memory = limit[FY__QUOTA_MEMORY] != FY_UNLIMITED ||
+                           (outer && outer->counts_memory);
+    for (int i = 0; i < FY__QUOTAS; i++)
+        atomic_store_explicit(&guard->limit[i], limit[i], memory_order_relaxed);
     return guard;
 }
 
@@ -55,7 +60,8 @@ fy__guard_t *fy__guard_process_retain(void)
 {
     if (FY_LIKELY(!atomic_load_explicit(&fy__guard_process, memory_order_relaxed))) return NULL;
     pthread_mutex_lock(&process_lock);
-    fy__guard_t *guard = fy__guard_retain(atomic_load_explicit(&fy__guard_process, memory_order_relaxed));
+    fy__guard_t *guard =
+        fy__guard_retain(atomic_load_explicit(&fy__guard_process, memory_order_relaxed));
     pthread_mutex_unlock(&process_lock);
     return guard;
 }
@@ -73,10 +79,14 @@ void fy__guard_fork_unlock(void) { pthread_mutex_unlock(&process_lock); }
 
 /* ---- taking ---- */
 
-static const char *const quantities[FY__QUOTAS] = { "upload bytes", "download bytes",     "peer bytes",
-                                                    "syncs",        "device allocations", "live device bytes" };
+static const char *const quantities[FY__QUOTAS] = { "upload bytes",       "download bytes",
+                                                    "peer bytes",         "syncs",
+                                                    "device allocations", "live device bytes" };
 
-static uint64_t load(const _Atomic uint64_t *word) { return atomic_load_explicit(word, memory_order_relaxed); }
+static uint64_t load(const _Atomic uint64_t *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
 
 /* The call that asks; put into words only when somebody is told. */
 typedef struct asker {
@@ -98,22 +108,26 @@ static bool take_one(fy__guard_t *guard, fy__quota_t quota, uint64_t n, uint64_t
     uint64_t used = load(&guard->used[quota]);
     do {
         const uint64_t limit = load(&guard->limit[quota]);
-        if (n && guard->action == FY_GUARD_REFUSE && limit != FY_UNLIMITED && (used > limit || n > limit - used)) {
+        if (n && guard->action == FY_GUARD_REFUSE && limit != FY_UNLIMITED &&
+            (used > limit || n > limit - used)) {
             *out_used = used;
             return false;
         }
-    } while (!atomic_compare_exchange_weak_explicit(&guard->used[quota], &used, used + n, memory_order_relaxed, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&guard->used[quota], &used, used + n,
+                                                    memory_order_relaxed, memory_order_relaxed));
     *out_used = used;
     return true;
 }
 
 static void give_back(fy__guard_t *guard, const fy__guard_t *end, fy__quota_t quota, uint64_t n)
 {
-    for (; guard != end; guard = guard->outer) atomic_fetch_sub_explicit(&guard->used[quota], n, memory_order_relaxed);
+    for (; guard != end; guard = guard->outer)
+        atomic_fetch_sub_explicit(&guard->used[quota], n, memory_order_relaxed);
 }
 
-static FY_COLD fy_status_t refuse(const fy__thread_t *thread, const fy__guard_t *guard, const asker_t *asker, fy__quota_t quota,
-                                  uint64_t asked, uint64_t used)
+static FY_COLD fy_status_t refuse(const fy__thread_t *thread, const fy__guard_t *guard,
+                                  const asker_t *asker, fy__quota_t quota, uint64_t asked,
+                                  uint64_t used)
 {
     const ull limit = (ull)load(&guard->limit[quota]);
     char path[128], name[128];
@@ -122,29 +136,36 @@ static FY_COLD fy_status_t refuse(const fy__thread_t *thread, const fy__guard_t 
     if (!path[0]) snprintf(path, sizeof path, "(none)"); /* a budget, and no scope is open */
     if (!guard->keeper)
         return FY_FAIL(REFUSED_BY_GUARD,
-                       "%s: the guard on scope '%s' allows %llu %s, of which %llu are used; this call needs %llu\n  Move the call out of "
+                       "%s: the guard on scope '%s' allows %llu %s, of which %llu are used; this "
+                       "call needs %llu\n  Move the call out of "
                        "the scope, or raise the limit where the guard is set (fy_scope_guard)",
                        what, path, limit, quantities[quota], (ull)used, (ull)asked);
-    return FY_FAIL(REFUSED_BY_GUARD,
-                   "%s: the budget '%.64s' allows %s %llu %s, of which %llu are used; this call, in scope '%s', needs %llu\n  Do without "
-                   "it, or raise the budget where it is set (fy_budget_set, $FERRY_BUDGET, ferry --budget)",
-                   what, guard->items[quota], guard->node ? "each such scope" : "the process", limit, quantities[quota], (ull)used, path,
-                   (ull)asked);
+    return FY_FAIL(
+        REFUSED_BY_GUARD,
+        "%s: the budget '%.64s' allows %s %llu %s, of which %llu are used; this call, in scope "
+        "'%s', needs %llu\n  Do without "
+        "it, or raise the budget where it is set (fy_budget_set, $FERRY_BUDGET, ferry --budget)",
+        what, guard->items[quota], guard->node ? "each such scope" : "the process", limit,
+        quantities[quota], (ull)used, path, (ull)asked);
 }
 
 /* A guard that only logs was passed by. Nothing is held; the caller keeps the chain alive. */
-static FY_COLD void tell(const fy__guard_t *guard, const asker_t *asker, fy__quota_t quota, uint64_t asked)
+static FY_COLD void tell(const fy__guard_t *guard, const asker_t *asker, fy__quota_t quota,
+                         uint64_t asked)
 {
     char path[128], name[128];
     const uint64_t limit = load(&guard->limit[quota]), used = load(&guard->used[quota]);
     if (!asked || limit == FY_UNLIMITED || used <= limit) return;
     fy__node_path(guard->node, path, sizeof path);
-    fy__log(FY_LOG_WARNING, "guard on scope '%s': %s: %llu %s asked, %llu of %llu used", path, name_of(asker, name), (ull)asked,
-            quantities[quota], (ull)(used > asked ? used - asked : 0), (ull)limit);
+    fy__log(FY_LOG_WARNING, "guard on scope '%s': %s: %llu %s asked, %llu of %llu used", path,
+            name_of(asker, name), (ull)asked, quantities[quota],
+            (ull)(used > asked ? used - asked : 0), (ull)limit);
 }
 
-/* Takes n from every guard of the thread and from the process's, or from none. Both chains are returned retained. */
-static FY_COLD fy_status_t take(fy__thread_t *thread, fy__quota_t quota, uint64_t n, const asker_t *asker, fy__claim_t *out_claim)
+/* Takes n from every guard of the thread and from the process's, or from none. Both chains are
+ * returned retained. */
+static FY_COLD fy_status_t take(fy__thread_t *thread, fy__quota_t quota, uint64_t n,
+                                const asker_t *asker, fy__claim_t *out_claim)
 {
     fy__guard_t *const heads[2] = { fy__guard_retain(thread->guards), fy__guard_process_retain() };
     fy_status_t status = FY_STATUS_OK;
@@ -195,7 +216,8 @@ void fy__guard_settle_slow(fy__thread_t *thread)
 }
 
 /* Takes n and notes that on the thread until it is charged or settled. */
-static FY_COLD fy_status_t claim(fy__thread_t *thread, fy__quota_t quota, uint64_t n, const asker_t *asker)
+static FY_COLD fy_status_t claim(fy__thread_t *thread, fy__quota_t quota, uint64_t n,
+                                 const asker_t *asker)
 {
     fy__claim_t taken;
     fy__guard_unclaim(thread, quota); /* of a call that failed and did not say so */
@@ -229,7 +251,8 @@ static FY_COLD void charge(fy__thread_t *thread, fy__quota_t quota, uint64_t n)
 
 /* ---- what the API's edges call ---- */
 
-fy_status_t fy__guard_check_transfer(fy__thread_t *thread, int direction, uint64_t nbytes, const char *what)
+fy_status_t fy__guard_check_transfer(fy__thread_t *thread, int direction, uint64_t nbytes,
+                                     const char *what)
 {
     if (FY_LIKELY(!fy__guard_any(thread))) return FY_STATUS_OK;
     return claim(thread, (fy__quota_t)direction, nbytes, &(asker_t){ what, NULL, 0 });
@@ -244,7 +267,9 @@ void fy__guard_charge_transfer(fy__thread_t *thread, int direction, uint64_t nby
 static FY_COLD bool some_left(fy__guard_t *guard, fy__quota_t quota)
 {
     for (; guard; guard = guard->outer)
-        if (guard->action == FY_GUARD_REFUSE && load(&guard->used[quota]) >= load(&guard->limit[quota])) return false;
+        if (guard->action == FY_GUARD_REFUSE &&
+            load(&guard->used[quota]) >= load(&guard->limit[quota]))
+            return false;
     return true;
 }
 
@@ -258,7 +283,10 @@ static bool is_allowed(const fy__thread_t *thread, fy__quota_t quota)
 }
 
 bool fy__sync_allowed(const fy__thread_t *thread) { return is_allowed(thread, FY__QUOTA_SYNCS); }
-bool fy__device_alloc_allowed(const fy__thread_t *thread) { return is_allowed(thread, FY__QUOTA_ALLOCS); }
+bool fy__device_alloc_allowed(const fy__thread_t *thread)
+{
+    return is_allowed(thread, FY__QUOTA_ALLOCS);
+}
 
 fy_status_t fy__sync_begin(fy__thread_t *thread, const char *what, uint64_t *out_start_ns)
 {
@@ -279,7 +307,10 @@ void fy__sync_ended(fy__thread_t *thread, uint64_t blocked_ns)
     FY__EVENT(fy__event_sync(thread, thread->blocking, blocked_ns));
 }
 
-void fy__sync_end(fy__thread_t *thread, uint64_t start_ns) { fy__sync_ended(thread, fy__now_ns() - start_ns); }
+void fy__sync_end(fy__thread_t *thread, uint64_t start_ns)
+{
+    fy__sync_ended(thread, fy__now_ns() - start_ns);
+}
 
 void fy__throttled(fy__thread_t *thread, uint64_t start_ns)
 {
@@ -292,7 +323,8 @@ void fy__throttled(fy__thread_t *thread, uint64_t start_ns)
 fy_status_t fy__guard_check_device_alloc(fy__thread_t *thread, uint64_t nbytes, const char *device)
 {
     if (FY_LIKELY(!fy__guard_any(thread))) return FY_STATUS_OK;
-    return claim(thread, FY__QUOTA_ALLOCS, 1, &(asker_t){ "allocation of a segment", device, nbytes });
+    return claim(thread, FY__QUOTA_ALLOCS, 1,
+                 &(asker_t){ "allocation of a segment", device, nbytes });
 }
 
 void fy__guard_count_device_alloc(fy__thread_t *thread)
@@ -302,7 +334,8 @@ void fy__guard_count_device_alloc(fy__thread_t *thread)
     if (FY_UNLIKELY(fy__guard_any(thread) || thread->claimed)) charge(thread, FY__QUOTA_ALLOCS, 1);
 }
 
-fy_status_t fy__guard_take_memory(fy__thread_t *thread, uint64_t nbytes, const char *device, fy__guard_t **out_guards)
+fy_status_t fy__guard_take_memory(fy__thread_t *thread, uint64_t nbytes, const char *device,
+                                  fy__guard_t **out_guards)
 {
     fy__claim_t taken;
     *out_guards = NULL;
@@ -316,7 +349,8 @@ fy_status_t fy__guard_take_memory(fy__thread_t *thread, uint64_t nbytes, const c
 
 void fy__guard_grow_memory(fy__guard_t *guards, uint64_t nbytes)
 {
-    for (; guards; guards = guards->outer) atomic_fetch_add_explicit(&guards->used[FY__QUOTA_MEMORY], nbytes, memory_order_relaxed);
+    for (; guards; guards = guards->outer)
+        atomic_fetch_add_explicit(&guards->used[FY__QUOTA_MEMORY], nbytes, memory_order_relaxed);
 }
 
 void fy__guard_free_memory(fy__guard_t *guards, uint64_t nbytes)

@@ -17,7 +17,8 @@ void fy__heritage_release(fy__heritage_t *heritage)
 /* The node of the same path in this thread's own tree: only the owner adds to a tree. */
 static fy__node_t *same_path(fy__thread_t *thread, const fy__node_t *node)
 {
-    return node->parent ? fy__node_child(same_path(thread, node->parent), node->name) : &thread->root;
+    return node->parent ? fy__node_child(same_path(thread, node->parent), node->name)
+                        : &thread->root;
 }
 
 void fy__heritage_enter(fy__thread_t *thread, const fy__heritage_t *heritage)

@@ -40,7 +40,8 @@ static void add_thread(void *user, fy__thread_t *thread)
 {
     struct sum *sum = user;
     fy__node_t *node = fy__node_find(&thread->root, sum->path);
-    fy__node_memory_t *memory = node ? atomic_load_explicit(&node->memory, memory_order_acquire) : NULL;
+    fy__node_memory_t *memory = node ? atomic_load_explicit(&node->memory, memory_order_acquire)
+                                     : NULL;
     if (!memory) return;
     memory += sum->device_index;
     sum->live += fy__node_memory_live(memory);
@@ -55,9 +56,15 @@ static void forget_peak(void *user, fy__node_t *node)
     if (memory) atomic_store_explicit(&memory[index].peak, 0, memory_order_relaxed);
 }
 
-static void forget_peaks(void *user, fy__thread_t *thread) { fy__node_walk(&thread->root, forget_peak, user); }
+static void forget_peaks(void *user, fy__thread_t *thread)
+{
+    fy__node_walk(&thread->root, forget_peak, user);
+}
 
-void fy__memory_forget_peaks(uint32_t device_index) { fy__thread_walk(forget_peaks, &device_index); }
+void fy__memory_forget_peaks(uint32_t device_index)
+{
+    fy__thread_walk(forget_peaks, &device_index);
+}
 
 /* ---- the scopes with most live bytes ---- */
 
@@ -85,11 +92,13 @@ static void rank(void *user, fy__node_t *node)
     fy__node_path(node, path, sizeof path);
     for (fy__thread_t *thread = ranking->first; thread != ranking->thread; thread = thread->next)
         if (own_live(thread, path, index)) return;
-    for (fy__thread_t *thread = ranking->thread; thread; thread = thread->next) live += own_live(thread, path, index);
+    for (fy__thread_t *thread = ranking->thread; thread; thread = thread->next)
+        live += own_live(thread, path, index);
     int at = FY_OOM_TOP;
     while (at > 0 && ranking->verdict->top[at - 1].live < live) at--;
     if (at == FY_OOM_TOP) return;
-    for (int i = FY_OOM_TOP - 1; i > at; i--) ranking->verdict->top[i] = ranking->verdict->top[i - 1];
+    for (int i = FY_OOM_TOP - 1; i > at; i--)
+        ranking->verdict->top[i] = ranking->verdict->top[i - 1];
     const size_t length = strlen(path), room = sizeof ranking->verdict->top[at].path;
     if (length < room)
         memcpy(ranking->verdict->top[at].path, path, length + 1);
@@ -114,13 +123,16 @@ void fy__memory_top_scopes(uint32_t device_index, fy_oom_verdict_t *verdict)
 
 /* ---- the public figures ---- */
 
-static fy_status_t check(const fy_device_t *device, const fy_memory_stats_t *out_stats, const char *what)
+static fy_status_t check(const fy_device_t *device, const fy_memory_stats_t *out_stats,
+                         const char *what)
 {
-    FY_TRY(fy__check_sized(what, "out_stats", out_stats, sizeof *out_stats, "FY_MEMORY_STATS_INIT"));
+    FY_TRY(
+        fy__check_sized(what, "out_stats", out_stats, sizeof *out_stats, "FY_MEMORY_STATS_INIT"));
     return device ? FY_STATUS_OK : FY_FAIL(INVALID_ARGUMENT, "%s: device is NULL", what);
 }
 
-fy_status_t fy_memory_query(const fy_device_t *device, const char *scope_path, fy_memory_stats_t *out_stats)
+fy_status_t fy_memory_query(const fy_device_t *device, const char *scope_path,
+                            fy_memory_stats_t *out_stats)
 {
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
     FY_TRY(check(device, out_stats, "memory_query"));
@@ -139,7 +151,8 @@ fy_status_t fy_memory_query(const fy_device_t *device, const char *scope_path, f
         uint64_t kept = 0, by_category[FY_CATEGORY_COUNT];
         fy__front_nbytes(by_category);
         for (int i = 0; i < FY_CATEGORY_COUNT; i++) {
-            if (by_category[i] > stats.by_category[i]) by_category[i] = stats.by_category[i]; /* threads went on */
+            /* threads went on */
+            if (by_category[i] > stats.by_category[i]) by_category[i] = stats.by_category[i];
             stats.by_category[i] -= by_category[i];
             kept += by_category[i];
         }
@@ -160,7 +173,8 @@ fy_status_t fy_memory_peek(const fy_device_t *device, fy_memory_stats_t *out_sta
 
 fy_status_t fy_memory_query_rungs(const fy_device_t *device, fy_memory_rungs_t *out_rungs)
 {
-    FY_TRY(fy__check_sized("memory_query_rungs", "out_rungs", out_rungs, sizeof *out_rungs, "FY_MEMORY_RUNGS_INIT"));
+    FY_TRY(fy__check_sized("memory_query_rungs", "out_rungs", out_rungs, sizeof *out_rungs,
+                           "FY_MEMORY_RUNGS_INIT"));
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_query_rungs: device is NULL");
     fy__pool_rungs(device->pool, out_rungs);
     if (device->is_host) out_rungs->at_hand = fy__front_served();
@@ -180,7 +194,8 @@ fy_status_t fy_memory_query_pinned(const fy_device_t *device, fy_memory_stats_t 
     return FY_STATUS_OK;
 }
 
-/* Segments that any pool of host memory has given back stay warm for a while; a trim of the host is where they go. */
+/* Segments that any pool of host memory has given back stay warm for a while; a trim of the host is
+ * where they go. */
 static void trim_warm(const fy_device_t *host, uint64_t keep_nbytes)
 {
     fy_memory_stats_t stats;
@@ -211,8 +226,11 @@ fy_status_t fy_memory_trim(fy_device_t *device, uint64_t keep_nbytes, uint64_t *
 fy_status_t fy_memory_check(const fy_device_t *device, uint64_t *out_broken)
 {
     if (out_broken) *out_broken = 0;
-    if (!device || !out_broken) return FY_FAIL(INVALID_ARGUMENT, "memory_check: %s is NULL", device ? "out_broken" : "device");
-    *out_broken = fy__pool_check(device->pool) + (device->pinned ? fy__pool_check(device->pinned) : 0);
+    if (!device || !out_broken)
+        return FY_FAIL(INVALID_ARGUMENT, "memory_check: %s is NULL",
+                       device ? "out_broken" : "device");
+    *out_broken = fy__pool_check(device->pool) +
+                  (device->pinned ? fy__pool_check(device->pinned) : 0);
     return FY_STATUS_OK;
 }
 

@@ -1,4 +1,5 @@
-/* Trees of scope names: look-up, growth, walking. Only the owning thread adds to a tree; a child is complete before it is published. */
+/* Trees of scope names: look-up, growth, walking. Only the owning thread adds to a tree; a child is
+ * complete before it is published. */
 #include "runtime/node.h"
 
 #include <stdbool.h>
@@ -17,7 +18,8 @@ static bool same_name(const char *element, const char *name)
 
 /* ---- many children ---- */
 
-/* Open addressing, a power of two, at most half full. Without memory for it there is no table: the list has all children. */
+/* Open addressing, a power of two, at most half full. Without memory for it there is no table: the
+ * list has all children. */
 typedef struct fy__node_table {
     uint32_t mask;
     fy__node_t *slots[];
@@ -35,7 +37,8 @@ static uint32_t hash_of(const char *name)
 static fy__node_t **slot_of(fy__node_table_t *table, const char *name)
 {
     uint32_t at = hash_of(name) & table->mask;
-    while (table->slots[at] && !same_name(table->slots[at]->name, name)) at = (at + 1) & table->mask;
+    while (table->slots[at] && !same_name(table->slots[at]->name, name))
+        at = (at + 1) & table->mask;
     return &table->slots[at];
 }
 
@@ -74,7 +77,9 @@ static fy__node_t *add_child(fy__node_t *parent, const char *name)
     for (char *c = node->name; *c; c++)
         if (*c == '/') *c = '.';
     node->parent = parent;
-    atomic_store_explicit(&node->sibling, atomic_load_explicit(&parent->child, memory_order_relaxed), memory_order_relaxed);
+    atomic_store_explicit(&node->sibling,
+                          atomic_load_explicit(&parent->child, memory_order_relaxed),
+                          memory_order_relaxed);
     atomic_store_explicit(&parent->child, node, memory_order_release);
     enter(parent, node);
     return node;
@@ -89,7 +94,8 @@ fy__node_t *fy__node_child(fy__node_t *parent, const char *name)
         for (node = atomic_load_explicit(&parent->child, memory_order_relaxed); node;
              node = atomic_load_explicit(&node->sibling, memory_order_relaxed))
             if (same_name(node->name, name)) return node;
-    if (parent->nchildren >= FY__NODE_CHILDREN && strcmp(name, FY__NODE_OTHERS) != 0) return fy__node_child(parent, FY__NODE_OTHERS);
+    if (parent->nchildren >= FY__NODE_CHILDREN && strcmp(name, FY__NODE_OTHERS) != 0)
+        return fy__node_child(parent, FY__NODE_OTHERS);
     return add_child(parent, name);
 }
 
@@ -116,7 +122,8 @@ fy__node_memory_t *fy__node_memory(fy__node_t *node, uint32_t device_index)
             memory[i].owner = fy__tls;
             memory[i].above = above ? &above[i] : NULL;
         }
-        atomic_store_explicit(&node->memory, memory, memory_order_release); /* only the owning thread gets here */
+        /* only the owning thread gets here */
+        atomic_store_explicit(&node->memory, memory, memory_order_release);
     }
     return &memory[device_index];
 }

@@ -1,4 +1,5 @@
-/* Registering host memory with a device, and the count of what is registered. See pin.h for who does. */
+/* Registering host memory with a device, and the count of what is registered. See pin.h for who
+ * does. */
 #include "runtime/pin.h"
 
 #include <stdio.h>
@@ -15,15 +16,24 @@ typedef unsigned long long ull; /* for printf */
 
 static bool take(fy_device_t *device, uint64_t nbytes)
 {
-    uint64_t registered = atomic_load(&device->registered_nbytes), peak = atomic_load(&device->registered_peak_nbytes);
+    uint64_t registered = atomic_load(&device->registered_nbytes),
+             peak = atomic_load(&device->registered_peak_nbytes);
     do
-        if (nbytes > device->pinned_limit_nbytes || registered > device->pinned_limit_nbytes - nbytes) return false;
-    while (!atomic_compare_exchange_weak(&device->registered_nbytes, &registered, registered + nbytes));
-    while (peak < registered + nbytes && !atomic_compare_exchange_weak(&device->registered_peak_nbytes, &peak, registered + nbytes)) {}
+        if (nbytes > device->pinned_limit_nbytes ||
+            registered > device->pinned_limit_nbytes - nbytes)
+            return false;
+    while (!atomic_compare_exchange_weak(&device->registered_nbytes, &registered,
+                                         registered + nbytes));
+    while (peak < registered + nbytes &&
+           !atomic_compare_exchange_weak(&device->registered_peak_nbytes, &peak,
+                                         registered + nbytes)) {}
     return true;
 }
 
-static void give(fy_device_t *device, uint64_t nbytes) { atomic_fetch_sub(&device->registered_nbytes, nbytes); }
+static void give(fy_device_t *device, uint64_t nbytes)
+{
+    atomic_fetch_sub(&device->registered_nbytes, nbytes);
+}
 
 /* ---- the backend ---- */
 
@@ -31,7 +41,8 @@ static void give(fy_device_t *device, uint64_t nbytes) { atomic_fetch_sub(&devic
 static fy_status_t lock_pages(fy_device_t *device, void *address, uint64_t nbytes)
 {
     if (!device->backend->register_host) return FY_STATUS_OK;
-    const fy_status_t status = fy__device_check(device, device->backend->register_host(device->dev, address, nbytes));
+    const fy_status_t status =
+        fy__device_check(device, device->backend->register_host(device->dev, address, nbytes));
     if (status != FY_STATUS_OK) give(device, nbytes);
     return status;
 }
@@ -43,7 +54,8 @@ static void unlock_pages(fy_device_t *device, void *address, uint64_t nbytes)
     give(device, nbytes);
 }
 
-static fy_status_t from_host(const fy_device_t *device, uint64_t nbytes, fy__backing_t *backing, void **out_address)
+static fy_status_t from_host(const fy_device_t *device, uint64_t nbytes, fy__backing_t *backing,
+                             void **out_address)
 {
     FY_TRY(fy__machine_take(device->spec, nbytes, backing));
     const fy_status_t status = fy__host_segment_alloc(nbytes, out_address);
@@ -57,22 +69,27 @@ static void to_host(void *address, uint64_t nbytes)
     fy__machine_give(nbytes);
 }
 
-/* Memory of Ferry's own, locked. The driver would fault its pages one by one, on this thread; a device that computes its times locks
- * nothing, so there whoever writes first pays, if anybody does. */
-static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, fy__backing_t *backing, void **out_address)
+/* Memory of Ferry's own, locked. The driver would fault its pages one by one, on this thread; a
+ * device that computes its times locks nothing, so there whoever writes first pays, if anybody
+ * does. */
+static fy_status_t locked_segment(fy_device_t *device, uint64_t nbytes, fy__backing_t *backing,
+                                  void **out_address)
 {
     *out_address = NULL;
     if (!take(device, nbytes))
         return FY_FAIL(PINNED_LIMIT,
-                       "%s: %llu bytes are page-locked for it, and %llu more are past the limit of %llu (pinned=); give at least %llu",
-                       device->spec, (ull)atomic_load(&device->registered_nbytes), (ull)nbytes, (ull)device->pinned_limit_nbytes,
+                       "%s: %llu bytes are page-locked for it, and %llu more are past the limit of "
+                       "%llu (pinned=); give at least %llu",
+                       device->spec, (ull)atomic_load(&device->registered_nbytes), (ull)nbytes,
+                       (ull)device->pinned_limit_nbytes,
                        (ull)(atomic_load(&device->registered_nbytes) + nbytes));
     fy_status_t status = from_host(device, nbytes, backing, out_address);
     if (status != FY_STATUS_OK) {
         give(device, nbytes);
         return status;
     }
-    if (device->backend->register_host && !device->backend->clock) fy__host_segment_touch(*out_address, nbytes);
+    if (device->backend->register_host && !device->backend->clock)
+        fy__host_segment_touch(*out_address, nbytes);
     status = lock_pages(device, *out_address, nbytes);
     if (status == FY_STATUS_OK) return FY_STATUS_OK;
     to_host(*out_address, nbytes);
@@ -102,7 +119,10 @@ fy_status_t fy__pin_segment_alloc(void *user, uint64_t nbytes, void **out_addres
     return status;
 }
 
-void fy__pin_segment_free(void *user, void *address, uint64_t nbytes) { unlock_segment(user, address, nbytes); }
+void fy__pin_segment_free(void *user, void *address, uint64_t nbytes)
+{
+    unlock_segment(user, address, nbytes);
+}
 
 bool fy__pin_may_grow(void *user)
 {
@@ -154,7 +174,8 @@ void fy__pin_own_free(fy_device_t *device, void *address, uint64_t nbytes)
 
 uint64_t fy__pin_add_outside(const fy_device_t *device, fy_memory_stats_t *stats)
 {
-    const uint64_t outside = atomic_load(&device->pinned_outside_nbytes), own = device->pinned_own_nbytes;
+    const uint64_t outside = atomic_load(&device->pinned_outside_nbytes),
+                   own = device->pinned_own_nbytes;
     stats->live += outside;
     stats->by_category[FY_CATEGORY_WORKSPACE] += own;
     stats->by_category[FY_CATEGORY_ACTIVATIONS] += outside - own; /* fy_tensor_pin's */
@@ -170,15 +191,19 @@ uint64_t fy__pin_add_outside(const fy_device_t *device, fy_memory_stats_t *stats
 
 /* ---- memory that is there ---- */
 
-/* Would they fit if every transfer were over? Only said where it is certain: a block in use keeps its slab. */
+/* Would they fit if every transfer were over? Only said where it is certain: a block in use keeps
+ * its slab. */
 static bool fits_when_done(const fy_device_t *peer, uint64_t nbytes, const fy_memory_stats_t *pool)
 {
-    const uint64_t outside = atomic_load(&peer->pinned_outside_nbytes), leaving = atomic_load(&peer->pinned_leaving_nbytes);
-    const uint64_t stays = (outside > leaving ? outside - leaving : 0) + (pool->live ? pool->reserved : 0);
+    const uint64_t outside = atomic_load(&peer->pinned_outside_nbytes),
+                   leaving = atomic_load(&peer->pinned_leaving_nbytes);
+    const uint64_t stays = (outside > leaving ? outside - leaving : 0) +
+                           (pool->live ? pool->reserved : 0);
     return stays <= peer->pinned_limit_nbytes && nbytes <= peer->pinned_limit_nbytes - stays;
 }
 
-static FY_COLD fy_status_t past_limit(const fy_device_t *peer, uint64_t nbytes, bool is_sync_forbidden)
+static FY_COLD fy_status_t past_limit(const fy_device_t *peer, uint64_t nbytes,
+                                      bool is_sync_forbidden)
 {
     fy_memory_stats_t pool = FY_MEMORY_STATS_INIT;
     fy__pool_query(peer->pinned, &pool);
@@ -195,18 +220,22 @@ static FY_COLD fy_status_t past_limit(const fy_device_t *peer, uint64_t nbytes, 
         .reserved = pool.reserved + outside,
         .largest_free = pool.largest_free,
     };
-    const uint64_t held = verdict.reserved, over = held + nbytes > verdict.limit ? held + nbytes - verdict.limit : 0;
+    const uint64_t held = verdict.reserved,
+                   over = held + nbytes > verdict.limit ? held + nbytes - verdict.limit : 0;
     char help[160];
-    snprintf(help, sizeof help, "Would help: free or trim %llu bytes of it, or a limit higher by as much (pinned=)", (ull)over);
+    snprintf(help, sizeof help,
+             "Would help: free or trim %llu bytes of it, or a limit higher by as much (pinned=)",
+             (ull)over);
     if (is_sync_forbidden && fits_when_done(peer, nbytes, &pool)) {
         verdict.reason = FY_OOM_WOULD_FIT_AFTER_SYNC;
         snprintf(help, sizeof help, "It would fit after a sync: wait for the device first");
     } else if (nbytes <= verdict.limit)
         verdict.would_help = over;
-    snprintf(
-        verdict.text, sizeof verdict.text,
-        "pinned memory of %s: %llu bytes to be page-locked where they lie\n  limit %llu, reserved %llu, of it %llu outside the pool\n  %s",
-        peer->spec, (ull)nbytes, (ull)verdict.limit, (ull)verdict.reserved, (ull)outside, help);
+    snprintf(verdict.text, sizeof verdict.text,
+             "pinned memory of %s: %llu bytes to be page-locked where they lie\n  limit %llu, "
+             "reserved %llu, of it %llu outside the pool\n  %s",
+             peer->spec, (ull)nbytes, (ull)verdict.limit, (ull)verdict.reserved, (ull)outside,
+             help);
     return fy__fail_with_verdict(__FILE__, __LINE__, &verdict);
 }
 
@@ -216,7 +245,8 @@ static fy_status_t wait_for_uses(fy__thread_t *thread, fy_device_t *peer, uint64
     fy_memory_stats_t pool = FY_MEMORY_STATS_INIT;
     uint64_t start_ns;
     fy__pool_query(peer->pinned, &pool);
-    if (!pool.pending && !atomic_load(&peer->pinned_leaving_nbytes)) return past_limit(peer, nbytes, false);
+    if (!pool.pending && !atomic_load(&peer->pinned_leaving_nbytes))
+        return past_limit(peer, nbytes, false);
     if (!fy__sync_allowed(thread)) return past_limit(peer, nbytes, true);
     FY_TRY(fy__sync_begin(thread, "tensor_pin", &start_ns));
     fy__pin_settle(peer);
@@ -232,7 +262,8 @@ static fy_status_t take_here(fy__thread_t *thread, fy_device_t *peer, uint64_t n
         const uint64_t outside = atomic_load(&peer->pinned_outside_nbytes);
         if (nbytes > limit) return past_limit(peer, nbytes, false);
         if (fy__pin_collect(peer)) continue;
-        if (outside <= limit - nbytes && fy__pool_trim(peer->pinned, limit - nbytes - outside)) continue;
+        if (outside <= limit - nbytes && fy__pool_trim(peer->pinned, limit - nbytes - outside))
+            continue;
         if (waited) return past_limit(peer, nbytes, false);
         FY_TRY(wait_for_uses(thread, peer, nbytes));
         waited = true;

@@ -1,5 +1,6 @@
-/* Plugins: backends in shared objects called libferry_NAME.so. The folders of $FERRY_PLUGIN_PATH are searched, else the folder `ferry`
- * beside the library itself; never the current folder. Each plugin is loaded at most once; a failure is kept with its reason. */
+/* Plugins: backends in shared objects called libferry_NAME.so. The folders of $FERRY_PLUGIN_PATH
+ * are searched, else the folder `ferry` beside the library itself; never the current folder. Each
+ * plugin is loaded at most once; a failure is kept with its reason. */
 #include "runtime/plugin.h"
 
 #include <dirent.h>
@@ -43,7 +44,8 @@ static const fy_backend_t *load(const char *path, char *reason, size_t size)
     void *symbol = dlsym(object, FY_BACKEND_OPEN_SYMBOL);
     memcpy(&open, &symbol, sizeof open);
     if (!open) {
-        snprintf(reason, size, "%.180s is no plugin: it has no symbol " FY_BACKEND_OPEN_SYMBOL, path);
+        snprintf(reason, size, "%.180s is no plugin: it has no symbol " FY_BACKEND_OPEN_SYMBOL,
+                 path);
         dlclose(object);
         return NULL;
     }
@@ -56,7 +58,8 @@ static const fy_backend_t *load(const char *path, char *reason, size_t size)
         return NULL;
     }
     if (backend->abi != FY_BACKEND_ABI || backend->struct_size < sizeof *backend) {
-        snprintf(reason, size, "%.160s is for backend ABI %u, this library has %u: rebuild it", path, backend->abi, FY_BACKEND_ABI);
+        snprintf(reason, size, "%.160s is for backend ABI %u, this library has %u: rebuild it",
+                 path, backend->abi, FY_BACKEND_ABI);
         return NULL; /* its code may be running already: it stays loaded */
     }
     snprintf(reason, size, "%.250s", path);
@@ -73,7 +76,8 @@ static void own_folder(char *folder, size_t size)
     if (slash) snprintf(folder, size, "%.*s/ferry", (int)(slash - info.dli_fname), info.dli_fname);
 }
 
-/* The folders to search, separated by ':'. Returns FERRY_PLUGIN_PATH if it names them, else NULL. */
+/* The folders to search, separated by ':'. Returns FERRY_PLUGIN_PATH if it names them, else
+ * NULL. */
 static const char *search_folders(char folders[FOLDERS_SIZE])
 {
     const char *asked = fy__env_file("FERRY_PLUGIN_PATH");
@@ -91,25 +95,30 @@ static void look(int i)
     const char *asked = search_folders(folders);
     memcpy(name, plugins[i].name, sizeof name);
     plugins[i].tried = true;
-    snprintf(plugins[i].reason, sizeof plugins[i].reason, "no libferry_%s.so in %.200s", name, *folders ? folders : "(no folder)");
+    snprintf(plugins[i].reason, sizeof plugins[i].reason, "no libferry_%s.so in %.200s", name,
+             *folders ? folders : "(no folder)");
     char *rest = folders;
     bool has_absolute = false;
     for (char *folder; (folder = strsep(&rest, ":")) && !plugins[i].backend;) {
         if (folder[0] != '/') continue; /* relative would mean the current folder */
         has_absolute = true;
         snprintf(path, sizeof path, "%s/libferry_%s.so", folder, name);
-        if (access(path, R_OK) == 0) plugins[i].backend = load(path, plugins[i].reason, sizeof plugins[i].reason);
+        if (access(path, R_OK) == 0)
+            plugins[i].backend = load(path, plugins[i].reason, sizeof plugins[i].reason);
     }
     if (asked && !has_absolute)
-        snprintf(plugins[i].reason, sizeof plugins[i].reason, "FERRY_PLUGIN_PATH=%.120s was skipped: no folder in it is absolute", asked);
+        snprintf(plugins[i].reason, sizeof plugins[i].reason,
+                 "FERRY_PLUGIN_PATH=%.120s was skipped: no folder in it is absolute", asked);
 }
 
-/* The index of `name` in `plugins`, added if it is new; -1 if the name is malformed or the table is full. The lock is held. */
+/* The index of `name` in `plugins`, added if it is new; -1 if the name is malformed or the table is
+ * full. The lock is held. */
 static int place_of(const char *name)
 {
     for (int i = 0; i < nplugins; i++)
         if (strcmp(plugins[i].name, name) == 0) return i;
-    if (nplugins == MOST || strlen(name) >= sizeof plugins[0].name || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
+    if (nplugins == MOST || strlen(name) >= sizeof plugins[0].name ||
+        name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
         return -1;
     strcpy(plugins[nplugins].name, name);
     return nplugins++;
@@ -122,7 +131,8 @@ static bool is_plugin_file(const char *file, char name[NAME_SIZE])
     return sscanf(file, "libferry_%15[a-z0-9_].so%n", name, &end) == 1 && end > 0 && !file[end];
 }
 
-/* Adds every plugin of the folder to `plugins`, sorted by name, because readdir has no fixed order. The lock is held. */
+/* Adds every plugin of the folder to `plugins`, sorted by name, because readdir has no fixed order.
+ * The lock is held. */
 static void list_folder(const char *folder)
 {
     DIR *files = opendir(folder);
@@ -131,7 +141,9 @@ static void list_folder(const char *folder)
         next[0] = 0;
         rewinddir(files);
         for (struct dirent *file; (file = readdir(files));)
-            if (is_plugin_file(file->d_name, name) && strcmp(name, last) > 0 && (!*next || strcmp(name, next) < 0)) strcpy(next, name);
+            if (is_plugin_file(file->d_name, name) && strcmp(name, last) > 0 &&
+                (!*next || strcmp(name, next) < 0))
+                strcpy(next, name);
         if (!*next || place_of(next) < 0) break;
         strcpy(last, next);
     }
@@ -157,9 +169,15 @@ fy_status_t fy__plugin_find(const char *name, const fy_backend_t **out_backend)
         strcpy(reason, plugins[i].reason);
     }
     fy__unlock(&lock);
-    if (i < 0) return FY_FAIL(INVALID_ARGUMENT, "'%.32s' is no backend's name; host, sim and null are built in, others are plugins", name);
+    if (i < 0)
+        return FY_FAIL(
+            INVALID_ARGUMENT,
+            "'%.32s' is no backend's name; host, sim and null are built in, others are plugins",
+            name);
     if (*out_backend) return FY_STATUS_OK;
-    return FY_FAIL(UNAVAILABLE, "the backend '%s' is not there: %s\n  Built in are host, sim and null", name, reason);
+    return FY_FAIL(UNAVAILABLE,
+                   "the backend '%s' is not there: %s\n  Built in are host, sim and null", name,
+                   reason);
 }
 
 int fy_plugin_query(int index, fy_plugin_info_t *out_info)

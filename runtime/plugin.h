@@ -4,7 +4,8 @@
 
 #include "runtime/registry.h"
 
-/* UNAVAILABLE with the reason why it did not load; INVALID_ARGUMENT for what is no name (lower case, digits, '_'). */
+/* UNAVAILABLE with the reason why it did not load; INVALID_ARGUMENT for what is no name (lower
+ * case, digits, '_'). */
 fy_status_t fy__plugin_find(const char *name, const fy_backend_t **out_backend);
 
 #endif

@@ -1,6 +1,7 @@
-/* The list of pressure functions, and the call. A function runs as a guest on a thread that is in the middle of something: what that thread
- * had under way (a recording, claims on guards, the name of a blocking call, its error record) is put aside meanwhile, and a scope of its
- * own owns what it leaves behind. Next: alloc/ladder.c, which asks. */
+/* The list of pressure functions, and the call. A function runs as a guest on a thread that is in
+ * the middle of something: what that thread had under way (a recording, claims on guards, the name
+ * of a blocking call, its error record) is put aside meanwhile, and a scope of its own owns what it
+ * leaves behind. Next: alloc/ladder.c, which asks. */
 #include "runtime/pressure.h"
 
 #include <stdlib.h>
@@ -18,19 +19,25 @@ struct fy__pressure {
     void *user;
 };
 
-/* Guards every device's list, `running` and `last_id`. A leaf; never held over a call. Whether there is a list is read without it, so links are
- * stored atomically. */
+/* Guards every device's list, `running` and `last_id`. A leaf; never held over a call. Whether
+ * there is a list is read without it, so links are stored atomically. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER; /* some fn has returned */
 static uint64_t last_id;
 
-fy_status_t fy_memory_on_pressure(fy_device_t *device, fy_pressure_fn fn, void *user, uint64_t *out_id)
+fy_status_t fy_memory_on_pressure(fy_device_t *device, fy_pressure_fn fn, void *user,
+                                  uint64_t *out_id)
 {
     if (out_id) *out_id = 0;
     if (!device || !fn || !out_id)
-        return FY_FAIL(INVALID_ARGUMENT, "memory_on_pressure: %s is NULL", !device ? "device" : !fn ? "fn" : "out_id");
+        return FY_FAIL(INVALID_ARGUMENT, "memory_on_pressure: %s is NULL",
+                       !device ? "device"
+                       : !fn   ? "fn"
+                               : "out_id");
     struct fy__pressure *entry = malloc(sizeof *entry);
-    if (!entry) return FY_FAIL(OUT_OF_MEMORY, "memory_on_pressure: no host memory for %zu bytes", sizeof *entry);
+    if (!entry)
+        return FY_FAIL(OUT_OF_MEMORY, "memory_on_pressure: no host memory for %zu bytes",
+                       sizeof *entry);
     pthread_mutex_lock(&lock);
     *entry = (struct fy__pressure){ .id = ++last_id, .fn = fn, .user = user };
     struct fy__pressure **end = &device->pressures;
@@ -48,7 +55,8 @@ fy_status_t fy_memory_off_pressure(fy_device_t *device, uint64_t id)
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "memory_off_pressure: device is NULL");
     /* Two functions that each wait for the other's end would wait for ever. */
     if (thread->pressing)
-        return FY_FAIL(BUSY, "memory_off_pressure: called from inside a pressure function\n  Take it away when that has returned");
+        return FY_FAIL(BUSY, "memory_off_pressure: called from inside a pressure function\n  Take "
+                             "it away when that has returned");
     pthread_mutex_lock(&lock);
     struct fy__pressure **link = &device->pressures;
     while (*link && (*link)->id != id) link = &(*link)->next;
@@ -59,8 +67,9 @@ fy_status_t fy_memory_off_pressure(fy_device_t *device, uint64_t id)
     }
     pthread_mutex_unlock(&lock);
     if (!entry)
-        return FY_FAIL(INVALID_ARGUMENT, "memory_off_pressure: %s has no pressure function with id %llu", device->spec,
-                       (unsigned long long)id);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "memory_off_pressure: %s has no pressure function with id %llu",
+                       device->spec, (unsigned long long)id);
     free(entry);
     return FY_STATUS_OK;
 }
@@ -95,7 +104,8 @@ static void take_up(fy__thread_t *thread, const aside_t *aside)
     fy__error_restore(&aside->error);
 }
 
-static FY_COLD bool call(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, struct fy__pressure *entry)
+static FY_COLD bool call(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes,
+                         struct fy__pressure *entry)
 {
     aside_t aside;
     put_aside(thread, &aside);
@@ -112,9 +122,12 @@ fy__press_t fy__pressure_next(void *user, uint64_t nbytes, fy__press_cursor_t *c
 {
     fy_device_t *device = user;
     fy__thread_t *thread = fy__thread();
-    if (!thread || thread->pressing || thread->nlocks || !__atomic_load_n(&device->pressures, __ATOMIC_RELAXED)) return FY__PRESS_END;
+    if (!thread || thread->pressing || thread->nlocks ||
+        !__atomic_load_n(&device->pressures, __ATOMIC_RELAXED))
+        return FY__PRESS_END;
     pthread_mutex_lock(&lock);
-    if (!cursor->until) cursor->until = last_id; /* not those that are set meanwhile: one of them might set another */
+    /* not those that are set meanwhile: one of them might set another */
+    if (!cursor->until) cursor->until = last_id;
     struct fy__pressure *entry = device->pressures;
     while (entry && entry->id <= cursor->after) entry = entry->next;
     if (entry && entry->id > cursor->until) entry = NULL;
@@ -152,7 +165,8 @@ void fy__pressure_fork_unlock(void) { pthread_mutex_unlock(&lock); }
 
 static void forget_runners(fy_device_t *device, const struct fy__pressure *mine)
 {
-    for (struct fy__pressure *entry = device->pressures; entry; entry = entry->next) entry->running = entry == mine;
+    for (struct fy__pressure *entry = device->pressures; entry; entry = entry->next)
+        entry->running = entry == mine;
 }
 
 void fy__pressure_fork_child(void)

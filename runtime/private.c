@@ -1,4 +1,5 @@
-/* Making, growing and giving back private memory. Its pool never sees a pending block: while it is allocated from, nothing runs on it. */
+/* Making, growing and giving back private memory. Its pool never sees a pending block: while it is
+ * allocated from, nothing runs on it. */
 #include "runtime/private.h"
 
 #include <stdio.h>
@@ -16,13 +17,16 @@ static fy__private_t *list;
 static fy_status_t make_ready(fy__private_t *memory, fy__thread_t *thread, uint64_t nbytes)
 {
     fy__storage_t *segment;
-    fy_stream_t *stream = memory->device->synchronous ? NULL : fy__stream_current(memory->device, thread->streams);
+    fy_stream_t *stream =
+        memory->device->synchronous ? NULL : fy__stream_current(memory->device, thread->streams);
     /* Results of ops, whoever of them is the first to need the segment. */
     const fy_category_t said = thread->category;
     thread->category = FY_CATEGORY_ACTIVATIONS;
     fy_status_t status = fy__storage_create_large(thread, memory->device, nbytes, stream, &segment);
-    /* A segment may come while others still use it: replays wait for them. If there are too many, one that nobody uses. */
-    if (status == FY_STATUS_OK && !fy__wait_drops(FY__WAIT_GRAPH_INHERITED) && !fy__hazard_join(&memory->hazard, &segment->hazard)) {
+    /* A segment may come while others still use it: replays wait for them. If there are too many,
+     * one that nobody uses. */
+    if (status == FY_STATUS_OK && !fy__wait_drops(FY__WAIT_GRAPH_INHERITED) &&
+        !fy__hazard_join(&memory->hazard, &segment->hazard)) {
         fy__storage_release(thread, segment);
         status = fy__storage_create_large(thread, memory->device, nbytes, NULL, &segment);
     }
@@ -71,7 +75,9 @@ fy_status_t fy__private_create(fy_device_t *device, fy__private_t **out_memory)
 {
     *out_memory = NULL;
     fy__private_t *memory = calloc(1, sizeof *memory);
-    if (!memory) return FY_FAIL(OUT_OF_MEMORY, "graph: no host memory for %zu bytes of bookkeeping", sizeof *memory);
+    if (!memory)
+        return FY_FAIL(OUT_OF_MEMORY, "graph: no host memory for %zu bytes of bookkeeping",
+                       sizeof *memory);
     char name[96];
     snprintf(name, sizeof name, "graph memory of %s", device->spec);
     const fy__pool_options_t options = {
@@ -118,7 +124,8 @@ void fy__private_release(fy__thread_t *thread, fy__private_t *memory)
     while (memory->segments) {
         fy__storage_t *segment = memory->segments;
         memory->segments = segment->next;
-        if (!fy__wait_drops(FY__WAIT_GRAPH_MEMORY)) fy__hazard_copy(&segment->hazard, &memory->hazard);
+        if (!fy__wait_drops(FY__WAIT_GRAPH_MEMORY))
+            fy__hazard_copy(&segment->hazard, &memory->hazard);
         fy__storage_release(thread, segment);
     }
     fy__device_unuse(memory->device);
@@ -140,10 +147,13 @@ fy_status_t fy__private_alloc(fy__private_t *memory, uint64_t nbytes, fy__block_
     thread->plan_declines += memory->wanted[1] != 0; /* no plan's business: */
     status = make_ready(memory, thread, memory->wanted[0]);
     thread->plan_declines -= memory->wanted[1] != 0;
-    if (status != FY_STATUS_OK && memory->wanted[1]) status = make_ready(memory, thread, memory->wanted[1]); /* less may still be had */
+    /* less may still be had */
+    if (status != FY_STATUS_OK && memory->wanted[1])
+        status = make_ready(memory, thread, memory->wanted[1]);
     if (status != FY_STATUS_OK) return status; /* the device's pool, or the guard, knows why */
     status = fy__pool_alloc(memory->pool, nbytes, 0, out_block);
-    if (memory->ready) fy__storage_release(thread, memory->ready); /* there was no bookkeeping memory for it */
+    /* there was no bookkeeping memory for it */
+    if (memory->ready) fy__storage_release(thread, memory->ready);
     memory->ready = NULL;
     return status;
 }
@@ -151,7 +161,8 @@ fy_status_t fy__private_alloc(fy__private_t *memory, uint64_t nbytes, fy__block_
 void fy__private_hold(void) { pthread_mutex_lock(&list_lock); }
 void fy__private_let_go(void) { pthread_mutex_unlock(&list_lock); }
 
-void fy__private_each(const fy_device_t *device, void (*fn)(void *user, fy__pool_t *pool), void *user)
+void fy__private_each(const fy_device_t *device, void (*fn)(void *user, fy__pool_t *pool),
+                      void *user)
 {
     for (fy__private_t *memory = list; memory; memory = memory->next)
         if (memory->device == device) fn(user, memory->pool);
@@ -160,11 +171,13 @@ void fy__private_each(const fy_device_t *device, void (*fn)(void *user, fy__pool
 void fy__private_fork_lock(void)
 {
     pthread_mutex_lock(&list_lock);
-    for (fy__private_t *memory = list; memory; memory = memory->next) fy__pool_fork_lock(memory->pool);
+    for (fy__private_t *memory = list; memory; memory = memory->next)
+        fy__pool_fork_lock(memory->pool);
 }
 
 void fy__private_fork_unlock(void)
 {
-    for (fy__private_t *memory = list; memory; memory = memory->next) fy__pool_fork_unlock(memory->pool);
+    for (fy__private_t *memory = list; memory; memory = memory->next)
+        fy__pool_fork_unlock(memory->pool);
     pthread_mutex_unlock(&list_lock);
 }

@@ -1,5 +1,6 @@
-/* Building the list of calls. What was made inside is held by the recording, too; when nobody else holds it any more, the next allocation
- * takes its bytes back, so that later calls may use them: a replay runs in the recorded order. */
+/* Building the list of calls. What was made inside is held by the recording, too; when nobody else
+ * holds it any more, the next allocation takes its bytes back, so that later calls may use them: a
+ * replay runs in the recorded order. */
 #include "runtime/recording.h"
 
 #include <stdlib.h>
@@ -17,7 +18,8 @@ typedef struct fy__chunk {
 
 static fy_status_t no_memory(size_t nbytes)
 {
-    return FY_FAIL(OUT_OF_MEMORY, "graph: no host memory for %zu bytes of the list of calls", nbytes);
+    return FY_FAIL(OUT_OF_MEMORY, "graph: no host memory for %zu bytes of the list of calls",
+                   nbytes);
 }
 
 /* Room for one element more; `array` points to the pointer. */
@@ -66,12 +68,13 @@ FY_COLD fy_status_t fy__recording_failed(fy__recording_t *recording, fy_status_t
 
 FY_COLD fy_status_t fy__recording_refuse(fy__recording_t *recording, const char *what)
 {
-    return fy__recording_failed(
-        recording,
-        FY_FAIL(UNSUPPORTED,
-                "%s: this thread records a graph on %s, where nothing runs before it is replayed\n  Call it before fy_graph_begin "
-                "or behind fy_graph_replay; of the transfers, fy_tensor_upload_into with FY_HOST_BORROW can be recorded",
-                what, recording->device->spec));
+    return fy__recording_failed(recording,
+                                FY_FAIL(UNSUPPORTED,
+                                        "%s: this thread records a graph on %s, where nothing runs "
+                                        "before it is replayed\n  Call it before fy_graph_begin "
+                                        "or behind fy_graph_replay; of the transfers, "
+                                        "fy_tensor_upload_into with FY_HOST_BORROW can be recorded",
+                                        what, recording->device->spec));
 }
 
 /* ---- slots ---- */
@@ -80,7 +83,8 @@ static uint32_t *index_find(const fy__recording_t *recording, const fy__storage_
 {
     const uint32_t mask = recording->index_size - 1;
     uint32_t i = (uint32_t)(((uint64_t)(uintptr_t)storage * 0x9E3779B97F4A7C15ull) >> 40) & mask;
-    while (recording->index[i] && recording->slots[recording->index[i] - 1].storage != storage) i = (i + 1) & mask;
+    while (recording->index[i] && recording->slots[recording->index[i] - 1].storage != storage)
+        i = (i + 1) & mask;
     return &recording->index[i];
 }
 
@@ -104,15 +108,20 @@ static fy_status_t index_grow(fy__recording_t *recording)
 }
 
 /* A new slot, with a reference. Nothing has changed if it fails. */
-static fy_status_t add_slot(fy__recording_t *recording, fy__storage_t *storage, bool is_inside, uint32_t *out_slot)
+static fy_status_t add_slot(fy__recording_t *recording, fy__storage_t *storage, bool is_inside,
+                            uint32_t *out_slot)
 {
-    FY_TRY(grow(&recording->slots, recording->nslots, &recording->slots_room, sizeof *recording->slots));
-    FY_TRY(grow(&recording->live, recording->nlive, &recording->live_room, sizeof *recording->live));
+    FY_TRY(grow(&recording->slots, recording->nslots, &recording->slots_room,
+                sizeof *recording->slots));
+    FY_TRY(
+        grow(&recording->live, recording->nlive, &recording->live_room, sizeof *recording->live));
     FY_TRY(index_grow(recording));
     const uint32_t slot = recording->nslots++;
     uint32_t *entry = index_find(recording, storage);
     fy__storage_retain(storage);
-    recording->slots[slot] = (fy__recording_slot_t){ .storage = storage, .is_inside = is_inside, .is_written = is_inside };
+    recording->slots[slot] = (fy__recording_slot_t){ .storage = storage,
+                                                     .is_inside = is_inside,
+                                                     .is_written = is_inside };
     *entry = slot + 1;
     recording->index_used++;
     if (is_inside) recording->live[recording->nlive++] = slot;
@@ -120,7 +129,8 @@ static fy_status_t add_slot(fy__recording_t *recording, fy__storage_t *storage, 
     return FY_STATUS_OK;
 }
 
-/* Lets go of what was made inside and is nobody else's any more. The reference is the last: nobody can make another from it. */
+/* Lets go of what was made inside and is nobody else's any more. The reference is the last: nobody
+ * can make another from it. */
 static void reap(fy__thread_t *thread, fy__recording_t *recording)
 {
     uint32_t kept = 0;
@@ -137,7 +147,8 @@ static void reap(fy__thread_t *thread, fy__recording_t *recording)
     recording->nlive = kept;
 }
 
-fy_status_t fy__recording_storage(fy__thread_t *thread, fy__recording_t *recording, uint64_t nbytes, fy__storage_t **out_storage)
+fy_status_t fy__recording_storage(fy__thread_t *thread, fy__recording_t *recording, uint64_t nbytes,
+                                  fy__storage_t **out_storage)
 {
     uint32_t slot;
     fy__storage_t *storage;
@@ -158,7 +169,8 @@ fy_status_t fy__recording_slots(fy__recording_t *recording, size_t count, uint32
     return take(recording, (count ? count : 1) * sizeof **out_slots, out_slots);
 }
 
-fy_status_t fy__recording_slot(fy__recording_t *recording, fy__storage_t *storage, bool is_written, uint32_t *out_slot)
+fy_status_t fy__recording_slot(fy__recording_t *recording, fy__storage_t *storage, bool is_written,
+                               uint32_t *out_slot)
 {
     const uint32_t *entry = recording->index_size ? index_find(recording, storage) : NULL;
     if (entry && *entry)
@@ -171,8 +183,9 @@ fy_status_t fy__recording_slot(fy__recording_t *recording, fy__storage_t *storag
 
 /* ---- calls ---- */
 
-/* Words for the flags of a graph of the device's own, whose calls' addresses do not change. Nothing that is made inside later has these
- * bytes; what was made and dropped earlier may have had them, so they are cleared before the first call that has a flag (ops/capture.c).
+/* Words for the flags of a graph of the device's own, whose calls' addresses do not change. Nothing
+ * that is made inside later has these bytes; what was made and dropped earlier may have had them,
+ * so they are cleared before the first call that has a flag (ops/capture.c).
  * Without room the recording goes on, and is replayed call by call. */
 static void take_flags(fy__recording_t *recording)
 {
@@ -180,11 +193,14 @@ static void take_flags(fy__recording_t *recording)
     fy__thread_t *thread = fy__thread();
     if (!thread || !recording->device->backend->graph_begin || recording->nfaults) return;
     fy__error_save(&before);
-    if (fy__storage_create_private(thread, recording->memory, FY__RECORDING_FAULTS * sizeof(uint32_t), &recording->flags) != FY_STATUS_OK)
+    if (fy__storage_create_private(thread, recording->memory,
+                                   FY__RECORDING_FAULTS * sizeof(uint32_t),
+                                   &recording->flags) != FY_STATUS_OK)
         fy__error_restore(&before);
 }
 
-/* The flag that a call with this cause raises: its own as long as there are some. One that stands for different causes says less. */
+/* The flag that a call with this cause raises: its own as long as there are some. One that stands
+ * for different causes says less. */
 static uint8_t add_fault(fy__recording_t *recording, const fy__fault_cause_t *cause)
 {
     if (recording->nfaults < FY__RECORDING_FAULTS) {
@@ -192,11 +208,13 @@ static uint8_t add_fault(fy__recording_t *recording, const fy__fault_cause_t *ca
         return (uint8_t)recording->nfaults;
     }
     fy__fault_cause_t *shared = &recording->causes[FY__RECORDING_FAULTS - 1];
-    if (strcmp(shared->op, cause->op) != 0 || shared->limit != cause->limit) *shared = (fy__fault_cause_t){ "graph: one of its ops", -1 };
+    if (strcmp(shared->op, cause->op) != 0 || shared->limit != cause->limit)
+        *shared = (fy__fault_cause_t){ "graph: one of its ops", -1 };
     return FY__RECORDING_FAULTS;
 }
 
-fy_status_t fy__recording_launch(fy__recording_t *recording, const fy_launch_t *launch, const uint32_t *slots, uint64_t replaced,
+fy_status_t fy__recording_launch(fy__recording_t *recording, const fy_launch_t *launch,
+                                 const uint32_t *slots, uint64_t replaced,
                                  const fy__fault_cause_t *cause)
 {
     const size_t ndescs = (size_t)launch->ndst + launch->nsrc;
@@ -204,7 +222,8 @@ fy_status_t fy__recording_launch(fy__recording_t *recording, const fy_launch_t *
     void *attrs = NULL;
     FY_TRY(take(recording, ndescs * sizeof *descs, &descs));
     if (launch->attrs_nbytes) FY_TRY(take(recording, launch->attrs_nbytes, &attrs));
-    FY_TRY(grow(&recording->calls, recording->ncalls, &recording->calls_room, sizeof *recording->calls));
+    FY_TRY(grow(&recording->calls, recording->ncalls, &recording->calls_room,
+                sizeof *recording->calls));
     memcpy(descs, launch->dst, launch->ndst * sizeof *descs);
     if (launch->nsrc) memcpy(descs + launch->ndst, launch->src, launch->nsrc * sizeof *descs);
     if (attrs) memcpy(attrs, launch->attrs, launch->attrs_nbytes);
@@ -222,15 +241,19 @@ fy_status_t fy__recording_launch(fy__recording_t *recording, const fy_launch_t *
     call->launch.src = descs + launch->ndst;
     call->launch.attrs = attrs;
     call->launch.fault = NULL;
-    if (!fy__add_u64(recording->flops, launch->flops, &recording->flops)) recording->flops = UINT64_MAX;
-    if (!fy__add_u64(recording->nbytes, launch->nbytes, &recording->nbytes)) recording->nbytes = UINT64_MAX;
+    if (!fy__add_u64(recording->flops, launch->flops, &recording->flops))
+        recording->flops = UINT64_MAX;
+    if (!fy__add_u64(recording->nbytes, launch->nbytes, &recording->nbytes))
+        recording->nbytes = UINT64_MAX;
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__recording_upload(fy__recording_t *recording, const fy_copy_t *copy, const uint32_t *slots, bool replaced, const char *site,
+fy_status_t fy__recording_upload(fy__recording_t *recording, const fy_copy_t *copy,
+                                 const uint32_t *slots, bool replaced, const char *site,
                                  const void *caller, int priority)
 {
-    FY_TRY(grow(&recording->calls, recording->ncalls, &recording->calls_room, sizeof *recording->calls));
+    FY_TRY(grow(&recording->calls, recording->ncalls, &recording->calls_room,
+                sizeof *recording->calls));
     const fy__fault_cause_t cause = { "tensor_upload_into, in a graph", FY__FAULT_OF_COPY };
     recording->calls[recording->ncalls++] = (fy__recorded_t){
         .is_upload = true,
@@ -243,7 +266,8 @@ fy_status_t fy__recording_upload(fy__recording_t *recording, const fy_copy_t *co
     };
     recording->uploads++;
     recording->upload_nbytes += copy->nbytes;
-    if (!fy__add_u64(recording->nbytes, 2 * copy->nbytes, &recording->nbytes)) recording->nbytes = UINT64_MAX;
+    if (!fy__add_u64(recording->nbytes, 2 * copy->nbytes, &recording->nbytes))
+        recording->nbytes = UINT64_MAX;
     return FY_STATUS_OK;
 }
 
@@ -255,7 +279,8 @@ fy_status_t fy__recording_close(fy__thread_t *thread, fy__recording_t *recording
     recording->nlive = 0;
     for (uint32_t i = 0; i < recording->nslots; i++) {
         if (!recording->slots[i].storage) continue;
-        FY_TRY(grow(&recording->live, recording->nlive, &recording->live_room, sizeof *recording->live));
+        FY_TRY(grow(&recording->live, recording->nlive, &recording->live_room,
+                    sizeof *recording->live));
         recording->live[recording->nlive++] = i;
     }
     free(recording->index);

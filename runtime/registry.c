@@ -1,5 +1,5 @@
-/* Opening and closing devices. One lock guards the table; it is held while a device is built or taken apart, so that two threads that
- * open the same spec get the same device. */
+/* Opening and closing devices. One lock guards the table; it is held while a device is built or
+ * taken apart, so that two threads that open the same spec get the same device. */
 #include "runtime/registry.h"
 
 #include <stdio.h>
@@ -17,12 +17,14 @@
 #include "runtime/storage.h"
 #include "runtime/stream.h"
 
-/* Guards the table, `spare`, and building and closing devices. Recursive: closing one frees storages of its own. */
+/* Guards the table, `spare`, and building and closing devices. Recursive: closing one frees
+ * storages of its own. */
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static fy_device_t *_Atomic table[FY__MAX_DEVICES];
 static fy_device_t *_Atomic host;
-/* Closed devices, to be used again and never freed: an old ticket, or another thread's look at the table, may still lead to one. */
+/* Closed devices, to be used again and never freed: an old ticket, or another thread's look at the
+ * table, may still lead to one. */
 static fy_device_t *spare[FY__MAX_DEVICES];
 static uint32_t nspare;
 
@@ -37,7 +39,8 @@ static void record(fy_copy_kind_t kind, uint64_t nbytes)
     FY__EVENT(fy__event_copy(thread, directions[kind], nbytes));
 }
 
-const fy_host_api_t fy__host_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, fy_error_set, fy__log, record };
+const fy_host_api_t fy__host_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, fy_error_set, fy__log,
+                                     record };
 
 /* ---- backends ---- */
 
@@ -46,7 +49,8 @@ fy_status_t fy__backend_find(const char *name, const fy_backend_t **out_backend)
     size_t count;
     const fy__builtin_t *builtins = fy__wire_builtins(&count);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(builtins[i].name, name) == 0) return builtins[i].open(&fy__host_api, FY_BACKEND_ABI, out_backend);
+        if (strcmp(builtins[i].name, name) == 0)
+            return builtins[i].open(&fy__host_api, FY_BACKEND_ABI, out_backend);
     return fy__plugin_find(name, out_backend);
 }
 
@@ -98,7 +102,9 @@ static uint32_t debug_from_environment(void)
     const char *text = fy__env_value("FERRY_MEMORY_DEBUG");
     uint32_t debug = 0;
     if (text && !parse_debug(text, &debug))
-        fy__log(FY_LOG_ERROR, "FERRY_MEMORY_DEBUG=%s is ignored; it may be poison, guard, poison+guard or none", text);
+        fy__log(FY_LOG_ERROR,
+                "FERRY_MEMORY_DEBUG=%s is ignored; it may be poison, guard, poison+guard or none",
+                text);
     return debug;
 }
 
@@ -114,7 +120,8 @@ static void set_defaults(fy_device_t *device, const fy_backend_t *backend)
     device->debug = debug_from_environment();
 }
 
-/* There are never more devices than places in the table, so there is always one for a spare. The registry's lock is held. */
+/* There are never more devices than places in the table, so there is always one for a spare. The
+ * registry's lock is held. */
 static void put_aside(fy_device_t *device) { spare[nspare++] = device; }
 
 static fy_device_t *new_device(const fy_backend_t *backend)
@@ -144,7 +151,9 @@ static void open_host(void)
     const fy_backend_t *backend;
     make_lock();
     fy__wire_process();
-    if (fy__backend_find("host", &backend) != FY_STATUS_OK || backend->device_open(0, 0, NULL, &device.dev) != FY_STATUS_OK) return;
+    if (fy__backend_find("host", &backend) != FY_STATUS_OK ||
+        backend->device_open(0, 0, NULL, &device.dev) != FY_STATUS_OK)
+        return;
     set_defaults(&device, backend);
     make_device_locks(&device);
     device.is_host = true;
@@ -163,14 +172,19 @@ fy_device_t *fy_device_host(void)
     return atomic_load(&host);
 }
 
-fy_device_t *fy__device_host_if_open(void) { return atomic_load_explicit(&host, memory_order_acquire); }
+fy_device_t *fy__device_host_if_open(void)
+{
+    return atomic_load_explicit(&host, memory_order_acquire);
+}
 
 /* It may be closed, and even another device by now; what is in use is complete. */
 static bool use_if_open(fy_device_t *device)
 {
     uint64_t uses = atomic_load_explicit(&device->uses, memory_order_relaxed);
     while (uses)
-        if (atomic_compare_exchange_weak_explicit(&device->uses, &uses, uses + 1, memory_order_acquire, memory_order_relaxed)) return true;
+        if (atomic_compare_exchange_weak_explicit(&device->uses, &uses, uses + 1,
+                                                  memory_order_acquire, memory_order_relaxed))
+            return true;
     return false;
 }
 
@@ -197,16 +211,20 @@ static fy_status_t take_growth(fy_device_t *device, const char *value)
 }
 
 /* Uses what Ferry itself knows and keeps the rest for the backend. */
-static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec, fy_backend_option_t *rest, size_t *out_nrest)
+static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec,
+                                fy_backend_option_t *rest, size_t *out_nrest)
 {
     const struct {
         const char *key;
         uint64_t *value;
         bool is_count, may_be_0;
     } own[] = {
-        { "limit", &device->limit_nbytes, false, true },         { "pinned", &device->pinned_limit_nbytes, false, true },
-        { "workspace", &device->workspace_nbytes, false, true }, { "ahead", &device->ahead, true, false },
-        { "window", &device->window_nbytes, false, false },      { "queue", &device->queue_nbytes, false, false },
+        { "limit", &device->limit_nbytes, false, true },
+        { "pinned", &device->pinned_limit_nbytes, false, true },
+        { "workspace", &device->workspace_nbytes, false, true },
+        { "ahead", &device->ahead, true, false },
+        { "window", &device->window_nbytes, false, false },
+        { "queue", &device->queue_nbytes, false, false },
         { "segment", &device->segment_nbytes, false, false },
     };
     const size_t nown = sizeof own / sizeof *own;
@@ -219,7 +237,9 @@ static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec, fy_
         }
         if (strcmp(option->key, "debug") == 0) {
             if (parse_debug(option->value, &device->debug)) continue;
-            return FY_FAIL(INVALID_ARGUMENT, "device_open: debug=%s; it may be poison, guard, poison+guard or none", option->value);
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "device_open: debug=%s; it may be poison, guard, poison+guard or none",
+                           option->value);
         }
         for (k = 0; k < nown && strcmp(option->key, own[k].key) != 0; k++) {}
         if (k == nown) {
@@ -227,11 +247,13 @@ static fy_status_t take_options(fy_device_t *device, const fy__spec_t *spec, fy_
             continue;
         }
         if (!option->is_size)
-            return FY_FAIL(INVALID_ARGUMENT, "device_open: %s=%s is no %s; write %s=%s", option->key, option->value,
-                           own[k].is_count ? "number" : "byte size", option->key, own[k].is_count ? "1024" : "512MiB or a plain number");
+            return FY_FAIL(INVALID_ARGUMENT, "device_open: %s=%s is no %s; write %s=%s",
+                           option->key, option->value, own[k].is_count ? "number" : "byte size",
+                           option->key, own[k].is_count ? "1024" : "512MiB or a plain number");
         if (!option->nbytes && !own[k].may_be_0)
-            return FY_FAIL(INVALID_ARGUMENT, "device_open: %s=%s would let nothing through; it must be more than 0", option->key,
-                           option->value);
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "device_open: %s=%s would let nothing through; it must be more than 0",
+                           option->key, option->value);
         *own[k].value = option->nbytes;
     }
     return FY_STATUS_OK;
@@ -255,17 +277,22 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
     int count = 0;
     uint32_t index = 1;
     while (index < FY__MAX_DEVICES && atomic_load(&table[index])) index++;
-    if (index == FY__MAX_DEVICES) return FY_FAIL(UNAVAILABLE, "device_open: %d devices are open, the most there can be", FY__MAX_DEVICES);
+    if (index == FY__MAX_DEVICES)
+        return FY_FAIL(UNAVAILABLE, "device_open: %d devices are open, the most there can be",
+                       FY__MAX_DEVICES);
     FY_TRY(fy__backend_find(spec->backend, &backend));
     FY_TRY(backend->device_count(&count));
     if (spec->index >= count)
-        return FY_FAIL(UNAVAILABLE, "device_open: there is no %s: %s has %d device%s, numbered from 0", name, spec->backend, count,
-                       count == 1 ? "" : "s");
+        return FY_FAIL(UNAVAILABLE,
+                       "device_open: there is no %s: %s has %d device%s, numbered from 0", name,
+                       spec->backend, count, count == 1 ? "" : "s");
     fy_device_t *device = new_device(backend);
-    if (!device) return FY_FAIL(OUT_OF_MEMORY, "device_open: no host memory for %zu bytes", sizeof *device);
+    if (!device)
+        return FY_FAIL(OUT_OF_MEMORY, "device_open: no host memory for %zu bytes", sizeof *device);
     device->index = index;
     snprintf(device->spec, sizeof device->spec, "%s", name);
-    _Static_assert(sizeof device->options >= sizeof spec->options, "a later open is compared with all of it");
+    _Static_assert(sizeof device->options >= sizeof spec->options,
+                   "a later open is compared with all of it");
     snprintf(device->options, sizeof device->options, "%s", spec->options);
     fy_status_t status = take_options(device, spec, rest, &nrest);
     if (status == FY_STATUS_OK) {
@@ -273,7 +300,8 @@ static fy_status_t build(const fy__spec_t *spec, const char *name, fy_device_t *
         if (status == FY_STATUS_INVALID_ARGUMENT && nrest) { /* the backend named its own options */
             const fy_error_t error = *fy_error_get();
             fy_error_set(status, error.file, error.line,
-                         "%s\n  Any device also takes limit, pinned, workspace, window, queue and segment, each a byte size, ahead, a "
+                         "%s\n  Any device also takes limit, pinned, workspace, window, queue and "
+                         "segment, each a byte size, ahead, a "
                          "number of requests, "
                          "growth=on|off, and debug=poison+guard",
                          error.text);
@@ -305,7 +333,8 @@ static bool has_cuda(void)
     fy__error_copy_t before;
     int count = 0;
     fy__error_save(&before);
-    const bool found = fy__backend_find("cuda", &backend) == FY_STATUS_OK && backend->device_count(&count) == FY_STATUS_OK && count > 0;
+    const bool found = fy__backend_find("cuda", &backend) == FY_STATUS_OK &&
+                       backend->device_count(&count) == FY_STATUS_OK && count > 0;
     if (!found) fy__log(FY_LOG_INFO, "auto is the host: %s", count ? "" : fy_error_get()->text);
     fy__error_restore(&before);
     return found;
@@ -318,8 +347,10 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
     if (!out_device) return FY_FAIL(INVALID_ARGUMENT, "device_open: out_device is NULL");
     *out_device = NULL;
     if (!text) return FY_FAIL(INVALID_ARGUMENT, "device_open: spec is NULL");
-    if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY; /* and a recording that the environment asks for begins */
-    if (!fy_device_host()) return FY_FAIL(OUT_OF_MEMORY, "device_open: the host could not be set up");
+    /* and a recording that the environment asks for begins */
+    if (!fy__thread()) return FY_STATUS_OUT_OF_MEMORY;
+    if (!fy_device_host())
+        return FY_FAIL(OUT_OF_MEMORY, "device_open: the host could not be set up");
     FY_TRY(fy__budget_check());
     FY_TRY(fy__env_check());
     FY_TRY(fy__spec_parse(text, &spec));
@@ -327,8 +358,11 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
     if (strcmp(spec.backend, "host") == 0) {
         fy_device_t *device = fy_device_host();
         void *dev;
-        if (spec.index) return FY_FAIL(INVALID_ARGUMENT, "device_open: '%.100s': the host is one device, number 0", text);
-        if (spec.noptions) FY_TRY(device->backend->device_open(0, spec.noptions, spec.option, &dev));
+        if (spec.index)
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "device_open: '%.100s': the host is one device, number 0", text);
+        if (spec.noptions)
+            FY_TRY(device->backend->device_open(0, spec.noptions, spec.option, &dev));
         *out_device = device;
         return FY_STATUS_OK;
     }
@@ -342,7 +376,8 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
         status = fy__device_lost_error(device);
     else if (spec.noptions && strcmp(spec.options, device->options) != 0)
         status = FY_FAIL(INVALID_ARGUMENT,
-                         "device_open: %s is open with '%s'; it cannot be opened with '%s' at the same time\n  Close it and destroy its "
+                         "device_open: %s is open with '%s'; it cannot be opened with '%s' at the "
+                         "same time\n  Close it and destroy its "
                          "tensors first, or open it without options",
                          name, device->options, spec.options);
     if (status == FY_STATUS_OK) {
@@ -354,7 +389,8 @@ fy_status_t fy_device_open(const char *text, fy_device_t **out_device)
     return status;
 }
 
-fy_status_t fy__device_open_unused(const char *backend, const char *options, fy_device_t **out_device)
+fy_status_t fy__device_open_unused(const char *backend, const char *options,
+                                   fy_device_t **out_device)
 {
     fy__spec_t spec;
     const fy_backend_t *found;
@@ -376,7 +412,8 @@ fy_status_t fy__device_open_unused(const char *backend, const char *options, fy_
         status = fy__spec_parse(text, &spec);
         if (status == FY_STATUS_OK) status = build(&spec, name, out_device);
     } else
-        status = FY_FAIL(UNAVAILABLE, "device_open: all %d devices of %s are open; close one", count, backend);
+        status = FY_FAIL(UNAVAILABLE, "device_open: all %d devices of %s are open; close one",
+                         count, backend);
     if (status == FY_STATUS_OK) {
         (*out_device)->opens++;
         atomic_fetch_add_explicit(&(*out_device)->uses, 1, memory_order_release);
@@ -390,12 +427,16 @@ void fy__device_unuse(fy_device_t *device)
     if (device->is_host) return;
     uint64_t uses = atomic_load_explicit(&device->uses, memory_order_relaxed);
     while (uses > 1)
-        if (atomic_compare_exchange_weak_explicit(&device->uses, &uses, uses - 1, memory_order_acq_rel, memory_order_relaxed)) return;
-    /* The last one is taken under the lock, where nobody can open the device again or close it first. */
+        if (atomic_compare_exchange_weak_explicit(&device->uses, &uses, uses - 1,
+                                                  memory_order_acq_rel, memory_order_relaxed))
+            return;
+    /* The last one is taken under the lock, where nobody can open the device again or close it
+     * first. */
     pthread_mutex_lock(&lock);
     if (atomic_fetch_sub_explicit(&device->uses, 1, memory_order_acq_rel) == 1) {
         atomic_store(&table[device->index], NULL);
-        if (device->backend->clock && atomic_load(&device->lost) != FY__LOST_BY_FORK) fy__watch_release(FY__WATCH_SIMULATED);
+        if (device->backend->clock && atomic_load(&device->lost) != FY__LOST_BY_FORK)
+            fy__watch_release(FY__WATCH_SIMULATED);
         fy__wire_close(device);
         put_aside(device);
     }
@@ -410,7 +451,8 @@ void fy_device_close(fy_device_t *device)
     if (open) atomic_fetch_sub(&device->opens, 1);
     pthread_mutex_unlock(&lock);
     if (!open) return;
-    if (!atomic_load(&device->opens)) fy__device_flush(device); /* nobody may ever pass by again to submit what stands */
+    /* nobody may ever pass by again to submit what stands */
+    if (!atomic_load(&device->opens)) fy__device_flush(device);
     fy__storage_reap_last(device);
     fy__device_unuse(device);
 }

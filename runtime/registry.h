@@ -7,14 +7,18 @@
 
 extern const fy_host_api_t fy__host_api;
 
-/* Loads or finds a backend by name. UNAVAILABLE with the reason; INVALID_ARGUMENT if no such name is known. */
+/* Loads or finds a backend by name. UNAVAILABLE with the reason; INVALID_ARGUMENT if no such name
+ * is known. */
 fy_status_t fy__backend_find(const char *name, const fy_backend_t **out_backend);
 
-/* Opens a device of `backend` under a number that no open device has, the highest first, which nobody else has asked for.
+/* Opens a device of `backend` under a number that no open device has, the highest first, which
+ * nobody else has asked for.
  * UNAVAILABLE: there is no such number. */
-fy_status_t fy__device_open_unused(const char *backend, const char *options, fy_device_t **out_device);
+fy_status_t fy__device_open_unused(const char *backend, const char *options,
+                                   fy_device_t **out_device);
 
-/* fork: only the host lives on in the child. The pools of all devices are held besides, after the list of threads; see wire.c. */
+/* fork: only the host lives on in the child. The pools of all devices are held besides, after the
+ * list of threads; see wire.c. */
 void fy__registry_fork_lock(void);
 void fy__registry_fork_lock_pools(void);
 void fy__registry_fork_unlock_pools(void);

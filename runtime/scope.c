@@ -1,5 +1,5 @@
-/* Beginning and ending scopes. Ending one ends what was begun inside it, so that an early return is safe; results move to the
- * enclosing frame's ring, or to the user. */
+/* Beginning and ending scopes. Ending one ends what was begun inside it, so that an early return is
+ * safe; results move to the enclosing frame's ring, or to the user. */
 #include "runtime/scope.h"
 
 #include "runtime/base/checked.h"
@@ -49,14 +49,17 @@ fy_scope_t fy_scope_begin(const char *name)
     return scope;
 }
 
-/* Ends the innermost frame. Handles go in the order they were made, but for small tensors that were made in cells of others. */
+/* Ends the innermost frame. Handles go in the order they were made, but for small tensors that were
+ * made in cells of others. */
 static void end_frame(fy__thread_t *thread)
 {
     fy__frame_t *frame = thread->frame;
     while (frame->handles.next != &frame->handles) {
         fy__handle_t *handle = frame->handles.next;
         fy__handle_release(handle);
-        if (handle->kind == FY__HANDLE_TENSOR && fy__tensor_is_gone((fy_tensor_t *)handle)) continue; /* only at hand */
+        /* only at hand */
+        if (handle->kind == FY__HANDLE_TENSOR && fy__tensor_is_gone((fy_tensor_t *)handle))
+            continue;
         fy__handle_destroyers[handle->kind](handle);
     }
     for (uint32_t i = 0; frame->streams_saved; i++, frame->streams_saved >>= 1)
@@ -77,7 +80,8 @@ static void end_frame(fy__thread_t *thread)
     thread->frame = thread->depth ? &thread->frames[thread->depth - 1] : NULL;
 }
 
-/* Is the handle in a frame from `depth` on? Looks for the ring's sentinel both ways: what is asked about was mostly made last. */
+/* Is the handle in a frame from `depth` on? Looks for the ring's sentinel both ways: what is asked
+ * about was mostly made last. */
 static bool is_inside(const fy__thread_t *thread, uint32_t depth, const fy__handle_t *handle)
 {
     const fy__handle_t *after = handle, *before = handle;
@@ -86,7 +90,8 @@ static bool is_inside(const fy__thread_t *thread, uint32_t depth, const fy__hand
         after = after->next;
         before = before->prev;
     }
-    const fy__frame_t *frame = (const fy__frame_t *)(after->kind == FY__HANDLE_KINDS ? after : before);
+    const fy__frame_t *frame =
+        (const fy__frame_t *)(after->kind == FY__HANDLE_KINDS ? after : before);
     return frame >= &thread->frames[depth - 1] && frame < &thread->frames[thread->depth];
 }
 
@@ -96,7 +101,8 @@ void fy_scope_end(fy_scope_t scope, size_t count, fy_tensor_t *const *results)
     if (!thread || !scope.depth) return;
     if (scope.depth > FY__MAX_SCOPES) { /* shares the innermost frame: nothing to destroy */
         const uint32_t excess = scope.depth - FY__MAX_SCOPES;
-        if (excess <= thread->excess && thread->frame && thread->frame->serial == scope.serial) thread->excess = excess - 1;
+        if (excess <= thread->excess && thread->frame && thread->frame->serial == scope.serial)
+            thread->excess = excess - 1;
         return;
     }
     if (scope.depth > thread->depth || thread->frames[scope.depth - 1].serial != scope.serial)
@@ -124,11 +130,15 @@ fy_status_t fy_scope_memory(fy_category_t category)
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if ((unsigned)category >= FY_CATEGORY_COUNT)
-        return FY_FAIL(INVALID_ARGUMENT, "scope_memory: %d is no category; see fy_category_t", (int)category);
-    if (!thread->frame) return FY_FAIL(INVALID_ARGUMENT, "scope_memory: no scope is open on this thread; call fy_scope_begin first");
+        return FY_FAIL(INVALID_ARGUMENT, "scope_memory: %d is no category; see fy_category_t",
+                       (int)category);
+    if (!thread->frame)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "scope_memory: no scope is open on this thread; call fy_scope_begin first");
     if (thread->excess)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "scope_memory: %u scopes are open, the innermost is counted under the %dth and cannot say what is made in it\n  End "
+                       "scope_memory: %u scopes are open, the innermost is counted under the %dth "
+                       "and cannot say what is made in it\n  End "
                        "scopes that are over, or say it further out",
                        FY__MAX_SCOPES + thread->excess, FY__MAX_SCOPES);
     thread->category = category;
@@ -137,40 +147,53 @@ fy_status_t fy_scope_memory(fy_category_t category)
 
 /* ---- guards ---- */
 
-/* Is a limit looser than that of a guard that the user set further out? Budgets are another's business. */
+/* Is a limit looser than that of a guard that the user set further out? Budgets are another's
+ * business. */
 static fy_status_t check_tighter(const fy__guard_t *guard, const uint64_t asked[FY__QUOTAS])
 {
-    static const char *const names[] = { "upload_nbytes", "download_nbytes", "peer_nbytes", "syncs", "device_allocs", "memory_nbytes" };
+    static const char *const names[] = { "upload_nbytes", "download_nbytes", "peer_nbytes",
+                                         "syncs",         "device_allocs",   "memory_nbytes" };
     for (; guard; guard = guard->outer) {
         if (guard->keeper || guard->action != FY_GUARD_REFUSE) continue;
         for (int i = 0; i < FY__QUOTAS; i++) {
             const uint64_t limit = atomic_load_explicit(&guard->limit[i], memory_order_relaxed);
             if (asked[i] != FY_UNLIMITED && asked[i] > limit)
                 return FY_FAIL(INVALID_ARGUMENT,
-                               "scope_guard: %s=%llu is looser than the %llu of the guard on scope '%s'\n  A guard may only tighten what "
+                               "scope_guard: %s=%llu is looser than the %llu of the guard on scope "
+                               "'%s'\n  A guard may only tighten what "
                                "encloses it; use FY_UNLIMITED to leave that limit alone",
-                               names[i], (unsigned long long)asked[i], (unsigned long long)limit, guard->node->name);
+                               names[i], (unsigned long long)asked[i], (unsigned long long)limit,
+                               guard->node->name);
         }
     }
     return FY_STATUS_OK;
 }
 
-/* At most `asked` more from here on, too, so that guards set again and again on one scope stay one. */
+/* At most `asked` more from here on, too, so that guards set again and again on one scope stay
+ * one. */
 static void tighten(fy__guard_t *guard, const uint64_t asked[FY__QUOTAS])
 {
     for (int i = 0; i < FY__QUOTAS; i++) {
         uint64_t sum, limit = atomic_load_explicit(&guard->limit[i], memory_order_relaxed);
-        if (!fy__add_u64(asked[i], atomic_load_explicit(&guard->used[i], memory_order_relaxed), &sum)) continue;
-        while (sum < limit &&
-               !atomic_compare_exchange_weak_explicit(&guard->limit[i], &limit, sum, memory_order_relaxed, memory_order_relaxed)) {}
+        if (!fy__add_u64(asked[i], atomic_load_explicit(&guard->used[i], memory_order_relaxed),
+                         &sum))
+            continue;
+        while (sum < limit && !atomic_compare_exchange_weak_explicit(&guard->limit[i], &limit, sum,
+                                                                     memory_order_relaxed,
+                                                                     memory_order_relaxed)) {}
     }
 }
 
-/* A guard of this scope that may take these limits in: another action is another guard, and so is one that did not count live bytes. */
-static fy__guard_t *find_like(fy__thread_t *thread, fy_guard_action_t action, const uint64_t asked[FY__QUOTAS])
+/* A guard of this scope that may take these limits in: another action is another guard, and so is
+ * one that did not count live bytes. */
+static fy__guard_t *find_like(fy__thread_t *thread, fy_guard_action_t action,
+                              const uint64_t asked[FY__QUOTAS])
 {
-    for (fy__guard_t *guard = thread->guards; guard != thread->frame->outer_guards; guard = guard->outer)
-        if (!guard->keeper && guard->action == action && (asked[FY__QUOTA_MEMORY] == FY_UNLIMITED || guard->counts_memory)) return guard;
+    for (fy__guard_t *guard = thread->guards; guard != thread->frame->outer_guards;
+         guard = guard->outer)
+        if (!guard->keeper && guard->action == action &&
+            (asked[FY__QUOTA_MEMORY] == FY_UNLIMITED || guard->counts_memory))
+            return guard;
     return NULL;
 }
 
@@ -178,17 +201,24 @@ fy_status_t fy_scope_guard(const fy_guard_options_t *options)
 {
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    FY_TRY(fy__check_sized("scope_guard", "options", options, sizeof *options, "FY_GUARD_OPTIONS_INIT"));
-    if (!thread->frame) return FY_FAIL(INVALID_ARGUMENT, "scope_guard: no scope is open on this thread; call fy_scope_begin first");
+    FY_TRY(fy__check_sized("scope_guard", "options", options, sizeof *options,
+                           "FY_GUARD_OPTIONS_INIT"));
+    if (!thread->frame)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "scope_guard: no scope is open on this thread; call fy_scope_begin first");
     if (thread->excess)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "scope_guard: %u scopes are open, the innermost is counted under the %dth and cannot have a guard of its own\n  End "
+                       "scope_guard: %u scopes are open, the innermost is counted under the %dth "
+                       "and cannot have a guard of its own\n  End "
                        "scopes that are over, or set the guard further out",
                        FY__MAX_SCOPES + thread->excess, FY__MAX_SCOPES);
     if (options->action != FY_GUARD_REFUSE && options->action != FY_GUARD_LOG)
-        return FY_FAIL(INVALID_ARGUMENT, "scope_guard: action %d is neither FY_GUARD_REFUSE nor FY_GUARD_LOG", (int)options->action);
-    const uint64_t asked[FY__QUOTAS] = { options->upload_nbytes, options->download_nbytes, options->peer_nbytes,
-                                         options->syncs,         options->device_allocs,   options->memory_nbytes };
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "scope_guard: action %d is neither FY_GUARD_REFUSE nor FY_GUARD_LOG",
+                       (int)options->action);
+    const uint64_t asked[FY__QUOTAS] = { options->upload_nbytes, options->download_nbytes,
+                                         options->peer_nbytes,   options->syncs,
+                                         options->device_allocs, options->memory_nbytes };
     FY_TRY(check_tighter(thread->guards, asked));
     fy__guard_t *guard = find_like(thread, options->action, asked);
     if (guard) {
@@ -196,7 +226,8 @@ fy_status_t fy_scope_guard(const fy_guard_options_t *options)
         return FY_STATUS_OK;
     }
     guard = fy__guard_create(options->action, asked, thread->frame->node, thread->guards);
-    if (!guard) return FY_FAIL(OUT_OF_MEMORY, "scope_guard: no host memory for %zu bytes", sizeof *guard);
+    if (!guard)
+        return FY_FAIL(OUT_OF_MEMORY, "scope_guard: no host memory for %zu bytes", sizeof *guard);
     thread->guards = guard;
     return FY_STATUS_OK;
 }

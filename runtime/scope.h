@@ -1,5 +1,6 @@
 /* Scopes: frames on a thread's stack. A frame owns the handles made in it and may carry a guard.
- * Every handle (tensor, download, ...) begins with an fy__handle_t, linked into its frame's ring; an unlinked one is the user's.
+ * Every handle (tensor, download, ...) begins with an fy__handle_t, linked into its frame's ring;
+ * an unlinked one is the user's.
  * Not here: figures by path (node.h), what guards check (guard.h). */
 #ifndef FERRY_RUNTIME_SCOPE_H_
 #define FERRY_RUNTIME_SCOPE_H_
@@ -52,15 +53,18 @@ typedef struct fy__frame {
     fy__handle_t handles; /* sentinel of the ring */
     fy__node_t *node, *outer_node;
     uint32_t serial;
-    fy_category_t outer_category;   /* the thread's before this scope */
-    fy_tape_t *outer_tape;          /* what recorded before this scope and goes on after it; NULL: nothing, or it has stopped */
-    struct fy__guard *outer_guards; /* the thread's chain before this scope; kept alive by what was put in front of it */
-    bool in_range;                  /* a profiler was told that it began */
-    uint64_t streams_saved;         /* bit i: outer_streams[i] is to be put back */
+    fy_category_t outer_category; /* the thread's before this scope */
+    /* what recorded before this scope and goes on after it; NULL: nothing, or it has stopped */
+    fy_tape_t *outer_tape;
+    /* the thread's chain before this scope; kept alive by what was put in front of it */
+    struct fy__guard *outer_guards;
+    bool in_range;          /* a profiler was told that it began */
+    uint64_t streams_saved; /* bit i: outer_streams[i] is to be put back */
     fy_stream_t *outer_streams[64];
 } fy__frame_t;
 
-/* Tells a profiler of scopes that begin and end; NULL while none listens. Set when a device opens, for good. */
+/* Tells a profiler of scopes that begin and end; NULL while none listens. Set when a device opens,
+ * for good. */
 extern _Atomic(fy_range_fn) fy__ranges;
 
 struct fy__thread;

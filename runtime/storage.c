@@ -1,5 +1,7 @@
-/* Making and freeing storages. Three ways to get one: from this thread's front (host), from a pool, by wrapping.
- * The front keeps a storage together with its block, so that taking one is popping a list: front.h. */
+/* Making and freeing storages. Three ways to get one: from this thread's front (host), from a pool,
+ * by wrapping.
+ * The front keeps a storage together with its block, so that taking one is popping a list:
+ * front.h. */
 #include "runtime/storage.h"
 
 #include <stdio.h>
@@ -16,7 +18,10 @@
 
 fy__storage_t fy__storage_gone; /* its device is NULL, which no live one is */
 
-static fy__tag_t tag_of(const fy__thread_t *thread) { return (fy__tag_t){ thread->category, thread->node }; }
+static fy__tag_t tag_of(const fy__thread_t *thread)
+{
+    return (fy__tag_t){ thread->category, thread->node };
+}
 
 /* Everything but data, nbytes, block and the class. */
 static void init(fy__storage_t *storage, fy_device_t *device)
@@ -40,13 +45,15 @@ static void init(fy__storage_t *storage, fy_device_t *device)
     storage->guards = NULL;
 }
 
-static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *host, uint32_t class, fy__storage_t **out_storage)
+static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *host,
+                                             uint32_t class, fy__storage_t **out_storage)
 {
     fy__storage_t *storage = fy__cell_alloc(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, host);
     /* Its next owner may be anybody: what it is for, and where it was made, is not said. */
-    const fy_status_t status = fy__pool_alloc(host->pool, fy__front_class_nbytes(class), 0, &storage->block);
+    const fy_status_t status =
+        fy__pool_alloc(host->pool, fy__front_class_nbytes(class), 0, &storage->block);
     if (status != FY_STATUS_OK) {
         fy__memory_refused(host, status);
         fy__cell_free(thread, storage);
@@ -54,7 +61,8 @@ static FY_COLD fy_status_t create_small_host(fy__thread_t *thread, fy_device_t *
     }
     atomic_store_explicit(&storage->block->users, &storage->refs, memory_order_release);
     atomic_store_explicit(&storage->front, (uint8_t) class, memory_order_relaxed);
-    storage->data = fy__cell_of(storage)->first.data = storage->block->address; /* the handle's stays: see fy__tensor_first */
+    /* the handle's stays: see fy__tensor_first */
+    storage->data = fy__cell_of(storage)->first.data = storage->block->address;
     *out_storage = storage;
     return FY_STATUS_OK;
 }
@@ -66,7 +74,8 @@ static void *empty_address(void)
     return nothing;
 }
 
-FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
+FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *device,
+                                             uint64_t nbytes, fy_stream_t *stream,
                                              fy__storage_t **out_storage)
 {
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
@@ -82,7 +91,8 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
     storage->nbytes = nbytes;
     storage->data = empty_address();
     if (nbytes) {
-        const fy_status_t status = fy__pool_alloc_tagged(device->pool, nbytes, stream ? stream->index : 0, tag_of(thread), &storage->block);
+        const fy_status_t status = fy__pool_alloc_tagged(
+            device->pool, nbytes, stream ? stream->index : 0, tag_of(thread), &storage->block);
         if (status != FY_STATUS_OK) {
             fy__memory_refused(device, status);
             fy__guard_free_memory(guards, nbytes);
@@ -96,7 +106,8 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
             fy__cell_of(storage)->first.data = storage->data;
         }
         fy__guard_grow_memory(guards, storage->block->nbytes - nbytes);
-        if (!fy__wait_drops(FY__WAIT_BLOCK_INHERITED)) fy__hazard_copy(&storage->hazard, &storage->block->hazard);
+        if (!fy__wait_drops(FY__WAIT_BLOCK_INHERITED))
+            fy__hazard_copy(&storage->hazard, &storage->block->hazard);
         if (!device->is_host && (storage->memory = fy__node_memory(thread->node, device->index))) {
             fy__node_memory_add(storage->memory, storage->block->nbytes, nbytes);
         }
@@ -106,7 +117,8 @@ FY_COLD fy_status_t fy__storage_create_large(fy__thread_t *thread, fy_device_t *
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__storage_create_private(fy__thread_t *thread, fy__private_t *memory, uint64_t nbytes, fy__storage_t **out_storage)
+fy_status_t fy__storage_create_private(fy__thread_t *thread, fy__private_t *memory, uint64_t nbytes,
+                                       fy__storage_t **out_storage)
 {
     if (fy__device_is_lost(memory->device)) return fy__device_lost_error(memory->device);
     fy__storage_t *storage = fy__cell_alloc(thread);
@@ -126,16 +138,22 @@ fy_status_t fy__storage_create_private(fy__thread_t *thread, fy__private_t *memo
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream, fy__storage_t **out_storage)
+fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes,
+                               fy_stream_t *stream, fy__storage_t **out_storage)
 {
     fy__recording_t *recording = fy__recording_of(thread, device);
-    if (FY_UNLIKELY(recording != NULL) && nbytes) return fy__recording_storage(thread, recording, nbytes, out_storage);
-    if (device->is_host && nbytes > FY__FRONT_LARGEST && (*out_storage = fy__front_take_large(thread, nbytes))) return FY_STATUS_OK;
-    if (!device->is_host || nbytes > FY__FRONT_LARGEST || !nbytes || device->debug) /* the front hands bytes out as they are */
+    if (FY_UNLIKELY(recording != NULL) && nbytes)
+        return fy__recording_storage(thread, recording, nbytes, out_storage);
+    if (device->is_host && nbytes > FY__FRONT_LARGEST &&
+        (*out_storage = fy__front_take_large(thread, nbytes)))
+        return FY_STATUS_OK;
+    /* the front hands bytes out as they are */
+    if (!device->is_host || nbytes > FY__FRONT_LARGEST || !nbytes || device->debug)
         return fy__storage_create_large(thread, device, nbytes, stream, out_storage);
     fy__storage_t *storage = fy__front_pop(thread, nbytes);
     if (storage) {
-        fy__handle_release(&fy__cell_of(storage)->first.handle); /* it need not become a tensor of this scope, nor of this thread */
+        /* it need not become a tensor of this scope, nor of this thread */
+        fy__handle_release(&fy__cell_of(storage)->first.handle);
     } else {
         FY_TRY(create_small_host(thread, device, fy__front_class(nbytes), &storage));
         storage->block->requested = storage->nbytes = nbytes;
@@ -146,8 +164,9 @@ fy_status_t fy__storage_create(fy__thread_t *thread, fy_device_t *device, uint64
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__storage_create_scratch(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes, fy_stream_t *stream,
-                                       fy_category_t category, fy__storage_t **out_storage)
+fy_status_t fy__storage_create_scratch(fy__thread_t *thread, fy_device_t *device, uint64_t nbytes,
+                                       fy_stream_t *stream, fy_category_t category,
+                                       fy__storage_t **out_storage)
 {
     const fy_category_t said = thread->category;
     thread->category = category;
@@ -156,21 +175,25 @@ fy_status_t fy__storage_create_scratch(fy__thread_t *thread, fy_device_t *device
     return status;
 }
 
-fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes, fy__storage_t **out_storage)
+fy_status_t fy__storage_create_pinned(fy__thread_t *thread, fy_device_t *peer, uint64_t nbytes,
+                                      fy__storage_t **out_storage)
 {
-    if (peer->is_host || !nbytes) return fy__storage_create(thread, fy_device_host(), nbytes, NULL, out_storage);
+    if (peer->is_host || !nbytes)
+        return fy__storage_create(thread, fy_device_host(), nbytes, NULL, out_storage);
     if (fy__device_is_lost(peer)) return fy__device_lost_error(peer);
     fy__storage_t *storage = fy__cell_alloc(thread);
     if (!storage) return FY_STATUS_OUT_OF_MEMORY;
     init(storage, fy_device_host());
-    const fy_status_t status = fy__pool_alloc_tagged(peer->pinned, nbytes, 0, tag_of(thread), &storage->block);
+    const fy_status_t status =
+        fy__pool_alloc_tagged(peer->pinned, nbytes, 0, tag_of(thread), &storage->block);
     if (status != FY_STATUS_OK) {
         fy__memory_refused(peer, status);
         fy__cell_free(thread, storage);
         return status;
     }
     storage->nbytes = nbytes;
-    storage->data = storage->block->address; /* no hazard: asked for on no stream, a block is handed out when nothing uses it any more */
+    /* no hazard: asked for on no stream, a block is handed out when nothing uses it any more */
+    storage->data = storage->block->address;
     storage->pinned = true;
     storage->peer = peer;
     fy__device_use(peer);
@@ -182,15 +205,16 @@ fy_status_t fy__storage_pin(fy__thread_t *thread, fy__storage_t *storage, fy_dev
 {
     FY_TRY(fy__pin_here(thread, peer, storage->data, storage->nbytes));
     fy__hazard_clear(&storage->hazard);
-    atomic_store_explicit(&storage->front, 0, memory_order_relaxed); /* not for the front: it hands bytes out as they are */
+    /* not for the front: it hands bytes out as they are */
+    atomic_store_explicit(&storage->front, 0, memory_order_relaxed);
     storage->pinned = storage->pinned_here = true;
     storage->peer = peer;
     fy__device_use(peer);
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *data, uint64_t nbytes, fy_deleter_fn deleter, void *user,
-                             fy__storage_t **out_storage)
+fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *data, uint64_t nbytes,
+                             fy_deleter_fn deleter, void *user, fy__storage_t **out_storage)
 {
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     fy__storage_t *storage = fy__cell_alloc(thread);
@@ -211,11 +235,14 @@ fy_status_t fy__storage_wrap(fy__thread_t *thread, fy_device_t *device, void *da
 static void free_now(fy__thread_t *thread, fy__storage_t *storage)
 {
     fy_device_t *device = storage->device;
-    if (storage->memory && storage->block) fy__node_memory_sub(thread, storage->memory, storage->block->nbytes, storage->nbytes);
-    if (storage->guards) fy__guard_free_memory(storage->guards, storage->block ? storage->block->nbytes : 0);
+    if (storage->memory && storage->block)
+        fy__node_memory_sub(thread, storage->memory, storage->block->nbytes, storage->nbytes);
+    if (storage->guards)
+        fy__guard_free_memory(storage->guards, storage->block ? storage->block->nbytes : 0);
     if (storage->pinned_here) fy__pin_here_end(storage->peer, storage->data, storage->nbytes);
     if (storage->leaving) atomic_fetch_sub(&storage->peer->pinned_leaving_nbytes, storage->nbytes);
-    if (storage->private_memory) { /* whose hazard has this one's points by now, or they are reached */
+    /* whose hazard has this one's points by now, or they are reached */
+    if (storage->private_memory) {
         fy__hazard_clear(&storage->block->hazard);
         fy__pool_free(storage->block);
         fy__private_release(thread, storage->private_memory);
@@ -224,19 +251,23 @@ static void free_now(fy__thread_t *thread, fy__storage_t *storage)
         if (fy__wait_drops(FY__WAIT_BLOCK_GIVEN_BACK)) fy__hazard_clear(&storage->block->hazard);
         fy__pool_free(storage->block);
     }
-    if (storage->deleter) storage->deleter(storage->user, storage->data == empty_address() ? NULL : storage->data);
+    if (storage->deleter)
+        storage->deleter(storage->user, storage->data == empty_address() ? NULL : storage->data);
     fy_device_t *peer = storage->peer;
     fy__cell_free(thread, storage);
     fy__device_unuse(device);
     if (peer) fy__device_unuse(peer);
 }
 
-/* One for the front that has the mark, or is large: the mark goes if nothing is behind it any more, and the storage to where it belongs. */
+/* One for the front that has the mark, or is large: the mark goes if nothing is behind it any more,
+ * and the storage to where it belongs. */
 static bool keep(fy__thread_t *thread, fy__storage_t *storage)
 {
-    const uint8_t class = atomic_load_explicit(&storage->front, memory_order_relaxed) & (uint8_t)~FY__FRONT_MARK;
+    const uint8_t class = atomic_load_explicit(&storage->front, memory_order_relaxed) &
+                          (uint8_t)~FY__FRONT_MARK;
     if (!class || !fy__storage_is_clean(storage)) return false;
-    atomic_store_explicit(&storage->front, class, memory_order_relaxed); /* the last owner: nobody else can set it */
+    /* the last owner: nobody else can set it */
+    atomic_store_explicit(&storage->front, class, memory_order_relaxed);
     if (class == FY__FRONT_LARGE) return fy__front_keep_large(thread, storage);
     fy__front_push(thread, storage);
     return true;
@@ -245,15 +276,22 @@ static bool keep(fy__thread_t *thread, fy__storage_t *storage)
 FY_COLD void fy__storage_destroy_slow(fy__thread_t *thread, fy__storage_t *storage)
 {
     if (keep(thread, storage)) return;
-    fy_device_t *device = storage->pinned_here ? storage->peer : storage->device; /* whose requests use it */
+    /* whose requests use it */
+    fy_device_t *device = storage->pinned_here ? storage->peer : storage->device;
     fy__hazard_settle(&storage->hazard);
     if (!device->synchronous) fy__hazard_cover_foreign(&storage->hazard);
-    /* The user's memory: the deleter runs after the last use. Memory that was page-locked in place: it is unlocked then. A graph's memory that cannot take over who uses this part of it: likewise. */
-    if ((storage->pinned_here && !fy__wait_drops(FY__WAIT_UNPIN) && !fy__hazard_done(&storage->hazard)) ||
-        (storage->deleter && !fy__wait_drops(FY__WAIT_DELETER) && !fy__hazard_done(&storage->hazard)) ||
-        (storage->private_memory && !fy__private_take_over(storage->private_memory, &storage->hazard))) {
+    /* The user's memory: the deleter runs after the last use. Memory that was page-locked in place:
+     * it is unlocked then. A graph's memory that cannot take over who uses this part of it:
+     * likewise. */
+    if ((storage->pinned_here && !fy__wait_drops(FY__WAIT_UNPIN) &&
+         !fy__hazard_done(&storage->hazard)) ||
+        (storage->deleter && !fy__wait_drops(FY__WAIT_DELETER) &&
+         !fy__hazard_done(&storage->hazard)) ||
+        (storage->private_memory &&
+         !fy__private_take_over(storage->private_memory, &storage->hazard))) {
         fy__device_use(device);
-        if ((storage->leaving = storage->pinned_here)) atomic_fetch_add(&storage->peer->pinned_leaving_nbytes, storage->nbytes);
+        if ((storage->leaving = storage->pinned_here))
+            atomic_fetch_add(&storage->peer->pinned_leaving_nbytes, storage->nbytes);
         fy__storage_defer(device, storage);
         fy__storage_reap_last(device);
         fy__device_unuse(device);
@@ -273,7 +311,8 @@ static fy__point_t reader_at(fy__point_t point)
 FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const char *what)
 {
     fy__point_t borrow = reader_at(atomic_load_explicit(&storage->borrow, memory_order_acquire));
-    /* It stands for the last upload by itself; replays, on other streams, may still read the bytes, too. */
+    /* It stands for the last upload by itself; replays, on other streams, may still read the bytes,
+     * too. */
     for (int i = 0; i < FY__READER_COUNT && fy__point_reached(borrow); i++)
         borrow = reader_at(atomic_load_explicit(&storage->hazard.readers[i], memory_order_acquire));
     if (fy__wait_drops(FY__WAIT_BORROWED) || fy__point_reached(borrow)) {
@@ -283,10 +322,11 @@ FY_COLD fy_status_t fy__storage_check_borrow_slow(fy__storage_t *storage, const 
     const fy_ticket_t ticket = fy__point_ticket(borrow);
     const fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(borrow));
     return FY_FAIL(BUSY,
-                   "%s: these %llu bytes are borrowed by an upload to %s that is not done (ticket {%llu, %llu})\n  Wait for it with "
+                   "%s: these %llu bytes are borrowed by an upload to %s that is not done (ticket "
+                   "{%llu, %llu})\n  Wait for it with "
                    "fy_ticket_wait, or upload with FY_HOST_COPY",
-                   what, (unsigned long long)storage->nbytes, stream->device->spec, (unsigned long long)ticket.stream,
-                   (unsigned long long)ticket.seq);
+                   what, (unsigned long long)storage->nbytes, stream->device->spec,
+                   (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
 }
 
 /* ---- what a transfer found out behind its owner's back ---- */
@@ -319,7 +359,8 @@ void fy__storage_late_clear(fy_device_t *device, fy__storage_t *storage)
 
 FY_COLD void fy__storage_adopt_slow(fy_device_t *device, fy__storage_t *storage)
 {
-    fy__suspect_join(device, &storage->suspect, &storage->late); /* has the mark since it has `late` */
+    /* has the mark since it has `late` */
+    fy__suspect_join(device, &storage->suspect, &storage->late);
 }
 
 /* ---- uses that outlive their storage's owners ---- */
@@ -328,7 +369,8 @@ void fy__storage_defer(fy_device_t *device, fy__storage_t *storage)
 {
     fy__lock(&device->deferred_lock);
     storage->next = device->deferred;
-    __atomic_store_n(&device->deferred, storage, __ATOMIC_SEQ_CST); /* before `opens` is read: fy__storage_reap_last */
+    /* before `opens` is read: fy__storage_reap_last */
+    __atomic_store_n(&device->deferred, storage, __ATOMIC_SEQ_CST);
     fy__unlock(&device->deferred_lock);
 }
 
@@ -358,7 +400,8 @@ void fy__storage_reap(fy_device_t *device)
 
 void fy__storage_reap_last(fy_device_t *device)
 {
-    if (atomic_load(&device->opens) || !__atomic_load_n(&device->deferred, __ATOMIC_SEQ_CST)) return;
+    if (atomic_load(&device->opens) || !__atomic_load_n(&device->deferred, __ATOMIC_SEQ_CST))
+        return;
     if (!fy__wait_drops(FY__WAIT_DELETER_LAST)) (void)fy__device_drain(device, FY_FOREVER);
     fy__storage_reap(device);
 }

@@ -1,4 +1,5 @@
-/* Streams: the table, events, device-side waits and host waits. Read stream.h first for why numbers are taken after submission. */
+/* Streams: the table, events, device-side waits and host waits. Read stream.h first for why numbers
+ * are taken after submission. */
 #include "runtime/stream.h"
 
 #include <stdio.h>
@@ -17,7 +18,9 @@ static _Atomic(fy_stream_t *) table[FY__MAX_STREAMS];
 
 fy_stream_t *fy__stream_at(uint32_t index)
 {
-    return index && index < FY__MAX_STREAMS ? atomic_load_explicit(&table[index], memory_order_acquire) : NULL;
+    return index && index < FY__MAX_STREAMS
+               ? atomic_load_explicit(&table[index], memory_order_acquire)
+               : NULL;
 }
 
 /* ---- events; the stream's lock is held ---- */
@@ -30,36 +33,43 @@ static fy_status_t advance_by(fy_stream_t *stream, bool peek)
     while (stream->nevents) {
         fy__stream_event_t *oldest = &stream->events[0];
         int done = 0;
-        FY_TRY(fy__device_check(stream->device,
-                                (peek ? backend->event_peek : backend->event_query)(stream->device->dev, oldest->event, &done)));
+        FY_TRY(fy__device_check(stream->device, (peek ? backend->event_peek : backend->event_query)(
+                                                    stream->device->dev, oldest->event, &done)));
         if (!done) break;
         if (atomic_load_explicit(&stream->done, memory_order_relaxed) < oldest->seq)
             atomic_store_explicit(&stream->done, oldest->seq, memory_order_release);
         if (oldest->waiters) break; /* still in use; its number is known to be done all the same */
         stream->free_events[stream->nfree_events++] = oldest->event;
-        memmove(&stream->events[0], &stream->events[1], --stream->nevents * sizeof stream->events[0]);
+        memmove(&stream->events[0], &stream->events[1],
+                --stream->nevents * sizeof stream->events[0]);
     }
     return FY_STATUS_OK;
 }
 
 static fy_status_t advance(fy_stream_t *stream) { return advance_by(stream, false); }
 
-/* There is no event more to be had: moves the newest one that nobody waits on to the tail; the one behind it stands in for it. */
+/* There is no event more to be had: moves the newest one that nobody waits on to the tail; the one
+ * behind it stands in for it. */
 static fy_status_t move_newest(fy_stream_t *stream, uint64_t tail, fy__stream_event_t **out_event)
 {
     uint32_t i = stream->nevents;
     while (i && stream->events[i - 1].waiters) i--;
-    if (!i) return FY_FAIL(BUSY, "stream '%s': %u threads wait on its events already", stream->name, stream->nevents);
+    if (!i)
+        return FY_FAIL(BUSY, "stream '%s': %u threads wait on its events already", stream->name,
+                       stream->nevents);
     void *event = stream->events[i - 1].event;
-    FY_TRY(fy__device_check(stream->device, stream->device->backend->event_record(stream->device->dev, event, stream->native)));
-    memmove(&stream->events[i - 1], &stream->events[i], (stream->nevents - i) * sizeof stream->events[0]);
+    FY_TRY(fy__device_check(stream->device, stream->device->backend->event_record(
+                                                stream->device->dev, event, stream->native)));
+    memmove(&stream->events[i - 1], &stream->events[i],
+            (stream->nevents - i) * sizeof stream->events[0]);
     *out_event = &stream->events[stream->nevents - 1];
     **out_event = (fy__stream_event_t){ event, tail, 0 };
     return FY_STATUS_OK;
 }
 
-/* The oldest event that covers `seq`, recording one at the tail if there is none; a fresh one if the queue is foreign. A stream has one
- * event at least from when it is opened, so nobody fails to wait because the backend has no more. */
+/* The oldest event that covers `seq`, recording one at the tail if there is none; a fresh one if
+ * the queue is foreign. A stream has one event at least from when it is opened, so nobody fails to
+ * wait because the backend has no more. */
 static fy_status_t cover(fy_stream_t *stream, uint64_t seq, fy__stream_event_t **out_event)
 {
     const fy_backend_t *backend = stream->device->backend;
@@ -74,8 +84,10 @@ static fy_status_t cover(fy_stream_t *stream, uint64_t seq, fy__stream_event_t *
     if (stream->nfree_events)
         event = stream->free_events[stream->nfree_events - 1];
     else {
-        const fy_status_t status = fy__device_check(stream->device, backend->event_create(dev, &event));
-        if (status == FY_STATUS_OUT_OF_MEMORY && stream->nevents) return move_newest(stream, tail, out_event);
+        const fy_status_t status =
+            fy__device_check(stream->device, backend->event_create(dev, &event));
+        if (status == FY_STATUS_OUT_OF_MEMORY && stream->nevents)
+            return move_newest(stream, tail, out_event);
         FY_TRY(status);
         stream->free_events[stream->nfree_events++] = event;
     }
@@ -91,33 +103,42 @@ void fy__stream_anchor(fy_stream_t *stream)
     fy__stream_event_t *event;
     fy__lock(&stream->lock);
     if (stream->nevents >= FY__STREAM_EVENTS / 2) (void)advance(stream);
-    /* Closed meanwhile: it left an event. Failing to record costs precision only: a wait then records its own. */
-    if (stream->native) (void)cover(stream, atomic_load_explicit(&stream->submitted, memory_order_relaxed), &event);
+    /* Closed meanwhile: it left an event. Failing to record costs precision only: a wait then
+     * records its own. */
+    if (stream->native)
+        (void)cover(stream, atomic_load_explicit(&stream->submitted, memory_order_relaxed), &event);
     fy__unlock(&stream->lock);
 }
 
 /* ---- opening and closing ---- */
 
-static bool forked(const fy_device_t *device) { return atomic_load_explicit(&device->lost, memory_order_relaxed) == FY__LOST_BY_FORK; }
+static bool forked(const fy_device_t *device)
+{
+    return atomic_load_explicit(&device->lost, memory_order_relaxed) == FY__LOST_BY_FORK;
+}
 
 static void destroy_native(fy_stream_t *stream)
 {
-    if (stream->native && !forked(stream->device)) stream->device->backend->stream_destroy(stream->device->dev, stream->native);
+    if (stream->native && !forked(stream->device))
+        stream->device->backend->stream_destroy(stream->device->dev, stream->native);
     stream->native = NULL;
     stream->foreign = false;
 }
 
-/* A closed stream whose work is done gives its events back; its slot is then free. The table's lock is held. */
+/* A closed stream whose work is done gives its events back; its slot is then free. The table's lock
+ * is held. */
 static void finish_closing(fy_stream_t *stream)
 {
     fy_device_t *device = stream->device;
     fy__lock(&stream->lock); /* the holder of an old ticket may be looking at the events */
     destroy_native(stream);
-    if (fy__device_is_lost(device)) { /* its tickets go on failing when the slot belongs to another stream */
+    /* its tickets go on failing when the slot belongs to another stream */
+    if (fy__device_is_lost(device)) {
         atomic_store(&stream->lost_first, atomic_load(&stream->done) + 1);
         atomic_store(&stream->lost_last, atomic_load(&stream->submitted));
     }
-    for (uint32_t i = 0; i < stream->nevents && !forked(device); i++) device->backend->event_destroy(device->dev, stream->events[i].event);
+    for (uint32_t i = 0; i < stream->nevents && !forked(device); i++)
+        device->backend->event_destroy(device->dev, stream->events[i].event);
     for (uint32_t i = 0; i < stream->nfree_events && !forked(device); i++)
         device->backend->event_destroy(device->dev, stream->free_events[i]);
     stream->nevents = stream->nfree_events = 0;
@@ -133,7 +154,8 @@ static bool closing_is_done(fy_stream_t *stream)
     if (fy__wait_drops(FY__WAIT_STREAM_SLOT) || fy__device_is_lost(stream->device)) return true;
     fy__stream_event_t *event;
     fy__lock(&stream->lock);
-    const bool covered = !stream->native || cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK;
+    const bool covered = !stream->native ||
+                         cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK;
     (void)advance(stream);
     const bool done = (covered && !stream->nevents) || fy__device_is_lost(stream->device);
     fy__unlock(&stream->lock);
@@ -162,7 +184,8 @@ static fy_stream_t *take_slot(void)
 }
 
 /* A slot that was taken: what belongs to the new stream and not to the slot. */
-static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, uint32_t reader, const char *name)
+static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, uint32_t reader,
+                   const char *name)
 {
     stream->handle = (fy__handle_t){ NULL, NULL, FY__HANDLE_STREAM };
     stream->device = device;
@@ -173,13 +196,18 @@ static void set_up(fy_stream_t *stream, fy_device_t *device, void *native, uint3
     snprintf(stream->name, sizeof stream->name, "%s", name);
     atomic_store(&stream->room, atomic_load(&stream->submitted) + (device->ahead + 3) / 4);
     /* What the slot's last stream waited for says nothing about this one. */
-    for (int i = 0; i < FY__MAX_STREAMS; i++) atomic_store_explicit(&stream->waited[i], 0, memory_order_relaxed);
+    for (int i = 0; i < FY__MAX_STREAMS; i++)
+        atomic_store_explicit(&stream->waited[i], 0, memory_order_relaxed);
 }
 
-fy_status_t fy__stream_open_timeline(fy_stream_t *native, const fy__timeline_t *timeline, void *jobs, fy_stream_t **out_stream)
+fy_status_t fy__stream_open_timeline(fy_stream_t *native, const fy__timeline_t *timeline,
+                                     void *jobs, fy_stream_t **out_stream)
 {
     fy_stream_t *stream = take_slot();
-    if (!stream) return FY_FAIL(OUT_OF_MEMORY, "transfer: %d streams are open; there is none for a queue's jobs", FY__MAX_STREAMS - 1);
+    if (!stream)
+        return FY_FAIL(OUT_OF_MEMORY,
+                       "transfer: %d streams are open; there is none for a queue's jobs",
+                       FY__MAX_STREAMS - 1);
     set_up(stream, native->device, NULL, native->reader, native->name);
     atomic_store(&stream->jobs, jobs);
     atomic_store_explicit(&stream->timeline, timeline, memory_order_release);
@@ -188,14 +216,18 @@ fy_status_t fy__stream_open_timeline(fy_stream_t *native, const fy__timeline_t *
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role, const fy_stream_options_t *options, fy_stream_t **out_stream)
+fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role,
+                            const fy_stream_options_t *options, fy_stream_t **out_stream)
 {
     static const char *const names[] = { "compute", "upload", "download" };
     void *native = NULL, *event = NULL;
     const char *name = options && options->name ? options->name : options ? "stream" : names[role];
-    FY_TRY(fy__device_check(device, device->backend->stream_create(device->dev, role, options ? options->priority : 0,
-                                                                   options ? options->native : NULL, &native)));
-    const fy_status_t status = fy__device_check(device, device->backend->event_create(device->dev, &event)); /* see cover */
+    FY_TRY(fy__device_check(
+        device, device->backend->stream_create(device->dev, role, options ? options->priority : 0,
+                                               options ? options->native : NULL, &native)));
+    /* see cover */
+    const fy_status_t status =
+        fy__device_check(device, device->backend->event_create(device->dev, &event));
     if (status != FY_STATUS_OK) {
         device->backend->stream_destroy(device->dev, native);
         return status;
@@ -204,8 +236,10 @@ fy_status_t fy__stream_open(fy_device_t *device, fy_stream_role_t role, const fy
     if (!stream) {
         device->backend->event_destroy(device->dev, event);
         device->backend->stream_destroy(device->dev, native);
-        return FY_FAIL(OUT_OF_MEMORY, "stream_create: %d streams are open, or there is no memory for one more; destroy some",
-                       FY__MAX_STREAMS - 1);
+        return FY_FAIL(
+            OUT_OF_MEMORY,
+            "stream_create: %d streams are open, or there is no memory for one more; destroy some",
+            FY__MAX_STREAMS - 1);
     }
     set_up(stream, device, native,
            options                      ? FY__READER_OTHER
@@ -228,11 +262,14 @@ void fy__stream_close(fy_stream_t *stream)
     bool covered = false;
     if (stream->native && !fy__device_is_lost(device)) {
         fy__lock(&stream->lock);
-        covered = cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK; /* answers for the tickets that are left */
-        if (covered) stream->foreign = false; /* or whoever asks next would record anew, on a queue that is gone */
+        /* answers for the tickets that are left */
+        covered = cover(stream, atomic_load(&stream->submitted), &event) == FY_STATUS_OK;
+        /* or whoever asks next would record anew, on a queue that is gone */
+        if (covered) stream->foreign = false;
         fy__unlock(&stream->lock);
     }
-    /* Without an event (no memory for one) the queue is kept until whoever asks gets one: finish_closing. */
+    /* Without an event (no memory for one) the queue is kept until whoever asks gets one:
+     * finish_closing. */
     fy__lock(&stream->lock);
     if (covered || fy__device_is_lost(device)) destroy_native(stream);
     fy__unlock(&stream->lock);
@@ -256,7 +293,8 @@ void fy__stream_tell(void)
 {
     for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) {
         fy__lock(&table_lock);
-        if (fy__stream_at(i)->state == FY__STREAM_OPEN) FY__EVENT(fy__event_stream(fy__stream_at(i)));
+        if (fy__stream_at(i)->state == FY__STREAM_OPEN)
+            FY__EVENT(fy__event_stream(fy__stream_at(i)));
         fy__unlock(&table_lock);
     }
 }
@@ -266,18 +304,24 @@ void fy__stream_fork_unlock(void) { pthread_mutex_unlock(&table_lock); }
 
 void fy__stream_fork_child(void)
 {
-    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) { pthread_mutex_init(&fy__stream_at(i)->lock, NULL); }
+    for (uint32_t i = 1; i < FY__MAX_STREAMS && fy__stream_at(i); i++) {
+        pthread_mutex_init(&fy__stream_at(i)->lock, NULL);
+    }
     pthread_mutex_unlock(&table_lock);
 }
 
 /* ---- points ---- */
 
-fy_ticket_t fy__point_ticket(fy__point_t point) { return (fy_ticket_t){ FY__POINT_STREAM(point), FY__POINT_SEQ(point) }; }
+fy_ticket_t fy__point_ticket(fy__point_t point)
+{
+    return (fy_ticket_t){ FY__POINT_STREAM(point), FY__POINT_SEQ(point) };
+}
 
 static bool reached(fy__point_t point, bool peek);
 
 /* A job that never ran is over when what it would have waited for is. */
-static bool job_reached(fy_stream_t *stream, const fy__timeline_t *timeline, uint64_t seq, bool peek)
+static bool job_reached(fy_stream_t *stream, const fy__timeline_t *timeline, uint64_t seq,
+                        bool peek)
 {
     fy__job_view_t view;
     timeline->look(stream, seq, &view);
@@ -293,7 +337,8 @@ static bool job_reached(fy_stream_t *stream, const fy__timeline_t *timeline, uin
 bool fy__point_cancel(fy__point_t point)
 {
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(point));
-    const fy__timeline_t *timeline = stream ? atomic_load_explicit(&stream->timeline, memory_order_acquire) : NULL;
+    const fy__timeline_t *timeline =
+        stream ? atomic_load_explicit(&stream->timeline, memory_order_acquire) : NULL;
     return timeline && timeline->cancel(stream, FY__POINT_SEQ(point));
 }
 
@@ -310,7 +355,8 @@ uint32_t fy__point_fault(fy_device_t *device, fy__point_t point)
 fy_status_t fy__point_submit(fy__point_t *point)
 {
     fy_stream_t *stream = fy__stream_at(FY__POINT_STREAM(*point));
-    const fy__timeline_t *timeline = stream ? atomic_load_explicit(&stream->timeline, memory_order_acquire) : NULL;
+    const fy__timeline_t *timeline =
+        stream ? atomic_load_explicit(&stream->timeline, memory_order_acquire) : NULL;
     if (!timeline) return FY_STATUS_OK;
     if (atomic_load_explicit(&stream->done, memory_order_acquire) >= FY__POINT_SEQ(*point)) {
         *point = 0;
@@ -329,13 +375,15 @@ static bool reached(fy__point_t point, bool peek)
     if (fy__device_is_lost(stream->device)) return true;
     fy__stream_event_t *event;
     fy__lock(&stream->lock);
-    if (seq > atomic_load_explicit(&stream->done, memory_order_relaxed) && advance_by(stream, peek) == FY_STATUS_OK &&
+    if (seq > atomic_load_explicit(&stream->done, memory_order_relaxed) &&
+        advance_by(stream, peek) == FY_STATUS_OK &&
         atomic_load_explicit(&stream->done, memory_order_relaxed) < seq &&
         (!stream->nevents || stream->events[stream->nevents - 1].seq < seq)) {
         if (cover(stream, seq, &event) == FY_STATUS_OK) (void)advance_by(stream, peek);
     }
     fy__unlock(&stream->lock);
-    return fy__device_is_lost(stream->device) || atomic_load_explicit(&stream->done, memory_order_acquire) >= seq;
+    return fy__device_is_lost(stream->device) ||
+           atomic_load_explicit(&stream->done, memory_order_acquire) >= seq;
 }
 
 bool fy__point_is_lost(fy__point_t point)
@@ -344,7 +392,8 @@ bool fy__point_is_lost(fy__point_t point)
     const uint64_t seq = FY__POINT_SEQ(point);
     if (!stream) return false;
     return fy__stream_took_along(stream, seq) ||
-           (fy__device_is_lost(stream->device) && atomic_load_explicit(&stream->done, memory_order_acquire) < seq);
+           (fy__device_is_lost(stream->device) &&
+            atomic_load_explicit(&stream->done, memory_order_acquire) < seq);
 }
 
 bool fy__point_reached(fy__point_t point) { return reached(point, false); }
@@ -368,12 +417,15 @@ static fy_status_t sync(fy_stream_t *stream, uint64_t seq, uint64_t timeout_ns)
     fy__unlock(&stream->lock);
     status = fy__device_check(device, device->backend->event_sync(device->dev, native, timeout_ns));
     fy__lock(&stream->lock);
-    /* A backend may give out one pointer many times, so the entry is known by its number, too: that stays while the entry has waiters. */
+    /* A backend may give out one pointer many times, so the entry is known by its number, too: that
+     * stays while the entry has waiters. */
     uint32_t i = 0;
-    while (i < stream->nevents && !(stream->events[i].event == native && stream->events[i].seq == covered && stream->events[i].waiters))
+    while (i < stream->nevents && !(stream->events[i].event == native &&
+                                    stream->events[i].seq == covered && stream->events[i].waiters))
         i++;
     if (i < stream->nevents) stream->events[i].waiters--;
-    if (status == FY_STATUS_OK && atomic_load_explicit(&stream->done, memory_order_relaxed) < covered)
+    if (status == FY_STATUS_OK &&
+        atomic_load_explicit(&stream->done, memory_order_relaxed) < covered)
         atomic_store_explicit(&stream->done, covered, memory_order_release);
     fy__unlock(&stream->lock);
     return status;
@@ -394,29 +446,37 @@ fy_status_t fy__point_wait(fy__point_t point, uint64_t timeout_ns, fy__wait_site
 fy_status_t fy__stream_wait_point_slow(fy_stream_t *stream, fy__point_t point, fy__wait_site_t site)
 {
     FY_TRY(fy__point_submit(&point));
-    if (FY__POINT_STREAM(point) == stream->index) return FY_STATUS_OK; /* a job of this very engine */
+    /* a job of this very engine */
+    if (FY__POINT_STREAM(point) == stream->index) return FY_STATUS_OK;
     fy_stream_t *other = fy__stream_at(FY__POINT_STREAM(point));
     const uint64_t seq = FY__POINT_SEQ(point);
     fy__stream_event_t *event;
     if (!other) return FY_STATUS_OK;
     if (FY_UNLIKELY(fy__stream_took_along(other, seq)))
-        return FY_FAIL(DEVICE_LOST, "these bytes were to come from a device that was lost and has been closed since\n  Write them anew");
+        return FY_FAIL(DEVICE_LOST, "these bytes were to come from a device that was lost and has "
+                                    "been closed since\n  Write them anew");
     if (fy__stream_is_past(other, seq) ||
-        (!other->foreign && atomic_load_explicit(&stream->waited[other->index], memory_order_relaxed) >= seq))
+        (!other->foreign &&
+         atomic_load_explicit(&stream->waited[other->index], memory_order_relaxed) >= seq))
         return FY_STATUS_OK;
-    if (other->device->backend != stream->device->backend)
-        return fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE); /* no common events: the host waits */
+    if (other->device->backend != stream->device->backend) /* no common events: the host waits */
+        return fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE);
     if (FY_UNLIKELY(fy__device_is_lost(other->device)) && other->device != stream->device)
-        return fy__device_lost_error(other->device); /* an event of it that is recorded already would say nothing */
-    fy__lock(&other->lock);                          /* the event must not move between the two calls */
-    if (fy__stream_is_past(other, seq)) {            /* it may be another device's by now */
+        /* an event of it that is recorded already would say nothing */
+        return fy__device_lost_error(other->device);
+    /* the event must not move between the two calls */
+    fy__lock(&other->lock);
+    if (fy__stream_is_past(other, seq)) { /* it may be another device's by now */
         fy__unlock(&other->lock);
         return FY_STATUS_OK;
     }
     fy_status_t status = cover(other, seq, &event);
     if (status == FY_STATUS_OK)
-        status = fy__device_check(stream->device, stream->device->backend->event_wait(stream->device->dev, stream->native, event->event));
-    if (status == FY_STATUS_OK) atomic_store_explicit(&stream->waited[other->index], event->seq, memory_order_relaxed);
+        status = fy__device_check(
+            stream->device,
+            stream->device->backend->event_wait(stream->device->dev, stream->native, event->event));
+    if (status == FY_STATUS_OK)
+        atomic_store_explicit(&stream->waited[other->index], event->seq, memory_order_relaxed);
     fy__unlock(&other->lock);
     if (status == FY_STATUS_OK) FY__EVENT(fy__event_wait(stream, point, site));
     return status;
@@ -437,7 +497,8 @@ fy_status_t fy__stream_throttle_slow(fy__thread_t *thread, fy_stream_t *stream)
     if (submitted - done >= ahead) {
         const uint64_t start_ns = fy__now_ns();
         /* No wait site: nothing is ordered by it, so no byte depends on it. */
-        FY_TRY(fy__point_wait(FY__POINT(stream->index, submitted - ahead + quarter), FY_FOREVER, FY__WAIT_NONE));
+        FY_TRY(fy__point_wait(FY__POINT(stream->index, submitted - ahead + quarter), FY_FOREVER,
+                              FY__WAIT_NONE));
         fy__throttled(thread, start_ns);
         done = atomic_load_explicit(&stream->done, memory_order_acquire);
     }
@@ -450,12 +511,14 @@ fy_status_t fy__stream_throttle_slow(fy__thread_t *thread, fy_stream_t *stream)
 
 static fy_status_t check_stream(const fy_stream_t *stream, const char *what)
 {
-    if (!stream || stream->state != FY__STREAM_OPEN) return FY_FAIL(INVALID_ARGUMENT, "%s: stream is NULL or was destroyed", what);
+    if (!stream || stream->state != FY__STREAM_OPEN)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: stream is NULL or was destroyed", what);
     if (fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_stream_create(fy_device_t *device, const fy_stream_options_t *options, fy_stream_t **out_stream)
+fy_status_t fy_stream_create(fy_device_t *device, const fy_stream_options_t *options,
+                             fy_stream_t **out_stream)
 {
     static const fy_stream_options_t defaults = FY_STREAM_OPTIONS_INIT;
     fy__thread_t *thread = fy__thread();
@@ -463,9 +526,13 @@ fy_status_t fy_stream_create(fy_device_t *device, const fy_stream_options_t *opt
     *out_stream = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!device) return FY_FAIL(INVALID_ARGUMENT, "stream_create: device is NULL");
-    if (options) FY_TRY(fy__check_sized("stream_create", "options", options, sizeof *options, "FY_STREAM_OPTIONS_INIT"));
+    if (options)
+        FY_TRY(fy__check_sized("stream_create", "options", options, sizeof *options,
+                               "FY_STREAM_OPTIONS_INIT"));
     if (device->synchronous)
-        return FY_FAIL(UNSUPPORTED, "stream_create: %s runs each request inside the call; it has one stream and needs no other",
+        return FY_FAIL(UNSUPPORTED,
+                       "stream_create: %s runs each request inside the call; it has one stream and "
+                       "needs no other",
                        device->spec);
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__stream_open(device, FY_STREAM_COMPUTE, options ? options : &defaults, out_stream));
@@ -474,14 +541,16 @@ fy_status_t fy_stream_create(fy_device_t *device, const fy_stream_options_t *opt
     return FY_STATUS_OK;
 }
 
-/* This thread's ops do not go to `stream` any more, nor will they when a scope that set another one ends. */
+/* This thread's ops do not go to `stream` any more, nor will they when a scope that set another one
+ * ends. */
 static void forget_override(fy__thread_t *thread, const fy_stream_t *stream)
 {
     const uint32_t index = stream->device->index;
     if (thread->streams[index] == stream) thread->streams[index] = NULL;
     for (uint32_t depth = 0; depth < thread->depth; depth++) {
         fy__frame_t *frame = &thread->frames[depth];
-        if ((frame->streams_saved >> index & 1) && frame->outer_streams[index] == stream) frame->outer_streams[index] = NULL;
+        if ((frame->streams_saved >> index & 1) && frame->outer_streams[index] == stream)
+            frame->outer_streams[index] = NULL;
     }
 }
 

@@ -1,5 +1,5 @@
-/* Attaching threads: a state is taken from the list of those whose thread ended, else made. The pthread key's destructor ends the
- * scopes that the thread left open and puts its state back. */
+/* Attaching threads: a state is taken from the list of those whose thread ended, else made. The
+ * pthread key's destructor ends the scopes that the thread left open and puts its state back. */
 #include "runtime/thread.h"
 
 #include <pthread.h>
@@ -28,8 +28,10 @@ static void detach(void *state)
     fy__thread_t *thread = state;
     fy__tls = thread; /* other TLS may be gone already; ours must answer while scopes end */
     fy__scope_end_all(thread);
-    if (thread->recording) fy__handle_destroyers[FY__HANDLE_GRAPH](thread->recording->handle); /* begun outside any scope */
-    thread->tape = NULL;                                                                       /* begun outside any scope */
+    /* begun outside any scope */
+    if (thread->recording) fy__handle_destroyers[FY__HANDLE_GRAPH](thread->recording->handle);
+    /* begun outside any scope */
+    thread->tape = NULL;
     fy__guard_settle(thread);
     fy__front_flush_large(thread);
     memset(thread->streams, 0, sizeof thread->streams);
@@ -50,7 +52,8 @@ static fy__thread_t *make_thread(void)
     thread->node = &thread->root;
     pthread_mutex_lock(&lock);
     thread->number = ++nthreads;
-    thread->next_serial = thread->number * 0x9E3779B1u; /* serials of different threads hardly ever meet */
+    /* serials of different threads hardly ever meet */
+    thread->next_serial = thread->number * 0x9E3779B1u;
     thread->in_use = 1;
     thread->next = all;
     all = thread;
@@ -84,7 +87,8 @@ void fy__thread_walk(void (*fn)(void *user, fy__thread_t *thread), void *user)
 
 void fy__thread_fork_lock(void) { pthread_mutex_lock(&lock); }
 void fy__thread_fork_unlock(void) { pthread_mutex_unlock(&lock); }
-/* A thread that is gone in the child was stopped anywhere: its scopes are over, its caches and handles are left alone, its figures stay. */
+/* A thread that is gone in the child was stopped anywhere: its scopes are over, its caches and
+ * handles are left alone, its figures stay. */
 static void abandon(fy__thread_t *thread)
 {
     thread->frame = NULL;

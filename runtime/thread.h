@@ -1,5 +1,6 @@
-/* A thread's state: everything that the hot path touches without a lock hangs on one TLS pointer. States of threads that ended are
- * handed to new threads with their caches and figures, so nothing has to be folded together and nothing is lost.
+/* A thread's state: everything that the hot path touches without a lock hangs on one TLS pointer.
+ * States of threads that ended are handed to new threads with their caches and figures, so nothing
+ * has to be folded together and nothing is lost.
  * Not here: what scopes (scope.h), nodes (node.h) and storages (storage.h) are. */
 #ifndef FERRY_RUNTIME_THREAD_H_
 #define FERRY_RUNTIME_THREAD_H_
@@ -33,26 +34,33 @@ typedef struct fy__thread {
     fy_category_t category; /* what is made now is for */
     uint32_t depth, excess; /* open frames; scopes begun beyond FY__MAX_SCOPES */
     uint32_t next_serial;
-    struct fy__guard *guards;       /* innermost guard; a reference. NULL: none but perhaps the process's */
+    /* innermost guard; a reference. NULL: none but perhaps the process's */
+    struct fy__guard *guards;
     fy__claim_t claims[FY__QUOTAS]; /* guard.c: taken, not yet charged */
     uint32_t claimed;               /* bit i: claims[i] is one */
     const char *blocking;           /* static: the call marked Blocks that began last */
-    uint32_t number;                /* 1, 2, ...; of the state, so a later thread may have it again */
+    /* 1, 2, ...; of the state, so a later thread may have it again */
+    uint32_t number;
     /* tensor.c, storage.c: caches of this thread only */
     fy_tensor_t *free_tensors;
     uint32_t nfree_tensors;
     struct fy__storage *free_cells; /* cell.h: storages without a block */
     uint32_t nfree_cells;
-    struct fy__storage *last;                     /* host storage with its block that was given back last; means something if */
-    _Atomic uint16_t last_class;                  /* not 0: its class; written by this thread only */
+    /* host storage with its block that was given back last; means something if */
+    struct fy__storage *last;
+    /* not 0: its class; written by this thread only */
+    _Atomic uint16_t last_class;
     struct fy__storage *front[FY__FRONT_CLASSES]; /* the others, last used first */
     _Atomic uint16_t nfront[FY__FRONT_CLASSES];   /* their number; written by this thread only */
-    _Atomic uint64_t at_hand;                     /* requests served by the front; written by this thread only */
-    /* front.c: large ones, taken by whoever exchanges them out; what is in them is written by this thread only, before that */
+    /* requests served by the front; written by this thread only */
+    _Atomic uint64_t at_hand;
+    /* front.c: large ones, taken by whoever exchanges them out; what is in them is written by this
+     * thread only, before that */
     struct fy__storage *_Atomic large[FY__FRONT_SLOTS];
     _Atomic uint64_t large_key[FY__FRONT_SLOTS];
     const void *large_scope[FY__FRONT_SLOTS];
-    uint64_t large_total;            /* bytes in them, what others took included; this thread's only */
+    /* bytes in them, what others took included; this thread's only */
+    uint64_t large_total;
     uint32_t large_last, large_next; /* slot that was used last; slot to be emptied next */
     /* stream.c: what fy_stream_use set; NULL is the device's compute stream */
     fy_stream_t *streams[FY__MAX_DEVICES];
@@ -66,7 +74,8 @@ typedef struct fy__thread {
     struct fy__pressure *pressing;
     /* ops/graph.c: what this thread records, while FY__WATCH_GRAPH is held; NULL: nothing */
     struct fy__recording *recording;
-    /* plan.h: the plan whose step this thread runs; NULL: none. A refusal of memory is no plan's business while plan_declines */
+    /* plan.h: the plan whose step this thread runs; NULL: none. A refusal of memory is no plan's
+     * business while plan_declines */
     struct fy__plan_run *plan;
     uint32_t plan_declines;
     fy_tape_t *tape; /* ops/tape: what records this thread's calls; NULL: nothing does */
@@ -90,10 +99,12 @@ static inline fy__thread_t *fy__thread(void)
     return __builtin_expect(thread != NULL, 1) ? thread : fy__thread_attach();
 }
 
-/* Calls `fn` for every state there ever was, under the list's lock; other threads go on writing theirs. */
+/* Calls `fn` for every state there ever was, under the list's lock; other threads go on writing
+ * theirs. */
 void fy__thread_walk(void (*fn)(void *user, fy__thread_t *thread), void *user);
 
-/* For wire.c's fork handlers: the list is held over the fork; in the child all states but the caller's become free. */
+/* For wire.c's fork handlers: the list is held over the fork; in the child all states but the
+ * caller's become free. */
 void fy__thread_fork_lock(void);
 void fy__thread_fork_unlock(void);
 void fy__thread_fork_child(void);

@@ -14,5 +14,11 @@ static const char *const texts[] = { "",
 #undef X
 };
 
-const char *fy__wait_site_name(fy__wait_site_t site) { return site < FY__WAIT_SITE_COUNT ? names[site] : "?"; }
-const char *fy__wait_site_text(fy__wait_site_t site) { return site < FY__WAIT_SITE_COUNT ? texts[site] : ""; }
+const char *fy__wait_site_name(fy__wait_site_t site)
+{
+    return site < FY__WAIT_SITE_COUNT ? names[site] : "?";
+}
+const char *fy__wait_site_text(fy__wait_site_t site)
+{
+    return site < FY__WAIT_SITE_COUNT ? texts[site] : "";
+}

@@ -1,5 +1,6 @@
-/* Joins the parts: the one file that may include everything. When a device is opened, its backend's slots become segment sources for
- * pools from alloc/, its streams are made, and transfer/ gets its ring; when it closes, all of it is taken apart in reverse.
+/* Joins the parts: the one file that may include everything. When a device is opened, its backend's
+ * slots become segment sources for pools from alloc/, its streams are made, and transfer/ gets its
+ * ring; when it closes, all of it is taken apart in reverse.
  * Not here: any policy. */
 #include <pthread.h>
 #include <stdio.h>
@@ -44,7 +45,10 @@ const fy__builtin_t *fy__wire_builtins(size_t *out_count)
 
 /* ---- environment variables with a set of good values ---- */
 
-static bool is_strictness(const char *value) { return strcmp(value, "0") == 0 || strcmp(value, "1") == 0; }
+static bool is_strictness(const char *value)
+{
+    return strcmp(value, "0") == 0 || strcmp(value, "1") == 0;
+}
 
 static bool is_threads(const char *value)
 {
@@ -81,7 +85,8 @@ static void note_sync(void *user, uint64_t blocked_ns)
     (void)user;
     fy__thread_t *thread = fy__thread();
     uint64_t start_ns;
-    if (thread && fy__sync_begin(thread, "allocation", &start_ns) == FY_STATUS_OK) fy__sync_ended(thread, blocked_ns);
+    if (thread && fy__sync_begin(thread, "allocation", &start_ns) == FY_STATUS_OK)
+        fy__sync_ended(thread, blocked_ns);
 }
 
 static void top_scopes(void *user, fy_oom_verdict_t *verdict)
@@ -91,11 +96,15 @@ static void top_scopes(void *user, fy_oom_verdict_t *verdict)
 }
 
 /* The bytes of a simulated device that computes are this machine's. */
-static bool is_backed_here(const fy_device_t *device) { return device->info.is_simulated && device->info.numerics; }
+static bool is_backed_here(const fy_device_t *device)
+{
+    return device->info.is_simulated && device->info.numerics;
+}
 
 static fy_status_t take_from_machine(fy_device_t *device, uint64_t nbytes)
 {
-    return is_backed_here(device) ? fy__machine_take(device->spec, nbytes, &device->backing) : FY_STATUS_OK;
+    return is_backed_here(device) ? fy__machine_take(device->spec, nbytes, &device->backing)
+                                  : FY_STATUS_OK;
 }
 
 static void give_to_machine(const fy_device_t *device, uint64_t nbytes)
@@ -107,15 +116,18 @@ static fy_status_t ask_backend(fy_device_t *device, uint64_t nbytes, void **out_
 {
     *out_address = NULL;
     FY_TRY(take_from_machine(device, nbytes));
-    const fy_status_t status = fy__device_check(device, device->backend->alloc(device->dev, nbytes, out_address));
+    const fy_status_t status =
+        fy__device_check(device, device->backend->alloc(device->dev, nbytes, out_address));
     if (status != FY_STATUS_OK) give_to_machine(device, nbytes);
     return status;
 }
 
-static fy_status_t ask_to_grow(fy_device_t *device, void *address, uint64_t nbytes, uint64_t new_nbytes)
+static fy_status_t ask_to_grow(fy_device_t *device, void *address, uint64_t nbytes,
+                               uint64_t new_nbytes)
 {
     FY_TRY(take_from_machine(device, new_nbytes - nbytes));
-    const fy_status_t status = fy__device_check(device, device->backend->resize(device->dev, address, nbytes, new_nbytes));
+    const fy_status_t status =
+        fy__device_check(device, device->backend->resize(device->dev, address, nbytes, new_nbytes));
     if (status != FY_STATUS_OK) give_to_machine(device, new_nbytes - nbytes);
     return status;
 }
@@ -137,17 +149,20 @@ static fy_status_t device_segment_alloc(void *user, uint64_t nbytes, void **out_
 static void device_segment_free(void *user, void *address, uint64_t nbytes)
 {
     fy_device_t *device = user;
-    if (atomic_load(&device->lost) != FY__LOST_BY_FORK) device->backend->free(device->dev, address, nbytes);
+    if (atomic_load(&device->lost) != FY__LOST_BY_FORK)
+        device->backend->free(device->dev, address, nbytes);
     give_to_machine(device, nbytes);
 }
 
 /* Growing is an allocation, to guards as well. */
-static fy_status_t device_segment_resize(void *user, void *address, uint64_t nbytes, uint64_t new_nbytes)
+static fy_status_t device_segment_resize(void *user, void *address, uint64_t nbytes,
+                                         uint64_t new_nbytes)
 {
     fy_device_t *device = user;
     fy__thread_t *thread = fy__thread();
     if (new_nbytes < nbytes) {
-        if (atomic_load(&device->lost) != FY__LOST_BY_FORK) (void)device->backend->resize(device->dev, address, nbytes, new_nbytes);
+        if (atomic_load(&device->lost) != FY__LOST_BY_FORK)
+            (void)device->backend->resize(device->dev, address, nbytes, new_nbytes);
         give_to_machine(device, nbytes - new_nbytes);
         return FY_STATUS_OK;
     }
@@ -192,16 +207,25 @@ enum { SEGMENT_LEAST = 4096 };
 /* What the device's pool asks for at a time; the spec may say. */
 static fy_status_t choose_segment(const fy_device_t *device, uint64_t *out_nbytes)
 {
-    const uint64_t nbytes = device->segment_nbytes, most = device->info.memory_nbytes, share = most / 16;
-    *out_nbytes = nbytes ? nbytes : device->is_host ? 4u << 20 : share < 2u << 20 ? share : 2u << 20;
+    const uint64_t nbytes = device->segment_nbytes, most = device->info.memory_nbytes,
+                   share = most / 16;
+    *out_nbytes = nbytes             ? nbytes
+                  : device->is_host  ? 4u << 20
+                  : share < 2u << 20 ? share
+                                     : 2u << 20;
     if (!nbytes || (nbytes >= SEGMENT_LEAST && nbytes <= most)) return FY_STATUS_OK;
-    return FY_FAIL(INVALID_ARGUMENT, "device_open: segment=%llu: it may be from %d to the %llu bytes that %s has",
-                   (unsigned long long)nbytes, SEGMENT_LEAST, (unsigned long long)most, device->spec);
+    return FY_FAIL(INVALID_ARGUMENT,
+                   "device_open: segment=%llu: it may be from %d to the %llu bytes that %s has",
+                   (unsigned long long)nbytes, SEGMENT_LEAST, (unsigned long long)most,
+                   device->spec);
 }
 
 enum { FAULT_PAGE = 4096 };
 
-static uint64_t ring_at(void *user, uint64_t limit_nbytes) { return fy__ring_nbytes_at(user, limit_nbytes); }
+static uint64_t ring_at(void *user, uint64_t limit_nbytes)
+{
+    return fy__ring_nbytes_at(user, limit_nbytes);
+}
 
 static fy_status_t open_pools(fy_device_t *device)
 {
@@ -222,7 +246,9 @@ static fy_status_t open_pools(fy_device_t *device)
         .alignment = device->is_host ? 64 : device->info.alignment,
         .alloc = device->is_host ? host_segment_alloc : device_segment_alloc,
         .free = device->is_host ? host_segment_free : device_segment_free,
-        .resize = !device->is_host && device->backend->resize && device->info.resize_nbytes ? device_segment_resize : NULL,
+        .resize = !device->is_host && device->backend->resize && device->info.resize_nbytes
+                      ? device_segment_resize
+                      : NULL,
         .step_nbytes = device->info.resize_nbytes,
         .collect = device->is_host ? host_collect : NULL,
         .may_sync = may_sync,
@@ -230,11 +256,15 @@ static fy_status_t open_pools(fy_device_t *device)
         .top_scopes = device->is_host ? NULL : top_scopes, /* the host counts nothing by path */
         .press = fy__pressure_next,
         .may_grow = device->is_host ? NULL : fy__pin_may_grow,
-        .region = !device->is_host && device->backend->regions ? device->backend->regions(device->dev) : NULL,
+        .region = !device->is_host && device->backend->regions
+                      ? device->backend->regions(device->dev)
+                      : NULL,
         .region_dev = device->dev,
         .backing = &device->backing,
     };
-    if (is_backed_here(device)) device->backing.hint = "open it with numerics=off, which computes nothing and holds no bytes";
+    if (is_backed_here(device))
+        device->backing.hint =
+            "open it with numerics=off, which computes nothing and holds no bytes";
     FY_TRY(fy__pool_create(&own, &own_source, &device->pool));
     if (device->is_host) return FY_STATUS_OK;
     char name[96];
@@ -279,7 +309,8 @@ static fy_status_t open_faults(fy_device_t *device)
 static void take_apart(fy_device_t *device)
 {
     if (!device->synchronous) {
-        if (!fy__device_is_lost(device) && !fy__wait_drops(FY__WAIT_TEARDOWN)) (void)fy__device_drain(device, FY_FOREVER);
+        if (!fy__device_is_lost(device) && !fy__wait_drops(FY__WAIT_TEARDOWN))
+            (void)fy__device_drain(device, FY_FOREVER);
         if (device->ring) fy__ring_destroy(device);
         if (device->downloads) fy__queue_close(device->downloads);
         if (device->uploads) fy__queue_close(device->uploads);
@@ -299,7 +330,8 @@ fy_status_t fy__wire_open(fy_device_t *device)
     fy_status_t status = device->backend->device_query(device->dev, &device->info);
     if (status != FY_STATUS_OK) return status;
     fy__memory_forget_peaks(device->index);
-    const fy_range_fn ranges = device->backend->ranges ? device->backend->ranges(device->dev) : NULL;
+    const fy_range_fn ranges = device->backend->ranges ? device->backend->ranges(device->dev)
+                                                       : NULL;
     if (ranges) atomic_store_explicit(&fy__ranges, ranges, memory_order_release);
     FY_CHECK(open_pools(device));
     if (!device->synchronous) {
@@ -338,7 +370,8 @@ static void destroy_graph(fy__handle_t *handle) { fy_graph_destroy((fy_graph_t *
 static void destroy_tape(fy__handle_t *handle) { fy_tape_destroy((fy_tape_t *)handle); }
 static void destroy_prefetch(fy__handle_t *handle) { fy_prefetch_destroy((fy_prefetch_t *)handle); }
 
-/* Locks in the order in which the library takes them, so that the child finds every structure whole. */
+/* Locks in the order in which the library takes them, so that the child finds every structure
+ * whole. */
 static void before_fork(void)
 {
     fy__event_fork_lock();
@@ -354,7 +387,8 @@ static void before_fork(void)
     fy__pressure_fork_lock();
     fy__guard_fork_lock();
     fy__backend_sim_fork_lock();
-    fy__poison_fork_lock(); /* behind sim's: kernels that fail late write records while its queues are locked */
+    /* behind sim's: kernels that fail late write records while its queues are locked */
+    fy__poison_fork_lock();
 }
 
 static void after_fork_in_parent(void)

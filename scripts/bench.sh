@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the benchmarks. Usage: scripts/bench.sh [--peers]
-# Without an option: Ferry's own suites and programs of the release build; with --peers: the comparisons of the peers build.
+# Without an option: Ferry's own suites and programs of the release build; with --peers: the
+# comparisons of the peers build.
 # Figures mean something on a quiet machine only.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Configures and builds a preset (CMakePresets.json) in build/PRESET. Usage: scripts/build.sh PRESET [-DNAME=VALUE...] [TARGET...]
-# -D goes to CMake, which remembers it in build/PRESET. Says little if all goes well; $FERRY_JOBS is how many compilers run at once.
+# Configures and builds a preset (CMakePresets.json) in build/PRESET. Usage: scripts/build.sh PRESET
+# [-DNAME=VALUE...] [TARGET...] -D goes to CMake, which remembers it in build/PRESET. Says little if
+# all goes well; $FERRY_JOBS is how many compilers run at once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Line coverage of the library's folders by the whole suite; fails below the bar, or if a test does. Usage: scripts/coverage.sh [MINIMUM PERCENT]
+# Line coverage of the library's folders by the whole suite; fails below the bar, or if a test does.
+# Usage: scripts/coverage.sh [MINIMUM PERCENT]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Installs cuobjdump and nvdisasm, by which tests/unit/cuda/test_sass.sh reads the machine code of the kernels, where the CUDA toolkit came without
-# them: from PyPI (nvidia-cuda-cuobjdump, nvidia-cuda-nvdisasm, 15 MB) into a virtual environment outside the tree,
-# ${XDG_CACHE_HOME:-~/.cache}/ferry/cuda-tools. Usage: scripts/cuda-tools.sh      prints the folder of the tools
-# Exit 77 with the reason on standard error where there is no nvcc (then there is no machine code either), no python3 or no PyPI.
+# Installs cuobjdump and nvdisasm, by which tests/unit/cuda/test_sass.sh reads the machine code of
+# the kernels, where the CUDA toolkit came without them: from PyPI (nvidia-cuda-cuobjdump,
+# nvidia-cuda-nvdisasm, 15 MB) into a virtual environment outside the tree,
+# ${XDG_CACHE_HOME:-~/.cache}/ferry/cuda-tools. Usage: scripts/cuda-tools.sh      prints the folder
+# of the tools Exit 77 with the reason on standard error where there is no nvcc (then there is no
+# machine code either), no python3 or no PyPI.
 set -euo pipefail
 
 skip() {

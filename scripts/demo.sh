@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# The main job: the roundtrip and minibatch experiments, and an epoch of training, on cuda:0 if there is one, else on sim:0.
+# The main job: the roundtrip and minibatch experiments, and an epoch of training, on cuda:0 if
+# there is one, else on sim:0.
 # Usage: scripts/demo.sh [--device SPEC] [--data DIR]
-# Data: else $FERRY_DATA, else data/ (scripts/get-data.sh airfoil), else ../shared/data, else made up in the same format.
+# Data: else $FERRY_DATA, else data/ (scripts/get-data.sh airfoil), else ../shared/data, else made
+# up in the same format.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

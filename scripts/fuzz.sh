@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Feeds mutated inputs to readers of files from outside: each tests/fuzz/fuzz_*.c, with libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer.
-# Usage: scripts/fuzz.sh [SECONDS [NAME...]]     FERRY_FUZZ_RUNS=N instead counts inputs. Exit status 77: no clang with libFuzzer here.
-# Needs build/dev (scripts/build.sh dev). Programs, what they have learnt and what they have found: build/fuzz/.
+# Feeds mutated inputs to readers of files from outside: each tests/fuzz/fuzz_*.c, with libFuzzer,
+# AddressSanitizer and UndefinedBehaviorSanitizer.
+# Usage: scripts/fuzz.sh [SECONDS [NAME...]]     FERRY_FUZZ_RUNS=N instead counts inputs. Exit
+# status 77: no clang with libFuzzer here.
+# Needs build/dev (scripts/build.sh dev). Programs, what they have learnt and what they have found:
+# build/fuzz/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-60}
@@ -22,7 +25,8 @@ if ! echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n); int LLVMF
 fi
 flags=(-std=gnu11 -O1 -g -D_GNU_SOURCE -Iinclude -I. -Itrain -fno-sanitize-recover=all "-fsanitize=address,undefined")
 
-# The library on top, with its readers and the parts of runtime/base/ that it compiles in, once for all programs.
+# The library on top, with its readers and the parts of runtime/base/ that it compiles in, once for
+# all programs.
 mkdir -p "$out/objects"
 rm -f "$out/objects/"*.o "$out/libtrain.a"
 # shellcheck disable=SC2016  # the inner shell's

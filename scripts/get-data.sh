@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fetches a public data set and checks it. Usage: scripts/get-data.sh airfoil|mnist|cifar10 [DIR]
-# DIR: else $FERRY_DATA, else data/ here; the set gets a folder of its own in it, as `--data DIR` expects. A file that is there and right
-# is not fetched again; one whose checksum is wrong is never left behind.
+# DIR: else $FERRY_DATA, else data/ here; the set gets a folder of its own in it, as `--data DIR`
+# expects. A file that is there and right is not fetched again; one whose checksum is wrong is never
+# left behind.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks Ferry on a machine that has an NVIDIA card and nothing else: no network, no compiler, no packages.
+# Checks Ferry on a machine that has an NVIDIA card and nothing else: no network, no compiler, no
+# packages.
 #
 #   gpu-check.sh prepare [--arch 90] [--out DIR] [--data DIR] [--build DIR] [--fake]
 #       Run it on a machine with nvcc; it needs no GPU. It builds for compute capability ARCH (90 is 9.0) and stages everything that a check
@@ -14,7 +15,8 @@
 #       current folder]. A later run with the same folder keeps the results of other phases and replaces those of its own.
 #   gpu-check.sh plan       prints every step with its time limit
 #
-# Exit status 0: every step of these phases passed or was skipped; 1: a step did not, or prepare failed; 2: usage.
+# Exit status 0: every step of these phases passed or was skipped; 1: a step did not, or prepare
+# failed; 2: usage.
 # Variables of `run`:
 #   FERRY_GPU_DEVICE        the device [cuda:0]
 #   FERRY_GPU_PYTHON        Python programs or virtual environments, separated by ':', that are searched for PyTorch and NVIDIA's libraries

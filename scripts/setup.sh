@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Installs what Ferry is built, tested and checked with, by Debian package name; does nothing, quickly, if all of it is there.
+# Installs what Ferry is built, tested and checked with, by Debian package name; does nothing,
+# quickly, if all of it is there.
 #   scripts/setup.sh [--tests] [--ci] [--peers]
-# Without an option: what `make demo` needs. --tests adds the test framework, --ci the checkers, --peers the libraries that bench-peers
-# compares with. Elsewhere than on Debian (or without root and sudo) it names what is missing and how to get it, and exits 1.
+# Without an option: what `make demo` needs. --tests adds the test framework, --ci the checkers,
+# --peers the libraries that bench-peers compares with. Elsewhere than on Debian (or without root
+# and sudo) it names what is missing and how to get it, and exits 1.
 set -euo pipefail
 
-# What is looked for, one a line: how it is recognised (a command, a file under an include folder, an archive that clang links, an option
-# that clang links with) and the package that brings it.
+# What is looked for, one a line: how it is recognised (a command, a file under an include folder,
+# an archive that clang links, an option that clang links with) and the package that brings it.
 wanted="
 command:cc            build-essential
 command:c++           build-essential
@@ -92,7 +94,8 @@ find_missing() {
 }
 
 find_missing
-# Readers of the kernels' machine code, which Debian has not; without them unit_cuda_sass is skipped and says so.
+# Readers of the kernels' machine code, which Debian has not; without them unit_cuda_sass is skipped
+# and says so.
 finish() {
     if [ "$with_ci" -eq 1 ]; then "$(dirname "${BASH_SOURCE[0]}")/cuda-tools.sh" >/dev/null || [ $? -eq 77 ]; fi
     exit 0

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of a built preset, two at a time, with output on failure. Usage: scripts/test.sh PRESET [CTEST OPTION...]
+# Runs the tests of a built preset, two at a time, with output on failure. Usage: scripts/test.sh
+# PRESET [CTEST OPTION...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

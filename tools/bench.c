@@ -1,4 +1,5 @@
-/* The measuring loop of `ferry bench`. Not here: what is measured (bench_dispatch.c, bench_gemm.c, bench_copy.c). */
+/* The measuring loop of `ferry bench`. Not here: what is measured (bench_dispatch.c, bench_gemm.c,
+ * bench_copy.c). */
 #include "tools/bench.h"
 
 #include <math.h>
@@ -19,7 +20,9 @@ static void note_threads(void *user, const char *key, const char *value)
 static fy_status_t find_threads(session_t *session, int *out_threads)
 {
     *out_threads = 0;
-    return session->device == fy_device_host() ? fy_device_describe(session->device, note_threads, out_threads) : FY_STATUS_OK;
+    return session->device == fy_device_host()
+               ? fy_device_describe(session->device, note_threads, out_threads)
+               : FY_STATUS_OK;
 }
 
 /* 0: by cost. */
@@ -31,7 +34,8 @@ static fy_status_t set_threads(int threads)
     return fy_device_open(spec, &device);
 }
 
-static fy_status_t time_way(session_t *session, const bench_case_t *c, bench_way_t way, int threads, int64_t iters, double *out_ns)
+static fy_status_t time_way(session_t *session, const bench_case_t *c, bench_way_t way, int threads,
+                            int64_t iters, double *out_ns)
 {
     const bool is_forced = way == BENCH_ONE || way == BENCH_ALL;
     if (is_forced) FY_TRY(set_threads(way == BENCH_ONE ? 1 : threads));
@@ -45,11 +49,13 @@ static fy_status_t time_way(session_t *session, const bench_case_t *c, bench_way
 }
 
 /* Doubles until a round takes long enough; this is the warm-up too. */
-static fy_status_t calibrate(session_t *session, bench_case_t *c, bench_way_t way, int threads, double round_ns)
+static fy_status_t calibrate(session_t *session, bench_case_t *c, bench_way_t way, int threads,
+                             double round_ns)
 {
     int64_t iters = 1;
     double ns;
-    FY_TRY(time_way(session, c, way, threads, 1, &ns)); /* first call: primitives are made, memory is touched */
+    /* first call: primitives are made, memory is touched */
+    FY_TRY(time_way(session, c, way, threads, 1, &ns));
     for (;; iters *= 2) {
         FY_TRY(time_way(session, c, way, threads, iters, &ns));
         if (ns >= round_ns / 2 || iters > (int64_t)1 << 40) break;
@@ -71,7 +77,8 @@ static void summarize(bench_case_t *c, int threads, size_t rounds)
     const bool has_threads = has_way(c, BENCH_ONE, threads);
     c->threads_ratio = NAN;
     if (has_threads) {
-        const double one = best(c->rounds[BENCH_ONE], rounds), all = best(c->rounds[BENCH_ALL], rounds);
+        const double one = best(c->rounds[BENCH_ONE], rounds),
+                     all = best(c->rounds[BENCH_ALL], rounds);
         c->threads_ratio = best(c->rounds[BENCH_OWN], rounds) / (one < all ? one : all);
     }
     c->worst_ns = worst(c->rounds[BENCH_OWN], rounds);
@@ -82,7 +89,8 @@ static void summarize(bench_case_t *c, int threads, size_t rounds)
     c->all_ns = has_threads ? median(c->rounds[BENCH_ALL], rounds) : NAN;
 }
 
-/* Each round begins with another way, because the first way of a round has cache misses that the others have not. */
+/* Each round begins with another way, because the first way of a round has cache misses that the
+ * others have not. */
 static fy_status_t measure_round(session_t *session, bench_case_t *c, int threads, size_t round)
 {
     for (size_t i = 0; i < BENCH_WAYS; i++) {
@@ -91,12 +99,14 @@ static fy_status_t measure_round(session_t *session, bench_case_t *c, int thread
         if (!has_way(c, way, threads)) continue;
         FY_TRY(time_way(session, c, way, threads, c->iters[way], &ns));
         c->rounds[way][round] = ns / (double)c->iters[way];
-        if (way == BENCH_OWN) c->model_ns = (session_model_ns(session) - model_begin) / (double)c->iters[way];
+        if (way == BENCH_OWN)
+            c->model_ns = (session_model_ns(session) - model_begin) / (double)c->iters[way];
     }
     return FY_STATUS_OK;
 }
 
-fy_status_t bench_measure(session_t *session, bench_case_t *cases, size_t count, const bench_effort_t *effort)
+fy_status_t bench_measure(session_t *session, bench_case_t *cases, size_t count,
+                          const bench_effort_t *effort)
 {
     size_t rounds = (size_t)effort->rounds;
     int threads;
@@ -104,7 +114,8 @@ fy_status_t bench_measure(session_t *session, bench_case_t *cases, size_t count,
     for (size_t i = 0; i < count; i++) {
         progress("warm-up", (int64_t)i, (int64_t)count);
         for (bench_way_t way = BENCH_OWN; way < BENCH_WAYS; way++)
-            if (has_way(&cases[i], way, threads)) FY_TRY(calibrate(session, &cases[i], way, threads, 1e6 * (double)effort->round_ms));
+            if (has_way(&cases[i], way, threads))
+                FY_TRY(calibrate(session, &cases[i], way, threads, 1e6 * (double)effort->round_ms));
         cases[i].model_ns = NAN;
     }
     for (size_t r = 0; r < rounds; r++) {
@@ -119,7 +130,8 @@ fy_status_t bench_measure(session_t *session, bench_case_t *cases, size_t count,
 fy_status_t bench_report(session_t *session, sheet_t *sheet, const bench_bars_t *bars)
 {
     if (session->out) {
-        fprintf(session->out, "%s on %s (%s), wall clock\n\n", bars->title, fy_device_name(session->device), session->info.model);
+        fprintf(session->out, "%s on %s (%s), wall clock\n\n", bars->title,
+                fy_device_name(session->device), session->info.model);
         sheet_print(sheet, session->out);
     } else {
         json_text(&session->json, "clock", "wall");

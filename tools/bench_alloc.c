@@ -1,6 +1,8 @@
-/* `ferry bench alloc`: what a block costs to have and to give back, Ferry beside malloc, jemalloc and mimalloc, interleaved.
- * Not here: how the allocators are found (peer_alloc.c). A block's bytes are never touched in what is measured, so no page fault of the
- * caller's is in it; those of the allocator's own headers are. */
+/* `ferry bench alloc`: what a block costs to have and to give back, Ferry beside malloc, jemalloc
+ * and mimalloc, interleaved.
+ * Not here: how the allocators are found (peer_alloc.c). A block's bytes are never touched in what
+ * is measured, so no page fault of the caller's is in it; those of the allocator's own headers
+ * are. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -9,8 +11,15 @@
 #include "tools/bench.h"
 #include "tools/peer_alloc.h"
 
-enum { MAX_ALLOCATORS = PEER_ALLOC_MAX + 3, MAX_THREADS = 4, FEW_LIVE = 10, MANY_LIVE = 100000, SIZE_STEP = 4 };
-static const int64_t smallest_nbytes = 64, largest_nbytes = (int64_t)64 << 20; /* of blocks, unless asked for otherwise */
+enum {
+    MAX_ALLOCATORS = PEER_ALLOC_MAX + 3,
+    MAX_THREADS = 4,
+    FEW_LIVE = 10,
+    MANY_LIVE = 100000,
+    SIZE_STEP = 4
+};
+/* of blocks, unless asked for otherwise */
+static const int64_t smallest_nbytes = 64, largest_nbytes = (int64_t)64 << 20;
 
 typedef enum pattern { SAME, RANDOM } pattern_t;
 static const char *const pattern_names[] = { "same", "random" };
@@ -60,14 +69,16 @@ static inline uint64_t draw(uint64_t *state)
 static inline size_t draw_nbytes(const load_t *load, uint64_t random)
 {
     const uint64_t half = (uint64_t)load->nbytes / 2;
-    return (size_t)(load->pattern == SAME ? (uint64_t)load->nbytes : half + 1 + (random >> 32) * half / ((uint64_t)1 << 32));
+    return (size_t)(load->pattern == SAME ? (uint64_t)load->nbytes
+                                          : half + 1 + (random >> 32) * half / ((uint64_t)1 << 32));
 }
 
 static void fill(worker_t *worker, size_t which)
 {
     const allocator_t *allocator = &worker->crew->allocators[which];
     for (int64_t i = 0; i < worker->live && !worker->failed; i++) {
-        worker->blocks[which][i] = allocator->take(allocator->context, draw_nbytes(worker->load, draw(&worker->state)));
+        worker->blocks[which][i] =
+            allocator->take(allocator->context, draw_nbytes(worker->load, draw(&worker->state)));
         worker->failed = !worker->blocks[which][i];
     }
 }
@@ -124,7 +135,8 @@ static void obey(worker_t *worker)
             run_random(worker, allocator, worker->blocks[crew->which], crew->iters);
     }
     worker->end_ns = wall_ns();
-    if (worker->failed && !worker->why[0]) snprintf(worker->why, sizeof worker->why, "%s gave nothing", allocator->name);
+    if (worker->failed && !worker->why[0])
+        snprintf(worker->why, sizeof worker->why, "%s gave nothing", allocator->name);
 }
 
 static void *work(void *user)
@@ -139,7 +151,8 @@ static void *work(void *user)
     }
 }
 
-/* Wall time until all threads are through. With one thread there are no barriers and no second thread in the process. */
+/* Wall time until all threads are through. With one thread there are no barriers and no second
+ * thread in the process. */
 static double command(crew_t *crew, int threads, int order, size_t which, int64_t iters)
 {
     crew->order = order;
@@ -163,11 +176,13 @@ static fy_status_t failed_worker(const crew_t *crew, int threads)
 {
     for (int t = 0; t < threads; t++)
         if (crew->workers[t].failed)
-            return TOOL_FAIL(OUT_OF_MEMORY, "%s %lld bytes", crew->workers[t].why, (long long)crew->workers[t].load->nbytes);
+            return TOOL_FAIL(OUT_OF_MEMORY, "%s %lld bytes", crew->workers[t].why,
+                             (long long)crew->workers[t].load->nbytes);
     return FY_STATUS_OK;
 }
 
-/* Every allocator holds its live blocks at the same time; then rounds, each allocator once in each. */
+/* Every allocator holds its live blocks at the same time; then rounds, each allocator once in
+ * each. */
 static fy_status_t measure(crew_t *crew, load_t *load, const bench_effort_t *effort)
 {
     double rounds[MAX_ALLOCATORS][BENCH_MAX_ROUNDS];
@@ -175,15 +190,20 @@ static fy_status_t measure(crew_t *crew, load_t *load, const bench_effort_t *eff
     for (size_t a = 0; a < crew->count; a++) command(crew, load->threads, FILL, a, 0);
     for (size_t a = 0; a < crew->count; a++) {
         const double round_ns = 1e6 * (double)effort->round_ms;
-        int long_enough = 0; /* one round may be long because the machine was busy; three in a row are long because of what is done */
+        /* one round may be long because the machine was busy; three in a row are long because of
+         * what is done */
+        int long_enough = 0;
         for (iters[a] = 16; iters[a] < (int64_t)1 << 32;) { /* the warm-up, too */
-            long_enough = command(crew, load->threads, RUN, a, iters[a]) >= round_ns / 2 ? long_enough + 1 : 0;
+            long_enough = command(crew, load->threads, RUN, a, iters[a]) >= round_ns / 2
+                              ? long_enough + 1
+                              : 0;
             if (long_enough == 3) break;
             if (!long_enough) iters[a] *= 2;
         }
     }
     for (int64_t r = 0; r < effort->rounds; r++)
-        for (size_t a = 0; a < crew->count; a++) rounds[a][r] = command(crew, load->threads, RUN, a, iters[a]) / (double)iters[a];
+        for (size_t a = 0; a < crew->count; a++)
+            rounds[a][r] = command(crew, load->threads, RUN, a, iters[a]) / (double)iters[a];
     for (size_t a = 0; a < crew->count; a++) {
         command(crew, load->threads, EMPTY, a, 0);
         load->worst_ns[a] = worst(rounds[a], (size_t)effort->rounds);
@@ -199,12 +219,18 @@ static fy_status_t run_load(crew_t *crew, load_t *load, const bench_effort_t *ef
     fy_status_t status = FY_STATUS_OK;
     for (int t = 0; t < load->threads; t++) {
         worker_t *worker = &crew->workers[t];
-        *worker = (worker_t){ .load = load, .crew = crew, .state = 88172645463325252u + (uint64_t)t, .live = load->live / load->threads };
-        for (size_t a = 0; a < crew->count; a++) worker->blocks[a] = tool_alloc((size_t)worker->live * sizeof(void *));
+        *worker = (worker_t){ .load = load,
+                              .crew = crew,
+                              .state = 88172645463325252u + (uint64_t)t,
+                              .live = load->live / load->threads };
+        for (size_t a = 0; a < crew->count; a++)
+            worker->blocks[a] = tool_alloc((size_t)worker->live * sizeof(void *));
     }
     if (load->threads > 1) {
         pthread_barrier_init(&crew->barrier, NULL, (unsigned)load->threads + 1);
-        while (started < load->threads && pthread_create(&threads[started], NULL, work, &crew->workers[started]) == 0) started++;
+        while (started < load->threads &&
+               pthread_create(&threads[started], NULL, work, &crew->workers[started]) == 0)
+            started++;
         if (started < load->threads) { /* the barrier would wait for ever */
             fprintf(stderr, "ferry: the system gives no %d threads\n", load->threads);
             exit(STATUS_FAILED);
@@ -231,12 +257,14 @@ static int find_allocator(const crew_t *crew, const char *name)
     return -1;
 }
 
-/* What "twice glibc's 4 KiB pair" refers to: the same pattern "same" with few live blocks and as many threads. NaN if it was not measured. */
+/* What "twice glibc's 4 KiB pair" refers to: the same pattern "same" with few live blocks and as
+ * many threads. NaN if it was not measured. */
 static double reference_ns(const crew_t *crew, const load_t *loads, size_t count, int threads)
 {
     const int glibc = find_allocator(crew, "malloc");
     for (size_t i = 0; i < count && glibc >= 0; i++)
-        if (loads[i].pattern == SAME && loads[i].nbytes == 4096 && loads[i].live <= FEW_LIVE && loads[i].threads == threads)
+        if (loads[i].pattern == SAME && loads[i].nbytes == 4096 && loads[i].live <= FEW_LIVE &&
+            loads[i].threads == threads)
             return loads[i].ns[glibc];
     return NAN;
 }
@@ -264,9 +292,12 @@ static sheet_t *rows_sheet(const crew_t *crew, const load_t *loads, size_t count
 
 static void print_table(const crew_t *crew, const load_t *loads, size_t count, FILE *out)
 {
-    column_t columns[6 + MAX_ALLOCATORS] = { { "", "pattern", 0 }, { "", "bytes", 0 }, { "", "threads", 0 }, { "", "live", 0 } };
+    column_t columns[6 + MAX_ALLOCATORS] = {
+        { "", "pattern", 0 }, { "", "bytes", 0 }, { "", "threads", 0 }, { "", "live", 0 }
+    };
     size_t width = 4;
-    for (size_t a = 0; a < crew->count; a++) columns[width++] = (column_t){ "", crew->allocators[a].name, 1 };
+    for (size_t a = 0; a < crew->count; a++)
+        columns[width++] = (column_t){ "", crew->allocators[a].name, 1 };
     columns[width++] = (column_t){ "", "/ malloc", 2 };
     columns[width++] = (column_t){ "", "/ malloc 4 KiB", 2 };
     const int glibc = find_allocator(crew, "malloc");
@@ -281,14 +312,15 @@ static void print_table(const crew_t *crew, const load_t *loads, size_t count, F
         sheet_real(sheet, glibc < 0 ? NAN : load->ns[0] / load->ns[glibc]);
         sheet_real(sheet, load->ns[0] / reference_ns(crew, loads, count, load->threads));
     }
-    fprintf(out,
-            "ns for a block and its return, bytes untouched; the ratios are ferry's to glibc's in the same row, and to glibc's pair of 4 "
-            "KiB, \"same\", few live\n\n");
+    fprintf(out, "ns for a block and its return, bytes untouched; the ratios are ferry's to "
+                 "glibc's in the same row, and to glibc's pair of 4 "
+                 "KiB, \"same\", few live\n\n");
     sheet_print(sheet, out);
     sheet_destroy(sheet);
 }
 
-static fy_status_t report(session_t *session, const crew_t *crew, const load_t *loads, size_t count, const char *missing)
+static fy_status_t report(session_t *session, const crew_t *crew, const load_t *loads, size_t count,
+                          const char *missing)
 {
     sheet_t *sheet = rows_sheet(crew, loads, count);
     if (session->out) {
@@ -307,7 +339,8 @@ static fy_status_t report(session_t *session, const crew_t *crew, const load_t *
         for (size_t a = 0; a < crew->count; a++) y[a][points] = loads[i].ns[a];
         points++;
     }
-    for (size_t a = 0; a < crew->count; a++) series[a] = (series_t){ crew->allocators[a].name, points, x, y[a] };
+    for (size_t a = 0; a < crew->count; a++)
+        series[a] = (series_t){ crew->allocators[a].name, points, x, y[a] };
     const plot_t plot = { .title = "A block and its return, one thread",
                           .x_label = "bytes",
                           .y_label = "ns",
@@ -341,11 +374,16 @@ static size_t make_loads(const alloc_options_t *options, load_t *loads)
     for (int threads = 1; threads <= MAX_THREADS; threads += MAX_THREADS - 1)
         for (int64_t nbytes = smallest_nbytes; nbytes <= largest_nbytes; nbytes *= SIZE_STEP) {
             if (nbytes < options->min_nbytes || nbytes > options->max_nbytes) continue;
-            if (options->quick && nbytes != smallest_nbytes && nbytes != 4096 && nbytes != 1 << 20 && nbytes != largest_nbytes) continue;
+            if (options->quick && nbytes != smallest_nbytes && nbytes != 4096 &&
+                nbytes != 1 << 20 && nbytes != largest_nbytes)
+                continue;
             const int64_t many = live_for(options, nbytes, MANY_LIVE);
-            loads[count++] = (load_t){ .pattern = SAME, .threads = threads, .nbytes = nbytes, .live = FEW_LIVE };
-            loads[count++] = (load_t){ .pattern = SAME, .threads = threads, .nbytes = nbytes, .live = many };
-            loads[count++] = (load_t){ .pattern = RANDOM, .threads = threads, .nbytes = nbytes, .live = many };
+            loads[count++] =
+                (load_t){ .pattern = SAME, .threads = threads, .nbytes = nbytes, .live = FEW_LIVE };
+            loads[count++] =
+                (load_t){ .pattern = SAME, .threads = threads, .nbytes = nbytes, .live = many };
+            loads[count++] =
+                (load_t){ .pattern = RANDOM, .threads = threads, .nbytes = nbytes, .live = many };
         }
     return count;
 }
@@ -379,26 +417,33 @@ static fy_status_t run(session_t *session, const alloc_options_t *options)
 int bench_alloc(int argc, char **argv)
 {
     common_t common = { .device = "sim:0?numerics=off" };
-    alloc_options_t chosen = { { 31, 1 }, (int64_t)1 << 30, smallest_nbytes, largest_nbytes, false };
+    alloc_options_t chosen = {
+        { 31, 1 }, (int64_t)1 << 30, smallest_nbytes, largest_nbytes, false
+    };
     const option_t options[] = {
         { "quick", OPTION_FLAG, NULL, &chosen.quick, "four sizes, three rounds of 1 ms", 0, 0 },
-        { "max-live", OPTION_BYTES, "SIZE", &chosen.max_live_nbytes, "most that may live in each allocator; large blocks are then fewer",
-          (int64_t)1 << 20, (int64_t)1 << 40 },
-        { "min-bytes", OPTION_BYTES, "SIZE", &chosen.min_nbytes, "smallest block", smallest_nbytes, largest_nbytes },
-        { "max-bytes", OPTION_BYTES, "SIZE", &chosen.max_nbytes, "largest block", smallest_nbytes, largest_nbytes },
+        { "max-live", OPTION_BYTES, "SIZE", &chosen.max_live_nbytes,
+          "most that may live in each allocator; large blocks are then fewer", (int64_t)1 << 20,
+          (int64_t)1 << 40 },
+        { "min-bytes", OPTION_BYTES, "SIZE", &chosen.min_nbytes, "smallest block", smallest_nbytes,
+          largest_nbytes },
+        { "max-bytes", OPTION_BYTES, "SIZE", &chosen.max_nbytes, "largest block", smallest_nbytes,
+          largest_nbytes },
         BENCH_OPTIONS(&chosen.effort),
         COMMON_OPTIONS(&common),
     };
     const usage_t usage = { "ferry bench alloc",
-                            "Times a block and its return: tensors on the host (\"ferry\"), on the device (\"ferry-device\") and "
+                            "Times a block and its return: tensors on the host (\"ferry\"), on the "
+                            "device (\"ferry-device\") and "
                             "page-locked for it (\"ferry-pinned\"), beside glibc's "
                             "malloc, jemalloc and mimalloc.",
-                            options, sizeof options / sizeof *options, "ferry bench alloc --quick --device sim:0\n" };
+                            options, sizeof options / sizeof *options,
+                            "ferry bench alloc --quick --device sim:0\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (chosen.min_nbytes > chosen.max_nbytes) {
-        fprintf(stderr, "ferry: --min-bytes %lld is more than --max-bytes %lld\n", (long long)chosen.min_nbytes,
-                (long long)chosen.max_nbytes);
+        fprintf(stderr, "ferry: --min-bytes %lld is more than --max-bytes %lld\n",
+                (long long)chosen.min_nbytes, (long long)chosen.max_nbytes);
         return STATUS_USAGE;
     }
     if (chosen.quick) chosen.effort = (bench_effort_t){ 3, 1 };

@@ -1,4 +1,5 @@
-/* `ferry bench dispatch`: what a light request costs when the work is next to nothing, beside the same work done by hand.
+/* `ferry bench dispatch`: what a light request costs when the work is next to nothing, beside the
+ * same work done by hand.
  * Not here: the loop (bench.c). For instructions instead of nanoseconds: bench/instructions.sh. */
 #include <math.h>
 #include <stdlib.h>
@@ -90,7 +91,8 @@ static fy_status_t peer_matmul(void *context, int64_t iters)
     pair_t *p = context;
     int64_t n = p->n;
     for (int64_t i = 0; i < iters; i++)
-        if (!peer_gemm(n, n, n, p->raw, n, p->raw + n * n, n, p->raw + 2 * n * n, n)) return TOOL_FAIL(INTERNAL, "dnnl_sgemm failed");
+        if (!peer_gemm(n, n, n, p->raw, n, p->raw + n * n, n, p->raw + 2 * n * n, n))
+            return TOOL_FAIL(INTERNAL, "dnnl_sgemm failed");
     return FY_STATUS_OK;
 }
 
@@ -138,7 +140,9 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
         sheet_real(sheet, c->threads_ratio);
         sheet_real(sheet, c->model_ns);
     }
-    return bench_report(session, sheet, &(bench_bars_t){ "dispatch", "What a light request costs", "request", names, ns, count });
+    return bench_report(
+        session, sheet,
+        &(bench_bars_t){ "dispatch", "What a light request costs", "request", names, ns, count });
 }
 
 static fy_status_t run(session_t *session, const bench_effort_t *effort, pair_t pairs[PAIR_COUNT])
@@ -154,11 +158,26 @@ static fy_status_t run(session_t *session, const bench_effort_t *effort, pair_t 
     cases[0] = (bench_case_t){ .op = "call (ticket_poll)", .run = run_clock };
     cases[1] = (bench_case_t){ .op = "slice of f32[4]", .run = run_slice, .context = &pairs[0] };
     cases[2] = (bench_case_t){ .op = "create f32[4]", .run = run_create, .context = &pairs[0] };
-    cases[3] = (bench_case_t){ .op = "add f32[4]", .run = run_add, .peer = "malloc_loop_free", .run_peer = peer_add, .context = &pairs[0] };
-    cases[4] =
-        (bench_case_t){ .op = "add f32[1024]", .run = run_add, .peer = "malloc_loop_free", .run_peer = peer_add, .context = &pairs[1] };
-    cases[5] = (bench_case_t){ .op = "matmul 16x16x16", .run = run_matmul, .peer = sgemm, .run_peer = peer_matmul, .context = &pairs[2] };
-    cases[6] = (bench_case_t){ .op = "matmul 64x64x64", .run = run_matmul, .peer = sgemm, .run_peer = peer_matmul, .context = &pairs[3] };
+    cases[3] = (bench_case_t){ .op = "add f32[4]",
+                               .run = run_add,
+                               .peer = "malloc_loop_free",
+                               .run_peer = peer_add,
+                               .context = &pairs[0] };
+    cases[4] = (bench_case_t){ .op = "add f32[1024]",
+                               .run = run_add,
+                               .peer = "malloc_loop_free",
+                               .run_peer = peer_add,
+                               .context = &pairs[1] };
+    cases[5] = (bench_case_t){ .op = "matmul 16x16x16",
+                               .run = run_matmul,
+                               .peer = sgemm,
+                               .run_peer = peer_matmul,
+                               .context = &pairs[2] };
+    cases[6] = (bench_case_t){ .op = "matmul 64x64x64",
+                               .run = run_matmul,
+                               .peer = sgemm,
+                               .run_peer = peer_matmul,
+                               .context = &pairs[3] };
     cases[7] = (bench_case_t){ .op = "add f32[65536]", .run = run_add, .context = &pairs[4] };
     cases[8] = (bench_case_t){ .op = "add f32[1048576]", .run = run_add, .context = &pairs[5] };
     for (size_t i = 3; i < CASE_COUNT; i++) cases[i].by_threads = true;
@@ -174,8 +193,12 @@ int bench_dispatch(int argc, char **argv)
     bench_effort_t effort = { 15, 10 };
     pair_t pairs[PAIR_COUNT] = { { NULL, NULL, 0, NULL } };
     const option_t options[] = { BENCH_OPTIONS(&effort), COMMON_OPTIONS(&common) };
-    const usage_t usage = { "ferry bench dispatch", "Times light requests that have next to nothing to do, beside the same work by hand.",
-                            options, sizeof options / sizeof *options, "ferry bench dispatch --device host --rounds 1 --round-ms 1\n" };
+    const usage_t usage = {
+        "ferry bench dispatch",
+        "Times light requests that have next to nothing to do, beside the same work by hand.",
+        options, sizeof options / sizeof *options,
+        "ferry bench dispatch --device host --rounds 1 --round-ms 1\n"
+    };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
 

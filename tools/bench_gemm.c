@@ -1,4 +1,5 @@
-/* `ferry bench gemm`: square f32 matrix products through the dispatcher, beside bare oneDNN in the same process and rounds.
+/* `ferry bench gemm`: square f32 matrix products through the dispatcher, beside bare oneDNN in the
+ * same process and rounds.
  * Not here: the loop (bench.c), the bare call (peer_gemm.c). */
 #include <math.h>
 #include <stdlib.h>
@@ -91,7 +92,8 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
     }
     if (session->out) {
         fprintf(session->out,
-                "gemm on %s (%s), wall clock; ratio above 1: faster than the peer; choice: time to the better of one "
+                "gemm on %s (%s), wall clock; ratio above 1: faster than the peer; choice: time to "
+                "the better of one "
                 "thread and all\n\n",
                 fy_device_name(session->device), session->info.model);
         sheet_print(sheet, session->out);
@@ -99,7 +101,8 @@ static fy_status_t report(session_t *session, const bench_case_t *cases, size_t 
         json_text(&session->json, "clock", "wall");
         sheet_json(sheet, &session->json, "rows");
     }
-    const series_t series[2] = { { "dispatcher", count, x, y[0] }, { "dnnl_sgemm", count, x, y[1] } };
+    const series_t series[2] = { { "dispatcher", count, x, y[0] },
+                                 { "dnnl_sgemm", count, x, y[1] } };
     const plot_t plot = { .title = "Square f32 matrix products",
                           .x_label = "rows and columns",
                           .y_label = "GFLOP/s",
@@ -118,17 +121,23 @@ int bench_gemm(int argc, char **argv)
     bench_effort_t effort = { 9, 20 };
     int64_t smallest = 16, largest = 1024;
     const option_t options[] = {
-        { "min-size", OPTION_INT, "N", &smallest, "smallest matrix; each next one is twice as large", 4, 4096 },
+        { "min-size", OPTION_INT, "N", &smallest,
+          "smallest matrix; each next one is twice as large", 4, 4096 },
         { "max-size", OPTION_INT, "N", &largest, "largest matrix", 4, 4096 },
         BENCH_OPTIONS(&effort),
         COMMON_OPTIONS(&common),
     };
-    const usage_t usage = { "ferry bench gemm", "Times square f32 matrix products through the dispatcher, beside bare oneDNN.", options,
-                            sizeof options / sizeof *options, "ferry bench gemm --device host --max-size 64 --rounds 1\n" };
+    const usage_t usage = {
+        "ferry bench gemm",
+        "Times square f32 matrix products through the dispatcher, beside bare oneDNN.", options,
+        sizeof options / sizeof *options,
+        "ferry bench gemm --device host --max-size 64 --rounds 1\n"
+    };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (smallest > largest) {
-        fprintf(stderr, "ferry: --min-size %lld is larger than --max-size %lld\n", (long long)smallest, (long long)largest);
+        fprintf(stderr, "ferry: --min-size %lld is larger than --max-size %lld\n",
+                (long long)smallest, (long long)largest);
         return STATUS_USAGE;
     }
 
@@ -137,7 +146,8 @@ int bench_gemm(int argc, char **argv)
     bench_case_t *cases = tool_alloc(MAX_SIZES * sizeof *cases);
     size_t count = 0;
     fy_status_t status = session_begin(&session, &common, usage.command, "bench", "gemm");
-    for (int64_t n = smallest; n <= largest && count < MAX_SIZES && status == FY_STATUS_OK; n *= 2, count++) {
+    for (int64_t n = smallest; n <= largest && count < MAX_SIZES && status == FY_STATUS_OK;
+         n *= 2, count++) {
         status = make_product(&session, n, &products[count]);
         cases[count] = (bench_case_t){ .op = products[count].name,
                                        .run = run_matmul,

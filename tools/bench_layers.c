@@ -1,6 +1,8 @@
-/* `ferry bench train --layers`: times each convolution and each fully connected layer of an image model, by direction, with GFLOP/s and
- * the implementation. Weights have the model's shapes; only the sizes of images are listed here.
- * Not here: whole steps (bench_train.c). Pooling, dropout and updates have no row, because memory and not arithmetic bounds them. */
+/* `ferry bench train --layers`: times each convolution and each fully connected layer of an image
+ * model, by direction, with GFLOP/s and the implementation. Weights have the model's shapes; only
+ * the sizes of images are listed here.
+ * Not here: whole steps (bench_train.c). Pooling, dropout and updates have no row, because memory
+ * and not arithmetic bounds them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +19,16 @@ typedef struct layer {
 } layer_t;
 
 static const layer_t layers[] = {
-    { "mnist", "conv1", 64, 28 },     { "mnist", "conv2", 64, 26 },     { "mnist", "fc1", 64, 0 },     { "mnist", "fc2", 64, 0 },
-    { "mnist2018", "conv1", 64, 28 }, { "mnist2018", "conv2", 64, 12 }, { "mnist2018", "fc1", 64, 0 }, { "mnist2018", "fc2", 64, 0 },
-    { "lenet", "conv1", 256, 28 },    { "lenet", "conv2", 256, 13 },    { "lenet", "fc1", 256, 0 },    { "lenet", "fc2", 256, 0 },
+    { "mnist", "conv1", 64, 28 },     { "mnist", "conv2", 64, 26 },
+    { "mnist", "fc1", 64, 0 },        { "mnist", "fc2", 64, 0 },
+    { "mnist2018", "conv1", 64, 28 }, { "mnist2018", "conv2", 64, 12 },
+    { "mnist2018", "fc1", 64, 0 },    { "mnist2018", "fc2", 64, 0 },
+    { "lenet", "conv1", 256, 28 },    { "lenet", "conv2", 256, 13 },
+    { "lenet", "fc1", 256, 0 },       { "lenet", "fc2", 256, 0 },
 };
 
-_Static_assert(3 * sizeof layers / sizeof *layers <= MOST_ROWS, "rows of all layers in all directions");
+_Static_assert(3 * sizeof layers / sizeof *layers <= MOST_ROWS,
+               "rows of all layers in all directions");
 
 /* One layer in one direction. */
 typedef struct row {
@@ -74,7 +80,8 @@ static fy_status_t backward_params(void *context, int64_t iters)
     for (int64_t i = 0; i < iters; i++) {
         fy_tensor_t *dw, *db;
         if (row->layer->height)
-            FY_TRY(fy_conv2d_backward_params(row->dy, row->x, &attrs, (int)w.dims[1], (int)w.dims[2], &dw, &db));
+            FY_TRY(fy_conv2d_backward_params(row->dy, row->x, &attrs, (int)w.dims[1],
+                                             (int)w.dims[2], &dw, &db));
         else
             FY_TRY(fy_linear_backward_params(row->dy, row->x, &dw, &db));
         fy_tensor_destroy(dw);
@@ -86,17 +93,21 @@ static fy_status_t backward_params(void *context, int64_t iters)
 static const struct direction {
     const char *name;
     bench_fn run;
-} directions[] = { { "forward", forward }, { "backward input", backward_input }, { "backward params", backward_params } };
+} directions[] = { { "forward", forward },
+                   { "backward input", backward_input },
+                   { "backward params", backward_params } };
 
 /* ---- the rows ---- */
 
-static fy_status_t random_values(fy_tensor_t *rng, int rank, const int64_t *dims, fy_tensor_t **out_tensor)
+static fy_status_t random_values(fy_tensor_t *rng, int rank, const int64_t *dims,
+                                 fy_tensor_t **out_tensor)
 {
     return fy_rand(rng, FY_DTYPE_F32, rank, dims, -1, 1, out_tensor);
 }
 
 /* The operands of `layer`, in the current scope. */
-static fy_status_t make_operands(const layer_t *layer, fy_model_t *model, fy_tensor_t *rng, row_t *row)
+static fy_status_t make_operands(const layer_t *layer, fy_model_t *model, fy_tensor_t *rng,
+                                 row_t *row)
 {
     char name[NAME_SIZE];
     fy_param_t param = FY_PARAM_INIT;
@@ -108,9 +119,12 @@ static fy_status_t make_operands(const layer_t *layer, fy_model_t *model, fy_ten
     FY_TRY(random_values(rng, 1, w.dims, &row->bias));
     if (layer->height) {
         const int64_t size = layer->height, out = size - w.dims[1] + 1;
-        FY_TRY(random_values(rng, 4, (const int64_t[]){ layer->batch, size, size, w.dims[CHANNELS] }, &row->x));
-        FY_TRY(random_values(rng, 4, (const int64_t[]){ layer->batch, out, out, w.dims[0] }, &row->dy));
-        row->flops = 2.0 * layer->batch * (double)(out * out * w.dims[0] * w.dims[1] * w.dims[2] * w.dims[CHANNELS]);
+        FY_TRY(random_values(
+            rng, 4, (const int64_t[]){ layer->batch, size, size, w.dims[CHANNELS] }, &row->x));
+        FY_TRY(random_values(rng, 4, (const int64_t[]){ layer->batch, out, out, w.dims[0] },
+                             &row->dy));
+        row->flops = 2.0 * layer->batch *
+                     (double)(out * out * w.dims[0] * w.dims[1] * w.dims[2] * w.dims[CHANNELS]);
         return FY_STATUS_OK;
     }
     FY_TRY(random_values(rng, 2, (const int64_t[]){ layer->batch, w.dims[1] }, &row->x));
@@ -120,7 +134,8 @@ static fy_status_t make_operands(const layer_t *layer, fy_model_t *model, fy_ten
 }
 
 /* Three rows a layer; two of a model's first, whose input needs no gradient. */
-static fy_status_t make_rows(session_t *session, const char *prefix, row_t *rows, bench_case_t *cases, size_t *out_count)
+static fy_status_t make_rows(session_t *session, const char *prefix, row_t *rows,
+                             bench_case_t *cases, size_t *out_count)
 {
     fy_tensor_t *rng;
     *out_count = 0;
@@ -140,7 +155,8 @@ static fy_status_t make_rows(session_t *session, const char *prefix, row_t *rows
             const size_t n = (*out_count)++;
             rows[n] = row;
             rows[n].direction = directions[d].name;
-            cases[n] = (bench_case_t){ .op = layer->name, .run = directions[d].run, .context = &rows[n] };
+            cases[n] =
+                (bench_case_t){ .op = layer->name, .run = directions[d].run, .context = &rows[n] };
         }
     }
     return FY_STATUS_OK;
@@ -151,7 +167,8 @@ static void note_implementation(void *user, const char *key, const char *value)
     if (strcmp(key, "last_product") == 0) snprintf(user, NAME_SIZE, "%s", value);
 }
 
-static fy_status_t report(session_t *session, const row_t *rows, const bench_case_t *cases, size_t count)
+static fy_status_t report(session_t *session, const row_t *rows, const bench_case_t *cases,
+                          size_t count)
 {
     static const column_t columns[] = {
         { "model", "model", 0 }, { "layer", "layer", 0 },       { "direction", "direction", 0 },
@@ -163,7 +180,8 @@ static fy_status_t report(session_t *session, const row_t *rows, const bench_cas
     double ns[MOST_ROWS];
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
-        snprintf(labels[i], sizeof labels[i], "%s %s, %s", rows[i].layer->model, rows[i].layer->name, rows[i].direction);
+        snprintf(labels[i], sizeof labels[i], "%s %s, %s", rows[i].layer->model,
+                 rows[i].layer->name, rows[i].direction);
         names[i] = labels[i];
         ns[i] = cases[i].ns;
         sheet_text(sheet, rows[i].layer->model);
@@ -176,7 +194,9 @@ static fy_status_t report(session_t *session, const row_t *rows, const bench_cas
         sheet_text(sheet, *rows[i].implementation ? rows[i].implementation : NULL);
         sheet_real(sheet, cases[i].model_ns);
     }
-    return bench_report(session, sheet, &(bench_bars_t){ "layers of training steps", "What a layer costs", "layer", names, ns, count });
+    return bench_report(session, sheet,
+                        &(bench_bars_t){ "layers of training steps", "What a layer costs", "layer",
+                                         names, ns, count });
 }
 
 int bench_layers_has(const char *prefix)
@@ -196,7 +216,9 @@ fy_status_t bench_layers_run(session_t *session, const char *prefix, const bench
     /* Once more each, to ask the device for the implementation. */
     for (size_t i = 0; status == FY_STATUS_OK && i < count; i++) {
         status = cases[i].run(&rows[i], 1);
-        if (status == FY_STATUS_OK) status = fy_device_describe(session->device, note_implementation, rows[i].implementation);
+        if (status == FY_STATUS_OK)
+            status =
+                fy_device_describe(session->device, note_implementation, rows[i].implementation);
     }
     if (status == FY_STATUS_OK) status = report(session, rows, cases, count);
     free(cases);

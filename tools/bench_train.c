@@ -1,5 +1,6 @@
 /* `ferry bench train`: training steps, called and replayed as graphs.
- * Not here: what a step does (bench_train_*.c), its layers one by one (bench_layers.c), the loop (bench.c), other libraries (bench/peers_*.cpp). */
+ * Not here: what a step does (bench_train_*.c), its layers one by one (bench_layers.c), the loop
+ * (bench.c), other libraries (bench/peers_*.cpp). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,8 @@
 #include "tools/bench_train.h"
 #include "tools/roofline.h"
 
-static fy_status_t report(session_t *session, const train_case_t *rows, const bench_case_t *cases, size_t count)
+static fy_status_t report(session_t *session, const train_case_t *rows, const bench_case_t *cases,
+                          size_t count)
 {
     static const column_t columns[] = {
         { "case", "step", 0 },
@@ -25,7 +27,8 @@ static fy_status_t report(session_t *session, const train_case_t *rows, const be
     const char *names[TRAIN_MOST_CASES];
     double ns[TRAIN_MOST_CASES];
     const int runs_on_cpu = strncmp(fy_device_name(session->device), "cuda", 4) != 0;
-    const double roofline = runs_on_cpu ? roofline_gflops((int)sysconf(_SC_NPROCESSORS_ONLN)) : 1; /* flops a ns */
+    /* flops a ns */
+    const double roofline = runs_on_cpu ? roofline_gflops((int)sysconf(_SC_NPROCESSORS_ONLN)) : 1;
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
         const bench_case_t *c = &cases[i];
@@ -39,14 +42,19 @@ static fy_status_t report(session_t *session, const train_case_t *rows, const be
         sheet_real(sheet, rows[i].ops ? c->ns / (double)rows[i].ops : NAN);
         sheet_real(sheet, rows[i].images ? (double)rows[i].images : NAN);
         sheet_real(sheet, rows[i].images ? 1e9 * (double)rows[i].images / c->ns : NAN);
-        sheet_real(sheet, rows[i].flops && runs_on_cpu ? rows[i].flops(c->context) / c->ns / roofline : NAN);
+        sheet_real(sheet, rows[i].flops && runs_on_cpu
+                              ? rows[i].flops(c->context) / c->ns / roofline
+                              : NAN);
         sheet_real(sheet, c->model_ns);
     }
-    return bench_report(session, sheet, &(bench_bars_t){ "training steps", "What a training step costs", "step", names, ns, count });
+    return bench_report(session, sheet,
+                        &(bench_bars_t){ "training steps", "What a training step costs", "step",
+                                         names, ns, count });
 }
 
 /* The cases of a family whose name begins with `prefix`. */
-static size_t choose(const char *prefix, const train_case_t *family, size_t most, train_case_t *out_rows)
+static size_t choose(const char *prefix, const train_case_t *family, size_t most,
+                     train_case_t *out_rows)
 {
     size_t count = 0;
     for (size_t i = 0; i < most; i++)
@@ -54,7 +62,8 @@ static size_t choose(const char *prefix, const train_case_t *family, size_t most
     return count;
 }
 
-static fy_status_t run(session_t *session, const bench_effort_t *effort, const train_case_t *rows, bench_case_t *cases, size_t count)
+static fy_status_t run(session_t *session, const bench_effort_t *effort, const train_case_t *rows,
+                       bench_case_t *cases, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         FY_TRY(rows[i].make(session->device, &cases[i].context));
@@ -71,15 +80,20 @@ int bench_train(int argc, char **argv)
     bench_effort_t effort = { 15, 10 };
     const char *prefix = "";
     bool layers = false;
-    const option_t options[] = { { "case", OPTION_TEXT, "NAME", &prefix, "only steps whose name begins so", 0, 0 },
-                                 { "layers", OPTION_FLAG, NULL, &layers, "time the models' layers by direction instead of whole steps", 0,
-                                   0 },
-                                 BENCH_OPTIONS(&effort),
-                                 COMMON_OPTIONS(&common) };
-    const usage_t usage = { "ferry bench train", "Times training steps, called one request at a time and replayed as graphs.", options,
-                            sizeof options / sizeof *options,
-                            "ferry bench train --device host --case 'mlp 64-64-10 sgd' --rounds 1\n"
-                            "ferry bench train --device host --case lenet --layers --rounds 1 --round-ms 1\n" };
+    const option_t options[] = {
+        { "case", OPTION_TEXT, "NAME", &prefix, "only steps whose name begins so", 0, 0 },
+        { "layers", OPTION_FLAG, NULL, &layers,
+          "time the models' layers by direction instead of whole steps", 0, 0 },
+        BENCH_OPTIONS(&effort),
+        COMMON_OPTIONS(&common)
+    };
+    const usage_t usage = {
+        "ferry bench train",
+        "Times training steps, called one request at a time and replayed as graphs.", options,
+        sizeof options / sizeof *options,
+        "ferry bench train --device host --case 'mlp 64-64-10 sgd' --rounds 1\n"
+        "ferry bench train --device host --case lenet --layers --rounds 1 --round-ms 1\n"
+    };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
 
@@ -88,14 +102,17 @@ int bench_train(int argc, char **argv)
     size_t count = choose(prefix, train_small, TRAIN_SMALL_COUNT, rows);
     count += choose(prefix, train_image, TRAIN_IMAGE_COUNT, rows + count);
     if (layers ? !bench_layers_has(prefix) : !count) {
-        fprintf(stderr, "ferry: no %s is called '%s...'; without --case all are timed\n", layers ? "model with layers" : "step", prefix);
+        fprintf(stderr, "ferry: no %s is called '%s...'; without --case all are timed\n",
+                layers ? "model with layers" : "step", prefix);
         return STATUS_USAGE;
     }
     bench_case_t *cases = tool_alloc(count * sizeof *cases);
     fy_status_t status = session_begin(&session, &common, usage.command, "bench", "train");
-    if (status == FY_STATUS_OK) status = layers ? bench_layers_run(&session, prefix, &effort) : run(&session, &effort, rows, cases, count);
-    for (size_t i = 0; i < count; i++)
-        if (!layers && rows[i].end && cases[i].context) rows[i].end(cases[i].context); /* before its device goes */
+    if (status == FY_STATUS_OK)
+        status = layers ? bench_layers_run(&session, prefix, &effort)
+                        : run(&session, &effort, rows, cases, count);
+    for (size_t i = 0; i < count; i++) /* before its device goes */
+        if (!layers && rows[i].end && cases[i].context) rows[i].end(cases[i].context);
     int exit_status = session_end(&session, status);
     for (size_t i = 0; !layers && i < count; i++) free(cases[i].context);
     free(cases);

@@ -1,4 +1,5 @@
-/* Rounds, medians and the list of figures of `ferry calibrate`. Not here: what is measured (cal_device.c, cal_host.c). */
+/* Rounds, medians and the list of figures of `ferry calibrate`. Not here: what is measured
+ * (cal_device.c, cal_host.c). */
 #include "tools/cal.h"
 
 #include <math.h>
@@ -8,7 +9,8 @@
 double cal_now_ns(const cal_t *cal)
 {
     fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
-    if (!cal->is_model || fy_device_clock_query(cal->device, &clock) != FY_STATUS_OK) return wall_ns();
+    if (!cal->is_model || fy_device_clock_query(cal->device, &clock) != FY_STATUS_OK)
+        return wall_ns();
     return (double)clock.now_ns;
 }
 
@@ -43,11 +45,14 @@ fy_status_t cal_measure(cal_t *cal, cal_probe_t *probes, size_t count)
 
 double cal_less(double value, double overhead) { return fmax(value - overhead, value / 2); }
 
-void cal_note(cal_t *cal, const char *key, const char *unit, double value, double least, double spread, const char *how, ...)
+void cal_note(cal_t *cal, const char *key, const char *unit, double value, double least,
+              double spread, const char *how, ...)
 {
     cal_figure_t *figure = &cal->figures[cal->nfigures++];
     va_list args;
-    *figure = (cal_figure_t){ .key = key, .unit = unit, .value = value >= least ? round(value) : least, .spread = spread };
+    *figure = (cal_figure_t){
+        .key = key, .unit = unit, .value = value >= least ? round(value) : least, .spread = spread
+    };
     if (!(value >= 1 && isfinite(value)) && least >= 1 && !cal->failed) cal->failed = key;
     va_start(args, how);
     vsnprintf(figure->how, sizeof figure->how, how, args);

@@ -1,6 +1,8 @@
-/* What a device does in which time. Requests are measured as slopes: so many against twice as many, so that what a wait costs once falls
- * out. What costs the device little stands behind large work, so that the host is ahead and the device's own time shows.
- * The figures are those of the simulator's profiles (docs/simulator.md); what each means there is what is measured here. */
+/* What a device does in which time. Requests are measured as slopes: so many against twice as many,
+ * so that what a wait costs once falls out. What costs the device little stands behind large work,
+ * so that the host is ahead and the device's own time shows.
+ * The figures are those of the simulator's profiles (docs/simulator.md); what each means there is
+ * what is measured here. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +75,8 @@ static fy_status_t small_uploads(cal_t *cal, setup_t *s, int64_t count)
     return upload(s->small_at, s->small_up, count);
 }
 
-/* Each into the same page-locked memory: the call waits, so what a wait costs once is in each; large ones hide it. */
+/* Each into the same page-locked memory: the call waits, so what a wait costs once is in each;
+ * large ones hide it. */
 static fy_status_t downloads(cal_t *cal, setup_t *s, int64_t count)
 {
     (void)cal;
@@ -85,15 +88,16 @@ static fy_status_t sends(cal_t *cal, setup_t *s, int64_t count)
 {
     fy_ticket_t ticket;
     (void)cal;
-    for (int64_t i = 0; i < count; i++) FY_TRY(fy_tensor_send_into(s->peer_at, s->at, NULL, &ticket));
+    for (int64_t i = 0; i < count; i++)
+        FY_TRY(fy_tensor_send_into(s->peer_at, s->at, NULL, &ticket));
     return FY_STATUS_OK;
 }
 
 /* ---- timing ---- */
 
 /* *out_submit_ns: until the host was free; *out_total_ns: until all was done. */
-static fy_status_t time_work(cal_t *cal, setup_t *s, work_fn before, int64_t nbefore, work_fn work, int64_t count, double *out_submit_ns,
-                             double *out_total_ns)
+static fy_status_t time_work(cal_t *cal, setup_t *s, work_fn before, int64_t nbefore, work_fn work,
+                             int64_t count, double *out_submit_ns, double *out_total_ns)
 {
     FY_TRY(fy_device_wait(cal->device, FY_FOREVER));
     const double begin = cal_now_ns(cal);
@@ -108,8 +112,8 @@ static fy_status_t time_work(cal_t *cal, setup_t *s, work_fn before, int64_t nbe
 }
 
 /* Of one more request. */
-static fy_status_t slope(cal_t *cal, setup_t *s, work_fn before, int64_t nbefore, work_fn work, int64_t count, double *out_submit_ns,
-                         double *out_total_ns)
+static fy_status_t slope(cal_t *cal, setup_t *s, work_fn before, int64_t nbefore, work_fn work,
+                         int64_t count, double *out_submit_ns, double *out_total_ns)
 {
     double submit[2], total[2];
     FY_TRY(time_work(cal, s, before, nbefore, work, count, &submit[0], &total[0]));
@@ -119,7 +123,8 @@ static fy_status_t slope(cal_t *cal, setup_t *s, work_fn before, int64_t nbefore
     return FY_STATUS_OK;
 }
 
-static fy_status_t device_time(cal_t *cal, setup_t *s, work_fn before, int64_t nbefore, work_fn work, int64_t count, double *out)
+static fy_status_t device_time(cal_t *cal, setup_t *s, work_fn before, int64_t nbefore,
+                               work_fn work, int64_t count, double *out)
 {
     double submit;
     return slope(cal, s, before, nbefore, work, count, &submit, out);
@@ -137,13 +142,25 @@ static fy_status_t probe_kernel(cal_t *cal, void *context, double *out)
     return device_time(cal, s, local_copies, s->blockers, launches, MANY, out);
 }
 
-static fy_status_t probe_local_copy(cal_t *cal, void *s, double *out) { return device_time(cal, s, NULL, 0, local_copies, 4, out); }
+static fy_status_t probe_local_copy(cal_t *cal, void *s, double *out)
+{
+    return device_time(cal, s, NULL, 0, local_copies, 4, out);
+}
 
-static fy_status_t probe_fill(cal_t *cal, void *s, double *out) { return device_time(cal, s, NULL, 0, fills, 4, out); }
+static fy_status_t probe_fill(cal_t *cal, void *s, double *out)
+{
+    return device_time(cal, s, NULL, 0, fills, 4, out);
+}
 
-static fy_status_t probe_upload(cal_t *cal, void *s, double *out) { return device_time(cal, s, NULL, 0, uploads, 2, out); }
+static fy_status_t probe_upload(cal_t *cal, void *s, double *out)
+{
+    return device_time(cal, s, NULL, 0, uploads, 2, out);
+}
 
-static fy_status_t probe_download(cal_t *cal, void *s, double *out) { return device_time(cal, s, NULL, 0, downloads, 2, out); }
+static fy_status_t probe_download(cal_t *cal, void *s, double *out)
+{
+    return device_time(cal, s, NULL, 0, downloads, 2, out);
+}
 
 static fy_status_t probe_copy_submit(cal_t *cal, void *s, double *out)
 {
@@ -157,7 +174,10 @@ static fy_status_t probe_copy_setup(cal_t *cal, void *context, double *out)
     return device_time(cal, s, uploads, s->copy_blockers, small_uploads, FEW_COPIES, out);
 }
 
-static fy_status_t probe_send(cal_t *cal, void *s, double *out) { return device_time(cal, s, NULL, 0, sends, 2, out); }
+static fy_status_t probe_send(cal_t *cal, void *s, double *out)
+{
+    return device_time(cal, s, NULL, 0, sends, 2, out);
+}
 
 /* Of a request that is pending all the while. */
 static fy_status_t polls(cal_t *cal, setup_t *s, int64_t count)
@@ -202,8 +222,11 @@ static fy_status_t probe_pageable(cal_t *cal, void *context, double *out)
     FY_TRY(fy_tensor_native(s->at, FY_ACCESS_WRITE, NULL, &address));
     const double begin = wall_ns();
     for (int up = 0; up < 2; up++)
-        if (!peer_copy(s->raw, up == 0, (uint64_t)(uintptr_t)address, s->raw_host, (size_t)s->link_nbytes))
-            return TOOL_FAIL(UNAVAILABLE, "calibrate: the driver refused a pageable copy of %lld bytes", (long long)s->link_nbytes);
+        if (!peer_copy(s->raw, up == 0, (uint64_t)(uintptr_t)address, s->raw_host,
+                       (size_t)s->link_nbytes))
+            return TOOL_FAIL(UNAVAILABLE,
+                             "calibrate: the driver refused a pageable copy of %lld bytes",
+                             (long long)s->link_nbytes);
     *out = (wall_ns() - begin) / 2;
     return FY_STATUS_OK;
 }
@@ -248,27 +271,33 @@ static fy_status_t choose_blockers(cal_t *cal, setup_t *s)
     FY_TRY(probe_launch_submit(cal, s, &launch_ns));
     FY_TRY(probe_copy_submit(cal, s, &small_ns));
     FY_TRY(probe_copy_submit(cal, s, &small_ns));
-    const double blockers = 2 * 2 * MANY * launch_ns / fmax(copy_ns, 1), copies = 2 * 2 * FEW_COPIES * small_ns / fmax(upload_ns, 1);
+    const double blockers = 2 * 2 * MANY * launch_ns / fmax(copy_ns, 1),
+                 copies = 2 * 2 * FEW_COPIES * small_ns / fmax(upload_ns, 1);
     s->blockers = 2 + (int64_t)fmin(fmax(blockers, 0), 128);
-    s->copy_blockers = 2 + (int64_t)fmin(fmax(copies, 0), 13); /* the engine's window: cmd_calibrate.c */
+    /* the engine's window: cmd_calibrate.c */
+    s->copy_blockers = 2 + (int64_t)fmin(fmax(copies, 0), 13);
     return FY_STATUS_OK;
 }
 
-static void note_link(cal_t *cal, const setup_t *s, const cal_probe_t *up, const cal_probe_t *down, const cal_probe_t *raw,
-                      double submit_ns, double setup_ns, double wait_ns)
+static void note_link(cal_t *cal, const setup_t *s, const cal_probe_t *up, const cal_probe_t *down,
+                      const cal_probe_t *raw, double submit_ns, double setup_ns, double wait_ns)
 {
     /* A download waits each time; an upload's slope has no wait. */
     const double nbytes = (double)s->link_nbytes, up_ns = cal_less(up->value, setup_ns),
                  down_ns = cal_less(down->value, setup_ns + submit_ns + wait_ns);
     const double up_per_s = nbytes / up_ns * 1e9, down_per_s = nbytes / down_ns * 1e9;
-    cal_note(cal, "pinned_bytes_per_s", "bytes/s", fmin(up_per_s, down_per_s), 1, fmax(up->spread, down->spread),
-             "%lld bytes, one more of several; up %.4g, down %.4g bytes/s: the slower", (long long)s->link_nbytes, up_per_s, down_per_s);
+    cal_note(cal, "pinned_bytes_per_s", "bytes/s", fmin(up_per_s, down_per_s), 1,
+             fmax(up->spread, down->spread),
+             "%lld bytes, one more of several; up %.4g, down %.4g bytes/s: the slower",
+             (long long)s->link_nbytes, up_per_s, down_per_s);
     if (raw)
         cal_note(cal, "pageable_bytes_per_s", "bytes/s", nbytes / raw->value * 1e9, 1, raw->spread,
-                 "the driver's own copies of %lld pageable bytes, mean of up and down", (long long)s->link_nbytes);
+                 "the driver's own copies of %lld pageable bytes, mean of up and down",
+                 (long long)s->link_nbytes);
     else
-        cal_note(cal, "pageable_bytes_per_s", "bytes/s", fmin(up_per_s, down_per_s), 1, 0,
-                 "not measured: Ferry's transfers never take that path here; as pinned_bytes_per_s");
+        cal_note(
+            cal, "pageable_bytes_per_s", "bytes/s", fmin(up_per_s, down_per_s), 1, 0,
+            "not measured: Ferry's transfers never take that path here; as pinned_bytes_per_s");
 }
 
 static fy_status_t measure(cal_t *cal, setup_t *s)
@@ -296,27 +325,36 @@ static fy_status_t measure(cal_t *cal, setup_t *s)
     FY_TRY(cal_measure(cal, probes, count));
 
     const double kernel_ns = fmax(probes[KERNEL].value, 0), setup_ns = fmax(probes[SETUP].value, 0);
-    /* A wait's first poll and an upload's look at the queue are polls; the former passes while the kernel runs. */
-    const double wake_ns = probes[WAIT].value - probes[LAUNCH].value - fmax(kernel_ns, probes[POLL].value);
+    /* A wait's first poll and an upload's look at the queue are polls; the former passes while the
+     * kernel runs. */
+    const double wake_ns = probes[WAIT].value - probes[LAUNCH].value -
+                           fmax(kernel_ns, probes[POLL].value);
     const double submit_ns = probes[SUBMIT].value - probes[POLL].value;
     const double nbytes = (double)s->nbytes, copy_ns = cal_less(probes[COPY].value, kernel_ns),
                  fill_ns = cal_less(probes[FILL].value, kernel_ns);
     FY_TRY(cal_products(cal, kernel_ns));
-    cal_note(cal, "memory_bytes_per_s", "bytes/s", 2 * nbytes / copy_ns * 1e9, 1, probes[COPY].spread,
-             "fy_copy of %lld bytes, read and written; fy_fill alone gives %.4g bytes/s", (long long)s->nbytes, nbytes / fill_ns * 1e9);
-    note_link(cal, s, &probes[UP], &probes[DOWN], raw, probes[SUBMIT].value, setup_ns, fmax(wake_ns, 0));
+    cal_note(cal, "memory_bytes_per_s", "bytes/s", 2 * nbytes / copy_ns * 1e9, 1,
+             probes[COPY].spread,
+             "fy_copy of %lld bytes, read and written; fy_fill alone gives %.4g bytes/s",
+             (long long)s->nbytes, nbytes / fill_ns * 1e9);
+    note_link(cal, s, &probes[UP], &probes[DOWN], raw, probes[SUBMIT].value, setup_ns,
+              fmax(wake_ns, 0));
     if (send)
-        cal_note(cal, "peer_bytes_per_s", "bytes/s", (double)s->link_nbytes / cal_less(send->value, setup_ns) * 1e9, 1, send->spread,
-                 "fy_tensor_send_into of %lld bytes to %s", (long long)s->link_nbytes, fy_device_name(cal->peer));
+        cal_note(cal, "peer_bytes_per_s", "bytes/s",
+                 (double)s->link_nbytes / cal_less(send->value, setup_ns) * 1e9, 1, send->spread,
+                 "fy_tensor_send_into of %lld bytes to %s", (long long)s->link_nbytes,
+                 fy_device_name(cal->peer));
     else
-        cal_note(cal, "peer_bytes_per_s", "bytes/s", cal_figure(cal, "pinned_bytes_per_s")->value, 1, 0,
-                 "not measured: no second device; as pinned_bytes_per_s");
-    cal_note(cal, "launch_submit_ns", "ns", probes[LAUNCH].value, 0, probes[LAUNCH].spread, "host time of one more of %d ops of 4 elements",
-             MANY);
+        cal_note(cal, "peer_bytes_per_s", "bytes/s", cal_figure(cal, "pinned_bytes_per_s")->value,
+                 1, 0, "not measured: no second device; as pinned_bytes_per_s");
+    cal_note(cal, "launch_submit_ns", "ns", probes[LAUNCH].value, 0, probes[LAUNCH].spread,
+             "host time of one more of %d ops of 4 elements", MANY);
     cal_note(cal, "copy_submit_ns", "ns", submit_ns, 0, probes[SUBMIT].spread,
              "host time of one more of %d page-locked uploads of 4 bytes, less a poll", FEW_COPIES);
-    cal_note(cal, "poll_ns", "ns", probes[POLL].value, 1, probes[POLL].spread, "fy_ticket_poll of a pending request, mean of %d", MANY);
-    cal_note(cal, "wake_ns", "ns", wake_ns, 0, probes[WAIT].spread, "an op of 4 elements and the wait for it, less submit and kernel");
+    cal_note(cal, "poll_ns", "ns", probes[POLL].value, 1, probes[POLL].spread,
+             "fy_ticket_poll of a pending request, mean of %d", MANY);
+    cal_note(cal, "wake_ns", "ns", wake_ns, 0, probes[WAIT].spread,
+             "an op of 4 elements and the wait for it, less submit and kernel");
     cal_note(cal, "kernel_ns", "ns", kernel_ns, 0, probes[KERNEL].spread,
              "device time of one more of %d ops of 4 elements behind large work", MANY);
     cal_note(cal, "copy_setup_ns", "ns", setup_ns, 0, probes[SETUP].spread,
@@ -330,7 +368,8 @@ fy_status_t cal_device(cal_t *cal)
     setup_t s = { .device_name = fy_device_name(cal->device) };
     const fy_scope_t scope = fy_scope_begin("calibrate");
     fy_status_t status = fy_device_query(cal->device, &info);
-    if (status == FY_STATUS_OK) cal_note(cal, "memory_bytes", "bytes", (double)info.memory_nbytes, 1, 0, "fy_device_query");
+    if (status == FY_STATUS_OK)
+        cal_note(cal, "memory_bytes", "bytes", (double)info.memory_nbytes, 1, 0, "fy_device_query");
     if (status == FY_STATUS_OK) status = make(cal, &s);
     if (status == FY_STATUS_OK) status = choose_blockers(cal, &s);
     if (status == FY_STATUS_OK) status = measure(cal, &s);

@@ -1,4 +1,5 @@
-/* Writes a profile as docs/simulator.md describes it and backends/sim/profile_file.c reads it. The file is there whole or not at all. */
+/* Writes a profile as docs/simulator.md describes it and backends/sim/profile_file.c reads it. The
+ * file is there whole or not at all. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +31,8 @@ static void write_document(const cal_t *cal, const cal_origin_t *origin, FILE *f
         json_begin_object(&json, figure->key);
         json_uint(&json, "value", (uint64_t)figure->value);
         json_text(&json, "unit", figure->unit);
-        if (isfinite(figure->spread) && figure->spread >= 0) json_real(&json, "spread", figure->spread);
+        if (isfinite(figure->spread) && figure->spread >= 0)
+            json_real(&json, "spread", figure->spread);
         json_text(&json, "how", figure->how);
         json_end(&json);
     }
@@ -43,7 +45,8 @@ fy_status_t cal_write(const cal_t *cal, const cal_origin_t *origin, const char *
     char *text = NULL;
     size_t nbytes = 0;
     FILE *file = open_memstream(&text, &nbytes);
-    if (!file) return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the profile %s: %s", path, strerror(errno));
+    if (!file)
+        return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the profile %s: %s", path, strerror(errno));
     write_document(cal, origin, file);
     if (fclose(file) != 0) {
         free(text);

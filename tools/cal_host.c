@@ -1,5 +1,7 @@
-/* What the host does in which time, between requests: products, streams of memory, small ops, and filling staging memory.
- * On a device with a model clock it is that clock which goes on. Not here: the device (cal_device.c). */
+/* What the host does in which time, between requests: products, streams of memory, small ops, and
+ * filling staging memory.
+ * On a device with a model clock it is that clock which goes on. Not here: the device
+ * (cal_device.c). */
 #include <math.h>
 
 #include "tools/cal.h"
@@ -15,7 +17,8 @@ typedef struct host_setup {
 static const int64_t sizes[3] = { 256, 512, 1024 };
 
 /* The host runs each inside the call, so there is no wait to take off. */
-static fy_status_t axpys(cal_t *cal, fy_tensor_t *y, const fy_tensor_t *x, int64_t count, double *out_ns)
+static fy_status_t axpys(cal_t *cal, fy_tensor_t *y, const fy_tensor_t *x, int64_t count,
+                         double *out_ns)
 {
     const double begin = cal_now_ns(cal);
     for (int64_t i = 0; i < count; i++) FY_TRY(fy_axpy(y, 0, x));
@@ -37,7 +40,8 @@ static fy_status_t probe_stream(cal_t *cal, void *context, double *out)
 
 static fy_status_t product(cal_t *cal, const host_setup_t *s, int size, double *out)
 {
-    const int64_t count = (int64_t)1 << (2 * (2 - size)); /* of each size, for about the same time */
+    /* of each size, for about the same time */
+    const int64_t count = (int64_t)1 << (2 * (2 - size));
     fy_tensor_t *c;
     const double begin = cal_now_ns(cal);
     for (int64_t i = 0; i < count; i++) {
@@ -48,9 +52,18 @@ static fy_status_t product(cal_t *cal, const host_setup_t *s, int size, double *
     return FY_STATUS_OK;
 }
 
-static fy_status_t probe_small_product(cal_t *cal, void *s, double *out) { return product(cal, s, 0, out); }
-static fy_status_t probe_product(cal_t *cal, void *s, double *out) { return product(cal, s, 1, out); }
-static fy_status_t probe_large_product(cal_t *cal, void *s, double *out) { return product(cal, s, 2, out); }
+static fy_status_t probe_small_product(cal_t *cal, void *s, double *out)
+{
+    return product(cal, s, 0, out);
+}
+static fy_status_t probe_product(cal_t *cal, void *s, double *out)
+{
+    return product(cal, s, 1, out);
+}
+static fy_status_t probe_large_product(cal_t *cal, void *s, double *out)
+{
+    return product(cal, s, 2, out);
+}
 
 /* Host time of an upload with FY_HOST_COPY into an idle ring: one staging copy, one submission. */
 static fy_status_t staged(cal_t *cal, fy_tensor_t *to, const fy_tensor_t *from, double *out)
@@ -113,19 +126,26 @@ static fy_status_t measure(cal_t *cal, host_setup_t *s)
     double best = 0, spread = 0;
     int64_t size = 0;
     for (int i = 0; i < 3; i++) {
-        const double n = (double)sizes[i], per_s = 2 * n * n * n / cal_less(probes[SMALL + i].value, op_ns) * 1e9;
+        const double n = (double)sizes[i],
+                     per_s = 2 * n * n * n / cal_less(probes[SMALL + i].value, op_ns) * 1e9;
         if (!(per_s > best)) continue;
         best = per_s;
         spread = probes[SMALL + i].spread;
         size = sizes[i];
     }
     cal_note(cal, "host_flops_per_s", "flop/s", best, 1, spread,
-             "f32 products of n x n, n = 256, 512, 1024, best size %lld; less host_op_ns", (long long)size);
-    cal_note(cal, "host_bytes_per_s", "bytes/s", 3.0 * (double)s->nbytes / cal_less(probes[STREAM].value, op_ns) * 1e9, 1,
-             probes[STREAM].spread, "fy_axpy of two tensors of %lld bytes: two reads and a write", (long long)s->nbytes);
-    cal_note(cal, "host_op_ns", "ns", op_ns, 0, probes[OP].spread, "fy_axpy of 4 elements, mean of %d, less their bytes", OPS);
-    cal_note(cal, "host_copy_bytes_per_s", "bytes/s", (STAGED - STAGED_LESS) / probes[STAGING].value * 1e9, 1, probes[STAGING].spread,
-             "host time of an upload of 1 MiB with FY_HOST_COPY, less that of a quarter of it, best of 8");
+             "f32 products of n x n, n = 256, 512, 1024, best size %lld; less host_op_ns",
+             (long long)size);
+    cal_note(cal, "host_bytes_per_s", "bytes/s",
+             3.0 * (double)s->nbytes / cal_less(probes[STREAM].value, op_ns) * 1e9, 1,
+             probes[STREAM].spread, "fy_axpy of two tensors of %lld bytes: two reads and a write",
+             (long long)s->nbytes);
+    cal_note(cal, "host_op_ns", "ns", op_ns, 0, probes[OP].spread,
+             "fy_axpy of 4 elements, mean of %d, less their bytes", OPS);
+    cal_note(cal, "host_copy_bytes_per_s", "bytes/s",
+             (STAGED - STAGED_LESS) / probes[STAGING].value * 1e9, 1, probes[STAGING].spread,
+             "host time of an upload of 1 MiB with FY_HOST_COPY, less that of a quarter of it, "
+             "best of 8");
     return FY_STATUS_OK;
 }
 

@@ -1,4 +1,5 @@
-/* How fast a device multiplies matrices, by dtype: the best of several sizes, each the median of rounds.
+/* How fast a device multiplies matrices, by dtype: the best of several sizes, each the median of
+ * rounds.
  * Not here: everything else of a device (cal_device.c). */
 #include <math.h>
 
@@ -25,7 +26,8 @@ static fy_status_t products(fy_tensor_t *a, fy_tensor_t *b, int64_t count)
     return FY_STATUS_OK;
 }
 
-static fy_status_t time_products(cal_t *cal, fy_tensor_t *a, fy_tensor_t *b, int64_t count, double *out_ns)
+static fy_status_t time_products(cal_t *cal, fy_tensor_t *a, fy_tensor_t *b, int64_t count,
+                                 double *out_ns)
 {
     double at[3];
     for (int i = 0; i < 2; i++) {
@@ -40,7 +42,8 @@ static fy_status_t time_products(cal_t *cal, fy_tensor_t *a, fy_tensor_t *b, int
 }
 
 /* One size; *out_goes_on: a size twice as large would be bearable, too. */
-static fy_status_t measure_product(cal_t *cal, product_t *p, int64_t n, double kernel_ns, bool *out_goes_on)
+static fy_status_t measure_product(cal_t *cal, product_t *p, int64_t n, double kernel_ns,
+                                   bool *out_goes_on)
 {
     double per[CAL_MAX_ROUNDS], ns, least = INFINITY, most = 0;
     fy_tensor_t *rng, *a, *b; /* random: of constants a card draws less power, and clocks higher */
@@ -65,7 +68,8 @@ static fy_status_t measure_product(cal_t *cal, product_t *p, int64_t n, double k
     fy_tensor_destroy(rng);
     fy_tensor_destroy(a);
     fy_tensor_destroy(b);
-    *out_goes_on = 8 * middle < GEMM_MOST_NS && (!cal->is_model || 8 * once_wall_ns < MODEL_WALL_NS);
+    *out_goes_on = 8 * middle < GEMM_MOST_NS &&
+                   (!cal->is_model || 8 * once_wall_ns < MODEL_WALL_NS);
     return FY_STATUS_OK;
 }
 
@@ -78,13 +82,15 @@ fy_status_t cal_products(cal_t *cal, double kernel_ns)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         bool goes_on = true;
         int64_t n = SMALLEST_GEMM;
-        for (int size = 0; size < NSIZES && goes_on && (size == 0 || 8 * n * n <= cal->most_nbytes); size++, n *= 2) {
+        for (int size = 0; size < NSIZES && goes_on && (size == 0 || 8 * n * n <= cal->most_nbytes);
+             size++, n *= 2) {
             progress("calibrate: products", (int64_t)i * NSIZES + size, NSIZES * 4);
             FY_TRY(measure_product(cal, &all[i], n, kernel_ns, &goes_on));
         }
-        cal_note(cal, all[i].key, "flop/s", all[i].per_s, 1, all[i].spread,
-                 "products of n x n from n = %d on, best size %lld; one more of many, less kernel_ns", SMALLEST_GEMM,
-                 (long long)all[i].size);
+        cal_note(
+            cal, all[i].key, "flop/s", all[i].per_s, 1, all[i].spread,
+            "products of n x n from n = %d on, best size %lld; one more of many, less kernel_ns",
+            SMALLEST_GEMM, (long long)all[i].size);
     }
     progress("calibrate: products", NSIZES * 4, NSIZES * 4);
     return FY_STATUS_OK;

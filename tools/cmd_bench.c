@@ -1,4 +1,5 @@
-/* `ferry bench`: picks the suite. Times are wall clock, medians of interleaved rounds; the worst round is shown beside. */
+/* `ferry bench`: picks the suite. Times are wall clock, medians of interleaved rounds; the worst
+ * round is shown beside. */
 #include "tools/tool.h"
 
 int cmd_bench(int argc, char **argv)
@@ -10,5 +11,6 @@ int cmd_bench(int argc, char **argv)
         { "alloc", "a block and its return, beside malloc, jemalloc and mimalloc", bench_alloc },
         { "train", "training steps, called and replayed as graphs", bench_train },
     };
-    return run_command("ferry bench", "Micro benchmarks.", suites, sizeof suites / sizeof *suites, argc, argv);
+    return run_command("ferry bench", "Micro benchmarks.", suites, sizeof suites / sizeof *suites,
+                       argc, argv);
 }

@@ -1,5 +1,6 @@
-/* `ferry compare PREDICTED MEASURED`: two JSON documents of one subcommand side by side: the times that a simulated device computed beside those
- * that a real one took, or any other numbers, with a bound if one is set. Not here: what is in the documents (docs/cli.md). */
+/* `ferry compare PREDICTED MEASURED`: two JSON documents of one subcommand side by side: the times
+ * that a simulated device computed beside those that a real one took, or any other numbers, with a
+ * bound if one is set. Not here: what is in the documents (docs/cli.md). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,21 +30,29 @@ static fy_status_t load(document_t *document)
     size_t line;
     FY_TRY(text_file_read(document->path, "JSON document", "{[", FILE_MOST, &document->text));
     const char *wrong = json_tree_parse(document->text, &document->tree, &line);
-    return wrong ? TOOL_FAIL(CORRUPT_DATA, "%s, line %zu: %s", document->path, line, wrong) : FY_STATUS_OK;
+    return wrong ? TOOL_FAIL(CORRUPT_DATA, "%s, line %zu: %s", document->path, line, wrong)
+                 : FY_STATUS_OK;
 }
 
-static double number_of(const json_value_t *value) { return value && value->kind == JSON_NUMBER ? strtod(value->text, NULL) : NAN; }
+static double number_of(const json_value_t *value)
+{
+    return value && value->kind == JSON_NUMBER ? strtod(value->text, NULL) : NAN;
+}
 
-/* "total_ns", "ns_per_iter", "step_model_ns"; not what only one run has, its worst round and the model's own figure beside a wall time. */
+/* "total_ns", "ns_per_iter", "step_model_ns"; not what only one run has, its worst round and the
+ * model's own figure beside a wall time. */
 static bool is_time(const char *key)
 {
     const size_t length = strlen(key);
-    if (strncmp(key, "worst_", 6) == 0 || strncmp(key, "model_ns", 8) == 0 || strncmp(key, "peer_", 5) == 0) return false;
+    if (strncmp(key, "worst_", 6) == 0 || strncmp(key, "model_ns", 8) == 0 ||
+        strncmp(key, "peer_", 5) == 0)
+        return false;
     return strncmp(key, "ns_", 3) == 0 || strcmp(key, "ns") == 0 || strstr(key, "_ns_") ||
            (length > 3 && strcmp(key + length - 3, "_ns") == 0);
 }
 
-/* What the first document says for a key of `object`: the model's figure, if it has one beside the wall's. */
+/* What the first document says for a key of `object`: the model's figure, if it has one beside the
+ * wall's. */
 static double predicted(const comparison_t *c, const json_value_t *object, const char *key)
 {
     char model[80];
@@ -73,14 +82,17 @@ static void name_element(const json_value_t *element, size_t place, char *out_na
 {
     size_t used = 0;
     out_name[0] = '\0';
-    for (const json_value_t *at = element->kind == JSON_OBJECT ? element->child : NULL; at; at = at->next)
+    for (const json_value_t *at = element->kind == JSON_OBJECT ? element->child : NULL; at;
+         at = at->next)
         if (at->kind == JSON_STRING && used < room)
-            used += (size_t)snprintf(out_name + used, room - used, "%s%s", used > 0 ? " " : "", at->text);
+            used += (size_t)snprintf(out_name + used, room - used, "%s%s", used > 0 ? " " : "",
+                                     at->text);
     if (used == 0) snprintf(out_name, room, "%zu", place);
 }
 
 /* The reader bounds the depth. */
-static void walk(comparison_t *c, const char *path, const json_value_t *a, const json_value_t *b, bool is_chosen)
+static void walk(comparison_t *c, const char *path, const json_value_t *a, const json_value_t *b,
+                 bool is_chosen)
 {
     char below[PATH_ROOM], name[80];
     size_t place = 0;
@@ -112,7 +124,8 @@ static fy_status_t compare(comparison_t *c, document_t documents[2])
     c->is_model = clock && strcmp(clock, "model") == 0;
     walk(c, "", documents[0].tree.root, documents[1].tree.root, false);
     if (c->rows > 0) return FY_STATUS_OK;
-    return TOOL_FAIL(CORRUPT_DATA, "%s and %s have no %s in common%s", documents[0].path, documents[1].path, c->key ? c->key : "times",
+    return TOOL_FAIL(CORRUPT_DATA, "%s and %s have no %s in common%s", documents[0].path,
+                     documents[1].path, c->key ? c->key : "times",
                      c->key ? "" : "; the first must be of a simulated device");
 }
 
@@ -133,27 +146,33 @@ static void print(const comparison_t *c, const document_t documents[2], bool as_
     }
     printf("%s beside %s\n\n", documents[0].path, documents[1].path);
     sheet_print(c->sheet, stdout);
-    if (!isnan(c->within)) printf("\n%zu of %zu differ by more than %g\n", c->outside, c->rows, c->within);
+    if (!isnan(c->within))
+        printf("\n%zu of %zu differ by more than %g\n", c->outside, c->rows, c->within);
 }
 
 int cmd_compare(int argc, char **argv)
 {
     static const column_t columns[] = {
-        { "what", "what", 0 }, { "predicted", "predicted", 3 }, { "measured", "measured", 3 }, { "ratio", "measured / predicted", 3 },
+        { "what", "what", 0 },         { "predicted", "predicted", 3 },
+        { "measured", "measured", 3 }, { "ratio", "measured / predicted", 3 },
         { "verdict", "", 0 },
     };
     bool json = false;
     const char *csv = NULL;
     comparison_t c = { .within = NAN };
     const option_t options[] = {
-        { "key", OPTION_TEXT, "NAME", &c.key, "numbers of that name, or in lists of that name; default: all times", 0, 0 },
-        { "within", OPTION_REAL, "X", &c.within, "fail if one differs by more than this share of the first", 0, 1 << 20 },
-        { "json", OPTION_FLAG, NULL, &json, "print one JSON document on standard output, and nothing else there", 0, 0 },
+        { "key", OPTION_TEXT, "NAME", &c.key,
+          "numbers of that name, or in lists of that name; default: all times", 0, 0 },
+        { "within", OPTION_REAL, "X", &c.within,
+          "fail if one differs by more than this share of the first", 0, 1 << 20 },
+        { "json", OPTION_FLAG, NULL, &json,
+          "print one JSON document on standard output, and nothing else there", 0, 0 },
         { "csv", OPTION_TEXT, "FILE", &csv, "write the rows of the table to FILE", 0, 0 },
     };
     const usage_t usage = {
         "ferry compare PREDICTED MEASURED",
-        "Shows the numbers of two JSON documents of one subcommand side by side: by default the times that a simulated device\n"
+        "Shows the numbers of two JSON documents of one subcommand side by side: by default the "
+        "times that a simulated device\n"
         "computed (the model's) and those that another one took.",
         options, sizeof options / sizeof *options,
         "ferry experiment roundtrip --device sim:0 --size 64 --json > predicted.json\n"
@@ -165,7 +184,9 @@ int cmd_compare(int argc, char **argv)
     const parse_result_t parsed = options_parse(&usage, argc - nfiles, argv + nfiles);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (nfiles < 2) {
-        fprintf(stderr, "ferry: compare: two files are needed: what was predicted, and what was measured\n");
+        fprintf(
+            stderr,
+            "ferry: compare: two files are needed: what was predicted, and what was measured\n");
         return STATUS_USAGE;
     }
     document_t documents[2] = { { .path = argv[1] }, { .path = argv[2] } };

@@ -1,4 +1,5 @@
-/* `ferry info`: devices, plugins, memory. Never fails because a GPU is missing: that is what it is for.
+/* `ferry info`: devices, plugins, memory. Never fails because a GPU is missing: that is what it is
+ * for.
  * Not here: the session of the other subcommands, since no device may be there to open. */
 #include "tools/tool.h"
 
@@ -11,12 +12,19 @@ enum { MAX_CUDA_DEVICES = 64 };
 
 /* In JSON and CSV; for people the same with sizes in GiB. */
 static const column_t device_columns[] = {
-    { "spec", NULL, 0 },       { "backend", NULL, 0 },     { "model", NULL, 0 },           { "memory_bytes", NULL, 0 },
-    { "free_bytes", NULL, 0 }, { "limit_bytes", NULL, 0 }, { "workspace_bytes", NULL, 0 }, { "clock", NULL, 0 },
+    { "spec", NULL, 0 },
+    { "backend", NULL, 0 },
+    { "model", NULL, 0 },
+    { "memory_bytes", NULL, 0 },
+    { "free_bytes", NULL, 0 },
+    { "limit_bytes", NULL, 0 },
+    { "workspace_bytes", NULL, 0 },
+    { "clock", NULL, 0 },
 };
 static const column_t shown_columns[] = {
-    { "", "device", 0 },     { "", "backend", 0 },     { "", "model", 0 },           { "", "memory [GiB]", 1 },
-    { "", "free [GiB]", 1 }, { "", "limit [GiB]", 1 }, { "", "workspace [GiB]", 3 }, { "", "clock", 0 },
+    { "", "device", 0 },          { "", "backend", 0 },    { "", "model", 0 },
+    { "", "memory [GiB]", 1 },    { "", "free [GiB]", 1 }, { "", "limit [GiB]", 1 },
+    { "", "workspace [GiB]", 3 }, { "", "clock", 0 },
 };
 static const column_t plugin_columns[] = {
     { "name", "plugin", 0 },
@@ -33,8 +41,9 @@ typedef struct findings {
     sheet_t *devices, *shown, *plugins;
     fact_t *facts;
     size_t nfacts, room;
-    char spec[16];     /* of the device that speaks */
-    char no_cuda[512]; /* why there is no cuda:0 though the plugin is loaded; empty if there is nothing to say */
+    char spec[16]; /* of the device that speaks */
+    /* why there is no cuda:0 though the plugin is loaded; empty if there is nothing to say */
+    char no_cuda[512];
 } findings_t;
 
 static void add_text(findings_t *found, const char *text)
@@ -119,8 +128,10 @@ static fy_status_t collect(findings_t *found, const char *asked)
         if (i == 0) snprintf(found->no_cuda, sizeof found->no_cuda, "%s", fy_error_get()->text);
         break;
     }
-    /* Simulated devices are there whenever they are named; the first one shows what that looks like. */
-    if (add_device(found, "sim:0") != FY_STATUS_OK) fprintf(stderr, "ferry: sim:0 is left out: %s\n", fy_error_get()->text);
+    /* Simulated devices are there whenever they are named; the first one shows what that looks
+     * like. */
+    if (add_device(found, "sim:0") != FY_STATUS_OK)
+        fprintf(stderr, "ferry: sim:0 is left out: %s\n", fy_error_get()->text);
     return FY_STATUS_OK;
 }
 
@@ -176,7 +187,8 @@ static void warnings_json(const findings_t *found, json_t *json)
 static void print_warnings(const findings_t *found)
 {
     for (size_t i = 0; i < found->nfacts; i++)
-        if (is_warning(&found->facts[i])) printf("\nwarning: %s: %s\n", found->facts[i].spec, found->facts[i].value);
+        if (is_warning(&found->facts[i]))
+            printf("\nwarning: %s: %s\n", found->facts[i].spec, found->facts[i].value);
 }
 
 static void print_info(const findings_t *found, bool as_json, const char *asked)
@@ -207,16 +219,19 @@ int cmd_info(int argc, char **argv)
 {
     common_t common = { .device = NULL };
     const option_t options[] = { COMMON_OPTIONS(&common) };
-    const usage_t usage = { "ferry info", "Shows devices, plugins and where host memory comes from.", options,
+    const usage_t usage = { "ferry info",
+                            "Shows devices, plugins and where host memory comes from.", options,
                             sizeof options / sizeof *options,
                             "ferry info\n"
                             "ferry info --device sim:0 --json\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
 
-    findings_t found = { .devices = sheet_create(device_columns, sizeof device_columns / sizeof *device_columns),
-                         .shown = sheet_create(shown_columns, sizeof shown_columns / sizeof *shown_columns),
-                         .plugins = sheet_create(plugin_columns, sizeof plugin_columns / sizeof *plugin_columns) };
+    findings_t found = {
+        .devices = sheet_create(device_columns, sizeof device_columns / sizeof *device_columns),
+        .shown = sheet_create(shown_columns, sizeof shown_columns / sizeof *shown_columns),
+        .plugins = sheet_create(plugin_columns, sizeof plugin_columns / sizeof *plugin_columns)
+    };
     fy_log_set(tool_log, NULL);
     fy_status_t status = common.record ? fy_ledger_record(common.record) : FY_STATUS_OK;
     if (status == FY_STATUS_OK && common.budget) status = fy_budget_set(common.budget);
@@ -225,11 +240,13 @@ int cmd_info(int argc, char **argv)
     if (status == FY_STATUS_OK) {
         print_info(&found, common.json, common.device);
         if (common.plot) fprintf(stderr, "ferry: info has no figure; --plot is ignored\n");
-        if (common.snapshot) fprintf(stderr, "ferry: info holds nothing on a device; --snapshot is ignored\n");
+        if (common.snapshot)
+            fprintf(stderr, "ferry: info holds nothing on a device; --snapshot is ignored\n");
     } else {
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     }
-    if (common.record && status == FY_STATUS_OK && (status = fy_ledger_record(NULL)) != FY_STATUS_OK)
+    if (common.record && status == FY_STATUS_OK &&
+        (status = fy_ledger_record(NULL)) != FY_STATUS_OK)
         fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     for (size_t i = 0; i < found.nfacts; i++) {
         free(found.facts[i].key);

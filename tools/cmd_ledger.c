@@ -1,4 +1,5 @@
-/* `ferry ledger FILE`: what a recorded run moved, from its event file: by scope path, by the way transfers went, by call site, by pool.
+/* `ferry ledger FILE`: what a recorded run moved, from its event file: by scope path, by the way
+ * transfers went, by call site, by pool.
  * Not here: adding up (event_totals.h), lines of single events (cmd_ledger_events.c). */
 #include "tools/cmd_ledger.h"
 
@@ -41,12 +42,17 @@ static const column_t path_columns[] = {
     { "peers", "peers", 0 },
 };
 static const column_t site_columns[] = {
-    { "site", "call site", 0 }, { "direction", "direction", 0 }, { "path", "path", 0 },
-    { "count", "count", 0 },    { "bytes", "bytes", 0 },         { "blocked_ns", "blocked [ns]", 0 },
+    { "site", "call site", 0 }, { "direction", "direction", 0 },
+    { "path", "path", 0 },      { "count", "count", 0 },
+    { "bytes", "bytes", 0 },    { "blocked_ns", "blocked [ns]", 0 },
 };
 static const column_t pool_columns[] = {
-    { "pool", "pool", 0 },     { "peak_live_bytes", "peak live", 0 }, { "peak_reserved_bytes", "peak reserved", 0 },
-    { "blocks", "blocks", 0 }, { "segments", "segments", 0 },         { "live_bytes", "live at the end", 0 },
+    { "pool", "pool", 0 },
+    { "peak_live_bytes", "peak live", 0 },
+    { "peak_reserved_bytes", "peak reserved", 0 },
+    { "blocks", "blocks", 0 },
+    { "segments", "segments", 0 },
+    { "live_bytes", "live at the end", 0 },
 };
 #define SHEET(columns) sheet_create((columns), sizeof(columns) / sizeof *(columns))
 
@@ -131,7 +137,8 @@ static sheet_t *pool_sheet(const event_totals_t *totals)
 
 /* ---- output ---- */
 
-static void print_json(const event_totals_t *totals, const event_file_info_t *info, const char *file, sheet_t *const sheets[4])
+static void print_json(const event_totals_t *totals, const event_file_info_t *info,
+                       const char *file, sheet_t *const sheets[4])
 {
     static const char *const keys[] = { "scopes", "paths", "sites", "pools" };
     json_t json = { .file = stdout };
@@ -147,24 +154,31 @@ static void print_json(const event_totals_t *totals, const event_file_info_t *in
     json_end(&json);
 }
 
-static void print_text(const event_totals_t *totals, const event_file_info_t *info, sheet_t *const sheets[4])
+static void print_text(const event_totals_t *totals, const event_file_info_t *info,
+                       sheet_t *const sheets[4])
 {
     for (int i = 0; i < 4; i++) {
         if (i) putchar('\n');
         sheet_print(sheets[i], stdout);
     }
     if (totals->nsites > SITES_SHOWN)
-        printf("%zu call sites more, with fewer bytes: --format json has them all\n", totals->nsites - SITES_SHOWN);
-    printf("\nevents %" PRIu64 ", lost %" PRIu64 "; waits %" PRIu64 ", refusals %" PRIu64 ", faults %" PRIu64 "\n", info->events,
-           info->lost, totals->waits, totals->refusals, totals->faults);
-    if (info->lost) printf("What was lost is in no figure here: the ring was full. The ledger of the process itself has it all.\n");
+        printf("%zu call sites more, with fewer bytes: --format json has them all\n",
+               totals->nsites - SITES_SHOWN);
+    printf("\nevents %" PRIu64 ", lost %" PRIu64 "; waits %" PRIu64 ", refusals %" PRIu64
+           ", faults %" PRIu64 "\n",
+           info->events, info->lost, totals->waits, totals->refusals, totals->faults);
+    if (info->lost)
+        printf("What was lost is in no figure here: the ring was full. The ledger of the process "
+               "itself has it all.\n");
 }
 
-static void print_totals(event_totals_t *totals, const event_file_info_t *info, const char *file, const char *under, int format)
+static void print_totals(event_totals_t *totals, const event_file_info_t *info, const char *file,
+                         const char *under, int format)
 {
     const fy_ledger_totals_t all = event_totals_of(totals, under);
     event_totals_sort(totals);
-    sheet_t *sheets[4] = { scope_sheet(totals, under), path_sheet(&all), site_sheet(totals, format == TEXT ? SITES_SHOWN : SIZE_MAX),
+    sheet_t *sheets[4] = { scope_sheet(totals, under), path_sheet(&all),
+                           site_sheet(totals, format == TEXT ? SITES_SHOWN : SIZE_MAX),
                            pool_sheet(totals) };
     if (format == JSON)
         print_json(totals, info, file, sheets);
@@ -197,41 +211,54 @@ int cmd_ledger(int argc, char **argv)
     bool json = false;
     reading_t reading = { .under = "" };
     const option_t options[] = {
-        { "format", OPTION_CHOICE, "text|json|csv", &format, "tables, one JSON document, or the scopes as CSV", 0, 0 },
+        { "format", OPTION_CHOICE, "text|json|csv", &format,
+          "tables, one JSON document, or the scopes as CSV", 0, 0 },
         { "json", OPTION_FLAG, NULL, &json, "the same as --format json", 0, 0 },
-        { "scope", OPTION_TEXT, "PATH", &reading.under, "only this scope path, such as train/step, and what is inside it", 0, 0 },
-        { "events", OPTION_FLAG, NULL, &reading.prints_events, "print the events themselves, a line each, instead of sums", 0, 0 },
+        { "scope", OPTION_TEXT, "PATH", &reading.under,
+          "only this scope path, such as train/step, and what is inside it", 0, 0 },
+        { "events", OPTION_FLAG, NULL, &reading.prints_events,
+          "print the events themselves, a line each, instead of sums", 0, 0 },
     };
     const usage_t usage = { "ferry ledger FILE",
-                            "What a run moved, from the file that --record FILE, $FERRY_RECORD or fy_ledger_record wrote.", options,
-                            sizeof options / sizeof *options,
+                            "What a run moved, from the file that --record FILE, $FERRY_RECORD or "
+                            "fy_ledger_record wrote.",
+                            options, sizeof options / sizeof *options,
                             "ferry train linear --device sim:0 --record run.events\n"
                             "ferry ledger run.events\n"
                             "ferry ledger run.events --events --scope linear/train/epoch\n" };
     const char *file = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed = options_parse(&usage, file ? argc - 1 : argc, file ? argv + 1 : argv);
+    const parse_result_t parsed =
+        options_parse(&usage, file ? argc - 1 : argc, file ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!file) {
         fprintf(stderr, "ferry: which file? 'ferry ledger FILE'; --record FILE makes one\n");
         return STATUS_USAGE;
     }
     if (reading.prints_events && (json || format != TEXT)) {
-        fprintf(stderr, "ferry: --events prints text; as JSON the events are the file itself, so leave --json and --format out\n");
+        fprintf(stderr, "ferry: --events prints text; as JSON the events are the file itself, so "
+                        "leave --json and --format out\n");
         return STATUS_USAGE;
     }
     event_file_info_t info;
     fy_status_t status = event_file_read(file, take, &reading, &info);
     if (status == FY_STATUS_OK && *reading.under && !reading.met)
-        status = TOOL_FAIL(INVALID_ARGUMENT, "--scope: nothing in %s is inside a scope '%s'; without --scope all are listed", file,
-                           reading.under);
-    if (status == FY_STATUS_OK && !reading.prints_events) print_totals(&reading.totals, &info, file, reading.under, json ? JSON : format);
+        status = TOOL_FAIL(
+            INVALID_ARGUMENT,
+            "--scope: nothing in %s is inside a scope '%s'; without --scope all are listed", file,
+            reading.under);
+    if (status == FY_STATUS_OK && !reading.prints_events)
+        print_totals(&reading.totals, &info, file, reading.under, json ? JSON : format);
     event_totals_free(&reading.totals);
     if (status == FY_STATUS_OK && !info.is_whole) {
         const char *why = info.has_end ? "does not have as many events as its last line says, but"
-                                       : "has no end (the process was killed, or still runs, or the disk was full) after its";
-        status = TOOL_FAIL(CORRUPT_DATA, "%s %s %" PRIu64 "; what is above is what is there", file, why, info.events);
+                                       : "has no end (the process was killed, or still runs, or "
+                                         "the disk was full) after its";
+        status = TOOL_FAIL(CORRUPT_DATA, "%s %s %" PRIu64 "; what is above is what is there", file,
+                           why, info.events);
     }
-    if (fflush(stdout) != 0 && status == FY_STATUS_OK) status = TOOL_FAIL(IO, "cannot write to standard output");
-    if (status != FY_STATUS_OK) fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    if (fflush(stdout) != 0 && status == FY_STATUS_OK)
+        status = TOOL_FAIL(IO, "cannot write to standard output");
+    if (status != FY_STATUS_OK)
+        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     return status == FY_STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }

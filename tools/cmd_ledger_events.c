@@ -1,4 +1,5 @@
-/* `ferry ledger FILE --events`: one line an event: when, thread, scope, what, and then what there is to say, key by key. */
+/* `ferry ledger FILE --events`: one line an event: when, thread, scope, what, and then what there
+ * is to say, key by key. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,11 +16,12 @@ static bool is_in_front(const char *key)
 
 void event_print(FILE *file, const event_t *event)
 {
-    const char *kind = event_text(event, "ev"), *op = event_text(event, "op"), *direction = event_text(event, "direction");
+    const char *kind = event_text(event, "ev"), *op = event_text(event, "op"),
+               *direction = event_text(event, "direction");
     const char *scope = event_text(event, "scope");
     const uint64_t t_ns = event_whole(event, "t_ns");
-    fprintf(file, "%8" PRIu64 ".%03" PRIu64 " us  thread %-3" PRIu64 " %-24s  ", t_ns / 1000, t_ns % 1000, event_whole(event, "thread"),
-            *scope ? scope : "-");
+    fprintf(file, "%8" PRIu64 ".%03" PRIu64 " us  thread %-3" PRIu64 " %-24s  ", t_ns / 1000,
+            t_ns % 1000, event_whole(event, "thread"), *scope ? scope : "-");
     fprintf(file, "%s%s%s%s%s", kind, *op ? " " : "", op, *direction ? " " : "", direction);
     for (size_t i = 0; i < event->count; i++) {
         const event_field_t *field = &event->field[i];

@@ -1,5 +1,6 @@
-/* `ferry memory FILE`: what lay where in a device's memory, from a snapshot: figures, what was live by category and by scope, how requests
- * were served; and the picture. Opens no device. Not here: reading (snapshot_file.c), drawing (alloc/snapshot_svg.c). */
+/* `ferry memory FILE`: what lay where in a device's memory, from a snapshot: figures, what was live
+ * by category and by scope, how requests were served; and the picture. Opens no device. Not here:
+ * reading (snapshot_file.c), drawing (alloc/snapshot_svg.c). */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -26,12 +27,14 @@ static const column_t pool_columns[] = {
     { "segments", "segments", 0 },
     { "blocks", "blocks", 0 },
 };
-static const column_t category_columns[] = {
-    { "category", "category", 0 }, { "live_bytes", "live", 0 }, { "peak_bytes", "at the peak", 0 }, { "blocks", "blocks", 0 }
-};
-static const column_t scope_columns[] = {
-    { "pool", NULL, 0 }, { "scope", "scope", 0 }, { "live_bytes", "live", 0 }, { "blocks", "blocks", 0 }
-};
+static const column_t category_columns[] = { { "category", "category", 0 },
+                                             { "live_bytes", "live", 0 },
+                                             { "peak_bytes", "at the peak", 0 },
+                                             { "blocks", "blocks", 0 } };
+static const column_t scope_columns[] = { { "pool", NULL, 0 },
+                                          { "scope", "scope", 0 },
+                                          { "live_bytes", "live", 0 },
+                                          { "blocks", "blocks", 0 } };
 static const column_t rung_columns[] = { { "rung", "served", 0 }, { "count", "count", 0 } };
 #define SHEET(columns) sheet_create((columns), sizeof(columns) / sizeof *(columns))
 
@@ -64,8 +67,10 @@ static sheet_t *pool_sheet(snapshot_t *snapshot)
         for (int k = 0; k < FY__SNAPSHOT_STATE_COUNT; k++) blocks += sums.count[k];
         sheet_text(sheet, pool->name);
         sheet_text(sheet, kinds[pool->kind]);
-        const uint64_t figures[] = { s->live, s->requested, s->cached, s->pending, s->reserved, s->peak_live, s->peak_reserved };
-        for (size_t k = 0; k < sizeof figures / sizeof *figures; k++) sheet_int(sheet, (int64_t)figures[k]);
+        const uint64_t figures[] = { s->live,     s->requested, s->cached,       s->pending,
+                                     s->reserved, s->peak_live, s->peak_reserved };
+        for (size_t k = 0; k < sizeof figures / sizeof *figures; k++)
+            sheet_int(sheet, (int64_t)figures[k]);
         add_limit(sheet, s->limit);
         sheet_int(sheet, (int64_t)s->largest_free);
         sheet_real(sheet, s->cached ? 1.0 - (double)s->largest_free / (double)s->cached : NAN);
@@ -109,7 +114,8 @@ static sheet_t *scope_sheet(snapshot_t *snapshot, size_t most, size_t *out_more)
         const size_t n = fy__snapshot_scopes(snapshot, &snapshot->pools[i], &scopes);
         for (size_t k = 0; k < n && k < most; k++) {
             char name[FY__SNAPSHOT_PATH + 128];
-            snprintf(name, sizeof name, "%s%s%s", *scopes[k].path ? scopes[k].path : "outside any scope", i ? ", " : "",
+            snprintf(name, sizeof name, "%s%s%s",
+                     *scopes[k].path ? scopes[k].path : "outside any scope", i ? ", " : "",
                      i ? snapshot->pools[i].name : "");
             sheet_text(sheet, snapshot->pools[i].name);
             sheet_text(sheet, most == SIZE_MAX ? scopes[k].path : name);
@@ -140,11 +146,13 @@ static sheet_t *rung_sheet(snapshot_t *snapshot, bool all)
 
 static void print_text(snapshot_t *snapshot, sheet_t *const sheets[4], size_t more)
 {
-    printf("%s (%s), process %" PRIu64 "\n\n", snapshot->device, snapshot->model, snapshot->process);
+    printf("%s (%s), process %" PRIu64 "\n\n", snapshot->device, snapshot->model,
+           snapshot->process);
     for (int i = 0; i < 4; i++) {
         if (i) putchar('\n');
         sheet_print(sheets[i], stdout);
-        if (i == 2 && more) printf("%zu scopes more, with fewer bytes: --json has them all\n", more);
+        if (i == 2 && more)
+            printf("%zu scopes more, with fewer bytes: --json has them all\n", more);
     }
 }
 
@@ -165,7 +173,8 @@ static void print_json(snapshot_t *snapshot, const char *path, sheet_t *const sh
 static void print_summary(snapshot_t *snapshot, const char *path, bool json)
 {
     size_t more;
-    sheet_t *sheets[4] = { pool_sheet(snapshot), category_sheet(snapshot), scope_sheet(snapshot, json ? SIZE_MAX : SCOPES_SHOWN, &more),
+    sheet_t *sheets[4] = { pool_sheet(snapshot), category_sheet(snapshot),
+                           scope_sheet(snapshot, json ? SIZE_MAX : SCOPES_SHOWN, &more),
                            rung_sheet(snapshot, json) };
     if (json)
         print_json(snapshot, path, sheets);
@@ -180,19 +189,23 @@ int cmd_memory(int argc, char **argv)
     const char *svg = NULL;
     const option_t options[] = {
         { "svg", OPTION_SVG, "FILE.svg", &svg, "draw it: every block, with tooltips", 0, 0 },
-        { "json", OPTION_FLAG, NULL, &json, "print one JSON document on standard output, and nothing else there", 0, 0 },
+        { "json", OPTION_FLAG, NULL, &json,
+          "print one JSON document on standard output, and nothing else there", 0, 0 },
     };
     const usage_t usage = { "ferry memory FILE.json",
-                            "What lay where in a device's memory, from a snapshot that --snapshot FILE.json, fy_memory_snapshot or "
+                            "What lay where in a device's memory, from a snapshot that --snapshot "
+                            "FILE.json, fy_memory_snapshot or "
                             "$FERRY_SNAPSHOT_ON_OOM wrote.",
                             options, sizeof options / sizeof *options,
                             "ferry train linear --device sim:0 --snapshot end.json\n"
                             "ferry memory end.json --svg end.svg\n" };
     const char *path = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed = options_parse(&usage, path ? argc - 1 : argc, path ? argv + 1 : argv);
+    const parse_result_t parsed =
+        options_parse(&usage, path ? argc - 1 : argc, path ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!path) {
-        fprintf(stderr, "ferry: which file? 'ferry memory FILE.json'; --snapshot FILE.json makes one\n");
+        fprintf(stderr,
+                "ferry: which file? 'ferry memory FILE.json'; --snapshot FILE.json makes one\n");
         return STATUS_USAGE;
     }
     snapshot_file_t file;
@@ -201,7 +214,9 @@ int cmd_memory(int argc, char **argv)
     if (status == FY_STATUS_OK) print_summary(&file.snapshot, path, json);
     snapshot_file_close(&file);
     if (status == FY_STATUS_OK && svg && !json) printf("\npicture: %s\n", svg);
-    if (fflush(stdout) != 0 && status == FY_STATUS_OK) status = TOOL_FAIL(IO, "cannot write to standard output");
-    if (status != FY_STATUS_OK) fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    if (fflush(stdout) != 0 && status == FY_STATUS_OK)
+        status = TOOL_FAIL(IO, "cannot write to standard output");
+    if (status != FY_STATUS_OK)
+        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
     return status == FY_STATUS_OK ? STATUS_OK : STATUS_FAILED;
 }

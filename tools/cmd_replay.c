@@ -1,5 +1,6 @@
-/* `ferry replay FILE...`: what recorded allocations would take under Ferry's policy with other settings or a limit, and under those of peers; on
- * plain numbers, no device is opened. Not here: reading (trace.h), policies (peer_pools.h). */
+/* `ferry replay FILE...`: what recorded allocations would take under Ferry's policy with other
+ * settings or a limit, and under those of peers; on plain numbers, no device is opened. Not here:
+ * reading (trace.h), policies (peer_pools.h). */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -51,7 +52,8 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static void add_row(run_t *run, const char *path, const trace_t *trace, const char *policy, const replay_result_t *result)
+static void add_row(run_t *run, const char *path, const trace_t *trace, const char *policy,
+                    const replay_result_t *result)
 {
     sheet_t *sheet = run->sheet;
     sheet_text(sheet, run->settings->json ? path : base_name(path));
@@ -78,15 +80,18 @@ static void add_row(run_t *run, const char *path, const trace_t *trace, const ch
 
 static void tell_refusal(const trace_t *trace, const char *policy, const replay_result_t *result)
 {
-    printf("%s refuses %s %" PRIu64 " bytes at event %" PRIu64 ", scope '%s', with %" PRIu64 " live:\n  %s\n", policy, trace->pool,
-           result->refused_nbytes, result->refused_step, result->refused_scope, result->refused_live, result->refused_text);
+    printf("%s refuses %s %" PRIu64 " bytes at event %" PRIu64 ", scope '%s', with %" PRIu64
+           " live:\n  %s\n",
+           policy, trace->pool, result->refused_nbytes, result->refused_step, result->refused_scope,
+           result->refused_live, result->refused_text);
 }
 
 static fy_status_t replay_trace(run_t *run, const char *path, const trace_t *trace)
 {
     static const char *const kinds[] = { NULL, "device", "pinned memory", "host" };
     const settings_t *settings = run->settings;
-    fy_pool_options_t options = replay_options(settings->kind == AUTO ? trace->pool : kinds[settings->kind]);
+    fy_pool_options_t options =
+        replay_options(settings->kind == AUTO ? trace->pool : kinds[settings->kind]);
     if (settings->kind == AUTO && trace->segment_nbytes) {
         options.segment_nbytes = trace->segment_nbytes;
         options.resize_nbytes = trace->resize_nbytes;
@@ -102,7 +107,8 @@ static fy_status_t replay_trace(run_t *run, const char *path, const trace_t *tra
         if (status != FY_STATUS_OK) return status;
         add_row(run, path, trace, pool_policies[i]->name, &result);
         run->refusals += result.refusals;
-        if (result.refusals && !settings->json) tell_refusal(trace, pool_policies[i]->name, &result);
+        if (result.refusals && !settings->json)
+            tell_refusal(trace, pool_policies[i]->name, &result);
     }
     return FY_STATUS_OK;
 }
@@ -115,20 +121,27 @@ static fy_status_t replay_file(run_t *run, const char *path)
     if (status != FY_STATUS_OK) return status;
     for (size_t i = 0; i < traces.count && status == FY_STATUS_OK; i++) {
         const trace_t *trace = &traces.list[i];
-        if ((settings->pool && strcmp(trace->pool, settings->pool) != 0) || !trace->nblocks) continue;
+        if ((settings->pool && strcmp(trace->pool, settings->pool) != 0) || !trace->nblocks)
+            continue;
         run->ntraces++;
         if (settings->save && run->ntraces > 1)
-            status = TOOL_FAIL(INVALID_ARGUMENT, "--save: there are several pools, '%s' is one of them; name one with --pool", trace->pool);
+            status = TOOL_FAIL(
+                INVALID_ARGUMENT,
+                "--save: there are several pools, '%s' is one of them; name one with --pool",
+                trace->pool);
         else if (settings->save)
             status = trace_write(trace, NULL, settings->save);
         if (status == FY_STATUS_OK) status = replay_trace(run, path, trace);
         if (trace->unknown)
             fprintf(stderr,
-                    "ferry: %s: %s: %" PRIu64 " blocks were given back that were made before the recording began; they are left out\n",
+                    "ferry: %s: %s: %" PRIu64 " blocks were given back that were made before the "
+                    "recording began; they are left out\n",
                     path, trace->pool, trace->unknown);
     }
     if (traces.is_cut_off)
-        fprintf(stderr, "ferry: %s has no end (the process was killed, or still runs, or the disk was full): what is there was replayed\n",
+        fprintf(stderr,
+                "ferry: %s has no end (the process was killed, or still runs, or the disk was "
+                "full): what is there was replayed\n",
                 path);
     run->is_cut_off |= traces.is_cut_off;
     traces_free(&traces);
@@ -140,11 +153,16 @@ static fy_status_t replay_files(run_t *run, char **files, int count)
     fy_status_t status = FY_STATUS_OK;
     for (int i = 0; i < count && status == FY_STATUS_OK; i++) status = replay_file(run, files[i]);
     if (status == FY_STATUS_OK && !run->ntraces)
-        status = run->settings->pool
-                     ? TOOL_FAIL(INVALID_ARGUMENT, "--pool: nothing here is about a pool '%s'; without --pool all are listed",
-                                 run->settings->pool)
-                     : TOOL_FAIL(CORRUPT_DATA, "%s holds no block_alloc event: there is nothing to replay", files[0]);
-    if (status == FY_STATUS_OK && run->settings->csv) status = sheet_csv(run->sheet, run->settings->csv);
+        status =
+            run->settings->pool
+                ? TOOL_FAIL(
+                      INVALID_ARGUMENT,
+                      "--pool: nothing here is about a pool '%s'; without --pool all are listed",
+                      run->settings->pool)
+                : TOOL_FAIL(CORRUPT_DATA,
+                            "%s holds no block_alloc event: there is nothing to replay", files[0]);
+    if (status == FY_STATUS_OK && run->settings->csv)
+        status = sheet_csv(run->sheet, run->settings->csv);
     return status;
 }
 
@@ -168,20 +186,27 @@ int cmd_replay(int argc, char **argv)
 {
     settings_t settings = { .policy = POLICY_ALL };
     const option_t options[] = {
-        { "policy", OPTION_CHOICE, "ferry|power-of-two|pytorch|pytorch-near|jemalloc-arena|all", &settings.policy, "whose rules", 0, 0 },
-        { "pool", OPTION_TEXT, "NAME", &settings.pool, "only this pool, such as sim:0 or 'pinned memory of sim:0'", 0, 0 },
+        { "policy", OPTION_CHOICE, "ferry|power-of-two|pytorch|pytorch-near|jemalloc-arena|all",
+          &settings.policy, "whose rules", 0, 0 },
+        { "pool", OPTION_TEXT, "NAME", &settings.pool,
+          "only this pool, such as sim:0 or 'pinned memory of sim:0'", 0, 0 },
         { "kind", OPTION_CHOICE, "auto|device|pinned|host", &settings.kind,
           "Ferry's settings for which memory; auto goes by the pool's name", 0, 0 },
-        { "limit", OPTION_BYTES, "SIZE", &settings.limit, "most that each pool may reserve", 1, INT64_MAX },
+        { "limit", OPTION_BYTES, "SIZE", &settings.limit, "most that each pool may reserve", 1,
+          INT64_MAX },
         { "segment", OPTION_BYTES, "SIZE", &settings.segment, "Ferry's segments", 64, INT64_MAX },
-        { "resize", OPTION_BYTES, "SIZE", &settings.resize, "Ferry's segments grow where they stand, by so much (segments=virtual: 2MiB)",
-          256, 1ll << 40 },
-        { "save", OPTION_TEXT, "FILE", &settings.save, "write the pool's trace to FILE, as compact text", 0, 0 },
+        { "resize", OPTION_BYTES, "SIZE", &settings.resize,
+          "Ferry's segments grow where they stand, by so much (segments=virtual: 2MiB)", 256,
+          1ll << 40 },
+        { "save", OPTION_TEXT, "FILE", &settings.save,
+          "write the pool's trace to FILE, as compact text", 0, 0 },
         { "csv", OPTION_TEXT, "FILE", &settings.csv, "write the rows of the table to FILE", 0, 0 },
-        { "json", OPTION_FLAG, NULL, &settings.json, "print one JSON document on standard output, and nothing else there", 0, 0 },
+        { "json", OPTION_FLAG, NULL, &settings.json,
+          "print one JSON document on standard output, and nothing else there", 0, 0 },
     };
     const usage_t usage = { "ferry replay FILE...",
-                            "Replays the allocations of event files (--record FILE writes one) or traces under several policies: what "
+                            "Replays the allocations of event files (--record FILE writes one) or "
+                            "traces under several policies: what "
                             "would they reserve, and does it fit a limit?",
                             options, sizeof options / sizeof *options,
                             "ferry train linear --device sim:0 --record run.events\n"
@@ -194,12 +219,16 @@ int cmd_replay(int argc, char **argv)
         fprintf(stderr, "ferry: which file? 'ferry replay FILE'; --record FILE makes one\n");
         return STATUS_USAGE;
     }
-    run_t run = { .settings = &settings, .sheet = sheet_create(columns, sizeof columns / sizeof *columns) };
+    run_t run = { .settings = &settings,
+                  .sheet = sheet_create(columns, sizeof columns / sizeof *columns) };
     fy_status_t status = replay_files(&run, argv + 1, nfiles);
     if (status == FY_STATUS_OK) print_result(&run);
     sheet_destroy(run.sheet);
-    if (fflush(stdout) != 0 && status == FY_STATUS_OK) status = TOOL_FAIL(IO, "cannot write to standard output");
-    if (status != FY_STATUS_OK) fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
-    if (status != FY_STATUS_OK) return status == FY_STATUS_OUT_OF_MEMORY ? STATUS_OUT_OF_MEMORY : STATUS_FAILED;
+    if (fflush(stdout) != 0 && status == FY_STATUS_OK)
+        status = TOOL_FAIL(IO, "cannot write to standard output");
+    if (status != FY_STATUS_OK)
+        fprintf(stderr, "ferry: %s: %s\n", fy_status_name(status), fy_error_get()->text);
+    if (status != FY_STATUS_OK)
+        return status == FY_STATUS_OUT_OF_MEMORY ? STATUS_OUT_OF_MEMORY : STATUS_FAILED;
     return run.refusals ? STATUS_OUT_OF_MEMORY : run.is_cut_off ? STATUS_FAILED : STATUS_OK;
 }

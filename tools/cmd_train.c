@@ -1,5 +1,7 @@
-/* `ferry train MODEL`: trains a known model on its data set, with progress, checkpoints and a summary of what crossed.
- * Not here: what a model is usually trained with (train_recipes.c), setting up (train_setup.c), showing (train_progress.c, train_report.c). */
+/* `ferry train MODEL`: trains a known model on its data set, with progress, checkpoints and a
+ * summary of what crossed.
+ * Not here: what a model is usually trained with (train_recipes.c), setting up (train_setup.c),
+ * showing (train_progress.c, train_report.c). */
 #include "tools/train.h"
 
 #include <math.h>
@@ -14,7 +16,8 @@ static const train_recipe_t *find_recipe(const char *name)
         fprintf(stderr, "ferry: train: there is no model '%s'; there are", name);
     else
         fprintf(stderr, "ferry: train: which model? There are");
-    for (size_t i = 0; (recipe = train_recipe_at(i)); i++) fprintf(stderr, "%s %s", i ? "," : "", recipe->model);
+    for (size_t i = 0; (recipe = train_recipe_at(i)); i++)
+        fprintf(stderr, "%s %s", i ? "," : "", recipe->model);
     fputc('\n', stderr);
     return NULL;
 }
@@ -50,7 +53,8 @@ static fy_status_t train(train_run_t *run)
     train_print_start(run);
     run->options.stop = train_catch_interrupt();
     run->begin_ns = wall_ns();
-    fy_status_t status = fy_train_run(run->model, run->optimizer, run->train, run->test, &run->options, &run->result);
+    fy_status_t status = fy_train_run(run->model, run->optimizer, run->train, run->test,
+                                      &run->options, &run->result);
     train_release_interrupt();
     FY_TRY(status);
     fy_scope_t scope = fy_scope_begin("weights");
@@ -68,10 +72,14 @@ static bool check(train_request_t *request)
     const char *problem = NULL;
     fy_optimizer_options_t optimizer;
     train_optimizer(request->recipe, request->optimizer, &optimizer);
-    if (request->resume && !request->checkpoint) problem = "--resume needs --checkpoint, the folder to go on from";
-    if (request->workers > 0 && !request->stream) problem = "--workers fill batches that go up one by one: say --stream-data, too";
-    if (request->graph && request->accumulate > 1) problem = "--graph replays whole steps: not with --accumulate";
-    if (request->checkpoint_every > 0 && !request->checkpoint) problem = "--checkpoint-every needs --checkpoint";
+    if (request->resume && !request->checkpoint)
+        problem = "--resume needs --checkpoint, the folder to go on from";
+    if (request->workers > 0 && !request->stream)
+        problem = "--workers fill batches that go up one by one: say --stream-data, too";
+    if (request->graph && request->accumulate > 1)
+        problem = "--graph replays whole steps: not with --accumulate";
+    if (request->checkpoint_every > 0 && !request->checkpoint)
+        problem = "--checkpoint-every needs --checkpoint";
     if (optimizer.kind == FY_OPTIMIZER_ADADELTA && !isnan(request->momentum))
         problem = "--momentum: adadelta has none; name another --optimizer";
     if (problem) fprintf(stderr, "ferry: train: %s\n", problem);
@@ -103,11 +111,12 @@ static void fill_defaults(train_request_t *request)
 static void print_recipes(void)
 {
     const train_recipe_t *recipe;
-    printf("\ndefaults by model:\n  %-10s %-8s %6s %7s  %-10s %6s %9s  %s\n", "model", "data", "batch", "epochs", "optimizer", "lr",
-           "momentum", "schedule");
+    printf("\ndefaults by model:\n  %-10s %-8s %6s %7s  %-10s %6s %9s  %s\n", "model", "data",
+           "batch", "epochs", "optimizer", "lr", "momentum", "schedule");
     for (size_t i = 0; (recipe = train_recipe_at(i)); i++)
-        printf("  %-10s %-8s %6lld %7lld  %-10s %6g %9g  %s\n", recipe->model, recipe->dataset, (long long)recipe->batch,
-               (long long)recipe->epochs, fy_optimizer_name(recipe->optimizer), recipe->lr, recipe->momentum,
+        printf("  %-10s %-8s %6lld %7lld  %-10s %6g %9g  %s\n", recipe->model, recipe->dataset,
+               (long long)recipe->batch, (long long)recipe->epochs,
+               fy_optimizer_name(recipe->optimizer), recipe->lr, recipe->momentum,
                fy_schedule_name(recipe->schedule));
 }
 
@@ -116,37 +125,56 @@ int cmd_train(int argc, char **argv)
     common_t common = { .device = "auto" };
     train_request_t r = nothing_said;
     const option_t options[] = {
-        { "data", OPTION_TEXT, "DIR", &r.data, "folder of the data set; else $FERRY_DATA, else ../shared/data, else made up", 0, 0 },
+        { "data", OPTION_TEXT, "DIR", &r.data,
+          "folder of the data set; else $FERRY_DATA, else ../shared/data, else made up", 0, 0 },
         { "epochs", OPTION_INT, "N", &r.epochs, "how often it goes through the data", 1, 1 << 20 },
-        { "max-steps", OPTION_INT, "N", &r.max_steps, "end after so many updates; 0: when the epochs are done", 0, INT64_MAX },
+        { "max-steps", OPTION_INT, "N", &r.max_steps,
+          "end after so many updates; 0: when the epochs are done", 0, INT64_MAX },
         { "batch", OPTION_INT, "N", &r.batch, "samples in a batch", 1, 1 << 24 },
         { "accumulate", OPTION_INT, "N", &r.accumulate, "batches an update", 1, 1 << 20 },
         { "lr", OPTION_REAL, "X", &r.lr, "learning rate", 0, 1 << 20 },
-        { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &r.optimizer, "default: the model's own", 0, 0 },
+        { "optimizer", OPTION_CHOICE, TRAIN_OPTIMIZERS, &r.optimizer, "default: the model's own", 0,
+          0 },
         { "momentum", OPTION_REAL, "X", &r.momentum, "SGD's momentum, Adam's beta1", 0, 1 },
-        { "weight-decay", OPTION_REAL, "X", &r.weight_decay, "added to gradients; AdamW: taken from weights", 0, 1 << 20 },
-        { "schedule", OPTION_CHOICE, TRAIN_SCHEDULES, &r.schedule, "of the learning rate; default: the model's own", 0, 0 },
-        { "clip-norm", OPTION_REAL, "X", &r.clip_norm, "gradients are scaled down to this norm; 0: not", 0, 1 << 20 },
-        { "clip-value", OPTION_REAL, "X", &r.clip_value, "each gradient is cut to +-X; 0: not", 0, 1 << 20 },
-        { "seed", OPTION_INT, "N", &r.seed, "of first weights, dropout and the order of the data", 0, INT64_MAX },
-        { "limit-samples", OPTION_INT, "N", &r.limit_samples, "only the first N samples, of the test set too; 0: all", 0, INT64_MAX },
-        { "stream-data", OPTION_FLAG, NULL, &r.stream, "each batch goes up, instead of the whole set once", 0, 0 },
-        { "workers", OPTION_INT, "N", &r.workers, "threads that fill those batches; default 2", 0, 16 },
-        { "graph", OPTION_FLAG, NULL, &r.graph, "the step is recorded once and replayed; full batches only", 0, 0 },
-        { "log-every", OPTION_INT, "N", &r.log_every, "updates between losses that come down; 0: at the end of an epoch", 0, INT64_MAX },
-        { "checkpoint", OPTION_TEXT, "DIR", &r.checkpoint, "save there: at the end of each epoch, and at Ctrl-C", 0, 0 },
-        { "checkpoint-every", OPTION_INT, "N", &r.checkpoint_every, "updates between checkpoints; 0: an epoch", 0, INT64_MAX },
+        { "weight-decay", OPTION_REAL, "X", &r.weight_decay,
+          "added to gradients; AdamW: taken from weights", 0, 1 << 20 },
+        { "schedule", OPTION_CHOICE, TRAIN_SCHEDULES, &r.schedule,
+          "of the learning rate; default: the model's own", 0, 0 },
+        { "clip-norm", OPTION_REAL, "X", &r.clip_norm,
+          "gradients are scaled down to this norm; 0: not", 0, 1 << 20 },
+        { "clip-value", OPTION_REAL, "X", &r.clip_value, "each gradient is cut to +-X; 0: not", 0,
+          1 << 20 },
+        { "seed", OPTION_INT, "N", &r.seed, "of first weights, dropout and the order of the data",
+          0, INT64_MAX },
+        { "limit-samples", OPTION_INT, "N", &r.limit_samples,
+          "only the first N samples, of the test set too; 0: all", 0, INT64_MAX },
+        { "stream-data", OPTION_FLAG, NULL, &r.stream,
+          "each batch goes up, instead of the whole set once", 0, 0 },
+        { "workers", OPTION_INT, "N", &r.workers, "threads that fill those batches; default 2", 0,
+          16 },
+        { "graph", OPTION_FLAG, NULL, &r.graph,
+          "the step is recorded once and replayed; full batches only", 0, 0 },
+        { "log-every", OPTION_INT, "N", &r.log_every,
+          "updates between losses that come down; 0: at the end of an epoch", 0, INT64_MAX },
+        { "checkpoint", OPTION_TEXT, "DIR", &r.checkpoint,
+          "save there: at the end of each epoch, and at Ctrl-C", 0, 0 },
+        { "checkpoint-every", OPTION_INT, "N", &r.checkpoint_every,
+          "updates between checkpoints; 0: an epoch", 0, INT64_MAX },
         { "keep", OPTION_INT, "N", &r.keep, "checkpoints that are kept", 1, 1 << 20 },
-        { "resume", OPTION_FLAG, NULL, &r.resume, "go on from the newest checkpoint, if there is one", 0, 0 },
-        { "save", OPTION_TEXT, "FILE", &r.save, "write the final weights to FILE (safetensors)", 0, 0 },
+        { "resume", OPTION_FLAG, NULL, &r.resume,
+          "go on from the newest checkpoint, if there is one", 0, 0 },
+        { "save", OPTION_TEXT, "FILE", &r.save, "write the final weights to FILE (safetensors)", 0,
+          0 },
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };
     const usage_t usage = {
         "ferry train MODEL",
-        "Trains a network and prints what crossed between host and device. MODEL: linear, mlp, lenet, mnist2018, mnist.\n"
+        "Trains a network and prints what crossed between host and device. MODEL: linear, mlp, "
+        "lenet, mnist2018, mnist.\n"
         "The defaults are those with which that model is usually trained; they are listed below.\n"
-        "Ctrl-C ends the training after the current step, with a summary and exit status 130; SIGTERM does the same with 143.",
+        "Ctrl-C ends the training after the current step, with a summary and exit status 130; "
+        "SIGTERM does the same with 143.",
         options,
         sizeof options / sizeof *options,
         "ferry train linear\n"
@@ -156,7 +184,8 @@ int cmd_train(int argc, char **argv)
         print_recipes
     };
     const char *name = argc > 1 && argv[1][0] != '-' ? argv[1] : NULL;
-    const parse_result_t parsed = options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);
+    const parse_result_t parsed =
+        options_parse(&usage, name ? argc - 1 : argc, name ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     r.recipe = find_recipe(name);
     if (!r.recipe || !check(&r)) return STATUS_USAGE;
@@ -166,7 +195,8 @@ int cmd_train(int argc, char **argv)
     fy_status_t status = session_begin(&run.session, &common, "ferry train", "model", name);
     if (status == FY_STATUS_OK) status = train(&run);
     const bool is_stopped = status == FY_STATUS_OK && run.result.is_stopped;
-    if (status == FY_STATUS_OK && run.session.out && common.traffic) ledger_print(run.session.out, true);
+    if (status == FY_STATUS_OK && run.session.out && common.traffic)
+        ledger_print(run.session.out, true);
     train_teardown(&run);
     const int exit_status = session_end(&run.session, status);
     return exit_status == STATUS_OK && is_stopped ? train_interrupt_status() : exit_status;

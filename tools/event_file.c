@@ -1,4 +1,5 @@
-/* The reader of event files. Only the JSON that such files hold; what is not that is refused with the line's number. */
+/* The reader of event files. Only the JSON that such files hold; what is not that is refused with
+ * the line's number. */
 #include "tools/event_file.h"
 
 #include <ctype.h>
@@ -15,8 +16,12 @@ static char *skip_space(char *s)
     return s;
 }
 
-/* Decodes the text that begins at the quote `s`, in place; *out_end is behind it. NULL: it is none. */
-static const char *read_text(char *s, char **out_end) { return json_text_decode(s, out_end) ? NULL : s + 1; }
+/* Decodes the text that begins at the quote `s`, in place; *out_end is behind it. NULL: it is
+ * none. */
+static const char *read_text(char *s, char **out_end)
+{
+    return json_text_decode(s, out_end) ? NULL : s + 1;
+}
 
 /* A list of numbers and lists; NULL: it is none. */
 static char *skip_list(char *s)
@@ -27,7 +32,8 @@ static char *skip_list(char *s)
             depth++;
         else if (*s == ']' && --depth == 0)
             return s + 1;
-        else if (*s != ']' && *s != ',' && *s != ' ' && !(*s >= '0' && *s <= '9') && strncmp(s, "null", 4) != 0)
+        else if (*s != ']' && *s != ',' && *s != ' ' && !(*s >= '0' && *s <= '9') &&
+                 strncmp(s, "null", 4) != 0)
             return NULL;
         if (*s == 'n') s += 3;
     }
@@ -60,13 +66,15 @@ const char *event_parse(char *line, event_t *out_event)
     char *s = skip_space(line), *end;
     out_event->count = 0;
     if (*s++ != '{') return "is no JSON object";
-    for (end = s + strlen(s); end > s && (end[-1] == '\n' || end[-1] == '\r' || end[-1] == ' ');) end--;
+    for (end = s + strlen(s); end > s && (end[-1] == '\n' || end[-1] == '\r' || end[-1] == ' ');)
+        end--;
     if (end[-1] != '}') return "is cut off";
     while (*(s = skip_space(s)) != '}') {
         event_field_t *field = &out_event->field[out_event->count];
         if (out_event->count == EVENT_FIELDS) return "has too many keys";
         *field = (event_field_t){ NULL, NULL, 0, 0 };
-        if (*s != '"' || !(field->key = read_text(s, &end))) return "has no key where there must be one";
+        if (*s != '"' || !(field->key = read_text(s, &end)))
+            return "has no key where there must be one";
         s = skip_space(end);
         if (*s != ':') return "has a key without a value";
         if (!(s = read_value(skip_space(s + 1), field))) return "has a value that no event has";
@@ -92,7 +100,10 @@ static const event_field_t *find(const event_t *event, const char *key)
 }
 
 bool event_has(const event_t *event, const char *key) { return find(event, key) != NULL; }
-bool event_is(const event_t *event, const char *kind) { return strcmp(event_text(event, "ev"), kind) == 0; }
+bool event_is(const event_t *event, const char *kind)
+{
+    return strcmp(event_text(event, "ev"), kind) == 0;
+}
 
 const char *event_text(const event_t *event, const char *key)
 {
@@ -111,7 +122,8 @@ size_t event_pairs(const event_t *event, const char *key, uint64_t (*out_pairs)[
     size_t n = 0;
     for (const char *s = event_text(event, key); (s = strpbrk(s, "0123456789")); n++) {
         char *end;
-        const uint64_t id = strtoull(s, &end, 10), version = strtoull(end + (*end == ','), &end, 10);
+        const uint64_t id = strtoull(s, &end, 10),
+                       version = strtoull(end + (*end == ','), &end, 10);
         if (n < most) {
             out_pairs[n][0] = id;
             out_pairs[n][1] = version;
@@ -128,13 +140,22 @@ static fy_status_t read_line(const char *path, char *line, event_t *event, event
 {
     if (++info->lines == 1) {
         if (*line && *line != '{')
-            return TOOL_FAIL(CORRUPT_DATA, "%s is no event file: line 1 begins with byte 0x%02x, not with '{'", path, (unsigned char)*line);
+            return TOOL_FAIL(CORRUPT_DATA,
+                             "%s is no event file: line 1 begins with byte 0x%02x, not with '{'",
+                             path, (unsigned char)*line);
         if (strncmp(line, "{\"snapshot\"", 11) == 0)
-            return TOOL_FAIL(CORRUPT_DATA, "%s is a snapshot of memory, no event file; 'ferry memory %s' reads it", path, path);
+            return TOOL_FAIL(
+                CORRUPT_DATA,
+                "%s is a snapshot of memory, no event file; 'ferry memory %s' reads it", path,
+                path);
     }
-    const char *wrong = info->has_end ? "follows the end of the recording" : event_parse(line, event);
-    if (!wrong && info->lines == 1 && !event_is(event, "ferry")) wrong = "does not begin an event file: its \"ev\" must be \"ferry\"";
-    if (wrong) return TOOL_FAIL(CORRUPT_DATA, "%s is no whole event file: line %llu %s", path, (unsigned long long)info->lines, wrong);
+    const char *wrong = info->has_end ? "follows the end of the recording"
+                                      : event_parse(line, event);
+    if (!wrong && info->lines == 1 && !event_is(event, "ferry"))
+        wrong = "does not begin an event file: its \"ev\" must be \"ferry\"";
+    if (wrong)
+        return TOOL_FAIL(CORRUPT_DATA, "%s is no whole event file: line %llu %s", path,
+                         (unsigned long long)info->lines, wrong);
     if (info->lines == 1 && event_whole(event, "version") != 1)
         return TOOL_FAIL(CORRUPT_DATA, "%s is of version %llu; this command reads version 1", path,
                          (unsigned long long)event_whole(event, "version"));
@@ -142,7 +163,8 @@ static fy_status_t read_line(const char *path, char *line, event_t *event, event
     return FY_STATUS_OK;
 }
 
-fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const event_t *event), void *user, event_file_info_t *out_info)
+fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const event_t *event),
+                             void *user, event_file_info_t *out_info)
 {
     event_file_info_t *info = out_info;
     event_t event;
@@ -161,10 +183,12 @@ fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const e
             fn(user, &event);
         }
     }
-    return info->lines ? FY_STATUS_OK : TOOL_FAIL(CORRUPT_DATA, "%s is empty: no event file", lines->input.path);
+    return info->lines ? FY_STATUS_OK
+                       : TOOL_FAIL(CORRUPT_DATA, "%s is empty: no event file", lines->input.path);
 }
 
-fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event), void *user, event_file_info_t *out_info)
+fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event),
+                            void *user, event_file_info_t *out_info)
 {
     text_lines_t lines;
     *out_info = (event_file_info_t){ .is_whole = false };

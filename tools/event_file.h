@@ -1,5 +1,6 @@
-/* Reads event files (docs/events.md): lines of JSON, each a flat object whose values are numbers, texts, null, true, false or lists of
- * numbers. Not here: sums (event_totals.h). Next: event_file.c. */
+/* Reads event files (docs/events.md): lines of JSON, each a flat object whose values are numbers,
+ * texts, null, true, false or lists of numbers. Not here: sums (event_totals.h). Next:
+ * event_file.c. */
 #ifndef FERRY_TOOLS_EVENT_FILE_H_
 #define FERRY_TOOLS_EVENT_FILE_H_
 
@@ -34,7 +35,8 @@ const char *event_text(const event_t *event, const char *key);
 uint64_t event_whole(const event_t *event, const char *key);
 bool event_has(const event_t *event, const char *key);
 bool event_is(const event_t *event, const char *kind);
-/* Pairs in a list of them, or in a list that is one pair; returns how many there are, of which `most` are given. */
+/* Pairs in a list of them, or in a list that is one pair; returns how many there are, of which
+ * `most` are given. */
 size_t event_pairs(const event_t *event, const char *key, uint64_t (*out_pairs)[2], size_t most);
 
 typedef struct event_file_info {
@@ -43,10 +45,12 @@ typedef struct event_file_info {
     bool is_whole; /* and its count is right */
 } event_file_info_t;
 
-/* Calls `fn` for each line but the first and the last. Fails: IO, CORRUPT_DATA (says which line; lines before it were handed out). A file that
- * just ends is OK but not whole. */
-fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event), void *user, event_file_info_t *out_info);
+/* Calls `fn` for each line but the first and the last. Fails: IO, CORRUPT_DATA (says which line;
+ * lines before it were handed out). A file that just ends is OK but not whole. */
+fy_status_t event_file_read(const char *path, void (*fn)(void *user, const event_t *event),
+                            void *user, event_file_info_t *out_info);
 /* The same of an open file. */
-fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const event_t *event), void *user, event_file_info_t *out_info);
+fy_status_t event_lines_read(text_lines_t *lines, void (*fn)(void *user, const event_t *event),
+                             void *user, event_file_info_t *out_info);
 
 #endif

@@ -1,4 +1,5 @@
-/* Sums of events. Scopes and sites are found by hash, because a recording may have 100,000 of them; pools by a search of a short list. */
+/* Sums of events. Scopes and sites are found by hash, because a recording may have 100,000 of them;
+ * pools by a search of a short list. */
 #include "tools/event_totals.h"
 
 #include <stdlib.h>
@@ -36,7 +37,8 @@ static fy_ledger_totals_t *scope_of(event_totals_t *totals, const char *path)
     return &scope->own;
 }
 
-static event_site_t *site_of(event_totals_t *totals, const char *site, const char *direction, const char *path)
+static event_site_t *site_of(event_totals_t *totals, const char *site, const char *direction,
+                             const char *path)
 {
     bool is_new;
     const size_t room = strlen(site) + strlen(direction) + strlen(path) + 3;
@@ -64,19 +66,24 @@ static event_pool_t *pool_of(event_totals_t *totals, const char *name)
 
 static fy_traffic_t *traffic_of(fy_ledger_totals_t *totals, const char *direction)
 {
-    return strcmp(direction, "upload") == 0 ? &totals->upload : strcmp(direction, "download") == 0 ? &totals->download : &totals->peer;
+    return strcmp(direction, "upload") == 0     ? &totals->upload
+           : strcmp(direction, "download") == 0 ? &totals->download
+                                                : &totals->peer;
 }
 
 static void add_transfer(event_totals_t *totals, fy_ledger_totals_t *own, const event_t *event)
 {
-    const char *direction = event_text(event, "direction"), *path = event_text(event, "path"), *site = event_text(event, "site");
-    const uint64_t nbytes = event_whole(event, "bytes"), blocked_ns = event_whole(event, "blocked_ns");
+    const char *direction = event_text(event, "direction"), *path = event_text(event, "path"),
+               *site = event_text(event, "site");
+    const uint64_t nbytes = event_whole(event, "bytes"),
+                   blocked_ns = event_whole(event, "blocked_ns");
     fy_traffic_t *traffic = traffic_of(own, direction);
     event_site_t *at = site_of(totals, *site ? site : "?", direction, path);
     traffic->count++;
     traffic->nbytes += nbytes;
     traffic->host_blocked_ns += blocked_ns;
-    for (int i = 0; i < FY_PATH_COUNT; i++) traffic->by_path[i] += strcmp(path, fy_path_name((fy_path_t)i)) == 0;
+    for (int i = 0; i < FY_PATH_COUNT; i++)
+        traffic->by_path[i] += strcmp(path, fy_path_name((fy_path_t)i)) == 0;
     at->count++;
     at->nbytes += nbytes;
     at->blocked_ns += blocked_ns;
@@ -199,7 +206,10 @@ fy_ledger_totals_t event_totals_of(event_totals_t *totals, const char *path)
     return (fy_ledger_totals_t)FY_LEDGER_TOTALS_INIT;
 }
 
-static int compare_texts(const void *a, const void *b) { return strverscmp(*(char *const *)a, *(char *const *)b); }
+static int compare_texts(const void *a, const void *b)
+{
+    return strverscmp(*(char *const *)a, *(char *const *)b);
+}
 
 char **event_totals_paths(const event_totals_t *totals, size_t *out_count)
 {

@@ -1,4 +1,5 @@
-/* Sums over an event file: the ledger's totals by scope path, traffic by call site, memory by pool. docs/events.md says what adds up to what.
+/* Sums over an event file: the ledger's totals by scope path, traffic by call site, memory by pool.
+ * docs/events.md says what adds up to what.
  * Not here: reading (event_file.h), printing (cmd_ledger.c). */
 #ifndef FERRY_TOOLS_EVENT_TOTALS_H_
 #define FERRY_TOOLS_EVENT_TOTALS_H_
@@ -36,11 +37,13 @@ typedef struct event_totals {
 
 /* For event_file_read; `user` is an event_totals_t that began as zeros. */
 void event_totals_add(void *user, const event_t *event);
-/* Of a path, with the scopes inside it; "" is everything. All events were added before the first call. */
+/* Of a path, with the scopes inside it; "" is everything. All events were added before the first
+ * call. */
 fy_ledger_totals_t event_totals_of(event_totals_t *totals, const char *path);
 /* Is `path` the path `outer` or inside it? */
 bool event_is_inside(const char *path, const char *outer);
-/* Every path and every path above one: sorted, parents first, numbers in numeric order. The texts are the caller's to free, as is the list. */
+/* Every path and every path above one: sorted, parents first, numbers in numeric order. The texts
+ * are the caller's to free, as is the list. */
 char **event_totals_paths(const event_totals_t *totals, size_t *out_count);
 /* Sites with the most bytes come first. */
 void event_totals_sort(event_totals_t *totals);

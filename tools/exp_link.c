@@ -1,6 +1,7 @@
-/* The link experiment: how long a transfer takes, by size, by mode and by direction, each waited for. `pinned` is one DMA with
- * page-locked memory at the host's end; `pageable` is the CUDA driver's own copy, past Ferry; `staged` goes through the ring, from memory of any kind; `loop` is many small transfers one after
- * another, `coalesced` the same in one call.
+/* The link experiment: how long a transfer takes, by size, by mode and by direction, each waited
+ * for. `pinned` is one DMA with page-locked memory at the host's end; `pageable` is the CUDA
+ * driver's own copy, past Ferry; `staged` goes through the ring, from memory of any kind; `loop` is
+ * many small transfers one after another, `coalesced` the same in one call.
  * Not here: overlap (exp_link_overlap.c). How to read it: docs/experiments.md. */
 #include "tools/exp_link.h"
 #include "tools/peer_copy.h"
@@ -39,7 +40,8 @@ typedef struct load {
 static fy_status_t upload_each(load_t *load, const fy_transfer_options_t *options)
 {
     fy_ticket_t ticket = { 0, 0 };
-    for (size_t i = 0; i < load->pieces; i++) FY_TRY(fy_tensor_upload_into(load->on_device[i], load->on_host[i], options, &ticket));
+    for (size_t i = 0; i < load->pieces; i++)
+        FY_TRY(fy_tensor_upload_into(load->on_device[i], load->on_host[i], options, &ticket));
     return fy_ticket_wait(ticket, FY_FOREVER); /* the engine takes them in order */
 }
 
@@ -72,13 +74,17 @@ static fy_status_t receive_each(load_t *load)
 static fy_status_t down_each(load_t *load)
 {
     for (size_t i = 0; i < load->pieces; i++)
-        FY_TRY(fy_tensor_download(load->on_device[i], &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &load->replies[i]));
+        FY_TRY(fy_tensor_download(load->on_device[i],
+                                  &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE,
+                                  &load->replies[i]));
     return receive_each(load);
 }
 
 static fy_status_t down_together(load_t *load)
 {
-    FY_TRY(fy_tensor_download_many(load->pieces, load->on_device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, load->replies));
+    FY_TRY(fy_tensor_download_many(load->pieces, load->on_device,
+                                   &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE,
+                                   load->replies));
     return receive_each(load);
 }
 
@@ -86,7 +92,8 @@ static fy_status_t down_together(load_t *load)
 static fy_status_t down_into(load_t *load)
 {
     for (size_t i = 0; i < load->pieces; i++)
-        FY_TRY(fy_tensor_download_into(load->on_host[i], load->on_device[i], &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE));
+        FY_TRY(fy_tensor_download_into(load->on_host[i], load->on_device[i],
+                                       &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE));
     return FY_STATUS_OK;
 }
 
@@ -95,7 +102,8 @@ static fy_status_t past_ferry(load_t *load, bool up)
 {
     return peer_copy(load->peer, up, load->address, load->bytes, (size_t)load->nbytes)
                ? FY_STATUS_OK
-               : TOOL_FAIL(INTERNAL, "the driver failed to copy %lld bytes", (long long)load->nbytes);
+               : TOOL_FAIL(INTERNAL, "the driver failed to copy %lld bytes",
+                           (long long)load->nbytes);
 }
 
 static fy_status_t up_past_ferry(load_t *load) { return past_ferry(load, true); }
@@ -135,7 +143,8 @@ static fy_status_t make_load(load_t *load, host_memory_t memory)
     for (size_t i = 0; i < load->pieces; i++) {
         void *bytes;
         if (memory == PINNED) {
-            FY_TRY(fy_tensor_create_pinned(load->device, FY_DTYPE_U8, FY_DIMS(load->nbytes), &load->on_host[i]));
+            FY_TRY(fy_tensor_create_pinned(load->device, FY_DTYPE_U8, FY_DIMS(load->nbytes),
+                                           &load->on_host[i]));
             FY_TRY(fy_tensor_map(load->on_host[i], FY_ACCESS_WRITE, &bytes));
             memset(bytes, 1, (size_t)load->nbytes);
         } else
@@ -150,7 +159,8 @@ static fy_status_t make_load(load_t *load, host_memory_t memory)
     return fy_device_wait(load->device, FY_FOREVER);
 }
 
-static fy_status_t time_mode(session_t *session, const struct mode *mode, int64_t repeats, load_t *load, figures_t *out)
+static fy_status_t time_mode(session_t *session, const struct mode *mode, int64_t repeats,
+                             load_t *load, figures_t *out)
 {
     char path[64];
     double times[MAX_REPEATS];
@@ -167,16 +177,20 @@ static fy_status_t time_mode(session_t *session, const struct mode *mode, int64_
     }
     const fy_ledger_totals_t after = ledger_read(path);
     out->ns = median(times, (size_t)repeats);
-    out->copies = (up ? after.upload.copies - before.upload.copies : after.download.copies - before.download.copies) / (uint64_t)repeats;
+    out->copies = (up ? after.upload.copies - before.upload.copies
+                      : after.download.copies - before.download.copies) /
+                  (uint64_t)repeats;
     if (mode->memory == PAST_FERRY) out->copies = 1; /* not in the ledger */
     return FY_STATUS_OK;
 }
 
 /* In a scope "pinned/up" and so on, which also gives everything back. */
-static fy_status_t measure(session_t *session, const struct mode *mode, int64_t nbytes, size_t pieces, const request_t *request,
-                           figures_t *out)
+static fy_status_t measure(session_t *session, const struct mode *mode, int64_t nbytes,
+                           size_t pieces, const request_t *request, figures_t *out)
 {
-    load_t load = { .device = session->device, .nbytes = nbytes, .pieces = pieces, .peer = request->peer };
+    load_t load = {
+        .device = session->device, .nbytes = nbytes, .pieces = pieces, .peer = request->peer
+    };
     load.on_host = tool_alloc(pieces * sizeof *load.on_host);
     load.on_device = tool_alloc(pieces * sizeof *load.on_device);
     load.replies = tool_alloc(pieces * sizeof *load.replies);
@@ -190,7 +204,10 @@ static fy_status_t measure(session_t *session, const struct mode *mode, int64_t 
     return status;
 }
 
-double link_now_ns(const session_t *session) { return session->info.is_simulated ? session_model_ns(session) : wall_ns(); }
+double link_now_ns(const session_t *session)
+{
+    return session->info.is_simulated ? session_model_ns(session) : wall_ns();
+}
 
 /* ---- the report ---- */
 
@@ -200,7 +217,8 @@ typedef struct curves {
     size_t points[MODE_COUNT];
 } curves_t;
 
-static fy_status_t fill(session_t *session, const request_t *request, sheet_t *sheet, curves_t *curves)
+static fy_status_t fill(session_t *session, const request_t *request, sheet_t *sheet,
+                        curves_t *curves)
 {
     const char *clock = session_clock(session);
     for (size_t m = 0; m < MODE_COUNT; m++) {
@@ -211,7 +229,8 @@ static fy_status_t fill(session_t *session, const request_t *request, sheet_t *s
             figures_t f = { NAN, 0 };
             const int64_t size = request->sizes[i];
             const double nbytes = (double)size * (double)pieces;
-            progress("link", (int64_t)(m * request->count + i), (int64_t)(MODE_COUNT * request->count));
+            progress("link", (int64_t)(m * request->count + i),
+                     (int64_t)(MODE_COUNT * request->count));
             if (mode->many && nbytes > (double)most_together) continue;
             if (mode->memory == PAST_FERRY && !request->peer) continue;
             FY_TRY(measure(session, mode, size, pieces, request, &f));
@@ -232,11 +251,14 @@ static fy_status_t fill(session_t *session, const request_t *request, sheet_t *s
     return FY_STATUS_OK;
 }
 
-static fy_status_t report(session_t *session, const request_t *request, const sheet_t *sheet, const curves_t *curves)
+static fy_status_t report(session_t *session, const request_t *request, const sheet_t *sheet,
+                          const curves_t *curves)
 {
     if (session->out) {
-        fprintf(session->out, "link: transfers on %s (%s), each waited for, %s clock, median of %lld\n\n", fy_device_name(session->device),
-                session->info.model, session_clock(session), (long long)request->repeats);
+        fprintf(session->out,
+                "link: transfers on %s (%s), each waited for, %s clock, median of %lld\n\n",
+                fy_device_name(session->device), session->info.model, session_clock(session),
+                (long long)request->repeats);
         sheet_print(sheet, session->out);
     } else {
         json_int(&session->json, "repeats", request->repeats);
@@ -246,7 +268,9 @@ static fy_status_t report(session_t *session, const request_t *request, const sh
     series_t series[MODE_COUNT];
     size_t drawn = 0;
     for (size_t m = 0; m < MODE_COUNT; m++)
-        if (curves->points[m]) series[drawn++] = (series_t){ curves->names[m], curves->points[m], curves->x[m], curves->y[m] };
+        if (curves->points[m])
+            series[drawn++] =
+                (series_t){ curves->names[m], curves->points[m], curves->x[m], curves->y[m] };
     const plot_t plot = { .title = "Transfers by size and mode",
                           .x_label = "bytes",
                           .y_label = session->info.is_simulated ? "GB/s, model clock" : "GB/s",
@@ -260,8 +284,14 @@ static fy_status_t report(session_t *session, const request_t *request, const sh
 static fy_status_t sweep(session_t *session, request_t *request)
 {
     static const column_t columns[] = {
-        { "mode", "mode", 0 }, { "direction", "direction", 0 }, { "nbytes", "bytes", 0 },      { "pieces", "pieces", 0 },
-        { "ns", "ns", 0 },     { "bytes_per_s", NULL, 0 },      { "gbytes_per_s", "GB/s", 4 }, { "copies", "copies", 0 },
+        { "mode", "mode", 0 },
+        { "direction", "direction", 0 },
+        { "nbytes", "bytes", 0 },
+        { "pieces", "pieces", 0 },
+        { "ns", "ns", 0 },
+        { "bytes_per_s", NULL, 0 },
+        { "gbytes_per_s", "GB/s", 4 },
+        { "copies", "copies", 0 },
         { "clock", NULL, 0 },
     };
     curves_t *curves = tool_alloc(sizeof *curves);
@@ -285,7 +315,9 @@ static bool read_sizes(const char *list, request_t *request)
             return false;
         }
         if (!parse_bytes(list, n, 1, largest, &request->sizes[request->count++])) {
-            fprintf(stderr, "ferry: --sizes: '%.*s' is not a size from 1 to 4GiB, such as 4096 or 64KiB\n", (int)n, list);
+            fprintf(stderr,
+                    "ferry: --sizes: '%.*s' is not a size from 1 to 4GiB, such as 4096 or 64KiB\n",
+                    (int)n, list);
             return false;
         }
         list += n;
@@ -297,39 +329,48 @@ static bool read_sizes(const char *list, request_t *request)
 int exp_link(int argc, char **argv)
 {
     common_t common = { .device = "auto" };
-    const char *const all_sizes = "4,64,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB", *sizes = all_sizes;
+    const char *const all_sizes = "4,64,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB",
+                      *sizes = all_sizes;
     enum { REPEATS = 5, PIECES = 64, STEPS = 64 };
     request_t request = { .repeats = REPEATS, .pieces = PIECES };
     int64_t steps = STEPS, products = 0;
     bool overlap = false;
     const option_t options[] = {
         { "sizes", OPTION_TEXT, "LIST", &sizes, "bytes of a piece, separated by commas", 0, 0 },
-        { "repeats", OPTION_INT, "N", &request.repeats, "timed repeats after one to warm up; the median counts", 1, MAX_REPEATS },
-        { "pieces", OPTION_INT, "N", &request.pieces, "how many go together in the modes loop and coalesced", 1, 65536 },
-        { "overlap", OPTION_FLAG, NULL, &overlap, "instead: a loop of upload, compute and download, with and without waits", 0, 0 },
+        { "repeats", OPTION_INT, "N", &request.repeats,
+          "timed repeats after one to warm up; the median counts", 1, MAX_REPEATS },
+        { "pieces", OPTION_INT, "N", &request.pieces,
+          "how many go together in the modes loop and coalesced", 1, 65536 },
+        { "overlap", OPTION_FLAG, NULL, &overlap,
+          "instead: a loop of upload, compute and download, with and without waits", 0, 0 },
         { "steps", OPTION_INT, "N", &steps, "of the loop, once the pipeline is full", 1, 1000000 },
-        { "compute", OPTION_INT, "N", &products, "matrix products in a step; 0: as many as take as long as the upload", 0, 100000 },
+        { "compute", OPTION_INT, "N", &products,
+          "matrix products in a step; 0: as many as take as long as the upload", 0, 100000 },
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };
     const usage_t usage = { "ferry experiment link",
-                            "Times transfers by size, mode and direction; with --overlap, how well they hide behind computing.", options,
-                            sizeof options / sizeof *options,
+                            "Times transfers by size, mode and direction; with --overlap, how well "
+                            "they hide behind computing.",
+                            options, sizeof options / sizeof *options,
                             "ferry experiment link --device sim:0 --sizes 4KiB,1MiB\n"
                             "ferry experiment link --device sim:0 --overlap --steps 8\n" };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!read_sizes(sizes, &request)) return STATUS_USAGE;
-    if (overlap ? sizes != all_sizes || request.repeats != REPEATS || request.pieces != PIECES : steps != STEPS || products != 0) {
+    if (overlap ? sizes != all_sizes || request.repeats != REPEATS || request.pieces != PIECES
+                : steps != STEPS || products != 0) {
         fprintf(stderr, "ferry: %s\n",
-                overlap ? "--sizes, --repeats and --pieces are of the table of transfers, which --overlap is instead of"
+                overlap ? "--sizes, --repeats and --pieces are of the table of transfers, which "
+                          "--overlap is instead of"
                         : "--steps and --compute are of the loop: add --overlap");
         return STATUS_USAGE;
     }
 
     session_t session;
     fy_status_t status = session_begin(&session, &common, usage.command, "experiment", "link");
-    if (status == FY_STATUS_OK) status = overlap ? link_overlap(&session, steps, products) : sweep(&session, &request);
+    if (status == FY_STATUS_OK)
+        status = overlap ? link_overlap(&session, steps, products) : sweep(&session, &request);
     if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
     if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);
     return session_end(&session, status);

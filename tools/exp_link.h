@@ -4,16 +4,19 @@
 
 #include "tools/tool.h"
 
-/* A loop of upload, compute and download, with and without waits in between. Times are of session_clock(). */
+/* A loop of upload, compute and download, with and without waits in between. Times are of
+ * session_clock(). */
 typedef struct overlap {
     int64_t steps, products; /* timed steps, and matrix products in each */
     double pipelined_ns_per_step, serial_ns_per_step;
-    double upload_ns, compute_ns, download_ns; /* of one step: how long each engine is busy; on the wall clock how long each takes alone */
+    /* of one step: how long each engine is busy; on the wall clock how long each takes alone */
+    double upload_ns, compute_ns, download_ns;
 } overlap_t;
 
-/* Measures `steps` steps once the pipeline is full. products 0: as many as take about as long as the upload. Fails: CORRUPT_DATA (a
- * download did not hold its step's result). */
-fy_status_t link_overlap_measure(session_t *session, int64_t steps, int64_t products, overlap_t *out);
+/* Measures `steps` steps once the pipeline is full. products 0: as many as take about as long as
+ * the upload. Fails: CORRUPT_DATA (a download did not hold its step's result). */
+fy_status_t link_overlap_measure(session_t *session, int64_t steps, int64_t products,
+                                 overlap_t *out);
 /* Measures and reports. */
 fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products);
 /* Now, by session_clock(). */

@@ -1,7 +1,10 @@
-/* `ferry experiment link --overlap`: batches go up, are computed on, and a small result comes down, step after step; once with a wait after
- * each request and once without any that holds the device up. Written as an application would: a few buffers in turn, tickets that say when
- * a source buffer is free again, results picked up some steps later. Ferry orders the three engines by the tensors they touch.
- * Not here: sizes and modes of single transfers (exp_link.c). How to read it: docs/experiments.md. */
+/* `ferry experiment link --overlap`: batches go up, are computed on, and a small result comes down,
+ * step after step; once with a wait after each request and once without any that holds the device
+ * up. Written as an application would: a few buffers in turn, tickets that say when a source buffer
+ * is free again, results picked up some steps later. Ferry orders the three engines by the tensors
+ * they touch.
+ * Not here: sizes and modes of single transfers (exp_link.c). How to read it:
+ * docs/experiments.md. */
 #include "tools/exp_link.h"
 
 #include <math.h>
@@ -29,14 +32,16 @@ typedef struct phases {
     double upload, compute, download; /* ns */
 } phases_t;
 
-/* Batches of ones, and weights that leave a batch as it is if each of its rows is constant, exactly so in f32. */
+/* Batches of ones, and weights that leave a batch as it is if each of its rows is constant, exactly
+ * so in f32. */
 static fy_status_t create(pipeline_t *p)
 {
     fy_device_t *device = p->session->device;
     FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(COLUMNS, COLUMNS), 1.0 / COLUMNS, &p->weights));
     for (int slot = 0; slot < SLOTS; slot++) {
         void *bytes;
-        FY_TRY(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(ROWS, COLUMNS), &p->staging[slot]));
+        FY_TRY(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(ROWS, COLUMNS),
+                                       &p->staging[slot]));
         FY_TRY(fy_tensor_map(p->staging[slot], FY_ACCESS_WRITE, &bytes));
         for (int i = 0; i < ROWS * COLUMNS; i++) ((float *)bytes)[i] = 1;
         FY_TRY(fy_empty(device, FY_DTYPE_F32, FY_DIMS(ROWS, COLUMNS), &p->batch[slot]));
@@ -45,9 +50,13 @@ static fy_status_t create(pipeline_t *p)
 }
 
 /* Until the slot's source buffer may be written again. */
-static fy_status_t wait_slot(pipeline_t *p, int64_t step) { return fy_ticket_wait(p->sent[step % SLOTS], FY_FOREVER); }
+static fy_status_t wait_slot(pipeline_t *p, int64_t step)
+{
+    return fy_ticket_wait(p->sent[step % SLOTS], FY_FOREVER);
+}
 
-/* Batch `step` has the step's number in its first row. If the device still computes on the slot's batch, the upload engine waits for that;
+/* Batch `step` has the step's number in its first row. If the device still computes on the slot's
+ * batch, the upload engine waits for that;
  * the host does not. */
 static fy_status_t feed(pipeline_t *p, int64_t step)
 {
@@ -72,7 +81,8 @@ static fy_status_t compute(pipeline_t *p, int64_t step, fy_tensor_t **out_result
 
 static fy_status_t ask(pipeline_t *p, fy_tensor_t *result)
 {
-    FY_TRY(fy_tensor_download(result, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &p->replies[p->asked % LATE]));
+    FY_TRY(fy_tensor_download(result, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE,
+                              &p->replies[p->asked % LATE]));
     p->asked++;
     fy_tensor_destroy(result);
     return FY_STATUS_OK;
@@ -87,7 +97,8 @@ static fy_status_t check(pipeline_t *p, fy_tensor_t *host)
     FY_TRY(fy_tensor_map(host, FY_ACCESS_READ, &bytes));
     for (int i = 0; i < COLUMNS; i++)
         if (((float *)bytes)[i] != expected)
-            return TOOL_FAIL(CORRUPT_DATA, "result %lld has %g at %d, not %g", (long long)p->received, (double)((float *)bytes)[i], i,
+            return TOOL_FAIL(CORRUPT_DATA, "result %lld has %g at %d, not %g",
+                             (long long)p->received, (double)((float *)bytes)[i], i,
                              (double)expected);
     return FY_STATUS_OK;
 }
@@ -142,12 +153,14 @@ static fy_status_t engines(const session_t *session, phases_t *out)
 {
     fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
     FY_TRY(fy_device_clock_query(session->device, &clock));
-    *out = (phases_t){ (double)clock.upload_ns, (double)clock.compute_ns, (double)clock.download_ns };
+    *out =
+        (phases_t){ (double)clock.upload_ns, (double)clock.compute_ns, (double)clock.download_ns };
     return FY_STATUS_OK;
 }
 
 /* The loop as a program has it that takes no chances. */
-static fy_status_t run_serial(pipeline_t *p, int64_t steps, double *out_ns_per_step, phases_t *out_phases)
+static fy_status_t run_serial(pipeline_t *p, int64_t steps, double *out_ns_per_step,
+                              phases_t *out_phases)
 {
     fy_tensor_t *result;
     phases_t alone = { 0, 0, 0 }, before, after;
@@ -173,8 +186,10 @@ static fy_status_t run_serial(pipeline_t *p, int64_t steps, double *out_ns_per_s
     const double n = (double)steps;
     *out_ns_per_step = (link_now_ns(session) - start) / n;
     FY_TRY(engines(session, &after));
-    if (session->info.is_simulated) /* the engines know it without what the host pays for submitting and waking up */
-        alone = (phases_t){ after.upload - before.upload, after.compute - before.compute, after.download - before.download };
+    /* the engines know it without what the host pays for submitting and waking up */
+    if (session->info.is_simulated)
+        alone = (phases_t){ after.upload - before.upload, after.compute - before.compute,
+                            after.download - before.download };
     *out_phases = (phases_t){ alone.upload / n, alone.compute / n, alone.download / n };
     return FY_STATUS_OK;
 }
@@ -190,8 +205,10 @@ static fy_status_t choose_products(pipeline_t *p)
     FY_TRY(run_serial(p, TRIALS, &ns, &one));
     p->products = 2;
     FY_TRY(run_serial(p, TRIALS, &ns, &two));
-    const double each = two.compute - one.compute, rest = one.compute - each, wanted = round((one.upload - rest) / each);
-    p->products = wanted >= 1 && wanted <= MOST ? (int64_t)wanted : 1; /* also if `each` came out as nothing, in noise */
+    const double each = two.compute - one.compute, rest = one.compute - each,
+                 wanted = round((one.upload - rest) / each);
+    /* also if `each` came out as nothing, in noise */
+    p->products = wanted >= 1 && wanted <= MOST ? (int64_t)wanted : 1;
     return FY_STATUS_OK;
 }
 
@@ -205,7 +222,8 @@ static fy_status_t measure(pipeline_t *p, int64_t steps, overlap_t *out)
     FY_TRY(run_serial(p, steps, &out->serial_ns_per_step, &alone));
     FY_TRY(run_pipelined(p, FILL, &ns));
     FY_TRY(run_pipelined(p, FILL + steps, &out->pipelined_ns_per_step));
-    out->pipelined_ns_per_step = (out->pipelined_ns_per_step - ns) / (double)steps; /* what filling and emptying cost is in both */
+    /* what filling and emptying cost is in both */
+    out->pipelined_ns_per_step = (out->pipelined_ns_per_step - ns) / (double)steps;
     out->steps = steps;
     out->products = p->products;
     out->upload_ns = alone.upload;
@@ -214,7 +232,8 @@ static fy_status_t measure(pipeline_t *p, int64_t steps, overlap_t *out)
     return FY_STATUS_OK;
 }
 
-fy_status_t link_overlap_measure(session_t *session, int64_t steps, int64_t products, overlap_t *out)
+fy_status_t link_overlap_measure(session_t *session, int64_t steps, int64_t products,
+                                 overlap_t *out)
 {
     pipeline_t p = { .session = session, .products = products };
     fy_scope_t scope = fy_scope_begin("overlap");
@@ -225,13 +244,17 @@ fy_status_t link_overlap_measure(session_t *session, int64_t steps, int64_t prod
 
 static void report_text(const session_t *session, const overlap_t *o, const sheet_t *sheet)
 {
-    const double sum = o->upload_ns + o->compute_ns + o->download_ns, longest = fmax(fmax(o->upload_ns, o->compute_ns), o->download_ns);
-    fprintf(session->out, "link --overlap: %lld steps of %d bytes up, %lld matrix products, %d bytes down, on %s (%s), %s clock\n\n",
-            (long long)o->steps, ROWS * COLUMNS * 4, (long long)o->products, COLUMNS * 4, fy_device_name(session->device),
-            session->info.model, session_clock(session));
+    const double sum = o->upload_ns + o->compute_ns + o->download_ns,
+                 longest = fmax(fmax(o->upload_ns, o->compute_ns), o->download_ns);
+    fprintf(session->out,
+            "link --overlap: %lld steps of %d bytes up, %lld matrix products, %d bytes down, on %s "
+            "(%s), %s clock\n\n",
+            (long long)o->steps, ROWS * COLUMNS * 4, (long long)o->products, COLUMNS * 4,
+            fy_device_name(session->device), session->info.model, session_clock(session));
     sheet_print(sheet, session->out);
-    fprintf(session->out, "\npipelined: %.3f x the longest of the three; serial: %.3f x their sum\n", o->pipelined_ns_per_step / longest,
-            o->serial_ns_per_step / sum);
+    fprintf(session->out,
+            "\npipelined: %.3f x the longest of the three; serial: %.3f x their sum\n",
+            o->pipelined_ns_per_step / longest, o->serial_ns_per_step / sum);
 }
 
 static void report_json(json_t *json, const session_t *session, const overlap_t *o)
@@ -256,7 +279,8 @@ fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products)
     static const char *const names[] = { "upload", "compute", "download", "serial", "pipelined" };
     overlap_t o;
     FY_TRY(link_overlap_measure(session, steps, products, &o));
-    const double ns[] = { o.upload_ns, o.compute_ns, o.download_ns, o.serial_ns_per_step, o.pipelined_ns_per_step };
+    const double ns[] = { o.upload_ns, o.compute_ns, o.download_ns, o.serial_ns_per_step,
+                          o.pipelined_ns_per_step };
     enum { COUNT = sizeof ns / sizeof *ns };
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (int i = 0; i < COUNT; i++) {
@@ -270,7 +294,8 @@ fy_status_t link_overlap(session_t *session, int64_t steps, int64_t products)
     const series_t series = { "ns", COUNT, NULL, ns };
     const plot_t plot = { .title = "A step of upload, compute and download",
                           .x_label = "alone, in turn, side by side",
-                          .y_label = session->info.is_simulated ? "ns per step, model clock" : "ns per step",
+                          .y_label = session->info.is_simulated ? "ns per step, model clock"
+                                                                : "ns per step",
                           .bars = names,
                           .nseries = 1,
                           .series = &series };

@@ -1,5 +1,6 @@
-/* Experiment E2: linear regression on the airfoil data by gradient descent with batches of 1500, 1, 100 and 10. The data set goes up
- * once, permutations are made on the device, and only recorded losses come down.
+/* Experiment E2: linear regression on the airfoil data by gradient descent with batches of 1500, 1,
+ * 100 and 10. The data set goes up once, permutations are made on the device, and only recorded
+ * losses come down.
  * Not here: the training (exp_minibatch_train.c). How to read it: docs/experiments.md. */
 #include "tools/exp_minibatch.h"
 
@@ -17,9 +18,12 @@ static bool choose_runs(const char *list, bool chosen[RUN_COUNT])
 {
     while (*list) {
         size_t n = strcspn(list, ","), i = 0;
-        while (i < RUN_COUNT && (strlen(recipes[i].name) != n || memcmp(recipes[i].name, list, n) != 0)) i++;
+        while (i < RUN_COUNT &&
+               (strlen(recipes[i].name) != n || memcmp(recipes[i].name, list, n) != 0))
+            i++;
         if (i == RUN_COUNT) {
-            fprintf(stderr, "ferry: --runs: '%.*s' is none of gd, sgd, mini100, mini10\n", (int)n, list);
+            fprintf(stderr, "ferry: --runs: '%.*s' is none of gd, sgd, mini100, mini10\n", (int)n,
+                    list);
             return false;
         }
         chosen[i] = true;
@@ -59,7 +63,8 @@ static void report_json(session_t *session, const minibatch_t *runs, size_t coun
     json_end(json);
 }
 
-static void report_text(session_t *session, const minibatch_t *runs, size_t count, const char *origin)
+static void report_text(session_t *session, const minibatch_t *runs, size_t count,
+                        const char *origin)
 {
     static const column_t columns[] = {
         { "name", "run", 0 },
@@ -75,8 +80,8 @@ static void report_text(session_t *session, const minibatch_t *runs, size_t coun
         { "bytes_down", "bytes down", 0 },
     };
     if (!session->out) return;
-    fprintf(session->out, "minibatch: linear regression, %d rows, on %s (%s)\ndata: %s\n\n", TRAIN_ROWS, fy_device_name(session->device),
-            session->info.model, origin);
+    fprintf(session->out, "minibatch: linear regression, %d rows, on %s (%s)\ndata: %s\n\n",
+            TRAIN_ROWS, fy_device_name(session->device), session->info.model, origin);
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
         const minibatch_t *run = &runs[i];
@@ -96,7 +101,8 @@ static void report_text(session_t *session, const minibatch_t *runs, size_t coun
     sheet_destroy(sheet);
     for (size_t i = 0; i < count; i++) {
         fprintf(session->out, "%s%s:", i ? "" : "\nlosses\n  ", runs[i].recipe->name);
-        for (int k = 0; k < runs[i].count; k++) fprintf(session->out, isnan(runs[i].losses[k]) ? " -" : " %.4f", runs[i].losses[k]);
+        for (int k = 0; k < runs[i].count; k++)
+            fprintf(session->out, isnan(runs[i].losses[k]) ? " -" : " %.4f", runs[i].losses[k]);
         fputs(i + 1 < count ? "\n  " : "\n", session->out);
     }
 }
@@ -113,7 +119,8 @@ static fy_status_t report_curves(session_t *session, const minibatch_t *runs, si
     series_t series[RUN_COUNT];
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     for (size_t i = 0; i < count; i++) {
-        series[i] = (series_t){ runs[i].recipe->name, (size_t)runs[i].count, runs[i].seen, runs[i].losses };
+        series[i] =
+            (series_t){ runs[i].recipe->name, (size_t)runs[i].count, runs[i].seen, runs[i].losses };
         for (int k = 0; k < runs[i].count; k++) {
             sheet_text(sheet, runs[i].recipe->name);
             sheet_int(sheet, runs[i].recipe->batch);
@@ -132,14 +139,16 @@ static fy_status_t report_curves(session_t *session, const minibatch_t *runs, si
     return status;
 }
 
-static fy_status_t load_standardised(const char *data, char *origin, size_t room, fy_table_t **out_table)
+static fy_status_t load_standardised(const char *data, char *origin, size_t room,
+                                     fy_table_t **out_table)
 {
     FY_TRY(airfoil_load(data, origin, room, out_table));
     fy_status_t status = FY_STATUS_OK;
     if (fy_table_rows(*out_table) < TRAIN_ROWS)
-        status =
-            TOOL_FAIL(CORRUPT_DATA, "%s has %llu rows; %d are needed", origin, (unsigned long long)fy_table_rows(*out_table), TRAIN_ROWS);
-    if (status == FY_STATUS_OK) status = fy_table_standardise(*out_table, NULL, NULL); /* over all rows, those left out included */
+        status = TOOL_FAIL(CORRUPT_DATA, "%s has %llu rows; %d are needed", origin,
+                           (unsigned long long)fy_table_rows(*out_table), TRAIN_ROWS);
+    /* over all rows, those left out included */
+    if (status == FY_STATUS_OK) status = fy_table_standardise(*out_table, NULL, NULL);
     if (status == FY_STATUS_OK) return status;
     fy_table_destroy(*out_table);
     *out_table = NULL;
@@ -159,7 +168,9 @@ static fy_status_t run(session_t *session, const request_t *request, const bool 
     fy_table_destroy(table);
     FY_TRY(status);
     for (int i = 0; i < RUN_COUNT; i++)
-        if (chosen[i]) FY_TRY(minibatch_train(session, data, &recipes[i], (init_kind_t)request->init, request->seed, &runs[count++]));
+        if (chosen[i])
+            FY_TRY(minibatch_train(session, data, &recipes[i], (init_kind_t)request->init,
+                                   request->seed, &runs[count++]));
     if (session->json.file) {
         fy_ledger_totals_t sent = ledger_read("minibatch/data");
         json_text(&session->json, "data", origin);
@@ -180,19 +191,24 @@ int exp_minibatch(int argc, char **argv)
     request_t request = { NULL, "gd,sgd,mini100,mini10", INIT_NORMAL, 1 };
     bool chosen[RUN_COUNT] = { false };
     const option_t options[] = {
-        { "data", OPTION_TEXT, "PATH", &request.data, "folder with airfoil/airfoil_self_noise.dat, or the file itself", 0, 0 },
+        { "data", OPTION_TEXT, "PATH", &request.data,
+          "folder with airfoil/airfoil_self_noise.dat, or the file itself", 0, 0 },
         { "runs", OPTION_TEXT, "LIST", &request.runs, "which runs, separated by commas", 0, 0 },
-        { "init", OPTION_CHOICE, "normal|zero", &request.init, "first weights: N(0, 0.01^2), or zero", 0, 0 },
-        { "seed", OPTION_INT, "N", &request.seed, "of first weights and permutations; the same for each run", 0, INT64_MAX },
+        { "init", OPTION_CHOICE, "normal|zero", &request.init,
+          "first weights: N(0, 0.01^2), or zero", 0, 0 },
+        { "seed", OPTION_INT, "N", &request.seed,
+          "of first weights and permutations; the same for each run", 0, INT64_MAX },
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };
-    const usage_t usage = { "ferry experiment minibatch",
-                            "Fits a linear regression by gradient descent with batches of 1500, 1, 100 and 10 rows.\n"
-                            "Data: --data, else $FERRY_DATA, else ../shared/data, else made up in the same format.",
-                            options, sizeof options / sizeof *options,
-                            "ferry experiment minibatch --device sim:0\n"
-                            "ferry experiment minibatch --runs gd,mini100 --init zero --csv runs.csv\n" };
+    const usage_t usage = {
+        "ferry experiment minibatch",
+        "Fits a linear regression by gradient descent with batches of 1500, 1, 100 and 10 rows.\n"
+        "Data: --data, else $FERRY_DATA, else ../shared/data, else made up in the same format.",
+        options, sizeof options / sizeof *options,
+        "ferry experiment minibatch --device sim:0\n"
+        "ferry experiment minibatch --runs gd,mini100 --init zero --csv runs.csv\n"
+    };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (!choose_runs(request.runs, chosen)) return STATUS_USAGE;

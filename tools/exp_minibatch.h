@@ -23,15 +23,20 @@ extern const recipe_t recipes[RUN_COUNT];
 typedef struct minibatch {
     const recipe_t *recipe;
     int count;
-    double losses[MAX_LOSSES], seen[MAX_LOSSES]; /* mean((prediction - y)^2) / 2 on all rows, and samples seen until then */
-    double sec_per_epoch, model_sec_per_epoch;   /* evaluation not counted; the model's is NaN on a real device */
+    /* mean((prediction - y)^2) / 2 on all rows, and samples seen until then */
+    double losses[MAX_LOSSES], seen[MAX_LOSSES];
+    /* evaluation not counted; the model's is NaN on a real device */
+    double sec_per_epoch, model_sec_per_epoch;
     fy_ledger_totals_t traffic;
 } minibatch_t;
 
-/* The data on the device, [TRAIN_ROWS, 7]: five features, a column of ones for the bias, the target. One upload. */
-fy_status_t minibatch_upload(session_t *session, const fy_table_t *standardised, fy_tensor_t **out_data);
-/* One run of one recipe on `data`. Uploads nothing; downloads the recorded losses, 4 bytes each: a guard sees to it. */
-fy_status_t minibatch_train(session_t *session, fy_tensor_t *data, const recipe_t *recipe, init_kind_t init, int64_t seed,
-                            minibatch_t *out);
+/* The data on the device, [TRAIN_ROWS, 7]: five features, a column of ones for the bias, the
+ * target. One upload. */
+fy_status_t minibatch_upload(session_t *session, const fy_table_t *standardised,
+                             fy_tensor_t **out_data);
+/* One run of one recipe on `data`. Uploads nothing; downloads the recorded losses, 4 bytes each: a
+ * guard sees to it. */
+fy_status_t minibatch_train(session_t *session, fy_tensor_t *data, const recipe_t *recipe,
+                            init_kind_t init, int64_t seed, minibatch_t *out);
 
 #endif

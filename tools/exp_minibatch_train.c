@@ -1,4 +1,5 @@
-/* The training of experiment E2: linear regression by hand, every step four light requests, the data resident on the device.
+/* The training of experiment E2: linear regression by hand, every step four light requests, the
+ * data resident on the device.
  * Not here: options and reporting (exp_minibatch.c), where the data come from (airfoil.c). */
 #include "tools/exp_minibatch.h"
 #include "tools/plan_models.h"
@@ -6,7 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { INPUTS = AIRFOIL_FEATURES + 1, COLUMNS = INPUTS + 1 }; /* the bias is the weight of a column of ones */
+/* the bias is the weight of a column of ones */
+enum { INPUTS = AIRFOIL_FEATURES + 1, COLUMNS = INPUTS + 1 };
 
 const recipe_t recipes[RUN_COUNT] = {
     { "gd", TRAIN_ROWS, 10, 1.0, true },
@@ -15,12 +17,15 @@ const recipe_t recipes[RUN_COUNT] = {
     { "mini10", 10, 2, 0.05, false },
 };
 
-fy_status_t minibatch_upload(session_t *session, const fy_table_t *standardised, fy_tensor_t **out_data)
+fy_status_t minibatch_upload(session_t *session, const fy_table_t *standardised,
+                             fy_tensor_t **out_data)
 {
     fy_tensor_t *rows, *table, *x, *y, *ones;
     fy_scope_t scope = fy_scope_begin("data");
     FY_TRY(fy_table_to_tensor(standardised, 0, TRAIN_ROWS, FY_DTYPE_F32, &rows));
-    FY_TRY(fy_tensor_upload(rows, session->device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &table)); /* the heavy request */
+    /* the heavy request */
+    FY_TRY(fy_tensor_upload(rows, session->device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE,
+                            &table));
     FY_TRY(fy_slice(table, 1, 0, AIRFOIL_FEATURES, &x));
     FY_TRY(fy_slice(table, 1, AIRFOIL_FEATURES, AIRFOIL_COLUMNS, &y));
     FY_TRY(fy_full(session->device, FY_DTYPE_F32, FY_DIMS(TRAIN_ROWS, 1), 1, &ones));
@@ -31,7 +36,8 @@ fy_status_t minibatch_upload(session_t *session, const fy_table_t *standardised,
 }
 
 /* x [rows, 6] and y [rows, 1] are views of rows begin .. end of `data`. */
-static fy_status_t view_rows(fy_tensor_t *data, int64_t begin, int64_t end, fy_tensor_t **out_x, fy_tensor_t **out_y)
+static fy_status_t view_rows(fy_tensor_t *data, int64_t begin, int64_t end, fy_tensor_t **out_x,
+                             fy_tensor_t **out_y)
 {
     fy_tensor_t *rows;
     FY_TRY(fy_slice(data, 0, begin, end, &rows));
@@ -40,7 +46,8 @@ static fy_status_t view_rows(fy_tensor_t *data, int64_t begin, int64_t end, fy_t
 }
 
 /* theta -= lr / rows * X^T (X theta - y): the gradient of mean((X theta - y)^2) / 2. */
-static fy_status_t descend(fy_tensor_t *batch, int64_t begin, int64_t end, fy_tensor_t *theta, double lr)
+static fy_status_t descend(fy_tensor_t *batch, int64_t begin, int64_t end, fy_tensor_t *theta,
+                           double lr)
 {
     fy_tensor_t *x, *y, *x_transposed, *prediction, *error, *gradient;
     fy_scope_t step = fy_scope_begin("step");
@@ -54,7 +61,8 @@ static fy_status_t descend(fy_tensor_t *batch, int64_t begin, int64_t end, fy_te
     return FY_STATUS_OK;
 }
 
-/* For `ferry plan`: an epoch's beginning, with two steps. The data set has as many rows as a batch needs. */
+/* For `ferry plan`: an epoch's beginning, with two steps. The data set has as many rows as a batch
+ * needs. */
 fy_status_t minibatch_plan_step(fy_device_t *device, int64_t batch, void *user)
 {
     const int64_t rows = batch > TRAIN_ROWS ? batch : TRAIN_ROWS;
@@ -89,10 +97,12 @@ static fy_status_t evaluate(fy_tensor_t *data, fy_tensor_t *theta, double *out_l
 }
 
 /* Weights [6, 1], made on the device: w ~ N(0, 0.01^2) and b = 0, or all zero. */
-static fy_status_t make_theta(session_t *session, init_kind_t init, fy_tensor_t *rng, fy_tensor_t **out_theta)
+static fy_status_t make_theta(session_t *session, init_kind_t init, fy_tensor_t *rng,
+                              fy_tensor_t **out_theta)
 {
     fy_tensor_t *w, *b;
-    if (init == INIT_ZERO) return fy_zeros(session->device, FY_DTYPE_F32, FY_DIMS(INPUTS, 1), out_theta);
+    if (init == INIT_ZERO)
+        return fy_zeros(session->device, FY_DTYPE_F32, FY_DIMS(INPUTS, 1), out_theta);
     FY_TRY(fy_randn(rng, FY_DTYPE_F32, FY_DIMS(AIRFOIL_FEATURES, 1), 0, 0.01, &w));
     FY_TRY(fy_zeros(session->device, FY_DTYPE_F32, FY_DIMS(1, 1), &b));
     return fy_concat(2, (fy_tensor_t *[]){ w, b }, 0, out_theta);
@@ -121,10 +131,12 @@ static fy_status_t stopwatch_stop(session_t *session, stopwatch_t *watch)
 static int64_t losses_to_record(const recipe_t *recipe)
 {
     int64_t steps = (TRAIN_ROWS + recipe->batch - 1) / recipe->batch;
-    return recipe->epochs * (recipe->record_steps ? steps : 0) + (recipe->record_steps ? 0 : recipe->epochs * TRAIN_ROWS / RECORD_EVERY);
+    return recipe->epochs * (recipe->record_steps ? steps : 0) +
+           (recipe->record_steps ? 0 : recipe->epochs * TRAIN_ROWS / RECORD_EVERY);
 }
 
-/* Nothing may go up, and nothing may come down but the losses; two syncs a loss (stop the watch, read), one before and one behind. */
+/* Nothing may go up, and nothing may come down but the losses; two syncs a loss (stop the watch,
+ * read), one before and one behind. */
 static fy_status_t guard_run(const recipe_t *recipe)
 {
     uint64_t losses = (uint64_t)losses_to_record(recipe);
@@ -136,12 +148,13 @@ static fy_status_t guard_run(const recipe_t *recipe)
     return fy_scope_guard(&guard);
 }
 
-static fy_status_t run_epochs(session_t *session, fy_tensor_t *data, fy_tensor_t *theta, fy_tensor_t *rng, const recipe_t *recipe,
-                              minibatch_t *out)
+static fy_status_t run_epochs(session_t *session, fy_tensor_t *data, fy_tensor_t *theta,
+                              fy_tensor_t *rng, const recipe_t *recipe, minibatch_t *out)
 {
     stopwatch_t watch = { 0 };
     int64_t seen = 0;
-    FY_TRY(descend(data, 0, recipe->batch, theta, 0)); /* warm-up, with lr 0: theta stays as it is */
+    /* warm-up, with lr 0: theta stays as it is */
+    FY_TRY(descend(data, 0, recipe->batch, theta, 0));
     FY_TRY(session_wait(session));
     stopwatch_start(session, &watch);
     for (int64_t epoch = 0; epoch < recipe->epochs; epoch++) {
@@ -150,13 +163,16 @@ static fy_status_t run_epochs(session_t *session, fy_tensor_t *data, fy_tensor_t
         FY_TRY(fy_randperm(rng, TRAIN_ROWS, &order));
         FY_TRY(fy_gather(data, order, &shuffled)); /* the permutation never leaves the device */
         for (int64_t begin = 0, end; begin < TRAIN_ROWS; begin = end) {
-            end = begin + recipe->batch < TRAIN_ROWS ? begin + recipe->batch : TRAIN_ROWS; /* the last batch is kept */
+            /* the last batch is kept */
+            end = begin + recipe->batch < TRAIN_ROWS ? begin + recipe->batch : TRAIN_ROWS;
             FY_TRY(descend(shuffled, begin, end, theta, recipe->lr));
             seen += end - begin;
-            if ((!recipe->record_steps && seen % RECORD_EVERY) || out->count == MAX_LOSSES) continue;
+            if ((!recipe->record_steps && seen % RECORD_EVERY) || out->count == MAX_LOSSES)
+                continue;
             FY_TRY(stopwatch_stop(session, &watch));
             FY_TRY(evaluate(data, theta, &out->losses[out->count]));
-            if (!session->info.numerics) out->losses[out->count] = NAN; /* what comes down is zero */
+            /* what comes down is zero */
+            if (!session->info.numerics) out->losses[out->count] = NAN;
             out->seen[out->count++] = (double)seen;
             progress(recipe->name, seen, recipe->epochs * TRAIN_ROWS);
             stopwatch_start(session, &watch);
@@ -169,7 +185,8 @@ static fy_status_t run_epochs(session_t *session, fy_tensor_t *data, fy_tensor_t
     return FY_STATUS_OK;
 }
 
-fy_status_t minibatch_train(session_t *session, fy_tensor_t *data, const recipe_t *recipe, init_kind_t init, int64_t seed, minibatch_t *out)
+fy_status_t minibatch_train(session_t *session, fy_tensor_t *data, const recipe_t *recipe,
+                            init_kind_t init, int64_t seed, minibatch_t *out)
 {
     char path[64];
     fy_tensor_t *rng, *theta;

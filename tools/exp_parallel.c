@@ -1,6 +1,8 @@
-/* Experiment E8: LeNet trained by one thread on 1, 2, 4, ... devices. Each has a copy of the model and gets a shard of each batch; losses are
- * summed over the shard, gradients over the devices (fy_allreduce_sum), and the update divides by the whole batch: so the parameters are those
- * of one device, up to the order of sums. Not here: the transfers (train/parallel.c). How to read it: docs/experiments.md. */
+/* Experiment E8: LeNet trained by one thread on 1, 2, 4, ... devices. Each has a copy of the model
+ * and gets a shard of each batch; losses are summed over the shard, gradients over the devices
+ * (fy_allreduce_sum), and the update divides by the whole batch: so the parameters are those of one
+ * device, up to the order of sums. Not here: the transfers (train/parallel.c). How to read it:
+ * docs/experiments.md. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +34,11 @@ typedef struct training {
 typedef struct outcome {
     size_t count;
     double first_loss, last_loss; /* mean of a batch */
-    double difference;            /* ||p - p1|| / ||p1||, p1 the parameters that one device has come to, all of them */
-    double worst_tensor; /* the same of the tensor where it is largest: one whose gradient is all but 0 has little but rounding in it */
+    /* ||p - p1|| / ||p1||, p1 the parameters that one device has come to, all of them */
+    double difference;
+    /* the same of the tensor where it is largest: one whose gradient is all but 0 has little but
+     * rounding in it */
+    double worst_tensor;
     int replicas_are_equal;
     double ns, model_ns; /* a step */
     double peer_nbytes, peer_count, uploads, downloads;
@@ -42,7 +47,8 @@ typedef struct outcome {
 
 /* ---- data ---- */
 
-static fy_status_t open_digits(const request_t *request, const char **out_origin, fy_dataset_t **out_digits)
+static fy_status_t open_digits(const request_t *request, const char **out_origin,
+                               fy_dataset_t **out_digits)
 {
     const char *environment = fy__env_file("FERRY_DATA"), *place = request->data ? request->data
                                                                    : environment ? environment
@@ -50,13 +56,16 @@ static fy_status_t open_digits(const request_t *request, const char **out_origin
     *out_origin = place;
     if (fy_dataset_open("mnist", place, 0, out_digits) == FY_STATUS_OK) return FY_STATUS_OK;
     if (request->data || fy_error_get()->status != FY_STATUS_IO) return fy_error_get()->status;
-    fprintf(stderr, "ferry: MNIST is not here (--data, $FERRY_DATA, ../shared/data); made-up digits serve\n");
+    fprintf(
+        stderr,
+        "ferry: MNIST is not here (--data, $FERRY_DATA, ../shared/data); made-up digits serve\n");
     *out_origin = "synthetic";
     return fy_dataset_synthetic_digits(MADE_UP, 1, out_digits);
 }
 
 /* Batch `step`, in the order of the set, on the host. */
-static fy_status_t fill_batch(const fy_dataset_t *digits, uint64_t samples, const request_t *request, int64_t step, fy_tensor_t *x,
+static fy_status_t fill_batch(const fy_dataset_t *digits, uint64_t samples,
+                              const request_t *request, int64_t step, fy_tensor_t *x,
                               fy_tensor_t *y)
 {
     void *pixels, *labels;
@@ -66,7 +75,8 @@ static fy_status_t fill_batch(const fy_dataset_t *digits, uint64_t samples, cons
     for (int64_t i = 0; i < request->batch; i++) {
         const uint64_t index = (uint64_t)(step * request->batch + i) % samples;
         FY_TRY(fy_dataset_get(digits, index, image, (int32_t *)labels + i));
-        for (int p = 0; p < PIXELS; p++) ((float *)pixels)[i * PIXELS + p] = (float)image[p] / 255.0f;
+        for (int p = 0; p < PIXELS; p++)
+            ((float *)pixels)[i * PIXELS + p] = (float)image[p] / 255.0f;
     }
     return FY_STATUS_OK;
 }
@@ -79,25 +89,31 @@ static void end_training(training_t *t)
     for (size_t i = 1; i < t->count; i++) fy_device_close(t->devices[i]);
 }
 
-/* Device number i of the same kind and with the same options: "sim:0?profile=a100" -> "sim:1?profile=a100". */
+/* Device number i of the same kind and with the same options: "sim:0?profile=a100" ->
+ * "sim:1?profile=a100". */
 static fy_status_t open_sibling(const session_t *session, size_t i, fy_device_t **out_device)
 {
     char spec[256];
     const char *first = session->common->device, *zero = strstr(first, ":0");
-    if (!zero) return TOOL_FAIL(INVALID_ARGUMENT, "--device %s: several devices are taken from :0 on, such as sim:0", first);
-    if (snprintf(spec, sizeof spec, "%.*s:%zu%s", (int)(zero - first), first, i, zero + 2) >= (int)sizeof spec)
+    if (!zero)
+        return TOOL_FAIL(INVALID_ARGUMENT,
+                         "--device %s: several devices are taken from :0 on, such as sim:0", first);
+    if (snprintf(spec, sizeof spec, "%.*s:%zu%s", (int)(zero - first), first, i, zero + 2) >=
+        (int)sizeof spec)
         return TOOL_FAIL(INVALID_ARGUMENT, "--device: the spec is too long");
     return fy_device_open(spec, out_device);
 }
 
-static fy_status_t begin_training(session_t *session, const request_t *request, size_t count, training_t *t)
+static fy_status_t begin_training(session_t *session, const request_t *request, size_t count,
+                                  training_t *t)
 {
     *t = (training_t){ .count = count, .devices = { session->device } };
     for (size_t i = 1; i < count; i++) FY_TRY(open_sibling(session, i, &t->devices[i]));
     for (size_t i = 0; i < count; i++) {
         fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
         fy_model_info_t info = FY_MODEL_INFO_INIT;
-        options.seed = request->seed + (int64_t)i; /* another one each: that replicas are equal is the transfer's doing */
+        /* another one each: that replicas are equal is the transfer's doing */
+        options.seed = request->seed + (int64_t)i;
         FY_TRY(fy_model_open(t->devices[i], "lenet", &options, &t->models[i]));
         FY_TRY(fy_model_query(t->models[i], &info));
         t->values[i] = info.values;
@@ -109,7 +125,8 @@ static fy_status_t begin_training(session_t *session, const request_t *request, 
 }
 
 /* Forward and backward of one shard; *loss is the sum over it. */
-static fy_status_t run_shard(training_t *t, size_t i, fy_tensor_t *x, fy_tensor_t *y, fy_tensor_t **loss)
+static fy_status_t run_shard(training_t *t, size_t i, fy_tensor_t *x, fy_tensor_t *y,
+                             fy_tensor_t **loss)
 {
     fy_tensor_t *logits;
     FY_TRY(fy_tape_begin(t->tapes[i]));
@@ -119,24 +136,28 @@ static fy_status_t run_shard(training_t *t, size_t i, fy_tensor_t *x, fy_tensor_
     return fy_model_backward(t->models[i], t->tapes[i], *loss, NULL);
 }
 
-static fy_status_t run_step(training_t *t, const request_t *request, const fy_tensor_t *x, const fy_tensor_t *y, fy_tensor_t **losses)
+static fy_status_t run_step(training_t *t, const request_t *request, const fy_tensor_t *x,
+                            const fy_tensor_t *y, fy_tensor_t **losses)
 {
     fy_tensor_t *xs[MOST_DEVICES], *ys[MOST_DEVICES];
     FY_TRY(fy_batch_split(x, t->count, t->devices, xs));
     FY_TRY(fy_batch_split(y, t->count, t->devices, ys));
     for (size_t i = 0; i < t->count; i++) FY_TRY(run_shard(t, i, xs[i], ys[i], &losses[i]));
     FY_TRY(fy_allreduce_sum(t->count, t->grads));
-    for (size_t i = 0; i < t->count; i++) FY_TRY(fy_axpy(t->values[i], -request->lr / (double)request->batch, t->grads[i]));
+    for (size_t i = 0; i < t->count; i++)
+        FY_TRY(fy_axpy(t->values[i], -request->lr / (double)request->batch, t->grads[i]));
     return FY_STATUS_OK;
 }
 
-static fy_status_t sum_losses(size_t count, fy_tensor_t *const *losses, double scale, double *out_loss)
+static fy_status_t sum_losses(size_t count, fy_tensor_t *const *losses, double scale,
+                              double *out_loss)
 {
     *out_loss = 0;
     for (size_t i = 0; i < count; i++) {
         fy_download_t *download;
         double loss;
-        FY_TRY(fy_tensor_download(losses[i], &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &download));
+        FY_TRY(fy_tensor_download(losses[i], &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE,
+                                  &download));
         FY_TRY(fy_download_wait_f64(download, FY_FOREVER, &loss));
         *out_loss += loss * scale;
     }
@@ -149,12 +170,14 @@ static fy_status_t wait_all(const training_t *t)
     return FY_STATUS_OK;
 }
 
-static fy_status_t train(session_t *session, training_t *t, const request_t *request, const fy_dataset_t *digits, outcome_t *out)
+static fy_status_t train(session_t *session, training_t *t, const request_t *request,
+                         const fy_dataset_t *digits, outcome_t *out)
 {
     fy_dataset_info_t info = FY_DATASET_INFO_INIT;
     fy_tensor_t *x, *y;
     FY_TRY(fy_dataset_query(digits, &info));
-    FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(request->batch, 28, 28, 1), &x));
+    FY_TRY(
+        fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(request->batch, 28, 28, 1), &x));
     FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_I32, FY_DIMS(request->batch), &y));
     FY_TRY(wait_all(t));
     const double begin = wall_ns(), model_begin = session_model_ns(session);
@@ -163,8 +186,10 @@ static fy_status_t train(session_t *session, training_t *t, const request_t *req
         const fy_scope_t scope = fy_scope_begin("step");
         FY_TRY(fill_batch(digits, info.samples, request, step, x, y));
         FY_TRY(run_step(t, request, x, y, losses));
-        if (step == 0) FY_TRY(sum_losses(t->count, losses, 1 / (double)request->batch, &out->first_loss));
-        if (step + 1 == request->steps) FY_TRY(sum_losses(t->count, losses, 1 / (double)request->batch, &out->last_loss));
+        if (step == 0)
+            FY_TRY(sum_losses(t->count, losses, 1 / (double)request->batch, &out->first_loss));
+        if (step + 1 == request->steps)
+            FY_TRY(sum_losses(t->count, losses, 1 / (double)request->batch, &out->last_loss));
         fy_scope_end(scope, 0, NULL);
         progress("step", step + 1, request->steps);
     }
@@ -196,7 +221,8 @@ static double add_difference(const float *a, const float *b, uint64_t n, double 
     return norm > 0 ? sqrt(difference / norm) : difference > 0 ? INFINITY : 0;
 }
 
-/* Against the parameters that one device has come to, tensor by tensor; `first` is NULL for that one. */
+/* Against the parameters that one device has come to, tensor by tensor; `first` is NULL for that
+ * one. */
 static fy_status_t compare(const training_t *t, fy_tensor_t **first, outcome_t *out)
 {
     fy_model_info_t info = FY_MODEL_INFO_INIT;
@@ -213,7 +239,8 @@ static fy_status_t compare(const training_t *t, fy_tensor_t **first, outcome_t *
             FY_TRY(fy_tensor_map(host[i], FY_ACCESS_READ, &data[i]));
         }
         fy_tensor_query(host[0], &facts);
-        for (size_t i = 1; i < t->count; i++) out->replicas_are_equal &= memcmp(data[0], data[i], facts.nbytes) == 0;
+        for (size_t i = 1; i < t->count; i++)
+            out->replicas_are_equal &= memcmp(data[0], data[i], facts.nbytes) == 0;
         if (!first[p]) first[p] = host[0];
         FY_TRY(fy_tensor_map(first[p], FY_ACCESS_READ, &want));
         if (!want || !data[0]) return TOOL_FAIL(INTERNAL, "a parameter without bytes");
@@ -224,7 +251,8 @@ static fy_status_t compare(const training_t *t, fy_tensor_t **first, outcome_t *
     return FY_STATUS_OK;
 }
 
-/* A weight that lives on a device cannot be read on the host: what is said then is part of the lesson. */
+/* A weight that lives on a device cannot be read on the host: what is said then is part of the
+ * lesson. */
 static fy_status_t show_refusal(const training_t *t, outcome_t *out)
 {
     fy_param_t param = FY_PARAM_INIT;
@@ -234,13 +262,15 @@ static fy_status_t show_refusal(const training_t *t, outcome_t *out)
     if (info.is_host) return FY_STATUS_OK;
     FY_TRY(fy_model_param(t->models[t->count - 1], 0, &param));
     if (fy_tensor_map(param.value, FY_ACCESS_READ, &data) != FY_STATUS_DEVICE_MISMATCH)
-        return TOOL_FAIL(INTERNAL, "a weight on %s was read on the host", fy_device_name(t->devices[t->count - 1]));
-    snprintf(out->refusal, sizeof out->refusal, "%s: %s", fy_status_name(fy_error_get()->status), fy_error_get()->text);
+        return TOOL_FAIL(INTERNAL, "a weight on %s was read on the host",
+                         fy_device_name(t->devices[t->count - 1]));
+    snprintf(out->refusal, sizeof out->refusal, "%s: %s", fy_status_name(fy_error_get()->status),
+             fy_error_get()->text);
     return FY_STATUS_OK;
 }
 
-static fy_status_t measure(session_t *session, const request_t *request, const fy_dataset_t *digits, size_t count, fy_tensor_t **first,
-                           outcome_t *out)
+static fy_status_t measure(session_t *session, const request_t *request, const fy_dataset_t *digits,
+                           size_t count, fy_tensor_t **first, outcome_t *out)
 {
     char name[32], path[64];
     training_t training;
@@ -267,17 +297,21 @@ static fy_status_t measure(session_t *session, const request_t *request, const f
 
 /* ---- reporting ---- */
 
-static void print_text(const session_t *session, const request_t *request, const char *origin, const sheet_t *sheet,
-                       const outcome_t *outcomes, size_t count)
+static void print_text(const session_t *session, const request_t *request, const char *origin,
+                       const sheet_t *sheet, const outcome_t *outcomes, size_t count)
 {
-    fprintf(session->out, "parallel: lenet, %lld steps of %lld digits (%s), lr %g, from %s on (%s)\n\n", (long long)request->steps,
-            (long long)request->batch, origin, request->lr, fy_device_name(session->device), session->info.model);
+    fprintf(session->out,
+            "parallel: lenet, %lld steps of %lld digits (%s), lr %g, from %s on (%s)\n\n",
+            (long long)request->steps, (long long)request->batch, origin, request->lr,
+            fy_device_name(session->device), session->info.model);
     sheet_print(sheet, session->out);
     if (outcomes[count - 1].refusal[0])
-        fprintf(session->out, "\nreading a weight of the last replica on the host:\n%s\n", outcomes[count - 1].refusal);
+        fprintf(session->out, "\nreading a weight of the last replica on the host:\n%s\n",
+                outcomes[count - 1].refusal);
 }
 
-static fy_status_t report(session_t *session, const request_t *request, const char *origin, const outcome_t *outcomes, size_t count)
+static fy_status_t report(session_t *session, const request_t *request, const char *origin,
+                          const outcome_t *outcomes, size_t count)
 {
     static const column_t columns[] = {
         { "devices", "devices", 0 },
@@ -324,7 +358,8 @@ static fy_status_t report(session_t *session, const request_t *request, const ch
     fy_status_t status = session_csv(session, sheet);
     sheet_destroy(sheet);
     if (status == FY_STATUS_OK && !all_ok)
-        status = TOOL_FAIL(BAD_VALUE, "parameters on several devices are not those of one (1e-5), or replicas differ: see the table");
+        status = TOOL_FAIL(BAD_VALUE, "parameters on several devices are not those of one (1e-5), "
+                                      "or replicas differ: see the table");
     return status;
 }
 
@@ -351,8 +386,10 @@ int exp_parallel(int argc, char **argv)
     request_t request = { NULL, 4, 256, 20, 1, "0.2", 0.2 };
     const option_t options[] = {
         { "data", OPTION_TEXT, "DIR", &request.data, "folder with MNIST's files", 0, 0 },
-        { "devices", OPTION_INT, "N", &request.devices, "up to how many devices: 1, 2, 4, ... of them", 1, MOST_DEVICES },
-        { "batch", OPTION_INT, "N", &request.batch, "samples a step, over all devices", MOST_DEVICES, 65536 },
+        { "devices", OPTION_INT, "N", &request.devices,
+          "up to how many devices: 1, 2, 4, ... of them", 1, MOST_DEVICES },
+        { "batch", OPTION_INT, "N", &request.batch, "samples a step, over all devices",
+          MOST_DEVICES, 65536 },
         { "steps", OPTION_INT, "N", &request.steps, "steps of each training", 1, 1000000 },
         { "lr", OPTION_TEXT, "X", &request.lr_text, "learning rate", 0, 0 },
         { "seed", OPTION_INT, "N", &request.seed, "of the initial values", 0, INT32_MAX },
@@ -361,25 +398,31 @@ int exp_parallel(int argc, char **argv)
     };
     const usage_t usage = {
         "ferry experiment parallel lenet",
-        "Trains LeNet by one thread on 1, 2, 4, ... devices: shards of each batch, gradients summed by peer transfers.\n"
+        "Trains LeNet by one thread on 1, 2, 4, ... devices: shards of each batch, gradients "
+        "summed by peer transfers.\n"
         "Data: --data, else $FERRY_DATA, else ../shared/data, else made-up digits.",
-        options, sizeof options / sizeof *options, "ferry experiment parallel --devices 2 --steps 2\n"
+        options, sizeof options / sizeof *options,
+        "ferry experiment parallel --devices 2 --steps 2\n"
     };
     const bool is_named = argc > 1 && argv[1][0] != '-';
     if (is_named && strcmp(argv[1], "lenet") != 0) {
-        fprintf(stderr, "ferry experiment parallel: there is no model '%s' here; there is lenet\n", argv[1]);
+        fprintf(stderr, "ferry experiment parallel: there is no model '%s' here; there is lenet\n",
+                argv[1]);
         return STATUS_USAGE;
     }
-    const parse_result_t parsed = options_parse(&usage, is_named ? argc - 1 : argc, is_named ? argv + 1 : argv);
+    const parse_result_t parsed =
+        options_parse(&usage, is_named ? argc - 1 : argc, is_named ? argv + 1 : argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (common.plot) {
-        fprintf(stderr, "%s: --plot: this table has no figure; --csv FILE writes its numbers\n", usage.command);
+        fprintf(stderr, "%s: --plot: this table has no figure; --csv FILE writes its numbers\n",
+                usage.command);
         return STATUS_USAGE;
     }
     char *end;
     request.lr = strtod(request.lr_text, &end);
     if (end == request.lr_text || *end || !isfinite(request.lr) || request.lr < 0) {
-        fprintf(stderr, "%s: --lr takes a number, 0 or more, not '%s'\n", usage.command, request.lr_text);
+        fprintf(stderr, "%s: --lr takes a number, 0 or more, not '%s'\n", usage.command,
+                request.lr_text);
         return STATUS_USAGE;
     }
     session_t session;

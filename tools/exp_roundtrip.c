@@ -1,6 +1,8 @@
-/* Experiment E6: one matrix product, (1) on the host, (2) resident on the device, (3) on the device with both operands sent and the
- * result fetched every time. The resident loop runs in a scope whose guard refuses any transfer and any sync.
- * Not here: the sweep's crossover and figures (exp_roundtrip_sweep.c). How to read it: docs/experiments.md. */
+/* Experiment E6: one matrix product, (1) on the host, (2) resident on the device, (3) on the device
+ * with both operands sent and the result fetched every time. The resident loop runs in a scope
+ * whose guard refuses any transfer and any sync.
+ * Not here: the sweep's crossover and figures (exp_roundtrip_sweep.c). How to read it:
+ * docs/experiments.md. */
 #include "tools/exp_roundtrip.h"
 
 #include <math.h>
@@ -14,7 +16,8 @@ typedef struct operands {
     int64_t size;
 } operands_t;
 
-typedef fy_status_t (*step_fn)(const operands_t *operands, fy_device_t *device, fy_tensor_t **out_product);
+typedef fy_status_t (*step_fn)(const operands_t *operands, fy_device_t *device,
+                               fy_tensor_t **out_product);
 
 static fy_status_t step_host(const operands_t *o, fy_device_t *device, fy_tensor_t **out_product)
 {
@@ -22,7 +25,8 @@ static fy_status_t step_host(const operands_t *o, fy_device_t *device, fy_tensor
     return fy_matmul(o->host_a, o->host_b, out_product);
 }
 
-static fy_status_t step_resident(const operands_t *o, fy_device_t *device, fy_tensor_t **out_product)
+static fy_status_t step_resident(const operands_t *o, fy_device_t *device,
+                                 fy_tensor_t **out_product)
 {
     (void)device;
     return fy_matmul(o->device_a, o->device_b, out_product);
@@ -33,8 +37,10 @@ static fy_status_t step_copies(const operands_t *o, fy_device_t *device, fy_tens
 {
     fy_tensor_t *a, *b, *product;
     fy_download_t *reply;
-    FY_TRY(fy_tensor_upload(o->host_a, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &a));
-    FY_TRY(fy_tensor_upload(o->host_b, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &b));
+    FY_TRY(
+        fy_tensor_upload(o->host_a, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &a));
+    FY_TRY(
+        fy_tensor_upload(o->host_b, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &b));
     FY_TRY(fy_matmul(a, b, &product));
     FY_TRY(fy_tensor_download(product, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
     fy_tensor_destroy(product);
@@ -72,10 +78,12 @@ static const struct {
 const char *roundtrip_variant_name(int variant) { return variants[variant].name; }
 
 /* The timed loop, in a scope of its own so that the ledger can tell it from warm-up and set-up. */
-static fy_status_t run_loop(session_t *session, int variant, const operands_t *operands, int64_t iters)
+static fy_status_t run_loop(session_t *session, int variant, const operands_t *operands,
+                            int64_t iters)
 {
     fy_scope_t loop = fy_scope_begin("loop");
-    if (variants[variant].light_only) FY_TRY(fy_scope_guard(&(fy_guard_options_t)FY_GUARD_LIGHT_ONLY));
+    if (variants[variant].light_only)
+        FY_TRY(fy_scope_guard(&(fy_guard_options_t)FY_GUARD_LIGHT_ONLY));
     for (int64_t i = 0; i < iters; i++) {
         fy_tensor_t *product;
         FY_TRY(variants[variant].step(operands, session->device, &product));
@@ -86,7 +94,8 @@ static fy_status_t run_loop(session_t *session, int variant, const operands_t *o
 }
 
 /* One more product, outside the timed loop, as a host tensor. */
-static fy_status_t fetch_product(session_t *session, int variant, const operands_t *operands, fy_tensor_t **out_host)
+static fy_status_t fetch_product(session_t *session, int variant, const operands_t *operands,
+                                 fy_tensor_t **out_host)
 {
     fy_tensor_t *product;
     fy_download_t *reply;
@@ -99,8 +108,8 @@ static fy_status_t fetch_product(session_t *session, int variant, const operands
     return fy_download_wait(reply, FY_FOREVER, out_host);
 }
 
-static fy_status_t measure_variant(session_t *session, int variant, const operands_t *operands, int64_t iters, fy_tensor_t **out_product,
-                                   roundtrip_t *out)
+static fy_status_t measure_variant(session_t *session, int variant, const operands_t *operands,
+                                   int64_t iters, fy_tensor_t **out_product, roundtrip_t *out)
 {
     fy_tensor_t *product;
     fy_scope_t scope = fy_scope_begin(variants[variant].name);
@@ -121,7 +130,9 @@ static fy_status_t measure_variant(session_t *session, int variant, const operan
     out->model_ns = model_end > model_begin ? (model_end - model_begin) / n : NAN;
     out->uploads = (double)(after.upload.count - before.upload.count) / n;
     out->downloads = (double)(after.download.count - before.download.count) / n;
-    out->nbytes = (double)(after.upload.nbytes - before.upload.nbytes + after.download.nbytes - before.download.nbytes) / n;
+    out->nbytes = (double)(after.upload.nbytes - before.upload.nbytes + after.download.nbytes -
+                           before.download.nbytes) /
+                  n;
     FY_TRY(fetch_product(session, variant, operands, out_product));
     fy_scope_end(scope, 1, out_product);
     return FY_STATUS_OK;
@@ -135,8 +146,10 @@ static fy_status_t make_operands(session_t *session, int64_t size, operands_t *o
     FY_TRY(fy_rng_create(host, SEED, &rng));
     FY_TRY(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(size, size), -1, 1, &out->host_a));
     FY_TRY(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(size, size), -1, 1, &out->host_b));
-    FY_TRY(fy_tensor_upload(out->host_a, session->device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &out->device_a));
-    return fy_tensor_upload(out->host_b, session->device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &out->device_b);
+    FY_TRY(fy_tensor_upload(out->host_a, session->device,
+                            &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &out->device_a));
+    return fy_tensor_upload(out->host_b, session->device,
+                            &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &out->device_b);
 }
 
 static fy_status_t max_abs_diff(fy_tensor_t *a, fy_tensor_t *b, int64_t count, double *out_diff)
@@ -153,15 +166,18 @@ static fy_status_t max_abs_diff(fy_tensor_t *a, fy_tensor_t *b, int64_t count, d
     return FY_STATUS_OK;
 }
 
-fy_status_t roundtrip_measure(session_t *session, int64_t size, int64_t iters, roundtrip_t out[VARIANT_COUNT])
+fy_status_t roundtrip_measure(session_t *session, int64_t size, int64_t iters,
+                              roundtrip_t out[VARIANT_COUNT])
 {
     operands_t operands;
     fy_tensor_t *products[VARIANT_COUNT];
     FY_TRY(make_operands(session, size, &operands));
-    for (int v = 0; v < VARIANT_COUNT; v++) FY_TRY(measure_variant(session, v, &operands, iters, &products[v], &out[v]));
+    for (int v = 0; v < VARIANT_COUNT; v++)
+        FY_TRY(measure_variant(session, v, &operands, iters, &products[v], &out[v]));
     for (int v = 0; v < VARIANT_COUNT; v++) {
         FY_TRY(max_abs_diff(products[0], products[v], size * size, &out[v].max_abs_diff));
-        if (v != VARIANT_HOST && !session->info.numerics) out[v].max_abs_diff = NAN; /* what comes down is all zero */
+        /* what comes down is all zero */
+        if (v != VARIANT_HOST && !session->info.numerics) out[v].max_abs_diff = NAN;
     }
     /* The session's scope would do, but a sweep would pile them up. */
     for (int v = 0; v < VARIANT_COUNT; v++) fy_tensor_destroy(products[v]);
@@ -172,7 +188,8 @@ fy_status_t roundtrip_measure(session_t *session, int64_t size, int64_t iters, r
     return FY_STATUS_OK;
 }
 
-static fy_status_t report(session_t *session, int64_t size, int64_t iters, const roundtrip_t measured[VARIANT_COUNT])
+static fy_status_t report(session_t *session, int64_t size, int64_t iters,
+                          const roundtrip_t measured[VARIANT_COUNT])
 {
     static const column_t columns[] = {
         { "name", "variant", 0 },
@@ -201,13 +218,16 @@ static fy_status_t report(session_t *session, int64_t size, int64_t iters, const
         sheet_real(sheet, m->max_abs_diff);
     }
     if (session->out) {
-        fprintf(session->out, "roundtrip: a %lldx%lld f32 matrix product, %lld times, on %s (%s)\n\n", (long long)size, (long long)size,
-                (long long)iters, fy_device_name(session->device), session->info.model);
+        fprintf(session->out,
+                "roundtrip: a %lldx%lld f32 matrix product, %lld times, on %s (%s)\n\n",
+                (long long)size, (long long)size, (long long)iters, fy_device_name(session->device),
+                session->info.model);
         sheet_print(sheet, session->out);
     } else {
         json_int(&session->json, "size", size);
         json_int(&session->json, "iters", iters);
-        json_text(&session->json, "clock", "wall"); /* of ns_per_iter; model_ns_per_iter says its own */
+        /* of ns_per_iter; model_ns_per_iter says its own */
+        json_text(&session->json, "clock", "wall");
         sheet_json(sheet, &session->json, "variants");
         json_real(&session->json, "max_abs_diff", most);
     }
@@ -231,15 +251,19 @@ int exp_roundtrip(int argc, char **argv)
     const option_t options[] = {
         { "size", OPTION_INT, "N", &size, "rows and columns of the matrices", 1, 8192 },
         { "iters", OPTION_INT, "N", &iters, "products per variant", 1, 1000000000 },
-        { "sweep", OPTION_FLAG, NULL, &sweep, "go through sizes from 8 to 1024 and find where the device begins to pay", 0, 0 },
+        { "sweep", OPTION_FLAG, NULL, &sweep,
+          "go through sizes from 8 to 1024 and find where the device begins to pay", 0, 0 },
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };
-    const usage_t usage = { "ferry experiment roundtrip",
-                            "Multiplies two square matrices on the host, resident on the device, and on the device with copies every time.",
-                            options, sizeof options / sizeof *options,
-                            "ferry experiment roundtrip --device sim:0\n"
-                            "ferry experiment roundtrip --device sim:0 --size 512 --iters 10 --traffic\n" };
+    const usage_t usage = {
+        "ferry experiment roundtrip",
+        "Multiplies two square matrices on the host, resident on the device, and on the device "
+        "with copies every time.",
+        options, sizeof options / sizeof *options,
+        "ferry experiment roundtrip --device sim:0\n"
+        "ferry experiment roundtrip --device sim:0 --size 512 --iters 10 --traffic\n"
+    };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
 
@@ -247,7 +271,8 @@ int exp_roundtrip(int argc, char **argv)
     roundtrip_t measured[VARIANT_COUNT];
     fy_status_t status = session_begin(&session, &common, usage.command, "experiment", "roundtrip");
     if (status == FY_STATUS_OK && sweep) status = roundtrip_sweep(&session, iters);
-    if (status == FY_STATUS_OK && !sweep) status = roundtrip_measure(&session, size, iters, measured);
+    if (status == FY_STATUS_OK && !sweep)
+        status = roundtrip_measure(&session, size, iters, measured);
     if (status == FY_STATUS_OK && !sweep) status = report(&session, size, iters, measured);
     if (status == FY_STATUS_OK && session.out) ledger_print(session.out, common.traffic);
     if (status == FY_STATUS_OK && !session.out) ledger_json(&session.json);

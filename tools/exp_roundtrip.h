@@ -17,7 +17,8 @@ typedef struct roundtrip {
 /* "host", "resident", "copies" */
 const char *roundtrip_variant_name(int variant);
 /* All three variants at one size. */
-fy_status_t roundtrip_measure(session_t *session, int64_t size, int64_t iters, roundtrip_t out[VARIANT_COUNT]);
+fy_status_t roundtrip_measure(session_t *session, int64_t size, int64_t iters,
+                              roundtrip_t out[VARIANT_COUNT]);
 /* Measures over sizes, finds the crossovers and reports. */
 fy_status_t roundtrip_sweep(session_t *session, int64_t iters);
 

@@ -1,10 +1,13 @@
-/* The roundtrip experiment over sizes: from which size on is the device faster than the host, resident and with copies?
+/* The roundtrip experiment over sizes: from which size on is the device faster than the host,
+ * resident and with copies?
  * On a simulated device the model clock decides, so the answer is the same in every run. */
 #include "tools/exp_roundtrip.h"
 
 #include <math.h>
 
-static const int64_t sizes[] = { 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024 };
+static const int64_t sizes[] = {
+    8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024
+};
 enum { SIZE_COUNT = sizeof sizes / sizeof *sizes };
 
 /* Fewer iterations where each is long; by formula, so that traffic is the same in every run. */
@@ -15,15 +18,16 @@ static int64_t iters_for(int64_t size, int64_t most)
     return n < 3 ? (most < 3 ? most : 3) : n > most ? most : n;
 }
 
-/* Size past which `times` stay below `host`'s: 0 if they always are, NaN if they are not at the end. Between two sizes the ratio is
- * taken as a power of the size. */
+/* Size past which `times` stay below `host`'s: 0 if they always are, NaN if they are not at the
+ * end. Between two sizes the ratio is taken as a power of the size. */
 static double crossover(const double *host, const double *times)
 {
     int first = SIZE_COUNT;
     while (first > 0 && times[first - 1] < host[first - 1]) first--;
     if (first == SIZE_COUNT) return NAN;
     if (first == 0) return 0;
-    double before = log(times[first - 1] / host[first - 1]), after = log(times[first] / host[first]);
+    double before = log(times[first - 1] / host[first - 1]),
+           after = log(times[first] / host[first]);
     double low = log((double)sizes[first - 1]), high = log((double)sizes[first]);
     return exp(low + (high - low) * before / (before - after));
 }
@@ -35,10 +39,14 @@ static void report_crossover(session_t *session, int variant, double size)
         json_begin_object(&session->json, NULL);
         json_text(&session->json, "name", name);
         json_real(&session->json, "crossover_size", size > 0 ? size : NAN);
-        json_text(&session->json, "faster_than_host", isnan(size) ? "never" : size > 0 ? "from_crossover_size" : "always");
+        json_text(&session->json, "faster_than_host",
+                  isnan(size) ? "never"
+                  : size > 0  ? "from_crossover_size"
+                              : "always");
         json_end(&session->json);
     } else if (isnan(size)) {
-        fprintf(session->out, "%s: not faster than the host up to size %lld\n", name, (long long)sizes[SIZE_COUNT - 1]);
+        fprintf(session->out, "%s: not faster than the host up to size %lld\n", name,
+                (long long)sizes[SIZE_COUNT - 1]);
     } else if (size > 0) {
         fprintf(session->out, "%s: faster than the host from size %.0f on\n", name, ceil(size));
     } else {
@@ -46,12 +54,13 @@ static void report_crossover(session_t *session, int variant, double size)
     }
 }
 
-static fy_status_t report(session_t *session, const sheet_t *sheet, const double x[SIZE_COUNT], double times[VARIANT_COUNT][SIZE_COUNT],
-                          double most)
+static fy_status_t report(session_t *session, const sheet_t *sheet, const double x[SIZE_COUNT],
+                          double times[VARIANT_COUNT][SIZE_COUNT], double most)
 {
     if (session->out) {
-        fprintf(session->out, "roundtrip over sizes, on %s (%s), ns per iteration by the %s clock\n\n", fy_device_name(session->device),
-                session->info.model, session_clock(session));
+        fprintf(session->out,
+                "roundtrip over sizes, on %s (%s), ns per iteration by the %s clock\n\n",
+                fy_device_name(session->device), session->info.model, session_clock(session));
         sheet_print(sheet, session->out);
         fputc('\n', session->out);
     } else {
@@ -60,14 +69,17 @@ static fy_status_t report(session_t *session, const sheet_t *sheet, const double
         json_real(&session->json, "max_abs_diff", most);
         json_begin_array(&session->json, "crossovers");
     }
-    for (int v = VARIANT_RESIDENT; v < VARIANT_COUNT; v++) report_crossover(session, v, crossover(times[VARIANT_HOST], times[v]));
+    for (int v = VARIANT_RESIDENT; v < VARIANT_COUNT; v++)
+        report_crossover(session, v, crossover(times[VARIANT_HOST], times[v]));
     if (!session->out) json_end(&session->json);
 
     series_t series[VARIANT_COUNT];
-    for (int v = 0; v < VARIANT_COUNT; v++) series[v] = (series_t){ roundtrip_variant_name(v), SIZE_COUNT, x, times[v] };
+    for (int v = 0; v < VARIANT_COUNT; v++)
+        series[v] = (series_t){ roundtrip_variant_name(v), SIZE_COUNT, x, times[v] };
     const plot_t plot = { .title = "A matrix product over sizes",
                           .x_label = "rows and columns",
-                          .y_label = session->info.is_simulated ? "ns per iteration, model clock" : "ns per iteration",
+                          .y_label = session->info.is_simulated ? "ns per iteration, model clock"
+                                                                : "ns per iteration",
                           .log_x = true,
                           .log_y = true,
                           .nseries = VARIANT_COUNT,

@@ -1,5 +1,6 @@
-/* `ferry experiment speedups`: ways to train faster, one row each: measured without and with the technique, and what must hold checked. Rows keep
- * the numbers that the list of seventeen has in docs/experiments.md. Not here: the rows' own code (exp_speedups_*.c). */
+/* `ferry experiment speedups`: ways to train faster, one row each: measured without and with the
+ * technique, and what must hold checked. Rows keep the numbers that the list of seventeen has in
+ * docs/experiments.md. Not here: the rows' own code (exp_speedups_*.c). */
 #include "tools/exp_speedups.h"
 
 #include <math.h>
@@ -15,18 +16,30 @@ typedef struct row {
 } row_t;
 
 static const row_t rows[] = {
-    { 1, "one-cycle schedule", "lr 0.05 throughout | 0.004 to 0.1 and down", "loss after 60 steps", false, speedup_schedule },
-    { 2, "loader threads", "filled inside fy_loader_next | by 2 threads", "wall ns/batch", false, speedup_loader },
-    { 3, "largest batch", "largest power of two that fits | planned maximum", "samples", true, speedup_largest_batch },
-    { 5, "fused optimizer", "Adam op by op, each parameter | one request for all", "ns/step", false, speedup_fused_optimizer },
-    { 7, "fewer host-device copies", "loss read each step | at the end", "downloads in 20 steps", false, speedup_lazy_metrics },
-    { 9, "gradient accumulation", "batch of 512 at once | in 8 parts", "activation bytes beside the batch", false, speedup_accumulate },
-    { 11, "gradients set to none", "zeroed each step | first write assigns", "ns/step", false, speedup_set_to_none },
-    { 12, "wrap, don't copy", "copied into a tensor | fy_tensor_wrap", "wall ns", false, speedup_wrap },
-    { 13, "debug tools off", "every event recorded | nothing", "wall ns/step", false, speedup_debug_off },
-    { 14, "gradient clipping on the device", "norm read on the host | 0 downloads", "ns", false, speedup_clip },
-    { 16, "no gradient in validation", "forward on a tape | without", "bytes held", false, speedup_no_grad },
-    { 17, "normalised inputs", "raw columns | mean 0, std 1", "loss after 10 steps", false, speedup_normalise },
+    { 1, "one-cycle schedule", "lr 0.05 throughout | 0.004 to 0.1 and down", "loss after 60 steps",
+      false, speedup_schedule },
+    { 2, "loader threads", "filled inside fy_loader_next | by 2 threads", "wall ns/batch", false,
+      speedup_loader },
+    { 3, "largest batch", "largest power of two that fits | planned maximum", "samples", true,
+      speedup_largest_batch },
+    { 5, "fused optimizer", "Adam op by op, each parameter | one request for all", "ns/step", false,
+      speedup_fused_optimizer },
+    { 7, "fewer host-device copies", "loss read each step | at the end", "downloads in 20 steps",
+      false, speedup_lazy_metrics },
+    { 9, "gradient accumulation", "batch of 512 at once | in 8 parts",
+      "activation bytes beside the batch", false, speedup_accumulate },
+    { 11, "gradients set to none", "zeroed each step | first write assigns", "ns/step", false,
+      speedup_set_to_none },
+    { 12, "wrap, don't copy", "copied into a tensor | fy_tensor_wrap", "wall ns", false,
+      speedup_wrap },
+    { 13, "debug tools off", "every event recorded | nothing", "wall ns/step", false,
+      speedup_debug_off },
+    { 14, "gradient clipping on the device", "norm read on the host | 0 downloads", "ns", false,
+      speedup_clip },
+    { 16, "no gradient in validation", "forward on a tape | without", "bytes held", false,
+      speedup_no_grad },
+    { 17, "normalised inputs", "raw columns | mean 0, std 1", "loss after 10 steps", false,
+      speedup_normalise },
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -40,7 +53,10 @@ static bool choose(const char *list, bool chosen[ROWS])
         int i = 0;
         while (i < ROWS && rows[i].number != number) i++;
         if (end == at || (*end && *end != ',') || i == ROWS) {
-            fprintf(stderr, "ferry experiment speedups: --only takes numbers of rows, separated by commas, not '%s'; there are", list);
+            fprintf(stderr,
+                    "ferry experiment speedups: --only takes numbers of rows, separated by commas, "
+                    "not '%s'; there are",
+                    list);
             for (i = 0; i < ROWS; i++) fprintf(stderr, " %d", rows[i].number);
             fputs("\n", stderr);
             return false;
@@ -62,7 +78,8 @@ static void add_row(sheet_t *sheet, const session_t *session, const row_t *row, 
 {
     char unit[64];
     const bool by_clock = strncmp(row->unit, "ns", 2) == 0;
-    snprintf(unit, sizeof unit, "%s%s%s", by_clock ? session_clock(session) : "", by_clock ? " " : "", row->unit);
+    snprintf(unit, sizeof unit, "%s%s%s", by_clock ? session_clock(session) : "",
+             by_clock ? " " : "", row->unit);
     sheet_int(sheet, row->number);
     sheet_text(sheet, row->technique);
     sheet_text(sheet, row->compared);
@@ -88,12 +105,20 @@ static fy_status_t run_row(session_t *session, const row_t *row, speedup_t *out)
 static fy_status_t run(session_t *session, const bool chosen[ROWS])
 {
     static const column_t columns[] = {
-        { "row", "#", 0 },        { "technique", "technique", 0 }, { "compared", "without | with", 0 },
-        { "unit", "unit", 0 },    { "without", "without", 3 },     { "with", "with", 3 },
-        { "effect", "times", 2 }, { "status", "status", 0 },       { "holds", "what holds", 0 },
+        { "row", "#", 0 },
+        { "technique", "technique", 0 },
+        { "compared", "without | with", 0 },
+        { "unit", "unit", 0 },
+        { "without", "without", 3 },
+        { "with", "with", 3 },
+        { "effect", "times", 2 },
+        { "status", "status", 0 },
+        { "holds", "what holds", 0 },
     };
     if (!session->info.numerics)
-        return TOOL_FAIL(INVALID_ARGUMENT, "speedups checks what it computes: a device with numerics=off has nothing to check");
+        return TOOL_FAIL(
+            INVALID_ARGUMENT,
+            "speedups checks what it computes: a device with numerics=off has nothing to check");
     sheet_t *sheet = sheet_create(columns, sizeof columns / sizeof *columns);
     fy_status_t status = FY_STATUS_OK;
     int failed = 0, done = 0, count = 0;
@@ -107,7 +132,8 @@ static fy_status_t run(session_t *session, const bool chosen[ROWS])
         progress("row", ++done, count);
     }
     if (status == FY_STATUS_OK && session->out)
-        fprintf(session->out, "speedups on %s (%s)\n\n", fy_device_name(session->device), session->info.model);
+        fprintf(session->out, "speedups on %s (%s)\n\n", fy_device_name(session->device),
+                session->info.model);
     if (status == FY_STATUS_OK && session->out) sheet_print(sheet, session->out);
     if (status == FY_STATUS_OK && session->json.file) {
         json_text(&session->json, "clock", session_clock(session));
@@ -116,7 +142,8 @@ static fy_status_t run(session_t *session, const bool chosen[ROWS])
     if (status == FY_STATUS_OK) status = session_csv(session, sheet);
     sheet_destroy(sheet);
     if (status == FY_STATUS_OK && failed)
-        status = TOOL_FAIL(BAD_VALUE, "in %d rows something that must hold does not: see the table", failed);
+        status = TOOL_FAIL(BAD_VALUE, "in %d rows something that must hold does not: see the table",
+                           failed);
     return status;
 }
 
@@ -130,13 +157,17 @@ int exp_speedups(int argc, char **argv)
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };
-    const usage_t usage = { "ferry experiment speedups",
-                            "Ways to train faster: each is measured without and with, and what must hold is checked.", options,
-                            sizeof options / sizeof *options, "ferry experiment speedups --device sim:0 --only 1\n" };
+    const usage_t usage = {
+        "ferry experiment speedups",
+        "Ways to train faster: each is measured without and with, and what must hold is checked.",
+        options, sizeof options / sizeof *options,
+        "ferry experiment speedups --device sim:0 --only 1\n"
+    };
     const parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (common.plot) {
-        fprintf(stderr, "%s: --plot: this table has no figure; --csv FILE writes its numbers\n", usage.command);
+        fprintf(stderr, "%s: --plot: this table has no figure; --csv FILE writes its numbers\n",
+                usage.command);
         return STATUS_USAGE;
     }
     if (!choose(only, chosen)) return STATUS_USAGE;

@@ -1,4 +1,5 @@
-/* Rows of `ferry experiment speedups` about data and what crosses: loader threads, losses read late, wrapping, normalising.
+/* Rows of `ferry experiment speedups` about data and what crosses: loader threads, losses read
+ * late, wrapping, normalising.
  * Not here: the table of rows (exp_speedups.c). Numbers of rows: docs/experiments.md. */
 #include <math.h>
 #include <stdlib.h>
@@ -11,8 +12,10 @@
 
 enum { LOADED = 2048, LOADER_BATCH = 64 };
 
-/* One epoch through a loader with so many threads; a running sum over the bits of its labels and some pixels stands for the order. */
-static fy_status_t load_epoch(session_t *session, const fy_dataset_t *digits, int workers, uint64_t *out_order, double *out_ns)
+/* One epoch through a loader with so many threads; a running sum over the bits of its labels and
+ * some pixels stands for the order. */
+static fy_status_t load_epoch(session_t *session, const fy_dataset_t *digits, int workers,
+                              uint64_t *out_order, double *out_ns)
 {
     fy_loader_t *loader;
     fy_loader_options_t options = FY_LOADER_OPTIONS_INIT;
@@ -61,8 +64,11 @@ fy_status_t speedup_loader(session_t *session, speedup_t *out)
     FY_TRY(status);
     out->without = ns[0] / batches;
     out->with = ns[2] / batches;
-    out->ok = order[1] == order[0] && order[2] == order[0] && order[3] == order[0] && order[4] == order[0];
-    snprintf(out->held, sizeof out->held, "the same samples in the same order with 0 to 4 threads (%016llx)", (unsigned long long)order[0]);
+    out->ok = order[1] == order[0] && order[2] == order[0] && order[3] == order[0] &&
+              order[4] == order[0];
+    snprintf(out->held, sizeof out->held,
+             "the same samples in the same order with 0 to 4 threads (%016llx)",
+             (unsigned long long)order[0]);
     return FY_STATUS_OK;
 }
 
@@ -83,7 +89,8 @@ static fy_status_t run_steps(net_t *net, int reads_each, double *out_downloads, 
         FY_TRY(net_gradient(net, 0, net->batch, NULL, &loss));
         FY_TRY(net_descend(net, 0.1));
         if (!reads_each) continue;
-        FY_TRY(fy_tensor_download(loss, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &download));
+        FY_TRY(
+            fy_tensor_download(loss, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &download));
         FY_TRY(fy_download_wait_f64(download, FY_FOREVER, out_loss));
     }
     fy_scope_end(scope, 1, &loss);
@@ -99,12 +106,15 @@ fy_status_t speedup_lazy_metrics(session_t *session, speedup_t *out)
     for (int lazy = 0; lazy < 2; lazy++) {
         net_t net;
         fy_status_t status = net_open(session->device, 64, &net);
-        if (status == FY_STATUS_OK) status = run_steps(&net, !lazy, lazy ? &out->with : &out->without, &loss[lazy]);
+        if (status == FY_STATUS_OK)
+            status = run_steps(&net, !lazy, lazy ? &out->with : &out->without, &loss[lazy]);
         net_close(&net);
         FY_TRY(status);
     }
     out->ok = loss[0] == loss[1] && out->with == 0 && out->without == STEPS;
-    snprintf(out->held, sizeof out->held, "0 downloads and 0 waits in %d steps, under a guard; the same loss, %.6f", STEPS, loss[1]);
+    snprintf(out->held, sizeof out->held,
+             "0 downloads and 0 waits in %d steps, under a guard; the same loss, %.6f", STEPS,
+             loss[1]);
     return FY_STATUS_OK;
 }
 
@@ -124,7 +134,9 @@ fy_status_t speedup_wrap(session_t *session, speedup_t *out)
     if (status == FY_STATUS_OK) status = fy_tensor_map(copy, FY_ACCESS_WRITE, &inside);
     if (status == FY_STATUS_OK) memcpy(inside, own, WRAPPED * sizeof *own);
     const double middle = wall_ns();
-    if (status == FY_STATUS_OK) status = fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(WRAPPED), own, NULL, NULL, &wrapped);
+    if (status == FY_STATUS_OK)
+        status = fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(WRAPPED), own, NULL, NULL,
+                                &wrapped);
     const double end = wall_ns();
     out->without = middle - begin;
     out->with = end - middle;
@@ -144,7 +156,8 @@ fy_status_t speedup_wrap(session_t *session, speedup_t *out)
         fy_tensor_destroy(copy);
     }
     free(own);
-    snprintf(out->held, sizeof out->held, "one address, so 0 of %d bytes copied; writes are seen both ways",
+    snprintf(out->held, sizeof out->held,
+             "one address, so 0 of %d bytes copied; writes are seen both ways",
              (int)(WRAPPED * sizeof(float)));
     return status;
 }
@@ -153,7 +166,8 @@ fy_status_t speedup_wrap(session_t *session, speedup_t *out)
 
 enum { DESCENTS = 10 };
 
-/* Ten steps of gradient descent, lr 0.5, on mean((X theta - y)^2) / 2; the last loss, or what it had become when it was no number. */
+/* Ten steps of gradient descent, lr 0.5, on mean((X theta - y)^2) / 2; the last loss, or what it
+ * had become when it was no number. */
 static double descend(const double *rows, uint64_t count, uint64_t cols)
 {
     double theta[AIRFOIL_COLUMNS] = { 0 }, loss = 0;
@@ -178,7 +192,8 @@ static bool is_standard(const double *rows, uint64_t count, uint64_t cols)
 {
     for (uint64_t c = 0; c < cols; c++) {
         double sum = 0, squares = 0;
-        for (uint64_t r = 0; r < count; r++) sum += rows[r * cols + c], squares += rows[r * cols + c] * rows[r * cols + c];
+        for (uint64_t r = 0; r < count; r++)
+            sum += rows[r * cols + c], squares += rows[r * cols + c] * rows[r * cols + c];
         const double mean = sum / (double)count, std = sqrt(squares / (double)count - mean * mean);
         if (fabs(mean) > 1e-3 || fabs(std - 1) > 1e-3) return false;
     }
@@ -189,7 +204,8 @@ fy_status_t speedup_normalise(session_t *session, speedup_t *out)
 {
     (void)session;
     fy_table_t *table;
-    FY_TRY(fy_table_synthetic(1503, 1, &table)); /* as the measured ones: columns from 1e-3 to 1e4 */
+    /* as the measured ones: columns from 1e-3 to 1e4 */
+    FY_TRY(fy_table_synthetic(1503, 1, &table));
     const uint64_t rows = fy_table_rows(table), cols = fy_table_cols(table);
     const double raw = descend(fy_table_values(table), rows, cols);
     out->without = raw;
@@ -200,7 +216,9 @@ fy_status_t speedup_normalise(session_t *session, speedup_t *out)
         if (diverged) out->without = NAN; /* no loss to compare with */
         out->ok = diverged && out->with < 0.5 && is_standard(fy_table_values(table), rows, cols);
         snprintf(out->held, sizeof out->held,
-                 "mean 0 and std 1 to 1e-3 in %d columns; raw, the loss is at %.3g after %d steps: it diverges", (int)cols, raw, DESCENTS);
+                 "mean 0 and std 1 to 1e-3 in %d columns; raw, the loss is at %.3g after %d steps: "
+                 "it diverges",
+                 (int)cols, raw, DESCENTS);
     }
     fy_table_destroy(table);
     return status;

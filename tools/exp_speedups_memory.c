@@ -1,11 +1,13 @@
-/* Rows of `ferry experiment speedups` about memory: the largest batch, batches in parts, validation without gradients. Bytes are planned or
- * counted, so they are the same in every run. Not here: the table of rows (exp_speedups.c). */
+/* Rows of `ferry experiment speedups` about memory: the largest batch, batches in parts, validation
+ * without gradients. Bytes are planned or counted, so they are the same in every run. Not here: the
+ * table of rows (exp_speedups.c). */
 #include <math.h>
 #include <stdlib.h>
 
 #include "tools/exp_speedups.h"
 
-/* A training step of the small network over `batch` samples, in parts of at most `user` (int64_t *; NULL: in one). */
+/* A training step of the small network over `batch` samples, in parts of at most `user` (int64_t *;
+ * NULL: in one). */
 static fy_status_t plan_step(fy_device_t *device, int64_t batch, void *user)
 {
     net_t net;
@@ -16,7 +18,8 @@ static fy_status_t plan_step(fy_device_t *device, int64_t batch, void *user)
         fy_tensor_t *loss;
         const fy_backward_options_t options = { sizeof options, NULL, begin > 0 };
         const fy_scope_t step = fy_scope_begin("step");
-        status = net_gradient(&net, begin, begin + part < batch ? begin + part : batch, &options, &loss);
+        status =
+            net_gradient(&net, begin, begin + part < batch ? begin + part : batch, &options, &loss);
         fy_scope_end(step, 0, NULL);
     }
     if (status == FY_STATUS_OK) status = net_descend(&net, 0.1);
@@ -41,8 +44,9 @@ fy_status_t speedup_largest_batch(session_t *session, speedup_t *out)
     out->with = (double)most;
     out->ok = fits.fits && !too_large.fits && most < 1 << 16;
     snprintf(out->held, sizeof out->held,
-             "in 32 MiB %lld fit and %lld do not; lr scales by %.3f with it; planned, nothing ran out of memory", (long long)most,
-             (long long)most + 1, (double)most / (double)power);
+             "in 32 MiB %lld fit and %lld do not; lr scales by %.3f with it; planned, nothing ran "
+             "out of memory",
+             (long long)most, (long long)most + 1, (double)most / (double)power);
     return FY_STATUS_OK;
 }
 
@@ -50,7 +54,8 @@ fy_status_t speedup_largest_batch(session_t *session, speedup_t *out)
 
 enum { WHOLE = 512, PARTS = 8 };
 
-static fy_status_t gradient_in_parts(session_t *session, int64_t part, float **out_grads, uint64_t *out_count)
+static fy_status_t gradient_in_parts(session_t *session, int64_t part, float **out_grads,
+                                     uint64_t *out_count)
 {
     net_t net;
     fy_status_t status = net_open(session->device, WHOLE, &net);
@@ -80,8 +85,9 @@ fy_status_t speedup_accumulate(session_t *session, speedup_t *out)
     if (status == FY_STATUS_OK) {
         const double distance = relative_distance(whole, parts, count);
         out->ok = distance <= 1e-5;
-        snprintf(out->held, sizeof out->held, "gradients of %d x %d samples are those of %d to %.1e (1e-5)", PARTS, WHOLE / PARTS, WHOLE,
-                 distance);
+        snprintf(out->held, sizeof out->held,
+                 "gradients of %d x %d samples are those of %d to %.1e (1e-5)", PARTS,
+                 WHOLE / PARTS, WHOLE, distance);
     }
     free(whole);
     free(parts);
@@ -91,7 +97,8 @@ fy_status_t speedup_accumulate(session_t *session, speedup_t *out)
 /* ---- 16: no gradient in validation ---- */
 
 /* Live bytes that a forward leaves behind while its result is held, and what the tape has saved. */
-static fy_status_t look_forward(net_t *net, int records, double *out_nbytes, uint64_t *out_saved, float **out_logits, uint64_t *out_count)
+static fy_status_t look_forward(net_t *net, int records, double *out_nbytes, uint64_t *out_saved,
+                                float **out_logits, uint64_t *out_count)
 {
     fy_memory_stats_t before = FY_MEMORY_STATS_INIT, after = FY_MEMORY_STATS_INIT;
     fy_tape_info_t info = FY_TAPE_INFO_INIT;
@@ -117,12 +124,16 @@ fy_status_t speedup_no_grad(session_t *session, speedup_t *out)
     uint64_t saved[2], count = 0;
     fy_status_t status = net_open(session->device, 256, &net);
     if (status == FY_STATUS_OK) fy_model_set_training(net.model, 0);
-    if (status == FY_STATUS_OK) status = look_forward(&net, 0, &out->with, &saved[0], &logits[0], &count);
-    if (status == FY_STATUS_OK) status = look_forward(&net, 1, &out->without, &saved[1], &logits[1], &count);
+    if (status == FY_STATUS_OK)
+        status = look_forward(&net, 0, &out->with, &saved[0], &logits[0], &count);
+    if (status == FY_STATUS_OK)
+        status = look_forward(&net, 1, &out->without, &saved[1], &logits[1], &count);
     if (status == FY_STATUS_OK) {
-        out->ok = saved[0] == 0 && saved[1] > 0 && relative_distance(logits[1], logits[0], count) == 0;
-        snprintf(out->held, sizeof out->held, "%llu tensors saved, not %llu; the same %llu results", (unsigned long long)saved[0],
-                 (unsigned long long)saved[1], (unsigned long long)count);
+        out->ok = saved[0] == 0 && saved[1] > 0 &&
+                  relative_distance(logits[1], logits[0], count) == 0;
+        snprintf(out->held, sizeof out->held, "%llu tensors saved, not %llu; the same %llu results",
+                 (unsigned long long)saved[0], (unsigned long long)saved[1],
+                 (unsigned long long)count);
     }
     free(logits[0]);
     free(logits[1]);

@@ -1,4 +1,5 @@
-/* The small network that rows of `ferry experiment speedups` train, and ways to look at numbers. Not here: the rows (exp_speedups_*.c). */
+/* The small network that rows of `ferry experiment speedups` train, and ways to look at numbers.
+ * Not here: the rows (exp_speedups_*.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,8 @@ static fy_status_t fill_batch(int64_t batch, fy_tensor_t *x, fy_tensor_t *y)
     fy_status_t status = FY_STATUS_OK;
     for (int64_t i = 0; i < batch && status == FY_STATUS_OK; i++) {
         status = fy_dataset_get(digits, (uint64_t)i, image, (int32_t *)labels + i);
-        for (int p = 0; p < PIXELS; p++) ((float *)pixels)[i * PIXELS + p] = (float)image[p] / 255.0f;
+        for (int p = 0; p < PIXELS; p++)
+            ((float *)pixels)[i * PIXELS + p] = (float)image[p] / 255.0f;
     }
     fy_dataset_destroy(digits);
     return status;
@@ -52,7 +54,8 @@ void net_close(net_t *net)
     net->model = NULL;
 }
 
-fy_status_t net_gradient(net_t *net, int64_t begin, int64_t end, const fy_backward_options_t *options, fy_tensor_t **out_loss)
+fy_status_t net_gradient(net_t *net, int64_t begin, int64_t end,
+                         const fy_backward_options_t *options, fy_tensor_t **out_loss)
 {
     fy_tensor_t *x, *y, *logits, *sum;
     const fy_scope_t scope = fy_scope_begin("gradient");

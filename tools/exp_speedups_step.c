@@ -1,5 +1,6 @@
-/* Rows of `ferry experiment speedups` about one training step: one request for all parameters, gradients that need no zeroing, debug tools that
- * are off, clipping on the device. Not here: the table of rows (exp_speedups.c). */
+/* Rows of `ferry experiment speedups` about one training step: one request for all parameters,
+ * gradients that need no zeroing, debug tools that are off, clipping on the device. Not here: the
+ * table of rows (exp_speedups.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,8 @@ static fy_status_t adam_open(fy_device_t *device, adam_t *a)
     *a = (adam_t){ .info = FY_MODEL_INFO_INIT };
     FY_TRY(fy_model_open(device, "mnist2018", NULL, &a->model));
     FY_TRY(fy_model_query(a->model, &a->info));
-    if (a->info.nparams > MOST_PARAMS) return TOOL_FAIL(INTERNAL, "mnist2018 has %zu parameters", a->info.nparams);
+    if (a->info.nparams > MOST_PARAMS)
+        return TOOL_FAIL(INTERNAL, "mnist2018 has %zu parameters", a->info.nparams);
     FY_TRY(fy_rng_create(device, 8, &rng));
     for (size_t i = 0; i <= a->info.nparams; i++) {
         fy_param_t param = FY_PARAM_INIT;
@@ -45,7 +47,8 @@ static fy_status_t adam_open(fy_device_t *device, adam_t *a)
 static fy_status_t step_fused(adam_t *a, int step)
 {
     (void)step;
-    return fy_adam_step(a->info.values, a->info.grads, a->first[0], a->second[0], a->number[0], a->rate, NULL);
+    return fy_adam_step(a->info.values, a->info.grads, a->first[0], a->second[0], a->number[0],
+                        a->rate, NULL);
 }
 
 static fy_status_t step_each(adam_t *a, int step)
@@ -54,7 +57,8 @@ static fy_status_t step_each(adam_t *a, int step)
     for (size_t i = 0; i < a->info.nparams; i++) {
         fy_param_t param = FY_PARAM_INIT;
         FY_TRY(fy_model_param(a->model, i, &param));
-        FY_TRY(fy_adam_step(param.value, param.grad, a->first[i + 1], a->second[i + 1], a->number[i + 1], a->rate, NULL));
+        FY_TRY(fy_adam_step(param.value, param.grad, a->first[i + 1], a->second[i + 1],
+                            a->number[i + 1], a->rate, NULL));
     }
     return FY_STATUS_OK;
 }
@@ -90,9 +94,11 @@ static fy_status_t step_by_hand(adam_t *a, int step)
     return FY_STATUS_OK;
 }
 
-/* Three steps, their time, and the parameters afterwards; `expected` (may be NULL): the same in f64. */
-static fy_status_t run_adam(session_t *session, fy_status_t (*step)(adam_t *a, int step), double *out_ns, float **out_values,
-                            uint64_t *out_count, float **expected)
+/* Three steps, their time, and the parameters afterwards; `expected` (may be NULL): the same in
+ * f64. */
+static fy_status_t run_adam(session_t *session, fy_status_t (*step)(adam_t *a, int step),
+                            double *out_ns, float **out_values, uint64_t *out_count,
+                            float **expected)
 {
     adam_t a;
     double begin = 0, end = 0;
@@ -126,13 +132,18 @@ fy_status_t speedup_fused_optimizer(session_t *session, speedup_t *out)
     uint64_t count = 0;
     double each_ns;
     fy_status_t status = run_adam(session, step_fused, &out->with, &fused, &count, &expected);
-    if (status == FY_STATUS_OK) status = run_adam(session, step_each, &each_ns, &each, &count, NULL);
-    if (status == FY_STATUS_OK) status = run_adam(session, step_by_hand, &out->without, &by_hand, &count, NULL);
+    if (status == FY_STATUS_OK)
+        status = run_adam(session, step_each, &each_ns, &each, &count, NULL);
+    if (status == FY_STATUS_OK)
+        status = run_adam(session, step_by_hand, &out->without, &by_hand, &count, NULL);
     if (status == FY_STATUS_OK) {
-        const double distance = relative_distance(expected, fused, count), hand = relative_distance(expected, by_hand, count);
+        const double distance = relative_distance(expected, fused, count),
+                     hand = relative_distance(expected, by_hand, count);
         const bool same = memcmp(fused, each, count * sizeof *fused) == 0;
         out->ok = distance <= 1e-6 && hand <= 1e-5 && same;
-        snprintf(out->held, sizeof out->held, "3 steps of Adam are those in f64 to %.1e (1e-6); one request or one a parameter: %s bits",
+        snprintf(out->held, sizeof out->held,
+                 "3 steps of Adam are those in f64 to %.1e (1e-6); one request or one a parameter: "
+                 "%s bits",
                  distance, same ? "the same" : "other");
     }
     free(fused);
@@ -146,7 +157,8 @@ fy_status_t speedup_fused_optimizer(session_t *session, speedup_t *out)
 
 enum { STEPS = 10 };
 
-static fy_status_t run_steps(session_t *session, int zeroes, double *out_ns, float **out_values, uint64_t *out_count)
+static fy_status_t run_steps(session_t *session, int zeroes, double *out_ns, float **out_values,
+                             uint64_t *out_count)
 {
     net_t net;
     double begin = 0, end = 0;
@@ -154,9 +166,11 @@ static fy_status_t run_steps(session_t *session, int zeroes, double *out_ns, flo
     fy_status_t status = net_open(session->device, 64, &net);
     for (int i = 0; i < 1 + STEPS && status == FY_STATUS_OK; i++) {
         fy_tensor_t *loss = NULL;
-        if (i == 1) status = clock_ns(session, &begin); /* the first one is for warmth, and writes each gradient */
+        /* the first one is for warmth, and writes each gradient */
+        if (i == 1) status = clock_ns(session, &begin);
         if (status == FY_STATUS_OK && zeroes && i) status = fy_fill(net.grads, 0);
-        if (status == FY_STATUS_OK) status = net_gradient(&net, 0, net.batch, zeroes && i ? &adds : NULL, &loss);
+        if (status == FY_STATUS_OK)
+            status = net_gradient(&net, 0, net.batch, zeroes && i ? &adds : NULL, &loss);
         if (status == FY_STATUS_OK) status = net_descend(&net, 0.1);
         fy_tensor_destroy(loss);
     }
@@ -176,7 +190,8 @@ fy_status_t speedup_set_to_none(session_t *session, speedup_t *out)
     if (status == FY_STATUS_OK) {
         out->ok = relative_distance(zeroed, assigned, count) == 0;
         snprintf(out->held, sizeof out->held,
-                 "the first write assigns: 0 bytes of fill, not %llu a step; the same parameters after %d steps",
+                 "the first write assigns: 0 bytes of fill, not %llu a step; the same parameters "
+                 "after %d steps",
                  (unsigned long long)count * sizeof(float), STEPS + 1);
     }
     free(zeroed);
@@ -204,14 +219,17 @@ static fy_status_t time_steps(session_t *session, double *out_ns, double *out_lo
     }
     if (status == FY_STATUS_OK) status = session_wait(session);
     *out_ns = (wall_ns() - begin) / DEBUG_STEPS;
-    if (status == FY_STATUS_OK) status = fy_tensor_download(loss, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &download);
+    if (status == FY_STATUS_OK)
+        status =
+            fy_tensor_download(loss, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &download);
     if (status == FY_STATUS_OK) status = fy_download_wait_f64(download, FY_FOREVER, out_loss);
     fy_tensor_destroy(loss);
     net_close(&net);
     return status;
 }
 
-/* A label that is no class, on a device of its own, whose fault nobody else meets: the failure names the op. */
+/* A label that is no class, on a device of its own, whose fault nobody else meets: the failure
+ * names the op. */
 static fy_status_t find_bad_label(bool *out_named)
 {
     fy_device_t *device;
@@ -255,7 +273,9 @@ fy_status_t speedup_debug_off(session_t *session, speedup_t *out)
     FY_TRY(find_bad_label(&named));
     out->ok = on_loss == off_loss && named;
     snprintf(out->held, sizeof out->held,
-             "the same loss, %.6f, with and without a record of all events; a label that is no class names its op", off_loss);
+             "the same loss, %.6f, with and without a record of all events; a label that is no "
+             "class names its op",
+             off_loss);
     return FY_STATUS_OK;
 }
 
@@ -291,7 +311,8 @@ static double norm_of(const float *values, uint64_t n)
     return sqrt(squares);
 }
 
-static fy_status_t run_clips(session_t *session, net_t *net, double most, fy_status_t (*clip)(net_t *net, double most), double *out_ns,
+static fy_status_t run_clips(session_t *session, net_t *net, double most,
+                             fy_status_t (*clip)(net_t *net, double most), double *out_ns,
                              float **out_grads, uint64_t *out_count)
 {
     double sum = 0;
@@ -326,9 +347,12 @@ static fy_status_t clip_both_ways(session_t *session, net_t *net, speedup_t *out
     double largest = 0;
     for (uint64_t i = 0; i < count; i++) largest = fmax(largest, fabs((double)grads[3][i]));
     const double after = norm_of(grads[2], count);
-    out->ok = fabs(after / most - 1) <= 1e-5 && relative_distance(grads[1], grads[2], count) <= 1e-6 && largest <= most / 100 * (1 + 1e-6);
-    snprintf(out->held, sizeof out->held, "norm %.6f -> %.6f (at most %.6f), 0 downloads; by value: largest %.2e of %.2e", norm, after,
-             most, largest, most / 100);
+    out->ok = fabs(after / most - 1) <= 1e-5 &&
+              relative_distance(grads[1], grads[2], count) <= 1e-6 &&
+              largest <= most / 100 * (1 + 1e-6);
+    snprintf(out->held, sizeof out->held,
+             "norm %.6f -> %.6f (at most %.6f), 0 downloads; by value: largest %.2e of %.2e", norm,
+             after, most, largest, most / 100);
     return FY_STATUS_OK;
 }
 

@@ -1,5 +1,6 @@
-/* Experiment E1: A = B C, asked for element by element, column by column, at once, and in four column blocks; through the dispatcher
- * and as bare oneDNN calls. The work is the same, the number of requests is not.
+/* Experiment E1: A = B C, asked for element by element, column by column, at once, and in four
+ * column blocks; through the dispatcher and as bare oneDNN calls. The work is the same, the number
+ * of requests is not.
  * Not here: the bare call (peer_gemm.c). How to read it: docs/experiments.md. */
 #include "tools/peer_gemm.h"
 #include "tools/plan_models.h"
@@ -70,7 +71,8 @@ static fy_status_t ask_blocks(problem_t *p)
     return FY_STATUS_OK;
 }
 
-static fy_status_t (*const asks[WAYS])(problem_t *) = { ask_elements, ask_columns, ask_full, ask_blocks };
+static fy_status_t (*const asks[WAYS])(problem_t *) = { ask_elements, ask_columns, ask_full,
+                                                        ask_blocks };
 
 /* For `ferry plan`: the product at once, then in four column blocks. */
 fy_status_t vectorize_plan_step(fy_device_t *device, int64_t batch, void *user)
@@ -90,12 +92,18 @@ fy_status_t vectorize_plan_step(fy_device_t *device, int64_t batch, void *user)
 
 static fy_status_t call_library(problem_t *p, int way)
 {
-    int64_t n = p->n, width = way == 0 || way == 1 ? 1 : way == 2 ? n : n / BLOCKS, height = way == 0 ? 1 : n;
+    int64_t n = p->n,
+            width = way == 0 || way == 1 ? 1
+                    : way == 2           ? n
+                                         : n / BLOCKS,
+            height = way == 0 ? 1 : n;
     bool ok = true;
     for (int64_t i = 0; i < n && ok; i += height)
         for (int64_t j = 0; j < n && ok; j += width)
-            ok = peer_gemm(height, width, n, p->raw_b + i * n, n, p->raw_c + j, n, p->raw_a + i * n + j, n);
-    return ok ? FY_STATUS_OK : TOOL_FAIL(INTERNAL, "the bare sgemm call failed for '%s'", way_names[way]);
+            ok = peer_gemm(height, width, n, p->raw_b + i * n, n, p->raw_c + j, n,
+                           p->raw_a + i * n + j, n);
+    return ok ? FY_STATUS_OK
+              : TOOL_FAIL(INTERNAL, "the bare sgemm call failed for '%s'", way_names[way]);
 }
 
 static double max_abs_err(const problem_t *p, const float *a)
@@ -126,7 +134,8 @@ static fy_status_t measure_dispatcher(problem_t *p, int way, figures_t *out)
     FY_TRY(fy_tensor_download(p->a, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &reply));
     FY_TRY(fy_download_wait(reply, FY_FOREVER, &host_a));
     FY_TRY(fy_tensor_map(host_a, FY_ACCESS_READ, &raw));
-    out->max_abs_err = p->session->info.numerics ? max_abs_err(p, raw) : NAN; /* off: what comes down is zero */
+    /* off: what comes down is zero */
+    out->max_abs_err = p->session->info.numerics ? max_abs_err(p, raw) : NAN;
     FY_TRY(session_wait(p->session));
     for (int64_t r = 0; r < p->repeats; r++) {
         double model_begin = session_model_ns(p->session), begin = wall_ns();
@@ -164,7 +173,8 @@ static void multiply_reference(problem_t *p)
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < n; k++) {
             double b = (double)p->raw_b[i * n + k];
-            for (int64_t j = 0; j < n; j++) p->reference[i * n + j] += b * (double)p->raw_c[k * n + j];
+            for (int64_t j = 0; j < n; j++)
+                p->reference[i * n + j] += b * (double)p->raw_c[k * n + j];
         }
 }
 
@@ -182,8 +192,10 @@ static fy_status_t set_up(problem_t *p)
     FY_TRY(fy_tensor_map(p->host_c, FY_ACCESS_READ, &raw_c));
     p->raw_b = raw_b;
     p->raw_c = raw_c;
-    FY_TRY(fy_tensor_upload(p->host_b, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &p->b));
-    FY_TRY(fy_tensor_upload(p->host_c, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE, &p->c));
+    FY_TRY(fy_tensor_upload(p->host_b, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE,
+                            &p->b));
+    FY_TRY(fy_tensor_upload(p->host_c, device, &(fy_transfer_options_t)FY_TRANSFER_OPTIONS_HERE,
+                            &p->c));
     FY_TRY(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(n, n), &p->a));
     for (int64_t i = 0; i < n; i++) {
         FY_TRY(fy_slice(p->b, 0, i, i + 1, &p->b_rows[i]));
@@ -193,7 +205,8 @@ static fy_status_t set_up(problem_t *p)
     return FY_STATUS_OK;
 }
 
-static void add_row(const problem_t *p, sheet_t *sheet, int way, const char *via, const figures_t *f)
+static void add_row(const problem_t *p, sheet_t *sheet, int way, const char *via,
+                    const figures_t *f)
 {
     double flops = 2.0 * (double)p->n * (double)p->n * (double)p->n;
     sheet_text(sheet, way_names[way]);
@@ -208,8 +221,13 @@ static void add_row(const problem_t *p, sheet_t *sheet, int way, const char *via
 static fy_status_t run(problem_t *p)
 {
     static const column_t columns[] = {
-        { "name", "way", 0 }, { "via", "via", 0 },           { "gflops", "GFLOP/s", 3 },        { "model_gflops", "model GFLOP/s", 3 },
-        { "ns", "ns", 0 },    { "requests", "requests", 0 }, { "max_abs_err", "max |err|", 6 },
+        { "name", "way", 0 },
+        { "via", "via", 0 },
+        { "gflops", "GFLOP/s", 3 },
+        { "model_gflops", "model GFLOP/s", 3 },
+        { "ns", "ns", 0 },
+        { "requests", "requests", 0 },
+        { "max_abs_err", "max |err|", 6 },
     };
     /* On a real accelerator the host's library is no peer. */
     bool library = peer_gemm_found() && (p->session->info.is_host || p->session->info.is_simulated);
@@ -234,8 +252,9 @@ static fy_status_t run(problem_t *p)
     progress("vectorize", WAYS, WAYS);
     if (status == FY_STATUS_OK) {
         if (p->session->out) {
-            fprintf(p->session->out, "vectorize: A = B C, %lldx%lld f32, on %s (%s)\n\n", (long long)p->n, (long long)p->n,
-                    fy_device_name(p->session->device), p->session->info.model);
+            fprintf(p->session->out, "vectorize: A = B C, %lldx%lld f32, on %s (%s)\n\n",
+                    (long long)p->n, (long long)p->n, fy_device_name(p->session->device),
+                    p->session->info.model);
             sheet_print(sheet, p->session->out);
         } else {
             json_int(&p->session->json, "size", p->n);
@@ -262,19 +281,25 @@ int exp_vectorize(int argc, char **argv)
     common_t common = { .device = "auto" };
     problem_t p = { .n = 256, .repeats = 5 };
     const option_t options[] = {
-        { "size", OPTION_INT, "N", &p.n, "rows and columns of the matrices; a multiple of 4", 4, 2048 },
-        { "repeats", OPTION_INT, "N", &p.repeats, "timed repeats after one to warm up; the median counts", 1, 64 },
+        { "size", OPTION_INT, "N", &p.n, "rows and columns of the matrices; a multiple of 4", 4,
+          2048 },
+        { "repeats", OPTION_INT, "N", &p.repeats,
+          "timed repeats after one to warm up; the median counts", 1, 64 },
         TRAFFIC_OPTION(&common),
         COMMON_OPTIONS(&common),
     };
-    const usage_t usage = { "ferry experiment vectorize", "Asks for one matrix product in n^2 requests, in n, in one and in four.", options,
-                            sizeof options / sizeof *options,
-                            "ferry experiment vectorize --device sim:0 --size 64\n"
-                            "ferry experiment vectorize --device host --size 32 --csv vectorize.csv\n" };
+    const usage_t usage = {
+        "ferry experiment vectorize",
+        "Asks for one matrix product in n^2 requests, in n, in one and in four.", options,
+        sizeof options / sizeof *options,
+        "ferry experiment vectorize --device sim:0 --size 64\n"
+        "ferry experiment vectorize --device host --size 32 --csv vectorize.csv\n"
+    };
     parse_result_t parsed = options_parse(&usage, argc, argv);
     if (parsed != PARSE_OK) return parsed == PARSE_HELP ? STATUS_OK : STATUS_USAGE;
     if (p.n % BLOCKS) {
-        fprintf(stderr, "ferry: --size: %lld is no multiple of %d, the number of column blocks\n", (long long)p.n, BLOCKS);
+        fprintf(stderr, "ferry: --size: %lld is no multiple of %d, the number of column blocks\n",
+                (long long)p.n, BLOCKS);
         return STATUS_USAGE;
     }
 

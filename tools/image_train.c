@@ -19,14 +19,16 @@ static fy_status_t make_images(fy_device_t *device, fy_tensor_t **out_images)
     void *data;
     FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, 4, dims, &host));
     FY_TRY(fy_tensor_map(host, FY_ACCESS_WRITE, &data));
-    for (int64_t i = 0; i < IMAGE_SAMPLES * IMAGE_SIZE * IMAGE_SIZE; i++) ((float *)data)[i] = image_pixel(i);
+    for (int64_t i = 0; i < IMAGE_SAMPLES * IMAGE_SIZE * IMAGE_SIZE; i++)
+        ((float *)data)[i] = image_pixel(i);
     FY_TRY(fy_tensor_upload(host, device, NULL, out_images));
     fy_tensor_destroy(host);
     return FY_STATUS_OK;
 }
 
 /* fn(i), or i if NULL. */
-static fy_status_t make_numbers(fy_device_t *device, int64_t (*fn)(int64_t), fy_tensor_t **out_numbers)
+static fy_status_t make_numbers(fy_device_t *device, int64_t (*fn)(int64_t),
+                                fy_tensor_t **out_numbers)
 {
     static const int64_t dims[1] = { IMAGE_SAMPLES };
     fy_tensor_t *host;
@@ -39,14 +41,16 @@ static fy_status_t make_numbers(fy_device_t *device, int64_t (*fn)(int64_t), fy_
     return FY_STATUS_OK;
 }
 
-/* The first layer's input needs no gradient: 9 products an output of conv1, whose 26 x 26 pixels have `channels`. */
+/* The first layer's input needs no gradient: 9 products an output of conv1, whose 26 x 26 pixels
+ * have `channels`. */
 static double flops_of(const fy_model_info_t *info, int batch, int channels)
 {
     const double first = 26.0 * 26.0 * 9.0 * channels;
     return 2.0 * batch * (3.0 * (double)info->macs - first);
 }
 
-fy_status_t image_train_make(fy_device_t *device, const image_case_t *what, image_train_t *out_train)
+fy_status_t image_train_make(fy_device_t *device, const image_case_t *what,
+                             image_train_t *out_train)
 {
     fy_model_options_t options = FY_MODEL_OPTIONS_INIT;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
@@ -82,7 +86,8 @@ static fy_status_t update(image_train_t *train)
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     FY_TRY(fy_model_query(train->model, &info));
     if (!train->what->is_adadelta) return fy_sgd_step(info.values, info.grads, train->lr, NULL);
-    return fy_adadelta_step(info.values, info.grads, train->square_avg, train->acc_delta, train->lr, NULL);
+    return fy_adadelta_step(info.values, info.grads, train->square_avg, train->acc_delta, train->lr,
+                            NULL);
 }
 
 static fy_status_t step(image_train_t *train)

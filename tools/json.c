@@ -4,10 +4,15 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Length of the UTF-8 sequence at `s`, 0 if it is none (RFC 3629: no surrogates, nothing overlong, nothing past U+10FFFF). */
+/* Length of the UTF-8 sequence at `s`, 0 if it is none (RFC 3629: no surrogates, nothing overlong,
+ * nothing past U+10FFFF). */
 static int utf8_length(const unsigned char *s)
 {
-    int n = s[0] < 0x80 ? 1 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : s[0] >= 0xE0 && s[0] < 0xF0 ? 3 : s[0] >= 0xF0 && s[0] < 0xF5 ? 4 : 0;
+    int n = s[0] < 0x80                   ? 1
+            : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
+            : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
+            : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
+                                          : 0;
     for (int i = 1; i < n; i++)
         if ((s[i] & 0xC0) != 0x80) return 0;
     if (s[0] == 0xE0 && s[1] < 0xA0) return 0;

@@ -1,4 +1,5 @@
-/* Writes one JSON document (RFC 8259) to a stream: brackets, commas and escapes are kept right here, nowhere else.
+/* Writes one JSON document (RFC 8259) to a stream: brackets, commas and escapes are kept right
+ * here, nowhere else.
  * `key` is NULL for members of an array and for the document itself. Next: json.c. */
 #ifndef FERRY_TOOLS_JSON_H_
 #define FERRY_TOOLS_JSON_H_

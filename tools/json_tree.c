@@ -43,7 +43,8 @@ static bool fail(reader_t *r, const char *wrong)
 
 static char next_char(reader_t *r)
 {
-    for (; *r->s == ' ' || *r->s == '\t' || *r->s == '\r' || *r->s == '\n'; r->s++) r->line += *r->s == '\n';
+    for (; *r->s == ' ' || *r->s == '\t' || *r->s == '\r' || *r->s == '\n'; r->s++)
+        r->line += *r->s == '\n';
     return *r->s;
 }
 
@@ -54,7 +55,8 @@ static bool hex4(const char *s, unsigned *out_code)
     *out_code = 0;
     for (int i = 0; i < 4; i++) {
         if (!isxdigit((unsigned char)s[i])) return false;
-        *out_code = *out_code * 16 + (unsigned)(isdigit((unsigned char)s[i]) ? s[i] - '0' : (s[i] | 32) - 'a' + 10);
+        *out_code = *out_code * 16 +
+                    (unsigned)(isdigit((unsigned char)s[i]) ? s[i] - '0' : (s[i] | 32) - 'a' + 10);
     }
     return true;
 }
@@ -79,7 +81,9 @@ static char *read_unicode(char **s, char *to)
     *s += 4;
     if (code >= 0xDC00 && code < 0xE000) return NULL;
     if (code >= 0xD800 && code < 0xDC00) {
-        if ((*s)[0] != '\\' || (*s)[1] != 'u' || !hex4(*s + 2, &low) || low < 0xDC00 || low >= 0xE000) return NULL;
+        if ((*s)[0] != '\\' || (*s)[1] != 'u' || !hex4(*s + 2, &low) || low < 0xDC00 ||
+            low >= 0xE000)
+            return NULL;
         *s += 6;
         code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
     }
@@ -91,7 +95,8 @@ const char *json_text_decode(char *s, char **out_end)
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
     char *to = ++s;
     while (*s != '"') {
-        if ((unsigned char)*s < ' ') return *s ? "a text with a control character in it" : "a text without an end";
+        if ((unsigned char)*s < ' ')
+            return *s ? "a text with a control character in it" : "a text without an end";
         if (*s != '\\') {
             *to++ = *s++;
             continue;
@@ -128,17 +133,20 @@ static bool read_number(reader_t *r, json_value_t *value)
     value->text = r->s;
     r->s += *r->s == '-';
     if (!isdigit((unsigned char)*r->s)) return fail(r, "something that is no value");
-    if (*r->s == '0' && isdigit((unsigned char)r->s[1])) return fail(r, "a number that begins with 0");
+    if (*r->s == '0' && isdigit((unsigned char)r->s[1]))
+        return fail(r, "a number that begins with 0");
     skip_digits(r);
     if (*r->s == '.') {
         r->s++;
-        if (!isdigit((unsigned char)*r->s)) return fail(r, "a number without digits behind its point");
+        if (!isdigit((unsigned char)*r->s))
+            return fail(r, "a number without digits behind its point");
         skip_digits(r);
     }
     if (*r->s == 'e' || *r->s == 'E') {
         r->s++;
         r->s += *r->s == '-' || *r->s == '+';
-        if (!isdigit((unsigned char)*r->s)) return fail(r, "a number without digits in its exponent");
+        if (!isdigit((unsigned char)*r->s))
+            return fail(r, "a number without digits in its exponent");
         skip_digits(r);
     }
     return true;
@@ -180,8 +188,11 @@ static bool read_members(reader_t *r, json_value_t *value, char closer)
             if (!read_value(r, member)) return false;
             const char after = next_char(r);
             if (after == closer) break;
-            if (after != ',') return fail(r, after ? "something between two values" : "no end: the file is cut off");
-            if (member->kind == JSON_NUMBER) *r->s = 0; /* the number's text ends here, at the latest */
+            if (after != ',')
+                return fail(r,
+                            after ? "something between two values" : "no end: the file is cut off");
+            /* the number's text ends here, at the latest */
+            if (member->kind == JSON_NUMBER) *r->s = 0;
             r->s++;
         }
     }

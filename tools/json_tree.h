@@ -1,5 +1,7 @@
-/* Reads a JSON document (RFC 8259) into a tree. For files from outside: whatever the bytes are, it ends, and says what is wrong and where.
- * Not here: writing (json.h), event files, whose lines are flat (event_file.h). Next: json_tree.c. */
+/* Reads a JSON document (RFC 8259) into a tree. For files from outside: whatever the bytes are, it
+ * ends, and says what is wrong and where.
+ * Not here: writing (json.h), event files, whose lines are flat (event_file.h). Next:
+ * json_tree.c. */
 #ifndef FERRY_TOOLS_JSON_TREE_H_
 #define FERRY_TOOLS_JSON_TREE_H_
 
@@ -7,12 +9,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum json_kind { JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_NUMBER, JSON_STRING, JSON_LIST, JSON_OBJECT } json_kind_t;
+typedef enum json_kind {
+    JSON_NULL,
+    JSON_FALSE,
+    JSON_TRUE,
+    JSON_NUMBER,
+    JSON_STRING,
+    JSON_LIST,
+    JSON_OBJECT
+} json_kind_t;
 
 typedef struct json_value {
     json_kind_t kind;
-    const char *key;          /* of an object's member; else NULL */
-    const char *text;         /* STRING: decoded, without zero bytes inside; NUMBER: as it stands in the file */
+    const char *key; /* of an object's member; else NULL */
+    /* STRING: decoded, without zero bytes inside; NUMBER: as it stands in the file */
+    const char *text;
     struct json_value *child; /* LIST, OBJECT: the first one */
     struct json_value *next;
 } json_value_t;
@@ -22,12 +33,14 @@ typedef struct json_tree {
     void *chunks;
 } json_tree_t;
 
-/* `text` is zero-terminated, changed, and must stay as long as the tree. NULL: good; else what is wrong, in words, with *out_line (from 1).
+/* `text` is zero-terminated, changed, and must stay as long as the tree. NULL: good; else what is
+ * wrong, in words, with *out_line (from 1).
  * The tree is freed in either case by json_tree_free. */
 const char *json_tree_parse(char *text, json_tree_t *out_tree, size_t *out_line);
 void json_tree_free(json_tree_t *tree);
 
-/* Decodes the text that begins at the quote `s`, in place: from s + 1 on, zero-terminated; *out_end is behind its closing quote. NULL: good;
+/* Decodes the text that begins at the quote `s`, in place: from s + 1 on, zero-terminated; *out_end
+ * is behind its closing quote. NULL: good;
  * else what is wrong with it. */
 const char *json_text_decode(char *s, char **out_end);
 

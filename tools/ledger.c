@@ -7,7 +7,8 @@
 fy_ledger_totals_t ledger_read(const char *scope_path)
 {
     fy_ledger_totals_t totals = FY_LEDGER_TOTALS_INIT;
-    if (fy_ledger_query(scope_path, &totals) != FY_STATUS_OK) totals = (fy_ledger_totals_t)FY_LEDGER_TOTALS_INIT;
+    if (fy_ledger_query(scope_path, &totals) != FY_STATUS_OK)
+        totals = (fy_ledger_totals_t)FY_LEDGER_TOTALS_INIT;
     return totals;
 }
 
@@ -26,8 +27,9 @@ static void add_row(void *user, const char *path, const fy_ledger_totals_t *tota
 void ledger_print(FILE *file, bool traffic)
 {
     static const column_t columns[] = {
-        { "scope", "ledger", 0 },          { "requests", "light requests", 0 }, { "uploads", "uploads", 0 },
-        { "upload_bytes", "bytes up", 0 }, { "downloads", "downloads", 0 },     { "download_bytes", "bytes down", 0 },
+        { "scope", "ledger", 0 },        { "requests", "light requests", 0 },
+        { "uploads", "uploads", 0 },     { "upload_bytes", "bytes up", 0 },
+        { "downloads", "downloads", 0 }, { "download_bytes", "bytes down", 0 },
         { "syncs", "syncs", 0 },
     };
     if (!file) return;
@@ -39,14 +41,16 @@ void ledger_print(FILE *file, bool traffic)
 
     fy_ledger_totals_t t = ledger_read(NULL);
     fprintf(file,
-            "heavy requests: uploads %" PRIu64 " (%" PRIu64 " bytes), downloads %" PRIu64 " (%" PRIu64 " bytes); light requests %" PRIu64
-            "; syncs %" PRIu64 "\n",
-            t.upload.count, t.upload.nbytes, t.download.count, t.download.nbytes, t.requests, t.syncs);
+            "heavy requests: uploads %" PRIu64 " (%" PRIu64 " bytes), downloads %" PRIu64
+            " (%" PRIu64 " bytes); light requests %" PRIu64 "; syncs %" PRIu64 "\n",
+            t.upload.count, t.upload.nbytes, t.download.count, t.download.nbytes, t.requests,
+            t.syncs);
     if (traffic)
         fprintf(file,
-                "traffic: requests=%" PRIu64 " uploads=%" PRIu64 " upload_bytes=%" PRIu64 " downloads=%" PRIu64 " download_bytes=%" PRIu64
-                " syncs=%" PRIu64 "\n",
-                t.requests, t.upload.count, t.upload.nbytes, t.download.count, t.download.nbytes, t.syncs);
+                "traffic: requests=%" PRIu64 " uploads=%" PRIu64 " upload_bytes=%" PRIu64
+                " downloads=%" PRIu64 " download_bytes=%" PRIu64 " syncs=%" PRIu64 "\n",
+                t.requests, t.upload.count, t.upload.nbytes, t.download.count, t.download.nbytes,
+                t.syncs);
 }
 
 void ledger_json(json_t *json)

@@ -1,4 +1,5 @@
-/* Time, order statistics, progress, and memory that is there or ends the command. Not here: what is measured. */
+/* Time, order statistics, progress, and memory that is there or ends the command. Not here: what is
+ * measured. */
 #include "tools/tool.h"
 
 #include <math.h>

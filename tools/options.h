@@ -1,4 +1,5 @@
-/* Options of a subcommand as a table: from one table come parsing, checks, defaults, --help and "did you mean".
+/* Options of a subcommand as a table: from one table come parsing, checks, defaults, --help and
+ * "did you mean".
  * Not here: what the options mean. Next: options.c, and any cmd_*.c for a table in use. */
 #ifndef FERRY_TOOLS_OPTIONS_H_
 #define FERRY_TOOLS_OPTIONS_H_
@@ -8,10 +9,11 @@
 #include <stdint.h>
 
 typedef enum option_kind {
-    OPTION_FLAG,   /* value: bool *; takes no argument */
-    OPTION_INT,    /* value: int64_t *; min .. max */
-    OPTION_REAL,   /* value: double *; min .. max; NaN: none was given */
-    OPTION_BYTES,  /* value: int64_t *; min .. max, with a unit or without: 4096, 64KiB, 1GiB, 2MB */
+    OPTION_FLAG, /* value: bool *; takes no argument */
+    OPTION_INT,  /* value: int64_t *; min .. max */
+    OPTION_REAL, /* value: double *; min .. max; NaN: none was given */
+    /* value: int64_t *; min .. max, with a unit or without: 4096, 64KiB, 1GiB, 2MB */
+    OPTION_BYTES,
     OPTION_TEXT,   /* value: const char **; points into argv */
     OPTION_SVG,    /* as TEXT: the name of a file, ends in .svg */
     OPTION_CHOICE, /* value: int *; index into `choices`, which are separated by '|' */
@@ -32,21 +34,26 @@ typedef struct usage {
     const char *summary; /* a sentence or two */
     const option_t *options;
     size_t count;
-    const char *examples;     /* command lines that work where the data sets are, or are made up, each ended by a newline; NULL: none */
-    void (*print_more)(void); /* what --help says between the options and the examples; NULL: nothing */
+    /* command lines that work where the data sets are, or are made up, each ended by a newline;
+     * NULL: none */
+    const char *examples;
+    /* what --help says between the options and the examples; NULL: nothing */
+    void (*print_more)(void);
 } usage_t;
 
 typedef enum parse_result { PARSE_OK, PARSE_HELP, PARSE_BAD } parse_result_t;
 
-/* Reads argv[1..]; "--name value" and "--name=value" are the same. PARSE_HELP: the help was printed to standard output;
+/* Reads argv[1..]; "--name value" and "--name=value" are the same. PARSE_HELP: the help was printed
+ * to standard output;
  * PARSE_BAD: the reason was printed to standard error. Nothing but options is expected. */
 parse_result_t options_parse(const usage_t *usage, int argc, char **argv);
 
-/* Reads a size of `length` characters as OPTION_BYTES does; false if it is none, or not from min to max. */
+/* Reads a size of `length` characters as OPTION_BYTES does; false if it is none, or not from min to
+ * max. */
 bool parse_bytes(const char *text, size_t length, int64_t min, int64_t max, int64_t *out_nbytes);
 
-/* What is nearest to `word` among `count` names (stepping `stride` bytes from one name's pointer to the next), or NULL if none is
- * near enough to be meant. */
+/* What is nearest to `word` among `count` names (stepping `stride` bytes from one name's pointer to
+ * the next), or NULL if none is near enough to be meant. */
 const char *nearest_name(const char *word, const void *names, size_t stride, size_t count);
 
 /* Options that every subcommand has. */
@@ -65,7 +72,8 @@ typedef struct common {
     { "budget", OPTION_TEXT, "ITEMS", &(c)->budget, "what may be moved at most, such as upload=1MiB,download=4KiB/step,sync=0; more fails", 0, 0 }, \
     { "record", OPTION_TEXT, "FILE", &(c)->record, "write every event to FILE; ferry ledger FILE reads it", 0, 0 }, \
     { "snapshot", OPTION_TEXT, "FILE", &(c)->snapshot, "what lies where in the device's memory at the end, or when it ran out: FILE.svg a picture, else JSON for ferry memory", 0, 0 }
-/* Experiments: their traffic is the same in every run, so a file of expected lines can be compared with it. */
+/* Experiments: their traffic is the same in every run, so a file of expected lines can be compared
+ * with it. */
 #define TRAFFIC_OPTION(c) { "traffic", OPTION_FLAG, NULL, &(c)->traffic, "end with one line of traffic figures that are the same in every run", 0, 0 }
 /* clang-format on */
 

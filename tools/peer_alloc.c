@@ -1,5 +1,6 @@
-/* Finds the peers. A program that carries jemalloc has jemalloc's malloc, so glibc's is asked for from libc itself, and believed only if it
- * lies there; mimalloc comes by dlopen, local, so nothing else is bound to it. */
+/* Finds the peers. A program that carries jemalloc has jemalloc's malloc, so glibc's is asked for
+ * from libc itself, and believed only if it lies there; mimalloc comes by dlopen, local, so nothing
+ * else is bound to it. */
 #include "tools/peer_alloc.h"
 
 #include <dlfcn.h>
@@ -23,7 +24,10 @@ static struct {
     dallocx_fn dallocx;
 } jemalloc;
 
-static void *plain_take(void *context, size_t nbytes) { return ((const plain_t *)context)->malloc(nbytes); }
+static void *plain_take(void *context, size_t nbytes)
+{
+    return ((const plain_t *)context)->malloc(nbytes);
+}
 static void plain_give(void *context, void *block) { ((const plain_t *)context)->free(block); }
 
 static void *jemalloc_take(void *context, size_t nbytes)
@@ -64,7 +68,8 @@ static int find_glibc(void)
 static int find_mimalloc(void)
 {
     void *library = dlopen("libmimalloc.so.2", RTLD_NOW | RTLD_LOCAL);
-    return library && look_up(library, "mi_malloc", &mimalloc.malloc) && look_up(library, "mi_free", &mimalloc.free);
+    return library && look_up(library, "mi_malloc", &mimalloc.malloc) &&
+           look_up(library, "mi_free", &mimalloc.free);
 }
 
 size_t peer_alloc_find(allocator_t allocators[PEER_ALLOC_MAX], const char **out_missing)
@@ -76,7 +81,8 @@ size_t peer_alloc_find(allocator_t allocators[PEER_ALLOC_MAX], const char **out_
         allocators[count++] = (allocator_t){ "malloc", plain_take, plain_give, &glibc };
     else
         strcat(missing, "malloc is left out: no libc.so.6 with a malloc of its own. ");
-    if (look_up(RTLD_DEFAULT, "mallocx", &jemalloc.mallocx) && look_up(RTLD_DEFAULT, "dallocx", &jemalloc.dallocx))
+    if (look_up(RTLD_DEFAULT, "mallocx", &jemalloc.mallocx) &&
+        look_up(RTLD_DEFAULT, "dallocx", &jemalloc.dallocx))
         allocators[count++] = (allocator_t){ "jemalloc", jemalloc_take, jemalloc_give, NULL };
     else
         strcat(missing, "jemalloc is left out: this program was built without it. ");
@@ -99,7 +105,8 @@ static void *pinned_take(void *context, size_t nbytes)
 {
     const int64_t dims[1] = { (int64_t)nbytes };
     fy_tensor_t *tensor;
-    return fy_tensor_create_pinned(context, FY_DTYPE_U8, 1, dims, &tensor) == FY_STATUS_OK ? tensor : NULL;
+    return fy_tensor_create_pinned(context, FY_DTYPE_U8, 1, dims, &tensor) == FY_STATUS_OK ? tensor
+                                                                                           : NULL;
 }
 
 static void ferry_give(void *context, void *block)
@@ -108,5 +115,11 @@ static void ferry_give(void *context, void *block)
     fy_tensor_destroy(block);
 }
 
-allocator_t peer_alloc_ferry(const char *name, fy_device_t *device) { return (allocator_t){ name, ferry_take, ferry_give, device }; }
-allocator_t peer_alloc_pinned(const char *name, fy_device_t *device) { return (allocator_t){ name, pinned_take, ferry_give, device }; }
+allocator_t peer_alloc_ferry(const char *name, fy_device_t *device)
+{
+    return (allocator_t){ name, ferry_take, ferry_give, device };
+}
+allocator_t peer_alloc_pinned(const char *name, fy_device_t *device)
+{
+    return (allocator_t){ name, pinned_take, ferry_give, device };
+}

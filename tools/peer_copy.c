@@ -1,5 +1,6 @@
-/* A handful of driver calls, asked for by the versions that the plugin uses, too (backends/cuda/driver.h). Types are those of the driver's C
- * interface, written out: results and devices are int, contexts, streams and events are pointers. */
+/* A handful of driver calls, asked for by the versions that the plugin uses, too
+ * (backends/cuda/driver.h). Types are those of the driver's C interface, written out: results and
+ * devices are int, contexts, streams and events are pointers. */
 #include "tools/peer_copy.h"
 #include "runtime/base/environment.h"
 
@@ -58,7 +59,8 @@ static bool resolve(peer_copy_t *peer)
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         void *entry = NULL;
         int found = 0;
-        if (find(entries[i].name, &entry, entries[i].version, 0, &found) != 0 || !entry) return false;
+        if (find(entries[i].name, &entry, entries[i].version, 0, &found) != 0 || !entry)
+            return false;
         memcpy(entries[i].slot, &entry, sizeof entry);
     }
     return true;
@@ -101,7 +103,8 @@ bool peer_copy(peer_copy_t *peer, bool up, uint64_t address, void *host, size_t 
 {
     void *popped;
     if (peer->push(peer->context) != 0) return false;
-    int code = up ? peer->upload(address, host, nbytes, peer->stream) : peer->download(host, address, nbytes, peer->stream);
+    int code = up ? peer->upload(address, host, nbytes, peer->stream)
+                  : peer->download(host, address, nbytes, peer->stream);
     if (code == 0) code = peer->event_record(peer->event, peer->stream);
     if (code == 0) code = peer->event_wait(peer->event);
     peer->pop(&popped);

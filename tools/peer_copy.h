@@ -1,5 +1,6 @@
-/* The CUDA driver's own copy from and to pageable memory, for comparison with the ring: the driver that the plugin itself loaded, found by
- * name at run time, so the command neither links nor includes CUDA. Ferry does not see these copies: they are in no ledger. */
+/* The CUDA driver's own copy from and to pageable memory, for comparison with the ring: the driver
+ * that the plugin itself loaded, found by name at run time, so the command neither links nor
+ * includes CUDA. Ferry does not see these copies: they are in no ledger. */
 #ifndef FERRY_TOOLS_PEER_COPY_H_
 #define FERRY_TOOLS_PEER_COPY_H_
 
@@ -9,7 +10,8 @@
 
 typedef struct peer_copy peer_copy_t;
 
-/* For the device "cuda:N", which must be open. NULL for any other, and if something is not there. */
+/* For the device "cuda:N", which must be open. NULL for any other, and if something is not
+ * there. */
 peer_copy_t *peer_copy_open(const char *device);
 /* NULL is ignored. */
 void peer_copy_close(peer_copy_t *peer);

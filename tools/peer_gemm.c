@@ -5,8 +5,9 @@
 #include <stddef.h>
 #include <string.h>
 
-typedef int (*sgemm_fn)(char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b,
-                        int64_t ldb, float beta, float *c, int64_t ldc);
+typedef int (*sgemm_fn)(char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha,
+                        const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                        float *c, int64_t ldc);
 
 static sgemm_fn find_sgemm(void)
 {
@@ -27,7 +28,8 @@ static sgemm_fn find_sgemm(void)
 
 bool peer_gemm_found(void) { return find_sgemm() != NULL; }
 
-bool peer_gemm(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
+bool peer_gemm(int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
+               int64_t ldb, float *c, int64_t ldc)
 {
     return find_sgemm()('N', 'N', m, n, k, 1, a, lda, b, ldb, 0, c, ldc) == 0;
 }

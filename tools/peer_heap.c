@@ -1,4 +1,5 @@
-/* The heap of peer_heap.h. The trees are treaps: ordered by size and then offset, heaps by a random priority. */
+/* The heap of peer_heap.h. The trees are treaps: ordered by size and then offset, heaps by a random
+ * priority. */
 #include "tools/peer_heap.h"
 
 #include <stdlib.h>
@@ -13,7 +14,8 @@ static bool is_before(const heap_block_t *a, const heap_block_t *b)
 }
 
 /* Splits a tree into what comes before `at` and the rest. */
-static void split(heap_block_t *tree, const heap_block_t *at, heap_block_t **out_before, heap_block_t **out_rest)
+static void split(heap_block_t *tree, const heap_block_t *at, heap_block_t **out_before,
+                  heap_block_t **out_rest)
 {
     while (tree) {
         if (is_before(tree, at)) {
@@ -52,7 +54,8 @@ static void insert(heap_t *heap, heap_block_t *block)
     heap_block_t **at = &heap->trees[block->kind];
     heap->random = heap->random * 6364136223846793005u + 1442695040888963407u;
     block->priority = (uint32_t)(heap->random >> 32);
-    while (*at && (*at)->priority >= block->priority) at = is_before(*at, block) ? &(*at)->right : &(*at)->left;
+    while (*at && (*at)->priority >= block->priority)
+        at = is_before(*at, block) ? &(*at)->right : &(*at)->left;
     split(*at, block, &block->left, &block->right);
     *at = block;
     block->is_free = true;
@@ -103,7 +106,10 @@ heap_block_t *heap_take(heap_t *heap, heap_block_t *block, uint64_t nbytes)
     take_out(heap, block);
     if (block->nbytes == nbytes) return block;
     heap_block_t *rest = new_block(heap);
-    *rest = (heap_block_t){ .offset = block->offset + nbytes, .nbytes = block->nbytes - nbytes, .kind = block->kind, .prev = block };
+    *rest = (heap_block_t){ .offset = block->offset + nbytes,
+                            .nbytes = block->nbytes - nbytes,
+                            .kind = block->kind,
+                            .prev = block };
     rest->next = block->next;
     if (rest->next) rest->next->prev = rest;
     block->next = rest;

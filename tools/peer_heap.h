@@ -1,5 +1,6 @@
-/* Blocks of plain numbers for peers' policies: segments that are cut and joined again, free blocks in a tree by size. A baseline to compare Ferry
- * with, so it shares no code with Ferry's own allocator. Not here: any policy (peer_pools.h). Next: peer_heap.c. */
+/* Blocks of plain numbers for peers' policies: segments that are cut and joined again, free blocks
+ * in a tree by size. A baseline to compare Ferry with, so it shares no code with Ferry's own
+ * allocator. Not here: any policy (peer_pools.h). Next: peer_heap.c. */
 #ifndef FERRY_TOOLS_PEER_HEAP_H_
 #define FERRY_TOOLS_PEER_HEAP_H_
 
@@ -10,7 +11,8 @@
 typedef struct heap_block {
     uint64_t offset, nbytes;
     bool is_free;
-    int kind;                        /* which of the heap's trees it belongs to: blocks of a segment are all of one */
+    /* which of the heap's trees it belongs to: blocks of a segment are all of one */
+    int kind;
     struct heap_block *prev, *next;  /* neighbours in the segment */
     struct heap_block *left, *right; /* in the tree, while free */
     uint32_t priority;

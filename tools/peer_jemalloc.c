@@ -1,7 +1,10 @@
-/* A jemalloc arena over slabs of 64 MiB, as one makes it with extent hooks: size classes, four to a doubling (include/jemalloc/internal/sc.h:
- * classes of a group are spaced by a quarter of its base, from steps of 16 bytes up to 128); classes below 16 KiB are cut as regions from runs of
- * whole pages (src/sc.c: the shortest run that has no rest), larger ones are extents of their own. Extents are split and joined inside a
- * slab, never across two. Kinder than the real one: it has no padding for cache indexing (a page per large block), and joins at once. */
+/* A jemalloc arena over slabs of 64 MiB, as one makes it with extent hooks: size classes, four to a
+ * doubling (include/jemalloc/internal/sc.h:
+ * classes of a group are spaced by a quarter of its base, from steps of 16 bytes up to 128);
+ * classes below 16 KiB are cut as regions from runs of whole pages (src/sc.c: the shortest run that
+ * has no rest), larger ones are extents of their own. Extents are split and joined inside a slab,
+ * never across two. Kinder than the real one: it has no padding for cache indexing (a page per
+ * large block), and joins at once. */
 #include <stdlib.h>
 
 #include "tools/peer_heap.h"
@@ -62,7 +65,8 @@ static heap_block_t *extent_of(jemalloc_t *pool, uint64_t nbytes)
     heap_block_t *block = heap_best(&pool->heap, 0, nbytes);
     if (!block) {
         const uint64_t slab = nbytes > slab_nbytes ? nbytes : slab_nbytes;
-        if (slab > pool->limit || pool->heap.reserved > pool->limit - slab) heap_release(&pool->heap);
+        if (slab > pool->limit || pool->heap.reserved > pool->limit - slab)
+            heap_release(&pool->heap);
         if (slab > pool->limit || pool->heap.reserved > pool->limit - slab) return NULL;
         block = heap_grow(&pool->heap, 0, slab);
     }
@@ -91,9 +95,10 @@ static run_t *run_for(jemalloc_t *pool, uint64_t region_nbytes, int class_index)
     heap_block_t *extent = extent_of(pool, nbytes);
     if (!extent) return NULL;
     run = tool_alloc(sizeof *run);
-    *run = (run_t){
-        .extent = extent, .region_nbytes = region_nbytes, .count = (uint32_t)(nbytes / region_nbytes), .class_index = class_index
-    };
+    *run = (run_t){ .extent = extent,
+                    .region_nbytes = region_nbytes,
+                    .count = (uint32_t)(nbytes / region_nbytes),
+                    .class_index = class_index };
     link_run(pool, run);
     return run;
 }
@@ -110,13 +115,15 @@ static void *take(void *user, uint64_t nbytes)
     jemalloc_t *pool = user;
     int index;
     block_t found = { NULL, NULL };
-    if (nbytes > (uint64_t)INT64_MAX / 2) return pool_refuse("jemalloc-arena", nbytes, pool->heap.reserved, pool->limit);
+    if (nbytes > (uint64_t)INT64_MAX / 2)
+        return pool_refuse("jemalloc-arena", nbytes, pool->heap.reserved, pool->limit);
     const uint64_t size = class_of(nbytes, &index);
     if (size <= SMALL_MAX)
         found.run = run_for(pool, size, index);
     else
         found.extent = extent_of(pool, size);
-    if (!found.run && !found.extent) return pool_refuse("jemalloc-arena", nbytes, pool->heap.reserved, pool->limit);
+    if (!found.run && !found.extent)
+        return pool_refuse("jemalloc-arena", nbytes, pool->heap.reserved, pool->limit);
     if (found.run && ++found.run->used == found.run->count) unlink_run(pool, found.run);
     pool->live += found.run ? found.run->region_nbytes : found.extent->nbytes;
     block_t *block = tool_alloc(sizeof *block);
@@ -146,8 +153,8 @@ static void give(void *user, void *token)
 static void query(const void *user, pool_figures_t *out_figures)
 {
     const jemalloc_t *pool = user;
-    *out_figures =
-        (pool_figures_t){ pool->live, pool->heap.reserved, pool->heap.peak_reserved, heap_largest(&pool->heap), pool->heap.segments };
+    *out_figures = (pool_figures_t){ pool->live, pool->heap.reserved, pool->heap.peak_reserved,
+                                     heap_largest(&pool->heap), pool->heap.segments };
 }
 
 static void destroy(void *user)
@@ -158,4 +165,6 @@ static void destroy(void *user)
     free(pool);
 }
 
-const pool_policy_t policy_jemalloc_arena = { "jemalloc-arena", create, take, give, query, destroy };
+const pool_policy_t policy_jemalloc_arena = {
+    "jemalloc-arena", create, take, give, query, destroy
+};

@@ -1,5 +1,6 @@
-/* The table of policies; Ferry's, by fy_pool_*; and rounding up to powers of two without cutting, which is PyTorch's for pinned memory
- * (aten/src/ATen/core/CachingHostAllocator.h: a block is rounded up to a power of two, and kept for requests of that very size). */
+/* The table of policies; Ferry's, by fy_pool_*; and rounding up to powers of two without cutting,
+ * which is PyTorch's for pinned memory (aten/src/ATen/core/CachingHostAllocator.h: a block is
+ * rounded up to a power of two, and kept for requests of that very size). */
 #include "tools/peer_pools.h"
 
 #include <inttypes.h>
@@ -9,7 +10,9 @@
 
 void *pool_refuse(const char *name, uint64_t nbytes, uint64_t reserved, uint64_t limit)
 {
-    (void)TOOL_FAIL(OUT_OF_MEMORY, "%s: %" PRIu64 " bytes asked for, reserved %" PRIu64 ", limit %" PRIu64, name, nbytes, reserved, limit);
+    (void)TOOL_FAIL(OUT_OF_MEMORY,
+                    "%s: %" PRIu64 " bytes asked for, reserved %" PRIu64 ", limit %" PRIu64, name,
+                    nbytes, reserved, limit);
     return NULL;
 }
 
@@ -54,20 +57,25 @@ static void ferry_give_after(void *user, void *token, const fy_pool_point_t *poi
 {
     ferry_pool_t *pool = user;
     ferry_block_t *block = token;
-    if (fy_pool_free_after(pool->pool, &block->block, points, npoints) != FY_STATUS_OK) fy_pool_free(pool->pool, &block->block);
+    if (fy_pool_free_after(pool->pool, &block->block, points, npoints) != FY_STATUS_OK)
+        fy_pool_free(pool->pool, &block->block);
     block->next = pool->spare;
     pool->spare = block;
 }
 
 static void ferry_give(void *user, void *token) { ferry_give_after(user, token, NULL, 0); }
 
-static void ferry_reach(void *user, fy_pool_point_t point) { (void)!fy_pool_reached(((ferry_pool_t *)user)->pool, point); }
+static void ferry_reach(void *user, fy_pool_point_t point)
+{
+    (void)!fy_pool_reached(((ferry_pool_t *)user)->pool, point);
+}
 
 static void ferry_query(const void *user, pool_figures_t *out_figures)
 {
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
     (void)!fy_pool_query(((const ferry_pool_t *)user)->pool, &stats);
-    *out_figures = (pool_figures_t){ stats.live, stats.reserved, stats.peak_reserved, stats.largest_free, stats.device_allocs };
+    *out_figures = (pool_figures_t){ stats.live, stats.reserved, stats.peak_reserved,
+                                     stats.largest_free, stats.device_allocs };
 }
 
 static void ferry_destroy(void *user)
@@ -147,8 +155,8 @@ static void power_query(const void *user, pool_figures_t *out_figures)
     const power_pool_t *pool = user;
     int largest = 63;
     while (largest >= 0 && !pool->cached[largest]) largest--;
-    *out_figures =
-        (pool_figures_t){ pool->live, pool->reserved, pool->peak_reserved, largest < 0 ? 0 : UINT64_C(1) << largest, pool->segments };
+    *out_figures = (pool_figures_t){ pool->live, pool->reserved, pool->peak_reserved,
+                                     largest < 0 ? 0 : UINT64_C(1) << largest, pool->segments };
 }
 
 static void power_destroy(void *user)
@@ -157,9 +165,12 @@ static void power_destroy(void *user)
     free(user);
 }
 
-static const pool_policy_t ferry_policy = { "ferry",       ferry_create,  ferry_take,       ferry_give, ferry_query,
-                                            ferry_destroy, ferry_take_on, ferry_give_after, ferry_reach };
-static const pool_policy_t power_policy = { "power-of-two", power_create, power_take, power_give, power_query,
-                                            power_destroy,  NULL,         NULL,       NULL };
-const pool_policy_t *const pool_policies[] = { &ferry_policy,        &power_policy,          &policy_pytorch,
-                                               &policy_pytorch_near, &policy_jemalloc_arena, NULL };
+static const pool_policy_t ferry_policy = { "ferry",       ferry_create,     ferry_take,
+                                            ferry_give,    ferry_query,      ferry_destroy,
+                                            ferry_take_on, ferry_give_after, ferry_reach };
+static const pool_policy_t power_policy = { "power-of-two", power_create, power_take,
+                                            power_give,     power_query,  power_destroy,
+                                            NULL,           NULL,         NULL };
+const pool_policy_t *const pool_policies[] = { &ferry_policy,          &power_policy,
+                                               &policy_pytorch,        &policy_pytorch_near,
+                                               &policy_jemalloc_arena, NULL };

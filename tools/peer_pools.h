@@ -1,25 +1,28 @@
-/* Policies for `ferry replay`: Ferry's own pool and those of peers, behind one face, all on plain numbers. The peers are baselines: what their
- * public sources and docs say they do, no more. Next: peer_pools.c (the table), peer_pytorch.c, peer_jemalloc.c. */
+/* Policies for `ferry replay`: Ferry's own pool and those of peers, behind one face, all on plain
+ * numbers. The peers are baselines: what their public sources and docs say they do, no more. Next:
+ * peer_pools.c (the table), peer_pytorch.c, peer_jemalloc.c. */
 #ifndef FERRY_TOOLS_PEER_POOLS_H_
 #define FERRY_TOOLS_PEER_POOLS_H_
 
 #include <ferry/plan.h>
 
 typedef struct pool_figures {
-    uint64_t live, reserved, peak_reserved, largest_free, segments; /* live: as rounded; segments: asked for so far */
+    /* live: as rounded; segments: asked for so far */
+    uint64_t live, reserved, peak_reserved, largest_free, segments;
 } pool_figures_t;
 
 typedef struct pool_policy {
     const char *name;
-    /* alignment and segment_nbytes of `options` are Ferry's alone; the peers have their own. NULL: the error record says why. */
+    /* alignment and segment_nbytes of `options` are Ferry's alone; the peers have their own. NULL:
+     * the error record says why. */
     void *(*create)(const fy_pool_options_t *options);
     /* A handle for give; NULL: refused, and the error record says why. */
     void *(*take)(void *pool, uint64_t nbytes);
     void (*give)(void *pool, void *block);
     void (*query)(const void *pool, pool_figures_t *out_figures);
     void (*destroy)(void *pool);
-    /* All three or none. As take and give, for bytes that `stream` uses first, that `points` may still use; and a point is reached. Without
-     * them every block is free at once. */
+    /* All three or none. As take and give, for bytes that `stream` uses first, that `points` may
+     * still use; and a point is reached. Without them every block is free at once. */
     void *(*take_on)(void *pool, uint64_t nbytes, uint32_t stream);
     void (*give_after)(void *pool, void *block, const fy_pool_point_t *points, size_t npoints);
     void (*reach)(void *pool, fy_pool_point_t point);

@@ -15,26 +15,33 @@ static const plan_model_t models[] = {
     { "minibatch", "rows of data", minibatch_plan_step, 6 },
 };
 
-const plan_model_t *plan_model_at(size_t index) { return index < sizeof models / sizeof *models ? &models[index] : NULL; }
+const plan_model_t *plan_model_at(size_t index)
+{
+    return index < sizeof models / sizeof *models ? &models[index] : NULL;
+}
 
 /* A batch as a loader gives it: f32 samples, and labels or targets. */
-static fy_status_t make_batch(fy_device_t *device, const train_recipe_t *recipe, int64_t batch, fy_tensor_t **out_x, fy_tensor_t **out_y)
+static fy_status_t make_batch(fy_device_t *device, const train_recipe_t *recipe, int64_t batch,
+                              fy_tensor_t **out_x, fy_tensor_t **out_y)
 {
     int64_t dims[4] = { batch };
     for (int i = 0; i < recipe->rank; i++) dims[i + 1] = recipe->dims[i];
     FY_TRY(fy_zeros(device, FY_DTYPE_F32, recipe->rank + 1, dims, out_x));
-    if (recipe->loss == FY_LOSS_MSE) return fy_zeros(device, FY_DTYPE_F32, FY_DIMS(batch, 1), out_y);
+    if (recipe->loss == FY_LOSS_MSE)
+        return fy_zeros(device, FY_DTYPE_F32, FY_DIMS(batch, 1), out_y);
     return fy_zeros(device, FY_DTYPE_I32, FY_DIMS(batch), out_y);
 }
 
-static fy_status_t compute_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *y, fy_tensor_t **out_loss)
+static fy_status_t compute_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *y,
+                                fy_tensor_t **out_loss)
 {
     if (kind == FY_LOSS_MSE) return fy_mse_loss(result, y, out_loss);
     if (kind == FY_LOSS_NLL) return fy_nll_loss(result, y, FY_REDUCTION_MEAN, out_loss);
     return fy_cross_entropy(result, y, FY_REDUCTION_MEAN, out_loss);
 }
 
-static fy_status_t step(fy_model_t *model, fy_optimizer_t *optimizer, fy_tape_t *tape, fy_loss_kind_t kind, fy_tensor_t *x, fy_tensor_t *y)
+static fy_status_t step(fy_model_t *model, fy_optimizer_t *optimizer, fy_tape_t *tape,
+                        fy_loss_kind_t kind, fy_tensor_t *x, fy_tensor_t *y)
 {
     fy_tensor_t *result, *loss;
     fy_scope_t scope = fy_scope_begin("step");
@@ -47,7 +54,8 @@ static fy_status_t step(fy_model_t *model, fy_optimizer_t *optimizer, fy_tape_t 
     return FY_STATUS_OK;
 }
 
-static fy_status_t run(fy_model_t *model, fy_optimizer_t *optimizer, const train_recipe_t *recipe, int64_t batch)
+static fy_status_t run(fy_model_t *model, fy_optimizer_t *optimizer, const train_recipe_t *recipe,
+                       int64_t batch)
 {
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     fy_tensor_t *x, *y;
@@ -71,7 +79,8 @@ fy_status_t model_plan_step(fy_device_t *device, int64_t batch, void *user)
     FY_TRY(fy_model_open(device, request->model, NULL, &model));
     train_optimizer(recipe, request->optimizer, &options);
     fy_status_t status = fy_model_query(model, &info);
-    if (status == FY_STATUS_OK) status = fy_optimizer_create(&options, 1, &info.values, &info.grads, &optimizer);
+    if (status == FY_STATUS_OK)
+        status = fy_optimizer_create(&options, 1, &info.values, &info.grads, &optimizer);
     fy_scope_t scope = fy_scope_begin("run");
     if (status == FY_STATUS_OK) status = run(model, optimizer, recipe, batch);
     fy_scope_end(scope, 0, NULL);

@@ -40,7 +40,8 @@ void timeline_print(const timeline_t *timeline, FILE *out)
     fprintf(out, "live bytes, block by block (%zu were made or given back)\n", timeline->count);
     for (int row = HEIGHT; row > 0 && peak; row--) {
         fputs("  |", out);
-        for (size_t i = 0; i < width; i++) fputc((double)highest[i] > (row - 0.5) / HEIGHT * (double)peak ? '#' : ' ', out);
+        for (size_t i = 0; i < width; i++)
+            fputc((double)highest[i] > (row - 0.5) / HEIGHT * (double)peak ? '#' : ' ', out);
         fputc('\n', out);
     }
     fputs("  +", out);
@@ -65,7 +66,8 @@ static sheet_t *make_sheet(const timeline_t *timeline)
         sheet_int(sheet, (int64_t)point->model_ns);
         sheet_int(sheet, (int64_t)point->live);
         sheet_int(sheet, (int64_t)point->reserved);
-        for (int c = 0; c < FY_CATEGORY_COUNT; c++) sheet_int(sheet, (int64_t)point->by_category[c]);
+        for (int c = 0; c < FY_CATEGORY_COUNT; c++)
+            sheet_int(sheet, (int64_t)point->by_category[c]);
         sheet_text(sheet, timeline->scopes[i]);
     }
     return sheet;
@@ -75,12 +77,14 @@ fy_status_t timeline_write(const timeline_t *timeline, session_t *session)
 {
     if (!session->common->csv && !session->common->plot) return FY_STATUS_OK;
     const size_t n = timeline->count;
-    double *values = tool_alloc((2 * n + 1) * (FY_CATEGORY_COUNT + 2) * sizeof *values), *next = values;
+    double *values = tool_alloc((2 * n + 1) * (FY_CATEGORY_COUNT + 2) * sizeof *values),
+           *next = values;
     series_t series[FY_CATEGORY_COUNT + 1];
     size_t nseries = 0;
     double *us = next; /* a step's height holds until the next: two points each */
     next += 2 * n;
-    for (size_t i = 0; i < 2 * n; i++) us[i] = (double)timeline->points[(i + 1) / 2 < n ? (i + 1) / 2 : n - 1].model_ns / 1e3;
+    for (size_t i = 0; i < 2 * n; i++)
+        us[i] = (double)timeline->points[(i + 1) / 2 < n ? (i + 1) / 2 : n - 1].model_ns / 1e3;
     for (int c = -1; c < FY_CATEGORY_COUNT; c++) {
         bool any = false;
         for (size_t i = 0; i < 2 * n; i++) {
@@ -89,7 +93,8 @@ fy_status_t timeline_write(const timeline_t *timeline, session_t *session)
             any |= next[i] > 0;
         }
         if (!any) continue;
-        series[nseries++] = (series_t){ c < 0 ? "all" : fy_category_name((fy_category_t)c), 2 * n, us, next };
+        series[nseries++] =
+            (series_t){ c < 0 ? "all" : fy_category_name((fy_category_t)c), 2 * n, us, next };
         next += 2 * n;
     }
     const plot_t plot = { .title = "Memory of a step, planned",

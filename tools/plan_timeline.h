@@ -1,4 +1,5 @@
-/* The memory of a plan over its model time: collected, drawn in characters, written as CSV and as a figure. Next: plan_timeline.c. */
+/* The memory of a plan over its model time: collected, drawn in characters, written as CSV and as a
+ * figure. Next: plan_timeline.c. */
 #ifndef FERRY_TOOLS_PLAN_TIMELINE_H_
 #define FERRY_TOOLS_PLAN_TIMELINE_H_
 

@@ -1,4 +1,5 @@
-/* Speaks to gnuplot. Not here: which figures there are (exp_*.c, bench_*.c). Rules for when gnuplot is missing: plot.h. */
+/* Speaks to gnuplot. Not here: which figures there are (exp_*.c, bench_*.c). Rules for when gnuplot
+ * is missing: plot.h. */
 #include "tools/plot.h"
 
 #include <errno.h>
@@ -19,7 +20,9 @@ static bool have_program(const char *name)
     const char *folder = fy__env_file("PATH"); /* a file variable, because the program is started */
     while (folder && *folder) {
         int n = (int)strcspn(folder, ":");
-        if (n && snprintf(path, sizeof path, "%.*s/%s", n, folder, name) < (int)sizeof path && access(path, X_OK) == 0) return true;
+        if (n && snprintf(path, sizeof path, "%.*s/%s", n, folder, name) < (int)sizeof path &&
+            access(path, X_OK) == 0)
+            return true;
         folder += n;
         folder += *folder == ':';
     }
@@ -76,7 +79,9 @@ static void write_data(FILE *file, const plot_t *plot)
 
 static void write_script(FILE *file, const plot_t *plot, const char *path)
 {
-    fputs("set terminal svg size 860,520 dynamic background rgb 'white' font 'sans,13'\nset encoding utf8\nset grid\n", file);
+    fputs("set terminal svg size 860,520 dynamic background rgb 'white' font 'sans,13'\nset "
+          "encoding utf8\nset grid\n",
+          file);
     set_text(file, "output", path);
     set_text(file, "title", plot->title);
     set_text(file, "xlabel", plot->x_label);
@@ -101,7 +106,8 @@ static void write_script(FILE *file, const plot_t *plot, const char *path)
     fputc('\n', file);
 }
 
-/* Does the file end as a figure does? A full disk leaves a part of it, and gnuplot exits with 0. A pipe or a device is not asked. */
+/* Does the file end as a figure does? A full disk leaves a part of it, and gnuplot exits with 0. A
+ * pipe or a device is not asked. */
 static bool is_whole(const char *path)
 {
     char end[64] = "";
@@ -122,13 +128,15 @@ static fy_status_t write_numbers_instead(const char *path, const sheet_t *number
     size_t n = strlen(path);
     if (n > 4 && strcmp(path + n - 4, ".svg") == 0) n -= 4;
     fprintf(stderr, "ferry: no figure: gnuplot is not installed (Debian: gnuplot-nox)\n");
-    if (!numbers || snprintf(csv, sizeof csv, "%.*s.csv", (int)n, path) >= (int)sizeof csv) return FY_STATUS_OK;
+    if (!numbers || snprintf(csv, sizeof csv, "%.*s.csv", (int)n, path) >= (int)sizeof csv)
+        return FY_STATUS_OK;
     FY_TRY(sheet_csv(numbers, csv));
     fprintf(stderr, "ferry: its numbers are in %s\n", csv);
     return FY_STATUS_OK;
 }
 
-fy_status_t plot_write(const plot_t *plot, const char *path, const sheet_t *numbers, bool *out_drawn)
+fy_status_t plot_write(const plot_t *plot, const char *path, const sheet_t *numbers,
+                       bool *out_drawn)
 {
     size_t drawable = 0;
     *out_drawn = false;
@@ -147,12 +155,16 @@ fy_status_t plot_write(const plot_t *plot, const char *path, const sheet_t *numb
         exit_status = pclose(pipe);
     }
     sigaction(SIGPIPE, &before, NULL);
-    if (!pipe) return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot start gnuplot: %s", strerror(error));
+    if (!pipe)
+        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot start gnuplot: %s",
+                            strerror(error));
     if (exit_status != 0)
-        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "gnuplot could not draw %s (exit status %d)", path,
+        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__,
+                            "gnuplot could not draw %s (exit status %d)", path,
                             WIFEXITED(exit_status) ? WEXITSTATUS(exit_status) : -1);
     if (!is_whole(path))
-        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "gnuplot did not write all of %.400s: is the disk full?", path);
+        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__,
+                            "gnuplot did not write all of %.400s: is the disk full?", path);
     *out_drawn = true;
     return FY_STATUS_OK;
 }

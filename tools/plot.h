@@ -1,4 +1,5 @@
-/* Figures, drawn by gnuplot through a pipe. Without gnuplot nothing is lost: it says so and the numbers go to a CSV file.
+/* Figures, drawn by gnuplot through a pipe. Without gnuplot nothing is lost: it says so and the
+ * numbers go to a CSV file.
  * Next: plot.c. */
 #ifndef FERRY_TOOLS_PLOT_H_
 #define FERRY_TOOLS_PLOT_H_
@@ -10,7 +11,8 @@
 typedef struct series {
     const char *name;
     size_t count;
-    const double *x, *y; /* points that are not finite, or have no place on a logarithmic axis, are left out */
+    /* points that are not finite, or have no place on a logarithmic axis, are left out */
+    const double *x, *y;
 } series_t;
 
 typedef struct plot {
@@ -21,9 +23,11 @@ typedef struct plot {
     const series_t *series;
 } plot_t;
 
-/* Draws `plot` to the SVG file `path`. If there is nothing to draw: a line on standard error and no file. If there is no gnuplot: a
- * line too, and `numbers` (may be NULL) goes to the file of that name with .csv in place of .svg. *out_drawn: there is a figure.
+/* Draws `plot` to the SVG file `path`. If there is nothing to draw: a line on standard error and no
+ * file. If there is no gnuplot: a line too, and `numbers` (may be NULL) goes to the file of that
+ * name with .csv in place of .svg. *out_drawn: there is a figure.
  * gnuplot's own words are not shown. Fails: IO (gnuplot failed). */
-fy_status_t plot_write(const plot_t *plot, const char *path, const sheet_t *numbers, bool *out_drawn);
+fy_status_t plot_write(const plot_t *plot, const char *path, const sheet_t *numbers,
+                       bool *out_drawn);
 
 #endif

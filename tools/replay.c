@@ -21,12 +21,14 @@ static void note_refusal(replay_result_t *result, const trace_t *trace, size_t i
 {
     const fy_error_t *error = fy_error_get();
     if (result->refusals++) return;
-    const char *text = error->oom ? error->oom->text : error->text, *said = strchr(text, ':'); /* "plain pool 1: ...", "pytorch: ..." */
+    /* "plain pool 1: ...", "pytorch: ..." */
+    const char *text = error->oom ? error->oom->text : error->text, *said = strchr(text, ':');
     result->refused_step = i + 1;
     result->refused_nbytes = trace->steps[i].nbytes;
     result->refused_live = live;
     result->refused_scope = trace->scopes[trace->steps[i].scope];
-    snprintf(result->refused_text, sizeof result->refused_text, "%s%s", said ? trace->pool : "", said ? said : text);
+    snprintf(result->refused_text, sizeof result->refused_text, "%s%s", said ? trace->pool : "",
+             said ? said : text);
 }
 
 /* What the policy holds right now, which is the trace's peak. */
@@ -36,10 +38,12 @@ static void look(replay_result_t *result, const pool_policy_t *policy, const voi
     policy->query(pool, &figures);
     const uint64_t free_nbytes = figures.reserved - figures.live;
     result->peak_live = figures.live;
-    result->fragmentation = free_nbytes ? 1 - (double)figures.largest_free / (double)free_nbytes : 0;
+    result->fragmentation = free_nbytes ? 1 - (double)figures.largest_free / (double)free_nbytes
+                                        : 0;
 }
 
-fy_status_t replay_run(const trace_t *trace, const pool_policy_t *policy, const fy_pool_options_t *options, replay_result_t *out_result)
+fy_status_t replay_run(const trace_t *trace, const pool_policy_t *policy,
+                       const fy_pool_options_t *options, replay_result_t *out_result)
 {
     replay_result_t result = { .refused_scope = "" };
     pool_figures_t figures;
@@ -53,8 +57,9 @@ fy_status_t replay_run(const trace_t *trace, const pool_policy_t *policy, const 
     for (size_t i = 0; i < trace->nsteps; i++) {
         const trace_step_t *step = &trace->steps[i];
         if (step->nbytes) {
-            void *token = blocks[step->block].token = policy->take_on ? policy->take_on(pool, step->nbytes, step->stream)
-                                                                      : policy->take(pool, step->nbytes);
+            void *token = blocks[step->block].token =
+                policy->take_on ? policy->take_on(pool, step->nbytes, step->stream)
+                                : policy->take(pool, step->nbytes);
             blocks[step->block].nbytes = step->nbytes;
             if (token)
                 live += step->nbytes;
@@ -64,7 +69,8 @@ fy_status_t replay_run(const trace_t *trace, const pool_policy_t *policy, const 
             if (policy->reach) policy->reach(pool, trace->points[step->points]);
         } else if (blocks[step->block].token) {
             if (policy->give_after)
-                policy->give_after(pool, blocks[step->block].token, trace->points + step->points, step->npoints);
+                policy->give_after(pool, blocks[step->block].token, trace->points + step->points,
+                                   step->npoints);
             else
                 policy->give(pool, blocks[step->block].token);
             blocks[step->block].token = NULL;
@@ -78,7 +84,8 @@ fy_status_t replay_run(const trace_t *trace, const pool_policy_t *policy, const 
     result.reserved_per_peak = result.waste = NAN;
     if (trace->peak && !result.refusals) { /* a peak that was not reached compares with nothing */
         result.reserved_per_peak = (double)figures.peak_reserved / (double)trace->peak;
-        result.waste = figures.peak_reserved ? 1 - (double)trace->peak / (double)figures.peak_reserved : 0;
+        result.waste =
+            figures.peak_reserved ? 1 - (double)trace->peak / (double)figures.peak_reserved : 0;
     }
     for (size_t i = 0; i < trace->nblocks; i++)
         if (blocks[i].token) policy->give(pool, blocks[i].token);

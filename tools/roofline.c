@@ -8,7 +8,8 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 
-enum { CHAINS = 10, STEPS = 20000000, RUNS = 15, MOST_THREADS = 64 }; /* more chains than an FMA's latency times the units of a core */
+/* more chains than an FMA's latency times the units of a core */
+enum { CHAINS = 10, STEPS = 20000000, RUNS = 15, MOST_THREADS = 64 };
 
 #define UNROLLED _Pragma("GCC unroll 10") /* so that the sums are registers */
 
@@ -16,7 +17,8 @@ __attribute__((target("avx512f"))) static float run_512(void)
 {
     __m512 sums[CHAINS], a = _mm512_set1_ps(0.5f), b = _mm512_set1_ps(1.0f);
     UNROLLED for (int k = 0; k < CHAINS; k++) sums[k] = _mm512_set1_ps((float)k);
-    for (int i = 0; i < STEPS / CHAINS; i++) UNROLLED for (int k = 0; k < CHAINS; k++) sums[k] = _mm512_fmadd_ps(sums[k], a, b);
+    for (int i = 0; i < STEPS / CHAINS; i++)
+        UNROLLED for (int k = 0; k < CHAINS; k++) sums[k] = _mm512_fmadd_ps(sums[k], a, b);
     UNROLLED for (int k = 1; k < CHAINS; k++) sums[0] = _mm512_add_ps(sums[0], sums[k]);
     return _mm512_reduce_add_ps(sums[0]);
 }
@@ -25,14 +27,16 @@ __attribute__((target("avx2,fma"))) static float run_256(void)
 {
     __m256 sums[CHAINS], a = _mm256_set1_ps(0.5f), b = _mm256_set1_ps(1.0f);
     UNROLLED for (int k = 0; k < CHAINS; k++) sums[k] = _mm256_set1_ps((float)k);
-    for (int i = 0; i < STEPS / CHAINS; i++) UNROLLED for (int k = 0; k < CHAINS; k++) sums[k] = _mm256_fmadd_ps(sums[k], a, b);
+    for (int i = 0; i < STEPS / CHAINS; i++)
+        UNROLLED for (int k = 0; k < CHAINS; k++) sums[k] = _mm256_fmadd_ps(sums[k], a, b);
     UNROLLED for (int k = 1; k < CHAINS; k++) sums[0] = _mm256_add_ps(sums[0], sums[k]);
     return _mm256_cvtss_f32(sums[0]);
 }
 
 static void *work(void *wide)
 {
-    volatile float sink = wide ? run_512() : run_256(); /* kept, or there would be nothing to time */
+    /* kept, or there would be nothing to time */
+    volatile float sink = wide ? run_512() : run_256();
     (void)sink;
     return NULL;
 }
@@ -56,7 +60,8 @@ double roofline_gflops(int threads)
     for (int run = 0; run < RUNS; run++) {
         int started = 1;
         const double begin = now_ns();
-        while (started < threads && pthread_create(&others[started], NULL, work, wide) == 0) started++;
+        while (started < threads && pthread_create(&others[started], NULL, work, wide) == 0)
+            started++;
         work(wide);
         for (int i = 1; i < started; i++) pthread_join(others[i], NULL);
         best = fmax(best, flops * started / (now_ns() - begin));

@@ -1,6 +1,6 @@
 /* One run of one subcommand: device, scope, where output goes, how it ends.
- * Not here: what is measured. With --json the document is collected and printed only when it is whole, so standard output holds
- * exactly one document or nothing. */
+ * Not here: what is measured. With --json the document is collected and printed only when it is
+ * whole, so standard output holds exactly one document or nothing. */
 #include "runtime/base/replace.h"
 #include "tools/tool.h"
 
@@ -33,14 +33,16 @@ static int check_place(const char *path, bool replaces)
     if (stat(path, &found)) return errno == ENOENT ? check_beside(path) : errno;
     if (S_ISDIR(found.st_mode)) return EISDIR;
     if (replaces && S_ISREG(found.st_mode)) return check_beside(path);
-    return access(path, W_OK) ? errno : 0; /* a pipe is not opened: that would wait for its reader */
+    /* a pipe is not opened: that would wait for its reader */
+    return access(path, W_OK) ? errno : 0;
 }
 
 static fy_status_t check(const char *path, bool replaces)
 {
     const int error = check_place(path, replaces);
     if (!error) return FY_STATUS_OK;
-    return TOOL_FAIL(IO, "cannot write %.400s: %s", path, error == EISDIR ? "it is a folder" : strerror(error));
+    return TOOL_FAIL(IO, "cannot write %.400s: %s", path,
+                     error == EISDIR ? "it is a folder" : strerror(error));
 }
 
 fy_status_t tool_check_writable(const char *path) { return check(path, false); }
@@ -57,13 +59,17 @@ fy_status_t tool_replace(const char *path, const void *text, size_t nbytes)
     return error ? TOOL_FAIL(IO, "%s", replace.problem) : FY_STATUS_OK;
 }
 
-fy_status_t session_begin(session_t *session, const common_t *common, const char *command, const char *kind, const char *name)
+fy_status_t session_begin(session_t *session, const common_t *common, const char *command,
+                          const char *kind, const char *name)
 {
     *session = (session_t){ .command = command, .common = common, .info = FY_DEVICE_INFO_INIT };
     fy_log_set(tool_log, NULL);
-    if (common->record) FY_TRY(fy_ledger_record(common->record)); /* before the first scope, so that the file has it all */
-    if (common->budget) FY_TRY(fy_budget_set(common->budget));    /* before the first scope: it may name that one, too */
-    if (common->snapshot) { /* at the end; or when memory ran out, since later it would be of nothing */
+    /* before the first scope, so that the file has it all */
+    if (common->record) FY_TRY(fy_ledger_record(common->record));
+    /* before the first scope: it may name that one, too */
+    if (common->budget) FY_TRY(fy_budget_set(common->budget));
+    /* at the end; or when memory ran out, since later it would be of nothing */
+    if (common->snapshot) {
         FY_TRY(tool_check_replaceable(common->snapshot));
         setenv("FERRY_SNAPSHOT_ON_OOM", common->snapshot, 1);
     }
@@ -77,7 +83,8 @@ fy_status_t session_begin(session_t *session, const common_t *common, const char
         return FY_STATUS_OK;
     }
     session->json.file = open_memstream(&session->text, &session->text_nbytes);
-    if (!session->json.file) return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the JSON document: %s", strerror(errno));
+    if (!session->json.file)
+        return TOOL_FAIL(OUT_OF_MEMORY, "no memory for the JSON document: %s", strerror(errno));
     json_begin_object(&session->json, NULL);
     json_text(&session->json, kind, name);
     json_text(&session->json, "version", fy_version());
@@ -107,7 +114,8 @@ static fy_status_t write_snapshot(const session_t *session)
 
 int session_end(session_t *session, fy_status_t status)
 {
-    int usage = status == FY_STATUS_INVALID_ARGUMENT && !session->device; /* --device or --budget was not understood */
+    /* --device or --budget was not understood */
+    int usage = status == FY_STATUS_INVALID_ARGUMENT && !session->device;
     if (status == FY_STATUS_OK && session->common->snapshot) status = write_snapshot(session);
     if (status == FY_STATUS_OK && session->json.file) status = finish_json(session);
     if (status == FY_STATUS_OK && (fflush(stdout) != 0 || ferror(stdout)))
@@ -120,7 +128,8 @@ int session_end(session_t *session, fy_status_t status)
     free(session->text);
     fy_scope_end(session->scope, 0, NULL);
     fy_device_close(session->device);
-    if (session->common->record && fy_ledger_record(NULL) != FY_STATUS_OK) { /* the device is closed: everything is in it */
+    /* the device is closed: everything is in it */
+    if (session->common->record && fy_ledger_record(NULL) != FY_STATUS_OK) {
         fprintf(stderr, "ferry: %s\n", fy_error_get()->text);
         if (status == FY_STATUS_OK) status = FY_STATUS_IO;
     }
@@ -133,11 +142,16 @@ fy_status_t session_wait(session_t *session) { return fy_device_wait(session->de
 double session_model_ns(const session_t *session)
 {
     fy_device_clock_t clock = FY_DEVICE_CLOCK_INIT;
-    if (fy_device_clock_query(session->device, &clock) != FY_STATUS_OK || clock.kind != FY_CLOCK_MODEL) return NAN;
+    if (fy_device_clock_query(session->device, &clock) != FY_STATUS_OK ||
+        clock.kind != FY_CLOCK_MODEL)
+        return NAN;
     return (double)clock.now_ns;
 }
 
-const char *session_clock(const session_t *session) { return session->info.is_simulated ? "model" : "wall"; }
+const char *session_clock(const session_t *session)
+{
+    return session->info.is_simulated ? "model" : "wall";
+}
 
 fy_status_t session_csv(const session_t *session, const sheet_t *sheet)
 {

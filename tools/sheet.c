@@ -1,5 +1,5 @@
-/* Result tables. The idea stands in sheet.h. Rows grow by doubling; the command gives up, with exit status 4, if there is no memory
- * for a table of results. */
+/* Result tables. The idea stands in sheet.h. Rows grow by doubling; the command gives up, with exit
+ * status 4, if there is no memory for a table of results. */
 #include "tools/sheet.h"
 
 #include <errno.h>
@@ -102,13 +102,15 @@ void sheet_print(const sheet_t *sheet, FILE *file)
     }
     for (size_t c = 0; c < sheet->ncolumns; c++) {
         bool left = sheet->count > c && sheet->cells[c].kind == CELL_TEXT;
-        if (sheet->columns[c].heading) print_cell(file, widths[c], left, c == last, sheet->columns[c].heading);
+        if (sheet->columns[c].heading)
+            print_cell(file, widths[c], left, c == last, sheet->columns[c].heading);
     }
     fputc('\n', file);
     for (size_t i = 0; i < sheet->count; i++) {
         size_t c = i % sheet->ncolumns;
         format_cell(&sheet->cells[i], sheet->columns[c].decimals, text, sizeof text);
-        if (sheet->columns[c].heading) print_cell(file, widths[c], sheet->cells[c].kind == CELL_TEXT, c == last, text);
+        if (sheet->columns[c].heading)
+            print_cell(file, widths[c], sheet->cells[c].kind == CELL_TEXT, c == last, text);
         if (c + 1 == sheet->ncolumns) fputc('\n', file);
     }
     free(widths);
@@ -146,7 +148,8 @@ static void write_csv_text(FILE *file, const char *text)
 
 void sheet_print_csv(const sheet_t *sheet, FILE *file)
 {
-    for (size_t c = 0; c < sheet->ncolumns; c++) fprintf(file, "%s%s", c ? "," : "", sheet->columns[c].key);
+    for (size_t c = 0; c < sheet->ncolumns; c++)
+        fprintf(file, "%s%s", c ? "," : "", sheet->columns[c].key);
     fputs("\r\n", file);
     for (size_t i = 0; sheet->ncolumns && i < sheet->count; i++) {
         const cell_t *cell = &sheet->cells[i];
@@ -161,10 +164,14 @@ void sheet_print_csv(const sheet_t *sheet, FILE *file)
 fy_status_t sheet_csv(const sheet_t *sheet, const char *path)
 {
     FILE *file = fopen(path, "we");
-    if (!file) return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot create %s: %s", path, strerror(errno));
+    if (!file)
+        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot create %s: %s", path,
+                            strerror(errno));
     sheet_print_csv(sheet, file);
     int failed = ferror(file), error = errno;
     if (fclose(file) != 0 && !failed) failed = 1, error = errno;
-    if (failed) return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot write %s: %s", path, strerror(error));
+    if (failed)
+        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "cannot write %s: %s", path,
+                            strerror(error));
     return FY_STATUS_OK;
 }

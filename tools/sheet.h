@@ -1,4 +1,5 @@
-/* A table of results, filled once and shown three ways: aligned for people, as CSV (RFC 4180), as a JSON array of objects.
+/* A table of results, filled once and shown three ways: aligned for people, as CSV (RFC 4180), as a
+ * JSON array of objects.
  * Not here: figures (plot.h). Next: sheet.c. */
 #ifndef FERRY_TOOLS_SHEET_H_
 #define FERRY_TOOLS_SHEET_H_

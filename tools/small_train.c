@@ -5,14 +5,16 @@
 
 float small_value(int which, int64_t i)
 {
-    uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)which * 40503u + 1; /* mixed as at the end of MurmurHash3 */
+    /* mixed as at the end of MurmurHash3 */
+    uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)which * 40503u + 1;
     x = (x ^ x >> 16) * 0x85ebca6bu;
     x = (x ^ x >> 13) * 0xc2b2ae35u;
     return (float)((double)((x ^ x >> 16) >> 8) / 8388608.0 - 1.0); /* [-1, 1) */
 }
 
 /* The tensor `which` on `device`. */
-static fy_status_t make(fy_device_t *device, int which, int rank, const int64_t *dims, fy_tensor_t **out_tensor)
+static fy_status_t make(fy_device_t *device, int which, int rank, const int64_t *dims,
+                        fy_tensor_t **out_tensor)
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     fy_tensor_t *host;
@@ -20,14 +22,16 @@ static fy_status_t make(fy_device_t *device, int which, int rank, const int64_t 
     FY_TRY(fy_tensor_create(fy_device_host(), FY_DTYPE_F32, rank, dims, &host));
     fy_tensor_query(host, &info);
     FY_TRY(fy_tensor_map(host, FY_ACCESS_WRITE, &data));
-    for (uint64_t i = 0; i < info.nelem; i++) ((float *)data)[i] = SMALL_SCALE * small_value(which, (int64_t)i);
+    for (uint64_t i = 0; i < info.nelem; i++)
+        ((float *)data)[i] = SMALL_SCALE * small_value(which, (int64_t)i);
     FY_TRY(fy_tensor_upload(host, device, NULL, out_tensor));
     fy_tensor_destroy(host);
     return FY_STATUS_OK;
 }
 
 /* Records what `step` does as a graph. */
-static fy_status_t record(fy_device_t *device, fy_status_t (*step)(void *context), void *context, fy_graph_t **out_graph)
+static fy_status_t record(fy_device_t *device, fy_status_t (*step)(void *context), void *context,
+                          fy_graph_t **out_graph)
 {
     FY_TRY(fy_graph_begin(device));
     FY_TRY(step(context));
@@ -89,7 +93,8 @@ fy_status_t small_chain_make(fy_device_t *device, int is_graph, small_chain_t *o
 fy_status_t small_chain_run(void *context, int64_t steps)
 {
     small_chain_t *chain = context;
-    for (int64_t i = 0; i < steps; i++) FY_TRY(chain->graph ? fy_graph_replay(chain->graph, NULL) : chain_step(chain));
+    for (int64_t i = 0; i < steps; i++)
+        FY_TRY(chain->graph ? fy_graph_replay(chain->graph, NULL) : chain_step(chain));
     return FY_STATUS_OK;
 }
 
@@ -105,8 +110,10 @@ static fy_status_t mlp_forward(const small_mlp_t *mlp, fy_tensor_t **out_loss)
 
 static fy_status_t mlp_update(const small_mlp_t *mlp)
 {
-    if (mlp->optimizer == SMALL_SGD) return fy_sgd_step(mlp->all, mlp->all_gradients, mlp->lr, NULL);
-    return fy_adam_step(mlp->all, mlp->all_gradients, mlp->exp_avg, mlp->exp_avg_sq, mlp->number, mlp->lr, NULL);
+    if (mlp->optimizer == SMALL_SGD)
+        return fy_sgd_step(mlp->all, mlp->all_gradients, mlp->lr, NULL);
+    return fy_adam_step(mlp->all, mlp->all_gradients, mlp->exp_avg, mlp->exp_avg_sq, mlp->number,
+                        mlp->lr, NULL);
 }
 
 static fy_status_t mlp_step(void *context)
@@ -124,7 +131,8 @@ static fy_status_t mlp_step(void *context)
 }
 
 /* The next elements of `block` from *at on, with another shape. */
-static fy_status_t cut(fy_tensor_t *block, int64_t *at, int rank, const int64_t *dims, fy_tensor_t **out_view)
+static fy_status_t cut(fy_tensor_t *block, int64_t *at, int rank, const int64_t *dims,
+                       fy_tensor_t **out_view)
 {
     fy_tensor_t *flat;
     int64_t count = 1;
@@ -138,13 +146,16 @@ static fy_status_t cut(fy_tensor_t *block, int64_t *at, int rank, const int64_t 
 
 static fy_status_t make_parameters(fy_device_t *device, small_mlp_t *mlp)
 {
-    static const int64_t dims[SMALL_PARAMETERS][2] = {
-        { SMALL_HIDDEN, SMALL_INPUTS }, { SMALL_HIDDEN }, { SMALL_CLASSES, SMALL_HIDDEN }, { SMALL_CLASSES }
-    };
+    static const int64_t dims[SMALL_PARAMETERS][2] = { { SMALL_HIDDEN, SMALL_INPUTS },
+                                                       { SMALL_HIDDEN },
+                                                       { SMALL_CLASSES, SMALL_HIDDEN },
+                                                       { SMALL_CLASSES } };
     static const int ranks[SMALL_PARAMETERS] = { 2, 1, 2, 1 };
-    const int64_t count[1] = { SMALL_HIDDEN * (SMALL_INPUTS + 1) + SMALL_CLASSES * (SMALL_HIDDEN + 1) };
+    const int64_t count[1] = { SMALL_HIDDEN * (SMALL_INPUTS + 1) +
+                               SMALL_CLASSES * (SMALL_HIDDEN + 1) };
     int64_t at[2] = { 0, 0 };
-    fy_tensor_t **const blocks[4] = { &mlp->all, &mlp->all_gradients, &mlp->exp_avg, &mlp->exp_avg_sq };
+    fy_tensor_t **const blocks[4] = { &mlp->all, &mlp->all_gradients, &mlp->exp_avg,
+                                      &mlp->exp_avg_sq };
     for (int i = 0; i < 4; i++) FY_TRY(fy_zeros(device, FY_DTYPE_F32, 1, count, blocks[i]));
     for (int i = 0; i < SMALL_PARAMETERS; i++) {
         fy_tensor_t *initial, *gradient;
@@ -159,7 +170,8 @@ static fy_status_t make_parameters(fy_device_t *device, small_mlp_t *mlp)
     return FY_STATUS_OK;
 }
 
-fy_status_t small_mlp_make(fy_device_t *device, small_optimizer_t optimizer, int is_graph, small_mlp_t *out_mlp)
+fy_status_t small_mlp_make(fy_device_t *device, small_optimizer_t optimizer, int is_graph,
+                           small_mlp_t *out_mlp)
 {
     static const int64_t input[2] = { 1, SMALL_INPUTS }, output[2] = { 1, SMALL_CLASSES };
     *out_mlp = (small_mlp_t){ .optimizer = optimizer };
@@ -177,7 +189,8 @@ fy_status_t small_mlp_calm(small_mlp_t *mlp) { return fy_fill(mlp->lr, SMALL_LR_
 fy_status_t small_mlp_run(void *context, int64_t steps)
 {
     small_mlp_t *mlp = context;
-    for (int64_t i = 0; i < steps; i++) FY_TRY(mlp->graph ? fy_graph_replay(mlp->graph, NULL) : mlp_step(mlp));
+    for (int64_t i = 0; i < steps; i++)
+        FY_TRY(mlp->graph ? fy_graph_replay(mlp->graph, NULL) : mlp_step(mlp));
     return FY_STATUS_OK;
 }
 

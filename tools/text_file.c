@@ -1,4 +1,5 @@
-/* Lines are found in one buffer of the most that a line may have: a file without line ends takes no more than that. */
+/* Lines are found in one buffer of the most that a line may have: a file without line ends takes no
+ * more than that. */
 #include "tools/text_file.h"
 
 #include <errno.h>
@@ -9,18 +10,22 @@
 
 static fy_status_t input_failed(const fy__input_t *input)
 {
-    return input->error == ENOMEM ? TOOL_FAIL(OUT_OF_MEMORY, "%s", input->problem) : TOOL_FAIL(IO, "%s", input->problem);
+    return input->error == ENOMEM ? TOOL_FAIL(OUT_OF_MEMORY, "%s", input->problem)
+                                  : TOOL_FAIL(IO, "%s", input->problem);
 }
 
-fy_status_t text_file_read(const char *path, const char *what, const char *begins, size_t most_nbytes, char **out_text)
+fy_status_t text_file_read(const char *path, const char *what, const char *begins,
+                           size_t most_nbytes, char **out_text)
 {
     fy__input_t input;
     size_t nbytes;
     const int error = fy__input_text(&input, path, begins, most_nbytes, out_text, &nbytes);
-    if (error == EFBIG || error == EBADMSG) return TOOL_FAIL(CORRUPT_DATA, "%s: that is no %s", input.problem, what);
+    if (error == EFBIG || error == EBADMSG)
+        return TOOL_FAIL(CORRUPT_DATA, "%s: that is no %s", input.problem, what);
     if (error) return input_failed(&input);
     if (strlen(*out_text) == nbytes) return FY_STATUS_OK;
-    const fy_status_t status = TOOL_FAIL(CORRUPT_DATA, "%s is no %s: there is a zero byte at %zu", path, what, strlen(*out_text));
+    const fy_status_t status = TOOL_FAIL(CORRUPT_DATA, "%s is no %s: there is a zero byte at %zu",
+                                         path, what, strlen(*out_text));
     free(*out_text);
     *out_text = NULL;
     return status;
@@ -44,9 +49,11 @@ static fy_status_t fill(text_lines_t *lines)
     lines->end -= lines->begin;
     lines->begin = 0;
     if (lines->end == TEXT_LINE_MOST_NBYTES - 1)
-        return TOOL_FAIL(CORRUPT_DATA, "%s is no %s: line %llu has more than %d bytes", lines->input.path, lines->what,
-                         (unsigned long long)lines->number + 1, TEXT_LINE_MOST_NBYTES - 1);
-    if (fy__input_read(&lines->input, lines->bytes + lines->end, TEXT_LINE_MOST_NBYTES - 1 - lines->end, &got))
+        return TOOL_FAIL(CORRUPT_DATA, "%s is no %s: line %llu has more than %d bytes",
+                         lines->input.path, lines->what, (unsigned long long)lines->number + 1,
+                         TEXT_LINE_MOST_NBYTES - 1);
+    if (fy__input_read(&lines->input, lines->bytes + lines->end,
+                       TEXT_LINE_MOST_NBYTES - 1 - lines->end, &got))
         return input_failed(&lines->input);
     if (!got) lines->is_over = true;
     lines->end += got;
@@ -66,8 +73,8 @@ fy_status_t text_lines_next(text_lines_t *lines, char **out_line)
         if (count > seen) end = memchr(line + seen, '\n', count - seen);
         const size_t length = end ? (size_t)(end - line) : count;
         if (memchr(line + seen, 0, length - seen))
-            return TOOL_FAIL(CORRUPT_DATA, "%s is no %s: line %llu has a zero byte", lines->input.path, lines->what,
-                             (unsigned long long)lines->number + 1);
+            return TOOL_FAIL(CORRUPT_DATA, "%s is no %s: line %llu has a zero byte",
+                             lines->input.path, lines->what, (unsigned long long)lines->number + 1);
         seen = length;
         if (!end && !lines->is_over) {
             FY_TRY(fill(lines));

@@ -1,4 +1,5 @@
-/* Text files from outside: read whole, or by lines. Not here: how files are opened (runtime/base/input.h), JSON (json_tree.h), events (event_file.h).
+/* Text files from outside: read whole, or by lines. Not here: how files are opened
+ * (runtime/base/input.h), JSON (json_tree.h), events (event_file.h).
  * Next: text_file.c. */
 #ifndef FERRY_TOOLS_TEXT_FILE_H_
 #define FERRY_TOOLS_TEXT_FILE_H_
@@ -11,9 +12,12 @@
 
 #include "runtime/base/input.h"
 
-/* All of a text, from malloc, zero-terminated. `what` it should be is named in failures; `begins`: what its first character that is no blank may be.
- * Fails: IO, CORRUPT_DATA (longer than most_nbytes, begins otherwise, has a zero byte), OUT_OF_MEMORY. */
-fy_status_t text_file_read(const char *path, const char *what, const char *begins, size_t most_nbytes, char **out_text);
+/* All of a text, from malloc, zero-terminated. `what` it should be is named in failures; `begins`:
+ * what its first character that is no blank may be.
+ * Fails: IO, CORRUPT_DATA (longer than most_nbytes, begins otherwise, has a zero byte),
+ * OUT_OF_MEMORY. */
+fy_status_t text_file_read(const char *path, const char *what, const char *begins,
+                           size_t most_nbytes, char **out_text);
 
 /* No line of a file of ours comes near it. */
 enum { TEXT_LINE_MOST_NBYTES = 1 << 20 };
@@ -21,7 +25,8 @@ enum { TEXT_LINE_MOST_NBYTES = 1 << 20 };
 typedef struct text_lines {
     fy__input_t input;
     const char *what; /* the file should be, for failures */
-    char *bytes;      /* TEXT_LINE_MOST_NBYTES of the file, of which [begin, end) are still to be handed out */
+    /* TEXT_LINE_MOST_NBYTES of the file, of which [begin, end) are still to be handed out */
+    char *bytes;
     size_t begin, end;
     uint64_t number; /* of the last line, from 1 */
     bool is_over;    /* the file is; bytes may be left */
@@ -31,7 +36,8 @@ typedef struct text_lines {
 
 /* On OK, close it. Fails: IO, OUT_OF_MEMORY. */
 fy_status_t text_lines_open(text_lines_t *lines, const char *path, const char *what);
-/* The next line, zero-terminated, without its end; NULL: there is none. It may be changed, and stays until the next call.
+/* The next line, zero-terminated, without its end; NULL: there is none. It may be changed, and
+ * stays until the next call.
  * Fails: IO, CORRUPT_DATA (a zero byte, or a line of more than TEXT_LINE_MOST_NBYTES - 1). */
 fy_status_t text_lines_next(text_lines_t *lines, char **out_line);
 /* The next call gives the last line again. */

@@ -18,7 +18,8 @@ static size_t hash_of(const char *text)
 static text_entry_t *slot_of(const text_index_t *index, const char *text)
 {
     size_t at = hash_of(text) & (index->room - 1);
-    while (index->slots[at].text && strcmp(index->slots[at].text, text) != 0) at = (at + 1) & (index->room - 1);
+    while (index->slots[at].text && strcmp(index->slots[at].text, text) != 0)
+        at = (at + 1) & (index->room - 1);
     return &index->slots[at];
 }
 

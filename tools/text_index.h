@@ -15,7 +15,8 @@ typedef struct text_index {
     size_t room, count; /* room: a power of two, or 0 */
 } text_index_t;
 
-/* The number of `text`, to be read or written until the next call; a new text is copied and begins with SIZE_MAX. */
+/* The number of `text`, to be read or written until the next call; a new text is copied and begins
+ * with SIZE_MAX. */
 size_t *text_index_at(text_index_t *index, const char *text, bool *out_is_new);
 void text_index_free(text_index_t *index);
 

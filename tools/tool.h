@@ -1,5 +1,7 @@
-/* What the subcommands share: exit statuses, the session (device, scope, output, ledger), time, statistics.
- * Not here: options (options.h), tables (sheet.h), JSON (json.h), figures (plot.h). Next: session.c. */
+/* What the subcommands share: exit statuses, the session (device, scope, output, ledger), time,
+ * statistics.
+ * Not here: options (options.h), tables (sheet.h), JSON (json.h), figures (plot.h). Next:
+ * session.c. */
 #ifndef FERRY_TOOLS_TOOL_H_
 #define FERRY_TOOLS_TOOL_H_
 
@@ -10,11 +12,18 @@
 #include "tools/plot.h"
 #include "tools/sheet.h"
 
-enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_DEVICE_LOST = 3, STATUS_OUT_OF_MEMORY = 4 };
+enum {
+    STATUS_OK = 0,
+    STATUS_FAILED = 1,
+    STATUS_USAGE = 2,
+    STATUS_DEVICE_LOST = 3,
+    STATUS_OUT_OF_MEMORY = 4
+};
 
 typedef struct command {
     const char *name, *summary;
-    int (*run)(int argc, char **argv); /* argv[0] is the subcommand's name; returns an exit status */
+    /* argv[0] is the subcommand's name; returns an exit status */
+    int (*run)(int argc, char **argv);
 } command_t;
 
 int cmd_info(int argc, char **argv);
@@ -38,13 +47,16 @@ int bench_gemm(int argc, char **argv);
 int bench_copy(int argc, char **argv);
 int bench_alloc(int argc, char **argv);
 int bench_train(int argc, char **argv);
-/* Runs the one of `list` that argv[1] names; `prefix` is what was typed before it ("ferry experiment"). */
-int run_command(const char *prefix, const char *summary, const command_t *list, size_t count, int argc, char **argv);
+/* Runs the one of `list` that argv[1] names; `prefix` is what was typed before it ("ferry
+ * experiment"). */
+int run_command(const char *prefix, const char *summary, const command_t *list, size_t count,
+                int argc, char **argv);
 
 /* For fy_log_set: warnings and errors go to standard error. */
 void tool_log(void *user, fy_log_level_t level, const char *text);
 
-/* Writes a file completely or not at all. Replaces the target of a symbolic link; writes into a pipe or a device. Fails: IO. */
+/* Writes a file completely or not at all. Replaces the target of a symbolic link; writes into a
+ * pipe or a device. Fails: IO. */
 fy_status_t tool_replace(const char *path, const void *text, size_t nbytes);
 
 /* ---- the session: one run of one subcommand ---- */
@@ -61,14 +73,18 @@ typedef struct session {
     size_t text_nbytes;
 } session_t;
 
-/* Can `path` be written? Asked before hours of work end at a folder that is not there. No file stays behind, and none is changed. */
+/* Can `path` be written? Asked before hours of work end at a folder that is not there. No file
+ * stays behind, and none is changed. */
 fy_status_t tool_check_writable(const char *path);
-/* The same for what tool_replace or fy_safetensors_write will write: a file beside it, renamed over it. */
+/* The same for what tool_replace or fy_safetensors_write will write: a file beside it, renamed over
+ * it. */
 fy_status_t tool_check_replaceable(const char *path);
-/* Opens the device, begins the scope `name`, starts the JSON object with `kind`: `name`, version and device. On failure too,
- * session_end must follow. */
-fy_status_t session_begin(session_t *session, const common_t *common, const char *command, const char *kind, const char *name);
-/* Closes everything; prints the JSON document if the work went well, the reason if it did not. Returns the exit status. */
+/* Opens the device, begins the scope `name`, starts the JSON object with `kind`: `name`, version
+ * and device. On failure too, session_end must follow. */
+fy_status_t session_begin(session_t *session, const common_t *common, const char *command,
+                          const char *kind, const char *name);
+/* Closes everything; prints the JSON document if the work went well, the reason if it did not.
+ * Returns the exit status. */
 int session_end(session_t *session, fy_status_t status);
 /* Waits for everything on the session's device. Blocks. */
 fy_status_t session_wait(session_t *session);
@@ -86,7 +102,8 @@ fy_status_t session_files(const session_t *session, const sheet_t *sheet, const 
 /* ---- ledger.c ---- */
 
 fy_ledger_totals_t ledger_read(const char *scope_path);
-/* For people, per scope and in all; `traffic`: and one line that is the same in every run. JSON: the object "traffic". */
+/* For people, per scope and in all; `traffic`: and one line that is the same in every run. JSON:
+ * the object "traffic". */
 void ledger_print(FILE *file, bool traffic);
 void ledger_json(json_t *json);
 

@@ -1,4 +1,5 @@
-/* Traces in memory, and their compact text: see trace.h. Reading is by lines of a file that is read as a whole. */
+/* Traces in memory, and their compact text: see trace.h. Reading is by lines of a file that is read
+ * as a whole. */
 #include "tools/trace.h"
 
 #include <ctype.h>
@@ -66,27 +67,43 @@ static size_t add_points(trace_t *trace, const fy_pool_point_t *points, size_t n
 
 uint32_t trace_take_on(trace_t *trace, uint64_t nbytes, uint32_t stream, uint32_t scope)
 {
-    add_step(trace, (trace_step_t){ .nbytes = nbytes, .block = (uint32_t)trace->nblocks, .scope = scope, .stream = stream });
+    add_step(trace, (trace_step_t){ .nbytes = nbytes,
+                                    .block = (uint32_t)trace->nblocks,
+                                    .scope = scope,
+                                    .stream = stream });
     return (uint32_t)trace->nblocks++;
 }
 
-uint32_t trace_take(trace_t *trace, uint64_t nbytes, uint32_t scope) { return trace_take_on(trace, nbytes, 0, scope); }
-
-void trace_give_after(trace_t *trace, uint32_t block, const fy_pool_point_t *points, size_t npoints, uint32_t scope)
+uint32_t trace_take(trace_t *trace, uint64_t nbytes, uint32_t scope)
 {
-    const size_t first = add_points(trace, points, npoints);
-    add_step(trace, (trace_step_t){ .block = block, .scope = scope, .npoints = (uint32_t)npoints, .points = first });
+    return trace_take_on(trace, nbytes, 0, scope);
 }
 
-void trace_give(trace_t *trace, uint32_t block, uint32_t scope) { trace_give_after(trace, block, NULL, 0, scope); }
+void trace_give_after(trace_t *trace, uint32_t block, const fy_pool_point_t *points, size_t npoints,
+                      uint32_t scope)
+{
+    const size_t first = add_points(trace, points, npoints);
+    add_step(trace,
+             (trace_step_t){
+                 .block = block, .scope = scope, .npoints = (uint32_t)npoints, .points = first });
+}
 
-void trace_reach(trace_t *trace, fy_pool_point_t point, uint32_t scope) { trace_give_after(trace, TRACE_NO_BLOCK, &point, 1, scope); }
+void trace_give(trace_t *trace, uint32_t block, uint32_t scope)
+{
+    trace_give_after(trace, block, NULL, 0, scope);
+}
+
+void trace_reach(trace_t *trace, fy_pool_point_t point, uint32_t scope)
+{
+    trace_give_after(trace, TRACE_NO_BLOCK, &point, 1, scope);
+}
 
 bool trace_points_are_good(const fy_pool_point_t *points, size_t npoints)
 {
     bool is_good = npoints <= FY_POOL_POINTS_MOST;
     for (size_t i = 0; i < npoints && is_good; i++) {
-        is_good = points[i].stream >= 1 && points[i].stream <= UINT16_MAX && points[i].seq >= 1 && points[i].seq < UINT64_C(1) << 48;
+        is_good = points[i].stream >= 1 && points[i].stream <= UINT16_MAX && points[i].seq >= 1 &&
+                  points[i].seq < UINT64_C(1) << 48;
         for (size_t k = 0; k < i; k++) is_good = is_good && points[k].stream != points[i].stream;
     }
     return is_good;
@@ -143,8 +160,8 @@ fy_status_t trace_write(const trace_t *trace, const char *comment, const char *p
     }
     fprintf(file, "pool %s\n", trace->pool);
     if (trace->segment_nbytes)
-        fprintf(file, "segment %" PRIu64 " %" PRIu64 "%s\n", trace->segment_nbytes, trace->resize_nbytes,
-                trace->keeps_segments ? " kept" : "");
+        fprintf(file, "segment %" PRIu64 " %" PRIu64 "%s\n", trace->segment_nbytes,
+                trace->resize_nbytes, trace->keeps_segments ? " kept" : "");
     for (size_t i = 0; i < trace->nsteps; i++) {
         const trace_step_t *step = &trace->steps[i];
         if (step->scope != scope) fprintf(file, "@%s\n", trace->scopes[scope = step->scope]);
@@ -163,7 +180,8 @@ fy_status_t trace_write(const trace_t *trace, const char *comment, const char *p
         taken += step->nbytes != 0;
     }
     const bool failed = ferror(file) != 0;
-    return fclose(file) != 0 || failed ? TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(errno)) : FY_STATUS_OK;
+    return fclose(file) != 0 || failed ? TOOL_FAIL(IO, "cannot write %s: %s", path, strerror(errno))
+                                       : FY_STATUS_OK;
 }
 
 /* ---- reading ---- */
@@ -191,7 +209,9 @@ static int read_points(const char *s, fy_pool_point_t *points)
     size_t count = 0;
     while (*s) {
         uint64_t stream, seq;
-        if (count == FY_POOL_POINTS_MOST || *s != ' ' || !(s = read_number(s + 1, &stream)) || *s != ':' || stream > UINT32_MAX) return -1;
+        if (count == FY_POOL_POINTS_MOST || *s != ' ' || !(s = read_number(s + 1, &stream)) ||
+            *s != ':' || stream > UINT32_MAX)
+            return -1;
         if (!(s = read_number(s + 1, &seq))) return -1;
         points[count++] = (fy_pool_point_t){ (uint32_t)stream, seq };
     }
@@ -214,7 +234,9 @@ static const char *read_line(reading_t *reading, const char *line)
         const char *end = read_number(line + 8, &trace->segment_nbytes);
         if (end && *end == ' ') end = read_number(end + 1, &trace->resize_nbytes);
         trace->keeps_segments = end && strcmp(end, " kept") == 0;
-        return end && (!*end || trace->keeps_segments) ? NULL : "has no sizes of segments where there must be some";
+        return end && (!*end || trace->keeps_segments)
+                   ? NULL
+                   : "has no sizes of segments where there must be some";
     }
     if (*line == '@') {
         reading->scope = trace_scope(trace, line + 1);
@@ -227,12 +249,16 @@ static const char *read_line(reading_t *reading, const char *line)
         trace_reach(trace, points[0], reading->scope);
         return NULL;
     }
-    if (*line != '+' && *line != '-') return "is neither '+BYTES', '-AGE', '!STREAM:SEQ', '@SCOPE', 'pool NAME' nor 'segment BYTES BYTES'";
+    if (*line != '+' && *line != '-')
+        return "is neither '+BYTES', '-AGE', '!STREAM:SEQ', '@SCOPE', 'pool NAME' nor 'segment "
+               "BYTES BYTES'";
     const char *end = read_number(line + 1, &number);
-    if (!end || !number || (*end && *end != ' ')) return "has no number from 1 up where there must be one";
+    if (!end || !number || (*end && *end != ' '))
+        return "has no number from 1 up where there must be one";
     if (*line == '+') {
         uint64_t stream = 0;
-        if (*end && (!(end = read_number(end + 1, &stream)) || *end || !stream || stream > UINT16_MAX))
+        if (*end &&
+            (!(end = read_number(end + 1, &stream)) || *end || !stream || stream > UINT16_MAX))
             return "has no stream from 1 to 65535 where there must be one";
         if (trace->nblocks == TRACE_NO_BLOCK) return "asks for a block too many";
         const uint32_t block = trace_take_on(trace, number, (uint32_t)stream, reading->scope);
@@ -242,7 +268,8 @@ static const char *read_line(reading_t *reading, const char *line)
     }
     if (number > trace->nblocks) return "gives back a block that was never asked for";
     const size_t block = trace->nblocks - number;
-    if (!reading->is_out || !reading->is_out[block]) return "gives back a block for the second time";
+    if (!reading->is_out || !reading->is_out[block])
+        return "gives back a block for the second time";
     const int npoints = read_points(end, points);
     if (npoints < 0) return no_points;
     reading->is_out[block] = false;
@@ -255,11 +282,12 @@ static fy_status_t read_compact(text_lines_t *lines, traces_t *traces)
     reading_t reading = { .trace = traces_add(traces, "device") };
     char *line;
     fy_status_t status = text_lines_next(lines, &line); /* the magic */
-    while (status == FY_STATUS_OK && (status = text_lines_next(lines, &line)) == FY_STATUS_OK && line) {
+    while (status == FY_STATUS_OK && (status = text_lines_next(lines, &line)) == FY_STATUS_OK &&
+           line) {
         const char *wrong = read_line(&reading, line);
         if (wrong)
-            status =
-                TOOL_FAIL(CORRUPT_DATA, "%s is no whole trace: line %llu %s", lines->input.path, (unsigned long long)lines->number, wrong);
+            status = TOOL_FAIL(CORRUPT_DATA, "%s is no whole trace: line %llu %s",
+                               lines->input.path, (unsigned long long)lines->number, wrong);
     }
     free(reading.is_out);
     return status;
@@ -275,12 +303,15 @@ fy_status_t traces_read(const char *path, traces_t *out_traces)
     fy_status_t status = text_lines_next(&lines, &line);
     for (int i = 0; i < 2 && line; i++) is_compact |= strcmp(line, magics[i]) == 0;
     if (line) text_lines_back(&lines);
-    if (status == FY_STATUS_OK) status = is_compact ? read_compact(&lines, out_traces) : traces_read_events(&lines, out_traces);
+    if (status == FY_STATUS_OK)
+        status = is_compact ? read_compact(&lines, out_traces)
+                            : traces_read_events(&lines, out_traces);
     text_lines_close(&lines);
     for (size_t i = 0; i < out_traces->count && status == FY_STATUS_OK; i++)
         if (!trace_finish(&out_traces->list[i]))
-            status =
-                TOOL_FAIL(CORRUPT_DATA, "%s: %s has more bytes at once than there can be, 2^63 or more", path, out_traces->list[i].pool);
+            status = TOOL_FAIL(CORRUPT_DATA,
+                               "%s: %s has more bytes at once than there can be, 2^63 or more",
+                               path, out_traces->list[i].pool);
     if (status != FY_STATUS_OK) traces_free(out_traces);
     return status;
 }

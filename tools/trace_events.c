@@ -1,6 +1,8 @@
-/* Traces from event files: the lines pool, block_alloc and block_free. A block has a number of its pool's there, which rises and is never given
- * twice; here the numbers are dense. A pool that is made again (its device was closed and opened) is another trace: "sim:0 (2)".
- * What no recording holds is refused with the line's number, so that figures are never those of a broken file. */
+/* Traces from event files: the lines pool, block_alloc and block_free. A block has a number of its
+ * pool's there, which rises and is never given twice; here the numbers are dense. A pool that is
+ * made again (its device was closed and opened) is another trace: "sim:0 (2)".
+ * What no recording holds is refused with the line's number, so that figures are never those of a
+ * broken file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +10,8 @@
 #include "tools/tool.h"
 #include "tools/trace.h"
 
-/* Beside each trace. Numbers in the file and in the trace rise together, so a list in order and a search by halves will do. */
+/* Beside each trace. Numbers in the file and in the trace rise together, so a list in order and a
+ * search by halves will do. */
 typedef struct names {
     char *pool; /* as the file calls it */
     bool is_over;
@@ -67,10 +70,12 @@ static bool whole_of(const event_t *event, const char *key, uint64_t *out_number
     return false;
 }
 
-static const char *take(trace_t *trace, names_t *names, uint64_t name, uint64_t nbytes, uint32_t stream, uint32_t scope)
+static const char *take(trace_t *trace, names_t *names, uint64_t name, uint64_t nbytes,
+                        uint32_t stream, uint32_t scope)
 {
     const size_t count = trace->nblocks;
-    if (count && names->known && name <= names->known[count - 1]) return "asks for a block with a number that does not rise";
+    if (count && names->known && name <= names->known[count - 1])
+        return "asks for a block with a number that does not rise";
     if (count == TRACE_NO_BLOCK) return "asks for a block too many";
     if (count == names->room || !names->known) {
         const size_t room = names->room ? 2 * names->room : 1024;
@@ -98,11 +103,13 @@ static size_t points_of(const event_t *event, fy_pool_point_t *points)
     uint64_t pairs[FY_POOL_POINTS_MOST][2];
     const size_t count = event_pairs(event, "after", pairs, FY_POOL_POINTS_MOST);
     for (size_t i = 0; i < count && i < FY_POOL_POINTS_MOST; i++)
-        points[i] = (fy_pool_point_t){ pairs[i][0] > UINT32_MAX ? 0 : (uint32_t)pairs[i][0], pairs[i][1] };
+        points[i] =
+            (fy_pool_point_t){ pairs[i][0] > UINT32_MAX ? 0 : (uint32_t)pairs[i][0], pairs[i][1] };
     return count;
 }
 
-static const char *give(trace_t *trace, const names_t *names, uint64_t name, const event_t *event, uint32_t scope)
+static const char *give(trace_t *trace, const names_t *names, uint64_t name, const event_t *event,
+                        uint32_t scope)
 {
     fy_pool_point_t points[FY_POOL_POINTS_MOST];
     size_t from = 0, to = trace->nblocks;
@@ -128,15 +135,19 @@ static const char *give(trace_t *trace, const names_t *names, uint64_t name, con
 static void add(void *user, const event_t *event)
 {
     reading_t *reading = user;
-    const bool is_take = event_is(event, "block_alloc"), is_pool = event_is(event, "pool"), is_reached = event_is(event, "blocks_reached");
+    const bool is_take = event_is(event, "block_alloc"), is_pool = event_is(event, "pool"),
+               is_reached = event_is(event, "blocks_reached");
     const char *pool = event_text(event, "pool"), *path = event_text(event, "scope"), *wrong;
     uint64_t name, nbytes = 0, stream = event_whole(event, "stream");
-    if (reading->wrong_line || (!is_take && !is_pool && !is_reached && !event_is(event, "block_free"))) return;
+    if (reading->wrong_line ||
+        (!is_take && !is_pool && !is_reached && !event_is(event, "block_free")))
+        return;
     const size_t at = trace_of(reading, pool);
     trace_t *trace = &reading->traces->list[at];
     names_t *names = &reading->names[at];
     if (is_pool) {
-        names->is_over = trace->nblocks > 0 && !event_whole(event, "reserved_bytes"); /* else the recording begins */
+        /* else the recording begins */
+        names->is_over = trace->nblocks > 0 && !event_whole(event, "reserved_bytes");
         if (names->is_over) {
             const size_t next = trace_of(reading, pool); /* may move the list */
             trace = &reading->traces->list[next];
@@ -146,14 +157,17 @@ static void add(void *user, const event_t *event)
         trace->keeps_segments = event_whole(event, "keeps_segments") != 0;
         return;
     }
-    if (reading->last != at || reading->last_scope >= trace->nscopes || strcmp(trace->scopes[reading->last_scope], path) != 0)
+    if (reading->last != at || reading->last_scope >= trace->nscopes ||
+        strcmp(trace->scopes[reading->last_scope], path) != 0)
         reading->last_scope = trace_scope(trace, path);
     reading->last = at;
-    const fy_pool_point_t point = { stream > UINT16_MAX ? 0 : (uint32_t)stream, event_whole(event, "seq") };
+    const fy_pool_point_t point = { stream > UINT16_MAX ? 0 : (uint32_t)stream,
+                                    event_whole(event, "seq") };
     if (is_reached) {
         wrong = trace_points_are_good(&point, 1) ? NULL : no_points;
         if (!wrong) trace_reach(trace, point, reading->last_scope);
-    } else if (!*pool || !whole_of(event, "block", &name) || (is_take && !whole_of(event, "requested_bytes", &nbytes)))
+    } else if (!*pool || !whole_of(event, "block", &name) ||
+               (is_take && !whole_of(event, "requested_bytes", &nbytes)))
         wrong = "has no \"pool\", \"block\" or \"requested_bytes\" that can be";
     else if (stream > UINT16_MAX)
         wrong = no_points;
@@ -172,11 +186,13 @@ fy_status_t traces_read_events(text_lines_t *lines, traces_t *traces)
     event_file_info_t info;
     fy_status_t status = event_lines_read(lines, add, &reading, &info);
     if (status == FY_STATUS_OK && info.lost)
-        status = TOOL_FAIL(CORRUPT_DATA, "%s lost %llu events while it was recorded, so it cannot be replayed; record a shorter run", path,
-                           (unsigned long long)info.lost);
+        status = TOOL_FAIL(CORRUPT_DATA,
+                           "%s lost %llu events while it was recorded, so it cannot be replayed; "
+                           "record a shorter run",
+                           path, (unsigned long long)info.lost);
     else if (status == FY_STATUS_OK && reading.wrong_line)
-        status =
-            TOOL_FAIL(CORRUPT_DATA, "%s is no whole event file: line %llu %s", path, (unsigned long long)reading.wrong_line, reading.wrong);
+        status = TOOL_FAIL(CORRUPT_DATA, "%s is no whole event file: line %llu %s", path,
+                           (unsigned long long)reading.wrong_line, reading.wrong);
     for (size_t i = 0; i < traces->count; i++) {
         free(reading.names[i].pool);
         free(reading.names[i].known);

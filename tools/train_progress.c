@@ -1,4 +1,5 @@
-/* While a training runs: losses are collected, a bar is drawn, each epoch gets a line, Ctrl-C and SIGTERM ask for the end.
+/* While a training runs: losses are collected, a bar is drawn, each epoch gets a line, Ctrl-C and
+ * SIGTERM ask for the end.
  * Not here: what is printed before and after (train_report.c). */
 #include "tools/train.h"
 
@@ -55,17 +56,21 @@ static void draw_bar(train_run_t *run, const fy_train_event_t *event)
     if (now - run->shown_ns < 1e8 || !isatty(STDERR_FILENO)) return;
     run->shown_ns = now;
     const double batches = (double)(event->epochs * event->epoch_steps);
-    double done = ((double)event->epoch * (double)event->epoch_steps + (double)event->epoch_step) / batches;
-    if (run->request.max_steps > 0) done = fmax(done, (double)event->step / (double)run->request.max_steps);
+    double done = ((double)event->epoch * (double)event->epoch_steps + (double)event->epoch_step) /
+                  batches;
+    if (run->request.max_steps > 0)
+        done = fmax(done, (double)event->step / (double)run->request.max_steps);
     const double left = done > 0 ? (now - run->begin_ns) * 1e-9 * (1 - done) / done : 0;
     fy_memory_stats_t memory = FY_MEMORY_STATS_INIT;
     char bar[BAR + 1], bytes[32] = "?", loss[32] = "-";
     for (int i = 0; i < BAR; i++) bar[i] = (double)i < done * BAR ? '#' : '.';
     bar[BAR] = 0;
-    if (fy_memory_peek(run->session.device, &memory) == FY_STATUS_OK) write_bytes(memory.live, bytes, sizeof bytes);
+    if (fy_memory_peek(run->session.device, &memory) == FY_STATUS_OK)
+        write_bytes(memory.live, bytes, sizeof bytes);
     if (!isnan(event->loss)) snprintf(loss, sizeof loss, "%.4f", event->loss);
-    fprintf(stderr, "\r\033[K[%s] epoch %lld/%lld  loss %s  %.0f samples/s  %d:%02d left  %s", bar, (long long)event->epoch + 1,
-            (long long)event->epochs, loss, event->samples_per_s, (int)left / 60, (int)left % 60, bytes);
+    fprintf(stderr, "\r\033[K[%s] epoch %lld/%lld  loss %s  %.0f samples/s  %d:%02d left  %s", bar,
+            (long long)event->epoch + 1, (long long)event->epochs, loss, event->samples_per_s,
+            (int)left / 60, (int)left % 60, bytes);
     fflush(stderr);
 }
 
@@ -81,10 +86,12 @@ static void print_epoch(train_run_t *run, const fy_train_event_t *event)
     FILE *out = run->session.out;
     wipe_bar(run);
     if (!out) return;
-    fprintf(out, "epoch %lld/%lld  step %lld  loss %.4f", (long long)(event->epoch_step ? event->epoch + 1 : event->epoch),
+    fprintf(out, "epoch %lld/%lld  step %lld  loss %.4f",
+            (long long)(event->epoch_step ? event->epoch + 1 : event->epoch),
             (long long)event->epochs, (long long)event->step, event->loss);
     if (!isnan(event->test_loss)) fprintf(out, "  test loss %.4f", event->test_loss);
-    if (!isnan(event->test_accuracy)) fprintf(out, "  test accuracy %.2f %%", 100 * event->test_accuracy);
+    if (!isnan(event->test_accuracy))
+        fprintf(out, "  test accuracy %.2f %%", 100 * event->test_accuracy);
     fprintf(out, "  lr %.4g  %.0f samples/s\n", event->lr, event->samples_per_s);
     fflush(out);
 }
@@ -97,7 +104,8 @@ static fy_status_t add_loss(train_run_t *run, const fy_train_event_t *event)
         if (losses) run->losses = losses;
         double *steps = realloc(run->loss_steps, run->room * sizeof *steps);
         if (steps) run->loss_steps = steps;
-        if (!losses || !steps) return TOOL_FAIL(OUT_OF_MEMORY, "no host memory for %zu losses", run->room);
+        if (!losses || !steps)
+            return TOOL_FAIL(OUT_OF_MEMORY, "no host memory for %zu losses", run->room);
     }
     run->loss_step = event->loss_step;
     run->losses[run->nlosses] = event->loss;

@@ -11,7 +11,8 @@
 
 /* clang-format off */
 static const train_recipe_t recipes[] = {
-    /* model, data, loss, batch, epochs, optimizer, lr, momentum, schedule, gamma, image, mean, std, sample */
+    /* model, data, loss, batch, epochs, optimizer, lr, momentum, schedule, gamma, image, mean, std,
+     * sample */
     { "linear", "airfoil", FY_LOSS_MSE, 10, 2, FY_OPTIMIZER_SGD, 0.025, 0, FY_SCHEDULE_CONSTANT, 1, false, 0, 0, 1, { 5 } },
     { "mlp", "mnist", FY_LOSS_CROSS_ENTROPY, 64, 10, FY_OPTIMIZER_SGD, 0.1, 0, FY_SCHEDULE_CONSTANT, 1, true, 0, 0, MNIST_DIMS },
     { "lenet", "mnist", FY_LOSS_CROSS_ENTROPY, 256, 10, FY_OPTIMIZER_SGD, 0.2, 0, FY_SCHEDULE_CONSTANT, 1, true, 0, 0, MNIST_DIMS },
@@ -20,7 +21,10 @@ static const train_recipe_t recipes[] = {
 };
 /* clang-format on */
 
-const train_recipe_t *train_recipe_at(size_t index) { return index < sizeof recipes / sizeof *recipes ? &recipes[index] : NULL; }
+const train_recipe_t *train_recipe_at(size_t index)
+{
+    return index < sizeof recipes / sizeof *recipes ? &recipes[index] : NULL;
+}
 
 const train_recipe_t *train_recipe_find(const char *model)
 {
@@ -32,8 +36,9 @@ const train_recipe_t *train_recipe_find(const char *model)
 
 void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_options_t *out_options)
 {
-    static const fy_optimizer_kind_t kinds[] = { FY_OPTIMIZER_SGD,  FY_OPTIMIZER_SGD,   FY_OPTIMIZER_SGD,
-                                                 FY_OPTIMIZER_ADAM, FY_OPTIMIZER_ADAMW, FY_OPTIMIZER_ADADELTA };
+    static const fy_optimizer_kind_t kinds[] = { FY_OPTIMIZER_SGD,   FY_OPTIMIZER_SGD,
+                                                 FY_OPTIMIZER_SGD,   FY_OPTIMIZER_ADAM,
+                                                 FY_OPTIMIZER_ADAMW, FY_OPTIMIZER_ADADELTA };
     fy_optimizer_defaults(choice ? kinds[choice] : recipe->optimizer, out_options);
     if (choice == 2) out_options->momentum = 0.9;
     /* The recipe's rate is of its kind of optimizer; another kind starts from its own usual one. */

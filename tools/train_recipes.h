@@ -1,5 +1,6 @@
-/* How each known model is usually trained: on which data, by which loss and optimizer, for how long. `ferry train` and `ferry plan` start
- * from these; options say otherwise. Source: the field's workloads, docs/training.md. Next: train_recipes.c. */
+/* How each known model is usually trained: on which data, by which loss and optimizer, for how
+ * long. `ferry train` and `ferry plan` start from these; options say otherwise. Source: the field's
+ * workloads, docs/training.md. Next: train_recipes.c. */
 #ifndef FERRY_TOOLS_TRAIN_RECIPES_H_
 #define FERRY_TOOLS_TRAIN_RECIPES_H_
 
@@ -28,7 +29,8 @@ const train_recipe_t *train_recipe_find(const char *model);
 
 /* "sgd|momentum|adam|...": what --optimizer takes; the first is the recipe's own. */
 #define TRAIN_OPTIMIZERS "default|sgd|momentum|adam|adamw|adadelta"
-/* The recipe's optimizer, or the one of that index of TRAIN_OPTIMIZERS with its usual settings (momentum: SGD with 0.9). */
+/* The recipe's optimizer, or the one of that index of TRAIN_OPTIMIZERS with its usual settings
+ * (momentum: SGD with 0.9). */
 void train_optimizer(const train_recipe_t *recipe, int choice, fy_optimizer_options_t *out_options);
 
 #endif

@@ -1,4 +1,5 @@
-/* Data, loaders, model, optimizer and schedule of a training, from a recipe and what the options say otherwise.
+/* Data, loaders, model, optimizer and schedule of a training, from a recipe and what the options
+ * say otherwise.
  * Not here: options (cmd_train.c). */
 #include "runtime/base/environment.h"
 #include "tools/train.h"
@@ -20,15 +21,20 @@ static fy_status_t open_both(train_run_t *run, const char *directory)
     return status;
 }
 
-/* --data, else $FERRY_DATA, else ../shared/data, else made up; what was asked for and is not there is an error. */
+/* --data, else $FERRY_DATA, else ../shared/data, else made up; what was asked for and is not there
+ * is an error. */
 static fy_status_t open_data(train_run_t *run)
 {
     const char *environment = fy__env_file("FERRY_DATA"), *name = run->request.recipe->dataset;
-    const char *place = run->request.data ? run->request.data : environment ? environment : "../shared/data";
+    const char *place = run->request.data ? run->request.data
+                        : environment     ? environment
+                                          : "../shared/data";
     snprintf(run->origin, sizeof run->origin, "%s, %s", name, place);
     const fy_status_t status = open_both(run, place);
     if (status != FY_STATUS_IO || run->request.data) return status;
-    fprintf(stderr, "ferry: the data set %s is not in %s (--data, $FERRY_DATA, ../shared/data); made-up data in the same form serve\n",
+    fprintf(stderr,
+            "ferry: the data set %s is not in %s (--data, $FERRY_DATA, ../shared/data); made-up "
+            "data in the same form serve\n",
             name, place);
     snprintf(run->origin, sizeof run->origin, "%s, synthetic", name);
     return open_both(run, NULL);
@@ -64,10 +70,12 @@ static fy_status_t make_loaders(train_run_t *run)
         options.std[0] = recipe->std;
     }
     fy_scope_t scope = fy_scope_begin("data");
-    fy_status_t status = fy_loader_create(run->session.device, run->train_set, &options, &run->train);
+    fy_status_t status =
+        fy_loader_create(run->session.device, run->train_set, &options, &run->train);
     options.shuffle = 0;
     options.drop_last = 0;
-    if (status == FY_STATUS_OK) status = fy_loader_create(run->session.device, run->test_set, &options, &run->test);
+    if (status == FY_STATUS_OK)
+        status = fy_loader_create(run->session.device, run->test_set, &options, &run->test);
     fy_scope_end(scope, 0, NULL);
     run->loader = (fy_loader_info_t)FY_LOADER_INFO_INIT;
     return status == FY_STATUS_OK ? fy_loader_query(run->train, &run->loader) : status;
@@ -92,8 +100,10 @@ static fy_status_t make_optimizer(train_run_t *run)
     train_optimizer(request->recipe, request->optimizer, &options);
     if (!isnan(request->lr)) options.lr = request->lr;
     if (!isnan(request->weight_decay)) options.weight_decay = request->weight_decay;
-    if (!isnan(request->momentum) && options.kind == FY_OPTIMIZER_SGD) options.momentum = request->momentum;
-    if (!isnan(request->momentum) && options.kind != FY_OPTIMIZER_SGD) options.beta1 = request->momentum;
+    if (!isnan(request->momentum) && options.kind == FY_OPTIMIZER_SGD)
+        options.momentum = request->momentum;
+    if (!isnan(request->momentum) && options.kind != FY_OPTIMIZER_SGD)
+        options.beta1 = request->momentum;
     return fy_optimizer_create(&options, 1, &run->info.values, &run->info.grads, &run->optimizer);
 }
 
@@ -106,7 +116,8 @@ static int64_t updates_an_epoch(const train_run_t *run)
 static int64_t all_updates(const train_run_t *run)
 {
     const int64_t all = run->request.epochs * updates_an_epoch(run);
-    return run->request.max_steps > 0 && run->request.max_steps < all ? run->request.max_steps : all;
+    return run->request.max_steps > 0 && run->request.max_steps < all ? run->request.max_steps
+                                                                      : all;
 }
 
 static void make_schedule(train_run_t *run)
@@ -117,7 +128,8 @@ static void make_schedule(train_run_t *run)
     fy_schedule_t *schedule = &run->options.schedule;
     fy_optimizer_get(run->optimizer, &optimizer);
     /* --schedule names kinds in their own order, behind "default". */
-    const fy_schedule_kind_t kind = request->schedule ? (fy_schedule_kind_t)(request->schedule - 1) : recipe->schedule;
+    const fy_schedule_kind_t kind = request->schedule ? (fy_schedule_kind_t)(request->schedule - 1)
+                                                      : recipe->schedule;
     if (kind == FY_SCHEDULE_CONSTANT) return; /* the optimizer's rate stays: not one request */
     fy_schedule_defaults(kind, optimizer.lr, all_updates(run), schedule);
     if (kind == FY_SCHEDULE_STEP) {
@@ -129,8 +141,10 @@ static void make_schedule(train_run_t *run)
         schedule->min_lr = optimizer.lr / 10;
     }
     if (kind == FY_SCHEDULE_RANGE) schedule->min_lr = optimizer.lr * 1e-4;
-    if (request->graph || (optimizer.kind == FY_OPTIMIZER_SGD && optimizer.momentum == 0) || optimizer.kind == FY_OPTIMIZER_ADADELTA)
-        schedule->base_momentum = schedule->max_momentum = 0; /* there is none that could mirror the rate */
+    if (request->graph || (optimizer.kind == FY_OPTIMIZER_SGD && optimizer.momentum == 0) ||
+        optimizer.kind == FY_OPTIMIZER_ADADELTA)
+        /* there is none that could mirror the rate */
+        schedule->base_momentum = schedule->max_momentum = 0;
 }
 
 static void make_options(train_run_t *run)

@@ -1,6 +1,7 @@
-/* Checkpoints: saving and loading all of a training, and parameters alone. Everything is brought down before a file is begun, and everything
- * is read and checked before the first byte goes up. Not here: the list of tensors (checkpoint_pieces.c), the folder (checkpoint_folder.c), the
- * file (safetensors*.c). */
+/* Checkpoints: saving and loading all of a training, and parameters alone. Everything is brought
+ * down before a file is begun, and everything is read and checked before the first byte goes up.
+ * Not here: the list of tensors (checkpoint_pieces.c), the folder (checkpoint_folder.c), the file
+ * (safetensors*.c). */
 #include "train/checkpoint.h"
 
 #include <errno.h>
@@ -22,7 +23,9 @@
 /* Adam's beta1 is what schedules move as momentum. */
 static double momentum_of(const fy_optimizer_options_t *options)
 {
-    return options->kind == FY_OPTIMIZER_ADAM || options->kind == FY_OPTIMIZER_ADAMW ? options->beta1 : options->momentum;
+    return options->kind == FY_OPTIMIZER_ADAM || options->kind == FY_OPTIMIZER_ADAMW
+               ? options->beta1
+               : options->momentum;
 }
 
 static fy_status_t fill_progress(fyt_pieces_t *p, const fy_progress_t *progress)
@@ -31,14 +34,19 @@ static fy_status_t fill_progress(fyt_pieces_t *p, const fy_progress_t *progress)
     fy_optimizer_options_t options = { .struct_size = sizeof options };
     FY_TRY(fy_tensor_map(p->progress, FY_ACCESS_WRITE, &counts));
     FY_TRY(fy_tensor_map(p->rates, FY_ACCESS_WRITE, &rates));
-    memcpy(counts, (int64_t[]){ progress->step, progress->epoch, progress->epoch_step, progress->seed }, 4 * sizeof(int64_t));
+    memcpy(counts,
+           (int64_t[]){ progress->step, progress->epoch, progress->epoch_step, progress->seed },
+           4 * sizeof(int64_t));
     if (p->optimizer) fy_optimizer_get(p->optimizer, &options);
-    memcpy(rates, (double[]){ p->optimizer ? options.lr : progress->lr, p->optimizer ? momentum_of(&options) : progress->momentum },
+    memcpy(rates,
+           (double[]){ p->optimizer ? options.lr : progress->lr,
+                       p->optimizer ? momentum_of(&options) : progress->momentum },
            2 * sizeof(double));
     return FY_STATUS_OK;
 }
 
-static fy_status_t write_checkpoint(fyt_pieces_t *p, const fy_progress_t *progress, const char *path)
+static fy_status_t write_checkpoint(fyt_pieces_t *p, const fy_progress_t *progress,
+                                    const char *path)
 {
     fy_optimizer_options_t options = { .struct_size = sizeof options };
     if (p->optimizer) fy_optimizer_get(p->optimizer, &options);
@@ -67,19 +75,26 @@ static fy_status_t verify(const fyt_pieces_t *p, const char *path)
 static fy_status_t check_progress(const char *call, const fy_progress_t *progress)
 {
     if (progress->struct_size != sizeof *progress)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: struct_size of the progress is %zu, not %zu: use FY_PROGRESS_INIT", call,
-                        progress->struct_size, sizeof *progress);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "%s: struct_size of the progress is %zu, not %zu: use FY_PROGRESS_INIT",
+                        call, progress->struct_size, sizeof *progress);
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_checkpoint_save(const char *directory, fy_model_t *model, fy_optimizer_t *optimizer, const fy_progress_t *progress, int keep)
+fy_status_t fy_checkpoint_save(const char *directory, fy_model_t *model, fy_optimizer_t *optimizer,
+                               const fy_progress_t *progress, int keep)
 {
     if (!directory || !model || !progress)
-        return FYT_FAIL(INVALID_ARGUMENT, "checkpoint_save: %s is NULL", !directory ? "directory" : !model ? "model" : "progress");
+        return FYT_FAIL(INVALID_ARGUMENT, "checkpoint_save: %s is NULL",
+                        !directory ? "directory"
+                        : !model   ? "model"
+                                   : "progress");
     FY_TRY(check_progress("checkpoint_save", progress));
     if (keep < 1 || progress->step < 0)
-        return FYT_FAIL(INVALID_ARGUMENT, "checkpoint_save: keep %d, step %lld: keep at least 1, and steps count from 0", keep,
-                        (long long)progress->step);
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "checkpoint_save: keep %d, step %lld: keep at least 1, and steps count from 0", keep,
+            (long long)progress->step);
     char *path;
     fyt_pieces_t pieces;
     FY_TRY(fyt_folder_path(directory, progress->step, &path));
@@ -105,8 +120,9 @@ static fy_status_t open_checkpoint(const char *path, fy_safetensors_t **out_file
     const char *format = fy_safetensors_metadata(*out_file, FORMAT_KEY);
     if (format && strcmp(format, FORMAT_TEXT) == 0) return FY_STATUS_OK;
     const fy_status_t status = FYT_FAIL(CORRUPT_DATA,
-                                        "%s is a safetensors file, but not a checkpoint of this version (%s '%.32s' in its metadata)", path,
-                                        FORMAT_KEY, format ? format : "");
+                                        "%s is a safetensors file, but not a checkpoint of this "
+                                        "version (%s '%.32s' in its metadata)",
+                                        path, FORMAT_KEY, format ? format : "");
     fy_safetensors_close(*out_file);
     *out_file = NULL;
     return status;
@@ -118,7 +134,8 @@ static fy_status_t open_newest(const char *directory, char **out_path, fy_safete
     int64_t *steps;
     size_t count;
     FY_TRY(fyt_folder_list(directory, &steps, &count));
-    fy_status_t status = count ? FY_STATUS_OK : FYT_FAIL(UNAVAILABLE, "there is no checkpoint in %s", directory);
+    fy_status_t status = count ? FY_STATUS_OK
+                               : FYT_FAIL(UNAVAILABLE, "there is no checkpoint in %s", directory);
     for (size_t i = 0; i < count; i++) {
         status = fyt_folder_path(directory, steps[i], out_path);
         if (status == FY_STATUS_OK) status = open_checkpoint(*out_path, out_file);
@@ -135,23 +152,27 @@ static fy_status_t open_any(const char *path, char **out_path, fy_safetensors_t 
 {
     struct stat facts;
     if (stat(path, &facts))
-        return errno == ENOENT ? FYT_FAIL(UNAVAILABLE, "there is no checkpoint: %s is not there", path)
-                               : FYT_FAIL(IO, "cannot look at %s: %s", path, strerror(errno));
+        return errno == ENOENT
+                   ? FYT_FAIL(UNAVAILABLE, "there is no checkpoint: %s is not there", path)
+                   : FYT_FAIL(IO, "cannot look at %s: %s", path, strerror(errno));
     if (S_ISDIR(facts.st_mode)) return open_newest(path, out_path, out_file);
     *out_path = strdup(path);
-    return *out_path ? open_checkpoint(path, out_file) : FYT_FAIL(OUT_OF_MEMORY, "no host memory for a path");
+    return *out_path ? open_checkpoint(path, out_file)
+                     : FYT_FAIL(OUT_OF_MEMORY, "no host memory for a path");
 }
 
 /* ---- loading ---- */
 
-static fy_status_t check_kind(const char *path, const fy_safetensors_t *file, fy_optimizer_t *optimizer)
+static fy_status_t check_kind(const char *path, const fy_safetensors_t *file,
+                              fy_optimizer_t *optimizer)
 {
     fy_optimizer_options_t options = { .struct_size = sizeof options };
     const char *kind = fy_safetensors_metadata(file, "optimizer");
     if (!optimizer) return FY_STATUS_OK;
     fy_optimizer_get(optimizer, &options);
     if (kind && strcmp(kind, fy_optimizer_name(options.kind)) == 0) return FY_STATUS_OK;
-    return FYT_FAIL(INVALID_ARGUMENT, "%s is of optimizer '%.32s', not '%s'", path, kind ? kind : "?", fy_optimizer_name(options.kind));
+    return FYT_FAIL(INVALID_ARGUMENT, "%s is of optimizer '%.32s', not '%s'", path,
+                    kind ? kind : "?", fy_optimizer_name(options.kind));
 }
 
 static fy_status_t take_progress(const char *path, const fyt_pieces_t *p, fy_progress_t *out)
@@ -161,9 +182,11 @@ static fy_status_t take_progress(const char *path, const fyt_pieces_t *p, fy_pro
     FY_TRY(fy_tensor_map(p->rates, FY_ACCESS_READ, &rates));
     const int64_t *n = counts;
     const double *r = rates;
-    if (n[0] < 0 || n[1] < 0 || n[2] < 0 || !isfinite(r[0]) || !isfinite(r[1]) || r[0] < 0 || r[1] < 0)
-        return FYT_FAIL(CORRUPT_DATA, "%s: step %lld, epoch %lld, step %lld of it, lr %g, momentum %g cannot be", path, (long long)n[0],
-                        (long long)n[1], (long long)n[2], r[0], r[1]);
+    if (n[0] < 0 || n[1] < 0 || n[2] < 0 || !isfinite(r[0]) || !isfinite(r[1]) || r[0] < 0 ||
+        r[1] < 0)
+        return FYT_FAIL(CORRUPT_DATA,
+                        "%s: step %lld, epoch %lld, step %lld of it, lr %g, momentum %g cannot be",
+                        path, (long long)n[0], (long long)n[1], (long long)n[2], r[0], r[1]);
     *out = (fy_progress_t){ sizeof *out, n[0], n[1], n[2], n[3], r[0], r[1], NULL };
     return FY_STATUS_OK;
 }
@@ -173,10 +196,13 @@ static fy_status_t take_note(const fy_safetensors_t *file, char **out_note)
 {
     const char *note = fy_safetensors_metadata(file, "note");
     *out_note = note ? strdup(note) : NULL;
-    return note && !*out_note ? FYT_FAIL(OUT_OF_MEMORY, "no host memory for a note of %zu bytes", strlen(note)) : FY_STATUS_OK;
+    return note && !*out_note
+               ? FYT_FAIL(OUT_OF_MEMORY, "no host memory for a note of %zu bytes", strlen(note))
+               : FY_STATUS_OK;
 }
 
-/* Momentum first, since its value may be refused and nothing has changed by then; back if what follows fails. */
+/* Momentum first, since its value may be refused and nothing has changed by then; back if what
+ * follows fails. */
 static fy_status_t restore(fyt_pieces_t *p, const fy_progress_t *progress)
 {
     fy_optimizer_options_t before = { .struct_size = sizeof before };
@@ -186,13 +212,15 @@ static fy_status_t restore(fyt_pieces_t *p, const fy_progress_t *progress)
     if (has_momentum) FY_TRY(fy_optimizer_set_momentum(p->optimizer, progress->momentum));
     fy_status_t status = fyt_pieces_upload(p);
     if (status == FY_STATUS_OK) status = fy_optimizer_set_lr(p->optimizer, progress->lr);
-    const fy_status_t undone = status != FY_STATUS_OK && has_momentum ? fy_optimizer_set_momentum(p->optimizer, momentum_of(&before))
-                                                                      : status;
+    const fy_status_t undone = status != FY_STATUS_OK && has_momentum
+                                   ? fy_optimizer_set_momentum(p->optimizer, momentum_of(&before))
+                                   : status;
     (void)undone; /* it was accepted once: it cannot fail */
     return status;
 }
 
-static fy_status_t load_all(fyt_pieces_t *p, const char *path, const fy_safetensors_t *file, fy_progress_t *out)
+static fy_status_t load_all(fyt_pieces_t *p, const char *path, const fy_safetensors_t *file,
+                            fy_progress_t *out)
 {
     char *note;
     fy_progress_t progress;
@@ -215,9 +243,11 @@ static fy_status_t load_all(fyt_pieces_t *p, const char *path, const fy_safetens
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_checkpoint_load(const char *path, fy_model_t *model, fy_optimizer_t *optimizer, fy_progress_t *out_progress)
+fy_status_t fy_checkpoint_load(const char *path, fy_model_t *model, fy_optimizer_t *optimizer,
+                               fy_progress_t *out_progress)
 {
-    if (!path || !model) return FYT_FAIL(INVALID_ARGUMENT, "checkpoint_load: %s is NULL", path ? "model" : "path");
+    if (!path || !model)
+        return FYT_FAIL(INVALID_ARGUMENT, "checkpoint_load: %s is NULL", path ? "model" : "path");
     if (out_progress) FY_TRY(check_progress("checkpoint_load", out_progress));
     char *file_path = NULL;
     fy_safetensors_t *file = NULL;
@@ -258,10 +288,12 @@ static fy_status_t load_values(fyt_pieces_t *p, const char *path)
     return status;
 }
 
-static fy_status_t with_values(const char *call, fy_model_t *model, const char *path, fy_status_t (*run)(fyt_pieces_t *p, const char *path))
+static fy_status_t with_values(const char *call, fy_model_t *model, const char *path,
+                               fy_status_t (*run)(fyt_pieces_t *p, const char *path))
 {
     fyt_pieces_t pieces;
-    if (!model || !path) return FYT_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", call, model ? "path" : "model");
+    if (!model || !path)
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", call, model ? "path" : "model");
     FY_TRY(fyt_pieces_make(model, NULL, 0, &pieces));
     const fy_scope_t scope = fy_scope_begin(call + strlen("model_"));
     const fy_status_t status = run(&pieces, path);
@@ -270,5 +302,11 @@ static fy_status_t with_values(const char *call, fy_model_t *model, const char *
     return status;
 }
 
-fy_status_t fy_model_save(fy_model_t *model, const char *path) { return with_values("model_save", model, path, save_values); }
-fy_status_t fy_model_load(fy_model_t *model, const char *path) { return with_values("model_load", model, path, load_values); }
+fy_status_t fy_model_save(fy_model_t *model, const char *path)
+{
+    return with_values("model_save", model, path, save_values);
+}
+fy_status_t fy_model_load(fy_model_t *model, const char *path)
+{
+    return with_values("model_load", model, path, load_values);
+}

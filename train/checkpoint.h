@@ -1,4 +1,5 @@
-/* Inside of checkpoints: the folder that they stand in, and what they are made of. Shared by the files checkpoint*.c. Not public.
+/* Inside of checkpoints: the folder that they stand in, and what they are made of. Shared by the
+ * files checkpoint*.c. Not public.
  * Next: checkpoint.c. */
 #ifndef FERRY_TRAIN_CHECKPOINT_INTERNAL_H_
 #define FERRY_TRAIN_CHECKPOINT_INTERNAL_H_
@@ -13,8 +14,8 @@ fy_status_t fyt_folder_path(const char *directory, int64_t step, char **out_path
 fy_status_t fyt_folder_list(const char *directory, int64_t **out_steps, size_t *out_count);
 /* Makes `directory` if its parent exists. Fails: IO. */
 fy_status_t fyt_folder_make(const char *directory);
-/* Deletes all but the last `keep` checkpoints and the one of step `written`, and what killed processes have left of theirs. Fails: IO (goes on
- * with the others first), OUT_OF_MEMORY. */
+/* Deletes all but the last `keep` checkpoints and the one of step `written`, and what killed
+ * processes have left of theirs. Fails: IO (goes on with the others first), OUT_OF_MEMORY. */
 fy_status_t fyt_folder_trim(const char *directory, int keep, int64_t written);
 
 /* ---- what they are made of (checkpoint_pieces.c) ---- */
@@ -30,19 +31,23 @@ typedef struct fyt_pieces {
     fy_optimizer_t *optimizer; /* NULL: none */
     int with_all;              /* else parameters only */
     size_t nblocks, count;
-    fy_tensor_t **device, **host;  /* [nblocks]: parameters, random state, then the optimizer's state */
+    /* [nblocks]: parameters, random state, then the optimizer's state */
+    fy_tensor_t **device, **host;
     fy_tensor_t *progress, *rates; /* on the host */
     fyt_piece_t *entries;          /* [count] */
 } fyt_pieces_t;
 
-/* What the model and the optimizer have on the device. In order: make, one of download and make_host, name, then the rest; free in any case. */
-fy_status_t fyt_pieces_make(fy_model_t *model, fy_optimizer_t *optimizer, int with_all, fyt_pieces_t *p);
+/* What the model and the optimizer have on the device. In order: make, one of download and
+ * make_host, name, then the rest; free in any case. */
+fy_status_t fyt_pieces_make(fy_model_t *model, fy_optimizer_t *optimizer, int with_all,
+                            fyt_pieces_t *p);
 fy_status_t fyt_pieces_download(fyt_pieces_t *p);  /* blocks */
 fy_status_t fyt_pieces_make_host(fyt_pieces_t *p); /* zeros */
 fy_status_t fyt_pieces_name(fyt_pieces_t *p);
 fy_status_t fyt_pieces_check(const fyt_pieces_t *p, const char *path, const fy_safetensors_t *file);
 fy_status_t fyt_pieces_read(fyt_pieces_t *p, const fy_safetensors_t *file);
-fy_status_t fyt_pieces_write(const fyt_pieces_t *p, const char *path, size_t npairs, const fy_safetensors_pair_t *pairs);
+fy_status_t fyt_pieces_write(const fyt_pieces_t *p, const char *path, size_t npairs,
+                             const fy_safetensors_pair_t *pairs);
 fy_status_t fyt_pieces_upload(fyt_pieces_t *p);
 void fyt_pieces_free(fyt_pieces_t *p);
 

@@ -1,5 +1,6 @@
-/* The folder of a training's checkpoints: their names, which is the latest, and deleting the old ones. The step in a name decides, not the
- * clock of a disk. Not here: what is in a checkpoint (checkpoint.c). */
+/* The folder of a training's checkpoints: their names, which is the latest, and deleting the old
+ * ones. The step in a name decides, not the clock of a disk. Not here: what is in a checkpoint
+ * (checkpoint.c). */
 #include "train/checkpoint.h"
 
 #include <dirent.h>
@@ -14,9 +15,13 @@
 
 enum { MOST_NAME = 64 };
 
-static void write_name(char name[MOST_NAME], int64_t step) { snprintf(name, MOST_NAME, "step-%08lld.safetensors", (long long)step); }
+static void write_name(char name[MOST_NAME], int64_t step)
+{
+    snprintf(name, MOST_NAME, "step-%08lld.safetensors", (long long)step);
+}
 
-/* A name is one of ours only if it is what would be written for its step. *out_rest is what stands behind it. */
+/* A name is one of ours only if it is what would be written for its step. *out_rest is what stands
+ * behind it. */
 static int read_name(const char *name, int64_t *out_step, const char **out_rest)
 {
     char want[MOST_NAME];
@@ -36,7 +41,8 @@ static int is_left_over(const char *rest)
 {
     long process;
     int number, used = 0;
-    return sscanf(rest, ".%ld-%d.tmp%n", &process, &number, &used) == 2 && used && !rest[used] && process != (long)getpid();
+    return sscanf(rest, ".%ld-%d.tmp%n", &process, &number, &used) == 2 && used && !rest[used] &&
+           process != (long)getpid();
 }
 
 static char *join(const char *directory, const char *name)
@@ -52,14 +58,17 @@ fy_status_t fyt_folder_path(const char *directory, int64_t step, char **out_path
     char name[MOST_NAME];
     write_name(name, step);
     *out_path = join(directory, name);
-    return *out_path ? FY_STATUS_OK : FYT_FAIL(OUT_OF_MEMORY, "no host memory for the path of a checkpoint in %s", directory);
+    return *out_path ? FY_STATUS_OK
+                     : FYT_FAIL(OUT_OF_MEMORY, "no host memory for the path of a checkpoint in %s",
+                                directory);
 }
 
 fy_status_t fyt_folder_make(const char *directory)
 {
     struct stat facts;
     if (mkdir(directory, 0777) == 0) return FY_STATUS_OK;
-    if (errno != EEXIST) return FYT_FAIL(IO, "cannot make the folder %s: %s", directory, strerror(errno));
+    if (errno != EEXIST)
+        return FYT_FAIL(IO, "cannot make the folder %s: %s", directory, strerror(errno));
     if (stat(directory, &facts) == 0 && S_ISDIR(facts.st_mode)) return FY_STATUS_OK;
     return FYT_FAIL(IO, "%s is there, but is no folder", directory);
 }
@@ -71,7 +80,8 @@ static int latest_first(const void *a, const void *b)
 }
 
 /* Goes through the folder: steps are listed, left-overs deleted if asked for. */
-static fy_status_t scan(const char *directory, DIR *folder, int deletes_left_overs, int64_t **steps, size_t *count)
+static fy_status_t scan(const char *directory, DIR *folder, int deletes_left_overs, int64_t **steps,
+                        size_t *count)
 {
     const struct dirent *entry;
     size_t room = 0;
@@ -96,7 +106,8 @@ static fy_status_t scan(const char *directory, DIR *folder, int deletes_left_ove
     return FY_STATUS_OK;
 }
 
-static fy_status_t list(const char *directory, int deletes_left_overs, int64_t **out_steps, size_t *out_count)
+static fy_status_t list(const char *directory, int deletes_left_overs, int64_t **out_steps,
+                        size_t *out_count)
 {
     *out_steps = NULL;
     *out_count = 0;
@@ -127,7 +138,9 @@ fy_status_t fyt_folder_trim(const char *directory, int keep, int64_t written)
         write_name(name, steps[i]);
         char *path = steps[i] == written ? NULL : join(directory, name);
         if (path && unlink(path) && errno != ENOENT && status == FY_STATUS_OK)
-            status = FYT_FAIL(IO, "the new checkpoint is written, but the old one %s cannot be deleted: %s", path, strerror(errno));
+            status = FYT_FAIL(
+                IO, "the new checkpoint is written, but the old one %s cannot be deleted: %s", path,
+                strerror(errno));
         free(path);
     }
     free(steps);

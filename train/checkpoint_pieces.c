@@ -1,6 +1,8 @@
-/* What a checkpoint is made of: the blocks that a model and an optimizer have on the device, the same on the host, and the host's pieces by
- * their names in the file. One list serves writing and reading, so that what is written is what is asked for.
- *   "model.NAME" parameters · "model_rng" · "optimizer.NAME" · "progress" i64 [4] = step, epoch, epoch_step, seed · "rates" f64 [2] = lr, momentum
+/* What a checkpoint is made of: the blocks that a model and an optimizer have on the device, the
+ * same on the host, and the host's pieces by their names in the file. One list serves writing and
+ * reading, so that what is written is what is asked for.
+ *   "model.NAME" parameters · "model_rng" · "optimizer.NAME" · "progress" i64 [4] = step, epoch,
+ *   epoch_step, seed · "rates" f64 [2] = lr, momentum
  * Parameters alone: "NAME". Not here: moving and storing them (checkpoint.c). */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,12 +34,15 @@ void fyt_pieces_free(fyt_pieces_t *p)
     *p = (fyt_pieces_t){ 0 };
 }
 
-fy_status_t fyt_pieces_make(fy_model_t *model, fy_optimizer_t *optimizer, int with_all, fyt_pieces_t *p)
+fy_status_t fyt_pieces_make(fy_model_t *model, fy_optimizer_t *optimizer, int with_all,
+                            fyt_pieces_t *p)
 {
-    const size_t nstate = with_all ? count_state(optimizer) : 0, most = model->nparams + nstate + 3; /* random state, progress, rates */
-    *p = (fyt_pieces_t){
-        .model = model, .optimizer = with_all ? optimizer : NULL, .with_all = with_all, .nblocks = with_all ? 2 + nstate : 1
-    };
+    /* random state, progress, rates */
+    const size_t nstate = with_all ? count_state(optimizer) : 0, most = model->nparams + nstate + 3;
+    *p = (fyt_pieces_t){ .model = model,
+                         .optimizer = with_all ? optimizer : NULL,
+                         .with_all = with_all,
+                         .nblocks = with_all ? 2 + nstate : 1 };
     p->device = calloc(p->nblocks, sizeof *p->device);
     p->host = calloc(p->nblocks, sizeof *p->host);
     p->entries = calloc(most, sizeof *p->entries);
@@ -58,7 +63,8 @@ fy_status_t fyt_pieces_make(fy_model_t *model, fy_optimizer_t *optimizer, int wi
 static fy_status_t add(fyt_pieces_t *p, const char *prefix, const char *name, fy_tensor_t *tensor)
 {
     char *text;
-    if (asprintf(&text, "%s%s", prefix, name) < 0) return FYT_FAIL(OUT_OF_MEMORY, "no host memory for the name '%s%s'", prefix, name);
+    if (asprintf(&text, "%s%s", prefix, name) < 0)
+        return FYT_FAIL(OUT_OF_MEMORY, "no host memory for the name '%s%s'", prefix, name);
     p->entries[p->count++] = (fyt_piece_t){ text, tensor };
     return FY_STATUS_OK;
 }
@@ -69,7 +75,8 @@ fy_status_t fyt_pieces_name(fyt_pieces_t *p)
     for (size_t i = 0; i < model->nparams; i++) {
         const fyt_model_param_t *param = &model->params[i];
         fy_tensor_t *flat, *view;
-        FY_TRY(fy_slice(p->host[0], 0, (int64_t)param->offset, (int64_t)(param->offset + param->nelem), &flat));
+        FY_TRY(fy_slice(p->host[0], 0, (int64_t)param->offset,
+                        (int64_t)(param->offset + param->nelem), &flat));
         FY_TRY(fy_reshape(flat, param->def->rank, param->def->dims, &view));
         FY_TRY(add(p, p->with_all ? "model." : "", param->name, view));
     }
@@ -92,7 +99,8 @@ fy_status_t fyt_pieces_download(fyt_pieces_t *p)
     fy_download_t **downloads = calloc(p->nblocks, sizeof *downloads);
     if (!downloads) return FYT_FAIL(OUT_OF_MEMORY, "no host memory for %zu downloads", p->nblocks);
     fy_status_t status = fy_tensor_download_many(p->nblocks, p->device, NULL, downloads);
-    for (size_t i = 0; i < p->nblocks && status == FY_STATUS_OK; i++) status = fy_download_wait(downloads[i], FY_FOREVER, &p->host[i]);
+    for (size_t i = 0; i < p->nblocks && status == FY_STATUS_OK; i++)
+        status = fy_download_wait(downloads[i], FY_FOREVER, &p->host[i]);
     free(downloads); /* those that were not waited for go with the scope */
     return status;
 }
@@ -119,29 +127,33 @@ static void shape_text(char text[128], int rank, const int64_t *dims)
 {
     size_t used = (size_t)snprintf(text, 128, "[");
     for (int i = 0; i < rank && used < 110; i++)
-        used += (size_t)snprintf(text + used, 128 - used, i ? ", %lld" : "%lld", (long long)dims[i]);
+        used +=
+            (size_t)snprintf(text + used, 128 - used, i ? ", %lld" : "%lld", (long long)dims[i]);
     snprintf(text + used, 128 - used, "]");
 }
 
-static fy_status_t check_piece(const char *path, const fy_safetensors_t *file, const fyt_piece_t *piece)
+static fy_status_t check_piece(const char *path, const fy_safetensors_t *file,
+                               const fyt_piece_t *piece)
 {
     size_t index;
     fy_safetensors_info_t in_file = FY_SAFETENSORS_INFO_INIT;
     fy_tensor_info_t here = FY_TENSOR_INFO_INIT;
     char in_file_text[128], here_text[128];
     if (fy_safetensors_find(file, piece->name, &index) != FY_STATUS_OK)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s has no '%s': it is of another model or optimizer", path, piece->name);
+        return FYT_FAIL(INVALID_ARGUMENT, "%s has no '%s': it is of another model or optimizer",
+                        path, piece->name);
     FY_TRY(fy_safetensors_at(file, index, &in_file));
     fy_tensor_query(piece->tensor, &here);
     if (in_file.dtype != here.dtype)
-        return FYT_FAIL(DTYPE_MISMATCH, "'%s' is %s in %s and %s here", piece->name, fy_dtype_name(in_file.dtype), path,
-                        fy_dtype_name(here.dtype));
+        return FYT_FAIL(DTYPE_MISMATCH, "'%s' is %s in %s and %s here", piece->name,
+                        fy_dtype_name(in_file.dtype), path, fy_dtype_name(here.dtype));
     int same = in_file.rank == here.rank;
     for (int i = 0; same && i < here.rank; i++) same = in_file.dims[i] == here.dims[i];
     if (same) return FY_STATUS_OK;
     shape_text(in_file_text, in_file.rank, in_file.dims);
     shape_text(here_text, here.rank, here.dims);
-    return FYT_FAIL(SHAPE_MISMATCH, "'%s' is %s in %s and %s here", piece->name, in_file_text, path, here_text);
+    return FYT_FAIL(SHAPE_MISMATCH, "'%s' is %s in %s and %s here", piece->name, in_file_text, path,
+                    here_text);
 }
 
 static int is_wanted(const fyt_pieces_t *p, const char *name)
@@ -160,7 +172,9 @@ fy_status_t fyt_pieces_check(const fyt_pieces_t *p, const char *path, const fy_s
         fy_safetensors_info_t info = FY_SAFETENSORS_INFO_INIT;
         FY_TRY(fy_safetensors_at(file, i, &info));
         if (!is_wanted(p, info.name))
-            return FYT_FAIL(INVALID_ARGUMENT, "%s has '%.64s', which model '%s' has no place for: it is of another model or optimizer",
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "%s has '%.64s', which model '%s' has no place for: it is of another "
+                            "model or optimizer",
                             path, info.name, p->model->name);
     }
     return FY_STATUS_OK;
@@ -176,11 +190,14 @@ fy_status_t fyt_pieces_read(fyt_pieces_t *p, const fy_safetensors_t *file)
     return FY_STATUS_OK;
 }
 
-fy_status_t fyt_pieces_write(const fyt_pieces_t *p, const char *path, size_t npairs, const fy_safetensors_pair_t *pairs)
+fy_status_t fyt_pieces_write(const fyt_pieces_t *p, const char *path, size_t npairs,
+                             const fy_safetensors_pair_t *pairs)
 {
     fy_safetensors_entry_t *entries = calloc(p->count ? p->count : 1, sizeof *entries);
-    if (!entries) return FYT_FAIL(OUT_OF_MEMORY, "no host memory for a list of %zu tensors", p->count);
-    for (size_t i = 0; i < p->count; i++) entries[i] = (fy_safetensors_entry_t){ p->entries[i].name, p->entries[i].tensor };
+    if (!entries)
+        return FYT_FAIL(OUT_OF_MEMORY, "no host memory for a list of %zu tensors", p->count);
+    for (size_t i = 0; i < p->count; i++)
+        entries[i] = (fy_safetensors_entry_t){ p->entries[i].name, p->entries[i].tensor };
     const fy_status_t status = fy_safetensors_write(path, p->count, entries, npairs, pairs);
     free(entries);
     return status;

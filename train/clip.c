@@ -1,4 +1,5 @@
-/* Clipping of gradients, in place and on the device: nothing is looked at by the host, so a recorded step can have it.
+/* Clipping of gradients, in place and on the device: nothing is looked at by the host, so a
+ * recorded step can have it.
  * Source: Pascanu, Mikolov, Bengio 2013, in the form of torch.nn.utils.clip_grad_norm_. */
 #include <ferry/scope.h>
 #include <ferry/tensor.h>
@@ -11,14 +12,16 @@
 
 static fy_status_t check_list(const char *call, size_t count, fy_tensor_t *const *grads)
 {
-    if (count == 0 || !grads) return FYT_FAIL(INVALID_ARGUMENT, "%s: %s", call, count ? "grads is NULL" : "count is 0");
+    if (count == 0 || !grads)
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: %s", call, count ? "grads is NULL" : "count is 0");
     for (size_t i = 0; i < count; i++)
         if (!grads[i]) return FYT_FAIL(INVALID_ARGUMENT, "%s: grads[%zu] is NULL", call, i);
     return FY_STATUS_OK;
 }
 
 /* The norm of all of them: that of their norms. `norms` has room for `count`. */
-static fy_status_t norm_of_all(size_t count, fy_tensor_t *const *grads, fy_tensor_t **norms, fy_tensor_t **out_norm)
+static fy_status_t norm_of_all(size_t count, fy_tensor_t *const *grads, fy_tensor_t **norms,
+                               fy_tensor_t **out_norm)
 {
     if (count == 1) return fy_norm(grads[0], 0, NULL, 0, out_norm);
     fy_tensor_t *all;
@@ -31,16 +34,21 @@ static fy_status_t norm_of_all(size_t count, fy_tensor_t *const *grads, fy_tenso
     return fy_norm(all, 0, NULL, 0, out_norm);
 }
 
-fy_status_t fy_grads_clip_norm(size_t count, fy_tensor_t *const *grads, double max_norm, fy_tensor_t **out_norm)
+fy_status_t fy_grads_clip_norm(size_t count, fy_tensor_t *const *grads, double max_norm,
+                               fy_tensor_t **out_norm)
 {
     if (out_norm) *out_norm = NULL;
     FY_TRY(check_list("grads_clip_norm", count, grads));
-    if (!(max_norm > 0)) return FYT_FAIL(INVALID_ARGUMENT, "grads_clip_norm: max_norm is %g; it must be above 0", max_norm);
+    if (!(max_norm > 0))
+        return FYT_FAIL(INVALID_ARGUMENT, "grads_clip_norm: max_norm is %g; it must be above 0",
+                        max_norm);
     fy_tensor_t **norms = calloc(count, sizeof *norms), *norm = NULL;
-    if (!norms) return FYT_FAIL(OUT_OF_MEMORY, "grads_clip_norm: no host memory for %zu handles", count);
+    if (!norms)
+        return FYT_FAIL(OUT_OF_MEMORY, "grads_clip_norm: no host memory for %zu handles", count);
     fy_scope_t scope = fy_scope_begin("clip");
     fy_status_t status = norm_of_all(count, grads, norms, &norm);
-    for (size_t i = 0; status == FY_STATUS_OK && i < count; i++) status = fy_clip_by_norm(grads[i], norm, max_norm);
+    for (size_t i = 0; status == FY_STATUS_OK && i < count; i++)
+        status = fy_clip_by_norm(grads[i], norm, max_norm);
     const int gives = status == FY_STATUS_OK && out_norm;
     if (gives) *out_norm = norm;
     fy_scope_end(scope, gives ? 1 : 0, &norm);
@@ -52,7 +60,8 @@ fy_status_t fy_grads_clip_value(size_t count, fy_tensor_t *const *grads, double 
 {
     const fy_clamp_attrs_t attrs = { -max, max };
     FY_TRY(check_list("grads_clip_value", count, grads));
-    if (!(max >= 0)) return FYT_FAIL(INVALID_ARGUMENT, "grads_clip_value: max is %g; it must be 0 or more", max);
+    if (!(max >= 0))
+        return FYT_FAIL(INVALID_ARGUMENT, "grads_clip_value: max is %g; it must be 0 or more", max);
     for (size_t i = 0; i < count; i++) {
         fy_tensor_t *in_place = grads[i];
         FY_TRY(fy_op_call(FY_OP_CLAMP, 1, &in_place, &attrs, 1, &in_place));

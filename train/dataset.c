@@ -1,6 +1,7 @@
 /* Data sets: making, asking, holding, and cutting one into two that share its memory.
- * Not here: file formats (dataset_idx.c, dataset_cifar10.c, dataset_write.c), made-up sets (dataset_synthetic.c), known names
- * (dataset_open.c). Next: include/ferry/train/dataset.h says what each call promises. */
+ * Not here: file formats (dataset_idx.c, dataset_cifar10.c, dataset_write.c), made-up sets
+ * (dataset_synthetic.c), known names (dataset_open.c). Next: include/ferry/train/dataset.h says
+ * what each call promises. */
 #include "dataset.h"
 
 #include <limits.h>
@@ -9,49 +10,61 @@
 
 #include "order.h"
 
-fy_status_t fyt_dataset_options_check(const fy_dataset_options_t *options, fy_dataset_options_t *out_checked)
+fy_status_t fyt_dataset_options_check(const fy_dataset_options_t *options,
+                                      fy_dataset_options_t *out_checked)
 {
     *out_checked = (fy_dataset_options_t)FY_DATASET_OPTIONS_INIT;
     if (!options) return FY_STATUS_OK;
     if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT, "dataset options: struct_size is %zu, not %zu: use FY_DATASET_OPTIONS_INIT", options->struct_size,
-                        sizeof *options);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "dataset options: struct_size is %zu, not %zu: use FY_DATASET_OPTIONS_INIT",
+                        options->struct_size, sizeof *options);
     *out_checked = *options;
     return FY_STATUS_OK;
 }
 
-fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info, size_t *out_sample_nbytes, size_t *out_label_nbytes)
+fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info,
+                              size_t *out_sample_nbytes, size_t *out_label_nbytes)
 {
     uint64_t nbytes = fy_dtype_size(info->dtype), all, labels;
     if (info->struct_size != sizeof *info)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: info->struct_size is %zu, not %zu: use FY_DATASET_INFO_INIT", what, info->struct_size,
-                        sizeof *info);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "%s: info->struct_size is %zu, not %zu: use FY_DATASET_INFO_INIT", what,
+                        info->struct_size, sizeof *info);
     if (info->rank < 0 || info->rank >= FY_MAX_RANK)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: rank is %d; of one sample it may be 0 to %d", what, info->rank, FY_MAX_RANK - 1);
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: rank is %d; of one sample it may be 0 to %d", what,
+                        info->rank, FY_MAX_RANK - 1);
     if (info->dtype != FY_DTYPE_U8 && info->dtype != FY_DTYPE_F32)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: samples of %s; they may be u8 or f32", what, fy_dtype_name(info->dtype));
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: samples of %s; they may be u8 or f32", what,
+                        fy_dtype_name(info->dtype));
     if (info->classes < 0 || info->targets < 0 || !info->classes == !info->targets)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: %d classes and %d targets; one of them is 0 and the other is not", what, info->classes,
-                        info->targets);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "%s: %d classes and %d targets; one of them is 0 and the other is not",
+                        what, info->classes, info->targets);
     for (int i = 0; i < info->rank; i++)
-        if (info->dims[i] < 1 || __builtin_mul_overflow(nbytes, (uint64_t)info->dims[i], &nbytes) || nbytes > PTRDIFF_MAX)
-            return FYT_FAIL(INVALID_ARGUMENT, "%s: dims[%d] is %lld, which makes no sample that fits into memory", what, i,
-                            (long long)info->dims[i]);
+        if (info->dims[i] < 1 || __builtin_mul_overflow(nbytes, (uint64_t)info->dims[i], &nbytes) ||
+            nbytes > PTRDIFF_MAX)
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "%s: dims[%d] is %lld, which makes no sample that fits into memory",
+                            what, i, (long long)info->dims[i]);
     *out_sample_nbytes = nbytes;
     *out_label_nbytes = info->classes ? sizeof(int32_t) : (size_t)info->targets * sizeof(float);
-    if (__builtin_mul_overflow(nbytes, info->samples, &all) || __builtin_mul_overflow(*out_label_nbytes, info->samples, &labels) ||
-        all > PTRDIFF_MAX || labels > PTRDIFF_MAX)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: %llu samples of %llu bytes do not fit into memory", what, (unsigned long long)info->samples,
-                        (unsigned long long)nbytes);
+    if (__builtin_mul_overflow(nbytes, info->samples, &all) ||
+        __builtin_mul_overflow(*out_label_nbytes, info->samples, &labels) || all > PTRDIFF_MAX ||
+        labels > PTRDIFF_MAX)
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: %llu samples of %llu bytes do not fit into memory",
+                        what, (unsigned long long)info->samples, (unsigned long long)nbytes);
     return FY_STATUS_OK;
 }
 
-fy_status_t fyt_dataset_new(const fy_dataset_info_t *info, void *data, void *labels, fy_dataset_t **out_dataset)
+fy_status_t fyt_dataset_new(const fy_dataset_info_t *info, void *data, void *labels,
+                            fy_dataset_t **out_dataset)
 {
     size_t sample_nbytes, label_nbytes;
     FY_TRY(fyt_dataset_sizes("dataset", info, &sample_nbytes, &label_nbytes));
     fy_dataset_t *dataset = calloc(1, sizeof *dataset);
-    if (!dataset) return FYT_FAIL(OUT_OF_MEMORY, "dataset: no host memory for %zu bytes", sizeof *dataset);
+    if (!dataset)
+        return FYT_FAIL(OUT_OF_MEMORY, "dataset: no host memory for %zu bytes", sizeof *dataset);
     atomic_init(&dataset->holders, 1);
     dataset->data = data;
     dataset->labels = labels;
@@ -63,7 +76,8 @@ fy_status_t fyt_dataset_new(const fy_dataset_info_t *info, void *data, void *lab
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_dataset_create(const fy_dataset_info_t *info, const void *data, const void *labels, fy_dataset_t **out_dataset)
+fy_status_t fy_dataset_create(const fy_dataset_info_t *info, const void *data, const void *labels,
+                              fy_dataset_t **out_dataset)
 {
     if (!out_dataset) return FYT_FAIL(INVALID_ARGUMENT, "dataset_create: out_dataset is NULL");
     *out_dataset = NULL;
@@ -71,19 +85,24 @@ fy_status_t fy_dataset_create(const fy_dataset_info_t *info, const void *data, c
     size_t sample_nbytes, label_nbytes;
     FY_TRY(fyt_dataset_sizes("dataset_create", info, &sample_nbytes, &label_nbytes));
     if (info->samples && (!data || !labels))
-        return FYT_FAIL(INVALID_ARGUMENT, "dataset_create: %s is NULL, but there are %llu samples", data ? "labels" : "data",
-                        (unsigned long long)info->samples);
+        return FYT_FAIL(INVALID_ARGUMENT, "dataset_create: %s is NULL, but there are %llu samples",
+                        data ? "labels" : "data", (unsigned long long)info->samples);
     for (uint64_t i = 0; info->classes && i < info->samples; i++) {
         int32_t label = ((const int32_t *)labels)[i];
         if (label < 0 || label >= info->classes)
-            return FYT_FAIL(BAD_VALUE, "dataset_create: label %d of sample %llu; with %d classes it may be 0 to %d", label,
-                            (unsigned long long)i, info->classes, info->classes - 1);
+            return FYT_FAIL(
+                BAD_VALUE,
+                "dataset_create: label %d of sample %llu; with %d classes it may be 0 to %d", label,
+                (unsigned long long)i, info->classes, info->classes - 1);
     }
-    const uint64_t nbytes = info->samples * sample_nbytes, labels_nbytes = info->samples * label_nbytes;
-    void *own_data = malloc(nbytes ? nbytes : 1), *own_labels = malloc(labels_nbytes ? labels_nbytes : 1);
+    const uint64_t nbytes = info->samples * sample_nbytes,
+                   labels_nbytes = info->samples * label_nbytes;
+    void *own_data = malloc(nbytes ? nbytes : 1),
+         *own_labels = malloc(labels_nbytes ? labels_nbytes : 1);
     fy_status_t status = FY_STATUS_OK;
     if (!own_data || !own_labels)
-        status = FYT_FAIL(OUT_OF_MEMORY, "dataset_create: no host memory for %llu bytes", (unsigned long long)(nbytes + labels_nbytes));
+        status = FYT_FAIL(OUT_OF_MEMORY, "dataset_create: no host memory for %llu bytes",
+                          (unsigned long long)(nbytes + labels_nbytes));
     if (status == FY_STATUS_OK && nbytes) {
         memcpy(own_data, data, nbytes);
         memcpy(own_labels, labels, labels_nbytes);
@@ -102,7 +121,9 @@ fy_status_t fy_dataset_from_table(const fy_table_t *table, int targets, fy_datas
     *out_dataset = NULL;
     if (!table) return FYT_FAIL(INVALID_ARGUMENT, "dataset_from_table: table is NULL");
     if (targets < 1 || table->cols <= (uint64_t)targets || table->cols > INT_MAX)
-        return FYT_FAIL(INVALID_ARGUMENT, "dataset_from_table: %d targets of %llu columns; there must be one target and one column more",
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "dataset_from_table: %d targets of %llu columns; there must be one target "
+                        "and one column more",
                         targets, (unsigned long long)table->cols);
     const uint64_t inputs = table->cols - (uint64_t)targets;
     fy_dataset_info_t info = FY_DATASET_INFO_INIT;
@@ -116,11 +137,13 @@ fy_status_t fy_dataset_from_table(const fy_table_t *table, int targets, fy_datas
           *labels = malloc((table->rows * (uint64_t)targets + 1) * sizeof(float));
     fy_status_t status = FY_STATUS_OK;
     if (!data || !labels)
-        status = FYT_FAIL(OUT_OF_MEMORY, "dataset_from_table: no host memory for %llu rows", (unsigned long long)table->rows);
+        status = FYT_FAIL(OUT_OF_MEMORY, "dataset_from_table: no host memory for %llu rows",
+                          (unsigned long long)table->rows);
     for (uint64_t r = 0; status == FY_STATUS_OK && r < table->rows; r++) {
         const double *row = table->values + r * table->cols;
         for (uint64_t c = 0; c < inputs; c++) data[r * inputs + c] = (float)row[c];
-        for (int c = 0; c < targets; c++) labels[r * (uint64_t)targets + (uint64_t)c] = (float)row[inputs + (uint64_t)c];
+        for (int c = 0; c < targets; c++)
+            labels[r * (uint64_t)targets + (uint64_t)c] = (float)row[inputs + (uint64_t)c];
     }
     if (status == FY_STATUS_OK) status = fyt_dataset_new(&info, data, labels, out_dataset);
     if (status != FY_STATUS_OK) {
@@ -131,16 +154,20 @@ fy_status_t fy_dataset_from_table(const fy_table_t *table, int targets, fy_datas
 }
 
 /* Samples begin .. begin + count - 1 of `order` (NULL: as they stand) of `dataset`. */
-static fy_status_t make_part(const fy_dataset_t *dataset, const int64_t *order, uint64_t begin, uint64_t count, fy_dataset_t **out_part)
+static fy_status_t make_part(const fy_dataset_t *dataset, const int64_t *order, uint64_t begin,
+                             uint64_t count, fy_dataset_t **out_part)
 {
     fy_dataset_t *part = calloc(1, sizeof *part);
     uint64_t *rows = order || dataset->rows ? malloc((count ? count : 1) * sizeof *rows) : NULL;
     if (!part || ((order || dataset->rows) && !rows)) {
         free(part);
         free(rows);
-        return FYT_FAIL(OUT_OF_MEMORY, "dataset_split: no host memory for the places of %llu samples", (unsigned long long)count);
+        return FYT_FAIL(OUT_OF_MEMORY,
+                        "dataset_split: no host memory for the places of %llu samples",
+                        (unsigned long long)count);
     }
-    for (uint64_t i = 0; rows && i < count; i++) rows[i] = fyt_dataset_row(dataset, order ? (uint64_t)order[begin + i] : begin + i);
+    for (uint64_t i = 0; rows && i < count; i++)
+        rows[i] = fyt_dataset_row(dataset, order ? (uint64_t)order[begin + i] : begin + i);
     atomic_init(&part->holders, 1);
     part->root = fyt_dataset_hold(dataset->root ? dataset->root : dataset);
     part->rows = rows;
@@ -154,27 +181,33 @@ static fy_status_t make_part(const fy_dataset_t *dataset, const int64_t *order, 
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_dataset_split(const fy_dataset_t *dataset, uint64_t first, int64_t seed, fy_dataset_t **out_first, fy_dataset_t **out_rest)
+fy_status_t fy_dataset_split(const fy_dataset_t *dataset, uint64_t first, int64_t seed,
+                             fy_dataset_t **out_first, fy_dataset_t **out_rest)
 {
     if (out_first) *out_first = NULL;
     if (out_rest) *out_rest = NULL;
     if (!dataset || !out_first || !out_rest)
-        return FYT_FAIL(INVALID_ARGUMENT, "dataset_split: %s is NULL", !dataset ? "dataset" : out_first ? "out_rest" : "out_first");
+        return FYT_FAIL(INVALID_ARGUMENT, "dataset_split: %s is NULL",
+                        !dataset    ? "dataset"
+                        : out_first ? "out_rest"
+                                    : "out_first");
     const uint64_t samples = dataset->info.samples;
     if (first > samples)
-        return FYT_FAIL(INVALID_ARGUMENT, "dataset_split: the first %llu of %llu samples", (unsigned long long)first,
-                        (unsigned long long)samples);
+        return FYT_FAIL(INVALID_ARGUMENT, "dataset_split: the first %llu of %llu samples",
+                        (unsigned long long)first, (unsigned long long)samples);
     int64_t *order = NULL;
     fy_dataset_t *parts[2] = { NULL, NULL };
     fy_status_t status = FY_STATUS_OK;
     if (seed >= 0 && samples) {
         order = malloc(samples * sizeof *order);
-        status = order
-                     ? fyt_order_read(seed, 0, samples, order)
-                     : FYT_FAIL(OUT_OF_MEMORY, "dataset_split: no host memory for the order of %llu samples", (unsigned long long)samples);
+        status = order ? fyt_order_read(seed, 0, samples, order)
+                       : FYT_FAIL(OUT_OF_MEMORY,
+                                  "dataset_split: no host memory for the order of %llu samples",
+                                  (unsigned long long)samples);
     }
     if (status == FY_STATUS_OK) status = make_part(dataset, order, 0, first, &parts[0]);
-    if (status == FY_STATUS_OK) status = make_part(dataset, order, first, samples - first, &parts[1]);
+    if (status == FY_STATUS_OK)
+        status = make_part(dataset, order, first, samples - first, &parts[1]);
     free(order);
     if (status != FY_STATUS_OK) {
         fy_dataset_destroy(parts[0]);
@@ -187,20 +220,25 @@ fy_status_t fy_dataset_split(const fy_dataset_t *dataset, uint64_t first, int64_
 
 fy_status_t fy_dataset_query(const fy_dataset_t *dataset, fy_dataset_info_t *out_info)
 {
-    if (!dataset || !out_info) return FYT_FAIL(INVALID_ARGUMENT, "dataset_query: %s is NULL", dataset ? "out_info" : "dataset");
+    if (!dataset || !out_info)
+        return FYT_FAIL(INVALID_ARGUMENT, "dataset_query: %s is NULL",
+                        dataset ? "out_info" : "dataset");
     if (out_info->struct_size != sizeof *out_info)
-        return FYT_FAIL(INVALID_ARGUMENT, "dataset_query: out_info->struct_size is %zu, not %zu: use FY_DATASET_INFO_INIT",
-                        out_info->struct_size, sizeof *out_info);
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "dataset_query: out_info->struct_size is %zu, not %zu: use FY_DATASET_INFO_INIT",
+            out_info->struct_size, sizeof *out_info);
     *out_info = dataset->info;
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_dataset_get(const fy_dataset_t *dataset, uint64_t index, void *out_sample, void *out_label)
+fy_status_t fy_dataset_get(const fy_dataset_t *dataset, uint64_t index, void *out_sample,
+                           void *out_label)
 {
     if (!dataset) return FYT_FAIL(INVALID_ARGUMENT, "dataset_get: dataset is NULL");
     if (index >= dataset->info.samples)
-        return FYT_FAIL(INVALID_ARGUMENT, "dataset_get: sample %llu of %llu", (unsigned long long)index,
-                        (unsigned long long)dataset->info.samples);
+        return FYT_FAIL(INVALID_ARGUMENT, "dataset_get: sample %llu of %llu",
+                        (unsigned long long)index, (unsigned long long)dataset->info.samples);
     if (out_sample) memcpy(out_sample, fyt_dataset_sample(dataset, index), dataset->sample_nbytes);
     if (out_label) memcpy(out_label, fyt_dataset_label(dataset, index), dataset->label_nbytes);
     return FY_STATUS_OK;
@@ -208,7 +246,8 @@ fy_status_t fy_dataset_get(const fy_dataset_t *dataset, uint64_t index, void *ou
 
 void fy_dataset_destroy(fy_dataset_t *dataset)
 {
-    if (!dataset || atomic_fetch_sub_explicit(&dataset->holders, 1, memory_order_acq_rel) != 1) return;
+    if (!dataset || atomic_fetch_sub_explicit(&dataset->holders, 1, memory_order_acq_rel) != 1)
+        return;
     if (dataset->root) {
         fy_dataset_destroy(dataset->root);
     } else {

@@ -1,4 +1,5 @@
-/* Inside of a data set, shared by the files dataset*.c and loader*.c. Not public. Next: dataset.c. */
+/* Inside of a data set, shared by the files dataset*.c and loader*.c. Not public. Next:
+ * dataset.c. */
 #ifndef FERRY_TRAIN_DATASET_INTERNAL_H_
 #define FERRY_TRAIN_DATASET_INTERNAL_H_
 
@@ -20,12 +21,17 @@ struct fy_dataset {
     fy_dataset_info_t info;
 };
 
-/* Of the root when it is made. `data` and `labels` (from malloc) are the set's on OK, the caller's on failure. */
-fy_status_t fyt_dataset_new(const fy_dataset_info_t *info, void *data, void *labels, fy_dataset_t **out_dataset);
-/* Bytes of a sample and of its label; sizes of all of them checked. Fails: INVALID_ARGUMENT (`what` says who asks). */
-fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info, size_t *out_sample_nbytes, size_t *out_label_nbytes);
+/* Of the root when it is made. `data` and `labels` (from malloc) are the set's on OK, the caller's
+ * on failure. */
+fy_status_t fyt_dataset_new(const fy_dataset_info_t *info, void *data, void *labels,
+                            fy_dataset_t **out_dataset);
+/* Bytes of a sample and of its label; sizes of all of them checked. Fails: INVALID_ARGUMENT (`what`
+ * says who asks). */
+fy_status_t fyt_dataset_sizes(const char *what, const fy_dataset_info_t *info,
+                              size_t *out_sample_nbytes, size_t *out_label_nbytes);
 /* NULL becomes the defaults. Fails: INVALID_ARGUMENT. */
-fy_status_t fyt_dataset_options_check(const fy_dataset_options_t *options, fy_dataset_options_t *out_checked);
+fy_status_t fyt_dataset_options_check(const fy_dataset_options_t *options,
+                                      fy_dataset_options_t *out_checked);
 
 static inline fy_dataset_t *fyt_dataset_hold(const fy_dataset_t *dataset)
 {
@@ -33,7 +39,10 @@ static inline fy_dataset_t *fyt_dataset_hold(const fy_dataset_t *dataset)
     atomic_fetch_add_explicit(&own->holders, 1, memory_order_relaxed);
     return own;
 }
-static inline uint64_t fyt_dataset_row(const fy_dataset_t *dataset, uint64_t index) { return dataset->rows ? dataset->rows[index] : index; }
+static inline uint64_t fyt_dataset_row(const fy_dataset_t *dataset, uint64_t index)
+{
+    return dataset->rows ? dataset->rows[index] : index;
+}
 static inline const unsigned char *fyt_dataset_sample(const fy_dataset_t *dataset, uint64_t index)
 {
     return dataset->data + fyt_dataset_row(dataset, index) * dataset->sample_nbytes;
@@ -44,8 +53,8 @@ static inline const unsigned char *fyt_dataset_label(const fy_dataset_t *dataset
 }
 
 /* The readers behind the public calls, on bytes that may be in memory: fuzzing goes in here. */
-fy_status_t fyt_dataset_parse_idx(fyt_source_t *images, fyt_source_t *labels, const fy_dataset_options_t *options,
-                                  fy_dataset_t **out_dataset);
+fy_status_t fyt_dataset_parse_idx(fyt_source_t *images, fyt_source_t *labels,
+                                  const fy_dataset_options_t *options, fy_dataset_t **out_dataset);
 typedef struct fyt_cifar10 {
     uint64_t samples, room; /* kept, and room for */
     uint64_t max_samples;
@@ -57,7 +66,8 @@ fy_status_t fyt_cifar10_parse(fyt_cifar10_t *set, fyt_source_t *source);
 /* Hands over what was collected, or (out_dataset NULL) frees it. */
 fy_status_t fyt_cifar10_finish(fyt_cifar10_t *set, fy_dataset_t **out_dataset);
 
-/* How many bytes a record of CIFAR-10 has: a label, and a plane of 32 x 32 for each of three channels. */
+/* How many bytes a record of CIFAR-10 has: a label, and a plane of 32 x 32 for each of three
+ * channels. */
 #define FYT_CIFAR10_SIDE   32
 #define FYT_CIFAR10_PLANE  (FYT_CIFAR10_SIDE * FYT_CIFAR10_SIDE)
 #define FYT_CIFAR10_RECORD (1 + 3 * FYT_CIFAR10_PLANE)

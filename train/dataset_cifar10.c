@@ -1,5 +1,7 @@
-/* CIFAR-10's binary format: records of a label and three planes of 32 x 32, which become pixels of three channels.
- * Not here: opening and inflating (inflate.c), writing (dataset_write.c). Source of the format: Krizhevsky, "The CIFAR-10 dataset". */
+/* CIFAR-10's binary format: records of a label and three planes of 32 x 32, which become pixels of
+ * three channels.
+ * Not here: opening and inflating (inflate.c), writing (dataset_write.c). Source of the format:
+ * Krizhevsky, "The CIFAR-10 dataset". */
 #include "dataset.h"
 
 #include <stdlib.h>
@@ -15,18 +17,23 @@ static fy_status_t make_room(fyt_cifar10_t *set, const char *name)
     unsigned char *data = realloc(set->data, room * PIXELS);
     if (data) set->data = data;
     int32_t *labels = data ? realloc(set->labels, room * sizeof *labels) : NULL;
-    if (!labels) return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory for %llu images", name, (unsigned long long)room);
+    if (!labels)
+        return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory for %llu images", name,
+                        (unsigned long long)room);
     set->labels = labels;
     set->room = room;
     return FY_STATUS_OK;
 }
 
-static fy_status_t take_record(fyt_cifar10_t *set, const fyt_source_t *source, const unsigned char *record, uint64_t index)
+static fy_status_t take_record(fyt_cifar10_t *set, const fyt_source_t *source,
+                               const unsigned char *record, uint64_t index)
 {
     if (record[0] >= CLASSES)
-        return FYT_FAIL(CORRUPT_DATA, "%s: byte %llu: label %d of record %llu; it may be 0 to %d", source->name,
-                        (unsigned long long)(index * FYT_CIFAR10_RECORD), record[0], (unsigned long long)index, CLASSES - 1);
-    if (set->max_samples && set->samples == set->max_samples) return FY_STATUS_OK; /* checked, not kept */
+        return FYT_FAIL(CORRUPT_DATA, "%s: byte %llu: label %d of record %llu; it may be 0 to %d",
+                        source->name, (unsigned long long)(index * FYT_CIFAR10_RECORD), record[0],
+                        (unsigned long long)index, CLASSES - 1);
+    /* checked, not kept */
+    if (set->max_samples && set->samples == set->max_samples) return FY_STATUS_OK;
     FY_TRY(make_room(set, source->name));
     unsigned char *pixels = set->data + set->samples * PIXELS;
     for (int i = 0; i < FYT_CIFAR10_PLANE; i++)
@@ -39,24 +46,31 @@ fy_status_t fyt_cifar10_parse(fyt_cifar10_t *set, fyt_source_t *source)
 {
     uint64_t got, total = 0;
     if (fyt_source_is_exact(source) && source->nbytes % FYT_CIFAR10_RECORD)
-        return FYT_FAIL(CORRUPT_DATA, "%s: %llu bytes are no multiple of %d, a record's size: %llu are left over", source->name,
-                        (unsigned long long)source->nbytes, FYT_CIFAR10_RECORD, (unsigned long long)(source->nbytes % FYT_CIFAR10_RECORD));
+        return FYT_FAIL(CORRUPT_DATA,
+                        "%s: %llu bytes are no multiple of %d, a record's size: %llu are left over",
+                        source->name, (unsigned long long)source->nbytes, FYT_CIFAR10_RECORD,
+                        (unsigned long long)(source->nbytes % FYT_CIFAR10_RECORD));
     unsigned char *buffer = malloc(RECORDS_READ * FYT_CIFAR10_RECORD);
-    if (!buffer) return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory for %d bytes", source->name, RECORDS_READ * FYT_CIFAR10_RECORD);
+    if (!buffer)
+        return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory for %d bytes", source->name,
+                        RECORDS_READ * FYT_CIFAR10_RECORD);
     fy_status_t status;
     do {
         status = fyt_source_read(source, buffer, RECORDS_READ * FYT_CIFAR10_RECORD, &got);
         for (uint64_t i = 0; status == FY_STATUS_OK && i < got / FYT_CIFAR10_RECORD; i++)
-            status = take_record(set, source, buffer + i * FYT_CIFAR10_RECORD, total / FYT_CIFAR10_RECORD + i);
+            status = take_record(set, source, buffer + i * FYT_CIFAR10_RECORD,
+                                 total / FYT_CIFAR10_RECORD + i);
         total += got;
     } while (status == FY_STATUS_OK && got == RECORDS_READ * FYT_CIFAR10_RECORD);
     free(buffer);
     FY_TRY(status);
     if (!total) return FYT_FAIL(CORRUPT_DATA, "%s: no records: the file is empty", source->name);
     if (total % FYT_CIFAR10_RECORD)
-        return FYT_FAIL(CORRUPT_DATA, "%s: %llu bytes%s are no multiple of %d, a record's size: %llu are left over", source->name,
-                        (unsigned long long)total, source->z ? ", inflated," : "", FYT_CIFAR10_RECORD,
-                        (unsigned long long)(total % FYT_CIFAR10_RECORD));
+        return FYT_FAIL(
+            CORRUPT_DATA,
+            "%s: %llu bytes%s are no multiple of %d, a record's size: %llu are left over",
+            source->name, (unsigned long long)total, source->z ? ", inflated," : "",
+            FYT_CIFAR10_RECORD, (unsigned long long)(total % FYT_CIFAR10_RECORD));
     return FY_STATUS_OK;
 }
 
@@ -85,19 +99,24 @@ fy_status_t fyt_cifar10_finish(fyt_cifar10_t *set, fy_dataset_t **out_dataset)
     return status;
 }
 
-fy_status_t fy_dataset_read_cifar10(size_t count, const char *const *paths, const fy_dataset_options_t *options, fy_dataset_t **out_dataset)
+fy_status_t fy_dataset_read_cifar10(size_t count, const char *const *paths,
+                                    const fy_dataset_options_t *options, fy_dataset_t **out_dataset)
 {
-    if (!out_dataset) return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_cifar10: out_dataset is NULL");
+    if (!out_dataset)
+        return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_cifar10: out_dataset is NULL");
     *out_dataset = NULL;
-    if (!count || !paths) return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_cifar10: %s", count ? "paths is NULL" : "no files");
+    if (!count || !paths)
+        return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_cifar10: %s",
+                        count ? "paths is NULL" : "no files");
     fy_dataset_options_t checked;
     FY_TRY(fyt_dataset_options_check(options, &checked));
     fyt_cifar10_t set = { .max_samples = checked.max_samples };
     fy_status_t status = FY_STATUS_OK;
     for (size_t i = 0; i < count && status == FY_STATUS_OK; i++) {
         fyt_source_t source = { 0 };
-        status = paths[i] ? fyt_source_open_file(paths[i], checked.max_nbytes, &source)
-                          : FYT_FAIL(INVALID_ARGUMENT, "dataset_read_cifar10: paths[%zu] is NULL", i);
+        status = paths[i]
+                     ? fyt_source_open_file(paths[i], checked.max_nbytes, &source)
+                     : FYT_FAIL(INVALID_ARGUMENT, "dataset_read_cifar10: paths[%zu] is NULL", i);
         if (status == FY_STATUS_OK) status = fyt_cifar10_parse(&set, &source);
         fyt_source_close(&source);
     }

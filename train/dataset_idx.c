@@ -1,5 +1,7 @@
-/* IDX: images and labels of MNIST's kind. Header first, and nothing is allocated before the file's own length agrees with it.
- * Not here: opening and inflating (inflate.c), writing (dataset_write.c). Source of the format: LeCun, "The MNIST database". */
+/* IDX: images and labels of MNIST's kind. Header first, and nothing is allocated before the file's
+ * own length agrees with it.
+ * Not here: opening and inflating (inflate.c), writing (dataset_write.c). Source of the format:
+ * LeCun, "The MNIST database". */
 #include "dataset.h"
 
 #include <stdio.h>
@@ -27,25 +29,32 @@ static const char *type_name(unsigned char type)
     }
 }
 
-static fy_status_t read_magic(fyt_source_t *source, int rank_min, int rank_max, const char *what, int *out_rank)
+static fy_status_t read_magic(fyt_source_t *source, int rank_min, int rank_max, const char *what,
+                              int *out_rank)
 {
     unsigned char magic[4];
     uint64_t got;
     FY_TRY(fyt_source_read(source, magic, sizeof magic, &got));
     if (got < sizeof magic)
-        return FYT_FAIL(CORRUPT_DATA, "%s: %llu bytes: an IDX file begins with two zero bytes, a type and a rank", source->name,
-                        (unsigned long long)got);
+        return FYT_FAIL(CORRUPT_DATA,
+                        "%s: %llu bytes: an IDX file begins with two zero bytes, a type and a rank",
+                        source->name, (unsigned long long)got);
     if (magic[0] || magic[1])
-        return FYT_FAIL(CORRUPT_DATA, "%s: byte 0: an IDX file begins with two zero bytes, found 0x%02x 0x%02x", source->name, magic[0],
-                        magic[1]);
+        return FYT_FAIL(CORRUPT_DATA,
+                        "%s: byte 0: an IDX file begins with two zero bytes, found 0x%02x 0x%02x",
+                        source->name, magic[0], magic[1]);
     if (magic[2] != IDX_UNSIGNED_BYTE)
-        return FYT_FAIL(CORRUPT_DATA, "%s: byte 2: type 0x%02x (%s) where %s are unsigned bytes, 0x08", source->name, magic[2],
-                        type_name(magic[2]), what);
+        return FYT_FAIL(CORRUPT_DATA,
+                        "%s: byte 2: type 0x%02x (%s) where %s are unsigned bytes, 0x08",
+                        source->name, magic[2], type_name(magic[2]), what);
     if (magic[3] < 1 || magic[3] > IDX_MAX_RANK)
-        return FYT_FAIL(CORRUPT_DATA, "%s: byte 3: rank %d; in IDX files it is 1 to %d", source->name, magic[3], IDX_MAX_RANK);
+        return FYT_FAIL(CORRUPT_DATA, "%s: byte 3: rank %d; in IDX files it is 1 to %d",
+                        source->name, magic[3], IDX_MAX_RANK);
     if (magic[3] < rank_min || magic[3] > rank_max)
-        return FYT_FAIL(CORRUPT_DATA, "%s: byte 3: rank %d; that of %s is %d%s: these are perhaps the other file's", source->name, magic[3],
-                        what, rank_min, rank_max > rank_min ? " or 4" : "");
+        return FYT_FAIL(
+            CORRUPT_DATA,
+            "%s: byte 3: rank %d; that of %s is %d%s: these are perhaps the other file's",
+            source->name, magic[3], what, rank_min, rank_max > rank_min ? " or 4" : "");
     *out_rank = magic[3];
     return FY_STATUS_OK;
 }
@@ -55,12 +64,13 @@ static const char *dims_text(const idx_t *idx, char *text, size_t room)
 {
     size_t used = 0;
     for (int i = 0; i < idx->rank && used < room; i++)
-        used += (size_t)snprintf(text + used, room - used, "%s%llu%s", i ? ", " : "[", (unsigned long long)idx->dims[i],
-                                 i + 1 < idx->rank ? "" : "]");
+        used += (size_t)snprintf(text + used, room - used, "%s%llu%s", i ? ", " : "[",
+                                 (unsigned long long)idx->dims[i], i + 1 < idx->rank ? "" : "]");
     return text;
 }
 
-static fy_status_t read_header(fyt_source_t *source, int rank_min, int rank_max, const char *what, idx_t *idx)
+static fy_status_t read_header(fyt_source_t *source, int rank_min, int rank_max, const char *what,
+                               idx_t *idx)
 {
     unsigned char size[4];
     char text[160];
@@ -70,32 +80,43 @@ static fy_status_t read_header(fyt_source_t *source, int rank_min, int rank_max,
     for (int i = 0; i < idx->rank; i++) {
         FY_TRY(fyt_source_read(source, size, sizeof size, &got));
         if (got < sizeof size)
-            return FYT_FAIL(CORRUPT_DATA, "%s: it ends inside of its header, which has %d sizes", source->name, idx->rank);
-        idx->dims[i] = (uint64_t)size[0] << 24 | (uint64_t)size[1] << 16 | (uint64_t)size[2] << 8 | size[3];
-        if (!idx->dims[i]) return FYT_FAIL(CORRUPT_DATA, "%s: byte %d: size %d is 0", source->name, 4 + 4 * i, i);
+            return FYT_FAIL(CORRUPT_DATA, "%s: it ends inside of its header, which has %d sizes",
+                            source->name, idx->rank);
+        idx->dims[i] = (uint64_t)size[0] << 24 | (uint64_t)size[1] << 16 | (uint64_t)size[2] << 8 |
+                       size[3];
+        if (!idx->dims[i])
+            return FYT_FAIL(CORRUPT_DATA, "%s: byte %d: size %d is 0", source->name, 4 + 4 * i, i);
         if (__builtin_mul_overflow(idx->nbytes, idx->dims[i], &idx->nbytes))
-            return FYT_FAIL(CORRUPT_DATA, "%s: byte %d: the product of the sizes is past 2^64", source->name, 4 + 4 * i);
+            return FYT_FAIL(CORRUPT_DATA, "%s: byte %d: the product of the sizes is past 2^64",
+                            source->name, 4 + 4 * i);
     }
     dims_text(idx, text, sizeof text);
     if (idx->nbytes > source->max_nbytes || idx->nbytes > PTRDIFF_MAX)
-        return FYT_FAIL(CORRUPT_DATA, "%s: %s are %llu bytes, more than max_nbytes = %llu: raise the limit if that is meant", source->name,
-                        text, (unsigned long long)idx->nbytes, (unsigned long long)source->max_nbytes);
+        return FYT_FAIL(
+            CORRUPT_DATA,
+            "%s: %s are %llu bytes, more than max_nbytes = %llu: raise the limit if that is meant",
+            source->name, text, (unsigned long long)idx->nbytes,
+            (unsigned long long)source->max_nbytes);
     const uint64_t left = fyt_source_at_most(source);
     if (idx->nbytes > left || (fyt_source_is_exact(source) && idx->nbytes != left))
-        return FYT_FAIL(CORRUPT_DATA, "%s: %s are %llu bytes, but %s%llu follow the header", source->name, text,
-                        (unsigned long long)idx->nbytes, source->z ? "at most " : "", (unsigned long long)left);
+        return FYT_FAIL(CORRUPT_DATA, "%s: %s are %llu bytes, but %s%llu follow the header",
+                        source->name, text, (unsigned long long)idx->nbytes,
+                        source->z ? "at most " : "", (unsigned long long)left);
     return FY_STATUS_OK;
 }
 
-/* Reads up to idx->nbytes into *bytes, which the caller frees. What is compressed, or comes from a pipe, may end before the header's word: then
- * memory is taken as bytes come. */
-static fy_status_t read_growing(fyt_source_t *source, const idx_t *idx, unsigned char **bytes, uint64_t *out_got)
+/* Reads up to idx->nbytes into *bytes, which the caller frees. What is compressed, or comes from a
+ * pipe, may end before the header's word: then memory is taken as bytes come. */
+static fy_status_t read_growing(fyt_source_t *source, const idx_t *idx, unsigned char **bytes,
+                                uint64_t *out_got)
 {
     const uint64_t most = idx->nbytes;
     uint64_t room = fyt_source_is_exact(source) || most < FIRST_ROOM ? most : FIRST_ROOM, n;
     for (*out_got = 0;;) {
         unsigned char *larger = realloc(*bytes, room);
-        if (!larger) return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory for %llu bytes", source->name, (unsigned long long)room);
+        if (!larger)
+            return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory for %llu bytes", source->name,
+                            (unsigned long long)room);
         *bytes = larger;
         FY_TRY(fyt_source_read(source, larger + *out_got, room - *out_got, &n));
         *out_got += n;
@@ -110,13 +131,15 @@ static fy_status_t read_body(fyt_source_t *source, const idx_t *idx, unsigned ch
     unsigned char behind, *bytes = NULL;
     uint64_t got, more = 0;
     fy_status_t status = read_growing(source, idx, &bytes, &got);
-    if (status == FY_STATUS_OK && got == idx->nbytes) status = fyt_source_read(source, &behind, 1, &more);
+    if (status == FY_STATUS_OK && got == idx->nbytes)
+        status = fyt_source_read(source, &behind, 1, &more);
     if (status == FY_STATUS_OK && got < idx->nbytes)
-        status = FYT_FAIL(CORRUPT_DATA, "%s: the header says %llu bytes of data, but %llu follow it", source->name,
-                          (unsigned long long)idx->nbytes, (unsigned long long)got);
+        status = FYT_FAIL(CORRUPT_DATA,
+                          "%s: the header says %llu bytes of data, but %llu follow it",
+                          source->name, (unsigned long long)idx->nbytes, (unsigned long long)got);
     if (status == FY_STATUS_OK && more)
-        status =
-            FYT_FAIL(CORRUPT_DATA, "%s: more data than the %llu bytes that the header says", source->name, (unsigned long long)idx->nbytes);
+        status = FYT_FAIL(CORRUPT_DATA, "%s: more data than the %llu bytes that the header says",
+                          source->name, (unsigned long long)idx->nbytes);
     if (status != FY_STATUS_OK) {
         free(bytes);
         return status;
@@ -126,10 +149,13 @@ static fy_status_t read_body(fyt_source_t *source, const idx_t *idx, unsigned ch
 }
 
 /* One int32_t for each byte; the largest decides how many classes there are. */
-static fy_status_t widen_labels(const unsigned char *bytes, uint64_t count, const char *name, int32_t **out_labels, int *out_classes)
+static fy_status_t widen_labels(const unsigned char *bytes, uint64_t count, const char *name,
+                                int32_t **out_labels, int *out_classes)
 {
     int32_t *labels = malloc(count * sizeof *labels);
-    if (!labels) return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory for %llu labels", name, (unsigned long long)count);
+    if (!labels)
+        return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory for %llu labels", name,
+                        (unsigned long long)count);
     int largest = 0;
     for (uint64_t i = 0; i < count; i++) {
         labels[i] = bytes[i];
@@ -140,7 +166,8 @@ static fy_status_t widen_labels(const unsigned char *bytes, uint64_t count, cons
     return FY_STATUS_OK;
 }
 
-static void keep_first(fy_dataset_info_t *info, uint64_t max_samples, uint64_t sample_nbytes, unsigned char **data, int32_t **labels)
+static void keep_first(fy_dataset_info_t *info, uint64_t max_samples, uint64_t sample_nbytes,
+                       unsigned char **data, int32_t **labels)
 {
     if (!max_samples || max_samples >= info->samples) return;
     info->samples = max_samples;
@@ -150,8 +177,8 @@ static void keep_first(fy_dataset_info_t *info, uint64_t max_samples, uint64_t s
     if (fewer_labels) *labels = fewer_labels;
 }
 
-fy_status_t fyt_dataset_parse_idx(fyt_source_t *images, fyt_source_t *labels, const fy_dataset_options_t *options,
-                                  fy_dataset_t **out_dataset)
+fy_status_t fyt_dataset_parse_idx(fyt_source_t *images, fyt_source_t *labels,
+                                  const fy_dataset_options_t *options, fy_dataset_t **out_dataset)
 {
     idx_t image, label;
     unsigned char *data = NULL, *bytes = NULL;
@@ -160,15 +187,17 @@ fy_status_t fyt_dataset_parse_idx(fyt_source_t *images, fyt_source_t *labels, co
     FY_TRY(read_header(images, 3, 4, "images", &image));
     FY_TRY(read_header(labels, 1, 1, "labels", &label));
     if (image.dims[0] != label.dims[0])
-        return FYT_FAIL(CORRUPT_DATA, "%s has %llu images, %s has %llu labels", images->name, (unsigned long long)image.dims[0],
-                        labels->name, (unsigned long long)label.dims[0]);
+        return FYT_FAIL(CORRUPT_DATA, "%s has %llu images, %s has %llu labels", images->name,
+                        (unsigned long long)image.dims[0], labels->name,
+                        (unsigned long long)label.dims[0]);
     info.samples = image.dims[0];
     info.rank = 3;
     info.dtype = FY_DTYPE_U8;
     for (int i = 0; i < 3; i++) info.dims[i] = i + 1 < image.rank ? (int64_t)image.dims[i + 1] : 1;
     fy_status_t status = read_body(labels, &label, &bytes);
     if (status == FY_STATUS_OK) status = read_body(images, &image, &data);
-    if (status == FY_STATUS_OK) status = widen_labels(bytes, info.samples, labels->name, &own_labels, &info.classes);
+    if (status == FY_STATUS_OK)
+        status = widen_labels(bytes, info.samples, labels->name, &own_labels, &info.classes);
     if (status == FY_STATUS_OK) {
         keep_first(&info, options->max_samples, image.nbytes / image.dims[0], &data, &own_labels);
         status = fyt_dataset_new(&info, data, own_labels, out_dataset);
@@ -181,19 +210,22 @@ fy_status_t fyt_dataset_parse_idx(fyt_source_t *images, fyt_source_t *labels, co
     return status;
 }
 
-fy_status_t fy_dataset_read_idx(const char *images_path, const char *labels_path, const fy_dataset_options_t *options,
-                                fy_dataset_t **out_dataset)
+fy_status_t fy_dataset_read_idx(const char *images_path, const char *labels_path,
+                                const fy_dataset_options_t *options, fy_dataset_t **out_dataset)
 {
     if (!out_dataset) return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_idx: out_dataset is NULL");
     *out_dataset = NULL;
     if (!images_path || !labels_path)
-        return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_idx: %s is NULL", images_path ? "labels_path" : "images_path");
+        return FYT_FAIL(INVALID_ARGUMENT, "dataset_read_idx: %s is NULL",
+                        images_path ? "labels_path" : "images_path");
     fy_dataset_options_t checked;
     fyt_source_t images = { 0 }, labels = { 0 };
     FY_TRY(fyt_dataset_options_check(options, &checked));
     fy_status_t status = fyt_source_open_file(images_path, checked.max_nbytes, &images);
-    if (status == FY_STATUS_OK) status = fyt_source_open_file(labels_path, checked.max_nbytes, &labels);
-    if (status == FY_STATUS_OK) status = fyt_dataset_parse_idx(&images, &labels, &checked, out_dataset);
+    if (status == FY_STATUS_OK)
+        status = fyt_source_open_file(labels_path, checked.max_nbytes, &labels);
+    if (status == FY_STATUS_OK)
+        status = fyt_dataset_parse_idx(&images, &labels, &checked, out_dataset);
     fyt_source_close(&images);
     fyt_source_close(&labels);
     return status;

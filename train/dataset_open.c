@@ -1,4 +1,5 @@
-/* Known data sets by name: where their files may lie, and which part of them is for training and which for testing.
+/* Known data sets by name: where their files may lie, and which part of them is for training and
+ * which for testing.
  * Not here: reading the files (dataset_idx.c, dataset_cifar10.c, table_text.c). */
 #include "dataset.h"
 
@@ -16,7 +17,8 @@
 /* The seeds of made-up parts: never the same samples in both. */
 enum { SEED_TRAIN = 1, SEED_TEST = 2 };
 
-/* directory/FILE, directory/FILE.gz, directory/NAME/FILE, directory/NAME/FILE.gz: the first that is there, from malloc; NULL if none is.
+/* directory/FILE, directory/FILE.gz, directory/NAME/FILE, directory/NAME/FILE.gz: the first that is
+ * there, from malloc; NULL if none is.
  * Tables are read as they stand: `packed` is 0 for them. */
 static char *find_file(const char *directory, const char *name, const char *file, int packed)
 {
@@ -24,7 +26,8 @@ static char *find_file(const char *directory, const char *name, const char *file
     char *path = malloc(room);
     for (int way = 0; path && way < 4; way++) {
         if (way % 2 && !packed) continue;
-        snprintf(path, room, "%s/%s%s%s%s", directory, way < 2 ? "" : name, way < 2 ? "" : "/", file, way % 2 ? ".gz" : "");
+        snprintf(path, room, "%s/%s%s%s%s", directory, way < 2 ? "" : name, way < 2 ? "" : "/",
+                 file, way % 2 ? ".gz" : "");
         if (access(path, F_OK) == 0) return path;
     }
     free(path);
@@ -33,21 +36,28 @@ static char *find_file(const char *directory, const char *name, const char *file
 
 static fy_status_t fail_missing(const char *directory, const char *name, const char *file)
 {
-    return FYT_FAIL(IO, "no %s in %s or %s/%s\n  Say where the files of %s lie, or give no directory: then samples are made up", file,
-                    directory, directory, name, name);
+    return FYT_FAIL(IO,
+                    "no %s in %s or %s/%s\n  Say where the files of %s lie, or give no directory: "
+                    "then samples are made up",
+                    file, directory, directory, name, name);
 }
 
 static fy_status_t open_mnist(const char *directory, int is_test, fy_dataset_t **out_dataset)
 {
     static const char *const files[2][4] = {
-        { "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "train-images-idx3-ubyte (or .gz)", "train-labels-idx1-ubyte (or .gz)" },
-        { "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", "t10k-images-idx3-ubyte (or .gz)", "t10k-labels-idx1-ubyte (or .gz)" },
+        { "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "train-images-idx3-ubyte (or .gz)",
+          "train-labels-idx1-ubyte (or .gz)" },
+        { "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte", "t10k-images-idx3-ubyte (or .gz)",
+          "t10k-labels-idx1-ubyte (or .gz)" },
     };
     if (!directory)
-        return fy_dataset_synthetic_digits(is_test ? SYNTHETIC_TEST : SYNTHETIC_TRAIN, is_test ? SEED_TEST : SEED_TRAIN, out_dataset);
-    char *images = find_file(directory, "mnist", files[is_test][0], 1), *labels = find_file(directory, "mnist", files[is_test][1], 1);
-    fy_status_t status = !images || !labels ? fail_missing(directory, "mnist", files[is_test][images ? 3 : 2])
-                                            : fy_dataset_read_idx(images, labels, NULL, out_dataset);
+        return fy_dataset_synthetic_digits(is_test ? SYNTHETIC_TEST : SYNTHETIC_TRAIN,
+                                           is_test ? SEED_TEST : SEED_TRAIN, out_dataset);
+    char *images = find_file(directory, "mnist", files[is_test][0], 1),
+         *labels = find_file(directory, "mnist", files[is_test][1], 1);
+    fy_status_t status = !images || !labels
+                             ? fail_missing(directory, "mnist", files[is_test][images ? 3 : 2])
+                             : fy_dataset_read_idx(images, labels, NULL, out_dataset);
     free(images);
     free(labels);
     return status;
@@ -59,7 +69,8 @@ static fy_status_t open_cifar10(const char *directory, int is_test, fy_dataset_t
     char file[32];
     size_t count = 0;
     if (!directory)
-        return fy_dataset_synthetic_images(is_test ? SYNTHETIC_TEST : SYNTHETIC_TRAIN, is_test ? SEED_TEST : SEED_TRAIN, out_dataset);
+        return fy_dataset_synthetic_images(is_test ? SYNTHETIC_TEST : SYNTHETIC_TRAIN,
+                                           is_test ? SEED_TEST : SEED_TRAIN, out_dataset);
     for (int i = 1; i <= (is_test ? 1 : 5); i++) {
         snprintf(file, sizeof file, is_test ? "test_batch.bin" : "data_batch_%d.bin", i);
         paths[count] = find_file(directory, "cifar10", file, 1);
@@ -67,7 +78,9 @@ static fy_status_t open_cifar10(const char *directory, int is_test, fy_dataset_t
     }
     fy_status_t status =
         count ? fy_dataset_read_cifar10(count, (const char *const *)paths, NULL, out_dataset)
-              : fail_missing(directory, "cifar10", is_test ? "test_batch.bin (or .gz)" : "data_batch_1.bin to data_batch_5.bin (or .gz)");
+              : fail_missing(directory, "cifar10",
+                             is_test ? "test_batch.bin (or .gz)"
+                                     : "data_batch_1.bin to data_batch_5.bin (or .gz)");
     for (size_t i = 0; i < count; i++) free(paths[i]);
     return status;
 }
@@ -80,13 +93,16 @@ static fy_status_t open_airfoil(const char *directory, int is_test, fy_dataset_t
     fy_dataset_t *all = NULL, *train = NULL, *test = NULL;
     char *path = directory ? find_file(directory, "airfoil", "airfoil_self_noise.dat", 0) : NULL;
     if (directory && !path) return fail_missing(directory, "airfoil", "airfoil_self_noise.dat");
-    fy_status_t status = path ? fy_table_read(path, &options, &table) : fy_table_synthetic(AIRFOIL_ROWS, SEED_TRAIN, &table);
+    fy_status_t status = path ? fy_table_read(path, &options, &table)
+                              : fy_table_synthetic(AIRFOIL_ROWS, SEED_TRAIN, &table);
     if (status == FY_STATUS_OK && fy_table_rows(table) <= AIRFOIL_TEST)
-        status = FYT_FAIL(CORRUPT_DATA, "%s: %llu rows; the last %d are for testing, and there must be others", path,
-                          (unsigned long long)fy_table_rows(table), AIRFOIL_TEST);
+        status = FYT_FAIL(CORRUPT_DATA,
+                          "%s: %llu rows; the last %d are for testing, and there must be others",
+                          path, (unsigned long long)fy_table_rows(table), AIRFOIL_TEST);
     if (status == FY_STATUS_OK) status = fy_table_standardise(table, NULL, NULL);
     if (status == FY_STATUS_OK) status = fy_dataset_from_table(table, 1, &all);
-    if (status == FY_STATUS_OK) status = fy_dataset_split(all, fy_table_rows(table) - AIRFOIL_TEST, -1, &train, &test);
+    if (status == FY_STATUS_OK)
+        status = fy_dataset_split(all, fy_table_rows(table) - AIRFOIL_TEST, -1, &train, &test);
     if (status == FY_STATUS_OK) *out_dataset = is_test ? test : train;
     if (status == FY_STATUS_OK) fy_dataset_destroy(is_test ? train : test);
     fy_dataset_destroy(all);
@@ -95,7 +111,8 @@ static fy_status_t open_airfoil(const char *directory, int is_test, fy_dataset_t
     return status;
 }
 
-fy_status_t fy_dataset_open(const char *name, const char *directory, int is_test, fy_dataset_t **out_dataset)
+fy_status_t fy_dataset_open(const char *name, const char *directory, int is_test,
+                            fy_dataset_t **out_dataset)
 {
     if (!out_dataset) return FYT_FAIL(INVALID_ARGUMENT, "dataset_open: out_dataset is NULL");
     *out_dataset = NULL;
@@ -103,5 +120,6 @@ fy_status_t fy_dataset_open(const char *name, const char *directory, int is_test
     if (strcmp(name, "mnist") == 0) return open_mnist(directory, !!is_test, out_dataset);
     if (strcmp(name, "cifar10") == 0) return open_cifar10(directory, !!is_test, out_dataset);
     if (strcmp(name, "airfoil") == 0) return open_airfoil(directory, !!is_test, out_dataset);
-    return FYT_FAIL(INVALID_ARGUMENT, "dataset_open: no data set '%s'; there are mnist, cifar10 and airfoil", name);
+    return FYT_FAIL(INVALID_ARGUMENT,
+                    "dataset_open: no data set '%s'; there are mnist, cifar10 and airfoil", name);
 }

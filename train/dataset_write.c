@@ -1,5 +1,5 @@
-/* Data sets as files that dataset_idx.c and dataset_cifar10.c read: each written beside its place, then renamed, so that nobody ever sees
- * half of one (replace.c). Not here: reading. */
+/* Data sets as files that dataset_idx.c and dataset_cifar10.c read: each written beside its place,
+ * then renamed, so that nobody ever sees half of one (replace.c). Not here: reading. */
 #include "dataset.h"
 
 #include <stdlib.h>
@@ -32,7 +32,8 @@ static part_t *part_begin(const char *path, fy_status_t *status)
 
 static void part_flush(part_t *part)
 {
-    if (part->status == FY_STATUS_OK && part->used) part->status = fyt_replace_write(&part->file, part->buffer, part->used);
+    if (part->status == FY_STATUS_OK && part->used)
+        part->status = fyt_replace_write(&part->file, part->buffer, part->used);
     part->used = 0;
 }
 
@@ -72,9 +73,11 @@ static void write_images(part_t *part, const fy_dataset_t *dataset)
     const int rank = dataset->info.rank == 3 && dataset->info.dims[2] > 1 ? 4 : 3;
     header[3] = (unsigned char)rank;
     put_u32(header + 4, dataset->info.samples);
-    for (int i = 0; i < rank - 1; i++) put_u32(header + 8 + (size_t)i * 4, (uint64_t)dataset->info.dims[i]);
+    for (int i = 0; i < rank - 1; i++)
+        put_u32(header + 8 + (size_t)i * 4, (uint64_t)dataset->info.dims[i]);
     part_write(part, header, 4 + (size_t)rank * 4);
-    for (uint64_t i = 0; i < dataset->info.samples; i++) part_write(part, fyt_dataset_sample(dataset, i), dataset->sample_nbytes);
+    for (uint64_t i = 0; i < dataset->info.samples; i++)
+        part_write(part, fyt_dataset_sample(dataset, i), dataset->sample_nbytes);
 }
 
 static void write_labels(part_t *part, const fy_dataset_t *dataset)
@@ -83,12 +86,14 @@ static void write_labels(part_t *part, const fy_dataset_t *dataset)
     put_u32(header + 4, dataset->info.samples);
     part_write(part, header, sizeof header);
     for (uint64_t i = 0; i < dataset->info.samples; i++) {
-        const unsigned char label = (unsigned char)*(const int32_t *)(const void *)fyt_dataset_label(dataset, i);
+        const unsigned char label =
+            (unsigned char)*(const int32_t *)(const void *)fyt_dataset_label(dataset, i);
         part_write(part, &label, 1);
     }
 }
 
-fy_status_t fy_dataset_write_idx(const fy_dataset_t *dataset, const char *images_path, const char *labels_path)
+fy_status_t fy_dataset_write_idx(const fy_dataset_t *dataset, const char *images_path,
+                                 const char *labels_path)
 {
     if (!dataset || !images_path || !labels_path)
         return FYT_FAIL(INVALID_ARGUMENT, "dataset_write_idx: %s is NULL",
@@ -99,11 +104,12 @@ fy_status_t fy_dataset_write_idx(const fy_dataset_t *dataset, const char *images
     int fits = info->samples && info->samples <= UINT32_MAX && (info->rank == 2 || info->rank == 3);
     for (int i = 0; i < info->rank; i++) fits = fits && info->dims[i] <= UINT32_MAX;
     if (info->dtype != FY_DTYPE_U8 || info->classes < 1 || info->classes > 256 || !fits)
-        return FYT_FAIL(
-            INVALID_ARGUMENT,
-            "dataset_write_idx: %llu samples of %s, rank %d, %d classes: IDX takes 1 to 2^32 - 1 images of u8 [H, W] or [H, W, C] "
-            "and 1 to 256 classes",
-            (unsigned long long)info->samples, fy_dtype_name(info->dtype), info->rank, info->classes);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "dataset_write_idx: %llu samples of %s, rank %d, %d classes: IDX takes 1 "
+                        "to 2^32 - 1 images of u8 [H, W] or [H, W, C] "
+                        "and 1 to 256 classes",
+                        (unsigned long long)info->samples, fy_dtype_name(info->dtype), info->rank,
+                        info->classes);
     fy_status_t status = FY_STATUS_OK;
     part_t *images = part_begin(images_path, &status), *labels = part_begin(labels_path, &status);
     if (status == FY_STATUS_OK) {
@@ -111,7 +117,8 @@ fy_status_t fy_dataset_write_idx(const fy_dataset_t *dataset, const char *images
         write_labels(labels, dataset);
         part_flush(images);
         part_flush(labels);
-        status = images->status != FY_STATUS_OK ? images->status : labels->status; /* neither takes its place before both are written */
+        /* neither takes its place before both are written */
+        status = images->status != FY_STATUS_OK ? images->status : labels->status;
     }
     part_end(images, &status);
     part_end(labels, &status);
@@ -120,15 +127,19 @@ fy_status_t fy_dataset_write_idx(const fy_dataset_t *dataset, const char *images
 
 fy_status_t fy_dataset_write_cifar10(const fy_dataset_t *dataset, const char *path)
 {
-    if (!dataset || !path) return FYT_FAIL(INVALID_ARGUMENT, "dataset_write_cifar10: %s is NULL", dataset ? "path" : "dataset");
+    if (!dataset || !path)
+        return FYT_FAIL(INVALID_ARGUMENT, "dataset_write_cifar10: %s is NULL",
+                        dataset ? "path" : "dataset");
     const fy_dataset_info_t *info = &dataset->info;
-    if (!info->samples || info->dtype != FY_DTYPE_U8 || info->rank != 3 || info->dims[0] != FYT_CIFAR10_SIDE ||
-        info->dims[1] != FYT_CIFAR10_SIDE || info->dims[2] != 3 || info->classes < 1 || info->classes > 10)
-        return FYT_FAIL(
-            INVALID_ARGUMENT,
-            "dataset_write_cifar10: %llu samples of %s, rank %d, %d classes: the format takes u8 [32, 32, 3], one or more, of at "
-            "most 10 classes",
-            (unsigned long long)info->samples, fy_dtype_name(info->dtype), info->rank, info->classes);
+    if (!info->samples || info->dtype != FY_DTYPE_U8 || info->rank != 3 ||
+        info->dims[0] != FYT_CIFAR10_SIDE || info->dims[1] != FYT_CIFAR10_SIDE ||
+        info->dims[2] != 3 || info->classes < 1 || info->classes > 10)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "dataset_write_cifar10: %llu samples of %s, rank %d, %d classes: the "
+                        "format takes u8 [32, 32, 3], one or more, of at "
+                        "most 10 classes",
+                        (unsigned long long)info->samples, fy_dtype_name(info->dtype), info->rank,
+                        info->classes);
     fy_status_t status = FY_STATUS_OK;
     part_t *part = part_begin(path, &status);
     for (uint64_t i = 0; status == FY_STATUS_OK && i < info->samples; i++) {

@@ -1,5 +1,6 @@
-/* Files from outside, read a piece at a time and inflated within a cap: a small file cannot become more bytes than its reader has asked for, and a
- * large one takes no more memory than a small one. Not here: what the bytes mean (dataset_idx.c, dataset_cifar10.c).
+/* Files from outside, read a piece at a time and inflated within a cap: a small file cannot become
+ * more bytes than its reader has asked for, and a large one takes no more memory than a small one.
+ * Not here: what the bytes mean (dataset_idx.c, dataset_cifar10.c).
  * Source of the format: RFC 1952; zlib's manual for its calls. */
 #include "inflate.h"
 
@@ -17,16 +18,19 @@
 
 static fy_status_t input_failed(const fyt_source_t *source)
 {
-    return source->input.error == ENOMEM ? FYT_FAIL(OUT_OF_MEMORY, "%s", source->input.problem) : FYT_FAIL(IO, "%s", source->input.problem);
+    return source->input.error == ENOMEM ? FYT_FAIL(OUT_OF_MEMORY, "%s", source->input.problem)
+                                         : FYT_FAIL(IO, "%s", source->input.problem);
 }
 
 static fy_status_t too_large(const fyt_source_t *source)
 {
-    return FYT_FAIL(CORRUPT_DATA, "%s: more than max_nbytes = %llu bytes: raise the limit if that is meant", source->name,
-                    (unsigned long long)source->max_nbytes);
+    return FYT_FAIL(CORRUPT_DATA,
+                    "%s: more than max_nbytes = %llu bytes: raise the limit if that is meant",
+                    source->name, (unsigned long long)source->max_nbytes);
 }
 
-/* Makes `count` stored bytes available, or all that there are. Only files have more than is there. */
+/* Makes `count` stored bytes available, or all that there are. Only files have more than is
+ * there. */
 static fy_status_t fill(fyt_source_t *source, size_t count)
 {
     if (!source->buffer || source->here >= count) return FY_STATUS_OK;
@@ -34,7 +38,9 @@ static fy_status_t fill(fyt_source_t *source, size_t count)
     source->bytes = source->buffer;
     while (source->here < count) {
         size_t got;
-        if (fy__input_read(&source->input, source->buffer + source->here, BUFFER_NBYTES - source->here, &got)) return input_failed(source);
+        if (fy__input_read(&source->input, source->buffer + source->here,
+                           BUFFER_NBYTES - source->here, &got))
+            return input_failed(source);
         if (!got) break;
         source->here += got;
     }
@@ -53,7 +59,8 @@ static void take(fyt_source_t *source, size_t count)
 static fy_status_t begin(fyt_source_t *source)
 {
     FY_TRY(fill(source, 2));
-    if (source->here < 2 || source->bytes[0] != 0x1f || source->bytes[1] != 0x8b) return FY_STATUS_OK;
+    if (source->here < 2 || source->bytes[0] != 0x1f || source->bytes[1] != 0x8b)
+        return FY_STATUS_OK;
     z_stream *z = calloc(1, sizeof *z);
     if (!z || inflateInit2(z, 16 + MAX_WBITS) != Z_OK) { /* 16: gzip and nothing else */
         free(z);
@@ -63,9 +70,12 @@ static fy_status_t begin(fyt_source_t *source)
     return FY_STATUS_OK;
 }
 
-fy_status_t fyt_source_open_bytes(const void *bytes, uint64_t nbytes, const char *name, uint64_t max_nbytes, fyt_source_t *out_source)
+fy_status_t fyt_source_open_bytes(const void *bytes, uint64_t nbytes, const char *name,
+                                  uint64_t max_nbytes, fyt_source_t *out_source)
 {
-    *out_source = (fyt_source_t){ .name = name, .bytes = bytes, .here = nbytes, .nbytes = nbytes, .max_nbytes = max_nbytes };
+    *out_source = (fyt_source_t){
+        .name = name, .bytes = bytes, .here = nbytes, .nbytes = nbytes, .max_nbytes = max_nbytes
+    };
     return begin(out_source);
 }
 
@@ -83,8 +93,10 @@ fy_status_t fyt_source_open_file(const char *path, uint64_t max_nbytes, fyt_sour
     }
     /* What says that it is too large, is. */
     if (source->nbytes != FYT_SOURCE_UNKNOWN && source->nbytes > max_nbytes)
-        status = FYT_FAIL(CORRUPT_DATA, "%s: %llu bytes, more than max_nbytes = %llu bytes: raise the limit if that is meant", path,
-                          (unsigned long long)source->nbytes, (unsigned long long)max_nbytes);
+        status = FYT_FAIL(
+            CORRUPT_DATA,
+            "%s: %llu bytes, more than max_nbytes = %llu bytes: raise the limit if that is meant",
+            path, (unsigned long long)source->nbytes, (unsigned long long)max_nbytes);
     if (status == FY_STATUS_OK) status = begin(source);
     if (status != FY_STATUS_OK) fyt_source_close(source);
     return status;
@@ -99,14 +111,19 @@ void fyt_source_close(fyt_source_t *source)
     *source = (fyt_source_t){ 0 };
 }
 
-int fyt_source_is_exact(const fyt_source_t *source) { return !source->z && source->nbytes != FYT_SOURCE_UNKNOWN; }
+int fyt_source_is_exact(const fyt_source_t *source)
+{
+    return !source->z && source->nbytes != FYT_SOURCE_UNKNOWN;
+}
 
 uint64_t fyt_source_at_most(const fyt_source_t *source)
 {
     uint64_t most;
     if (source->nbytes == FYT_SOURCE_UNKNOWN) return UINT64_MAX;
-    if (!source->z) return source->nbytes > source->position ? source->nbytes - source->position : 0;
-    if (__builtin_mul_overflow(source->nbytes, (uint64_t)DEFLATE_BEST_RATIO, &most)) most = UINT64_MAX;
+    if (!source->z)
+        return source->nbytes > source->position ? source->nbytes - source->position : 0;
+    if (__builtin_mul_overflow(source->nbytes, (uint64_t)DEFLATE_BEST_RATIO, &most))
+        most = UINT64_MAX;
     return most > source->position ? most - source->position : 0;
 }
 
@@ -119,15 +136,19 @@ static fy_status_t next_member(fyt_source_t *source)
         return FY_STATUS_OK;
     }
     if (source->here < 2 || source->bytes[0] != 0x1f || source->bytes[1] != 0x8b)
-        return FYT_FAIL(CORRUPT_DATA, "%s: byte %llu: %llu bytes follow the end of the compressed data", source->name,
-                        (unsigned long long)source->taken,
-                        (unsigned long long)(source->nbytes == FYT_SOURCE_UNKNOWN ? source->here : source->nbytes - source->taken));
+        return FYT_FAIL(CORRUPT_DATA,
+                        "%s: byte %llu: %llu bytes follow the end of the compressed data",
+                        source->name, (unsigned long long)source->taken,
+                        (unsigned long long)(source->nbytes == FYT_SOURCE_UNKNOWN
+                                                 ? source->here
+                                                 : source->nbytes - source->taken));
     inflateReset(source->z);
     return FY_STATUS_OK;
 }
 
 /* Inflates until nbytes are there or the stream is over. */
-static fy_status_t inflate_some(fyt_source_t *source, unsigned char *dst, uint64_t nbytes, uint64_t *out_nread)
+static fy_status_t inflate_some(fyt_source_t *source, unsigned char *dst, uint64_t nbytes,
+                                uint64_t *out_nread)
 {
     z_stream *z = source->z;
     uint64_t done = 0;
@@ -146,10 +167,14 @@ static fy_status_t inflate_some(fyt_source_t *source, unsigned char *dst, uint64
         } else if (result == Z_MEM_ERROR) {
             return FYT_FAIL(OUT_OF_MEMORY, "%s: no host memory to inflate it", source->name);
         } else if (result == Z_BUF_ERROR) {
-            return FYT_FAIL(CORRUPT_DATA, "%s: the compressed data ends early, after %llu bytes that inflate to %llu", source->name,
-                            (unsigned long long)source->taken, (unsigned long long)(source->position + done));
+            return FYT_FAIL(
+                CORRUPT_DATA,
+                "%s: the compressed data ends early, after %llu bytes that inflate to %llu",
+                source->name, (unsigned long long)source->taken,
+                (unsigned long long)(source->position + done));
         } else if (result != Z_OK) {
-            return FYT_FAIL(CORRUPT_DATA, "%s: byte %llu: no valid gzip: %s", source->name, (unsigned long long)source->taken,
+            return FYT_FAIL(CORRUPT_DATA, "%s: byte %llu: no valid gzip: %s", source->name,
+                            (unsigned long long)source->taken,
                             z->msg ? z->msg : "a preset dictionary is asked for");
         }
     }
@@ -158,7 +183,8 @@ static fy_status_t inflate_some(fyt_source_t *source, unsigned char *dst, uint64
 }
 
 /* What is in the buffer, and then from the file. */
-static fy_status_t read_plain(fyt_source_t *source, unsigned char *dst, uint64_t nbytes, uint64_t *out_nread)
+static fy_status_t read_plain(fyt_source_t *source, unsigned char *dst, uint64_t nbytes,
+                              uint64_t *out_nread)
 {
     uint64_t done = nbytes < source->here ? nbytes : source->here;
     if (done) memcpy(dst, source->bytes, done);
@@ -166,7 +192,8 @@ static fy_status_t read_plain(fyt_source_t *source, unsigned char *dst, uint64_t
     while (source->buffer && done < nbytes) {
         const uint64_t left = nbytes - done;
         size_t got;
-        if (fy__input_read(&source->input, dst + done, left < PIECE ? left : PIECE, &got)) return input_failed(source);
+        if (fy__input_read(&source->input, dst + done, left < PIECE ? left : PIECE, &got))
+            return input_failed(source);
         if (!got) break;
         source->taken += got;
         done += got;
@@ -178,10 +205,13 @@ static fy_status_t read_plain(fyt_source_t *source, unsigned char *dst, uint64_t
 fy_status_t fyt_source_read(fyt_source_t *source, void *dst, uint64_t nbytes, uint64_t *out_nread)
 {
     *out_nread = 0;
-    FY_TRY(source->z ? inflate_some(source, dst, nbytes, out_nread) : read_plain(source, dst, nbytes, out_nread));
+    FY_TRY(source->z ? inflate_some(source, dst, nbytes, out_nread)
+                     : read_plain(source, dst, nbytes, out_nread));
     source->position += *out_nread;
     if (source->position <= source->max_nbytes) return FY_STATUS_OK;
-    return source->z ? FYT_FAIL(CORRUPT_DATA, "%s: more than max_nbytes = %llu bytes once it is inflated: raise the limit if that is meant",
+    return source->z ? FYT_FAIL(CORRUPT_DATA,
+                                "%s: more than max_nbytes = %llu bytes once it is inflated: raise "
+                                "the limit if that is meant",
                                 source->name, (unsigned long long)source->max_nbytes)
                      : too_large(source);
 }

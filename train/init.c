@@ -1,5 +1,6 @@
 /* How a parameter begins: bounds and spreads from its fans, drawn on its device.
- * Sources: He et al. 2015 (Kaiming), Glorot and Bengio 2010 (Xavier); the default is PyTorch's for linear and conv2d. */
+ * Sources: He et al. 2015 (Kaiming), Glorot and Bengio 2010 (Xavier); the default is PyTorch's for
+ * linear and conv2d. */
 #include "layer.h"
 
 #include <math.h>
@@ -8,17 +9,22 @@ fy_status_t fyt_init_check(const fy_init_t *init, const char *what)
 {
     if ((unsigned)init->kind > FY_INIT_XAVIER_NORMAL)
         return FYT_FAIL(INVALID_ARGUMENT, "init of %s: there is no kind %d", what, (int)init->kind);
-    const int has_value = init->kind == FY_INIT_CONSTANT || init->kind == FY_INIT_UNIFORM || init->kind == FY_INIT_NORMAL;
-    if (has_value && !isfinite(init->value)) return FYT_FAIL(INVALID_ARGUMENT, "init of %s: value is %g", what, init->value);
+    const int has_value = init->kind == FY_INIT_CONSTANT || init->kind == FY_INIT_UNIFORM ||
+                          init->kind == FY_INIT_NORMAL;
+    if (has_value && !isfinite(init->value))
+        return FYT_FAIL(INVALID_ARGUMENT, "init of %s: value is %g", what, init->value);
     if (has_value && init->kind != FY_INIT_CONSTANT && init->value < 0)
-        return FYT_FAIL(INVALID_ARGUMENT, "init of %s: value is %g, and a bound or a spread is not negative", what, init->value);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "init of %s: value is %g, and a bound or a spread is not negative", what,
+                        init->value);
     return FY_STATUS_OK;
 }
 
 static fy_status_t draw_uniform(fy_tensor_t *dst, fy_tensor_t *rng, double bound)
 {
     const fy_rand_attrs_t attrs = { -bound, bound };
-    return bound > 0 ? fy_op_call(FY_OP_RAND, 0, NULL, &attrs, 2, (fy_tensor_t *[]){ dst, rng }) : fy_fill(dst, 0);
+    return bound > 0 ? fy_op_call(FY_OP_RAND, 0, NULL, &attrs, 2, (fy_tensor_t *[]){ dst, rng })
+                     : fy_fill(dst, 0);
 }
 
 static fy_status_t draw_normal(fy_tensor_t *dst, fy_tensor_t *rng, double std)
@@ -30,7 +36,8 @@ static fy_status_t draw_normal(fy_tensor_t *dst, fy_tensor_t *rng, double std)
 fy_status_t fyt_init_fill(fy_tensor_t *dst, fy_tensor_t *rng, const fy_layer_param_t *param)
 {
     /* A layer of one's own may say nothing about fans; 1 keeps all of these finite. */
-    const double in = param->fan_in > 0 ? (double)param->fan_in : 1, out = param->fan_out > 0 ? (double)param->fan_out : 1;
+    const double in = param->fan_in > 0 ? (double)param->fan_in : 1,
+                 out = param->fan_out > 0 ? (double)param->fan_out : 1;
     switch (param->init.kind) {
     case FY_INIT_DEFAULT: return draw_uniform(dst, rng, 1 / sqrt(in));
     case FY_INIT_CONSTANT: return fy_fill(dst, param->init.value);

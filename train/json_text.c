@@ -1,5 +1,6 @@
-/* Reading pieces of JSON: what is not exactly right is refused, whatever other readers make of it, so that two readers of one file cannot
- * see two things in it. Not here: which piece may stand where (safetensors_header.c). */
+/* Reading pieces of JSON: what is not exactly right is refused, whatever other readers make of it,
+ * so that two readers of one file cannot see two things in it. Not here: which piece may stand
+ * where (safetensors_header.c). */
 #include "train/json_text.h"
 
 #include <string.h>
@@ -12,10 +13,19 @@ int fyt_utf8_is_valid(const char *text, size_t nbytes)
             s++;
             continue;
         }
-        const int more = *s >= 0xC2 && *s <= 0xDF ? 1 : *s >= 0xE0 && *s <= 0xEF ? 2 : *s >= 0xF0 && *s <= 0xF4 ? 3 : 0;
+        const int more = *s >= 0xC2 && *s <= 0xDF   ? 1
+                         : *s >= 0xE0 && *s <= 0xEF ? 2
+                         : *s >= 0xF0 && *s <= 0xF4 ? 3
+                                                    : 0;
         if (!more || end - s <= more) return 0;
-        /* The second byte's range is what rules out overlong forms, surrogates and what is past U+10FFFF. */
-        const unsigned low = *s == 0xE0 ? 0xA0 : *s == 0xF0 ? 0x90 : 0x80, high = *s == 0xED ? 0x9F : *s == 0xF4 ? 0x8F : 0xBF;
+        /* The second byte's range is what rules out overlong forms, surrogates and what is past
+         * U+10FFFF. */
+        const unsigned low = *s == 0xE0   ? 0xA0
+                             : *s == 0xF0 ? 0x90
+                                          : 0x80,
+                       high = *s == 0xED   ? 0x9F
+                              : *s == 0xF4 ? 0x8F
+                                           : 0xBF;
         if (s[1] < low || s[1] > high) return 0;
         for (int i = 2; i <= more; i++)
             if ((s[i] & 0xC0) != 0x80) return 0;
@@ -32,7 +42,9 @@ static int fail(fyt_json_t *json, const char *wrong)
 
 char fyt_json_peek(fyt_json_t *json)
 {
-    while (json->at < json->end && (*json->at == ' ' || *json->at == '\t' || *json->at == '\r' || *json->at == '\n')) json->at++;
+    while (json->at < json->end &&
+           (*json->at == ' ' || *json->at == '\t' || *json->at == '\r' || *json->at == '\n'))
+        json->at++;
     return json->at < json->end ? *json->at : 0;
 }
 
@@ -41,9 +53,10 @@ int fyt_json_take(fyt_json_t *json, char c)
     static const struct {
         char c;
         const char *wrong;
-    } wrongs[] = {
-        { '{', "a '{' was expected" }, { '[', "a '[' was expected" }, { ']', "a ']' was expected" }, { ':', "a ':' was expected" }
-    };
+    } wrongs[] = { { '{', "a '{' was expected" },
+                   { '[', "a '[' was expected" },
+                   { ']', "a ']' was expected" },
+                   { ':', "a ':' was expected" } };
     if (fyt_json_peek(json) == c) {
         json->at++;
         return 1;
@@ -57,7 +70,9 @@ int fyt_json_more(fyt_json_t *json, char closer, int *out_more)
 {
     const char c = fyt_json_peek(json);
     *out_more = c == ',';
-    if (c != ',' && c != closer) return fail(json, closer == '}' ? "a ',' or '}' was expected" : "a ',' or ']' was expected");
+    if (c != ',' && c != closer)
+        return fail(json,
+                    closer == '}' ? "a ',' or '}' was expected" : "a ',' or ']' was expected");
     json->at++;
     return 1;
 }
@@ -68,7 +83,10 @@ static int hex4(const char *s, const char *end, unsigned *out_code)
     if (end - s < 4) return 0;
     for (int i = 0; i < 4; i++) {
         const char c = s[i];
-        const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        const int digit = c >= '0' && c <= '9'   ? c - '0'
+                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                 : -1;
         if (digit < 0) return 0;
         *out_code = *out_code * 16 + (unsigned)digit;
     }
@@ -87,15 +105,16 @@ static char *put_utf8(char *to, unsigned code)
     return to;
 }
 
-/* json->at is behind "\u". What is written is never longer than what was read (a pair: 12 bytes to 4). */
+/* json->at is behind "\u". What is written is never longer than what was read (a pair: 12 bytes to
+ * 4). */
 static char *take_unicode(fyt_json_t *json, char *to)
 {
     unsigned code, low;
     if (!hex4(json->at, json->end, &code) || (code >= 0xDC00 && code < 0xE000)) return NULL;
     json->at += 4;
     if (code >= 0xD800 && code < 0xDC00) {
-        if (json->end - json->at < 6 || json->at[0] != '\\' || json->at[1] != 'u' || !hex4(json->at + 2, json->end, &low) || low < 0xDC00 ||
-            low >= 0xE000)
+        if (json->end - json->at < 6 || json->at[0] != '\\' || json->at[1] != 'u' ||
+            !hex4(json->at + 2, json->end, &low) || low < 0xDC00 || low >= 0xE000)
             return NULL;
         json->at += 6;
         code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
@@ -107,7 +126,9 @@ int fyt_json_text(fyt_json_t *json, char **out_text)
 {
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
     const char first = fyt_json_peek(json);
-    if (first != '"') return fail(json, first == '{' || first == '[' ? "something nested, where a text must be" : "a text was expected");
+    if (first != '"')
+        return fail(json, first == '{' || first == '[' ? "something nested, where a text must be"
+                                                       : "a text was expected");
     char *to = ++json->at;
     *out_text = to;
     while (json->at < json->end && *json->at != '"') {
@@ -134,12 +155,14 @@ int fyt_json_whole(fyt_json_t *json, uint64_t *out_number)
 {
     const char first = fyt_json_peek(json);
     uint64_t number = 0;
-    if (first == '{' || first == '[') return fail(json, "something nested, where a whole number must be");
+    if (first == '{' || first == '[')
+        return fail(json, "something nested, where a whole number must be");
     if (first < '0' || first > '9') return fail(json, "a whole number, 0 or more, was expected");
     if (first == '0' && json->end - json->at > 1 && json->at[1] >= '0' && json->at[1] <= '9')
         return fail(json, "a number that begins with 0");
     for (; json->at < json->end && *json->at >= '0' && *json->at <= '9'; json->at++)
-        if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, (uint64_t)(*json->at - '0'), &number))
+        if (__builtin_mul_overflow(number, 10, &number) ||
+            __builtin_add_overflow(number, (uint64_t)(*json->at - '0'), &number))
             return fail(json, "a number past 2^64 - 1");
     if (json->at < json->end && (*json->at == '.' || *json->at == 'e' || *json->at == 'E'))
         return fail(json, "a number with a point or an exponent, where a whole number must be");

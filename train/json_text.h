@@ -1,5 +1,6 @@
-/* The pieces of a JSON text (RFC 8259), one after the other, for readers that know what must come next: a strict one, for files from
- * outside. Not here: trees (there are none), what the pieces mean (safetensors_header.c). Not public. Next: json_text.c. */
+/* The pieces of a JSON text (RFC 8259), one after the other, for readers that know what must come
+ * next: a strict one, for files from outside. Not here: trees (there are none), what the pieces
+ * mean (safetensors_header.c). Not public. Next: json_text.c. */
 #ifndef FERRY_TRAIN_JSON_TEXT_INTERNAL_H_
 #define FERRY_TRAIN_JSON_TEXT_INTERNAL_H_
 
@@ -11,18 +12,22 @@ typedef struct fyt_json {
     const char *wrong;      /* once a call has failed: what is wrong at `at`, in words; static */
 } fyt_json_t;
 
-/* Whether these bytes are UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing past U+10FFFF). */
+/* Whether these bytes are UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing past
+ * U+10FFFF). */
 int fyt_utf8_is_valid(const char *text, size_t nbytes);
 
 /* The next byte that is not blank, without taking it; 0 at the end. */
 char fyt_json_peek(fyt_json_t *json);
 /* Takes `c`. 0: it is not there. */
 int fyt_json_take(fyt_json_t *json, char c);
-/* After a member or an element: takes ',' (*out_more 1) or `closer` (*out_more 0). 0: neither is there. */
+/* After a member or an element: takes ',' (*out_more 1) or `closer` (*out_more 0). 0: neither is
+ * there. */
 int fyt_json_more(fyt_json_t *json, char closer, int *out_more);
-/* A text, decoded and ended by 0. The bytes must have passed fyt_utf8_is_valid. 0: none is there, or it is malformed, or has a zero in it. */
+/* A text, decoded and ended by 0. The bytes must have passed fyt_utf8_is_valid. 0: none is there,
+ * or it is malformed, or has a zero in it. */
 int fyt_json_text(fyt_json_t *json, char **out_text);
-/* A whole number from 0 to 2^64 - 1, in digits only: no sign, point, exponent or leading zero. 0: anything else. */
+/* A whole number from 0 to 2^64 - 1, in digits only: no sign, point, exponent or leading zero. 0:
+ * anything else. */
 int fyt_json_whole(fyt_json_t *json, uint64_t *out_number);
 
 #endif

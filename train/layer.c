@@ -1,5 +1,6 @@
 /* Layers: making one from its definition, putting them one behind the other, letting go.
- * Not here: the layers that come with the library (layer_dense.c, layer_plain.c), first values (init.c), what runs them (model.c). */
+ * Not here: the layers that come with the library (layer_dense.c, layer_plain.c), first values
+ * (init.c), what runs them (model.c). */
 #include "layer.h"
 
 #include <stdio.h>
@@ -32,7 +33,8 @@ void fyt_layer_free(fy_layer_t *layer)
     }
     free(layer->children);
     free(layer->names);
-    for (size_t i = 0; layer->def.params && i < layer->def.nparams; i++) free((char *)layer->def.params[i].name);
+    for (size_t i = 0; layer->def.params && i < layer->def.nparams; i++)
+        free((char *)layer->def.params[i].name);
     free((fy_layer_param_t *)layer->def.params);
     free((char *)layer->def.type);
     if (layer->def.destroy) layer->def.destroy(layer->user);
@@ -49,17 +51,22 @@ static fy_status_t check_param(const fy_layer_def_t *def, size_t index)
     const fy_layer_param_t *param = &def->params[index];
     char what[96];
     if (!param->name || !*param->name || strchr(param->name, '.'))
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_create: parameter %zu of '%s' needs a name without '.'", index, def->type);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_create: parameter %zu of '%s' needs a name without '.'", index,
+                        def->type);
     if (param->rank < 0 || param->rank > FY_MAX_RANK)
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_create: parameter '%s' of '%s' has rank %d; 0 to %d can be", param->name, def->type,
-                        param->rank, FY_MAX_RANK);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_create: parameter '%s' of '%s' has rank %d; 0 to %d can be",
+                        param->name, def->type, param->rank, FY_MAX_RANK);
     for (int i = 0; i < param->rank; i++)
         if (param->dims[i] < 1)
-            return FYT_FAIL(INVALID_ARGUMENT, "layer_create: dims[%d] of parameter '%s' of '%s' is %lld", i, param->name, def->type,
-                            (long long)param->dims[i]);
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "layer_create: dims[%d] of parameter '%s' of '%s' is %lld", i,
+                            param->name, def->type, (long long)param->dims[i]);
     for (size_t i = 0; i < index; i++)
         if (strcmp(def->params[i].name, param->name) == 0)
-            return FYT_FAIL(INVALID_ARGUMENT, "layer_create: '%s' has two parameters '%s'", def->type, param->name);
+            return FYT_FAIL(INVALID_ARGUMENT, "layer_create: '%s' has two parameters '%s'",
+                            def->type, param->name);
     snprintf(what, sizeof what, "%.40s's %.40s", def->type, param->name);
     return fyt_init_check(&param->init, what);
 }
@@ -68,10 +75,13 @@ static fy_status_t check_def(const fy_layer_def_t *def)
 {
     if (!def) return FYT_FAIL(INVALID_ARGUMENT, "layer_create: def is NULL");
     if (def->struct_size != sizeof *def)
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_create: struct_size is %zu, not %zu: set it to sizeof(fy_layer_def_t)", def->struct_size,
-                        sizeof *def);
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "layer_create: struct_size is %zu, not %zu: set it to sizeof(fy_layer_def_t)",
+            def->struct_size, sizeof *def);
     if (!def->type || !*def->type || !def->shape || !def->forward || (def->nparams && !def->params))
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_create: a layer needs a type, shape and forward, and params if nparams is not 0");
+        return FYT_FAIL(INVALID_ARGUMENT, "layer_create: a layer needs a type, shape and forward, "
+                                          "and params if nparams is not 0");
     for (size_t i = 0; i < def->nparams; i++) FY_TRY(check_param(def, i));
     return FY_STATUS_OK;
 }
@@ -99,9 +109,11 @@ fy_status_t fy_layer_create(const fy_layer_def_t *def, void *user, fy_layer_t **
 {
     if (out_layer) *out_layer = NULL;
     fy_layer_t *layer = NULL;
-    fy_status_t status = out_layer ? check_def(def) : FYT_FAIL(INVALID_ARGUMENT, "layer_create: out_layer is NULL");
+    fy_status_t status = out_layer ? check_def(def)
+                                   : FYT_FAIL(INVALID_ARGUMENT, "layer_create: out_layer is NULL");
     if (status == FY_STATUS_OK && (!(layer = calloc(1, sizeof *layer)) || !copy_def(layer, def)))
-        status = FYT_FAIL(OUT_OF_MEMORY, "layer_create: no host memory for a layer '%s'", def->type);
+        status =
+            FYT_FAIL(OUT_OF_MEMORY, "layer_create: no host memory for a layer '%s'", def->type);
     if (status != FY_STATUS_OK) {
         fyt_layer_free(layer);
         if (def && def->struct_size == sizeof *def && def->destroy) def->destroy(user);
@@ -120,18 +132,25 @@ static fy_status_t check_children(size_t count, const fy_layer_child_t *children
         if (!child->layer) {
             char said[256]; /* this failure is told in the place where the maker's stands */
             snprintf(said, sizeof said, "%s", fy_error_get()->text);
-            return FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: layer %zu ('%s') is NULL; the last failure was: %s", i,
-                            child->name ? child->name : "", said);
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "layer_sequential: layer %zu ('%s') is NULL; the last failure was: %s",
+                            i, child->name ? child->name : "", said);
         }
         if (child->layer->is_owned)
-            return FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: layer %zu ('%s') has an owner already", i, child->name ? child->name : "");
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "layer_sequential: layer %zu ('%s') has an owner already", i,
+                            child->name ? child->name : "");
         if (!child->name || !*child->name || strchr(child->name, '.'))
-            return FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: layer %zu needs a name without '.'", i);
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "layer_sequential: layer %zu needs a name without '.'", i);
         for (size_t j = 0; j < i; j++) {
             if (strcmp(children[j].name, child->name) == 0)
-                return FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: layers %zu and %zu are both called '%s'", j, i, child->name);
+                return FYT_FAIL(INVALID_ARGUMENT,
+                                "layer_sequential: layers %zu and %zu are both called '%s'", j, i,
+                                child->name);
             if (children[j].layer == child->layer)
-                return FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: '%s' and '%s' are one layer", children[j].name, child->name);
+                return FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: '%s' and '%s' are one layer",
+                                children[j].name, child->name);
         }
     }
     return FY_STATUS_OK;
@@ -147,12 +166,15 @@ static void give_up_children(size_t count, const fy_layer_child_t *children)
     }
 }
 
-fy_status_t fy_layer_sequential(size_t count, const fy_layer_child_t *children, fy_layer_t **out_layer)
+fy_status_t fy_layer_sequential(size_t count, const fy_layer_child_t *children,
+                                fy_layer_t **out_layer)
 {
     if (out_layer) *out_layer = NULL;
     fy_layer_t *layer = NULL;
-    fy_status_t status = out_layer && (children || !count) ? check_children(count, children)
-                                                           : FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: children or out_layer is NULL");
+    fy_status_t status =
+        out_layer && (children || !count)
+            ? check_children(count, children)
+            : FYT_FAIL(INVALID_ARGUMENT, "layer_sequential: children or out_layer is NULL");
     if (status == FY_STATUS_OK) {
         layer = calloc(1, sizeof *layer);
         if (layer) {
@@ -165,7 +187,9 @@ fy_status_t fy_layer_sequential(size_t count, const fy_layer_child_t *children, 
             is_whole = (layer->names[i] = strdup(children[i].name)) != NULL;
             layer->nchildren = i + 1;
         }
-        if (!is_whole) status = FYT_FAIL(OUT_OF_MEMORY, "layer_sequential: no host memory for %zu layers", count);
+        if (!is_whole)
+            status =
+                FYT_FAIL(OUT_OF_MEMORY, "layer_sequential: no host memory for %zu layers", count);
     }
     if (status != FY_STATUS_OK) {
         fyt_layer_free(layer);

@@ -1,4 +1,5 @@
-/* Layers with weights: linear and conv2d, each with a bias and an activation that its op applies while the result is at hand.
+/* Layers with weights: linear and conv2d, each with a bias and an activation that its op applies
+ * while the result is at hand.
  * Not here: layers without parameters (layer_plain.c), first values (init.c). */
 #include "layer.h"
 
@@ -31,13 +32,16 @@ typedef struct linear {
     fy_activation_t activation;
 } linear_t;
 
-static fy_status_t linear_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+static fy_status_t linear_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                                int64_t *out_dims, uint64_t *out_macs)
 {
     const linear_t *linear = user;
     char text[FYT_SHAPE_TEXT];
     if (rank < 2 || dims[rank - 1] != linear->in)
-        return FYT_FAIL(SHAPE_MISMATCH, "it expects [n, ..., %lld] and would get %s%s", (long long)linear->in,
-                        fyt_shape_text(text, rank, dims), rank > 2 ? "; a flatten before it makes one axis of all but the first" : "");
+        return FYT_FAIL(SHAPE_MISMATCH, "it expects [n, ..., %lld] and would get %s%s",
+                        (long long)linear->in, fyt_shape_text(text, rank, dims),
+                        rank > 2 ? "; a flatten before it makes one axis of all but the first"
+                                 : "");
     uint64_t rows = 1;
     for (int i = 0; i + 1 < rank; i++) {
         out_dims[i] = dims[i];
@@ -49,28 +53,34 @@ static fy_status_t linear_shape(void *user, int rank, const int64_t *dims, int *
     return FY_STATUS_OK;
 }
 
-static fy_status_t linear_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t linear_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                                  fy_tensor_t *x, fy_tensor_t **out_y)
 {
     const linear_t *linear = user;
     (void)pass;
     return fy_linear(x, params[0], linear->has_bias ? params[1] : NULL, linear->activation, out_y);
 }
 
-fy_status_t fy_layer_linear(int64_t in, int64_t out, const fy_linear_options_t *options, fy_layer_t **out_layer)
+fy_status_t fy_layer_linear(int64_t in, int64_t out, const fy_linear_options_t *options,
+                            fy_layer_t **out_layer)
 {
     const fy_linear_options_t defaults = FY_LINEAR_OPTIONS_INIT;
     if (out_layer) *out_layer = NULL;
     if (!options) options = &defaults;
     if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_linear: struct_size is %zu, not %zu: use FY_LINEAR_OPTIONS_INIT", options->struct_size,
-                        sizeof *options);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_linear: struct_size is %zu, not %zu: use FY_LINEAR_OPTIONS_INIT",
+                        options->struct_size, sizeof *options);
     if (in < 1 || out < 1)
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_linear: %lld inputs and %lld outputs; at least 1 of each", (long long)in, (long long)out);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_linear: %lld inputs and %lld outputs; at least 1 of each",
+                        (long long)in, (long long)out);
     FY_TRY(check_activation("layer_linear", options->activation));
     const linear_t linear = { in, out, !options->no_bias, options->activation };
     const fy_layer_param_t params[2] = { { "weight", 2, { out, in }, in, out, options->weight },
                                          { "bias", 1, { out }, in, out, options->bias } };
-    fy_layer_def_t def = { sizeof def, "linear", options->no_bias ? 1 : 2, params, linear_shape, linear_forward, free };
+    fy_layer_def_t def = { sizeof def,     "linear", options->no_bias ? 1 : 2, params, linear_shape,
+                           linear_forward, free };
     void *user = fyt_settings(&linear, sizeof linear);
     return user ? fy_layer_create(&def, user, out_layer) : FY_STATUS_OUT_OF_MEMORY;
 }
@@ -84,36 +94,44 @@ typedef struct conv2d {
     fy_conv2d_attrs_t attrs;
 } conv2d_t;
 
-/* As the op has it: floor((size + 2 padding - dilation (kernel - 1) - 1) / stride) + 1; below 1 if the kernel does not fit. */
-static int64_t out_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation)
+/* As the op has it: floor((size + 2 padding - dilation (kernel - 1) - 1) / stride) + 1; below 1 if
+ * the kernel does not fit. */
+static int64_t out_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
+                        int64_t dilation)
 {
     const int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1;
     return room < 0 ? 0 : room / stride + 1;
 }
 
-static fy_status_t conv2d_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+static fy_status_t conv2d_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                                int64_t *out_dims, uint64_t *out_macs)
 {
     const conv2d_t *conv = user;
     const fy_conv2d_attrs_t *a = &conv->attrs;
     char text[FYT_SHAPE_TEXT];
     if (rank != 4 || dims[3] != conv->in)
-        return FYT_FAIL(SHAPE_MISMATCH, "it expects [n, H, W, %lld] and would get %s", (long long)conv->in,
-                        fyt_shape_text(text, rank, dims));
-    const int64_t height = out_size(dims[1], conv->kernel_h, a->stride_h, a->padding_h, a->dilation_h);
-    const int64_t width = out_size(dims[2], conv->kernel_w, a->stride_w, a->padding_w, a->dilation_w);
+        return FYT_FAIL(SHAPE_MISMATCH, "it expects [n, H, W, %lld] and would get %s",
+                        (long long)conv->in, fyt_shape_text(text, rank, dims));
+    const int64_t height =
+        out_size(dims[1], conv->kernel_h, a->stride_h, a->padding_h, a->dilation_h);
+    const int64_t width =
+        out_size(dims[2], conv->kernel_w, a->stride_w, a->padding_w, a->dilation_w);
     if (height < 1 || width < 1)
-        return FYT_FAIL(SHAPE_MISMATCH, "its kernel of %lld x %lld does not fit into %s", (long long)conv->kernel_h,
-                        (long long)conv->kernel_w, fyt_shape_text(text, rank, dims));
+        return FYT_FAIL(SHAPE_MISMATCH, "its kernel of %lld x %lld does not fit into %s",
+                        (long long)conv->kernel_h, (long long)conv->kernel_w,
+                        fyt_shape_text(text, rank, dims));
     *out_rank = 4;
     out_dims[0] = dims[0];
     out_dims[1] = height;
     out_dims[2] = width;
     out_dims[3] = conv->out;
-    *out_macs = (uint64_t)(dims[0] * height * width * conv->out) * (uint64_t)(conv->kernel_h * conv->kernel_w * (conv->in / a->groups));
+    *out_macs = (uint64_t)(dims[0] * height * width * conv->out) *
+                (uint64_t)(conv->kernel_h * conv->kernel_w * (conv->in / a->groups));
     return FY_STATUS_OK;
 }
 
-static fy_status_t conv2d_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t conv2d_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                                  fy_tensor_t *x, fy_tensor_t **out_y)
 {
     const conv2d_t *conv = user;
     const int is_relu = conv->activation == FY_ACTIVATION_RELU; /* the one that the op knows */
@@ -125,40 +143,55 @@ static fy_status_t conv2d_forward(void *user, const fy_pass_t *pass, fy_tensor_t
     return apply(is_relu ? FY_ACTIVATION_NONE : conv->activation, y, out_y);
 }
 
-static fy_status_t check_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w, const fy_conv2d_options_t *options)
+static fy_status_t check_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w,
+                                const fy_conv2d_options_t *options)
 {
     const fy_conv2d_attrs_t *a = &options->attrs;
     if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_conv2d: struct_size is %zu, not %zu: use FY_CONV2D_OPTIONS_INIT", options->struct_size,
-                        sizeof *options);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_conv2d: struct_size is %zu, not %zu: use FY_CONV2D_OPTIONS_INIT",
+                        options->struct_size, sizeof *options);
     if (in < 1 || out < 1 || kernel_h < 1 || kernel_w < 1)
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_conv2d: %lld to %lld channels by a kernel of %d x %d; at least 1 of each", (long long)in,
-                        (long long)out, kernel_h, kernel_w);
-    if (a->stride_h < 1 || a->stride_w < 1 || a->dilation_h < 1 || a->dilation_w < 1 || a->padding_h < 0 || a->padding_w < 0)
         return FYT_FAIL(
             INVALID_ARGUMENT,
-            "layer_conv2d: stride %d, %d, dilation %d, %d (at least 1), padding %d, %d (at least 0): use FY_CONV2D_OPTIONS_INIT",
-            a->stride_h, a->stride_w, a->dilation_h, a->dilation_w, a->padding_h, a->padding_w);
+            "layer_conv2d: %lld to %lld channels by a kernel of %d x %d; at least 1 of each",
+            (long long)in, (long long)out, kernel_h, kernel_w);
+    if (a->stride_h < 1 || a->stride_w < 1 || a->dilation_h < 1 || a->dilation_w < 1 ||
+        a->padding_h < 0 || a->padding_w < 0)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_conv2d: stride %d, %d, dilation %d, %d (at least 1), padding %d, %d "
+                        "(at least 0): use FY_CONV2D_OPTIONS_INIT",
+                        a->stride_h, a->stride_w, a->dilation_h, a->dilation_w, a->padding_h,
+                        a->padding_w);
     if (a->groups < 1 || in % a->groups || out % a->groups)
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_conv2d: %d groups do not divide %lld inputs and %lld outputs", a->groups, (long long)in,
-                        (long long)out);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_conv2d: %d groups do not divide %lld inputs and %lld outputs",
+                        a->groups, (long long)in, (long long)out);
     if (a->activation != FY_ACTIVATION_NONE)
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_conv2d: attrs.activation is %d: say it in the options' activation", a->activation);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "layer_conv2d: attrs.activation is %d: say it in the options' activation",
+                        a->activation);
     return check_activation("layer_conv2d", options->activation);
 }
 
-fy_status_t fy_layer_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w, const fy_conv2d_options_t *options, fy_layer_t **out_layer)
+fy_status_t fy_layer_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w,
+                            const fy_conv2d_options_t *options, fy_layer_t **out_layer)
 {
     const fy_conv2d_options_t defaults = FY_CONV2D_OPTIONS_INIT;
     if (out_layer) *out_layer = NULL;
     if (!options) options = &defaults;
     FY_TRY(check_conv2d(in, out, kernel_h, kernel_w, options));
-    const conv2d_t conv = { in, out, kernel_h, kernel_w, !options->no_bias, options->activation, options->attrs };
+    const conv2d_t conv = {
+        in, out, kernel_h, kernel_w, !options->no_bias, options->activation, options->attrs
+    };
     const int64_t groups = options->attrs.groups, area = (int64_t)kernel_h * kernel_w;
     const int64_t fan_in = in / groups * area, fan_out = out / groups * area;
-    const fy_layer_param_t params[2] = { { "weight", 4, { out, kernel_h, kernel_w, in / groups }, fan_in, fan_out, options->weight },
-                                         { "bias", 1, { out }, fan_in, fan_out, options->bias } };
-    fy_layer_def_t def = { sizeof def, "conv2d", options->no_bias ? 1 : 2, params, conv2d_shape, conv2d_forward, free };
+    const fy_layer_param_t params[2] = {
+        { "weight", 4, { out, kernel_h, kernel_w, in / groups }, fan_in, fan_out, options->weight },
+        { "bias", 1, { out }, fan_in, fan_out, options->bias }
+    };
+    fy_layer_def_t def = { sizeof def,     "conv2d", options->no_bias ? 1 : 2, params, conv2d_shape,
+                           conv2d_forward, free };
     void *user = fyt_settings(&conv, sizeof conv);
     return user ? fy_layer_create(&def, user, out_layer) : FY_STATUS_OUT_OF_MEMORY;
 }

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static fy_status_t same_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+static fy_status_t same_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                              int64_t *out_dims, uint64_t *out_macs)
 {
     (void)user;
     *out_rank = rank;
@@ -19,13 +20,16 @@ static fy_status_t expect_image(int rank, const int64_t *dims)
 {
     char text[FYT_SHAPE_TEXT];
     if (rank == 4) return FY_STATUS_OK;
-    return FYT_FAIL(SHAPE_MISMATCH, "it expects [n, H, W, channels] and would get %s", fyt_shape_text(text, rank, dims));
+    return FYT_FAIL(SHAPE_MISMATCH, "it expects [n, H, W, channels] and would get %s",
+                    fyt_shape_text(text, rank, dims));
 }
 
 /* `settings` may be NULL for a layer that has none. */
 static fy_status_t make(const char *type, const void *settings, size_t nbytes,
-                        fy_status_t (*shape)(void *, int, const int64_t *, int *, int64_t *, uint64_t *),
-                        fy_status_t (*forward)(void *, const fy_pass_t *, fy_tensor_t *const *, fy_tensor_t *, fy_tensor_t **),
+                        fy_status_t (*shape)(void *, int, const int64_t *, int *, int64_t *,
+                                             uint64_t *),
+                        fy_status_t (*forward)(void *, const fy_pass_t *, fy_tensor_t *const *,
+                                               fy_tensor_t *, fy_tensor_t **),
                         fy_layer_t **out_layer)
 {
     fy_layer_def_t def = { sizeof def, type, 0, NULL, shape, forward, free };
@@ -38,7 +42,8 @@ static fy_status_t make(const char *type, const void *settings, size_t nbytes,
 
 static int is_off(const fy_pass_t *pass, double p) { return !pass->is_training || p == 0; }
 
-static fy_status_t dropout_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t dropout_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                                   fy_tensor_t *x, fy_tensor_t **out_y)
 {
     const double p = *(const double *)user;
     (void)params;
@@ -46,7 +51,8 @@ static fy_status_t dropout_forward(void *user, const fy_pass_t *pass, fy_tensor_
     return is_off(pass, p) ? FY_STATUS_OK : fy_dropout(pass->rng, x, p, out_y);
 }
 
-static fy_status_t dropout2d_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t dropout2d_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                                     fy_tensor_t *x, fy_tensor_t **out_y)
 {
     const double p = *(const double *)user;
     (void)params;
@@ -54,7 +60,8 @@ static fy_status_t dropout2d_forward(void *user, const fy_pass_t *pass, fy_tenso
     return is_off(pass, p) ? FY_STATUS_OK : fy_dropout2d(pass->rng, x, p, out_y);
 }
 
-static fy_status_t image_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+static fy_status_t image_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                               int64_t *out_dims, uint64_t *out_macs)
 {
     FY_TRY(expect_image(rank, dims));
     return same_shape(user, rank, dims, out_rank, out_dims, out_macs);
@@ -82,31 +89,36 @@ fy_status_t fy_layer_dropout2d(double p, fy_layer_t **out_layer)
 
 /* ---- pooling ---- */
 
-static fy_status_t pool_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+static fy_status_t pool_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                              int64_t *out_dims, uint64_t *out_macs)
 {
     const fy_pool2d_attrs_t *a = user;
-    const int64_t kernel[2] = { a->kernel_h, a->kernel_w }, padding[2] = { a->padding_h, a->padding_w };
-    const int64_t stride[2] = { a->stride_h ? a->stride_h : a->kernel_h, a->stride_w ? a->stride_w : a->kernel_w };
+    const int64_t kernel[2] = { a->kernel_h, a->kernel_w },
+                  padding[2] = { a->padding_h, a->padding_w };
+    const int64_t stride[2] = { a->stride_h ? a->stride_h : a->kernel_h,
+                                a->stride_w ? a->stride_w : a->kernel_w };
     char text[FYT_SHAPE_TEXT];
     FY_TRY(expect_image(rank, dims));
     FY_TRY(same_shape(user, rank, dims, out_rank, out_dims, out_macs));
     for (int i = 0; i < 2; i++) {
         const int64_t room = dims[1 + i] + 2 * padding[i] - kernel[i];
         if (room < 0)
-            return FYT_FAIL(SHAPE_MISMATCH, "its window of %d x %d does not fit into %s", a->kernel_h, a->kernel_w,
-                            fyt_shape_text(text, rank, dims));
+            return FYT_FAIL(SHAPE_MISMATCH, "its window of %d x %d does not fit into %s",
+                            a->kernel_h, a->kernel_w, fyt_shape_text(text, rank, dims));
         out_dims[1 + i] = room / stride[i] + 1;
     }
     return FY_STATUS_OK;
 }
 
-static fy_status_t max_pool_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t max_pool_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                                    fy_tensor_t *x, fy_tensor_t **out_y)
 {
     (void)pass, (void)params;
     return fy_max_pool2d(x, user, out_y);
 }
 
-static fy_status_t avg_pool_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t avg_pool_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                                    fy_tensor_t *x, fy_tensor_t **out_y)
 {
     (void)pass, (void)params;
     return fy_avg_pool2d(x, user, out_y);
@@ -114,15 +126,21 @@ static fy_status_t avg_pool_forward(void *user, const fy_pass_t *pass, fy_tensor
 
 static fy_status_t check_pool(const char *call, const fy_pool2d_attrs_t *a)
 {
-    if (!a) return FYT_FAIL(INVALID_ARGUMENT, "%s: attrs is NULL: the kernel's size is needed", call);
-    if (a->kernel_h < 1 || a->kernel_w < 1 || a->stride_h < 0 || a->stride_w < 0 || a->padding_h < 0 || a->padding_w < 0 ||
-        a->padding_h >= a->kernel_h || a->padding_w >= a->kernel_w)
+    if (!a)
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: attrs is NULL: the kernel's size is needed", call);
+    if (a->kernel_h < 1 || a->kernel_w < 1 || a->stride_h < 0 || a->stride_w < 0 ||
+        a->padding_h < 0 || a->padding_w < 0 || a->padding_h >= a->kernel_h ||
+        a->padding_w >= a->kernel_w)
         return FYT_FAIL(INVALID_ARGUMENT,
-                        "%s: kernel %d x %d (at least 1), stride %d, %d (0: the kernel's), padding %d, %d (less than the kernel)", call,
-                        a->kernel_h, a->kernel_w, a->stride_h, a->stride_w, a->padding_h, a->padding_w);
+                        "%s: kernel %d x %d (at least 1), stride %d, %d (0: the kernel's), padding "
+                        "%d, %d (less than the kernel)",
+                        call, a->kernel_h, a->kernel_w, a->stride_h, a->stride_w, a->padding_h,
+                        a->padding_w);
     if (a->activation != FY_ACTIVATION_NONE && a->activation != FY_ACTIVATION_RELU)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: activation %d; here it is 0 (none) or 1 (relu): fy_layer_op has the others", call,
-                        a->activation);
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "%s: activation %d; here it is 0 (none) or 1 (relu): fy_layer_op has the others", call,
+            a->activation);
     return FY_STATUS_OK;
 }
 
@@ -140,7 +158,8 @@ fy_status_t fy_layer_avg_pool2d(const fy_pool2d_attrs_t *attrs, fy_layer_t **out
     return make("avg_pool2d", attrs, sizeof *attrs, pool_shape, avg_pool_forward, out_layer);
 }
 
-static fy_status_t global_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+static fy_status_t global_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                                int64_t *out_dims, uint64_t *out_macs)
 {
     (void)user;
     FY_TRY(expect_image(rank, dims));
@@ -151,7 +170,8 @@ static fy_status_t global_shape(void *user, int rank, const int64_t *dims, int *
     return FY_STATUS_OK;
 }
 
-static fy_status_t global_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t global_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                                  fy_tensor_t *x, fy_tensor_t **out_y)
 {
     (void)user, (void)pass, (void)params;
     return fy_mean(x, FY_AXES(1, 2), 0, out_y);
@@ -164,7 +184,8 @@ fy_status_t fy_layer_global_avg_pool2d(fy_layer_t **out_layer)
 
 /* ---- the others ---- */
 
-static fy_status_t flatten_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+static fy_status_t flatten_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                                 int64_t *out_dims, uint64_t *out_macs)
 {
     (void)user;
     *out_rank = 2;
@@ -175,7 +196,8 @@ static fy_status_t flatten_shape(void *user, int rank, const int64_t *dims, int 
     return FY_STATUS_OK;
 }
 
-static fy_status_t flatten_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t flatten_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                                   fy_tensor_t *x, fy_tensor_t **out_y)
 {
     int64_t dims[2];
     int rank;
@@ -183,13 +205,19 @@ static fy_status_t flatten_forward(void *user, const fy_pass_t *pass, fy_tensor_
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     (void)pass, (void)params;
     fy_tensor_query(x, &info);
-    FY_TRY(flatten_shape(user, info.rank, info.dims, &rank, dims, &macs)); /* in numbers: -1 says nothing of an empty batch */
+    /* in numbers: -1 says nothing of an empty batch */
+    FY_TRY(flatten_shape(user, info.rank, info.dims, &rank, dims, &macs));
     return fy_reshape(x, rank, dims, out_y);
 }
 
-fy_status_t fy_layer_flatten(fy_layer_t **out_layer) { return make("flatten", NULL, 0, flatten_shape, flatten_forward, out_layer); }
+fy_status_t fy_layer_flatten(fy_layer_t **out_layer)
+{
+    return make("flatten", NULL, 0, flatten_shape, flatten_forward, out_layer);
+}
 
-static fy_status_t log_softmax_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t log_softmax_forward(void *user, const fy_pass_t *pass,
+                                       fy_tensor_t *const *params, fy_tensor_t *x,
+                                       fy_tensor_t **out_y)
 {
     (void)user, (void)pass, (void)params;
     return fy_log_softmax(x, -1, out_y);
@@ -200,7 +228,8 @@ fy_status_t fy_layer_log_softmax(fy_layer_t **out_layer)
     return make("log_softmax", NULL, 0, same_shape, log_softmax_forward, out_layer);
 }
 
-static fy_status_t op_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t op_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                              fy_tensor_t *x, fy_tensor_t **out_y)
 {
     (void)pass, (void)params;
     *out_y = NULL;
@@ -211,9 +240,14 @@ fy_status_t fy_layer_op(const char *op_name, fy_layer_t **out_layer)
 {
     if (out_layer) *out_layer = NULL;
     const fy_op_info_t *info = op_name ? fy_op_find(op_name) : NULL;
-    if (!info) return FYT_FAIL(INVALID_ARGUMENT, "layer_op: there is no op '%s'; docs/ops.md lists them", op_name ? op_name : "(NULL)");
-    if (info->nsrc_min != 1 || info->nsrc_max != 1 || info->ndst != 1 || info->attrs_nbytes || !(info->flags & FY_OP_ELEMENTWISE) ||
-        (info->flags & FY_OP_IN_PLACE))
-        return FYT_FAIL(INVALID_ARGUMENT, "layer_op: '%s' is not one source, one result of its shape and no attributes", info->name);
+    if (!info)
+        return FYT_FAIL(INVALID_ARGUMENT, "layer_op: there is no op '%s'; docs/ops.md lists them",
+                        op_name ? op_name : "(NULL)");
+    if (info->nsrc_min != 1 || info->nsrc_max != 1 || info->ndst != 1 || info->attrs_nbytes ||
+        !(info->flags & FY_OP_ELEMENTWISE) || (info->flags & FY_OP_IN_PLACE))
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "layer_op: '%s' is not one source, one result of its shape and no attributes",
+            info->name);
     return make(info->name, &info->op, sizeof info->op, same_shape, op_forward, out_layer);
 }

@@ -1,5 +1,6 @@
 /* Loaders: the public calls, where a loader stands, and what makes f32 of samples.
- * Not here: sets that live on the device (loader_resident.c), batches that go up one by one (loader_stream.c). */
+ * Not here: sets that live on the device (loader_resident.c), batches that go up one by one
+ * (loader_stream.c). */
 #include "loader.h"
 
 #include <ferry/ops.h>
@@ -11,41 +12,60 @@
 static fy_status_t check_normal(const fy_loader_options_t *options, const fy_dataset_info_t *info)
 {
     const int64_t last = info->rank ? info->dims[info->rank - 1] : 1;
-    if (!isfinite(options->scale)) return FYT_FAIL(INVALID_ARGUMENT, "loader_create: scale is %g", options->scale);
-    if (options->channels < 0 || options->channels > FY_LOADER_CHANNELS || (options->channels > 1 && options->channels != last))
-        return FYT_FAIL(INVALID_ARGUMENT, "loader_create: mean and std of %d channels; samples have %lld: 0, 1 or so many (%d at most)",
+    if (!isfinite(options->scale))
+        return FYT_FAIL(INVALID_ARGUMENT, "loader_create: scale is %g", options->scale);
+    if (options->channels < 0 || options->channels > FY_LOADER_CHANNELS ||
+        (options->channels > 1 && options->channels != last))
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "loader_create: mean and std of %d channels; samples have %lld: 0, 1 or so "
+                        "many (%d at most)",
                         options->channels, (long long)last, FY_LOADER_CHANNELS);
     for (int c = 0; c < options->channels; c++)
         if (!isfinite(options->mean[c]) || !isfinite(options->std[c]) || options->std[c] == 0)
-            return FYT_FAIL(INVALID_ARGUMENT, "loader_create: mean[%d] is %g, std[%d] is %g: finite, and std not 0", c, options->mean[c], c,
-                            options->std[c]);
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "loader_create: mean[%d] is %g, std[%d] is %g: finite, and std not 0",
+                            c, options->mean[c], c, options->std[c]);
     return FY_STATUS_OK;
 }
 
-static fy_status_t check(const fy_device_t *device, const fy_dataset_t *dataset, const fy_loader_options_t *options)
+static fy_status_t check(const fy_device_t *device, const fy_dataset_t *dataset,
+                         const fy_loader_options_t *options)
 {
-    if (!device || !dataset) return FYT_FAIL(INVALID_ARGUMENT, "loader_create: %s is NULL", device ? "dataset" : "device");
+    if (!device || !dataset)
+        return FYT_FAIL(INVALID_ARGUMENT, "loader_create: %s is NULL",
+                        device ? "dataset" : "device");
     if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT, "loader_create: options->struct_size is %zu, not %zu: use FY_LOADER_OPTIONS_INIT",
-                        options->struct_size, sizeof *options);
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "loader_create: options->struct_size is %zu, not %zu: use FY_LOADER_OPTIONS_INIT",
+            options->struct_size, sizeof *options);
     const uint64_t samples = dataset->info.samples;
     if (!samples) return FYT_FAIL(INVALID_ARGUMENT, "loader_create: the data set has no samples");
     if (samples > UINT32_MAX)
-        return FYT_FAIL(INVALID_ARGUMENT, "loader_create: %llu samples; there may be 2^32 - 1", (unsigned long long)samples);
+        return FYT_FAIL(INVALID_ARGUMENT, "loader_create: %llu samples; there may be 2^32 - 1",
+                        (unsigned long long)samples);
     if (options->batch < 1 || (options->drop_last && (uint64_t)options->batch > samples))
         return FYT_FAIL(
-            INVALID_ARGUMENT, "loader_create: batches of %lld of %llu samples%s", (long long)options->batch, (unsigned long long)samples,
-            options->batch < 1 ? ": at least 1 in each" : "; with drop_last there would be none: a smaller batch, or without it");
-    if (options->workers < 0 || options->workers > FYT_LOADER_MAX_WORKERS || (options->resident && options->workers))
-        return FYT_FAIL(INVALID_ARGUMENT, "loader_create: %d workers; there may be 0 to %d, and none for a resident set", options->workers,
-                        FYT_LOADER_MAX_WORKERS);
+            INVALID_ARGUMENT, "loader_create: batches of %lld of %llu samples%s",
+            (long long)options->batch, (unsigned long long)samples,
+            options->batch < 1
+                ? ": at least 1 in each"
+                : "; with drop_last there would be none: a smaller batch, or without it");
+    if (options->workers < 0 || options->workers > FYT_LOADER_MAX_WORKERS ||
+        (options->resident && options->workers))
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "loader_create: %d workers; there may be 0 to %d, and none for a resident set",
+            options->workers, FYT_LOADER_MAX_WORKERS);
     if (options->depth < 1 || options->depth > FYT_LOADER_MAX_DEPTH)
-        return FYT_FAIL(INVALID_ARGUMENT, "loader_create: depth is %d; it may be 1 to %d", options->depth, FYT_LOADER_MAX_DEPTH);
+        return FYT_FAIL(INVALID_ARGUMENT, "loader_create: depth is %d; it may be 1 to %d",
+                        options->depth, FYT_LOADER_MAX_DEPTH);
     return check_normal(options, &dataset->info);
 }
 
 /* f32 [C] with these values, made on the device by light requests, in no scope. */
-static fy_status_t make_vector(fy_device_t *device, int count, const double *values, fy_tensor_t **out_vector)
+static fy_status_t make_vector(fy_device_t *device, int count, const double *values,
+                               fy_tensor_t **out_vector)
 {
     FY_TRY(fy_empty(device, FY_DTYPE_F32, FY_DIMS(count), out_vector));
     fy_tensor_keep(*out_vector);
@@ -98,11 +118,13 @@ fy_status_t fyt_loader_normalise(const fyt_normal_t *normal, fy_tensor_t *src, f
 
 fyt_span_t fyt_loader_span(const fy_loader_t *loader, int64_t step)
 {
-    const int64_t samples = (int64_t)loader->dataset->info.samples, begin = step * loader->options.batch, left = samples - begin;
+    const int64_t samples = (int64_t)loader->dataset->info.samples,
+                  begin = step * loader->options.batch, left = samples - begin;
     return (fyt_span_t){ begin, left < loader->options.batch ? left : loader->options.batch };
 }
 
-fy_status_t fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset, const fy_loader_options_t *options, fy_loader_t **out_loader)
+fy_status_t fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset,
+                             const fy_loader_options_t *options, fy_loader_t **out_loader)
 {
     static const fy_loader_options_t defaults = FY_LOADER_OPTIONS_INIT;
     if (!out_loader) return FYT_FAIL(INVALID_ARGUMENT, "loader_create: out_loader is NULL");
@@ -110,19 +132,23 @@ fy_status_t fy_loader_create(fy_device_t *device, const fy_dataset_t *dataset, c
     if (!options) options = &defaults;
     FY_TRY(check(device, dataset, options));
     fy_loader_t *loader = calloc(1, sizeof *loader);
-    if (!loader) return FYT_FAIL(OUT_OF_MEMORY, "loader_create: no host memory for %zu bytes", sizeof *loader);
+    if (!loader)
+        return FYT_FAIL(OUT_OF_MEMORY, "loader_create: no host memory for %zu bytes",
+                        sizeof *loader);
     const int64_t samples = (int64_t)dataset->info.samples;
     loader->device = device;
     loader->dataset = fyt_dataset_hold(dataset);
     loader->options = *options;
     if (loader->options.batch > samples) loader->options.batch = samples;
-    loader->steps = samples / loader->options.batch + (!options->drop_last && samples % loader->options.batch ? 1 : 0);
+    loader->steps = samples / loader->options.batch +
+                    (!options->drop_last && samples % loader->options.batch ? 1 : 0);
 
     fy_scope_t scope = fy_scope_begin("loader");
     fy_status_t status = fy_scope_memory(FY_CATEGORY_ACTIVATIONS);
     if (status == FY_STATUS_OK) status = make_normal(loader);
     if (status == FY_STATUS_OK)
-        status = options->resident ? fyt_resident_create(loader, &loader->resident) : fyt_stream_create(loader, &loader->stream);
+        status = options->resident ? fyt_resident_create(loader, &loader->resident)
+                                   : fyt_stream_create(loader, &loader->stream);
     fy_scope_end(scope, 0, NULL);
     if (status != FY_STATUS_OK) {
         fy_loader_destroy(loader);
@@ -136,8 +162,10 @@ fy_status_t fy_loader_seek(fy_loader_t *loader, int64_t epoch, int64_t step)
 {
     if (!loader) return FYT_FAIL(INVALID_ARGUMENT, "loader_seek: loader is NULL");
     if (epoch < 0 || epoch > INT64_MAX / loader->steps - 2 || step < 0 || step > loader->steps)
-        return FYT_FAIL(INVALID_ARGUMENT, "loader_seek: batch %lld of epoch %lld; an epoch has %lld, and both count from 0",
-                        (long long)step, (long long)epoch, (long long)loader->steps);
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "loader_seek: batch %lld of epoch %lld; an epoch has %lld, and both count from 0",
+            (long long)step, (long long)epoch, (long long)loader->steps);
     if (loader->stream) FY_TRY(fyt_stream_seek(loader->stream, epoch, step));
     loader->epoch = epoch;
     loader->step = step;
@@ -147,7 +175,8 @@ fy_status_t fy_loader_seek(fy_loader_t *loader, int64_t epoch, int64_t step)
 fy_status_t fy_loader_limit(fy_loader_t *loader, int64_t batches)
 {
     if (!loader || batches < 0)
-        return FYT_FAIL(INVALID_ARGUMENT, "loader_limit: %s", loader ? "fewer than 0 batches; 0 is no limit" : "loader is NULL");
+        return FYT_FAIL(INVALID_ARGUMENT, "loader_limit: %s",
+                        loader ? "fewer than 0 batches; 0 is no limit" : "loader is NULL");
     if (loader->stream) fyt_stream_limit(loader->stream, batches);
     return FY_STATUS_OK;
 }
@@ -157,7 +186,10 @@ fy_status_t fy_loader_next(fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t
     if (out_x) *out_x = NULL;
     if (out_y) *out_y = NULL;
     if (!loader || !out_x || !out_y)
-        return FYT_FAIL(INVALID_ARGUMENT, "loader_next: %s is NULL", !loader ? "loader" : out_x ? "out_y" : "out_x");
+        return FYT_FAIL(INVALID_ARGUMENT, "loader_next: %s is NULL",
+                        !loader ? "loader"
+                        : out_x ? "out_y"
+                                : "out_x");
     if (loader->step == loader->steps) {
         loader->epoch++;
         loader->step = 0;
@@ -181,10 +213,14 @@ fy_status_t fy_loader_next(fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t
 
 fy_status_t fy_loader_query(const fy_loader_t *loader, fy_loader_info_t *out_info)
 {
-    if (!loader || !out_info) return FYT_FAIL(INVALID_ARGUMENT, "loader_query: %s is NULL", loader ? "out_info" : "loader");
+    if (!loader || !out_info)
+        return FYT_FAIL(INVALID_ARGUMENT, "loader_query: %s is NULL",
+                        loader ? "out_info" : "loader");
     if (out_info->struct_size != sizeof *out_info)
-        return FYT_FAIL(INVALID_ARGUMENT, "loader_query: out_info->struct_size is %zu, not %zu: use FY_LOADER_INFO_INIT",
-                        out_info->struct_size, sizeof *out_info);
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "loader_query: out_info->struct_size is %zu, not %zu: use FY_LOADER_INFO_INIT",
+            out_info->struct_size, sizeof *out_info);
     out_info->samples = loader->dataset->info.samples;
     out_info->batch = loader->options.batch;
     out_info->steps = loader->steps;

@@ -1,4 +1,5 @@
-/* Inside of a loader, shared by loader.c (calls), loader_resident.c, loader_stream.c and loader_crew.c. Not public. Next: loader.c. */
+/* Inside of a loader, shared by loader.c (calls), loader_resident.c, loader_stream.c and
+ * loader_crew.c. Not public. Next: loader.c. */
 #ifndef FERRY_TRAIN_LOADER_INTERNAL_H_
 #define FERRY_TRAIN_LOADER_INTERNAL_H_
 
@@ -9,7 +10,8 @@
 #define FYT_LOADER_MAX_WORKERS 16
 #define FYT_LOADER_MAX_DEPTH   64
 
-/* x = sample * scale + shift: one pair for all, or (vectors not NULL) one for each of the last axis, on the device. */
+/* x = sample * scale + shift: one pair for all, or (vectors not NULL) one for each of the last
+ * axis, on the device. */
 typedef struct fyt_normal {
     int is_identity;
     double scale, shift;
@@ -30,7 +32,8 @@ struct fy_loader {
     fyt_stream_t *stream;
 };
 
-/* `src` (u8 or f32, whatever its strides) as normalised f32. *dst given: into it; else it is made, in the current scope. */
+/* `src` (u8 or f32, whatever its strides) as normalised f32. *dst given: into it; else it is made,
+ * in the current scope. */
 fy_status_t fyt_loader_normalise(const fyt_normal_t *normal, fy_tensor_t *src, fy_tensor_t **dst);
 
 /* Samples begin .. begin + count - 1 of the epoch. */
@@ -39,9 +42,11 @@ typedef struct fyt_span {
 } fyt_span_t;
 fyt_span_t fyt_loader_span(const fy_loader_t *loader, int64_t step);
 
-/* Inside of a scope of the loader's; nothing is left behind if they fail. Results are the scope's. */
+/* Inside of a scope of the loader's; nothing is left behind if they fail. Results are the
+ * scope's. */
 fy_status_t fyt_resident_create(const fy_loader_t *loader, fyt_resident_t **out_resident);
-fy_status_t fyt_resident_next(fyt_resident_t *resident, const fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t **out_y);
+fy_status_t fyt_resident_next(fyt_resident_t *resident, const fy_loader_t *loader,
+                              fy_tensor_t **out_x, fy_tensor_t **out_y);
 void fyt_resident_destroy(fyt_resident_t *resident);
 
 fy_status_t fyt_stream_create(const fy_loader_t *loader, fyt_stream_t **out_stream);
@@ -50,13 +55,16 @@ fy_status_t fyt_stream_seek(fyt_stream_t *stream, int64_t epoch, int64_t step);
 /* As fy_loader_limit, from where the loader stands. */
 void fyt_stream_limit(fyt_stream_t *stream, int64_t batches);
 /* *out_is_taken: the batch is gone, whether it could be had or not. */
-fy_status_t fyt_stream_next(fyt_stream_t *stream, const fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t **out_y, int *out_is_taken);
+fy_status_t fyt_stream_next(fyt_stream_t *stream, const fy_loader_t *loader, fy_tensor_t **out_x,
+                            fy_tensor_t **out_y, int *out_is_taken);
 void fyt_stream_destroy(fyt_stream_t *stream);
 
-/* Threads that do one job together with whoever asks for it. They touch host memory only and call nothing of Ferry's. */
+/* Threads that do one job together with whoever asks for it. They touch host memory only and call
+ * nothing of Ferry's. */
 typedef struct fyt_crew fyt_crew_t;
 typedef void (*fyt_crew_fn)(void *user, int piece, int pieces);
-/* `pieces` hands, of which the caller's is one: pieces - 1 threads. Fails: OUT_OF_MEMORY (no thread to be had). */
+/* `pieces` hands, of which the caller's is one: pieces - 1 threads. Fails: OUT_OF_MEMORY (no thread
+ * to be had). */
 fy_status_t fyt_crew_create(int pieces, fyt_crew_t **out_crew);
 /* Calls fn for each piece, piece 0 here; returns when all have returned. One caller at a time. */
 void fyt_crew_run(fyt_crew_t *crew, fyt_crew_fn fn, void *user);

@@ -50,7 +50,8 @@ fy_status_t fyt_crew_create(int pieces, fyt_crew_t **out_crew)
     sigset_t all, before;
     int failed = 0;
     fyt_crew_t *crew = calloc(1, sizeof *crew);
-    if (!crew) return FYT_FAIL(OUT_OF_MEMORY, "loader_create: no host memory for %zu bytes", sizeof *crew);
+    if (!crew)
+        return FYT_FAIL(OUT_OF_MEMORY, "loader_create: no host memory for %zu bytes", sizeof *crew);
     crew->pieces = pieces;
     pthread_mutex_init(&crew->lock, NULL);
     pthread_cond_init(&crew->has_job, NULL);
@@ -68,8 +69,9 @@ fy_status_t fyt_crew_create(int pieces, fyt_crew_t **out_crew)
         const int started = crew->started;
         fyt_crew_destroy(crew, 1);
         return FYT_FAIL(OUT_OF_MEMORY,
-                        "loader_create: the system starts no more than %d of %d worker threads (error %d); workers 0 needs none", started,
-                        pieces, failed);
+                        "loader_create: the system starts no more than %d of %d worker threads "
+                        "(error %d); workers 0 needs none",
+                        started, pieces, failed);
     }
     *out_crew = crew;
     return FY_STATUS_OK;

@@ -1,6 +1,8 @@
-/* Batches that go up one by one: a prefetch, whose thread is the first worker, and a crew that fills each batch with it.
- * The prefetch never ends, but nothing is filled that nobody wants yet: past `until` the rooms stay empty, and whoever asks for more
- * passes over them. A seek gives what comes a new generation, and what was filled before is dropped.
+/* Batches that go up one by one: a prefetch, whose thread is the first worker, and a crew that
+ * fills each batch with it.
+ * The prefetch never ends, but nothing is filled that nobody wants yet: past `until` the rooms stay
+ * empty, and whoever asks for more passes over them. A seek gives what comes a new generation, and
+ * what was filled before is dropped.
  * Not here: the crew (loader_crew.c), sets that live on the device (loader_resident.c). */
 #include "loader.h"
 
@@ -19,17 +21,22 @@ struct fyt_stream {
     fyt_crew_t *crew;
     const fy_loader_t *loader; /* what does not change of it */
     pid_t pid;
-    uint64_t taken; /* batches that were asked for: the next one's index; the caller's thread only */
+    /* batches that were asked for: the next one's index; the caller's thread only */
+    uint64_t taken;
 
     pthread_mutex_t lock; /* guards the five below: `fill` runs on the prefetch's thread */
     int64_t epoch, step;  /* of the batch that is filled next */
-    int64_t until;        /* the first that is not wanted yet, counted from the beginning of epoch 0 */
-    uint64_t generation;  /* +1 for each seek, from 1 on */
+    /* the first that is not wanted yet, counted from the beginning of epoch 0 */
+    int64_t until;
+    uint64_t generation; /* +1 for each seek, from 1 on */
     struct {
         uint64_t filled, generation;
-    } rooms[FYT_LOADER_MAX_DEPTH + 1]; /* by index modulo depth + 1: 1 + the index `fill` was last called for, NOBODYS: left empty */
+        /* by index modulo depth + 1: 1 + the index `fill` was last called for, NOBODYS: left
+         * empty */
+    } rooms[FYT_LOADER_MAX_DEPTH + 1];
 
-    int64_t wanted; /* what fy_loader_limit said, counted like `until`; 0: nothing. The caller's thread only */
+    /* what fy_loader_limit said, counted like `until`; 0: nothing. The caller's thread only */
+    int64_t wanted;
 
     int64_t *order; /* of order_epoch; `fill` only. NULL: as they stand */
     int64_t order_epoch;
@@ -48,18 +55,28 @@ static void fill_piece(void *user, int piece, int pieces)
 {
     const job_t *job = user;
     const fy_dataset_t *dataset = job->dataset;
-    const int64_t begin = job->span.count * piece / pieces, end = job->span.count * (piece + 1) / pieces;
+    const int64_t begin = job->span.count * piece / pieces,
+                  end = job->span.count * (piece + 1) / pieces;
     for (int64_t i = begin; i < end; i++) {
-        const uint64_t index = (uint64_t)(job->order ? job->order[job->span.begin + i] : job->span.begin + i);
-        memcpy(job->x + (size_t)i * dataset->sample_nbytes, fyt_dataset_sample(dataset, index), dataset->sample_nbytes);
-        memcpy(job->y + (size_t)i * dataset->label_nbytes, fyt_dataset_label(dataset, index), dataset->label_nbytes);
+        const uint64_t index =
+            (uint64_t)(job->order ? job->order[job->span.begin + i] : job->span.begin + i);
+        memcpy(job->x + (size_t)i * dataset->sample_nbytes, fyt_dataset_sample(dataset, index),
+               dataset->sample_nbytes);
+        memcpy(job->y + (size_t)i * dataset->label_nbytes, fyt_dataset_label(dataset, index),
+               dataset->label_nbytes);
     }
 }
 
-static uint64_t rooms(const fyt_stream_t *stream) { return (uint64_t)stream->loader->options.depth + 1; }
+static uint64_t rooms(const fyt_stream_t *stream)
+{
+    return (uint64_t)stream->loader->options.depth + 1;
+}
 
 /* Batches before this one since the beginning of epoch 0. */
-static int64_t place(const fyt_stream_t *stream, int64_t epoch, int64_t step) { return epoch * stream->loader->steps + step; }
+static int64_t place(const fyt_stream_t *stream, int64_t epoch, int64_t step)
+{
+    return epoch * stream->loader->steps + step;
+}
 
 /* 0: that batch is not wanted yet. */
 static int take_place(fyt_stream_t *stream, uint64_t index, int64_t *out_epoch, int64_t *out_step)
@@ -84,10 +101,12 @@ static fy_status_t fill(void *user, fy_batch_t *batch)
     const fy_loader_t *loader = stream->loader;
     int64_t epoch, step;
     void *x, *y;
-    if (!take_place(stream, batch->index, &epoch, &step)) return FYT_FAIL(UNAVAILABLE, "loader: that batch is not wanted yet");
+    if (!take_place(stream, batch->index, &epoch, &step))
+        return FYT_FAIL(UNAVAILABLE, "loader: that batch is not wanted yet");
     if (stream->order && stream->order_epoch != epoch) {
         stream->order_epoch = -1;
-        FY_TRY(fyt_order_read(loader->options.seed, epoch, loader->dataset->info.samples, stream->order));
+        FY_TRY(fyt_order_read(loader->options.seed, epoch, loader->dataset->info.samples,
+                              stream->order));
         stream->order_epoch = epoch;
     }
     FY_TRY(fy_tensor_map(batch->host[0], FY_ACCESS_WRITE, &x));
@@ -103,17 +122,18 @@ static fy_status_t start(fyt_stream_t *stream)
     const fy_loader_t *loader = stream->loader;
     const fy_dataset_info_t *info = &loader->dataset->info;
     fy_prefetch_options_t options = FY_PREFETCH_OPTIONS_INIT;
-    fy_batch_spec_t specs[2] = {
-        { info->dtype, info->rank + 1, { loader->options.batch } },
-        { info->classes ? FY_DTYPE_I32 : FY_DTYPE_F32, info->classes ? 1 : 2, { loader->options.batch, info->targets } }
-    };
+    fy_batch_spec_t specs[2] = { { info->dtype, info->rank + 1, { loader->options.batch } },
+                                 { info->classes ? FY_DTYPE_I32 : FY_DTYPE_F32,
+                                   info->classes ? 1 : 2,
+                                   { loader->options.batch, info->targets } } };
     for (int i = 0; i < info->rank; i++) specs[0].dims[i + 1] = info->dims[i];
     options.depth = loader->options.depth;
     options.threads = loader->options.workers > 0;
     if (loader->options.shuffle) {
         stream->order = malloc(info->samples * sizeof *stream->order);
         if (!stream->order)
-            return FYT_FAIL(OUT_OF_MEMORY, "loader_create: no host memory for the order of %llu samples",
+            return FYT_FAIL(OUT_OF_MEMORY,
+                            "loader_create: no host memory for the order of %llu samples",
                             (unsigned long long)info->samples);
     }
     FY_TRY(fyt_crew_create(loader->options.workers ? loader->options.workers : 1, &stream->crew));
@@ -125,7 +145,9 @@ static fy_status_t start(fyt_stream_t *stream)
 fy_status_t fyt_stream_create(const fy_loader_t *loader, fyt_stream_t **out_stream)
 {
     fyt_stream_t *stream = calloc(1, sizeof *stream);
-    if (!stream) return FYT_FAIL(OUT_OF_MEMORY, "loader_create: no host memory for %zu bytes", sizeof *stream);
+    if (!stream)
+        return FYT_FAIL(OUT_OF_MEMORY, "loader_create: no host memory for %zu bytes",
+                        sizeof *stream);
     stream->loader = loader;
     stream->pid = getpid();
     stream->order_epoch = -1;
@@ -144,7 +166,10 @@ fy_status_t fyt_stream_create(const fy_loader_t *loader, fyt_stream_t **out_stre
 static fy_status_t check_process(const fyt_stream_t *stream, const char *what)
 {
     if (stream->pid == getpid()) return FY_STATUS_OK;
-    return FYT_FAIL(UNAVAILABLE, "%s: the threads that fill the batches are not in this forked child; make a loader here", what);
+    return FYT_FAIL(
+        UNAVAILABLE,
+        "%s: the threads that fill the batches are not in this forked child; make a loader here",
+        what);
 }
 
 fy_status_t fyt_stream_seek(fyt_stream_t *stream, int64_t epoch, int64_t step)
@@ -168,23 +193,27 @@ void fyt_stream_limit(fyt_stream_t *stream, int64_t batches)
     stream->wanted = !batches ? 0 : batches > INT64_MAX - begin ? INT64_MAX : begin + batches;
 }
 
-/* The batch that is asked for is wanted, and those behind it up to the limit, or else to the end of its epoch. */
+/* The batch that is asked for is wanted, and those behind it up to the limit, or else to the end of
+ * its epoch. */
 static void want(fyt_stream_t *stream)
 {
     const fy_loader_t *loader = stream->loader;
-    const int64_t now = place(stream, loader->epoch, loader->step), end = place(stream, loader->epoch + 1, 0);
+    const int64_t now = place(stream, loader->epoch, loader->step),
+                  end = place(stream, loader->epoch + 1, 0);
     pthread_mutex_lock(&stream->lock);
     stream->until = !stream->wanted ? end : stream->wanted > now ? stream->wanted : now + 1;
     pthread_mutex_unlock(&stream->lock);
 }
 
-/* The next batch of this generation; those before a seek, failed ones among them, are nobody's, and neither are empty rooms. */
+/* The next batch of this generation; those before a seek, failed ones among them, are nobody's, and
+ * neither are empty rooms. */
 static fy_status_t next_batch(fyt_stream_t *stream, fy_tensor_t **tensors, int *out_is_taken)
 {
     for (;;) {
         int64_t rows;
         const fy_status_t status = fy_prefetch_next(stream->prefetch, tensors, &rows);
-        if (status == FY_STATUS_UNSUPPORTED) return status; /* a graph is recorded: nothing was taken */
+        /* a graph is recorded: nothing was taken */
+        if (status == FY_STATUS_UNSUPPORTED) return status;
         pthread_mutex_lock(&stream->lock);
         const uint64_t index = stream->taken++;
         const int was_filled = stream->rooms[index % rooms(stream)].filled == index + 1;
@@ -192,7 +221,9 @@ static fy_status_t next_batch(fyt_stream_t *stream, fy_tensor_t **tensors, int *
         pthread_mutex_unlock(&stream->lock);
         if (was_filled && is_stale) continue;
         *out_is_taken =
-            was_filled; /* else the prefetch failed before it came to that (a lost device), and the batch is still to be filled */
+            /* else the prefetch failed before it came to that (a lost device), and the batch is
+             * still to be filled */
+            was_filled;
         return status;
     }
 }
@@ -205,7 +236,8 @@ static fy_status_t own_view(fy_tensor_t *tensor, fy_tensor_t **out_view)
     return fy_reshape(tensor, info.rank, info.dims, out_view);
 }
 
-fy_status_t fyt_stream_next(fyt_stream_t *stream, const fy_loader_t *loader, fy_tensor_t **out_x, fy_tensor_t **out_y, int *out_is_taken)
+fy_status_t fyt_stream_next(fyt_stream_t *stream, const fy_loader_t *loader, fy_tensor_t **out_x,
+                            fy_tensor_t **out_y, int *out_is_taken)
 {
     fy_tensor_t *tensors[2];
     FY_TRY(check_process(stream, "loader_next"));

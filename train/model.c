@@ -1,5 +1,7 @@
-/* Models: one block of parameters and one of gradients on a device, forward through the layers, gradients by the tape.
- * Not here: the list of layers (model_layout.c), asking about parameters and printing (model_describe.c), the known models (models.c).
+/* Models: one block of parameters and one of gradients on a device, forward through the layers,
+ * gradients by the tape.
+ * Not here: the list of layers (model_layout.c), asking about parameters and printing
+ * (model_describe.c), the known models (models.c).
  * Next: include/ferry/train/model.h says what each call promises. */
 #include "model.h"
 
@@ -33,14 +35,20 @@ void fy_model_destroy(fy_model_t *model)
 /* ---- making one ---- */
 
 /* The state of dropout: another seed, so that its draws are not those of the initial values. */
-static int64_t dropout_seed(int64_t seed) { return seed ^ INT64_C(0x64726f706f7574); /* "dropout" */ }
+static int64_t dropout_seed(int64_t seed)
+{
+    return seed ^ INT64_C(0x64726f706f7574); /* "dropout" */
+}
 
 /* A zeroed block of `category`, kept. */
-static fy_status_t make_block(const fy_model_t *model, const char *name, fy_category_t category, fy_tensor_t **out_block)
+static fy_status_t make_block(const fy_model_t *model, const char *name, fy_category_t category,
+                              fy_tensor_t **out_block)
 {
     fy_scope_t scope = fy_scope_begin(name);
     fy_status_t status = fy_scope_memory(category);
-    if (status == FY_STATUS_OK) status = fy_zeros(model->device, model->dtype, 1, (int64_t[]){ (int64_t)model->room }, out_block);
+    if (status == FY_STATUS_OK)
+        status = fy_zeros(model->device, model->dtype, 1, (int64_t[]){ (int64_t)model->room },
+                          out_block);
     if (status == FY_STATUS_OK) {
         fy_tensor_keep(*out_block);
         fy_tensor_set_name(*out_block, name);
@@ -56,11 +64,13 @@ static fy_status_t make_rng(const fy_model_t *model, int64_t seed, fy_tensor_t *
 }
 
 /* The view of parameter `index` in `block`, kept. */
-static fy_status_t view_param(const fy_model_t *model, size_t index, fy_tensor_t *block, fy_tensor_t **out_view)
+static fy_status_t view_param(const fy_model_t *model, size_t index, fy_tensor_t *block,
+                              fy_tensor_t **out_view)
 {
     const fyt_model_param_t *param = &model->params[index];
     fy_tensor_t *flat;
-    FY_TRY(fy_slice(block, 0, (int64_t)param->offset, (int64_t)(param->offset + param->nelem), &flat));
+    FY_TRY(
+        fy_slice(block, 0, (int64_t)param->offset, (int64_t)(param->offset + param->nelem), &flat));
     FY_TRY(fy_reshape(flat, param->def->rank, param->def->dims, out_view));
     fy_tensor_keep(*out_view);
     fy_tensor_set_name(*out_view, param->name);
@@ -83,26 +93,35 @@ static fy_status_t make_tensors(fy_model_t *model, int64_t seed)
     return FY_STATUS_OK;
 }
 
-static fy_status_t check_create(fy_device_t *device, const fy_layer_t *layer, int rank, const int64_t *dims,
-                                const fy_model_options_t *options, fy_model_t **out_model)
+static fy_status_t check_create(fy_device_t *device, const fy_layer_t *layer, int rank,
+                                const int64_t *dims, const fy_model_options_t *options,
+                                fy_model_t **out_model)
 {
-    if (!out_model || !device || (rank > 0 && !dims)) return FYT_FAIL(INVALID_ARGUMENT, "model_create: device, dims or out_model is NULL");
+    if (!out_model || !device || (rank > 0 && !dims))
+        return FYT_FAIL(INVALID_ARGUMENT, "model_create: device, dims or out_model is NULL");
     if (!layer) return FYT_FAIL(INVALID_ARGUMENT, "model_create: layer is NULL: its maker failed");
-    if (layer->is_owned) return FYT_FAIL(INVALID_ARGUMENT, "model_create: the layer (%s) has an owner already", layer->def.type);
+    if (layer->is_owned)
+        return FYT_FAIL(INVALID_ARGUMENT, "model_create: the layer (%s) has an owner already",
+                        layer->def.type);
     if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT, "model_create: struct_size is %zu, not %zu: use FY_MODEL_OPTIONS_INIT", options->struct_size,
-                        sizeof *options);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "model_create: struct_size is %zu, not %zu: use FY_MODEL_OPTIONS_INIT",
+                        options->struct_size, sizeof *options);
     if (options->dtype != FY_DTYPE_F32 && options->dtype != FY_DTYPE_F64)
-        return FYT_FAIL(INVALID_ARGUMENT, "model_create: parameters are f32 or f64, not %s", fy_dtype_name(options->dtype));
+        return FYT_FAIL(INVALID_ARGUMENT, "model_create: parameters are f32 or f64, not %s",
+                        fy_dtype_name(options->dtype));
     if (rank < 0 || rank >= FY_MAX_RANK)
-        return FYT_FAIL(INVALID_ARGUMENT, "model_create: a sample of rank %d; 0 to %d can be", rank, FY_MAX_RANK - 1);
+        return FYT_FAIL(INVALID_ARGUMENT, "model_create: a sample of rank %d; 0 to %d can be", rank,
+                        FY_MAX_RANK - 1);
     for (int i = 0; i < rank; i++)
-        if (dims[i] < 1) return FYT_FAIL(INVALID_ARGUMENT, "model_create: dims[%d] of a sample is %lld", i, (long long)dims[i]);
+        if (dims[i] < 1)
+            return FYT_FAIL(INVALID_ARGUMENT, "model_create: dims[%d] of a sample is %lld", i,
+                            (long long)dims[i]);
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, const int64_t *dims, const fy_model_options_t *options,
-                            fy_model_t **out_model)
+fy_status_t fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, const int64_t *dims,
+                            const fy_model_options_t *options, fy_model_t **out_model)
 {
     const fy_model_options_t defaults = FY_MODEL_OPTIONS_INIT;
     if (out_model) *out_model = NULL;
@@ -111,14 +130,19 @@ fy_status_t fy_model_create(fy_device_t *device, fy_layer_t *layer, int rank, co
     fy_model_t *model = status == FY_STATUS_OK ? calloc(1, sizeof *model) : NULL;
     if (!model) {
         fy_layer_destroy(layer); /* not one that has an owner */
-        return status != FY_STATUS_OK ? status : FYT_FAIL(OUT_OF_MEMORY, "model_create: no host memory for a model");
+        return status != FY_STATUS_OK
+                   ? status
+                   : FYT_FAIL(OUT_OF_MEMORY, "model_create: no host memory for a model");
     }
-    *model = (fy_model_t){ .device = device, .dtype = options->dtype, .layer = layer, .rank = rank, .is_training = 1 };
+    *model = (fy_model_t){
+        .device = device, .dtype = options->dtype, .layer = layer, .rank = rank, .is_training = 1
+    };
     layer->is_owned = 1;
     if (rank) memcpy(model->dims, dims, (size_t)rank * sizeof *dims);
     model->name = strdup(options->name ? options->name : "model");
     fy_scope_t scope = fy_scope_begin("model");
-    status = model->name ? fyt_model_lay_out(model) : FYT_FAIL(OUT_OF_MEMORY, "model_create: no host memory for a name");
+    status = model->name ? fyt_model_lay_out(model)
+                         : FYT_FAIL(OUT_OF_MEMORY, "model_create: no host memory for a name");
     if (status == FY_STATUS_OK) status = make_tensors(model, options->seed);
     fy_scope_end(scope, 0, NULL);
     if (status != FY_STATUS_OK) {
@@ -136,19 +160,24 @@ void fy_model_set_training(fy_model_t *model, int is_training)
     if (model) model->is_training = is_training != 0;
 }
 
-static fy_status_t check_input(const fy_model_t *model, const fy_tensor_t *x, fy_tensor_info_t *info)
+static fy_status_t check_input(const fy_model_t *model, const fy_tensor_t *x,
+                               fy_tensor_info_t *info)
 {
     char got[FYT_SHAPE_TEXT], want[FYT_SHAPE_TEXT];
     int64_t dims[FY_MAX_RANK] = { 0 };
     fy_tensor_query(x, info);
-    if (info->rank == model->rank + 1 && memcmp(info->dims + 1, model->dims, (size_t)model->rank * sizeof *dims) == 0) return FY_STATUS_OK;
+    if (info->rank == model->rank + 1 &&
+        memcmp(info->dims + 1, model->dims, (size_t)model->rank * sizeof *dims) == 0)
+        return FY_STATUS_OK;
     memcpy(dims + 1, model->dims, (size_t)model->rank * sizeof *dims);
-    return FYT_FAIL(SHAPE_MISMATCH, "model '%s' takes x %s and was given %s%s", model->name, fyt_shape_text(want, model->rank + 1, dims),
+    return FYT_FAIL(SHAPE_MISMATCH, "model '%s' takes x %s and was given %s%s", model->name,
+                    fyt_shape_text(want, model->rank + 1, dims),
                     fyt_shape_text(got, info->rank, info->dims),
                     info->rank == model->rank ? ": one sample is a batch of 1 (fy_unsqueeze)" : "");
 }
 
-/* Each result but the last goes as soon as the next one is made: what the tape needs of it, it holds. */
+/* Each result but the last goes as soon as the next one is made: what the tape needs of it, it
+ * holds. */
 static fy_status_t run_leaves(const fy_model_t *model, fy_tensor_t *x, fy_tensor_t **out_y)
 {
     const fy_pass_t pass = { sizeof pass, model->is_training, model->rng };
@@ -156,10 +185,12 @@ static fy_status_t run_leaves(const fy_model_t *model, fy_tensor_t *x, fy_tensor
     for (size_t i = 0; i < model->nleaves; i++) {
         const fyt_leaf_t *leaf = &model->leaves[i];
         fy_tensor_t *next = NULL;
-        FY_TRY(leaf->layer->def.forward(leaf->layer->user, &pass, model->value + leaf->first_param, now, &next));
+        FY_TRY(leaf->layer->def.forward(leaf->layer->user, &pass, model->value + leaf->first_param,
+                                        now, &next));
         if (!next)
-            return FYT_FAIL(INVALID_ARGUMENT, "model '%s', layer '%s' (%s): its forward gave no result", model->name, leaf->name,
-                            leaf->layer->def.type);
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "model '%s', layer '%s' (%s): its forward gave no result", model->name,
+                            leaf->name, leaf->layer->def.type);
         if (next != now && now != x) fy_tensor_destroy(now);
         now = next;
     }
@@ -171,7 +202,8 @@ fy_status_t fy_model_forward(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **ou
 {
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     fy_tensor_t *y = NULL;
-    if (!model || !x || !out_y) return FYT_FAIL(INVALID_ARGUMENT, "model_forward: model, x or out_y is NULL");
+    if (!model || !x || !out_y)
+        return FYT_FAIL(INVALID_ARGUMENT, "model_forward: model, x or out_y is NULL");
     FY_TRY(check_input(model, x, &info));
     fy_scope_t scope = fy_scope_begin("forward");
     fy_status_t status = run_leaves(model, x, &y);
@@ -185,13 +217,16 @@ fy_status_t fy_model_forward(fy_model_t *model, fy_tensor_t *x, fy_tensor_t **ou
 fy_status_t fy_model_watch(fy_model_t *model, fy_tape_t *tape)
 {
     if (!model || !tape) return FYT_FAIL(INVALID_ARGUMENT, "model_watch: model or tape is NULL");
-    for (size_t i = 0; i < model->nparams; i++) FY_TRY(fy_tape_watch(tape, model->value[i], model->grad[i]));
+    for (size_t i = 0; i < model->nparams; i++)
+        FY_TRY(fy_tape_watch(tape, model->value[i], model->grad[i]));
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tensor_t *loss, const fy_backward_options_t *options)
+fy_status_t fy_model_backward(fy_model_t *model, fy_tape_t *tape, const fy_tensor_t *loss,
+                              const fy_backward_options_t *options)
 {
-    if (!model || !tape || !loss) return FYT_FAIL(INVALID_ARGUMENT, "model_backward: model, tape or loss is NULL");
+    if (!model || !tape || !loss)
+        return FYT_FAIL(INVALID_ARGUMENT, "model_backward: model, tape or loss is NULL");
     fy_scope_t scope = fy_scope_begin("backward");
     fy_status_t status = fy_tape_backward(tape, loss, options);
     /* What earlier backwards have added up stays, where this one adds nothing. */

@@ -42,7 +42,8 @@ struct fy_model {
 
 enum { FYT_PARAM_ALIGN = 16 }; /* elements: 64 bytes of f32, a cache line */
 
-/* Leaves and params of model->layer for its sample shape: names, shapes, offsets. On failure fy_model_destroy frees what there is. */
+/* Leaves and params of model->layer for its sample shape: names, shapes, offsets. On failure
+ * fy_model_destroy frees what there is. */
 fy_status_t fyt_model_lay_out(fy_model_t *model);
 
 #endif

@@ -11,9 +11,11 @@
 fy_status_t fy_model_param(const fy_model_t *model, size_t index, fy_param_t *out_param)
 {
     if (!model || !out_param || out_param->struct_size != sizeof *out_param)
-        return FYT_FAIL(INVALID_ARGUMENT, "model_param: model or out_param is NULL, or struct_size is not set: use FY_PARAM_INIT");
+        return FYT_FAIL(INVALID_ARGUMENT, "model_param: model or out_param is NULL, or struct_size "
+                                          "is not set: use FY_PARAM_INIT");
     if (index >= model->nparams)
-        return FYT_FAIL(INVALID_ARGUMENT, "model_param: parameter %zu of model '%s', which has %zu", index, model->name, model->nparams);
+        return FYT_FAIL(INVALID_ARGUMENT, "model_param: parameter %zu of model '%s', which has %zu",
+                        index, model->name, model->nparams);
     out_param->name = model->params[index].name;
     out_param->value = model->value[index];
     out_param->grad = model->grad[index];
@@ -49,19 +51,21 @@ static void list_near(const fy_model_t *model, const char *name, char *text, siz
     for (; bound <= NAME_MAX_LENGTH && listed < LISTED; bound++)
         for (size_t i = 0; i < model->nparams && listed < LISTED && used < room; i++) {
             if (distance(name, model->params[i].name) != bound) continue;
-            used += (size_t)snprintf(text + used, room - used, "%s%s", listed++ ? ", " : "", model->params[i].name);
+            used += (size_t)snprintf(text + used, room - used, "%s%s", listed++ ? ", " : "",
+                                     model->params[i].name);
         }
 }
 
 fy_status_t fy_model_find_param(const fy_model_t *model, const char *name, fy_param_t *out_param)
 {
     char near[320];
-    if (!model || !name) return FYT_FAIL(INVALID_ARGUMENT, "model_find_param: model or name is NULL");
+    if (!model || !name)
+        return FYT_FAIL(INVALID_ARGUMENT, "model_find_param: model or name is NULL");
     for (size_t i = 0; i < model->nparams; i++)
         if (strcmp(model->params[i].name, name) == 0) return fy_model_param(model, i, out_param);
     list_near(model, name, near, sizeof near);
-    return FYT_FAIL(INVALID_ARGUMENT, "model '%s' has no parameter '%s'; it has %zu, near that: %s", model->name, name, model->nparams,
-                    *near ? near : "none");
+    return FYT_FAIL(INVALID_ARGUMENT, "model '%s' has no parameter '%s'; it has %zu, near that: %s",
+                    model->name, name, model->nparams, *near ? near : "none");
 }
 
 /* ---- sums ---- */
@@ -83,7 +87,8 @@ static uint64_t count_macs(const fy_model_t *model)
 fy_status_t fy_model_query(const fy_model_t *model, fy_model_info_t *out_info)
 {
     if (!model || !out_info || out_info->struct_size != sizeof *out_info)
-        return FYT_FAIL(INVALID_ARGUMENT, "model_query: model or out_info is NULL, or struct_size is not set: use FY_MODEL_INFO_INIT");
+        return FYT_FAIL(INVALID_ARGUMENT, "model_query: model or out_info is NULL, or struct_size "
+                                          "is not set: use FY_MODEL_INFO_INIT");
     const fyt_leaf_t *last = model->nleaves ? &model->leaves[model->nleaves - 1] : NULL;
     fy_model_info_t info = { .struct_size = sizeof info,
                              .name = model->name,
@@ -119,10 +124,11 @@ __attribute__((format(printf, 2, 3))) static void put(writer_t *out, const char 
     if (n > 0) out->length += (size_t)n;
 }
 
-static void put_row(writer_t *out, const char *name, const char *type, const char *shape, uint64_t params, uint64_t macs, uint64_t nbytes)
+static void put_row(writer_t *out, const char *name, const char *type, const char *shape,
+                    uint64_t params, uint64_t macs, uint64_t nbytes)
 {
-    put(out, "%-16s  %-16s  %-20s  %12llu  %14llu  %14llu\n", name, type, shape, (unsigned long long)params, (unsigned long long)macs,
-        (unsigned long long)nbytes);
+    put(out, "%-16s  %-16s  %-20s  %12llu  %14llu  %14llu\n", name, type, shape,
+        (unsigned long long)params, (unsigned long long)macs, (unsigned long long)nbytes);
 }
 
 size_t fy_model_describe(const fy_model_t *model, char *text, size_t size)
@@ -132,16 +138,20 @@ size_t fy_model_describe(const fy_model_t *model, char *text, size_t size)
     if (out.size) text[0] = 0;
     if (!model) return 0;
     const size_t element = fy_dtype_size(model->dtype);
-    put(&out, "%-16s  %-16s  %-20s  %12s  %14s  %14s\n", "layer", "type", "output", "parameters", "MACs/sample", "bytes");
+    put(&out, "%-16s  %-16s  %-20s  %12s  %14s  %14s\n", "layer", "type", "output", "parameters",
+        "MACs/sample", "bytes");
     for (size_t i = 0; i < model->nleaves; i++) {
         const fyt_leaf_t *leaf = &model->leaves[i];
         int64_t dims[FY_MAX_RANK] = { 0 };
         uint64_t nelem = 0;
         memcpy(dims + 1, leaf->dims, (size_t)leaf->rank * sizeof *dims);
-        for (size_t p = 0; p < leaf->layer->def.nparams; p++) nelem += model->params[leaf->first_param + p].nelem;
-        put_row(&out, leaf->name, leaf->layer->def.type, fyt_shape_text(shape, leaf->rank + 1, dims), nelem, leaf->macs, nelem * element);
+        for (size_t p = 0; p < leaf->layer->def.nparams; p++)
+            nelem += model->params[leaf->first_param + p].nelem;
+        put_row(&out, leaf->name, leaf->layer->def.type,
+                fyt_shape_text(shape, leaf->rank + 1, dims), nelem, leaf->macs, nelem * element);
     }
     const uint64_t params = count_elements(model);
-    put_row(&out, "all", model->name, fy_dtype_name(model->dtype), params, count_macs(model), params * element);
+    put_row(&out, "all", model->name, fy_dtype_name(model->dtype), params, count_macs(model),
+            params * element);
     return out.length;
 }

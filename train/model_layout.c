@@ -1,4 +1,5 @@
-/* From a tree of layers to the list that runs: names, the shape behind each layer, where each parameter lies in the block.
+/* From a tree of layers to the list that runs: names, the shape behind each layer, where each
+ * parameter lies in the block.
  * Not here: the blocks (model.c). */
 #include "model.h"
 
@@ -23,7 +24,8 @@ static char *join(const char *prefix, const char *name)
 
 static fy_status_t no_memory(const fy_model_t *model)
 {
-    return FYT_FAIL(OUT_OF_MEMORY, "model '%s': no host memory for the list of its layers", model->name);
+    return FYT_FAIL(OUT_OF_MEMORY, "model '%s': no host memory for the list of its layers",
+                    model->name);
 }
 
 /* What the layer said, with its place in front. */
@@ -31,8 +33,8 @@ static fy_status_t explain(const fy_model_t *model, const fyt_leaf_t *leaf, fy_s
 {
     char said[512];
     snprintf(said, sizeof said, "%s", fy_error_get()->text);
-    return fy_error_set(status, __FILE__, __LINE__, "model '%s', layer '%s' (%s): %s", model->name, leaf->name, leaf->layer->def.type,
-                        said);
+    return fy_error_set(status, __FILE__, __LINE__, "model '%s', layer '%s' (%s): %s", model->name,
+                        leaf->name, leaf->layer->def.type, said);
 }
 
 static fy_status_t add_params(fy_model_t *model, const fyt_leaf_t *leaf)
@@ -44,17 +46,21 @@ static fy_status_t add_params(fy_model_t *model, const fyt_leaf_t *leaf)
         if (!param->name) return no_memory(model);
         model->nparams++;
         int is_too_large = 0;
-        for (int d = 0; d < def->rank; d++) is_too_large |= __builtin_mul_overflow(param->nelem, (uint64_t)def->dims[d], &param->nelem);
+        for (int d = 0; d < def->rank; d++)
+            is_too_large |=
+                __builtin_mul_overflow(param->nelem, (uint64_t)def->dims[d], &param->nelem);
         if (is_too_large || param->nelem > (uint64_t)1 << 58)
-            return FYT_FAIL(INVALID_ARGUMENT, "model '%s': '%s' has more elements than a process has addresses for", model->name,
-                            param->name);
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "model '%s': '%s' has more elements than a process has addresses for",
+                            model->name, param->name);
         model->room += (param->nelem + FYT_PARAM_ALIGN - 1) / FYT_PARAM_ALIGN * FYT_PARAM_ALIGN;
     }
     return FY_STATUS_OK;
 }
 
 /* dims: the shape before the layer, with a batch of 1 in front; becomes the one behind it. */
-static fy_status_t add_leaf(fy_model_t *model, const fy_layer_t *layer, const char *name, int *rank, int64_t *dims)
+static fy_status_t add_leaf(fy_model_t *model, const fy_layer_t *layer, const char *name, int *rank,
+                            int64_t *dims)
 {
     fyt_leaf_t *leaf = &model->leaves[model->nleaves];
     int64_t out_dims[FY_MAX_RANK] = { 0 };
@@ -63,7 +69,8 @@ static fy_status_t add_leaf(fy_model_t *model, const fy_layer_t *layer, const ch
     model->nleaves++;
     fy_status_t status = layer->def.shape(layer->user, *rank, dims, rank, out_dims, &leaf->macs);
     if (status == FY_STATUS_OK && (*rank < 1 || *rank > FY_MAX_RANK || out_dims[0] != dims[0]))
-        status = FYT_FAIL(INVALID_ARGUMENT, "its shape gives rank %d and %lld samples for 1", *rank, (long long)out_dims[0]);
+        status = FYT_FAIL(INVALID_ARGUMENT, "its shape gives rank %d and %lld samples for 1", *rank,
+                          (long long)out_dims[0]);
     if (status != FY_STATUS_OK) return explain(model, leaf, status);
     memcpy(dims, out_dims, sizeof out_dims);
     leaf->rank = *rank - 1;
@@ -71,12 +78,14 @@ static fy_status_t add_leaf(fy_model_t *model, const fy_layer_t *layer, const ch
     return add_params(model, leaf);
 }
 
-static fy_status_t walk(fy_model_t *model, const fy_layer_t *layer, const char *prefix, int *rank, int64_t *dims)
+static fy_status_t walk(fy_model_t *model, const fy_layer_t *layer, const char *prefix, int *rank,
+                        int64_t *dims)
 {
     if (!layer->names) return add_leaf(model, layer, prefix, rank, dims);
     for (size_t i = 0; i < layer->nchildren; i++) {
         char *name = join(prefix, layer->names[i]);
-        const fy_status_t status = name ? walk(model, layer->children[i], name, rank, dims) : no_memory(model);
+        const fy_status_t status = name ? walk(model, layer->children[i], name, rank, dims)
+                                        : no_memory(model);
         free(name);
         FY_TRY(status);
     }

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- short ways to write layers down; NULL when a maker fails, which fy_layer_sequential refuses ---- */
+/* ---- short ways to write layers down; NULL when a maker fails, which fy_layer_sequential refuses
+ * ---- */
 
 typedef struct style {
     fy_activation_t activation;
@@ -14,13 +15,18 @@ typedef struct style {
 
 static const style_t plain = { FY_ACTIVATION_NONE, { FY_INIT_DEFAULT, 0 }, { FY_INIT_DEFAULT, 0 } };
 static const style_t relu = { FY_ACTIVATION_RELU, { FY_INIT_DEFAULT, 0 }, { FY_INIT_DEFAULT, 0 } };
-static const style_t small_plain = { FY_ACTIVATION_NONE, { FY_INIT_NORMAL, 0.01 }, { FY_INIT_CONSTANT, 0 } };
-static const style_t small_relu = { FY_ACTIVATION_RELU, { FY_INIT_NORMAL, 0.01 }, { FY_INIT_CONSTANT, 0 } };
+static const style_t small_plain = { FY_ACTIVATION_NONE,
+                                     { FY_INIT_NORMAL, 0.01 },
+                                     { FY_INIT_CONSTANT, 0 } };
+static const style_t small_relu = { FY_ACTIVATION_RELU,
+                                    { FY_INIT_NORMAL, 0.01 },
+                                    { FY_INIT_CONSTANT, 0 } };
 
 static fy_layer_t *linear(int64_t in, int64_t out, style_t style)
 {
     fy_layer_t *layer;
-    const fy_linear_options_t options = { sizeof options, 0, style.activation, style.weight, style.bias };
+    const fy_linear_options_t options = { sizeof options, 0, style.activation, style.weight,
+                                          style.bias };
     return fy_layer_linear(in, out, &options, &layer) == FY_STATUS_OK ? layer : NULL;
 }
 
@@ -31,10 +37,12 @@ static fy_layer_t *conv(int64_t in, int64_t out, int kernel, style_t style)
     options.activation = style.activation;
     options.weight = style.weight;
     options.bias = style.bias;
-    return fy_layer_conv2d(in, out, kernel, kernel, &options, &layer) == FY_STATUS_OK ? layer : NULL;
+    return fy_layer_conv2d(in, out, kernel, kernel, &options, &layer) == FY_STATUS_OK ? layer
+                                                                                      : NULL;
 }
 
-/* relu, then windows of 2 x 2, in one pass. For the largest it is all the same which comes first. */
+/* relu, then windows of 2 x 2, in one pass. For the largest it is all the same which comes
+ * first. */
 static fy_layer_t *relu_pool(fy_status_t (*make)(const fy_pool2d_attrs_t *, fy_layer_t **))
 {
     fy_layer_t *layer;
@@ -54,7 +62,8 @@ static fy_layer_t *simple(fy_status_t (*make)(fy_layer_t **))
     return make(&layer) == FY_STATUS_OK ? layer : NULL;
 }
 
-#define SEQUENTIAL(children, out_layer) fy_layer_sequential(sizeof(children) / sizeof *(children), children, out_layer)
+#define SEQUENTIAL(children, out_layer) \
+    fy_layer_sequential(sizeof(children) / sizeof *(children), children, out_layer)
 
 /* ---- the models ---- */
 
@@ -77,8 +86,9 @@ static fy_status_t make_mlp(fy_layer_t **out_layer)
 static fy_status_t make_lenet(fy_layer_t **out_layer)
 {
     const fy_layer_child_t children[] = {
-        { "conv1", conv(1, 20, 3, small_plain) },    { "pool1", relu_pool(fy_layer_avg_pool2d) }, { "conv2", conv(20, 50, 5, small_plain) },
-        { "pool2", relu_pool(fy_layer_avg_pool2d) }, { "flatten", simple(fy_layer_flatten) },     { "fc1", linear(800, 128, small_relu) },
+        { "conv1", conv(1, 20, 3, small_plain) },  { "pool1", relu_pool(fy_layer_avg_pool2d) },
+        { "conv2", conv(20, 50, 5, small_plain) }, { "pool2", relu_pool(fy_layer_avg_pool2d) },
+        { "flatten", simple(fy_layer_flatten) },   { "fc1", linear(800, 128, small_relu) },
         { "fc2", linear(128, 10, small_plain) },
     };
     return SEQUENTIAL(children, out_layer);
@@ -126,7 +136,8 @@ enum { KNOWN = sizeof known / sizeof *known };
 
 const char *fy_model_name_at(size_t index) { return index < KNOWN ? known[index].name : NULL; }
 
-fy_status_t fy_model_open(fy_device_t *device, const char *name, const fy_model_options_t *options, fy_model_t **out_model)
+fy_status_t fy_model_open(fy_device_t *device, const char *name, const fy_model_options_t *options,
+                          fy_model_t **out_model)
 {
     fy_model_options_t own = FY_MODEL_OPTIONS_INIT;
     fy_layer_t *layer;
@@ -135,10 +146,15 @@ fy_status_t fy_model_open(fy_device_t *device, const char *name, const fy_model_
     if (!name) return FYT_FAIL(INVALID_ARGUMENT, "model_open: name is NULL");
     while (i < KNOWN && strcmp(known[i].name, name) != 0) i++;
     if (i == KNOWN)
-        return FYT_FAIL(INVALID_ARGUMENT, "model_open: there is no model '%s'; there are linear, mlp, lenet, mnist2018, mnist", name);
-    if (options && options->struct_size == sizeof own) own = *options; /* else fy_model_create says what is wrong with it */
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "model_open: there is no model '%s'; there are linear, mlp, lenet, mnist2018, mnist",
+            name);
+    /* else fy_model_create says what is wrong with it */
+    if (options && options->struct_size == sizeof own) own = *options;
     if (!own.name) own.name = name;
     FY_TRY(known[i].make(&layer));
-    return fy_model_create(device, layer, known[i].rank, known[i].dims, options && options->struct_size != sizeof own ? options : &own,
+    return fy_model_create(device, layer, known[i].rank, known[i].dims,
+                           options && options->struct_size != sizeof own ? options : &own,
                            out_model);
 }

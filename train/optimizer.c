@@ -1,5 +1,7 @@
-/* Optimizers: state beside parameters, learning rate and step number on the device, one request a pair and step.
- * Not here: the formulas (ops sgd_step, adam_step, adadelta_step), schedules (schedule.c), clipping (clip.c). */
+/* Optimizers: state beside parameters, learning rate and step number on the device, one request a
+ * pair and step.
+ * Not here: the formulas (ops sgd_step, adam_step, adadelta_step), schedules (schedule.c), clipping
+ * (clip.c). */
 #include <ferry/train/optimizer.h>
 
 #include <math.h>
@@ -16,8 +18,9 @@
 enum { STATES = 3, NAME_NBYTES = 40 };
 
 typedef struct pair {
-    fy_tensor_t *value, *grad;  /* our own handles */
-    fy_tensor_t *state[STATES]; /* two like the value, then the step number; NULL where the kind has none */
+    fy_tensor_t *value, *grad; /* our own handles */
+    /* two like the value, then the step number; NULL where the kind has none */
+    fy_tensor_t *state[STATES];
     char name[STATES][NAME_NBYTES];
 } pair_t;
 
@@ -64,10 +67,12 @@ void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out
 
 /* ---- what can be ---- */
 
-static fy_status_t check_field(const char *kind, const char *field, double value, bool holds, const char *wanted)
+static fy_status_t check_field(const char *kind, const char *field, double value, bool holds,
+                               const char *wanted)
 {
     if (holds) return FY_STATUS_OK;
-    return FYT_FAIL(INVALID_ARGUMENT, "optimizer %s: %s is %g; it must be %s", kind, field, value, wanted);
+    return FYT_FAIL(INVALID_ARGUMENT, "optimizer %s: %s is %g; it must be %s", kind, field, value,
+                    wanted);
 }
 
 static fy_status_t check_lr(const char *kind, double lr)
@@ -82,22 +87,28 @@ static fy_status_t check_share(const char *kind, const char *field, double value
 
 static fy_status_t check_sgd(const char *kind, const fy_optimizer_options_t *o)
 {
-    FY_TRY(check_field(kind, "momentum", o->momentum, o->momentum >= 0 && isfinite(o->momentum), "finite, 0 or more"));
+    FY_TRY(check_field(kind, "momentum", o->momentum, o->momentum >= 0 && isfinite(o->momentum),
+                       "finite, 0 or more"));
     FY_TRY(check_field(kind, "dampening", o->dampening, isfinite(o->dampening), "finite"));
     const bool fits = !o->nesterov || (o->momentum > 0 && o->dampening == 0);
-    return check_field(kind, "nesterov", o->nesterov, fits, "0 unless momentum is above 0 and dampening 0");
+    return check_field(kind, "nesterov", o->nesterov, fits,
+                       "0 unless momentum is above 0 and dampening 0");
 }
 
 static fy_status_t check_options(const fy_optimizer_options_t *o)
 {
     if (!o) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: options is NULL");
     if (o->struct_size != sizeof *o)
-        return FYT_FAIL(INVALID_ARGUMENT, "optimizer: options->struct_size is not set; start from fy_optimizer_defaults");
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "optimizer: options->struct_size is not set; start from fy_optimizer_defaults");
     if ((unsigned)o->kind >= FY_OPTIMIZER_COUNT)
-        return FYT_FAIL(INVALID_ARGUMENT, "optimizer: kind %d is none of fy_optimizer_kind_t", (int)o->kind);
+        return FYT_FAIL(INVALID_ARGUMENT, "optimizer: kind %d is none of fy_optimizer_kind_t",
+                        (int)o->kind);
     const char *kind = fy_optimizer_name(o->kind);
     FY_TRY(check_lr(kind, o->lr));
-    FY_TRY(check_field(kind, "weight_decay", o->weight_decay, o->weight_decay >= 0 && isfinite(o->weight_decay), "finite, 0 or more"));
+    FY_TRY(check_field(kind, "weight_decay", o->weight_decay,
+                       o->weight_decay >= 0 && isfinite(o->weight_decay), "finite, 0 or more"));
     if (o->kind == FY_OPTIMIZER_SGD) return check_sgd(kind, o);
     FY_TRY(check_field(kind, "eps", o->eps, o->eps >= 0 && isfinite(o->eps), "finite, 0 or more"));
     if (o->kind == FY_OPTIMIZER_ADADELTA) return check_share(kind, "rho", o->rho);
@@ -105,24 +116,33 @@ static fy_status_t check_options(const fy_optimizer_options_t *o)
     return check_share(kind, "beta2", o->beta2);
 }
 
-static fy_status_t check_pair(size_t index, const fy_tensor_t *value, const fy_tensor_t *grad, const fy_device_t *device)
+static fy_status_t check_pair(size_t index, const fy_tensor_t *value, const fy_tensor_t *grad,
+                              const fy_device_t *device)
 {
     fy_tensor_info_t v = { .struct_size = sizeof v }, g = { .struct_size = sizeof g };
-    if (!value || !grad) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: %s[%zu] is NULL", value ? "grads" : "values", index);
+    if (!value || !grad)
+        return FYT_FAIL(INVALID_ARGUMENT, "optimizer: %s[%zu] is NULL", value ? "grads" : "values",
+                        index);
     fy_tensor_query(value, &v);
     fy_tensor_query(grad, &g);
     if (v.device != device || g.device != device)
-        return FYT_FAIL(DEVICE_MISMATCH, "optimizer: pair %zu is on %s (value) and %s (gradient), the first value on %s", index,
-                        fy_device_name(v.device), fy_device_name(g.device), fy_device_name(device));
+        return FYT_FAIL(
+            DEVICE_MISMATCH,
+            "optimizer: pair %zu is on %s (value) and %s (gradient), the first value on %s", index,
+            fy_device_name(v.device), fy_device_name(g.device), fy_device_name(device));
     if ((v.dtype != FY_DTYPE_F32 && v.dtype != FY_DTYPE_F64) || g.dtype != v.dtype)
-        return FYT_FAIL(DTYPE_MISMATCH, "optimizer: pair %zu is %s (value) and %s (gradient); both must be f32 or both f64", index,
-                        fy_dtype_name(v.dtype), fy_dtype_name(g.dtype));
+        return FYT_FAIL(
+            DTYPE_MISMATCH,
+            "optimizer: pair %zu is %s (value) and %s (gradient); both must be f32 or both f64",
+            index, fy_dtype_name(v.dtype), fy_dtype_name(g.dtype));
     bool same = v.rank == g.rank;
     for (int i = 0; same && i < v.rank; i++) same = v.dims[i] == g.dims[i];
     if (same) return FY_STATUS_OK;
     return FYT_FAIL(SHAPE_MISMATCH,
-                    "optimizer: value %zu has %llu elements in rank %d, its gradient %llu in rank %d: they must be of one shape", index,
-                    (unsigned long long)v.nelem, v.rank, (unsigned long long)g.nelem, g.rank);
+                    "optimizer: value %zu has %llu elements in rank %d, its gradient %llu in rank "
+                    "%d: they must be of one shape",
+                    index, (unsigned long long)v.nelem, v.rank, (unsigned long long)g.nelem,
+                    g.rank);
 }
 
 /* ---- making one ---- */
@@ -137,10 +157,14 @@ static fy_status_t hold(fy_tensor_t *tensor, fy_tensor_t **out_handle)
     return FY_STATUS_OK;
 }
 
-static bool keeps_state(const fy_optimizer_options_t *options) { return options->kind != FY_OPTIMIZER_SGD || options->momentum != 0; }
+static bool keeps_state(const fy_optimizer_options_t *options)
+{
+    return options->kind != FY_OPTIMIZER_SGD || options->momentum != 0;
+}
 
 /* In a scope of the caller's, whose memory is optimizer state. */
-static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_tensor_t *value, fy_tensor_t *grad, pair_t *pair)
+static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_tensor_t *value,
+                             fy_tensor_t *grad, pair_t *pair)
 {
     fy_tensor_info_t info = { .struct_size = sizeof info };
     fy_tensor_query(value, &info);
@@ -150,8 +174,8 @@ static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_t
         const char *name = k_states[optimizer->options.kind][i];
         if (!name) continue;
         const bool counts = i == STATES - 1;
-        FY_TRY(
-            fy_zeros(info.device, counts ? FY_DTYPE_I64 : info.dtype, counts ? 0 : info.rank, counts ? NULL : info.dims, &pair->state[i]));
+        FY_TRY(fy_zeros(info.device, counts ? FY_DTYPE_I64 : info.dtype, counts ? 0 : info.rank,
+                        counts ? NULL : info.dims, &pair->state[i]));
         fy_tensor_keep(pair->state[i]);
         if (optimizer->count > 1)
             snprintf(pair->name[i], sizeof pair->name[i], "%s.%zu", name, index);
@@ -162,17 +186,20 @@ static fy_status_t make_pair(const fy_optimizer_t *optimizer, size_t index, fy_t
     return FY_STATUS_OK;
 }
 
-static fy_status_t make_all(fy_optimizer_t *optimizer, fy_tensor_t *const *values, fy_tensor_t *const *grads, fy_device_t *device)
+static fy_status_t make_all(fy_optimizer_t *optimizer, fy_tensor_t *const *values,
+                            fy_tensor_t *const *grads, fy_device_t *device)
 {
     FY_TRY(fy_scope_memory(FY_CATEGORY_OPTIMIZER_STATE));
     FY_TRY(fy_full(device, FY_DTYPE_F64, 0, NULL, optimizer->options.lr, &optimizer->lr));
     fy_tensor_keep(optimizer->lr);
     fy_tensor_set_name(optimizer->lr, "lr");
-    for (size_t i = 0; i < optimizer->count; i++) FY_TRY(make_pair(optimizer, i, values[i], grads[i], &optimizer->pairs[i]));
+    for (size_t i = 0; i < optimizer->count; i++)
+        FY_TRY(make_pair(optimizer, i, values[i], grads[i], &optimizer->pairs[i]));
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_optimizer_create(const fy_optimizer_options_t *options, size_t count, fy_tensor_t *const *values, fy_tensor_t *const *grads,
+fy_status_t fy_optimizer_create(const fy_optimizer_options_t *options, size_t count,
+                                fy_tensor_t *const *values, fy_tensor_t *const *grads,
                                 fy_optimizer_t **out_optimizer)
 {
     if (!out_optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer: out_optimizer is NULL");
@@ -180,13 +207,16 @@ fy_status_t fy_optimizer_create(const fy_optimizer_options_t *options, size_t co
     FY_TRY(check_options(options));
     if (count == 0 || !values || !grads || !values[0])
         return FYT_FAIL(INVALID_ARGUMENT, "optimizer: %s",
-                        count ? "values, grads or values[0] is NULL" : "count is 0: there is nothing to update");
+                        count ? "values, grads or values[0] is NULL"
+                              : "count is 0: there is nothing to update");
     fy_tensor_info_t first = { .struct_size = sizeof first };
     fy_tensor_query(values[0], &first);
     for (size_t i = 0; i < count; i++) FY_TRY(check_pair(i, values[i], grads[i], first.device));
-    fy_optimizer_t *optimizer =
-        count > (SIZE_MAX - sizeof *optimizer) / sizeof(pair_t) ? NULL : calloc(1, sizeof *optimizer + count * sizeof(pair_t));
-    if (!optimizer) return FYT_FAIL(OUT_OF_MEMORY, "optimizer: no host memory for %zu pairs", count);
+    fy_optimizer_t *optimizer = count > (SIZE_MAX - sizeof *optimizer) / sizeof(pair_t)
+                                    ? NULL
+                                    : calloc(1, sizeof *optimizer + count * sizeof(pair_t));
+    if (!optimizer)
+        return FYT_FAIL(OUT_OF_MEMORY, "optimizer: no host memory for %zu pairs", count);
     optimizer->options = *options;
     optimizer->count = count;
     fy_scope_t scope = fy_scope_begin("optimizer");
@@ -214,17 +244,20 @@ void fy_optimizer_destroy(fy_optimizer_t *optimizer)
 
 /* ---- using it ---- */
 
-static fy_status_t step_pair(const fy_optimizer_options_t *o, const fy_tensor_t *lr, const pair_t *pair)
+static fy_status_t step_pair(const fy_optimizer_options_t *o, const fy_tensor_t *lr,
+                             const pair_t *pair)
 {
     fy_tensor_t *const *state = pair->state;
     const fy_sgd_attrs_t sgd = { o->momentum, o->dampening, o->weight_decay, o->nesterov != 0 };
-    const fy_adam_attrs_t adam = { o->beta1, o->beta2, o->eps, o->weight_decay, o->kind == FY_OPTIMIZER_ADAMW };
+    const fy_adam_attrs_t adam = { o->beta1, o->beta2, o->eps, o->weight_decay,
+                                   o->kind == FY_OPTIMIZER_ADAMW };
     const fy_adadelta_attrs_t adadelta = { o->rho, o->eps, o->weight_decay };
     switch (o->kind) {
     case FY_OPTIMIZER_SGD:
         if (!state[0]) return fy_sgd_step(pair->value, pair->grad, lr, &sgd);
         return fy_sgd_momentum_step(pair->value, pair->grad, state[0], state[2], lr, &sgd);
-    case FY_OPTIMIZER_ADADELTA: return fy_adadelta_step(pair->value, pair->grad, state[0], state[1], lr, &adadelta);
+    case FY_OPTIMIZER_ADADELTA:
+        return fy_adadelta_step(pair->value, pair->grad, state[0], state[1], lr, &adadelta);
     default: return fy_adam_step(pair->value, pair->grad, state[0], state[1], state[2], lr, &adam);
     }
 }
@@ -232,7 +265,8 @@ static fy_status_t step_pair(const fy_optimizer_options_t *o, const fy_tensor_t 
 fy_status_t fy_optimizer_step(fy_optimizer_t *optimizer)
 {
     if (!optimizer) return FYT_FAIL(INVALID_ARGUMENT, "optimizer_step: optimizer is NULL");
-    for (size_t i = 0; i < optimizer->count; i++) FY_TRY(step_pair(&optimizer->options, optimizer->lr, &optimizer->pairs[i]));
+    for (size_t i = 0; i < optimizer->count; i++)
+        FY_TRY(step_pair(&optimizer->options, optimizer->lr, &optimizer->pairs[i]));
     return FY_STATUS_OK;
 }
 
@@ -254,12 +288,16 @@ fy_status_t fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum
     case FY_OPTIMIZER_SGD:
         if (!optimizer->pairs[0].state[0] && momentum != 0)
             return FYT_FAIL(INVALID_ARGUMENT,
-                            "optimizer sgd: it was made with momentum 0 and has no state for %g; make it with one above 0", momentum);
+                            "optimizer sgd: it was made with momentum 0 and has no state for %g; "
+                            "make it with one above 0",
+                            momentum);
         changed.momentum = momentum;
         break;
     case FY_OPTIMIZER_ADAM:
     case FY_OPTIMIZER_ADAMW: changed.beta1 = momentum; break;
-    default: return FYT_FAIL(INVALID_ARGUMENT, "optimizer %s: it has no momentum", fy_optimizer_name(changed.kind));
+    default:
+        return FYT_FAIL(INVALID_ARGUMENT, "optimizer %s: it has no momentum",
+                        fy_optimizer_name(changed.kind));
     }
     FY_TRY(check_options(&changed));
     optimizer->options = changed;
@@ -271,7 +309,8 @@ void fy_optimizer_get(const fy_optimizer_t *optimizer, fy_optimizer_options_t *o
     if (optimizer && out_options) *out_options = optimizer->options;
 }
 
-void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, const char **out_name, fy_tensor_t **out_tensor)
+void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, const char **out_name,
+                        fy_tensor_t **out_tensor)
 {
     if (out_name) *out_name = NULL;
     if (out_tensor) *out_tensor = NULL;

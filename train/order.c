@@ -1,6 +1,7 @@
 /* Orders: one random permutation for each seed and epoch.
- * A random state is {seed, counter}, and fy_randperm moves the counter by one: the order of an epoch is drawn by setting it, so that a run
- * that is taken up again need not go through the epochs before. */
+ * A random state is {seed, counter}, and fy_randperm moves the counter by one: the order of an
+ * epoch is drawn by setting it, so that a run that is taken up again need not go through the epochs
+ * before. */
 #include "order.h"
 
 #include <ferry/device.h>
@@ -10,11 +11,14 @@
 
 #include "table.h"
 
-fy_status_t fyt_order_make(fy_device_t *device, int64_t seed, int64_t epoch, uint64_t count, fy_tensor_t **out_order)
+fy_status_t fyt_order_make(fy_device_t *device, int64_t seed, int64_t epoch, uint64_t count,
+                           fy_tensor_t **out_order)
 {
     fy_tensor_t *rng, *counter;
     *out_order = NULL;
-    if (count > UINT32_MAX) return FYT_FAIL(INVALID_ARGUMENT, "an order of %llu samples; there may be 2^32 - 1", (unsigned long long)count);
+    if (count > UINT32_MAX)
+        return FYT_FAIL(INVALID_ARGUMENT, "an order of %llu samples; there may be 2^32 - 1",
+                        (unsigned long long)count);
     fy_scope_t scope = fy_scope_begin("order");
     fy_status_t status = fy_rng_create(device, seed, &rng);
     if (status == FY_STATUS_OK && epoch) {

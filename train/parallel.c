@@ -1,5 +1,7 @@
-/* Data-parallel training by one thread: sums over devices, equal parameters, shards of a batch. All of it goes by peer transfers (sums by the
- * devices' own library where they have one) and light requests: the host waits for nothing. Not here: several processes. Next: include/ferry/train/parallel.h. */
+/* Data-parallel training by one thread: sums over devices, equal parameters, shards of a batch. All
+ * of it goes by peer transfers (sums by the devices' own library where they have one) and light
+ * requests: the host waits for nothing. Not here: several processes. Next:
+ * include/ferry/train/parallel.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +16,8 @@
 
 /* ---- summing ---- */
 
-enum { PIECE_ALIGN = 32 }; /* elements: pieces begin on a cache line of their own, in every float dtype */
+/* elements: pieces begin on a cache line of their own, in every float dtype */
+enum { PIECE_ALIGN = 32 };
 
 /* The pieces that `count` devices sum, one each; the last ones may be shorter, or empty. */
 static void cut(int64_t nelem, size_t count, size_t piece, int64_t *out_begin, int64_t *out_end)
@@ -26,7 +29,8 @@ static void cut(int64_t nelem, size_t count, size_t piece, int64_t *out_begin, i
 }
 
 /* Of a flat tensor. An empty piece gives NULL. */
-static fy_status_t slice_piece(fy_tensor_t *flat, int64_t nelem, size_t count, size_t piece, fy_tensor_t **out_view)
+static fy_status_t slice_piece(fy_tensor_t *flat, int64_t nelem, size_t count, size_t piece,
+                               fy_tensor_t **out_view)
 {
     int64_t begin, end;
     cut(nelem, count, piece, &begin, &end);
@@ -34,21 +38,27 @@ static fy_status_t slice_piece(fy_tensor_t *flat, int64_t nelem, size_t count, s
     return begin == end ? FY_STATUS_OK : fy_slice(flat, 0, begin, end, out_view);
 }
 
-/* Each device gets its piece from all others. Nothing of theirs has changed if this fails. received is [owner][from]. */
-static fy_status_t gather(size_t count, fy_tensor_t *const *flat, int64_t nelem, fy_device_t *const *devices, fy_tensor_t **received)
+/* Each device gets its piece from all others. Nothing of theirs has changed if this fails. received
+ * is [owner][from]. */
+static fy_status_t gather(size_t count, fy_tensor_t *const *flat, int64_t nelem,
+                          fy_device_t *const *devices, fy_tensor_t **received)
 {
     for (size_t owner = 0; owner < count; owner++)
         for (size_t from = 0; from < count; from++) {
             fy_tensor_t *piece;
             if (from == owner) continue;
             FY_TRY(slice_piece(flat[from], nelem, count, owner, &piece));
-            if (piece) FY_TRY(fy_tensor_send(piece, devices[owner], NULL, &received[owner * count + from]));
+            if (piece)
+                FY_TRY(
+                    fy_tensor_send(piece, devices[owner], NULL, &received[owner * count + from]));
         }
     return FY_STATUS_OK;
 }
 
-/* In the order of the devices, whichever of them sums: those before the owner are added up first, then its own, then those behind it. */
-static fy_status_t add_up(size_t count, size_t owner, fy_tensor_t *own, fy_tensor_t *const *received)
+/* In the order of the devices, whichever of them sums: those before the owner are added up first,
+ * then its own, then those behind it. */
+static fy_status_t add_up(size_t count, size_t owner, fy_tensor_t *own,
+                          fy_tensor_t *const *received)
 {
     for (size_t from = 1; from < owner; from++) FY_TRY(fy_axpy(received[0], 1, received[from]));
     if (owner) FY_TRY(fy_axpy(own, 1, received[0]));
@@ -56,7 +66,8 @@ static fy_status_t add_up(size_t count, size_t owner, fy_tensor_t *own, fy_tenso
     return FY_STATUS_OK;
 }
 
-static fy_status_t allreduce(size_t count, fy_tensor_t *const *tensors, int64_t nelem, fy_device_t *const *devices, fy_tensor_t **flat,
+static fy_status_t allreduce(size_t count, fy_tensor_t *const *tensors, int64_t nelem,
+                             fy_device_t *const *devices, fy_tensor_t **flat,
                              fy_tensor_t **received)
 {
     for (size_t i = 0; i < count; i++) FY_TRY(fy_reshape(tensors[i], FY_DIMS(-1), &flat[i]));
@@ -77,7 +88,8 @@ static fy_status_t allreduce(size_t count, fy_tensor_t *const *tensors, int64_t 
     return FY_STATUS_OK;
 }
 
-static fy_status_t check_tensors(size_t count, fy_tensor_t *const *tensors, int64_t *out_nelem, fy_device_t **devices)
+static fy_status_t check_tensors(size_t count, fy_tensor_t *const *tensors, int64_t *out_nelem,
+                                 fy_device_t **devices)
 {
     fy_tensor_info_t first = FY_TENSOR_INFO_INIT;
     for (size_t i = 0; i < count; i++) {
@@ -88,17 +100,25 @@ static fy_status_t check_tensors(size_t count, fy_tensor_t *const *tensors, int6
         int same = info.rank == first.rank;
         for (int d = 0; same && d < info.rank; d++) same = info.dims[d] == first.dims[d];
         if (!same)
-            return FYT_FAIL(SHAPE_MISMATCH, "allreduce_sum: tensor %zu has %d axes and %llu elements, tensor 0 has %d and %llu", i,
-                            info.rank, (unsigned long long)info.nelem, first.rank, (unsigned long long)first.nelem);
+            return FYT_FAIL(
+                SHAPE_MISMATCH,
+                "allreduce_sum: tensor %zu has %d axes and %llu elements, tensor 0 has %d and %llu",
+                i, info.rank, (unsigned long long)info.nelem, first.rank,
+                (unsigned long long)first.nelem);
         if (info.dtype != first.dtype ||
-            !(info.dtype == FY_DTYPE_F32 || info.dtype == FY_DTYPE_F64 || info.dtype == FY_DTYPE_F16 || info.dtype == FY_DTYPE_BF16))
-            return FYT_FAIL(DTYPE_MISMATCH, "allreduce_sum: tensor %zu is %s, tensor 0 is %s: all are of one float dtype", i,
-                            fy_dtype_name(info.dtype), fy_dtype_name(first.dtype));
-        if (!info.is_contiguous) return FYT_FAIL(INVALID_ARGUMENT, "allreduce_sum: tensor %zu is not dense", i);
+            !(info.dtype == FY_DTYPE_F32 || info.dtype == FY_DTYPE_F64 ||
+              info.dtype == FY_DTYPE_F16 || info.dtype == FY_DTYPE_BF16))
+            return FYT_FAIL(
+                DTYPE_MISMATCH,
+                "allreduce_sum: tensor %zu is %s, tensor 0 is %s: all are of one float dtype", i,
+                fy_dtype_name(info.dtype), fy_dtype_name(first.dtype));
+        if (!info.is_contiguous)
+            return FYT_FAIL(INVALID_ARGUMENT, "allreduce_sum: tensor %zu is not dense", i);
         for (size_t k = 0; k < i; k++)
             if (devices[k] == info.device)
-                return FYT_FAIL(DEVICE_MISMATCH, "allreduce_sum: tensors %zu and %zu are both on %s: one a device", k, i,
-                                fy_device_name(info.device));
+                return FYT_FAIL(DEVICE_MISMATCH,
+                                "allreduce_sum: tensors %zu and %zu are both on %s: one a device",
+                                k, i, fy_device_name(info.device));
         devices[i] = info.device;
     }
     *out_nelem = (int64_t)first.nelem;
@@ -108,18 +128,23 @@ static fy_status_t check_tensors(size_t count, fy_tensor_t *const *tensors, int6
 fy_status_t fy_allreduce_sum(size_t count, fy_tensor_t *const *tensors)
 {
     if (!count || !tensors) return FYT_FAIL(INVALID_ARGUMENT, "allreduce_sum: no tensors");
-    if (count > 1024) return FYT_FAIL(INVALID_ARGUMENT, "allreduce_sum: %zu devices; 1024 is the most", count);
+    if (count > 1024)
+        return FYT_FAIL(INVALID_ARGUMENT, "allreduce_sum: %zu devices; 1024 is the most", count);
     int64_t nelem = 0;
     fy_device_t **devices = calloc(count, sizeof *devices);
-    fy_tensor_t **flat = calloc(count, sizeof *flat), **received = calloc(count * count, sizeof *received);
-    fy_status_t status = devices && flat && received ? FY_STATUS_OK
-                                                     : FYT_FAIL(OUT_OF_MEMORY, "allreduce_sum: no host memory for %zu tensors", count);
+    fy_tensor_t **flat = calloc(count, sizeof *flat),
+                **received = calloc(count * count, sizeof *received);
+    fy_status_t status =
+        devices && flat && received
+            ? FY_STATUS_OK
+            : FYT_FAIL(OUT_OF_MEMORY, "allreduce_sum: no host memory for %zu tensors", count);
     if (status == FY_STATUS_OK) status = check_tensors(count, tensors, &nelem, devices);
     if (status == FY_STATUS_OK && count > 1 && nelem) {
         int done = 0;
         const fy_scope_t scope = fy_scope_begin("allreduce");
         status = fy_tensor_all_reduce(count, tensors, NULL, &done);
-        if (status == FY_STATUS_OK && !done) status = allreduce(count, tensors, nelem, devices, flat, received);
+        if (status == FY_STATUS_OK && !done)
+            status = allreduce(count, tensors, nelem, devices, flat, received);
         fy_scope_end(scope, 0, NULL);
     }
     free(received);
@@ -132,21 +157,28 @@ fy_status_t fy_allreduce_sum(size_t count, fy_tensor_t *const *tensors)
 
 static fy_status_t check_form(const fy_model_t *first, const fy_model_t *model, size_t index)
 {
-    if (model->dtype != first->dtype || model->nparams != first->nparams || model->room != first->room)
-        return FYT_FAIL(SHAPE_MISMATCH, "models_replicate: model %zu, '%s', has %zu parameters [%s], model 0, '%s', has %zu [%s]", index,
-                        model->name, model->nparams, fy_dtype_name(model->dtype), first->name, first->nparams, fy_dtype_name(first->dtype));
+    if (model->dtype != first->dtype || model->nparams != first->nparams ||
+        model->room != first->room)
+        return FYT_FAIL(SHAPE_MISMATCH,
+                        "models_replicate: model %zu, '%s', has %zu parameters [%s], model 0, "
+                        "'%s', has %zu [%s]",
+                        index, model->name, model->nparams, fy_dtype_name(model->dtype),
+                        first->name, first->nparams, fy_dtype_name(first->dtype));
     for (size_t i = 0; i < model->nparams; i++) {
         const fyt_model_param_t *a = &first->params[i], *b = &model->params[i];
         int same = strcmp(a->name, b->name) == 0 && a->def->rank == b->def->rank;
         for (int d = 0; same && d < a->def->rank; d++) same = a->def->dims[d] == b->def->dims[d];
         if (!same)
             return FYT_FAIL(SHAPE_MISMATCH,
-                            "models_replicate: parameter %zu is '%s' in model 0 and '%s' in model %zu, or of another shape there", i,
-                            a->name, b->name, index);
+                            "models_replicate: parameter %zu is '%s' in model 0 and '%s' in model "
+                            "%zu, or of another shape there",
+                            i, a->name, b->name, index);
     }
     if (model->device == first->device)
-        return FYT_FAIL(DEVICE_MISMATCH, "models_replicate: model %zu is on %s as model 0 is: fy_copy is enough there", index,
-                        fy_device_name(model->device));
+        return FYT_FAIL(
+            DEVICE_MISMATCH,
+            "models_replicate: model %zu is on %s as model 0 is: fy_copy is enough there", index,
+            fy_device_name(model->device));
     return FY_STATUS_OK;
 }
 
@@ -157,11 +189,13 @@ fy_status_t fy_models_replicate(size_t count, fy_model_t *const *models)
         if (!models[i]) return FYT_FAIL(INVALID_ARGUMENT, "models_replicate: model %zu is NULL", i);
         if (i) FY_TRY(check_form(models[0], models[i], i));
     }
-    for (size_t i = 1; i < count; i++) FY_TRY(fy_tensor_send_into(models[i]->values, models[0]->values, NULL, NULL));
+    for (size_t i = 1; i < count; i++)
+        FY_TRY(fy_tensor_send_into(models[i]->values, models[0]->values, NULL, NULL));
     return FY_STATUS_OK;
 }
 
-static fy_status_t upload_shard(fy_tensor_t *x, int64_t begin, int64_t end, fy_device_t *device, fy_tensor_t **out_shard)
+static fy_status_t upload_shard(fy_tensor_t *x, int64_t begin, int64_t end, fy_device_t *device,
+                                fy_tensor_t **out_shard)
 {
     fy_tensor_t *rows;
     FY_TRY(fy_slice(x, 0, begin, end, &rows));
@@ -170,22 +204,26 @@ static fy_status_t upload_shard(fy_tensor_t *x, int64_t begin, int64_t end, fy_d
     return status;
 }
 
-fy_status_t fy_batch_split(const fy_tensor_t *x, size_t count, fy_device_t *const *devices, fy_tensor_t **out_shards)
+fy_status_t fy_batch_split(const fy_tensor_t *x, size_t count, fy_device_t *const *devices,
+                           fy_tensor_t **out_shards)
 {
     if (!out_shards || !x || !devices || !count)
-        return FYT_FAIL(INVALID_ARGUMENT, "batch_split: x, devices or out_shards is NULL, or there are none");
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "batch_split: x, devices or out_shards is NULL, or there are none");
     memset(out_shards, 0, count * sizeof *out_shards);
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     fy_tensor_query(x, &info);
     if (!info.rank || info.dims[0] < (int64_t)count)
-        return FYT_FAIL(SHAPE_MISMATCH, "batch_split: %lld rows for %zu devices: each gets one at least",
+        return FYT_FAIL(SHAPE_MISMATCH,
+                        "batch_split: %lld rows for %zu devices: each gets one at least",
                         info.rank ? (long long)info.dims[0] : 0LL, count);
     const int64_t share = info.dims[0] / (int64_t)count, larger = info.dims[0] % (int64_t)count;
     fy_status_t status = FY_STATUS_OK;
     int64_t begin = 0;
     for (size_t i = 0; i < count && status == FY_STATUS_OK; i++) {
         const int64_t end = begin + share + ((int64_t)i < larger);
-        status = upload_shard((fy_tensor_t *)x, begin, end, devices[i], &out_shards[i]); /* a view, for reading only */
+        /* a view, for reading only */
+        status = upload_shard((fy_tensor_t *)x, begin, end, devices[i], &out_shards[i]);
         begin = end;
     }
     for (size_t i = 0; i < count && status != FY_STATUS_OK; i++) {

@@ -1,5 +1,6 @@
-/* Safetensors files for reading: open, look, read. The header is checked whole before anything is believed (safetensors_header.c); data is
- * read with pread, since a mapped file that is shortened by somebody kills the process, and pages in one fault at a time.
+/* Safetensors files for reading: open, look, read. The header is checked whole before anything is
+ * believed (safetensors_header.c); data is read with pread, since a mapped file that is shortened
+ * by somebody kills the process, and pages in one fault at a time.
  * Not here: writing (safetensors_write.c). Next: include/ferry/train/safetensors.h. */
 #include "train/safetensors.h"
 
@@ -15,7 +16,8 @@
 #include "runtime/base/input.h"
 #include "train/fail.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format's numbers and data are little-endian, and are read as they lie");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "the format's numbers and data are little-endian, and are read as they lie");
 
 enum { PIECE = 1 << 16 };
 
@@ -34,7 +36,8 @@ static fy_status_t read_at(const char *path, int fd, void *data, size_t nbytes, 
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return FYT_FAIL(IO, "cannot read %s: %s", path, strerror(errno));
         if (n == 0)
-            return FYT_FAIL(IO, "%s ends at byte %llu: it has been shortened since it was opened", path, (unsigned long long)offset);
+            return FYT_FAIL(IO, "%s ends at byte %llu: it has been shortened since it was opened",
+                            path, (unsigned long long)offset);
         to += n;
         offset += (uint64_t)n;
         nbytes -= (size_t)n;
@@ -50,7 +53,8 @@ static fy_status_t read_text(const char *path, int fd, char *text, size_t nbytes
         FY_TRY(read_at(path, fd, text + at, count, offset + at));
         const char *zero = memchr(text + at, 0, count);
         if (zero)
-            return FYT_FAIL(CORRUPT_DATA, "%s is not a safetensors file: byte %llu, in its header, is zero", path,
+            return FYT_FAIL(CORRUPT_DATA,
+                            "%s is not a safetensors file: byte %llu, in its header, is zero", path,
                             (unsigned long long)(offset + (uint64_t)(zero - text)));
         at += count;
     }
@@ -63,33 +67,44 @@ static fy_status_t read_header(fy_safetensors_t *file)
     struct stat facts;
     uint64_t length;
     char first;
-    if (fstat(file->fd, &facts)) return FYT_FAIL(IO, "cannot look at %s: %s", file->path, strerror(errno));
+    if (fstat(file->fd, &facts))
+        return FYT_FAIL(IO, "cannot look at %s: %s", file->path, strerror(errno));
     if (!S_ISREG(facts.st_mode))
-        return FYT_FAIL(IO, "%s is no regular file but %s: a safetensors file must have a size", file->path, fy__input_kind(facts.st_mode));
+        return FYT_FAIL(IO, "%s is no regular file but %s: a safetensors file must have a size",
+                        file->path, fy__input_kind(facts.st_mode));
     const uint64_t nbytes = (uint64_t)facts.st_size;
     if (nbytes < sizeof length)
-        return FYT_FAIL(CORRUPT_DATA, "%s is not a safetensors file: it has %llu bytes, and begins with a length of 8", file->path,
-                        (unsigned long long)nbytes);
+        return FYT_FAIL(
+            CORRUPT_DATA,
+            "%s is not a safetensors file: it has %llu bytes, and begins with a length of 8",
+            file->path, (unsigned long long)nbytes);
     FY_TRY(read_at(file->path, file->fd, &length, sizeof length, 0));
     if (length > FYT_HEADER_MOST_NBYTES || length > nbytes - sizeof length || length < 2)
-        return FYT_FAIL(
-            CORRUPT_DATA, "%s is not a whole safetensors file: its header has %llu bytes by its own word; it can have 2 to %llu",
-            file->path, (unsigned long long)length,
-            (unsigned long long)(nbytes - sizeof length < FYT_HEADER_MOST_NBYTES ? nbytes - sizeof length : FYT_HEADER_MOST_NBYTES));
+        return FYT_FAIL(CORRUPT_DATA,
+                        "%s is not a whole safetensors file: its header has %llu bytes by its own "
+                        "word; it can have 2 to %llu",
+                        file->path, (unsigned long long)length,
+                        (unsigned long long)(nbytes - sizeof length < FYT_HEADER_MOST_NBYTES
+                                                 ? nbytes - sizeof length
+                                                 : FYT_HEADER_MOST_NBYTES));
     FY_TRY(read_at(file->path, file->fd, &first, 1, sizeof length));
     if (first != '{')
-        return FYT_FAIL(CORRUPT_DATA, "%s is not a safetensors file: its header has byte 0x%02x where it begins with '{'", file->path,
-                        (unsigned char)first);
+        return FYT_FAIL(
+            CORRUPT_DATA,
+            "%s is not a safetensors file: its header has byte 0x%02x where it begins with '{'",
+            file->path, (unsigned char)first);
     char *text = malloc((size_t)length + 1);
     if (!text)
-        return FYT_FAIL(OUT_OF_MEMORY, "no host memory for the %llu bytes of the header of %s", (unsigned long long)length, file->path);
+        return FYT_FAIL(OUT_OF_MEMORY, "no host memory for the %llu bytes of the header of %s",
+                        (unsigned long long)length, file->path);
     const fy_status_t status = read_text(file->path, file->fd, text, (size_t)length, sizeof length);
     if (status != FY_STATUS_OK) {
         free(text);
         return status;
     }
     file->data_begin = sizeof length + length;
-    return fyt_header_read(file->path, text, (size_t)length, nbytes - file->data_begin, &file->header);
+    return fyt_header_read(file->path, text, (size_t)length, nbytes - file->data_begin,
+                           &file->header);
 }
 
 fy_status_t fy_safetensors_open(const char *path, fy_safetensors_t **out_file)
@@ -105,9 +120,12 @@ fy_status_t fy_safetensors_open(const char *path, fy_safetensors_t **out_file)
         return FYT_FAIL(OUT_OF_MEMORY, "safetensors_open: no host memory to open %s", path);
     }
     file->path = own;
-    /* Not blocking: a pipe that nobody writes is looked at, and refused, without waiting for one. */
+    /* Not blocking: a pipe that nobody writes is looked at, and refused, without waiting for
+     * one. */
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    const fy_status_t status = file->fd < 0 ? FYT_FAIL(IO, "cannot open %s: %s", path, strerror(errno)) : read_header(file);
+    const fy_status_t status = file->fd < 0
+                                   ? FYT_FAIL(IO, "cannot open %s: %s", path, strerror(errno))
+                                   : read_header(file);
     if (status != FY_STATUS_OK) {
         fy_safetensors_close(file);
         return status;
@@ -131,17 +149,21 @@ static fy_status_t check_index(const char *call, const fy_safetensors_t *file, s
 {
     if (!file) return FYT_FAIL(INVALID_ARGUMENT, "%s: file is NULL", call);
     if (index >= file->header.count)
-        return FYT_FAIL(INVALID_ARGUMENT, "%s: tensor %zu of %s, which has %zu", call, index, file->path, file->header.count);
+        return FYT_FAIL(INVALID_ARGUMENT, "%s: tensor %zu of %s, which has %zu", call, index,
+                        file->path, file->header.count);
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_safetensors_at(const fy_safetensors_t *file, size_t index, fy_safetensors_info_t *out_info)
+fy_status_t fy_safetensors_at(const fy_safetensors_t *file, size_t index,
+                              fy_safetensors_info_t *out_info)
 {
     FY_TRY(check_index("safetensors_at", file, index));
     if (!out_info || out_info->struct_size < sizeof out_info->struct_size)
-        return FYT_FAIL(INVALID_ARGUMENT,
-                        "safetensors_at: out_info is NULL, or its struct_size is not set: begin with FY_SAFETENSORS_INFO_INIT");
-    const size_t size = out_info->struct_size < sizeof *out_info ? out_info->struct_size : sizeof *out_info, said = out_info->struct_size;
+        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_at: out_info is NULL, or its struct_size is "
+                                          "not set: begin with FY_SAFETENSORS_INFO_INIT");
+    const size_t size = out_info->struct_size < sizeof *out_info ? out_info->struct_size
+                                                                 : sizeof *out_info,
+                 said = out_info->struct_size;
     memcpy(out_info, &file->header.tensors[index], size);
     out_info->struct_size = said;
     return FY_STATUS_OK;
@@ -150,7 +172,10 @@ fy_status_t fy_safetensors_at(const fy_safetensors_t *file, size_t index, fy_saf
 fy_status_t fy_safetensors_find(const fy_safetensors_t *file, const char *name, size_t *out_index)
 {
     if (!file || !name || !out_index)
-        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_find: %s is NULL", !file ? "file" : !name ? "name" : "out_index");
+        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_find: %s is NULL",
+                        !file   ? "file"
+                        : !name ? "name"
+                                : "out_index");
     *out_index = 0;
     size_t low = 0, high = file->header.count;
     while (low < high) {
@@ -165,7 +190,8 @@ fy_status_t fy_safetensors_find(const fy_safetensors_t *file, const char *name, 
         else
             low = middle + 1;
     }
-    return FYT_FAIL(INVALID_ARGUMENT, "%s has no tensor '%.64s' among its %zu", file->path, name, file->header.count);
+    return FYT_FAIL(INVALID_ARGUMENT, "%s has no tensor '%.64s' among its %zu", file->path, name,
+                    file->header.count);
 }
 
 const char *fy_safetensors_metadata(const fy_safetensors_t *file, const char *key)
@@ -176,26 +202,32 @@ const char *fy_safetensors_metadata(const fy_safetensors_t *file, const char *ke
     return NULL;
 }
 
-/* A BOOL of the format is a byte 0 or 1, as Ferry's is, but nothing keeps a file from having others. */
-static fy_status_t check_values(const fy_safetensors_t *file, const fy_safetensors_info_t *info, const unsigned char *data)
+/* A BOOL of the format is a byte 0 or 1, as Ferry's is, but nothing keeps a file from having
+ * others. */
+static fy_status_t check_values(const fy_safetensors_t *file, const fy_safetensors_info_t *info,
+                                const unsigned char *data)
 {
     if (info->dtype != FY_DTYPE_BOOL) return FY_STATUS_OK;
     for (uint64_t i = 0; i < info->nbytes; i++)
         if (data[i] > 1)
-            return FYT_FAIL(CORRUPT_DATA, "%s: element %llu of tensor '%.64s' [bool] is the byte %d, not 0 or 1", file->path,
-                            (unsigned long long)i, info->name, data[i]);
+            return FYT_FAIL(CORRUPT_DATA,
+                            "%s: element %llu of tensor '%.64s' [bool] is the byte %d, not 0 or 1",
+                            file->path, (unsigned long long)i, info->name, data[i]);
     return FY_STATUS_OK;
 }
 
-static fy_status_t read_data(const fy_safetensors_t *file, const fy_safetensors_info_t *info, fy_tensor_t *dst)
+static fy_status_t read_data(const fy_safetensors_t *file, const fy_safetensors_info_t *info,
+                             fy_tensor_t *dst)
 {
     void *data;
     FY_TRY(fy_tensor_map(dst, FY_ACCESS_WRITE, &data));
-    FY_TRY(read_at(file->path, file->fd, data, (size_t)info->nbytes, file->data_begin + info->offset));
+    FY_TRY(
+        read_at(file->path, file->fd, data, (size_t)info->nbytes, file->data_begin + info->offset));
     return check_values(file, info, data);
 }
 
-fy_status_t fy_safetensors_read(const fy_safetensors_t *file, size_t index, fy_tensor_t **out_tensor)
+fy_status_t fy_safetensors_read(const fy_safetensors_t *file, size_t index,
+                                fy_tensor_t **out_tensor)
 {
     if (!out_tensor) return FYT_FAIL(INVALID_ARGUMENT, "safetensors_read: out_tensor is NULL");
     *out_tensor = NULL;
@@ -221,14 +253,19 @@ fy_status_t fy_safetensors_read_into(const fy_safetensors_t *file, size_t index,
     fy_tensor_info_t to = FY_TENSOR_INFO_INIT;
     fy_tensor_query(dst, &to);
     if (to.dtype != info->dtype)
-        return FYT_FAIL(DTYPE_MISMATCH, "safetensors_read_into: tensor '%.64s' of %s is %s, dst is %s", info->name, file->path,
-                        fy_dtype_name(info->dtype), fy_dtype_name(to.dtype));
+        return FYT_FAIL(DTYPE_MISMATCH,
+                        "safetensors_read_into: tensor '%.64s' of %s is %s, dst is %s", info->name,
+                        file->path, fy_dtype_name(info->dtype), fy_dtype_name(to.dtype));
     int same = to.rank == info->rank;
     for (int i = 0; same && i < to.rank; i++) same = to.dims[i] == info->dims[i];
     if (!same)
         return FYT_FAIL(SHAPE_MISMATCH,
-                        "safetensors_read_into: tensor '%.64s' of %s has another shape than dst (%d axes and %llu bytes; %d and %llu)",
-                        info->name, file->path, info->rank, (unsigned long long)info->nbytes, to.rank, (unsigned long long)to.nbytes);
-    if (!to.is_contiguous) return FYT_FAIL(INVALID_ARGUMENT, "safetensors_read_into: dst is not dense: read into a dense one and copy");
+                        "safetensors_read_into: tensor '%.64s' of %s has another shape than dst "
+                        "(%d axes and %llu bytes; %d and %llu)",
+                        info->name, file->path, info->rank, (unsigned long long)info->nbytes,
+                        to.rank, (unsigned long long)to.nbytes);
+    if (!to.is_contiguous)
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "safetensors_read_into: dst is not dense: read into a dense one and copy");
     return read_data(file, info, dst);
 }

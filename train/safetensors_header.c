@@ -1,6 +1,8 @@
-/* A safetensors header: its grammar, and that shapes, offsets and the file's length agree. The grammar is {"__metadata__": {text: text},
- * name: {"dtype": text, "shape": [whole...], "data_offsets": [whole, whole]}, ...} with each key once; nothing else is let through, so depth and
- * memory are bounded by the text. Not here: pieces of JSON (json_text.c), the file (safetensors.c), writing (safetensors_write.c). */
+/* A safetensors header: its grammar, and that shapes, offsets and the file's length agree. The
+ * grammar is {"__metadata__": {text: text}, name: {"dtype": text, "shape": [whole...],
+ * "data_offsets": [whole, whole]}, ...} with each key once; nothing else is let through, so depth
+ * and memory are bounded by the text. Not here: pieces of JSON (json_text.c), the file
+ * (safetensors.c), writing (safetensors_write.c). */
 #include "train/safetensors.h"
 
 #include <stdarg.h>
@@ -12,17 +14,34 @@
 #include "train/fail.h"
 #include "train/json_text.h"
 
-/* In the format's own order (the reference writer sorts by it, last first). dtype FY_DTYPE_COUNT: Ferry has none of that kind. */
+/* In the format's own order (the reference writer sorts by it, last first). dtype FY_DTYPE_COUNT:
+ * Ferry has none of that kind. */
 static const struct {
     const char *text;
     fy_dtype_t dtype;
 } dtypes[] = {
-    { "BOOL", FY_DTYPE_BOOL },     { "F4", FY_DTYPE_COUNT },          { "F6_E2M3", FY_DTYPE_COUNT },     { "F6_E3M2", FY_DTYPE_COUNT },
-    { "U8", FY_DTYPE_U8 },         { "I8", FY_DTYPE_COUNT },          { "F8_E5M2", FY_DTYPE_COUNT },     { "F8_E4M3", FY_DTYPE_COUNT },
-    { "F8_E8M0", FY_DTYPE_COUNT }, { "F8_E4M3FNUZ", FY_DTYPE_COUNT }, { "F8_E5M2FNUZ", FY_DTYPE_COUNT }, { "I16", FY_DTYPE_COUNT },
-    { "U16", FY_DTYPE_COUNT },     { "F16", FY_DTYPE_F16 },           { "BF16", FY_DTYPE_BF16 },         { "I32", FY_DTYPE_I32 },
-    { "U32", FY_DTYPE_COUNT },     { "F32", FY_DTYPE_F32 },           { "C64", FY_DTYPE_COUNT },         { "F64", FY_DTYPE_F64 },
-    { "I64", FY_DTYPE_I64 },       { "U64", FY_DTYPE_COUNT },
+    { "BOOL", FY_DTYPE_BOOL },
+    { "F4", FY_DTYPE_COUNT },
+    { "F6_E2M3", FY_DTYPE_COUNT },
+    { "F6_E3M2", FY_DTYPE_COUNT },
+    { "U8", FY_DTYPE_U8 },
+    { "I8", FY_DTYPE_COUNT },
+    { "F8_E5M2", FY_DTYPE_COUNT },
+    { "F8_E4M3", FY_DTYPE_COUNT },
+    { "F8_E8M0", FY_DTYPE_COUNT },
+    { "F8_E4M3FNUZ", FY_DTYPE_COUNT },
+    { "F8_E5M2FNUZ", FY_DTYPE_COUNT },
+    { "I16", FY_DTYPE_COUNT },
+    { "U16", FY_DTYPE_COUNT },
+    { "F16", FY_DTYPE_F16 },
+    { "BF16", FY_DTYPE_BF16 },
+    { "I32", FY_DTYPE_I32 },
+    { "U32", FY_DTYPE_COUNT },
+    { "F32", FY_DTYPE_F32 },
+    { "C64", FY_DTYPE_COUNT },
+    { "F64", FY_DTYPE_F64 },
+    { "I64", FY_DTYPE_I64 },
+    { "U64", FY_DTYPE_COUNT },
 };
 enum { NDTYPES = sizeof dtypes / sizeof *dtypes };
 
@@ -61,7 +80,8 @@ static shown_t show(const char *name)
     const int is_cut = n > most;
     if (is_cut)
         for (n = most; n && ((unsigned char)name[n] & 0xC0) == 0x80;) n--;
-    for (size_t i = 0; i < n; i++) s.text[i] = (unsigned char)name[i] < ' ' || name[i] == 127 ? '?' : name[i];
+    for (size_t i = 0; i < n; i++)
+        s.text[i] = (unsigned char)name[i] < ' ' || name[i] == 127 ? '?' : name[i];
     memcpy(s.text + n, is_cut ? "..." : "", is_cut ? 4 : 1);
     return s;
 }
@@ -74,8 +94,8 @@ static fy_status_t corrupt(const reader_t *r, const char *format, ...)
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return FYT_FAIL(CORRUPT_DATA, "%s is not a whole safetensors file: byte %zu of its header: %s", r->path,
-                    (size_t)(r->json.at - r->json.begin), what);
+    return FYT_FAIL(CORRUPT_DATA, "%s is not a whole safetensors file: byte %zu of its header: %s",
+                    r->path, (size_t)(r->json.at - r->json.begin), what);
 }
 
 static fy_status_t syntax(const reader_t *r) { return corrupt(r, "%s", r->json.wrong); }
@@ -91,7 +111,9 @@ static fy_status_t grow(const reader_t *r, void **array, size_t count, size_t *r
     const size_t more = *room ? *room * 2 : 8;
     void *larger = realloc(*array, more * size);
     if (!larger)
-        return FYT_FAIL(OUT_OF_MEMORY, "no host memory for the %zu tensors or more that the header of %s names", count + 1, r->path);
+        return FYT_FAIL(OUT_OF_MEMORY,
+                        "no host memory for the %zu tensors or more that the header of %s names",
+                        count + 1, r->path);
     *array = larger;
     *room = more;
     return FY_STATUS_OK;
@@ -108,10 +130,12 @@ static fy_status_t read_dtype(reader_t *r, fy_safetensors_info_t *info)
         info->dtype = dtypes[i].dtype;
         if (info->dtype != FY_DTYPE_COUNT) return FY_STATUS_OK;
         return FYT_FAIL(UNSUPPORTED,
-                        "%s: tensor '%s' is of dtype %s, which Ferry has not: convert the file to F32, F16, BF16 or another that it has",
+                        "%s: tensor '%s' is of dtype %s, which Ferry has not: convert the file to "
+                        "F32, F16, BF16 or another that it has",
                         r->path, show(info->name).text, text);
     }
-    return corrupt(r, "tensor '%s' is of an unknown dtype, '%s'", show(info->name).text, show(text).text);
+    return corrupt(r, "tensor '%s' is of an unknown dtype, '%s'", show(info->name).text,
+                   show(text).text);
 }
 
 static fy_status_t read_shape(reader_t *r, fy_safetensors_info_t *info)
@@ -125,10 +149,11 @@ static fy_status_t read_shape(reader_t *r, fy_safetensors_info_t *info)
     while (more) {
         uint64_t dim;
         TAKE(fyt_json_whole(&r->json, &dim));
-        if (dim > INT64_MAX) return corrupt(r, "a dim of tensor '%s' is past 2^63 - 1", show(info->name).text);
+        if (dim > INT64_MAX)
+            return corrupt(r, "a dim of tensor '%s' is past 2^63 - 1", show(info->name).text);
         if (info->rank == FY_MAX_RANK)
-            return FYT_FAIL(UNSUPPORTED, "%s: tensor '%s' has more than %d axes, Ferry's most", r->path, show(info->name).text,
-                            FY_MAX_RANK);
+            return FYT_FAIL(UNSUPPORTED, "%s: tensor '%s' has more than %d axes, Ferry's most",
+                            r->path, show(info->name).text, FY_MAX_RANK);
         info->dims[info->rank++] = (int64_t)dim;
         TAKE(fyt_json_more(&r->json, ']', &more));
     }
@@ -143,12 +168,17 @@ static fy_status_t read_offsets(reader_t *r, fy_safetensors_info_t *info)
     TAKE(fyt_json_take(&r->json, '['));
     TAKE(fyt_json_whole(&r->json, &info->offset));
     TAKE(fyt_json_more(&r->json, ']', &more));
-    if (!more) return corrupt(r, "data_offsets of tensor '%s' has one number, not two", show(info->name).text);
+    if (!more)
+        return corrupt(r, "data_offsets of tensor '%s' has one number, not two",
+                       show(info->name).text);
     TAKE(fyt_json_whole(&r->json, &end));
     TAKE(fyt_json_more(&r->json, ']', &more));
-    if (more) return corrupt(r, "data_offsets of tensor '%s' has more than two numbers", show(info->name).text);
+    if (more)
+        return corrupt(r, "data_offsets of tensor '%s' has more than two numbers",
+                       show(info->name).text);
     if (info->offset > end)
-        return corrupt(r, "tensor '%s' ends at %llu, before it begins, at %llu", show(info->name).text, (unsigned long long)end,
+        return corrupt(r, "tensor '%s' ends at %llu, before it begins, at %llu",
+                       show(info->name).text, (unsigned long long)end,
                        (unsigned long long)info->offset);
     info->nbytes = end - info->offset;
     return FY_STATUS_OK;
@@ -156,18 +186,21 @@ static fy_status_t read_offsets(reader_t *r, fy_safetensors_info_t *info)
 
 static fy_status_t check_size(const reader_t *r, const fy_safetensors_info_t *info)
 {
-    uint64_t nbytes = fy_dtype_size(info->dtype); /* as if no dim were 0: no tensor can have such a shape, fy_empty refuses it, too */
+    /* as if no dim were 0: no tensor can have such a shape, fy_empty refuses it, too */
+    uint64_t nbytes = fy_dtype_size(info->dtype);
     bool is_empty = false;
     for (int i = 0; i < info->rank; i++) {
         if (info->dims[i] == 0)
             is_empty = true;
-        else if (__builtin_mul_overflow(nbytes, (uint64_t)info->dims[i], &nbytes) || nbytes > INT64_MAX)
+        else if (__builtin_mul_overflow(nbytes, (uint64_t)info->dims[i], &nbytes) ||
+                 nbytes > INT64_MAX)
             return corrupt(r, "the size of tensor '%s' overflows", show(info->name).text);
     }
     if (is_empty) nbytes = 0;
     if (nbytes != info->nbytes)
-        return corrupt(r, "tensor '%s' has %llu bytes by its shape and dtype, and %llu by its offsets", show(info->name).text,
-                       (unsigned long long)nbytes, (unsigned long long)info->nbytes);
+        return corrupt(
+            r, "tensor '%s' has %llu bytes by its shape and dtype, and %llu by its offsets",
+            show(info->name).text, (unsigned long long)nbytes, (unsigned long long)info->nbytes);
     return FY_STATUS_OK;
 }
 
@@ -176,10 +209,13 @@ static fy_status_t read_tensor(reader_t *r, char *name)
     static const struct {
         const char *key;
         fy_status_t (*read)(reader_t *r, fy_safetensors_info_t *info);
-    } keys[] = { { "dtype", read_dtype }, { "shape", read_shape }, { "data_offsets", read_offsets } };
+    } keys[] = { { "dtype", read_dtype },
+                 { "shape", read_shape },
+                 { "data_offsets", read_offsets } };
     enum { NKEYS = sizeof keys / sizeof *keys };
     fyt_header_t *header = r->header;
-    FY_TRY(grow(r, (void **)&header->tensors, header->count, &r->tensor_room, sizeof *header->tensors));
+    FY_TRY(grow(r, (void **)&header->tensors, header->count, &r->tensor_room,
+                sizeof *header->tensors));
     fy_safetensors_info_t *info = &header->tensors[header->count];
     *info = (fy_safetensors_info_t){ .struct_size = sizeof *info, .name = name };
 
@@ -190,7 +226,9 @@ static fy_status_t read_tensor(reader_t *r, char *name)
         int k = 0;
         TAKE(fyt_json_text(&r->json, &key));
         while (k < NKEYS && strcmp(keys[k].key, key) != 0) k++;
-        if (k == NKEYS) return corrupt(r, "tensor '%s' has an unknown key, '%s'", show(name).text, show(key).text);
+        if (k == NKEYS)
+            return corrupt(r, "tensor '%s' has an unknown key, '%s'", show(name).text,
+                           show(key).text);
         if (seen & 1 << k) return corrupt(r, "tensor '%s' has '%s' twice", show(name).text, key);
         seen |= 1 << k;
         TAKE(fyt_json_take(&r->json, ':'));
@@ -198,7 +236,8 @@ static fy_status_t read_tensor(reader_t *r, char *name)
         TAKE(fyt_json_more(&r->json, '}', &more));
     }
     for (int k = 0; k < NKEYS; k++)
-        if (!(seen & 1 << k)) return corrupt(r, "tensor '%s' has no '%s'", show(name).text, keys[k].key);
+        if (!(seen & 1 << k))
+            return corrupt(r, "tensor '%s' has no '%s'", show(name).text, keys[k].key);
     FY_TRY(check_size(r, info));
     header->count++;
     return FY_STATUS_OK;
@@ -217,7 +256,8 @@ static fy_status_t read_metadata(reader_t *r)
     }
     while (more) {
         char *key, *value;
-        FY_TRY(grow(r, (void **)&header->pairs, header->npairs, &r->pair_room, sizeof *header->pairs));
+        FY_TRY(
+            grow(r, (void **)&header->pairs, header->npairs, &r->pair_room, sizeof *header->pairs));
         TAKE(fyt_json_text(&r->json, &key));
         TAKE(fyt_json_take(&r->json, ':'));
         TAKE(fyt_json_text(&r->json, &value));
@@ -244,7 +284,8 @@ static fy_status_t read_header(reader_t *r)
         TAKE(fyt_json_more(&r->json, '}', &more));
     }
     (void)fyt_json_peek(&r->json);
-    return r->json.at == r->json.end ? FY_STATUS_OK : corrupt(r, "something behind the header's end");
+    return r->json.at == r->json.end ? FY_STATUS_OK
+                                     : corrupt(r, "something behind the header's end");
 }
 
 /* ---- what must hold of all of it ---- */
@@ -253,7 +294,8 @@ static int compare_data(const void *a, const void *b)
 {
     const fy_safetensors_info_t *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    if (x->nbytes != y->nbytes) return x->nbytes < y->nbytes ? -1 : 1; /* empty ones first: the others begin where they end */
+    /* empty ones first: the others begin where they end */
+    if (x->nbytes != y->nbytes) return x->nbytes < y->nbytes ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
@@ -272,15 +314,18 @@ static fy_status_t check_names(reader_t *r)
 {
     fyt_header_t *h = r->header;
     h->by_name = malloc((h->count ? h->count : 1) * sizeof *h->by_name);
-    if (!h->by_name) return FYT_FAIL(OUT_OF_MEMORY, "no host memory for the names of %zu tensors", h->count);
+    if (!h->by_name)
+        return FYT_FAIL(OUT_OF_MEMORY, "no host memory for the names of %zu tensors", h->count);
     for (size_t i = 0; i < h->count; i++) h->by_name[i] = i;
     if (h->count) qsort_r(h->by_name, h->count, sizeof *h->by_name, compare_names, h->tensors);
     for (size_t i = 1; i < h->count; i++)
         if (strcmp(h->tensors[h->by_name[i - 1]].name, h->tensors[h->by_name[i]].name) == 0)
-            return corrupt(r, "two tensors are called '%s'", show(h->tensors[h->by_name[i]].name).text);
+            return corrupt(r, "two tensors are called '%s'",
+                           show(h->tensors[h->by_name[i]].name).text);
     if (h->npairs) qsort(h->pairs, h->npairs, sizeof *h->pairs, compare_pairs);
     for (size_t i = 1; i < h->npairs; i++)
-        if (strcmp(h->pairs[i - 1].key, h->pairs[i].key) == 0) return corrupt(r, "__metadata__ has '%s' twice", show(h->pairs[i].key).text);
+        if (strcmp(h->pairs[i - 1].key, h->pairs[i].key) == 0)
+            return corrupt(r, "__metadata__ has '%s' twice", show(h->pairs[i].key).text);
     return FY_STATUS_OK;
 }
 
@@ -292,23 +337,35 @@ static fy_status_t check_cover(reader_t *r, uint64_t data_nbytes)
     for (size_t i = 0; i < h->count; i++) {
         const fy_safetensors_info_t *t = &h->tensors[i];
         if (t->offset != end)
-            return corrupt(r, "tensor '%s' begins at byte %llu of the data, and what is before it ends at %llu: %s", show(t->name).text,
-                           (unsigned long long)t->offset, (unsigned long long)end, t->offset < end ? "they overlap" : "a hole");
-        end += t->nbytes; /* each is at most 2^63 - 1, and begins at a sum that has not overflowed: checked below */
+            return corrupt(r,
+                           "tensor '%s' begins at byte %llu of the data, and what is before it "
+                           "ends at %llu: %s",
+                           show(t->name).text, (unsigned long long)t->offset,
+                           (unsigned long long)end, t->offset < end ? "they overlap" : "a hole");
+        /* each is at most 2^63 - 1, and begins at a sum that has not overflowed: checked below */
+        end += t->nbytes;
         if (end > data_nbytes)
-            return corrupt(r, "tensor '%s' ends at byte %llu of the data, and the file has %llu", show(t->name).text,
-                           (unsigned long long)end, (unsigned long long)data_nbytes);
+            return corrupt(r, "tensor '%s' ends at byte %llu of the data, and the file has %llu",
+                           show(t->name).text, (unsigned long long)end,
+                           (unsigned long long)data_nbytes);
     }
-    if (end != data_nbytes) return corrupt(r, "%llu bytes behind the last tensor", (unsigned long long)(data_nbytes - end));
+    if (end != data_nbytes)
+        return corrupt(r, "%llu bytes behind the last tensor",
+                       (unsigned long long)(data_nbytes - end));
     return FY_STATUS_OK;
 }
 
-fy_status_t fyt_header_read(const char *path, char *text, size_t nbytes, uint64_t data_nbytes, fyt_header_t *out_header)
+fy_status_t fyt_header_read(const char *path, char *text, size_t nbytes, uint64_t data_nbytes,
+                            fyt_header_t *out_header)
 {
     *out_header = (fyt_header_t){ .text = text };
     text[nbytes] = 0;
-    reader_t r = { .path = path, .json = { text, text, text + nbytes, NULL }, .header = out_header };
-    fy_status_t status = fyt_utf8_is_valid(text, nbytes) ? read_header(&r) : corrupt(&r, "the header is not valid UTF-8");
+    reader_t r = { .path = path,
+                   .json = { text, text, text + nbytes, NULL },
+                   .header = out_header };
+    fy_status_t status = fyt_utf8_is_valid(text, nbytes)
+                             ? read_header(&r)
+                             : corrupt(&r, "the header is not valid UTF-8");
     if (status == FY_STATUS_OK) status = check_cover(&r, data_nbytes);
     if (status == FY_STATUS_OK) status = check_names(&r);
     if (status != FY_STATUS_OK) fyt_header_free(out_header);

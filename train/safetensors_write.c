@@ -1,5 +1,6 @@
-/* Writing safetensors files: byte for byte what the reference writer writes (its order, its JSON without blanks, its padding), beside the
- * path and renamed over it. All that can be wrong with the tensors is found before the file is begun.
+/* Writing safetensors files: byte for byte what the reference writer writes (its order, its JSON
+ * without blanks, its padding), beside the path and renamed over it. All that can be wrong with the
+ * tensors is found before the file is begun.
  * Not here: reading (safetensors.c), how a file is replaced (replace.c). */
 #include "train/safetensors.h"
 
@@ -56,7 +57,8 @@ static void put_number(text_t *text, uint64_t number)
     put(text, digits, (size_t)snprintf(digits, sizeof digits, "%llu", (unsigned long long)number));
 }
 
-/* As the reference's serializer escapes: short forms where there are any, other control characters as \u00xx, nothing else. */
+/* As the reference's serializer escapes: short forms where there are any, other control characters
+ * as \u00xx, nothing else. */
 static void put_quoted(text_t *text, const char *s)
 {
     static const char from[] = "\"\\\b\f\n\r\t", into[] = "\"\\bfnrt";
@@ -67,7 +69,8 @@ static void put_quoted(text_t *text, const char *s)
         if (escape)
             put(text, (char[]){ '\\', into[escape - from] }, 2);
         else if ((unsigned char)*s < ' ')
-            put(text, escaped, (size_t)snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)(unsigned char)*s));
+            put(text, escaped,
+                (size_t)snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)(unsigned char)*s));
         else
             put(text, s, 1);
     }
@@ -91,8 +94,8 @@ static void put_item(text_t *text, const item_t *item, uint64_t begin)
     put_text(text, "]}");
 }
 
-static fy_status_t make_header(const char *path, size_t count, const item_t *items, size_t npairs, const fy_safetensors_pair_t *pairs,
-                               text_t *text)
+static fy_status_t make_header(const char *path, size_t count, const item_t *items, size_t npairs,
+                               const fy_safetensors_pair_t *pairs, text_t *text)
 {
     uint64_t begin = 0;
     put_text(text, "{");
@@ -111,10 +114,14 @@ static fy_status_t make_header(const char *path, size_t count, const item_t *ite
     }
     put_text(text, "}");
     while (text->used % 8 && !text->is_out_of_memory) put_text(text, " ");
-    if (text->is_out_of_memory) return FYT_FAIL(OUT_OF_MEMORY, "safetensors_write: no host memory for the header of %s", path);
+    if (text->is_out_of_memory)
+        return FYT_FAIL(OUT_OF_MEMORY, "safetensors_write: no host memory for the header of %s",
+                        path);
     if (text->used > FYT_HEADER_MOST_NBYTES)
-        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: the header of %s would have %zu bytes; no reader takes more than %u", path,
-                        text->used, FYT_HEADER_MOST_NBYTES);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "safetensors_write: the header of %s would have %zu bytes; no reader takes "
+                        "more than %u",
+                        path, text->used, FYT_HEADER_MOST_NBYTES);
     return FY_STATUS_OK;
 }
 
@@ -127,7 +134,10 @@ static int compare_items(const void *a, const void *b)
     return order ? order : strcmp(x->name, y->name);
 }
 
-static int compare_item_names(const void *a, const void *b) { return strcmp(((const item_t *)a)->name, ((const item_t *)b)->name); }
+static int compare_item_names(const void *a, const void *b)
+{
+    return strcmp(((const item_t *)a)->name, ((const item_t *)b)->name);
+}
 
 static int compare_pairs(const void *a, const void *b)
 {
@@ -138,13 +148,16 @@ static fy_status_t check_pairs(size_t npairs, fy_safetensors_pair_t *pairs)
 {
     for (size_t i = 0; i < npairs; i++) {
         const char *key = pairs[i].key, *value = pairs[i].value;
-        if (!key || !value || !fyt_utf8_is_valid(key, strlen(key)) || !fyt_utf8_is_valid(value, strlen(value)))
-            return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: key or value of pair %zu is NULL or not UTF-8", i);
+        if (!key || !value || !fyt_utf8_is_valid(key, strlen(key)) ||
+            !fyt_utf8_is_valid(value, strlen(value)))
+            return FYT_FAIL(INVALID_ARGUMENT,
+                            "safetensors_write: key or value of pair %zu is NULL or not UTF-8", i);
     }
     if (npairs) qsort(pairs, npairs, sizeof *pairs, compare_pairs);
     for (size_t i = 1; i < npairs; i++)
         if (strcmp(pairs[i - 1].key, pairs[i].key) == 0)
-            return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: two pairs have the key '%.64s'", pairs[i].key);
+            return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: two pairs have the key '%.64s'",
+                            pairs[i].key);
     return FY_STATUS_OK;
 }
 
@@ -153,22 +166,29 @@ static fy_status_t take_entry(size_t index, const fy_safetensors_entry_t *entry,
 {
     const char *name = entry->name;
     if (!name || !entry->tensor)
-        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: entry %zu has no %s", index, name ? "tensor" : "name");
+        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: entry %zu has no %s", index,
+                        name ? "tensor" : "name");
     if (strcmp(name, "__metadata__") == 0)
-        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: the name of entry %zu is '__metadata__', which is taken: give it another",
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "safetensors_write: the name of entry %zu is '__metadata__', which is "
+                        "taken: give it another",
                         index);
     if (!fyt_utf8_is_valid(name, strlen(name)))
-        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: the name of entry %zu is not UTF-8", index);
+        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: the name of entry %zu is not UTF-8",
+                        index);
     item->name = name;
     item->info = (fy_tensor_info_t)FY_TENSOR_INFO_INIT;
     fy_tensor_query(entry->tensor, &item->info);
     if (item->info.device != fy_device_host())
         return FYT_FAIL(DEVICE_MISMATCH,
-                        "safetensors_write: tensor '%.64s' is on %s\n  Ferry moves nothing by itself. Download it first: %llu bytes", name,
-                        fy_device_name(item->info.device), (unsigned long long)item->info.nbytes);
+                        "safetensors_write: tensor '%.64s' is on %s\n  Ferry moves nothing by "
+                        "itself. Download it first: %llu bytes",
+                        name, fy_device_name(item->info.device),
+                        (unsigned long long)item->info.nbytes);
     fy_tensor_t *from = (fy_tensor_t *)entry->tensor; /* mapped for reading only */
     if (!item->info.is_contiguous) {
-        FY_TRY(fy_tensor_create(fy_device_host(), item->info.dtype, item->info.rank, item->info.dims, &item->dense));
+        FY_TRY(fy_tensor_create(fy_device_host(), item->info.dtype, item->info.rank,
+                                item->info.dims, &item->dense));
         FY_TRY(fy_copy(item->dense, entry->tensor));
         from = item->dense;
     }
@@ -184,37 +204,45 @@ static fy_status_t take_entries(size_t count, const fy_safetensors_entry_t *entr
     if (count) qsort(items, count, sizeof *items, compare_item_names);
     for (size_t i = 1; i < count; i++)
         if (strcmp(items[i - 1].name, items[i].name) == 0)
-            return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: two tensors are called '%.64s'", items[i].name);
+            return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: two tensors are called '%.64s'",
+                            items[i].name);
     if (count) qsort(items, count, sizeof *items, compare_items);
     return FY_STATUS_OK;
 }
 
 /* ---- the file ---- */
 
-static fy_status_t write_file(const char *path, const text_t *header, size_t count, const item_t *items)
+static fy_status_t write_file(const char *path, const text_t *header, size_t count,
+                              const item_t *items)
 {
     fyt_replace_t file;
     const uint64_t length = header->used;
     FY_TRY(fyt_replace_begin(&file, path));
     fy_status_t status = fyt_replace_write(&file, &length, sizeof length);
     if (status == FY_STATUS_OK) status = fyt_replace_write(&file, header->bytes, header->used);
-    for (size_t i = 0; i < count && status == FY_STATUS_OK; i++) status = fyt_replace_write(&file, items[i].data, items[i].info.nbytes);
+    for (size_t i = 0; i < count && status == FY_STATUS_OK; i++)
+        status = fyt_replace_write(&file, items[i].data, items[i].info.nbytes);
     if (status == FY_STATUS_OK) return fyt_replace_commit(&file);
     fyt_replace_abort(&file);
     return status;
 }
 
-fy_status_t fy_safetensors_write(const char *path, size_t count, const fy_safetensors_entry_t *entries, size_t npairs,
+fy_status_t fy_safetensors_write(const char *path, size_t count,
+                                 const fy_safetensors_entry_t *entries, size_t npairs,
                                  const fy_safetensors_pair_t *pairs)
 {
     if (!path || (count && !entries) || (npairs && !pairs))
-        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: %s is NULL", !path ? "path" : count && !entries ? "entries" : "pairs");
+        return FYT_FAIL(INVALID_ARGUMENT, "safetensors_write: %s is NULL",
+                        !path               ? "path"
+                        : count && !entries ? "entries"
+                                            : "pairs");
     text_t header = { 0 };
     item_t *items = calloc(count ? count : 1, sizeof *items);
     fy_safetensors_pair_t *sorted = calloc(npairs ? npairs : 1, sizeof *sorted);
     fy_status_t status = FY_STATUS_OK;
     if (!items || !sorted) {
-        status = FYT_FAIL(OUT_OF_MEMORY, "safetensors_write: no host memory for the names of %zu tensors", count);
+        status = FYT_FAIL(OUT_OF_MEMORY,
+                          "safetensors_write: no host memory for the names of %zu tensors", count);
         goto done;
     }
     if (npairs) memcpy(sorted, pairs, npairs * sizeof *sorted);

@@ -1,6 +1,8 @@
-/* Schedules: the learning rate, and the momentum that mirrors it, as functions of the step. Nothing is kept from one step to the next.
- * Formulas: torch.optim.lr_scheduler of PyTorch 1.13 (StepLR, CosineAnnealingLR in closed form, CyclicLR, OneCycleLR, LinearLR for the
- * warm-up); the papers stand in the header. Not here: who sets what comes out (fy_optimizer_set_lr, fy_optimizer_set_momentum). */
+/* Schedules: the learning rate, and the momentum that mirrors it, as functions of the step. Nothing
+ * is kept from one step to the next.
+ * Formulas: torch.optim.lr_scheduler of PyTorch 1.13 (StepLR, CosineAnnealingLR in closed form,
+ * CyclicLR, OneCycleLR, LinearLR for the warm-up); the papers stand in the header. Not here: who
+ * sets what comes out (fy_optimizer_set_lr, fy_optimizer_set_momentum). */
 #include <ferry/train/schedule.h>
 
 #include <math.h>
@@ -20,7 +22,8 @@ const char *fy_schedule_name(fy_schedule_kind_t kind)
     return (unsigned)kind < FY_SCHEDULE_COUNT ? names[kind] : "?";
 }
 
-void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_steps, fy_schedule_t *out_schedule)
+void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_steps,
+                          fy_schedule_t *out_schedule)
 {
     const fy_schedule_t defaults = { .struct_size = sizeof defaults,
                                      .kind = kind,
@@ -48,7 +51,8 @@ static bool has_warmup(fy_schedule_kind_t kind)
 }
 static bool mirrors_momentum(const fy_schedule_t *s)
 {
-    return (s->kind == FY_SCHEDULE_CYCLIC || s->kind == FY_SCHEDULE_ONE_CYCLE) && (s->base_momentum != 0 || s->max_momentum != 0);
+    return (s->kind == FY_SCHEDULE_CYCLIC || s->kind == FY_SCHEDULE_ONE_CYCLE) &&
+           (s->base_momentum != 0 || s->max_momentum != 0);
 }
 static bool is_positive(double x) { return x > 0 && isfinite(x); }
 static bool is_nonnegative(double x) { return x >= 0 && isfinite(x); }
@@ -71,19 +75,26 @@ static rule_t find_broken(const fy_schedule_t *s)
     const rule_t rules[] = {
         { (unsigned)kind < FY_SCHEDULE_COUNT, "kind", "one of fy_schedule_kind_t", kind },
         { is_nonnegative(s->lr), "lr", "finite, 0 or more", s->lr },
-        { !has_low || (is_nonnegative(s->min_lr) && s->min_lr <= s->lr), "min_lr", "0 or more, and not above lr", s->min_lr },
-        { !is_range || s->min_lr > 0, "min_lr", "above 0: lr grows from it by a factor", s->min_lr },
+        { !has_low || (is_nonnegative(s->min_lr) && s->min_lr <= s->lr), "min_lr",
+          "0 or more, and not above lr", s->min_lr },
+        { !is_range || s->min_lr > 0, "min_lr", "above 0: lr grows from it by a factor",
+          s->min_lr },
         { !has_total || s->total_steps > 0, "total_steps", "1 or more", (double)s->total_steps },
         { !has_size || s->step_size > 0, "step_size", "1 or more", (double)s->step_size },
         { !has_size || is_positive(s->gamma), "gamma", "finite, above 0", s->gamma },
-        { !has_warmup(kind) || s->warmup_steps >= 0, "warmup_steps", "0 or more", (double)s->warmup_steps },
-        { !warms_up || is_nonnegative(s->warmup_factor), "warmup_factor", "finite, 0 or more", s->warmup_factor },
-        { !is_cycle || (s->pct_start >= 0 && s->pct_start <= (s->three_phase ? 0.5 : 1)), "pct_start",
-          s->three_phase ? "0 to 0.5: there is a phase down of the same length" : "0 to 1", s->pct_start },
+        { !has_warmup(kind) || s->warmup_steps >= 0, "warmup_steps", "0 or more",
+          (double)s->warmup_steps },
+        { !warms_up || is_nonnegative(s->warmup_factor), "warmup_factor", "finite, 0 or more",
+          s->warmup_factor },
+        { !is_cycle || (s->pct_start >= 0 && s->pct_start <= (s->three_phase ? 0.5 : 1)),
+          "pct_start",
+          s->three_phase ? "0 to 0.5: there is a phase down of the same length" : "0 to 1",
+          s->pct_start },
         { !is_cycle || is_positive(s->div_factor), "div_factor", "finite, above 0", s->div_factor },
-        { !is_cycle || is_positive(s->final_div_factor), "final_div_factor", "finite, above 0", s->final_div_factor },
-        { !mirrors_momentum(s) || (s->base_momentum >= 0 && s->base_momentum <= s->max_momentum), "base_momentum",
-          "0 or more, and not above max_momentum", s->base_momentum },
+        { !is_cycle || is_positive(s->final_div_factor), "final_div_factor", "finite, above 0",
+          s->final_div_factor },
+        { !mirrors_momentum(s) || (s->base_momentum >= 0 && s->base_momentum <= s->max_momentum),
+          "base_momentum", "0 or more, and not above max_momentum", s->base_momentum },
         { !mirrors_momentum(s) || s->max_momentum < 1, "max_momentum", "below 1", s->max_momentum },
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
@@ -95,16 +106,18 @@ fy_status_t fy_schedule_check(const fy_schedule_t *schedule)
 {
     if (!schedule) return FYT_FAIL(INVALID_ARGUMENT, "schedule: schedule is NULL");
     if (schedule->struct_size != sizeof *schedule)
-        return FYT_FAIL(INVALID_ARGUMENT, "schedule: struct_size is not set; start from fy_schedule_defaults");
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "schedule: struct_size is not set; start from fy_schedule_defaults");
     const rule_t broken = find_broken(schedule);
     if (broken.holds) return FY_STATUS_OK;
-    return FYT_FAIL(INVALID_ARGUMENT, "schedule %s: %s is %g; it must be %s", fy_schedule_name(schedule->kind), broken.field, broken.value,
-                    broken.wanted);
+    return FYT_FAIL(INVALID_ARGUMENT, "schedule %s: %s is %g; it must be %s",
+                    fy_schedule_name(schedule->kind), broken.field, broken.value, broken.wanted);
 }
 
 static bool is_possible(const fy_schedule_t *schedule, int64_t step)
 {
-    return schedule && step >= 0 && schedule->struct_size == sizeof *schedule && find_broken(schedule).holds;
+    return schedule && step >= 0 && schedule->struct_size == sizeof *schedule &&
+           find_broken(schedule).holds;
 }
 
 /* ---- cycles: how far from the low end (0) to the high one (1) ---- */
@@ -121,11 +134,13 @@ static double between(const fy_schedule_t *s, double from, double to, double sha
     return to + (from - to) / 2 * (1 + cos(k_pi * share));
 }
 
-/* ONE_CYCLE: from values[0] to values[1], ... in two phases or three. The phases end at steps that need not be whole, as in PyTorch. */
+/* ONE_CYCLE: from values[0] to values[1], ... in two phases or three. The phases end at steps that
+ * need not be whole, as in PyTorch. */
 static double in_phases(const fy_schedule_t *s, int64_t step, const double *values)
 {
     const double total = (double)s->total_steps, up = s->pct_start * total - 1;
-    const double ends[3] = { up, s->three_phase ? 2 * s->pct_start * total - 2 : total - 1, total - 1 };
+    const double ends[3] = { up, s->three_phase ? 2 * s->pct_start * total - 2 : total - 1,
+                             total - 1 };
     const int nphases = s->three_phase ? 3 : 2;
     const double at = step < s->total_steps ? (double)step : total - 1;
     double begin = 0;
@@ -134,7 +149,8 @@ static double in_phases(const fy_schedule_t *s, int64_t step, const double *valu
             begin = ends[i];
             continue;
         }
-        return between(s, values[i], values[i + 1], ends[i] > begin ? (at - begin) / (ends[i] - begin) : 1);
+        return between(s, values[i], values[i + 1],
+                       ends[i] > begin ? (at - begin) / (ends[i] - begin) : 1);
     }
     return values[nphases];
 }
@@ -145,12 +161,17 @@ static double in_phases(const fy_schedule_t *s, int64_t step, const double *valu
 static double plain_lr(const fy_schedule_t *s, int64_t step)
 {
     const double start = s->lr / s->div_factor, last = start / s->final_div_factor;
-    const int64_t within = step < s->total_steps ? step : s->total_steps, drops = s->kind == FY_SCHEDULE_STEP ? step / s->step_size : 0;
+    const int64_t within = step < s->total_steps ? step : s->total_steps,
+                  drops = s->kind == FY_SCHEDULE_STEP ? step / s->step_size : 0;
     switch (s->kind) {
     case FY_SCHEDULE_STEP: return s->lr * pow(s->gamma, (double)drops);
-    case FY_SCHEDULE_COSINE: return s->min_lr + (s->lr - s->min_lr) * (1 + cos(k_pi * (double)within / (double)s->total_steps)) / 2;
+    case FY_SCHEDULE_COSINE:
+        return s->min_lr +
+               (s->lr - s->min_lr) * (1 + cos(k_pi * (double)within / (double)s->total_steps)) / 2;
     case FY_SCHEDULE_CYCLIC: return s->min_lr + (s->lr - s->min_lr) * triangle(s, step);
-    case FY_SCHEDULE_ONE_CYCLE: return in_phases(s, step, (const double[]){ start, s->lr, s->three_phase ? start : last, last });
+    case FY_SCHEDULE_ONE_CYCLE:
+        return in_phases(s, step,
+                         (const double[]){ start, s->lr, s->three_phase ? start : last, last });
     case FY_SCHEDULE_RANGE:
         if (step >= s->total_steps - 1) return s->lr;
         return s->min_lr * pow(s->lr / s->min_lr, (double)step / (double)(s->total_steps - 1));
@@ -162,8 +183,10 @@ double fy_schedule_lr(const fy_schedule_t *schedule, int64_t step)
 {
     if (!is_possible(schedule, step)) return NAN;
     const fy_schedule_t *s = schedule;
-    if (!has_warmup(s->kind) || step >= s->warmup_steps) return plain_lr(s, has_warmup(s->kind) ? step - s->warmup_steps : step);
-    return s->lr * (s->warmup_factor + (1 - s->warmup_factor) * (double)step / (double)s->warmup_steps);
+    if (!has_warmup(s->kind) || step >= s->warmup_steps)
+        return plain_lr(s, has_warmup(s->kind) ? step - s->warmup_steps : step);
+    return s->lr *
+           (s->warmup_factor + (1 - s->warmup_factor) * (double)step / (double)s->warmup_steps);
 }
 
 double fy_schedule_momentum(const fy_schedule_t *schedule, int64_t step)

@@ -9,20 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-fy_status_t fy_table_create(uint64_t rows, uint64_t cols, const double *values, fy_table_t **out_table)
+fy_status_t fy_table_create(uint64_t rows, uint64_t cols, const double *values,
+                            fy_table_t **out_table)
 {
     if (!out_table) return FYT_FAIL(INVALID_ARGUMENT, "table_create: out_table is NULL");
     *out_table = NULL;
     uint64_t count, nbytes;
-    if (__builtin_mul_overflow(rows, cols, &count) || __builtin_mul_overflow(count, sizeof(double), &nbytes) || nbytes > PTRDIFF_MAX)
-        return FYT_FAIL(INVALID_ARGUMENT, "table_create: %llu x %llu values do not fit into memory", (unsigned long long)rows,
-                        (unsigned long long)cols);
+    if (__builtin_mul_overflow(rows, cols, &count) ||
+        __builtin_mul_overflow(count, sizeof(double), &nbytes) || nbytes > PTRDIFF_MAX)
+        return FYT_FAIL(INVALID_ARGUMENT, "table_create: %llu x %llu values do not fit into memory",
+                        (unsigned long long)rows, (unsigned long long)cols);
     fy_table_t *table = malloc(sizeof *table);
     double *own = calloc(count ? count : 1, sizeof(double));
     if (!table || !own) {
         free(table);
         free(own);
-        return FYT_FAIL(OUT_OF_MEMORY, "table_create: no host memory for %llu bytes", (unsigned long long)nbytes);
+        return FYT_FAIL(OUT_OF_MEMORY, "table_create: no host memory for %llu bytes",
+                        (unsigned long long)nbytes);
     }
     if (values && count) memcpy(own, values, nbytes);
     *table = (fy_table_t){ rows, cols, own };
@@ -41,7 +44,8 @@ uint64_t fy_table_rows(const fy_table_t *table) { return table ? table->rows : 0
 uint64_t fy_table_cols(const fy_table_t *table) { return table ? table->cols : 0; }
 double *fy_table_values(fy_table_t *table) { return table ? table->values : NULL; }
 
-/* Two passes: the textbook form, which does not cancel as E[x^2] - E[x]^2 would. A constant column has std 0 here, exactly:
+/* Two passes: the textbook form, which does not cancel as E[x^2] - E[x]^2 would. A constant column
+ * has std 0 here, exactly:
  * by way of its rounded mean it would get a tiny one. */
 static void column_moments(const fy_table_t *table, uint64_t col, double *out_mean, double *out_std)
 {
@@ -66,17 +70,23 @@ fy_status_t fy_table_standardise(fy_table_t *table, double *out_mean, double *ou
     if (!table->rows) return FYT_FAIL(BAD_VALUE, "table_standardise: no rows, so there is no mean");
     double *moments = malloc((table->cols ? table->cols : 1) * 2 * sizeof(double));
     if (!moments)
-        return FYT_FAIL(OUT_OF_MEMORY, "table_standardise: no host memory for the means of %llu columns", (unsigned long long)table->cols);
+        return FYT_FAIL(OUT_OF_MEMORY,
+                        "table_standardise: no host memory for the means of %llu columns",
+                        (unsigned long long)table->cols);
     double *mean = moments, *std = moments + table->cols;
     fy_status_t status = FY_STATUS_OK;
 
     for (uint64_t c = 0; c < table->cols && status == FY_STATUS_OK; c++) {
         column_moments(table, c, &mean[c], &std[c]);
         if (!isfinite(mean[c]) || !isfinite(std[c]))
-            status = FYT_FAIL(BAD_VALUE, "table_standardise: column %llu is not finite, or its squares overflow", (unsigned long long)c);
+            status = FYT_FAIL(
+                BAD_VALUE, "table_standardise: column %llu is not finite, or its squares overflow",
+                (unsigned long long)c);
         else if (std[c] == 0)
-            status = FYT_FAIL(BAD_VALUE, "table_standardise: column %llu is constant (%.9g in all %llu rows): drop it first",
-                              (unsigned long long)c, mean[c], (unsigned long long)table->rows);
+            status = FYT_FAIL(
+                BAD_VALUE,
+                "table_standardise: column %llu is constant (%.9g in all %llu rows): drop it first",
+                (unsigned long long)c, mean[c], (unsigned long long)table->rows);
     }
     if (status == FY_STATUS_OK) {
         for (uint64_t r = 0; r < table->rows; r++)
@@ -91,22 +101,29 @@ fy_status_t fy_table_standardise(fy_table_t *table, double *out_mean, double *ou
     return status;
 }
 
-fy_status_t fy_table_to_tensor(const fy_table_t *table, uint64_t row_begin, uint64_t row_end, fy_dtype_t dtype, fy_tensor_t **out_tensor)
+fy_status_t fy_table_to_tensor(const fy_table_t *table, uint64_t row_begin, uint64_t row_end,
+                               fy_dtype_t dtype, fy_tensor_t **out_tensor)
 {
     if (!out_tensor) return FYT_FAIL(INVALID_ARGUMENT, "table_to_tensor: out_tensor is NULL");
     *out_tensor = NULL;
     if (!table) return FYT_FAIL(INVALID_ARGUMENT, "table_to_tensor: table is NULL");
     if (row_begin > row_end || row_end > table->rows)
-        return FYT_FAIL(INVALID_ARGUMENT, "table_to_tensor: rows %llu to %llu of a table with %llu rows", (unsigned long long)row_begin,
-                        (unsigned long long)row_end, (unsigned long long)table->rows);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "table_to_tensor: rows %llu to %llu of a table with %llu rows",
+                        (unsigned long long)row_begin, (unsigned long long)row_end,
+                        (unsigned long long)table->rows);
     if (dtype != FY_DTYPE_F32 && dtype != FY_DTYPE_F64)
-        return FYT_FAIL(INVALID_ARGUMENT, "table_to_tensor: f32 or f64, not %s: cast the tensor instead", fy_dtype_name(dtype));
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "table_to_tensor: f32 or f64, not %s: cast the tensor instead",
+                        fy_dtype_name(dtype));
 
     fy_tensor_t *tensor;
     void *data;
     const double *src = table->values + row_begin * table->cols;
     uint64_t count = (row_end - row_begin) * table->cols;
-    FY_TRY(fy_tensor_create(fy_device_host(), dtype, FY_DIMS((int64_t)(row_end - row_begin), (int64_t)table->cols), &tensor));
+    FY_TRY(fy_tensor_create(fy_device_host(), dtype,
+                            FY_DIMS((int64_t)(row_end - row_begin), (int64_t)table->cols),
+                            &tensor));
     fy_status_t status = fy_tensor_map(tensor, FY_ACCESS_WRITE, &data);
     if (status != FY_STATUS_OK) {
         fy_tensor_destroy(tensor);

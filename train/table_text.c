@@ -1,5 +1,6 @@
 /* Tables as text: reading with errors that point at the byte, and writing.
- * Two passes over the text: the first checks shape and counts rows, so that the second cannot run past what was made.
+ * Two passes over the text: the first checks shape and counts rows, so that the second cannot run
+ * past what was made.
  * Not here: what a table is (table.c). Limits and rules: include/ferry/train/table.h. */
 #include "table.h"
 
@@ -19,20 +20,29 @@ typedef struct text {
 } text_t;
 
 static int is_blank(char c) { return c == ' ' || c == '\t'; }
-static int is_number_char(char c) { return (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.' || c == 'e' || c == 'E'; }
+static int is_number_char(char c)
+{
+    return (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.' || c == 'e' || c == 'E';
+}
 
-static int is_separator(const text_t *text, char c) { return text->separator == ' ' ? is_blank(c) : c == text->separator; }
+static int is_separator(const text_t *text, char c)
+{
+    return text->separator == ' ' ? is_blank(c) : c == text->separator;
+}
 
 static fy_status_t fail_at(const text_t *text, const char *at, const char *what)
 {
     char found[24];
     size_t n = 0;
-    while (at + n < text->end && n < sizeof found - 1 && at[n] != '\n' && at[n] != '\r' && !is_separator(text, at[n])) n++;
+    while (at + n < text->end && n < sizeof found - 1 && at[n] != '\n' && at[n] != '\r' &&
+           !is_separator(text, at[n]))
+        n++;
     memcpy(found, at, n);
     found[n] = 0;
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)found[i] < ' ' || (unsigned char)found[i] >= 127) found[i] = '?';
-    return FYT_FAIL(CORRUPT_DATA, "%s:%llu:%llu: %s, found '%s'", text->name, (unsigned long long)text->line_number,
+    return FYT_FAIL(CORRUPT_DATA, "%s:%llu:%llu: %s, found '%s'", text->name,
+                    (unsigned long long)text->line_number,
                     (unsigned long long)(at - text->line) + 1, what, found);
 }
 
@@ -65,8 +75,10 @@ static char guess_separator(const char *line, const char *stop)
     return memchr(line, ',', n) ? ',' : memchr(line, ';', n) ? ';' : ' ';
 }
 
-/* Reads the field at *at, which ends at a separator or at `stop`; leaves *at behind the field's trailing blanks. */
-static fy_status_t read_number(const text_t *text, const char **at, const char *stop, locale_t c_locale, double *out_value)
+/* Reads the field at *at, which ends at a separator or at `stop`; leaves *at behind the field's
+ * trailing blanks. */
+static fy_status_t read_number(const text_t *text, const char **at, const char *stop,
+                               locale_t c_locale, double *out_value)
 {
     const char *begin = *at, *scan;
     char *parsed;
@@ -75,7 +87,8 @@ static fy_status_t read_number(const text_t *text, const char **at, const char *
     const char *rest = scan;
     while (rest < stop && !is_separator(text, *rest) && is_blank(*rest)) rest++;
     int ends = rest == stop || is_separator(text, *rest);
-    if (scan == begin && ends) return fail_at(text, begin, "a number was expected where a field is empty");
+    if (scan == begin && ends)
+        return fail_at(text, begin, "a number was expected where a field is empty");
     if (!ends) return fail_at(text, begin, "a decimal number was expected");
     double value = strtod_l(begin, &parsed, c_locale);
     if (parsed != scan) return fail_at(text, begin, "a decimal number was expected");
@@ -85,9 +98,10 @@ static fy_status_t read_number(const text_t *text, const char **at, const char *
     return FY_STATUS_OK;
 }
 
-/* Reads one line. values NULL: only counts. More fields than `expected` (0: any number) are an error, fewer too. */
-static fy_status_t read_line(const text_t *text, const char *stop, uint64_t expected, locale_t c_locale, double *values,
-                             uint64_t *out_fields)
+/* Reads one line. values NULL: only counts. More fields than `expected` (0: any number) are an
+ * error, fewer too. */
+static fy_status_t read_line(const text_t *text, const char *stop, uint64_t expected,
+                             locale_t c_locale, double *values, uint64_t *out_fields)
 {
     const char *at = text->line;
     uint64_t fields = 0;
@@ -98,18 +112,20 @@ static fy_status_t read_line(const text_t *text, const char *stop, uint64_t expe
         while (wide && at < stop && is_blank(*at)) at++;
         if (wide && at == stop) break;
         if (expected && fields == expected) {
-            snprintf(what, sizeof what, "the rows above have %llu fields, this one has more", (unsigned long long)expected);
+            snprintf(what, sizeof what, "the rows above have %llu fields, this one has more",
+                     (unsigned long long)expected);
             return fail_at(text, at, what);
         }
         FY_TRY(read_number(text, &at, stop, c_locale, &value));
         if (values) values[fields] = value;
         fields++;
         if (at == stop) break;
-        if (!wide) at++; /* the separator; a field must follow, even an empty one, which is an error */
+        /* the separator; a field must follow, even an empty one, which is an error */
+        if (!wide) at++;
     }
     if (expected && fields < expected) {
-        snprintf(what, sizeof what, "the rows above have %llu fields, this one ends after %llu", (unsigned long long)expected,
-                 (unsigned long long)fields);
+        snprintf(what, sizeof what, "the rows above have %llu fields, this one ends after %llu",
+                 (unsigned long long)expected, (unsigned long long)fields);
         return fail_at(text, stop, what);
     }
     *out_fields = fields;
@@ -117,8 +133,8 @@ static fy_status_t read_line(const text_t *text, const char *stop, uint64_t expe
 }
 
 /* One pass over all lines. values NULL: counts rows and fields, and checks everything. */
-static fy_status_t scan_lines(text_t *text, const char *begin, const fy_table_options_t *options, locale_t c_locale, double *values,
-                              uint64_t *rows, uint64_t *cols)
+static fy_status_t scan_lines(text_t *text, const char *begin, const fy_table_options_t *options,
+                              locale_t c_locale, double *values, uint64_t *rows, uint64_t *cols)
 {
     const char *line = begin;
     uint64_t row = 0;
@@ -130,14 +146,19 @@ static fy_status_t scan_lines(text_t *text, const char *begin, const fy_table_op
         text->line = line;
         text->line_number++;
         if (text->line_number <= options->header_rows || line_is_skipped(line, stop)) continue;
-        if (!text->separator) text->separator = options->separator ? options->separator : guess_separator(line, stop);
-        FY_TRY(read_line(text, stop, row ? *cols : 0, c_locale, values ? values + row * *cols : NULL, &fields));
+        if (!text->separator)
+            text->separator = options->separator ? options->separator : guess_separator(line, stop);
+        FY_TRY(read_line(text, stop, row ? *cols : 0, c_locale,
+                         values ? values + row * *cols : NULL, &fields));
         *cols = fields;
         row++;
         uint64_t count;
         if (__builtin_mul_overflow(row, fields, &count) || count > options->max_values)
-            return FYT_FAIL(CORRUPT_DATA, "%s:%llu: more than max_values = %llu numbers: raise the limit if that is meant", text->name,
-                            (unsigned long long)text->line_number, (unsigned long long)options->max_values);
+            return FYT_FAIL(
+                CORRUPT_DATA,
+                "%s:%llu: more than max_values = %llu numbers: raise the limit if that is meant",
+                text->name, (unsigned long long)text->line_number,
+                (unsigned long long)options->max_values);
     } while (next_line(text, &line));
     *rows = row;
     return FY_STATUS_OK;
@@ -148,19 +169,22 @@ static fy_status_t check_options(const fy_table_options_t *options, fy_table_opt
     *out_checked = (fy_table_options_t)FY_TABLE_OPTIONS_INIT;
     if (!options) return FY_STATUS_OK;
     if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT, "table options: struct_size is %zu, not %zu: use FY_TABLE_OPTIONS_INIT", options->struct_size,
-                        sizeof *options);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "table options: struct_size is %zu, not %zu: use FY_TABLE_OPTIONS_INIT",
+                        options->struct_size, sizeof *options);
     char s = options->separator;
     if (is_number_char(s) || s == '#' || s == '\n' || s == '\r')
-        return FYT_FAIL(INVALID_ARGUMENT, "table options: the separator '%c' can be part of a number, a comment or a line's end",
-                        s < ' ' ? '?' : s);
+        return FYT_FAIL(
+            INVALID_ARGUMENT,
+            "table options: the separator '%c' can be part of a number, a comment or a line's end",
+            s < ' ' ? '?' : s);
     *out_checked = *options;
     return FY_STATUS_OK;
 }
 
 /* text[nbytes] must be NUL: strtod stops there. */
-static fy_status_t parse_terminated(const char *bytes, size_t nbytes, const char *name, const fy_table_options_t *options,
-                                    fy_table_t **out_table)
+static fy_status_t parse_terminated(const char *bytes, size_t nbytes, const char *name,
+                                    const fy_table_options_t *options, fy_table_t **out_table)
 {
     static const char byte_order_mark[] = "\xEF\xBB\xBF";
     const char *begin = bytes;
@@ -171,14 +195,17 @@ static fy_status_t parse_terminated(const char *bytes, size_t nbytes, const char
     fy_status_t status = FY_STATUS_OK;
 
     if (memchr(bytes, 0, nbytes))
-        return FYT_FAIL(CORRUPT_DATA, "%s: byte %zu is NUL: this is no text", name, (size_t)((char *)memchr(bytes, 0, nbytes) - bytes));
+        return FYT_FAIL(CORRUPT_DATA, "%s: byte %zu is NUL: this is no text", name,
+                        (size_t)((char *)memchr(bytes, 0, nbytes) - bytes));
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (!c_locale) return FYT_FAIL(OUT_OF_MEMORY, "table_read: no host memory for the C locale");
     status = scan_lines(&text, begin, options, c_locale, NULL, &rows, &cols);
     if (status == FY_STATUS_OK && !rows)
-        status = FYT_FAIL(CORRUPT_DATA, "%s: no numbers in %zu bytes (%u header lines skipped)", name, nbytes, options->header_rows);
+        status = FYT_FAIL(CORRUPT_DATA, "%s: no numbers in %zu bytes (%u header lines skipped)",
+                          name, nbytes, options->header_rows);
     if (status == FY_STATUS_OK) status = fy_table_create(rows, cols, NULL, &table);
-    if (status == FY_STATUS_OK) status = scan_lines(&text, begin, options, c_locale, table->values, &rows, &cols);
+    if (status == FY_STATUS_OK)
+        status = scan_lines(&text, begin, options, c_locale, table->values, &rows, &cols);
     freelocale(c_locale);
     if (status != FY_STATUS_OK) {
         fy_table_destroy(table);
@@ -188,14 +215,16 @@ static fy_status_t parse_terminated(const char *bytes, size_t nbytes, const char
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_table_parse(const char *text, size_t nbytes, const char *name, const fy_table_options_t *options, fy_table_t **out_table)
+fy_status_t fy_table_parse(const char *text, size_t nbytes, const char *name,
+                           const fy_table_options_t *options, fy_table_t **out_table)
 {
     if (!out_table) return FYT_FAIL(INVALID_ARGUMENT, "table_parse: out_table is NULL");
     *out_table = NULL;
     fy_table_options_t checked;
     FY_TRY(check_options(options, &checked));
     if (!name) name = "text";
-    if (!text && nbytes) return FYT_FAIL(INVALID_ARGUMENT, "table_parse: text is NULL, nbytes is %zu", nbytes);
+    if (!text && nbytes)
+        return FYT_FAIL(INVALID_ARGUMENT, "table_parse: text is NULL, nbytes is %zu", nbytes);
     if (nbytes > checked.max_nbytes)
         return FYT_FAIL(CORRUPT_DATA, "%s: %zu bytes are more than max_nbytes = %llu", name, nbytes,
                         (unsigned long long)checked.max_nbytes);
@@ -208,7 +237,8 @@ fy_status_t fy_table_parse(const char *text, size_t nbytes, const char *name, co
     return status;
 }
 
-fy_status_t fy_table_read(const char *path, const fy_table_options_t *options, fy_table_t **out_table)
+fy_status_t fy_table_read(const char *path, const fy_table_options_t *options,
+                          fy_table_t **out_table)
 {
     if (!out_table) return FYT_FAIL(INVALID_ARGUMENT, "table_read: out_table is NULL");
     *out_table = NULL;
@@ -221,8 +251,11 @@ fy_status_t fy_table_read(const char *path, const fy_table_options_t *options, f
     const size_t most = checked.max_nbytes < PTRDIFF_MAX ? (size_t)checked.max_nbytes : PTRDIFF_MAX;
     fy__input_t input;
     const int error = fy__input_text(&input, path, NULL, most, &bytes, &nbytes);
-    if (error == EFBIG) return FYT_FAIL(CORRUPT_DATA, "%s, max_nbytes of the table's options", input.problem);
-    if (error) return error == ENOMEM ? FYT_FAIL(OUT_OF_MEMORY, "%s", input.problem) : FYT_FAIL(IO, "%s", input.problem);
+    if (error == EFBIG)
+        return FYT_FAIL(CORRUPT_DATA, "%s, max_nbytes of the table's options", input.problem);
+    if (error)
+        return error == ENOMEM ? FYT_FAIL(OUT_OF_MEMORY, "%s", input.problem)
+                               : FYT_FAIL(IO, "%s", input.problem);
     const fy_status_t status = parse_terminated(bytes, nbytes, path, &checked, out_table);
     free(bytes);
     return status;
@@ -230,7 +263,8 @@ fy_status_t fy_table_read(const char *path, const fy_table_options_t *options, f
 
 fy_status_t fy_table_write(const fy_table_t *table, const char *path)
 {
-    if (!table || !path) return FYT_FAIL(INVALID_ARGUMENT, "table_write: %s is NULL", table ? "path" : "table");
+    if (!table || !path)
+        return FYT_FAIL(INVALID_ARGUMENT, "table_write: %s is NULL", table ? "path" : "table");
     FILE *file = fopen(path, "wbe");
     if (!file) return FYT_FAIL(IO, "cannot create %s: %s", path, strerror(errno));
     locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -241,7 +275,8 @@ fy_status_t fy_table_write(const fy_table_t *table, const char *path)
     locale_t before = uselocale(c_locale); /* of this thread only */
     for (uint64_t r = 0; r < table->rows; r++)
         for (uint64_t c = 0; c < table->cols; c++)
-            fprintf(file, "%.9g%s", table->values[r * table->cols + c], c + 1 < table->cols ? "\t" : "\r\n");
+            fprintf(file, "%.9g%s", table->values[r * table->cols + c],
+                    c + 1 < table->cols ? "\t" : "\r\n");
     uselocale(before);
     freelocale(c_locale);
     int failed = ferror(file), error = errno;

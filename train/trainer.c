@@ -1,4 +1,5 @@
-/* The training loop: epochs of steps, losses that come down now and then, a look at the test set, checkpoints, resuming, stopping.
+/* The training loop: epochs of steps, losses that come down now and then, a look at the test set,
+ * checkpoints, resuming, stopping.
  * Not here: a step (trainer_step.c), evaluation (trainer_evaluate.c).
  * Next: include/ferry/train/trainer.h says what each call promises. */
 #include "trainer.h"
@@ -55,7 +56,8 @@ static fy_status_t tell(fyt_trainer_t *trainer, int is_epoch_end)
                                      .samples_per_s = samples_per_s(trainer),
                                      .is_epoch_end = is_epoch_end,
                                      .test_loss = is_epoch_end ? trainer->test_loss : (double)NAN,
-                                     .test_accuracy = is_epoch_end ? trainer->test_accuracy : (double)NAN };
+                                     .test_accuracy = is_epoch_end ? trainer->test_accuracy
+                                                                   : (double)NAN };
     return trainer->options->on_event(trainer->options->user, &event);
 }
 
@@ -76,8 +78,8 @@ static fy_status_t save(fyt_trainer_t *trainer)
                                      .lr = optimizer.lr,
                                      .momentum = optimizer.momentum };
     fy_scope_t scope = fy_scope_begin("checkpoint");
-    fy_status_t status =
-        fy_checkpoint_save(trainer->options->checkpoint, trainer->model, trainer->optimizer, &progress, trainer->options->keep);
+    fy_status_t status = fy_checkpoint_save(trainer->options->checkpoint, trainer->model,
+                                            trainer->optimizer, &progress, trainer->options->keep);
     fy_scope_end(scope, 0, NULL);
     trainer->saved_step = trainer->step;
     trainer->allocs_apart += device_allocs() - allocs;
@@ -89,21 +91,25 @@ static fy_status_t resume(fyt_trainer_t *trainer)
 {
     fy_progress_t progress = FY_PROGRESS_INIT;
     if (!trainer->options->checkpoint) return FY_STATUS_OK;
-    FY_TRY(fyt_folder_make(trainer->options->checkpoint)); /* one that cannot be made is told before an epoch is lost by it */
+    /* one that cannot be made is told before an epoch is lost by it */
+    FY_TRY(fyt_folder_make(trainer->options->checkpoint));
     if (!trainer->options->resume) return FY_STATUS_OK;
     fy_scope_t scope = fy_scope_begin("checkpoint");
-    fy_status_t status = fy_checkpoint_load(trainer->options->checkpoint, trainer->model, trainer->optimizer, &progress);
+    fy_status_t status = fy_checkpoint_load(trainer->options->checkpoint, trainer->model,
+                                            trainer->optimizer, &progress);
     fy_scope_end(scope, 0, NULL);
     if (status == FY_STATUS_UNAVAILABLE) return FY_STATUS_OK; /* there is none yet: a beginning */
     FY_TRY(status);
     if (progress.seed != trainer->data.seed)
-        return FYT_FAIL(INVALID_ARGUMENT, "train: the checkpoint was made with seed %lld of the data's order, and the loader has %lld",
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "train: the checkpoint was made with seed %lld of the data's order, and "
+                        "the loader has %lld",
                         (long long)progress.seed, (long long)trainer->data.seed);
     if (progress.epoch_step >= trainer->data.steps)
-        return FYT_FAIL(
-            INVALID_ARGUMENT,
-            "train: the checkpoint stands at batch %lld of an epoch, and this data set has %lld: another one, or another batch size",
-            (long long)progress.epoch_step, (long long)trainer->data.steps);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "train: the checkpoint stands at batch %lld of an epoch, and this data set "
+                        "has %lld: another one, or another batch size",
+                        (long long)progress.epoch_step, (long long)trainer->data.steps);
     trainer->step = trainer->saved_step = progress.step;
     trainer->epoch = progress.epoch;
     trainer->epoch_step = progress.epoch_step;
@@ -116,11 +122,14 @@ static fy_status_t resume(fyt_trainer_t *trainer)
 static fy_status_t limit_loader(const fyt_trainer_t *trainer)
 {
     const fy_train_options_t *options = trainer->options;
-    const int64_t steps = trainer->data.steps, group = options->accumulate, updates = (steps + group - 1) / group; /* an epoch */
+    /* an epoch */
+    const int64_t steps = trainer->data.steps, group = options->accumulate,
+                  updates = (steps + group - 1) / group;
     const int64_t place = trainer->epoch * steps + trainer->epoch_step;
     int64_t end = options->epochs > INT64_MAX / steps ? INT64_MAX : options->epochs * steps;
     if (options->max_steps > trainer->step && options->max_steps - trainer->step < (end - place)) {
-        const int64_t update = trainer->epoch * updates + trainer->epoch_step / group + options->max_steps - trainer->step;
+        const int64_t update = trainer->epoch * updates + trainer->epoch_step / group +
+                               options->max_steps - trainer->step;
         const int64_t limit = update / updates * steps + update % updates * group;
         if (limit < end) end = limit;
     }
@@ -137,8 +146,8 @@ static fy_status_t look_at_test(fyt_trainer_t *trainer)
     if (!trainer->test) return FY_STATUS_OK;
     clock_stop(trainer);
     const uint64_t allocs = device_allocs();
-    fy_status_t status =
-        fy_train_evaluate(trainer->model, trainer->test, trainer->options->loss, &trainer->test_loss, &trainer->test_accuracy);
+    fy_status_t status = fy_train_evaluate(trainer->model, trainer->test, trainer->options->loss,
+                                           &trainer->test_loss, &trainer->test_accuracy);
     trainer->allocs_apart += device_allocs() - allocs;
     clock_start(trainer);
     return status;
@@ -153,22 +162,25 @@ static fy_status_t ask_for_loss(fyt_trainer_t *trainer)
     return FY_STATUS_OK;
 }
 
-/* What follows a step: the loss, an event, a checkpoint, the end. In a group of batches all but the event wait for its last. */
+/* What follows a step: the loss, an event, a checkpoint, the end. In a group of batches all but the
+ * event wait for its last. */
 static fy_status_t after_step(fyt_trainer_t *trainer)
 {
     const fy_train_options_t *options = trainer->options;
-    const int is_update = trainer->epoch_step % options->accumulate == 0 || trainer->epoch_step == trainer->data.steps;
+    const int is_update = trainer->epoch_step % options->accumulate == 0 ||
+                          trainer->epoch_step == trainer->data.steps;
     if (trainer->batches == 2) {
         trainer->allocs_before = device_allocs();
         trainer->allocs_apart = 0;
     }
-    if (is_update && options->log_every > 0 && trainer->step % options->log_every == 0) FY_TRY(ask_for_loss(trainer));
+    if (is_update && options->log_every > 0 && trainer->step % options->log_every == 0)
+        FY_TRY(ask_for_loss(trainer));
     FY_TRY(fyt_loss_take(trainer, 0));
     FY_TRY(tell(trainer, 0));
     trainer->is_stopped |= is_update && options->stop && *options->stop;
     trainer->is_done |= trainer->is_stopped || (is_update && limit_reached(trainer));
-    if (is_update && !trainer->is_done && trainer->epoch_step < trainer->data.steps && options->checkpoint_every > 0 &&
-        trainer->step % options->checkpoint_every == 0)
+    if (is_update && !trainer->is_done && trainer->epoch_step < trainer->data.steps &&
+        options->checkpoint_every > 0 && trainer->step % options->checkpoint_every == 0)
         FY_TRY(save(trainer));
     return FY_STATUS_OK;
 }
@@ -177,8 +189,10 @@ static fy_status_t epoch_end(fyt_trainer_t *trainer)
 {
     fy_tensor_t *x, *y;
     FY_TRY(ask_for_loss(trainer));
-    FY_TRY(fyt_loss_take(trainer, 1)); /* the device is done with the epoch's steps then, and the clock has all of them */
-    if (trainer->epoch_step == trainer->data.steps) FY_TRY(fy_loader_next(trainer->train, &x, &y)); /* the end, which is said once */
+    /* the device is done with the epoch's steps then, and the clock has all of them */
+    FY_TRY(fyt_loss_take(trainer, 1));
+    /* the end, which is said once */
+    if (trainer->epoch_step == trainer->data.steps) FY_TRY(fy_loader_next(trainer->train, &x, &y));
     return FY_STATUS_OK;
 }
 
@@ -210,7 +224,8 @@ static fy_status_t run(fyt_trainer_t *trainer)
         }
         if (!trainer->is_stopped) FY_TRY(look_at_test(trainer));
         FY_TRY(tell(trainer, 1));
-        if (trainer->is_done || trainer->options->checkpoint_every == 0 || trainer->epoch == trainer->options->epochs)
+        if (trainer->is_done || trainer->options->checkpoint_every == 0 ||
+            trainer->epoch == trainer->options->epochs)
             FY_TRY(save(trainer));
     }
     clock_stop(trainer);
@@ -222,7 +237,9 @@ static void fill_result(const fyt_trainer_t *trainer, fy_train_result_t *out)
     *out = (fy_train_result_t){ .struct_size = sizeof *out,
                                 .steps = trainer->step,
                                 .epochs = trainer->epoch,
-                                .train_loss = trainer->epoch_samples > 0 ? trainer->epoch_loss / trainer->epoch_samples : (double)NAN,
+                                .train_loss = trainer->epoch_samples > 0
+                                                  ? trainer->epoch_loss / trainer->epoch_samples
+                                                  : (double)NAN,
                                 .test_loss = trainer->test_loss,
                                 .test_accuracy = trainer->test_accuracy,
                                 .wall_ns = trainer->wall_ns,
@@ -234,7 +251,9 @@ static void fill_result(const fyt_trainer_t *trainer, fy_train_result_t *out)
         out->graph_replays = graph.replays;
         out->graph_path = graph.path;
     }
-    if (trainer->batches > 2) out->device_allocs_steady = device_allocs() - trainer->allocs_before - trainer->allocs_apart;
+    if (trainer->batches > 2)
+        out->device_allocs_steady = device_allocs() - trainer->allocs_before -
+                                    trainer->allocs_apart;
 }
 
 /* ---- what is refused ---- */
@@ -243,34 +262,44 @@ static fy_status_t check_graph(const fy_train_options_t *options)
 {
     if (!options->graph) return FY_STATUS_OK;
     if (options->accumulate > 1)
-        return FYT_FAIL(INVALID_ARGUMENT, "train_run: a graph is one whole step; accumulate is %lld", (long long)options->accumulate);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "train_run: a graph is one whole step; accumulate is %lld",
+                        (long long)options->accumulate);
     if (options->schedule.struct_size && !isnan(fy_schedule_momentum(&options->schedule, 0)))
         return FYT_FAIL(INVALID_ARGUMENT,
-                        "train_run: a graph keeps the momentum that it was recorded with, and schedule '%s' changes it: set "
+                        "train_run: a graph keeps the momentum that it was recorded with, and "
+                        "schedule '%s' changes it: set "
                         "base_momentum and max_momentum to 0",
                         fy_schedule_name(options->schedule.kind));
     return FY_STATUS_OK;
 }
 
-static fy_status_t check(const fyt_trainer_t *trainer, const fy_train_options_t *options, const fy_train_result_t *result)
+static fy_status_t check(const fyt_trainer_t *trainer, const fy_train_options_t *options,
+                         const fy_train_result_t *result)
 {
     if (options->struct_size != sizeof *options)
-        return FYT_FAIL(INVALID_ARGUMENT, "train_run: struct_size is %zu, not %zu: use FY_TRAIN_OPTIONS_INIT", options->struct_size,
-                        sizeof *options);
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "train_run: struct_size is %zu, not %zu: use FY_TRAIN_OPTIONS_INIT",
+                        options->struct_size, sizeof *options);
     if (result && result->struct_size != sizeof *result)
-        return FYT_FAIL(INVALID_ARGUMENT, "train_run: out_result's struct_size is not set: use FY_TRAIN_RESULT_INIT");
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "train_run: out_result's struct_size is not set: use FY_TRAIN_RESULT_INIT");
     if (!trainer->model || !trainer->optimizer || !trainer->train)
         return FYT_FAIL(INVALID_ARGUMENT, "train_run: model, optimizer or train is NULL");
-    if (options->epochs < 1 || options->accumulate < 1 || options->keep < 1 || options->max_steps < 0 || options->log_every < 0 ||
-        options->checkpoint_every < 0)
+    if (options->epochs < 1 || options->accumulate < 1 || options->keep < 1 ||
+        options->max_steps < 0 || options->log_every < 0 || options->checkpoint_every < 0)
         return FYT_FAIL(INVALID_ARGUMENT,
-                        "train_run: epochs %lld, accumulate %lld, keep %d (at least 1), max_steps %lld, log_every %lld, checkpoint_every "
+                        "train_run: epochs %lld, accumulate %lld, keep %d (at least 1), max_steps "
+                        "%lld, log_every %lld, checkpoint_every "
                         "%lld (at least 0)",
-                        (long long)options->epochs, (long long)options->accumulate, options->keep, (long long)options->max_steps,
-                        (long long)options->log_every, (long long)options->checkpoint_every);
+                        (long long)options->epochs, (long long)options->accumulate, options->keep,
+                        (long long)options->max_steps, (long long)options->log_every,
+                        (long long)options->checkpoint_every);
     if (!(options->clip_norm >= 0) || !(options->clip_value >= 0))
-        return FYT_FAIL(INVALID_ARGUMENT, "train_run: clip_norm %g, clip_value %g: 0 is none", options->clip_norm, options->clip_value);
-    if ((unsigned)options->loss > FY_LOSS_MSE) return FYT_FAIL(INVALID_ARGUMENT, "train_run: there is no loss %d", (int)options->loss);
+        return FYT_FAIL(INVALID_ARGUMENT, "train_run: clip_norm %g, clip_value %g: 0 is none",
+                        options->clip_norm, options->clip_value);
+    if ((unsigned)options->loss > FY_LOSS_MSE)
+        return FYT_FAIL(INVALID_ARGUMENT, "train_run: there is no loss %d", (int)options->loss);
     if (options->schedule.struct_size) FY_TRY(fy_schedule_check(&options->schedule));
     return check_graph(options);
 }
@@ -280,17 +309,21 @@ static fy_status_t look_up(fyt_trainer_t *trainer)
     FY_TRY(fy_model_query(trainer->model, &trainer->info));
     FY_TRY(fy_loader_query(trainer->train, &trainer->data));
     if (trainer->data.steps < 1)
-        return FYT_FAIL(INVALID_ARGUMENT, "train_run: the loader has no batches: %llu samples in batches of %lld",
+        return FYT_FAIL(INVALID_ARGUMENT,
+                        "train_run: the loader has no batches: %llu samples in batches of %lld",
                         (unsigned long long)trainer->data.samples, (long long)trainer->data.batch);
     FY_TRY(fyt_labels_check("train_run", &trainer->info, trainer->train, trainer->options->loss));
-    if (trainer->test) FY_TRY(fyt_labels_check("train_run, test set", &trainer->info, trainer->test, trainer->options->loss));
+    if (trainer->test)
+        FY_TRY(fyt_labels_check("train_run, test set", &trainer->info, trainer->test,
+                                trainer->options->loss));
     trainer->epoch = trainer->data.epoch;
     trainer->epoch_step = trainer->data.step;
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train, fy_loader_t *test,
-                         const fy_train_options_t *options, fy_train_result_t *out_result)
+fy_status_t fy_train_run(fy_model_t *model, fy_optimizer_t *optimizer, fy_loader_t *train,
+                         fy_loader_t *test, const fy_train_options_t *options,
+                         fy_train_result_t *out_result)
 {
     const fy_train_options_t defaults = FY_TRAIN_OPTIONS_INIT;
     fyt_trainer_t trainer = { .model = model,

@@ -20,9 +20,11 @@ typedef struct fyt_trainer {
     fy_loader_info_t data;
 
     fy_tape_t *tape;
-    fy_tensor_t *loss_sum;   /* f32, on the device: loss times samples, since it was last asked for */
+    /* f32, on the device: loss times samples, since it was last asked for */
+    fy_tensor_t *loss_sum;
     double interval_samples; /* that are in it */
-    fy_tensor_t *share[2];   /* seeds of backward: 1 / accumulate, and 1 / what is left at the end of an epoch */
+    /* seeds of backward: 1 / accumulate, and 1 / what is left at the end of an epoch */
+    fy_tensor_t *share[2];
 
     fy_graph_t *graph; /* of one full batch; NULL until it is recorded */
     fy_tensor_t *graph_x, *graph_y;
@@ -31,15 +33,20 @@ typedef struct fyt_trainer {
     double reply_samples;
     int64_t reply_step;
 
-    int64_t step, epoch, epoch_step; /* as in fy_progress_t: updates; epochs; batches of this epoch */
-    double loss;                     /* the last that came down; NaN before */
+    /* as in fy_progress_t: updates; epochs; batches of this epoch */
+    int64_t step, epoch, epoch_step;
+    double loss; /* the last that came down; NaN before */
     int64_t loss_step;
-    double epoch_loss, epoch_samples; /* what has come down of this epoch: the sum, and of how many samples */
+    /* what has come down of this epoch: the sum, and of how many samples */
+    double epoch_loss, epoch_samples;
 
-    uint64_t samples;           /* trained with, in this call */
-    uint64_t wall_ns, begin_ns; /* of the steps; begin_ns: since when they are running, 0: they are not */
+    uint64_t samples; /* trained with, in this call */
+    /* of the steps; begin_ns: since when they are running, 0: they are not */
+    uint64_t wall_ns, begin_ns;
     uint64_t allocs_before,
-        allocs_apart;   /* the ledger's device_allocs when the second step was done; in evaluations and checkpoints since */
+        /* the ledger's device_allocs when the second step was done; in evaluations and checkpoints
+         * since */
+        allocs_apart;
     int64_t batches;    /* in this call */
     int64_t saved_step; /* of the last checkpoint; -1: none */
     double test_loss, test_accuracy;
@@ -48,14 +55,19 @@ typedef struct fyt_trainer {
 
 /* Room for what a step needs; watches the model. */
 fy_status_t fyt_step_prepare(fyt_trainer_t *trainer);
-/* One batch: forward, loss, backward, and an update if it is the last of its group. Light requests only, if the loader's are. */
+/* One batch: forward, loss, backward, and an update if it is the last of its group. Light requests
+ * only, if the loader's are. */
 fy_status_t fyt_step_run(fyt_trainer_t *trainer);
 /* The loss as `kind` has it, mean over the batch. */
-fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *target, fy_tensor_t **out_loss);
-/* Do the labels of `loader` fit the model's result? Before anything is computed. Fails: BAD_VALUE (more classes than scores).
+fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *target,
+                     fy_tensor_t **out_loss);
+/* Do the labels of `loader` fit the model's result? Before anything is computed. Fails: BAD_VALUE
+ * (more classes than scores).
  * `what` is the call. */
-fy_status_t fyt_labels_check(const char *what, const fy_model_info_t *model, const fy_loader_t *loader, fy_loss_kind_t kind);
-/* Sends for what loss_sum holds, and begins it anew. Waits for the one before, if that is still on its way. */
+fy_status_t fyt_labels_check(const char *what, const fy_model_info_t *model,
+                             const fy_loader_t *loader, fy_loss_kind_t kind);
+/* Sends for what loss_sum holds, and begins it anew. Waits for the one before, if that is still on
+ * its way. */
 fy_status_t fyt_loss_ask(fyt_trainer_t *trainer);
 /* Takes the loss that was sent for, if it is there; `waits`: until it is. Blocks then. */
 fy_status_t fyt_loss_take(fyt_trainer_t *trainer, int waits);

@@ -10,18 +10,20 @@ typedef struct sums {
     int has_classes;
 } sums_t;
 
-fy_status_t fyt_labels_check(const char *what, const fy_model_info_t *model, const fy_loader_t *loader, fy_loss_kind_t kind)
+fy_status_t fyt_labels_check(const char *what, const fy_model_info_t *model,
+                             const fy_loader_t *loader, fy_loss_kind_t kind)
 {
     fy_loader_info_t data = FY_LOADER_INFO_INIT;
     FY_TRY(fy_loader_query(loader, &data));
     if (kind != FY_LOSS_CROSS_ENTROPY && kind != FY_LOSS_NLL) return FY_STATUS_OK;
     const int64_t scores = model->out_rank > 0 ? model->out_dims[model->out_rank - 1] : 1;
     if (data.classes > scores)
-        return FYT_FAIL(
-            BAD_VALUE,
-            "%s: the labels of the data set reach %d (%d classes), but model '%s' gives %lld scores a sample (labels 0 .. %lld)\n"
-            "  Check the label file, or use a model with %d outputs",
-            what, data.classes - 1, data.classes, model->name, (long long)scores, (long long)scores - 1, data.classes);
+        return FYT_FAIL(BAD_VALUE,
+                        "%s: the labels of the data set reach %d (%d classes), but model '%s' "
+                        "gives %lld scores a sample (labels 0 .. %lld)\n"
+                        "  Check the label file, or use a model with %d outputs",
+                        what, data.classes - 1, data.classes, model->name, (long long)scores,
+                        (long long)scores - 1, data.classes);
     return FY_STATUS_OK;
 }
 
@@ -50,7 +52,8 @@ static fy_status_t add_right(sums_t *sums, fy_tensor_t *result, fy_tensor_t *tar
     return fy_axpy(sums->right, 1, count);
 }
 
-static fy_status_t add_batch(fy_model_t *model, fy_loss_kind_t kind, fy_tensor_t *x, fy_tensor_t *y, sums_t *sums)
+static fy_status_t add_batch(fy_model_t *model, fy_loss_kind_t kind, fy_tensor_t *x, fy_tensor_t *y,
+                             sums_t *sums)
 {
     fy_tensor_t *result, *loss;
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT, target = FY_TENSOR_INFO_INIT;
@@ -66,7 +69,8 @@ static fy_status_t add_batch(fy_model_t *model, fy_loss_kind_t kind, fy_tensor_t
 }
 
 /* *out_more is 0 at the end of the epoch. */
-static fy_status_t next_batch(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t kind, sums_t *sums, int *out_more)
+static fy_status_t next_batch(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t kind,
+                              sums_t *sums, int *out_more)
 {
     fy_tensor_t *x, *y;
     fy_scope_t scope = fy_scope_begin("batch");
@@ -77,7 +81,8 @@ static fy_status_t next_batch(fy_model_t *model, fy_loader_t *loader, fy_loss_ki
     return status;
 }
 
-static fy_status_t evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t kind, double *out_loss, double *out_accuracy)
+static fy_status_t evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t kind,
+                            double *out_loss, double *out_accuracy)
 {
     fy_model_info_t info = FY_MODEL_INFO_INIT;
     sums_t sums = { 0 };
@@ -94,14 +99,17 @@ static fy_status_t evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind
     FY_TRY(fy_download_wait(reply, FY_FOREVER, &host));
     FY_TRY(fy_tensor_map(host, FY_ACCESS_READ, &values));
     if (out_loss) *out_loss = ((const double *)values)[0] / sums.samples;
-    if (out_accuracy) *out_accuracy = sums.has_classes ? ((const double *)values)[1] / sums.samples : (double)NAN;
+    if (out_accuracy)
+        *out_accuracy = sums.has_classes ? ((const double *)values)[1] / sums.samples : (double)NAN;
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_train_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t loss, double *out_loss, double *out_accuracy)
+fy_status_t fy_train_evaluate(fy_model_t *model, fy_loader_t *loader, fy_loss_kind_t loss,
+                              double *out_loss, double *out_accuracy)
 {
     fy_model_info_t info = FY_MODEL_INFO_INIT;
-    if (!model || !loader) return FYT_FAIL(INVALID_ARGUMENT, "train_evaluate: model or loader is NULL");
+    if (!model || !loader)
+        return FYT_FAIL(INVALID_ARGUMENT, "train_evaluate: model or loader is NULL");
     FY_TRY(fy_model_query(model, &info));
     FY_TRY(fyt_labels_check("train_evaluate", &info, loader, loss));
     fy_model_set_training(model, 0);

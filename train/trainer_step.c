@@ -1,20 +1,24 @@
-/* One step of training: a batch, forward, loss, backward, update; recorded as a graph if asked for; and the way of the loss to the host.
+/* One step of training: a batch, forward, loss, backward, update; recorded as a graph if asked for;
+ * and the way of the loss to the host.
  * Not here: epochs, checkpoints, events (trainer.c). */
 #include "trainer.h"
 
 #include <math.h>
 
-fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *target, fy_tensor_t **out_loss)
+fy_status_t fyt_loss(fy_loss_kind_t kind, fy_tensor_t *result, fy_tensor_t *target,
+                     fy_tensor_t **out_loss)
 {
     switch (kind) {
-    case FY_LOSS_CROSS_ENTROPY: return fy_cross_entropy(result, target, FY_REDUCTION_MEAN, out_loss);
+    case FY_LOSS_CROSS_ENTROPY:
+        return fy_cross_entropy(result, target, FY_REDUCTION_MEAN, out_loss);
     case FY_LOSS_NLL: return fy_nll_loss(result, target, FY_REDUCTION_MEAN, out_loss);
     case FY_LOSS_MSE: return fy_mse_loss(result, target, out_loss);
     }
     return FYT_FAIL(INVALID_ARGUMENT, "train: there is no loss %d", (int)kind);
 }
 
-/* A seed for backward so that `count` batches together weigh as much as one; made once, so that no step fills one with 1. */
+/* A seed for backward so that `count` batches together weigh as much as one; made once, so that no
+ * step fills one with 1. */
 static fy_status_t make_share(fyt_trainer_t *trainer, int64_t count, fy_tensor_t **out_share)
 {
     fy_tensor_info_t values = FY_TENSOR_INFO_INIT;
@@ -38,8 +42,10 @@ fy_status_t fyt_step_prepare(fyt_trainer_t *trainer)
 static fy_status_t clip(const fyt_trainer_t *trainer)
 {
     fy_tensor_t *grads = trainer->info.grads;
-    if (trainer->options->clip_value > 0) FY_TRY(fy_grads_clip_value(1, &grads, trainer->options->clip_value));
-    if (trainer->options->clip_norm > 0) FY_TRY(fy_grads_clip_norm(1, &grads, trainer->options->clip_norm, NULL));
+    if (trainer->options->clip_value > 0)
+        FY_TRY(fy_grads_clip_value(1, &grads, trainer->options->clip_value));
+    if (trainer->options->clip_norm > 0)
+        FY_TRY(fy_grads_clip_norm(1, &grads, trainer->options->clip_norm, NULL));
     return FY_STATUS_OK;
 }
 
@@ -62,8 +68,8 @@ static fy_status_t add_loss(fyt_trainer_t *trainer, fy_tensor_t *loss, int64_t s
 }
 
 /* x and y to an update. `is_first`: gradients begin anew; `is_last`: of a group of batches. */
-static fy_status_t compute(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y, int64_t samples, const fy_tensor_t *share, int is_first,
-                           int is_last)
+static fy_status_t compute(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y, int64_t samples,
+                           const fy_tensor_t *share, int is_first, int is_last)
 {
     fy_tensor_t *result, *loss;
     const fy_backward_options_t options = { sizeof options, share, !is_first };
@@ -96,7 +102,8 @@ static fy_status_t like(const fy_tensor_t *tensor, fy_tensor_t **out_tensor)
     return FY_STATUS_OK;
 }
 
-/* Recorded on inputs of its own, into which each batch is copied; kept by the trainer, which lets go of all three in the end. */
+/* Recorded on inputs of its own, into which each batch is copied; kept by the trainer, which lets
+ * go of all three in the end. */
 static fy_status_t record(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y, int64_t samples)
 {
     FY_TRY(like(x, &trainer->graph_x));
@@ -121,18 +128,20 @@ static fy_status_t replay(fyt_trainer_t *trainer, fy_tensor_t *x, fy_tensor_t *y
 static fy_status_t run(fyt_trainer_t *trainer)
 {
     const int64_t group = trainer->options->accumulate, place = trainer->epoch_step % group;
-    const int64_t whole = trainer->data.steps - trainer->data.steps % group; /* batches of this epoch that are in full groups */
+    /* batches of this epoch that are in full groups */
+    const int64_t whole = trainer->data.steps - trainer->data.steps % group;
     const int is_short = trainer->epoch_step >= whole;
     const int is_last = place == group - 1 || trainer->epoch_step == trainer->data.steps - 1;
     fy_tensor_t *x, *y;
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     FY_TRY(fy_loader_next(trainer->train, &x, &y));
     if (!x)
-        return FYT_FAIL(INTERNAL, "train: the loader ended after %lld of %lld batches", (long long)trainer->epoch_step,
-                        (long long)trainer->data.steps);
+        return FYT_FAIL(INTERNAL, "train: the loader ended after %lld of %lld batches",
+                        (long long)trainer->epoch_step, (long long)trainer->data.steps);
     fy_tensor_query(x, &info);
     if (is_last) FY_TRY(apply_schedule(trainer));
-    /* The first batch runs as it stands: what is made once (plans of libraries, say) is made outside of the graph. */
+    /* The first batch runs as it stands: what is made once (plans of libraries, say) is made
+     * outside of the graph. */
     if (trainer->options->graph && trainer->batches > 0 && info.dims[0] == trainer->data.batch)
         FY_TRY(replay(trainer, x, y, info.dims[0]));
     else

@@ -1,4 +1,5 @@
-/* Where every transfer is written down once it is on its way: ledger, guards, and the event file if one is being written.
+/* Where every transfer is written down once it is on its way: ledger, guards, and the event file if
+ * one is being written.
  * Not here: wire bytes and the number of copies, which the executor reports itself (registry.c). */
 #ifndef FERRY_TRANSFER_ACCOUNT_H_
 #define FERRY_TRANSFER_ACCOUNT_H_

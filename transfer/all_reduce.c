@@ -1,5 +1,6 @@
-/* Sums over devices by their backend's own library (its all_reduce slot), in one call: on each device's download engine, as what goes from device
- * to device does. Not here: sums by copies (train/parallel.c), which is what a caller falls back to. */
+/* Sums over devices by their backend's own library (its all_reduce slot), in one call: on each
+ * device's download engine, as what goes from device to device does. Not here: sums by copies
+ * (train/parallel.c), which is what a caller falls back to. */
 #include <ferry/transfer.h>
 
 #include <stdlib.h>
@@ -24,11 +25,15 @@ typedef struct sum {
     uint64_t nbytes, blocked_ns; /* nbytes: of one tensor */
 } sum_t;
 
-static fy_device_t *device_of(const sum_t *sum, size_t i) { return sum->tensors[i]->storage->device; }
+static fy_device_t *device_of(const sum_t *sum, size_t i)
+{
+    return sum->tensors[i]->storage->device;
+}
 
 static bool is_float(int dtype)
 {
-    return dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64 || dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16;
+    return dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64 || dtype == FY_DTYPE_F16 ||
+           dtype == FY_DTYPE_BF16;
 }
 
 static fy_status_t check_tensor(const sum_t *sum, size_t i)
@@ -39,13 +44,17 @@ static fy_status_t check_tensor(const sum_t *sum, size_t i)
     if (!tensor) return FY_FAIL(INVALID_ARGUMENT, "%s: tensor %zu is NULL", what, i);
     if (fy__tensor_is_gone(tensor)) return fy__refuse_gone(what, "tensor");
     if (tensor->dtype != first->dtype || !is_float(tensor->dtype))
-        return FY_FAIL(DTYPE_MISMATCH, "%s: tensor %zu is %s, tensor 0 is %s: all are of one float dtype", what, i,
-                       fy__tensor_format(tensor, texts[0], 128), fy__tensor_format(first, texts[1], 128));
-    if (!tensor->contiguous) return FY_FAIL(INVALID_ARGUMENT, "%s: tensor %zu is not dense", what, i);
+        return FY_FAIL(DTYPE_MISMATCH,
+                       "%s: tensor %zu is %s, tensor 0 is %s: all are of one float dtype", what, i,
+                       fy__tensor_format(tensor, texts[0], 128),
+                       fy__tensor_format(first, texts[1], 128));
+    if (!tensor->contiguous)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: tensor %zu is not dense", what, i);
     FY_TRY(fy__upload_check_into(what, tensor, first)); /* equal shapes, and it may be written */
     for (size_t k = 0; k < i; k++)
         if (device_of(sum, k) == device_of(sum, i))
-            return FY_FAIL(DEVICE_MISMATCH, "%s: tensors %zu and %zu are both on %s: one a device", what, k, i, device_of(sum, i)->spec);
+            return FY_FAIL(DEVICE_MISMATCH, "%s: tensors %zu and %zu are both on %s: one a device",
+                           what, k, i, device_of(sum, i)->spec);
     return FY_STATUS_OK;
 }
 
@@ -67,7 +76,8 @@ static fy_status_t prepare(fy__thread_t *thread, sum_t *sum)
         fy_device_t *device = device_of(sum, i);
         FY_TRY(fy__peer_resolve(what, tensor, &sum->blocked_ns));
         FY_TRY(fy__stream_throttle(thread, device->download));
-        FY_TRY(fy__hazard_before_write(&tensor->storage->hazard, device->download, FY__WAIT_PEER_WRITE));
+        FY_TRY(fy__hazard_before_write(&tensor->storage->hazard, device->download,
+                                       FY__WAIT_PEER_WRITE));
         sum->devs[i] = device->dev;
         sum->streams[i] = device->download->native;
         sum->buffers[i] = tensor->data;
@@ -84,7 +94,8 @@ static fy_status_t submit(fy__thread_t *thread, sum_t *sum, bool *out_done)
     *out_done = false;
     FY_TRY(prepare(thread, sum));
     fy__error_save(&before);
-    fy_status_t status = backend->all_reduce(sum->count, sum->devs, sum->streams, sum->buffers, first->dtype, first->nelem);
+    fy_status_t status = backend->all_reduce(sum->count, sum->devs, sum->streams, sum->buffers,
+                                             first->dtype, first->nelem);
     if (status == FY_STATUS_UNSUPPORTED) {
         fy__error_restore(&before);
         return FY_STATUS_OK;
@@ -93,7 +104,8 @@ static fy_status_t submit(fy__thread_t *thread, sum_t *sum, bool *out_done)
     for (size_t i = 0; i < sum->count; i++) { /* even if it failed: some of it may run */
         fy_device_t *device = device_of(sum, i);
         if (status == FY_STATUS_DEVICE_LOST) (void)fy__device_check(device, status);
-        fy__hazard_written(&sum->tensors[i]->storage->hazard, fy__stream_submitted_anchored(device->download));
+        fy__hazard_written(&sum->tensors[i]->storage->hazard,
+                           fy__stream_submitted_anchored(device->download));
         if (status == FY_STATUS_OK)
             fy__upload_done(sum->tensors[i]);
         else
@@ -102,28 +114,32 @@ static fy_status_t submit(fy__thread_t *thread, sum_t *sum, bool *out_done)
     return status;
 }
 
-static void note(fy__thread_t *thread, const sum_t *sum, const fy_transfer_options_t *options, const void *caller)
+static void note(fy__thread_t *thread, const sum_t *sum, const fy_transfer_options_t *options,
+                 const void *caller)
 {
     for (size_t i = 0; i < sum->count; i++) {
         const size_t next = (i + 1) % sum->count;
-        fy__transfer_note(thread, &(fy__transfer_record_t){
-                                      .direction = FY__PEER,
-                                      .path = FY_PATH_PEER,
-                                      .device = device_of(sum, i),
-                                      .other = device_of(sum, next),
-                                      .dst = sum->tensors[next]->storage,
-                                      .src = sum->tensors[i]->storage,
-                                      .nbytes = 2 * (sum->count - 1) * sum->nbytes / sum->count,
-                                      .blocked_ns = i ? 0 : sum->blocked_ns,
-                                      .point = atomic_load_explicit(&sum->tensors[i]->storage->hazard.writer, memory_order_relaxed),
-                                      .site = options->site,
-                                      .caller = caller,
-                                      .priority = options->priority,
-                                  });
+        fy__transfer_note(
+            thread, &(fy__transfer_record_t){
+                        .direction = FY__PEER,
+                        .path = FY_PATH_PEER,
+                        .device = device_of(sum, i),
+                        .other = device_of(sum, next),
+                        .dst = sum->tensors[next]->storage,
+                        .src = sum->tensors[i]->storage,
+                        .nbytes = 2 * (sum->count - 1) * sum->nbytes / sum->count,
+                        .blocked_ns = i ? 0 : sum->blocked_ns,
+                        .point = atomic_load_explicit(&sum->tensors[i]->storage->hazard.writer,
+                                                      memory_order_relaxed),
+                        .site = options->site,
+                        .caller = caller,
+                        .priority = options->priority,
+                    });
     }
 }
 
-static fy_status_t run(fy__thread_t *thread, sum_t *sum, const fy_transfer_options_t *options, int *out_done, const void *caller)
+static fy_status_t run(fy__thread_t *thread, sum_t *sum, const fy_transfer_options_t *options,
+                       int *out_done, const void *caller)
 {
     bool done;
     for (size_t i = 0; i < sum->count; i++) FY_TRY(check_tensor(sum, i));
@@ -147,14 +163,16 @@ static fy_status_t run(fy__thread_t *thread, sum_t *sum, const fy_transfer_optio
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_tensor_all_reduce(size_t count, fy_tensor_t *const *tensors, const fy_transfer_options_t *options, int *out_done)
+fy_status_t fy_tensor_all_reduce(size_t count, fy_tensor_t *const *tensors,
+                                 const fy_transfer_options_t *options, int *out_done)
 {
     fy__thread_t *thread = fy__thread();
     if (!out_done) return FY_FAIL(INVALID_ARGUMENT, "%s: out_done is NULL", what);
     *out_done = 0;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!count || !tensors || count > 1024)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: %zu tensors; there may be 1 to 1024", what, tensors ? count : 0);
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %zu tensors; there may be 1 to 1024", what,
+                       tensors ? count : 0);
     FY_TRY(fy__transfer_options_check(what, &options));
     sum_t sum = { .count = count, .tensors = tensors };
     void **arrays = malloc(3 * count * sizeof *arrays);

@@ -1,7 +1,10 @@
-/* Many uploads in one call. Small tensors (up to coalesce_nbytes, dense at both ends, not converted) are packed into slots of the ring with
- * a table of where they belong, as many as fit; one DMA a slot carries them into scratch memory of the device, and a kernel on the upload
- * engine's stream spreads them. The others go one by one, as fy_tensor_upload sends them (upload.c).
- * Wire bytes are the run: payload, the gaps that align it to 16 bytes, 24 bytes of table a tensor. */
+/* Many uploads in one call. Small tensors (up to coalesce_nbytes, dense at both ends, not
+ * converted) are packed into slots of the ring with a table of where they belong, as many as fit;
+ * one DMA a slot carries them into scratch memory of the device, and a kernel on the upload
+ * engine's stream spreads them. The others go one by one, as fy_tensor_upload sends them
+ * (upload.c).
+ * Wire bytes are the run: payload, the gaps that align it to 16 bytes, 24 bytes of table a
+ * tensor. */
 #include <stdio.h>
 
 #include "runtime/base/fail.h"
@@ -32,7 +35,8 @@ static bool is_packed(const many_t *many, size_t i)
 {
     const fy_tensor_t *dst = many->dst[i], *src = many->src[i];
     const uint64_t nbytes = fy__tensor_nbytes(src);
-    return nbytes && nbytes <= many->largest_nbytes && src->contiguous && dst->contiguous && dst->dtype == src->dtype;
+    return nbytes && nbytes <= many->largest_nbytes && src->contiguous && dst->contiguous &&
+           dst->dtype == src->dtype;
 }
 
 static fy_status_t choose(many_t *many)
@@ -57,9 +61,11 @@ static fy_status_t fill(many_t *many, const fy__slot_t *slot, size_t *next, fy__
         fy__run_add(out_run, src->data, fy__tensor_nbytes(src));
     }
     fy_packed_entry_t *table = fy__run_close(out_run);
-    /* The same table serves twice: for the host, which collects the tensors here, and for the device, which spreads them there. */
+    /* The same table serves twice: for the host, which collects the tensors here, and for the
+     * device, which spreads them there. */
     fy_device_t *host = fy_device_host();
-    FY_TRY(fy__run_launch(host, NULL, FY_LAUNCH_GATHER, slot->bytes, slot->nbytes, slot->bytes, slot->nbytes, out_run));
+    FY_TRY(fy__run_launch(host, NULL, FY_LAUNCH_GATHER, slot->bytes, slot->nbytes, slot->bytes,
+                          slot->nbytes, out_run));
     fy__staging_charge(many->device, many->packed_nbytes, out_run->payload_nbytes);
     many->packed_nbytes += out_run->payload_nbytes;
     for (size_t i = first; i < *next; i++)
@@ -68,7 +74,8 @@ static fy_status_t fill(many_t *many, const fy__slot_t *slot, size_t *next, fy__
 }
 
 /* Sends the run and spreads it over tensors first .. next-1. */
-static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t *run, size_t first, size_t next, fy__point_t *out_sent)
+static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t *run, size_t first,
+                          size_t next, fy__point_t *out_sent)
 {
     fy_device_t *device = many->device;
     fy_stream_t *stream = device->upload;
@@ -76,13 +83,17 @@ static fy_status_t spread(many_t *many, const fy__slot_t *slot, const fy__run_t 
     fy__suspect_t suspect = { 0, 0, 0 };
     fy__point_t point;
     fy_status_t status;
-    FY_CHECK(fy__storage_create_scratch(many->thread, device, run->nbytes, stream, FY_CATEGORY_STAGING, &scratch));
+    FY_CHECK(fy__storage_create_scratch(many->thread, device, run->nbytes, stream,
+                                        FY_CATEGORY_STAGING, &scratch));
     FY_CHECK(fy__hazard_before_write(&scratch->hazard, stream, FY__WAIT_COALESCE_SCRATCH));
     for (size_t i = first; i < next; i++)
-        if (is_packed(many, i)) FY_CHECK(fy__hazard_before_write(&many->dst[i]->storage->hazard, stream, FY__WAIT_COALESCE_WRITE));
+        if (is_packed(many, i))
+            FY_CHECK(fy__hazard_before_write(&many->dst[i]->storage->hazard, stream,
+                                             FY__WAIT_COALESCE_WRITE));
     FY_CHECK(fy__ring_send(device, slot, scratch->data, run->nbytes, out_sent, &suspect));
     fy__hazard_written(&scratch->hazard, *out_sent);
-    FY_CHECK(fy__run_launch(device, stream, FY_LAUNCH_SCATTER, NULL, 0, scratch->data, run->nbytes, run));
+    FY_CHECK(fy__run_launch(device, stream, FY_LAUNCH_SCATTER, NULL, 0, scratch->data, run->nbytes,
+                            run));
     point = fy__stream_submitted_anchored(stream);
     fy__hazard_written(&scratch->hazard, point);
     for (size_t i = first; i < next; i++)
@@ -99,11 +110,13 @@ done:
 
 /* ---- all of it ---- */
 
-/* It failed: packed tensors before npacked, and others before nothers, were sent. Nobody may take their bytes for good. */
+/* It failed: packed tensors before npacked, and others before nothers, were sent. Nobody may take
+ * their bytes for good. */
 static void spoil(const many_t *many, size_t npacked, size_t nothers, fy_status_t status)
 {
     for (size_t i = 0; i < many->count; i++)
-        if (i < (is_packed(many, i) ? npacked : nothers) && many->src[i]->nelem) fy__upload_spoilt(many->dst[i], status);
+        if (i < (is_packed(many, i) ? npacked : nothers) && many->src[i]->nelem)
+            fy__upload_spoilt(many->dst[i], status);
 }
 
 static fy_status_t send_packed(many_t *many)
@@ -130,7 +143,8 @@ static fy_status_t send_packed(many_t *many)
     return FY_STATUS_OK;
 }
 
-/* Tensor i, with those that are gathered or, where that does not do, behind them. *out_changed: it failed, but tensor i may be new. */
+/* Tensor i, with those that are gathered or, where that does not do, behind them. *out_changed: it
+ * failed, but tensor i may be new. */
 static fy_status_t send_one(many_t *many, fy__upload_batch_t *batch, size_t i, bool *out_changed)
 {
     bool taken = false;
@@ -140,8 +154,8 @@ static fy_status_t send_one(many_t *many, fy__upload_batch_t *batch, size_t i, b
     else
         FY_TRY(fy__upload_batch_send(batch));
     if (taken) return FY_STATUS_OK;
-    return fy__upload_run(many->thread, many->device, many->dst[i], many->src[i], many->options, &many->blocked_ns, out_changed,
-                          &many->suspect);
+    return fy__upload_run(many->thread, many->device, many->dst[i], many->src[i], many->options,
+                          &many->blocked_ns, out_changed, &many->suspect);
 }
 
 static fy_status_t send_others(many_t *many)
@@ -170,7 +184,8 @@ static fy_status_t run_all(many_t *many, const void *caller)
     FY_TRY(send_others(many));
     for (size_t i = 0; i < many->count; i++) {
         fy__upload_note(many->thread, many->dst[i], many->src[i], many->options,
-                        is_packed(many, i) ? FY_PATH_COALESCED : fy__upload_path(many->device, many->options->contract),
+                        is_packed(many, i) ? FY_PATH_COALESCED
+                                           : fy__upload_path(many->device, many->options->contract),
                         i ? 0 : many->blocked_ns, caller);
     }
     return FY_STATUS_OK;
@@ -201,8 +216,8 @@ static void free_all(const many_t *many, size_t count)
     fy__error_restore(&first);
 }
 
-fy_status_t fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_device_t *device, const fy_transfer_options_t *options,
-                                  fy_tensor_t **out_dst)
+fy_status_t fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_device_t *device,
+                                  const fy_transfer_options_t *options, fy_tensor_t **out_dst)
 {
     fy__thread_t *thread = fy__thread();
     uint64_t nbytes;
@@ -211,18 +226,25 @@ fy_status_t fy_tensor_upload_many(size_t count, fy_tensor_t *const *src, fy_devi
     if (count && !out_dst) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many: out_dst is NULL");
     for (size_t i = 0; i < count; i++) out_dst[i] = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if ((count && !src) || !device) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many: %s is NULL", device ? "src" : "device");
+    if ((count && !src) || !device)
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many: %s is NULL",
+                       device ? "src" : "device");
     FY_TRY(fy__transfer_options_check("tensor_upload_many", &options));
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "tensor_upload_many"));
-    many_t many = {
-        .what = "tensor_upload_many", .thread = thread, .device = device, .count = count, .dst = out_dst, .src = src, .options = options
-    };
+    many_t many = { .what = "tensor_upload_many",
+                    .thread = thread,
+                    .device = device,
+                    .count = count,
+                    .dst = out_dst,
+                    .src = src,
+                    .options = options };
     FY_TRY(check_sources(&many, &nbytes));
     for (; made < count && status == FY_STATUS_OK; made += status == FY_STATUS_OK) {
-        const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src[made]->dtype : options->dtype;
-        status =
-            fy__tensor_new(many.thread, device, dtype, src[made]->rank, src[made]->dims, src[made]->nelem, device->upload, &out_dst[made]);
+        const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src[made]->dtype
+                                                                 : options->dtype;
+        status = fy__tensor_new(many.thread, device, dtype, src[made]->rank, src[made]->dims,
+                                src[made]->nelem, device->upload, &out_dst[made]);
     }
     if (status == FY_STATUS_OK) status = run_all(&many, __builtin_return_address(0));
     if (status != FY_STATUS_OK) {
@@ -242,35 +264,50 @@ static fy_status_t check_destinations(const many_t *many)
     for (size_t i = 0; i < many->count; i++) {
         fy_tensor_t *dst = many->dst[i];
         snprintf(what, sizeof what, "%s[%zu]", many->what, i);
-        if (!dst || !many->src[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, dst ? "src" : "dst");
+        if (!dst || !many->src[i])
+            return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, dst ? "src" : "dst");
         if (fy__tensor_is_gone(dst)) return fy__refuse_gone(what, "dst");
         if (fy__tensor_is_gone(many->src[i])) return fy__refuse_gone(what, "src");
         const fy_device_t *first = many->dst[0]->storage->device;
         if (dst->storage->device != first)
-            return FY_FAIL(DEVICE_MISMATCH, "%s: dst %s is on %s, the first one is on %s\n  One call fills tensors of one device", what,
-                           fy__tensor_format(dst, text, sizeof text), dst->storage->device->spec, first->spec);
+            return FY_FAIL(DEVICE_MISMATCH,
+                           "%s: dst %s is on %s, the first one is on %s\n  One call fills tensors "
+                           "of one device",
+                           what, fy__tensor_format(dst, text, sizeof text),
+                           dst->storage->device->spec, first->spec);
         if (many->options->dtype != FY_DTYPE_SAME && many->options->dtype != (fy_dtype_t)dst->dtype)
-            return FY_FAIL(INVALID_ARGUMENT, "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", what,
-                           fy_dtype_name(many->options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME",
+                           what, fy_dtype_name(many->options->dtype),
+                           fy_dtype_name((fy_dtype_t)dst->dtype));
         FY_TRY(fy__upload_check_into(what, dst, many->src[i]));
     }
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst, fy_tensor_t *const *src, const fy_transfer_options_t *options,
+fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst,
+                                       fy_tensor_t *const *src,
+                                       const fy_transfer_options_t *options,
                                        fy_ticket_t *out_ticket)
 {
     fy__thread_t *thread = fy__thread();
     uint64_t nbytes;
     if (out_ticket) *out_ticket = (fy_ticket_t){ 0, 0 };
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (count && (!dst || !src)) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many_into: %s is NULL", dst ? "src" : "dst");
+    if (count && (!dst || !src))
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many_into: %s is NULL",
+                       dst ? "src" : "dst");
     FY_TRY(fy__transfer_options_check("tensor_upload_many_into", &options));
     if (options->contract == FY_HOST_BORROW && !out_ticket)
-        return FY_FAIL(INVALID_ARGUMENT,
-                       "tensor_upload_many_into: out_ticket is NULL; with FY_HOST_BORROW it says when the sources are yours again");
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_many_into: out_ticket is NULL; with "
+                                         "FY_HOST_BORROW it says when the sources are yours again");
     if (!count) return FY_STATUS_OK;
-    many_t many = { .what = "tensor_upload_many_into", .thread = thread, .count = count, .dst = dst, .src = src, .options = options };
+    many_t many = { .what = "tensor_upload_many_into",
+                    .thread = thread,
+                    .count = count,
+                    .dst = dst,
+                    .src = src,
+                    .options = options };
     FY_TRY(check_destinations(&many));
     many.device = dst[0]->storage->device;
     if (fy__device_is_lost(many.device)) return fy__device_lost_error(many.device);
@@ -280,9 +317,13 @@ fy_status_t fy_tensor_upload_many_into(size_t count, fy_tensor_t *const *dst, fy
     fy__point_t last = many.last;
     for (size_t i = 0; i < count; i++) {
         fy__upload_done(dst[i]);
-        fy__point_t writer = atomic_load_explicit(&dst[i]->storage->hazard.writer, memory_order_relaxed);
-        if (out_ticket) FY_TRY(fy__point_submit(&writer)); /* one that stands in its queue has no place among the others yet */
-        if (src[i]->nelem && FY__POINT_STREAM(writer) == FY__POINT_STREAM(last ? last : writer) && writer > last) last = writer;
+        fy__point_t writer =
+            atomic_load_explicit(&dst[i]->storage->hazard.writer, memory_order_relaxed);
+        /* one that stands in its queue has no place among the others yet */
+        if (out_ticket) FY_TRY(fy__point_submit(&writer));
+        if (src[i]->nelem && FY__POINT_STREAM(writer) == FY__POINT_STREAM(last ? last : writer) &&
+            writer > last)
+            last = writer;
     }
     fy__fault_belongs(many.device, &many.suspect, last, FY__FAULT_ALSO_CALL);
     if (out_ticket) *out_ticket = fy__point_ticket(last);

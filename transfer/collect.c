@@ -1,7 +1,8 @@
-/* Many downloads in one call. Small tensors (up to coalesce_nbytes, dense, not converted, on the first one's device) are collected on the
- * device by a kernel into one run of bytes, as many as fit a slot of the ring; the kernel's table of where they are goes up through a slot
- * (so it stands in the upload's wire bytes), the run comes down in one copy into page-locked memory that these downloads share: each host
- * tensor is a view of it. The others go one by one (download.c). */
+/* Many downloads in one call. Small tensors (up to coalesce_nbytes, dense, not converted, on the
+ * first one's device) are collected on the device by a kernel into one run of bytes, as many as fit
+ * a slot of the ring; the kernel's table of where they are goes up through a slot (so it stands in
+ * the upload's wire bytes), the run comes down in one copy into page-locked memory that these
+ * downloads share: each host tensor is a view of it. The others go one by one (download.c). */
 #include <stdio.h>
 
 #include "runtime/base/fail.h"
@@ -30,8 +31,10 @@ static bool is_packed(const many_t *many, size_t i)
 {
     const fy_tensor_t *src = many->src[i];
     const uint64_t nbytes = fy__tensor_nbytes(src);
-    return nbytes && nbytes <= many->largest_nbytes && src->contiguous && src->storage->device == many->device &&
-           (many->options->dtype == FY_DTYPE_SAME || many->options->dtype == (fy_dtype_t)src->dtype);
+    return nbytes && nbytes <= many->largest_nbytes && src->contiguous &&
+           src->storage->device == many->device &&
+           (many->options->dtype == FY_DTYPE_SAME ||
+            many->options->dtype == (fy_dtype_t)src->dtype);
 }
 
 static fy_status_t choose(many_t *many)
@@ -75,9 +78,14 @@ static fy_status_t send_table(many_t *many, batch_t *batch)
     batch->run.packed.table_offset = 0;
     fy_status_t status = fy__stream_throttle(many->thread, device->upload);
     if (status == FY_STATUS_OK)
-        status = fy__storage_create_scratch(many->thread, device, batch->table_nbytes, device->upload, FY_CATEGORY_STAGING, &batch->table);
-    if (status == FY_STATUS_OK) status = fy__hazard_before_write(&batch->table->hazard, device->upload, FY__WAIT_COLLECT_SCRATCH);
-    if (status == FY_STATUS_OK) status = fy__ring_send(device, &slot, batch->table->data, batch->table_nbytes, &sent, &batch->suspect);
+        status = fy__storage_create_scratch(many->thread, device, batch->table_nbytes,
+                                            device->upload, FY_CATEGORY_STAGING, &batch->table);
+    if (status == FY_STATUS_OK)
+        status = fy__hazard_before_write(&batch->table->hazard, device->upload,
+                                         FY__WAIT_COLLECT_SCRATCH);
+    if (status == FY_STATUS_OK)
+        status = fy__ring_send(device, &slot, batch->table->data, batch->table_nbytes, &sent,
+                               &batch->suspect);
     fy__ring_give(device, &slot, sent);
     if (sent) fy__hazard_written(&batch->table->hazard, sent);
     return status;
@@ -89,22 +97,27 @@ static fy_status_t fetch_run(many_t *many, batch_t *batch)
     fy_device_t *device = many->device;
     fy_stream_t *stream = device->download;
     FY_TRY(fy__stream_throttle(many->thread, stream));
-    FY_TRY(fy__storage_create_scratch(many->thread, device, batch->nbytes, stream, FY_CATEGORY_STAGING, &batch->scratch));
+    FY_TRY(fy__storage_create_scratch(many->thread, device, batch->nbytes, stream,
+                                      FY_CATEGORY_STAGING, &batch->scratch));
     FY_TRY(fy__storage_create_pinned(many->thread, device, batch->nbytes, &batch->host));
     FY_TRY(fy__hazard_before_read(&batch->table->hazard, stream, FY__WAIT_COLLECT_TABLE));
     FY_TRY(fy__hazard_before_write(&batch->scratch->hazard, stream, FY__WAIT_COLLECT_SCRATCH));
     for (size_t i = batch->first; i < batch->next; i++)
-        if (is_packed(many, i)) FY_TRY(fy__hazard_before_read(&many->src[i]->storage->hazard, stream, FY__WAIT_COLLECT_READ));
-    FY_TRY(fy__run_launch(device, stream, FY_LAUNCH_GATHER, batch->scratch->data, batch->nbytes, batch->table->data, batch->table_nbytes,
-                          &batch->run));
+        if (is_packed(many, i))
+            FY_TRY(fy__hazard_before_read(&many->src[i]->storage->hazard, stream,
+                                          FY__WAIT_COLLECT_READ));
+    FY_TRY(fy__run_launch(device, stream, FY_LAUNCH_GATHER, batch->scratch->data, batch->nbytes,
+                          batch->table->data, batch->table_nbytes, &batch->run));
     const fy__point_t collected = fy__stream_submitted_anchored(stream);
     fy__hazard_read(&batch->table->hazard, stream, collected);
     fy__hazard_written(&batch->scratch->hazard, collected);
     for (size_t i = batch->first; i < batch->next; i++)
         if (is_packed(many, i)) fy__hazard_read(&many->src[i]->storage->hazard, stream, collected);
-    const fy_copy_t copy = {
-        .kind = FY_COPY_DOWNLOAD, .host_pinned = 1, .dst = batch->host->data, .src = batch->scratch->data, .nbytes = batch->nbytes
-    };
+    const fy_copy_t copy = { .kind = FY_COPY_DOWNLOAD,
+                             .host_pinned = 1,
+                             .dst = batch->host->data,
+                             .src = batch->scratch->data,
+                             .nbytes = batch->nbytes };
     uint64_t request; /* found by its point */
     FY_TRY(fy__copy_submit(device, stream, "download", copy, &batch->point, &request));
     fy__hazard_read(&batch->scratch->hazard, stream, batch->point);
@@ -118,7 +131,8 @@ static fy_status_t make_downloads(many_t *many, const batch_t *batch)
     uint64_t offset = 0;
     for (size_t i = batch->first; i < batch->next; i++) {
         if (!is_packed(many, i)) continue;
-        fy__storage_adopt(many->src[i]->storage); /* ordered behind earlier transfers: what they left is meant */
+        /* ordered behind earlier transfers: what they left is meant */
+        fy__storage_adopt(many->src[i]->storage);
         fy_download_t *download = fy__download_new(many->src[i], (fy_dtype_t)many->src[i]->dtype);
         if (!download) return FY_STATUS_OUT_OF_MEMORY;
         many->out[i] = download;
@@ -153,11 +167,13 @@ static fy_status_t ask_packed(many_t *many)
 
 /* ---- all of it ---- */
 
-/* What was not packed, one by one; then the packed ones are written down and belong to the scope, too. */
+/* What was not packed, one by one; then the packed ones are written down and belong to the scope,
+ * too. */
 static fy_status_t ask_others(many_t *many)
 {
     for (size_t i = 0; i < many->count; i++)
-        if (!is_packed(many, i)) FY_TRY(fy__download_ask(many->src[i], many->options, many->caller, &many->out[i]));
+        if (!is_packed(many, i))
+            FY_TRY(fy__download_ask(many->src[i], many->options, many->caller, &many->out[i]));
     for (size_t i = 0; i < many->count; i++) {
         if (!is_packed(many, i)) continue;
         fy__transfer_note(many->thread, &(fy__transfer_record_t){
@@ -192,24 +208,30 @@ static fy_status_t check(const many_t *many)
         fy_device_t *device = src->storage->device;
         if (fy__device_is_lost(device)) return fy__device_lost_error(device);
         FY_TRY(fy__recording_check(many->thread, device, "tensor_download_many"));
-        const fy_dtype_t dtype = many->options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : many->options->dtype;
+        const fy_dtype_t dtype = many->options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype
+                                                                       : many->options->dtype;
         nbytes += src->nelem * fy__dtype_sizes[dtype];
     }
     return fy__guard_check_transfer(many->thread, FY__DOWNLOAD, nbytes, "tensor_download_many");
 }
 
-fy_status_t fy_tensor_download_many(size_t count, fy_tensor_t *const *src, const fy_transfer_options_t *options,
+fy_status_t fy_tensor_download_many(size_t count, fy_tensor_t *const *src,
+                                    const fy_transfer_options_t *options,
                                     fy_download_t **out_downloads)
 {
     fy__thread_t *thread = fy__thread();
-    if (count && !out_downloads) return FY_FAIL(INVALID_ARGUMENT, "tensor_download_many: out_downloads is NULL");
+    if (count && !out_downloads)
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_download_many: out_downloads is NULL");
     for (size_t i = 0; i < count; i++) out_downloads[i] = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (count && !src) return FY_FAIL(INVALID_ARGUMENT, "tensor_download_many: src is NULL");
     FY_TRY(fy__transfer_options_check("tensor_download_many", &options));
-    many_t many = {
-        .thread = thread, .count = count, .src = src, .options = options, .caller = __builtin_return_address(0), .out = out_downloads
-    };
+    many_t many = { .thread = thread,
+                    .count = count,
+                    .src = src,
+                    .options = options,
+                    .caller = __builtin_return_address(0),
+                    .out = out_downloads };
     FY_TRY(check(&many));
     if (!count) return FY_STATUS_OK;
     many.device = src[0]->storage->device;

@@ -10,7 +10,8 @@ void fy__end_of(const fy_tensor_t *tensor, fy__end_t *out_end)
     fy__tensor_desc(tensor, &out_end->desc);
 }
 
-void fy__end_dense(const fy_tensor_t *shape, fy_dtype_t dtype, fy__storage_t *storage, fy__end_t *out_end)
+void fy__end_dense(const fy_tensor_t *shape, fy_dtype_t dtype, fy__storage_t *storage,
+                   fy__end_t *out_end)
 {
     int64_t stride = 1;
     fy__tensor_desc(shape, &out_end->desc);
@@ -25,8 +26,8 @@ void fy__end_dense(const fy_tensor_t *shape, fy_dtype_t dtype, fy__storage_t *st
 }
 
 /* To the device; or, with a recording, into it. */
-static fy_status_t launch(fy_device_t *device, fy_stream_t *stream, fy__recording_t *recording, const fy__end_t *dst, const fy__end_t *src,
-                          uint64_t nelem)
+static fy_status_t launch(fy_device_t *device, fy_stream_t *stream, fy__recording_t *recording,
+                          const fy__end_t *dst, const fy__end_t *src, uint64_t nelem)
 {
     const fy_cast_attrs_t attrs = { dst->desc.dtype };
     const bool cast = dst->desc.dtype != src->desc.dtype;
@@ -43,7 +44,8 @@ static fy_status_t launch(fy_device_t *device, fy_stream_t *stream, fy__recordin
         .attrs_nbytes = cast ? sizeof attrs : 0,
         .nelem = nelem,
         .flops = nelem,
-        .nbytes = nelem * (fy__dtype_sizes[dst->desc.dtype] + (uint64_t)fy__dtype_sizes[src->desc.dtype]),
+        .nbytes = nelem *
+                  (fy__dtype_sizes[dst->desc.dtype] + (uint64_t)fy__dtype_sizes[src->desc.dtype]),
     };
     if (recording) {
         uint32_t *slots;
@@ -52,17 +54,20 @@ static fy_status_t launch(fy_device_t *device, fy_stream_t *stream, fy__recordin
         FY_TRY(fy__recording_slot(recording, src->storage, false, &slots[1]));
         return fy__recording_launch(recording, &record, slots, 0, NULL);
     }
-    FY_TRY(fy__device_check(device, device->backend->launch(device->dev, stream ? stream->native : NULL, &record)));
+    FY_TRY(fy__device_check(
+        device, device->backend->launch(device->dev, stream ? stream->native : NULL, &record)));
     if (!stream) fy__charge_host(record.flops, record.nbytes);
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__convert_launch(fy_device_t *device, fy_stream_t *stream, const fy__end_t *dst, const fy__end_t *src, uint64_t nelem)
+fy_status_t fy__convert_launch(fy_device_t *device, fy_stream_t *stream, const fy__end_t *dst,
+                               const fy__end_t *src, uint64_t nelem)
 {
     return launch(device, stream, NULL, dst, src, nelem);
 }
 
-fy_status_t fy__convert(fy_device_t *device, fy_stream_t *stream, const fy__end_t *dst, const fy__end_t *src, uint64_t nelem)
+fy_status_t fy__convert(fy_device_t *device, fy_stream_t *stream, const fy__end_t *dst,
+                        const fy__end_t *src, uint64_t nelem)
 {
     fy__thread_t *thread = fy__thread();
     fy__recording_t *recording = thread ? fy__recording_of(thread, device) : NULL;

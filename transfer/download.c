@@ -1,4 +1,5 @@
-/* Downloads. Asking for one submits the DMA; the host tensor is made by the wait, so there is none that could be read too early.
+/* Downloads. Asking for one submits the DMA; the host tensor is made by the wait, so there is none
+ * that could be read too early.
  * The bytes land in page-locked memory that becomes the tensor's: no second copy. */
 #include "transfer/download.h"
 
@@ -23,8 +24,10 @@ static void free_download(fy__thread_t *thread, fy_download_t *download)
     fy__device_unuse(device);
 }
 
-/* Dense bytes of `nbytes` at `from`: at once if the engine's window has room, else they stand in its queue. */
-static fy_status_t send(fy__thread_t *thread, fy_download_t *download, const fy__end_t *from, int priority)
+/* Dense bytes of `nbytes` at `from`: at once if the engine's window has room, else they stand in
+ * its queue. */
+static fy_status_t send(fy__thread_t *thread, fy_download_t *download, const fy__end_t *from,
+                        int priority)
 {
     fy_device_t *device = download->device;
     fy_stream_t *stream = device->download;
@@ -32,11 +35,14 @@ static fy_status_t send(fy__thread_t *thread, fy_download_t *download, const fy_
     const fy_copy_t copy = { FY_COPY_DOWNLOAD, 1, dst->data, from->desc.data, dst->nbytes, NULL };
     uint64_t request = 0;
     if (!fy__queue_admit(device->downloads, copy.nbytes)) {
-        const fy__job_order_t order = { .copy = copy, .dst = dst, .src = src, .priority = priority };
+        const fy__job_order_t order = {
+            .copy = copy, .dst = dst, .src = src, .priority = priority
+        };
         return fy__queue_stand(thread, device->downloads, &order, &download->point);
     }
     fy_status_t status = fy__hazard_before_read(&src->hazard, stream, FY__WAIT_DOWNLOAD_READ);
-    if (status == FY_STATUS_OK) status = fy__copy_submit(device, stream, "download", copy, &download->point, &request);
+    if (status == FY_STATUS_OK)
+        status = fy__copy_submit(device, stream, "download", copy, &download->point, &request);
     fy__queue_sent(device->downloads, copy.nbytes, download->point);
     if (status != FY_STATUS_OK) return status;
     fy__hazard_read(&src->hazard, stream, download->point);
@@ -48,7 +54,8 @@ static fy_status_t send(fy__thread_t *thread, fy_download_t *download, const fy_
 }
 
 /* Submits the copy into download->storage. */
-static fy_status_t submit(fy__thread_t *thread, fy_download_t *download, const fy_tensor_t *src, int priority)
+static fy_status_t submit(fy__thread_t *thread, fy_download_t *download, const fy_tensor_t *src,
+                          int priority)
 {
     fy_device_t *device = download->device;
     fy_stream_t *stream = device->synchronous ? NULL : device->download;
@@ -57,8 +64,10 @@ static fy_status_t submit(fy__thread_t *thread, fy_download_t *download, const f
     fy_status_t status = FY_STATUS_OK;
     if (!src->nelem) return status;
     fy__end_of(src, &from);
-    if (!src->contiguous || (fy_dtype_t)src->dtype != download->dtype) { /* made dense, and converted, where it lies */
-        FY_CHECK(fy__storage_create_scratch(thread, device, download->storage->nbytes, stream, FY_CATEGORY_STAGING, &dense));
+    /* made dense, and converted, where it lies */
+    if (!src->contiguous || (fy_dtype_t)src->dtype != download->dtype) {
+        FY_CHECK(fy__storage_create_scratch(thread, device, download->storage->nbytes, stream,
+                                            FY_CATEGORY_STAGING, &dense));
         fy__end_dense(src, download->dtype, dense, &packed);
         FY_CHECK(fy__convert(device, stream, &packed, &from, src->nelem));
         if (stream) fy__storage_late_join(device, dense, from.storage);
@@ -67,7 +76,9 @@ static fy_status_t submit(fy__thread_t *thread, fy_download_t *download, const f
     if (stream) {
         status = send(thread, download, &from, priority);
     } else {
-        const fy_copy_t copy = { FY_COPY_DOWNLOAD, 1, download->storage->data, from.desc.data, download->storage->nbytes, NULL };
+        const fy_copy_t copy = { FY_COPY_DOWNLOAD,          1,
+                                 download->storage->data,   from.desc.data,
+                                 download->storage->nbytes, NULL };
         FY_CHECK(device->backend->copy(device->dev, NULL, &copy));
         fy__charge_host(0, 2 * copy.nbytes);
     }
@@ -80,7 +91,8 @@ fy_download_t *fy__download_new(const fy_tensor_t *src, fy_dtype_t dtype)
 {
     fy_download_t *download = calloc(1, sizeof *download);
     if (!download) {
-        (void)FY_FAIL(OUT_OF_MEMORY, "tensor_download: no host memory for %zu bytes", sizeof *download);
+        (void)FY_FAIL(OUT_OF_MEMORY, "tensor_download: no host memory for %zu bytes",
+                      sizeof *download);
         return NULL;
     }
     download->handle.kind = FY__HANDLE_DOWNLOAD;
@@ -94,7 +106,8 @@ fy_download_t *fy__download_new(const fy_tensor_t *src, fy_dtype_t dtype)
     return download;
 }
 
-fy_status_t fy__download_ask(const fy_tensor_t *src, const fy_transfer_options_t *options, const void *caller, fy_download_t **out_download)
+fy_status_t fy__download_ask(const fy_tensor_t *src, const fy_transfer_options_t *options,
+                             const void *caller, fy_download_t **out_download)
 {
     fy__thread_t *thread = fy__thread();
     if (!out_download) return FY_FAIL(INVALID_ARGUMENT, "tensor_download: out_download is NULL");
@@ -106,10 +119,12 @@ fy_status_t fy__download_ask(const fy_tensor_t *src, const fy_transfer_options_t
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "tensor_download"));
-    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
+    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype
+                                                             : options->dtype;
     const uint64_t nbytes = src->nelem * fy__dtype_sizes[dtype];
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, "tensor_download"));
-    if (!device->synchronous) FY_TRY(fy__guard_settled(thread, fy__stream_throttle(thread, device->download)));
+    if (!device->synchronous)
+        FY_TRY(fy__guard_settled(thread, fy__stream_throttle(thread, device->download)));
     fy_download_t *download = fy__download_new(src, dtype);
     if (!download) {
         fy__guard_settle(thread);
@@ -143,7 +158,8 @@ fy_status_t fy__download_ask(const fy_tensor_t *src, const fy_transfer_options_t
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options_t *options, fy_download_t **out_download)
+fy_status_t fy_tensor_download(const fy_tensor_t *src, const fy_transfer_options_t *options,
+                               fy_download_t **out_download)
 {
     return fy__download_ask(src, options, __builtin_return_address(0), out_download);
 }
@@ -157,7 +173,8 @@ void fy_download_destroy(fy_download_t *download)
 {
     fy__thread_t *thread = fy__thread();
     if (!download || !thread) return;
-    if (download->point) (void)fy__point_cancel(download->point); /* or it has started, and the bytes still cross */
+    /* or it has started, and the bytes still cross */
+    if (download->point) (void)fy__point_cancel(download->point);
     free_download(thread, download);
 }
 
@@ -171,8 +188,10 @@ static fy_status_t check_bytes(fy_download_t *download, const char *what)
 {
     fy_device_t *device = download->device;
     if (!download->point) return fy__suspect_resolve(device, &download->suspect, what);
-    const uint32_t record = fy__point_fault(device, download->point);           /* of a job that failed or was cancelled */
-    if (record && !download->suspect.poison) download->suspect.poison = record; /* the next call reports it again */
+    /* of a job that failed or was cancelled */
+    const uint32_t record = fy__point_fault(device, download->point);
+    /* the next call reports it again */
+    if (record && !download->suspect.poison) download->suspect.poison = record;
     if (atomic_load_explicit(&download->storage->has_late, memory_order_acquire)) {
         fy__suspect_join(device, &download->suspect, &download->storage->late);
         fy__storage_late_clear(device, download->storage);
@@ -181,7 +200,8 @@ static fy_status_t check_bytes(fy_download_t *download, const char *what)
 }
 
 /* Waits for the bytes. A failure says why they are not there, or why they are not good. */
-static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_t timeout_ns, const char *what)
+static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_t timeout_ns,
+                          const char *what)
 {
     uint64_t start_ns;
     FY_TRY(fy__sync_begin(thread, what, &start_ns));
@@ -194,18 +214,22 @@ static fy_status_t arrive(fy__thread_t *thread, fy_download_t *download, uint64_
     fy__count(&thread->node->traffic[FY__DOWNLOAD].blocked_ns, blocked_ns);
     fy__sync_end(thread, start_ns);
     if (status == FY_STATUS_OK) status = check_bytes(download, what);
-    FY__EVENT(fy__event_arrived(thread, download->device, download->point, download->nelem * fy__dtype_sizes[download->dtype], blocked_ns,
+    FY__EVENT(fy__event_arrived(thread, download->device, download->point,
+                                download->nelem * fy__dtype_sizes[download->dtype], blocked_ns,
                                 status));
     return status;
 }
 
-/* The bytes have come and are good: makes the tensor and frees the download. On failure the download is as it was. */
+/* The bytes have come and are good: makes the tensor and frees the download. On failure the
+ * download is as it was. */
 static fy_status_t conclude(fy__thread_t *thread, fy_download_t *download, fy_tensor_t **out_host)
 {
     fy__storage_t *storage = download->storage;
     fy__storage_retain(storage);
-    if (!download->is_packed) fy__hazard_clear(&storage->hazard); /* or another view of it may be in use already */
-    FY_TRY(fy__tensor_on(thread, storage, download->dtype, download->rank, download->dims, download->nelem, out_host));
+    /* or another view of it may be in use already */
+    if (!download->is_packed) fy__hazard_clear(&storage->hazard);
+    FY_TRY(fy__tensor_on(thread, storage, download->dtype, download->rank, download->dims,
+                         download->nelem, out_host));
     (*out_host)->data = (char *)storage->data + download->offset;
     fy__storage_reap(download->device);
     free_download(thread, download);
@@ -234,11 +258,14 @@ fy_status_t fy_download_try(fy_download_t *download, fy_tensor_t **out_host)
     fy_status_t status = FY_STATUS_OK;
     if (download->point) {
         fy__device_pump(download->device);
-        if (!fy__wait_drops(FY__WAIT_DOWNLOAD_TRY) && !fy__point_reached(download->point)) return FY_STATUS_OK;
-        status = fy__point_wait(download->point, 0, FY__WAIT_DOWNLOAD_TRY); /* waits for nothing: OK, or the device is lost */
+        if (!fy__wait_drops(FY__WAIT_DOWNLOAD_TRY) && !fy__point_reached(download->point))
+            return FY_STATUS_OK;
+        /* waits for nothing: OK, or the device is lost */
+        status = fy__point_wait(download->point, 0, FY__WAIT_DOWNLOAD_TRY);
     }
     if (status == FY_STATUS_OK) status = check_bytes(download, "download_try");
-    FY__EVENT(fy__event_arrived(thread, download->device, download->point, download->nelem * fy__dtype_sizes[download->dtype], 0, status));
+    FY__EVENT(fy__event_arrived(thread, download->device, download->point,
+                                download->nelem * fy__dtype_sizes[download->dtype], 0, status));
     FY_TRY(status);
     return conclude(thread, download, out_host);
 }
@@ -247,7 +274,8 @@ static fy_status_t check_one(const fy_download_t *download, const char *what, co
 {
     if (!download) return FY_FAIL(INVALID_ARGUMENT, "%s: download is NULL", what);
     if (download->nelem == 1) return FY_STATUS_OK;
-    return FY_FAIL(SHAPE_MISMATCH, "%s: the download has %llu elements; this call is for one. Use %s", what,
+    return FY_FAIL(SHAPE_MISMATCH,
+                   "%s: the download has %llu elements; this call is for one. Use %s", what,
                    (unsigned long long)download->nelem, instead);
 }
 
@@ -262,7 +290,9 @@ fy_status_t fy_download_try_f64(fy_download_t *download, int *out_done, double *
     fy_tensor_t *host;
     if (out_done) *out_done = 0;
     if (out_value) *out_value = 0;
-    if (!out_done || !out_value) return FY_FAIL(INVALID_ARGUMENT, "download_try_f64: %s is NULL", out_done ? "out_value" : "out_done");
+    if (!out_done || !out_value)
+        return FY_FAIL(INVALID_ARGUMENT, "download_try_f64: %s is NULL",
+                       out_done ? "out_value" : "out_done");
     FY_TRY(check_one(download, "download_try_f64", "fy_download_try"));
     FY_TRY(fy_download_try(download, &host));
     if (!host) return FY_STATUS_OK;

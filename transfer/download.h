@@ -10,9 +10,10 @@
 struct fy_download {
     fy__handle_t handle;
     fy_device_t *device;
-    fy__storage_t *storage; /* where the bytes go: page-locked host memory, nobody's tensor until the wait */
-    uint64_t offset;        /* of the first one in it */
-    bool is_packed;         /* others came with it into the same memory: collect.c */
+    /* where the bytes go: page-locked host memory, nobody's tensor until the wait */
+    fy__storage_t *storage;
+    uint64_t offset; /* of the first one in it */
+    bool is_packed;  /* others came with it into the same memory: collect.c */
     fy_dtype_t dtype;
     int rank;
     int64_t dims[FY_MAX_RANK];
@@ -21,10 +22,11 @@ struct fy_download {
     fy__suspect_t suspect;
 };
 
-/* A download of `src` as `dtype` that nothing was asked for yet: no storage, in no scope. NULL: no memory, and the record says so. */
+/* A download of `src` as `dtype` that nothing was asked for yet: no storage, in no scope. NULL: no
+ * memory, and the record says so. */
 fy_download_t *fy__download_new(const fy_tensor_t *src, fy_dtype_t dtype);
 /* fy_tensor_download. `caller`: return address of the public call. */
-fy_status_t fy__download_ask(const fy_tensor_t *src, const fy_transfer_options_t *options, const void *caller,
-                             fy_download_t **out_download);
+fy_status_t fy__download_ask(const fy_tensor_t *src, const fy_transfer_options_t *options,
+                             const void *caller, fy_download_t **out_download);
 
 #endif

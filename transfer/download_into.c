@@ -1,6 +1,7 @@
-/* Downloads into host memory that is there. Page-locked memory takes the bytes in one DMA; other memory gets them through the ring: while
- * the host empties one slot the device fills the next ones. What is strided on the device is made dense there first; a strided destination
- * is filled from a dense copy on the host. Not here: downloads as objects (download.c). */
+/* Downloads into host memory that is there. Page-locked memory takes the bytes in one DMA; other
+ * memory gets them through the ring: while the host empties one slot the device fills the next
+ * ones. What is strided on the device is made dense there first; a strided destination is filled
+ * from a dense copy on the host. Not here: downloads as objects (download.c). */
 #include <ferry/transfer.h>
 
 #include "runtime/base/fail.h"
@@ -33,8 +34,10 @@ static bool is_direct(const fy_tensor_t *dst, const fy_device_t *device)
 static fy_status_t fetch_all(into_t *into, fy_tensor_t *dst)
 {
     fy__fetch_t *fetch = &into->fetch;
-    if (fetch->stream && !is_direct(dst, fetch->device)) return fy__fetch_through_ring(fetch, take, into);
-    /* No wait for dst's bytes: while an upload borrows them it is BUSY, and every download into them was waited for. */
+    if (fetch->stream && !is_direct(dst, fetch->device))
+        return fy__fetch_through_ring(fetch, take, into);
+    /* No wait for dst's bytes: while an upload borrows them it is BUSY, and every download into
+     * them was waited for. */
     FY_TRY(fy__fetch_submit(fetch, into->bytes, 0, fetch->nbytes));
     into->changed = true;
     if (!fetch->stream) return FY_STATUS_OK;
@@ -50,9 +53,12 @@ static fy_status_t run(fy__thread_t *thread, into_t *into, fy_tensor_t *dst, con
     fy__storage_t *landing = NULL;
     fy__end_t from, to;
     fy_status_t status;
-    FY_CHECK(fy__fetch_begin(thread, &into->fetch, src, (fy_dtype_t)src->dtype, FY__WAIT_DOWNLOAD_READ));
+    FY_CHECK(
+        fy__fetch_begin(thread, &into->fetch, src, (fy_dtype_t)src->dtype, FY__WAIT_DOWNLOAD_READ));
     if (!into->fetch.nbytes) goto done;
-    if (!dst->contiguous) FY_CHECK(fy__storage_create_scratch(thread, host, into->fetch.nbytes, NULL, FY_CATEGORY_STAGING, &landing));
+    if (!dst->contiguous)
+        FY_CHECK(fy__storage_create_scratch(thread, host, into->fetch.nbytes, NULL,
+                                            FY_CATEGORY_STAGING, &landing));
     into->bytes = landing ? landing->data : dst->data;
     status = fetch_all(into, dst);
     if (!landing) goto done;
@@ -68,7 +74,8 @@ done:
     return status;
 }
 
-static fy_status_t check(const fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options)
+static fy_status_t check(const fy_tensor_t *dst, const fy_tensor_t *src,
+                         const fy_transfer_options_t *options)
 {
     static const char what[] = "tensor_download_into";
     char texts[2][128];
@@ -76,40 +83,52 @@ static fy_status_t check(const fy_tensor_t *dst, const fy_tensor_t *src, const f
     for (int i = 0; same && i < dst->rank; i++) same = dst->dims[i] == src->dims[i];
     if (!dst->storage->device->is_host)
         return FY_FAIL(DEVICE_MISMATCH,
-                       "%s: dst %s is on %s; a download ends on the host\n  Within one device use fy_copy, between two fy_tensor_send_into",
+                       "%s: dst %s is on %s; a download ends on the host\n  Within one device use "
+                       "fy_copy, between two fy_tensor_send_into",
                        what, fy__tensor_format(dst, texts[0], 128), dst->storage->device->spec);
     if (!same)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, src is %s; the shapes must be equal", what, fy__tensor_format(dst, texts[0], 128),
+        return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, src is %s; the shapes must be equal", what,
+                       fy__tensor_format(dst, texts[0], 128),
                        fy__tensor_format(src, texts[1], 128));
     if (options->dtype != FY_DTYPE_SAME && options->dtype != (fy_dtype_t)dst->dtype)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", what,
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", what,
                        fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
     if (dst->dtype != src->dtype)
-        return FY_FAIL(DTYPE_MISMATCH, "%s: dst is %s, src is %s; the dtypes must be equal\n  Convert on the device first: fy_cast", what,
-                       fy__tensor_format(dst, texts[0], 128), fy__tensor_format(src, texts[1], 128));
+        return FY_FAIL(DTYPE_MISMATCH,
+                       "%s: dst is %s, src is %s; the dtypes must be equal\n  Convert on the "
+                       "device first: fy_cast",
+                       what, fy__tensor_format(dst, texts[0], 128),
+                       fy__tensor_format(src, texts[1], 128));
     FY_TRY(fy__tensor_check_writable(dst, what, "dst"));
     if (dst->storage == src->storage)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: dst and src share their bytes; use fy_copy for moves on one device", what);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: dst and src share their bytes; use fy_copy for moves on one device",
+                       what);
     return fy__storage_check_borrow(dst->storage, what);
 }
 
-fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options)
+fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src,
+                                    const fy_transfer_options_t *options)
 {
     static const char what[] = "tensor_download_into";
     fy__thread_t *thread = fy__thread();
     uint64_t start_ns;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!src || !dst) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, src ? "dst" : "src");
-    if (fy__tensor_is_gone(src) || fy__tensor_is_gone(dst)) return fy__refuse_gone(what, fy__tensor_is_gone(src) ? "src" : "dst");
+    if (fy__tensor_is_gone(src) || fy__tensor_is_gone(dst))
+        return fy__refuse_gone(what, fy__tensor_is_gone(src) ? "src" : "dst");
     FY_TRY(fy__transfer_options_check(what, &options));
     FY_TRY(check(dst, src, options));
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "tensor_download_into"));
     const uint64_t nbytes = fy__tensor_nbytes(src);
-    into_t into = { .fetch = {
-                        .device = device, .stream = device->synchronous ? NULL : device->download, .site = FY__WAIT_DOWNLOAD_INTO } };
-    if (src->storage->suspect.poison) return fy__poison_fail(src->storage->suspect.poison, what); /* known before anything crosses */
+    into_t into = { .fetch = { .device = device,
+                               .stream = device->synchronous ? NULL : device->download,
+                               .site = FY__WAIT_DOWNLOAD_INTO } };
+    /* known before anything crosses */
+    if (src->storage->suspect.poison) return fy__poison_fail(src->storage->suspect.poison, what);
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, nbytes, what));
     FY_TRY(fy__guard_settled(thread, fy__sync_begin(thread, what, &start_ns)));
     fy_status_t status = run(thread, &into, dst, src);
@@ -131,15 +150,19 @@ fy_status_t fy_tensor_download_into(fy_tensor_t *dst, const fy_tensor_t *src, co
                                       .caller = __builtin_return_address(0),
                                       .priority = options->priority,
                                   });
-        if (dst->contiguous && nbytes == dst->storage->nbytes) dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 };
-        status = fy__suspect_resolve(device, &into.fetch.suspect, what); /* what made the bytes is done by now */
+        if (dst->contiguous && nbytes == dst->storage->nbytes)
+            dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 };
+        /* what made the bytes is done by now */
+        status = fy__suspect_resolve(device, &into.fetch.suspect, what);
     }
     if (into.changed || status == FY_STATUS_OK) fy__storage_wrote(dst->storage);
     if (status != FY_STATUS_OK && into.changed) /* nobody may take the bytes for good */
-        fy__storage_spoil(dst->storage,
-                          into.fetch.suspect.poison
-                              ? into.fetch.suspect.poison
-                              : fy__poison_record(status, "a download into these bytes failed half way: %.90s", fy_error_get()->text));
+        fy__storage_spoil(
+            dst->storage,
+            into.fetch.suspect.poison
+                ? into.fetch.suspect.poison
+                : fy__poison_record(status, "a download into these bytes failed half way: %.90s",
+                                    fy_error_get()->text));
     fy__storage_reap(device);
     return status;
 }

@@ -13,7 +13,8 @@ typedef struct flight {
 } flight_t;
 enum { MOST_FLIGHTS = 3 }; /* one slot is left for uploads */
 
-fy_status_t fy__fetch_begin(fy__thread_t *thread, fy__fetch_t *fetch, const fy_tensor_t *src, fy_dtype_t dtype, fy__wait_site_t read_site)
+fy_status_t fy__fetch_begin(fy__thread_t *thread, fy__fetch_t *fetch, const fy_tensor_t *src,
+                            fy_dtype_t dtype, fy__wait_site_t read_site)
 {
     fetch->nbytes = src->nelem * fy__dtype_sizes[dtype];
     if (!fetch->nbytes) return FY_STATUS_OK;
@@ -21,13 +22,16 @@ fy_status_t fy__fetch_begin(fy__thread_t *thread, fy__fetch_t *fetch, const fy_t
     fy__end_of(src, &fetch->src);
     if (!src->contiguous || (fy_dtype_t)src->dtype != dtype) {
         fy__end_t packed;
-        FY_TRY(fy__storage_create_scratch(thread, fetch->device, fetch->nbytes, fetch->stream, FY_CATEGORY_STAGING, &fetch->dense));
+        FY_TRY(fy__storage_create_scratch(thread, fetch->device, fetch->nbytes, fetch->stream,
+                                          FY_CATEGORY_STAGING, &fetch->dense));
         fy__end_dense(src, dtype, fetch->dense, &packed);
         FY_TRY(fy__convert(fetch->device, fetch->stream, &packed, &fetch->src, src->nelem));
         fetch->src = packed;
     }
-    if (fetch->stream) FY_TRY(fy__hazard_before_read(&fetch->src.storage->hazard, fetch->stream, read_site));
-    fy__storage_adopt(src->storage); /* ordered behind earlier transfers: what they left is known to be meant */
+    if (fetch->stream)
+        FY_TRY(fy__hazard_before_read(&fetch->src.storage->hazard, fetch->stream, read_site));
+    /* ordered behind earlier transfers: what they left is known to be meant */
+    fy__storage_adopt(src->storage);
     fetch->suspect = src->storage->suspect;
     return FY_STATUS_OK;
 }
@@ -41,9 +45,11 @@ void fy__fetch_end(fy__thread_t *thread, fy__fetch_t *fetch)
 fy_status_t fy__fetch_submit(fy__fetch_t *fetch, void *dst, uint64_t at, uint64_t nbytes)
 {
     fy_device_t *device = fetch->device;
-    const fy_copy_t copy = {
-        .kind = FY_COPY_DOWNLOAD, .host_pinned = 1, .dst = dst, .src = (const char *)fetch->src.desc.data + at, .nbytes = nbytes
-    };
+    const fy_copy_t copy = { .kind = FY_COPY_DOWNLOAD,
+                             .host_pinned = 1,
+                             .dst = dst,
+                             .src = (const char *)fetch->src.desc.data + at,
+                             .nbytes = nbytes };
     if (!fetch->stream) {
         FY_TRY(fy__device_check(device, device->backend->copy(device->dev, NULL, &copy)));
         fy__charge_host(0, 2 * nbytes);
@@ -65,8 +71,10 @@ fy_status_t fy__fetch_wait(fy__fetch_t *fetch, fy__point_t point)
     return record ? fy__poison_fail(record, "the transfer") : FY_STATUS_OK;
 }
 
-/* Takes a slot, by waiting for one only if none is held, and asks for the next chunk. *out_asked: there was one. */
-static fy_status_t ask(fy__fetch_t *fetch, uint64_t at, bool may_wait, flight_t *out_flight, bool *out_asked)
+/* Takes a slot, by waiting for one only if none is held, and asks for the next chunk. *out_asked:
+ * there was one. */
+static fy_status_t ask(fy__fetch_t *fetch, uint64_t at, bool may_wait, flight_t *out_flight,
+                       bool *out_asked)
 {
     *out_asked = false;
     if (may_wait)
@@ -76,7 +84,8 @@ static fy_status_t ask(fy__fetch_t *fetch, uint64_t at, bool may_wait, flight_t 
     const uint64_t most = fy__ring_chunk(fetch->device, fetch->nbytes, out_flight->slot.nbytes);
     out_flight->at = at;
     out_flight->nbytes = fetch->nbytes - at < most ? fetch->nbytes - at : most;
-    const fy_status_t status = fy__fetch_submit(fetch, out_flight->slot.bytes, at, out_flight->nbytes);
+    const fy_status_t status =
+        fy__fetch_submit(fetch, out_flight->slot.bytes, at, out_flight->nbytes);
     if (status != FY_STATUS_OK) {
         fy__ring_give(fetch->device, &out_flight->slot, 0);
         return status;
@@ -104,12 +113,14 @@ fy_status_t fy__fetch_through_ring(fy__fetch_t *fetch, fy__sink_fn sink, void *u
         }
         flight = &flights[first]; /* all that can be asked for is: empty the oldest */
         status = fy__fetch_wait(fetch, flight->point);
-        if (status == FY_STATUS_OK) status = sink(user, flight->slot.bytes, flight->at, flight->nbytes);
+        if (status == FY_STATUS_OK)
+            status = sink(user, flight->slot.bytes, flight->at, flight->nbytes);
         if (status != FY_STATUS_OK) break;
         fy__ring_give(fetch->device, &flight->slot, 0);
         first = (first + 1) % MOST_FLIGHTS;
         n--;
     }
-    for (; n; n--, first = (first + 1) % MOST_FLIGHTS) fy__ring_give(fetch->device, &flights[first].slot, flights[first].point);
+    for (; n; n--, first = (first + 1) % MOST_FLIGHTS)
+        fy__ring_give(fetch->device, &flights[first].slot, flights[first].point);
     return status;
 }

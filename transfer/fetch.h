@@ -1,4 +1,5 @@
-/* Device bytes on their way to the host in calls that wait for them: into memory that is there (download_into.c), into a file (file.c).
+/* Device bytes on their way to the host in calls that wait for them: into memory that is there
+ * (download_into.c), into a file (file.c).
  * Not here: downloads as objects (download.c). */
 #ifndef FERRY_TRANSFER_FETCH_H_
 #define FERRY_TRANSFER_FETCH_H_
@@ -9,17 +10,20 @@
 /* One call. */
 typedef struct fy__fetch {
     fy_device_t *device;
-    fy_stream_t *stream;  /* the download engine's; NULL if synchronous */
-    fy__end_t src;        /* dense; fy__fetch_begin sets it */
-    fy__storage_t *dense; /* what holds it, if it is not the tensor's own; fy__fetch_end releases it */
+    fy_stream_t *stream; /* the download engine's; NULL if synchronous */
+    fy__end_t src;       /* dense; fy__fetch_begin sets it */
+    /* what holds it, if it is not the tensor's own; fy__fetch_end releases it */
+    fy__storage_t *dense;
     uint64_t nbytes, blocked_ns;
     fy__point_t point;     /* behind the last copy */
     fy__suspect_t suspect; /* what the source's bytes may suffer from; fy__fetch_begin sets it */
     fy__wait_site_t site;
 } fy__fetch_t;
 
-/* Makes the source dense, as `dtype`, on the device, and orders the download engine behind whatever writes it. */
-fy_status_t fy__fetch_begin(fy__thread_t *thread, fy__fetch_t *fetch, const fy_tensor_t *src, fy_dtype_t dtype, fy__wait_site_t read_site);
+/* Makes the source dense, as `dtype`, on the device, and orders the download engine behind whatever
+ * writes it. */
+fy_status_t fy__fetch_begin(fy__thread_t *thread, fy__fetch_t *fetch, const fy_tensor_t *src,
+                            fy_dtype_t dtype, fy__wait_site_t read_site);
 void fy__fetch_end(fy__thread_t *thread, fy__fetch_t *fetch);
 
 /* One copy of the bytes [at, at + nbytes) to page-locked memory. */
@@ -29,7 +33,8 @@ fy_status_t fy__fetch_wait(fy__fetch_t *fetch, fy__point_t point);
 
 /* Takes the bytes [at, at + nbytes); called in order. */
 typedef fy_status_t (*fy__sink_fn)(void *user, const void *bytes, uint64_t at, uint64_t nbytes);
-/* All of it, chunk by chunk: while `sink` takes one slot's bytes the device fills the next slots. Stops at the first failure. */
+/* All of it, chunk by chunk: while `sink` takes one slot's bytes the device fills the next slots.
+ * Stops at the first failure. */
 fy_status_t fy__fetch_through_ring(fy__fetch_t *fetch, fy__sink_fn sink, void *user);
 
 #endif

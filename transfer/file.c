@@ -1,6 +1,8 @@
-/* Transfers between a file and a device: read into, or written from, slots of the ring; nothing is mapped, and there is no copy in between.
- * On the host the tensor's own bytes are read and written (no executor copies, so there are no wire bytes). Sizes are known beforehand, so
- * a file that is too short is found before anything has changed. Not here: formats; a caller knows dtype, shape and offset. */
+/* Transfers between a file and a device: read into, or written from, slots of the ring; nothing is
+ * mapped, and there is no copy in between.
+ * On the host the tensor's own bytes are read and written (no executor copies, so there are no wire
+ * bytes). Sizes are known beforehand, so a file that is too short is found before anything has
+ * changed. Not here: formats; a caller knows dtype, shape and offset. */
 #include <ferry/transfer.h>
 
 #include <errno.h>
@@ -31,9 +33,13 @@ typedef struct file {
 static fy_status_t open_file(file_t *file, int flags)
 {
     if (file->offset > INT64_MAX || file->nbytes > INT64_MAX - file->offset)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: offset %llu and %llu bytes end past 2^63", file->what, (ull)file->offset, (ull)file->nbytes);
-    /* Not blocking: a pipe that no program has open at its other end is refused (check_size) instead of waited for. */
-    do file->fd = open(file->path, flags | O_CLOEXEC | O_NOCTTY | (flags & O_ACCMODE ? 0 : O_NONBLOCK), 0666);
+        return FY_FAIL(INVALID_ARGUMENT, "%s: offset %llu and %llu bytes end past 2^63", file->what,
+                       (ull)file->offset, (ull)file->nbytes);
+    /* Not blocking: a pipe that no program has open at its other end is refused (check_size)
+     * instead of waited for. */
+    do
+        file->fd = open(file->path,
+                        flags | O_CLOEXEC | O_NOCTTY | (flags & O_ACCMODE ? 0 : O_NONBLOCK), 0666);
     while (file->fd < 0 && errno == EINTR);
     if (file->fd >= 0) return FY_STATUS_OK;
     return FY_FAIL(IO, "%s: cannot open '%s': %s", file->what, file->path, strerror(errno));
@@ -41,19 +47,24 @@ static fy_status_t open_file(file_t *file, int flags)
 
 static fy_status_t too_short(const file_t *file, uint64_t nbytes)
 {
-    return FY_FAIL(CORRUPT_DATA, "%s: '%s' has %llu bytes from offset %llu on; the tensor needs %llu", file->what, file->path, (ull)nbytes,
-                   (ull)file->offset, (ull)file->nbytes);
+    return FY_FAIL(CORRUPT_DATA,
+                   "%s: '%s' has %llu bytes from offset %llu on; the tensor needs %llu", file->what,
+                   file->path, (ull)nbytes, (ull)file->offset, (ull)file->nbytes);
 }
 
 /* A device has no size to look at: reading it will tell. */
 static fy_status_t check_size(const file_t *file)
 {
     struct stat info;
-    if (fstat(file->fd, &info) != 0) return FY_FAIL(IO, "%s: cannot look at '%s': %s", file->what, file->path, strerror(errno));
-    if (S_ISDIR(info.st_mode)) return FY_FAIL(IO, "%s: '%s': %s", file->what, file->path, strerror(EISDIR));
-    if (S_ISFIFO(info.st_mode)) return FY_FAIL(IO, "%s: '%s' is a pipe, which has no offsets", file->what, file->path);
+    if (fstat(file->fd, &info) != 0)
+        return FY_FAIL(IO, "%s: cannot look at '%s': %s", file->what, file->path, strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        return FY_FAIL(IO, "%s: '%s': %s", file->what, file->path, strerror(EISDIR));
+    if (S_ISFIFO(info.st_mode))
+        return FY_FAIL(IO, "%s: '%s' is a pipe, which has no offsets", file->what, file->path);
     if (!S_ISREG(info.st_mode)) return FY_STATUS_OK;
-    const uint64_t size = (uint64_t)info.st_size, there = size > file->offset ? size - file->offset : 0;
+    const uint64_t size = (uint64_t)info.st_size,
+                   there = size > file->offset ? size - file->offset : 0;
     return there < file->nbytes ? too_short(file, there) : FY_STATUS_OK;
 }
 
@@ -61,10 +72,12 @@ static fy_status_t check_size(const file_t *file)
 static fy_status_t read_at(file_t *file, void *bytes, uint64_t at, uint64_t nbytes)
 {
     for (uint64_t done = 0; done < nbytes;) {
-        const ssize_t got = pread(file->fd, (char *)bytes + done, nbytes - done, (off_t)(file->offset + at + done));
+        const ssize_t got =
+            pread(file->fd, (char *)bytes + done, nbytes - done, (off_t)(file->offset + at + done));
         if (got < 0 && errno == EINTR) continue;
         if (got < 0)
-            return FY_FAIL(IO, "%s: reading '%s' at %llu: %s", file->what, file->path, (ull)(file->offset + at + done), strerror(errno));
+            return FY_FAIL(IO, "%s: reading '%s' at %llu: %s", file->what, file->path,
+                           (ull)(file->offset + at + done), strerror(errno));
         if (got == 0) return too_short(file, at + done);
         file->moved = true;
         done += (uint64_t)got;
@@ -76,10 +89,12 @@ static fy_status_t read_at(file_t *file, void *bytes, uint64_t at, uint64_t nbyt
 static fy_status_t write_at(const file_t *file, const void *bytes, uint64_t at, uint64_t nbytes)
 {
     for (uint64_t done = 0; done < nbytes;) {
-        const ssize_t put = pwrite(file->fd, (const char *)bytes + done, nbytes - done, (off_t)(file->offset + at + done));
+        const ssize_t put = pwrite(file->fd, (const char *)bytes + done, nbytes - done,
+                                   (off_t)(file->offset + at + done));
         if (put < 0 && errno == EINTR) continue;
         if (put <= 0)
-            return FY_FAIL(IO, "%s: writing '%s' at %llu: %s", file->what, file->path, (ull)(file->offset + at + done),
+            return FY_FAIL(IO, "%s: writing '%s' at %llu: %s", file->what, file->path,
+                           (ull)(file->offset + at + done),
                            put ? strerror(errno) : "nothing was written");
         done += (uint64_t)put;
     }
@@ -90,8 +105,9 @@ static fy_status_t write_at(const file_t *file, const void *bytes, uint64_t at, 
 /* ---- file to device ---- */
 
 /* Sends the file to `target`, dense on its device. *out_sent: some of it is on its way. */
-static fy_status_t send_file(fy__thread_t *thread, fy_device_t *device, file_t *file, const fy__end_t *target, uint64_t *blocked_ns,
-                             bool *out_sent, fy__suspect_t *suspect)
+static fy_status_t send_file(fy__thread_t *thread, fy_device_t *device, file_t *file,
+                             const fy__end_t *target, uint64_t *blocked_ns, bool *out_sent,
+                             fy__suspect_t *suspect)
 {
     fy_stream_t *stream = device->upload;
     FY_TRY(fy__stream_throttle(thread, stream));
@@ -100,10 +116,12 @@ static fy_status_t send_file(fy__thread_t *thread, fy_device_t *device, file_t *
         fy__slot_t slot;
         fy__point_t point = 0;
         FY_TRY(fy__ring_take(device, blocked_ns, &slot));
-        const uint64_t most = fy__ring_chunk(device, file->nbytes, slot.nbytes), left = file->nbytes - at,
-                       chunk = left < most ? left : most;
+        const uint64_t most = fy__ring_chunk(device, file->nbytes, slot.nbytes),
+                       left = file->nbytes - at, chunk = left < most ? left : most;
         fy_status_t status = read_at(file, slot.bytes, at, chunk);
-        if (status == FY_STATUS_OK) status = fy__ring_send(device, &slot, (char *)target->desc.data + at, chunk, &point, suspect);
+        if (status == FY_STATUS_OK)
+            status = fy__ring_send(device, &slot, (char *)target->desc.data + at, chunk, &point,
+                                   suspect);
         fy__ring_give(device, &slot, point);
         if (status != FY_STATUS_OK) return status;
         fy__hazard_written(&target->storage->hazard, point);
@@ -114,7 +132,8 @@ static fy_status_t send_file(fy__thread_t *thread, fy_device_t *device, file_t *
 }
 
 /* *out_changed: it failed, but some of dst's bytes may have changed. */
-static fy_status_t upload_file(fy__thread_t *thread, fy_tensor_t *dst, file_t *file, uint64_t *blocked_ns, bool *out_changed)
+static fy_status_t upload_file(fy__thread_t *thread, fy_tensor_t *dst, file_t *file,
+                               uint64_t *blocked_ns, bool *out_changed)
 {
     fy_device_t *device = dst->storage->device;
     fy_stream_t *stream = device->synchronous ? NULL : device->upload;
@@ -127,7 +146,8 @@ static fy_status_t upload_file(fy__thread_t *thread, fy_tensor_t *dst, file_t *f
     fy__end_of(dst, &final);
     target = final;
     if (!dst->contiguous) {
-        FY_CHECK(fy__storage_create_scratch(thread, device, file->nbytes, stream, FY_CATEGORY_STAGING, &raw));
+        FY_CHECK(fy__storage_create_scratch(thread, device, file->nbytes, stream,
+                                            FY_CATEGORY_STAGING, &raw));
         fy__end_dense(dst, (fy_dtype_t)dst->dtype, raw, &target);
     }
     if (stream)
@@ -137,26 +157,30 @@ static fy_status_t upload_file(fy__thread_t *thread, fy_tensor_t *dst, file_t *f
         sent = file->moved;
     }
     *out_changed = sent && !raw && status != FY_STATUS_OK;
-    if (status == FY_STATUS_OK && raw) status = fy__convert(device, stream, &final, &target, dst->nelem);
+    if (status == FY_STATUS_OK && raw)
+        status = fy__convert(device, stream, &final, &target, dst->nelem);
     if (status == FY_STATUS_OK && stream) fy__upload_left(dst, &suspect);
 done:
     if (raw) fy__storage_release(thread, raw);
     return status;
 }
 
-fy_status_t fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t offset, const fy_transfer_options_t *options)
+fy_status_t fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t offset,
+                                  const fy_transfer_options_t *options)
 {
     fy__thread_t *thread = fy__thread();
     file_t file = { .what = "tensor_upload_file", .path = path, .offset = offset };
     uint64_t blocked_ns = 0;
     bool changed = false;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!dst || !path) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", file.what, dst ? "path" : "dst");
+    if (!dst || !path)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", file.what, dst ? "path" : "dst");
     if (fy__tensor_is_gone(dst)) return fy__refuse_gone(file.what, "dst");
     FY_TRY(fy__transfer_options_check(file.what, &options));
     if (options->dtype != FY_DTYPE_SAME && options->dtype != (fy_dtype_t)dst->dtype)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", file.what,
-                       fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
+        return FY_FAIL(
+            INVALID_ARGUMENT, "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME",
+            file.what, fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
     fy_device_t *device = dst->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, file.what));
@@ -181,7 +205,8 @@ fy_status_t fy_tensor_upload_file(fy_tensor_t *dst, const char *path, uint64_t o
                                   .dst = dst->storage,
                                   .nbytes = file.nbytes,
                                   .blocked_ns = blocked_ns,
-                                  .point = atomic_load_explicit(&dst->storage->hazard.writer, memory_order_relaxed),
+                                  .point = atomic_load_explicit(&dst->storage->hazard.writer,
+                                                                memory_order_relaxed),
                                   .site = options->site,
                                   .caller = __builtin_return_address(0),
                                   .priority = options->priority,
@@ -200,45 +225,55 @@ typedef struct save {
 static fy_status_t put(void *user, const void *bytes, uint64_t at, uint64_t nbytes)
 {
     save_t *save = user;
-    /* What made the bytes is done when the first of them are here: a fault of it is found before the file is touched. */
+    /* What made the bytes is done when the first of them are here: a fault of it is found before
+     * the file is touched. */
     FY_TRY(fy__suspect_resolve(save->fetch->device, &save->fetch->suspect, save->file->what));
     return write_at(save->file, bytes, at, nbytes);
 }
 
-static fy_status_t save_all(fy__thread_t *thread, fy__fetch_t *fetch, save_t *save, const fy_tensor_t *src, fy_dtype_t dtype)
+static fy_status_t save_all(fy__thread_t *thread, fy__fetch_t *fetch, save_t *save,
+                            const fy_tensor_t *src, fy_dtype_t dtype)
 {
     fy_status_t status;
     FY_CHECK(fy__fetch_begin(thread, fetch, src, dtype, FY__WAIT_FILE_READ));
     if (!fetch->nbytes) goto done;
-    status = fetch->stream ? fy__fetch_through_ring(fetch, put, save) : put(save, fetch->src.desc.data, 0, fetch->nbytes);
+    status = fetch->stream ? fy__fetch_through_ring(fetch, put, save)
+                           : put(save, fetch->src.desc.data, 0, fetch->nbytes);
 done:
     fy__fetch_end(thread, fetch);
     return status;
 }
 
-fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, uint64_t offset, const fy_transfer_options_t *options)
+fy_status_t fy_tensor_download_file(const fy_tensor_t *src, const char *path, uint64_t offset,
+                                    const fy_transfer_options_t *options)
 {
     fy__thread_t *thread = fy__thread();
     file_t file = { .what = "tensor_download_file", .path = path, .offset = offset };
     uint64_t start_ns;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!src || !path) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", file.what, src ? "path" : "src");
+    if (!src || !path)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", file.what, src ? "path" : "src");
     if (fy__tensor_is_gone(src)) return fy__refuse_gone(file.what, "src");
     FY_TRY(fy__transfer_options_check(file.what, &options));
     fy_device_t *device = src->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, file.what));
-    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
-    if (src->storage->suspect.poison) return fy__poison_fail(src->storage->suspect.poison, file.what);
+    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype
+                                                             : options->dtype;
+    if (src->storage->suspect.poison)
+        return fy__poison_fail(src->storage->suspect.poison, file.what);
     file.nbytes = src->nelem * fy__dtype_sizes[dtype];
     FY_TRY(fy__guard_check_transfer(thread, FY__DOWNLOAD, file.nbytes, file.what));
     FY_TRY(fy__guard_settled(thread, fy__sync_begin(thread, file.what, &start_ns)));
-    fy__fetch_t fetch = { .device = device, .stream = device->synchronous ? NULL : device->download, .site = FY__WAIT_FILE_ARRIVE };
+    fy__fetch_t fetch = { .device = device,
+                          .stream = device->synchronous ? NULL : device->download,
+                          .site = FY__WAIT_FILE_ARRIVE };
     save_t save = { &file, &fetch };
     fy_status_t status = open_file(&file, O_WRONLY | O_CREAT);
     if (status == FY_STATUS_OK) {
         status = save_all(thread, &fetch, &save, src, dtype);
-        if (close(file.fd) != 0 && status == FY_STATUS_OK) /* some file systems say only here that they had no room */
+        /* some file systems say only here that they had no room */
+        if (close(file.fd) != 0 && status == FY_STATUS_OK)
             status = FY_FAIL(IO, "%s: closing '%s': %s", file.what, path, strerror(errno));
     }
     fy__sync_end(thread, start_ns);

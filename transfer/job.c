@@ -29,7 +29,8 @@ bool fy__queue_fits(fy__queue_t *queue, uint64_t nbytes)
     const uint64_t window = queue->device->window_nbytes;
     for (int poll = 0; poll < 2; poll++) {
         retire(queue, poll);
-        if (!queue->flying_nbytes || (nbytes <= window && queue->flying_nbytes <= window - nbytes)) return true;
+        if (!queue->flying_nbytes || (nbytes <= window && queue->flying_nbytes <= window - nbytes))
+            return true;
     }
     return false;
 }
@@ -43,7 +44,8 @@ void fy__queue_fly(fy__queue_t *queue, uint64_t nbytes, fy__point_t point)
     const uint64_t seq = FY__POINT_SEQ(point);
     const uint32_t last = (queue->first + queue->nflights - 1) % FY__QUEUE_FLIGHTS;
     if (queue->nflights &&
-        (queue->nflights == FY__QUEUE_FLIGHTS || queue->flights[last].seq >= seq)) { /* two threads may get here out of order */
+        /* two threads may get here out of order */
+        (queue->nflights == FY__QUEUE_FLIGHTS || queue->flights[last].seq >= seq)) {
         if (queue->flights[last].seq < seq) queue->flights[last].seq = seq;
         queue->flights[last].nbytes += nbytes;
         return;
@@ -84,7 +86,9 @@ void fy__job_unlink(fy__queue_t *queue, fy__job_t *job)
 
 fy__job_held_t fy__job_take_held(fy__job_t *job)
 {
-    const fy__job_held_t held = { job->dst, job->src, job->conversion ? job->conversion->raw.storage : NULL, job->conversion };
+    const fy__job_held_t held = { job->dst, job->src,
+                                  job->conversion ? job->conversion->raw.storage : NULL,
+                                  job->conversion };
     job->dst = job->src = NULL;
     job->conversion = NULL;
     return held;
@@ -102,27 +106,34 @@ void fy__job_let_go(fy__job_held_t held)
 
 /* ---- submitting one ---- */
 
-/* The conversion behind the copy. Only this job knows raw, and the job waited for all that `final` must wait for. */
-static fy_status_t convert(fy__queue_t *queue, const fy__job_t *job, fy__point_t copied, fy__point_t *out_point)
+/* The conversion behind the copy. Only this job knows raw, and the job waited for all that `final`
+ * must wait for. */
+static fy_status_t convert(fy__queue_t *queue, const fy__job_t *job, fy__point_t copied,
+                           fy__point_t *out_point)
 {
     fy__job_conversion_t *conversion = job->conversion;
     fy__hazard_written(&conversion->raw.storage->hazard, copied);
-    FY_TRY(fy__convert_launch(queue->device, queue->native, &conversion->final, &conversion->raw, conversion->nelem));
+    FY_TRY(fy__convert_launch(queue->device, queue->native, &conversion->final, &conversion->raw,
+                              conversion->nelem));
     *out_point = fy__stream_submitted_anchored(queue->native);
     fy__hazard_read(&conversion->raw.storage->hazard, queue->native, *out_point);
     return FY_STATUS_OK;
 }
 
-/* Copy, and conversion if there is one. *out_point: the last request of it, whatever became of the rest. */
+/* Copy, and conversion if there is one. *out_point: the last request of it, whatever became of the
+ * rest. */
 static fy_status_t send(fy__queue_t *queue, fy__job_t *job, fy__point_t *out_point)
 {
     const char *what = job->copy.kind == FY_COPY_UPLOAD ? "upload" : "download";
-    const fy_status_t status = fy__copy_submit(queue->device, queue->native, what, job->copy, out_point, &job->request);
-    if (status != FY_STATUS_OK) *out_point = fy__stream_submitted(queue->native); /* keeps its place in the order */
+    const fy_status_t status =
+        fy__copy_submit(queue->device, queue->native, what, job->copy, out_point, &job->request);
+    /* keeps its place in the order */
+    if (status != FY_STATUS_OK) *out_point = fy__stream_submitted(queue->native);
     if (status != FY_STATUS_OK || !job->conversion) return status;
     FY_TRY(convert(queue, job, *out_point, out_point));
     if (job->request)
-        fy__fault_belongs(queue->device, &(fy__suspect_t){ .first = job->request, .mask = 1 }, *out_point, FY__FAULT_ALSO_TRANSFER);
+        fy__fault_belongs(queue->device, &(fy__suspect_t){ .first = job->request, .mask = 1 },
+                          *out_point, FY__FAULT_ALSO_TRANSFER);
     return FY_STATUS_OK;
 }
 
@@ -130,8 +141,11 @@ static fy_status_t send(fy__queue_t *queue, fy__job_t *job, fy__point_t *out_poi
 void fy__job_leave_word(fy__queue_t *queue, const fy__job_t *job, uint32_t record)
 {
     if (!record && job->replaces) fy__storage_late_clear(queue->device, job->dst);
-    if (job->copy.kind == FY_COPY_DOWNLOAD) fy__storage_late_join(queue->device, job->dst, job->src);
-    const fy__suspect_t suspect = { .first = job->request, .mask = job->request != 0, .poison = record };
+    if (job->copy.kind == FY_COPY_DOWNLOAD)
+        fy__storage_late_join(queue->device, job->dst, job->src);
+    const fy__suspect_t suspect = { .first = job->request,
+                                    .mask = job->request != 0,
+                                    .poison = record };
     fy__storage_late_add(queue->device, job->dst, &suspect);
 }
 
@@ -143,8 +157,9 @@ static fy_status_t order_behind(const fy__queue_t *queue, const fy__job_t *job)
     return FY_STATUS_OK;
 }
 
-/* Submits job `seq` if it stands; or, if it was given up, what keeps its place in the order. What it depends on is submitted, or is being
- * submitted by others. Fails only if its place cannot be kept. */
+/* Submits job `seq` if it stands; or, if it was given up, what keeps its place in the order. What
+ * it depends on is submitted, or is being submitted by others. Fails only if its place cannot be
+ * kept. */
 static fy_status_t run_job(fy__queue_t *queue, const fy_stream_t *stream, uint64_t seq)
 {
     fy__thread_t *thread = fy__thread();
@@ -152,7 +167,8 @@ static fy_status_t run_job(fy__queue_t *queue, const fy_stream_t *stream, uint64
     fy__job_t *job;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     fy__lock(&queue->lock);
-    while ((job = fy__job_find(queue, stream, seq)) && job->phase == FY__PHASE_TAKEN) pthread_cond_wait(&queue->changed, &queue->lock);
+    while ((job = fy__job_find(queue, stream, seq)) && job->phase == FY__PHASE_TAKEN)
+        pthread_cond_wait(&queue->changed, &queue->lock);
     if (!job || job->phase == FY__PHASE_STARTED) {
         fy__unlock(&queue->lock);
         return FY_STATUS_OK;
@@ -173,10 +189,13 @@ static fy_status_t run_job(fy__queue_t *queue, const fy_stream_t *stream, uint64
         fy__node_t *outer = thread->node;
         thread->node = fy__node_mirror(&thread->root, job->node);
         if (ordered) status = send(queue, job, &point);
-        FY__EVENT(fy__event_started(thread, queue->device, FY__POINT(stream->index, seq), point, job->copy.nbytes, status));
+        FY__EVENT(fy__event_started(thread, queue->device, FY__POINT(stream->index, seq), point,
+                                    job->copy.nbytes, status));
         thread->node = outer;
         if (status != FY_STATUS_OK) {
-            record = fy__poison_record(status, "a transfer that stood in a queue failed when its turn came: %.90s", fy_error_get()->text);
+            record = fy__poison_record(
+                status, "a transfer that stood in a queue failed when its turn came: %.90s",
+                fy_error_get()->text);
             fy__fault_keep(queue->device, FY__POINT(stream->index, seq), record);
         }
         fy__job_leave_word(queue, job, record);
@@ -192,7 +211,8 @@ static fy_status_t run_job(fy__queue_t *queue, const fy_stream_t *stream, uint64
     job->native = point;
     job->record = record;
     job->phase = point || lost ? FY__PHASE_STARTED : FY__PHASE_EMPTY;
-    if (lost && !point && !job->record) job->record = fy__poison_record(FY_STATUS_DEVICE_LOST, "the device was lost");
+    if (lost && !point && !job->record)
+        job->record = fy__poison_record(FY_STATUS_DEVICE_LOST, "the device was lost");
     const fy__job_held_t held = fy__job_take_held(job);
     pthread_cond_broadcast(&queue->changed);
     fy__unlock(&queue->lock);
@@ -216,13 +236,15 @@ static fy__point_t first_unsubmitted(fy__point_t point)
     fy__unlock(&queue->lock);
     for (uint32_t i = 0; i < count; i++) {
         fy__job_view_t view;
-        if (fy__point_look(dependencies[i], &view) && (view.state == FY__JOB_STANDING || view.state == FY__JOB_EMPTY))
+        if (fy__point_look(dependencies[i], &view) &&
+            (view.state == FY__JOB_STANDING || view.state == FY__JOB_EMPTY))
             return dependencies[i];
     }
     return 0;
 }
 
-/* Submits a job and, before it, whatever it depends on, however deep: no recursion, since chains may be as long as the queue. */
+/* Submits a job and, before it, whatever it depends on, however deep: no recursion, since chains
+ * may be as long as the queue. */
 fy_status_t fy__job_force(fy__point_t point)
 {
     fy__point_t path[32], next;

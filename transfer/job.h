@@ -1,21 +1,30 @@
-/* The inside of an engine's queue, for the files that work on it: job.c (one job, the window), queue.c (who goes when), timeline.c (what
- * runtime/ asks).
- * Locks: a queue's may be held while a stream's or the faults' is taken, never two queues', and never over a submission: a job that is being
- * submitted is TAKEN, and others who need it wait for `changed`. That ends, because a job depends on older ones only. */
+/* The inside of an engine's queue, for the files that work on it: job.c (one job, the window),
+ * queue.c (who goes when), timeline.c (what runtime/ asks).
+ * Locks: a queue's may be held while a stream's or the faults' is taken, never two queues', and
+ * never over a submission: a job that is being submitted is TAKEN, and others who need it wait for
+ * `changed`. That ends, because a job depends on older ones only. */
 #ifndef FERRY_TRANSFER_JOB_H_
 #define FERRY_TRANSFER_JOB_H_
 
 #include "transfer/queue.h"
 
 enum {
-    FY__QUEUE_JOBS = 1024, /* slots; job n has slot n % FY__QUEUE_JOBS from its call until job n + FY__QUEUE_JOBS takes it over */
-    /* A failed job is remembered beyond its slot, until one that has a multiple of this many places more fails: a thread may sleep long
-     * between its call and a look at the ticket. */
+    /* slots; job n has slot n % FY__QUEUE_JOBS from its call until job n + FY__QUEUE_JOBS takes it
+     * over */
+    FY__QUEUE_JOBS = 1024,
+    /* A failed job is remembered beyond its slot, until one that has a multiple of this many places
+     * more fails: a thread may sleep long between its call and a look at the ticket. */
     FY__QUEUE_FAILURES = 16384,
     FY__QUEUE_FLIGHTS = 256 /* entries of what is in flight; more are counted with the newest */
 };
 
-typedef enum fy__job_phase { FY__PHASE_NONE, FY__PHASE_STANDING, FY__PHASE_TAKEN, FY__PHASE_EMPTY, FY__PHASE_STARTED } fy__job_phase_t;
+typedef enum fy__job_phase {
+    FY__PHASE_NONE,
+    FY__PHASE_STANDING,
+    FY__PHASE_TAKEN,
+    FY__PHASE_EMPTY,
+    FY__PHASE_STARTED
+} fy__job_phase_t;
 
 typedef struct fy__job_conversion {
     fy__end_t final, raw;
@@ -82,17 +91,21 @@ fy__job_t *fy__job_find(const fy__queue_t *queue, const fy_stream_t *stream, uin
 void fy__job_link(fy__queue_t *queue, fy__job_t *job);
 void fy__job_unlink(fy__queue_t *queue, fy__job_t *job);
 fy__job_held_t fy__job_take_held(fy__job_t *job);
-/* What whoever uses the bytes will find when he comes behind the job, which failed with `record`, or with 0 did not. */
+/* What whoever uses the bytes will find when he comes behind the job, which failed with `record`,
+ * or with 0 did not. */
 void fy__job_leave_word(fy__queue_t *queue, const fy__job_t *job, uint32_t record);
-/* Waits until the oldest of what is in flight is done, or another thread has sent what was admitted. Lets go of the lock meanwhile. */
+/* Waits until the oldest of what is in flight is done, or another thread has sent what was
+ * admitted. Lets go of the lock meanwhile. */
 fy_status_t fy__queue_wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns);
 
 /* ---- no lock is held ---- */
 
 void fy__job_let_go(fy__job_held_t held);
-/* Submits a job and, before it, whatever it depends on, however deep. Fails only if its place in the order cannot be kept. */
+/* Submits a job and, before it, whatever it depends on, however deep. Fails only if its place in
+ * the order cannot be kept. */
 fy_status_t fy__job_force(fy__point_t point);
-/* Submits what stands and finds room; or all. Fails if the next one cannot go because an earlier one's place in the order cannot be kept;
+/* Submits what stands and finds room; or all. Fails if the next one cannot go because an earlier
+ * one's place in the order cannot be kept;
  * the next passer-by tries again. */
 fy_status_t fy__queue_submit_standing(fy__queue_t *queue, bool all);
 

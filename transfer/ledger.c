@@ -1,5 +1,5 @@
-/* Reading the ledger: sums over all threads' figures. Adding to it happens where things happen (dispatch, upload, download, guard, and
- * for wire bytes the executor itself). */
+/* Reading the ledger: sums over all threads' figures. Adding to it happens where things happen
+ * (dispatch, upload, download, guard, and for wire bytes the executor itself). */
 #include <ferry/ledger.h>
 
 #include <stdlib.h>
@@ -8,7 +8,10 @@
 #include "runtime/base/fail.h"
 #include "runtime/thread.h"
 
-static uint64_t get(_Atomic uint64_t *counter) { return atomic_load_explicit(counter, memory_order_relaxed); }
+static uint64_t get(_Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
 
 static void add_traffic(fy_traffic_t *sum, fy__traffic_counters_t *counters)
 {
@@ -49,7 +52,8 @@ static void add_thread(void *user, fy__thread_t *thread)
 fy_status_t fy_ledger_query(const char *scope_path, fy_ledger_totals_t *out_totals)
 {
     struct query query = { scope_path, FY_LEDGER_TOTALS_INIT };
-    FY_TRY(fy__check_sized("ledger_query", "out_totals", out_totals, sizeof *out_totals, "FY_LEDGER_TOTALS_INIT"));
+    FY_TRY(fy__check_sized("ledger_query", "out_totals", out_totals, sizeof *out_totals,
+                           "FY_LEDGER_TOTALS_INIT"));
     fy__thread_walk(add_thread, &query);
     *out_totals = query.totals;
     return FY_STATUS_OK;
@@ -78,21 +82,30 @@ static void add_path(void *user, fy__node_t *node)
     if (copy) paths->items[paths->count++] = copy;
 }
 
-static void add_paths(void *user, fy__thread_t *thread) { fy__node_walk(&thread->root, add_path, user); }
+static void add_paths(void *user, fy__thread_t *thread)
+{
+    fy__node_walk(&thread->root, add_path, user);
+}
 
 /* "4096" before "65536". */
-static int compare(const void *a, const void *b) { return strverscmp(*(char *const *)a, *(char *const *)b); }
+static int compare(const void *a, const void *b)
+{
+    return strverscmp(*(char *const *)a, *(char *const *)b);
+}
 
-void fy_ledger_walk(void (*fn)(void *user, const char *path, const fy_ledger_totals_t *totals), void *user)
+void fy_ledger_walk(void (*fn)(void *user, const char *path, const fy_ledger_totals_t *totals),
+                    void *user)
 {
     struct paths paths = { NULL, 0, 0 };
     if (!fn) return;
     fy__thread_walk(add_paths, &paths);
-    if (paths.count) qsort(paths.items, paths.count, sizeof *paths.items, compare); /* a parent is a prefix of its children */
+    /* a parent is a prefix of its children */
+    if (paths.count) qsort(paths.items, paths.count, sizeof *paths.items, compare);
     for (size_t i = 0; i < paths.count; i++) {
         fy_ledger_totals_t totals = FY_LEDGER_TOTALS_INIT;
         if (i && strcmp(paths.items[i], paths.items[i - 1]) == 0) continue;
-        if (fy_ledger_query(paths.items[i], &totals) == FY_STATUS_OK) fn(user, paths.items[i], &totals);
+        if (fy_ledger_query(paths.items[i], &totals) == FY_STATUS_OK)
+            fn(user, paths.items[i], &totals);
     }
     for (size_t i = 0; i < paths.count; i++) free(paths.items[i]);
     free(paths.items);

@@ -1,4 +1,5 @@
-/* The ledger as a file: for people, as JSON, as CSV. One walk over the scope paths, one line for each.
+/* The ledger as a file: for people, as JSON, as CSV. One walk over the scope paths, one line for
+ * each.
  * Not here: the sums (ledger.c), the events behind them (runtime/event_write.c). */
 #include <ferry/ledger.h>
 
@@ -38,7 +39,8 @@ static void measure(void *user, const char *path, const fy_ledger_totals_t *tota
 static void text_head(const writing_t *writing)
 {
     fprintf(writing->file, "%-*s %12s", writing->width, "scope", "requests");
-    for (int i = 0; i < 3; i++) fprintf(writing->file, " %10ss %14s %14s", directions[i], "bytes", "wire bytes");
+    for (int i = 0; i < 3; i++)
+        fprintf(writing->file, " %10ss %14s %14s", directions[i], "bytes", "wire bytes");
     fprintf(writing->file, " %10s %14s %8s %10s\n", "syncs", "sync ns", "allocs", "throttles");
 }
 
@@ -48,10 +50,11 @@ static void text_row(void *user, const char *path, const fy_ledger_totals_t *tot
     fprintf(writing->file, "%-*s %12" PRIu64, writing->width, shown(path), totals->requests);
     for (int i = 0; i < 3; i++) {
         const fy_traffic_t *t = traffic_of(totals, i);
-        fprintf(writing->file, " %11" PRIu64 " %14" PRIu64 " %14" PRIu64, t->count, t->nbytes, t->wire_nbytes);
+        fprintf(writing->file, " %11" PRIu64 " %14" PRIu64 " %14" PRIu64, t->count, t->nbytes,
+                t->wire_nbytes);
     }
-    fprintf(writing->file, " %10" PRIu64 " %14" PRIu64 " %8" PRIu64 " %10" PRIu64 "\n", totals->syncs, totals->sync_ns,
-            totals->device_allocs, totals->throttles);
+    fprintf(writing->file, " %10" PRIu64 " %14" PRIu64 " %8" PRIu64 " %10" PRIu64 "\n",
+            totals->syncs, totals->sync_ns, totals->device_allocs, totals->throttles);
 }
 
 /* ---- JSON ---- */
@@ -59,10 +62,12 @@ static void text_row(void *user, const char *path, const fy_ledger_totals_t *tot
 static void json_traffic(FILE *file, const char *key, const fy_traffic_t *t)
 {
     fprintf(file,
-            ", \"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"wire_bytes\": %" PRIu64 ", \"copies\": %" PRIu64
-            ", \"host_blocked_ns\": %" PRIu64 ", \"by_path\": {",
+            ", \"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"wire_bytes\": %" PRIu64
+            ", \"copies\": %" PRIu64 ", \"host_blocked_ns\": %" PRIu64 ", \"by_path\": {",
             key, t->count, t->nbytes, t->wire_nbytes, t->copies, t->host_blocked_ns);
-    for (int i = 0; i < FY_PATH_COUNT; i++) fprintf(file, "%s\"%s\": %" PRIu64, i ? ", " : "", fy_path_name((fy_path_t)i), t->by_path[i]);
+    for (int i = 0; i < FY_PATH_COUNT; i++)
+        fprintf(file, "%s\"%s\": %" PRIu64, i ? ", " : "", fy_path_name((fy_path_t)i),
+                t->by_path[i]);
     fputs("}}", file);
 }
 
@@ -71,12 +76,14 @@ static void json_row(void *user, const char *path, const fy_ledger_totals_t *tot
     writing_t *writing = user;
     char text[3200];
     const int length = (int)fy__json_text(path, text, sizeof text);
-    fprintf(writing->file, "%s\n  {\"scope\": %.*s, \"requests\": %" PRIu64, writing->rows++ ? "," : "", length, text, totals->requests);
+    fprintf(writing->file, "%s\n  {\"scope\": %.*s, \"requests\": %" PRIu64,
+            writing->rows++ ? "," : "", length, text, totals->requests);
     for (int i = 0; i < 3; i++) json_traffic(writing->file, directions[i], traffic_of(totals, i));
     fprintf(writing->file,
-            ", \"syncs\": %" PRIu64 ", \"sync_ns\": %" PRIu64 ", \"device_allocs\": %" PRIu64 ", \"throttles\": %" PRIu64
-            ", \"throttle_ns\": %" PRIu64 "}",
-            totals->syncs, totals->sync_ns, totals->device_allocs, totals->throttles, totals->throttle_ns);
+            ", \"syncs\": %" PRIu64 ", \"sync_ns\": %" PRIu64 ", \"device_allocs\": %" PRIu64
+            ", \"throttles\": %" PRIu64 ", \"throttle_ns\": %" PRIu64 "}",
+            totals->syncs, totals->sync_ns, totals->device_allocs, totals->throttles,
+            totals->throttle_ns);
 }
 
 /* ---- CSV (RFC 4180) ---- */
@@ -85,9 +92,10 @@ static void csv_head(const writing_t *writing)
 {
     fputs("scope,requests", writing->file);
     for (int i = 0; i < 3; i++) {
-        fprintf(writing->file, ",%s_count,%s_bytes,%s_wire_bytes,%s_copies,%s_host_blocked_ns", directions[i], directions[i], directions[i],
-                directions[i], directions[i]);
-        for (int k = 0; k < FY_PATH_COUNT; k++) fprintf(writing->file, ",%s_%s_count", directions[i], fy_path_name((fy_path_t)k));
+        fprintf(writing->file, ",%s_count,%s_bytes,%s_wire_bytes,%s_copies,%s_host_blocked_ns",
+                directions[i], directions[i], directions[i], directions[i], directions[i]);
+        for (int k = 0; k < FY_PATH_COUNT; k++)
+            fprintf(writing->file, ",%s_%s_count", directions[i], fy_path_name((fy_path_t)k));
     }
     fputs(",syncs,sync_ns,device_allocs,throttles,throttle_ns\r\n", writing->file);
 }
@@ -110,22 +118,27 @@ static void csv_row(void *user, const char *path, const fy_ledger_totals_t *tota
     fprintf(writing->file, ",%" PRIu64, totals->requests);
     for (int i = 0; i < 3; i++) {
         const fy_traffic_t *t = traffic_of(totals, i);
-        fprintf(writing->file, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, t->count, t->nbytes, t->wire_nbytes, t->copies,
-                t->host_blocked_ns);
+        fprintf(writing->file, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64,
+                t->count, t->nbytes, t->wire_nbytes, t->copies, t->host_blocked_ns);
         for (int k = 0; k < FY_PATH_COUNT; k++) fprintf(writing->file, ",%" PRIu64, t->by_path[k]);
     }
-    fprintf(writing->file, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\r\n", totals->syncs, totals->sync_ns,
-            totals->device_allocs, totals->throttles, totals->throttle_ns);
+    fprintf(writing->file, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\r\n",
+            totals->syncs, totals->sync_ns, totals->device_allocs, totals->throttles,
+            totals->throttle_ns);
 }
 
 fy_status_t fy_ledger_write(const char *path, fy_ledger_format_t format)
 {
     writing_t writing = { NULL, 5, 0 };
-    if (!path || !*path) return FY_FAIL(INVALID_ARGUMENT, "ledger_write: path is %s", path ? "empty" : "NULL");
+    if (!path || !*path)
+        return FY_FAIL(INVALID_ARGUMENT, "ledger_write: path is %s", path ? "empty" : "NULL");
     if ((unsigned)format > FY_LEDGER_CSV)
-        return FY_FAIL(INVALID_ARGUMENT, "ledger_write: format %d is none of FY_LEDGER_TEXT, _JSON, _CSV", (int)format);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "ledger_write: format %d is none of FY_LEDGER_TEXT, _JSON, _CSV",
+                       (int)format);
     writing.file = fopen(path, "we");
-    if (!writing.file) return FY_FAIL(IO, "ledger_write: cannot write %.300s: %s", path, strerror(errno));
+    if (!writing.file)
+        return FY_FAIL(IO, "ledger_write: cannot write %.300s: %s", path, strerror(errno));
     if (format == FY_LEDGER_TEXT) {
         fy_ledger_walk(measure, &writing);
         text_head(&writing);
@@ -145,6 +158,8 @@ fy_status_t fy_ledger_write(const char *path, fy_ledger_format_t format)
         failed = true;
         error = errno;
     }
-    if (failed) return FY_FAIL(IO, "ledger_write: %.300s is not whole: %s", path, error ? strerror(error) : "a write failed");
+    if (failed)
+        return FY_FAIL(IO, "ledger_write: %.300s is not whole: %s", path,
+                       error ? strerror(error) : "a write failed");
     return FY_STATUS_OK;
 }

@@ -14,12 +14,15 @@ static fy_packed_entry_t *growing(const fy__run_t *run, uint32_t i)
 
 bool fy__run_fits(const fy__run_t *run, uint64_t nbytes)
 {
-    return run->nbytes + fy__run_rounded(nbytes) + (run->packed.count + UINT64_C(1)) * sizeof(fy_packed_entry_t) <= run->room;
+    return run->nbytes + fy__run_rounded(nbytes) +
+               (run->packed.count + UINT64_C(1)) * sizeof(fy_packed_entry_t) <=
+           run->room;
 }
 
 void fy__run_add(fy__run_t *run, const void *address, uint64_t nbytes)
 {
-    *growing(run, run->packed.count++) = (fy_packed_entry_t){ (uint64_t)(uintptr_t)address, run->nbytes, nbytes };
+    *growing(run, run->packed.count++) =
+        (fy_packed_entry_t){ (uint64_t)(uintptr_t)address, run->nbytes, nbytes };
     run->nbytes += fy__run_rounded(nbytes);
     run->payload_nbytes += nbytes;
 }
@@ -41,12 +44,16 @@ fy_packed_entry_t *fy__run_close(fy__run_t *run)
 
 static fy_desc_t bytes_at(const void *address, uint64_t nbytes)
 {
-    return (
-        fy_desc_t){ .data = (void *)(uintptr_t)address, .dtype = FY_DTYPE_U8, .rank = 1, .dims = { (int64_t)nbytes }, .strides = { 1 } };
+    return (fy_desc_t){ .data = (void *)(uintptr_t)address,
+                        .dtype = FY_DTYPE_U8,
+                        .rank = 1,
+                        .dims = { (int64_t)nbytes },
+                        .strides = { 1 } };
 }
 
-fy_status_t fy__run_launch(fy_device_t *device, fy_stream_t *stream, fy_op_t op, void *dst, uint64_t dst_nbytes, const void *src,
-                           uint64_t src_nbytes, const fy__run_t *run)
+fy_status_t fy__run_launch(fy_device_t *device, fy_stream_t *stream, fy_op_t op, void *dst,
+                           uint64_t dst_nbytes, const void *src, uint64_t src_nbytes,
+                           const fy__run_t *run)
 {
     fy_desc_t descs[2] = { bytes_at(dst, dst_nbytes), bytes_at(src, src_nbytes) };
     const fy_launch_t launch = {
@@ -61,7 +68,8 @@ fy_status_t fy__run_launch(fy_device_t *device, fy_stream_t *stream, fy_op_t op,
         .nelem = run->payload_nbytes,
         .nbytes = 2 * run->payload_nbytes + run->packed.count * sizeof(fy_packed_entry_t),
     };
-    return fy__device_check(device, device->backend->launch(device->dev, stream ? stream->native : NULL, &launch));
+    return fy__device_check(
+        device, device->backend->launch(device->dev, stream ? stream->native : NULL, &launch));
 }
 
 static bool is_supported(fy_device_t *device)
@@ -82,7 +90,8 @@ static bool is_supported(fy_device_t *device)
 
 uint64_t fy__run_largest(fy_device_t *device)
 {
-    return !device->synchronous && is_supported(device) ? fy__calibration(device)->coalesce_nbytes : 0;
+    return !device->synchronous && is_supported(device) ? fy__calibration(device)->coalesce_nbytes
+                                                        : 0;
 }
 
 fy_status_t fy__run_limit(fy_device_t *device, size_t npacked, uint64_t *largest_nbytes)

@@ -1,6 +1,8 @@
-/* Transfers from device to device, without the host: one copy on the source's download engine, straight into the other device's memory.
- * What is strided or converted is made dense on the source first, so that only the result's bytes cross; a strided destination is filled
- * from a dense copy beside it. Not here: what a backend does for a pair of devices (its copy slot, FY_COPY_PEER). */
+/* Transfers from device to device, without the host: one copy on the source's download engine,
+ * straight into the other device's memory.
+ * What is strided or converted is made dense on the source first, so that only the result's bytes
+ * cross; a strided destination is filled from a dense copy beside it. Not here: what a backend does
+ * for a pair of devices (its copy slot, FY_COPY_PEER). */
 #include <ferry/transfer.h>
 
 #include "runtime/base/fail.h"
@@ -21,26 +23,37 @@ static fy_status_t check_pair(const char *what, const fy_tensor_t *src, fy_devic
     fy_device_t *from = src->storage->device;
     char text[128];
     fy__tensor_format(src, text, sizeof text);
-    if (from == to) return FY_FAIL(INVALID_ARGUMENT, "%s: src %s is on %s already\n  Within one device use fy_copy", what, text, to->spec);
+    if (from == to)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: src %s is on %s already\n  Within one device use fy_copy", what, text,
+                       to->spec);
     if (from->is_host)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: src %s is on the host\n  To a device it goes with fy_tensor_upload", what, text);
-    if (to->is_host) return FY_FAIL(INVALID_ARGUMENT, "%s: src %s is to go to the host\n  That is fy_tensor_download", what, text);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: src %s is on the host\n  To a device it goes with fy_tensor_upload",
+                       what, text);
+    if (to->is_host)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: src %s is to go to the host\n  That is fy_tensor_download", what, text);
     if (from->backend != to->backend || from->synchronous)
         return FY_FAIL(UNSUPPORTED,
-                       "%s: src %s is on %s, which cannot copy to %s\n  Go by the host: fy_tensor_download, then fy_tensor_upload (%llu "
+                       "%s: src %s is on %s, which cannot copy to %s\n  Go by the host: "
+                       "fy_tensor_download, then fy_tensor_upload (%llu "
                        "bytes each way)",
                        what, text, from->spec, to->spec, (ull)fy__tensor_nbytes(src));
     if (fy__device_is_lost(from)) return fy__device_lost_error(from);
     return fy__device_is_lost(to) ? fy__device_lost_error(to) : FY_STATUS_OK;
 }
 
-/* Faults are numbered by device, so dst cannot say that it may suffer from one that src has yet to meet: it is known before src leaves.
- * Only what depends on one of the last FY__FAULT_WINDOW requests that can fail makes the host wait here. */
+/* Faults are numbered by device, so dst cannot say that it may suffer from one that src has yet to
+ * meet: it is known before src leaves.
+ * Only what depends on one of the last FY__FAULT_WINDOW requests that can fail makes the host wait
+ * here. */
 fy_status_t fy__peer_resolve(const char *what, const fy_tensor_t *src, uint64_t *blocked_ns)
 {
     fy__storage_t *storage = src->storage;
     fy__point_t writer = atomic_load_explicit(&storage->hazard.writer, memory_order_acquire);
-    FY_TRY(fy__point_submit(&writer)); /* a transfer that stands in its queue: then it is known what became of it */
+    /* a transfer that stands in its queue: then it is known what became of it */
+    FY_TRY(fy__point_submit(&writer));
     fy__storage_adopt(storage);
     if (!fy__suspect_any(&storage->suspect)) return FY_STATUS_OK;
     if (writer && !storage->suspect.poison && !fy__point_reached(writer)) {
@@ -51,8 +64,9 @@ fy_status_t fy__peer_resolve(const char *what, const fy_tensor_t *src, uint64_t 
     return fy__suspect_resolve(storage->device, &storage->suspect, what);
 }
 
-/* What fails on its way is a fault of the device it leaves, and dst cannot name those: where copies can fail, it is known before the call
- * returns. Only simulated devices with such a script have them. */
+/* What fails on its way is a fault of the device it leaves, and dst cannot name those: where copies
+ * can fail, it is known before the call returns. Only simulated devices with such a script have
+ * them. */
 static uint32_t find_fault(fy__fetch_t *fetch, uint64_t request)
 {
     if (!request) return 0;
@@ -77,7 +91,8 @@ static fy_status_t copy_to(fy__fetch_t *fetch, const fy__end_t *target, uint64_t
     return FY_STATUS_OK;
 }
 
-static fy_status_t run(fy__thread_t *thread, fy__fetch_t *fetch, fy_tensor_t *dst, const fy_tensor_t *src)
+static fy_status_t run(fy__thread_t *thread, fy__fetch_t *fetch, fy_tensor_t *dst,
+                       const fy_tensor_t *src)
 {
     fy_device_t *to = dst->storage->device;
     fy__storage_t *landing = NULL;
@@ -89,7 +104,8 @@ static fy_status_t run(fy__thread_t *thread, fy__fetch_t *fetch, fy_tensor_t *ds
     fy__end_of(dst, &final);
     target = final;
     if (!dst->contiguous) {
-        FY_CHECK(fy__storage_create_scratch(thread, to, fetch->nbytes, fetch->stream, FY_CATEGORY_STAGING, &landing));
+        FY_CHECK(fy__storage_create_scratch(thread, to, fetch->nbytes, fetch->stream,
+                                            FY_CATEGORY_STAGING, &landing));
         fy__end_dense(dst, (fy_dtype_t)dst->dtype, landing, &target);
     }
     FY_CHECK(copy_to(fetch, &target, &request));
@@ -104,8 +120,9 @@ done:
 }
 
 /* `caller`: return address of the public call. */
-static fy_status_t send(fy__thread_t *thread, const char *what, fy_tensor_t *dst, const fy_tensor_t *src,
-                        const fy_transfer_options_t *options, const void *caller)
+static fy_status_t send(fy__thread_t *thread, const char *what, fy_tensor_t *dst,
+                        const fy_tensor_t *src, const fy_transfer_options_t *options,
+                        const void *caller)
 {
     fy_device_t *from = src->storage->device;
     fy__fetch_t fetch = { .device = from, .stream = from->download };
@@ -128,14 +145,16 @@ static fy_status_t send(fy__thread_t *thread, const char *what, fy_tensor_t *dst
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_tensor_send(const fy_tensor_t *src, fy_device_t *device, const fy_transfer_options_t *options, fy_tensor_t **out_dst)
+fy_status_t fy_tensor_send(const fy_tensor_t *src, fy_device_t *device,
+                           const fy_transfer_options_t *options, fy_tensor_t **out_dst)
 {
     static const char what[] = "tensor_send";
     fy__thread_t *thread = fy__thread();
     if (!out_dst) return FY_FAIL(INVALID_ARGUMENT, "%s: out_dst is NULL", what);
     *out_dst = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!src || !device) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, src ? "device" : "src");
+    if (!src || !device)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, src ? "device" : "src");
     if (fy__tensor_is_gone(src)) return fy__refuse_gone(what, "src");
     FY_TRY(fy__transfer_options_check(what, &options));
     FY_TRY(check_pair(what, src, device));
@@ -143,10 +162,13 @@ fy_status_t fy_tensor_send(const fy_tensor_t *src, fy_device_t *device, const fy
     FY_TRY(fy__recording_check(thread, from, what));
     FY_TRY(fy__recording_check(thread, device, what));
     FY_TRY(fy__tape_check_leaving(thread, src, what));
-    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
+    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype
+                                                             : options->dtype;
     FY_TRY(fy__guard_check_transfer(thread, FY__PEER, src->nelem * fy__dtype_sizes[dtype], what));
-    FY_TRY(fy__guard_settled(thread, fy__tensor_new(thread, device, dtype, src->rank, src->dims, src->nelem, from->download, out_dst)));
-    const fy_status_t status = send(thread, what, *out_dst, src, options, __builtin_return_address(0));
+    FY_TRY(fy__guard_settled(thread, fy__tensor_new(thread, device, dtype, src->rank, src->dims,
+                                                    src->nelem, from->download, out_dst)));
+    const fy_status_t status =
+        send(thread, what, *out_dst, src, options, __builtin_return_address(0));
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
@@ -159,17 +181,20 @@ fy_status_t fy_tensor_send(const fy_tensor_t *src, fy_device_t *device, const fy
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_tensor_send_into(fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options, fy_ticket_t *out_ticket)
+fy_status_t fy_tensor_send_into(fy_tensor_t *dst, const fy_tensor_t *src,
+                                const fy_transfer_options_t *options, fy_ticket_t *out_ticket)
 {
     static const char what[] = "tensor_send_into";
     fy__thread_t *thread = fy__thread();
     if (out_ticket) *out_ticket = (fy_ticket_t){ 0, 0 };
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!src || !dst) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL", what, src ? "dst" : "src");
-    if (fy__tensor_is_gone(src) || fy__tensor_is_gone(dst)) return fy__refuse_gone(what, fy__tensor_is_gone(src) ? "src" : "dst");
+    if (fy__tensor_is_gone(src) || fy__tensor_is_gone(dst))
+        return fy__refuse_gone(what, fy__tensor_is_gone(src) ? "src" : "dst");
     FY_TRY(fy__transfer_options_check(what, &options));
     if (options->dtype != FY_DTYPE_SAME && options->dtype != (fy_dtype_t)dst->dtype)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", what,
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME", what,
                        fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
     fy_device_t *from = src->storage->device, *to = dst->storage->device;
     FY_TRY(check_pair(what, src, to));
@@ -180,7 +205,9 @@ fy_status_t fy_tensor_send_into(fy_tensor_t *dst, const fy_tensor_t *src, const 
     FY_TRY(fy__guard_check_transfer(thread, FY__PEER, fy__tensor_nbytes(dst), what));
     FY_TRY(send(thread, what, dst, src, options, __builtin_return_address(0)));
     fy__upload_done(dst);
-    if (out_ticket && dst->nelem) *out_ticket = fy__point_ticket(atomic_load_explicit(&dst->storage->hazard.writer, memory_order_relaxed));
+    if (out_ticket && dst->nelem)
+        *out_ticket = fy__point_ticket(
+            atomic_load_explicit(&dst->storage->hazard.writer, memory_order_relaxed));
     fy__storage_reap(from);
     return FY_STATUS_OK;
 }

@@ -4,8 +4,8 @@
 
 #include "runtime/tensor.h"
 
-/* What another device is to have of src must be known to be good: faults are numbered by device. May wait; adds that time to *blocked_ns. Fails with what
- * spoilt src's bytes. */
+/* What another device is to have of src must be known to be good: faults are numbered by device.
+ * May wait; adds that time to *blocked_ns. Fails with what spoilt src's bytes. */
 fy_status_t fy__peer_resolve(const char *what, const fy_tensor_t *src, uint64_t *blocked_ns);
 
 #endif

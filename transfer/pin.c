@@ -1,5 +1,7 @@
-/* Page-locking memory where it lies, so that it can be uploaded from, and downloaded into, without the ring.
- * Not here: the locking itself, and when it ends (runtime/storage.c); memory that is page-locked from the start (fy_tensor_create_pinned). */
+/* Page-locking memory where it lies, so that it can be uploaded from, and downloaded into, without
+ * the ring.
+ * Not here: the locking itself, and when it ends (runtime/storage.c); memory that is page-locked
+ * from the start (fy_tensor_create_pinned). */
 #include <ferry/transfer.h>
 
 #include "runtime/base/fail.h"
@@ -10,17 +12,23 @@ fy_status_t fy_tensor_pin(fy_tensor_t *tensor, fy_device_t *device)
     fy__thread_t *thread = fy__thread();
     char text[128];
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!tensor || !device) return FY_FAIL(INVALID_ARGUMENT, "tensor_pin: %s is NULL", tensor ? "device" : "tensor");
+    if (!tensor || !device)
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_pin: %s is NULL", tensor ? "device" : "tensor");
     if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tensor_pin", "tensor");
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     fy__storage_t *storage = tensor->storage;
     if (!storage->device->is_host)
-        return FY_FAIL(DEVICE_MISMATCH, "tensor_pin: %s is on %s; only host memory can be page-locked",
+        return FY_FAIL(DEVICE_MISMATCH,
+                       "tensor_pin: %s is on %s; only host memory can be page-locked",
                        fy__tensor_format(tensor, text, sizeof text), storage->device->spec);
-    if (device->synchronous || !storage->nbytes) return FY_STATUS_OK; /* nothing to lock, or nobody to lock it for */
+    /* nothing to lock, or nobody to lock it for */
+    if (device->synchronous || !storage->nbytes) return FY_STATUS_OK;
     if (storage->pinned && storage->peer == device) return FY_STATUS_OK;
     if (storage->pinned)
-        return FY_FAIL(BUSY, "tensor_pin: %s is page-locked for %s already; memory serves one device\n  Make a tensor of its own for %s",
-                       fy__tensor_format(tensor, text, sizeof text), storage->peer->spec, device->spec);
+        return FY_FAIL(BUSY,
+                       "tensor_pin: %s is page-locked for %s already; memory serves one device\n  "
+                       "Make a tensor of its own for %s",
+                       fy__tensor_format(tensor, text, sizeof text), storage->peer->spec,
+                       device->spec);
     return fy__storage_pin(thread, storage, device);
 }

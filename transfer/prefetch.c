@@ -1,5 +1,5 @@
-/* Prefetch: the public calls. A ring of rooms between one producer and one consumer; the lock is held to count only, never while `fill` runs
- * or an upload is asked for.
+/* Prefetch: the public calls. A ring of rooms between one producer and one consumer; the lock is
+ * held to count only, never while `fill` runs or an upload is asked for.
  * Not here: filling and uploading (prefetch_fill.c). */
 #include "transfer/prefetch.h"
 
@@ -33,9 +33,11 @@ static fy_status_t make_rooms(fy_prefetch_t *prefetch, const fy_batch_spec_t *sp
         for (size_t i = 0; i < prefetch->count; i++) {
             const fy_batch_spec_t *spec = &specs[i];
             fy__room_t *room = &prefetch->rooms[r];
-            FY_TRY(fy_tensor_create_pinned(prefetch->device, spec->dtype, spec->rank, spec->dims, &room->host[i]));
+            FY_TRY(fy_tensor_create_pinned(prefetch->device, spec->dtype, spec->rank, spec->dims,
+                                           &room->host[i]));
             fy_tensor_keep(room->host[i]);
-            FY_TRY(fy_tensor_create(prefetch->device, spec->dtype, spec->rank, spec->dims, &room->device[i]));
+            FY_TRY(fy_tensor_create(prefetch->device, spec->dtype, spec->rank, spec->dims,
+                                    &room->device[i]));
             fy_tensor_keep(room->device[i]);
         }
     return FY_STATUS_OK;
@@ -56,31 +58,46 @@ static fy_status_t check_specs(size_t count, const fy_batch_spec_t *specs)
 {
     uint64_t nelem, nbytes;
     for (size_t i = 0; i < count; i++) {
-        FY_TRY(fy__shape_check("prefetch_create", specs[i].dtype, specs[i].rank, specs[i].dims, &nelem, &nbytes));
+        FY_TRY(fy__shape_check("prefetch_create", specs[i].dtype, specs[i].rank, specs[i].dims,
+                               &nelem, &nbytes));
         if (specs[i].rank < 1 || specs[i].dims[0] < 1)
-            return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: specs[%zu] has no rows; dims[0] is the number of rows of a full batch", i);
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "prefetch_create: specs[%zu] has no rows; dims[0] is the number of rows "
+                           "of a full batch",
+                           i);
         if (specs[i].dims[0] != specs[0].dims[0])
-            return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: specs[%zu] has %lld rows, specs[0] has %lld; a batch has one number of rows",
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "prefetch_create: specs[%zu] has %lld rows, specs[0] has %lld; a batch "
+                           "has one number of rows",
                            i, (long long)specs[i].dims[0], (long long)specs[0].dims[0]);
     }
     return FY_STATUS_OK;
 }
 
-static fy_status_t check(const fy_device_t *device, size_t count, const fy_batch_spec_t *specs, fy_prefetch_fn fill,
-                         const fy_prefetch_options_t *options)
+static fy_status_t check(const fy_device_t *device, size_t count, const fy_batch_spec_t *specs,
+                         fy_prefetch_fn fill, const fy_prefetch_options_t *options)
 {
     if (!device || !specs || !fill)
-        return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: %s is NULL", !device ? "device" : specs ? "fill" : "specs");
-    if (!count || count > 1024) return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: %zu tensors a batch; there may be 1 to 1024", count);
-    FY_TRY(fy__check_sized("prefetch_create", "options", options, sizeof *options, "FY_PREFETCH_OPTIONS_INIT"));
+        return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: %s is NULL",
+                       !device ? "device"
+                       : specs ? "fill"
+                               : "specs");
+    if (!count || count > 1024)
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "prefetch_create: %zu tensors a batch; there may be 1 to 1024", count);
+    FY_TRY(fy__check_sized("prefetch_create", "options", options, sizeof *options,
+                           "FY_PREFETCH_OPTIONS_INIT"));
     if (options->depth < 1 || options->depth > FY__PREFETCH_DEEPEST)
-        return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: depth is %d; it may be 1 to %d", options->depth, FY__PREFETCH_DEEPEST);
+        return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: depth is %d; it may be 1 to %d",
+                       options->depth, FY__PREFETCH_DEEPEST);
     if (options->threads != 0 && options->threads != 1)
-        return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: threads is %d; it may be 0 or 1", options->threads);
+        return FY_FAIL(INVALID_ARGUMENT, "prefetch_create: threads is %d; it may be 0 or 1",
+                       options->threads);
     return check_specs(count, specs);
 }
 
-fy_status_t fy_prefetch_create(fy_device_t *device, size_t count, const fy_batch_spec_t *specs, fy_prefetch_fn fill, void *user,
+fy_status_t fy_prefetch_create(fy_device_t *device, size_t count, const fy_batch_spec_t *specs,
+                               fy_prefetch_fn fill, void *user,
                                const fy_prefetch_options_t *options, fy_prefetch_t **out_prefetch)
 {
     static const fy_prefetch_options_t defaults = FY_PREFETCH_OPTIONS_INIT;
@@ -97,7 +114,8 @@ fy_status_t fy_prefetch_create(fy_device_t *device, size_t count, const fy_batch
     if (!prefetch || !tensors) {
         free(prefetch);
         free(tensors);
-        return FY_FAIL(OUT_OF_MEMORY, "prefetch_create: no host memory for %zu bytes", sizeof *prefetch + nrooms * sizeof(fy__room_t));
+        return FY_FAIL(OUT_OF_MEMORY, "prefetch_create: no host memory for %zu bytes",
+                       sizeof *prefetch + nrooms * sizeof(fy__room_t));
     }
     prefetch->handle.kind = FY__HANDLE_PREFETCH;
     prefetch->device = device;
@@ -119,7 +137,11 @@ fy_status_t fy_prefetch_create(fy_device_t *device, size_t count, const fy_batch
     pthread_cond_init(&prefetch->changed, NULL);
     fy_status_t status = make_rooms(prefetch, specs);
     const int failed = status == FY_STATUS_OK && prefetch->has_thread ? start_thread(prefetch) : 0;
-    if (failed) status = FY_FAIL(OUT_OF_MEMORY, "prefetch_create: the system starts no thread (error %d); threads=0 needs none", failed);
+    if (failed)
+        status =
+            FY_FAIL(OUT_OF_MEMORY,
+                    "prefetch_create: the system starts no thread (error %d); threads=0 needs none",
+                    failed);
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
@@ -127,22 +149,26 @@ fy_status_t fy_prefetch_create(fy_device_t *device, size_t count, const fy_batch
         fy__error_restore(&first);
         return status;
     }
-    fy__handle_adopt_first(thread->frame, &prefetch->handle); /* `fill` may use what else is in the scope up to its end */
+    /* `fill` may use what else is in the scope up to its end */
+    fy__handle_adopt_first(thread->frame, &prefetch->handle);
     *out_prefetch = prefetch;
     return FY_STATUS_OK;
 }
 
-/* Everything that the consumer has seen may be refilled; batch prefetch->next is there when this returns. */
+/* Everything that the consumer has seen may be refilled; batch prefetch->next is there when this
+ * returns. */
 static fy_status_t wait_for_batch(fy_prefetch_t *prefetch, uint64_t *blocked_ns)
 {
     if (prefetch->pid != getpid())
-        return FY_FAIL(UNAVAILABLE, "prefetch_next: the thread that fills the batches is not in this forked child; make a prefetch here");
+        return FY_FAIL(UNAVAILABLE, "prefetch_next: the thread that fills the batches is not in "
+                                    "this forked child; make a prefetch here");
     pthread_mutex_lock(&prefetch->lock);
     prefetch->handed_back = prefetch->next;
     pthread_cond_broadcast(&prefetch->changed);
     if (prefetch->produced == prefetch->next) {
         const uint64_t start_ns = fy__now_ns();
-        while (prefetch->produced == prefetch->next) pthread_cond_wait(&prefetch->changed, &prefetch->lock);
+        while (prefetch->produced == prefetch->next)
+            pthread_cond_wait(&prefetch->changed, &prefetch->lock);
         *blocked_ns += fy__now_ns() - start_ns;
     }
     pthread_mutex_unlock(&prefetch->lock);
@@ -154,8 +180,10 @@ static void produce_here(fy_prefetch_t *prefetch, fy__thread_t *thread, uint64_t
 {
     prefetch->handed_back = prefetch->next;
     while (prefetch->produced - prefetch->handed_back < prefetch->nrooms) {
-        const fy__room_t *last = &prefetch->rooms[(prefetch->produced + prefetch->nrooms - 1) % prefetch->nrooms];
-        if (prefetch->produced && last->status == FY_STATUS_OK && !last->rows) return; /* behind the end there is nothing */
+        const fy__room_t *last =
+            &prefetch->rooms[(prefetch->produced + prefetch->nrooms - 1) % prefetch->nrooms];
+        /* behind the end there is nothing */
+        if (prefetch->produced && last->status == FY_STATUS_OK && !last->rows) return;
         fy__prefetch_produce(prefetch, thread, prefetch->produced++, blocked_ns);
     }
 }
@@ -167,11 +195,17 @@ fy_status_t fy_prefetch_next(fy_prefetch_t *prefetch, fy_tensor_t **out_tensors,
     if (out_rows) *out_rows = 0;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     if (!prefetch || !out_tensors || !out_rows)
-        return FY_FAIL(INVALID_ARGUMENT, "prefetch_next: %s is NULL", !prefetch ? "prefetch" : out_tensors ? "out_rows" : "out_tensors");
+        return FY_FAIL(INVALID_ARGUMENT, "prefetch_next: %s is NULL",
+                       !prefetch     ? "prefetch"
+                       : out_tensors ? "out_rows"
+                                     : "out_tensors");
     for (size_t i = 0; i < prefetch->count; i++) out_tensors[i] = NULL;
     if (atomic_load(&prefetch->filling) == thread)
-        return FY_FAIL(INVALID_ARGUMENT, "prefetch_next: called from inside of its own fill, which would wait for itself");
-    FY_TRY(fy__recording_check(thread, prefetch->device, "prefetch_next")); /* a replay would see this batch again and again */
+        return FY_FAIL(
+            INVALID_ARGUMENT,
+            "prefetch_next: called from inside of its own fill, which would wait for itself");
+    /* a replay would see this batch again and again */
+    FY_TRY(fy__recording_check(thread, prefetch->device, "prefetch_next"));
     if (prefetch->is_over) return FY_STATUS_OK;
     if (prefetch->has_thread)
         FY_TRY(wait_for_batch(prefetch, &blocked_ns));
@@ -184,7 +218,8 @@ fy_status_t fy_prefetch_next(fy_prefetch_t *prefetch, fy_tensor_t **out_tensors,
         return room->status;
     }
     prefetch->is_over = !room->rows;
-    for (size_t i = 0; room->rows && i < prefetch->count; i++) out_tensors[i] = room->views[i] ? room->views[i] : room->device[i];
+    for (size_t i = 0; room->rows && i < prefetch->count; i++)
+        out_tensors[i] = room->views[i] ? room->views[i] : room->device[i];
     *out_rows = room->rows;
     return FY_STATUS_OK;
 }
@@ -197,7 +232,8 @@ void fy_prefetch_destroy(fy_prefetch_t *prefetch)
         fy__log(FY_LOG_ERROR, "prefetch_destroy: called from inside of its own fill; ignored");
         return;
     }
-    const bool is_here = prefetch->pid == getpid(); /* else the thread stayed behind, and may have held the lock */
+    /* else the thread stayed behind, and may have held the lock */
+    const bool is_here = prefetch->pid == getpid();
     if (prefetch->has_thread && is_here) {
         pthread_mutex_lock(&prefetch->lock);
         prefetch->stops = true;

@@ -1,5 +1,6 @@
-/* The inside of a prefetch: depth + 1 rooms, filled and uploaded in order by one producer (a thread, or the consumer itself) and shown one
- * at a time. Batch b lies in room b % nrooms; a room is refilled once its batch was handed back, which is when the next one is asked for.
+/* The inside of a prefetch: depth + 1 rooms, filled and uploaded in order by one producer (a
+ * thread, or the consumer itself) and shown one at a time. Batch b lies in room b % nrooms; a room
+ * is refilled once its batch was handed back, which is when the next one is asked for.
  * Next: prefetch.c (making, asking, destroying), prefetch_fill.c (the producer). */
 #ifndef FERRY_TRANSFER_PREFETCH_H_
 #define FERRY_TRANSFER_PREFETCH_H_
@@ -15,7 +16,8 @@
 
 enum { FY__PREFETCH_DEEPEST = 64 };
 
-/* Its producer's until it is counted in `produced`, then its consumer's until that asks for the next batch. */
+/* Its producer's until it is counted in `produced`, then its consumer's until that asks for the
+ * next batch. */
 typedef struct fy__room {
     fy_tensor_t **host, **device; /* the full batch; in no scope */
     fy_tensor_t **views;          /* of `device`, for a batch that is not full; else NULLs */
@@ -47,8 +49,10 @@ struct fy_prefetch {
     fy__room_t rooms[];
 };
 
-/* Fills and uploads batch `index` into its room, in a scope "prefetch". *blocked_ns grows by what it waited for the room's host side. */
-void fy__prefetch_produce(fy_prefetch_t *prefetch, fy__thread_t *thread, uint64_t index, uint64_t *blocked_ns);
+/* Fills and uploads batch `index` into its room, in a scope "prefetch". *blocked_ns grows by what
+ * it waited for the room's host side. */
+void fy__prefetch_produce(fy_prefetch_t *prefetch, fy__thread_t *thread, uint64_t index,
+                          uint64_t *blocked_ns);
 /* The thread; user: the prefetch. */
 void *fy__prefetch_run(void *user);
 

@@ -1,12 +1,14 @@
-/* The producer of a prefetch: waits until the uploads that last read a room's host side are done, has it filled, asks for its uploads. What
- * the device still does with the room's device side is waited for by the device. */
+/* The producer of a prefetch: waits until the uploads that last read a room's host side are done,
+ * has it filled, asks for its uploads. What the device still does with the room's device side is
+ * waited for by the device. */
 #include <ferry/transfer.h>
 
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 #include "transfer/prefetch.h"
 
-/* Nobody reads these bytes in place any more: neither the upload that borrowed them nor any that came behind it. */
+/* Nobody reads these bytes in place any more: neither the upload that borrowed them nor any that
+ * came behind it. */
 static fy_status_t wait_for_bytes(fy_device_t *device, fy__storage_t *storage, uint64_t *blocked_ns)
 {
     fy__point_t point = atomic_load_explicit(&storage->borrow, memory_order_acquire);
@@ -22,10 +24,13 @@ static fy_status_t wait_for_bytes(fy_device_t *device, fy__storage_t *storage, u
     return FY_STATUS_OK;
 }
 
-/* The host side of the room is free to be written: bounded by the device's work on a batch depth + 1 ago. */
-static fy_status_t wait_for_room(const fy_prefetch_t *prefetch, const fy__room_t *room, uint64_t *blocked_ns)
+/* The host side of the room is free to be written: bounded by the device's work on a batch depth +
+ * 1 ago. */
+static fy_status_t wait_for_room(const fy_prefetch_t *prefetch, const fy__room_t *room,
+                                 uint64_t *blocked_ns)
 {
-    for (size_t i = 0; i < prefetch->count; i++) FY_TRY(wait_for_bytes(prefetch->device, room->host[i]->storage, blocked_ns));
+    for (size_t i = 0; i < prefetch->count; i++)
+        FY_TRY(wait_for_bytes(prefetch->device, room->host[i]->storage, blocked_ns));
     return FY_STATUS_OK;
 }
 
@@ -38,15 +43,19 @@ static fy_status_t run_fill(fy_prefetch_t *prefetch, fy__thread_t *thread, fy_ba
     atomic_store(&prefetch->filling, NULL);
     if (status != FY_STATUS_OK) {
         if (thread->error.status == status) return status;
-        return fy_error_set(status, __FILE__, __LINE__, "prefetch: fill failed with %s for batch %llu and did not say why (fy_error_set)",
-                            fy_status_name(status), (unsigned long long)batch->index);
+        return fy_error_set(
+            status, __FILE__, __LINE__,
+            "prefetch: fill failed with %s for batch %llu and did not say why (fy_error_set)",
+            fy_status_name(status), (unsigned long long)batch->index);
     }
     thread->error.status = before;
     if (!batch->is_end && (batch->rows < 1 || batch->rows > prefetch->rows))
         return FY_FAIL(INVALID_ARGUMENT,
-                       "prefetch: fill set rows to %lld for batch %llu; there is room for 1 to %lld\n  A batch that is not there is said "
+                       "prefetch: fill set rows to %lld for batch %llu; there is room for 1 to "
+                       "%lld\n  A batch that is not there is said "
                        "with is_end",
-                       (long long)batch->rows, (unsigned long long)batch->index, (long long)prefetch->rows);
+                       (long long)batch->rows, (unsigned long long)batch->index,
+                       (long long)prefetch->rows);
     return FY_STATUS_OK;
 }
 
@@ -70,12 +79,14 @@ static fy_status_t upload(const fy_prefetch_t *prefetch, fy__room_t *room, size_
         FY_TRY(fy_slice(src, 0, 0, room->rows, &src)); /* the scope's */
         dst = room->views[i];
     }
-    dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 }; /* what an old batch suffered from; none of its bytes is shown again */
+    /* what an old batch suffered from; none of its bytes is shown again */
+    dst->storage->suspect = (fy__suspect_t){ 0, 0, 0 };
     fy__storage_late_clear(prefetch->device, dst->storage);
     return fy_tensor_upload_into(dst, src, &options, &ticket);
 }
 
-static fy_status_t produce(fy_prefetch_t *prefetch, fy__thread_t *thread, uint64_t index, fy__room_t *room, uint64_t *blocked_ns)
+static fy_status_t produce(fy_prefetch_t *prefetch, fy__thread_t *thread, uint64_t index,
+                           fy__room_t *room, uint64_t *blocked_ns)
 {
     FY_TRY(wait_for_room(prefetch, room, blocked_ns));
     fy_batch_t batch = { index, prefetch->count, room->host, prefetch->rows, 0 };
@@ -86,7 +97,8 @@ static fy_status_t produce(fy_prefetch_t *prefetch, fy__thread_t *thread, uint64
     return FY_STATUS_OK;
 }
 
-void fy__prefetch_produce(fy_prefetch_t *prefetch, fy__thread_t *thread, uint64_t index, uint64_t *blocked_ns)
+void fy__prefetch_produce(fy_prefetch_t *prefetch, fy__thread_t *thread, uint64_t index,
+                          uint64_t *blocked_ns)
 {
     fy__room_t *room = &prefetch->rooms[index % prefetch->nrooms];
     const fy_scope_t scope = fy_scope_begin("prefetch");

@@ -1,5 +1,5 @@
-/* Engines' queues: who goes at once, who stands, whose turn it is. Not here: how a job gets to the engine (job.c), what runtime/ asks of
- * jobs (timeline.c). Locks: job.h. */
+/* Engines' queues: who goes at once, who stands, whose turn it is. Not here: how a job gets to the
+ * engine (job.c), what runtime/ asks of jobs (timeline.c). Locks: job.h. */
 #include "transfer/job.h"
 
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 
 /* Closed queues, to be used again and never freed: who holds an old ticket may be looking. */
 static pthread_mutex_t spares_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
-static fy__queue_t *spares, *made;                              /* closed ones; all there ever were */
+/* closed ones; all there ever were */
+static fy__queue_t *spares, *made;
 
 /* The lock is held. */
 static const fy__job_t *best(const fy__queue_t *queue)
@@ -30,7 +31,10 @@ static void give_up_all(fy__queue_t *queue)
     uint32_t record = 0;
     fy__lock(&queue->lock);
     while ((job = queue->oldest)) {
-        if (!record) record = fy__poison_record(FY_STATUS_DEVICE_LOST, "%s was lost before this transfer's turn came", queue->device->spec);
+        if (!record)
+            record = fy__poison_record(FY_STATUS_DEVICE_LOST,
+                                       "%s was lost before this transfer's turn came",
+                                       queue->device->spec);
         fy__job_unlink(queue, job);
         job->phase = FY__PHASE_STARTED;
         job->native = 0;
@@ -62,12 +66,16 @@ fy_status_t fy__queue_submit_standing(fy__queue_t *queue, bool all)
         }
         fy__lock(&queue->lock);
         const fy__job_t *job = best(queue);
-        const fy__point_t point = job && (all || fy__queue_fits(queue, job->copy.nbytes)) ? FY__POINT(queue->stream->index, job->seq) : 0;
+        const fy__point_t point = job && (all || fy__queue_fits(queue, job->copy.nbytes))
+                                      ? FY__POINT(queue->stream->index, job->seq)
+                                      : 0;
         fy__unlock(&queue->lock);
         if (!point) return FY_STATUS_OK;
         const uint32_t before = atomic_load_explicit(&queue->nstanding, memory_order_relaxed);
         const fy_status_t status = force_quietly(point);
-        if (status != FY_STATUS_OK && atomic_load_explicit(&queue->nstanding, memory_order_relaxed) >= before) return status;
+        if (status != FY_STATUS_OK &&
+            atomic_load_explicit(&queue->nstanding, memory_order_relaxed) >= before)
+            return status;
     }
     return FY_STATUS_OK;
 }
@@ -77,7 +85,8 @@ bool fy__queue_admit(fy__queue_t *queue, uint64_t nbytes)
     (void)fy__queue_submit_standing(queue, false);
     fy__lock(&queue->lock);
     const bool admitted = !atomic_load(&queue->device->opens) ||
-                          (!queue->oldest && fy__queue_fits(queue, nbytes)); /* closed: nobody would pump */
+                          /* closed: nobody would pump */
+                          (!queue->oldest && fy__queue_fits(queue, nbytes));
     if (admitted) {
         queue->flying_nbytes += nbytes;
         queue->nadmitted++;
@@ -104,30 +113,37 @@ fy_status_t fy__queue_wait_for_flight(fy__queue_t *queue, uint64_t timeout_ns)
         pthread_cond_wait(&queue->changed, &queue->lock);
         return status;
     }
-    const fy__point_t point = queue->nflights ? FY__POINT(queue->native->index, queue->flights[queue->first].seq) : 0;
+    const fy__point_t point =
+        queue->nflights ? FY__POINT(queue->native->index, queue->flights[queue->first].seq) : 0;
     fy__unlock(&queue->lock);
     /* No wait site: it makes room, and orders nothing. */
     if (point) status = fy__point_wait(point, timeout_ns, FY__WAIT_NONE);
-    const fy_status_t stuck = status == FY_STATUS_OK ? fy__queue_submit_standing(queue, false) : FY_STATUS_OK;
+    const fy_status_t stuck = status == FY_STATUS_OK ? fy__queue_submit_standing(queue, false)
+                                                     : FY_STATUS_OK;
     if (stuck != FY_STATUS_OK && !point) /* nothing in flight will change that */
-        status = fy_error_set(stuck, __FILE__, __LINE__, "the transfers that stand in a queue of %s cannot be ordered behind earlier work",
-                              queue->device->spec);
+        status = fy_error_set(
+            stuck, __FILE__, __LINE__,
+            "the transfers that stand in a queue of %s cannot be ordered behind earlier work",
+            queue->device->spec);
     fy__lock(&queue->lock);
     return status;
 }
 
-/* Is the slot's last job over? Then what became of it is written down where its ticket finds it later. The lock is held. */
+/* Is the slot's last job over? Then what became of it is written down where its ticket finds it
+ * later. The lock is held. */
 static bool slot_is_free(fy__queue_t *queue, fy__job_t *job)
 {
     if (job->phase == FY__PHASE_NONE) return true;
-    if (job->phase != FY__PHASE_STARTED || (job->native && !fy__point_reached(job->native))) return false;
+    if (job->phase != FY__PHASE_STARTED || (job->native && !fy__point_reached(job->native)))
+        return false;
     uint32_t record = job->record;
     if (!record && job->request) record = fy__fault_at(queue->device, job->native);
     if (record) {
         queue->failures[job->seq % FY__QUEUE_FAILURES].seq = job->seq;
         queue->failures[job->seq % FY__QUEUE_FAILURES].record = record;
     }
-    if (atomic_load(&queue->stream->done) < job->seq) atomic_store_explicit(&queue->stream->done, job->seq, memory_order_release);
+    if (atomic_load(&queue->stream->done) < job->seq)
+        atomic_store_explicit(&queue->stream->done, job->seq, memory_order_release);
     job->phase = FY__PHASE_NONE;
     return true;
 }
@@ -142,10 +158,13 @@ static fy_status_t make_room(fy__thread_t *thread, fy__queue_t *queue, uint64_t 
             status = fy__device_lost_error(queue->device);
             break;
         }
-        fy__job_t *job = &queue->jobs[(atomic_load(&queue->stream->submitted) + 1) % FY__QUEUE_JOBS];
+        fy__job_t *job =
+            &queue->jobs[(atomic_load(&queue->stream->submitted) + 1) % FY__QUEUE_JOBS];
         const bool is_free = slot_is_free(queue, job);
         const uint64_t bound = queue->device->queue_nbytes;
-        if (is_free && (!queue->oldest || (nbytes <= bound && queue->standing_nbytes <= bound - nbytes))) break;
+        if (is_free &&
+            (!queue->oldest || (nbytes <= bound && queue->standing_nbytes <= bound - nbytes)))
+            break;
         if (!start_ns) start_ns = fy__now_ns();
         if (!is_free) { /* a whole round later it still stands, or runs: now it is its turn */
             const fy__point_t point = FY__POINT(queue->stream->index, job->seq);
@@ -167,10 +186,12 @@ static fy_status_t make_timeline(fy__queue_t *queue)
     if (!queue->jobs) queue->jobs = calloc(FY__QUEUE_JOBS, sizeof *queue->jobs);
     if (!queue->failures) queue->failures = calloc(FY__QUEUE_FAILURES, sizeof *queue->failures);
     if (!queue->jobs || !queue->failures)
-        return FY_FAIL(OUT_OF_MEMORY, "transfer: no host memory for %zu bytes of a queue", FY__QUEUE_JOBS * sizeof *queue->jobs);
+        return FY_FAIL(OUT_OF_MEMORY, "transfer: no host memory for %zu bytes of a queue",
+                       FY__QUEUE_JOBS * sizeof *queue->jobs);
     FY_TRY(fy__stream_open_timeline(queue->native, &fy__queue_timeline, queue, &queue->stream));
     fy_device_t *device = queue->device;
-    atomic_store_explicit(&device->jobs[queue == device->downloads], queue->stream, memory_order_release);
+    atomic_store_explicit(&device->jobs[queue == device->downloads], queue->stream,
+                          memory_order_release);
     return FY_STATUS_OK;
 }
 
@@ -190,7 +211,8 @@ static void depend_all(fy__job_t *job, const fy__hazard_t *hazard)
     for (uint32_t i = 0; i < count; i++) depend(job, points[i]);
 }
 
-_Static_assert(FY__JOB_DEPENDENCIES >= 2 * (1 + FY__READER_COUNT) + 2, "dst, raw, and src's writer and reader");
+_Static_assert(FY__JOB_DEPENDENCIES >= 2 * (1 + FY__READER_COUNT) + 2,
+               "dst, raw, and src's writer and reader");
 
 /* From here on hazards name the job. The lock is held, so nobody finds it unfinished. */
 static void enter(fy__queue_t *queue, fy__job_t *job, fy__point_t point)
@@ -203,7 +225,8 @@ static void enter(fy__queue_t *queue, fy__job_t *job, fy__point_t point)
     depend(job, job->before);
 }
 
-/* So that the job waits, when its turn comes, for no more than was submitted when it was asked for. */
+/* So that the job waits, when its turn comes, for no more than was submitted when it was asked
+ * for. */
 static void anchor_dependencies(const fy__queue_t *queue, const fy__point_t *points, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -212,12 +235,15 @@ static void anchor_dependencies(const fy__queue_t *queue, const fy__point_t *poi
     }
 }
 
-fy_status_t fy__queue_stand(fy__thread_t *thread, fy__queue_t *queue, const fy__job_order_t *order, fy__point_t *out_point)
+fy_status_t fy__queue_stand(fy__thread_t *thread, fy__queue_t *queue, const fy__job_order_t *order,
+                            fy__point_t *out_point)
 {
     fy__job_conversion_t *conversion = NULL;
     if (order->final) {
         conversion = malloc(sizeof *conversion);
-        if (!conversion) return FY_FAIL(OUT_OF_MEMORY, "transfer: no host memory for %zu bytes", sizeof *conversion);
+        if (!conversion)
+            return FY_FAIL(OUT_OF_MEMORY, "transfer: no host memory for %zu bytes",
+                           sizeof *conversion);
         *conversion = (fy__job_conversion_t){ *order->final, *order->raw, order->nelem };
     }
     fy__lock(&queue->lock);
@@ -253,7 +279,8 @@ fy_status_t fy__queue_stand(fy__thread_t *thread, fy__queue_t *queue, const fy__
     memcpy(dependencies, job->dependencies, count * sizeof *dependencies);
     fy__unlock(&queue->lock);
     anchor_dependencies(queue, dependencies, count);
-    if (!atomic_load(&queue->device->opens)) (void)fy__queue_submit_standing(queue, true); /* closed meanwhile: nobody may pass by again */
+    /* closed meanwhile: nobody may pass by again */
+    if (!atomic_load(&queue->device->opens)) (void)fy__queue_submit_standing(queue, true);
     return FY_STATUS_OK;
 }
 
@@ -273,7 +300,9 @@ fy_status_t fy__queue_open(fy_stream_t *native, fy__queue_t **out_queue)
     fy__unlock(&spares_lock);
     if (!queue) {
         queue = calloc(1, sizeof *queue);
-        if (!queue) return FY_FAIL(OUT_OF_MEMORY, "device_open: no host memory for %zu bytes of a queue", sizeof *queue);
+        if (!queue)
+            return FY_FAIL(OUT_OF_MEMORY, "device_open: no host memory for %zu bytes of a queue",
+                           sizeof *queue);
         make_locks(queue);
         fy__lock(&spares_lock);
         queue->next = made;
@@ -293,13 +322,16 @@ fy_status_t fy__queue_open(fy_stream_t *native, fy__queue_t **out_queue)
     return FY_STATUS_OK;
 }
 
-/* The device is lost and the jobs go: of the oldest, as far as all went well, tickets go on saying so. The lock is held. */
+/* The device is lost and the jobs go: of the oldest, as far as all went well, tickets go on saying
+ * so. The lock is held. */
 static void keep_what_is_done(fy__queue_t *queue)
 {
-    for (uint64_t seq = atomic_load(&queue->stream->done) + 1; seq <= atomic_load(&queue->stream->submitted); seq++) {
+    for (uint64_t seq = atomic_load(&queue->stream->done) + 1;
+         seq <= atomic_load(&queue->stream->submitted); seq++) {
         const fy__job_t *job = fy__job_find(queue, queue->stream, seq);
         if (!job || job->phase != FY__PHASE_STARTED || job->record || !job->native ||
-            atomic_load(&queue->native->done) < FY__POINT_SEQ(job->native) || (job->request && fy__fault_at(queue->device, job->native)))
+            atomic_load(&queue->native->done) < FY__POINT_SEQ(job->native) ||
+            (job->request && fy__fault_at(queue->device, job->native)))
             return;
         atomic_store_explicit(&queue->stream->done, seq, memory_order_release);
     }

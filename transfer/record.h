@@ -7,9 +7,11 @@
 #include "runtime/recording.h"
 #include "runtime/tensor.h"
 
-/* fy_tensor_upload_into on the device that this thread records on: each replay copies src's bytes of that moment. `caller`: return address of
- * the public call. A failure is the recording's, too. */
-fy_status_t fy__upload_record(fy__thread_t *thread, fy__recording_t *recording, fy_tensor_t *dst, const fy_tensor_t *src,
-                              const fy_transfer_options_t *options, const void *caller);
+/* fy_tensor_upload_into on the device that this thread records on: each replay copies src's bytes
+ * of that moment. `caller`: return address of the public call. A failure is the recording's,
+ * too. */
+fy_status_t fy__upload_record(fy__thread_t *thread, fy__recording_t *recording, fy_tensor_t *dst,
+                              const fy_tensor_t *src, const fy_transfer_options_t *options,
+                              const void *caller);
 
 #endif

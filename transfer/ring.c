@@ -1,4 +1,5 @@
-/* The staging ring. Made at the first transfer that needs it; its slots are one page-locked block of the device's pinned pool. */
+/* The staging ring. Made at the first transfer that needs it; its slots are one page-locked block
+ * of the device's pinned pool. */
 #include "transfer/ring.h"
 
 #include <stdlib.h>
@@ -11,7 +12,9 @@
 
 struct fy__ring {
     pthread_mutex_t
-        lock; /* guards everything below but block, nslots and slot_nbytes (fixed); never held while bytes move or a DMA is awaited */
+        /* guards everything below but block, nslots and slot_nbytes (fixed); never held while bytes
+         * move or a DMA is awaited */
+        lock;
     pthread_cond_t given; /* a slot was given back */
     fy__block_t *block;
     uint64_t slot_nbytes;
@@ -46,7 +49,9 @@ static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
     *out_ring = __atomic_load_n(&device->ring, __ATOMIC_ACQUIRE);
     if (*out_ring) return FY_STATUS_OK;
     struct fy__ring *ring = calloc(1, sizeof *ring), *none = NULL;
-    if (!ring) return FY_FAIL(OUT_OF_MEMORY, "transfer: no host memory for %zu bytes of the ring", sizeof *ring);
+    if (!ring)
+        return FY_FAIL(OUT_OF_MEMORY, "transfer: no host memory for %zu bytes of the ring",
+                       sizeof *ring);
     pthread_mutex_init(&ring->lock, NULL);
     pthread_cond_init(&ring->given, NULL);
     fy_memory_stats_t pinned = FY_MEMORY_STATS_INIT;
@@ -55,8 +60,8 @@ static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
     ring->slot_nbytes = fy__ring_nbytes_at(device, pinned.limit) / ring->nslots;
     fy_status_t status;
     const fy__tag_t tag = { FY_CATEGORY_STAGING, NULL };
-    while ((status = fy__pool_alloc_tagged(device->pinned, ring->nslots * ring->slot_nbytes, 0, tag, &ring->block)) ==
-               FY_STATUS_PINNED_LIMIT &&
+    while ((status = fy__pool_alloc_tagged(device->pinned, ring->nslots * ring->slot_nbytes, 0, tag,
+                                           &ring->block)) == FY_STATUS_PINNED_LIMIT &&
            ring->slot_nbytes > calibration->slot_smallest_nbytes)
         ring->slot_nbytes /= 2; /* others hold the rest: slower beats not at all */
     if (status != FY_STATUS_OK) {
@@ -65,7 +70,8 @@ static fy_status_t get_ring(fy_device_t *device, struct fy__ring **out_ring)
         destroy(ring);
         return status;
     }
-    if (!__atomic_compare_exchange_n(&device->ring, &none, ring, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    if (!__atomic_compare_exchange_n(&device->ring, &none, ring, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
         destroy(ring);
         ring = none;
     } else
@@ -91,7 +97,8 @@ static void mark_taken(struct fy__ring *ring, uint32_t index, fy__slot_t *out_sl
 {
     ring->taken[index] = true;
     ring->next = (index + 1) % ring->nslots;
-    *out_slot = (fy__slot_t){ (char *)ring->block->address + index * ring->slot_nbytes, ring->slot_nbytes, index };
+    *out_slot = (fy__slot_t){ (char *)ring->block->address + index * ring->slot_nbytes,
+                              ring->slot_nbytes, index };
 }
 
 fy_status_t fy__ring_slot_nbytes(fy_device_t *device, uint64_t *out_nbytes)
@@ -152,10 +159,12 @@ void fy__ring_give(fy_device_t *device, const fy__slot_t *slot, fy__point_t poin
     fy__unlock(&ring->lock);
 }
 
-fy_status_t fy__ring_send(fy_device_t *device, const fy__slot_t *slot, void *dst, uint64_t nbytes, fy__point_t *out_point,
-                          fy__suspect_t *suspect)
+fy_status_t fy__ring_send(fy_device_t *device, const fy__slot_t *slot, void *dst, uint64_t nbytes,
+                          fy__point_t *out_point, fy__suspect_t *suspect)
 {
-    const fy_copy_t copy = { .kind = FY_COPY_UPLOAD, .host_pinned = 1, .dst = dst, .src = slot->bytes, .nbytes = nbytes };
+    const fy_copy_t copy = {
+        .kind = FY_COPY_UPLOAD, .host_pinned = 1, .dst = dst, .src = slot->bytes, .nbytes = nbytes
+    };
     uint64_t request;
     FY_TRY(fy__copy_submit(device, device->upload, "upload", copy, out_point, &request));
     if (request) fy__suspect_add(device, suspect, request);
@@ -164,18 +173,25 @@ fy_status_t fy__ring_send(fy_device_t *device, const fy__slot_t *slot, void *dst
 
 uint64_t fy__ring_chunk(const fy_device_t *device, uint64_t nbytes, uint64_t slot_nbytes)
 {
-    const uint64_t smallest = fy__calibration(device)->chunk_smallest_nbytes, eighth = (nbytes / 8 + 65535) / 65536 * 65536;
+    const uint64_t smallest = fy__calibration(device)->chunk_smallest_nbytes,
+                   eighth = (nbytes / 8 + 65535) / 65536 * 65536;
     const uint64_t chunk = eighth > smallest ? eighth : smallest;
     return chunk < slot_nbytes ? chunk : slot_nbytes;
 }
 
 /* ---- the host's side ---- */
 
-void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uint64_t before_nbytes, uint64_t nbytes)
+void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uint64_t before_nbytes,
+                      uint64_t nbytes)
 {
     fy_device_t *host = fy_device_host();
-    if (nbytes >= fy__calibration(device)->copy_by_several_nbytes) { /* the host's copy kernel has the process's one team of threads */
-        fy_desc_t descs[2] = { { .data = dst, .dtype = FY_DTYPE_U8, .rank = 1, .dims = { (int64_t)nbytes }, .strides = { 1 } } };
+    /* the host's copy kernel has the process's one team of threads */
+    if (nbytes >= fy__calibration(device)->copy_by_several_nbytes) {
+        fy_desc_t descs[2] = { { .data = dst,
+                                 .dtype = FY_DTYPE_U8,
+                                 .rank = 1,
+                                 .dims = { (int64_t)nbytes },
+                                 .strides = { 1 } } };
         descs[1] = descs[0];
         descs[1].data = (void *)(uintptr_t)src;
         const fy_launch_t launch = {
@@ -189,7 +205,8 @@ void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uin
             .nelem = nbytes,
             .nbytes = 2 * nbytes,
         };
-        if (host->backend->launch(host->dev, NULL, &launch) != FY_STATUS_OK) memcpy(dst, src, nbytes);
+        if (host->backend->launch(host->dev, NULL, &launch) != FY_STATUS_OK)
+            memcpy(dst, src, nbytes);
     } else
         memcpy(dst, src, nbytes);
     fy__staging_charge(device, before_nbytes, nbytes);
@@ -197,7 +214,8 @@ void fy__staging_copy(const fy_device_t *device, void *dst, const void *src, uin
 
 void fy__staging_charge(const fy_device_t *device, uint64_t before_nbytes, uint64_t nbytes)
 {
-    const uint64_t alone = fy__calibration(device)->copy_by_several_nbytes, left = before_nbytes < alone ? alone - before_nbytes : 0;
+    const uint64_t alone = fy__calibration(device)->copy_by_several_nbytes,
+                   left = before_nbytes < alone ? alone - before_nbytes : 0;
     const uint64_t by_one = nbytes < left ? nbytes : left;
     if (by_one) fy__charge_host(0, 2 * by_one);
     if (nbytes > by_one) fy__charge_host_copy(nbytes - by_one);
@@ -205,16 +223,18 @@ void fy__staging_charge(const fy_device_t *device, uint64_t before_nbytes, uint6
 
 /* ---- uploads ---- */
 
-fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uint64_t nbytes, fy__point_t *out_point, uint64_t *blocked_ns,
-                            fy__suspect_t *suspect)
+fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uint64_t nbytes,
+                            fy__point_t *out_point, uint64_t *blocked_ns, fy__suspect_t *suspect)
 {
     for (uint64_t done = 0; done < nbytes;) {
         fy__slot_t slot;
         fy__point_t point = 0;
         FY_TRY(fy__ring_take(device, blocked_ns, &slot));
-        const uint64_t most = fy__ring_chunk(device, nbytes, slot.nbytes), chunk = nbytes - done < most ? nbytes - done : most;
+        const uint64_t most = fy__ring_chunk(device, nbytes, slot.nbytes),
+                       chunk = nbytes - done < most ? nbytes - done : most;
         fy__staging_copy(device, slot.bytes, (const char *)src + done, done, chunk);
-        const fy_status_t status = fy__ring_send(device, &slot, (char *)dst + done, chunk, &point, suspect);
+        const fy_status_t status =
+            fy__ring_send(device, &slot, (char *)dst + done, chunk, &point, suspect);
         fy__ring_give(device, &slot, point);
         if (status != FY_STATUS_OK) return status;
         *out_point = point;
@@ -225,8 +245,10 @@ fy_status_t fy__ring_upload(fy_device_t *device, void *dst, const void *src, uin
 
 void fy__ring_destroy(fy_device_t *device)
 {
-    /* In the child of a fork others seem to wait who are not there, and who destroys a condition waits for them. */
-    if (atomic_load(&device->lost) == FY__LOST_BY_FORK) pthread_cond_init(&device->ring->given, NULL);
+    /* In the child of a fork others seem to wait who are not there, and who destroys a condition
+     * waits for them. */
+    if (atomic_load(&device->lost) == FY__LOST_BY_FORK)
+        pthread_cond_init(&device->ring->given, NULL);
     destroy(device->ring);
     device->ring = NULL;
 }

@@ -1,4 +1,5 @@
-/* A queue as runtime/ sees it: jobs are points on a timeline of their own (runtime/timeline.h) that can be looked at, submitted, taken back.
+/* A queue as runtime/ sees it: jobs are points on a timeline of their own (runtime/timeline.h) that
+ * can be looked at, submitted, taken back.
  * Not here: who goes when (queue.c), how one goes (job.c). */
 #include <string.h>
 
@@ -26,10 +27,12 @@ static void look(fy_stream_t *stream, uint64_t seq, fy__job_view_t *out_view)
                                                             : FY__JOB_OVER;
         if (job->phase == FY__PHASE_EMPTY) {
             out_view->ndependencies = job->ndependencies;
-            memcpy(out_view->dependencies, job->dependencies, job->ndependencies * sizeof *job->dependencies);
+            memcpy(out_view->dependencies, job->dependencies,
+                   job->ndependencies * sizeof *job->dependencies);
         }
     }
-    if (!job && queue->stream == stream && queue->failures && queue->failures[seq % FY__QUEUE_FAILURES].seq == seq)
+    if (!job && queue->stream == stream && queue->failures &&
+        queue->failures[seq % FY__QUEUE_FAILURES].seq == seq)
         out_view->record = queue->failures[seq % FY__QUEUE_FAILURES].record;
     fy__unlock(&queue->lock);
 }
@@ -44,7 +47,8 @@ static fy_status_t submit(fy_stream_t *stream, uint64_t seq, fy__point_t *out_na
         FY_TRY(fy__job_force(point));
         look(stream, seq, &view);
     }
-    if (!view.native && view.record && fy__device_is_lost(stream->device)) return fy__device_lost_error(stream->device);
+    if (!view.native && view.record && fy__device_is_lost(stream->device))
+        return fy__device_lost_error(stream->device);
     *out_native = view.native;
     return FY_STATUS_OK;
 }
@@ -57,7 +61,8 @@ static bool is_being_written(const fy__queue_t *queue, const fy__job_t *job)
     return false;
 }
 
-/* `job`, an upload, is taken back: uploads that came before it and go later do not heal what it leaves. The lock is held. */
+/* `job`, an upload, is taken back: uploads that came before it and go later do not heal what it
+ * leaves. The lock is held. */
 static void keep_word_of(const fy__queue_t *queue, const fy__job_t *job)
 {
     for (fy__job_t *older = queue->oldest; older != job; older = older->newer)
@@ -81,8 +86,9 @@ static bool cancel(fy_stream_t *stream, uint64_t seq)
         pthread_cond_wait(&queue->changed, &queue->lock);
     }
     if (is_upload) keep_word_of(queue, job);
-    job->record = fy__poison_record(FY_STATUS_CANCELLED, "the %s of %llu bytes was cancelled before it started",
-                                    is_upload ? "upload" : "download", (unsigned long long)job->copy.nbytes);
+    job->record = fy__poison_record(
+        FY_STATUS_CANCELLED, "the %s of %llu bytes was cancelled before it started",
+        is_upload ? "upload" : "download", (unsigned long long)job->copy.nbytes);
     fy__job_unlink(queue, job);
     fy__job_leave_word(queue, job, job->record);
     job->phase = FY__PHASE_EMPTY;
@@ -93,8 +99,14 @@ static bool cancel(fy_stream_t *stream, uint64_t seq)
     return true;
 }
 
-static void pump(fy_stream_t *stream) { (void)fy__queue_submit_standing(atomic_load(&stream->jobs), false); }
-static void flush(fy_stream_t *stream) { (void)fy__queue_submit_standing(atomic_load(&stream->jobs), true); }
+static void pump(fy_stream_t *stream)
+{
+    (void)fy__queue_submit_standing(atomic_load(&stream->jobs), false);
+}
+static void flush(fy_stream_t *stream)
+{
+    (void)fy__queue_submit_standing(atomic_load(&stream->jobs), true);
+}
 
 static fy_status_t drain(fy_stream_t *stream, uint64_t timeout_ns)
 {
@@ -104,8 +116,10 @@ static fy_status_t drain(fy_stream_t *stream, uint64_t timeout_ns)
     (void)fy__queue_submit_standing(queue, false);
     fy__lock(&queue->lock);
     while (queue->oldest && status == FY_STATUS_OK)
-        status = fy__queue_wait_for_flight(queue, fy__device_left_ns(queue->device, timeout_ns, start_ns));
-    while (queue->nadmitted && status == FY_STATUS_OK && timeout_ns == FY_FOREVER) pthread_cond_wait(&queue->changed, &queue->lock);
+        status = fy__queue_wait_for_flight(queue,
+                                           fy__device_left_ns(queue->device, timeout_ns, start_ns));
+    while (queue->nadmitted && status == FY_STATUS_OK && timeout_ns == FY_FOREVER)
+        pthread_cond_wait(&queue->changed, &queue->lock);
     fy__unlock(&queue->lock);
     return status;
 }

@@ -1,5 +1,6 @@
-/* Uploads. The path of one: host bytes, packed dense if they are not · through the ring (COPY) or in place (BORROW) · DMA on the upload
- * engine · cast or scatter on the device if dst is of another dtype or layout. A synchronous device copies inside the call.
+/* Uploads. The path of one: host bytes, packed dense if they are not · through the ring (COPY) or
+ * in place (BORROW) · DMA on the upload engine · cast or scatter on the device if dst is of another
+ * dtype or layout. A synchronous device copies inside the call.
  * Not here: the ring (ring.c), budgets (runtime/guard.c). */
 #include "transfer/upload.h"
 
@@ -23,7 +24,8 @@ static fy_status_t pack(fy__thread_t *thread, const fy_tensor_t *src, fy__storag
     fy__end_t from, to;
     *out_packed = NULL;
     if (src->contiguous || !src->nelem) return FY_STATUS_OK;
-    FY_TRY(fy__storage_create_scratch(thread, host, fy__tensor_nbytes(src), NULL, FY_CATEGORY_STAGING, out_packed));
+    FY_TRY(fy__storage_create_scratch(thread, host, fy__tensor_nbytes(src), NULL,
+                                      FY_CATEGORY_STAGING, out_packed));
     fy__end_of(src, &from);
     fy__end_dense(src, (fy_dtype_t)src->dtype, *out_packed, &to);
     const fy_status_t status = fy__convert(host, NULL, &to, &from, src->nelem);
@@ -34,8 +36,9 @@ static fy_status_t pack(fy__thread_t *thread, const fy_tensor_t *src, fy__storag
     return status;
 }
 
-/* The point is the one that stands where uploads note their reads: it stands for earlier ones, too. Several threads may upload from one
- * tensor: whoever finds another point there than he noted looks again. */
+/* The point is the one that stands where uploads note their reads: it stands for earlier ones, too.
+ * Several threads may upload from one tensor: whoever finds another point there than he noted looks
+ * again. */
 void fy__upload_borrow(fy__storage_t *storage)
 {
     const _Atomic fy__point_t *reader = &storage->hazard.readers[FY__READER_UPLOAD];
@@ -61,7 +64,10 @@ typedef struct upload {
     fy__suspect_t suspect; /* what may turn out about its copies */
 } upload_t;
 
-static bool replaces(const fy_tensor_t *dst) { return dst->contiguous && fy__tensor_nbytes(dst) == dst->storage->nbytes; }
+static bool replaces(const fy_tensor_t *dst)
+{
+    return dst->contiguous && fy__tensor_nbytes(dst) == dst->storage->nbytes;
+}
 
 /* Stands in the engine's queue, conversion and all. */
 static fy_status_t stand(fy__thread_t *thread, upload_t *upload, const fy_copy_t *copy)
@@ -89,15 +95,18 @@ static fy_status_t send_borrowed(fy__thread_t *thread, upload_t *upload)
     fy_device_t *device = upload->device;
     fy__hazard_t *hazard = &upload->target.storage->hazard;
     const uint64_t nbytes = fy__tensor_nbytes(upload->src);
-    const fy_copy_t copy = { FY_COPY_UPLOAD, 1, upload->target.desc.data, upload->src->data, nbytes, NULL };
+    const fy_copy_t copy = { FY_COPY_UPLOAD,    1,      upload->target.desc.data,
+                             upload->src->data, nbytes, NULL };
     fy__point_t point = 0;
     uint64_t request = 0;
     if (!fy__queue_admit(device->uploads, nbytes)) return stand(thread, upload, &copy);
     fy_status_t status = fy__hazard_before_write(hazard, upload->stream, FY__WAIT_UPLOAD_WRITE);
-    if (status == FY_STATUS_OK) status = fy__copy_submit(device, upload->stream, "upload", copy, &point, &request);
+    if (status == FY_STATUS_OK)
+        status = fy__copy_submit(device, upload->stream, "upload", copy, &point, &request);
     fy__queue_sent(device->uploads, nbytes, point);
     if (status != FY_STATUS_OK) return status;
-    fy__hazard_read(&upload->src->storage->hazard, upload->stream, point); /* the block goes back to its pool as pending */
+    /* the block goes back to its pool as pending */
+    fy__hazard_read(&upload->src->storage->hazard, upload->stream, point);
     fy__upload_borrow(upload->src->storage);
     fy__hazard_written(hazard, point);
     upload->sent = true;
@@ -113,9 +122,12 @@ static fy_status_t send(fy__thread_t *thread, upload_t *upload, const void *byte
     fy__hazard_t *hazard = &upload->target.storage->hazard;
     fy__point_t point = 0;
     if (!upload->stream) {
-        const fy_copy_t copy = {
-            FY_COPY_UPLOAD, upload->options->contract == FY_HOST_BORROW, upload->target.desc.data, bytes, nbytes, NULL
-        };
+        const fy_copy_t copy = { FY_COPY_UPLOAD,
+                                 upload->options->contract == FY_HOST_BORROW,
+                                 upload->target.desc.data,
+                                 bytes,
+                                 nbytes,
+                                 NULL };
         FY_TRY(device->backend->copy(device->dev, NULL, &copy));
         fy__charge_host(0, 2 * nbytes);
         upload->sent = true;
@@ -123,19 +135,23 @@ static fy_status_t send(fy__thread_t *thread, upload_t *upload, const void *byte
     }
     if (upload->options->contract == FY_HOST_BORROW) return send_borrowed(thread, upload);
     FY_TRY(fy__hazard_before_write(hazard, upload->stream, FY__WAIT_UPLOAD_WRITE));
-    const fy_status_t status =
-        fy__ring_upload(device, upload->target.desc.data, bytes, nbytes, &point, &upload->blocked_ns, &upload->suspect);
-    if (point) fy__hazard_written(hazard, point); /* a chunk is on its way even if a later one failed */
+    const fy_status_t status = fy__ring_upload(device, upload->target.desc.data, bytes, nbytes,
+                                               &point, &upload->blocked_ns, &upload->suspect);
+    /* a chunk is on its way even if a later one failed */
+    if (point) fy__hazard_written(hazard, point);
     upload->sent = point != 0;
     return status;
 }
 
-fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst, const fy_tensor_t *src,
-                           const fy_transfer_options_t *options, uint64_t *blocked_ns, bool *out_changed, fy__suspect_t *suspect)
+fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_t *dst,
+                           const fy_tensor_t *src, const fy_transfer_options_t *options,
+                           uint64_t *blocked_ns, bool *out_changed, fy__suspect_t *suspect)
 {
-    upload_t upload = {
-        .device = device, .stream = device->synchronous ? NULL : device->upload, .dst = dst, .src = src, .options = options
-    };
+    upload_t upload = { .device = device,
+                        .stream = device->synchronous ? NULL : device->upload,
+                        .dst = dst,
+                        .src = src,
+                        .options = options };
     fy__storage_t *packed = NULL, *raw = NULL;
     fy_status_t status;
     *out_changed = false;
@@ -147,7 +163,8 @@ fy_status_t fy__upload_run(fy__thread_t *thread, fy_device_t *device, fy_tensor_
     if (upload.direct)
         upload.target = upload.final;
     else {
-        FY_CHECK(fy__storage_create_scratch(thread, device, fy__tensor_nbytes(src), upload.stream, FY_CATEGORY_STAGING, &raw));
+        FY_CHECK(fy__storage_create_scratch(thread, device, fy__tensor_nbytes(src), upload.stream,
+                                            FY_CATEGORY_STAGING, &raw));
         fy__end_dense(dst, (fy_dtype_t)src->dtype, raw, &upload.target);
     }
     status = send(thread, &upload, packed ? packed->data : src->data);
@@ -171,34 +188,41 @@ void fy__upload_left(fy_tensor_t *dst, const fy__suspect_t *suspect)
     if (replaces(dst)) fy__storage_late_clear(device, dst->storage);
     if (!fy__suspect_any(suspect)) return;
     fy__storage_late_add(device, dst->storage, suspect);
-    fy__fault_belongs(device, suspect, atomic_load(&dst->storage->hazard.writer), FY__FAULT_ALSO_TRANSFER);
+    fy__fault_belongs(device, suspect, atomic_load(&dst->storage->hazard.writer),
+                      FY__FAULT_ALSO_TRANSFER);
 }
 
-fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src, const fy_device_t *device, fy_host_contract_t contract)
+fy_status_t fy__upload_check_source(const char *what, const fy_tensor_t *src,
+                                    const fy_device_t *device, fy_host_contract_t contract)
 {
     char text[128];
     const fy__thread_t *thread = fy__thread();
     if (thread) FY_TRY(fy__tape_check_leaving(thread, src, what));
     if (!src->storage->device->is_host)
         return FY_FAIL(DEVICE_MISMATCH,
-                       "%s: src %s is on %s; an upload starts on the host\n  Fetch it first: fy_tensor_download (%llu bytes)", what,
-                       fy__tensor_format(src, text, sizeof text), src->storage->device->spec, (ull)fy__tensor_nbytes(src));
+                       "%s: src %s is on %s; an upload starts on the host\n  Fetch it first: "
+                       "fy_tensor_download (%llu bytes)",
+                       what, fy__tensor_format(src, text, sizeof text), src->storage->device->spec,
+                       (ull)fy__tensor_nbytes(src));
     if (contract == FY_HOST_BORROW && !device->synchronous && src->nelem) {
         if (!src->storage->pinned || src->storage->peer != device)
-            return FY_FAIL(
-                INVALID_ARGUMENT,
-                "%s: FY_HOST_BORROW needs memory that is pinned for %s; src %s is not\n  Make it with fy_tensor_create_pinned, or use "
-                "FY_HOST_COPY",
-                what, device->spec, fy__tensor_format(src, text, sizeof text));
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "%s: FY_HOST_BORROW needs memory that is pinned for %s; src %s is not\n "
+                           " Make it with fy_tensor_create_pinned, or use "
+                           "FY_HOST_COPY",
+                           what, device->spec, fy__tensor_format(src, text, sizeof text));
         if (!src->contiguous)
-            return FY_FAIL(INVALID_ARGUMENT, "%s: FY_HOST_BORROW needs a contiguous source; %s is a strided view\n  Use FY_HOST_COPY", what,
-                           fy__tensor_format(src, text, sizeof text));
+            return FY_FAIL(INVALID_ARGUMENT,
+                           "%s: FY_HOST_BORROW needs a contiguous source; %s is a strided view\n  "
+                           "Use FY_HOST_COPY",
+                           what, fy__tensor_format(src, text, sizeof text));
     }
     return fy__suspect_resolve(src->storage->device, &((fy_tensor_t *)src)->storage->suspect, what);
 }
 
-void fy__upload_note(fy__thread_t *thread, const fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options,
-                     fy_path_t path, uint64_t blocked_ns, const void *caller)
+void fy__upload_note(fy__thread_t *thread, const fy_tensor_t *dst, const fy_tensor_t *src,
+                     const fy_transfer_options_t *options, fy_path_t path, uint64_t blocked_ns,
+                     const void *caller)
 {
     fy__transfer_note(thread, &(fy__transfer_record_t){
                                   .direction = FY__UPLOAD,
@@ -208,7 +232,8 @@ void fy__upload_note(fy__thread_t *thread, const fy_tensor_t *dst, const fy_tens
                                   .src = src->storage,
                                   .nbytes = fy__tensor_nbytes(src),
                                   .blocked_ns = blocked_ns,
-                                  .point = atomic_load_explicit(&dst->storage->hazard.writer, memory_order_relaxed),
+                                  .point = atomic_load_explicit(&dst->storage->hazard.writer,
+                                                                memory_order_relaxed),
                                   .site = options->site,
                                   .caller = caller,
                                   .contract = options->contract,
@@ -218,10 +243,13 @@ void fy__upload_note(fy__thread_t *thread, const fy_tensor_t *dst, const fy_tens
 
 fy_path_t fy__upload_path(const fy_device_t *device, fy_host_contract_t contract)
 {
-    return device->synchronous ? FY_PATH_HOST : contract == FY_HOST_BORROW ? FY_PATH_DIRECT : FY_PATH_STAGED;
+    return device->synchronous          ? FY_PATH_HOST
+           : contract == FY_HOST_BORROW ? FY_PATH_DIRECT
+                                        : FY_PATH_STAGED;
 }
 
-fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const fy_transfer_options_t *options, fy_tensor_t **out_dst)
+fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device,
+                             const fy_transfer_options_t *options, fy_tensor_t **out_dst)
 {
     fy__thread_t *thread = fy__thread();
     uint64_t blocked_ns = 0;
@@ -229,18 +257,22 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
     if (!out_dst) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload: out_dst is NULL");
     *out_dst = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!src || !device) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload: %s is NULL", src ? "device" : "src");
+    if (!src || !device)
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_upload: %s is NULL", src ? "device" : "src");
     if (fy__tensor_is_gone(src)) return fy__refuse_gone("tensor_upload", "src");
     FY_TRY(fy__transfer_options_check("tensor_upload", &options));
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     FY_TRY(fy__recording_check(thread, device, "tensor_upload"));
     FY_TRY(fy__upload_check_source("tensor_upload", src, device, options->contract));
     const uint64_t nbytes = fy__tensor_nbytes(src);
-    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype : options->dtype;
+    const fy_dtype_t dtype = options->dtype == FY_DTYPE_SAME ? (fy_dtype_t)src->dtype
+                                                             : options->dtype;
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload"));
-    FY_TRY(fy__guard_settled(thread, fy__tensor_new(thread, device, dtype, src->rank, src->dims, src->nelem, device->upload, out_dst)));
-    const fy_status_t status =
-        fy__guard_settled(thread, fy__upload_run(thread, device, *out_dst, src, options, &blocked_ns, &changed, NULL));
+    FY_TRY(fy__guard_settled(thread, fy__tensor_new(thread, device, dtype, src->rank, src->dims,
+                                                    src->nelem, device->upload, out_dst)));
+    const fy_status_t status = fy__guard_settled(
+        thread,
+        fy__upload_run(thread, device, *out_dst, src, options, &blocked_ns, &changed, NULL));
     if (status != FY_STATUS_OK) {
         fy__error_copy_t first;
         fy__error_save(&first);
@@ -249,7 +281,8 @@ fy_status_t fy_tensor_upload(const fy_tensor_t *src, fy_device_t *device, const 
         fy__error_restore(&first);
         return status;
     }
-    fy__upload_note(thread, *out_dst, src, options, fy__upload_path(device, options->contract), blocked_ns, __builtin_return_address(0));
+    fy__upload_note(thread, *out_dst, src, options, fy__upload_path(device, options->contract),
+                    blocked_ns, __builtin_return_address(0));
     fy__storage_reap(device);
     return FY_STATUS_OK;
 }
@@ -260,17 +293,22 @@ fy_status_t fy__upload_check_into(const char *what, const fy_tensor_t *dst, cons
     bool same = dst->rank == src->rank;
     for (int i = 0; same && i < dst->rank; i++) same = dst->dims[i] == src->dims[i];
     if (!same)
-        return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, src is %s; the shapes must be equal", what, fy__tensor_format(dst, texts[0], 128),
+        return FY_FAIL(SHAPE_MISMATCH, "%s: dst is %s, src is %s; the shapes must be equal", what,
+                       fy__tensor_format(dst, texts[0], 128),
                        fy__tensor_format(src, texts[1], 128));
     FY_TRY(fy__tensor_check_writable(dst, what, "dst"));
     if (dst->storage->device->is_host && dst->storage == src->storage)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: dst and src share their bytes; use fy_copy for moves on one device", what);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: dst and src share their bytes; use fy_copy for moves on one device",
+                       what);
     return fy__storage_check_borrow(dst->storage, what);
 }
 
 void fy__upload_spoilt(fy_tensor_t *dst, fy_status_t status)
 {
-    fy__storage_spoil(dst->storage, fy__poison_record(status, "an upload into these bytes failed half way: %.90s", fy_error_get()->text));
+    fy__storage_spoil(dst->storage,
+                      fy__poison_record(status, "an upload into these bytes failed half way: %.90s",
+                                        fy_error_get()->text));
     fy__storage_wrote(dst->storage);
 }
 
@@ -280,27 +318,33 @@ void fy__upload_done(fy_tensor_t *dst)
     fy__storage_wrote(dst->storage);
 }
 
-fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, const fy_transfer_options_t *options, fy_ticket_t *out_ticket)
+fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src,
+                                  const fy_transfer_options_t *options, fy_ticket_t *out_ticket)
 {
     fy__thread_t *thread = fy__thread();
     uint64_t blocked_ns = 0;
     bool changed;
     if (out_ticket) *out_ticket = (fy_ticket_t){ 0, 0 };
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!src || !dst) return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: %s is NULL", src ? "dst" : "src");
+    if (!src || !dst)
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: %s is NULL", src ? "dst" : "src");
     if (fy__tensor_is_gone(src) || fy__tensor_is_gone(dst))
         return fy__refuse_gone("tensor_upload_into", fy__tensor_is_gone(src) ? "src" : "dst");
     FY_TRY(fy__transfer_options_check("tensor_upload_into", &options));
     if (options->dtype != FY_DTYPE_SAME && options->dtype != (fy_dtype_t)dst->dtype)
-        return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME",
-                       fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
+        return FY_FAIL(
+            INVALID_ARGUMENT,
+            "tensor_upload_into: options->dtype is %s but dst is %s; leave it at FY_DTYPE_SAME",
+            fy_dtype_name(options->dtype), fy_dtype_name((fy_dtype_t)dst->dtype));
     if (options->contract == FY_HOST_BORROW && !out_ticket)
-        return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: out_ticket is NULL; with FY_HOST_BORROW it says when src is yours again");
+        return FY_FAIL(INVALID_ARGUMENT, "tensor_upload_into: out_ticket is NULL; with "
+                                         "FY_HOST_BORROW it says when src is yours again");
     fy_device_t *device = dst->storage->device;
     if (fy__device_is_lost(device)) return fy__device_lost_error(device);
     fy__recording_t *recording = fy__recording_of(thread, device);
     if (FY_UNLIKELY(recording != NULL)) {
-        FY_TRY(fy__upload_record(thread, recording, dst, src, options, __builtin_return_address(0)));
+        FY_TRY(
+            fy__upload_record(thread, recording, dst, src, options, __builtin_return_address(0)));
         if (out_ticket) *out_ticket = (fy_ticket_t){ FY__TICKET_RECORDED, recording->uploads };
         return FY_STATUS_OK;
     }
@@ -308,20 +352,26 @@ fy_status_t fy_tensor_upload_into(fy_tensor_t *dst, const fy_tensor_t *src, cons
     FY_TRY(fy__upload_check_into("tensor_upload_into", dst, src));
     const uint64_t nbytes = fy__tensor_nbytes(src);
     FY_TRY(fy__guard_check_transfer(thread, FY__UPLOAD, nbytes, "tensor_upload_into"));
-    const fy_status_t status = fy__guard_settled(thread, fy__upload_run(thread, device, dst, src, options, &blocked_ns, &changed, NULL));
+    const fy_status_t status = fy__guard_settled(
+        thread, fy__upload_run(thread, device, dst, src, options, &blocked_ns, &changed, NULL));
     if (status != FY_STATUS_OK) {
         if (changed) fy__upload_spoilt(dst, status);
         return status;
     }
     fy__upload_done(dst);
-    fy__upload_note(thread, dst, src, options, fy__upload_path(device, options->contract), blocked_ns, __builtin_return_address(0));
-    if (out_ticket) *out_ticket = fy__point_ticket(atomic_load_explicit(&dst->storage->hazard.writer, memory_order_relaxed));
+    fy__upload_note(thread, dst, src, options, fy__upload_path(device, options->contract),
+                    blocked_ns, __builtin_return_address(0));
+    if (out_ticket)
+        *out_ticket = fy__point_ticket(
+            atomic_load_explicit(&dst->storage->hazard.writer, memory_order_relaxed));
     fy__storage_reap(device);
     return FY_STATUS_OK;
 }
 
 fy_ticket_t fy_tensor_ticket(const fy_tensor_t *tensor)
 {
-    if (!tensor || fy__tensor_is_gone(tensor) || tensor->storage->device->synchronous) return (fy_ticket_t){ 0, 0 };
-    return fy__point_ticket(atomic_load_explicit(&tensor->storage->hazard.writer, memory_order_acquire));
+    if (!tensor || fy__tensor_is_gone(tensor) || tensor->storage->device->synchronous)
+        return (fy_ticket_t){ 0, 0 };
+    return fy__point_ticket(
+        atomic_load_explicit(&tensor->storage->hazard.writer, memory_order_acquire));
 }

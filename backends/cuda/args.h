@@ -1,7 +1,8 @@
-/* What a CUDA kernel is given: one plain struct, by value: fy__cuda_args_t for any layout, or the short fy__cuda_flat_t for dense operands of
- * one axis. Three parties read this file: the host side
- * (pack.c fills it), the kernels (kernels/), and the fake driver of the tests, which rebuilds a launch record from it. So the struct
- * is a launch record in a canonical form, never a kernel's private notation: its operands, attributes and counts mean what op.h says.
+/* What a CUDA kernel is given: one plain struct, by value: fy__cuda_args_t for any layout, or the
+ * short fy__cuda_flat_t for dense operands of one axis. Three parties read this file: the host side
+ * (pack.c fills it), the kernels (kernels/), and the fake driver of the tests, which rebuilds a
+ * launch record from it. So the struct is a launch record in a canonical form, never a kernel's
+ * private notation: its operands, attributes and counts mean what op.h says.
  * Included from C and from CUDA; the two sides of one build only, so it has no ABI. */
 #ifndef FERRY_BACKENDS_CUDA_ARGS_H_
 #define FERRY_BACKENDS_CUDA_ARGS_H_
@@ -9,61 +10,62 @@
 #include <ferry/backend.h>
 
 /* X(module, kernel). A module is one .cu file and one fatbin; a kernel is found by its name. */
-#define FY__CUDA_ARGS_KERNEL_LIST(X)                                                                \
-    X(elementwise, fy_elementwise_wide_f32)  /* 4 f32 at once */                                    \
-    X(elementwise, fy_elementwise_wide_f64)  /* 2 f64 */                                            \
-    X(elementwise, fy_elementwise_wide_half) /* 8 f16 or bf16 */                                    \
-    X(elementwise, fy_elementwise_wide_int)  /* 2 i64, 4 i32, 16 u8 or bool */                      \
-    X(elementwise, fy_elementwise_f32)       /* f32, f16, bf16: computes in f32; any strides */     \
-    X(elementwise, fy_elementwise_f64)                                                              \
-    X(elementwise, fy_elementwise_int) /* i32, i64, u8, bool: computes in i64 */                    \
-    X(move, fy_cast)                                                                                \
-    X(move, fy_generate)       /* fill, arange */                                                   \
-    X(move, fy_copy)           /* copy, concat (one source each), where: by element size */         \
-    X(transpose, fy_transpose) /* copy between layouts whose neighbours lie along different axes */ \
-    X(move, fy_gather)                                                                              \
-    X(move, fy_packed)           /* many pieces out of one run of bytes, or into it */              \
-    X(random, fy_random)         /* rand, randn, randperm: draws at the counter */                  \
-    X(random, fy_random_advance) /* then moves the counter */                                       \
-    X(random, fy_dropout_begin)  /* keeps the state, then moves the counter */                      \
-    X(random, fy_dropout)        /* and dropout2d, and their gradients */                           \
-    X(reduce, fy_reduce_float)   /* sum, mean, max, min, mse_loss; in f64 */                        \
-    X(reduce, fy_reduce_int)                                                                        \
-    X(columns, fy_reduce_columns_float) /* sum, mean of whole columns */                            \
-    X(columns, fy_reduce_columns_int)                                                               \
-    X(argmax, fy_argmax)       /* of rows, or of pieces of rows */                                  \
-    X(argmax, fy_argmax_join)  /* then of the pieces' winners */                                    \
-    X(softmax, fy_softmax_f32) /* and log_softmax */                                                \
-    X(softmax, fy_softmax_f64)                                                                      \
-    X(softmax, fy_softmax_backward_f32) /* and log_softmax's */                                     \
-    X(softmax, fy_softmax_backward_f64)                                                             \
-    X(softmax_long, fy_softmax_parts_f32) /* few long rows: each piece's partial result */          \
-    X(softmax_long, fy_softmax_parts_f64)                                                           \
-    X(softmax_long, fy_softmax_join_f32) /* then the results; of the gradients too */               \
-    X(softmax_long, fy_softmax_join_f64)                                                            \
-    X(loss, fy_mse_loss_backward_f32)                                                               \
-    X(loss, fy_mse_loss_backward_f64)                                                               \
-    X(move, fy_one_hot)                                                                             \
-    X(matmul, fy_matmul_f32) /* what cuBLASLt does not take; and linear */                          \
-    X(matmul, fy_matmul_f64)                                                                        \
-    X(matmul, fy_linear_finish_f32) /* bias and activation of a product in scratch */               \
-    X(matmul, fy_linear_finish_f64)                                                                 \
-    X(conv, fy_conv2d_f32) /* and the gradients; any strides */                                     \
-    X(conv, fy_conv2d_f64)                                                                          \
-    X(conv_gemm, fy_conv2d_gemm_f32) /* these: dense operands of less than 2^30 elements */         \
-    X(conv_gemm, fy_conv2d_gemm_f64)                                                                \
-    X(conv_tensor, fy_conv2d_tensor_f16) /* on tensor cores */                                      \
-    X(conv_tensor, fy_conv2d_tensor_bf16)                                                           \
-    X(conv_depthwise, fy_conv2d_depthwise_f32) /* a group for each channel */                       \
-    X(conv_depthwise, fy_conv2d_depthwise_f64)                                                      \
-    X(pool, fy_pool2d_f32) /* max, avg, and their gradients */                                      \
-    X(pool, fy_pool2d_f64)                                                                          \
-    X(loss, fy_class_loss_f32) /* nll_loss, cross_entropy */                                        \
-    X(loss, fy_class_loss_f64)                                                                      \
-    X(loss, fy_class_loss_backward_f32)                                                             \
-    X(loss, fy_class_loss_backward_f64)                                                             \
-    X(step, fy_step_f32) /* of optimizers: reads the step number */                                 \
-    X(step, fy_step_f64)                                                                            \
+#define FY__CUDA_ARGS_KERNEL_LIST(X)                                                            \
+    X(elementwise, fy_elementwise_wide_f32)  /* 4 f32 at once */                                \
+    X(elementwise, fy_elementwise_wide_f64)  /* 2 f64 */                                        \
+    X(elementwise, fy_elementwise_wide_half) /* 8 f16 or bf16 */                                \
+    X(elementwise, fy_elementwise_wide_int)  /* 2 i64, 4 i32, 16 u8 or bool */                  \
+    X(elementwise, fy_elementwise_f32)       /* f32, f16, bf16: computes in f32; any strides */ \
+    X(elementwise, fy_elementwise_f64)                                                          \
+    X(elementwise, fy_elementwise_int) /* i32, i64, u8, bool: computes in i64 */                \
+    X(move, fy_cast)                                                                            \
+    X(move, fy_generate) /* fill, arange */                                                     \
+    X(move, fy_copy)     /* copy, concat (one source each), where: by element size */           \
+    X(transpose,                                                                                \
+      fy_transpose) /* copy between layouts whose neighbours lie along different axes */        \
+    X(move, fy_gather)                                                                          \
+    X(move, fy_packed)           /* many pieces out of one run of bytes, or into it */          \
+    X(random, fy_random)         /* rand, randn, randperm: draws at the counter */              \
+    X(random, fy_random_advance) /* then moves the counter */                                   \
+    X(random, fy_dropout_begin)  /* keeps the state, then moves the counter */                  \
+    X(random, fy_dropout)        /* and dropout2d, and their gradients */                       \
+    X(reduce, fy_reduce_float)   /* sum, mean, max, min, mse_loss; in f64 */                    \
+    X(reduce, fy_reduce_int)                                                                    \
+    X(columns, fy_reduce_columns_float) /* sum, mean of whole columns */                        \
+    X(columns, fy_reduce_columns_int)                                                           \
+    X(argmax, fy_argmax)       /* of rows, or of pieces of rows */                              \
+    X(argmax, fy_argmax_join)  /* then of the pieces' winners */                                \
+    X(softmax, fy_softmax_f32) /* and log_softmax */                                            \
+    X(softmax, fy_softmax_f64)                                                                  \
+    X(softmax, fy_softmax_backward_f32) /* and log_softmax's */                                 \
+    X(softmax, fy_softmax_backward_f64)                                                         \
+    X(softmax_long, fy_softmax_parts_f32) /* few long rows: each piece's partial result */      \
+    X(softmax_long, fy_softmax_parts_f64)                                                       \
+    X(softmax_long, fy_softmax_join_f32) /* then the results; of the gradients too */           \
+    X(softmax_long, fy_softmax_join_f64)                                                        \
+    X(loss, fy_mse_loss_backward_f32)                                                           \
+    X(loss, fy_mse_loss_backward_f64)                                                           \
+    X(move, fy_one_hot)                                                                         \
+    X(matmul, fy_matmul_f32) /* what cuBLASLt does not take; and linear */                      \
+    X(matmul, fy_matmul_f64)                                                                    \
+    X(matmul, fy_linear_finish_f32) /* bias and activation of a product in scratch */           \
+    X(matmul, fy_linear_finish_f64)                                                             \
+    X(conv, fy_conv2d_f32) /* and the gradients; any strides */                                 \
+    X(conv, fy_conv2d_f64)                                                                      \
+    X(conv_gemm, fy_conv2d_gemm_f32) /* these: dense operands of less than 2^30 elements */     \
+    X(conv_gemm, fy_conv2d_gemm_f64)                                                            \
+    X(conv_tensor, fy_conv2d_tensor_f16) /* on tensor cores */                                  \
+    X(conv_tensor, fy_conv2d_tensor_bf16)                                                       \
+    X(conv_depthwise, fy_conv2d_depthwise_f32) /* a group for each channel */                   \
+    X(conv_depthwise, fy_conv2d_depthwise_f64)                                                  \
+    X(pool, fy_pool2d_f32) /* max, avg, and their gradients */                                  \
+    X(pool, fy_pool2d_f64)                                                                      \
+    X(loss, fy_class_loss_f32) /* nll_loss, cross_entropy */                                    \
+    X(loss, fy_class_loss_f64)                                                                  \
+    X(loss, fy_class_loss_backward_f32)                                                         \
+    X(loss, fy_class_loss_backward_f64)                                                         \
+    X(step, fy_step_f32) /* of optimizers: reads the step number */                             \
+    X(step, fy_step_f64)                                                                        \
     X(step, fy_step_advance) /* then moves it */
 
 /* These take fy__cuda_flat_t: the same work over dense operands of one axis, aligned or not. */
@@ -91,24 +93,30 @@ enum fy__cuda_kernel {
     FY__CUDA_KERNEL_LIST(X)
 #undef X
         FY__CUDA_KERNEL_COUNT,
-    FY__CUDA_KERNEL_FLAT = FY__CUDA_KERNEL_fy_elementwise_flat_f32 /* from here on kernels take fy__cuda_flat_t */
+    /* from here on kernels take fy__cuda_flat_t */
+    FY__CUDA_KERNEL_FLAT = FY__CUDA_KERNEL_fy_elementwise_flat_f32
 };
 
-#define FY__CUDA_MAX_SRC     3
-#define FY__CUDA_MAX_DST     4
-#define FY__CUDA_BLOCK       256 /* threads a block, in every kernel but matmul and conv2d */
-#define FY__CUDA_TILE        16  /* those two: a block is TILE x TILE threads; fy_conv2d_f32 and _f64 make as many results */
-#define FY__CUDA_MATMUL_TILE 64  /* matmul: rows and columns of the result that a block makes, a thread 4 x 4 of them */
-#define FY__CUDA_NO_COUNT    0
-/* Edge of a square tile of fy_transpose, by element size: rows of 64 bytes or more, and 4 or 16 reads in flight a thread. */
+#define FY__CUDA_MAX_SRC 3
+#define FY__CUDA_MAX_DST 4
+#define FY__CUDA_BLOCK   256 /* threads a block, in every kernel but matmul and conv2d */
+#define FY__CUDA_TILE \
+    16 /* those two: a block is TILE x TILE threads; fy_conv2d_f32 and _f64 make as many results */
+#define FY__CUDA_MATMUL_TILE \
+    64 /* matmul: rows and columns of the result that a block makes, a thread 4 x 4 of them */
+#define FY__CUDA_NO_COUNT 0
+/* Edge of a square tile of fy_transpose, by element size: rows of 64 bytes or more, and 4 or 16
+ * reads in flight a thread. */
 #define FY__CUDA_TRANSPOSE_TILE(nbytes) ((nbytes) < 4 ? 64 : 32)
 
 enum fy__cuda_flags {
-    FY__CUDA_SMALL = 1,  /* every index and every element offset fits 31 bits: 32-bit index arithmetic will do */
+    /* every index and every element offset fits 31 bits: 32-bit index arithmetic will do */
+    FY__CUDA_SMALL = 1,
     FY__CUDA_ALIGNED = 2 /* see `wide` */
 };
 
-/* An operand, with the pointer as a device address. Elementwise: rank and dims of all operands are equal (collapsed), stride 0 repeats. */
+/* An operand, with the pointer as a device address. Elementwise: rank and dims of all operands are
+ * equal (collapsed), stride 0 repeats. */
 typedef struct fy__cuda_operand {
     uint64_t data;
     int32_t dtype, rank;
@@ -146,25 +154,31 @@ typedef struct fy__cuda_args {
     uint32_t flags;      /* fy__cuda_flags */
     uint32_t accumulate; /* 1: add to dst[0] */
     uint64_t nelem;      /* of dst[0] */
-    uint64_t fault;      /* ops that index: where 1 is written if an index is out of range; else 0 */
-    /* Reductions, softmax, losses of classes (a row each): threads that share one result, 1, 32 or FY__CUDA_BLOCK. */
+    /* ops that index: where 1 is written if an index is out of range; else 0 */
+    uint64_t fault;
+    /* Reductions, softmax, losses of classes (a row each): threads that share one result, 1, 32 or
+     * FY__CUDA_BLOCK. */
     uint32_t lanes;
-    /* So many neighbouring elements (2, 4, 8, 16) along the last axis belong to one thread; 0: one. FY__CUDA_ALIGNED says that they may be
-     * accessed at once, up to 16 bytes a time, in every operand that does not repeat there. pack_wide.c says when. */
+    /* So many neighbouring elements (2, 4, 8, 16) along the last axis belong to one thread; 0: one.
+     * FY__CUDA_ALIGNED says that they may be accessed at once, up to 16 bytes a time, in every
+     * operand that does not repeat there. pack_wide.c says when. */
     uint32_t wide;
-    /* Reductions: the number of elements of one result, if it is larger than that of src (src are partial results); else NO_COUNT.
+    /* Reductions: the number of elements of one result, if it is larger than that of src (src are
+     * partial results); else NO_COUNT.
      * Rows in pieces (pack_rows.c): elements of a piece. */
     uint64_t count;
-    /* Weights' gradients of conv2d: dst[0] may have an axis in front; then slice i of n is the gradient over images N i / n .. N (i + 1) / n,
-     * in f32 (f64: f64), and not accumulated. */
-    /* Concat: where along the axis this source begins is already in dst[0].data; dst[0].dims are the source's. */
+    /* Weights' gradients of conv2d: dst[0] may have an axis in front; then slice i of n is the
+     * gradient over images N i / n .. N (i + 1) / n, in f32 (f64: f64), and not accumulated. */
+    /* Concat: where along the axis this source begins is already in dst[0].data; dst[0].dims are
+     * the source's. */
     fy__cuda_attrs_t attrs;
     fy__cuda_operand_t dst[FY__CUDA_MAX_DST];
     fy__cuda_operand_t src[FY__CUDA_MAX_SRC];
 } fy__cuda_args_t;
 
-/* The same of a launch whose operands have one axis, side by side (stride 1) or one element for all (stride 0): 128 bytes instead of 1,104, which
- * the driver copies at every launch. Operand places: dst[0], src[0 .. 2], dst[1 .. 3]. flat.h turns one struct into the other. */
+/* The same of a launch whose operands have one axis, side by side (stride 1) or one element for all
+ * (stride 0): 128 bytes instead of 1,104, which the driver copies at every launch. Operand places:
+ * dst[0], src[0 .. 2], dst[1 .. 3]. flat.h turns one struct into the other. */
 enum { FY__CUDA_FLAT_OPERANDS = FY__CUDA_MAX_SRC + FY__CUDA_MAX_DST };
 typedef struct fy__cuda_flat {
     uint32_t struct_size;

@@ -1,5 +1,6 @@
-/* The plugin's one symbol and its table of slots. Opening the plugin touches no driver: that happens when devices are counted, so that
- * "no driver" is an explained refusal and not a plugin that does not load. Start with driver.h, then device.h. */
+/* The plugin's one symbol and its table of slots. Opening the plugin touches no driver: that
+ * happens when devices are counted, so that "no driver" is an explained refusal and not a plugin
+ * that does not load. Start with driver.h, then device.h. */
 #include "backends/cuda/device.h"
 #include "backends/cuda/nccl.h"
 #include "backends/cuda/nvtx.h"
@@ -42,15 +43,19 @@ static const fy_backend_t backend = {
     .regions = fy__cuda_regions,
 };
 
-FY_API fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend);
+FY_API fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi,
+                                   const fy_backend_t **out_backend);
 
-fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend)
+fy_status_t fy_backend_open(const fy_host_api_t *host, uint32_t abi,
+                            const fy_backend_t **out_backend)
 {
     *out_backend = NULL;
     fy__cuda.host = host;
     if (abi != FY_BACKEND_ABI || host->abi != FY_BACKEND_ABI)
-        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "the cuda plugin speaks backend ABI %u, this Ferry speaks %u: rebuild one of them",
-                             FY_BACKEND_ABI, abi);
+        return FY__CUDA_FAIL(
+            FY_STATUS_UNSUPPORTED,
+            "the cuda plugin speaks backend ABI %u, this Ferry speaks %u: rebuild one of them",
+            FY_BACKEND_ABI, abi);
     *out_backend = &backend;
     return FY_STATUS_OK;
 }

@@ -1,4 +1,5 @@
-/* What a driver's failure is called and what its text says. The table is codes.h. A device that is lost is told with its breadcrumbs. */
+/* What a driver's failure is called and what its text says. The table is codes.h. A device that is
+ * lost is told with its breadcrumbs. */
 #include "backends/cuda/codes.h"
 
 #include <stdarg.h>
@@ -35,7 +36,9 @@ static int ends_the_process(CUresult code)
 static const char *name_of(CUresult code)
 {
     const char *name = NULL;
-    if (fy__cuda.cuGetErrorName != NULL && fy__cuda.cuGetErrorName(code, &name) == CUDA_SUCCESS && name != NULL) return name;
+    if (fy__cuda.cuGetErrorName != NULL && fy__cuda.cuGetErrorName(code, &name) == CUDA_SUCCESS &&
+        name != NULL)
+        return name;
     switch ((int)code) {
 #define X(number, name, status) \
     case number: return "CUDA_ERROR_" #name;
@@ -49,20 +52,29 @@ static const char *name_of(CUresult code)
 static const char *advice(CUresult code, fy_status_t status)
 {
     switch (status) {
-    case FY_STATUS_OUT_OF_MEMORY: return "free or trim device memory (another process may hold some: see nvidia-smi), then try again";
+    case FY_STATUS_OUT_OF_MEMORY:
+        return "free or trim device memory (another process may hold some: see nvidia-smi), then "
+               "try again";
     case FY_STATUS_DEVICE_LOST:
-        if (ends_the_process(code)) return "this process can use CUDA no more: save host tensors, they stay readable, and restart";
+        if (ends_the_process(code))
+            return "this process can use CUDA no more: save host tensors, they stay readable, and "
+                   "restart";
         return "close this device and open it again; host tensors stay readable";
     case FY_STATUS_UNAVAILABLE: return "check the driver and CUDA_VISIBLE_DEVICES with nvidia-smi";
-    case FY_STATUS_UNSUPPORTED: return "this driver or GPU cannot do it; docs/cuda.md lists what is needed";
-    case FY_STATUS_BUSY: return "the memory is page-locked already: unregister it there first, or hand Ferry other memory";
+    case FY_STATUS_UNSUPPORTED:
+        return "this driver or GPU cannot do it; docs/cuda.md lists what is needed";
+    case FY_STATUS_BUSY:
+        return "the memory is page-locked already: unregister it there first, or hand Ferry other "
+               "memory";
     case FY_STATUS_INVALID_ARGUMENT: return "the driver does not accept what it was given";
-    case FY_STATUS_INTERNAL: return "the driver was called in a way it does not expect: please report this text";
+    case FY_STATUS_INTERNAL:
+        return "the driver was called in a way it does not expect: please report this text";
     default: return "it may succeed later";
     }
 }
 
-fy_status_t fy__cuda_failed(CUresult code, const char *file, int line, const char *call, const char *format, ...)
+fy_status_t fy__cuda_failed(CUresult code, const char *file, int line, const char *call,
+                            const char *format, ...)
 {
     char asked[200], crumbs[320] = "";
     va_list args;
@@ -70,10 +82,12 @@ fy_status_t fy__cuda_failed(CUresult code, const char *file, int line, const cha
     vsnprintf(asked, sizeof asked, format, args);
     va_end(args);
     const char *text = NULL;
-    if (fy__cuda.cuGetErrorString == NULL || fy__cuda.cuGetErrorString(code, &text) != CUDA_SUCCESS || text == NULL) text = "no text";
+    if (fy__cuda.cuGetErrorString == NULL ||
+        fy__cuda.cuGetErrorString(code, &text) != CUDA_SUCCESS || text == NULL)
+        text = "no text";
     fy_status_t status = fy__cuda_status(code);
     if (status == FY_STATUS_DEVICE_LOST && fy__cuda_last_device != NULL)
         fy__cuda_trails_tell(&fy__cuda_last_device->trails, crumbs, sizeof crumbs);
-    return fy__cuda.host->fail(status, file, line, "%s: %s gave %s (%d: %s)\n  %s%s", asked, call, name_of(code), (int)code, text,
-                               advice(code, status), crumbs);
+    return fy__cuda.host->fail(status, file, line, "%s: %s gave %s (%d: %s)\n  %s%s", asked, call,
+                               name_of(code), (int)code, text, advice(code, status), crumbs);
 }

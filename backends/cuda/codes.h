@@ -1,14 +1,19 @@
-/* What the driver's codes mean to Ferry: every CUresult that the toolkit's cuda.h knows, in one table. tests/unit/cuda/test_codes.c reads
- * cuda.h and fails if a code is missing here, so a newer toolkit's codes are decided about and not forgotten. Numbers, not the
- * toolkit's names: an older toolkit lacks some. Not here: cuBLASLt's codes (lt_library.c). Next: codes.c for the texts. */
+/* What the driver's codes mean to Ferry: every CUresult that the toolkit's cuda.h knows, in one
+ * table. tests/unit/cuda/test_codes.c reads cuda.h and fails if a code is missing here, so a newer
+ * toolkit's codes are decided about and not forgotten. Numbers, not the toolkit's names: an older
+ * toolkit lacks some. Not here: cuBLASLt's codes (lt_library.c). Next: codes.c for the texts. */
 #ifndef FERRY_BACKENDS_CUDA_CODES_H_
 #define FERRY_BACKENDS_CUDA_CODES_H_
 
-/* After one of these thirteen, says the driver's manual, the process can use no CUDA any more. The other codes of DEVICE_LOST (214, 220:
- * memory or a link gave wrong bits; 709: somebody reset the device) end this opening of the device. */
-#define FY__CUDA_PROCESS_FATAL_LIST(X) X(226) X(700) X(702) X(710) X(714) X(715) X(716) X(717) X(718) X(719) X(721) X(810) X(911)
+/* After one of these thirteen, says the driver's manual, the process can use no CUDA any more. The
+ * other codes of DEVICE_LOST (214, 220:
+ * memory or a link gave wrong bits; 709: somebody reset the device) end this opening of the
+ * device. */
+#define FY__CUDA_PROCESS_FATAL_LIST(X) \
+    X(226) X(700) X(702) X(710) X(714) X(715) X(716) X(717) X(718) X(719) X(721) X(810) X(911)
 
-/* X(number, name after CUDA_ERROR_, fy_status_t after FY_STATUS_). INTERNAL: only a mistake of ours gives it. */
+/* X(number, name after CUDA_ERROR_, fy_status_t after FY_STATUS_). INTERNAL: only a mistake of ours
+ * gives it. */
 #define FY__CUDA_CODE_LIST(X)                            \
     X(1, INVALID_VALUE, INVALID_ARGUMENT)                \
     X(2, OUT_OF_MEMORY, OUT_OF_MEMORY)                   \

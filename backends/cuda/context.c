@@ -1,12 +1,14 @@
-/* The current context of a thread, and the lifetime of primary contexts. If a thread has no current context, Ferry sets the device's and
- * leaves it current, as the runtime API does. If the application has made another one current, Ferry pushes and pops the device's around each call.
+/* The current context of a thread, and the lifetime of primary contexts. If a thread has no current
+ * context, Ferry sets the device's and leaves it current, as the runtime API does. If the
+ * application has made another one current, Ferry pushes and pops the device's around each call.
  * Next: device.c. */
 #include <pthread.h>
 
 #include "backends/cuda/device.h"
 #include "backends/cuda/nccl.h"
 
-/* The context that Ferry has set on this thread: a call for another device replaces it without a push. */
+/* The context that Ferry has set on this thread: a call for another device replaces it without a
+ * push. */
 static _Thread_local CUcontext left;
 
 void fy__cuda_note(fy__cuda_device_t *dev, CUresult code)
@@ -16,7 +18,8 @@ void fy__cuda_note(fy__cuda_device_t *dev, CUresult code)
 }
 
 /* cuCtxGetCurrent is one thread-local read, and the only call of a steady launch here. */
-static CUresult make_current(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame, const char **out_call)
+static CUresult make_current(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame,
+                             const char **out_call)
 {
     CUcontext current = NULL;
     out_frame->pushed = 0;
@@ -41,7 +44,8 @@ fy_status_t fy__cuda_is_usable(fy__cuda_device_t *dev)
     if (lost == 0) return FY_STATUS_OK;
     if (lost < 0) return fy__cuda_nccl_lost(dev, -lost);
     fy__cuda_last_device = dev;
-    return fy__cuda_failed((CUresult)lost, __FILE__, __LINE__, "an earlier call", "cuda:%d is lost", dev->index);
+    return fy__cuda_failed((CUresult)lost, __FILE__, __LINE__, "an earlier call", "cuda:%d is lost",
+                           dev->index);
 }
 
 fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
@@ -50,10 +54,12 @@ fy_status_t fy__cuda_enter(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
     FY_TRY(fy__cuda_is_usable(dev));
     CUresult code = fy__cuda_checked(dev, make_current(dev, out_frame, &call));
     if (code == CUDA_SUCCESS) return FY_STATUS_OK;
-    return fy__cuda_failed(code, __FILE__, __LINE__, call, "using cuda:%d on this thread", dev->index);
+    return fy__cuda_failed(code, __FILE__, __LINE__, call, "using cuda:%d on this thread",
+                           dev->index);
 }
 
-/* Tries twice: the failure may be one of earlier work, and memory that is not freed now is never freed. */
+/* Tries twice: the failure may be one of earlier work, and memory that is not freed now is never
+ * freed. */
 int fy__cuda_enter_to_release(fy__cuda_device_t *dev, fy__cuda_frame_t *out_frame)
 {
     const char *call;
@@ -68,18 +74,21 @@ void fy__cuda_leave(const fy__cuda_frame_t *frame)
     if (frame->pushed) fy__cuda.cuCtxPopCurrent(&popped);
 }
 
-/* ---- the primary context ----
- * Making one takes hundreds of milliseconds. So the first close of a device keeps its reference for the process, and later openings find
- * the context alive. Each opening also takes a separate reference: if the application has reset the context, that makes it again. */
+/* ---- the primary context ---- Making one takes hundreds of milliseconds. So the first close of a
+ * device keeps its reference for the process, and later openings find the context alive. Each
+ * opening also takes a separate reference: if the application has reset the context, that makes it
+ * again. */
 
 enum { KEPT = 64 };
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned char kept[KEPT]; /* by index of device: the process has a reference; guarded by kept_lock */
+/* by index of device: the process has a reference; guarded by kept_lock */
+static unsigned char kept[KEPT];
 
 fy_status_t fy__cuda_context_retain(fy__cuda_device_t *dev)
 {
-    const fy_status_t status = FY__CUDA_CALL(dev, cuDevicePrimaryCtxRetain, (&dev->context, dev->handle),
-                                             "retaining the primary context of cuda:%d (%s)", dev->index, dev->model);
+    const fy_status_t status =
+        FY__CUDA_CALL(dev, cuDevicePrimaryCtxRetain, (&dev->context, dev->handle),
+                      "retaining the primary context of cuda:%d (%s)", dev->index, dev->model);
     if (status != FY_STATUS_OK) dev->context = NULL;
     return status;
 }
@@ -88,9 +97,11 @@ void fy__cuda_context_release(fy__cuda_device_t *dev)
 {
     int nreferences = 1;
     const int is_lost = atomic_load(&dev->lost) > 0;
-    if (is_lost && dev->context == left) { /* the context may end now: a dead one must not stay current */
+    /* the context may end now: a dead one must not stay current */
+    if (is_lost && dev->context == left) {
         CUcontext current = NULL;
-        if (fy__cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == left) (void)fy__cuda.cuCtxSetCurrent(NULL);
+        if (fy__cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == left)
+            (void)fy__cuda.cuCtxSetCurrent(NULL);
         left = NULL;
     }
     pthread_mutex_lock(&kept_lock);

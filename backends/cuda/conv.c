@@ -1,5 +1,6 @@
-/* Convolutions: cuDNN where it is there and takes them, else one of Ferry's kernels, chosen by layout and dtype. The gradients of both
- * parameters are two ops, one after the other. Not here: arguments and cutting (pack_conv.c), cuDNN's plans (dnn.c). */
+/* Convolutions: cuDNN where it is there and takes them, else one of Ferry's kernels, chosen by
+ * layout and dtype. The gradients of both parameters are two ops, one after the other. Not here:
+ * arguments and cutting (pack_conv.c), cuDNN's plans (dnn.c). */
 #include "backends/cuda/conv.h"
 
 #include <string.h>
@@ -14,21 +15,24 @@ static void tell_slow(fy__cuda_device_t *dev)
     if (atomic_exchange(&dev->told_slow_conv, 1)) return;
     fy__cuda.host->log(
         FY_LOG_WARNING,
-        "cuda:%d: the plain kernel runs a convolution, slowly: an operand is not row-major without gaps (fy_contiguous makes a "
+        "cuda:%d: the plain kernel runs a convolution, slowly: an operand is not row-major without "
+        "gaps (fy_contiguous makes a "
         "copy that is), has 2^30 elements or more, or is bf16 on a card older than 8.0 (said once)",
         dev->index);
 }
 
 /* ---- cuDNN ---- */
 
-/* Windows over one channel each are no product: our kernel for them reads everything once. What is dense and has work has a fast kernel. */
+/* Windows over one channel each are no product: our kernel for them reads everything once. What is
+ * dense and has work has a fast kernel. */
 static int takes_dnn(fy__cuda_device_t *dev, const fy_launch_t *launch, int kernel)
 {
     if (kernel != FY__CUDA_CONV_GEMM && kernel != FY__CUDA_CONV_TENSOR) return 0;
     uintptr_t bits = (uintptr_t)launch->dst[0].data;
     for (int i = 0; i < 2; i++) bits |= (uintptr_t)launch->src[i].data;
     if (bits % 16 != 0) return 0;
-    if (launch->nsrc == 3 && launch->src[2].strides[0] != 1 && launch->src[2].dims[0] != 1) return 0;
+    if (launch->nsrc == 3 && launch->src[2].strides[0] != 1 && launch->src[2].dims[0] != 1)
+        return 0;
     if (launch->nsrc == 3 && (uintptr_t)launch->src[2].data % 16 != 0) return 0;
     return fy__cuda_dnn_is_there(dev);
 }
@@ -36,9 +40,11 @@ static int takes_dnn(fy__cuda_device_t *dev, const fy_launch_t *launch, int kern
 static fy__cuda_dnn_problem_t problem_of(const fy_launch_t *launch)
 {
     const fy_conv2d_attrs_t *attrs = launch->attrs; /* those of a gradient begin alike */
-    const int forward = launch->op == FY_OP_CONV2D, weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
+    const int forward = launch->op == FY_OP_CONV2D,
+              weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
     const fy_desc_t *x = forward ? &launch->src[0] : weight ? &launch->src[1] : &launch->dst[0];
-    const fy_desc_t *w = weight ? &launch->dst[0] : &launch->src[1], *y = forward ? &launch->dst[0] : &launch->src[0];
+    const fy_desc_t *w = weight ? &launch->dst[0] : &launch->src[1],
+                    *y = forward ? &launch->dst[0] : &launch->src[0];
     const int bias = forward && launch->nsrc == 3;
     return (fy__cuda_dnn_problem_t){
         .kind = forward  ? FY__CUDA_DNN_FORWARD
@@ -89,16 +95,19 @@ static fy_status_t launch_dnn(fy__cuda_device_t *dev, CUstream stream, const fy_
                                                .workspace_nbytes = launch->workspace_nbytes,
                                                .accumulate = (int)(launch->accumulate & 1) };
     FY_TRY(fy__cuda_dnn_run(dev, stream, &problem, &operands));
-    const int relu = launch->op == FY_OP_CONV2D && ((const fy_conv2d_attrs_t *)launch->attrs)->activation == FY_ACTIVATION_RELU;
+    const int relu = launch->op == FY_OP_CONV2D &&
+                     ((const fy_conv2d_attrs_t *)launch->attrs)->activation == FY_ACTIVATION_RELU;
     return relu ? apply_relu(dev, stream, launch) : FY_STATUS_OK;
 }
 
 /* 0: cuDNN is not asked for this one, or has nothing for it. */
-static int dnn_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, int kernel, uint64_t limit, uint64_t *out_nbytes)
+static int dnn_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, int kernel,
+                         uint64_t limit, uint64_t *out_nbytes)
 {
     if (!takes_dnn(dev, launch, kernel)) return 0;
     const fy__cuda_dnn_problem_t problem = problem_of(launch);
-    return fy__cuda_dnn_workspace(dev, &problem, limit, out_nbytes) == FY_STATUS_OK; /* another failure: launch will say so */
+    /* another failure: launch will say so */
+    return fy__cuda_dnn_workspace(dev, &problem, limit, out_nbytes) == FY_STATUS_OK;
 }
 
 /* ---- one of the three ---- */
@@ -107,12 +116,14 @@ static int dnn_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, int 
 enum { BY_DNN = FY__CUDA_CONV_KERNELS };
 static const char *const way_names[] = { "plain", "gemm", "tensor", "depthwise", "cuDNN" };
 
-static fy_status_t launch_way(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch, int way)
+static fy_status_t launch_way(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch,
+                              int way)
 {
     fy__cuda_request_t requests[4];
     uint64_t nbytes, limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
     if (way == BY_DNN) return launch_dnn(dev, stream, launch);
-    const int slices = fy__cuda_conv_slices(launch, way, (unsigned)dev->nprocessors, limit, &nbytes);
+    const int slices =
+        fy__cuda_conv_slices(launch, way, (unsigned)dev->nprocessors, limit, &nbytes);
     const int n = fy__cuda_pack_conv2d(launch, way, slices, launch->workspace, requests);
     for (int i = 0; i < n; i++) FY_TRY(fy__cuda_submit(dev, stream, &requests[i]));
     return FY_STATUS_OK;
@@ -123,23 +134,30 @@ static uint32_t ways_of(fy__cuda_device_t *dev, const fy_launch_t *launch, int k
 {
     const int32_t dtype = launch->dst[0].dtype;
     uint32_t ways = 1u << FY__CUDA_CONV_PLAIN | 1u << kernel;
-    if (kernel == FY__CUDA_CONV_DEPTHWISE && (dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64)) ways |= 1u << FY__CUDA_CONV_GEMM;
+    if (kernel == FY__CUDA_CONV_DEPTHWISE && (dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64))
+        ways |= 1u << FY__CUDA_CONV_GEMM;
     if (takes_dnn(dev, launch, kernel)) ways |= 1u << BY_DNN;
     return ways;
 }
 
-static fy_status_t launch_timed(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch, int kernel, int heuristic)
+static fy_status_t launch_timed(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch,
+                                int kernel, int heuristic)
 {
     const fy__cuda_dnn_problem_t problem = problem_of(launch);
     fy__cuda_tune_key_t key = { { 0 } };
-    _Static_assert(sizeof problem <= sizeof key - 2 * sizeof key.numbers[0], "the key holds a problem and what is granted");
+    _Static_assert(sizeof problem <= sizeof key - 2 * sizeof key.numbers[0],
+                   "the key holds a problem and what is granted");
     memcpy(key.numbers, &problem, sizeof problem);
     const uint64_t granted = launch->workspace != NULL ? launch->workspace_nbytes : 0;
-    key.numbers[FY__CUDA_TUNE_KEY - 2] = (int32_t)(granted >> 16 & INT32_MAX); /* with other scratch other ways are fast */
-    const uint32_t ways = ways_of(dev, launch, kernel); /* cuDNN's depends on addresses, too: without it, it is another choice */
-    key.numbers[FY__CUDA_TUNE_KEY - 1] = (int32_t)(ways << 2 | (launch->accumulate & 1) << 1) +
-                                         (launch->op == FY_OP_CONV2D && ((const fy_conv2d_attrs_t *)launch->attrs)->activation);
-    const fy__cuda_tune_ticket_t ticket = fy__cuda_tune_begin(dev, stream, &key, way_names, ways, heuristic);
+    /* with other scratch other ways are fast */
+    key.numbers[FY__CUDA_TUNE_KEY - 2] = (int32_t)(granted >> 16 & INT32_MAX);
+    /* cuDNN's depends on addresses, too: without it, it is another choice */
+    const uint32_t ways = ways_of(dev, launch, kernel);
+    key.numbers[FY__CUDA_TUNE_KEY - 1] =
+        (int32_t)(ways << 2 | (launch->accumulate & 1) << 1) +
+        (launch->op == FY_OP_CONV2D && ((const fy_conv2d_attrs_t *)launch->attrs)->activation);
+    const fy__cuda_tune_ticket_t ticket =
+        fy__cuda_tune_begin(dev, stream, &key, way_names, ways, heuristic);
     const fy_status_t status = launch_way(dev, stream, launch, ticket.way);
     fy__cuda_tune_end(dev, stream, &key, &ticket, status == FY_STATUS_OK);
     return status == FY_STATUS_UNSUPPORTED ? launch_way(dev, stream, launch, kernel) : status;
@@ -180,10 +198,12 @@ fy_status_t fy__cuda_run_conv2d(fy__cuda_device_t *dev, CUstream stream, const f
     if (launch->op != FY_OP_CONV2D_BACKWARD_PARAMS) return launch_one(dev, stream, launch);
     split_params(launch, &weight, &bias);
     if (weight.nelem > 0) FY_TRY(launch_one(dev, stream, &weight));
-    return bias.nelem > 0 ? fy__cuda_submit_several(dev, stream, &bias, fy__cuda_pack_reduce) : FY_STATUS_OK;
+    return bias.nelem > 0 ? fy__cuda_submit_several(dev, stream, &bias, fy__cuda_pack_reduce)
+                          : FY_STATUS_OK;
 }
 
-uint64_t fy__cuda_conv2d_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
+uint64_t fy__cuda_conv2d_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch,
+                                   uint64_t limit)
 {
     fy_launch_t weight = *launch, bias;
     uint64_t of_weight = 0, of_bias = 0;
@@ -197,5 +217,6 @@ uint64_t fy__cuda_conv2d_workspace(fy__cuda_device_t *dev, const fy_launch_t *la
     if (weight.nelem > 0 && (!by_dnn || dev->tune != NULL))
         fy__cuda_conv_slices(&weight, kernel, (unsigned)dev->nprocessors, limit, &of_slices);
     if (of_slices > of_weight) of_weight = of_slices;
-    return of_weight > of_bias ? of_weight : of_bias; /* one after the other: the same bytes serve both */
+    /* one after the other: the same bytes serve both */
+    return of_weight > of_bias ? of_weight : of_bias;
 }

@@ -1,5 +1,6 @@
-/* Convolutions: which of several ways computes a launch, and the launches that this takes. Next: conv.c for
- * the choice, pack_conv.c for the arguments of our own kernels, families.h for who calls it. */
+/* Convolutions: which of several ways computes a launch, and the launches that this takes. Next:
+ * conv.c for the choice, pack_conv.c for the arguments of our own kernels, families.h for who calls
+ * it. */
 #ifndef FERRY_BACKENDS_CUDA_CONV_H_
 #define FERRY_BACKENDS_CUDA_CONV_H_
 
@@ -15,12 +16,17 @@ enum fy__cuda_conv_kernel {
     FY__CUDA_CONV_KERNELS
 };
 
-/* Which of them is best for this launch on a device of compute capability `major`. Depends on dtype and layout only. */
+/* Which of them is best for this launch on a device of compute capability `major`. Depends on dtype
+ * and layout only. */
 int fy__cuda_conv_kernel_for(const fy_launch_t *launch, int major);
-/* In how many slices of images a weights' gradient is summed, each into f32 (f64: f64) partial sums of their own; 1: in one go, without
- * scratch. *out_nbytes: the scratch, at most `limit`. Depends on shape, kernel, device size and limit only: same launch, same bits. */
-int fy__cuda_conv_slices(const fy_launch_t *launch, int kernel, unsigned nprocessors, uint64_t limit, uint64_t *out_nbytes);
-/* conv2d or one of its two gradients: one launch, or with slices a second one, which adds them up. Returns how many. */
-int fy__cuda_pack_conv2d(const fy_launch_t *launch, int kernel, int slices, void *workspace, fy__cuda_request_t out[4]);
+/* In how many slices of images a weights' gradient is summed, each into f32 (f64: f64) partial sums
+ * of their own; 1: in one go, without scratch. *out_nbytes: the scratch, at most `limit`. Depends
+ * on shape, kernel, device size and limit only: same launch, same bits. */
+int fy__cuda_conv_slices(const fy_launch_t *launch, int kernel, unsigned nprocessors,
+                         uint64_t limit, uint64_t *out_nbytes);
+/* conv2d or one of its two gradients: one launch, or with slices a second one, which adds them up.
+ * Returns how many. */
+int fy__cuda_pack_conv2d(const fy_launch_t *launch, int kernel, int slices, void *workspace,
+                         fy__cuda_request_t out[4]);
 
 #endif

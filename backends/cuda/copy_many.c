@@ -1,10 +1,12 @@
-/* Many copies in one submission: cuMemcpyBatchAsync, in whichever of its two ABIs the driver has (12.8 reports the copy that failed, 13.0 does
- * not), else one call each. Nothing is allocated: long lists go in pieces. Not here: who asks for it (transfer/upload_batch.c). */
+/* Many copies in one submission: cuMemcpyBatchAsync, in whichever of its two ABIs the driver has
+ * (12.8 reports the copy that failed, 13.0 does not), else one call each. Nothing is allocated:
+ * long lists go in pieces. Not here: who asks for it (transfer/upload_batch.c). */
 #include "backends/cuda/device.h"
 #include "backends/cuda/nvtx.h"
 
 /* One after the other; those that went are reported. */
-static fy_status_t loop(fy__cuda_device_t *dev, CUstream stream, size_t count, const fy_copy_t *copies)
+static fy_status_t loop(fy__cuda_device_t *dev, CUstream stream, size_t count,
+                        const fy_copy_t *copies)
 {
     for (size_t i = 0; i < count; i++) {
         FY_TRY(fy__cuda_copy_submit(dev, stream, &copies[i]));
@@ -17,11 +19,16 @@ static fy_status_t loop(fy__cuda_device_t *dev, CUstream stream, size_t count, c
 
 enum { PIECE = 128 }; /* 3 KiB of stack */
 
-static int has_batches(void) { return fy__cuda.cuMemcpyBatchAsync_v13000 != NULL || fy__cuda.cuMemcpyBatchAsync_v12080 != NULL; }
+static int has_batches(void)
+{
+    return fy__cuda.cuMemcpyBatchAsync_v13000 != NULL || fy__cuda.cuMemcpyBatchAsync_v12080 != NULL;
+}
 
-/* Sources are read in stream order, host ones too: they are page-locked, and may be overwritten by what the stream does before. Anything
- * looser (during the call, any) would read a device source before the kernel that fills it has run. */
-static fy_status_t batch(fy__cuda_device_t *dev, CUstream stream, size_t count, const fy_copy_t *copies)
+/* Sources are read in stream order, host ones too: they are page-locked, and may be overwritten by
+ * what the stream does before. Anything looser (during the call, any) would read a device source
+ * before the kernel that fills it has run. */
+static fy_status_t batch(fy__cuda_device_t *dev, CUstream stream, size_t count,
+                         const fy_copy_t *copies)
 {
     CUdeviceptr dsts[PIECE], srcs[PIECE];
     size_t sizes[PIECE], first = 0, failed = SIZE_MAX;
@@ -35,17 +42,23 @@ static fy_status_t batch(fy__cuda_device_t *dev, CUstream stream, size_t count, 
     }
     fy_status_t status;
     if (fy__cuda.cuMemcpyBatchAsync_v13000 != NULL)
-        status = FY__CUDA_CALL(dev, cuMemcpyBatchAsync_v13000, (dsts, srcs, sizes, count, &attributes, &first, 1, stream),
-                               "%zu copies of %llu bytes in one batch on cuda:%d", count, nbytes, dev->index);
+        status = FY__CUDA_CALL(dev, cuMemcpyBatchAsync_v13000,
+                               (dsts, srcs, sizes, count, &attributes, &first, 1, stream),
+                               "%zu copies of %llu bytes in one batch on cuda:%d", count, nbytes,
+                               dev->index);
     else
-        status = FY__CUDA_CALL(dev, cuMemcpyBatchAsync_v12080, (dsts, srcs, sizes, count, &attributes, &first, 1, &failed, stream),
-                               "%zu copies of %llu bytes in one batch on cuda:%d (number %lld failed)", count, nbytes, dev->index,
-                               failed == SIZE_MAX ? -1LL : (long long)failed);
-    for (size_t i = 0; i < count && status == FY_STATUS_OK; i++) fy__cuda.host->record(copies[i].kind, copies[i].nbytes);
+        status =
+            FY__CUDA_CALL(dev, cuMemcpyBatchAsync_v12080,
+                          (dsts, srcs, sizes, count, &attributes, &first, 1, &failed, stream),
+                          "%zu copies of %llu bytes in one batch on cuda:%d (number %lld failed)",
+                          count, nbytes, dev->index, failed == SIZE_MAX ? -1LL : (long long)failed);
+    for (size_t i = 0; i < count && status == FY_STATUS_OK; i++)
+        fy__cuda.host->record(copies[i].kind, copies[i].nbytes);
     return status;
 }
 
-static fy_status_t submit(fy__cuda_device_t *dev, CUstream stream, size_t count, const fy_copy_t *copies)
+static fy_status_t submit(fy__cuda_device_t *dev, CUstream stream, size_t count,
+                          const fy_copy_t *copies)
 {
     if (count < 2 || !has_batches()) return loop(dev, stream, count, copies);
     for (size_t done = 0; done < count; done += PIECE)
@@ -55,7 +68,8 @@ static fy_status_t submit(fy__cuda_device_t *dev, CUstream stream, size_t count,
 
 #else /* a toolkit that does not know the call */
 
-static fy_status_t submit(fy__cuda_device_t *dev, CUstream stream, size_t count, const fy_copy_t *copies)
+static fy_status_t submit(fy__cuda_device_t *dev, CUstream stream, size_t count,
+                          const fy_copy_t *copies)
 {
     return loop(dev, stream, count, copies);
 }
@@ -73,6 +87,7 @@ fy_status_t fy__cuda_copy_many(void *dev_, void *stream, size_t count, const fy_
     fy__cuda_leave(&frame);
     uint64_t nbytes = 0;
     for (size_t i = 0; i < count; i++) nbytes += copies[i].nbytes;
-    if (status == FY_STATUS_OK) fy__cuda_crumb(((fy__cuda_stream_t *)stream)->trail, FY__CUDA_CRUMB_COPY_BATCH, nbytes);
+    if (status == FY_STATUS_OK)
+        fy__cuda_crumb(((fy__cuda_stream_t *)stream)->trail, FY__CUDA_CRUMB_COPY_BATCH, nbytes);
     return status;
 }

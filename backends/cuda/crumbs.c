@@ -1,5 +1,6 @@
-/* The slow side of breadcrumbs: trails open and close with their streams, events say how far a stream has come, and a failure is told
- * what was under way. Next: stream.c and launch.c, which drop them. */
+/* The slow side of breadcrumbs: trails open and close with their streams, events say how far a
+ * stream has come, and a failure is told what was under way. Next: stream.c and launch.c, which
+ * drop them. */
 #include "backends/cuda/crumbs.h"
 
 #include <stdio.h>
@@ -47,7 +48,8 @@ fy__cuda_trail_t *fy__cuda_trail_open(fy__cuda_trails_t *trails, int role)
     if (trail != NULL) {
         trail->open = 1;
         trail->role = role;
-        atomic_store(&trail->number, ++trails->nstreams); /* before the figures: a mark of the old stream stops counting first */
+        /* before the figures: a mark of the old stream stops counting first */
+        atomic_store(&trail->number, ++trails->nstreams);
         atomic_store(&trail->submitted, 0);
         atomic_store(&trail->done, 0);
     }
@@ -75,18 +77,24 @@ void fy__cuda_trails_free(fy__cuda_trails_t *trails)
 
 void fy__cuda_mark_set(fy__cuda_mark_t *mark, fy__cuda_trail_t *trail)
 {
-    atomic_store_explicit(&mark->number, atomic_load_explicit(&trail->number, memory_order_relaxed), memory_order_relaxed);
-    atomic_store_explicit(&mark->seq, atomic_load_explicit(&trail->submitted, memory_order_relaxed), memory_order_relaxed);
+    atomic_store_explicit(&mark->number, atomic_load_explicit(&trail->number, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&mark->seq, atomic_load_explicit(&trail->submitted, memory_order_relaxed),
+                          memory_order_relaxed);
     atomic_store_explicit(&mark->trail, trail, memory_order_release);
 }
 
 void fy__cuda_mark_reached(fy__cuda_mark_t *mark)
 {
     fy__cuda_trail_t *trail = atomic_load_explicit(&mark->trail, memory_order_acquire);
-    if (trail == NULL || atomic_load(&trail->number) != atomic_load_explicit(&mark->number, memory_order_relaxed)) return;
+    if (trail == NULL ||
+        atomic_load(&trail->number) != atomic_load_explicit(&mark->number, memory_order_relaxed))
+        return;
     const uint64_t seq = atomic_load_explicit(&mark->seq, memory_order_relaxed);
     uint64_t done = atomic_load_explicit(&trail->done, memory_order_relaxed);
-    while (done < seq && !atomic_compare_exchange_weak_explicit(&trail->done, &done, seq, memory_order_relaxed, memory_order_relaxed)) {}
+    while (done < seq &&
+           !atomic_compare_exchange_weak_explicit(&trail->done, &done, seq, memory_order_relaxed,
+                                                  memory_order_relaxed)) {}
 }
 
 /* ---- telling ---- */
@@ -104,13 +112,17 @@ static void add_line(place_t *place, const char *line, int length)
     place->used += (size_t)length;
 }
 
-static int describe(const fy__cuda_trail_t *trail, uint64_t seq, uint64_t newest, char *out_text, size_t nbytes)
+static int describe(const fy__cuda_trail_t *trail, uint64_t seq, uint64_t newest, char *out_text,
+                    size_t nbytes)
 {
     const fy__cuda_crumb_t *crumb = &trail->crumbs[seq % FY__CUDA_CRUMBS];
     const uint32_t what = atomic_load_explicit(&crumb->what, memory_order_relaxed);
-    if (newest - seq >= FY__CUDA_CRUMBS) return snprintf(out_text, nbytes, "#%llu", (unsigned long long)seq);
-    return snprintf(out_text, nbytes, "#%llu %s (%llu %s)", (unsigned long long)seq, fy__cuda_request_name(what),
-                    (unsigned long long)atomic_load_explicit(&crumb->amount, memory_order_relaxed), unit(what));
+    if (newest - seq >= FY__CUDA_CRUMBS)
+        return snprintf(out_text, nbytes, "#%llu", (unsigned long long)seq);
+    return snprintf(out_text, nbytes, "#%llu %s (%llu %s)", (unsigned long long)seq,
+                    fy__cuda_request_name(what),
+                    (unsigned long long)atomic_load_explicit(&crumb->amount, memory_order_relaxed),
+                    unit(what));
 }
 
 static void tell(const fy__cuda_trail_t *trail, int pending, place_t *place)
@@ -123,8 +135,9 @@ static void tell(const fy__cuda_trail_t *trail, int pending, place_t *place)
     if (submitted == 0 || (done < submitted) != pending) return;
     describe(trail, submitted, submitted, last, sizeof last);
     if (done > 0 && pending) describe(trail, done, submitted, known, sizeof known);
-    const int length = snprintf(line, sizeof line, "\n  %s %u: last submitted %s; known done: %s", roles[trail->role % 3],
-                                (unsigned)atomic_load(&trail->number), last, pending ? known : "all");
+    const int length = snprintf(line, sizeof line, "\n  %s %u: last submitted %s; known done: %s",
+                                roles[trail->role % 3], (unsigned)atomic_load(&trail->number), last,
+                                pending ? known : "all");
     add_line(place, line, length);
 }
 

@@ -1,6 +1,7 @@
-/* Breadcrumbs: which requests of each stream were submitted last and which are known to be done, kept for the day a kernel breaks the
- * device, because the driver then names no kernel. Each stream has a trail with a small ring. Dropping a crumb is one atomic add and two
- * stores: no lock, no text, no driver call. Text is made when a call fails. Not here: what a failure is (codes.c). */
+/* Breadcrumbs: which requests of each stream were submitted last and which are known to be done,
+ * kept for the day a kernel breaks the device, because the driver then names no kernel. Each stream
+ * has a trail with a small ring. Dropping a crumb is one atomic add and two stores: no lock, no
+ * text, no driver call. Text is made when a call fails. Not here: what a failure is (codes.c). */
 #ifndef FERRY_BACKENDS_CUDA_CRUMBS_H_
 #define FERRY_BACKENDS_CUDA_CRUMBS_H_
 
@@ -12,7 +13,8 @@
 
 enum { FY__CUDA_CRUMBS = 32 }; /* a stream; a power of two */
 
-/* What a crumb says besides an op's number (which is smaller than all of these, but for FY_LAUNCH_*). */
+/* What a crumb says besides an op's number (which is smaller than all of these, but for
+ * FY_LAUNCH_*). */
 #define FY__CUDA_CRUMB_COPY       0xFFFFFE00u /* + fy_copy_kind_t; amount: bytes */
 #define FY__CUDA_CRUMB_FILL       0xFFFFFE10u /* amount: bytes */
 #define FY__CUDA_CRUMB_COPY_BATCH 0xFFFFFE11u /* amount: bytes of all its copies */
@@ -24,14 +26,17 @@ typedef struct fy__cuda_crumb {
     _Atomic uint64_t amount; /* elements of an op, bytes of a copy */
 } fy__cuda_crumb_t;
 
-/* One stream's. Lives as long as its device, because an event may outlive its stream; another stream takes a closed one's trail over. */
+/* One stream's. Lives as long as its device, because an event may outlive its stream; another
+ * stream takes a closed one's trail over. */
 typedef struct fy__cuda_trail {
     struct fy__cuda_trail *next;
-    int role;                   /* fy_stream_role_t */
-    int open;                   /* guarded by the lock of fy__cuda_trails_t, as are role and the list */
-    _Atomic uint32_t number;    /* of the stream, from 1 on in its device: an event recorded on an earlier one does not count */
-    _Atomic uint64_t submitted; /* requests so far; the newest's number */
-    _Atomic uint64_t done;      /* up to here they are known to be done */
+    int role; /* fy_stream_role_t */
+    /* guarded by the lock of fy__cuda_trails_t, as are role and the list */
+    int open;
+    /* of the stream, from 1 on in its device: an event recorded on an earlier one does not count */
+    _Atomic uint32_t number;
+    _Atomic uint64_t submitted;               /* requests so far; the newest's number */
+    _Atomic uint64_t done;                    /* up to here they are known to be done */
     fy__cuda_crumb_t crumbs[FY__CUDA_CRUMBS]; /* number n lies at n % FY__CUDA_CRUMBS */
 } fy__cuda_trail_t;
 
@@ -53,8 +58,8 @@ fy__cuda_trail_t *fy__cuda_trail_open(fy__cuda_trails_t *trails, int role);
 void fy__cuda_trail_close(fy__cuda_trails_t *trails, fy__cuda_trail_t *trail);
 void fy__cuda_trails_free(fy__cuda_trails_t *trails);
 
-/* A request was submitted. Call it afterwards, so that the newest crumb is something the driver took. Two threads that submit to one stream
- * at the same moment may be told in the other order. */
+/* A request was submitted. Call it afterwards, so that the newest crumb is something the driver
+ * took. Two threads that submit to one stream at the same moment may be told in the other order. */
 static inline void fy__cuda_crumb(fy__cuda_trail_t *trail, uint32_t what, uint64_t amount)
 {
     const uint64_t seq = atomic_fetch_add_explicit(&trail->submitted, 1, memory_order_relaxed) + 1;
@@ -63,13 +68,14 @@ static inline void fy__cuda_crumb(fy__cuda_trail_t *trail, uint32_t what, uint64
     atomic_store_explicit(&crumb->amount, amount, memory_order_relaxed);
 }
 
-/* `mark` stands for everything that was submitted so far. Call it before the event is recorded: then it never says too much. */
+/* `mark` stands for everything that was submitted so far. Call it before the event is recorded:
+ * then it never says too much. */
 void fy__cuda_mark_set(fy__cuda_mark_t *mark, fy__cuda_trail_t *trail);
 /* What it stands for is done. */
 void fy__cuda_mark_reached(fy__cuda_mark_t *mark);
 
-/* Writes one line a stream that ever had a request, those with work not known to be done first; cut where the room ends. Always ends
- * in '\0'; empty if there is nothing to say. */
+/* Writes one line a stream that ever had a request, those with work not known to be done first; cut
+ * where the room ends. Always ends in '\0'; empty if there is nothing to say. */
 void fy__cuda_trails_tell(fy__cuda_trails_t *trails, char *out_text, size_t nbytes);
 
 /* "matmul", "upload": what a crumb or a launch is called. */

@@ -1,5 +1,6 @@
-/* What a card, its driver and the libraries around it are, for people. Each part of the plugin that has something to tell has a row in
- * `parts`. Not here: what requests need to know (device.c asks for that when the device is opened). Next: describe.h. */
+/* What a card, its driver and the libraries around it are, for people. Each part of the plugin that
+ * has something to tell has a row in `parts`. Not here: what requests need to know (device.c asks
+ * for that when the device is opened). Next: describe.h. */
 #include "backends/cuda/describe.h"
 
 #include <dlfcn.h>
@@ -24,26 +25,30 @@ void fy__cuda_say(const fy__cuda_facts_t *facts, const char *key, const char *fo
     facts->say(facts->user, key, value);
 }
 
-void fy__cuda_say_library(const fy__cuda_facts_t *facts, const char *key, const char *const *names, const char *version_entry)
+void fy__cuda_say_library(const fy__cuda_facts_t *facts, const char *key, const char *const *names,
+                          const char *version_entry)
 {
     char why[400] = "";
     size_t used = 0;
     for (; *names != NULL; names++) {
-        void *library = dlopen(*names, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); /* they do not all survive being unloaded */
+        /* they do not all survive being unloaded */
+        void *library = dlopen(*names, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
         size_t (*version_of)(void) = NULL;
         void *entry = library != NULL ? dlsym(library, version_entry) : NULL;
         Dl_info where = { 0 };
         if (entry == NULL) {
             const char *text = dlerror();
-            if (used < sizeof why) used += (size_t)snprintf(why + used, sizeof why - used, "%s%s", used > 0 ? "; " : "not found: ", text);
+            if (used < sizeof why)
+                used += (size_t)snprintf(why + used, sizeof why - used, "%s%s",
+                                         used > 0 ? "; " : "not found: ", text);
             if (library != NULL) dlclose(library);
             continue;
         }
         memcpy(&version_of, &entry, sizeof entry);
         size_t version = version_of();
         dladdr(entry, &where);
-        fy__cuda_say(facts, key, "%zu.%zu.%zu, %s", version / 10000, version / 100 % 100, version % 100,
-                     where.dli_fname != NULL ? where.dli_fname : *names);
+        fy__cuda_say(facts, key, "%zu.%zu.%zu, %s", version / 10000, version / 100 % 100,
+                     version % 100, where.dli_fname != NULL ? where.dli_fname : *names);
         dlclose(library);
         return;
     }
@@ -54,8 +59,8 @@ void fy__cuda_say_library(const fy__cuda_facts_t *facts, const char *key, const 
 
 static fy_status_t ask(fy__cuda_device_t *dev, CUdevice_attribute attribute, int *out_value)
 {
-    return FY__CUDA_CALL(dev, cuDeviceGetAttribute, (out_value, attribute, dev->handle), "asking cuda:%d for attribute %d", dev->index,
-                         (int)attribute);
+    return FY__CUDA_CALL(dev, cuDeviceGetAttribute, (out_value, attribute, dev->handle),
+                         "asking cuda:%d for attribute %d", dev->index, (int)attribute);
 }
 
 static fy_status_t say_card(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
@@ -69,7 +74,8 @@ static fy_status_t say_card(fy__cuda_device_t *dev, const fy__cuda_facts_t *fact
         { "memory_clock_mhz", CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 1000 },
         { "memory_bus_bits", CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 1 },
         { "l2_bytes", CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 },
-        { "shared_bytes_per_processor", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 1 },
+        { "shared_bytes_per_processor", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+          1 },
         { "copy_engines", CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 1 },
         { "ecc", CU_DEVICE_ATTRIBUTE_ECC_ENABLED, 1 },
     };
@@ -82,12 +88,14 @@ static fy_status_t say_card(fy__cuda_device_t *dev, const fy__cuda_facts_t *fact
         FY_TRY(ask(dev, rows[i].attribute, &value));
         fy__cuda_say(facts, rows[i].key, "%d", value / rows[i].divisor);
     }
-    FY_TRY(FY__CUDA_CALL(dev, cuDeviceGetPCIBusId, (bus, (int)sizeof bus, dev->handle), "asking cuda:%d for its bus", dev->index));
+    FY_TRY(FY__CUDA_CALL(dev, cuDeviceGetPCIBusId, (bus, (int)sizeof bus, dev->handle),
+                         "asking cuda:%d for its bus", dev->index));
     fy__cuda_say(facts, "pci_bus", "%s", bus);
     return FY_STATUS_OK;
 }
 
-/* Over NVLink a card may do atomics on its peer's memory, over PCIe it may not: the driver's API has no other word for the difference. */
+/* Over NVLink a card may do atomics on its peer's memory, over PCIe it may not: the driver's API
+ * has no other word for the difference. */
 static fy_status_t say_peers(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
 {
     int count = 0;
@@ -99,12 +107,13 @@ static fy_status_t say_peers(fy__cuda_device_t *dev, const fy__cuda_facts_t *fac
         CUdevice peer;
         if (i == dev->index) continue;
         FY_TRY(FY__CUDA_CALL(dev, cuDeviceGet, (&peer, i), "looking at cuda:%d", i));
-        FY_TRY(FY__CUDA_CALL(dev, cuDeviceCanAccessPeer, (&reached, dev->handle, peer), "asking whether cuda:%d reaches cuda:%d",
-                             dev->index, i));
+        FY_TRY(FY__CUDA_CALL(dev, cuDeviceCanAccessPeer, (&reached, dev->handle, peer),
+                             "asking whether cuda:%d reaches cuda:%d", dev->index, i));
         if (reached)
-            FY_TRY(FY__CUDA_CALL(dev, cuDeviceGetP2PAttribute,
-                                 (&native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, dev->handle, peer),
-                                 "asking how cuda:%d reaches cuda:%d", dev->index, i));
+            FY_TRY(FY__CUDA_CALL(
+                dev, cuDeviceGetP2PAttribute,
+                (&native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, dev->handle, peer),
+                "asking how cuda:%d reaches cuda:%d", dev->index, i));
         snprintf(key, sizeof key, "peer_cuda:%d", i);
         fy__cuda_say(facts, key, "%s", !reached ? "through the host" : native ? "NVLink" : "PCIe");
     }
@@ -114,7 +123,8 @@ static fy_status_t say_peers(fy__cuda_device_t *dev, const fy__cuda_facts_t *fac
 static fy_status_t say_memory(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
 {
     if (dev->virtual_memory != NULL)
-        fy__cuda_say(facts, "segments", "virtual, in steps of %llu bytes", (unsigned long long)fy__cuda_virtual_step(dev->virtual_memory));
+        fy__cuda_say(facts, "segments", "virtual, in steps of %llu bytes",
+                     (unsigned long long)fy__cuda_virtual_step(dev->virtual_memory));
     else
         fy__cuda_say(facts, "segments", "fixed");
     return FY_STATUS_OK;
@@ -126,16 +136,20 @@ static fy_status_t say_lt(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts)
 {
     const char *asked = fy__env_file("FERRY_CUBLASLT");
     fy__cuda_lt_counts_t counts;
-    const char *const names[] = { asked != NULL ? asked : "libcublasLt.so.13", asked != NULL ? NULL : "libcublasLt.so.12", NULL };
+    const char *const names[] = { asked != NULL ? asked : "libcublasLt.so.13",
+                                  asked != NULL ? NULL : "libcublasLt.so.12", NULL };
     if (fy__cuda_lt_is_wanted(dev))
         fy__cuda_say_library(facts, "cublaslt", names, "cublasLtGetVersion");
     else
-        fy__cuda_say(facts, "cublaslt", "not used: FERRY_CUBLASLT=none; matmul takes Ferry's own kernel");
+        fy__cuda_say(facts, "cublaslt",
+                     "not used: FERRY_CUBLASLT=none; matmul takes Ferry's own kernel");
     fy__cuda_lt_query(dev->lt, &counts);
     fy__cuda_say(facts, "f32_products", "%s", dev->tf32 ? "TF32 (tf32=on)" : "f32");
-    fy__cuda_say(facts, "relu_of_linear", "%s", dev->fused_relu ? "by cuBLASLt (relu=fused)" : "exact");
-    fy__cuda_say(facts, "product_plans", "%u of %u, %llu hits, %llu misses, %llu evictions", counts.plans, counts.most,
-                 (unsigned long long)counts.hits, (unsigned long long)counts.misses, (unsigned long long)counts.evictions);
+    fy__cuda_say(facts, "relu_of_linear", "%s",
+                 dev->fused_relu ? "by cuBLASLt (relu=fused)" : "exact");
+    fy__cuda_say(facts, "product_plans", "%u of %u, %llu hits, %llu misses, %llu evictions",
+                 counts.plans, counts.most, (unsigned long long)counts.hits,
+                 (unsigned long long)counts.misses, (unsigned long long)counts.evictions);
     return FY_STATUS_OK;
 }
 
@@ -147,9 +161,12 @@ static fy_status_t say_dnn(fy__cuda_device_t *dev, const fy__cuda_facts_t *facts
     if (fy__cuda_dnn_is_wanted(dev))
         fy__cuda_say_library(facts, "cudnn", names, "cudnnGetVersion");
     else
-        fy__cuda_say(facts, "cudnn", "not used: FERRY_CUDNN=none; convolutions take Ferry's own kernels");
+        fy__cuda_say(facts, "cudnn",
+                     "not used: FERRY_CUDNN=none; convolutions take Ferry's own kernels");
 #else
-    fy__cuda_say(facts, "cudnn", "not used: the plugin was built without cudnn.h; convolutions take Ferry's own kernels");
+    fy__cuda_say(
+        facts, "cudnn",
+        "not used: the plugin was built without cudnn.h; convolutions take Ferry's own kernels");
 #endif
     fy__cuda_say(facts, "autotune", dev->tune != NULL ? "on" : "off");
     return FY_STATUS_OK;
@@ -175,7 +192,8 @@ fy_status_t fy__cuda_describe(void *dev_, fy_fact_fn say, void *user)
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
     fy_status_t status = FY_STATUS_OK;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && status == FY_STATUS_OK; i++) status = parts[i](dev, &facts);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && status == FY_STATUS_OK; i++)
+        status = parts[i](dev, &facts);
     fy__cuda_leave(&frame);
     return status;
 }

@@ -1,5 +1,6 @@
-/* cuDNN as this plugin uses it: found by dlopen at the first convolution, one handle a device, and a small table of plans (descriptors and
- * the algorithm that its heuristic chose) keyed by shape, dtype and what is fused. Not here: which convolution is given to it (conv.c).
+/* cuDNN as this plugin uses it: found by dlopen at the first convolution, one handle a device, and
+ * a small table of plans (descriptors and the algorithm that its heuristic chose) keyed by shape,
+ * dtype and what is fused. Not here: which convolution is given to it (conv.c).
  * Where cudnn.h is missing at build time these calls exist and say that there is no cuDNN. */
 #ifndef FERRY_BACKENDS_CUDA_DNN_H_
 #define FERRY_BACKENDS_CUDA_DNN_H_
@@ -8,7 +9,8 @@
 
 enum { FY__CUDA_DNN_FORWARD, FY__CUDA_DNN_INPUT, FY__CUDA_DNN_WEIGHT };
 
-/* One convolution over dense NHWC images and OHWI weights. All fields are part of the key, and there is no padding between them. */
+/* One convolution over dense NHWC images and OHWI weights. All fields are part of the key, and
+ * there is no padding between them. */
 typedef struct fy__cuda_dnn_problem {
     int32_t kind, dtype;
     int32_t n, h, w, c, oh, ow, o, kh, kw;
@@ -35,15 +37,20 @@ void fy__cuda_dnn_destroy(fy__cuda_dnn_t *dnn);
 int fy__cuda_dnn_is_asked_for(void);
 /* Its value when the device was opened. */
 int fy__cuda_dnn_is_wanted(const fy__cuda_device_t *dev);
-/* Is cuDNN wanted and found? Searches for the library once an opening of the device; logs once a process that it is missing. */
+/* Is cuDNN wanted and found? Searches for the library once an opening of the device; logs once a
+ * process that it is missing. */
 int fy__cuda_dnn_is_there(fy__cuda_device_t *dev);
 
-/* Bytes of scratch, at most `limit`, with which this runs best. The first time of a shape it enters the device and makes the plan; after that it
- * is a look-up. Fails: UNSUPPORTED (cuDNN has nothing for this shape, or nothing deterministic in so little scratch: remembered, and logged
- * once, with the scratch that it wants), and as cuDNN. */
-fy_status_t fy__cuda_dnn_workspace(fy__cuda_device_t *dev, const fy__cuda_dnn_problem_t *problem, uint64_t limit, uint64_t *out_nbytes);
-/* Submits it. The context is current. UNSUPPORTED: nothing ran, and this problem is not given to cuDNN again. */
-fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_dnn_problem_t *problem,
+/* Bytes of scratch, at most `limit`, with which this runs best. The first time of a shape it enters
+ * the device and makes the plan; after that it is a look-up. Fails: UNSUPPORTED (cuDNN has nothing
+ * for this shape, or nothing deterministic in so little scratch: remembered, and logged once, with
+ * the scratch that it wants), and as cuDNN. */
+fy_status_t fy__cuda_dnn_workspace(fy__cuda_device_t *dev, const fy__cuda_dnn_problem_t *problem,
+                                   uint64_t limit, uint64_t *out_nbytes);
+/* Submits it. The context is current. UNSUPPORTED: nothing ran, and this problem is not given to
+ * cuDNN again. */
+fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream,
+                             const fy__cuda_dnn_problem_t *problem,
                              const fy__cuda_dnn_operands_t *operands);
 /* `stream` is about to end: cuDNN's handle lets go of it. The context is current. */
 void fy__cuda_dnn_leave_stream(fy__cuda_device_t *dev, CUstream stream);
@@ -62,20 +69,25 @@ static inline int fy__cuda_dnn_is_there(fy__cuda_device_t *dev)
     (void)dev;
     return 0;
 }
-static inline fy_status_t fy__cuda_dnn_workspace(fy__cuda_device_t *dev, const fy__cuda_dnn_problem_t *problem, uint64_t limit,
-                                                 uint64_t *out_nbytes)
+static inline fy_status_t fy__cuda_dnn_workspace(fy__cuda_device_t *dev,
+                                                 const fy__cuda_dnn_problem_t *problem,
+                                                 uint64_t limit, uint64_t *out_nbytes)
 {
     (void)dev, (void)problem, (void)limit;
     *out_nbytes = 0;
     return FY_STATUS_UNSUPPORTED;
 }
-static inline fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_dnn_problem_t *problem,
+static inline fy_status_t fy__cuda_dnn_run(fy__cuda_device_t *dev, CUstream stream,
+                                           const fy__cuda_dnn_problem_t *problem,
                                            const fy__cuda_dnn_operands_t *operands)
 {
     (void)dev, (void)stream, (void)problem, (void)operands;
     return FY_STATUS_UNSUPPORTED;
 }
-static inline void fy__cuda_dnn_leave_stream(fy__cuda_device_t *dev, CUstream stream) { (void)dev, (void)stream; }
+static inline void fy__cuda_dnn_leave_stream(fy__cuda_device_t *dev, CUstream stream)
+{
+    (void)dev, (void)stream;
+}
 
 #endif
 #endif

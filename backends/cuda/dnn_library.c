@@ -1,5 +1,5 @@
-/* Finding cuDNN, and what its codes mean. It is never needed: Ferry's own kernels do what it does, so a library that is missing is said in
- * the log, once, and nothing is refused. Next: dnn.c. */
+/* Finding cuDNN, and what its codes mean. It is never needed: Ferry's own kernels do what it does,
+ * so a library that is missing is said in the log, once, and nothing is refused. Next: dnn.c. */
 #include "backends/cuda/dnn_library.h"
 
 #include <dlfcn.h>
@@ -18,11 +18,13 @@ static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int loaded;
 static char missing[256]; /* what was looked for and was not there: it is not looked for again */
 
-/* By thousands of the code. Another kernel runs a convolution that is UNSUPPORTED; other codes fail the op. */
+/* By thousands of the code. Another kernel runs a convolution that is UNSUPPORTED; other codes fail
+ * the op. */
 fy_status_t fy__cudnn_status(cudnnStatus_t code)
 {
     if (code == CUDNN_STATUS_SUCCESS) return FY_STATUS_OK;
-    if (code == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED || code == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+    if (code == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+        code == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
         return FY_STATUS_OUT_OF_MEMORY;
     switch ((int)code / 1000) {
     case 1: return FY_STATUS_UNAVAILABLE;
@@ -31,11 +33,13 @@ fy_status_t fy__cudnn_status(cudnnStatus_t code)
     }
 }
 
-/* Nothing has run while a plan is made. So codes from 1000 (not initialized) and 2000 (bad parameter) and a failed compilation are refusals. */
+/* Nothing has run while a plan is made. So codes from 1000 (not initialized) and 2000 (bad
+ * parameter) and a failed compilation are refusals. */
 fy_status_t fy__cudnn_planning_status(cudnnStatus_t code)
 {
     const int thousands = (int)code / 1000;
-    if (thousands == 1 || thousands == 2 || code == CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED) return FY_STATUS_UNSUPPORTED;
+    if (thousands == 1 || thousands == 2 || code == CUDNN_STATUS_INTERNAL_ERROR_COMPILATION_FAILED)
+        return FY_STATUS_UNSUPPORTED;
     return fy__cudnn_status(code);
 }
 
@@ -66,7 +70,8 @@ static fy_status_t load(const char *name)
     void *entry;
     if (table.library == NULL) {
         const char *why = dlerror();
-        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "cuDNN did not load: %s", why != NULL ? why : name);
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "cuDNN did not load: %s",
+                             why != NULL ? why : name);
     }
 #define X(call)                                                                                   \
     entry = dlsym(table.library, #call);                                                          \
@@ -80,7 +85,9 @@ static fy_status_t load(const char *name)
     if (table.cudnnGetVersion() / 10000 != 9) { /* the structs of the heuristics may have changed */
         const unsigned long long version = table.cudnnGetVersion();
         dlclose(table.library);
-        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "'%s' is cuDNN of version number %llu; version 9 is needed", name, version);
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED,
+                             "'%s' is cuDNN of version number %llu; version 9 is needed", name,
+                             version);
     }
     fy__cudnn = table;
     return FY_STATUS_OK;
@@ -93,7 +100,8 @@ fy_status_t fy__cudnn_load(void)
     fy_status_t status = FY_STATUS_OK;
     pthread_mutex_lock(&load_lock);
     if (!loaded && strncmp(missing, name, sizeof missing - 1) == 0)
-        status = FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "cuDNN ('%s') did not load when it was first looked for", name);
+        status = FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED,
+                               "cuDNN ('%s') did not load when it was first looked for", name);
     else if (!loaded)
         status = load(name);
     if (status == FY_STATUS_OK)

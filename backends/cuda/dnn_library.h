@@ -1,5 +1,6 @@
-/* The entry points of cuDNN 9 that dnn.c calls, in one table filled by dlsym: its older calls, one for each kind of convolution
- * (docs/decisions says why not its graphs). Only files of cuDNN's own include this; without its header at build time there are none. */
+/* The entry points of cuDNN 9 that dnn.c calls, in one table filled by dlsym: its older calls, one
+ * for each kind of convolution (docs/decisions says why not its graphs). Only files of cuDNN's own
+ * include this; without its header at build time there are none. */
 #ifndef FERRY_BACKENDS_CUDA_DNN_LIBRARY_H_
 #define FERRY_BACKENDS_CUDA_DNN_LIBRARY_H_
 
@@ -44,7 +45,8 @@ typedef struct fy__cudnn {
 /* Filled by fy__cudnn_load, read without a lock after it succeeded. */
 extern fy__cudnn_t fy__cudnn;
 
-/* Loads the library. UNSUPPORTED with the reason if there is none; the same file is not looked for twice. */
+/* Loads the library. UNSUPPORTED with the reason if there is none; the same file is not looked for
+ * twice. */
 fy_status_t fy__cudnn_load(void);
 
 fy_status_t fy__cudnn_status(cudnnStatus_t code);

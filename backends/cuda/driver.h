@@ -1,6 +1,7 @@
-/* The CUDA driver as this plugin sees it: one table of entry points, each asked for by name and version through cuGetProcAddress, so
- * that the plugin has no link dependency on libcuda and loads where there is no driver. Also declared here: the one translation from
- * CUresult to fy_status_t, and the text of a driver failure (codes.h, codes.c). */
+/* The CUDA driver as this plugin sees it: one table of entry points, each asked for by name and
+ * version through cuGetProcAddress, so that the plugin has no link dependency on libcuda and loads
+ * where there is no driver. Also declared here: the one translation from CUresult to fy_status_t,
+ * and the text of a driver failure (codes.h, codes.c). */
 #ifndef FERRY_BACKENDS_CUDA_DRIVER_H_
 #define FERRY_BACKENDS_CUDA_DRIVER_H_
 
@@ -9,7 +10,8 @@
 
 #include <ferry/backend.h>
 
-/* X(entry point, version whose signature we use). PFN_<name>_v<version> in cudaTypedefs.h is its type. All exist since driver 12.0. */
+/* X(entry point, version whose signature we use). PFN_<name>_v<version> in cudaTypedefs.h is its
+ * type. All exist since driver 12.0. */
 #define FY__CUDA_DRIVER_GRAPH_LIST(X)     \
     X(cuStreamBeginCapture, 10010)        \
     X(cuStreamEndCapture, 10000)          \
@@ -75,15 +77,19 @@
     FY__CUDA_DRIVER_VIRTUAL_LIST(X)      \
     FY__CUDA_DRIVER_GRAPH_LIST(X)
 
-/* Entry points that not every driver since 12.0 has, by member, name and version; NULL in the table where this one has it not, and whoever
- * calls it looks first. One name with two versions is two ABIs: plain dlsym would give the older one of cuMemcpyBatchAsync for ever. */
+/* Entry points that not every driver since 12.0 has, by member, name and version; NULL in the table
+ * where this one has it not, and whoever calls it looks first. One name with two versions is two
+ * ABIs: plain dlsym would give the older one of cuMemcpyBatchAsync for ever. */
 #if CUDA_VERSION >= 12080
 #define FY__CUDA_DRIVER_BATCH_LIST(X)                       \
     X(cuMemcpyBatchAsync_v12080, cuMemcpyBatchAsync, 12080) \
     X(cuMemcpyBatchAsync_v13000, cuMemcpyBatchAsync, 13000)
 #if CUDA_VERSION < 13000 /* 13.0 dropped the index of the copy that failed */
-typedef CUresult(CUDAAPI *PFN_cuMemcpyBatchAsync_v13000)(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-                                                         CUmemcpyAttributes *attrs, size_t *attrs_indices, size_t nattrs, CUstream stream);
+typedef CUresult(CUDAAPI *PFN_cuMemcpyBatchAsync_v13000)(CUdeviceptr *dsts, CUdeviceptr *srcs,
+                                                         size_t *sizes, size_t count,
+                                                         CUmemcpyAttributes *attrs,
+                                                         size_t *attrs_indices, size_t nattrs,
+                                                         CUstream stream);
 #endif
 #else
 #define FY__CUDA_DRIVER_BATCH_LIST(X)
@@ -108,7 +114,8 @@ extern fy__cuda_driver_t fy__cuda;
 /* Fails on this thread's record, at the caller's line. */
 #define FY__CUDA_FAIL(status, ...) fy__cuda.host->fail((status), __FILE__, __LINE__, __VA_ARGS__)
 
-/* Finds the driver, fills the table, runs cuInit. Tries again after a failure; does nothing after a success.
+/* Finds the driver, fills the table, runs cuInit. Tries again after a failure; does nothing after a
+ * success.
  * Fails: UNAVAILABLE, saying what was tried and why it did not do. */
 fy_status_t fy__cuda_driver_load(void);
 
@@ -116,8 +123,9 @@ fy_status_t fy__cuda_driver_load(void);
 fy_status_t fy__cuda_status(CUresult code);
 /* Is this opening of the device over after it? */
 int fy__cuda_is_fatal(CUresult code);
-/* Fails with the driver call, the code's name and text, what was asked (printf-like), what to do, and
- * for a lost device the requests that its streams had last. */
-fy_status_t fy__cuda_failed(CUresult code, const char *file, int line, const char *call, const char *format, ...) FY_PRINTF(5, 6);
+/* Fails with the driver call, the code's name and text, what was asked (printf-like), what to do,
+ * and for a lost device the requests that its streams had last. */
+fy_status_t fy__cuda_failed(CUresult code, const char *file, int line, const char *call,
+                            const char *format, ...) FY_PRINTF(5, 6);
 
 #endif

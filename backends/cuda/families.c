@@ -1,5 +1,6 @@
-/* The rows: every op of FY_OP_LIST once, in its order. The dtypes are the op table's (docs/ops.md); what is not taken needs a reason in its
- * row, and tests/unit/cuda/test_coverage.c walks the table against these rows. A new op has no row until somebody writes one: it is refused. */
+/* The rows: every op of FY_OP_LIST once, in its order. The dtypes are the op table's (docs/ops.md);
+ * what is not taken needs a reason in its row, and tests/unit/cuda/test_coverage.c walks the table
+ * against these rows. A new op has no row until somebody writes one: it is refused. */
 #include "backends/cuda/families.h"
 
 #include "backends/cuda/matmul.h"

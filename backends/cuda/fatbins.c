@@ -1,5 +1,6 @@
-/* Carries the fatbins. The assembler reads the files, so no generator and no huge C array stand between; FERRY_FATBIN_DIR comes from
- * cmake/cuda.cmake, which also makes this file depend on them. */
+/* Carries the fatbins. The assembler reads the files, so no generator and no huge C array stand
+ * between; FERRY_FATBIN_DIR comes from cmake/cuda.cmake, which also makes this file depend on
+ * them. */
 #include "backends/cuda/fatbins.h"
 
 #include "backends/cuda/args.h"

@@ -1,4 +1,5 @@
-/* The compiled kernels, as bytes of this plugin: one fatbin a module of args.h, made from kernels/<module>.cu by cmake/cuda.cmake. */
+/* The compiled kernels, as bytes of this plugin: one fatbin a module of args.h, made from
+ * kernels/<module>.cu by cmake/cuda.cmake. */
 #ifndef FERRY_BACKENDS_CUDA_FATBINS_H_
 #define FERRY_BACKENDS_CUDA_FATBINS_H_
 

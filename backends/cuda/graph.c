@@ -1,6 +1,8 @@
-/* Graphs of the driver's: what a thread submits to a stream of its own is captured, instantiated once, and launched as one request by each
- * replay. The mode is THREAD_LOCAL: other threads allocate meanwhile as they like, and what this thread must not do (allocate, wait) ends the
- * capture instead of being left out of the graph. Not here: when to capture, and what to do if it fails (ops/capture.c). */
+/* Graphs of the driver's: what a thread submits to a stream of its own is captured, instantiated
+ * once, and launched as one request by each replay. The mode is THREAD_LOCAL: other threads
+ * allocate meanwhile as they like, and what this thread must not do (allocate, wait) ends the
+ * capture instead of being left out of the graph. Not here: when to capture, and what to do if it
+ * fails (ops/capture.c). */
 #include "backends/cuda/device.h"
 
 #include <stdlib.h>
@@ -10,7 +12,8 @@
 
 typedef struct fy__cuda_graph {
     CUgraphExec exec;
-    fy__cuda_trail_t trail; /* of the stream while it is captured: how many requests there are; told to nobody */
+    /* of the stream while it is captured: how many requests there are; told to nobody */
+    fy__cuda_trail_t trail;
     struct {
         fy_copy_kind_t kind;
         uint64_t nbytes;
@@ -23,7 +26,9 @@ _Thread_local int fy__cuda_captures;
 fy_status_t fy__cuda_check_capture(const char *what)
 {
     if (!fy__cuda_captures) return FY_STATUS_OK;
-    return FY__CUDA_FAIL(FY_STATUS_BUSY, "%s while a graph is captured: what the first replay chose was dropped for other shapes since",
+    return FY__CUDA_FAIL(FY_STATUS_BUSY,
+                         "%s while a graph is captured: what the first replay chose was dropped "
+                         "for other shapes since",
                          what);
 }
 
@@ -33,7 +38,8 @@ static void drop_graph(graph_t *graph)
     free(graph);
 }
 
-fy_status_t fy__cuda_graph_note_copy(const fy__cuda_stream_t *stream, fy_copy_kind_t kind, uint64_t nbytes)
+fy_status_t fy__cuda_graph_note_copy(const fy__cuda_stream_t *stream, fy_copy_kind_t kind,
+                                     uint64_t nbytes)
 {
     graph_t *graph = stream->capture;
     if (graph == NULL) {
@@ -43,7 +49,9 @@ fy_status_t fy__cuda_graph_note_copy(const fy__cuda_stream_t *stream, fy_copy_ki
     if (graph->ncopies == graph->room) {
         const uint32_t room = graph->room > 0 ? graph->room * 2 : 8;
         void *copies = realloc(graph->copies, room * sizeof *graph->copies);
-        if (copies == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for the %u copies of a graph", (unsigned)room);
+        if (copies == NULL)
+            return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY,
+                                 "no host memory for the %u copies of a graph", (unsigned)room);
         graph->copies = copies;
         graph->room = room;
     }
@@ -83,17 +91,21 @@ fy_status_t fy__cuda_graph_begin(void *handle, void **out_stream)
     fy__cuda_frame_t frame;
     *out_stream = NULL;
     fy__cuda_stream_t *stream = make_stream();
-    if (stream == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for a graph of cuda:%d", dev->index);
+    if (stream == NULL)
+        return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for a graph of cuda:%d",
+                             dev->index);
     fy_status_t status = fy__cuda_enter(dev, &frame);
     if (status != FY_STATUS_OK) {
         drop_graph(stream->capture);
         free(stream);
         return status;
     }
-    status = FY__CUDA_CALL(dev, cuStreamCreateWithPriority, (&stream->handle, CU_STREAM_NON_BLOCKING, dev->least_priority),
+    status = FY__CUDA_CALL(dev, cuStreamCreateWithPriority,
+                           (&stream->handle, CU_STREAM_NON_BLOCKING, dev->least_priority),
                            "creating a stream for a graph on cuda:%d", dev->index);
     if (status == FY_STATUS_OK)
-        status = FY__CUDA_CALL(dev, cuStreamBeginCapture, (stream->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+        status = FY__CUDA_CALL(dev, cuStreamBeginCapture,
+                               (stream->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                                "beginning a graph on cuda:%d", dev->index);
     if (status == FY_STATUS_OK) {
         *out_stream = stream;
@@ -105,12 +117,15 @@ fy_status_t fy__cuda_graph_begin(void *handle, void **out_stream)
     return status;
 }
 
-/* The driver's description becomes something that can be launched, and its upload is not left to the first launch. */
+/* The driver's description becomes something that can be launched, and its upload is not left to
+ * the first launch. */
 static fy_status_t instantiate(fy__cuda_device_t *dev, fy__cuda_stream_t *stream, CUgraph captured)
 {
     graph_t *graph = stream->capture;
-    FY_TRY(FY__CUDA_CALL(dev, cuGraphInstantiateWithFlags, (&graph->exec, captured, 0), "making a graph on cuda:%d", dev->index));
-    fy_status_t status = FY__CUDA_CALL(dev, cuGraphUpload, (graph->exec, stream->handle), "bringing a graph to cuda:%d", dev->index);
+    FY_TRY(FY__CUDA_CALL(dev, cuGraphInstantiateWithFlags, (&graph->exec, captured, 0),
+                         "making a graph on cuda:%d", dev->index));
+    fy_status_t status = FY__CUDA_CALL(dev, cuGraphUpload, (graph->exec, stream->handle),
+                                       "bringing a graph to cuda:%d", dev->index);
     if (status != FY_STATUS_OK) fy__cuda_note(dev, fy__cuda.cuGraphExecDestroy(graph->exec));
     return status;
 }
@@ -127,9 +142,12 @@ fy_status_t fy__cuda_graph_end(void *handle, void *stream_handle, void **out_gra
     if (!fy__cuda_enter_to_release(dev, &frame)) {
         drop_graph(stream->capture);
         free(stream);
-        return FY__CUDA_FAIL(FY_STATUS_INTERNAL, "ending a graph on cuda:%d: its context cannot be used on this thread", dev->index);
+        return FY__CUDA_FAIL(FY_STATUS_INTERNAL,
+                             "ending a graph on cuda:%d: its context cannot be used on this thread",
+                             dev->index);
     }
-    status = FY__CUDA_CALL(dev, cuStreamEndCapture, (stream->handle, &captured), "ending a graph on cuda:%d", dev->index);
+    status = FY__CUDA_CALL(dev, cuStreamEndCapture, (stream->handle, &captured),
+                           "ending a graph on cuda:%d", dev->index);
     if (status == FY_STATUS_OK && out_graph != NULL) status = instantiate(dev, stream, captured);
     if (captured != NULL) fy__cuda_note(dev, fy__cuda.cuGraphDestroy(captured));
     if (status == FY_STATUS_OK && out_graph != NULL) {
@@ -143,26 +161,35 @@ fy_status_t fy__cuda_graph_end(void *handle, void *stream_handle, void **out_gra
 
 /* ---- replaying ---- */
 
-/* By a kernel, as flags are raised without a graph: no copy engine has to be waited for. Words that lie side by side, and mostly all of them
- * do, go in one launch. */
-static fy_status_t fetch_flags(fy__cuda_device_t *dev, fy__cuda_stream_t *stream, const uint32_t *flags, uint32_t nflags,
-                               uint32_t *const *words)
+/* By a kernel, as flags are raised without a graph: no copy engine has to be waited for. Words that
+ * lie side by side, and mostly all of them do, go in one launch. */
+static fy_status_t fetch_flags(fy__cuda_device_t *dev, fy__cuda_stream_t *stream,
+                               const uint32_t *flags, uint32_t nflags, uint32_t *const *words)
 {
     for (uint32_t i = 0, n; i < nflags; i += n) {
         for (n = 1; i + n < nflags && words[i + n] == words[i] + n;) n++;
-        fy_desc_t src = { .data = (void *)(uintptr_t)(flags + i), .dtype = FY_DTYPE_I32, .rank = 1, .dims = { n }, .strides = { 1 } };
+        fy_desc_t src = { .data = (void *)(uintptr_t)(flags + i),
+                          .dtype = FY_DTYPE_I32,
+                          .rank = 1,
+                          .dims = { n },
+                          .strides = { 1 } };
         fy_desc_t dst = src;
         dst.data = words[i];
-        const fy_launch_t launch = {
-            .struct_size = sizeof launch, .op = FY_OP_COPY, .nsrc = 1, .ndst = 1, .dst = &dst, .src = &src, .nelem = n
-        };
+        const fy_launch_t launch = { .struct_size = sizeof launch,
+                                     .op = FY_OP_COPY,
+                                     .nsrc = 1,
+                                     .ndst = 1,
+                                     .dst = &dst,
+                                     .src = &src,
+                                     .nelem = n };
         FY_TRY(fy__cuda_launch(dev, stream, &launch));
     }
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__cuda_graph_replay(void *handle, void *stream_handle, void *graph_handle, const uint32_t *flags, uint32_t nflags,
-                                  uint32_t *const *words, int *out_submitted)
+fy_status_t fy__cuda_graph_replay(void *handle, void *stream_handle, void *graph_handle,
+                                  const uint32_t *flags, uint32_t nflags, uint32_t *const *words,
+                                  int *out_submitted)
 {
     fy__cuda_device_t *dev = handle;
     fy__cuda_stream_t *stream = stream_handle;
@@ -171,10 +198,13 @@ fy_status_t fy__cuda_graph_replay(void *handle, void *stream_handle, void *graph
     *out_submitted = 0;
     FY_TRY(fy__cuda_enter(dev, &frame));
     fy__cuda_range_begin("graph replay");
-    fy_status_t status = FY__CUDA_CALL(dev, cuGraphLaunch, (graph->exec, stream->handle), "running a graph on cuda:%d", dev->index);
+    fy_status_t status = FY__CUDA_CALL(dev, cuGraphLaunch, (graph->exec, stream->handle),
+                                       "running a graph on cuda:%d", dev->index);
     if (status == FY_STATUS_OK) {
-        fy__cuda_crumb(stream->trail, FY__CUDA_CRUMB_REPLAY, atomic_load_explicit(&graph->trail.submitted, memory_order_relaxed));
-        for (uint32_t i = 0; i < graph->ncopies; i++) fy__cuda.host->record(graph->copies[i].kind, graph->copies[i].nbytes);
+        fy__cuda_crumb(stream->trail, FY__CUDA_CRUMB_REPLAY,
+                       atomic_load_explicit(&graph->trail.submitted, memory_order_relaxed));
+        for (uint32_t i = 0; i < graph->ncopies; i++)
+            fy__cuda.host->record(graph->copies[i].kind, graph->copies[i].nbytes);
         status = fetch_flags(dev, stream, flags, nflags, words);
         *out_submitted = status != FY_STATUS_OK;
     }

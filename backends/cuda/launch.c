@@ -1,5 +1,6 @@
-/* Runs a launch: finds the op's row (families.h), packs the arguments, submits; and the slots that say beforehand what a launch would be and
- * would need. Nothing here allocates or waits. Next: families.c, pack.h for the arguments, launch_product.c for products. */
+/* Runs a launch: finds the op's row (families.h), packs the arguments, submits; and the slots that
+ * say beforehand what a launch would be and would need. Nothing here allocates or waits. Next:
+ * families.c, pack.h for the arguments, launch_product.c for products. */
 #include "backends/cuda/families.h"
 #include "backends/cuda/flat.h"
 #include "backends/cuda/lt.h"
@@ -10,7 +11,9 @@ fy_status_t fy__cuda_submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_re
 {
     const uint64_t most = (uint64_t)dev->nprocessors * BLOCKS_A_PROCESSOR;
     const unsigned side = request->square ? FY__CUDA_TILE : FY__CUDA_BLOCK;
-    uint64_t blocks = request->square ? request->threads : request->threads / FY__CUDA_BLOCK + (request->threads % FY__CUDA_BLOCK != 0);
+    uint64_t blocks = request->square ? request->threads
+                                      : request->threads / FY__CUDA_BLOCK +
+                                            (request->threads % FY__CUDA_BLOCK != 0);
     if (blocks > most) blocks = most;
     if (blocks == 0) blocks = 1;
     fy__cuda_flat_t flat;
@@ -19,24 +22,28 @@ fy_status_t fy__cuda_submit(fy__cuda_device_t *dev, CUstream stream, fy__cuda_re
         fy__cuda_flat_of(&request->args, &flat);
         params[0] = &flat;
     }
-    return FY__CUDA_CALL(
-        dev, cuLaunchKernel,
-        (dev->kernels[request->kernel], (unsigned)blocks, 1, 1, side, request->square ? side : 1, 1, 0, stream, params, NULL),
-        "running %s over %llu elements on cuda:%d", fy__cuda_op_name(request->args.op), (unsigned long long)request->args.nelem,
-        dev->index);
+    return FY__CUDA_CALL(dev, cuLaunchKernel,
+                         (dev->kernels[request->kernel], (unsigned)blocks, 1, 1, side,
+                          request->square ? side : 1, 1, 0, stream, params, NULL),
+                         "running %s over %llu elements on cuda:%d",
+                         fy__cuda_op_name(request->args.op),
+                         (unsigned long long)request->args.nelem, dev->index);
 }
 
-fy_status_t fy__cuda_submit_several(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch, fy__cuda_pack_several_fn pack)
+fy_status_t fy__cuda_submit_several(fy__cuda_device_t *dev, CUstream stream,
+                                    const fy_launch_t *launch, fy__cuda_pack_several_fn pack)
 {
     fy__cuda_request_t requests[FY__CUDA_MOST_REQUESTS];
     uint64_t nbytes;
     const uint64_t limit = launch->workspace != NULL ? launch->workspace_nbytes : 0;
-    const int n = pack(launch, (unsigned)dev->nprocessors, launch->workspace, limit, requests, &nbytes);
+    const int n =
+        pack(launch, (unsigned)dev->nprocessors, launch->workspace, limit, requests, &nbytes);
     for (int i = 0; i < n; i++) FY_TRY(fy__cuda_submit(dev, stream, &requests[i]));
     return FY_STATUS_OK;
 }
 
-uint64_t fy__cuda_several_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit, fy__cuda_pack_several_fn pack)
+uint64_t fy__cuda_several_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch,
+                                    uint64_t limit, fy__cuda_pack_several_fn pack)
 {
     uint64_t nbytes;
     pack(launch, (unsigned)dev->nprocessors, NULL, limit, NULL, &nbytes);
@@ -60,8 +67,10 @@ static fy_status_t refuse(const fy__cuda_family_t *family, const fy_launch_t *la
     const int32_t dtype = fy__cuda_main_dtype(family, launch);
     const char *name = (uint32_t)dtype < FY_DTYPE_COUNT ? dtypes[dtype] : "an unknown dtype";
     if (launch->op >= FY_OP_BUILTIN_COUNT)
-        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "op %u is registered without a kernel for cuda", (unsigned)launch->op);
-    return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "%s has no cuda kernel for %s: %s", fy__cuda_op_name(launch->op), name,
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "op %u is registered without a kernel for cuda",
+                             (unsigned)launch->op);
+    return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "%s has no cuda kernel for %s: %s",
+                         fy__cuda_op_name(launch->op), name,
                          family->why != NULL ? family->why : "the op table promises none");
 }
 
@@ -103,7 +112,8 @@ uint64_t fy__cuda_workspace(void *handle, const fy_launch_t *launch, uint64_t li
 {
     const fy__cuda_family_t *family = fy__cuda_family_of(launch->op);
     if (launch->nelem == 0 || launch->kernel != NULL || limit == 0) return 0;
-    if (family->pack_several != NULL) return fy__cuda_several_workspace(handle, launch, limit, family->pack_several);
+    if (family->pack_several != NULL)
+        return fy__cuda_several_workspace(handle, launch, limit, family->pack_several);
     if (family->workspace == NULL) return 0;
     return family->workspace(handle, launch, limit);
 }

@@ -1,5 +1,6 @@
-/* Products: matmul, linear, linear's gradients of parameters. cuBLASLt does them where it takes the layout, Ferry's own kernel where not, and
- * then the log says so once. Next: matmul.h for the plan of one product, linear.c for what follows it. */
+/* Products: matmul, linear, linear's gradients of parameters. cuBLASLt does them where it takes the
+ * layout, Ferry's own kernel where not, and then the log says so once. Next: matmul.h for the plan
+ * of one product, linear.c for what follows it. */
 #include "backends/cuda/families.h"
 #include "backends/cuda/matmul.h"
 
@@ -21,8 +22,10 @@ static fy_status_t launch_zero(fy__cuda_device_t *dev, CUstream stream, const fy
 static void tell_slow(fy__cuda_device_t *dev, const char *why)
 {
     if (atomic_exchange(&dev->told_slow, 1)) return;
-    fy__cuda.host->log(FY_LOG_WARNING, "cuda:%d: Ferry's own slow kernel runs a matmul instead of cuBLASLt: %s (said once)", dev->index,
-                       why);
+    fy__cuda.host->log(
+        FY_LOG_WARNING,
+        "cuda:%d: Ferry's own slow kernel runs a matmul instead of cuBLASLt: %s (said once)",
+        dev->index, why);
 }
 
 fy_status_t fy__cuda_run_matmul(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
@@ -38,18 +41,22 @@ fy_status_t fy__cuda_run_matmul(fy__cuda_device_t *dev, CUstream stream, const f
         if (status != FY_STATUS_UNSUPPORTED) return status;
         tell_slow(dev, "it has no algorithm for this shape and alignment");
     } else if (!matmul.takes_lt) {
-        tell_slow(dev, "an operand has no axis of unit stride; fy_contiguous makes a copy that has");
+        tell_slow(dev,
+                  "an operand has no axis of unit stride; fy_contiguous makes a copy that has");
     }
     fy__cuda_pack_matmul(launch, &request);
     return fy__cuda_submit(dev, stream, &request);
 }
 
-/* Run by run of rows: the product into scratch, then bias and activation. UNSUPPORTED: before anything ran. */
-static fy_status_t run_through_scratch(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch, const fy_launch_t *product)
+/* Run by run of rows: the product into scratch, then bias and activation. UNSUPPORTED: before
+ * anything ran. */
+static fy_status_t run_through_scratch(fy__cuda_device_t *dev, CUstream stream,
+                                       const fy_launch_t *launch, const fy_launch_t *product)
 {
     fy__cuda_linear_scratch_t s;
     fy__cuda_request_t request;
-    if (launch->workspace == NULL || !fy__cuda_linear_scratch(launch, product, launch->workspace, launch->workspace_nbytes, &s))
+    if (launch->workspace == NULL ||
+        !fy__cuda_linear_scratch(launch, product, launch->workspace, launch->workspace_nbytes, &s))
         return FY_STATUS_UNSUPPORTED;
     const fy__cuda_lt_problem_t *p = &s.matmul.problem;
     const int64_t step = (p->transpose_b ? 1 : p->ldb) * (int64_t)fy__cuda_dtype_nbytes(p->dtype);
@@ -57,8 +64,8 @@ static fy_status_t run_through_scratch(fy__cuda_device_t *dev, CUstream stream, 
     for (int64_t first = 0; first < s.rows; first += s.at_once) {
         const int64_t count = s.rows - first < s.at_once ? s.rows - first : s.at_once;
         const fy__cuda_lt_problem_t problem = fy__cuda_linear_run_problem(&s, count);
-        FY_TRY(fy__cuda_lt_run(dev, stream, &problem, s.matmul.a, s.matmul.b + first * step, s.matmul.d, NULL, behind,
-                               launch->workspace_nbytes - s.nbytes));
+        FY_TRY(fy__cuda_lt_run(dev, stream, &problem, s.matmul.a, s.matmul.b + first * step,
+                               s.matmul.d, NULL, behind, launch->workspace_nbytes - s.nbytes));
         fy__cuda_pack_linear_finish(launch, product, &s, first, count, &request);
         FY_TRY(fy__cuda_submit(dev, stream, &request));
     }
@@ -75,13 +82,16 @@ fy_status_t fy__cuda_run_linear(fy__cuda_device_t *dev, CUstream stream, const f
     if (fy__cuda_lt_is_wanted(dev)) {
         FY_TRY(fy__cuda_lt_load());
         if (fy__cuda_linear_plan(dev, launch, &product, &matmul)) {
-            status = fy__cuda_matmul_run(dev, stream, launch, &matmul); /* UNSUPPORTED: before anything ran */
+            /* UNSUPPORTED: before anything ran */
+            status = fy__cuda_matmul_run(dev, stream, launch, &matmul);
             if (status == FY_STATUS_OK && fy__cuda_pack_linear_activation(dev, launch, &request))
                 return fy__cuda_submit(dev, stream, &request);
         }
-        if (status == FY_STATUS_UNSUPPORTED) status = run_through_scratch(dev, stream, launch, &product);
+        if (status == FY_STATUS_UNSUPPORTED)
+            status = run_through_scratch(dev, stream, launch, &product);
         if (status != FY_STATUS_UNSUPPORTED) return status;
-        tell_slow(dev, "it has no algorithm for a linear of this shape and layout, or the device's workspace holds no 64 rows of it");
+        tell_slow(dev, "it has no algorithm for a linear of this shape and layout, or the device's "
+                       "workspace holds no 64 rows of it");
     }
     fy__cuda_pack_linear(launch, &product, &request);
     return fy__cuda_submit(dev, stream, &request);
@@ -114,14 +124,17 @@ static fy_launch_t params_sum(const fy_launch_t *launch)
     return sum;
 }
 
-fy_status_t fy__cuda_run_linear_params(fy__cuda_device_t *dev, CUstream stream, const fy_launch_t *launch)
+fy_status_t fy__cuda_run_linear_params(fy__cuda_device_t *dev, CUstream stream,
+                                       const fy_launch_t *launch)
 {
     const fy_launch_t product = params_product(launch), sum = params_sum(launch);
     fy__cuda_matmul_t matmul;
     if (sum.nelem == 0) return FY_STATUS_OK;
-    if (launch->nelem > 0 && fy__cuda_lt_is_wanted(dev) && fy__cuda_linear_params_plan(launch, &product, &matmul)) {
+    if (launch->nelem > 0 && fy__cuda_lt_is_wanted(dev) &&
+        fy__cuda_linear_params_plan(launch, &product, &matmul)) {
         FY_TRY(fy__cuda_lt_load());
-        const fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul); /* UNSUPPORTED: before anything ran */
+        /* UNSUPPORTED: before anything ran */
+        const fy_status_t status = fy__cuda_matmul_run(dev, stream, launch, &matmul);
         if (status != FY_STATUS_UNSUPPORTED) return status;
     }
     if (launch->nelem > 0) FY_TRY(fy__cuda_run_matmul(dev, stream, &product));
@@ -129,20 +142,23 @@ fy_status_t fy__cuda_run_linear_params(fy__cuda_device_t *dev, CUstream stream, 
 }
 
 /* Scratch of a product; it is used before the next launch's. */
-static uint64_t product_workspace(fy__cuda_device_t *dev, const fy__cuda_matmul_t *matmul, uint64_t limit)
+static uint64_t product_workspace(fy__cuda_device_t *dev, const fy__cuda_matmul_t *matmul,
+                                  uint64_t limit)
 {
     if (matmul->problem.inner == 0 || !matmul->takes_lt || !fy__cuda_lt_is_wanted(dev)) return 0;
     return fy__cuda_lt_workspace(dev, &matmul->problem, limit);
 }
 
-uint64_t fy__cuda_matmul_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
+uint64_t fy__cuda_matmul_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch,
+                                   uint64_t limit)
 {
     fy__cuda_matmul_t matmul;
     fy__cuda_matmul_plan(launch, &matmul);
     return product_workspace(dev, &matmul, limit);
 }
 
-uint64_t fy__cuda_linear_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
+uint64_t fy__cuda_linear_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch,
+                                   uint64_t limit)
 {
     fy_desc_t dst, src[2];
     const fy_launch_t product = fy__cuda_linear_product(launch, &dst, src);
@@ -158,11 +174,14 @@ uint64_t fy__cuda_linear_workspace(fy__cuda_device_t *dev, const fy_launch_t *la
     const uint64_t behind = product_workspace(dev, &s.matmul, limit - s.nbytes);
     if (s.at_once == s.rows) return s.nbytes + behind;
     s.matmul.problem = fy__cuda_linear_run_problem(&s, s.rows % s.at_once);
-    if (s.rows % s.at_once != 0) (void)product_workspace(dev, &s.matmul, limit - s.nbytes); /* the last run's plan */
-    return limit;                                                                           /* of which the launch makes the same runs */
+    /* the last run's plan */
+    if (s.rows % s.at_once != 0) (void)product_workspace(dev, &s.matmul, limit - s.nbytes);
+    /* of which the launch makes the same runs */
+    return limit;
 }
 
-uint64_t fy__cuda_linear_params_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch, uint64_t limit)
+uint64_t fy__cuda_linear_params_workspace(fy__cuda_device_t *dev, const fy_launch_t *launch,
+                                          uint64_t limit)
 {
     const fy_launch_t product = params_product(launch), sum = params_sum(launch);
     fy__cuda_matmul_t matmul;

@@ -1,9 +1,11 @@
-/* Families that are not one kernel launch and need no scratch: a dense copy by the driver; draws and steps, after which a second launch
- * updates a counter; concat, a launch for each source. All are in stream order; nothing here allocates or waits. Next: pack.h (arguments). */
+/* Families that are not one kernel launch and need no scratch: a dense copy by the driver; draws
+ * and steps, after which a second launch updates a counter; concat, a launch for each source. All
+ * are in stream order; nothing here allocates or waits. Next: pack.h (arguments). */
 #include "backends/cuda/families.h"
 #include "backends/cuda/flat.h"
 
-/* From so many bytes on, a dense copy is the driver's. A small one is a kernel: a graph's flags go to page-locked memory that way. */
+/* From so many bytes on, a dense copy is the driver's. A small one is a kernel: a graph's flags go
+ * to page-locked memory that way. */
 enum { LEAST_DRIVER_COPY = 1 << 20 };
 
 /* The bytes of a copy between two dense pieces of device memory that do not overlap; else 0. */
@@ -21,7 +23,10 @@ fy_status_t fy__cuda_run_copy(fy__cuda_device_t *dev, CUstream stream, const fy_
     fy__cuda_pack_elementwise(launch, &request);
     const uint64_t nbytes = dense_copy_nbytes(&request.args);
     if (nbytes < LEAST_DRIVER_COPY) return fy__cuda_submit(dev, stream, &request);
-    const fy_copy_t copy = { .kind = FY_COPY_LOCAL, .dst = launch->dst[0].data, .src = launch->src[0].data, .nbytes = nbytes };
+    const fy_copy_t copy = { .kind = FY_COPY_LOCAL,
+                             .dst = launch->dst[0].data,
+                             .src = launch->src[0].data,
+                             .nbytes = nbytes };
     return fy__cuda_copy_submit(dev, stream, &copy);
 }
 
@@ -51,7 +56,8 @@ fy_status_t fy__cuda_run_concat(fy__cuda_device_t *dev, CUstream stream, const f
     fy__cuda_request_t request;
     int64_t begin = 0;
     for (unsigned i = 0; i < launch->nsrc; i++) {
-        if (fy__cuda_pack_concat(launch, i, begin, &request)) FY_TRY(fy__cuda_submit(dev, stream, &request));
+        if (fy__cuda_pack_concat(launch, i, begin, &request))
+            FY_TRY(fy__cuda_submit(dev, stream, &request));
         begin += launch->src[i].dims[attrs->axis];
     }
     return FY_STATUS_OK;

@@ -1,20 +1,32 @@
-/* linear: a product with what follows it, and the product of its parameters' gradients. cuBLASLt adds the bias while it stores. relu follows in a
- * launch of its own, and in cuBLASLt only where the device was opened with relu=fused: its documentation says max(x, 0), which may turn NaN
- * into 0, and Ferry's relu keeps NaN. Other activations follow too, but not in half precision, which must round once: there, and where
- * cuBLASLt has no such epilogue, the product goes to scratch as it was added up, and one launch adds the bias, applies the activation and rounds.
- * Layouts that cuBLASLt does not take are the kernel's. Its gelu is the tanh form and ours has erf, so it is not asked for; its DRELU_BGRAD reads a mask that
- * RELU_AUX would have to have kept, and the tape keeps y. Next: matmul.c. */
+/* linear: a product with what follows it, and the product of its parameters' gradients. cuBLASLt
+ * adds the bias while it stores. relu follows in a launch of its own, and in cuBLASLt only where
+ * the device was opened with relu=fused: its documentation says max(x, 0), which may turn NaN into
+ * 0, and Ferry's relu keeps NaN. Other activations follow too, but not in half precision, which
+ * must round once: there, and where cuBLASLt has no such epilogue, the product goes to scratch as
+ * it was added up, and one launch adds the bias, applies the activation and rounds.
+ * Layouts that cuBLASLt does not take are the kernel's. Its gelu is the tanh form and ours has erf,
+ * so it is not asked for; its DRELU_BGRAD reads a mask that RELU_AUX would have to have kept, and
+ * the tape keeps y. Next: matmul.c. */
 #include "backends/cuda/matmul.h"
 
 #include <cublasLt.h>
 #include <string.h>
 
-static int32_t activation_of(const fy_launch_t *launch) { return ((const fy_linear_attrs_t *)launch->attrs)->activation; }
+static int32_t activation_of(const fy_launch_t *launch)
+{
+    return ((const fy_linear_attrs_t *)launch->attrs)->activation;
+}
 
-static int is_half(const fy_launch_t *launch) { return launch->dst[0].dtype == FY_DTYPE_F16 || launch->dst[0].dtype == FY_DTYPE_BF16; }
+static int is_half(const fy_launch_t *launch)
+{
+    return launch->dst[0].dtype == FY_DTYPE_F16 || launch->dst[0].dtype == FY_DTYPE_BF16;
+}
 
 /* Does it keep what has been rounded? */
-static int is_exact(int32_t activation) { return activation == FY_ACTIVATION_NONE || activation == FY_ACTIVATION_RELU; }
+static int is_exact(int32_t activation)
+{
+    return activation == FY_ACTIVATION_NONE || activation == FY_ACTIVATION_RELU;
+}
 
 /* A vector as a matrix of one row. */
 static fy_desc_t with_rows(const fy_desc_t *desc)
@@ -45,22 +57,27 @@ fy_launch_t fy__cuda_linear_product(const fy_launch_t *launch, fy_desc_t *dst, f
     return product;
 }
 
-int fy__cuda_linear_plan(const fy__cuda_device_t *dev, const fy_launch_t *launch, const fy_launch_t *product, fy__cuda_matmul_t *out)
+int fy__cuda_linear_plan(const fy__cuda_device_t *dev, const fy_launch_t *launch,
+                         const fy_launch_t *product, fy__cuda_matmul_t *out)
 {
     const fy_desc_t *bias = launch->nsrc == 3 ? &launch->src[2] : NULL;
     const int32_t activation = activation_of(launch);
     fy__cuda_matmul_plan(product, out);
-    if (out->problem.inner == 0 || !out->takes_lt || (bias != NULL && bias->strides[0] != 1 && bias->dims[0] != 1)) return 0;
+    if (out->problem.inner == 0 || !out->takes_lt ||
+        (bias != NULL && bias->strides[0] != 1 && bias->dims[0] != 1))
+        return 0;
     if (is_half(launch) && !is_exact(activation)) return 0;
     if (bias != NULL) out->problem.epilogue |= CUBLASLT_EPILOGUE_BIAS;
-    if (activation == FY_ACTIVATION_RELU && dev->fused_relu) out->problem.epilogue |= CUBLASLT_EPILOGUE_RELU;
+    if (activation == FY_ACTIVATION_RELU && dev->fused_relu)
+        out->problem.epilogue |= CUBLASLT_EPILOGUE_RELU;
     if (bias == NULL) return 1;
     out->bias = bias->data;
     out->problem.align_bias = fy__cuda_lt_alignment(bias->data);
     return 1;
 }
 
-int fy__cuda_pack_linear_activation(const fy__cuda_device_t *dev, const fy_launch_t *launch, fy__cuda_request_t *out)
+int fy__cuda_pack_linear_activation(const fy__cuda_device_t *dev, const fy_launch_t *launch,
+                                    fy__cuda_request_t *out)
 {
     static const uint32_t ops[] = { [FY_ACTIVATION_RELU] = FY_OP_RELU,
                                     [FY_ACTIVATION_TANH] = FY_OP_TANH,
@@ -68,7 +85,8 @@ int fy__cuda_pack_linear_activation(const fy__cuda_device_t *dev, const fy_launc
                                     [FY_ACTIVATION_GELU] = FY_OP_GELU };
     const int32_t activation = activation_of(launch);
     fy_launch_t in_place = *launch;
-    if (activation == FY_ACTIVATION_NONE || (activation == FY_ACTIVATION_RELU && dev->fused_relu)) return 0;
+    if (activation == FY_ACTIVATION_NONE || (activation == FY_ACTIVATION_RELU && dev->fused_relu))
+        return 0;
     in_place.op = ops[activation];
     in_place.nsrc = 1;
     in_place.src = launch->dst;
@@ -77,7 +95,8 @@ int fy__cuda_pack_linear_activation(const fy__cuda_device_t *dev, const fy_launc
     return 1;
 }
 
-void fy__cuda_pack_linear(const fy_launch_t *launch, const fy_launch_t *product, fy__cuda_request_t *out)
+void fy__cuda_pack_linear(const fy_launch_t *launch, const fy_launch_t *product,
+                          fy__cuda_request_t *out)
 {
     fy__cuda_pack_matmul(product, out);
     out->args.op = FY_OP_LINEAR;
@@ -93,49 +112,59 @@ enum { ROWS_ALIKE = 64, SCRATCH_ALIGNMENT = 256 };
 
 static uint64_t sums_nbytes(int64_t rows, int64_t cols, uint64_t size)
 {
-    return ((uint64_t)rows * (uint64_t)cols * size + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+    return ((uint64_t)rows * (uint64_t)cols * size + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT *
+           SCRATCH_ALIGNMENT;
 }
 
-int fy__cuda_linear_scratch(const fy_launch_t *launch, const fy_launch_t *product, void *workspace, uint64_t nbytes,
-                            fy__cuda_linear_scratch_t *out)
+int fy__cuda_linear_scratch(const fy_launch_t *launch, const fy_launch_t *product, void *workspace,
+                            uint64_t nbytes, fy__cuda_linear_scratch_t *out)
 {
     fy__cuda_lt_problem_t *p = &out->matmul.problem;
     fy__cuda_matmul_plan(product, &out->matmul);
-    if (!out->matmul.takes_lt || p->inner == 0 || p->batch != 1 || out->matmul.nouter != 0) return 0;
+    if (!out->matmul.takes_lt || p->inner == 0 || p->batch != 1 || out->matmul.nouter != 0)
+        return 0;
     p->dtype_d = launch->dst[0].dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32;
     const uint64_t size = fy__cuda_dtype_nbytes(p->dtype_d);
     out->rows = out->at_once = p->cols; /* cuBLASLt's columns are our rows */
     out->nbytes = sums_nbytes(out->rows, p->rows, size);
     if (out->nbytes > nbytes) { /* the last quarter is left to cuBLASLt */
-        out->at_once = (int64_t)((nbytes - nbytes / 4) / ((uint64_t)p->rows * size)) / ROWS_ALIKE * ROWS_ALIKE;
+        out->at_once = (int64_t)((nbytes - nbytes / 4) / ((uint64_t)p->rows * size)) / ROWS_ALIKE *
+                       ROWS_ALIKE;
         if (out->at_once == 0) return 0;
         out->nbytes = sums_nbytes(out->at_once, p->rows, size);
     }
     p->ldd = p->rows;
     p->accumulate = 0;
     p->align_d = SCRATCH_ALIGNMENT;
-    const uint64_t step = (uint64_t)p->ldb * fy__cuda_dtype_nbytes(p->dtype); /* from a row of x to the next; across, if x is transposed */
-    if (out->at_once < out->rows) p->align_b = fy__cuda_lt_alignment((const void *)(uintptr_t)(p->align_b | (p->transpose_b ? 128 : step)));
+    /* from a row of x to the next; across, if x is transposed */
+    const uint64_t step = (uint64_t)p->ldb * fy__cuda_dtype_nbytes(p->dtype);
+    if (out->at_once < out->rows)
+        p->align_b = fy__cuda_lt_alignment(
+            (const void *)(uintptr_t)(p->align_b | (p->transpose_b ? 128 : step)));
     out->matmul.d = workspace;
     return 1;
 }
 
-fy__cuda_lt_problem_t fy__cuda_linear_run_problem(const fy__cuda_linear_scratch_t *scratch, int64_t count)
+fy__cuda_lt_problem_t fy__cuda_linear_run_problem(const fy__cuda_linear_scratch_t *scratch,
+                                                  int64_t count)
 {
     fy__cuda_lt_problem_t problem = scratch->matmul.problem;
     problem.cols = count;
     return problem;
 }
 
-void fy__cuda_pack_linear_finish(const fy_launch_t *launch, const fy_launch_t *product, const fy__cuda_linear_scratch_t *scratch,
-                                 int64_t first, int64_t count, fy__cuda_request_t *out)
+void fy__cuda_pack_linear_finish(const fy_launch_t *launch, const fy_launch_t *product,
+                                 const fy__cuda_linear_scratch_t *scratch, int64_t first,
+                                 int64_t count, fy__cuda_request_t *out)
 {
     const fy__cuda_lt_problem_t *p = &scratch->matmul.problem;
     const fy_desc_t *dst = &product->dst[0];
-    const int64_t ld = dst->rank > 1 ? dst->strides[dst->rank - 2] : p->rows, size = (int64_t)fy__cuda_dtype_nbytes(dst->dtype);
+    const int64_t ld = dst->rank > 1 ? dst->strides[dst->rank - 2] : p->rows,
+                  size = (int64_t)fy__cuda_dtype_nbytes(dst->dtype);
     const fy_linear_attrs_t attrs = { activation_of(launch) };
     fy__cuda_args_t *args = &out->args;
-    fy__cuda_args_init(args, FY_OP_LINEAR, (uint64_t)(count * p->rows), launch->nsrc == 3 ? 2 : 1, &attrs, sizeof attrs);
+    fy__cuda_args_init(args, FY_OP_LINEAR, (uint64_t)(count * p->rows), launch->nsrc == 3 ? 2 : 1,
+                       &attrs, sizeof attrs);
     args->accumulate = launch->accumulate & 1;
     args->dst[0].data = (uint64_t)(uintptr_t)dst->data + (uint64_t)(first * ld * size);
     args->dst[0].dtype = dst->dtype;
@@ -155,18 +184,24 @@ void fy__cuda_pack_linear_finish(const fy_launch_t *launch, const fy_launch_t *p
     const int wide = dst->dtype == FY_DTYPE_F64;
     const uint32_t at_once = (uint32_t)(16 / size);
     (void)fy__cuda_set_wide_apart(args, 1, 0, args->nsrc, at_once);
-    out->kernel = wide ? FY__CUDA_KERNEL_fy_linear_finish_f64 : FY__CUDA_KERNEL_fy_linear_finish_f32;
+    out->kernel = wide ? FY__CUDA_KERNEL_fy_linear_finish_f64
+                       : FY__CUDA_KERNEL_fy_linear_finish_f32;
     out->threads = args->wide > 1 ? args->nelem / args->wide : args->nelem;
     out->square = 0;
 }
 
-int fy__cuda_linear_params_plan(const fy_launch_t *launch, const fy_launch_t *product, fy__cuda_matmul_t *out)
+int fy__cuda_linear_params_plan(const fy_launch_t *launch, const fy_launch_t *product,
+                                fy__cuda_matmul_t *out)
 {
     const fy_desc_t *db = &launch->dst[1];
     fy__cuda_matmul_plan(product, out);
-    if (!out->takes_lt || out->problem.inner == 0 || out->problem.batch != 1 || out->nouter != 0) return 0;
-    if ((launch->accumulate >> 1 & 1) != 0 || (db->strides[0] != 1 && db->dims[0] != 1) || db->dtype == FY_DTYPE_F64) return 0;
-    out->problem.epilogue = CUBLASLT_EPILOGUE_BGRADB; /* cuBLASLt's b is dy: its sums over the rows, one for each column of dw' */
+    if (!out->takes_lt || out->problem.inner == 0 || out->problem.batch != 1 || out->nouter != 0)
+        return 0;
+    if ((launch->accumulate >> 1 & 1) != 0 || (db->strides[0] != 1 && db->dims[0] != 1) ||
+        db->dtype == FY_DTYPE_F64)
+        return 0;
+    /* cuBLASLt's b is dy: its sums over the rows, one for each column of dw' */
+    out->problem.epilogue = CUBLASLT_EPILOGUE_BGRADB;
     out->bias = db->data;
     out->problem.align_bias = fy__cuda_lt_alignment(db->data);
     return 1;

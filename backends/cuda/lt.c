@@ -1,5 +1,6 @@
-/* Plans: the descriptors of a product and the algorithm that cuBLASLt's heuristic chose for it. Asking costs tens of microseconds, so the
- * last 256 shapes are kept, found by hash, least recently used first out. Steady launches create nothing. Next: matmul.c. */
+/* Plans: the descriptors of a product and the algorithm that cuBLASLt's heuristic chose for it.
+ * Asking costs tens of microseconds, so the last 256 shapes are kept, found by hash, least recently
+ * used first out. Steady launches create nothing. Next: matmul.c. */
 #include "backends/cuda/lt.h"
 
 #include <pthread.h>
@@ -10,7 +11,8 @@
 
 enum { NPLANS = 256, NBUCKETS = 512 };
 
-_Static_assert(sizeof(fy__cuda_lt_problem_t) == 10 * 8 + 10 * 4, "the key is compared as bytes: it may have no padding");
+_Static_assert(sizeof(fy__cuda_lt_problem_t) == 10 * 8 + 10 * 4,
+               "the key is compared as bytes: it may have no padding");
 
 typedef struct plan {
     fy__cuda_lt_problem_t problem;
@@ -26,7 +28,8 @@ typedef struct plan {
 struct fy__cuda_lt {
     fy__cuda_device_t *dev;
     int is_wanted;
-    /* Guards everything below. Held while a product is submitted, so that no other thread can drop its plan meanwhile. */
+    /* Guards everything below. Held while a product is submitted, so that no other thread can drop
+     * its plan meanwhile. */
     pthread_mutex_t lock;
     cublasLtHandle_t handle;
     uint64_t tick, hits, misses, evictions;
@@ -34,9 +37,11 @@ struct fy__cuda_lt {
     plan_t plans[NPLANS];
 };
 
-#define LT_FAIL(code, call, problem)                                                                                                      \
-    FY__CUDA_FAIL(fy__cublaslt_status(code), "matmul [%lld x %lld x %lld, batch %lld] on cuda: %s gave %s (%d)",                          \
-                  (long long)(problem)->cols, (long long)(problem)->inner, (long long)(problem)->rows, (long long)(problem)->batch, call, \
+#define LT_FAIL(code, call, problem)                                                  \
+    FY__CUDA_FAIL(fy__cublaslt_status(code),                                          \
+                  "matmul [%lld x %lld x %lld, batch %lld] on cuda: %s gave %s (%d)", \
+                  (long long)(problem)->cols, (long long)(problem)->inner,            \
+                  (long long)(problem)->rows, (long long)(problem)->batch, call,      \
                   fy__cublaslt_name(code), (int)(code))
 #define LT_TRY(call, args, problem)                                                \
     do {                                                                           \
@@ -48,7 +53,9 @@ fy_status_t fy__cuda_lt_create(fy__cuda_device_t *dev, fy__cuda_lt_t **out_lt)
 {
     fy__cuda_lt_t *lt = calloc(1, sizeof *lt);
     *out_lt = lt;
-    if (lt == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for the matmul plans of cuda:%d", dev->index);
+    if (lt == NULL)
+        return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY,
+                             "no host memory for the matmul plans of cuda:%d", dev->index);
     lt->dev = dev;
     lt->is_wanted = fy__cuda_lt_is_asked_for();
     pthread_mutex_init(&lt->lock, NULL);
@@ -87,14 +94,19 @@ static cudaDataType_t type_of(int32_t dtype)
     }
 }
 
-static fy_status_t make_layout(const fy__cuda_lt_problem_t *p, int32_t dtype, int64_t rows, int64_t cols, int64_t ld, int64_t batch_stride,
+static fy_status_t make_layout(const fy__cuda_lt_problem_t *p, int32_t dtype, int64_t rows,
+                               int64_t cols, int64_t ld, int64_t batch_stride,
                                cublasLtMatrixLayout_t *out)
 {
     const int32_t batch = (int32_t)p->batch;
-    LT_TRY(cublasLtMatrixLayoutCreate, (out, type_of(dtype), (uint64_t)rows, (uint64_t)cols, ld), p);
+    LT_TRY(cublasLtMatrixLayoutCreate, (out, type_of(dtype), (uint64_t)rows, (uint64_t)cols, ld),
+           p);
     if (p->batch == 1) return FY_STATUS_OK;
-    LT_TRY(cublasLtMatrixLayoutSetAttribute, (*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), p);
-    LT_TRY(cublasLtMatrixLayoutSetAttribute, (*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride, sizeof batch_stride), p);
+    LT_TRY(cublasLtMatrixLayoutSetAttribute,
+           (*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), p);
+    LT_TRY(cublasLtMatrixLayoutSetAttribute,
+           (*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride, sizeof batch_stride),
+           p);
     return FY_STATUS_OK;
 }
 
@@ -102,60 +114,80 @@ static fy_status_t make_layout(const fy__cuda_lt_problem_t *p, int32_t dtype, in
 static fy_status_t describe(const fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, plan_t *plan)
 {
     const int wide = p->dtype == FY_DTYPE_F64;
-    const cublasComputeType_t single = lt->dev->tf32 && p->dtype == FY_DTYPE_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    const cublasComputeType_t single = lt->dev->tf32 && p->dtype == FY_DTYPE_F32
+                                           ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                           : CUBLAS_COMPUTE_32F;
     const int32_t transpose = CUBLAS_OP_T;
-    /* The heuristic reads this pointer's alignment and does not follow it (cublasLt.h, BIAS_POINTER); each run sets its own. */
+    /* The heuristic reads this pointer's alignment and does not follow it (cublasLt.h,
+     * BIAS_POINTER); each run sets its own. */
     const void *bias = (const void *)(uintptr_t)p->align_bias;
-    LT_TRY(cublasLtMatmulDescCreate, (&plan->product, wide ? CUBLAS_COMPUTE_64F : single, wide ? CUDA_R_64F : CUDA_R_32F), p);
-    if (p->align_bias) LT_TRY(cublasLtMatmulDescSetAttribute, (plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), p);
+    LT_TRY(cublasLtMatmulDescCreate,
+           (&plan->product, wide ? CUBLAS_COMPUTE_64F : single, wide ? CUDA_R_64F : CUDA_R_32F), p);
+    if (p->align_bias)
+        LT_TRY(cublasLtMatmulDescSetAttribute,
+               (plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), p);
     if (p->transpose_a)
-        LT_TRY(cublasLtMatmulDescSetAttribute, (plan->product, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose), p);
+        LT_TRY(cublasLtMatmulDescSetAttribute,
+               (plan->product, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose), p);
     if (p->transpose_b)
-        LT_TRY(cublasLtMatmulDescSetAttribute, (plan->product, CUBLASLT_MATMUL_DESC_TRANSB, &transpose, sizeof transpose), p);
+        LT_TRY(cublasLtMatmulDescSetAttribute,
+               (plan->product, CUBLASLT_MATMUL_DESC_TRANSB, &transpose, sizeof transpose), p);
     if (p->epilogue)
-        LT_TRY(cublasLtMatmulDescSetAttribute, (plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue), p);
-    FY_TRY(
-        make_layout(p, p->dtype, p->transpose_a ? p->inner : p->rows, p->transpose_a ? p->rows : p->inner, p->lda, p->batch_a, &plan->a));
-    FY_TRY(
-        make_layout(p, p->dtype, p->transpose_b ? p->cols : p->inner, p->transpose_b ? p->inner : p->cols, p->ldb, p->batch_b, &plan->b));
+        LT_TRY(cublasLtMatmulDescSetAttribute,
+               (plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue), p);
+    FY_TRY(make_layout(p, p->dtype, p->transpose_a ? p->inner : p->rows,
+                       p->transpose_a ? p->rows : p->inner, p->lda, p->batch_a, &plan->a));
+    FY_TRY(make_layout(p, p->dtype, p->transpose_b ? p->cols : p->inner,
+                       p->transpose_b ? p->inner : p->cols, p->ldb, p->batch_b, &plan->b));
     return make_layout(p, p->dtype_d, p->rows, p->cols, p->ldd, p->batch_d, &plan->d);
 }
 
-static fy_status_t set_preference(const fy__cuda_lt_problem_t *p, uint64_t limit, cublasLtMatmulPreference_t preference)
+static fy_status_t set_preference(const fy__cuda_lt_problem_t *p, uint64_t limit,
+                                  cublasLtMatmulPreference_t preference)
 {
-    static const cublasLtMatmulPreferenceAttributes_t names[] = { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-                                                                  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                                                                  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-                                                                  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
+    static const cublasLtMatmulPreferenceAttributes_t names[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
+    };
     const uint32_t values[] = { p->align_a, p->align_b, p->align_d, p->align_d };
-    /* Parts of a long sum are joined in one order, and as wide as they were added up: neither in place nor rounded to the output. */
+    /* Parts of a long sum are joined in one order, and as wide as they were added up: neither in
+     * place nor rounded to the output. */
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    LT_TRY(cublasLtMatmulPreferenceSetAttribute, (preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit), p);
-    LT_TRY(cublasLtMatmulPreferenceSetAttribute, (preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions),
+    LT_TRY(cublasLtMatmulPreferenceSetAttribute,
+           (preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &limit, sizeof limit), p);
+    LT_TRY(cublasLtMatmulPreferenceSetAttribute,
+           (preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions),
            p);
-    for (int i = 0; i < 4; i++) LT_TRY(cublasLtMatmulPreferenceSetAttribute, (preference, names[i], &values[i], sizeof values[i]), p);
+    for (int i = 0; i < 4; i++)
+        LT_TRY(cublasLtMatmulPreferenceSetAttribute,
+               (preference, names[i], &values[i], sizeof values[i]), p);
     return FY_STATUS_OK;
 }
 
-static fy_status_t choose(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit, plan_t *plan)
+static fy_status_t choose(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit,
+                          plan_t *plan)
 {
     cublasLtMatmulPreference_t preference = NULL;
     int found = 0;
     LT_TRY(cublasLtMatmulPreferenceCreate, (&preference), p);
     fy_status_t status = set_preference(p, limit, preference);
     if (status == FY_STATUS_OK) {
-        cublasStatus_t code = fy__cublaslt.cublasLtMatmulAlgoGetHeuristic(lt->handle, plan->product, plan->a, plan->b, plan->d, plan->d,
-                                                                          preference, 1, &plan->choice, &found);
-        if (code == CUBLAS_STATUS_SUCCESS && (found == 0 || plan->choice.state != CUBLAS_STATUS_SUCCESS))
+        cublasStatus_t code = fy__cublaslt.cublasLtMatmulAlgoGetHeuristic(
+            lt->handle, plan->product, plan->a, plan->b, plan->d, plan->d, preference, 1,
+            &plan->choice, &found);
+        if (code == CUBLAS_STATUS_SUCCESS &&
+            (found == 0 || plan->choice.state != CUBLAS_STATUS_SUCCESS))
             code = CUBLAS_STATUS_NOT_SUPPORTED;
-        if (code != CUBLAS_STATUS_SUCCESS) status = LT_FAIL(code, "cublasLtMatmulAlgoGetHeuristic", p);
+        if (code != CUBLAS_STATUS_SUCCESS)
+            status = LT_FAIL(code, "cublasLtMatmulAlgoGetHeuristic", p);
     }
     fy__cublaslt.cublasLtMatmulPreferenceDestroy(preference);
     return status;
 }
 
 /* Into an empty place. */
-static fy_status_t make_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit, plan_t *place)
+static fy_status_t make_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit,
+                             plan_t *place)
 {
     fy_status_t status = describe(lt, p, place);
     if (status == FY_STATUS_OK) status = choose(lt, p, limit, place);
@@ -175,20 +207,25 @@ static uint32_t bucket_of(const fy__cuda_lt_problem_t *p)
     uint64_t words[sizeof *p / 8], hash = 0;
     memcpy(words, p, sizeof *p);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        hash = (hash ^ words[i]) * 0x9E3779B97F4A7C15u; /* 2^64 / golden ratio: Knuth, multiplicative hashing */
+        /* 2^64 / golden ratio: Knuth, multiplicative hashing */
+        hash = (hash ^ words[i]) * 0x9E3779B97F4A7C15u;
         hash ^= hash >> 32;
     }
     return (uint32_t)(hash % NBUCKETS);
 }
 
-/* The plan of this product that was made under just this limit, or (limit UINT64_MAX) the roomiest that `granted` suffices for. */
-static plan_t *find(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit, uint64_t granted)
+/* The plan of this product that was made under just this limit, or (limit UINT64_MAX) the roomiest
+ * that `granted` suffices for. */
+static plan_t *find(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit,
+                    uint64_t granted)
 {
     plan_t *found = NULL;
-    for (uint32_t place = lt->buckets[bucket_of(p)]; place != 0; place = lt->plans[place - 1].next) {
+    for (uint32_t place = lt->buckets[bucket_of(p)]; place != 0;
+         place = lt->plans[place - 1].next) {
         plan_t *plan = &lt->plans[place - 1];
         if (memcmp(&plan->problem, p, sizeof *p) != 0) continue;
-        if (limit != UINT64_MAX ? plan->limit != limit : plan->choice.workspaceSize > granted) continue;
+        if (limit != UINT64_MAX ? plan->limit != limit : plan->choice.workspaceSize > granted)
+            continue;
         if (found == NULL || plan->limit > found->limit) found = plan;
     }
     return found;
@@ -209,7 +246,8 @@ static plan_t *take_place(fy__cuda_lt_t *lt)
     return place;
 }
 
-static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit, uint64_t granted, plan_t **out_plan)
+static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, uint64_t limit,
+                            uint64_t granted, plan_t **out_plan)
 {
     plan_t *plan = find(lt, p, limit, granted);
     *out_plan = NULL;
@@ -217,7 +255,8 @@ static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, u
         lt->hits++;
     } else {
         lt->misses++;
-        FY_TRY(fy__cuda_check_capture("choosing how to multiply")); /* cuBLASLt of CUDA 13.3 fails there */
+        /* cuBLASLt of CUDA 13.3 fails there */
+        FY_TRY(fy__cuda_check_capture("choosing how to multiply"));
         if (lt->handle == NULL) {
             cublasStatus_t code = fy__cublaslt.cublasLtCreate(&lt->handle);
             if (code != CUBLAS_STATUS_SUCCESS) {
@@ -232,7 +271,8 @@ static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, u
         *bucket = (uint32_t)(plan - lt->plans) + 1;
     }
     plan->used = ++lt->tick;
-    if (plan->refused) return FY_STATUS_UNSUPPORTED; /* no text: something else runs it, launch after launch */
+    /* no text: something else runs it, launch after launch */
+    if (plan->refused) return FY_STATUS_UNSUPPORTED;
     *out_plan = plan;
     return FY_STATUS_OK;
 }
@@ -240,7 +280,9 @@ static fy_status_t get_plan(fy__cuda_lt_t *lt, const fy__cuda_lt_problem_t *p, u
 void fy__cuda_lt_query(fy__cuda_lt_t *lt, fy__cuda_lt_counts_t *out_counts)
 {
     pthread_mutex_lock(&lt->lock);
-    *out_counts = (fy__cuda_lt_counts_t){ .most = NPLANS, .hits = lt->hits, .misses = lt->misses, .evictions = lt->evictions };
+    *out_counts = (fy__cuda_lt_counts_t){
+        .most = NPLANS, .hits = lt->hits, .misses = lt->misses, .evictions = lt->evictions
+    };
     for (int i = 0; i < NPLANS; i++) out_counts->plans += lt->plans[i].used != 0;
     pthread_mutex_unlock(&lt->lock);
 }
@@ -253,7 +295,8 @@ uint32_t fy__cuda_lt_alignment(const void *address)
 
 /* ---- use ---- */
 
-uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem, uint64_t limit)
+uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem,
+                               uint64_t limit)
 {
     fy__cuda_lt_t *lt = dev->lt;
     fy__cuda_frame_t frame;
@@ -273,7 +316,8 @@ uint64_t fy__cuda_lt_workspace(fy__cuda_device_t *dev, const fy__cuda_lt_problem
     return nbytes;
 }
 
-int fy__cuda_lt_is_refused(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem, uint64_t limit)
+int fy__cuda_lt_is_refused(fy__cuda_device_t *dev, const fy__cuda_lt_problem_t *problem,
+                           uint64_t limit)
 {
     if (limit == UINT64_MAX) limit--;
     pthread_mutex_lock(&dev->lt->lock);
@@ -290,10 +334,12 @@ static fy_status_t explain(fy__cuda_device_t *dev, fy_status_t status)
     if (status != FY_STATUS_INTERNAL) return status;
     CUresult driver = fy__cuda_checked(dev, fy__cuda.cuMemGetInfo(&available, &total));
     if (!fy__cuda_is_fatal(driver)) return status;
-    return fy__cuda_failed(driver, __FILE__, __LINE__, "cuBLASLt failed, and the driver", "multiplying matrices on cuda:%d", dev->index);
+    return fy__cuda_failed(driver, __FILE__, __LINE__, "cuBLASLt failed, and the driver",
+                           "multiplying matrices on cuda:%d", dev->index);
 }
 
-fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_lt_problem_t *problem, const void *a, const void *b,
+fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream,
+                            const fy__cuda_lt_problem_t *problem, const void *a, const void *b,
                             void *d, const void *bias, void *workspace, uint64_t workspace_nbytes)
 {
     static const float one_f32 = 1, zero_f32 = 0;
@@ -306,15 +352,18 @@ fy_status_t fy__cuda_lt_run(fy__cuda_device_t *dev, CUstream stream, const fy__c
     FY_TRY(fy__cuda_lt_load());
     pthread_mutex_lock(&lt->lock);
     fy_status_t status = get_plan(lt, problem, UINT64_MAX, workspace_nbytes, &plan);
-    if (plan != NULL && bias != NULL) { /* a plan serves many: the lock is held until it is submitted */
-        cublasStatus_t code =
-            fy__cublaslt.cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
-        if (code != CUBLAS_STATUS_SUCCESS) status = LT_FAIL(code, "cublasLtMatmulDescSetAttribute", problem);
+    /* a plan serves many: the lock is held until it is submitted */
+    if (plan != NULL && bias != NULL) {
+        cublasStatus_t code = fy__cublaslt.cublasLtMatmulDescSetAttribute(
+            plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+        if (code != CUBLAS_STATUS_SUCCESS)
+            status = LT_FAIL(code, "cublasLtMatmulDescSetAttribute", problem);
     }
     if (plan != NULL && status == FY_STATUS_OK) {
-        cublasStatus_t code = fy__cublaslt.cublasLtMatmul(lt->handle, plan->product, alpha, a, plan->a, b, plan->b, beta, d, plan->d, d,
-                                                          plan->d, &plan->choice.algo, plan->choice.workspaceSize > 0 ? workspace : NULL,
-                                                          plan->choice.workspaceSize, (cudaStream_t)stream);
+        cublasStatus_t code = fy__cublaslt.cublasLtMatmul(
+            lt->handle, plan->product, alpha, a, plan->a, b, plan->b, beta, d, plan->d, d, plan->d,
+            &plan->choice.algo, plan->choice.workspaceSize > 0 ? workspace : NULL,
+            plan->choice.workspaceSize, (cudaStream_t)stream);
         if (code != CUBLAS_STATUS_SUCCESS) status = LT_FAIL(code, "cublasLtMatmul", problem);
     }
     pthread_mutex_unlock(&lt->lock);

@@ -1,5 +1,5 @@
-/* Finding cuBLASLt. It brings its own copy of the runtime; what it needs from us is a current context. A missing library is no reason to
- * refuse the device: only matmul does, and says why. */
+/* Finding cuBLASLt. It brings its own copy of the runtime; what it needs from us is a current
+ * context. A missing library is no reason to refuse the device: only matmul does, and says why. */
 #include "backends/cuda/lt_library.h"
 
 #include <dlfcn.h>
@@ -58,7 +58,8 @@ int fy__cuda_lt_is_asked_for(void)
 static fy_status_t load(void)
 {
     const char *asked = asked_for();
-    const char *const names[] = { asked != NULL ? asked : "libcublasLt.so.13", asked != NULL ? NULL : "libcublasLt.so.12" };
+    const char *const names[] = { asked != NULL ? asked : "libcublasLt.so.13",
+                                  asked != NULL ? NULL : "libcublasLt.so.12" };
     char why[2][160] = { "", "" };
     fy__cublaslt_t table = { 0 };
     for (int i = 0; i < 2 && names[i] != NULL && table.library == NULL; i++) {
@@ -68,17 +69,20 @@ static fy_status_t load(void)
     }
     if (table.library == NULL)
         return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED,
-                             "matmul on cuda needs cuBLASLt, and it did not load: %s%s\n  Install it (CUDA toolkit), put it on "
-                             "LD_LIBRARY_PATH, name it in FERRY_CUBLASLT, or set FERRY_CUBLASLT=none for Ferry's own slow kernel",
+                             "matmul on cuda needs cuBLASLt, and it did not load: %s%s\n  Install "
+                             "it (CUDA toolkit), put it on "
+                             "LD_LIBRARY_PATH, name it in FERRY_CUBLASLT, or set "
+                             "FERRY_CUBLASLT=none for Ferry's own slow kernel",
                              why[0], why[1]);
     void *entry;
-#define X(name)                                                                                               \
-    entry = dlsym(table.library, #name);                                                                      \
-    if (entry == NULL) {                                                                                      \
-        dlclose(table.library);                                                                               \
-        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "matmul on cuda: '%s' has no %s; cuBLASLt 12 or 13 does", \
-                             asked != NULL ? asked : "libcublasLt", #name);                                   \
-    }                                                                                                         \
+#define X(name)                                                                        \
+    entry = dlsym(table.library, #name);                                               \
+    if (entry == NULL) {                                                               \
+        dlclose(table.library);                                                        \
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED,                                    \
+                             "matmul on cuda: '%s' has no %s; cuBLASLt 12 or 13 does", \
+                             asked != NULL ? asked : "libcublasLt", #name);            \
+    }                                                                                  \
     memcpy(&table.name, &entry, sizeof entry);
     FY__CUBLASLT_LIST(X)
 #undef X

@@ -1,4 +1,5 @@
-/* The entry points of cuBLASLt that lt.c calls, in one table filled by dlsym. Types are those of cublasLt.h, names are stable since 11. */
+/* The entry points of cuBLASLt that lt.c calls, in one table filled by dlsym. Types are those of
+ * cublasLt.h, names are stable since 11. */
 #ifndef FERRY_BACKENDS_CUDA_LT_LIBRARY_H_
 #define FERRY_BACKENDS_CUDA_LT_LIBRARY_H_
 

@@ -1,7 +1,9 @@
-/* A clique is a set of devices in an order, with one communicator for each, made by the first sum over them and kept until one of them is closed or
- * a call of NCCL fails. A sum is one group of calls by one thread. What fails ends its clique: communicators are aborted, which lets kernels of
- * NCCL that wait for a peer go, with any bytes as their results. Whoever polls may be the one to find that out, and drops what he is told; so the
- * devices of a clique that had sums are lost then, and nobody takes such bytes for a sum. Next: nccl.h. */
+/* A clique is a set of devices in an order, with one communicator for each, made by the first sum
+ * over them and kept until one of them is closed or a call of NCCL fails. A sum is one group of
+ * calls by one thread. What fails ends its clique: communicators are aborted, which lets kernels of
+ * NCCL that wait for a peer go, with any bytes as their results. Whoever polls may be the one to
+ * find that out, and drops what he is told; so the devices of a clique that had sums are lost then,
+ * and nobody takes such bytes for a sum. Next: nccl.h. */
 #include "backends/cuda/nccl.h"
 
 #include <stdlib.h>
@@ -18,19 +20,22 @@ typedef struct clique {
     struct clique *next;
 } clique_t;
 
-/* Guards the list, and is held over the calls of NCCL: two groups over the same devices from two threads could wait for each other. */
+/* Guards the list, and is held over the calls of NCCL: two groups over the same devices from two
+ * threads could wait for each other. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static clique_t *cliques;
 
-static fy_status_t failed(fy_status_t status, int code, const char *call, const clique_t *clique, int line)
+static fy_status_t failed(fy_status_t status, int code, const char *call, const clique_t *clique,
+                          int line)
 {
-    return fy__cuda.host->fail(status, __FILE__, line,
-                               "a sum over %zu devices, cuda:%d and others: %s gave %s (%d)\n  %sNCCL_DEBUG=WARN says "
-                               "more, FERRY_NCCL=none sums by copies between devices",
-                               clique->count, clique->devs[0]->index, call, fy__nccl_name(code), code,
-                               status == FY_STATUS_DEVICE_LOST
-                                   ? "Earlier sums may have been cut short, so these devices are lost: close them and open them again. "
-                                   : "The tensors hold garbage; ");
+    return fy__cuda.host->fail(
+        status, __FILE__, line,
+        "a sum over %zu devices, cuda:%d and others: %s gave %s (%d)\n  %sNCCL_DEBUG=WARN says "
+        "more, FERRY_NCCL=none sums by copies between devices",
+        clique->count, clique->devs[0]->index, call, fy__nccl_name(code), code,
+        status == FY_STATUS_DEVICE_LOST ? "Earlier sums may have been cut short, so these devices "
+                                          "are lost: close them and open them again. "
+                                        : "The tensors hold garbage; ");
 }
 
 /* Takes it out of the list and ends it; the lock is held. */
@@ -41,7 +46,8 @@ static void end(clique_t *clique, int abort)
     if (*link != NULL) *link = clique->next;
     for (size_t i = 0; i < clique->count; i++) {
         atomic_fetch_sub(&clique->devs[i]->ncliques, 1);
-        (void)(abort ? fy__nccl.ncclCommAbort(clique->comms[i]) : fy__nccl.ncclCommDestroy(clique->comms[i]));
+        (void)(abort ? fy__nccl.ncclCommAbort(clique->comms[i])
+                     : fy__nccl.ncclCommDestroy(clique->comms[i]));
     }
     free(clique);
 }
@@ -54,7 +60,8 @@ static fy_status_t give_up(clique_t *clique, int code, const char *call, int lin
         int none = 0;
         atomic_compare_exchange_strong(&clique->devs[i]->lost, &none, -code);
     }
-    const fy_status_t status = failed(loses ? FY_STATUS_DEVICE_LOST : fy__nccl_status(code), code, call, clique, line);
+    const fy_status_t status =
+        failed(loses ? FY_STATUS_DEVICE_LOST : fy__nccl_status(code), code, call, clique, line);
     end(clique, 1);
     return status;
 }
@@ -62,7 +69,8 @@ static fy_status_t give_up(clique_t *clique, int code, const char *call, int lin
 fy_status_t fy__cuda_nccl_lost(const fy__cuda_device_t *dev, int code)
 {
     return FY__CUDA_FAIL(FY_STATUS_DEVICE_LOST,
-                         "cuda:%d is lost: a sum over devices ended with %s (%d)\n  close this device and open it again; host tensors stay "
+                         "cuda:%d is lost: a sum over devices ended with %s (%d)\n  close this "
+                         "device and open it again; host tensors stay "
                          "readable",
                          dev->index, fy__nccl_name(code), code);
 }
@@ -93,7 +101,8 @@ static clique_t *find_or_make(size_t count, void *const *devs, fy_status_t *out_
     }
     clique_t *clique = calloc(1, sizeof *clique);
     if (clique == NULL) {
-        *out_status = FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for a sum over %zu devices", count);
+        *out_status = FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY,
+                                    "no host memory for a sum over %zu devices", count);
         return NULL;
     }
     clique->count = count;
@@ -114,14 +123,16 @@ static clique_t *find_or_make(size_t count, void *const *devs, fy_status_t *out_
 }
 
 /* One group; ended whatever happens inside. */
-static fy_status_t submit(clique_t *clique, void *const *streams, void *const *buffers, int dtype, uint64_t nelem)
+static fy_status_t submit(clique_t *clique, void *const *streams, void *const *buffers, int dtype,
+                          uint64_t nelem)
 {
     const char *call = "ncclGroupStart";
     int code = fy__nccl.ncclGroupStart();
     if (code == 0) {
         for (size_t i = 0; i < clique->count && code == 0; i++) {
             call = "ncclAllReduce";
-            code = fy__nccl.ncclAllReduce(buffers[i], buffers[i], nelem, dtype, FY__NCCL_SUM, clique->comms[i],
+            code = fy__nccl.ncclAllReduce(buffers[i], buffers[i], nelem, dtype, FY__NCCL_SUM,
+                                          clique->comms[i],
                                           ((fy__cuda_stream_t *)streams[i])->handle);
         }
         const int ended = fy__nccl.ncclGroupEnd();
@@ -156,19 +167,23 @@ static void tell(const clique_t *clique, void *const *streams, uint64_t nbytes)
     }
 }
 
-fy_status_t fy__cuda_all_reduce(size_t count, void *const *devs, void *const *streams, void *const *buffers, int32_t dtype, uint64_t nelem)
+fy_status_t fy__cuda_all_reduce(size_t count, void *const *devs, void *const *streams,
+                                void *const *buffers, int32_t dtype, uint64_t nelem)
 {
     const int type = nccl_dtype(dtype);
     fy_status_t status = FY_STATUS_OK;
     fy__cuda_frame_t frame;
     FY_TRY(fy__nccl_load());
     if (type < 0 || count < 2 || count > MOST)
-        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED, "a sum over %zu devices of dtype %d is not NCCL's", count, (int)dtype);
-    for (size_t i = 1; i < count; i++) { /* lost ones are refused before anything is asked of the others */
+        return FY__CUDA_FAIL(FY_STATUS_UNSUPPORTED,
+                             "a sum over %zu devices of dtype %d is not NCCL's", count, (int)dtype);
+    /* lost ones are refused before anything is asked of the others */
+    for (size_t i = 1; i < count; i++) {
         FY_TRY(fy__cuda_enter(devs[i], &frame));
         fy__cuda_leave(&frame);
     }
-    FY_TRY(fy__cuda_enter(devs[0], &frame)); /* NCCL changes the current device, and puts back what it found: this one */
+    /* NCCL changes the current device, and puts back what it found: this one */
+    FY_TRY(fy__cuda_enter(devs[0], &frame));
     pthread_mutex_lock(&lock);
     clique_t *clique = find_or_make(count, devs, &status);
     if (clique != NULL) status = submit(clique, streams, buffers, type, nelem);
@@ -179,7 +194,10 @@ fy_status_t fy__cuda_all_reduce(size_t count, void *const *devs, void *const *st
     return status;
 }
 
-int fy__cuda_nccl_is_used(const fy__cuda_device_t *dev) { return atomic_load_explicit(&dev->ncliques, memory_order_relaxed) != 0; }
+int fy__cuda_nccl_is_used(const fy__cuda_device_t *dev)
+{
+    return atomic_load_explicit(&dev->ncliques, memory_order_relaxed) != 0;
+}
 
 static clique_t *clique_of(const fy__cuda_device_t *dev)
 {
@@ -192,8 +210,10 @@ static clique_t *clique_of(const fy__cuda_device_t *dev)
 fy_status_t fy__cuda_nccl_check(fy__cuda_device_t *dev)
 {
     fy_status_t status = FY_STATUS_OK;
-    if (!fy__cuda_nccl_is_used(dev) || pthread_mutex_trylock(&lock) != 0) return status; /* who holds it looks himself */
-    for (clique_t *clique = cliques, *next; clique != NULL && status == FY_STATUS_OK; clique = next) {
+    /* who holds it looks himself */
+    if (!fy__cuda_nccl_is_used(dev) || pthread_mutex_trylock(&lock) != 0) return status;
+    for (clique_t *clique = cliques, *next; clique != NULL && status == FY_STATUS_OK;
+         clique = next) {
         next = clique->next;
         for (size_t i = 0; i < clique->count; i++)
             if (clique->devs[i] == dev) {

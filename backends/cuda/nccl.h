@@ -1,13 +1,16 @@
-/* Sums over the open CUDA devices of this process, by NCCL. Not here: finding it (nccl_library.h), sums by copies (train/parallel.c). */
+/* Sums over the open CUDA devices of this process, by NCCL. Not here: finding it (nccl_library.h),
+ * sums by copies (train/parallel.c). */
 #ifndef FERRY_BACKENDS_CUDA_NCCL_H_
 #define FERRY_BACKENDS_CUDA_NCCL_H_
 
 #include "backends/cuda/device.h"
 
 /* The slot; see backend.h. */
-fy_status_t fy__cuda_all_reduce(size_t count, void *const *devs, void *const *streams, void *const *buffers, int32_t dtype, uint64_t nelem);
-/* Has NCCL found, since it was asked last, that a sum with `dev` in it will not end (a link or a device is gone)? Then those sums are aborted, so
- * that nobody waits for ever, their devices are lost, and this fails. Never blocks. Costs one load where no sum was ever asked for. */
+fy_status_t fy__cuda_all_reduce(size_t count, void *const *devs, void *const *streams,
+                                void *const *buffers, int32_t dtype, uint64_t nelem);
+/* Has NCCL found, since it was asked last, that a sum with `dev` in it will not end (a link or a
+ * device is gone)? Then those sums are aborted, so that nobody waits for ever, their devices are
+ * lost, and this fails. Never blocks. Costs one load where no sum was ever asked for. */
 fy_status_t fy__cuda_nccl_check(fy__cuda_device_t *dev);
 /* Fails: DEVICE_LOST. `code`: NCCL's, for which fy__cuda_device_t's `lost` is -code. */
 fy_status_t fy__cuda_nccl_lost(const fy__cuda_device_t *dev, int code);

@@ -1,4 +1,5 @@
-/* Finding NCCL, and what its codes mean. A missing library is no failure of a device: sums over devices go by copies then. */
+/* Finding NCCL, and what its codes mean. A missing library is no failure of a device: sums over
+ * devices go by copies then. */
 #include "backends/cuda/nccl_library.h"
 
 #include <dlfcn.h>
@@ -35,13 +36,14 @@ static void load(void)
         return;
     }
     void *entry;
-#define X(name, result, parameters)                                                                     \
-    entry = dlsym(table.library, #name);                                                                \
-    if (entry == NULL) {                                                                                \
-        snprintf(why_not, sizeof why_not, "'%s' has no %s; NCCL from 2.4 on does", asked_for(), #name); \
-        dlclose(table.library);                                                                         \
-        return;                                                                                         \
-    }                                                                                                   \
+#define X(name, result, parameters)                                                             \
+    entry = dlsym(table.library, #name);                                                        \
+    if (entry == NULL) {                                                                        \
+        snprintf(why_not, sizeof why_not, "'%s' has no %s; NCCL from 2.4 on does", asked_for(), \
+                 #name);                                                                        \
+        dlclose(table.library);                                                                 \
+        return;                                                                                 \
+    }                                                                                           \
     memcpy(&table.name, &entry, sizeof entry);
     FY__NCCL_LIST(X)
 #undef X

@@ -1,6 +1,8 @@
-/* The only file, beside regions.c, that sees NVTX's headers. They find a tool by themselves, at the first call, and make every other call
- * nothing if there is none; a domain that could not be made is how that shows.
- * Not here: who has ranges (memory.c, copy_many.c, graph.c, runtime/scope.c), blocks of memory (regions.c). */
+/* The only file, beside regions.c, that sees NVTX's headers. They find a tool by themselves, at the
+ * first call, and make every other call nothing if there is none; a domain that could not be made
+ * is how that shows.
+ * Not here: who has ranges (memory.c, copy_many.c, graph.c, runtime/scope.c), blocks of memory
+ * (regions.c). */
 #include "backends/cuda/nvtx.h"
 #include "backends/cuda/regions.h"
 
@@ -19,7 +21,8 @@ int fy__cuda_listened;
 
 #include <nvtx3/nvToolsExt.h>
 
-static nvtxDomainHandle_t domain; /* for the process' life: others may be in a range when a device closes */
+/* for the process' life: others may be in a range when a device closes */
+static nvtxDomainHandle_t domain;
 
 static void open_domain(void)
 {
@@ -50,7 +53,9 @@ void fy__cuda_range(const char *name)
 
 const char *fy__cuda_nvtx_state(void)
 {
-    if (fy__cuda_regions_on) return fy__cuda_listened ? "ranges and blocks of memory go to a tool" : "blocks of memory go to a tool";
+    if (fy__cuda_regions_on)
+        return fy__cuda_listened ? "ranges and blocks of memory go to a tool"
+                                 : "blocks of memory go to a tool";
     return fy__cuda_listened ? "ranges go to a tool" : "no tool listens (NVTX_INJECTION64_PATH)";
 }
 
@@ -58,7 +63,10 @@ const char *fy__cuda_nvtx_state(void)
 
 void fy__cuda_nvtx_open(void) {}
 void fy__cuda_range(const char *name) { (void)name; }
-const char *fy__cuda_nvtx_state(void) { return "left out: this plugin was built without the nvtx3 headers"; }
+const char *fy__cuda_nvtx_state(void)
+{
+    return "left out: this plugin was built without the nvtx3 headers";
+}
 
 #endif
 

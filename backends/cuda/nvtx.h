@@ -1,5 +1,6 @@
-/* Ranges for profilers (NVTX 3, domain "ferry"): scopes of the program, uploads, downloads, copies, replays. NVTX is headers only; without a
- * tool that listens there is nothing but the look at one word. Built without the toolkit's nvtx3/ headers, no tool ever listens. */
+/* Ranges for profilers (NVTX 3, domain "ferry"): scopes of the program, uploads, downloads, copies,
+ * replays. NVTX is headers only; without a tool that listens there is nothing but the look at one
+ * word. Built without the toolkit's nvtx3/ headers, no tool ever listens. */
 #ifndef FERRY_BACKENDS_CUDA_NVTX_H_
 #define FERRY_BACKENDS_CUDA_NVTX_H_
 

@@ -1,5 +1,6 @@
-/* Packing for everything that has one thread an element: elementwise, making, moving. Axes are fused first (formulas/index.h), so most
- * launches end up with one axis. Next: pack_reduce.c for what joins elements, matmul.c. */
+/* Packing for everything that has one thread an element: elementwise, making, moving. Axes are
+ * fused first (formulas/index.h), so most launches end up with one axis. Next: pack_reduce.c for
+ * what joins elements, matmul.c. */
 #include "backends/cuda/pack.h"
 
 #include <string.h>
@@ -8,7 +9,8 @@
 #include "backends/formulas/index.h"
 
 _Static_assert(sizeof(fy__cuda_args_t) <= 4096, "a kernel takes 4 KiB of arguments on every GPU");
-_Static_assert(sizeof(fy__cuda_flat_t) <= 128, "the driver copies the arguments of every launch: the common ones stay short");
+_Static_assert(sizeof(fy__cuda_flat_t) <= 128,
+               "the driver copies the arguments of every launch: the common ones stay short");
 
 fy__cuda_class_t fy__cuda_class_of(int32_t dtype)
 {
@@ -31,7 +33,8 @@ uint64_t fy__cuda_dtype_nbytes(int32_t dtype)
     return nbytes[dtype];
 }
 
-void fy__cuda_args_init(fy__cuda_args_t *args, uint32_t op, uint64_t nelem, unsigned nsrc, const void *attrs, size_t attrs_nbytes)
+void fy__cuda_args_init(fy__cuda_args_t *args, uint32_t op, uint64_t nelem, unsigned nsrc,
+                        const void *attrs, size_t attrs_nbytes)
 {
     memset(args, 0, sizeof *args);
     args->struct_size = sizeof *args;
@@ -71,14 +74,19 @@ enum { CAST_AT_ONCE = 4 }; /* of f32 and f16: 16 and 8 bytes an access */
 static uint32_t per_access(int32_t dtype) { return (uint32_t)(16 / fy__cuda_dtype_nbytes(dtype)); }
 
 /* A thread for each element, or for each group of them. */
-static uint64_t threads_of(const fy__cuda_args_t *args) { return args->wide > 1 ? args->nelem / args->wide + 1 : args->nelem; }
+static uint64_t threads_of(const fy__cuda_args_t *args)
+{
+    return args->wide > 1 ? args->nelem / args->wide + 1 : args->nelem;
+}
 
 /* Operand k of the fused index. */
-static void set_fused(fy__cuda_operand_t *operand, const fy_desc_t *desc, const fy__index_t *index, int k)
+static void set_fused(fy__cuda_operand_t *operand, const fy_desc_t *desc, const fy__index_t *index,
+                      int k)
 {
     operand->data = (uint64_t)(uintptr_t)desc->data;
     operand->dtype = desc->dtype;
-    for (int axis = 0; axis < index->rank; axis++) fy__cuda_operand_add(operand, index->dims[axis], index->strides[k][axis]);
+    for (int axis = 0; axis < index->rank; axis++)
+        fy__cuda_operand_add(operand, index->dims[axis], index->strides[k][axis]);
 }
 
 static size_t attrs_nbytes_of(uint32_t op)
@@ -97,7 +105,10 @@ static size_t attrs_nbytes_of(uint32_t op)
     }
 }
 
-static int flat_or(const fy__cuda_args_t *args, int flat_kernel, int kernel) { return fy__cuda_is_flat(args) ? flat_kernel : kernel; }
+static int flat_or(const fy__cuda_args_t *args, int flat_kernel, int kernel)
+{
+    return fy__cuda_is_flat(args) ? flat_kernel : kernel;
+}
 
 static int elementwise_kernel(fy__cuda_args_t *args)
 {
@@ -114,15 +125,20 @@ static int elementwise_kernel(fy__cuda_args_t *args)
     const int flat = fy__cuda_is_flat(args);
     switch (fy__cuda_class_of(dtype)) {
     case FY__CUDA_F32:
-        if (flat) return dtype != FY_DTYPE_F32 ? FY__CUDA_KERNEL_fy_elementwise_flat_half : FY__CUDA_KERNEL_fy_elementwise_flat_f32;
+        if (flat)
+            return dtype != FY_DTYPE_F32 ? FY__CUDA_KERNEL_fy_elementwise_flat_half
+                                         : FY__CUDA_KERNEL_fy_elementwise_flat_f32;
         if (!args->wide) return FY__CUDA_KERNEL_fy_elementwise_f32;
-        return dtype != FY_DTYPE_F32 ? FY__CUDA_KERNEL_fy_elementwise_wide_half : FY__CUDA_KERNEL_fy_elementwise_wide_f32;
+        return dtype != FY_DTYPE_F32 ? FY__CUDA_KERNEL_fy_elementwise_wide_half
+                                     : FY__CUDA_KERNEL_fy_elementwise_wide_f32;
     case FY__CUDA_F64:
         if (flat) return FY__CUDA_KERNEL_fy_elementwise_flat_f64;
-        return args->wide ? FY__CUDA_KERNEL_fy_elementwise_wide_f64 : FY__CUDA_KERNEL_fy_elementwise_f64;
+        return args->wide ? FY__CUDA_KERNEL_fy_elementwise_wide_f64
+                          : FY__CUDA_KERNEL_fy_elementwise_f64;
     default:
         if (flat) return FY__CUDA_KERNEL_fy_elementwise_flat_int;
-        return args->wide ? FY__CUDA_KERNEL_fy_elementwise_wide_int : FY__CUDA_KERNEL_fy_elementwise_int;
+        return args->wide ? FY__CUDA_KERNEL_fy_elementwise_wide_int
+                          : FY__CUDA_KERNEL_fy_elementwise_int;
     }
 }
 
@@ -135,7 +151,8 @@ void fy__cuda_pack_elementwise(const fy_launch_t *launch, fy__cuda_request_t *ou
     fy__index_make(&index, dst->rank, dst->dims, launch->nsrc + 1, strides);
 
     fy__cuda_args_t *args = &out->args;
-    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, launch->attrs, attrs_nbytes_of(launch->op));
+    fy__cuda_args_init(args, launch->op, launch->nelem, launch->nsrc, launch->attrs,
+                       attrs_nbytes_of(launch->op));
     args->accumulate = launch->accumulate & 1;
     set_fused(&args->dst[0], dst, &index, 0);
     for (int i = 0; i < launch->nsrc; i++) set_fused(&args->src[i], &launch->src[i], &index, i + 1);
@@ -156,7 +173,8 @@ static void pack_dst(const fy_launch_t *launch, int kernel, fy__cuda_request_t *
     const int64_t *strides[1] = { dst->strides };
     fy__index_t index;
     fy__index_make(&index, dst->rank, dst->dims, 1, strides);
-    fy__cuda_args_init(&out->args, launch->op, launch->nelem, 0, launch->attrs, attrs_nbytes_of(launch->op));
+    fy__cuda_args_init(&out->args, launch->op, launch->nelem, 0, launch->attrs,
+                       attrs_nbytes_of(launch->op));
     set_fused(&out->args.dst[0], dst, &index, 0);
     fy__cuda_args_size(&out->args, launch->nelem);
     out->kernel = kernel;
@@ -168,7 +186,8 @@ void fy__cuda_pack_generate(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
     pack_dst(launch, FY__CUDA_KERNEL_fy_generate, out);
     (void)fy__cuda_set_wide(&out->args, 1, 0, 0, per_access(out->args.dst[0].dtype));
-    out->kernel = flat_or(&out->args, FY__CUDA_KERNEL_fy_generate_flat, FY__CUDA_KERNEL_fy_generate);
+    out->kernel =
+        flat_or(&out->args, FY__CUDA_KERNEL_fy_generate_flat, FY__CUDA_KERNEL_fy_generate);
     out->threads = threads_of(&out->args);
 }
 
@@ -185,7 +204,8 @@ void fy__cuda_pack_random(const fy_launch_t *launch, fy__cuda_request_t out[2])
 
 int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[2])
 {
-    const int counts = launch->op == FY_OP_ADAM_STEP || launch->op == FY_OP_SGD_MOMENTUM_STEP, nalike = launch->ndst - counts;
+    const int counts = launch->op == FY_OP_ADAM_STEP || launch->op == FY_OP_SGD_MOMENTUM_STEP,
+              nalike = launch->ndst - counts;
     const fy_desc_t *param = &launch->dst[0];
     const int64_t *strides[1 + FY__CUDA_MAX_DST] = { launch->src[0].strides };
     fy__index_t index;
@@ -202,7 +222,8 @@ int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[2])
     (void)fy__cuda_set_wide(args, (unsigned)nalike, 0, 1, per_access(param->dtype));
     const int wide_type = param->dtype == FY_DTYPE_F64, flat = fy__cuda_is_flat(args);
     if (flat)
-        out->kernel = wide_type ? FY__CUDA_KERNEL_fy_step_flat_f64 : FY__CUDA_KERNEL_fy_step_flat_f32;
+        out->kernel = wide_type ? FY__CUDA_KERNEL_fy_step_flat_f64
+                                : FY__CUDA_KERNEL_fy_step_flat_f32;
     else
         out->kernel = wide_type ? FY__CUDA_KERNEL_fy_step_f64 : FY__CUDA_KERNEL_fy_step_f32;
     out->threads = threads_of(args);
@@ -214,12 +235,17 @@ int fy__cuda_pack_step(const fy_launch_t *launch, fy__cuda_request_t out[2])
     return 2;
 }
 
-static int drops_channels(uint32_t op) { return op == FY_OP_DROPOUT2D || op == FY_OP_DROPOUT2D_BACKWARD; }
+static int drops_channels(uint32_t op)
+{
+    return op == FY_OP_DROPOUT2D || op == FY_OP_DROPOUT2D_BACKWARD;
+}
 
 void fy__cuda_pack_dropout_begin(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
     const int64_t *dims = launch->src[0].dims;
-    const uint64_t drawn = drops_channels(launch->op) && launch->nelem > 0 ? (uint64_t)dims[0] * (uint64_t)dims[3] : launch->nelem;
+    const uint64_t drawn = drops_channels(launch->op) && launch->nelem > 0
+                               ? (uint64_t)dims[0] * (uint64_t)dims[3]
+                               : launch->nelem;
     fy__cuda_args_init(&out->args, launch->op, drawn, 0, NULL, 0);
     out->args.ndst = 2;
     fy__cuda_operand_set(&out->args.dst[0], &launch->dst[1]);
@@ -231,11 +257,12 @@ void fy__cuda_pack_dropout_begin(const fy_launch_t *launch, fy__cuda_request_t *
 
 void fy__cuda_pack_dropout(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
-    const fy_desc_t *dst = &launch->dst[0], *src = &launch->src[0], *state = launch->ndst == 3 ? &launch->dst[2] : &launch->src[1];
+    const fy_desc_t *dst = &launch->dst[0], *src = &launch->src[0],
+                    *state = launch->ndst == 3 ? &launch->dst[2] : &launch->src[1];
     const int channels = drops_channels(launch->op);
     fy__cuda_args_t *args = &out->args;
-    fy__cuda_args_init(args, channels ? FY_OP_DROPOUT2D_BACKWARD : FY_OP_DROPOUT_BACKWARD, launch->nelem, 2, launch->attrs,
-                       sizeof(fy_dropout_attrs_t));
+    fy__cuda_args_init(args, channels ? FY_OP_DROPOUT2D_BACKWARD : FY_OP_DROPOUT_BACKWARD,
+                       launch->nelem, 2, launch->attrs, sizeof(fy_dropout_attrs_t));
     if (channels) { /* N and C must stay apart */
         fy__cuda_operand_set(&args->dst[0], dst);
         fy__cuda_operand_set(&args->src[0], src);
@@ -263,14 +290,16 @@ void fy__cuda_pack_gather(const fy_launch_t *launch, fy__cuda_request_t *out)
     fy__cuda_operand_set(&out->args.src[1], &launch->src[1]);
     fy__cuda_args_size(&out->args, launch->nelem);
     const uint32_t n = per_access(launch->dst[0].dtype);
-    if (launch->src[0].rank > 1 && launch->dst[0].dims[launch->dst[0].rank - 1] % n == 0) /* whole rows of dst and table */
+    /* whole rows of dst and table */
+    if (launch->src[0].rank > 1 && launch->dst[0].dims[launch->dst[0].rank - 1] % n == 0)
         (void)fy__cuda_set_wide_apart(&out->args, 1, 0, 1, n);
     out->kernel = FY__CUDA_KERNEL_fy_gather;
     out->threads = threads_of(&out->args);
     out->square = 0;
 }
 
-int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin, fy__cuda_request_t *out)
+int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin,
+                         fy__cuda_request_t *out)
 {
     const fy_desc_t *src = &launch->src[i], *dst = &launch->dst[0];
     const fy_axis_attrs_t *attrs = launch->attrs;
@@ -278,11 +307,13 @@ int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin, f
     for (int axis = 0; axis < src->rank; axis++) nelem *= (uint64_t)src->dims[axis];
     if (nelem == 0) return 0;
     fy_desc_t part = *dst;
-    part.data = (char *)dst->data + begin * dst->strides[attrs->axis] * (int64_t)fy__cuda_dtype_nbytes(dst->dtype);
+    part.data = (char *)dst->data +
+                begin * dst->strides[attrs->axis] * (int64_t)fy__cuda_dtype_nbytes(dst->dtype);
     const int64_t *strides[2] = { dst->strides, src->strides };
     fy__index_t index;
     fy__index_make(&index, src->rank, src->dims, 2, strides);
-    /* A slice of the result is a plain copy: for the kernel, and for whoever rebuilds a launch from its arguments. */
+    /* A slice of the result is a plain copy: for the kernel, and for whoever rebuilds a launch from
+     * its arguments. */
     fy__cuda_args_init(&out->args, FY_OP_COPY, nelem, 1, NULL, 0);
     set_fused(&out->args.dst[0], &part, &index, 0);
     set_fused(&out->args.src[0], src, &index, 1);
@@ -294,7 +325,8 @@ int fy__cuda_pack_concat(const fy_launch_t *launch, unsigned i, int64_t begin, f
 
 void fy__cuda_pack_packed(const fy_launch_t *launch, fy__cuda_request_t *out)
 {
-    fy__cuda_args_init(&out->args, launch->op, launch->nelem, launch->nsrc, launch->attrs, sizeof(fy_packed_t));
+    fy__cuda_args_init(&out->args, launch->op, launch->nelem, launch->nsrc, launch->attrs,
+                       sizeof(fy_packed_t));
     out->args.ndst = launch->ndst;
     fy__cuda_operand_set(&out->args.src[0], &launch->src[0]);
     if (launch->ndst > 0) fy__cuda_operand_set(&out->args.dst[0], &launch->dst[0]);

@@ -1,4 +1,5 @@
-/* Axes of a launch in canonical form, and the requests that are begun from it. Next: pack_reduce.c, pack_rows.c. */
+/* Axes of a launch in canonical form, and the requests that are begun from it. Next: pack_reduce.c,
+ * pack_rows.c. */
 #include "backends/cuda/pack_canonical.h"
 
 enum {
@@ -13,7 +14,8 @@ static uint64_t product(const fy__index_t *index)
     return n;
 }
 
-void fy__cuda_canonicalise(const fy_launch_t *launch, uint32_t mask, const fy_desc_t *dst, int keepdims, fy__cuda_canonical_t *out)
+void fy__cuda_canonicalise(const fy_launch_t *launch, uint32_t mask, const fy_desc_t *dst,
+                           int keepdims, fy__cuda_canonical_t *out)
 {
     const fy_desc_t *src = launch->src;
     int64_t dims[2][FY_MAX_RANK], strides[2][FY_INDEX_OPERANDS][FY_MAX_RANK];
@@ -22,7 +24,8 @@ void fy__cuda_canonicalise(const fy_launch_t *launch, uint32_t mask, const fy_de
         int side = (int)(mask >> axis & 1), at = rank[side]++;
         dims[side][at] = src->dims[axis];
         for (int k = 0; k < launch->nsrc; k++) strides[side][k][at] = launch->src[k].strides[axis];
-        if (side == 0) strides[0][launch->nsrc][at] = dst == NULL ? 0 : dst->strides[keepdims ? axis : at];
+        if (side == 0)
+            strides[0][launch->nsrc][at] = dst == NULL ? 0 : dst->strides[keepdims ? axis : at];
     }
     const int64_t *keep[FY_INDEX_OPERANDS], *drop[FY_INDEX_OPERANDS];
     for (int k = 0; k < FY_INDEX_OPERANDS; k++) keep[k] = strides[0][k], drop[k] = strides[1][k];
@@ -34,7 +37,8 @@ void fy__cuda_canonicalise(const fy_launch_t *launch, uint32_t mask, const fy_de
     out->ndrop = out->drop.rank;
 }
 
-uint32_t fy__cuda_lanes_for(uint64_t nkept, uint64_t ndropped, int64_t keep_stride, int64_t drop_stride)
+uint32_t fy__cuda_lanes_for(uint64_t nkept, uint64_t ndropped, int64_t keep_stride,
+                            int64_t drop_stride)
 {
     if (ndropped <= FEW) return 1;
     if (nkept >= 32 && keep_stride == 1 && drop_stride != 1) return 1;
@@ -47,7 +51,8 @@ uint32_t fy__cuda_canonical_lanes(const fy__cuda_canonical_t *c)
     return fy__cuda_lanes_for(c->nkept, c->ndropped, keep_stride, c->drop.strides[0][c->ndrop - 1]);
 }
 
-void fy__cuda_request_begin(fy__cuda_request_t *out, int kernel, uint32_t op, uint64_t nelem, unsigned nsrc, uint32_t lanes)
+void fy__cuda_request_begin(fy__cuda_request_t *out, int kernel, uint32_t op, uint64_t nelem,
+                            unsigned nsrc, uint32_t lanes)
 {
     fy__cuda_args_init(&out->args, op, nelem, nsrc, NULL, 0);
     out->args.lanes = lanes;
@@ -64,5 +69,6 @@ void fy__cuda_operand_point(fy__cuda_operand_t *operand, const void *data, int32
 
 void fy__cuda_operand_kept(fy__cuda_operand_t *operand, const fy__cuda_canonical_t *c, int k)
 {
-    for (int axis = 0; axis < c->nkeep; axis++) fy__cuda_operand_add(operand, c->keep.dims[axis], c->keep.strides[k][axis]);
+    for (int axis = 0; axis < c->nkeep; axis++)
+        fy__cuda_operand_add(operand, c->keep.dims[axis], c->keep.strides[k][axis]);
 }

@@ -1,5 +1,6 @@
-/* Packing for convolutions: which of our kernels takes a launch, how a weights' gradient is cut, and the arguments. Axes are not fused: the
- * kernels need N, H, W and C apart. Pure functions. Next: conv.c; kernels/conv.cu, which says what each product multiplies. */
+/* Packing for convolutions: which of our kernels takes a launch, how a weights' gradient is cut,
+ * and the arguments. Axes are not fused: the kernels need N, H, W and C apart. Pure functions.
+ * Next: conv.c; kernels/conv.cu, which says what each product multiplies. */
 #include "backends/cuda/conv.h"
 
 enum {
@@ -8,9 +9,13 @@ enum {
     LEAST_PIXELS = 128,      /* a slice sums so many at least */
     BLOCKS_A_PROCESSOR = 2,  /* so many blocks keep a device busy */
 };
-#define MOST_ELEMENTS ((uint64_t)1 << 30) /* the fast kernels count in 32 bits, and round up to tiles */
+#define MOST_ELEMENTS \
+    ((uint64_t)1 << 30) /* the fast kernels count in 32 bits, and round up to tiles */
 
-static uint64_t tiles(int64_t n, int64_t side) { return ((uint64_t)n + (uint64_t)side - 1) / (uint64_t)side; }
+static uint64_t tiles(int64_t n, int64_t side)
+{
+    return ((uint64_t)n + (uint64_t)side - 1) / (uint64_t)side;
+}
 
 static uint64_t nelem_of(const fy_desc_t *desc)
 {
@@ -31,9 +36,11 @@ static int is_dense(const fy_desc_t *desc)
 }
 
 /* The descriptors of x, w and y, wherever the launch has them. */
-static void find_roles(const fy_launch_t *launch, const fy_desc_t **x, const fy_desc_t **w, const fy_desc_t **y)
+static void find_roles(const fy_launch_t *launch, const fy_desc_t **x, const fy_desc_t **w,
+                       const fy_desc_t **y)
 {
-    const int weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT, forward = launch->op == FY_OP_CONV2D;
+    const int weight = launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT,
+              forward = launch->op == FY_OP_CONV2D;
     *x = forward ? &launch->src[0] : weight ? &launch->src[1] : &launch->dst[0];
     *w = weight ? &launch->dst[0] : &launch->src[1];
     *y = forward ? &launch->dst[0] : &launch->src[0];
@@ -55,22 +62,28 @@ int fy__cuda_conv_kernel_for(const fy_launch_t *launch, int major)
 static uint64_t weight_blocks(const fy_desc_t *w, int kernel, int64_t groups)
 {
     const int64_t places = w->dims[1] * w->dims[2];
-    if (kernel == FY__CUDA_CONV_DEPTHWISE) return (uint64_t)places * tiles(w->dims[0], DEPTHWISE_CHANNELS);
-    return (uint64_t)groups * tiles(w->dims[0] / groups, TILED_SIDE) * tiles(places * w->dims[3], TILED_SIDE);
+    if (kernel == FY__CUDA_CONV_DEPTHWISE)
+        return (uint64_t)places * tiles(w->dims[0], DEPTHWISE_CHANNELS);
+    return (uint64_t)groups * tiles(w->dims[0] / groups, TILED_SIDE) *
+           tiles(places * w->dims[3], TILED_SIDE);
 }
 
 static uint64_t partial_nbytes(const fy_launch_t *launch)
 {
-    return nelem_of(&launch->dst[0]) * (launch->dst[0].dtype == FY_DTYPE_F64 ? sizeof(double) : sizeof(float));
+    return nelem_of(&launch->dst[0]) *
+           (launch->dst[0].dtype == FY_DTYPE_F64 ? sizeof(double) : sizeof(float));
 }
 
-int fy__cuda_conv_slices(const fy_launch_t *launch, int kernel, unsigned nprocessors, uint64_t limit, uint64_t *out_nbytes)
+int fy__cuda_conv_slices(const fy_launch_t *launch, int kernel, unsigned nprocessors,
+                         uint64_t limit, uint64_t *out_nbytes)
 {
     const fy_desc_t *y = &launch->src[0], *w = &launch->dst[0];
     *out_nbytes = 0;
     if (launch->op != FY_OP_CONV2D_BACKWARD_WEIGHT || kernel == FY__CUDA_CONV_PLAIN) return 1;
-    const uint64_t blocks = weight_blocks(w, kernel, ((const fy_conv2d_attrs_t *)launch->attrs)->groups);
-    const uint64_t most[] = { (uint64_t)y->dims[0], (uint64_t)(y->dims[0] * y->dims[1] * y->dims[2]) / LEAST_PIXELS,
+    const uint64_t blocks =
+        weight_blocks(w, kernel, ((const fy_conv2d_attrs_t *)launch->attrs)->groups);
+    const uint64_t most[] = { (uint64_t)y->dims[0],
+                              (uint64_t)(y->dims[0] * y->dims[1] * y->dims[2]) / LEAST_PIXELS,
                               limit / partial_nbytes(launch), MOST_ELEMENTS / nelem_of(w) };
     uint64_t slices = (uint64_t)nprocessors * BLOCKS_A_PROCESSOR / blocks;
     for (unsigned i = 0; i < sizeof most / sizeof *most; i++)
@@ -84,9 +97,14 @@ static int kernel_number(int kernel, int32_t dtype)
 {
     const int wide = dtype == FY_DTYPE_F64;
     switch (kernel) {
-    case FY__CUDA_CONV_GEMM: return wide ? FY__CUDA_KERNEL_fy_conv2d_gemm_f64 : FY__CUDA_KERNEL_fy_conv2d_gemm_f32;
-    case FY__CUDA_CONV_TENSOR: return dtype == FY_DTYPE_F16 ? FY__CUDA_KERNEL_fy_conv2d_tensor_f16 : FY__CUDA_KERNEL_fy_conv2d_tensor_bf16;
-    case FY__CUDA_CONV_DEPTHWISE: return wide ? FY__CUDA_KERNEL_fy_conv2d_depthwise_f64 : FY__CUDA_KERNEL_fy_conv2d_depthwise_f32;
+    case FY__CUDA_CONV_GEMM:
+        return wide ? FY__CUDA_KERNEL_fy_conv2d_gemm_f64 : FY__CUDA_KERNEL_fy_conv2d_gemm_f32;
+    case FY__CUDA_CONV_TENSOR:
+        return dtype == FY_DTYPE_F16 ? FY__CUDA_KERNEL_fy_conv2d_tensor_f16
+                                     : FY__CUDA_KERNEL_fy_conv2d_tensor_bf16;
+    case FY__CUDA_CONV_DEPTHWISE:
+        return wide ? FY__CUDA_KERNEL_fy_conv2d_depthwise_f64
+                    : FY__CUDA_KERNEL_fy_conv2d_depthwise_f32;
     default: return wide ? FY__CUDA_KERNEL_fy_conv2d_f64 : FY__CUDA_KERNEL_fy_conv2d_f32;
     }
 }
@@ -95,25 +113,35 @@ static int kernel_number(int kernel, int32_t dtype)
 static uint64_t blocks_of(const fy_launch_t *launch, int kernel, int slices)
 {
     const fy_desc_t *dst = &launch->dst[0];
-    const int64_t groups = ((const fy_conv2d_attrs_t *)launch->attrs)->groups, pixels = dst->dims[0] * dst->dims[1] * dst->dims[2];
+    const int64_t groups = ((const fy_conv2d_attrs_t *)launch->attrs)->groups,
+                  pixels = dst->dims[0] * dst->dims[1] * dst->dims[2];
     const int64_t side = kernel == FY__CUDA_CONV_PLAIN ? FY__CUDA_TILE : TILED_SIDE;
     if (launch->op != FY_OP_CONV2D_BACKWARD_WEIGHT) {
         if (kernel == FY__CUDA_CONV_DEPTHWISE)
-            return tiles(pixels * (int64_t)tiles(dst->dims[3], dst->dtype == FY_DTYPE_F64 ? 2 : 4), FY__CUDA_TILE * FY__CUDA_TILE);
+            return tiles(pixels * (int64_t)tiles(dst->dims[3], dst->dtype == FY_DTYPE_F64 ? 2 : 4),
+                         FY__CUDA_TILE * FY__CUDA_TILE);
         return (uint64_t)groups * tiles(pixels, side) * tiles(dst->dims[3] / groups, side);
     }
     if (kernel == FY__CUDA_CONV_PLAIN)
-        return (uint64_t)groups * tiles(dst->dims[0] / groups, side) * tiles(dst->dims[1] * dst->dims[2] * dst->dims[3], side);
+        return (uint64_t)groups * tiles(dst->dims[0] / groups, side) *
+               tiles(dst->dims[1] * dst->dims[2] * dst->dims[3], side);
     return (uint64_t)slices * weight_blocks(dst, kernel, groups);
 }
 
 /* What is added up in the end: a reduction as any other. */
-static void pack_join(const fy_launch_t *launch, int slices, void *workspace, fy__cuda_request_t out[3])
+static void pack_join(const fy_launch_t *launch, int slices, void *workspace,
+                      fy__cuda_request_t out[3])
 {
     static const fy_reduce_attrs_t first_axis = { 1, 0 };
     const fy_desc_t *w = &launch->dst[0];
-    fy_desc_t partial = { .data = workspace, .dtype = w->dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32, .rank = 2 };
-    fy_desc_t flat = { .data = w->data, .dtype = w->dtype, .rank = 1, .dims = { (int64_t)launch->nelem }, .strides = { 1 } };
+    fy_desc_t partial = { .data = workspace,
+                          .dtype = w->dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32,
+                          .rank = 2 };
+    fy_desc_t flat = { .data = w->data,
+                       .dtype = w->dtype,
+                       .rank = 1,
+                       .dims = { (int64_t)launch->nelem },
+                       .strides = { 1 } };
     partial.dims[0] = slices;
     partial.dims[1] = partial.strides[0] = (int64_t)launch->nelem;
     partial.strides[1] = 1;
@@ -128,12 +156,14 @@ static void pack_join(const fy_launch_t *launch, int slices, void *workspace, fy
     fy__cuda_pack_reduce(&sum, 1, NULL, 0, out, &nbytes); /* no scratch: one launch */
 }
 
-int fy__cuda_pack_conv2d(const fy_launch_t *launch, int kernel, int slices, void *workspace, fy__cuda_request_t out[4])
+int fy__cuda_pack_conv2d(const fy_launch_t *launch, int kernel, int slices, void *workspace,
+                         fy__cuda_request_t out[4])
 {
     const fy_conv2d_attrs_t *attrs = launch->attrs; /* those of a gradient begin alike */
     fy__cuda_args_t *args = &out->args;
     uint64_t largest = launch->nelem * (uint64_t)slices;
-    fy__cuda_args_init(args, launch->op, largest, launch->nsrc, launch->attrs, offsetof(fy_conv2d_attrs_t, activation));
+    fy__cuda_args_init(args, launch->op, largest, launch->nsrc, launch->attrs,
+                       offsetof(fy_conv2d_attrs_t, activation));
     if (launch->op == FY_OP_CONV2D) args->attrs.conv2d.activation = attrs->activation;
     fy__cuda_operand_set(&args->dst[0], &launch->dst[0]);
     for (unsigned i = 0; i < launch->nsrc; i++) {
@@ -151,9 +181,11 @@ int fy__cuda_pack_conv2d(const fy_launch_t *launch, int kernel, int slices, void
     const fy_desc_t *w = &launch->dst[0];
     fy__cuda_operand_t *partial = &args->dst[0];
     *partial =
-        (fy__cuda_operand_t){ .data = (uint64_t)(uintptr_t)workspace, .dtype = w->dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32 };
+        (fy__cuda_operand_t){ .data = (uint64_t)(uintptr_t)workspace,
+                              .dtype = w->dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32 };
     fy__cuda_operand_add(partial, slices, (int64_t)launch->nelem);
-    for (int axis = 0; axis < w->rank; axis++) fy__cuda_operand_add(partial, w->dims[axis], w->strides[axis]);
+    for (int axis = 0; axis < w->rank; axis++)
+        fy__cuda_operand_add(partial, w->dims[axis], w->strides[axis]);
     pack_join(launch, slices, workspace, out + 1);
     return 2;
 }

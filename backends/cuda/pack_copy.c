@@ -1,11 +1,13 @@
-/* Which kernel copies: fy_copy by 16 bytes an access, or by as many bytes as every row of both sides allows; fy_transpose, through shared
- * memory, where neighbours in the source and in the result lie along different axes; else fy_copy one by one. Next: kernels/transpose.cu. */
+/* Which kernel copies: fy_copy by 16 bytes an access, or by as many bytes as every row of both
+ * sides allows; fy_transpose, through shared memory, where neighbours in the source and in the
+ * result lie along different axes; else fy_copy one by one. Next: kernels/transpose.cu. */
 #include "backends/cuda/flat.h"
 #include "backends/cuda/pack.h"
 
 enum { LEAST_EDGE = 16 }; /* a tile that is narrower leaves most threads idle */
 
-/* Rows that are dense on both sides, but no multiple of 16 bytes: elements of 8, 4 or 2 bytes in place of narrower ones. */
+/* Rows that are dense on both sides, but no multiple of 16 bytes: elements of 8, 4 or 2 bytes in
+ * place of narrower ones. */
 static void widen_elements(fy__cuda_args_t *args)
 {
     static const struct {
@@ -48,7 +50,8 @@ static void move_back(fy__cuda_operand_t *operand, int a, int b)
     const fy__cuda_operand_t old = *operand;
     operand->rank = 0;
     for (int axis = 0; axis < old.rank; axis++)
-        if (axis != a && axis != b) fy__cuda_operand_add(operand, old.dims[axis], old.strides[axis]);
+        if (axis != a && axis != b)
+            fy__cuda_operand_add(operand, old.dims[axis], old.strides[axis]);
     fy__cuda_operand_add(operand, old.dims[a], old.strides[a]);
     fy__cuda_operand_add(operand, old.dims[b], old.strides[b]);
 }
@@ -58,7 +61,8 @@ static int is_transposed(fy__cuda_request_t *out)
     fy__cuda_args_t *args = &out->args;
     const int to = dense_axis(&args->dst[0]), from = dense_axis(&args->src[0]);
     if (to < 0 || from < 0 || to == from) return 0;
-    const int64_t tile = FY__CUDA_TRANSPOSE_TILE((int64_t)fy__cuda_dtype_nbytes(args->dst[0].dtype));
+    const int64_t tile =
+        FY__CUDA_TRANSPOSE_TILE((int64_t)fy__cuda_dtype_nbytes(args->dst[0].dtype));
     const int64_t rows = args->dst[0].dims[from], columns = args->dst[0].dims[to];
     const int64_t tiles = ((rows + tile - 1) / tile) * ((columns + tile - 1) / tile);
     move_back(&args->dst[0], from, to);

@@ -1,6 +1,7 @@
-/* Packing of reductions. Kept axes go to the front, reduced ones to the back, each side fused (pack_canonical.h). A
- * reduction with few results and many elements is cut: the longest reduced axis becomes [pieces, piece], the pieces make partial results
- * in the workspace (the last, shorter piece by a launch of its own), and a last launch joins those. Every launch is a reduction as op.h
+/* Packing of reductions. Kept axes go to the front, reduced ones to the back, each side fused
+ * (pack_canonical.h). A reduction with few results and many elements is cut: the longest reduced
+ * axis becomes [pieces, piece], the pieces make partial results in the workspace (the last, shorter
+ * piece by a launch of its own), and a last launch joins those. Every launch is a reduction as op.h
  * defines it, only of other shapes. */
 #include "backends/cuda/pack_canonical.h"
 
@@ -8,19 +9,24 @@ enum {
     LEAST_A_THREAD = 16, /* a cut leaves each thread so many elements at least */
     FEW_ROWS = 8,        /* so few are no column: nothing to have in flight */
     MANY_PARTS = 32,     /* so many partial results a column are joined by a warp */
-    ROUND = 16,          /* long pieces are a multiple of it, so that each begins where 16-byte accesses may */
+    /* long pieces are a multiple of it, so that each begins where 16-byte accesses may */
+    ROUND = 16,
 };
 
-/* Columns: neighbouring results read neighbouring elements, and a thread adds up whole columns (kernels/columns.cu). */
-static int is_column(uint32_t op, int64_t keep_stride, int64_t drop_stride, uint32_t lanes, uint64_t ndropped)
+/* Columns: neighbouring results read neighbouring elements, and a thread adds up whole columns
+ * (kernels/columns.cu). */
+static int is_column(uint32_t op, int64_t keep_stride, int64_t drop_stride, uint32_t lanes,
+                     uint64_t ndropped)
 {
-    return (op == FY_OP_SUM || op == FY_OP_MEAN) && lanes == 1 && keep_stride == 1 && drop_stride != 1 && ndropped > FEW_ROWS;
+    return (op == FY_OP_SUM || op == FY_OP_MEAN) && lanes == 1 && keep_stride == 1 &&
+           drop_stride != 1 && ndropped > FEW_ROWS;
 }
 
 static int adds_columns(uint32_t op, const fy__cuda_canonical_t *c)
 {
     const int64_t keep_stride = c->nkeep > 0 ? c->keep.strides[0][c->nkeep - 1] : 0;
-    return is_column(op, keep_stride, c->drop.strides[0][c->ndrop - 1], fy__cuda_canonical_lanes(c), c->ndropped);
+    return is_column(op, keep_stride, c->drop.strides[0][c->ndrop - 1], fy__cuda_canonical_lanes(c),
+                     c->ndropped);
 }
 
 /* ---- cutting ---- */
@@ -40,20 +46,26 @@ static int32_t partial_dtype(const fy_launch_t *launch)
 }
 
 /* Depends on the sources, the device's size and the limit only. */
-static cut_t plan_cut(const fy_launch_t *launch, const fy__cuda_canonical_t *c, unsigned nprocessors, uint64_t limit)
+static cut_t plan_cut(const fy_launch_t *launch, const fy__cuda_canonical_t *c,
+                      unsigned nprocessors, uint64_t limit)
 {
     cut_t none = { 0 }, cut = { 0 };
-    uint64_t lanes = fy__cuda_canonical_lanes(c), threads = c->nkept * lanes, wanted = (uint64_t)nprocessors * FY__CUDA_THREADS_A_SM;
-    if (adds_columns(launch->op, c)) { /* a thread has several columns, and several reads in flight */
+    uint64_t lanes = fy__cuda_canonical_lanes(c), threads = c->nkept * lanes,
+             wanted = (uint64_t)nprocessors * FY__CUDA_THREADS_A_SM;
+    /* a thread has several columns, and several reads in flight */
+    if (adds_columns(launch->op, c)) {
         threads = (threads * fy__cuda_dtype_nbytes(launch->src[0].dtype) + 15) / 16;
         wanted /= 2;
     }
     uint64_t row_nbytes = c->nkept * fy__cuda_dtype_nbytes(partial_dtype(launch));
-    if (c->nkept == 0 || c->ndropped == 0 || threads >= wanted || c->nkeep + c->ndrop + 1 > FY_MAX_RANK) return none;
+    if (c->nkept == 0 || c->ndropped == 0 || threads >= wanted ||
+        c->nkeep + c->ndrop + 1 > FY_MAX_RANK)
+        return none;
     for (int axis = 1; axis < c->ndrop; axis++)
         if (c->drop.dims[axis] > c->drop.dims[cut.axis]) cut.axis = axis;
     uint64_t length = (uint64_t)c->drop.dims[cut.axis], pieces = wanted / threads;
-    uint64_t most_by_work = c->ndropped / (lanes * LEAST_A_THREAD), most_by_bytes = limit / row_nbytes;
+    uint64_t most_by_work = c->ndropped / (lanes * LEAST_A_THREAD),
+             most_by_bytes = limit / row_nbytes;
     if (pieces > most_by_work) pieces = most_by_work;
     if (pieces > length) pieces = length;
     if (pieces > most_by_bytes) pieces = most_by_bytes;
@@ -70,7 +82,8 @@ static cut_t plan_cut(const fy_launch_t *launch, const fy__cuda_canonical_t *c, 
 
 static int reduce_kernel(int32_t dtype)
 {
-    return fy__cuda_class_of(dtype) == FY__CUDA_INT ? FY__CUDA_KERNEL_fy_reduce_int : FY__CUDA_KERNEL_fy_reduce_float;
+    return fy__cuda_class_of(dtype) == FY__CUDA_INT ? FY__CUDA_KERNEL_fy_reduce_int
+                                                    : FY__CUDA_KERNEL_fy_reduce_float;
 }
 
 /* The last axes, from `first` on, are reduced. */
@@ -83,9 +96,11 @@ static void finish_request(fy__cuda_request_t *out, int first, uint64_t largest)
     uint64_t ndropped = 1;
     for (int axis = first; axis < src->rank; axis++) ndropped *= (uint64_t)src->dims[axis];
     if (first > 0 && first < src->rank &&
-        is_column(args->op, src->strides[first - 1], src->strides[src->rank - 1], args->lanes, ndropped)) {
-        out->kernel = out->kernel == FY__CUDA_KERNEL_fy_reduce_int ? FY__CUDA_KERNEL_fy_reduce_columns_int
-                                                                   : FY__CUDA_KERNEL_fy_reduce_columns_float;
+        is_column(args->op, src->strides[first - 1], src->strides[src->rank - 1], args->lanes,
+                  ndropped)) {
+        out->kernel = out->kernel == FY__CUDA_KERNEL_fy_reduce_int
+                          ? FY__CUDA_KERNEL_fy_reduce_columns_int
+                          : FY__CUDA_KERNEL_fy_reduce_columns_float;
         fy__cuda_set_columns(args, first - 1);
         if (args->wide) out->threads = args->nelem / args->wide;
     } else if (first < src->rank) {
@@ -104,19 +119,24 @@ static void add_kept_dense(fy__cuda_operand_t *operand, const fy__cuda_canonical
     }
 }
 
-/* Reduced axes of source k, with `length` in place of the cut axis's (or -1: no cut); as many axes of length 1 for dst. */
-static void add_dropped(fy__cuda_args_t *args, const fy__cuda_canonical_t *c, int cut_axis, int64_t length)
+/* Reduced axes of source k, with `length` in place of the cut axis's (or -1: no cut); as many axes
+ * of length 1 for dst. */
+static void add_dropped(fy__cuda_args_t *args, const fy__cuda_canonical_t *c, int cut_axis,
+                        int64_t length)
 {
     for (int axis = 0; axis < c->ndrop; axis++) {
         for (unsigned k = 0; k < args->nsrc; k++)
-            fy__cuda_operand_add(&args->src[k], axis == cut_axis ? length : c->drop.dims[axis], c->drop.strides[k][axis]);
+            fy__cuda_operand_add(&args->src[k], axis == cut_axis ? length : c->drop.dims[axis],
+                                 c->drop.strides[k][axis]);
         fy__cuda_operand_add(&args->dst[0], 1, 1);
     }
 }
 
-static void pack_whole(const fy_launch_t *launch, const fy__cuda_canonical_t *c, fy__cuda_request_t *out)
+static void pack_whole(const fy_launch_t *launch, const fy__cuda_canonical_t *c,
+                       fy__cuda_request_t *out)
 {
-    fy__cuda_request_begin(out, reduce_kernel(launch->src[0].dtype), launch->op, c->nkept, launch->nsrc, fy__cuda_canonical_lanes(c));
+    fy__cuda_request_begin(out, reduce_kernel(launch->src[0].dtype), launch->op, c->nkept,
+                           launch->nsrc, fy__cuda_canonical_lanes(c));
     fy__cuda_args_t *args = &out->args;
     args->accumulate = launch->accumulate & 1;
     fy__cuda_operand_point(&args->dst[0], launch->dst[0].data, launch->dst[0].dtype);
@@ -129,12 +149,15 @@ static void pack_whole(const fy_launch_t *launch, const fy__cuda_canonical_t *c,
     finish_request(out, c->nkeep, c->ndropped);
 }
 
-/* Partial results of `pieces` pieces of length `length`, from element `begin` of the cut axis on. */
-static void pack_partial(const fy_launch_t *launch, const fy__cuda_canonical_t *c, const cut_t *cut, uint64_t pieces, int64_t begin,
-                         int64_t length, char *partial, fy__cuda_request_t *out)
+/* Partial results of `pieces` pieces of length `length`, from element `begin` of the cut axis
+ * on. */
+static void pack_partial(const fy_launch_t *launch, const fy__cuda_canonical_t *c, const cut_t *cut,
+                         uint64_t pieces, int64_t begin, int64_t length, char *partial,
+                         fy__cuda_request_t *out)
 {
     const uint32_t op = launch->op == FY_OP_MEAN ? FY_OP_SUM : launch->op;
-    fy__cuda_request_begin(out, reduce_kernel(launch->src[0].dtype), op, pieces * c->nkept, launch->nsrc, fy__cuda_canonical_lanes(c));
+    fy__cuda_request_begin(out, reduce_kernel(launch->src[0].dtype), op, pieces * c->nkept,
+                           launch->nsrc, fy__cuda_canonical_lanes(c));
     fy__cuda_args_t *args = &out->args;
     if (op == FY_OP_MSE_LOSS) args->count = 1; /* the sum, not the mean */
     fy__cuda_operand_point(&args->dst[0], partial, partial_dtype(launch));
@@ -143,7 +166,10 @@ static void pack_partial(const fy_launch_t *launch, const fy__cuda_canonical_t *
     for (int k = 0; k < launch->nsrc; k++) {
         const fy_desc_t *src = &launch->src[k];
         int64_t stride = c->drop.strides[k][cut->axis];
-        fy__cuda_operand_point(&args->src[k], (char *)src->data + begin * stride * (int64_t)fy__cuda_dtype_nbytes(src->dtype), src->dtype);
+        fy__cuda_operand_point(&args->src[k],
+                               (char *)src->data +
+                                   begin * stride * (int64_t)fy__cuda_dtype_nbytes(src->dtype),
+                               src->dtype);
         fy__cuda_operand_add(&args->src[k], (int64_t)pieces, length * stride);
         fy__cuda_operand_kept(&args->src[k], c, k);
     }
@@ -151,14 +177,16 @@ static void pack_partial(const fy_launch_t *launch, const fy__cuda_canonical_t *
     finish_request(out, c->nkeep + 1, c->ndropped);
 }
 
-static void pack_join(const fy_launch_t *launch, const fy__cuda_canonical_t *c, const cut_t *cut, const char *partial,
-                      fy__cuda_request_t *out)
+static void pack_join(const fy_launch_t *launch, const fy__cuda_canonical_t *c, const cut_t *cut,
+                      const char *partial, fy__cuda_request_t *out)
 {
     const uint64_t npartial = cut->pieces + (cut->rest > 0);
     const int averages = launch->op == FY_OP_MEAN || launch->op == FY_OP_MSE_LOSS;
-    uint32_t lanes = fy__cuda_lanes_for(c->nkept, npartial, c->nkeep > 0 ? 1 : 0, (int64_t)c->nkept);
+    uint32_t lanes =
+        fy__cuda_lanes_for(c->nkept, npartial, c->nkeep > 0 ? 1 : 0, (int64_t)c->nkept);
     if (lanes == 1 && npartial > MANY_PARTS) lanes = 32;
-    fy__cuda_request_begin(out, reduce_kernel(partial_dtype(launch)), averages ? FY_OP_MEAN : launch->op, c->nkept, 1, lanes);
+    fy__cuda_request_begin(out, reduce_kernel(partial_dtype(launch)),
+                           averages ? FY_OP_MEAN : launch->op, c->nkept, 1, lanes);
     fy__cuda_args_t *args = &out->args;
     args->accumulate = launch->accumulate & 1;
     if (averages) args->count = c->ndropped;
@@ -181,8 +209,8 @@ static uint32_t reduced_mask(const fy_launch_t *launch, int *out_keepdims)
     return attrs->axes != 0 ? attrs->axes : all;
 }
 
-int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *workspace, uint64_t limit, fy__cuda_request_t *out,
-                         uint64_t *out_workspace_nbytes)
+int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *workspace,
+                         uint64_t limit, fy__cuda_request_t *out, uint64_t *out_workspace_nbytes)
 {
     int keepdims, n = 0;
     const uint32_t mask = reduced_mask(launch, &keepdims);
@@ -191,15 +219,18 @@ int fy__cuda_pack_reduce(const fy_launch_t *launch, unsigned nprocessors, void *
     cut_t cut = plan_cut(launch, &c, nprocessors, limit);
     *out_workspace_nbytes = cut.nbytes;
     if (out == NULL) return 0;
-    fy__cuda_canonicalise(launch, mask, &launch->dst[0], keepdims, &c); /* dst may keep axes apart that the sources would fuse */
+    /* dst may keep axes apart that the sources would fuse */
+    fy__cuda_canonicalise(launch, mask, &launch->dst[0], keepdims, &c);
     if (cut.pieces == 0 || c.nkeep + c.ndrop + 1 > FY_MAX_RANK) {
         pack_whole(launch, &c, &out[0]);
         return 1;
     }
-    const uint64_t whole_nbytes = cut.pieces * c.nkept * fy__cuda_dtype_nbytes(partial_dtype(launch));
+    const uint64_t whole_nbytes = cut.pieces * c.nkept *
+                                  fy__cuda_dtype_nbytes(partial_dtype(launch));
     pack_partial(launch, &c, &cut, cut.pieces, 0, cut.piece, workspace, &out[n++]);
     if (cut.rest > 0)
-        pack_partial(launch, &c, &cut, 1, (int64_t)cut.pieces * cut.piece, cut.rest, (char *)workspace + whole_nbytes, &out[n++]);
+        pack_partial(launch, &c, &cut, 1, (int64_t)cut.pieces * cut.piece, cut.rest,
+                     (char *)workspace + whole_nbytes, &out[n++]);
     pack_join(launch, &c, &cut, workspace, &out[n++]);
     return n;
 }

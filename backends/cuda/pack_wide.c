@@ -1,11 +1,14 @@
-/* May a kernel access several neighbouring elements at once? On a card a 16-byte access to an address that is no multiple of 16 is a fault,
- * so it is asked for only where addresses and strides of every operand say so. Next: kernels/wide.cuh, which does it. */
+/* May a kernel access several neighbouring elements at once? On a card a 16-byte access to an
+ * address that is no multiple of 16 is a fault, so it is asked for only where addresses and strides
+ * of every operand say so. Next: kernels/wide.cuh, which does it. */
 #include "backends/cuda/pack.h"
 
-/* `n` neighbours along the operand's last axis, in as few accesses as they need: is each of them aligned, in each row? */
+/* `n` neighbours along the operand's last axis, in as few accesses as they need: is each of them
+ * aligned, in each row? */
 static int has_aligned_rows(const fy__cuda_operand_t *operand, uint64_t n)
 {
-    const uint64_t size = fy__cuda_dtype_nbytes(operand->dtype), access = n * size < 16 ? n * size : 16;
+    const uint64_t size = fy__cuda_dtype_nbytes(operand->dtype),
+                   access = n * size < 16 ? n * size : 16;
     const int last = operand->rank - 1;
     uint64_t bits = operand->data;
     if (last < 0) return 0;
@@ -15,12 +18,15 @@ static int has_aligned_rows(const fy__cuda_operand_t *operand, uint64_t n)
     return bits % access == 0;
 }
 
-int fy__cuda_set_wide(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end, uint32_t n)
+int fy__cuda_set_wide(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end,
+                      uint32_t n)
 {
     const fy__cuda_operand_t *dst = &args->dst[0];
-    if (args->nelem < n || dst->rank < 1 || (dst->rank > 1 && dst->dims[dst->rank - 1] % n != 0)) return 0;
+    if (args->nelem < n || dst->rank < 1 || (dst->rank > 1 && dst->dims[dst->rank - 1] % n != 0))
+        return 0;
     for (unsigned i = 0; i < ndst; i++)
-        if (args->dst[i].strides[dst->rank - 1] == 0 || !has_aligned_rows(&args->dst[i], n)) return 0;
+        if (args->dst[i].strides[dst->rank - 1] == 0 || !has_aligned_rows(&args->dst[i], n))
+            return 0;
     for (unsigned i = first; i < end; i++)
         if (!has_aligned_rows(&args->src[i], n)) return 0;
     args->wide = n;
@@ -28,7 +34,8 @@ int fy__cuda_set_wide(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsi
     return 1;
 }
 
-int fy__cuda_set_wide_apart(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end, uint32_t n)
+int fy__cuda_set_wide_apart(fy__cuda_args_t *args, unsigned ndst, unsigned first, unsigned end,
+                            uint32_t n)
 {
     for (unsigned i = first; i < end; i++)
         if (args->src[i].rank > 0 && args->src[i].strides[args->src[i].rank - 1] == 0) return 0;
@@ -42,7 +49,8 @@ void fy__cuda_set_columns(fy__cuda_args_t *args, int column)
     uint64_t bits = src->data;
     for (int axis = 0; axis < src->rank; axis++)
         if (axis != column) bits |= (uint64_t)src->strides[axis] * size;
-    if (src->strides[column] != 1 || (uint64_t)src->dims[column] * size % 16 != 0 || bits % 16 != 0) return;
+    if (src->strides[column] != 1 || (uint64_t)src->dims[column] * size % 16 != 0 || bits % 16 != 0)
+        return;
     args->wide = (uint32_t)(16 / size);
     args->flags |= FY__CUDA_ALIGNED;
 }

@@ -1,6 +1,7 @@
-/* Heaps and regions of NVTX's memory extension. Its headers find the tool, as nvtx.c says; whether that knows the extension shows in the
- * table of calls that it filled in. The tool gives each heap a handle, so who has which is noted here, for all devices: addresses tell them
- * apart. Not here: when a block comes and goes (alloc/debug.c). */
+/* Heaps and regions of NVTX's memory extension. Its headers find the tool, as nvtx.c says; whether
+ * that knows the extension shows in the table of calls that it filled in. The tool gives each heap
+ * a handle, so who has which is noted here, for all devices: addresses tell them apart. Not here:
+ * when a block comes and goes (alloc/debug.c). */
 #include "backends/cuda/regions.h"
 
 int fy__cuda_regions_on;
@@ -24,19 +25,24 @@ typedef struct heap {
     struct heap *next;
 } heap_t;
 
-static nvtxDomainHandle_t domain;                        /* set before fy__cuda_regions_on */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list; the tool is called without it */
+static nvtxDomainHandle_t domain; /* set before fy__cuda_regions_on */
+/* guards the list; the tool is called without it */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static heap_t *heaps;
 
 void fy__cuda_regions_open(void *nvtx_domain)
 {
-    static const int needed[] = { NVTX3EXT_CBID_nvtxMemHeapRegister, NVTX3EXT_CBID_nvtxMemHeapUnregister,
-                                  NVTX3EXT_CBID_nvtxMemRegionsRegister, NVTX3EXT_CBID_nvtxMemRegionsUnregister };
-    const intptr_t *slots = NVTX_EXT_MEM_VERSIONED_ID(nvtxExtMemSlots) + 1; /* behind the module's state */
+    static const int needed[] = { NVTX3EXT_CBID_nvtxMemHeapRegister,
+                                  NVTX3EXT_CBID_nvtxMemHeapUnregister,
+                                  NVTX3EXT_CBID_nvtxMemRegionsRegister,
+                                  NVTX3EXT_CBID_nvtxMemRegionsUnregister };
+    /* behind the module's state */
+    const intptr_t *slots = NVTX_EXT_MEM_VERSIONED_ID(nvtxExtMemSlots) + 1;
     domain = nvtx_domain;
     NVTX_EXT_MEM_VERSIONED_ID(nvtxExtMemInitOnce)();
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
-        if (slots[needed[i]] == NVTX_EXTENSION_DISABLED || slots[needed[i]] == NVTX_EXTENSION_FRESH) return;
+        if (slots[needed[i]] == NVTX_EXTENSION_DISABLED || slots[needed[i]] == NVTX_EXTENSION_FRESH)
+            return;
     fy__cuda_regions_on = 1;
 }
 
@@ -58,7 +64,9 @@ void fy__cuda_heap_begin(const fy__cuda_device_t *dev, void *address, uint64_t n
         .messageType = NVTX_MESSAGE_TYPE_ASCII,
         .message.ascii = name,
     };
-    *heap = (heap_t){ .begin = (uintptr_t)address, .nbytes = nbytes, .handle = nvtxMemHeapRegister(domain, &what) };
+    *heap = (heap_t){ .begin = (uintptr_t)address,
+                      .nbytes = nbytes,
+                      .handle = nvtxMemHeapRegister(domain, &what) };
     if (heap->handle == NULL || heap->handle == NVTX_MEM_HEAP_HANDLE_NO_TOOL) {
         free(heap);
         return;
@@ -93,7 +101,8 @@ static nvtxMemHeapHandle_t heap_of(const void *address)
     return handle;
 }
 
-static void begin_region(nvtxMemHeapHandle_t heap, const void *address, uint64_t nbytes, const char *name)
+static void begin_region(nvtxMemHeapHandle_t heap, const void *address, uint64_t nbytes,
+                         const char *name)
 {
     const nvtxMemVirtualRangeDesc_t range = { .size = nbytes, .ptr = address };
     const nvtxMemRegionsRegisterBatch_t what = {

@@ -1,6 +1,7 @@
-/* Page-locking host memory. The driver takes each range once a process, for all contexts (PORTABLE); here is who shares it: devices of ours
- * that were given the same range, and the application, which may have registered it before. Pages of Ferry's own are there already when they
- * come here (alloc/host_touch.c). Not here: how much may be locked (runtime/pin.c). */
+/* Page-locking host memory. The driver takes each range once a process, for all contexts
+ * (PORTABLE); here is who shares it: devices of ours that were given the same range, and the
+ * application, which may have registered it before. Pages of Ferry's own are there already when
+ * they come here (alloc/host_touch.c). Not here: how much may be locked (runtime/pin.c). */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -9,15 +10,18 @@
 typedef struct range {
     uintptr_t address;
     uint64_t nbytes;
-    fy__cuda_device_t *owner; /* under whose context it was registered; NULL: the application's, we only use it */
-    CUdevice kept;            /* the owner's device, whose primary context is retained on behalf of the others ... */
-    CUcontext context;        /* ... which is this one; NULL: it is not */
+    /* under whose context it was registered; NULL: the application's, we only use it */
+    fy__cuda_device_t *owner;
+    /* the owner's device, whose primary context is retained on behalf of the others ... */
+    CUdevice kept;
+    CUcontext context; /* ... which is this one; NULL: it is not */
     size_t nusers;
     struct range *next;
     fy__cuda_device_t *users[FY__CUDA_PEERS];
 } range_t;
 
-/* Guards the list, and is held while the driver locks pages, so that two who bring the same range do not meet there. A leaf. */
+/* Guards the list, and is held while the driver locks pages, so that two who bring the same range
+ * do not meet there. A leaf. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static range_t *ranges;
 
@@ -25,7 +29,9 @@ static range_t *ranges;
 static range_t *find(uintptr_t address, uint64_t nbytes)
 {
     range_t *range = ranges;
-    while (range != NULL && !(address < range->address + range->nbytes && range->address < address + nbytes)) range = range->next;
+    while (range != NULL &&
+           !(address < range->address + range->nbytes && range->address < address + nbytes))
+        range = range->next;
     return range;
 }
 
@@ -39,14 +45,19 @@ static size_t place_of(const range_t *range, const fy__cuda_device_t *dev)
 /* One device more for a range that is locked already. */
 static fy_status_t share(fy__cuda_device_t *dev, range_t *range, uintptr_t address, uint64_t nbytes)
 {
-    if (range->address != address || range->nbytes != nbytes || place_of(range, dev) < range->nusers || range->nusers == FY__CUDA_PEERS)
+    if (range->address != address || range->nbytes != nbytes ||
+        place_of(range, dev) < range->nusers || range->nusers == FY__CUDA_PEERS)
         return FY__CUDA_FAIL(FY_STATUS_BUSY,
-                             "page-locking %llu bytes of host memory for cuda:%d: they overlap %llu bytes that are page-locked already\n  "
+                             "page-locking %llu bytes of host memory for cuda:%d: they overlap "
+                             "%llu bytes that are page-locked already\n  "
                              "Unpin those first, or use that tensor",
-                             (unsigned long long)nbytes, dev->index, (unsigned long long)range->nbytes);
-    if (range->owner != NULL && range->context == NULL) { /* the owner may be closed before the others let go */
+                             (unsigned long long)nbytes, dev->index,
+                             (unsigned long long)range->nbytes);
+    /* the owner may be closed before the others let go */
+    if (range->owner != NULL && range->context == NULL) {
         FY_TRY(FY__CUDA_CALL(dev, cuDevicePrimaryCtxRetain, (&range->context, range->owner->handle),
-                             "keeping the context of cuda:%d for host memory shared with cuda:%d", range->owner->index, dev->index));
+                             "keeping the context of cuda:%d for host memory shared with cuda:%d",
+                             range->owner->index, dev->index));
         range->kept = range->owner->handle;
     }
     range->users[range->nusers++] = dev;
@@ -59,25 +70,36 @@ static int is_covered(uintptr_t address, uint64_t nbytes)
     CUdeviceptr begin = 0;
     size_t size = 0;
     unsigned int type = 0;
-    if (fy__cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS || type != CU_MEMORYTYPE_HOST)
+    if (fy__cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
+            CUDA_SUCCESS ||
+        type != CU_MEMORYTYPE_HOST)
         return 0;
-    if (fy__cuda.cuPointerGetAttribute(&begin, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) != CUDA_SUCCESS) return 0;
-    if (fy__cuda.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) != CUDA_SUCCESS) return 0;
+    if (fy__cuda.cuPointerGetAttribute(&begin, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) !=
+        CUDA_SUCCESS)
+        return 0;
+    if (fy__cuda.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) !=
+        CUDA_SUCCESS)
+        return 0;
     return begin <= address && address + nbytes <= begin + size;
 }
 
-/* DEVICEMAP, with unified addressing (every 64-bit system): kernels use the same address. `range` is not in the list yet. */
+/* DEVICEMAP, with unified addressing (every 64-bit system): kernels use the same address. `range`
+ * is not in the list yet. */
 static fy_status_t lock_pages(fy__cuda_device_t *dev, range_t *range)
 {
     fy__cuda_frame_t frame;
     FY_TRY(fy__cuda_enter(dev, &frame));
     const CUresult code = fy__cuda_checked(
-        dev, fy__cuda.cuMemHostRegister((void *)range->address, range->nbytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+        dev,
+        fy__cuda.cuMemHostRegister((void *)range->address, range->nbytes,
+                                   CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
     fy_status_t status = FY_STATUS_OK;
     if (code == CUDA_SUCCESS)
         range->owner = dev;
-    else if (code != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED || !is_covered(range->address, range->nbytes))
-        status = fy__cuda_failed(code, __FILE__, __LINE__, "cuMemHostRegister", "page-locking %llu bytes of host memory for cuda:%d",
+    else if (code != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED ||
+             !is_covered(range->address, range->nbytes))
+        status = fy__cuda_failed(code, __FILE__, __LINE__, "cuMemHostRegister",
+                                 "page-locking %llu bytes of host memory for cuda:%d",
                                  (unsigned long long)range->nbytes, dev->index);
     fy__cuda_leave(&frame);
     return status;
@@ -88,13 +110,16 @@ fy_status_t fy__cuda_register_host(void *dev_, void *address, uint64_t nbytes)
     fy__cuda_device_t *dev = dev_;
     FY_TRY(fy__cuda_is_usable(dev));
     range_t *made = calloc(1, sizeof *made);
-    if (made == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory to note what is page-locked for cuda:%d", dev->index);
+    if (made == NULL)
+        return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY,
+                             "no host memory to note what is page-locked for cuda:%d", dev->index);
     made->address = (uintptr_t)address;
     made->nbytes = nbytes;
     made->users[made->nusers++] = dev;
     pthread_mutex_lock(&lock);
     range_t *there = find(made->address, nbytes);
-    const fy_status_t status = there != NULL ? share(dev, there, made->address, nbytes) : lock_pages(dev, made);
+    const fy_status_t status = there != NULL ? share(dev, there, made->address, nbytes)
+                                             : lock_pages(dev, made);
     const int is_new = there == NULL && status == FY_STATUS_OK;
     if (is_new) {
         made->next = ranges;

@@ -1,5 +1,6 @@
-/* Measuring by the launches that come anyway. One pair of events a device, so one measurement at a time; launches that meet a busy pair run
- * what is best so far. A way's first run may load code, so each is sampled twice and the shorter time counts. Next: tune.h. */
+/* Measuring by the launches that come anyway. One pair of events a device, so one measurement at a
+ * time; launches that meet a busy pair run what is best so far. A way's first run may load code, so
+ * each is sampled twice and the shorter time counts. Next: tune.h. */
 #include "backends/cuda/tune.h"
 
 #include <pthread.h>
@@ -31,7 +32,9 @@ fy_status_t fy__cuda_tune_create(fy__cuda_device_t *dev, fy__cuda_tune_t **out_t
 {
     fy__cuda_tune_t *tune = calloc(1, sizeof *tune);
     *out_tune = tune;
-    if (tune == NULL) return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY, "no host memory for the timed choices of cuda:%d", dev->index);
+    if (tune == NULL)
+        return FY__CUDA_FAIL(FY_STATUS_OUT_OF_MEMORY,
+                             "no host memory for the timed choices of cuda:%d", dev->index);
     pthread_mutex_init(&tune->lock, NULL);
     return FY_STATUS_OK;
 }
@@ -50,7 +53,8 @@ void fy__cuda_tune_destroy(fy__cuda_tune_t *tune)
 static choice_t *find(fy__cuda_tune_t *tune, const fy__cuda_tune_key_t *key)
 {
     for (int i = 0; i < NCHOICES; i++)
-        if (tune->choices[i].used != 0 && memcmp(&tune->choices[i].key, key, sizeof *key) == 0) return &tune->choices[i];
+        if (tune->choices[i].used != 0 && memcmp(&tune->choices[i].key, key, sizeof *key) == 0)
+            return &tune->choices[i];
     return NULL;
 }
 
@@ -72,7 +76,8 @@ static int best_of(const choice_t *choice, int fallback)
 {
     int best = -1;
     for (int way = 0; way < FY__CUDA_TUNE_WAYS; way++)
-        if ((choice->ways >> way & 1) && choice->nsamples[way] > 0 && (best < 0 || choice->shortest_ms[way] < choice->shortest_ms[best]))
+        if ((choice->ways >> way & 1) && choice->nsamples[way] > 0 &&
+            (best < 0 || choice->shortest_ms[way] < choice->shortest_ms[best]))
             best = way;
     return best >= 0 ? best : fallback;
 }
@@ -86,14 +91,16 @@ static int next_of(const choice_t *choice)
     return -1;
 }
 
-/* Has the last measurement's work been done? Then its time counts. The driver is asked, never waited for. */
+/* Has the last measurement's work been done? Then its time counts. The driver is asked, never
+ * waited for. */
 static void collect(fy__cuda_device_t *dev, fy__cuda_tune_t *tune)
 {
     float ms;
     if (tune->state != RECORDED) return;
     CUresult code = fy__cuda_checked(dev, fy__cuda.cuEventQuery(tune->end));
     if (code == CUDA_ERROR_NOT_READY) return;
-    if (code == CUDA_SUCCESS) code = fy__cuda_checked(dev, fy__cuda.cuEventElapsedTime(&ms, tune->begin, tune->end));
+    if (code == CUDA_SUCCESS)
+        code = fy__cuda_checked(dev, fy__cuda.cuEventElapsedTime(&ms, tune->begin, tune->end));
     tune->state = IDLE;
     choice_t *choice = find(tune, &tune->key); /* it may have been put out */
     if (choice == NULL) return;
@@ -101,7 +108,8 @@ static void collect(fy__cuda_device_t *dev, fy__cuda_tune_t *tune)
         choice->ways &= ~(1u << tune->way);
         return;
     }
-    if (choice->nsamples[tune->way] == 0 || ms < choice->shortest_ms[tune->way]) choice->shortest_ms[tune->way] = ms;
+    if (choice->nsamples[tune->way] == 0 || ms < choice->shortest_ms[tune->way])
+        choice->shortest_ms[tune->way] = ms;
     choice->nsamples[tune->way]++;
 }
 
@@ -109,7 +117,9 @@ static int start(fy__cuda_device_t *dev, fy__cuda_tune_t *tune, CUstream stream)
 {
     CUevent *const events[] = { &tune->begin, &tune->end };
     for (int i = 0; i < 2; i++)
-        if (*events[i] == NULL && fy__cuda_checked(dev, fy__cuda.cuEventCreate(events[i], CU_EVENT_DEFAULT)) != CUDA_SUCCESS) {
+        if (*events[i] == NULL &&
+            fy__cuda_checked(dev, fy__cuda.cuEventCreate(events[i], CU_EVENT_DEFAULT)) !=
+                CUDA_SUCCESS) {
             *events[i] = NULL;
             return 0;
         }
@@ -117,18 +127,23 @@ static int start(fy__cuda_device_t *dev, fy__cuda_tune_t *tune, CUstream stream)
 }
 
 /* Not under the lock: whoever reads the log may launch something himself. */
-static void tell(const fy__cuda_device_t *dev, const choice_t *choice, int way, const char *const *names)
+static void tell(const fy__cuda_device_t *dev, const choice_t *choice, int way,
+                 const char *const *names)
 {
-    fy__cuda.host->log(FY_LOG_INFO, "cuda:%d: [%d x %d x %d x %d] with [%d x %d x %d]: '%s' is the shortest of those timed, %.3f ms",
-                       dev->index, choice->key.numbers[2], choice->key.numbers[3], choice->key.numbers[4], choice->key.numbers[5],
-                       choice->key.numbers[8], choice->key.numbers[9], choice->key.numbers[10], names[way],
+    fy__cuda.host->log(FY_LOG_INFO,
+                       "cuda:%d: [%d x %d x %d x %d] with [%d x %d x %d]: '%s' is the shortest of "
+                       "those timed, %.3f ms",
+                       dev->index, choice->key.numbers[2], choice->key.numbers[3],
+                       choice->key.numbers[4], choice->key.numbers[5], choice->key.numbers[8],
+                       choice->key.numbers[9], choice->key.numbers[10], names[way],
                        (double)choice->shortest_ms[way]);
 }
 
 /* ---- use ---- */
 
-fy__cuda_tune_ticket_t fy__cuda_tune_begin(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_tune_key_t *key,
-                                           const char *const *names, uint32_t ways, int fallback)
+fy__cuda_tune_ticket_t fy__cuda_tune_begin(fy__cuda_device_t *dev, CUstream stream,
+                                           const fy__cuda_tune_key_t *key, const char *const *names,
+                                           uint32_t ways, int fallback)
 {
     fy__cuda_tune_t *tune = dev->tune;
     fy__cuda_tune_ticket_t ticket = { fallback, 0 };
@@ -154,15 +169,19 @@ fy__cuda_tune_ticket_t fy__cuda_tune_begin(fy__cuda_device_t *dev, CUstream stre
     return ticket;
 }
 
-void fy__cuda_tune_end(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_tune_key_t *key, const fy__cuda_tune_ticket_t *ticket,
-                       int ok)
+void fy__cuda_tune_end(fy__cuda_device_t *dev, CUstream stream, const fy__cuda_tune_key_t *key,
+                       const fy__cuda_tune_ticket_t *ticket, int ok)
 {
     fy__cuda_tune_t *tune = dev->tune;
     if (ok && !ticket->measured) return;
     pthread_mutex_lock(&tune->lock);
     choice_t *choice = find(tune, key);
     if (!ok && choice != NULL) choice->ways &= ~(1u << ticket->way);
-    if (ticket->measured) /* an event that cannot be recorded measures nothing; what was submitted runs all the same */
-        tune->state = ok && fy__cuda_checked(dev, fy__cuda.cuEventRecord(tune->end, stream)) == CUDA_SUCCESS ? RECORDED : IDLE;
+    /* an event that cannot be recorded measures nothing; what was submitted runs all the same */
+    if (ticket->measured)
+        tune->state = ok && fy__cuda_checked(dev, fy__cuda.cuEventRecord(tune->end, stream)) ==
+                                  CUDA_SUCCESS
+                          ? RECORDED
+                          : IDLE;
     pthread_mutex_unlock(&tune->lock);
 }

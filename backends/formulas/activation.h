@@ -1,33 +1,50 @@
-/* Activations and their slopes as scalar functions, in f32 and f64; named as in scalar.h. NaN propagates through the activations.
+/* Activations and their slopes as scalar functions, in f32 and f64; named as in scalar.h. NaN
+ * propagates through the activations.
  * Values at kinks, at infinities and of slopes at NaN: docs/ops.md, "Edge values".
- * gelu by erfc, which keeps the digits of small results (1 + erf would not). Source: Hendrycks and Gimpel 2016; Howard et al. 2019 (hardswish). */
+ * gelu by erfc, which keeps the digits of small results (1 + erf would not). Source: Hendrycks and
+ * Gimpel 2016; Howard et al. 2019 (hardswish). */
 #ifndef FERRY_BACKENDS_FORMULAS_ACTIVATION_H_
 #define FERRY_BACKENDS_FORMULAS_ACTIVATION_H_
 
 #include "backends/formulas/scalar.h"
 
-#define FY_ACTIVATIONS(sfx, T, m)                                                                                                  \
-    FY_FORMULA T fy__relu6_##sfx(T x) { return x < (T)0 ? (T)0 : x > (T)6 ? (T)6 : x; }                                            \
-    FY_FORMULA T fy__hardsigmoid_##sfx(T x) { return fy__relu6_##sfx(x + (T)3) / (T)6; }                                           \
-    FY_FORMULA T fy__hardswish_##sfx(T x) { return x < (T)-3 ? (T)0 : x > (T)3 ? x : x * (x + (T)3) / (T)6; }                      \
-    FY_FORMULA T fy__silu_##sfx(T x) { return x * fy__sigmoid_##sfx(x); }                                                          \
-    FY_FORMULA T fy__gelu_##sfx(T x) { return (T)0.5 * x * erfc##m(x * (T)-0.70710678118654752440); }                              \
-    FY_FORMULA T fy__erf_##sfx(T x) { return erf##m(x); }                                                                          \
-    FY_FORMULA T fy__tanh_backward_##sfx(T dy, T y) { return dy * (((T)1 - y) * ((T)1 + y)); }                                     \
-    FY_FORMULA T fy__sigmoid_backward_##sfx(T dy, T y) { return dy * (y * ((T)1 - y)); }                                           \
-    FY_FORMULA T fy__relu_backward_##sfx(T dy, T x) { return x <= (T)0 ? (T)0 : dy; }                                              \
-    FY_FORMULA T fy__relu6_backward_##sfx(T dy, T x) { return ((x <= (T)0) | (x >= (T)6)) ? (T)0 : dy; }                           \
-    FY_FORMULA T fy__hardsigmoid_backward_##sfx(T dy, T x) { return ((x > (T)-3) & (x < (T)3)) ? dy / (T)6 : (T)0; }               \
-    FY_FORMULA T fy__hardswish_backward_##sfx(T dy, T x) { return x <= (T)-3 ? (T)0 : x >= (T)3 ? dy : dy * (x / (T)3 + (T)0.5); } \
-    FY_FORMULA T fy__silu_backward_##sfx(T dy, T x)                                                                                \
-    {                                                                                                                              \
-        const T s = fy__sigmoid_##sfx(x);                                                                                          \
-        return dy * s * ((T)1 + x * ((T)1 - s));                                                                                   \
-    }                                                                                                                              \
-    FY_FORMULA T fy__gelu_backward_##sfx(T dy, T x)                                                                                \
-    {                                                                                                                              \
-        const T below = (T)0.5 * erfc##m(x * (T)-0.70710678118654752440);                                                          \
-        return dy * (below + x * exp##m((T)-0.5 * x * x) * (T)0.39894228040143267794);                                             \
+#define FY_ACTIVATIONS(sfx, T, m)                                                              \
+    FY_FORMULA T fy__relu6_##sfx(T x) { return x < (T)0 ? (T)0 : x > (T)6 ? (T)6 : x; }        \
+    FY_FORMULA T fy__hardsigmoid_##sfx(T x) { return fy__relu6_##sfx(x + (T)3) / (T)6; }       \
+    FY_FORMULA T fy__hardswish_##sfx(T x)                                                      \
+    {                                                                                          \
+        return x < (T)-3 ? (T)0 : x > (T)3 ? x : x * (x + (T)3) / (T)6;                        \
+    }                                                                                          \
+    FY_FORMULA T fy__silu_##sfx(T x) { return x * fy__sigmoid_##sfx(x); }                      \
+    FY_FORMULA T fy__gelu_##sfx(T x)                                                           \
+    {                                                                                          \
+        return (T)0.5 * x * erfc##m(x * (T)-0.70710678118654752440);                           \
+    }                                                                                          \
+    FY_FORMULA T fy__erf_##sfx(T x) { return erf##m(x); }                                      \
+    FY_FORMULA T fy__tanh_backward_##sfx(T dy, T y) { return dy * (((T)1 - y) * ((T)1 + y)); } \
+    FY_FORMULA T fy__sigmoid_backward_##sfx(T dy, T y) { return dy * (y * ((T)1 - y)); }       \
+    FY_FORMULA T fy__relu_backward_##sfx(T dy, T x) { return x <= (T)0 ? (T)0 : dy; }          \
+    FY_FORMULA T fy__relu6_backward_##sfx(T dy, T x)                                           \
+    {                                                                                          \
+        return ((x <= (T)0) | (x >= (T)6)) ? (T)0 : dy;                                        \
+    }                                                                                          \
+    FY_FORMULA T fy__hardsigmoid_backward_##sfx(T dy, T x)                                     \
+    {                                                                                          \
+        return ((x > (T)-3) & (x < (T)3)) ? dy / (T)6 : (T)0;                                  \
+    }                                                                                          \
+    FY_FORMULA T fy__hardswish_backward_##sfx(T dy, T x)                                       \
+    {                                                                                          \
+        return x <= (T)-3 ? (T)0 : x >= (T)3 ? dy : dy * (x / (T)3 + (T)0.5);                  \
+    }                                                                                          \
+    FY_FORMULA T fy__silu_backward_##sfx(T dy, T x)                                            \
+    {                                                                                          \
+        const T s = fy__sigmoid_##sfx(x);                                                      \
+        return dy * s * ((T)1 + x * ((T)1 - s));                                               \
+    }                                                                                          \
+    FY_FORMULA T fy__gelu_backward_##sfx(T dy, T x)                                            \
+    {                                                                                          \
+        const T below = (T)0.5 * erfc##m(x * (T)-0.70710678118654752440);                      \
+        return dy * (below + x * exp##m((T)-0.5 * x * x) * (T)0.39894228040143267794);         \
     }
 
 FY_ACTIVATIONS(f32, float, f)

@@ -1,5 +1,7 @@
-/* What every formula header needs: the qualifier that makes one text serve C, and C++ and CUDA on both sides of the link.
- * Formulas are scalar, branch-light, and know nothing of tensors, threads or errors; no C11-only construct may be used in this folder.
+/* What every formula header needs: the qualifier that makes one text serve C, and C++ and CUDA on
+ * both sides of the link.
+ * Formulas are scalar, branch-light, and know nothing of tensors, threads or errors; no C11-only
+ * construct may be used in this folder.
  * Next: half.h and cast.h (dtypes), scalar.h (the elementwise ops), random.h, index.h. */
 #ifndef FERRY_BACKENDS_FORMULAS_FORMULA_H_
 #define FERRY_BACKENDS_FORMULAS_FORMULA_H_
@@ -15,7 +17,8 @@
 #define FY_FORMULA static inline
 #endif
 
-/* a * b + c rounded twice on every backend: nvcc contracts to one rounding unless told not to. Kernels in C are built with -ffp-contract=off. */
+/* a * b + c rounded twice on every backend: nvcc contracts to one rounding unless told not to.
+ * Kernels in C are built with -ffp-contract=off. */
 #if defined(__CUDA_ARCH__)
 #define FY_MUL_ADD_F32(a, b, c) __fadd_rn(__fmul_rn((a), (b)), (c))
 #define FY_MUL_ADD_F64(a, b, c) __dadd_rn(__dmul_rn((a), (b)), (c))

@@ -1,9 +1,10 @@
 /* Random draws as pure functions of (seed, counter, element index), the same bits on every backend.
- * Source: Philox4x32-10, Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011); Box and Muller (1958);
+ * Source: Philox4x32-10, Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011); Box
+ * and Muller (1958);
  * Black and Rogaway, "Ciphers with arbitrary finite domains" (2002).
  *
- * The state is i64[2] {seed, counter}, in launch->dst[1]: every kernel reads both before it writes counter. With n = launch->nelem and
- * elements numbered in row-major order of dst:
+ * The state is i64[2] {seed, counter}, in launch->dst[1]: every kernel reads both before it writes
+ * counter. With n = launch->nelem and elements numbered in row-major order of dst:
  *   key     = seed's low, high 32 bits
  *   block b = philox(counter words {lo(counter + b), hi(counter + b), 0, 0})
  *   rand    f32, f16, bf16: element i takes lane i % 4 of block i / 4      then counter += ceil(n / 4)
@@ -11,9 +12,12 @@
  *   randn   f32, f16, bf16: lanes (0,1) of a block make elements 0, 1 (cos, sin), lanes (2,3) elements 2, 3; counter as rand
  *           f64:            lanes (0,1), (2,3) of block i / 2 make elements i, i + 1; counter as rand
  *   randperm: round keys from philox({lo(counter), hi(counter), 1 or 2, tag}) then counter += 1
- *   dropout, any dtype: 64 elements take 16 blocks, and a block serves four elements that stand 16 apart, so that neither vectors nor
- *           warps have to sort lanes: element i takes lane i / 16 % 4 of block 16 (i / 64) + i % 16, and is kept if its highest 24 bits
- *           are not below p 2^24, rounded; then counter += 16 ceil(n / 64). dropout2d: the same, i = n C + c numbers the channels
+ *   dropout, any dtype: 64 elements take 16 blocks, and a block serves four elements that stand 16
+ *   apart, so that neither vectors nor
+ *           warps have to sort lanes: element i takes lane i / 16 % 4 of block 16 (i / 64) + i %
+ *           16, and is kept if its highest 24 bits
+ *           are not below p 2^24, rounded; then counter += 16 ceil(n / 64). dropout2d: the same, i
+ *           = n C + c numbers the channels
  * A draw of no elements leaves the state as it is. */
 #ifndef FERRY_BACKENDS_FORMULAS_RANDOM_H_
 #define FERRY_BACKENDS_FORMULAS_RANDOM_H_
@@ -29,7 +33,8 @@ typedef struct fy__philox {
 FY_FORMULA fy__philox_t fy__philox4x32(uint64_t key, uint64_t counter_lo, uint64_t counter_hi)
 {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    uint32_t c0 = (uint32_t)counter_lo, c1 = (uint32_t)(counter_lo >> 32), c2 = (uint32_t)counter_hi, c3 = (uint32_t)(counter_hi >> 32);
+    uint32_t c0 = (uint32_t)counter_lo, c1 = (uint32_t)(counter_lo >> 32),
+             c2 = (uint32_t)counter_hi, c3 = (uint32_t)(counter_hi >> 32);
     fy__philox_t out;
     for (int round = 0; round < 10; round++) {
         const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
@@ -55,9 +60,13 @@ FY_FORMULA fy__philox_t fy__rng_block(int64_t seed, int64_t counter, uint64_t bl
 }
 
 /* What a draw of n elements adds to the counter. */
-FY_FORMULA uint64_t fy__rng_blocks(uint64_t n, int is_f64) { return is_f64 ? n / 2 + n % 2 : n / 4 + (n % 4 != 0); }
+FY_FORMULA uint64_t fy__rng_blocks(uint64_t n, int is_f64)
+{
+    return is_f64 ? n / 2 + n % 2 : n / 4 + (n % 4 != 0);
+}
 
-/* ---- uniform in [0, 1): as many bits as the dtype holds below 1, so that rounding never makes 1 ---- */
+/* ---- uniform in [0, 1): as many bits as the dtype holds below 1, so that rounding never makes 1
+ * ---- */
 
 FY_FORMULA float fy__unit_f32(uint32_t lane) { return (float)(lane >> 8) * (1.0f / 16777216.0f); }
 FY_FORMULA float fy__unit_f16(uint32_t lane) { return (float)(lane >> 21) * (1.0f / 2048.0f); }
@@ -115,14 +124,22 @@ FY_FORMULA void fy__box_muller_f64(const uint32_t lane[4], double out[2])
 #define FY_DROPOUT_GROUP  64 /* elements */
 #define FY_DROPOUT_BLOCKS 16 /* that they take */
 
-FY_FORMULA uint64_t fy__dropout_blocks(uint64_t n) { return (n / FY_DROPOUT_GROUP + (n % FY_DROPOUT_GROUP != 0)) * FY_DROPOUT_BLOCKS; }
+FY_FORMULA uint64_t fy__dropout_blocks(uint64_t n)
+{
+    return (n / FY_DROPOUT_GROUP + (n % FY_DROPOUT_GROUP != 0)) * FY_DROPOUT_BLOCKS;
+}
 FY_FORMULA uint32_t fy__dropout_threshold(double p) { return (uint32_t)(p * 16777216.0 + 0.5); }
 FY_FORMULA double fy__dropout_scale(double p) { return p < 1.0 ? 1.0 / (1.0 - p) : 0.0; }
-FY_FORMULA uint32_t fy__dropout_keeps(uint32_t lane, uint32_t threshold) { return (int32_t)(lane >> 8) >= (int32_t)threshold; }
-/* Element i alone. */
-FY_FORMULA uint32_t fy__dropout_keeps_at(int64_t seed, int64_t counter, uint64_t i, uint32_t threshold)
+FY_FORMULA uint32_t fy__dropout_keeps(uint32_t lane, uint32_t threshold)
 {
-    const fy__philox_t block = fy__rng_block(seed, counter, i / FY_DROPOUT_GROUP * FY_DROPOUT_BLOCKS + i % FY_DROPOUT_BLOCKS);
+    return (int32_t)(lane >> 8) >= (int32_t)threshold;
+}
+/* Element i alone. */
+FY_FORMULA uint32_t fy__dropout_keeps_at(int64_t seed, int64_t counter, uint64_t i,
+                                         uint32_t threshold)
+{
+    const fy__philox_t block = fy__rng_block(
+        seed, counter, i / FY_DROPOUT_GROUP * FY_DROPOUT_BLOCKS + i % FY_DROPOUT_BLOCKS);
     return fy__dropout_keeps(block.lane[i / FY_DROPOUT_BLOCKS % 4], threshold);
 }
 
@@ -132,7 +149,8 @@ FY_FORMULA uint32_t fy__dropout_keeps_at(int64_t seed, int64_t counter, uint64_t
 
 typedef struct fy__perm {
     uint32_t n;
-    uint32_t left_bits, right_bits; /* 2^(left + right) is the domain of the network: >= n, and < 2n unless n is tiny */
+    /* 2^(left + right) is the domain of the network: >= n, and < 2n unless n is tiny */
+    uint32_t left_bits, right_bits;
     uint32_t key[FY_PERM_ROUNDS];
 } fy__perm_t;
 
@@ -143,7 +161,9 @@ FY_FORMULA fy__perm_t fy__perm_make(int64_t seed, int64_t counter, uint64_t n)
     const fy__philox_t a = fy__philox4x32((uint64_t)seed, (uint64_t)counter, tag | 1u),
                        b = fy__philox4x32((uint64_t)seed, (uint64_t)counter, tag | 2u);
     fy__perm_t perm;
-    uint32_t bits = 8; /* halves of four bits at least: smaller networks favour some orders (measured by chi squared) */
+    /* halves of four bits at least: smaller networks favour some orders (measured by chi
+     * squared) */
+    uint32_t bits = 8;
     while (bits < 32 && ((uint64_t)1 << bits) < n) bits++;
     perm.n = (uint32_t)n;
     perm.left_bits = bits / 2;
@@ -165,13 +185,16 @@ FY_FORMULA uint32_t fy__mix32(uint32_t x)
     return x ^ x >> 16;
 }
 
-/* Where element i < n goes. Walks the cycle of the network until it is back below n: fewer than two steps on average. */
+/* Where element i < n goes. Walks the cycle of the network until it is back below n: fewer than two
+ * steps on average. */
 FY_FORMULA uint32_t fy__perm_at(const fy__perm_t *perm, uint32_t i)
 {
-    const uint32_t left_mask = ((uint32_t)1 << perm->left_bits) - 1u, right_mask = ((uint32_t)1 << perm->right_bits) - 1u;
+    const uint32_t left_mask = ((uint32_t)1 << perm->left_bits) - 1u,
+                   right_mask = ((uint32_t)1 << perm->right_bits) - 1u;
     do {
         uint32_t left = i >> perm->right_bits, right = i & right_mask;
-        for (int r = 0; r < FY_PERM_ROUNDS; r += 2) { /* each line can be undone, so the whole is a bijection */
+        /* each line can be undone, so the whole is a bijection */
+        for (int r = 0; r < FY_PERM_ROUNDS; r += 2) {
             left ^= fy__mix32(right + perm->key[r]) & left_mask;
             right ^= fy__mix32(left + perm->key[r + 1]) & right_mask;
         }

@@ -1,7 +1,9 @@
-/* The elementwise ops as scalar functions: fy__<op>_<type>, where type is what is computed in: f32 (also for f16 and bf16, which are
- * rounded once afterwards), f64, i32, i64, u8. NaN propagates through all of them; integers wrap around. maximum and minimum of equal
- * operands, 0 and -0 among them, are the second.
- * Which dtypes an op takes is the op table's business, not decided here. Comparisons and where are the C operators. */
+/* The elementwise ops as scalar functions: fy__<op>_<type>, where type is what is computed in: f32
+ * (also for f16 and bf16, which are rounded once afterwards), f64, i32, i64, u8. NaN propagates
+ * through all of them; integers wrap around. maximum and minimum of equal operands, 0 and -0 among
+ * them, are the second.
+ * Which dtypes an op takes is the op table's business, not decided here. Comparisons and where are
+ * the C operators. */
 #ifndef FERRY_BACKENDS_FORMULAS_SCALAR_H_
 #define FERRY_BACKENDS_FORMULAS_SCALAR_H_
 
@@ -11,33 +13,37 @@
 
 /* ---- float: X(suffix, type, the suffix of libm's functions) ---- */
 
-#define FY_FLOAT_FORMULAS(sfx, T, m)                                                                       \
-    FY_FORMULA T fy__neg_##sfx(T x) { return -x; }                                                         \
-    FY_FORMULA T fy__abs_##sfx(T x) { return fabs##m(x); }                                                 \
-    FY_FORMULA T fy__exp_##sfx(T x) { return exp##m(x); }                                                  \
-    FY_FORMULA T fy__log_##sfx(T x) { return log##m(x); }                                                  \
-    FY_FORMULA T fy__sqrt_##sfx(T x) { return sqrt##m(x); }                                                \
-    FY_FORMULA T fy__tanh_##sfx(T x) { return tanh##m(x); }                                                \
-    FY_FORMULA T fy__sigmoid_##sfx(T x) /* exp of what is not positive: small results keep their digits */ \
-    {                                                                                                      \
-        const T e = exp##m(-fabs##m(x));                                                                   \
-        return (x < (T)0 ? e : (T)1) / ((T)1 + e);                                                         \
-    }                                                                                                      \
-    FY_FORMULA T fy__relu_##sfx(T x) { return x < (T)0 ? (T)0 : x; } /* NaN is not < 0: stays */           \
-    FY_FORMULA T fy__affine_##sfx(T x, T scale, T shift) { return scale * x + shift; }                     \
-    FY_FORMULA T fy__axpy_##sfx(T y, T alpha, T x) { return y + alpha * x; }                               \
-    FY_FORMULA T fy__clamp_##sfx(T x, T low, T high) { return x < low ? low : x > high ? high : x; }       \
-    FY_FORMULA T fy__clip_##sfx(T x, T norm, T most) /* a NaN for a norm spreads */                        \
-    {                                                                                                      \
-        const T share = most / (norm + (T)1e-6);                                                           \
-        return share >= (T)1 ? x : x * share;                                                              \
-    }                                                                                                      \
-    FY_FORMULA T fy__add_##sfx(T a, T b) { return a + b; }                                                 \
-    FY_FORMULA T fy__sub_##sfx(T a, T b) { return a - b; }                                                 \
-    FY_FORMULA T fy__mul_##sfx(T a, T b) { return a * b; }                                                 \
-    FY_FORMULA T fy__div_##sfx(T a, T b) { return a / b; }                                                 \
-    FY_FORMULA T fy__pow_##sfx(T a, T b) { return pow##m(a, b); }                                          \
-    FY_FORMULA T fy__maximum_##sfx(T a, T b) { return ((a > b) | (a != a)) ? a : b; }                      \
+#define FY_FLOAT_FORMULAS(sfx, T, m)                                                             \
+    FY_FORMULA T fy__neg_##sfx(T x) { return -x; }                                               \
+    FY_FORMULA T fy__abs_##sfx(T x) { return fabs##m(x); }                                       \
+    FY_FORMULA T fy__exp_##sfx(T x) { return exp##m(x); }                                        \
+    FY_FORMULA T fy__log_##sfx(T x) { return log##m(x); }                                        \
+    FY_FORMULA T fy__sqrt_##sfx(T x) { return sqrt##m(x); }                                      \
+    FY_FORMULA T fy__tanh_##sfx(T x) { return tanh##m(x); }                                      \
+    FY_FORMULA T fy__sigmoid_##sfx(                                                              \
+        T x) /* exp of what is not positive: small results keep their digits */                  \
+    {                                                                                            \
+        const T e = exp##m(-fabs##m(x));                                                         \
+        return (x < (T)0 ? e : (T)1) / ((T)1 + e);                                               \
+    }                                                                                            \
+    FY_FORMULA T fy__relu_##sfx(T x) { return x < (T)0 ? (T)0 : x; } /* NaN is not < 0: stays */ \
+    FY_FORMULA T fy__affine_##sfx(T x, T scale, T shift) { return scale * x + shift; }           \
+    FY_FORMULA T fy__axpy_##sfx(T y, T alpha, T x) { return y + alpha * x; }                     \
+    FY_FORMULA T fy__clamp_##sfx(T x, T low, T high)                                             \
+    {                                                                                            \
+        return x < low ? low : x > high ? high : x;                                              \
+    }                                                                                            \
+    FY_FORMULA T fy__clip_##sfx(T x, T norm, T most) /* a NaN for a norm spreads */              \
+    {                                                                                            \
+        const T share = most / (norm + (T)1e-6);                                                 \
+        return share >= (T)1 ? x : x * share;                                                    \
+    }                                                                                            \
+    FY_FORMULA T fy__add_##sfx(T a, T b) { return a + b; }                                       \
+    FY_FORMULA T fy__sub_##sfx(T a, T b) { return a - b; }                                       \
+    FY_FORMULA T fy__mul_##sfx(T a, T b) { return a * b; }                                       \
+    FY_FORMULA T fy__div_##sfx(T a, T b) { return a / b; }                                       \
+    FY_FORMULA T fy__pow_##sfx(T a, T b) { return pow##m(a, b); }                                \
+    FY_FORMULA T fy__maximum_##sfx(T a, T b) { return ((a > b) | (a != a)) ? a : b; }            \
     FY_FORMULA T fy__minimum_##sfx(T a, T b) { return ((a < b) | (a != a)) ? a : b; }
 
 FY_FLOAT_FORMULAS(f32, float, f)

@@ -1,6 +1,8 @@
-/* The host as a device: synchronous, one of it, its memory is the program's memory. Every request is done when its slot returns, so there
- * are no streams, events or graphs here. The ops are those of backends/kernels.
- * Not here: host memory's cache and its source (alloc/ feeds the host from segments of its own; alloc and free below also work alone). */
+/* The host as a device: synchronous, one of it, its memory is the program's memory. Every request
+ * is done when its slot returns, so there are no streams, events or graphs here. The ops are those
+ * of backends/kernels.
+ * Not here: host memory's cache and its source (alloc/ feeds the host from segments of its own;
+ * alloc and free below also work alone). */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,23 +31,30 @@ static fy_status_t take_options(size_t noptions, const fy_backend_option_t *opti
     const char *bad = fy__threads_bad_environment();
     int threads = 0;
     if (bad && !atomic_exchange(&told_bad_environment, 1))
-        ferry->log(FY_LOG_ERROR, "FERRY_THREADS=%.40s is ignored; it may be auto, or a number from 1 to %d", bad, FY__THREADS_MOST);
+        ferry->log(FY_LOG_ERROR,
+                   "FERRY_THREADS=%.40s is ignored; it may be auto, or a number from 1 to %d", bad,
+                   FY__THREADS_MOST);
     for (size_t i = 0; i < noptions; i++) {
         if (strcmp(options[i].key, "threads") != 0)
-            return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__, "host: unknown option '%s'; the host takes threads only",
+            return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__,
+                               "host: unknown option '%s'; the host takes threads only",
                                options[i].key);
         if (!fy__threads_parse(options[i].value, &threads))
             return ferry->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__,
-                               "host: threads=%.40s: threads may be auto, or a number from 1 to %d", options[i].value, FY__THREADS_MOST);
+                               "host: threads=%.40s: threads may be auto, or a number from 1 to %d",
+                               options[i].value, FY__THREADS_MOST);
     }
     if (noptions) fy__threads_set(threads);
     return FY_STATUS_OK;
 }
 
-static fy_status_t device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev)
+static fy_status_t device_open(int index, size_t noptions, const fy_backend_option_t *options,
+                               void **out_dev)
 {
     *out_dev = NULL;
-    if (index != 0) return ferry->fail(FY_STATUS_UNAVAILABLE, __FILE__, __LINE__, "host:%d: there is one host, number 0", index);
+    if (index != 0)
+        return ferry->fail(FY_STATUS_UNAVAILABLE, __FILE__, __LINE__,
+                           "host:%d: there is one host, number 0", index);
     FY_TRY(take_options(noptions, options));
     *out_dev = &the_device;
     return FY_STATUS_OK;
@@ -53,7 +62,8 @@ static fy_status_t device_open(int index, size_t noptions, const fy_backend_opti
 
 static void device_close(void *dev) { (void)dev; }
 
-/* The value behind `key` in the first line of a /proc file that starts with it; 0 if there is none. */
+/* The value behind `key` in the first line of a /proc file that starts with it; 0 if there is
+ * none. */
 static int read_proc(const char *path, const char *key, char *value, size_t size)
 {
     char line[256];
@@ -82,7 +92,8 @@ static fy_status_t device_query(void *dev, fy_backend_info_t *out_info)
     out_info->memory_nbytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
     out_info->free_nbytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
     /* What the kernel could free counts as well. */
-    if (read_proc("/proc/meminfo", "MemAvailable", text, sizeof text) && sscanf(text, "%llu", &kib) == 1)
+    if (read_proc("/proc/meminfo", "MemAvailable", text, sizeof text) &&
+        sscanf(text, "%llu", &kib) == 1)
         out_info->free_nbytes = kib * 1024;
     if (!read_proc("/proc/cpuinfo", "model name", out_info->model, sizeof out_info->model)) {
         (void)snprintf(out_info->model, sizeof out_info->model, "host CPU");
@@ -98,9 +109,11 @@ static fy_status_t alloc_block(void *dev, uint64_t nbytes, void **out_address)
     (void)dev;
     *out_address = NULL;
     void *address = nbytes > SIZE_MAX / 2 ? MAP_FAILED
-                                          : mmap(NULL, (size_t)nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                                          : mmap(NULL, (size_t)nbytes, PROT_READ | PROT_WRITE,
+                                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED) {
-        return ferry->fail(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "host: the system refused %llu bytes", (unsigned long long)nbytes);
+        return ferry->fail(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__,
+                           "host: the system refused %llu bytes", (unsigned long long)nbytes);
     }
     *out_address = address;
     return FY_STATUS_OK;
@@ -149,7 +162,8 @@ static uint64_t workspace(void *dev, const fy_launch_t *launch, uint64_t limit)
     return fy__kernels_workspace(launch, limit);
 }
 
-/* Spinning threads beside other work cost a scheduler's time slice a region: a fact called "warning", which `ferry info` shows. */
+/* Spinning threads beside other work cost a scheduler's time slice a region: a fact called
+ * "warning", which `ferry info` shows. */
 static void describe_load(const fy__threads_facts_t *threads, fy_fact_fn say, void *user)
 {
     char line[128] = "", text[320];
@@ -159,11 +173,15 @@ static void describe_load(const fy__threads_facts_t *threads, fy_fact_fn say, vo
     if (!file) return;
     const int found = fgets(line, sizeof line, file) && fy__load_parse(line, &load);
     (void)fclose(file);
-    if (!found || threads->waiting != FY__WAITING_ACTIVE || !fy__load_is_high(&load, team, threads->processors)) return;
-    (void)snprintf(text, sizeof text,
-                   "idle kernel threads spin while other threads use the %d processors (%d of them now, load average %.2f): a parallel "
-                   "kernel may take 8 ms longer. Set OMP_WAIT_POLICY=passive, or GOMP_SPINCOUNT=20000",
-                   threads->processors, load.others, load.average);
+    if (!found || threads->waiting != FY__WAITING_ACTIVE ||
+        !fy__load_is_high(&load, team, threads->processors))
+        return;
+    (void)snprintf(
+        text, sizeof text,
+        "idle kernel threads spin while other threads use the %d processors (%d of them now, load "
+        "average %.2f): a parallel "
+        "kernel may take 8 ms longer. Set OMP_WAIT_POLICY=passive, or GOMP_SPINCOUNT=20000",
+        threads->processors, load.others, load.average);
     say(user, "warning", text);
 }
 
@@ -175,7 +193,8 @@ static fy_status_t describe(void *dev, fy_fact_fn say, void *user)
     if (threads.forced)
         (void)snprintf(text, sizeof text, "%d, set by threads= or FERRY_THREADS", threads.forced);
     else
-        (void)snprintf(text, sizeof text, threads.most > 1 ? "auto: 1 or %d, by cost" : "auto: %d", threads.most);
+        (void)snprintf(text, sizeof text, threads.most > 1 ? "auto: 1 or %d, by cost" : "auto: %d",
+                       threads.most);
     say(user, "threads", text);
     if (threads.spins == 0)
         (void)snprintf(text, sizeof text, "sleep");
@@ -208,11 +227,13 @@ static const fy_backend_t backend = {
     .describe = describe,
 };
 
-fy_status_t fy__backend_host_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend)
+fy_status_t fy__backend_host_open(const fy_host_api_t *host, uint32_t abi,
+                                  const fy_backend_t **out_backend)
 {
     *out_backend = NULL;
     if (abi != FY_BACKEND_ABI) {
-        return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "host backend speaks ABI %u, Ferry asked for %u", FY_BACKEND_ABI, abi);
+        return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__,
+                          "host backend speaks ABI %u, Ferry asked for %u", FY_BACKEND_ABI, abi);
     }
     ferry = host;
     *out_backend = &backend;

@@ -23,6 +23,7 @@ int fy__load_parse(const char *line, fy__load_t *out_load)
 int fy__load_is_high(const fy__load_t *load, int threads, int processors)
 {
     if (threads < 2) return 0;
-    const int lately = load->average < 1e6 ? (int)load->average : 1000000, others = load->others > lately ? load->others : lately;
+    const int lately = load->average < 1e6 ? (int)load->average : 1000000,
+              others = load->others > lately ? load->others : lately;
     return others + threads > processors;
 }

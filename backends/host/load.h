@@ -1,4 +1,5 @@
-/* Whether this machine has processors to spare for idle kernel threads that spin. Pure functions over what /proc/loadavg says.
+/* Whether this machine has processors to spare for idle kernel threads that spin. Pure functions
+ * over what /proc/loadavg says.
  * Not here: how idle threads wait (backends/kernels/threads.h). */
 #ifndef FERRY_BACKENDS_HOST_LOAD_H_
 #define FERRY_BACKENDS_HOST_LOAD_H_

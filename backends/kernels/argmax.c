@@ -1,4 +1,5 @@
-/* argmax along one axis: the first of equals; the first NaN if there is one. Result i64, whose axis is gone or has length 1. */
+/* argmax along one axis: the first of equals; the first NaN if there is one. Result i64, whose axis
+ * is gone or has length 1. */
 #include "backends/formulas/index.h"
 #include "backends/kernels/rows.h"
 
@@ -41,7 +42,8 @@ static int64_t find(int32_t dtype, int64_t n, const void *row, best_t *best)
 }
 
 /* A row of any stride, block by block. */
-static int64_t argmax_row(const fy__loops_t *loops, int32_t dtype, const char *row, int64_t n, int64_t stride)
+static int64_t argmax_row(const fy__loops_t *loops, int32_t dtype, const char *row, int64_t n,
+                          int64_t stride)
 {
     const int32_t compute = fy__compute_dtype(dtype);
     int64_t at = 0;
@@ -54,7 +56,8 @@ static int64_t argmax_row(const fy__loops_t *loops, int32_t dtype, const char *r
     for (int64_t done = 0; done < n; done += FY__BLOCK) {
         _Alignas(64) char block[FY__BLOCK * 8];
         const int64_t m = n - done < FY__BLOCK ? n - done : FY__BLOCK;
-        fy__stage_in(loops, m, block, compute, row + done * stride * ((int64_t)1 << fy__log2_size(dtype)), stride, dtype);
+        fy__stage_in(loops, m, block, compute,
+                     row + done * stride * ((int64_t)1 << fy__log2_size(dtype)), stride, dtype);
         const int64_t found = find(compute, m, block, &best);
         if (found >= 0) at = done + found;
     }
@@ -74,14 +77,20 @@ static void search_row(const void *context, int64_t i)
     const fy_desc_t *src = search->src;
     const int64_t offset = fy__offset_of(i, search->rank, search->dims, search->from);
     const char *row = (const char *)src->data + offset * ((int64_t)1 << fy__log2_size(src->dtype));
-    int64_t *at = (int64_t *)search->dst->data + fy__offset_of(i, search->rank, search->dims, search->to);
-    *at = argmax_row(search->loops, src->dtype, row, src->dims[search->axis], src->strides[search->axis]);
+    int64_t *at = (int64_t *)search->dst->data +
+                  fy__offset_of(i, search->rank, search->dims, search->to);
+    *at = argmax_row(search->loops, src->dtype, row, src->dims[search->axis],
+                     src->strides[search->axis]);
 }
 
-fy_status_t fy__run_argmax(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_argmax(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch)
 {
     const fy_desc_t *src = launch->src, *dst = launch->dst;
-    search_t search = { .loops = loops, .src = src, .dst = dst, .axis = ((const fy_axis_attrs_t *)launch->attrs)->axis };
+    search_t search = { .loops = loops,
+                        .src = src,
+                        .dst = dst,
+                        .axis = ((const fy_axis_attrs_t *)launch->attrs)->axis };
     int64_t noutputs = 1;
     (void)host;
     for (int k = 0, d = 0; k < src->rank; k++) {
@@ -95,6 +104,7 @@ fy_status_t fy__run_argmax(const fy_host_api_t *host, const fy__loops_t *loops, 
         noutputs *= src->dims[k];
     }
     if (src->dims[search.axis] == 0) return FY_STATUS_OK;
-    fy__for_each(noutputs, fy__threads_for(noutputs * src->dims[search.axis], 16384), search_row, &search);
+    fy__for_each(noutputs, fy__threads_for(noutputs * src->dims[search.axis], 16384), search_row,
+                 &search);
     return FY_STATUS_OK;
 }

@@ -1,7 +1,8 @@
-/* conv2d and its gradients: the choice among plain loops, loops for few channels, and oneDNN. oneDNN runs dense f32 of some size; if it has
- * only a reference loop (0.1 GFLOP/s), the plain loops run instead. Scratch is a copy of the weights in oneDNN's order and oneDNN's own.
- * Packed weights are not cached over calls: in training every step has new weights, and packing costs a copy of them
- * (docs/decisions/0022). Not here: any loop. */
+/* conv2d and its gradients: the choice among plain loops, loops for few channels, and oneDNN.
+ * oneDNN runs dense f32 of some size; if it has only a reference loop (0.1 GFLOP/s), the plain
+ * loops run instead. Scratch is a copy of the weights in oneDNN's order and oneDNN's own.
+ * Packed weights are not cached over calls: in training every step has new weights, and packing
+ * costs a copy of them (docs/decisions/0022). Not here: any loop. */
 #include "backends/kernels/conv.h"
 #include "backends/kernels/last_product.h"
 #include "backends/kernels/slow_path.h"
@@ -21,8 +22,10 @@ static int is_dense(const fy_desc_t *desc)
 
 static void make_conv(fy__conv_t *conv, const fy_launch_t *launch)
 {
-    const fy_conv2d_attrs_t *attrs = (const fy_conv2d_attrs_t *)launch->attrs; /* those of a gradient begin alike */
-    const int sums = launch->op == FY_OP_CONV2D_BACKWARD_PARAMS, is_weight = sums || launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
+    /* those of a gradient begin alike */
+    const fy_conv2d_attrs_t *attrs = (const fy_conv2d_attrs_t *)launch->attrs;
+    const int sums = launch->op == FY_OP_CONV2D_BACKWARD_PARAMS,
+              is_weight = sums || launch->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
     if (launch->op == FY_OP_CONV2D)
         *conv = (fy__conv_t){ .x = &launch->src[0],
                               .w = &launch->src[1],
@@ -56,18 +59,20 @@ static void make_conv(fy__conv_t *conv, const fy_launch_t *launch)
                                       .accumulate = launch->accumulate & 1u };
 }
 
-/* f32 of some size: what oneDNN is here for. No dimension is so large that this product overflows: the tensors exist. A double will do. */
+/* f32 of some size: what oneDNN is here for. No dimension is so large that this product overflows:
+ * the tensors exist. A double will do. */
 static int is_for_dnnl(const fy__conv_t *conv)
 {
     const fy__conv_shape_t *s = &conv->shape;
-    const double macs = (double)s->n * (double)s->oh * (double)s->ow * (double)s->o * (double)s->kh * (double)s->kw *
-                        ((double)s->c / (double)s->groups);
+    const double macs = (double)s->n * (double)s->oh * (double)s->ow * (double)s->o *
+                        (double)s->kh * (double)s->kw * ((double)s->c / (double)s->groups);
     return macs >= SMALL_MACS && s->h > 0 && s->w > 0 && conv->x->dtype == FY_DTYPE_F32;
 }
 
 static int is_all_dense(const fy__conv_t *conv)
 {
-    return is_dense(conv->x) && is_dense(conv->w) && is_dense(conv->y) && (!conv->bias || is_dense(conv->bias));
+    return is_dense(conv->x) && is_dense(conv->w) && is_dense(conv->y) &&
+           (!conv->bias || is_dense(conv->bias));
 }
 
 static int may_use_dnnl(const fy__conv_t *conv) { return is_for_dnnl(conv) && is_all_dense(conv); }
@@ -90,21 +95,26 @@ uint64_t fy__conv2d_workspace(const fy_launch_t *launch, uint64_t limit)
     fy__conv_t conv;
     uint64_t nbytes;
     make_conv(&conv, launch);
-    if (may_use_dnnl(&conv) && fy__conv_few_fits(fy__loops_get(), &conv)) return fy__conv_few_nbytes(&conv, limit);
+    if (may_use_dnnl(&conv) && fy__conv_few_fits(fy__loops_get(), &conv))
+        return fy__conv_few_nbytes(&conv, limit);
     return may_use_dnnl(&conv) && fy__conv_dnnl_plan(&conv, limit, &nbytes) ? nbytes : 0;
 }
 
-fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch)
 {
     fy__conv_t conv;
-    if (launch->nelem == 0 && launch->ndst == 1) return FY_STATUS_OK; /* weights of no channels still have a bias */
+    /* weights of no channels still have a bias */
+    if (launch->nelem == 0 && launch->ndst == 1) return FY_STATUS_OK;
     make_conv(&conv, launch);
     if (may_use_dnnl(&conv)) {
-        if (fy__conv_few_fits(loops, &conv) && fy__conv_few_run(loops, &conv, launch->workspace, launch->workspace_nbytes)) {
+        if (fy__conv_few_fits(loops, &conv) &&
+            fy__conv_few_run(loops, &conv, launch->workspace, launch->workspace_nbytes)) {
             fy__product_by("loops for few channels");
             return FY_STATUS_OK;
         }
-        const fy_status_t status = fy__conv_dnnl_run(host, loops, &conv, launch->workspace, launch->workspace_nbytes);
+        const fy_status_t status =
+            fy__conv_dnnl_run(host, loops, &conv, launch->workspace, launch->workspace_nbytes);
         if (status != FY_STATUS_UNSUPPORTED) return status;
     }
     note_slow_path(host, &conv);

@@ -1,38 +1,47 @@
-/* A convolution as the three files that run it see it: whichever of x, w, y is the result of the launch.
- * conv.c decides, conv_few.c is for a handful of channels, conv_plain.c has loops for any strides and dtypes, conv_dnnl.c oneDNN's primitives for dense f32. */
+/* A convolution as the three files that run it see it: whichever of x, w, y is the result of the
+ * launch.
+ * conv.c decides, conv_few.c is for a handful of channels, conv_plain.c has loops for any strides
+ * and dtypes, conv_dnnl.c oneDNN's primitives for dense f32. */
 #ifndef FERRY_BACKENDS_KERNELS_CONV_H_
 #define FERRY_BACKENDS_KERNELS_CONV_H_
 
 #include "backends/kernels/family.h"
 
-/* Plain numbers only, 8 bytes each and no gaps: oneDNN's primitives are found by comparing these bytes. */
+/* Plain numbers only, 8 bytes each and no gaps: oneDNN's primitives are found by comparing these
+ * bytes. */
 typedef struct fy__conv_shape {
     int64_t op; /* FY_OP_CONV2D, ... */
     int64_t n, h, w, c, oh, ow, o, kh, kw, groups;
     int64_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
-    int64_t has_bias, accumulate; /* has_bias: read by op CONV2D, made by CONV2D_BACKWARD_WEIGHT; accumulate: into x or w */
+    /* has_bias: read by op CONV2D, made by CONV2D_BACKWARD_WEIGHT; accumulate: into x or w */
+    int64_t has_bias, accumulate;
 } fy__conv_shape_t;
 
 typedef struct fy__conv {
     fy__conv_shape_t shape;
-    const fy_desc_t *x, *w, *y, *bias; /* bias: NULL if there is none; a result of CONV2D_BACKWARD_PARAMS, whose shape.op is .._WEIGHT */
+    /* bias: NULL if there is none; a result of CONV2D_BACKWARD_PARAMS, whose shape.op is
+     * .._WEIGHT */
+    const fy_desc_t *x, *w, *y, *bias;
     int relu, accumulate_bias;
 } fy__conv_t;
 
 /* conv_plain.c. Never fails; sums are f64, so one rounding at the end; no scratch. */
 void fy__conv_plain(const fy__loops_t *loops, const fy__conv_t *conv);
 
-/* conv_few.c. Dense f32; few channels, taps and outputs, no padding: 1, else 0. Scratch for one thread or more (0: none is wanted, or too little
- * is left), and the run, which did nothing if it returns 0. */
+/* conv_few.c. Dense f32; few channels, taps and outputs, no padding: 1, else 0. Scratch for one
+ * thread or more (0: none is wanted, or too little is left), and the run, which did nothing if it
+ * returns 0. */
 int fy__conv_few_fits(const fy__loops_t *loops, const fy__conv_t *conv);
 uint64_t fy__conv_few_nbytes(const fy__conv_t *conv, uint64_t limit);
-int fy__conv_few_run(const fy__loops_t *loops, const fy__conv_t *conv, void *scratch, uint64_t scratch_nbytes);
+int fy__conv_few_run(const fy__loops_t *loops, const fy__conv_t *conv, void *scratch,
+                     uint64_t scratch_nbytes);
 
-/* oneDNN has a primitive that is no reference loop and needs *out_nbytes <= limit of scratch: 1, else 0. f32, all operands dense. */
+/* oneDNN has a primitive that is no reference loop and needs *out_nbytes <= limit of scratch: 1,
+ * else 0. f32, all operands dense. */
 int fy__conv_dnnl_plan(const fy__conv_t *conv, uint64_t limit, uint64_t *out_nbytes);
-/* Runs it. UNSUPPORTED without a word if `scratch_nbytes` is less than it now needs (the thread count changed in between); nothing was
- * written then. */
-fy_status_t fy__conv_dnnl_run(const fy_host_api_t *host, const fy__loops_t *loops, const fy__conv_t *conv, void *scratch,
-                              uint64_t scratch_nbytes);
+/* Runs it. UNSUPPORTED without a word if `scratch_nbytes` is less than it now needs (the thread
+ * count changed in between); nothing was written then. */
+fy_status_t fy__conv_dnnl_run(const fy_host_api_t *host, const fy__loops_t *loops,
+                              const fy__conv_t *conv, void *scratch, uint64_t scratch_nbytes);
 
 #endif

@@ -1,6 +1,8 @@
-/* Convolutions by oneDNN, version 3 or 2: making one, running it. The weights' format is oneDNN's choice (in plain OHWI it falls to its
- * reference loop, up to 3000 times slower), so they are reordered on the way in, and their gradient on the way out. Images stay NHWC.
- * Not here: the differences between the two C APIs (conv_dnnl3.c, conv_dnnl2.c), keeping primitives (conv_table.c). */
+/* Convolutions by oneDNN, version 3 or 2: making one, running it. The weights' format is oneDNN's
+ * choice (in plain OHWI it falls to its reference loop, up to 3000 times slower), so they are
+ * reordered on the way in, and their gradient on the way out. Images stay NHWC.
+ * Not here: the differences between the two C APIs (conv_dnnl3.c, conv_dnnl2.c), keeping primitives
+ * (conv_table.c). */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,8 @@
 struct fy__conv_prim {
     fy__conv_shape_t shape;
     dnnl_primitive_t conv, reorder; /* reorder NULL: the weights are used where they are */
-    fy__md_t x, w, packed, y, bias; /* w: as the user has them; packed: as oneDNN wants them; bias NULL: there is none */
+    /* w: as the user has them; packed: as oneDNN wants them; bias NULL: there is none */
+    fy__md_t x, w, packed, y, bias;
     fy__md_t conv_scratch, reorder_scratch;
     char name[64]; /* of the implementation */
 };
@@ -30,15 +33,19 @@ static int describe(fy__conv_prim_t *prim, fy__md_t *any)
 {
     const fy__conv_shape_t *s = &prim->shape;
     const int64_t cg = s->c / s->groups, og = s->o / s->groups;
-    const dnnl_dims_t x = { s->n, s->c, s->h, s->w }, y = { s->n, s->o, s->oh, s->ow }, bias = { s->o };
-    const dnnl_dims_t w = { og, cg, s->kh, s->kw }, w_strides = { s->kh * s->kw * cg, 1, s->kw * cg, cg };
+    const dnnl_dims_t x = { s->n, s->c, s->h, s->w }, y = { s->n, s->o, s->oh, s->ow },
+                      bias = { s->o };
+    const dnnl_dims_t w = { og, cg, s->kh, s->kw },
+                      w_strides = { s->kh * s->kw * cg, 1, s->kw * cg, cg };
     const dnnl_dims_t gw = { s->groups, og, cg, s->kh, s->kw },
-                      gw_strides = { og * s->kh * s->kw * cg, s->kh * s->kw * cg, 1, s->kw * cg, cg };
+                      gw_strides = { og * s->kh * s->kw * cg, s->kh * s->kw * cg, 1, s->kw * cg,
+                                     cg };
     const int grouped = s->groups > 1;
     prim->x = fy__md_by_tag(4, x, dnnl_nhwc);
     prim->y = fy__md_by_tag(4, y, dnnl_nhwc);
     prim->bias = s->has_bias ? fy__md_by_tag(1, bias, dnnl_a) : NULL;
-    prim->w = fy__md_by_strides(grouped ? 5 : 4, grouped ? gw : w, grouped ? gw_strides : w_strides);
+    prim->w =
+        fy__md_by_strides(grouped ? 5 : 4, grouped ? gw : w, grouped ? gw_strides : w_strides);
     *any = fy__md_by_tag(grouped ? 5 : 4, grouped ? gw : w, dnnl_format_tag_any);
     return prim->x && prim->y && (prim->bias || !s->has_bias) && prim->w && *any;
 }
@@ -46,7 +53,10 @@ static int describe(fy__conv_prim_t *prim, fy__md_t *any)
 const char *fy__conv_desc_name(const_dnnl_primitive_desc_t desc)
 {
     const char *name = NULL;
-    if (dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&name) != dnnl_success || !name) return "ref";
+    if (dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&name) !=
+            dnnl_success ||
+        !name)
+        return "ref";
     return name;
 }
 
@@ -59,12 +69,15 @@ static int make_reorder(fy__conv_prim_t *prim, dnnl_primitive_attr_t attr)
     int ok = 1;
     if (dnnl_memory_desc_equal(prim->w, prim->packed) && !(out && prim->shape.accumulate)) return 1;
     if (out && prim->shape.accumulate)
-        ok = dnnl_post_ops_create(&post_ops) == dnnl_success && fy__post_ops_sum(post_ops) == dnnl_success &&
+        ok = dnnl_post_ops_create(&post_ops) == dnnl_success &&
+             fy__post_ops_sum(post_ops) == dnnl_success &&
              dnnl_primitive_attr_set_post_ops(attr, post_ops) == dnnl_success;
-    ok = ok && dnnl_reorder_primitive_desc_create(&desc, out ? prim->packed : prim->w, engine, out ? prim->w : prim->packed, engine,
+    ok = ok && dnnl_reorder_primitive_desc_create(&desc, out ? prim->packed : prim->w, engine,
+                                                  out ? prim->w : prim->packed, engine,
                                                   attr) == dnnl_success;
     if (ok) {
-        prim->reorder_scratch = fy__md_clone(dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
+        prim->reorder_scratch =
+            fy__md_clone(dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
         ok = prim->reorder_scratch && dnnl_primitive_create(&prim->reorder, desc) == dnnl_success;
         dnnl_primitive_desc_destroy(desc);
     }
@@ -79,15 +92,20 @@ static int make(fy__conv_prim_t *prim, dnnl_primitive_attr_t attr)
     dnnl_primitive_desc_t forward = NULL, desc = NULL;
     int ok = describe(prim, &any);
     const fy__conv_mds_t mds = { .x = prim->x, .w = any, .y = prim->y, .bias = prim->bias };
-    if (ok && op != FY_OP_CONV2D) ok = (forward = fy__conv_desc_make(engine, &prim->shape, FY_OP_CONV2D, &mds, NULL, attr)) != NULL;
+    if (ok && op != FY_OP_CONV2D)
+        ok = (forward = fy__conv_desc_make(engine, &prim->shape, FY_OP_CONV2D, &mds, NULL, attr)) !=
+             NULL;
     if (ok) desc = fy__conv_desc_make(engine, &prim->shape, op, &mds, forward, attr);
     ok = desc && strncmp(fy__conv_desc_name(desc), "ref", 3) != 0;
     if (ok) {
-        const dnnl_query_t weights = op == FY_OP_CONV2D_BACKWARD_WEIGHT ? dnnl_query_diff_weights_md : dnnl_query_weights_md;
+        const dnnl_query_t weights = op == FY_OP_CONV2D_BACKWARD_WEIGHT ? dnnl_query_diff_weights_md
+                                                                        : dnnl_query_weights_md;
         (void)snprintf(prim->name, sizeof prim->name, "%s", fy__conv_desc_name(desc));
         prim->packed = fy__md_clone(dnnl_primitive_desc_query_md(desc, weights, 0));
-        prim->conv_scratch = fy__md_clone(dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
-        ok = prim->packed && prim->conv_scratch && dnnl_primitive_create(&prim->conv, desc) == dnnl_success && make_reorder(prim, attr);
+        prim->conv_scratch =
+            fy__md_clone(dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0));
+        ok = prim->packed && prim->conv_scratch &&
+             dnnl_primitive_create(&prim->conv, desc) == dnnl_success && make_reorder(prim, attr);
     }
     if (desc) dnnl_primitive_desc_destroy(desc);
     if (forward) dnnl_primitive_desc_destroy(forward);
@@ -106,7 +124,9 @@ fy__conv_prim_t *fy__conv_prim_make(const fy__conv_shape_t *shape)
         return NULL;
     }
     prim->shape = *shape;
-    const int ok = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) == dnnl_success && make(prim, attr);
+    const int ok = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) ==
+                       dnnl_success &&
+                   make(prim, attr);
     dnnl_primitive_attr_destroy(attr);
     if (ok) return prim;
     fy__conv_prim_free(prim);
@@ -118,7 +138,13 @@ void fy__conv_prim_free(fy__conv_prim_t *prim)
     if (!prim) return;
     if (prim->conv) dnnl_primitive_destroy(prim->conv);
     if (prim->reorder) dnnl_primitive_destroy(prim->reorder);
-    fy__md_t mds[] = { prim->x, prim->w, prim->packed, prim->y, prim->bias, prim->conv_scratch, prim->reorder_scratch };
+    fy__md_t mds[] = { prim->x,
+                       prim->w,
+                       prim->packed,
+                       prim->y,
+                       prim->bias,
+                       prim->conv_scratch,
+                       prim->reorder_scratch };
     for (size_t i = 0; i < sizeof mds / sizeof mds[0]; i++) fy__md_free(mds[i]);
     free(prim);
 }
@@ -127,8 +153,12 @@ const char *fy__conv_prim_impl_name(const fy__conv_prim_t *prim) { return prim->
 
 /* ---- running ---- */
 
-/* The packed weights come first, then scratch: the two primitives run one after the other and share it. */
-static uint64_t packed_nbytes(const fy__conv_prim_t *prim) { return prim->reorder ? round64(dnnl_memory_desc_get_size(prim->packed)) : 0; }
+/* The packed weights come first, then scratch: the two primitives run one after the other and share
+ * it. */
+static uint64_t packed_nbytes(const fy__conv_prim_t *prim)
+{
+    return prim->reorder ? round64(dnnl_memory_desc_get_size(prim->packed)) : 0;
+}
 
 uint64_t fy__conv_prim_nbytes(const fy__conv_prim_t *prim)
 {
@@ -153,15 +183,19 @@ static void add_arg(args_t *args, int arg, fy__const_md_t desc, void *data)
     args->list[args->n++] = (dnnl_exec_arg_t){ arg, memory };
 }
 
-/* Memory objects are made for each run: setting the address of a shared one is not safe between threads. */
+/* Memory objects are made for each run: setting the address of a shared one is not safe between
+ * threads. */
 static dnnl_status_t execute(dnnl_primitive_t primitive, dnnl_stream_t stream, args_t *args)
 {
-    const dnnl_status_t status = args->failed ? dnnl_out_of_memory : dnnl_primitive_execute(primitive, stream, args->n, args->list);
+    const dnnl_status_t status =
+        args->failed ? dnnl_out_of_memory
+                     : dnnl_primitive_execute(primitive, stream, args->n, args->list);
     for (int i = 0; i < args->n; i++) dnnl_memory_destroy(args->list[i].memory);
     return status;
 }
 
-static dnnl_status_t reorder(const fy__conv_prim_t *prim, dnnl_stream_t stream, void *w, void *packed, void *scratch)
+static dnnl_status_t reorder(const fy__conv_prim_t *prim, dnnl_stream_t stream, void *w,
+                             void *packed, void *scratch)
 {
     const int out = prim->shape.op == FY_OP_CONV2D_BACKWARD_WEIGHT;
     args_t args = { .n = 0 };
@@ -171,15 +205,19 @@ static dnnl_status_t reorder(const fy__conv_prim_t *prim, dnnl_stream_t stream, 
     return execute(prim->reorder, stream, &args);
 }
 
-fy_status_t fy__conv_prim_run(const fy_host_api_t *host, const fy__conv_prim_t *prim, void *x, void *w, void *y, void *bias, void *scratch)
+fy_status_t fy__conv_prim_run(const fy_host_api_t *host, const fy__conv_prim_t *prim, void *x,
+                              void *w, void *y, void *bias, void *scratch)
 {
     const int64_t op = prim->shape.op;
-    char *packed = prim->reorder ? (char *)scratch : (char *)w, *rest = (char *)scratch + packed_nbytes(prim);
-    const int weight = op == FY_OP_CONV2D_BACKWARD_WEIGHT, input = op == FY_OP_CONV2D_BACKWARD_INPUT;
+    char *packed = prim->reorder ? (char *)scratch : (char *)w,
+         *rest = (char *)scratch + packed_nbytes(prim);
+    const int weight = op == FY_OP_CONV2D_BACKWARD_WEIGHT,
+              input = op == FY_OP_CONV2D_BACKWARD_INPUT;
     dnnl_stream_t stream = NULL;
     args_t args = { .n = 0 };
     dnnl_status_t status = dnnl_stream_create(&stream, engine, dnnl_stream_default_flags);
-    if (status == dnnl_success && prim->reorder && !weight) status = reorder(prim, stream, w, packed, rest);
+    if (status == dnnl_success && prim->reorder && !weight)
+        status = reorder(prim, stream, w, packed, rest);
     if (status == dnnl_success) {
         add_arg(&args, input ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, prim->x, x);
         add_arg(&args, weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, prim->packed, packed);
@@ -188,9 +226,11 @@ fy_status_t fy__conv_prim_run(const fy_host_api_t *host, const fy__conv_prim_t *
         add_arg(&args, DNNL_ARG_SCRATCHPAD, prim->conv_scratch, rest);
         status = execute(prim->conv, stream, &args);
     }
-    if (status == dnnl_success && prim->reorder && weight) status = reorder(prim, stream, w, packed, rest);
+    if (status == dnnl_success && prim->reorder && weight)
+        status = reorder(prim, stream, w, packed, rest);
     if (stream) dnnl_stream_destroy(stream);
     if (status == dnnl_success) return FY_STATUS_OK;
-    return host->fail(status == dnnl_out_of_memory ? FY_STATUS_OUT_OF_MEMORY : FY_STATUS_INTERNAL, __FILE__, __LINE__,
+    return host->fail(status == dnnl_out_of_memory ? FY_STATUS_OUT_OF_MEMORY : FY_STATUS_INTERNAL,
+                      __FILE__, __LINE__,
                       "oneDNN refused a convolution that it had planned (status %d)", (int)status);
 }

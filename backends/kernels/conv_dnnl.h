@@ -1,6 +1,8 @@
-/* The differences between the C APIs of oneDNN 3 and 2, as functions; conv_dnnl.c is written once on top of them.
+/* The differences between the C APIs of oneDNN 3 and 2, as functions; conv_dnnl.c is written once
+ * on top of them.
  * conv_dnnl3.c and conv_dnnl2.c implement them; the build compiles one of the two.
- * Version 3 has opaque memory descriptors on the heap, version 2 plain structs: here both are owned pointers. */
+ * Version 3 has opaque memory descriptors on the heap, version 2 plain structs: here both are owned
+ * pointers. */
 #ifndef FERRY_BACKENDS_KERNELS_CONV_DNNL_H_
 #define FERRY_BACKENDS_KERNELS_CONV_DNNL_H_
 
@@ -19,7 +21,8 @@ typedef const dnnl_memory_desc_t *fy__const_md_t;
 /* f32. Each returns a descriptor that the caller frees, or NULL. */
 fy__md_t fy__md_by_tag(int rank, const dnnl_dims_t dims, dnnl_format_tag_t tag);
 fy__md_t fy__md_by_strides(int rank, const dnnl_dims_t dims, const dnnl_dims_t strides);
-/* dnnl_primitive_desc_query_md returns a descriptor that dies with its primitive descriptor: clone it to keep it. */
+/* dnnl_primitive_desc_query_md returns a descriptor that dies with its primitive descriptor: clone
+ * it to keep it. */
 fy__md_t fy__md_clone(fy__const_md_t from);
 void fy__md_free(fy__md_t md); /* NULL: nothing */
 
@@ -28,11 +31,15 @@ typedef struct fy__conv_mds {
     fy__md_t x, w, y, bias;
 } fy__conv_mds_t;
 
-/* The descriptor of one direction (`op`), or NULL. Of several implementations it holds the one that a fixed rule of the shape
- * names; a reference loop only if there is nothing else. hint: the forward pass, for the gradients. The caller destroys it. */
-dnnl_primitive_desc_t fy__conv_desc_make(dnnl_engine_t engine, const fy__conv_shape_t *shape, int64_t op, const fy__conv_mds_t *mds,
-                                         const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr);
-/* The name of an implementation ("brg_conv_fwd:avx512_core"), which lives as long as `desc`; "ref" if oneDNN does not tell. */
+/* The descriptor of one direction (`op`), or NULL. Of several implementations it holds the one that
+ * a fixed rule of the shape names; a reference loop only if there is nothing else. hint: the
+ * forward pass, for the gradients. The caller destroys it. */
+dnnl_primitive_desc_t fy__conv_desc_make(dnnl_engine_t engine, const fy__conv_shape_t *shape,
+                                         int64_t op, const fy__conv_mds_t *mds,
+                                         const_dnnl_primitive_desc_t hint,
+                                         const_dnnl_primitive_attr_t attr);
+/* The name of an implementation ("brg_conv_fwd:avx512_core"), which lives as long as `desc`; "ref"
+ * if oneDNN does not tell. */
 const char *fy__conv_desc_name(const_dnnl_primitive_desc_t desc); /* conv_dnnl.c */
 
 /* dst = result + dst. */

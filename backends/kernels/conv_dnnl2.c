@@ -1,5 +1,7 @@
-/* oneDNN 2: memory descriptors are structs, a primitive descriptor is made from an op descriptor. It takes oneDNN's first choice.
- * Not here: how a convolution is made and run (conv_dnnl.c). conv_dnnl3.c is this file for version 3. */
+/* oneDNN 2: memory descriptors are structs, a primitive descriptor is made from an op descriptor.
+ * It takes oneDNN's first choice.
+ * Not here: how a convolution is made and run (conv_dnnl.c). conv_dnnl3.c is this file for version
+ * 3. */
 #include <stdlib.h>
 
 #include "backends/kernels/conv_dnnl.h"
@@ -7,7 +9,8 @@
 fy__md_t fy__md_by_tag(int rank, const dnnl_dims_t dims, dnnl_format_tag_t tag)
 {
     fy__md_t md = (fy__md_t)malloc(sizeof *md);
-    if (md && dnnl_memory_desc_init_by_tag(md, rank, dims, dnnl_f32, tag) == dnnl_success) return md;
+    if (md && dnnl_memory_desc_init_by_tag(md, rank, dims, dnnl_f32, tag) == dnnl_success)
+        return md;
     free(md);
     return NULL;
 }
@@ -15,7 +18,8 @@ fy__md_t fy__md_by_tag(int rank, const dnnl_dims_t dims, dnnl_format_tag_t tag)
 fy__md_t fy__md_by_strides(int rank, const dnnl_dims_t dims, const dnnl_dims_t strides)
 {
     fy__md_t md = (fy__md_t)malloc(sizeof *md);
-    if (md && dnnl_memory_desc_init_by_strides(md, rank, dims, dnnl_f32, strides) == dnnl_success) return md;
+    if (md && dnnl_memory_desc_init_by_strides(md, rank, dims, dnnl_f32, strides) == dnnl_success)
+        return md;
     free(md);
     return NULL;
 }
@@ -29,26 +33,35 @@ fy__md_t fy__md_clone(fy__const_md_t from)
 
 void fy__md_free(fy__md_t md) { free(md); }
 
-dnnl_primitive_desc_t fy__conv_desc_make(dnnl_engine_t engine, const fy__conv_shape_t *shape, int64_t op, const fy__conv_mds_t *mds,
-                                         const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attr)
+dnnl_primitive_desc_t fy__conv_desc_make(dnnl_engine_t engine, const fy__conv_shape_t *shape,
+                                         int64_t op, const fy__conv_mds_t *mds,
+                                         const_dnnl_primitive_desc_t hint,
+                                         const_dnnl_primitive_attr_t attr)
 {
-    const dnnl_dims_t strides = { shape->stride_h, shape->stride_w }, dilates = { shape->dilation_h - 1, shape->dilation_w - 1 };
+    const dnnl_dims_t strides = { shape->stride_h, shape->stride_w },
+                      dilates = { shape->dilation_h - 1, shape->dilation_w - 1 };
     const dnnl_dims_t padding = { shape->padding_h, shape->padding_w };
     const dnnl_alg_kind_t direct = dnnl_convolution_direct;
     dnnl_convolution_desc_t desc;
     dnnl_primitive_desc_t out = NULL;
     dnnl_status_t status;
     if (op == FY_OP_CONV2D)
-        status = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, direct, mds->x, mds->w, mds->bias, mds->y,
+        status = dnnl_dilated_convolution_forward_desc_init(&desc, dnnl_forward_training, direct,
+                                                            mds->x, mds->w, mds->bias, mds->y,
                                                             strides, dilates, padding, padding);
     else if (op == FY_OP_CONV2D_BACKWARD_INPUT)
-        status =
-            dnnl_dilated_convolution_backward_data_desc_init(&desc, direct, mds->x, mds->w, mds->y, strides, dilates, padding, padding);
+        status = dnnl_dilated_convolution_backward_data_desc_init(
+            &desc, direct, mds->x, mds->w, mds->y, strides, dilates, padding, padding);
     else
-        status = dnnl_dilated_convolution_backward_weights_desc_init(&desc, direct, mds->x, mds->w, mds->bias, mds->y, strides, dilates,
-                                                                     padding, padding);
-    if (status != dnnl_success || dnnl_primitive_desc_create(&out, &desc, attr, engine, hint) != dnnl_success) return NULL;
+        status = dnnl_dilated_convolution_backward_weights_desc_init(
+            &desc, direct, mds->x, mds->w, mds->bias, mds->y, strides, dilates, padding, padding);
+    if (status != dnnl_success ||
+        dnnl_primitive_desc_create(&out, &desc, attr, engine, hint) != dnnl_success)
+        return NULL;
     return out;
 }
 
-dnnl_status_t fy__post_ops_sum(dnnl_post_ops_t post_ops) { return dnnl_post_ops_append_sum(post_ops, 1.0f); }
+dnnl_status_t fy__post_ops_sum(dnnl_post_ops_t post_ops)
+{
+    return dnnl_post_ops_append_sum(post_ops, 1.0f);
+}

@@ -1,5 +1,6 @@
-/* Convolutions over images of very few channels, forward and with respect to weights (and bias): a task is an image. Weights are turned to
- * [tap][output] on the stack; the gradient of each image is summed in f32, those of the images in f64, image after image, thread after thread.
+/* Convolutions over images of very few channels, forward and with respect to weights (and bias): a
+ * task is an image. Weights are turned to [tap][output] on the stack; the gradient of each image is
+ * summed in f32, those of the images in f64, image after image, thread after thread.
  * Not here: the loops (loops_conv.h), when they run (conv.c). */
 #include <string.h>
 
@@ -21,8 +22,8 @@ int fy__conv_few_fits(const fy__loops_t *loops, const fy__conv_t *conv)
 {
     const fy__conv_shape_t *s = &conv->shape;
     const int is_op = s->op == FY_OP_CONV2D || s->op == FY_OP_CONV2D_BACKWARD_WEIGHT;
-    return loops->few_forward && is_op && s->groups == 1 && !s->padding_h && !s->padding_w && s->c <= 4 && s->kh * s->kw * s->c <= TAPS &&
-           s->o <= OUTS;
+    return loops->few_forward && is_op && s->groups == 1 && !s->padding_h && !s->padding_w &&
+           s->c <= 4 && s->kh * s->kw * s->c <= TAPS && s->o <= OUTS;
 }
 
 static uint64_t totals_nelem(const fy__conv_t *conv)
@@ -31,12 +32,14 @@ static uint64_t totals_nelem(const fy__conv_t *conv)
     return (uint64_t)((s->kh * s->kw * s->c + 1) * ((s->o + 31) / 32 * 32));
 }
 
-/* As many as the scratch was for: the sums of a run must not depend on who asks for threads in between. */
+/* As many as the scratch was for: the sums of a run must not depend on who asks for threads in
+ * between. */
 uint64_t fy__conv_few_nbytes(const fy__conv_t *conv, uint64_t limit)
 {
     const fy__conv_shape_t *s = &conv->shape;
     const uint64_t one = totals_nelem(conv) * sizeof(double);
-    uint64_t threads = (uint64_t)fy__threads_for(s->n * s->oh * s->ow * s->kh * s->kw * s->c * s->o, 1 << 20);
+    uint64_t threads =
+        (uint64_t)fy__threads_for(s->n * s->oh * s->ow * s->kh * s->kw * s->c * s->o, 1 << 20);
     if (s->op == FY_OP_CONV2D) return 0;
     if (threads > (uint64_t)s->n) threads = (uint64_t)s->n;
     if (threads * one > limit) threads = limit / one;
@@ -89,7 +92,8 @@ static void weight_images(const void *context, int64_t thread)
     const job_t *job = (const job_t *)context;
     const int64_t n = job->conv->shape.n, nelem = (int64_t)totals_nelem(job->conv);
     double *totals = job->totals + thread * nelem;
-    float sums[(TAPS + 1) * OUTS] = { 0 }; /* channels up to the vector that do not exist are added up, too */
+    /* channels up to the vector that do not exist are added up, too */
+    float sums[(TAPS + 1) * OUTS] = { 0 };
     memset(totals, 0, (size_t)nelem * sizeof *totals);
     for (int64_t i = n * thread / job->threads; i < n * (thread + 1) / job->threads; i++) {
         fy__few_t few = image_of(job, i);
@@ -99,32 +103,40 @@ static void weight_images(const void *context, int64_t thread)
     }
 }
 
-static void put(float *to, double value, int accumulate) { *to = (float)(accumulate ? (double)*to + value : value); }
+static void put(float *to, double value, int accumulate)
+{
+    *to = (float)(accumulate ? (double)*to + value : value);
+}
 
 static void finish_weight(const job_t *job)
 {
     const fy__conv_t *conv = job->conv;
-    const int64_t ntaps = job->few.ntaps, padded = job->few.padded, nelem = (int64_t)totals_nelem(conv);
+    const int64_t ntaps = job->few.ntaps, padded = job->few.padded,
+                  nelem = (int64_t)totals_nelem(conv);
     float *w = (float *)conv->w->data, *bias = conv->bias ? (float *)conv->bias->data : NULL;
     for (int thread = 1; thread < job->threads; thread++)
         for (int64_t k = 0; k < nelem; k++) job->totals[k] += job->totals[thread * nelem + k];
     for (int64_t o = 0; o < conv->shape.o; o++) {
-        for (int64_t t = 0; t < ntaps; t++) put(w + o * ntaps + t, job->totals[t * padded + o], conv->shape.accumulate != 0);
+        for (int64_t t = 0; t < ntaps; t++)
+            put(w + o * ntaps + t, job->totals[t * padded + o], conv->shape.accumulate != 0);
         if (bias) put(bias + o, job->totals[ntaps * padded + o], conv->accumulate_bias);
     }
 }
 
-int fy__conv_few_run(const fy__loops_t *loops, const fy__conv_t *conv, void *scratch, uint64_t scratch_nbytes)
+int fy__conv_few_run(const fy__loops_t *loops, const fy__conv_t *conv, void *scratch,
+                     uint64_t scratch_nbytes)
 {
     const fy__conv_shape_t *s = &conv->shape;
     job_t job;
     make_job(&job, loops, conv);
     if (s->op == FY_OP_CONV2D) {
-        const float *w = (const float *)conv->w->data, *bias = conv->bias ? (const float *)conv->bias->data : NULL;
+        const float *w = (const float *)conv->w->data,
+                    *bias = conv->bias ? (const float *)conv->bias->data : NULL;
         memset(job.w, 0, (size_t)(job.few.ntaps * job.few.padded) * sizeof *job.w);
         memset(job.bias, 0, sizeof job.bias);
         for (int64_t o = 0; o < s->o; o++) {
-            for (int64_t t = 0; t < job.few.ntaps; t++) job.w[t * job.few.padded + o] = w[o * job.few.ntaps + t];
+            for (int64_t t = 0; t < job.few.ntaps; t++)
+                job.w[t * job.few.padded + o] = w[o * job.few.ntaps + t];
             if (bias) job.bias[o] = bias[o];
         }
         const int threads = fy__threads_for(s->n * s->oh * s->ow * job.few.ntaps * s->o, 1 << 20);

@@ -1,5 +1,6 @@
-/* Convolutions by plain loops: any strides, any float dtype, groups, dilation. Rows of channels are staged as f64, a few pixels share a row
- * of weights, and every result is summed in one order by one thread, so bits do not depend on the thread count.
+/* Convolutions by plain loops: any strides, any float dtype, groups, dilation. Rows of channels are
+ * staged as f64, a few pixels share a row of weights, and every result is summed in one order by
+ * one thread, so bits do not depend on the thread count.
  * Not here: when these loops run (conv.c). */
 #include "backends/formulas/scalar.h"
 #include "backends/kernels/conv.h"
@@ -14,12 +15,14 @@ typedef struct job {
     int64_t tiles[2]; /* runs of channels, runs of pixels (or of output channels) */
 } job_t;
 
-static void stage(const job_t *job, const fy_desc_t *desc, int64_t i0, int64_t i1, int64_t i2, int64_t i3, int64_t n, double *out)
+static void stage(const job_t *job, const fy_desc_t *desc, int64_t i0, int64_t i1, int64_t i2,
+                  int64_t i3, int64_t n, double *out)
 {
     fy__image_stage(job->loops, desc, i0, i1, i2, i3, n, out);
 }
 
-static void put(const job_t *job, const fy_desc_t *desc, int64_t i0, int64_t i1, int64_t i2, int64_t i3, int64_t n, double *sums)
+static void put(const job_t *job, const fy_desc_t *desc, int64_t i0, int64_t i1, int64_t i2,
+                int64_t i3, int64_t n, double *sums)
 {
     fy__image_put(job->loops, desc, i0, i1, i2, i3, n, sums, job->conv->shape.accumulate != 0);
 }
@@ -57,8 +60,9 @@ static void add_bias(const job_t *job, int64_t first, int64_t n, double *sums)
     double values[OUTS];
     if (!bias) return;
     fy__stage_in(job->loops, n, values, FY_DTYPE_F64,
-                 (const char *)bias->data + first * bias->strides[0] * ((int64_t)1 << fy__log2_size(bias->dtype)), bias->strides[0],
-                 bias->dtype);
+                 (const char *)bias->data +
+                     first * bias->strides[0] * ((int64_t)1 << fy__log2_size(bias->dtype)),
+                 bias->strides[0], bias->dtype);
     for (int64_t i = 0; i < n; i++) sums[i] += values[i];
 }
 
@@ -67,8 +71,8 @@ static void forward_tile(const void *context, int64_t task)
     const job_t *job = (const job_t *)context;
     const fy__conv_t *conv = job->conv;
     const fy__conv_shape_t *s = &conv->shape;
-    const int64_t o0 = take(&task, job->tiles[0]) * OUTS, group = take(&task, s->groups), ow0 = take(&task, job->tiles[1]) * PIXELS,
-                  oh = take(&task, s->oh), n = task;
+    const int64_t o0 = take(&task, job->tiles[0]) * OUTS, group = take(&task, s->groups),
+                  ow0 = take(&task, job->tiles[1]) * PIXELS, oh = take(&task, s->oh), n = task;
     const int64_t nouts = least(OUTS, job->og - o0), npixels = least(PIXELS, s->ow - ow0);
     double sums[PIXELS][OUTS] = { { 0 } }, x[PIXELS][CHANNELS], w[CHANNELS];
     for (int64_t kh = 0; kh < s->kh; kh++) {
@@ -102,7 +106,8 @@ static void forward_tile(const void *context, int64_t task)
 /* ---- x: the pixels of y that saw a pixel of x are those whose window has it ---- */
 
 /* The index in y whose window has `at` in its place `k`; -1: none. */
-static int64_t seen_from(int64_t at, int64_t padding, int64_t k, int64_t dilation, int64_t stride, int64_t count)
+static int64_t seen_from(int64_t at, int64_t padding, int64_t k, int64_t dilation, int64_t stride,
+                         int64_t count)
 {
     const int64_t span = at + padding - k * dilation;
     return span < 0 || span % stride != 0 || span / stride >= count ? -1 : span / stride;
@@ -113,8 +118,8 @@ static void input_tile(const void *context, int64_t task)
     const job_t *job = (const job_t *)context;
     const fy__conv_t *conv = job->conv;
     const fy__conv_shape_t *s = &conv->shape;
-    const int64_t c0 = take(&task, job->tiles[0]) * CHANNELS, group = take(&task, s->groups), w0 = take(&task, job->tiles[1]) * PIXELS,
-                  h = take(&task, s->h), n = task;
+    const int64_t c0 = take(&task, job->tiles[0]) * CHANNELS, group = take(&task, s->groups),
+                  w0 = take(&task, job->tiles[1]) * PIXELS, h = take(&task, s->h), n = task;
     const int64_t nc = least(CHANNELS, job->cg - c0), npixels = least(PIXELS, s->w - w0);
     double sums[PIXELS][CHANNELS] = { { 0 } }, dy[PIXELS][OUTS], w[CHANNELS];
     for (int64_t kh = 0; kh < s->kh; kh++) {
@@ -125,9 +130,11 @@ static void input_tile(const void *context, int64_t task)
                 const int64_t nouts = least(OUTS, job->og - o);
                 int inside[PIXELS], any = 0;
                 for (int64_t p = 0; p < npixels; p++) {
-                    const int64_t ow = seen_from(w0 + p, s->padding_w, kw, s->dilation_w, s->stride_w, s->ow);
+                    const int64_t ow =
+                        seen_from(w0 + p, s->padding_w, kw, s->dilation_w, s->stride_w, s->ow);
                     any |= inside[p] = ow >= 0;
-                    if (inside[p]) stage(job, conv->y, n, oh, ow, group * job->og + o, nouts, dy[p]);
+                    if (inside[p])
+                        stage(job, conv->y, n, oh, ow, group * job->og + o, nouts, dy[p]);
                 }
                 if (!any) continue;
                 for (int64_t i = 0; i < nouts; i++) {
@@ -138,7 +145,8 @@ static void input_tile(const void *context, int64_t task)
             }
         }
     }
-    for (int64_t p = 0; p < npixels; p++) put(job, conv->x, n, h, w0 + p, group * job->cg + c0, nc, sums[p]);
+    for (int64_t p = 0; p < npixels; p++)
+        put(job, conv->x, n, h, w0 + p, group * job->cg + c0, nc, sums[p]);
 }
 
 /* ---- w: one place of the kernel, a run of output channels, a run of input channels ---- */
@@ -148,8 +156,8 @@ static void weight_tile(const void *context, int64_t task)
     const job_t *job = (const job_t *)context;
     const fy__conv_t *conv = job->conv;
     const fy__conv_shape_t *s = &conv->shape;
-    const int64_t c0 = take(&task, job->tiles[0]) * CHANNELS, kw = take(&task, s->kw), kh = take(&task, s->kh),
-                  o0 = take(&task, job->tiles[1]) * PIXELS, group = task;
+    const int64_t c0 = take(&task, job->tiles[0]) * CHANNELS, kw = take(&task, s->kw),
+                  kh = take(&task, s->kh), o0 = take(&task, job->tiles[1]) * PIXELS, group = task;
     const int64_t nc = least(CHANNELS, job->cg - c0), nouts = least(PIXELS, job->og - o0);
     double sums[PIXELS][CHANNELS] = { { 0 } }, dy[PIXELS], x[CHANNELS];
     for (int64_t n = 0; n < s->n; n++) {
@@ -165,7 +173,8 @@ static void weight_tile(const void *context, int64_t task)
             }
         }
     }
-    for (int64_t o = 0; o < nouts; o++) put(job, conv->w, group * job->og + o0 + o, kh, kw, c0, nc, sums[o]);
+    for (int64_t o = 0; o < nouts; o++)
+        put(job, conv->w, group * job->og + o0 + o, kh, kw, c0, nc, sums[o]);
 }
 
 /* ---- bias: a run of output channels ---- */
@@ -175,8 +184,10 @@ static void bias_tile(const void *context, int64_t task)
     const job_t *job = (const job_t *)context;
     const fy__conv_t *conv = job->conv;
     const fy__conv_shape_t *s = &conv->shape;
-    const int64_t o0 = task * CHANNELS, nouts = least(CHANNELS, s->o - o0), stride = conv->bias->strides[0];
-    char *to = (char *)conv->bias->data + o0 * stride * ((int64_t)1 << fy__log2_size(conv->bias->dtype));
+    const int64_t o0 = task * CHANNELS, nouts = least(CHANNELS, s->o - o0),
+                  stride = conv->bias->strides[0];
+    char *to = (char *)conv->bias->data +
+               o0 * stride * ((int64_t)1 << fy__log2_size(conv->bias->dtype));
     double sums[CHANNELS] = { 0 }, dy[CHANNELS];
     for (int64_t n = 0; n < s->n; n++)
         for (int64_t oh = 0; oh < s->oh; oh++)
@@ -212,7 +223,8 @@ void fy__conv_plain(const fy__loops_t *loops, const fy__conv_t *conv)
         job.tiles[1] = pieces(job.og, PIXELS);
         ntasks = s->groups * job.tiles[1] * s->kh * s->kw * job.tiles[0];
     }
-    const double macs = (double)(s->n * s->oh * s->ow) * (double)(s->o * s->kh * s->kw) * (double)job.cg;
+    const double macs = (double)(s->n * s->oh * s->ow) * (double)(s->o * s->kh * s->kw) *
+                        (double)job.cg;
     fy__for_each(ntasks, fy__threads_for((int64_t)macs, SERIAL_MACS), tile, &job);
     if (tile == weight_tile && conv->bias) fy__for_each(pieces(s->o, CHANNELS), 1, bias_tile, &job);
 }

@@ -1,6 +1,7 @@
-/* The table of oneDNN convolutions, shared by all threads, bounded, the least recently used evicted first; and the two calls that conv.c
- * makes. A primitive runs on one thread at a time: a second thread gets another primitive. The table also keeps that oneDNN has none for a
- * shape. Not here: oneDNN (conv_dnnl.c). */
+/* The table of oneDNN convolutions, shared by all threads, bounded, the least recently used evicted
+ * first; and the two calls that conv.c makes. A primitive runs on one thread at a time: a second
+ * thread gets another primitive. The table also keeps that oneDNN has none for a shape. Not here:
+ * oneDNN (conv_dnnl.c). */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 #include "backends/kernels/last_product.h"
 #include "backends/kernels/team.h"
 
-enum { CAPACITY = 128 }; /* more than the convolutions of any model of `ferry train`, forward and backward */
+/* more than the convolutions of any model of `ferry train`, forward and backward */
+enum { CAPACITY = 128 };
 
 struct fy__conv_entry {
     fy__conv_shape_t shape;
@@ -19,7 +21,8 @@ struct fy__conv_entry {
     fy__conv_prim_t *prim; /* NULL: there is none */
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all that follows, and every entry's users and last_use */
+/* guards all that follows, and every entry's users and last_use */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static fy__conv_entry_t *table[CAPACITY];
 static uint64_t clock_of_uses;
 
@@ -40,7 +43,9 @@ static size_t find_place(void)
     size_t oldest = CAPACITY;
     for (size_t i = 0; i < CAPACITY; i++) {
         if (!table[i]) return i;
-        if (table[i]->users == 0 && (oldest == CAPACITY || table[i]->last_use < table[oldest]->last_use)) oldest = i;
+        if (table[i]->users == 0 &&
+            (oldest == CAPACITY || table[i]->last_use < table[oldest]->last_use))
+            oldest = i;
     }
     return oldest;
 }
@@ -48,12 +53,14 @@ static size_t find_place(void)
 static fy__conv_entry_t *find(const fy__conv_shape_t *shape, int threads, int to_run)
 {
     for (size_t i = 0; i < CAPACITY && table[i]; i++)
-        if (table[i]->threads == threads && !(to_run && table[i]->is_running) && memcmp(&table[i]->shape, shape, sizeof *shape) == 0)
+        if (table[i]->threads == threads && !(to_run && table[i]->is_running) &&
+            memcmp(&table[i]->shape, shape, sizeof *shape) == 0)
             return table[i];
     return NULL;
 }
 
-/* Making a primitive happens with the mutex held: two threads that want the same one should not both spend milliseconds on it. */
+/* Making a primitive happens with the mutex held: two threads that want the same one should not
+ * both spend milliseconds on it. */
 static fy__conv_entry_t *make(const fy__conv_shape_t *shape, int threads)
 {
     fy__conv_entry_t *entry = (fy__conv_entry_t *)calloc(1, sizeof *entry);
@@ -108,22 +115,23 @@ const fy__conv_prim_t *fy__conv_entry_prim(const fy__conv_entry_t *entry) { retu
 
 typedef struct plan {
     fy__conv_entry_t *entry;
-    int64_t images;          /* at once: fewer than n only if dx is accumulated, which goes through scratch */
+    /* at once: fewer than n only if dx is accumulated, which goes through scratch */
+    int64_t images;
     uint64_t sum_nbytes;     /* of that scratch, or of a bias' gradient that is accumulated */
     uint64_t scratch_nbytes; /* all */
 } plan_t;
 
 static uint64_t round64(uint64_t nbytes) { return (nbytes + 63) / 64 * 64; }
 
-/* The most images whose scratch fits. Larger pieces of the batch have been tried and did not fit, so a run with exactly the scratch that was
- * planned finds the same. */
+/* The most images whose scratch fits. Larger pieces of the batch have been tried and did not fit,
+ * so a run with exactly the scratch that was planned finds the same. */
 static int make_plan(const fy__conv_t *conv, uint64_t limit, int threads, int to_run, plan_t *out)
 {
     fy__conv_shape_t shape = conv->shape;
     const int through_scratch = shape.op == FY_OP_CONV2D_BACKWARD_INPUT && shape.accumulate;
     for (int64_t images = shape.n; images > 0; images--) {
         if (conv->shape.n % images != 0) continue;
-        const uint64_t summed = through_scratch         ? (uint64_t)(images * shape.h * shape.w * shape.c)
+        const uint64_t summed = through_scratch ? (uint64_t)(images * shape.h * shape.w * shape.c)
                                 : conv->accumulate_bias ? (uint64_t)shape.o
                                                         : 0;
         const uint64_t sum_nbytes = round64(summed * sizeof(float));
@@ -131,10 +139,12 @@ static int make_plan(const fy__conv_t *conv, uint64_t limit, int threads, int to
         shape.n = images;
         fy__conv_entry_t *entry = fy__conv_table_take(&shape, threads, to_run);
         if (!entry) return 0;
-        *out = (plan_t){ entry, images, sum_nbytes, sum_nbytes + fy__conv_prim_nbytes(fy__conv_entry_prim(entry)) };
+        *out = (plan_t){ entry, images, sum_nbytes,
+                         sum_nbytes + fy__conv_prim_nbytes(fy__conv_entry_prim(entry)) };
         if (out->scratch_nbytes <= limit) return 1;
         fy__conv_table_give_back(entry, to_run);
-        if (!through_scratch) return 0; /* scratch of the primitive itself does not shrink with the batch */
+        /* scratch of the primitive itself does not shrink with the batch */
+        if (!through_scratch) return 0;
     }
     return 0;
 }
@@ -144,7 +154,8 @@ static int threads_of(const fy__conv_shape_t *s)
 {
     const double pixels = (double)s->n * (double)s->oh * (double)s->ow,
                  taps = (double)s->kh * (double)s->kw * (double)s->c / (double)s->groups;
-    const double nelem = (double)s->n * (double)s->h * (double)s->w * (double)s->c + pixels * (double)s->o + taps * (double)s->o;
+    const double nelem = (double)s->n * (double)s->h * (double)s->w * (double)s->c +
+                         pixels * (double)s->o + taps * (double)s->o;
     return fy__threads_for_cost(2 * pixels * (double)s->o * taps, 4 * nelem);
 }
 
@@ -171,14 +182,17 @@ typedef struct sum {
 static void add_piece(const void *context, int64_t i)
 {
     const sum_t *sum = (const sum_t *)context;
-    const int64_t begin = i * sum->piece, n = begin + sum->piece < sum->n ? sum->piece : sum->n - begin;
-    sum->loops->binary[0][FY_DTYPE_F32](n, sum->to + begin, sum->to + begin, sum->from + begin); /* add */
+    const int64_t begin = i * sum->piece,
+                  n = begin + sum->piece < sum->n ? sum->piece : sum->n - begin;
+    /* add */
+    sum->loops->binary[0][FY_DTYPE_F32](n, sum->to + begin, sum->to + begin, sum->from + begin);
 }
 
 static void relu_piece(const void *context, int64_t i)
 {
     const sum_t *sum = (const sum_t *)context;
-    const int64_t begin = i * sum->piece, n = begin + sum->piece < sum->n ? sum->piece : sum->n - begin;
+    const int64_t begin = i * sum->piece,
+                  n = begin + sum->piece < sum->n ? sum->piece : sum->n - begin;
     sum->loops->unary[FY_OP_RELU - FY_OP_NEG][FY_DTYPE_F32](n, sum->to + begin, sum->to + begin);
 }
 
@@ -190,18 +204,21 @@ static void relu(const fy__loops_t *loops, float *y, int64_t n)
     fy__for_each(npieces, fy__threads_for(npieces, 2), relu_piece, &all);
 }
 
-static fy_status_t run(const fy_host_api_t *host, const fy__loops_t *loops, const fy__conv_t *conv, const plan_t *plan, char *scratch)
+static fy_status_t run(const fy_host_api_t *host, const fy__loops_t *loops, const fy__conv_t *conv,
+                       const plan_t *plan, char *scratch)
 {
     const fy__conv_shape_t *s = &conv->shape;
     const fy__conv_prim_t *prim = fy__conv_entry_prim(plan->entry);
-    float *x = (float *)conv->x->data, *y = (float *)conv->y->data, *bias = conv->bias ? (float *)conv->bias->data : NULL;
+    float *x = (float *)conv->x->data, *y = (float *)conv->y->data,
+          *bias = conv->bias ? (float *)conv->bias->data : NULL;
     if (plan->sum_nbytes == 0) {
         FY_TRY(fy__conv_prim_run(host, prim, x, conv->w->data, y, bias, scratch));
         if (conv->relu) relu(loops, y, s->n * s->oh * s->ow * s->o);
         return FY_STATUS_OK;
     }
     if (conv->accumulate_bias) {
-        FY_TRY(fy__conv_prim_run(host, prim, x, conv->w->data, y, scratch, scratch + plan->sum_nbytes));
+        FY_TRY(fy__conv_prim_run(host, prim, x, conv->w->data, y, scratch,
+                                 scratch + plan->sum_nbytes));
         loops->binary[0][FY_DTYPE_F32](s->o, bias, bias, scratch); /* add */
         return FY_STATUS_OK;
     }
@@ -209,15 +226,16 @@ static fy_status_t run(const fy_host_api_t *host, const fy__loops_t *loops, cons
     for (int64_t first = 0; first < s->n; first += plan->images, x += nx, y += ny) {
         const sum_t sum = { loops, x, (const float *)(const void *)scratch, nx, 1 << 15 };
         const int64_t npieces = (nx + sum.piece - 1) / sum.piece;
-        fy_status_t status = fy__conv_prim_run(host, prim, scratch, conv->w->data, y, NULL, scratch + plan->sum_nbytes);
+        fy_status_t status = fy__conv_prim_run(host, prim, scratch, conv->w->data, y, NULL,
+                                               scratch + plan->sum_nbytes);
         if (status != FY_STATUS_OK) return status;
         fy__for_each(npieces, fy__threads_for(npieces, 2), add_piece, &sum);
     }
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__conv_dnnl_run(const fy_host_api_t *host, const fy__loops_t *loops, const fy__conv_t *conv, void *scratch,
-                              uint64_t scratch_nbytes)
+fy_status_t fy__conv_dnnl_run(const fy_host_api_t *host, const fy__loops_t *loops,
+                              const fy__conv_t *conv, void *scratch, uint64_t scratch_nbytes)
 {
     plan_t plan;
     fy_status_t status = FY_STATUS_UNSUPPORTED;

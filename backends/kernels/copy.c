@@ -33,7 +33,8 @@ static int find_transpose(const fy__walk_t *walk)
 {
     const fy__index_t *index = &walk->index;
     const int last = index->rank - 1;
-    if (index->strides[0][last] != 1 || index->strides[1][last] < TILE / 4 || index->dims[last] < 8) return -1;
+    if (index->strides[0][last] != 1 || index->strides[1][last] < TILE / 4 || index->dims[last] < 8)
+        return -1;
     for (int axis = 0; axis < last; axis++) {
         if (index->strides[1][axis] == 1 && index->dims[axis] >= 8) return axis;
     }
@@ -45,11 +46,13 @@ static void move_tile(const transpose_t *transpose, int64_t tile)
 {
     const fy__index_t *index = &transpose->walk->index;
     const int last = index->rank - 1, axis = transpose->axis;
-    const int64_t across = (index->dims[last] + TILE - 1) / TILE, down = (index->dims[axis] + TILE - 1) / TILE;
+    const int64_t across = (index->dims[last] + TILE - 1) / TILE,
+                  down = (index->dims[axis] + TILE - 1) / TILE;
     const int64_t j0 = tile % across * TILE, i0 = tile / across % down * TILE;
     const int64_t nj = index->dims[last] - j0 < TILE ? index->dims[last] - j0 : TILE;
     const int64_t ni = index->dims[axis] - i0 < TILE ? index->dims[axis] - i0 : TILE;
-    int64_t outer = tile / across / down, dst = i0 * index->strides[0][axis] + j0, src = i0 + j0 * index->strides[1][last];
+    int64_t outer = tile / across / down, dst = i0 * index->strides[0][axis] + j0,
+            src = i0 + j0 * index->strides[1][last];
     for (int k = last - 1; k >= 0; k--) {
         if (k == axis) continue;
         dst += outer % index->dims[k] * index->strides[0][k];
@@ -58,8 +61,10 @@ static void move_tile(const transpose_t *transpose, int64_t tile)
     }
     for (int64_t i = 0; i < ni; i++) {
         const int shift = transpose->walk->log2_size[0];
-        char *to = transpose->walk->data[0] + (dst + i * index->strides[0][axis]) * ((int64_t)1 << shift);
-        transpose->fn(nj, to, 1, transpose->walk->data[1] + (src + i) * ((int64_t)1 << shift), index->strides[1][last]);
+        char *to = transpose->walk->data[0] +
+                   (dst + i * index->strides[0][axis]) * ((int64_t)1 << shift);
+        transpose->fn(nj, to, 1, transpose->walk->data[1] + (src + i) * ((int64_t)1 << shift),
+                      index->strides[1][last]);
     }
 }
 
@@ -67,7 +72,8 @@ static void move_transposed(const fy__walk_t *walk, const transpose_t *transpose
 {
     const fy__index_t *index = &walk->index;
     const int last = index->rank - 1;
-    int64_t ntiles = ((index->dims[last] + TILE - 1) / TILE) * ((index->dims[transpose->axis] + TILE - 1) / TILE);
+    int64_t ntiles = ((index->dims[last] + TILE - 1) / TILE) *
+                     ((index->dims[transpose->axis] + TILE - 1) / TILE);
     for (int k = 0; k < last; k++) ntiles *= k == transpose->axis ? 1 : index->dims[k];
     const int threads = fy__threads_for(walk->nelem << walk->log2_size[0], SERIAL_TRANSPOSED);
     if (threads == 1) {
@@ -93,7 +99,8 @@ static void move_all(const fy__loops_t *loops, const fy_desc_t *dst, const fy_de
     }
 }
 
-fy_status_t fy__run_copy(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_copy(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch)
 {
     (void)host;
     if ((launch->accumulate & 1u) != 0 && fy__is_float(launch->dst->dtype)) {
@@ -104,7 +111,8 @@ fy_status_t fy__run_copy(const fy_host_api_t *host, const fy__loops_t *loops, co
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__run_concat(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_concat(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch)
 {
     const int axis = ((const fy_axis_attrs_t *)launch->attrs)->axis;
     fy_desc_t part = *launch->dst;
@@ -113,7 +121,8 @@ fy_status_t fy__run_concat(const fy_host_api_t *host, const fy__loops_t *loops, 
         const fy_desc_t *src = &launch->src[k];
         part.dims[axis] = src->dims[axis];
         move_all(loops, &part, src);
-        part.data = (char *)part.data + src->dims[axis] * part.strides[axis] * ((int64_t)1 << fy__log2_size(part.dtype));
+        part.data = (char *)part.data + src->dims[axis] * part.strides[axis] *
+                                            ((int64_t)1 << fy__log2_size(part.dtype));
     }
     return FY_STATUS_OK;
 }

@@ -1,5 +1,7 @@
-/* Facts for `ferry info` about the kernels: the version of oneDNN, its threading runtime, the instructions that it may use.
- * Read at run time, because the loaded library may differ from the one that Ferry was compiled with. */
+/* Facts for `ferry info` about the kernels: the version of oneDNN, its threading runtime, the
+ * instructions that it may use.
+ * Read at run time, because the loaded library may differ from the one that Ferry was compiled
+ * with. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +18,8 @@ static const char *threads_of(unsigned runtime)
     case DNNL_RUNTIME_SEQ: return "none: it runs on one thread, whatever is configured";
     case DNNL_RUNTIME_OMP: return "OpenMP";
     case DNNL_RUNTIME_TBB: return "TBB: a second pool of threads beside Ferry's";
-    case DNNL_RUNTIME_THREADPOOL: return "a thread pool, which Ferry does not provide: it runs on one thread";
+    case DNNL_RUNTIME_THREADPOOL:
+        return "a thread pool, which Ferry does not provide: it runs on one thread";
     default: return "unknown to Ferry";
     }
 }
@@ -49,7 +52,8 @@ static const char *isa_name(dnnl_cpu_isa_t isa)
     return NULL;
 }
 
-/* The name of the library that holds `address`, without its folder. A process may have two OpenMP libraries. */
+/* The name of the library that holds `address`, without its folder. A process may have two OpenMP
+ * libraries. */
 static const char *library_of(const void *address)
 {
     Dl_info info;
@@ -67,9 +71,12 @@ void fy__kernels_describe(fy_fact_fn say, void *user)
     char text[160];
     memcpy(&address, &of_openmp, sizeof address);
     (void)snprintf(text, sizeof text, "%d.%d.%d%s", version->major, version->minor, version->patch,
-                   version->major == FERRY_DNNL_MAJOR ? "" : ", another major version than Ferry was compiled for");
+                   version->major == FERRY_DNNL_MAJOR
+                       ? ""
+                       : ", another major version than Ferry was compiled for");
     say(user, "onednn", text);
-    (void)snprintf(text, sizeof text, "%s%s%s", threads_of(version->cpu_runtime), version->cpu_runtime == DNNL_RUNTIME_OMP ? ", " : "",
+    (void)snprintf(text, sizeof text, "%s%s%s", threads_of(version->cpu_runtime),
+                   version->cpu_runtime == DNNL_RUNTIME_OMP ? ", " : "",
                    version->cpu_runtime == DNNL_RUNTIME_OMP ? library_of(address) : "");
     say(user, "onednn_threads", text);
     if (isa_name(isa))

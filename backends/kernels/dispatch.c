@@ -1,5 +1,7 @@
-/* From an op to the family that runs it: one table, one test of the dtype, one indirect call. Also picks the loop table for this machine.
- * Not here: any loop, the number of threads (threads.c). The way of a tiny add: fy__kernels_launch -> fy__run_binary -> add_f32. */
+/* From an op to the family that runs it: one table, one test of the dtype, one indirect call. Also
+ * picks the loop table for this machine.
+ * Not here: any loop, the number of threads (threads.c). The way of a tiny add: fy__kernels_launch
+ * -> fy__run_binary -> add_f32. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -8,8 +10,10 @@
 #include "backends/kernels/team.h"
 
 enum {
-    FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | FY_DTYPE_BIT(FY_DTYPE_BF16),
-    NUMBER = FLOAT | FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64) | FY_DTYPE_BIT(FY_DTYPE_U8),
+    FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) |
+            FY_DTYPE_BIT(FY_DTYPE_BF16),
+    NUMBER = FLOAT | FY_DTYPE_BIT(FY_DTYPE_I32) | FY_DTYPE_BIT(FY_DTYPE_I64) |
+             FY_DTYPE_BIT(FY_DTYPE_U8),
     ANY = NUMBER | FY_DTYPE_BIT(FY_DTYPE_BOOL),
     REAL = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
     INDEX = FY_DTYPE_BIT(FY_DTYPE_I64)
@@ -134,7 +138,8 @@ static __attribute__((noinline)) const fy__loops_t *choose_loops(void)
         loops = &fy__loops_avx2;
     }
 #endif
-    if (!atomic_exchange(&watches_fork, 1)) (void)pthread_atfork(NULL, NULL, fy__threads_stay_serial);
+    if (!atomic_exchange(&watches_fork, 1))
+        (void)pthread_atfork(NULL, NULL, fy__threads_stay_serial);
     atomic_store_explicit(&chosen_loops, loops, memory_order_release);
     return loops;
 }
@@ -166,21 +171,31 @@ void fy__for_each(int64_t n, int threads, fy__each_fn fn, const void *context)
 static inline int has_kernel(const fy_launch_t *launch)
 {
     const fy_desc_t *main = launch->nsrc ? launch->src : launch->dst;
-    return launch->op < FY_OP_BUILTIN_COUNT && (uint32_t)main->dtype < FY_DTYPE_COUNT && (rows[launch->op].dtypes >> main->dtype & 1u) != 0;
+    return launch->op < FY_OP_BUILTIN_COUNT && (uint32_t)main->dtype < FY_DTYPE_COUNT &&
+           (rows[launch->op].dtypes >> main->dtype & 1u) != 0;
 }
 
-static inline int is_packed(const fy_launch_t *launch) { return launch->op == FY_LAUNCH_SCATTER || launch->op == FY_LAUNCH_GATHER; }
+static inline int is_packed(const fy_launch_t *launch)
+{
+    return launch->op == FY_LAUNCH_SCATTER || launch->op == FY_LAUNCH_GATHER;
+}
 
-int fy__kernels_supports(const fy_launch_t *launch) { return launch->kernel != NULL || has_kernel(launch) || is_packed(launch); }
+int fy__kernels_supports(const fy_launch_t *launch)
+{
+    return launch->kernel != NULL || has_kernel(launch) || is_packed(launch);
+}
 
-static __attribute__((noinline)) fy_status_t run_other(const fy_host_api_t *host, const fy_launch_t *launch)
+static __attribute__((noinline)) fy_status_t run_other(const fy_host_api_t *host,
+                                                       const fy_launch_t *launch)
 {
     if (is_packed(launch)) return fy__run_packed(launch);
     const int32_t dtype = (launch->nsrc ? launch->src : launch->dst)->dtype;
     if (launch->op >= FY_OP_BUILTIN_COUNT) {
-        return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "op %u has no kernel on the host", (unsigned)launch->op);
+        return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__,
+                          "op %u has no kernel on the host", (unsigned)launch->op);
     }
-    return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "%s has no %s kernel on the host", names[launch->op],
+    return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "%s has no %s kernel on the host",
+                      names[launch->op],
                       (uint32_t)dtype < FY_DTYPE_COUNT ? dtype_names[dtype] : "?");
 }
 

@@ -1,6 +1,7 @@
-/* dropout, dropout2d and their gradients, which are the same with a state that was kept: y = keep ? x / (1 - p) : 0. Which elements are
- * kept is a function of the state and the element's number (formulas/random.h), so neither threads nor layouts change it, and nothing is
- * stored. Not here: the vectors (loops_template.h), other draws (generate.c). */
+/* dropout, dropout2d and their gradients, which are the same with a state that was kept: y = keep ?
+ * x / (1 - p) : 0. Which elements are kept is a function of the state and the element's number
+ * (formulas/random.h), so neither threads nor layouts change it, and nothing is stored. Not here:
+ * the vectors (loops_template.h), other draws (generate.c). */
 #include "backends/formulas/random.h"
 #include "backends/kernels/rows.h"
 
@@ -17,19 +18,21 @@ typedef struct dropout {
     fy__walk_t from, to; /* dropout; the same elements in the same order */
 } dropout_t;
 
-/* Which of elements first .. are kept, in whole groups from the one that has `first` on; at most PIECE elements behind that. Returns
- * where `first` stands. */
-static const uint32_t *keep_from(const dropout_t *drop, int64_t first, int64_t n, uint32_t keep[PIECE + 2 * FY_DROPOUT_GROUP])
+/* Which of elements first .. are kept, in whole groups from the one that has `first` on; at most
+ * PIECE elements behind that. Returns where `first` stands. */
+static const uint32_t *keep_from(const dropout_t *drop, int64_t first, int64_t n,
+                                 uint32_t keep[PIECE + 2 * FY_DROPOUT_GROUP])
 {
     const int64_t group = first / FY_DROPOUT_GROUP, last = (first + n - 1) / FY_DROPOUT_GROUP;
-    drop->loops->dropout_keep(last - group + 1, (uint64_t)drop->seed, (uint64_t)drop->counter + (uint64_t)group * FY_DROPOUT_BLOCKS,
+    drop->loops->dropout_keep(last - group + 1, (uint64_t)drop->seed,
+                              (uint64_t)drop->counter + (uint64_t)group * FY_DROPOUT_BLOCKS,
                               drop->threshold, keep);
     return keep + first % FY_DROPOUT_GROUP;
 }
 
 /* n <= PIECE elements in a row. */
-static void apply(const dropout_t *drop, int64_t n, char *dst, int64_t dst_stride, const char *src, int64_t src_stride,
-                  const uint32_t *keep)
+static void apply(const dropout_t *drop, int64_t n, char *dst, int64_t dst_stride, const char *src,
+                  int64_t src_stride, const uint32_t *keep)
 {
     _Alignas(64) char x[PIECE * 8];
     if (src_stride == 1 && dst_stride == 1 && drop->dtype == drop->compute) {
@@ -62,12 +65,16 @@ static void put_row(const void *context, int64_t n, char *const *ptr, const int6
     *cursor->at += n * ((int64_t)1 << cursor->drop->shift);
 }
 
-static int is_dense(const fy__walk_t *walk) { return walk->index.rank == 1 && walk->index.strides[0][0] == 1; }
+static int is_dense(const fy__walk_t *walk)
+{
+    return walk->index.rank == 1 && walk->index.strides[0][0] == 1;
+}
 
 static void drop_piece(const void *context, int64_t p)
 {
     const dropout_t *drop = (const dropout_t *)context;
-    const int64_t first = p * PIECE, n = drop->to.nelem - first < PIECE ? drop->to.nelem - first : PIECE;
+    const int64_t first = p * PIECE,
+                  n = drop->to.nelem - first < PIECE ? drop->to.nelem - first : PIECE;
     _Alignas(64) uint32_t keep[PIECE + 2 * FY_DROPOUT_GROUP];
     _Alignas(64) char x[PIECE * 8], *at = x;
     const cursor_t cursor = { drop, &at };
@@ -75,14 +82,16 @@ static void drop_piece(const void *context, int64_t p)
     const int64_t offset = first * ((int64_t)1 << drop->shift);
     const int from_dense = is_dense(&drop->from), to_dense = is_dense(&drop->to);
     if (!from_dense) fy__walk_range(&drop->from, first, first + n, take_row, &cursor);
-    apply(drop, n, to_dense ? drop->to.data[0] + offset : x, 1, from_dense ? drop->from.data[0] + offset : x, 1, kept);
+    apply(drop, n, to_dense ? drop->to.data[0] + offset : x, 1,
+          from_dense ? drop->from.data[0] + offset : x, 1, kept);
     at = x;
     if (!to_dense) fy__walk_range(&drop->to, first, first + n, put_row, &cursor);
 }
 
 /* ---- dropout2d: an image at a time ---- */
 
-/* Pixels whose channels lie side by side, one behind the other: several are one row, if the channels' fate is written down as often. */
+/* Pixels whose channels lie side by side, one behind the other: several are one row, if the
+ * channels' fate is written down as often. */
 static int64_t pixels_a_row(const dropout_t *drop)
 {
     const fy_desc_t *src = drop->src, *dst = drop->dst;
@@ -97,21 +106,26 @@ static int64_t pixels_a_row(const dropout_t *drop)
 static void drop_image(const void *context, int64_t n)
 {
     const dropout_t *drop = (const dropout_t *)context;
-    const int64_t *dims = drop->src->dims, *ss = drop->src->strides, *ds = drop->dst->strides, channels = dims[3];
+    const int64_t *dims = drop->src->dims, *ss = drop->src->strides, *ds = drop->dst->strides,
+                  channels = dims[3];
     const int64_t together = pixels_a_row(drop);
     _Alignas(64) uint32_t keep[PIECE + 2 * FY_DROPOUT_GROUP], again[PIECE];
     for (int64_t first = 0; first < channels; first += PIECE) {
         const int64_t m = channels - first < PIECE ? channels - first : PIECE;
         const uint32_t *kept = keep_from(drop, n * channels + first, m, keep);
-        for (int64_t k = 0; together > 1 && k < together; k++) memcpy(again + k * m, kept, (size_t)m * sizeof *kept);
+        for (int64_t k = 0; together > 1 && k < together; k++)
+            memcpy(again + k * m, kept, (size_t)m * sizeof *kept);
         for (int64_t h = 0; h < dims[1]; h++) {
             for (int64_t w = 0; w < dims[2]; w += together) {
                 const int64_t run = (together < dims[2] - w ? together : dims[2] - w) * m;
                 const int64_t from = n * ss[0] + h * ss[1] + w * ss[2] + first * ss[3];
                 const int64_t to = n * ds[0] + h * ds[1] + w * ds[2] + first * ds[3];
-                const int64_t src_stride = together > 1 ? 1 : ss[3], dst_stride = together > 1 ? 1 : ds[3];
-                apply(drop, run, (char *)drop->dst->data + to * ((int64_t)1 << drop->shift), dst_stride,
-                      (const char *)drop->src->data + from * ((int64_t)1 << drop->shift), src_stride, together > 1 ? again : kept);
+                const int64_t src_stride = together > 1 ? 1 : ss[3],
+                              dst_stride = together > 1 ? 1 : ds[3];
+                apply(drop, run, (char *)drop->dst->data + to * ((int64_t)1 << drop->shift),
+                      dst_stride,
+                      (const char *)drop->src->data + from * ((int64_t)1 << drop->shift),
+                      src_stride, together > 1 ? again : kept);
             }
         }
     }
@@ -119,13 +133,18 @@ static void drop_image(const void *context, int64_t n)
 
 /* ---- the four ops ---- */
 
-fy_status_t fy__run_dropout(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_dropout(const fy_host_api_t *host, const fy__loops_t *loops,
+                            const fy_launch_t *launch)
 {
     const int of_channels = launch->op == FY_OP_DROPOUT2D || launch->op == FY_OP_DROPOUT2D_BACKWARD;
     const int draws = launch->op == FY_OP_DROPOUT || launch->op == FY_OP_DROPOUT2D;
     const double p = ((const fy_dropout_attrs_t *)launch->attrs)->p;
     const fy_desc_t *src = &launch->src[0], *state = draws ? &launch->dst[1] : &launch->src[1];
-    dropout_t drop = { .loops = loops, .src = src, .dst = &launch->dst[0], .dtype = src->dtype, .compute = fy__compute_dtype(src->dtype) };
+    dropout_t drop = { .loops = loops,
+                       .src = src,
+                       .dst = &launch->dst[0],
+                       .dtype = src->dtype,
+                       .compute = fy__compute_dtype(src->dtype) };
     (void)host;
     drop.shift = fy__log2_size(src->dtype);
     drop.seed = ((const int64_t *)state->data)[0];
@@ -141,7 +160,8 @@ fy_status_t fy__run_dropout(const fy_host_api_t *host, const fy__loops_t *loops,
         before[0] = drop.seed;
         before[launch->dst[2].strides[0]] = drop.counter;
         const int64_t ndrawn = of_channels && n > 0 ? src->dims[0] * src->dims[3] : n;
-        rng[launch->dst[1].strides[0]] = (int64_t)((uint64_t)drop.counter + fy__dropout_blocks((uint64_t)ndrawn));
+        rng[launch->dst[1].strides[0]] =
+            (int64_t)((uint64_t)drop.counter + fy__dropout_blocks((uint64_t)ndrawn));
     }
     if (n == 0) return FY_STATUS_OK;
     if (of_channels)

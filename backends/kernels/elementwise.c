@@ -1,26 +1,51 @@
-/* The elementwise families: one test for the flat case on the way in, everything else through a map (rows.h).
+/* The elementwise families: one test for the flat case on the way in, everything else through a map
+ * (rows.h).
  * SERIAL_...: how many f32 elements one thread does in 20 us. */
 #include "backends/kernels/rows.h"
 
-enum { SERIAL_CHEAP = 98304, SERIAL_EXP = 32768, SERIAL_TANH = 14336, SERIAL_POW = 6144, SERIAL_ERF = 3072, TINY = 16, ALONE = 1024 };
+enum {
+    SERIAL_CHEAP = 98304,
+    SERIAL_EXP = 32768,
+    SERIAL_TANH = 14336,
+    SERIAL_POW = 6144,
+    SERIAL_ERF = 3072,
+    TINY = 16,
+    ALONE = 1024
+};
 
 /* ---- block functions: how a map calls its loop ---- */
 
-static void block1(const fy__map_t *map, int64_t n, void *dst, void *const *src) { map->loop.one(n, dst, src[0]); }
-static void block2(const fy__map_t *map, int64_t n, void *dst, void *const *src) { map->loop.two(n, dst, src[0], src[1]); }
-static void block3(const fy__map_t *map, int64_t n, void *dst, void *const *src) { map->loop.three(n, dst, src[0], src[1], src[2]); }
-static void block_scaled(const fy__map_t *map, int64_t n, void *dst, void *const *src) { map->loop.scaled(n, dst, src[0], map->p, map->q); }
+static void block1(const fy__map_t *map, int64_t n, void *dst, void *const *src)
+{
+    map->loop.one(n, dst, src[0]);
+}
+static void block2(const fy__map_t *map, int64_t n, void *dst, void *const *src)
+{
+    map->loop.two(n, dst, src[0], src[1]);
+}
+static void block3(const fy__map_t *map, int64_t n, void *dst, void *const *src)
+{
+    map->loop.three(n, dst, src[0], src[1], src[2]);
+}
+static void block_scaled(const fy__map_t *map, int64_t n, void *dst, void *const *src)
+{
+    map->loop.scaled(n, dst, src[0], map->p, map->q);
+}
 
-/* Flat, assigned, and for one thread: no walk is needed. The fewest are never worth two (ALONE of the slowest take 7 us), so they do not ask. */
+/* Flat, assigned, and for one thread: no walk is needed. The fewest are never worth two (ALONE of
+ * the slowest take 7 us), so they do not ask. */
 static inline int is_plain(const fy_launch_t *launch, int64_t serial)
 {
     return (launch->flags & FY_LAUNCH_DENSE) != 0 && launch->accumulate == 0 &&
-           (launch->nelem <= ALONE || fy__threads_for((int64_t)launch->nelem, fy__serial_of(launch->dst->dtype, serial)) == 1);
+           (launch->nelem <= ALONE ||
+            fy__threads_for((int64_t)launch->nelem, fy__serial_of(launch->dst->dtype, serial)) ==
+                1);
 }
 
 /* ---- families ---- */
 
-static __attribute__((noinline)) fy_status_t run_binary_map(const fy__loops_t *loops, const fy_launch_t *launch)
+static __attribute__((noinline)) fy_status_t run_binary_map(const fy__loops_t *loops,
+                                                            const fy_launch_t *launch)
 {
     fy__map_t map = { .loops = loops, .block = block2 };
     map.loop.two = loops->binary[launch->op - FY_OP_ADD][fy__compute_dtype(launch->dst->dtype)];
@@ -28,14 +53,18 @@ static __attribute__((noinline)) fy_status_t run_binary_map(const fy__loops_t *l
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch)
 {
     const fy_desc_t *dst = launch->dst, *src = launch->src;
-    /* A few elements cost less in short vectors, and bits are the same; only pow differs between instruction sets. */
-    const fy__loops_t *table = launch->nelem < TINY && launch->op != FY_OP_POW ? &fy__loops_base : loops;
+    /* A few elements cost less in short vectors, and bits are the same; only pow differs between
+     * instruction sets. */
+    const fy__loops_t *table = launch->nelem < TINY && launch->op != FY_OP_POW ? &fy__loops_base
+                                                                               : loops;
     const fy__loop2_fn loop = table->binary[launch->op - FY_OP_ADD][dst->dtype];
     (void)host;
-    if (__builtin_expect(!loop || !is_plain(launch, launch->op == FY_OP_POW ? SERIAL_POW : SERIAL_CHEAP), 0))
+    if (__builtin_expect(
+            !loop || !is_plain(launch, launch->op == FY_OP_POW ? SERIAL_POW : SERIAL_CHEAP), 0))
         return run_binary_map(loops, launch);
     loop((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
     return FY_STATUS_OK;
@@ -47,7 +76,8 @@ static inline int64_t unary_serial(fy_op_t op)
     return op == FY_OP_TANH || op == FY_OP_SIGMOID ? SERIAL_TANH : SERIAL_CHEAP;
 }
 
-static __attribute__((noinline)) fy_status_t run_unary_map(const fy__loops_t *loops, const fy_launch_t *launch)
+static __attribute__((noinline)) fy_status_t run_unary_map(const fy__loops_t *loops,
+                                                           const fy_launch_t *launch)
 {
     fy__map_t map = { .loops = loops, .block = block1 };
     map.loop.one = loops->unary[launch->op - FY_OP_NEG][fy__compute_dtype(launch->dst->dtype)];
@@ -55,12 +85,14 @@ static __attribute__((noinline)) fy_status_t run_unary_map(const fy__loops_t *lo
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops,
+                          const fy_launch_t *launch)
 {
     const fy_desc_t *dst = launch->dst;
     const fy__loop1_fn loop = loops->unary[launch->op - FY_OP_NEG][dst->dtype];
     (void)host;
-    if (__builtin_expect(!loop || !is_plain(launch, unary_serial(launch->op)), 0)) return run_unary_map(loops, launch);
+    if (__builtin_expect(!loop || !is_plain(launch, unary_serial(launch->op)), 0))
+        return run_unary_map(loops, launch);
     loop((int64_t)launch->nelem, dst->data, launch->src->data);
     return FY_STATUS_OK;
 }
@@ -71,7 +103,8 @@ static int64_t activation_serial(fy_op_t op)
     return op == FY_OP_SILU || op == FY_OP_SILU_BACKWARD ? SERIAL_TANH : SERIAL_CHEAP;
 }
 
-fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loops,
+                               const fy_launch_t *launch)
 {
     const fy_desc_t *dst = launch->dst, *src = launch->src;
     const int32_t compute = fy__compute_dtype(dst->dtype); /* f32 or f64: 0 or 1 */
@@ -84,15 +117,17 @@ fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loo
         if (direct) map.loop.one((int64_t)launch->nelem, dst->data, src[0].data);
     } else {
         map.block = block2;
-        map.loop.two = launch->op >= FY_OP_TANH_BACKWARD ? loops->result_backward[launch->op - FY_OP_TANH_BACKWARD][compute]
-                                                         : loops->activation_backward[launch->op - FY_OP_RELU_BACKWARD][compute];
+        map.loop.two = launch->op >= FY_OP_TANH_BACKWARD
+                           ? loops->result_backward[launch->op - FY_OP_TANH_BACKWARD][compute]
+                           : loops->activation_backward[launch->op - FY_OP_RELU_BACKWARD][compute];
         if (direct) map.loop.two((int64_t)launch->nelem, dst->data, src[0].data, src[1].data);
     }
     if (!direct) fy__map_run(&map, launch, activation_serial(launch->op));
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops,
+                            const fy_launch_t *launch)
 {
     const fy_desc_t *dst = launch->dst, *src = launch->src;
     const fy__loop2_fn loop = loops->compare[launch->op - FY_OP_EQ][src->dtype];
@@ -107,13 +142,15 @@ fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops,
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__run_affine(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_affine(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch)
 {
     const fy_affine_attrs_t *attrs = (const fy_affine_attrs_t *)launch->attrs;
     const fy_desc_t *dst = launch->dst;
     (void)host;
     if (dst->dtype <= FY_DTYPE_F64 && is_plain(launch, SERIAL_CHEAP)) {
-        loops->affine[dst->dtype]((int64_t)launch->nelem, dst->data, launch->src->data, attrs->scale, attrs->shift);
+        loops->affine[dst->dtype]((int64_t)launch->nelem, dst->data, launch->src->data,
+                                  attrs->scale, attrs->shift);
         return FY_STATUS_OK;
     }
     fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs->scale, .q = attrs->shift };
@@ -123,12 +160,14 @@ fy_status_t fy__run_affine(const fy_host_api_t *host, const fy__loops_t *loops, 
 }
 
 /* dst += alpha * src; half precision is widened, updated and rounded once. */
-fy_status_t fy__run_axpy(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_axpy(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch)
 {
     const fy_axpy_attrs_t *attrs = (const fy_axpy_attrs_t *)launch->attrs;
     const fy_desc_t *dst = launch->dst;
     if (dst->dtype <= FY_DTYPE_F64 && is_plain(launch, SERIAL_CHEAP)) {
-        loops->axpy[dst->dtype]((int64_t)launch->nelem, dst->data, launch->src->data, attrs->alpha, 0);
+        loops->axpy[dst->dtype]((int64_t)launch->nelem, dst->data, launch->src->data, attrs->alpha,
+                                0);
         return FY_STATUS_OK;
     }
     fy_launch_t assign = *launch; /* axpy adds by itself */
@@ -140,7 +179,8 @@ fy_status_t fy__run_axpy(const fy_host_api_t *host, const fy__loops_t *loops, co
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__run_clamp(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_clamp(const fy_host_api_t *host, const fy__loops_t *loops,
+                          const fy_launch_t *launch)
 {
     const fy_clamp_attrs_t *attrs = (const fy_clamp_attrs_t *)launch->attrs;
     fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs->low, .q = attrs->high };
@@ -151,7 +191,8 @@ fy_status_t fy__run_clamp(const fy_host_api_t *host, const fy__loops_t *loops, c
 }
 
 /* dst *= min(1, max_norm / (src + 1e-6)), as axpy updates. */
-fy_status_t fy__run_clip(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_clip(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch)
 {
     const fy_clip_attrs_t *attrs = (const fy_clip_attrs_t *)launch->attrs;
     fy__map_t map = { .loops = loops, .block = block_scaled, .p = attrs->max_norm, .reads_dst = 1 };
@@ -161,7 +202,8 @@ fy_status_t fy__run_clip(const fy_host_api_t *host, const fy__loops_t *loops, co
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__run_where(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_where(const fy_host_api_t *host, const fy__loops_t *loops,
+                          const fy_launch_t *launch)
 {
     fy__map_t map = { .loops = loops, .block = block3, .keeps_bytes = 1 };
     (void)host;
@@ -170,11 +212,14 @@ fy_status_t fy__run_where(const fy_host_api_t *host, const fy__loops_t *loops, c
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__run_cast(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_cast(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch)
 {
     const int32_t from = launch->src->dtype, to = launch->dst->dtype;
     if (from == to) return fy__run_copy(host, loops, launch);
-    fy__map_t map = { .loops = loops, .block = block1, .loop.one = loops->cast[from][to], .keeps_bytes = 1 };
+    fy__map_t map = {
+        .loops = loops, .block = block1, .loop.one = loops->cast[from][to], .keeps_bytes = 1
+    };
     fy__map_run(&map, launch, SERIAL_CHEAP);
     return FY_STATUS_OK;
 }

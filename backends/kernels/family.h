@@ -1,6 +1,7 @@
 /* What the kernel files share: the functions that run one family of ops each, and three helpers.
- * Every family function gets a launch whose op it knows and whose main dtype the table in dispatch.c allows; it writes nothing before it
- * can no longer fail. Scratch is launch->workspace or the stack, never malloc. */
+ * Every family function gets a launch whose op it knows and whose main dtype the table in
+ * dispatch.c allows; it writes nothing before it can no longer fail. Scratch is launch->workspace
+ * or the stack, never malloc. */
 #ifndef FERRY_BACKENDS_KERNELS_FAMILY_H_
 #define FERRY_BACKENDS_KERNELS_FAMILY_H_
 
@@ -9,44 +10,106 @@
 #include "backends/kernels/loops.h"
 #include "backends/kernels/threads.h"
 
-typedef fy_status_t (*fy__family_fn)(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);
+typedef fy_status_t (*fy__family_fn)(const fy_host_api_t *host, const fy__loops_t *loops,
+                                     const fy_launch_t *launch);
 
-fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);    /* elementwise.c */
-fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* elementwise.c */
-fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* elementwise.c */
-fy_status_t fy__run_where(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);    /* elementwise.c */
-fy_status_t fy__run_affine(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* elementwise.c */
-fy_status_t fy__run_axpy(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);     /* elementwise.c */
-fy_status_t fy__run_cast(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);     /* elementwise.c */
-fy_status_t fy__run_copy(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);     /* copy.c */
-fy_status_t fy__run_concat(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* copy.c */
-fy_status_t fy__run_gather(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* gather.c */
-fy_status_t fy__run_fill(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);     /* generate.c */
-fy_status_t fy__run_generate(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* generate.c */
-fy_status_t fy__run_sum(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);      /* reduce.c; and mean, norm */
-fy_status_t fy__run_extreme(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* reduce.c: max, min */
-fy_status_t fy__run_argmax(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* argmax.c */
-fy_status_t fy__run_softmax(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* softmax.c; and log_ */
-fy_status_t fy__run_mse_loss(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* loss.c */
+/* elementwise.c */
+fy_status_t fy__run_unary(const fy_host_api_t *host, const fy__loops_t *loops,
+                          const fy_launch_t *launch);
+/* elementwise.c */
+fy_status_t fy__run_binary(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch);
+/* elementwise.c */
+fy_status_t fy__run_compare(const fy_host_api_t *host, const fy__loops_t *loops,
+                            const fy_launch_t *launch);
+/* elementwise.c */
+fy_status_t fy__run_where(const fy_host_api_t *host, const fy__loops_t *loops,
+                          const fy_launch_t *launch);
+/* elementwise.c */
+fy_status_t fy__run_affine(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch);
+/* elementwise.c */
+fy_status_t fy__run_axpy(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch);
+/* elementwise.c */
+fy_status_t fy__run_cast(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch);
+/* copy.c */
+fy_status_t fy__run_copy(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch);
+/* copy.c */
+fy_status_t fy__run_concat(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch);
+/* gather.c */
+fy_status_t fy__run_gather(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch);
+/* generate.c */
+fy_status_t fy__run_fill(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch);
+/* generate.c */
+fy_status_t fy__run_generate(const fy_host_api_t *host, const fy__loops_t *loops,
+                             const fy_launch_t *launch);
+/* reduce.c; and mean, norm */
+fy_status_t fy__run_sum(const fy_host_api_t *host, const fy__loops_t *loops,
+                        const fy_launch_t *launch);
+/* reduce.c: max, min */
+fy_status_t fy__run_extreme(const fy_host_api_t *host, const fy__loops_t *loops,
+                            const fy_launch_t *launch);
+/* argmax.c */
+fy_status_t fy__run_argmax(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch);
+/* softmax.c; and log_ */
+fy_status_t fy__run_softmax(const fy_host_api_t *host, const fy__loops_t *loops,
+                            const fy_launch_t *launch);
+/* loss.c */
+fy_status_t fy__run_mse_loss(const fy_host_api_t *host, const fy__loops_t *loops,
+                             const fy_launch_t *launch);
 fy_status_t fy__run_class_loss(const fy_host_api_t *host, const fy__loops_t *loops,
-                               const fy_launch_t *launch); /* class_loss.c: nll_loss, cross_entropy */
-fy_status_t fy__run_class_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* class_loss.c */
-fy_status_t fy__run_dropout(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* dropout.c; and gradients */
+                               /* class_loss.c: nll_loss, cross_entropy */
+                               const fy_launch_t *launch);
+/* class_loss.c */
+fy_status_t fy__run_class_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops,
+                                        const fy_launch_t *launch);
+/* dropout.c; and gradients */
+fy_status_t fy__run_dropout(const fy_host_api_t *host, const fy__loops_t *loops,
+                            const fy_launch_t *launch);
 fy_status_t fy__run_softmax_backward(const fy_host_api_t *host, const fy__loops_t *loops,
                                      const fy_launch_t *launch); /* softmax_backward.c */
-fy_status_t fy__run_mse_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* loss.c */
-fy_status_t fy__run_one_hot(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);           /* gather.c */
-fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);            /* matmul.c */
-fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* conv.c; and gradients */
-fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* pool.c; and gradients */
+/* loss.c */
+fy_status_t fy__run_mse_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops,
+                                      const fy_launch_t *launch);
+/* gather.c */
+fy_status_t fy__run_one_hot(const fy_host_api_t *host, const fy__loops_t *loops,
+                            const fy_launch_t *launch);
+/* matmul.c */
+fy_status_t fy__run_matmul(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch);
+/* conv.c; and gradients */
+fy_status_t fy__run_conv2d(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch);
+/* pool.c; and gradients */
+fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch);
 /* elementwise.c: relu6 .. erf, and the gradients of activations */
-fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);
-fy_status_t fy__run_clamp(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);  /* elementwise.c */
-fy_status_t fy__run_clip(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch);   /* elementwise.c */
-fy_status_t fy__run_linear(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* linear.c */
-fy_status_t fy__run_linear_backward_params(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* linear.c */
-fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch); /* step.c: optimizers */
-fy_status_t fy__run_packed(const fy_launch_t *launch); /* packed.c: the two launches that are no ops */
+fy_status_t fy__run_activation(const fy_host_api_t *host, const fy__loops_t *loops,
+                               const fy_launch_t *launch);
+/* elementwise.c */
+fy_status_t fy__run_clamp(const fy_host_api_t *host, const fy__loops_t *loops,
+                          const fy_launch_t *launch);
+/* elementwise.c */
+fy_status_t fy__run_clip(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch);
+/* linear.c */
+fy_status_t fy__run_linear(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch);
+/* linear.c */
+fy_status_t fy__run_linear_backward_params(const fy_host_api_t *host, const fy__loops_t *loops,
+                                           const fy_launch_t *launch);
+/* step.c: optimizers */
+fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch);
+/* packed.c: the two launches that are no ops */
+fy_status_t fy__run_packed(const fy_launch_t *launch);
 uint64_t fy__matmul_workspace(const fy_launch_t *launch, uint64_t limit);
 uint64_t fy__linear_workspace(const fy_launch_t *launch, uint64_t limit);
 uint64_t fy__linear_backward_params_workspace(const fy_launch_t *launch, uint64_t limit);
@@ -62,11 +125,15 @@ static inline int fy__log2_size(int32_t dtype)
 }
 
 /* What f16 and bf16 are computed in; other dtypes are computed as they are. */
-static inline int32_t fy__compute_dtype(int32_t dtype) { return dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16 ? FY_DTYPE_F32 : dtype; }
+static inline int32_t fy__compute_dtype(int32_t dtype)
+{
+    return dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16 ? FY_DTYPE_F32 : dtype;
+}
 
 static inline int fy__is_float(int32_t dtype) { return dtype <= FY_DTYPE_BF16; }
 
-/* `serial` for f32 (fy__threads_for) as it is for `dtype`: eight bytes take twice the time, half precision is converted there and back. */
+/* `serial` for f32 (fy__threads_for) as it is for `dtype`: eight bytes take twice the time, half
+ * precision is converted there and back. */
 static inline int64_t fy__serial_of(int32_t dtype, int64_t serial)
 {
     if (dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16) return serial < 16384 ? serial : 16384;
@@ -80,7 +147,8 @@ static inline int64_t fy__desc_nelem(const fy_desc_t *desc)
     return n;
 }
 
-/* fn(context, i) for 0 <= i < n, spread evenly over `threads` (fy__threads_for); on the caller alone if that is 1. */
+/* fn(context, i) for 0 <= i < n, spread evenly over `threads` (fy__threads_for); on the caller
+ * alone if that is 1. */
 typedef void (*fy__each_fn)(const void *context, int64_t i);
 void fy__for_each(int64_t n, int threads, fy__each_fn fn, const void *context); /* dispatch.c */
 /* The loop table for this machine. */

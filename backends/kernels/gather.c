@@ -1,4 +1,5 @@
-/* gather and one_hot. gather: dst[i..., :] = table[indices[i...], :]. An index outside the table is clamped and raises *launch->fault.
+/* gather and one_hot. gather: dst[i..., :] = table[indices[i...], :]. An index outside the table is
+ * clamped and raises *launch->fault.
  * An empty table has no row to clamp to: the rows are set to zero bytes, and the flag is raised. */
 #include "backends/kernels/rows.h"
 
@@ -17,22 +18,28 @@ static void copy_row(const void *context, int64_t n, char *const *ptr, const int
     move(n, ptr[0], stride[0], ptr[1], stride[1]);
 }
 
-/* Rows first .. last-1 of dst, indices in row-major order; returns whether an index was out of range. */
+/* Rows first .. last-1 of dst, indices in row-major order; returns whether an index was out of
+ * range. */
 static int gather_rows(const gather_t *gather, int64_t first, int64_t last)
 {
-    const fy_desc_t *dst = gather->launch->dst, *table = &gather->launch->src[0], *indices = &gather->launch->src[1];
+    const fy_desc_t *dst = gather->launch->dst, *table = &gather->launch->src[0],
+                    *indices = &gather->launch->src[1];
     const int shift = fy__log2_size(dst->dtype);
     const int64_t nrows = table->dims[0];
     fy__walk_t walk;
     int bad = 0;
     fy__walk_make(&walk, &gather->dst_row, &gather->table_row, 1);
-    const int flat = walk.index.rank == 1 && walk.index.strides[0][0] == 1 && walk.index.strides[1][0] == 1;
+    const int flat = walk.index.rank == 1 && walk.index.strides[0][0] == 1 &&
+                     walk.index.strides[1][0] == 1;
     for (int64_t i = first; i < last; i++) {
         const int64_t at = fy__offset_of(i, indices->rank, indices->dims, indices->strides);
-        const int64_t asked = gather->indices_are_i32 ? ((const int32_t *)indices->data)[at] : ((const int64_t *)indices->data)[at];
+        const int64_t asked = gather->indices_are_i32 ? ((const int32_t *)indices->data)[at]
+                                                      : ((const int64_t *)indices->data)[at];
         const int64_t row = asked < 0 ? 0 : asked >= nrows ? nrows - 1 : asked;
         bad |= row != asked || nrows == 0;
-        walk.data[0] = (char *)dst->data + fy__offset_of(i, indices->rank, dst->dims, dst->strides) * ((int64_t)1 << shift);
+        walk.data[0] = (char *)dst->data +
+                       fy__offset_of(i, indices->rank, dst->dims, dst->strides) *
+                           ((int64_t)1 << shift);
         walk.data[1] = (char *)table->data + row * table->strides[0] * ((int64_t)1 << shift);
         if (nrows == 0) {
             static const uint64_t zero;
@@ -48,9 +55,12 @@ static int gather_rows(const gather_t *gather, int64_t first, int64_t last)
     return bad;
 }
 
-fy_status_t fy__run_gather(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_gather(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch)
 {
-    gather_t gather = { .launch = launch, .loops = loops, .indices_are_i32 = launch->src[1].dtype == FY_DTYPE_I32 };
+    gather_t gather = { .launch = launch,
+                        .loops = loops,
+                        .indices_are_i32 = launch->src[1].dtype == FY_DTYPE_I32 };
     const fy_desc_t *table = &launch->src[0];
     const int lead = launch->src[1].rank;
     int bad = 0;
@@ -63,7 +73,8 @@ fy_status_t fy__run_gather(const fy_host_api_t *host, const fy__loops_t *loops, 
         gather.dst_row.strides[k - 1] = launch->dst->strides[lead + k - 1];
     }
     const int64_t n = fy__desc_nelem(&launch->src[1]);
-    const int64_t row_nbytes = (fy__desc_nelem(&gather.table_row) << fy__log2_size(table->dtype)) + 64;
+    const int64_t row_nbytes = (fy__desc_nelem(&gather.table_row) << fy__log2_size(table->dtype)) +
+                               64;
     const int threads = fy__threads_for(n * row_nbytes, 1 << 19);
     if (threads == 1) {
         bad = gather_rows(&gather, 0, n);
@@ -105,21 +116,28 @@ static void put_one_hot(const void *context, int64_t i)
     const fy_launch_t *launch = one_hot->launch;
     const fy_desc_t *indices = &launch->src[0], *dst = launch->dst;
     const int axis = indices->rank, shift = fy__log2_size(dst->dtype);
-    const int64_t at = fy__offset_of(i, indices->rank, indices->dims, indices->strides), last = dst->dims[axis] - 1;
-    const int64_t asked = indices->dtype == FY_DTYPE_I32 ? ((const int32_t *)indices->data)[at] : ((const int64_t *)indices->data)[at];
+    const int64_t at = fy__offset_of(i, indices->rank, indices->dims, indices->strides),
+                  last = dst->dims[axis] - 1;
+    const int64_t asked = indices->dtype == FY_DTYPE_I32 ? ((const int32_t *)indices->data)[at]
+                                                         : ((const int64_t *)indices->data)[at];
     const int64_t index = asked < 0 ? 0 : asked > last ? last : asked;
     const uint64_t one = one_of(dst->dtype);
-    char *row = (char *)dst->data + fy__offset_of(i, indices->rank, dst->dims, dst->strides) * ((int64_t)1 << shift);
-    if (index != asked && launch->fault) __atomic_store_n(launch->fault, 1, __ATOMIC_RELAXED); /* several threads may */
+    char *row = (char *)dst->data +
+                fy__offset_of(i, indices->rank, dst->dims, dst->strides) * ((int64_t)1 << shift);
+    /* several threads may */
+    if (index != asked && launch->fault) __atomic_store_n(launch->fault, 1, __ATOMIC_RELAXED);
     one_hot->loops->move[shift](last + 1, row, dst->strides[axis], &zero, 0);
-    memcpy(row + index * dst->strides[axis] * ((int64_t)1 << shift), &one, (size_t)1 << shift); /* its low bytes come first */
+    /* its low bytes come first */
+    memcpy(row + index * dst->strides[axis] * ((int64_t)1 << shift), &one, (size_t)1 << shift);
 }
 
-fy_status_t fy__run_one_hot(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_one_hot(const fy_host_api_t *host, const fy__loops_t *loops,
+                            const fy_launch_t *launch)
 {
     const one_hot_t one_hot = { launch, loops };
     const int64_t rows = fy__desc_nelem(&launch->src[0]);
     (void)host;
-    if (launch->nelem > 0) fy__for_each(rows, fy__threads_for((int64_t)launch->nelem, 98304), put_one_hot, &one_hot);
+    if (launch->nelem > 0)
+        fy__for_each(rows, fy__threads_for((int64_t)launch->nelem, 98304), put_one_hot, &one_hot);
     return FY_STATUS_OK;
 }

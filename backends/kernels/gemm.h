@@ -12,14 +12,19 @@ typedef struct fy__matrix {
     int32_t dtype;
 } fy__matrix_t;
 
-/* C[m x n] = A * B + beta * C, row-major with leading dimensions; transpose_a 'N' or 'T'. m, n, k > 0. */
-fy_status_t fy__gemm_f32(const fy_host_api_t *host, char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k, const float *a,
-                         int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc); /* gemm_onednn.c */
+/* C[m x n] = A * B + beta * C, row-major with leading dimensions; transpose_a 'N' or 'T'. m, n, k >
+ * 0. */
+fy_status_t fy__gemm_f32(const fy_host_api_t *host, char transpose_a, char transpose_b, int64_t m,
+                         int64_t n, int64_t k, const float *a,
+                         /* gemm_onednn.c */
+                         int64_t lda, const float *b, int64_t ldb, float beta, float *c,
+                         int64_t ldc);
 /* The same by loops of our own, if it is small and beta is 0 or 1; else 0, and nothing is done. */
-int fy__gemm_small_f32(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-                       int64_t ldb, float beta, float *c, int64_t ldc); /* gemm_small.c */
+int fy__gemm_small_f32(char transpose_a, char transpose_b, int64_t m, int64_t n, int64_t k,
+                       const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                       float *c, int64_t ldc); /* gemm_small.c */
 /* C = A * B, or += with accumulate; any strides. */
-void fy__gemm_f64(const fy__loops_t *loops, const fy__matrix_t *a, const fy__matrix_t *b, const fy__matrix_t *c,
-                  int accumulate); /* gemm_f64.c */
+void fy__gemm_f64(const fy__loops_t *loops, const fy__matrix_t *a, const fy__matrix_t *b,
+                  const fy__matrix_t *c, int accumulate); /* gemm_f64.c */
 
 #endif

@@ -1,6 +1,8 @@
-/* Ops that read no tensor: fill, and arange, rand, randn, randperm, which compute each element from its linear index.
- * The latter make pieces of 256 elements in a buffer and move them to where dst has them; which elements a piece holds does not depend
- * on the number of threads. How random numbers come about: backends/formulas/random.h. */
+/* Ops that read no tensor: fill, and arange, rand, randn, randperm, which compute each element from
+ * its linear index.
+ * The latter make pieces of 256 elements in a buffer and move them to where dst has them; which
+ * elements a piece holds does not depend on the number of threads. How random numbers come about:
+ * backends/formulas/random.h. */
 #include "backends/formulas/cast.h"
 #include "backends/formulas/random.h"
 #include "backends/kernels/rows.h"
@@ -29,7 +31,8 @@ static void fill_row(const void *context, int64_t n, char *const *ptr, const int
     filler->move(n, ptr[0], stride[0], &filler->pattern, 0);
 }
 
-fy_status_t fy__run_fill(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_fill(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch)
 {
     const fy_fill_attrs_t *attrs = (const fy_fill_attrs_t *)launch->attrs;
     filler_t filler = { .pattern.i64 = 0, .move = loops->move[fy__log2_size(launch->dst->dtype)] };
@@ -60,7 +63,8 @@ typedef struct generator {
     fy__perm_t perm;
 } generator_t;
 
-/* Elements first .. first + n - 1 into out, contiguous, of the generator's dtype. first is a multiple of PIECE; n of 16, at most PIECE. */
+/* Elements first .. first + n - 1 into out, contiguous, of the generator's dtype. first is a
+ * multiple of PIECE; n of 16, at most PIECE. */
 typedef void (*piece_fn)(const generator_t *generator, int64_t first, int64_t n, void *out);
 
 static void arange_piece(const generator_t *generator, int64_t first, int64_t n, void *out)
@@ -72,7 +76,8 @@ static void arange_piece(const generator_t *generator, int64_t first, int64_t n,
 }
 
 /* The lanes that elements first .. need: one an element, two for f64. */
-static void draw_lanes(const generator_t *generator, int64_t first, int64_t n, uint32_t lanes[2 * PIECE])
+static void draw_lanes(const generator_t *generator, int64_t first, int64_t n,
+                       uint32_t lanes[2 * PIECE])
 {
     const int64_t per_block = generator->dtype == FY_DTYPE_F64 ? 2 : 4;
     const uint64_t counter = (uint64_t)generator->counter + (uint64_t)(first / per_block);
@@ -90,7 +95,9 @@ static void rand_piece(const generator_t *generator, int64_t first, int64_t n, v
         for (int64_t i = 0; i < n; i++) ((float *)out)[i] = fy__rand_f32(lanes[i], low, high);
         break;
     case FY_DTYPE_F64:
-        for (int64_t i = 0; i < n; i++) ((double *)out)[i] = fy__rand_f64(lanes[2 * i], lanes[2 * i + 1], attrs->low, attrs->high);
+        for (int64_t i = 0; i < n; i++)
+            ((double *)out)[i] =
+                fy__rand_f64(lanes[2 * i], lanes[2 * i + 1], attrs->low, attrs->high);
         break;
     case FY_DTYPE_F16:
         for (int64_t i = 0; i < n; i++) ((uint16_t *)out)[i] = fy__rand_f16(lanes[i], low, high);
@@ -120,7 +127,8 @@ static void randperm_piece(const generator_t *generator, int64_t first, int64_t 
 {
     const int64_t count = generator->perm.n;
     for (int64_t i = 0; i < n; i++) {
-        ((int64_t *)out)[i] = first + i < count ? (int64_t)fy__perm_at(&generator->perm, (uint32_t)(first + i)) : 0;
+        ((int64_t *)out)[i] =
+            first + i < count ? (int64_t)fy__perm_at(&generator->perm, (uint32_t)(first + i)) : 0;
     }
 }
 
@@ -137,12 +145,14 @@ static void put_row(const void *context, int64_t n, char *const *ptr, const int6
     *cursor->from += n * ((int64_t)1 << cursor->log2_size);
 }
 
-static void make_piece(const generator_t *generator, piece_fn piece, const fy__walk_t *walk, int64_t first)
+static void make_piece(const generator_t *generator, piece_fn piece, const fy__walk_t *walk,
+                       int64_t first)
 {
     _Alignas(64) char buffer[PIECE * 8];
     const char *from = buffer;
     const int64_t n = walk->nelem - first < PIECE ? walk->nelem - first : PIECE;
-    const cursor_t cursor = { &from, generator->loops->move[walk->log2_size[0]], walk->log2_size[0] };
+    const cursor_t cursor = { &from, generator->loops->move[walk->log2_size[0]],
+                              walk->log2_size[0] };
     piece(generator, first, (n + 15) / 16 * 16, buffer);
     fy__walk_range(walk, first, first + n, put_row, &cursor);
 }
@@ -158,7 +168,8 @@ static int64_t generated_in_20_us(fy_op_t op)
     }
 }
 
-fy_status_t fy__run_generate(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_generate(const fy_host_api_t *host, const fy__loops_t *loops,
+                             const fy_launch_t *launch)
 {
     generator_t generator = { .loops = loops, .attrs = launch->attrs, .dtype = launch->dst->dtype };
     int64_t *state = launch->op == FY_OP_ARANGE ? NULL : (int64_t *)launch->dst[1].data;
@@ -179,17 +190,20 @@ fy_status_t fy__run_generate(const fy_host_api_t *host, const fy__loops_t *loops
     if (launch->op == FY_OP_RANDN) piece = randn_piece;
     if (launch->op == FY_OP_RANDPERM) {
         if (n > UINT32_MAX)
-            return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "randperm: %lld elements, the most is 2^32 - 1", (long long)n);
+            return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__,
+                              "randperm: %lld elements, the most is 2^32 - 1", (long long)n);
         piece = randperm_piece;
         generator.perm = fy__perm_make(generator.seed, generator.counter, (uint64_t)n);
         advance = 1;
     }
     const int threads = fy__threads_for(n, generated_in_20_us(launch->op));
     if (threads == 1) {
-        for (int64_t first = 0; first < n; first += PIECE) make_piece(&generator, piece, &walk, first);
+        for (int64_t first = 0; first < n; first += PIECE)
+            make_piece(&generator, piece, &walk, first);
     } else {
 #pragma omp parallel for num_threads(threads) schedule(static)
-        for (int64_t first = 0; first < n; first += PIECE) make_piece(&generator, piece, &walk, first);
+        for (int64_t first = 0; first < n; first += PIECE)
+            make_piece(&generator, piece, &walk, first);
     }
     if (state) *counter = (int64_t)((uint64_t)generator.counter + advance);
     return FY_STATUS_OK;

@@ -1,4 +1,5 @@
-/* Names of oneDNN's implementations are freed with their primitives, so each is copied once. One processor has about a dozen. */
+/* Names of oneDNN's implementations are freed with their primitives, so each is copied once. One
+ * processor has about a dozen. */
 #include "backends/kernels/last_product.h"
 
 #include <pthread.h>

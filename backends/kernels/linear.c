@@ -1,5 +1,6 @@
-/* linear and the gradients of its parameters: products as in matmul.c, with what follows done while the result is still in the cache. f32
- * and f64 of usual layouts take that way; half precision (which must round once) and odd strides a plain loop with f64 sums.
+/* linear and the gradients of its parameters: products as in matmul.c, with what follows done while
+ * the result is still in the cache. f32 and f64 of usual layouts take that way; half precision
+ * (which must round once) and odd strides a plain loop with f64 sums.
  * Next: matmul.c, gemm.h. */
 #include <string.h>
 
@@ -9,7 +10,8 @@
 #include "backends/kernels/rows.h"
 
 enum {
-    LEAST_ROWS = 8, /* from .. to so many rows, and with so long and so many dot products, see is_turned */
+    /* from .. to so many rows, and with so long and so many dot products, see is_turned */
+    LEAST_ROWS = 8,
     MOST_ROWS = 96,
     LEAST_DEPTH = 256,
     LEAST_COLUMNS = 64,
@@ -27,7 +29,8 @@ typedef struct rows {
 static int rows_of(const fy_desc_t *desc, rows_t *out)
 {
     const int last = desc->rank - 1;
-    *out = (rows_t){ (char *)desc->data, 1, desc->dims[last], desc->dims[last], desc->strides[last] };
+    *out =
+        (rows_t){ (char *)desc->data, 1, desc->dims[last], desc->dims[last], desc->strides[last] };
     int64_t expected = 0; /* may be 0 later, too: behind an axis that repeats */
     int is_first = 1;
     for (int axis = last - 1; axis >= 0; axis--) {
@@ -45,7 +48,11 @@ static int rows_of(const fy_desc_t *desc, rows_t *out)
 
 static fy_desc_t matrix_desc(const rows_t *rows, int32_t dtype)
 {
-    fy_desc_t desc = { rows->data, dtype, 2, { rows->rows, rows->columns }, { rows->row_stride, rows->column_stride } };
+    fy_desc_t desc = { rows->data,
+                       dtype,
+                       2,
+                       { rows->rows, rows->columns },
+                       { rows->row_stride, rows->column_stride } };
     return desc;
 }
 
@@ -64,8 +71,9 @@ static int is_usual(const fy_launch_t *launch, linear_t *linear)
 {
     const fy_desc_t *y = launch->dst;
     if (y->dtype != FY_DTYPE_F32 && y->dtype != FY_DTYPE_F64) return 0;
-    return rows_of(&launch->src[0], &linear->x) && rows_of(&launch->src[1], &linear->w) && rows_of(y, &linear->y) &&
-           (linear->y.column_stride == 1 || linear->y.columns == 1) && linear->x.columns > 0;
+    return rows_of(&launch->src[0], &linear->x) && rows_of(&launch->src[1], &linear->w) &&
+           rows_of(y, &linear->y) && (linear->y.column_stride == 1 || linear->y.columns == 1) &&
+           linear->x.columns > 0;
 }
 
 /* ---- what follows the product ---- */
@@ -77,8 +85,12 @@ static void activate(const linear_t *linear, int64_t n, void *row)
     switch (linear->activation) {
     case FY_ACTIVATION_RELU: loops->unary[FY_OP_RELU - FY_OP_NEG][compute](n, row, row); break;
     case FY_ACTIVATION_TANH: loops->unary[FY_OP_TANH - FY_OP_NEG][compute](n, row, row); break;
-    case FY_ACTIVATION_SIGMOID: loops->unary[FY_OP_SIGMOID - FY_OP_NEG][compute](n, row, row); break;
-    case FY_ACTIVATION_GELU: loops->activation[FY_OP_GELU - FY_OP_RELU6][compute](n, row, row); break;
+    case FY_ACTIVATION_SIGMOID:
+        loops->unary[FY_OP_SIGMOID - FY_OP_NEG][compute](n, row, row);
+        break;
+    case FY_ACTIVATION_GELU:
+        loops->activation[FY_OP_GELU - FY_OP_RELU6][compute](n, row, row);
+        break;
     default: break;
     }
 }
@@ -95,7 +107,8 @@ static void finish_row(const void *context, int64_t i)
             _Alignas(64) char block[FY__BLOCK * 8];
             const int64_t n = y->columns - j < FY__BLOCK ? y->columns - j : FY__BLOCK;
             char *at = row + j * ((int64_t)1 << linear->shift);
-            fy__stage_in(linear->loops, n, block, linear->dtype, linear->bias + j * linear->bias_stride * ((int64_t)1 << linear->shift),
+            fy__stage_in(linear->loops, n, block, linear->dtype,
+                         linear->bias + j * linear->bias_stride * ((int64_t)1 << linear->shift),
                          linear->bias_stride, linear->dtype);
             linear->loops->binary[0][linear->dtype](n, at, at, block);
         }
@@ -106,14 +119,17 @@ static void finish_row(const void *context, int64_t i)
 static void finish(const linear_t *linear)
 {
     if (!linear->bias && linear->activation == FY_ACTIVATION_NONE) return;
-    const int64_t serial = fy__serial_of(linear->dtype, linear->activation > FY_ACTIVATION_RELU ? 12288 : 65536);
-    fy__for_each(linear->y.rows, fy__threads_for(linear->y.rows * linear->y.columns, serial), finish_row, linear);
+    const int64_t serial =
+        fy__serial_of(linear->dtype, linear->activation > FY_ACTIVATION_RELU ? 12288 : 65536);
+    fy__for_each(linear->y.rows, fy__threads_for(linear->y.rows * linear->y.columns, serial),
+                 finish_row, linear);
 }
 
 /* ---- the product ---- */
 
 /* The rows first .. first + n - 1 of the product as a matmul. */
-static fy_launch_t product_of(const linear_t *linear, int64_t first, int64_t n, fy_desc_t *dst, fy_desc_t *src)
+static fy_launch_t product_of(const linear_t *linear, int64_t first, int64_t n, fy_desc_t *dst,
+                              fy_desc_t *src)
 {
     static const fy_matmul_attrs_t by_rows = { 0, 1 }; /* w is [O, I] */
     const int64_t size = (int64_t)1 << linear->shift;
@@ -136,16 +152,20 @@ static fy_launch_t product_of(const linear_t *linear, int64_t first, int64_t n, 
     return product;
 }
 
-/* Few rows against a large w: oneDNN 2.6 is up to three times as fast at w x^T, whose result is then turned round on the way to y. */
+/* Few rows against a large w: oneDNN 2.6 is up to three times as fast at w x^T, whose result is
+ * then turned round on the way to y. */
 static int is_turned(const linear_t *linear)
 {
     const rows_t *x = &linear->x, *w = &linear->w;
-    return linear->dtype == FY_DTYPE_F32 && x->rows >= LEAST_ROWS && x->rows <= MOST_ROWS && w->columns >= LEAST_DEPTH &&
-           w->rows >= LEAST_COLUMNS && x->column_stride == 1 && w->column_stride == 1 && x->row_stride >= x->columns &&
-           w->row_stride >= w->columns;
+    return linear->dtype == FY_DTYPE_F32 && x->rows >= LEAST_ROWS && x->rows <= MOST_ROWS &&
+           w->columns >= LEAST_DEPTH && w->rows >= LEAST_COLUMNS && x->column_stride == 1 &&
+           w->column_stride == 1 && x->row_stride >= x->columns && w->row_stride >= w->columns;
 }
 
-static uint64_t turned_nbytes(const linear_t *linear) { return (uint64_t)(linear->y.rows * linear->y.columns) * sizeof(float); }
+static uint64_t turned_nbytes(const linear_t *linear)
+{
+    return (uint64_t)(linear->y.rows * linear->y.columns) * sizeof(float);
+}
 
 static void turn_row(const void *context, int64_t i)
 {
@@ -159,8 +179,10 @@ static void turn_row(const void *context, int64_t i)
 static fy_status_t run_turned(const fy_host_api_t *host, const linear_t *linear)
 {
     const rows_t *x = &linear->x, *w = &linear->w;
-    FY_TRY(fy__gemm_f32(host, 'N', 'T', w->rows, x->rows, w->columns, (const float *)(const void *)w->data, w->row_stride,
-                        (const float *)(const void *)x->data, x->row_stride, 0.0f, (float *)linear->launch->workspace, x->rows));
+    FY_TRY(fy__gemm_f32(host, 'N', 'T', w->rows, x->rows, w->columns,
+                        (const float *)(const void *)w->data, w->row_stride,
+                        (const float *)(const void *)x->data, x->row_stride, 0.0f,
+                        (float *)linear->launch->workspace, x->rows));
     fy__for_each(x->rows, fy__threads_for(x->rows * w->rows * 2, 32768), turn_row, linear);
     return FY_STATUS_OK;
 }
@@ -173,7 +195,8 @@ static int product_threads(const linear_t *linear, int64_t rows)
 
 static int64_t panel_rows(const linear_t *linear)
 {
-    const int64_t row_nbytes = linear->y.columns * ((int64_t)1 << linear->shift), n = PANEL_NBYTES / (row_nbytes > 0 ? row_nbytes : 1);
+    const int64_t row_nbytes = linear->y.columns * ((int64_t)1 << linear->shift),
+                  n = PANEL_NBYTES / (row_nbytes > 0 ? row_nbytes : 1);
     int64_t panel = n < 256 ? 256 : n;
     /* Where the whole product is worth several threads, each panel must be. */
     if (panel >= linear->x.rows || product_threads(linear, linear->x.rows) == 1) return panel;
@@ -183,8 +206,10 @@ static int64_t panel_rows(const linear_t *linear)
 
 static fy_status_t run_usual(const fy_host_api_t *host, linear_t *linear)
 {
-    if (is_turned(linear) && linear->launch->workspace_nbytes >= turned_nbytes(linear)) return run_turned(host, linear);
-    const int64_t rows = linear->y.rows, panel = panel_rows(linear), size = (int64_t)1 << linear->shift;
+    if (is_turned(linear) && linear->launch->workspace_nbytes >= turned_nbytes(linear))
+        return run_turned(host, linear);
+    const int64_t rows = linear->y.rows, panel = panel_rows(linear),
+                  size = (int64_t)1 << linear->shift;
     for (int64_t first = 0; first < rows; first += panel) {
         fy_desc_t dst, src[2];
         const int64_t n = rows - first < panel ? rows - first : panel;
@@ -201,16 +226,18 @@ static fy_status_t run_usual(const fy_host_api_t *host, linear_t *linear)
 /* ---- the plain way ---- */
 
 /* Products of two lines of n elements, in f64. */
-static double plain_dot(const fy__loops_t *loops, int32_t dtype, int64_t n, const char *a, int64_t a_stride, const char *b,
-                        int64_t b_stride)
+static double plain_dot(const fy__loops_t *loops, int32_t dtype, int64_t n, const char *a,
+                        int64_t a_stride, const char *b, int64_t b_stride)
 {
     const int shift = fy__log2_size(dtype);
     double sum = 0;
     for (int64_t done = 0; done < n; done += FY__BLOCK) {
         double x[FY__BLOCK], y[FY__BLOCK];
         const int64_t m = n - done < FY__BLOCK ? n - done : FY__BLOCK;
-        fy__stage_in(loops, m, x, FY_DTYPE_F64, a + done * a_stride * ((int64_t)1 << shift), a_stride, dtype);
-        fy__stage_in(loops, m, y, FY_DTYPE_F64, b + done * b_stride * ((int64_t)1 << shift), b_stride, dtype);
+        fy__stage_in(loops, m, x, FY_DTYPE_F64, a + done * a_stride * ((int64_t)1 << shift),
+                     a_stride, dtype);
+        fy__stage_in(loops, m, y, FY_DTYPE_F64, b + done * b_stride * ((int64_t)1 << shift),
+                     b_stride, dtype);
         for (int64_t i = 0; i < m; i++) sum += x[i] * y[i];
     }
     return sum;
@@ -219,22 +246,26 @@ static double plain_dot(const fy__loops_t *loops, int32_t dtype, int64_t n, cons
 static void plain_row(const void *context, int64_t i)
 {
     const linear_t *linear = (const linear_t *)context;
-    const fy_desc_t *x = &linear->launch->src[0], *w = &linear->launch->src[1], *y = linear->launch->dst;
+    const fy_desc_t *x = &linear->launch->src[0], *w = &linear->launch->src[1],
+                    *y = linear->launch->dst;
     const int last = x->rank - 1;
     const int64_t size = (int64_t)1 << linear->shift;
     const char *line = (const char *)x->data + fy__offset_of(i, last, x->dims, x->strides) * size;
     char *out = (char *)y->data + fy__offset_of(i, last, y->dims, y->strides) * size;
     const int32_t compute = fy__compute_dtype(linear->dtype);
     for (int64_t j = 0; j < w->dims[0]; j++) {
-        double bias = 0, sum = plain_dot(linear->loops, linear->dtype, w->dims[1], line, x->strides[last],
-                                         (const char *)w->data + j * w->strides[0] * size, w->strides[1]);
+        double bias = 0,
+               sum = plain_dot(linear->loops, linear->dtype, w->dims[1], line, x->strides[last],
+                               (const char *)w->data + j * w->strides[0] * size, w->strides[1]);
         if (linear->bias)
-            fy__stage_in(linear->loops, 1, &bias, FY_DTYPE_F64, linear->bias + j * linear->bias_stride * size, 1, linear->dtype);
+            fy__stage_in(linear->loops, 1, &bias, FY_DTYPE_F64,
+                         linear->bias + j * linear->bias_stride * size, 1, linear->dtype);
         char value[8];
         sum += bias;
         fy__stage_out(linear->loops, 1, value, 1, compute, &sum, FY_DTYPE_F64);
         activate(linear, 1, value);
-        fy__stage_out(linear->loops, 1, out + j * y->strides[last] * size, 1, linear->dtype, value, compute);
+        fy__stage_out(linear->loops, 1, out + j * y->strides[last] * size, 1, linear->dtype, value,
+                      compute);
     }
 }
 
@@ -242,10 +273,12 @@ static void run_plain(const linear_t *linear)
 {
     const fy_desc_t *w = &linear->launch->src[1], *y = linear->launch->dst;
     const int64_t n = y->dims[y->rank - 1] ? fy__desc_nelem(y) / y->dims[y->rank - 1] : 0;
-    fy__for_each(n, fy__threads_for(n * w->dims[0] * (w->dims[1] + 8), SERIAL_PRODUCTS), plain_row, linear);
+    fy__for_each(n, fy__threads_for(n * w->dims[0] * (w->dims[1] + 8), SERIAL_PRODUCTS), plain_row,
+                 linear);
 }
 
-fy_status_t fy__run_linear(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_linear(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch)
 {
     linear_t linear = { .loops = loops, .launch = launch };
     if (launch->nelem == 0) return FY_STATUS_OK;
@@ -290,7 +323,8 @@ static fy_launch_t params_product(const fy_launch_t *launch)
     return product;
 }
 
-fy_status_t fy__run_linear_backward_params(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_linear_backward_params(const fy_host_api_t *host, const fy__loops_t *loops,
+                                           const fy_launch_t *launch)
 {
     static const fy_reduce_attrs_t over_rows = { 1, 0 };
     const fy_launch_t product = params_product(launch);

@@ -1,6 +1,7 @@
-/* The innermost loops: flat, contiguous, one dtype, no threads, no decisions. One table of them per instruction set; dispatch.c picks
- * the table once. loops_template.h is the text of all tables.
- * Not here: strides, broadcasting and half precision of the elementwise ops (rows.c stages blocks for that). A NULL entry: no such loop.
+/* The innermost loops: flat, contiguous, one dtype, no threads, no decisions. One table of them per
+ * instruction set; dispatch.c picks the table once. loops_template.h is the text of all tables.
+ * Not here: strides, broadcasting and half precision of the elementwise ops (rows.c stages blocks
+ * for that). A NULL entry: no such loop.
  * dst may be exactly one of the sources; partial overlap is not allowed. */
 #ifndef FERRY_BACKENDS_KERNELS_LOOPS_H_
 #define FERRY_BACKENDS_KERNELS_LOOPS_H_
@@ -19,13 +20,18 @@ typedef union fy__sum {
     double f;
     int64_t i;
 } fy__sum_t;
-typedef void (*fy__sum_row_fn)(int64_t n, const void *a, fy__sum_t *sum);                 /* *sum += a[0] + ... */
-typedef void (*fy__sum_columns_fn)(int64_t n, const void *a, fy__sum_t *sums);            /* sums[j] += a[j] */
-typedef void (*fy__sum_squares_fn)(int64_t n, const void *a, const void *b, double *sum); /* *sum += (a[i] - b[i])^2, in f64 */
+/* *sum += a[0] + ... */
+typedef void (*fy__sum_row_fn)(int64_t n, const void *a, fy__sum_t *sum);
+/* sums[j] += a[j] */
+typedef void (*fy__sum_columns_fn)(int64_t n, const void *a, fy__sum_t *sums);
+/* *sum += (a[i] - b[i])^2, in f64 */
+typedef void (*fy__sum_squares_fn)(int64_t n, const void *a, const void *b, double *sum);
 /* A step of n elements: parameter, up to two states, gradient. */
-typedef void (*fy__step_fn)(int64_t n, const fy__rates_t *rates, void *param, void *state1, void *state2, const void *grad);
+typedef void (*fy__step_fn)(int64_t n, const fy__rates_t *rates, void *param, void *state1,
+                            void *state2, const void *grad);
 /* Elements of 1 << k bytes; strides in elements. */
-typedef void (*fy__move_fn)(int64_t n, void *dst, int64_t dst_stride, const void *src, int64_t src_stride);
+typedef void (*fy__move_fn)(int64_t n, void *dst, int64_t dst_stride, const void *src,
+                            int64_t src_stride);
 
 enum {
     FY__UNARY_COUNT = FY_OP_RELU - FY_OP_NEG + 1,
@@ -33,23 +39,30 @@ enum {
     FY__COMPARE_COUNT = FY_OP_GE - FY_OP_EQ + 1
 };
 
-enum { FY__ACTIVATION_COUNT = FY_OP_ERF - FY_OP_RELU6 + 1, FY__ACTIVATION_BACKWARD_COUNT = FY_OP_GELU_BACKWARD - FY_OP_RELU_BACKWARD + 1 };
+enum {
+    FY__ACTIVATION_COUNT = FY_OP_ERF - FY_OP_RELU6 + 1,
+    FY__ACTIVATION_BACKWARD_COUNT = FY_OP_GELU_BACKWARD - FY_OP_RELU_BACKWARD + 1
+};
 enum { FY__RESULT_BACKWARD_COUNT = FY_OP_SIGMOID_BACKWARD - FY_OP_TANH_BACKWARD + 1 };
 
 enum { FY__STEP_COUNT = FY_OP_ADADELTA_STEP - FY_OP_SGD_STEP + 1 };
 
 enum { FY__GEMM_ROWS = 6, FY__GEMM_COLUMNS = 8 };
 
-/* Windows of one row of dense f32 images, all inside the image; the backward ones do not overlap. */
+/* Windows of one row of dense f32 images, all inside the image; the backward ones do not
+ * overlap. */
 typedef struct fy__pool_row {
-    const float *x, *dy; /* x: the first window's first pixel; avg_pool_backward looks at it only with relu */
-    float *out;          /* y, or dx at that pixel */
+    /* x: the first window's first pixel; avg_pool_backward looks at it only with relu */
+    const float *x, *dy;
+    float *out; /* y, or dx at that pixel */
     int64_t count, channels, kernel_h, kernel_w;
-    int64_t row, step; /* elements from a row of pixels to the next one, from a window to the next one */
+    /* elements from a row of pixels to the next one, from a window to the next one */
+    int64_t row, step;
     int relu, accumulate;
 } fy__pool_row_t;
 typedef void (*fy__pool_row_fn)(const fy__pool_row_t *row);
-/* C = A B, or += with `adds`. Strides in elements; columns of C are contiguous, and so are those of B, or else those of A and rows of B. */
+/* C = A B, or += with `adds`. Strides in elements; columns of C are contiguous, and so are those of
+ * B, or else those of A and rows of B. */
 typedef struct fy__small_gemm {
     int64_t m, n, k;
     const float *a;
@@ -70,7 +83,8 @@ typedef struct fy__few {
     float *sums;                  /* [ntaps + 1][padded]: the gradients of w and of bias */
     int64_t ntaps, nouts, padded; /* padded: to a multiple of 32 */
     int64_t nrows, count;         /* of y, and pixels in each */
-    int64_t row, step;            /* elements of x from a row of y to the next one, from a pixel of y to the next one */
+    /* elements of x from a row of y to the next one, from a pixel of y to the next one */
+    int64_t row, step;
     int relu;
 } fy__few_t;
 
@@ -78,17 +92,19 @@ typedef struct fy__loops {
     const char *name;
     fy__loop1_fn unary[FY__UNARY_COUNT][FY_DTYPE_COUNT];
     fy__loop2_fn binary[FY__BINARY_COUNT][FY_DTYPE_COUNT];
-    fy__loop2_fn compare[FY__COMPARE_COUNT][FY_DTYPE_COUNT]; /* by the sources' dtype; dst is bool */
-    fy__loop1_fn activation[FY__ACTIVATION_COUNT][2];        /* f32, f64 */
+    /* by the sources' dtype; dst is bool */
+    fy__loop2_fn compare[FY__COMPARE_COUNT][FY_DTYPE_COUNT];
+    fy__loop1_fn activation[FY__ACTIVATION_COUNT][2]; /* f32, f64 */
     fy__loop2_fn activation_backward[FY__ACTIVATION_BACKWARD_COUNT][2];
     fy__loop2_fn result_backward[FY__RESULT_BACKWARD_COUNT][2]; /* of dy and y: tanh, sigmoid */
     fy__loop_scaled_fn affine[2];                               /* f32, f64: p * a + q */
     fy__loop_scaled_fn axpy[2];                                 /* dst += p * a */
     fy__loop_scaled_fn clamp[2];                                /* to p .. q */
-    fy__loop_scaled_fn clip[2];                                 /* dst to norm p, a being its norm */
-    fy__step_fn step[FY__STEP_COUNT][2];                        /* from sgd_step on */
-    fy__loop1_fn cast[FY_DTYPE_COUNT][FY_DTYPE_COUNT];          /* [from][to] */
-    fy__loop3_fn where[4];                                      /* elements of 1, 2, 4, 8 bytes */
+    /* dst to norm p, a being its norm */
+    fy__loop_scaled_fn clip[2];
+    fy__step_fn step[FY__STEP_COUNT][2];               /* from sgd_step on */
+    fy__loop1_fn cast[FY_DTYPE_COUNT][FY_DTYPE_COUNT]; /* [from][to] */
+    fy__loop3_fn where[4];                             /* elements of 1, 2, 4, 8 bytes */
     fy__move_fn move[4];
     fy__sum_row_fn sum_row[FY_DTYPE_COUNT];
     fy__sum_columns_fn sum_columns[FY_DTYPE_COUNT];
@@ -97,21 +113,31 @@ typedef struct fy__loops {
     fy__loop1_fn max_row[FY_DTYPE_COUNT], min_row[FY_DTYPE_COUNT]; /* *dst = max(*dst, a[0], ...) */
     fy__sum_squares_fn sum_squares[2];
     double (*exp_row_f32)(int64_t n, float *dst, const float *a,
-                          float shift); /* dst = exp(a - shift); returns their sum; dst has room for a multiple of 16 */
+                          /* dst = exp(a - shift); returns their sum; dst has room for a multiple of
+                           * 16 */
+                          float shift);
     double (*exp_row_f64)(int64_t n, double *dst, const double *a, double shift);
-    /* Philox blocks counter, counter + 1, ...: 4 lanes each, in order. nblocks is a multiple of 4. */
+    /* Philox blocks counter, counter + 1, ...: 4 lanes each, in order. nblocks is a multiple of
+     * 4. */
     void (*philox)(int64_t nblocks, uint64_t key, uint64_t counter, uint32_t *lanes);
-    /* keep[i]: is element i kept? 64 elements a group, of Philox blocks counter, counter + 1, ... Then dst = keep ? p * a : 0. */
-    void (*dropout_keep)(int64_t ngroups, uint64_t key, uint64_t counter, uint32_t threshold, uint32_t *keep);
-    void (*dropout[2])(int64_t n, void *dst, const void *a, const uint32_t *keep, double p); /* f32, f64 */
+    /* keep[i]: is element i kept? 64 elements a group, of Philox blocks counter, counter + 1, ...
+     * Then dst = keep ? p * a : 0. */
+    void (*dropout_keep)(int64_t ngroups, uint64_t key, uint64_t counter, uint32_t threshold,
+                         uint32_t *keep);
+    /* f32, f64 */
+    void (*dropout[2])(int64_t n, void *dst, const void *a, const uint32_t *keep, double p);
     /* npairs of normal values from 2 (f32) or 4 (f64) lanes a pair; npairs is a multiple of 8. */
     void (*normal_f32)(int64_t npairs, const uint32_t *lanes, float mean, float std, float *out);
     void (*normal_f64)(int64_t npairs, const uint32_t *lanes, double mean, double std, double *out);
-    /* block = A * B, of panels packed as [k][FY__GEMM_ROWS] and [k][FY__GEMM_COLUMNS]; all aligned to 64 bytes. */
+    /* block = A * B, of panels packed as [k][FY__GEMM_ROWS] and [k][FY__GEMM_COLUMNS]; all aligned
+     * to 64 bytes. */
     void (*gemm_block_f64)(int64_t k, const double *a, const double *b, double *block);
-    void (*few_forward)(const fy__few_t *few), (*few_weight)(const fy__few_t *few); /* loops_conv.h; NULL where vectors are short */
-    fy__pool_row_fn max_pool_f32, avg_pool_f32, max_pool_backward_f32, avg_pool_backward_f32; /* loops_image.h */
-    void (*gemm_small_f32)(const fy__small_gemm_t *gemm);                                     /* m, n, k > 0 */
+    /* loops_conv.h; NULL where vectors are short */
+    void (*few_forward)(const fy__few_t *few), (*few_weight)(const fy__few_t *few);
+    /* loops_image.h */
+    fy__pool_row_fn max_pool_f32, avg_pool_f32, max_pool_backward_f32, avg_pool_backward_f32;
+    /* m, n, k > 0 */
+    void (*gemm_small_f32)(const fy__small_gemm_t *gemm);
 } fy__loops_t;
 
 extern const fy__loops_t fy__loops_base;

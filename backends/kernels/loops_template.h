@@ -1,12 +1,16 @@
-/* The text of one loop table. Included once by each loops_<isa>.c, which sets the instruction set by a pragma before its first include
- * and names its table FY__LOOPS_TABLE. The formulas are those of backends/formulas; here they only meet `for`.
- * `omp simd` says that iterations are independent: right for disjoint operands and for dst == source.
- * exp and its kin: glibc's libmvec where there is one (up to 4 ulp). Their tails are padded, so an element's bits do not depend on where
- * in a row it stands. No include guard: one inclusion per translation unit is the use. */
+/* The text of one loop table. Included once by each loops_<isa>.c, which sets the instruction set
+ * by a pragma before its first include and names its table FY__LOOPS_TABLE. The formulas are those
+ * of backends/formulas; here they only meet `for`.
+ * `omp simd` says that iterations are independent: right for disjoint operands and for dst ==
+ * source.
+ * exp and its kin: glibc's libmvec where there is one (up to 4 ulp). Their tails are padded, so an
+ * element's bits do not depend on where in a row it stands. No include guard: one inclusion per
+ * translation unit is the use. */
 #include <math.h>
 #include <stddef.h>
 
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GLIBC_PREREQ(2, 35)
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
+    __GLIBC_PREREQ(2, 35)
 #define VECTOR_LIBM(f1, f2)                                        \
     extern __typeof__(f1) f1 __attribute__((simd("notinbranch"))); \
     extern __typeof__(f2) f2 __attribute__((simd("notinbranch")));
@@ -78,26 +82,30 @@ extern __typeof__(powf) powf __attribute__((simd("notinbranch")));
     }
 #define LOOPS_NUMBER(sfx, T) \
     LOOP1(neg, sfx, T)       \
-    LOOP1(abs, sfx, T) LOOP2(add, sfx, T) LOOP2(sub, sfx, T) LOOP2(mul, sfx, T) LOOP2(maximum, sfx, T) LOOP2(minimum, sfx, T)
-#define LOOPS_FLOAT(sfx, T)                                                                                                      \
-    LOOP1_LIBM(exp, sfx, T)                                                                                                      \
-    LOOP1_LIBM(log, sfx, T)                                                                                                      \
-    LOOP1_LIBM(tanh, sfx, T)                                                                                                     \
-    LOOP1_LIBM(sigmoid, sfx, T)                                                                                                  \
-    LOOP1(sqrt, sfx, T)                                                                                                          \
-    LOOP1(relu, sfx, T)                                                                                                          \
-    LOOP2(div, sfx, T) LOOP2_LIBM(pow, sfx, T) static void affine_##sfx(int64_t n, void *dst, const void *a, double p, double q) \
-    {                                                                                                                            \
-        T *d = (T *)dst;                                                                                                         \
-        const T *x = (const T *)a, scale = (T)p, shift = (T)q;                                                                   \
-        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__affine_##sfx(x[i], scale, shift);                                        \
-    }                                                                                                                            \
-    static void axpy_##sfx(int64_t n, void *dst, const void *a, double p, double unused)                                         \
-    {                                                                                                                            \
-        T *d = (T *)dst;                                                                                                         \
-        const T *x = (const T *)a, alpha = (T)p;                                                                                 \
-        (void)unused;                                                                                                            \
-        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__axpy_##sfx(d[i], alpha, x[i]);                                           \
+    LOOP1(abs, sfx, T)       \
+    LOOP2(add, sfx, T)       \
+    LOOP2(sub, sfx, T) LOOP2(mul, sfx, T) LOOP2(maximum, sfx, T) LOOP2(minimum, sfx, T)
+#define LOOPS_FLOAT(sfx, T)                                                               \
+    LOOP1_LIBM(exp, sfx, T)                                                               \
+    LOOP1_LIBM(log, sfx, T)                                                               \
+    LOOP1_LIBM(tanh, sfx, T)                                                              \
+    LOOP1_LIBM(sigmoid, sfx, T)                                                           \
+    LOOP1(sqrt, sfx, T)                                                                   \
+    LOOP1(relu, sfx, T)                                                                   \
+    LOOP2(div, sfx, T)                                                                    \
+    LOOP2_LIBM(pow, sfx, T)                                                               \
+    static void affine_##sfx(int64_t n, void *dst, const void *a, double p, double q)     \
+    {                                                                                     \
+        T *d = (T *)dst;                                                                  \
+        const T *x = (const T *)a, scale = (T)p, shift = (T)q;                            \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__affine_##sfx(x[i], scale, shift); \
+    }                                                                                     \
+    static void axpy_##sfx(int64_t n, void *dst, const void *a, double p, double unused)  \
+    {                                                                                     \
+        T *d = (T *)dst;                                                                  \
+        const T *x = (const T *)a, alpha = (T)p;                                          \
+        (void)unused;                                                                     \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__axpy_##sfx(d[i], alpha, x[i]);    \
     }
 LOOPS_NUMBER(f32, float)
 LOOPS_NUMBER(f64, double)
@@ -117,57 +125,60 @@ LOOPS_FLOAT(f64, double)
 LOOPS_ACTIVATION(f32, float)
 LOOPS_ACTIVATION(f64, double)
 
-#define LOOPS_TRAINING(sfx, T)                                                                                             \
-    static void clamp_##sfx(int64_t n, void *dst, const void *a, double p, double q)                                       \
-    {                                                                                                                      \
-        T *d = (T *)dst;                                                                                                   \
-        const T *x = (const T *)a, low = (T)p, high = (T)q;                                                                \
-        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__clamp_##sfx(x[i], low, high);                                      \
-    }                                                                                                                      \
-    static void clip_##sfx(int64_t n, void *dst, const void *a, double p, double unused)                                   \
-    {                                                                                                                      \
-        T *d = (T *)dst;                                                                                                   \
-        const T *norm = (const T *)a, most = (T)p;                                                                         \
-        (void)unused;                                                                                                      \
-        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__clip_##sfx(d[i], norm[i], most);                                   \
-    }                                                                                                                      \
-    static void sgd_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, const void *grad)          \
-    {                                                                                                                      \
-        T *p = (T *)param;                                                                                                 \
-        const T *g = (const T *)grad;                                                                                      \
-        const fy__rates_t r = *rates;                                                                                      \
-        (void)s1;                                                                                                          \
-        (void)s2;                                                                                                          \
-        SIMD for (int64_t i = 0; i < n; i++) p[i] = fy__sgd_##sfx(&r, p[i], g[i]);                                         \
-    }                                                                                                                      \
-    static void sgd_momentum_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, const void *grad) \
-    {                                                                                                                      \
-        T *p = (T *)param, *a = (T *)s1;                                                                                   \
-        const T *g = (const T *)grad;                                                                                      \
-        const fy__rates_t r = *rates;                                                                                      \
-        (void)s2;                                                                                                          \
-        SIMD for (int64_t i = 0; i < n; i++)                                                                               \
-        {                                                                                                                  \
-            T state = a[i];                                                                                                \
-            p[i] = fy__sgd_momentum_##sfx(&r, p[i], &state, g[i]);                                                         \
-            a[i] = state;                                                                                                  \
-        }                                                                                                                  \
-    }                                                                                                                      \
-    STEP2(adam, sfx, T)                                                                                                    \
+#define LOOPS_TRAINING(sfx, T)                                                                  \
+    static void clamp_##sfx(int64_t n, void *dst, const void *a, double p, double q)            \
+    {                                                                                           \
+        T *d = (T *)dst;                                                                        \
+        const T *x = (const T *)a, low = (T)p, high = (T)q;                                     \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__clamp_##sfx(x[i], low, high);           \
+    }                                                                                           \
+    static void clip_##sfx(int64_t n, void *dst, const void *a, double p, double unused)        \
+    {                                                                                           \
+        T *d = (T *)dst;                                                                        \
+        const T *norm = (const T *)a, most = (T)p;                                              \
+        (void)unused;                                                                           \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = fy__clip_##sfx(d[i], norm[i], most);        \
+    }                                                                                           \
+    static void sgd_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, \
+                          const void *grad)                                                     \
+    {                                                                                           \
+        T *p = (T *)param;                                                                      \
+        const T *g = (const T *)grad;                                                           \
+        const fy__rates_t r = *rates;                                                           \
+        (void)s1;                                                                               \
+        (void)s2;                                                                               \
+        SIMD for (int64_t i = 0; i < n; i++) p[i] = fy__sgd_##sfx(&r, p[i], g[i]);              \
+    }                                                                                           \
+    static void sgd_momentum_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1,  \
+                                   void *s2, const void *grad)                                  \
+    {                                                                                           \
+        T *p = (T *)param, *a = (T *)s1;                                                        \
+        const T *g = (const T *)grad;                                                           \
+        const fy__rates_t r = *rates;                                                           \
+        (void)s2;                                                                               \
+        SIMD for (int64_t i = 0; i < n; i++)                                                    \
+        {                                                                                       \
+            T state = a[i];                                                                     \
+            p[i] = fy__sgd_momentum_##sfx(&r, p[i], &state, g[i]);                              \
+            a[i] = state;                                                                       \
+        }                                                                                       \
+    }                                                                                           \
+    STEP2(adam, sfx, T)                                                                         \
     STEP2(adadelta, sfx, T)
-#define STEP2(name, sfx, T)                                                                                          \
-    static void name##_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, const void *grad) \
-    {                                                                                                                \
-        T *p = (T *)param, *a = (T *)s1, *b = (T *)s2;                                                               \
-        const T *g = (const T *)grad;                                                                                \
-        const fy__rates_t r = *rates;                                                                                \
-        SIMD for (int64_t i = 0; i < n; i++)                                                                         \
-        {                                                                                                            \
-            T first = a[i], second = b[i];                                                                           \
-            p[i] = fy__##name##_##sfx(&r, p[i], &first, &second, g[i]);                                              \
-            a[i] = first;                                                                                            \
-            b[i] = second;                                                                                           \
-        }                                                                                                            \
+#define STEP2(name, sfx, T)                                                                        \
+    static void name##_##sfx(int64_t n, const fy__rates_t *rates, void *param, void *s1, void *s2, \
+                             const void *grad)                                                     \
+    {                                                                                              \
+        T *p = (T *)param, *a = (T *)s1, *b = (T *)s2;                                             \
+        const T *g = (const T *)grad;                                                              \
+        const fy__rates_t r = *rates;                                                              \
+        SIMD for (int64_t i = 0; i < n; i++)                                                       \
+        {                                                                                          \
+            T first = a[i], second = b[i];                                                         \
+            p[i] = fy__##name##_##sfx(&r, p[i], &first, &second, g[i]);                            \
+            a[i] = first;                                                                          \
+            b[i] = second;                                                                         \
+        }                                                                                          \
     }
 LOOPS_TRAINING(f32, float)
 LOOPS_TRAINING(f64, double)
@@ -181,7 +192,8 @@ LOOPS_TRAINING(f64, double)
     }
 #define COMPARES(sfx, T)    \
     COMPARE(eq, ==, sfx, T) \
-    COMPARE(ne, !=, sfx, T) COMPARE(lt, <, sfx, T) COMPARE(le, <=, sfx, T) COMPARE(gt, >, sfx, T) COMPARE(ge, >=, sfx, T)
+    COMPARE(ne, !=, sfx, T) \
+    COMPARE(lt, <, sfx, T) COMPARE(le, <=, sfx, T) COMPARE(gt, >, sfx, T) COMPARE(ge, >=, sfx, T)
 COMPARES(f32, float)
 COMPARES(f64, double)
 COMPARES(i32, int32_t)
@@ -232,7 +244,9 @@ BYTES(64)
 #define CASTS_FROM_INTEGER(from, F) \
     CAST(from, F, f32, float, x)    \
     CAST(from, F, f64, double, x)   \
-    CAST(from, F, i32, int32_t, x) CAST(from, F, i64, int64_t, x) CAST(from, F, u8, uint8_t, x) CAST(from, F, bool, uint8_t, x != 0)
+    CAST(from, F, i32, int32_t, x)  \
+    CAST(from, F, i64, int64_t, x)  \
+    CAST(from, F, u8, uint8_t, x) CAST(from, F, bool, uint8_t, x != 0)
 /* `wide` is x in the type that the formulas of suffix w take. */
 #define CASTS_FROM_FLOAT(from, F, w, wide)                 \
     CAST(from, F, f32, float, wide)                        \
@@ -241,7 +255,8 @@ BYTES(64)
     CAST(from, F, bf16, uint16_t, fy__bf16_from_##w(wide)) \
     CAST(from, F, i32, int32_t, fy__i32_from_##w(wide))    \
     CAST(from, F, i64, int64_t, fy__i64_from_##w(wide))    \
-    CAST(from, F, u8, uint8_t, fy__u8_from_##w(wide)) CAST(from, F, bool, uint8_t, fy__bool_from_##w(wide))
+    CAST(from, F, u8, uint8_t, fy__u8_from_##w(wide))      \
+    CAST(from, F, bool, uint8_t, fy__bool_from_##w(wide))
 CASTS_FROM_FLOAT(f32, float, f32, x)
 CASTS_FROM_FLOAT(f64, double, f64, x)
 CASTS_FROM_FLOAT(f16, uint16_t, f32, fy__f32_from_f16(x))
@@ -258,18 +273,19 @@ CAST(u8, uint8_t, bf16, uint16_t, fy__bf16_from_f32((float)x))
 
 /* ---- reductions. Lanes of partial sums: fixed by the code, not by the thread count. ---- */
 
-#define SUM(sfx, T, member, S, U)                                                                     \
-    static void sum_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)                               \
-    {                                                                                                 \
-        const T *x = (const T *)a;                                                                    \
-        U total = 0;                                                                                  \
-        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++) total += (U)(S)x[i]; \
-        sum->member = (S)((U)sum->member + total);                                                    \
-    }                                                                                                 \
-    static void sum_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                          \
-    {                                                                                                 \
-        const T *x = (const T *)a;                                                                    \
-        SIMD for (int64_t i = 0; i < n; i++) sums[i].member = (S)((U)sums[i].member + (U)(S)x[i]);    \
+#define SUM(sfx, T, member, S, U)                                                                  \
+    static void sum_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)                            \
+    {                                                                                              \
+        const T *x = (const T *)a;                                                                 \
+        U total = 0;                                                                               \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                   \
+            total += (U)(S)x[i];                                                                   \
+        sum->member = (S)((U)sum->member + total);                                                 \
+    }                                                                                              \
+    static void sum_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                       \
+    {                                                                                              \
+        const T *x = (const T *)a;                                                                 \
+        SIMD for (int64_t i = 0; i < n; i++) sums[i].member = (S)((U)sums[i].member + (U)(S)x[i]); \
     }
 SUM(f32, float, f, double, double)
 SUM(f64, double, f, double, double)
@@ -277,19 +293,21 @@ SUM(i32, int32_t, i, int64_t, uint64_t)
 SUM(i64, int64_t, i, int64_t, uint64_t)
 SUM(u8, uint8_t, i, int64_t, uint64_t)
 
-#define EXTREME(name, op, sfx, T)                                                                                                     \
-    static void name##_row_##sfx(int64_t n, void *dst, const void *a)                                                                 \
-    {                                                                                                                                 \
-        const T *x = (const T *)a;                                                                                                    \
-        T best = *(T *)dst, lanes[32];                                                                                                \
-        int64_t i = 0;                                                                                                                \
-        if (n >= 64) {                                                                                                                \
-            for (int j = 0; j < 32; j++) lanes[j] = x[j];                                                                             \
-            for (i = 32; i + 32 <= n; i += 32) { SIMD for (int j = 0; j < 32; j++) lanes[j] = fy__##op##_##sfx(lanes[j], x[i + j]); } \
-            for (int j = 0; j < 32; j++) best = fy__##op##_##sfx(best, lanes[j]);                                                     \
-        }                                                                                                                             \
-        for (; i < n; i++) best = fy__##op##_##sfx(best, x[i]);                                                                       \
-        *(T *)dst = best;                                                                                                             \
+#define EXTREME(name, op, sfx, T)                                                                  \
+    static void name##_row_##sfx(int64_t n, void *dst, const void *a)                              \
+    {                                                                                              \
+        const T *x = (const T *)a;                                                                 \
+        T best = *(T *)dst, lanes[32];                                                             \
+        int64_t i = 0;                                                                             \
+        if (n >= 64) {                                                                             \
+            for (int j = 0; j < 32; j++) lanes[j] = x[j];                                          \
+            for (i = 32; i + 32 <= n; i += 32) {                                                   \
+                SIMD for (int j = 0; j < 32; j++) lanes[j] = fy__##op##_##sfx(lanes[j], x[i + j]); \
+            }                                                                                      \
+            for (int j = 0; j < 32; j++) best = fy__##op##_##sfx(best, lanes[j]);                  \
+        }                                                                                          \
+        for (; i < n; i++) best = fy__##op##_##sfx(best, x[i]);                                    \
+        *(T *)dst = best;                                                                          \
     }
 #define EXTREMES(sfx, T) EXTREME(max, maximum, sfx, T) EXTREME(min, minimum, sfx, T)
 EXTREMES(f32, float)
@@ -298,42 +316,45 @@ EXTREMES(i32, int32_t)
 EXTREMES(i64, int64_t)
 EXTREMES(u8, uint8_t)
 
-#define FLOAT_ROWS(sfx, T)                                                                                                  \
-    static void square_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)                                                  \
-    {                                                                                                                       \
-        const T *x = (const T *)a;                                                                                          \
-        double total = 0, lanes[32] = { 0 }; /* one sum would wait for its own last addition */                             \
-        int64_t i = 0;                                                                                                      \
-        for (; i + 32 <= n; i += 32) { SIMD for (int j = 0; j < 32; j++) lanes[j] += (double)x[i + j] * (double)x[i + j]; } \
-        for (int j = 0; j < 32; j++) total += lanes[j];                                                                     \
-        for (; i < n; i++) total += (double)x[i] * (double)x[i];                                                            \
-        sum->f += total;                                                                                                    \
-    }                                                                                                                       \
-    static void square_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                                             \
-    {                                                                                                                       \
-        const T *x = (const T *)a;                                                                                          \
-        SIMD for (int64_t i = 0; i < n; i++) sums[i].f += (double)x[i] * (double)x[i];                                      \
-    }                                                                                                                       \
-    static void sum_squares_##sfx(int64_t n, const void *a, const void *b, double *sum)                                     \
-    {                                                                                                                       \
-        const T *x = (const T *)a, *y = (const T *)b;                                                                       \
-        double total = 0;                                                                                                   \
-        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                                            \
-        {                                                                                                                   \
-            const double d = (double)x[i] - (double)y[i];                                                                   \
-            total += d * d;                                                                                                 \
-        }                                                                                                                   \
-        *sum += total;                                                                                                      \
-    }                                                                                                                       \
-    static double exp_row_##sfx(int64_t n, T *dst, const T *a, T shift)                                                     \
-    {                                                                                                                       \
-        const int64_t padded = (n + PAD - 1) / PAD * PAD;                                                                   \
-        double total = 0;                                                                                                   \
-        SIMD for (int64_t i = 0; i < n; i++) dst[i] = a[i] - shift;                                                         \
-        for (int64_t i = n; i < padded; i++) dst[i] = (T)0;                                                                 \
-        for (int64_t i = 0; i < padded; i += PAD) exp_block_##sfx(dst + i, dst + i);                                        \
-        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++) total += (double)dst[i];                   \
-        return total;                                                                                                       \
+#define FLOAT_ROWS(sfx, T)                                                                      \
+    static void square_row_##sfx(int64_t n, const void *a, fy__sum_t *sum)                      \
+    {                                                                                           \
+        const T *x = (const T *)a;                                                              \
+        double total = 0, lanes[32] = { 0 }; /* one sum would wait for its own last addition */ \
+        int64_t i = 0;                                                                          \
+        for (; i + 32 <= n; i += 32) {                                                          \
+            SIMD for (int j = 0; j < 32; j++) lanes[j] += (double)x[i + j] * (double)x[i + j];  \
+        }                                                                                       \
+        for (int j = 0; j < 32; j++) total += lanes[j];                                         \
+        for (; i < n; i++) total += (double)x[i] * (double)x[i];                                \
+        sum->f += total;                                                                        \
+    }                                                                                           \
+    static void square_columns_##sfx(int64_t n, const void *a, fy__sum_t *sums)                 \
+    {                                                                                           \
+        const T *x = (const T *)a;                                                              \
+        SIMD for (int64_t i = 0; i < n; i++) sums[i].f += (double)x[i] * (double)x[i];          \
+    }                                                                                           \
+    static void sum_squares_##sfx(int64_t n, const void *a, const void *b, double *sum)         \
+    {                                                                                           \
+        const T *x = (const T *)a, *y = (const T *)b;                                           \
+        double total = 0;                                                                       \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                \
+        {                                                                                       \
+            const double d = (double)x[i] - (double)y[i];                                       \
+            total += d * d;                                                                     \
+        }                                                                                       \
+        *sum += total;                                                                          \
+    }                                                                                           \
+    static double exp_row_##sfx(int64_t n, T *dst, const T *a, T shift)                         \
+    {                                                                                           \
+        const int64_t padded = (n + PAD - 1) / PAD * PAD;                                       \
+        double total = 0;                                                                       \
+        SIMD for (int64_t i = 0; i < n; i++) dst[i] = a[i] - shift;                             \
+        for (int64_t i = n; i < padded; i++) dst[i] = (T)0;                                     \
+        for (int64_t i = 0; i < padded; i += PAD) exp_block_##sfx(dst + i, dst + i);            \
+        _Pragma("omp simd reduction(+ : total)") for (int64_t i = 0; i < n; i++)                \
+            total += (double)dst[i];                                                            \
+        return total;                                                                           \
     }
 FLOAT_ROWS(f32, float)
 FLOAT_ROWS(f64, double)
@@ -359,7 +380,8 @@ static void philox(int64_t nblocks, uint64_t key, uint64_t counter, uint32_t *la
 }
 
 /* Sixteen blocks side by side: lane k of all of them serves sixteen elements in a row. */
-static void dropout_keep(int64_t ngroups, uint64_t key, uint64_t counter, uint32_t threshold, uint32_t *keep)
+static void dropout_keep(int64_t ngroups, uint64_t key, uint64_t counter, uint32_t threshold,
+                         uint32_t *keep)
 {
     for (; ngroups > 0; ngroups--, counter += FY_DROPOUT_BLOCKS, keep += FY_DROPOUT_GROUP) {
         SIMD for (int b = 0; b < FY_DROPOUT_BLOCKS; b++)
@@ -373,12 +395,13 @@ static void dropout_keep(int64_t ngroups, uint64_t key, uint64_t counter, uint32
     }
 }
 
-#define DROPOUT(sfx, T)                                                                                      \
-    static void dropout_##sfx(int64_t n, void *dst, const void *a, const uint32_t *keep, double p)           \
-    {                                                                                                        \
-        T *d = (T *)dst;                                                                                     \
-        const T *x = (const T *)a, scale = (T)p;                                                             \
-        SIMD for (int64_t i = 0; i < n; i++) d[i] = keep[i] ? x[i] * scale : (T)0; /* zero, even of a NaN */ \
+#define DROPOUT(sfx, T)                                                                            \
+    static void dropout_##sfx(int64_t n, void *dst, const void *a, const uint32_t *keep, double p) \
+    {                                                                                              \
+        T *d = (T *)dst;                                                                           \
+        const T *x = (const T *)a, scale = (T)p;                                                   \
+        SIMD for (int64_t i = 0; i < n; i++) d[i] = keep[i] ? x[i] * scale                         \
+                                                            : (T)0; /* zero, even of a NaN */      \
     }
 DROPOUT(f32, float)
 DROPOUT(f64, double)
@@ -439,24 +462,24 @@ static void gemm_block_f64(int64_t k, const double *a, const double *b, double *
 
 /* ---- the table ---- */
 
-#define ALL(name)                                                                                                           \
-    {                                                                                                                       \
-        [FY_DTYPE_F32] = name##_f32, [FY_DTYPE_F64] = name##_f64, [FY_DTYPE_I32] = name##_i32, [FY_DTYPE_I64] = name##_i64, \
-        [FY_DTYPE_U8] = name##_u8                                                                                           \
+#define ALL(name)                                                                              \
+    {                                                                                          \
+        [FY_DTYPE_F32] = name##_f32, [FY_DTYPE_F64] = name##_f64, [FY_DTYPE_I32] = name##_i32, \
+        [FY_DTYPE_I64] = name##_i64, [FY_DTYPE_U8] = name##_u8                                 \
     }
-#define ALL_AND_BOOL(name)                                                                                                  \
-    {                                                                                                                       \
-        [FY_DTYPE_F32] = name##_f32, [FY_DTYPE_F64] = name##_f64, [FY_DTYPE_I32] = name##_i32, [FY_DTYPE_I64] = name##_i64, \
-        [FY_DTYPE_U8] = name##_u8, [FY_DTYPE_BOOL] = name##_u8                                                              \
+#define ALL_AND_BOOL(name)                                                                     \
+    {                                                                                          \
+        [FY_DTYPE_F32] = name##_f32, [FY_DTYPE_F64] = name##_f64, [FY_DTYPE_I32] = name##_i32, \
+        [FY_DTYPE_I64] = name##_i64, [FY_DTYPE_U8] = name##_u8, [FY_DTYPE_BOOL] = name##_u8    \
     }
 #define FLOATS(name)                                             \
     {                                                            \
         [FY_DTYPE_F32] = name##_f32, [FY_DTYPE_F64] = name##_f64 \
     }
-#define CAST_ROW(from)                                                                                                     \
-    {                                                                                                                      \
-        cast_##from##_f32, cast_##from##_f64, cast_##from##_f16, cast_##from##_bf16, cast_##from##_i32, cast_##from##_i64, \
-            cast_##from##_u8, cast_##from##_bool                                                                           \
+#define CAST_ROW(from)                                                                 \
+    {                                                                                  \
+        cast_##from##_f32, cast_##from##_f64, cast_##from##_f16, cast_##from##_bf16,   \
+            cast_##from##_i32, cast_##from##_i64, cast_##from##_u8, cast_##from##_bool \
     }
 #define UNARY_AT(op)   [FY_OP_##op - FY_OP_NEG]
 #define BINARY_AT(op)  [FY_OP_##op - FY_OP_ADD]
@@ -464,20 +487,24 @@ static void gemm_block_f64(int64_t k, const double *a, const double *b, double *
 
 const fy__loops_t FY__LOOPS_TABLE = {
     .name = FY__LOOPS_NAME,
-    .unary = { UNARY_AT(NEG) = ALL(neg), UNARY_AT(ABS) = ALL(abs), UNARY_AT(EXP) = FLOATS(exp), UNARY_AT(LOG) = FLOATS(log),
-               UNARY_AT(SQRT) = FLOATS(sqrt), UNARY_AT(TANH) = FLOATS(tanh), UNARY_AT(SIGMOID) = FLOATS(sigmoid),
+    .unary = { UNARY_AT(NEG) = ALL(neg), UNARY_AT(ABS) = ALL(abs), UNARY_AT(EXP) = FLOATS(exp),
+               UNARY_AT(LOG) = FLOATS(log), UNARY_AT(SQRT) = FLOATS(sqrt),
+               UNARY_AT(TANH) = FLOATS(tanh), UNARY_AT(SIGMOID) = FLOATS(sigmoid),
                UNARY_AT(RELU) = FLOATS(relu) },
-    .binary = { BINARY_AT(ADD) = ALL(add), BINARY_AT(SUB) = ALL(sub), BINARY_AT(MUL) = ALL(mul), BINARY_AT(DIV) = FLOATS(div),
-                BINARY_AT(MAXIMUM) = ALL(maximum), BINARY_AT(MINIMUM) = ALL(minimum), BINARY_AT(POW) = FLOATS(pow) },
-    .compare = { COMPARE_AT(EQ) = ALL_AND_BOOL(eq), COMPARE_AT(NE) = ALL_AND_BOOL(ne), COMPARE_AT(LT) = ALL_AND_BOOL(lt),
-                 COMPARE_AT(LE) = ALL_AND_BOOL(le), COMPARE_AT(GT) = ALL_AND_BOOL(gt), COMPARE_AT(GE) = ALL_AND_BOOL(ge) },
+    .binary = { BINARY_AT(ADD) = ALL(add), BINARY_AT(SUB) = ALL(sub), BINARY_AT(MUL) = ALL(mul),
+                BINARY_AT(DIV) = FLOATS(div), BINARY_AT(MAXIMUM) = ALL(maximum),
+                BINARY_AT(MINIMUM) = ALL(minimum), BINARY_AT(POW) = FLOATS(pow) },
+    .compare = { COMPARE_AT(EQ) = ALL_AND_BOOL(eq), COMPARE_AT(NE) = ALL_AND_BOOL(ne),
+                 COMPARE_AT(LT) = ALL_AND_BOOL(lt), COMPARE_AT(LE) = ALL_AND_BOOL(le),
+                 COMPARE_AT(GT) = ALL_AND_BOOL(gt), COMPARE_AT(GE) = ALL_AND_BOOL(ge) },
     .activation = { { relu6_f32, relu6_f64 },
                     { hardsigmoid_f32, hardsigmoid_f64 },
                     { hardswish_f32, hardswish_f64 },
                     { silu_f32, silu_f64 },
                     { gelu_f32, gelu_f64 },
                     { erf_f32, erf_f64 } },
-    .result_backward = { { tanh_backward_f32, tanh_backward_f64 }, { sigmoid_backward_f32, sigmoid_backward_f64 } },
+    .result_backward = { { tanh_backward_f32, tanh_backward_f64 },
+                         { sigmoid_backward_f32, sigmoid_backward_f64 } },
     .activation_backward = { { relu_backward_f32, relu_backward_f64 },
                              { relu6_backward_f32, relu6_backward_f64 },
                              { hardsigmoid_backward_f32, hardsigmoid_backward_f64 },
@@ -488,7 +515,10 @@ const fy__loops_t FY__LOOPS_TABLE = {
     .axpy = { axpy_f32, axpy_f64 },
     .clamp = { clamp_f32, clamp_f64 },
     .clip = { clip_f32, clip_f64 },
-    .step = { { sgd_f32, sgd_f64 }, { sgd_momentum_f32, sgd_momentum_f64 }, { adam_f32, adam_f64 }, { adadelta_f32, adadelta_f64 } },
+    .step = { { sgd_f32, sgd_f64 },
+              { sgd_momentum_f32, sgd_momentum_f64 },
+              { adam_f32, adam_f64 },
+              { adadelta_f32, adadelta_f64 } },
     .cast = { [FY_DTYPE_F32] = CAST_ROW(f32),
               [FY_DTYPE_F64] = CAST_ROW(f64),
               [FY_DTYPE_F16] = CAST_ROW(f16),

@@ -1,5 +1,6 @@
-/* mse_loss and its gradient: mean((pred - target)^2) as one number. Differences, squares and their sum are f64. The range is cut in a fixed number of
- * pieces that are joined in order, so the bits do not depend on the thread count. Of nothing: NaN. */
+/* mse_loss and its gradient: mean((pred - target)^2) as one number. Differences, squares and their
+ * sum are f64. The range is cut in a fixed number of pieces that are joined in order, so the bits
+ * do not depend on the thread count. Of nothing: NaN. */
 #include "backends/kernels/rows.h"
 
 enum { PIECES = 32 };
@@ -22,8 +23,10 @@ static void add_row(const void *context, int64_t n, char *const *ptr, const int6
     for (int64_t done = 0; done < n; done += FY__BLOCK) {
         _Alignas(64) char a[FY__BLOCK * 8], b[FY__BLOCK * 8];
         const int64_t m = n - done < FY__BLOCK ? n - done : FY__BLOCK;
-        fy__stage_in(squares->loops, m, a, squares->compute, ptr[0] + done * stride[0] * ((int64_t)1 << shift), stride[0], squares->dtype);
-        fy__stage_in(squares->loops, m, b, squares->compute, ptr[1] + done * stride[1] * ((int64_t)1 << shift), stride[1], squares->dtype);
+        fy__stage_in(squares->loops, m, a, squares->compute,
+                     ptr[0] + done * stride[0] * ((int64_t)1 << shift), stride[0], squares->dtype);
+        fy__stage_in(squares->loops, m, b, squares->compute,
+                     ptr[1] + done * stride[1] * ((int64_t)1 << shift), stride[1], squares->dtype);
         squares->loops->sum_squares[squares->compute](m, a, b, squares->sum);
     }
 }
@@ -38,12 +41,15 @@ typedef struct pieces {
 static void add_piece(const void *context, int64_t p)
 {
     const pieces_t *pieces = (const pieces_t *)context;
-    const squares_t squares = { pieces->loops, pieces->dtype, fy__compute_dtype(pieces->dtype), &pieces->sums[p] };
-    const int64_t n = pieces->walk->nelem, piece = (n + PIECES - 1) / PIECES, begin = p * piece < n ? p * piece : n;
+    const squares_t squares = { pieces->loops, pieces->dtype, fy__compute_dtype(pieces->dtype),
+                                &pieces->sums[p] };
+    const int64_t n = pieces->walk->nelem, piece = (n + PIECES - 1) / PIECES,
+                  begin = p * piece < n ? p * piece : n;
     fy__walk_range(pieces->walk, begin, begin + piece < n ? begin + piece : n, add_row, &squares);
 }
 
-fy_status_t fy__run_mse_loss(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_mse_loss(const fy_host_api_t *host, const fy__loops_t *loops,
+                             const fy_launch_t *launch)
 {
     const int32_t dtype = launch->src->dtype;
     double sums[PIECES] = { 0 }, total = 0;
@@ -51,7 +57,8 @@ fy_status_t fy__run_mse_loss(const fy_host_api_t *host, const fy__loops_t *loops
     (void)host;
     fy__walk_make(&walk, &launch->src[0], &launch->src[1], 1);
     const pieces_t pieces = { loops, &walk, dtype, sums };
-    fy__for_each(PIECES, fy__threads_for(walk.nelem, fy__serial_of(dtype, 81920)), add_piece, &pieces);
+    fy__for_each(PIECES, fy__threads_for(walk.nelem, fy__serial_of(dtype, 81920)), add_piece,
+                 &pieces);
     for (int p = 0; p < PIECES; p++) total += sums[p];
     total /= (double)walk.nelem;
     fy__stage_out(loops, 1, launch->dst->data, 1, launch->dst->dtype, &total, FY_DTYPE_F64);
@@ -74,9 +81,12 @@ static void block_f64(const fy__map_t *map, int64_t n, void *dst, void *const *s
     for (int64_t i = 0; i < n; i++) d[i] = (a[i] - b[i]) * map->p;
 }
 
-fy_status_t fy__run_mse_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_mse_loss_backward(const fy_host_api_t *host, const fy__loops_t *loops,
+                                      const fy_launch_t *launch)
 {
-    fy__map_t map = { .loops = loops, .block = fy__compute_dtype(launch->dst->dtype) == FY_DTYPE_F64 ? block_f64 : block_f32 };
+    fy__map_t map = { .loops = loops,
+                      .block = fy__compute_dtype(launch->dst->dtype) == FY_DTYPE_F64 ? block_f64
+                                                                                     : block_f32 };
     fy_launch_t differences = *launch; /* elementwise, but for dy */
     double dy;
     (void)host;

@@ -1,5 +1,6 @@
-/* Packed runs: many small pieces lie in one run of bytes with a table that says where each belongs; they are spread (SCATTER) or collected
- * (GATHER). Every address is host memory. Not here: whose table it is and who may read it (transfer/coalesce.c, backend.h). */
+/* Packed runs: many small pieces lie in one run of bytes with a table that says where each belongs;
+ * they are spread (SCATTER) or collected (GATHER). Every address is host memory. Not here: whose
+ * table it is and who may read it (transfer/coalesce.c, backend.h). */
 #include "backends/kernels/family.h"
 
 #include <string.h>
@@ -31,6 +32,7 @@ fy_status_t fy__run_packed(const fy_launch_t *launch)
         .run = (char *)(launch->op == FY_LAUNCH_GATHER ? launch->dst : launch->src)[0].data,
         .gather = launch->op == FY_LAUNCH_GATHER,
     };
-    fy__for_each(attrs->count, fy__threads_for((int64_t)launch->nelem, SERIAL_BYTES), move_piece, &packed);
+    fy__for_each(attrs->count, fy__threads_for((int64_t)launch->nelem, SERIAL_BYTES), move_piece,
+                 &packed);
     return FY_STATUS_OK;
 }

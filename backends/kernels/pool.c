@@ -1,5 +1,6 @@
-/* max_pool2d, avg_pool2d and their gradients, for any strides and float dtypes. Each task is a row of pixels of the result. A gradient finds,
- * for a pixel of x, the windows that contain it. So one thread sums each result in one order, and no two threads write one element.
+/* max_pool2d, avg_pool2d and their gradients, for any strides and float dtypes. Each task is a row
+ * of pixels of the result. A gradient finds, for a pixel of x, the windows that contain it. So one
+ * thread sums each result in one order, and no two threads write one element.
  * Not here: dense f32 (pool_dense.c), convolutions (conv.c). */
 #include <math.h>
 
@@ -8,7 +9,10 @@
 #include "backends/kernels/image.h"
 #include "backends/kernels/pool.h"
 
-enum { CHANNELS = FY__IMAGE_CHANNELS, SERIAL = 4608 /* elements of windows that one thread reads in 20 us */ };
+enum {
+    CHANNELS = FY__IMAGE_CHANNELS,
+    SERIAL = 4608 /* elements of windows that one thread reads in 20 us */
+};
 
 typedef struct range {
     int64_t first, end;
@@ -24,9 +28,11 @@ static range_t window(int64_t at, int64_t stride, int64_t padding, int64_t kerne
 }
 
 /* The windows that contain a pixel. */
-static range_t windows_of(int64_t at, int64_t stride, int64_t padding, int64_t kernel, int64_t count)
+static range_t windows_of(int64_t at, int64_t stride, int64_t padding, int64_t kernel,
+                          int64_t count)
 {
-    const int64_t last = (at + padding) / stride, before = at + padding - kernel; /* windows that begin up to `before` end too early */
+    /* windows that begin up to `before` end too early */
+    const int64_t last = (at + padding) / stride, before = at + padding - kernel;
     return (range_t){ before < 0 ? 0 : before / stride + 1, least(last + 1, count) };
 }
 
@@ -41,7 +47,8 @@ static void take_larger(int64_t n, const double *x, double *best, int64_t *place
 }
 
 /* The largest elements of a window, and the first pixels (row * width + column) that have them. */
-static void find_largest(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c, int64_t nc, double *best, int64_t *place)
+static void find_largest(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c,
+                         int64_t nc, double *best, int64_t *place)
 {
     const range_t rows = window(oh, pool->stride_h, pool->padding_h, pool->kernel_h, pool->h),
                   columns = window(ow, pool->stride_w, pool->padding_w, pool->kernel_w, pool->w);
@@ -63,28 +70,33 @@ static void forward_row(const void *context, int64_t task)
     double sums[CHANNELS], x[CHANNELS];
     int64_t place[CHANNELS];
     for (int64_t ow = 0; ow < pool->ow; ow++) {
-        const range_t columns = window(ow, pool->stride_w, pool->padding_w, pool->kernel_w, pool->w);
+        const range_t columns =
+            window(ow, pool->stride_w, pool->padding_w, pool->kernel_w, pool->w);
         for (int64_t c = 0; c < pool->channels; c += CHANNELS) {
             const int64_t nc = least(CHANNELS, pool->channels - c);
             if (pool->is_max) {
                 find_largest(pool, n, oh, ow, c, nc, sums, place);
-                if (pool->relu) /* relu keeps order, so the largest of relu(x) is relu of the largest */
+                /* relu keeps order, so the largest of relu(x) is relu of the largest */
+                if (pool->relu)
                     for (int64_t i = 0; i < nc; i++) sums[i] = fy__relu_f64(sums[i]);
             } else {
                 for (int64_t i = 0; i < nc; i++) sums[i] = 0;
                 for (int64_t h = rows.first; h < rows.end; h++)
                     for (int64_t w = columns.first; w < columns.end; w++) {
                         fy__image_stage(pool->loops, pool->x, n, h, w, c, nc, x);
-                        for (int64_t i = 0; i < nc; i++) sums[i] += pool->relu ? fy__relu_f64(x[i]) : x[i];
+                        for (int64_t i = 0; i < nc; i++)
+                            sums[i] += pool->relu ? fy__relu_f64(x[i]) : x[i];
                     }
-                for (int64_t i = 0; i < nc; i++) sums[i] /= (double)(pool->kernel_h * pool->kernel_w);
+                for (int64_t i = 0; i < nc; i++)
+                    sums[i] /= (double)(pool->kernel_h * pool->kernel_w);
             }
             fy__image_put(pool->loops, pool->y, n, oh, ow, c, nc, sums, 0);
         }
     }
 }
 
-static void add_window(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c, int64_t nc, int64_t pixel, double *sums)
+static void add_window(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t ow, int64_t c,
+                       int64_t nc, int64_t pixel, double *sums)
 {
     double dy[CHANNELS], best[CHANNELS];
     int64_t place[CHANNELS];
@@ -94,7 +106,10 @@ static void add_window(const fy__pool_t *pool, int64_t n, int64_t oh, int64_t ow
         return;
     }
     find_largest(pool, n, oh, ow, c, nc, best, place);
-    for (int64_t i = 0; i < nc; i++) sums[i] += place[i] != pixel ? 0 : pool->relu ? fy__relu_backward_f64(dy[i], best[i]) : dy[i];
+    for (int64_t i = 0; i < nc; i++)
+        sums[i] += place[i] != pixel ? 0
+                   : pool->relu      ? fy__relu_backward_f64(dy[i], best[i])
+                                     : dy[i];
 }
 
 static void backward_row(const void *context, int64_t task)
@@ -104,27 +119,34 @@ static void backward_row(const void *context, int64_t task)
     const range_t rows = windows_of(h, pool->stride_h, pool->padding_h, pool->kernel_h, pool->oh);
     double sums[CHANNELS], x[CHANNELS];
     for (int64_t w = 0; w < pool->w; w++) {
-        const range_t columns = windows_of(w, pool->stride_w, pool->padding_w, pool->kernel_w, pool->ow);
+        const range_t columns =
+            windows_of(w, pool->stride_w, pool->padding_w, pool->kernel_w, pool->ow);
         for (int64_t c = 0; c < pool->channels; c += CHANNELS) {
             const int64_t nc = least(CHANNELS, pool->channels - c);
             for (int64_t i = 0; i < nc; i++) sums[i] = 0;
             for (int64_t oh = rows.first; oh < rows.end; oh++)
-                for (int64_t ow = columns.first; ow < columns.end; ow++) add_window(pool, n, oh, ow, c, nc, h * pool->w + w, sums);
+                for (int64_t ow = columns.first; ow < columns.end; ow++)
+                    add_window(pool, n, oh, ow, c, nc, h * pool->w + w, sums);
             if (!pool->is_max) {
-                for (int64_t i = 0; i < nc; i++) sums[i] /= (double)(pool->kernel_h * pool->kernel_w);
+                for (int64_t i = 0; i < nc; i++)
+                    sums[i] /= (double)(pool->kernel_h * pool->kernel_w);
                 if (pool->relu) fy__image_stage(pool->loops, pool->x, n, h, w, c, nc, x);
-                for (int64_t i = 0; i < nc && pool->relu; i++) sums[i] = fy__relu_backward_f64(sums[i], x[i]);
+                for (int64_t i = 0; i < nc && pool->relu; i++)
+                    sums[i] = fy__relu_backward_f64(sums[i], x[i]);
             }
             fy__image_put(pool->loops, pool->launch->dst, n, h, w, c, nc, sums, pool->accumulate);
         }
     }
 }
 
-fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops,
+                           const fy_launch_t *launch)
 {
-    const fy_pool2d_attrs_t *attrs = (const fy_pool2d_attrs_t *)launch->attrs; /* those of a gradient begin alike */
+    /* those of a gradient begin alike */
+    const fy_pool2d_attrs_t *attrs = (const fy_pool2d_attrs_t *)launch->attrs;
     const int forward = launch->op == FY_OP_MAX_POOL2D || launch->op == FY_OP_AVG_POOL2D;
-    const fy_desc_t *image = forward ? launch->src : launch->dst, *y = forward ? launch->dst : launch->src;
+    const fy_desc_t *image = forward ? launch->src : launch->dst,
+                    *y = forward ? launch->dst : launch->src;
     (void)host;
     if (launch->nelem == 0) return FY_STATUS_OK;
     const fy__pool_t pool = { .loops = loops,
@@ -145,13 +167,16 @@ fy_status_t fy__run_pool2d(const fy_host_api_t *host, const fy__loops_t *loops, 
                               .stride_w = attrs->stride_w ? attrs->stride_w : attrs->kernel_w,
                               .padding_h = attrs->padding_h,
                               .padding_w = attrs->padding_w,
-                              .is_max = launch->op == FY_OP_MAX_POOL2D || launch->op == FY_OP_MAX_POOL2D_BACKWARD,
+                              .is_max = launch->op == FY_OP_MAX_POOL2D ||
+                                        launch->op == FY_OP_MAX_POOL2D_BACKWARD,
                               .is_forward = forward,
                               .relu = attrs->activation == FY_ACTIVATION_RELU,
                               .accumulate = (launch->accumulate & 1u) != 0 };
     if (fy__pool_dense(&pool)) return FY_STATUS_OK;
     const int64_t nrows = pool.images * (forward ? pool.oh : pool.h);
-    const int64_t row = (fy__desc_nelem(y) / (nrows ? nrows : 1) + 1) * pool.kernel_h * pool.kernel_w;
-    fy__for_each(nrows, fy__threads_for(nrows * row, SERIAL), forward ? forward_row : backward_row, &pool);
+    const int64_t row = (fy__desc_nelem(y) / (nrows ? nrows : 1) + 1) * pool.kernel_h *
+                        pool.kernel_w;
+    fy__for_each(nrows, fy__threads_for(nrows * row, SERIAL), forward ? forward_row : backward_row,
+                 &pool);
     return FY_STATUS_OK;
 }

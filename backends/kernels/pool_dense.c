@@ -1,5 +1,6 @@
-/* Pooling of dense f32 images without padding, channels in vectors: what networks do. Each task is a row of windows; gradients only of windows
- * that do not overlap, so that no two of them write one pixel. Sums of an average are f32 here: few terms, one order.
+/* Pooling of dense f32 images without padding, channels in vectors: what networks do. Each task is
+ * a row of windows; gradients only of windows that do not overlap, so that no two of them write one
+ * pixel. Sums of an average are f32 here: few terms, one order.
  * Not here: the vectors (loops_image.h), everything else (pool.c). */
 #include <string.h>
 
@@ -51,15 +52,19 @@ static void forward_row(const void *context, int64_t i)
     task->run(&row);
 }
 
-/* The rows of pixels up to the next row of windows are this task's. Where no window is, the gradient is 0. */
+/* The rows of pixels up to the next row of windows are this task's. Where no window is, the
+ * gradient is 0. */
 static void backward_row(const void *context, int64_t i)
 {
     const task_t *task = (const task_t *)context;
     const fy__pool_t *p = task->pool;
     const fy__pool_row_t row = row_of(task, i);
-    const int64_t oh = i % p->oh, end = oh + 1 == p->oh ? p->h : (oh + 1) * p->stride_h, nrows = end - oh * p->stride_h;
-    const int is_covered = nrows == p->kernel_h && p->stride_w == p->kernel_w && p->ow * p->stride_w == p->w;
-    if (!is_covered && !p->accumulate) memset(row.out, 0, (size_t)(nrows * row.row) * sizeof(float));
+    const int64_t oh = i % p->oh, end = oh + 1 == p->oh ? p->h : (oh + 1) * p->stride_h,
+                  nrows = end - oh * p->stride_h;
+    const int is_covered = nrows == p->kernel_h && p->stride_w == p->kernel_w &&
+                           p->ow * p->stride_w == p->w;
+    if (!is_covered && !p->accumulate)
+        memset(row.out, 0, (size_t)(nrows * row.row) * sizeof(float));
     task->run(&row);
 }
 
@@ -68,17 +73,22 @@ int fy__pool_dense(const fy__pool_t *pool)
     const fy__loops_t *loops = pool->loops;
     const fy_desc_t *dst = pool->launch->dst;
     const int overlaps = pool->stride_h < pool->kernel_h || pool->stride_w < pool->kernel_w;
-    if (pool->padding_h || pool->padding_w || (!pool->is_forward && overlaps) || pool->kernel_h * pool->kernel_w > INT32_MAX) return 0;
-    if ((pool->x && !is_dense_f32(pool->x)) || !is_dense_f32(pool->y) || !is_dense_f32(dst)) return 0;
+    if (pool->padding_h || pool->padding_w || (!pool->is_forward && overlaps) ||
+        pool->kernel_h * pool->kernel_w > INT32_MAX)
+        return 0;
+    if ((pool->x && !is_dense_f32(pool->x)) || !is_dense_f32(pool->y) || !is_dense_f32(dst))
+        return 0;
     const task_t task = { .pool = pool,
-                          .run = pool->is_forward ? (pool->is_max ? loops->max_pool_f32 : loops->avg_pool_f32)
-                                 : pool->is_max   ? loops->max_pool_backward_f32
-                                                  : loops->avg_pool_backward_f32,
+                          .run = pool->is_forward
+                                     ? (pool->is_max ? loops->max_pool_f32 : loops->avg_pool_f32)
+                                 : pool->is_max ? loops->max_pool_backward_f32
+                                                : loops->avg_pool_backward_f32,
                           .out = (float *)dst->data,
                           .x = pool->x ? (const float *)pool->x->data : NULL,
                           .dy = pool->is_forward ? NULL : (const float *)pool->y->data };
     const int64_t nrows = pool->images * pool->oh;
-    const int threads = fy__threads_for(pool->images * pool->h * pool->w * pool->channels, pool->is_forward ? SERIAL : SERIAL / 2);
+    const int threads = fy__threads_for(pool->images * pool->h * pool->w * pool->channels,
+                                        pool->is_forward ? SERIAL : SERIAL / 2);
     fy__for_each(nrows, threads, pool->is_forward ? forward_row : backward_row, &task);
     return 1;
 }

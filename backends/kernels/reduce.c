@@ -1,7 +1,9 @@
-/* sum, mean, norm, max, min over any set of axes. Fused axes are split into kept ones and reduced ones; if the innermost axis is reduced, rows are
- * folded into one number (fold_rows), else columns are folded side by side (fold_columns), so that memory is read in order either way.
- * Floats are summed in f64, integers in i64. When few outputs fold much, the reduced range is cut in a fixed number of pieces and their
- * results are combined in order: bits do not depend on the thread count. */
+/* sum, mean, norm, max, min over any set of axes. Fused axes are split into kept ones and reduced
+ * ones; if the innermost axis is reduced, rows are folded into one number (fold_rows), else columns
+ * are folded side by side (fold_columns), so that memory is read in order either way.
+ * Floats are summed in f64, integers in i64. When few outputs fold much, the reduced range is cut
+ * in a fixed number of pieces and their results are combined in order: bits do not depend on the
+ * thread count. */
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +14,8 @@ enum { COLUMNS = 128, PIECES = 32, PIECE_MIN = 16384, SERIAL = 81920 };
 
 typedef struct axes {
     int rank;
-    int64_t dims[FY_INDEX_RANK], src[FY_INDEX_RANK], dst[FY_INDEX_RANK]; /* lengths and strides; rank may be 0 */
+    /* lengths and strides; rank may be 0 */
+    int64_t dims[FY_INDEX_RANK], src[FY_INDEX_RANK], dst[FY_INDEX_RANK];
     int64_t nelem;
 } axes_t;
 
@@ -78,13 +81,16 @@ static void split_axes(reduce_t *reduce)
 static void fold_start(const reduce_t *reduce, fold_t *fold, const char *first)
 {
     memset(fold, 0, sizeof *fold);
-    if (!reduce->is_sum) fy__stage_in(reduce->loops, 1, fold, reduce->compute, first, 1, reduce->dtype);
+    if (!reduce->is_sum)
+        fy__stage_in(reduce->loops, 1, fold, reduce->compute, first, 1, reduce->dtype);
 }
 
-static void fold_run(const reduce_t *reduce, int64_t n, const char *src, int64_t stride, fold_t *fold)
+static void fold_run(const reduce_t *reduce, int64_t n, const char *src, int64_t stride,
+                     fold_t *fold)
 {
     const fy__loops_t *loops = reduce->loops;
-    const fy__loop1_fn extreme = (reduce->launch->op == FY_OP_MAX ? loops->max_row : loops->min_row)[reduce->compute];
+    const fy__loop1_fn extreme =
+        (reduce->launch->op == FY_OP_MAX ? loops->max_row : loops->min_row)[reduce->compute];
     if (stride == 1 && reduce->dtype == reduce->compute) {
         if (reduce->is_sum)
             reduce->sum_row(n, src, &fold->sum);
@@ -95,7 +101,8 @@ static void fold_run(const reduce_t *reduce, int64_t n, const char *src, int64_t
     for (int64_t done = 0; done < n; done += FY__BLOCK) {
         _Alignas(64) char block[FY__BLOCK * 8];
         const int64_t m = n - done < FY__BLOCK ? n - done : FY__BLOCK;
-        fy__stage_in(loops, m, block, reduce->compute, src + done * stride * ((int64_t)1 << reduce->shift), stride, reduce->dtype);
+        fy__stage_in(loops, m, block, reduce->compute,
+                     src + done * stride * ((int64_t)1 << reduce->shift), stride, reduce->dtype);
         if (reduce->is_sum)
             reduce->sum_row(m, block, &fold->sum);
         else
@@ -104,12 +111,15 @@ static void fold_run(const reduce_t *reduce, int64_t n, const char *src, int64_t
 }
 
 /* Elements begin .. end-1 of the reduced range, behind `base`. */
-static void fold_range(const reduce_t *reduce, const char *base, int64_t begin, int64_t end, fold_t *fold)
+static void fold_range(const reduce_t *reduce, const char *base, int64_t begin, int64_t end,
+                       fold_t *fold)
 {
     const axes_t *axes = &reduce->reduced;
-    const int64_t inner = axes->rank ? axes->dims[axes->rank - 1] : 1, stride = axes->rank ? axes->src[axes->rank - 1] : 1;
+    const int64_t inner = axes->rank ? axes->dims[axes->rank - 1] : 1,
+                  stride = axes->rank ? axes->src[axes->rank - 1] : 1;
     while (begin < end) {
-        const int64_t skip = begin % inner, n = inner - skip < end - begin ? inner - skip : end - begin;
+        const int64_t skip = begin % inner,
+                      n = inner - skip < end - begin ? inner - skip : end - begin;
         const int64_t offset = fy__offset_of(begin, axes->rank, axes->dims, axes->src);
         fold_run(reduce, n, base + offset * ((int64_t)1 << reduce->shift), stride, fold);
         begin += n;
@@ -123,7 +133,8 @@ static void fold_join(const reduce_t *reduce, fold_t *into, const fold_t *from)
     else if (reduce->is_sum)
         into->sum.i = (int64_t)((uint64_t)into->sum.i + (uint64_t)from->sum.i);
     else
-        (reduce->launch->op == FY_OP_MAX ? reduce->loops->max_row : reduce->loops->min_row)[reduce->compute](1, into, from);
+        (reduce->launch->op == FY_OP_MAX ? reduce->loops->max_row
+                                         : reduce->loops->min_row)[reduce->compute](1, into, from);
 }
 
 /* ---- writing results ---- */
@@ -132,13 +143,17 @@ static void write_result(const reduce_t *reduce, int64_t output, const fold_t *f
 {
     const fy_desc_t *dst = reduce->launch->dst;
     char *at = (char *)dst->data +
-               fy__offset_of(output, reduce->kept.rank, reduce->kept.dims, reduce->kept.dst) * ((int64_t)1 << fy__log2_size(dst->dtype));
+               fy__offset_of(output, reduce->kept.rank, reduce->kept.dims, reduce->kept.dst) *
+                   ((int64_t)1 << fy__log2_size(dst->dtype));
     const int accumulate = (reduce->launch->accumulate & 1u) != 0 && reduce->is_sum;
-    if (!reduce->is_sum || !fy__is_float(dst->dtype)) { /* i64 sums and extremes keep their type, up to half precision */
-        fy__stage_out(reduce->loops, 1, at, 1, dst->dtype, fold, reduce->is_sum ? FY_DTYPE_I64 : reduce->compute);
+    /* i64 sums and extremes keep their type, up to half precision */
+    if (!reduce->is_sum || !fy__is_float(dst->dtype)) {
+        fy__stage_out(reduce->loops, 1, at, 1, dst->dtype, fold,
+                      reduce->is_sum ? FY_DTYPE_I64 : reduce->compute);
         return;
     }
-    double value = reduce->launch->op == FY_OP_MEAN ? fold->sum.f / (double)reduce->count : fold->sum.f;
+    double value = reduce->launch->op == FY_OP_MEAN ? fold->sum.f / (double)reduce->count
+                                                    : fold->sum.f;
     if (reduce->is_norm) value = sqrt(value);
     if (accumulate) {
         double old;
@@ -148,13 +163,15 @@ static void write_result(const reduce_t *reduce, int64_t output, const fold_t *f
     fy__stage_out(reduce->loops, 1, at, 1, dst->dtype, &value, FY_DTYPE_F64);
 }
 
-/* The sums of n neighbours that lie side by side in a float dst: the same arithmetic, in one go. n <= COLUMNS */
+/* The sums of n neighbours that lie side by side in a float dst: the same arithmetic, in one go. n
+ * <= COLUMNS */
 static void write_sums(const reduce_t *reduce, int64_t first, int64_t n, double *sums)
 {
     const fy__loops_t *loops = reduce->loops;
     const fy_desc_t *dst = reduce->launch->dst;
     const axes_t *kept = &reduce->kept;
-    char *at = (char *)dst->data + fy__offset_of(first, kept->rank, kept->dims, kept->dst) * ((int64_t)1 << fy__log2_size(dst->dtype));
+    char *at = (char *)dst->data + fy__offset_of(first, kept->rank, kept->dims, kept->dst) *
+                                       ((int64_t)1 << fy__log2_size(dst->dtype));
     if (reduce->launch->op == FY_OP_MEAN)
         for (int64_t j = 0; j < n; j++) sums[j] /= (double)reduce->count;
     if (reduce->is_norm)
@@ -172,7 +189,8 @@ static void write_sums(const reduce_t *reduce, int64_t first, int64_t n, double 
 static const char *source_of(const reduce_t *reduce, int64_t output)
 {
     return (const char *)reduce->launch->src->data +
-           fy__offset_of(output, reduce->kept.rank, reduce->kept.dims, reduce->kept.src) * ((int64_t)1 << reduce->shift);
+           fy__offset_of(output, reduce->kept.rank, reduce->kept.dims, reduce->kept.src) *
+               ((int64_t)1 << reduce->shift);
 }
 
 static void fold_output(const void *context, int64_t output)
@@ -196,7 +214,8 @@ static void fold_piece(const void *context, int64_t p)
 {
     const pieces_t *pieces = (const pieces_t *)context;
     const int64_t count = pieces->reduce->count, piece = (count + PIECES - 1) / PIECES;
-    const int64_t begin = p * piece < count ? p * piece : count, end = begin + piece < count ? begin + piece : count;
+    const int64_t begin = p * piece < count ? p * piece : count,
+                  end = begin + piece < count ? begin + piece : count;
     fold_start(pieces->reduce, &pieces->folds[p], pieces->base);
     fold_range(pieces->reduce, pieces->base, begin, end, &pieces->folds[p]);
 }
@@ -205,23 +224,28 @@ static void fold_output_in_pieces(const reduce_t *reduce, int64_t output)
 {
     fold_t folds[PIECES];
     const pieces_t pieces = { reduce, source_of(reduce, output), folds };
-    fy__for_each(PIECES, fy__threads_for(reduce->count, fy__serial_of(reduce->dtype, SERIAL)), fold_piece, &pieces);
+    fy__for_each(PIECES, fy__threads_for(reduce->count, fy__serial_of(reduce->dtype, SERIAL)),
+                 fold_piece, &pieces);
     for (int p = 1; p < PIECES; p++) fold_join(reduce, &folds[0], &folds[p]);
     write_result(reduce, output, &folds[0]);
 }
 
-/* Outputs first .. first + n - 1, neighbours along the innermost kept axis, whose source stride is 1. */
+/* Outputs first .. first + n - 1, neighbours along the innermost kept axis, whose source stride is
+ * 1. */
 static void fold_columns(const reduce_t *reduce, int64_t first, int64_t n)
 {
     const fy__loops_t *loops = reduce->loops;
-    const fy__loop2_fn best = loops->binary[(reduce->launch->op == FY_OP_MAX ? FY_OP_MAXIMUM : FY_OP_MINIMUM) - FY_OP_ADD][reduce->compute];
+    const fy__loop2_fn best =
+        loops->binary[(reduce->launch->op == FY_OP_MAX ? FY_OP_MAXIMUM : FY_OP_MINIMUM) - FY_OP_ADD]
+                     [reduce->compute];
     const int size_shift = fy__log2_size(reduce->compute);
     const char *base = source_of(reduce, first);
     fy__sum_t sums[COLUMNS];
     _Alignas(64) char extremes[COLUMNS * 8], block[COLUMNS * 8];
     memset(sums, 0, sizeof sums);
     for (int64_t i = 0; i < reduce->count; i++) {
-        const int64_t offset = fy__offset_of(i, reduce->reduced.rank, reduce->reduced.dims, reduce->reduced.src);
+        const int64_t offset =
+            fy__offset_of(i, reduce->reduced.rank, reduce->reduced.dims, reduce->reduced.src);
         const void *line = base + offset * ((int64_t)1 << reduce->shift);
         if (reduce->dtype != reduce->compute) {
             fy__stage_in(loops, n, block, reduce->compute, line, 1, reduce->dtype);
@@ -234,7 +258,8 @@ static void fold_columns(const reduce_t *reduce, int64_t first, int64_t n)
         else
             best(n, extremes, extremes, line);
     }
-    if (reduce->is_sum && fy__is_float(reduce->launch->dst->dtype) && reduce->kept.dst[reduce->kept.rank - 1] == 1) {
+    if (reduce->is_sum && fy__is_float(reduce->launch->dst->dtype) &&
+        reduce->kept.dst[reduce->kept.rank - 1] == 1) {
         double values[COLUMNS];
         for (int64_t j = 0; j < n; j++) values[j] = sums[j].f;
         write_sums(reduce, first, n, values);
@@ -254,45 +279,56 @@ static void fold_columns(const reduce_t *reduce, int64_t first, int64_t n)
 static void fold_strip(const void *context, int64_t strip)
 {
     const reduce_t *reduce = (const reduce_t *)context;
-    const int64_t inner = reduce->kept.dims[reduce->kept.rank - 1], across = (inner + COLUMNS - 1) / COLUMNS;
-    const int64_t begin = strip % across * COLUMNS, n = inner - begin < COLUMNS ? inner - begin : COLUMNS;
+    const int64_t inner = reduce->kept.dims[reduce->kept.rank - 1],
+                  across = (inner + COLUMNS - 1) / COLUMNS;
+    const int64_t begin = strip % across * COLUMNS,
+                  n = inner - begin < COLUMNS ? inner - begin : COLUMNS;
     fold_columns(reduce, strip / across * inner + begin, n);
 }
 
 static fy_status_t run(const fy__loops_t *loops, const fy_launch_t *launch, int is_sum)
 {
-    reduce_t reduce = { .loops = loops, .launch = launch, .is_sum = is_sum, .dtype = launch->src->dtype };
+    reduce_t reduce = {
+        .loops = loops, .launch = launch, .is_sum = is_sum, .dtype = launch->src->dtype
+    };
     reduce.compute = fy__compute_dtype(reduce.dtype);
     reduce.shift = fy__log2_size(reduce.dtype);
     reduce.is_norm = launch->op == FY_OP_NORM;
     if (is_sum) {
-        reduce.sum_row = reduce.is_norm ? loops->square_row[reduce.compute] : loops->sum_row[reduce.compute];
-        reduce.sum_columns = reduce.is_norm ? loops->square_columns[reduce.compute] : loops->sum_columns[reduce.compute];
+        reduce.sum_row = reduce.is_norm ? loops->square_row[reduce.compute]
+                                        : loops->sum_row[reduce.compute];
+        reduce.sum_columns = reduce.is_norm ? loops->square_columns[reduce.compute]
+                                            : loops->sum_columns[reduce.compute];
     }
     split_axes(&reduce);
     const axes_t *kept = &reduce.kept, *reduced = &reduce.reduced;
     if (kept->nelem == 0 || (reduce.count == 0 && !is_sum)) return FY_STATUS_OK;
     const int64_t kept_stride = kept->rank ? kept->src[kept->rank - 1] : 0;
     const int64_t reduced_stride = reduced->rank ? reduced->src[reduced->rank - 1] : 0;
-    const int threads = fy__threads_for(kept->nelem * (reduce.count + 8), fy__serial_of(reduce.dtype, SERIAL));
+    const int threads =
+        fy__threads_for(kept->nelem * (reduce.count + 8), fy__serial_of(reduce.dtype, SERIAL));
     if (kept_stride == 1 && reduced_stride != 1 && reduce.count > 0) {
         const int64_t inner = kept->dims[kept->rank - 1];
-        fy__for_each((inner + COLUMNS - 1) / COLUMNS * (kept->nelem / inner), threads, fold_strip, &reduce);
+        fy__for_each((inner + COLUMNS - 1) / COLUMNS * (kept->nelem / inner), threads, fold_strip,
+                     &reduce);
     } else if (reduce.count >= 2 * PIECE_MIN && kept->nelem < PIECES) {
-        for (int64_t output = 0; output < kept->nelem; output++) fold_output_in_pieces(&reduce, output);
+        for (int64_t output = 0; output < kept->nelem; output++)
+            fold_output_in_pieces(&reduce, output);
     } else {
         fy__for_each(kept->nelem, threads, fold_output, &reduce);
     }
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__run_sum(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_sum(const fy_host_api_t *host, const fy__loops_t *loops,
+                        const fy_launch_t *launch)
 {
     (void)host;
     return run(loops, launch, 1);
 }
 
-fy_status_t fy__run_extreme(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_extreme(const fy_host_api_t *host, const fy__loops_t *loops,
+                            const fy_launch_t *launch)
 {
     (void)host;
     return run(loops, launch, 0);

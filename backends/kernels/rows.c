@@ -1,5 +1,6 @@
 /* Walking strided operands by rows, and staging blocks of them; see rows.h.
- * Threads get contiguous ranges of the linear index, so a thread's first and last rows may be partial. */
+ * Threads get contiguous ranges of the linear index, so a thread's first and last rows may be
+ * partial. */
 #include "backends/kernels/rows.h"
 
 #include <string.h>
@@ -18,7 +19,8 @@ void fy__walk_make(fy__walk_t *walk, const fy_desc_t *dst, const fy_desc_t *src,
     fy__index_make(&walk->index, dst->rank, dst->dims, nsrc + 1, strides);
 }
 
-void fy__walk_range(const fy__walk_t *walk, int64_t begin, int64_t end, fy__row_fn row, const void *context)
+void fy__walk_range(const fy__walk_t *walk, int64_t begin, int64_t end, fy__row_fn row,
+                    const void *context)
 {
     const fy__index_t *index = &walk->index;
     const int last = index->rank - 1, noperands = index->noperands;
@@ -36,16 +38,19 @@ void fy__walk_range(const fy__walk_t *walk, int64_t begin, int64_t end, fy__row_
         stride[k] = index->strides[k][last];
     }
     for (;;) {
-        const int64_t left = index->dims[last] - at[last], n = left < end - begin ? left : end - begin;
+        const int64_t left = index->dims[last] - at[last],
+                      n = left < end - begin ? left : end - begin;
         row(context, n, ptr, stride);
         begin += n;
         if (begin == end) return;
         /* To the start of the next row: this axis back to 0, then carry. */
-        for (int k = 0; k < noperands; k++) ptr[k] -= at[last] * stride[k] * ((int64_t)1 << walk->log2_size[k]);
+        for (int k = 0; k < noperands; k++)
+            ptr[k] -= at[last] * stride[k] * ((int64_t)1 << walk->log2_size[k]);
         at[last] = 0;
         for (int axis = last - 1; axis >= 0; axis--) {
             const int64_t back = ++at[axis] == index->dims[axis] ? index->dims[axis] - 1 : -1;
-            for (int k = 0; k < noperands; k++) ptr[k] -= back * index->strides[k][axis] * ((int64_t)1 << walk->log2_size[k]);
+            for (int k = 0; k < noperands; k++)
+                ptr[k] -= back * index->strides[k][axis] * ((int64_t)1 << walk->log2_size[k]);
             if (back < 0) break;
             at[axis] = 0;
         }
@@ -63,14 +68,16 @@ void fy__walk_all(const fy__walk_t *walk, int64_t serial, fy__row_fn row, const 
     const int64_t piece = (n / threads + 64) / 64 * 64; /* no two threads write one cache line */
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int t = 0; t < threads; t++) {
-        const int64_t begin = t * piece, end = t == threads - 1 || begin + piece > n ? n : begin + piece;
+        const int64_t begin = t * piece,
+                      end = t == threads - 1 || begin + piece > n ? n : begin + piece;
         fy__walk_range(walk, begin, end, row, context);
     }
 }
 
 /* ---- staging ---- */
 
-void fy__stage_in(const fy__loops_t *loops, int64_t n, void *dst, int32_t to, const void *src, int64_t stride, int32_t from)
+void fy__stage_in(const fy__loops_t *loops, int64_t n, void *dst, int32_t to, const void *src,
+                  int64_t stride, int32_t from)
 {
     _Alignas(64) char packed[FY__BLOCK * 8];
     const int k = fy__log2_size(from);
@@ -84,7 +91,8 @@ void fy__stage_in(const fy__loops_t *loops, int64_t n, void *dst, int32_t to, co
     }
 }
 
-void fy__stage_out(const fy__loops_t *loops, int64_t n, void *dst, int64_t stride, int32_t to, const void *src, int32_t from)
+void fy__stage_out(const fy__loops_t *loops, int64_t n, void *dst, int64_t stride, int32_t to,
+                   const void *src, int32_t from)
 {
     _Alignas(64) char packed[FY__BLOCK * 8];
     const int k = fy__log2_size(to);
@@ -105,7 +113,8 @@ static void map_row(const void *context, int64_t n, char *const *ptr, const int6
     int direct[FY_INDEX_OPERANDS], all_direct = 1;
     void *operand[FY_INDEX_OPERANDS];
     for (int k = 0; k < map->noperands; k++) {
-        direct[k] = (stride[k] == 1 || n == 1) && map->dtype[k] == map->compute[k] && (k > 0 || !map->accumulate);
+        direct[k] = (stride[k] == 1 || n == 1) && map->dtype[k] == map->compute[k] &&
+                    (k > 0 || !map->accumulate);
         all_direct &= direct[k];
         operand[k] = ptr[k];
     }
@@ -113,15 +122,19 @@ static void map_row(const void *context, int64_t n, char *const *ptr, const int6
         map->block(map, n, operand[0], operand + 1);
         return;
     }
-    /* NOLINTBEGIN(clang-analyzer-core.*): a walk hands on a pointer and a stride for each operand */
+    /* NOLINTBEGIN(clang-analyzer-core.*): a walk hands on a pointer and a stride for each
+     * operand */
     for (int64_t done = 0; done < n; done += FY__BLOCK) {
         const int64_t m = n - done < FY__BLOCK ? n - done : FY__BLOCK;
         char *at[FY_INDEX_OPERANDS];
         for (int k = 0; k < map->noperands; k++) {
             at[k] = ptr[k] + done * stride[k] * ((int64_t)1 << fy__log2_size(map->dtype[k]));
             operand[k] = direct[k] ? at[k] : buffer[k];
-            const int reads = k == 0 ? map->reads_dst : stride[k] != 0 || done == 0; /* a repeated element is staged once */
-            if (!direct[k] && reads) fy__stage_in(map->loops, m, buffer[k], map->compute[k], at[k], stride[k], map->dtype[k]);
+            /* a repeated element is staged once */
+            const int reads = k == 0 ? map->reads_dst : stride[k] != 0 || done == 0;
+            if (!direct[k] && reads)
+                fy__stage_in(map->loops, m, buffer[k], map->compute[k], at[k], stride[k],
+                             map->dtype[k]);
         }
         map->block(map, m, operand[0], operand + 1);
         if (direct[0]) continue;
@@ -142,17 +155,21 @@ static void map_direct_row(const void *context, int64_t n, char *const *ptr, con
     void *src[FY_INDEX_OPERANDS - 1] = { NULL };
     (void)stride;
     for (int k = 1; k < map->noperands; k++)
-        src[k - 1] = ptr[k]; /* NOLINT(clang-analyzer-core.uninitialized.Assign): a walk sets noperands */
+        /* NOLINT(clang-analyzer-core.uninitialized.Assign): a walk sets noperands */
+        src[k - 1] = ptr[k];
     map->block(map, n, ptr[0], src);
 }
 
-/* Dense operands of the dtypes that are computed in, to be added to, and few: blocks, without a walk. */
+/* Dense operands of the dtypes that are computed in, to be added to, and few: blocks, without a
+ * walk. */
 static int accumulate_dense(const fy__map_t *map, const fy_launch_t *launch, int64_t serial)
 {
     const int64_t n = (int64_t)launch->nelem;
     const int32_t dtype = launch->dst->dtype;
     const int shift = fy__log2_size(dtype);
-    if (!(launch->flags & FY_LAUNCH_DENSE) || dtype != map->compute[0] || fy__threads_for(n, serial) != 1) return 0;
+    if (!(launch->flags & FY_LAUNCH_DENSE) || dtype != map->compute[0] ||
+        fy__threads_for(n, serial) != 1)
+        return 0;
     for (int k = 1; k <= launch->nsrc; k++)
         if (map->dtype[k] != dtype) return 0;
     for (int64_t done = 0; done < n; done += FY__BLOCK) {
@@ -160,7 +177,8 @@ static int accumulate_dense(const fy__map_t *map, const fy_launch_t *launch, int
         void *src[FY_INDEX_OPERANDS - 1];
         const int64_t m = n - done < FY__BLOCK ? n - done : FY__BLOCK;
         char *dst = (char *)launch->dst->data + done * ((int64_t)1 << shift);
-        for (int k = 1; k <= launch->nsrc; k++) src[k - 1] = (char *)launch->src[k - 1].data + done * ((int64_t)1 << shift);
+        for (int k = 1; k <= launch->nsrc; k++)
+            src[k - 1] = (char *)launch->src[k - 1].data + done * ((int64_t)1 << shift);
         map->block(map, m, sum, src);
         map->loops->binary[0][dtype](m, dst, dst, sum); /* add */
     }
@@ -171,7 +189,8 @@ void fy__map_run(fy__map_t *map, const fy_launch_t *launch, int64_t serial)
 {
     fy__walk_t walk;
     serial = fy__serial_of(launch->dst->dtype, serial);
-    map->accumulate = (launch->accumulate & 1u) != 0 && !map->keeps_bytes && fy__is_float(launch->dst->dtype);
+    map->accumulate = (launch->accumulate & 1u) != 0 && !map->keeps_bytes &&
+                      fy__is_float(launch->dst->dtype);
     for (int k = 0; k <= launch->nsrc; k++) {
         map->dtype[k] = k == 0 ? launch->dst->dtype : launch->src[k - 1].dtype;
         map->compute[k] = map->keeps_bytes ? map->dtype[k] : fy__compute_dtype(map->dtype[k]);
@@ -181,7 +200,8 @@ void fy__map_run(fy__map_t *map, const fy_launch_t *launch, int64_t serial)
     map->noperands = walk.index.noperands;
     int direct = !map->accumulate;
     for (int k = 0; k < map->noperands; k++) {
-        direct &= walk.index.strides[k][walk.index.rank - 1] == 1 && map->dtype[k] == map->compute[k];
+        direct &= walk.index.strides[k][walk.index.rank - 1] == 1 &&
+                  map->dtype[k] == map->compute[k];
     }
     fy__walk_all(&walk, serial, direct ? map_direct_row : map_row, map);
 }

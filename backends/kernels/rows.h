@@ -1,5 +1,6 @@
-/* Elementwise work on operands of any stride and dtype, by rows: fused axes are walked, the innermost one is handed on as a row; what is
- * not contiguous or not of the dtype that is computed in goes through small buffers on the stack, block by block.
+/* Elementwise work on operands of any stride and dtype, by rows: fused axes are walked, the
+ * innermost one is handed on as a row; what is not contiguous or not of the dtype that is computed
+ * in goes through small buffers on the stack, block by block.
  * Not here: what is computed (elementwise.c), and how a flat loop looks (loops.h). */
 #ifndef FERRY_BACKENDS_KERNELS_ROWS_H_
 #define FERRY_BACKENDS_KERNELS_ROWS_H_
@@ -7,9 +8,11 @@
 #include "backends/formulas/index.h"
 #include "backends/kernels/family.h"
 
-#define FY__BLOCK 256 /* elements staged at once: four operands and a temporary are 10 KiB of stack */
+#define FY__BLOCK \
+    256 /* elements staged at once: four operands and a temporary are 10 KiB of stack */
 
-/* Called for each row: `n` elements, operand k from ptr[k] on with stride[k] elements between neighbours. */
+/* Called for each row: `n` elements, operand k from ptr[k] on with stride[k] elements between
+ * neighbours. */
 typedef void (*fy__row_fn)(const void *context, int64_t n, char *const *ptr, const int64_t *stride);
 
 typedef struct fy__walk {
@@ -22,7 +25,8 @@ typedef struct fy__walk {
 /* Operands of one shape (a repeating one has stride 0). 1 + nsrc <= FY_INDEX_OPERANDS. */
 void fy__walk_make(fy__walk_t *walk, const fy_desc_t *dst, const fy_desc_t *src, int nsrc);
 /* Elements begin .. end-1 in row-major order, on the calling thread. */
-void fy__walk_range(const fy__walk_t *walk, int64_t begin, int64_t end, fy__row_fn row, const void *context);
+void fy__walk_range(const fy__walk_t *walk, int64_t begin, int64_t end, fy__row_fn row,
+                    const void *context);
 /* All elements, on as many threads as fy__threads_for(nelem, serial) says. */
 void fy__walk_all(const fy__walk_t *walk, int64_t serial, fy__row_fn row, const void *context);
 
@@ -36,9 +40,12 @@ typedef struct fy__map {
     fy__block_fn block;
     int noperands;
     int32_t dtype[FY_INDEX_OPERANDS], compute[FY_INDEX_OPERANDS]; /* as stored, as computed */
-    int accumulate;                                               /* dst += result: a float dst; reads dst */
-    int keeps_bytes;                                              /* half precision is not widened (where, cast) */
-    int reads_dst;                                                /* the block function updates dst in place (axpy) */
+    /* dst += result: a float dst; reads dst */
+    int accumulate;
+    /* half precision is not widened (where, cast) */
+    int keeps_bytes;
+    /* the block function updates dst in place (axpy) */
+    int reads_dst;
     union {
         fy__loop1_fn one;
         fy__loop2_fn two;
@@ -52,8 +59,11 @@ typedef struct fy__map {
 void fy__map_run(fy__map_t *map, const fy_launch_t *launch, int64_t serial);
 void fy__map_accumulate(const fy__loops_t *loops, const fy_launch_t *launch); /* dst += src */
 
-/* n elements from a strided place of dtype `from` to a contiguous one of dtype `to`; and back. n <= FY__BLOCK. */
-void fy__stage_in(const fy__loops_t *loops, int64_t n, void *dst, int32_t to, const void *src, int64_t stride, int32_t from);
-void fy__stage_out(const fy__loops_t *loops, int64_t n, void *dst, int64_t stride, int32_t to, const void *src, int32_t from);
+/* n elements from a strided place of dtype `from` to a contiguous one of dtype `to`; and back. n <=
+ * FY__BLOCK. */
+void fy__stage_in(const fy__loops_t *loops, int64_t n, void *dst, int32_t to, const void *src,
+                  int64_t stride, int32_t from);
+void fy__stage_out(const fy__loops_t *loops, int64_t n, void *dst, int64_t stride, int32_t to,
+                   const void *src, int32_t from);
 
 #endif

@@ -1,5 +1,6 @@
-/* The set of noted shapes: open addressing over hashes, filled by compare-and-swap, emptied by tests only. Two shapes with the same 64-bit
- * hash would share one line of the log, which is harmless. */
+/* The set of noted shapes: open addressing over hashes, filled by compare-and-swap, emptied by
+ * tests only. Two shapes with the same 64-bit hash would share one line of the log, which is
+ * harmless. */
 #include "backends/kernels/slow_path.h"
 
 enum { SLOTS = 2 * FY__SLOW_PATH_MOST };
@@ -19,7 +20,8 @@ static int add(uint64_t hash)
 {
     for (uint64_t i = 0; i < SLOTS; i++) {
         uint64_t *slot = &noted[(hash + i) % SLOTS], seen = 0;
-        if (__atomic_compare_exchange_n(slot, &seen, hash, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return 1;
+        if (__atomic_compare_exchange_n(slot, &seen, hash, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            return 1;
         if (seen == hash) return 0;
     }
     return 0;
@@ -30,7 +32,9 @@ int fy__slow_path_is_new(const fy_host_api_t *host, const fy__conv_shape_t *shap
     const uint64_t hash = hash_bytes(0xcbf29ce484222325u, shape, sizeof *shape) | 1u;
     if (__atomic_load_n(&nnoted, __ATOMIC_RELAXED) > FY__SLOW_PATH_MOST || !add(hash)) return 0;
     const uint64_t n = __atomic_fetch_add(&nnoted, 1, __ATOMIC_RELAXED);
-    if (n == FY__SLOW_PATH_MOST) host->log(FY_LOG_WARNING, "more shapes of conv2d run in plain loops; no further one is reported");
+    if (n == FY__SLOW_PATH_MOST)
+        host->log(FY_LOG_WARNING,
+                  "more shapes of conv2d run in plain loops; no further one is reported");
     return n < FY__SLOW_PATH_MOST;
 }
 
@@ -40,9 +44,11 @@ void fy__slow_path_log(const fy_host_api_t *host, const fy__conv_shape_t *s, con
                        : s->op == FY_OP_CONV2D_BACKWARD_INPUT ? "conv2d_backward_input"
                                                               : "conv2d_backward_weight";
     host->log(FY_LOG_WARNING,
-              "%s %lldx%lld, %lld x [%lldx%lldx%lld] to [%lldx%lldx%lld], %lld groups, runs in plain loops, ten times slower or more: %s",
-              name, (long long)s->kh, (long long)s->kw, (long long)s->n, (long long)s->h, (long long)s->w, (long long)s->c,
-              (long long)s->oh, (long long)s->ow, (long long)s->o, (long long)s->groups, reason);
+              "%s %lldx%lld, %lld x [%lldx%lldx%lld] to [%lldx%lldx%lld], %lld groups, runs in "
+              "plain loops, ten times slower or more: %s",
+              name, (long long)s->kh, (long long)s->kw, (long long)s->n, (long long)s->h,
+              (long long)s->w, (long long)s->c, (long long)s->oh, (long long)s->ow, (long long)s->o,
+              (long long)s->groups, reason);
 }
 
 void fy__slow_path_forget(void)

@@ -1,5 +1,7 @@
-/* softmax and log_softmax along one axis. Rows are staged in blocks in the compute type; a row that fits one block is read once.
- * Longer ones are read three times (maximum, sum of exponentials, result), which needs no scratch of the row's length. */
+/* softmax and log_softmax along one axis. Rows are staged in blocks in the compute type; a row that
+ * fits one block is read once.
+ * Longer ones are read three times (maximum, sum of exponentials, result), which needs no scratch
+ * of the row's length. */
 #include <math.h>
 
 #include "backends/formulas/index.h"
@@ -18,14 +20,15 @@ typedef struct rows {
 
 static void load(const rows_t *rows, const char *src, int64_t first, int64_t m, void *block)
 {
-    fy__stage_in(rows->loops, m, block, rows->compute, src + first * rows->src_stride * ((int64_t)1 << rows->shift), rows->src_stride,
+    fy__stage_in(rows->loops, m, block, rows->compute,
+                 src + first * rows->src_stride * ((int64_t)1 << rows->shift), rows->src_stride,
                  rows->dtype);
 }
 
 static void store(const rows_t *rows, char *dst, int64_t first, int64_t m, const void *block)
 {
-    fy__stage_out(rows->loops, m, dst + first * rows->dst_stride * ((int64_t)1 << rows->shift), rows->dst_stride, rows->dtype, block,
-                  rows->compute);
+    fy__stage_out(rows->loops, m, dst + first * rows->dst_stride * ((int64_t)1 << rows->shift),
+                  rows->dst_stride, rows->dtype, block, rows->compute);
 }
 
 /* X(suffix, type, log of libm) */
@@ -67,8 +70,10 @@ SOFTMAX_ROW(f64, double, log)
 static void softmax_row(const void *context, int64_t i)
 {
     const rows_t *rows = (const rows_t *)context;
-    const char *src = rows->src + fy__offset_of(i, rows->rank, rows->dims, rows->from) * ((int64_t)1 << rows->shift);
-    char *dst = rows->dst + fy__offset_of(i, rows->rank, rows->dims, rows->to) * ((int64_t)1 << rows->shift);
+    const char *src = rows->src + fy__offset_of(i, rows->rank, rows->dims, rows->from) *
+                                      ((int64_t)1 << rows->shift);
+    char *dst = rows->dst +
+                fy__offset_of(i, rows->rank, rows->dims, rows->to) * ((int64_t)1 << rows->shift);
     if (rows->compute == FY_DTYPE_F64) {
         softmax_row_f64(rows, src, dst);
     } else {
@@ -76,11 +81,16 @@ static void softmax_row(const void *context, int64_t i)
     }
 }
 
-fy_status_t fy__run_softmax(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_softmax(const fy_host_api_t *host, const fy__loops_t *loops,
+                            const fy_launch_t *launch)
 {
     const fy_desc_t *src = launch->src, *dst = launch->dst;
     const int axis = ((const fy_axis_attrs_t *)launch->attrs)->axis;
-    rows_t rows = { .loops = loops, .dtype = src->dtype, .compute = fy__compute_dtype(src->dtype), .src = src->data, .dst = dst->data };
+    rows_t rows = { .loops = loops,
+                    .dtype = src->dtype,
+                    .compute = fy__compute_dtype(src->dtype),
+                    .src = src->data,
+                    .dst = dst->data };
     int64_t nrows = 1;
     (void)host;
     rows.is_log = launch->op == FY_OP_LOG_SOFTMAX;
@@ -95,6 +105,8 @@ fy_status_t fy__run_softmax(const fy_host_api_t *host, const fy__loops_t *loops,
         rows.to[rows.rank++] = dst->strides[k];
         nrows *= src->dims[k];
     }
-    if (rows.n > 0) fy__for_each(nrows, fy__threads_for(nrows * rows.n, fy__serial_of(rows.dtype, 12288)), softmax_row, &rows);
+    if (rows.n > 0)
+        fy__for_each(nrows, fy__threads_for(nrows * rows.n, fy__serial_of(rows.dtype, 12288)),
+                     softmax_row, &rows);
     return FY_STATUS_OK;
 }

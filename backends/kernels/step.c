@@ -1,24 +1,29 @@
-/* Steps of optimizers: sgd_step, sgd_momentum_step, adam_step, adadelta_step, in place. Learning rate and step number are read where they
- * lie; the number advances once all elements are done. Formulas: backends/formulas/step.h. */
+/* Steps of optimizers: sgd_step, sgd_momentum_step, adam_step, adadelta_step, in place. Learning
+ * rate and step number are read where they lie; the number advances once all elements are done.
+ * Formulas: backends/formulas/step.h. */
 #include "backends/formulas/index.h"
 #include "backends/kernels/family.h"
 
-enum { SERIAL_SGD = 98304, SERIAL = 32768, LINE = 16 }; /* f32 elements that one thread does in 20 us */
+/* f32 elements that one thread does in 20 us */
+enum { SERIAL_SGD = 98304, SERIAL = 32768, LINE = 16 };
 
 typedef struct step {
     fy__step_fn run;
     fy__rates_t rates;
-    const fy_desc_t *param, *grad, *state[2]; /* states that there are not: the parameter, which no formula touches there */
-    int64_t nelem, piece;                     /* elements; of a thread */
+    /* states that there are not: the parameter, which no formula touches there */
+    const fy_desc_t *param, *grad, *state[2];
+    int64_t nelem, piece; /* elements; of a thread */
     int shift;
 } step_t;
 
 static double float_at(const fy_desc_t *scalar)
 {
-    return scalar->dtype == FY_DTYPE_F64 ? *(const double *)scalar->data : (double)*(const float *)scalar->data;
+    return scalar->dtype == FY_DTYPE_F64 ? *(const double *)scalar->data
+                                         : (double)*(const float *)scalar->data;
 }
 
-/* Is every operand row by row without gaps? The flag of the launch is not set when a step number, which is one element, is updated, too. */
+/* Is every operand row by row without gaps? The flag of the launch is not set when a step number,
+ * which is one element, is updated, too. */
 static int is_dense(const fy_desc_t *desc)
 {
     int64_t stride = 1;
@@ -32,23 +37,26 @@ static int is_dense(const fy_desc_t *desc)
 static void run_piece(const void *context, int64_t i)
 {
     const step_t *step = (const step_t *)context;
-    const int64_t begin = i * step->piece, end = begin + step->piece < step->nelem ? begin + step->piece : step->nelem;
+    const int64_t begin = i * step->piece,
+                  end = begin + step->piece < step->nelem ? begin + step->piece : step->nelem;
     const int64_t at = begin * ((int64_t)1 << step->shift);
     if (begin >= end) return;
-    step->run(end - begin, &step->rates, (char *)step->param->data + at, (char *)step->state[0]->data + at,
-              (char *)step->state[1]->data + at, (const char *)step->grad->data + at);
+    step->run(end - begin, &step->rates, (char *)step->param->data + at,
+              (char *)step->state[0]->data + at, (char *)step->state[1]->data + at,
+              (const char *)step->grad->data + at);
 }
 
 static char *element(const step_t *step, const fy_desc_t *desc, int64_t i)
 {
-    return (char *)desc->data + fy__offset_of(i, desc->rank, desc->dims, desc->strides) * ((int64_t)1 << step->shift);
+    return (char *)desc->data +
+           fy__offset_of(i, desc->rank, desc->dims, desc->strides) * ((int64_t)1 << step->shift);
 }
 
 static void run_element(const void *context, int64_t i)
 {
     const step_t *step = (const step_t *)context;
-    step->run(1, &step->rates, element(step, step->param, i), element(step, step->state[0], i), element(step, step->state[1], i),
-              element(step, step->grad, i));
+    step->run(1, &step->rates, element(step, step->param, i), element(step, step->state[0], i),
+              element(step, step->state[1], i), element(step, step->grad, i));
 }
 
 static fy__rates_t rates_of(const fy_launch_t *launch, int64_t number)
@@ -56,7 +64,8 @@ static fy__rates_t rates_of(const fy_launch_t *launch, int64_t number)
     const double lr = float_at(&launch->src[1]);
     if (launch->op == FY_OP_ADAM_STEP) {
         const fy_adam_attrs_t *a = (const fy_adam_attrs_t *)launch->attrs;
-        return fy__adam_rates(lr, a->beta1, a->beta2, a->eps, a->weight_decay, a->decoupled, number);
+        return fy__adam_rates(lr, a->beta1, a->beta2, a->eps, a->weight_decay, a->decoupled,
+                              number);
     }
     if (launch->op == FY_OP_ADADELTA_STEP) {
         const fy_adadelta_attrs_t *a = (const fy_adadelta_attrs_t *)launch->attrs;
@@ -66,9 +75,11 @@ static fy__rates_t rates_of(const fy_launch_t *launch, int64_t number)
     return fy__sgd_rates(lr, a->momentum, a->dampening, a->weight_decay, a->nesterov, number);
 }
 
-fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops, const fy_launch_t *launch)
+fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops,
+                         const fy_launch_t *launch)
 {
-    const int counts = launch->op == FY_OP_ADAM_STEP || launch->op == FY_OP_SGD_MOMENTUM_STEP, nalike = launch->ndst - counts;
+    const int counts = launch->op == FY_OP_ADAM_STEP || launch->op == FY_OP_SGD_MOMENTUM_STEP,
+              nalike = launch->ndst - counts;
     int64_t *number = counts ? (int64_t *)launch->dst[nalike].data : NULL;
     step_t step = { .run = loops->step[launch->op - FY_OP_SGD_STEP][launch->dst->dtype],
                     .rates = rates_of(launch, number ? *number : 0),
@@ -82,7 +93,9 @@ fy_status_t fy__run_step(const fy_host_api_t *host, const fy__loops_t *loops, co
         step.state[i] = i + 1 < nalike ? &launch->dst[i + 1] : launch->dst;
         dense = dense && is_dense(step.state[i]);
     }
-    const int threads = fy__threads_for(step.nelem, fy__serial_of(launch->dst->dtype, launch->op == FY_OP_SGD_STEP ? SERIAL_SGD : SERIAL));
+    const int threads = fy__threads_for(
+        step.nelem,
+        fy__serial_of(launch->dst->dtype, launch->op == FY_OP_SGD_STEP ? SERIAL_SGD : SERIAL));
     step.piece = ((step.nelem + threads - 1) / threads + LINE - 1) / LINE * LINE;
     if (dense)
         fy__for_each(threads, threads, run_piece, &step);

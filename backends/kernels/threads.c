@@ -1,4 +1,5 @@
-/* The choice of the number of threads. Its inputs are read once, when the first kernel or the host needs them.
+/* The choice of the number of threads. Its inputs are read once, when the first kernel or the host
+ * needs them.
  * Not here: regions (fy__for_each in dispatch.c). The model is explained in docs/environment.md. */
 #include "backends/kernels/threads.h"
 #include "runtime/base/environment.h"
@@ -12,17 +13,20 @@
 #include <string.h>
 #include <strings.h>
 
-/* The cost of a region of two threads: the measured one plus a margin, so that two threads are chosen only where they are surely faster:
- * from 150 us of work on if idle threads sleep, from 8 us on if they spin. The calling thread wakes each further thread. */
+/* The cost of a region of two threads: the measured one plus a margin, so that two threads are
+ * chosen only where they are surely faster:
+ * from 150 us of work on if idle threads sleep, from 8 us on if they spin. The calling thread wakes
+ * each further thread. */
 #define FORK_PASSIVE_NS      71000.0
 #define FORK_ACTIVE_NS       3800.0
 #define FORK_MORE_PASSIVE_NS 2000.0
 #define FORK_MORE_ACTIVE_NS  100.0
-#define EFFICIENCY           0.95   /* of each thread of a team */
-#define FLOPS_PER_NS         120.0  /* one thread, f32 products and convolutions: 85 and 190 on two machines with AVX-512 */
-#define BYTES_PER_NS         50.0   /* one thread, from a cache: larger work is worth all threads anyway */
-#define ELEMENTS_NS          2e4    /* what `serial` elements take */
-#define ACTIVE_SPINS         10000u /* about 50 us: longer than the gap between two kernels of a step */
+#define EFFICIENCY           0.95 /* of each thread of a team */
+#define FLOPS_PER_NS \
+    120.0 /* one thread, f32 products and convolutions: 85 and 190 on two machines with AVX-512 */
+#define BYTES_PER_NS 50.0   /* one thread, from a cache: larger work is worth all threads anyway */
+#define ELEMENTS_NS  2e4    /* what `serial` elements take */
+#define ACTIVE_SPINS 10000u /* about 50 us: longer than the gap between two kernels of a step */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t spins; /* these three: written once, then read only */
@@ -41,7 +45,8 @@ int fy__threads_choose(double work_ns, int most, fy__waiting_t waiting)
     if (most < 2) return 1;
     const int is_active = waiting == FY__WAITING_ACTIVE;
     const double fork_ns = (is_active ? FORK_ACTIVE_NS : FORK_PASSIVE_NS) +
-                           (is_active ? FORK_MORE_ACTIVE_NS : FORK_MORE_PASSIVE_NS) * (double)(most - 2);
+                           (is_active ? FORK_MORE_ACTIVE_NS : FORK_MORE_PASSIVE_NS) *
+                               (double)(most - 2);
     return work_ns > fork_ns + work_ns / (EFFICIENCY * (double)most) ? most : 1;
 }
 
@@ -92,7 +97,8 @@ uint64_t fy__threads_spins(const char *wait_policy, const char *spin_count)
 
 fy__waiting_t fy__threads_waiting(uint64_t count, int threads, int nprocessors)
 {
-    return count >= ACTIVE_SPINS && threads <= nprocessors ? FY__WAITING_ACTIVE : FY__WAITING_PASSIVE;
+    return count >= ACTIVE_SPINS && threads <= nprocessors ? FY__WAITING_ACTIVE
+                                                           : FY__WAITING_PASSIVE;
 }
 
 int fy__threads_parse(const char *text, int *out_threads)
@@ -127,7 +133,8 @@ static void prepare(void) { pthread_once(&once, read_environment); }
 
 static void look_again(void)
 {
-    atomic_store(&is_special, atomic_load(&setting) != FY__THREADS_AUTO || atomic_load(&is_overridden) || atomic_load(&is_child));
+    atomic_store(&is_special, atomic_load(&setting) != FY__THREADS_AUTO ||
+                                  atomic_load(&is_overridden) || atomic_load(&is_child));
 }
 
 void fy__threads_set(int threads)
@@ -143,7 +150,8 @@ int fy__threads_setting(void)
     return atomic_load(&setting);
 }
 
-/* A separate function, so that the caller keeps no vector register across the TLS access (docs/decisions/0015-tls-descriptors.md). */
+/* A separate function, so that the caller keeps no vector register across the TLS access
+ * (docs/decisions/0015-tls-descriptors.md). */
 static __attribute__((noinline)) int *own_override(void)
 {
     static __thread int override; /* FY__THREADS_INHERIT at first */
@@ -176,10 +184,14 @@ void fy__threads_stay_serial(void)
 fy__threads_facts_t fy__threads_facts(void)
 {
     prepare();
-    const int own = *own_override(), asked = own == FY__THREADS_INHERIT ? atomic_load_explicit(&setting, memory_order_relaxed) : own;
-    fy__threads_facts_t facts = {
-        .most = omp_get_max_threads(), .processors = processors, .forced = asked > 0 ? asked : 0, .spins = spins
-    };
+    const int own = *own_override(),
+              asked = own == FY__THREADS_INHERIT
+                          ? atomic_load_explicit(&setting, memory_order_relaxed)
+                          : own;
+    fy__threads_facts_t facts = { .most = omp_get_max_threads(),
+                                  .processors = processors,
+                                  .forced = asked > 0 ? asked : 0,
+                                  .spins = spins };
     if (atomic_load_explicit(&is_child, memory_order_relaxed)) facts.forced = 1;
     facts.waiting = fy__threads_waiting(spins, facts.most, processors);
     return facts;
@@ -196,11 +208,15 @@ static __attribute__((noinline)) int choose(double work_ns)
 /* Less work than the cheapest region costs is never divided. */
 static inline int threads_for(double work_ns)
 {
-    if (work_ns < FORK_ACTIVE_NS && !atomic_load_explicit(&is_special, memory_order_relaxed)) return 1;
+    if (work_ns < FORK_ACTIVE_NS && !atomic_load_explicit(&is_special, memory_order_relaxed))
+        return 1;
     return choose(work_ns);
 }
 
-int fy__threads_for(int64_t n, int64_t serial) { return threads_for((double)n * (ELEMENTS_NS / (double)serial)); }
+int fy__threads_for(int64_t n, int64_t serial)
+{
+    return threads_for((double)n * (ELEMENTS_NS / (double)serial));
+}
 
 int fy__threads_for_cost(double flops, double nbytes)
 {

@@ -1,7 +1,9 @@
-/* The model clock. One host time for the process, because one host feeds all simulated devices; engines belong to devices.
- * Determinism is promised for one submitting thread: with several, the order in which they get here decides.
- * Locks: `engines_lock` guards every device's engines (a peer copy takes two devices at once). The host time is
- * an atomic that only grows. */
+/* The model clock. One host time for the process, because one host feeds all simulated devices;
+ * engines belong to devices.
+ * Determinism is promised for one submitting thread: with several, the order in which they get here
+ * decides.
+ * Locks: `engines_lock` guards every device's engines (a peer copy takes two devices at once). The
+ * host time is an atomic that only grows. */
 #include "backends/sim/clock.h"
 
 #include <pthread.h>
@@ -38,7 +40,8 @@ bool fy__sim_clock_wait(uint64_t until_ns, uint64_t timeout_ns, uint64_t wake_ns
     return true;
 }
 
-fy__sim_span_t fy__sim_clock_submit(uint64_t submit_ns, uint64_t ready_ns, int nplaces, const fy__sim_place_t *places, uint64_t duration_ns)
+fy__sim_span_t fy__sim_clock_submit(uint64_t submit_ns, uint64_t ready_ns, int nplaces,
+                                    const fy__sim_place_t *places, uint64_t duration_ns)
 {
     pthread_mutex_lock(&engines_lock);
     fy__sim_clock_advance(submit_ns);
@@ -58,7 +61,8 @@ fy__sim_span_t fy__sim_clock_submit(uint64_t submit_ns, uint64_t ready_ns, int n
     return span;
 }
 
-void fy__sim_clock_busy(const fy__sim_engines_t *engines, uint64_t out_busy_ns[FY__SIM_ENGINE_COUNT], uint64_t *out_idle_ns)
+void fy__sim_clock_busy(const fy__sim_engines_t *engines,
+                        uint64_t out_busy_ns[FY__SIM_ENGINE_COUNT], uint64_t *out_idle_ns)
 {
     *out_idle_ns = 0;
     pthread_mutex_lock(&engines_lock);

@@ -1,5 +1,6 @@
-/* Opening, closing and describing a simulated device; its options. There is nothing to find, so there are as many devices as we say, and
- * opening one index twice would give two devices of one name: whoever opens keeps count.
+/* Opening, closing and describing a simulated device; its options. There is nothing to find, so
+ * there are as many devices as we say, and opening one index twice would give two devices of one
+ * name: whoever opens keeps count.
  * Not here: what an option does afterwards (profile.c, order.c, memory.c). */
 #include <ctype.h>
 #include <errno.h>
@@ -32,7 +33,8 @@ static void list_names(const char *(*name_at)(size_t index), size_t room, char *
     size_t used = 0;
     out_text[0] = '\0';
     for (size_t i = 0; name_at(i) && used < room; i++)
-        used += (size_t)snprintf(out_text + used, room - used, "%s%s", i > 0 ? ", " : "", name_at(i));
+        used +=
+            (size_t)snprintf(out_text + used, room - used, "%s%s", i > 0 ? ", " : "", name_at(i));
 }
 
 static const char *profile_name_at(size_t index)
@@ -47,33 +49,41 @@ static const char *order_name_at(size_t index)
     return order ? order->name : NULL;
 }
 
-static fy_status_t fail_value(const char *name, const fy_backend_option_t *option, const char *known)
+static fy_status_t fail_value(const char *name, const fy_backend_option_t *option,
+                              const char *known)
 {
-    return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: %s=%s: %s may be %s", name, option->key, option->value, option->key, known);
+    return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: %s=%s: %s may be %s", name, option->key,
+                        option->value, option->key, known);
 }
 
-static fy_status_t read_profile(const char *name, const fy_backend_option_t *option, fy__sim_figures_t *out_figures)
+static fy_status_t read_profile(const char *name, const fy_backend_option_t *option,
+                                fy__sim_figures_t *out_figures)
 {
     char known[256];
-    if (fy__sim_profile_is_path(option->value)) return fy__sim_profile_read(name, option->value, out_figures);
+    if (fy__sim_profile_is_path(option->value))
+        return fy__sim_profile_read(name, option->value, out_figures);
     const fy__sim_profile_t *profile = fy__sim_profile_find(option->value);
     if (profile) {
         fy__sim_figures_builtin(profile, out_figures);
         return FY_STATUS_OK;
     }
     list_names(profile_name_at, sizeof(known), known);
-    return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: profile=%s: profile may be %s, or a file (its name has a '/' or a '.')", name,
-                        option->value, known);
+    return FY__SIM_FAIL(
+        FY_STATUS_INVALID_ARGUMENT,
+        "%s: profile=%s: profile may be %s, or a file (its name has a '/' or a '.')", name,
+        option->value, known);
 }
 
-static fy_status_t read_option(const char *name, const fy_backend_option_t *option, options_t *options)
+static fy_status_t read_option(const char *name, const fy_backend_option_t *option,
+                               options_t *options)
 {
     char known[256];
     const char *key = option->key, *value = option->value;
     if (strcmp(key, "profile") == 0) {
         FY_TRY(read_profile(name, option, &options->figures));
     } else if (strcmp(key, "capacity") == 0) {
-        if (!option->is_size || option->nbytes == 0) return fail_value(name, option, "a size above zero, such as 8GiB or 4096");
+        if (!option->is_size || option->nbytes == 0)
+            return fail_value(name, option, "a size above zero, such as 8GiB or 4096");
         options->capacity_nbytes = option->nbytes;
     } else if (strcmp(key, "numerics") == 0) {
         bool on = strcmp(value, "on") == 0;
@@ -85,7 +95,8 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
         options->overcommit = on;
     } else if (strcmp(key, "segments") == 0) {
         options->is_virtual = strcmp(value, "virtual") == 0;
-        if (!options->is_virtual && strcmp(value, "fixed") != 0) return fail_value(name, option, "fixed, virtual");
+        if (!options->is_virtual && strcmp(value, "fixed") != 0)
+            return fail_value(name, option, "fixed, virtual");
     } else if (strcmp(key, "order") == 0) {
         const fy__sim_order_t *order = fy__sim_order_find(value);
         list_names(order_name_at, sizeof(known), known);
@@ -95,7 +106,8 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
         char *end;
         errno = 0;
         options->seed = strtoull(value, &end, 0);
-        if (!isdigit((unsigned char)value[0]) || *end || errno) return fail_value(name, option, "a number from 0 on");
+        if (!isdigit((unsigned char)value[0]) || *end || errno)
+            return fail_value(name, option, "a number from 0 on");
         options->has_seed = true;
     } else if (strcmp(key, "threads") == 0) {
         snprintf(known, sizeof(known), "auto, or a number from 1 to %d", FY__THREADS_MOST);
@@ -104,7 +116,8 @@ static fy_status_t read_option(const char *name, const fy_backend_option_t *opti
         FY_TRY(fy__sim_script_parse(name, value, &options->script));
     } else {
         return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
-                            "%s: unknown option %s=%s; there are profile, capacity, numerics, overcommit, segments, order, "
+                            "%s: unknown option %s=%s; there are profile, capacity, numerics, "
+                            "overcommit, segments, order, "
                             "seed, threads and faults",
                             name, key, value);
     }
@@ -134,23 +147,30 @@ static uint64_t resize_step(uint64_t capacity_nbytes)
     return step;
 }
 
-fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev)
+fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_option_t *options,
+                                void **out_dev)
 {
     *out_dev = NULL;
     if (index < 0 || index >= FY__SIM_DEVICE_COUNT)
-        return FY__SIM_FAIL(FY_STATUS_UNAVAILABLE, "sim:%d: there are sim:0 to sim:%d", index, FY__SIM_DEVICE_COUNT - 1);
+        return FY__SIM_FAIL(FY_STATUS_UNAVAILABLE, "sim:%d: there are sim:0 to sim:%d", index,
+                            FY__SIM_DEVICE_COUNT - 1);
     char name[16];
     snprintf(name, sizeof(name), "sim:%d", index);
-    options_t chosen = { .order = fy__sim_order_at(0), .numerics = true, .threads = FY__THREADS_INHERIT };
+    options_t chosen = { .order = fy__sim_order_at(0),
+                         .numerics = true,
+                         .threads = FY__THREADS_INHERIT };
     fy__sim_figures_builtin(fy__sim_profile_find("h200"), &chosen.figures);
     for (size_t i = 0; i < noptions; i++) FY_TRY(read_option(name, &options[i], &chosen));
     if (chosen.has_seed && !chosen.order->is_random)
-        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: seed=%" PRIu64 " goes with order=random only; order is %s", name, chosen.seed,
-                            chosen.order->name);
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
+                            "%s: seed=%" PRIu64 " goes with order=random only; order is %s", name,
+                            chosen.seed, chosen.order->name);
     if (!chosen.has_seed) chosen.seed = draw_seed();
 
     fy__sim_device_t *dev = calloc(1, sizeof(*dev));
-    if (!dev) return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for the device itself", name);
+    if (!dev)
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for the device itself",
+                            name);
     memcpy(dev->name, name, sizeof(name));
     fy__sim_figures_copy(&chosen.figures, &dev->figures);
     dev->profile = &dev->figures.device;
@@ -160,13 +180,15 @@ fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_opt
     dev->numerics = chosen.numerics;
     dev->threads = chosen.threads;
     dev->memory.overcommits = chosen.overcommit;
-    dev->memory.capacity_nbytes = chosen.capacity_nbytes ? chosen.capacity_nbytes : chosen.figures.device.memory_nbytes;
+    dev->memory.capacity_nbytes = chosen.capacity_nbytes ? chosen.capacity_nbytes
+                                                         : chosen.figures.device.memory_nbytes;
     if (chosen.is_virtual) dev->memory.resize_nbytes = resize_step(dev->memory.capacity_nbytes);
     dev->script = chosen.script;
     dev->has_script = chosen.script.nitems > 0;
     if (pthread_mutex_init(&dev->script_lock, NULL) != 0) {
         free(dev);
-        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: the system gives no lock for the device", name);
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: the system gives no lock for the device",
+                            name);
     }
     *out_dev = dev;
     return FY_STATUS_OK;
@@ -193,13 +215,17 @@ fy_status_t fy__sim_device_query(void *dev_, fy_backend_info_t *out_info)
         .resize_nbytes = dev->memory.resize_nbytes,
         .numerics = dev->numerics,
         .is_simulated = 1,
-        .kernels_run_late = 1, /* in every order, so that all have the same times and the same faults */
+        /* in every order, so that all have the same times and the same faults */
+        .kernels_run_late = 1,
         .copies_can_fault = fy__sim_script_has(&dev->script, FY__SIM_FAULT_COPY),
     };
     int used = snprintf(out_info->model, sizeof(out_info->model), "%s profile", dev->profile->name);
     if (dev->order->is_deferred)
-        used += snprintf(out_info->model + used, sizeof(out_info->model) - (size_t)used, ", order=%s", dev->order->name);
-    if (dev->order->is_random) snprintf(out_info->model + used, sizeof(out_info->model) - (size_t)used, " seed=%" PRIu64, dev->seed);
+        used += snprintf(out_info->model + used, sizeof(out_info->model) - (size_t)used,
+                         ", order=%s", dev->order->name);
+    if (dev->order->is_random)
+        snprintf(out_info->model + used, sizeof(out_info->model) - (size_t)used, " seed=%" PRIu64,
+                 dev->seed);
     return FY_STATUS_OK;
 }
 
@@ -220,7 +246,8 @@ fy_status_t fy__sim_device_check(const fy__sim_device_t *dev)
     return FY__SIM_FAIL(FY_STATUS_DEVICE_LOST, "%s is lost: %s", dev->name, dev->why);
 }
 
-uint64_t fy__sim_device_strikes(fy__sim_device_t *dev, fy__sim_fault_kind_t kind, uint64_t *out_slow_ns)
+uint64_t fy__sim_device_strikes(fy__sim_device_t *dev, fy__sim_fault_kind_t kind,
+                                uint64_t *out_slow_ns)
 {
     if (out_slow_ns) *out_slow_ns = 0;
     if (!atomic_load_explicit(&dev->has_script, memory_order_relaxed)) return 0;
@@ -230,11 +257,14 @@ uint64_t fy__sim_device_strikes(fy__sim_device_t *dev, fy__sim_fault_kind_t kind
     return n;
 }
 
-fy_status_t fy__sim_device_refuses(fy__sim_device_t *dev, fy__sim_fault_kind_t kind, const char *what)
+fy_status_t fy__sim_device_refuses(fy__sim_device_t *dev, fy__sim_fault_kind_t kind,
+                                   const char *what)
 {
     const uint64_t struck = fy__sim_device_strikes(dev, kind, NULL);
     if (!struck) return FY_STATUS_OK;
-    return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: %s %" PRIu64 " fails, as the device's faults= says", dev->name, what, struck);
+    return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY,
+                        "%s: %s %" PRIu64 " fails, as the device's faults= says", dev->name, what,
+                        struck);
 }
 
 void fy__sim_device_lose(fy__sim_device_t *dev, const char *format, ...)
@@ -265,10 +295,12 @@ void fy__sim_device_clock(void *dev_, fy_backend_clock_t *out_clock)
 
 void fy__sim_device_host_work(void *dev, uint64_t flops, uint64_t nbytes)
 {
-    fy__sim_clock_advance(fy__sim_profile_host_ns(&((fy__sim_device_t *)dev)->figures.host, flops, nbytes));
+    fy__sim_clock_advance(
+        fy__sim_profile_host_ns(&((fy__sim_device_t *)dev)->figures.host, flops, nbytes));
 }
 
 void fy__sim_device_host_copy(void *dev, uint64_t nbytes)
 {
-    fy__sim_clock_advance(fy__sim_profile_host_copy_ns(&((fy__sim_device_t *)dev)->figures.host, nbytes));
+    fy__sim_clock_advance(
+        fy__sim_profile_host_copy_ns(&((fy__sim_device_t *)dev)->figures.host, nbytes));
 }

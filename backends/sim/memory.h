@@ -1,5 +1,6 @@
-/* Shadow memory. What alloc returns is an address range nobody may touch; the bytes lie right below it, at a constant distance per
- * segment, and only this backend knows. So host code that reads a device pointer dies at once instead of working by accident.
+/* Shadow memory. What alloc returns is an address range nobody may touch; the bytes lie right below
+ * it, at a constant distance per segment, and only this backend knows. So host code that reads a
+ * device pointer dies at once instead of working by accident.
  * Not here: caching and blocks (the allocator above the seam). Next: memory.c. */
 #ifndef FERRY_BACKENDS_SIM_MEMORY_H_
 #define FERRY_BACKENDS_SIM_MEMORY_H_
@@ -10,11 +11,13 @@
 
 struct fy__sim_device;
 
-/* One device's account. Guarded by the memory lock of memory.c, but for what is fixed: the capacity. */
+/* One device's account. Guarded by the memory lock of memory.c, but for what is fixed: the
+ * capacity. */
 typedef struct fy__sim_memory {
     uint64_t capacity_nbytes, used_nbytes;
-    bool overcommits;        /* it gives more than it says it has; fixed */
-    uint64_t resize_nbytes;  /* segments=virtual: blocks grow in steps of this; 0: they do not; fixed */
+    bool overcommits; /* it gives more than it says it has; fixed */
+    /* segments=virtual: blocks grow in steps of this; 0: they do not; fixed */
+    uint64_t resize_nbytes;
     fy__sim_ranges_t pinned; /* page-locked host memory registered with this device */
     uint64_t pinned_nbytes;
 } fy__sim_memory_t;
@@ -30,17 +33,22 @@ typedef struct fy__sim_use {
     int index; /* -1: there is only one */
 } fy__sim_use_t;
 
-/* Finds the bytes behind [address, address + nbytes) of `dev`; *out_bytes is NULL if the device has none (numerics=off).
+/* Finds the bytes behind [address, address + nbytes) of `dev`; *out_bytes is NULL if the device has
+ * none (numerics=off).
  * INVALID_ARGUMENT unless all of it lies in one live segment of that device. */
-fy_status_t fy__sim_memory_find(struct fy__sim_device *dev, fy__sim_use_t use, const void *address, uint64_t nbytes, void **out_bytes);
+fy_status_t fy__sim_memory_find(struct fy__sim_device *dev, fy__sim_use_t use, const void *address,
+                                uint64_t nbytes, void **out_bytes);
 /* The same in whichever simulated device of this process has it. */
-fy_status_t fy__sim_memory_find_any(fy__sim_use_t use, const void *address, uint64_t nbytes, void **out_bytes,
-                                    struct fy__sim_device **out_owner);
-/* The same for what a kernel touches: page-locked host memory of `dev` will do too, and is its own bytes. */
-fy_status_t fy__sim_memory_find_operand(struct fy__sim_device *dev, fy__sim_use_t use, const void *address, uint64_t nbytes,
-                                        void **out_bytes);
-/* INVALID_ARGUMENT if host memory is meant and a device's is given, or if it is said to be page-locked and is not registered here. */
-fy_status_t fy__sim_memory_check_host(struct fy__sim_device *dev, const char *op, const void *address, uint64_t nbytes, int is_pinned);
+fy_status_t fy__sim_memory_find_any(fy__sim_use_t use, const void *address, uint64_t nbytes,
+                                    void **out_bytes, struct fy__sim_device **out_owner);
+/* The same for what a kernel touches: page-locked host memory of `dev` will do too, and is its own
+ * bytes. */
+fy_status_t fy__sim_memory_find_operand(struct fy__sim_device *dev, fy__sim_use_t use,
+                                        const void *address, uint64_t nbytes, void **out_bytes);
+/* INVALID_ARGUMENT if host memory is meant and a device's is given, or if it is said to be
+ * page-locked and is not registered here. */
+fy_status_t fy__sim_memory_check_host(struct fy__sim_device *dev, const char *op,
+                                      const void *address, uint64_t nbytes, int is_pinned);
 
 /* For fork: the lock is held over it. */
 void fy__sim_memory_fork_lock(void);

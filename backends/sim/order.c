@@ -16,7 +16,10 @@ static const fy__sim_order_t orders[] = {
     { "random", true, true },
 };
 
-const fy__sim_order_t *fy__sim_order_at(size_t index) { return index < sizeof(orders) / sizeof(orders[0]) ? &orders[index] : NULL; }
+const fy__sim_order_t *fy__sim_order_at(size_t index)
+{
+    return index < sizeof(orders) / sizeof(orders[0]) ? &orders[index] : NULL;
+}
 
 const fy__sim_order_t *fy__sim_order_find(const char *name)
 {
@@ -47,15 +50,18 @@ static fy_status_t run_copy(const fy__sim_request_t *request)
     if (request->copy.dst) memset(request->copy.dst, FY__SIM_GARBAGE, request->copy.nbytes);
     fy__executed_count_failed(request->copy.kind, request->copy.nbytes);
     if (!request->copy.fault)
-        return FY__SIM_FAIL(FY_STATUS_INTERNAL, "%s: a copy fails, as the device's faults= says, and has no flag to raise",
-                            request->dev->name);
+        return FY__SIM_FAIL(
+            FY_STATUS_INTERNAL,
+            "%s: a copy fails, as the device's faults= says, and has no flag to raise",
+            request->dev->name);
     __atomic_store_n(request->copy.fault, 1, __ATOMIC_RELEASE);
     return FY_STATUS_OK;
 }
 
 void fy__sim_request_drop(const fy__sim_request_t *request)
 {
-    if (request->kind == FY__SIM_COPY) fy__executed_count_failed(request->copy.kind, request->copy.nbytes);
+    if (request->kind == FY__SIM_COPY)
+        fy__executed_count_failed(request->copy.kind, request->copy.nbytes);
 }
 
 static fy_status_t run_launch(fy__sim_device_t *dev, const fy_launch_t *launch)
@@ -153,7 +159,8 @@ static bool desc_in_area(const area_t *area, const fy_desc_t *desc)
     return nbytes > 0 && in_area(area, (const char *)desc->data - before, nbytes);
 }
 
-bool fy__sim_request_touches(const fy__sim_request_t *request, const void *begin, uint64_t nbytes, const void *bytes)
+bool fy__sim_request_touches(const fy__sim_request_t *request, const void *begin, uint64_t nbytes,
+                             const void *bytes)
 {
     const area_t area = { (uintptr_t)begin, (uintptr_t)bytes, nbytes };
     const fy_launch_t *launch = &request->launch;
@@ -169,7 +176,8 @@ bool fy__sim_request_touches(const fy__sim_request_t *request, const void *begin
         if (desc_in_area(&area, &launch->dst[i])) return true;
     for (int i = 0; i < launch->nsrc; i++)
         if (desc_in_area(&area, &launch->src[i])) return true;
-    return in_area(&area, launch->workspace, launch->workspace_nbytes) || in_area(&area, launch->fault, sizeof(*launch->fault));
+    return in_area(&area, launch->workspace, launch->workspace_nbytes) ||
+           in_area(&area, launch->fault, sizeof(*launch->fault));
 }
 
 /* ---- a copy of its own ---- */

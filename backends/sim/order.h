@@ -1,6 +1,7 @@
-/* Orders: when bytes change. Every copy, fill and launch is a request whose times the clock has already computed. `eager` runs it inside
- * the slot; the others keep it in its stream's queue (queue.h) and run it later. Not here: checking and translating (work.c), times
- * (clock.h), whose turn it is (queue.h, schedule.h). */
+/* Orders: when bytes change. Every copy, fill and launch is a request whose times the clock has
+ * already computed. `eager` runs it inside the slot; the others keep it in its stream's queue
+ * (queue.h) and run it later. Not here: checking and translating (work.c), times (clock.h), whose
+ * turn it is (queue.h, schedule.h). */
 #ifndef FERRY_BACKENDS_SIM_ORDER_H_
 #define FERRY_BACKENDS_SIM_ORDER_H_
 
@@ -23,10 +24,14 @@ const fy__sim_order_t *fy__sim_order_find(const char *name);
 /* NULL past the last one. The first is the default. */
 const fy__sim_order_t *fy__sim_order_at(size_t index);
 
-typedef enum fy__sim_request_kind { FY__SIM_COPY, FY__SIM_FILL, FY__SIM_LAUNCH } fy__sim_request_kind_t;
+typedef enum fy__sim_request_kind {
+    FY__SIM_COPY,
+    FY__SIM_FILL,
+    FY__SIM_LAUNCH
+} fy__sim_request_kind_t;
 
-/* Bytes are host memory or what lies behind a device address, NULL where the device has none (numerics=off); an address is what the
- * slot was given. */
+/* Bytes are host memory or what lies behind a device address, NULL where the device has none
+ * (numerics=off); an address is what the slot was given. */
 typedef struct fy__sim_request {
     fy__sim_request_kind_t kind;
     struct fy__sim_device *dev;
@@ -40,7 +45,8 @@ typedef struct fy__sim_request {
             const void *src;
             uint64_t nbytes;
             uint32_t *fault;
-            bool fails; /* as a script says: when it runs it moves nothing, spoils dst and raises *fault */
+            /* as a script says: when it runs it moves nothing, spoils dst and raises *fault */
+            bool fails;
         } copy;
         struct {
             const void *dst_address;
@@ -56,18 +62,23 @@ typedef struct fy__sim_request {
 fy_status_t fy__sim_request_run(const fy__sim_request_t *request);
 /* It will never run: its device is lost. */
 void fy__sim_request_drop(const fy__sim_request_t *request);
-/* What bytes hold that nobody may read: a download's destination until it has run, and what a failed copy leaves. */
+/* What bytes hold that nobody may read: a download's destination until it has run, and what a
+ * failed copy leaves. */
 enum { FY__SIM_GARBAGE = 0xDC };
-/* Does it read or write host memory or device addresses in [begin, begin + nbytes), or what lies behind them at `bytes` (may be NULL)? */
-bool fy__sim_request_touches(const fy__sim_request_t *request, const void *begin, uint64_t nbytes, const void *bytes);
+/* Does it read or write host memory or device addresses in [begin, begin + nbytes), or what lies
+ * behind them at `bytes` (may be NULL)? */
+bool fy__sim_request_touches(const fy__sim_request_t *request, const void *begin, uint64_t nbytes,
+                             const void *bytes);
 /* "upload", "matmul": for saying which. */
 const char *fy__sim_request_name(const fy__sim_request_t *request);
 const char *fy__sim_launch_name(const fy_launch_t *launch);
-/* How many bytes a copy of `request` with all it points to takes behind the struct itself, and making that copy in `room`. */
+/* How many bytes a copy of `request` with all it points to takes behind the struct itself, and
+ * making that copy in `room`. */
 uint64_t fy__sim_request_extra_nbytes(const fy__sim_request_t *request);
 void fy__sim_request_copy(fy__sim_request_t *dst, void *room, const fy__sim_request_t *request);
 
-/* Which bytes around desc->data its elements take: from `*out_before` before it on. 0 if there are no elements. */
+/* Which bytes around desc->data its elements take: from `*out_before` before it on. 0 if there are
+ * no elements. */
 uint64_t fy__sim_desc_extent(const fy_desc_t *desc, uint64_t *out_before);
 
 #endif

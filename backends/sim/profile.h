@@ -1,4 +1,5 @@
-/* Profiles: the figures that a simulated accelerator's times are computed from, and that arithmetic itself.
+/* Profiles: the figures that a simulated accelerator's times are computed from, and that arithmetic
+ * itself.
  * Not here: when something starts (clock.h), which bytes move (work.c).
  * Next: profile.c for the table and its sources, docs/simulator.md for what the figures mean. */
 #ifndef FERRY_BACKENDS_SIM_PROFILE_H_
@@ -24,7 +25,8 @@ typedef struct fy__sim_profile {
 /* The host's own arithmetic, for host ops between requests. */
 typedef struct fy__sim_host_profile {
     uint64_t flops_per_s, bytes_per_s, op_ns;
-    uint64_t copy_bytes_per_s; /* of payload, between memory and a staging buffer, by several threads */
+    /* of payload, between memory and a staging buffer, by several threads */
+    uint64_t copy_bytes_per_s;
 } fy__sim_host_profile_t;
 
 /* The built-in one; a file may bring another (profile_file.h). */
@@ -36,13 +38,18 @@ const fy__sim_profile_t *fy__sim_profile_find(const char *name);
 const fy__sim_profile_t *fy__sim_profile_at(size_t index);
 
 /* Durations, rounded up to whole nanoseconds; UINT64_MAX if they do not fit. */
-uint64_t fy__sim_profile_launch_ns(const fy__sim_profile_t *profile, fy_dtype_t dtype, uint64_t flops, uint64_t nbytes);
-/* `nbytes` written to (fill) or moved within (local copy: twice the bytes of the copy) the device's memory. */
+uint64_t fy__sim_profile_launch_ns(const fy__sim_profile_t *profile, fy_dtype_t dtype,
+                                   uint64_t flops, uint64_t nbytes);
+/* `nbytes` written to (fill) or moved within (local copy: twice the bytes of the copy) the device's
+ * memory. */
 uint64_t fy__sim_profile_memory_ns(const fy__sim_profile_t *profile, uint64_t nbytes);
-uint64_t fy__sim_profile_link_ns(const fy__sim_profile_t *profile, int host_pinned, uint64_t nbytes);
+uint64_t fy__sim_profile_link_ns(const fy__sim_profile_t *profile, int host_pinned,
+                                 uint64_t nbytes);
 /* The slower of the two ends decides. */
-uint64_t fy__sim_profile_peer_ns(const fy__sim_profile_t *from, const fy__sim_profile_t *to, uint64_t nbytes);
-uint64_t fy__sim_profile_host_ns(const fy__sim_host_profile_t *host, uint64_t flops, uint64_t nbytes);
+uint64_t fy__sim_profile_peer_ns(const fy__sim_profile_t *from, const fy__sim_profile_t *to,
+                                 uint64_t nbytes);
+uint64_t fy__sim_profile_host_ns(const fy__sim_host_profile_t *host, uint64_t flops,
+                                 uint64_t nbytes);
 uint64_t fy__sim_profile_host_copy_ns(const fy__sim_host_profile_t *host, uint64_t nbytes);
 
 #endif

@@ -1,6 +1,7 @@
-/* Reading a profile. A file comes from outside, so there is one grammar and nothing beside it: an object of known members, "figures" an
- * object of known figures, each an object with a whole number "value" and its "unit". No tree is built, nothing recurses, and whatever the
- * bytes are, the text says what is wrong and on which line. Next: tools/cal_file.c, which writes such files. */
+/* Reading a profile. A file comes from outside, so there is one grammar and nothing beside it: an
+ * object of known members, "figures" an object of known figures, each an object with a whole number
+ * "value" and its "unit". No tree is built, nothing recurses, and whatever the bytes are, the text
+ * says what is wrong and on which line. Next: tools/cal_file.c, which writes such files. */
 #include "backends/sim/profile_file.h"
 
 #include <errno.h>
@@ -59,7 +60,10 @@ static const figure_t figures[] = {
 };
 enum { NFIGURES = sizeof figures / sizeof figures[0] };
 
-static uint64_t *place(fy__sim_figures_t *out, size_t i) { return (uint64_t *)(void *)((char *)out + figures[i].offset); }
+static uint64_t *place(fy__sim_figures_t *out, size_t i)
+{
+    return (uint64_t *)(void *)((char *)out + figures[i].offset);
+}
 
 void fy__sim_figures_builtin(const fy__sim_profile_t *profile, fy__sim_figures_t *out_figures)
 {
@@ -108,7 +112,8 @@ FY_PRINTF(3, 4) static fy_status_t bad(const reader_t *r, int line, const char *
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     return fy__sim_host->fail(FY_STATUS_INVALID_ARGUMENT, __FILE__, line,
-                              "%s: profile=%s, line %zu: %s\n  ferry calibrate writes such files; docs/simulator.md says what is in one",
+                              "%s: profile=%s, line %zu: %s\n  ferry calibrate writes such files; "
+                              "docs/simulator.md says what is in one",
                               r->name, r->path, r->line, what);
 }
 
@@ -121,7 +126,8 @@ static void skip_space(reader_t *r)
 static fy_status_t expect(reader_t *r, char sign, const char *where)
 {
     skip_space(r);
-    if (*r->at != sign) return BAD(r, "here must stand '%c' (%s): this is no profile, or no JSON", sign, where);
+    if (*r->at != sign)
+        return BAD(r, "here must stand '%c' (%s): this is no profile, or no JSON", sign, where);
     r->at++;
     return FY_STATUS_OK;
 }
@@ -132,7 +138,8 @@ static fy_status_t text(reader_t *r, const char **out_text, size_t *out_length)
     FY_TRY(expect(r, '"', "the begin of a text"));
     const char *begin = r->at;
     for (; *r->at != '"'; r->at++) {
-        if (*r->at == '\0' || (unsigned char)*r->at < ' ') return BAD(r, "a text has no end on its line");
+        if (*r->at == '\0' || (unsigned char)*r->at < ' ')
+            return BAD(r, "a text has no end on its line");
         if (*r->at == '\\' && *++r->at == '\0') return BAD(r, "a text has no end on its line");
     }
     *out_text = begin;
@@ -140,7 +147,10 @@ static fy_status_t text(reader_t *r, const char **out_text, size_t *out_length)
     return FY_STATUS_OK;
 }
 
-static int is(const char *at, size_t length, const char *word) { return strlen(word) == length && memcmp(at, word, length) == 0; }
+static int is(const char *at, size_t length, const char *word)
+{
+    return strlen(word) == length && memcmp(at, word, length) == 0;
+}
 
 /* After a member: ',' goes on, '}' ends. */
 static fy_status_t more(reader_t *r, int *out_more)
@@ -164,7 +174,8 @@ static fy_status_t whole(reader_t *r, const char *what, uint64_t *out_number)
         number = number * 10 + digit;
     }
     const int goes_on = *r->at == '.' || *r->at == 'e' || *r->at == 'E';
-    if (r->at == begin || goes_on || (*begin == '0' && r->at - begin > 1)) return BAD(r, "%s is no plain whole number", what);
+    if (r->at == begin || goes_on || (*begin == '0' && r->at - begin > 1))
+        return BAD(r, "%s is no plain whole number", what);
     *out_number = number;
     return FY_STATUS_OK;
 }
@@ -174,7 +185,8 @@ static fy_status_t skip_number(reader_t *r, const char *what)
 {
     skip_space(r);
     const size_t length = strspn(r->at, "0123456789.eE+-");
-    if (length == 0 || *r->at < '0' || *r->at > '9') return BAD(r, "%s is no number from 0 on", what);
+    if (length == 0 || *r->at < '0' || *r->at > '9')
+        return BAD(r, "%s is no number from 0 on", what);
     r->at += length;
     return FY_STATUS_OK;
 }
@@ -191,8 +203,8 @@ static fy_status_t figure_member(reader_t *r, size_t i, int *value_seen, int *un
         uint64_t value = 0;
         FY_TRY(whole(r, figures[i].key, &value));
         if (value < figures[i].least || value > figures[i].most)
-            return BAD(r, "%s is %" PRIu64 "; it may be from %" PRIu64 " to %" PRIu64 " %s", figures[i].key, value, figures[i].least,
-                       figures[i].most, figures[i].unit);
+            return BAD(r, "%s is %" PRIu64 "; it may be from %" PRIu64 " to %" PRIu64 " %s",
+                       figures[i].key, value, figures[i].least, figures[i].most, figures[i].unit);
         *place(r->out, i) = value;
         *value_seen = 1;
         return FY_STATUS_OK;
@@ -200,15 +212,15 @@ static fy_status_t figure_member(reader_t *r, size_t i, int *value_seen, int *un
     if (is(key, length, "unit") && !*unit_seen) {
         FY_TRY(text(r, &word, &word_length));
         if (!is(word, word_length, figures[i].unit))
-            return BAD(r, "the unit of %s is %s, not '%.*s'", figures[i].key, figures[i].unit, word_length < 40 ? (int)word_length : 40,
-                       word);
+            return BAD(r, "the unit of %s is %s, not '%.*s'", figures[i].key, figures[i].unit,
+                       word_length < 40 ? (int)word_length : 40, word);
         *unit_seen = 1;
         return FY_STATUS_OK;
     }
     if (is(key, length, "how")) return text(r, &word, &word_length);
     if (is(key, length, "spread")) return skip_number(r, "spread");
-    return BAD(r, "%s has '%.*s' twice, or it is unknown; there are value, unit, spread and how", figures[i].key,
-               length < 40 ? (int)length : 40, key);
+    return BAD(r, "%s has '%.*s' twice, or it is unknown; there are value, unit, spread and how",
+               figures[i].key, length < 40 ? (int)length : 40, key);
 }
 
 static fy_status_t one_figure(reader_t *r)
@@ -218,7 +230,8 @@ static fy_status_t one_figure(reader_t *r)
     int goes_on = 1, value_seen = 0, unit_seen = 0;
     FY_TRY(text(r, &key, &length));
     while (i < NFIGURES && !is(key, length, figures[i].key)) i++;
-    if (i == NFIGURES) return BAD(r, "'%.*s' is no figure of a profile", length < 60 ? (int)length : 60, key);
+    if (i == NFIGURES)
+        return BAD(r, "'%.*s' is no figure of a profile", length < 60 ? (int)length : 60, key);
     if (r->seen & 1u << i) return BAD(r, "%s stands there twice", figures[i].key);
     FY_TRY(expect(r, ':', "behind a key"));
     FY_TRY(expect(r, '{', "the begin of a figure"));
@@ -226,7 +239,8 @@ static fy_status_t one_figure(reader_t *r)
         FY_TRY(figure_member(r, i, &value_seen, &unit_seen));
         FY_TRY(more(r, &goes_on));
     }
-    if (!value_seen || !unit_seen) return BAD(r, "%s has no %s", figures[i].key, value_seen ? "unit" : "value");
+    if (!value_seen || !unit_seen)
+        return BAD(r, "%s has no %s", figures[i].key, value_seen ? "unit" : "value");
     r->seen |= 1u << i;
     return FY_STATUS_OK;
 }
@@ -252,7 +266,9 @@ static fy_status_t read_base(reader_t *r)
     FY_TRY(text(r, &word, &length));
     snprintf(name, sizeof name, "%.*s", length < sizeof name ? (int)length : 0, word);
     const fy__sim_profile_t *base = fy__sim_profile_find(name);
-    if (!base) return BAD(r, "base is '%.*s', which is no built-in profile", length < 60 ? (int)length : 60, word);
+    if (!base)
+        return BAD(r, "base is '%.*s', which is no built-in profile",
+                   length < 60 ? (int)length : 60, word);
     if (r->has_figures) return BAD(r, "base must stand before the figures");
     char own[FY__SIM_PROFILE_NAME];
     memcpy(own, r->out->name, sizeof own);
@@ -277,7 +293,8 @@ static fy_status_t read_name(reader_t *r)
 
 static fy_status_t member(reader_t *r)
 {
-    static const char *const notes[] = { "date", "model", "driver", "host", "clock", "version", "how" };
+    static const char *const notes[] = { "date",  "model",   "driver", "host",
+                                         "clock", "version", "how" };
     const char *key = "", *word = "";
     size_t length = 0, word_length = 0;
     FY_TRY(text(r, &key, &length));
@@ -285,7 +302,8 @@ static fy_status_t member(reader_t *r)
     if (is(key, length, "ferry_profile") && !r->has_version) {
         uint64_t version = 0;
         FY_TRY(whole(r, "ferry_profile", &version));
-        if (version != 1) return BAD(r, "this is version %" PRIu64 " of the form; this Ferry reads 1", version);
+        if (version != 1)
+            return BAD(r, "this is version %" PRIu64 " of the form; this Ferry reads 1", version);
         r->has_version = 1;
         return FY_STATUS_OK;
     }
@@ -311,7 +329,8 @@ static fy_status_t document(reader_t *r)
     if (!r->has_name) return BAD(r, "there is no name");
     if (!r->has_figures) return BAD(r, "there are no figures");
     for (size_t i = 0; i < NFIGURES && !r->has_base; i++)
-        if (!(r->seen & 1u << i)) return BAD(r, "%s is missing, and no base is named to take it from", figures[i].key);
+        if (!(r->seen & 1u << i))
+            return BAD(r, "%s is missing, and no base is named to take it from", figures[i].key);
     r->out->device.name = r->out->name;
     return FY_STATUS_OK;
 }
@@ -321,14 +340,17 @@ fy_status_t fy__sim_profile_read(const char *name, const char *path, fy__sim_fig
     fy__input_t input;
     char *bytes;
     size_t nbytes;
-    const int error = fy__input_text(&input, path, NULL, FY__SIM_PROFILE_FILE_NBYTES, &bytes, &nbytes);
+    const int error =
+        fy__input_text(&input, path, NULL, FY__SIM_PROFILE_FILE_NBYTES, &bytes, &nbytes);
     if (error)
-        return FY__SIM_FAIL(error == ENOMEM ? FY_STATUS_OUT_OF_MEMORY : FY_STATUS_INVALID_ARGUMENT, "%s: profile: %s%s", name,
-                            input.problem, error == EFBIG ? ": that is no profile" : "");
+        return FY__SIM_FAIL(error == ENOMEM ? FY_STATUS_OUT_OF_MEMORY : FY_STATUS_INVALID_ARGUMENT,
+                            "%s: profile: %s%s", name, input.problem,
+                            error == EFBIG ? ": that is no profile" : "");
     fy__sim_figures_t read = { .name = "" };
     reader_t reader = { .name = name, .path = path, .at = bytes, .line = 1, .out = &read };
     /* A zero byte inside ends the text early, which no rule allows. */
-    const fy_status_t status = memchr(bytes, '\0', nbytes) ? BAD(&reader, "the file has a zero byte") : document(&reader);
+    const fy_status_t status =
+        memchr(bytes, '\0', nbytes) ? BAD(&reader, "the file has a zero byte") : document(&reader);
     free(bytes);
     if (status == FY_STATUS_OK) fy__sim_figures_copy(&read, out_figures);
     return status;

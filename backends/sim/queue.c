@@ -1,7 +1,8 @@
 /* Queues of requests that run later; see queue.h.
- * Lock: `order_lock` guards every queue, item, point and random number of the process, and is held while requests run: deferred orders are for
- * finding mistakes, not for speed. It is taken under a stream's lock; the memory's may be taken under it. What is to be logged is kept
- * until it is let go. */
+ * Lock: `order_lock` guards every queue, item, point and random number of the process, and is held
+ * while requests run: deferred orders are for finding mistakes, not for speed. It is taken under a
+ * stream's lock; the memory's may be taken under it. What is to be logged is kept until it is let
+ * go. */
 #include "backends/sim/queue.h"
 
 #include <inttypes.h>
@@ -120,13 +121,16 @@ void fy__sim_queue_run_head(fy__sim_queue_t *queue)
     } else if (!item->wait.queue) {
         fy_status_t status = fy__sim_request_run(&item->request);
         if (status != FY_STATUS_OK)
-            fy__sim_device_lose(queue->dev, "request %" PRIu64 ", %s, failed (status %d) when it ran, after it was submitted",
-                                item->request.number, fy__sim_request_name(&item->request), (int)status);
+            fy__sim_device_lose(
+                queue->dev,
+                "request %" PRIu64 ", %s, failed (status %d) when it ran, after it was submitted",
+                item->request.number, fy__sim_request_name(&item->request), (int)status);
     }
     forget(queue, item);
 }
 
-/* What a head waits for lies in another queue at a position taken before that head was put in; so the chain of `below` never meets itself. */
+/* What a head waits for lies in another queue at a position taken before that head was put in; so
+ * the chain of `below` never meets itself. */
 static void run_to(fy__sim_queue_t *queue, uint64_t position)
 {
     if (!queue) return;
@@ -167,23 +171,29 @@ static uint64_t append(fy__sim_queue_t *queue, fy__sim_item_t *item)
 }
 
 /* What a lost device had in its queues will never run. */
-static fy__sim_item_t *find_touching(const void *begin, uint64_t nbytes, const void *bytes, fy__sim_queue_t **out_queue)
+static fy__sim_item_t *find_touching(const void *begin, uint64_t nbytes, const void *bytes,
+                                     fy__sim_queue_t **out_queue)
 {
     for (fy__sim_queue_t *queue = first_queue; queue; queue = queue->next)
-        for (fy__sim_item_t *item = queue->dev && fy__sim_device_is_lost(queue->dev) ? NULL : queue->head; item; item = item->next)
-            if (!item->wait.queue && fy__sim_request_touches(&item->request, begin, nbytes, bytes)) {
+        for (fy__sim_item_t *item = queue->dev && fy__sim_device_is_lost(queue->dev) ? NULL
+                                                                                     : queue->head;
+             item; item = item->next)
+            if (!item->wait.queue &&
+                fy__sim_request_touches(&item->request, begin, nbytes, bytes)) {
                 *out_queue = queue;
                 return item;
             }
     return NULL;
 }
 
-/* Whoever reads a download's destination too early shall not find the right bytes by luck. Unless an earlier request still uses them, which
- * this one is then ordered behind. */
+/* Whoever reads a download's destination too early shall not find the right bytes by luck. Unless
+ * an earlier request still uses them, which this one is then ordered behind. */
 static void spoil_destination(const fy__sim_request_t *request)
 {
     fy__sim_queue_t *queue;
-    if (request->kind != FY__SIM_COPY || request->copy.kind != FY_COPY_DOWNLOAD || !request->copy.dst) return;
+    if (request->kind != FY__SIM_COPY || request->copy.kind != FY_COPY_DOWNLOAD ||
+        !request->copy.dst)
+        return;
     if (!find_touching(request->copy.dst, request->copy.nbytes, NULL, &queue))
         memset(request->copy.dst, FY__SIM_GARBAGE, request->copy.nbytes);
 }
@@ -267,7 +277,8 @@ void fy__sim_queue_finish(fy__sim_device_t *dev, bool is_closing)
     unlock();
 }
 
-void fy__sim_queue_settle(const fy__sim_device_t *dev, const char *verb, const void *begin, uint64_t nbytes, const void *bytes)
+void fy__sim_queue_settle(const fy__sim_device_t *dev, const char *verb, const void *begin,
+                          uint64_t nbytes, const void *bytes)
 {
     char said[256] = "";
     fy__sim_queue_t *queue;
@@ -276,8 +287,10 @@ void fy__sim_queue_settle(const fy__sim_device_t *dev, const char *verb, const v
     while ((item = find_touching(begin, nbytes, bytes, &queue))) {
         if (!said[0]) {
             snprintf(said, sizeof(said),
-                     "%s: %s of %p, %" PRIu64 " bytes, under request %" PRIu64 " of %s, %s, which has not run yet: nobody waited for it",
-                     dev->name, verb, begin, nbytes, item->request.number, queue->dev->name, fy__sim_request_name(&item->request));
+                     "%s: %s of %p, %" PRIu64 " bytes, under request %" PRIu64
+                     " of %s, %s, which has not run yet: nobody waited for it",
+                     dev->name, verb, begin, nbytes, item->request.number, queue->dev->name,
+                     fy__sim_request_name(&item->request));
             atomic_fetch_add(&nviolations, 1);
         }
         run_to(queue, item->position);

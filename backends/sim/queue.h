@@ -1,6 +1,7 @@
-/* Queues: what was submitted to a stream of a lazy or random device and has not run yet. A queue is a FIFO of requests and of waits for
- * positions in other queues; an event stands for a position. Everything runs under one lock for the process, in an order that each
- * stream's FIFO and the waits allow: positions that are waited for were taken earlier, so there are no cycles.
+/* Queues: what was submitted to a stream of a lazy or random device and has not run yet. A queue is
+ * a FIFO of requests and of waits for positions in other queues; an event stands for a position.
+ * Everything runs under one lock for the process, in an order that each stream's FIFO and the waits
+ * allow: positions that are waited for were taken earlier, so there are no cycles.
  * Not here: what a request does (order.h), which of several runs voluntarily (schedule.h). */
 #ifndef FERRY_BACKENDS_SIM_QUEUE_H_
 #define FERRY_BACKENDS_SIM_QUEUE_H_
@@ -10,7 +11,8 @@
 typedef struct fy__sim_item fy__sim_item_t;
 typedef struct fy__sim_queue fy__sim_queue_t;
 
-/* A position in a queue: everything up to there. Holds the queue; queue NULL is nothing to wait for. */
+/* A position in a queue: everything up to there. Holds the queue; queue NULL is nothing to wait
+ * for. */
 typedef struct fy__sim_point {
     fy__sim_queue_t *queue;
     uint64_t position;
@@ -18,10 +20,12 @@ typedef struct fy__sim_point {
 
 /* Guarded by the lock in queue.c. */
 struct fy__sim_queue {
-    struct fy__sim_device *dev;  /* NULL once it is closed: others may still wait for what was here */
-    bool is_random;              /* its device's order */
-    fy__sim_queue_t *next;       /* of all queues, in the order they were made */
-    uint32_t nholders;           /* its stream, events, waits; one without holders goes when it is empty */
+    /* NULL once it is closed: others may still wait for what was here */
+    struct fy__sim_device *dev;
+    bool is_random;        /* its device's order */
+    fy__sim_queue_t *next; /* of all queues, in the order they were made */
+    /* its stream, events, waits; one without holders goes when it is empty */
+    uint32_t nholders;
     uint64_t submitted, done;    /* positions of the last request put in, and of the last one run */
     fy__sim_item_t *head, *tail; /* what is between them */
     fy__sim_queue_t *below;      /* while run_to works: who wants this one's `target` reached */
@@ -49,11 +53,15 @@ void fy__sim_queue_run_to(fy__sim_queue_t *queue, uint64_t position);
 /* Somebody asks `dev` something: a chance to run, where its order takes chances. */
 void fy__sim_queue_visit(struct fy__sim_device *dev);
 
-/* Runs (or, if the device is lost, forgets) everything of `dev`, which is about to be closed or was just lost. */
+/* Runs (or, if the device is lost, forgets) everything of `dev`, which is about to be closed or was
+ * just lost. */
 void fy__sim_queue_finish(struct fy__sim_device *dev, bool is_closing);
-/* Memory is about to go: requests that touch it and have not run are run now, logged, and counted as a violation. `verb`: "free". */
-void fy__sim_queue_settle(const struct fy__sim_device *dev, const char *verb, const void *begin, uint64_t nbytes, const void *bytes);
-/* How often memory was given back under a request that had not run yet, since the process began: somebody did not wait. */
+/* Memory is about to go: requests that touch it and have not run are run now, logged, and counted
+ * as a violation. `verb`: "free". */
+void fy__sim_queue_settle(const struct fy__sim_device *dev, const char *verb, const void *begin,
+                          uint64_t nbytes, const void *bytes);
+/* How often memory was given back under a request that had not run yet, since the process began:
+ * somebody did not wait. */
 uint64_t fy__sim_violations(void);
 
 /* ---- for schedule.c, which is called with the lock held ---- */

@@ -1,4 +1,5 @@
-/* A sorted array of ranges; see ranges.h. All lookups come down to "how many ranges begin at or before this address". */
+/* A sorted array of ranges; see ranges.h. All lookups come down to "how many ranges begin at or
+ * before this address". */
 #include "backends/sim/ranges.h"
 
 #include <stdlib.h>
@@ -23,10 +24,12 @@ const fy__sim_range_t *fy__sim_ranges_below(const fy__sim_ranges_t *ranges, uint
     return n > 0 ? &ranges->items[n - 1] : NULL;
 }
 
-const fy__sim_range_t *fy__sim_ranges_touching(const fy__sim_ranges_t *ranges, uintptr_t begin, uint64_t nbytes)
+const fy__sim_range_t *fy__sim_ranges_touching(const fy__sim_ranges_t *ranges, uintptr_t begin,
+                                               uint64_t nbytes)
 {
     size_t n = count_up_to(ranges, begin);
-    if (n > 0 && begin - ranges->items[n - 1].begin < ranges->items[n - 1].nbytes) return &ranges->items[n - 1];
+    if (n > 0 && begin - ranges->items[n - 1].begin < ranges->items[n - 1].nbytes)
+        return &ranges->items[n - 1];
     if (n < ranges->count && ranges->items[n].begin - begin < nbytes) return &ranges->items[n];
     return NULL;
 }

@@ -1,12 +1,13 @@
-/* How the random order draws; see schedule.h. All numbers come from the device's seed, so one submitting thread sees the same order again. */
+/* How the random order draws; see schedule.h. All numbers come from the device's seed, so one
+ * submitting thread sees the same order again. */
 #include "backends/sim/schedule.h"
 
 #include <stddef.h>
 
 #include "backends/sim/sim.h"
 
-/* Chosen so that programs of some dozens of requests see each case: a step runs nothing in one of four, everything in one of 128; a queue is
- * drawn anew about every 64th step. */
+/* Chosen so that programs of some dozens of requests see each case: a step runs nothing in one of
+ * four, everything in one of 128; a queue is drawn anew about every 64th step. */
 enum { REDRAW_EVERY = 64, ALL_EVERY = 128, NONE_EVERY = 4, MOST_AT_ONCE = 4 };
 
 uint64_t fy__sim_random_next(uint64_t *state)
@@ -40,14 +41,16 @@ static fy__sim_queue_t *choose(bool all)
 static fy__sim_queue_t *choose_ahead(void)
 {
     for (fy__sim_queue_t *queue = fy__sim_queue_first(); queue; queue = queue->next)
-        if (queue->mood == FY__SIM_AHEAD && queue->is_random && fy__sim_queue_is_runnable(queue)) return queue;
+        if (queue->mood == FY__SIM_AHEAD && queue->is_random && fy__sim_queue_is_runnable(queue))
+            return queue;
     return NULL;
 }
 
 static void redraw_one(uint64_t drawn)
 {
     size_t n = 0;
-    for (fy__sim_queue_t *queue = fy__sim_queue_first(); queue; queue = queue->next) n += queue->is_random;
+    for (fy__sim_queue_t *queue = fy__sim_queue_first(); queue; queue = queue->next)
+        n += queue->is_random;
     size_t left = n > 0 ? drawn % n : 0;
     for (fy__sim_queue_t *queue = fy__sim_queue_first(); queue; queue = queue->next)
         if (queue->is_random && left-- == 0) {

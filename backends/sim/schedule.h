@@ -1,6 +1,7 @@
-/* The random order's choices: after each call that asks a device something, which of the runnable heads of all queues run now. In the
- * manner of PCT (Burckhardt et al., ASPLOS 2010: random priorities, changed at few points), because uniform choices keep all streams abreast
- * and hide what only happens when one stream lags far behind or runs far ahead.
+/* The random order's choices: after each call that asks a device something, which of the runnable
+ * heads of all queues run now. In the manner of PCT (Burckhardt et al., ASPLOS 2010: random
+ * priorities, changed at few points), because uniform choices keep all streams abreast and hide
+ * what only happens when one stream lags far behind or runs far ahead.
  * Not here: what may run (queue.h). Everything here is called with the queues' lock held. */
 #ifndef FERRY_BACKENDS_SIM_SCHEDULE_H_
 #define FERRY_BACKENDS_SIM_SCHEDULE_H_
@@ -10,7 +11,8 @@
 struct fy__sim_device;
 struct fy__sim_queue;
 
-/* STEADY runs in its turn; LAGGING only when it must, or when everything runs; AHEAD as soon as it can. */
+/* STEADY runs in its turn; LAGGING only when it must, or when everything runs; AHEAD as soon as it
+ * can. */
 enum { FY__SIM_STEADY, FY__SIM_LAGGING, FY__SIM_AHEAD };
 
 /* SplitMix64: the next number of `*state`. */

@@ -8,7 +8,8 @@
 
 #include "backends/sim/sim.h"
 
-static const char *const words[FY__SIM_FAULT_KINDS] = { "alloc", "pin", "stream", "event", "copy", "launch", "lost", "slow" };
+static const char *const words[FY__SIM_FAULT_KINDS] = { "alloc", "pin",    "stream", "event",
+                                                        "copy",  "launch", "lost",   "slow" };
 
 static bool read_number(const char **text, uint64_t *out_number)
 {
@@ -63,10 +64,13 @@ fy_status_t fy__sim_script_parse(const char *name, const char *text, fy__sim_scr
     while (*text) {
         const char *item = text;
         if (out_script->nitems == FY__SIM_SCRIPT_ITEMS)
-            return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: faults: more than %d items", name, FY__SIM_SCRIPT_ITEMS);
-        if (!read_item(&text, &out_script->items[out_script->nitems]) || (*text && (*text != '+' || !text[1])))
+            return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: faults: more than %d items", name,
+                                FY__SIM_SCRIPT_ITEMS);
+        if (!read_item(&text, &out_script->items[out_script->nitems]) ||
+            (*text && (*text != '+' || !text[1])))
             return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT,
-                                "%s: faults: '%.*s' is no item\n  ITEM[+ITEM...], each alloc@N, pin@N, stream@N, event@N, copy@N, "
+                                "%s: faults: '%.*s' is no item\n  ITEM[+ITEM...], each alloc@N, "
+                                "pin@N, stream@N, event@N, copy@N, "
                                 "launch@N, lost@N or slow@N:DURATION "
                                 "(ns, us, ms, s), N from 1; N* is from the N-th on",
                                 name, (int)strcspn(item, "+"), item);
@@ -83,7 +87,8 @@ bool fy__sim_script_has(const fy__sim_script_t *script, fy__sim_fault_kind_t kin
     return false;
 }
 
-uint64_t fy__sim_script_next(fy__sim_script_t *script, fy__sim_fault_kind_t kind, uint64_t *out_slow_ns)
+uint64_t fy__sim_script_next(fy__sim_script_t *script, fy__sim_fault_kind_t kind,
+                             uint64_t *out_slow_ns)
 {
     uint64_t n = ++script->counts[kind], slow_ns = 0;
     bool strikes = false;

@@ -1,5 +1,6 @@
-/* The simulated accelerator: the seam's table. It computes with the host's kernels on memory that host code cannot touch, and computes,
- * rather than measures, how long a real accelerator would take.
+/* The simulated accelerator: the seam's table. It computes with the host's kernels on memory that
+ * host code cannot touch, and computes, rather than measures, how long a real accelerator would
+ * take.
  * Not here: everything else; README.md is the map. */
 #include "backends/sim/sim.h"
 
@@ -42,12 +43,15 @@ static const fy_backend_t backend = {
     .describe = fy__sim_device_describe,
 };
 
-fy_status_t fy__backend_sim_open(const fy_host_api_t *host, uint32_t abi, const fy_backend_t **out_backend)
+fy_status_t fy__backend_sim_open(const fy_host_api_t *host, uint32_t abi,
+                                 const fy_backend_t **out_backend)
 {
     *out_backend = NULL;
     if (abi != FY_BACKEND_ABI)
-        return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "sim speaks backend ABI %u, not %u", FY_BACKEND_ABI, abi);
-    if (!fy__sim_host) fy__sim_host = host; /* every open of a device calls this, while other devices are in use */
+        return host->fail(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__,
+                          "sim speaks backend ABI %u, not %u", FY_BACKEND_ABI, abi);
+    /* every open of a device calls this, while other devices are in use */
+    if (!fy__sim_host) fy__sim_host = host;
     *out_backend = &backend;
     return FY_STATUS_OK;
 }

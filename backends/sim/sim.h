@@ -39,13 +39,18 @@ typedef struct fy__sim_device {
     char why[160];
 } fy__sim_device_t;
 
-static inline bool fy__sim_device_is_lost(const fy__sim_device_t *dev) { return atomic_load(&dev->is_lost); }
+static inline bool fy__sim_device_is_lost(const fy__sim_device_t *dev)
+{
+    return atomic_load(&dev->is_lost);
+}
 /* OK, or DEVICE_LOST with the reason. */
 fy_status_t fy__sim_device_check(const fy__sim_device_t *dev);
 /* Counts one more of this kind in the device's script; as fy__sim_script_next. */
-uint64_t fy__sim_device_strikes(fy__sim_device_t *dev, fy__sim_fault_kind_t kind, uint64_t *out_slow_ns);
+uint64_t fy__sim_device_strikes(fy__sim_device_t *dev, fy__sim_fault_kind_t kind,
+                                uint64_t *out_slow_ns);
 /* OUT_OF_MEMORY if the script strikes this call; what: a noun for the text. */
-fy_status_t fy__sim_device_refuses(fy__sim_device_t *dev, fy__sim_fault_kind_t kind, const char *what);
+fy_status_t fy__sim_device_refuses(fy__sim_device_t *dev, fy__sim_fault_kind_t kind,
+                                   const char *what);
 /* From now on every slot fails; the first reason is kept. Takes no lock. */
 void fy__sim_device_lose(fy__sim_device_t *dev, const char *format, ...) FY_PRINTF(2, 3);
 
@@ -59,7 +64,8 @@ extern const fy_host_api_t *fy__sim_host;
 
 /* device.c */
 fy_status_t fy__sim_device_count(int *out_count);
-fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_option_t *options, void **out_dev);
+fy_status_t fy__sim_device_open(int index, size_t noptions, const fy_backend_option_t *options,
+                                void **out_dev);
 void fy__sim_device_close(void *dev);
 fy_status_t fy__sim_device_query(void *dev, fy_backend_info_t *out_info);
 fy_status_t fy__sim_device_describe(void *dev, fy_fact_fn say, void *user);
@@ -73,7 +79,8 @@ void fy__sim_memory_free(void *dev, void *address, uint64_t nbytes);
 fy_status_t fy__sim_memory_register_host(void *dev, void *address, uint64_t nbytes);
 void fy__sim_memory_unregister_host(void *dev, void *address, uint64_t nbytes);
 /* stream.c */
-fy_status_t fy__sim_stream_create(void *dev, fy_stream_role_t role, int priority, void *native, void **out_stream);
+fy_status_t fy__sim_stream_create(void *dev, fy_stream_role_t role, int priority, void *native,
+                                  void **out_stream);
 void fy__sim_stream_destroy(void *dev, void *stream);
 fy_status_t fy__sim_event_create(void *dev, void **out_event);
 void fy__sim_event_destroy(void *dev, void *event);

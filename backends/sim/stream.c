@@ -1,4 +1,5 @@
-/* Streams and events. Waiting never blocks the calling thread: the model clock jumps to when the event happens.
+/* Streams and events. Waiting never blocks the calling thread: the model clock jumps to when the
+ * event happens.
  * Because an order may only differ in when bytes change, nothing here may depend on the order. */
 #include "backends/sim/stream.h"
 
@@ -7,27 +8,33 @@
 
 #include "backends/sim/sim.h"
 
-/* The role is not needed: a request's kind names its engine. Priorities do not exist: engines serve in the order of submission. */
-fy_status_t fy__sim_stream_create(void *dev_, fy_stream_role_t role, int priority, void *native, void **out_stream)
+/* The role is not needed: a request's kind names its engine. Priorities do not exist: engines serve
+ * in the order of submission. */
+fy_status_t fy__sim_stream_create(void *dev_, fy_stream_role_t role, int priority, void *native,
+                                  void **out_stream)
 {
     fy__sim_device_t *dev = dev_;
     (void)role, (void)priority;
     *out_stream = NULL;
     FY_TRY(fy__sim_device_check(dev));
     if (native)
-        return FY__SIM_FAIL(FY_STATUS_UNSUPPORTED, "%s has no native streams, so there is nothing to wrap at %p: pass NULL for a new one",
-                            dev->name, native);
+        return FY__SIM_FAIL(
+            FY_STATUS_UNSUPPORTED,
+            "%s has no native streams, so there is nothing to wrap at %p: pass NULL for a new one",
+            dev->name, native);
     FY_TRY(fy__sim_device_refuses(dev, FY__SIM_FAULT_STREAM, "stream"));
     fy__sim_stream_t *stream = calloc(1, sizeof(*stream));
     if (stream && dev->order->is_deferred && !(stream->queue = fy__sim_queue_create(dev))) {
         free(stream);
         stream = NULL;
     }
-    if (!stream) return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for a stream", dev->name);
+    if (!stream)
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for a stream", dev->name);
     if (pthread_mutex_init(&stream->lock, NULL) != 0) {
         fy__sim_queue_leave(stream->queue);
         free(stream);
-        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: the system gives no lock for a stream", dev->name);
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: the system gives no lock for a stream",
+                            dev->name);
     }
     *out_stream = stream;
     return FY_STATUS_OK;
@@ -52,7 +59,8 @@ fy_status_t fy__sim_event_create(void *dev_, void **out_event)
     FY_TRY(fy__sim_device_refuses(dev, FY__SIM_FAULT_EVENT, "event"));
     fy__sim_event_t *event = calloc(1, sizeof(*event));
     *out_event = event;
-    if (!event) return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for an event", dev->name);
+    if (!event)
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for an event", dev->name);
     return FY_STATUS_OK;
 }
 
@@ -77,7 +85,8 @@ fy_status_t fy__sim_event_record(void *dev, void *event_, void *stream_)
     return FY_STATUS_OK;
 }
 
-/* The event may be another device's. An eager stream has nothing to keep a wait in, so what it waits for runs now. */
+/* The event may be another device's. An eager stream has nothing to keep a wait in, so what it
+ * waits for runs now. */
 fy_status_t fy__sim_event_wait(void *dev_, void *stream_, void *event_)
 {
     fy__sim_device_t *dev = dev_;
@@ -93,7 +102,9 @@ fy_status_t fy__sim_event_wait(void *dev_, void *stream_, void *event_)
         fy__sim_point_run(&event->point);
     if (kept && stream->ready_ns < time_ns) stream->ready_ns = time_ns;
     pthread_mutex_unlock(&stream->lock);
-    if (!kept) return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory to note a wait", dev->name);
+    if (!kept)
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory to note a wait",
+                            dev->name);
     return FY_STATUS_OK;
 }
 
@@ -136,6 +147,8 @@ fy_status_t fy__sim_event_sync(void *dev_, void *event_, uint64_t timeout_ns)
     fy__sim_clock_advance(dev->profile->poll_ns);
     uint64_t time_ns = atomic_load(&event->time_ns);
     if (fy__sim_clock_wait(time_ns, timeout_ns, dev->profile->wake_ns)) return happen(dev, event);
-    return FY__SIM_FAIL(FY_STATUS_TIMEOUT, "%s: not done after %" PRIu64 " ns of model time; it will be at %" PRIu64 " ns", dev->name,
-                        timeout_ns, time_ns);
+    return FY__SIM_FAIL(FY_STATUS_TIMEOUT,
+                        "%s: not done after %" PRIu64 " ns of model time; it will be at %" PRIu64
+                        " ns",
+                        dev->name, timeout_ns, time_ns);
 }

@@ -1,5 +1,6 @@
-/* Work: a copy, a fill or a launch is checked, its device addresses become the bytes behind them, the clock gives it its times, and it runs
- * at once or goes into its stream's queue. A request that is refused has cost no model time. A kernel that fails has.
+/* Work: a copy, a fill or a launch is checked, its device addresses become the bytes behind them,
+ * the clock gives it its times, and it runs at once or goes into its stream's queue. A request that
+ * is refused has cost no model time. A kernel that fails has.
  * Not here: durations (profile.c), addresses (memory.c), running (order.c, queue.c). */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,8 +19,8 @@ typedef struct cost {
     bool blocks_host; /* until the end */
 } cost_t;
 
-/* When this thread's last request to `dev` starts and ends. A call of its own, so that the caller keeps no vector register across the TLS
- * access (docs/decisions/0015-tls-descriptors.md). */
+/* When this thread's last request to `dev` starts and ends. A call of its own, so that the caller
+ * keeps no vector register across the TLS access (docs/decisions/0015-tls-descriptors.md). */
 static __attribute__((noinline)) fy__sim_span_t *last_span(const fy__sim_device_t *dev)
 {
     static __thread fy__sim_span_t spans[FY__SIM_DEVICE_COUNT];
@@ -38,32 +39,36 @@ static fy_status_t strike(fy__sim_device_t *dev, fy__sim_request_t *request, uin
 {
     uint64_t struck = fy__sim_device_strikes(dev, FY__SIM_FAULT_LOST, NULL);
     if (struck > 0) {
-        fy__sim_device_lose(dev, "its faults= says so at request %" PRIu64 ", %s", struck, fy__sim_request_name(request));
+        fy__sim_device_lose(dev, "its faults= says so at request %" PRIu64 ", %s", struck,
+                            fy__sim_request_name(request));
         fy__sim_queue_finish(dev, false);
         return fy__sim_device_check(dev);
     }
     (void)fy__sim_device_strikes(dev, FY__SIM_FAULT_SLOW, out_slow_ns);
-    if (request->kind == FY__SIM_LAUNCH && (struck = fy__sim_device_strikes(dev, FY__SIM_FAULT_LAUNCH, NULL)) > 0)
-        return FY__SIM_FAIL(FY_STATUS_INTERNAL, "%s: launch %" PRIu64 ", %s, fails, as the device's faults= says", dev->name, struck,
-                            fy__sim_launch_name(&request->launch));
+    if (request->kind == FY__SIM_LAUNCH &&
+        (struck = fy__sim_device_strikes(dev, FY__SIM_FAULT_LAUNCH, NULL)) > 0)
+        return FY__SIM_FAIL(FY_STATUS_INTERNAL,
+                            "%s: launch %" PRIu64 ", %s, fails, as the device's faults= says",
+                            dev->name, struck, fy__sim_launch_name(&request->launch));
     if (request->kind == FY__SIM_COPY && request->copy.kind != FY_COPY_LOCAL)
         request->copy.fails = fy__sim_device_strikes(dev, FY__SIM_FAULT_COPY, NULL) > 0;
     return FY_STATUS_OK;
 }
 
-/* A kernel that fails has refused its launch; a copy that fails with nobody to tell, as later ones do, loses the device. */
+/* A kernel that fails has refused its launch; a copy that fails with nobody to tell, as later ones
+ * do, loses the device. */
 static fy_status_t run_now(fy__sim_device_t *dev, const fy__sim_request_t *request)
 {
     fy_status_t status = fy__sim_request_run(request);
     if (status == FY_STATUS_OK || request->kind != FY__SIM_COPY) return status;
-    fy__sim_device_lose(dev, "request %" PRIu64 ", %s, failed when it ran and has no flag to raise", request->number,
-                        fy__sim_request_name(request));
+    fy__sim_device_lose(dev, "request %" PRIu64 ", %s, failed when it ran and has no flag to raise",
+                        request->number, fy__sim_request_name(request));
     return fy__sim_device_check(dev);
 }
 
 /* *out_submitted (may be NULL, false before): the request is on its way, whatever came of it. */
-static fy_status_t submit(fy__sim_device_t *dev, fy__sim_stream_t *stream, const cost_t *cost, fy__sim_request_t *request,
-                          bool *out_submitted)
+static fy_status_t submit(fy__sim_device_t *dev, fy__sim_stream_t *stream, const cost_t *cost,
+                          fy__sim_request_t *request, bool *out_submitted)
 {
     fy_status_t status = FY_STATUS_OK;
     uint64_t position = 0;
@@ -74,9 +79,11 @@ static fy_status_t submit(fy__sim_device_t *dev, fy__sim_stream_t *stream, const
     FY_TRY(strike(dev, request, &slow_ns));
     duration_ns = duration_ns > UINT64_MAX - slow_ns ? UINT64_MAX : duration_ns + slow_ns;
     if (stream->queue && !(item = fy__sim_item_create(request)))
-        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory to keep a request", dev->name);
+        return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory to keep a request",
+                            dev->name);
     pthread_mutex_lock(&stream->lock);
-    request->span = fy__sim_clock_submit(cost->submit_ns, stream->ready_ns, cost->nplaces, cost->places, duration_ns);
+    request->span = fy__sim_clock_submit(cost->submit_ns, stream->ready_ns, cost->nplaces,
+                                         cost->places, duration_ns);
     stream->ready_ns = request->span.end_ns;
     if (item)
         position = fy__sim_queue_push(stream->queue, item, request->span);
@@ -94,15 +101,19 @@ static fy_status_t submit(fy__sim_device_t *dev, fy__sim_stream_t *stream, const
 
 /* ---- copies ---- */
 
-/* Says once per device that there is nothing to read. No lock is held: the log function may call Ferry. */
+/* Says once per device that there is nothing to read. No lock is held: the log function may call
+ * Ferry. */
 static void say_zero(fy__sim_device_t *dev)
 {
     if (!dev->numerics && !atomic_exchange(&dev->said_zero, true))
-        fy__sim_host->log(FY_LOG_WARNING, "%s: numerics=off, so whatever is downloaded from it reads zero", dev->name);
+        fy__sim_host->log(FY_LOG_WARNING,
+                          "%s: numerics=off, so whatever is downloaded from it reads zero",
+                          dev->name);
 }
 
 /* A driver stages a copy with pageable memory itself and holds the caller until that is done. */
-static void cost_link(fy__sim_device_t *dev, const fy_copy_t *copy, fy__sim_engine_t engine, cost_t *out_cost)
+static void cost_link(fy__sim_device_t *dev, const fy_copy_t *copy, fy__sim_engine_t engine,
+                      cost_t *out_cost)
 {
     *out_cost = (cost_t){
         .submit_ns = dev->profile->copy_submit_ns,
@@ -118,14 +129,16 @@ static void cost_local(fy__sim_device_t *dev, uint64_t nbytes, cost_t *out_cost)
 {
     *out_cost = (cost_t){
         .submit_ns = dev->profile->launch_submit_ns,
-        .duration_ns = fy__sim_profile_memory_ns(dev->profile, nbytes > UINT64_MAX / 2 ? UINT64_MAX : 2 * nbytes),
+        .duration_ns = fy__sim_profile_memory_ns(dev->profile,
+                                                 nbytes > UINT64_MAX / 2 ? UINT64_MAX : 2 * nbytes),
         .nplaces = 1,
         .places = { { &dev->engines, FY__SIM_COMPUTE } },
     };
 }
 
 /* Leaves one device by its download engine and enters the other by its upload engine. */
-static void cost_peer(const fy__sim_device_t *dev, fy__sim_device_t *from, fy__sim_device_t *to, uint64_t nbytes, cost_t *out_cost)
+static void cost_peer(const fy__sim_device_t *dev, fy__sim_device_t *from, fy__sim_device_t *to,
+                      uint64_t nbytes, cost_t *out_cost)
 {
     *out_cost = (cost_t){
         .submit_ns = dev->profile->copy_submit_ns,
@@ -151,33 +164,45 @@ fy_status_t fy__sim_work_copy(void *dev_, void *stream, const fy_copy_t *copy)
     FY_TRY(fy__sim_device_check(dev));
     switch (copy->kind) {
     case FY_COPY_UPLOAD:
-        FY_TRY(fy__sim_memory_check_host(dev, "upload", copy->src, copy->nbytes, copy->host_pinned));
-        FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "upload", "dst", -1 }, copy->dst, copy->nbytes, &request.copy.dst));
+        FY_TRY(
+            fy__sim_memory_check_host(dev, "upload", copy->src, copy->nbytes, copy->host_pinned));
+        FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "upload", "dst", -1 }, copy->dst,
+                                   copy->nbytes, &request.copy.dst));
         cost_link(dev, copy, FY__SIM_UPLOAD, &cost);
         break;
     case FY_COPY_DOWNLOAD:
-        FY_TRY(fy__sim_memory_check_host(dev, "download", copy->dst, copy->nbytes, copy->host_pinned));
-        FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "download", "src", -1 }, copy->src, copy->nbytes, &bytes));
+        FY_TRY(
+            fy__sim_memory_check_host(dev, "download", copy->dst, copy->nbytes, copy->host_pinned));
+        FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "download", "src", -1 }, copy->src,
+                                   copy->nbytes, &bytes));
         request.copy.src = bytes;
         cost_link(dev, copy, FY__SIM_DOWNLOAD, &cost);
         say_zero(dev);
         break;
     case FY_COPY_LOCAL:
-        FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "local copy", "dst", -1 }, copy->dst, copy->nbytes, &request.copy.dst));
-        FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "local copy", "src", -1 }, copy->src, copy->nbytes, &bytes));
+        FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "local copy", "dst", -1 }, copy->dst,
+                                   copy->nbytes, &request.copy.dst));
+        FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "local copy", "src", -1 }, copy->src,
+                                   copy->nbytes, &bytes));
         request.copy.src = bytes;
         cost_local(dev, copy->nbytes, &cost);
         break;
     case FY_COPY_PEER:
-        FY_TRY(fy__sim_memory_find_any((fy__sim_use_t){ "peer copy", "dst", -1 }, copy->dst, copy->nbytes, &request.copy.dst, &to));
-        FY_TRY(fy__sim_memory_find_any((fy__sim_use_t){ "peer copy", "src", -1 }, copy->src, copy->nbytes, &bytes, &from));
+        FY_TRY(fy__sim_memory_find_any((fy__sim_use_t){ "peer copy", "dst", -1 }, copy->dst,
+                                       copy->nbytes, &request.copy.dst, &to));
+        FY_TRY(fy__sim_memory_find_any((fy__sim_use_t){ "peer copy", "src", -1 }, copy->src,
+                                       copy->nbytes, &bytes, &from));
         request.copy.src = bytes;
         if (from == to || (from != dev && to != dev))
-            return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "peer copy on a stream of %s: from %s to %s; one of two ends must be %s",
-                                dev->name, from->name, to->name, dev->name);
+            return FY__SIM_FAIL(
+                FY_STATUS_INVALID_ARGUMENT,
+                "peer copy on a stream of %s: from %s to %s; one of two ends must be %s", dev->name,
+                from->name, to->name, dev->name);
         cost_peer(dev, from, to, copy->nbytes, &cost);
         break;
-    default: return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: there is no copy kind %d", dev->name, (int)copy->kind);
+    default:
+        return FY__SIM_FAIL(FY_STATUS_INVALID_ARGUMENT, "%s: there is no copy kind %d", dev->name,
+                            (int)copy->kind);
     }
     bool submitted = false;
     fy_status_t status = submit(dev, stream, &cost, &request, &submitted);
@@ -188,9 +213,12 @@ fy_status_t fy__sim_work_copy(void *dev_, void *stream, const fy_copy_t *copy)
 fy_status_t fy__sim_work_fill(void *dev_, void *stream, void *address, int value, uint64_t nbytes)
 {
     fy__sim_device_t *dev = dev_;
-    fy__sim_request_t request = { .kind = FY__SIM_FILL, .fill = { .dst_address = address, .value = value, .nbytes = nbytes } };
+    fy__sim_request_t request = {
+        .kind = FY__SIM_FILL, .fill = { .dst_address = address, .value = value, .nbytes = nbytes }
+    };
     FY_TRY(fy__sim_device_check(dev));
-    FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "fill", "dst", -1 }, address, nbytes, &request.fill.dst));
+    FY_TRY(fy__sim_memory_find(dev, (fy__sim_use_t){ "fill", "dst", -1 }, address, nbytes,
+                               &request.fill.dst));
     cost_t cost = {
         .submit_ns = dev->profile->launch_submit_ns,
         .duration_ns = fy__sim_profile_memory_ns(dev->profile, nbytes),
@@ -202,7 +230,8 @@ fy_status_t fy__sim_work_fill(void *dev_, void *stream, void *address, int value
 
 /* ---- launches ---- */
 
-/* Points `desc`, the request's own copy, at the bytes. An operand without elements keeps whatever address it has. */
+/* Points `desc`, the request's own copy, at the bytes. An operand without elements keeps whatever
+ * address it has. */
 static fy_status_t translate(fy__sim_device_t *dev, fy__sim_use_t use, fy_desc_t *desc)
 {
     uint64_t before = 0, nbytes = fy__sim_desc_extent(desc, &before);
@@ -213,8 +242,10 @@ static fy_status_t translate(fy__sim_device_t *dev, fy__sim_use_t use, fy_desc_t
     return FY_STATUS_OK;
 }
 
-/* Makes `launch` the request's own: `descs` has room for all its descriptors. launch->fault is host memory and stays. */
-static fy_status_t translate_launch(fy__sim_device_t *dev, const fy_launch_t *launch, fy_desc_t *descs, fy_launch_t *out_launch)
+/* Makes `launch` the request's own: `descs` has room for all its descriptors. launch->fault is host
+ * memory and stays. */
+static fy_status_t translate_launch(fy__sim_device_t *dev, const fy_launch_t *launch,
+                                    fy_desc_t *descs, fy_launch_t *out_launch)
 {
     const char *op = fy__sim_launch_name(launch);
     *out_launch = *launch;
@@ -229,8 +260,8 @@ static fy_status_t translate_launch(fy__sim_device_t *dev, const fy_launch_t *la
         FY_TRY(translate(dev, (fy__sim_use_t){ op, "src", i }, &out_launch->src[i]));
     }
     if (launch->workspace_nbytes == 0) return FY_STATUS_OK;
-    return fy__sim_memory_find(dev, (fy__sim_use_t){ op, "workspace", -1 }, launch->workspace, launch->workspace_nbytes,
-                               &out_launch->workspace);
+    return fy__sim_memory_find(dev, (fy__sim_use_t){ op, "workspace", -1 }, launch->workspace,
+                               launch->workspace_nbytes, &out_launch->workspace);
 }
 
 static fy_dtype_t arithmetic_dtype(const fy_launch_t *launch)
@@ -243,8 +274,10 @@ fy_status_t fy__sim_work_launch(void *dev_, void *stream, const fy_launch_t *lau
 {
     fy__sim_device_t *dev = dev_;
     FY_TRY(fy__sim_device_check(dev));
-    if (!fy__sim_work_supports(dev, launch)) /* asked here, so that numerics=off refuses what a real run would */
-        return FY__SIM_FAIL(FY_STATUS_UNSUPPORTED, "%s: no kernel for %s with these dtypes and layouts", dev->name,
+    /* asked here, so that numerics=off refuses what a real run would */
+    if (!fy__sim_work_supports(dev, launch))
+        return FY__SIM_FAIL(FY_STATUS_UNSUPPORTED,
+                            "%s: no kernel for %s with these dtypes and layouts", dev->name,
                             fy__sim_launch_name(launch));
 
     fy_desc_t few[8], *descs = few;
@@ -252,13 +285,15 @@ fy_status_t fy__sim_work_launch(void *dev_, void *stream, const fy_launch_t *lau
     if (ndescs > sizeof(few) / sizeof(few[0])) {
         descs = malloc(ndescs * sizeof(*descs));
         if (!descs)
-            return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY, "%s: no host memory for the %zu operands of %s", dev->name, ndescs,
+            return FY__SIM_FAIL(FY_STATUS_OUT_OF_MEMORY,
+                                "%s: no host memory for the %zu operands of %s", dev->name, ndescs,
                                 fy__sim_launch_name(launch));
     }
     fy__sim_request_t request = { .kind = FY__SIM_LAUNCH };
     cost_t cost = {
         .submit_ns = dev->profile->launch_submit_ns,
-        .duration_ns = fy__sim_profile_launch_ns(dev->profile, arithmetic_dtype(launch), launch->flops, launch->nbytes),
+        .duration_ns = fy__sim_profile_launch_ns(dev->profile, arithmetic_dtype(launch),
+                                                 launch->flops, launch->nbytes),
         .nplaces = 1,
         .places = { { &dev->engines, FY__SIM_COMPUTE } },
     };

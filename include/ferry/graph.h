@@ -1,5 +1,6 @@
-/* Graphs: a step recorded once and replayed as one request. Recording runs the op calls' checks and makes their results, but submits
- * nothing; replaying submits them all, in the recorded order, on the stream that is current where it is replayed. */
+/* Graphs: a step recorded once and replayed as one request. Recording runs the op calls' checks and
+ * makes their results, but submits nothing; replaying submits them all, in the recorded order, on
+ * the stream that is current where it is replayed. */
 #ifndef FERRY_GRAPH_H_
 #define FERRY_GRAPH_H_
 
@@ -11,8 +12,10 @@ extern "C" {
 
 /* How a replay reaches the device. The bytes are the same. */
 typedef enum fy_graph_path {
-    FY_GRAPH_CALLS, /* a launch or copy for each call: where the device keeps no graphs, and before it does */
-    FY_GRAPH_DEVICE /* one request: the device keeps the calls (cuda: a CUDA graph), from the second replay on */
+    /* a launch or copy for each call: where the device keeps no graphs, and before it does */
+    FY_GRAPH_CALLS,
+    /* one request: the device keeps the calls (cuda: a CUDA graph), from the second replay on */
+    FY_GRAPH_DEVICE
 } fy_graph_path_t;
 
 typedef struct fy_graph_info {
@@ -32,21 +35,27 @@ typedef struct fy_graph_info {
     }
 
 /* Starts a recording: from now on this thread's requests on `device` are recorded instead of run.
- * Tensors made inside are poisoned until the first replay: a download, a map, or a wait for a result computed from them fails with
- * INVALID_ARGUMENT. Their memory comes from a pool that the graph owns; the pool lasts as long as the graph or one of these tensors.
- * Uploads inside must be FY_HOST_BORROW into existing tensors. Each replay reads the source again; wait for the replay's ticket.
- * Calls that block, other transfers and a second graph fail with UNSUPPORTED inside. The end of the innermost scope drops the recording.
+ * Tensors made inside are poisoned until the first replay: a download, a map, or a wait for a
+ * result computed from them fails with INVALID_ARGUMENT. Their memory comes from a pool that the
+ * graph owns; the pool lasts as long as the graph or one of these tensors.
+ * Uploads inside must be FY_HOST_BORROW into existing tensors. Each replay reads the source again;
+ * wait for the replay's ticket.
+ * Calls that block, other transfers and a second graph fail with UNSUPPORTED inside. The end of the
+ * innermost scope drops the recording.
  * Fails: BUSY (this thread records already), INVALID_ARGUMENT, OUT_OF_MEMORY. */
 FY_API_STATUS fy_graph_begin(fy_device_t *device);
-/* Ends the recording; the graph belongs to the innermost scope. Fails: INVALID_ARGUMENT (none is running); the first failure of an op, a
- * new tensor or a transfer inside, and then there is no graph. */
+/* Ends the recording; the graph belongs to the innermost scope. Fails: INVALID_ARGUMENT (none is
+ * running); the first failure of an op, a new tensor or a transfer inside, and then there is no
+ * graph. */
 FY_API_STATUS fy_graph_end(fy_graph_t **out_graph);
-/* Runs it: reads and writes the recorded tensors' present bytes, ordered like one op that reads and writes all of them, counted as one
- * request; allocates nothing. The second replay hands the calls to a device that keeps graphs; later ones are one request for it (docs/graphs.md).
+/* Runs it: reads and writes the recorded tensors' present bytes, ordered like one op that reads and
+ * writes all of them, counted as one request; allocates nothing. The second replay hands the calls
+ * to a device that keeps graphs; later ones are one request for it (docs/graphs.md).
  * out_ticket may be NULL. Any thread, one at a time. Fails: as the calls in it. */
 FY_API_STATUS fy_graph_replay(fy_graph_t *graph, fy_ticket_t *out_ticket);
 FY_API_STATUS fy_graph_query(const fy_graph_t *graph, fy_graph_info_t *out_info);
-/* A replay that is running is not hurt; tensors made inside keep the memory alive. NULL is ignored. */
+/* A replay that is running is not hurt; tensors made inside keep the memory alive. NULL is
+ * ignored. */
 FY_API void fy_graph_destroy(fy_graph_t *graph);
 /* Takes the handle out of its scope: it is yours to destroy. */
 FY_API void fy_graph_keep(fy_graph_t *graph);

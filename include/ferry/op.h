@@ -1,5 +1,6 @@
-/* Ops as data: names, attribute structs, introspection, the generic call and registration. A binding for another language needs
- * only this header; people who write C use the typed calls in ops.h, which do the same. */
+/* Ops as data: names, attribute structs, introspection, the generic call and registration. A
+ * binding for another language needs only this header; people who write C use the typed calls in
+ * ops.h, which do the same. */
 #ifndef FERRY_OP_H_
 #define FERRY_OP_H_
 
@@ -83,9 +84,10 @@ typedef struct fy_matmul_attrs {
     int32_t transpose_a, transpose_b;
 } fy_matmul_attrs_t; /* of the last two axes; nothing is copied */
 
-/* What a linear layer or a convolution applies to its result while it is still at hand; 0 in attributes means nothing. The first four have a
- * slope that can be told from the result alone (y > 0, 1 - y^2, y (1 - y)): a tape keeps nothing more for them. A number that an op does not
- * know is refused (INVALID_ARGUMENT). */
+/* What a linear layer or a convolution applies to its result while it is still at hand; 0 in
+ * attributes means nothing. The first four have a slope that can be told from the result alone (y >
+ * 0, 1 - y^2, y (1 - y)): a tape keeps nothing more for them. A number that an op does not know is
+ * refused (INVALID_ARGUMENT). */
 typedef enum fy_activation {
     FY_ACTIVATION_NONE = 0,
     FY_ACTIVATION_RELU = 1,
@@ -97,23 +99,30 @@ typedef enum fy_activation {
 typedef struct fy_conv2d_attrs {
     int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups;
     int32_t activation; /* an fy_activation_t, of the result: NONE or RELU */
-} fy_conv2d_attrs_t;    /* padding: zeros on both sides; the result has floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1 rows */
+    /* padding: zeros on both sides; the result has floor((H + 2 padding - dilation (KH - 1) - 1) /
+ * stride) + 1 rows */
+} fy_conv2d_attrs_t;
 #define FY_CONV2D_ATTRS_INIT                    \
     {                                           \
         1, 1, 0, 0, 1, 1, 1, FY_ACTIVATION_NONE \
     }
 typedef struct fy_conv2d_backward_attrs {
-    int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups; /* of the conv2d that is differentiated */
-    int32_t height, width;                                                            /* of x, or of the kernel: what the gradient is of */
+    /* of the conv2d that is differentiated */
+    int32_t stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups;
+    /* of x, or of the kernel: what the gradient is of */
+    int32_t height, width;
 } fy_conv2d_backward_attrs_t;
 
 typedef struct fy_pool2d_attrs {
     int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w;
     int32_t activation; /* an fy_activation_t, of x before it is pooled: NONE or RELU */
-} fy_pool2d_attrs_t;    /* stride 0: the kernel's size; the result has floor((H + 2 padding - kernel) / stride) + 1 rows */
+    /* stride 0: the kernel's size; the result has floor((H + 2 padding - kernel) / stride) + 1
+     * rows */
+} fy_pool2d_attrs_t;
 typedef struct fy_pool2d_backward_attrs {
-    int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, activation; /* of the avg_pool2d that is differentiated */
-    int32_t height, width;                                                            /* of its x */
+    /* of the avg_pool2d that is differentiated */
+    int32_t kernel_h, kernel_w, stride_h, stride_w, padding_h, padding_w, activation;
+    int32_t height, width; /* of its x */
 } fy_pool2d_backward_attrs_t;
 
 /* What a loss gives of the losses of its rows. */
@@ -142,7 +151,8 @@ typedef struct fy_sgd_attrs {
 } fy_sgd_attrs_t;
 typedef struct fy_adam_attrs {
     double beta1, beta2, eps, weight_decay;
-    int32_t decoupled; /* 1: weight decay is taken from the parameter (AdamW), 0: added to the gradient */
+    /* 1: weight decay is taken from the parameter (AdamW), 0: added to the gradient */
+    int32_t decoupled;
 } fy_adam_attrs_t;
 #define FY_ADAM_ATTRS_INIT       \
     {                            \
@@ -166,7 +176,14 @@ typedef struct fy_one_hot_attrs {
 
 /* ---- introspection ---- */
 
-typedef enum fy_attr_type { FY_ATTR_F64, FY_ATTR_I64, FY_ATTR_I32, FY_ATTR_BOOL32, FY_ATTR_DTYPE32, FY_ATTR_AXES32 } fy_attr_type_t;
+typedef enum fy_attr_type {
+    FY_ATTR_F64,
+    FY_ATTR_I64,
+    FY_ATTR_I32,
+    FY_ATTR_BOOL32,
+    FY_ATTR_DTYPE32,
+    FY_ATTR_AXES32
+} fy_attr_type_t;
 typedef struct fy_attr_field {
     const char *name;
     fy_attr_type_t type;
@@ -211,13 +228,17 @@ FY_API fy_op_t fy_op_count(void);
 
 /* ---- the generic call ---- */
 
-/* Runs `op` on the device that its tensors live on. src: nsrc tensors. attrs: the op's attribute struct; NULL means every field's
- * fallback, or that there are none. dst[i] NULL: made, in the current scope. dst[i] given: written in place; its shape and dtype
- * must match, and it may overlap a source only exactly (elementwise ops), never partly. If it fails, every dst[i] that was NULL still is.
+/* Runs `op` on the device that its tensors live on. src: nsrc tensors. attrs: the op's attribute
+ * struct; NULL means every field's fallback, or that there are none. dst[i] NULL: made, in the
+ * current scope. dst[i] given: written in place; its shape and dtype must match, and it may overlap
+ * a source only exactly (elementwise ops), never partly. If it fails, every dst[i] that was NULL
+ * still is.
  * Completion: asynchronous; later requests wait by themselves.
- * Fails: INVALID_ARGUMENT (arity, attributes), DEVICE_MISMATCH, DTYPE_MISMATCH, SHAPE_MISMATCH, BUSY, OUT_OF_MEMORY, REFUSED_BY_GUARD,
- * UNSUPPORTED (no kernel on this device, or none for these operands), DEVICE_LOST. A call that fails changes nothing. */
-FY_API_STATUS fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const void *attrs, size_t ndst, fy_tensor_t **dst);
+ * Fails: INVALID_ARGUMENT (arity, attributes), DEVICE_MISMATCH, DTYPE_MISMATCH, SHAPE_MISMATCH,
+ * BUSY, OUT_OF_MEMORY, REFUSED_BY_GUARD, UNSUPPORTED (no kernel on this device, or none for these
+ * operands), DEVICE_LOST. A call that fails changes nothing. */
+FY_API_STATUS fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const void *attrs,
+                         size_t ndst, fy_tensor_t **dst);
 
 /* ---- what a kernel is given ---- */
 
@@ -225,53 +246,71 @@ FY_API_STATUS fy_op_call(fy_op_t op, size_t nsrc, fy_tensor_t *const *src, const
 typedef struct fy_desc {
     void *data; /* first element, on the device */
     int32_t dtype, rank;
-    int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK]; /* strides in elements; only the first `rank` entries are set */
+    /* strides in elements; only the first `rank` entries are set */
+    int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK];
 } fy_desc_t;
 
 enum fy_launch_flags {
-    FY_LAUNCH_DENSE = 1,     /* elementwise: all operands are row-major without gaps and of one shape: a flat loop over nelem will do */
-    FY_LAUNCH_CONTIGUOUS = 2 /* not elementwise: each operand is row-major without gaps (the stride of an axis of length 1 says nothing) */
+    /* elementwise: all operands are row-major without gaps and of one shape: a flat loop over nelem
+     * will do */
+    FY_LAUNCH_DENSE = 1,
+    /* not elementwise: each operand is row-major without gaps (the stride of an axis of length 1
+     * says nothing) */
+    FY_LAUNCH_CONTIGUOUS = 2
 };
 
 struct fy_launch;
-/* A registered op's kernel. `stream`: the backend's native stream (a CUstream on cuda; NULL on host and sim). In a graph on cuda the
- * first two replays call the kernel, the second one with a stream that captures; later replays repeat its captured work (docs/graphs.md).
- * A kernel fails by returning fy_error_set(...), on every device alike: the request fails and its results are poisoned. A wait for the
- * request or for its results fails with KERNEL_FAILED; the text has the op's name, the kernel's status and the kernel's text. The device
- * stays usable, unless the kernel returns DEVICE_LOST. */
+/* A registered op's kernel. `stream`: the backend's native stream (a CUstream on cuda; NULL on host
+ * and sim). In a graph on cuda the first two replays call the kernel, the second one with a stream
+ * that captures; later replays repeat its captured work (docs/graphs.md).
+ * A kernel fails by returning fy_error_set(...), on every device alike: the request fails and its
+ * results are poisoned. A wait for the request or for its results fails with KERNEL_FAILED; the
+ * text has the op's name, the kernel's status and the kernel's text. The device stays usable,
+ * unless the kernel returns DEVICE_LOST. */
 typedef fy_status_t (*fy_kernel_fn)(const struct fy_launch *launch, void *stream);
-/* Decides whether a kernel can run this call. It is called on the caller's thread before anything is submitted. `launch` is the record
- * that the kernel will get, without `workspace` and `fault`. `data` may be a device address: do not read it.
- * To refuse, return fy_error_set(...): the call then fails with UNSUPPORTED; the text has the op's name, the device, the operands and
- * the hook's text. */
+/* Decides whether a kernel can run this call. It is called on the caller's thread before anything
+ * is submitted. `launch` is the record that the kernel will get, without `workspace` and `fault`.
+ * `data` may be a device address: do not read it.
+ * To refuse, return fy_error_set(...): the call then fails with UNSUPPORTED; the text has the op's
+ * name, the device, the operands and the hook's text. */
 typedef fy_status_t (*fy_supports_fn)(const struct fy_launch *launch);
 
-/* The launch record: everything a backend needs to run one op. For elementwise ops every source has been broadcast: rank and dims of
- * each operand are dst[0]'s, with stride 0 where it repeats. */
+/* The launch record: everything a backend needs to run one op. For elementwise ops every source has
+ * been broadcast: rank and dims of each operand are dst[0]'s, with stride 0 where it repeats. */
 typedef struct fy_launch {
     size_t struct_size;
     fy_op_t op;
     uint16_t nsrc, ndst;
-    uint32_t flags;      /* fy_launch_flags */
-    uint32_t accumulate; /* bit i: add to dst[i] instead of assigning (float dst, ops with FY_OP_CAN_ACCUMULATE) */
+    uint32_t flags; /* fy_launch_flags */
+    /* bit i: add to dst[i] instead of assigning (float dst, ops with FY_OP_CAN_ACCUMULATE) */
+    uint32_t accumulate;
     fy_desc_t *dst, *src;
-    const void *attrs;   /* the op's struct, never NULL if it has one; axes are not negative any more */
+    /* the op's struct, never NULL if it has one; axes are not negative any more */
+    const void *attrs;
     size_t attrs_nbytes; /* of that struct: a backend that runs later keeps a copy */
     uint64_t nelem;      /* of dst[0] */
     void *workspace;
     uint64_t workspace_nbytes;
-    uint64_t flops, nbytes; /* by the cost rule; on the host 0 while no simulated device is open to read them */
-    uint32_t *fault;        /* for a kernel: NULL without FY_OP_CAN_FAULT; with it, set *fault to 1 on a bad value and clamp the value */
-    fy_kernel_fn kernel;    /* registered ops: the function that a backend calls with this launch; built-in ops: NULL */
-    void *user;             /* registered ops: a kernel gets fy_op_def_t.user; a backend passes it on and does not read it */
+    /* by the cost rule; on the host 0 while no simulated device is open to read them */
+    uint64_t flops, nbytes;
+    /* for a kernel: NULL without FY_OP_CAN_FAULT; with it, set *fault to 1 on a bad value and clamp
+     * the value */
+    uint32_t *fault;
+    /* registered ops: the function that a backend calls with this launch; built-in ops: NULL */
+    fy_kernel_fn kernel;
+    /* registered ops: a kernel gets fy_op_def_t.user; a backend passes it on and does not read
+     * it */
+    void *user;
 } fy_launch_t;
 
 /* ---- registration ---- */
 
-/* Fills dtype, rank and dims of each launch->dst from the sources and attrs (strides and data come later); for elementwise ops it may
- * leave that to Ferry by being NULL. Fails with fy_error_set: SHAPE_MISMATCH, DTYPE_MISMATCH, INVALID_ARGUMENT. */
+/* Fills dtype, rank and dims of each launch->dst from the sources and attrs (strides and data come
+ * later); for elementwise ops it may leave that to Ferry by being NULL. Fails with fy_error_set:
+ * SHAPE_MISMATCH, DTYPE_MISMATCH, INVALID_ARGUMENT. */
 typedef fy_status_t (*fy_shape_rule_fn)(const fy_op_info_t *info, fy_launch_t *launch);
-/* Fills launch->flops and launch->nbytes. NULL: one flop an element of dst[0], each operand's bytes once. */
+/* Fills launch->flops and launch->nbytes. NULL: one flop an element of dst[0], each operand's bytes
+ * once. */
 typedef void (*fy_cost_rule_fn)(fy_launch_t *launch);
 
 typedef struct fy_op_kernel {
@@ -291,7 +330,8 @@ typedef struct fy_op_def {
 } fy_op_def_t;
 
 /* Adds an op to the table, for fy_op_call and introspection, until the process ends.
- * Fails: INVALID_ARGUMENT (name taken or malformed, fields outside the attribute struct, no kernel), OUT_OF_MEMORY. */
+ * Fails: INVALID_ARGUMENT (name taken or malformed, fields outside the attribute struct, no
+ * kernel), OUT_OF_MEMORY. */
 FY_API_STATUS fy_op_register(const fy_op_def_t *def, fy_op_t *out_op);
 
 #ifdef __cplusplus

@@ -1,17 +1,25 @@
 /* Status codes, the per-thread error record and the log hook.
- * Every fallible call returns fy_status_t; the record says what happened, with numbers, and what to do.
- * The library never aborts, exits or prints: what it would print goes to the log function, if there is one.
+ * Every fallible call returns fy_status_t; the record says what happened, with numbers, and what to
+ * do.
+ * The library never aborts, exits or prints: what it would print goes to the log function, if there
+ * is one.
  *
  * Four rules hold for the whole library and are not repeated in the other headers:
- *   1. One owner. A handle belongs to the scope it was made in, or to you (no scope open, or after keep). destroy is
- *      legal once, early or late; a scope destroys what is left. Bytes are shared and counted inside: destroying a
+ *   1. One owner. A handle belongs to the scope it was made in, or to you (no scope open, or after
+ *      keep). destroy is
+ *      legal once, early or late; a scope destroys what is left. Bytes are shared and counted
+ *      inside: destroying a
  *      handle never hurts a view or a copy in flight.
- *   2. A failed call changed nothing and set *out_x to NULL (or 0). A request that fails later, on the device, fails
+ *   2. A failed call changed nothing and set *out_x to NULL (or 0). A request that fails later, on
+ *      the device, fails
  *      its ticket and poisons its results; other requests are not touched.
- *   3. Any thread may call anything. One handle is used by one thread at a time, except that several threads may read
- *      one tensor (views of the same bytes count as that tensor); a handle still in a scope is destroyed only by that
+ *   3. Any thread may call anything. One handle is used by one thread at a time, except that
+ *      several threads may read
+ *      one tensor (views of the same bytes count as that tensor); a handle still in a scope is
+ *      destroyed only by that
  *      scope's thread (keep it before handing it over).
- *   4. A call that may block the host says "Blocks" and counts as one sync, whether or not it had to wait. */
+ *   4. A call that may block the host says "Blocks" and counts as one sync, whether or not it had
+ *      to wait. */
 #ifndef FERRY_STATUS_H_
 #define FERRY_STATUS_H_
 
@@ -19,9 +27,10 @@
 #include <stdint.h>
 
 #if defined(__GNUC__)
-#define FY_API                              __attribute__((visibility("default")))
-#define FY_API_STATUS                       __attribute__((visibility("default"), warn_unused_result)) fy_status_t
-#define FY_PRINTF(format_index, args_index) __attribute__((format(printf, format_index, args_index)))
+#define FY_API        __attribute__((visibility("default")))
+#define FY_API_STATUS __attribute__((visibility("default"), warn_unused_result)) fy_status_t
+#define FY_PRINTF(format_index, args_index) \
+    __attribute__((format(printf, format_index, args_index)))
 #else
 #define FY_API
 #define FY_API_STATUS fy_status_t
@@ -33,26 +42,29 @@ extern "C" {
 #endif
 
 /* X(name, who can act and how). The order is part of the ABI: new codes go to the end. */
-#define FY_STATUS_LIST(X)                                                                                    \
-    X(OK, "success")                                                                                         \
-    X(INVALID_ARGUMENT, "the caller passed something that is never legal")                                   \
-    X(DEVICE_MISMATCH, "the caller mixed devices; Ferry moves nothing by itself")                            \
-    X(DTYPE_MISMATCH, "the caller mixed dtypes, or the op does not take this one")                           \
-    X(SHAPE_MISMATCH, "the shapes do not fit together")                                                      \
-    X(REFUSED_BY_GUARD, "a guard of an enclosing scope forbids it")                                          \
-    X(BUSY, "a transfer or a tape still needs the bytes: wait for the named ticket")                         \
-    X(OUT_OF_MEMORY, "device memory: free, shrink, or raise the limit; fy_error_get()->oom explains")        \
-    X(PINNED_LIMIT, "page-locked host memory: free, trim, or raise the limit; fy_error_get()->oom explains") \
-    X(UNSUPPORTED, "this device or build cannot do it")                                                      \
-    X(UNAVAILABLE, "the device or plugin is not there; the text says why")                                   \
-    X(TIMEOUT, "not done in time; it goes on")                                                               \
-    X(CANCELLED, "given up before it started")                                                               \
-    X(BAD_VALUE, "a value in the data made the request fail, such as an index out of range")                 \
-    X(IO, "the operating system refused a read or a write")                                                  \
-    X(CORRUPT_DATA, "a file from outside is not what it says it is")                                         \
-    X(DEVICE_LOST, "the device is gone: close it and open it again; host tensors stay readable")             \
-    X(INTERNAL, "a bug in Ferry")                                                                            \
-    X(KERNEL_FAILED, "the kernel of a registered op failed; the text has the kernel's status and text")
+#define FY_STATUS_LIST(X)                                                                        \
+    X(OK, "success")                                                                             \
+    X(INVALID_ARGUMENT, "the caller passed something that is never legal")                       \
+    X(DEVICE_MISMATCH, "the caller mixed devices; Ferry moves nothing by itself")                \
+    X(DTYPE_MISMATCH, "the caller mixed dtypes, or the op does not take this one")               \
+    X(SHAPE_MISMATCH, "the shapes do not fit together")                                          \
+    X(REFUSED_BY_GUARD, "a guard of an enclosing scope forbids it")                              \
+    X(BUSY, "a transfer or a tape still needs the bytes: wait for the named ticket")             \
+    X(OUT_OF_MEMORY,                                                                             \
+      "device memory: free, shrink, or raise the limit; fy_error_get()->oom explains")           \
+    X(PINNED_LIMIT,                                                                              \
+      "page-locked host memory: free, trim, or raise the limit; fy_error_get()->oom explains")   \
+    X(UNSUPPORTED, "this device or build cannot do it")                                          \
+    X(UNAVAILABLE, "the device or plugin is not there; the text says why")                       \
+    X(TIMEOUT, "not done in time; it goes on")                                                   \
+    X(CANCELLED, "given up before it started")                                                   \
+    X(BAD_VALUE, "a value in the data made the request fail, such as an index out of range")     \
+    X(IO, "the operating system refused a read or a write")                                      \
+    X(CORRUPT_DATA, "a file from outside is not what it says it is")                             \
+    X(DEVICE_LOST, "the device is gone: close it and open it again; host tensors stay readable") \
+    X(INTERNAL, "a bug in Ferry")                                                                \
+    X(KERNEL_FAILED,                                                                             \
+      "the kernel of a registered op failed; the text has the kernel's status and text")
 
 typedef enum fy_status {
 #define X(name, text) FY_STATUS_##name,
@@ -65,13 +77,17 @@ struct fy_oom_verdict; /* memory.h */
 /* A failure as it was seen where it happened. */
 typedef struct fy_error {
     fy_status_t status;
-    int line;                         /* in `file`: where in Ferry (or in an op of yours) it was noticed */
-    const char *file;                 /* static */
-    char text[512];                   /* one or more lines without a final newline: what, with numbers, and what to do */
-    const struct fy_oom_verdict *oom; /* NULL unless OUT_OF_MEMORY or PINNED_LIMIT; lives as long as the record */
+    /* in `file`: where in Ferry (or in an op of yours) it was noticed */
+    int line;
+    const char *file; /* static */
+    /* one or more lines without a final newline: what, with numbers, and what to do */
+    char text[512];
+    /* NULL unless OUT_OF_MEMORY or PINNED_LIMIT; lives as long as the record */
+    const struct fy_oom_verdict *oom;
 } fy_error_t;
 
-/* Hands a failure on to the caller. For functions that own nothing, or whose handles belong to a scope. */
+/* Hands a failure on to the caller. For functions that own nothing, or whose handles belong to a
+ * scope. */
 #define FY_TRY(expr)                                 \
     do {                                             \
         fy_status_t fy_try_ = (expr);                \
@@ -83,23 +99,30 @@ FY_API const char *fy_status_name(fy_status_t status);
 /* Who can act on this code, and how, in one line. Static. */
 FY_API const char *fy_status_text(fy_status_t status);
 
-/* This thread's last failure; valid until its next one. Never NULL: before any failure it says OK. */
+/* This thread's last failure; valid until its next one. Never NULL: before any failure it says
+ * OK. */
 FY_API const fy_error_t *fy_error_get(void);
 
-/* Writes this thread's record and returns `status`, so that an op, a rule or a loader of yours can fail as Ferry does:
- * `return fy_error_set(FY_STATUS_SHAPE_MISMATCH, __FILE__, __LINE__, "rows: %d", n);`. `file` must be static. No heap use. */
-FY_API fy_status_t fy_error_set(fy_status_t status, const char *file, int line, const char *format, ...) FY_PRINTF(4, 5);
+/* Writes this thread's record and returns `status`, so that an op, a rule or a loader of yours can
+ * fail as Ferry does:
+ * `return fy_error_set(FY_STATUS_SHAPE_MISMATCH, __FILE__, __LINE__, "rows: %d", n);`. `file` must
+ * be static. No heap use. */
+FY_API fy_status_t fy_error_set(fy_status_t status, const char *file, int line, const char *format,
+                                ...) FY_PRINTF(4, 5);
 
 typedef enum fy_log_level { FY_LOG_ERROR, FY_LOG_WARNING, FY_LOG_INFO } fy_log_level_t;
-/* `text` has no final newline and is valid during the call only. Called on the thread where it happened, no lock held;
+/* `text` has no final newline and is valid during the call only. Called on the thread where it
+ * happened, no lock held;
  * it may call Ferry. */
 typedef void (*fy_log_fn)(void *user, fy_log_level_t level, const char *text);
 
-/* Sends what Ferry has to say (a guard that only logs, a slow path taken, a plugin that did not load) to `fn`; NULL, the
- * default, drops it. Process-wide. Set it before other threads use Ferry. */
+/* Sends what Ferry has to say (a guard that only logs, a slow path taken, a plugin that did not
+ * load) to `fn`; NULL, the default, drops it. Process-wide. Set it before other threads use
+ * Ferry. */
 FY_API void fy_log_set(fy_log_fn fn, void *user);
 
-/* Says something to that function, for libraries on top of Ferry; cut at 1023 bytes. Nothing is formatted if there is none. */
+/* Says something to that function, for libraries on top of Ferry; cut at 1023 bytes. Nothing is
+ * formatted if there is none. */
 FY_API void fy_log_write(fy_log_level_t level, const char *format, ...) FY_PRINTF(2, 3);
 
 #ifdef __cplusplus

@@ -38,8 +38,9 @@ typedef struct fy_download fy_download_t; /* bytes on their way to the host */
 typedef struct fy_graph fy_graph_t;       /* a recorded step */
 typedef struct fy_tape fy_tape_t;         /* what gradients are computed from */
 
-/* What bytes on a device are for: figures and plans are told by these. fy_scope_memory says which one applies to tensors made in a
- * scope; Ferry says so itself for what it makes. X(name, text). The order is part of the ABI. */
+/* What bytes on a device are for: figures and plans are told by these. fy_scope_memory says which
+ * one applies to tensors made in a scope; Ferry says so itself for what it makes. X(name, text).
+ * The order is part of the ABI. */
 #define FY_CATEGORY_LIST(X)                                                                        \
     X(ACTIVATIONS, activations) /* results of ops, batches, and what nobody said anything about */ \
     X(WEIGHTS, weights)                                                                            \
@@ -57,17 +58,20 @@ typedef enum fy_category {
 /* "optimizer_state"; "?" for a number that is no category. Static. */
 FY_API const char *fy_category_name(fy_category_t category);
 
-/* Told one fact about something, for people: both texts are valid during the call only. It must not call Ferry. */
+/* Told one fact about something, for people: both texts are valid during the call only. It must not
+ * call Ferry. */
 typedef void (*fy_fact_fn)(void *user, const char *key, const char *value);
 
 #define FY_MAX_RANK  8
 #define FY_FOREVER   UINT64_MAX /* as a timeout */
 #define FY_UNLIMITED UINT64_MAX /* as a limit */
 
-/* FY_DIMS(64, 784) expands to the two arguments `rank, dims`; a scalar is `0, NULL`. C only (C++ has no compound literals). */
+/* FY_DIMS(64, 784) expands to the two arguments `rank, dims`; a scalar is `0, NULL`. C only (C++
+ * has no compound literals). */
 #define FY_DIMS(...) \
     (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
-/* FY_AXES(0, -1) expands to `naxes, axes` for reductions; FY_ALL_AXES reduces to a scalar. C only. */
+/* FY_AXES(0, -1) expands to `naxes, axes` for reductions; FY_ALL_AXES reduces to a scalar. C
+ * only. */
 #define FY_AXES(...) \
     (int)(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int)), (const int[]) { __VA_ARGS__ }
 #define FY_ALL_AXES 0, NULL

@@ -1,5 +1,6 @@
-/* Going back: from the loss to the sources, one recorded call at a time, each by its rule. Results' gradients and saved tensors go as soon as
- * their call has been dealt with, so the peak is that of the record, not of the record and all gradients.
+/* Going back: from the loss to the sources, one recorded call at a time, each by its rule. Results'
+ * gradients and saved tensors go as soon as their call has been dealt with, so the peak is that of
+ * the record, not of the record and all gradients.
  * Not here: what the rules compute (rules_*.c). */
 #include <string.h>
 
@@ -15,10 +16,17 @@ static fy__tape_slot_t *source(const fy__tape_step_t *step, uint32_t i)
 }
 
 bool fy__tape_wants(const fy__tape_step_t *step, uint32_t i) { return step->src[i].value != 0; }
-const fy_tensor_t *fy__tape_src(const fy__tape_step_t *step, uint32_t i) { return step->src[i].saved; }
-const fy_tensor_t *fy__tape_dst(const fy__tape_step_t *step, uint32_t i) { return step->dst[i].saved; }
+const fy_tensor_t *fy__tape_src(const fy__tape_step_t *step, uint32_t i)
+{
+    return step->src[i].saved;
+}
+const fy_tensor_t *fy__tape_dst(const fy__tape_step_t *step, uint32_t i)
+{
+    return step->dst[i].saved;
+}
 
-void fy__tape_shape(const fy__tape_step_t *step, uint32_t i, int *out_rank, const int64_t **out_dims)
+void fy__tape_shape(const fy__tape_step_t *step, uint32_t i, int *out_rank,
+                    const int64_t **out_dims)
 {
     const fy__tape_slot_t *slot = source(step, i);
     *out_rank = slot->rank;
@@ -32,11 +40,12 @@ fy_tensor_t *fy__tape_temp(fy__tape_step_t *step, fy_tensor_t *tensor)
     return tensor;
 }
 
-fy_status_t fy__tape_op(fy__tape_step_t *step, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs,
-                        fy_tensor_t **out_temp)
+fy_status_t fy__tape_op(fy__tape_step_t *step, fy_op_t op, size_t nsrc,
+                        const fy_tensor_t *const *src, const void *attrs, fy_tensor_t **out_temp)
 {
     if (step->ntemps == sizeof step->temps / sizeof *step->temps)
-        return FY_FAIL(INTERNAL, "gradient of %s: more than %u intermediate tensors", step->call->name, step->ntemps);
+        return FY_FAIL(INTERNAL, "gradient of %s: more than %u intermediate tensors",
+                       step->call->name, step->ntemps);
     FY_TRY(fy__op_new(op, nsrc, src, attrs, out_temp));
     fy__tape_temp(step, *out_temp);
     return FY_STATUS_OK;
@@ -52,14 +61,16 @@ fy_status_t fy__tape_scalar(fy__tape_step_t *step, double value, fy_tensor_t **o
 /* A dense copy. */
 static fy_status_t copy_of(fy__tape_step_t *step, const fy_tensor_t *tensor, fy_tensor_t **out_copy)
 {
-    FY_TRY(fy_empty(tensor->storage->device, (fy_dtype_t)tensor->dtype, tensor->rank, tensor->dims, out_copy));
+    FY_TRY(fy_empty(tensor->storage->device, (fy_dtype_t)tensor->dtype, tensor->rank, tensor->dims,
+                    out_copy));
     fy__handle_release(&(*out_copy)->handle);
     const fy_status_t status = fy_copy(*out_copy, tensor);
     if (status != FY_STATUS_OK) fy__tensor_free(step->thread, *out_copy);
     return status;
 }
 
-fy_status_t fy__tape_reshape(fy__tape_step_t *step, const fy_tensor_t *tensor, int rank, const int64_t *dims, fy_tensor_t **out_temp)
+fy_status_t fy__tape_reshape(fy__tape_step_t *step, const fy_tensor_t *tensor, int rank,
+                             const int64_t *dims, fy_tensor_t **out_temp)
 {
     fy_tensor_t *dense = (fy_tensor_t *)tensor; /* only read */
     if (!tensor->contiguous) {
@@ -83,8 +94,9 @@ static void set(fy__thread_t *thread, fy__tape_slot_t *slot, fy_tensor_t *grad, 
 }
 
 /* A new tensor's handle belongs to nobody's scope. */
-static fy_status_t call_new(fy__tape_step_t *step, const fy__tape_slot_t *slot, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
-                            const void *attrs, fy_tensor_t **out_dst)
+static fy_status_t call_new(fy__tape_step_t *step, const fy__tape_slot_t *slot, fy_op_t op,
+                            size_t nsrc, const fy_tensor_t *const *src, const void *attrs,
+                            fy_tensor_t **out_dst)
 {
     fy__thread_t *thread = step->thread;
     const fy_category_t category = thread->category;
@@ -95,8 +107,8 @@ static fy_status_t call_new(fy__tape_step_t *step, const fy__tape_slot_t *slot, 
     return status;
 }
 
-static fy_status_t call_into(const fy_tensor_t *dst, uint32_t accumulate, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
-                             const void *attrs)
+static fy_status_t call_into(const fy_tensor_t *dst, uint32_t accumulate, fy_op_t op, size_t nsrc,
+                             const fy_tensor_t *const *src, const void *attrs)
 {
     fy_tensor_t *given = (fy_tensor_t *)dst;
     return fy__dispatch(&fy__op_rows[op], nsrc, src, attrs, accumulate, 1, &given);
@@ -123,7 +135,8 @@ static fy_status_t add(fy__tape_step_t *step, fy__tape_slot_t *slot, const fy_te
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__tape_give(fy__tape_step_t *step, uint32_t i, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs)
+fy_status_t fy__tape_give(fy__tape_step_t *step, uint32_t i, fy_op_t op, size_t nsrc,
+                          const fy_tensor_t *const *src, const void *attrs)
 {
     fy__tape_slot_t *slot = source(step, i);
     fy_tensor_t *grad;
@@ -144,7 +157,8 @@ fy_status_t fy__tape_give(fy__tape_step_t *step, uint32_t i, fy_op_t op, size_t 
     return status;
 }
 
-/* Where a result for the slot goes: *out_dst NULL means to a new tensor. Returns whether it is added there. */
+/* Where a result for the slot goes: *out_dst NULL means to a new tensor. Returns whether it is
+ * added there. */
 static bool target_of(const fy__tape_slot_t *slot, fy_tensor_t **out_dst)
 {
     const bool adds = slot->is_present && !slot->is_shared;
@@ -166,8 +180,8 @@ static fy_status_t received(fy__tape_step_t *step, fy__tape_slot_t *slot, fy_ten
     return status;
 }
 
-fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
-                           const void *attrs)
+fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_t op, size_t nsrc,
+                           const fy_tensor_t *const *src, const void *attrs)
 {
     fy__tape_slot_t *slots[2] = { source(step, i), source(step, j) };
     fy_tensor_t *dst[2];
@@ -175,7 +189,9 @@ fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_
     uint32_t accumulate = 0;
     fy__thread_t *thread = step->thread;
     const fy_category_t category = thread->category;
-    if (!slots[0] || !slots[1]) return FY_FAIL(INTERNAL, "gradient of %s: sources %u and %u do not both have one", step->call->name, i, j);
+    if (!slots[0] || !slots[1])
+        return FY_FAIL(INTERNAL, "gradient of %s: sources %u and %u do not both have one",
+                       step->call->name, i, j);
     for (uint32_t k = 0; k < 2; k++) {
         accumulate |= (uint32_t)target_of(slots[k], &dst[k]) << k;
         is_new[k] = !dst[k];
@@ -203,7 +219,8 @@ static inline bool has_shape(const fy__tape_slot_t *slot, int rank, const int64_
     return true;
 }
 
-/* Sums `tensor` over what source i was repeated along: axes it did not have, and those of length 1. */
+/* Sums `tensor` over what source i was repeated along: axes it did not have, and those of length
+ * 1. */
 static fy_status_t give_sum(fy__tape_step_t *step, uint32_t i, const fy_tensor_t *tensor)
 {
     const fy__tape_slot_t *slot = source(step, i);
@@ -218,8 +235,9 @@ static fy_status_t give_sum(fy__tape_step_t *step, uint32_t i, const fy_tensor_t
     return fy__tape_give(step, i, FY_OP_SUM, 1, &src, &repeated);
 }
 
-fy_status_t fy__tape_give_reduced(fy__tape_step_t *step, uint32_t i, int rank, const int64_t *dims, fy_op_t op, size_t nsrc,
-                                  const fy_tensor_t *const *src, const void *attrs)
+fy_status_t fy__tape_give_reduced(fy__tape_step_t *step, uint32_t i, int rank, const int64_t *dims,
+                                  fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
+                                  const void *attrs)
 {
     const fy__tape_slot_t *slot = source(step, i);
     fy_tensor_t *temp;
@@ -266,7 +284,8 @@ static fy_status_t own(fy__tape_step_t *step, fy__tape_slot_t *slot)
     } else {
         const fy_category_t category = step->thread->category;
         if (slot->is_leaf) step->thread->category = FY_CATEGORY_GRADIENTS;
-        const fy_status_t status = fy_zeros(slot->device, (fy_dtype_t)slot->dtype, slot->rank, slot->dims, &grad);
+        const fy_status_t status =
+            fy_zeros(slot->device, (fy_dtype_t)slot->dtype, slot->rank, slot->dims, &grad);
         step->thread->category = category;
         FY_TRY(status);
         fy__handle_release(&grad->handle);
@@ -275,7 +294,8 @@ static fy_status_t own(fy__tape_step_t *step, fy__tape_slot_t *slot)
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int64_t begin, int64_t end, const fy_tensor_t *tensor)
+fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int64_t begin,
+                                int64_t end, const fy_tensor_t *tensor)
 {
     fy__tape_slot_t *slot = source(step, i);
     fy_tensor_t *part;
@@ -291,22 +311,24 @@ fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int
 
 /* ---- the way back ---- */
 
-static FY_COLD fy_status_t refuse_written(const fy__tape_call_t *call, const fy__tape_operand_t *operand, uint64_t version)
+static FY_COLD fy_status_t refuse_written(const fy__tape_call_t *call,
+                                          const fy__tape_operand_t *operand, uint64_t version)
 {
     char text[112];
-    return FY_FAIL(
-        BUSY,
-        "tape_backward: %s needs %s, whose bytes were written after it was recorded (version %llu, now %llu)\n  Write after backward, or "
-        "compute a new tensor",
-        call->name, fy__tensor_format(operand->saved, text, sizeof text), (unsigned long long)operand->version,
-        (unsigned long long)version);
+    return FY_FAIL(BUSY,
+                   "tape_backward: %s needs %s, whose bytes were written after it was recorded "
+                   "(version %llu, now %llu)\n  Write after backward, or "
+                   "compute a new tensor",
+                   call->name, fy__tensor_format(operand->saved, text, sizeof text),
+                   (unsigned long long)operand->version, (unsigned long long)version);
 }
 
 static fy_status_t check_saved(const fy__tape_call_t *call, const fy__tape_operand_t *operands)
 {
     for (uint32_t i = 0; i < (uint32_t)call->nsrc + call->ndst; i++) {
         if (!operands[i].saved) continue;
-        const uint64_t version = atomic_load_explicit(&operands[i].saved->storage->version, memory_order_relaxed);
+        const uint64_t version =
+            atomic_load_explicit(&operands[i].saved->storage->version, memory_order_relaxed);
         if (version != operands[i].version) return refuse_written(call, &operands[i], version);
     }
     return FY_STATUS_OK;
@@ -351,7 +373,8 @@ static void drop(fy__thread_t *thread, fy_tape_t *tape, uint32_t index)
 }
 
 /* Watched tensors have no gradient yet, unless this backward adds to what they have. */
-static void begin_leaves(fy__thread_t *thread, fy__tape_slot_t *slots, uint32_t count, bool accumulate)
+static void begin_leaves(fy__thread_t *thread, fy__tape_slot_t *slots, uint32_t count,
+                         bool accumulate)
 {
     for (uint32_t i = 0; i < count && !accumulate; i++) {
         if (!slots[i].is_leaf) continue;
@@ -365,28 +388,32 @@ static fy_status_t check_seed(const fy_tensor_t *loss, const fy_tensor_t *seed)
 {
     char of[112], is[112];
     if (!seed && loss->nelem != 1)
-        return FY_FAIL(SHAPE_MISMATCH, "tape_backward: loss %s has %llu elements; it must have one, or the options a seed of its shape",
+        return FY_FAIL(SHAPE_MISMATCH,
+                       "tape_backward: loss %s has %llu elements; it must have one, or the options "
+                       "a seed of its shape",
                        fy__tensor_format(loss, of, sizeof of), (unsigned long long)loss->nelem);
     if (!seed) return FY_STATUS_OK;
     if (fy__tensor_is_gone(seed)) return fy__refuse_gone("tape_backward", "options->seed");
     if (seed->storage->device != loss->storage->device)
-        return FY_FAIL(DEVICE_MISMATCH, "tape_backward: the seed is on %s, the loss on %s", seed->storage->device->spec,
-                       loss->storage->device->spec);
+        return FY_FAIL(DEVICE_MISMATCH, "tape_backward: the seed is on %s, the loss on %s",
+                       seed->storage->device->spec, loss->storage->device->spec);
     if (seed->dtype == loss->dtype && seed->rank == loss->rank &&
         memcmp(seed->dims, loss->dims, (size_t)loss->rank * sizeof *loss->dims) == 0)
         return FY_STATUS_OK;
-    return FY_FAIL(SHAPE_MISMATCH, "tape_backward: the seed is %s, the loss %s; they must be alike", fy__tensor_format(seed, is, sizeof is),
-                   fy__tensor_format(loss, of, sizeof of));
+    return FY_FAIL(SHAPE_MISMATCH, "tape_backward: the seed is %s, the loss %s; they must be alike",
+                   fy__tensor_format(seed, is, sizeof is), fy__tensor_format(loss, of, sizeof of));
 }
 
 /* d loss / d loss. */
-static fy_status_t sow(fy__thread_t *thread, fy_tape_t *tape, uint32_t value, const fy_tensor_t *loss, const fy_tensor_t *seed)
+static fy_status_t sow(fy__thread_t *thread, fy_tape_t *tape, uint32_t value,
+                       const fy_tensor_t *loss, const fy_tensor_t *seed)
 {
     const fy__tape_operand_t operand = { .value = value };
     fy__tape_step_t step = { .thread = thread, .tape = tape, .src = &operand };
     fy_tensor_t *one = NULL;
     if (!seed) {
-        FY_TRY(fy_full(loss->storage->device, (fy_dtype_t)loss->dtype, loss->rank, loss->dims, 1, &one));
+        FY_TRY(fy_full(loss->storage->device, (fy_dtype_t)loss->dtype, loss->rank, loss->dims, 1,
+                       &one));
         fy__handle_release(&one->handle);
     }
     const fy_status_t status = fy__tape_give_tensor(&step, 0, seed ? seed : one);
@@ -394,23 +421,27 @@ static fy_status_t sow(fy__thread_t *thread, fy_tape_t *tape, uint32_t value, co
     return status;
 }
 
-fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss, const fy_backward_options_t *options)
+fy_status_t fy_tape_backward(fy_tape_t *tape, const fy_tensor_t *loss,
+                             const fy_backward_options_t *options)
 {
     static const fy_backward_options_t fallback = FY_BACKWARD_OPTIONS_INIT;
     char text[112];
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!tape || !loss) return FY_FAIL(INVALID_ARGUMENT, "tape_backward: %s is NULL", tape ? "loss" : "tape");
-    if (options) FY_TRY(fy__check_sized("tape_backward", "options", options, sizeof *options, "FY_BACKWARD_OPTIONS_INIT"));
+    if (!tape || !loss)
+        return FY_FAIL(INVALID_ARGUMENT, "tape_backward: %s is NULL", tape ? "loss" : "tape");
+    if (options)
+        FY_TRY(fy__check_sized("tape_backward", "options", options, sizeof *options,
+                               "FY_BACKWARD_OPTIONS_INIT"));
     if (!options) options = &fallback;
     if (fy__tensor_is_gone(loss)) return fy__refuse_gone("tape_backward", "loss");
     const uint32_t value = fy__tape_find(tape, loss);
     if (!value || (tape->is_spent && !fy__tape_slot(tape, value)->is_leaf))
-        return FY_FAIL(
-            INVALID_ARGUMENT,
-            "tape_backward: nothing that this tape recorded leads to loss %s\n  fy_tape_watch parameters, fy_tape_begin, then compute it "
-            "from them; a record serves one backward",
-            fy__tensor_format(loss, text, sizeof text));
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "tape_backward: nothing that this tape recorded leads to loss %s\n  "
+                       "fy_tape_watch parameters, fy_tape_begin, then compute it "
+                       "from them; a record serves one backward",
+                       fy__tensor_format(loss, text, sizeof text));
     FY_TRY(check_seed(loss, options->seed));
     fy__tape_stop(thread, tape);
     fy_tape_t *interrupted = thread->tape; /* gradients are not recorded, on whichever tape */

@@ -1,5 +1,6 @@
-/* Gradients against central differences: (f(x + h) - f(x - h)) / 2h for each element x, where f is the result seen along a fixed random
- * direction, so that results of any shape are checked by one number. For tests; slow on purpose. */
+/* Gradients against central differences: (f(x + h) - f(x - h)) / 2h for each element x, where f is
+ * the result seen along a fixed random direction, so that results of any shape are checked by one
+ * number. For tests; slow on purpose. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -26,11 +27,13 @@ static fy_status_t project(check_t *check, fy_tensor_t **out_loss)
 {
     fy_tensor_t *result, *product;
     FY_TRY(check->fn(check->user, check->count, check->inputs, &result));
-    if (!result) return FY_FAIL(INVALID_ARGUMENT, "gradcheck: the function was OK and gave no result");
+    if (!result)
+        return FY_FAIL(INVALID_ARGUMENT, "gradcheck: the function was OK and gave no result");
     if (!check->direction) {
         fy_tensor_t *rng;
         FY_TRY(fy_rng_create(result->storage->device, check->options->seed, &rng));
-        FY_TRY(fy_rand(rng, (fy_dtype_t)result->dtype, result->rank, result->dims, 0.5, 1.5, &check->direction));
+        FY_TRY(fy_rand(rng, (fy_dtype_t)result->dtype, result->rank, result->dims, 0.5, 1.5,
+                       &check->direction));
         fy_tensor_keep(check->direction);
     }
     FY_TRY(fy_mul(result, check->direction, &product));
@@ -88,8 +91,11 @@ static fy_status_t check_element(check_t *check, size_t input, uint64_t element,
     const double numeric = (up - down) / (2 * options->step);
     const double excess = fabs(tape - numeric) - options->rtol * fabs(numeric);
     check->result->checked++;
-    if (check->result->checked > 1 && !(excess > check->result->worst) && !isnan(excess)) return FY_STATUS_OK;
-    *check->result = (fy_gradcheck_result_t){ sizeof *check->result, check->result->checked, excess, input, element, tape, numeric };
+    if (check->result->checked > 1 && !(excess > check->result->worst) && !isnan(excess))
+        return FY_STATUS_OK;
+    *check->result = (fy_gradcheck_result_t){
+        sizeof *check->result, check->result->checked, excess, input, element, tape, numeric
+    };
     return FY_STATUS_OK;
 }
 
@@ -113,19 +119,26 @@ static fy_status_t check_all(check_t *check, fy_tape_t *tape)
     }
     const fy_gradcheck_result_t *result = check->result;
     if (!result->checked || result->worst <= check->options->atol) return FY_STATUS_OK;
-    return FY_FAIL(BAD_VALUE, "gradcheck: element %" PRIu64 " of input %zu: the tape says %.9g, differences say %.9g (atol %g, rtol %g)",
-                   result->element, result->input, result->tape, result->numeric, check->options->atol, check->options->rtol);
+    return FY_FAIL(BAD_VALUE,
+                   "gradcheck: element %" PRIu64
+                   " of input %zu: the tape says %.9g, differences say %.9g (atol %g, rtol %g)",
+                   result->element, result->input, result->tape, result->numeric,
+                   check->options->atol, check->options->rtol);
 }
 
-fy_status_t fy_gradcheck(fy_gradcheck_fn fn, void *user, size_t count, fy_tensor_t *const *inputs, const fy_gradcheck_options_t *options,
-                         fy_gradcheck_result_t *out_result)
+fy_status_t fy_gradcheck(fy_gradcheck_fn fn, void *user, size_t count, fy_tensor_t *const *inputs,
+                         const fy_gradcheck_options_t *options, fy_gradcheck_result_t *out_result)
 {
     static const fy_gradcheck_options_t fallback = FY_GRADCHECK_OPTIONS_INIT;
     char text[112];
     fy_tape_t *tape;
-    if (!fn || !inputs || !count) return FY_FAIL(INVALID_ARGUMENT, "gradcheck: %s", fn ? "no inputs" : "fn is NULL");
-    FY_TRY(fy__check_sized("gradcheck", "out_result", out_result, sizeof *out_result, "FY_GRADCHECK_RESULT_INIT"));
-    if (options) FY_TRY(fy__check_sized("gradcheck", "options", options, sizeof *options, "FY_GRADCHECK_OPTIONS_INIT"));
+    if (!fn || !inputs || !count)
+        return FY_FAIL(INVALID_ARGUMENT, "gradcheck: %s", fn ? "no inputs" : "fn is NULL");
+    FY_TRY(fy__check_sized("gradcheck", "out_result", out_result, sizeof *out_result,
+                           "FY_GRADCHECK_RESULT_INIT"));
+    if (options)
+        FY_TRY(fy__check_sized("gradcheck", "options", options, sizeof *options,
+                               "FY_GRADCHECK_OPTIONS_INIT"));
     for (size_t i = 0; i < count; i++) {
         if (!inputs[i]) return FY_FAIL(INVALID_ARGUMENT, "gradcheck: inputs[%zu] is NULL", i);
         if (fy__tensor_is_gone(inputs[i])) return fy__refuse_gone("gradcheck", "an input");

@@ -1,5 +1,6 @@
-/* Recording: what is kept of a call so that its rule can run later. Everything that can fail happens before the call runs, so that a call that
- * went well is always on the tape. Not here: rules (rules.h), going back (backward.c). */
+/* Recording: what is kept of a call so that its rule can run later. Everything that can fail
+ * happens before the call runs, so that a call that went well is always on the tape. Not here:
+ * rules (rules.h), going back (backward.c). */
 #include <string.h>
 
 #include "ops/dispatch.h"
@@ -7,48 +8,57 @@
 
 enum { ATTRS_STEP = 16 };
 
-static FY_COLD fy_status_t refuse_stale(const char *what, const fy_tensor_t *src, uint64_t seen, uint64_t version)
+static FY_COLD fy_status_t refuse_stale(const char *what, const fy_tensor_t *src, uint64_t seen,
+                                        uint64_t version)
 {
     char text[112];
-    return FY_FAIL(
-        BUSY,
-        "%s: the bytes of %s were written since the tape saw them first (version %llu, now %llu), so its gradient would be that of other "
-        "values\n  Write after fy_tape_backward, or compute a new tensor",
-        what, fy__tensor_format(src, text, sizeof text), (unsigned long long)seen, (unsigned long long)version);
+    return FY_FAIL(BUSY,
+                   "%s: the bytes of %s were written since the tape saw them first (version %llu, "
+                   "now %llu), so its gradient would be that of other "
+                   "values\n  Write after fy_tape_backward, or compute a new tensor",
+                   what, fy__tensor_format(src, text, sizeof text), (unsigned long long)seen,
+                   (unsigned long long)version);
 }
 
-/* A source with a gradient must still have the bytes that its value stands for: a write through another view would go unnoticed. */
-static inline fy_status_t check_unwritten(fy_tape_t *tape, const char *what, const fy_tensor_t *src, uint32_t value)
+/* A source with a gradient must still have the bytes that its value stands for: a write through
+ * another view would go unnoticed. */
+static inline fy_status_t check_unwritten(fy_tape_t *tape, const char *what, const fy_tensor_t *src,
+                                          uint32_t value)
 {
     fy__tape_slot_t *slot = fy__tape_slot(tape, value);
     const uint64_t version = atomic_load_explicit(&src->storage->version, memory_order_relaxed);
     if (slot->version == FY__TAPE_UNUSED) slot->version = version;
-    return FY_LIKELY(slot->version == version) ? FY_STATUS_OK : refuse_stale(what, src, slot->version, version);
+    return FY_LIKELY(slot->version == version) ? FY_STATUS_OK
+                                               : refuse_stale(what, src, slot->version, version);
 }
 
 static FY_COLD fy_status_t refuse_without_rule(const char *what, const fy_tensor_t *src)
 {
     char text[112];
-    return FY_FAIL(
-        UNSUPPORTED,
-        "%s: it has no gradient rule, and %s depends on a watched tensor\n  fy_tape_begin(NULL) in a scope records nothing there", what,
-        fy__tensor_format(src, text, sizeof text));
+    return FY_FAIL(UNSUPPORTED,
+                   "%s: it has no gradient rule, and %s depends on a watched tensor\n  "
+                   "fy_tape_begin(NULL) in a scope records nothing there",
+                   what, fy__tensor_format(src, text, sizeof text));
 }
 
 static FY_COLD fy_status_t refuse_write(const char *what, const fy_tensor_t *dst)
 {
     char text[112];
-    return FY_FAIL(BUSY, "%s: %s is watched by the tape that records now; write to it after fy_tape_backward", what,
-                   fy__tensor_format(dst, text, sizeof text));
+    return FY_FAIL(
+        BUSY, "%s: %s is watched by the tape that records now; write to it after fy_tape_backward",
+        what, fy__tensor_format(dst, text, sizeof text));
 }
 
-/* Sources, then (takes_old) what result 0 was. Which have gradients: bits, those from 31 on as one. */
-static inline fy_status_t take_sources(fy_tape_t *tape, const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src,
-                                       fy_tensor_t *const *dst, fy__tape_operand_t *operands, uint32_t *out_valued)
+/* Sources, then (takes_old) what result 0 was. Which have gradients: bits, those from 31 on as
+ * one. */
+static inline fy_status_t take_sources(fy_tape_t *tape, const fy__op_row_t *row, size_t nsrc,
+                                       const fy_tensor_t *const *src, fy_tensor_t *const *dst,
+                                       fy__tape_operand_t *operands, uint32_t *out_valued)
 {
     for (size_t i = 0; i < nsrc; i++) {
         const fy_tensor_t *tensor = src[i];
-        const bool is_known = tensor && tensor->valued && !fy__tensor_is_gone(tensor); /* the dispatcher refuses what is gone */
+        /* the dispatcher refuses what is gone */
+        const bool is_known = tensor && tensor->valued && !fy__tensor_is_gone(tensor);
         const uint32_t value = is_known ? fy__tape_find(tape, tensor) : 0;
         operands[i] = (fy__tape_operand_t){ .value = value };
         if (!value) continue;
@@ -62,13 +72,16 @@ static inline fy_status_t take_sources(fy_tape_t *tape, const fy__op_row_t *row,
     return FY_STATUS_OK;
 }
 
-/* Saves what the rule will look at: handles on sources, and blank ones for results that are not there yet. */
-static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const void *attrs, uint32_t valued, size_t nsrc,
-                        const fy_tensor_t *const *src, fy__tape_operand_t *operands, size_t ndst, fy__tape_operand_t *result)
+/* Saves what the rule will look at: handles on sources, and blank ones for results that are not
+ * there yet. */
+static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const void *attrs,
+                        uint32_t valued, size_t nsrc, const fy_tensor_t *const *src,
+                        fy__tape_operand_t *operands, size_t ndst, fy__tape_operand_t *result)
 {
     if (rule->keeps_extents && attrs) {
         const int axis = ((const fy_axis_attrs_t *)attrs)->axis; /* not checked yet */
-        for (size_t i = 0; i < nsrc; i++) operands[i].extent = axis >= 0 && axis < src[i]->rank ? src[i]->dims[axis] : 0;
+        for (size_t i = 0; i < nsrc; i++)
+            operands[i].extent = axis >= 0 && axis < src[i]->rank ? src[i]->dims[axis] : 0;
     }
     const bool saves_sources = !rule->src_if || rule->src_if(attrs);
     for (size_t i = 0; i < nsrc && i < sizeof rule->src_for && saves_sources; i++) {
@@ -76,22 +89,30 @@ static fy_status_t save(fy__thread_t *thread, const fy__tape_rule_t *rule, const
         if (!(operands[i].saved = fy__tape_hold(thread, src[i]))) return FY_STATUS_OUT_OF_MEMORY;
         operands[i].version = atomic_load_explicit(&src[i]->storage->version, memory_order_relaxed);
     }
-    if (rule->dst_for & valued && (!rule->dst_if || rule->dst_if(attrs)) && !(result->saved = fy__tape_blank(thread)))
+    if (rule->dst_for & valued && (!rule->dst_if || rule->dst_if(attrs)) &&
+        !(result->saved = fy__tape_blank(thread)))
         return FY_STATUS_OUT_OF_MEMORY;
-    if (rule->last_for & valued && !(result[ndst - 1].saved = fy__tape_blank(thread))) return FY_STATUS_OUT_OF_MEMORY;
+    if (rule->last_for & valued && !(result[ndst - 1].saved = fy__tape_blank(thread)))
+        return FY_STATUS_OUT_OF_MEMORY;
     return FY_STATUS_OK;
 }
 
-static inline fy_status_t make_room(fy_tape_t *tape, uint32_t noperands, uint32_t nvalues, size_t attrs_nbytes)
+static inline fy_status_t make_room(fy_tape_t *tape, uint32_t noperands, uint32_t nvalues,
+                                    size_t attrs_nbytes)
 {
-    FY_TRY(fy__tape_grow((void **)&tape->calls, &tape->calls_room, tape->ncalls, 1, sizeof *tape->calls));
-    FY_TRY(fy__tape_grow((void **)&tape->operands, &tape->operands_room, tape->noperands, noperands, sizeof *tape->operands));
-    FY_TRY(fy__tape_grow((void **)&tape->values, &tape->values_room, tape->nvalues, nvalues, sizeof *tape->values));
-    return fy__tape_grow((void **)&tape->attrs, &tape->attrs_room, tape->nattrs, (uint32_t)attrs_nbytes + ATTRS_STEP, 1);
+    FY_TRY(fy__tape_grow((void **)&tape->calls, &tape->calls_room, tape->ncalls, 1,
+                         sizeof *tape->calls));
+    FY_TRY(fy__tape_grow((void **)&tape->operands, &tape->operands_room, tape->noperands, noperands,
+                         sizeof *tape->operands));
+    FY_TRY(fy__tape_grow((void **)&tape->values, &tape->values_room, tape->nvalues, nvalues,
+                         sizeof *tape->values));
+    return fy__tape_grow((void **)&tape->attrs, &tape->attrs_room, tape->nattrs,
+                         (uint32_t)attrs_nbytes + ATTRS_STEP, 1);
 }
 
-fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_row_t *row, size_t nsrc, const fy_tensor_t *const *src,
-                            const void *attrs, size_t ndst, fy_tensor_t *const *dst, bool *out_is_recorded)
+fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_row_t *row,
+                            size_t nsrc, const fy_tensor_t *const *src, const void *attrs,
+                            size_t ndst, fy_tensor_t *const *dst, bool *out_is_recorded)
 {
     const fy__tape_rule_t *rule = row->gradient;
     const uint32_t nsources = (uint32_t)nsrc + (rule && rule->takes_old ? 1 : 0);
@@ -104,7 +125,8 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
     bool writes_valued = false;
     for (size_t j = 0; j < ndst; j++) {
         const uint32_t value = dst[j] ? fy__tape_find(tape, dst[j]) : 0;
-        if (value && fy__tape_slot(tape, value)->is_leaf) return refuse_write(row->info.name, dst[j]);
+        if (value && fy__tape_slot(tape, value)->is_leaf)
+            return refuse_write(row->info.name, dst[j]);
         writes_valued |= value != 0;
         operands[nsources + j] = (fy__tape_operand_t){ 0 };
     }
@@ -124,7 +146,8 @@ fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const fy__op_
     if (!call->rule) return FY_STATUS_OK; /* what is overwritten becomes a constant */
     if (attrs) memcpy(tape->attrs + call->attrs, attrs, row->info.attrs_nbytes);
     tape->nattrs = call->attrs + (uint32_t)row->info.attrs_nbytes;
-    const fy_status_t status = save(thread, rule, attrs, valued, nsrc, src, operands, ndst, &operands[nsources]);
+    const fy_status_t status =
+        save(thread, rule, attrs, valued, nsrc, src, operands, ndst, &operands[nsources]);
     if (status != FY_STATUS_OK) fy__tape_given_up(thread, tape);
     return status;
 }
@@ -134,7 +157,8 @@ void fy__tape_kept(fy_tape_t *tape, fy_tensor_t *const *dst)
     const fy__tape_call_t *call = &tape->calls[tape->ncalls];
     fy__tape_operand_t *results = tape->operands + call->first + call->nsrc;
     for (uint32_t j = 0; j < call->ndst; j++) {
-        const uint64_t version = atomic_load_explicit(&dst[j]->storage->version, memory_order_relaxed);
+        const uint64_t version =
+            atomic_load_explicit(&dst[j]->storage->version, memory_order_relaxed);
         if (call->rule && results[j].saved) {
             fy__tape_point(results[j].saved, dst[j]);
             results[j].version = version;
@@ -167,10 +191,11 @@ void fy__tape_given_up(fy__thread_t *thread, fy_tape_t *tape)
 
 /* ---- for views and transfers ---- */
 
-static const char *const view_names[FY__VIEW_KINDS] = { "reshape", "transpose", "slice", "broadcast" };
+static const char *const view_names[FY__VIEW_KINDS] = { "reshape", "transpose", "slice",
+                                                        "broadcast" };
 
-fy_status_t fy__tape_view(fy__thread_t *thread, fy__view_kind_t kind, const fy__view_attrs_t *attrs, const fy_tensor_t *src,
-                          fy_tensor_t *view)
+fy_status_t fy__tape_view(fy__thread_t *thread, fy__view_kind_t kind, const fy__view_attrs_t *attrs,
+                          const fy_tensor_t *src, fy_tensor_t *view)
 {
     fy_tape_t *tape = thread->tape;
     const uint32_t value = fy__tape_find(tape, src);
@@ -192,7 +217,8 @@ fy_status_t fy__tape_view(fy__thread_t *thread, fy__view_kind_t kind, const fy__
     return FY_STATUS_OK;
 }
 
-fy_status_t fy__tape_check_leaving_slow(const fy__thread_t *thread, const fy_tensor_t *src, const char *what)
+fy_status_t fy__tape_check_leaving_slow(const fy__thread_t *thread, const fy_tensor_t *src,
+                                        const char *what)
 {
     return fy__tape_find(thread->tape, src) ? refuse_without_rule(what, src) : FY_STATUS_OK;
 }

@@ -1,5 +1,6 @@
-/* Gradient rules: from the gradients of a call's results to those of its sources. A rule calls ops, nothing else; what it asks for by
- * fy__tape_give* is assigned, added or reduced to the source's shape as the case may be.
+/* Gradient rules: from the gradients of a call's results to those of its sources. A rule calls ops,
+ * nothing else; what it asks for by fy__tape_give* is assigned, added or reduced to the source's
+ * shape as the case may be.
  * Next: rules_elementwise.c for the shortest ones. */
 #ifndef FERRY_OPS_TAPE_RULES_H_
 #define FERRY_OPS_TAPE_RULES_H_
@@ -8,21 +9,27 @@
 
 #include <ferry/op.h>
 
-#define FY__TAPE_FLOATS (FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | FY_DTYPE_BIT(FY_DTYPE_BF16))
+#define FY__TAPE_FLOATS                                                                     \
+    (FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | \
+     FY_DTYPE_BIT(FY_DTYPE_BF16))
 
 typedef struct fy__tape_step fy__tape_step_t;
 
 typedef struct fy__tape_rule {
     /* NULL: results are constant, whatever the sources are. */
     fy_status_t (*run)(fy__tape_step_t *step);
-    uint8_t src_for[3];                /* source i is saved if one of these sources (bits) has a gradient */
+    /* source i is saved if one of these sources (bits) has a gradient */
+    uint8_t src_for[3];
     bool (*src_if)(const void *attrs); /* and only if this says so; NULL: yes */
     uint8_t dst_for;                   /* result 0 is saved, likewise */
     bool (*dst_if)(const void *attrs); /* and only if this says so; NULL: yes */
-    uint8_t last_for;                  /* the last of several results is saved, likewise: the state before a draw */
-    bool is_refused;                   /* what it computes has a gradient, but there is no rule */
-    bool keeps_extents;                /* needs every source's length along the op's axis, and saves none */
-    bool takes_old;                    /* dst 0 is read, too: its old value is one more source, the last */
+    /* the last of several results is saved, likewise: the state before a draw */
+    uint8_t last_for;
+    bool is_refused; /* what it computes has a gradient, but there is no rule */
+    /* needs every source's length along the op's axis, and saves none */
+    bool keeps_extents;
+    /* dst 0 is read, too: its old value is one more source, the last */
+    bool takes_old;
 } fy__tape_rule_t;
 
 /* One call on the way back. */
@@ -43,30 +50,38 @@ bool fy__tape_wants(const fy__tape_step_t *step, uint32_t i);
 const fy_tensor_t *fy__tape_src(const fy__tape_step_t *step, uint32_t i);
 const fy_tensor_t *fy__tape_dst(const fy__tape_step_t *step, uint32_t i);
 /* Shape of source i (which has a gradient). */
-void fy__tape_shape(const fy__tape_step_t *step, uint32_t i, int *out_rank, const int64_t **out_dims);
+void fy__tape_shape(const fy__tape_step_t *step, uint32_t i, int *out_rank,
+                    const int64_t **out_dims);
 
 /* An op's result that lasts until the rule ends. At most sixteen. */
-fy_status_t fy__tape_op(fy__tape_step_t *step, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs,
-                        fy_tensor_t **out_temp);
+fy_status_t fy__tape_op(fy__tape_step_t *step, fy_op_t op, size_t nsrc,
+                        const fy_tensor_t *const *src, const void *attrs, fy_tensor_t **out_temp);
 /* Makes `tensor`, which the rule got from a view call, one of those. */
 fy_tensor_t *fy__tape_temp(fy__tape_step_t *step, fy_tensor_t *tensor);
 /* A scalar of g's dtype and device. */
 fy_status_t fy__tape_scalar(fy__tape_step_t *step, double value, fy_tensor_t **out_temp);
 /* `tensor` as [dims], copied if it cannot be seen so. */
-fy_status_t fy__tape_reshape(fy__tape_step_t *step, const fy_tensor_t *tensor, int rank, const int64_t *dims, fy_tensor_t **out_temp);
+fy_status_t fy__tape_reshape(fy__tape_step_t *step, const fy_tensor_t *tensor, int rank,
+                             const int64_t *dims, fy_tensor_t **out_temp);
 
-/* Adds the op's result, which has source i's shape, to its gradient. Does nothing if it has none. */
-fy_status_t fy__tape_give(fy__tape_step_t *step, uint32_t i, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src, const void *attrs);
-/* The same for a result of shape `rank`, `dims`, which is summed to source i's if that was broadcast. */
-fy_status_t fy__tape_give_reduced(fy__tape_step_t *step, uint32_t i, int rank, const int64_t *dims, fy_op_t op, size_t nsrc,
-                                  const fy_tensor_t *const *src, const void *attrs);
-/* For ops with two results: the first is added to source i's gradient, the second to source j's; both have one, and i is not j's tensor. */
-fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
-                           const void *attrs);
+/* Adds the op's result, which has source i's shape, to its gradient. Does nothing if it has
+ * none. */
+fy_status_t fy__tape_give(fy__tape_step_t *step, uint32_t i, fy_op_t op, size_t nsrc,
+                          const fy_tensor_t *const *src, const void *attrs);
+/* The same for a result of shape `rank`, `dims`, which is summed to source i's if that was
+ * broadcast. */
+fy_status_t fy__tape_give_reduced(fy__tape_step_t *step, uint32_t i, int rank, const int64_t *dims,
+                                  fy_op_t op, size_t nsrc, const fy_tensor_t *const *src,
+                                  const void *attrs);
+/* For ops with two results: the first is added to source i's gradient, the second to source j's;
+ * both have one, and i is not j's tensor. */
+fy_status_t fy__tape_give2(fy__tape_step_t *step, uint32_t i, uint32_t j, fy_op_t op, size_t nsrc,
+                           const fy_tensor_t *const *src, const void *attrs);
 /* The same for a tensor that is there; its bytes may be shared. */
 fy_status_t fy__tape_give_tensor(fy__tape_step_t *step, uint32_t i, const fy_tensor_t *tensor);
 /* Adds `tensor` to elements begin .. end of `axis` of source i's gradient; the others' is 0. */
-fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int64_t begin, int64_t end, const fy_tensor_t *tensor);
+fy_status_t fy__tape_give_slice(fy__tape_step_t *step, uint32_t i, int axis, int64_t begin,
+                                int64_t end, const fy_tensor_t *tensor);
 
 /* ---- the rules, by the names that optable.def uses ---- */
 

@@ -1,34 +1,42 @@
-/* Gradient rules of elementwise ops. Above each: what is added to the gradients of its sources; g is the result's gradient, y the result.
- * Where a function has a corner, the gradient there is the one of relu'(0) = |.|'(0) = 0, and of equal operands the first one's.
+/* Gradient rules of elementwise ops. Above each: what is added to the gradients of its sources; g
+ * is the result's gradient, y the result.
+ * Where a function has a corner, the gradient there is the one of relu'(0) = |.|'(0) = 0, and of
+ * equal operands the first one's.
  * Not here: broadcasting, which fy__tape_give_reduced undoes. Next: rules_reduce.c. */
 #include "ops/tape/tape.h"
 
-#define RULE(name, ...) const fy__tape_rule_t fy__tape_rule_##name = { .run = name##_back, __VA_ARGS__ }
+#define RULE(name, ...) \
+    const fy__tape_rule_t fy__tape_rule_##name = { .run = name##_back, __VA_ARGS__ }
 
 const fy__tape_rule_t fy__tape_rule_none = { .run = NULL };
 const fy__tape_rule_t fy__tape_rule_refused = { .is_refused = true };
 
 /* An elementwise op's result, of g's shape, for source i. */
-static fy_status_t give1(fy__tape_step_t *s, uint32_t i, fy_op_t op, const fy_tensor_t *a, const void *attrs)
+static fy_status_t give1(fy__tape_step_t *s, uint32_t i, fy_op_t op, const fy_tensor_t *a,
+                         const void *attrs)
 {
     return fy__tape_give_reduced(s, i, s->g->rank, s->g->dims, op, 1, &a, attrs);
 }
-static fy_status_t give2(fy__tape_step_t *s, uint32_t i, fy_op_t op, const fy_tensor_t *a, const fy_tensor_t *b)
+static fy_status_t give2(fy__tape_step_t *s, uint32_t i, fy_op_t op, const fy_tensor_t *a,
+                         const fy_tensor_t *b)
 {
     const fy_tensor_t *src[2] = { a, b };
     return fy__tape_give_reduced(s, i, s->g->rank, s->g->dims, op, 2, src, NULL);
 }
-static fy_status_t give_where(fy__tape_step_t *s, uint32_t i, const fy_tensor_t *cond, const fy_tensor_t *a, const fy_tensor_t *b)
+static fy_status_t give_where(fy__tape_step_t *s, uint32_t i, const fy_tensor_t *cond,
+                              const fy_tensor_t *a, const fy_tensor_t *b)
 {
     const fy_tensor_t *src[3] = { cond, a, b };
     return fy__tape_give_reduced(s, i, s->g->rank, s->g->dims, FY_OP_WHERE, 3, src, NULL);
 }
-static fy_status_t temp2(fy__tape_step_t *s, fy_op_t op, const fy_tensor_t *a, const fy_tensor_t *b, fy_tensor_t **out)
+static fy_status_t temp2(fy__tape_step_t *s, fy_op_t op, const fy_tensor_t *a, const fy_tensor_t *b,
+                         fy_tensor_t **out)
 {
     const fy_tensor_t *src[2] = { a, b };
     return fy__tape_op(s, op, 2, src, NULL, out);
 }
-static fy_status_t temp_affine(fy__tape_step_t *s, const fy_tensor_t *a, double scale, double shift, fy_tensor_t **out)
+static fy_status_t temp_affine(fy__tape_step_t *s, const fy_tensor_t *a, double scale, double shift,
+                               fy_tensor_t **out)
 {
     const fy_affine_attrs_t attrs = { scale, shift };
     return fy__tape_op(s, FY_OP_AFFINE, 1, &a, &attrs, out);
@@ -54,11 +62,17 @@ static fy_status_t abs_back(fy__tape_step_t *s)
 RULE(abs, .src_for = { 1 });
 
 /* g y */
-static fy_status_t exp_back(fy__tape_step_t *s) { return give2(s, 0, FY_OP_MUL, s->g, fy__tape_dst(s, 0)); }
+static fy_status_t exp_back(fy__tape_step_t *s)
+{
+    return give2(s, 0, FY_OP_MUL, s->g, fy__tape_dst(s, 0));
+}
 RULE(exp, .dst_for = 1);
 
 /* g / x */
-static fy_status_t log_back(fy__tape_step_t *s) { return give2(s, 0, FY_OP_DIV, s->g, fy__tape_src(s, 0)); }
+static fy_status_t log_back(fy__tape_step_t *s)
+{
+    return give2(s, 0, FY_OP_DIV, s->g, fy__tape_src(s, 0));
+}
 RULE(log, .src_for = { 1 });
 
 /* g / (2 y) */
@@ -71,23 +85,47 @@ static fy_status_t sqrt_back(fy__tape_step_t *s)
 RULE(sqrt, .dst_for = 1);
 
 /* g (1 - y^2); g y (1 - y); each by an op of its own */
-static fy_status_t tanh_back(fy__tape_step_t *s) { return give2(s, 0, FY_OP_TANH_BACKWARD, s->g, fy__tape_dst(s, 0)); }
+static fy_status_t tanh_back(fy__tape_step_t *s)
+{
+    return give2(s, 0, FY_OP_TANH_BACKWARD, s->g, fy__tape_dst(s, 0));
+}
 RULE(tanh, .dst_for = 1);
-static fy_status_t sigmoid_back(fy__tape_step_t *s) { return give2(s, 0, FY_OP_SIGMOID_BACKWARD, s->g, fy__tape_dst(s, 0)); }
+static fy_status_t sigmoid_back(fy__tape_step_t *s)
+{
+    return give2(s, 0, FY_OP_SIGMOID_BACKWARD, s->g, fy__tape_dst(s, 0));
+}
 RULE(sigmoid, .dst_for = 1);
 
 /* g times the slope at x, by an op of its own. relu's is as good at y, so x need not be kept. */
-static fy_status_t relu_back(fy__tape_step_t *s) { return give2(s, 0, FY_OP_RELU_BACKWARD, s->g, fy__tape_dst(s, 0)); }
+static fy_status_t relu_back(fy__tape_step_t *s)
+{
+    return give2(s, 0, FY_OP_RELU_BACKWARD, s->g, fy__tape_dst(s, 0));
+}
 RULE(relu, .dst_for = 1);
-static fy_status_t relu6_back(fy__tape_step_t *s) { return give2(s, 0, FY_OP_RELU6_BACKWARD, s->g, fy__tape_src(s, 0)); }
+static fy_status_t relu6_back(fy__tape_step_t *s)
+{
+    return give2(s, 0, FY_OP_RELU6_BACKWARD, s->g, fy__tape_src(s, 0));
+}
 RULE(relu6, .src_for = { 1 });
-static fy_status_t hardsigmoid_back(fy__tape_step_t *s) { return give2(s, 0, FY_OP_HARDSIGMOID_BACKWARD, s->g, fy__tape_src(s, 0)); }
+static fy_status_t hardsigmoid_back(fy__tape_step_t *s)
+{
+    return give2(s, 0, FY_OP_HARDSIGMOID_BACKWARD, s->g, fy__tape_src(s, 0));
+}
 RULE(hardsigmoid, .src_for = { 1 });
-static fy_status_t hardswish_back(fy__tape_step_t *s) { return give2(s, 0, FY_OP_HARDSWISH_BACKWARD, s->g, fy__tape_src(s, 0)); }
+static fy_status_t hardswish_back(fy__tape_step_t *s)
+{
+    return give2(s, 0, FY_OP_HARDSWISH_BACKWARD, s->g, fy__tape_src(s, 0));
+}
 RULE(hardswish, .src_for = { 1 });
-static fy_status_t silu_back(fy__tape_step_t *s) { return give2(s, 0, FY_OP_SILU_BACKWARD, s->g, fy__tape_src(s, 0)); }
+static fy_status_t silu_back(fy__tape_step_t *s)
+{
+    return give2(s, 0, FY_OP_SILU_BACKWARD, s->g, fy__tape_src(s, 0));
+}
 RULE(silu, .src_for = { 1 });
-static fy_status_t gelu_back(fy__tape_step_t *s) { return give2(s, 0, FY_OP_GELU_BACKWARD, s->g, fy__tape_src(s, 0)); }
+static fy_status_t gelu_back(fy__tape_step_t *s)
+{
+    return give2(s, 0, FY_OP_GELU_BACKWARD, s->g, fy__tape_src(s, 0));
+}
 RULE(gelu, .src_for = { 1 });
 
 /* g 2 / sqrt(pi) exp(-x^2) */

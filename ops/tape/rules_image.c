@@ -1,12 +1,16 @@
-/* Gradient rules of ops on images: convolution and pooling. Each is an op of its own, so that backends can be fast at it. */
+/* Gradient rules of ops on images: convolution and pooling. Each is an op of its own, so that
+ * backends can be fast at it. */
 #include <string.h>
 
 #include "ops/tape/tape.h"
 
-/* The attributes of a gradient begin with those of what it is of; conv2d's less the activation, whose slope is applied before. */
+/* The attributes of a gradient begin with those of what it is of; conv2d's less the activation,
+ * whose slope is applied before. */
 enum { CONV2D_HEAD = offsetof(fy_conv2d_attrs_t, activation) };
-_Static_assert(offsetof(fy_conv2d_backward_attrs_t, height) == CONV2D_HEAD, "conv2d's attributes are the head of its gradients'");
-_Static_assert(offsetof(fy_pool2d_backward_attrs_t, height) == sizeof(fy_pool2d_attrs_t), "pooling's are the head of its gradient's");
+_Static_assert(offsetof(fy_conv2d_backward_attrs_t, height) == CONV2D_HEAD,
+               "conv2d's attributes are the head of its gradients'");
+_Static_assert(offsetof(fy_pool2d_backward_attrs_t, height) == sizeof(fy_pool2d_attrs_t),
+               "pooling's are the head of its gradient's");
 
 /* Height and width of source i: axes 1 and 2, of images as of kernels. */
 static void size_of(const fy__tape_step_t *s, uint32_t i, int32_t *out_height, int32_t *out_width)
@@ -18,9 +22,13 @@ static void size_of(const fy__tape_step_t *s, uint32_t i, int32_t *out_height, i
     *out_width = (int32_t)dims[2];
 }
 
-static bool ends_in_relu(const void *attrs) { return ((const fy_conv2d_attrs_t *)attrs)->activation != FY_ACTIVATION_NONE; }
+static bool ends_in_relu(const void *attrs)
+{
+    return ((const fy_conv2d_attrs_t *)attrs)->activation != FY_ACTIVATION_NONE;
+}
 
-/* x: g convolved with w turned round; w: x with g; bias: g summed over images and pixels; g is what it is where relu was positive */
+/* x: g convolved with w turned round; w: x with g; bias: g summed over images and pixels; g is what
+ * it is where relu was positive */
 static fy_status_t conv2d_back(fy__tape_step_t *s)
 {
     const fy_reduce_attrs_t all_but_channels = { 7, 0 };
@@ -29,28 +37,39 @@ static fy_status_t conv2d_back(fy__tape_step_t *s)
     fy_conv2d_backward_attrs_t attrs = { 0 };
     memcpy(&attrs, s->attrs, CONV2D_HEAD);
     if (ends_in_relu(s->attrs))
-        FY_TRY(fy__tape_op(s, FY_OP_RELU_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, NULL, &g));
+        FY_TRY(fy__tape_op(s, FY_OP_RELU_BACKWARD, 2,
+                           (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, NULL, &g));
     if (fy__tape_wants(s, 0)) {
         size_of(s, 0, &attrs.height, &attrs.width);
-        FY_TRY(fy__tape_give(s, 0, FY_OP_CONV2D_BACKWARD_INPUT, 2, (const fy_tensor_t *[]){ g, fy__tape_src(s, 1) }, &attrs));
+        FY_TRY(fy__tape_give(s, 0, FY_OP_CONV2D_BACKWARD_INPUT, 2,
+                             (const fy_tensor_t *[]){ g, fy__tape_src(s, 1) }, &attrs));
     }
     if (fy__tape_wants(s, 1)) {
         size_of(s, 1, &attrs.height, &attrs.width);
         const fy_tensor_t *src[2] = { g, fy__tape_src(s, 0) };
-        if (wants_bias) return fy__tape_give2(s, 1, 2, FY_OP_CONV2D_BACKWARD_PARAMS, 2, src, &attrs);
+        if (wants_bias)
+            return fy__tape_give2(s, 1, 2, FY_OP_CONV2D_BACKWARD_PARAMS, 2, src, &attrs);
         return fy__tape_give(s, 1, FY_OP_CONV2D_BACKWARD_WEIGHT, 2, src, &attrs);
     }
-    return wants_bias ? fy__tape_give(s, 2, FY_OP_SUM, 1, (const fy_tensor_t *[]){ g }, &all_but_channels) : FY_STATUS_OK;
+    return wants_bias
+               ? fy__tape_give(s, 2, FY_OP_SUM, 1, (const fy_tensor_t *[]){ g }, &all_but_channels)
+               : FY_STATUS_OK;
 }
-const fy__tape_rule_t fy__tape_rule_conv2d = { .run = conv2d_back, .src_for = { 2, 1 }, .dst_for = 7, .dst_if = ends_in_relu };
+const fy__tape_rule_t fy__tape_rule_conv2d = {
+    .run = conv2d_back, .src_for = { 2, 1 }, .dst_for = 7, .dst_if = ends_in_relu
+};
 
 static fy_status_t max_pool2d_back(fy__tape_step_t *s)
 {
-    return fy__tape_give(s, 0, FY_OP_MAX_POOL2D_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 0) }, s->attrs);
+    return fy__tape_give(s, 0, FY_OP_MAX_POOL2D_BACKWARD, 2,
+                         (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 0) }, s->attrs);
 }
 const fy__tape_rule_t fy__tape_rule_max_pool2d = { .run = max_pool2d_back, .src_for = { 1 } };
 
-static bool pools_relu(const void *attrs) { return ((const fy_pool2d_attrs_t *)attrs)->activation != FY_ACTIVATION_NONE; }
+static bool pools_relu(const void *attrs)
+{
+    return ((const fy_pool2d_attrs_t *)attrs)->activation != FY_ACTIVATION_NONE;
+}
 
 static fy_status_t avg_pool2d_back(fy__tape_step_t *s)
 {
@@ -61,4 +80,6 @@ static fy_status_t avg_pool2d_back(fy__tape_step_t *s)
     const fy_tensor_t *src[2] = { s->g, fy__tape_src(s, 0) };
     return fy__tape_give(s, 0, FY_OP_AVG_POOL2D_BACKWARD, pools_relu(pool) ? 2 : 1, src, &attrs);
 }
-const fy__tape_rule_t fy__tape_rule_avg_pool2d = { .run = avg_pool2d_back, .src_for = { 1 }, .src_if = pools_relu };
+const fy__tape_rule_t fy__tape_rule_avg_pool2d = { .run = avg_pool2d_back,
+                                                   .src_for = { 1 },
+                                                   .src_if = pools_relu };

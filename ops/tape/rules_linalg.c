@@ -1,11 +1,13 @@
-/* Gradient rules of matmul and linear. Leading axes that were broadcast are summed. Next: rules_move.c. */
+/* Gradient rules of matmul and linear. Leading axes that were broadcast are summed. Next:
+ * rules_move.c. */
 #include <string.h>
 
 #include "ops/tape/tape.h"
 
-/* The product a op b, transposed as asked, for source i: leading axes are g's, or longer than the source's. */
-static fy_status_t give_product(fy__tape_step_t *s, uint32_t i, const fy_tensor_t *a, bool transpose_a, const fy_tensor_t *b,
-                                bool transpose_b)
+/* The product a op b, transposed as asked, for source i: leading axes are g's, or longer than the
+ * source's. */
+static fy_status_t give_product(fy__tape_step_t *s, uint32_t i, const fy_tensor_t *a,
+                                bool transpose_a, const fy_tensor_t *b, bool transpose_b)
 {
     const fy_matmul_attrs_t attrs = { transpose_a, transpose_b };
     const fy_tensor_t *src[2] = { a, b };
@@ -25,8 +27,12 @@ static fy_status_t matmul_back(fy__tape_step_t *s)
     const fy_matmul_attrs_t *attrs = s->attrs;
     const bool ta = attrs->transpose_a, tb = attrs->transpose_b;
     const fy_tensor_t *a = fy__tape_src(s, 0), *b = fy__tape_src(s, 1);
-    if (fy__tape_wants(s, 0)) FY_TRY(ta ? give_product(s, 0, b, tb, s->g, true) : give_product(s, 0, s->g, false, b, !tb));
-    if (fy__tape_wants(s, 1)) FY_TRY(tb ? give_product(s, 1, s->g, true, a, ta) : give_product(s, 1, a, !ta, s->g, false));
+    if (fy__tape_wants(s, 0))
+        FY_TRY(ta ? give_product(s, 0, b, tb, s->g, true)
+                  : give_product(s, 0, s->g, false, b, !tb));
+    if (fy__tape_wants(s, 1))
+        FY_TRY(tb ? give_product(s, 1, s->g, true, a, ta)
+                  : give_product(s, 1, a, !ta, s->g, false));
     return FY_STATUS_OK;
 }
 const fy__tape_rule_t fy__tape_rule_matmul = { .run = matmul_back, .src_for = { 2, 1 } };
@@ -37,11 +43,15 @@ const fy__tape_rule_t fy__tape_rule_matmul = { .run = matmul_back, .src_for = { 
 static fy_status_t before_activation(fy__tape_step_t *s, const fy_tensor_t **out_dz)
 {
     const fy_linear_attrs_t *attrs = s->attrs, none = { FY_ACTIVATION_NONE };
-    const fy_tensor_t *y = fy__tape_dst(s, 0), *src[3] = { fy__tape_src(s, 0), fy__tape_src(s, 1), NULL };
+    const fy_tensor_t *y = fy__tape_dst(s, 0),
+                      *src[3] = { fy__tape_src(s, 0), fy__tape_src(s, 1), NULL };
     const fy_affine_attrs_t rest = { -1, 1 };
     fy_tensor_t *dz = s->g, *square, *slope, *z;
     switch (attrs->activation) {
-    case FY_ACTIVATION_RELU: FY_TRY(fy__tape_op(s, FY_OP_RELU_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, y }, NULL, &dz)); break;
+    case FY_ACTIVATION_RELU:
+        FY_TRY(
+            fy__tape_op(s, FY_OP_RELU_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, y }, NULL, &dz));
+        break;
     case FY_ACTIVATION_TANH: /* 1 - y^2 */
         FY_TRY(fy__tape_op(s, FY_OP_MUL, 2, (const fy_tensor_t *[]){ y, y }, NULL, &square));
         FY_TRY(fy__tape_op(s, FY_OP_AFFINE, 1, (const fy_tensor_t *[]){ square }, &rest, &slope));
@@ -55,7 +65,8 @@ static fy_status_t before_activation(fy__tape_step_t *s, const fy_tensor_t **out
     case FY_ACTIVATION_GELU: /* z once more */
         if (s->call->nsrc == 3) src[2] = fy__tape_src(s, 2);
         FY_TRY(fy__tape_op(s, FY_OP_LINEAR, s->call->nsrc, src, &none, &z));
-        FY_TRY(fy__tape_op(s, FY_OP_GELU_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, z }, NULL, &dz));
+        FY_TRY(
+            fy__tape_op(s, FY_OP_GELU_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, z }, NULL, &dz));
         break;
     default: break;
     }
@@ -64,7 +75,8 @@ static fy_status_t before_activation(fy__tape_step_t *s, const fy_tensor_t **out
 }
 
 /* As [N, columns]. */
-static fy_status_t as_matrix(fy__tape_step_t *s, const fy_tensor_t *tensor, const fy_tensor_t **out_matrix)
+static fy_status_t as_matrix(fy__tape_step_t *s, const fy_tensor_t *tensor,
+                             const fy_tensor_t **out_matrix)
 {
     const int64_t columns = tensor->dims[tensor->rank - 1];
     int64_t dims[2] = { 1, columns };
@@ -117,4 +129,6 @@ static bool linear_keeps_result(const void *attrs)
     return activation != FY_ACTIVATION_NONE && activation != FY_ACTIVATION_GELU;
 }
 /* x and bias are also what gelu computes anew. */
-const fy__tape_rule_t fy__tape_rule_linear = { .run = linear_back, .src_for = { 7, 7, 7 }, .dst_for = 7, .dst_if = linear_keeps_result };
+const fy__tape_rule_t fy__tape_rule_linear = {
+    .run = linear_back, .src_for = { 7, 7, 7 }, .dst_for = 7, .dst_if = linear_keeps_result
+};

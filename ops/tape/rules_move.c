@@ -1,6 +1,7 @@
 /* Gradient rules of what moves elements about: gather, concat, and views.
- * A gather's gradient is a product with the matrix of who took which row: as many operations as a dense product, but any order of equal
- * indices gives the same bits. Not here: reductions, which broadcasting's gradient is. */
+ * A gather's gradient is a product with the matrix of who took which row: as many operations as a
+ * dense product, but any order of equal indices gives the same bits. Not here: reductions, which
+ * broadcasting's gradient is. */
 #include <string.h>
 
 #include "ops/tape/tape.h"
@@ -24,7 +25,8 @@ static fy_status_t gather_back(fy__tape_step_t *s)
     FY_TRY(fy__tape_op(s, FY_OP_CAST, 1, (const fy_tensor_t *[]){ is_it }, &cast, &onehot));
     FY_TRY(fy__tape_reshape(s, s->g, 2, table, &flat));
     const fy_matmul_attrs_t transposed = { 1, 0 };
-    FY_TRY(fy__tape_op(s, FY_OP_MATMUL, 2, (const fy_tensor_t *[]){ onehot, flat }, &transposed, &product));
+    FY_TRY(fy__tape_op(s, FY_OP_MATMUL, 2, (const fy_tensor_t *[]){ onehot, flat }, &transposed,
+                       &product));
     FY_TRY(fy__tape_reshape(s, product, rank, dims, &shaped));
     return fy__tape_give_tensor(s, 0, shaped);
 }
@@ -79,7 +81,8 @@ static fy_status_t transpose_back(fy__tape_step_t *s)
 static fy_status_t slice_back(fy__tape_step_t *s)
 {
     const fy__view_attrs_t *attrs = s->attrs;
-    return fy__tape_give_slice(s, 0, attrs->axis, attrs->begin, attrs->begin + s->g->dims[attrs->axis], s->g);
+    return fy__tape_give_slice(s, 0, attrs->axis, attrs->begin,
+                               attrs->begin + s->g->dims[attrs->axis], s->g);
 }
 
 /* g, summed over what was repeated */

@@ -3,7 +3,8 @@
 
 #include "ops/tape/tape.h"
 
-#define RULE(name, ...) const fy__tape_rule_t fy__tape_rule_##name = { .run = name##_back, __VA_ARGS__ }
+#define RULE(name, ...) \
+    const fy__tape_rule_t fy__tape_rule_##name = { .run = name##_back, __VA_ARGS__ }
 
 /* A reduction's result, or its gradient, with the axes that were reduced as axes of length 1. */
 static fy_status_t with_axes(fy__tape_step_t *s, const fy_tensor_t *reduced, fy_tensor_t **out_temp)
@@ -66,7 +67,8 @@ static fy_status_t norm_back(fy__tape_step_t *s)
     FY_TRY(fy__tape_scalar(s, 0, &zero));
     FY_TRY(fy__tape_op(s, FY_OP_EQ, 2, (const fy_tensor_t *[]){ y, zero }, NULL, &is_zero));
     FY_TRY(fy__tape_op(s, FY_OP_DIV, 2, (const fy_tensor_t *[]){ g, y }, NULL, &quotient));
-    FY_TRY(fy__tape_op(s, FY_OP_WHERE, 3, (const fy_tensor_t *[]){ is_zero, zero, quotient }, NULL, &share));
+    FY_TRY(fy__tape_op(s, FY_OP_WHERE, 3, (const fy_tensor_t *[]){ is_zero, zero, quotient }, NULL,
+                       &share));
     return fy__tape_give(s, 0, FY_OP_MUL, 2, (const fy_tensor_t *[]){ x, share }, NULL);
 }
 RULE(norm, .src_for = { 1 }, .dst_for = 1);
@@ -79,7 +81,8 @@ static fy_status_t extremum_back(fy__tape_step_t *s)
     FY_TRY(with_axes(s, fy__tape_dst(s, 0), &extremum));
     FY_TRY(with_axes(s, s->g, &g));
     const fy_cast_attrs_t cast = { s->g->dtype };
-    FY_TRY(fy__tape_op(s, FY_OP_EQ, 2, (const fy_tensor_t *[]){ fy__tape_src(s, 0), extremum }, NULL, &is_it));
+    FY_TRY(fy__tape_op(s, FY_OP_EQ, 2, (const fy_tensor_t *[]){ fy__tape_src(s, 0), extremum },
+                       NULL, &is_it));
     FY_TRY(fy__tape_op(s, FY_OP_CAST, 1, (const fy_tensor_t *[]){ is_it }, &cast, &ones));
     FY_TRY(fy__tape_op(s, FY_OP_SUM, 1, (const fy_tensor_t *[]){ ones }, &keep, &count));
     FY_TRY(fy__tape_op(s, FY_OP_DIV, 2, (const fy_tensor_t *[]){ g, count }, NULL, &share));
@@ -90,12 +93,14 @@ RULE(extremum, .src_for = { 1 }, .dst_for = 1);
 /* y (g - sum(g y)); g - exp(y) sum(g); each by an op of its own */
 static fy_status_t softmax_back(fy__tape_step_t *s)
 {
-    return fy__tape_give(s, 0, FY_OP_SOFTMAX_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, s->attrs);
+    return fy__tape_give(s, 0, FY_OP_SOFTMAX_BACKWARD, 2,
+                         (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, s->attrs);
 }
 RULE(softmax, .dst_for = 1);
 static fy_status_t log_softmax_back(fy__tape_step_t *s)
 {
-    return fy__tape_give(s, 0, FY_OP_LOG_SOFTMAX_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, s->attrs);
+    return fy__tape_give(s, 0, FY_OP_LOG_SOFTMAX_BACKWARD, 2,
+                         (const fy_tensor_t *[]){ s->g, fy__tape_dst(s, 0) }, s->attrs);
 }
 RULE(log_softmax, .dst_for = 1);
 
@@ -105,8 +110,10 @@ static fy_status_t nll_loss_back(fy__tape_step_t *s)
     const int64_t *dims;
     int rank;
     fy__tape_shape(s, 0, &rank, &dims);
-    const fy_nll_loss_backward_attrs_t attrs = { ((const fy_loss_attrs_t *)s->attrs)->reduction, (int32_t)dims[1] };
-    return fy__tape_give(s, 0, FY_OP_NLL_LOSS_BACKWARD, 2, (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 1) }, &attrs);
+    const fy_nll_loss_backward_attrs_t attrs = { ((const fy_loss_attrs_t *)s->attrs)->reduction,
+                                                 (int32_t)dims[1] };
+    return fy__tape_give(s, 0, FY_OP_NLL_LOSS_BACKWARD, 2,
+                         (const fy_tensor_t *[]){ s->g, fy__tape_src(s, 1) }, &attrs);
 }
 RULE(nll_loss, .src_for = { 0, 1 });
 
@@ -122,7 +129,9 @@ RULE(cross_entropy, .src_for = { 1, 1 });
 static fy_status_t mse_loss_back(fy__tape_step_t *s)
 {
     const fy_tensor_t *p = fy__tape_src(s, 0), *t = fy__tape_src(s, 1);
-    FY_TRY(fy__tape_give(s, 0, FY_OP_MSE_LOSS_BACKWARD, 3, (const fy_tensor_t *[]){ s->g, p, t }, NULL));
-    return fy__tape_give(s, 1, FY_OP_MSE_LOSS_BACKWARD, 3, (const fy_tensor_t *[]){ s->g, t, p }, NULL);
+    FY_TRY(fy__tape_give(s, 0, FY_OP_MSE_LOSS_BACKWARD, 3, (const fy_tensor_t *[]){ s->g, p, t },
+                         NULL));
+    return fy__tape_give(s, 1, FY_OP_MSE_LOSS_BACKWARD, 3, (const fy_tensor_t *[]){ s->g, t, p },
+                         NULL);
 }
 RULE(mse_loss, .src_for = { 3, 3 });

@@ -1,5 +1,6 @@
-/* Tapes: making, watching, beginning, asking. A tape's number on a tensor is worth something only while the record it names is there, so
- * nothing on any tensor has to be cleared when a record goes. Next: record.c. */
+/* Tapes: making, watching, beginning, asking. A tape's number on a tensor is worth something only
+ * while the record it names is there, so nothing on any tensor has to be cleared when a record
+ * goes. Next: record.c. */
 #include "ops/tape/tape.h"
 
 #include <stdatomic.h>
@@ -15,16 +16,19 @@ static uint32_t next_record(void)
 {
     static _Atomic uint32_t last;
     uint32_t record = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-    return record ? record : atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1; /* 0 stands for none */
+    /* 0 stands for none */
+    return record ? record : atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
 }
 
-FY_COLD fy_status_t fy__tape_grow_slow(void **array, uint32_t *room, uint32_t count, uint32_t more, size_t nbytes)
+FY_COLD fy_status_t fy__tape_grow_slow(void **array, uint32_t *room, uint32_t count, uint32_t more,
+                                       size_t nbytes)
 {
     uint64_t wanted = *room ? 2 * (uint64_t)*room : 64;
     while (wanted < (uint64_t)count + more) wanted *= 2;
     void *grown = wanted < FY__TAPE_LEAF ? realloc(*array, (size_t)wanted * nbytes) : NULL;
     if (!grown)
-        return FY_FAIL(OUT_OF_MEMORY, "tape: no host memory for %llu more entries of %zu bytes", (unsigned long long)wanted, nbytes);
+        return FY_FAIL(OUT_OF_MEMORY, "tape: no host memory for %llu more entries of %zu bytes",
+                       (unsigned long long)wanted, nbytes);
     *array = grown;
     *room = (uint32_t)wanted;
     return FY_STATUS_OK;
@@ -108,7 +112,8 @@ fy_status_t fy_tape_create(fy_tape_t **out_tape)
     *out_tape = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
     fy_tape_t *tape = calloc(1, sizeof *tape);
-    if (!tape) return FY_FAIL(OUT_OF_MEMORY, "tape_create: no host memory for %zu bytes", sizeof *tape);
+    if (!tape)
+        return FY_FAIL(OUT_OF_MEMORY, "tape_create: no host memory for %zu bytes", sizeof *tape);
     if (atomic_fetch_add(&ntapes, 1) >= MOST_TAPES) {
         atomic_fetch_sub(&ntapes, 1);
         free(tape);
@@ -167,14 +172,18 @@ static fy_status_t check_place(const fy_tensor_t *tensor, const fy_tensor_t *gra
     char of[112], into[112];
     if (fy__tensor_is_gone(grad)) return fy__refuse_gone("tape_watch", "grad");
     if (grad->storage->device != tensor->storage->device)
-        return FY_FAIL(DEVICE_MISMATCH, "tape_watch: grad %s is on %s, the tensor on %s", fy__tensor_format(grad, into, sizeof into),
-                       grad->storage->device->spec, tensor->storage->device->spec);
+        return FY_FAIL(DEVICE_MISMATCH, "tape_watch: grad %s is on %s, the tensor on %s",
+                       fy__tensor_format(grad, into, sizeof into), grad->storage->device->spec,
+                       tensor->storage->device->spec);
     if (grad->dtype != tensor->dtype)
-        return FY_FAIL(DTYPE_MISMATCH, "tape_watch: grad %s cannot take the gradient of %s: another dtype",
-                       fy__tensor_format(grad, into, sizeof into), fy__tensor_format(tensor, of, sizeof of));
-    if (grad->rank != tensor->rank || memcmp(grad->dims, tensor->dims, (size_t)grad->rank * sizeof *grad->dims) != 0)
-        return FY_FAIL(SHAPE_MISMATCH, "tape_watch: grad %s cannot take the gradient of %s: another shape",
-                       fy__tensor_format(grad, into, sizeof into), fy__tensor_format(tensor, of, sizeof of));
+        return FY_FAIL(
+            DTYPE_MISMATCH, "tape_watch: grad %s cannot take the gradient of %s: another dtype",
+            fy__tensor_format(grad, into, sizeof into), fy__tensor_format(tensor, of, sizeof of));
+    if (grad->rank != tensor->rank ||
+        memcmp(grad->dims, tensor->dims, (size_t)grad->rank * sizeof *grad->dims) != 0)
+        return FY_FAIL(
+            SHAPE_MISMATCH, "tape_watch: grad %s cannot take the gradient of %s: another shape",
+            fy__tensor_format(grad, into, sizeof into), fy__tensor_format(tensor, of, sizeof of));
     if (!grad->contiguous)
         return FY_FAIL(SHAPE_MISMATCH, "tape_watch: grad %s has gaps; give a dense tensor or view",
                        fy__tensor_format(grad, into, sizeof into));
@@ -186,15 +195,19 @@ fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *gra
     char text[112];
     fy__thread_t *thread = fy__thread();
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!tape || !tensor) return FY_FAIL(INVALID_ARGUMENT, "tape_watch: %s is NULL", tape ? "tensor" : "tape");
+    if (!tape || !tensor)
+        return FY_FAIL(INVALID_ARGUMENT, "tape_watch: %s is NULL", tape ? "tensor" : "tape");
     if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tape_watch", "tensor");
     if (!fy__tape_is_float(tensor->dtype))
-        return FY_FAIL(DTYPE_MISMATCH, "tape_watch: %s has no gradient: only floats do", fy__tensor_format(tensor, text, sizeof text));
+        return FY_FAIL(DTYPE_MISMATCH, "tape_watch: %s has no gradient: only floats do",
+                       fy__tensor_format(tensor, text, sizeof text));
     if (grad) FY_TRY(check_place(tensor, grad));
     uint32_t value = fy__tape_find(tape, tensor);
     const bool is_new = !value || !fy__tape_slot(tape, value)->is_leaf;
     if (value && is_new)
-        return FY_FAIL(INVALID_ARGUMENT, "tape_watch: %s was computed from what is watched; watch it before, or ask for its sources",
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "tape_watch: %s was computed from what is watched; watch it before, or ask "
+                       "for its sources",
                        fy__tensor_format(tensor, text, sizeof text));
     fy_tensor_t *place = NULL, *held = NULL;
     if (grad && !(place = fy__tape_hold(thread, grad))) return FY_STATUS_OUT_OF_MEMORY;
@@ -208,9 +221,12 @@ fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *gra
         return FY_STATUS_OK;
     }
     const bool inside = thread->tape == tape;
-    fy_status_t status = inside ? fy__tape_grow((void **)&tape->values, &tape->values_room, tape->nvalues, 1, sizeof *tape->values)
-                                : fy__tape_grow((void **)&tape->leaves, &tape->leaves_room, tape->nleaves, 1, sizeof *tape->leaves);
-    if (status == FY_STATUS_OK && !(held = fy__tape_hold(thread, tensor))) status = FY_STATUS_OUT_OF_MEMORY;
+    fy_status_t status = inside ? fy__tape_grow((void **)&tape->values, &tape->values_room,
+                                                tape->nvalues, 1, sizeof *tape->values)
+                                : fy__tape_grow((void **)&tape->leaves, &tape->leaves_room,
+                                                tape->nleaves, 1, sizeof *tape->leaves);
+    if (status == FY_STATUS_OK && !(held = fy__tape_hold(thread, tensor)))
+        status = FY_STATUS_OUT_OF_MEMORY;
     if (status != FY_STATUS_OK) {
         if (place) fy__tensor_free(thread, place);
         return status;
@@ -221,7 +237,8 @@ fy_status_t fy_tape_watch(fy_tape_t *tape, fy_tensor_t *tensor, fy_tensor_t *gra
     slot.place = place;
     slot.tensor = held;
     tensor->valued = true;
-    tensor->value = fy__tape_value(inside ? tape->record : tape->leaf_record, inside ? tape->nvalues : tape->nleaves);
+    tensor->value = fy__tape_value(inside ? tape->record : tape->leaf_record,
+                                   inside ? tape->nvalues : tape->nleaves);
     if (inside)
         tape->values[tape->nvalues++] = slot;
     else
@@ -236,13 +253,15 @@ fy_status_t fy_tape_grad(const fy_tape_t *tape, const fy_tensor_t *tensor, fy_te
     if (!out_grad) return FY_FAIL(INVALID_ARGUMENT, "tape_grad: out_grad is NULL");
     *out_grad = NULL;
     if (!thread) return FY_STATUS_OUT_OF_MEMORY;
-    if (!tape || !tensor) return FY_FAIL(INVALID_ARGUMENT, "tape_grad: %s is NULL", tape ? "tensor" : "tape");
+    if (!tape || !tensor)
+        return FY_FAIL(INVALID_ARGUMENT, "tape_grad: %s is NULL", tape ? "tensor" : "tape");
     if (fy__tensor_is_gone(tensor)) return fy__refuse_gone("tape_grad", "tensor");
     const uint32_t value = fy__tape_find(tape, tensor);
     const fy__tape_slot_t *slot = value ? fy__tape_slot(tape, value) : NULL;
     if (!slot || !slot->is_leaf)
         return FY_FAIL(INVALID_ARGUMENT,
-                       "tape_grad: %s is not watched by this tape\n  fy_tape_watch asks for a gradient, before it is computed with",
+                       "tape_grad: %s is not watched by this tape\n  fy_tape_watch asks for a "
+                       "gradient, before it is computed with",
                        fy__tensor_format(tensor, text, sizeof text));
     if (!slot->is_present) return FY_STATUS_OK;
     fy_tensor_t *grad = fy__tape_hold(thread, slot->grad);
@@ -254,13 +273,16 @@ fy_status_t fy_tape_grad(const fy_tape_t *tape, const fy_tensor_t *tensor, fy_te
 
 fy_status_t fy_tape_query(const fy_tape_t *tape, fy_tape_info_t *out_info)
 {
-    FY_TRY(fy__check_sized("tape_query", "out_info", out_info, sizeof *out_info, "FY_TAPE_INFO_INIT"));
+    FY_TRY(
+        fy__check_sized("tape_query", "out_info", out_info, sizeof *out_info, "FY_TAPE_INFO_INIT"));
     if (!tape) return FY_FAIL(INVALID_ARGUMENT, "tape_query: tape is NULL");
     const fy__thread_t *thread = fy__thread();
-    *out_info = (fy_tape_info_t){
-        .struct_size = sizeof *out_info, .calls = tape->ncalls, .watched = tape->nleaves, .is_recording = thread && thread->tape == tape
-    };
-    for (uint32_t i = 0; i < tape->noperands; i++) out_info->saved += tape->operands[i].saved != NULL;
+    *out_info = (fy_tape_info_t){ .struct_size = sizeof *out_info,
+                                  .calls = tape->ncalls,
+                                  .watched = tape->nleaves,
+                                  .is_recording = thread && thread->tape == tape };
+    for (uint32_t i = 0; i < tape->noperands; i++)
+        out_info->saved += tape->operands[i].saved != NULL;
     for (uint32_t i = 0; i < tape->nvalues; i++) out_info->watched += tape->values[i].is_leaf;
     return FY_STATUS_OK;
 }

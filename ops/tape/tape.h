@@ -1,6 +1,8 @@
-/* A tape's inside. What was called stands in `calls`, in order; what has a gradient stands in `values` (of this record) or `leaves` (watched for
- * good); a tensor finds its own by the number that it carries, so there is nothing to look up and no lock.
- * tape.c: handles, watching, beginning · record.c: what is kept of a call · backward.c: going back · rules_*.c: one rule per op. */
+/* A tape's inside. What was called stands in `calls`, in order; what has a gradient stands in
+ * `values` (of this record) or `leaves` (watched for good); a tensor finds its own by the number
+ * that it carries, so there is nothing to look up and no lock.
+ * tape.c: handles, watching, beginning · record.c: what is kept of a call · backward.c: going back
+ * · rules_*.c: one rule per op. */
 #ifndef FERRY_OPS_TAPE_TAPE_H_
 #define FERRY_OPS_TAPE_TAPE_H_
 
@@ -61,10 +63,13 @@ struct fy_tape {
 };
 
 /* Room for `more` elements behind the first `count`. OUT_OF_MEMORY: nothing changed. */
-fy_status_t fy__tape_grow_slow(void **array, uint32_t *room, uint32_t count, uint32_t more, size_t nbytes);
-static inline fy_status_t fy__tape_grow(void **array, uint32_t *room, uint32_t count, uint32_t more, size_t nbytes)
+fy_status_t fy__tape_grow_slow(void **array, uint32_t *room, uint32_t count, uint32_t more,
+                               size_t nbytes);
+static inline fy_status_t fy__tape_grow(void **array, uint32_t *room, uint32_t count, uint32_t more,
+                                        size_t nbytes)
 {
-    return FY_LIKELY(*room - count >= more) ? FY_STATUS_OK : fy__tape_grow_slow(array, room, count, more, nbytes);
+    return FY_LIKELY(*room - count >= more) ? FY_STATUS_OK
+                                            : fy__tape_grow_slow(array, room, count, more, nbytes);
 }
 /* What `tensor` is on `tape`, as an operand's value; 0: nothing. */
 static inline uint32_t fy__tape_find(const fy_tape_t *tape, const fy_tensor_t *tensor)
@@ -76,9 +81,13 @@ static inline uint32_t fy__tape_find(const fy_tape_t *tape, const fy_tensor_t *t
 }
 static inline fy__tape_slot_t *fy__tape_slot(const fy_tape_t *tape, uint32_t value)
 {
-    return value & FY__TAPE_LEAF ? &tape->leaves[(value & ~FY__TAPE_LEAF) - 1] : &tape->values[value - 1];
+    return value & FY__TAPE_LEAF ? &tape->leaves[(value & ~FY__TAPE_LEAF) - 1]
+                                 : &tape->values[value - 1];
 }
-static inline bool fy__tape_is_float(uint8_t dtype) { return FY_DTYPE_BIT(dtype) & FY__TAPE_FLOATS; }
+static inline bool fy__tape_is_float(uint8_t dtype)
+{
+    return FY_DTYPE_BIT(dtype) & FY__TAPE_FLOATS;
+}
 
 /* A handle on nothing yet, in no scope; NULL: no memory. Then a handle on the bytes of `tensor`. */
 fy_tensor_t *fy__tape_blank(fy__thread_t *thread);
@@ -106,10 +115,12 @@ void fy__tape_stop(fy__thread_t *thread, const fy_tape_t *tape);
 /* ---- record.c ---- */
 
 struct fy__op_row;
-/* Before a call: checks that it may be recorded, makes room, and saves what it is going to write over. *out_is_recorded: its results have
- * gradients. Then one of: fy__tape_kept once it went well, fy__tape_given_up. In between nothing else may be recorded. */
-fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const struct fy__op_row *row, size_t nsrc, const fy_tensor_t *const *src,
-                            const void *attrs, size_t ndst, fy_tensor_t *const *dst, bool *out_is_recorded);
+/* Before a call: checks that it may be recorded, makes room, and saves what it is going to write
+ * over. *out_is_recorded: its results have gradients. Then one of: fy__tape_kept once it went well,
+ * fy__tape_given_up. In between nothing else may be recorded. */
+fy_status_t fy__tape_before(fy__thread_t *thread, fy_tape_t *tape, const struct fy__op_row *row,
+                            size_t nsrc, const fy_tensor_t *const *src, const void *attrs,
+                            size_t ndst, fy_tensor_t *const *dst, bool *out_is_recorded);
 void fy__tape_kept(fy_tape_t *tape, fy_tensor_t *const *dst);
 void fy__tape_given_up(fy__thread_t *thread, fy_tape_t *tape);
 

@@ -1,11 +1,12 @@
-/* Typed calls that make tensors on a device: empty, zeros, full, arange, the random state and its draws. Nothing crosses.
+/* Typed calls that make tensors on a device: empty, zeros, full, arange, the random state and its
+ * draws. Nothing crosses.
  * Not here: fy_tensor_create (runtime/), what the ops compute (backends/). Next: inplace.c. */
 #include "ops/typed/typed.h"
 
 #include <inttypes.h>
 
-fy_status_t fy__typed_make(fy_op_t op, const void *attrs, fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
-                           fy_tensor_t *rng, fy_tensor_t **out_dst)
+fy_status_t fy__typed_make(fy_op_t op, const void *attrs, fy_device_t *device, fy_dtype_t dtype,
+                           int rank, const int64_t *dims, fy_tensor_t *rng, fy_tensor_t **out_dst)
 {
     fy_tensor_t *dst[2] = { NULL, rng };
     FY_TRY(fy_tensor_create(device, dtype, rank, dims, &dst[0]));
@@ -18,19 +19,22 @@ fy_status_t fy__typed_make(fy_op_t op, const void *attrs, fy_device_t *device, f
     return FY_STATUS_OK;
 }
 
-fy_status_t fy_empty(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_dst)
+fy_status_t fy_empty(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
+                     fy_tensor_t **out_dst)
 {
     return fy_tensor_create(device, dtype, rank, dims, out_dst);
 }
 
-fy_status_t fy_zeros(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, fy_tensor_t **out_dst)
+fy_status_t fy_zeros(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
+                     fy_tensor_t **out_dst)
 {
     FY__REQUIRE_OUT("zeros", out_dst);
     const fy_fill_attrs_t attrs = { 0, 0 };
     return fy__typed_make(FY_OP_FILL, &attrs, device, dtype, rank, dims, NULL, out_dst);
 }
 
-fy_status_t fy_full(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims, double value, fy_tensor_t **out_dst)
+fy_status_t fy_full(fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
+                    double value, fy_tensor_t **out_dst)
 {
     FY__REQUIRE_OUT("full", out_dst);
     fy_fill_attrs_t attrs;
@@ -38,7 +42,8 @@ fy_status_t fy_full(fy_device_t *device, fy_dtype_t dtype, int rank, const int64
     return fy__typed_make(FY_OP_FILL, &attrs, device, dtype, rank, dims, NULL, out_dst);
 }
 
-fy_status_t fy_arange(fy_device_t *device, fy_dtype_t dtype, double start, double step, int64_t count, fy_tensor_t **out_dst)
+fy_status_t fy_arange(fy_device_t *device, fy_dtype_t dtype, double start, double step,
+                      int64_t count, fy_tensor_t **out_dst)
 {
     FY__REQUIRE_OUT("arange", out_dst);
     if (count < 0) return FY_FAIL(INVALID_ARGUMENT, "arange: count %" PRId64 " is negative", count);
@@ -75,15 +80,16 @@ fy_status_t fy_rng_create(fy_device_t *device, int64_t seed, fy_tensor_t **out_r
 }
 
 /* A draw lives where its random state lives. */
-static fy_status_t draw(fy_op_t op, const void *attrs, fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64_t *dims,
-                        fy_tensor_t **out_dst)
+static fy_status_t draw(fy_op_t op, const void *attrs, fy_tensor_t *rng, fy_dtype_t dtype, int rank,
+                        const int64_t *dims, fy_tensor_t **out_dst)
 {
     fy_tensor_info_t state = FY_TENSOR_INFO_INIT;
     fy_tensor_query(rng, &state);
     return fy__typed_make(op, attrs, state.device, dtype, rank, dims, rng, out_dst);
 }
 
-fy_status_t fy_rand(fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64_t *dims, double low, double high, fy_tensor_t **out_dst)
+fy_status_t fy_rand(fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64_t *dims, double low,
+                    double high, fy_tensor_t **out_dst)
 {
     FY__REQUIRE_OUT("rand", out_dst);
     FY__REQUIRE("rand", rng);
@@ -91,7 +97,8 @@ fy_status_t fy_rand(fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64_t 
     return draw(FY_OP_RAND, &attrs, rng, dtype, rank, dims, out_dst);
 }
 
-fy_status_t fy_randn(fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64_t *dims, double mean, double std, fy_tensor_t **out_dst)
+fy_status_t fy_randn(fy_tensor_t *rng, fy_dtype_t dtype, int rank, const int64_t *dims, double mean,
+                     double std, fy_tensor_t **out_dst)
 {
     FY__REQUIRE_OUT("randn", out_dst);
     FY__REQUIRE("randn", rng);
@@ -103,6 +110,8 @@ fy_status_t fy_randperm(fy_tensor_t *rng, int64_t count, fy_tensor_t **out_dst)
 {
     FY__REQUIRE_OUT("randperm", out_dst);
     FY__REQUIRE("randperm", rng);
-    if (count < 0 || count > UINT32_MAX) return FY_FAIL(INVALID_ARGUMENT, "randperm: count %" PRId64 ", legal are 0 .. 2^32 - 1", count);
+    if (count < 0 || count > UINT32_MAX)
+        return FY_FAIL(INVALID_ARGUMENT, "randperm: count %" PRId64 ", legal are 0 .. 2^32 - 1",
+                       count);
     return draw(FY_OP_RANDPERM, NULL, rng, FY_DTYPE_I64, 1, &count, out_dst);
 }

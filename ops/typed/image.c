@@ -5,14 +5,15 @@
 static const fy_conv2d_attrs_t k_plain = FY_CONV2D_ATTRS_INIT;
 static const fy_pool2d_attrs_t k_no_window; /* the shape rule says what is missing */
 
-fy_status_t fy_conv2d(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias, const fy_conv2d_attrs_t *attrs,
-                      fy_tensor_t **out_dst)
+fy_status_t fy_conv2d(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias,
+                      const fy_conv2d_attrs_t *attrs, fy_tensor_t **out_dst)
 {
     const fy_tensor_t *src[3] = { x, w, bias };
     return fy__op_new(FY_OP_CONV2D, bias ? 3 : 2, src, attrs ? attrs : &k_plain, out_dst);
 }
 
-static fy_conv2d_backward_attrs_t backward_attrs(const fy_conv2d_attrs_t *attrs, int height, int width)
+static fy_conv2d_backward_attrs_t backward_attrs(const fy_conv2d_attrs_t *attrs, int height,
+                                                 int width)
 {
     if (!attrs) attrs = &k_plain;
     return (fy_conv2d_backward_attrs_t){ attrs->stride_h,
@@ -26,27 +27,31 @@ static fy_conv2d_backward_attrs_t backward_attrs(const fy_conv2d_attrs_t *attrs,
                                          width };
 }
 
-static fy_status_t backward(fy_op_t op, const fy_tensor_t *dy, const fy_tensor_t *other, const fy_conv2d_attrs_t *attrs, int height,
-                            int width, fy_tensor_t **out_dst)
+static fy_status_t backward(fy_op_t op, const fy_tensor_t *dy, const fy_tensor_t *other,
+                            const fy_conv2d_attrs_t *attrs, int height, int width,
+                            fy_tensor_t **out_dst)
 {
     const fy_tensor_t *src[2] = { dy, other };
     const fy_conv2d_backward_attrs_t all = backward_attrs(attrs, height, width);
     return fy__op_new(op, 2, src, &all, out_dst);
 }
 
-fy_status_t fy_conv2d_backward_input(const fy_tensor_t *dy, const fy_tensor_t *w, const fy_conv2d_attrs_t *attrs, int height, int width,
+fy_status_t fy_conv2d_backward_input(const fy_tensor_t *dy, const fy_tensor_t *w,
+                                     const fy_conv2d_attrs_t *attrs, int height, int width,
                                      fy_tensor_t **out_dx)
 {
     return backward(FY_OP_CONV2D_BACKWARD_INPUT, dy, w, attrs, height, width, out_dx);
 }
 
-fy_status_t fy_conv2d_backward_weight(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_conv2d_attrs_t *attrs, int height, int width,
+fy_status_t fy_conv2d_backward_weight(const fy_tensor_t *dy, const fy_tensor_t *x,
+                                      const fy_conv2d_attrs_t *attrs, int height, int width,
                                       fy_tensor_t **out_dw)
 {
     return backward(FY_OP_CONV2D_BACKWARD_WEIGHT, dy, x, attrs, height, width, out_dw);
 }
 
-fy_status_t fy_conv2d_backward_params(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_conv2d_attrs_t *attrs, int height, int width,
+fy_status_t fy_conv2d_backward_params(const fy_tensor_t *dy, const fy_tensor_t *x,
+                                      const fy_conv2d_attrs_t *attrs, int height, int width,
                                       fy_tensor_t **out_dw, fy_tensor_t **out_db)
 {
     const fy_tensor_t *src[2] = { dy, x };
@@ -62,23 +67,27 @@ fy_status_t fy_conv2d_backward_params(const fy_tensor_t *dy, const fy_tensor_t *
 
 /* ---- pooling ---- */
 
-fy_status_t fy_max_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dst)
+fy_status_t fy_max_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs,
+                          fy_tensor_t **out_dst)
 {
     return fy__op_new(FY_OP_MAX_POOL2D, 1, &x, attrs ? attrs : &k_no_window, out_dst);
 }
 
-fy_status_t fy_max_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dx)
+fy_status_t fy_max_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
+                                   const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dx)
 {
     const fy_tensor_t *src[2] = { dy, x };
     return fy__op_new(FY_OP_MAX_POOL2D_BACKWARD, 2, src, attrs ? attrs : &k_no_window, out_dx);
 }
 
-fy_status_t fy_avg_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, fy_tensor_t **out_dst)
+fy_status_t fy_avg_pool2d(const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs,
+                          fy_tensor_t **out_dst)
 {
     return fy__op_new(FY_OP_AVG_POOL2D, 1, &x, attrs ? attrs : &k_no_window, out_dst);
 }
 
-fy_status_t fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x, const fy_pool2d_attrs_t *attrs, int height, int width,
+fy_status_t fy_avg_pool2d_backward(const fy_tensor_t *dy, const fy_tensor_t *x,
+                                   const fy_pool2d_attrs_t *attrs, int height, int width,
                                    fy_tensor_t **out_dx)
 {
     const fy_tensor_t *src[2] = { dy, x };

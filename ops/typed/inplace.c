@@ -1,18 +1,22 @@
-/* Typed calls that write into a tensor they are given: fill, copy, axpy. The only ones, besides draws that advance a random state.
+/* Typed calls that write into a tensor they are given: fill, copy, axpy. The only ones, besides
+ * draws that advance a random state.
  * Not here: uploads into a tensor (transfer/). Next: unary.c. */
 #include "ops/typed/typed.h"
 
 #include "ops/shape.h"
 #include "runtime/tensor.h"
 
-fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double value, fy_fill_attrs_t *out_attrs)
+fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double value,
+                                 fy_fill_attrs_t *out_attrs)
 {
     *out_attrs = (fy_fill_attrs_t){ value, 0 };
-    bool is_integer = dtype == FY_DTYPE_I32 || dtype == FY_DTYPE_I64 || dtype == FY_DTYPE_U8 || dtype == FY_DTYPE_BOOL;
+    bool is_integer = dtype == FY_DTYPE_I32 || dtype == FY_DTYPE_I64 || dtype == FY_DTYPE_U8 ||
+                      dtype == FY_DTYPE_BOOL;
     if (!is_integer) return FY_STATUS_OK;
     if (!fy__integer_holds((int32_t)dtype, value)) {
-        return FY_FAIL(INVALID_ARGUMENT, "%s: %s cannot hold %.17g: it is not integral, or out of range", call, fy_dtype_name(dtype),
-                       value);
+        return FY_FAIL(INVALID_ARGUMENT,
+                       "%s: %s cannot hold %.17g: it is not integral, or out of range", call,
+                       fy_dtype_name(dtype), value);
     }
     out_attrs->int_value = (int64_t)value;
     return FY_STATUS_OK;

@@ -1,4 +1,5 @@
-/* Typed reductions: they turn a list of axes into the mask that the op takes, and count negative axes from the end.
+/* Typed reductions: they turn a list of axes into the mask that the op takes, and count negative
+ * axes from the end.
  * Not here: whether an axis exists in the end (shape_reduce.c). Next: linalg.c. */
 #include "ops/typed/typed.h"
 
@@ -8,30 +9,37 @@ fy_status_t fy__typed_axis(const char *call, const fy_tensor_t *src, int axis, i
 {
     *out_axis = axis;
     if (axis >= 0) return FY_STATUS_OK; /* the shape rule knows the rank anyway */
-    if (axis < -src->rank) return FY_FAIL(INVALID_ARGUMENT, "%s: axis %d does not exist in a tensor of rank %d", call, axis, src->rank);
+    if (axis < -src->rank)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: axis %d does not exist in a tensor of rank %d", call,
+                       axis, src->rank);
     *out_axis = axis + src->rank;
     return FY_STATUS_OK;
 }
 
-static fy_status_t axes_mask(const char *call, const fy_tensor_t *src, int naxes, const int *axes, uint32_t *out_mask)
+static fy_status_t axes_mask(const char *call, const fy_tensor_t *src, int naxes, const int *axes,
+                             uint32_t *out_mask)
 {
     *out_mask = 0;
     if (naxes < 0 || naxes > FY_MAX_RANK)
-        return FY_FAIL(INVALID_ARGUMENT, "%s: naxes %d, legal are 0 .. %d (0: all axes)", call, naxes, FY_MAX_RANK);
-    if (naxes > 0 && !axes) return FY_FAIL(INVALID_ARGUMENT, "%s: axes is NULL, naxes is %d", call, naxes);
+        return FY_FAIL(INVALID_ARGUMENT, "%s: naxes %d, legal are 0 .. %d (0: all axes)", call,
+                       naxes, FY_MAX_RANK);
+    if (naxes > 0 && !axes)
+        return FY_FAIL(INVALID_ARGUMENT, "%s: axes is NULL, naxes is %d", call, naxes);
     for (int i = 0; i < naxes; i++) {
         int32_t axis;
         FY_TRY(fy__typed_axis(call, src, axes[i], &axis));
         if (axis >= FY_MAX_RANK)
-            return FY_FAIL(INVALID_ARGUMENT, "%s: axis %d: no tensor has more than %d axes", call, axes[i], FY_MAX_RANK);
-        if (*out_mask & (1u << axis)) return FY_FAIL(INVALID_ARGUMENT, "%s: axis %d is named twice", call, axes[i]);
+            return FY_FAIL(INVALID_ARGUMENT, "%s: axis %d: no tensor has more than %d axes", call,
+                           axes[i], FY_MAX_RANK);
+        if (*out_mask & (1u << axis))
+            return FY_FAIL(INVALID_ARGUMENT, "%s: axis %d is named twice", call, axes[i]);
         *out_mask |= 1u << axis;
     }
     return FY_STATUS_OK;
 }
 
-static fy_status_t reduce(fy_op_t op, const char *call, const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
-                          fy_tensor_t **out_dst)
+static fy_status_t reduce(fy_op_t op, const char *call, const fy_tensor_t *src, int naxes,
+                          const int *axes, int keepdims, fy_tensor_t **out_dst)
 {
     if (!out_dst) return FY_FAIL(INVALID_ARGUMENT, "%s: out_dst is NULL", call);
     *out_dst = NULL;
@@ -41,27 +49,32 @@ static fy_status_t reduce(fy_op_t op, const char *call, const fy_tensor_t *src, 
     return fy__op_new(op, 1, &src, &attrs, out_dst);
 }
 
-fy_status_t fy_sum(const fy_tensor_t *src, int naxes, const int *axes, int keepdims, fy_tensor_t **out_dst)
+fy_status_t fy_sum(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                   fy_tensor_t **out_dst)
 {
     return reduce(FY_OP_SUM, "sum", src, naxes, axes, keepdims, out_dst);
 }
 
-fy_status_t fy_mean(const fy_tensor_t *src, int naxes, const int *axes, int keepdims, fy_tensor_t **out_dst)
+fy_status_t fy_mean(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                    fy_tensor_t **out_dst)
 {
     return reduce(FY_OP_MEAN, "mean", src, naxes, axes, keepdims, out_dst);
 }
 
-fy_status_t fy_norm(const fy_tensor_t *src, int naxes, const int *axes, int keepdims, fy_tensor_t **out_dst)
+fy_status_t fy_norm(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                    fy_tensor_t **out_dst)
 {
     return reduce(FY_OP_NORM, "norm", src, naxes, axes, keepdims, out_dst);
 }
 
-fy_status_t fy_max(const fy_tensor_t *src, int naxes, const int *axes, int keepdims, fy_tensor_t **out_dst)
+fy_status_t fy_max(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                   fy_tensor_t **out_dst)
 {
     return reduce(FY_OP_MAX, "max", src, naxes, axes, keepdims, out_dst);
 }
 
-fy_status_t fy_min(const fy_tensor_t *src, int naxes, const int *axes, int keepdims, fy_tensor_t **out_dst)
+fy_status_t fy_min(const fy_tensor_t *src, int naxes, const int *axes, int keepdims,
+                   fy_tensor_t **out_dst)
 {
     return reduce(FY_OP_MIN, "min", src, naxes, axes, keepdims, out_dst);
 }

@@ -1,19 +1,22 @@
-/* Typed calls of what layers and training loops fuse: linear, norm, clamp, clipping, and the steps of optimizers.
- * Not here: whether shapes and numbers fit (shape_linalg.c, shape_step.c), schedules and parameter blocks (train/). */
+/* Typed calls of what layers and training loops fuse: linear, norm, clamp, clipping, and the steps
+ * of optimizers.
+ * Not here: whether shapes and numbers fit (shape_linalg.c, shape_step.c), schedules and parameter
+ * blocks (train/). */
 #include "ops/typed/typed.h"
 
 #include "ops/operand.h"
 #include "runtime/tensor.h"
 
-fy_status_t fy_linear(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias, fy_activation_t activation,
-                      fy_tensor_t **out_dst)
+fy_status_t fy_linear(const fy_tensor_t *x, const fy_tensor_t *w, const fy_tensor_t *bias,
+                      fy_activation_t activation, fy_tensor_t **out_dst)
 {
     const fy_tensor_t *src[3] = { x, w, bias };
     const fy_linear_attrs_t attrs = { (int32_t)activation };
     return fy__op_new(FY_OP_LINEAR, bias ? 3 : 2, src, &attrs, out_dst);
 }
 
-fy_status_t fy_linear_backward_params(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dw, fy_tensor_t **out_db)
+fy_status_t fy_linear_backward_params(const fy_tensor_t *dy, const fy_tensor_t *x,
+                                      fy_tensor_t **out_dw, fy_tensor_t **out_db)
 {
     const fy_tensor_t *src[2] = { dy, x };
     fy_tensor_t *dst[2] = { NULL, NULL };
@@ -41,40 +44,47 @@ fy_status_t fy_clip_by_norm(fy_tensor_t *dst, const fy_tensor_t *norm, double ma
 /* ---- steps ---- */
 
 /* The parameter and what is updated with it stand in dst, none of them NULL. */
-static fy_status_t step(fy_op_t op, const fy_tensor_t *grad, const fy_tensor_t *lr, const void *attrs, size_t ndst, fy_tensor_t **dst)
+static fy_status_t step(fy_op_t op, const fy_tensor_t *grad, const fy_tensor_t *lr,
+                        const void *attrs, size_t ndst, fy_tensor_t **dst)
 {
     const fy_tensor_t *src[2] = { grad, lr };
     const char *name = fy__op_rows[op].info.name;
     for (size_t i = 0; i < ndst; i++) {
-        if (!dst[i]) return FY_FAIL(INVALID_ARGUMENT, "%s: %s, which is updated in place, is NULL", name, FY__DST_TEXT(name, i));
+        if (!dst[i])
+            return FY_FAIL(INVALID_ARGUMENT, "%s: %s, which is updated in place, is NULL", name,
+                           FY__DST_TEXT(name, i));
     }
     return fy__dispatch(&fy__op_rows[op], 2, src, attrs, 0, ndst, dst);
 }
 
 static const fy_sgd_attrs_t k_plain_sgd;
 
-fy_status_t fy_sgd_step(fy_tensor_t *param, const fy_tensor_t *grad, const fy_tensor_t *lr, const fy_sgd_attrs_t *attrs)
+fy_status_t fy_sgd_step(fy_tensor_t *param, const fy_tensor_t *grad, const fy_tensor_t *lr,
+                        const fy_sgd_attrs_t *attrs)
 {
     return step(FY_OP_SGD_STEP, grad, lr, attrs ? attrs : &k_plain_sgd, 1, &param);
 }
 
-fy_status_t fy_sgd_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum, fy_tensor_t *step_number,
-                                 const fy_tensor_t *lr, const fy_sgd_attrs_t *attrs)
+fy_status_t fy_sgd_momentum_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *momentum,
+                                 fy_tensor_t *step_number, const fy_tensor_t *lr,
+                                 const fy_sgd_attrs_t *attrs)
 {
     fy_tensor_t *dst[3] = { param, momentum, step_number };
     return step(FY_OP_SGD_MOMENTUM_STEP, grad, lr, attrs ? attrs : &k_plain_sgd, 3, dst);
 }
 
-fy_status_t fy_adam_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *exp_avg, fy_tensor_t *exp_avg_sq,
-                         fy_tensor_t *step_number, const fy_tensor_t *lr, const fy_adam_attrs_t *attrs)
+fy_status_t fy_adam_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *exp_avg,
+                         fy_tensor_t *exp_avg_sq, fy_tensor_t *step_number, const fy_tensor_t *lr,
+                         const fy_adam_attrs_t *attrs)
 {
     static const fy_adam_attrs_t usual = FY_ADAM_ATTRS_INIT;
     fy_tensor_t *dst[4] = { param, exp_avg, exp_avg_sq, step_number };
     return step(FY_OP_ADAM_STEP, grad, lr, attrs ? attrs : &usual, 4, dst);
 }
 
-fy_status_t fy_adadelta_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *square_avg, fy_tensor_t *acc_delta,
-                             const fy_tensor_t *lr, const fy_adadelta_attrs_t *attrs)
+fy_status_t fy_adadelta_step(fy_tensor_t *param, const fy_tensor_t *grad, fy_tensor_t *square_avg,
+                             fy_tensor_t *acc_delta, const fy_tensor_t *lr,
+                             const fy_adadelta_attrs_t *attrs)
 {
     static const fy_adadelta_attrs_t usual = FY_ADADELTA_ATTRS_INIT;
     fy_tensor_t *dst[3] = { param, square_avg, acc_delta };

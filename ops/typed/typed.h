@@ -1,4 +1,5 @@
-/* What the typed calls share: argument checks that name the argument, and axes counted from the end.
+/* What the typed calls share: argument checks that name the argument, and axes counted from the
+ * end.
  * Not here: anything a shape rule or the dispatcher checks anyway. */
 #ifndef FERRY_OPS_TYPED_TYPED_H_
 #define FERRY_OPS_TYPED_TYPED_H_
@@ -9,9 +10,10 @@
 #include "runtime/base/fail.h"
 
 /* Refuses a NULL `argument` of the call `call`. */
-#define FY__REQUIRE(call, argument)                                                                     \
-    do {                                                                                                \
-        if (FY_UNLIKELY(!(argument))) return FY_FAIL(INVALID_ARGUMENT, call ": " #argument " is NULL"); \
+#define FY__REQUIRE(call, argument)                                           \
+    do {                                                                      \
+        if (FY_UNLIKELY(!(argument)))                                         \
+            return FY_FAIL(INVALID_ARGUMENT, call ": " #argument " is NULL"); \
     } while (0)
 /* The same for an out parameter, which is set to NULL. */
 #define FY__REQUIRE_OUT(call, out) \
@@ -23,10 +25,12 @@
 /* The axis of `src` that `axis` (negative counts from the end) means. src is not NULL. */
 fy_status_t fy__typed_axis(const char *call, const fy_tensor_t *src, int axis, int32_t *out_axis);
 
-/* Creates a tensor and runs an IN_PLACE op into it, with `rng` (may be NULL) as its second result. On failure there is no tensor. */
-fy_status_t fy__typed_make(fy_op_t op, const void *attrs, fy_device_t *device, fy_dtype_t dtype, int rank, const int64_t *dims,
-                           fy_tensor_t *rng, fy_tensor_t **out_dst);
+/* Creates a tensor and runs an IN_PLACE op into it, with `rng` (may be NULL) as its second result.
+ * On failure there is no tensor. */
+fy_status_t fy__typed_make(fy_op_t op, const void *attrs, fy_device_t *device, fy_dtype_t dtype,
+                           int rank, const int64_t *dims, fy_tensor_t *rng, fy_tensor_t **out_dst);
 /* The attributes of a fill with `value`, checked against `dtype`. */
-fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double value, fy_fill_attrs_t *out_attrs);
+fy_status_t fy__typed_fill_attrs(const char *call, fy_dtype_t dtype, double value,
+                                 fy_fill_attrs_t *out_attrs);
 
 #endif

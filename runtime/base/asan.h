@@ -1,5 +1,5 @@
-/* Telling AddressSanitizer which bytes of our own pools nobody may touch. Empty calls in builds without it. And whether this build checks
- * what costs too much elsewhere. */
+/* Telling AddressSanitizer which bytes of our own pools nobody may touch. Empty calls in builds
+ * without it. And whether this build checks what costs too much elsewhere. */
 #ifndef FERRY_RUNTIME_BASE_ASAN_H_
 #define FERRY_RUNTIME_BASE_ASAN_H_
 
@@ -28,8 +28,14 @@ enum { FY__IS_CHECKED = 0 };
 #ifdef FY__ASAN
 #include <sanitizer/asan_interface.h>
 enum { FY__HAS_ASAN = 1 };
-static inline void fy__asan_forbid(const void *bytes, size_t nbytes) { __asan_poison_memory_region(bytes, nbytes); }
-static inline void fy__asan_allow(const void *bytes, size_t nbytes) { __asan_unpoison_memory_region(bytes, nbytes); }
+static inline void fy__asan_forbid(const void *bytes, size_t nbytes)
+{
+    __asan_poison_memory_region(bytes, nbytes);
+}
+static inline void fy__asan_allow(const void *bytes, size_t nbytes)
+{
+    __asan_unpoison_memory_region(bytes, nbytes);
+}
 #else
 enum { FY__HAS_ASAN = 0 };
 static inline void fy__asan_forbid(const void *bytes, size_t nbytes)

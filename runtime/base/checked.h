@@ -1,4 +1,5 @@
-/* Size arithmetic that notices overflow. All sizes that come from a caller or a file go through here. */
+/* Size arithmetic that notices overflow. All sizes that come from a caller or a file go through
+ * here. */
 #ifndef FERRY_RUNTIME_BASE_CHECKED_H_
 #define FERRY_RUNTIME_BASE_CHECKED_H_
 
@@ -6,8 +7,14 @@
 #include <stdint.h>
 
 /* false on overflow; *out is then undefined. */
-static inline bool fy__mul_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
-static inline bool fy__add_u64(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool fy__mul_u64(uint64_t a, uint64_t b, uint64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool fy__add_u64(uint64_t a, uint64_t b, uint64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
 /* Smallest multiple of `alignment` (a power of two) that is >= n; false on overflow. */
 static inline bool fy__round_up_u64(uint64_t n, uint64_t alignment, uint64_t *out)
 {

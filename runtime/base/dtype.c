@@ -13,7 +13,10 @@ const char *fy_dtype_name(fy_dtype_t dtype)
     return (unsigned)dtype < FY_DTYPE_COUNT ? names[dtype] : "?";
 }
 
-size_t fy_dtype_size(fy_dtype_t dtype) { return (unsigned)dtype < FY_DTYPE_COUNT ? fy__dtype_sizes[dtype] : 0; }
+size_t fy_dtype_size(fy_dtype_t dtype)
+{
+    return (unsigned)dtype < FY_DTYPE_COUNT ? fy__dtype_sizes[dtype] : 0;
+}
 
 const uint8_t fy__dtype_sizes[FY_DTYPE_COUNT] = {
 #define X(name, text, nbytes, is_float) nbytes,
@@ -23,7 +26,8 @@ const uint8_t fy__dtype_sizes[FY_DTYPE_COUNT] = {
 
 static double half_value(uint16_t bits)
 {
-    const uint32_t sign = (uint32_t)(bits >> 15) << 31, exponent = (bits >> 10) & 31u, mantissa = bits & 1023u;
+    const uint32_t sign = (uint32_t)(bits >> 15) << 31, exponent = (bits >> 10) & 31u,
+                   mantissa = bits & 1023u;
     uint32_t word;
     float value;
     if (exponent == 0) { /* zero or subnormal: mantissa * 2^-24 */

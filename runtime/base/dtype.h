@@ -1,4 +1,5 @@
-/* dtypes inside the library: sizes without a call, and one element read as a double. Bulk conversion is a kernel (cast). */
+/* dtypes inside the library: sizes without a call, and one element read as a double. Bulk
+ * conversion is a kernel (cast). */
 #ifndef FERRY_RUNTIME_BASE_DTYPE_H_
 #define FERRY_RUNTIME_BASE_DTYPE_H_
 

@@ -1,5 +1,6 @@
-/* The error record and the log hook. The record lives in the thread's state (thread.h), so failing needs no heap; a thread whose
- * state could not be had reads a static record instead. Codes and their texts come from the list in status.h. */
+/* The error record and the log hook. The record lives in the thread's state (thread.h), so failing
+ * needs no heap; a thread whose state could not be had reads a static record instead. Codes and
+ * their texts come from the list in status.h. */
 #include "runtime/base/fail.h"
 
 #include <ferry/memory.h>
@@ -10,8 +11,10 @@
 
 #include "runtime/thread.h"
 
-static const fy_error_t no_error = { FY_STATUS_OK, 0, "", "no call has failed on this thread", NULL };
-static const fy_error_t no_thread = { FY_STATUS_OUT_OF_MEMORY, __LINE__, __FILE__, "no memory for this thread's state", NULL };
+static const fy_error_t no_error = { FY_STATUS_OK, 0, "", "no call has failed on this thread",
+                                     NULL };
+static const fy_error_t no_thread = { FY_STATUS_OUT_OF_MEMORY, __LINE__, __FILE__,
+                                      "no memory for this thread's state", NULL };
 
 const char *fy_status_name(fy_status_t status)
 {
@@ -49,7 +52,9 @@ fy_status_t fy_error_set(fy_status_t status, const char *file, int line, const c
     va_start(args, format);
     const int length = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (length >= 0) memcpy(thread->error.text, text, (size_t)length < sizeof text ? (size_t)length + 1 : sizeof text);
+    if (length >= 0)
+        memcpy(thread->error.text, text,
+               (size_t)length < sizeof text ? (size_t)length + 1 : sizeof text);
     thread->error.status = status;
     thread->error.file = file;
     thread->error.line = line;
@@ -82,7 +87,8 @@ void fy__error_restore(const fy__error_copy_t *copy)
     if (!thread) return;
     thread->error = copy->error;
     thread->verdict = copy->verdict;
-    if (thread->error.oom) thread->error.oom = &thread->verdict; /* the copy may be another thread's */
+    /* the copy may be another thread's */
+    if (thread->error.oom) thread->error.oom = &thread->verdict;
 }
 
 /* Written once, before other threads use Ferry (status.h says so). */
@@ -155,9 +161,10 @@ void fy__log(fy_log_level_t level, const char *format, ...)
     va_end(args);
 }
 
-fy_status_t fy__refuse_sized(const char *call, const char *what, const void *given, size_t nbytes, const char *init)
+fy_status_t fy__refuse_sized(const char *call, const char *what, const void *given, size_t nbytes,
+                             const char *init)
 {
     if (!given) return FY_FAIL(INVALID_ARGUMENT, "%s: %s is NULL; start from %s", call, what, init);
-    return FY_FAIL(INVALID_ARGUMENT, "%s: %s->struct_size is %zu, not %zu; start from %s", call, what, *(const size_t *)given, nbytes,
-                   init);
+    return FY_FAIL(INVALID_ARGUMENT, "%s: %s->struct_size is %zu, not %zu; start from %s", call,
+                   what, *(const size_t *)given, nbytes, init);
 }

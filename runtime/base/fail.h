@@ -1,4 +1,5 @@
-/* Failing: one macro writes the thread's error record once, where the failure happens, without heap use.
+/* Failing: one macro writes the thread's error record once, where the failure happens, without heap
+ * use.
  * Not here: what the codes mean (include/ferry/status.h). Next: runtime/base/fail.c. */
 #ifndef FERRY_RUNTIME_BASE_FAIL_H_
 #define FERRY_RUNTIME_BASE_FAIL_H_
@@ -9,21 +10,31 @@
 
 #include <ferry/memory.h>
 
-/* return FY_FAIL(SHAPE_MISMATCH, "reshape: %lld elements do not fit", n); Its value is the constant, so compilers see that it is no OK. */
-#define FY_FAIL(code, ...) (fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__), FY_STATUS_##code)
+/* return FY_FAIL(SHAPE_MISMATCH, "reshape: %lld elements do not fit", n); Its value is the
+ * constant, so compilers see that it is no OK. */
+#define FY_FAIL(code, ...) \
+    (fy_error_set(FY_STATUS_##code, __FILE__, __LINE__, __VA_ARGS__), FY_STATUS_##code)
 
 #define FY_LIKELY(x)   __builtin_expect(!!(x), 1)
 #define FY_UNLIKELY(x) __builtin_expect(!!(x), 0)
 /* Keeps the failing branch's code out of the hot path. */
 #define FY_COLD __attribute__((cold, noinline))
 
-/* The one rule for structs that callers hand over: `given` is there, and its first member, struct_size, is sizeof as this library knows
- * it. Too little leaves fields unset; too much is a field that this library does not know, or garbage. `init` is what to start from. */
-FY_COLD fy_status_t fy__refuse_sized(const char *call, const char *what, const void *given, size_t nbytes, const char *init);
-static inline bool fy__is_sized(const void *given, size_t nbytes) { return given && *(const size_t *)given == nbytes; }
-static inline fy_status_t fy__check_sized(const char *call, const char *what, const void *given, size_t nbytes, const char *init)
+/* The one rule for structs that callers hand over: `given` is there, and its first member,
+ * struct_size, is sizeof as this library knows it. Too little leaves fields unset; too much is a
+ * field that this library does not know, or garbage. `init` is what to start from. */
+FY_COLD fy_status_t fy__refuse_sized(const char *call, const char *what, const void *given,
+                                     size_t nbytes, const char *init);
+static inline bool fy__is_sized(const void *given, size_t nbytes)
 {
-    return FY_LIKELY(fy__is_sized(given, nbytes)) ? FY_STATUS_OK : fy__refuse_sized(call, what, given, nbytes, init);
+    return given && *(const size_t *)given == nbytes;
+}
+static inline fy_status_t fy__check_sized(const char *call, const char *what, const void *given,
+                                          size_t nbytes, const char *init)
+{
+    return FY_LIKELY(fy__is_sized(given, nbytes))
+               ? FY_STATUS_OK
+               : fy__refuse_sized(call, what, given, nbytes, init);
 }
 
 /* For functions that own something: goes to the function's `done` block with `status` set. */
@@ -36,7 +47,8 @@ static inline fy_status_t fy__check_sized(const char *call, const char *what, co
 /* Attaches `verdict` to this thread's record, text included; returns verdict->status. */
 fy_status_t fy__fail_with_verdict(const char *file, int line, const fy_oom_verdict_t *verdict);
 
-/* The record, kept aside while cleaning up or while trying something else that may fail: the first error wins. */
+/* The record, kept aside while cleaning up or while trying something else that may fail: the first
+ * error wins. */
 typedef struct fy__error_copy {
     fy_error_t error;
     fy_oom_verdict_t verdict;
@@ -44,11 +56,13 @@ typedef struct fy__error_copy {
 void fy__error_save(fy__error_copy_t *copy);
 void fy__error_restore(const fy__error_copy_t *copy);
 
-/* Sends a line to the log function, if there is one; while this thread holds an fy__lock, it is kept until the last one is let go. */
+/* Sends a line to the log function, if there is one; while this thread holds an fy__lock, it is
+ * kept until the last one is let go. */
 void fy__log(fy_log_level_t level, const char *format, ...) FY_PRINTF(2, 3);
 void fy__log_v(fy_log_level_t level, const char *format, va_list args);
 
-/* A lock under which something may be said. The log function may call Ferry, so it is called behind fy__unlock. */
+/* A lock under which something may be said. The log function may call Ferry, so it is called behind
+ * fy__unlock. */
 void fy__lock(pthread_mutex_t *mutex);
 bool fy__trylock(pthread_mutex_t *mutex);
 void fy__unlock(pthread_mutex_t *mutex);

@@ -1,4 +1,5 @@
-/* Reading regular files and pipes. A file is opened without blocking: a pipe that no program writes would block the open itself.
+/* Reading regular files and pipes. A file is opened without blocking: a pipe that no program writes
+ * would block the open itself.
  * Not here: what the bytes mean; writing (replace.c). */
 #include "runtime/base/input.h"
 
@@ -14,11 +15,13 @@
 
 enum { WRITER_MS = 500, FIRST_ROOM = 1 << 16 };
 
-static __attribute__((format(printf, 3, 4))) int fail(fy__input_t *input, int error, const char *format, ...)
+static __attribute__((format(printf, 3, 4))) int fail(fy__input_t *input, int error,
+                                                      const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(input->problem, sizeof input->problem, format, args); /* NOLINT(clang-analyzer-valist.Uninitialized): va_start is above */
+    /* NOLINT(clang-analyzer-valist.Uninitialized): va_start is above */
+    vsnprintf(input->problem, sizeof input->problem, format, args);
     va_end(args);
     return input->error = error ? error : EIO;
 }
@@ -47,13 +50,15 @@ int fy__input_open(fy__input_t *input, const char *path)
         input->nbytes = (uint64_t)facts.st_size;
         input->is_begun = 1;
     } else if (!S_ISFIFO(facts.st_mode))
-        (void)fail(input, S_ISDIR(facts.st_mode) ? EISDIR : ENOTSUP, "cannot read %s: it is %s; a regular file or a pipe is expected", path,
+        (void)fail(input, S_ISDIR(facts.st_mode) ? EISDIR : ENOTSUP,
+                   "cannot read %s: it is %s; a regular file or a pipe is expected", path,
                    fy__input_kind(facts.st_mode));
     if (input->error) fy__input_close(input);
     return input->error;
 }
 
-/* A pipe's first read has returned nothing: it has no writer yet, or none any more. *out_is_over: a writer came and went. */
+/* A pipe's first read has returned nothing: it has no writer yet, or none any more. *out_is_over: a
+ * writer came and went. */
 static int await_writer(fy__input_t *input, int *out_is_over)
 {
     struct pollfd waits = { .fd = input->fd, .events = POLLIN };
@@ -61,7 +66,10 @@ static int await_writer(fy__input_t *input, int *out_is_over)
     do count = poll(&waits, 1, WRITER_MS);
     while (count < 0 && errno == EINTR);
     if (count < 0) return fail(input, errno, "cannot read %s: %s", input->path, strerror(errno));
-    if (count == 0) return fail(input, ETIMEDOUT, "cannot read %s: it is a pipe, and no program has opened it for writing", input->path);
+    if (count == 0)
+        return fail(input, ETIMEDOUT,
+                    "cannot read %s: it is a pipe, and no program has opened it for writing",
+                    input->path);
     *out_is_over = !(waits.revents & POLLIN);
     return 0;
 }
@@ -84,7 +92,8 @@ int fy__input_read(fy__input_t *input, void *to, size_t room, size_t *out_nread)
         const ssize_t got = read(input->fd, to, room);
         const int error = got < 0 ? errno : 0;
         if (error == EINTR) continue;
-        if (error && (input->is_begun || error != EAGAIN)) return fail(input, error, "cannot read %s: %s", input->path, strerror(error));
+        if (error && (input->is_begun || error != EAGAIN))
+            return fail(input, error, "cannot read %s: %s", input->path, strerror(error));
         if (!input->is_begun && got == 0) {
             if (await_writer(input, &is_over)) return input->error;
             continue;
@@ -109,14 +118,16 @@ static int begins_well(fy__input_t *input, const char *begins, const char *text)
 {
     const char first = text[strspn(text, " \t\r\n")];
     if (!begins || !first || strchr(begins, first)) return 0;
-    return fail(input, EBADMSG, "%s begins with byte 0x%02x; expected is '%c'", input->path, (unsigned char)first, *begins);
+    return fail(input, EBADMSG, "%s begins with byte 0x%02x; expected is '%c'", input->path,
+                (unsigned char)first, *begins);
 }
 
 static int too_long(fy__input_t *input, size_t most_nbytes)
 {
     return input->nbytes == FY__INPUT_UNKNOWN
                ? fail(input, EFBIG, "%s has more than %zu bytes", input->path, most_nbytes)
-               : fail(input, EFBIG, "%s has %llu bytes, more than %zu", input->path, (unsigned long long)input->nbytes, most_nbytes);
+               : fail(input, EFBIG, "%s has %llu bytes, more than %zu", input->path,
+                      (unsigned long long)input->nbytes, most_nbytes);
 }
 
 static int no_memory(fy__input_t *input, size_t room)
@@ -125,7 +136,8 @@ static int no_memory(fy__input_t *input, size_t room)
 }
 
 /* Into *text, which grows; the caller frees it. */
-static int read_text(fy__input_t *input, const char *begins, size_t most_nbytes, char **text, size_t *used)
+static int read_text(fy__input_t *input, const char *begins, size_t most_nbytes, char **text,
+                     size_t *used)
 {
     size_t room = most_nbytes < FIRST_ROOM ? most_nbytes + 1 : FIRST_ROOM, got;
     int is_judged = 0;
@@ -147,7 +159,8 @@ static int read_text(fy__input_t *input, const char *begins, size_t most_nbytes,
     }
 }
 
-int fy__input_text(fy__input_t *input, const char *path, const char *begins, size_t most_nbytes, char **out_text, size_t *out_nbytes)
+int fy__input_text(fy__input_t *input, const char *path, const char *begins, size_t most_nbytes,
+                   char **out_text, size_t *out_nbytes)
 {
     char *text = NULL;
     *out_text = NULL;

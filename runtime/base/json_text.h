@@ -4,7 +4,8 @@
 
 #include <stddef.h>
 
-/* With its quotes, without a final 0; returns how many bytes that is. What does not fit `size` (at least 2) is left off. */
+/* With its quotes, without a final 0; returns how many bytes that is. What does not fit `size` (at
+ * least 2) is left off. */
 size_t fy__json_text(const char *text, char *out, size_t size);
 
 #endif

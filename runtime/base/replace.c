@@ -1,6 +1,8 @@
-/* Writes a temporary file, syncs it, renames it. The order matters: the bytes are on the disk before the name refers to them (rename,
- * POSIX.1-2017: a reader sees the old file or the new one), and the folder is synced so that the name survives a crash.
- * Not here: the contents. A process that is killed leaves its PATH.PID-N.tmp, which no code reads. */
+/* Writes a temporary file, syncs it, renames it. The order matters: the bytes are on the disk
+ * before the name refers to them (rename, POSIX.1-2017: a reader sees the old file or the new one),
+ * and the folder is synced so that the name survives a crash.
+ * Not here: the contents. A process that is killed leaves its PATH.PID-N.tmp, which no code
+ * reads. */
 #include "runtime/base/replace.h"
 
 #include <errno.h>
@@ -12,16 +14,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static __attribute__((format(printf, 3, 4))) int fail(fy__replace_t *replace, int error, const char *format, ...)
+static __attribute__((format(printf, 3, 4))) int fail(fy__replace_t *replace, int error,
+                                                      const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(replace->problem, sizeof replace->problem, format, args); /* NOLINT(clang-analyzer-valist.Uninitialized): va_start, above */
+    /* NOLINT(clang-analyzer-valist.Uninitialized): va_start, above */
+    vsnprintf(replace->problem, sizeof replace->problem, format, args);
     va_end(args);
     return replace->error = error ? error : EIO;
 }
 
-/* The text of the link `path`, from the link's folder if it is relative; NULL with errno: `path` is no link (EINVAL), or no memory. */
+/* The text of the link `path`, from the link's folder if it is relative; NULL with errno: `path` is
+ * no link (EINVAL), or no memory. */
 static char *link_target(const char *path)
 {
     char text[4096];
@@ -47,20 +52,23 @@ static int resolve(fy__replace_t *replace, const char *path)
     char *now = strdup(path);
     for (int i = 0; now; i++) {
         char *next = link_target(now);
-        if (!next && (errno == EINVAL || errno == ENOENT)) break; /* no link, or nothing there yet */
+        /* no link, or nothing there yet */
+        if (!next && (errno == EINVAL || errno == ENOENT)) break;
         const int error = next && i == MOST_LINKS ? ELOOP : next ? 0 : errno;
         free(now);
         now = next;
         if (!error) continue;
         free(now);
-        return fail(replace, error, "cannot write %s: %s", path, error == ELOOP ? "its symbolic links form a loop" : strerror(error));
+        return fail(replace, error, "cannot write %s: %s", path,
+                    error == ELOOP ? "its symbolic links form a loop" : strerror(error));
     }
     if (!now) return fail(replace, ENOMEM, "no host memory for the name of the file %s", path);
     replace->path = now;
     return 0;
 }
 
-/* The type of the file `path`; S_IFREG if there is none. A pipe or a device is opened and written, because a rename would remove it. */
+/* The type of the file `path`; S_IFREG if there is none. A pipe or a device is opened and written,
+ * because a rename would remove it. */
 static mode_t type_of(const char *path)
 {
     struct stat found;
@@ -94,7 +102,8 @@ int fy__replace_begin(fy__replace_t *replace, const char *path)
         free(replace->path);
         return fail(replace, ENOMEM, "no host memory for the name of a file beside %s", path);
     }
-    /* Another thread may write the same path, and a killed process of the same number may have left a file. */
+    /* Another thread may write the same path, and a killed process of the same number may have left
+     * a file. */
     for (int i = 0; i < TRIES && replace->fd < 0; i++) {
         snprintf(replace->temp, room, "%s.%ld-%d.tmp", replace->path, (long)getpid(), i);
         replace->fd = open(replace->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -114,7 +123,8 @@ int fy__replace_write(fy__replace_t *replace, const void *data, size_t nbytes)
         const ssize_t n = write(replace->fd, from, nbytes);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0)
-            return fail(replace, n ? errno : EIO, "cannot write %s: %s", replace->temp ? replace->temp : replace->path,
+            return fail(replace, n ? errno : EIO, "cannot write %s: %s",
+                        replace->temp ? replace->temp : replace->path,
                         n ? strerror(errno) : "the system wrote no byte");
         from += n;
         nbytes -= (size_t)n;
@@ -127,18 +137,25 @@ static int sync_folder(fy__replace_t *replace)
     const char *path = replace->path;
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-    if (!folder) return fail(replace, ENOMEM, "%s is written, but there is no host memory to sync its folder", path);
+    if (!folder)
+        return fail(replace, ENOMEM,
+                    "%s is written, but there is no host memory to sync its folder", path);
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems have folders that cannot be synced, and say EINVAL: there is nothing more to do there. */
+    /* Some file systems have folders that cannot be synced, and say EINVAL: there is nothing more
+     * to do there. */
     const int failed = fd < 0 || (fsync(fd) && errno != EINVAL), error = errno;
     if (fd >= 0) close(fd);
     free(folder);
-    return failed ? fail(replace, error, "%s is written, but its folder cannot be synced: %s", path, strerror(error)) : 0;
+    return failed ? fail(replace, error, "%s is written, but its folder cannot be synced: %s", path,
+                         strerror(error))
+                  : 0;
 }
 
 static int close_special(fy__replace_t *replace)
 {
-    const int error = close(replace->fd) ? fail(replace, errno, "cannot close %s: %s", replace->path, strerror(errno)) : 0;
+    const int error = close(replace->fd) ? fail(replace, errno, "cannot close %s: %s",
+                                                replace->path, strerror(errno))
+                                         : 0;
     free(replace->path);
     return error;
 }
@@ -154,7 +171,8 @@ int fy__replace_commit(fy__replace_t *replace)
     else if (replace->fd = -1, rename(replace->temp, replace->path))
         step = "rename";
     if (step) {
-        (void)fail(replace, errno, "cannot %s %s: %s; %s is unchanged", step, replace->temp, strerror(errno), replace->path);
+        (void)fail(replace, errno, "cannot %s %s: %s; %s is unchanged", step, replace->temp,
+                   strerror(errno), replace->path);
         fy__replace_abort(replace);
         return replace->error;
     }

@@ -1,4 +1,5 @@
-/* Device specs: "sim:0?profile=h200&capacity=8GiB" taken apart. Pure text work; what the options mean is decided elsewhere. */
+/* Device specs: "sim:0?profile=h200&capacity=8GiB" taken apart. Pure text work; what the options
+ * mean is decided elsewhere. */
 #ifndef FERRY_RUNTIME_BASE_SPEC_H_
 #define FERRY_RUNTIME_BASE_SPEC_H_
 
@@ -20,7 +21,8 @@ typedef struct fy__spec {
 
 /* INVALID_ARGUMENT says where the spec is malformed and shows one that is right. */
 fy_status_t fy__spec_parse(const char *text, fy__spec_t *out_spec);
-/* "64", "8GiB", "1.5MiB", "4k": bytes. KiB/MiB/GiB/TiB and K/M/G/T are powers of 1024, kB/MB/GB/TB of 1000. */
+/* "64", "8GiB", "1.5MiB", "4k": bytes. KiB/MiB/GiB/TiB and K/M/G/T are powers of 1024, kB/MB/GB/TB
+ * of 1000. */
 bool fy__bytes_parse(const char *text, uint64_t *out_nbytes);
 
 #endif

@@ -1,4 +1,5 @@
-/* Unpacks one gzip file: inflate FROM TO. Staged by `gpu-check.sh prepare`, because a machine with a card may have no gzip.
+/* Unpacks one gzip file: inflate FROM TO. Staged by `gpu-check.sh prepare`, because a machine with
+ * a card may have no gzip.
  * Exit 0; 1: one of the files cannot be read or written, or is damaged; 2: usage. */
 #include <stdio.h>
 #include <zlib.h>

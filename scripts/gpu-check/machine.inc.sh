@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154,SC2034  # here is gpu-check.sh's; what is found here is used by the other parts
-# The machine with the card: unpacks the folder, sees to it that its programs load, and finds what NVIDIA and Python left there: the driver,
-# cuBLASLt, cuDNN, NCCL, PyTorch, compute-sanitizer, ncu. Bash and coreutils only. Not here: what runs (phases.inc.sh).
+# The machine with the card: unpacks the folder, sees to it that its programs load, and finds what
+# NVIDIA and Python left there: the driver, cuBLASLt, cuDNN, NCCL, PyTorch, compute-sanitizer, ncu.
+# Bash and coreutils only. Not here: what runs (phases.inc.sh).
 
 # A fact of staged.txt.
 staged() {
@@ -30,7 +31,8 @@ unpack() {
 
 # ---- what is there ----
 
-# Python programs to ask: those of FERRY_GPU_PYTHON (a program, or a virtual environment), then PATH's.
+# Python programs to ask: those of FERRY_GPU_PYTHON (a program, or a virtual environment), then
+# PATH's.
 find_pythons() {
     local each name
     pythons=()
@@ -48,7 +50,8 @@ has_one_of() {
     return 1
 }
 
-# Sets `folders` (':'-separated): NVIDIA's libraries as pip leaves them, then toolkits', then the driver's own. And `tool_folders`.
+# Sets `folders` (':'-separated): NVIDIA's libraries as pip leaves them, then toolkits', then the
+# driver's own. And `tool_folders`.
 find_folders() {
     local python line each candidates=()
     folders="" tool_folders=()
@@ -78,8 +81,9 @@ find_tool() {
 
 # ---- that the programs load ----
 
-# Sets `loader` (the words before a program; may be empty) and LD_LIBRARY_PATH. The dynamic loader reports which libraries it does not
-# find; staged copies of those are added. If the C library is too old, all of the staged C library is used, with its loader.
+# Sets `loader` (the words before a program; may be empty) and LD_LIBRARY_PATH. The dynamic loader
+# reports which libraries it does not find; staged copies of those are added. If the C library is
+# too old, all of the staged C library is used, with its loader.
 make_loadable() {
     local extra=$work/extra program trace line name changed=1 round
     loader=()

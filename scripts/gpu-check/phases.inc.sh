@@ -1,14 +1,18 @@
 # shellcheck shell=bash disable=SC2154  # set by machine.inc.sh and steps.inc.sh
-# The four phases and their steps, the most valuable first. A step for which its phase has no time left is reported as not run.
-# right: results. order: graphs, streams, checkers. figures: times, beside the bare driver and PyTorch. learn: training.
+# The four phases and their steps, the most valuable first. A step for which its phase has no time
+# left is reported as not run.
+# right: results. order: graphs, streams, checkers. figures: times, beside the bare driver and
+# PyTorch. learn: training.
 # Over the fake driver times mean nothing and are shortened; FERRY_GPU_QUICK=1 shortens everything.
 
-# Conformance programs whose behaviour depends on a card, by phase. The others test Ferry above its backends, and every device alike.
+# Conformance programs whose behaviour depends on a card, by phase. The others test Ferry above its
+# backends, and every device alike.
 conformance_right=(device memory ops views transfer paths peer memory_debug contract files pressure lifetime fork)
 conformance_order=(graph graph_refusal stream tape fault random threads queue prefetch)
 
 # Tests run on this device only; a device that does not open is a failure.
-# on_card [VARIABLE=VALUE...] PROGRAM [ARGUMENT...]: sets `settings` (words before the program) and `words` (program and arguments).
+# on_card [VARIABLE=VALUE...] PROGRAM [ARGUMENT...]: sets `settings` (words before the program) and
+# `words` (program and arguments).
 on_card() {
     settings=(env "FERRY_TEST_DEVICE=$device" FERRY_TEST_REQUIRE=1)
     while [[ $1 == *=* ]]; do
@@ -75,7 +79,8 @@ phase_right() {
 
 # ---- order ----
 
-# checked NAME SECONDS OPTIONS... -- [VARIABLE=VALUE...] PROGRAM [ARGUMENT...]: under compute-sanitizer, which is given the program itself.
+# checked NAME SECONDS OPTIONS... -- [VARIABLE=VALUE...] PROGRAM [ARGUMENT...]: under
+# compute-sanitizer, which is given the program itself.
 checked() {
     local name=$1 limit=$2 options=()
     shift 2
@@ -122,7 +127,8 @@ tell_outside() {
     tell "$1" "${outside:+$outside numbers differ by more}"
 }
 
-# beside NAME SECONDS ARGUMENT...: a subcommand on the simulated card with the measured profile and on the card; then both, within 15 %.
+# beside NAME SECONDS ARGUMENT...: a subcommand on the simulated card with the measured profile and
+# on the card; then both, within 15 %.
 beside() {
     local name=$1 limit=$2
     shift 2

@@ -1,9 +1,12 @@
 # shellcheck shell=bash disable=SC2154  # script, parts and here are gpu-check.sh's
-# `gpu-check.sh prepare`: builds, and stages a folder that needs nothing of this machine any more. Next: machine.inc.sh, which unpacks it.
+# `gpu-check.sh prepare`: builds, and stages a folder that needs nothing of this machine any more.
+# Next: machine.inc.sh, which unpacks it.
 #
-# The folder: gpu-check.sh and gpu-check/ (these scripts), gpu_torch.py, staged.txt (facts, a line each), plan.txt (steps and limits), data/mnist/,
-# tools/ (what unpacks: a loader, its C library, zlib, inflate), packed/ (programs and libraries, one gzip file each; packed/files.txt lists
-# them). packed/lib is what such machines lack; packed/base is the C and C++ runtime, used only where the machine's is missing or too old.
+# The folder: gpu-check.sh and gpu-check/ (these scripts), gpu_torch.py, staged.txt (facts, a line
+# each), plan.txt (steps and limits), data/mnist/, tools/ (what unpacks: a loader, its C library,
+# zlib, inflate), packed/ (programs and libraries, one gzip file each; packed/files.txt lists them).
+# packed/lib is what such machines lack; packed/base is the C and C++ runtime, used only where the
+# machine's is missing or too old.
 
 limit_bytes=$((60 << 20))
 base_libraries=' ld-linux-x86-64.so.2 libc.so.6 libm.so.6 libmvec.so.1 libpthread.so.0 libdl.so.2 librt.so.1 libstdc++.so.6 libgcc_s.so.1 '
@@ -76,7 +79,8 @@ pack_programs() {
     ((ntests)) || say "$build has no tests (no CMocka when it was configured?): they are left out"
 }
 
-# Every library that one of the staged files needs, by name, once, as the loader of this machine finds it.
+# Every library that one of the staged files needs, by name, once, as the loader of this machine
+# finds it.
 pack_libraries() {
     local name arrow path rest known=" "
     for path in "${staged_files[@]}"; do LD_LIBRARY_PATH=$build/lib ldd "$path"; done >"$temp/needed" 2>&1

@@ -1,5 +1,6 @@
 # shellcheck shell=bash disable=SC2154  # set by machine.inc.sh and steps.inc.sh
-# The report: one table, one JSON document, the logs in one file, the card's profile. Failures come first.
+# The report: one table, one JSON document, the logs in one file, the card's profile. Failures come
+# first.
 
 order_of_verdicts=(failed timeout notrun passed skipped)
 

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154,SC2034  # set by machine.inc.sh, used by the other parts
-# Steps and their limits: runs a command, decides what its end means, keeps a line about it in steps.tsv. Also: numbers and texts out of JSON
-# documents, without any tool. Not here: which steps there are (phases.inc.sh), the table (report.inc.sh).
+# Steps and their limits: runs a command, decides what its end means, keeps a line about it in
+# steps.tsv. Also: numbers and texts out of JSON documents, without any tool. Not here: which steps
+# there are (phases.inc.sh), the table (report.inc.sh).
 
 # Seconds of a phase. Below 480 each, 1500 together.
 declare -A phase_seconds=([right]=320 [order]=400 [figures]=450 [learn]=320)
@@ -22,7 +23,8 @@ note() {
     printf '%s\t%s\t%s\t%d\t%d\t%s\n' "$phase" "$1" "$2" "$3" "$4" "${text:--}" >>"$steps"
 }
 
-# Why a step failed: the first line of the end of its log that looks like a reason, else the last line.
+# Why a step failed: the first line of the end of its log that looks like a reason, else the last
+# line.
 reason_in() {
     local line last="" lines=()
     mapfile -t lines < <(tail -n 200 "$1")
@@ -36,7 +38,8 @@ reason_in() {
     echo "$last"
 }
 
-# step NAME SECONDS COMMAND...: runs it within its limit and the time left in the phase; output goes to NAME.log. Exit 77 is a skip.
+# step NAME SECONDS COMMAND...: runs it within its limit and the time left in the phase; output goes
+# to NAME.log. Exit 77 is a skip.
 step() {
     local name=$1 limit=$2 left started=$SECONDS status
     shift 2

@@ -1,5 +1,6 @@
-/* Figures by category: what fy_scope_memory says holds for what is made from then on, inside, until an inner scope says otherwise, and the
- * bytes of all categories add up to the live ones at every step, now and at the peak.
+/* Figures by category: what fy_scope_memory says holds for what is made from then on, inside, until
+ * an inner scope says otherwise, and the bytes of all categories add up to the live ones at every
+ * step, now and at the peak.
  * Not here: the equations among the other figures (test_conformance_memory.c). */
 #include "tests/support/harness.h"
 
@@ -35,7 +36,8 @@ static void expect_made_for(fy_device_t *device, fy_category_t category)
     const fy_memory_stats_t with = stats_of(device);
     assert_true(with.live - before.live >= LARGE);
     for (int i = 0; i < FY_CATEGORY_COUNT; i++)
-        assert_int_equal(with.by_category[i] - before.by_category[i], i == (int)category ? with.live - before.live : 0);
+        assert_int_equal(with.by_category[i] - before.by_category[i],
+                         i == (int)category ? with.live - before.live : 0);
     fy_tensor_destroy(tensor);
     const fy_memory_stats_t after = stats_of(device);
     assert_memory_equal(after.by_category, before.by_category, sizeof before.by_category);
@@ -69,7 +71,9 @@ static void a_tensor_stays_what_it_was_made_for(ts_ctx_t *ctx)
     fy_tensor_t *weight = bytes_of(ctx->device, LARGE);
     fy_scope_end(scope, 1, &weight);
     const fy_memory_stats_t after = stats_of(ctx->device);
-    assert_int_equal(after.by_category[FY_CATEGORY_WEIGHTS] - before.by_category[FY_CATEGORY_WEIGHTS], after.live - before.live);
+    assert_int_equal(after.by_category[FY_CATEGORY_WEIGHTS] -
+                         before.by_category[FY_CATEGORY_WEIGHTS],
+                     after.live - before.live);
     fy_tensor_destroy(weight);
 }
 
@@ -88,12 +92,14 @@ static void transfers_pass_through_staging(ts_ctx_t *ctx)
     ts_ok(fy_download_wait(download, FY_FOREVER, &host));
     const fy_memory_stats_t after = stats_of(ctx->device);
     assert_int_equal(before.peak_live, before.live); /* a fresh device: each block is a new peak */
-    assert_int_equal(after.peak_by_category[FY_CATEGORY_STAGING], after.by_category[FY_CATEGORY_WEIGHTS]);
+    assert_int_equal(after.peak_by_category[FY_CATEGORY_STAGING],
+                     after.by_category[FY_CATEGORY_WEIGHTS]);
     assert_int_equal(after.by_category[FY_CATEGORY_STAGING], 0);
     fy_scope_end(scope, 0, NULL);
 }
 
-/* Scopes, categories, tensors, ops and transfers in any order, with a count of our own beside the device's. */
+/* Scopes, categories, tensors, ops and transfers in any order, with a count of our own beside the
+ * device's. */
 static void bytes_add_up_at_every_step(ts_ctx_t *ctx)
 {
     enum { STEPS = 1500, MOST = 40, DEEP = 6 };
@@ -158,7 +164,8 @@ static void bytes_add_up_at_every_step(ts_ctx_t *ctx)
         }
         }
         const fy_memory_stats_t now = stats_of(ctx->device);
-        for (int i = 0; i < FY_CATEGORY_COUNT; i++) assert_int_equal(now.by_category[i] - before.by_category[i], count[i]);
+        for (int i = 0; i < FY_CATEGORY_COUNT; i++)
+            assert_int_equal(now.by_category[i] - before.by_category[i], count[i]);
     }
     if (depth) fy_scope_end(scopes[0], 0, NULL);
     while (nheld) fy_tensor_destroy(held[--nheld].tensor);
@@ -210,7 +217,8 @@ static const ts_test_t k_tests[] = {
     TS_TEST(names_and_refusals),
 };
 static const ts_exclusion_t k_exclusions[] = {
-    { "host", "transfers_pass_through_staging", "the host's pool is never fresh, and its copies need no packing in between" },
+    { "host", "transfers_pass_through_staging",
+      "the host's pool is never fresh, and its copies need no packing in between" },
     { NULL, NULL, NULL },
 };
 

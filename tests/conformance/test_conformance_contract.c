@@ -1,5 +1,6 @@
-/* Host contracts of uploads: COPY gives the source back on return; BORROW wants pinned, dense memory and gives it back at the ticket, and
- * until then writing to it through Ferry is BUSY. Pinned memory and its figures. Not here: what arrives (test_conformance_transfer.c). */
+/* Host contracts of uploads: COPY gives the source back on return; BORROW wants pinned, dense
+ * memory and gives it back at the ticket, and until then writing to it through Ferry is BUSY.
+ * Pinned memory and its figures. Not here: what arrives (test_conformance_transfer.c). */
 #include "tests/support/harness.h"
 
 enum { N = 2 << 20 }; /* floats: large enough that the model clock cannot be past it */
@@ -16,7 +17,8 @@ static fy_tensor_t *pinned_ramp(ts_ctx_t *ctx)
     return tensor;
 }
 
-static const fy_transfer_options_t k_borrow = { sizeof(fy_transfer_options_t), FY_HOST_BORROW, FY_DTYPE_SAME };
+static const fy_transfer_options_t k_borrow = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
+                                                FY_DTYPE_SAME };
 
 static void a_borrowed_source_is_busy(ts_ctx_t *ctx)
 {
@@ -65,7 +67,8 @@ static void a_borrowed_source_may_be_destroyed(ts_ctx_t *ctx)
 
 static void borrow_wants_pinned_and_dense(ts_ctx_t *ctx)
 {
-    fy_tensor_t *pageable = ts_host_f32(FY_DIMS(4), (float[]){ 1, 2, 3, 4 }), *device = pageable, *host = pinned_ramp(ctx), *grid, *turned;
+    fy_tensor_t *pageable = ts_host_f32(FY_DIMS(4), (float[]){ 1, 2, 3, 4 }), *device = pageable,
+                *host = pinned_ramp(ctx), *grid, *turned;
     fy_ledger_totals_t before = ts_ledger(NULL);
     assert_false(ts_info(pageable).is_pinned);
     ts_fails(fy_tensor_upload(pageable, ctx->device, &k_borrow, &device), INVALID_ARGUMENT);
@@ -75,7 +78,8 @@ static void borrow_wants_pinned_and_dense(ts_ctx_t *ctx)
     ts_ok(fy_transpose(grid, NULL, &turned));
     ts_fails(fy_tensor_upload(turned, ctx->device, &k_borrow, &device), INVALID_ARGUMENT);
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &device));
-    ts_fails(fy_tensor_upload_into(device, host, &k_borrow, NULL), INVALID_ARGUMENT); /* out_ticket may be NULL with COPY only */
+    /* out_ticket may be NULL with COPY only */
+    ts_fails(fy_tensor_upload_into(device, host, &k_borrow, NULL), INVALID_ARGUMENT);
     fy_ledger_totals_t after = ts_ledger(NULL);
     after.device_allocs = before.device_allocs;
     ts_expect_quiet(&before, &after, "refused borrows");
@@ -107,7 +111,8 @@ static void a_downloads_result_is_pinned(ts_ctx_t *ctx)
 
 static void pinned_memory_is_accounted(ts_ctx_t *ctx)
 {
-    fy_memory_stats_t before = FY_MEMORY_STATS_INIT, during = FY_MEMORY_STATS_INIT, after = FY_MEMORY_STATS_INIT;
+    fy_memory_stats_t before = FY_MEMORY_STATS_INIT, during = FY_MEMORY_STATS_INIT,
+                      after = FY_MEMORY_STATS_INIT;
     ts_ok(fy_memory_query_pinned(ctx->device, &before));
     fy_tensor_t *tensor;
     ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_U8, FY_DIMS(100000), &tensor));
@@ -127,7 +132,8 @@ static void many_copies_share_the_ring(ts_ctx_t *ctx)
     ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(N), values, NULL, NULL, &host));
     for (int k = 0; k < 8; k++) {
         for (int i = 0; i < N; i += 1000) values[i] = (float)(k * 100000 + i / 1000);
-        ts_ok(fy_tensor_upload(host, ctx->device, NULL, &device[k])); /* the ring fills up: it may block, it may not lose anything */
+        /* the ring fills up: it may block, it may not lose anything */
+        ts_ok(fy_tensor_upload(host, ctx->device, NULL, &device[k]));
     }
     for (int k = 0; k < 8; k++) {
         ts_read(device[k], values, N * sizeof *values);
@@ -136,8 +142,8 @@ static void many_copies_share_the_ring(ts_ctx_t *ctx)
     free(values);
 }
 
-/* While the upload engine is busy with something long, a pageable upload larger than the ring must wait for it: it cannot overwrite slots
- * whose copies have not begun. */
+/* While the upload engine is busy with something long, a pageable upload larger than the ring must
+ * wait for it: it cannot overwrite slots whose copies have not begun. */
 static void the_host_waits_for_ring_space(ts_ctx_t *ctx)
 {
     enum { LONG = 128 << 20, SHORT = 8 << 20 };
@@ -191,9 +197,12 @@ static const ts_test_t k_tests[] = {
     TS_TEST(the_host_waits_for_ring_space),
 };
 static const ts_exclusion_t k_exclusions[] = {
-    { "host", "a_borrowed_source_is_busy", "the host copies inside the call: nothing is ever borrowed" },
-    { "host", "a_borrowed_source_may_be_destroyed", "the host copies inside the call: nothing is ever borrowed" },
-    { "host", "borrow_wants_pinned_and_dense", "the host copies inside the call: nothing is ever borrowed" },
+    { "host", "a_borrowed_source_is_busy",
+      "the host copies inside the call: nothing is ever borrowed" },
+    { "host", "a_borrowed_source_may_be_destroyed",
+      "the host copies inside the call: nothing is ever borrowed" },
+    { "host", "borrow_wants_pinned_and_dense",
+      "the host copies inside the call: nothing is ever borrowed" },
     { "host", "copy_gives_a_pinned_source_back_at_once", "pinned for the host is ordinary memory" },
     { "host", "a_downloads_result_is_pinned", "pinned for the host is ordinary memory" },
     { "host", "pinned_memory_is_accounted", "pinned for the host is ordinary memory" },

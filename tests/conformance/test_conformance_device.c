@@ -1,5 +1,6 @@
-/* Devices through the public API: open and close are counted, options are checked by name, facts are true, a device outlives its close
- * while a tensor of it lives. Runs on every device under test. Not here: memory (test_conformance_memory.c), streams. */
+/* Devices through the public API: open and close are counted, options are checked by name, facts
+ * are true, a device outlives its close while a tensor of it lives. Runs on every device under
+ * test. Not here: memory (test_conformance_memory.c), streams. */
 #include "tests/support/harness.h"
 
 static void open_is_counted(ts_ctx_t *ctx)
@@ -7,11 +8,13 @@ static void open_is_counted(ts_ctx_t *ctx)
     fy_device_t *again, *third;
     ts_ok(fy_device_open(ctx->spec, &again));
     assert_ptr_equal(again, ctx->device);
-    ts_ok(fy_device_open(ts_spec_name(ctx->spec), &third)); /* no options: whatever it was opened with */
+    /* no options: whatever it was opened with */
+    ts_ok(fy_device_open(ts_spec_name(ctx->spec), &third));
     assert_ptr_equal(third, ctx->device);
     fy_device_close(again);
     fy_device_close(third);
-    fy_tensor_t *tensor = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 1, 2 }); /* our own open still stands */
+    /* our own open still stands */
+    fy_tensor_t *tensor = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 1, 2 });
     ts_expect_f32(tensor, (float[]){ 1, 2 }, 2);
     fy_device_close(NULL);
 }
@@ -19,7 +22,8 @@ static void open_is_counted(ts_ctx_t *ctx)
 static void other_options_on_a_later_open_are_refused(ts_ctx_t *ctx)
 {
     fy_device_t *again = (fy_device_t *)ctx;
-    ts_fails(fy_device_open(ts_spec_with(ts_spec_name(ctx->spec), "limit=123456789"), &again), INVALID_ARGUMENT);
+    ts_fails(fy_device_open(ts_spec_with(ts_spec_name(ctx->spec), "limit=123456789"), &again),
+             INVALID_ARGUMENT);
     assert_null(again);
     ts_text_has("limit");
 }
@@ -68,7 +72,8 @@ static void facts_are_true(ts_ctx_t *ctx)
     fy_device_info_t unset = { 0 }, larger = { .struct_size = sizeof larger + 8 };
     ts_fails(fy_device_query(ctx->device, &unset), INVALID_ARGUMENT);
     ts_text_has("out_info->struct_size is 0, not");
-    ts_fails(fy_device_query(ctx->device, &larger), INVALID_ARGUMENT); /* it would be left unset behind what the library knows */
+    /* it would be left unset behind what the library knows */
+    ts_fails(fy_device_query(ctx->device, &larger), INVALID_ARGUMENT);
     assert_int_equal(larger.struct_size, sizeof larger + 8);
     ts_fails(fy_device_query(NULL, &info), INVALID_ARGUMENT);
 }
@@ -118,7 +123,8 @@ static void the_model_clock_is_reproducible(ts_ctx_t *ctx)
     uint64_t ns[2];
     for (int round = 0; round < 2; round++) {
         fy_device_t *device;
-        fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT; /* the host's model clock goes on between opens */
+        /* the host's model clock goes on between opens */
+        fy_device_clock_t before = FY_DEVICE_CLOCK_INIT, after = FY_DEVICE_CLOCK_INIT;
         ts_ok(fy_device_open("sim:5?capacity=64MiB", &device));
         ts_ok(fy_device_clock_query(device, &before));
         fy_tensor_t *a = ts_iota(device, FY_DIMS(64, 64), 1), *b;
@@ -168,7 +174,8 @@ static void bad_specs(ts_ctx_t *ctx)
         fy_device_t *device = (fy_device_t *)&device;
         fy_status_t status = fy_device_open(rows[i].spec, &device);
         if (status != rows[i].status || device || !strstr(fy_error_get()->text, rows[i].named)) {
-            fail_msg("\"%s\": %s, %s: %s", rows[i].spec, fy_status_name(status), device ? "a device" : "NULL", fy_error_get()->text);
+            fail_msg("\"%s\": %s, %s: %s", rows[i].spec, fy_status_name(status),
+                     device ? "a device" : "NULL", fy_error_get()->text);
         }
     }
     fy_device_t *device = (fy_device_t *)&device;
@@ -226,7 +233,8 @@ static const ts_test_t k_tests[] = {
     TS_TEST(status_and_dtype_names),
 };
 static const ts_exclusion_t k_exclusions[] = {
-    { "cuda", "the_model_clock_is_reproducible", "opens sim:5; runs with the devices that need no GPU" },
+    { "cuda", "the_model_clock_is_reproducible",
+      "opens sim:5; runs with the devices that need no GPU" },
     { "cuda", "bad_specs", "opens sim specs; runs with the devices that need no GPU" },
     { NULL, NULL, NULL },
 };

@@ -1,5 +1,6 @@
-/* The event file of a program: every kind of event is there, what the ledger and the pools say can be recomputed from it, and what depends on
- * what can be read from it. Not here: the ring and recordings (unit/runtime/test_event.c), the command (unit/tools/test_ledger.sh). */
+/* The event file of a program: every kind of event is there, what the ledger and the pools say can
+ * be recomputed from it, and what depends on what can be read from it. Not here: the ring and
+ * recordings (unit/runtime/test_event.c), the command (unit/tools/test_ledger.sh). */
 #include <unistd.h>
 
 #include "tests/support/harness.h"
@@ -30,18 +31,24 @@ static void see(void *user, const event_t *event)
     if (i == seen->nkinds) snprintf(seen->kind[seen->nkinds++], sizeof seen->kind[0], "%s", kind);
     seen->count[i]++;
     event_totals_add(&seen->totals, event);
-    assert_true(event_has(event, "t_ns") && event_has(event, "thread") && event_has(event, "scope"));
-    if (strcmp(kind, "op") != 0 && strcmp(kind, "transfer") != 0 && strcmp(kind, "operands") != 0) return;
+    assert_true(event_has(event, "t_ns") && event_has(event, "thread") &&
+                event_has(event, "scope"));
+    if (strcmp(kind, "op") != 0 && strcmp(kind, "transfer") != 0 && strcmp(kind, "operands") != 0)
+        return;
     size_t n = event_pairs(event, "src", pairs, 16);
     seen->operands += (unsigned)n;
-    for (size_t k = 0; k < n && k < 16; k++) seen->unexplained += pairs[k][0] >= STORAGES || seen->written[pairs[k][0]] != pairs[k][1] + 1;
+    for (size_t k = 0; k < n && k < 16; k++)
+        seen->unexplained += pairs[k][0] >= STORAGES ||
+                             seen->written[pairs[k][0]] != pairs[k][1] + 1;
     n = event_pairs(event, "dst", pairs, 16);
     for (size_t k = 0; k < n && k < 16; k++)
         if (pairs[k][0] < STORAGES) seen->written[pairs[k][0]] = pairs[k][1] + 1;
-    if (strcmp(kind, "transfer") == 0) snprintf(seen->site, sizeof seen->site, "%s", event_text(event, "site"));
+    if (strcmp(kind, "transfer") == 0)
+        snprintf(seen->site, sizeof seen->site, "%s", event_text(event, "site"));
     if (strcmp(kind, "op") == 0 && event_has(event, "model_end_ns")) {
         seen->spans++;
-        seen->backwards += event_whole(event, "model_start_ns") > event_whole(event, "model_end_ns");
+        seen->backwards += event_whole(event, "model_start_ns") >
+                           event_whole(event, "model_end_ns");
     }
 }
 
@@ -77,7 +84,8 @@ static void small_program(ts_ctx_t *ctx)
 {
     const int64_t bad[3] = { 1, 99, 0 };
     const fy_guard_options_t guard = FY_GUARD_LIGHT_ONLY;
-    fy_tensor_t *host = ts_host_f32(FY_DIMS(4, 2), (float[8]){ 1, 2, 3 }), *index_host, *index, *x, *y, *z, *rows, *back, *many[11];
+    fy_tensor_t *host = ts_host_f32(FY_DIMS(4, 2), (float[8]){ 1, 2, 3 }), *index_host, *index, *x,
+                *y, *z, *rows, *back, *many[11];
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
     fy_download_t *download;
     options.site = "here";
@@ -94,7 +102,8 @@ static void small_program(ts_ctx_t *ctx)
     ts_ok(fy_scope_guard(&guard));
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &z), REFUSED_BY_GUARD);
     fy_scope_end(light, 0, NULL);
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(3), (void *)(uintptr_t)bad, NULL, NULL, &index_host));
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(3), (void *)(uintptr_t)bad, NULL,
+                         NULL, &index_host));
     ts_ok(fy_tensor_upload(index_host, ctx->device, NULL, &index));
     ts_ok(fy_gather(y, index, &rows));
     ts_fails(fy_device_wait(ctx->device, FY_FOREVER), BAD_VALUE);
@@ -103,8 +112,9 @@ static void small_program(ts_ctx_t *ctx)
 
 static void every_kind(ts_ctx_t *ctx)
 {
-    static const char *const always[] = { "scope_begin", "scope_end", "op",      "operands", "storage", "transfer",
-                                          "copy",        "sync",      "arrived", "refusal",  "fault",   "pool" };
+    static const char *const always[] = { "scope_begin", "scope_end", "op",    "operands",
+                                          "storage",     "transfer",  "copy",  "sync",
+                                          "arrived",     "refusal",   "fault", "pool" };
     static const char *const on_device[] = { "wait", "stream", "block_alloc", "block_free" };
     seen_t seen;
     begin_file();
@@ -117,12 +127,14 @@ static void every_kind(ts_ctx_t *ctx)
     for (size_t i = 0; i < sizeof on_device / sizeof *on_device && !ctx->is_host; i++)
         if (!count_of(&seen, on_device[i])) fail_msg("there is no event '%s'", on_device[i]);
     assert_int_equal(count_of(&seen, "transfer"), 4);
-    assert_int_equal(count_of(&seen, "op"), 4); /* add, fill, concat, gather; the view submits nothing */
+    /* add, fill, concat, gather; the view submits nothing */
+    assert_int_equal(count_of(&seen, "op"), 4);
     assert_int_equal(count_of(&seen, "scope_begin"), count_of(&seen, "scope_end"));
     assert_int_equal(count_of(&seen, "refusal"), 1);
     assert_int_equal(count_of(&seen, "fault"), 1);
     assert_string_equal(seen.totals.sites[1].site, "here");
-    assert_true(seen.site[0] && strcmp(seen.site, "here") != 0); /* the last one: found from the caller's address */
+    /* the last one: found from the caller's address */
+    assert_true(seen.site[0] && strcmp(seen.site, "here") != 0);
     assert_int_equal(seen.spans, ctx->is_sim ? 4 : 0);
     assert_int_equal(seen.backwards, 0);
     event_totals_free(&seen.totals);
@@ -133,10 +145,13 @@ static void expect_sums(event_totals_t *totals, const char *scope)
 {
     const fy_ledger_totals_t want = ts_ledger(scope), is = event_totals_of(totals, scope);
     if (memcmp(&want, &is, sizeof want) == 0) return;
-    print_error("scope '%s': requests %llu, want %llu; uploads %llu, want %llu; syncs %llu, want %llu; wire bytes %llu, want %llu\n", scope,
-                (unsigned long long)is.requests, (unsigned long long)want.requests, (unsigned long long)is.upload.count,
-                (unsigned long long)want.upload.count, (unsigned long long)is.syncs, (unsigned long long)want.syncs,
-                (unsigned long long)is.upload.wire_nbytes, (unsigned long long)want.upload.wire_nbytes);
+    print_error("scope '%s': requests %llu, want %llu; uploads %llu, want %llu; syncs %llu, want "
+                "%llu; wire bytes %llu, want %llu\n",
+                scope, (unsigned long long)is.requests, (unsigned long long)want.requests,
+                (unsigned long long)is.upload.count, (unsigned long long)want.upload.count,
+                (unsigned long long)is.syncs, (unsigned long long)want.syncs,
+                (unsigned long long)is.upload.wire_nbytes,
+                (unsigned long long)want.upload.wire_nbytes);
     fail();
 }
 
@@ -195,7 +210,8 @@ static void peaks_are_the_pools(ts_ctx_t *ctx)
     end_file(&seen);
     const event_pool_t *pool = NULL;
     for (size_t i = 0; i < seen.totals.npools; i++)
-        if (strcmp(seen.totals.pools[i].name, ts_spec_name(ctx->spec)) == 0) pool = &seen.totals.pools[i];
+        if (strcmp(seen.totals.pools[i].name, ts_spec_name(ctx->spec)) == 0)
+            pool = &seen.totals.pools[i];
     assert_non_null(pool);
     assert_int_equal(pool->peak_live, stats.peak_live);
     assert_int_equal(pool->peak_reserved, stats.peak_reserved);
@@ -204,7 +220,8 @@ static void peaks_are_the_pools(ts_ctx_t *ctx)
     event_totals_free(&seen.totals);
 }
 
-/* Every source of every request was written by a request before it: the graph of what depends on what is whole. */
+/* Every source of every request was written by a request before it: the graph of what depends on
+ * what is whole. */
 static void who_needs_whom(ts_ctx_t *ctx)
 {
     const int64_t dims[2] = { 4, 4 };
@@ -252,12 +269,14 @@ static void held_back(ts_ctx_t *ctx)
     end_file(&seen);
     snprintf(scope_path, sizeof scope_path, "test/%s", name);
     assert_true(ts_ledger(scope_path).throttles > 0);
-    assert_int_equal(count_of(&seen, "throttle"), event_totals_of(&seen.totals, scope_path).throttles);
+    assert_int_equal(count_of(&seen, "throttle"),
+                     event_totals_of(&seen.totals, scope_path).throttles);
     expect_sums(&seen.totals, scope_path);
     event_totals_free(&seen.totals);
 }
 
-/* More uploads than the engine's window takes at once: each that had to stand in the queue is told about when its turn comes. */
+/* More uploads than the engine's window takes at once: each that had to stand in the queue is told
+ * about when its turn comes. */
 static void stood_in_a_queue(ts_ctx_t *ctx)
 {
     enum { UPLOADS = 8 };
@@ -272,7 +291,8 @@ static void stood_in_a_queue(ts_ctx_t *ctx)
     begin_file();
     fy_scope_t scope = fy_scope_begin(name);
     ts_ok(fy_device_open("sim:8?window=64KiB", &device));
-    for (int i = 0; i < UPLOADS; i++) ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(16 << 10), &host[i]));
+    for (int i = 0; i < UPLOADS; i++)
+        ts_ok(fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(16 << 10), &host[i]));
     for (int i = 0; i < UPLOADS; i++) ts_ok(fy_tensor_upload(host[i], device, &options, &x[i]));
     ts_ok(fy_device_wait(device, FY_FOREVER));
     fy_scope_end(scope, 0, NULL);
@@ -288,7 +308,8 @@ static void stood_in_a_queue(ts_ctx_t *ctx)
 
 int main(void)
 {
-    const ts_test_t tests[] = { TS_TEST(every_kind), TS_TEST(sums_are_the_ledgers), TS_TEST(peaks_are_the_pools), TS_TEST(who_needs_whom),
-                                TS_TEST(held_back),  TS_TEST(stood_in_a_queue) };
+    const ts_test_t tests[] = { TS_TEST(every_kind),          TS_TEST(sums_are_the_ledgers),
+                                TS_TEST(peaks_are_the_pools), TS_TEST(who_needs_whom),
+                                TS_TEST(held_back),           TS_TEST(stood_in_a_queue) };
     return TS_RUN("events", tests, NULL);
 }

@@ -1,12 +1,14 @@
-/* Faults of data: an index out of range makes gather's request fail with BAD_VALUE. Whoever waits for the bytes, or for what was made of them,
- * is told with the first cause; unrelated requests and tensors are not touched; the device goes on.
+/* Faults of data: an index out of range makes gather's request fail with BAD_VALUE. Whoever waits
+ * for the bytes, or for what was made of them, is told with the first cause; unrelated requests and
+ * tensors are not touched; the device goes on.
  * Not here: refusals (nothing happened), lost devices, scripted faults. */
 #include "tests/support/harness.h"
 
 static fy_tensor_t *indices_of(ts_ctx_t *ctx, const int64_t *values, int64_t n)
 {
     fy_tensor_t *host, *indices;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, 1, &n, (void *)(uintptr_t)values, NULL, NULL, &host));
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, 1, &n, (void *)(uintptr_t)values, NULL,
+                         NULL, &host));
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
     return indices;
 }
@@ -14,7 +16,8 @@ static fy_tensor_t *indices_of(ts_ctx_t *ctx, const int64_t *values, int64_t n)
 static fy_tensor_t *bad_rows(ts_ctx_t *ctx, fy_tensor_t *table)
 {
     fy_tensor_t *rows;
-    ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ 1, 99, 0 }, 3), &rows)); /* submission knows no values */
+    /* submission knows no values */
+    ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ 1, 99, 0 }, 3), &rows));
     return rows;
 }
 
@@ -34,7 +37,8 @@ static void told_as_one_value(ts_ctx_t *ctx)
     fy_tensor_t *rows = bad_rows(ctx, ts_iota(ctx->device, FY_DIMS(4, 2), 0)), *sum;
     fy_download_t *download = NULL;
     double value = 5;
-    fy_status_t status = fy_sum(rows, 0, NULL, 0, &sum); /* a dependent: fails with the first cause */
+    /* a dependent: fails with the first cause */
+    fy_status_t status = fy_sum(rows, 0, NULL, 0, &sum);
     if (status == FY_STATUS_OK) status = fy_tensor_download(sum, NULL, &download);
     if (status == FY_STATUS_OK) status = fy_download_wait_f64(download, FY_FOREVER, &value);
     ts_fails(status, BAD_VALUE);
@@ -42,7 +46,8 @@ static void told_as_one_value(ts_ctx_t *ctx)
     if (download) assert_true(value == 0.0);
 }
 
-/* Only OK frees a download: every failing call leaves it, and reports the fault again, as often as it is asked. */
+/* Only OK frees a download: every failing call leaves it, and reports the fault again, as often as
+ * it is asked. */
 static void a_failure_leaves_the_download(ts_ctx_t *ctx)
 {
     if (ctx->is_host) return; /* its faults are there at the call: there is no download to leave */
@@ -113,7 +118,8 @@ static void the_device_wait_tells_once(ts_ctx_t *ctx)
 
 static void the_first_cause_wins(ts_ctx_t *ctx)
 {
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *bad = bad_rows(ctx, table), *x = bad;
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *bad = bad_rows(ctx, table),
+                *x = bad;
     for (int i = 0; i < 200; i++) { /* far behind, with many good gathers between: still known */
         fy_tensor_t *rows, *sum;
         ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ i % 4, 0, 1 }, 3), &rows));
@@ -139,7 +145,8 @@ static fy_status_t bytes_of(fy_tensor_t *x)
     return fy_download_wait(download, FY_FOREVER, &host);
 }
 
-/* A failure that no call has reported is still known after many others; older bytes that may have failed count as failed. */
+/* A failure that no call has reported is still known after many others; older bytes that may have
+ * failed count as failed. */
 static void many_failures_hide_none(ts_ctx_t *ctx)
 {
     static const int counts[] = { 100, 1100 };
@@ -172,7 +179,8 @@ static void many_failures_hide_none(ts_ctx_t *ctx)
 static void indices_clamp(ts_ctx_t *ctx)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *rows;
-    ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ -1, 4, INT64_MIN, INT64_MAX }, 4), &rows)); /* no byte outside the table is read */
+    /* no byte outside the table is read */
+    ts_ok(fy_gather(table, indices_of(ctx, (int64_t[]){ -1, 4, INT64_MIN, INT64_MAX }, 4), &rows));
     fy_tensor_t *host;
     fy_download_t *download;
     ts_ok(fy_tensor_download(rows, NULL, &download));
@@ -186,15 +194,22 @@ static void indices_clamp(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(told_when_the_bytes_come_down), TS_TEST(told_as_one_value),    TS_TEST(a_failure_leaves_the_download),
-    TS_TEST(told_by_map_on_the_host),       TS_TEST(told_by_the_ticket),   TS_TEST(others_are_not_touched),
-    TS_TEST(the_device_wait_tells_once),    TS_TEST(the_first_cause_wins), TS_TEST(indices_clamp),
+    TS_TEST(told_when_the_bytes_come_down),
+    TS_TEST(told_as_one_value),
+    TS_TEST(a_failure_leaves_the_download),
+    TS_TEST(told_by_map_on_the_host),
+    TS_TEST(told_by_the_ticket),
+    TS_TEST(others_are_not_touched),
+    TS_TEST(the_device_wait_tells_once),
+    TS_TEST(the_first_cause_wins),
+    TS_TEST(indices_clamp),
     TS_TEST(many_failures_hide_none),
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "sim", "told_by_map_on_the_host", "only host tensors are mapped" },
     { "cuda", "told_by_map_on_the_host", "only host tensors are mapped" },
-    { "host", "told_by_the_ticket", "a host tensor's ticket is {0, 0}: its request ran inside the call; map and download tell" },
+    { "host", "told_by_the_ticket",
+      "a host tensor's ticket is {0, 0}: its request ran inside the call; map and download tell" },
     { NULL, NULL, NULL },
 };
 

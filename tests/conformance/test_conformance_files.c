@@ -1,4 +1,5 @@
-/* Between a file and a device, and memory that is page-locked where it lies: bytes, figures, refusals that leave everything as it was. */
+/* Between a file and a device, and memory that is page-locked where it lies: bytes, figures,
+ * refusals that leave everything as it was. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,7 +19,8 @@ static void write_noise(int64_t n, uint64_t seed)
     FILE *file = fopen(g_file, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite("eleven byte", 1, 11, file), 11);
-    for (int64_t i = 0; i < n; i++) assert_int_not_equal(fputc(ts_noise(seed + (uint64_t)i), file), EOF);
+    for (int64_t i = 0; i < n; i++)
+        assert_int_not_equal(fputc(ts_noise(seed + (uint64_t)i), file), EOF);
     assert_int_equal(fclose(file), 0);
 }
 
@@ -35,18 +37,22 @@ static void file_up_and_down(ts_ctx_t *ctx)
         fy_ledger_totals_t after = ts_ledger(NULL);
         assert_int_equal(after.upload.count - before.upload.count, 1);
         assert_int_equal(after.upload.nbytes - before.upload.nbytes, lengths[i]);
-        assert_int_equal(after.upload.by_path[FY_PATH_FILE] - before.upload.by_path[FY_PATH_FILE], 1);
-        if (!ctx->is_host) assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, lengths[i]);
+        assert_int_equal(after.upload.by_path[FY_PATH_FILE] - before.upload.by_path[FY_PATH_FILE],
+                         1);
+        if (!ctx->is_host)
+            assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, lengths[i]);
         assert_int_equal(after.syncs, before.syncs);
         assert_int_equal(ts_version(x), version + 1);
         ts_expect_noise(x, 70 + i);
 
         before = ts_ledger(NULL);
-        ts_ok(fy_tensor_download_file(x, g_file, 3, NULL)); /* over what is there: 3 bytes before it stay, and 13 behind it */
+        /* over what is there: 3 bytes before it stay, and 13 behind it */
+        ts_ok(fy_tensor_download_file(x, g_file, 3, NULL));
         after = ts_ledger(NULL);
         assert_int_equal(after.download.count - before.download.count, 1);
         assert_int_equal(after.download.nbytes - before.download.nbytes, lengths[i]);
-        assert_int_equal(after.download.by_path[FY_PATH_FILE] - before.download.by_path[FY_PATH_FILE], 1);
+        assert_int_equal(
+            after.download.by_path[FY_PATH_FILE] - before.download.by_path[FY_PATH_FILE], 1);
         assert_int_equal(after.syncs - before.syncs, 1);
         const int64_t all = lengths[i] + 16;
         unsigned char *bytes = malloc((size_t)all);
@@ -55,7 +61,8 @@ static void file_up_and_down(ts_ctx_t *ctx)
         ts_ok(fy_tensor_upload_file(back, g_file, 0, NULL));
         ts_read(back, bytes, (size_t)all);
         assert_memory_equal(bytes, "ele", 3);
-        for (int64_t k = 0; k < lengths[i]; k++) assert_int_equal(bytes[3 + k], ts_noise(70 + i + (uint64_t)k));
+        for (int64_t k = 0; k < lengths[i]; k++)
+            assert_int_equal(bytes[3 + k], ts_noise(70 + i + (uint64_t)k));
         assert_int_equal(bytes[all - 1], ts_noise(70 + i + (uint64_t)lengths[i] + 4));
         free(bytes);
         fy_tensor_destroy(x);
@@ -94,7 +101,8 @@ static void file_into_every_layout(ts_ctx_t *ctx)
         ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_F16, 3, dims, &half));
         ts_ok(fy_tensor_upload_file(half, g_file, 0, NULL));
         ts_result_read(half, ctx->device, &got, "f16 from a file");
-        for (size_t i = 0; i < 60; i++) assert_true(got.f[i] == ts_round(FY_DTYPE_F16, new.f[i]) || new.f[i] != new.f[i]);
+        for (size_t i = 0; i < 60; i++)
+            assert_true(got.f[i] == ts_round(FY_DTYPE_F16, new.f[i]) || new.f[i] != new.f[i]);
         ts_operand_free(&dst);
         ts_operand_free(&src);
         ts_array_free(&old);
@@ -126,7 +134,8 @@ static void file_refused(ts_ctx_t *ctx)
     ts_fails(fy_tensor_upload_file(x, pipe, 0, NULL), IO); /* nor waited for a writer */
     ts_text_has("is a pipe");
     unlink(pipe);
-    ts_fails(fy_tensor_upload_file(x, g_file, 1, NULL), CORRUPT_DATA); /* 16 bytes, from the second on */
+    /* 16 bytes, from the second on */
+    ts_fails(fy_tensor_upload_file(x, g_file, 1, NULL), CORRUPT_DATA);
     ts_text_has("15");
     ts_fails(fy_tensor_upload_file(x, g_file, 1 << 20, NULL), CORRUPT_DATA);
     ts_fails(fy_tensor_upload_file(x, g_file, UINT64_MAX - 3, NULL), INVALID_ARGUMENT);
@@ -203,26 +212,35 @@ static void pinned_in_place(ts_ctx_t *ctx)
         borrow.contract = FY_HOST_BORROW;
         for (int i = 0; i < N; i++) bytes[i] = ts_noise((uint64_t)(i + round));
         g_deleted = 0;
-        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(N), bytes, count_deleted, NULL, &mine));
+        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(N), bytes, count_deleted, NULL,
+                             &mine));
         ts_ok(fy_empty(ctx->device, FY_DTYPE_U8, FY_DIMS(N), &device));
-        if (!ctx->is_host) ts_fails(fy_tensor_upload_into(device, mine, &borrow, &ticket), INVALID_ARGUMENT);
+        if (!ctx->is_host)
+            ts_fails(fy_tensor_upload_into(device, mine, &borrow, &ticket), INVALID_ARGUMENT);
         const uint64_t live = pinned_live(ctx);
         fy_ledger_totals_t before = ts_ledger(NULL);
         ts_ok(fy_tensor_pin(mine, ctx->device));
         ts_ok(fy_tensor_pin(mine, ctx->device)); /* it is: nothing more happens */
-        assert_int_equal(ts_ledger(NULL).device_allocs - before.device_allocs, ctx->is_host ? 0 : 1);
+        assert_int_equal(ts_ledger(NULL).device_allocs - before.device_allocs,
+                         ctx->is_host ? 0 : 1);
         assert_int_equal(pinned_live(ctx) - live, ctx->is_host ? 0 : N);
         assert_int_equal(ts_info(mine).is_pinned, !ctx->is_host);
         ts_ok(fy_slice(mine, 0, 10, N, &view));
         assert_int_equal(ts_info(view).is_pinned, !ctx->is_host);
         before = ts_ledger(NULL);
         ts_ok(fy_tensor_upload_into(device, mine, &borrow, &ticket));
-        if (!ctx->is_host) assert_int_equal(ts_ledger(NULL).upload.by_path[FY_PATH_DIRECT] - before.upload.by_path[FY_PATH_DIRECT], 1);
+        if (!ctx->is_host)
+            assert_int_equal(ts_ledger(NULL).upload.by_path[FY_PATH_DIRECT] -
+                                 before.upload.by_path[FY_PATH_DIRECT],
+                             1);
         ts_expect_noise(device, (uint64_t)round);
         ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
         before = ts_ledger(NULL);
         ts_ok(fy_tensor_download_into(mine, device, NULL));
-        if (!ctx->is_host) assert_int_equal(ts_ledger(NULL).download.by_path[FY_PATH_DIRECT] - before.download.by_path[FY_PATH_DIRECT], 1);
+        if (!ctx->is_host)
+            assert_int_equal(ts_ledger(NULL).download.by_path[FY_PATH_DIRECT] -
+                                 before.download.by_path[FY_PATH_DIRECT],
+                             1);
         ts_ok(fy_tensor_upload_into(device, mine, &borrow, &ticket));
         fy_tensor_destroy(mine); /* while it is read */
         fy_tensor_destroy(view);
@@ -234,7 +252,8 @@ static void pinned_in_place(ts_ctx_t *ctx)
     free(bytes);
 }
 
-/* Memory of Ferry's own, small enough to be kept at hand by the thread: the next tensor in it is not page-locked. */
+/* Memory of Ferry's own, small enough to be kept at hand by the thread: the next tensor in it is
+ * not page-locked. */
 static void pinned_for_a_while(ts_ctx_t *ctx)
 {
     for (int i = 0; i < 3; i++) {
@@ -250,7 +269,8 @@ static void pinned_for_a_while(ts_ctx_t *ctx)
 
 static void pin_refused(ts_ctx_t *ctx)
 {
-    fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }), *there = ts_f32(ctx->device, FY_DIMS(1), (float[1]){ 0 });
+    fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }),
+                *there = ts_f32(ctx->device, FY_DIMS(1), (float[1]){ 0 });
     fy_device_t *other;
     ts_fails(fy_tensor_pin(NULL, ctx->device), INVALID_ARGUMENT);
     ts_fails(fy_tensor_pin(host, NULL), INVALID_ARGUMENT);
@@ -274,11 +294,13 @@ static void pin_refused(ts_ctx_t *ctx)
     assert_non_null(fy_error_get()->oom);
     assert_int_equal(fy_error_get()->oom->asked, 65537);
     ts_ok(fy_slice(large, 0, 0, 10, &large));
-    ts_fails(fy_tensor_pin(large, other), PINNED_LIMIT); /* it is the memory that counts, not the view */
+    /* it is the memory that counts, not the view */
+    ts_fails(fy_tensor_pin(large, other), PINNED_LIMIT);
     ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_U8, FY_DIMS(60000), &large));
     ts_ok(fy_tensor_pin(large, other));
     ts_fails(fy_tensor_pin(large, ctx->device), BUSY);
-    ts_fails(fy_tensor_create_pinned(other, FY_DTYPE_U8, FY_DIMS(30000), &pool), PINNED_LIMIT); /* one limit for both kinds */
+    /* one limit for both kinds */
+    ts_fails(fy_tensor_create_pinned(other, FY_DTYPE_U8, FY_DIMS(30000), &pool), PINNED_LIMIT);
     fy_tensor_destroy(large);
     ts_ok(fy_tensor_create_pinned(other, FY_DTYPE_U8, FY_DIMS(30000), &pool));
     fy_tensor_destroy(pool);
@@ -289,8 +311,9 @@ static void pin_refused(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(file_up_and_down), TS_TEST(file_into_every_layout), TS_TEST(file_refused), TS_TEST(file_keeps_faults_out),
-    TS_TEST(pinned_in_place),  TS_TEST(pinned_for_a_while),     TS_TEST(pin_refused),
+    TS_TEST(file_up_and_down),      TS_TEST(file_into_every_layout), TS_TEST(file_refused),
+    TS_TEST(file_keeps_faults_out), TS_TEST(pinned_in_place),        TS_TEST(pinned_for_a_while),
+    TS_TEST(pin_refused),
 };
 
 int main(void) { return TS_RUN("files", k_tests, NULL); }

@@ -1,5 +1,6 @@
-/* fork: in the child the host works, handles of other devices answer DEVICE_LOST instead of hanging or crashing; destroying them is safe; the
- * parent goes on as if nothing happened. The child reports by its exit code and never returns into the test runner. */
+/* fork: in the child the host works, handles of other devices answer DEVICE_LOST instead of hanging
+ * or crashing; destroying them is safe; the parent goes on as if nothing happened. The child
+ * reports by its exit code and never returns into the test runner. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,8 +42,8 @@ static void child(ts_ctx_t *ctx, fy_tensor_t *device_tensor, fy_tensor_t *host_t
 
 static void the_child_has_the_host(ts_ctx_t *ctx)
 {
-    fy_tensor_t *on_device = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 1, 2 }), *on_host = ts_host_f32(FY_DIMS(2), (float[]){ 3, 4 }),
-                *sum;
+    fy_tensor_t *on_device = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 1, 2 }),
+                *on_host = ts_host_f32(FY_DIMS(2), (float[]){ 3, 4 }), *sum;
     ts_ok(fy_add(on_device, on_device, &sum)); /* in flight, perhaps */
     fy_tensor_keep(on_device);
     fy_tensor_keep(on_host);
@@ -53,7 +54,8 @@ static void the_child_has_the_host(ts_ctx_t *ctx)
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     if (!WIFEXITED(status)) fail_msg("the child died of signal %d", WTERMSIG(status));
-    if (WEXITSTATUS(status)) fail_msg("the child gave up in line %d of %s", WEXITSTATUS(status), __FILE__);
+    if (WEXITSTATUS(status))
+        fail_msg("the child gave up in line %d of %s", WEXITSTATUS(status), __FILE__);
     ts_expect_f32(sum, (float[]){ 2, 4 }, 2); /* the parent goes on */
     ts_expect_f32(on_host, (float[]){ 3, 4 }, 2);
     fy_tensor_destroy(on_device);
@@ -65,7 +67,9 @@ static void exit_with_everything_open(ts_ctx_t *ctx)
     fflush(NULL);
     pid_t pid = fork();
     assert_true(pid >= 0);
-    if (pid == 0) { /* open scopes, live tensors, a download in flight, then exit() with its handlers: any order must do */
+    /* open scopes, live tensors, a download in flight, then exit() with its handlers: any order
+     * must do */
+    if (pid == 0) {
         fy_tensor_t *x;
         alarm(20);
         fy_scope_begin("never ended");

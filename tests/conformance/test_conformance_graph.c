@@ -1,6 +1,7 @@
-/* Graphs: a replay does what the calls would have done, bit for bit, as one request that allocates nothing; who owns what, and when it is
- * gone; uploads inside; faults of data in a replay.
- * Not here: what refuses (test_conformance_graph_refusal.c), streams (tests/unit/ops/test_graph.c), running out (tests/faults/test_graph.c). */
+/* Graphs: a replay does what the calls would have done, bit for bit, as one request that allocates
+ * nothing; who owns what, and when it is gone; uploads inside; faults of data in a replay.
+ * Not here: what refuses (test_conformance_graph_refusal.c), streams (tests/unit/ops/test_graph.c),
+ * running out (tests/faults/test_graph.c). */
 #include "tests/support/harness.h"
 
 enum { ROWS = 32, BATCH = 16, IN = 8, HIDDEN = 12 };
@@ -28,7 +29,8 @@ static model_t make_model(fy_device_t *device)
 static void step(const model_t *m)
 {
     fy_scope_t scope = fy_scope_begin("step");
-    fy_tensor_t *order, *some, *x, *y, *h, *active, *pred, *d, *loss, *ht, *g2, *w2t, *dh, *xt, *g1, *noise, *mean;
+    fy_tensor_t *order, *some, *x, *y, *h, *active, *pred, *d, *loss, *ht, *g2, *w2t, *dh, *xt, *g1,
+        *noise, *mean;
     ts_ok(fy_randperm(m->rng, ROWS, &order));
     ts_ok(fy_slice(order, 0, 3, 3 + BATCH, &some));
     ts_ok(fy_gather(m->table, some, &x));
@@ -114,7 +116,8 @@ static void counted_as_one_request_and_allocates_nothing(ts_ctx_t *ctx)
     assert_int_equal(memory[1].live, memory[0].live);
     assert_int_equal(memory[1].peak_live, memory[0].peak_live);
     assert_int_equal(memory[1].device_allocs, memory[0].device_allocs);
-    assert_int_equal(ts_version(m.w1), version + 1000); /* once a replay, however often it is written in one */
+    /* once a replay, however often it is written in one */
+    assert_int_equal(ts_version(m.w1), version + 1000);
     ts_ok(fy_graph_query(graph, &info));
     assert_int_equal(info.replays, 1001);
 }
@@ -133,8 +136,8 @@ static fy_graph_t *record_add(ts_ctx_t *ctx, fy_tensor_t *a, fy_tensor_t *b, fy_
 
 static void results_are_read_like_others(ts_ctx_t *ctx)
 {
-    fy_tensor_t *a = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 1, 2, 3 }), *b = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 10, 20, 30 }),
-                *sum, *twice;
+    fy_tensor_t *a = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 1, 2, 3 }),
+                *b = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 10, 20, 30 }), *sum, *twice;
     fy_graph_t *graph = record_add(ctx, a, b, &sum);
     fy_ticket_t ticket;
     ts_ok(fy_graph_replay(graph, &ticket));
@@ -164,7 +167,8 @@ static void graph_goes_first(ts_ctx_t *ctx)
 
 static void tensors_go_first(ts_ctx_t *ctx)
 {
-    fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(4), 1), *sum, *y = ts_iota(ctx->device, FY_DIMS(4), 0), *view;
+    fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(4), 1), *sum,
+                *y = ts_iota(ctx->device, FY_DIMS(4), 0), *view;
     fy_graph_t *graph;
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_add(a, a, &sum));
@@ -174,7 +178,8 @@ static void tensors_go_first(ts_ctx_t *ctx)
     fy_tensor_destroy(a); /* the graph has its bytes */
     fy_tensor_destroy(sum);
     fy_tensor_destroy(y);
-    for (int i = 0; i < 8; i++) (void)ts_iota(ctx->device, FY_DIMS(4), 1000); /* would take freed blocks */
+    /* would take freed blocks */
+    for (int i = 0; i < 8; i++) (void)ts_iota(ctx->device, FY_DIMS(4), 1000);
     ts_ok(fy_graph_replay(graph, NULL));
     ts_ok(fy_graph_replay(graph, NULL));
     ts_expect_f32(view, (float[]){ 4, 9, 14, 19 }, 4);
@@ -326,7 +331,8 @@ static void uploads_are_read_anew(ts_ctx_t *ctx)
 {
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     borrow.contract = FY_HOST_BORROW;
-    fy_tensor_t *source = make_source(ctx, FY_DTYPE_F32), *x = ts_iota(ctx->device, FY_DIMS(4), 100), *wide, *sum;
+    fy_tensor_t *source = make_source(ctx, FY_DTYPE_F32),
+                *x = ts_iota(ctx->device, FY_DIMS(4), 100), *wide, *sum;
     fy_graph_t *graph;
     fy_graph_info_t info = FY_GRAPH_INFO_INIT;
     fy_ticket_t ticket = { 1, 1 };
@@ -338,7 +344,8 @@ static void uploads_are_read_anew(ts_ctx_t *ctx)
     ts_ok(fy_tensor_upload_into(wide, source, &borrow, &ticket)); /* converted on the device */
     ts_ok(fy_add(x, x, &sum));
     ts_ok(fy_graph_end(&graph));
-    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INVALID_ARGUMENT); /* nothing runs before a replay */
+    /* nothing runs before a replay */
+    ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INVALID_ARGUMENT);
     fy_ledger_totals_t after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "recording an upload");
     ts_expect_f32(x, (float[]){ 100, 101, 102, 103 }, 4);
@@ -371,7 +378,8 @@ static void sources_are_borrowed(ts_ctx_t *ctx)
 {
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     borrow.contract = FY_HOST_BORROW;
-    fy_tensor_t *source = make_source(ctx, FY_DTYPE_F32), *x = ts_iota(ctx->device, FY_DIMS(4), 100), *wide, *t, *product;
+    fy_tensor_t *source = make_source(ctx, FY_DTYPE_F32),
+                *x = ts_iota(ctx->device, FY_DIMS(4), 100), *wide, *t, *product;
     fy_graph_t *graph;
     fy_ticket_t ticket;
     void *data;
@@ -384,7 +392,8 @@ static void sources_are_borrowed(ts_ctx_t *ctx)
     ts_ok(fy_matmul(t, wide, &product));
     ts_ok(fy_graph_end(&graph));
     for (int i = 0; i < 2; i++) {
-        if (i) ts_ok(fy_tensor_upload_into(x, source, &borrow, &ticket)); /* by itself, on an engine of its own */
+        /* by itself, on an engine of its own */
+        if (i) ts_ok(fy_tensor_upload_into(x, source, &borrow, &ticket));
         if (i) ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
         ts_ok(fy_graph_replay(graph, &ticket));
         ts_fails(fy_tensor_map(source, FY_ACCESS_WRITE, &data), BUSY);
@@ -402,7 +411,8 @@ static void guards_hold_at_each_replay(ts_ctx_t *ctx)
 {
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     borrow.contract = FY_HOST_BORROW;
-    fy_tensor_t *source = make_source(ctx, FY_DTYPE_F32), *x = ts_iota(ctx->device, FY_DIMS(4), 100);
+    fy_tensor_t *source = make_source(ctx, FY_DTYPE_F32),
+                *x = ts_iota(ctx->device, FY_DIMS(4), 100);
     fy_graph_t *graph;
     fy_ticket_t ticket;
     fill_source(source, 1);
@@ -428,7 +438,8 @@ static void guards_hold_at_each_replay(ts_ctx_t *ctx)
 
 static void faults_reach_what_depends_on_them(ts_ctx_t *ctx)
 {
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *indices, *more, *rows, *sum, *other;
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *indices, *more, *rows, *sum,
+                *other;
     fy_graph_t *graph;
     fy_ticket_t ticket;
     fy_download_t *download = NULL;
@@ -454,7 +465,8 @@ static void faults_reach_what_depends_on_them(ts_ctx_t *ctx)
     if (status == FY_STATUS_OK) status = fy_download_wait(download, FY_FOREVER, &host);
     ts_fails(status, BAD_VALUE); /* made inside, behind it */
     ts_text_has("gather");
-    ts_expect_f32(other, (float[]){ -0.0f, -1, -2, -3, -4, -5, -6, -7 }, 8); /* made inside, beside it */
+    /* made inside, beside it */
+    ts_expect_f32(other, (float[]){ -0.0f, -1, -2, -3, -4, -5, -6, -7 }, 8);
     ts_fails(fy_device_wait(ctx->device, FY_FOREVER), BAD_VALUE);
     ts_ok(fy_arange(ctx->device, FY_DTYPE_I64, 0, 1, 3, &more));
     ts_ok(fy_copy(indices, more));

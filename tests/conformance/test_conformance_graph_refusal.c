@@ -1,4 +1,5 @@
-/* What a recording refuses, and what that leaves: no graph, nothing changed, the device goes on; requests for other devices are not concerned.
+/* What a recording refuses, and what that leaves: no graph, nothing changed, the device goes on;
+ * requests for other devices are not concerned.
  * Not here: what a replay does (test_conformance_graph.c). */
 #include "tests/support/harness.h"
 
@@ -19,7 +20,8 @@ static void begin_and_end_in_order(ts_ctx_t *ctx)
     ts_fails(fy_graph_query(NULL, &(fy_graph_info_t)FY_GRAPH_INFO_INIT), INVALID_ARGUMENT);
 }
 
-/* Nothing has computed the results before the first replay: whoever reads them is told, however it reads. */
+/* Nothing has computed the results before the first replay: whoever reads them is told, however it
+ * reads. */
 static void results_before_the_first_replay(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *made, *sum, *twice, *parts, *half, *host;
@@ -28,7 +30,8 @@ static void results_before_the_first_replay(ts_ctx_t *ctx)
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_add(x, x, &made));
     ts_ok(fy_sum(made, 0, NULL, 0, &sum));
-    ts_ok(fy_empty(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &parts)); /* written in two parts: no call replaces all of it */
+    /* written in two parts: no call replaces all of it */
+    ts_ok(fy_empty(ctx->device, FY_DTYPE_F32, FY_DIMS(4), &parts));
     for (int i = 0; i < 2; i++) {
         ts_ok(fy_slice(parts, 0, 2 * i, 2 * i + 2, &half));
         ts_ok(fy_fill(half, i + 5));
@@ -55,7 +58,8 @@ static void results_before_the_first_replay(ts_ctx_t *ctx)
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER)); /* no fault of the device */
 }
 
-/* From outside they can be filled without a replay. A recording that was given up leaves them poisoned. */
+/* From outside they can be filled without a replay. A recording that was given up leaves them
+ * poisoned. */
 static void results_without_a_replay(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *made, *host;
@@ -83,7 +87,8 @@ static void told(void *user, fy_status_t status)
     ++*(int *)user;
 }
 
-/* The ticket of an upload that is recorded is not "done": there is nothing to wait for but a replay. */
+/* The ticket of an upload that is recorded is not "done": there is nothing to wait for but a
+ * replay. */
 static void a_recorded_upload_has_no_ticket(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *src;
@@ -137,16 +142,31 @@ static fy_status_t in_upload(inside_t *in)
     fy_tensor_t *out;
     return fy_tensor_upload(in->host, in->ctx->device, NULL, &out);
 }
-static fy_status_t in_upload_into(inside_t *in) { return fy_tensor_upload_into(in->x, in->host, NULL, NULL); }
+static fy_status_t in_upload_into(inside_t *in)
+{
+    return fy_tensor_upload_into(in->x, in->host, NULL, NULL);
+}
 static fy_status_t in_upload_many(inside_t *in)
 {
     fy_tensor_t *out;
     return fy_tensor_upload_many(1, &in->host, in->ctx->device, NULL, &out);
 }
-static fy_status_t in_upload_many_into(inside_t *in) { return fy_tensor_upload_many_into(1, &in->x, &in->host, NULL, NULL); }
-static fy_status_t in_download_into(inside_t *in) { return fy_tensor_download_into(in->host, in->x, NULL); }
-static fy_status_t in_upload_file(inside_t *in) { return fy_tensor_upload_file(in->x, "/dev/zero", 0, NULL); }
-static fy_status_t in_download_file(inside_t *in) { return fy_tensor_download_file(in->x, "/dev/null", 0, NULL); }
+static fy_status_t in_upload_many_into(inside_t *in)
+{
+    return fy_tensor_upload_many_into(1, &in->x, &in->host, NULL, NULL);
+}
+static fy_status_t in_download_into(inside_t *in)
+{
+    return fy_tensor_download_into(in->host, in->x, NULL);
+}
+static fy_status_t in_upload_file(inside_t *in)
+{
+    return fy_tensor_upload_file(in->x, "/dev/zero", 0, NULL);
+}
+static fy_status_t in_download_file(inside_t *in)
+{
+    return fy_tensor_download_file(in->x, "/dev/null", 0, NULL);
+}
 static fy_status_t in_download(inside_t *in)
 {
     fy_download_t *out;
@@ -157,7 +177,10 @@ static fy_status_t in_download_wait(inside_t *in)
     fy_tensor_t *out;
     return fy_download_wait(in->download, FY_FOREVER, &out);
 }
-static fy_status_t in_device_wait(inside_t *in) { return fy_device_wait(in->ctx->device, FY_FOREVER); }
+static fy_status_t in_device_wait(inside_t *in)
+{
+    return fy_device_wait(in->ctx->device, FY_FOREVER);
+}
 static fy_status_t in_trim(inside_t *in) { return fy_memory_trim(in->ctx->device, 0, NULL); }
 static fy_status_t in_replay(inside_t *in) { return fy_graph_replay(in->other, NULL); }
 static fy_status_t in_native(inside_t *in)
@@ -230,7 +253,8 @@ static void waiting_for_a_ticket_inside(ts_ctx_t *ctx)
 
 static void a_refused_op_is_the_end_of_it(ts_ctx_t *ctx)
 {
-    fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(4), 1), *b = ts_iota(ctx->device, FY_DIMS(3), 1), *c = a;
+    fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(4), 1), *b = ts_iota(ctx->device, FY_DIMS(3), 1),
+                *c = a;
     fy_graph_t *graph;
     ts_ok(fy_graph_begin(ctx->device));
     ts_fails(fy_add(a, b, &c), SHAPE_MISMATCH);
@@ -247,7 +271,8 @@ static void other_devices_go_on(ts_ctx_t *ctx)
 {
     fy_device_t *other = fy_device_host();
     if (ctx->is_host) ts_ok(fy_device_open("sim:5", &other));
-    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2), 1), *y, *z = ts_iota(other, FY_DIMS(2), 5), *w;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2), 1), *y, *z = ts_iota(other, FY_DIMS(2), 5),
+                *w;
     fy_graph_t *graph;
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_add(x, x, &y));

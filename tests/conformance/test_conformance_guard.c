@@ -1,5 +1,6 @@
-/* Guards: each limit refuses exactly what goes past it, names the scope and the figures, and leaves nothing behind; they tighten only, nest,
- * count from the moment they are set, and end with their scope; LOG lets pass and tells the log function.
+/* Guards: each limit refuses exactly what goes past it, names the scope and the figures, and leaves
+ * nothing behind; they tighten only, nest, count from the moment they are set, and end with their
+ * scope; LOG lets pass and tells the log function.
  * Not here: the ledger's sums (test_conformance_ledger.c). */
 #include "tests/support/harness.h"
 
@@ -81,7 +82,8 @@ static void syncs(ts_ctx_t *ctx)
     ts_ok(fy_scope_guard(&guard));
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     fy_ledger_totals_t before = ts_ledger(NULL);
-    ts_fails(fy_device_wait(ctx->device, FY_FOREVER), REFUSED_BY_GUARD); /* each call marked Blocks */
+    /* each call marked Blocks */
+    ts_fails(fy_device_wait(ctx->device, FY_FOREVER), REFUSED_BY_GUARD);
     ts_fails(fy_ticket_wait(done, FY_FOREVER), REFUSED_BY_GUARD);
     ts_fails(fy_download_wait(download, FY_FOREVER, &host), REFUSED_BY_GUARD);
     assert_null(host);
@@ -115,7 +117,8 @@ static void memory(ts_ctx_t *ctx)
     ts_fails(fy_neg(wide, &sum), REFUSED_BY_GUARD); /* results of ops count */
     assert_null(sum);
     fy_tensor_destroy(a);
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &a)); /* what was given back may be had again */
+    /* what was given back may be had again */
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8000), &a));
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(20000), &a));
 }
@@ -130,9 +133,11 @@ static void device_allocs(ts_ctx_t *ctx)
     fy_guard_options_t guard = no_limits();
     guard.device_allocs = 0;
     ts_ok(fy_scope_guard(&guard));
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1000000), &again)); /* a cache hit is no device allocation */
+    /* a cache hit is no device allocation */
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1000000), &again));
     uint64_t live = ts_live(ctx->device), allocs = ts_ledger(NULL).device_allocs;
-    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(300) << 20), &large), REFUSED_BY_GUARD);
+    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(300) << 20), &large),
+             REFUSED_BY_GUARD);
     assert_null(large);
     ts_text_has("steady");
     assert_int_equal(ts_live(ctx->device), live);
@@ -142,7 +147,8 @@ static void device_allocs(ts_ctx_t *ctx)
 
 static void light_only(ts_ctx_t *ctx)
 {
-    fy_tensor_t *host = ts_host_f32(FY_DIMS(2), (float[]){ 1, 2 }), *x = ts_iota(ctx->device, FY_DIMS(2), 0), *y = NULL;
+    fy_tensor_t *host = ts_host_f32(FY_DIMS(2), (float[]){ 1, 2 }),
+                *x = ts_iota(ctx->device, FY_DIMS(2), 0), *y = NULL;
     fy_download_t *download = NULL;
     fy_scope_t scope = fy_scope_begin("light");
     ts_ok(fy_scope_guard(&(fy_guard_options_t)FY_GUARD_LIGHT_ONLY));
@@ -195,12 +201,14 @@ static void nested_guards_both_count(ts_ctx_t *ctx)
         guard.upload_nbytes = 40;
         fy_status_t status = fy_scope_guard(&guard);
         ts_ok(status);
-        ts_ok(fy_tensor_upload(host, ctx->device, NULL, &x)); /* 40 each: the step's limit, from the moment it is set */
+        /* 40 each: the step's limit, from the moment it is set */
+        ts_ok(fy_tensor_upload(host, ctx->device, NULL, &x));
         ts_fails(fy_tensor_upload(host, ctx->device, NULL, &x), REFUSED_BY_GUARD);
         ts_text_has("step");
         fy_scope_end(inner, 0, NULL);
     }
-    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &x), REFUSED_BY_GUARD); /* 80 of the outer 100 are gone */
+    /* 80 of the outer 100 are gone */
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &x), REFUSED_BY_GUARD);
     ts_text_has("budget");
     fy_scope_end(outer, 0, NULL);
 }
@@ -230,7 +238,8 @@ static void log_lets_pass(ts_ctx_t *ctx)
 static void without_a_scope(ts_ctx_t *ctx)
 {
     (void)ctx;
-    /* the runner's own scope is open on this thread; ask on a fresh one in test_conformance_threads. Here: bad values only */
+    /* the runner's own scope is open on this thread; ask on a fresh one in
+     * test_conformance_threads. Here: bad values only */
     fy_guard_options_t guard = no_limits();
     guard.action = (fy_guard_action_t)9;
     fy_scope_t scope = fy_scope_begin("bad");
@@ -239,8 +248,10 @@ static void without_a_scope(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(uploads),       TS_TEST(downloads),       TS_TEST(syncs),        TS_TEST(memory),
-    TS_TEST(device_allocs), TS_TEST(light_only),      TS_TEST(only_tighter), TS_TEST(nested_guards_both_count),
+    TS_TEST(uploads),       TS_TEST(downloads),
+    TS_TEST(syncs),         TS_TEST(memory),
+    TS_TEST(device_allocs), TS_TEST(light_only),
+    TS_TEST(only_tighter),  TS_TEST(nested_guards_both_count),
     TS_TEST(log_lets_pass), TS_TEST(without_a_scope),
 };
 static const ts_exclusion_t k_exclusions[] = {

@@ -1,18 +1,23 @@
-/* Kernels of registered ops that refuse or fail, on every device and in every order: a refusal by the `supports` hook is the call's and
- * changes nothing; a failure of the kernel is a fault with status KERNEL_FAILED, and the device goes on.
- * Not here: what fy_op_register takes (tests/unit/ops/test_register.c), memory that runs out meanwhile (tests/faults/test_kernel.c). */
+/* Kernels of registered ops that refuse or fail, on every device and in every order: a refusal by
+ * the `supports` hook is the call's and changes nothing; a failure of the kernel is a fault with
+ * status KERNEL_FAILED, and the device goes on.
+ * Not here: what fy_op_register takes (tests/unit/ops/test_register.c), memory that runs out
+ * meanwhile (tests/faults/test_kernel.c). */
 #include <pthread.h>
 
 #include "tests/support/harness.h"
 
 typedef struct picky_attrs {
-    double number;                 /* the kernel's text has it */
-    int32_t status, wordless, odd; /* what the kernel returns, and whether without a text; odd: the hook refuses */
+    double number; /* the kernel's text has it */
+    /* what the kernel returns, and whether without a text; odd: the hook refuses */
+    int32_t status, wordless, odd;
 } picky_attrs_t;
-static const fy_attr_field_t picky_fields[] = { { "number", FY_ATTR_F64, offsetof(picky_attrs_t, number), 0 },
-                                                { "status", FY_ATTR_I32, offsetof(picky_attrs_t, status), 0 },
-                                                { "wordless", FY_ATTR_BOOL32, offsetof(picky_attrs_t, wordless), 0 },
-                                                { "odd", FY_ATTR_BOOL32, offsetof(picky_attrs_t, odd), 0 } };
+static const fy_attr_field_t picky_fields[] = {
+    { "number", FY_ATTR_F64, offsetof(picky_attrs_t, number), 0 },
+    { "status", FY_ATTR_I32, offsetof(picky_attrs_t, status), 0 },
+    { "wordless", FY_ATTR_BOOL32, offsetof(picky_attrs_t, wordless), 0 },
+    { "odd", FY_ATTR_BOOL32, offsetof(picky_attrs_t, odd), 0 }
+};
 
 static int asked, ran, user_data;
 static pthread_t asked_on;
@@ -28,7 +33,9 @@ static fy_status_t takes(const fy_launch_t *launch)
     asked_dst = launch->dst[0];
     asked_src = launch->src[0];
     if (attrs->odd && attrs->wordless) return FY_STATUS_UNSUPPORTED;
-    if (attrs->odd) return fy_error_set(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__, "number %g is odd", attrs->number);
+    if (attrs->odd)
+        return fy_error_set(FY_STATUS_INVALID_ARGUMENT, __FILE__, __LINE__, "number %g is odd",
+                            attrs->number);
     if (launch->flags & FY_LAUNCH_DENSE) return FY_STATUS_OK;
     return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "dense operands only");
 }
@@ -40,10 +47,13 @@ static fy_status_t picky(const fy_launch_t *launch, void *stream)
     const fy_status_t status = (fy_status_t)attrs->status;
     (void)stream;
     ran++;
-    if (launch->user != &user_data || launch->fault) return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "not my launch");
+    if (launch->user != &user_data || launch->fault)
+        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "not my launch");
     if (status != FY_STATUS_OK && attrs->wordless) return status;
-    if (status != FY_STATUS_OK) return fy_error_set(status, __FILE__, __LINE__, "number %g is too much", attrs->number);
-    for (uint64_t i = 0; i < launch->nelem; i++) ((float *)launch->dst[0].data)[i] += ((const float *)launch->src[0].data)[i];
+    if (status != FY_STATUS_OK)
+        return fy_error_set(status, __FILE__, __LINE__, "number %g is too much", attrs->number);
+    for (uint64_t i = 0; i < launch->nelem; i++)
+        ((float *)launch->dst[0].data)[i] += ((const float *)launch->src[0].data)[i];
     return FY_STATUS_OK;
 }
 
@@ -51,7 +61,9 @@ static fy_op_t picky_op(void)
 {
     static fy_op_t op = FY_OP_NONE;
     const fy_op_kernel_t kernels[] = { { "host", picky, takes }, { "cuda", picky, takes } };
-    fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 2, .kernels = kernels, .user = &user_data };
+    fy_op_def_t def = {
+        .struct_size = sizeof def, .nkernels = 2, .kernels = kernels, .user = &user_data
+    };
     def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
                                .name = "test.picky",
                                .summary = "dst += src",
@@ -124,7 +136,8 @@ static void a_refusal_changes_nothing(ts_ctx_t *ctx)
 static void the_hook_is_given_the_call(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ones(ctx), *y = ones(ctx);
-    /* Whatever the hook returns, the call is UNSUPPORTED: nothing else is known about what the caller did. */
+    /* Whatever the hook returns, the call is UNSUPPORTED: nothing else is known about what the
+     * caller did. */
     ts_fails(call(y, x, (picky_attrs_t){ .number = 7, .odd = 1 }), UNSUPPORTED);
     ts_text_has("number 7 is odd");
     assert_int_equal(asked_with.op, picky_op());
@@ -136,7 +149,8 @@ static void the_hook_is_given_the_call(ts_ctx_t *ctx)
     assert_int_equal(asked_dst.dims[0], 3);
     assert_int_equal(asked_src.strides[0], 2);
     assert_int_equal(asked_src.dtype, FY_DTYPE_F32);
-    ts_fails(fy_matmul(x, x, &y), SHAPE_MISMATCH); /* a text that must not be taken for the hook's */
+    /* a text that must not be taken for the hook's */
+    ts_fails(fy_matmul(x, x, &y), SHAPE_MISMATCH);
     ts_fails(call(x, x, (picky_attrs_t){ .odd = 1, .wordless = 1 }), UNSUPPORTED);
     ts_text_has("the kernel gives no reason");
 }
@@ -163,9 +177,10 @@ static void a_failure_is_a_fault_with_its_own_text(ts_ctx_t *ctx)
         ts_ok(call(y, x, (picky_attrs_t){ .number = status, .status = status }));
         ts_ok(fy_neg(y, &more));
         char want[96];
-        snprintf(want, sizeof want, "test.picky: its kernel failed with %s: number %d is too much", fy_status_name((fy_status_t)status),
-                 status);
-        ts_fails(fetch(y), KERNEL_FAILED); /* never the kernel's own: a wait's TIMEOUT or BUSY mean something else */
+        snprintf(want, sizeof want, "test.picky: its kernel failed with %s: number %d is too much",
+                 fy_status_name((fy_status_t)status), status);
+        /* never the kernel's own: a wait's TIMEOUT or BUSY mean something else */
+        ts_fails(fetch(y), KERNEL_FAILED);
         ts_text_has(want);
         ts_fails(fetch(more), KERNEL_FAILED);
         ts_text_has(want);
@@ -193,7 +208,8 @@ static void the_device_goes_on(ts_ctx_t *ctx)
     ts_fails(fetch(y), KERNEL_FAILED);
     ts_ok(fy_copy(y, z)); /* all of it is overwritten: good again */
     ts_expect_f32(y, (float[]){ 2, 2, 2, 2, 2, 2 }, 6);
-    if (strncmp(ctx->spec, "cuda", 4) == 0) return; /* this kernel computes where the host reaches */
+    /* this kernel computes where the host reaches */
+    if (strncmp(ctx->spec, "cuda", 4) == 0) return;
     ts_ok(call(y, x, (picky_attrs_t){ 0 }));
     ts_expect_f32(y, (float[]){ 3, 3, 3, 3, 3, 3 }, 6);
 }
@@ -245,7 +261,10 @@ static void in_a_graph(ts_ctx_t *ctx)
         fy_status_t status = fy_graph_replay(graph, NULL);
         /* A device that runs kernels inside the call knows it there; the replay then stops. */
         if (status == FY_STATUS_OK) {
-            ts_expect_f32(z, (float[]){ 2 + (float)i, 2 + (float)i, 2 + (float)i, 2 + (float)i, 2 + (float)i, 2 + (float)i }, 6);
+            ts_expect_f32(z,
+                          (float[]){ 2 + (float)i, 2 + (float)i, 2 + (float)i, 2 + (float)i,
+                                     2 + (float)i, 2 + (float)i },
+                          6);
             status = fetch(sum);
         }
         ts_fails(status, KERNEL_FAILED);
@@ -270,7 +289,8 @@ static const ts_test_t k_tests[] = {
     TS_TEST(in_a_graph),
 };
 static const ts_exclusion_t k_exclusions[] = {
-    { "host", "the_ticket_tells", "a host tensor's ticket is {0, 0}: its request ran inside the call; map and download tell" },
+    { "host", "the_ticket_tells",
+      "a host tensor's ticket is {0, 0}: its request ran inside the call; map and download tell" },
     { NULL, NULL, NULL },
 };
 

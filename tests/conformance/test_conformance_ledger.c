@@ -1,5 +1,7 @@
-/* The ledger adds up: every figure per scope path, inner scopes inside outer ones, all threads together, refused calls not at all.
- * Not here: what single transfers count (test_conformance_transfer.c), guards (test_conformance_guard.c). */
+/* The ledger adds up: every figure per scope path, inner scopes inside outer ones, all threads
+ * together, refused calls not at all.
+ * Not here: what single transfers count (test_conformance_transfer.c), guards
+ * (test_conformance_guard.c). */
 #include <pthread.h>
 
 #include "tests/support/harness.h"
@@ -43,7 +45,9 @@ static void paths_add_up(ts_ctx_t *ctx)
 {
     fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[4]){ 1 }), *x;
     char root[64], path[96];
-    static int nrun; /* the figures of a name outlive the scope, and the same device may come again with other options */
+    /* the figures of a name outlive the scope, and the same device may come again with other
+     * options */
+    static int nrun;
     snprintf(root, sizeof root, "paths %s %d", ts_spec_name(ctx->spec), nrun++);
     fy_scope_t outer = fy_scope_begin(root);
     snprintf(path, sizeof path, "test/%s", root);
@@ -91,12 +95,13 @@ static void note_path(void *user, const char *path, const fy_ledger_totals_t *to
     if (slash) {
         int found = 0;
         for (int i = 0; i < walked->npaths && i < 64; i++) {
-            found = found ||
-                    (strlen(walked->seen[i]) == (size_t)(slash - path) && strncmp(walked->seen[i], path, (size_t)(slash - path)) == 0);
+            found = found || (strlen(walked->seen[i]) == (size_t)(slash - path) &&
+                              strncmp(walked->seen[i], path, (size_t)(slash - path)) == 0);
         }
         if (!found) walked->parents_first = 0;
     }
-    if (walked->npaths < 64) snprintf(walked->seen[walked->npaths], sizeof walked->seen[0], "%s", path);
+    if (walked->npaths < 64)
+        snprintf(walked->seen[walked->npaths], sizeof walked->seen[0], "%s", path);
     walked->npaths++;
 }
 
@@ -114,7 +119,8 @@ static void a_walk_sees_parents_first(ts_ctx_t *ctx)
     assert_true(walked.parents_first);
     assert_int_equal(walked.total_requests, ts_ledger(NULL).requests);
     int found = 0;
-    for (int i = 0; i < walked.npaths && i < 64; i++) found += strcmp(walked.seen[i], "test/walked/inner") == 0;
+    for (int i = 0; i < walked.npaths && i < 64; i++)
+        found += strcmp(walked.seen[i], "test/walked/inner") == 0;
     assert_int_equal(found, 1);
 }
 
@@ -130,7 +136,8 @@ static void *worker(void *user)
         fy_scope_t round = fy_scope_begin("round");
         fy_tensor_t *host, *x = NULL, *y;
         fy_download_t *download;
-        status = fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), (void *)(uintptr_t)values, NULL, NULL, &host);
+        status = fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4),
+                                (void *)(uintptr_t)values, NULL, NULL, &host);
         if (status == FY_STATUS_OK) status = fy_tensor_upload(host, ctx->device, NULL, &x);
         if (status == FY_STATUS_OK) status = fy_add(x, x, &y);
         if (status == FY_STATUS_OK) status = fy_tensor_download(y, NULL, &download);
@@ -146,11 +153,14 @@ static void threads_add_up(ts_ctx_t *ctx)
     pthread_t threads[NTHREADS];
     fy_ledger_totals_t before = ts_ledger("ledger worker"), all_before = ts_ledger(NULL);
     void *results[NTHREADS];
-    for (int i = 0; i < NTHREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, worker, ctx), 0);
     for (int i = 0; i < NTHREADS; i++)
-        pthread_join(threads[i], &results[i]); /* all of them first: a failure here ends the test and its device */
+        assert_int_equal(pthread_create(&threads[i], NULL, worker, ctx), 0);
+    for (int i = 0; i < NTHREADS; i++)
+        /* all of them first: a failure here ends the test and its device */
+        pthread_join(threads[i], &results[i]);
     for (int i = 0; i < NTHREADS; i++) assert_int_equal((uintptr_t)results[i], FY_STATUS_OK);
-    fy_ledger_totals_t after = ts_ledger("ledger worker/round"), all_after = ts_ledger(NULL); /* the threads are gone, their figures stay */
+    /* the threads are gone, their figures stay */
+    fy_ledger_totals_t after = ts_ledger("ledger worker/round"), all_after = ts_ledger(NULL);
     const uint64_t n = NTHREADS * NROUNDS;
     assert_int_equal(after.upload.count - before.upload.count, n);
     assert_int_equal(after.upload.nbytes - before.upload.nbytes, 16 * n);

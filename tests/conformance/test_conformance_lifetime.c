@@ -1,6 +1,9 @@
-/* Who owns a handle and how long bytes live: scopes, keep, results, destroy early and late, wrap and its deleter, names and versions.
- * Rule 1 of status.h, on every device under test. The runner checks after each test that the device's live bytes are back.
- * Not here: views' shapes (test_conformance_views.c), transfers in flight (test_conformance_transfer.c). */
+/* Who owns a handle and how long bytes live: scopes, keep, results, destroy early and late, wrap
+ * and its deleter, names and versions.
+ * Rule 1 of status.h, on every device under test. The runner checks after each test that the
+ * device's live bytes are back.
+ * Not here: views' shapes (test_conformance_views.c), transfers in flight
+ * (test_conformance_transfer.c). */
 #include "tests/support/harness.h"
 
 enum { NBYTES = 4096 };
@@ -67,7 +70,8 @@ static void ending_a_scope_ends_those_inside(ts_ctx_t *ctx)
     assert_int_equal(ts_live(ctx->device), before);
     fy_scope_t next = fy_scope_begin("next");
     make(ctx);
-    fy_scope_end(inner, 0, NULL); /* long ended: does nothing, even at a depth that is in use again */
+    /* long ended: does nothing, even at a depth that is in use again */
+    fy_scope_end(inner, 0, NULL);
     fy_scope_end(outer, 0, NULL);
     assert_true(ts_live(ctx->device) >= before + NBYTES);
     fy_scope_end(next, 0, NULL);
@@ -79,7 +83,8 @@ static void very_many_open_scopes(ts_ctx_t *ctx)
 {
     uint64_t before = ts_live(ctx->device);
     fy_scope_t first = fy_scope_begin("deep");
-    for (int i = 0; i < 100; i++) { /* past 64 they are counted under their parent's name, and still own */
+    /* past 64 they are counted under their parent's name, and still own */
+    for (int i = 0; i < 100; i++) {
         fy_scope_begin(i % 3 ? "s" : NULL);
         make(ctx);
     }
@@ -93,7 +98,8 @@ static void very_many_handles_in_one_scope(ts_ctx_t *ctx)
     uint64_t before = ts_live(ctx->device);
     fy_scope_t scope = fy_scope_begin("many");
     fy_tensor_t *handles[N];
-    for (int i = 0; i < N; i++) ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1), &handles[i]));
+    for (int i = 0; i < N; i++)
+        ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1), &handles[i]));
     for (int i = 0; i < N; i += 3) fy_tensor_destroy(handles[i]);
     for (int i = 1; i < N; i += 3) fy_tensor_keep(handles[i]);
     fy_scope_end(scope, 0, NULL);
@@ -146,7 +152,8 @@ static void wrap_shares_and_deletes_once(ts_ctx_t *ctx)
     fy_tensor_t *wrapped, *row, *bad = (fy_tensor_t *)&deleted;
     void *data;
     fy_ledger_totals_t before = ts_ledger(NULL);
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2, 3), values, count_delete, &deleted, &wrapped));
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2, 3), values, count_delete,
+                         &deleted, &wrapped));
     ts_ok(fy_slice(wrapped, 0, 1, 2, &row));
     ts_ok(fy_tensor_map(wrapped, FY_ACCESS_READ, &data));
     assert_ptr_equal(data, values);
@@ -162,12 +169,16 @@ static void wrap_shares_and_deletes_once(ts_ctx_t *ctx)
     assert_int_equal(deleted.n, 1);
     assert_ptr_equal(deleted.data, values);
 
-    ts_fails(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2, 3), NULL, count_delete, &deleted, &bad), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2, 3), NULL, count_delete,
+                            &deleted, &bad),
+             INVALID_ARGUMENT);
     assert_null(bad);
-    ts_fails(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1), (char *)values + 1, count_delete, &deleted, &bad),
+    ts_fails(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1), (char *)values + 1,
+                            count_delete, &deleted, &bad),
              INVALID_ARGUMENT);
     assert_int_equal(deleted.n, 1); /* not when the call fails */
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(0, 3), NULL, count_delete, &deleted, &bad));
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(0, 3), NULL, count_delete,
+                         &deleted, &bad));
     fy_tensor_destroy(bad);
     assert_int_equal(deleted.n, 2);
 }
@@ -179,7 +190,8 @@ static void wrap_of_device_bytes(ts_ctx_t *ctx)
     void *address;
     ts_ok(fy_stream_create(ctx->device, NULL, &stream));
     ts_ok(fy_tensor_native(owner, FY_ACCESS_READ_WRITE, stream, &address));
-    ts_ok(fy_device_wait(ctx->device, FY_FOREVER)); /* bytes with two owners: their order is ours to keep */
+    /* bytes with two owners: their order is ours to keep */
+    ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(2, 2), address, NULL, NULL, &alias));
     ts_ok(fy_sum(alias, 0, NULL, 0, &sum));
     ts_expect_f32(sum, (float[]){ 10 }, 1);
@@ -200,10 +212,12 @@ static void the_deleter_waits_for_requests(ts_ctx_t *ctx)
     ts_ok(fy_stream_create(ctx->device, NULL, &stream));
     ts_ok(fy_tensor_native(owner, FY_ACCESS_READ, stream, &address));
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
-    ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(N, N), address, count_delete, &deleted, &alias));
+    ts_ok(fy_tensor_wrap(ctx->device, FY_DTYPE_F32, FY_DIMS(N, N), address, count_delete, &deleted,
+                         &alias));
     for (int i = 0; i < 5; i++) ts_ok(fy_matmul(alias, alias, &product));
     fy_tensor_destroy(alias);
-    if (ctx->is_sim) assert_int_equal(deleted.n, 0); /* model time has not moved: it is still being read */
+    /* model time has not moved: it is still being read */
+    if (ctx->is_sim) assert_int_equal(deleted.n, 0);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     assert_int_equal(deleted.n, 1);
     assert_ptr_equal(deleted.data, address);
@@ -224,8 +238,10 @@ static void bad_shapes(ts_ctx_t *ctx)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         fy_tensor_t *tensor = (fy_tensor_t *)&rows;
-        fy_status_t status = fy_tensor_create(ctx->device, FY_DTYPE_F32, rows[i].rank, rows[i].dims, &tensor);
-        if (status != FY_STATUS_INVALID_ARGUMENT || tensor) fail_msg("row %zu: %s, %s", i, fy_status_name(status), fy_error_get()->text);
+        fy_status_t status =
+            fy_tensor_create(ctx->device, FY_DTYPE_F32, rows[i].rank, rows[i].dims, &tensor);
+        if (status != FY_STATUS_INVALID_ARGUMENT || tensor)
+            fail_msg("row %zu: %s, %s", i, fy_status_name(status), fy_error_get()->text);
     }
     fy_tensor_t *tensor = (fy_tensor_t *)&rows;
     ts_fails(fy_tensor_create(ctx->device, (fy_dtype_t)99, FY_DIMS(1), &tensor), INVALID_ARGUMENT);
@@ -268,7 +284,8 @@ static void versions_and_names(ts_ctx_t *ctx)
     assert_string_equal(ts_info(x).name, "weights");
     fy_tensor_set_name(x, "a name that is longer than thirty-one bytes");
     assert_int_equal(strlen(ts_info(x).name), 31);
-    assert_int_equal(strncmp(ts_info(x).name, "a name that is longer than thirty-one bytes", 31), 0);
+    assert_int_equal(strncmp(ts_info(x).name, "a name that is longer than thirty-one bytes", 31),
+                     0);
     fy_tensor_set_name(x, NULL);
     assert_string_equal(ts_info(x).name, "");
 }
@@ -313,8 +330,10 @@ static const ts_test_t k_tests[] = {
     TS_TEST(map_is_for_host_tensors),
 };
 static const ts_exclusion_t k_exclusions[] = {
-    { "host", "wrap_of_device_bytes", "the host has one stream; wrap_shares_and_deletes_once covers its bytes" },
-    { "host", "the_deleter_waits_for_requests", "requests on the host are done when the call returns" },
+    { "host", "wrap_of_device_bytes",
+      "the host has one stream; wrap_shares_and_deletes_once covers its bytes" },
+    { "host", "the_deleter_waits_for_requests",
+      "requests on the host are done when the call returns" },
     { NULL, NULL, NULL },
 };
 

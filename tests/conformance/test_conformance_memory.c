@@ -1,4 +1,5 @@
-/* Memory figures: live, requested, cached, reserved and peaks keep their equations through a life; trim gives back; figures by scope path.
+/* Memory figures: live, requested, cached, reserved and peaks keep their equations through a life;
+ * trim gives back; figures by scope path.
  * Not here: running out (tests/faults), the pool's own invariants (tests/unit/alloc). */
 #include "tests/support/harness.h"
 
@@ -32,7 +33,8 @@ static void figures_keep_their_equations(ts_ctx_t *ctx)
         requested += (uint64_t)n;
         fy_memory_stats_t now = stats_of(ctx->device, NULL);
         expect_equations(&now);
-        if (!ctx->is_host) assert_int_equal(now.requested - before.requested, requested); /* to the byte; small host blocks as rounded */
+        /* to the byte; small host blocks as rounded */
+        if (!ctx->is_host) assert_int_equal(now.requested - before.requested, requested);
     }
     fy_memory_stats_t full = stats_of(ctx->device, NULL);
     for (int i = 0; i < 50; i++) {
@@ -105,7 +107,8 @@ static void figures_by_scope_path(ts_ctx_t *ctx)
     assert_int_equal(stats_of(ctx->device, "test/elsewhere").requested, 0);
     fy_tensor_keep(kept);
     fy_scope_end(inner, 0, NULL);
-    assert_int_equal(stats_of(ctx->device, "test/part/inner").requested, 5); /* made there, alive still */
+    /* made there, alive still */
+    assert_int_equal(stats_of(ctx->device, "test/part/inner").requested, 5);
     fy_tensor_destroy(kept);
     assert_int_equal(stats_of(ctx->device, "test/part").requested, 2000);
     fy_scope_end(scope, 0, NULL);
@@ -119,7 +122,8 @@ static void a_peek_says_what_a_query_says(ts_ctx_t *ctx)
     for (int i = 0; i < 60; i++) {
         fy_memory_stats_t peek = FY_MEMORY_STATS_INIT;
         if (i < 20)
-            ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(40000 + i * 9000), &tensors[i]));
+            ts_ok(
+                fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(40000 + i * 9000), &tensors[i]));
         else if (i < 40)
             ts_ok(fy_fill(tensors[i - 20], 1));
         else
@@ -135,7 +139,8 @@ static void a_peek_says_what_a_query_says(ts_ctx_t *ctx)
         assert_int_equal(peek.peak_reserved, query.peak_reserved);
         assert_int_equal(peek.device_allocs, query.device_allocs);
         assert_int_equal(peek.limit, query.limit);
-        assert_memory_equal(peek.peak_by_category, query.peak_by_category, sizeof query.peak_by_category);
+        assert_memory_equal(peek.peak_by_category, query.peak_by_category,
+                            sizeof query.peak_by_category);
         if (ctx->is_host) continue; /* where what threads keep counts as live */
         assert_int_equal(peek.live, query.live);
         assert_int_equal(peek.requested, query.requested);
@@ -152,8 +157,9 @@ static fy_memory_rungs_t rungs_of(const fy_device_t *device)
 
 static uint64_t served(const fy_memory_rungs_t *rungs)
 {
-    return rungs->at_hand + rungs->ready + rungs->same_stream + rungs->joined + rungs->inserted_wait + rungs->grown +
-           rungs->after_pressure + rungs->grown_after_trim + rungs->after_sync + rungs->grown_after_sync;
+    return rungs->at_hand + rungs->ready + rungs->same_stream + rungs->joined +
+           rungs->inserted_wait + rungs->grown + rungs->after_pressure + rungs->grown_after_trim +
+           rungs->after_sync + rungs->grown_after_sync;
 }
 
 static void every_request_is_on_one_rung(ts_ctx_t *ctx)
@@ -166,7 +172,8 @@ static void every_request_is_on_one_rung(ts_ctx_t *ctx)
     made++;
     const fy_memory_rungs_t grown = rungs_of(ctx->device);
     if (!ctx->is_host) assert_int_equal(grown.grown, before.grown + 1);
-    assert_int_equal(stats_of(ctx->device, NULL).device_allocs - allocs, grown.grown - before.grown);
+    assert_int_equal(stats_of(ctx->device, NULL).device_allocs - allocs,
+                     grown.grown - before.grown);
     for (int i = 0; i < 50; i++) {
         fy_tensor_t *tensor;
         ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(50000), &tensor));
@@ -183,7 +190,8 @@ static void every_request_is_on_one_rung(ts_ctx_t *ctx)
 static void a_path_has_a_peak_of_its_own(ts_ctx_t *ctx)
 {
     enum { PATHS = 4, MOST = 30 };
-    static const char *const paths[PATHS] = { "test/outer", "test/outer/a", "test/outer/a/deep", "test/outer/b" };
+    static const char *const paths[PATHS] = { "test/outer", "test/outer/a", "test/outer/a/deep",
+                                              "test/outer/b" };
     struct {
         fy_tensor_t *tensor;
         uint64_t nbytes;
@@ -206,7 +214,8 @@ static void a_path_has_a_peak_of_its_own(ts_ctx_t *ctx)
             if (where) scopes[0] = fy_scope_begin(where == 3 ? "b" : "a");
             if (where == 2) scopes[1] = fy_scope_begin("deep");
             const uint64_t before = stats_of(ctx->device, NULL).live;
-            ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS((int64_t)(what % 5000) + 1), &held[nheld].tensor));
+            ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS((int64_t)(what % 5000) + 1),
+                                   &held[nheld].tensor));
             fy_tensor_keep(held[nheld].tensor);
             held[nheld].nbytes = stats_of(ctx->device, NULL).live - before;
             for (int p = 0; p < PATHS; p++) {
@@ -226,7 +235,8 @@ static void a_path_has_a_peak_of_its_own(ts_ctx_t *ctx)
     }
     while (nheld) fy_tensor_destroy(held[--nheld].tensor);
     fy_scope_end(outer, 0, NULL);
-    for (int p = 0; p < PATHS; p++) assert_int_equal(stats_of(ctx->device, paths[p]).peak_live, peak[p]);
+    for (int p = 0; p < PATHS; p++)
+        assert_int_equal(stats_of(ctx->device, paths[p]).peak_live, peak[p]);
 }
 
 /* A device in the place of one that was closed has no peaks from its time. */
@@ -259,12 +269,19 @@ static void questions_that_are_refused(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(figures_keep_their_equations), TS_TEST(a_steady_loop_allocates_nothing), TS_TEST(trim_gives_back),
-    TS_TEST(figures_by_scope_path),        TS_TEST(a_peek_says_what_a_query_says),   TS_TEST(every_request_is_on_one_rung),
-    TS_TEST(a_path_has_a_peak_of_its_own), TS_TEST(a_device_that_opens_has_no_past), TS_TEST(questions_that_are_refused),
+    TS_TEST(figures_keep_their_equations),
+    TS_TEST(a_steady_loop_allocates_nothing),
+    TS_TEST(trim_gives_back),
+    TS_TEST(figures_by_scope_path),
+    TS_TEST(a_peek_says_what_a_query_says),
+    TS_TEST(every_request_is_on_one_rung),
+    TS_TEST(a_path_has_a_peak_of_its_own),
+    TS_TEST(a_device_that_opens_has_no_past),
+    TS_TEST(questions_that_are_refused),
 };
 static const ts_exclusion_t k_exclusions[] = {
-    { "host", "figures_by_scope_path", "host bytes are not accounted by path: making a small host tensor takes no atomics" },
+    { "host", "figures_by_scope_path",
+      "host bytes are not accounted by path: making a small host tensor takes no atomics" },
     { "host", "a_path_has_a_peak_of_its_own", "the same" },
     { "host", "a_device_that_opens_has_no_past", "the same" },
     { NULL, NULL, NULL },

@@ -1,6 +1,7 @@
-/* debug=poison+guard: fresh and given-back bytes say what they are, a write out of bounds is found and told about, once, and nothing of it
- * is there when nobody asked. For memory that the host reaches: page-locked memory of any device, and the host's own with
- * FERRY_MEMORY_DEBUG, which this program asks for. Not here: AddressSanitizer (test_asan_marks.c). */
+/* debug=poison+guard: fresh and given-back bytes say what they are, a write out of bounds is found
+ * and told about, once, and nothing of it is there when nobody asked. For memory that the host
+ * reaches: page-locked memory of any device, and the host's own with FERRY_MEMORY_DEBUG, which this
+ * program asks for. Not here: AddressSanitizer (test_asan_marks.c). */
 #include <unistd.h>
 
 #include "tests/support/harness.h"
@@ -109,9 +110,12 @@ static void writes_out_of_bounds_are_found(ts_ctx_t *ctx)
         fy_tensor_destroy(x);
         assert_int_equal(said.errors - errors, 1);
         char want[128];
-        snprintf(want, sizeof want, " of %lld bytes, made in 'test/writer', was written %s: byte %lld is 0x41", (long long)sizes[i],
-                 i % 2 ? "before its beginning" : "past its end", i % 2 ? (long long)-1 - i : (long long)sizes[i] + i);
-        if (!strstr(said.text[errors], want)) fail_msg("said: %s; want: %s", said.text[errors], want);
+        snprintf(want, sizeof want,
+                 " of %lld bytes, made in 'test/writer', was written %s: byte %lld is 0x41",
+                 (long long)sizes[i], i % 2 ? "before its beginning" : "past its end",
+                 i % 2 ? (long long)-1 - i : (long long)sizes[i] + i);
+        if (!strstr(said.text[errors], want))
+            fail_msg("said: %s; want: %s", said.text[errors], want);
         assert_non_null(strstr(said.text[errors], ": block "));
         assert_int_equal(broken(device) - before, i + 1);
     }

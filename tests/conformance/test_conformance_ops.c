@@ -1,5 +1,6 @@
-/* The op surface beyond single ops: typed calls do what fy_op_call does, attributes left out mean their fallbacks, results belong to the
- * scope, registered ops run on host and sim, long chains keep their order. Values of single ops: tests/ops. */
+/* The op surface beyond single ops: typed calls do what fy_op_call does, attributes left out mean
+ * their fallbacks, results belong to the scope, registered ops run on host and sim, long chains
+ * keep their order. Values of single ops: tests/ops. */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -15,7 +16,8 @@ static fy_tensor_t *call(const char *name, size_t nsrc, fy_tensor_t *const *src,
     return dst;
 }
 
-static void same_bits(fy_device_t *device, const fy_tensor_t *a, const fy_tensor_t *b, const char *what)
+static void same_bits(fy_device_t *device, const fy_tensor_t *a, const fy_tensor_t *b,
+                      const char *what)
 {
     ts_array_t x, y;
     ts_result_read(a, device, &x, what);
@@ -27,15 +29,17 @@ static void same_bits(fy_device_t *device, const fy_tensor_t *a, const fy_tensor
 
 static void typed_calls_are_generic_calls(ts_ctx_t *ctx)
 {
-    fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(3, 4), 1), *b = ts_iota(ctx->device, FY_DIMS(3, 4), 5), *typed;
+    fy_tensor_t *a = ts_iota(ctx->device, FY_DIMS(3, 4), 1),
+                *b = ts_iota(ctx->device, FY_DIMS(3, 4), 5), *typed;
     fy_tensor_t *pair[2] = { a, b };
     typedef fy_status_t (*unary_fn)(const fy_tensor_t *, fy_tensor_t **);
     typedef fy_status_t (*binary_fn)(const fy_tensor_t *, const fy_tensor_t *, fy_tensor_t **);
     static const struct {
         const char *name;
         unary_fn fn;
-    } unary[] = { { "neg", fy_neg },   { "abs", fy_abs },   { "exp", fy_exp },         { "log", fy_log },
-                  { "sqrt", fy_sqrt }, { "tanh", fy_tanh }, { "sigmoid", fy_sigmoid }, { "relu", fy_relu } };
+    } unary[] = { { "neg", fy_neg },         { "abs", fy_abs },   { "exp", fy_exp },
+                  { "log", fy_log },         { "sqrt", fy_sqrt }, { "tanh", fy_tanh },
+                  { "sigmoid", fy_sigmoid }, { "relu", fy_relu } };
     static const struct {
         const char *name;
         binary_fn fn;
@@ -67,10 +71,12 @@ static void typed_calls_are_generic_calls(ts_ctx_t *ctx)
     ts_ok(fy_softmax(a, 0, &typed));
     same_bits(ctx->device, typed, call("softmax", 1, &a, &(fy_axis_attrs_t){ -2, 0 }), "softmax");
     ts_ok(fy_log_softmax(a, 1, &typed));
-    same_bits(ctx->device, typed, call("log_softmax", 1, &a, &(fy_axis_attrs_t){ 1, 0 }), "log_softmax");
+    same_bits(ctx->device, typed, call("log_softmax", 1, &a, &(fy_axis_attrs_t){ 1, 0 }),
+              "log_softmax");
     ts_ok(fy_affine(a, 2, -1, &typed));
     same_bits(ctx->device, typed, call("affine", 1, &a, &(fy_affine_attrs_t){ 2, -1 }), "affine");
-    same_bits(ctx->device, a, call("affine", 1, &a, NULL), "affine without attributes"); /* 1 * x + 0 */
+    /* 1 * x + 0 */
+    same_bits(ctx->device, a, call("affine", 1, &a, NULL), "affine without attributes");
     ts_ok(fy_cast(a, FY_DTYPE_I64, &typed));
     same_bits(ctx->device, typed, call("cast", 1, &a, &(fy_cast_attrs_t){ FY_DTYPE_I64 }), "cast");
     ts_ok(fy_concat(2, pair, 1, &typed));
@@ -183,7 +189,9 @@ typedef struct hypot_attrs {
 static fy_status_t hypot_kernel(const fy_launch_t *launch, void *stream)
 {
     const hypot_attrs_t *attrs = launch->attrs;
-    if (stream) return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "test_hypot: no native stream on host and sim");
+    if (stream)
+        return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__,
+                            "test_hypot: no native stream on host and sim");
     for (uint64_t k = 0; k < launch->nelem; k++) {
         int64_t coords[FY_MAX_RANK], at[3] = { 0 };
         ts_unravel(k, launch->dst[0].rank, launch->dst[0].dims, coords);
@@ -193,7 +201,8 @@ static fy_status_t hypot_kernel(const fy_launch_t *launch, void *stream)
             at[2] += coords[axis] * launch->dst[0].strides[axis];
         }
         float a = ((float *)launch->src[0].data)[at[0]], b = ((float *)launch->src[1].data)[at[1]];
-        ((float *)launch->dst[0].data)[at[2]] = (float)attrs->scale * *(float *)launch->user * hypotf(a, b);
+        ((float *)launch->dst[0].data)[at[2]] = (float)attrs->scale * *(float *)launch->user *
+                                                hypotf(a, b);
     }
     return FY_STATUS_OK;
 }
@@ -204,7 +213,9 @@ static void registered_ops_run(ts_ctx_t *ctx)
     static fy_op_t op = FY_OP_NONE;
     const fy_attr_field_t field = { "scale", FY_ATTR_F64, 0, 1 };
     const fy_op_kernel_t kernel = { "host", hypot_kernel, NULL };
-    fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .user = &factor };
+    fy_op_def_t def = {
+        .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .user = &factor
+    };
     def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
                                .name = "test_hypot",
                                .summary = "scale * |(a, b)|",
@@ -232,14 +243,15 @@ static void registered_ops_run(ts_ctx_t *ctx)
     def.info.fields = &outside;
     ts_fails(fy_op_register(&def, &again), INVALID_ARGUMENT);
 
-    fy_tensor_t *a = ts_f32(ctx->device, FY_DIMS(2, 2), (float[]){ 3, 6, 5, 8 }), *b = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 4, 8 }),
-                *turned;
+    fy_tensor_t *a = ts_f32(ctx->device, FY_DIMS(2, 2), (float[]){ 3, 6, 5, 8 }),
+                *b = ts_f32(ctx->device, FY_DIMS(2), (float[]){ 4, 8 }), *turned;
     ts_ok(fy_transpose(a, NULL, &turned)); /* 3 5 / 6 8 against 4 8 */
     fy_tensor_t *pair[2] = { turned, b };
     float want[4] = { 10, 2 * hypotf(5, 8), 2 * hypotf(6, 4), 2 * hypotf(8, 8) };
     ts_expect_f32(call("test_hypot", 2, pair, NULL), want, 4);
     want[0] = 15;
-    for (int i = 1; i < 4; i++) want[i] = 1.5f * 2 * (float[]){ 0, hypotf(5, 8), hypotf(6, 4), hypotf(8, 8) }[i];
+    for (int i = 1; i < 4; i++)
+        want[i] = 1.5f * 2 * (float[]){ 0, hypotf(5, 8), hypotf(6, 4), hypotf(8, 8) }[i];
     fy_tensor_t *scaled = call("test_hypot", 2, pair, &(hypot_attrs_t){ 1.5 });
     float got[4];
     ts_read(scaled, got, sizeof got);
@@ -247,8 +259,12 @@ static void registered_ops_run(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(typed_calls_are_generic_calls), TS_TEST(making_tensors),     TS_TEST(bad_axes), TS_TEST(very_many_sources),
-    TS_TEST(chains_keep_their_order),       TS_TEST(registered_ops_run),
+    TS_TEST(typed_calls_are_generic_calls),
+    TS_TEST(making_tensors),
+    TS_TEST(bad_axes),
+    TS_TEST(very_many_sources),
+    TS_TEST(chains_keep_their_order),
+    TS_TEST(registered_ops_run),
 };
 static const ts_exclusion_t k_exclusions[] = {
     { "cuda", "registered_ops_run", "the op has a host kernel only, which serves host and sim" },

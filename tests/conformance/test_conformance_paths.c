@@ -1,6 +1,7 @@
-/* The ways a transfer can go besides one tensor up or down: many at once, into host memory. Values in every layout, figures by
- * path, refusals that leave everything as it was. Files and
- * memory that is page-locked where it lies: test_conformance_files.c. Not here: how long they take (tests/unit/transfer/test_coalesce.c). */
+/* The ways a transfer can go besides one tensor up or down: many at once, into host memory. Values
+ * in every layout, figures by path, refusals that leave everything as it was. Files and memory that
+ * is page-locked where it lies: test_conformance_files.c. Not here: how long they take
+ * (tests/unit/transfer/test_coalesce.c). */
 #include "tests/support/harness.h"
 #include "tests/support/noise.h"
 #include "tests/support/operand.h"
@@ -30,12 +31,20 @@ static void many_up(ts_ctx_t *ctx)
     assert_int_equal(after.requests, before.requests);
     assert_int_equal(after.syncs, before.syncs);
     if (ctx->is_host) {
-        assert_int_equal(after.upload.by_path[FY_PATH_HOST] - before.upload.by_path[FY_PATH_HOST], MANY);
+        assert_int_equal(after.upload.by_path[FY_PATH_HOST] - before.upload.by_path[FY_PATH_HOST],
+                         MANY);
     } else {
-        assert_int_equal(after.upload.by_path[FY_PATH_COALESCED] - before.upload.by_path[FY_PATH_COALESCED], MANY - nlarge - nempty);
-        assert_int_equal(after.upload.by_path[FY_PATH_STAGED] - before.upload.by_path[FY_PATH_STAGED], nlarge + nempty);
-        assert_true(after.upload.copies - before.upload.copies <= 3); /* a slot's worth, and the large one */
-        assert_true(after.upload.wire_nbytes - before.upload.wire_nbytes >= total + (MANY - nempty - nlarge) * 24); /* the table crossed */
+        assert_int_equal(after.upload.by_path[FY_PATH_COALESCED] -
+                             before.upload.by_path[FY_PATH_COALESCED],
+                         MANY - nlarge - nempty);
+        assert_int_equal(after.upload.by_path[FY_PATH_STAGED] -
+                             before.upload.by_path[FY_PATH_STAGED],
+                         nlarge + nempty);
+        /* a slot's worth, and the large one */
+        assert_true(after.upload.copies - before.upload.copies <= 3);
+        /* the table crossed */
+        assert_true(after.upload.wire_nbytes - before.upload.wire_nbytes >=
+                    total + (MANY - nempty - nlarge) * 24);
         assert_true(after.upload.wire_nbytes - before.upload.wire_nbytes <= total + MANY * 40);
     }
     for (int i = 0; i < MANY; i++) {
@@ -46,7 +55,8 @@ static void many_up(ts_ctx_t *ctx)
     }
 }
 
-/* Dense, strided, converted, into the middle of something: all in one call, and each ends where it should. */
+/* Dense, strided, converted, into the middle of something: all in one call, and each ends where it
+ * should. */
 static void many_into_every_layout(ts_ctx_t *ctx)
 {
     enum { N = TS_LAYOUT_COUNT * TS_LAYOUT_COUNT };
@@ -73,7 +83,8 @@ static void many_into_every_layout(ts_ctx_t *ctx)
     fy_ticket_t ticket;
     ts_ok(fy_tensor_upload_many_into(n, dst, src, NULL, &ticket));
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
-    for (size_t i = 0; i < n; i++) assert_int_equal(fy_ticket_poll(fy_tensor_ticket(dst[i])), FY_POLL_DONE);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(fy_ticket_poll(fy_tensor_ticket(dst[i])), FY_POLL_DONE);
     fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal(after.upload.count - before.upload.count, n);
     assert_int_equal(after.upload.nbytes - before.upload.nbytes, n * 240);
@@ -92,7 +103,9 @@ static void many_into_every_layout(ts_ctx_t *ctx)
 static void many_converted(ts_ctx_t *ctx)
 {
     const float values[4] = { 1, -2.5f, 0.5f, 3 };
-    fy_tensor_t *src[3] = { ts_host_f32(FY_DIMS(4), values), ts_host_f32(FY_DIMS(4), values), ts_host_f32(FY_DIMS(4), values) }, *dst[3];
+    fy_tensor_t *src[3] = { ts_host_f32(FY_DIMS(4), values), ts_host_f32(FY_DIMS(4), values),
+                            ts_host_f32(FY_DIMS(4), values) },
+                *dst[3];
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
     options.dtype = FY_DTYPE_F16;
     ts_ok(fy_tensor_upload_many(3, src, ctx->device, &options, dst));
@@ -103,7 +116,10 @@ static void many_converted(ts_ctx_t *ctx)
         for (int k = 0; k < 4; k++) assert_true(got.f[k] == (double)values[k]);
         ts_array_free(&got);
     }
-    ts_fails(fy_tensor_upload_many_into(3, dst, src, &(fy_transfer_options_t){ sizeof options, FY_HOST_COPY, FY_DTYPE_F64, 0, NULL }, NULL),
+    ts_fails(fy_tensor_upload_many_into(
+                 3, dst, src,
+                 &(fy_transfer_options_t){ sizeof options, FY_HOST_COPY, FY_DTYPE_F64, 0, NULL },
+                 NULL),
              INVALID_ARGUMENT);
 }
 
@@ -111,9 +127,10 @@ static void many_refused(ts_ctx_t *ctx)
 {
     const float values[4] = { 1, 2, 3, 4 };
     fy_tensor_t *good = ts_host_f32(FY_DIMS(4), values), *shorter = ts_host_f32(FY_DIMS(3), values),
-                *there = ts_f32(ctx->device, FY_DIMS(4), values), *gone = ts_host_f32(FY_DIMS(1), values),
-                *other = ts_f32(ctx->device, FY_DIMS(4), values), *src[3] = { good, good, NULL }, *dst[3] = { there, other, NULL },
-                *out[3] = { good, good, good };
+                *there = ts_f32(ctx->device, FY_DIMS(4), values),
+                *gone = ts_host_f32(FY_DIMS(1), values),
+                *other = ts_f32(ctx->device, FY_DIMS(4), values), *src[3] = { good, good, NULL },
+                *dst[3] = { there, other, NULL }, *out[3] = { good, good, good };
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     borrow.contract = FY_HOST_BORROW;
     fy_tensor_destroy(gone);
@@ -127,7 +144,8 @@ static void many_refused(ts_ctx_t *ctx)
     ts_fails(fy_tensor_upload_many(2, NULL, ctx->device, NULL, out), INVALID_ARGUMENT);
     ts_fails(fy_tensor_upload_many(2, src, ctx->device, NULL, NULL), INVALID_ARGUMENT);
     ts_fails(fy_tensor_upload_many_into(3, dst, src, NULL, NULL), INVALID_ARGUMENT);
-    ts_fails(fy_tensor_upload_many_into(2, dst, src, &borrow, NULL), INVALID_ARGUMENT); /* no ticket */
+    /* no ticket */
+    ts_fails(fy_tensor_upload_many_into(2, dst, src, &borrow, NULL), INVALID_ARGUMENT);
     src[1] = shorter;
     ts_fails(fy_tensor_upload_many_into(2, dst, src, NULL, NULL), SHAPE_MISMATCH);
     ts_text_has("[1]");
@@ -144,7 +162,8 @@ static void many_refused(ts_ctx_t *ctx)
         src[1] = there;
         ts_fails(fy_tensor_upload_many(2, src, ctx->device, NULL, out), DEVICE_MISMATCH);
         src[1] = good;
-        ts_fails(fy_tensor_upload_many_into(2, dst, src, &borrow, &ticket), INVALID_ARGUMENT); /* not pinned */
+        /* not pinned */
+        ts_fails(fy_tensor_upload_many_into(2, dst, src, &borrow, &ticket), INVALID_ARGUMENT);
     }
     fy_scope_t scope = fy_scope_begin("guarded");
     fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
@@ -159,7 +178,8 @@ static void many_refused(ts_ctx_t *ctx)
     ts_ok(fy_tensor_upload_many_into(0, NULL, NULL, NULL, NULL));
 }
 
-/* Small ones of a borrowing call are packed as well: the sources are free at once or at the ticket, never later. */
+/* Small ones of a borrowing call are packed as well: the sources are free at once or at the ticket,
+ * never later. */
 static void many_borrowed(ts_ctx_t *ctx)
 {
     enum { N = 20 };
@@ -171,7 +191,8 @@ static void many_borrowed(ts_ctx_t *ctx)
         void *data;
         ts_ok(fy_tensor_create_pinned(ctx->device, FY_DTYPE_U8, 1, &n, &src[i]));
         ts_ok(fy_tensor_map(src[i], FY_ACCESS_WRITE, &data));
-        for (int64_t k = 0; k < n; k++) ((unsigned char *)data)[k] = ts_noise((uint64_t)(i * 31 + k));
+        for (int64_t k = 0; k < n; k++)
+            ((unsigned char *)data)[k] = ts_noise((uint64_t)(i * 31 + k));
         ts_ok(fy_empty(ctx->device, FY_DTYPE_U8, 1, &n, &dst[i]));
     }
     fy_ticket_t ticket;
@@ -233,10 +254,13 @@ static void down_into_either_memory(ts_ctx_t *ctx)
             fy_ledger_totals_t before = ts_ledger(NULL);
             ts_ok(fy_tensor_download_into(dst, device, NULL));
             fy_ledger_totals_t after = ts_ledger(NULL);
-            const fy_path_t path = ctx->is_host ? FY_PATH_HOST : pinned && lengths[i] ? FY_PATH_DIRECT : FY_PATH_STAGED;
+            const fy_path_t path = ctx->is_host           ? FY_PATH_HOST
+                                   : pinned && lengths[i] ? FY_PATH_DIRECT
+                                                          : FY_PATH_STAGED;
             assert_int_equal(after.download.by_path[path] - before.download.by_path[path], 1);
             assert_int_equal(after.download.wire_nbytes - before.download.wire_nbytes, lengths[i]);
-            if (pinned && lengths[i]) assert_int_equal(after.download.copies - before.download.copies, 1);
+            if (pinned && lengths[i])
+                assert_int_equal(after.download.copies - before.download.copies, 1);
             ts_expect_noise(dst, i);
             fy_tensor_destroy(src);
             fy_tensor_destroy(device);
@@ -248,7 +272,8 @@ static void down_into_either_memory(ts_ctx_t *ctx)
 static void down_into_refused(ts_ctx_t *ctx)
 {
     const float values[4] = { 1, 2, 3, 4 };
-    fy_tensor_t *src = ts_f32(ctx->device, FY_DIMS(4), values), *dst = ts_host_f32(FY_DIMS(4), (float[4]){ 9, 9, 9, 9 }),
+    fy_tensor_t *src = ts_f32(ctx->device, FY_DIMS(4), values),
+                *dst = ts_host_f32(FY_DIMS(4), (float[4]){ 9, 9, 9, 9 }),
                 *shorter = ts_host_f32(FY_DIMS(3), values), *wide, *repeated;
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
     ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_F64, FY_DIMS(4), &wide));
@@ -306,14 +331,16 @@ static void down_into_borrowed_memory(ts_ctx_t *ctx)
 static void down_into_finds_the_fault(ts_ctx_t *ctx)
 {
     int64_t values[2] = { 1, 99 };
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows, *dst = ts_host_f32(FY_DIMS(2), (float[2]){ 9, 9 });
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows,
+                *dst = ts_host_f32(FY_DIMS(2), (float[2]){ 9, 9 });
     void *data;
     ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(2), values, NULL, NULL, &host));
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));
     ts_ok(fy_gather(table, indices, &rows));
     ts_fails(fy_tensor_download_into(dst, rows, NULL), BAD_VALUE);
     if (!ctx->is_host) ts_fails(fy_tensor_map(dst, FY_ACCESS_READ, &data), BAD_VALUE);
-    ts_ok(fy_tensor_download_into(dst, ts_f32(ctx->device, FY_DIMS(2), (float[2]){ 5, 6 }), NULL)); /* all of it is new: good again */
+    /* all of it is new: good again */
+    ts_ok(fy_tensor_download_into(dst, ts_f32(ctx->device, FY_DIMS(2), (float[2]){ 5, 6 }), NULL));
     ts_expect_f32(dst, (float[2]){ 5, 6 }, 2);
 }
 
@@ -341,13 +368,18 @@ static void many_down(ts_ctx_t *ctx)
     assert_int_equal(after.syncs, before.syncs);
     assert_int_equal(after.requests, before.requests);
     if (!ctx->is_host) {
-        assert_int_equal(after.download.by_path[FY_PATH_COALESCED] - before.download.by_path[FY_PATH_COALESCED], MANY - nalone);
+        assert_int_equal(after.download.by_path[FY_PATH_COALESCED] -
+                             before.download.by_path[FY_PATH_COALESCED],
+                         MANY - nalone);
         assert_true(after.download.copies - before.download.copies <= 3);
         assert_true(after.download.wire_nbytes - before.download.wire_nbytes <= total + MANY * 16);
-        assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, (MANY - nalone) * 24); /* the tables */
+        /* the tables */
+        assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes,
+                         (MANY - nalone) * 24);
     }
-    for (int i = 0; i < MANY; i++) ts_ok(fy_fill(src[i], 1)); /* later: the downloads have the old bytes */
-    fy_download_destroy(downloads[100]);                      /* one of them is not wanted */
+    /* later: the downloads have the old bytes */
+    for (int i = 0; i < MANY; i++) ts_ok(fy_fill(src[i], 1));
+    fy_download_destroy(downloads[100]); /* one of them is not wanted */
     for (int i = MANY - 1; i >= 0; i--) {
         if (i == 100) continue;
         ts_ok(fy_download_wait(downloads[i], FY_FOREVER, &host));
@@ -397,7 +429,8 @@ static void many_down_mixed(ts_ctx_t *ctx)
 
 static void many_down_refused(ts_ctx_t *ctx)
 {
-    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }), *src[3] = { x, x, NULL };
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }),
+                *src[3] = { x, x, NULL };
     fy_download_t *out[3] = { (fy_download_t *)&src, (fy_download_t *)&src, (fy_download_t *)&src };
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     fy_ledger_totals_t before = ts_ledger(NULL);
@@ -421,7 +454,8 @@ static void many_down_refused(ts_ctx_t *ctx)
 static void many_down_one_bad(ts_ctx_t *ctx)
 {
     int64_t values[2] = { 1, 99 };
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *src[3] = { table, NULL, table };
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices,
+                *src[3] = { table, NULL, table };
     fy_download_t *downloads[3];
     ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I64, FY_DIMS(2), values, NULL, NULL, &host));
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &indices));

@@ -1,5 +1,5 @@
-/* From device to device: bytes in every layout, order on both sides, figures, refusals. The peer is device number 1 of the same backend,
- * opened with the same options. */
+/* From device to device: bytes in every layout, order on both sides, figures, refusals. The peer is
+ * device number 1 of the same backend, opened with the same options. */
 #include "tests/support/harness.h"
 #include "tests/support/noise.h"
 #include "tests/support/operand.h"
@@ -12,7 +12,8 @@ static fy_device_t *open_peer(const ts_ctx_t *ctx)
     char spec[128];
     const char *name = ts_spec_name(ctx->spec);
     if (ctx->is_host) skip();
-    snprintf(spec, sizeof spec, "%.*s:1%s", (int)strcspn(name, ":"), name, ctx->spec + strlen(name));
+    snprintf(spec, sizeof spec, "%.*s:1%s", (int)strcspn(name, ":"), name,
+             ctx->spec + strlen(name));
     const fy_status_t status = fy_device_open(spec, &peer);
     if (status == FY_STATUS_UNAVAILABLE) {
         print_message("           %s: %s\n", spec, fy_error_get()->text);
@@ -37,7 +38,8 @@ static void there_and_back(ts_ctx_t *ctx)
         ts_ok(fy_tensor_upload(host, ctx->device, NULL, &here));
         fy_ledger_totals_t before = ts_ledger(NULL);
         ts_ok(fy_tensor_send(here, peer, NULL, &there));
-        ts_ok(fy_tensor_send(there, ctx->device, NULL, &back)); /* behind the first, on the devices */
+        /* behind the first, on the devices */
+        ts_ok(fy_tensor_send(there, ctx->device, NULL, &back));
         fy_ledger_totals_t after = ts_ledger(NULL);
         assert_int_equal(after.peer.count - before.peer.count, 2);
         assert_int_equal(after.peer.nbytes - before.peer.nbytes, 2 * lengths[i]);
@@ -132,8 +134,8 @@ static void ordered_on_both_sides(ts_ctx_t *ctx)
 
 static void refused(ts_ctx_t *ctx)
 {
-    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }), *host = ts_host_f32(FY_DIMS(4), (float[4]){ 0 }), *out = x,
-                *shorter;
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), (float[4]){ 1, 2, 3, 4 }),
+                *host = ts_host_f32(FY_DIMS(4), (float[4]){ 0 }), *out = x, *shorter;
     fy_device_t *none;
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));

@@ -1,5 +1,6 @@
-/* Prefetch: batches come in order, whole, and without anybody waiting for the device; failures reach who asks for the batch; guards and figures
- * are those of the scope that asked; it can be given up at any time. Each with a thread and without. */
+/* Prefetch: batches come in order, whole, and without anybody waiting for the device; failures
+ * reach who asks for the batch; guards and figures are those of the scope that asked; it can be
+ * given up at any time. Each with a thread and without. */
 #include <math.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,14 +8,18 @@
 #include "tests/support/harness.h"
 
 enum { ROWS = 6, COLUMNS = 5 };
-static const fy_batch_spec_t specs[2] = { { FY_DTYPE_F32, 2, { ROWS, COLUMNS } }, { FY_DTYPE_I32, 1, { ROWS } } };
+static const fy_batch_spec_t specs[2] = { { FY_DTYPE_F32, 2, { ROWS, COLUMNS } },
+                                          { FY_DTYPE_I32, 1, { ROWS } } };
 
-/* What fill does (static in each test: its thread may outlive one that fails): `nbatches` batches, the last with `last_rows` rows; element = batch, label = row. */
+/* What fill does (static in each test: its thread may outlive one that fails): `nbatches` batches,
+ * the last with `last_rows` rows; element = batch, label = row. */
 typedef struct source {
-    uint64_t nbatches, fails_at, silent_at; /* batches that fail, with a record and without; 0: none */
-    int64_t last_rows, bad_rows;            /* bad_rows: what is said of the batch fails_at instead of failing */
-    fy_tensor_t *uses;                      /* a tensor of the scope, looked at in each call */
-    fy_prefetch_t **asks;                   /* asks for a batch in the middle of filling one */
+    /* batches that fail, with a record and without; 0: none */
+    uint64_t nbatches, fails_at, silent_at;
+    /* bad_rows: what is said of the batch fails_at instead of failing */
+    int64_t last_rows, bad_rows;
+    fy_tensor_t *uses;    /* a tensor of the scope, looked at in each call */
+    fy_prefetch_t **asks; /* asks for a batch in the middle of filling one */
     _Atomic int ncalls;
     uint64_t expected; /* next index */
     int out_of_order;
@@ -27,21 +32,26 @@ static fy_status_t fill(void *user, fy_batch_t *batch)
     int32_t *labels;
     fy_tensor_t *left_behind;
     source->ncalls++;
-    source->out_of_order |= batch->index != source->expected++ || batch->count != 2 || batch->rows != ROWS || batch->is_end;
+    source->out_of_order |= batch->index != source->expected++ || batch->count != 2 ||
+                            batch->rows != ROWS || batch->is_end;
     if (batch->index == source->nbatches) {
         batch->is_end = 1;
         return FY_STATUS_OK;
     }
     if (source->fails_at && batch->index == source->fails_at && !source->bad_rows)
-        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "no batch %d today", (int)batch->index);
+        return fy_error_set(FY_STATUS_IO, __FILE__, __LINE__, "no batch %d today",
+                            (int)batch->index);
     if (source->silent_at && batch->index == source->silent_at) return FY_STATUS_CORRUPT_DATA;
-    if (source->uses && ts_info(source->uses).device == NULL) source->out_of_order = 1; /* its scope ended before fill did */
+    /* its scope ended before fill did */
+    if (source->uses && ts_info(source->uses).device == NULL) source->out_of_order = 1;
     if (source->asks) {
         fy_tensor_t *tensors[2];
         int64_t rows;
-        source->out_of_order |= fy_prefetch_next(*source->asks, tensors, &rows) != FY_STATUS_INVALID_ARGUMENT;
+        source->out_of_order |= fy_prefetch_next(*source->asks, tensors, &rows) !=
+                                FY_STATUS_INVALID_ARGUMENT;
     }
-    FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(100), 0, &left_behind)); /* is the prefetch's scope's */
+    /* is the prefetch's scope's */
+    FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(100), 0, &left_behind));
     FY_TRY(fy_tensor_map(batch->host[0], FY_ACCESS_WRITE, (void **)&values));
     FY_TRY(fy_tensor_map(batch->host[1], FY_ACCESS_WRITE, (void **)&labels));
     for (int i = 0; i < ROWS * COLUMNS; i++) values[i] = (float)batch->index;
@@ -121,10 +131,12 @@ static void far_ahead_of_the_device(ts_ctx_t *ctx)
         int64_t rows;
         for (int i = 0; i < N; i++) {
             ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
-            for (int k = 0; k < 3; k++) ts_ok(fy_axpy(tensors[0], 1, tensors[0])); /* the batch is the caller's to write, too: x8 */
+            /* the batch is the caller's to write, too: x8 */
+            for (int k = 0; k < 3; k++) ts_ok(fy_axpy(tensors[0], 1, tensors[0]));
             ts_ok(fy_sum(tensors[0], FY_ALL_AXES, 0, &sums[i]));
         }
-        for (int i = 0; i < N; i++) ts_expect_f32(sums[i], &(float){ (float)(8 * i * ROWS * COLUMNS) }, 1);
+        for (int i = 0; i < N; i++)
+            ts_expect_f32(sums[i], &(float){ (float)(8 * i * ROWS * COLUMNS) }, 1);
         fy_prefetch_destroy(prefetch);
     }
 }
@@ -148,7 +160,8 @@ static void a_steady_loop(ts_ctx_t *ctx)
         ts_ok(fy_memory_query(ctx->device, NULL, &second));
         assert_int_equal(after.device_allocs, before.device_allocs);
         assert_int_equal(after.syncs, before.syncs);
-        assert_true(after.upload.count - before.upload.count >= 2 * (40 - 4) && after.upload.count - before.upload.count <= 2 * 40);
+        assert_true(after.upload.count - before.upload.count >= 2 * (40 - 4) &&
+                    after.upload.count - before.upload.count <= 2 * 40);
         if (!ctx->is_host) {
             assert_int_equal(second.live, first.live);
             assert_int_equal(second.reserved, first.reserved);
@@ -212,7 +225,8 @@ static void guards_are_inherited(ts_ctx_t *ctx)
         ts_text_has("test/load");
         fy_scope_end(scope, 0, NULL);
         const char *path = "test/load/prefetch";
-        assert_true(ts_ledger(path).upload.count >= 6 * (uint64_t)(threads + 1)); /* its figures stand there, on whichever thread */
+        /* its figures stand there, on whichever thread */
+        assert_true(ts_ledger(path).upload.count >= 6 * (uint64_t)(threads + 1));
     }
     /* with a thread the loop itself may be light */
     static source_t source;
@@ -231,7 +245,8 @@ static void guards_are_inherited(ts_ctx_t *ctx)
     ts_ok(fy_budget_set(NULL));
 }
 
-/* At any moment, also while fill runs; with the scope, before what else is in it; or later, if kept. */
+/* At any moment, also while fill runs; with the scope, before what else is in it; or later, if
+ * kept. */
 static void given_up(ts_ctx_t *ctx)
 {
     fy_tensor_t *tensors[2];
@@ -242,7 +257,8 @@ static void given_up(ts_ctx_t *ctx)
             source = (source_t){ .nbatches = 50 };
             fy_scope_t scope = fy_scope_begin("loop");
             fy_tensor_t *made = ts_iota(ctx->device, FY_DIMS(3), 0);
-            if (i % 4 != 1) source.uses = made; /* one that is kept outlives the scope, and what is in it */
+            /* one that is kept outlives the scope, and what is in it */
+            if (i % 4 != 1) source.uses = made;
             fy_prefetch_t *prefetch = make(ctx, &source, 1 + i % 3, threads);
             for (int k = 0; k < i % 5; k++) ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
             if (i % 4 == 0) fy_prefetch_destroy(prefetch);
@@ -272,28 +288,40 @@ static void inside_of_fill(ts_ctx_t *ctx)
 static void options(ts_ctx_t *ctx)
 {
     fy_prefetch_t *prefetch = (fy_prefetch_t *)&ctx;
-    fy_prefetch_options_t unset = { 0 }, deep = FY_PREFETCH_OPTIONS_INIT, many = FY_PREFETCH_OPTIONS_INIT;
+    fy_prefetch_options_t unset = { 0 }, deep = FY_PREFETCH_OPTIONS_INIT,
+                          many = FY_PREFETCH_OPTIONS_INIT;
     static source_t source;
     source = (source_t){ .nbatches = 1 };
-    fy_batch_spec_t uneven[2] = { specs[0], specs[1] }, scalar = { FY_DTYPE_F32, 0, { 0 } }, empty = { FY_DTYPE_F32, 1, { 0 } };
+    fy_batch_spec_t uneven[2] = { specs[0], specs[1] }, scalar = { FY_DTYPE_F32, 0, { 0 } },
+                    empty = { FY_DTYPE_F32, 1, { 0 } };
     fy_tensor_t *tensors[2];
     int64_t rows;
     uneven[1].dims[0] = ROWS + 1;
     many.threads = 2;
     ts_fails(fy_prefetch_create(NULL, 2, specs, fill, &source, NULL, &prefetch), INVALID_ARGUMENT);
     assert_null(prefetch);
-    ts_fails(fy_prefetch_create(ctx->device, 0, specs, fill, &source, NULL, &prefetch), INVALID_ARGUMENT);
-    ts_fails(fy_prefetch_create(ctx->device, 2, NULL, fill, &source, NULL, &prefetch), INVALID_ARGUMENT);
-    ts_fails(fy_prefetch_create(ctx->device, 2, specs, NULL, &source, NULL, &prefetch), INVALID_ARGUMENT);
-    ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, NULL, NULL), INVALID_ARGUMENT);
-    ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, &unset, &prefetch), INVALID_ARGUMENT);
-    ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, &many, &prefetch), INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 0, specs, fill, &source, NULL, &prefetch),
+             INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 2, NULL, fill, &source, NULL, &prefetch),
+             INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 2, specs, NULL, &source, NULL, &prefetch),
+             INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, NULL, NULL),
+             INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, &unset, &prefetch),
+             INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, &many, &prefetch),
+             INVALID_ARGUMENT);
     for (deep.depth = 0; deep.depth <= 65; deep.depth += 65)
-        ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, &deep, &prefetch), INVALID_ARGUMENT);
+        ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, &deep, &prefetch),
+                 INVALID_ARGUMENT);
     ts_text_has("1 to 64");
-    ts_fails(fy_prefetch_create(ctx->device, 2, uneven, fill, &source, NULL, &prefetch), INVALID_ARGUMENT);
-    ts_fails(fy_prefetch_create(ctx->device, 1, &scalar, fill, &source, NULL, &prefetch), INVALID_ARGUMENT);
-    ts_fails(fy_prefetch_create(ctx->device, 1, &empty, fill, &source, NULL, &prefetch), INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 2, uneven, fill, &source, NULL, &prefetch),
+             INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 1, &scalar, fill, &source, NULL, &prefetch),
+             INVALID_ARGUMENT);
+    ts_fails(fy_prefetch_create(ctx->device, 1, &empty, fill, &source, NULL, &prefetch),
+             INVALID_ARGUMENT);
     ts_fails(fy_prefetch_next(NULL, tensors, &rows), INVALID_ARGUMENT);
     prefetch = make(ctx, &source, 1, 1);
     ts_fails(fy_prefetch_next(prefetch, NULL, &rows), INVALID_ARGUMENT);
@@ -309,7 +337,8 @@ static void no_room(ts_ctx_t *ctx)
     static source_t source;
     source = (source_t){ .nbatches = 1 };
     const uint64_t live = ts_live(ctx->device);
-    const fy_status_t status = fy_prefetch_create(ctx->device, 1, &large, fill, &source, NULL, &prefetch);
+    const fy_status_t status =
+        fy_prefetch_create(ctx->device, 1, &large, fill, &source, NULL, &prefetch);
     assert_true(status == FY_STATUS_OUT_OF_MEMORY || status == FY_STATUS_PINNED_LIMIT);
     assert_null(prefetch);
     assert_int_equal(ts_live(ctx->device), live);
@@ -354,7 +383,8 @@ static void not_in_a_graph(ts_ctx_t *ctx)
         expect_batch(prefetch, 0, ROWS);
         ts_ok(fy_graph_begin(ctx->device));
         ts_fails(fy_prefetch_next(prefetch, tensors, &rows), UNSUPPORTED);
-        ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, NULL, &inner), UNSUPPORTED);
+        ts_fails(fy_prefetch_create(ctx->device, 2, specs, fill, &source, NULL, &inner),
+                 UNSUPPORTED);
         ts_fails(fy_graph_end(&graph), UNSUPPORTED);
         expect_batch(prefetch, 1, ROWS);
         fy_prefetch_destroy(prefetch);
@@ -387,7 +417,8 @@ static void lost_device(ts_ctx_t *ctx)
         }
 }
 
-/* A copy that fails on the device spoils its batch and no other, also not the next one in the same room, whole or not. */
+/* A copy that fails on the device spoils its batch and no other, also not the next one in the same
+ * room, whole or not. */
 static void a_copy_that_fails(ts_ctx_t *ctx)
 {
     static source_t source;
@@ -397,7 +428,8 @@ static void a_copy_that_fails(ts_ctx_t *ctx)
         fy_tensor_t *tensors[2], *sums[5];
         fy_download_t *download;
         int64_t rows;
-        ts_ok(fy_device_open("sim:9?faults=copy@5+copy@6", &other.device)); /* both tensors of batch 2, which lies where batch 4 will */
+        /* both tensors of batch 2, which lies where batch 4 will */
+        ts_ok(fy_device_open("sim:9?faults=copy@5+copy@6", &other.device));
         fy_prefetch_t *prefetch = make(&other, &source, 1, threads);
         for (int i = 0; i < 5; i++) {
             ts_ok(fy_prefetch_next(prefetch, tensors, &rows));
@@ -418,11 +450,13 @@ static void a_copy_that_fails(ts_ctx_t *ctx)
     }
 }
 
-/* Each block that it asks for fails once: nothing is made, nothing is left, and the next one works. */
+/* Each block that it asks for fails once: nothing is made, nothing is left, and the next one
+ * works. */
 static void no_memory_at_any_point(ts_ctx_t *ctx)
 {
     static source_t source;
-    static const fy_batch_spec_t large = { FY_DTYPE_F32, 2, { 64, 1 << 18 } }; /* 64 MiB: each room is a segment of its own */
+    /* 64 MiB: each room is a segment of its own */
+    static const fy_batch_spec_t large = { FY_DTYPE_F32, 2, { 64, 1 << 18 } };
     fy_status_t status = FY_STATUS_INTERNAL;
     int nfailed = 0;
     for (int n = 1; n < 40 && status != FY_STATUS_OK; n++) {
@@ -432,7 +466,8 @@ static void no_memory_at_any_point(ts_ctx_t *ctx)
         source = (source_t){ .nbatches = 3 };
         snprintf(spec, sizeof spec, "sim:9?faults=alloc@%d*", n);
         ts_ok(fy_device_open(spec, &other.device));
-        status = fy_prefetch_create(other.device, 1, &large, fill, &source, &(fy_prefetch_options_t){ sizeof(fy_prefetch_options_t), 2, 0 },
+        status = fy_prefetch_create(other.device, 1, &large, fill, &source,
+                                    &(fy_prefetch_options_t){ sizeof(fy_prefetch_options_t), 2, 0 },
                                     &prefetch);
         if (status != FY_STATUS_OK) {
             nfailed++;
@@ -464,7 +499,8 @@ static fy_status_t fill_large(void *user, fy_batch_t *batch)
     return FY_STATUS_OK;
 }
 
-/* A step that loads its batch takes as long as one that has it, once computing takes longer than loading. */
+/* A step that loads its batch takes as long as one that has it, once computing takes longer than
+ * loading. */
 static void loading_hides_behind_computing(ts_ctx_t *ctx)
 {
     enum { N = 1024, STEPS = 50 };

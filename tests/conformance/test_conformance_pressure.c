@@ -1,5 +1,6 @@
-/* Pressure functions, fy_memory_reserve, growth=off and segment= through the public API, on every device that can be given a limit: what a
- * function may do while it runs, that it is a guest on its thread (recording, guards, scopes, error record), and that taking it away waits.
+/* Pressure functions, fy_memory_reserve, growth=off and segment= through the public API, on every
+ * device that can be given a limit: what a function may do while it runs, that it is a guest on its
+ * thread (recording, guards, scopes, error record), and that taking it away waits.
  * Not here: which rung is tried when (tests/unit/alloc/test_pool_pressure.c). */
 #include <pthread.h>
 #include <sched.h>
@@ -39,7 +40,10 @@ static int give_one(void *user, fy_device_t *device, uint64_t nbytes)
 }
 
 /* NULL for the host, which takes no options. */
-static fy_device_t *limited(ts_ctx_t *ctx, const char *options) { return ctx->is_host ? NULL : ts_open_with(ctx, options); }
+static fy_device_t *limited(ts_ctx_t *ctx, const char *options)
+{
+    return ctx->is_host ? NULL : ts_open_with(ctx, options);
+}
 
 static fy_tensor_t *bytes(fy_device_t *device, int64_t n)
 {
@@ -104,7 +108,8 @@ static int busy_body(void *user, fy_device_t *device, uint64_t nbytes)
     pressure->calls++;
     pressure->inner = fy_zeros(device, FY_DTYPE_U8, FY_DIMS((int64_t)nbytes), &x);
     assert_null(x);
-    assert_int_equal(pressure->calls, 1 + pressure->inner_calls); /* not answered by pressure again */
+    /* not answered by pressure again */
+    assert_int_equal(pressure->calls, 1 + pressure->inner_calls);
     ts_fails(fy_memory_off_pressure(device, pressure->id), BUSY);
     (void)fy_scope_begin("left open");
     if (!pressure->held[0]) return 0;
@@ -136,10 +141,13 @@ static void a_function_is_a_guest(ts_ctx_t *ctx)
     (void)bytes(device, 2 * MIB);
     assert_int_equal(pressure.calls, 1);
     assert_int_equal(pressure.inner, FY_STATUS_OUT_OF_MEMORY);
-    assert_int_equal(strncmp(before, fy_error_get()->text, strlen(before)), 0); /* the record is the thread's, not the guest's */
-    assert_int_equal(ts_ledger("test/guest/pressure").download.nbytes - ledger.download.nbytes, 2 * MIB);
+    /* the record is the thread's, not the guest's */
+    assert_int_equal(strncmp(before, fy_error_get()->text, strlen(before)), 0);
+    assert_int_equal(ts_ledger("test/guest/pressure").download.nbytes - ledger.download.nbytes,
+                     2 * MIB);
     fy_tensor_t *z;
-    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(4), &z)); /* in "test", not in what the guest left open */
+    /* in "test", not in what the guest left open */
+    ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(4), &z));
     fy_scope_t inner = fy_scope_begin("inner");
     fy_scope_end(inner, 0, NULL);
     ts_ok(fy_tensor_map(pressure.held[1], FY_ACCESS_READ, &data));
@@ -195,7 +203,8 @@ static int works_now(void *user, fy_device_t *device, uint64_t nbytes)
     pressure_t *pressure = user;
     ts_ok(fy_axpy(pressure->held[1], 1, pressure->held[2]));
     fy_tensor_t *small = pressure->held[3];
-    if (pressure->calls == 0) ts_ok(fy_device_wait(device, FY_FOREVER)); /* refused while recording; the guest does not record */
+    /* refused while recording; the guest does not record */
+    if (pressure->calls == 0) ts_ok(fy_device_wait(device, FY_FOREVER));
     assert_non_null(small);
     pressure->calls++;
     fy_tensor_destroy(pressure->held[0]);
@@ -286,14 +295,16 @@ static void taking_away_waits(ts_ctx_t *ctx)
     (void)bytes(device, 4096); /* no lock is held while it runs */
     assert_int_equal(pthread_create(&taker, NULL, takes_away, &away), 0);
     fy_tensor_t *x;
-    for (int last = -1; last != atomic_load(&pressure.entered);) { /* until nobody finds it any more: the taker waits, or is about to */
+    /* until nobody finds it any more: the taker waits, or is about to */
+    for (int last = -1; last != atomic_load(&pressure.entered);) {
         last = atomic_load(&pressure.entered);
         ts_fails(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(2 * MIB), &x), OUT_OF_MEMORY);
     }
     for (int i = 0; i < 1000; i++) sched_yield();
     assert_int_equal(atomic_load(&away.is_over), 0);
     const pid_t child = fork(); /* with one thread inside, and one that waits */
-    if (child == 0) _exit(fy_memory_off_pressure(device, pressure.id) == FY_STATUS_INVALID_ARGUMENT ? 0 : 1);
+    if (child == 0)
+        _exit(fy_memory_off_pressure(device, pressure.id) == FY_STATUS_INVALID_ARGUMENT ? 0 : 1);
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
@@ -314,7 +325,8 @@ static int forks(void *user, fy_device_t *device, uint64_t nbytes)
     if (child == 0) {
         if (fy_memory_off_pressure(device, pressure->id) != FY_STATUS_BUSY) _exit(1);
         fy_tensor_t *x;
-        _exit(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1000000), &x) == FY_STATUS_OK ? 0 : 2);
+        _exit(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1000000), &x) == FY_STATUS_OK ? 0
+                                                                                             : 2);
     }
     assert_int_equal(waitpid(child, &pressure->calls, 0), child);
     return 0;

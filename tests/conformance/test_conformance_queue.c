@@ -1,5 +1,7 @@
-/* Transfers that are asked about instead of waited for: downloads tried, tickets polled and waited for with little patience.
- * Not here: bytes and layouts (test_conformance_transfer.c), borrowed sources (test_conformance_contract.c). */
+/* Transfers that are asked about instead of waited for: downloads tried, tickets polled and waited
+ * for with little patience.
+ * Not here: bytes and layouts (test_conformance_transfer.c), borrowed sources
+ * (test_conformance_contract.c). */
 #include <stdatomic.h>
 #include <time.h>
 
@@ -82,7 +84,8 @@ static void a_poisoned_download_fails_its_try(ts_ctx_t *ctx)
     do status = fy_download_try(download, &host);
     while (status == FY_STATUS_OK && !host);
     assert_int_equal(status, FY_STATUS_BAD_VALUE);
-    if (fy_device_wait(ctx->device, FY_FOREVER) != FY_STATUS_OK) fy_error_get(); /* takes the fault, so that the next test does not */
+    /* takes the fault, so that the next test does not */
+    if (fy_device_wait(ctx->device, FY_FOREVER) != FY_STATUS_OK) fy_error_get();
 }
 
 /* ---- callbacks ---- */
@@ -112,7 +115,8 @@ static void a_callback_runs_once_with_the_status(ts_ctx_t *ctx)
 {
     seen_t good = { 0, FY_STATUS_INTERNAL, NULL, 0 }, done = good, bad = good;
     fy_tensor_t *x = slow(ctx->device);
-    ts_ok(fy_ticket_on_done(fy_tensor_ticket(x), note_done, &good)); /* nobody waits: the thread does */
+    /* nobody waits: the thread does */
+    ts_ok(fy_ticket_on_done(fy_tensor_ticket(x), note_done, &good));
     wait_for(&good, 1);
     assert_int_equal(good.status, FY_STATUS_OK);
     assert_int_equal(fy_ticket_poll(fy_tensor_ticket(x)), FY_POLL_DONE);
@@ -122,7 +126,8 @@ static void a_callback_runs_once_with_the_status(ts_ctx_t *ctx)
     if (!ctx->is_host) {
         fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *index, *taken, *wrapped;
         int32_t nine = 9;
-        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I32, FY_DIMS(1), &nine, NULL, NULL, &wrapped));
+        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I32, FY_DIMS(1), &nine, NULL, NULL,
+                             &wrapped));
         ts_ok(fy_tensor_upload(wrapped, ctx->device, NULL, &index));
         ts_ok(fy_gather(table, index, &taken));
         ts_ok(fy_ticket_on_done(fy_tensor_ticket(taken), note_done, &bad));
@@ -140,7 +145,9 @@ static void go_on(void *user, fy_status_t status)
     float value = 1;
     fy_tensor_t *host = NULL, *up = NULL;
     seen->status = status;
-    if (seen->again-- > 0 && fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1), &value, NULL, NULL, &host) == FY_STATUS_OK &&
+    if (seen->again-- > 0 &&
+        fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1), &value, NULL, NULL, &host) ==
+            FY_STATUS_OK &&
         fy_tensor_upload(host, seen->device, NULL, &up) == FY_STATUS_OK)
         seen->status = fy_ticket_on_done(fy_tensor_ticket(up), go_on, seen);
     fy_tensor_destroy(host);
@@ -182,7 +189,8 @@ static void borrowed_bytes_are_busy_until_their_turn(ts_ctx_t *ctx)
     if (ctx->is_sim) { /* elsewhere it may have been fast */
         ts_fails(fy_tensor_map(src[5], FY_ACCESS_WRITE, &data), BUSY);
         char text[64];
-        snprintf(text, sizeof text, "{%llu, %llu}", (unsigned long long)ticket.stream, (unsigned long long)ticket.seq);
+        snprintf(text, sizeof text, "{%llu, %llu}", (unsigned long long)ticket.stream,
+                 (unsigned long long)ticket.seq);
         ts_text_has(text);
     }
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));

@@ -1,5 +1,7 @@
-/* Random draws: the same seed and draws give the same bits on every device, in any shape and layout of destination, by whatever thread;
- * the state advances on the device; permutations are permutations. Values themselves: tests/ops (Philox again, from the paper). */
+/* Random draws: the same seed and draws give the same bits on every device, in any shape and layout
+ * of destination, by whatever thread;
+ * the state advances on the device; permutations are permutations. Values themselves: tests/ops
+ * (Philox again, from the paper). */
 #include "tests/support/harness.h"
 
 enum { N = 5000 };
@@ -51,7 +53,8 @@ static void nothing_crosses(ts_ctx_t *ctx)
 
 static void draws_follow_each_other(ts_ctx_t *ctx)
 {
-    fy_tensor_t *rng = rng_on(ctx->device, 1), *again = rng_on(ctx->device, 1), *other = rng_on(ctx->device, 2), *x;
+    fy_tensor_t *rng = rng_on(ctx->device, 1), *again = rng_on(ctx->device, 1),
+                *other = rng_on(ctx->device, 2), *x;
     float first[64], second[64], both[128], elsewhere[64];
     ts_ok(fy_rand(rng, FY_DTYPE_F32, FY_DIMS(64), 0, 1, &x));
     ts_read(x, first, sizeof first);
@@ -61,7 +64,8 @@ static void draws_follow_each_other(ts_ctx_t *ctx)
     ts_read(x, both, sizeof both);
     ts_ok(fy_rand(other, FY_DTYPE_F32, FY_DIMS(64), 0, 1, &x));
     ts_read(x, elsewhere, sizeof elsewhere);
-    assert_memory_equal(first, both, sizeof first); /* two draws of whole blocks are one draw of both */
+    /* two draws of whole blocks are one draw of both */
+    assert_memory_equal(first, both, sizeof first);
     assert_memory_equal(second, both + 64, sizeof second);
     assert_memory_not_equal(first, second, sizeof first);
     assert_memory_not_equal(first, elsewhere, sizeof first);
@@ -82,7 +86,8 @@ static void permutations(ts_ctx_t *ctx)
                 assert_false(seen[values[round][i]]++);
             }
         }
-        if (sizes[s] >= 16) assert_memory_not_equal(values[0], values[1], (size_t)sizes[s] * 8); /* a fresh one each time */
+        /* a fresh one each time */
+        if (sizes[s] >= 16) assert_memory_not_equal(values[0], values[1], (size_t)sizes[s] * 8);
     }
     /* no fixed pattern: element 0 goes everywhere */
     int hits[5] = { 0 };
@@ -111,7 +116,8 @@ static void moments(ts_ctx_t *ctx)
         ts_read(x, values, M * sizeof *values);
         double mean = 0, square = 0;
         for (int i = 0; i < M; i++) mean += (double)values[i] / M;
-        for (int i = 0; i < M; i++) square += ((double)values[i] - mean) * ((double)values[i] - mean) / M;
+        for (int i = 0; i < M; i++)
+            square += ((double)values[i] - mean) * ((double)values[i] - mean) / M;
         double want_mean = normal ? 2 : 1, want_square = normal ? 9 : 16.0 / 12;
         assert_true(mean > want_mean - 0.1 && mean < want_mean + 0.1);
         assert_true(square > 0.95 * want_square && square < 1.05 * want_square);

@@ -1,5 +1,7 @@
-/* Snapshots: what a file says is what the figures say, block by block; of one moment while other threads go on; no half file stays.
- * Not here: files that are no snapshots (tests/unit/tools/test_snapshot_file.c), pictures (tests/unit/alloc/test_snapshot_svg.c). */
+/* Snapshots: what a file says is what the figures say, block by block; of one moment while other
+ * threads go on; no half file stays.
+ * Not here: files that are no snapshots (tests/unit/tools/test_snapshot_file.c), pictures
+ * (tests/unit/alloc/test_snapshot_svg.c). */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -19,7 +21,8 @@ static snapshot_file_t taken(const fy_device_t *device)
 {
     snapshot_file_t file;
     ts_ok(fy_memory_snapshot(device, path, FY_SNAPSHOT_JSON));
-    ts_ok(snapshot_file_open(path, &file)); /* which checks that blocks fill segments and sums are the figures */
+    /* which checks that blocks fill segments and sums are the figures */
+    ts_ok(snapshot_file_open(path, &file));
     return file;
 }
 
@@ -32,28 +35,33 @@ static const fy__snapshot_pool_t *pool_of(const snapshot_file_t *file, fy__snaps
 
 static const fy__snapshot_pool_t *main_pool(const ts_ctx_t *ctx, const snapshot_file_t *file)
 {
-    const fy__snapshot_pool_t *pool = pool_of(file, ctx->is_host ? FY__SNAPSHOT_HOST : FY__SNAPSHOT_DEVICE);
+    const fy__snapshot_pool_t *pool =
+        pool_of(file, ctx->is_host ? FY__SNAPSHOT_HOST : FY__SNAPSHOT_DEVICE);
     assert_non_null(pool);
     return pool;
 }
 
 /* The live block of that size; NULL: none. */
-static const fy__snapshot_block_t *block_of(const snapshot_file_t *file, const fy__snapshot_pool_t *pool, uint64_t requested)
+static const fy__snapshot_block_t *block_of(const snapshot_file_t *file,
+                                            const fy__snapshot_pool_t *pool, uint64_t requested)
 {
     for (size_t i = 0; i < pool->nsegments; i++) {
         const fy__snapshot_segment_t *segment = &file->snapshot.segments[pool->first_segment + i];
         for (size_t k = 0; k < segment->nblocks; k++) {
-            const fy__snapshot_block_t *block = &fy__snapshot_blocks_of(&file->snapshot, segment)[k];
+            const fy__snapshot_block_t *block =
+                &fy__snapshot_blocks_of(&file->snapshot, segment)[k];
             if (block->state == FY__SNAPSHOT_LIVE && block->requested == requested) return block;
         }
     }
     return NULL;
 }
 
-static void expect_figures(const fy__snapshot_pool_t *pool, const fy_memory_stats_t *stats, int is_host)
+static void expect_figures(const fy__snapshot_pool_t *pool, const fy_memory_stats_t *stats,
+                           int is_host)
 {
     assert_int_equal(pool->stats.live, stats->live);
-    if (!is_host) assert_int_equal(pool->stats.requested, stats->requested); /* of the host a snapshot knows it better */
+    /* of the host a snapshot knows it better */
+    if (!is_host) assert_int_equal(pool->stats.requested, stats->requested);
     assert_int_equal(pool->stats.cached, stats->cached);
     assert_int_equal(pool->stats.pending, stats->pending);
     assert_int_equal(pool->stats.reserved, stats->reserved);
@@ -63,14 +71,16 @@ static void expect_figures(const fy__snapshot_pool_t *pool, const fy_memory_stat
     assert_int_equal(pool->stats.device_allocs, stats->device_allocs);
     assert_true(pool->stats.limit == stats->limit);
     assert_memory_equal(pool->stats.by_category, stats->by_category, sizeof stats->by_category);
-    assert_memory_equal(pool->stats.peak_by_category, stats->peak_by_category, sizeof stats->peak_by_category);
+    assert_memory_equal(pool->stats.peak_by_category, stats->peak_by_category,
+                        sizeof stats->peak_by_category);
 }
 
 static void sums_are_the_figures(ts_ctx_t *ctx)
 {
     fy_tensor_t *tensors[40];
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT, pinned = FY_MEMORY_STATS_INIT;
-    for (int i = 0; i < 40; i++) ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1 + i * i * 977), &tensors[i]));
+    for (int i = 0; i < 40; i++)
+        ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(1 + i * i * 977), &tensors[i]));
     for (int i = 0; i < 40; i += 3) fy_tensor_destroy(tensors[i]);
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     snapshot_file_t file = taken(ctx->device);
@@ -80,10 +90,13 @@ static void sums_are_the_figures(ts_ctx_t *ctx)
     const fy__snapshot_sums_t sums = fy__snapshot_sum(&file.snapshot, pool);
     assert_int_equal(sums.nbytes[FY__SNAPSHOT_LIVE], stats.live);
     assert_int_equal(sums.nbytes[FY__SNAPSHOT_PENDING], stats.pending);
-    assert_int_equal(sums.nbytes[FY__SNAPSHOT_PENDING] + sums.nbytes[FY__SNAPSHOT_FREE] + sums.nbytes[FY__SNAPSHOT_AT_HAND], stats.cached);
+    assert_int_equal(sums.nbytes[FY__SNAPSHOT_PENDING] + sums.nbytes[FY__SNAPSHOT_FREE] +
+                         sums.nbytes[FY__SNAPSHOT_AT_HAND],
+                     stats.cached);
     assert_memory_equal(sums.by_category, stats.by_category, sizeof stats.by_category);
     assert_int_equal(sums.requested, pool->stats.requested);
-    if (ctx->is_host) assert_true(sums.nbytes[FY__SNAPSHOT_AT_HAND] > 0); /* the small ones that were given back */
+    /* the small ones that were given back */
+    if (ctx->is_host) assert_true(sums.nbytes[FY__SNAPSHOT_AT_HAND] > 0);
     ts_ok(fy_memory_query_pinned(ctx->device, &pinned));
     if (!ctx->is_host) expect_figures(pool_of(&file, FY__SNAPSHOT_PINNED), &pinned, 0);
     assert_string_equal(file.snapshot.device, ts_spec_name(ctx->spec));
@@ -134,7 +147,8 @@ static void pending_blocks_name_their_streams(ts_ctx_t *ctx)
         assert_true(block->streams[0] > 0);
     }
     assert_true(pending >= 512 * 512 * 4);
-    assert_int_equal(pool->stats.pending, fy__snapshot_sum(&file.snapshot, pool).nbytes[FY__SNAPSHOT_PENDING]);
+    assert_int_equal(pool->stats.pending,
+                     fy__snapshot_sum(&file.snapshot, pool).nbytes[FY__SNAPSHOT_PENDING]);
     snapshot_file_close(&file);
 }
 
@@ -146,17 +160,21 @@ static void a_graph_is_shown_in_detail(ts_ctx_t *ctx)
     ts_ok(fy_matmul(a, a, &b));
     ts_ok(fy_graph_end(&graph));
     snapshot_file_t file = taken(ctx->device);
-    const fy__snapshot_pool_t *pool = main_pool(ctx, &file), *inside = pool_of(&file, FY__SNAPSHOT_GRAPH);
+    const fy__snapshot_pool_t *pool = main_pool(ctx, &file),
+                              *inside = pool_of(&file, FY__SNAPSHOT_GRAPH);
     assert_non_null(inside);
     assert_non_null(block_of(&file, inside, 100 * 100 * 4));
-    for (size_t i = 0; i < inside->nsegments; i++) { /* each lies in one live block of the device's */
+    /* each lies in one live block of the device's */
+    for (size_t i = 0; i < inside->nsegments; i++) {
         const fy__snapshot_segment_t *segment = &file.snapshot.segments[inside->first_segment + i];
         bool found = false;
         for (size_t k = 0; k < pool->nsegments; k++) {
             const fy__snapshot_segment_t *outer = &file.snapshot.segments[pool->first_segment + k];
             for (size_t j = 0; j < outer->nblocks; j++) {
-                const fy__snapshot_block_t *block = &fy__snapshot_blocks_of(&file.snapshot, outer)[j];
-                found |= block->state == FY__SNAPSHOT_LIVE && segment->address == outer->address + block->offset &&
+                const fy__snapshot_block_t *block =
+                    &fy__snapshot_blocks_of(&file.snapshot, outer)[j];
+                found |= block->state == FY__SNAPSHOT_LIVE &&
+                         segment->address == outer->address + block->offset &&
                          segment->nbytes <= block->nbytes;
             }
         }
@@ -181,7 +199,8 @@ static void *allocate(void *seed)
         fy_tensor_t **slot = &tensors[state >> 16 & 63];
         if (*slot)
             fy_tensor_destroy(*slot), *slot = NULL;
-        else if (fy_tensor_create(busy_device, FY_DTYPE_U8, FY_DIMS(1 + (state >> 8) % 300000), slot) != FY_STATUS_OK)
+        else if (fy_tensor_create(busy_device, FY_DTYPE_U8, FY_DIMS(1 + (state >> 8) % 300000),
+                                  slot) != FY_STATUS_OK)
             return seed;
     }
     fy_scope_end(scope, 0, NULL);
@@ -193,7 +212,8 @@ static void it_is_of_one_moment(ts_ctx_t *ctx)
     pthread_t threads[3];
     stop = 0;
     busy_device = ctx->device;
-    for (uintptr_t i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, allocate, (void *)(i + 1)), 0);
+    for (uintptr_t i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, allocate, (void *)(i + 1)), 0);
     for (int i = 0; i < 25; i++) {
         snapshot_file_t file = taken(ctx->device);
         const fy__snapshot_pool_t *pool = main_pool(ctx, &file);
@@ -201,7 +221,8 @@ static void it_is_of_one_moment(ts_ctx_t *ctx)
         assert_int_equal(sums.nbytes[FY__SNAPSHOT_LIVE], pool->stats.live);
         assert_int_equal(sums.nbytes[FY__SNAPSHOT_PENDING], pool->stats.pending);
         assert_int_equal(sums.requested, pool->stats.requested);
-        assert_memory_equal(sums.by_category, pool->stats.by_category, sizeof pool->stats.by_category);
+        assert_memory_equal(sums.by_category, pool->stats.by_category,
+                            sizeof pool->stats.by_category);
         snapshot_file_close(&file);
     }
     stop = 1;
@@ -236,7 +257,8 @@ static void no_half_file_stays(ts_ctx_t *ctx)
     char nowhere[96];
     struct rlimit before, little = { 256, 0 };
     fy_tensor_t *tensors[60]; /* enough of them for several writes */
-    for (int i = 0; i < 60; i++) ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(40000), &tensors[i]));
+    for (int i = 0; i < 60; i++)
+        ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(40000), &tensors[i]));
     unlink(path);
     snprintf(nowhere, sizeof nowhere, "%s/nowhere/a.json", folder);
     ts_fails(fy_memory_snapshot(ctx->device, nowhere, FY_SNAPSHOT_JSON), IO);
@@ -270,11 +292,13 @@ static void running_out_leaves_one_if_asked_to(ts_ctx_t *ctx)
     char pattern[64], name[96];
     ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(54321), &kept));
     unlink(path);
-    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(1) << 61), &tensor), OUT_OF_MEMORY);
+    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(1) << 61), &tensor),
+             OUT_OF_MEMORY);
     assert_int_equal(files_there(), 0); /* nobody asked */
     snprintf(pattern, sizeof pattern, "%s/oom-%%p.json", folder);
     setenv("FERRY_SNAPSHOT_ON_OOM", pattern, 1);
-    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(1) << 61), &tensor), OUT_OF_MEMORY);
+    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(1) << 61), &tensor),
+             OUT_OF_MEMORY);
     ts_text_has("2305843009213693952 bytes asked for"); /* the verdict, as ever */
     assert_non_null(fy_error_get()->oom);
     snprintf(name, sizeof name, "%s/oom-%ld.json", folder, (long)getpid());
@@ -285,7 +309,8 @@ static void running_out_leaves_one_if_asked_to(ts_ctx_t *ctx)
     snapshot_file_close(&file);
     unlink(name);
     setenv("FERRY_SNAPSHOT_ON_OOM", "/nowhere/at/all.svg", 1);
-    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(1) << 61), &tensor), OUT_OF_MEMORY);
+    ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(1) << 61), &tensor),
+             OUT_OF_MEMORY);
     ts_text_has("2305843009213693952 bytes asked for");
     unsetenv("FERRY_SNAPSHOT_ON_OOM");
     assert_int_equal(files_there(), 0);

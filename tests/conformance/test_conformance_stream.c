@@ -1,5 +1,7 @@
-/* Streams and tickets: create, use, mark, destroy; ordering across streams by the tensors they touch; native addresses; polls and waits.
- * Not here: transfers' own tickets (test_conformance_transfer.c), faults (test_conformance_fault.c). */
+/* Streams and tickets: create, use, mark, destroy; ordering across streams by the tensors they
+ * touch; native addresses; polls and waits.
+ * Not here: transfers' own tickets (test_conformance_transfer.c), faults
+ * (test_conformance_fault.c). */
 #include "tests/support/harness.h"
 
 static void the_done_ticket(ts_ctx_t *ctx)
@@ -13,7 +15,8 @@ static void the_done_ticket(ts_ctx_t *ctx)
     assert_int_equal(fy_tensor_ticket(x).seq, 0);
 }
 
-/* Waits and polls in every mixture, more often than a stream has room for events; on the null device, whose events are one pointer, too. */
+/* Waits and polls in every mixture, more often than a stream has room for events; on the null
+ * device, whose events are one pointer, too. */
 static void waits_without_end(ts_ctx_t *ctx)
 {
     fy_device_t *null;
@@ -25,10 +28,12 @@ static void waits_without_end(ts_ctx_t *ctx)
         ts_ok(fy_zeros(devices[d], FY_DTYPE_I64, FY_DIMS(4), &indices));
         for (int i = 0; i < 150; i++) {
             for (int j = 0; j < 3; j++) {
-                ts_ok(fy_gather(table, indices, &y[j])); /* it can fault, so an event is recorded at once: three are there now */
+                /* it can fault, so an event is recorded at once: three are there now */
+                ts_ok(fy_gather(table, indices, &y[j]));
                 if (i % 3 == 1) (void)fy_ticket_poll(fy_tensor_ticket(y[j]));
             }
-            for (int j = 0; j < 3; j++) ts_ok(fy_ticket_wait(fy_tensor_ticket(y[i & 1 ? 2 - j : j]), FY_FOREVER));
+            for (int j = 0; j < 3; j++)
+                ts_ok(fy_ticket_wait(fy_tensor_ticket(y[i & 1 ? 2 - j : j]), FY_FOREVER));
             for (int j = 0; j < 3; j++) fy_tensor_destroy(y[j]);
         }
         fy_tensor_destroy(table);
@@ -86,7 +91,8 @@ static void marks_are_points_on_a_timeline(ts_ctx_t *ctx)
     fy_scope_end(scope, 0, NULL);
     ts_ok(fy_ticket_wait(second, FY_FOREVER));
     assert_int_equal(fy_ticket_poll(second), FY_POLL_DONE);
-    assert_int_equal(fy_ticket_poll(first), FY_POLL_DONE); /* a later point is reached after an earlier one */
+    /* a later point is reached after an earlier one */
+    assert_int_equal(fy_ticket_poll(first), FY_POLL_DONE);
     fy_stream_destroy(stream);
     assert_int_equal(fy_ticket_poll(second), FY_POLL_DONE); /* tickets stay valid */
     ts_ok(fy_ticket_wait(first, 0));
@@ -148,7 +154,8 @@ static void an_upload_is_ordered_before_a_side_stream(ts_ctx_t *ctx)
     assert_true(value == 99999.0);
 }
 
-/* A block given back on one stream and handed out on another must not be written before its last reader is done. */
+/* A block given back on one stream and handed out on another must not be written before its last
+ * reader is done. */
 static void reused_blocks_wait_on_the_device(ts_ctx_t *ctx)
 {
     fy_stream_t *side;
@@ -163,7 +170,8 @@ static void reused_blocks_wait_on_the_device(ts_ctx_t *ctx)
         ts_ok(fy_axpy(total, 1, x)); /* side reads x */
         fy_scope_end(scope, 0, NULL);
         fy_tensor_destroy(x);
-        ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(20000), -1000, &y)); /* maybe the same bytes */
+        /* maybe the same bytes */
+        ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(20000), -1000, &y));
         fy_tensor_destroy(y);
     }
     float values[20000];
@@ -209,7 +217,8 @@ static void native_addresses(ts_ctx_t *ctx)
     fy_ledger_totals_t after = ts_ledger(NULL);
     ts_expect_quiet(&before, &after, "native");
     fy_tensor_t *host = ts_host_f32(FY_DIMS(2), (float[]){ 1, 2 });
-    ts_fails(fy_tensor_native(host, FY_ACCESS_READ, stream, &base), INVALID_ARGUMENT); /* a stream of another device */
+    /* a stream of another device */
+    ts_fails(fy_tensor_native(host, FY_ACCESS_READ, stream, &base), INVALID_ARGUMENT);
     assert_null(base);
 }
 
@@ -233,14 +242,17 @@ static void the_clock_sees_overlap(ts_ctx_t *ctx)
     for (int i = 0; i < 20; i++) ts_ok(fy_matmul(b, b, &c));    /* compute engine, other bytes */
     ts_ok(fy_device_wait(device, FY_FOREVER));
     ts_ok(fy_device_clock_query(device, &after));
-    uint64_t upload = after.upload_ns - before.upload_ns, compute = after.compute_ns - before.compute_ns;
+    uint64_t upload = after.upload_ns - before.upload_ns,
+             compute = after.compute_ns - before.compute_ns;
     assert_true(upload > 0 && compute > 0);
-    assert_true(after.now_ns - before.now_ns < upload + compute); /* side by side, not one behind the other */
+    /* side by side, not one behind the other */
+    assert_true(after.now_ns - before.now_ns < upload + compute);
     fy_tensor_destroy(pinned);
     fy_device_close(device);
 }
 
-/* Model time from now until everything submitted by `body` is done, and how much of it each engine was busy in. */
+/* Model time from now until everything submitted by `body` is done, and how much of it each engine
+ * was busy in. */
 typedef struct span {
     uint64_t total, compute, upload, download;
 } span_t;
@@ -253,10 +265,12 @@ static span_t span_of(fy_device_t *device, void (*body)(fy_tensor_t **t), fy_ten
     body(t);
     ts_ok(fy_device_wait(device, FY_FOREVER));
     ts_ok(fy_device_clock_query(device, &b));
-    return (span_t){ b.now_ns - a.now_ns, b.compute_ns - a.compute_ns, b.upload_ns - a.upload_ns, b.download_ns - a.download_ns };
+    return (span_t){ b.now_ns - a.now_ns, b.compute_ns - a.compute_ns, b.upload_ns - a.upload_ns,
+                     b.download_ns - a.download_ns };
 }
 
-/* t: pinned host bytes, a tensor of that size, a small one for work of its own, a place for results */
+/* t: pinned host bytes, a tensor of that size, a small one for work of its own, a place for
+ * results */
 static void upload_then_read(fy_tensor_t **t)
 {
     fy_ticket_t ticket;
@@ -272,7 +286,8 @@ static void read_then_upload(fy_tensor_t **t)
     fy_transfer_options_t borrow = FY_TRANSFER_OPTIONS_INIT;
     borrow.contract = FY_HOST_BORROW;
     for (int i = 0; i < 20; i++) ts_ok(fy_axpy(t[2], 1, t[1]));
-    ts_ok(fy_tensor_upload_into(t[1], t[0], &borrow, &ticket)); /* must not overwrite what is still being read */
+    /* must not overwrite what is still being read */
+    ts_ok(fy_tensor_upload_into(t[1], t[0], &borrow, &ticket));
 }
 
 static void write_then_download(fy_tensor_t **t)
@@ -305,7 +320,8 @@ static void two_streams_by_turns(fy_tensor_t **t)
     fy_stream_destroy(side);
 }
 
-/* Requests that touch the same bytes run one behind the other: the span is at least the sum of what each engine did. */
+/* Requests that touch the same bytes run one behind the other: the span is at least the sum of what
+ * each engine did. */
 static void the_clock_sees_dependence(ts_ctx_t *ctx)
 {
     enum { N = 1 << 22 };
@@ -328,9 +344,10 @@ static void the_clock_sees_dependence(ts_ctx_t *ctx)
         span_t s = span_of(device, rows[i].body, t);
         uint64_t sum = s.compute + s.upload + s.download;
         if (s.compute == 0 || s.total < sum) {
-            fail_msg("%s: %llu ns, but the engines were busy %llu + %llu + %llu ns: something ran too early", rows[i].name,
-                     (unsigned long long)s.total, (unsigned long long)s.compute, (unsigned long long)s.upload,
-                     (unsigned long long)s.download);
+            fail_msg("%s: %llu ns, but the engines were busy %llu + %llu + %llu ns: something ran "
+                     "too early",
+                     rows[i].name, (unsigned long long)s.total, (unsigned long long)s.compute,
+                     (unsigned long long)s.upload, (unsigned long long)s.download);
         }
     }
     for (int i = 0; i < 3; i++) fy_tensor_destroy(t[i]);
@@ -364,7 +381,8 @@ static const ts_exclusion_t k_exclusions[] = {
     { "host", "reused_blocks_wait_on_the_device", ONE_STREAM },
     { "host", "use_ends_with_its_scope", ONE_STREAM },
     { "host", "native_addresses", ONE_STREAM },
-    { "cuda", "the_clock_sees_overlap", "model time is the simulator's; overlap on a GPU is measured in bench/" },
+    { "cuda", "the_clock_sees_overlap",
+      "model time is the simulator's; overlap on a GPU is measured in bench/" },
     { "cuda", "the_clock_sees_dependence", "model time is the simulator's" },
     { "host", "the_clock_sees_dependence", "opens sim:6; runs once, with sim:0" },
     { "host", "the_clock_sees_overlap", "opens sim:6; runs once, with sim:0" },

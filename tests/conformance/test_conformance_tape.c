@@ -1,10 +1,14 @@
-/* The tape on every device: what is recorded, what is saved, where gradients go, what is refused and leaves nothing behind.
+/* The tape on every device: what is recorded, what is saved, where gradients go, what is refused
+ * and leaves nothing behind.
  * Not here: whether each rule is right (tests/ops/test_op_gradients.c). */
 #include <math.h>
 
 #include "tests/support/harness.h"
 
-static fy_tensor_t *values(ts_ctx_t *ctx, int64_t n, const float *v) { return ts_f32(ctx->device, 1, &n, v); }
+static fy_tensor_t *values(ts_ctx_t *ctx, int64_t n, const float *v)
+{
+    return ts_f32(ctx->device, 1, &n, v);
+}
 
 static fy_tensor_t *grad_of(const fy_tape_t *tape, const fy_tensor_t *tensor)
 {
@@ -30,7 +34,8 @@ static fy_tape_info_t info_of(const fy_tape_t *tape)
 
 static void a_product_and_its_gradients(ts_ctx_t *ctx)
 {
-    fy_tensor_t *x = values(ctx, 3, (float[]){ 1, 2, 3 }), *w = values(ctx, 3, (float[]){ 4, 5, 6 }), *y;
+    fy_tensor_t *x = values(ctx, 3, (float[]){ 1, 2, 3 }),
+                *w = values(ctx, 3, (float[]){ 4, 5, 6 }), *y;
     fy_tape_t *tape;
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_tape_watch(tape, w, NULL));
@@ -89,7 +94,8 @@ static void views_lead_back_to_their_source(ts_ctx_t *ctx)
 
 static void gradients_go_where_they_are_wanted(ts_ctx_t *ctx)
 {
-    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 4 }), *arena, *gw, *gv, *y, *none;
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 4 }),
+                *arena, *gw, *gv, *y, *none;
     fy_backward_options_t more = FY_BACKWARD_OPTIONS_INIT;
     fy_tape_t *tape;
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(6), 99, &arena));
@@ -98,12 +104,14 @@ static void gradients_go_where_they_are_wanted(ts_ctx_t *ctx)
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_tape_watch(tape, w, gw));
     ts_ok(fy_tape_watch(tape, v, gv));
-    for (int round = 0; round < 2; round++) { /* the first write assigns: nothing is left of 99, or of the first round */
+    /* the first write assigns: nothing is left of 99, or of the first round */
+    for (int round = 0; round < 2; round++) {
         ts_ok(fy_tape_begin(tape));
         ts_ok(fy_mul(w, w, &y));
         ts_ok(fy_add(y, w, &y));
         ts_ok(fy_tape_backward(tape, sum_of(y), NULL));
-        ts_expect_f32(arena, (float[]){ 99, 3, 5, 99, 99, 99 }, 6); /* v has none, and its place was left alone */
+        /* v has none, and its place was left alone */
+        ts_expect_f32(arena, (float[]){ 99, 3, 5, 99, 99, 99 }, 6);
         ts_ok(fy_tape_grad(tape, v, &none));
         assert_null(none);
     }
@@ -116,7 +124,8 @@ static void gradients_go_where_they_are_wanted(ts_ctx_t *ctx)
 
 static void a_seed_scales(ts_ctx_t *ctx)
 {
-    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *y, *seed = values(ctx, 2, (float[]){ 10, 100 });
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *y,
+                *seed = values(ctx, 2, (float[]){ 10, 100 });
     fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
     fy_tape_t *tape;
     ts_ok(fy_tape_create(&tape));
@@ -134,7 +143,8 @@ static void a_seed_scales(ts_ctx_t *ctx)
 
 static void nothing_is_recorded_where_nothing_is_wanted(ts_ctx_t *ctx)
 {
-    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 1, 1 }), *y, *metric;
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 1, 1 }), *y,
+                *metric;
     fy_tape_t *tape;
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_tape_watch(tape, w, NULL));
@@ -166,7 +176,8 @@ static void nothing_is_recorded_where_nothing_is_wanted(ts_ctx_t *ctx)
 /* A tape that another one, or a scope that it was begun in, interrupts or ends. */
 static void tapes_do_not_disturb_each_other(ts_ctx_t *ctx)
 {
-    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 5 }), *y, *z;
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *v = values(ctx, 2, (float[]){ 3, 5 }), *y,
+                *z;
     fy_tape_t *outer, *inner;
     ts_ok(fy_tape_create(&outer));
     ts_ok(fy_tape_watch(outer, w, NULL));
@@ -195,7 +206,8 @@ static void tapes_do_not_disturb_each_other(ts_ctx_t *ctx)
 
 static void what_was_overwritten_is_named(ts_ctx_t *ctx)
 {
-    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 1, 1 }), *y, *part;
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *x = values(ctx, 2, (float[]){ 1, 1 }), *y,
+                *part;
     fy_tape_t *tape;
     fy_tensor_set_name(x, "batch");
     ts_ok(fy_tape_create(&tape));
@@ -243,7 +255,8 @@ static void writing_in_place_is_recorded(ts_ctx_t *ctx)
 
 static void refusals_change_nothing(ts_ctx_t *ctx)
 {
-    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *other = values(ctx, 3, (float[]){ 1, 2, 3 }), *y, *i, *up;
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }),
+                *other = values(ctx, 3, (float[]){ 1, 2, 3 }), *y, *i, *up;
     fy_backward_options_t unset = { 0, NULL, 0 };
     fy_tape_info_t info = { 0 };
     fy_tape_t *tape;
@@ -275,8 +288,10 @@ static void refusals_change_nothing(ts_ctx_t *ctx)
     }
 }
 
-/* A step of a small network, called and as a graph that is replayed: the same parameters afterwards, and gradients as by hand. */
-static fy_status_t train(fy_tape_t *tape, fy_tensor_t *x, fy_tensor_t *target, fy_tensor_t *w1, fy_tensor_t *w2)
+/* A step of a small network, called and as a graph that is replayed: the same parameters
+ * afterwards, and gradients as by hand. */
+static fy_status_t train(fy_tape_t *tape, fy_tensor_t *x, fy_tensor_t *target, fy_tensor_t *w1,
+                         fy_tensor_t *w2)
 {
     fy_tensor_t *h, *y, *loss, *g1, *g2;
     fy_scope_t scope = fy_scope_begin("step");
@@ -308,7 +323,8 @@ static void a_network_trains_called_and_replayed(ts_ctx_t *ctx)
         ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(8, 1), 0.5, &w[way][1]));
         ts_ok(fy_tape_create(&tape[way]));
         for (int i = 0; i < 2; i++) { /* gradients live outside the graph */
-            ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, i ? 2 : 2, i ? (int64_t[]){ 8, 1 } : (int64_t[]){ 4, 8 }, &place[i]));
+            ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, i ? 2 : 2,
+                           i ? (int64_t[]){ 8, 1 } : (int64_t[]){ 4, 8 }, &place[i]));
             ts_ok(fy_tape_watch(tape[way], w[way][i], place[i]));
         }
     }
@@ -326,7 +342,8 @@ static void a_network_trains_called_and_replayed(ts_ctx_t *ctx)
     assert_true(fabsf(results[0][0][0] - 0.25f) > 1e-4f);
 }
 
-/* The same network: once it runs, a step allocates nothing, waits for nothing and moves nothing, called or replayed. */
+/* The same network: once it runs, a step allocates nothing, waits for nothing and moves nothing,
+ * called or replayed. */
 static void a_steady_step_is_light_requests_only(ts_ctx_t *ctx)
 {
     enum { WARM = 5, STEPS = 20 };
@@ -361,7 +378,8 @@ static void a_steady_step_is_light_requests_only(ts_ctx_t *ctx)
         assert_int_equal(after.syncs - before.syncs, 0);
         assert_int_equal(after.upload.count - before.upload.count, 0);
         assert_int_equal(after.download.count - before.download.count, 0);
-        assert_true(after.requests > before.requests && (after.requests - before.requests) % STEPS == 0);
+        assert_true(after.requests > before.requests &&
+                    (after.requests - before.requests) % STEPS == 0);
         assert_int_equal(memory[1].live, memory[0].live);
         assert_int_equal(memory[1].reserved, memory[0].reserved);
     }
@@ -370,7 +388,8 @@ static void a_steady_step_is_light_requests_only(ts_ctx_t *ctx)
 /* What is NULL or gone is refused as it is without a tape, before the tape looks at it. */
 static void bad_operands_are_refused_as_ever(ts_ctx_t *ctx)
 {
-    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *gone = values(ctx, 2, (float[]){ 3, 4 }), *y;
+    fy_tensor_t *w = values(ctx, 2, (float[]){ 1, 2 }), *gone = values(ctx, 2, (float[]){ 3, 4 }),
+                *y;
     fy_tape_t *tape;
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_tape_watch(tape, w, NULL));

@@ -1,5 +1,6 @@
-/* Threads: any thread may call anything. Four threads work on tensors of their own, read one shared tensor, hand handles over, guard
- * themselves, open and close the device. Results are exact and nothing leaks. Figures of threads: test_conformance_ledger.c. */
+/* Threads: any thread may call anything. Four threads work on tensors of their own, read one shared
+ * tensor, hand handles over, guard themselves, open and close the device. Results are exact and
+ * nothing leaks. Figures of threads: test_conformance_ledger.c. */
 #include <pthread.h>
 
 #include "tests/support/harness.h"
@@ -25,13 +26,15 @@ static void *run(void *user)
     start_t *start = user;
     fy_scope_t scope = fy_scope_begin("thread");
     start->job->status = start->body(start->job);
-    if (start->job->status != FY_STATUS_OK) snprintf(start->job->text, sizeof start->job->text, "%s", fy_error_get()->text);
+    if (start->job->status != FY_STATUS_OK)
+        snprintf(start->job->text, sizeof start->job->text, "%s", fy_error_get()->text);
     fy_scope_end(scope, 0, NULL);
     return NULL;
 }
 
 /* Runs `body` on each of the threads; fails the test with the first thread's error. */
-static void on_threads(ts_ctx_t *ctx, fy_tensor_t *shared, fy_status_t (*body)(job_t *job), job_t *jobs)
+static void on_threads(ts_ctx_t *ctx, fy_tensor_t *shared, fy_status_t (*body)(job_t *job),
+                       job_t *jobs)
 {
     pthread_t threads[NTHREADS];
     start_t starts[NTHREADS];
@@ -42,7 +45,8 @@ static void on_threads(ts_ctx_t *ctx, fy_tensor_t *shared, fy_status_t (*body)(j
     }
     for (int i = 0; i < NTHREADS; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i < NTHREADS; i++) {
-        if (jobs[i].status != FY_STATUS_OK) fail_msg("thread %d: %s: %s", i, fy_status_name(jobs[i].status), jobs[i].text);
+        if (jobs[i].status != FY_STATUS_OK)
+            fail_msg("thread %d: %s: %s", i, fy_status_name(jobs[i].status), jobs[i].text);
         assert_int_equal(jobs[i].wrong, 0);
     }
 }
@@ -63,7 +67,8 @@ static fy_status_t own_tensors_body(job_t *job)
         double value;
         float values[64];
         for (int i = 0; i < 64; i++) values[i] = (float)(job->index + round);
-        FY_TRY(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(8, 8), values, NULL, NULL, &host));
+        FY_TRY(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(8, 8), values, NULL, NULL,
+                              &host));
         FY_TRY(fy_tensor_upload(host, job->ctx->device, NULL, &x));
         FY_TRY(fy_matmul(x, x, &y));
         FY_TRY(fy_axpy(y, -1, x));
@@ -112,7 +117,8 @@ static fy_status_t hand_over_body(job_t *job)
     fy_tensor_t *x;
     FY_TRY(fy_full(job->ctx->device, FY_DTYPE_F32, FY_DIMS(1000), job->index + 1, &x));
     FY_TRY(fy_affine(x, 2, 0, &job->handed));
-    fy_tensor_keep(job->handed); /* before it is handed over: it must not go with this thread's scope */
+    /* before it is handed over: it must not go with this thread's scope */
+    fy_tensor_keep(job->handed);
     return FY_STATUS_OK;
 }
 
@@ -138,7 +144,8 @@ static fy_status_t guards_body(job_t *job)
     for (int round = 0; round < 20; round++) {
         fy_status_t status = fy_tensor_upload(host, job->ctx->device, NULL, &x);
         if (status != (job->index % 2 ? FY_STATUS_REFUSED_BY_GUARD : FY_STATUS_OK)) job->wrong++;
-        if (status != FY_STATUS_OK && !strstr(fy_error_get()->text, "thread")) job->wrong++; /* one's own scope, one's own record */
+        /* one's own scope, one's own record */
+        if (status != FY_STATUS_OK && !strstr(fy_error_get()->text, "thread")) job->wrong++;
     }
     return FY_STATUS_OK;
 }
@@ -194,7 +201,8 @@ static fy_status_t churn_body(job_t *job)
         int slot = (round * 7 + job->index) % 16;
         fy_tensor_destroy(live[slot]);
         live[slot] = NULL;
-        FY_TRY(fy_full(job->ctx->device, FY_DTYPE_I32, FY_DIMS(1 + (round * 131) % 5000), round, &live[slot]));
+        FY_TRY(fy_full(job->ctx->device, FY_DTYPE_I32, FY_DIMS(1 + (round * 131) % 5000), round,
+                       &live[slot]));
     }
     return FY_STATUS_OK; /* the scope destroys the rest */
 }
@@ -227,8 +235,14 @@ static void a_thread_ends_with_a_scope_open(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(own_tensors),     TS_TEST(several_read_one),    TS_TEST(handles_are_handed_over), TS_TEST(guards_are_a_threads_own),
-    TS_TEST(without_a_scope), TS_TEST(opening_and_closing), TS_TEST(allocating_at_once),      TS_TEST(a_thread_ends_with_a_scope_open),
+    TS_TEST(own_tensors),
+    TS_TEST(several_read_one),
+    TS_TEST(handles_are_handed_over),
+    TS_TEST(guards_are_a_threads_own),
+    TS_TEST(without_a_scope),
+    TS_TEST(opening_and_closing),
+    TS_TEST(allocating_at_once),
+    TS_TEST(a_thread_ends_with_a_scope_open),
 };
 
 int main(void) { return TS_RUN("threads", k_tests, NULL); }

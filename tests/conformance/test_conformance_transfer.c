@@ -1,11 +1,13 @@
-/* Uploads and downloads: every dtype and layout there and back, zero bytes, conversion, into views, destroyed early, waited for with and
- * without patience. Payload and wire bytes are checked with each. Not here: COPY and BORROW (test_conformance_contract.c). */
+/* Uploads and downloads: every dtype and layout there and back, zero bytes, conversion, into views,
+ * destroyed early, waited for with and without patience. Payload and wire bytes are checked with
+ * each. Not here: COPY and BORROW (test_conformance_contract.c). */
 #include "tests/support/harness.h"
 #include "tests/support/operand.h"
 #include "tests/support/oracle.h"
 
 /* One transfer each way of `nbytes` and nothing else since `before`. */
-static void expect_traffic(const fy_ledger_totals_t *before, uint64_t uploads, uint64_t up, uint64_t downloads, uint64_t down)
+static void expect_traffic(const fy_ledger_totals_t *before, uint64_t uploads, uint64_t up,
+                           uint64_t downloads, uint64_t down)
 {
     fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal(after.upload.count - before->upload.count, uploads);
@@ -22,7 +24,9 @@ static void every_dtype_there_and_back(ts_ctx_t *ctx)
     ts_random_t random = { 1 };
     for (fy_dtype_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         size_t nbytes = 1000 * fy_dtype_size(dtype);
-        for (size_t i = 0; i < nbytes; i++) bytes[i] = (unsigned char)(ts_random_next(&random) & (dtype == FY_DTYPE_BOOL ? 1 : 0xFF));
+        for (size_t i = 0; i < nbytes; i++)
+            bytes[i] =
+                (unsigned char)(ts_random_next(&random) & (dtype == FY_DTYPE_BOOL ? 1 : 0xFF));
         fy_tensor_t *host, *device;
         ts_ok(fy_tensor_wrap(fy_device_host(), dtype, FY_DIMS(10, 100), bytes, NULL, NULL, &host));
         fy_ledger_totals_t before = ts_ledger(NULL);
@@ -30,7 +34,8 @@ static void every_dtype_there_and_back(ts_ctx_t *ctx)
         ts_read(device, back, nbytes);
         expect_traffic(&before, 1, nbytes, 1, nbytes);
         fy_ledger_totals_t after = ts_ledger(NULL);
-        assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, nbytes); /* dense: not a byte more */
+        /* dense: not a byte more */
+        assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, nbytes);
         assert_int_equal(after.download.wire_nbytes - before.download.wire_nbytes, nbytes);
         assert_memory_equal(bytes, back, nbytes); /* raw: NaN payloads too */
     }
@@ -45,7 +50,8 @@ static void every_layout_up(ts_ctx_t *ctx)
         ts_random_t random = { 2 };
         ts_array_make(&values, FY_DTYPE_F32, 3, dims);
         ts_array_fill(&values, TS_ANY, 0, layout == TS_BROADCAST ? 0 : -1, &random);
-        ts_operand_make(&operand, fy_device_host(), &values, layout); /* a host tensor with strides */
+        /* a host tensor with strides */
+        ts_operand_make(&operand, fy_device_host(), &values, layout);
         fy_tensor_t *device;
         fy_ledger_totals_t before = ts_ledger(NULL);
         ts_ok(fy_tensor_upload(operand.view, ctx->device, NULL, &device));
@@ -169,7 +175,8 @@ static void dtypes_change_on_the_device(ts_ctx_t *ctx)
     ts_result_read(into, ctx->device, &got, "f32 into f16");
     for (int i = 0; i < 6; i++) assert_true(got.f[i] == ts_round(FY_DTYPE_F16, (double)values[i]));
     ts_array_free(&got);
-    ts_fails(fy_tensor_upload_into(into, host, &options, NULL), INVALID_ARGUMENT); /* options->dtype must be SAME */
+    /* options->dtype must be SAME */
+    ts_fails(fy_tensor_upload_into(into, host, &options, NULL), INVALID_ARGUMENT);
 }
 
 static void one_element_as_a_double(ts_ctx_t *ctx)
@@ -254,7 +261,8 @@ static void impatient_waits(ts_ctx_t *ctx)
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(N), &x));
     ts_ok(fy_tensor_download(x, NULL, &download));
     fy_poll_t poll = fy_ticket_poll(fy_download_ticket(download));
-    if (ctx->is_sim) assert_int_equal(poll, FY_POLL_PENDING); /* the model clock has not moved past 4 MiB */
+    /* the model clock has not moved past 4 MiB */
+    if (ctx->is_sim) assert_int_equal(poll, FY_POLL_PENDING);
     if (ctx->is_host) assert_int_equal(poll, FY_POLL_DONE);
     fy_status_t status = fy_download_wait(download, 0, &host);
     if (status == FY_STATUS_TIMEOUT) {
@@ -269,15 +277,16 @@ static void impatient_waits(ts_ctx_t *ctx)
 
 static void refusals(ts_ctx_t *ctx)
 {
-    fy_tensor_t *device = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 1, 2, 3 }), *host = ts_host_f32(FY_DIMS(4), (float[4]){ 0 }),
-                *out = device;
+    fy_tensor_t *device = ts_f32(ctx->device, FY_DIMS(3), (float[]){ 1, 2, 3 }),
+                *host = ts_host_f32(FY_DIMS(4), (float[4]){ 0 }), *out = device;
     fy_download_t *download = (fy_download_t *)&out;
     fy_transfer_options_t unset = { 0 };
     fy_ledger_totals_t before = ts_ledger(NULL);
     uint64_t version = ts_version(device);
     if (!ctx->is_host) {
         fy_tensor_set_name(device, "faraway");
-        ts_fails(fy_tensor_upload(device, ctx->device, NULL, &out), DEVICE_MISMATCH); /* src is not on host */
+        /* src is not on host */
+        ts_fails(fy_tensor_upload(device, ctx->device, NULL, &out), DEVICE_MISMATCH);
         assert_null(out);
         ts_text_has("faraway");
         ts_fails(fy_tensor_upload_into(device, device, NULL, NULL), DEVICE_MISMATCH);
@@ -285,7 +294,8 @@ static void refusals(ts_ctx_t *ctx)
     ts_fails(fy_tensor_upload_into(device, host, NULL, NULL), SHAPE_MISMATCH);
     ts_text_has("3");
     ts_text_has("4");
-    ts_fails(fy_tensor_upload(host, ctx->device, &unset, &out), INVALID_ARGUMENT); /* struct_size not set */
+    /* struct_size not set */
+    ts_fails(fy_tensor_upload(host, ctx->device, &unset, &out), INVALID_ARGUMENT);
     ts_fails(fy_tensor_download(device, &unset, &download), INVALID_ARGUMENT);
     assert_null(download);
     ts_fails(fy_tensor_upload(NULL, ctx->device, NULL, &out), INVALID_ARGUMENT);
@@ -308,7 +318,8 @@ static void large_transfers_are_whole(ts_ctx_t *ctx)
         memcpy(bytes + i, &x, 8);
     }
     fy_tensor_t *host, *device;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(N - 3), bytes + 1, NULL, NULL, &host));
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(N - 3), bytes + 1, NULL, NULL,
+                         &host));
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &device));
     ts_read(device, back, N - 3);
@@ -319,10 +330,18 @@ static void large_transfers_are_whole(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(every_dtype_there_and_back), TS_TEST(every_layout_up),           TS_TEST(every_layout_down),
-    TS_TEST(into_every_layout),          TS_TEST(nothing_is_a_legal_amount), TS_TEST(dtypes_change_on_the_device),
-    TS_TEST(one_element_as_a_double),    TS_TEST(a_download_is_a_snapshot),  TS_TEST(an_upload_is_a_snapshot),
-    TS_TEST(destroyed_without_waiting),  TS_TEST(impatient_waits),           TS_TEST(refusals),
+    TS_TEST(every_dtype_there_and_back),
+    TS_TEST(every_layout_up),
+    TS_TEST(every_layout_down),
+    TS_TEST(into_every_layout),
+    TS_TEST(nothing_is_a_legal_amount),
+    TS_TEST(dtypes_change_on_the_device),
+    TS_TEST(one_element_as_a_double),
+    TS_TEST(a_download_is_a_snapshot),
+    TS_TEST(an_upload_is_a_snapshot),
+    TS_TEST(destroyed_without_waiting),
+    TS_TEST(impatient_waits),
+    TS_TEST(refusals),
     TS_TEST(large_transfers_are_whole),
 };
 

@@ -1,4 +1,5 @@
-/* The verdict on a device: who has the memory by scope, over all threads, and the text of docs/memory.md to the letter.
+/* The verdict on a device: who has the memory by scope, over all threads, and the text of
+ * docs/memory.md to the letter.
  * Not here: reasons, figures and hints (tests/unit/alloc/test_pool_verdict.c). */
 #include <pthread.h>
 
@@ -39,7 +40,8 @@ static void *other_thread(void *user)
     other_t *other = user;
     fy_scope_t test = fy_scope_begin("test"), model = fy_scope_begin("model");
     fy_tensor_t *tensor;
-    const fy_status_t status = fy_tensor_create(other->device, FY_DTYPE_U8, FY_DIMS(3 * MIB), &tensor);
+    const fy_status_t status =
+        fy_tensor_create(other->device, FY_DTYPE_U8, FY_DIMS(3 * MIB), &tensor);
     pthread_barrier_wait(&other->made);
     pthread_barrier_wait(&other->over);
     fy_scope_end(model, 0, NULL);
@@ -66,16 +68,21 @@ static void the_largest_scopes_of_all_threads(ts_ctx_t *ctx)
     bytes(other.device, 2 * MIB);
     fy_scope_t layer = fy_scope_begin("layer");
     bytes(other.device, 4 * MIB);
-    fy_scope_t deep = fy_scope_begin("a name that is longer than a verdict has room for, so that the end of the path is what is seen");
+    fy_scope_t deep = fy_scope_begin("a name that is longer than a verdict has room for, so that "
+                                     "the end of the path is what is seen");
     bytes(other.device, MIB);
     fy_scope_t small = fy_scope_begin("small");
     bytes(other.device, MIB / 2);
     verdict = refused(other.device, 8 * MIB);
-    expect_top(&verdict, 0, "test/model", 5 * (uint64_t)MIB); /* of both threads, and not what is inside it */
+    /* of both threads, and not what is inside it */
+    expect_top(&verdict, 0, "test/model", 5 * (uint64_t)MIB);
     expect_top(&verdict, 1, "test/model/layer", 4 * (uint64_t)MIB);
-    expect_top(&verdict, 2, "...ger than a verdict has room for, so that the end of the path is what is seen", (uint64_t)MIB);
+    expect_top(&verdict, 2,
+               "...ger than a verdict has room for, so that the end of the path is what is seen",
+               (uint64_t)MIB);
     assert_int_equal(strlen(verdict.top[2].path), sizeof verdict.top[2].path - 1);
-    assert_non_null(strstr(verdict.text, "\n  live by scope: test/model 5.0 MiB, test/model/layer 4.0 MiB, ...ger"));
+    assert_non_null(strstr(
+        verdict.text, "\n  live by scope: test/model 5.0 MiB, test/model/layer 4.0 MiB, ...ger"));
     fy_scope_end(small, 0, NULL);
     fy_scope_end(deep, 0, NULL);
     fy_scope_end(layer, 0, NULL);
@@ -123,7 +130,8 @@ static void *example(void *user)
 static void the_page_shows_what_is_said(ts_ctx_t *ctx)
 {
     char *page = text_of("docs/memory.md");
-    if (!page || strcmp(ts_spec_name(ctx->spec), "sim:0") != 0) { /* not run from the source folder, or another device's name */
+    /* not run from the source folder, or another device's name */
+    if (!page || strcmp(ts_spec_name(ctx->spec), "sim:0") != 0) {
         free(page);
         return;
     }
@@ -140,9 +148,11 @@ static void the_page_shows_what_is_said(ts_ctx_t *ctx)
     ts_reopen(ctx, device);
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(the_largest_scopes_of_all_threads), TS_TEST(the_page_shows_what_is_said) };
+static const ts_test_t k_tests[] = { TS_TEST(the_largest_scopes_of_all_threads),
+                                     TS_TEST(the_page_shows_what_is_said) };
 static const ts_exclusion_t k_exclusions[] = {
-    { "host", "the_largest_scopes_of_all_threads", "host bytes are not accounted by path, and the host takes no limit" },
+    { "host", "the_largest_scopes_of_all_threads",
+      "host bytes are not accounted by path, and the host takes no limit" },
     { "host", "the_page_shows_what_is_said", "the same" },
     { "cuda", "the_page_shows_what_is_said", "the page shows sim:0" },
     { NULL, NULL, NULL },

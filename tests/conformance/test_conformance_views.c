@@ -1,17 +1,21 @@
-/* Views: reshape, transpose, slice, broadcast, squeeze, unsqueeze. Shapes, strides, values, refusals; a view submits and moves nothing.
+/* Views: reshape, transpose, slice, broadcast, squeeze, unsqueeze. Shapes, strides, values,
+ * refusals; a view submits and moves nothing.
  * Not here: ops on views (tests/ops), how long bytes live (test_conformance_lifetime.c). */
 #include "tests/support/harness.h"
 
-static fy_tensor_t *grid(ts_ctx_t *ctx) { return ts_iota(ctx->device, FY_DIMS(2, 3, 4), 0); } /* 0 .. 23 */
+/* 0 .. 23 */
+static fy_tensor_t *grid(ts_ctx_t *ctx) { return ts_iota(ctx->device, FY_DIMS(2, 3, 4), 0); }
 
 /* dims and strides of a view; -1 stands for "whatever": the stride of an axis of length 1. */
-static void expect_shape(const fy_tensor_t *view, int rank, const int64_t *dims, const int64_t *strides)
+static void expect_shape(const fy_tensor_t *view, int rank, const int64_t *dims,
+                         const int64_t *strides)
 {
     fy_tensor_info_t info = ts_info(view);
     assert_int_equal(info.rank, rank);
     for (int axis = 0; axis < rank; axis++) {
         assert_int_equal(info.dims[axis], dims[axis]);
-        if (strides[axis] >= 0 && dims[axis] > 1) assert_int_equal(info.strides[axis], strides[axis]);
+        if (strides[axis] >= 0 && dims[axis] > 1)
+            assert_int_equal(info.strides[axis], strides[axis]);
     }
 }
 
@@ -150,8 +154,13 @@ static void writes_go_through(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(reshape),        TS_TEST(transpose),         TS_TEST(slice), TS_TEST(broadcast), TS_TEST(squeeze_and_unsqueeze),
-    TS_TEST(views_are_free), TS_TEST(writes_go_through),
+    TS_TEST(reshape),
+    TS_TEST(transpose),
+    TS_TEST(slice),
+    TS_TEST(broadcast),
+    TS_TEST(squeeze_and_unsqueeze),
+    TS_TEST(views_are_free),
+    TS_TEST(writes_go_through),
 };
 
 int main(void) { return TS_RUN("views", k_tests, NULL); }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs a build, moves the installed tree, and uses it as strangers do: CMake, pkg-config, C++, dlopen, Python. Each consumer also
-# looks at who owns malloc and operator new. Usage: tests/consume/run.sh BUILD
+# Installs a build, moves the installed tree, and uses it as strangers do: CMake, pkg-config, C++,
+# dlopen, Python. Each consumer also looks at who owns malloc and operator new. Usage:
+# tests/consume/run.sh BUILD
 set -u
 
 build=$(cd "${1:?usage: tests/consume/run.sh BUILD}" && pwd) || exit 2

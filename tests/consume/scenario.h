@@ -1,6 +1,8 @@
-/* What each consumer written in C does, whichever way it got hold of the library: an add on the host, one upload, op and download on
- * sim:0 with a ledger that says so, a refusal, and a look at who owns malloc and operator new.
- * The functions may be real ones or pointers of the same names (dlopen/main.c). Returns the number of disappointments. */
+/* What each consumer written in C does, whichever way it got hold of the library: an add on the
+ * host, one upload, op and download on sim:0 with a ledger that says so, a refusal, and a look at
+ * who owns malloc and operator new.
+ * The functions may be real ones or pointers of the same names (dlopen/main.c). Returns the number
+ * of disappointments. */
 #ifndef FERRY_TESTS_CONSUME_SCENARIO_H_
 #define FERRY_TESTS_CONSUME_SCENARIO_H_
 
@@ -12,16 +14,18 @@
 
 static int disappointments;
 
-#define EXPECT(condition)                                                                                       \
-    do {                                                                                                        \
-        if (!(condition)) {                                                                                     \
-            fprintf(stderr, "%s:%d: not so: %s\n  %s\n", __FILE__, __LINE__, #condition, fy_error_get()->text); \
-            disappointments++;                                                                                  \
-        }                                                                                                       \
+#define EXPECT(condition)                                                                \
+    do {                                                                                 \
+        if (!(condition)) {                                                              \
+            fprintf(stderr, "%s:%d: not so: %s\n  %s\n", __FILE__, __LINE__, #condition, \
+                    fy_error_get()->text);                                               \
+            disappointments++;                                                           \
+        }                                                                                \
     } while (0)
 #define EXPECT_OK(call) EXPECT((call) == FY_STATUS_OK)
 
-/* Does `symbol`, as this program sees it through `handle`, live in a file whose name contains `owner`? */
+/* Does `symbol`, as this program sees it through `handle`, live in a file whose name contains
+ * `owner`? */
 static int owned_by(void *handle, const char *symbol, const char *owner)
 {
     Dl_info info;
@@ -66,16 +70,20 @@ static int run_scenario(void *handle, const char *malloc_owner, const char *host
     EXPECT_OK(fy_tensor_map(back, FY_ACCESS_READ, &data));
     for (int i = 0; data && i < 4; i++) EXPECT(((const float *)data)[i] == 2 * x_data[i]);
     EXPECT_OK(fy_ledger_query(NULL, &after));
-    EXPECT(after.upload.count - before.upload.count == 1 && after.upload.nbytes - before.upload.nbytes == 16);
-    EXPECT(after.download.count - before.download.count == 1 && after.download.nbytes - before.download.nbytes == 16);
+    EXPECT(after.upload.count - before.upload.count == 1 &&
+           after.upload.nbytes - before.upload.nbytes == 16);
+    EXPECT(after.download.count - before.download.count == 1 &&
+           after.download.nbytes - before.download.nbytes == 16);
     EXPECT(after.requests - before.requests == 1);
 
     /* Mixed devices are refused in words, and nothing crosses. */
     EXPECT(fy_add(x, device_x, &mixed) == FY_STATUS_DEVICE_MISMATCH && !mixed);
-    EXPECT(strstr(fy_error_get()->text, "sim:0") && strstr(fy_error_get()->text, "fy_tensor_upload"));
+    EXPECT(strstr(fy_error_get()->text, "sim:0") &&
+           strstr(fy_error_get()->text, "fy_tensor_upload"));
     before = after;
     EXPECT_OK(fy_ledger_query(NULL, &after));
-    EXPECT(after.upload.nbytes == before.upload.nbytes && after.download.nbytes == before.download.nbytes);
+    EXPECT(after.upload.nbytes == before.upload.nbytes &&
+           after.download.nbytes == before.download.nbytes);
     fy_scope_end(scope, 0, NULL);
     fy_device_close(sim);
 
@@ -83,7 +91,8 @@ static int run_scenario(void *handle, const char *malloc_owner, const char *host
     EXPECT(strcmp(fy_memory_host_allocator(), host_allocator) == 0);
     EXPECT(owned_by(RTLD_DEFAULT, "malloc", malloc_owner));
     /* jemalloc, where the application asked for it, brings operator new along. */
-    EXPECT(owned_by(handle, "_Znwm", strcmp(malloc_owner, "libc.so") == 0 ? "libstdc++.so" : malloc_owner));
+    EXPECT(owned_by(handle, "_Znwm",
+                    strcmp(malloc_owner, "libc.so") == 0 ? "libstdc++.so" : malloc_owner));
     return disappointments;
 }
 

@@ -1,7 +1,10 @@
-/* Everything a backend allocates fails once and for ever: device segments, page-locked memory, streams, events, at each place of a program
- * with transfers of every kind (files and another device among them), a reserve, a graph, a prefetch and a stream of its own. After each failure its status is a documented one, nothing is
- * leaked, and once the cause is gone the same device runs the whole program. Also with bytes that change late (order=lazy).
- * Not here: capacity and limits (test_memory.c), recordings from inside (test_graph.c), the pool by itself (tests/unit/alloc). */
+/* Everything a backend allocates fails once and for ever: device segments, page-locked memory,
+ * streams, events, at each place of a program with transfers of every kind (files and another
+ * device among them), a reserve, a graph, a prefetch and a stream of its own. After each failure
+ * its status is a documented one, nothing is leaked, and once the cause is gone the same device
+ * runs the whole program. Also with bytes that change late (order=lazy).
+ * Not here: capacity and limits (test_memory.c), recordings from inside (test_graph.c), the pool by
+ * itself (tests/unit/alloc). */
 #include <inttypes.h>
 #include <unistd.h>
 
@@ -86,7 +89,8 @@ static fy_status_t use_streams(fy_device_t *device, fy_tensor_t *x, fy_tensor_t 
     return status;
 }
 
-/* total += the sum of x, by way of a file, and of another device, which lends its memory for as long as it is needed. */
+/* total += the sum of x, by way of a file, and of another device, which lends its memory for as
+ * long as it is needed. */
 static fy_status_t use_files_and_peers(fy_device_t *device, fy_tensor_t *x, fy_tensor_t *total)
 {
     char path[64];
@@ -154,8 +158,8 @@ static fy_status_t program(fy_device_t *device, float *out)
     return FY_STATUS_OK;
 }
 
-/* 1 per element of y, 1.5 per element of host, own, x (three times by the graph, once each by the streams, the file and the other device), 1, 2, 3
- * per element of the batches. */
+/* 1 per element of y, 1.5 per element of host, own, x (three times by the graph, once each by the
+ * streams, the file and the other device), 1, 2, 3 per element of the batches. */
 static const float expected = N + 8 * 1.5f * N + 6.0f * ROWS * COLUMNS;
 
 static fy_status_t attempt(fy_device_t *device)
@@ -163,7 +167,8 @@ static fy_status_t attempt(fy_device_t *device)
     float result = -1;
     fy_scope_t scope = fy_scope_begin("attempt");
     const fy_status_t status = program(device, &result);
-    if (status == FY_STATUS_OK && result != expected) fail_msg("%g instead of %g", (double)result, (double)expected);
+    if (status == FY_STATUS_OK && result != expected)
+        fail_msg("%g instead of %g", (double)result, (double)expected);
     fy_scope_end(scope, 0, NULL);
     return status;
 }
@@ -180,14 +185,16 @@ static void sweep(const kind_t *kind, const char *order, bool for_ever)
     for (int n = 1, quiet = 0; quiet < 3; n++) {
         char spec[96];
         assert_in_range(n, 1, 500);
-        snprintf(spec, sizeof spec, "sim:7?capacity=16MiB&order=%s&faults=%s@%d%s", order, kind->word, n, for_ever ? "*" : "");
+        snprintf(spec, sizeof spec, "sim:7?capacity=16MiB&order=%s&faults=%s@%d%s", order,
+                 kind->word, n, for_ever ? "*" : "");
         fy_device_t *device;
         const uint64_t violations = fy__sim_violations();
         fy_status_t status = fy_device_open(spec, &device);
         if (status == FY_STATUS_OK) { /* taken apart while it still fails */
             (void)attempt(device);
             fy_device_close(device);
-            if (fy__sim_violations() != violations) fail_msg("%s: closed under requests that had not run", spec);
+            if (fy__sim_violations() != violations)
+                fail_msg("%s: closed under requests that had not run", spec);
             status = fy_device_open(spec, &device);
         }
         if (status != FY_STATUS_OK) {
@@ -211,13 +218,15 @@ static void sweep(const kind_t *kind, const char *order, bool for_ever)
         ts_ok(fy_device_wait(device, FY_FOREVER));
         if (ts_live(device)) fail_msg("%s: %" PRIu64 " bytes are live", spec, ts_live(device));
         status = attempt(device);
-        if (status != FY_STATUS_OK) fail_msg("%s, then none: %s: %s", spec, fy_status_name(status), fy_error_get()->text);
+        if (status != FY_STATUS_OK)
+            fail_msg("%s, then none: %s: %s", spec, fy_status_name(status), fy_error_get()->text);
         ts_ok(fy_device_wait(device, FY_FOREVER));
         assert_int_equal(ts_live(device), 0);
         fy_device_close(device);
         assert_int_equal(fy__sim_violations(), violations);
     }
-    print_message("           %s@N%s, %s: %d failures reported, %d survived\n", kind->word, for_ever ? "*" : "", order, failed, survived);
+    print_message("           %s@N%s, %s: %d failures reported, %d survived\n", kind->word,
+                  for_ever ? "*" : "", order, failed, survived);
     assert_true(failed + survived >= kind->at_least);
     assert_true(failed > 0 || !for_ever);
 }
@@ -251,7 +260,8 @@ static void events(void **state)
     all_orders(&(kind_t){ "event", FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY, 5 });
 }
 
-/* A stream has an event from the beginning, so whoever waits needs no other: only a new stream is refused. */
+/* A stream has an event from the beginning, so whoever waits needs no other: only a new stream is
+ * refused. */
 static void waits_need_no_more_events(void **state)
 {
     (void)state;
@@ -262,7 +272,8 @@ static void waits_need_no_more_events(void **state)
     ts_ok(fy_device_open("sim:7?order=lazy&faults=event@4*", &device));
     ts_ok(fy_zeros(device, FY_DTYPE_F32, FY_DIMS(0), &total));
     ts_ok(fy_sum(total, 0, NULL, 0, &total));
-    for (int i = 0; i < 20; i++) { /* uploads, ops and downloads on three streams that wait for each other */
+    /* uploads, ops and downloads on three streams that wait for each other */
+    for (int i = 0; i < 20; i++) {
         x = ts_iota(device, FY_DIMS(3), (float)i);
         ts_ok(fy_affine(x, 2, 0, &y));
         ts_expect_f32(y, (float[]){ 2 * (float)i, 2 * (float)i + 2, 2 * (float)i + 4 }, 3);
@@ -282,8 +293,11 @@ static void waits_need_no_more_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_segments), cmocka_unit_test(page_locked_memory),        cmocka_unit_test(streams),
-        cmocka_unit_test(events),          cmocka_unit_test(waits_need_no_more_events),
+        cmocka_unit_test(device_segments),
+        cmocka_unit_test(page_locked_memory),
+        cmocka_unit_test(streams),
+        cmocka_unit_test(events),
+        cmocka_unit_test(waits_need_no_more_events),
     };
     return cmocka_run_group_tests_name("backend faults", tests, NULL, NULL) != 0;
 }

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# The command's trainings and experiments on a simulated device whose N-th copy, launch or allocation fails: each run ends by itself, with
-# 0, or with 1 or 4 and a text, and a sanitizer finds nothing. Usage: test_command_sweep.sh BUILD_DIR [all]
-# "all", or FERRY_SWEEP=all: N = 1 .. 100; else a few N. In builds with AddressSanitizer this finds handles that are freed twice or never.
+# The command's trainings and experiments on a simulated device whose N-th copy, launch or
+# allocation fails: each run ends by itself, with 0, or with 1 or 4 and a text, and a sanitizer
+# finds nothing. Usage: test_command_sweep.sh BUILD_DIR [all] "all", or FERRY_SWEEP=all: N = 1 ..
+# 100; else a few N. In builds with AddressSanitizer this finds handles that are freed twice or
+# never.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/../unit/tools/lib.inc.sh" "$1"
 
@@ -11,7 +13,8 @@ numbers="1 2 3 5 8 13 21 34 55 89"
 export FERRY_DATA=$work/nothing OMP_NUM_THREADS=1
 runs=0 faults=0
 
-# run ARGUMENT...: one run; its exit status must be 0, 1 or 4 (out of memory), and a failure has a text.
+# run ARGUMENT...: one run; its exit status must be 0, 1 or 4 (out of memory), and a failure has a
+# text.
 run() {
     timeout -k 5 $seconds "$ferry" "$@" >"$work/out" 2>"$work/err"
     local status=$?
@@ -30,7 +33,8 @@ run() {
     *) fail "ferry $*: exit status $status: $(head -c 300 "$work/err")" ;;
     esac
 }
-# sweep KIND ARGUMENT...: the same command with KIND@N for each N. KIND "alloc*": from the N-th on every one, because Ferry asks again.
+# sweep KIND ARGUMENT...: the same command with KIND@N for each N. KIND "alloc*": from the N-th on
+# every one, because Ferry asks again.
 sweep() {
     local kind=$1 n before=$faults
     shift

@@ -1,6 +1,8 @@
-/* Copies that fail on their way, on every path there is and in every order: the ticket and what depends on the bytes fail with IO, the
- * device is not lost, what does not depend on them is whole, and the same call again is good.
- * Not here: copies that are refused (unit/transfer), jobs in queues (unit/transfer/test_queue.c), replays (test_graph.c). */
+/* Copies that fail on their way, on every path there is and in every order: the ticket and what
+ * depends on the bytes fail with IO, the device is not lost, what does not depend on them is whole,
+ * and the same call again is good.
+ * Not here: copies that are refused (unit/transfer), jobs in queues (unit/transfer/test_queue.c),
+ * replays (test_graph.c). */
 #include <unistd.h>
 
 #include "tests/support/harness.h"
@@ -42,7 +44,8 @@ static float first_of(fy_tensor_t *tensor)
     return (float)value;
 }
 
-/* Each moves 5s into w->x (or out of it) by its path, so that the last of its copies is not the one that fails. */
+/* Each moves 5s into w->x (or out of it) by its path, so that the last of its copies is not the one
+ * that fails. */
 typedef struct way {
     const char *name;
     int64_t n;
@@ -58,7 +61,10 @@ static void borrowed(world_t *w)
     options.contract = FY_HOST_BORROW;
     ts_ok(fy_tensor_upload_into(w->x, w->pinned, &options, &w->ticket));
 }
-static void strided(world_t *w) { ts_ok(fy_tensor_upload_into(column(w->x, w->n), column(w->host, w->n), NULL, &w->ticket)); }
+static void strided(world_t *w)
+{
+    ts_ok(fy_tensor_upload_into(column(w->x, w->n), column(w->host, w->n), NULL, &w->ticket));
+}
 static void packed(world_t *w)
 {
     fy_tensor_t *dst[MANY], *src[MANY];
@@ -199,9 +205,11 @@ static void collected(void **state)
             fy_download_t *downloads[MANY];
             fy_scope_t scope = fy_scope_begin("collected");
             begin(&w, 64, orders[order], copy);
-            for (int i = 0; i < MANY; i++) ts_ok(fy_full(w.device, FY_DTYPE_F32, FY_DIMS(4), i, &src[i]));
+            for (int i = 0; i < MANY; i++)
+                ts_ok(fy_full(w.device, FY_DTYPE_F32, FY_DIMS(4), i, &src[i]));
             ts_ok(fy_tensor_download_many(MANY, src, NULL, downloads));
-            for (int i = 0; i < MANY; i++) ts_fails(fy_download_wait(downloads[i], FY_FOREVER, &host), IO);
+            for (int i = 0; i < MANY; i++)
+                ts_fails(fy_download_wait(downloads[i], FY_FOREVER, &host), IO);
             ts_ok(fy_tensor_download_many(MANY, src, NULL, downloads));
             for (int i = 0; i < MANY; i++) ts_ok(fy_download_wait(downloads[i], FY_FOREVER, &host));
             assert_true(first_of(src[MANY - 1]) == MANY - 1);

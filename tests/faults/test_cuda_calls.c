@@ -1,6 +1,7 @@
-/* Each driver call of a training fails in turn, once and from then on, with a code that passes and with one that loses the device: from
- * opening the device to closing it, with uploads of each kind, steps with an optimizer, a graph, downloads. After each failure: its
- * status is a documented one, the device goes on (or is lost for good), and when it is closed the driver holds nothing of ours.
+/* Each driver call of a training fails in turn, once and from then on, with a code that passes and
+ * with one that loses the device: from opening the device to closing it, with uploads of each kind,
+ * steps with an optimizer, a graph, downloads. After each failure: its status is a documented one,
+ * the device goes on (or is lost for good), and when it is closed the driver holds nothing of ours.
  * Not here: the slots one by one (tests/unit/cuda/test_driver.c, test_codes.c). */
 #include <ferry/train/model.h>
 #include <ferry/train/optimizer.h>
@@ -23,7 +24,8 @@ static fy_status_t make_model(session_t *s)
     FY_TRY(fy_layer_linear(IN, HIDDEN, NULL, &first));
     FY_TRY(fy_layer_op("relu", &act));
     FY_TRY(fy_layer_linear(HIDDEN, OUT, NULL, &second));
-    FY_TRY(fy_layer_sequential(3, (fy_layer_child_t[]){ { "a", first }, { "b", act }, { "c", second } }, &all));
+    FY_TRY(fy_layer_sequential(
+        3, (fy_layer_child_t[]){ { "a", first }, { "b", act }, { "c", second } }, &all));
     fy_status_t status = fy_model_create(s->device, all, FY_DIMS(IN), NULL, &s->model);
     if (status != FY_STATUS_OK) {
         fy_layer_destroy(all);
@@ -133,7 +135,8 @@ static fy_status_t visit(fy_device_t *device)
     double loss = -1;
     fy_scope_t scope = fy_scope_begin("visit");
     const fy_status_t status = train(&s, &loss);
-    if (status == FY_STATUS_OK && right != 0 && loss != right) fail_msg("the loss is %.9g instead of %.9g", loss, right);
+    if (status == FY_STATUS_OK && right != 0 && loss != right)
+        fail_msg("the loss is %.9g instead of %.9g", loss, right);
     if (status == FY_STATUS_OK) right = loss;
     fy_optimizer_destroy(s.optimizer);
     fy_scope_end(scope, 0, NULL);
@@ -152,16 +155,17 @@ static void print_call(int64_t n)
 {
     const char *at = driver.fake_cuda_traced(), *end;
     for (int64_t i = 1; at && (end = strchr(at, ' ')); i++, at = end + 1)
-        if (i >= n - 2 && i <= n + 2) print_message("%s call %lld: %.*s\n", i == n ? "-->" : "   ", (long long)i, (int)(end - at), at);
+        if (i >= n - 2 && i <= n + 2)
+            print_message("%s call %lld: %.*s\n", i == n ? "-->" : "   ", (long long)i,
+                          (int)(end - at), at);
 }
 
-/* Did the n-th call submit work? Then nobody may pass over its failure. What is captured is not: without its graph the calls are submitted
- * one by one, and the loss is what it was. */
+/* Did the n-th call submit work? Then nobody may pass over its failure. What is captured is not:
+ * without its graph the calls are submitted one by one, and the loss is what it was. */
 static int is_work(int64_t n)
 {
-    static const char *const work[] = {
-        "cuLaunchKernel ", "cublasLtMatmul ", "cuMemcpy", "cuMemset", "cuStreamWaitEvent ", "cuGraphLaunch "
-    };
+    static const char *const work[] = { "cuLaunchKernel ", "cublasLtMatmul ",    "cuMemcpy",
+                                        "cuMemset",        "cuStreamWaitEvent ", "cuGraphLaunch " };
     const char *at = driver.fake_cuda_traced(), *end;
     int captures = 0;
     for (int64_t i = 1; at && i < n && (end = strchr(at, ' ')); i++) {
@@ -179,7 +183,8 @@ static void check_status(const plan_t *plan, int64_t n, fy_status_t status)
 {
     if (status == FY_STATUS_OK || status == plan->status || status == plan->or_this) return;
     print_call(n);
-    fail_msg("call %lld, %s: %s: %s", (long long)n, plan->what, fy_status_name(status), fy_error_get()->text);
+    fail_msg("call %lld, %s: %s: %s", (long long)n, plan->what, fy_status_name(status),
+             fy_error_get()->text);
 }
 
 /* The n-th call fails; returns whether there was an n-th. */
@@ -200,16 +205,21 @@ static int attempt(const plan_t *plan, int64_t n, int *out_told)
         check_status(plan, n, status);
         if (status != FY_STATUS_OK) assert_true(strlen(fy_error_get()->text) > 20);
         if (!plan->for_ever && !is_fatal &&
-            driver.fake_cuda_all_calls() - before >= n) { /* else it is still to come, when the device closes */
+            /* else it is still to come, when the device closes */
+            driver.fake_cuda_all_calls() - before >= n) {
             driver.fake_cuda_fail(NULL, 0, 0);
             const fy_status_t again = visit(device);
-            if (again != FY_STATUS_OK) fail_msg("%s, then none: %s: %s", what, fy_status_name(again), fy_error_get()->text);
+            if (again != FY_STATUS_OK)
+                fail_msg("%s, then none: %s: %s", what, fy_status_name(again),
+                         fy_error_get()->text);
         } else if (status == FY_STATUS_DEVICE_LOST) {
             const int64_t calls = driver.fake_cuda_all_calls();
             fy_tensor_t *none;
-            if (fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 1, &none) != FY_STATUS_DEVICE_LOST) fail_msg("%s: it lives again", what);
+            if (fy_full(device, FY_DTYPE_F32, FY_DIMS(3), 1, &none) != FY_STATUS_DEVICE_LOST)
+                fail_msg("%s: it lives again", what);
             ts_text_has("It began with: ");
-            if (driver.fake_cuda_all_calls() != calls) fail_msg("%s: a lost device's driver is asked again", what);
+            if (driver.fake_cuda_all_calls() != calls)
+                fail_msg("%s: a lost device's driver is asked again", what);
         }
         fy_device_close(device);
     }
@@ -257,35 +267,41 @@ static void sweep(const plan_t *plan)
 static void no_memory_once(void **state)
 {
     (void)state;
-    sweep(&(plan_t){ "out of memory, once", 2, 0, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_PINNED_LIMIT });
+    sweep(
+        &(plan_t){ "out of memory, once", 2, 0, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_PINNED_LIMIT });
 }
 static void no_memory_for_ever(void **state)
 {
     (void)state;
-    sweep(&(plan_t){ "out of memory, for ever", 2, 1, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_PINNED_LIMIT });
+    sweep(&(plan_t){ "out of memory, for ever", 2, 1, FY_STATUS_OUT_OF_MEMORY,
+                     FY_STATUS_PINNED_LIMIT });
 }
 static void unknown_once(void **state)
 {
     (void)state;
-    sweep(&(plan_t){ "an unknown error, once", 999, 0, FY_STATUS_INTERNAL, FY_STATUS_OUT_OF_MEMORY });
+    sweep(
+        &(plan_t){ "an unknown error, once", 999, 0, FY_STATUS_INTERNAL, FY_STATUS_OUT_OF_MEMORY });
 }
 static void lost_once(void **state)
 {
     (void)state;
-    sweep(&(plan_t){ "a failed launch, once", 719, 0, FY_STATUS_DEVICE_LOST, FY_STATUS_DEVICE_LOST });
+    sweep(
+        &(plan_t){ "a failed launch, once", 719, 0, FY_STATUS_DEVICE_LOST, FY_STATUS_DEVICE_LOST });
 }
 static void lost_for_ever(void **state)
 {
     (void)state;
-    sweep(&(plan_t){ "a failed launch, for ever", 719, 1, FY_STATUS_DEVICE_LOST, FY_STATUS_DEVICE_LOST });
+    sweep(&(plan_t){ "a failed launch, for ever", 719, 1, FY_STATUS_DEVICE_LOST,
+                     FY_STATUS_DEVICE_LOST });
 }
 
 int main(void)
 {
     fake_driver_or_skip();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_memory_once), cmocka_unit_test(no_memory_for_ever), cmocka_unit_test(unknown_once),
-        cmocka_unit_test(lost_once),      cmocka_unit_test(lost_for_ever),
+        cmocka_unit_test(no_memory_once), cmocka_unit_test(no_memory_for_ever),
+        cmocka_unit_test(unknown_once),   cmocka_unit_test(lost_once),
+        cmocka_unit_test(lost_for_ever),
     };
     return cmocka_run_group_tests_name("driver calls", tests, NULL, NULL) != 0;
 }

@@ -1,6 +1,8 @@
-/* The application's own CUDA streams and contexts under Ferry's feet: a stream is destroyed and the driver hands out its handle again, for
- * another one; requests of the old stream must still be waited for, and what the new one does is its own. Over the fake driver, with
- * events held back, so that a wait that is left out shows in the driver's calls. Not here: the slots (tests/unit/cuda). */
+/* The application's own CUDA streams and contexts under Ferry's feet: a stream is destroyed and the
+ * driver hands out its handle again, for another one; requests of the old stream must still be
+ * waited for, and what the new one does is its own. Over the fake driver, with events held back, so
+ * that a wait that is left out shows in the driver's calls. Not here: the slots
+ * (tests/unit/cuda). */
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 #include "tests/support/fake_driver.h"
@@ -55,7 +57,8 @@ static void tear_down(setting_t *s, void *native)
     fake_driver_is_tidy("afterwards");
 }
 
-/* The old stream's write is waited for by the new one of the same handle: on the card they are two queues. */
+/* The old stream's write is waited for by the new one of the same handle: on the card they are two
+ * queues. */
 static void a_write_of_the_old_stream_is_waited_for(void **state)
 {
     (void)state;
@@ -111,7 +114,8 @@ static void a_write_of_the_new_stream_is_waited_for(void **state)
     tear_down(&s, again);
 }
 
-/* An old ticket reads what became of the old stream's request, whatever the new stream has pending, and the other way round. */
+/* An old ticket reads what became of the old stream's request, whatever the new stream has pending,
+ * and the other way round. */
 static void tickets_are_of_their_own_stream(void **state)
 {
     (void)state;
@@ -187,8 +191,10 @@ int main(void)
 {
     fake_driver_or_skip();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_write_of_the_old_stream_is_waited_for), cmocka_unit_test(a_write_of_the_new_stream_is_waited_for),
-        cmocka_unit_test(tickets_are_of_their_own_stream),         cmocka_unit_test(memory_of_the_old_stream_is_not_the_new_ones_yet),
+        cmocka_unit_test(a_write_of_the_old_stream_is_waited_for),
+        cmocka_unit_test(a_write_of_the_new_stream_is_waited_for),
+        cmocka_unit_test(tickets_are_of_their_own_stream),
+        cmocka_unit_test(memory_of_the_old_stream_is_not_the_new_ones_yet),
         cmocka_unit_test(a_stream_of_another_context_is_refused),
     };
     return cmocka_run_group_tests_name("streams of the application", tests, NULL, NULL) != 0;

@@ -1,6 +1,8 @@
-/* Graphs while things fail: memory runs out or is refused at every allocation of a recording, a launch of a replay is refused at every place,
- * the device is lost. After each failure nothing is leaked and what goes on goes on.
- * Host memory is failed by wrapping the allocator's calls (tests.cmake). Not here: the pool (test_memory.c). */
+/* Graphs while things fail: memory runs out or is refused at every allocation of a recording, a
+ * launch of a replay is refused at every place, the device is lost. After each failure nothing is
+ * leaked and what goes on goes on.
+ * Host memory is failed by wrapping the allocator's calls (tests.cmake). Not here: the pool
+ * (test_memory.c). */
 #include "tests/support/harness.h"
 #include "tests/support/host_memory.h"
 
@@ -15,8 +17,10 @@ static fy_device_t *open_spec(const char *spec)
     return device;
 }
 
-/* y += tanh(x) + ..., with `nkept` results that stay. Returns the first failure; the end's must be the same. */
-static fy_status_t record(fy_device_t *device, fy_tensor_t *x, fy_tensor_t *y, int nkept, fy_graph_t **out_graph)
+/* y += tanh(x) + ..., with `nkept` results that stay. Returns the first failure; the end's must be
+ * the same. */
+static fy_status_t record(fy_device_t *device, fy_tensor_t *x, fy_tensor_t *y, int nkept,
+                          fy_graph_t **out_graph)
 {
     fy_tensor_t *t = NULL;
     *out_graph = NULL;
@@ -66,7 +70,8 @@ static void the_limit_is_reached(void **state)
     assert_true(memory.live >= live + info.pool_nbytes); /* a graph's memory is the device's */
     assert_true(memory.reserved <= 3 << 20);
     fy_tensor_t *big = x;
-    ts_fails(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(2 << 20), &big), OUT_OF_MEMORY); /* the graph has it */
+    /* the graph has it */
+    ts_fails(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(2 << 20), &big), OUT_OF_MEMORY);
     fy_graph_destroy(graph);
     fy_scope_end(scope, 0, NULL);
     assert_int_equal(ts_live(device), 0);
@@ -84,7 +89,8 @@ static void every_segment_fails_once(void **state)
         fy_scope_t scope = fy_scope_begin("once");
         fy_tensor_t *x = NULL, *y = NULL;
         fy_graph_t *graph = NULL;
-        fy_status_t status = fy_zeros(device, FY_DTYPE_F32, FY_DIMS(8 << 20), &x); /* 32 MiB: segments of their own */
+        /* 32 MiB: segments of their own */
+        fy_status_t status = fy_zeros(device, FY_DTYPE_F32, FY_DIMS(8 << 20), &x);
         if (status == FY_STATUS_OK) status = fy_zeros(device, FY_DTYPE_F32, FY_DIMS(8 << 20), &y);
         if (status == FY_STATUS_OK) status = record(device, x, y, 4, &graph);
         if (status == FY_STATUS_OK)
@@ -133,12 +139,14 @@ static void host_memory_fails_at_each_place(void **state)
     for (int n = 0, done = 0; !done; n++) {
         assert_in_range(n, 0, 2000);
         fy_scope_t scope = fy_scope_begin("once");
-        fy_tensor_t *x = ts_iota(device, FY_DIMS(4), 1), *y = ts_iota(device, FY_DIMS(4), 0), *many[40], *all = NULL;
+        fy_tensor_t *x = ts_iota(device, FY_DIMS(4), 1), *y = ts_iota(device, FY_DIMS(4), 0),
+                    *many[40], *all = NULL;
         fy_graph_t *graph = NULL;
         ts_fail_allocation(n);
         fy_status_t status = fy_graph_begin(device);
         const int begun = status == FY_STATUS_OK;
-        for (int i = 0; i < 40 && status == FY_STATUS_OK; i++) status = fy_affine(x, 1, i, &many[i]);
+        for (int i = 0; i < 40 && status == FY_STATUS_OK; i++)
+            status = fy_affine(x, 1, i, &many[i]);
         if (status == FY_STATUS_OK) status = fy_concat(40, many, 0, &all);
         if (status == FY_STATUS_OK) status = fy_axpy(y, 1, many[3]);
         if (begun) {
@@ -162,7 +170,8 @@ static void host_memory_fails_at_each_place(void **state)
 
 /* ---- replays ---- */
 
-/* A replay of three launches whose k-th is refused: the first leaves everything as it was, a later one poisons what the graph writes. */
+/* A replay of three launches whose k-th is refused: the first leaves everything as it was, a later
+ * one poisons what the graph writes. */
 static void a_launch_is_refused_half_way(void **state)
 {
     (void)state;
@@ -206,7 +215,8 @@ static void a_launch_is_refused_half_way(void **state)
     }
 }
 
-/* A recorded upload fails when it runs: what was made of it fails with that, the next replay is good. */
+/* A recorded upload fails when it runs: what was made of it fails with that, the next replay is
+ * good. */
 static void a_copy_fails_on_its_way(void **state)
 {
     (void)state;
@@ -274,7 +284,8 @@ int main(void)
         cmocka_unit_test(the_limit_is_reached),
         cmocka_unit_test(every_segment_fails_once),
         cmocka_unit_test(a_guard_refuses_the_segment),
-        { "host_memory_fails_at_each_place@host", host_memory_fails_at_each_place, NULL, NULL, host },
+        { "host_memory_fails_at_each_place@host", host_memory_fails_at_each_place, NULL, NULL,
+          host },
         { "host_memory_fails_at_each_place@sim", host_memory_fails_at_each_place, NULL, NULL, sim },
         cmocka_unit_test(a_launch_is_refused_half_way),
         cmocka_unit_test(a_copy_fails_on_its_way),

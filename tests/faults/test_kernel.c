@@ -1,6 +1,8 @@
-/* Registered ops whose hook refuses and whose kernel fails, while everything around them fails, too: host memory at each allocation, the
- * device's memory, launches, streams and events at each call, in every order. After each nothing is leaked, and the device goes on unless
- * it was lost. Not here: what such failures are when all else works (tests/conformance/test_conformance_kernel.c). */
+/* Registered ops whose hook refuses and whose kernel fails, while everything around them fails,
+ * too: host memory at each allocation, the device's memory, launches, streams and events at each
+ * call, in every order. After each nothing is leaked, and the device goes on unless it was lost.
+ * Not here: what such failures are when all else works
+ * (tests/conformance/test_conformance_kernel.c). */
 #include "tests/support/harness.h"
 #include "tests/support/host_memory.h"
 
@@ -34,13 +36,15 @@ static fy_op_t failing_op(void)
     return op;
 }
 
-/* One refusal, one failing kernel of many operands, one that depends on it, one that does not. Returns the first other failure. */
+/* One refusal, one failing kernel of many operands, one that depends on it, one that does not.
+ * Returns the first other failure. */
 static fy_status_t program(fy_device_t *device)
 {
     fy_tensor_t *x, *wide, *many[12], *bad = NULL, *none = NULL, *sum;
     fy_download_t *download;
     double value;
-    FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(300000), 2, &x)); /* more than a small piece: the pool takes segments */
+    /* more than a small piece: the pool takes segments */
+    FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(300000), 2, &x));
     FY_TRY(fy_full(device, FY_DTYPE_F64, FY_DIMS(5), 2, &wide));
     fy_status_t status = fy_op_call(failing_op(), 1, &wide, NULL, 1, &none);
     assert_null(none);
@@ -67,7 +71,8 @@ static fy_status_t run(fy_device_t *device)
     return status;
 }
 
-static const char *const k_orders[] = { "eager", "lazy", "random&seed=1", "random&seed=2", "random&seed=3" };
+static const char *const k_orders[] = { "eager", "lazy", "random&seed=1", "random&seed=2",
+                                        "random&seed=3" };
 enum { ORDERS = sizeof k_orders / sizeof *k_orders };
 
 /* The n-th call of `kind` fails, for each n until none does. */
@@ -81,12 +86,14 @@ static void sweep(const char *order, const char *kind, fy_status_t want)
         fy_status_t status = fy_device_open(spec, &device);
         if (status == FY_STATUS_OK) {
             status = run(device);
-            done = status == FY_STATUS_OK && run(device) == FY_STATUS_OK; /* the second time it has certainly passed */
+            /* the second time it has certainly passed */
+            done = status == FY_STATUS_OK && run(device) == FY_STATUS_OK;
             if (status != FY_STATUS_OK) ts_ok(run(device));
             assert_int_equal(ts_live(device), 0);
             fy_device_close(device);
         }
-        if (status != FY_STATUS_OK && status != want) fail_msg("%s: %s: %s", spec, fy_status_name(status), fy_error_get()->text);
+        if (status != FY_STATUS_OK && status != want)
+            fail_msg("%s: %s: %s", spec, fy_status_name(status), fy_error_get()->text);
     }
 }
 
@@ -122,7 +129,8 @@ static void host_memory_fails_at_each_place(void **state)
             done = !ts_allocation_failed();
             ts_fail_allocation(-1);
             if (status != FY_STATUS_OK && status != FY_STATUS_OUT_OF_MEMORY)
-                fail_msg("%s, allocation %d: %s: %s", spec, n, fy_status_name(status), fy_error_get()->text);
+                fail_msg("%s, allocation %d: %s: %s", spec, n, fy_status_name(status),
+                         fy_error_get()->text);
             (void)!fy_device_wait(device, FY_FOREVER);
             assert_int_equal(ts_live(device), live);
         }

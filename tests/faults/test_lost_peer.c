@@ -1,6 +1,7 @@
-/* A device that is lost while it was to send bytes to another: nobody gets garbage there, and the other device goes on. And what a lost device
- * tells from then on.
- * Not here: what the lost device itself refuses (conformance/test_conformance_fault.c, unit/sim). */
+/* A device that is lost while it was to send bytes to another: nobody gets garbage there, and the
+ * other device goes on. And what a lost device tells from then on.
+ * Not here: what the lost device itself refuses (conformance/test_conformance_fault.c,
+ * unit/sim). */
 #include "tests/support/harness.h"
 
 static float first_of(const fy_tensor_t *tensor)
@@ -12,7 +13,8 @@ static float first_of(const fy_tensor_t *tensor)
     return (float)value;
 }
 
-/* Request 1 of the source is an upload, 2 the send, 3 loses it before anybody waited, so in this order the send never runs. */
+/* Request 1 of the source is an upload, 2 the send, 3 loses it before anybody waited, so in this
+ * order the send never runs. */
 static void what_a_lost_device_was_to_send_is_refused(void **state)
 {
     (void)state;

@@ -1,6 +1,9 @@
-/* Running out of memory by public means: a small capacity, a limit, a pinned limit, guards that refuse the N-th allocation for every N.
- * After each failure nothing is leaked, the verdict adds up, and the device goes on. Runs on sim, whose capacity can be chosen.
- * Not here: scripted faults (N-th copy, launch, lost device), the pool by itself (tests/unit/alloc). */
+/* Running out of memory by public means: a small capacity, a limit, a pinned limit, guards that
+ * refuse the N-th allocation for every N.
+ * After each failure nothing is leaked, the verdict adds up, and the device goes on. Runs on sim,
+ * whose capacity can be chosen.
+ * Not here: scripted faults (N-th copy, launch, lost device), the pool by itself
+ * (tests/unit/alloc). */
 #include <inttypes.h>
 
 #include "tests/support/harness.h"
@@ -42,7 +45,8 @@ static fy_memory_stats_t stats_of(const fy_device_t *device)
     return stats;
 }
 
-/* The verdict of the failure just seen; its figures must fit together and its text must say them. */
+/* The verdict of the failure just seen; its figures must fit together and its text must say
+ * them. */
 static fy_oom_verdict_t verdict(fy_status_t status, uint64_t asked)
 {
     const fy_error_t *error = fy_error_get();
@@ -110,7 +114,8 @@ static void full_then_freed(void **state)
     fy_tensor_t *held[64] = { NULL };
     int n = 0;
     fy_status_t status;
-    while ((status = fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(1 << 20), &held[n])) == FY_STATUS_OK) {
+    while ((status = fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(1 << 20), &held[n])) ==
+           FY_STATUS_OK) {
         n++;
         assert_in_range(n, 1, 8);
     }
@@ -138,7 +143,8 @@ static void full_then_freed(void **state)
     close_it();
 }
 
-/* Rule 12: never out of memory while sync, merge and trim would serve. Sizes alternate, so nothing fits what was there before. */
+/* Rule 12: never out of memory while sync, merge and trim would serve. Sizes alternate, so nothing
+ * fits what was there before. */
 static void not_while_it_could_be_served(void **state)
 {
     (void)state;
@@ -147,7 +153,8 @@ static void not_while_it_could_be_served(void **state)
         fy_scope_t scope = fy_scope_begin("round");
         fy_tensor_t *x, *y;
         int64_t n = (int64_t[]){ 10 << 20, 14 << 20, 3 << 20 }[round % 3];
-        ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(n), &x)); /* the one before may still be pending */
+        /* the one before may still be pending */
+        ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(n), &x));
         if (n <= 3 << 20) {
             ts_ok(fy_add(x, x, &y));
             ts_ok(fy_add(y, x, &y));
@@ -168,7 +175,8 @@ static void pinned_memory_has_its_own_limit(void **state)
     assert_null(pinned);
     verdict(FY_STATUS_PINNED_LIMIT, 8 << 20);
     ts_text_has("sim:7");
-    ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(8 << 20), &x)); /* the device has room: only the host end is short */
+    /* the device has room: only the host end is short */
+    ts_ok(fy_zeros(device, FY_DTYPE_U8, FY_DIMS(8 << 20), &x));
     fy_download_t *download = (fy_download_t *)&scope;
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_fails(fy_tensor_download(x, NULL, &download), PINNED_LIMIT);
@@ -208,8 +216,10 @@ static fy_status_t program(fy_device_t *device, float *out)
     return FY_STATUS_OK;
 }
 
-/* Runs the program with a device of `spec` for each N until it passes; every failure before must be `expected` and leave nothing behind. */
-static void sweep(const char *format, uint64_t first, uint64_t step, int most, fy_status_t expected, fy_status_t or_this)
+/* Runs the program with a device of `spec` for each N until it passes; every failure before must be
+ * `expected` and leave nothing behind. */
+static void sweep(const char *format, uint64_t first, uint64_t step, int most, fy_status_t expected,
+                  fy_status_t or_this)
 {
     float reference = 0, result = 0;
     fy_device_t *device = open_spec("sim:7");
@@ -239,7 +249,8 @@ static void sweep(const char *format, uint64_t first, uint64_t step, int most, f
             assert_true(nfailed > 0);
             return;
         }
-        if (status != expected && status != or_this) fail_msg("%s: %s: %s", spec, fy_status_name(status), fy_error_get()->text);
+        if (status != expected && status != or_this)
+            fail_msg("%s: %s: %s", spec, fy_status_name(status), fy_error_get()->text);
         nfailed++;
     }
     fail_msg("%s never passes", format);
@@ -248,22 +259,26 @@ static void sweep(const char *format, uint64_t first, uint64_t step, int most, f
 static void every_capacity(void **state)
 {
     (void)state;
-    sweep("sim:7?capacity=%" PRIu64, 4096, 4096, 20000, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY);
+    sweep("sim:7?capacity=%" PRIu64, 4096, 4096, 20000, FY_STATUS_OUT_OF_MEMORY,
+          FY_STATUS_OUT_OF_MEMORY);
 }
 
 static void every_limit(void **state)
 {
     (void)state;
-    sweep("sim:7?limit=%" PRIu64, 4096, 4096, 20000, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY);
+    sweep("sim:7?limit=%" PRIu64, 4096, 4096, 20000, FY_STATUS_OUT_OF_MEMORY,
+          FY_STATUS_OUT_OF_MEMORY);
 }
 
 static void every_pinned_limit(void **state)
 {
     (void)state;
-    sweep("sim:7?pinned=%" PRIu64, 4096, 65536, 2000, FY_STATUS_PINNED_LIMIT, FY_STATUS_OUT_OF_MEMORY);
+    sweep("sim:7?pinned=%" PRIu64, 4096, 65536, 2000, FY_STATUS_PINNED_LIMIT,
+          FY_STATUS_OUT_OF_MEMORY);
 }
 
-/* Guards refuse the allocation at every point in turn: by live bytes, then by calls to the backend's allocator. */
+/* Guards refuse the allocation at every point in turn: by live bytes, then by calls to the
+ * backend's allocator. */
 static void every_guarded_byte(void **state)
 {
     (void)state;
@@ -292,7 +307,8 @@ static void every_guarded_byte(void **state)
         }
         assert_int_equal(status, FY_STATUS_OK);
         assert_true(nrefused > 0);
-        print_message("           by %s: refused %d times, then passed\n", by_calls ? "backend allocations" : "live bytes", nrefused);
+        print_message("           by %s: refused %d times, then passed\n",
+                      by_calls ? "backend allocations" : "live bytes", nrefused);
     }
 }
 

@@ -1,4 +1,5 @@
-/* Feeds a file of CIFAR-10's binary format to its reader, gzip or not. What is taken must be whole: each byte of it is read.
+/* Feeds a file of CIFAR-10's binary format to its reader, gzip or not. What is taken must be whole:
+ * each byte of it is read.
  * Not here: opening files. How to run: README.md. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -16,13 +17,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     fy_status_t status = fyt_source_open_bytes(data, nbytes, "fuzz", max_nbytes, &source);
     if (status == FY_STATUS_OK) status = fyt_cifar10_parse(&set, &source);
     fyt_source_close(&source);
-    status = status == FY_STATUS_OK ? fyt_cifar10_finish(&set, &dataset) : (fyt_cifar10_finish(&set, NULL), status);
+    status = status == FY_STATUS_OK ? fyt_cifar10_finish(&set, &dataset)
+                                    : (fyt_cifar10_finish(&set, NULL), status);
     if (status == FY_STATUS_OK) {
         static unsigned char sample[FYT_CIFAR10_RECORD - 1];
-        if (!dataset->info.samples || dataset->info.samples > max_nbytes / FYT_CIFAR10_RECORD) abort();
+        if (!dataset->info.samples || dataset->info.samples > max_nbytes / FYT_CIFAR10_RECORD)
+            abort();
         for (uint64_t i = 0; i < dataset->info.samples; i++) {
             int32_t label;
-            if (fy_dataset_get(dataset, i, sample, &label) != FY_STATUS_OK || label < 0 || label > 9) abort();
+            if (fy_dataset_get(dataset, i, sample, &label) != FY_STATUS_OK || label < 0 ||
+                label > 9)
+                abort();
         }
     }
     fy_dataset_destroy(dataset);

@@ -1,5 +1,6 @@
-/* Feeds a pair of IDX files to their reader, gzip or not: the first two bytes say how many of those behind them are the images, the rest are the
- * labels. What is taken must be whole: each byte of it is read. Not here: opening files. How to run: README.md. */
+/* Feeds a pair of IDX files to their reader, gzip or not: the first two bytes say how many of those
+ * behind them are the images, the rest are the labels. What is taken must be whole: each byte of it
+ * is read. Not here: opening files. How to run: README.md. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -13,10 +14,13 @@ static void look(const fy_dataset_t *dataset, uint64_t max_samples)
     if (!sample) return;
     const fy_dataset_info_t *info = &dataset->info;
     if (!info->samples || (max_samples && info->samples > max_samples) || info->rank != 3) abort();
-    if ((uint64_t)(info->dims[0] * info->dims[1] * info->dims[2]) != dataset->sample_nbytes) abort();
+    if ((uint64_t)(info->dims[0] * info->dims[1] * info->dims[2]) != dataset->sample_nbytes)
+        abort();
     for (uint64_t i = 0; i < info->samples; i++) {
         int32_t label;
-        if (fy_dataset_get(dataset, i, sample, &label) != FY_STATUS_OK || label < 0 || label >= info->classes) abort();
+        if (fy_dataset_get(dataset, i, sample, &label) != FY_STATUS_OK || label < 0 ||
+            label >= info->classes)
+            abort();
     }
     free(sample);
 }
@@ -33,8 +37,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     options.max_samples = split >> 14; /* lengths are shorter than that: two bits are free */
     split &= 0x3fff;
     if (split > behind) split = behind;
-    if (fyt_source_open_bytes(data + 2, split, "images", options.max_nbytes, &images) == FY_STATUS_OK &&
-        fyt_source_open_bytes(data + 2 + split, behind - split, "labels", options.max_nbytes, &labels) == FY_STATUS_OK &&
+    if (fyt_source_open_bytes(data + 2, split, "images", options.max_nbytes, &images) ==
+            FY_STATUS_OK &&
+        fyt_source_open_bytes(data + 2 + split, behind - split, "labels", options.max_nbytes,
+                              &labels) == FY_STATUS_OK &&
         fyt_dataset_parse_idx(&images, &labels, &options, &dataset) == FY_STATUS_OK)
         look(dataset, options.max_samples);
     fyt_source_close(&images);

@@ -1,6 +1,8 @@
-/* Feeds a safetensors header to its reader. The first two bytes are how many bytes of data stand behind the header, the rest is its text: so the
- * rules about the data's length are within reach of a mutation. What is taken must hold: no gap, no overlap, names in order.
- * Not here: the file around it, which is eight bytes of length (tests/unit/train/). How to run: README.md. */
+/* Feeds a safetensors header to its reader. The first two bytes are how many bytes of data stand
+ * behind the header, the rest is its text: so the rules about the data's length are within reach of
+ * a mutation. What is taken must hold: no gap, no overlap, names in order.
+ * Not here: the file around it, which is eight bytes of length (tests/unit/train/). How to run:
+ * README.md. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +28,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
         uint64_t nelem = 1;
         for (int d = 0; d < info->rank; d++) nelem *= (uint64_t)info->dims[d];
         if (nelem * fy_dtype_size(info->dtype) != info->nbytes) abort();
-        if (i && strcmp(header.tensors[header.by_name[i - 1]].name, header.tensors[header.by_name[i]].name) >= 0) abort();
+        if (i && strcmp(header.tensors[header.by_name[i - 1]].name,
+                        header.tensors[header.by_name[i]].name) >= 0)
+            abort();
     }
     if (end != data_nbytes) abort();
     for (size_t i = 1; i < header.npairs; i++)

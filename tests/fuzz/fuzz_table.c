@@ -1,4 +1,5 @@
-/* Feeds text to the reader of tables; the first byte chooses separator and header rows. What is taken must be numbers, in full rows.
+/* Feeds text to the reader of tables; the first byte chooses separator and header rows. What is
+ * taken must be numbers, in full rows.
  * Not here: opening files. How to run: README.md. */
 #include <math.h>
 #include <stdint.h>
@@ -17,7 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t nbytes)
     options.separator = separators[data[0] & 7];
     options.header_rows = data[0] >> 3 & 3;
     options.max_values = 4096;
-    if (fy_table_parse((const char *)data + 1, nbytes - 1, "fuzz", &options, &table) != FY_STATUS_OK) {
+    if (fy_table_parse((const char *)data + 1, nbytes - 1, "fuzz", &options, &table) !=
+        FY_STATUS_OK) {
         if (table) abort();
         return 0;
     }

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Golden traffic: requests, uploads, downloads, bytes and syncs of every example, every experiment and a training on sim:0, against traffic.txt.
-# A difference fails and prints both. A program without a line, or a line without a program, fails too.
-# Usage: test_golden.sh BUILD_DIR [--update]     (--update rewrites traffic.txt; read the diff before you commit it)
+# Golden traffic: requests, uploads, downloads, bytes and syncs of every example, every experiment
+# and a training on sim:0, against traffic.txt.
+# A difference fails and prints both. A program without a line, or a line without a program, fails
+# too.
+# Usage: test_golden.sh BUILD_DIR [--update]     (--update rewrites traffic.txt; read the diff
+# before you commit it)
 set -uo pipefail
 build=$(realpath -m "$1")
 cd "$(dirname "$0")/../.." || exit 1
@@ -10,7 +13,8 @@ now=$(mktemp)
 trap 'rm -f "$now" "$now.err"' EXIT
 failures=0
 
-# record NAME COMMAND...: one line "NAME requests=... syncs=..." from the command's last "traffic:" line.
+# record NAME COMMAND...: one line "NAME requests=... syncs=..." from the command's last "traffic:"
+# line.
 record() {
     local name=$1 line
     shift
@@ -39,7 +43,8 @@ if [ -x "$build/bin/ferry" ]; then
     done
     record experiment/parallel "$build/bin/ferry" experiment parallel lenet --devices 2 --batch 64 --steps 3 --device sim:0 --traffic
     record experiment/speedups "$build/bin/ferry" experiment speedups --only 5,7,11,14 --device sim:0 --traffic
-    # Made-up data, wherever this runs. Weights are made on the device and come down once; the data set goes up once, or a batch a step.
+    # Made-up data, wherever this runs. Weights are made on the device and come down once; the data
+    # set goes up once, or a batch a step.
     export FERRY_DATA=/nonexistent
     record experiment/train-mnist2018 "$build/bin/ferry" train mnist2018 --epochs 2 --limit-samples 640 --device sim:0 --traffic
     record experiment/train-mnist-stream "$build/bin/ferry" train mnist --epochs 1 --limit-samples 256 --stream-data --device sim:0 --traffic

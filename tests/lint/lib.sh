@@ -5,7 +5,8 @@
 # shellcheck disable=SC2034  # rules use it
 library_folders=(runtime alloc transfer ops backends train)
 
-# find_files PATTERN... -- FOLDER...: files whose name matches one of the patterns, sorted; folders that do not exist are skipped.
+# find_files PATTERN... -- FOLDER...: files whose name matches one of the patterns, sorted; folders
+# that do not exist are skipped.
 find_files() {
     local tests=() folders=()
     while [ "$1" != -- ]; do
@@ -23,7 +24,8 @@ find_files() {
         sed 's|^\./||' | LC_ALL=C sort
 }
 
-# code_of FILE...: lines "file:number:code" without comments and with the insides of strings and character constants taken out.
+# code_of FILE...: lines "file:number:code" without comments and with the insides of strings and
+# character constants taken out.
 code_of() {
     if [ $# -eq 0 ]; then return 0; fi
     awk '
@@ -56,7 +58,8 @@ includes_of() {
 # report: copies standard input to standard output; fails if there was any.
 report() { awk '{ print; found = 1 } END { exit found }'; }
 
-# functions_declared HEADER...: names of the functions that they declare with FY_API or FY_API_STATUS, one a line.
+# functions_declared HEADER...: names of the functions that they declare with FY_API or
+# FY_API_STATUS, one a line.
 functions_declared() {
     code_of "$@" | sed 's/^[^:]*:[0-9]*://' | tr '\n' ' ' | sed 's/FY_API/\nFY_API/g' |
         awk '/^FY_API(_STATUS)?[ \t]/ && match($0, /fy_[a-z0-9_]+[ \t]*\(/) {

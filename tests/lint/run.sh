@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Checks the rules of the house that a compiler does not. Each rule is a file in rules/ with two functions:
+# Checks the rules of the house that a compiler does not. Each rule is a file in rules/ with two
+# functions:
 #   check   prints every violation as "file:line: what" and returns 1 if there was one, 77 (with the reason) if it cannot be checked here
 #   plant   breaks the rule in the current folder (a copy), so that selftest.sh can prove that check would notice
-# Usage: tests/lint/run.sh [--build DIR] [--root DIR] [RULE...]      rules that read binaries take them from DIR (or $FERRY_BUILD_DIR)
+# Usage: tests/lint/run.sh [--build DIR] [--root DIR] [RULE...]      rules that read binaries take
+# them from DIR (or $FERRY_BUILD_DIR)
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

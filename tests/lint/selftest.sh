@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Proves that each lint rule notices a violation: breaks it in a copy of the tree and expects `run.sh` to fail there, and to blame what
-# was planted. Usage: tests/lint/selftest.sh [--build DIR]
+# Proves that each lint rule notices a violation: breaks it in a copy of the tree and expects
+# `run.sh` to fail there, and to blame what was planted. Usage: tests/lint/selftest.sh [--build DIR]
 set -u
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# clang-tidy (.clang-tidy) over the library's and the tools' sources. Usage: tests/lint/tidy.sh BUILD [FILE...]
-# BUILD has a compile_commands.json. A file that was clean is not looked at again until it or a header changes: what was clean stands in
-# BUILD/tidy/, by the hash of the preprocessed source.
+# clang-tidy (.clang-tidy) over the library's and the tools' sources. Usage: tests/lint/tidy.sh
+# BUILD [FILE...] BUILD has a compile_commands.json. A file that was clean is not looked at again
+# until it or a header changes: what was clean stands in BUILD/tidy/, by the hash of the
+# preprocessed source.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

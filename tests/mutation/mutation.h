@@ -1,6 +1,8 @@
-/* Programs that use many streams at once, and the tape of what they saw. A program's tape must not depend on the order in which the
- * simulator runs what it may run in any order; with one of Ferry's waits dropped it must, in some order.
- * Not here: who runs which program in which order (test_orders.c, test_waits.c). Next: README.md. */
+/* Programs that use many streams at once, and the tape of what they saw. A program's tape must not
+ * depend on the order in which the simulator runs what it may run in any order; with one of Ferry's
+ * waits dropped it must, in some order.
+ * Not here: who runs which program in which order (test_orders.c, test_waits.c). Next:
+ * README.md. */
 #ifndef FERRY_TESTS_MUTATION_MUTATION_H_
 #define FERRY_TESTS_MUTATION_MUTATION_H_
 
@@ -42,13 +44,15 @@ typedef struct mu_program {
     const char *name;
     const char *options; /* of its devices, beside the order */
     int ndevices;
-    void (*run)(mu_run_t *run); /* in a scope of its own; what it leaves is given back when the device closes */
+    /* in a scope of its own; what it leaves is given back when the device closes */
+    void (*run)(mu_run_t *run);
 } mu_program_t;
 
 extern const mu_program_t mu_programs[];
 extern const size_t mu_program_count;
 
-/* Opens the devices, runs the program, closes them without waiting. `tape` is cleared first. Returns the call that ended it early. */
+/* Opens the devices, runs the program, closes them without waiting. `tape` is cleared first.
+ * Returns the call that ended it early. */
 const char *mu_program_run(const mu_program_t *program, const char *order, mu_tape_t *tape);
 /* "eager", "lazy" for seed 0, else "order=random&seed=N"; a static buffer. */
 const char *mu_order(uint64_t seed);
@@ -79,7 +83,8 @@ void mu_read(mu_run_t *run, const char *what, const fy_tensor_t *tensor);
 void mu_see(mu_run_t *run, const char *what, fy_tensor_t *host);
 /* Waits for a download and notes its bytes, or why there are none. */
 void mu_arrive(mu_run_t *run, const char *what, fy_download_t *download);
-/* dst = dst / 2 + src, f32 [n], on the stream that is current: in 0.1 ms of the model clock, which is long. */
+/* dst = dst / 2 + src, f32 [n], on the stream that is current: in 0.1 ms of the model clock, which
+ * is long. */
 bool mu_linger(mu_run_t *run, fy_tensor_t *dst, fy_tensor_t *src);
 /* `n` streams of the run's first device. */
 bool mu_streams(mu_run_t *run, int n, fy_stream_t **out_streams);

@@ -1,18 +1,22 @@
-/* Programs about graphs: a replay orders itself like one op that reads and writes all that was recorded. */
+/* Programs about graphs: a replay orders itself like one op that reads and writes all that was
+ * recorded. */
 #include "tests/mutation/programs.h"
 
 enum { N = 48, WIDE = 7168 /* 28 KiB of f32 */ };
 
-/* Replays by turns on two streams, among ops of others on what they read and write; a page-locked buffer is read anew each time. */
+/* Replays by turns on two streams, among ops of others on what they read and write; a page-locked
+ * buffer is read anew each time. */
 void mu_replays(mu_run_t *run)
 {
-    static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW, FY_DTYPE_SAME, 0, NULL };
+    static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
+                                                    FY_DTYPE_SAME, 0, NULL };
     enum { NSTEPS = 6 };
     fy_device_t *device = run->devices[0];
     fy_stream_t *streams[4];
     fy_ticket_t ticket;
     fy_graph_t *graph;
-    fy_tensor_t *x = mu_upload(run, device, N, 1), *sum = mu_upload(run, device, N, 0), *slow = mu_upload(run, device, N, 2);
+    fy_tensor_t *x = mu_upload(run, device, N, 1), *sum = mu_upload(run, device, N, 0),
+                *slow = mu_upload(run, device, N, 2);
     fy_tensor_t *buffer = mu_pinned(run, device, N, 5), *input, *twice, *seen[2 * NSTEPS];
     void *values;
     if (!x || !sum || !slow || !buffer || !mu_streams(run, 4, streams)) return;
@@ -30,7 +34,8 @@ void mu_replays(mu_run_t *run)
         if (step % 3 == 1 && !mu_linger(run, x, x)) return;
         MU_TRY(run, fy_stream_use(streams[step & 1]));
         MU_TRY(run, fy_graph_replay(graph, &ticket));
-        if (!mu_ok(run, "map while a replay borrows it", fy_tensor_map(buffer, FY_ACCESS_WRITE, &values))) {
+        if (!mu_ok(run, "map while a replay borrows it",
+                   fy_tensor_map(buffer, FY_ACCESS_WRITE, &values))) {
             MU_TRY(run, fy_ticket_wait(ticket, FY_FOREVER));
             MU_TRY(run, fy_tensor_map(buffer, FY_ACCESS_WRITE, &values));
         }
@@ -43,14 +48,15 @@ void mu_replays(mu_run_t *run)
     fy_graph_destroy(graph);
 }
 
-/* Graphs that are destroyed while they run; their memory goes to other tensors, and on to the next graph while those are used. */
+/* Graphs that are destroyed while they run; their memory goes to other tensors, and on to the next
+ * graph while those are used. */
 void mu_graph_memory(mu_run_t *run)
 {
     enum { NSTEPS = 3, SOME = 7168 };
     fy_device_t *device = run->devices[0];
     fy_stream_t *streams[2];
-    fy_tensor_t *slow = mu_upload(run, device, N, 1), *late = mu_upload(run, device, N, 2), *sums[NSTEPS], *of_next[NSTEPS], *wide, *sum,
-                *next;
+    fy_tensor_t *slow = mu_upload(run, device, N, 1), *late = mu_upload(run, device, N, 2),
+                *sums[NSTEPS], *of_next[NSTEPS], *wide, *sum, *next;
     if (!slow || !late || !mu_streams(run, 2, streams)) return;
     for (int step = 0; step < NSTEPS; step++) {
         fy_graph_t *graph;
@@ -70,7 +76,8 @@ void mu_graph_memory(mu_run_t *run)
         fy_tensor_destroy(sum);
         fy_graph_destroy(graph);
         MU_TRY(run, fy_stream_use(streams[1]));
-        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS((int64_t)info.pool_nbytes / 4), -1, &next));
+        MU_TRY(run,
+               fy_full(device, FY_DTYPE_F32, FY_DIMS((int64_t)info.pool_nbytes / 4), -1, &next));
         if (!mu_linger(run, late, late)) return;
         MU_TRY(run, fy_max(next, FY_ALL_AXES, 0, &of_next[step]));
         fy_tensor_destroy(next);
@@ -110,13 +117,14 @@ void mu_graph_inherits(mu_run_t *run)
     mu_read(run, "what was read before the graph had the memory", sum);
 }
 
-/* A graph, and a tensor made in it, go while a replay runs and a reader reads; somebody else gets the memory. */
+/* A graph, and a tensor made in it, go while a replay runs and a reader reads; somebody else gets
+ * the memory. */
 void mu_graph_gone(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
     fy_stream_t *streams[3];
-    fy_tensor_t *x = mu_upload(run, device, N, 1), *state = mu_upload(run, device, N, 100), *seen = mu_upload(run, device, N, 5), *wide,
-                *row, *inside, *other;
+    fy_tensor_t *x = mu_upload(run, device, N, 1), *state = mu_upload(run, device, N, 100),
+                *seen = mu_upload(run, device, N, 5), *wide, *row, *inside, *other;
     if (!x || !state || !seen || !mu_streams(run, 3, streams)) return;
     for (int step = 0; step < 4; step++) {
         fy_graph_t *graph;
@@ -139,7 +147,8 @@ void mu_graph_gone(mu_run_t *run)
         fy_graph_destroy(graph);
         fy_tensor_destroy(inside);
         MU_TRY(run, fy_stream_use(streams[2]));
-        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE), -7, &other)); /* in the same bytes */
+        /* in the same bytes */
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WIDE), -7, &other));
         fy_tensor_destroy(other);
     }
     mu_read(run, "state", state);

@@ -1,11 +1,13 @@
-/* Programs about ends: faults that come late, memory of the caller's, devices that close with work in them. */
+/* Programs about ends: faults that come late, memory of the caller's, devices that close with work
+ * in them. */
 #include <stdio.h>
 
 #include "tests/mutation/programs.h"
 
 enum { N = 48 };
 
-/* More gathers in flight than there are fault flags; some of them with an index that is out of range. */
+/* More gathers in flight than there are fault flags; some of them with an index that is out of
+ * range. */
 void mu_faults(mu_run_t *run)
 {
     enum { NGATHERS = 100, NINDICES = 8 };
@@ -21,17 +23,21 @@ void mu_faults(mu_run_t *run)
         MU_TRY(run, fy_stream_use(streams[i % 7 == 0]));
         MU_TRY(run, fy_gather(flat, i == 3 || i == 70 || i == 77 ? bad : good, &picked[i]));
     }
-    for (int i = 0; i < NGATHERS; i += i % 10 == 0 ? 3 : i % 10 == 3 ? 4 : 3) mu_read(run, "picked", picked[i]);
+    for (int i = 0; i < NGATHERS; i += i % 10 == 0 ? 3 : i % 10 == 3 ? 4 : 3)
+        mu_read(run, "picked", picked[i]);
     (void)mu_ok(run, "device_wait tells the first fault", fy_device_wait(device, FY_FOREVER));
 }
 
-/* Copies that fail when they run, long after their calls: who learns of it, and who is spared, is the same in every order. */
+/* Copies that fail when they run, long after their calls: who learns of it, and who is spared, is
+ * the same in every order. */
 void mu_failing_copies(mu_run_t *run)
 {
-    static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW, FY_DTYPE_SAME, 0, NULL };
+    static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
+                                                    FY_DTYPE_SAME, 0, NULL };
     enum { NSTEPS = 6 };
     fy_device_t *device = run->devices[0];
-    fy_tensor_t *slow, *buffer = mu_pinned(run, device, N, 1), *other = mu_pinned(run, device, N, 5), *x, *y, *derived[NSTEPS];
+    fy_tensor_t *slow, *buffer = mu_pinned(run, device, N, 1),
+                       *other = mu_pinned(run, device, N, 5), *x, *y, *derived[NSTEPS];
     fy_download_t *downloads[2 * NSTEPS];
     fy_ticket_t ticket;
     if (!buffer || !other) return;
@@ -48,8 +54,10 @@ void mu_failing_copies(mu_run_t *run)
         MU_TRY(run, fy_tensor_download(derived[step], NULL, &downloads[2 * step + 1]));
         if (step == 3) (void)mu_ok(run, "an upload's ticket", fy_ticket_wait(ticket, FY_FOREVER));
     }
-    for (int i = 0; i < 2 * NSTEPS; i++) mu_arrive(run, i & 1 ? "what was made of two uploads" : "one upload", downloads[i]);
-    for (int step = 0; step < NSTEPS; step++) mu_read(run, "what was made of two uploads, again", derived[step]);
+    for (int i = 0; i < 2 * NSTEPS; i++)
+        mu_arrive(run, i & 1 ? "what was made of two uploads" : "one upload", downloads[i]);
+    for (int step = 0; step < NSTEPS; step++)
+        mu_read(run, "what was made of two uploads, again", derived[step]);
     mu_read(run, "what read them all", slow);
     (void)mu_ok(run, "device_wait tells the first fault", fy_device_wait(device, FY_FOREVER));
 }
@@ -60,7 +68,8 @@ static void note_end(void *user, void *data)
     *(int *)user = 1;
 }
 
-/* One stretch of memory of the caller's, lent to one tensor after another: the next one has it when the deleter of the last has run. */
+/* One stretch of memory of the caller's, lent to one tensor after another: the next one has it when
+ * the deleter of the last has run. */
 void mu_deleters(mu_run_t *run)
 {
     enum { NSTEPS = 8 };
@@ -74,7 +83,8 @@ void mu_deleters(mu_run_t *run)
     MU_TRY(run, fy_tensor_native(lent, FY_ACCESS_READ_WRITE, streams[0], &address));
     for (int step = 0; step < NSTEPS; step++) {
         fy_tensor_t *own;
-        MU_TRY(run, fy_tensor_wrap(device, FY_DTYPE_F32, FY_DIMS(N), address, note_end, &ended[step], &own));
+        MU_TRY(run, fy_tensor_wrap(device, FY_DTYPE_F32, FY_DIMS(N), address, note_end,
+                                   &ended[step], &own));
         MU_TRY(run, fy_stream_use(streams[step % 3]));
         MU_TRY(run, fy_fill(own, (double)step));
         MU_TRY(run, fy_axpy(own, 2, x));
@@ -89,10 +99,12 @@ void mu_deleters(mu_run_t *run)
         if (!ended[step]) MU_TRY(run, fy_ticket_wait(last, FY_FOREVER));
         mu_note(run, "did the deleter run?", &ended[step], sizeof ended[step]);
     }
-    for (int step = 0; step < NSTEPS; step++) mu_read(run, "what was made of lent memory", seen[step]);
+    for (int step = 0; step < NSTEPS; step++)
+        mu_read(run, "what was made of lent memory", seen[step]);
 }
 
-/* The caller's memory, page-locked where it lies: it stays so until the upload that reads it is done, whoever destroyed the tensor. */
+/* The caller's memory, page-locked where it lies: it stays so until the upload that reads it is
+ * done, whoever destroyed the tensor. */
 void mu_pins(mu_run_t *run)
 {
     static float values[1024];
@@ -104,7 +116,8 @@ void mu_pins(mu_run_t *run)
     if (!(x = mu_upload(run, device, 1024, 0))) return;
     for (int step = 0; step < 4; step++) {
         mu_count_up(values, 1024, (float)step);
-        MU_TRY(run, fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1024), values, NULL, NULL, &host));
+        MU_TRY(run, fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(1024), values, NULL,
+                                   NULL, &host));
         MU_TRY(run, fy_tensor_pin(host, device));
         if (!mu_linger(run, x, x)) return;
         MU_TRY(run, fy_tensor_upload_into(x, host, &borrow, &ticket));
@@ -114,7 +127,8 @@ void mu_pins(mu_run_t *run)
     }
 }
 
-/* A device that is closed while the caller's memory is in use: the deleter runs all the same, when the use is over. */
+/* A device that is closed while the caller's memory is in use: the deleter runs all the same, when
+ * the use is over. */
 void mu_last_deleter(mu_run_t *run)
 {
     char spec[128];
@@ -128,8 +142,10 @@ void mu_last_deleter(mu_run_t *run)
         const fy_scope_t scope = fy_scope_begin("other");
         from = mu_upload(run, other, N, 1);
         base = mu_upload(run, other, N, 2);
-        if (from && base && mu_ok(run, "native", fy_tensor_native(base, FY_ACCESS_READ_WRITE, NULL, &address)) &&
-            mu_ok(run, "wrap", fy_tensor_wrap(other, FY_DTYPE_F32, FY_DIMS(N), address, note_end, &ended, &own)))
+        if (from && base &&
+            mu_ok(run, "native", fy_tensor_native(base, FY_ACCESS_READ_WRITE, NULL, &address)) &&
+            mu_ok(run, "wrap",
+                  fy_tensor_wrap(other, FY_DTYPE_F32, FY_DIMS(N), address, note_end, &ended, &own)))
             (void)mu_linger(run, own, from);
         fy_scope_end(scope, 0, NULL);
         mu_note(run, "did the deleter run with the scope?", &ended, sizeof ended);
@@ -138,15 +154,18 @@ void mu_last_deleter(mu_run_t *run)
     }
 }
 
-/* Work on every engine and on a stream that is gone, none of it waited for, when the device closes. */
+/* Work on every engine and on a stream that is gone, none of it waited for, when the device
+ * closes. */
 void mu_closing_device(mu_run_t *run)
 {
-    static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW, FY_DTYPE_SAME, 0, NULL };
+    static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
+                                                    FY_DTYPE_SAME, 0, NULL };
     fy_device_t *device = run->devices[0];
     fy_stream_t *stream;
     fy_download_t *download;
     fy_ticket_t ticket;
-    fy_tensor_t *x = mu_upload(run, device, N, 1), *buffer = mu_pinned(run, device, N, 3), *y, *z, *indices;
+    fy_tensor_t *x = mu_upload(run, device, N, 1), *buffer = mu_pinned(run, device, N, 3), *y, *z,
+                *indices;
     if (!x || !buffer) return;
     MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(N), &y));
     MU_TRY(run, fy_tensor_upload_into(y, buffer, &borrowed, &ticket));

@@ -1,5 +1,6 @@
-/* Programs about blocks of device memory that go from stream to stream while they are used. There is memory for little more than one
- * block, so that the next tensor must take it; and one stream lingers, so that it would be too early. */
+/* Programs about blocks of device memory that go from stream to stream while they are used. There
+ * is memory for little more than one block, so that the next tensor must take it; and one stream
+ * lingers, so that it would be too early. */
 #include "tests/mutation/programs.h"
 
 enum { N = 48, WHOLE = 7168 /* floats: 28 KiB of 40 */, PART = 3584 };
@@ -28,7 +29,8 @@ void mu_handover(mu_run_t *run)
     for (int step = 0; step < 6; step++) mu_read(run, "sum of a block", sums[step]);
 }
 
-/* Two neighbours of one stream, of which the first is done with and the second is not; another stream wants both as one. */
+/* Two neighbours of one stream, of which the first is done with and the second is not; another
+ * stream wants both as one. */
 void mu_joined(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
@@ -87,7 +89,8 @@ void mu_stretch(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
     fy_stream_t *streams[3];
-    fy_tensor_t *slow[2] = { mu_upload(run, device, N, 1), mu_upload(run, device, N, 2) }, *sums[8], *halves[2], *both;
+    fy_tensor_t *slow[2] = { mu_upload(run, device, N, 1), mu_upload(run, device, N, 2) }, *sums[8],
+                *halves[2], *both;
     if (!slow[0] || !slow[1] || !mu_streams(run, 3, streams)) return;
     for (int step = 0; step < 4; step++) {
         for (int i = 0; i < 2; i++) {
@@ -108,13 +111,15 @@ void mu_stretch(mu_run_t *run)
     for (int i = 0; i < 8; i++) mu_read(run, "sum of a half", sums[i]);
 }
 
-/* Small uploads that travel packed: by turns through scratch memory that another stream still reads, and into tensors that it still reads. */
+/* Small uploads that travel packed: by turns through scratch memory that another stream still
+ * reads, and into tensors that it still reads. */
 void mu_many(mu_run_t *run)
 {
     enum { COUNT = 4, SMALL = 250, FILLER = 1536 };
     fy_device_t *device = run->devices[0];
     fy_stream_t *stream;
-    fy_tensor_t *slow = mu_upload(run, device, N, 1), *hosts[COUNT], *small[COUNT], *sums[COUNT], *wide, *filler;
+    fy_tensor_t *slow = mu_upload(run, device, N, 1), *hosts[COUNT], *small[COUNT], *sums[COUNT],
+                *wide, *filler;
     if (!slow || !mu_streams(run, 1, &stream)) return;
     for (int i = 0; i < COUNT; i++)
         if (!(hosts[i] = mu_host(run, SMALL, (float)i))) return;
@@ -128,7 +133,8 @@ void mu_many(mu_run_t *run)
         void *values;
         if (!(step & 1)) MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(WHOLE), 1, &wide));
         if (!mu_linger(run, slow, slow)) return;
-        for (int i = 0; i < nsums; i++) MU_TRY(run, fy_sum(step & 1 ? small[i] : wide, FY_ALL_AXES, 0, &sums[i]));
+        for (int i = 0; i < nsums; i++)
+            MU_TRY(run, fy_sum(step & 1 ? small[i] : wide, FY_ALL_AXES, 0, &sums[i]));
         if (!(step & 1)) fy_tensor_destroy(wide);
         for (int i = 0; i < COUNT; i++) {
             MU_TRY(run, fy_tensor_map(hosts[i], FY_ACCESS_WRITE, &values));
@@ -140,25 +146,29 @@ void mu_many(mu_run_t *run)
             mu_count_up(values, SMALL, -1);
         }
         for (int i = 0; i < COUNT; i++) mu_read(run, "an upload", small[i]);
-        for (int i = 0; i < nsums; i++) mu_read(run, step & 1 ? "sum before an upload" : "sum of a block", sums[i]);
+        for (int i = 0; i < nsums; i++)
+            mu_read(run, step & 1 ? "sum before an upload" : "sum of a block", sums[i]);
         for (int i = 0; i < nsums; i++) fy_tensor_destroy(sums[i]);
     }
 }
 
-/* Small downloads that travel packed: the table, and what is collected, go where another stream still reads. */
+/* Small downloads that travel packed: the table, and what is collected, go where another stream
+ * still reads. */
 void mu_collect(mu_run_t *run)
 {
     enum { COUNT = 4, SMALL = 250, NFILLERS = 64 };
     fy_device_t *device = run->devices[0];
     fy_stream_t *stream;
-    fy_tensor_t *slow = mu_upload(run, device, N, 1), *small[COUNT], *sum = NULL, *wide, *filler = NULL, *host;
+    fy_tensor_t *slow = mu_upload(run, device, N, 1), *small[COUNT], *sum = NULL, *wide,
+                *filler = NULL, *host;
     fy_download_t *downloads[COUNT];
     if (!slow || !mu_streams(run, 1, &stream)) return;
     MU_TRY(run, fy_stream_use(stream));
     MU_TRY(run, fy_empty(device, FY_DTYPE_F32, FY_DIMS(WHOLE), &wide));
     for (int i = 0; i < COUNT; i++)
         if (!(small[i] = mu_upload(run, device, SMALL, (float)(100 * i)))) return;
-    for (int i = 0; i < NFILLERS; i++) { /* all that is left, in pieces that no run fits, but for one */
+    /* all that is left, in pieces that no run fits, but for one */
+    for (int i = 0; i < NFILLERS; i++) {
         fy_tensor_t *one;
         if (fy_full(device, FY_DTYPE_F32, FY_DIMS(64), 0, &one) != FY_STATUS_OK) break;
         filler = one;

@@ -1,4 +1,5 @@
-/* Transfers that find their engine's window full and stand in its queue while ops use the same bytes. */
+/* Transfers that find their engine's window full and stand in its queue while ops use the same
+ * bytes. */
 #include "tests/mutation/programs.h"
 
 enum { N = 48 };
@@ -11,13 +12,16 @@ static fy_transfer_options_t urgent(int priority)
     return options;
 }
 
-/* Each step: an op that takes long, an upload over what it reads and writes, a download of what comes out; then another op on the same bytes.
- * The window holds one transfer, so all but the first stand until somebody needs them or there is room. */
+/* Each step: an op that takes long, an upload over what it reads and writes, a download of what
+ * comes out; then another op on the same bytes.
+ * The window holds one transfer, so all but the first stand until somebody needs them or there is
+ * room. */
 void mu_queue(mu_run_t *run)
 {
     enum { NSTEPS = 5 };
     fy_device_t *device = run->devices[0];
-    fy_tensor_t *x = mu_upload(run, device, N, 1), *y = mu_upload(run, device, N, 2), *filler = mu_upload(run, device, N, 3), *half;
+    fy_tensor_t *x = mu_upload(run, device, N, 1), *y = mu_upload(run, device, N, 2),
+                *filler = mu_upload(run, device, N, 3), *half;
     fy_tensor_t *sources[NSTEPS], *fill = mu_pinned(run, device, N, 9);
     fy_download_t *downloads[2 * NSTEPS];
     fy_ticket_t ticket, given_up, tickets[NSTEPS];
@@ -28,11 +32,16 @@ void mu_queue(mu_run_t *run)
     for (int step = 0; step < NSTEPS; step++) {
         const fy_transfer_options_t options = urgent(step % 2 ? 5 : -5);
         MU_TRY(run, fy_tensor_upload_into(filler, fill, &options, &ticket));
-        if (!mu_linger(run, y, x)) return;                                              /* reads x, late */
-        MU_TRY(run, fy_tensor_upload_into(x, sources[step], &options, &tickets[step])); /* stands behind it */
-        MU_TRY(run, fy_tensor_download(y, NULL, &downloads[2 * step]));                 /* behind the op */
-        MU_TRY(run, fy_tensor_download(x, NULL, &downloads[2 * step + 1]));             /* behind the upload, in the other queue */
-        MU_TRY(run, fy_tensor_upload_into(half, sources[step], &options, &ticket));     /* converted on the device */
+        /* reads x, late */
+        if (!mu_linger(run, y, x)) return;
+        /* stands behind it */
+        MU_TRY(run, fy_tensor_upload_into(x, sources[step], &options, &tickets[step]));
+        /* behind the op */
+        MU_TRY(run, fy_tensor_download(y, NULL, &downloads[2 * step]));
+        /* behind the upload, in the other queue */
+        MU_TRY(run, fy_tensor_download(x, NULL, &downloads[2 * step + 1]));
+        /* converted on the device */
+        MU_TRY(run, fy_tensor_upload_into(half, sources[step], &options, &ticket));
         MU_TRY(run, fy_tensor_upload_into(filler, fill, &options, &given_up));
         (void)mu_ok(run, "taken back", fy_ticket_cancel(given_up));
         MU_TRY(run, fy_fill(filler, step)); /* whole, so good again */

@@ -1,4 +1,5 @@
-/* Programs about ops on several streams: who writes what another one reads, and in whose memory. Each is named after what it is about. */
+/* Programs about ops on several streams: who writes what another one reads, and in whose memory.
+ * Each is named after what it is about. */
 #include "tests/mutation/programs.h"
 
 enum { N = 48 };
@@ -7,7 +8,8 @@ enum { N = 48 };
 void mu_ping_pong(mu_run_t *run)
 {
     fy_stream_t *streams[2];
-    fy_tensor_t *x = mu_upload(run, run->devices[0], N, 1), *y = mu_upload(run, run->devices[0], N, 100), *kept[6];
+    fy_tensor_t *x = mu_upload(run, run->devices[0], N, 1),
+                *y = mu_upload(run, run->devices[0], N, 100), *kept[6];
     if (!x || !y || !mu_streams(run, 2, streams)) return;
     for (int step = 0; step < 6; step++) {
         MU_TRY(run, fy_stream_use(streams[step & 1]));
@@ -39,19 +41,23 @@ void mu_readers(mu_run_t *run)
     for (int i = 0; i < n; i++) mu_read(run, "what a reader read", kept[i]);
 }
 
-/* Memory for one block only, so that it goes from stream to stream while it is used: the next one waits on the device. */
+/* Memory for one block only, so that it goes from stream to stream while it is used: the next one
+ * waits on the device. */
 void mu_reuse(mu_run_t *run)
 {
     fy_stream_t *streams[3];
     fy_tensor_t *x = mu_upload(run, run->devices[0], N, 1), *sums[12], *wide;
     if (!x || !mu_streams(run, 3, streams)) return;
-    for (int step = 0; step < 12; step++) MU_TRY(run, fy_zeros(run->devices[0], FY_DTYPE_F32, FY_DIMS(1), &sums[step]));
+    for (int step = 0; step < 12; step++)
+        MU_TRY(run, fy_zeros(run->devices[0], FY_DTYPE_F32, FY_DIMS(1), &sums[step]));
     for (int step = 0; step < 12; step++) {
         MU_TRY(run, fy_stream_use(streams[step % 3]));
         fy_tensor_t *row, *sum;
-        MU_TRY(run, fy_full(run->devices[0], FY_DTYPE_F32, FY_DIMS(7168), (double)step, &wide)); /* 28 KiB of 40 */
+        /* 28 KiB of 40 */
+        MU_TRY(run, fy_full(run->devices[0], FY_DTYPE_F32, FY_DIMS(7168), (double)step, &wide));
         MU_TRY(run, fy_slice(wide, 0, 0, N, &row));
-        if (step % 4 == 3) MU_TRY(run, fy_stream_use(streams[(step + 1) % 3])); /* written here, read there */
+        /* written here, read there */
+        if (step % 4 == 3) MU_TRY(run, fy_stream_use(streams[(step + 1) % 3]));
         MU_TRY(run, fy_axpy(row, 1, x));
         MU_TRY(run, fy_sum(row, FY_ALL_AXES, 0, &sum));
         fy_tensor_t *place;
@@ -77,7 +83,8 @@ void mu_neighbours(mu_run_t *run)
         fy_tensor_t *blocks[NBLOCKS], *all[NBLOCKS], *sum, *joined;
         for (int i = 0; i < NBLOCKS; i++) { /* 8 KiB each, 48 of 64 KiB */
             MU_TRY(run, fy_stream_use(streams[i % 2]));
-            MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(2048), (double)(step * 10 + i), &blocks[i]));
+            MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(2048), (double)(step * 10 + i),
+                                &blocks[i]));
         }
         MU_TRY(run, fy_stream_use(streams[1]));
         for (int i = 0; i < NBLOCKS; i++) MU_TRY(run, fy_sum(blocks[i], FY_ALL_AXES, 0, &all[i]));
@@ -86,13 +93,15 @@ void mu_neighbours(mu_run_t *run)
         for (int i = 0; i < NBLOCKS; i++) fy_tensor_destroy(all[i]);
         for (int i = 0; i < NBLOCKS; i++) fy_tensor_destroy(blocks[step & 1 ? i : NBLOCKS - 1 - i]);
         MU_TRY(run, fy_stream_use(streams[2]));
-        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(6000), -1, &joined)); /* of three of them */
+        /* of three of them */
+        MU_TRY(run, fy_full(device, FY_DTYPE_F32, FY_DIMS(6000), -1, &joined));
         MU_TRY(run, fy_sum(joined, FY_ALL_AXES, 0, &sum));
         mu_read(run, "sum of what was joined", sum);
         fy_tensor_destroy(joined);
         fy_tensor_destroy(sum);
     }
-    for (int step = 0; step < NSTEPS; step++) mu_read(run, "sum of what was given back", results[step]);
+    for (int step = 0; step < NSTEPS; step++)
+        mu_read(run, "sum of what was given back", results[step]);
 }
 
 /* Products that want scratch, on two streams and with memory for one of them. */
@@ -120,7 +129,8 @@ void mu_workspace(mu_run_t *run)
     for (int i = 0; i < 4; i++) mu_read(run, "sums of a product", products[i]);
 }
 
-/* The caller's own work on a stream: it is submitted through a second tensor at the same address, of which Ferry knows nothing. */
+/* The caller's own work on a stream: it is submitted through a second tensor at the same address,
+ * of which Ferry knows nothing. */
 void mu_native(mu_run_t *run)
 {
     fy_stream_t *streams[3];
@@ -131,7 +141,8 @@ void mu_native(mu_run_t *run)
         MU_TRY(run, fy_stream_use(streams[0]));
         MU_TRY(run, fy_axpy(x, 1, x));
         MU_TRY(run, fy_tensor_native(x, FY_ACCESS_READ, streams[1], &address));
-        MU_TRY(run, fy_tensor_wrap(run->devices[0], FY_DTYPE_F32, FY_DIMS(N), address, NULL, NULL, &own));
+        MU_TRY(run, fy_tensor_wrap(run->devices[0], FY_DTYPE_F32, FY_DIMS(N), address, NULL, NULL,
+                                   &own));
         MU_TRY(run, fy_stream_use(streams[1]));
         MU_TRY(run, fy_affine(own, 1, 0.25, &seen[2 * step]));
         MU_TRY(run, fy_stream_use(streams[2]));

@@ -1,4 +1,5 @@
-/* Programs about transfers: who may write the bytes that one of them reads, and who reads bytes that it has yet to bring. */
+/* Programs about transfers: who may write the bytes that one of them reads, and who reads bytes
+ * that it has yet to bring. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -7,9 +8,11 @@
 
 enum { N = 48 };
 
-static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW, FY_DTYPE_SAME, 0, NULL };
+static const fy_transfer_options_t borrowed = { sizeof(fy_transfer_options_t), FY_HOST_BORROW,
+                                                FY_DTYPE_SAME, 0, NULL };
 
-/* Two page-locked buffers by turns: upload in place, work, download; the host writes a buffer as soon as it may. */
+/* Two page-locked buffers by turns: upload in place, work, download; the host writes a buffer as
+ * soon as it may. */
 void mu_borrow(mu_run_t *run)
 {
     enum { NSTEPS = 6 };
@@ -33,7 +36,8 @@ void mu_borrow(mu_run_t *run)
         }
         mu_count_up(values, N, (float)(100 * step));
         MU_TRY(run, fy_tensor_upload_into(inputs[k], buffers[k], &borrowed, &tickets[k]));
-        if (!mu_ok(run, "map while it is borrowed", fy_tensor_map(buffers[k], FY_ACCESS_WRITE, &values)))
+        if (!mu_ok(run, "map while it is borrowed",
+                   fy_tensor_map(buffers[k], FY_ACCESS_WRITE, &values)))
             MU_TRY(run, fy_ticket_wait(tickets[k], FY_FOREVER));
         else
             mu_count_up(values, N, -1);
@@ -45,12 +49,14 @@ void mu_borrow(mu_run_t *run)
     mu_arrive(run, "the whole sum", before);
 }
 
-/* Copies of one host buffer that is written anew at once: smaller than a slot of the ring, and larger than all of it. */
+/* Copies of one host buffer that is written anew at once: smaller than a slot of the ring, and
+ * larger than all of it. */
 void mu_ring(mu_run_t *run)
 {
     static const int64_t counts[] = { 48, 1024, 1500, 5000, 48, 6000, 1, 4096 };
     enum { NCOUNTS = sizeof counts / sizeof *counts };
-    fy_tensor_t *up[2 * NCOUNTS], *host = mu_host(run, 6000, 0), *into = mu_upload(run, run->devices[0], 6000, 7), *part, *first;
+    fy_tensor_t *up[2 * NCOUNTS], *host = mu_host(run, 6000, 0),
+                                  *into = mu_upload(run, run->devices[0], 6000, 7), *part, *first;
     if (!host || !into) return;
     for (int step = 0; step < 3; step++) { /* the engine waits for the op, the host for a slot */
         void *values;
@@ -87,7 +93,8 @@ void mu_views(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
     fy_stream_t *streams[2];
-    fy_tensor_t *x = mu_upload(run, device, N, 1), *host = mu_host(run, N, 5), *grid, *across, *host_grid, *copies[4], *half, *wide;
+    fy_tensor_t *x = mu_upload(run, device, N, 1), *host = mu_host(run, N, 5), *grid, *across,
+                *host_grid, *copies[4], *half, *wide;
     fy_transfer_options_t to_half = FY_TRANSFER_OPTIONS_INIT;
     if (!x || !host || !mu_streams(run, 2, streams)) return;
     to_half.dtype = FY_DTYPE_BF16;
@@ -108,11 +115,13 @@ void mu_views(mu_run_t *run)
     MU_TRY(run, fy_tensor_upload(host, device, &to_half, &half));
     MU_TRY(run, fy_cast(half, FY_DTYPE_F32, &wide));
     mu_read(run, "there as bf16", wide);
-    for (int step = 0; step < 4; step++) mu_read(run, "what was there before an upload", copies[step]);
+    for (int step = 0; step < 4; step++)
+        mu_read(run, "what was there before an upload", copies[step]);
     mu_read(run, "x", x);
 }
 
-/* Page-locked blocks that are given back while a copy reads them, and asked for again at once; too few for everybody. */
+/* Page-locked blocks that are given back while a copy reads them, and asked for again at once; too
+ * few for everybody. */
 void mu_pinned_blocks(mu_run_t *run)
 {
     enum { NSTEPS = 8, LARGE = 7000 };
@@ -121,7 +130,8 @@ void mu_pinned_blocks(mu_run_t *run)
     MU_TRY(run, fy_zeros(device, FY_DTYPE_F32, FY_DIMS(LARGE), &dst));
     for (int step = 0; step < NSTEPS; step++) {
         fy_ticket_t ticket;
-        fy_tensor_t *host = mu_pinned(run, device, step & 1 ? LARGE : LARGE / 2, (float)step), *part, *sum;
+        fy_tensor_t *host = mu_pinned(run, device, step & 1 ? LARGE : LARGE / 2, (float)step),
+                    *part, *sum;
         if (!host) return;
         if (step % 4 == 0 && !mu_linger(run, dst, dst)) return;
         MU_TRY(run, fy_slice(dst, 0, 0, step & 1 ? LARGE : LARGE / 2, &part));
@@ -135,19 +145,22 @@ void mu_pinned_blocks(mu_run_t *run)
     for (int step = 0; step < NSTEPS; step++) mu_read(run, "a sum", parts[step]);
 }
 
-/* Downloads into host memory that is there, page-locked or not; and uploads that stand in slots of the ring meanwhile. */
+/* Downloads into host memory that is there, page-locked or not; and uploads that stand in slots of
+ * the ring meanwhile. */
 void mu_into(mu_run_t *run)
 {
     enum { WIDE = 3000 };
     fy_device_t *device = run->devices[0];
-    fy_tensor_t *x = mu_upload(run, device, WIDE, 1), *slow[3], *pinned = mu_pinned(run, device, WIDE, 0), *host = mu_host(run, WIDE, 0);
+    fy_tensor_t *x = mu_upload(run, device, WIDE, 1), *slow[3],
+                *pinned = mu_pinned(run, device, WIDE, 0), *host = mu_host(run, WIDE, 0);
     fy_tensor_t *small = mu_host(run, N, 5), *quick = mu_upload(run, device, N, 0);
     if (!x || !pinned || !host || !small || !quick) return;
     for (int i = 0; i < 3; i++)
         if (!(slow[i] = mu_upload(run, device, N, (float)i))) return;
     for (int step = 0; step < 3; step++) {
         MU_TRY(run, fy_device_wait(device, FY_FOREVER));
-        MU_TRY(run, fy_tensor_upload_into(quick, small, NULL, NULL)); /* a slot that is free soon, and three that are not */
+        /* a slot that is free soon, and three that are not */
+        MU_TRY(run, fy_tensor_upload_into(quick, small, NULL, NULL));
         for (int i = 0; i < 3; i++) {
             void *values;
             if (!mu_linger(run, slow[i], slow[i])) return;
@@ -196,7 +209,8 @@ void mu_files(mu_run_t *run)
 {
     const char *folder = getenv("TMPDIR");
     char path[256];
-    snprintf(path, sizeof path, "%.200s/ferry_mutation_XXXXXX", folder && *folder ? folder : "/tmp");
+    snprintf(path, sizeof path, "%.200s/ferry_mutation_XXXXXX",
+             folder && *folder ? folder : "/tmp");
     const int descriptor = mkstemp(path);
     if (descriptor < 0) {
         run->stopped = "mkstemp";
@@ -207,7 +221,8 @@ void mu_files(mu_run_t *run)
     remove(path);
 }
 
-/* A host that looks instead of waiting, and writes through an address that it has had all the time. */
+/* A host that looks instead of waiting, and writes through an address that it has had all the
+ * time. */
 void mu_polls(mu_run_t *run)
 {
     fy_device_t *device = run->devices[0];
@@ -301,7 +316,8 @@ static fy_status_t fill_batch(void *user, fy_batch_t *batch)
     return FY_STATUS_OK;
 }
 
-/* Batches that are filled while long work on the ones before is under way; the last is half a batch. */
+/* Batches that are filled while long work on the ones before is under way; the last is half a
+ * batch. */
 void mu_prefetch(mu_run_t *run)
 {
     const fy_batch_spec_t spec = { FY_DTYPE_F32, 1, { N } };
@@ -310,7 +326,8 @@ void mu_prefetch(mu_run_t *run)
     fy_tensor_t *batch, *sum, *part;
     int64_t rows;
     MU_TRY(run, fy_zeros(run->devices[0], FY_DTYPE_F32, FY_DIMS(N), &sum));
-    MU_TRY(run, fy_prefetch_create(run->devices[0], 1, &spec, fill_batch, NULL, &inline_fill, &prefetch));
+    MU_TRY(run, fy_prefetch_create(run->devices[0], 1, &spec, fill_batch, NULL, &inline_fill,
+                                   &prefetch));
     for (;;) {
         MU_TRY(run, fy_prefetch_next(prefetch, &batch, &rows));
         if (!rows) break;
@@ -323,7 +340,8 @@ void mu_prefetch(mu_run_t *run)
 /* From device to device behind slow ops on both, and of bytes that turn out to be bad. */
 void mu_peers(mu_run_t *run)
 {
-    fy_tensor_t *x = mu_upload(run, run->devices[0], N, 1), *y = mu_upload(run, run->devices[1], N, 5), *turned, *rows, *there, *good, *bad;
+    fy_tensor_t *x = mu_upload(run, run->devices[0], N, 1),
+                *y = mu_upload(run, run->devices[1], N, 5), *turned, *rows, *there, *good, *bad;
     if (!x || !y) return;
     MU_TRY(run, fy_reshape(y, FY_DIMS(N / 4, 4), &turned));
     MU_TRY(run, fy_transpose(turned, NULL, &turned));
@@ -347,6 +365,7 @@ void mu_peers(mu_run_t *run)
         fy_tensor_t *picked;
         if (!mu_linger(run, x, x)) return;
         MU_TRY(run, fy_gather(rows, step & 1 ? bad : good, &picked));
-        if (mu_ok(run, "send", fy_tensor_send(picked, run->devices[1], NULL, &there))) mu_read(run, "what was picked", there);
+        if (mu_ok(run, "send", fy_tensor_send(picked, run->devices[1], NULL, &there)))
+            mu_read(run, "what was picked", there);
     }
 }

@@ -1,4 +1,5 @@
-/* The tape, the run of one program, and what programs share. Nothing here asserts: a failure is something that was seen. */
+/* The tape, the run of one program, and what programs share. Nothing here asserts: a failure is
+ * something that was seen. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,12 +19,14 @@ const char *mu_tape_compare(const mu_tape_t *want, const mu_tape_t *got)
     for (size_t i = 0; i < want->nnotes && i < got->nnotes; i++) {
         const size_t begin = want->notes[i].begin, got_begin = got->notes[i].begin;
         const size_t n = (i + 1 < want->nnotes ? want->notes[i + 1].begin : want->nbytes) - begin;
-        const size_t got_n = (i + 1 < got->nnotes ? got->notes[i + 1].begin : got->nbytes) - got_begin;
+        const size_t got_n = (i + 1 < got->nnotes ? got->notes[i + 1].begin : got->nbytes) -
+                             got_begin;
         if (n == got_n && memcmp(want->bytes + begin, got->bytes + got_begin, n) == 0) continue;
         size_t at = 0;
         while (at < n && at < got_n && want->bytes[begin + at] == got->bytes[got_begin + at]) at++;
-        snprintf(text, sizeof text, "note %zu, %.100s, byte %zu: %d instead of %d", i, got->notes[i].what, at,
-                 at < got_n ? got->bytes[got_begin + at] : -1, at < n ? want->bytes[begin + at] : -1);
+        snprintf(text, sizeof text, "note %zu, %.100s, byte %zu: %d instead of %d", i,
+                 got->notes[i].what, at, at < got_n ? got->bytes[got_begin + at] : -1,
+                 at < n ? want->bytes[begin + at] : -1);
         return text;
     }
     if (want->nnotes == got->nnotes) return NULL;
@@ -84,10 +87,12 @@ void mu_count_up(float *values, int64_t n, float first)
     for (int64_t i = 0; i < n; i++) values[i] = first + (float)i;
 }
 
-static fy_tensor_t *count_up(mu_run_t *run, fy_status_t status, fy_tensor_t *tensor, int64_t n, float first)
+static fy_tensor_t *count_up(mu_run_t *run, fy_status_t status, fy_tensor_t *tensor, int64_t n,
+                             float first)
 {
     void *values;
-    if (!mu_ok(run, "host memory", status) || !mu_ok(run, "map", fy_tensor_map(tensor, FY_ACCESS_WRITE, &values))) {
+    if (!mu_ok(run, "host memory", status) ||
+        !mu_ok(run, "map", fy_tensor_map(tensor, FY_ACCESS_WRITE, &values))) {
         run->stopped = "host memory";
         return NULL;
     }
@@ -98,7 +103,8 @@ static fy_tensor_t *count_up(mu_run_t *run, fy_status_t status, fy_tensor_t *ten
 fy_tensor_t *mu_host(mu_run_t *run, int64_t n, float first)
 {
     fy_tensor_t *tensor;
-    const fy_status_t status = fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(n), &tensor);
+    const fy_status_t status =
+        fy_tensor_create(fy_device_host(), FY_DTYPE_F32, FY_DIMS(n), &tensor);
     return count_up(run, status, tensor, n, first);
 }
 
@@ -112,7 +118,8 @@ fy_tensor_t *mu_pinned(mu_run_t *run, fy_device_t *device, int64_t n, float firs
 fy_tensor_t *mu_upload(mu_run_t *run, fy_device_t *device, int64_t n, float first)
 {
     fy_tensor_t *host = mu_host(run, n, first), *tensor = NULL;
-    if (host && !mu_ok(run, "upload", fy_tensor_upload(host, device, NULL, &tensor))) run->stopped = "upload";
+    if (host && !mu_ok(run, "upload", fy_tensor_upload(host, device, NULL, &tensor)))
+        run->stopped = "upload";
     fy_tensor_destroy(host);
     return tensor;
 }
@@ -122,7 +129,8 @@ void mu_see(mu_run_t *run, const char *what, fy_tensor_t *host)
     fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
     void *bytes;
     fy_tensor_query(host, &info);
-    if (mu_ok(run, what, fy_tensor_map(host, FY_ACCESS_READ, &bytes))) mu_note(run, what, bytes, info.nbytes);
+    if (mu_ok(run, what, fy_tensor_map(host, FY_ACCESS_READ, &bytes)))
+        mu_note(run, what, bytes, info.nbytes);
 }
 
 void mu_arrive(mu_run_t *run, const char *what, fy_download_t *download)
@@ -136,7 +144,8 @@ void mu_arrive(mu_run_t *run, const char *what, fy_download_t *download)
 void mu_read(mu_run_t *run, const char *what, const fy_tensor_t *tensor)
 {
     fy_download_t *download;
-    if (tensor && mu_ok(run, what, fy_tensor_download(tensor, NULL, &download))) mu_arrive(run, what, download);
+    if (tensor && mu_ok(run, what, fy_tensor_download(tensor, NULL, &download)))
+        mu_arrive(run, what, download);
 }
 
 bool mu_streams(mu_run_t *run, int n, fy_stream_t **out_streams)
@@ -168,7 +177,9 @@ bool mu_linger(mu_run_t *run, fy_tensor_t *dst, fy_tensor_t *src)
 {
     static fy_op_t op = FY_OP_NONE;
     const fy_op_kernel_t kernel = { "host", linger, NULL };
-    fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .cost = linger_cost };
+    fy_op_def_t def = {
+        .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .cost = linger_cost
+    };
     def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
                                .name = "mutation_linger",
                                .summary = "dst = dst / 2 + src, slowly",

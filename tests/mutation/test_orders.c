@@ -1,5 +1,7 @@
-/* Every program sees the same bytes and the same statuses in every order in which the simulator may run it.
- * FERRY_SEEDS=n random orders a program; FERRY_SEED=n that one alone. Not here: the waits that see to it (test_waits.c). */
+/* Every program sees the same bytes and the same statuses in every order in which the simulator may
+ * run it.
+ * FERRY_SEEDS=n random orders a program; FERRY_SEED=n that one alone. Not here: the waits that see
+ * to it (test_waits.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,13 +39,16 @@ static void same_in_every_order(void **state)
     const mu_program_t *program = *state;
     const uint64_t only = number_from("FERRY_SEED", 0), last = number_from("FERRY_SEEDS", SEEDS);
     const char *stopped = mu_program_run(program, "order=eager", &want);
-    if (stopped) print_error("%s ended early: %s: %s\n", program->name, stopped, fy_error_get()->text);
+    if (stopped)
+        print_error("%s ended early: %s: %s\n", program->name, stopped, fy_error_get()->text);
     assert_null(stopped);
     assert_false(want.is_full);
     if (getenv("FERRY_TAPE")) {
         for (size_t i = 0; i < want.nnotes; i++) {
-            const size_t end = i + 1 < want.nnotes ? want.notes[i + 1].begin : want.nbytes, n = end - want.notes[i].begin;
-            print_message("%4zu %5zu bytes, %3d  %s\n", i, n, n ? want.bytes[want.notes[i].begin] : 0, want.notes[i].what);
+            const size_t end = i + 1 < want.nnotes ? want.notes[i + 1].begin : want.nbytes,
+                         n = end - want.notes[i].begin;
+            print_message("%4zu %5zu bytes, %3d  %s\n", i, n,
+                          n ? want.bytes[want.notes[i].begin] : 0, want.notes[i].what);
         }
     }
     expect_same(program, "order=eager");
@@ -59,7 +64,8 @@ int main(void)
     struct CMUnitTest *tests = calloc(mu_program_count, sizeof *tests);
     if (!tests) return 1;
     for (size_t i = 0; i < mu_program_count; i++)
-        tests[i] = (struct CMUnitTest){ mu_programs[i].name, same_in_every_order, NULL, NULL, (void *)(uintptr_t)&mu_programs[i] };
+        tests[i] = (struct CMUnitTest){ mu_programs[i].name, same_in_every_order, NULL, NULL,
+                                        (void *)(uintptr_t)&mu_programs[i] };
     const int nfailed = _cmocka_run_group_tests("orders", tests, mu_program_count, NULL, NULL);
     free(tests);
     return nfailed ? 1 : 0;

@@ -1,6 +1,8 @@
-/* Each of Ferry's waits is needed: dropped (runtime/wait_site.h), it makes a program see other bytes, touch memory that is gone, crash or
- * hang, in one of the first 64 random orders. With none dropped nothing of the sort happens.
- * The table of what was seen is docs/wait-sites.md; FERRY_WRITE=1 writes it anew, otherwise every site must have its row there.
+/* Each of Ferry's waits is needed: dropped (runtime/wait_site.h), it makes a program see other
+ * bytes, touch memory that is gone, crash or hang, in one of the first 64 random orders. With none
+ * dropped nothing of the sort happens.
+ * The table of what was seen is docs/wait-sites.md; FERRY_WRITE=1 writes it anew, otherwise every
+ * site must have its row there.
  * Each site is tried in a child process, which may die. FERRY_SITE=name tries that one alone. */
 #include <setjmp.h>
 #include <signal.h>
@@ -43,14 +45,16 @@ static verdict_t verdicts[FY__WAIT_SITE_COUNT];
 
 static trial_t *map_trial(void)
 {
-    void *shared = mmap(NULL, sizeof(trial_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *shared =
+        mmap(NULL, sizeof(trial_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return shared == MAP_FAILED ? NULL : shared;
 }
 
 /* In the child: the first order in which something is wrong. */
 static void try_orders(fy__wait_site_t site)
 {
-    for (size_t i = 0; i < mu_program_count; i++) (void)mu_program_run(&mu_programs[i], "order=eager", &trial->want[i]);
+    for (size_t i = 0; i < mu_program_count; i++)
+        (void)mu_program_run(&mu_programs[i], "order=eager", &trial->want[i]);
     trial->is_eager_done = true;
     fy__wait_dropped = site;
     for (trial->seed = 0; trial->seed <= LAST_SEED; trial->seed++)
@@ -60,7 +64,8 @@ static void try_orders(fy__wait_site_t site)
             (void)mu_program_run(&mu_programs[trial->program], mu_order(trial->seed), &trial->got);
             const char *difference = mu_tape_compare(&trial->want[trial->program], &trial->got);
             if (!difference && fy__sim_violations() == violations) continue;
-            snprintf(trial->how, sizeof trial->how, "%s", difference ? difference : "memory that a request still uses was freed");
+            snprintf(trial->how, sizeof trial->how, "%s",
+                     difference ? difference : "memory that a request still uses was freed");
             trial->is_killed = true;
             return;
         }
@@ -86,7 +91,7 @@ static verdict_t try_site(fy__wait_site_t site)
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         verdict.is_killed = true;
         snprintf(verdict.how, sizeof verdict.how, "%s",
-                 !trial->is_eager_done                                ? "it dies with nothing dropped"
+                 !trial->is_eager_done ? "it dies with nothing dropped"
                  : WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM ? "it hangs"
                                                                       : "it crashes");
     }
@@ -105,7 +110,9 @@ static void nothing_dropped_nothing_wrong(void **state)
 {
     (void)state;
     const verdict_t verdict = try_site(FY__WAIT_NONE);
-    if (verdict.is_killed) print_error("%s, %s: %s\n", mu_programs[verdict.program].name, order_of(&verdict), verdict.how);
+    if (verdict.is_killed)
+        print_error("%s, %s: %s\n", mu_programs[verdict.program].name, order_of(&verdict),
+                    verdict.how);
     assert_false(verdict.is_killed);
 }
 
@@ -120,9 +127,11 @@ static void every_wait_is_needed(void **state)
         if (only && strcmp(only, name) != 0) continue;
         const verdict_t verdict = verdicts[site] = try_site(site);
         if (verdict.is_killed)
-            print_message("%-18s %-16s %-16s %s\n", name, mu_programs[verdict.program].name, order_of(&verdict), verdict.how);
+            print_message("%-18s %-16s %-16s %s\n", name, mu_programs[verdict.program].name,
+                          order_of(&verdict), verdict.how);
         else
-            print_error("%-18s nobody sees that it is dropped: %s\n", name, fy__wait_site_text(site));
+            print_error("%-18s nobody sees that it is dropped: %s\n", name,
+                        fy__wait_site_text(site));
         nalive += !verdict.is_killed;
     }
     assert_int_equal(nalive, 0);
@@ -131,15 +140,19 @@ static void every_wait_is_needed(void **state)
 /* ---- the table in the documentation ---- */
 
 static const char path[] = "docs/wait-sites.md";
-static const char head[] =
-    "# Where Ferry waits\n\n"
-    "Every place that makes a request, or the host, wait for another (`runtime/wait_site.h`), what goes wrong without it, and the first\n"
-    "program of `tests/mutation/` and the first order of the simulator in which somebody sees it. Written by\n"
-    "`FERRY_WRITE=1 build/dev/bin/tests/test_mutation_waits`; the test fails if a wait can be dropped unnoticed or has no row here.\n\n"
-    "Not here, because no byte depends on it: a host that is held back (`ahead=`, a full queue). Not here, because the simulator cannot "
-    "show\n"
-    "it: queues of the caller's (it has no native ones), and what only two threads at once can meet.\n\n"
-    "| site | without it | seen by | in order |\n|---|---|---|---|\n";
+static const char head[] = "# Where Ferry waits\n\n"
+                           "Every place that makes a request, or the host, wait for another "
+                           "(`runtime/wait_site.h`), what goes wrong without it, and the first\n"
+                           "program of `tests/mutation/` and the first order of the simulator in "
+                           "which somebody sees it. Written by\n"
+                           "`FERRY_WRITE=1 build/dev/bin/tests/test_mutation_waits`; the test "
+                           "fails if a wait can be dropped unnoticed or has no row here.\n\n"
+                           "Not here, because no byte depends on it: a host that is held back "
+                           "(`ahead=`, a full queue). Not here, because the simulator cannot "
+                           "show\n"
+                           "it: queues of the caller's (it has no native ones), and what only two "
+                           "threads at once can meet.\n\n"
+                           "| site | without it | seen by | in order |\n|---|---|---|---|\n";
 
 static void write_table(void)
 {
@@ -165,7 +178,8 @@ static void every_wait_is_in_the_table(void **state)
     fclose(file);
     int nmissing = 0, nrows = 0;
     for (fy__wait_site_t site = FY__WAIT_NONE + 1; site < FY__WAIT_SITE_COUNT; site++) {
-        snprintf(row, sizeof row, "| %s | %s |", fy__wait_site_name(site), fy__wait_site_text(site));
+        snprintf(row, sizeof row, "| %s | %s |", fy__wait_site_name(site),
+                 fy__wait_site_text(site));
         if (strstr(text, row)) continue;
         print_error("%s has no row \"%s\"; FERRY_WRITE=1 writes the table anew\n", path, row);
         nmissing++;
@@ -184,7 +198,8 @@ int main(void)
     };
     trial = map_trial();
     if (!trial || mu_program_count > MAX_PROGRAMS) {
-        print_error("no memory for the tapes of %zu programs, or more than %d\n", mu_program_count, MAX_PROGRAMS);
+        print_error("no memory for the tapes of %zu programs, or more than %d\n", mu_program_count,
+                    MAX_PROGRAMS);
         return 1;
     }
     return cmocka_run_group_tests_name("waits", tests, NULL, NULL) ? 1 : 0;

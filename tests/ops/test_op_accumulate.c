@@ -1,5 +1,7 @@
-/* launch.accumulate: every op with FY_OP_CAN_ACCUMULATE adds into a given float destination when the dispatcher is told to, in every layout;
- * gradients will rest on it. Ops without the flag, and integer destinations, are refused. Goes through fy__dispatch, the one door. */
+/* launch.accumulate: every op with FY_OP_CAN_ACCUMULATE adds into a given float destination when
+ * the dispatcher is told to, in every layout;
+ * gradients will rest on it. Ops without the flag, and integer destinations, are refused. Goes
+ * through fy__dispatch, the one door. */
 #include <math.h>
 
 #include "ops/dispatch.h"
@@ -8,7 +10,8 @@
 
 static uint64_t g_runs, g_failures;
 
-static void accumulate_once(const ts_case_t *row, fy_dtype_t dtype, fy_device_t *device, ts_layout_t layout)
+static void accumulate_once(const ts_case_t *row, fy_dtype_t dtype, fy_device_t *device,
+                            ts_layout_t layout)
 {
     const fy__op_row_t *op = fy__op_row(row->op);
     ts_inputs_t inputs;
@@ -16,8 +19,8 @@ static void accumulate_once(const ts_case_t *row, fy_dtype_t dtype, fy_device_t 
     assert_true(inputs.has_oracle);
     ts_expected_t *expected = &inputs.expected;
     char what[200];
-    snprintf(what, sizeof what, "%s += \"%s\" %s on %s, %s", op->info.name, row->label, fy_dtype_name(dtype), fy_device_name(device),
-             ts_layout_name(layout));
+    snprintf(what, sizeof what, "%s += \"%s\" %s on %s, %s", op->info.name, row->label,
+             fy_dtype_name(dtype), fy_device_name(device), ts_layout_name(layout));
     if (expected->value.f && expected->value.dtype == dtype) {
         ts_array_t before, got;
         ts_random_t random = { 99 };
@@ -41,8 +44,10 @@ static void accumulate_once(const ts_case_t *row, fy_dtype_t dtype, fy_device_t 
         ts_ok(fy__dispatch(op, inputs.plan.nsrc, views, attrs, 1, op->info.ndst, results));
         for (uint64_t k = 0; k < before.nelem; k++) {
             expected->scale[k] += fabs(before.f[k]) + fabs(expected->value.f[k]);
-            if (dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16) { /* a kernel may round the op's result before it adds */
-                expected->scale[k] += fabs(expected->value.f[k]) * ts_unit(dtype) / ts_unit_compute(dtype);
+            /* a kernel may round the op's result before it adds */
+            if (dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16) {
+                expected->scale[k] += fabs(expected->value.f[k]) * ts_unit(dtype) /
+                                      ts_unit_compute(dtype);
             }
             if (!isfinite(expected->scale[k])) expected->scale[k] = 0;
             expected->value.f[k] += before.f[k];
@@ -74,7 +79,8 @@ static void results_are_added(ts_ctx_t *ctx)
             if (row->op != op || row->status != FY_STATUS_OK) continue;
             for (fy_dtype_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
                 if (!(info->dtypes & FY_DTYPE_BIT(dtype)) || !ts_is_float(dtype)) continue;
-                for (ts_layout_t layout = 0; layout < TS_LAYOUT_COUNT; layout++) accumulate_once(row, dtype, ctx->device, layout);
+                for (ts_layout_t layout = 0; layout < TS_LAYOUT_COUNT; layout++)
+                    accumulate_once(row, dtype, ctx->device, layout);
             }
         }
     }
@@ -89,12 +95,16 @@ static void where_it_makes_no_sense_it_is_refused(ts_ctx_t *ctx)
     fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(4), values), *flags, *ints, *more, *none = NULL;
     const fy_tensor_t *pair[2] = { x, x };
     ts_ok(fy_eq(x, x, &flags));
-    assert_int_not_equal(fy__dispatch(fy__op_row(FY_OP_EQ), 2, pair, NULL, 1, 1, &flags), FY_STATUS_OK);
+    assert_int_not_equal(fy__dispatch(fy__op_row(FY_OP_EQ), 2, pair, NULL, 1, 1, &flags),
+                         FY_STATUS_OK);
     ts_ok(fy_cast(x, FY_DTYPE_I32, &ints));
     ts_ok(fy_neg(ints, &more));
     const fy_tensor_t *one[1] = { ints };
-    assert_int_not_equal(fy__dispatch(fy__op_row(FY_OP_NEG), 1, one, NULL, 1, 1, &more), FY_STATUS_OK);
-    assert_int_not_equal(fy__dispatch(fy__op_row(FY_OP_ADD), 2, pair, NULL, 1, 1, &none), FY_STATUS_OK); /* nothing to add to */
+    assert_int_not_equal(fy__dispatch(fy__op_row(FY_OP_NEG), 1, one, NULL, 1, 1, &more),
+                         FY_STATUS_OK);
+    /* nothing to add to */
+    assert_int_not_equal(fy__dispatch(fy__op_row(FY_OP_ADD), 2, pair, NULL, 1, 1, &none),
+                         FY_STATUS_OK);
     assert_null(none);
 }
 

@@ -1,5 +1,6 @@
-/* Same bits: every row of cases.def, in every dtype and layout, gives bit for bit on sim:0 (eager) what it gives on the host, and twice the
- * same on one device. A device whose kernels are others (a real GPU) is held to the oracle's bounds instead, in test_op_matrix. */
+/* Same bits: every row of cases.def, in every dtype and layout, gives bit for bit on sim:0 (eager)
+ * what it gives on the host, and twice the same on one device. A device whose kernels are others (a
+ * real GPU) is held to the oracle's bounds instead, in test_op_matrix. */
 #include <inttypes.h>
 
 #include "tests/support/cases.h"
@@ -21,8 +22,10 @@ static void compare_row(const ts_case_t *row, fy_dtype_t dtype, fy_device_t *sim
             ok = ts_case_run(row, dtype, &inputs, &options, &got[i], &applied) && ok;
         }
         char what[160];
-        snprintf(what, sizeof what, "%s \"%s\" %s %s", fy_op_get(row->op)->name, row->label, fy_dtype_name(dtype), ts_layout_name(layout));
-        if (!ok || !ts_same(&got[0], &got[1], what) || !ts_same(&got[1], &got[2], what)) g_failures++;
+        snprintf(what, sizeof what, "%s \"%s\" %s %s", fy_op_get(row->op)->name, row->label,
+                 fy_dtype_name(dtype), ts_layout_name(layout));
+        if (!ok || !ts_same(&got[0], &got[1], what) || !ts_same(&got[1], &got[2], what))
+            g_failures++;
         g_compared++;
         for (int i = 0; i < 3; i++) ts_array_free(&got[i]);
     }
@@ -49,8 +52,10 @@ static void host_and_sim_give_the_same_bits(void **state)
 int main(void)
 {
     for (size_t i = 0; i < ts_device_count(); i++) {
-        if (strncmp(ts_device_spec(i), "host", 4) != 0 && strncmp(ts_device_spec(i), "sim", 3) != 0) {
-            print_message("skipped: %s has kernels of its own, whose bits may differ; test_op_matrix holds it to the oracle\n",
+        if (strncmp(ts_device_spec(i), "host", 4) != 0 &&
+            strncmp(ts_device_spec(i), "sim", 3) != 0) {
+            print_message("skipped: %s has kernels of its own, whose bits may differ; "
+                          "test_op_matrix holds it to the oracle\n",
                           ts_device_spec(i));
             return 77;
         }

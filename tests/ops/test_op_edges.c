@@ -1,6 +1,8 @@
-/* Values at the edges, as docs/ops.md's table of edge values has them, in every float dtype and in the layouts that take other loops: the sign
- * of a zero of maximum and minimum, hardswish far out, the gradients of the piecewise activations at their kinks and at NaN.
- * Not here: whatever an error bound can judge (test_op_matrix.c), the loop tables one by one (tests/unit/backends/test_edges.c). */
+/* Values at the edges, as docs/ops.md's table of edge values has them, in every float dtype and in
+ * the layouts that take other loops: the sign of a zero of maximum and minimum, hardswish far out,
+ * the gradients of the piecewise activations at their kinks and at NaN.
+ * Not here: whatever an error bound can judge (test_op_matrix.c), the loop tables one by one
+ * (tests/unit/backends/test_edges.c). */
 #include <math.h>
 #include <stdbool.h>
 
@@ -9,7 +11,8 @@
 static const fy_dtype_t k_floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
 enum { FLOATS = sizeof k_floats / sizeof *k_floats, MOST = 1024 };
 
-static fy_tensor_t *all_of(ts_ctx_t *ctx, fy_dtype_t dtype, int64_t rows, int64_t columns, double value)
+static fy_tensor_t *all_of(ts_ctx_t *ctx, fy_dtype_t dtype, int64_t rows, int64_t columns,
+                           double value)
 {
     fy_tensor_t *tensor;
     ts_ok(fy_full(ctx->device, dtype, FY_DIMS(rows, columns), value, &tensor));
@@ -40,9 +43,11 @@ static void a_tie_is_the_second_operand(ts_ctx_t *ctx)
                     fy_scope_t scope = fy_scope_begin("tie");
                     const bool once = layout == FIRST_REPEATS;
                     fy_tensor_t *a = layout == TURNED ? all_of(ctx, k_floats[d], 3, rows, -second)
-                                                      : all_of(ctx, k_floats[d], once ? 1 : rows, once ? 1 : 3, -second);
-                    fy_tensor_t *b = layout == SECOND_REPEATS ? all_of(ctx, k_floats[d], 1, 1, second)
-                                                              : all_of(ctx, k_floats[d], rows, 3, second);
+                                                      : all_of(ctx, k_floats[d], once ? 1 : rows,
+                                                               once ? 1 : 3, -second);
+                    fy_tensor_t *b = layout == SECOND_REPEATS
+                                         ? all_of(ctx, k_floats[d], 1, 1, second)
+                                         : all_of(ctx, k_floats[d], rows, 3, second);
                     fy_tensor_t *dst[1] = { NULL };
                     if (layout == TURNED) ts_ok(fy_transpose(a, NULL, &a));
                     if (layout == INTO_FIRST) dst[0] = a;
@@ -50,8 +55,10 @@ static void a_tie_is_the_second_operand(ts_ctx_t *ctx)
                     read(dst[0], got, (size_t)rows * 3);
                     for (int64_t k = 0; k < rows * 3; k++)
                         if (got[k] != 0 || !signbit(got[k]) != !signbit(second))
-                            fail_msg("%s, %s, layout %d, element %lld of %lld: %g", fy_op_get((fy_op_t)op)->name,
-                                     fy_dtype_name(k_floats[d]), (int)layout, (long long)k, (long long)rows * 3, (double)got[k]);
+                            fail_msg("%s, %s, layout %d, element %lld of %lld: %g",
+                                     fy_op_get((fy_op_t)op)->name, fy_dtype_name(k_floats[d]),
+                                     (int)layout, (long long)k, (long long)rows * 3,
+                                     (double)got[k]);
                     fy_scope_end(scope, 0, NULL);
                 }
 }
@@ -63,7 +70,8 @@ typedef struct edge {
 } edge_t;
 
 /* `backward`: of dy = 6 everywhere. Lengths that fill no vector, and several. */
-static void expect_edges(ts_ctx_t *ctx, fy_op_t op, bool backward, size_t nedges, const edge_t *edges)
+static void expect_edges(ts_ctx_t *ctx, fy_op_t op, bool backward, size_t nedges,
+                         const edge_t *edges)
 {
     static float x[MOST], got[MOST];
     for (int d = 0; d < FLOATS; d++)
@@ -80,38 +88,50 @@ static void expect_edges(ts_ctx_t *ctx, fy_op_t op, bool backward, size_t nedges
             read(dst[0], got, n);
             for (size_t i = 0; i < n; i++) {
                 const float want = edges[i % nedges].y;
-                if (isnan(want) ? isnan(got[i]) : got[i] == want && !signbit(got[i]) == !signbit(want)) continue;
-                fail_msg("%s, %s, element %zu of %zu, of %g: %g, not %g", fy_op_get(op)->name, fy_dtype_name(k_floats[d]), i, n,
-                         (double)x[i], (double)got[i], (double)want);
+                if (isnan(want) ? isnan(got[i])
+                                : got[i] == want && !signbit(got[i]) == !signbit(want))
+                    continue;
+                fail_msg("%s, %s, element %zu of %zu, of %g: %g, not %g", fy_op_get(op)->name,
+                         fy_dtype_name(k_floats[d]), i, n, (double)x[i], (double)got[i],
+                         (double)want);
             }
             fy_scope_end(scope, 0, NULL);
         }
 }
-#define EXPECT_EDGES(ctx, op, backward, edges) expect_edges((ctx), (op), (backward), sizeof(edges) / sizeof *(edges), (edges))
+#define EXPECT_EDGES(ctx, op, backward, edges) \
+    expect_edges((ctx), (op), (backward), sizeof(edges) / sizeof *(edges), (edges))
 
 static void hardswish_far_out(ts_ctx_t *ctx)
 {
     /* 61440 is a large f16: its product with 6 would not be one. */
-    static const edge_t edges[] = { { -INFINITY, 0 }, { -61440, 0 },          { -4, 0 },    { -3, -0.0f },   { -0.0f, -0.0f }, { 0, 0 },
-                                    { 3, 3 },         { INFINITY, INFINITY }, { NAN, NAN }, { 61440, 61440 } };
+    static const edge_t edges[] = { { -INFINITY, 0 }, { -61440, 0 },          { -4, 0 },
+                                    { -3, -0.0f },    { -0.0f, -0.0f },       { 0, 0 },
+                                    { 3, 3 },         { INFINITY, INFINITY }, { NAN, NAN },
+                                    { 61440, 61440 } };
     EXPECT_EDGES(ctx, FY_OP_HARDSWISH, false, edges);
 }
 
 static void slopes_at_kinks_and_nan(ts_ctx_t *ctx)
 {
-    static const edge_t hardsigmoid[] = { { -INFINITY, 0 }, { -3, 0 }, { -2.5f, 1 },    { 0, 1 },
-                                          { 2.5f, 1 },      { 3, 0 },  { INFINITY, 0 }, { NAN, 0 } };
-    static const edge_t hardswish[] = {
-        { -INFINITY, 0 }, { -4, 0 }, { -3, 0 }, { 0, 3 }, { 3, 6 }, { 4, 6 }, { INFINITY, 6 }, { NAN, NAN }
+    static const edge_t hardsigmoid[] = {
+        { -INFINITY, 0 }, { -3, 0 }, { -2.5f, 1 },    { 0, 1 },
+        { 2.5f, 1 },      { 3, 0 },  { INFINITY, 0 }, { NAN, 0 }
     };
-    static const edge_t relu[] = { { -INFINITY, 0 }, { -1, 0 }, { -0.0f, 0 }, { 0, 0 }, { 1, 6 }, { INFINITY, 6 }, { NAN, 6 } };
-    static const edge_t relu6[] = { { -INFINITY, 0 }, { 0, 0 }, { 1, 6 }, { 6, 0 }, { 7, 0 }, { INFINITY, 0 }, { NAN, 6 } };
+    static const edge_t hardswish[] = {
+        { -INFINITY, 0 }, { -4, 0 }, { -3, 0 },       { 0, 3 },
+        { 3, 6 },         { 4, 6 },  { INFINITY, 6 }, { NAN, NAN }
+    };
+    static const edge_t relu[] = { { -INFINITY, 0 }, { -1, 0 },       { -0.0f, 0 }, { 0, 0 },
+                                   { 1, 6 },         { INFINITY, 6 }, { NAN, 6 } };
+    static const edge_t relu6[] = { { -INFINITY, 0 }, { 0, 0 },        { 1, 6 },  { 6, 0 },
+                                    { 7, 0 },         { INFINITY, 0 }, { NAN, 6 } };
     EXPECT_EDGES(ctx, FY_OP_HARDSIGMOID_BACKWARD, true, hardsigmoid);
     EXPECT_EDGES(ctx, FY_OP_HARDSWISH_BACKWARD, true, hardswish);
     EXPECT_EDGES(ctx, FY_OP_RELU_BACKWARD, true, relu);
     EXPECT_EDGES(ctx, FY_OP_RELU6_BACKWARD, true, relu6);
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(a_tie_is_the_second_operand), TS_TEST(hardswish_far_out), TS_TEST(slopes_at_kinks_and_nan) };
+static const ts_test_t k_tests[] = { TS_TEST(a_tie_is_the_second_operand),
+                                     TS_TEST(hardswish_far_out), TS_TEST(slopes_at_kinks_and_nan) };
 
 int main(void) { return TS_RUN("op edges", k_tests, NULL); }

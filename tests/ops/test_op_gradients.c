@@ -1,5 +1,6 @@
-/* Every op whose result has a gradient, in every layout, against central differences: walks the op table and the cases of cases.def, so that an op
- * without a rule, or a rule without a case, fails. Cases with more than a few dozen elements, with special values or with ties are left out.
+/* Every op whose result has a gradient, in every layout, against central differences: walks the op
+ * table and the cases of cases.def, so that an op without a rule, or a rule without a case, fails.
+ * Cases with more than a few dozen elements, with special values or with ties are left out.
  * Not here: recording, watching, refusals (tests/unit/ops/test_tape.c). */
 #include "tests/support/cases.h"
 #include "tests/support/harness.h"
@@ -19,29 +20,35 @@ typedef struct problem {
 } problem_t;
 
 /* Zeros; a random state is the same in each call, so that the function is one. */
-static fy_status_t make_given(const problem_t *problem, const ts_shape_t *shape, fy_tensor_t **out_dst)
+static fy_status_t make_given(const problem_t *problem, const ts_shape_t *shape,
+                              fy_tensor_t **out_dst)
 {
     if (shape->domain == TS_RNG) return fy_rng_create(problem->device, 7, out_dst);
-    return fy_zeros(problem->device, ts_domain_dtype(shape->domain, FY_DTYPE_F64), shape->rank, shape->dims, out_dst);
+    return fy_zeros(problem->device, ts_domain_dtype(shape->domain, FY_DTYPE_F64), shape->rank,
+                    shape->dims, out_dst);
 }
 
-static fy_status_t call(void *user, size_t count, fy_tensor_t *const *inputs, fy_tensor_t **out_result)
+static fy_status_t call(void *user, size_t count, fy_tensor_t *const *inputs,
+                        fy_tensor_t **out_result)
 {
     const problem_t *problem = user;
     fy_tensor_t *src[TS_MAX_OPERANDS], *dst[TS_MAX_OPERANDS] = { NULL };
     size_t next = 0;
-    for (size_t i = 0; i < problem->nsrc; i++) src[i] = problem->src[i] ? problem->src[i] : inputs[next++];
+    for (size_t i = 0; i < problem->nsrc; i++)
+        src[i] = problem->src[i] ? problem->src[i] : inputs[next++];
     assert_int_equal(next, count);
-    for (size_t i = 0; i < problem->plan->ngiven; i++) FY_TRY(make_given(problem, &problem->plan->given[i], &dst[i]));
-    FY_TRY(fy_op_call(problem->row->op, problem->nsrc, src, problem->row->attrs, problem->info->ndst, dst));
+    for (size_t i = 0; i < problem->plan->ngiven; i++)
+        FY_TRY(make_given(problem, &problem->plan->given[i], &dst[i]));
+    FY_TRY(fy_op_call(problem->row->op, problem->nsrc, src, problem->row->attrs,
+                      problem->info->ndst, dst));
     *out_result = dst[0];
     return FY_STATUS_OK;
 }
 
 static bool is_smooth(ts_domain_t domain)
 {
-    return domain == TS_ANY || domain == TS_POS || domain == TS_UNIT || domain == TS_COND || domain == TS_INDEX || domain == TS_INDEX32 ||
-           domain == TS_RNG;
+    return domain == TS_ANY || domain == TS_POS || domain == TS_UNIT || domain == TS_COND ||
+           domain == TS_INDEX || domain == TS_INDEX32 || domain == TS_RNG;
 }
 
 static bool is_cast(const ts_case_t *row, fy_dtype_t *out_dtype)
@@ -60,14 +67,16 @@ static bool is_usable(const ts_case_t *row, const ts_plan_t *plan)
     if (row->status != FY_STATUS_OK || plan->is_empty) return false;
     for (size_t i = 0; i < plan->nsrc; i++) {
         uint64_t nelem = 1;
-        for (int axis = 0; axis < plan->src[i].rank; axis++) nelem *= (uint64_t)plan->src[i].dims[axis];
+        for (int axis = 0; axis < plan->src[i].rank; axis++)
+            nelem *= (uint64_t)plan->src[i].dims[axis];
         total += nelem;
         if (!is_smooth(plan->src[i].domain)) return false;
     }
     return total <= MOST_ELEMENTS;
 }
 
-/* The row with values of moderate size, in `domains` of 64 bytes: differences of large ones drown in rounding. */
+/* The row with values of moderate size, in `domains` of 64 bytes: differences of large ones drown
+ * in rounding. */
 static ts_case_t tame(const ts_case_t *row, char *domains)
 {
     ts_case_t tamed = *row;
@@ -93,7 +102,8 @@ static bool check(ts_ctx_t *ctx, const ts_case_t *wild, ts_layout_t layout)
     size_t count = 0;
     bool applies = layout == TS_CONTIGUOUS;
     if (!is_usable(row, &plan)) return false;
-    for (size_t i = 0; i < plan.nsrc; i++) applies |= ts_layout_applies(layout, plan.src[i].rank, plan.src[i].dims);
+    for (size_t i = 0; i < plan.nsrc; i++)
+        applies |= ts_layout_applies(layout, plan.src[i].rank, plan.src[i].dims);
     if (!applies) return false;
     fy_scope_t scope = fy_scope_begin("case");
     ts_inputs_make(&made, row, FY_DTYPE_F64, false, 11);
@@ -111,9 +121,11 @@ static bool check(ts_ctx_t *ctx, const ts_case_t *wild, ts_layout_t layout)
         options.step = 0.5;
         options.atol = 64 * ts_unit(dtype);
     }
-    const fy_status_t status = count ? fy_gradcheck(call, &problem, count, inputs, &options, &result) : FY_STATUS_OK;
+    const fy_status_t status =
+        count ? fy_gradcheck(call, &problem, count, inputs, &options, &result) : FY_STATUS_OK;
     if (status != FY_STATUS_OK)
-        fail_msg("%s, case '%s', %s: %s", problem.info->name, row->label, ts_layout_name(layout), fy_error_get()->text);
+        fail_msg("%s, case '%s', %s: %s", problem.info->name, row->label, ts_layout_name(layout),
+                 fy_error_get()->text);
     for (size_t i = 0; i < plan.nsrc; i++) {
         ts_operand_check(&operands[i], true, NULL, problem.info->name); /* as it was before */
         ts_operand_free(&operands[i]);
@@ -130,10 +142,12 @@ static bool is_constant(const fy_op_info_t *info)
     return info->nsrc_max == 0 || compares || info->op == FY_OP_ARGMAX || info->op == FY_OP_ONE_HOT;
 }
 
-/* Gradients of gradients, and updates, are refused; whatever else computes floats from floats must have a rule. */
+/* Gradients of gradients, and updates, are refused; whatever else computes floats from floats must
+ * have a rule. */
 static bool may_be_refused(const fy_op_info_t *info)
 {
-    return strstr(info->name, "_backward") || strstr(info->name, "_step") || info->op == FY_OP_CLIP_BY_NORM;
+    return strstr(info->name, "_backward") || strstr(info->name, "_step") ||
+           info->op == FY_OP_CLIP_BY_NORM;
 }
 
 static void every_rule_agrees_with_differences(ts_ctx_t *ctx)
@@ -142,7 +156,8 @@ static void every_rule_agrees_with_differences(ts_ctx_t *ctx)
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy__tape_rule_t *rule = fy__op_rows[op].gradient;
         assert_non_null(rule); /* a column in optable.def */
-        if (rule->is_refused ? !may_be_refused(fy_op_get(op)) : !rule->run && !is_constant(fy_op_get(op)))
+        if (rule->is_refused ? !may_be_refused(fy_op_get(op))
+                             : !rule->run && !is_constant(fy_op_get(op)))
             fail_msg("%s has no gradient rule, but floats go in and come out", fy_op_get(op)->name);
         if (!rule->run) continue;
         for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
@@ -152,14 +167,15 @@ static void every_rule_agrees_with_differences(ts_ctx_t *ctx)
                 if (row->op == op) checked += check(ctx, row, layouts[l]);
             }
             if (!checked)
-                fail_msg("no small case of %s checks its gradient, %s: add one to cases.def", fy_op_get(op)->name,
-                         ts_layout_name(layouts[l]));
+                fail_msg("no small case of %s checks its gradient, %s: add one to cases.def",
+                         fy_op_get(op)->name, ts_layout_name(layouts[l]));
         }
     }
 }
 
 /* A rule that is wrong is noticed: the same op, told to the tape as another. */
-static fy_status_t wrong(void *user, size_t count, fy_tensor_t *const *inputs, fy_tensor_t **out_result)
+static fy_status_t wrong(void *user, size_t count, fy_tensor_t *const *inputs,
+                         fy_tensor_t **out_result)
 {
     fy_tensor_t *hidden;
     (void)user;
@@ -182,6 +198,7 @@ static void a_wrong_gradient_is_noticed(ts_ctx_t *ctx)
     assert_true(result.checked == 4 && result.worst > 1);
 }
 
-static const ts_test_t tests[] = { TS_TEST(every_rule_agrees_with_differences), TS_TEST(a_wrong_gradient_is_noticed) };
+static const ts_test_t tests[] = { TS_TEST(every_rule_agrees_with_differences),
+                                   TS_TEST(a_wrong_gradient_is_noticed) };
 
 int main(void) { return TS_RUN("op_gradients", tests, NULL); }

@@ -1,7 +1,10 @@
-/* The matrix: op x dtype x {contiguous, strided, broadcast, offset, empty} x device, against the float64 oracle.
- * Every op of the table is walked; a combination that was not run and is not explained in cases.def fails, so a new op without cases
- * fails too. Each cell is run with results made by Ferry, with a given destination in the same layout, and with one source at a time
- * in the layout; guard words and sources are read back each time. Not here: refusals (test_refusal_*.c), bits (test_op_bits.c). */
+/* The matrix: op x dtype x {contiguous, strided, broadcast, offset, empty} x device, against the
+ * float64 oracle.
+ * Every op of the table is walked; a combination that was not run and is not explained in cases.def
+ * fails, so a new op without cases fails too. Each cell is run with results made by Ferry, with a
+ * given destination in the same layout, and with one source at a time in the layout; guard words
+ * and sources are read back each time. Not here: refusals (test_refusal_*.c), bits
+ * (test_op_bits.c). */
 #include <inttypes.h>
 
 #include "tests/support/cases.h"
@@ -29,8 +32,9 @@ static ts_column_t column_of(ts_layout_t layout, bool is_empty)
     }
 }
 
-static void run_once(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *inputs, size_t device, ts_layout_t layout, int only_src,
-                     bool given_dst, tally_t *tally)
+static void run_once(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *inputs,
+                     size_t device, ts_layout_t layout, int only_src, bool given_dst,
+                     tally_t *tally)
 {
     ts_run_options_t options = { .device = g_devices[device],
                                  .src_layout = layout,
@@ -44,7 +48,8 @@ static void run_once(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *
     if (ok && applied) tally->n[device][dtype][column_of(layout, inputs->plan.is_empty)]++;
 }
 
-/* Large rows are about loops over blocks and threads, not about which source lies how: they are not run for one source at a time. */
+/* Large rows are about loops over blocks and threads, not about which source lies how: they are not
+ * run for one source at a time. */
 static bool is_large(const ts_inputs_t *inputs)
 {
     uint64_t nelem = 0;
@@ -62,10 +67,13 @@ static void run_case(const ts_case_t *row, fy_dtype_t dtype, tally_t *tally)
     for (size_t device = 0; device < g_ndevices; device++) {
         for (ts_layout_t layout = 0; layout < TS_LAYOUT_COUNT; layout++) {
             const ts_inputs_t *inputs = layout == TS_BROADCAST ? &repeated : &plain;
-            if (!in_place) run_once(row, dtype, inputs, device, layout, TS_ALL_SOURCES, false, tally);
+            if (!in_place)
+                run_once(row, dtype, inputs, device, layout, TS_ALL_SOURCES, false, tally);
             run_once(row, dtype, inputs, device, layout, TS_ALL_SOURCES, true, tally);
             if (plain.plan.nsrc < 2 || layout == TS_CONTIGUOUS || is_large(&plain)) continue;
-            for (size_t s = 0; s < plain.plan.nsrc; s++) { run_once(row, dtype, inputs, device, layout, (int)s, false, tally); }
+            for (size_t s = 0; s < plain.plan.nsrc; s++) {
+                run_once(row, dtype, inputs, device, layout, (int)s, false, tally);
+            }
         }
     }
     ts_inputs_free(&plain);
@@ -78,25 +86,29 @@ static uint64_t judge(const fy_op_info_t *info, const tally_t *tally)
     uint64_t nholes = 0;
     for (size_t device = 0; device < g_ndevices; device++) {
         char line[256];
-        int n = snprintf(line, sizeof line, "  %-22s %-8s", info->name, fy_device_name(g_devices[device]));
+        int n = snprintf(line, sizeof line, "  %-22s %-8s", info->name,
+                         fy_device_name(g_devices[device]));
         for (ts_column_t column = 0; column < TS_COLUMN_COUNT; column++) {
             uint32_t runs = 0, ndtypes = 0, nexplained = 0;
             for (fy_dtype_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
                 if (!(info->dtypes & FY_DTYPE_BIT(dtype))) continue;
                 uint32_t cell = tally->n[device][dtype][column];
-                const char *reason = ts_not_run_reason(info->op, dtype, column, fy_device_name(g_devices[device]));
+                const char *reason =
+                    ts_not_run_reason(info->op, dtype, column, fy_device_name(g_devices[device]));
                 runs += cell;
                 ndtypes += cell > 0;
                 nexplained += cell == 0 && reason;
                 if (cell == 0 && !reason) {
                     nholes++;
-                    print_error("hole: %s %s %s on %s was not run and has no reason in cases.def\n", info->name, fy_dtype_name(dtype),
-                                ts_column_name(column), fy_device_name(g_devices[device]));
+                    print_error("hole: %s %s %s on %s was not run and has no reason in cases.def\n",
+                                info->name, fy_dtype_name(dtype), ts_column_name(column),
+                                fy_device_name(g_devices[device]));
                 }
                 if (cell > 0 && reason) {
                     nholes++;
-                    print_error("%s %s %s on %s runs, but cases.def says why not: %s\n", info->name, fy_dtype_name(dtype),
-                                ts_column_name(column), fy_device_name(g_devices[device]), reason);
+                    print_error("%s %s %s on %s runs, but cases.def says why not: %s\n", info->name,
+                                fy_dtype_name(dtype), ts_column_name(column),
+                                fy_device_name(g_devices[device]), reason);
                 }
             }
             char text[32];
@@ -116,7 +128,8 @@ static void every_op_in_every_layout(void **state)
     (void)state;
     const char *only = getenv("FERRY_TEST_OP");
     uint64_t nholes = 0;
-    print_message("  op                     device   dtypes x runs: contiguous, strided, broadcast, offset, empty\n");
+    print_message("  op                     device   dtypes x runs: contiguous, strided, "
+                  "broadcast, offset, empty\n");
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         const fy_op_info_t *info = fy_op_get(op);
         if (only && *only && strcmp(only, info->name) != 0) continue;
@@ -127,7 +140,8 @@ static void every_op_in_every_layout(void **state)
             continue;
         }
         if (promised->dtypes != info->dtypes) {
-            print_error("%s: ops.h promises dtypes 0x%x, the table has 0x%x\n", info->name, promised->dtypes, info->dtypes);
+            print_error("%s: ops.h promises dtypes 0x%x, the table has 0x%x\n", info->name,
+                        promised->dtypes, info->dtypes);
             nholes++;
         }
         tally_t *tally = calloc(1, sizeof *tally);
@@ -142,7 +156,8 @@ static void every_op_in_every_layout(void **state)
         nholes += judge(info, tally);
         free(tally);
     }
-    print_message("  %" PRIu64 " runs, %" PRIu64 " wrong, %" PRIu64 " holes\n", g_runs, g_failures, nholes);
+    print_message("  %" PRIu64 " runs, %" PRIu64 " wrong, %" PRIu64 " holes\n", g_runs, g_failures,
+                  nholes);
     assert_int_equal(nholes, 0);
     assert_int_equal(g_failures, 0);
 }
@@ -174,7 +189,8 @@ int main(void)
         if (status == FY_STATUS_UNAVAILABLE && !getenv("FERRY_TEST_REQUIRE")) {
             print_message("%s: %s\n", ts_device_spec(i), fy_error_get()->text);
         } else if (status != FY_STATUS_OK) {
-            print_error("%s: %s: %s\n", ts_device_spec(i), fy_status_name(status), fy_error_get()->text);
+            print_error("%s: %s: %s\n", ts_device_spec(i), fy_status_name(status),
+                        fy_error_get()->text);
             return 1;
         } else {
             g_ndevices++;

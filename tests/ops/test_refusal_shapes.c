@@ -1,5 +1,6 @@
-/* Refusals that are not about devices: the BAD rows of cases.def, dtypes an op does not take or that are mixed, a given dst of the wrong shape
- * or dtype, arity, attributes, destinations that overlap a source or cannot be written. For every op; nothing may change.
+/* Refusals that are not about devices: the BAD rows of cases.def, dtypes an op does not take or
+ * that are mixed, a given dst of the wrong shape or dtype, arity, attributes, destinations that
+ * overlap a source or cannot be written. For every op; nothing may change.
  * Not here: devices (test_refusal_walk.c), transfers and views (conformance). */
 #include <inttypes.h>
 
@@ -29,8 +30,8 @@ static void given_or_not(const ts_plan_t *plan, size_t ndst, ts_shape_t *dst)
     }
 }
 
-static void start(ts_refusal_t *refusal, const ts_case_t *row, const fy_dtype_t *dtypes, fy_dtype_t main_dtype, fy_device_t *device,
-                  const char *what)
+static void start(ts_refusal_t *refusal, const ts_case_t *row, const fy_dtype_t *dtypes,
+                  fy_dtype_t main_dtype, fy_device_t *device, const char *what)
 {
     ts_plan_t plan = ts_case_plan(row);
     const fy_op_info_t *info = fy_op_get(row->op);
@@ -39,11 +40,13 @@ static void start(ts_refusal_t *refusal, const ts_case_t *row, const fy_dtype_t 
     given_or_not(&plan, info->ndst, dst);
     all_on(device, devices);
     if (dtypes)
-        ts_refusal_begin_as(refusal, row->op, row->attrs, plan.nsrc, plan.src, info->ndst, dst, dtypes, devices);
+        ts_refusal_begin_as(refusal, row->op, row->attrs, plan.nsrc, plan.src, info->ndst, dst,
+                            dtypes, devices);
     else
-        ts_refusal_begin(refusal, row->op, row->attrs, plan.nsrc, plan.src, info->ndst, dst, main_dtype, devices);
-    snprintf(refusal->what, sizeof refusal->what, "%s \"%s\" %s on %s: %s", info->name, row->label, fy_dtype_name(main_dtype),
-             fy_device_name(device), what);
+        ts_refusal_begin(refusal, row->op, row->attrs, plan.nsrc, plan.src, info->ndst, dst,
+                         main_dtype, devices);
+    snprintf(refusal->what, sizeof refusal->what, "%s \"%s\" %s on %s: %s", info->name, row->label,
+             fy_dtype_name(main_dtype), fy_device_name(device), what);
 }
 
 static fy_dtype_t first_dtype(uint32_t dtypes)
@@ -55,7 +58,8 @@ static fy_dtype_t first_dtype(uint32_t dtypes)
 
 static void finish(void)
 {
-    print_message("           %" PRIu64 " calls, %" PRIu64 " not refused as they should be\n", g_ncalls, g_nfailures);
+    print_message("           %" PRIu64 " calls, %" PRIu64 " not refused as they should be\n",
+                  g_ncalls, g_nfailures);
     assert_true(g_ncalls > 0);
     uint64_t n = g_nfailures;
     g_ncalls = g_nfailures = 0;
@@ -91,7 +95,8 @@ static void dtypes_that_the_op_does_not_take(ts_ctx_t *ctx)
     finish();
 }
 
-/* Every operand of the main dtype in turn gets another one that the op would take, if it has a companion of the main dtype. */
+/* Every operand of the main dtype in turn gets another one that the op would take, if it has a
+ * companion of the main dtype. */
 static void mixed_dtypes(ts_ctx_t *ctx)
 {
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
@@ -102,13 +107,16 @@ static void mixed_dtypes(ts_ctx_t *ctx)
         fy_dtype_t main_dtype = first_dtype(info->dtypes), dtypes[2 * TS_MAX_OPERANDS] = { 0 };
         bool is_main[2 * TS_MAX_OPERANDS] = { false };
         for (size_t k = 0; k < n; k++) {
-            ts_domain_t domain = k < plan.nsrc ? plan.src[k].domain : plan.given[k - plan.nsrc].domain;
+            ts_domain_t domain = k < plan.nsrc ? plan.src[k].domain
+                                               : plan.given[k - plan.nsrc].domain;
             dtypes[k] = ts_domain_dtype(domain, main_dtype);
-            is_main[k] = domain != TS_COND && domain != TS_INDEX && domain != TS_INDEX32 && domain != TS_RNG;
+            is_main[k] = domain != TS_COND && domain != TS_INDEX && domain != TS_INDEX32 &&
+                         domain != TS_RNG;
             nmain += is_main[k];
         }
         for (size_t k = 0; k < n && nmain >= 2; k++) {
-            const bool is_rate = k == 1 && op >= FY_OP_SGD_STEP && op <= FY_OP_ADADELTA_STEP; /* f32 or f64, whatever the parameter is */
+            /* f32 or f64, whatever the parameter is */
+            const bool is_rate = k == 1 && op >= FY_OP_SGD_STEP && op <= FY_OP_ADADELTA_STEP;
             if (!is_main[k] || is_rate) continue;
             fy_dtype_t other = first_dtype(info->dtypes & ~FY_DTYPE_BIT(main_dtype));
             dtypes[k] = other;
@@ -121,7 +129,8 @@ static void mixed_dtypes(ts_ctx_t *ctx)
     finish();
 }
 
-/* dst[0] given with one element more on its last axis, with an axis more, in another dtype, or as a broadcast view. */
+/* dst[0] given with one element more on its last axis, with an axis more, in another dtype, or as a
+ * broadcast view. */
 static void given_destinations_that_do_not_fit(ts_ctx_t *ctx)
 {
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
@@ -142,10 +151,13 @@ static void given_destinations_that_do_not_fit(ts_ctx_t *ctx)
             if (kind == 1) dims[rank++] = 1;
             if (kind == 2) given = given == FY_DTYPE_F64 ? FY_DTYPE_F32 : FY_DTYPE_F64;
             ts_refusal_t refusal;
-            start(&refusal, row, NULL, dtype, ctx->device, kind == 2 ? "dst of another dtype" : "dst of another shape");
+            start(&refusal, row, NULL, dtype, ctx->device,
+                  kind == 2 ? "dst of another dtype" : "dst of another shape");
             ts_ok(fy_tensor_create(ctx->device, given, rank, dims, &refusal.dst[0]));
             refusal.before = ts_ledger(NULL);
-            count(ts_refusal_expect(&refusal, kind == 2 ? FY_STATUS_DTYPE_MISMATCH : FY_STATUS_SHAPE_MISMATCH, NULL, NULL));
+            count(ts_refusal_expect(&refusal,
+                                    kind == 2 ? FY_STATUS_DTYPE_MISMATCH : FY_STATUS_SHAPE_MISMATCH,
+                                    NULL, NULL));
         }
         ts_inputs_free(&inputs);
     }
@@ -189,7 +201,9 @@ static void arity_and_attributes(ts_ctx_t *ctx)
             start(&refusal, row, NULL, dtype, ctx->device, "arity");
             bool applies = true;
             switch (kind) {
-            case 0: applies = info->nsrc_min > 0, refusal.nsrc = applies ? info->nsrc_min - 1u : 0; break;
+            case 0:
+                applies = info->nsrc_min > 0, refusal.nsrc = applies ? info->nsrc_min - 1u : 0;
+                break;
             case 1:
                 applies = info->nsrc_max != FY_OP_VARIADIC && info->nsrc_max > 0;
                 if (applies) refusal.src[refusal.nsrc++] = refusal.src[0];
@@ -202,7 +216,8 @@ static void arity_and_attributes(ts_ctx_t *ctx)
             default: applies = info->attrs_nbytes == 0, refusal.attrs = &refusal; break;
             }
             snprintf(refusal.what, sizeof refusal.what, "%s: %s", info->name,
-                     (const char *[]){ "a source too few", "a source too many", "a dst too many", "a NULL source", "attributes" }[kind]);
+                     (const char *[]){ "a source too few", "a source too many", "a dst too many",
+                                       "a NULL source", "attributes" }[kind]);
             if (applies) {
                 count(ts_refusal_expect(&refusal, FY_STATUS_INVALID_ARGUMENT, NULL, NULL));
             } else {
@@ -220,7 +235,8 @@ static void arity_and_attributes(ts_ctx_t *ctx)
 static void overlap(ts_ctx_t *ctx)
 {
     const float values[6] = { 1, -2, 3, -4, 5, -6 };
-    fy_tensor_t *line = ts_f32(ctx->device, FY_DIMS(6), values), *low, *high, *dst, *square, *turned;
+    fy_tensor_t *line = ts_f32(ctx->device, FY_DIMS(6), values), *low, *high, *dst, *square,
+                *turned;
     ts_ok(fy_slice(line, 0, 0, 4, &low));
     ts_ok(fy_slice(line, 0, 2, 6, &high));
     fy_ledger_totals_t before = ts_ledger(NULL);

@@ -1,6 +1,8 @@
-/* The refusal walk: for every op of the table, built in or registered, and every operand position, given dst included, moving that one
- * operand to another device is DEVICE_MISMATCH. The text names the op, the tensors with their shapes, both devices, the bytes that would
- * have to move and the call that moves them; no handle, version, byte or ledger figure changes. A new op is walked without being asked for.
+/* The refusal walk: for every op of the table, built in or registered, and every operand position,
+ * given dst included, moving that one operand to another device is DEVICE_MISMATCH. The text names
+ * the op, the tensors with their shapes, both devices, the bytes that would have to move and the
+ * call that moves them; no handle, version, byte or ledger figure changes. A new op is walked
+ * without being asked for.
  * Not here: shapes, dtypes, arity (test_refusal_shapes.c). */
 #include <inttypes.h>
 
@@ -11,12 +13,14 @@ typedef struct pair {
 } pair_t;
 static const pair_t k_pairs[] = { { "host", "sim:0" }, { "sim:0", "host" }, { "sim:0", "sim:1" } };
 
-/* The pairs to walk: with FERRY_TEST_DEVICE=cuda:0, that device against the host and against sim:0 (which stands in for a second card). */
+/* The pairs to walk: with FERRY_TEST_DEVICE=cuda:0, that device against the host and against sim:0
+ * (which stands in for a second card). */
 static size_t pairs_to_walk(pair_t *pairs)
 {
     const char *other = NULL;
     for (size_t i = 0; i < ts_device_count(); i++) {
-        if (strncmp(ts_device_spec(i), "host", 4) != 0 && strncmp(ts_device_spec(i), "sim", 3) != 0) other = ts_device_spec(i);
+        if (strncmp(ts_device_spec(i), "host", 4) != 0 && strncmp(ts_device_spec(i), "sim", 3) != 0)
+            other = ts_device_spec(i);
     }
     memcpy(pairs, k_pairs, sizeof k_pairs);
     if (other) {
@@ -77,17 +81,19 @@ static const char *check_text(const ts_refusal_t *refusal, const char *text, con
         wrong = moved->away;
     else if (!bytes_are_there)
         wrong = "the bytes that would have to move";
-    else if (!strstr(text, "fy_tensor_upload") && !strstr(text, "fy_tensor_download") && !strstr(text, "fy_tensor_send"))
+    else if (!strstr(text, "fy_tensor_upload") && !strstr(text, "fy_tensor_download") &&
+             !strstr(text, "fy_tensor_send"))
         wrong = "the call that would fix it";
     if (!wrong) return NULL;
-    snprintf(missing, sizeof missing, "operand %zu on %s, the rest on %s: missing in the text: %s", moved->position, moved->away,
-             moved->home, wrong);
+    snprintf(missing, sizeof missing, "operand %zu on %s, the rest on %s: missing in the text: %s",
+             moved->position, moved->away, moved->home, wrong);
     return missing;
 }
 
-/* Shapes of an op's operands: its first row, or for an op without rows [2, 3] everywhere. dst that the row leaves to Ferry gets the shape it
- * would have. */
-static size_t operands_of(const fy_op_info_t *info, fy_dtype_t dtype, ts_shape_t *src, ts_shape_t *dst, const void **attrs)
+/* Shapes of an op's operands: its first row, or for an op without rows [2, 3] everywhere. dst that
+ * the row leaves to Ferry gets the shape it would have. */
+static size_t operands_of(const fy_op_info_t *info, fy_dtype_t dtype, ts_shape_t *src,
+                          ts_shape_t *dst, const void **attrs)
 {
     const ts_case_t *row = info->op < FY_OP_BUILTIN_COUNT ? ts_case_first(info->op) : NULL;
     if (!row) {
@@ -119,7 +125,8 @@ static size_t operands_of(const fy_op_info_t *info, fy_dtype_t dtype, ts_shape_t
     return n;
 }
 
-static void walk_op(const fy_op_info_t *info, const pair_t *pair, fy_device_t *home, fy_device_t *away, walk_t *walk)
+static void walk_op(const fy_op_info_t *info, const pair_t *pair, fy_device_t *home,
+                    fy_device_t *away, walk_t *walk)
 {
     fy_dtype_t dtype = 0;
     while (!(info->dtypes & FY_DTYPE_BIT(dtype))) dtype++;
@@ -142,7 +149,8 @@ static void walk_op(const fy_op_info_t *info, const pair_t *pair, fy_device_t *h
             ts_refusal_begin(&refusal, info->op, attrs, nsrc, src, info->ndst, dst, dtype, devices);
             moved_t moved = { position, pair->home, pair->away };
             walk->ncalls++;
-            if (!ts_refusal_expect(&refusal, FY_STATUS_DEVICE_MISMATCH, check_text, &moved)) walk->nfailures++;
+            if (!ts_refusal_expect(&refusal, FY_STATUS_DEVICE_MISMATCH, check_text, &moved))
+                walk->nfailures++;
         }
     }
 }
@@ -151,7 +159,8 @@ static fy_status_t scaled_sub_kernel(const fy_launch_t *launch, void *stream)
 {
     (void)stream;
     (void)launch;
-    return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "test_scaled_sub: the walk must never reach a kernel");
+    return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__,
+                        "test_scaled_sub: the walk must never reach a kernel");
 }
 
 /* An op of somebody else: the walk must cover it without knowing it. */
@@ -188,10 +197,11 @@ static void every_operand_on_another_device(void **state)
         for (fy_op_t op = 0; op < fy_op_count(); op++) {
             uint64_t before = walk.ncalls + walk.nalone;
             walk_op(fy_op_get(op), &pairs[p], home, away, &walk);
-            if (walk.ncalls + walk.nalone == before) fail_msg("%s was not walked", fy_op_get(op)->name);
+            if (walk.ncalls + walk.nalone == before)
+                fail_msg("%s was not walked", fy_op_get(op)->name);
         }
-        print_message("           %s, one operand on %s: %" PRIu64 " calls refused, %" PRIu64 " wrongly; %" PRIu64
-                      " ops have one operand only\n",
+        print_message("           %s, one operand on %s: %" PRIu64 " calls refused, %" PRIu64
+                      " wrongly; %" PRIu64 " ops have one operand only\n",
                       pairs[p].home, pairs[p].away, walk.ncalls, walk.nfailures, walk.nalone);
         nfailures += walk.nfailures;
         assert_int_equal(walk.nalone, 2); /* fill, arange */

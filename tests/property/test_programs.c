@@ -1,7 +1,10 @@
-/* Random programs: the same sequence of ops, views, uploads, downloads, destroys and scopes on the host and on the device under test. Each
- * call must be accepted or refused by both, with one status, and every byte that comes down must be the same.
- * A failure prints the seed; FERRY_SEED=n runs that one program alone, FERRY_PROGRAMS=n runs more of them.
- * Ops are drawn from the op table, so a new one takes part by itself. Not here: what values are right (tests/ops). */
+/* Random programs: the same sequence of ops, views, uploads, downloads, destroys and scopes on the
+ * host and on the device under test. Each call must be accepted or refused by both, with one
+ * status, and every byte that comes down must be the same.
+ * A failure prints the seed; FERRY_SEED=n runs that one program alone, FERRY_PROGRAMS=n runs more
+ * of them.
+ * Ops are drawn from the op table, so a new one takes part by itself. Not here: what values are
+ * right (tests/ops). */
 #include <inttypes.h>
 
 #include "tests/support/harness.h"
@@ -31,7 +34,8 @@ static int64_t below(world_t *w, int64_t n) { return ts_random_below(&w->random,
 
 static void die(world_t *w, const char *text)
 {
-    print_error("seed %" PRIu64 ", step %d, %s: %s\n  again: FERRY_SEED=%" PRIu64 "\n", w->seed, w->step, w->last, text, w->seed);
+    print_error("seed %" PRIu64 ", step %d, %s: %s\n  again: FERRY_SEED=%" PRIu64 "\n", w->seed,
+                w->step, w->last, text, w->seed);
     fail();
 }
 
@@ -40,8 +44,9 @@ static bool agree(world_t *w, fy_status_t host, fy_status_t device, const char *
 {
     if (host != device) {
         char text[1200];
-        snprintf(text, sizeof text, "host says %s (%s), the device says %s (%s)", fy_status_name(host), host ? host_text : "-",
-                 fy_status_name(device), device ? fy_error_get()->text : "-");
+        snprintf(text, sizeof text, "host says %s (%s), the device says %s (%s)",
+                 fy_status_name(host), host ? host_text : "-", fy_status_name(device),
+                 device ? fy_error_get()->text : "-");
         die(w, text);
     }
     w->nrun++;
@@ -86,8 +91,11 @@ static void make_host_values(world_t *w, ts_array_t *values, ts_domain_t domain,
 {
     int64_t dims[4];
     int rank = (int)below(w, 4);
-    for (int axis = 0; axis < rank; axis++) dims[axis] = (int64_t[]){ 1, 2, 3, 4, 4, 5, 0, 17 }[below(w, below(w, 10) ? 6 : 8)];
-    fy_dtype_t dtype = domain == TS_INDEX ? FY_DTYPE_I64 : (fy_dtype_t)(below(w, 3) ? below(w, 3) : below(w, FY_DTYPE_COUNT));
+    for (int axis = 0; axis < rank; axis++)
+        dims[axis] = (int64_t[]){ 1, 2, 3, 4, 4, 5, 0, 17 }[below(w, below(w, 10) ? 6 : 8)];
+    fy_dtype_t dtype = domain == TS_INDEX
+                           ? FY_DTYPE_I64
+                           : (fy_dtype_t)(below(w, 3) ? below(w, 3) : below(w, FY_DTYPE_COUNT));
     ts_array_make(values, dtype, rank, dims);
     ts_array_fill(values, domain, limit, -1, &w->random);
 }
@@ -109,7 +117,8 @@ static void step_upload(world_t *w)
     snprintf(w->last, sizeof w->last, "upload %s", fy_dtype_name(values.dtype));
     fy_tensor_t *host = host_tensor(&values), *up[2];
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
-    if (ts_is_float(values.dtype) && below(w, 4) == 0) options.dtype = (fy_dtype_t)below(w, FY_DTYPE_BF16 + 1);
+    if (ts_is_float(values.dtype) && below(w, 4) == 0)
+        options.dtype = (fy_dtype_t)below(w, FY_DTYPE_BF16 + 1);
     for (int i = 0; i < 2; i++) ts_ok(fy_tensor_upload(host, w->device[i], &options, &up[i]));
     fy_tensor_destroy(host);
     add_pair(w, up[0], up[1]);
@@ -125,7 +134,8 @@ static void step_upload_into(world_t *w)
     ts_array_make(&values, info.dtype, info.rank, info.dims);
     ts_array_fill(&values, TS_ANY, 0, -1, &w->random);
     fy_tensor_t *host = host_tensor(&values);
-    snprintf(w->last, sizeof w->last, "upload_into %s rank %d", fy_dtype_name(info.dtype), info.rank);
+    snprintf(w->last, sizeof w->last, "upload_into %s rank %d", fy_dtype_name(info.dtype),
+             info.rank);
     fy_status_t first = fy_tensor_upload_into(dst->t[0], host, NULL, NULL);
     char text[512];
     snprintf(text, sizeof text, "%s", fy_error_get()->text);
@@ -155,7 +165,8 @@ static void random_attrs(world_t *w, const fy_op_info_t *info, unsigned char *at
     }
 }
 
-/* Any op but the random draws, gather (its indices are made below) and what needs a one-off destination. */
+/* Any op but the random draws, gather (its indices are made below) and what needs a one-off
+ * destination. */
 static void step_op(world_t *w)
 {
     const fy_op_info_t *info = fy_op_get((fy_op_t)below(w, FY_OP_BUILTIN_COUNT));
@@ -179,13 +190,14 @@ static void step_op(world_t *w)
         if (!pair) return;
         for (int i = 0; i < 2; i++) dst[i] = pair->t[i];
     }
-    snprintf(w->last, sizeof w->last, "%s of %zu %s%s", info->name, nsrc, dtype < FY_DTYPE_COUNT ? fy_dtype_name(dtype) : "",
-             given ? " into a given dst" : "");
+    snprintf(w->last, sizeof w->last, "%s of %zu %s%s", info->name, nsrc,
+             dtype < FY_DTYPE_COUNT ? fy_dtype_name(dtype) : "", given ? " into a given dst" : "");
     const void *attr = info->attrs_nbytes ? attrs : NULL;
     fy_status_t first = fy_op_call(info->op, nsrc, src[0], attr, 1, &dst[0]);
     char text[512];
     snprintf(text, sizeof text, "%s", fy_error_get()->text);
-    if (agree(w, first, fy_op_call(info->op, nsrc, src[1], attr, 1, &dst[1]), text) && !given) add_pair(w, dst[0], dst[1]);
+    if (agree(w, first, fy_op_call(info->op, nsrc, src[1], attr, 1, &dst[1]), text) && !given)
+        add_pair(w, dst[0], dst[1]);
 }
 
 static void step_gather(world_t *w)
@@ -194,7 +206,8 @@ static void step_gather(world_t *w)
     if (!table) return;
     fy_tensor_info_t info = ts_info(table->t[0]);
     if (info.rank == 0 || info.dims[0] == 0) return;
-    bool bad = below(w, 12) == 0; /* an index out of range: both worlds must tell whoever downloads the result */
+    /* an index out of range: both worlds must tell whoever downloads the result */
+    bool bad = below(w, 12) == 0;
     ts_array_t values;
     make_host_values(w, &values, TS_INDEX, info.dims[0] + (bad ? 3 : 0));
     fy_tensor_t *host = host_tensor(&values), *indices, *out[2] = { NULL, NULL };
@@ -242,7 +255,8 @@ static fy_status_t view_of(fy_tensor_t *src, int kind, int64_t a, int64_t b, fy_
     default:
         dims[0] = 1 + a % 3;
         memcpy(dims + 1, info.dims, sizeof info.dims);
-        return info.rank < FY_MAX_RANK ? fy_broadcast(src, info.rank + 1, dims, out) : fy_transpose(src, NULL, out);
+        return info.rank < FY_MAX_RANK ? fy_broadcast(src, info.rank + 1, dims, out)
+                                       : fy_transpose(src, NULL, out);
     }
 }
 
@@ -257,7 +271,8 @@ static void step_view(world_t *w)
     fy_status_t first = view_of(pair->t[0], kind, a, b, &out[0]);
     char text[512];
     snprintf(text, sizeof text, "%s", fy_error_get()->text);
-    if (agree(w, first, view_of(pair->t[1], kind, a, b, &out[1]), text)) add_pair(w, out[0], out[1]);
+    if (agree(w, first, view_of(pair->t[1], kind, a, b, &out[1]), text))
+        add_pair(w, out[0], out[1]);
 }
 
 static void compare(world_t *w, pair_t *pair)
@@ -352,7 +367,10 @@ static void run_program(ts_ctx_t *ctx, world_t *w, uint64_t seed)
 static void host_and_device_agree(ts_ctx_t *ctx)
 {
     const char *count = getenv("FERRY_PROGRAMS"), *one = getenv("FERRY_SEED");
-    uint64_t nprograms = one && *one ? 1 : count && *count ? strtoull(count, NULL, 0) : 150, first = ts_seed(1);
+    uint64_t nprograms = one && *one       ? 1
+                         : count && *count ? strtoull(count, NULL, 0)
+                                           : 150,
+             first = ts_seed(1);
     uint64_t nrun = 0, nrefused = 0, ncompared = 0;
     world_t *w = calloc(1, sizeof *w);
     assert_non_null(w);
@@ -362,17 +380,19 @@ static void host_and_device_agree(ts_ctx_t *ctx)
         nrefused += w->nrefused;
         ncompared += w->ncompared;
     }
-    print_message("           seeds %" PRIu64 " to %" PRIu64 ": %" PRIu64 " calls, %" PRIu64 " of them refused by both, %" PRIu64
-                  " tensors compared\n",
+    print_message("           seeds %" PRIu64 " to %" PRIu64 ": %" PRIu64 " calls, %" PRIu64
+                  " of them refused by both, %" PRIu64 " tensors compared\n",
                   first, first + nprograms - 1, nrun, nrefused, ncompared);
-    assert_true(ncompared > nprograms);                 /* a program that compares nothing proves nothing */
+    /* a program that compares nothing proves nothing */
+    assert_true(ncompared > nprograms);
     assert_true(2 * nrefused < nrun || nprograms == 1); /* nor one that is refused everything */
     free(w);
 }
 
 static const ts_test_t k_tests[] = { TS_TEST(host_and_device_agree) };
 static const ts_exclusion_t k_exclusions[] = {
-    { "cuda", "host_and_device_agree", "another kernel set: bits differ within the oracle's bounds, which test_op_matrix checks" },
+    { "cuda", "host_and_device_agree",
+      "another kernel set: bits differ within the oracle's bounds, which test_op_matrix checks" },
     { NULL, NULL, NULL },
 };
 

@@ -18,15 +18,20 @@ typedef struct run {
 static void describe(run_t *run, fy_dtype_t dtype)
 {
     const ts_run_options_t *o = run->options;
-    int n = snprintf(run->what, sizeof run->what, "%s \"%s\" %s on %s, src %s", fy_op_get(run->row->op)->name, run->row->label,
-                     fy_dtype_name(dtype), fy_device_name(o->device), ts_layout_name(o->src_layout));
-    if (o->only_src != TS_ALL_SOURCES) n += snprintf(run->what + n, sizeof run->what - (size_t)n, " (source %d only)", o->only_src);
+    int n = snprintf(run->what, sizeof run->what, "%s \"%s\" %s on %s, src %s",
+                     fy_op_get(run->row->op)->name, run->row->label, fy_dtype_name(dtype),
+                     fy_device_name(o->device), ts_layout_name(o->src_layout));
+    if (o->only_src != TS_ALL_SOURCES)
+        n +=
+            snprintf(run->what + n, sizeof run->what - (size_t)n, " (source %d only)", o->only_src);
     if (o->given_dst || run->inputs->plan.ngiven) {
-        snprintf(run->what + n, sizeof run->what - (size_t)n, ", dst given, %s", ts_layout_name(o->dst_layout));
+        snprintf(run->what + n, sizeof run->what - (size_t)n, ", dst given, %s",
+                 ts_layout_name(o->dst_layout));
     }
 }
 
-/* Makes the sources and the dsts that are given. Did any get a layout other than contiguous, if one was asked for? */
+/* Makes the sources and the dsts that are given. Did any get a layout other than contiguous, if one
+ * was asked for? */
 static bool make_operands(run_t *run)
 {
     const ts_run_options_t *o = run->options;
@@ -34,7 +39,8 @@ static bool make_operands(run_t *run)
     bool applied = o->src_layout == TS_CONTIGUOUS;
     for (size_t i = 0; i < plan->nsrc; i++) {
         bool chosen = o->only_src == TS_ALL_SOURCES || (size_t)o->only_src == i;
-        ts_operand_make(&run->src[i], o->device, &run->inputs->src[i], chosen ? o->src_layout : TS_CONTIGUOUS);
+        ts_operand_make(&run->src[i], o->device, &run->inputs->src[i],
+                        chosen ? o->src_layout : TS_CONTIGUOUS);
         applied = applied || (chosen && run->src[i].layout == o->src_layout);
     }
     for (size_t i = 0; i < run->ndst; i++) {
@@ -65,13 +71,16 @@ static bool is_permutation(const ts_array_t *got, const char *what)
         int64_t x = got->i[k];
         ok = x >= 0 && (uint64_t)x < got->nelem && !seen[x];
         if (ok) seen[x] = 1;
-        if (!ok) print_error("%s: element %" PRIu64 " is %" PRId64 ": out of range or there twice\n", what, k, x);
+        if (!ok)
+            print_error("%s: element %" PRIu64 " is %" PRId64 ": out of range or there twice\n",
+                        what, k, x);
     }
     free(seen);
     return ok;
 }
 
-/* Calls the op; one request and no tensor data may be counted, each written storage goes up a version. */
+/* Calls the op; one request and no tensor data may be counted, each written storage goes up a
+ * version. */
 static bool call(run_t *run, fy_tensor_t **dst)
 {
     fy_tensor_t *src[TS_MAX_OPERANDS];
@@ -82,14 +91,17 @@ static bool call(run_t *run, fy_tensor_t **dst)
         if (dst[i]) versions[i] = ts_version(dst[i]);
     }
     fy_ledger_totals_t before = ts_ledger(NULL);
-    fy_status_t status = fy_op_call(run->row->op, run->inputs->plan.nsrc, src, run->row->attrs, run->ndst, dst);
+    fy_status_t status =
+        fy_op_call(run->row->op, run->inputs->plan.nsrc, src, run->row->attrs, run->ndst, dst);
     if (status != FY_STATUS_OK) {
         print_error("%s: %s: %s\n", run->what, fy_status_name(status), fy_error_get()->text);
         return false;
     }
     fy_ledger_totals_t after = ts_ledger(NULL);
-    if (after.requests != before.requests + 1 && !(run->inputs->plan.is_empty && after.requests == before.requests)) {
-        print_error("%s: counted as %" PRIu64 " requests\n", run->what, after.requests - before.requests);
+    if (after.requests != before.requests + 1 &&
+        !(run->inputs->plan.is_empty && after.requests == before.requests)) {
+        print_error("%s: counted as %" PRIu64 " requests\n", run->what,
+                    after.requests - before.requests);
         return false;
     }
     after.requests = before.requests;
@@ -98,17 +110,20 @@ static bool call(run_t *run, fy_tensor_t **dst)
     for (size_t i = 0; i < run->ndst; i++) {
         bool is_empty = run->dst_given[i] && ts_info(dst[i]).nelem == 0;
         if (run->dst_given[i] && !is_empty && ts_version(dst[i]) != versions[i] + 1) {
-            print_error("%s: dst%zu's version went from %" PRIu64 " to %" PRIu64 "\n", run->what, i, versions[i], ts_version(dst[i]));
+            print_error("%s: dst%zu's version went from %" PRIu64 " to %" PRIu64 "\n", run->what, i,
+                        versions[i], ts_version(dst[i]));
             return false;
         }
     }
     return true;
 }
 
-bool ts_case_run(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *inputs, const ts_run_options_t *options, ts_array_t *out,
-                 bool *out_applied)
+bool ts_case_run(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *inputs,
+                 const ts_run_options_t *options, ts_array_t *out, bool *out_applied)
 {
-    run_t run = { .row = row, .inputs = inputs, .options = options, .ndst = fy_op_get(row->op)->ndst };
+    run_t run = {
+        .row = row, .inputs = inputs, .options = options, .ndst = fy_op_get(row->op)->ndst
+    };
     fy_tensor_t *dst[TS_MAX_OPERANDS] = { NULL };
     ts_array_t got = { 0 };
     describe(&run, dtype);
@@ -121,8 +136,11 @@ bool ts_case_run(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *inpu
         } else {
             ts_result_read(dst[0], options->device, &got, run.what);
         }
-        for (size_t i = 0; i < inputs->plan.nsrc; i++) ts_operand_check(&run.src[i], true, NULL, run.what);
-        ok = inputs->has_oracle ? ts_compare(&inputs->expected, &got, ts_op_row(row->op)->slack, run.what) : is_permutation(&got, run.what);
+        for (size_t i = 0; i < inputs->plan.nsrc; i++)
+            ts_operand_check(&run.src[i], true, NULL, run.what);
+        ok = inputs->has_oracle
+                 ? ts_compare(&inputs->expected, &got, ts_op_row(row->op)->slack, run.what)
+                 : is_permutation(&got, run.what);
         for (size_t i = 0; i < inputs->nmore; i++) {
             ts_array_t more;
             if (run.dst_given[i + 1])

@@ -1,4 +1,5 @@
-/* Reads tests/ops/cases.def, parses its little language of shapes and domains, and makes the values of a row.
+/* Reads tests/ops/cases.def, parses its little language of shapes and domains, and makes the values
+ * of a row.
  * Not here: running a row (case_run.c). */
 #include "tests/support/cases.h"
 
@@ -8,7 +9,8 @@
 
 enum {
     ANY = (1 << FY_DTYPE_COUNT) - 1,
-    FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) | FY_DTYPE_BIT(FY_DTYPE_BF16),
+    FLOAT = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64) | FY_DTYPE_BIT(FY_DTYPE_F16) |
+            FY_DTYPE_BIT(FY_DTYPE_BF16),
     NUMBER = ANY & ~FY_DTYPE_BIT(FY_DTYPE_BOOL),
     REAL = FY_DTYPE_BIT(FY_DTYPE_F32) | FY_DTYPE_BIT(FY_DTYPE_F64),
     INT64 = FY_DTYPE_BIT(FY_DTYPE_I64),
@@ -21,13 +23,16 @@ static const ts_op_row_t k_ops[] = {
 };
 
 static const ts_case_t k_cases[] = {
-#define CASE(ENUM, label, shapes, domains, attrs)        { FY_OP_##ENUM, label, shapes, domains, attrs, FY_STATUS_OK },
-#define BAD(ENUM, label, shapes, domains, attrs, status) { FY_OP_##ENUM, label, shapes, domains, attrs, FY_STATUS_##status },
+#define CASE(ENUM, label, shapes, domains, attrs) \
+    { FY_OP_##ENUM, label, shapes, domains, attrs, FY_STATUS_OK },
+#define BAD(ENUM, label, shapes, domains, attrs, status) \
+    { FY_OP_##ENUM, label, shapes, domains, attrs, FY_STATUS_##status },
 #include "tests/ops/cases.def"
 };
 
 static const ts_not_run_t k_not_run[] = {
-#define NOT_RUN(ENUM, dtypes, column, device, reason) { FY_OP_##ENUM, dtypes, TS_COLUMN_##column, device, reason },
+#define NOT_RUN(ENUM, dtypes, column, device, reason) \
+    { FY_OP_##ENUM, dtypes, TS_COLUMN_##column, device, reason },
 #include "tests/ops/cases.def"
 };
 
@@ -74,7 +79,8 @@ const char *ts_not_run_reason(fy_op_t op, fy_dtype_t dtype, ts_column_t column, 
 
 static void bad_row(const ts_case_t *row, const char *where)
 {
-    print_error("cases.def: %s \"%s\": cannot read \"%s\"\n", fy_op_get(row->op)->name, row->label, where);
+    print_error("cases.def: %s \"%s\": cannot read \"%s\"\n", fy_op_get(row->op)->name, row->label,
+                where);
     fail();
 }
 
@@ -107,8 +113,10 @@ static size_t parse_list(const ts_case_t *row, const char **text, ts_shape_t *sh
 
 static const char *parse_domain(const ts_case_t *row, const char *text, ts_shape_t *shape)
 {
-    static const char *const names[TS_DOMAIN_COUNT] = { "any",  "pos",  "unit",  "big",     "wide", "ties", "special",
-                                                        "nans", "cond", "index", "index32", "rng",  "below" };
+    static const char *const names[TS_DOMAIN_COUNT] = { "any",  "pos",   "unit",    "big",
+                                                        "wide", "ties",  "special", "nans",
+                                                        "cond", "index", "index32", "rng",
+                                                        "below" };
     size_t n = strcspn(text, " :");
     for (int d = 0; d < TS_DOMAIN_COUNT; d++) {
         if (strlen(names[d]) != n || strncmp(names[d], text, n) != 0) continue;
@@ -154,13 +162,15 @@ ts_plan_t ts_case_plan(const ts_case_t *row)
 
 /* ---- values ---- */
 
-/* What the row gives: dst[0], if it can be told, and the others. What it draws from is its second result, or its second source. */
+/* What the row gives: dst[0], if it can be told, and the others. What it draws from is its second
+ * result, or its second source. */
 static bool oracle(ts_inputs_t *inputs, const ts_case_t *row, const ts_array_t *before)
 {
     const fy_reduce_attrs_t all_but_channels = { 7, 0 };
     const ts_array_t *rng = inputs->plan.ngiven > 1 ? &inputs->given[1] : &inputs->src[1];
     ts_expected_t all[TS_MAX_OPERANDS] = { 0 };
-    if (ts_oracle_training(row->op, inputs->plan.nsrc, inputs->src, row->attrs, inputs->given, all)) {
+    if (ts_oracle_training(row->op, inputs->plan.nsrc, inputs->src, row->attrs, inputs->given,
+                           all)) {
         inputs->expected = all[0];
         inputs->nmore = fy_op_get(row->op)->ndst - 1u;
         memcpy(inputs->more, all + 1, sizeof inputs->more);
@@ -170,12 +180,17 @@ static bool oracle(ts_inputs_t *inputs, const ts_case_t *row, const ts_array_t *
            ts_oracle_state(row->op, inputs->nmore + 1, inputs->given, &inputs->more[inputs->nmore]))
         inputs->nmore++;
     if (row->op == FY_OP_CONV2D_BACKWARD_PARAMS)
-        inputs->nmore = ts_oracle(FY_OP_SUM, 1, inputs->src, &all_but_channels, NULL, &inputs->more[0]);
-    if (ts_oracle_random(row->op, inputs->plan.nsrc ? &inputs->src[0] : before, rng, row->attrs, &inputs->expected)) return true;
-    return ts_oracle(row->op, inputs->plan.nsrc, inputs->src, row->attrs, before, &inputs->expected);
+        inputs->nmore =
+            ts_oracle(FY_OP_SUM, 1, inputs->src, &all_but_channels, NULL, &inputs->more[0]);
+    if (ts_oracle_random(row->op, inputs->plan.nsrc ? &inputs->src[0] : before, rng, row->attrs,
+                         &inputs->expected))
+        return true;
+    return ts_oracle(row->op, inputs->plan.nsrc, inputs->src, row->attrs, before,
+                     &inputs->expected);
 }
 
-void ts_inputs_make(ts_inputs_t *inputs, const ts_case_t *row, fy_dtype_t dtype, bool repeat, uint64_t seed)
+void ts_inputs_make(ts_inputs_t *inputs, const ts_case_t *row, fy_dtype_t dtype, bool repeat,
+                    uint64_t seed)
 {
     memset(inputs, 0, sizeof *inputs);
     inputs->plan = ts_case_plan(row);
@@ -183,7 +198,8 @@ void ts_inputs_make(ts_inputs_t *inputs, const ts_case_t *row, fy_dtype_t dtype,
     for (const char *c = row->label; *c; c++) random.state = random.state * 31 + (unsigned char)*c;
     for (size_t i = 0; i < inputs->plan.nsrc + inputs->plan.ngiven; i++) {
         bool is_src = i < inputs->plan.nsrc;
-        const ts_shape_t *shape = is_src ? &inputs->plan.src[i] : &inputs->plan.given[i - inputs->plan.nsrc];
+        const ts_shape_t *shape = is_src ? &inputs->plan.src[i]
+                                         : &inputs->plan.given[i - inputs->plan.nsrc];
         ts_array_t *array = is_src ? &inputs->src[i] : &inputs->given[i - inputs->plan.nsrc];
         ts_array_make(array, ts_domain_dtype(shape->domain, dtype), shape->rank, shape->dims);
         int axis = repeat && is_src ? ts_broadcast_axis(shape->rank, shape->dims) : -1;
@@ -193,7 +209,8 @@ void ts_inputs_make(ts_inputs_t *inputs, const ts_case_t *row, fy_dtype_t dtype,
         const ts_array_t *before = inputs->plan.ngiven ? &inputs->given[0] : NULL;
         inputs->has_oracle = oracle(inputs, row, before);
         if (inputs->nmore + 1 != fy_op_get(row->op)->ndst) {
-            print_error("%s: dst%zu has no oracle in oracle_*.c\n", fy_op_get(row->op)->name, inputs->nmore + 1);
+            print_error("%s: dst%zu has no oracle in oracle_*.c\n", fy_op_get(row->op)->name,
+                        inputs->nmore + 1);
             fail();
         }
         if (inputs->has_oracle && inputs->expected.value.nelem == 0) inputs->plan.is_empty = true;

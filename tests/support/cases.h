@@ -1,5 +1,6 @@
-/* The rows of tests/ops/cases.def as data, and one function that runs a row: makes the operands in a layout on a device, calls the op,
- * reads back results, guard words and sources. Next: tests/ops/test_op_matrix.c. */
+/* The rows of tests/ops/cases.def as data, and one function that runs a row: makes the operands in
+ * a layout on a device, calls the op, reads back results, guard words and sources. Next:
+ * tests/ops/test_op_matrix.c. */
 #ifndef FERRY_TESTS_SUPPORT_CASES_H_
 #define FERRY_TESTS_SUPPORT_CASES_H_
 
@@ -73,8 +74,10 @@ typedef struct ts_inputs {
     ts_expected_t more[TS_MAX_OPERANDS - 1]; /* of dst[1], ... */
     size_t nmore;
 } ts_inputs_t;
-/* Values from the row, the dtype and the seed. `repeat`: equal along the axis that TS_BROADCAST repeats. */
-void ts_inputs_make(ts_inputs_t *inputs, const ts_case_t *row, fy_dtype_t dtype, bool repeat, uint64_t seed);
+/* Values from the row, the dtype and the seed. `repeat`: equal along the axis that TS_BROADCAST
+ * repeats. */
+void ts_inputs_make(ts_inputs_t *inputs, const ts_case_t *row, fy_dtype_t dtype, bool repeat,
+                    uint64_t seed);
 void ts_inputs_free(ts_inputs_t *inputs);
 
 enum { TS_ALL_SOURCES = -1 };
@@ -84,9 +87,10 @@ typedef struct ts_run_options {
     int only_src;   /* this source alone has src_layout; TS_ALL_SOURCES: all */
     bool given_dst; /* dst[0] is given also where it need not be */
 } ts_run_options_t;
-/* Runs the row; true if dst[0] is right, nothing else was written and the ledger shows one request. `out` (may be NULL) gets dst[0].
+/* Runs the row; true if dst[0] is right, nothing else was written and the ledger shows one request.
+ * `out` (may be NULL) gets dst[0].
  * *out_applied: did any operand really have a layout that was asked for? */
-bool ts_case_run(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *inputs, const ts_run_options_t *options, ts_array_t *out,
-                 bool *out_applied);
+bool ts_case_run(const ts_case_t *row, fy_dtype_t dtype, const ts_inputs_t *inputs,
+                 const ts_run_options_t *options, ts_array_t *out, bool *out_applied);
 
 #endif

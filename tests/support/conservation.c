@@ -26,16 +26,20 @@ static counter_fn fake_counter(const char *name)
 
 bool ts_conservation_knows(const char *spec)
 {
-    return strncmp(spec, "host", 4) == 0 || strncmp(spec, "sim", 3) == 0 || fake_counter("fake_cuda_copies") != NULL;
+    return strncmp(spec, "host", 4) == 0 || strncmp(spec, "sim", 3) == 0 ||
+           fake_counter("fake_cuda_copies") != NULL;
 }
 
 static void read_now(ts_conservation_t *out)
 {
-    static const fy_copy_kind_t kinds[TS_CONSERVED] = { FY_COPY_UPLOAD, FY_COPY_DOWNLOAD, FY_COPY_PEER };
+    static const fy_copy_kind_t kinds[TS_CONSERVED] = { FY_COPY_UPLOAD, FY_COPY_DOWNLOAD,
+                                                        FY_COPY_PEER };
     static const int fake_kinds[TS_CONSERVED] = { FAKE_H2D, FAKE_D2H, FAKE_PEER };
     const fy_ledger_totals_t totals = ts_ledger(NULL);
-    const fy_traffic_t *const traffic[TS_CONSERVED] = { &totals.upload, &totals.download, &totals.peer };
-    counter_fn fake_copies = fake_counter("fake_cuda_copies"), fake_bytes = fake_counter("fake_cuda_bytes");
+    const fy_traffic_t *const traffic[TS_CONSERVED] = { &totals.upload, &totals.download,
+                                                        &totals.peer };
+    counter_fn fake_copies = fake_counter("fake_cuda_copies"),
+               fake_bytes = fake_counter("fake_cuda_bytes");
     fy__executed_t executed;
     fy__executed_read(&executed);
     for (int i = 0; i < TS_CONSERVED; i++) {
@@ -62,9 +66,10 @@ bool ts_conservation_end(const ts_conservation_t *before, const char *what)
                        executed_copies = after.executed_copies[i] - before->executed_copies[i],
                        executed_nbytes = after.executed_nbytes[i] - before->executed_nbytes[i];
         if (ledger_copies == executed_copies && ledger_nbytes == executed_nbytes) continue;
-        print_error("%s: %s: the ledger has %llu wire bytes in %llu copies, executors moved %llu in %llu\n", what, names[i],
-                    (unsigned long long)ledger_nbytes, (unsigned long long)ledger_copies, (unsigned long long)executed_nbytes,
-                    (unsigned long long)executed_copies);
+        print_error(
+            "%s: %s: the ledger has %llu wire bytes in %llu copies, executors moved %llu in %llu\n",
+            what, names[i], (unsigned long long)ledger_nbytes, (unsigned long long)ledger_copies,
+            (unsigned long long)executed_nbytes, (unsigned long long)executed_copies);
         holds = false;
     }
     return holds;

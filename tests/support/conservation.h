@@ -1,6 +1,8 @@
-/* Conservation: what the ledger says crossed is what executors say they moved. The ledger counts wire bytes and copies when a request is
- * submitted; the host's and the simulator's backends and the fake CUDA driver count once more where the bytes move. The harness asks around
- * every test; other programs that transfer may call begin and end themselves, with their devices drained or closed in between.
+/* Conservation: what the ledger says crossed is what executors say they moved. The ledger counts
+ * wire bytes and copies when a request is submitted; the host's and the simulator's backends and
+ * the fake CUDA driver count once more where the bytes move. The harness asks around every test;
+ * other programs that transfer may call begin and end themselves, with their devices drained or
+ * closed in between.
  * Not here: a real driver, which does not tell. */
 #ifndef FERRY_TESTS_SUPPORT_CONSERVATION_H_
 #define FERRY_TESTS_SUPPORT_CONSERVATION_H_

@@ -1,5 +1,6 @@
-/* For tests of public behaviour over the CUDA plugin that must also speak with the fake driver underneath (fail its calls, read what it was
- * asked): `driver.fake_cuda_...`. Call fake_driver_or_skip first in main. Tests of the plugin's slots: tests/unit/cuda/fixture.h. */
+/* For tests of public behaviour over the CUDA plugin that must also speak with the fake driver
+ * underneath (fail its calls, read what it was asked): `driver.fake_cuda_...`. Call
+ * fake_driver_or_skip first in main. Tests of the plugin's slots: tests/unit/cuda/fixture.h. */
 #ifndef FERRY_TESTS_SUPPORT_FAKE_DRIVER_H_
 #define FERRY_TESTS_SUPPORT_FAKE_DRIVER_H_
 
@@ -23,7 +24,9 @@ static inline void fake_driver_or_skip(void)
     snprintf(plugin, sizeof plugin, "%s/lib/ferry", build ? build : "build");
     void *library = access(fake, R_OK) == 0 ? dlopen(fake, RTLD_NOW | RTLD_LOCAL) : NULL;
     if (library == NULL) {
-        printf("SKIP: the CUDA plugin was not built (%s is not there): no nvcc, or FERRY_CUDA=OFF\n", fake);
+        printf(
+            "SKIP: the CUDA plugin was not built (%s is not there): no nvcc, or FERRY_CUDA=OFF\n",
+            fake);
         exit(77);
     }
     setenv("FERRY_CUDA_DRIVER", fake, 1);
@@ -39,18 +42,25 @@ static inline void fake_driver_or_skip(void)
 #undef X
 }
 
-/* Nothing of the driver's is alive, nothing died with a context, no handle was used after its end. `what` is for the message. */
+/* Nothing of the driver's is alive, nothing died with a context, no handle was used after its end.
+ * `what` is for the message. */
 static inline void fake_driver_is_tidy(const char *what)
 {
-    static const char *const kinds[FAKE_LIVE] = { "blocks",   "registrations",    "streams", "events",           "modules",
-                                                  "contexts", "cuBLASLt objects", "graphs",  "executable graphs" };
-    for (int kind = 0; kind < FAKE_LIVE; kind++) /* the process keeps one reference to a device's context */
+    static const char *const kinds[FAKE_LIVE] = {
+        "blocks",   "registrations",    "streams", "events",           "modules",
+        "contexts", "cuBLASLt objects", "graphs",  "executable graphs"
+    };
+    /* the process keeps one reference to a device's context */
+    for (int kind = 0; kind < FAKE_LIVE; kind++)
         if (driver.fake_cuda_live(kind) > (kind == FAKE_CONTEXTS ? 2 : 0))
-            fail_msg("%s: %lld %s are left", what, (long long)driver.fake_cuda_live(kind), kinds[kind] ? kinds[kind] : "objects");
+            fail_msg("%s: %lld %s are left", what, (long long)driver.fake_cuda_live(kind),
+                     kinds[kind] ? kinds[kind] : "objects");
     if (driver.fake_cuda_leaked() != 0)
-        fail_msg("%s: %llu objects died with their context", what, (unsigned long long)driver.fake_cuda_leaked());
+        fail_msg("%s: %llu objects died with their context", what,
+                 (unsigned long long)driver.fake_cuda_leaked());
     if (driver.fake_cuda_misuses() != 0)
-        fail_msg("%s: %llu calls had a wrong handle", what, (unsigned long long)driver.fake_cuda_misuses());
+        fail_msg("%s: %llu calls had a wrong handle", what,
+                 (unsigned long long)driver.fake_cuda_misuses());
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* The runner, status assertions and small helpers of harness.h.
  * Not here: operands in odd layouts (operand.c), expected values (oracle_*.c).
- * Every assertion goes through CMocka, so a failure leaves the test at once; the teardown then ends the scope and closes the device. */
+ * Every assertion goes through CMocka, so a failure leaves the test at once; the teardown then ends
+ * the scope and closes the device. */
 #include "tests/support/harness.h"
 
 #include <dirent.h>
@@ -18,8 +19,9 @@ void ts__ok(fy_status_t status, const char *expr, const char *file, int line)
 void ts__fails(fy_status_t status, fy_status_t want, const char *expr, const char *file, int line)
 {
     if (status == want && fy_error_get()->status == want && fy_error_get()->text[0]) return;
-    print_error("%s\n  want %s, got %s; the record says %s: %s\n", expr, fy_status_name(want), fy_status_name(status),
-                fy_status_name(fy_error_get()->status), status == FY_STATUS_OK ? "-" : fy_error_get()->text);
+    print_error("%s\n  want %s, got %s; the record says %s: %s\n", expr, fy_status_name(want),
+                fy_status_name(status), fy_status_name(fy_error_get()->status),
+                status == FY_STATUS_OK ? "-" : fy_error_get()->text);
     _fail(file, line);
 }
 
@@ -93,7 +95,8 @@ static size_t g_nskipped;
 static const char *exclusion_reason(const ts_exclusion_t *list, const char *test, const char *spec)
 {
     for (; list && list->device; list++) {
-        if (strncmp(spec, list->device, strlen(list->device)) == 0 && strcmp(test, list->test) == 0) return list->reason;
+        if (strncmp(spec, list->device, strlen(list->device)) == 0 && strcmp(test, list->test) == 0)
+            return list->reason;
     }
     return NULL;
 }
@@ -110,7 +113,8 @@ static int set_up(void **state)
         return 0;
     }
     if (status != FY_STATUS_OK) {
-        print_error("opening %s: %s: %s\n", b->ctx.spec, fy_status_name(status), fy_error_get()->text);
+        print_error("opening %s: %s: %s\n", b->ctx.spec, fy_status_name(status),
+                    fy_error_get()->text);
         return -1;
     }
     fy_device_info_t info = FY_DEVICE_INFO_INIT;
@@ -145,22 +149,25 @@ static int tear_down(void **state)
     (void)status; /* a fault that the test provoked is its own business */
     uint64_t live = ts_live(b->ctx.device);
     if (live != b->live_before) {
-        print_error("%s: %llu live bytes before, %llu after: leaked\n", b->name, (unsigned long long)b->live_before,
-                    (unsigned long long)live);
+        print_error("%s: %llu live bytes before, %llu after: leaked\n", b->name,
+                    (unsigned long long)b->live_before, (unsigned long long)live);
         result = -1;
     }
     fy_device_close(b->ctx.device);
     b->ctx.device = NULL;
-    if (ts_conservation_knows(b->ctx.spec) && !ts_conservation_end(&b->conserved, b->name)) result = -1;
+    if (ts_conservation_knows(b->ctx.spec) && !ts_conservation_end(&b->conserved, b->name))
+        result = -1;
     if (fy__sim_violations() != b->violations_before) {
-        print_error("%s: memory was given back under %llu requests that had not run yet; the log says which\n", b->name,
-                    (unsigned long long)(fy__sim_violations() - b->violations_before));
+        print_error("%s: memory was given back under %llu requests that had not run yet; the log "
+                    "says which\n",
+                    b->name, (unsigned long long)(fy__sim_violations() - b->violations_before));
         result = -1;
     }
     return result;
 }
 
-int ts_run(const char *suite, const ts_test_t *tests, size_t ntests, const ts_exclusion_t *exclusions)
+int ts_run(const char *suite, const ts_test_t *tests, size_t ntests,
+           const ts_exclusion_t *exclusions)
 {
     size_t ndevices = ts_device_count(), n = ndevices * ntests;
     binding_t *bindings = calloc(n, sizeof *bindings);
@@ -200,13 +207,14 @@ fy_ledger_totals_t ts_ledger(const char *path)
     return totals;
 }
 
-void ts_expect_quiet(const fy_ledger_totals_t *before, const fy_ledger_totals_t *after, const char *what)
+void ts_expect_quiet(const fy_ledger_totals_t *before, const fy_ledger_totals_t *after,
+                     const char *what)
 {
-#define SAME(field)                                                                                            \
-    if (before->field != after->field) {                                                                       \
-        print_error("%s: ledger " #field " went from %llu to %llu\n", what, (unsigned long long)before->field, \
-                    (unsigned long long)after->field);                                                         \
-        fail();                                                                                                \
+#define SAME(field)                                                                       \
+    if (before->field != after->field) {                                                  \
+        print_error("%s: ledger " #field " went from %llu to %llu\n", what,               \
+                    (unsigned long long)before->field, (unsigned long long)after->field); \
+        fail();                                                                           \
     }
     SAME(upload.count)
     SAME(upload.nbytes)
@@ -298,7 +306,8 @@ void ts_expect_f32(const fy_tensor_t *tensor, const float *want, size_t n)
     ts_read(tensor, got, n * sizeof *got);
     for (size_t i = 0; i < n; i++) {
         if (memcmp(&got[i], &want[i], sizeof *got) != 0 && !(got[i] == want[i])) {
-            print_error("element %zu of %zu: got %.9g, want %.9g\n", i, n, (double)got[i], (double)want[i]);
+            print_error("element %zu of %zu: got %.9g, want %.9g\n", i, n, (double)got[i],
+                        (double)want[i]);
             fail();
         }
     }

@@ -1,7 +1,9 @@
-/* What every test of Ferry's public behaviour starts from: status assertions that print the error record, the list of devices under test,
- * and a runner that turns one test body into one CMocka test per device, with a fresh device, a scope and a leak check around it.
+/* What every test of Ferry's public behaviour starts from: status assertions that print the error
+ * record, the list of devices under test, and a runner that turns one test body into one CMocka
+ * test per device, with a fresh device, a scope and a leak check around it.
  * Not here: tensors in odd layouts (operand.h), expected values (oracle.h).
- * FERRY_TEST_DEVICE=spec[,spec...] replaces the default devices "host,sim:0"; FERRY_TEST_REQUIRE=1 turns "not there" into a failure. */
+ * FERRY_TEST_DEVICE=spec[,spec...] replaces the default devices "host,sim:0"; FERRY_TEST_REQUIRE=1
+ * turns "not there" into a failure. */
 #ifndef FERRY_TESTS_SUPPORT_HARNESS_H_
 #define FERRY_TESTS_SUPPORT_HARNESS_H_
 
@@ -33,7 +35,8 @@ size_t ts_device_count(void);
 const char *ts_device_spec(size_t index);
 /* "sim:0" of "sim:0?capacity=1MiB", in a buffer of this thread. */
 const char *ts_spec_name(const char *spec);
-/* The spec with another option: "sim:0" + "limit=1MiB" -> "sim:0?limit=1MiB"; keeps the ones that are there. Four buffers of this thread, in turn. */
+/* The spec with another option: "sim:0" + "limit=1MiB" -> "sim:0?limit=1MiB"; keeps the ones that
+ * are there. Four buffers of this thread, in turn. */
 const char *ts_spec_with(const char *spec, const char *option);
 
 /* ---- the runner ---- */
@@ -53,26 +56,33 @@ typedef struct ts_test {
 #fn, fn     \
     }
 
-/* The device under test, opened again with options; its runner's is closed meanwhile (one spec, one device), until ts_reopen. Not for the host,
- * which takes none. */
+/* The device under test, opened again with options; its runner's is closed meanwhile (one spec, one
+ * device), until ts_reopen. Not for the host, which takes none. */
 fy_device_t *ts_open_with(ts_ctx_t *ctx, const char *options);
 void ts_reopen(ts_ctx_t *ctx, fy_device_t *device);
 
-/* A test that is not run on devices whose spec starts with `device`, and why. A table of these ends with {NULL, NULL, NULL}. */
+/* A test that is not run on devices whose spec starts with `device`, and why. A table of these ends
+ * with {NULL, NULL, NULL}. */
 typedef struct ts_exclusion {
     const char *device, *test, *reason;
 } ts_exclusion_t;
 
-/* Runs every test on every device. Each gets the device freshly opened and an open scope; afterwards the scope is ended and the device's
- * live bytes must be what they were, no memory may have been given back under a request of a simulated device, and the ledger must have grown by what executors moved. Returns what main should: 0, 1, or 77 if everything was skipped. */
-int ts_run(const char *suite, const ts_test_t *tests, size_t ntests, const ts_exclusion_t *exclusions);
-#define TS_RUN(suite, tests, exclusions) ts_run((suite), (tests), sizeof(tests) / sizeof((tests)[0]), (exclusions))
+/* Runs every test on every device. Each gets the device freshly opened and an open scope;
+ * afterwards the scope is ended and the device's live bytes must be what they were, no memory may
+ * have been given back under a request of a simulated device, and the ledger must have grown by
+ * what executors moved. Returns what main should: 0, 1, or 77 if everything was skipped. */
+int ts_run(const char *suite, const ts_test_t *tests, size_t ntests,
+           const ts_exclusion_t *exclusions);
+#define TS_RUN(suite, tests, exclusions) \
+    ts_run((suite), (tests), sizeof(tests) / sizeof((tests)[0]), (exclusions))
 
 /* ---- figures ---- */
 
 fy_ledger_totals_t ts_ledger(const char *path);
-/* `after` minus `before` of the sums that a refused call must not change: printed and failed if any is not zero. */
-void ts_expect_quiet(const fy_ledger_totals_t *before, const fy_ledger_totals_t *after, const char *what);
+/* `after` minus `before` of the sums that a refused call must not change: printed and failed if any
+ * is not zero. */
+void ts_expect_quiet(const fy_ledger_totals_t *before, const fy_ledger_totals_t *after,
+                     const char *what);
 uint64_t ts_live(const fy_device_t *device);
 uint64_t ts_version(const fy_tensor_t *tensor);
 fy_tensor_info_t ts_info(const fy_tensor_t *tensor);
@@ -85,12 +95,14 @@ fy_tensor_t *ts_host_f32(int rank, const int64_t *dims, const float *values);
 fy_tensor_t *ts_f32(fy_device_t *device, int rank, const int64_t *dims, const float *values);
 /* i, i+1, ... as f32 on `device`. */
 fy_tensor_t *ts_iota(fy_device_t *device, int rank, const int64_t *dims, float first);
-/* Downloads `tensor` into `out` (dense, its own dtype); fails the test if that fails or if nbytes differs. */
+/* Downloads `tensor` into `out` (dense, its own dtype); fails the test if that fails or if nbytes
+ * differs. */
 void ts_read(const fy_tensor_t *tensor, void *out, size_t nbytes);
 /* Every element of f32 `tensor` equals `want`. */
 void ts_expect_f32(const fy_tensor_t *tensor, const float *want, size_t n);
 
-/* How many files this process holds open; -1: it cannot know. Before and after a call that must leave none behind. */
+/* How many files this process holds open; -1: it cannot know. Before and after a call that must
+ * leave none behind. */
 int ts_open_files(void);
 
 #endif

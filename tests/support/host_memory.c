@@ -14,9 +14,18 @@ void *__wrap_calloc(size_t count, size_t nbytes);
 void *__wrap_realloc(void *memory, size_t nbytes);
 void *__wrap_aligned_alloc(size_t alignment, size_t nbytes);
 void *__wrap_malloc(size_t nbytes) { return fails_now() ? NULL : __real_malloc(nbytes); }
-void *__wrap_calloc(size_t count, size_t nbytes) { return fails_now() ? NULL : __real_calloc(count, nbytes); }
-void *__wrap_realloc(void *memory, size_t nbytes) { return fails_now() ? NULL : __real_realloc(memory, nbytes); }
-void *__wrap_aligned_alloc(size_t alignment, size_t nbytes) { return fails_now() ? NULL : __real_aligned_alloc(alignment, nbytes); }
+void *__wrap_calloc(size_t count, size_t nbytes)
+{
+    return fails_now() ? NULL : __real_calloc(count, nbytes);
+}
+void *__wrap_realloc(void *memory, size_t nbytes)
+{
+    return fails_now() ? NULL : __real_realloc(memory, nbytes);
+}
+void *__wrap_aligned_alloc(size_t alignment, size_t nbytes)
+{
+    return fails_now() ? NULL : __real_aligned_alloc(alignment, nbytes);
+}
 
 void ts_fail_allocation(int left) { g_left = left; }
 int ts_allocation_failed(void) { return g_left < 0; }

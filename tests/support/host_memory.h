@@ -1,4 +1,5 @@
-/* The host's memory fails when a test says so: for programs that are linked with the allocator's calls wrapped (tests/faults/tests.cmake). */
+/* The host's memory fails when a test says so: for programs that are linked with the allocator's
+ * calls wrapped (tests/faults/tests.cmake). */
 #ifndef FERRY_TESTS_SUPPORT_HOST_MEMORY_H_
 #define FERRY_TESTS_SUPPORT_HOST_MEMORY_H_
 

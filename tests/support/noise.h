@@ -1,10 +1,14 @@
-/* Bytes by number: what is at place i of a stream of noise. For tests that move bytes about and do not care what they mean. */
+/* Bytes by number: what is at place i of a stream of noise. For tests that move bytes about and do
+ * not care what they mean. */
 #ifndef FERRY_TESTS_SUPPORT_NOISE_H_
 #define FERRY_TESTS_SUPPORT_NOISE_H_
 
 #include "tests/support/harness.h"
 
-static inline unsigned char ts_noise(uint64_t i) { return (unsigned char)((i * 2654435761u + 12345) >> 13); }
+static inline unsigned char ts_noise(uint64_t i)
+{
+    return (unsigned char)((i * 2654435761u + 12345) >> 13);
+}
 
 /* A host tensor of n bytes, noise from `seed` on. */
 static inline fy_tensor_t *ts_noise_up(int64_t n, uint64_t seed)
@@ -25,7 +29,8 @@ static inline void ts_expect_noise(const fy_tensor_t *tensor, uint64_t seed)
     ts_read(tensor, got, n);
     for (uint64_t i = 0; i < n; i++)
         if (got[i] != ts_noise(seed + i)) {
-            print_error("byte %llu of %llu is %d, want %d\n", (unsigned long long)i, (unsigned long long)n, got[i], ts_noise(seed + i));
+            print_error("byte %llu of %llu is %d, want %d\n", (unsigned long long)i,
+                        (unsigned long long)n, got[i], ts_noise(seed + i));
             fail();
         }
     free(got);

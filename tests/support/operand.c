@@ -1,5 +1,6 @@
 /* Makes operands in every layout by public calls only and reads them back byte by byte.
- * Strides and offsets are computed here a second time, by hand, so that a view with wrong facts is noticed.
+ * Strides and offsets are computed here a second time, by hand, so that a view with wrong facts is
+ * noticed.
  * Not here: values (value.c), what they should become (oracle_*.c). */
 #include "tests/support/operand.h"
 
@@ -9,7 +10,8 @@ enum { GUARD_NBYTES = 256, OFFSET_NELEM = 3 };
 
 const char *ts_layout_name(ts_layout_t layout)
 {
-    static const char *const names[] = { "contiguous", "transposed", "stepped", "broadcast", "offset" };
+    static const char *const names[] = { "contiguous", "transposed", "stepped", "broadcast",
+                                         "offset" };
     return layout < TS_LAYOUT_COUNT ? names[layout] : "?";
 }
 
@@ -40,7 +42,8 @@ static fy_tensor_t *upload_image(ts_operand_t *operand, fy_device_t *device)
 {
     fy_tensor_t *host, *base;
     int64_t n = (int64_t)operand->buffer_nelem;
-    ts_ok(fy_tensor_wrap(fy_device_host(), operand->dtype, 1, &n, operand->image, NULL, NULL, &host));
+    ts_ok(
+        fy_tensor_wrap(fy_device_host(), operand->dtype, 1, &n, operand->image, NULL, NULL, &host));
     ts_ok(fy_tensor_upload(host, device, NULL, &base));
     fy_tensor_destroy(host);
     return base;
@@ -74,7 +77,8 @@ static int64_t row_major(int rank, const int64_t *dims, int64_t *strides)
 }
 
 /* A view of `span` elements of the base from `offset` on, as `dims`. */
-static fy_tensor_t *part_of_base(const ts_operand_t *operand, int64_t offset, int64_t span, int rank, const int64_t *dims)
+static fy_tensor_t *part_of_base(const ts_operand_t *operand, int64_t offset, int64_t span,
+                                 int rank, const int64_t *dims)
 {
     fy_tensor_t *line, *view;
     ts_ok(fy_slice(operand->base, 0, offset, offset + span, &line));
@@ -82,7 +86,8 @@ static fy_tensor_t *part_of_base(const ts_operand_t *operand, int64_t offset, in
     return view;
 }
 
-void ts_operand_make(ts_operand_t *operand, fy_device_t *device, const ts_array_t *values, ts_layout_t layout)
+void ts_operand_make(ts_operand_t *operand, fy_device_t *device, const ts_array_t *values,
+                     ts_layout_t layout)
 {
     memset(operand, 0, sizeof *operand);
     if (!ts_layout_applies(layout, values->rank, values->dims)) layout = TS_CONTIGUOUS;
@@ -96,15 +101,18 @@ void ts_operand_make(ts_operand_t *operand, fy_device_t *device, const ts_array_
     int64_t guard = GUARD_NBYTES / (int64_t)fy_dtype_size(values->dtype), span = 0;
     operand->offset = guard + (layout == TS_OFFSET ? OFFSET_NELEM : 0);
 
-    int64_t inner[FY_MAX_RANK] = { 0 }, inner_strides[FY_MAX_RANK]; /* the block in memory, before the last views */
+    /* the block in memory, before the last views */
+    int64_t inner[FY_MAX_RANK] = { 0 }, inner_strides[FY_MAX_RANK];
     int inner_rank = rank;
     switch (layout) {
     case TS_TRANSPOSED:
         for (int axis = 0; axis < rank; axis++) inner[axis] = dims[rank - 1 - axis];
         span = row_major(rank, inner, inner_strides);
-        for (int axis = 0; axis < rank; axis++) operand->strides[axis] = inner_strides[rank - 1 - axis];
+        for (int axis = 0; axis < rank; axis++)
+            operand->strides[axis] = inner_strides[rank - 1 - axis];
         break;
-    case TS_STEPPED: /* [d0 + 2, ..., dn, 2]: rows 1 .. d0 of the first axis, element 0 of the last */
+    /* [d0 + 2, ..., dn, 2]: rows 1 .. d0 of the first axis, element 0 of the last */
+    case TS_STEPPED:
         memcpy(inner, dims, sizeof(int64_t) * (size_t)rank);
         inner[0] += 2;
         inner[rank] = 2;
@@ -151,11 +159,13 @@ void ts_operand_make(ts_operand_t *operand, fy_device_t *device, const ts_array_
     assert_int_equal(info.nelem, operand->nelem);
     for (int axis = 0; axis < rank; axis++) {
         assert_int_equal(info.dims[axis], dims[axis]);
-        if (operand->nelem > 0 && dims[axis] > 1) assert_int_equal(info.strides[axis], operand->strides[axis]);
+        if (operand->nelem > 0 && dims[axis] > 1)
+            assert_int_equal(info.strides[axis], operand->strides[axis]);
     }
 }
 
-void ts_operand_check(const ts_operand_t *operand, bool unchanged, ts_array_t *out, const char *what)
+void ts_operand_check(const ts_operand_t *operand, bool unchanged, ts_array_t *out,
+                      const char *what)
 {
     size_t size = fy_dtype_size(operand->dtype), nbytes = operand->buffer_nelem * size;
     unsigned char *now = malloc(nbytes + 1), *is_element = calloc(operand->buffer_nelem + 1, 1);
@@ -176,9 +186,11 @@ void ts_operand_check(const ts_operand_t *operand, bool unchanged, ts_array_t *o
     for (uint64_t at = 0; at < operand->buffer_nelem; at++) {
         if (is_element[at] && !unchanged) continue;
         if (memcmp(now + at * size, operand->image + at * size, size) != 0) {
-            print_error("%s: %s at element %llu of a %llu-element %s buffer (%s, first element at %lld) was overwritten\n", what,
-                        is_element[at] ? "a source element" : "a guard word", (unsigned long long)at,
-                        (unsigned long long)operand->buffer_nelem, fy_dtype_name(operand->dtype), ts_layout_name(operand->layout),
+            print_error("%s: %s at element %llu of a %llu-element %s buffer (%s, first element at "
+                        "%lld) was overwritten\n",
+                        what, is_element[at] ? "a source element" : "a guard word",
+                        (unsigned long long)at, (unsigned long long)operand->buffer_nelem,
+                        fy_dtype_name(operand->dtype), ts_layout_name(operand->layout),
                         (long long)operand->offset);
             fail();
         }
@@ -193,14 +205,17 @@ void ts_operand_free(ts_operand_t *operand)
     operand->image = NULL;
 }
 
-void ts_result_read(const fy_tensor_t *tensor, fy_device_t *device, ts_array_t *out, const char *what)
+void ts_result_read(const fy_tensor_t *tensor, fy_device_t *device, ts_array_t *out,
+                    const char *what)
 {
     fy_tensor_info_t info = ts_info(tensor);
     int64_t strides[FY_MAX_RANK], n = row_major(info.rank, info.dims, strides);
     bool dense = info.is_contiguous && info.nelem == (uint64_t)n;
-    for (int axis = 0; axis < info.rank; axis++) dense = dense && (n == 0 || info.dims[axis] <= 1 || info.strides[axis] == strides[axis]);
+    for (int axis = 0; axis < info.rank; axis++)
+        dense = dense && (n == 0 || info.dims[axis] <= 1 || info.strides[axis] == strides[axis]);
     if (info.device != device || !dense) {
-        print_error("%s: the result is on %s, %s\n", what, fy_device_name(info.device), dense ? "dense" : "not dense");
+        print_error("%s: the result is on %s, %s\n", what, fy_device_name(info.device),
+                    dense ? "dense" : "not dense");
         fail();
     }
     ts_array_make(out, info.dtype, info.rank, info.dims);

@@ -1,6 +1,8 @@
-/* Operands: a tensor of given values in any layout on any device, inside a larger buffer whose other bytes are watched.
- * The buffer is uploaded whole; views (slice, reshape, transpose, broadcast) make the layout; afterwards the whole buffer comes back and
- * every byte that is not an element must be what it was. Guard bytes are 0xFF: NaN as a float, -1 as an index, so reading one shows too.
+/* Operands: a tensor of given values in any layout on any device, inside a larger buffer whose
+ * other bytes are watched.
+ * The buffer is uploaded whole; views (slice, reshape, transpose, broadcast) make the layout;
+ * afterwards the whole buffer comes back and every byte that is not an element must be what it was.
+ * Guard bytes are 0xFF: NaN as a float, -1 as an index, so reading one shows too.
  * All handles belong to the current scope. */
 #ifndef FERRY_TESTS_SUPPORT_OPERAND_H_
 #define FERRY_TESTS_SUPPORT_OPERAND_H_
@@ -30,18 +32,25 @@ typedef struct ts_operand {
     unsigned char *image; /* the buffer as it was uploaded */
 } ts_operand_t;
 
-/* The axis along which a TS_BROADCAST operand of these dims repeats, -1 if none can: fill its values with this repeat_axis. */
+/* The axis along which a TS_BROADCAST operand of these dims repeats, -1 if none can: fill its
+ * values with this repeat_axis. */
 int ts_broadcast_axis(int rank, const int64_t *dims);
 /* Does `layout` differ from TS_CONTIGUOUS for these dims? */
 bool ts_layout_applies(ts_layout_t layout, int rank, const int64_t *dims);
-/* Puts `values` on `device` in `layout`. Fails the test if Ferry refuses any step, or if the view's facts are wrong. */
-void ts_operand_make(ts_operand_t *operand, fy_device_t *device, const ts_array_t *values, ts_layout_t layout);
-/* Brings the whole buffer back. Fails the test if a byte outside the elements changed; decodes the elements into `out` if it is not NULL
- * (made here); fails the test if `unchanged` and an element changed. `what` starts the failure's text. */
-void ts_operand_check(const ts_operand_t *operand, bool unchanged, ts_array_t *out, const char *what);
+/* Puts `values` on `device` in `layout`. Fails the test if Ferry refuses any step, or if the view's
+ * facts are wrong. */
+void ts_operand_make(ts_operand_t *operand, fy_device_t *device, const ts_array_t *values,
+                     ts_layout_t layout);
+/* Brings the whole buffer back. Fails the test if a byte outside the elements changed; decodes the
+ * elements into `out` if it is not NULL (made here); fails the test if `unchanged` and an element
+ * changed. `what` starts the failure's text. */
+void ts_operand_check(const ts_operand_t *operand, bool unchanged, ts_array_t *out,
+                      const char *what);
 /* Frees the image; the handles are the scope's. */
 void ts_operand_free(ts_operand_t *operand);
-/* A tensor that Ferry made itself: its facts must be dtype, dims, dense, on `device`; its values come back in `out` (made here). */
-void ts_result_read(const fy_tensor_t *tensor, fy_device_t *device, ts_array_t *out, const char *what);
+/* A tensor that Ferry made itself: its facts must be dtype, dims, dense, on `device`; its values
+ * come back in `out` (made here). */
+void ts_result_read(const fy_tensor_t *tensor, fy_device_t *device, ts_array_t *out,
+                    const char *what);
 
 #endif

@@ -1,5 +1,6 @@
 /* Picks the oracle of an op and compares results with it.
- * Not here: the arithmetic (oracle_elementwise.c, oracle_reduce.c, oracle_loss.c, oracle_image.c) and how much slack an op gets (tests/ops/cases.def). */
+ * Not here: the arithmetic (oracle_elementwise.c, oracle_reduce.c, oracle_loss.c, oracle_image.c)
+ * and how much slack an op gets (tests/ops/cases.def). */
 #include "tests/support/oracle.h"
 
 #include <math.h>
@@ -38,9 +39,11 @@ uint64_t ts_broadcast_index(const ts_array_t *array, int rank, const int64_t *co
     return index;
 }
 
-bool ts_oracle(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, const ts_array_t *before, ts_expected_t *out)
+bool ts_oracle(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+               const ts_array_t *before, ts_expected_t *out)
 {
-    return ts_oracle_elementwise(op, nsrc, src, attrs, before, out) || ts_oracle_reduce(op, nsrc, src, attrs, out) ||
+    return ts_oracle_elementwise(op, nsrc, src, attrs, before, out) ||
+           ts_oracle_reduce(op, nsrc, src, attrs, out) ||
            ts_oracle_loss(op, nsrc, src, attrs, out) || ts_oracle_image(op, nsrc, src, attrs, out);
 }
 
@@ -53,26 +56,35 @@ static double bound_of(const ts_expected_t *expected, uint64_t k, double slack)
     return 1.0001 * (compute + ts_unit(dtype) * fabs(expected->value.f[k])) + ts_tiny(dtype);
 }
 
-static bool element_is_right(const ts_expected_t *expected, const ts_array_t *got, uint64_t k, double bound)
+static bool element_is_right(const ts_expected_t *expected, const ts_array_t *got, uint64_t k,
+                             double bound)
 {
     if (!expected->value.f) return got->i[k] == expected->value.i[k];
     double want = ts_round(expected->value.dtype, expected->value.f[k]), value = got->f[k];
     if (isnan(want) || isnan(value)) return isnan(want) && isnan(value);
     if (want == value) return true;
-    if (isinf(want) && bound > 0) { /* overflow on the last step: the largest finite value is as good */
-        return ts_round(expected->value.dtype, value + copysign(bound + fabs(value) * 4 * ts_unit(got->dtype), want)) == want;
+    /* overflow on the last step: the largest finite value is as good */
+    if (isinf(want) && bound > 0) {
+        return ts_round(expected->value.dtype,
+                        value + copysign(bound + fabs(value) * 4 * ts_unit(got->dtype), want)) ==
+               want;
     }
     return bound > 0 && fabs(value - expected->value.f[k]) <= bound;
 }
 
-bool ts_compare(const ts_expected_t *expected, const ts_array_t *got, double slack, const char *what)
+bool ts_compare(const ts_expected_t *expected, const ts_array_t *got, double slack,
+                const char *what)
 {
     const ts_array_t *want = &expected->value;
-    bool same_shape = want->dtype == got->dtype && want->rank == got->rank && want->nelem == got->nelem;
-    for (int axis = 0; same_shape && axis < want->rank; axis++) same_shape = want->dims[axis] == got->dims[axis];
+    bool same_shape = want->dtype == got->dtype && want->rank == got->rank &&
+                      want->nelem == got->nelem;
+    for (int axis = 0; same_shape && axis < want->rank; axis++)
+        same_shape = want->dims[axis] == got->dims[axis];
     if (!same_shape) {
-        print_error("%s: got %s rank %d, %llu elements; want %s rank %d, %llu elements, or other dims\n", what, fy_dtype_name(got->dtype),
-                    got->rank, (unsigned long long)got->nelem, fy_dtype_name(want->dtype), want->rank, (unsigned long long)want->nelem);
+        print_error(
+            "%s: got %s rank %d, %llu elements; want %s rank %d, %llu elements, or other dims\n",
+            what, fy_dtype_name(got->dtype), got->rank, (unsigned long long)got->nelem,
+            fy_dtype_name(want->dtype), want->rank, (unsigned long long)want->nelem);
         return false;
     }
     uint64_t nwrong = 0;
@@ -83,27 +95,35 @@ bool ts_compare(const ts_expected_t *expected, const ts_array_t *got, double sla
             int64_t coords[FY_MAX_RANK];
             ts_unravel(k, want->rank, want->dims, coords);
             print_error("%s: element %llu [", what, (unsigned long long)k);
-            for (int axis = 0; axis < want->rank; axis++) print_error("%s%lld", axis ? "," : "", (long long)coords[axis]);
-            print_error("] %s: got %.17g, want %.17g, bound %.3g\n", fy_dtype_name(want->dtype), ts_array_get(got, k),
+            for (int axis = 0; axis < want->rank; axis++)
+                print_error("%s%lld", axis ? "," : "", (long long)coords[axis]);
+            print_error("] %s: got %.17g, want %.17g, bound %.3g\n", fy_dtype_name(want->dtype),
+                        ts_array_get(got, k),
                         want->f ? ts_round(want->dtype, want->f[k]) : (double)want->i[k], bound);
         }
     }
-    if (nwrong) print_error("%s: %llu of %llu elements are wrong\n", what, (unsigned long long)nwrong, (unsigned long long)want->nelem);
+    if (nwrong)
+        print_error("%s: %llu of %llu elements are wrong\n", what, (unsigned long long)nwrong,
+                    (unsigned long long)want->nelem);
     return nwrong == 0;
 }
 
 bool ts_same(const ts_array_t *a, const ts_array_t *b, const char *what)
 {
     if (a->dtype != b->dtype || a->nelem != b->nelem) {
-        print_error("%s: %s x %llu against %s x %llu\n", what, fy_dtype_name(a->dtype), (unsigned long long)a->nelem,
-                    fy_dtype_name(b->dtype), (unsigned long long)b->nelem);
+        print_error("%s: %s x %llu against %s x %llu\n", what, fy_dtype_name(a->dtype),
+                    (unsigned long long)a->nelem, fy_dtype_name(b->dtype),
+                    (unsigned long long)b->nelem);
         return false;
     }
     for (uint64_t k = 0; k < a->nelem; k++) {
-        bool same = a->f ? (isnan(a->f[k]) && isnan(b->f[k])) || memcmp(&a->f[k], &b->f[k], sizeof(double)) == 0 : a->i[k] == b->i[k];
+        bool same = a->f ? (isnan(a->f[k]) && isnan(b->f[k])) ||
+                               memcmp(&a->f[k], &b->f[k], sizeof(double)) == 0
+                         : a->i[k] == b->i[k];
         if (!same) {
-            print_error("%s: element %llu of %llu: %.17g against %.17g\n", what, (unsigned long long)k, (unsigned long long)a->nelem,
-                        ts_array_get(a, k), ts_array_get(b, k));
+            print_error("%s: element %llu of %llu: %.17g against %.17g\n", what,
+                        (unsigned long long)k, (unsigned long long)a->nelem, ts_array_get(a, k),
+                        ts_array_get(b, k));
             return false;
         }
     }

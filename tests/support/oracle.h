@@ -1,7 +1,10 @@
-/* Expected values of every op, by plain loops over decoded values, and the error that its model allows for each element.
- * A result is value +- bound, where bound = unit(dst) * |value| (the final rounding) + slack * unit(compute) * scale; `scale` is what the
- * rounding errors are relative to (the sum of magnitudes that were added, say) and comes with each element.
- * oracle_elementwise.c, oracle_reduce.c, oracle_loss.c, oracle_image.c and oracle_training.c compute, oracle.c picks and compares.
+/* Expected values of every op, by plain loops over decoded values, and the error that its model
+ * allows for each element.
+ * A result is value +- bound, where bound = unit(dst) * |value| (the final rounding) + slack *
+ * unit(compute) * scale; `scale` is what the rounding errors are relative to (the sum of magnitudes
+ * that were added, say) and comes with each element.
+ * oracle_elementwise.c, oracle_reduce.c, oracle_loss.c, oracle_image.c and oracle_training.c
+ * compute, oracle.c picks and compares.
  * Cases and models: tests/ops/cases.def. */
 #ifndef FERRY_TESTS_SUPPORT_ORACLE_H_
 #define FERRY_TESTS_SUPPORT_ORACLE_H_
@@ -18,32 +21,43 @@ typedef struct ts_expected {
 void ts_expected_make(ts_expected_t *expected, fy_dtype_t dtype, int rank, const int64_t *dims);
 void ts_expected_free(ts_expected_t *expected);
 
-/* Computes dst[0] of `op`. `before`: contents of a given dst[0] (axpy reads it), or NULL. False: this op has no oracle per element (random
- * draws). `out` is made here. */
-bool ts_oracle(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, const ts_array_t *before, ts_expected_t *out);
+/* Computes dst[0] of `op`. `before`: contents of a given dst[0] (axpy reads it), or NULL. False:
+ * this op has no oracle per element (random draws). `out` is made here. */
+bool ts_oracle(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+               const ts_array_t *before, ts_expected_t *out);
 
 /* Parts of ts_oracle; false: not my op. */
-bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, const ts_array_t *before, ts_expected_t *out);
-bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out);
-bool ts_oracle_loss(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out);
-bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out);
+bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                           const ts_array_t *before, ts_expected_t *out);
+bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                      ts_expected_t *out);
+bool ts_oracle_loss(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                    ts_expected_t *out);
+bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                     ts_expected_t *out);
 
 /* Ops of training loops: all results, `given` being what is updated; false: not one of those. */
-bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, const ts_array_t *given, ts_expected_t *out);
+bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                        const ts_array_t *given, ts_expected_t *out);
 
-/* Results of ops that draw, from the state {seed, counter} in `rng`: dst[0] of rand, randn, dropout and its kin (src: what is dropped; draws: a
- * dst like it). False: not one of them, or randperm. */
-bool ts_oracle_random(fy_op_t op, const ts_array_t *src, const ts_array_t *rng, const void *attrs, ts_expected_t *out);
-bool ts_oracle_state(fy_op_t op, size_t index, const ts_array_t *given, ts_expected_t *out); /* what they leave in dst[index] */
+/* Results of ops that draw, from the state {seed, counter} in `rng`: dst[0] of rand, randn, dropout
+ * and its kin (src: what is dropped; draws: a dst like it). False: not one of them, or randperm. */
+bool ts_oracle_random(fy_op_t op, const ts_array_t *src, const ts_array_t *rng, const void *attrs,
+                      ts_expected_t *out);
+/* what they leave in dst[index] */
+bool ts_oracle_state(fy_op_t op, size_t index, const ts_array_t *given, ts_expected_t *out);
 /* Philox4x32-10: block {low, high} under `key`. */
 void ts_philox(uint64_t key, uint64_t low, uint64_t high, uint32_t out[4]);
 
-/* Is `got` what `expected` says, with `slack` rounding errors? Prints the worst element: op, dtype, index, got, want, bound. */
-bool ts_compare(const ts_expected_t *expected, const ts_array_t *got, double slack, const char *what);
+/* Is `got` what `expected` says, with `slack` rounding errors? Prints the worst element: op, dtype,
+ * index, got, want, bound. */
+bool ts_compare(const ts_expected_t *expected, const ts_array_t *got, double slack,
+                const char *what);
 /* Same bits, NaN equal to NaN. Prints the first difference. */
 bool ts_same(const ts_array_t *a, const ts_array_t *b, const char *what);
 
-/* Index helpers: coordinates of element `k` of dense `dims`; the element of `array` that broadcasts to `coords` of rank `rank`. */
+/* Index helpers: coordinates of element `k` of dense `dims`; the element of `array` that broadcasts
+ * to `coords` of rank `rank`. */
 void ts_unravel(uint64_t k, int rank, const int64_t *dims, int64_t *coords);
 uint64_t ts_broadcast_index(const ts_array_t *array, int rank, const int64_t *coords);
 

@@ -1,6 +1,8 @@
-/* Oracle of the elementwise ops: one scalar function in f64 and one in wrapping int64 for each, applied over NumPy broadcasting.
- * scale = 0 means "rounded once, else exact"; add, sub, mul, div and sqrt are that even when computed in f32 (Figueroa 1995: double
- * rounding is innocuous when the wide format has 2p + 2 bits). */
+/* Oracle of the elementwise ops: one scalar function in f64 and one in wrapping int64 for each,
+ * applied over NumPy broadcasting.
+ * scale = 0 means "rounded once, else exact"; add, sub, mul, div and sqrt are that even when
+ * computed in f32 (Figueroa 1995: double rounding is innocuous when the wide format has 2p + 2
+ * bits). */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -16,21 +18,33 @@ static double below(double x) { return erfc(-x / sqrt(2)) / 2; } /* of a normal 
 /* Activations of x, and gradients: dy and x. */
 static double activation(fy_op_t op, double x, double at, double *scale)
 {
-    double value = NAN, errors = 1, size = 0; /* errors: relative to the value, how an error of x comes through; size: what was added up */
+    /* errors: relative to the value, how an error of x comes through; size: what was added up */
+    double value = NAN, errors = 1, size = 0;
     const double s = sigmoid(at);
     switch (op) {
     case FY_OP_RELU6: *scale = 0; return isnan(x) ? x : fmin(fmax(x, 0), 6);
-    case FY_OP_HARDSIGMOID: value = isnan(x) ? x : fmin(fmax(x + 3, 0), 6) / 6, size = fabs(x) + 3; break;
-    case FY_OP_HARDSWISH: value = x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6, size = fabs(x) * (fabs(x) + 3); break;
+    case FY_OP_HARDSIGMOID:
+        value = isnan(x) ? x : fmin(fmax(x + 3, 0), 6) / 6, size = fabs(x) + 3;
+        break;
+    case FY_OP_HARDSWISH:
+        value = x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6, size = fabs(x) * (fabs(x) + 3);
+        break;
     case FY_OP_SILU: value = x * sigmoid(x); break;
     case FY_OP_GELU: value = x * below(x), errors = 2 + x * x; break;
     case FY_OP_ERF: value = erf(x); break;
     case FY_OP_RELU_BACKWARD: *scale = 0; return at <= 0 ? 0 : x;
     case FY_OP_RELU6_BACKWARD: *scale = 0; return at <= 0 || at >= 6 ? 0 : x;
     case FY_OP_HARDSIGMOID_BACKWARD: value = at > -3 && at < 3 ? x / 6 : 0; break;
-    case FY_OP_HARDSWISH_BACKWARD: value = at <= -3 ? 0 : at >= 3 ? x : x * (at / 3 + 0.5), size = fabs(x) * (fabs(at) + 1); break;
-    case FY_OP_SILU_BACKWARD: value = x * s * (1 + at * (1 - s)), size = fabs(x) * s * (1 + fabs(at)); break;
-    default: value = x * (below(at) + at * phi(at)), size = fabs(x) * (below(at) + fabs(at) * phi(at)) * (2 + at * at); break;
+    case FY_OP_HARDSWISH_BACKWARD:
+        value = at <= -3 ? 0 : at >= 3 ? x : x * (at / 3 + 0.5), size = fabs(x) * (fabs(at) + 1);
+        break;
+    case FY_OP_SILU_BACKWARD:
+        value = x * s * (1 + at * (1 - s)), size = fabs(x) * s * (1 + fabs(at));
+        break;
+    default:
+        value = x * (below(at) + at * phi(at)),
+        size = fabs(x) * (below(at) + fabs(at) * phi(at)) * (2 + at * at);
+        break;
     }
     *scale = fabs(value) * errors + size + 0x1p-102;
     if (!isfinite(value) || !isfinite(*scale)) *scale = 0;
@@ -73,7 +87,8 @@ static double real_value(fy_op_t op, double x, double y, const void *attrs, doub
     }
     default: return NAN;
     }
-    *scale = isfinite(value) ? fabs(value) + 0x1p-102 : 0; /* what is smaller than a normal f32 may become 0 on the way */
+    /* what is smaller than a normal f32 may become 0 on the way */
+    *scale = isfinite(value) ? fabs(value) + 0x1p-102 : 0;
     return value;
 }
 
@@ -119,8 +134,12 @@ static void cast_element(const ts_array_t *src, uint64_t i, ts_array_t *dst, uin
     } else if (dst->dtype == FY_DTYPE_BOOL) {
         dst->i[k] = src->f ? src->f[i] != 0 : src->i[i] != 0;
     } else if (src->f) {
-        double x = trunc(src->f[i]), low = (double)ts_int_min(dst->dtype), high = (double)ts_int_max(dst->dtype);
-        dst->i[k] = isnan(x) ? 0 : x <= low ? ts_int_min(dst->dtype) : x >= high ? ts_int_max(dst->dtype) : (int64_t)x;
+        double x = trunc(src->f[i]), low = (double)ts_int_min(dst->dtype),
+               high = (double)ts_int_max(dst->dtype);
+        dst->i[k] = isnan(x)    ? 0
+                    : x <= low  ? ts_int_min(dst->dtype)
+                    : x >= high ? ts_int_max(dst->dtype)
+                                : (int64_t)x;
     } else {
         dst->i[k] = ts_wrap(dst->dtype, (uint64_t)src->i[i]);
     }
@@ -152,10 +171,12 @@ static int broadcast_dims(size_t nsrc, const ts_array_t *src, int64_t *dims)
 
 static bool is_comparison(fy_op_t op)
 {
-    return op == FY_OP_EQ || op == FY_OP_NE || op == FY_OP_LT || op == FY_OP_LE || op == FY_OP_GT || op == FY_OP_GE;
+    return op == FY_OP_EQ || op == FY_OP_NE || op == FY_OP_LT || op == FY_OP_LE || op == FY_OP_GT ||
+           op == FY_OP_GE;
 }
 
-bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, const ts_array_t *before, ts_expected_t *out)
+bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                           const ts_array_t *before, ts_expected_t *out)
 {
     int64_t dims[FY_MAX_RANK], coords[FY_MAX_RANK];
     int rank = before ? before->rank : broadcast_dims(nsrc, src, dims);
@@ -170,8 +191,8 @@ bool ts_oracle_elementwise(fy_op_t op, size_t nsrc, const ts_array_t *src, const
     default:
         if (is_comparison(op)) {
             dtype = FY_DTYPE_BOOL;
-        } else if (!((op >= FY_OP_NEG && op <= FY_OP_AFFINE) || op == FY_OP_AXPY || (op >= FY_OP_ADD && op <= FY_OP_POW) ||
-                     is_activation(op))) {
+        } else if (!((op >= FY_OP_NEG && op <= FY_OP_AFFINE) || op == FY_OP_AXPY ||
+                     (op >= FY_OP_ADD && op <= FY_OP_POW) || is_activation(op))) {
             return false;
         }
     }

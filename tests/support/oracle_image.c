@@ -1,5 +1,6 @@
-/* Oracle of what slides a window over images: for each pair of a pixel of y and a place of the kernel, the pixel of x under it. Written as
- * one loop over all such pairs, whichever of x, w, y is the result; nothing is shared with the kernels' index arithmetic.
+/* Oracle of what slides a window over images: for each pair of a pixel of y and a place of the
+ * kernel, the pixel of x under it. Written as one loop over all such pairs, whichever of x, w, y is
+ * the result; nothing is shared with the kernels' index arithmetic.
  * Sums in long double; scale as in oracle_reduce.c. */
 #include <math.h>
 
@@ -44,7 +45,8 @@ static uint64_t at4(const int64_t *dims, int64_t i0, int64_t i1, int64_t i2, int
     return (uint64_t)(((i0 * dims[1] + i1) * dims[2] + i2) * dims[3] + i3);
 }
 
-static void conv2d(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out)
+static void conv2d(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                   ts_expected_t *out)
 {
     const fy_conv2d_backward_attrs_t *back = attrs;
     const fy_conv2d_attrs_t *a = attrs; /* the gradients' begin alike */
@@ -60,7 +62,10 @@ static void conv2d(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *a
     } else {
         w[0] = y[3], w[1] = back->height, w[2] = back->width, w[3] = x[3] / a->groups;
     }
-    ts_expected_make(out, src[0].dtype, 4, op == FY_OP_CONV2D ? y : op == FY_OP_CONV2D_BACKWARD_INPUT ? x : w);
+    ts_expected_make(out, src[0].dtype, 4,
+                     op == FY_OP_CONV2D                  ? y
+                     : op == FY_OP_CONV2D_BACKWARD_INPUT ? x
+                                                         : w);
     term_sums_t sums;
     sums_make(&sums, out->value.nelem);
     const int64_t npixels = y[0] * y[1] * y[2], nplaces = w[1] * w[2] * w[3], og = y[3] / a->groups;
@@ -70,19 +75,24 @@ static void conv2d(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *a
             const uint64_t at_y = at4(y, n, oh, ow, o);
             if (nsrc == 3) sums_add(&sums, at_y, src[2].f[o], 1);
             for (int64_t place = 0; place < nplaces; place++) {
-                const int64_t kh = place / (w[2] * w[3]), kw = place / w[3] % w[2], c = place % w[3];
+                const int64_t kh = place / (w[2] * w[3]), kw = place / w[3] % w[2],
+                              c = place % w[3];
                 const int64_t h = oh * a->stride_h + kh * a->dilation_h - a->padding_h,
                               v = ow * a->stride_w + kw * a->dilation_w - a->padding_w;
                 if (h < 0 || v < 0 || h >= x[1] || v >= x[2]) continue;
-                const uint64_t at_x = at4(x, n, h, v, o / og * w[3] + c), at_w = at4(w, o, kh, kw, c);
+                const uint64_t at_x = at4(x, n, h, v, o / og * w[3] + c),
+                               at_w = at4(w, o, kh, kw, c);
                 if (op == FY_OP_CONV2D) sums_add(&sums, at_y, src[0].f[at_x], src[1].f[at_w]);
-                if (op == FY_OP_CONV2D_BACKWARD_INPUT) sums_add(&sums, at_x, src[0].f[at_y], src[1].f[at_w]);
-                if (op == FY_OP_CONV2D_BACKWARD_WEIGHT) sums_add(&sums, at_w, src[0].f[at_y], src[1].f[at_x]);
+                if (op == FY_OP_CONV2D_BACKWARD_INPUT)
+                    sums_add(&sums, at_x, src[0].f[at_y], src[1].f[at_w]);
+                if (op == FY_OP_CONV2D_BACKWARD_WEIGHT)
+                    sums_add(&sums, at_w, src[0].f[at_y], src[1].f[at_x]);
             }
         }
     }
     sums_finish(&sums, out);
-    for (uint64_t k = 0; k < out->value.nelem && op == FY_OP_CONV2D && a->activation == FY_ACTIVATION_RELU; k++)
+    for (uint64_t k = 0;
+         k < out->value.nelem && op == FY_OP_CONV2D && a->activation == FY_ACTIVATION_RELU; k++)
         out->value.f[k] = relu(out->value.f[k]);
 }
 
@@ -93,7 +103,8 @@ static void pool2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
     const fy_pool2d_backward_attrs_t *back = attrs;
     const bool is_max = op == FY_OP_MAX_POOL2D || op == FY_OP_MAX_POOL2D_BACKWARD,
                forward = op == FY_OP_MAX_POOL2D || op == FY_OP_AVG_POOL2D;
-    const int64_t sh = a->stride_h ? a->stride_h : a->kernel_h, sw = a->stride_w ? a->stride_w : a->kernel_w;
+    const int64_t sh = a->stride_h ? a->stride_h : a->kernel_h,
+                  sw = a->stride_w ? a->stride_w : a->kernel_w;
     const bool of_relu = a->activation == FY_ACTIVATION_RELU;
     const double share = 1.0 / ((double)a->kernel_h * a->kernel_w);
     int64_t x[4], y[4];
@@ -112,30 +123,40 @@ static void pool2d(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
         bool found = false;
         uint64_t best = 0;
         for (int64_t place = 0; place < (int64_t)a->kernel_h * a->kernel_w; place++) {
-            const int64_t h = at[1] * sh - a->padding_h + place / a->kernel_w, w = at[2] * sw - a->padding_w + place % a->kernel_w;
+            const int64_t h = at[1] * sh - a->padding_h + place / a->kernel_w,
+                          w = at[2] * sw - a->padding_w + place % a->kernel_w;
             if (h < 0 || w < 0 || h >= x[1] || w >= x[2]) continue;
             const uint64_t at_x = at4(x, at[0], h, w, at[3]);
-            if (op == FY_OP_AVG_POOL2D) sums_add(&sums, k, of_relu ? relu(src[0].f[at_x]) : src[0].f[at_x], share);
-            const bool is_flat = of_relu && !forward && src[1].f[at_x] <= 0; /* the slope at NaN is 1 */
-            if (op == FY_OP_AVG_POOL2D_BACKWARD && !is_flat) sums_add(&sums, at_x, src[0].f[k], share);
+            if (op == FY_OP_AVG_POOL2D)
+                sums_add(&sums, k, of_relu ? relu(src[0].f[at_x]) : src[0].f[at_x], share);
+            /* the slope at NaN is 1 */
+            const bool is_flat = of_relu && !forward && src[1].f[at_x] <= 0;
+            if (op == FY_OP_AVG_POOL2D_BACKWARD && !is_flat)
+                sums_add(&sums, at_x, src[0].f[k], share);
             if (!is_max) continue;
             const double *values = src[!forward].f;
-            if (!found || values[at_x] > values[best] || (isnan(values[at_x]) && !isnan(values[best]))) best = at_x;
+            if (!found || values[at_x] > values[best] ||
+                (isnan(values[at_x]) && !isnan(values[best])))
+                best = at_x;
             found = true;
         }
-        if (op == FY_OP_MAX_POOL2D_BACKWARD && !(of_relu && src[1].f[best] <= 0)) sums_add(&sums, best, src[0].f[k], 1);
+        if (op == FY_OP_MAX_POOL2D_BACKWARD && !(of_relu && src[1].f[best] <= 0))
+            sums_add(&sums, best, src[0].f[k], 1);
         if (op == FY_OP_MAX_POOL2D) sums.sum[k] = of_relu ? relu(src[0].f[best]) : src[0].f[best];
     }
     sums_finish(&sums, out); /* a maximum has no terms: it is exact */
 }
 
-bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out)
+bool ts_oracle_image(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                     ts_expected_t *out)
 {
     switch (op) {
     case FY_OP_CONV2D:
     case FY_OP_CONV2D_BACKWARD_INPUT:
     case FY_OP_CONV2D_BACKWARD_WEIGHT: conv2d(op, nsrc, src, attrs, out); return true;
-    case FY_OP_CONV2D_BACKWARD_PARAMS: conv2d(FY_OP_CONV2D_BACKWARD_WEIGHT, nsrc, src, attrs, out); return true;
+    case FY_OP_CONV2D_BACKWARD_PARAMS:
+        conv2d(FY_OP_CONV2D_BACKWARD_WEIGHT, nsrc, src, attrs, out);
+        return true;
     case FY_OP_MAX_POOL2D:
     case FY_OP_MAX_POOL2D_BACKWARD:
     case FY_OP_AVG_POOL2D:

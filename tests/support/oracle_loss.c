@@ -1,13 +1,16 @@
-/* Oracle of the losses of classifiers and of their gradients, by the textbook: log-softmax in long double, one class a row. Also of gradients that
- * start from a result, and of one_hot.
- * scale: magnitudes that are added, times how many; a logit is subtracted from the largest one before anything else happens to it. */
+/* Oracle of the losses of classifiers and of their gradients, by the textbook: log-softmax in long
+ * double, one class a row. Also of gradients that start from a result, and of one_hot.
+ * scale: magnitudes that are added, times how many; a logit is subtracted from the largest one
+ * before anything else happens to it. */
 #include <math.h>
 
 #include "tests/support/harness.h"
 #include "tests/support/oracle.h"
 
-/* Row `row` of log_softmax(logits) at `column`; *out_scale: what its rounding errors are relative to. */
-static long double log_softmax_at(const ts_array_t *logits, uint64_t row, uint64_t column, double *out_scale)
+/* Row `row` of log_softmax(logits) at `column`; *out_scale: what its rounding errors are relative
+ * to. */
+static long double log_softmax_at(const ts_array_t *logits, uint64_t row, uint64_t column,
+                                  double *out_scale)
 {
     const uint64_t n = (uint64_t)logits->dims[1];
     const double *x = logits->f + row * n;
@@ -24,7 +27,8 @@ static uint64_t class_of(const ts_array_t *targets, uint64_t row, int64_t classe
     return (uint64_t)(asked < 0 ? 0 : asked >= classes ? classes - 1 : asked);
 }
 
-static void class_loss(fy_op_t op, const ts_array_t *scores, const ts_array_t *targets, const void *attrs, ts_expected_t *out)
+static void class_loss(fy_op_t op, const ts_array_t *scores, const ts_array_t *targets,
+                       const void *attrs, ts_expected_t *out)
 {
     const int reduction = ((const fy_loss_attrs_t *)attrs)->reduction;
     const uint64_t rows = (uint64_t)scores->dims[0];
@@ -50,7 +54,8 @@ static void class_loss(fy_op_t op, const ts_array_t *scores, const ts_array_t *t
 }
 
 /* `logits` NULL: nll_loss's. */
-static void class_loss_backward(const ts_array_t *dy, const ts_array_t *logits, const ts_array_t *targets, int reduction, int64_t classes,
+static void class_loss_backward(const ts_array_t *dy, const ts_array_t *logits,
+                                const ts_array_t *targets, int reduction, int64_t classes,
                                 ts_expected_t *out)
 {
     const int64_t dims[2] = { targets->dims[0], classes };
@@ -72,7 +77,8 @@ static void class_loss_backward(const ts_array_t *dy, const ts_array_t *logits, 
 }
 
 /* y (dy - sum(dy y)), or dy - exp(y) sum(dy), sums along the axis. */
-static void softmax_backward(fy_op_t op, const ts_array_t *dy, const ts_array_t *y, const void *attrs, ts_expected_t *out)
+static void softmax_backward(fy_op_t op, const ts_array_t *dy, const ts_array_t *y,
+                             const void *attrs, ts_expected_t *out)
 {
     const bool is_log = op == FY_OP_LOG_SOFTMAX_BACKWARD;
     int axis = ((const fy_axis_attrs_t *)attrs)->axis;
@@ -84,18 +90,21 @@ static void softmax_backward(fy_op_t op, const ts_array_t *dy, const ts_array_t 
         const uint64_t first = k / (inner * n) * inner * n + k % inner;
         long double sum = 0, magnitude = 0;
         for (uint64_t i = 0; i < n; i++) {
-            const long double term = dy->f[first + i * inner] * (is_log ? 1 : (long double)y->f[first + i * inner]);
+            const long double term = dy->f[first + i * inner] *
+                                     (is_log ? 1 : (long double)y->f[first + i * inner]);
             sum += term;
             magnitude += fabsl(term);
         }
         const long double factor = is_log ? expl(y->f[k]) : y->f[k];
         out->value.f[k] = (double)(is_log ? dy->f[k] - factor * sum : factor * (dy->f[k] - sum));
-        const long double parts = fabsl(factor) * magnitude * (n + 2) + fabs(dy->f[k]) * (is_log ? 1 : fabsl(factor));
+        const long double parts = fabsl(factor) * magnitude * (n + 2) +
+                                  fabs(dy->f[k]) * (is_log ? 1 : fabsl(factor));
         out->scale[k] = (double)parts;
     }
 }
 
-static void mse_loss_backward(const ts_array_t *dy, const ts_array_t *pred, const ts_array_t *target, ts_expected_t *out)
+static void mse_loss_backward(const ts_array_t *dy, const ts_array_t *pred,
+                              const ts_array_t *target, ts_expected_t *out)
 {
     ts_expected_make(out, pred->dtype, pred->rank, pred->dims);
     for (uint64_t k = 0; k < pred->nelem; k++) {
@@ -113,7 +122,8 @@ static void one_hot(const ts_array_t *indices, const void *attrs, ts_expected_t 
     dims[indices->rank] = a->classes;
     ts_expected_make(out, (fy_dtype_t)a->dtype, indices->rank + 1, dims);
     for (uint64_t k = 0; k < out->value.nelem; k++) {
-        const bool is_it = indices->i[k / (uint64_t)a->classes] == (int64_t)(k % (uint64_t)a->classes);
+        const bool is_it = indices->i[k / (uint64_t)a->classes] ==
+                           (int64_t)(k % (uint64_t)a->classes);
         if (out->value.f) out->value.f[k] = is_it;
         if (out->value.i) out->value.i[k] = is_it;
     }
@@ -131,14 +141,16 @@ static void from_result(fy_op_t op, const ts_array_t *dy, const ts_array_t *y, t
     ts_expected_make(out, dy->dtype, rank, dims);
     for (uint64_t k = 0; k < out->value.nelem; k++) {
         ts_unravel(k, rank, dims, coords);
-        const double g = dy->f[ts_broadcast_index(dy, rank, coords)], r = y->f[ts_broadcast_index(y, rank, coords)];
+        const double g = dy->f[ts_broadcast_index(dy, rank, coords)],
+                     r = y->f[ts_broadcast_index(y, rank, coords)];
         const double slope = op == FY_OP_TANH_BACKWARD ? (1 - r) * (1 + r) : r * (1 - r);
         out->value.f[k] = g * slope;
         out->scale[k] = fabs(out->value.f[k]) + 0x1p-102;
     }
 }
 
-bool ts_oracle_loss(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out)
+bool ts_oracle_loss(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                    ts_expected_t *out)
 {
     (void)nsrc;
     switch (op) {
@@ -150,10 +162,13 @@ bool ts_oracle_loss(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *
         return true;
     }
     case FY_OP_CROSS_ENTROPY_BACKWARD:
-        class_loss_backward(&src[0], &src[1], &src[2], ((const fy_loss_attrs_t *)attrs)->reduction, src[1].dims[1], out);
+        class_loss_backward(&src[0], &src[1], &src[2], ((const fy_loss_attrs_t *)attrs)->reduction,
+                            src[1].dims[1], out);
         return true;
     case FY_OP_SOFTMAX_BACKWARD:
-    case FY_OP_LOG_SOFTMAX_BACKWARD: softmax_backward(op, &src[0], &src[1], attrs, out); return true;
+    case FY_OP_LOG_SOFTMAX_BACKWARD:
+        softmax_backward(op, &src[0], &src[1], attrs, out);
+        return true;
     case FY_OP_MSE_LOSS_BACKWARD: mse_loss_backward(&src[0], &src[1], &src[2], out); return true;
     case FY_OP_ONE_HOT: one_hot(&src[0], attrs, out); return true;
     case FY_OP_TANH_BACKWARD:

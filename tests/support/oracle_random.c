@@ -1,6 +1,8 @@
-/* Oracle of rand, randn and dropout, and of what they leave in the random state: Philox4x32-10 written again from the paper (Salmon et al. 2011), so that the draws of every backend are
- * checked value by value, and a change of the numbering of elements cannot slip through. The numbering is stated in ops.h's words by
- * backends/formulas/random.h. randperm has no oracle: that it is a permutation, and the same one everywhere, is what it promises. */
+/* Oracle of rand, randn and dropout, and of what they leave in the random state: Philox4x32-10
+ * written again from the paper (Salmon et al. 2011), so that the draws of every backend are checked
+ * value by value, and a change of the numbering of elements cannot slip through. The numbering is
+ * stated in ops.h's words by backends/formulas/random.h. randperm has no oracle: that it is a
+ * permutation, and the same one everywhere, is what it promises. */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -9,10 +11,12 @@
 void ts_philox(uint64_t key, uint64_t low, uint64_t high, uint32_t out[4])
 {
     uint32_t k[2] = { (uint32_t)key, (uint32_t)(key >> 32) };
-    uint32_t c[4] = { (uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32) };
+    uint32_t c[4] = { (uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high,
+                      (uint32_t)(high >> 32) };
     for (int round = 0; round < 10; round++) {
         uint64_t a = 0xD2511F53ull * c[0], b = 0xCD9E8D57ull * c[2];
-        uint32_t next[4] = { (uint32_t)(b >> 32) ^ c[1] ^ k[0], (uint32_t)b, (uint32_t)(a >> 32) ^ c[3] ^ k[1], (uint32_t)a };
+        uint32_t next[4] = { (uint32_t)(b >> 32) ^ c[1] ^ k[0], (uint32_t)b,
+                             (uint32_t)(a >> 32) ^ c[3] ^ k[1], (uint32_t)a };
         memcpy(c, next, sizeof c);
         k[0] += 0x9E3779B9u;
         k[1] += 0xBB67AE85u;
@@ -48,7 +52,8 @@ static double normal_value(fy_dtype_t dtype, const uint32_t *lane, int odd, doub
     return radius * (odd ? sin(angle) : cos(angle));
 }
 
-static void draw(fy_op_t op, const ts_array_t *dst, const ts_array_t *rng, const void *attrs, ts_expected_t *out)
+static void draw(fy_op_t op, const ts_array_t *dst, const ts_array_t *rng, const void *attrs,
+                 ts_expected_t *out)
 {
     const bool is_f64 = dst->dtype == FY_DTYPE_F64;
     const uint64_t per_block = is_f64 ? 2 : 4;
@@ -63,14 +68,16 @@ static void draw(fy_op_t op, const ts_array_t *dst, const ts_array_t *rng, const
             out->scale[k] = fabs(a->low) + fabs(a->high);
         } else {
             const fy_randn_attrs_t *a = attrs;
-            double scale, value = normal_value(dst->dtype, lane + (is_f64 ? 0 : k % 4 / 2 * 2), (int)(k % 2), &scale);
+            double scale, value = normal_value(dst->dtype, lane + (is_f64 ? 0 : k % 4 / 2 * 2),
+                                               (int)(k % 2), &scale);
             out->value.f[k] = a->mean + a->std * value;
             out->scale[k] = fabs(a->mean) + a->std * scale;
         }
     }
 }
 
-/* Is draw `i` below p? 64 draws take 16 blocks, and draw i the lane i / 16 % 4 of the block i % 16 of those. */
+/* Is draw `i` below p? 64 draws take 16 blocks, and draw i the lane i / 16 % 4 of the block i % 16
+ * of those. */
 static bool is_dropped(const ts_array_t *rng, uint64_t i, double p)
 {
     uint32_t lane[4];
@@ -78,21 +85,28 @@ static bool is_dropped(const ts_array_t *rng, uint64_t i, double p)
     return ldexp(lane[i % 64 / 16] >> 8, -24) < round(p * 0x1p24) * 0x1p-24;
 }
 
-static bool drops_channels(fy_op_t op) { return op == FY_OP_DROPOUT2D || op == FY_OP_DROPOUT2D_BACKWARD; }
+static bool drops_channels(fy_op_t op)
+{
+    return op == FY_OP_DROPOUT2D || op == FY_OP_DROPOUT2D_BACKWARD;
+}
 
-static void drop(fy_op_t op, const ts_array_t *src, const ts_array_t *rng, const void *attrs, ts_expected_t *out)
+static void drop(fy_op_t op, const ts_array_t *src, const ts_array_t *rng, const void *attrs,
+                 ts_expected_t *out)
 {
     const double p = attrs ? ((const fy_dropout_attrs_t *)attrs)->p : 0.5;
     ts_expected_make(out, src->dtype, src->rank, src->dims);
     for (uint64_t k = 0; k < src->nelem; k++) {
         uint64_t i = k;
-        if (drops_channels(op)) i = k / (src->nelem / (uint64_t)src->dims[0]) * (uint64_t)src->dims[3] + k % (uint64_t)src->dims[3];
+        if (drops_channels(op))
+            i = k / (src->nelem / (uint64_t)src->dims[0]) * (uint64_t)src->dims[3] +
+                k % (uint64_t)src->dims[3];
         out->value.f[k] = is_dropped(rng, i, p) ? 0 : src->f[k] / (1 - p);
         out->scale[k] = isfinite(out->value.f[k]) ? fabs(out->value.f[k]) : 0;
     }
 }
 
-bool ts_oracle_random(fy_op_t op, const ts_array_t *src, const ts_array_t *rng, const void *attrs, ts_expected_t *out)
+bool ts_oracle_random(fy_op_t op, const ts_array_t *src, const ts_array_t *rng, const void *attrs,
+                      ts_expected_t *out)
 {
     switch (op) {
     case FY_OP_RAND:
@@ -105,7 +119,8 @@ bool ts_oracle_random(fy_op_t op, const ts_array_t *src, const ts_array_t *rng, 
     }
 }
 
-/* How far the draws of one call, n of which are of `dtype`, move the counter. Nothing is drawn for nothing. */
+/* How far the draws of one call, n of which are of `dtype`, move the counter. Nothing is drawn for
+ * nothing. */
 static uint64_t blocks_of(fy_op_t op, fy_dtype_t dtype, const ts_array_t *of)
 {
     uint64_t n = of->nelem, per_block = dtype == FY_DTYPE_F64 ? 2 : 4;
@@ -127,6 +142,8 @@ bool ts_oracle_state(fy_op_t op, size_t index, const ts_array_t *given, ts_expec
     ts_expected_make(out, FY_DTYPE_I64, 1, (const int64_t[]){ 2 });
     out->value.i[0] = given[1].i[0];
     out->value.i[1] = given[1].i[1];
-    if (index == 1) out->value.i[1] = (int64_t)((uint64_t)given[1].i[1] + blocks_of(op, given[0].dtype, &given[0]));
+    if (index == 1)
+        out->value.i[1] =
+            (int64_t)((uint64_t)given[1].i[1] + blocks_of(op, given[0].dtype, &given[0]));
     return true;
 }

@@ -1,6 +1,8 @@
-/* Oracle of reductions, matmul, softmax, losses, gather and concat: one loop over the destination, one over what each element sums.
- * Sums run in long double, so the oracle's own error is far below every bound. scale = the sum of the magnitudes added, times the number
- * of additions: the classical bound for any order of summation (Higham 2002, section 4.2). */
+/* Oracle of reductions, matmul, softmax, losses, gather and concat: one loop over the destination,
+ * one over what each element sums.
+ * Sums run in long double, so the oracle's own error is far below every bound. scale = the sum of
+ * the magnitudes added, times the number of additions: the classical bound for any order of
+ * summation (Higham 2002, section 4.2). */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -20,7 +22,8 @@ static bool is_reduced(fy_op_t op, const void *attrs, int rank, int axis)
 
 static bool keeps_dims(fy_op_t op, const void *attrs)
 {
-    return op == FY_OP_ARGMAX ? ((const fy_axis_attrs_t *)attrs)->keepdims : ((const fy_reduce_attrs_t *)attrs)->keepdims;
+    return op == FY_OP_ARGMAX ? ((const fy_axis_attrs_t *)attrs)->keepdims
+                              : ((const fy_reduce_attrs_t *)attrs)->keepdims;
 }
 
 typedef struct sum_state {
@@ -61,7 +64,8 @@ static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
             dims[rank++] = 1;
     }
     bool sums = op == FY_OP_SUM || op == FY_OP_MEAN;
-    fy_dtype_t dtype = op == FY_OP_ARGMAX || (op == FY_OP_SUM && src->i) ? FY_DTYPE_I64 : src->dtype;
+    fy_dtype_t dtype = op == FY_OP_ARGMAX || (op == FY_OP_SUM && src->i) ? FY_DTYPE_I64
+                                                                         : src->dtype;
     ts_expected_make(out, dtype, rank, dims);
     sum_state_t *states = calloc(out->value.nelem + 1, sizeof *states);
     assert_non_null(states);
@@ -89,7 +93,8 @@ static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
         else
             out->value.f[k] = s->best;
         double n = (double)s->n;
-        if (sums) out->scale[k] = (double)s->magnitude * (n + 1) / (op == FY_OP_MEAN && s->n ? n : 1);
+        if (sums)
+            out->scale[k] = (double)s->magnitude * (n + 1) / (op == FY_OP_MEAN && s->n ? n : 1);
         if (!isfinite(out->scale[k])) out->scale[k] = 0;
     }
     free(states);
@@ -97,7 +102,8 @@ static void reduce(fy_op_t op, const ts_array_t *src, const void *attrs, ts_expe
 
 /* ---- matmul ---- */
 
-static double matrix_at(const ts_array_t *m, uint64_t base, bool transposed, int64_t row, int64_t column)
+static double matrix_at(const ts_array_t *m, uint64_t base, bool transposed, int64_t row,
+                        int64_t column)
 {
     int64_t last = m->dims[m->rank - 1];
     return m->f[base + (uint64_t)(transposed ? column * last + row : row * last + column)];
@@ -109,7 +115,8 @@ static void matmul(const ts_array_t *a, const ts_array_t *b, const void *attrs, 
     bool ta = attr && attr->transpose_a, tb = attr && attr->transpose_b;
     const int64_t *da = a->dims + a->rank - 2, *db = b->dims + b->rank - 2;
     int64_t m = ta ? da[1] : da[0], depth = ta ? da[0] : da[1], n = tb ? db[0] : db[1];
-    ts_array_t lead_a = *a, lead_b = *b; /* the leading axes as arrays of their own, for broadcasting */
+    /* the leading axes as arrays of their own, for broadcasting */
+    ts_array_t lead_a = *a, lead_b = *b;
     lead_a.rank -= 2;
     lead_b.rank -= 2;
     int lead = lead_a.rank > lead_b.rank ? lead_a.rank : lead_b.rank;
@@ -129,7 +136,8 @@ static void matmul(const ts_array_t *a, const ts_array_t *b, const void *attrs, 
         uint64_t base_b = ts_broadcast_index(&lead_b, lead, coords) * (uint64_t)(db[0] * db[1]);
         long double sum = 0, magnitude = 0;
         for (int64_t d = 0; d < depth; d++) {
-            double x = matrix_at(a, base_a, ta, coords[lead], d), y = matrix_at(b, base_b, tb, d, coords[lead + 1]);
+            double x = matrix_at(a, base_a, ta, coords[lead], d),
+                   y = matrix_at(b, base_b, tb, d, coords[lead + 1]);
             sum += (long double)x * y;
             magnitude += fabs(x * y);
         }
@@ -154,9 +162,11 @@ static void softmax(fy_op_t op, const ts_array_t *src, const void *attrs, ts_exp
         long double sum = 0;
         for (uint64_t i = 0; i < n; i++) sum += exp(src->f[first + i * inner] - top);
         double shifted = src->f[k] - top;
-        out->value.f[k] = op == FY_OP_SOFTMAX ? (double)(exp(shifted) / sum) : (double)(shifted - logl(sum));
+        out->value.f[k] = op == FY_OP_SOFTMAX ? (double)(exp(shifted) / sum)
+                                              : (double)(shifted - logl(sum));
         double terms = (double)n + 2;
-        out->scale[k] = op == FY_OP_SOFTMAX ? out->value.f[k] * (terms + fabs(shifted)) : terms + fabs(src->f[k]) + fabs(top);
+        out->scale[k] = op == FY_OP_SOFTMAX ? out->value.f[k] * (terms + fabs(shifted))
+                                            : terms + fabs(src->f[k]) + fabs(top);
         if (out->scale[k] == 0) out->scale[k] = ts_tiny(src->dtype);
     }
 }
@@ -210,12 +220,14 @@ static void concat(size_t nsrc, const ts_array_t *src, const void *attrs, ts_exp
         size_t s = 0;
         while (coords[axis] >= src[s].dims[axis]) coords[axis] -= src[s++].dims[axis];
         uint64_t from = 0;
-        for (int a = 0; a < src[s].rank; a++) from = from * (uint64_t)src[s].dims[a] + (uint64_t)coords[a];
+        for (int a = 0; a < src[s].rank; a++)
+            from = from * (uint64_t)src[s].dims[a] + (uint64_t)coords[a];
         move_element(&out->value, k, &src[s], from);
     }
 }
 
-bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, ts_expected_t *out)
+bool ts_oracle_reduce(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                      ts_expected_t *out)
 {
     switch (op) {
     case FY_OP_SUM:

@@ -1,5 +1,6 @@
-/* Oracle of what layers and training loops fuse: linear and its parameters' gradients, norm, clamp, clipping, optimizer steps. These have up
- * to four results. The formulas are written down a second time here, in double, from PyTorch's documentation. */
+/* Oracle of what layers and training loops fuse: linear and its parameters' gradients, norm, clamp,
+ * clipping, optimizer steps. These have up to four results. The formulas are written down a second
+ * time here, in double, from PyTorch's documentation. */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -44,7 +45,8 @@ static void linear(size_t nsrc, const ts_array_t *src, const void *attrs, ts_exp
 static void linear_backward_params(const ts_array_t *src, ts_expected_t *out)
 {
     const ts_array_t *dy = &src[0], *x = &src[1];
-    const uint64_t n = (uint64_t)dy->dims[0], rows = (uint64_t)dy->dims[1], columns = (uint64_t)x->dims[1];
+    const uint64_t n = (uint64_t)dy->dims[0], rows = (uint64_t)dy->dims[1],
+                   columns = (uint64_t)x->dims[1];
     ts_expected_make(&out[0], dy->dtype, 2, (const int64_t[]){ dy->dims[1], x->dims[1] });
     ts_expected_make(&out[1], dy->dtype, 1, (const int64_t[]){ dy->dims[1] });
     for (uint64_t o = 0; o < rows; o++) {
@@ -77,7 +79,8 @@ static void norm(const ts_array_t *src, const fy_reduce_attrs_t *attrs, ts_expec
     for (uint64_t k = 0; k < src->nelem; k++) {
         uint64_t to = 0;
         ts_unravel(k, src->rank, src->dims, coords);
-        for (int axis = 0; axis < src->rank; axis++) to = to * (uint64_t)kept[axis] + (uint64_t)(kept[axis] == 1 ? 0 : coords[axis]);
+        for (int axis = 0; axis < src->rank; axis++)
+            to = to * (uint64_t)kept[axis] + (uint64_t)(kept[axis] == 1 ? 0 : coords[axis]);
         out->value.f[to] += src->f[k] * src->f[k];
     }
     for (uint64_t k = 0; k < out->value.nelem; k++) {
@@ -88,33 +91,41 @@ static void norm(const ts_array_t *src, const fy_reduce_attrs_t *attrs, ts_expec
 
 static void clamp(const ts_array_t *src, const fy_clamp_attrs_t *attrs, ts_expected_t *out)
 {
-    const double low = ts_round(src->dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32, attrs->low),
-                 high = ts_round(src->dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32, attrs->high);
+    const double low =
+                     ts_round(src->dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32, attrs->low),
+                 high = ts_round(src->dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32,
+                                 attrs->high);
     ts_expected_make(out, src->dtype, src->rank, src->dims);
-    for (uint64_t k = 0; k < src->nelem; k++) out->value.f[k] = src->f[k] < low ? low : src->f[k] > high ? high : src->f[k];
+    for (uint64_t k = 0; k < src->nelem; k++)
+        out->value.f[k] = src->f[k] < low ? low : src->f[k] > high ? high : src->f[k];
 }
 
-static void clip(const ts_array_t *by, const fy_clip_attrs_t *attrs, const ts_array_t *before, ts_expected_t *out)
+static void clip(const ts_array_t *by, const fy_clip_attrs_t *attrs, const ts_array_t *before,
+                 ts_expected_t *out)
 {
     int64_t coords[FY_MAX_RANK];
     ts_expected_make(out, before->dtype, before->rank, before->dims);
     for (uint64_t k = 0; k < before->nelem; k++) {
         ts_unravel(k, before->rank, before->dims, coords);
-        const double share = attrs->max_norm / (by->f[ts_broadcast_index(by, before->rank, coords)] + 1e-6);
+        const double share = attrs->max_norm /
+                             (by->f[ts_broadcast_index(by, before->rank, coords)] + 1e-6);
         out->value.f[k] = before->f[k] * (share < 1 || isnan(share) ? share : 1);
         out->scale[k] = isfinite(out->value.f[k]) ? 4 * fabs(out->value.f[k]) : 0;
     }
 }
 
-/* ---- steps: p parameter, g gradient, a and b states; each result with what its rounding errors are relative to ---- */
+/* ---- steps: p parameter, g gradient, a and b states; each result with what its rounding errors
+ * are relative to ---- */
 
 typedef struct element {
     double p, a, b, p_scale, a_scale, b_scale;
 } element_t;
 
-static void sgd(element_t *e, double g, double lr, const fy_sgd_attrs_t *attrs, bool has_momentum, int64_t step)
+static void sgd(element_t *e, double g, double lr, const fy_sgd_attrs_t *attrs, bool has_momentum,
+                int64_t step)
 {
-    const double d = g + attrs->weight_decay * e->p, d_scale = fabs(g) + fabs(attrs->weight_decay * e->p);
+    const double d = g + attrs->weight_decay * e->p,
+                 d_scale = fabs(g) + fabs(attrs->weight_decay * e->p);
     double update = d, scale = d_scale;
     if (has_momentum) {
         const double share = step > 0 ? 1 - attrs->dampening : 1;
@@ -136,16 +147,20 @@ static void adam(element_t *e, double g, double lr, const fy_adam_attrs_t *attrs
     e->b_scale = attrs->beta2 * e->b + (1 - attrs->beta2) * d_scale * d_scale;
     e->a = attrs->beta1 * e->a + (1 - attrs->beta1) * d;
     e->b = attrs->beta2 * e->b + (1 - attrs->beta2) * d * d;
-    const double below = sqrt(e->b / (1 - pow(attrs->beta2, t))) + attrs->eps, rate = lr / (1 - pow(attrs->beta1, t));
-    e->p_scale = fabs(shrink * e->p) + rate * e->a_scale / below * (e->b > 0 ? e->b_scale / e->b : 1);
+    const double below = sqrt(e->b / (1 - pow(attrs->beta2, t))) + attrs->eps,
+                 rate = lr / (1 - pow(attrs->beta1, t));
+    e->p_scale = fabs(shrink * e->p) +
+                 rate * e->a_scale / below * (e->b > 0 ? e->b_scale / e->b : 1);
     e->p = shrink * e->p - rate * e->a / below;
 }
 
 static void adadelta(element_t *e, double g, double lr, const fy_adadelta_attrs_t *attrs)
 {
-    const double d = g + attrs->weight_decay * e->p, d_scale = fabs(g) + fabs(attrs->weight_decay * e->p);
+    const double d = g + attrs->weight_decay * e->p,
+                 d_scale = fabs(g) + fabs(attrs->weight_decay * e->p);
     const double s = attrs->rho * e->a + (1 - attrs->rho) * d * d;
-    const double u = sqrt(e->b + attrs->eps) / sqrt(s + attrs->eps) * d, u_scale = sqrt(e->b + attrs->eps) / sqrt(s + attrs->eps) * d_scale;
+    const double u = sqrt(e->b + attrs->eps) / sqrt(s + attrs->eps) * d,
+                 u_scale = sqrt(e->b + attrs->eps) / sqrt(s + attrs->eps) * d_scale;
     e->a_scale = attrs->rho * e->a + (1 - attrs->rho) * d_scale * d_scale;
     e->a = s;
     e->b_scale = attrs->rho * e->b + (1 - attrs->rho) * u_scale * u_scale * 4;
@@ -154,15 +169,19 @@ static void adadelta(element_t *e, double g, double lr, const fy_adadelta_attrs_
     e->p -= lr * u;
 }
 
-static void step(fy_op_t op, const ts_array_t *src, const void *attrs, const ts_array_t *given, size_t ndst, ts_expected_t *out)
+static void step(fy_op_t op, const ts_array_t *src, const void *attrs, const ts_array_t *given,
+                 size_t ndst, ts_expected_t *out)
 {
     const bool counts = op == FY_OP_ADAM_STEP || op == FY_OP_SGD_MOMENTUM_STEP;
     const size_t nalike = ndst - counts;
     const int64_t number = counts ? given[nalike].i[0] : 0;
-    for (size_t i = 0; i < ndst; i++) ts_expected_make(&out[i], given[i].dtype, given[i].rank, given[i].dims);
+    for (size_t i = 0; i < ndst; i++)
+        ts_expected_make(&out[i], given[i].dtype, given[i].rank, given[i].dims);
     if (counts) out[nalike].value.i[0] = number + 1;
     for (uint64_t k = 0; k < given[0].nelem; k++) {
-        element_t e = { .p = given[0].f[k], .a = nalike > 1 ? given[1].f[k] : 0, .b = nalike > 2 ? given[2].f[k] : 0 };
+        element_t e = { .p = given[0].f[k],
+                        .a = nalike > 1 ? given[1].f[k] : 0,
+                        .b = nalike > 2 ? given[2].f[k] : 0 };
         const double g = src[0].f[k], lr = src[1].f[0];
         if (op == FY_OP_ADAM_STEP)
             adam(&e, g, lr, attrs, number);
@@ -178,7 +197,8 @@ static void step(fy_op_t op, const ts_array_t *src, const void *attrs, const ts_
     }
 }
 
-bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs, const ts_array_t *given, ts_expected_t *out)
+bool ts_oracle_training(fy_op_t op, size_t nsrc, const ts_array_t *src, const void *attrs,
+                        const ts_array_t *given, ts_expected_t *out)
 {
     switch (op) {
     case FY_OP_LINEAR: linear(nsrc, src, attrs, out); return true;

@@ -8,13 +8,16 @@ void ts_shape_text(const ts_operand_t *operand, char *out, size_t nbytes)
 {
     size_t n = (size_t)snprintf(out, nbytes, "[");
     for (int axis = 0; axis < operand->rank; axis++) {
-        n += (size_t)snprintf(out + n, nbytes - n, "%s%" PRId64, axis ? "x" : "", operand->dims[axis]);
+        n += (size_t)snprintf(out + n, nbytes - n, "%s%" PRId64, axis ? "x" : "",
+                              operand->dims[axis]);
     }
-    snprintf(out + n, nbytes - n, "%s%s]", operand->rank ? " " : "scalar ", fy_dtype_name(operand->dtype));
+    snprintf(out + n, nbytes - n, "%s%s]", operand->rank ? " " : "scalar ",
+             fy_dtype_name(operand->dtype));
 }
 
-void ts_refusal_begin_as(ts_refusal_t *refusal, fy_op_t op, const void *attrs, size_t nsrc, const ts_shape_t *src, size_t ndst,
-                         const ts_shape_t *dst, const fy_dtype_t *dtypes, fy_device_t *const *devices)
+void ts_refusal_begin_as(ts_refusal_t *refusal, fy_op_t op, const void *attrs, size_t nsrc,
+                         const ts_shape_t *src, size_t ndst, const ts_shape_t *dst,
+                         const fy_dtype_t *dtypes, fy_device_t *const *devices)
 {
     memset(refusal, 0, sizeof *refusal);
     refusal->op = op;
@@ -30,7 +33,9 @@ void ts_refusal_begin_as(ts_refusal_t *refusal, fy_op_t op, const void *attrs, s
         ts_array_t values;
         ts_array_make(&values, dtypes[k], shape->rank, shape->dims);
         if (ts_is_float(dtypes[k]) == ts_is_float(ts_domain_dtype(shape->domain, dtypes[k]))) {
-            ts_array_fill(&values, shape->domain == TS_RNG && dtypes[k] != FY_DTYPE_I64 ? TS_ANY : shape->domain,
+            ts_array_fill(&values,
+                          shape->domain == TS_RNG && dtypes[k] != FY_DTYPE_I64 ? TS_ANY
+                                                                               : shape->domain,
                           shape->limit ? shape->limit : 2, -1, &random);
         }
         ts_operand_make(&refusal->operand[k], devices[k], &values, TS_CONTIGUOUS);
@@ -51,16 +56,19 @@ void ts_refusal_begin_as(ts_refusal_t *refusal, fy_op_t op, const void *attrs, s
     refusal->before = ts_ledger(NULL);
 }
 
-void ts_refusal_begin(ts_refusal_t *refusal, fy_op_t op, const void *attrs, size_t nsrc, const ts_shape_t *src, size_t ndst,
-                      const ts_shape_t *dst, fy_dtype_t main_dtype, fy_device_t *const *devices)
+void ts_refusal_begin(ts_refusal_t *refusal, fy_op_t op, const void *attrs, size_t nsrc,
+                      const ts_shape_t *src, size_t ndst, const ts_shape_t *dst,
+                      fy_dtype_t main_dtype, fy_device_t *const *devices)
 {
     fy_dtype_t dtypes[2 * TS_MAX_OPERANDS];
-    for (size_t k = 0; k < nsrc + ndst; k++) dtypes[k] = ts_domain_dtype(k < nsrc ? src[k].domain : dst[k - nsrc].domain, main_dtype);
+    for (size_t k = 0; k < nsrc + ndst; k++)
+        dtypes[k] = ts_domain_dtype(k < nsrc ? src[k].domain : dst[k - nsrc].domain, main_dtype);
     ts_refusal_begin_as(refusal, op, attrs, nsrc, src, ndst, dst, dtypes, devices);
 }
 
 /* What is wrong with the way the call failed, or NULL. */
-static const char *judge_call(ts_refusal_t *refusal, fy_status_t status, fy_status_t want, ts_text_check_fn extra, const void *user)
+static const char *judge_call(ts_refusal_t *refusal, fy_status_t status, fy_status_t want,
+                              ts_text_check_fn extra, const void *user)
 {
     const char *text = fy_error_get()->text;
     if (status != want) return "another status";
@@ -72,14 +80,16 @@ static const char *judge_call(ts_refusal_t *refusal, fy_status_t status, fy_stat
     return extra ? extra(refusal, text, user) : NULL;
 }
 
-bool ts_refusal_expect(ts_refusal_t *refusal, fy_status_t want, ts_text_check_fn extra, const void *user)
+bool ts_refusal_expect(ts_refusal_t *refusal, fy_status_t want, ts_text_check_fn extra,
+                       const void *user)
 {
     memcpy(refusal->dst_before, refusal->dst, sizeof refusal->dst);
-    fy_status_t status = fy_op_call(refusal->op, refusal->nsrc, refusal->src, refusal->attrs, refusal->ndst, refusal->dst);
+    fy_status_t status = fy_op_call(refusal->op, refusal->nsrc, refusal->src, refusal->attrs,
+                                    refusal->ndst, refusal->dst);
     const char *wrong = judge_call(refusal, status, want, extra, user);
     if (wrong) {
-        print_error("%s: %s\n  want %s, got %s: %s\n", refusal->what, wrong, fy_status_name(want), fy_status_name(status),
-                    fy_error_get()->text);
+        print_error("%s: %s\n  want %s, got %s: %s\n", refusal->what, wrong, fy_status_name(want),
+                    fy_status_name(status), fy_error_get()->text);
     } else {
         fy_ledger_totals_t after = ts_ledger(NULL);
         ts_expect_quiet(&refusal->before, &after, refusal->what);
@@ -87,8 +97,8 @@ bool ts_refusal_expect(ts_refusal_t *refusal, fy_status_t want, ts_text_check_fn
             ts_operand_t *operand = &refusal->operand[k];
             if (!operand->view) continue;
             if (ts_version(operand->view) != refusal->version[k]) {
-                print_error("%s: operand %zu went from version %" PRIu64 " to %" PRIu64 "\n", refusal->what, k, refusal->version[k],
-                            ts_version(operand->view));
+                print_error("%s: operand %zu went from version %" PRIu64 " to %" PRIu64 "\n",
+                            refusal->what, k, refusal->version[k], ts_version(operand->view));
                 wrong = "version";
             }
             ts_operand_check(operand, true, NULL, refusal->what);

@@ -1,5 +1,7 @@
-/* What a refused call must leave alone: handles, versions, every byte of every operand, and the ledger.
- * Use: make the operands of a row (ts_refusal_begin), call, then ts_refusal_expect with what the call gave. */
+/* What a refused call must leave alone: handles, versions, every byte of every operand, and the
+ * ledger.
+ * Use: make the operands of a row (ts_refusal_begin), call, then ts_refusal_expect with what the
+ * call gave. */
 #ifndef FERRY_TESTS_SUPPORT_REFUSAL_H_
 #define FERRY_TESTS_SUPPORT_REFUSAL_H_
 
@@ -9,27 +11,36 @@
 typedef struct ts_refusal {
     fy_op_t op;
     const void *attrs;
-    size_t nsrc, ndst;               /* operands 0 .. nsrc-1 are sources "x0", "x1", ..., the given ones behind them are "y0", "y1" */
+    /* operands 0 .. nsrc-1 are sources "x0", "x1", ..., the given ones behind them are "y0",
+     * "y1" */
+    size_t nsrc, ndst;
     bool given[TS_MAX_OPERANDS + 1]; /* one more than an op has */
     ts_operand_t operand[2 * TS_MAX_OPERANDS];
     uint64_t version[2 * TS_MAX_OPERANDS];
-    fy_tensor_t *src[TS_MAX_OPERANDS + 1], *dst[TS_MAX_OPERANDS + 1], *dst_before[TS_MAX_OPERANDS + 1];
+    fy_tensor_t *src[TS_MAX_OPERANDS + 1], *dst[TS_MAX_OPERANDS + 1],
+        *dst_before[TS_MAX_OPERANDS + 1];
     fy_ledger_totals_t before;
     fy_scope_t scope;
     char what[200];
 } ts_refusal_t;
 
-/* Operands of op, each a dense tensor with values: `src` and `dst` shapes with dtypes from main_dtype and their domain; dst[i] with rank -1
- * is not given. devices[k] for operand k (sources first, then all ndst). */
-void ts_refusal_begin(ts_refusal_t *refusal, fy_op_t op, const void *attrs, size_t nsrc, const ts_shape_t *src, size_t ndst,
-                      const ts_shape_t *dst, fy_dtype_t main_dtype, fy_device_t *const *devices);
+/* Operands of op, each a dense tensor with values: `src` and `dst` shapes with dtypes from
+ * main_dtype and their domain; dst[i] with rank -1 is not given. devices[k] for operand k (sources
+ * first, then all ndst). */
+void ts_refusal_begin(ts_refusal_t *refusal, fy_op_t op, const void *attrs, size_t nsrc,
+                      const ts_shape_t *src, size_t ndst, const ts_shape_t *dst,
+                      fy_dtype_t main_dtype, fy_device_t *const *devices);
 /* The same with a dtype for each operand, sources first. */
-void ts_refusal_begin_as(ts_refusal_t *refusal, fy_op_t op, const void *attrs, size_t nsrc, const ts_shape_t *src, size_t ndst,
-                         const ts_shape_t *dst, const fy_dtype_t *dtypes, fy_device_t *const *devices);
-/* Calls the op with what is in src, dst, attrs now, and expects `want`, an error text that names the op, and nothing changed. Returns false
- * and prints if not. Ends the refusal either way. `extra` (may be NULL) looks at the error text first, and says what is missing in it. */
-typedef const char *(*ts_text_check_fn)(const ts_refusal_t *refusal, const char *text, const void *user);
-bool ts_refusal_expect(ts_refusal_t *refusal, fy_status_t want, ts_text_check_fn extra, const void *user);
+void ts_refusal_begin_as(ts_refusal_t *refusal, fy_op_t op, const void *attrs, size_t nsrc,
+                         const ts_shape_t *src, size_t ndst, const ts_shape_t *dst,
+                         const fy_dtype_t *dtypes, fy_device_t *const *devices);
+/* Calls the op with what is in src, dst, attrs now, and expects `want`, an error text that names
+ * the op, and nothing changed. Returns false and prints if not. Ends the refusal either way.
+ * `extra` (may be NULL) looks at the error text first, and says what is missing in it. */
+typedef const char *(*ts_text_check_fn)(const ts_refusal_t *refusal, const char *text,
+                                        const void *user);
+bool ts_refusal_expect(ts_refusal_t *refusal, fy_status_t want, ts_text_check_fn extra,
+                       const void *user);
 
 /* "[3x5 f32]", as error texts show an operand. */
 void ts_shape_text(const ts_operand_t *operand, char *out, size_t nbytes);

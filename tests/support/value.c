@@ -1,4 +1,5 @@
-/* Encoding, decoding and rounding of all eight dtypes by arithmetic on doubles, and the generator of test values.
+/* Encoding, decoding and rounding of all eight dtypes by arithmetic on doubles, and the generator
+ * of test values.
  * Slow and obvious on purpose: it must not share a trick, or a mistake, with the code under test.
  * Next: oracle_elementwise.c, which computes on these arrays. */
 #include "tests/support/value.h"
@@ -10,7 +11,8 @@
 #include "tests/support/harness.h"
 
 typedef struct float_format {
-    int mantissa, min_exponent, max_exponent; /* stored bits; exponents of the smallest and the largest normal number */
+    /* stored bits; exponents of the smallest and the largest normal number */
+    int mantissa, min_exponent, max_exponent;
 } float_format_t;
 
 static const float_format_t k_formats[FY_DTYPE_COUNT] = {
@@ -22,14 +24,23 @@ static const float_format_t k_formats[FY_DTYPE_COUNT] = {
 
 bool ts_is_float(fy_dtype_t dtype)
 {
-    return dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64 || dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16;
+    return dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64 || dtype == FY_DTYPE_F16 ||
+           dtype == FY_DTYPE_BF16;
 }
 
-double ts_unit(fy_dtype_t dtype) { return ts_is_float(dtype) ? ldexp(1.0, -k_formats[dtype].mantissa - 1) : 0.0; }
-double ts_unit_compute(fy_dtype_t dtype) { return ts_unit(dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32); }
+double ts_unit(fy_dtype_t dtype)
+{
+    return ts_is_float(dtype) ? ldexp(1.0, -k_formats[dtype].mantissa - 1) : 0.0;
+}
+double ts_unit_compute(fy_dtype_t dtype)
+{
+    return ts_unit(dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32);
+}
 double ts_tiny(fy_dtype_t dtype)
 {
-    return ts_is_float(dtype) ? ldexp(1.0, k_formats[dtype].min_exponent - k_formats[dtype].mantissa) : 0.0;
+    return ts_is_float(dtype)
+               ? ldexp(1.0, k_formats[dtype].min_exponent - k_formats[dtype].mantissa)
+               : 0.0;
 }
 
 double ts_round(fy_dtype_t dtype, double x)
@@ -43,10 +54,16 @@ double ts_round(fy_dtype_t dtype, double x)
     return fabs(rounded) >= ldexp(1.0, format->max_exponent + 1) ? copysign(INFINITY, x) : rounded;
 }
 
-int64_t ts_int_min(fy_dtype_t dtype) { return dtype == FY_DTYPE_I32 ? INT32_MIN : dtype == FY_DTYPE_I64 ? INT64_MIN : 0; }
+int64_t ts_int_min(fy_dtype_t dtype)
+{
+    return dtype == FY_DTYPE_I32 ? INT32_MIN : dtype == FY_DTYPE_I64 ? INT64_MIN : 0;
+}
 int64_t ts_int_max(fy_dtype_t dtype)
 {
-    return dtype == FY_DTYPE_I32 ? INT32_MAX : dtype == FY_DTYPE_I64 ? INT64_MAX : dtype == FY_DTYPE_U8 ? 255 : 1;
+    return dtype == FY_DTYPE_I32   ? INT32_MAX
+           : dtype == FY_DTYPE_I64 ? INT64_MAX
+           : dtype == FY_DTYPE_U8  ? 255
+                                   : 1;
 }
 
 int64_t ts_wrap(fy_dtype_t dtype, uint64_t x)
@@ -88,7 +105,10 @@ void ts_array_free(ts_array_t *array)
     array->i = NULL;
 }
 
-double ts_array_get(const ts_array_t *array, uint64_t index) { return array->f ? array->f[index] : (double)array->i[index]; }
+double ts_array_get(const ts_array_t *array, uint64_t index)
+{
+    return array->f ? array->f[index] : (double)array->i[index];
+}
 
 /* Sign, exponent and mantissa of a value that the format holds exactly. */
 static uint64_t float_bits(const float_format_t *format, double x)
@@ -103,7 +123,8 @@ static uint64_t float_bits(const float_format_t *format, double x)
     if (exponent < format->min_exponent) { /* subnormal: a multiple of the smallest step */
         return sign | (uint64_t)ldexp(fabs(x), format->mantissa - format->min_exponent);
     }
-    uint64_t mantissa = (uint64_t)ldexp(fabs(x), format->mantissa - exponent) - (1ull << format->mantissa);
+    uint64_t mantissa = (uint64_t)ldexp(fabs(x), format->mantissa - exponent) -
+                        (1ull << format->mantissa);
     return sign | (uint64_t)(exponent - format->min_exponent + 1) << format->mantissa | mantissa;
 }
 
@@ -115,7 +136,8 @@ static double float_value(const float_format_t *format, uint64_t bits)
     double mantissa = (double)(bits & ((1ull << format->mantissa) - 1));
     if (exponent == (1 << exponent_bits) - 1) return mantissa != 0 ? NAN : sign * INFINITY;
     if (exponent == 0) return sign * ldexp(mantissa, format->min_exponent - format->mantissa);
-    return sign * ldexp(mantissa + ldexp(1.0, format->mantissa), exponent - 1 + format->min_exponent - format->mantissa);
+    return sign * ldexp(mantissa + ldexp(1.0, format->mantissa),
+                        exponent - 1 + format->min_exponent - format->mantissa);
 }
 
 void ts_encode(const ts_array_t *array, uint64_t index, void *bytes, uint64_t at)
@@ -129,7 +151,8 @@ void ts_encode(const ts_array_t *array, uint64_t index, void *bytes, uint64_t at
     }
     case FY_DTYPE_F16:
     case FY_DTYPE_BF16: {
-        uint16_t bits = (uint16_t)float_bits(&k_formats[array->dtype], ts_round(array->dtype, array->f[index]));
+        uint16_t bits =
+            (uint16_t)float_bits(&k_formats[array->dtype], ts_round(array->dtype, array->f[index]));
         memcpy((char *)bytes + 2 * at, &bits, 2);
         break;
     }
@@ -181,8 +204,14 @@ uint64_t ts_random_next(ts_random_t *random)
     return z ^ (z >> 31);
 }
 
-double ts_random_unit(ts_random_t *random) { return (double)(ts_random_next(random) >> 11) * 0x1p-53; }
-int64_t ts_random_below(ts_random_t *random, int64_t n) { return (int64_t)(ts_random_next(random) % (uint64_t)n); }
+double ts_random_unit(ts_random_t *random)
+{
+    return (double)(ts_random_next(random) >> 11) * 0x1p-53;
+}
+int64_t ts_random_below(ts_random_t *random, int64_t n)
+{
+    return (int64_t)(ts_random_next(random) % (uint64_t)n);
+}
 
 uint64_t ts_seed(uint64_t fallback)
 {
@@ -214,9 +243,8 @@ static double draw_float(ts_domain_t domain, fy_dtype_t dtype, ts_random_t *rand
     case TS_SPECIAL: {
         double tiny = ts_tiny(dtype), normal = ldexp(1.0, k_formats[dtype].min_exponent);
         double top = ldexp(2.0 - 2 * ts_unit(dtype), k_formats[dtype].max_exponent);
-        const double values[] = {
-            NAN, INFINITY, -INFINITY, 0.0, -0.0, tiny, -tiny, 3 * tiny, normal, top, -top, 1.0, -1.0, 0.5, -2.0, 3.0
-        };
+        const double values[] = { NAN,    INFINITY, -INFINITY, 0.0, -0.0, tiny, -tiny, 3 * tiny,
+                                  normal, top,      -top,      1.0, -1.0, 0.5,  -2.0,  3.0 };
         return values[ts_random_below(random, (int64_t)(sizeof values / sizeof values[0]))];
     }
     default: return 8 * unit - 4;
@@ -232,17 +260,27 @@ static int64_t draw_int(ts_domain_t domain, int64_t limit, fy_dtype_t dtype, ts_
     case TS_BELOW: return ts_random_below(random, limit);
     case TS_POS: return 1 + ts_random_below(random, 9);
     case TS_UNIT:
-    case TS_TIES: return dtype == FY_DTYPE_U8 ? ts_random_below(random, 3) : ts_random_below(random, 3) - 1;
+    case TS_TIES:
+        return dtype == FY_DTYPE_U8 ? ts_random_below(random, 3) : ts_random_below(random, 3) - 1;
     case TS_WIDE: return ts_wrap(dtype, ts_random_next(random));
     case TS_SPECIAL: {
-        const int64_t values[] = { 0, 1, ts_wrap(dtype, UINT64_MAX), ts_int_min(dtype), ts_int_max(dtype), ts_int_max(dtype) - 1, 2, 7 };
+        const int64_t values[] = { 0,
+                                   1,
+                                   ts_wrap(dtype, UINT64_MAX),
+                                   ts_int_min(dtype),
+                                   ts_int_max(dtype),
+                                   ts_int_max(dtype) - 1,
+                                   2,
+                                   7 };
         return values[ts_random_below(random, 8)];
     }
-    default: return dtype == FY_DTYPE_U8 ? ts_random_below(random, 19) : ts_random_below(random, 19) - 9;
+    default:
+        return dtype == FY_DTYPE_U8 ? ts_random_below(random, 19) : ts_random_below(random, 19) - 9;
     }
 }
 
-void ts_array_fill(ts_array_t *array, ts_domain_t domain, int64_t limit, int repeat_axis, ts_random_t *random)
+void ts_array_fill(ts_array_t *array, ts_domain_t domain, int64_t limit, int repeat_axis,
+                   ts_random_t *random)
 {
     if (domain == TS_RNG) {
         if (array->nelem != 2) return; /* what a refusal is about */
@@ -251,9 +289,11 @@ void ts_array_fill(ts_array_t *array, ts_domain_t domain, int64_t limit, int rep
         return;
     }
     uint64_t inner = 1;
-    for (int axis = array->rank - 1; axis > repeat_axis; axis--) inner *= (uint64_t)array->dims[axis];
+    for (int axis = array->rank - 1; axis > repeat_axis; axis--)
+        inner *= (uint64_t)array->dims[axis];
     for (uint64_t k = 0; k < array->nelem; k++) {
-        if (repeat_axis >= 0 && k / inner % (uint64_t)array->dims[repeat_axis] != 0) { /* as the element before it on that axis */
+        /* as the element before it on that axis */
+        if (repeat_axis >= 0 && k / inner % (uint64_t)array->dims[repeat_axis] != 0) {
             if (array->f) array->f[k] = array->f[k - inner];
             if (array->i) array->i[k] = array->i[k - inner];
         } else if (array->f) {

@@ -1,5 +1,6 @@
 /* Dense arrays of decoded values, and the bits of all eight dtypes: what the oracle computes on.
- * Float dtypes are held as doubles, integers and bool as int64, so every value of every dtype (but i64 as double) is exact here.
+ * Float dtypes are held as doubles, integers and bool as int64, so every value of every dtype (but
+ * i64 as double) is exact here.
  * Independent of Ferry's own conversions on purpose. Next: oracle.h. */
 #ifndef FERRY_TESTS_SUPPORT_VALUE_H_
 #define FERRY_TESTS_SUPPORT_VALUE_H_
@@ -67,7 +68,9 @@ typedef enum ts_domain {
 } ts_domain_t;
 /* The dtype of an operand with this domain in an op whose main dtype is `main_dtype`. */
 fy_dtype_t ts_domain_dtype(ts_domain_t domain, fy_dtype_t main_dtype);
-/* Fills with values of the domain, each as the dtype holds it. repeat_axis >= 0: equal along that axis. */
-void ts_array_fill(ts_array_t *array, ts_domain_t domain, int64_t limit, int repeat_axis, ts_random_t *random);
+/* Fills with values of the domain, each as the dtype holds it. repeat_axis >= 0: equal along that
+ * axis. */
+void ts_array_fill(ts_array_t *array, ts_domain_t domain, int64_t limit, int repeat_axis,
+                   ts_random_t *random);
 
 #endif

@@ -1,4 +1,5 @@
-/* Writes the synthetic traces to a folder: make_traces FOLDER. How the recorded ones were made: README.md. */
+/* Writes the synthetic traces to a folder: make_traces FOLDER. How the recorded ones were made:
+ * README.md. */
 #include <stdio.h>
 
 #include "tests/traces/synthetic.h"

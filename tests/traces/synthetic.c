@@ -7,25 +7,43 @@ static const char device[] = "sim:0", pinned[] = "pinned memory of sim:0";
 
 const synthetic_t synthetic_traces[] = {
     { "lenet_train", device, "lenet, batch 256 of 28x28x1, six training steps, SGD", fill_lenet },
-    { "mnist_train", device, "mnist (conv 32, conv 64, 9216-128-10), batch 64, six training steps, Adadelta", fill_mnist },
-    { "resnet18_train", device, "resnet18 (small images), batch 32 of 96x96x3, six training steps, SGD with momentum", fill_resnet18 },
-    { "resnet18_infer", device, "resnet18, 40 batches of 1 to 64 images of 96x96x3, activations given back as soon as they are read",
+    { "mnist_train", device,
+      "mnist (conv 32, conv 64, 9216-128-10), batch 64, six training steps, Adadelta", fill_mnist },
+    { "resnet18_train", device,
+      "resnet18 (small images), batch 32 of 96x96x3, six training steps, SGD with momentum",
+      fill_resnet18 },
+    { "resnet18_infer", device,
+      "resnet18, 40 batches of 1 to 64 images of 96x96x3, activations given back as soon as they "
+      "are read",
       fill_resnet18_inference },
-    { "mobilenet_train", device, "mobilenet_v3_large, batch 16 of 224x224x3, four training steps, Adam", fill_mobilenet },
-    { "transformer_train", device, "six layers of a transformer (d 512, 8 heads), batch 16, length 64 to 512 by the step, 16 steps, Adam",
+    { "mobilenet_train", device,
+      "mobilenet_v3_large, batch 16 of 224x224x3, four training steps, Adam", fill_mobilenet },
+    { "transformer_train", device,
+      "six layers of a transformer (d 512, 8 heads), batch 16, length 64 to 512 by the step, 16 "
+      "steps, Adam",
       fill_transformer },
-    { "churn_uniform", device, "random blocks of 4 KiB to 4 MiB, any size alike, given back in random order; 256 MiB at most",
+    { "churn_uniform", device,
+      "random blocks of 4 KiB to 4 MiB, any size alike, given back in random order; 256 MiB at "
+      "most",
       fill_churn_uniform },
-    { "churn_power_plus_one", device, "random blocks of 2^k + 1 bytes, k from 12 to 22, given back in random order; 256 MiB at most",
+    { "churn_power_plus_one", device,
+      "random blocks of 2^k + 1 bytes, k from 12 to 22, given back in random order; 256 MiB at "
+      "most",
       fill_churn_power },
     { "loaders_pinned", pinned,
-      "three loaders of image batches with labels, four batches ahead each, at speeds of their own; the last batch is short",
+      "three loaders of image batches with labels, four batches ahead each, at speeds of their "
+      "own; the last batch is short",
       fill_loaders },
-    { "tokens_pinned", pinned, "a loader of text: 32 batches ahead, lengths 64 to 4096 tokens, 8 to 64 rows, three tensors each",
+    { "tokens_pinned", pinned,
+      "a loader of text: 32 batches ahead, lengths 64 to 4096 tokens, 8 to 64 rows, three tensors "
+      "each",
       fill_tokens },
-    { "checkpoint_pinned", pinned, "image batches go up, and now and then all weights and momenta of resnet18 come down and are written",
+    { "checkpoint_pinned", pinned,
+      "image batches go up, and now and then all weights and momenta of resnet18 come down and are "
+      "written",
       fill_checkpoint },
-    { "metrics_pinned", pinned, "predictions of 1 to 64 MiB come down beside many scalars and small tables", fill_metrics },
+    { "metrics_pinned", pinned,
+      "predictions of 1 to 64 MiB come down beside many scalars and small tables", fill_metrics },
     { NULL, NULL, NULL, NULL },
 };
 

@@ -35,25 +35,31 @@ static void give(crowd_t *crowd, int at, int keep_order)
         }
 }
 
-static void churn(trace_t *trace, uint64_t seed, int steps, uint64_t most, uint64_t (*size)(dice_t *dice))
+static void churn(trace_t *trace, uint64_t seed, int steps, uint64_t most,
+                  uint64_t (*size)(dice_t *dice))
 {
     static crowd_t crowd;
     dice_t dice = { seed };
     crowd = (crowd_t){ .trace = trace, .scope = trace_scope(trace, "churn") };
     for (int i = 0; i < steps; i++) {
         const uint64_t nbytes = size(&dice);
-        while (crowd.live + nbytes > most) give(&crowd, (int)dice_roll(&dice, 0, (uint64_t)crowd.count - 1), 0);
+        while (crowd.live + nbytes > most)
+            give(&crowd, (int)dice_roll(&dice, 0, (uint64_t)crowd.count - 1), 0);
         take(&crowd, nbytes);
     }
 }
 
 static uint64_t uniform(dice_t *dice) { return dice_roll(dice, 4 * kib, 4 * mib); }
-static uint64_t power_plus_one(dice_t *dice) { return (UINT64_C(1) << dice_roll(dice, 12, 22)) + 1; }
+static uint64_t power_plus_one(dice_t *dice)
+{
+    return (UINT64_C(1) << dice_roll(dice, 12, 22)) + 1;
+}
 
 void fill_churn_uniform(trace_t *trace) { churn(trace, 1, 4000, 256 * mib, uniform); }
 void fill_churn_power(trace_t *trace) { churn(trace, 2, 4000, 256 * mib, power_plus_one); }
 
-/* Batches that a loader has ahead: the oldest goes as the device has it, and a new one is filled. */
+/* Batches that a loader has ahead: the oldest goes as the device has it, and a new one is
+ * filled. */
 typedef struct loader {
     uint32_t scope;
     uint64_t rows, row_nbytes, label_nbytes, left, samples;
@@ -76,14 +82,19 @@ static void load(trace_t *trace, loader_t *loader)
     const uint64_t rows = loader->left < loader->rows ? loader->left : loader->rows;
     loader->left -= rows;
     loader->ring[loader->count][0] = trace_take(trace, rows * loader->row_nbytes, loader->scope);
-    loader->ring[loader->count++][1] = trace_take(trace, rows * loader->label_nbytes, loader->scope);
+    loader->ring[loader->count++][1] =
+        trace_take(trace, rows * loader->label_nbytes, loader->scope);
 }
 
 void fill_loaders(trace_t *trace)
 {
     dice_t dice = { 3 };
     loader_t loaders[3] = {
-        { .rows = 64, .row_nbytes = 4 * 3 * 96 * 96, .label_nbytes = 8, .samples = 1000, .depth = 4 },
+        { .rows = 64,
+          .row_nbytes = 4 * 3 * 96 * 96,
+          .label_nbytes = 8,
+          .samples = 1000,
+          .depth = 4 },
         { .rows = 100, .row_nbytes = 3 * 224 * 224, .label_nbytes = 4, .samples = 900, .depth = 4 },
         { .rows = 300, .row_nbytes = 4 * 28 * 28, .label_nbytes = 8, .samples = 4000, .depth = 4 },
     };
@@ -116,18 +127,22 @@ void fill_tokens(trace_t *trace)
 
 void fill_checkpoint(trace_t *trace)
 {
-    static const uint64_t widths[] = { 64, 64, 64, 64, 64, 128, 128, 128, 128, 256, 256, 256, 256, 512, 512, 512, 512 };
+    static const uint64_t widths[] = { 64,  64,  64,  64,  64,  128, 128, 128, 128,
+                                       256, 256, 256, 256, 512, 512, 512, 512 };
     static crowd_t crowd;
     dice_t dice = { 6 };
     crowd = (crowd_t){ .trace = trace };
-    loader_t loader = { .rows = 128, .row_nbytes = 4 * 3 * 96 * 96, .label_nbytes = 8, .samples = 5000, .depth = 3 };
+    loader_t loader = {
+        .rows = 128, .row_nbytes = 4 * 3 * 96 * 96, .label_nbytes = 8, .samples = 5000, .depth = 3
+    };
     loader.scope = trace_scope(trace, "train/load");
     crowd.scope = trace_scope(trace, "train/checkpoint");
     for (int step = 0; step < 600; step++) {
         load(trace, &loader);
         /* A weight is written and goes back while the next steps run. */
         for (int k = 0; k < 4 && crowd.count; k++)
-            give(&crowd, (int)dice_roll(&dice, 0, crowd.count < 8 ? (uint64_t)crowd.count - 1 : 7), 1);
+            give(&crowd, (int)dice_roll(&dice, 0, crowd.count < 8 ? (uint64_t)crowd.count - 1 : 7),
+                 1);
         if (step % 60) continue;
         uint64_t in = 3;
         for (size_t i = 0; i < sizeof widths / sizeof *widths; in = widths[i++])

@@ -1,5 +1,6 @@
-/* Training and inference of the models of the experiments, as sequences of requests: every op makes its result, what the backward pass needs is kept
- * until it has been read, gradients of weights live until the optimizer's step, a convolution has scratch while it runs. f32 throughout. */
+/* Training and inference of the models of the experiments, as sequences of requests: every op makes
+ * its result, what the backward pass needs is kept until it has been read, gradients of weights
+ * live until the optimizer's step, a convolution has scratch while it runs. f32 throughout. */
 #include <string.h>
 
 #include "tests/traces/synthetic.h"
@@ -8,9 +9,11 @@ enum { LAYERS = 400 };
 
 /* One op of a chain. */
 typedef struct layer {
-    uint64_t result, scratch, extra; /* bytes: its result; scratch while it runs; what it keeps besides its input */
-    uint64_t weights[2];             /* bytes; 0: none */
-    int joins;                       /* adds the result of so many layers ago, which is kept till then; 0: none */
+    /* bytes: its result; scratch while it runs; what it keeps besides its input */
+    uint64_t result, scratch, extra;
+    uint64_t weights[2]; /* bytes; 0: none */
+    /* adds the result of so many layers ago, which is kept till then; 0: none */
+    int joins;
 } layer_t;
 
 typedef struct net {
@@ -24,7 +27,9 @@ typedef struct net {
 
 static net_t begin(trace_t *trace, uint64_t n, uint64_t h, uint64_t w, uint64_t c, int states)
 {
-    net_t net = { .trace = trace, .n = n, .h = h, .w = w, .c = c, .input = 4 * n * h * w * c, .states = states };
+    net_t net = {
+        .trace = trace, .n = n, .h = h, .w = w, .c = c, .input = 4 * n * h * w * c, .states = states
+    };
     return net;
 }
 
@@ -36,9 +41,11 @@ static layer_t *add(net_t *net)
 }
 
 /* groups == channels: depthwise. Scratch: a packed copy of weights and a tile of rows. */
-static void conv(net_t *net, uint64_t c, uint64_t k, uint64_t stride, uint64_t pad, int depthwise, int bias)
+static void conv(net_t *net, uint64_t c, uint64_t k, uint64_t stride, uint64_t pad, int depthwise,
+                 int bias)
 {
-    const uint64_t weights = 4 * c * k * k * (depthwise ? 1 : net->c), row = 4 * net->w * net->c * k * k;
+    const uint64_t weights = 4 * c * k * k * (depthwise ? 1 : net->c),
+                   row = 4 * net->w * net->c * k * k;
     net->h = (net->h + 2 * pad - k) / stride + 1;
     net->w = (net->w + 2 * pad - k) / stride + 1;
     net->c = c;
@@ -83,8 +90,14 @@ static void join_from(net_t *net, int at)
 
 /* ---- running ---- */
 
-static uint32_t take(const net_t *net, uint64_t nbytes, uint32_t scope) { return trace_take(net->trace, nbytes, scope); }
-static void give(const net_t *net, uint32_t block, uint32_t scope) { trace_give(net->trace, block, scope); }
+static uint32_t take(const net_t *net, uint64_t nbytes, uint32_t scope)
+{
+    return trace_take(net->trace, nbytes, scope);
+}
+static void give(const net_t *net, uint32_t block, uint32_t scope)
+{
+    trace_give(net->trace, block, scope);
+}
 
 static void make_weights(const net_t *net, uint32_t scope)
 {
@@ -102,7 +115,8 @@ static void use_scratch(const net_t *net, const layer_t *layer, uint32_t scope)
 static void train_step(const net_t *net)
 {
     uint32_t result[LAYERS], extra[LAYERS], gradient[LAYERS][2];
-    const uint32_t forward = trace_scope(net->trace, "train/step/forward"), backward = trace_scope(net->trace, "train/step/backward"),
+    const uint32_t forward = trace_scope(net->trace, "train/step/forward"),
+                   backward = trace_scope(net->trace, "train/step/backward"),
                    optimizer = trace_scope(net->trace, "train/step/optimizer");
     const uint32_t input = take(net, net->input, forward), labels = take(net, 8 * net->n, forward);
     for (int i = 0; i < net->count; i++) {
@@ -158,13 +172,15 @@ static void infer(const net_t *net)
     uint32_t last = take(net, net->input, scope), kept[LAYERS];
     int until[LAYERS] = { 0 }; /* a result that a later layer adds is kept */
     for (int i = 0; i < net->count; i++)
-        if (net->layers[i].joins && i - net->layers[i].joins >= 0) until[i - net->layers[i].joins] = i;
+        if (net->layers[i].joins && i - net->layers[i].joins >= 0)
+            until[i - net->layers[i].joins] = i;
     for (int i = 0; i < net->count; i++) {
         const uint32_t result = take(net, net->layers[i].result, scope);
         use_scratch(net, &net->layers[i], scope);
         if (!i || !until[i - 1]) give(net, last, scope);
         if (i && until[i - 1]) kept[i - 1] = last;
-        if (net->layers[i].joins && i - net->layers[i].joins >= 0) give(net, kept[i - net->layers[i].joins], scope);
+        if (net->layers[i].joins && i - net->layers[i].joins >= 0)
+            give(net, kept[i - net->layers[i].joins], scope);
         last = result;
     }
     give(net, last, scope);
@@ -219,7 +235,8 @@ static void resnet18(net_t *net)
             activate(net);
             conv(net, c, 3, 1, 1, 0, 1);
             norm(net);
-            if (stride == 1) /* else the 1x1 convolution of the way round is counted as one more layer */
+            /* else the 1x1 convolution of the way round is counted as one more layer */
+            if (stride == 1)
                 join_from(net, from);
             else
                 conv(net, c, 1, 1, 0, 0, 1);
@@ -251,7 +268,8 @@ void fill_resnet18_inference(trace_t *trace)
 }
 
 /* A row of the model's table; squeeze: channels inside squeeze-and-excitation, 0 without. */
-static void bneck(net_t *net, uint64_t expand, uint64_t out, uint64_t k, uint64_t stride, uint64_t squeeze)
+static void bneck(net_t *net, uint64_t expand, uint64_t out, uint64_t k, uint64_t stride,
+                  uint64_t squeeze)
 {
     const int from = net->count - 1;
     const int joins = stride == 1 && net->c == out;

@@ -1,5 +1,6 @@
-/* Every trace of this folder under every policy, as device memory and as page-locked memory: Ferry reserves least of all, but for jemalloc's arena on
- * device memory, which nobody uses there. And the files are what their rules make. Run from the source folder. */
+/* Every trace of this folder under every policy, as device memory and as page-locked memory: Ferry
+ * reserves least of all, but for jemalloc's arena on device memory, which nobody uses there. And
+ * the files are what their rules make. Run from the source folder. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,8 @@ static void replay_as(const trace_t *trace, const char *name, const char *kind)
         if (strcmp(peer, "jemalloc-arena") == 0 && strcmp(kind, "pinned") != 0) continue;
         assert_int_equal(replay_run(trace, pool_policies[i], &options, &theirs), FY_STATUS_OK);
         if (ours.peak_reserved > theirs.peak_reserved)
-            fail_msg("%s as %s: ferry %.3f of the peak, %s %.3f", name, kind, ours.reserved_per_peak, peer, theirs.reserved_per_peak);
+            fail_msg("%s as %s: ferry %.3f of the peak, %s %.3f", name, kind,
+                     ours.reserved_per_peak, peer, theirs.reserved_per_peak);
     }
 }
 
@@ -39,7 +41,8 @@ static void ours_is_lowest(void **state)
     }
 }
 
-/* Segments that grow where they stand (segments=virtual) reserve no more than fixed ones on any trace of a device, and less in all. */
+/* Segments that grow where they stand (segments=virtual) reserve no more than fixed ones on any
+ * trace of a device, and less in all. */
 static void growing_in_place_is_lower(void **state)
 {
     (void)state;
@@ -47,17 +50,19 @@ static void growing_in_place_is_lower(void **state)
     for (const synthetic_t *synthetic = synthetic_traces; synthetic->name; synthetic++) {
         traces_t traces;
         replay_result_t results[2];
-        if (strstr(synthetic->name, "pinned")) continue; /* page-locked memory has no such segments */
+        /* page-locked memory has no such segments */
+        if (strstr(synthetic->name, "pinned")) continue;
         fy_pool_options_t options = replay_options("device");
         synthetic_make(synthetic, &traces);
         for (int i = 0; i < 2; i++) {
             options.resize_nbytes = i ? 2u << 20 : 0;
-            assert_int_equal(replay_run(&traces.list[0], pool_policies[0], &options, &results[i]), FY_STATUS_OK);
+            assert_int_equal(replay_run(&traces.list[0], pool_policies[0], &options, &results[i]),
+                             FY_STATUS_OK);
             assert_int_equal(results[i].refusals, 0);
         }
         if (results[1].peak_reserved > results[0].peak_reserved + (2u << 20))
-            fail_msg("%s: %.3f of the peak in place, %.3f fixed", synthetic->name, results[1].reserved_per_peak,
-                     results[0].reserved_per_peak);
+            fail_msg("%s: %.3f of the peak in place, %.3f fixed", synthetic->name,
+                     results[1].reserved_per_peak, results[0].reserved_per_peak);
         fixed += results[0].reserved_per_peak - 1;
         in_place += results[1].reserved_per_peak - 1;
         traces_free(&traces);
@@ -69,7 +74,8 @@ static void growing_in_place_is_lower(void **state)
 static void recorded(void **state)
 {
     (void)state;
-    static const char *const names[] = { "link_recorded", "link_pinned_recorded", "sweep_pinned_recorded" };
+    static const char *const names[] = { "link_recorded", "link_pinned_recorded",
+                                         "sweep_pinned_recorded" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         traces_t traces;
         char path[256];
@@ -115,7 +121,8 @@ static void limit(void **state)
         options.limit = trace->peak / 2;
         assert_int_equal(replay_run(trace, pool_policies[i], &options, &result), FY_STATUS_OK);
         assert_true(result.refusals > 0 && result.peak_reserved <= options.limit);
-        assert_true(result.refused_step > 0 && trace->steps[result.refused_step - 1].nbytes == result.refused_nbytes);
+        assert_true(result.refused_step > 0 &&
+                    trace->steps[result.refused_step - 1].nbytes == result.refused_nbytes);
         assert_true(result.refused_text[0] != 0);
     }
     traces_free(&traces);
@@ -123,7 +130,9 @@ static void limit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(ours_is_lowest), cmocka_unit_test(growing_in_place_is_lower),
-                                        cmocka_unit_test(recorded), cmocka_unit_test(files_are_by_rule), cmocka_unit_test(limit) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ours_is_lowest), cmocka_unit_test(growing_in_place_is_lower),
+        cmocka_unit_test(recorded), cmocka_unit_test(files_are_by_rule), cmocka_unit_test(limit)
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
-// argmax: the first of the largest; a NaN is larger than everything. Elements are compared in their dtype (f16 and bf16 as f32), never
-// through f64. A group of threads has one row, or one piece of it (args.count elements): then it leaves the index in the workspace, and
+// argmax: the first of the largest; a NaN is larger than everything. Elements are compared in their
+// dtype (f16 and bf16 as f32), never
+// through f64. A group of threads has one row, or one piece of it (args.count elements): then it
+// leaves the index in the workspace, and
 // fy_argmax_join chooses among the pieces' (pack_rows.c).
 #include "backends/cuda/kernels/rows.cuh"
 
@@ -18,12 +20,14 @@ template <typename T> __device__ inline best<T> better(best<T> a, best<T> b)
 }
 
 // Of the group's; every thread gets it.
-template <typename T> __device__ inline best<T> group_best(const fy_args &args, best<T> found, best<T> *scratch)
+template <typename T>
+__device__ inline best<T> group_best(const fy_args &args, best<T> found, best<T> *scratch)
 {
     return group_combine(
         args, found, scratch,
         [](best<T> x, int step) {
-            return best<T>{ __shfl_xor_sync(0xffffffffu, x.value, step), (int64_t)__shfl_xor_sync(0xffffffffu, (long long)x.index, step) };
+            return best<T>{ __shfl_xor_sync(0xffffffffu, x.value, step),
+                            (int64_t)__shfl_xor_sync(0xffffffffu, (long long)x.index, step) };
         },
         [](best<T> a, best<T> b) { return better(a, b); });
 }
@@ -35,21 +39,27 @@ template <typename R, typename T> __device__ inline void argmax(const fy_args &a
     const int axis = s.rank - 1; // the host moved it there
     const bool pieces = args.count != FY__CUDA_NO_COUNT;
     const int64_t length = s.dims[axis];
-    const uint64_t npieces = pieces ? ((uint64_t)length + args.count - 1) / args.count : 1, rows = args.nelem / npieces;
+    const uint64_t npieces = pieces ? ((uint64_t)length + args.count - 1) / args.count : 1,
+                   rows = args.nelem / npieces;
     for (uint64_t group = first_group(args); group < args.nelem; group += all_groups(args)) {
-        const row_piece p = pieces ? piece_of(args, group, rows, length) : row_piece{ group, 0, 0, length };
+        const row_piece p = pieces ? piece_of(args, group, rows, length)
+                                   : row_piece{ group, 0, 0, length };
         const int64_t base = locate(s, 0, axis, p.row, args.flags);
         best<T> found = { (T)0, -1 };
-        // A thread sees its elements in order: the first of the largest, or the first NaN, is not replaced.
-        walk_row<R, 4, T>(args, s, base, s.strides[axis], p.begin + lane_of(args) * R::n, args.lanes * R::n, p.end,
-                          [&](int64_t k, T(&x)[R::n]) {
+        // A thread sees its elements in order: the first of the largest, or the first NaN, is not
+        // replaced.
+        walk_row<R, 4, T>(args, s, base, s.strides[axis], p.begin + lane_of(args) * R::n,
+                          args.lanes * R::n, p.end, [&](int64_t k, T(&x)[R::n]) {
                               for (int i = 0; i < R::n; i++)
-                                  if (found.index < 0 || (!(x[i] <= found.value) && found.value == found.value))
+                                  if (found.index < 0 ||
+                                      (!(x[i] <= found.value) && found.value == found.value))
                                       found = best<T>{ x[i], k + i };
                           });
         found = group_best(args, found, scratch);
         if (lane_of(args) != 0) continue;
-        *element<int64_t>(args.dst[0], pieces ? (int64_t)group : locate(args.dst[0], 0, axis, group, args.flags)) = found.index;
+        *element<int64_t>(args.dst[0], pieces ? (int64_t)group
+                                              : locate(args.dst[0], 0, axis, group, args.flags)) =
+            found.index;
     }
 }
 
@@ -64,17 +74,22 @@ template <typename R, typename T> __device__ inline void argmax_join(const fy_ar
         const int64_t base = locate(s, 0, axis, row, args.flags);
         best<T> found = { (T)0, -1 };
         for (int64_t i = lane_of(args); i < npieces; i += args.lanes) {
-            const int64_t index = *element<int64_t>(winners, i * (int64_t)args.nelem + (int64_t)row);
-            const T value = widened<R::dtype, T>(*element<typename stored<R::dtype>::type>(s, base + index * s.strides[axis]));
+            const int64_t index =
+                *element<int64_t>(winners, i * (int64_t)args.nelem + (int64_t)row);
+            const T value = widened<R::dtype, T>(
+                *element<typename stored<R::dtype>::type>(s, base + index * s.strides[axis]));
             found = better(found, best<T>{ value, index });
         }
         found = group_best(args, found, scratch);
-        if (lane_of(args) == 0) *element<int64_t>(args.dst[0], locate(args.dst[0], 0, axis, row, args.flags)) = found.index;
+        if (lane_of(args) == 0)
+            *element<int64_t>(args.dst[0], locate(args.dst[0], 0, axis, row, args.flags)) =
+                found.index;
     }
 }
 
 // Runs body(reads<D, 16 bytes>() or reads<D, 1>(), a T to compare in).
-template <int D, typename T, typename Body> __device__ inline void by_alignment(const fy_args &args, Body body)
+template <int D, typename T, typename Body>
+__device__ inline void by_alignment(const fy_args &args, Body body)
 {
     if ((args.flags & FY__CUDA_ALIGNED) != 0)
         body(reads<D, 16 / sizeof(typename stored<D>::type)>(), T());

@@ -1,11 +1,14 @@
-// Sums and means of columns: a result is added up over rows, neighbouring results from neighbouring elements. A thread has the columns of one
-// 16-byte access, or one column, and reads 8 rows (of bytes 4) before it adds the first. Each column is added up row by row: the order, and so the
+// Sums and means of columns: a result is added up over rows, neighbouring results from neighbouring
+// elements. A thread has the columns of one
+// 16-byte access, or one column, and reads 8 rows (of bytes 4) before it adds the first. Each
+// column is added up row by row: the order, and so the
 // bits, do not depend on how wide the accesses are.
 #include "backends/cuda/kernels/rows.cuh"
 
 // Adds `rows` rows, `step` apart, to the W columns' sums.
 template <int D, int W, typename T>
-__device__ inline void add_rows(const fy_operand &s, int64_t at, int64_t step, int64_t rows, T (&sum)[W])
+__device__ inline void add_rows(const fy_operand &s, int64_t at, int64_t step, int64_t rows,
+                                T (&sum)[W])
 {
     using E = typename stored<D>::type;
     constexpr int U = W > 8 ? 4 : 8;
@@ -38,7 +41,8 @@ template <int D, int W, typename T> __device__ inline void columns(const fy_args
         int64_t base_s = column, base_d = column * step_d;
         locate2(s, d, 0, kept - 1, rest, args.flags, base_s, base_d);
         T sum[W] = {};
-        for (uint64_t o = 0; o < outer; o++) add_rows<D, W, T>(s, base_s + locate(s, kept, last, o, args.flags), step, rows, sum);
+        for (uint64_t o = 0; o < outer; o++)
+            add_rows<D, W, T>(s, base_s + locate(s, kept, last, o, args.flags), step, rows, sum);
         for (int i = 0; i < W; i++) {
             if (args.op == FY_OP_MEAN) sum[i] = sum[i] / (T)count;
             put(args, base_d + i * step_d, sum[i]);

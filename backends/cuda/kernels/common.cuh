@@ -1,6 +1,9 @@
-// What every kernel file needs: operands as the host packed them (args.h), loads and stores by dtype, groups of threads that share one
-// result. Formulas come from backends/formulas; none stands here. Every kernel takes the whole args struct by value, as
-// __grid_constant__, so that its arrays are read from constant memory instead of being copied to each thread's stack.
+// What every kernel file needs: operands as the host packed them (args.h), loads and stores by
+// dtype, groups of threads that share one
+// result. Formulas come from backends/formulas; none stands here. Every kernel takes the whole args
+// struct by value, as
+// __grid_constant__, so that its arrays are read from constant memory instead of being copied to
+// each thread's stack.
 #ifndef FERRY_BACKENDS_CUDA_KERNELS_COMMON_CUH_
 #define FERRY_BACKENDS_CUDA_KERNELS_COMMON_CUH_
 
@@ -22,7 +25,8 @@ using fy_flat = fy__cuda_flat_t;
 // A kernel that args.h lists and its file lacks does not compile.
 #define FY_KERNEL_EXISTS(name) static_assert(std::is_function<decltype(name)>::value, "");
 
-// Runs body(args) with what flat arguments mean. Rank and strides are then known to the compiler: of the large struct nothing is left.
+// Runs body(args) with what flat arguments mean. Rank and strides are then known to the compiler:
+// of the large struct nothing is left.
 template <typename Body> __device__ inline void with_flat(const fy_flat &flat, Body body)
 {
     fy_args args;
@@ -32,12 +36,16 @@ template <typename Body> __device__ inline void with_flat(const fy_flat &flat, B
 
 // ---- threads ----
 
-__device__ inline uint64_t first_thread() { return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; }
+__device__ inline uint64_t first_thread()
+{
+    return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
 __device__ inline uint64_t all_threads() { return (uint64_t)gridDim.x * blockDim.x; }
 
 // ---- indices ----
 
-// Splits `linear` by `dim`: the remainder is returned, the quotient replaces it. 32-bit division is several times faster.
+// Splits `linear` by `dim`: the remainder is returned, the quotient replaces it. 32-bit division is
+// several times faster.
 __device__ inline uint64_t split(uint64_t &linear, int64_t dim, uint32_t flags)
 {
     if (flags & FY__CUDA_SMALL) {
@@ -50,9 +58,11 @@ __device__ inline uint64_t split(uint64_t &linear, int64_t dim, uint32_t flags)
     return rest;
 }
 
-// Offsets of element `linear` (row-major over axes first .. last-1 of `a`) in two operands of equal dims there.
-__device__ inline void locate2(const fy_operand &a, const fy_operand &b, int first, int last, uint64_t linear, uint32_t flags,
-                               int64_t &offset_a, int64_t &offset_b)
+// Offsets of element `linear` (row-major over axes first .. last-1 of `a`) in two operands of equal
+// dims there.
+__device__ inline void locate2(const fy_operand &a, const fy_operand &b, int first, int last,
+                               uint64_t linear, uint32_t flags, int64_t &offset_a,
+                               int64_t &offset_b)
 {
     for (int axis = last - 1; axis > first; axis--) {
         int64_t i = (int64_t)split(linear, a.dims[axis], flags);
@@ -65,17 +75,21 @@ __device__ inline void locate2(const fy_operand &a, const fy_operand &b, int fir
     }
 }
 
-__device__ inline int64_t locate(const fy_operand &a, int first, int last, uint64_t linear, uint32_t flags)
+__device__ inline int64_t locate(const fy_operand &a, int first, int last, uint64_t linear,
+                                 uint32_t flags)
 {
     int64_t offset = 0;
-    for (int axis = last - 1; axis > first; axis--) offset += (int64_t)split(linear, a.dims[axis], flags) * a.strides[axis];
+    for (int axis = last - 1; axis > first; axis--)
+        offset += (int64_t)split(linear, a.dims[axis], flags) * a.strides[axis];
     if (last > first) offset += (int64_t)linear * a.strides[first];
     return offset;
 }
 
-// ---- loads and stores. T is what is computed in: float (f32, f16, bf16), double (f64, or any float), int64_t (the rest) ----
+// ---- loads and stores. T is what is computed in: float (f32, f16, bf16), double (f64, or any
+// float), int64_t (the rest) ----
 
-// Operands lie in global memory (page-locked host memory does, too); told so, the compiler leaves out the check of every access.
+// Operands lie in global memory (page-locked host memory does, too); told so, the compiler leaves
+// out the check of every access.
 template <typename E> __device__ inline E *element(const fy_operand &o, int64_t offset)
 {
     E *at = (E *)(uintptr_t)o.data + offset;
@@ -85,7 +99,8 @@ template <typename E> __device__ inline E *element(const fy_operand &o, int64_t 
     return at;
 }
 
-// f16 and bf16: one instruction on a card, the formula where there is none. Equal but for the bits of a NaN.
+// f16 and bf16: one instruction on a card, the formula where there is none. Equal but for the bits
+// of a NaN.
 __device__ inline float widen_f16(uint16_t x)
 {
 #ifdef __CUDA_ARCH__
@@ -197,12 +212,17 @@ __device__ inline uint64_t first_group(const fy_args &args)
     uint32_t groups = blockDim.x / args.lanes;
     return (uint64_t)blockIdx.x * groups + threadIdx.x / args.lanes;
 }
-__device__ inline uint64_t all_groups(const fy_args &args) { return (uint64_t)gridDim.x * (blockDim.x / args.lanes); }
+__device__ inline uint64_t all_groups(const fy_args &args)
+{
+    return (uint64_t)gridDim.x * (blockDim.x / args.lanes);
+}
 
-// Combines the group's values in a fixed order; every thread of the group gets the result. All threads of the group call it.
+// Combines the group's values in a fixed order; every thread of the group gets the result. All
+// threads of the group call it.
 // `scratch`: shared, one V a warp; only the block-wide case uses it.
 template <typename V, typename Shuffle, typename Combine>
-__device__ inline V group_combine(const fy_args &args, V value, V *scratch, Shuffle shuffle, Combine combine)
+__device__ inline V group_combine(const fy_args &args, V value, V *scratch, Shuffle shuffle,
+                                  Combine combine)
 {
     if (args.lanes == 1) return value;
     for (int step = 16; step > 0; step >>= 1) value = combine(value, shuffle(value, step));
@@ -215,10 +235,12 @@ __device__ inline V group_combine(const fy_args &args, V value, V *scratch, Shuf
     return value;
 }
 
-template <typename T, typename Combine> __device__ inline T group_reduce(const fy_args &args, T value, T *scratch, Combine combine)
+template <typename T, typename Combine>
+__device__ inline T group_reduce(const fy_args &args, T value, T *scratch, Combine combine)
 {
     return group_combine(
-        args, value, scratch, [](T x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }, combine);
+        args, value, scratch, [](T x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); },
+        combine);
 }
 
 #endif

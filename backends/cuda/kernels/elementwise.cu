@@ -1,5 +1,7 @@
-// Elementwise arithmetic: every op that maps one or two numbers to one. For each type that is computed in: one kernel with 16-byte accesses,
-// where the host found that every operand can be read so (args.wide), and one for any strides. Not here: what only moves or converts (move.cu).
+// Elementwise arithmetic: every op that maps one or two numbers to one. For each type that is
+// computed in: one kernel with 16-byte accesses,
+// where the host found that every operand can be read so (args.wide), and one for any strides. Not
+// here: what only moves or converts (move.cu).
 #include "backends/cuda/kernels/wide.cuh"
 
 #include "backends/formulas/activation.h"
@@ -18,56 +20,65 @@
     case FY_OP_##NAME:              \
         EACH = a[i] operation b[i]; \
         break;
-#define COMPARISONS COMPARE(EQ, ==) COMPARE(NE, !=) COMPARE(LT, <) COMPARE(LE, <=) COMPARE(GT, >) COMPARE(GE, >=)
+#define COMPARISONS \
+    COMPARE(EQ, ==) COMPARE(NE, !=) COMPARE(LT, <) COMPARE(LE, <=) COMPARE(GT, >) COMPARE(GE, >=)
 
-// r = op(a, b) for W elements at once, so that the switch is paid once for all of them. y: dst as it was (axpy, clip_by_norm).
-#define APPLY_FLOAT(sfx, T)                                                                                              \
-    template <int W> __device__ inline void apply(const fy_args &args, const T *a, const T *b, const T *y, T *r)         \
-    {                                                                                                                    \
-        switch (args.op) {                                                                                               \
-            FLOAT_UNARY(NEG, neg, sfx)                                                                                   \
-            FLOAT_UNARY(ABS, abs, sfx)                                                                                   \
-            FLOAT_UNARY(EXP, exp, sfx)                                                                                   \
-            FLOAT_UNARY(LOG, log, sfx)                                                                                   \
-            FLOAT_UNARY(SQRT, sqrt, sfx)                                                                                 \
-            FLOAT_UNARY(TANH, tanh, sfx)                                                                                 \
-            FLOAT_UNARY(SIGMOID, sigmoid, sfx)                                                                           \
-            FLOAT_UNARY(RELU, relu, sfx)                                                                                 \
-        case FY_OP_AFFINE: EACH = fy__affine_##sfx(a[i], (T)args.attrs.affine.scale, (T)args.attrs.affine.shift); break; \
-        case FY_OP_AXPY: EACH = fy__axpy_##sfx(y[i], (T)args.attrs.axpy.alpha, a[i]); break;                             \
-        case FY_OP_CLAMP: EACH = fy__clamp_##sfx(a[i], (T)args.attrs.clamp.low, (T)args.attrs.clamp.high); break;        \
-        case FY_OP_CLIP_BY_NORM:                                                                                         \
-            EACH = fy__clip_##sfx(y[i], a[i], (T)args.attrs.clip.max_norm);                                              \
-            break;                                                                                                       \
-            BINARY(ADD, add, sfx)                                                                                        \
-            BINARY(SUB, sub, sfx)                                                                                        \
-            BINARY(MUL, mul, sfx)                                                                                        \
-            BINARY(DIV, div, sfx)                                                                                        \
-            BINARY(MAXIMUM, maximum, sfx)                                                                                \
-            BINARY(MINIMUM, minimum, sfx)                                                                                \
-            BINARY(POW, pow, sfx)                                                                                        \
-            FLOAT_UNARY(RELU6, relu6, sfx)                                                                               \
-            FLOAT_UNARY(HARDSIGMOID, hardsigmoid, sfx)                                                                   \
-            FLOAT_UNARY(HARDSWISH, hardswish, sfx)                                                                       \
-            FLOAT_UNARY(SILU, silu, sfx)                                                                                 \
-            FLOAT_UNARY(GELU, gelu, sfx)                                                                                 \
-            FLOAT_UNARY(ERF, erf, sfx)                                                                                   \
-            BINARY(TANH_BACKWARD, tanh_backward, sfx)                                                                    \
-            BINARY(SIGMOID_BACKWARD, sigmoid_backward, sfx)                                                              \
-            BINARY(RELU_BACKWARD, relu_backward, sfx)                                                                    \
-            BINARY(RELU6_BACKWARD, relu6_backward, sfx)                                                                  \
-            BINARY(HARDSIGMOID_BACKWARD, hardsigmoid_backward, sfx)                                                      \
-            BINARY(HARDSWISH_BACKWARD, hardswish_backward, sfx)                                                          \
-            BINARY(SILU_BACKWARD, silu_backward, sfx)                                                                    \
-            BINARY(GELU_BACKWARD, gelu_backward, sfx)                                                                    \
-            COMPARISONS                                                                                                  \
-        default: EACH = a[i]; break; /* copy that accumulates */                                                         \
-        }                                                                                                                \
+// r = op(a, b) for W elements at once, so that the switch is paid once for all of them. y: dst as
+// it was (axpy, clip_by_norm).
+#define APPLY_FLOAT(sfx, T)                                                                        \
+    template <int W>                                                                               \
+    __device__ inline void apply(const fy_args &args, const T *a, const T *b, const T *y, T *r)    \
+    {                                                                                              \
+        switch (args.op) {                                                                         \
+            FLOAT_UNARY(NEG, neg, sfx)                                                             \
+            FLOAT_UNARY(ABS, abs, sfx)                                                             \
+            FLOAT_UNARY(EXP, exp, sfx)                                                             \
+            FLOAT_UNARY(LOG, log, sfx)                                                             \
+            FLOAT_UNARY(SQRT, sqrt, sfx)                                                           \
+            FLOAT_UNARY(TANH, tanh, sfx)                                                           \
+            FLOAT_UNARY(SIGMOID, sigmoid, sfx)                                                     \
+            FLOAT_UNARY(RELU, relu, sfx)                                                           \
+        case FY_OP_AFFINE:                                                                         \
+            EACH = fy__affine_##sfx(a[i], (T)args.attrs.affine.scale, (T)args.attrs.affine.shift); \
+            break;                                                                                 \
+        case FY_OP_AXPY: EACH = fy__axpy_##sfx(y[i], (T)args.attrs.axpy.alpha, a[i]); break;       \
+        case FY_OP_CLAMP:                                                                          \
+            EACH = fy__clamp_##sfx(a[i], (T)args.attrs.clamp.low, (T)args.attrs.clamp.high);       \
+            break;                                                                                 \
+        case FY_OP_CLIP_BY_NORM:                                                                   \
+            EACH = fy__clip_##sfx(y[i], a[i], (T)args.attrs.clip.max_norm);                        \
+            break;                                                                                 \
+            BINARY(ADD, add, sfx)                                                                  \
+            BINARY(SUB, sub, sfx)                                                                  \
+            BINARY(MUL, mul, sfx)                                                                  \
+            BINARY(DIV, div, sfx)                                                                  \
+            BINARY(MAXIMUM, maximum, sfx)                                                          \
+            BINARY(MINIMUM, minimum, sfx)                                                          \
+            BINARY(POW, pow, sfx)                                                                  \
+            FLOAT_UNARY(RELU6, relu6, sfx)                                                         \
+            FLOAT_UNARY(HARDSIGMOID, hardsigmoid, sfx)                                             \
+            FLOAT_UNARY(HARDSWISH, hardswish, sfx)                                                 \
+            FLOAT_UNARY(SILU, silu, sfx)                                                           \
+            FLOAT_UNARY(GELU, gelu, sfx)                                                           \
+            FLOAT_UNARY(ERF, erf, sfx)                                                             \
+            BINARY(TANH_BACKWARD, tanh_backward, sfx)                                              \
+            BINARY(SIGMOID_BACKWARD, sigmoid_backward, sfx)                                        \
+            BINARY(RELU_BACKWARD, relu_backward, sfx)                                              \
+            BINARY(RELU6_BACKWARD, relu6_backward, sfx)                                            \
+            BINARY(HARDSIGMOID_BACKWARD, hardsigmoid_backward, sfx)                                \
+            BINARY(HARDSWISH_BACKWARD, hardswish_backward, sfx)                                    \
+            BINARY(SILU_BACKWARD, silu_backward, sfx)                                              \
+            BINARY(GELU_BACKWARD, gelu_backward, sfx)                                              \
+            COMPARISONS                                                                            \
+        default: EACH = a[i]; break; /* copy that accumulates */                                   \
+        }                                                                                          \
     }
 APPLY_FLOAT(f32, float)
 APPLY_FLOAT(f64, double)
 
-template <int W> __device__ inline void apply(const fy_args &args, const int64_t *a, const int64_t *b, const int64_t *, int64_t *r)
+template <int W>
+__device__ inline void apply(const fy_args &args, const int64_t *a, const int64_t *b,
+                             const int64_t *, int64_t *r)
 {
     // i64 and then narrowing is exact for i32, u8 and bool: integers wrap around.
     switch (args.op) {
@@ -84,7 +95,10 @@ template <int W> __device__ inline void apply(const fy_args &args, const int64_t
 }
 
 // dst is one more operand.
-__device__ inline bool updates(const fy_args &args) { return args.op == FY_OP_AXPY || args.op == FY_OP_CLIP_BY_NORM; }
+__device__ inline bool updates(const fy_args &args)
+{
+    return args.op == FY_OP_AXPY || args.op == FY_OP_CLIP_BY_NORM;
+}
 
 // Any strides, any dtypes of T's class.
 template <typename T> __device__ inline void walk(const fy_args &args)
@@ -100,7 +114,8 @@ template <typename T> __device__ inline void walk(const fy_args &args)
             at_a += i * sa.strides[axis];
             at_b += i * sb.strides[axis];
         }
-        T a = load<T>(sa, at_a), b = two ? load<T>(sb, at_b) : (T)0, y = reads_dst ? load<T>(d, at_d) : (T)0, r;
+        T a = load<T>(sa, at_a), b = two ? load<T>(sb, at_b) : (T)0,
+          y = reads_dst ? load<T>(d, at_d) : (T)0, r;
         apply<1>(args, &a, &b, &y, &r);
         put(args, at_d, r);
     }
@@ -119,8 +134,8 @@ template <typename T> __device__ inline void one_by_one(const fy_args &args, uin
     const bool two = args.nsrc == 2;
     for (uint64_t n = first + first_thread(); n < args.nelem; n += all_threads()) {
         const int64_t at = (int64_t)n;
-        T a = load<T>(sa, at * sa.strides[0]), b = two ? load<T>(sb, at * sb.strides[0]) : (T)0, y = updates(args) ? load<T>(d, at) : (T)0,
-          r;
+        T a = load<T>(sa, at * sa.strides[0]), b = two ? load<T>(sb, at * sb.strides[0]) : (T)0,
+          y = updates(args) ? load<T>(d, at) : (T)0, r;
         apply<1>(args, &a, &b, &y, &r);
         put(args, at, r);
     }
@@ -128,7 +143,8 @@ template <typename T> __device__ inline void one_by_one(const fy_args &args, uin
 
 template <typename T, int W> __device__ inline void wide(const fy_args &args)
 {
-    const fy_operand &d = args.dst[0], &sa = args.src[0], &sb = args.src[1]; // without one, src[1] is not read
+    const fy_operand &d = args.dst[0], &sa = args.src[0],
+                     &sb = args.src[1]; // without one, src[1] is not read
     const fy_operand *const operands[3] = { &d, &sa, &sb };
     const bool two = args.nsrc == 2, reads_dst = updates(args) || args.accumulate;
     const uint64_t groups = args.wide ? args.nelem / W : 0;
@@ -148,7 +164,8 @@ template <typename T, int W> __device__ inline void wide(const fy_args &args)
     one_by_one<T>(args, groups * W);
 }
 
-// 16 bytes of u8 or bool, computed 4 at a time: as i64 all of them would take 100 registers, and half the threads.
+// 16 bytes of u8 or bool, computed 4 at a time: as i64 all of them would take 100 registers, and
+// half the threads.
 __device__ inline void bytes_or_repeat(const fy_operand &o, int64_t offset, pack<uint8_t, 16> &p)
 {
     if (o.strides[o.rank - 1] != 0) {

@@ -1,5 +1,7 @@
-// Rows that a group of threads reads once and keeps in registers: 4 accesses of 16 bytes a thread, which is 4,096 f32 where a block has the
-// row. Longer rows, and those without 16-byte accesses, are walked again for each pass. The order of a sum is the same either way.
+// Rows that a group of threads reads once and keeps in registers: 4 accesses of 16 bytes a thread,
+// which is 4,096 f32 where a block has the
+// row. Longer rows, and those without 16-byte accesses, are walked again for each pass. The order
+// of a sum is the same either way.
 #ifndef FERRY_BACKENDS_CUDA_KERNELS_KEPT_ROWS_CUH_
 #define FERRY_BACKENDS_CUDA_KERNELS_KEPT_ROWS_CUH_
 
@@ -7,7 +9,8 @@
 
 enum { KEPT = 4 };
 
-// Left to itself, nvcc keeps these loops, and the row goes to local memory, where registers can be indexed.
+// Left to itself, nvcc keeps these loops, and the row goes to local memory, where registers can be
+// indexed.
 #ifdef __CUDACC__
 #define FY_UNROLL _Pragma("unroll")
 #else
@@ -26,7 +29,8 @@ template <typename R> __device__ inline bool can_keep(const fy_args &args, int64
 }
 
 template <typename R, typename T>
-__device__ inline void keep_row(const fy_args &args, const fy_operand &o, int64_t base, int64_t length, kept_row<R, T> &row)
+__device__ inline void keep_row(const fy_args &args, const fy_operand &o, int64_t base,
+                                int64_t length, kept_row<R, T> &row)
 {
     constexpr int W = R::n;
     row.first = lane_of(args) * W;
@@ -37,17 +41,20 @@ __device__ inline void keep_row(const fy_args &args, const fy_operand &o, int64_
         pack<E, W> p[KEPT];
         FY_UNROLL
         for (int u = 0; u < KEPT; u++)
-            if (row.first + u * row.stride < length) p[u] = read_pack<E, W>(o, base + row.first + u * row.stride);
+            if (row.first + u * row.stride < length)
+                p[u] = read_pack<E, W>(o, base + row.first + u * row.stride);
         FY_UNROLL
         for (int u = 0; u < KEPT; u++) {
             const bool inside = row.first + u * row.stride < length;
-            for (int i = 0; i < W; i++) row.x[u][i] = inside ? widened<R::dtype, T>(p[u].at[i]) : -(T)INFINITY;
+            for (int i = 0; i < W; i++)
+                row.x[u][i] = inside ? widened<R::dtype, T>(p[u].at[i]) : -(T)INFINITY;
         }
     }
 }
 
 // body(k, x) for what there is of the row; x may be changed.
-template <typename R, typename T, typename Body> __device__ inline void each_kept(kept_row<R, T> &row, Body body)
+template <typename R, typename T, typename Body>
+__device__ inline void each_kept(kept_row<R, T> &row, Body body)
 {
     FY_UNROLL
     for (int u = 0; u < KEPT; u++)

@@ -1,8 +1,11 @@
-// Losses of classifiers and their gradients: a group of threads has one row. Losses that are to be one number are the work of one block,
-// which adds them up in a fixed order; of many rows the host asks for each row's loss instead, and for a reduction (pack_loss.c).
+// Losses of classifiers and their gradients: a group of threads has one row. Losses that are to be
+// one number are the work of one block,
+// which adds them up in a fixed order; of many rows the host asks for each row's loss instead, and
+// for a reduction (pack_loss.c).
 #include "backends/cuda/kernels/kept_rows.cuh"
 
-__device__ inline int64_t target_of(const fy_args &args, const fy_operand &targets, uint64_t row, int64_t classes)
+__device__ inline int64_t target_of(const fy_args &args, const fy_operand &targets, uint64_t row,
+                                    int64_t classes)
 {
     const int64_t asked = load<int64_t>(targets, (int64_t)row * targets.strides[0]);
     if (asked >= 0 && asked < classes) return asked;
@@ -12,7 +15,8 @@ __device__ inline int64_t target_of(const fy_args &args, const fy_operand &targe
 
 // The row's largest logit and the sum of exponentials relative to it, for the group.
 template <typename R, typename T>
-__device__ inline T exponentials(const fy_args &args, const fy_operand &s, int64_t base, int64_t classes, T *scratch, T *top)
+__device__ inline T exponentials(const fy_args &args, const fy_operand &s, int64_t base,
+                                 int64_t classes, T *scratch, T *top)
 {
     constexpr int W = R::n;
     const int64_t first = lane_of(args) * W, stride = args.lanes * W;
@@ -23,7 +27,9 @@ __device__ inline T exponentials(const fy_args &args, const fy_operand &s, int64
     const auto add = [&](int64_t, T(&x)[W]) {
         for (int i = 0; i < W; i++) sum += exponential(x[i] - most);
     };
-    const auto group_most = [&] { return group_reduce(args, most, scratch, [](T a, T b) { return larger(a, b); }); };
+    const auto group_most = [&] {
+        return group_reduce(args, most, scratch, [](T a, T b) { return larger(a, b); });
+    };
     if (can_keep<R>(args, classes)) {
         kept_row<R, T> row;
         keep_row(args, s, base, classes, row);
@@ -50,7 +56,8 @@ __device__ inline double block_sum(double x, double *scratch)
     return x;
 }
 
-template <typename R, typename T> __device__ inline void class_loss(const fy_args &args, T *scratch, double *sums)
+template <typename R, typename T>
+__device__ inline void class_loss(const fy_args &args, T *scratch, double *sums)
 {
     const fy_operand &s = args.src[0], &targets = args.src[1], &d = args.dst[0];
     const int64_t classes = s.dims[1];
@@ -58,7 +65,8 @@ template <typename R, typename T> __device__ inline void class_loss(const fy_arg
     const int reduction = args.attrs.loss.reduction;
     double total = 0;
     for (uint64_t row = first_group(args); row < rows; row += all_groups(args)) {
-        const int64_t base = (int64_t)row * s.strides[0], target = target_of(args, targets, row, classes);
+        const int64_t base = (int64_t)row * s.strides[0],
+                      target = target_of(args, targets, row, classes);
         double loss = -(double)load<T>(s, base + target * s.strides[1]);
         if (args.op == FY_OP_CROSS_ENTROPY) {
             T top;
@@ -77,7 +85,8 @@ template <typename R, typename T> __device__ inline void class_loss(const fy_arg
     if (first_thread() == 0) store(d, 0, total);
 }
 
-template <typename T> __device__ inline void class_loss_rows(const fy_args &args, T *scratch, double *sums)
+template <typename T>
+__device__ inline void class_loss_rows(const fy_args &args, T *scratch, double *sums)
 {
     by_reads(T(), args, [&](auto r) { class_loss<decltype(r)>(args, scratch, sums); });
 }
@@ -95,18 +104,22 @@ FY_KERNEL fy_class_loss_f64(FY_ARGS args)
     class_loss_rows(args, scratch, sums);
 }
 
-template <typename R, typename T> __device__ inline void class_loss_backward(const fy_args &args, T *scratch)
+template <typename R, typename T>
+__device__ inline void class_loss_backward(const fy_args &args, T *scratch)
 {
     constexpr int W = R::n;
     const bool fused = args.op == FY_OP_CROSS_ENTROPY_BACKWARD;
-    const fy_operand &dy = args.src[0], &s = args.src[1], &targets = args.src[fused ? 2 : 1], &d = args.dst[0];
+    const fy_operand &dy = args.src[0], &s = args.src[1], &targets = args.src[fused ? 2 : 1],
+                     &d = args.dst[0];
     const int64_t classes = d.dims[1];
     const uint64_t rows = (uint64_t)d.dims[0];
     const int reduction = args.attrs.loss.reduction;
     for (uint64_t row = first_group(args); row < rows; row += all_groups(args)) {
         const int64_t target = target_of(args, targets, row, classes);
-        const int64_t base = fused ? (int64_t)row * s.strides[0] : 0, to = (int64_t)row * d.strides[0];
-        T g = load<T>(dy, reduction == FY_REDUCTION_NONE ? (int64_t)row * dy.strides[0] : 0), top = 0, scale = 0;
+        const int64_t base = fused ? (int64_t)row * s.strides[0] : 0,
+                      to = (int64_t)row * d.strides[0];
+        T g = load<T>(dy, reduction == FY_REDUCTION_NONE ? (int64_t)row * dy.strides[0] : 0),
+          top = 0, scale = 0;
         if (reduction == FY_REDUCTION_MEAN) g = (T)((double)g / (double)rows);
         if (fused) scale = g / exponentials<R, T>(args, s, base, classes, scratch, &top);
         for (int64_t k = lane_of(args) * W; k < classes; k += args.lanes * W) {
@@ -121,7 +134,8 @@ template <typename R, typename T> __device__ inline void class_loss_backward(con
     }
 }
 
-template <typename T> __device__ inline void class_loss_backward_rows(const fy_args &args, T *scratch)
+template <typename T>
+__device__ inline void class_loss_backward_rows(const fy_args &args, T *scratch)
 {
     by_reads(T(), args, [&](auto r) { class_loss_backward<decltype(r)>(args, scratch); });
 }
@@ -152,9 +166,12 @@ template <int W, typename T> __device__ inline void mse_loss_backward(const fy_a
         for (int i = 0; i < W; i++) x[i] = (x[i] - y[i]) * factor;
         put_group<W>(args, at[0], x);
     }
-    for (uint64_t n = groups * W + first_thread(); n < args.nelem; n += all_threads()) { // of one axis
+    for (uint64_t n = groups * W + first_thread(); n < args.nelem;
+         n += all_threads()) { // of one axis
         const int64_t at = (int64_t)n;
-        put(args, at, (load<T>(pred, at * pred.strides[0]) - load<T>(target, at * target.strides[0])) * factor);
+        put(args, at,
+            (load<T>(pred, at * pred.strides[0]) - load<T>(target, at * target.strides[0])) *
+                factor);
     }
 }
 

@@ -1,5 +1,7 @@
-// Matrix product, and linear, for what cuBLASLt does not take: layouts without a unit stride. Tiles of both operands in shared memory, 4 x 4
-// results a thread in registers, for any strides, any batch axes and every float dtype. The host has folded transposes and broadcasting
+// Matrix product, and linear, for what cuBLASLt does not take: layouts without a unit stride. Tiles
+// of both operands in shared memory, 4 x 4
+// results a thread in registers, for any strides, any batch axes and every float dtype. The host
+// has folded transposes and broadcasting
 // into strides. And what follows a product of cuBLASLt's that linear left in scratch.
 #include "backends/cuda/kernels/wide.cuh"
 
@@ -27,23 +29,31 @@
 ACTIVATE(f32, float)
 ACTIVATE(f64, double)
 
-enum { SIDE = FY__CUDA_MATMUL_TILE, DEPTH = 16, EACH = SIDE / FY__CUDA_TILE }; // a block has SIDE x SIDE results, a thread EACH x EACH
+enum {
+    SIDE = FY__CUDA_MATMUL_TILE,
+    DEPTH = 16,
+    EACH = SIDE / FY__CUDA_TILE
+}; // a block has SIDE x SIDE results, a thread EACH x EACH
 
 template <typename T> struct tiles_t {
     T a[DEPTH][SIDE + 1], b[DEPTH][SIDE + 1];
 };
 
-// One operand's part of a step: `lines` of them (rows of a, columns of b) by DEPTH of the sum. Neighbouring threads read neighbours in memory.
+// One operand's part of a step: `lines` of them (rows of a, columns of b) by DEPTH of the sum.
+// Neighbouring threads read neighbours in memory.
 template <typename T>
-__device__ inline void fill(const fy_operand &o, int64_t base, int64_t line, int64_t lines, int64_t line_stride, int64_t begin, int64_t k,
-                            int64_t k_stride, T (*tile)[SIDE + 1])
+__device__ inline void fill(const fy_operand &o, int64_t base, int64_t line, int64_t lines,
+                            int64_t line_stride, int64_t begin, int64_t k, int64_t k_stride,
+                            T (*tile)[SIDE + 1])
 {
     const int thread = threadIdx.y * FY__CUDA_TILE + threadIdx.x;
     const bool along_k = k_stride == 1;
     for (int e = thread; e < SIDE * DEPTH; e += FY__CUDA_BLOCK) {
         const int at_line = along_k ? e / DEPTH : e % SIDE, at_k = along_k ? e % DEPTH : e / SIDE;
         const bool inside = line + at_line < lines && begin + at_k < k;
-        tile[at_k][at_line] = inside ? load<T>(o, base + (line + at_line) * line_stride + (begin + at_k) * k_stride) : (T)0;
+        tile[at_k][at_line] =
+            inside ? load<T>(o, base + (line + at_line) * line_stride + (begin + at_k) * k_stride)
+                   : (T)0;
     }
 }
 
@@ -63,7 +73,8 @@ template <typename T> __device__ inline void matmul(const fy_args &args, tiles_t
     const uint64_t ntiles = args.nelem / (uint64_t)(m * n) * tiles_m * tiles_n;
     for (uint64_t tile = blockIdx.x; tile < ntiles; tile += gridDim.x) {
         uint64_t batch = tile / (tiles_m * tiles_n), within = tile % (tiles_m * tiles_n);
-        const int64_t row = (int64_t)(within / tiles_n) * SIDE, col = (int64_t)(within % tiles_n) * SIDE;
+        const int64_t row = (int64_t)(within / tiles_n) * SIDE,
+                      col = (int64_t)(within % tiles_n) * SIDE;
         int64_t base_a = 0, base_b = 0, base_d = 0;
         for (int axis = r - 1; axis >= 0; axis--) {
             int64_t i = (int64_t)split(batch, d.dims[axis], args.flags);
@@ -86,13 +97,16 @@ template <typename T> __device__ inline void matmul(const fy_args &args, tiles_t
             __syncthreads();
         }
         FY_NOT_UNROLLED
-        for (int e = 0; e < EACH * EACH; e++) { // once in the code, not sixteen times; and `sum` stays in registers
-            const int64_t at_row = row + y + e / EACH * FY__CUDA_TILE, at_col = col + x + e % EACH * FY__CUDA_TILE;
+        for (int e = 0; e < EACH * EACH;
+             e++) { // once in the code, not sixteen times; and `sum` stays in registers
+            const int64_t at_row = row + y + e / EACH * FY__CUDA_TILE,
+                          at_col = col + x + e % EACH * FY__CUDA_TILE;
             if (at_row >= m || at_col >= n) continue;
             T mine = 0;
             FY_UNROLLED
             for (int q = 0; q < EACH * EACH; q++) mine = q == e ? sum[q / EACH][q % EACH] : mine;
-            put(args, base_d + at_row * d.strides[r] + at_col * d.strides[c], finished(args, at_col, mine));
+            put(args, base_d + at_row * d.strides[r] + at_col * d.strides[c],
+                finished(args, at_col, mine));
         }
     }
 }
@@ -108,11 +122,13 @@ FY_KERNEL fy_matmul_f64(FY_ARGS args)
     matmul(args, tiles);
 }
 
-// ---- linear's bias and activation, rounded once: dst = activation(src[0] + src[1]), src[0] the wide sums, src[1] a bias for each column ----
+// ---- linear's bias and activation, rounded once: dst = activation(src[0] + src[1]), src[0] the
+// wide sums, src[1] a bias for each column ----
 
 template <typename T, int W> __device__ inline void finish_linear(const fy_args &args)
 {
-    const fy_operand &d = args.dst[0], &sums = args.src[0], &bias = args.src[1]; // without one, src[1] is not read
+    const fy_operand &d = args.dst[0], &sums = args.src[0],
+                     &bias = args.src[1]; // without one, src[1] is not read
     const fy_operand *const operands[3] = { &d, &sums, &bias };
     const uint64_t groups = W > 1 ? args.nelem / W : args.nelem;
     const bool adds = args.nsrc == 2;

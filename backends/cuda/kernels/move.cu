@@ -1,4 +1,5 @@
-// What moves, makes or converts elements without arithmetic: copy, concat (one source a launch), where, cast, fill, arange, gather, packed
+// What moves, makes or converts elements without arithmetic: copy, concat (one source a launch),
+// where, cast, fill, arange, gather, packed
 // runs.
 #include "backends/cuda/kernels/wide.cuh"
 
@@ -48,7 +49,8 @@ template <typename S> __device__ inline void generate(const fy_args &args)
     constexpr int W = 16 / sizeof(E);
     const fy_operand &d = args.dst[0];
     const fy_operand *const operands[1] = { &d };
-    const bool floating = d.dtype == FY_DTYPE_F32 || d.dtype == FY_DTYPE_F64 || d.dtype == FY_DTYPE_F16 || d.dtype == FY_DTYPE_BF16;
+    const bool floating = d.dtype == FY_DTYPE_F32 || d.dtype == FY_DTYPE_F64 ||
+                          d.dtype == FY_DTYPE_F16 || d.dtype == FY_DTYPE_BF16;
     const E value = floating ? S::from(args.attrs.fill.value) : S::from(args.attrs.fill.int_value);
     const uint64_t groups = args.wide == W ? args.nelem / W : 0;
     const auto element_of = [&](uint64_t n) {
@@ -72,12 +74,15 @@ FY_KERNEL fy_generate(FY_ARGS args)
 }
 FY_KERNEL fy_generate_flat(FY_FLAT flat)
 {
-    with_flat(flat, [](const fy_args &args) { by_dtype(args.dst[0].dtype, [&](auto as) { generate<decltype(as)>(args); }); });
+    with_flat(flat, [](const fy_args &args) {
+        by_dtype(args.dst[0].dtype, [&](auto as) { generate<decltype(as)>(args); });
+    });
 }
 
 // ---- copy, concat, where: elements are bytes ----
 
-template <typename E, int W> __device__ inline pack<E, W> read_or_repeat(const fy_operand &o, int64_t offset)
+template <typename E, int W>
+__device__ inline pack<E, W> read_or_repeat(const fy_operand &o, int64_t offset)
 {
     if (o.strides[o.rank - 1] != 0) return read_pack<E, W>(o, offset);
     pack<E, W> p;
@@ -129,7 +134,8 @@ template <typename E> __device__ inline void select_elements(const fy_args &args
             at_a += i * a.strides[axis];
             at_b += i * b.strides[axis];
         }
-        *element<E>(d, at_d) = *element<uint8_t>(cond, at_cond) ? *element<E>(a, at_a) : *element<E>(b, at_b);
+        *element<E>(d, at_d) = *element<uint8_t>(cond, at_cond) ? *element<E>(a, at_a)
+                                                                : *element<E>(b, at_b);
     }
 }
 
@@ -169,12 +175,15 @@ template <typename E, int W> __device__ inline void gather_elements(const fy_arg
     const fy_operand &d = args.dst[0], &table = args.src[0], &indices = args.src[1];
     const int64_t rows = table.dims[0];
     const int last = d.rank - 1;
-    for (uint64_t n = first_thread(); n < args.nelem / W; n += all_threads()) { // W divides the last axis, and so nelem
+    for (uint64_t n = first_thread(); n < args.nelem / W;
+         n += all_threads()) { // W divides the last axis, and so nelem
         int64_t at_d = 0, at_index = 0, at_table = 0;
         uint64_t linear = n;
         for (int axis = last; axis >= 0; axis--) {
             const int64_t scale = axis == last ? W : 1;
-            const int64_t i = scale * (int64_t)(axis > 0 ? split(linear, d.dims[axis] / scale, args.flags) : linear);
+            const int64_t i =
+                scale *
+                (int64_t)(axis > 0 ? split(linear, d.dims[axis] / scale, args.flags) : linear);
             at_d += i * d.strides[axis];
             if (axis >= indices.rank)
                 at_table += i * table.strides[axis - indices.rank + 1];
@@ -224,7 +233,10 @@ FY_KERNEL fy_one_hot(FY_ARGS args)
         const int64_t column = (int64_t)split(linear, classes, args.flags);
         int64_t at_d = column * d.strides[axis], at_index = 0;
         locate2(d, indices, 0, axis, linear, args.flags, at_d, at_index);
-        const int64_t asked = load<int64_t>(indices, at_index), index = asked < 0 ? 0 : asked >= classes ? classes - 1 : asked;
+        const int64_t asked = load<int64_t>(indices, at_index), index = asked < 0 ? 0
+                                                                        : asked >= classes
+                                                                            ? classes - 1
+                                                                            : asked;
         if (index != asked && args.fault) *(volatile uint32_t *)(uintptr_t)args.fault = 1;
         store(d, at_d, (int64_t)(column == index));
     }
@@ -236,13 +248,16 @@ FY_KERNEL fy_packed(FY_ARGS args)
 {
     const bool gather = args.op == FY_LAUNCH_GATHER;
     const uint64_t run = gather ? args.dst[0].data : args.src[0].data;
-    const fy_packed_entry_t *table = (const fy_packed_entry_t *)(uintptr_t)(args.src[0].data + args.attrs.packed.table_offset);
+    const fy_packed_entry_t *table =
+        (const fy_packed_entry_t *)(uintptr_t)(args.src[0].data + args.attrs.packed.table_offset);
     for (uint32_t i = blockIdx.x; i < args.attrs.packed.count; i += gridDim.x) {
-        const uint64_t piece = table[i].address, in_run = run + table[i].offset, nbytes = table[i].nbytes;
+        const uint64_t piece = table[i].address, in_run = run + table[i].offset,
+                       nbytes = table[i].nbytes;
         const uint64_t wide = ((piece | in_run) & 15) == 0 ? nbytes / 16 : 0;
         char *to = (char *)(uintptr_t)(gather ? in_run : piece);
         const char *from = (const char *)(uintptr_t)(gather ? piece : in_run);
-        for (uint64_t n = threadIdx.x; n < wide; n += blockDim.x) ((uint4 *)to)[n] = ((const uint4 *)from)[n];
+        for (uint64_t n = threadIdx.x; n < wide; n += blockDim.x)
+            ((uint4 *)to)[n] = ((const uint4 *)from)[n];
         for (uint64_t n = wide * 16 + threadIdx.x; n < nbytes; n += blockDim.x) to[n] = from[n];
     }
 }

@@ -1,5 +1,7 @@
-// max_pool2d, avg_pool2d and their gradients: a thread an element of the result, or W neighbouring channels. The gradients ask, for a pixel of x, which windows have it,
-// so no two threads write one element and the bits are always the same. Sums in T; any strides, every float dtype.
+// max_pool2d, avg_pool2d and their gradients: a thread an element of the result, or W neighbouring
+// channels. The gradients ask, for a pixel of x, which windows have it,
+// so no two threads write one element and the bits are always the same. Sums in T; any strides,
+// every float dtype.
 #include "backends/cuda/kernels/wide.cuh"
 
 __device__ inline int64_t at4(const fy_operand &o, int64_t i0, int64_t i1, int64_t i2, int64_t i3)
@@ -12,24 +14,27 @@ struct range_t {
 };
 
 // The pixels of a window that are inside the image.
-__device__ inline range_t window(int64_t at, int64_t stride, int64_t padding, int64_t kernel, int64_t size)
+__device__ inline range_t window(int64_t at, int64_t stride, int64_t padding, int64_t kernel,
+                                 int64_t size)
 {
     const int64_t first = at * stride - padding, end = first + kernel;
     return { first < 0 ? 0 : first, end < size ? end : size };
 }
 
 // The windows that have a pixel.
-__device__ inline range_t windows_of(int64_t at, int64_t stride, int64_t padding, int64_t kernel, int64_t count)
+__device__ inline range_t windows_of(int64_t at, int64_t stride, int64_t padding, int64_t kernel,
+                                     int64_t count)
 {
     const int64_t end = (at + padding) / stride + 1, before = at + padding - kernel;
     return { before < 0 ? 0 : before / stride + 1, end < count ? end : count };
 }
 
-// The largest element of a window, NaN above all, and the first pixel (h * width + w, modulo 2^32, which tells the pixels of a window apart)
+// The largest element of a window, NaN above all, and the first pixel (h * width + w, modulo 2^32,
+// which tells the pixels of a window apart)
 // that has it; for W channels from c on.
 template <int W, typename T>
-__device__ inline void largest(const fy_operand &x, int64_t n, const range_t &rows, const range_t &columns, int64_t c, T *best,
-                               uint32_t *place)
+__device__ inline void largest(const fy_operand &x, int64_t n, const range_t &rows,
+                               const range_t &columns, int64_t c, T *best, uint32_t *place)
 {
     load_group<W>(x, at4(x, n, rows.first, columns.first, c), best);
     for (int i = 0; i < W; i++) place[i] = (uint32_t)(rows.first * x.dims[2] + columns.first);
@@ -54,7 +59,8 @@ struct at_t {
 };
 
 // Pools the window of a pixel of the result.
-template <int W, typename T> __device__ inline void forward(const fy_args &args, const at_t &at, T *sum)
+template <int W, typename T>
+__device__ inline void forward(const fy_args &args, const at_t &at, T *sum)
 {
     const fy_pool2d_attrs_t &a = args.attrs.pool2d;
     const fy_operand &s = args.src[0];
@@ -80,11 +86,13 @@ template <int W, typename T> __device__ inline void forward(const fy_args &args,
 }
 
 // The gradient at a pixel of x: what the windows that have it give to it.
-template <int W, typename T> __device__ inline void backward(const fy_args &args, const at_t &at, T *sum)
+template <int W, typename T>
+__device__ inline void backward(const fy_args &args, const at_t &at, T *sum)
 {
     const fy_pool2d_attrs_t &a = args.attrs.pool2d;
     const fy_operand &d = args.dst[0], &s = args.src[0], &x = args.src[1];
-    const bool is_max = args.op == FY_OP_MAX_POOL2D_BACKWARD, of_relu = a.activation == FY_ACTIVATION_RELU;
+    const bool is_max = args.op == FY_OP_MAX_POOL2D_BACKWARD,
+               of_relu = a.activation == FY_ACTIVATION_RELU;
     const T share = (T)1 / (T)((int64_t)a.kernel_h * a.kernel_w);
     const range_t rows = windows_of(at.i, a.stride_h, a.padding_h, a.kernel_h, s.dims[1]);
     const range_t columns = windows_of(at.j, a.stride_w, a.padding_w, a.kernel_w, s.dims[2]);
@@ -102,7 +110,9 @@ template <int W, typename T> __device__ inline void backward(const fy_args &args
             const range_t in_w = window(ow, a.stride_w, a.padding_w, a.kernel_w, d.dims[2]);
             largest<W>(x, at.n, in_h, in_w, at.c, best, place);
             for (int i = 0; i < W; i++)
-                if (place[i] == (uint32_t)(at.i * d.dims[2] + at.j) && !(of_relu && best[i] <= (T)0)) sum[i] += dy[i];
+                if (place[i] == (uint32_t)(at.i * d.dims[2] + at.j) &&
+                    !(of_relu && best[i] <= (T)0))
+                    sum[i] += dy[i];
         }
     }
     if (is_max || !of_relu) return;
@@ -115,7 +125,8 @@ template <int W, typename T> __device__ inline void pool2d(const fy_args &args, 
 {
     const fy_operand &d = args.dst[0];
     const bool is_forward = args.op == FY_OP_MAX_POOL2D || args.op == FY_OP_AVG_POOL2D;
-    for (uint64_t k = first_thread(); k < args.nelem / W; k += all_threads()) { // W divides the channels
+    for (uint64_t k = first_thread(); k < args.nelem / W;
+         k += all_threads()) { // W divides the channels
         uint64_t rest = k;
         at_t at;
         at.c = (int64_t)split(rest, d.dims[3] / W, args.flags) * W;

@@ -1,6 +1,9 @@
-// Reductions: sum, mean, norm, max, min, and the squared error's. The host has moved the kept axes to the front and the reduced ones to
-// the back (args.attrs.reduce.axes names them); a group of threads makes one result, in an order that depends only on the launch, so
-// the bits are the same every time. Long reductions come as two launches, partial results in the workspace (pack_reduce.c);
+// Reductions: sum, mean, norm, max, min, and the squared error's. The host has moved the kept axes
+// to the front and the reduced ones to
+// the back (args.attrs.reduce.axes names them); a group of threads makes one result, in an order
+// that depends only on the launch, so
+// the bits are the same every time. Long reductions come as two launches, partial results in the
+// workspace (pack_reduce.c);
 // sums of columns are columns.cu's.
 #include "backends/cuda/kernels/rows.cuh"
 
@@ -21,7 +24,8 @@ __device__ inline uint64_t reduced_nelem(const fy_operand &s, int kept)
 #define LIMITS(T, low, high)                      \
     __device__ inline T lowest(T) { return low; } \
     __device__ inline T highest(T) { return high; }
-// Every float dtype is summed in f64, as on the host: 740 additions a thread are too many for f32 to keep 24 bits.
+// Every float dtype is summed in f64, as on the host: 740 additions a thread are too many for f32
+// to keep 24 bits.
 LIMITS(double, -(double)INFINITY, (double)INFINITY)
 LIMITS(int64_t, INT64_MIN, INT64_MAX)
 
@@ -46,13 +50,16 @@ template <int W, typename T> __device__ inline void reduce(const fy_args &args, 
         int64_t base_s = 0, base_t = 0;
         locate2(s, t, 0, kept, group, args.flags, base_s, base_t);
         T sum = op == FY_OP_MAX ? lowest(T()) : op == FY_OP_MIN ? highest(T()) : (T)0;
-        for (uint64_t k = lane_of(args); k < n / W; k += args.lanes) { // W divides the last axis, and so n
+        for (uint64_t k = lane_of(args); k < n / W;
+             k += args.lanes) { // W divides the last axis, and so n
             int64_t at[2] = { base_s, base_t };
             uint64_t rest = k;
             T x[W], y[W];
             for (int axis = s.rank - 1; axis >= kept; axis--) {
                 const int64_t scale = axis == s.rank - 1 ? W : 1;
-                const int64_t i = scale * (int64_t)(axis > kept ? split(rest, s.dims[axis] / scale, args.flags) : rest);
+                const int64_t i =
+                    scale *
+                    (int64_t)(axis > kept ? split(rest, s.dims[axis] / scale, args.flags) : rest);
                 at[0] += i * s.strides[axis];
                 at[1] += i * t.strides[axis];
             }
@@ -67,13 +74,15 @@ template <int W, typename T> __device__ inline void reduce(const fy_args &args, 
         sum = group_reduce(args, sum, scratch, [op](T a, T b) { return combine(op, a, b); });
         if (lane_of(args) == 0) {
             if (divides) sum = sum / (T)count;
-            if (op == FY_OP_NORM) sum = (T)sqrt((double)sum); // of norms of parts, it is the norm of all
+            if (op == FY_OP_NORM)
+                sum = (T)sqrt((double)sum); // of norms of parts, it is the norm of all
             put(args, locate(args.dst[0], 0, kept, group, args.flags), sum);
         }
     }
 }
 
-// Sums and means along one axis, 16 bytes an access and four accesses in flight; in the order of reduce().
+// Sums and means along one axis, 16 bytes an access and four accesses in flight; in the order of
+// reduce().
 template <int D, typename T> __device__ inline void add_rows(const fy_args &args, T *scratch)
 {
     using R = reads<D, 16 / sizeof(typename stored<D>::type)>;
@@ -84,9 +93,10 @@ template <int D, typename T> __device__ inline void add_rows(const fy_args &args
     for (uint64_t group = first_group(args); group < args.nelem; group += all_groups(args)) {
         const int64_t base = locate(s, 0, kept, group, args.flags);
         T sum = 0;
-        walk_row<R, 4, T>(args, s, base, 1, lane_of(args) * R::n, args.lanes * R::n, length, [&](int64_t, T(&x)[R::n]) {
-            for (int i = 0; i < R::n; i++) sum += x[i];
-        });
+        walk_row<R, 4, T>(args, s, base, 1, lane_of(args) * R::n, args.lanes * R::n, length,
+                          [&](int64_t, T(&x)[R::n]) {
+                              for (int i = 0; i < R::n; i++) sum += x[i];
+                          });
         sum = group_reduce(args, sum, scratch, [](T a, T b) { return (T)(a + b); });
         if (lane_of(args) != 0) continue;
         if (args.op == FY_OP_MEAN) sum = sum / (T)count;
@@ -96,8 +106,10 @@ template <int D, typename T> __device__ inline void add_rows(const fy_args &args
 
 __device__ inline bool adds_rows(const fy_args &args)
 {
-    return (args.flags & FY__CUDA_ALIGNED) != 0 && (args.op == FY_OP_SUM || args.op == FY_OP_MEAN) &&
-           args.attrs.reduce.axes >> (args.src[0].rank - 1) == 1 && (args.attrs.reduce.axes & (args.attrs.reduce.axes - 1)) == 0;
+    return (args.flags & FY__CUDA_ALIGNED) != 0 &&
+           (args.op == FY_OP_SUM || args.op == FY_OP_MEAN) &&
+           args.attrs.reduce.axes >> (args.src[0].rank - 1) == 1 &&
+           (args.attrs.reduce.axes & (args.attrs.reduce.axes - 1)) == 0;
 }
 
 FY_KERNEL fy_reduce_float(FY_ARGS args)

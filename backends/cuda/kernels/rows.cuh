@@ -1,4 +1,5 @@
-// Walking along rows with several reads in flight. The dtype is a template parameter: left to a switch at each access, the compiler keeps
+// Walking along rows with several reads in flight. The dtype is a template parameter: left to a
+// switch at each access, the compiler keeps
 // the accesses apart, and a thread waits for one after the other.
 #ifndef FERRY_BACKENDS_CUDA_KERNELS_ROWS_CUH_
 #define FERRY_BACKENDS_CUDA_KERNELS_ROWS_CUH_
@@ -28,13 +29,16 @@ template <int D, int N> struct reads {
     static constexpr int dtype = D, n = N;
 };
 
-// Runs body(reads<D, N>()) for the float rows of a kernel that computes in float (f32, f16, bf16) or double (f64). Order is the same in all.
+// Runs body(reads<D, N>()) for the float rows of a kernel that computes in float (f32, f16, bf16)
+// or double (f64). Order is the same in all.
 template <typename Body> __device__ inline void by_reads(float, const fy_args &args, Body body)
 {
     const bool aligned = (args.flags & FY__CUDA_ALIGNED) != 0;
     const int dtype = args.src[0].dtype;
     if (args.wide == 8)
-        aligned ? (dtype == FY_DTYPE_F16 ? body(reads<FY_DTYPE_F16, 8>()) : body(reads<FY_DTYPE_BF16, 8>())) : body(reads<-1, 8>());
+        aligned ? (dtype == FY_DTYPE_F16 ? body(reads<FY_DTYPE_F16, 8>())
+                                         : body(reads<FY_DTYPE_BF16, 8>()))
+                : body(reads<-1, 8>());
     else if (args.wide == 4)
         aligned ? body(reads<FY_DTYPE_F32, 4>()) : body(reads<-1, 4>());
     else
@@ -48,10 +52,11 @@ template <typename Body> __device__ inline void by_reads(double, const fy_args &
         body(reads<-1, 1>());
 }
 
-// body(k, x) for the N elements at k, k = first, first + stride, ... < end; element k lies at base + k * step. U reads are in flight.
+// body(k, x) for the N elements at k, k = first, first + stride, ... < end; element k lies at base
+// + k * step. U reads are in flight.
 template <typename R, int U, typename T, typename Body>
-__device__ inline void walk_row(const fy_args &args, const fy_operand &o, int64_t base, int64_t step, int64_t first, int64_t stride,
-                                int64_t end, Body body)
+__device__ inline void walk_row(const fy_args &args, const fy_operand &o, int64_t base,
+                                int64_t step, int64_t first, int64_t stride, int64_t end, Body body)
 {
     constexpr int W = R::n;
     int64_t k = first;
@@ -81,8 +86,10 @@ __device__ inline void walk_row(const fy_args &args, const fy_operand &o, int64_
 
 // The same over two operands of one dtype: body(k, x, y).
 template <typename R, int U, typename T, typename Body>
-__device__ inline void walk_rows(const fy_args &args, const fy_operand &a, int64_t base_a, int64_t step_a, const fy_operand &b,
-                                 int64_t base_b, int64_t step_b, int64_t first, int64_t stride, int64_t end, Body body)
+__device__ inline void walk_rows(const fy_args &args, const fy_operand &a, int64_t base_a,
+                                 int64_t step_a, const fy_operand &b, int64_t base_b,
+                                 int64_t step_b, int64_t first, int64_t stride, int64_t end,
+                                 Body body)
 {
     constexpr int W = R::n;
     int64_t k = first;
@@ -96,13 +103,17 @@ __device__ inline void walk_rows(const fy_args &args, const fy_operand &a, int64
                 q[u] = read_pack<E, W>(b, base_b + (k + u * stride) * step_b);
             }
             for (int u = 0; u < U; u++) {
-                for (int i = 0; i < W; i++) x[i] = widened<R::dtype, T>(p[u].at[i]), y[i] = widened<R::dtype, T>(q[u].at[i]);
+                for (int i = 0; i < W; i++)
+                    x[i] = widened<R::dtype, T>(p[u].at[i]),
+                    y[i] = widened<R::dtype, T>(q[u].at[i]);
                 body(k + u * stride, x, y);
             }
         }
         for (; k < end; k += stride) {
-            const pack<E, W> p = read_pack<E, W>(a, base_a + k * step_a), q = read_pack<E, W>(b, base_b + k * step_b);
-            for (int i = 0; i < W; i++) x[i] = widened<R::dtype, T>(p.at[i]), y[i] = widened<R::dtype, T>(q.at[i]);
+            const pack<E, W> p = read_pack<E, W>(a, base_a + k * step_a),
+                             q = read_pack<E, W>(b, base_b + k * step_b);
+            for (int i = 0; i < W; i++)
+                x[i] = widened<R::dtype, T>(p.at[i]), y[i] = widened<R::dtype, T>(q.at[i]);
             body(k, x, y);
         }
     } else {
@@ -114,14 +125,16 @@ __device__ inline void walk_rows(const fy_args &args, const fy_operand &a, int64
     }
 }
 
-// ---- rows in pieces (pack_rows.c): a group of threads has one piece of one row; args.count is a piece's length ----
+// ---- rows in pieces (pack_rows.c): a group of threads has one piece of one row; args.count is a
+// piece's length ----
 
 struct row_piece {
     uint64_t row;
     int64_t piece, begin, end;
 };
 
-__device__ inline row_piece piece_of(const fy_args &args, uint64_t group, uint64_t rows, int64_t length)
+__device__ inline row_piece piece_of(const fy_args &args, uint64_t group, uint64_t rows,
+                                     int64_t length)
 {
     row_piece p;
     p.piece = (int64_t)(group / rows);

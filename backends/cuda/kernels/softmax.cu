@@ -1,10 +1,13 @@
-// softmax and log_softmax along one axis, which the host has moved to the back. A group of threads makes one row in three passes: the
-// largest value, the sum of exponentials, the results. Rows of up to 4,096 f32 stay in registers in between.
+// softmax and log_softmax along one axis, which the host has moved to the back. A group of threads
+// makes one row in three passes: the
+// largest value, the sum of exponentials, the results. Rows of up to 4,096 f32 stay in registers in
+// between.
 #include "backends/cuda/kernels/kept_rows.cuh"
 
 // A row that is read once. Every thread of the group has a part of it.
 template <typename R, typename T>
-__device__ inline void softmax_kept(const fy_args &args, int64_t base_s, int64_t base_d, int64_t length, T *scratch)
+__device__ inline void softmax_kept(const fy_args &args, int64_t base_s, int64_t base_d,
+                                    int64_t length, T *scratch)
 {
     constexpr int W = R::n;
     const fy_operand &d = args.dst[0];
@@ -33,7 +36,8 @@ __device__ inline void softmax_kept(const fy_args &args, int64_t base_s, int64_t
 
 // A row that is read three times.
 template <typename R, typename T>
-__device__ inline void softmax_walked(const fy_args &args, int64_t base_s, int64_t base_d, int64_t length, T *scratch)
+__device__ inline void softmax_walked(const fy_args &args, int64_t base_s, int64_t base_d,
+                                      int64_t length, T *scratch)
 {
     constexpr int W = R::n;
     const fy_operand &d = args.dst[0], &s = args.src[0];
@@ -50,7 +54,9 @@ __device__ inline void softmax_walked(const fy_args &args, int64_t base_s, int64
     sum = group_reduce(args, sum, scratch, [](T a, T b) { return a + b; });
     const T log_sum = logarithm(sum), factor = 1 / sum; // a division an element would be a call
     walk_row<R, 2, T>(args, s, base_s, step_s, first, stride, length, [&](int64_t k, T(&x)[W]) {
-        for (int i = 0; i < W; i++) x[i] = args.op == FY_OP_LOG_SOFTMAX ? x[i] - top - log_sum : exponential(x[i] - top) * factor;
+        for (int i = 0; i < W; i++)
+            x[i] = args.op == FY_OP_LOG_SOFTMAX ? x[i] - top - log_sum
+                                                : exponential(x[i] - top) * factor;
         store_row<W>(args, d, base_d + k * step_d, x);
     });
 }
@@ -87,11 +93,13 @@ FY_KERNEL fy_softmax_f64(FY_ARGS args)
 
 // ---- gradients, from dy and y: y (dy - sum(dy y)) and dy - exp(y) sum(dy) ----
 
-template <int W, typename T> __device__ inline void softmax_backward(const fy_args &args, T *scratch)
+template <int W, typename T>
+__device__ inline void softmax_backward(const fy_args &args, T *scratch)
 {
     const fy_operand &d = args.dst[0], &g = args.src[0], &y = args.src[1];
     const int axis = d.rank - 1;
-    const int64_t length = d.dims[axis], step_g = g.strides[axis], step_y = y.strides[axis], step_d = d.strides[axis];
+    const int64_t length = d.dims[axis], step_g = g.strides[axis], step_y = y.strides[axis],
+                  step_d = d.strides[axis];
     const uint64_t rows = args.nelem / (uint64_t)length;
     const bool is_log = args.op == FY_OP_LOG_SOFTMAX_BACKWARD;
     for (uint64_t row = first_group(args); row < rows; row += all_groups(args)) {
@@ -109,7 +117,8 @@ template <int W, typename T> __device__ inline void softmax_backward(const fy_ar
         for (int64_t k = first; k < length; k += stride) {
             load_row<W>(args, g, base_g + k * step_g, x);
             load_row<W>(args, y, base_y + k * step_y, r);
-            for (int i = 0; i < W; i++) x[i] = is_log ? x[i] - exponential(r[i]) * sum : r[i] * (x[i] - sum);
+            for (int i = 0; i < W; i++)
+                x[i] = is_log ? x[i] - exponential(r[i]) * sum : r[i] * (x[i] - sum);
             put_row<W>(args, base_d + k * step_d, x);
         }
     }

@@ -1,10 +1,14 @@
-// Steps of optimizers, in place: a thread an element. What all elements share is worked out by the first thread of each block; the step number
+// Steps of optimizers, in place: a thread an element. What all elements share is worked out by the
+// first thread of each block; the step number
 // is moved by a launch of its own, when every block has read it.
 #include "backends/cuda/kernels/wide.cuh"
 
 #include "backends/formulas/step.h"
 
-__device__ inline bool counts(const fy_args &args) { return args.op == FY_OP_ADAM_STEP || args.op == FY_OP_SGD_MOMENTUM_STEP; }
+__device__ inline bool counts(const fy_args &args)
+{
+    return args.op == FY_OP_ADAM_STEP || args.op == FY_OP_SGD_MOMENTUM_STEP;
+}
 
 // Of an op that counts: behind the parameter and its states.
 __device__ inline int64_t *number_of(const fy_args &args)
@@ -21,30 +25,34 @@ __device__ inline fy__rates_t rates_of(const fy_args &args)
         return fy__adam_rates(lr, a.beta1, a.beta2, a.eps, a.weight_decay, a.decoupled, number);
     }
     if (args.op == FY_OP_ADADELTA_STEP)
-        return fy__adadelta_rates(lr, args.attrs.adadelta.rho, args.attrs.adadelta.eps, args.attrs.adadelta.weight_decay);
+        return fy__adadelta_rates(lr, args.attrs.adadelta.rho, args.attrs.adadelta.eps,
+                                  args.attrs.adadelta.weight_decay);
     const fy_sgd_attrs_t &a = args.attrs.sgd;
     return fy__sgd_rates(lr, a.momentum, a.dampening, a.weight_decay, a.nesterov, number);
 }
 
-#define APPLY(sfx, T)                                                                                \
-    __device__ inline T apply(uint32_t op, const fy__rates_t *rates, T p, T *state1, T *state2, T g) \
-    {                                                                                                \
-        switch (op) {                                                                                \
-        case FY_OP_SGD_STEP: return fy__sgd_##sfx(rates, p, g);                                      \
-        case FY_OP_SGD_MOMENTUM_STEP: return fy__sgd_momentum_##sfx(rates, p, state1, g);            \
-        case FY_OP_ADAM_STEP: return fy__adam_##sfx(rates, p, state1, state2, g);                    \
-        default: return fy__adadelta_##sfx(rates, p, state1, state2, g);                             \
-        }                                                                                            \
+#define APPLY(sfx, T)                                                                           \
+    __device__ inline T apply(uint32_t op, const fy__rates_t *rates, T p, T *state1, T *state2, \
+                              T g)                                                              \
+    {                                                                                           \
+        switch (op) {                                                                           \
+        case FY_OP_SGD_STEP: return fy__sgd_##sfx(rates, p, g);                                 \
+        case FY_OP_SGD_MOMENTUM_STEP: return fy__sgd_momentum_##sfx(rates, p, state1, g);       \
+        case FY_OP_ADAM_STEP: return fy__adam_##sfx(rates, p, state1, state2, g);               \
+        default: return fy__adadelta_##sfx(rates, p, state1, state2, g);                        \
+        }                                                                                       \
     }
 APPLY(f32, float)
 APPLY(f64, double)
 
 // W elements of one parameter block, by 16-byte accesses.
-template <typename T, int NSTATES> __device__ inline void step_wide(const fy_args &args, const fy__rates_t *rates, uint64_t groups)
+template <typename T, int NSTATES>
+__device__ inline void step_wide(const fy_args &args, const fy__rates_t *rates, uint64_t groups)
 {
     constexpr int W = 16 / sizeof(T);
     const fy_operand &grad = args.src[0], &param = args.dst[0];
-    const fy_operand *const operands[4] = { &grad, &param, &args.dst[NSTATES > 0], &args.dst[NSTATES] };
+    const fy_operand *const operands[4] = { &grad, &param, &args.dst[NSTATES > 0],
+                                            &args.dst[NSTATES] };
     for (uint64_t group = first_thread(); group < groups; group += all_threads()) {
         int64_t at[4];
         T g[W], p[W], state[2][W];
@@ -53,7 +61,8 @@ template <typename T, int NSTATES> __device__ inline void step_wide(const fy_arg
         load_wide<W>(param, at[1], p);
         if (NSTATES > 0) load_wide<W>(*operands[2], at[2], state[0]);
         if (NSTATES > 1) load_wide<W>(*operands[3], at[3], state[1]);
-        for (int i = 0; i < W; i++) p[i] = apply(args.op, rates, p[i], &state[0][i], &state[1][i], g[i]);
+        for (int i = 0; i < W; i++)
+            p[i] = apply(args.op, rates, p[i], &state[0][i], &state[1][i], g[i]);
         store_result<W>(param, at[1], p);
         if (NSTATES > 0) store_result<W>(*operands[2], at[2], state[0]);
         if (NSTATES > 1) store_result<W>(*operands[3], at[3], state[1]);
@@ -61,7 +70,8 @@ template <typename T, int NSTATES> __device__ inline void step_wide(const fy_arg
 }
 
 // All of it; what lies behind the groups, one by one.
-template <typename T, int NSTATES> __device__ inline void step_all(const fy_args &args, const fy__rates_t *rates)
+template <typename T, int NSTATES>
+__device__ inline void step_all(const fy_args &args, const fy__rates_t *rates)
 {
     const fy_operand &grad = args.src[0], &param = args.dst[0];
     const uint64_t groups = args.wide ? args.nelem / args.wide : 0;
@@ -70,13 +80,15 @@ template <typename T, int NSTATES> __device__ inline void step_all(const fy_args
         int64_t at[NSTATES + 1] = { 0 }, at_grad = 0;
         uint64_t linear = n;
         for (int axis = param.rank - 1; axis >= 0; axis--) {
-            const int64_t i = (int64_t)(axis > 0 ? split(linear, param.dims[axis], args.flags) : linear);
+            const int64_t i =
+                (int64_t)(axis > 0 ? split(linear, param.dims[axis], args.flags) : linear);
             at_grad += i * grad.strides[axis];
             for (int k = 0; k <= NSTATES; k++) at[k] += i * args.dst[k].strides[axis];
         }
         T state[2];
         for (int k = 0; k < NSTATES; k++) state[k] = load<T>(args.dst[k + 1], at[k + 1]);
-        const T updated = apply(args.op, rates, load<T>(param, at[0]), &state[0], &state[1], load<T>(grad, at_grad));
+        const T updated = apply(args.op, rates, load<T>(param, at[0]), &state[0], &state[1],
+                                load<T>(grad, at_grad));
         store(param, at[0], updated);
         for (int k = 0; k < NSTATES; k++) store(args.dst[k + 1], at[k + 1], state[k]);
     }

@@ -1,5 +1,7 @@
-// Several neighbouring elements at once, up to 16 bytes an access. args.wide says how many, FY__CUDA_ALIGNED that every operand has them where
-// such an access may go: the host looked at addresses and strides (pack_wide.c), nothing here does but the fake driver's run of this source.
+// Several neighbouring elements at once, up to 16 bytes an access. args.wide says how many,
+// FY__CUDA_ALIGNED that every operand has them where
+// such an access may go: the host looked at addresses and strides (pack_wide.c), nothing here does
+// but the fake driver's run of this source.
 #ifndef FERRY_BACKENDS_CUDA_KERNELS_WIDE_CUH_
 #define FERRY_BACKENDS_CUDA_KERNELS_WIDE_CUH_
 
@@ -14,25 +16,29 @@ template <typename E, int W> struct alignas(sizeof(E) * W < 16 ? sizeof(E) * W :
     E at[W];
 };
 
-template <typename E, int W> __device__ inline pack<E, W> read_pack(const fy_operand &o, int64_t offset)
+template <typename E, int W>
+__device__ inline pack<E, W> read_pack(const fy_operand &o, int64_t offset)
 {
     const E *from = element<E>(o, offset);
     FY_CHECK_ALIGNED(from, alignof(pack<E, W>));
     return *(const pack<E, W> *)from;
 }
 
-template <typename E, int W> __device__ inline void write_pack(const fy_operand &o, int64_t offset, const pack<E, W> &p)
+template <typename E, int W>
+__device__ inline void write_pack(const fy_operand &o, int64_t offset, const pack<E, W> &p)
 {
     E *to = element<E>(o, offset);
     FY_CHECK_ALIGNED(to, alignof(pack<E, W>));
 #ifdef __CUDA_ARCH__
-    // Spelt out: left to itself, the compiler merges such a store with the narrow ones of another branch and splits it for that.
+    // Spelt out: left to itself, the compiler merges such a store with the narrow ones of another
+    // branch and splits it for that.
     if constexpr (sizeof p >= 16) {
         uint64_t words[sizeof p / 8];
         memcpy(words, &p, sizeof p);
         for (size_t i = 0; i < sizeof p / 8; i += 2)
-            asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global((uint64_t *)to + i)), "l"(words[i]),
-                         "l"(words[i + 1])
+            asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(
+                             __cvta_generic_to_global((uint64_t *)to + i)),
+                         "l"(words[i]), "l"(words[i + 1])
                          : "memory");
         return;
     }
@@ -66,7 +72,8 @@ template <int W> __device__ inline void load_wide(const fy_operand &o, int64_t o
     load_wide<W>(o, offset, x);
     for (int i = 0; i < W; i++) out[i] = (double)x[i];
 }
-template <typename E, int W> __device__ inline void load_integers(const fy_operand &o, int64_t offset, int64_t *out)
+template <typename E, int W>
+__device__ inline void load_integers(const fy_operand &o, int64_t offset, int64_t *out)
 {
     const pack<E, W> p = read_pack<E, W>(o, offset);
     for (int i = 0; i < W; i++) out[i] = (int64_t)p.at[i];
@@ -80,20 +87,23 @@ template <int W> __device__ inline void load_wide(const fy_operand &o, int64_t o
     }
 }
 
-template <int W, typename S, typename T> __device__ inline void write_as(const fy_operand &o, int64_t offset, const T *x)
+template <int W, typename S, typename T>
+__device__ inline void write_as(const fy_operand &o, int64_t offset, const T *x)
 {
     pack<typename S::type, W> p;
     for (int i = 0; i < W; i++) p.at[i] = S::from(x[i]);
     write_pack<typename S::type, W>(o, offset, p);
 }
 
-template <int W, typename T> __device__ inline void store_wide(const fy_operand &o, int64_t offset, const T *x)
+template <int W, typename T>
+__device__ inline void store_wide(const fy_operand &o, int64_t offset, const T *x)
 {
     by_dtype(o.dtype, [&](auto as) { write_as<W, decltype(as)>(o, offset, x); });
 }
 
 // What arithmetic on T gives: T's own class, or bool.
-template <int W> __device__ inline void store_result(const fy_operand &o, int64_t offset, const float *x)
+template <int W>
+__device__ inline void store_result(const fy_operand &o, int64_t offset, const float *x)
 {
     switch (o.dtype) {
     case FY_DTYPE_F32: write_as<W, stored<FY_DTYPE_F32>>(o, offset, x); break;
@@ -102,14 +112,16 @@ template <int W> __device__ inline void store_result(const fy_operand &o, int64_
     default: write_as<W, stored<FY_DTYPE_BOOL>>(o, offset, x); break;
     }
 }
-template <int W> __device__ inline void store_result(const fy_operand &o, int64_t offset, const double *x)
+template <int W>
+__device__ inline void store_result(const fy_operand &o, int64_t offset, const double *x)
 {
     if (o.dtype == FY_DTYPE_F64)
         write_as<W, stored<FY_DTYPE_F64>>(o, offset, x);
     else
         write_as<W, stored<FY_DTYPE_BOOL>>(o, offset, x);
 }
-template <int W> __device__ inline void store_result(const fy_operand &o, int64_t offset, const int64_t *x)
+template <int W>
+__device__ inline void store_result(const fy_operand &o, int64_t offset, const int64_t *x)
 {
     switch (o.dtype) {
     case FY_DTYPE_I32: write_as<W, stored<FY_DTYPE_I32>>(o, offset, x); break;
@@ -120,7 +132,8 @@ template <int W> __device__ inline void store_result(const fy_operand &o, int64_
 }
 
 // W elements, or one that stands for all of them (stride 0 along the last axis).
-template <int W, typename T> __device__ inline void load_or_repeat(const fy_operand &o, int64_t offset, T *out)
+template <int W, typename T>
+__device__ inline void load_or_repeat(const fy_operand &o, int64_t offset, T *out)
 {
     if (o.strides[o.rank - 1] != 0) {
         load_wide<W>(o, offset, out);
@@ -130,15 +143,19 @@ template <int W, typename T> __device__ inline void load_or_repeat(const fy_oper
     for (int i = 0; i < W; i++) out[i] = x;
 }
 
-// W neighbours of a row, in one access if they may be: the same elements in the same order either way.
-template <int W, typename T> __device__ inline void load_row(const fy_args &args, const fy_operand &o, int64_t offset, T *out)
+// W neighbours of a row, in one access if they may be: the same elements in the same order either
+// way.
+template <int W, typename T>
+__device__ inline void load_row(const fy_args &args, const fy_operand &o, int64_t offset, T *out)
 {
     if (W > 1 && (args.flags & FY__CUDA_ALIGNED))
         load_wide<W>(o, offset, out);
     else
         for (int i = 0; i < W; i++) out[i] = load<T>(o, offset + i);
 }
-template <int W, typename T> __device__ inline void store_row(const fy_args &args, const fy_operand &o, int64_t offset, const T *x)
+template <int W, typename T>
+__device__ inline void store_row(const fy_args &args, const fy_operand &o, int64_t offset,
+                                 const T *x)
 {
     if (W > 1 && (args.flags & FY__CUDA_ALIGNED))
         store_result<W>(o, offset, x);
@@ -146,7 +163,8 @@ template <int W, typename T> __device__ inline void store_row(const fy_args &arg
         for (int i = 0; i < W; i++) store(o, offset + i, x[i]);
 }
 // As put.
-template <int W, typename T> __device__ inline void put_row(const fy_args &args, int64_t offset, T *x)
+template <int W, typename T>
+__device__ inline void put_row(const fy_args &args, int64_t offset, T *x)
 {
     if (args.accumulate) {
         T before[W];
@@ -157,14 +175,16 @@ template <int W, typename T> __device__ inline void put_row(const fy_args &args,
 }
 
 // Where W > 1 is only asked for if the accesses may be that wide.
-template <int W, typename T> __device__ inline void load_group(const fy_operand &o, int64_t offset, T *out)
+template <int W, typename T>
+__device__ inline void load_group(const fy_operand &o, int64_t offset, T *out)
 {
     if constexpr (W > 1)
         load_wide<W>(o, offset, out);
     else
         out[0] = load<T>(o, offset);
 }
-template <int W, typename T> __device__ inline void put_group(const fy_args &args, int64_t offset, T *x)
+template <int W, typename T>
+__device__ inline void put_group(const fy_args &args, int64_t offset, T *x)
 {
     if (args.accumulate) {
         T before[W];
@@ -198,10 +218,12 @@ template <typename Body> __device__ inline void by_width(double, const fy_args &
         body(width<1>());
 }
 
-// Offsets of group `group` in N operands whose dims are d's; a row is d.dims[last] / W groups. With one axis the last, shorter group is
+// Offsets of group `group` in N operands whose dims are d's; a row is d.dims[last] / W groups. With
+// one axis the last, shorter group is
 // not counted: the caller does its elements one by one. With several there is none.
 template <int W, int N>
-__device__ inline void locate_group(const fy_args &args, const fy_operand &d, const fy_operand *const (&operands)[N], uint64_t group,
+__device__ inline void locate_group(const fy_args &args, const fy_operand &d,
+                                    const fy_operand *const (&operands)[N], uint64_t group,
                                     int64_t (&at)[N])
 {
     const int last = d.rank - 1;

@@ -1,6 +1,9 @@
-/* Layers: what a network is made of. A layer is a description; it has no bytes until a model is made of it (model.h).
- * Each maker gives a layer that is yours, until you put it into a sequential or a model, which owns it from then on.
- * Activations are NHWC. Names follow PyTorch's where there is no better one. Formulas: the ops of the same name (ferry/ops.h). */
+/* Layers: what a network is made of. A layer is a description; it has no bytes until a model is
+ * made of it (model.h).
+ * Each maker gives a layer that is yours, until you put it into a sequential or a model, which owns
+ * it from then on.
+ * Activations are NHWC. Names follow PyTorch's where there is no better one. Formulas: the ops of
+ * the same name (ferry/ops.h). */
 #ifndef FERRY_TRAIN_LAYER_H_
 #define FERRY_TRAIN_LAYER_H_
 
@@ -12,10 +15,12 @@ extern "C" {
 
 typedef struct fy_layer fy_layer_t;
 
-/* How a parameter begins. fan_in and fan_out are a linear layer's inputs and outputs; times the kernel's area, over groups, for a
- * convolution. Drawn on the device from the model's seed: nothing goes up. */
+/* How a parameter begins. fan_in and fan_out are a linear layer's inputs and outputs; times the
+ * kernel's area, over groups, for a convolution. Drawn on the device from the model's seed: nothing
+ * goes up. */
 typedef enum fy_init_kind {
-    FY_INIT_DEFAULT,                /* weights and biases uniform in +-1/sqrt(fan_in), as PyTorch's linear and conv2d are */
+    /* weights and biases uniform in +-1/sqrt(fan_in), as PyTorch's linear and conv2d are */
+    FY_INIT_DEFAULT,
     FY_INIT_CONSTANT,               /* value */
     FY_INIT_UNIFORM,                /* in [-value, value) */
     FY_INIT_NORMAL,                 /* mean 0, std value */
@@ -48,35 +53,48 @@ typedef struct fy_conv2d_options {
     fy_activation_t activation;
     fy_init_t weight, bias;
 } fy_conv2d_options_t;
-#define FY_CONV2D_OPTIONS_INIT                                                                                                   \
-    {                                                                                                                            \
-        sizeof(fy_conv2d_options_t), FY_CONV2D_ATTRS_INIT, 0, FY_ACTIVATION_NONE, { FY_INIT_DEFAULT, 0 }, { FY_INIT_DEFAULT, 0 } \
+#define FY_CONV2D_OPTIONS_INIT                                                    \
+    {                                                                             \
+        sizeof(fy_conv2d_options_t), FY_CONV2D_ATTRS_INIT, 0, FY_ACTIVATION_NONE, \
+            { FY_INIT_DEFAULT, 0 },                                               \
+        {                                                                         \
+            FY_INIT_DEFAULT, 0                                                    \
+        }                                                                         \
     }
 
 /* Parameters "weight" [out, in], "bias" [out]: [n, ..., in] -> [n, ..., out]. options may be NULL.
- * Makers fail: INVALID_ARGUMENT, OUT_OF_MEMORY. Whether layers fit together is found when the model is made. */
-FY_API_STATUS fy_layer_linear(int64_t in, int64_t out, const fy_linear_options_t *options, fy_layer_t **out_layer);
-/* Parameters "weight" [out, kernel_h, kernel_w, in / groups], "bias" [out]: [n, H, W, in] -> [n, OH, OW, out]. */
-FY_API_STATUS fy_layer_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w, const fy_conv2d_options_t *options,
+ * Makers fail: INVALID_ARGUMENT, OUT_OF_MEMORY. Whether layers fit together is found when the model
+ * is made. */
+FY_API_STATUS fy_layer_linear(int64_t in, int64_t out, const fy_linear_options_t *options,
                               fy_layer_t **out_layer);
-/* In training only; in evaluation the input itself. Drawn from the model's random state on the device. */
+/* Parameters "weight" [out, kernel_h, kernel_w, in / groups], "bias" [out]: [n, H, W, in] -> [n,
+ * OH, OW, out]. */
+FY_API_STATUS fy_layer_conv2d(int64_t in, int64_t out, int kernel_h, int kernel_w,
+                              const fy_conv2d_options_t *options, fy_layer_t **out_layer);
+/* In training only; in evaluation the input itself. Drawn from the model's random state on the
+ * device. */
 FY_API_STATUS fy_layer_dropout(double p, fy_layer_t **out_layer);
 FY_API_STATUS fy_layer_dropout2d(double p, fy_layer_t **out_layer); /* whole channels */
 FY_API_STATUS fy_layer_max_pool2d(const fy_pool2d_attrs_t *attrs, fy_layer_t **out_layer);
 FY_API_STATUS fy_layer_avg_pool2d(const fy_pool2d_attrs_t *attrs, fy_layer_t **out_layer);
 FY_API_STATUS fy_layer_global_avg_pool2d(fy_layer_t **out_layer); /* [n, H, W, C] -> [n, C] */
-FY_API_STATUS fy_layer_flatten(fy_layer_t **out_layer);           /* [n, ...] -> [n, product]; a view */
-FY_API_STATUS fy_layer_log_softmax(fy_layer_t **out_layer);       /* along the last axis */
-/* An op with one source, one result of its shape and no attributes, by name: "relu", "tanh", "gelu", ... */
+/* [n, ...] -> [n, product]; a view */
+FY_API_STATUS fy_layer_flatten(fy_layer_t **out_layer);
+FY_API_STATUS fy_layer_log_softmax(fy_layer_t **out_layer); /* along the last axis */
+/* An op with one source, one result of its shape and no attributes, by name: "relu", "tanh",
+ * "gelu", ... */
 FY_API_STATUS fy_layer_op(const char *op_name, fy_layer_t **out_layer);
 
 typedef struct fy_layer_child {
-    const char *name; /* copied; its parameters are called "name.weight"; no '.' in it, unique in its sequential */
+    /* copied; its parameters are called "name.weight"; no '.' in it, unique in its sequential */
+    const char *name;
     fy_layer_t *layer;
 } fy_layer_child_t;
-/* One layer behind the other. Takes the children over, even when it fails, so that makers can be written one below the other;
+/* One layer behind the other. Takes the children over, even when it fails, so that makers can be
+ * written one below the other;
  * a NULL among them (a maker that failed) is INVALID_ARGUMENT. */
-FY_API_STATUS fy_layer_sequential(size_t count, const fy_layer_child_t *children, fy_layer_t **out_layer);
+FY_API_STATUS fy_layer_sequential(size_t count, const fy_layer_child_t *children,
+                                  fy_layer_t **out_layer);
 
 /* ---- layers of your own ---- */
 
@@ -100,13 +118,17 @@ typedef struct fy_layer_def {
     const char *type; /* "linear": what a description prints; copied */
     size_t nparams;
     const fy_layer_param_t *params; /* copied */
-    /* From the input's shape to the output's, a batch of any length in dims[0] included, and multiply-accumulates of it. */
-    fy_status_t (*shape)(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs);
+    /* From the input's shape to the output's, a batch of any length in dims[0] included, and
+     * multiply-accumulates of it. */
+    fy_status_t (*shape)(void *user, int rank, const int64_t *dims, int *out_rank,
+                         int64_t *out_dims, uint64_t *out_macs);
     /* Makes *out_y by calls that have gradients; params as in the def. May give x itself. */
-    fy_status_t (*forward)(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y);
+    fy_status_t (*forward)(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                           fy_tensor_t *x, fy_tensor_t **out_y);
     void (*destroy)(void *user); /* may be NULL */
 } fy_layer_def_t;
-/* `user` belongs to the layer from now on, also when this fails (it is then destroyed). All layers above are made by this. */
+/* `user` belongs to the layer from now on, also when this fails (it is then destroyed). All layers
+ * above are made by this. */
 FY_API_STATUS fy_layer_create(const fy_layer_def_t *def, void *user, fy_layer_t **out_layer);
 
 /* Not for layers that a sequential or a model has. NULL is ignored. */

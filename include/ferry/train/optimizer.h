@@ -1,5 +1,6 @@
-/* Optimizers: one request updates all parameters, on the device. Learning rate and step number are device tensors, so a recorded step
- * can be replayed. Formulas: the ops sgd_step, adam_step, adadelta_step (ferry/ops.h). */
+/* Optimizers: one request updates all parameters, on the device. Learning rate and step number are
+ * device tensors, so a recorded step can be replayed. Formulas: the ops sgd_step, adam_step,
+ * adadelta_step (ferry/ops.h). */
 #ifndef FERRY_TRAIN_OPTIMIZER_H_
 #define FERRY_TRAIN_OPTIMIZER_H_
 
@@ -9,7 +10,8 @@
 extern "C" {
 #endif
 
-typedef struct fy_optimizer fy_optimizer_t; /* owned by the caller, never by a scope; used by one thread at a time */
+/* owned by the caller, never by a scope; used by one thread at a time */
+typedef struct fy_optimizer fy_optimizer_t;
 
 #define FY_OPTIMIZER_LIST(X) X(SGD, "sgd") X(ADAM, "adam") X(ADAMW, "adamw") X(ADADELTA, "adadelta")
 typedef enum fy_optimizer_kind {
@@ -23,48 +25,63 @@ typedef enum fy_optimizer_kind {
 typedef struct fy_optimizer_options {
     size_t struct_size;
     fy_optimizer_kind_t kind;
-    double lr, weight_decay;    /* added to the gradient; AdamW: taken from the parameter, times lr (Loshchilov and Hutter 2019) */
+    /* added to the gradient; AdamW: taken from the parameter, times lr (Loshchilov and Hutter
+     * 2019) */
+    double lr, weight_decay;
     double momentum, dampening; /* SGD; with momentum 0 it has no state */
     int nesterov;
     double beta1, beta2; /* Adam, AdamW (Kingma and Ba 2015) */
     double rho;          /* Adadelta (Zeiler 2012) */
-    double eps;          /* Adam: added after the bias-corrected square root; Adadelta: inside of it */
+    /* Adam: added after the bias-corrected square root; Adadelta: inside of it */
+    double eps;
 } fy_optimizer_options_t;
 /* Those of SGD; fy_optimizer_defaults has all kinds'. */
-#define FY_OPTIMIZER_OPTIONS_INIT                                                                       \
-    {                                                                                                   \
-        sizeof(fy_optimizer_options_t), FY_OPTIMIZER_SGD, 0.01, 0.0, 0.0, 0.0, 0, 0.9, 0.999, 0.9, 1e-8 \
+#define FY_OPTIMIZER_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(fy_optimizer_options_t), FY_OPTIMIZER_SGD, 0.01, 0.0, 0.0, 0.0, 0, 0.9, 0.999, 0.9, \
+            1e-8                                                                                   \
     }
 
 /* "adam"; "?" for a number that is no kind. Static. */
 FY_API const char *fy_optimizer_name(fy_optimizer_kind_t kind);
-/* PyTorch's defaults: SGD lr 0.01; Adam and AdamW lr 0.001, 0.9, 0.999, 1e-8 (AdamW weight_decay 0.01); Adadelta lr 1, rho 0.9, 1e-6. */
+/* PyTorch's defaults: SGD lr 0.01; Adam and AdamW lr 0.001, 0.9, 0.999, 1e-8 (AdamW weight_decay
+ * 0.01); Adadelta lr 1, rho 0.9, 1e-6. */
 FY_API void fy_optimizer_defaults(fy_optimizer_kind_t kind, fy_optimizer_options_t *out_options);
 
-/* For `count` parameters and their gradients: pairs of one shape, dtype (f32, f64) and device, dense. A model has one pair
- * (fy_model_info_t values, grads). A step is one request for each pair. Makes zeroed state beside them; holds the bytes, not your handles.
- * Fails: INVALID_ARGUMENT (says which field), SHAPE_MISMATCH, DTYPE_MISMATCH, DEVICE_MISMATCH, OUT_OF_MEMORY. */
-FY_API_STATUS fy_optimizer_create(const fy_optimizer_options_t *options, size_t count, fy_tensor_t *const *values,
-                                  fy_tensor_t *const *grads, fy_optimizer_t **out_optimizer);
+/* For `count` parameters and their gradients: pairs of one shape, dtype (f32, f64) and device,
+ * dense. A model has one pair (fy_model_info_t values, grads). A step is one request for each pair.
+ * Makes zeroed state beside them; holds the bytes, not your handles.
+ * Fails: INVALID_ARGUMENT (says which field), SHAPE_MISMATCH, DTYPE_MISMATCH, DEVICE_MISMATCH,
+ * OUT_OF_MEMORY. */
+FY_API_STATUS fy_optimizer_create(const fy_optimizer_options_t *options, size_t count,
+                                  fy_tensor_t *const *values, fy_tensor_t *const *grads,
+                                  fy_optimizer_t **out_optimizer);
 /* NULL is ignored. */
 FY_API void fy_optimizer_destroy(fy_optimizer_t *optimizer);
 /* Light requests only. */
 FY_API_STATUS fy_optimizer_step(fy_optimizer_t *optimizer);
-/* From the next step on; one light request if it differs. Call it outside of a recorded step. Fails: INVALID_ARGUMENT (not finite, negative). */
+/* From the next step on; one light request if it differs. Call it outside of a recorded step.
+ * Fails: INVALID_ARGUMENT (not finite, negative). */
 FY_API_STATUS fy_optimizer_set_lr(fy_optimizer_t *optimizer, double lr);
-/* SGD's momentum, or Adam's beta1: schedules mirror it. A recorded step keeps the one that it was recorded with. */
+/* SGD's momentum, or Adam's beta1: schedules mirror it. A recorded step keeps the one that it was
+ * recorded with. */
 FY_API_STATUS fy_optimizer_set_momentum(fy_optimizer_t *optimizer, double momentum);
 /* As set, now and by set_lr, set_momentum. */
 FY_API void fy_optimizer_get(const fy_optimizer_t *optimizer, fy_optimizer_options_t *out_options);
 
-/* What a checkpoint must keep: "momentum", "exp_avg", "exp_avg_sq", "square_avg", "acc_delta", "step", with ".N" for pair N if there are
- * several. The optimizer's own handles. NULL and NULL past the last. */
-FY_API void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, const char **out_name, fy_tensor_t **out_tensor);
+/* What a checkpoint must keep: "momentum", "exp_avg", "exp_avg_sq", "square_avg", "acc_delta",
+ * "step", with ".N" for pair N if there are several. The optimizer's own handles. NULL and NULL
+ * past the last. */
+FY_API void fy_optimizer_state(const fy_optimizer_t *optimizer, size_t index, const char **out_name,
+                               fy_tensor_t **out_tensor);
 
 /* Between backward and step, in place, on the device: nothing comes down.
- * So that the 2-norm of all gradients together is at most max_norm: g *= min(1, max_norm / (norm + 1e-6)), as PyTorch does it.
- * *out_norm (may be NULL) is the norm before, f32 or f64, rank 0, on the device. Fails: INVALID_ARGUMENT (max_norm not above 0). */
-FY_API_STATUS fy_grads_clip_norm(size_t count, fy_tensor_t *const *grads, double max_norm, fy_tensor_t **out_norm);
+ * So that the 2-norm of all gradients together is at most max_norm: g *= min(1, max_norm / (norm +
+ * 1e-6)), as PyTorch does it.
+ * *out_norm (may be NULL) is the norm before, f32 or f64, rank 0, on the device. Fails:
+ * INVALID_ARGUMENT (max_norm not above 0). */
+FY_API_STATUS fy_grads_clip_norm(size_t count, fy_tensor_t *const *grads, double max_norm,
+                                 fy_tensor_t **out_norm);
 /* Each element to [-max, max]. */
 FY_API_STATUS fy_grads_clip_value(size_t count, fy_tensor_t *const *grads, double max);
 

@@ -1,6 +1,8 @@
-/* Safetensors files: named tensors, one behind the other, after a JSON header (the format's own description: "Safetensors", Hugging Face).
- * What is written is byte for byte what the reference writer writes; what is read is believed only once shapes, offsets and the file's
- * real length agree. Host tensors only: upload and download are yours to ask for. */
+/* Safetensors files: named tensors, one behind the other, after a JSON header (the format's own
+ * description: "Safetensors", Hugging Face).
+ * What is written is byte for byte what the reference writer writes; what is read is believed only
+ * once shapes, offsets and the file's real length agree. Host tensors only: upload and download are
+ * yours to ask for. */
 #ifndef FERRY_TRAIN_SAFETENSORS_H_
 #define FERRY_TRAIN_SAFETENSORS_H_
 
@@ -10,7 +12,8 @@
 extern "C" {
 #endif
 
-typedef struct fy_safetensors fy_safetensors_t; /* an open file; owned by the caller, never by a scope */
+/* an open file; owned by the caller, never by a scope */
+typedef struct fy_safetensors fy_safetensors_t;
 
 typedef struct fy_safetensors_info {
     size_t struct_size;
@@ -25,25 +28,33 @@ typedef struct fy_safetensors_info {
         sizeof(fy_safetensors_info_t) \
     }
 
-/* Reads and checks the header; the data stays in the file. Refused are, each in words: a header longer than 100,000,000 bytes or than the file,
- * duplicate names, unknown or missing keys, numbers that are no whole number, overlaps, holes, bytes after the last tensor, sizes that overflow,
- * unknown dtypes (also those that Ferry has not: F8, I8, I16, U16, U32, U64), ranks above 8, nesting, invalid UTF-8, names with a zero in them.
- * Fails: IO, CORRUPT_DATA, UNSUPPORTED (a dtype or rank of the format that Ferry has not), OUT_OF_MEMORY. */
+/* Reads and checks the header; the data stays in the file. Refused are, each in words: a header
+ * longer than 100,000,000 bytes or than the file, duplicate names, unknown or missing keys, numbers
+ * that are no whole number, overlaps, holes, bytes after the last tensor, sizes that overflow,
+ * unknown dtypes (also those that Ferry has not: F8, I8, I16, U16, U32, U64), ranks above 8,
+ * nesting, invalid UTF-8, names with a zero in them.
+ * Fails: IO, CORRUPT_DATA, UNSUPPORTED (a dtype or rank of the format that Ferry has not),
+ * OUT_OF_MEMORY. */
 FY_API_STATUS fy_safetensors_open(const char *path, fy_safetensors_t **out_file);
 /* NULL is ignored. */
 FY_API void fy_safetensors_close(fy_safetensors_t *file);
 FY_API size_t fy_safetensors_count(const fy_safetensors_t *file);
 /* In the order of their data. Fails: INVALID_ARGUMENT (out of range). */
-FY_API_STATUS fy_safetensors_at(const fy_safetensors_t *file, size_t index, fy_safetensors_info_t *out_info);
+FY_API_STATUS fy_safetensors_at(const fy_safetensors_t *file, size_t index,
+                                fy_safetensors_info_t *out_info);
 /* Fails: INVALID_ARGUMENT (no such name). */
-FY_API_STATUS fy_safetensors_find(const fy_safetensors_t *file, const char *name, size_t *out_index);
+FY_API_STATUS fy_safetensors_find(const fy_safetensors_t *file, const char *name,
+                                  size_t *out_index);
 /* The text under `key` in __metadata__; NULL if there is none. Valid until the file is closed. */
 FY_API const char *fy_safetensors_metadata(const fy_safetensors_t *file, const char *key);
-/* A new host tensor, called as in the file. Fails: IO (also: the file has been shortened since), CORRUPT_DATA (a BOOL that is not 0 or 1),
- * OUT_OF_MEMORY, INVALID_ARGUMENT. */
-FY_API_STATUS fy_safetensors_read(const fy_safetensors_t *file, size_t index, fy_tensor_t **out_tensor);
-/* Into a dense host tensor of that dtype and shape. Fails: as above, DTYPE_MISMATCH, SHAPE_MISMATCH; after IO its contents are undefined. */
-FY_API_STATUS fy_safetensors_read_into(const fy_safetensors_t *file, size_t index, fy_tensor_t *dst);
+/* A new host tensor, called as in the file. Fails: IO (also: the file has been shortened since),
+ * CORRUPT_DATA (a BOOL that is not 0 or 1), OUT_OF_MEMORY, INVALID_ARGUMENT. */
+FY_API_STATUS fy_safetensors_read(const fy_safetensors_t *file, size_t index,
+                                  fy_tensor_t **out_tensor);
+/* Into a dense host tensor of that dtype and shape. Fails: as above, DTYPE_MISMATCH,
+ * SHAPE_MISMATCH; after IO its contents are undefined. */
+FY_API_STATUS fy_safetensors_read_into(const fy_safetensors_t *file, size_t index,
+                                       fy_tensor_t *dst);
 
 typedef struct fy_safetensors_entry {
     const char *name;
@@ -52,11 +63,14 @@ typedef struct fy_safetensors_entry {
 typedef struct fy_safetensors_pair {
     const char *key, *value; /* UTF-8 */
 } fy_safetensors_pair_t;
-/* Writes a file beside `path`, syncs it, renames it over `path` and syncs the folder: after a crash there is the old file or the new one,
- * whole. Tensors are sorted by element size, largest first (of one size I64, F64 · F32, I32 · BF16, F16 · U8, BOOL), then by name; pairs by
- * key. A process that is killed on the way may leave "PATH.PID-N.tmp", which nobody reads. Fails: DEVICE_MISMATCH (download it first), INVALID_ARGUMENT
- * (two of one name, "__metadata__", not UTF-8), IO (nothing is left beside), OUT_OF_MEMORY. */
-FY_API_STATUS fy_safetensors_write(const char *path, size_t count, const fy_safetensors_entry_t *entries, size_t npairs,
+/* Writes a file beside `path`, syncs it, renames it over `path` and syncs the folder: after a crash
+ * there is the old file or the new one, whole. Tensors are sorted by element size, largest first
+ * (of one size I64, F64 · F32, I32 · BF16, F16 · U8, BOOL), then by name; pairs by key. A process
+ * that is killed on the way may leave "PATH.PID-N.tmp", which nobody reads. Fails: DEVICE_MISMATCH
+ * (download it first), INVALID_ARGUMENT (two of one name, "__metadata__", not UTF-8), IO (nothing
+ * is left beside), OUT_OF_MEMORY. */
+FY_API_STATUS fy_safetensors_write(const char *path, size_t count,
+                                   const fy_safetensors_entry_t *entries, size_t npairs,
                                    const fy_safetensors_pair_t *pairs);
 
 #ifdef __cplusplus

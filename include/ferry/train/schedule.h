@@ -1,4 +1,5 @@
-/* Schedules: the learning rate as a function of the step. Plain values: nothing to free, nothing to save but the step number. */
+/* Schedules: the learning rate as a function of the step. Plain values: nothing to free, nothing to
+ * save but the step number. */
 #ifndef FERRY_TRAIN_SCHEDULE_H_
 #define FERRY_TRAIN_SCHEDULE_H_
 
@@ -9,7 +10,9 @@ extern "C" {
 #endif
 
 #define FY_SCHEDULE_LIST(X) \
-    X(CONSTANT, "constant") X(STEP, "step") X(COSINE, "cosine") X(CYCLIC, "cyclic") X(ONE_CYCLE, "one-cycle") X(RANGE, "range")
+    X(CONSTANT, "constant") \
+    X(STEP, "step")         \
+    X(COSINE, "cosine") X(CYCLIC, "cyclic") X(ONE_CYCLE, "one-cycle") X(RANGE, "range")
 typedef enum fy_schedule_kind {
 #define X(name, text) FY_SCHEDULE_##name,
     FY_SCHEDULE_LIST(X)
@@ -21,34 +24,47 @@ typedef enum fy_schedule_kind {
 typedef struct fy_schedule {
     size_t struct_size;
     fy_schedule_kind_t kind;
-    double lr; /* CONSTANT, STEP, COSINE: where it starts; CYCLIC, ONE_CYCLE: the highest; RANGE: the last */
-    /* CONSTANT, STEP, COSINE: so many steps come first, linearly from lr * warmup_factor; the rest begins after them with its step 0. */
+    /* CONSTANT, STEP, COSINE: where it starts; CYCLIC, ONE_CYCLE: the highest; RANGE: the last */
+    double lr;
+    /* CONSTANT, STEP, COSINE: so many steps come first, linearly from lr * warmup_factor; the rest
+     * begins after them with its step 0. */
     int64_t warmup_steps;
     double warmup_factor;
-    int64_t step_size;   /* STEP: lr * gamma ^ floor(step / step_size). CYCLIC: steps up, and as many down (Smith 2017, "triangular") */
-    double gamma;        /* STEP; CYCLIC: the swing is times gamma ^ step; 1: the same each cycle */
-    int64_t total_steps; /* COSINE: min_lr + (lr - min_lr) (1 + cos(pi step / total_steps)) / 2 (Loshchilov and Hutter 2017); ONE_CYCLE,
-                            * RANGE. Later steps stay at the last value */
-    double min_lr;       /* COSINE, CYCLIC: the lowest; RANGE: the first, and lr grows by a constant factor from there */
-    /* ONE_CYCLE (Smith and Topin 2018, as PyTorch has it): from lr / div_factor up to lr during pct_start of the steps, down to
-     * lr / (div_factor * final_div_factor); three_phase: symmetrically down to the start first. linear: lines instead of half cosines. */
+    /* STEP: lr * gamma ^ floor(step / step_size). CYCLIC: steps up, and as many down (Smith 2017,
+     * "triangular") */
+    int64_t step_size;
+    double gamma; /* STEP; CYCLIC: the swing is times gamma ^ step; 1: the same each cycle */
+    /* COSINE: min_lr + (lr - min_lr) (1 + cos(pi step / total_steps)) / 2 (Loshchilov and Hutter
+     * 2017); ONE_CYCLE, RANGE. Later steps stay at the last value */
+    int64_t total_steps;
+    /* COSINE, CYCLIC: the lowest; RANGE: the first, and lr grows by a constant factor from there */
+    double min_lr;
+    /* ONE_CYCLE (Smith and Topin 2018, as PyTorch has it): from lr / div_factor up to lr during
+     * pct_start of the steps, down to lr / (div_factor * final_div_factor); three_phase:
+     * symmetrically down to the start first. linear: lines instead of half cosines. */
     double pct_start, div_factor, final_div_factor;
     int three_phase, linear;
     double base_momentum,
-        max_momentum; /* CYCLIC, ONE_CYCLE: momentum goes the other way, max when lr is lowest; both 0: it is left alone */
+        /* CYCLIC, ONE_CYCLE: momentum goes the other way, max when lr is lowest; both 0: it is left
+         * alone */
+        max_momentum;
 } fy_schedule_t;
 /* CONSTANT, 0.01; fy_schedule_defaults has all kinds'. */
-#define FY_SCHEDULE_INIT                                                                                                \
-    {                                                                                                                   \
-        sizeof(fy_schedule_t), FY_SCHEDULE_CONSTANT, 0.01, 0, 1.0 / 3, 1, 0.1, 0, 0.0, 0.3, 25.0, 1e4, 0, 0, 0.85, 0.95 \
+#define FY_SCHEDULE_INIT                                                                          \
+    {                                                                                             \
+        sizeof(fy_schedule_t), FY_SCHEDULE_CONSTANT, 0.01, 0, 1.0 / 3, 1, 0.1, 0, 0.0, 0.3, 25.0, \
+            1e4, 0, 0, 0.85, 0.95                                                                 \
     }
 
-/* PyTorch's defaults: gamma 0.1 (CYCLIC 1), pct_start 0.3, div_factor 25, final_div_factor 1e4, base_momentum 0.85 and max_momentum 0.95
- * (CYCLIC 0.8 and 0.9), step_size 1 (CYCLIC 2000), no warm-up (its factor is 1/3), min_lr 0 (CYCLIC lr / 10, RANGE lr / 1e6). */
-FY_API void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_steps, fy_schedule_t *out_schedule);
+/* PyTorch's defaults: gamma 0.1 (CYCLIC 1), pct_start 0.3, div_factor 25, final_div_factor 1e4,
+ * base_momentum 0.85 and max_momentum 0.95 (CYCLIC 0.8 and 0.9), step_size 1 (CYCLIC 2000), no
+ * warm-up (its factor is 1/3), min_lr 0 (CYCLIC lr / 10, RANGE lr / 1e6). */
+FY_API void fy_schedule_defaults(fy_schedule_kind_t kind, double lr, int64_t total_steps,
+                                 fy_schedule_t *out_schedule);
 /* "one-cycle"; "?" for a number that is no kind. Static. */
 FY_API const char *fy_schedule_name(fy_schedule_kind_t kind);
-/* INVALID_ARGUMENT says which field cannot be; the functions below take what has passed here, and give NaN for what would not. */
+/* INVALID_ARGUMENT says which field cannot be; the functions below take what has passed here, and
+ * give NaN for what would not. */
 FY_API_STATUS fy_schedule_check(const fy_schedule_t *schedule);
 FY_API double fy_schedule_lr(const fy_schedule_t *schedule, int64_t step);
 /* NaN: this schedule leaves momentum alone. */

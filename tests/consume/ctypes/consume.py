@@ -1,4 +1,5 @@
 """A consumer in Python without any binding: ctypes on libferry.so. Usage: consume.py PATH-OF-LIBFERRY"""
+
 import ctypes as c
 import sys
 
@@ -7,20 +8,41 @@ F32, OK, DEVICE_MISMATCH, READ, FOREVER = 0, 0, 2, 1, 2**64 - 1
 
 
 class Traffic(c.Structure):
-    _fields_ = [(name, c.c_uint64) for name in ("count", "nbytes", "wire_nbytes", "copies", "host_blocked_ns")] + [("by_path", c.c_uint64 * 6)]
+    _fields_ = [
+        (name, c.c_uint64)
+        for name in ("count", "nbytes", "wire_nbytes", "copies", "host_blocked_ns")
+    ] + [("by_path", c.c_uint64 * 6)]
 
 
 class Totals(c.Structure):
-    _fields_ = [("struct_size", c.c_size_t), ("upload", Traffic), ("download", Traffic), ("peer", Traffic)] + [
-        (name, c.c_uint64) for name in ("requests", "syncs", "sync_ns", "device_allocs", "throttles", "throttle_ns")]
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("upload", Traffic),
+        ("download", Traffic),
+        ("peer", Traffic),
+    ] + [
+        (name, c.c_uint64)
+        for name in ("requests", "syncs", "sync_ns", "device_allocs", "throttles", "throttle_ns")
+    ]
 
 
 class Error(c.Structure):
-    _fields_ = [("status", c.c_int), ("line", c.c_int), ("file", c.c_char_p), ("text", c.c_char * 512), ("oom", c.c_void_p)]
+    _fields_ = [
+        ("status", c.c_int),
+        ("line", c.c_int),
+        ("file", c.c_char_p),
+        ("text", c.c_char * 512),
+        ("oom", c.c_void_p),
+    ]
 
 
 class DlInfo(c.Structure):
-    _fields_ = [("fname", c.c_char_p), ("fbase", c.c_void_p), ("sname", c.c_char_p), ("saddr", c.c_void_p)]
+    _fields_ = [
+        ("fname", c.c_char_p),
+        ("fbase", c.c_void_p),
+        ("sname", c.c_char_p),
+        ("saddr", c.c_void_p),
+    ]
 
 
 ferry.fy_device_host.restype = c.c_void_p
@@ -66,14 +88,21 @@ assert floats(out(ferry.fy_add, x, x), 4) == [2, 4, 6, 8]
 sim = out(ferry.fy_device_open, b"sim:0")
 before = ledger()
 device_x = out(ferry.fy_tensor_upload, x, sim, None)
-# By name and number, as a binding would: fy_op_find gives fy_op_info_t, whose second field is the number.
+# By name and number, as a binding would: fy_op_find gives fy_op_info_t, whose second field is the
+# number.
 twice = out(ferry.fy_add, device_x, device_x)
 download = out(ferry.fy_tensor_download, twice, None)
 back = out(ferry.fy_download_wait, download, c.c_uint64(FOREVER))
 assert floats(back, 4) == [2, 4, 6, 8]
 after = ledger()
-assert (after.upload.count - before.upload.count, after.upload.nbytes - before.upload.nbytes) == (1, 16)
-assert (after.download.count - before.download.count, after.download.nbytes - before.download.nbytes) == (1, 16)
+assert (after.upload.count - before.upload.count, after.upload.nbytes - before.upload.nbytes) == (
+    1,
+    16,
+)
+assert (
+    after.download.count - before.download.count,
+    after.download.nbytes - before.download.nbytes,
+) == (1, 16)
 
 mixed = c.c_void_p()
 assert ferry.fy_add(x, device_x, c.byref(mixed)) == DEVICE_MISMATCH and not mixed.value
@@ -81,10 +110,16 @@ assert "sim:0" in error_text() and "fy_tensor_upload" in error_text(), error_tex
 assert ledger().upload.nbytes == after.upload.nbytes
 
 
-
 class PoolOptions(c.Structure):
-    _fields_ = [("struct_size", c.c_size_t), ("alignment", c.c_uint64), ("segment_nbytes", c.c_uint64), ("limit", c.c_uint64),
-                ("thrifty", c.c_int), ("resize_nbytes", c.c_uint64), ("keeps_segments", c.c_int)]
+    _fields_ = [
+        ("struct_size", c.c_size_t),
+        ("alignment", c.c_uint64),
+        ("segment_nbytes", c.c_uint64),
+        ("limit", c.c_uint64),
+        ("thrifty", c.c_int),
+        ("resize_nbytes", c.c_uint64),
+        ("keeps_segments", c.c_int),
+    ]
 
 
 class PoolBlock(c.Structure):
@@ -95,12 +130,16 @@ pool = out(ferry.fy_pool_create, c.byref(PoolOptions(c.sizeof(PoolOptions), 256,
 block, none = PoolBlock(), PoolBlock()
 assert ferry.fy_pool_alloc(pool, c.c_uint64(1000), c.byref(block)) == OK, error_text()
 assert (block.offset, block.nbytes) == (0, 1024)
-assert ferry.fy_pool_alloc(pool, c.c_uint64(1 << 20), c.byref(none)) != OK and "limit 1048576" in error_text(), error_text()
+assert (
+    ferry.fy_pool_alloc(pool, c.c_uint64(1 << 20), c.byref(none)) != OK
+    and "limit 1048576" in error_text()
+), error_text()
 ferry.fy_pool_free(pool, c.byref(block))
 ferry.fy_pool_destroy(pool)
 
 assert ferry.fy_version() == b"0.1.0"
-# Not malloc itself: a Python at a fixed address (Debian 13's) has an entry of its own for each function whose address it takes.
+# Not malloc itself: a Python at a fixed address (Debian 13's) has an entry of its own for each
+# function whose address it takes.
 for symbol in ("aligned_alloc", "malloc_usable_size"):
     assert owner(c.CDLL(None), symbol).startswith("libc.so"), (symbol, owner(c.CDLL(None), symbol))
 assert owner(ferry, "_Znwm").startswith("libstdc++.so"), owner(ferry, "_Znwm")

@@ -1,4 +1,5 @@
-// A consumer in C++17: the headers as C++ sees them, handles in smart pointers, the same sequence as scenario.h.
+// A consumer in C++17: the headers as C++ sees them, handles in smart pointers, the same sequence
+// as scenario.h.
 #include <dlfcn.h>
 
 #include <array>
@@ -33,7 +34,8 @@ bool owned_by(const char *symbol, const char *owner)
 {
     Dl_info info;
     void *address = dlsym(RTLD_DEFAULT, symbol);
-    return address && dladdr(address, &info) && std::string(info.dli_fname).find(owner) != std::string::npos;
+    return address && dladdr(address, &info) &&
+           std::string(info.dli_fname).find(owner) != std::string::npos;
 }
 } // namespace
 
@@ -43,7 +45,8 @@ int main()
     std::vector<float> data{ 1, 2, 3, 4 };
     fy_tensor_t *raw = nullptr;
 
-    EXPECT(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, 1, dims.data(), data.data(), nullptr, nullptr, &raw) == FY_STATUS_OK);
+    EXPECT(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, 1, dims.data(), data.data(), nullptr,
+                          nullptr, &raw) == FY_STATUS_OK);
     tensor_ptr x(raw);
     EXPECT(fy_add(x.get(), x.get(), &raw) == FY_STATUS_OK);
     tensor_ptr sum(raw);
@@ -58,7 +61,8 @@ int main()
     fy_memory_stats_t stats = FY_MEMORY_STATS_INIT;
     EXPECT(fy_pool_create(&options, &pool) == FY_STATUS_OK);
     EXPECT(fy_pool_alloc(pool, 1u << 20, &block) == FY_STATUS_OK && block.offset == 0);
-    EXPECT(fy_pool_alloc(pool, 1, &block) == FY_STATUS_OUT_OF_MEMORY && fy_error_get()->oom->would_help == 1u << 20);
+    EXPECT(fy_pool_alloc(pool, 1, &block) == FY_STATUS_OUT_OF_MEMORY &&
+           fy_error_get()->oom->would_help == 1u << 20);
     EXPECT(fy_pool_query(pool, &stats) == FY_STATUS_OK && stats.reserved == 1u << 20);
     fy_pool_destroy(pool);
 
@@ -76,7 +80,8 @@ int main()
     EXPECT(fy_tensor_map(back.get(), FY_ACCESS_READ, &bytes) == FY_STATUS_OK);
     EXPECT(bytes && static_cast<float *>(bytes)[3] == 16.0f);
     EXPECT(fy_ledger_query(nullptr, &totals) == FY_STATUS_OK);
-    EXPECT(totals.upload.count == 1 && totals.upload.nbytes == 16 && totals.download.count == 1 && totals.download.nbytes == 16);
+    EXPECT(totals.upload.count == 1 && totals.upload.nbytes == 16 && totals.download.count == 1 &&
+           totals.download.nbytes == 16);
 
     EXPECT(fy_add(x.get(), device_x.get(), &raw) == FY_STATUS_DEVICE_MISMATCH && raw == nullptr);
     EXPECT(std::strstr(fy_error_get()->text, "sim:0") != nullptr);

@@ -1,4 +1,5 @@
-/* A consumer that links nothing of Ferry: dlopen with RTLD_LOCAL or RTLD_GLOBAL, and dlclose while a thread that used the library lives.
+/* A consumer that links nothing of Ferry: dlopen with RTLD_LOCAL or RTLD_GLOBAL, and dlclose while
+ * a thread that used the library lives.
  * Usage: main local|global PATH-OF-LIBFERRY */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -50,7 +51,8 @@ static void *outlive(void *ignored)
 int main(int argc, char **argv)
 {
     if (argc != 3) return 2;
-    void *handle = dlopen(argv[2], RTLD_NOW | (strcmp(argv[1], "global") == 0 ? RTLD_GLOBAL : RTLD_LOCAL));
+    void *handle =
+        dlopen(argv[2], RTLD_NOW | (strcmp(argv[1], "global") == 0 ? RTLD_GLOBAL : RTLD_LOCAL));
     if (!handle) {
         fprintf(stderr, "%s\n", dlerror());
         return 1;

@@ -1,6 +1,8 @@
-/* A plan is what happens: for sixteen programs, peaks as planned and as an independent script (tests/golden/peak.awk) finds them in the event
- * file of a real run with numerics. And for several limits: the batch that fy_plan_fit finds runs on the device with that limit, and
- * one more is refused, with the verdict that the plan gives. Runs in the repository's root. Not here: the calls' edges (unit/alloc/test_plan.c). */
+/* A plan is what happens: for sixteen programs, peaks as planned and as an independent script
+ * (tests/golden/peak.awk) finds them in the event file of a real run with numerics. And for several
+ * limits: the batch that fy_plan_fit finds runs on the device with that limit, and one more is
+ * refused, with the verdict that the plan gives. Runs in the repository's root. Not here: the
+ * calls' edges (unit/alloc/test_plan.c). */
 #include "tests/support/harness.h"
 
 #include "tools/plan_models.h"
@@ -9,7 +11,8 @@
 
 /* ---- programs ---- */
 
-/* Two streams: halves of the work side by side; blocks go from one stream to the other and back while they may be in use. */
+/* Two streams: halves of the work side by side; blocks go from one stream to the other and back
+ * while they may be in use. */
 static fy_status_t overlap(fy_device_t *device, int64_t batch, void *user)
 {
     fy_stream_t *side;
@@ -43,7 +46,8 @@ static fy_status_t staging(fy_device_t *device, int64_t batch, void *user)
     fy_transfer_options_t half = FY_TRANSFER_OPTIONS_HERE;
     (void)user;
     half.dtype = FY_DTYPE_F16;
-    for (int i = 0; i < SMALL; i++) FY_TRY(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(batch + i, 3), &small[i]));
+    for (int i = 0; i < SMALL; i++)
+        FY_TRY(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(batch + i, 3), &small[i]));
     FY_TRY(fy_zeros(fy_device_host(), FY_DTYPE_F32, FY_DIMS(batch, 512), &large));
     for (int s = 0; s < 3; s++) {
         fy_scope_t step = fy_scope_begin("step");
@@ -81,7 +85,8 @@ static fy_status_t graph(fy_device_t *device, int64_t batch, void *user)
     return FY_STATUS_OK;
 }
 
-/* Library calls with scratch: products of strided and half-precision operands, batched; reductions. */
+/* Library calls with scratch: products of strided and half-precision operands, batched;
+ * reductions. */
 static fy_status_t workspace(fy_device_t *device, int64_t batch, void *user)
 {
     fy_tensor_t *a, *b, *at, *part, *product, *sum;
@@ -103,7 +108,8 @@ static fy_status_t workspace(fy_device_t *device, int64_t batch, void *user)
     return FY_STATUS_OK;
 }
 
-/* Frees out of order, views that outlive their tensors, sizes that do not divide, page-locked sources that are lent. */
+/* Frees out of order, views that outlive their tensors, sizes that do not divide, page-locked
+ * sources that are lent. */
 static fy_status_t disorder(fy_device_t *device, int64_t batch, void *user)
 {
     enum { COUNT = 12 };
@@ -115,7 +121,8 @@ static fy_status_t disorder(fy_device_t *device, int64_t batch, void *user)
     FY_TRY(fy_fill(lent, 1));
     for (int s = 0; s < 3; s++) {
         fy_scope_t step = fy_scope_begin("step");
-        for (int i = 0; i < COUNT; i++) FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(batch, 37 * (i + 1)), 1, &tensors[i]));
+        for (int i = 0; i < COUNT; i++)
+            FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(batch, 37 * (i + 1)), 1, &tensors[i]));
         FY_TRY(fy_slice(tensors[5], 1, 0, 7, &view));
         for (int i = 0; i < COUNT; i += 2) fy_tensor_destroy(tensors[i]);
         fy_tensor_destroy(tensors[5]); /* the view keeps its bytes */
@@ -172,9 +179,11 @@ static fy_status_t stream_in(fy_device_t *device, int64_t batch, void *user)
     }
 }
 
-/* Optimizers by their place in TRAIN_OPTIMIZERS: 1 SGD, 2 with momentum, 3 Adam; 0 is the model's own. */
-static plan_request_t sgd = { "mlp", 1 }, momentum = { "mlp", 2 }, lenet = { "lenet", 0 }, mnist2018 = { "mnist2018", 3 },
-                      linear = { "linear", 0 }, mnist = { "mnist", 0 };
+/* Optimizers by their place in TRAIN_OPTIMIZERS: 1 SGD, 2 with momentum, 3 Adam; 0 is the model's
+ * own. */
+static plan_request_t sgd = { "mlp", 1 }, momentum = { "mlp", 2 }, lenet = { "lenet", 0 },
+                      mnist2018 = { "mnist2018", 3 }, linear = { "linear", 0 },
+                      mnist = { "mnist", 0 };
 static const struct {
     const char *name;
     fy_step_fn step;
@@ -203,7 +212,10 @@ enum { PROGRAMS = sizeof programs / sizeof *programs };
 
 /* two_devices needs the other one. */
 static fy_device_t *other;
-static void *user_of(int index) { return programs[index].step == two_devices ? (void *)other : programs[index].user; }
+static void *user_of(int index)
+{
+    return programs[index].step == two_devices ? (void *)other : programs[index].user;
+}
 
 static int open_other(void **state)
 {
@@ -222,7 +234,8 @@ static int close_other(void **state)
 /* ---- plan = actual ---- */
 
 typedef struct actual {
-    uint64_t live, reserved, pinned_reserved; /* the last by fy_memory_query_pinned: page-locking in place is no pool's */
+    /* the last by fy_memory_query_pinned: page-locking in place is no pool's */
+    uint64_t live, reserved, pinned_reserved;
 } actual_t;
 
 static actual_t run_and_read(int index, int64_t batch, const char *spec)
@@ -249,7 +262,8 @@ static actual_t run_and_read(int index, int64_t batch, const char *spec)
         unsigned long long live, reserved;
         assert_int_equal(sscanf(line, "%127[^\t]\t%llu\t%llu", name, &live, &reserved), 3);
         if (strcmp(name, ts_spec_name(spec)) == 0) actual.live = live, actual.reserved = reserved;
-        if (strncmp(name, "pinned memory of ", 17) == 0 && strcmp(name + 17, ts_spec_name(spec)) == 0)
+        if (strncmp(name, "pinned memory of ", 17) == 0 &&
+            strcmp(name + 17, ts_spec_name(spec)) == 0)
             assert_true(reserved <= actual.pinned_reserved);
     }
     assert_int_equal(pclose(script), 0);
@@ -259,7 +273,8 @@ static actual_t run_and_read(int index, int64_t batch, const char *spec)
 
 static void plans_are_what_happens(void **state)
 {
-    static const char *const options[] = { "profile=h200", "capacity=256MiB&profile=t4&workspace=1MiB" };
+    static const char *const options[] = { "profile=h200",
+                                           "capacity=256MiB&profile=t4&workspace=1MiB" };
     uint64_t staged = 0, scratch = 0, gradients = 0;
     (void)state;
     for (int p = 0; p < PROGRAMS; p++)
@@ -275,7 +290,8 @@ static void plans_are_what_happens(void **state)
                 const actual_t actual = run_and_read(p, batch, real);
                 if (plan.peak_live != actual.live || plan.peak_reserved != actual.reserved ||
                     plan.pinned_peak_reserved != actual.pinned_reserved)
-                    print_error("%s, batch %lld, on %s\n", programs[p].name, (long long)batch, real);
+                    print_error("%s, batch %lld, on %s\n", programs[p].name, (long long)batch,
+                                real);
                 assert_int_equal(plan.peak_live, actual.live);
                 assert_int_equal(plan.peak_reserved, actual.reserved);
                 assert_int_equal(plan.pinned_peak_reserved, actual.pinned_reserved);
@@ -291,7 +307,8 @@ static void plans_are_what_happens(void **state)
 
 /* ---- fit ---- */
 
-static fy_status_t run_within(int index, int64_t batch, const char *spec, fy_oom_verdict_t *out_verdict, fy_memory_stats_t *out_stats)
+static fy_status_t run_within(int index, int64_t batch, const char *spec,
+                              fy_oom_verdict_t *out_verdict, fy_memory_stats_t *out_stats)
 {
     fy_device_t *device;
     ts_ok(fy_device_open(spec, &device));
@@ -306,8 +323,8 @@ static fy_status_t run_within(int index, int64_t batch, const char *spec, fy_oom
 
 static void the_batch_that_fits(void **state)
 {
-    static const char *const limits[] = { "limit=3MiB", "limit=7340033", "capacity=24MiB", "limit=40MiB&segment=4MiB",
-                                          "capacity=90000001" };
+    static const char *const limits[] = { "limit=3MiB", "limit=7340033", "capacity=24MiB",
+                                          "limit=40MiB&segment=4MiB", "capacity=90000001" };
     (void)state;
     for (int p = 0; p < PROGRAMS; p++)
         for (size_t i = (size_t)programs[p].too_small; i < sizeof limits / sizeof *limits; i++) {
@@ -320,11 +337,13 @@ static void the_batch_that_fits(void **state)
             snprintf(real, sizeof real, "sim:3?numerics=off&%s", limits[i]);
             ts_ok(fy_plan_fit(planned, programs[p].step, user_of(p), 1 << 24, &batch, &plan));
             if (run_within(p, batch, real, &verdict, &stats) != FY_STATUS_OK)
-                fail_msg("%s, %s: %lld was found to fit, and did not: %s", programs[p].name, limits[i], (long long)batch, verdict.text);
+                fail_msg("%s, %s: %lld was found to fit, and did not: %s", programs[p].name,
+                         limits[i], (long long)batch, verdict.text);
             assert_int_equal(plan.peak_live, stats.peak_live);
             assert_int_equal(plan.peak_reserved, stats.peak_reserved); /* within the limit */
             if (run_within(p, batch + 1, real, &verdict, &stats) != FY_STATUS_OUT_OF_MEMORY)
-                fail_msg("%s, %s: %lld was found not to fit, and did", programs[p].name, limits[i], (long long)batch + 1);
+                fail_msg("%s, %s: %lld was found not to fit, and did", programs[p].name, limits[i],
+                         (long long)batch + 1);
             ts_ok(fy_plan_step(planned, programs[p].step, user_of(p), batch + 1, NULL, &plan));
             assert_int_equal(plan.fits, 0);
             assert_int_equal(plan.verdict.reason, verdict.reason);

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154  # library_folders is in lib.sh
-# Who may include whom: include <- runtime <- alloc <- transfer <- ops, with backends, train, the command, examples and benchmarks on
-# the public headers only. runtime/wire.c alone plugs the folders together and may include all of them.
+# Who may include whom: include <- runtime <- alloc <- transfer <- ops, with backends, train, the
+# command, examples and benchmarks on the public headers only. runtime/wire.c alone plugs the
+# folders together and may include all of them.
 
 check() {
     local files
@@ -36,11 +37,12 @@ check() {
             if (!quoted || is_public) next
             # Header only, and the one way to read an environment variable: environment.sh.
             if (path == "runtime/base/environment.h" && target == "runtime" && (folder ~ /^(backends|tools)$/)) next
-            # The one writer of whole files and the one reader of files from outside need nothing of Ferry: compiled into libferry_train and the
-            # command, too.
+            # The one writer of whole files and the one reader of files from outside need nothing of
+            # Ferry: compiled into libferry_train and the command, too.
             if (path ~ /^runtime\/base\/(replace|input)\.h$/ && folder ~ /^(train|tools)$/) next
             if (path == "runtime/base/input.h" && file ~ /^backends\/sim\//) next
-            # A snapshot is plain data that the command reads back and draws with the same code: CMakeLists.txt.
+            # A snapshot is plain data that the command reads back and draws with the same code:
+            # CMakeLists.txt.
             if (path == "alloc/snapshot.h" && file == "tools/snapshot_file.h") next
             # A comparison runs the very step that `ferry bench` times: cmake/bench.cmake.
             if (file ~ /^bench\/peers_/ && path ~ /^tools\/(small_train|image_train|roofline)\.h$/) next

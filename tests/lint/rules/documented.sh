@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Every public function and type is documented. One is if a comment stands above it, on its lines or inside it; if it belongs to an
-# unbroken block of declarations with a comment above its first; or if it stands in a section opened with /* ---- title ---- */.
+# Every public function and type is documented. One is if a comment stands above it, on its lines or
+# inside it; if it belongs to an unbroken block of declarations with a comment above its first; or
+# if it stands in a section opened with /* ---- title ---- */.
 # An enum on one line speaks for itself.
 
 check() {

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# What libferry.so exports is what the public headers declare, no more and no less; everything else with external linkage is fy__.
+# What libferry.so exports is what the public headers declare, no more and no less; everything else
+# with external linkage is fy__.
 
 check() {
     local library=$FERRY_BUILD_DIR/lib/libferry.so archive=$FERRY_BUILD_DIR/lib/libferry_static.a train=$FERRY_BUILD_DIR/lib/libferry_train.so

@@ -1,5 +1,6 @@
 # shellcheck shell=bash disable=SC2154  # library_folders is in lib.sh
-# Library code never prints, aborts or exits, registers nothing by static constructors, and uses no call that cannot be bounded.
+# Library code never prints, aborts or exits, registers nothing by static constructors, and uses no
+# call that cannot be bounded.
 # Programs (tools, examples, bench, tests) may.
 
 check() {
@@ -21,7 +22,8 @@ check() {
                 name = substr(code, RSTART, RLENGTH); sub(/[ \t]*\($/, "", name)
                 before = (RSTART > 1) ? substr(code, RSTART - 1, 1) : ""
                 before2 = (RSTART > 2) ? substr(code, RSTART - 2, 2) : ""
-                # A slot of that name (table->exit(...), x.abort(...)) is somebody else'"'"'s function.
+                # A slot of that name (table->exit(...), x.abort(...)) is somebody else'"'"'s
+                # function.
                 if (name in forbidden && before != "." && before2 != "->") print file ":" number ": forbidden in library code: " name "()"
                 code = substr(code, RSTART + RLENGTH)
             }

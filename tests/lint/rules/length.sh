@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sources past 600 lines are split by noun. tests/lint/long-files.txt lists the ones that may not be, each with its reason.
+# Sources past 600 lines are split by noun. tests/lint/long-files.txt lists the ones that may not
+# be, each with its reason.
 
 check() {
     local files

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Each folder of the house has a README.md that says what lives there, what it may include and where to start.
+# Each folder of the house has a README.md that says what lives there, what it may include and where
+# to start.
 
 check() {
     local folder needed

@@ -1,6 +1,8 @@
-/* A CUDA driver made of host memory, for tests where there is no GPU. Device addresses lie in a reserved range that host code cannot touch;
- * the bytes are at a constant distance from them. Work runs when it is submitted; kernels are interpreted from their arguments by the
- * portable kernels. It is stricter than the real driver (contexts, handles, bounds) and proves host logic only: no kernel code runs here.
+/* A CUDA driver made of host memory, for tests where there is no GPU. Device addresses lie in a
+ * reserved range that host code cannot touch;
+ * the bytes are at a constant distance from them. Work runs when it is submitted; kernels are
+ * interpreted from their arguments by the portable kernels. It is stricter than the real driver
+ * (contexts, handles, bounds) and proves host logic only: no kernel code runs here.
  * Here: what its files share. What a test may call: fake_cuda.h. */
 #ifndef FERRY_TESTS_FAKE_CUDA_FAKE_H_
 #define FERRY_TESTS_FAKE_CUDA_FAKE_H_
@@ -51,12 +53,14 @@ struct CUctx_st {
 void fake_lock(void);
 void fake_unlock(void);
 
-/* Counts the call, and gives the code to fail with, or 0. Locked on return: every entry ends in FAKE_LEAVE. */
+/* Counts the call, and gives the code to fail with, or 0. Locked on return: every entry ends in
+ * FAKE_LEAVE. */
 int fake_enter(enum fake_entry entry);
 /* As fake_enter; also checks the current context and puts it in *out. */
 int fake_enter_context(enum fake_entry entry, CUcontext *out);
-/* As fake_enter_context, for calls that give something back: a code that was planted goes to *out_told and not into the result, since the
- * driver reports codes of earlier work from such calls and does its job all the same. */
+/* As fake_enter_context, for calls that give something back: a code that was planted goes to
+ * *out_told and not into the result, since the driver reports codes of earlier work from such calls
+ * and does its job all the same. */
 int fake_enter_release(enum fake_entry entry, CUcontext *out, int *out_told);
 /* One of the thirteen codes that end a context. */
 int fake_is_fatal(int code);
@@ -95,9 +99,12 @@ void fake_count_misuse(void);
 void fake_count_leak(uint64_t n);
 /* ---- graphs ---- */
 typedef CUresult (*fake_run_fn)(CUcontext context, const void *work);
-/* Runs `work`; or keeps a copy of it for a graph, if `stream` is being captured. Everything that a stream is given passes here. */
-CUresult fake_submit(CUcontext context, CUstream stream, fake_run_fn run, const void *work, size_t nbytes);
-/* The code to fail with, or 0: of a call on a captured stream that no graph can keep; of one that no thread may make while it captures. */
+/* Runs `work`; or keeps a copy of it for a graph, if `stream` is being captured. Everything that a
+ * stream is given passes here. */
+CUresult fake_submit(CUcontext context, CUstream stream, fake_run_fn run, const void *work,
+                     size_t nbytes);
+/* The code to fail with, or 0: of a call on a captured stream that no graph can keep; of one that
+ * no thread may make while it captures. */
 int fake_capture_refuses(CUstream stream);
 int fake_capture_forbids(enum fake_entry entry);
 void fake_capture_drop(CUstream stream);
@@ -107,19 +114,22 @@ void fake_graphs_close(CUcontext context, int lost);
 /* Dense, uninitialised, of the dims of `like`; the caller frees data. */
 fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype);
 /* One op by the portable kernels. */
-fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc_t *src, const void *attrs);
+fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc_t *src,
+                        const void *attrs);
 int64_t fake_cudnn_live(void);
 /* Is a handle of cuDNN's bound to it? */
 int fake_cudnn_holds(CUstream stream);
 /* fake_conv.c: may this kernel be given this convolution, and a weights' gradient in slices. */
 int fake_conv_fits(const char *kernel, const fy__cuda_args_t *args);
-fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst, const fy_desc_t *src);
+fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst,
+                             const fy_desc_t *src);
 /* Is what args->wide and FY__CUDA_ALIGNED say about the operands true? */
 int fake_wide_is_right(const char *kernel, const fy__cuda_args_t *args);
-/* Runs the kernel's own source; the operands in `args` (`flat`, if the kernel takes that; else NULL) hold host addresses. 0: a barrier was not reached by all; -1: an access was not
- * aligned, and the kernel was given up. */
-int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat, unsigned grid, unsigned block_x,
-             unsigned block_y);
+/* Runs the kernel's own source; the operands in `args` (`flat`, if the kernel takes that; else
+ * NULL) hold host addresses. 0: a barrier was not reached by all; -1: an access was not aligned,
+ * and the kernel was given up. */
+int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat,
+             unsigned grid, unsigned block_x, unsigned block_y);
 
 #define X(name, since) __typeof__(*(PFN_##name##_v##since)0) fake_##name;
 FY__CUDA_DRIVER_LIST(X)

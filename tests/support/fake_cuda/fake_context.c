@@ -1,6 +1,7 @@
-/* Contexts, streams, modules of the fake. Handles are places in fixed tables; a place is used again at once, so a stale handle may name
- * something new, as with the real driver. Every call checks that the handle's context is the current one. Not here: what a device says of
- * itself (fake_device.c), events (fake_event.c). */
+/* Contexts, streams, modules of the fake. Handles are places in fixed tables; a place is used again
+ * at once, so a stale handle may name something new, as with the real driver. Every call checks
+ * that the handle's context is the current one. Not here: what a device says of itself
+ * (fake_device.c), events (fake_event.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,7 +146,8 @@ CUresult fake_cuCtxSetCurrent(CUcontext context)
 CUresult fake_cuCtxPushCurrent(CUcontext context)
 {
     int code = fake_enter(FAKE_cuCtxPushCurrent);
-    if (code == 0 && (context == NULL || context->refs == 0 || depth == DEPTH)) code = CUDA_ERROR_INVALID_CONTEXT;
+    if (code == 0 && (context == NULL || context->refs == 0 || depth == DEPTH))
+        code = CUDA_ERROR_INVALID_CONTEXT;
     if (code == 0) stack[depth++] = context;
     return (CUresult)fake_leave(code);
 }
@@ -157,7 +159,8 @@ CUresult fake_cuCtxPopCurrent(CUcontext *out)
         misuses++;
         return (CUresult)fake_leave(CUDA_ERROR_INVALID_CONTEXT);
     }
-    *out = stack[--depth]; /* even if told to fail: a stack that never empties would hide the first mistake */
+    /* even if told to fail: a stack that never empties would hide the first mistake */
+    *out = stack[--depth];
     return (CUresult)fake_leave(code);
 }
 
@@ -170,7 +173,8 @@ CUresult fake_cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
         misuses++;
         code = CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (code == 0 && (context->peers & 1u << peer->device) != 0) code = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    if (code == 0 && (context->peers & 1u << peer->device) != 0)
+        code = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
     if (code == 0) context->peers |= 1u << peer->device;
     return (CUresult)fake_leave(code);
 }
@@ -198,7 +202,8 @@ CUresult fake_cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int 
     CUcontext context;
     int code = fake_enter_context(FAKE_cuStreamCreateWithPriority, &context);
     *out = NULL;
-    if (code == 0 && (flags != CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5)) code = CUDA_ERROR_INVALID_VALUE;
+    if (code == 0 && (flags != CU_STREAM_NON_BLOCKING || priority > 0 || priority < -5))
+        code = CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; code == 0 && *out == NULL && i < NHANDLES; i++)
         if (streams[i].context == NULL) *out = &streams[i];
     if (code == 0 && *out == NULL) code = CUDA_ERROR_OUT_OF_MEMORY;
@@ -237,7 +242,8 @@ CUresult fake_cuStreamDestroy(CUstream stream)
     int told, code = fake_enter_release(FAKE_cuStreamDestroy, &context, &told);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
 #ifdef FERRY_HAS_CUDNN
-    if (code == 0 && fake_cudnn_holds(stream)) misuses++; /* the next call with that handle would go to a stream that is no more */
+    /* the next call with that handle would go to a stream that is no more */
+    if (code == 0 && fake_cudnn_holds(stream)) misuses++;
 #endif
     if (code == 0) {
         fake_capture_drop(stream);
@@ -252,7 +258,8 @@ CUresult fake_cuStreamGetCtx(CUstream stream, CUcontext *out)
     CUcontext context;
     int code = fake_enter_context(FAKE_cuStreamGetCtx, &context);
     *out = NULL;
-    if (code == 0 && (stream < streams || stream >= streams + NHANDLES || stream->context == NULL)) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0 && (stream < streams || stream >= streams + NHANDLES || stream->context == NULL))
+        code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) *out = stream->context;
     return (CUresult)fake_leave(code);
 }
@@ -266,7 +273,8 @@ CUresult fake_cuModuleLoadData(CUmodule *out, const void *image)
     uint32_t magic = 0;
     *out = NULL;
     memcpy(&magic, image, sizeof magic);
-    if (code == 0 && magic != 0xba55ed50) code = CUDA_ERROR_INVALID_IMAGE; /* what a fatbin begins with */
+    /* what a fatbin begins with */
+    if (code == 0 && magic != 0xba55ed50) code = CUDA_ERROR_INVALID_IMAGE;
     for (int i = 0; code == 0 && *out == NULL && i < NMODULES; i++)
         if (modules[i].context == NULL) *out = &modules[i];
     if (code == 0 && *out == NULL) code = CUDA_ERROR_OUT_OF_MEMORY;
@@ -310,7 +318,8 @@ CUresult fake_cuModuleGetFunction(CUfunction *out, CUmodule module, const char *
 
 const char *fake_kernel_name(CUfunction function, CUcontext context)
 {
-    if (function != NULL && function->module != NULL && function->module->context == context) return function->name;
+    if (function != NULL && function->module != NULL && function->module->context == context)
+        return function->name;
     misuses++;
     return NULL;
 }

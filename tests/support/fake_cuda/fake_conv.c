@@ -1,5 +1,6 @@
-/* Convolutions of the fake: what the kernels for dense operands assume, and weights' gradients that come in slices, which no launch record of
- * op.h is: each slice is run as a gradient over its images. Next: fake_launch.c. */
+/* Convolutions of the fake: what the kernels for dense operands assume, and weights' gradients that
+ * come in slices, which no launch record of op.h is: each slice is run as a gradient over its
+ * images. Next: fake_launch.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,14 +24,18 @@ int fake_conv_fits(const char *kernel, const fy__cuda_args_t *args)
                       : args->op == FY_OP_CONV2D_BACKWARD_WEIGHT ? args->src[1].dims[3]
                                                                  : args->dst[0].dims[3];
     const int64_t y = args->op == FY_OP_CONV2D ? args->dst[0].dims[3] : args->src[0].dims[3];
-    if (sliced && (args->op != FY_OP_CONV2D_BACKWARD_WEIGHT || args->accumulate || args->dst[0].dims[0] > args->src[0].dims[0])) return 0;
+    if (sliced && (args->op != FY_OP_CONV2D_BACKWARD_WEIGHT || args->accumulate ||
+                   args->dst[0].dims[0] > args->src[0].dims[0]))
+        return 0;
     if (args->dst[0].dtype != (sliced ? (wide ? FY_DTYPE_F64 : FY_DTYPE_F32) : dtype)) return 0;
     if (strncmp(kernel, "fy_conv2d_f", 11) == 0) return !sliced;
     for (int i = 0; i < 2; i++)
         if (!is_dense(&args->src[i])) return 0;
     if (!is_dense(&args->dst[0]) || (args->flags & FY__CUDA_SMALL) == 0) return 0;
-    if (strstr(kernel, "_gemm_") != NULL) return dtype == (strstr(kernel, "f64") != NULL ? FY_DTYPE_F64 : FY_DTYPE_F32);
-    if (strstr(kernel, "_tensor_") != NULL) return dtype == (strstr(kernel, "_bf16") != NULL ? FY_DTYPE_BF16 : FY_DTYPE_F16);
+    if (strstr(kernel, "_gemm_") != NULL)
+        return dtype == (strstr(kernel, "f64") != NULL ? FY_DTYPE_F64 : FY_DTYPE_F32);
+    if (strstr(kernel, "_tensor_") != NULL)
+        return dtype == (strstr(kernel, "_bf16") != NULL ? FY_DTYPE_BF16 : FY_DTYPE_F16);
     return strstr(kernel, "_depthwise_") != NULL && x == groups && y == groups;
 }
 
@@ -43,7 +48,8 @@ static fy_desc_t images(const fy_desc_t *desc, int64_t first, int64_t n, uint64_
     return part;
 }
 
-fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst, const fy_desc_t *src)
+fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst,
+                             const fy_desc_t *src)
 {
     const fy_cast_attrs_t to_partial = { dst->dtype };
     const uint64_t size = dst->dtype == FY_DTYPE_F64 ? 8 : 4;
@@ -59,7 +65,8 @@ fy_status_t fake_conv_slices(const fy__cuda_args_t *args, const fy_desc_t *dst, 
     const int64_t slices = dst->dims[0], n = src[0].dims[0];
     for (int64_t i = 0; i < slices && status == FY_STATUS_OK; i++) {
         const int64_t begin = n * i / slices, end = n * (i + 1) / slices;
-        fy_desc_t part[2] = { images(&wide[0], begin, end - begin, size), images(&wide[1], begin, end - begin, size) };
+        fy_desc_t part[2] = { images(&wide[0], begin, end - begin, size),
+                              images(&wide[1], begin, end - begin, size) };
         one.data = (char *)dst->data + (uint64_t)(i * dst->strides[0]) * size;
         status = fake_run_op(FY_OP_CONV2D_BACKWARD_WEIGHT, &one, 2, part, &args->attrs);
     }

@@ -1,5 +1,6 @@
-/* What a test may ask of the fake CUDA driver and cuBLASLt, libfake_cuda.so: found with dlsym, since only the plugin under test and the
- * test itself load it. Names of entry points are as in the driver's documentation, without version: "cuMemAlloc", "cublasLtMatmul". */
+/* What a test may ask of the fake CUDA driver and cuBLASLt, libfake_cuda.so: found with dlsym,
+ * since only the plugin under test and the test itself load it. Names of entry points are as in the
+ * driver's documentation, without version: "cuMemAlloc", "cublasLtMatmul". */
 #ifndef FERRY_TESTS_FAKE_CUDA_FAKE_CUDA_H_
 #define FERRY_TESTS_FAKE_CUDA_FAKE_CUDA_H_
 

@@ -1,4 +1,5 @@
-/* What the fake's devices say of themselves: how many there are, names, attributes, who reaches whom. Not here: contexts (fake_context.c). */
+/* What the fake's devices say of themselves: how many there are, names, attributes, who reaches
+ * whom. Not here: contexts (fake_context.c). */
 #include <stdio.h>
 #include <string.h>
 
@@ -62,11 +63,13 @@ CUresult fake_cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
     return (CUresult)fake_leave(code);
 }
 
-CUresult fake_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer)
+CUresult fake_cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device,
+                                      CUdevice peer)
 {
     int code = fake_enter(FAKE_cuDeviceGetP2PAttribute);
     *value = 0;
-    if (code == 0 && device == peer) code = CUDA_ERROR_INVALID_DEVICE; /* as the driver's documentation says */
+    /* as the driver's documentation says */
+    if (code == 0 && device == peer) code = CUDA_ERROR_INVALID_DEVICE;
     if (code == 0) *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED;
     return (CUresult)fake_leave(code);
 }

@@ -1,4 +1,5 @@
-/* The door of the fake: cuGetProcAddress, counting, failing on request, the error names. Next: fake_context.c, fake_memory.c. */
+/* The door of the fake: cuGetProcAddress, counting, failing on request, the error names. Next:
+ * fake_context.c, fake_memory.c. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,10 +58,13 @@ int fake_enter(enum fake_entry entry)
         if (fake_is_fatal(fail_code)) fake_lose_current(fail_code);
         return fake_is_fatal(fail_code) ? 5000
                : fail_code == 2         ? 4003
-                                        : 4000; /* EXECUTION_FAILED, HOST_ALLOCATION_FAILED, INTERNAL_ERROR */
+                                /* EXECUTION_FAILED, HOST_ALLOCATION_FAILED,
+                                         * INTERNAL_ERROR */
+                                : 4000;
     }
     if (fail_entry != FAKE_ENTRIES || strncmp(names[entry], "cublas", 6) != 0) return fail_code;
-    /* Any call was to fail, with a driver's code, and it is cuBLASLt's turn: it has codes of its own, and a fault is the context's. */
+    /* Any call was to fail, with a driver's code, and it is cuBLASLt's turn: it has codes of its
+     * own, and a fault is the context's. */
     if (fake_is_fatal(fail_code)) fake_lose_current(fail_code);
     return fake_is_fatal(fail_code) ? CUBLAS_STATUS_EXECUTION_FAILED
            : fail_code == 2         ? CUBLAS_STATUS_ALLOC_FAILED
@@ -108,9 +112,18 @@ static void plan_failure(const char *name, int64_t nth, int code, int ever, int 
     fail_fatal = fatal;
     fake_unlock();
 }
-void fake_cuda_fail(const char *name, int64_t nth, int code) { plan_failure(name, nth, code, 0, 0); }
-void fake_cuda_fail_from(const char *name, int64_t nth, int code) { plan_failure(name, nth, code, 1, 0); }
-void fake_cuda_break(const char *name, int64_t nth, int code, int fatal) { plan_failure(name, nth, code, 0, fatal); }
+void fake_cuda_fail(const char *name, int64_t nth, int code)
+{
+    plan_failure(name, nth, code, 0, 0);
+}
+void fake_cuda_fail_from(const char *name, int64_t nth, int code)
+{
+    plan_failure(name, nth, code, 1, 0);
+}
+void fake_cuda_break(const char *name, int64_t nth, int code, int fatal)
+{
+    plan_failure(name, nth, code, 0, fatal);
+}
 
 void fake_cuda_trace(int on)
 {
@@ -144,8 +157,9 @@ static int driver_version(void)
     return version != NULL ? atoi(version) : 13000;
 }
 
-__attribute__((visibility("default"))) CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
-                                                                    CUdriverProcAddressQueryResult *status)
+__attribute__((visibility("default"))) CUresult
+cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                    CUdriverProcAddressQueryResult *status)
 {
     static const struct {
         const char *name;
@@ -163,10 +177,15 @@ __attribute__((visibility("default"))) CUresult cuGetProcAddress_v2(const char *
     *pfn = NULL;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(table[i].name, symbol) != 0 || table[i].since > driver_version()) continue;
-        int fits = version == table[i].since; /* one signature each: the version that the plugin was written for */
-        if (!fits && i + 1 < sizeof table / sizeof *table && strcmp(table[i + 1].name, symbol) == 0) continue; /* its next version? */
+        /* one signature each: the version that the plugin was written for */
+        int fits = version == table[i].since;
+        /* its next version? */
+        if (!fits && i + 1 < sizeof table / sizeof *table && strcmp(table[i + 1].name, symbol) == 0)
+            continue;
         if (fits) memcpy(pfn, &table[i].entry, sizeof *pfn);
-        if (status != NULL) *status = fits ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+        if (status != NULL)
+            *status = fits ? CU_GET_PROC_ADDRESS_SUCCESS
+                           : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
         return fits ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
     }
     if (status != NULL) *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;

@@ -1,5 +1,6 @@
-/* Events of the fake, and the clock that they read, which only work moves (fake_cuda_cost). A test may hold everything back, so that nothing
- * is known to be done. Handles are places in a table, as those of fake_context.c. */
+/* Events of the fake, and the clock that they read, which only work moves (fake_cuda_cost). A test
+ * may hold everything back, so that nothing is known to be done. Handles are places in a table, as
+ * those of fake_context.c. */
 #include <pthread.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ static int64_t live;
 static double clock_ms;
 static int hold;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
-static pthread_mutex_t release_lock = PTHREAD_MUTEX_INITIALIZER; /* guards `hold` for those who wait */
+/* guards `hold` for those who wait */
+static pthread_mutex_t release_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int event_is_valid(CUevent event, CUcontext context)
 {
@@ -39,7 +41,8 @@ CUresult fake_cuEventCreate(CUevent *out, unsigned int flags)
     CUcontext context;
     int code = fake_enter_context(FAKE_cuEventCreate, &context);
     *out = NULL;
-    if (code == 0 && flags != CU_EVENT_DISABLE_TIMING && flags != CU_EVENT_DEFAULT) code = CUDA_ERROR_INVALID_VALUE;
+    if (code == 0 && flags != CU_EVENT_DISABLE_TIMING && flags != CU_EVENT_DEFAULT)
+        code = CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; code == 0 && *out == NULL && i < NEVENTS; i++)
         if (events[i].context == NULL) *out = &events[i];
     if (code == 0 && *out == NULL) code = CUDA_ERROR_OUT_OF_MEMORY;
@@ -66,7 +69,8 @@ CUresult fake_cuEventRecord(CUevent event, CUstream stream)
 {
     CUcontext context;
     int code = fake_enter_context(FAKE_cuEventRecord, &context);
-    if (code == 0 && (!event_is_valid(event, context) || !fake_stream_is_valid(stream, context))) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0 && (!event_is_valid(event, context) || !fake_stream_is_valid(stream, context)))
+        code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) code = fake_capture_refuses(stream);
     if (code == 0) {
         event->recorded = 1;
@@ -82,7 +86,8 @@ CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int fla
     CUcontext context;
     (void)flags;
     int code = fake_enter_context(FAKE_cuStreamWaitEvent, &context);
-    if (code == 0 && (!event_is_live(event) || !fake_stream_is_valid(stream, context))) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0 && (!event_is_live(event) || !fake_stream_is_valid(stream, context)))
+        code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) code = fake_capture_refuses(stream);
     return (CUresult)fake_leave(code);
 }
@@ -154,7 +159,9 @@ void fake_cuda_cost(const char *prefix, double ms)
 void fake_spend(const char *name)
 {
     for (int i = 0; i < 8; i++)
-        if (costs[i].prefix[0] != '\0' && strncmp(costs[i].prefix, name, strlen(costs[i].prefix)) == 0) clock_ms += costs[i].ms;
+        if (costs[i].prefix[0] != '\0' &&
+            strncmp(costs[i].prefix, name, strlen(costs[i].prefix)) == 0)
+            clock_ms += costs[i].ms;
 }
 
 CUresult fake_cuEventElapsedTime(float *ms, CUevent begin, CUevent end)
@@ -162,8 +169,8 @@ CUresult fake_cuEventElapsedTime(float *ms, CUevent begin, CUevent end)
     CUcontext context;
     int code = fake_enter_context(FAKE_cuEventElapsedTime, &context);
     *ms = 0;
-    if (code == 0 && (!event_is_valid(begin, context) || !event_is_valid(end, context) || !begin->timed || !end->timed ||
-                      !begin->recorded || !end->recorded))
+    if (code == 0 && (!event_is_valid(begin, context) || !event_is_valid(end, context) ||
+                      !begin->timed || !end->timed || !begin->recorded || !end->recorded))
         code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0 && (begin->held || end->held)) code = CUDA_ERROR_NOT_READY;
     if (code == 0) *ms = (float)(end->ms - begin->ms);

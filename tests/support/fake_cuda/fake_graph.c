@@ -1,6 +1,8 @@
-/* Stream capture and graphs of the fake. Work passes through fake_submit: it runs at once, or is kept as a closure if its stream is being
- * captured; a graph runs its closures in order. What the driver forbids while a capture is on (allocating, asking events, page-locking)
- * fails here as there and spoils the capture: on the capturing thread, and, in GLOBAL mode, on every other one. */
+/* Stream capture and graphs of the fake. Work passes through fake_submit: it runs at once, or is
+ * kept as a closure if its stream is being captured; a graph runs its closures in order. What the
+ * driver forbids while a capture is on (allocating, asking events, page-locking) fails here as
+ * there and spoils the capture: on the capturing thread, and, in GLOBAL mode, on every other
+ * one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,7 +91,8 @@ static capture_t *capture_of(CUstream stream)
 
 /* ---- what the rest of the fake asks ---- */
 
-CUresult fake_submit(CUcontext context, CUstream stream, fake_run_fn run, const void *work, size_t nbytes)
+CUresult fake_submit(CUcontext context, CUstream stream, fake_run_fn run, const void *work,
+                     size_t nbytes)
 {
     capture_t *capture = capture_of(stream);
     if (capture == NULL) return run(context, work);
@@ -129,7 +132,8 @@ int fake_capture_forbids(enum fake_entry entry)
     for (int i = 0; i < NCAPTURES; i++) {
         capture_t *capture = &captures[i];
         if (capture->graph == NULL || capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
-        if (capture->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && capture->thread != &this_thread) continue;
+        if (capture->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && capture->thread != &this_thread)
+            continue;
         capture->is_spoilt = 1;
         code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
@@ -171,7 +175,8 @@ CUresult fake_cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
 {
     CUcontext context;
     int code = fake_enter_context(FAKE_cuStreamBeginCapture, &context);
-    if (code == 0 && (stream == NULL || !fake_stream_is_valid(stream, context))) code = CUDA_ERROR_INVALID_HANDLE;
+    if (code == 0 && (stream == NULL || !fake_stream_is_valid(stream, context)))
+        code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0 && capture_of(stream) != NULL) code = CUDA_ERROR_ILLEGAL_STATE;
     for (int i = 0; code == 0 && i < NCAPTURES; i++) {
         if (captures[i].graph != NULL) continue;
@@ -189,7 +194,8 @@ CUresult fake_cuStreamEndCapture(CUstream stream, CUgraph *out)
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
     capture_t *capture = code == 0 ? capture_of(stream) : NULL;
     if (code == 0 && capture == NULL) code = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-    if (code == 0 && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &this_thread)
+    if (code == 0 && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+        capture->thread != &this_thread)
         code = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     if (code == 0 && capture->is_spoilt) {
         fake_capture_drop(stream);
@@ -204,7 +210,8 @@ CUresult fake_cuStreamEndCapture(CUstream stream, CUgraph *out)
 
 /* ---- graphs ---- */
 
-CUresult fake_cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle, unsigned long long flags)
+CUresult fake_cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle,
+                                          unsigned long long flags)
 {
     CUcontext context;
     int code = fake_enter_context(FAKE_cuGraphInstantiateWithFlags, &context);
@@ -223,7 +230,8 @@ CUresult fake_cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph handle, unsi
 /* What both need: a graph and a stream of the current context, which must not be captured. */
 static int check(const void *exec, CUstream stream, CUcontext context)
 {
-    if (!is_valid(exec, context, 1) || !fake_stream_is_valid(stream, context)) return CUDA_ERROR_INVALID_HANDLE;
+    if (!is_valid(exec, context, 1) || !fake_stream_is_valid(stream, context))
+        return CUDA_ERROR_INVALID_HANDLE;
     return fake_capture_refuses(stream);
 }
 
@@ -241,7 +249,8 @@ CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream)
     int code = fake_enter_context(FAKE_cuGraphLaunch, &context);
     if (code == 0) code = check(exec, stream, context);
     if (code == 0)
-        for (const node_t *node = ((graph_t *)exec)->first; node != NULL && code == 0 && context->lost == CUDA_SUCCESS; node = node->next)
+        for (const node_t *node = ((graph_t *)exec)->first;
+             node != NULL && code == 0 && context->lost == CUDA_SUCCESS; node = node->next)
             code = node->run(context, node->work);
     return (CUresult)fake_leave(code);
 }

@@ -1,5 +1,6 @@
-/* Kernels of the fake: the launch record is rebuilt from the arguments and run by the portable kernels. What has no such launch (partial
- * sums, draws that leave the counter alone) is put together from several. The arguments are checked against what each kernel assumes. */
+/* Kernels of the fake: the launch record is rebuilt from the arguments and run by the portable
+ * kernels. What has no such launch (partial sums, draws that leave the counter alone) is put
+ * together from several. The arguments are checked against what each kernel assumes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,15 +22,18 @@ uint64_t fake_cuda_longest_args(void)
     return nbytes;
 }
 
-static fy_status_t ignore_failure(fy_status_t status, const char *file, int line, const char *format, ...)
+static fy_status_t ignore_failure(fy_status_t status, const char *file, int line,
+                                  const char *format, ...)
 {
     (void)file, (void)line, (void)format;
     return status;
 }
-/* What the portable kernels say of plain loops is true of the fake, not of a card: it is dropped. */
+/* What the portable kernels say of plain loops is true of the fake, not of a card: it is
+ * dropped. */
 static void ignore_log(fy_log_level_t level, const char *format, ...) { (void)level, (void)format; }
 static void ignore_bytes(fy_copy_kind_t kind, uint64_t nbytes) { (void)kind, (void)nbytes; }
-static const fy_host_api_t host = { sizeof(fy_host_api_t), FY_BACKEND_ABI, ignore_failure, ignore_log, ignore_bytes };
+static const fy_host_api_t host = { sizeof(fy_host_api_t), FY_BACKEND_ABI, ignore_failure,
+                                    ignore_log, ignore_bytes };
 
 /* ---- rebuilding ---- */
 
@@ -63,12 +67,15 @@ static int rebuild(int device, const fy__cuda_operand_t *operand, fy_desc_t *out
         out->strides[axis] = operand->strides[axis];
     }
     if (operand->data % size != 0) return 0;
-    if (empty) { /* Still where it is, if it is anywhere: of no elements a flat step has the dims of its step number, which it reads. */
+    /* Still where it is, if it is anywhere: of no elements a flat step has the dims of its step
+     * number, which it reads. */
+    if (empty) {
         out->data = fake_translate(device, operand->data, size);
         if (out->data == NULL) out->data = (void *)(uintptr_t)64;
         return 1;
     }
-    char *first = fake_translate(device, operand->data + (uint64_t)low * size, (uint64_t)(high - low + 1) * size);
+    char *first = fake_translate(device, operand->data + (uint64_t)low * size,
+                                 (uint64_t)(high - low + 1) * size);
     out->data = first == NULL ? NULL : first - low * (int64_t)size;
     return first != NULL;
 }
@@ -91,7 +98,8 @@ static fy_status_t run(fy_launch_t *launch)
     return status;
 }
 
-static fy_status_t run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, fy_desc_t *src, const void *attrs, uint32_t accumulate)
+static fy_status_t run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, fy_desc_t *src,
+                          const void *attrs, uint32_t accumulate)
 {
     fy_launch_t launch = { .struct_size = sizeof launch,
                            .op = op,
@@ -120,14 +128,16 @@ static fy_desc_t temporary(const fy_desc_t *like, int32_t dtype)
 }
 
 fy_desc_t fake_temporary(const fy_desc_t *like, int32_t dtype) { return temporary(like, dtype); }
-fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc_t *src, const void *attrs)
+fy_status_t fake_run_op(fy_op_t op, fy_desc_t *dst, unsigned nsrc, const fy_desc_t *src,
+                        const void *attrs)
 {
     fy_desc_t own[FY__CUDA_MAX_SRC];
     memcpy(own, src, nsrc * sizeof *own);
     return run_op(op, dst, nsrc, own, attrs, 0);
 }
 
-/* ---- reductions that are no launch of their own: partial results in f64, a mean over more than src, squared errors ---- */
+/* ---- reductions that are no launch of their own: partial results in f64, a mean over more than
+ * src, squared errors ---- */
 
 static fy_status_t run_wide(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc_t *src)
 {
@@ -149,11 +159,14 @@ static fy_status_t run_wide(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc
         (void)run_op(FY_OP_MUL, &wide[0], 2, twice, NULL, 0);
     }
     fy_status_t status = run_op(FY_OP_SUM, &sum, 1, wide, &args->attrs.reduce, 0);
-    if (args->op == FY_OP_NORM && status == FY_STATUS_OK) status = run_op(FY_OP_SQRT, &sum, 1, &sum, NULL, 0);
-    if (args->op != FY_OP_SUM && args->op != FY_OP_NORM) scale.scale = 1.0 / (double)(args->count != FY__CUDA_NO_COUNT ? args->count : n);
+    if (args->op == FY_OP_NORM && status == FY_STATUS_OK)
+        status = run_op(FY_OP_SQRT, &sum, 1, &sum, NULL, 0);
+    if (args->op != FY_OP_SUM && args->op != FY_OP_NORM)
+        scale.scale = 1.0 / (double)(args->count != FY__CUDA_NO_COUNT ? args->count : n);
     if (status == FY_STATUS_OK) status = run_op(FY_OP_AFFINE, &sum, 1, &sum, &scale, 0);
     if (status == FY_STATUS_OK) status = run_op(FY_OP_CAST, &result, 1, &sum, &to_dst, 0);
-    if (status == FY_STATUS_OK) status = run_op(FY_OP_COPY, dst, 1, &result, NULL, args->accumulate);
+    if (status == FY_STATUS_OK)
+        status = run_op(FY_OP_COPY, dst, 1, &result, NULL, args->accumulate);
     for (unsigned i = 0; i < args->nsrc; i++) free(wide[i].data);
     free(sum.data);
     free(result.data);
@@ -162,7 +175,8 @@ static fy_status_t run_wide(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc
 
 static int is_float(int32_t dtype)
 {
-    return dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64 || dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16;
+    return dtype == FY_DTYPE_F32 || dtype == FY_DTYPE_F64 || dtype == FY_DTYPE_F16 ||
+           dtype == FY_DTYPE_BF16;
 }
 
 static int is_plain_reduction(const fy__cuda_args_t *args)
@@ -176,16 +190,21 @@ static int is_plain_reduction(const fy__cuda_args_t *args)
 static fy_status_t finish_linear(const fy__cuda_args_t *args, fy_desc_t *dst, fy_desc_t *src)
 {
     static const fy_op_t ops[] = { FY_OP_COPY, FY_OP_RELU, FY_OP_TANH, FY_OP_SIGMOID, FY_OP_GELU };
-    static const int32_t activations[] = { FY_ACTIVATION_NONE, FY_ACTIVATION_RELU, FY_ACTIVATION_TANH, FY_ACTIVATION_SIGMOID,
+    static const int32_t activations[] = { FY_ACTIVATION_NONE, FY_ACTIVATION_RELU,
+                                           FY_ACTIVATION_TANH, FY_ACTIVATION_SIGMOID,
                                            FY_ACTIVATION_GELU };
     const fy_cast_attrs_t to_wide = { src[0].dtype }, to_dst = { dst->dtype };
-    fy_desc_t sum = temporary(&src[0], src[0].dtype), wide[2] = { src[0], temporary(&src[0], src[0].dtype) },
+    fy_desc_t sum = temporary(&src[0], src[0].dtype),
+              wide[2] = { src[0], temporary(&src[0], src[0].dtype) },
               before = temporary(dst, src[0].dtype);
     fy_status_t status = run_op(FY_OP_COPY, &sum, 1, wide, NULL, 0);
-    if (args->nsrc == 2 && status == FY_STATUS_OK) status = run_op(FY_OP_CAST, &wide[1], 1, &src[1], &to_wide, 0);
-    if (args->nsrc == 2 && status == FY_STATUS_OK) status = run_op(FY_OP_ADD, &sum, 2, wide, NULL, 0);
+    if (args->nsrc == 2 && status == FY_STATUS_OK)
+        status = run_op(FY_OP_CAST, &wide[1], 1, &src[1], &to_wide, 0);
+    if (args->nsrc == 2 && status == FY_STATUS_OK)
+        status = run_op(FY_OP_ADD, &sum, 2, wide, NULL, 0);
     for (int i = 1; i < 5; i++)
-        if (activations[i] == args->attrs.linear.activation && status == FY_STATUS_OK) status = run_op(ops[i], &sum, 1, &sum, NULL, 0);
+        if (activations[i] == args->attrs.linear.activation && status == FY_STATUS_OK)
+            status = run_op(ops[i], &sum, 1, &sum, NULL, 0);
     if (args->accumulate && status == FY_STATUS_OK) {
         fy_desc_t both[2] = { sum, before };
         status = run_op(FY_OP_CAST, &before, 1, dst, &to_wide, 0);
@@ -200,7 +219,10 @@ static fy_status_t finish_linear(const fy__cuda_args_t *args, fy_desc_t *dst, fy
 
 /* ---- what each kernel assumes ---- */
 
-static int starts_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
+static int starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
 
 static int class_fits(const char *kernel, int32_t dtype)
 {
@@ -228,7 +250,9 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_RANDN:
     case FY_OP_RANDPERM: return starts_with(kernel, "fy_random");
     case FY_OP_CAST: return starts_with(kernel, "fy_cast");
-    case FY_OP_COPY: return starts_with(kernel, "fy_copy") || strcmp(kernel, "fy_transpose") == 0 || starts_with(kernel, "fy_elementwise");
+    case FY_OP_COPY:
+        return starts_with(kernel, "fy_copy") || strcmp(kernel, "fy_transpose") == 0 ||
+               starts_with(kernel, "fy_elementwise");
     case FY_OP_WHERE: return starts_with(kernel, "fy_copy");
     case FY_OP_SUM:
     case FY_OP_MEAN:
@@ -238,7 +262,9 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_MSE_LOSS: return starts_with(kernel, "fy_reduce");
     case FY_OP_ARGMAX: return starts_with(kernel, "fy_argmax");
     case FY_OP_MATMUL:
-    case FY_OP_LINEAR: return starts_with(kernel, "fy_matmul") || (op == FY_OP_LINEAR && starts_with(kernel, "fy_linear_finish"));
+    case FY_OP_LINEAR:
+        return starts_with(kernel, "fy_matmul") ||
+               (op == FY_OP_LINEAR && starts_with(kernel, "fy_linear_finish"));
     case FY_OP_SGD_STEP:
     case FY_OP_SGD_MOMENTUM_STEP:
     case FY_OP_ADAM_STEP:
@@ -254,7 +280,8 @@ static int family_fits(const char *kernel, uint32_t op)
     case FY_OP_AVG_POOL2D:
     case FY_OP_AVG_POOL2D_BACKWARD: return starts_with(kernel, "fy_pool2d");
     case FY_OP_SOFTMAX_BACKWARD:
-    case FY_OP_LOG_SOFTMAX_BACKWARD: return starts_with(kernel, "fy_softmax_backward_f") || is_in_pieces(kernel);
+    case FY_OP_LOG_SOFTMAX_BACKWARD:
+        return starts_with(kernel, "fy_softmax_backward_f") || is_in_pieces(kernel);
     case FY_OP_MSE_LOSS_BACKWARD: return starts_with(kernel, "fy_mse_loss_backward_f");
     case FY_OP_ONE_HOT: return strcmp(kernel, "fy_one_hot") == 0;
     case FY_OP_DROPOUT:
@@ -283,7 +310,8 @@ static int axes_fit(const fy__cuda_args_t *args)
         reduced |= is_reduced;
         if (dst->dims[axis] != (is_reduced ? 1 : src->dims[axis])) return 0;
     }
-    return reduced && (args->nsrc == 1 || memcmp(args->src[1].dims, src->dims, sizeof src->dims) == 0);
+    return reduced &&
+           (args->nsrc == 1 || memcmp(args->src[1].dims, src->dims, sizeof src->dims) == 0);
 }
 
 static int is_flat_kernel(const char *kernel)
@@ -301,7 +329,9 @@ static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
     if (!class_fits(kernel, args->nsrc > 0 ? args->src[0].dtype : args->dst[0].dtype)) return 0;
     if (args->lanes != 1 && args->lanes != 32 && args->lanes != FY__CUDA_BLOCK) return 0;
     uint64_t largest = args->nelem, n = 1;
-    for (unsigned i = 0; i < args->nsrc && !starts_with(kernel, "fy_gather") && !starts_with(kernel, "fy_matmul"); i++, n = 1) {
+    for (unsigned i = 0;
+         i < args->nsrc && !starts_with(kernel, "fy_gather") && !starts_with(kernel, "fy_matmul");
+         i++, n = 1) {
         for (int axis = 0; axis < args->src[i].rank; axis++) n *= (uint64_t)args->src[i].dims[axis];
         if (starts_with(kernel, "fy_reduce") || starts_with(kernel, "fy_argmax")) n /= args->nelem;
         if (n > largest) largest = n;
@@ -309,14 +339,18 @@ static int assumptions_hold(const char *kernel, const fy__cuda_args_t *args)
     if ((args->flags & FY__CUDA_SMALL) != 0 && largest > INT32_MAX) return 0;
     if (starts_with(kernel, "fy_reduce") && !axes_fit(args)) return 0;
     if (strcmp(kernel, "fy_transpose") == 0)
-        if (args->dst[0].rank < 2 || args->dst[0].strides[args->dst[0].rank - 1] != 1 || args->src[0].strides[args->dst[0].rank - 2] != 1)
+        if (args->dst[0].rank < 2 || args->dst[0].strides[args->dst[0].rank - 1] != 1 ||
+            args->src[0].strides[args->dst[0].rank - 2] != 1)
             return 0;
     if (starts_with(kernel, "fy_conv2d") && !fake_conv_fits(kernel, args)) return 0;
     if (starts_with(kernel, "fy_argmax") || starts_with(kernel, "fy_softmax"))
         if (args->attrs.axis.axis != args->src[0].rank - 1) return 0;
-    if (starts_with(kernel, "fy_elementwise_flat_half")) return args->src[0].dtype == FY_DTYPE_F16 || args->src[0].dtype == FY_DTYPE_BF16;
+    if (starts_with(kernel, "fy_elementwise_flat_half"))
+        return args->src[0].dtype == FY_DTYPE_F16 || args->src[0].dtype == FY_DTYPE_BF16;
     if (starts_with(kernel, "fy_elementwise") && !is_flat_kernel(kernel))
-        if (starts_with(kernel, "fy_elementwise_wide") != (args->wide != 0 && (args->flags & FY__CUDA_ALIGNED) != 0)) return 0;
+        if (starts_with(kernel, "fy_elementwise_wide") !=
+            (args->wide != 0 && (args->flags & FY__CUDA_ALIGNED) != 0))
+            return 0;
     return 1;
 }
 
@@ -329,7 +363,8 @@ typedef struct launched {
     fy__cuda_flat_t flat;
 } launched_t;
 
-static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, uint32_t *fault, fy_desc_t *dst, fy_desc_t *src)
+static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, uint32_t *fault,
+                             fy_desc_t *dst, fy_desc_t *src)
 {
     fy_launch_t launch = { .struct_size = sizeof launch,
                            .op = args->op,
@@ -343,7 +378,9 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
                            .fault = fault };
     int64_t state[2];
     if (strcmp(kernel, "fy_random_advance") == 0) {
-        uint64_t step = args->op == FY_OP_RANDPERM ? 1 : fy__rng_blocks(args->nelem, dst[0].dtype == FY_DTYPE_F64);
+        uint64_t step = args->op == FY_OP_RANDPERM
+                            ? 1
+                            : fy__rng_blocks(args->nelem, dst[0].dtype == FY_DTYPE_F64);
         int64_t *counter = (int64_t *)dst[1].data + 1;
         *counter = (int64_t)((uint64_t)*counter + step);
         return FY_STATUS_OK;
@@ -352,7 +389,8 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
         int64_t *rng = dst[0].data, *before = dst[1].data;
         before[0] = rng[0];
         before[dst[1].strides[0]] = rng[dst[0].strides[0]];
-        rng[dst[0].strides[0]] = (int64_t)((uint64_t)rng[dst[0].strides[0]] + fy__dropout_blocks(args->nelem));
+        rng[dst[0].strides[0]] =
+            (int64_t)((uint64_t)rng[dst[0].strides[0]] + fy__dropout_blocks(args->nelem));
         return FY_STATUS_OK;
     }
     if (strcmp(kernel, "fy_random") == 0) { /* reads the state and leaves it */
@@ -363,11 +401,15 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
         ++*(int64_t *)dst[args->ndst - 1].data;
         return FY_STATUS_OK;
     }
-    if (starts_with(kernel, "fy_step") && (args->op == FY_OP_ADAM_STEP || args->op == FY_OP_SGD_MOMENTUM_STEP)) /* leaves the number */
+    /* leaves the number */
+    if (starts_with(kernel, "fy_step") &&
+        (args->op == FY_OP_ADAM_STEP || args->op == FY_OP_SGD_MOMENTUM_STEP))
         dst[args->ndst - 1].data = memcpy(state, dst[args->ndst - 1].data, sizeof *state);
     if (starts_with(kernel, "fy_linear_finish")) return finish_linear(args, dst, src);
-    if (starts_with(kernel, "fy_softmax_parts") || (strcmp(kernel, "fy_argmax") == 0 && args->count != FY__CUDA_NO_COUNT)) {
-        memset(dst[0].data, 0xff, args->nelem * sizeof(double)); /* NaN, or no index: the joining launch does the work here */
+    if (starts_with(kernel, "fy_softmax_parts") ||
+        (strcmp(kernel, "fy_argmax") == 0 && args->count != FY__CUDA_NO_COUNT)) {
+        /* NaN, or no index: the joining launch does the work here */
+        memset(dst[0].data, 0xff, args->nelem * sizeof(double));
         return FY_STATUS_OK;
     }
     if (is_in_pieces(kernel) || strcmp(kernel, "fy_argmax_join") == 0) launch.nsrc--;
@@ -380,44 +422,57 @@ static fy_status_t interpret(const char *kernel, const fy__cuda_args_t *args, ui
             src[1].strides[i] = w.strides[r + 1 - i];
         }
     }
-    if (args->op == FY_OP_CONV2D_BACKWARD_WEIGHT && dst[0].rank == 5) return fake_conv_slices(args, dst, src);
-    if (starts_with(kernel, "fy_reduce") && !is_plain_reduction(args)) return run_wide(args, dst, src);
+    if (args->op == FY_OP_CONV2D_BACKWARD_WEIGHT && dst[0].rank == 5)
+        return fake_conv_slices(args, dst, src);
+    if (starts_with(kernel, "fy_reduce") && !is_plain_reduction(args))
+        return run_wide(args, dst, src);
     return run(&launch);
 }
 
 /* FAKE_CUDA_KERNELS=source: the kernels' own text (simt.c) instead of the portable kernels. */
-static CUresult run_source(const launched_t *work, const fy__cuda_args_t *args, uint32_t *fault, const fy_desc_t *dst, const fy_desc_t *src)
+static CUresult run_source(const launched_t *work, const fy__cuda_args_t *args, uint32_t *fault,
+                           const fy_desc_t *dst, const fy_desc_t *src)
 {
 #ifdef FAKE_CUDA_HAS_SOURCE
     fy__cuda_args_t on_host = *args;
     fy__cuda_flat_t flat = work->flat;
-    for (unsigned i = 0; i < args->ndst; i++) on_host.dst[i].data = (uint64_t)(uintptr_t)dst[i].data;
-    for (unsigned i = 0; i < args->nsrc; i++) on_host.src[i].data = (uint64_t)(uintptr_t)src[i].data;
+    for (unsigned i = 0; i < args->ndst; i++)
+        on_host.dst[i].data = (uint64_t)(uintptr_t)dst[i].data;
+    for (unsigned i = 0; i < args->nsrc; i++)
+        on_host.src[i].data = (uint64_t)(uintptr_t)src[i].data;
     on_host.fault = (uint64_t)(uintptr_t)fault;
     flat.data[0] = on_host.dst[0].data;
     for (unsigned i = 0; i < args->nsrc; i++) flat.data[1 + i] = on_host.src[i].data;
     for (unsigned i = 1; i < args->ndst; i++) flat.data[FY__CUDA_MAX_SRC + i] = on_host.dst[i].data;
-    const int outcome =
-        simt_run(work->kernel, &on_host, is_flat_kernel(work->kernel) ? &flat : NULL, work->grid, work->block_x, work->block_y);
-    return outcome > 0 ? CUDA_SUCCESS : outcome == 0 ? CUDA_ERROR_LAUNCH_TIMEOUT : CUDA_ERROR_MISALIGNED_ADDRESS;
+    const int outcome = simt_run(work->kernel, &on_host,
+                                 is_flat_kernel(work->kernel) ? &flat : NULL, work->grid,
+                                 work->block_x, work->block_y);
+    return outcome > 0    ? CUDA_SUCCESS
+           : outcome == 0 ? CUDA_ERROR_LAUNCH_TIMEOUT
+                          : CUDA_ERROR_MISALIGNED_ADDRESS;
 #else
     (void)work, (void)args, (void)fault, (void)dst, (void)src;
     return CUDA_ERROR_NOT_SUPPORTED;
 #endif
 }
 
-/* A packed run's table holds addresses of the device: a copy with what lies behind them, or NULL if one is not the device's. */
-static fy_packed_entry_t *translate_table(int device, const fy__cuda_args_t *args, const fy_desc_t *dst, const fy_desc_t *src)
+/* A packed run's table holds addresses of the device: a copy with what lies behind them, or NULL if
+ * one is not the device's. */
+static fy_packed_entry_t *translate_table(int device, const fy__cuda_args_t *args,
+                                          const fy_desc_t *dst, const fy_desc_t *src)
 {
     const fy_packed_t *packed = &args->attrs.packed;
     const fy_desc_t *run = args->op == FY_LAUNCH_GATHER ? dst : src;
     const uint64_t table_nbytes = (uint64_t)packed->count * sizeof(fy_packed_entry_t);
-    if (packed->table_offset % 8 != 0 || packed->table_offset + table_nbytes > (uint64_t)src->dims[0]) return NULL;
+    if (packed->table_offset % 8 != 0 ||
+        packed->table_offset + table_nbytes > (uint64_t)src->dims[0])
+        return NULL;
     fy_packed_entry_t *table = malloc(table_nbytes + 1);
     memcpy(table, (const char *)src->data + packed->table_offset, table_nbytes);
     for (uint32_t i = 0; i < packed->count; i++) {
         void *piece = fake_translate(device, table[i].address, table[i].nbytes);
-        if (piece == NULL || table[i].offset % 16 != 0 || table[i].offset + table[i].nbytes > (uint64_t)run->dims[0]) {
+        if (piece == NULL || table[i].offset % 16 != 0 ||
+            table[i].offset + table[i].nbytes > (uint64_t)run->dims[0]) {
             free(table);
             return NULL;
         }
@@ -440,16 +495,21 @@ static CUresult run_kernel(int device, const launched_t *work)
         if (!rebuild(device, &args->dst[i], &dst[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
     for (unsigned i = 0; i < args->nsrc; i++)
         if (!rebuild(device, &args->src[i], &src[i])) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (args->fault != 0 && (fault = fake_translate(device, args->fault, sizeof *fault)) == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (args->fault != 0 && (fault = fake_translate(device, args->fault, sizeof *fault)) == NULL)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (args->op == FY_LAUNCH_SCATTER || args->op == FY_LAUNCH_GATHER) {
-        if ((table = translate_table(device, args, dst, src)) == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
-        args->attrs.packed.table_offset = (uint64_t)(uintptr_t)table - (uint64_t)(uintptr_t)src[0].data; /* wraps, and back */
+        if ((table = translate_table(device, args, dst, src)) == NULL)
+            return CUDA_ERROR_ILLEGAL_ADDRESS;
+        /* wraps, and back */
+        args->attrs.packed.table_offset = (uint64_t)(uintptr_t)table -
+                                          (uint64_t)(uintptr_t)src[0].data;
     }
     CUresult code;
     if (kernels != NULL && strcmp(kernels, "source") == 0)
         code = run_source(work, args, fault, dst, src);
     else
-        code = interpret(kernel, args, fault, dst, src) == FY_STATUS_OK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        code = interpret(kernel, args, fault, dst, src) == FY_STATUS_OK ? CUDA_SUCCESS
+                                                                        : CUDA_ERROR_INVALID_VALUE;
     free(table);
     return code;
 }
@@ -466,7 +526,8 @@ static CUresult run_launched(CUcontext context, const void *work)
     return CUDA_SUCCESS; /* as on a card, the launch succeeds and the next call learns of it */
 }
 
-/* A driver knows from the kernel how long its arguments are; here their first word says it, too. 0: they disagree. */
+/* A driver knows from the kernel how long its arguments are; here their first word says it, too. 0:
+ * they disagree. */
 static int take_arguments(const char *kernel, const void *params, launched_t *out)
 {
     uint32_t nbytes;
@@ -489,23 +550,29 @@ static CUresult run_nothing(CUcontext context, const void *work)
     return CUDA_SUCCESS;
 }
 
-CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                             unsigned block_z, unsigned shared, CUstream stream, void **params, void **extra)
+CUresult fake_cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                             unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                             CUstream stream, void **params, void **extra)
 {
     CUcontext context;
     int code = fake_enter_context(FAKE_cuLaunchKernel, &context);
     const char *kernel = code == 0 ? fake_kernel_name(function, context) : NULL;
     if (code != 0) return (CUresult)fake_leave(code);
-    const int square = kernel != NULL && (starts_with(kernel, "fy_matmul") || starts_with(kernel, "fy_conv2d"));
-    const unsigned wanted_x = square ? FY__CUDA_TILE : FY__CUDA_BLOCK, wanted_y = square ? FY__CUDA_TILE : 1;
-    if (kernel == NULL || !fake_stream_is_valid(stream, context)) return (CUresult)fake_leave(CUDA_ERROR_INVALID_HANDLE);
-    if (starts_with(kernel, "probe_")) return (CUresult)fake_leave(fake_submit(context, stream, run_nothing, "", 1));
-    if (grid_x == 0 || grid_x > INT32_MAX || grid_y != 1 || grid_z != 1 || block_x != wanted_x || block_y != wanted_y || block_z != 1 ||
-        shared != 0 || extra != NULL)
+    const int square = kernel != NULL &&
+                       (starts_with(kernel, "fy_matmul") || starts_with(kernel, "fy_conv2d"));
+    const unsigned wanted_x = square ? FY__CUDA_TILE : FY__CUDA_BLOCK,
+                   wanted_y = square ? FY__CUDA_TILE : 1;
+    if (kernel == NULL || !fake_stream_is_valid(stream, context))
+        return (CUresult)fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    if (starts_with(kernel, "probe_"))
+        return (CUresult)fake_leave(fake_submit(context, stream, run_nothing, "", 1));
+    if (grid_x == 0 || grid_x > INT32_MAX || grid_y != 1 || grid_z != 1 || block_x != wanted_x ||
+        block_y != wanted_y || block_z != 1 || shared != 0 || extra != NULL)
         return (CUresult)fake_leave(CUDA_ERROR_INVALID_VALUE);
     launched_t launched = { .grid = grid_x, .block_x = block_x, .block_y = block_y };
     strncpy(launched.kernel, kernel, sizeof launched.kernel - 1);
-    if (!take_arguments(kernel, params[0], &launched)) return (CUresult)fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!take_arguments(kernel, params[0], &launched))
+        return (CUresult)fake_leave(CUDA_ERROR_INVALID_VALUE);
     code = fake_submit(context, stream, run_launched, &launched, sizeof launched);
     return (CUresult)fake_leave(code);
 }

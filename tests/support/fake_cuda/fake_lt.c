@@ -1,4 +1,5 @@
-/* cuBLASLt of the fake: the objects that the plugin makes, checked, and the product itself as a plain triple loop over the descriptors.
+/* cuBLASLt of the fake: the objects that the plugin makes, checked, and the product itself as a
+ * plain triple loop over the descriptors.
  * Column-major, batches by stride, accumulation in f64. */
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,8 @@ static int create(enum fake_entry entry, uint32_t magic, struct object **out)
 
 static cublasStatus_t destroy(enum fake_entry entry, void *object, uint32_t magic)
 {
-    int told = fake_enter(entry); /* a code that was planted does not keep it alive: fake_enter_release */
+    /* a code that was planted does not keep it alive: fake_enter_release */
+    int told = fake_enter(entry);
     if (!is_a(object, magic)) return (cublasStatus_t)fake_leave(CUBLAS_STATUS_INVALID_VALUE);
     ((struct object *)object)->magic = DEAD;
     free(object);
@@ -72,9 +74,13 @@ EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *out)
     }
     return (cublasStatus_t)fake_leave(code);
 }
-EXPORT cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(FAKE_cublasLtDestroy, handle, HANDLE); }
+EXPORT cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    return destroy(FAKE_cublasLtDestroy, handle, HANDLE);
+}
 
-EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale)
+EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out,
+                                               cublasComputeType_t compute, cudaDataType_t scale)
 {
     struct object *object;
     int code = create(FAKE_cublasLtMatmulDescCreate, PRODUCT, &object);
@@ -90,17 +96,20 @@ EXPORT cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
     return destroy(FAKE_cublasLtMatmulDescDestroy, desc, PRODUCT);
 }
 
-EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, const void *value,
-                                                     size_t size)
+EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                                     cublasLtMatmulDescAttributes_t name,
+                                                     const void *value, size_t size)
 {
     struct object *object = (struct object *)desc;
     int code = fake_enter(FAKE_cublasLtMatmulDescSetAttribute);
     int32_t operation = 0;
     const uint32_t known = CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_BIAS;
-    if (code == 0 &&
-        (!is_a(object, PRODUCT) || size != (name == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof object->bias : sizeof operation)))
+    if (code == 0 && (!is_a(object, PRODUCT) ||
+                      size != (name == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof object->bias
+                                                                         : sizeof operation)))
         code = CUBLAS_STATUS_INVALID_VALUE;
-    if (code == 0 && name != CUBLASLT_MATMUL_DESC_BIAS_POINTER) memcpy(&operation, value, sizeof operation);
+    if (code == 0 && name != CUBLASLT_MATMUL_DESC_BIAS_POINTER)
+        memcpy(&operation, value, sizeof operation);
     if (code == 0 && name == CUBLASLT_MATMUL_DESC_TRANSA)
         object->transpose_a = operation == CUBLAS_OP_T;
     else if (code == 0 && name == CUBLASLT_MATMUL_DESC_TRANSB)
@@ -115,7 +124,8 @@ EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, 
     return (cublasStatus_t)fake_leave(code);
 }
 
-EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld)
+EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type,
+                                                 uint64_t rows, uint64_t cols, int64_t ld)
 {
     struct object *object;
     int code = create(FAKE_cublasLtMatrixLayoutCreate, LAYOUT, &object);
@@ -133,7 +143,8 @@ EXPORT cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
     return destroy(FAKE_cublasLtMatrixLayoutDestroy, layout, LAYOUT);
 }
 
-EXPORT cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t name,
+EXPORT cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                       cublasLtMatrixLayoutAttribute_t name,
                                                        const void *value, size_t size)
 {
     struct object *object = (struct object *)layout;
@@ -141,7 +152,8 @@ EXPORT cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t la
     if (code == 0 && !is_a(object, LAYOUT)) code = CUBLAS_STATUS_INVALID_VALUE;
     if (code == 0 && name == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT && size == sizeof object->batch)
         memcpy(&object->batch, value, size);
-    else if (code == 0 && name == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET && size == sizeof object->batch_stride)
+    else if (code == 0 && name == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET &&
+             size == sizeof object->batch_stride)
         memcpy(&object->batch_stride, value, size);
     else if (code == 0)
         code = CUBLAS_STATUS_INVALID_VALUE;
@@ -161,16 +173,19 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t
     return destroy(FAKE_cublasLtMatmulPreferenceDestroy, preference, PREFERENCE);
 }
 
-EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t name,
-                                                           const void *value, size_t size)
+EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
+    cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t name,
+    const void *value, size_t size)
 {
     struct object *object = (struct object *)preference;
     int code = fake_enter(FAKE_cublasLtMatmulPreferenceSetAttribute);
     const int which = (int)name - (int)CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
     if (code == 0 && !is_a(object, PREFERENCE)) code = CUBLAS_STATUS_INVALID_VALUE;
-    if (code == 0 && name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES && size == sizeof object->limit)
+    if (code == 0 && name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES &&
+        size == sizeof object->limit)
         memcpy(&object->limit, value, size);
-    else if (code == 0 && name == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK && size == sizeof object->reductions)
+    else if (code == 0 && name == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK &&
+             size == sizeof object->reductions)
         memcpy(&object->reductions, value, size);
     else if (code == 0 && which >= 0 && which < 4 && size == sizeof object->align[0])
         memcpy(&object->align[which], value, size);
@@ -187,23 +202,30 @@ typedef struct view {
     int transpose;
 } view_t;
 
-static int shapes_fit(const struct object *product, const struct object *a, const struct object *b, const struct object *c,
-                      const struct object *d)
+static int shapes_fit(const struct object *product, const struct object *a, const struct object *b,
+                      const struct object *c, const struct object *d)
 {
-    uint64_t m = product->transpose_a ? a->cols : a->rows, k = product->transpose_a ? a->rows : a->cols;
-    uint64_t kb = product->transpose_b ? b->cols : b->rows, n = product->transpose_b ? b->rows : b->cols;
+    uint64_t m = product->transpose_a ? a->cols : a->rows,
+             k = product->transpose_a ? a->rows : a->cols;
+    uint64_t kb = product->transpose_b ? b->cols : b->rows,
+             n = product->transpose_b ? b->rows : b->cols;
     const struct object *all[] = { a, b, c, d };
     for (int i = 0; i < 4; i++)
-        if ((i < 2 && all[i]->type != a->type) || all[i]->ld < (int64_t)all[i]->rows || all[i]->batch != d->batch || all[i]->rows == 0)
+        if ((i < 2 && all[i]->type != a->type) || all[i]->ld < (int64_t)all[i]->rows ||
+            all[i]->batch != d->batch || all[i]->rows == 0)
             return 0;
     int wide = a->type == CUDA_R_64F;
     if (d->type != a->type && (wide || d->type != CUDA_R_32F)) return 0; /* halves may become f32 */
-    return d->rows == m && d->cols == n && k == kb && c == d && product->type == (wide ? CUDA_R_64F : CUDA_R_32F) &&
+    return d->rows == m && d->cols == n && k == kb && c == d &&
+           product->type == (wide ? CUDA_R_64F : CUDA_R_32F) &&
            (product->compute == (wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F) ||
             (a->type == CUDA_R_32F && product->compute == CUBLAS_COMPUTE_32F_FAST_TF32));
 }
 
-static size_t size_of(cudaDataType_t type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
+static size_t size_of(cudaDataType_t type)
+{
+    return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+}
 
 /* What TF32 keeps of a factor: 10 bits behind the point, here cut off. */
 static double kept(const struct object *product, double x)
@@ -224,8 +246,9 @@ static double get(const view_t *v, uint64_t row, uint64_t col, int batch)
         row = col;
         col = swap;
     }
-    const char *at = v->data +
-                     (int64_t)size_of(v->layout->type) * ((int64_t)row + (int64_t)col * v->layout->ld + batch * v->layout->batch_stride);
+    const char *at = v->data + (int64_t)size_of(v->layout->type) *
+                                   ((int64_t)row + (int64_t)col * v->layout->ld +
+                                    batch * v->layout->batch_stride);
     uint16_t half;
     memcpy(&half, at, sizeof half);
     switch (v->layout->type) {
@@ -239,7 +262,8 @@ static double get(const view_t *v, uint64_t row, uint64_t col, int batch)
 static void set(const view_t *v, uint64_t row, uint64_t col, int batch, double x)
 {
     char *at = v->data +
-               (int64_t)size_of(v->layout->type) * ((int64_t)row + (int64_t)col * v->layout->ld + batch * v->layout->batch_stride);
+               (int64_t)size_of(v->layout->type) *
+                   ((int64_t)row + (int64_t)col * v->layout->ld + batch * v->layout->batch_stride);
     switch (v->layout->type) {
     case CUDA_R_64F: *(double *)at = x; return;
     case CUDA_R_16F: *(uint16_t *)at = fy__f16_from_f32((float)x); return;
@@ -250,7 +274,8 @@ static void set(const view_t *v, uint64_t row, uint64_t col, int batch, double x
 
 static int takes_vector(const struct object *product)
 {
-    return product->epilogue == CUBLASLT_EPILOGUE_BGRADB || (product->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+    return product->epilogue == CUBLASLT_EPILOGUE_BGRADB ||
+           (product->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
 }
 
 /* Of an address that may not be one; NULL: anything. */
@@ -260,23 +285,30 @@ static uint64_t alignment_of(const void *address)
     return address == NULL ? 1 : bits & (~bits + 1);
 }
 
-EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,
-                                                     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                                     cublasLtMatmulPreference_t preference, int requested,
-                                                     cublasLtMatmulHeuristicResult_t results[], int *found)
+EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t handle, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,
+    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+    cublasLtMatmulPreference_t preference, int requested, cublasLtMatmulHeuristicResult_t results[],
+    int *found)
 {
     int code = fake_enter(FAKE_cublasLtMatmulAlgoGetHeuristic);
-    if (code == 0 && fake_capture_forbids(FAKE_cublasLtMatmulAlgoGetHeuristic) != 0) code = CUBLAS_STATUS_INTERNAL_ERROR;
+    if (code == 0 && fake_capture_forbids(FAKE_cublasLtMatmulAlgoGetHeuristic) != 0)
+        code = CUBLAS_STATUS_INTERNAL_ERROR;
     *found = 0;
-    if (code == 0 && (!is_a(handle, HANDLE) || !is_a(product, PRODUCT) || !is_a(a, LAYOUT) || !is_a(b, LAYOUT) || !is_a(c, LAYOUT) ||
-                      !is_a(d, LAYOUT) || !is_a(preference, PREFERENCE) || requested < 1))
+    if (code == 0 &&
+        (!is_a(handle, HANDLE) || !is_a(product, PRODUCT) || !is_a(a, LAYOUT) || !is_a(b, LAYOUT) ||
+         !is_a(c, LAYOUT) || !is_a(d, LAYOUT) || !is_a(preference, PREFERENCE) || requested < 1))
         code = CUBLAS_STATUS_INVALID_VALUE;
-    if (code == 0 && !shapes_fit((struct object *)product, (struct object *)a, (struct object *)b, (struct object *)c, (struct object *)d))
+    if (code == 0 && !shapes_fit((struct object *)product, (struct object *)a, (struct object *)b,
+                                 (struct object *)c, (struct object *)d))
         code = CUBLAS_STATUS_INVALID_VALUE;
-    /* Sums in place, or rounded in between, would not have the bits of one order; an epilogue's vector must be known here. */
-    if (code == 0 && ((struct object *)preference)->reductions != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
+    /* Sums in place, or rounded in between, would not have the bits of one order; an epilogue's
+     * vector must be known here. */
+    if (code == 0 &&
+        ((struct object *)preference)->reductions != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
         code = CUBLAS_STATUS_INVALID_VALUE;
-    if (code == 0 && takes_vector((struct object *)product) != (((struct object *)product)->bias != NULL))
+    if (code == 0 &&
+        takes_vector((struct object *)product) != (((struct object *)product)->bias != NULL))
         code = CUBLAS_STATUS_INVALID_VALUE;
     if (code == 0) {
         const struct object *wish = (struct object *)preference;
@@ -291,11 +323,14 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
 }
 
 /* In device memory, and as aligned as the plan was told. NULL if not. */
-static char *translate(int device, const void *data, const struct object *layout, uint64_t alignment)
+static char *translate(int device, const void *data, const struct object *layout,
+                       uint64_t alignment)
 {
-    int64_t last = (int64_t)layout->rows - 1 + ((int64_t)layout->cols - 1) * layout->ld + (layout->batch - 1) * layout->batch_stride;
+    int64_t last = (int64_t)layout->rows - 1 + ((int64_t)layout->cols - 1) * layout->ld +
+                   (layout->batch - 1) * layout->batch_stride;
     if ((uint64_t)(uintptr_t)data % alignment != 0) return NULL;
-    return fake_translate(device, (uint64_t)(uintptr_t)data, (uint64_t)(last + 1) * size_of(layout->type));
+    return fake_translate(device, (uint64_t)(uintptr_t)data,
+                          (uint64_t)(last + 1) * size_of(layout->type));
 }
 
 /* All that a product needs: its descriptors may be gone when a graph runs it. */
@@ -308,12 +343,16 @@ typedef struct work {
     double scale, keep;
 } work_t;
 
-/* The factors of a product, `inner` of each row (of each column) one after the other: read once, each is used many times. */
-static double *factors(const struct object *p, const view_t *v, uint64_t nlines, uint64_t inner, int by_column, int batch)
+/* The factors of a product, `inner` of each row (of each column) one after the other: read once,
+ * each is used many times. */
+static double *factors(const struct object *p, const view_t *v, uint64_t nlines, uint64_t inner,
+                       int by_column, int batch)
 {
     double *all = malloc((nlines * inner + 1) * sizeof *all);
     for (uint64_t line = 0; line < nlines; line++)
-        for (uint64_t k = 0; k < inner; k++) all[line * inner + k] = kept(p, by_column ? get(v, k, line, batch) : get(v, line, k, batch));
+        for (uint64_t k = 0; k < inner; k++)
+            all[line * inner + k] =
+                kept(p, by_column ? get(v, k, line, batch) : get(v, line, k, batch));
     return all;
 }
 
@@ -326,22 +365,32 @@ static CUresult run_product(CUcontext context, const void *work)
     view_t vd = { ld, translate(context->device, w->d_data, ld, w->algo.data[4]), 0 };
     const int sums = p->epilogue == CUBLASLT_EPILOGUE_BGRADB, adds_bias = !sums && takes_vector(p);
     const uint64_t length = sums ? ld->cols : ld->rows;
-    struct object line = { .rows = length, .cols = 1, .ld = (int64_t)length, .batch = 1, .type = ld->type };
-    view_t vbias = { &line, takes_vector(p) ? translate(context->device, p->bias, &line, w->algo.data[5]) : NULL, 0 };
+    struct object line = {
+        .rows = length, .cols = 1, .ld = (int64_t)length, .batch = 1, .type = ld->type
+    };
+    view_t vbias = { &line,
+                     takes_vector(p) ? translate(context->device, p->bias, &line, w->algo.data[5])
+                                     : NULL,
+                     0 };
     int scratch_fits = w->workspace_nbytes == 0 ||
-                       fake_translate(context->device, (uint64_t)(uintptr_t)w->workspace, w->workspace_nbytes) != NULL;
-    if (va.data == NULL || vb.data == NULL || vd.data == NULL || (takes_vector(p) && vbias.data == NULL) || !scratch_fits)
+                       fake_translate(context->device, (uint64_t)(uintptr_t)w->workspace,
+                                      w->workspace_nbytes) != NULL;
+    if (va.data == NULL || vb.data == NULL || vd.data == NULL ||
+        (takes_vector(p) && vbias.data == NULL) || !scratch_fits)
         return context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
     const uint64_t inner = p->transpose_a ? la->rows : la->cols;
     for (int batch = 0; batch < ld->batch; batch++) {
-        double *fa = factors(p, &va, ld->rows, inner, 0, batch), *fb = factors(p, &vb, ld->cols, inner, 1, batch);
+        double *fa = factors(p, &va, ld->rows, inner, 0, batch),
+               *fb = factors(p, &vb, ld->cols, inner, 1, batch);
         for (uint64_t col = 0; col < ld->cols; col++)
             for (uint64_t row = 0; row < ld->rows; row++) {
                 double sum = 0;
-                for (uint64_t k = 0; k < inner; k++) sum += fa[row * inner + k] * fb[col * inner + k];
+                for (uint64_t k = 0; k < inner; k++)
+                    sum += fa[row * inner + k] * fb[col * inner + k];
                 sum = w->scale * sum + (w->keep != 0 ? w->keep * get(&vd, row, col, batch) : 0);
                 if (adds_bias) sum += get(&vbias, row, 0, 0);
-                if (!sums && (p->epilogue & CUBLASLT_EPILOGUE_RELU) != 0 && !(sum > 0)) sum = 0; /* NaN too: a fused relu may */
+                /* NaN too: a fused relu may */
+                if (!sums && (p->epilogue & CUBLASLT_EPILOGUE_RELU) != 0 && !(sum > 0)) sum = 0;
                 set(&vd, row, col, batch, sum);
             }
         free(fa);
@@ -355,19 +404,24 @@ static CUresult run_product(CUcontext context, const void *work)
     return CUDA_SUCCESS;
 }
 
-EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product, const void *alpha, const void *a,
-                                     cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
-                                     const void *c, cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout,
-                                     const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_nbytes, cudaStream_t stream)
+EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
+                                     const void *alpha, const void *a,
+                                     cublasLtMatrixLayout_t a_layout, const void *b,
+                                     cublasLtMatrixLayout_t b_layout, const void *beta,
+                                     const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                                     cublasLtMatrixLayout_t d_layout,
+                                     const cublasLtMatmulAlgo_t *algo, void *workspace,
+                                     size_t workspace_nbytes, cudaStream_t stream)
 {
     CUcontext context = NULL;
     int code = fake_enter_context(FAKE_cublasLtMatmul, &context);
-    if (code != 0)
-        return (cublasStatus_t)fake_leave(code < 20 ? code : CUBLAS_STATUS_EXECUTION_FAILED); /* its own, or any of the driver's */
-    const struct object *p = (struct object *)product, *la = (struct object *)a_layout, *lb = (struct object *)b_layout,
-                        *ld = (struct object *)d_layout;
-    if (!is_a(handle, HANDLE) || !is_a(p, PRODUCT) || !is_a(la, LAYOUT) || !is_a(lb, LAYOUT) || !is_a(ld, LAYOUT) || c != d ||
-        algo->data[0] != 0xA160 || !shapes_fit(p, la, lb, (struct object *)c_layout, ld) ||
+    if (code != 0) /* its own, or any of the driver's */
+        return (cublasStatus_t)fake_leave(code < 20 ? code : CUBLAS_STATUS_EXECUTION_FAILED);
+    const struct object *p = (struct object *)product, *la = (struct object *)a_layout,
+                        *lb = (struct object *)b_layout, *ld = (struct object *)d_layout;
+    if (!is_a(handle, HANDLE) || !is_a(p, PRODUCT) || !is_a(la, LAYOUT) || !is_a(lb, LAYOUT) ||
+        !is_a(ld, LAYOUT) || c != d || algo->data[0] != 0xA160 ||
+        !shapes_fit(p, la, lb, (struct object *)c_layout, ld) ||
         !fake_stream_is_valid((CUstream)stream, context))
         return (cublasStatus_t)fake_leave(CUBLAS_STATUS_INVALID_VALUE);
     const int wide = p->type == CUDA_R_64F;
@@ -384,5 +438,6 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
                           wide ? *(const double *)alpha : *(const float *)alpha,
                           wide ? *(const double *)beta : *(const float *)beta };
     code = fake_submit(context, (CUstream)stream, run_product, &work, sizeof work);
-    return (cublasStatus_t)fake_leave(code == 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED);
+    return (cublasStatus_t)fake_leave(code == 0 ? CUBLAS_STATUS_SUCCESS
+                                                : CUBLAS_STATUS_EXECUTION_FAILED);
 }

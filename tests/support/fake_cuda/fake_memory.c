@@ -1,5 +1,6 @@
-/* Memory of the fake: a reserved range of device addresses, the bytes behind it, registered host memory, copies. Blocks are kept apart by a
- * gap, so that one byte too many is an illegal address; fresh blocks hold garbage. */
+/* Memory of the fake: a reserved range of device addresses, the bytes behind it, registered host
+ * memory, copies. Blocks are kept apart by a gap, so that one byte too many is an illegal address;
+ * fresh blocks hold garbage. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,7 +32,10 @@ static uint64_t moved[FAKE_BYTES];
 static uint64_t ncopies[FAKE_BYTES];
 
 int64_t fake_memory_live(int kind);
-int64_t fake_memory_live(int kind) { return kind == FAKE_BLOCKS ? live_blocks + fake_virtual_live() : live_registrations; }
+int64_t fake_memory_live(int kind)
+{
+    return kind == FAKE_BLOCKS ? live_blocks + fake_virtual_live() : live_registrations;
+}
 uint64_t fake_cuda_bytes(int kind) { return moved[kind]; }
 uint64_t fake_cuda_copies(int kind) { return ncopies[kind]; }
 void fake_cuda_capacity(uint64_t nbytes) { capacity = nbytes; }
@@ -39,8 +43,10 @@ void fake_cuda_capacity(uint64_t nbytes) { capacity = nbytes; }
 int fake_memory_init(void)
 {
     if (reserved != NULL) return 0;
-    char *addresses = mmap(NULL, SPACE * FAKE_DEVICES + VIRTUAL, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    char *behind = mmap(NULL, SPACE * FAKE_DEVICES + VIRTUAL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *addresses = mmap(NULL, SPACE * FAKE_DEVICES + VIRTUAL, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *behind = mmap(NULL, SPACE * FAKE_DEVICES + VIRTUAL, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (addresses == MAP_FAILED || behind == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     reserved = addresses;
     bytes = behind;
@@ -49,7 +55,8 @@ int fake_memory_init(void)
 
 static int is_device_address(uint64_t address)
 {
-    return address >= (uint64_t)(uintptr_t)reserved && address < (uint64_t)(uintptr_t)reserved + SPACE * FAKE_DEVICES + VIRTUAL;
+    return address >= (uint64_t)(uintptr_t)reserved &&
+           address < (uint64_t)(uintptr_t)reserved + SPACE * FAKE_DEVICES + VIRTUAL;
 }
 
 static void *behind(uint64_t address) { return bytes + (address - (uint64_t)(uintptr_t)reserved); }
@@ -75,7 +82,8 @@ static const block_t *block_at(int device, uint64_t address, uint64_t nbytes)
     static const block_t virtual_block;
     if (fake_virtual_holds(device, address, nbytes)) return &virtual_block;
     for (block_t *block = blocks[device]; block != NULL; block = block->next)
-        if (address >= block->address && address + nbytes <= block->address + block->nbytes) return block;
+        if (address >= block->address && address + nbytes <= block->address + block->nbytes)
+            return block;
     return NULL;
 }
 
@@ -117,7 +125,8 @@ CUresult fake_cuMemAlloc(CUdeviceptr *out, size_t nbytes)
     block_t **link = &blocks[device];
     for (; *link != NULL && (*link)->address < at + nbytes + GAP; link = &(*link)->next)
         at = ((*link)->address + (*link)->nbytes + GAP + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (nbytes > capacity - used[device] || at + nbytes > base + SPACE) return (CUresult)fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    if (nbytes > capacity - used[device] || at + nbytes > base + SPACE)
+        return (CUresult)fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
     block_t *block = malloc(sizeof *block);
     *block = (block_t){ at, nbytes, *link };
     *link = block;
@@ -134,7 +143,8 @@ static void drop(int device, block_t **link)
     *link = block->next;
     used[device] -= block->nbytes;
     live_blocks--;
-    uint64_t begin = (block->address + 4095) / 4096 * 4096, end = (block->address + block->nbytes) / 4096 * 4096;
+    uint64_t begin = (block->address + 4095) / 4096 * 4096,
+             end = (block->address + block->nbytes) / 4096 * 4096;
     if (end > begin) madvise(behind(begin), end - begin, MADV_DONTNEED);
     free(block);
 }
@@ -171,10 +181,12 @@ CUresult fake_cuMemHostRegister(void *address, size_t nbytes, unsigned int flags
     CUcontext context;
     int code = fake_enter_context(FAKE_cuMemHostRegister, &context);
     const uint64_t at = (uint64_t)(uintptr_t)address;
-    if (code == 0 && (nbytes == 0 || flags != (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)))
+    if (code == 0 &&
+        (nbytes == 0 || flags != (CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)))
         code = CUDA_ERROR_INVALID_VALUE;
     for (registration_t *r = registrations; code == 0 && r != NULL; r = r->next)
-        if (at < r->address + r->nbytes && r->address < at + nbytes) code = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+        if (at < r->address + r->nbytes && r->address < at + nbytes)
+            code = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     if (code == 0) {
         registration_t *r = malloc(sizeof *r);
         *r = (registration_t){ at, nbytes, context, registrations };
@@ -194,7 +206,8 @@ CUresult fake_cuMemHostUnregister(void *address)
         fake_count_misuse();
         code = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
-    if (*link != NULL && (code == 0 || context != NULL)) { /* a lost context lets go of its pages too */
+    /* a lost context lets go of its pages too */
+    if (*link != NULL && (code == 0 || context != NULL)) {
         registration_t *r = *link;
         *link = r->next;
         free(r);
@@ -207,10 +220,13 @@ CUresult fake_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, C
 {
     int code = fake_enter(FAKE_cuPointerGetAttribute);
     const registration_t *registration = registration_at(address, 1);
-    if (code == 0 && registration == NULL) code = CUDA_ERROR_INVALID_VALUE; /* nothing else is asked about */
+    /* nothing else is asked about */
+    if (code == 0 && registration == NULL) code = CUDA_ERROR_INVALID_VALUE;
     if (code == 0) switch ((int)attribute) {
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned int *)data = CU_MEMORYTYPE_HOST; break;
-        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)data = registration->address; break;
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+            *(CUdeviceptr *)data = registration->address;
+            break;
         case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)data = registration->nbytes; break;
         default: code = CUDA_ERROR_INVALID_VALUE;
         }
@@ -222,7 +238,8 @@ CUresult fake_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, C
 /* A device end must lie in a block, a host end must not look like a device address. */
 static void *end_of(CUcontext context, uint64_t address, uint64_t nbytes, int on_device)
 {
-    if (on_device) return block_at(context->device, address, nbytes) != NULL ? behind(address) : NULL;
+    if (on_device)
+        return block_at(context->device, address, nbytes) != NULL ? behind(address) : NULL;
     return is_device_address(address) ? NULL : (void *)(uintptr_t)address;
 }
 
@@ -234,7 +251,8 @@ typedef struct copied {
 static CUresult run_copy(CUcontext context, const void *work)
 {
     const copied_t *c = work;
-    void *to = end_of(context, c->dst, c->nbytes, c->dst_on_device), *from = end_of(context, c->src, c->nbytes, c->src_on_device);
+    void *to = end_of(context, c->dst, c->nbytes, c->dst_on_device),
+         *from = end_of(context, c->src, c->nbytes, c->src_on_device);
     if (to == NULL || from == NULL) return context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
     memmove(to, from, c->nbytes);
     moved[c->kind] += c->nbytes;
@@ -242,14 +260,16 @@ static CUresult run_copy(CUcontext context, const void *work)
     return CUDA_SUCCESS;
 }
 
-static CUresult copy(enum fake_entry entry, uint64_t dst, int dst_on_device, uint64_t src, int src_on_device, size_t nbytes,
-                     CUstream stream, int kind)
+static CUresult copy(enum fake_entry entry, uint64_t dst, int dst_on_device, uint64_t src,
+                     int src_on_device, size_t nbytes, CUstream stream, int kind)
 {
     CUcontext context;
     int code = fake_enter_context(entry, &context);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
-    /* A graph with a copy from or to memory that may be paged out: not refused by every driver, but by this one. */
-    if (code == 0 && ((!dst_on_device && registration_at(dst, nbytes) == NULL) || (!src_on_device && registration_at(src, nbytes) == NULL)))
+    /* A graph with a copy from or to memory that may be paged out: not refused by every driver, but
+     * by this one. */
+    if (code == 0 && ((!dst_on_device && registration_at(dst, nbytes) == NULL) ||
+                      (!src_on_device && registration_at(src, nbytes) == NULL)))
         code = fake_capture_refuses(stream);
     const copied_t work = { dst, src, nbytes, dst_on_device, src_on_device, kind };
     if (code == 0) code = fake_submit(context, stream, run_copy, &work, sizeof work);
@@ -258,12 +278,14 @@ static CUresult copy(enum fake_entry entry, uint64_t dst, int dst_on_device, uin
 
 CUresult fake_cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t nbytes, CUstream stream)
 {
-    return copy(FAKE_cuMemcpyHtoDAsync, dst, 1, (uint64_t)(uintptr_t)src, 0, nbytes, stream, FAKE_H2D);
+    return copy(FAKE_cuMemcpyHtoDAsync, dst, 1, (uint64_t)(uintptr_t)src, 0, nbytes, stream,
+                FAKE_H2D);
 }
 
 CUresult fake_cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t nbytes, CUstream stream)
 {
-    return copy(FAKE_cuMemcpyDtoHAsync, (uint64_t)(uintptr_t)dst, 0, src, 1, nbytes, stream, FAKE_D2H);
+    return copy(FAKE_cuMemcpyDtoHAsync, (uint64_t)(uintptr_t)dst, 0, src, 1, nbytes, stream,
+                FAKE_D2H);
 }
 
 CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t nbytes, CUstream stream)
@@ -271,19 +293,22 @@ CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t nbytes,
     return copy(FAKE_cuMemcpyDtoDAsync, dst, 1, src, 1, nbytes, stream, FAKE_D2D);
 }
 
-/* Each end on the device of the context that is said to be its own; the source's is the current one. */
-CUresult fake_cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t nbytes,
-                                CUstream stream)
+/* Each end on the device of the context that is said to be its own; the source's is the current
+ * one. */
+CUresult fake_cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src,
+                                CUcontext src_context, size_t nbytes, CUstream stream)
 {
     CUcontext context;
     int code = fake_enter_context(FAKE_cuMemcpyPeerAsync, &context);
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) code = fake_capture_refuses(stream); /* graphs of Ferry's have no peer copies */
-    if (code == 0 && (dst_context == NULL || dst_context->refs == 0 || src_context != context || nbytes == 0)) {
+    if (code == 0 &&
+        (dst_context == NULL || dst_context->refs == 0 || src_context != context || nbytes == 0)) {
         fake_count_misuse();
         code = CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (code == 0 && (block_at(dst_context->device, dst, nbytes) == NULL || block_at(src_context->device, src, nbytes) == NULL))
+    if (code == 0 && (block_at(dst_context->device, dst, nbytes) == NULL ||
+                      block_at(src_context->device, src, nbytes) == NULL))
         code = context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
     if (code == 0) {
         memmove(behind(dst), behind(src), nbytes);
@@ -301,7 +326,8 @@ typedef struct filled {
 static CUresult run_fill(CUcontext context, const void *work)
 {
     const filled_t *f = work;
-    if (block_at(context->device, f->dst, f->nbytes) == NULL) return context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (block_at(context->device, f->dst, f->nbytes) == NULL)
+        return context->lost = CUDA_ERROR_ILLEGAL_ADDRESS;
     memset(behind(f->dst), f->value, f->nbytes);
     return CUDA_SUCCESS;
 }
@@ -320,7 +346,8 @@ CUresult fake_cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t nbyte
 
 #if CUDA_VERSION >= 12080
 
-/* One end: on this device, or the host's and then page-locked, as a batch in stream order needs it. *out_on_device says which. */
+/* One end: on this device, or the host's and then page-locked, as a batch in stream order needs it.
+ * *out_on_device says which. */
 static void *batch_end(CUcontext context, uint64_t address, uint64_t nbytes, int *out_on_device)
 {
     *out_on_device = is_device_address(address);
@@ -328,7 +355,8 @@ static void *batch_end(CUcontext context, uint64_t address, uint64_t nbytes, int
     return registration_at(address, nbytes) != NULL ? (void *)(uintptr_t)address : NULL;
 }
 
-static int batch_overlaps(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes, size_t count)
+static int batch_overlaps(const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes,
+                          size_t count)
 {
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < count; j++) {
@@ -338,21 +366,25 @@ static int batch_overlaps(const CUdeviceptr *dsts, const CUdeviceptr *srcs, cons
     return 0;
 }
 
-/* Arguments first, so that a batch that is refused has moved nothing. *failed: the copy that is wrong, or SIZE_MAX. */
-static CUresult batch(enum fake_entry entry, const CUdeviceptr *dsts, const CUdeviceptr *srcs, const size_t *sizes, size_t count,
-                      const CUmemcpyAttributes *attrs, const size_t *indices, size_t nattrs, CUstream stream, size_t *failed)
+/* Arguments first, so that a batch that is refused has moved nothing. *failed: the copy that is
+ * wrong, or SIZE_MAX. */
+static CUresult batch(enum fake_entry entry, const CUdeviceptr *dsts, const CUdeviceptr *srcs,
+                      const size_t *sizes, size_t count, const CUmemcpyAttributes *attrs,
+                      const size_t *indices, size_t nattrs, CUstream stream, size_t *failed)
 {
     CUcontext context;
     int code = fake_enter_context(entry, &context), to_device = 0, from_device = 0;
     *failed = SIZE_MAX;
     if (code == 0 && !fake_stream_is_valid(stream, context)) code = CUDA_ERROR_INVALID_HANDLE;
     if (code == 0) code = fake_capture_refuses(stream); /* graphs of Ferry's have no batches */
-    if (code == 0 && (count == 0 || nattrs == 0 || nattrs > count || indices[0] != 0)) code = CUDA_ERROR_INVALID_VALUE;
+    if (code == 0 && (count == 0 || nattrs == 0 || nattrs > count || indices[0] != 0))
+        code = CUDA_ERROR_INVALID_VALUE;
     for (size_t k = 0; code == 0 && k < nattrs; k++)
-        if (attrs[k].srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || attrs[k].flags > 1 || (k > 0 && indices[k] <= indices[k - 1]) ||
-            indices[k] >= count)
+        if (attrs[k].srcAccessOrder != CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || attrs[k].flags > 1 ||
+            (k > 0 && indices[k] <= indices[k - 1]) || indices[k] >= count)
             code = CUDA_ERROR_INVALID_VALUE;
-    if (code == 0 && batch_overlaps(dsts, srcs, sizes, count)) code = CUDA_ERROR_INVALID_VALUE; /* undefined there, an error here */
+    /* undefined there, an error here */
+    if (code == 0 && batch_overlaps(dsts, srcs, sizes, count)) code = CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; code == 0 && i < count; i++)
         if (sizes[i] == 0 || batch_end(context, dsts[i], sizes[i], &to_device) == NULL ||
             batch_end(context, srcs[i], sizes[i], &from_device) == NULL) {
@@ -369,17 +401,21 @@ static CUresult batch(enum fake_entry entry, const CUdeviceptr *dsts, const CUde
     return (CUresult)fake_leave(code);
 }
 
-CUresult fake_cuMemcpyBatchAsync_v12080(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
-                                        size_t *indices, size_t nattrs, size_t *failed, CUstream stream)
+CUresult fake_cuMemcpyBatchAsync_v12080(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+                                        size_t count, CUmemcpyAttributes *attrs, size_t *indices,
+                                        size_t nattrs, size_t *failed, CUstream stream)
 {
-    return batch(FAKE_cuMemcpyBatchAsync_v12080, dsts, srcs, sizes, count, attrs, indices, nattrs, stream, failed);
+    return batch(FAKE_cuMemcpyBatchAsync_v12080, dsts, srcs, sizes, count, attrs, indices, nattrs,
+                 stream, failed);
 }
 
-CUresult fake_cuMemcpyBatchAsync_v13000(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
-                                        size_t *indices, size_t nattrs, CUstream stream)
+CUresult fake_cuMemcpyBatchAsync_v13000(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+                                        size_t count, CUmemcpyAttributes *attrs, size_t *indices,
+                                        size_t nattrs, CUstream stream)
 {
     size_t failed;
-    return batch(FAKE_cuMemcpyBatchAsync_v13000, dsts, srcs, sizes, count, attrs, indices, nattrs, stream, &failed);
+    return batch(FAKE_cuMemcpyBatchAsync_v13000, dsts, srcs, sizes, count, attrs, indices, nattrs,
+                 stream, &failed);
 }
 
 #endif

@@ -1,5 +1,6 @@
-/* NCCL of the fake, for one process: communicators for sets of devices, groups of calls, sums in the order of the ranks. Stricter than NCCL: a
- * group must have a call of every rank of a set, of one size and type, on a stream of the rank's own device, and buffers must lie there. */
+/* NCCL of the fake, for one process: communicators for sets of devices, groups of calls, sums in
+ * the order of the ranks. Stricter than NCCL: a group must have a call of every rank of a set, of
+ * one size and type, on a stream of the rank's own device, and buffers must lie there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +57,8 @@ int ncclCommInitAll(fy__nccl_comm_t *comms, int count, const int *devices)
 {
     int code = fake_enter(FAKE_ncclCommInitAll);
     for (int i = 0; code == 0 && i < count; i++) {
-        if (devices[i] < 0 || devices[i] >= FAKE_DEVICES || fake_primary(devices[i]) == NULL) code = 4;
+        if (devices[i] < 0 || devices[i] >= FAKE_DEVICES || fake_primary(devices[i]) == NULL)
+            code = 4;
         for (int k = 0; code == 0 && k < i; k++)
             if (devices[k] == devices[i]) code = 5;
     }
@@ -105,10 +107,12 @@ int ncclGroupStart(void)
     return fake_leave(code);
 }
 
-int ncclAllReduce(const void *from, void *to, size_t nelem, int dtype, int op, fy__nccl_comm_t comm, CUstream stream)
+int ncclAllReduce(const void *from, void *to, size_t nelem, int dtype, int op, fy__nccl_comm_t comm,
+                  CUstream stream)
 {
     int code = fake_enter(FAKE_ncclAllReduce);
-    if (code == 0 && (from != to || op != FY__NCCL_SUM || dtype < FY__NCCL_F16 || dtype > FY__NCCL_BF16 || depth != 1 || ncalls == CALLS))
+    if (code == 0 && (from != to || op != FY__NCCL_SUM || dtype < FY__NCCL_F16 ||
+                      dtype > FY__NCCL_BF16 || depth != 1 || ncalls == CALLS))
         code = 5; /* outside of a group, one thread would wait for itself */
     if (code == 0) calls[ncalls++] = (call_t){ to, nelem, dtype, comm, stream };
     return fake_leave(code);
@@ -143,15 +147,19 @@ static int run(const call_t *const *ranks, int count)
     void *buffers[RANKS];
     for (int r = 0; r < count; r++) {
         const call_t *call = ranks[r];
-        if (call == NULL || call->nelem != ranks[0]->nelem || call->dtype != ranks[0]->dtype) return 5;
+        if (call == NULL || call->nelem != ranks[0]->nelem || call->dtype != ranks[0]->dtype)
+            return 5;
         if (!fake_stream_is_valid(call->stream, fake_primary(call->comm->device))) return 4;
-        buffers[r] = fake_translate(call->comm->device, (uint64_t)(uintptr_t)call->buffer, call->nelem * width(call->dtype));
+        buffers[r] = fake_translate(call->comm->device, (uint64_t)(uintptr_t)call->buffer,
+                                    call->nelem * width(call->dtype));
         if (buffers[r] == NULL) return 1;
     }
     for (size_t i = 0; i < ranks[0]->nelem; i++) {
         for (int r = 1; r < count; r++)
-            put(buffers[0], ranks[0]->dtype, i, get(buffers[0], ranks[0]->dtype, i) + get(buffers[r], ranks[0]->dtype, i));
-        for (int r = 1; r < count; r++) put(buffers[r], ranks[0]->dtype, i, get(buffers[0], ranks[0]->dtype, i));
+            put(buffers[0], ranks[0]->dtype, i,
+                get(buffers[0], ranks[0]->dtype, i) + get(buffers[r], ranks[0]->dtype, i));
+        for (int r = 1; r < count; r++)
+            put(buffers[r], ranks[0]->dtype, i, get(buffers[0], ranks[0]->dtype, i));
     }
     return 0;
 }

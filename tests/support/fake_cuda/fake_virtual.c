@@ -1,5 +1,6 @@
-/* Virtual memory of the fake: reservations of addresses, memory with handles, mappings. Stricter than the driver: sizes are multiples of the
- * granularity, a mapping is unmapped as a whole and alone, addresses are given back only when nothing is mapped there. */
+/* Virtual memory of the fake: reservations of addresses, memory with handles, mappings. Stricter
+ * than the driver: sizes are multiples of the granularity, a mapping is unmapped as a whole and
+ * alone, addresses are given back only when nothing is mapped there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +27,10 @@ static memory_t memories[MOST];
 static mapping_t mappings[MOST];
 static reservation_t reservations[64];
 
-static int overlaps(uint64_t a, uint64_t na, uint64_t b, uint64_t nb) { return a < b + nb && b < a + na; }
+static int overlaps(uint64_t a, uint64_t na, uint64_t b, uint64_t nb)
+{
+    return a < b + nb && b < a + na;
+}
 
 int64_t fake_virtual_live(void)
 {
@@ -40,7 +44,8 @@ int64_t fake_virtual_live(void)
 static mapping_t *mapping_at(uint64_t address)
 {
     for (int i = 0; i < MOST; i++)
-        if (mappings[i].nbytes != 0 && address >= mappings[i].address && address < mappings[i].address + mappings[i].nbytes)
+        if (mappings[i].nbytes != 0 && address >= mappings[i].address &&
+            address < mappings[i].address + mappings[i].nbytes)
             return &mappings[i];
     return NULL;
 }
@@ -64,7 +69,8 @@ static void forget(memory_t *memory)
     memory->nbytes = 0;
 }
 
-CUresult fake_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+CUresult fake_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
+                                            CUmemAllocationGranularity_flags option)
 {
     int code = fake_enter(FAKE_cuMemGetAllocationGranularity);
     (void)option;
@@ -73,12 +79,14 @@ CUresult fake_cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllo
     return (CUresult)fake_leave(code);
 }
 
-CUresult fake_cuMemAddressReserve(CUdeviceptr *out, size_t nbytes, size_t alignment, CUdeviceptr wish, unsigned long long flags)
+CUresult fake_cuMemAddressReserve(CUdeviceptr *out, size_t nbytes, size_t alignment,
+                                  CUdeviceptr wish, unsigned long long flags)
 {
     int code = fake_enter(FAKE_cuMemAddressReserve), place = -1;
     uint64_t at = (fake_virtual_base() + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
     *out = 0;
-    if (code == 0 && (nbytes == 0 || nbytes % GRANULARITY != 0 || (alignment & (alignment - 1)) != 0 || wish != 0 || flags != 0))
+    if (code == 0 && (nbytes == 0 || nbytes % GRANULARITY != 0 ||
+                      (alignment & (alignment - 1)) != 0 || wish != 0 || flags != 0))
         code = CUDA_ERROR_INVALID_VALUE;
     if (code == 0 && alignment > GRANULARITY) at = (at + alignment - 1) / alignment * alignment;
     for (int i = 0; code == 0 && i < 64; i++) {
@@ -90,7 +98,9 @@ CUresult fake_cuMemAddressReserve(CUdeviceptr *out, size_t nbytes, size_t alignm
             place = -1;
         }
     }
-    if (code == 0 && (place < 0 || at + nbytes > fake_virtual_base() + ((uint64_t)FAKE_VIRTUAL_GIB << 30))) code = CUDA_ERROR_OUT_OF_MEMORY;
+    if (code == 0 &&
+        (place < 0 || at + nbytes > fake_virtual_base() + ((uint64_t)FAKE_VIRTUAL_GIB << 30)))
+        code = CUDA_ERROR_OUT_OF_MEMORY;
     if (code == 0) {
         reservations[place] = (reservation_t){ at, nbytes };
         *out = at;
@@ -102,9 +112,12 @@ CUresult fake_cuMemAddressFree(CUdeviceptr address, size_t nbytes)
 {
     int code = fake_enter(FAKE_cuMemAddressFree), place = -1;
     for (int i = 0; i < 64; i++)
-        if (reservations[i].nbytes == nbytes && reservations[i].address == address && nbytes != 0) place = i;
+        if (reservations[i].nbytes == nbytes && reservations[i].address == address && nbytes != 0)
+            place = i;
     for (int i = 0; i < MOST; i++)
-        if (mappings[i].nbytes != 0 && overlaps(address, nbytes, mappings[i].address, mappings[i].nbytes)) place = -1;
+        if (mappings[i].nbytes != 0 &&
+            overlaps(address, nbytes, mappings[i].address, mappings[i].nbytes))
+            place = -1;
     if (code == 0 && place < 0) {
         fake_count_misuse();
         code = CUDA_ERROR_INVALID_VALUE;
@@ -113,17 +126,21 @@ CUresult fake_cuMemAddressFree(CUdeviceptr address, size_t nbytes)
     return (CUresult)fake_leave(code);
 }
 
-CUresult fake_cuMemCreate(CUmemGenericAllocationHandle *out, size_t nbytes, const CUmemAllocationProp *prop, unsigned long long flags)
+CUresult fake_cuMemCreate(CUmemGenericAllocationHandle *out, size_t nbytes,
+                          const CUmemAllocationProp *prop, unsigned long long flags)
 {
     int code = fake_enter(FAKE_cuMemCreate);
     const int device = prop->location.id;
     memory_t *memory = memories;
     *out = 0;
-    if (code == 0 && (nbytes == 0 || nbytes % GRANULARITY != 0 || flags != 0 || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
-                      prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || device < 0 || device >= FAKE_DEVICES))
+    if (code == 0 && (nbytes == 0 || nbytes % GRANULARITY != 0 || flags != 0 ||
+                      prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+                      prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || device < 0 ||
+                      device >= FAKE_DEVICES))
         code = CUDA_ERROR_INVALID_VALUE;
     while (code == 0 && memory < memories + MOST && memory->nbytes != 0) memory++;
-    if (code == 0 && (memory == memories + MOST || !fake_memory_take(device, nbytes))) code = CUDA_ERROR_OUT_OF_MEMORY;
+    if (code == 0 && (memory == memories + MOST || !fake_memory_take(device, nbytes)))
+        code = CUDA_ERROR_OUT_OF_MEMORY;
     if (code == 0) {
         *memory = (memory_t){ nbytes, device, 1, 0 };
         *out = (CUmemGenericAllocationHandle)(memory - memories + 1);
@@ -151,7 +168,8 @@ CUresult fake_cuMemRelease(CUmemGenericAllocationHandle handle)
     return (CUresult)fake_leave(code);
 }
 
-CUresult fake_cuMemMap(CUdeviceptr address, size_t nbytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+CUresult fake_cuMemMap(CUdeviceptr address, size_t nbytes, size_t offset,
+                       CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     int code = fake_enter(FAKE_cuMemMap), is_reserved = 0;
     memory_t *memory = memory_of(handle);
@@ -159,11 +177,13 @@ CUresult fake_cuMemMap(CUdeviceptr address, size_t nbytes, size_t offset, CUmemG
     for (int i = 0; i < 64; i++)
         is_reserved |= reservations[i].nbytes != 0 && address >= reservations[i].address &&
                        address + nbytes <= reservations[i].address + reservations[i].nbytes;
-    if (code == 0 &&
-        (memory == NULL || nbytes != memory->nbytes || offset != 0 || flags != 0 || !is_reserved || address % GRANULARITY != 0))
+    if (code == 0 && (memory == NULL || nbytes != memory->nbytes || offset != 0 || flags != 0 ||
+                      !is_reserved || address % GRANULARITY != 0))
         code = CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; code == 0 && i < MOST; i++)
-        if (mappings[i].nbytes != 0 && overlaps(address, nbytes, mappings[i].address, mappings[i].nbytes)) code = CUDA_ERROR_INVALID_VALUE;
+        if (mappings[i].nbytes != 0 &&
+            overlaps(address, nbytes, mappings[i].address, mappings[i].nbytes))
+            code = CUDA_ERROR_INVALID_VALUE;
     while (code == 0 && place < mappings + MOST && place->nbytes != 0) place++;
     if (code == 0 && place == mappings + MOST) code = CUDA_ERROR_OUT_OF_MEMORY;
     if (code == 0) {
@@ -174,12 +194,14 @@ CUresult fake_cuMemMap(CUdeviceptr address, size_t nbytes, size_t offset, CUmemG
     return (CUresult)fake_leave(code);
 }
 
-CUresult fake_cuMemSetAccess(CUdeviceptr address, size_t nbytes, const CUmemAccessDesc *desc, size_t count)
+CUresult fake_cuMemSetAccess(CUdeviceptr address, size_t nbytes, const CUmemAccessDesc *desc,
+                             size_t count)
 {
     int code = fake_enter(FAKE_cuMemSetAccess);
     unsigned access = 0;
     for (size_t i = 0; code == 0 && i < count; i++) {
-        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || desc[i].location.id < 0 || desc[i].location.id >= FAKE_DEVICES ||
+        if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || desc[i].location.id < 0 ||
+            desc[i].location.id >= FAKE_DEVICES ||
             desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
             code = CUDA_ERROR_INVALID_VALUE;
         else

@@ -1,5 +1,6 @@
-/* What a kernel may assume of launches with args.wide: a 16-byte access to an address that is no multiple of 16 is a fault on a card, while
- * host memory would take it. Next: fake_launch.c for the other assumptions, simt.c for the same check access by access. */
+/* What a kernel may assume of launches with args.wide: a 16-byte access to an address that is no
+ * multiple of 16 is a fault on a card, while host memory would take it. Next: fake_launch.c for the
+ * other assumptions, simt.c for the same check access by access. */
 #include <string.h>
 
 #include "tests/support/fake_cuda/fake.h"
@@ -19,8 +20,8 @@ static uint64_t size_of(int32_t dtype)
 /* These kernels know no element that stands for a whole row. */
 static int may_repeat(uint32_t op)
 {
-    return op != FY_OP_GATHER && op != FY_OP_MAX_POOL2D && op != FY_OP_AVG_POOL2D && op != FY_OP_MAX_POOL2D_BACKWARD &&
-           op != FY_OP_AVG_POOL2D_BACKWARD;
+    return op != FY_OP_GATHER && op != FY_OP_MAX_POOL2D && op != FY_OP_AVG_POOL2D &&
+           op != FY_OP_MAX_POOL2D_BACKWARD && op != FY_OP_AVG_POOL2D_BACKWARD;
 }
 
 /* Every row of the operand begins where `n` elements may be accessed at once. */
@@ -29,27 +30,33 @@ static int is_aligned(const fy__cuda_operand_t *operand, uint32_t n, uint32_t op
     const uint64_t size = size_of(operand->dtype), access = n * size < 16 ? n * size : 16;
     const int last = operand->rank - 1;
     if (operand->strides[last] == 0) return may_repeat(op);
-    if (operand->data % access != 0 || (operand->strides[last] != 1 && operand->dims[last] != 1)) return 0;
+    if (operand->data % access != 0 || (operand->strides[last] != 1 && operand->dims[last] != 1))
+        return 0;
     for (int axis = 0; axis < last; axis++)
-        if (operand->dims[axis] > 1 && operand->strides[axis] * (int64_t)size % (int64_t)access != 0) return 0;
+        if (operand->dims[axis] > 1 &&
+            operand->strides[axis] * (int64_t)size % (int64_t)access != 0)
+            return 0;
     return 1;
 }
 
-/* Operands that do not have the axis of the elements (a bias' state, a loss' targets, lr) are accessed one by one. */
+/* Operands that do not have the axis of the elements (a bias' state, a loss' targets, lr) are
+ * accessed one by one. */
 static int is_walked(const fy__cuda_operand_t *operand, const fy__cuda_operand_t *like)
 {
     return operand->rank > 0 && like->rank > 0 && operand->rank == like->rank &&
            operand->dims[operand->rank - 1] == like->dims[like->rank - 1];
 }
 
-/* Columns: the axis before the reduced ones has the neighbours, every other step keeps them aligned. */
+/* Columns: the axis before the reduced ones has the neighbours, every other step keeps them
+ * aligned. */
 static int columns_are_right(const fy__cuda_args_t *args)
 {
     const fy__cuda_operand_t *src = &args->src[0];
     const int64_t size = (int64_t)size_of(src->dtype);
     int column = -1;
     while (column + 1 < src->rank && !(args->attrs.reduce.axes >> (column + 1) & 1)) column++;
-    if (column < 0 || args->wide * size != 16 || src->data % 16 != 0 || src->strides[column] != 1 || src->dims[column] % args->wide != 0)
+    if (column < 0 || args->wide * size != 16 || src->data % 16 != 0 || src->strides[column] != 1 ||
+        src->dims[column] % args->wide != 0)
         return 0;
     for (int axis = 0; axis < src->rank; axis++)
         if (axis != column && src->strides[axis] * size % 16 != 0) return 0;
@@ -62,14 +69,17 @@ int fake_wide_is_right(const char *kernel, const fy__cuda_args_t *args)
     if (args->wide == 0) return (args->flags & FY__CUDA_ALIGNED) == 0;
     if (!is_power_of_two(args->wide) || args->wide > 16) return 0;
     if (strncmp(kernel, "fy_reduce_columns", 17) == 0) return columns_are_right(args);
-    if (args->op == FY_OP_CROSS_ENTROPY_BACKWARD || args->op == FY_OP_MSE_LOSS_BACKWARD || args->op == FY_OP_AVG_POOL2D_BACKWARD ||
-        args->op == FY_OP_MAX_POOL2D_BACKWARD)
+    if (args->op == FY_OP_CROSS_ENTROPY_BACKWARD || args->op == FY_OP_MSE_LOSS_BACKWARD ||
+        args->op == FY_OP_AVG_POOL2D_BACKWARD || args->op == FY_OP_MAX_POOL2D_BACKWARD)
         like = &args->dst[0];
-    if (like->rank == 0 || (like->rank > 1 && like->dims[like->rank - 1] % args->wide != 0)) return 0;
+    if (like->rank == 0 || (like->rank > 1 && like->dims[like->rank - 1] % args->wide != 0))
+        return 0;
     if ((args->flags & FY__CUDA_ALIGNED) == 0) return 1;
     for (unsigned i = 0; i < args->ndst; i++)
-        if (is_walked(&args->dst[i], like) && !is_aligned(&args->dst[i], args->wide, args->op)) return 0;
+        if (is_walked(&args->dst[i], like) && !is_aligned(&args->dst[i], args->wide, args->op))
+            return 0;
     for (unsigned i = 0; i < args->nsrc; i++)
-        if (is_walked(&args->src[i], like) && !is_aligned(&args->src[i], args->wide, args->op)) return 0;
+        if (is_walked(&args->src[i], like) && !is_aligned(&args->src[i], args->wide, args->op))
+            return 0;
     return 1;
 }

@@ -1,6 +1,8 @@
-/* Runs a kernel's source on the host: one block after the other, the threads of a block as coroutines that change over at barriers only. A
- * barrier that some threads of the block (or warp) never reach is found and reported, as are none of the races that a card would have.
- * Kernels without barriers run as plain loops. Next: simt.h for what the kernels see, fake_launch.c for who calls this. */
+/* Runs a kernel's source on the host: one block after the other, the threads of a block as
+ * coroutines that change over at barriers only. A barrier that some threads of the block (or warp)
+ * never reach is found and reported, as are none of the races that a card would have.
+ * Kernels without barriers run as plain loops. Next: simt.h for what the kernels see, fake_launch.c
+ * for who calls this. */
 #undef _FORTIFY_SOURCE /* its longjmp refuses to change stacks */
 #include "tests/support/fake_cuda/simt.h"
 
@@ -37,7 +39,8 @@ static void call_entry(void)
     else
         entry(*arguments);
 }
-static ucontext_t fresh[MOST]; /* how a thread begins; from then on jumps, which make no system call */
+/* how a thread begins; from then on jumps, which make no system call */
+static ucontext_t fresh[MOST];
 static jmp_buf scheduler, threads[MOST];
 static int states[MOST], begun[MOST], now, misaligned;
 static char *stacks;
@@ -82,7 +85,8 @@ static void place(int i)
     simt_thread = (simt_dim_t){ (unsigned)i % simt_block_dim.x, (unsigned)i / simt_block_dim.x, 0 };
 }
 
-/* Lets those of threads first .. last-1 go on that all wait in `state`; ended ones do not count. 1 if any could. */
+/* Lets those of threads first .. last-1 go on that all wait in `state`; ended ones do not count. 1
+ * if any could. */
 static int release(int first, int last, int state)
 {
     int waiting = 0;
@@ -90,7 +94,8 @@ static int release(int first, int last, int state)
         if (states[i] != state && states[i] != DONE) return 0;
         waiting += states[i] == state;
     }
-    if (state == AT_WARP && waiting > 0 && waiting != last - first) return 0; /* a shuffle with a thread that has ended */
+    /* a shuffle with a thread that has ended */
+    if (state == AT_WARP && waiting > 0 && waiting != last - first) return 0;
     for (int i = first; i < last; i++)
         if (states[i] == state) states[i] = RUNS;
     return waiting > 0;
@@ -118,7 +123,8 @@ static int run_block(int n)
             done += states[i] == DONE;
         }
         if (done == n) return 1;
-        for (int warp = 0; warp < n; warp += WARP) freed |= release(warp, warp + WARP < n ? warp + WARP : n, AT_WARP);
+        for (int warp = 0; warp < n; warp += WARP)
+            freed |= release(warp, warp + WARP < n ? warp + WARP : n, AT_WARP);
         freed |= release(0, n, AT_BLOCK);
         if (!freed) return 0; /* a barrier that not all reach */
     }
@@ -162,20 +168,23 @@ static int find_entry(const char *kernel, int is_flat)
     return is_flat ? flat_entry != NULL : entry != NULL;
 }
 
-int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat, unsigned grid, unsigned block_x,
-             unsigned block_y)
+int simt_run(const char *kernel, const fy__cuda_args_t *args, const fy__cuda_flat_t *flat,
+             unsigned grid, unsigned block_x, unsigned block_y)
 {
     const int n = (int)(block_x * block_y), known = find_entry(kernel, flat != NULL);
     if (stacks == NULL)
-        stacks = mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        stacks = mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (!known || n > MOST || stacks == MAP_FAILED) return 0;
     arguments = args;
     flat_arguments = flat;
     misaligned = 0;
     simt_block_dim = (simt_dim_t){ block_x, block_y, 1 };
     simt_grid_dim = (simt_dim_t){ grid, 1, 1 };
-    /* The block adds up, however few threads share a row; or its first thread works for all; or it shares a tile. */
-    const int joins = strcmp(kernel, "fy_transpose") == 0 || strncmp(kernel, "fy_class_loss_f", 15) == 0 ||
+    /* The block adds up, however few threads share a row; or its first thread works for all; or it
+     * shares a tile. */
+    const int joins = strcmp(kernel, "fy_transpose") == 0 ||
+                      strncmp(kernel, "fy_class_loss_f", 15) == 0 ||
                       strncmp(kernel, "fy_step_f", 9) == 0; /* fy_step_flat_ too */
     const int has_barriers = args->lanes > 1 || block_y > 1 || joins;
     for (unsigned block = 0; block < grid; block++) {

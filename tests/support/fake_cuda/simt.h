@@ -1,6 +1,8 @@
-/* What makes a .cu file of backends/cuda/kernels compile as plain C++: CUDA's qualifiers and built-ins, over the scheduler of simt.c. With it
- * the source of a kernel runs on the host, thread by thread, so its indices, bounds, barriers and shuffles are tested without a card.
- * It proves the source, not what nvcc makes of it, nor speed. Given to the compiler with -include, for tests only. */
+/* What makes a .cu file of backends/cuda/kernels compile as plain C++: CUDA's qualifiers and
+ * built-ins, over the scheduler of simt.c. With it the source of a kernel runs on the host, thread
+ * by thread, so its indices, bounds, barriers and shuffles are tested without a card.
+ * It proves the source, not what nvcc makes of it, nor speed. Given to the compiler with -include,
+ * for tests only. */
 #ifndef FERRY_TESTS_FAKE_CUDA_SIMT_H_
 #define FERRY_TESTS_FAKE_CUDA_SIMT_H_
 
@@ -13,7 +15,8 @@ extern "C" {
 typedef struct simt_dim {
     unsigned x, y, z;
 } simt_dim_t;
-extern simt_dim_t simt_thread, simt_block, simt_block_dim, simt_grid_dim; /* of the thread that runs now */
+/* of the thread that runs now */
+extern simt_dim_t simt_thread, simt_block, simt_block_dim, simt_grid_dim;
 
 /* All threads of the block (or of the warp) arrive before one goes on. */
 void simt_sync_block(void);
@@ -35,11 +38,12 @@ void simt_misaligned(void);
 #define __shared__ static /* one block runs at a time */
 #define __grid_constant__
 #define __launch_bounds__(...)
-#define FY_CHECK_ALIGNED(pointer, nbytes) ((uintptr_t)(pointer) % (nbytes) != 0 ? simt_misaligned() : (void)0)
-#define threadIdx                         simt_thread
-#define blockIdx                          simt_block
-#define blockDim                          simt_block_dim
-#define gridDim                           simt_grid_dim
+#define FY_CHECK_ALIGNED(pointer, nbytes) \
+    ((uintptr_t)(pointer) % (nbytes) != 0 ? simt_misaligned() : (void)0)
+#define threadIdx simt_thread
+#define blockIdx  simt_block
+#define blockDim  simt_block_dim
+#define gridDim   simt_grid_dim
 
 inline void __syncthreads() { simt_sync_block(); }
 

@@ -1,6 +1,8 @@
-/* The same profiler's ears for NVTX's memory extension, as a memory checker has them. It writes down "heap SIZE", "region SIZE", "'NAME'",
- * "-region" and "-heap", each followed by a space, and a word that begins with "?" for what must not be: a region outside its heap or over
- * another one, the end of what there is not. With NVTX_TOOL_RANGES_ONLY in the environment it does not know the extension. */
+/* The same profiler's ears for NVTX's memory extension, as a memory checker has them. It writes
+ * down "heap SIZE", "region SIZE", "'NAME'", "-region" and "-heap", each followed by a space, and a
+ * word that begins with "?" for what must not be: a region outside its heap or over another one,
+ * the end of what there is not. With NVTX_TOOL_RANGES_ONLY in the environment it does not know the
+ * extension. */
 #if defined(__has_include)
 #if __has_include(<nvtx3/nvToolsExtMem.h>)
 #define HAS_NVTX_MEMORY 1
@@ -40,7 +42,8 @@ static void __attribute__((format(printf, 1, 2))) tell(const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    if (used < sizeof told - 1) used += (size_t)vsnprintf(told + used, sizeof told - used, format, list);
+    if (used < sizeof told - 1)
+        used += (size_t)vsnprintf(told + used, sizeof told - used, format, list);
     va_end(list);
 }
 
@@ -68,8 +71,10 @@ static nvtxMemHeapHandle_t heap_register(nvtxDomainHandle_t domain, nvtxMemHeapD
     (void)domain;
     pthread_mutex_lock(&lock);
     span_t *heap = NULL;
-    if (what->extCompatID != NVTX_EXT_COMPATID_MEM || what->structSize != sizeof *what || what->type != NVTX_MEM_TYPE_VIRTUAL_ADDRESS ||
-        what->usage != NVTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR || what->typeSpecificDescSize != sizeof *range || range->size == 0)
+    if (what->extCompatID != NVTX_EXT_COMPATID_MEM || what->structSize != sizeof *what ||
+        what->type != NVTX_MEM_TYPE_VIRTUAL_ADDRESS ||
+        what->usage != NVTX_MEM_HEAP_USAGE_TYPE_SUB_ALLOCATOR ||
+        what->typeSpecificDescSize != sizeof *range || range->size == 0)
         tell("?heap ");
     else if ((heap = add(range->ptr, range->size)) != NULL) {
         heap->heap = heap;
@@ -102,14 +107,18 @@ static void regions_register(nvtxDomainHandle_t domain, nvtxMemRegionsRegisterBa
     (void)domain;
     pthread_mutex_lock(&lock);
     if (what->extCompatID != NVTX_EXT_COMPATID_MEM || what->structSize != sizeof *what ||
-        what->regionType != NVTX_MEM_TYPE_VIRTUAL_ADDRESS || what->regionDescElementSize != sizeof *ranges)
+        what->regionType != NVTX_MEM_TYPE_VIRTUAL_ADDRESS ||
+        what->regionDescElementSize != sizeof *ranges)
         tell("?regions ");
     else
         for (size_t i = 0; i < what->regionCount; i++) {
             const char *begin = ranges[i].ptr;
-            if (begin < heap->begin || ranges[i].size > heap->nbytes - (size_t)(begin - heap->begin)) tell("?outside ");
+            if (begin < heap->begin ||
+                ranges[i].size > heap->nbytes - (size_t)(begin - heap->begin))
+                tell("?outside ");
             for (const span_t *span = spans; span < spans + SPANS; span++)
-                if (span->nbytes && span->heap != span && begin < span->begin + span->nbytes && span->begin < begin + ranges[i].size)
+                if (span->nbytes && span->heap != span && begin < span->begin + span->nbytes &&
+                    span->begin < begin + ranges[i].size)
                     tell("?over ");
             span_t *region = add(begin, ranges[i].size);
             if (region != NULL) region->heap = heap;
@@ -118,12 +127,14 @@ static void regions_register(nvtxDomainHandle_t domain, nvtxMemRegionsRegisterBa
     pthread_mutex_unlock(&lock);
 }
 
-static void regions_unregister(nvtxDomainHandle_t domain, nvtxMemRegionsUnregisterBatch_t const *what)
+static void regions_unregister(nvtxDomainHandle_t domain,
+                               nvtxMemRegionsUnregisterBatch_t const *what)
 {
     (void)domain;
     pthread_mutex_lock(&lock);
     if (what->extCompatID != NVTX_EXT_COMPATID_MEM || what->structSize != sizeof *what ||
-        what->refType != NVTX_MEM_REGION_REF_TYPE_POINTER || what->refElementSize != sizeof *what->refElements)
+        what->refType != NVTX_MEM_REGION_REF_TYPE_POINTER ||
+        what->refElementSize != sizeof *what->refElements)
         tell("?-regions ");
     else
         for (size_t i = 0; i < what->refCount; i++) {
@@ -144,8 +155,10 @@ static void regions_name(nvtxDomainHandle_t domain, nvtxMemRegionsNameBatch_t co
     else
         for (size_t i = 0; i < what->regionCount; i++) {
             const nvtxMemRegionNameDesc_t *name = &what->regionElements[i];
-            const int is_known = name->regionRefType == NVTX_MEM_REGION_REF_TYPE_POINTER && find_region(name->region.pointer) != NULL;
-            tell("%s'%s' ", is_known && name->nameType == NVTX_MESSAGE_TYPE_ASCII ? "" : "?", name->name.ascii);
+            const int is_known = name->regionRefType == NVTX_MEM_REGION_REF_TYPE_POINTER &&
+                                 find_region(name->region.pointer) != NULL;
+            tell("%s'%s' ", is_known && name->nameType == NVTX_MESSAGE_TYPE_ASCII ? "" : "?",
+                 name->name.ascii);
         }
     pthread_mutex_unlock(&lock);
 }
@@ -153,8 +166,9 @@ static void regions_name(nvtxDomainHandle_t domain, nvtxMemRegionsNameBatch_t co
 EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t *module);
 EXPORT int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t *module)
 {
-    if (getenv("NVTX_TOOL_RANGES_ONLY") || module->moduleId != NVTX_EXT_MODULEID_MEM || module->compatId != NVTX_EXT_COMPATID_MEM ||
-        module->segmentsCount != 1 || module->segments->slotCount <= NVTX3EXT_CBID_nvtxMemRegionsName)
+    if (getenv("NVTX_TOOL_RANGES_ONLY") || module->moduleId != NVTX_EXT_MODULEID_MEM ||
+        module->compatId != NVTX_EXT_COMPATID_MEM || module->segmentsCount != 1 ||
+        module->segments->slotCount <= NVTX3EXT_CBID_nvtxMemRegionsName)
         return 0;
     intptr_t *slots = module->segments->functionSlots;
     slots[NVTX3EXT_CBID_nvtxMemHeapRegister] = (intptr_t)heap_register;
@@ -181,7 +195,8 @@ size_t nvtx_tool_regions(size_t *out_heaps)
     size_t regions = 0;
     *out_heaps = 0;
     pthread_mutex_lock(&lock);
-    for (const span_t *span = spans; span < spans + SPANS; span++) *(span->heap == span ? out_heaps : &regions) += span->nbytes;
+    for (const span_t *span = spans; span < spans + SPANS; span++)
+        *(span->heap == span ? out_heaps : &regions) += span->nbytes;
     pthread_mutex_unlock(&lock);
     return regions;
 }

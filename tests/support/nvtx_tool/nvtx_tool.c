@@ -1,5 +1,6 @@
-/* A profiler for tests: an NVTX injection library (NVTX_INJECTION64_PATH) that writes down what it is told. "+name" a range begins,
- * "-" the innermost ends, each followed by a space, with the domain's name in front of the first. One thread. */
+/* A profiler for tests: an NVTX injection library (NVTX_INJECTION64_PATH) that writes down what it
+ * is told. "+name" a range begins, "-" the innermost ends, each followed by a space, with the
+ * domain's name in front of the first. One thread. */
 #include <nvtx3/nvToolsExt.h>
 
 #include <stdio.h>
@@ -16,7 +17,8 @@ static int ndomains;
 
 static void tell(const char *sign, const char *text)
 {
-    if (used < sizeof told) used += (size_t)snprintf(told + used, sizeof told - used, "%s%s ", sign, text);
+    if (used < sizeof told)
+        used += (size_t)snprintf(told + used, sizeof told - used, "%s%s ", sign, text);
 }
 
 static nvtxDomainHandle_t NVTX_API create(const char *name)
@@ -50,7 +52,8 @@ EXPORT int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table)
     const NvtxExportTableCallbacks *callbacks = get_table(NVTX_ETID_CALLBACKS);
     NvtxFunctionTable table;
     unsigned int size = 0;
-    if (callbacks == NULL || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &table, &size) ||
+    if (callbacks == NULL ||
+        !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE2, &table, &size) ||
         size <= NVTX_CBID_CORE2_DomainCreateA)
         return 0;
     *table[NVTX_CBID_CORE2_DomainCreateA] = (NvtxFunctionPointer)create;

@@ -1,5 +1,6 @@
-/* A world for pools without a device: a source that hands out plain numbers and fails when told, streams whose clocks a test moves, and
- * bookkeeping memory that runs out on request. Nothing is ever written behind the numbers.
+/* A world for pools without a device: a source that hands out plain numbers and fails when told,
+ * streams whose clocks a test moves, and bookkeeping memory that runs out on request. Nothing is
+ * ever written behind the numbers.
  * Include it after cmocka's usual headers; one world at a time (`fake`). */
 #ifndef FERRY_TESTS_UNIT_ALLOC_FAKE_H_
 #define FERRY_TESTS_UNIT_ALLOC_FAKE_H_
@@ -27,7 +28,8 @@ static struct {
     uint64_t capacity, used, next_address;
     uint64_t slot_nbytes; /* not 0: addresses come back, a slot of this size per segment */
     uint64_t alloc_calls, free_calls, segments;
-    uint64_t step, resize_calls, space;         /* step not 0: segments of its multiples grow and shrink, up to `space` */
+    /* step not 0: segments of its multiples grow and shrink, up to `space` */
+    uint64_t step, resize_calls, space;
     void (*during_resize)(void);                /* another thread, while no lock is held */
     uint64_t fail_alloc_from, fail_alloc_until; /* calls [from, until) fail; from 0: none */
     fy_status_t fail_status;
@@ -64,15 +66,21 @@ static fy_status_t fake_source_alloc(void *user, uint64_t nbytes, void **out_add
     assert_true(nbytes > 0);
     *out_address = NULL;
     if (fake.guard_growth)
-        return fy_error_set(FY_STATUS_REFUSED_BY_GUARD, __FILE__, __LINE__, "the guard of 'step' allows 0 device allocations");
+        return fy_error_set(FY_STATUS_REFUSED_BY_GUARD, __FILE__, __LINE__,
+                            "the guard of 'step' allows 0 device allocations");
     fake.alloc_calls++;
-    if (fake.fail_alloc_from && fake.alloc_calls >= fake.fail_alloc_from && fake.alloc_calls < fake.fail_alloc_until)
-        return fy_error_set(fake.fail_status, __FILE__, __LINE__, "call %llu fails as told", (unsigned long long)fake.alloc_calls);
-    if (nbytes > fake.capacity - fake.used) return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "the fake device is full");
+    if (fake.fail_alloc_from && fake.alloc_calls >= fake.fail_alloc_from &&
+        fake.alloc_calls < fake.fail_alloc_until)
+        return fy_error_set(fake.fail_status, __FILE__, __LINE__, "call %llu fails as told",
+                            (unsigned long long)fake.alloc_calls);
+    if (nbytes > fake.capacity - fake.used)
+        return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "the fake device is full");
     for (int i = 0; i < FAKE_SEGMENTS; i++) {
         if (fake.given[i].nbytes) continue;
         if (fake.slot_nbytes) assert_true(nbytes < fake.slot_nbytes);
-        fake.given[i].address = fake.slot_nbytes ? fake.next_address + (uint64_t)i * fake.slot_nbytes : fake.next_address;
+        fake.given[i].address = fake.slot_nbytes
+                                    ? fake.next_address + (uint64_t)i * fake.slot_nbytes
+                                    : fake.next_address;
         fake.given[i].nbytes = nbytes;
         /* At least one hole between two segments. */
         if (fake.step) fake.next_address += fake.space;
@@ -93,7 +101,8 @@ static void fake_source_free(void *user, void *address, uint64_t nbytes)
     assert_false(fake.in_source);
     fake.free_calls++;
     for (int i = 0; i < FAKE_SEGMENTS; i++) {
-        if (!fake.given[i].nbytes || fake.given[i].address != (uint64_t)(uintptr_t)address) continue;
+        if (!fake.given[i].nbytes || fake.given[i].address != (uint64_t)(uintptr_t)address)
+            continue;
         assert_int_equal(fake.given[i].nbytes, nbytes);
         fake.given[i].nbytes = 0;
         fake.used -= nbytes;
@@ -103,20 +112,26 @@ static void fake_source_free(void *user, void *address, uint64_t nbytes)
     fail_msg("freed a segment that was not given");
 }
 
-static fy_status_t fake_source_resize(void *user, void *address, uint64_t nbytes, uint64_t new_nbytes)
+static fy_status_t fake_source_resize(void *user, void *address, uint64_t nbytes,
+                                      uint64_t new_nbytes)
 {
     (void)user;
     fake_check_unlocked();
-    assert_true(nbytes % fake.step == 0 && new_nbytes % fake.step == 0 && new_nbytes && new_nbytes != nbytes);
+    assert_true(nbytes % fake.step == 0 && new_nbytes % fake.step == 0 && new_nbytes &&
+                new_nbytes != nbytes);
     if (new_nbytes > nbytes && fake.guard_growth)
-        return fy_error_set(FY_STATUS_REFUSED_BY_GUARD, __FILE__, __LINE__, "the guard of 'step' allows 0 device allocations");
+        return fy_error_set(FY_STATUS_REFUSED_BY_GUARD, __FILE__, __LINE__,
+                            "the guard of 'step' allows 0 device allocations");
     fake.resize_calls++;
     if (fake.during_resize) fake.during_resize();
     for (int i = 0; i < FAKE_SEGMENTS; i++) {
-        if (!fake.given[i].nbytes || fake.given[i].address != (uint64_t)(uintptr_t)address) continue;
+        if (!fake.given[i].nbytes || fake.given[i].address != (uint64_t)(uintptr_t)address)
+            continue;
         assert_int_equal(fake.given[i].nbytes, nbytes);
-        if (new_nbytes > nbytes && (new_nbytes > fake.space || new_nbytes - nbytes > fake.capacity - fake.used))
-            return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "the fake device is full");
+        if (new_nbytes > nbytes &&
+            (new_nbytes > fake.space || new_nbytes - nbytes > fake.capacity - fake.used))
+            return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__,
+                                "the fake device is full");
         fake.given[i].nbytes = new_nbytes;
         fake.used = fake.used - nbytes + new_nbytes;
         return FY_STATUS_OK;
@@ -164,10 +179,14 @@ static fy__press_t fake_press(void *user, uint64_t nbytes, fy__press_cursor_t *c
 
 static fy__point_t fake_word(const fy__hazard_t *hazard, int i)
 {
-    return atomic_load_explicit(i ? &hazard->readers[i - 1] : &hazard->writer, memory_order_relaxed);
+    return atomic_load_explicit(i ? &hazard->readers[i - 1] : &hazard->writer,
+                                memory_order_relaxed);
 }
 
-static bool fake_reached(fy__point_t point) { return !point || fake.done[FY__POINT_STREAM(point)] >= FY__POINT_SEQ(point); }
+static bool fake_reached(fy__point_t point)
+{
+    return !point || fake.done[FY__POINT_STREAM(point)] >= FY__POINT_SEQ(point);
+}
 
 static bool fake_hazard_done(const fy__hazard_t *hazard)
 {
@@ -183,7 +202,8 @@ static bool fake_hazard_only_on(const fy__hazard_t *hazard, uint32_t stream)
     fake_check_unlocked();
     fake.polls++;
     for (int i = 0; i <= FY__READER_COUNT; i++)
-        if (FY__POINT_STREAM(fake_word(hazard, i)) != stream && !fake_reached(fake_word(hazard, i))) return false;
+        if (FY__POINT_STREAM(fake_word(hazard, i)) != stream && !fake_reached(fake_word(hazard, i)))
+            return false;
     return true;
 }
 
@@ -205,7 +225,9 @@ static void *fake_meta_alloc(void *user, size_t nbytes)
 {
     (void)user;
     fake.meta_calls++;
-    if (fake.fail_meta_from && fake.meta_calls >= fake.fail_meta_from && fake.meta_calls < fake.fail_meta_until) return NULL;
+    if (fake.fail_meta_from && fake.meta_calls >= fake.fail_meta_from &&
+        fake.meta_calls < fake.fail_meta_until)
+        return NULL;
     fake.meta_live++;
     return malloc(nbytes);
 }
@@ -225,7 +247,8 @@ static inline void fake_reset(void)
     fake.fail_status = FY_STATUS_OUT_OF_MEMORY;
 }
 
-static inline fy_status_t fake_try_pool(uint64_t limit_nbytes, uint64_t segment_nbytes, uint64_t alignment, fy__pool_t **out_pool)
+static inline fy_status_t fake_try_pool(uint64_t limit_nbytes, uint64_t segment_nbytes,
+                                        uint64_t alignment, fy__pool_t **out_pool)
 {
     const fy__pool_options_t options = {
         .name = "dev:0",
@@ -247,7 +270,10 @@ static inline fy_status_t fake_try_pool(uint64_t limit_nbytes, uint64_t segment_
         .resize = fake.step ? fake_source_resize : NULL,
         .step_nbytes = fake.step,
     };
-    const fy__pool_seams_t seams = { fake_hazard_done, fake_hazard_only_on, fake_hazard_wait, { NULL, fake_meta_alloc, fake_meta_free } };
+    const fy__pool_seams_t seams = { fake_hazard_done,
+                                     fake_hazard_only_on,
+                                     fake_hazard_wait,
+                                     { NULL, fake_meta_alloc, fake_meta_free } };
     return fy__pool_create_with(&options, &source, &seams, out_pool);
 }
 
@@ -274,7 +300,8 @@ static inline fy__block_t *take(fy__pool_t *pool, uint64_t nbytes, uint32_t stre
 {
     fy__block_t *block;
     const fy_status_t status = fy__pool_alloc(pool, nbytes, stream, &block);
-    if (status != FY_STATUS_OK) print_error("%s: %s\n", fy_status_name(status), fy_error_get()->text);
+    if (status != FY_STATUS_OK)
+        print_error("%s: %s\n", fy_status_name(status), fy_error_get()->text);
     assert_int_equal(status, FY_STATUS_OK);
     assert_non_null(block);
     assert_true(block->nbytes >= nbytes && block->requested == nbytes && block->pool == pool);
@@ -310,8 +337,8 @@ static inline fy_memory_rungs_t rungs(fy__pool_t *pool)
 static inline uint64_t served(fy__pool_t *pool)
 {
     const fy_memory_rungs_t r = rungs(pool);
-    return r.ready + r.same_stream + r.joined + r.inserted_wait + r.grown + r.after_pressure + r.grown_after_trim + r.after_sync +
-           r.grown_after_sync;
+    return r.ready + r.same_stream + r.joined + r.inserted_wait + r.grown + r.after_pressure +
+           r.grown_after_trim + r.after_sync + r.grown_after_sync;
 }
 
 static inline uint64_t fake_random(uint64_t *state)

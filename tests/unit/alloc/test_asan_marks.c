@@ -1,5 +1,6 @@
-/* In a build with AddressSanitizer, bytes of host and page-locked pools that are nobody's are marked: reading one stops the program. Each
- * stray access happens in a child of its own. In other builds there is nothing to test. */
+/* In a build with AddressSanitizer, bytes of host and page-locked pools that are nobody's are
+ * marked: reading one stops the program. Each stray access happens in a child of its own. In other
+ * builds there is nothing to test. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,14 +12,17 @@
 /* What a child does with `data`, of which `nbytes` are its own. */
 typedef enum stray { IN_BOUNDS, PAST_THE_END, BEFORE_THE_BEGINNING, AFTER_ITS_END } stray_t;
 
-/* Child: makes a tensor of page-locked memory or the host's own, and reads. It exits 0 if nobody minds. */
+/* Child: makes a tensor of page-locked memory or the host's own, and reads. It exits 0 if nobody
+ * minds. */
 static int read_it(const char *kind, int64_t nbytes, stray_t stray)
 {
     fy_device_t *device;
     fy_tensor_t *x = NULL, *y = NULL;
     void *data;
-    if (fy_device_open(strcmp(kind, "pinned") == 0 ? "sim:0" : "host", &device) != FY_STATUS_OK) return 3;
-    if (fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(nbytes), &y) != FY_STATUS_OK) return 4; /* keeps the segment */
+    if (fy_device_open(strcmp(kind, "pinned") == 0 ? "sim:0" : "host", &device) != FY_STATUS_OK)
+        return 3;
+    /* keeps the segment */
+    if (fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(nbytes), &y) != FY_STATUS_OK) return 4;
     if (fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(nbytes), &x) != FY_STATUS_OK) return 4;
     if (fy_tensor_map(x, FY_ACCESS_WRITE, &data) != FY_STATUS_OK) return 5;
     volatile uint8_t *bytes = data;
@@ -48,7 +52,8 @@ static int in_child(const char *kind, int64_t nbytes, stray_t stray, char *out, 
     size_t used = 0;
     ssize_t n;
     char rest[512];
-    while ((n = read(ends[0], used + 1 < size ? out + used : rest, used + 1 < size ? size - 1 - used : sizeof rest)) > 0)
+    while ((n = read(ends[0], used + 1 < size ? out + used : rest,
+                     used + 1 < size ? size - 1 - used : sizeof rest)) > 0)
         if (used + 1 < size) used += (size_t)n;
     out[used] = 0;
     close(ends[0]);
@@ -65,14 +70,17 @@ static void stray_accesses_are_caught(void **state)
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < 4; i++) {
             const int status = in_child(kinds[k], sizes[i], IN_BOUNDS, text, sizeof text);
-            if (status != 0) fail_msg("%s, %lld bytes: %d: %s", kinds[k], (long long)sizes[i], status, text);
+            if (status != 0)
+                fail_msg("%s, %lld bytes: %d: %s", kinds[k], (long long)sizes[i], status, text);
             for (stray_t stray = PAST_THE_END; stray <= AFTER_ITS_END; stray++) {
-                /* Blocks stand side by side: only one with room behind it, or before it, shows that. */
+                /* Blocks stand side by side: only one with room behind it, or before it, shows
+                 * that. */
                 if (stray == PAST_THE_END && sizes[i] % 64 == 0) continue;
                 if (stray == BEFORE_THE_BEGINNING && sizes[i] % 64 == 0) continue;
                 assert_int_not_equal(in_child(kinds[k], sizes[i], stray, text, sizeof text), 0);
                 if (!strstr(text, "use-after-poison"))
-                    fail_msg("%s, %lld bytes, stray %d: %s", kinds[k], (long long)sizes[i], (int)stray, text);
+                    fail_msg("%s, %lld bytes, stray %d: %s", kinds[k], (long long)sizes[i],
+                             (int)stray, text);
             }
         }
 }

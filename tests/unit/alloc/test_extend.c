@@ -1,5 +1,6 @@
-/* Segments that grow and shrink where they stand: only what is missing is asked for, no border divides what is free, a trim gives the free end
- * back, and a failure has changed nothing. Random histories against the pool's own invariants; figures of traces: tests/traces/. */
+/* Segments that grow and shrink where they stand: only what is missing is asked for, no border
+ * divides what is free, a trim gives the free end back, and a failure has changed nothing. Random
+ * histories against the pool's own invariants; figures of traces: tests/traces/. */
 #include "tests/unit/alloc/fake.h"
 
 enum { S1 = 1 };
@@ -63,7 +64,8 @@ static void a_limit_between_two_steps(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(5 * MIB, 2 * MIB);
-    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, MIB, S1); /* the last one in a segment of just its size */
+    /* the last one in a segment of just its size */
+    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, MIB, S1);
     assert_int_equal(query(pool).reserved, 5 * MIB);
     fy__block_t *none;
     assert_int_equal(fy__pool_alloc(pool, 256, S1, &none), FY_STATUS_OUT_OF_MEMORY);
@@ -108,7 +110,8 @@ static void guards_and_bookkeeping(void **state)
         fake.fail_meta_until = UINT64_MAX;
         fy__block_t *blocks[4096];
         int count = 0;
-        while (count < 4096 && fy__pool_alloc(pool, 256, S1, &blocks[count]) == FY_STATUS_OK) count++;
+        while (count < 4096 && fy__pool_alloc(pool, 256, S1, &blocks[count]) == FY_STATUS_OK)
+            count++;
         assert_true(fy__pool_is_valid(pool));
         assert_int_equal(query(pool).reserved, fake.used);
         fake.fail_meta_from = 0;
@@ -130,7 +133,8 @@ static void another_takes_the_end(void)
     if (nothers < 2) others[nothers++] = take(others_pool, 2 * MIB, S1);
 }
 
-/* The bytes that a request counts on lie in the pool while the device is asked for the rest: whoever comes meanwhile may have them. */
+/* The bytes that a request counts on lie in the pool while the device is asked for the rest:
+ * whoever comes meanwhile may have them. */
 static void the_free_end_is_taken_meanwhile(void **state)
 {
     (void)state;
@@ -139,11 +143,13 @@ static void the_free_end_is_taken_meanwhile(void **state)
     give_done(b);
     nothers = 1; /* just once */
     fake.during_resize = another_takes_the_end;
-    c = take(pool, 3 * MIB, S1); /* 2 MiB are free at the end: 2 are asked for, which are not enough any more */
+    /* 2 MiB are free at the end: 2 are asked for, which are not enough any more */
+    c = take(pool, 3 * MIB, S1);
     fake.during_resize = NULL;
     assert_true(fy__pool_is_valid(pool));
     assert_int_equal(nothers, 2);
-    assert_int_equal(query(pool).live, 7 * MIB); /* of 6 with those two, and 4 that came then: not more than there is */
+    /* of 6 with those two, and 4 that came then: not more than there is */
+    assert_int_equal(query(pool).live, 7 * MIB);
     assert_int_equal(query(pool).reserved, 10 * MIB);
     assert_int_equal(query(pool).reserved, fake.used);
     assert_true((char *)c->address >= (char *)others[1]->address + others[1]->nbytes);
@@ -154,7 +160,8 @@ static void the_free_end_is_taken_meanwhile(void **state)
     fake_end(pool);
 }
 
-/* Neighbours that become free are one piece, so in the end one block as large as all of it needs nothing new. */
+/* Neighbours that become free are one piece, so in the end one block as large as all of it needs
+ * nothing new. */
 static void random_histories(void **state)
 {
     (void)state;
@@ -172,12 +179,15 @@ static void random_histories(void **state)
             if (blocks[at]) {
                 give(blocks[at], stream, fake_random(&seed) % 2 ? ++now : 0);
                 blocks[at] = NULL;
-            } else if (fy__pool_alloc(pool, 1 + fake_random(&seed) % (fake_random(&seed) % 8 ? 200 * KIB : 5 * MIB), stream, &blocks[at]) !=
-                       FY_STATUS_OK)
+            } else if (fy__pool_alloc(pool,
+                                      1 + fake_random(&seed) %
+                                              (fake_random(&seed) % 8 ? 200 * KIB : 5 * MIB),
+                                      stream, &blocks[at]) != FY_STATUS_OK)
                 assert_null(blocks[at]);
             if (fake_random(&seed) % 16 == 0)
                 for (uint32_t s = 1; s < 4; s++) fake.done[s] = now;
-            if (fake_random(&seed) % 64 == 0) (void)fy__pool_trim(pool, fake_random(&seed) % (100 * MIB));
+            if (fake_random(&seed) % 64 == 0)
+                (void)fy__pool_trim(pool, fake_random(&seed) % (100 * MIB));
             if (i % 20 == 0) assert_true(fy__pool_is_valid(pool));
             assert_int_equal(query(pool).reserved, fake.used);
         }

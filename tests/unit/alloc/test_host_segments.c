@@ -1,4 +1,5 @@
-/* Host segments, in whichever mode this program is: jemalloc's own arena if the program carries jemalloc and is not told otherwise, else mmap. */
+/* Host segments, in whichever mode this program is: jemalloc's own arena if the program carries
+ * jemalloc and is not told otherwise, else mmap. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,14 +24,18 @@ static void name_says_what_is_there(void **state)
     (void)state;
     print_message("host memory comes from %s\n", fy__host_allocator_name());
     const char *told = getenv("FERRY_HOST_ALLOCATOR");
-    assert_string_equal(fy__host_allocator_name(), mallocx && !(told && strcmp(told, "mmap") == 0) ? "jemalloc" : "mmap");
+    assert_string_equal(fy__host_allocator_name(),
+                        mallocx && !(told && strcmp(told, "mmap") == 0) ? "jemalloc" : "mmap");
     assert_ptr_equal(fy__host_allocator_name(), fy__host_allocator_name());
 }
 
 static void segments_of_all_sizes(void **state)
 {
     (void)state;
-    static const uint64_t sizes[] = { 1, 64, 4095, 4096, 4097, 100000, (2u << 20) - 1, 2u << 20, (2u << 20) + 1, 5000000, 33u << 20 };
+    static const uint64_t sizes[] = {
+        1,       64,       4095, 4096, 4097, 100000, (2u << 20) - 1, 2u << 20, (2u << 20) + 1,
+        5000000, 33u << 20
+    };
     enum { COUNT = sizeof sizes / sizeof *sizes };
     unsigned char *segments[COUNT];
     for (int round = 0; round < 3; round++) {
@@ -38,7 +43,8 @@ static void segments_of_all_sizes(void **state)
             void *address;
             assert_int_equal(fy__host_segment_alloc(sizes[i], &address), FY_STATUS_OK);
             segments[i] = address;
-            assert_int_equal((uintptr_t)address & (sizes[i] >= (2u << 20) ? (2u << 20) - 1 : 4095), 0);
+            assert_int_equal((uintptr_t)address & (sizes[i] >= (2u << 20) ? (2u << 20) - 1 : 4095),
+                             0);
             memset(address, i + 1, sizes[i]);
         }
         for (int i = 0; i < COUNT; i++) {
@@ -118,7 +124,8 @@ static void a_child_finds_them_whole(void **state)
     if (!pid) {
         void *address = NULL;
         alarm(20);
-        const bool ok = fy__host_segment_alloc(4 * MIB, &address) == FY_STATUS_OK && address == kept && kept[5] == 7;
+        const bool ok = fy__host_segment_alloc(4 * MIB, &address) == FY_STATUS_OK &&
+                        address == kept && kept[5] == 7;
         _exit(ok ? 0 : 1);
     }
     int how = -1;
@@ -155,7 +162,8 @@ static void in_a_new_process(const char *self, const char *value, const char *na
     }
     int how = -1;
     assert_int_equal(waitpid(pid, &how, 0), pid);
-    if (how) print_error("FERRY_HOST_ALLOCATOR=%s: not %s with %d warnings\n", value, name, warnings);
+    if (how)
+        print_error("FERRY_HOST_ALLOCATOR=%s: not %s with %d warnings\n", value, name, warnings);
     assert_int_equal(how, 0);
 }
 
@@ -163,9 +171,11 @@ static int child(const char *name, const char *warnings)
 {
     void *address;
     fy_log_set(note, NULL);
-    const bool ok = fy__host_segment_alloc(4096, &address) == FY_STATUS_OK && strcmp(fy__host_allocator_name(), name) == 0;
+    const bool ok = fy__host_segment_alloc(4096, &address) == FY_STATUS_OK &&
+                    strcmp(fy__host_allocator_name(), name) == 0;
     if (ok) fy__host_segment_free(address, 4096);
-    return ok && complaints == atoi(warnings) && (!complaints || strstr(complaint, getenv("FERRY_HOST_ALLOCATOR")))
+    return ok && complaints == atoi(warnings) &&
+                   (!complaints || strstr(complaint, getenv("FERRY_HOST_ALLOCATOR")))
                ? 0
                : 1; /* says the value */
 }
@@ -179,7 +189,8 @@ static void the_environment_may_say(void **state)
     in_a_new_process(self, "mmap", "mmap", 0);
     in_a_new_process(self, "auto", there, 0);
     in_a_new_process(self, "", there, 0);
-    in_a_new_process(self, "jemalloc", there, mallocx ? 0 : 1); /* what is not there is not silently replaced */
+    /* what is not there is not silently replaced */
+    in_a_new_process(self, "jemalloc", there, mallocx ? 0 : 1);
     in_a_new_process(self, "tcmalloc", there, 1);
 }
 
@@ -214,7 +225,8 @@ static void many_threads(void **state)
     (void)state;
     pthread_t threads[4];
     int failures[4] = { 0 };
-    for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &failures[i]), 0);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &failures[i]), 0);
     for (int i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);
         assert_int_equal(failures[i], 0);

@@ -1,4 +1,5 @@
-/* Pages faulted beforehand: all of them are there, whatever is in them stays, and a forked child can do it, too. */
+/* Pages faulted beforehand: all of them are there, whatever is in them stays, and a forked child
+ * can do it, too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,8 @@ enum { MIB = 1 << 20, PAGE = 4096 };
 /* Straight from the system, without huge pages, so that a page that was left out is not there. */
 static unsigned char *fresh(uint64_t nbytes)
 {
-    unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *bytes =
+        mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(bytes != MAP_FAILED);
     (void)madvise(bytes, nbytes, MADV_NOHUGEPAGE);
     return bytes;
@@ -54,7 +56,8 @@ static void bytes_stay_as_they_are(void **state)
     unsigned char *bytes = fresh(nbytes);
     for (uint64_t at = 0; at < nbytes; at++) bytes[at] = (unsigned char)(at * 7 >> 3);
     fy__host_segment_touch(bytes, nbytes);
-    for (uint64_t at = 0; at < nbytes; at++) assert_int_equal(bytes[at], (unsigned char)(at * 7 >> 3));
+    for (uint64_t at = 0; at < nbytes; at++)
+        assert_int_equal(bytes[at], (unsigned char)(at * 7 >> 3));
     munmap(bytes, nbytes);
 }
 
@@ -69,7 +72,8 @@ static void a_child_does_it_alone(void **state)
         fy__host_segments_fork_child();
         fy__host_segment_touch(bytes, 40 * MIB);
         void *segment;
-        const bool ok = pages_there(bytes, 40 * MIB) == 40 * MIB / PAGE && fy__host_segment_alloc(PAGE, &segment) == FY_STATUS_OK;
+        const bool ok = pages_there(bytes, 40 * MIB) == 40 * MIB / PAGE &&
+                        fy__host_segment_alloc(PAGE, &segment) == FY_STATUS_OK;
         _exit(ok ? 0 : 1);
     }
     fy__host_segments_fork_unlock();
@@ -79,12 +83,15 @@ static void a_child_does_it_alone(void **state)
     munmap(bytes, 40 * MIB);
 }
 
-/* The address space has it, the machine does not: left to the driver, who refuses it; a process that faulted it would be killed. */
+/* The address space has it, the machine does not: left to the driver, who refuses it; a process
+ * that faulted it would be killed. */
 static void what_the_machine_does_not_have_is_left_alone(void **state)
 {
     (void)state;
-    const uint64_t nbytes = 8ull * (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const uint64_t nbytes = 8ull * (uint64_t)sysconf(_SC_PHYS_PAGES) *
+                            (uint64_t)sysconf(_SC_PAGESIZE);
+    unsigned char *bytes = mmap(NULL, nbytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (bytes == MAP_FAILED) skip(); /* ulimit -v, or the kernel counts what is promised */
     fy__host_segment_touch(bytes, nbytes);
     assert_int_equal(pages_there(bytes, 40 * MIB), 0);

@@ -1,5 +1,7 @@
-/* The offset allocator against an oracle that is too simple to be wrong: an array of intervals, searched from end to end.
- * Sizes span many orders of magnitude, shelves come and go, and every answer (best size, joined neighbours, largest) must agree. */
+/* The offset allocator against an oracle that is too simple to be wrong: an array of intervals,
+ * searched from end to end.
+ * Sizes span many orders of magnitude, shelves come and go, and every answer (best size, joined
+ * neighbours, largest) must agree. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +41,10 @@ static uint64_t draw(uint64_t below)
 
 static const fy__meta_t meta = { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free };
 
-static bool is_whole(const oracle_range_t *range) { return range->count == 1 && range->range->is_apart; }
+static bool is_whole(const oracle_range_t *range)
+{
+    return range->count == 1 && range->range->is_apart;
+}
 
 /* The best size on a shelf by looking at everything; 0 if none. */
 static uint64_t oracle_best(int shelf, uint64_t nbytes, bool whole)
@@ -48,7 +53,8 @@ static uint64_t oracle_best(int shelf, uint64_t nbytes, bool whole)
     for (int r = 0; r < RANGES; r++)
         for (int i = 0; i < oracle[r].count; i++) {
             const interval_t *at = &oracle[r].list[i];
-            if (at->shelf == shelf && at->nbytes >= nbytes && is_whole(&oracle[r]) == whole && (!best || at->nbytes < best))
+            if (at->shelf == shelf && at->nbytes >= nbytes && is_whole(&oracle[r]) == whole &&
+                (!best || at->nbytes < best))
                 best = at->nbytes;
         }
     return best;
@@ -59,7 +65,8 @@ static uint64_t oracle_largest(int shelf)
     uint64_t largest = 0;
     for (int r = 0; r < RANGES; r++)
         for (int i = 0; i < oracle[r].count; i++)
-            if (oracle[r].list[i].shelf == shelf && oracle[r].list[i].nbytes > largest) largest = oracle[r].list[i].nbytes;
+            if (oracle[r].list[i].shelf == shelf && oracle[r].list[i].nbytes > largest)
+                largest = oracle[r].list[i].nbytes;
     return largest;
 }
 
@@ -77,7 +84,8 @@ static interval_t *oracle_find(uint64_t offset, oracle_range_t **out_range)
 
 static void erase(oracle_range_t *range, int i)
 {
-    memmove(&range->list[i], &range->list[i + 1], sizeof(interval_t) * (size_t)(range->count - i - 1));
+    memmove(&range->list[i], &range->list[i + 1],
+            sizeof(interval_t) * (size_t)(range->count - i - 1));
     range->count--;
 }
 
@@ -101,7 +109,8 @@ static void check_take(fy__offsets_t *offsets, int shelf, uint64_t nbytes, bool 
     assert_int_equal(!rest, best == nbytes);
     const int i = (int)(at - range->list);
     if (rest) {
-        memmove(&range->list[i + 1], &range->list[i], sizeof(interval_t) * (size_t)(range->count - i));
+        memmove(&range->list[i + 1], &range->list[i],
+                sizeof(interval_t) * (size_t)(range->count - i));
         range->count++;
         range->list[i + 1].offset += nbytes;
         range->list[i + 1].nbytes -= nbytes;
@@ -133,8 +142,12 @@ static void check_put(fy__offsets_t *offsets, oracle_range_t *range, int i, int 
     assert_int_equal(joined->shelf, shelf);
 }
 
-/* Sizes with as many orders of magnitude as the range has, so that every level of the tries is used. */
-static uint64_t draw_size(uint64_t granule, unsigned most_bits) { return (1 + draw(1ull << draw(most_bits))) * granule; }
+/* Sizes with as many orders of magnitude as the range has, so that every level of the tries is
+ * used. */
+static uint64_t draw_size(uint64_t granule, unsigned most_bits)
+{
+    return (1 + draw(1ull << draw(most_bits))) * granule;
+}
 
 static void churn(uint64_t seed, uint64_t granule, unsigned range_bits, int operations)
 {
@@ -142,9 +155,11 @@ static void churn(uint64_t seed, uint64_t granule, unsigned range_bits, int oper
     static const int shelf_of[SHELVES] = { 0, 4, FY__SHELF_NO_JOIN };
     random_state = seed;
     assert_true(fy__offsets_init(&offsets, granule, sizeof(fy__span_t) + 24, &meta));
-    for (int i = 0; i < SHELVES; i++) assert_true(fy__offsets_open_shelf(&offsets, (uint32_t)shelf_of[i]));
+    for (int i = 0; i < SHELVES; i++)
+        assert_true(fy__offsets_open_shelf(&offsets, (uint32_t)shelf_of[i]));
     for (int r = 0; r < RANGES; r++) {
-        const uint64_t nbytes = ((1ull << range_bits) - (uint64_t)r) * granule, offset = ((uint64_t)r << (range_bits + 1)) * granule;
+        const uint64_t nbytes = ((1ull << range_bits) - (uint64_t)r) * granule,
+                       offset = ((uint64_t)r << (range_bits + 1)) * granule;
         fy__range_t *range = fy__offsets_prepare_range(&offsets, r == 2);
         assert_non_null(range);
         fy__offsets_add_range(&offsets, range, offset, nbytes);
@@ -159,11 +174,13 @@ static void churn(uint64_t seed, uint64_t granule, unsigned range_bits, int oper
         if (range->list[i].shelf == FY__SPAN_TAKEN && draw(4) >= (filling ? 2u : 1u))
             check_put(&offsets, range, i, shelf_of[draw(8) ? 0 : draw(SHELVES)]);
         else
-            check_take(&offsets, shelf_of[draw(4) ? 0 : draw(SHELVES)], draw_size(granule, range_bits - 1), draw(8) == 0);
+            check_take(&offsets, shelf_of[draw(4) ? 0 : draw(SHELVES)],
+                       draw_size(granule, range_bits - 1), draw(8) == 0);
         if (op % 4096 == 0) {
             assert_true(fy__offsets_is_valid(&offsets));
             for (int s = 0; s < SHELVES; s++)
-                assert_int_equal(fy__offsets_largest(&offsets, (uint32_t)shelf_of[s]), oracle_largest(shelf_of[s]));
+                assert_int_equal(fy__offsets_largest(&offsets, (uint32_t)shelf_of[s]),
+                                 oracle_largest(shelf_of[s]));
         }
     }
     assert_true(fy__offsets_is_valid(&offsets));
@@ -173,10 +190,12 @@ static void churn(uint64_t seed, uint64_t granule, unsigned range_bits, int oper
             interval_t *at = &oracle[r].list[i];
             fy__span_t *rest, *span = oracle[r].range->first;
             while (span->offset != at->offset) span = span->next;
-            if (at->shelf != FY__SPAN_TAKEN) assert_true(fy__offsets_take(&offsets, span, at->nbytes, &rest));
+            if (at->shelf != FY__SPAN_TAKEN)
+                assert_true(fy__offsets_take(&offsets, span, at->nbytes, &rest));
             at->shelf = FY__SPAN_TAKEN;
         }
-        while (oracle[r].range->first->next) fy__offsets_join_taken(&offsets, oracle[r].range->first);
+        while (oracle[r].range->first->next)
+            fy__offsets_join_taken(&offsets, oracle[r].range->first);
         fy__offsets_put(&offsets, oracle[r].range->first, 0);
         assert_int_equal(oracle[r].range->first->size.nbytes, oracle[r].range->nbytes);
         fy__offsets_remove_range(&offsets, oracle[r].range);
@@ -204,7 +223,8 @@ static void sizes_over_forty_octaves(void **state)
     churn(0x8CB92BA72F3D8DD7ull, 256, 42, 300000);
 }
 
-/* 1 to 4096 granules, each indexed once or several times: best fit must be exact for every size asked for. */
+/* 1 to 4096 granules, each indexed once or several times: best fit must be exact for every size
+ * asked for. */
 static void best_fit_is_exact(void **state)
 {
     (void)state;
@@ -241,14 +261,16 @@ static void best_fit_is_exact(void **state)
     free(index);
 }
 
-/* Sizes of one bin (an eighth of a power of two apart): never a block that is too small (pytorch#192722). */
+/* Sizes of one bin (an eighth of a power of two apart): never a block that is too small
+ * (pytorch#192722). */
 static void never_too_small_in_a_mixed_bin(void **state)
 {
     (void)state;
     fy__offsets_t offsets;
     fy__span_t *rest, *span;
     assert_true(fy__offsets_init(&offsets, 1, sizeof(fy__span_t), &meta));
-    fy__span_t *all = fy__offsets_add_range(&offsets, fy__offsets_prepare_range(&offsets, false), 0, 1u << 20);
+    fy__span_t *all =
+        fy__offsets_add_range(&offsets, fy__offsets_prepare_range(&offsets, false), 0, 1u << 20);
     uint64_t sizes[] = { 150000, 1, 150001, 1, 149999, 1 };
     fy__span_t *spans[6];
     for (int i = 0; i < 6; i++) {
@@ -269,8 +291,11 @@ static void never_too_small_in_a_mixed_bin(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_sizes),         cmocka_unit_test(sizes_over_nine_octaves),        cmocka_unit_test(sizes_over_forty_octaves),
-        cmocka_unit_test(best_fit_is_exact), cmocka_unit_test(never_too_small_in_a_mixed_bin),
+        cmocka_unit_test(few_sizes),
+        cmocka_unit_test(sizes_over_nine_octaves),
+        cmocka_unit_test(sizes_over_forty_octaves),
+        cmocka_unit_test(best_fit_is_exact),
+        cmocka_unit_test(never_too_small_in_a_mixed_bin),
     };
     return cmocka_run_group_tests_name("alloc/offset", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* Bugs of other allocators that must not be found here, one test for each, named after the public thread that tells of it. Each was seen
- * to fail with its bug planted. The general statements behind them are in test_pool_random.c and its neighbours. */
+/* Bugs of other allocators that must not be found here, one test for each, named after the public
+ * thread that tells of it. Each was seen to fail with its bug planted. The general statements
+ * behind them are in test_pool_random.c and its neighbours. */
 #include "tests/unit/alloc/fake.h"
 
 #include <fcntl.h>
@@ -20,7 +21,8 @@ static int setup(void **state)
     return 0;
 }
 
-/* ---- pytorch#189504: after the sync of the last resort it does not search again, and fails with a fitting block free ---- */
+/* ---- pytorch#189504: after the sync of the last resort it does not search again, and fails with a
+ * fitting block free ---- */
 
 static void pytorch_189504_search_again_after_the_sync(void **state)
 {
@@ -30,7 +32,8 @@ static void pytorch_189504_search_again_after_the_sync(void **state)
     for (int i = 0; i < 4; i++) blocks[i] = take(pool, MIB, S1);
     for (uint32_t i = 0; i < 4; i++) { /* more streams than one owner can wait for on the device */
         fy__hazard_clear(&blocks[i]->hazard);
-        for (uint32_t w = 0; w < FY__READER_COUNT; w++) atomic_store(&blocks[i]->hazard.readers[w], FY__POINT(10 + 4 * i + w, 5));
+        for (uint32_t w = 0; w < FY__READER_COUNT; w++)
+            atomic_store(&blocks[i]->hazard.readers[w], FY__POINT(10 + 4 * i + w, 5));
         fy__pool_free(blocks[i]);
     }
     fake.fail_alloc_from = 1; /* and no segment to be had in their place */
@@ -53,15 +56,18 @@ static void pytorch_192722_no_block_is_smaller_than_asked(void **state)
     assert_true(large->nbytes >= 200 * MIB);
     give_done(large);
     give_done(between);
-    /* Any two sizes of one bucket: the smaller one lies free between others when the larger one is asked for. */
+    /* Any two sizes of one bucket: the smaller one lies free between others when the larger one is
+     * asked for. */
     uint64_t seed = 192722;
     for (int round = 0; round < 2000; round++) {
-        const uint64_t size = MIB + fake_random(&seed) % (3 * MIB), other = size + 256 + fake_random(&seed) % (size / 8);
+        const uint64_t size = MIB + fake_random(&seed) % (3 * MIB),
+                       other = size + 256 + fake_random(&seed) % (size / 8);
         fy__block_t *hole = take(pool, size, S1), *wall = take(pool, 256, S1);
         assert_ptr_equal((char *)hole->address + hole->nbytes, wall->address);
         give_done(hole);
         fy__block_t *block = take(pool, other, S1);
-        assert_true((char *)block->address >= (char *)wall->address + 256 || (char *)block->address + other <= (char *)wall->address);
+        assert_true((char *)block->address >= (char *)wall->address + 256 ||
+                    (char *)block->address + other <= (char *)wall->address);
         if (round % 50 == 0) assert_true(fy__pool_is_valid(pool));
         give_done(block);
         give_done(wall);
@@ -70,7 +76,8 @@ static void pytorch_192722_no_block_is_smaller_than_asked(void **state)
     fake_end(pool);
 }
 
-/* ---- rmm#2252: a stream's handle comes back, and bytes pending on the old stream are taken for the new one's ---- */
+/* ---- rmm#2252: a stream's handle comes back, and bytes pending on the old stream are taken for
+ * the new one's ---- */
 
 static fy_memory_rungs_t rungs_of(const fy_device_t *device)
 {
@@ -96,12 +103,15 @@ static void rmm_2252_a_handle_that_comes_back_is_another_stream(void **state)
     fy_tensor_destroy(b);
     fy_stream_destroy(stream);
     ts_ok(fy_stream_create(device, NULL, &stream));
-    for (int i = 0; i < 8 && stream != old; i++) ts_ok(fy_stream_create(device, NULL, &stream)); /* does the handle come back? */
+    /* does the handle come back? */
+    for (int i = 0; i < 8 && stream != old; i++) ts_ok(fy_stream_create(device, NULL, &stream));
     ts_ok(fy_stream_use(stream));
     const fy_memory_rungs_t before = rungs_of(device);
-    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(1024, 1024), 2, &c)); /* in bytes that the old stream may still write */
+    /* in bytes that the old stream may still write */
+    ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(1024, 1024), 2, &c));
     assert_int_equal(rungs_of(device).same_stream, before.same_stream);
-    assert_int_equal(rungs_of(device).inserted_wait + rungs_of(device).joined + rungs_of(device).ready,
+    assert_int_equal(rungs_of(device).inserted_wait + rungs_of(device).joined +
+                         rungs_of(device).ready,
                      before.inserted_wait + before.joined + before.ready + 1);
     fy_tensor_t *sum;
     ts_ok(fy_sum(c, 0, NULL, 0, &sum));
@@ -187,7 +197,8 @@ static void pytorch_179276_lost_events_are_counted(void **state)
 static void verdict_of_child(const char *environment, char *out, size_t size)
 {
     char command[512];
-    snprintf(command, sizeof command, "%s FERRY_PLUGIN_PATH=/nonexistent '%s' --verdict", environment, self);
+    snprintf(command, sizeof command, "%s FERRY_PLUGIN_PATH=/nonexistent '%s' --verdict",
+             environment, self);
     FILE *child = popen(command, "r"); /* NOLINT(cert-env33-c): the test's own name */
     assert_non_null(child);
     const size_t n = fread(out, 1, size - 1, child);
@@ -202,7 +213,9 @@ static int say_verdict(void)
     if (fy_device_open("sim:0?limit=4MiB", &device) != FY_STATUS_OK) return 1;
     fy_scope_t scope = fy_scope_begin("child");
     if (fy_zeros(device, FY_DTYPE_U8, FY_DIMS(3 << 20), &x) != FY_STATUS_OK) return 2;
-    if (fy_zeros(device, FY_DTYPE_U8, FY_DIMS(2 << 20), &y) != FY_STATUS_OUT_OF_MEMORY || !fy_error_get()->oom) return 3;
+    if (fy_zeros(device, FY_DTYPE_U8, FY_DIMS(2 << 20), &y) != FY_STATUS_OUT_OF_MEMORY ||
+        !fy_error_get()->oom)
+        return 3;
     printf("%s\n", fy_error_get()->oom->text);
     fy_scope_end(scope, 0, NULL);
     fy_device_close(device);
@@ -216,7 +229,8 @@ static void pytorch_185240_a_verdict_needs_no_library(void **state)
     verdict_of_child("FERRY_HOST_ALLOCATOR=jemalloc", with, sizeof with);
     verdict_of_child("FERRY_HOST_ALLOCATOR=mmap", without, sizeof without);
     assert_string_equal(with, without);
-    assert_non_null(strstr(with, "sim:0: 2097152 bytes asked for (2.0 MiB): more than the limit leaves"));
+    assert_non_null(
+        strstr(with, "sim:0: 2097152 bytes asked for (2.0 MiB): more than the limit leaves"));
     assert_non_null(strstr(with, "Would help: "));
     /* Nor memory: when the host has none left, the failure is explained all the same. */
     fy__block_t *block;
@@ -237,16 +251,21 @@ static void pytorch_185240_a_verdict_needs_no_library(void **state)
 
 enum { BLOCKS = 12 };
 
-/* The same pool for the same seed: a few blocks in small segments and large ones, some given back. */
+/* The same pool for the same seed: a few blocks in small segments and large ones, some given
+ * back. */
 static fy__pool_t *build(uint64_t seed, fy__block_t **blocks, uint64_t *out_asked)
 {
     fake_reset();
     fake.growth_off = seed % 3 == 0;
     fy__pool_t *pool = fake_pool(4 * MIB, MIB);
     seed = seed * 2654435761u + 1;
-    if (fake.growth_off) assert_int_equal(fy__pool_reserve(pool, 2 * MIB + fake_random(&seed) % 4 * 64 * KIB), FY_STATUS_OK);
+    if (fake.growth_off)
+        assert_int_equal(fy__pool_reserve(pool, 2 * MIB + fake_random(&seed) % 4 * 64 * KIB),
+                         FY_STATUS_OK);
     for (int i = 0; i < BLOCKS; i++)
-        if (fy__pool_alloc(pool, 64 * KIB * (1 + fake_random(&seed) % 12), S1, &blocks[i]) != FY_STATUS_OK) blocks[i] = NULL;
+        if (fy__pool_alloc(pool, 64 * KIB * (1 + fake_random(&seed) % 12), S1, &blocks[i]) !=
+            FY_STATUS_OK)
+            blocks[i] = NULL;
     for (int i = 0; i < BLOCKS; i++)
         if (blocks[i] && fake_random(&seed) % 3 == 0) {
             give_done(blocks[i]);
@@ -263,7 +282,8 @@ static void take_down(fy__pool_t *pool, fy__block_t **blocks)
     fake_end(pool);
 }
 
-/* Frees every choice of blocks in turn: does any of them let the request through, and one of exactly `nbytes`? */
+/* Frees every choice of blocks in turn: does any of them let the request through, and one of
+ * exactly `nbytes`? */
 static void try_all(uint64_t seed, uint64_t nbytes, bool *out_any, bool *out_this)
 {
     *out_any = *out_this = false;
@@ -280,7 +300,8 @@ static void try_all(uint64_t seed, uint64_t nbytes, bool *out_any, bool *out_thi
             give_done(blocks[i]);
             blocks[i] = NULL;
         }
-        if (is_choice && (!*out_any || freed == nbytes) && fy__pool_alloc(pool, asked, S1, &block) == FY_STATUS_OK) {
+        if (is_choice && (!*out_any || freed == nbytes) &&
+            fy__pool_alloc(pool, asked, S1, &block) == FY_STATUS_OK) {
             *out_any = true;
             *out_this = *out_this || freed == nbytes;
             give_done(block);
@@ -305,7 +326,8 @@ static void pytorch_173049_every_hint_is_true(void **state)
         refused++;
         const fy_oom_verdict_t verdict = *fy_error_get()->oom;
         const bool growth_off = fake.growth_off;
-        const char *limit = strstr(verdict.text, "a limit higher by "), *reserve = strstr(verdict.text, "fy_memory_reserve ");
+        const char *limit = strstr(verdict.text, "a limit higher by "),
+                   *reserve = strstr(verdict.text, "fy_memory_reserve ");
         if (limit) { /* so much, and not a block less */
             const uint64_t more = number_after(limit, "higher by ");
             pool->options.limit_nbytes += more - 256;
@@ -316,7 +338,9 @@ static void pytorch_173049_every_hint_is_true(void **state)
         }
         if (reserve) {
             assert_true(growth_off);
-            assert_int_equal(fy__pool_reserve(pool, query(pool).reserved + number_after(reserve, "reserve ")), FY_STATUS_OK);
+            assert_int_equal(
+                fy__pool_reserve(pool, query(pool).reserved + number_after(reserve, "reserve ")),
+                FY_STATUS_OK);
             give_done(take(pool, asked, S1));
             by_reserve++;
         }
@@ -324,12 +348,14 @@ static void pytorch_173049_every_hint_is_true(void **state)
         take_down(pool, blocks);
         bool any, this;
         try_all(seed, verdict.would_help, &any, &this);
-        assert_int_equal(any, verdict.would_help > 0); /* it says nothing would help only if that is so */
+        /* it says nothing would help only if that is so */
+        assert_int_equal(any, verdict.would_help > 0);
         assert_int_equal(this, any);
         by_freeing += verdict.would_help > 0;
     }
-    print_message("           40 refused: %d would be served by freeing, %d by a limit, %d by a reserve; all of it true\n", by_freeing,
-                  by_limit, by_reserve);
+    print_message("           40 refused: %d would be served by freeing, %d by a limit, %d by a "
+                  "reserve; all of it true\n",
+                  by_freeing, by_limit, by_reserve);
     assert_true(by_freeing > 20 && by_limit > 10 && by_reserve > 3);
 }
 
@@ -339,9 +365,12 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--verdict") == 0) return say_verdict();
 #define TEST(name) cmocka_unit_test_setup(name, setup)
     const struct CMUnitTest tests[] = {
-        TEST(pytorch_189504_search_again_after_the_sync),          TEST(pytorch_192722_no_block_is_smaller_than_asked),
-        TEST(rmm_2252_a_handle_that_comes_back_is_another_stream), TEST(pytorch_179276_lost_events_are_counted),
-        TEST(pytorch_185240_a_verdict_needs_no_library),           TEST(pytorch_173049_every_hint_is_true),
+        TEST(pytorch_189504_search_again_after_the_sync),
+        TEST(pytorch_192722_no_block_is_smaller_than_asked),
+        TEST(rmm_2252_a_handle_that_comes_back_is_another_stream),
+        TEST(pytorch_179276_lost_events_are_counted),
+        TEST(pytorch_185240_a_verdict_needs_no_library),
+        TEST(pytorch_173049_every_hint_is_true),
     };
     return cmocka_run_group_tests_name("alloc/peers_bugs", tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* fy_pool_*: the caching pool over plain numbers. Options, best fit, the limit to the byte with its verdict, places of segments, figures. */
+/* fy_pool_*: the caching pool over plain numbers. Options, best fit, the limit to the byte with its
+ * verdict, places of segments, figures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -133,7 +134,8 @@ static void best_fit(void **state)
     const uint64_t sizes[6] = { 8 * KIB, 64, 4 * KIB, 64, 16 * KIB, 64 };
     for (int i = 0; i < 6; i++) block[i] = take(pool, sizes[i]);
     for (int i = 0; i < 6; i += 2) fy_pool_free(pool, &block[i]);
-    const fy_pool_block_t four = take(pool, 4 * KIB), eight = take(pool, 5 * KIB), sixteen = take(pool, 9 * KIB);
+    const fy_pool_block_t four = take(pool, 4 * KIB), eight = take(pool, 5 * KIB),
+                          sixteen = take(pool, 9 * KIB);
     assert_int_equal(four.offset, block[2].offset);
     assert_int_equal(eight.offset, block[0].offset);
     assert_int_equal(sixteen.offset, block[4].offset);
@@ -218,7 +220,8 @@ static void like_a_device(void **state)
             fy_pool_free(pool, &blocks[k]);
             tensors[k] = NULL;
         } else {
-            assert_int_equal(fy_tensor_create(sim, FY_DTYPE_U8, 1, &nbytes, &tensors[k]), FY_STATUS_OK);
+            assert_int_equal(fy_tensor_create(sim, FY_DTYPE_U8, 1, &nbytes, &tensors[k]),
+                             FY_STATUS_OK);
             blocks[k] = take(pool, (uint64_t)nbytes);
         }
         assert_int_equal(fy_memory_query(sim, NULL, &device), FY_STATUS_OK);
@@ -234,8 +237,8 @@ static void like_a_device(void **state)
     fy_device_close(sim);
 }
 
-/* As page-locked memory is held: small blocks are cut from large segments, where a device's pool gets one for them. In either what is idle and large
- * goes before a larger segment comes. */
+/* As page-locked memory is held: small blocks are cut from large segments, where a device's pool
+ * gets one for them. In either what is idle and large goes before a larger segment comes. */
 static void like_page_locked_memory(void **state)
 {
     (void)state;
@@ -258,7 +261,8 @@ static void like_page_locked_memory(void **state)
     }
 }
 
-/* Bytes that a queue still uses when they are freed: only that queue gets them, or who would have to grow for them; the rest waits for the point. */
+/* Bytes that a queue still uses when they are freed: only that queue gets them, or who would have
+ * to grow for them; the rest waits for the point. */
 static void pending(void **state)
 {
     (void)state;
@@ -290,7 +294,8 @@ static void pending(void **state)
     fy_pool_free(pool, &small);
     assert_int_equal(figures(pool).live, 0);
 
-    /* Another queue is handed them rather than that the pool grows, and what is pending goes with the pool. */
+    /* Another queue is handed them rather than that the pool grows, and what is pending goes with
+     * the pool. */
     large = take(pool, 2 * MIB);
     assert_int_equal(fy_pool_free_after(pool, &large, points, 2), FY_STATUS_OK);
     assert_int_equal(fy_pool_alloc_on(pool, 2 * MIB, 9, &again), FY_STATUS_OK);
@@ -307,7 +312,8 @@ static void points_that_cannot_be(void **state)
     fy_pool_t *pool = make(64, MIB, FY_UNLIMITED);
     fy_pool_block_t block = take(pool, KIB), other;
     const fy_pool_point_t bad[4] = { { 0, 1 }, { 65536, 1 }, { 1, 0 }, { 1, 1ull << 48 } };
-    const fy_pool_point_t twice[2] = { { 1, 1 }, { 1, 2 } }, many[6] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 4, 1 }, { 5, 1 }, { 6, 1 } };
+    const fy_pool_point_t twice[2] = { { 1, 1 }, { 1, 2 } },
+                          many[6] = { { 1, 1 }, { 2, 1 }, { 3, 1 }, { 4, 1 }, { 5, 1 }, { 6, 1 } };
     for (int i = 0; i < 4; i++) {
         assert_int_equal(fy_pool_free_after(pool, &block, &bad[i], 1), FY_STATUS_INVALID_ARGUMENT);
         assert_int_equal(fy_pool_reached(pool, bad[i]), FY_STATUS_INVALID_ARGUMENT);

@@ -4,7 +4,8 @@
 
 enum { COLUMNS = 1024, PAIRS = 4 };
 
-/* batch x 4 KiB of weights' worth: x, then PAIRS results that live at once; the last step is named. */
+/* batch x 4 KiB of weights' worth: x, then PAIRS results that live at once; the last step is
+ * named. */
 typedef struct program {
     int pairs, steps_seen, fails_with, wants_pinned;
 } program_t;
@@ -13,9 +14,11 @@ static fy_status_t step(fy_device_t *device, int64_t batch, void *user)
 {
     program_t *program = user;
     fy_tensor_t *x, *y;
-    if (program->fails_with) return fy_error_set((fy_status_t)program->fails_with, __FILE__, __LINE__, "as told");
+    if (program->fails_with)
+        return fy_error_set((fy_status_t)program->fails_with, __FILE__, __LINE__, "as told");
     fy_scope_t setup = fy_scope_begin("setup");
-    if (program->wants_pinned) FY_TRY(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(program->wants_pinned), &y));
+    if (program->wants_pinned)
+        FY_TRY(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(program->wants_pinned), &y));
     FY_TRY(fy_full(device, FY_DTYPE_F32, FY_DIMS(batch, COLUMNS), 1, &x));
     for (int s = 0; s < 2; s++) {
         fy_scope_t scope = fy_scope_begin("step");
@@ -91,12 +94,15 @@ static void a_step_that_does_not_fit(void **state)
     program_t program = { .pairs = PAIRS };
     const fy_plan_t plan = plan_of("sim?limit=1MiB", &program, 100);
     assert_int_equal(plan.fits, 0);
-    assert_int_equal(plan.peak_live, 100 * COLUMNS * 4 * (1 + PAIRS)); /* in full: what it would need */
-    assert_int_equal(program.steps_seen, 4);                           /* nothing was refused to it, twice */
+    /* in full: what it would need */
+    assert_int_equal(plan.peak_live, 100 * COLUMNS * 4 * (1 + PAIRS));
+    /* nothing was refused to it, twice */
+    assert_int_equal(program.steps_seen, 4);
     assert_int_equal(plan.verdict.status, FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(plan.verdict.reason, FY_OOM_LIMIT);
     assert_int_equal(plan.verdict.limit, 1 << 20);
-    assert_int_equal(plan.verdict.live, 100 * COLUMNS * 4 * 2); /* x and one result were there: the third is refused */
+    /* x and one result were there: the third is refused */
+    assert_int_equal(plan.verdict.live, 100 * COLUMNS * 4 * 2);
     assert_true(strlen(plan.verdict.text) > 0);
     const fy_plan_t small = plan_of("sim?capacity=1MiB", &program, 300);
     assert_int_equal(small.fits, 0);
@@ -106,7 +112,8 @@ static void a_step_that_does_not_fit(void **state)
 }
 
 /* Does the real thing run within that limit? */
-static fy_status_t run_really(const char *spec, program_t *program, int64_t batch, fy_oom_verdict_t *out_verdict)
+static fy_status_t run_really(const char *spec, program_t *program, int64_t batch,
+                              fy_oom_verdict_t *out_verdict)
 {
     fy_device_t *device;
     ts_ok(fy_device_open(spec, &device));
@@ -121,8 +128,10 @@ static fy_status_t run_really(const char *spec, program_t *program, int64_t batc
 static void the_largest_batch(void **state)
 {
     (void)state;
-    static const char *const limits[] = { "limit=1MiB",    "limit=1000000",   "limit=33333333",         "capacity=1MiB",
-                                          "capacity=5MiB", "capacity=100MiB", "limit=20480&pinned=1MiB" };
+    static const char *const limits[] = {
+        "limit=1MiB",    "limit=1000000",   "limit=33333333",         "capacity=1MiB",
+        "capacity=5MiB", "capacity=100MiB", "limit=20480&pinned=1MiB"
+    };
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         program_t program = { .pairs = PAIRS };
         char planned[64], real[64];
@@ -152,7 +161,8 @@ static void the_edges_of_fit(void **state)
     (void)state;
     program_t program = { .pairs = PAIRS };
     int64_t batch;
-    ts_ok(fy_plan_fit("sim?limit=1GiB", step, &program, 7, &batch, NULL)); /* all that was asked about */
+    /* all that was asked about */
+    ts_ok(fy_plan_fit("sim?limit=1GiB", step, &program, 7, &batch, NULL));
     assert_int_equal(batch, 7);
     ts_ok(fy_plan_fit("sim?limit=20480", step, &program, 7, &batch, NULL));
     assert_int_equal(batch, 1);
@@ -239,7 +249,8 @@ static void the_timeline(void **state)
     ts_fails(fy_plan_step("sim", step, &program, 1, &options, &plan), INVALID_ARGUMENT);
 }
 
-/* A graph's memory is asked for a MiB at a time, or less: being refused the MiB is no reason not to fit. */
+/* A graph's memory is asked for a MiB at a time, or less: being refused the MiB is no reason not to
+ * fit. */
 static fy_status_t graph_step(fy_device_t *device, int64_t batch, void *user)
 {
     fy_tensor_t *x, *y;
@@ -264,7 +275,8 @@ static void graphs_make_do_with_less(void **state)
     assert_int_equal(plan.fits, 0);
 }
 
-/* A cache of the program's own, that makes room when it is asked to; and growth only where the step says so. */
+/* A cache of the program's own, that makes room when it is asked to; and growth only where the step
+ * says so. */
 typedef struct cache {
     fy_tensor_t *kept;
     int asked;
@@ -324,7 +336,8 @@ static void growth_may_be_off(void **state)
     ts_ok(fy_plan_step("sim?growth=off", step_that_reserves, NULL, 5, NULL, &plan));
     assert_int_equal(plan.fits, 0);
     assert_int_equal(plan.verdict.reason, FY_OOM_GROWTH_OFF);
-    ts_ok(fy_plan_step("sim?limit=3MiB", step_that_reserves, NULL, 1, NULL, &plan)); /* the reserve is refused */
+    /* the reserve is refused */
+    ts_ok(fy_plan_step("sim?limit=3MiB", step_that_reserves, NULL, 1, NULL, &plan));
     assert_int_equal(plan.fits, 0);
     assert_int_equal(plan.verdict.reason, FY_OOM_LIMIT);
 }

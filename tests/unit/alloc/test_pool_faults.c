@@ -1,19 +1,23 @@
-/* Every fallible point of a pool fails once and for ever: the N-th call of the source and the N-th request for bookkeeping memory.
+/* Every fallible point of a pool fails once and for ever: the N-th call of the source and the N-th
+ * request for bookkeeping memory.
  * After each, figures and invariants hold, nothing leaked, and the pool still serves. */
 #include "tests/unit/alloc/fake.h"
 
 enum { BLOCKS = 120, STREAMS = 20 };
 
-/* A story that visits growth, splits, pending blocks of many streams, joins, waits and trims. Counts refusals; never stumbles. */
+/* A story that visits growth, splits, pending blocks of many streams, joins, waits and trims.
+ * Counts refusals; never stumbles. */
 static int story(fy__pool_t *pool)
 {
-    static const uint64_t sizes[] = { 300, 70 * KIB, 4 * KIB, 900 * KIB, 20 * KIB, 3 * MIB, 256, 150 * KIB };
+    static const uint64_t sizes[] = { 300,      70 * KIB, 4 * KIB, 900 * KIB,
+                                      20 * KIB, 3 * MIB,  256,     150 * KIB };
     fy__block_t *blocks[BLOCKS];
     uint64_t sequence = 0;
     int refused = 0, count = 0;
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < BLOCKS && count < BLOCKS; i++) {
-            const fy_status_t status = fy__pool_alloc(pool, sizes[(i + round) % 8] + (uint64_t)i, 1 + (uint32_t)i % 3, &blocks[count]);
+            const fy_status_t status = fy__pool_alloc(pool, sizes[(i + round) % 8] + (uint64_t)i,
+                                                      1 + (uint32_t)i % 3, &blocks[count]);
             if (status == FY_STATUS_OK) {
                 count++;
                 continue;
@@ -27,7 +31,8 @@ static int story(fy__pool_t *pool)
         while (count > 10) {
             fy__block_t *block = blocks[--count];
             fy__hazard_clear(&block->hazard);
-            if (count % 3) atomic_store(&block->hazard.writer, FY__POINT(1 + count % STREAMS, ++sequence));
+            if (count % 3)
+                atomic_store(&block->hazard.writer, FY__POINT(1 + count % STREAMS, ++sequence));
             if (count % 3 == 2) atomic_store(&block->hazard.readers[2], FY__POINT(40, sequence));
             fy__pool_free(block);
         }
@@ -39,8 +44,10 @@ static int story(fy__pool_t *pool)
     return refused;
 }
 
-/* Tells the story with call n failing (once, or from then on) until n is past its last call. Returns how many n refused something. */
-static int sweep(uint64_t *from, uint64_t *until, const uint64_t *calls, bool for_ever, uint64_t limit)
+/* Tells the story with call n failing (once, or from then on) until n is past its last call.
+ * Returns how many n refused something. */
+static int sweep(uint64_t *from, uint64_t *until, const uint64_t *calls, bool for_ever,
+                 uint64_t limit)
 {
     int refusing = 0;
     for (uint64_t n = 1;; n++) {
@@ -87,14 +94,17 @@ static void without_faults(void **state)
 static void source_fails_once(void **state)
 {
     (void)state;
-    /* A smaller segment, idle ones given back, or pending ones waited for: one refusal is survived somewhere. */
-    (void)sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, false, FY_UNLIMITED);
+    /* A smaller segment, idle ones given back, or pending ones waited for: one refusal is survived
+     * somewhere. */
+    (void)sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, false,
+                FY_UNLIMITED);
 }
 
 static void source_fails_for_ever(void **state)
 {
     (void)state;
-    assert_true(sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, true, FY_UNLIMITED) > 0);
+    assert_true(sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, true,
+                      FY_UNLIMITED) > 0);
 }
 
 /* A failure that is no want of memory comes through as it is, at once. */
@@ -102,7 +112,8 @@ static void device_is_lost(void **state)
 {
     (void)state;
     fake.fail_status = FY_STATUS_DEVICE_LOST;
-    assert_true(sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, true, FY_UNLIMITED) > 0);
+    assert_true(sweep(&fake.fail_alloc_from, &fake.fail_alloc_until, &fake.alloc_calls, true,
+                      FY_UNLIMITED) > 0);
     fake_reset();
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
     fy__block_t *block;
@@ -117,13 +128,15 @@ static void device_is_lost(void **state)
 static void bookkeeping_fails_once(void **state)
 {
     (void)state;
-    assert_true(sweep(&fake.fail_meta_from, &fake.fail_meta_until, &fake.meta_calls, false, FY_UNLIMITED) > 0);
+    assert_true(sweep(&fake.fail_meta_from, &fake.fail_meta_until, &fake.meta_calls, false,
+                      FY_UNLIMITED) > 0);
 }
 
 static void bookkeeping_fails_for_ever(void **state)
 {
     (void)state;
-    assert_true(sweep(&fake.fail_meta_from, &fake.fail_meta_until, &fake.meta_calls, true, FY_UNLIMITED) > 0);
+    assert_true(sweep(&fake.fail_meta_from, &fake.fail_meta_until, &fake.meta_calls, true,
+                      FY_UNLIMITED) > 0);
 }
 
 /* The verdict does not blame the device for it, and makes no promise. */
@@ -135,8 +148,10 @@ static void bookkeeping_has_its_own_text(void **state)
     fake.fail_meta_from = fake.meta_calls + 1;
     fake.fail_meta_until = UINT64_MAX;
     assert_int_equal(fy__pool_alloc(pool, KIB, 1, &block), FY_STATUS_OUT_OF_MEMORY);
-    assert_string_equal(fy_error_get()->text, "dev:0: 1024 bytes asked for: the host has no memory for the pool's own bookkeeping\n"
-                                              "  no limit, reserved 0 = live 0 (peak 0) + cached 0 (of it pending 0)");
+    assert_string_equal(
+        fy_error_get()->text,
+        "dev:0: 1024 bytes asked for: the host has no memory for the pool's own bookkeeping\n"
+        "  no limit, reserved 0 = live 0 (peak 0) + cached 0 (of it pending 0)");
     assert_int_equal(fy_error_get()->oom->would_help, 0);
     assert_int_equal(fake.alloc_calls, 0); /* not asked for in vain */
     fake_end(pool);
@@ -155,8 +170,14 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, setup)
     const struct CMUnitTest tests[] = {
-        TEST(without_faults),         TEST(source_fails_once),          TEST(source_fails_for_ever),        TEST(device_is_lost),
-        TEST(bookkeeping_fails_once), TEST(bookkeeping_fails_for_ever), TEST(bookkeeping_has_its_own_text), TEST(bad_alignment_is_refused),
+        TEST(without_faults),
+        TEST(source_fails_once),
+        TEST(source_fails_for_ever),
+        TEST(device_is_lost),
+        TEST(bookkeeping_fails_once),
+        TEST(bookkeeping_fails_for_ever),
+        TEST(bookkeeping_has_its_own_text),
+        TEST(bad_alignment_is_refused),
     };
     return cmocka_run_group_tests_name("alloc/pool_faults", tests, NULL, NULL);
 }

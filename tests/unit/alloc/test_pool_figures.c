@@ -1,5 +1,6 @@
-/* The pool's figures: what a peek reads takes no lock, whoever holds them, and sees whole numbers while others allocate; by category, as the
- * tags say. Not here: the equations over devices (tests/conformance/test_conformance_memory.c). */
+/* The pool's figures: what a peek reads takes no lock, whoever holds them, and sees whole numbers
+ * while others allocate; by category, as the tags say. Not here: the equations over devices
+ * (tests/conformance/test_conformance_memory.c). */
 #include "tests/unit/alloc/fake.h"
 
 #include <pthread.h>
@@ -66,18 +67,21 @@ static void peeks_while_others_allocate_see_whole_numbers(void **unused)
 static fy__block_t *take_for(fy__pool_t *pool, uint64_t nbytes, fy_category_t category)
 {
     fy__block_t *block;
-    assert_int_equal(fy__pool_alloc_tagged(pool, nbytes, S1, (fy__tag_t){ category, NULL }, &block), FY_STATUS_OK);
+    assert_int_equal(fy__pool_alloc_tagged(pool, nbytes, S1, (fy__tag_t){ category, NULL }, &block),
+                     FY_STATUS_OK);
     assert_int_equal(block->tag.category, category);
     return block;
 }
 
-/* The peak's categories are those of the moment when it was reached first, not of a later one that equals it. */
+/* The peak's categories are those of the moment when it was reached first, not of a later one that
+ * equals it. */
 static void the_peak_is_remembered_as_it_was(void **unused)
 {
     (void)unused;
     fake_reset();
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
-    fy__block_t *weights = take_for(pool, 1024, FY_CATEGORY_WEIGHTS), *gradients = take_for(pool, 2048, FY_CATEGORY_GRADIENTS);
+    fy__block_t *weights = take_for(pool, 1024, FY_CATEGORY_WEIGHTS),
+                *gradients = take_for(pool, 2048, FY_CATEGORY_GRADIENTS);
     give_done(gradients);
     fy__block_t *workspace = take_for(pool, 2048, FY_CATEGORY_WORKSPACE);
     fy_memory_stats_t stats = query(pool);

@@ -1,4 +1,5 @@
-/* The rungs that grow, give back and wait: each in the situation in which it must serve, and that the ones above it were not enough.
+/* The rungs that grow, give back and wait: each in the situation in which it must serve, and that
+ * the ones above it were not enough.
  * Limits to the byte, rounding and trim. The rungs that only reuse are in test_pool_reuse.c. */
 #include "tests/unit/alloc/fake.h"
 
@@ -11,7 +12,8 @@ static int setup(void **state)
     return 0;
 }
 
-/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); what is left over is one more block. */
+/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); what is left
+ * over is one more block. */
 static void fill(fy__pool_t *pool, fy__block_t **blocks, const int *sizes_kib)
 {
     int i = 0;
@@ -30,7 +32,8 @@ static void grows_by_segments_and_large_requests_get_their_own(void **state)
     assert_int_equal(query(pool).reserved, 4 * MIB);
     fy__block_t *large = take(pool, 5 * MIB + 1, S1);
     assert_int_equal(large->nbytes, 5 * MIB + 256);
-    assert_int_equal(query(pool).reserved, 9 * MIB + 256); /* 2 MiB steps would waste more than an eighth */
+    /* 2 MiB steps would waste more than an eighth */
+    assert_int_equal(query(pool).reserved, 9 * MIB + 256);
     fy__block_t *larger = take(pool, 19 * MIB, S1);
     assert_int_equal(query(pool).reserved, 29 * MIB + 256); /* here they do not */
     assert_int_equal(rungs(pool).grown, 3);
@@ -41,7 +44,8 @@ static void grows_by_segments_and_large_requests_get_their_own(void **state)
     fake_end(pool);
 }
 
-/* A large segment that is wholly free is kept whole for large requests, until there is nothing else. */
+/* A large segment that is wholly free is kept whole for large requests, until there is nothing
+ * else. */
 static void crumbs_do_not_break_a_free_large_segment(void **state)
 {
     (void)state;
@@ -53,7 +57,8 @@ static void crumbs_do_not_break_a_free_large_segment(void **state)
     assert_int_equal(fake.alloc_calls, 2);
     give_done(large);
     fy__block_t *rest = take(pool, MIB - KIB, S1), *more = take(pool, KIB, S1);
-    assert_int_equal(fake.alloc_calls, 2); /* the limit refused a segment, so the large one was cut */
+    /* the limit refused a segment, so the large one was cut */
+    assert_int_equal(fake.alloc_calls, 2);
     assert_int_equal(query(pool).reserved, 9 * MIB);
     give_done(more);
     give_done(rest);
@@ -80,7 +85,8 @@ static void gives_back_just_enough(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(12 * MIB, MIB);
-    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 4 * MIB, S1), *c = take(pool, 4 * MIB, S1);
+    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 4 * MIB, S1),
+                *c = take(pool, 4 * MIB, S1);
     give_done(a);
     give_done(b);
     give_done(c);
@@ -105,7 +111,8 @@ static void device_full_gives_back_and_retries(void **state)
     fake_end(pool);
 }
 
-/* Two pending neighbours whose points one hazard cannot hold: only waiting and searching again serves (pytorch#189504). */
+/* Two pending neighbours whose points one hazard cannot hold: only waiting and searching again
+ * serves (pytorch#189504). */
 static void waits_and_searches_again(void **state)
 {
     (void)state;
@@ -114,7 +121,8 @@ static void waits_and_searches_again(void **state)
     fill(pool, b, (const int[]){ 512, 0 });
     for (uint32_t i = 0; i < 2; i++) {
         fy__hazard_clear(&b[i]->hazard);
-        for (uint32_t w = 0; w < FY__READER_COUNT; w++) atomic_store(&b[i]->hazard.readers[w], FY__POINT(10 + 4 * i + w, 5));
+        for (uint32_t w = 0; w < FY__READER_COUNT; w++)
+            atomic_store(&b[i]->hazard.readers[w], FY__POINT(10 + 4 * i + w, 5));
         fy__pool_free(b[i]);
     }
     assert_int_equal(query(pool).pending, MIB);
@@ -179,7 +187,8 @@ static void another_may_allocate_while_one_waits(void **state)
     fake_end(pool);
 }
 
-/* A guard that forbids growth: everything that does not grow is still tried; the record is the guard's. */
+/* A guard that forbids growth: everything that does not grow is still tried; the record is the
+ * guard's. */
 static void guard_refuses_growth(void **state)
 {
     (void)state;
@@ -191,7 +200,8 @@ static void guard_refuses_growth(void **state)
     assert_int_equal(fy__pool_alloc(pool, 4 * MIB, S1, &block), FY_STATUS_REFUSED_BY_GUARD);
     assert_null(block);
     assert_string_equal(fy_error_get()->text, "the guard of 'step' allows 0 device allocations");
-    give(other, S2, 3); /* pending, and its neighbour too: waiting serves the host without growing */
+    /* pending, and its neighbour too: waiting serves the host without growing */
+    give(other, S2, 3);
     block = take(pool, 4 * MIB, 0);
     assert_int_equal(rungs(pool).after_sync, 1);
     give(block, S2, 4);
@@ -287,7 +297,8 @@ static void trim_gives_whole_free_segments_back(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
-    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 2 * MIB, S1), *c = take(pool, 6 * MIB, S1), *d = take(pool, KIB, S1);
+    fy__block_t *a = take(pool, 4 * MIB, S1), *b = take(pool, 2 * MIB, S1),
+                *c = take(pool, 6 * MIB, S1), *d = take(pool, KIB, S1);
     give_done(a);
     give(b, S2, 5);
     give_done(c);

@@ -1,5 +1,6 @@
-/* Pressure functions, fy_memory_reserve and growth=off, in a pool without a device: when the functions are asked, what of theirs is found,
- * which rung counts, and what the refusals say. The public calls are in tests/conformance/test_conformance_pressure.c. */
+/* Pressure functions, fy_memory_reserve and growth=off, in a pool without a device: when the
+ * functions are asked, what of theirs is found, which rung counts, and what the refusals say. The
+ * public calls are in tests/conformance/test_conformance_pressure.c. */
 #include "tests/unit/alloc/fake.h"
 
 enum { S1 = 1, S2 = 2 };
@@ -138,7 +139,8 @@ static void before_segments_go_back(void **state)
     assert_int_equal(rungs(pool).after_pressure, 1);
     assert_int_equal(fake.free_calls, 0);
     kept[0] = block;
-    block = take(pool, 6 * MIB, S1); /* what it gives is too small by itself, but a segment that may go */
+    /* what it gives is too small by itself, but a segment that may go */
+    block = take(pool, 6 * MIB, S1);
     assert_int_equal(rungs(pool).grown_after_trim, 1);
     assert_int_equal(rungs(pool).after_pressure, 1);
     assert_int_equal(served(pool), 4);
@@ -177,7 +179,8 @@ static void not_asked_for_what_cannot_be(void **state)
     pool = fake_pool(MIB, MIB);
     fake.press[0] = give_first;
     kept[0] = take(pool, MIB, S1);
-    assert_int_equal(refused(2 * MIB, S1), FY_STATUS_OUT_OF_MEMORY); /* above the limit whatever is freed */
+    /* above the limit whatever is freed */
+    assert_int_equal(refused(2 * MIB, S1), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fake.pressed[0], 0);
     give_first(0);
     fake_end(pool);
@@ -228,7 +231,8 @@ static void reserve_grows_once_by_what_is_missing(void **state)
     assert_int_equal(query(pool).reserved, 3 * MIB + 256);
     assert_int_equal(fy__pool_reserve(pool, 3 * MIB), FY_STATUS_OK);
     assert_int_equal(fake.alloc_calls, 1);
-    fy__block_t *small = take(pool, KIB, S1), *large = take(pool, 2 * MIB, S1); /* either kind may be cut from it */
+    /* either kind may be cut from it */
+    fy__block_t *small = take(pool, KIB, S1), *large = take(pool, 2 * MIB, S1);
     assert_int_equal(fake.alloc_calls, 1);
     assert_int_equal(fy__pool_reserve(pool, 10 * MIB), FY_STATUS_OK);
     assert_int_equal(query(pool).reserved, 10 * MIB);
@@ -269,7 +273,8 @@ static void reserve_that_is_refused_takes_nothing(void **state)
     fake.capacity = 8 * MIB;
     fake.fail_meta_from = 1;
     fake.fail_meta_until = UINT64_MAX;
-    while (fy__pool_reserve(pool, query(pool).reserved + 256) == FY_STATUS_OK) {} /* until there are no nodes */
+    /* until there are no nodes */
+    while (fy__pool_reserve(pool, query(pool).reserved + 256) == FY_STATUS_OK) {}
     assert_non_null(strstr(fy_error_get()->text, "bookkeeping"));
     assert_int_equal(query(pool).reserved, fake.used);
     fake.fail_meta_from = 0;
@@ -286,26 +291,31 @@ static void growth_off_refuses_and_the_hint_is_true(void **state)
     const fy_oom_verdict_t *verdict = fy_error_get()->oom;
     assert_int_equal(verdict->reason, FY_OOM_GROWTH_OFF);
     assert_int_equal(verdict->would_help, 0);
-    assert_non_null(strstr(verdict->text, "Would help: fy_memory_reserve 1048576 more (1048576 in all)"));
+    assert_non_null(
+        strstr(verdict->text, "Would help: fy_memory_reserve 1048576 more (1048576 in all)"));
     assert_int_equal(fake.alloc_calls, 0);
     assert_int_equal(fy__pool_reserve(pool, MIB), FY_STATUS_OK);
     fy__block_t *a = take(pool, MIB - 1, S1);
     assert_int_equal(refused(KIB, S1), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->would_help, MIB);
-    assert_non_null(
-        strstr(fy_error_get()->text, "free 1048576 live bytes (1.0 MiB, of neighbours, in one segment), or fy_memory_reserve 1024 more"));
+    assert_non_null(strstr(fy_error_get()->text,
+                           "free 1048576 live bytes (1.0 MiB, of neighbours, in one "
+                           "segment), or fy_memory_reserve 1024 more"));
     assert_int_equal(fy__pool_reserve(pool, MIB + KIB), FY_STATUS_OK);
     fy__block_t *b = take(pool, KIB, S1);
     give_done(a);
-    assert_int_equal(refused(2 * MIB, S1), FY_STATUS_OUT_OF_MEMORY); /* the idle segment is not given back: what for? */
+    /* the idle segment is not given back: what for? */
+    assert_int_equal(refused(2 * MIB, S1), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fake.free_calls, 0);
-    assert_int_equal(refused(4 * MIB, S1), FY_STATUS_OUT_OF_MEMORY); /* reserving more would pass the limit, so that is no hint */
+    /* reserving more would pass the limit, so that is no hint */
+    assert_int_equal(refused(4 * MIB, S1), FY_STATUS_OUT_OF_MEMORY);
     assert_null(strstr(fy_error_get()->text, "fy_memory_reserve"));
     assert_int_equal(fake.alloc_calls, 2);
     give(b, S2, 4); /* and a sync is one, when that is all */
     fake.guard_sync = true;
     assert_int_equal(refused(MIB + KIB, 0), FY_STATUS_OUT_OF_MEMORY);
-    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_GROWTH_OFF); /* two segments do not make one block */
+    /* two segments do not make one block */
+    assert_int_equal(fy_error_get()->oom->reason, FY_OOM_GROWTH_OFF);
     a = take(pool, MIB, S1);
     assert_int_equal(refused(KIB, 0), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_WOULD_FIT_AFTER_SYNC);

@@ -1,11 +1,22 @@
-/* Random histories of a pool against an oracle that knows every granule: who owns it, and which points may still use it.
- * Checked at every step: no two owners, bytes are handed out only with the points that still matter (none at all for the host), figures
- * are the oracle's sums, the limit holds, and a request is refused only if no way of serving it was left: the oracle looks for one by
- * brute force. Where guards forbid syncs or growth, the refusal must say truly whether a sync would have helped, and the pool is held to it.
- * FERRY_SEED=n: other histories. Not here: threads (test_pool_threads.c), failing sources (test_pool_faults.c). */
+/* Random histories of a pool against an oracle that knows every granule: who owns it, and which
+ * points may still use it.
+ * Checked at every step: no two owners, bytes are handed out only with the points that still matter
+ * (none at all for the host), figures are the oracle's sums, the limit holds, and a request is
+ * refused only if no way of serving it was left: the oracle looks for one by brute force. Where
+ * guards forbid syncs or growth, the refusal must say truly whether a sync would have helped, and
+ * the pool is held to it.
+ * FERRY_SEED=n: other histories. Not here: threads (test_pool_threads.c), failing sources
+ * (test_pool_faults.c). */
 #include "tests/unit/alloc/fake.h"
 
-enum { GRANULE = 256, LIVE = 200, STREAMS = 5, SLOTS = 64, SLOT_GRANULES = 1 << 14, GRANULES = SLOTS * SLOT_GRANULES };
+enum {
+    GRANULE = 256,
+    LIVE = 200,
+    STREAMS = 5,
+    SLOTS = 64,
+    SLOT_GRANULES = 1 << 14,
+    GRANULES = SLOTS * SLOT_GRANULES
+};
 
 typedef struct owned {
     fy__block_t *block;
@@ -22,7 +33,8 @@ static int owned_count;
 static uint64_t seed, submitted[STREAMS], pool_limit;
 /* What the histories visited; a check that nothing came to is no check. */
 static struct {
-    uint64_t served, refused, after_sync_would, after_sync_did, by_guard, pressed, after_pressure, reserves, reserves_refused;
+    uint64_t served, refused, after_sync_would, after_sync_did, by_guard, pressed, after_pressure,
+        reserves, reserves_refused;
 } seen;
 
 static uint64_t draw(uint64_t below) { return fake_random(&seed) % below; }
@@ -38,7 +50,8 @@ static uint64_t seq_on(const fy__hazard_t *hazard, uint32_t stream)
 {
     uint64_t last = 0;
     for (int i = 0; i <= FY__READER_COUNT; i++)
-        if (FY__POINT_STREAM(fake_word(hazard, i)) == stream && FY__POINT_SEQ(fake_word(hazard, i)) > last)
+        if (FY__POINT_STREAM(fake_word(hazard, i)) == stream &&
+            FY__POINT_SEQ(fake_word(hazard, i)) > last)
             last = FY__POINT_SEQ(fake_word(hazard, i));
     return last;
 }
@@ -52,7 +65,8 @@ static void check_handed_out(const fy__block_t *block, uint32_t stream)
         assert_false(granules[g].is_owned);
         granules[g].is_owned = true;
         for (uint32_t s = 1; s < STREAMS; s++)
-            if (granules[g].seq[s] > fake.done[s]) assert_true(stream && covered[s] >= granules[g].seq[s]);
+            if (granules[g].seq[s] > fake.done[s])
+                assert_true(stream && covered[s] >= granules[g].seq[s]);
     }
 }
 
@@ -74,7 +88,8 @@ static bool all_done(void)
     return true;
 }
 
-/* Longest run of granules nobody owns; *out_idle: bytes of segments that could be given back, after such a wait. */
+/* Longest run of granules nobody owns; *out_idle: bytes of segments that could be given back, after
+ * such a wait. */
 static uint64_t longest_run(wait_for_t wait, uint64_t *out_idle)
 {
     uint64_t longest = 0;
@@ -102,16 +117,19 @@ static bool could_serve(uint64_t rounded, wait_for_t wait, growth_t growth)
     uint64_t idle;
     if (longest_run(wait, &idle) >= rounded) return true;
     const uint64_t kept = fake.used - idle;
-    return !(growth == AS_GUARDED && fake.guard_growth) && !fake.growth_off && rounded <= pool_limit && rounded <= fake.capacity &&
-           kept <= pool_limit - rounded && kept <= fake.capacity - rounded;
+    return !(growth == AS_GUARDED && fake.guard_growth) && !fake.growth_off &&
+           rounded <= pool_limit && rounded <= fake.capacity && kept <= pool_limit - rounded &&
+           kept <= fake.capacity - rounded;
 }
 
-/* What the pool can be sure of: how much a full device has left is not known to it, so what it gives back must be enough by itself. */
+/* What the pool can be sure of: how much a full device has left is not known to it, so what it
+ * gives back must be enough by itself. */
 static bool is_sure_to_serve(uint64_t rounded)
 {
     uint64_t idle;
     if (longest_run(EVERYTHING, &idle) >= rounded) return true;
-    return could_serve(rounded, EVERYTHING, NO_GUARD) && (idle >= rounded || fake.capacity == UINT64_MAX);
+    return could_serve(rounded, EVERYTHING, NO_GUARD) &&
+           (idle >= rounded || fake.capacity == UINT64_MAX);
 }
 
 static void check_refusal(fy_status_t status, uint64_t nbytes, uint32_t stream)
@@ -132,7 +150,8 @@ static void check_refusal(fy_status_t status, uint64_t nbytes, uint32_t stream)
         assert_int_equal(verdict->reason == FY_OOM_WOULD_FIT_AFTER_SYNC, is_sure_to_serve(rounded));
     }
     if (!fake.guard_sync || all_done()) assert_false(could_serve(rounded, EVERYTHING, AS_GUARDED));
-    /* A stream waits by itself for what others still do; only giving segments back needs them done. */
+    /* A stream waits by itself for what others still do; only giving segments back needs them
+     * done. */
     if (stream) assert_true(longest_run(NOTHING, &idle) < rounded);
 }
 
@@ -164,7 +183,8 @@ static void alloc_one(fy__pool_t *pool, uint64_t most)
     if (!fake.guard_sync || status != FY_STATUS_OUT_OF_MEMORY || fake.press[0] || draw(2)) return;
     /* Was it true? A guard of growth refuses by itself. */
     const uint64_t rounded = (nbytes + GRANULE - 1) / GRANULE * GRANULE;
-    const bool said = fy_error_get()->oom->reason == FY_OOM_WOULD_FIT_AFTER_SYNC, would = could_serve(rounded, EVERYTHING, AS_GUARDED);
+    const bool said = fy_error_get()->oom->reason == FY_OOM_WOULD_FIT_AFTER_SYNC,
+               would = could_serve(rounded, EVERYTHING, AS_GUARDED);
     fake.guard_sync = false;
     status = fy__pool_alloc(pool, nbytes, stream, &block);
     fake.guard_sync = true;
@@ -175,7 +195,8 @@ static void alloc_one(fy__pool_t *pool, uint64_t most)
         seen.after_sync_did += said;
         check_served(block, nbytes, stream);
     } else {
-        assert_true(status == FY_STATUS_OUT_OF_MEMORY || (status == FY_STATUS_REFUSED_BY_GUARD && fake.guard_growth));
+        assert_true(status == FY_STATUS_OUT_OF_MEMORY ||
+                    (status == FY_STATUS_REFUSED_BY_GUARD && fake.guard_growth));
         assert_null(block);
     }
 }
@@ -219,8 +240,11 @@ static bool give_some(uint64_t nbytes)
 /* Exactly what is missing is asked for, once, and it is refused only if there is no room for it. */
 static void reserve_one(fy__pool_t *pool)
 {
-    const uint64_t nbytes = draw((pool_limit == FY_UNLIMITED ? fake.capacity : pool_limit) + 64 * KIB), had = fake.used;
-    const uint64_t missing = nbytes > had ? (nbytes - had + GRANULE - 1) / GRANULE * GRANULE : 0, calls = fake.alloc_calls;
+    const uint64_t nbytes =
+                       draw((pool_limit == FY_UNLIMITED ? fake.capacity : pool_limit) + 64 * KIB),
+                   had = fake.used;
+    const uint64_t missing = nbytes > had ? (nbytes - had + GRANULE - 1) / GRANULE * GRANULE : 0,
+                   calls = fake.alloc_calls;
     const fy_status_t status = fy__pool_reserve(pool, nbytes);
     seen.reserves++;
     if (status == FY_STATUS_OK) {
@@ -249,15 +273,18 @@ static void check_figures(fy__pool_t *pool)
     assert_int_equal(stats.reserved, fake.used);
     assert_int_equal(stats.cached, stats.reserved - live);
     assert_true(stats.pending <= stats.cached && stats.largest_free <= stats.cached);
-    assert_true(stats.reserved <= stats.limit && stats.peak_live >= live && stats.peak_reserved >= stats.reserved);
+    assert_true(stats.reserved <= stats.limit && stats.peak_live >= live &&
+                stats.peak_reserved >= stats.reserved);
     assert_int_equal(stats.device_allocs, fake.alloc_calls);
     assert_true(fy__pool_is_valid(pool));
 }
 
 /* What guards forbid, at times. */
-enum { ALL_ALLOWED = 0, NO_SYNC = 1, NO_GROWTH = 2, PRESSURE = 4, GROWTH_OFF = 8 }; /* the last two: what is there besides */
+/* the last two: what is there besides */
+enum { ALL_ALLOWED = 0, NO_SYNC = 1, NO_GROWTH = 2, PRESSURE = 4, GROWTH_OFF = 8 };
 
-static void history(uint64_t start, int guards, uint64_t limit, uint64_t capacity, uint64_t segment, uint64_t most, int operations)
+static void history(uint64_t start, int guards, uint64_t limit, uint64_t capacity, uint64_t segment,
+                    uint64_t most, int operations)
 {
     fake_reset();
     pool_limit = limit;
@@ -315,19 +342,22 @@ static void roomy(void **state)
 static void at_the_limit(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 4; i++) history(10 + i, ALL_ALLOWED, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 60000);
+    for (uint64_t i = 0; i < 4; i++)
+        history(10 + i, ALL_ALLOWED, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 60000);
 }
 
 static void on_a_full_device(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 4; i++) history(20 + i, ALL_ALLOWED, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB, 60000);
+    for (uint64_t i = 0; i < 4; i++)
+        history(20 + i, ALL_ALLOWED, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB, 60000);
 }
 
 static void in_tiny_memory(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 8; i++) history(30 + i, ALL_ALLOWED, 8 * KIB + i * 256, FY_UNLIMITED, MIB, 4 * KIB, 30000);
+    for (uint64_t i = 0; i < 8; i++)
+        history(30 + i, ALL_ALLOWED, 8 * KIB + i * 256, FY_UNLIMITED, MIB, 4 * KIB, 30000);
 }
 
 /* The pool may not make the host wait: it says so truly when that is all that stands in the way. */
@@ -335,20 +365,27 @@ static void without_syncs(void **state)
 {
     (void)state;
     memset(&seen, 0, sizeof seen);
-    for (uint64_t i = 0; i < 4; i++) history(40 + i, NO_SYNC, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 60000);
-    for (uint64_t i = 0; i < 4; i++) history(50 + i, NO_SYNC, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB, 60000);
-    for (uint64_t i = 0; i < 4; i++) history(60 + i, NO_SYNC, 8 * KIB + i * 256, FY_UNLIMITED, MIB, 4 * KIB, 30000);
-    print_message("           %llu refused; %llu would have fitted after a sync, and did\n", (unsigned long long)seen.refused,
-                  (unsigned long long)seen.after_sync_did);
-    assert_true(seen.after_sync_would > 100 && seen.after_sync_did == seen.after_sync_would && seen.refused > 2 * seen.after_sync_would);
+    for (uint64_t i = 0; i < 4; i++)
+        history(40 + i, NO_SYNC, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 60000);
+    for (uint64_t i = 0; i < 4; i++)
+        history(50 + i, NO_SYNC, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB, 60000);
+    for (uint64_t i = 0; i < 4; i++)
+        history(60 + i, NO_SYNC, 8 * KIB + i * 256, FY_UNLIMITED, MIB, 4 * KIB, 30000);
+    print_message("           %llu refused; %llu would have fitted after a sync, and did\n",
+                  (unsigned long long)seen.refused, (unsigned long long)seen.after_sync_did);
+    assert_true(seen.after_sync_would > 100 && seen.after_sync_did == seen.after_sync_would &&
+                seen.refused > 2 * seen.after_sync_would);
 }
 
 static void without_growth(void **state)
 {
     (void)state;
     memset(&seen, 0, sizeof seen);
-    for (uint64_t i = 0; i < 2; i++) history(70 + i, NO_GROWTH, FY_UNLIMITED, 8 * MIB, 256 * KIB, 512 * KIB, 60000);
-    for (uint64_t i = 0; i < 2; i++) history(80 + i, NO_GROWTH | NO_SYNC, 2 * MIB + i * 256, FY_UNLIMITED, 64 * KIB, 256 * KIB, 60000);
+    for (uint64_t i = 0; i < 2; i++)
+        history(70 + i, NO_GROWTH, FY_UNLIMITED, 8 * MIB, 256 * KIB, 512 * KIB, 60000);
+    for (uint64_t i = 0; i < 2; i++)
+        history(80 + i, NO_GROWTH | NO_SYNC, 2 * MIB + i * 256, FY_UNLIMITED, 64 * KIB, 256 * KIB,
+                60000);
     assert_true(seen.by_guard > 100 && seen.served > 1000);
 }
 
@@ -357,9 +394,14 @@ static void with_pressure(void **state)
 {
     (void)state;
     memset(&seen, 0, sizeof seen);
-    for (uint64_t i = 0; i < 4; i++) history(90 + i, PRESSURE, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 30000);
-    for (uint64_t i = 0; i < 2; i++) history(100 + i, PRESSURE | NO_SYNC, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB, 30000);
-    for (uint64_t i = 0; i < 2; i++) history(110 + i, PRESSURE | NO_GROWTH, 8 * KIB + i * 256, FY_UNLIMITED, MIB, 4 * KIB, 30000);
+    for (uint64_t i = 0; i < 4; i++)
+        history(90 + i, PRESSURE, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 30000);
+    for (uint64_t i = 0; i < 2; i++)
+        history(100 + i, PRESSURE | NO_SYNC, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB,
+                30000);
+    for (uint64_t i = 0; i < 2; i++)
+        history(110 + i, PRESSURE | NO_GROWTH, 8 * KIB + i * 256, FY_UNLIMITED, MIB, 4 * KIB,
+                30000);
     assert_true(seen.pressed > 1000 && seen.after_pressure > 500 && seen.refused > 100);
 }
 
@@ -368,18 +410,29 @@ static void with_growth_off(void **state)
 {
     (void)state;
     memset(&seen, 0, sizeof seen);
-    for (uint64_t i = 0; i < 2; i++) history(120 + i, GROWTH_OFF, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 60000);
-    for (uint64_t i = 0; i < 2; i++) history(130 + i, GROWTH_OFF | NO_SYNC, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB, 30000);
-    for (uint64_t i = 0; i < 2; i++) history(140 + i, GROWTH_OFF | PRESSURE | NO_GROWTH, 4 * MIB, FY_UNLIMITED, 64 * KIB, 256 * KIB, 30000);
-    assert_true(seen.reserves > 100 && seen.reserves_refused > 10 && seen.served > 1000 && seen.refused > 100);
+    for (uint64_t i = 0; i < 2; i++)
+        history(120 + i, GROWTH_OFF, 2 * MIB + i * 256, FY_UNLIMITED, 256 * KIB, 512 * KIB, 60000);
+    for (uint64_t i = 0; i < 2; i++)
+        history(130 + i, GROWTH_OFF | NO_SYNC, FY_UNLIMITED, 2 * MIB + i * 256, 64 * KIB, 256 * KIB,
+                30000);
+    for (uint64_t i = 0; i < 2; i++)
+        history(140 + i, GROWTH_OFF | PRESSURE | NO_GROWTH, 4 * MIB, FY_UNLIMITED, 64 * KIB,
+                256 * KIB, 30000);
+    assert_true(seen.reserves > 100 && seen.reserves_refused > 10 && seen.served > 1000 &&
+                seen.refused > 100);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(roomy),          cmocka_unit_test(at_the_limit),    cmocka_unit_test(on_a_full_device),
-        cmocka_unit_test(in_tiny_memory), cmocka_unit_test(without_syncs),   cmocka_unit_test(without_growth),
-        cmocka_unit_test(with_pressure),  cmocka_unit_test(with_growth_off),
+        cmocka_unit_test(roomy),
+        cmocka_unit_test(at_the_limit),
+        cmocka_unit_test(on_a_full_device),
+        cmocka_unit_test(in_tiny_memory),
+        cmocka_unit_test(without_syncs),
+        cmocka_unit_test(without_growth),
+        cmocka_unit_test(with_pressure),
+        cmocka_unit_test(with_growth_off),
     };
     return cmocka_run_group_tests_name("alloc/pool_random", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* Reuse, the rungs that neither grow nor wait: a ready block, one pending on the asking stream, a finished one, neighbours, another
- * stream's. Each must serve in its situation, and only when the rungs above it do not. */
+/* Reuse, the rungs that neither grow nor wait: a ready block, one pending on the asking stream, a
+ * finished one, neighbours, another stream's. Each must serve in its situation, and only when the
+ * rungs above it do not. */
 #include "tests/unit/alloc/fake.h"
 
 enum { S1 = 1, S2 = 2, S3 = 3 };
@@ -11,7 +12,8 @@ static int setup(void **state)
     return 0;
 }
 
-/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); what is left over is one more block. */
+/* A pool of one 1 MiB segment cut into blocks of the given sizes (in KiB, 0 ends); what is left
+ * over is one more block. */
 static void fill(fy__pool_t *pool, fy__block_t **blocks, const int *sizes_kib)
 {
     int i = 0;
@@ -198,7 +200,8 @@ static void neighbours_of_several_streams_are_joined_before_growing(void **state
     uint64_t seen[4] = { 0 };
     for (int i = 0; i <= FY__READER_COUNT; i++)
         if (fake_word(&block->hazard, i))
-            seen[FY__POINT_STREAM(fake_word(&block->hazard, i))] = FY__POINT_SEQ(fake_word(&block->hazard, i));
+            seen[FY__POINT_STREAM(fake_word(&block->hazard, i))] =
+                FY__POINT_SEQ(fake_word(&block->hazard, i));
     assert_int_equal(seen[S1], 8);
     assert_int_equal(seen[S2], 3);
     assert_int_equal(seen[S3], 1);

@@ -1,4 +1,5 @@
-/* Growing when the shape of the work changes: idle segments of large blocks go back for what is larger, but not for ever, and not what was reserved;
+/* Growing when the shape of the work changes: idle segments of large blocks go back for what is
+ * larger, but not for ever, and not what was reserved;
  * an idle segment is kept for blocks of its kind as long as the pool may grow. */
 #include "tests/unit/alloc/fake.h"
 
@@ -18,19 +19,22 @@ static void take_and_give(fy__pool_t *pool, int count, uint64_t nbytes)
     for (int i = 0; i < count; i++) give_done(blocks[i]);
 }
 
-/* Batches that grow by a fifth: what is reserved stays near what is live, though no old segment serves a new block. */
+/* Batches that grow by a fifth: what is reserved stays near what is live, though no old segment
+ * serves a new block. */
 static void larger_batches(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(FY_UNLIMITED, MIB);
-    for (uint64_t nbytes = 10 * MIB; nbytes < 80 * MIB; nbytes += nbytes / 5 & ~(256 - 1ull)) take_and_give(pool, 4, nbytes);
+    for (uint64_t nbytes = 10 * MIB; nbytes < 80 * MIB; nbytes += nbytes / 5 & ~(256 - 1ull))
+        take_and_give(pool, 4, nbytes);
     const fy_memory_stats_t stats = query(pool);
     assert_true(stats.peak_live > 200 * MIB);
     assert_true(stats.peak_reserved <= stats.peak_live + stats.peak_live / 8);
     fake_end(pool);
 }
 
-/* Two shapes by turns: in the end both have what they need, and nobody asks the backend any more. */
+/* Two shapes by turns: in the end both have what they need, and nobody asks the backend any
+ * more. */
 static void not_for_ever(void **state)
 {
     (void)state;
@@ -58,8 +62,10 @@ static void not_what_was_reserved(void **state)
 static void kept_for_its_kind(void **state)
 {
     (void)state;
-    fy__pool_t *pool = fake_pool(112 * MIB, MIB); /* so much is live that 4 MiB more are no reason to give anything back */
-    fy__block_t *most = take(pool, 100 * MIB, S1), *large = take(pool, 8 * MIB, S1), *quarter, *less, *last;
+    /* so much is live that 4 MiB more are no reason to give anything back */
+    fy__pool_t *pool = fake_pool(112 * MIB, MIB);
+    fy__block_t *most = take(pool, 100 * MIB, S1), *large = take(pool, 8 * MIB, S1), *quarter,
+                *less, *last;
     give_done(large);
     less = take(pool, 2 * MIB - 256, S1);
     assert_int_equal(query(pool).reserved, 110 * MIB);

@@ -1,6 +1,7 @@
-/* Four threads on one pool: nobody gets bytes that another one has, growth and waits of several threads at once all work, figures add up
- * in the end, queries and trims may come at any time. Meant for the thread sanitizer, too. Own small source and streams: the ones of
- * fake.h are for one thread. */
+/* Four threads on one pool: nobody gets bytes that another one has, growth and waits of several
+ * threads at once all work, figures add up in the end, queries and trims may come at any time.
+ * Meant for the thread sanitizer, too. Own small source and streams: the ones of fake.h are for one
+ * thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,8 +54,14 @@ static void note_sync(void *user, uint64_t blocked_ns)
     syncs++;
 }
 
-static bool reached(fy__point_t point) { return !point || done[FY__POINT_STREAM(point)] >= FY__POINT_SEQ(point); }
-static fy__point_t word(const fy__hazard_t *hazard, int i) { return i ? hazard->readers[i - 1] : hazard->writer; }
+static bool reached(fy__point_t point)
+{
+    return !point || done[FY__POINT_STREAM(point)] >= FY__POINT_SEQ(point);
+}
+static fy__point_t word(const fy__hazard_t *hazard, int i)
+{
+    return i ? hazard->readers[i - 1] : hazard->writer;
+}
 
 static bool hazard_done(const fy__hazard_t *hazard)
 {
@@ -81,7 +88,8 @@ static fy_status_t hazard_wait(const fy__hazard_t *hazard, uint64_t timeout_ns)
 {
     (void)timeout_ns;
     for (int i = 0; i <= FY__READER_COUNT; i++)
-        if (word(hazard, i)) advance(FY__POINT_STREAM(word(hazard, i)), FY__POINT_SEQ(word(hazard, i)));
+        if (word(hazard, i))
+            advance(FY__POINT_STREAM(word(hazard, i)), FY__POINT_SEQ(word(hazard, i)));
     return FY_STATUS_OK;
 }
 
@@ -101,7 +109,8 @@ static uint64_t draw(job_t *job, uint64_t below)
 
 static void let_go(job_t *job, fy__block_t *block)
 {
-    const uint64_t *bytes = block->address, name = (uint64_t)job->id << 32 | (uint32_t)block->requested;
+    const uint64_t *bytes = block->address,
+                   name = (uint64_t)job->id << 32 | (uint32_t)block->requested;
     if (bytes[0] != name || bytes[block->nbytes / 8 - 1] != name) broken++;
     fy__hazard_clear(&block->hazard);
     for (uint64_t uses = draw(job, 3); uses > 0; uses--) {
@@ -124,7 +133,8 @@ static void *work(void *user)
         } else if (what < 4) {
             fy_memory_stats_t stats;
             fy__pool_query(job->pool, &stats);
-            if (stats.live + stats.cached != stats.reserved || stats.reserved > limit_nbytes) broken++;
+            if (stats.live + stats.cached != stats.reserved || stats.reserved > limit_nbytes)
+                broken++;
         } else if (what < 5) {
             if (!fy__pool_is_valid(job->pool)) broken++;
         } else if (what < 50) {
@@ -157,8 +167,13 @@ static void four_threads(void **state)
                                          .device_nbytes = FY_UNLIMITED,
                                          .segment_nbytes = 256u << 10,
                                          .full_status = FY_STATUS_OUT_OF_MEMORY };
-    const fy__segment_source_t source = { NULL, 256, source_alloc, source_free, may_sync, note_sync };
-    const fy__pool_seams_t seams = { hazard_done, hazard_only_on, hazard_wait, { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free } };
+    const fy__segment_source_t source = {
+        NULL, 256, source_alloc, source_free, may_sync, note_sync
+    };
+    const fy__pool_seams_t seams = { hazard_done,
+                                     hazard_only_on,
+                                     hazard_wait,
+                                     { NULL, fy__meta_malloc_alloc, fy__meta_malloc_free } };
     fy__pool_t *pool;
     assert_int_equal(fy__pool_create_with(&options, &source, &seams, &pool), FY_STATUS_OK);
     pthread_t threads[THREADS];
@@ -177,8 +192,8 @@ static void four_threads(void **state)
     assert_int_equal(stats.reserved, given);
     fy_memory_rungs_t counts;
     fy__pool_rungs(pool, &counts);
-    print_message("grown %llu, waited %llu, refused %llu\n", (unsigned long long)counts.grown, (unsigned long long)syncs,
-                  (unsigned long long)refusals);
+    print_message("grown %llu, waited %llu, refused %llu\n", (unsigned long long)counts.grown,
+                  (unsigned long long)syncs, (unsigned long long)refusals);
     assert_true(counts.grown > 0 && syncs > 0);
     fy__pool_destroy(pool);
     assert_int_equal(given, 0);

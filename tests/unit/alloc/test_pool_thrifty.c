@@ -1,9 +1,11 @@
-/* The pool of page-locked memory, on plain numbers: how little it rounds, how little it holds at the peak of random churn, how seldom it
- * asks; that a steady program asks for nothing, and that a refused request has given nothing back. */
+/* The pool of page-locked memory, on plain numbers: how little it rounds, how little it holds at
+ * the peak of random churn, how seldom it asks; that a steady program asks for nothing, and that a
+ * refused request has given nothing back. */
 #include "tests/unit/alloc/fake.h"
 
 enum { PEERS = 3 };
-static const char *const peer_names[PEERS] = { "ours", "powers of two", "jemalloc's size classes alone" };
+static const char *const peer_names[PEERS] = { "ours", "powers of two",
+                                               "jemalloc's size classes alone" };
 
 static fy__pool_t *thrifty_pool(uint64_t limit_nbytes)
 {
@@ -31,8 +33,10 @@ static void rounding(void **state)
     double sum = 0, worst = 0;
     uint64_t count = 0, random = 88172645463325252u;
     for (uint64_t octave = 4096; octave <= 1ull << 32; octave *= 2)
-        for (int i = 0; i < 200; i++) { /* just above each power of two, where powers of two waste half, and anywhere */
-            const uint64_t nbytes = octave + (i < 100 ? (uint64_t)i : fake_random(&random) % octave);
+        /* just above each power of two, where powers of two waste half, and anywhere */
+        for (int i = 0; i < 200; i++) {
+            const uint64_t nbytes = octave +
+                                    (i < 100 ? (uint64_t)i : fake_random(&random) % octave);
             fy__block_t *block = take_at(pool, nbytes);
             const double waste = (double)(block->nbytes - nbytes) / (double)nbytes;
             sum += waste;
@@ -40,7 +44,8 @@ static void rounding(void **state)
             if (waste > worst) worst = waste;
             give_done(block);
         }
-    print_message("rounding from 4 KiB to 8 GiB: mean %.3f %%, worst %.3f %%\n", 100 * sum / (double)count, 100 * worst);
+    print_message("rounding from 4 KiB to 8 GiB: mean %.3f %%, worst %.3f %%\n",
+                  100 * sum / (double)count, 100 * worst);
     assert_true(worst <= 0.125);
     assert_true(sum / (double)count <= 0.10);
     assert_true(worst < 64.0 / 4096); /* in truth: less than a granule */
@@ -56,7 +61,10 @@ typedef struct churn {
     double most; /* registered / peak */
 } churn_t;
 
-static uint64_t uniform(uint64_t random, uint64_t least, uint64_t most) { return least + random % (most - least + 1); }
+static uint64_t uniform(uint64_t random, uint64_t least, uint64_t most)
+{
+    return least + random % (most - least + 1);
+}
 static uint64_t batches(uint64_t random) { return uniform(random, 4 * KIB, 16 * MIB); }
 static uint64_t small(uint64_t random) { return uniform(random, 4 * KIB, 256 * KIB); }
 static uint64_t large(uint64_t random) { return uniform(random, MIB, 256 * MIB); }
@@ -80,13 +88,15 @@ static void random_churn(void **state)
                                       { "uniform to 16 MiB", batches, 500, 1.20 },
                                       { "uniform to 256 MiB", large, 500, 1.20 },
                                       { "a power of two to 4 MiB, + 1", past_power, 500, 1.20 },
-                                      { "a power of two to 64 MiB, + 1", past_large_power, 500, 1.20 } };
+                                      { "a power of two to 64 MiB, + 1", past_large_power, 500,
+                                        1.20 } };
     for (size_t c = 0; c < sizeof churns / sizeof *churns; c++) {
         double worst[PEERS] = { 0 };
         uint64_t calls = 0;
         for (uint64_t seed = 1; seed <= 4; seed++) {
             static fy__block_t *blocks[500];
-            uint64_t random = seed * 88172645463325252u, requested = 0, peak = 0, held[PEERS] = { 0 }, held_most[PEERS] = { 0 };
+            uint64_t random = seed * 88172645463325252u, requested = 0, peak = 0,
+                     held[PEERS] = { 0 }, held_most[PEERS] = { 0 };
             fake_reset();
             fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
             memset(blocks, 0, sizeof blocks);
@@ -94,7 +104,8 @@ static void random_churn(void **state)
                 fy__block_t **at = &blocks[fake_random(&random) % (uint64_t)churns[c].live];
                 if (*at) {
                     requested -= (*at)->requested;
-                    for (int peer = 1; peer < PEERS; peer++) held[peer] -= peer_nbytes(peer, (*at)->requested);
+                    for (int peer = 1; peer < PEERS; peer++)
+                        held[peer] -= peer_nbytes(peer, (*at)->requested);
                     give_done(*at);
                     *at = NULL;
                     if (fake_random(&random) % 4 == 0) continue;
@@ -118,7 +129,8 @@ static void random_churn(void **state)
             fake_end(pool);
         }
         print_message("%s, %d live: registered / peak", churns[c].name, churns[c].live);
-        for (int peer = 0; peer < PEERS; peer++) print_message("%s %s %.3f", peer ? "," : "", peer_names[peer], worst[peer]);
+        for (int peer = 0; peer < PEERS; peer++)
+            print_message("%s %s %.3f", peer ? "," : "", peer_names[peer], worst[peer]);
         print_message("; %llu calls in 80000 requests\n", (unsigned long long)calls);
         assert_true(worst[0] <= churns[c].most);
         assert_true(worst[0] < worst[1]);
@@ -133,7 +145,8 @@ static void a_steady_program_asks_for_nothing(void **state)
     fake_reset();
     fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
     uint64_t calls = 0;
-    for (int step = 0; step < 50; step++) { /* what lives long between what does not, of sizes that do not fit each other */
+    /* what lives long between what does not, of sizes that do not fit each other */
+    for (int step = 0; step < 50; step++) {
         fy__block_t *blocks[12];
         for (int i = 0; i < 12; i++) blocks[i] = take_at(pool, (uint64_t)(i * 5 % 12 + 1) * 777777);
         for (int i = 0; i < 12; i += 2) give_done(blocks[i]);
@@ -146,7 +159,8 @@ static void a_steady_program_asks_for_nothing(void **state)
     fake_end(pool);
 }
 
-/* What goes back is smaller than what comes for it, so that ends, even where hardly anything fits. */
+/* What goes back is smaller than what comes for it, so that ends, even where hardly anything
+ * fits. */
 static void thrift_is_rare(void **state)
 {
     enum { LIVE = 4 };
@@ -155,12 +169,15 @@ static void thrift_is_rare(void **state)
     fy__pool_t *pool = thrifty_pool(FY_UNLIMITED);
     fy__block_t *blocks[LIVE] = { NULL };
     uint64_t random = 88172645463325252u;
-    for (int i = 0; i < 300000; i++) { /* few and large, so that hardly anything fits where something else was */
+    /* few and large, so that hardly anything fits where something else was */
+    for (int i = 0; i < 300000; i++) {
         fy__block_t **at = &blocks[fake_random(&random) % LIVE];
         if (*at) give_done(*at);
-        *at = take_at(pool, fake_random(&random) % 3 ? large(fake_random(&random) >> 3) : small(fake_random(&random) >> 3));
+        *at = take_at(pool, fake_random(&random) % 3 ? large(fake_random(&random) >> 3)
+                                                     : small(fake_random(&random) >> 3));
     }
-    print_message("%llu segments given back in 300000 requests\n", (unsigned long long)rungs(pool).released);
+    print_message("%llu segments given back in 300000 requests\n",
+                  (unsigned long long)rungs(pool).released);
     assert_true(rungs(pool).released < 100);
     for (int i = 0; i < LIVE; i++) give_done(blocks[i]);
     fake_end(pool);

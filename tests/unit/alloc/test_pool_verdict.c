@@ -1,5 +1,5 @@
-/* The verdict: reason, figures and text for each way to run out of memory; every number in the text is checked, and every hint is
- * followed to see that it is true. */
+/* The verdict: reason, figures and text for each way to run out of memory; every number in the text
+ * is checked, and every hint is followed to see that it is true. */
 #include "tests/unit/alloc/fake.h"
 
 enum { S1 = 1, S2 = 2 };
@@ -26,13 +26,15 @@ static const fy_oom_verdict_t *refused(fy__pool_t *pool, uint64_t nbytes, uint32
     const size_t room = sizeof fy_error_get()->text - 1, kept = strlen(fy_error_get()->text);
     assert_int_equal(kept, strlen(verdict->text) < room ? strlen(verdict->text) : room);
     assert_memory_equal(fy_error_get()->text, verdict->text, kept);
-    if (strstr(verdict->text, "Would help")) assert_non_null(strstr(fy_error_get()->text, "Would help"));
+    if (strstr(verdict->text, "Would help"))
+        assert_non_null(strstr(fy_error_get()->text, "Would help"));
     return verdict;
 }
 
 static void says(const fy_oom_verdict_t *verdict, const char *text)
 {
-    if (strcmp(verdict->text, text) != 0) print_error("said:\n%s\nwant:\n%s\n", verdict->text, text);
+    if (strcmp(verdict->text, text) != 0)
+        print_error("said:\n%s\nwant:\n%s\n", verdict->text, text);
     assert_string_equal(verdict->text, text);
 }
 
@@ -47,12 +49,16 @@ static void limit(void **state)
     assert_int_equal(verdict->limit, 4 * MIB);
     assert_int_equal(verdict->would_help, MIB);
     assert_int_equal(verdict->tried, FY_OOM_TRIED_SEARCH | FY_OOM_TRIED_GROW);
-    says(verdict, "dev:0: 2097052 bytes asked for (2.0 MiB, 2097152 as rounded): more than the limit leaves\n"
-                  "  limit 4194304 (4.0 MiB), reserved 4194304 = live 3145728 (3.0 MiB, peak 3145728) + cached 1048576 (of it pending 0); "
-                  "largest free block 1048576, fragmentation 0 %\n"
-                  "  Would help: free 1048576 live bytes (1.0 MiB, of neighbours, in one segment), or a limit higher by 2097152 bytes\n"
-                  "  tried: search, grow\n"
-                  "  live by category: activations 3.0 MiB");
+    says(
+        verdict,
+        "dev:0: 2097052 bytes asked for (2.0 MiB, 2097152 as rounded): more than the limit leaves\n"
+        "  limit 4194304 (4.0 MiB), reserved 4194304 = live 3145728 (3.0 MiB, peak 3145728) + "
+        "cached 1048576 (of it pending 0); "
+        "largest free block 1048576, fragmentation 0 %\n"
+        "  Would help: free 1048576 live bytes (1.0 MiB, of neighbours, in one segment), or a "
+        "limit higher by 2097152 bytes\n"
+        "  tried: search, grow\n"
+        "  live by category: activations 3.0 MiB");
     give_done(b); /* the hint is true */
     c = take(pool, 2 * MIB - 100, S1);
     give_done(a);
@@ -65,14 +71,17 @@ static void limit_with_segments_too_small(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(9 * MIB, 64 * KIB);
-    fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 4 * MIB, S1), *c = take(pool, 3 * MIB, S1);
+    fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 4 * MIB, S1),
+                *c = take(pool, 3 * MIB, S1);
     const fy_oom_verdict_t *verdict = refused(pool, 5 * MIB, S1);
     assert_int_equal(verdict->reason, FY_OOM_LIMIT);
     assert_int_equal(verdict->largest_free, 0);
     assert_int_equal(verdict->would_help, 9 * MIB); /* no one segment is enough: all of them are */
     says(verdict, "dev:0: 5242880 bytes asked for (5.0 MiB): more than the limit leaves\n"
-                  "  limit 9437184 (9.0 MiB), reserved 9437184 = live 9437184 (9.0 MiB, peak 9437184) + cached 0 (of it pending 0)\n"
-                  "  Would help: free 9437184 live bytes (9.0 MiB, all there are), or a limit higher by 5242880 bytes\n"
+                  "  limit 9437184 (9.0 MiB), reserved 9437184 = live 9437184 (9.0 MiB, peak "
+                  "9437184) + cached 0 (of it pending 0)\n"
+                  "  Would help: free 9437184 live bytes (9.0 MiB, all there are), or a limit "
+                  "higher by 5242880 bytes\n"
                   "  tried: search, grow\n"
                   "  live by category: activations 9.0 MiB");
     verdict = refused(pool, 2 * MIB + 1, S1);
@@ -94,9 +103,10 @@ static void above_the_limit_whatever_is_freed(void **state)
     assert_int_equal(verdict->would_help, 0);
     assert_int_equal(fake.alloc_calls, 0);
     assert_int_equal(verdict->tried, 0);
-    says(verdict, "dev:0: 5242880 bytes asked for (5.0 MiB): more than the limit leaves\n"
-                  "  limit 4194304 (4.0 MiB), reserved 0 = live 0 (peak 0) + cached 0 (of it pending 0)\n"
-                  "  Would help: a limit of at least 5242880 bytes");
+    says(verdict,
+         "dev:0: 5242880 bytes asked for (5.0 MiB): more than the limit leaves\n"
+         "  limit 4194304 (4.0 MiB), reserved 0 = live 0 (peak 0) + cached 0 (of it pending 0)\n"
+         "  Would help: a limit of at least 5242880 bytes");
     fake_end(pool);
 }
 
@@ -109,17 +119,21 @@ static void too_large(void **state)
     assert_int_equal(verdict->reason, FY_OOM_TOO_LARGE);
     assert_int_equal(verdict->would_help, 0);
     assert_int_equal(fake.alloc_calls, 0);
-    says(verdict, "dev:0: 5242880 bytes asked for (5.0 MiB): more than the 4194304 bytes the device has\n"
-                  "  no limit, reserved 0 = live 0 (peak 0) + cached 0 (of it pending 0)\n"
-                  "  Nothing that is freed would help: ask for less");
+    says(verdict,
+         "dev:0: 5242880 bytes asked for (5.0 MiB): more than the 4194304 bytes the device has\n"
+         "  no limit, reserved 0 = live 0 (peak 0) + cached 0 (of it pending 0)\n"
+         "  Nothing that is freed would help: ask for less");
     assert_int_equal(refused(pool, UINT64_MAX, S1)->reason, FY_OOM_TOO_LARGE);
     assert_int_equal(refused(pool, UINT64_MAX - 300, S1)->reason, FY_OOM_TOO_LARGE);
     fake_end(pool);
-    fake.capacity = UINT64_MAX; /* the size of the device is not known, and rounding this up overflows */
+    /* the size of the device is not known, and rounding this up overflows */
+    fake.capacity = UINT64_MAX;
     pool = fake_pool(FY_UNLIMITED, MIB);
     const fy_oom_verdict_t *verdict_unknown = refused(pool, UINT64_MAX, S1);
     assert_int_equal(verdict_unknown->reason, FY_OOM_TOO_LARGE);
-    assert_non_null(strstr(verdict_unknown->text, "dev:0: 18446744073709551615 bytes asked for (16.0 EiB): more than there can be\n"));
+    assert_non_null(
+        strstr(verdict_unknown->text,
+               "dev:0: 18446744073709551615 bytes asked for (16.0 EiB): more than there can be\n"));
     assert_int_equal(fake.alloc_calls, 0);
     fake_end(pool);
 }
@@ -135,7 +149,8 @@ static void device_full(void **state)
     assert_int_equal(verdict->limit, FY_UNLIMITED);
     assert_int_equal(verdict->would_help, 2 * MIB);
     says(verdict, "dev:0: 1048576 bytes asked for (1.0 MiB): the device has no more\n"
-                  "  no limit, reserved 4194304 = live 4194304 (4.0 MiB, peak 4194304) + cached 0 (of it pending 0)\n"
+                  "  no limit, reserved 4194304 = live 4194304 (4.0 MiB, peak 4194304) + cached 0 "
+                  "(of it pending 0)\n"
                   "  Would help: free 2097152 live bytes (2.0 MiB, of neighbours, in one segment)\n"
                   "  tried: search, grow\n"
                   "  live by category: activations 4.0 MiB");
@@ -149,7 +164,8 @@ static void fragmented(void **state)
     (void)state;
     fy__pool_t *pool = fake_pool(MIB, MIB);
     fy__block_t *b[16];
-    for (int i = 0; i < 16; i++) b[i] = take(pool, i == 5 ? 32 * KIB : 66 * KIB - 256 * (i == 6), S1);
+    for (int i = 0; i < 16; i++)
+        b[i] = take(pool, i == 5 ? 32 * KIB : 66 * KIB - 256 * (i == 6), S1);
     for (int i = 0; i < 16; i += 2) give_done(b[i]);
     const fy_memory_stats_t stats = query(pool);
     const fy_oom_verdict_t *verdict = refused(pool, 150 * KIB, S1);
@@ -159,7 +175,9 @@ static void fragmented(void **state)
     assert_int_equal(verdict->would_help, 32 * KIB); /* the small one, between two free ones */
     assert_non_null(strstr(verdict->text, ": enough is free, but not in one piece\n"));
     assert_non_null(strstr(verdict->text, "largest free block 67584, fragmentation 88 %\n"));
-    assert_non_null(strstr(verdict->text, "Would help: free 32768 live bytes (32.0 KiB, of neighbours, in one segment)"));
+    assert_non_null(
+        strstr(verdict->text,
+               "Would help: free 32768 live bytes (32.0 KiB, of neighbours, in one segment)"));
     give_done(b[5]);
     give_done(take(pool, 150 * KIB, S1));
     for (int i = 1; i < 16; i += 2)
@@ -181,7 +199,8 @@ static void would_fit_after_sync(void **state)
     assert_int_equal(verdict->would_help, 0);
     assert_int_equal(fake.waits, 0);
     says(verdict, "dev:0: 3145728 bytes asked for (3.0 MiB)\n"
-                  "  limit 4194304 (4.0 MiB), reserved 4194304 = live 0 (peak 4194304) + cached 4194304 (of it pending 4194304); "
+                  "  limit 4194304 (4.0 MiB), reserved 4194304 = live 0 (peak 4194304) + cached "
+                  "4194304 (of it pending 4194304); "
                   "largest free block 2097152, fragmentation 50 %\n"
                   "  It would fit after a sync: wait for the device first\n"
                   "  tried: search, grow; not tried: a guard forbids to wait for pending blocks");
@@ -190,7 +209,8 @@ static void would_fit_after_sync(void **state)
     fake_end(pool);
 }
 
-/* The guard forbids a sync, but none would help: the verdict does not say so (hints must be true: pytorch#173049). */
+/* The guard forbids a sync, but none would help: the verdict does not say so (hints must be true:
+ * pytorch#173049). */
 static void no_false_hint_of_a_sync(void **state)
 {
     (void)state;
@@ -210,14 +230,16 @@ static void says_what_was_tried(void **state)
 {
     (void)state;
     fy__pool_t *pool = fake_pool(8 * MIB, MIB);
-    fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1), *c = take(pool, 2 * MIB, S1);
+    fy__block_t *a = take(pool, 2 * MIB, S1), *b = take(pool, 2 * MIB, S1),
+                *c = take(pool, 2 * MIB, S1);
     give_done(a);
     give(b, S2, 6);
     const fy_oom_verdict_t *verdict = refused(pool, 7 * MIB, S1);
     assert_int_equal(verdict->reason, FY_OOM_LIMIT);
-    assert_int_equal(verdict->tried, FY_OOM_TRIED_SEARCH | FY_OOM_TRIED_GROW | FY_OOM_TRIED_RELEASE | FY_OOM_TRIED_SYNC);
-    assert_non_null(
-        strstr(verdict->text, "\n  tried: search, grow, give 4194304 idle bytes back, wait for pending blocks and search again\n"));
+    assert_int_equal(verdict->tried, FY_OOM_TRIED_SEARCH | FY_OOM_TRIED_GROW |
+                                         FY_OOM_TRIED_RELEASE | FY_OOM_TRIED_SYNC);
+    assert_non_null(strstr(verdict->text, "\n  tried: search, grow, give 4194304 idle bytes back, "
+                                          "wait for pending blocks and search again\n"));
     give_done(c);
     fake_end(pool);
 }
@@ -230,7 +252,9 @@ static void pinned_pools_fail_with_their_own_status(void **state)
                                          .device_nbytes = FY_UNLIMITED,
                                          .segment_nbytes = MIB,
                                          .full_status = FY_STATUS_PINNED_LIMIT };
-    const fy__segment_source_t source = { NULL, 64, fake_source_alloc, fake_source_free, fake_may_sync, fake_note_sync };
+    const fy__segment_source_t source = {
+        NULL, 64, fake_source_alloc, fake_source_free, fake_may_sync, fake_note_sync
+    };
     fy__pool_t *pool;
     fy__block_t *block;
     assert_int_equal(fy__pool_create(&options, &source, &pool), FY_STATUS_OK);
@@ -284,7 +308,8 @@ static void long_names(void *user, fy_oom_verdict_t *verdict)
     }
 }
 
-/* Scopes with the longest names, every category, and numbers as long as they get: nothing is cut off, nor does the record lose its half. */
+/* Scopes with the longest names, every category, and numbers as long as they get: nothing is cut
+ * off, nor does the record lose its half. */
 static void the_longest_text_fits(void **state)
 {
     (void)state;
@@ -304,12 +329,16 @@ static void the_longest_text_fits(void **state)
                                           .may_sync = fake_may_sync,
                                           .note_sync = fake_note_sync,
                                           .top_scopes = long_names };
-    const fy__pool_seams_t seams = { fake_hazard_done, fake_hazard_only_on, fake_hazard_wait, { NULL, fake_meta_alloc, fake_meta_free } };
+    const fy__pool_seams_t seams = { fake_hazard_done,
+                                     fake_hazard_only_on,
+                                     fake_hazard_wait,
+                                     { NULL, fake_meta_alloc, fake_meta_free } };
     fy__pool_t *pool;
     fy__block_t *blocks[FY_CATEGORY_COUNT], *none;
     assert_int_equal(fy__pool_create_with(&options, &source, &seams, &pool), FY_STATUS_OK);
     for (int i = 0; i < FY_CATEGORY_COUNT; i++)
-        assert_int_equal(fy__pool_alloc_tagged(pool, huge / 4 - (uint64_t)i * 256, S1, (fy__tag_t){ (fy_category_t)i, NULL }, &blocks[i]),
+        assert_int_equal(fy__pool_alloc_tagged(pool, huge / 4 - (uint64_t)i * 256, S1,
+                                               (fy__tag_t){ (fy_category_t)i, NULL }, &blocks[i]),
                          FY_STATUS_OK);
     assert_int_equal(fy__pool_alloc(pool, 3 * huge + 1, S1, &none), FY_STATUS_OUT_OF_MEMORY);
     longest = *fy_error_get()->oom;

@@ -1,5 +1,6 @@
-/* Pictures of snapshots: every block is in exactly one mark, marks stay few however many blocks there are, lines wrap inside the page, and
- * whatever a scope is called it is XML. Not here: what a snapshot says (tests/conformance/test_conformance_snapshot.c). */
+/* Pictures of snapshots: every block is in exactly one mark, marks stay few however many blocks
+ * there are, lines wrap inside the page, and whatever a scope is called it is XML. Not here: what a
+ * snapshot says (tests/conformance/test_conformance_snapshot.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,12 +21,14 @@ static fy__snapshot_pool_t pool;
 static fy__snapshot_t snapshot;
 static char *svg;
 
-static fy__snapshot_block_t *add(fy__snapshot_segment_t *segment, uint64_t nbytes, fy__snapshot_state_t state)
+static fy__snapshot_block_t *add(fy__snapshot_segment_t *segment, uint64_t nbytes,
+                                 fy__snapshot_state_t state)
 {
     fy__snapshot_block_t *block = &blocks[snapshot.nblocks++];
-    *block = (fy__snapshot_block_t){
-        .offset = segment->nbytes, .nbytes = nbytes, .state = (uint8_t)state, .category = FY__SNAPSHOT_NO_CATEGORY
-    };
+    *block = (fy__snapshot_block_t){ .offset = segment->nbytes,
+                                     .nbytes = nbytes,
+                                     .state = (uint8_t)state,
+                                     .category = FY__SNAPSHOT_NO_CATEGORY };
     if (state == FY__SNAPSHOT_LIVE) {
         block->requested = nbytes - 1;
         block->id = snapshot.nblocks;
@@ -47,8 +50,15 @@ static fy__snapshot_segment_t *begin(uint64_t address)
 
 static void start(void)
 {
-    pool = (fy__snapshot_pool_t){ .name = "sim:0", .stats = { .cached = 100, .largest_free = 50, .limit = FY_UNLIMITED } };
-    snapshot = (fy__snapshot_t){ .device = "sim:0", .model = "a<b", .npools = 1, .pools = &pool, .segments = segments, .blocks = blocks };
+    pool = (fy__snapshot_pool_t){
+        .name = "sim:0", .stats = { .cached = 100, .largest_free = 50, .limit = FY_UNLIMITED }
+    };
+    snapshot = (fy__snapshot_t){ .device = "sim:0",
+                                 .model = "a<b",
+                                 .npools = 1,
+                                 .pools = &pool,
+                                 .segments = segments,
+                                 .blocks = blocks };
 }
 
 static void draw(void)
@@ -82,7 +92,9 @@ static void expect_well_formed(void)
     assert_int_equal(strncmp(svg, "<?xml", 5), 0);
     for (const char *s = strchr(svg, '>') + 1; *s; s++) {
         assert_true((unsigned char)*s >= ' ' || *s == '\n');
-        if (*s == '&') assert_true(strncmp(s, "&lt;", 4) == 0 || strncmp(s, "&gt;", 4) == 0 || strncmp(s, "&amp;", 5) == 0);
+        if (*s == '&')
+            assert_true(strncmp(s, "&lt;", 4) == 0 || strncmp(s, "&gt;", 4) == 0 ||
+                        strncmp(s, "&amp;", 5) == 0);
         if (*s != '<') continue;
         const char *name = s + 1 + (s[1] == '/');
         const size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz");
@@ -104,10 +116,16 @@ static void expect_well_formed(void)
 static void expect_inside_page(void)
 {
     double x, y, width, height, page;
-    assert_int_equal(sscanf(strstr(svg, "<svg "), "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1200\" height=\"%lf\"", &page), 1);
+    assert_int_equal(
+        sscanf(strstr(svg, "<svg "),
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1200\" height=\"%lf\"", &page),
+        1);
     for (const char *s = svg; (s = strstr(s, "<rect x=")); s++) {
-        assert_int_equal(sscanf(s, "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\"", &x, &y, &width, &height), 4);
-        assert_true(x >= 16 && width > 0 && x + width <= 1185.01); /* one that is widened to a pixel may touch the margin */
+        assert_int_equal(sscanf(s, "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\" height=\"%lf\"", &x, &y,
+                                &width, &height),
+                         4);
+        /* one that is widened to a pixel may touch the margin */
+        assert_true(x >= 16 && width > 0 && x + width <= 1185.01);
         assert_true(y >= 0 && y + height <= page);
     }
 }
@@ -119,7 +137,8 @@ static void many_small_blocks_make_few_marks(void **state)
     start();
     fy__snapshot_segment_t *segment = begin(0x1000);
     for (int i = 0; i < BLOCKS; i++)
-        add(segment, 64 + (uint64_t)(i * 37 % 4000) * 64, (fy__snapshot_state_t)(i % FY__SNAPSHOT_STATE_COUNT));
+        add(segment, 64 + (uint64_t)(i * 37 % 4000) * 64,
+            (fy__snapshot_state_t)(i % FY__SNAPSHOT_STATE_COUNT));
     segment = begin(0x100000000000);
     add(segment, UINT64_C(100) << 30, FY__SNAPSHOT_LIVE);
     draw();

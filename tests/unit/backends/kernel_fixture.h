@@ -1,5 +1,6 @@
-/* For the kernel tests of this folder: a host api that remembers, tensors with any strides and guard words around their bytes, and
- * element access in f64. Kernels are called directly, without the dispatcher: what it promises them (backend.h, op.h) is set up here. */
+/* For the kernel tests of this folder: a host api that remembers, tensors with any strides and
+ * guard words around their bytes, and element access in f64. Kernels are called directly, without
+ * the dispatcher: what it promises them (backend.h, op.h) is set up here. */
 #ifndef FERRY_TESTS_KERNEL_FIXTURE_H_
 #define FERRY_TESTS_KERNEL_FIXTURE_H_
 
@@ -27,7 +28,8 @@ static fy_status_t last_failure UNUSED;
 static char last_text[512] UNUSED;
 static uint64_t recorded_nbytes[4] UNUSED;
 
-static UNUSED fy_status_t api_fail(fy_status_t status, const char *file, int line, const char *format, ...)
+static UNUSED fy_status_t api_fail(fy_status_t status, const char *file, int line,
+                                   const char *format, ...)
 {
     va_list args;
     (void)file;
@@ -43,9 +45,13 @@ static UNUSED void api_log(fy_log_level_t level, const char *format, ...)
     (void)level;
     (void)format;
 }
-static UNUSED void api_record(fy_copy_kind_t kind, uint64_t nbytes) { recorded_nbytes[kind] += nbytes; }
+static UNUSED void api_record(fy_copy_kind_t kind, uint64_t nbytes)
+{
+    recorded_nbytes[kind] += nbytes;
+}
 
-static UNUSED const fy_host_api_t api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, api_fail, api_log, api_record };
+static UNUSED const fy_host_api_t api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, api_fail, api_log,
+                                          api_record };
 
 /* ---- tensors ---- */
 
@@ -95,7 +101,8 @@ static UNUSED tensor_t make(int32_t dtype, int rank, const int64_t *dims, const 
 static UNUSED void drop(tensor_t *t)
 {
     for (size_t i = 0; i < GUARD; i++) {
-        if (t->block[i] != 0xA5 || t->block[GUARD + t->nbytes + i] != 0xA5) fail_msg("guard byte %zu overwritten", i);
+        if (t->block[i] != 0xA5 || t->block[GUARD + t->nbytes + i] != 0xA5)
+            fail_msg("guard byte %zu overwritten", i);
     }
     free(t->block);
     t->block = NULL;
@@ -103,7 +110,8 @@ static UNUSED void drop(tensor_t *t)
 
 static UNUSED void *at(const fy_desc_t *desc, int64_t linear)
 {
-    return (char *)desc->data + fy__offset_of(linear, desc->rank, desc->dims, desc->strides) * (int64_t)size_of(desc->dtype);
+    return (char *)desc->data + fy__offset_of(linear, desc->rank, desc->dims, desc->strides) *
+                                    (int64_t)size_of(desc->dtype);
 }
 
 static UNUSED double get(const fy_desc_t *desc, int64_t linear)
@@ -174,7 +182,8 @@ static UNUSED int is_dense(const fy_desc_t *desc)
 
 static UNUSED int same_dims(const fy_desc_t *a, const fy_desc_t *b)
 {
-    return a->rank == b->rank && (a->rank == 0 || memcmp(a->dims, b->dims, (size_t)a->rank * sizeof a->dims[0]) == 0);
+    return a->rank == b->rank &&
+           (a->rank == 0 || memcmp(a->dims, b->dims, (size_t)a->rank * sizeof a->dims[0]) == 0);
 }
 
 /* Broadcasts `src` to dst's dims, as the dispatcher does for elementwise ops. */
@@ -184,20 +193,29 @@ static UNUSED fy_desc_t broadcast(const fy_desc_t *src, const fy_desc_t *dst)
     for (int i = 0; i < dst->rank; i++) {
         const int own = i - (dst->rank - src->rank);
         out.dims[i] = dst->dims[i];
-        out.strides[i] = own < 0 || (src->dims[own] == 1 && dst->dims[i] != 1) ? 0 : src->strides[own];
+        out.strides[i] = own < 0 || (src->dims[own] == 1 && dst->dims[i] != 1) ? 0
+                                                                               : src->strides[own];
     }
     return out;
 }
 
-static UNUSED fy_launch_t launch_of(fy_op_t op, uint16_t ndst, fy_desc_t *dst, uint16_t nsrc, fy_desc_t *src, const void *attrs)
+static UNUSED fy_launch_t launch_of(fy_op_t op, uint16_t ndst, fy_desc_t *dst, uint16_t nsrc,
+                                    fy_desc_t *src, const void *attrs)
 {
-    fy_launch_t launch = { .struct_size = sizeof launch, .op = op, .ndst = ndst, .nsrc = nsrc, .dst = dst, .src = src, .attrs = attrs };
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = op,
+                           .ndst = ndst,
+                           .nsrc = nsrc,
+                           .dst = dst,
+                           .src = src,
+                           .attrs = attrs };
     launch.nelem = (uint64_t)count_of(dst);
     return launch;
 }
 
 /* One dst; sources broadcast; FY_LAUNCH_DENSE set where it is true. */
-static UNUSED fy_status_t run_elementwise(fy_op_t op, tensor_t *dst, uint16_t nsrc, const tensor_t *const *src, const void *attrs,
+static UNUSED fy_status_t run_elementwise(fy_op_t op, tensor_t *dst, uint16_t nsrc,
+                                          const tensor_t *const *src, const void *attrs,
                                           uint32_t accumulate)
 {
     fy_desc_t sources[3];
@@ -213,8 +231,8 @@ static UNUSED fy_status_t run_elementwise(fy_op_t op, tensor_t *dst, uint16_t ns
 }
 
 /* One dst, sources as they are, workspace granted as asked for under `limit`. */
-static UNUSED fy_status_t run(fy_op_t op, tensor_t *dst, uint16_t nsrc, const tensor_t *const *src, const void *attrs, uint32_t accumulate,
-                              uint64_t limit)
+static UNUSED fy_status_t run(fy_op_t op, tensor_t *dst, uint16_t nsrc, const tensor_t *const *src,
+                              const void *attrs, uint32_t accumulate, uint64_t limit)
 {
     fy_desc_t sources[8];
     for (int k = 0; k < nsrc; k++) sources[k] = src[k]->desc;
@@ -244,10 +262,13 @@ static UNUSED double epsilon_of(int32_t dtype)
                                     : 0;
 }
 
-static UNUSED void expect_near(double got, double want, double tolerance, const char *what, int64_t i)
+static UNUSED void expect_near(double got, double want, double tolerance, const char *what,
+                               int64_t i)
 {
     if (isnan(want) ? isnan(got) : got == want) return;
-    if (!(fabs(got - want) <= tolerance)) fail_msg("%s: element %lld is %.17g, want %.17g +- %g", what, (long long)i, got, want, tolerance);
+    if (!(fabs(got - want) <= tolerance))
+        fail_msg("%s: element %lld is %.17g, want %.17g +- %g", what, (long long)i, got, want,
+                 tolerance);
 }
 
 #endif

@@ -1,5 +1,6 @@
-/* Convolutions where oneDNN runs them: with every amount of scratch from none up (then the plain loops run, or fewer images at once) the
- * results are those of the plain loops; one primitive run by two threads gives what one gives; more shapes than the table keeps.
+/* Convolutions where oneDNN runs them: with every amount of scratch from none up (then the plain
+ * loops run, or fewer images at once) the results are those of the plain loops; one primitive run
+ * by two threads gives what one gives; more shapes than the table keeps.
  * Values against an oracle: tests/ops/cases.def. */
 #include <omp.h>
 #include <pthread.h>
@@ -7,11 +8,13 @@
 #include "backends/kernels/conv_prim.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
-static const fy_op_t k_ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT, FY_OP_CONV2D_BACKWARD_WEIGHT };
+static const fy_op_t k_ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
+                                 FY_OP_CONV2D_BACKWARD_WEIGHT };
 
 /* 6 images of 10 x 9, 8 channels, 16 kernels of 3 x 3; padding 1. */
 enum { N = 6, H = 10, W = 9, C = 8, O = 16, K = 3 };
-static const fy_conv2d_backward_attrs_t k_attrs = { 1, 1, 1, 1, 1, 1, 1, H, W }, k_weight_attrs = { 1, 1, 1, 1, 1, 1, 1, K, K };
+static const fy_conv2d_backward_attrs_t k_attrs = { 1, 1, 1, 1, 1, 1, 1, H, W },
+                                        k_weight_attrs = { 1, 1, 1, 1, 1, 1, 1, K, K };
 
 typedef struct conv {
     fy_op_t op;
@@ -23,7 +26,8 @@ typedef struct conv {
 
 static void conv_make(conv_t *conv, fy_op_t op, int64_t n, int64_t channels, int64_t salt)
 {
-    const int64_t x[4] = { n, H, W, channels }, w[4] = { O, K, K, channels }, y[4] = { n, H, W, O }, bias[1] = { O };
+    const int64_t x[4] = { n, H, W, channels }, w[4] = { O, K, K, channels }, y[4] = { n, H, W, O },
+                  bias[1] = { O };
     *conv = (conv_t){ .op = op,
                       .x = make(FY_DTYPE_F32, 4, x, NULL),
                       .w = make(FY_DTYPE_F32, 4, w, NULL),
@@ -31,7 +35,9 @@ static void conv_make(conv_t *conv, fy_op_t op, int64_t n, int64_t channels, int
                       .bias = make(FY_DTYPE_F32, 1, bias, NULL),
                       .nsrc = op == FY_OP_CONV2D ? 3 : 2,
                       .attrs = op == FY_OP_CONV2D_BACKWARD_WEIGHT ? &k_weight_attrs : &k_attrs };
-    conv->dst = op == FY_OP_CONV2D ? &conv->y : op == FY_OP_CONV2D_BACKWARD_INPUT ? &conv->x : &conv->w;
+    conv->dst = op == FY_OP_CONV2D                  ? &conv->y
+                : op == FY_OP_CONV2D_BACKWARD_INPUT ? &conv->x
+                                                    : &conv->w;
     conv->src[0] = op == FY_OP_CONV2D ? &conv->x : &conv->y;
     conv->src[1] = op == FY_OP_CONV2D_BACKWARD_WEIGHT ? &conv->x : &conv->w;
     conv->src[2] = &conv->bias;
@@ -52,12 +58,15 @@ static void conv_drop(conv_t *conv)
 static void conv_run(conv_t *conv, uint32_t accumulate, uint64_t limit)
 {
     fill_noise(&conv->dst->desc, 9);
-    assert_int_equal(run(conv->op, conv->dst, conv->nsrc, conv->src, conv->attrs, accumulate, limit), FY_STATUS_OK);
+    assert_int_equal(
+        run(conv->op, conv->dst, conv->nsrc, conv->src, conv->attrs, accumulate, limit),
+        FY_STATUS_OK);
 }
 
 static uint64_t scratch_of(const conv_t *conv, uint32_t accumulate, uint64_t limit)
 {
-    fy_desc_t dst = conv->dst->desc, src[3] = { conv->src[0]->desc, conv->src[1]->desc, conv->src[2]->desc };
+    fy_desc_t dst = conv->dst->desc,
+              src[3] = { conv->src[0]->desc, conv->src[1]->desc, conv->src[2]->desc };
     const fy_launch_t launch = { .struct_size = sizeof launch,
                                  .op = conv->op,
                                  .nsrc = conv->nsrc,
@@ -99,13 +108,16 @@ static void any_scratch(void **state)
                 conv_run(&conv, accumulate, limit);
                 for (int64_t i = 0; i < count_of(&conv.dst->desc); i++) {
                     const double got = get(&conv.dst->desc, i);
-                    /* Sums of hundreds of f32 products, in another order; a kernel that reads foreign scratch is far off. */
+                    /* Sums of hundreds of f32 products, in another order; a kernel that reads
+                     * foreign scratch is far off. */
                     if (fabs(got - want[i]) > 1e-3)
-                        fail_msg("op %zu limit %llu: %lld is %g, not %g", k, (unsigned long long)limit, (long long)i, got, want[i]);
+                        fail_msg("op %zu limit %llu: %lld is %g, not %g", k,
+                                 (unsigned long long)limit, (long long)i, got, want[i]);
                 }
             }
             assert_int_equal(last, all);
-            /* A sum into dx goes through scratch: 1, 2, 3 or 6 images at once. Others want what they want or nothing. */
+            /* A sum into dx goes through scratch: 1, 2, 3 or 6 images at once. Others want what
+             * they want or nothing. */
             const int through_scratch = k_ops[k] == FY_OP_CONV2D_BACKWARD_INPUT && accumulate;
             assert_int_equal(amounts, through_scratch ? 4 : 1);
             free(want);
@@ -127,7 +139,8 @@ static void *work(void *user)
     omp_set_num_threads(1);
     for (int round = 0; round < 200; round++) {
         conv_run(&worker->conv, 0, 1 << 24);
-        for (int64_t i = 0; i < count_of(&worker->conv.dst->desc); i++) worker->wrong += get(&worker->conv.dst->desc, i) != worker->want[i];
+        for (int64_t i = 0; i < count_of(&worker->conv.dst->desc); i++)
+            worker->wrong += get(&worker->conv.dst->desc, i) != worker->want[i];
     }
     return NULL;
 }
@@ -144,7 +157,9 @@ static void one_primitive_two_threads(void **state)
             conv_run(&workers[i].conv, 0, 1 << 24);
             workers[i].want = copy_of(&workers[i].conv.dst->desc);
         }
-        for (int i = 0; i < 2; i++) { assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0); }
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+        }
         for (int i = 0; i < 2; i++) {
             pthread_join(workers[i].thread, NULL);
             assert_int_equal(workers[i].wrong, 0);
@@ -176,7 +191,8 @@ static void a_primitive_runs_once_at_a_time(void **state)
                                      .padding_w = 1,
                                      .dilation_h = 1,
                                      .dilation_w = 1 };
-    fy__conv_entry_t *one = fy__conv_table_take(&shape, 1, 1), *other = fy__conv_table_take(&shape, 1, 1);
+    fy__conv_entry_t *one = fy__conv_table_take(&shape, 1, 1),
+                     *other = fy__conv_table_take(&shape, 1, 1);
     assert_non_null(one);
     assert_non_null(other);
     assert_ptr_not_equal(one, other);
@@ -222,7 +238,8 @@ static void implementations_have_names(void **state)
     }
 }
 
-/* oneDNN 3 puts its brgemm kernel first; for one input channel the jit kernel behind it is taken (docs/ops.md). */
+/* oneDNN 3 puts its brgemm kernel first; for one input channel the jit kernel behind it is taken
+ * (docs/ops.md). */
 static void a_stem_takes_the_jit_kernel(void **state)
 {
     (void)state;
@@ -262,13 +279,16 @@ static void more_shapes_than_are_kept(void **state)
             conv_t conv;
             conv_make(&conv, FY_OP_CONV2D, 1, channels, 0);
             conv_run(&conv, 0, 1 << 24);
-            double sum = get(&conv.bias.desc, 0); /* of the pixel in the corner, for the first kernel */
+            /* of the pixel in the corner, for the first kernel */
+            double sum = get(&conv.bias.desc, 0);
             for (int64_t kh = 1; kh < K; kh++)
                 for (int64_t kw = 1; kw < K; kw++)
                     for (int64_t c = 0; c < channels; c++)
-                        sum += get(&conv.x.desc, ((kh - 1) * W + kw - 1) * channels + c) * get(&conv.w.desc, (kh * K + kw) * channels + c);
+                        sum += get(&conv.x.desc, ((kh - 1) * W + kw - 1) * channels + c) *
+                               get(&conv.w.desc, (kh * K + kw) * channels + c);
             if (fabs(get(&conv.y.desc, 0) - sum) > 2e-3)
-                fail_msg("%lld channels: %g, not %g", (long long)channels, get(&conv.y.desc, 0), sum);
+                fail_msg("%lld channels: %g, not %g", (long long)channels, get(&conv.y.desc, 0),
+                         sum);
             conv_drop(&conv);
         }
     }

@@ -1,5 +1,5 @@
-/* What stands between a launch and a loop: refusals, registered kernels, the table's completeness, fork, and that results do not depend
- * on the number of threads. */
+/* What stands between a launch and a loop: refusals, registered kernels, the table's completeness,
+ * fork, and that results do not depend on the number of threads. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,8 +36,10 @@ static void an_unknown_dtype_is_unsupported(void **state)
         assert_int_equal(fy__kernels_workspace(&launch, FY_UNLIMITED), 0);
         assert_int_equal(fy__kernels_launch(&api, &launch), FY_STATUS_UNSUPPORTED);
         assert_int_equal(last_failure, FY_STATUS_UNSUPPORTED);
-        if (!strstr(last_text, cases[i].text)) fail_msg("'%s' does not say '%s'", last_text, cases[i].text);
-        for (size_t k = 0; k < dst.nbytes; k++) assert_int_equal(((unsigned char *)dst.desc.data)[k], 0x33);
+        if (!strstr(last_text, cases[i].text))
+            fail_msg("'%s' does not say '%s'", last_text, cases[i].text);
+        for (size_t k = 0; k < dst.nbytes; k++)
+            assert_int_equal(((unsigned char *)dst.desc.data)[k], 0x33);
         drop(&dst);
     }
 }
@@ -47,7 +49,9 @@ static void every_builtin_op_has_a_kernel(void **state)
     (void)state;
     fy_desc_t desc[2] = { { .dtype = FY_DTYPE_F32 }, { .dtype = FY_DTYPE_F32 } };
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
-        desc[0].dtype = op == FY_OP_WHERE ? FY_DTYPE_BOOL : op == FY_OP_RANDPERM || op == FY_OP_ONE_HOT ? FY_DTYPE_I64 : FY_DTYPE_F32;
+        desc[0].dtype = op == FY_OP_WHERE                             ? FY_DTYPE_BOOL
+                        : op == FY_OP_RANDPERM || op == FY_OP_ONE_HOT ? FY_DTYPE_I64
+                                                                      : FY_DTYPE_F32;
         fy_launch_t launch = launch_of(op, 1, desc, op <= FY_OP_RANDPERM ? 0 : 1, desc, NULL);
         if (!fy__kernels_supports(&launch)) fail_msg("op %u", op);
     }
@@ -75,11 +79,15 @@ static void a_registered_kernel_is_called(void **state)
 
 /* ---- threads and fork ---- */
 
-static void work(fy_op_t op, tensor_t *dst, uint16_t nsrc, const tensor_t *const *src, const void *attrs)
+static void work(fy_op_t op, tensor_t *dst, uint16_t nsrc, const tensor_t *const *src,
+                 const void *attrs)
 {
     if (op == FY_OP_RANDN) {
         int64_t rng[2] = { 5, 6 };
-        fy_desc_t descs[2] = { dst->desc, { .data = rng, .dtype = FY_DTYPE_I64, .rank = 1, .dims = { 2 }, .strides = { 1 } } };
+        fy_desc_t descs[2] = {
+            dst->desc,
+            { .data = rng, .dtype = FY_DTYPE_I64, .rank = 1, .dims = { 2 }, .strides = { 1 } }
+        };
         fy_launch_t launch = launch_of(op, 2, descs, 0, NULL, attrs);
         assert_int_equal(fy__kernels_launch(&api, &launch), FY_STATUS_OK);
     } else if (nsrc == 2 && op != FY_OP_MSE_LOSS && op != FY_OP_MATMUL) {
@@ -103,8 +111,9 @@ static void thread_count_does_not_change_bits(void **state)
         int rank;
         int64_t length;
     } cases[] = {
-        { FY_OP_ADD, 2, NULL, 2, 0 },      { FY_OP_POW, 2, NULL, 2, 0 },          { FY_OP_SUM, 1, &all, 0, 0 },
-        { FY_OP_SUM, 1, &first, 1, 310 },  { FY_OP_LOG_SOFTMAX, 1, &axis, 2, 0 }, { FY_OP_MSE_LOSS, 2, NULL, 0, 0 },
+        { FY_OP_ADD, 2, NULL, 2, 0 },          { FY_OP_POW, 2, NULL, 2, 0 },
+        { FY_OP_SUM, 1, &all, 0, 0 },          { FY_OP_SUM, 1, &first, 1, 310 },
+        { FY_OP_LOG_SOFTMAX, 1, &axis, 2, 0 }, { FY_OP_MSE_LOSS, 2, NULL, 0, 0 },
         { FY_OP_RANDN, 0, &normal, 2, 0 },
     };
     tensor_t a = make(FY_DTYPE_F32, 2, dims, NULL), b = make(FY_DTYPE_F32, 2, dims, gaps);
@@ -113,7 +122,8 @@ static void thread_count_does_not_change_bits(void **state)
     fill_noise(&b.desc, 2);
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         const int64_t *shape = cases[i].rank == 1 ? &cases[i].length : dims;
-        tensor_t one = make(FY_DTYPE_F32, cases[i].rank, shape, NULL), many = make(FY_DTYPE_F32, cases[i].rank, shape, NULL);
+        tensor_t one = make(FY_DTYPE_F32, cases[i].rank, shape, NULL),
+                 many = make(FY_DTYPE_F32, cases[i].rank, shape, NULL);
         fy__threads_set(1);
         work(cases[i].op, &one, cases[i].nsrc, sources, cases[i].attrs);
         fy__threads_set(3);
@@ -148,7 +158,8 @@ static void a_forked_child_computes(void **state)
         work(FY_OP_ADD, &c, 2, sources, NULL);
         work(FY_OP_MATMUL, &c, 2, sources, &attrs);
         int differs = 0;
-        for (int64_t i = 0; i < 300 * 300; i++) differs |= fabs(get(&c.desc, i) - get(&want.desc, i)) > 1e-2;
+        for (int64_t i = 0; i < 300 * 300; i++)
+            differs |= fabs(get(&c.desc, i) - get(&want.desc, i)) > 1e-2;
         _exit(differs);
     }
     int status = -1;
@@ -164,8 +175,10 @@ static void a_forked_child_computes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_unknown_dtype_is_unsupported), cmocka_unit_test(every_builtin_op_has_a_kernel),
-        cmocka_unit_test(a_registered_kernel_is_called),   cmocka_unit_test(thread_count_does_not_change_bits),
+        cmocka_unit_test(an_unknown_dtype_is_unsupported),
+        cmocka_unit_test(every_builtin_op_has_a_kernel),
+        cmocka_unit_test(a_registered_kernel_is_called),
+        cmocka_unit_test(thread_count_does_not_change_bits),
         cmocka_unit_test(a_forked_child_computes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,45 +1,57 @@
-/* Edge values in each loop table that this machine has: every table gives what the scalar formula gives, bit for bit, for zeros of both signs,
- * infinities, NaN and the kinks of the piecewise activations. Not here: ops, layouts and half precision (tests/ops/test_op_edges.c). */
+/* Edge values in each loop table that this machine has: every table gives what the scalar formula
+ * gives, bit for bit, for zeros of both signs, infinities, NaN and the kinks of the piecewise
+ * activations. Not here: ops, layouts and half precision (tests/ops/test_op_edges.c). */
 #include "backends/formulas/activation.h"
 #include "backends/kernels/loops.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
 enum { N = 400 };
-static const double k_values[] = { -INFINITY, -1e30, -4, -3, -2.5, -0.0, 0.0, 1, 2.5, 3, 4, 6, 7, 1e30, INFINITY, NAN };
+static const double k_values[] = { -INFINITY, -1e30, -4, -3, -2.5, -0.0, 0.0,      1,
+                                   2.5,       3,     4,  6,  7,    1e30, INFINITY, NAN };
 
 /* Each value beside each other one, over and over. */
-#define CHECK(sfx, T, row)                                                                                                              \
-    static void check_##sfx(const fy__loops_t *table, const char *op, fy__loop2_fn loop, T (*formula)(T, T), int64_t n)                 \
-    {                                                                                                                                   \
-        T a[N], b[N], got[N];                                                                                                           \
-        for (int i = 0; i < N; i++) {                                                                                                   \
-            a[i] = (T)k_values[i % COUNT_OF(k_values)];                                                                                 \
-            b[i] = (T)k_values[i / COUNT_OF(k_values) % COUNT_OF(k_values)];                                                            \
-        }                                                                                                                               \
-        loop(n, got, a, b);                                                                                                             \
-        for (int64_t i = 0; i < n; i++) {                                                                                               \
-            const T want = formula(a[i], b[i]);                                                                                         \
-            if (isnan(want) ? isnan(got[i]) : got[i] == want && !signbit(got[i]) == !signbit(want)) continue;                           \
-            fail_msg("%s, %s_" #sfx "(%g, %g): %g, not %g", table->name, op, (double)a[i], (double)b[i], (double)got[i], (double)want); \
-        }                                                                                                                               \
-    }                                                                                                                                   \
-    static T hardswish_of_##sfx(T x, T unused) { return (void)unused, fy__hardswish_##sfx(x); }                                         \
-    static const fy__loops_t *hardswish_table_##sfx;                                                                                    \
-    static void hardswish_loop_##sfx(int64_t n, void *dst, const void *a, const void *b)                                                \
-    {                                                                                                                                   \
-        (void)b;                                                                                                                        \
-        hardswish_table_##sfx->activation[FY_OP_HARDSWISH - FY_OP_RELU6][row](n, dst, a);                                               \
-    }                                                                                                                                   \
-    static void check_table_##sfx(const fy__loops_t *table, int64_t n)                                                                  \
-    {                                                                                                                                   \
-        hardswish_table_##sfx = table;                                                                                                  \
-        check_##sfx(table, "maximum", table->binary[FY_OP_MAXIMUM - FY_OP_ADD][row], fy__maximum_##sfx, n);                             \
-        check_##sfx(table, "minimum", table->binary[FY_OP_MINIMUM - FY_OP_ADD][row], fy__minimum_##sfx, n);                             \
-        check_##sfx(table, "hardswish", hardswish_loop_##sfx, hardswish_of_##sfx, n);                                                   \
-        check_##sfx(table, "hardswish_backward", table->activation_backward[FY_OP_HARDSWISH_BACKWARD - FY_OP_RELU_BACKWARD][row],       \
-                    fy__hardswish_backward_##sfx, n);                                                                                   \
-        check_##sfx(table, "hardsigmoid_backward", table->activation_backward[FY_OP_HARDSIGMOID_BACKWARD - FY_OP_RELU_BACKWARD][row],   \
-                    fy__hardsigmoid_backward_##sfx, n);                                                                                 \
+#define CHECK(sfx, T, row)                                                                      \
+    static void check_##sfx(const fy__loops_t *table, const char *op, fy__loop2_fn loop,        \
+                            T (*formula)(T, T), int64_t n)                                      \
+    {                                                                                           \
+        T a[N], b[N], got[N];                                                                   \
+        for (int i = 0; i < N; i++) {                                                           \
+            a[i] = (T)k_values[i % COUNT_OF(k_values)];                                         \
+            b[i] = (T)k_values[i / COUNT_OF(k_values) % COUNT_OF(k_values)];                    \
+        }                                                                                       \
+        loop(n, got, a, b);                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                       \
+            const T want = formula(a[i], b[i]);                                                 \
+            if (isnan(want) ? isnan(got[i])                                                     \
+                            : got[i] == want && !signbit(got[i]) == !signbit(want))             \
+                continue;                                                                       \
+            fail_msg("%s, %s_" #sfx "(%g, %g): %g, not %g", table->name, op, (double)a[i],      \
+                     (double)b[i], (double)got[i], (double)want);                               \
+        }                                                                                       \
+    }                                                                                           \
+    static T hardswish_of_##sfx(T x, T unused) { return (void)unused, fy__hardswish_##sfx(x); } \
+    static const fy__loops_t *hardswish_table_##sfx;                                            \
+    static void hardswish_loop_##sfx(int64_t n, void *dst, const void *a, const void *b)        \
+    {                                                                                           \
+        (void)b;                                                                                \
+        hardswish_table_##sfx->activation[FY_OP_HARDSWISH - FY_OP_RELU6][row](n, dst, a);       \
+    }                                                                                           \
+    static void check_table_##sfx(const fy__loops_t *table, int64_t n)                          \
+    {                                                                                           \
+        hardswish_table_##sfx = table;                                                          \
+        check_##sfx(table, "maximum", table->binary[FY_OP_MAXIMUM - FY_OP_ADD][row],            \
+                    fy__maximum_##sfx, n);                                                      \
+        check_##sfx(table, "minimum", table->binary[FY_OP_MINIMUM - FY_OP_ADD][row],            \
+                    fy__minimum_##sfx, n);                                                      \
+        check_##sfx(table, "hardswish", hardswish_loop_##sfx, hardswish_of_##sfx, n);           \
+        check_##sfx(                                                                            \
+            table, "hardswish_backward",                                                        \
+            table->activation_backward[FY_OP_HARDSWISH_BACKWARD - FY_OP_RELU_BACKWARD][row],    \
+            fy__hardswish_backward_##sfx, n);                                                   \
+        check_##sfx(                                                                            \
+            table, "hardsigmoid_backward",                                                      \
+            table->activation_backward[FY_OP_HARDSIGMOID_BACKWARD - FY_OP_RELU_BACKWARD][row],  \
+            fy__hardsigmoid_backward_##sfx, n);                                                 \
     }
 CHECK(f32, float, 0)
 CHECK(f64, double, 1)
@@ -67,16 +79,19 @@ static void the_formulas_decide_the_edges(void **state)
     (void)state;
     assert_true(signbit(fy__maximum_f32(0.0f, -0.0f)) && !signbit(fy__maximum_f32(-0.0f, 0.0f)));
     assert_true(signbit(fy__minimum_f64(0.0, -0.0)) && !signbit(fy__minimum_f64(-0.0, 0.0)));
-    assert_true(fy__hardswish_f32(-INFINITY) == 0 && fy__hardswish_f64(-INFINITY) == 0 && fy__hardswish_f32(3e38f) == 3e38f);
-    assert_true(fy__hardsigmoid_backward_f32(6, NAN) == 0 && fy__hardsigmoid_backward_f64(6, NAN) == 0);
+    assert_true(fy__hardswish_f32(-INFINITY) == 0 && fy__hardswish_f64(-INFINITY) == 0 &&
+                fy__hardswish_f32(3e38f) == 3e38f);
+    assert_true(fy__hardsigmoid_backward_f32(6, NAN) == 0 &&
+                fy__hardsigmoid_backward_f64(6, NAN) == 0);
     assert_true(fy__hardswish_backward_f32(6, -3) == 0 && fy__hardswish_backward_f64(6, 3) == 6 &&
                 isnan(fy__hardswish_backward_f32(6, NAN)));
-    assert_true(fy__hardsigmoid_backward_f32(6, -3) == 0 && fy__hardsigmoid_backward_f32(6, 3) == 0 &&
-                fy__hardsigmoid_backward_f32(6, 0) == 1);
+    assert_true(fy__hardsigmoid_backward_f32(6, -3) == 0 &&
+                fy__hardsigmoid_backward_f32(6, 3) == 0 && fy__hardsigmoid_backward_f32(6, 0) == 1);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(every_table_is_the_formula), cmocka_unit_test(the_formulas_decide_the_edges) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(every_table_is_the_formula),
+                                        cmocka_unit_test(the_formulas_decide_the_edges) };
     return cmocka_run_group_tests_name("edges", tests, NULL, NULL) != 0;
 }

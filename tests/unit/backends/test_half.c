@@ -1,4 +1,5 @@
-/* f16 and bf16 <-> f32 and f64: every half there is, and around every rounding boundary between two of them. */
+/* f16 and bf16 <-> f32 and f64: every half there is, and around every rounding boundary between two
+ * of them. */
 #include "tests/unit/backends/kernel_fixture.h"
 
 static float next(float x, float to) { return nextafterf(x, to); }
@@ -7,7 +8,8 @@ static float next(float x, float to) { return nextafterf(x, to); }
 static double meaning(unsigned bits, int mantissa_bits, int bias)
 {
     const int exponent_bits = 15 - mantissa_bits, top = (1 << exponent_bits) - 1;
-    const int exponent = (int)(bits >> mantissa_bits) & top, mantissa = (int)bits & ((1 << mantissa_bits) - 1);
+    const int exponent = (int)(bits >> mantissa_bits) & top,
+              mantissa = (int)bits & ((1 << mantissa_bits) - 1);
     const double sign = bits & 0x8000u ? -1.0 : 1.0;
     if (exponent == top) return mantissa ? (double)NAN : sign * (double)INFINITY;
     if (exponent == 0) return sign * ldexp(mantissa, 1 - bias - mantissa_bits);
@@ -19,7 +21,8 @@ static void every_f16_widens_exactly(void **state)
     (void)state;
     for (unsigned h = 0; h < 65536; h++) {
         const double want = meaning(h, 10, 15), got = (double)fy__f32_from_f16((uint16_t)h);
-        if (isnan(want) ? !isnan(got) : got != want) fail_msg("f16 %04x is %g, want %g", h, got, want);
+        if (isnan(want) ? !isnan(got) : got != want)
+            fail_msg("f16 %04x is %g, want %g", h, got, want);
         assert_int_equal(!!signbit(got), h >> 15);
         if (!isnan(want)) assert_int_equal(fy__f16_from_f32((float)want), h);
     }
@@ -30,17 +33,21 @@ static void every_bf16_widens_exactly(void **state)
     (void)state;
     for (unsigned h = 0; h < 65536; h++) {
         const double want = meaning(h, 7, 127), got = (double)fy__f32_from_bf16((uint16_t)h);
-        if (isnan(want) ? !isnan(got) : got != want) fail_msg("bf16 %04x is %g, want %g", h, got, want);
+        if (isnan(want) ? !isnan(got) : got != want)
+            fail_msg("bf16 %04x is %g, want %g", h, got, want);
         if (!isnan(want)) assert_int_equal(fy__bf16_from_f32((float)want), h);
     }
 }
 
-/* Between neighbours h and h + 1: what lies below the middle is h, above is h + 1, the middle is the even one. */
+/* Between neighbours h and h + 1: what lies below the middle is h, above is h + 1, the middle is
+ * the even one. */
 static void f16_rounds_to_nearest_even(void **state)
 {
     (void)state;
     for (unsigned h = 0; h < 0x7c00u; h++) {
-        const double low = meaning(h, 10, 15), high = h == 0x7bffu ? 65536.0 : meaning(h + 1, 10, 15), middle = (low + high) / 2;
+        const double low = meaning(h, 10, 15),
+                     high = h == 0x7bffu ? 65536.0 : meaning(h + 1, 10, 15),
+                     middle = (low + high) / 2;
         const unsigned even = h % 2 ? h + 1 : h;
         for (unsigned sign = 0; sign <= 0x8000u; sign += 0x8000u) {
             const double s = sign ? -1.0 : 1.0;

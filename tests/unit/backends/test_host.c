@@ -8,7 +8,8 @@ static void *dev;
 static int open_host(void **state)
 {
     (void)state;
-    return fy__backend_host_open(&api, FY_BACKEND_ABI, &host) != FY_STATUS_OK || host->device_open(0, 0, NULL, &dev) != FY_STATUS_OK;
+    return fy__backend_host_open(&api, FY_BACKEND_ABI, &host) != FY_STATUS_OK ||
+           host->device_open(0, 0, NULL, &dev) != FY_STATUS_OK;
 }
 
 static int close_host(void **state)
@@ -22,7 +23,8 @@ static void another_abi_is_refused(void **state)
 {
     (void)state;
     const fy_backend_t *backend = host;
-    assert_int_equal(fy__backend_host_open(&api, FY_BACKEND_ABI + 1, &backend), FY_STATUS_UNSUPPORTED);
+    assert_int_equal(fy__backend_host_open(&api, FY_BACKEND_ABI + 1, &backend),
+                     FY_STATUS_UNSUPPORTED);
     assert_null(backend);
     assert_non_null(strstr(last_text, "ABI"));
 }
@@ -35,12 +37,14 @@ static void it_is_one_synchronous_device(void **state)
     assert_string_equal(host->name, "host");
     assert_int_equal(host->abi, FY_BACKEND_ABI);
     assert_true(host->struct_size == sizeof(fy_backend_t) && host->is_synchronous);
-    assert_true(!host->stream_create && !host->event_create && !host->graph_begin && !host->clock && !host->register_host);
+    assert_true(!host->stream_create && !host->event_create && !host->graph_begin && !host->clock &&
+                !host->register_host);
     assert_int_equal(host->device_count(&count), FY_STATUS_OK);
     assert_int_equal(count, 1);
     assert_int_equal(host->device_query(dev, &info), FY_STATUS_OK);
     assert_true(info.model[0] != 0 && memchr(info.model, 0, sizeof info.model) != NULL);
-    assert_true(info.memory_nbytes > 0 && info.free_nbytes > 0 && info.free_nbytes <= info.memory_nbytes);
+    assert_true(info.memory_nbytes > 0 && info.free_nbytes > 0 &&
+                info.free_nbytes <= info.memory_nbytes);
     assert_true(info.alignment >= 64 && (info.alignment & (info.alignment - 1)) == 0);
     assert_true(info.numerics && info.unified && !info.is_simulated);
 }
@@ -96,7 +100,12 @@ static void ops_run(void **state)
 {
     (void)state;
     float a[4] = { 1, 2, 3, 4 }, b[4] = { 10, 20, 30, 40 }, c[4] = { 0 };
-    fy_desc_t dst = { .data = c, .dtype = FY_DTYPE_F32, .rank = 1, .dims = { 4 }, .strides = { 1 } }, src[2] = { dst, dst };
+    fy_desc_t dst = { .data = c,
+                      .dtype = FY_DTYPE_F32,
+                      .rank = 1,
+                      .dims = { 4 },
+                      .strides = { 1 } },
+              src[2] = { dst, dst };
     src[0].data = a;
     src[1].data = b;
     fy_launch_t launch = launch_of(FY_OP_ADD, 1, &dst, 2, src, NULL);

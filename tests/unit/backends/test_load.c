@@ -16,7 +16,8 @@ static void a_line_is_read(void **state)
 static void what_is_no_line_is_not(void **state)
 {
     static const char *const bad[] = {
-        "", "\n", "x", "0.1", "0.1 0.2 0.3", "0.1 0.2 0.3 4", "0.1 0.2 0.3 x/2", "-1 0 0 1/2", "0 0 0 -1/2"
+        "",           "\n",        "x", "0.1", "0.1 0.2 0.3", "0.1 0.2 0.3 4", "0.1 0.2 0.3 x/2",
+        "-1 0 0 1/2", "0 0 0 -1/2"
     };
     fy__load_t load = { 7, 7 };
     (void)state;
@@ -31,12 +32,14 @@ static void more_than_there_are(void **state)
         fy__load_t load;
         int threads, processors, is_high;
     } rows[] = {
-        { { 0, 0 }, 2, 2, 0 }, { { 1, 0 }, 2, 2, 1 }, { { 0, 0.99 }, 2, 2, 0 }, { { 0, 1.0 }, 2, 2, 1 },    { { 9, 9 }, 1, 2, 0 },
-        { { 4, 4 }, 4, 8, 0 }, { { 5, 0 }, 4, 8, 1 }, { { 0, 5.5 }, 4, 8, 1 },  { { 0, 1e300 }, 2, 64, 1 },
+        { { 0, 0 }, 2, 2, 0 },   { { 1, 0 }, 2, 2, 1 },   { { 0, 0.99 }, 2, 2, 0 },
+        { { 0, 1.0 }, 2, 2, 1 }, { { 9, 9 }, 1, 2, 0 },   { { 4, 4 }, 4, 8, 0 },
+        { { 5, 0 }, 4, 8, 1 },   { { 0, 5.5 }, 4, 8, 1 }, { { 0, 1e300 }, 2, 64, 1 },
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
-        assert_int_equal(fy__load_is_high(&rows[i].load, rows[i].threads, rows[i].processors), rows[i].is_high);
+        assert_int_equal(fy__load_is_high(&rows[i].load, rows[i].threads, rows[i].processors),
+                         rows[i].is_high);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* matmul against a plain triple loop in f64: dtypes, sizes around tile edges, transposes, strides that BLAS can and cannot name, batches,
- * accumulate, and every workspace limit from nothing up. */
+/* matmul against a plain triple loop in f64: dtypes, sizes around tile edges, transposes, strides
+ * that BLAS can and cannot name, batches, accumulate, and every workspace limit from nothing up. */
 #include <omp.h>
 
 #include "backends/kernels/loops.h"
@@ -9,7 +9,8 @@
 enum { DENSE, TRANSPOSED, GAPS, REPEATED_ROW, REPEATED_COLUMN, LAYOUTS };
 
 /* A rows x columns matrix (stored transposed if `flip`), with `batch` leading axes. */
-static tensor_t make_matrix(int32_t dtype, int nbatch, const int64_t *batch, int64_t rows, int64_t columns, int layout)
+static tensor_t make_matrix(int32_t dtype, int nbatch, const int64_t *batch, int64_t rows,
+                            int64_t columns, int layout)
 {
     int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK], step;
     const int rank = nbatch + 2;
@@ -21,7 +22,10 @@ static tensor_t make_matrix(int32_t dtype, int nbatch, const int64_t *batch, int
                         : layout == REPEATED_ROW    ? 0
                         : layout == REPEATED_COLUMN ? 1
                                                     : columns;
-    strides[rank - 1] = layout == TRANSPOSED ? rows : layout == GAPS ? 2 : layout == REPEATED_COLUMN ? 0 : 1;
+    strides[rank - 1] = layout == TRANSPOSED        ? rows
+                        : layout == GAPS            ? 2
+                        : layout == REPEATED_COLUMN ? 0
+                                                    : 1;
     step = layout == GAPS ? rows * (2 * columns + 3) + 5 : rows * columns;
     for (int i = nbatch - 1; i >= 0; i--) {
         strides[i] = step;
@@ -37,17 +41,19 @@ static double element(const fy_desc_t *desc, const int64_t *place, int nplace, i
         const int64_t p = place[nplace - (desc->rank - 2) + axis];
         offset += (desc->dims[axis] == 1 ? 0 : p) * desc->strides[axis];
     }
-    const fy_desc_t one = { .data = (char *)desc->data + offset * (int64_t)size_of(desc->dtype), .dtype = desc->dtype };
+    const fy_desc_t one = { .data = (char *)desc->data + offset * (int64_t)size_of(desc->dtype),
+                            .dtype = desc->dtype };
     return get(&one, 0);
 }
 
-static void check(tensor_t *a, tensor_t *b, tensor_t *c, int transpose_a, int transpose_b, uint32_t accumulate, uint64_t limit,
-                  const char *name)
+static void check(tensor_t *a, tensor_t *b, tensor_t *c, int transpose_a, int transpose_b,
+                  uint32_t accumulate, uint64_t limit, const char *name)
 {
     const fy_matmul_attrs_t attrs = { transpose_a, transpose_b };
     const tensor_t *sources[2] = { a, b };
     const int nplace = c->desc.rank - 2;
-    const int64_t n = count_of(&c->desc), columns = c->desc.dims[nplace + 1], rows = c->desc.dims[nplace];
+    const int64_t n = count_of(&c->desc), columns = c->desc.dims[nplace + 1],
+                  rows = c->desc.dims[nplace];
     const int64_t depth = a->desc.dims[a->desc.rank - (transpose_a ? 2 : 1)];
     const int32_t dtype = c->desc.dtype;
     double *before = calloc((size_t)n + 1, sizeof *before);
@@ -65,15 +71,18 @@ static void check(tensor_t *a, tensor_t *b, tensor_t *c, int transpose_a, int tr
         const int64_t row = i / columns % rows, column = i % columns;
         double want = 0, size = 0;
         for (int64_t k = 0; k < depth; k++) {
-            const double x = transpose_a ? element(&a->desc, place, nplace, k, row) : element(&a->desc, place, nplace, row, k);
-            const double y = transpose_b ? element(&b->desc, place, nplace, column, k) : element(&b->desc, place, nplace, k, column);
+            const double x = transpose_a ? element(&a->desc, place, nplace, k, row)
+                                         : element(&a->desc, place, nplace, row, k);
+            const double y = transpose_b ? element(&b->desc, place, nplace, column, k)
+                                         : element(&b->desc, place, nplace, k, column);
             want += x * y;
             size += fabs(x * y);
         }
         if (accumulate) want += before[i], size += fabs(before[i]);
         const double compute = dtype == FY_DTYPE_F64 ? 0x1p-52 : 0x1p-23;
         double bound = compute * sqrt((double)depth + 2) * 2 * size + 1e-30;
-        if (dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16) bound += 0.51 * epsilon_of(dtype) * fabs(want) + 0x1p-25;
+        if (dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16)
+            bound += 0.51 * epsilon_of(dtype) * fabs(want) + 0x1p-25;
         expect_near(get(&c->desc, i), want, bound, name, i);
     }
     free(before);
@@ -85,14 +94,17 @@ static void check(tensor_t *a, tensor_t *b, tensor_t *c, int transpose_a, int tr
 static void sizes_and_dtypes(void **state)
 {
     (void)state;
-    static const int64_t sizes[][3] = { { 1, 1, 1 },     { 4, 4, 4 },   { 1, 64, 10 }, { 64, 1, 10 }, { 6, 8, 96 },   { 7, 9, 97 },
-                                        { 49, 51, 193 }, { 16, 16, 0 }, { 0, 5, 3 },   { 5, 0, 3 },   { 65, 130, 33 } };
+    static const int64_t sizes[][3] = { { 1, 1, 1 },  { 4, 4, 4 },  { 1, 64, 10 },   { 64, 1, 10 },
+                                        { 6, 8, 96 }, { 7, 9, 97 }, { 49, 51, 193 }, { 16, 16, 0 },
+                                        { 0, 5, 3 },  { 5, 0, 3 },  { 65, 130, 33 } };
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
         for (size_t s = 0; s < COUNT_OF(sizes); s++) {
             for (int flags = 0; flags < 8; flags++) {
                 const int64_t m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
-                tensor_t a = flags & 1 ? make_matrix(dtype, 0, NULL, k, m, DENSE) : make_matrix(dtype, 0, NULL, m, k, DENSE);
-                tensor_t b = flags & 2 ? make_matrix(dtype, 0, NULL, n, k, DENSE) : make_matrix(dtype, 0, NULL, k, n, DENSE);
+                tensor_t a = flags & 1 ? make_matrix(dtype, 0, NULL, k, m, DENSE)
+                                       : make_matrix(dtype, 0, NULL, m, k, DENSE);
+                tensor_t b = flags & 2 ? make_matrix(dtype, 0, NULL, n, k, DENSE)
+                                       : make_matrix(dtype, 0, NULL, k, n, DENSE);
                 tensor_t c = make_matrix(dtype, 0, NULL, m, n, DENSE);
                 check(&a, &b, &c, flags & 1, flags & 2, flags & 4 ? 1 : 0, 32 << 20, "size");
             }
@@ -109,9 +121,11 @@ static void strides(void **state)
             for (int lb = 0; lb < LAYOUTS; lb++) {
                 for (int lc = 0; lc <= GAPS; lc++) {
                     const int accumulate = (la + lb + lc) % 2;
-                    tensor_t a = make_matrix(dtype, 0, NULL, 37, 45, la), b = make_matrix(dtype, 0, NULL, 45, 70, lb);
+                    tensor_t a = make_matrix(dtype, 0, NULL, 37, 45, la),
+                             b = make_matrix(dtype, 0, NULL, 45, 70, lb);
                     tensor_t c = make_matrix(dtype, 0, NULL, 37, 70, lc);
-                    check(&a, &b, &c, 0, 0, (uint32_t)accumulate, limits[(la + 2 * lb + lc) % 3], "strides");
+                    check(&a, &b, &c, 0, 0, (uint32_t)accumulate, limits[(la + 2 * lb + lc) % 3],
+                          "strides");
                 }
             }
         }
@@ -144,7 +158,8 @@ static void a_large_batch(void **state)
 {
     (void)state;
     const int64_t batch[1] = { 300 };
-    tensor_t a = make_matrix(FY_DTYPE_F32, 1, batch, 20, 30, DENSE), b = make_matrix(FY_DTYPE_F32, 1, batch, 30, 25, TRANSPOSED);
+    tensor_t a = make_matrix(FY_DTYPE_F32, 1, batch, 20, 30, DENSE),
+             b = make_matrix(FY_DTYPE_F32, 1, batch, 30, 25, TRANSPOSED);
     tensor_t c = make_matrix(FY_DTYPE_F32, 1, batch, 20, 25, DENSE);
     check(&a, &b, &c, 0, 0, 0, 0, "large batch");
 }
@@ -171,20 +186,36 @@ static void workspace_is_exact_and_bounded(void **state)
             if (half && limit >= 32u << 20) assert_true(want > 8u << 20);
         }
         memcpy(src[0].strides, bad, sizeof bad);
-        assert_true(fy__kernels_workspace(&launch, UINT64_MAX) == (half ? 3u * 36000000u : dtype == FY_DTYPE_F32 ? 36000000u : 0u));
+        assert_true(fy__kernels_workspace(&launch, UINT64_MAX) == (half ? 3u * 36000000u
+                                                                   : dtype == FY_DTYPE_F32
+                                                                       ? 36000000u
+                                                                       : 0u));
     }
 }
 
-/* One small product by one table of loops, between words that must stay: columns of C lie `gap` apart from the next row's. */
-static void check_small(const fy__loops_t *loops, int64_t m, int64_t n, int64_t k, int transpose_a, int transpose_b, int adds)
+/* One small product by one table of loops, between words that must stay: columns of C lie `gap`
+ * apart from the next row's. */
+static void check_small(const fy__loops_t *loops, int64_t m, int64_t n, int64_t k, int transpose_a,
+                        int transpose_b, int adds)
 {
     enum { GAP = 3, MOST = 70 * 40 };
     static float a[MOST], b[MOST], c[MOST], before[MOST];
     const int64_t lda = transpose_a ? m : k, ldb = transpose_b ? k : n, ldc = n + GAP;
-    for (int64_t i = 0; i < MOST; i++) a[i] = (float)(i % 23 - 11) / 8, b[i] = (float)(i % 19 - 9) / 4, c[i] = before[i] = (float)(i % 7);
-    const fy__small_gemm_t gemm = {
-        m, n, k, a, transpose_a ? 1 : lda, transpose_a ? lda : 1, b, transpose_b ? 1 : ldb, transpose_b ? ldb : 1, c + GAP, ldc, adds
-    };
+    for (int64_t i = 0; i < MOST; i++)
+        a[i] = (float)(i % 23 - 11) / 8, b[i] = (float)(i % 19 - 9) / 4,
+        c[i] = before[i] = (float)(i % 7);
+    const fy__small_gemm_t gemm = { m,
+                                    n,
+                                    k,
+                                    a,
+                                    transpose_a ? 1 : lda,
+                                    transpose_a ? lda : 1,
+                                    b,
+                                    transpose_b ? 1 : ldb,
+                                    transpose_b ? ldb : 1,
+                                    c + GAP,
+                                    ldc,
+                                    adds };
     loops->gemm_small_f32(&gemm);
     for (int64_t i = 0; i < MOST; i++) {
         const int64_t row = (i - GAP) / ldc, column = (i - GAP) % ldc;
@@ -192,15 +223,18 @@ static void check_small(const fy__loops_t *loops, int64_t m, int64_t n, int64_t 
         if (i >= GAP && row < m && column < n) {
             want = adds ? before[i] : 0;
             for (int64_t p = 0; p < k; p++)
-                want += (double)a[transpose_a ? p * lda + row : row * lda + p] * b[transpose_b ? column * ldb + p : p * ldb + column];
+                want += (double)a[transpose_a ? p * lda + row : row * lda + p] *
+                        b[transpose_b ? column * ldb + p : p * ldb + column];
         }
-        expect_near(c[i], want, 0, loops->name, i); /* sums of few small multiples of 1/32 are exact */
+        /* sums of few small multiples of 1/32 are exact */
+        expect_near(c[i], want, 0, loops->name, i);
     }
 }
 
 static void small_products_of_every_table(void **state)
 {
-    static const int64_t ms[] = { 1, 2, 3, 4, 5, 9 }, ns[] = { 1, 3, 4, 5, 8, 10, 15, 16, 17, 31, 32, 33, 48, 64, 67 },
+    static const int64_t ms[] = { 1, 2, 3, 4, 5, 9 },
+                         ns[] = { 1, 3, 4, 5, 8, 10, 15, 16, 17, 31, 32, 33, 48, 64, 67 },
                          ks[] = { 1, 2, 3, 4, 7, 16, 17, 33, 40 };
     const fy__loops_t *tables[] = {
         &fy__loops_base,
@@ -215,10 +249,12 @@ static void small_products_of_every_table(void **state)
             for (size_t j = 0; j < COUNT_OF(ns); j++)
                 for (size_t p = 0; p < COUNT_OF(ks); p++)
                     for (int flags = 0; flags < 6; flags++) /* not both transposed */
-                        check_small(tables[t], ms[i], ns[j], ks[p], flags % 3 == 1, flags % 3 == 2, flags >= 3);
+                        check_small(tables[t], ms[i], ns[j], ks[p], flags % 3 == 1, flags % 3 == 2,
+                                    flags >= 3);
 }
 
-/* OpenMP may deliver fewer threads than it announces; oneDNN would leave the missing threads' parts out. */
+/* OpenMP may deliver fewer threads than it announces; oneDNN would leave the missing threads' parts
+ * out. */
 static void fewer_threads_than_announced(void **state)
 {
     const int threads = omp_get_max_threads(), dynamic = omp_get_dynamic();
@@ -226,7 +262,8 @@ static void fewer_threads_than_announced(void **state)
     omp_set_num_threads(8 * omp_get_num_procs());
     omp_set_dynamic(1);
     fy__threads_set(8 * omp_get_num_procs()); /* by cost one thread would do */
-    tensor_t a = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE), b = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE),
+    tensor_t a = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE),
+             b = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE),
              c = make_matrix(FY_DTYPE_F32, 0, NULL, 256, 256, DENSE);
     check(&a, &b, &c, 0, 0, 0, UINT64_MAX, "dynamic teams");
     assert_int_equal(omp_get_dynamic(), 1); /* the caller's settings are as they were */
@@ -242,7 +279,8 @@ static void tiles_agree(void **state)
     (void)state;
     static const uint64_t limits[] = { 0, 12288, 20000, 100000, 1000000 };
     for (size_t l = 0; l < COUNT_OF(limits); l++) {
-        tensor_t a = make_matrix(FY_DTYPE_BF16, 0, NULL, 130, 150, DENSE), b = make_matrix(FY_DTYPE_BF16, 0, NULL, 150, 170, TRANSPOSED);
+        tensor_t a = make_matrix(FY_DTYPE_BF16, 0, NULL, 130, 150, DENSE),
+                 b = make_matrix(FY_DTYPE_BF16, 0, NULL, 150, 170, TRANSPOSED);
         tensor_t c = make_matrix(FY_DTYPE_BF16, 0, NULL, 130, 170, TRANSPOSED);
         check(&a, &b, &c, 0, 0, l % 2, limits[l], "tiles");
     }

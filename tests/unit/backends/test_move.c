@@ -1,4 +1,5 @@
-/* copy, concat, gather, fill, arange: bytes end up where they should, in every layout, and nowhere else (guards, gaps). */
+/* copy, concat, gather, fill, arange: bytes end up where they should, in every layout, and nowhere
+ * else (guards, gaps). */
 #include "tests/unit/backends/kernel_fixture.h"
 
 static void copies_any_layout(void **state)
@@ -23,7 +24,8 @@ static void copies_any_layout(void **state)
     };
     for (size_t c = 0; c < COUNT_OF(cases); c++) {
         for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
-            for (uint32_t accumulate = 0; accumulate < (dtype <= FY_DTYPE_BF16 ? 2u : 1u); accumulate++) {
+            for (uint32_t accumulate = 0; accumulate < (dtype <= FY_DTYPE_BF16 ? 2u : 1u);
+                 accumulate++) {
                 tensor_t dst = make(dtype, cases[c].rank, cases[c].dims, cases[c].to),
                          src = make(dtype, cases[c].rank, cases[c].dims, cases[c].from);
                 const tensor_t *sources[1] = { &src };
@@ -32,7 +34,8 @@ static void copies_any_layout(void **state)
                 if (accumulate) {
                     for (int64_t i = 0; i < n; i++) set(&dst.desc, i, 1);
                 }
-                assert_int_equal(run_elementwise(FY_OP_COPY, &dst, 1, sources, NULL, accumulate), FY_STATUS_OK);
+                assert_int_equal(run_elementwise(FY_OP_COPY, &dst, 1, sources, NULL, accumulate),
+                                 FY_STATUS_OK);
                 for (int64_t i = 0; i < n; i++) {
                     const double x = get(&src.desc, i);
                     if (accumulate)
@@ -54,14 +57,18 @@ static void gaps_stay(void **state)
     const int64_t dims[2] = { 20, 30 }, strides[2] = { 80, 2 };
     static const fy_op_t ops[] = { FY_OP_COPY, FY_OP_NEG, FY_OP_FILL, FY_OP_RELU };
     for (size_t k = 0; k < COUNT_OF(ops); k++) {
-        tensor_t dst = make(FY_DTYPE_F16, 2, dims, strides), src = make(FY_DTYPE_F16, 2, dims, NULL);
+        tensor_t dst = make(FY_DTYPE_F16, 2, dims, strides),
+                 src = make(FY_DTYPE_F16, 2, dims, NULL);
         const tensor_t *sources[1] = { &src };
         const fy_fill_attrs_t fill = { 3, 3 };
         memset(dst.desc.data, 0x77, dst.nbytes);
-        assert_int_equal(run_elementwise(ops[k], &dst, ops[k] == FY_OP_FILL ? 0 : 1, sources, &fill, 0), FY_STATUS_OK);
+        assert_int_equal(
+            run_elementwise(ops[k], &dst, ops[k] == FY_OP_FILL ? 0 : 1, sources, &fill, 0),
+            FY_STATUS_OK);
         for (size_t i = 0; i < dst.nbytes / 2; i++) {
             const int inside = i % 80 < 60 && i % 2 == 0;
-            if (inside == (((uint16_t *)dst.desc.data)[i] == 0x7777)) fail_msg("op %u half %zu", ops[k], i);
+            if (inside == (((uint16_t *)dst.desc.data)[i] == 0x7777))
+                fail_msg("op %u half %zu", ops[k], i);
         }
         drop(&dst);
         drop(&src);
@@ -79,7 +86,8 @@ static void concat_joins_along_any_axis(void **state)
             const tensor_t *sources[4];
             for (int k = 0; k < 4; k++) {
                 dims[axis] = lengths[k];
-                const int64_t transposed[3] = { 1, dims[0] ? dims[0] : 1, dims[0] && dims[1] ? dims[0] * dims[1] : 1 };
+                const int64_t transposed[3] = { 1, dims[0] ? dims[0] : 1,
+                                                dims[0] && dims[1] ? dims[0] * dims[1] : 1 };
                 part[k] = make(dtype, 3, dims, k == 2 ? transposed : NULL);
                 fill_noise(&part[k].desc, k);
                 sources[k] = &part[k];
@@ -93,7 +101,8 @@ static void concat_joins_along_any_axis(void **state)
                 int k = 0;
                 while (place[axis] >= lengths[k]) place[axis] -= lengths[k++];
                 const fy_desc_t *from = &part[k].desc;
-                const int64_t linear = (place[0] * from->dims[1] + place[1]) * from->dims[2] + place[2];
+                const int64_t linear = (place[0] * from->dims[1] + place[1]) * from->dims[2] +
+                                       place[2];
                 assert_memory_equal(at(&dst.desc, i), at(from, linear), size_of(dtype));
             }
             for (int k = 0; k < 4; k++) drop(&part[k]);
@@ -102,7 +111,8 @@ static void concat_joins_along_any_axis(void **state)
     }
 }
 
-static fy_status_t gather(tensor_t *dst, const tensor_t *table, const tensor_t *indices, uint32_t *fault)
+static fy_status_t gather(tensor_t *dst, const tensor_t *table, const tensor_t *indices,
+                          uint32_t *fault)
 {
     fy_desc_t sources[2] = { table->desc, indices->desc };
     fy_launch_t launch = launch_of(FY_OP_GATHER, 1, &dst->desc, 2, sources, NULL);
@@ -115,18 +125,23 @@ static void gather_takes_rows(void **state)
     (void)state;
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         for (int variant = 0; variant < 8; variant++) {
-            const int64_t table_dims[3] = { 50, 3, 4 }, table_gaps[3] = { 1, 50, 151 }, index_dims[2] = { 6, variant & 4 ? 3000 : 7 };
+            const int64_t table_dims[3] = { 50, 3, 4 }, table_gaps[3] = { 1, 50, 151 },
+                          index_dims[2] = { 6, variant & 4 ? 3000 : 7 };
             const int64_t index_gaps[2] = { 1, 6 }, dst_dims[4] = { 6, index_dims[1], 3, 4 };
             tensor_t table = make(dtype, 3, table_dims, variant & 1 ? table_gaps : NULL);
-            tensor_t indices = make(variant & 2 ? FY_DTYPE_I32 : FY_DTYPE_I64, 2, index_dims, variant & 1 ? index_gaps : NULL);
+            tensor_t indices = make(variant & 2 ? FY_DTYPE_I32 : FY_DTYPE_I64, 2, index_dims,
+                                    variant & 1 ? index_gaps : NULL);
             tensor_t dst = make(dtype, 4, dst_dims, NULL);
             uint32_t fault = 0;
             fill_noise(&table.desc, 0);
-            for (int64_t i = 0; i < count_of(&indices.desc); i++) set(&indices.desc, i, (double)(i * 37 % 50));
+            for (int64_t i = 0; i < count_of(&indices.desc); i++)
+                set(&indices.desc, i, (double)(i * 37 % 50));
             assert_int_equal(gather(&dst, &table, &indices, &fault), FY_STATUS_OK);
             assert_int_equal(fault, 0);
             for (int64_t i = 0; i < count_of(&dst.desc); i++) {
-                assert_memory_equal(at(&dst.desc, i), at(&table.desc, i / 12 * 37 % 50 * 12 + i % 12), size_of(dtype));
+                assert_memory_equal(at(&dst.desc, i),
+                                    at(&table.desc, i / 12 * 37 % 50 * 12 + i % 12),
+                                    size_of(dtype));
             }
             drop(&table);
             drop(&indices);
@@ -139,8 +154,10 @@ static void gather_clamps_and_flags(void **state)
 {
     (void)state;
     const int64_t rows = 5, n = 6, none = 0;
-    tensor_t table = make(FY_DTYPE_F32, 1, &rows, NULL), indices = make(FY_DTYPE_I64, 1, &n, NULL), dst = make(FY_DTYPE_F32, 1, &n, NULL);
-    tensor_t empty = make(FY_DTYPE_F32, 1, &none, NULL), nothing = make(FY_DTYPE_I64, 1, &none, NULL);
+    tensor_t table = make(FY_DTYPE_F32, 1, &rows, NULL), indices = make(FY_DTYPE_I64, 1, &n, NULL),
+             dst = make(FY_DTYPE_F32, 1, &n, NULL);
+    tensor_t empty = make(FY_DTYPE_F32, 1, &none, NULL),
+             nothing = make(FY_DTYPE_I64, 1, &none, NULL);
     const int64_t asked[6] = { -1, 0, 4, 5, INT64_MAX, INT64_MIN };
     const double want[6] = { 10, 10, 14, 14, 14, 10 };
     uint32_t fault = 0;
@@ -171,9 +188,14 @@ static void fill_writes_the_value_of_the_dtype(void **state)
         for (size_t s = 0; s < COUNT_OF(sizes); s++) {
             tensor_t dst = make(dtype, 1, &sizes[s], NULL);
             const fy_fill_attrs_t attrs = { -0.3, 5 };
-            const double want[FY_DTYPE_COUNT] = {
-                (double)-0.3f, -0.3, (double)fy__f32_from_f16(0xb4cd), (double)fy__f32_from_bf16(0xbe9a), 5, 5, 5, 1
-            };
+            const double want[FY_DTYPE_COUNT] = { (double)-0.3f,
+                                                  -0.3,
+                                                  (double)fy__f32_from_f16(0xb4cd),
+                                                  (double)fy__f32_from_bf16(0xbe9a),
+                                                  5,
+                                                  5,
+                                                  5,
+                                                  1 };
             assert_int_equal(run_elementwise(FY_OP_FILL, &dst, 0, NULL, &attrs, 0), FY_STATUS_OK);
             for (int64_t i = 0; i < sizes[s]; i++) assert_true(get(&dst.desc, i) == want[dtype]);
             drop(&dst);
@@ -208,9 +230,12 @@ static void arange_counts_in_f64(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_any_layout),           cmocka_unit_test(gaps_stay),
-        cmocka_unit_test(concat_joins_along_any_axis), cmocka_unit_test(gather_takes_rows),
-        cmocka_unit_test(gather_clamps_and_flags),     cmocka_unit_test(fill_writes_the_value_of_the_dtype),
+        cmocka_unit_test(copies_any_layout),
+        cmocka_unit_test(gaps_stay),
+        cmocka_unit_test(concat_joins_along_any_axis),
+        cmocka_unit_test(gather_takes_rows),
+        cmocka_unit_test(gather_clamps_and_flags),
+        cmocka_unit_test(fill_writes_the_value_of_the_dtype),
         cmocka_unit_test(arange_counts_in_f64),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

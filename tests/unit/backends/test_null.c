@@ -13,7 +13,8 @@ static void it_explains_refusals(void **state)
 {
     (void)state;
     const fy_backend_t *null = null_backend(), *other = null;
-    const fy_backend_option_t unknown = { "colour", "red", 0, 0 }, wrong = { "memory", "much", 0, 0 };
+    const fy_backend_option_t unknown = { "colour", "red", 0, 0 },
+                              wrong = { "memory", "much", 0, 0 };
     void *dev = &dev;
     assert_int_equal(fy__backend_null_open(&api, 7, &other), FY_STATUS_UNSUPPORTED);
     assert_null(other);
@@ -61,8 +62,10 @@ static void requests_have_happened_at_once(void **state)
     assert_non_null(stream);
     assert_non_null(event);
     assert_int_equal(null->alloc(dev, 4096, &block), FY_STATUS_OK);
-    const fy_copy_t up = { FY_COPY_UPLOAD, 0, block, bytes, 64 }, down = { FY_COPY_DOWNLOAD, 0, bytes, block, 64 };
-    const uint64_t uploaded = recorded_nbytes[FY_COPY_UPLOAD], downloaded = recorded_nbytes[FY_COPY_DOWNLOAD];
+    const fy_copy_t up = { FY_COPY_UPLOAD, 0, block, bytes, 64 },
+                    down = { FY_COPY_DOWNLOAD, 0, bytes, block, 64 };
+    const uint64_t uploaded = recorded_nbytes[FY_COPY_UPLOAD],
+                   downloaded = recorded_nbytes[FY_COPY_DOWNLOAD];
     memset(bytes, 1, sizeof bytes);
     assert_int_equal(null->copy(dev, stream, &up), FY_STATUS_OK);
     assert_int_equal(null->fill(dev, stream, block, 9, 64), FY_STATUS_OK);

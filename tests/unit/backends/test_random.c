@@ -1,4 +1,5 @@
-/* Random draws: known answers of Philox, the promised layout of counters and lanes, ranges, moments, permutations. */
+/* Random draws: known answers of Philox, the promised layout of counters and lanes, ranges,
+ * moments, permutations. */
 #include "backends/formulas/random.h"
 #include "tests/unit/backends/kernel_fixture.h"
 
@@ -8,7 +9,8 @@ static void philox_known_answers(void **state)
     (void)state;
     const fy__philox_t zero = fy__philox4x32(0, 0, 0);
     const fy__philox_t ones = fy__philox4x32(UINT64_MAX, UINT64_MAX, UINT64_MAX);
-    const fy__philox_t pi = fy__philox4x32(0x299f31d0a4093822u, 0x85a308d3243f6a88u, 0x0370734413198a2eu);
+    const fy__philox_t pi =
+        fy__philox4x32(0x299f31d0a4093822u, 0x85a308d3243f6a88u, 0x0370734413198a2eu);
     const uint32_t want_zero[4] = { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 };
     const uint32_t want_ones[4] = { 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd };
     const uint32_t want_pi[4] = { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 };
@@ -21,7 +23,10 @@ static void philox_known_answers(void **state)
 static int64_t draw(fy_op_t op, tensor_t *dst, int64_t seed, int64_t counter, const void *attrs)
 {
     int64_t rng[2] = { seed, counter };
-    fy_desc_t descs[2] = { dst->desc, { .data = rng, .dtype = FY_DTYPE_I64, .rank = 1, .dims = { 2 }, .strides = { 1 } } };
+    fy_desc_t descs[2] = {
+        dst->desc,
+        { .data = rng, .dtype = FY_DTYPE_I64, .rank = 1, .dims = { 2 }, .strides = { 1 } }
+    };
     fy_launch_t launch = launch_of(op, 2, descs, 0, NULL, attrs);
     assert_int_equal(fy__kernels_launch(&api, &launch), FY_STATUS_OK);
     assert_true(rng[0] == seed);
@@ -38,7 +43,8 @@ static void rand_follows_the_stated_layout(void **state)
         for (size_t s = 0; s < COUNT_OF(sizes); s++) {
             const int64_t n = sizes[s], per = dtype == FY_DTYPE_F64 ? 2 : 4;
             tensor_t t = make(dtype, 1, &n, NULL);
-            assert_true(draw(FY_OP_RAND, &t, seed, counter, &unit) == counter + (n + per - 1) / per);
+            assert_true(draw(FY_OP_RAND, &t, seed, counter, &unit) ==
+                        counter + (n + per - 1) / per);
             for (int64_t i = 0; i < n; i++) {
                 const fy__philox_t block = fy__rng_block(seed, counter, (uint64_t)(i / per));
                 double want;
@@ -50,7 +56,8 @@ static void rand_follows_the_stated_layout(void **state)
                     want = (block.lane[i % 4] >> 21) * 0x1p-11;
                 else
                     want = (block.lane[i % 4] >> 24) * 0x1p-8;
-                if (get(&t.desc, i) != want) fail_msg("dtype %d n %lld element %lld", dtype, (long long)n, (long long)i);
+                if (get(&t.desc, i) != want)
+                    fail_msg("dtype %d n %lld element %lld", dtype, (long long)n, (long long)i);
             }
             drop(&t);
         }
@@ -61,16 +68,20 @@ static void rand_stays_below_high(void **state)
 {
     (void)state;
     const int64_t n = 20000;
-    const fy_rand_attrs_t ranges[] = { { 0, 1 }, { -3, 5 }, { 1000, 1001 }, { 16777216.0, 16777218.0 } };
+    const fy_rand_attrs_t ranges[] = {
+        { 0, 1 }, { -3, 5 }, { 1000, 1001 }, { 16777216.0, 16777218.0 }
+    };
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
-        for (size_t r = 0; r < (dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16 ? 2 : COUNT_OF(ranges)); r++) {
+        for (size_t r = 0;
+             r < (dtype == FY_DTYPE_F16 || dtype == FY_DTYPE_BF16 ? 2 : COUNT_OF(ranges)); r++) {
             tensor_t t = make(dtype, 1, &n, NULL);
             (void)draw(FY_OP_RAND, &t, 11, 0, &ranges[r]);
             double sum = 0;
             for (int64_t i = 0; i < n; i++) {
                 const double x = get(&t.desc, i);
                 if (!(x >= ranges[r].low && x < ranges[r].high))
-                    fail_msg("dtype %d: %g outside [%g, %g)", dtype, x, ranges[r].low, ranges[r].high);
+                    fail_msg("dtype %d: %g outside [%g, %g)", dtype, x, ranges[r].low,
+                             ranges[r].high);
                 sum += x;
             }
             const double width = ranges[r].high - ranges[r].low, middle = ranges[r].low + width / 2;
@@ -100,10 +111,14 @@ static void randn_has_the_moments_and_the_formula(void **state)
                 want = 2.0 + 3.0 * pair[i % 2];
             } else {
                 const uint32_t *lane = &block.lane[i % 4 / 2 * 2];
-                const double u = ((double)(float)lane[0] + 1.0) * 0x1p-32, angle = (lane[1] >> 8) * 0x1p-24 * 2 * M_PI;
+                const double u = ((double)(float)lane[0] + 1.0) * 0x1p-32,
+                             angle = (lane[1] >> 8) * 0x1p-24 * 2 * M_PI;
                 want = 2.0 + 3.0 * sqrt(-2 * log(u)) * (i % 2 ? sin(angle) : cos(angle));
             }
-            expect_near(x, want, dtype == FY_DTYPE_F64 ? 1e-13 : 4e-6 + 4 * epsilon_of(dtype) * (2 + fabs(want)), "randn", i);
+            expect_near(x, want,
+                        dtype == FY_DTYPE_F64 ? 1e-13
+                                              : 4e-6 + 4 * epsilon_of(dtype) * (2 + fabs(want)),
+                        "randn", i);
             m1 += z;
             m2 += z * z;
             m3 += z * z * z;
@@ -123,7 +138,8 @@ static void strides_do_not_change_a_draw(void **state)
     (void)state;
     const fy_rand_attrs_t unit = { 0.0, 1.0 };
     const int64_t dims[2] = { 50, 37 }, strides[2] = { 3, 151 };
-    tensor_t dense = make(FY_DTYPE_F32, 2, dims, NULL), strided = make(FY_DTYPE_F32, 2, dims, strides);
+    tensor_t dense = make(FY_DTYPE_F32, 2, dims, NULL),
+             strided = make(FY_DTYPE_F32, 2, dims, strides);
     (void)draw(FY_OP_RAND, &dense, 1, 2, &unit);
     (void)draw(FY_OP_RAND, &strided, 1, 2, &unit);
     for (int64_t i = 0; i < 50 * 37; i++) assert_true(get(&dense.desc, i) == get(&strided.desc, i));
@@ -155,7 +171,8 @@ static void randperm_is_a_permutation(void **state)
     }
 }
 
-/* Every order of four, and every place of an element among 100, comes up about as often as it should. */
+/* Every order of four, and every place of an element among 100, comes up about as often as it
+ * should. */
 static void randperm_is_fair(void **state)
 {
     (void)state;

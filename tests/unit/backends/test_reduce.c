@@ -1,4 +1,5 @@
-/* sum, mean, max, min, argmax, softmax, log_softmax, mse_loss: all axes subsets and layouts against long double. */
+/* sum, mean, max, min, argmax, softmax, log_softmax, mse_loss: all axes subsets and layouts against
+ * long double. */
 #include "tests/unit/backends/kernel_fixture.h"
 
 typedef struct shape {
@@ -36,7 +37,8 @@ static tensor_t make_shape(int32_t dtype, const shape_t *shape)
 }
 
 /* dst for a reduction of src by `mask`; dense or with gaps. */
-static tensor_t make_result(const fy_desc_t *src, uint32_t mask, int keepdims, int32_t dtype, int gaps)
+static tensor_t make_result(const fy_desc_t *src, uint32_t mask, int keepdims, int32_t dtype,
+                            int gaps)
 {
     int64_t dims[FY_MAX_RANK], strides[FY_MAX_RANK], step = gaps ? 3 : 1;
     int rank = 0;
@@ -65,14 +67,17 @@ static int64_t output_of(const fy_desc_t *src, uint32_t mask, int64_t linear)
     return out;
 }
 
-static void check_reduction(fy_op_t op, int32_t dtype, const shape_t *shape, uint32_t axes, int keepdims, int gaps, uint32_t accumulate)
+static void check_reduction(fy_op_t op, int32_t dtype, const shape_t *shape, uint32_t axes,
+                            int keepdims, int gaps, uint32_t accumulate)
 {
     tensor_t src = make_shape(dtype, shape);
     const uint32_t mask = axes ? axes : (1u << shape->rank) - 1u;
     const int is_float = dtype <= FY_DTYPE_BF16, extreme = op == FY_OP_MAX || op == FY_OP_MIN;
-    tensor_t dst = make_result(&src.desc, mask, keepdims, is_float || extreme ? dtype : FY_DTYPE_I64, gaps);
+    tensor_t dst =
+        make_result(&src.desc, mask, keepdims, is_float || extreme ? dtype : FY_DTYPE_I64, gaps);
     const int64_t n = count_of(&src.desc), noutputs = count_of(&dst.desc);
-    long double *total = calloc((size_t)noutputs + 1, sizeof *total), *size = calloc((size_t)noutputs + 1, sizeof *size);
+    long double *total = calloc((size_t)noutputs + 1, sizeof *total),
+                *size = calloc((size_t)noutputs + 1, sizeof *size);
     const fy_reduce_attrs_t attrs = { axes, keepdims };
     const tensor_t *sources[1] = { &src };
     int64_t count = 1;
@@ -84,7 +89,8 @@ static void check_reduction(fy_op_t op, int32_t dtype, const shape_t *shape, uin
             const long double x = get(&src.desc, i);
             if (extreme) {
                 const int first = size[out] == 0;
-                total[out] = first || (op == FY_OP_MAX ? x > total[out] : x < total[out]) ? x : total[out];
+                total[out] =
+                    first || (op == FY_OP_MAX ? x > total[out] : x < total[out]) ? x : total[out];
                 size[out] = 1;
             } else {
                 total[out] += x;
@@ -96,11 +102,13 @@ static void check_reduction(fy_op_t op, int32_t dtype, const shape_t *shape, uin
         assert_int_equal(run(op, &dst, 1, sources, &attrs, accumulate, 0), FY_STATUS_OK);
         for (int64_t i = 0; i < noutputs; i++) {
             char what[80];
-            (void)snprintf(what, sizeof what, "op %u dtype %d shape %d axes %u keep %d gaps %d", op, dtype, (int)(shape - shapes), axes,
-                           keepdims, gaps);
+            (void)snprintf(what, sizeof what, "op %u dtype %d shape %d axes %u keep %d gaps %d", op,
+                           dtype, (int)(shape - shapes), axes, keepdims, gaps);
             const long double scale = op == FY_OP_MEAN ? (long double)count : 1;
             double want = extreme ? (double)total[i] : (double)(total[i] / scale);
-            double bound = extreme || !is_float ? 0 : epsilon_of(dtype) * (0.51 * fabs(want)) + 2e-15 * (double)(size[i] / scale);
+            double bound = extreme || !is_float ? 0
+                                                : epsilon_of(dtype) * (0.51 * fabs(want)) +
+                                                      2e-15 * (double)(size[i] / scale);
             if (accumulate && is_float && !extreme) {
                 want += before[i];
                 bound += epsilon_of(dtype) * fabs(want);
@@ -121,7 +129,8 @@ static void check_all(fy_op_t op, int32_t last_dtype)
         for (size_t s = 0; s < COUNT_OF(shapes); s++) {
             for (uint32_t axes = 0; axes < (1u << shapes[s].rank); axes++) {
                 for (int keepdims = 0; keepdims < 2; keepdims++) {
-                    check_reduction(op, dtype, &shapes[s], axes, keepdims, keepdims ^ (int)(axes & 1u), 0);
+                    check_reduction(op, dtype, &shapes[s], axes, keepdims,
+                                    keepdims ^ (int)(axes & 1u), 0);
                 }
             }
         }
@@ -176,7 +185,8 @@ static void extremes_propagate_nan(void **state)
                     set(&src.desc, place, NAN);
                     assert_int_equal(run(op, &dst, 1, sources, &attrs, 0, 0), FY_STATUS_OK);
                     const int64_t hit = output_of(&src.desc, mask, place);
-                    for (int64_t i = 0; i < count_of(&dst.desc); i++) assert_int_equal(!!isnan(get(&dst.desc, i)), i == hit);
+                    for (int64_t i = 0; i < count_of(&dst.desc); i++)
+                        assert_int_equal(!!isnan(get(&dst.desc, i)), i == hit);
                     drop(&src);
                     drop(&dst);
                 }
@@ -214,23 +224,28 @@ static void argmax_finds_the_first_and_nan(void **state)
                 for (int variant = 0; variant < 3; variant++) {
                     tensor_t src = make_shape(dtype, &shapes[s]);
                     const fy_axis_attrs_t attrs = { axis, variant == 1 };
-                    tensor_t dst = make_result(&src.desc, 1u << axis, variant == 1, FY_DTYPE_I64, variant == 2);
+                    tensor_t dst = make_result(&src.desc, 1u << axis, variant == 1, FY_DTYPE_I64,
+                                               variant == 2);
                     const tensor_t *sources[1] = { &src };
                     const int64_t n = count_of(&src.desc), noutputs = count_of(&dst.desc);
-                    if (variant == 1 && dtype <= FY_DTYPE_BF16 && n > 20) set(&src.desc, n / 2, NAN), set(&src.desc, n - 1, NAN);
-                    assert_int_equal(run(FY_OP_ARGMAX, &dst, 1, sources, &attrs, 0, 0), FY_STATUS_OK);
+                    if (variant == 1 && dtype <= FY_DTYPE_BF16 && n > 20)
+                        set(&src.desc, n / 2, NAN), set(&src.desc, n - 1, NAN);
+                    assert_int_equal(run(FY_OP_ARGMAX, &dst, 1, sources, &attrs, 0, 0),
+                                     FY_STATUS_OK);
                     int64_t *want = calloc((size_t)noutputs + 1, sizeof *want), inner = 1;
                     double *best = calloc((size_t)noutputs + 1, sizeof *best);
                     for (int i = axis + 1; i < shapes[s].rank; i++) inner *= shapes[s].dims[i];
                     for (int64_t i = 0; i < n; i++) {
-                        const int64_t out = output_of(&src.desc, 1u << axis, i), k = i / inner % shapes[s].dims[axis];
+                        const int64_t out = output_of(&src.desc, 1u << axis, i),
+                                      k = i / inner % shapes[s].dims[axis];
                         const double x = get(&src.desc, i);
                         if (k == 0 || (!isnan(best[out]) && (x > best[out] || isnan(x)))) {
                             best[out] = x;
                             want[out] = k;
                         }
                     }
-                    for (int64_t i = 0; i < noutputs; i++) assert_true(*(int64_t *)at(&dst.desc, i) == want[i]);
+                    for (int64_t i = 0; i < noutputs; i++)
+                        assert_true(*(int64_t *)at(&dst.desc, i) == want[i]);
                     free(want);
                     free(best);
                     drop(&src);
@@ -260,19 +275,22 @@ static void check_softmax(fy_op_t op, int32_t dtype, const shape_t *shape, int a
         const int64_t row = output_of(&src.desc, mask, i);
         max[row] = fmax(max[row], x[i]);
     }
-    for (int64_t i = 0; i < n; i++) sum[output_of(&src.desc, mask, i)] += expl((long double)x[i] - max[output_of(&src.desc, mask, i)]);
+    for (int64_t i = 0; i < n; i++)
+        sum[output_of(&src.desc, mask, i)] +=
+            expl((long double)x[i] - max[output_of(&src.desc, mask, i)]);
     assert_int_equal(run(op, dst, 1, sources, &attrs, 0, 0), FY_STATUS_OK);
     const int32_t compute = dtype == FY_DTYPE_F64 ? FY_DTYPE_F64 : FY_DTYPE_F32;
     for (int64_t i = 0; i < n; i++) {
         const int64_t row = output_of(&src.desc, mask, i);
         const long double shifted = (long double)x[i] - max[row], p = expl(shifted) / sum[row];
         const double want = op == FY_OP_SOFTMAX ? (double)p : (double)(shifted - logl(sum[row]));
-        double bound = op == FY_OP_SOFTMAX ? epsilon_of(compute) * (8 + fabs((double)shifted)) * want
-                                           : epsilon_of(compute) * (16 + fabs(want));
+        double bound = op == FY_OP_SOFTMAX
+                           ? epsilon_of(compute) * (8 + fabs((double)shifted)) * want
+                           : epsilon_of(compute) * (16 + fabs(want));
         if (dtype != compute) bound += 0.51 * epsilon_of(dtype) * fabs(want) + 0x1p-25;
         char what[64];
-        (void)snprintf(what, sizeof what, "op %u dtype %d shape %d axis %d of %lld", op, dtype, (int)(shape - shapes), axis,
-                       (long long)length);
+        (void)snprintf(what, sizeof what, "op %u dtype %d shape %d axis %d of %lld", op, dtype,
+                       (int)(shape - shapes), axis, (long long)length);
         expect_near(get(&dst->desc, i), want, bound, what, i);
     }
     free(sum);
@@ -287,7 +305,8 @@ static void softmaxes(void **state)
     (void)state;
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
         for (size_t s = 0; s < COUNT_OF(shapes); s++) {
-            if (shapes[s].strides[1] == -1) continue; /* in place, a repeated axis would be written twice */
+            /* in place, a repeated axis would be written twice */
+            if (shapes[s].strides[1] == -1) continue;
             for (int axis = 0; axis == 0 || axis < shapes[s].rank; axis++) {
                 for (int in_place = 0; in_place < 2; in_place++) {
                     check_softmax(FY_OP_SOFTMAX, dtype, &shapes[s], axis, in_place);
@@ -308,7 +327,8 @@ static void softmax_survives_large_values(void **state)
     const double values[4] = { 1e30, 1e30, -1e30, -INFINITY };
     for (int64_t i = 0; i < n; i++) set(&src.desc, i, values[i]);
     assert_int_equal(run(FY_OP_SOFTMAX, &dst, 1, sources, &attrs, 0, 0), FY_STATUS_OK);
-    assert_true(get(&dst.desc, 0) == 0.5 && get(&dst.desc, 1) == 0.5 && get(&dst.desc, 2) == 0 && get(&dst.desc, 3) == 0);
+    assert_true(get(&dst.desc, 0) == 0.5 && get(&dst.desc, 1) == 0.5 && get(&dst.desc, 2) == 0 &&
+                get(&dst.desc, 3) == 0);
     set(&src.desc, 1, NAN);
     assert_int_equal(run(FY_OP_SOFTMAX, &dst, 1, sources, &attrs, 0, 0), FY_STATUS_OK);
     for (int64_t i = 0; i < n; i++) assert_true(isnan(get(&dst.desc, i)));
@@ -323,16 +343,19 @@ static void mse_is_the_mean_of_squares(void **state)
     (void)state;
     for (int32_t dtype = 0; dtype <= FY_DTYPE_BF16; dtype++) {
         for (size_t s = 0; s < COUNT_OF(shapes); s++) {
-            tensor_t a = make_shape(dtype, &shapes[s]), b = make(dtype, shapes[s].rank, shapes[s].dims, NULL),
+            tensor_t a = make_shape(dtype, &shapes[s]),
+                     b = make(dtype, shapes[s].rank, shapes[s].dims, NULL),
                      loss = make(dtype, 0, NULL, NULL);
             const tensor_t *sources[2] = { &a, &b };
             const int64_t n = count_of(&a.desc);
             long double total = 0;
             fill_noise(&b.desc, 77);
-            for (int64_t i = 0; i < n; i++) total += powl((long double)get(&a.desc, i) - get(&b.desc, i), 2);
+            for (int64_t i = 0; i < n; i++)
+                total += powl((long double)get(&a.desc, i) - get(&b.desc, i), 2);
             assert_int_equal(run(FY_OP_MSE_LOSS, &loss, 2, sources, NULL, 0, 0), FY_STATUS_OK);
             const double want = n ? (double)(total / n) : (double)NAN;
-            expect_near(get(&loss.desc, 0), want, (0.51 * epsilon_of(dtype) + 1e-14) * want, "mse_loss", (int64_t)s);
+            expect_near(get(&loss.desc, 0), want, (0.51 * epsilon_of(dtype) + 1e-14) * want,
+                        "mse_loss", (int64_t)s);
             drop(&a);
             drop(&b);
             drop(&loss);

@@ -1,4 +1,5 @@
-/* Nothing is slow in silence: a known model's training step runs no convolution in the plain loops, and a convolution that does says so once.
+/* Nothing is slow in silence: a known model's training step runs no convolution in the plain loops,
+ * and a convolution that does says so once.
  * Not here: that both ways compute the same (test_conv.c). */
 #include <stdio.h>
 #include <string.h>
@@ -67,7 +68,8 @@ static void known_models_run_nothing_in_plain_loops(ts_ctx_t *ctx)
     for (size_t i = 0; (name = fy_model_name_at(i)); i++) {
         for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
             train_one_step(ctx, name, batches[b]);
-            if (nlines) print_error("%s, batch %lld: %s\n", name, (long long)batches[b], first_line);
+            if (nlines)
+                print_error("%s, batch %lld: %s\n", name, (long long)batches[b], first_line);
             assert_int_equal(nlines, 0);
         }
     }
@@ -95,7 +97,8 @@ static void a_strided_convolution_is_one_line(ts_ctx_t *ctx)
     convolve(ctx, FY_DTYPE_F32, 12, 1);
     convolve(ctx, FY_DTYPE_F32, 12, 1);
     assert_int_equal(nlines, 1);
-    assert_non_null(strstr(first_line, "conv2d 3x3, 2 x [12x12x16] to [10x10x16], 1 groups, runs in plain loops"));
+    assert_non_null(strstr(
+        first_line, "conv2d 3x3, 2 x [12x12x16] to [10x10x16], 1 groups, runs in plain loops"));
     assert_non_null(strstr(first_line, "strided"));
     convolve(ctx, FY_DTYPE_F32, 14, 1);
     assert_int_equal(nlines, 2);
@@ -134,7 +137,8 @@ static void note(void *user, const char *key, const char *value)
 {
     facts_t *facts = user;
     if (strcmp(key, "onednn") == 0) snprintf(facts->onednn, sizeof facts->onednn, "%s", value);
-    if (strcmp(key, "onednn_threads") == 0) snprintf(facts->threads, sizeof facts->threads, "%s", value);
+    if (strcmp(key, "onednn_threads") == 0)
+        snprintf(facts->threads, sizeof facts->threads, "%s", value);
     if (strcmp(key, "onednn_isa") == 0) snprintf(facts->isa, sizeof facts->isa, "%s", value);
     if (strcmp(key, "last_product") == 0) snprintf(facts->last, sizeof facts->last, "%s", value);
 }
@@ -149,12 +153,14 @@ static void the_host_says_what_it_stands_on(ts_ctx_t *ctx)
     ts_ok(fy_device_describe(ctx->device, note, &facts));
     assert_int_equal(facts.onednn[0], '0' + FERRY_DNNL_MAJOR);
     assert_int_equal(facts.onednn[1], '.');
-    assert_non_null(strstr(facts.threads, "OpenMP, lib")); /* Debian's; another one is a reason to look */
+    /* Debian's; another one is a reason to look */
+    assert_non_null(strstr(facts.threads, "OpenMP, lib"));
     assert_true(facts.isa[0] != 0);
     assert_string_equal(facts.last, "oneDNN sgemm");
     convolve(ctx, FY_DTYPE_F32, 12, 0);
     ts_ok(fy_device_describe(ctx->device, note, &facts));
-    print_message("           oneDNN %s, threads by %s, %s; a convolution by %s\n", facts.onednn, facts.threads, facts.isa, facts.last);
+    print_message("           oneDNN %s, threads by %s, %s; a convolution by %s\n", facts.onednn,
+                  facts.threads, facts.isa, facts.last);
     assert_null(strstr(facts.last, "ref"));
     assert_string_not_equal(facts.last, "plain loops");
     convolve(ctx, FY_DTYPE_F64, 12, 0);

@@ -1,5 +1,5 @@
-/* The choice of threads: the model as a pure function, the variables as libgomp reads them, settings, and that each thread count asked for is
- * the one that works. */
+/* The choice of threads: the model as a pure function, the variables as libgomp reads them,
+ * settings, and that each thread count asked for is the one that works. */
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,8 +24,12 @@ static void one_or_all_by_cost(void **state)
         { 120, 16, 16, 16 }, { 120, 3, 3, 3 }, { 130, 128, 1, 128 }, { 340, 128, 128, 128 },
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        assert_int_equal(fy__threads_choose(1e3 * rows[i].work_us, rows[i].most, FY__WAITING_PASSIVE), rows[i].passive);
-        assert_int_equal(fy__threads_choose(1e3 * rows[i].work_us, rows[i].most, FY__WAITING_ACTIVE), rows[i].active);
+        assert_int_equal(
+            fy__threads_choose(1e3 * rows[i].work_us, rows[i].most, FY__WAITING_PASSIVE),
+            rows[i].passive);
+        assert_int_equal(
+            fy__threads_choose(1e3 * rows[i].work_us, rows[i].most, FY__WAITING_ACTIVE),
+            rows[i].active);
     }
 }
 
@@ -77,18 +81,22 @@ static void variables_as_libgomp_reads_them(void **state)
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         if (fy__threads_spins(rows[i].policy, rows[i].count) != rows[i].spins)
-            fail_msg("row %zu: %llu spins, not %llu", i, (unsigned long long)fy__threads_spins(rows[i].policy, rows[i].count),
+            fail_msg("row %zu: %llu spins, not %llu", i,
+                     (unsigned long long)fy__threads_spins(rows[i].policy, rows[i].count),
                      (unsigned long long)rows[i].spins);
     assert_int_equal(fy__threads_waiting(0, 2, 2), FY__WAITING_PASSIVE);
     assert_int_equal(fy__threads_waiting(1000, 2, 2), FY__WAITING_PASSIVE);
     assert_int_equal(fy__threads_waiting(20000, 2, 2), FY__WAITING_ACTIVE);
-    assert_int_equal(fy__threads_waiting(UINT64_MAX, 3, 2), FY__WAITING_PASSIVE); /* libgomp spins 1000 times at most */
+    /* libgomp spins 1000 times at most */
+    assert_int_equal(fy__threads_waiting(UINT64_MAX, 3, 2), FY__WAITING_PASSIVE);
 }
 
 static void numbers_and_auto_are_read(void **state)
 {
     (void)state;
-    static const char *const bad[] = { "", "0", "-1", "+2", "2x", " 2", "1025", "99999999999999999999", "AUTO", "two", "1.5" };
+    static const char *const bad[] = { "",     "0",   "-1",   "+2",
+                                       "2x",   " 2",  "1025", "99999999999999999999",
+                                       "AUTO", "two", "1.5" };
     int threads = 7;
     assert_true(fy__threads_parse("auto", &threads) && threads == FY__THREADS_AUTO);
     assert_true(fy__threads_parse("1", &threads) && threads == 1);

@@ -1,5 +1,6 @@
-/* What the tests of the CUDA plugin share: the plugin and the fake driver, loaded from the build folder; a host API that remembers; a
- * device with a stream; operands on both sides. Programs skip (77) with a reason if the plugin was not built: there was no nvcc. */
+/* What the tests of the CUDA plugin share: the plugin and the fake driver, loaded from the build
+ * folder; a host API that remembers; a device with a stream; operands on both sides. Programs skip
+ * (77) with a reason if the plugin was not built: there was no nvcc. */
 #ifndef FERRY_TESTS_UNIT_CUDA_FIXTURE_H_
 #define FERRY_TESTS_UNIT_CUDA_FIXTURE_H_
 
@@ -36,7 +37,8 @@ static char last_log[1024];
 static void (*on_log)(void); /* what the reader of the log does, if anything */
 static uint64_t recorded[4];
 
-static fy_status_t host_fail(fy_status_t status, const char *file, int line, const char *format, ...)
+static fy_status_t host_fail(fy_status_t status, const char *file, int line, const char *format,
+                             ...)
 {
     va_list args;
     (void)line;
@@ -56,8 +58,12 @@ static void host_log(fy_log_level_t level, const char *format, ...)
     va_end(args);
     if (on_log != NULL) on_log();
 }
-static void host_record(fy_copy_kind_t kind, uint64_t nbytes) { __atomic_fetch_add(&recorded[kind], nbytes, __ATOMIC_RELAXED); }
-static const fy_host_api_t host_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, host_fail, host_log, host_record };
+static void host_record(fy_copy_kind_t kind, uint64_t nbytes)
+{
+    __atomic_fetch_add(&recorded[kind], nbytes, __ATOMIC_RELAXED);
+}
+static const fy_host_api_t host_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, host_fail, host_log,
+                                        host_record };
 
 /* ---- loading ---- */
 
@@ -75,10 +81,14 @@ static void *need_symbol(void *library, const char *name)
 static inline void load_or_skip(void)
 {
     const char *build = getenv("FERRY_BUILD_DIR");
-    snprintf(plugin_path, sizeof plugin_path, "%s/lib/ferry/libferry_cuda.so", build != NULL ? build : "build");
-    snprintf(fake_path, sizeof fake_path, "%s/lib/tests/libfake_cuda.so", build != NULL ? build : "build");
+    snprintf(plugin_path, sizeof plugin_path, "%s/lib/ferry/libferry_cuda.so",
+             build != NULL ? build : "build");
+    snprintf(fake_path, sizeof fake_path, "%s/lib/tests/libfake_cuda.so",
+             build != NULL ? build : "build");
     if (access(plugin_path, R_OK) != 0 || access(fake_path, R_OK) != 0) {
-        printf("SKIP: the CUDA plugin was not built (%s is not there): no nvcc, or FERRY_CUDA=OFF\n", plugin_path);
+        printf(
+            "SKIP: the CUDA plugin was not built (%s is not there): no nvcc, or FERRY_CUDA=OFF\n",
+            plugin_path);
         exit(77);
     }
     fake_library = dlopen(fake_path, RTLD_NOW | RTLD_LOCAL);
@@ -106,7 +116,8 @@ static inline void use_fake(void)
 {
     setenv("FERRY_CUDA_DRIVER", fake_path, 1);
     setenv("FERRY_CUBLASLT", fake_path, 1);
-    setenv("FERRY_CUDNN", "none", 1);   /* a real one would not know the fake driver; test_conv.c names the fake one */
+    /* a real one would not know the fake driver; test_conv.c names the fake one */
+    setenv("FERRY_CUDNN", "none", 1);
     setenv("FERRY_NCCL", fake_path, 0); /* but "none" stays */
 }
 
@@ -120,7 +131,8 @@ static inline void assert_ok(fy_status_t status)
 }
 static inline void assert_failed(fy_status_t status, fy_status_t expected, const char *part)
 {
-    if (status != expected) fail_msg("status %d, expected %d: %s", (int)status, (int)expected, failure.text);
+    if (status != expected)
+        fail_msg("status %d, expected %d: %s", (int)status, (int)expected, failure.text);
     if (strstr(failure.text, part) == NULL) fail_msg("'%s' does not say '%s'", failure.text, part);
 }
 
@@ -135,9 +147,11 @@ static inline int open_device(void **state)
 
 static inline void assert_nothing_left(void)
 {
-    for (int kind = 0; kind < FAKE_LIVE; kind++) /* the process keeps one reference to a device's context */
+    /* the process keeps one reference to a device's context */
+    for (int kind = 0; kind < FAKE_LIVE; kind++)
         if (fake.fake_cuda_live(kind) > (kind == FAKE_CONTEXTS ? 2 : 0))
-            fail_msg("%lld objects of kind %d are left", (long long)fake.fake_cuda_live(kind), kind);
+            fail_msg("%lld objects of kind %d are left", (long long)fake.fake_cuda_live(kind),
+                     kind);
     assert_int_equal(fake.fake_cuda_leaked(), 0);
     assert_int_equal(fake.fake_cuda_misuses(), 0);
 }
@@ -210,7 +224,8 @@ static inline void random_element(void *at, int32_t dtype)
 }
 
 /* A descriptor; strides NULL: dense. */
-static inline fy_desc_t describe(int32_t dtype, int rank, const int64_t *dims, const int64_t *strides)
+static inline fy_desc_t describe(int32_t dtype, int rank, const int64_t *dims,
+                                 const int64_t *strides)
 {
     fy_desc_t desc = { .dtype = dtype, .rank = rank };
     int64_t dense = 1;
@@ -221,8 +236,9 @@ static inline fy_desc_t describe(int32_t dtype, int rank, const int64_t *dims, c
     }
     return desc;
 }
-#define DENSE(dtype, ...) \
-    describe(FY_DTYPE_##dtype, (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (const int64_t[]){ __VA_ARGS__ }, NULL)
+#define DENSE(dtype, ...)                                                                   \
+    describe(FY_DTYPE_##dtype, (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
+             (const int64_t[]){ __VA_ARGS__ }, NULL)
 
 static inline uint64_t nelem_of(const fy_desc_t *desc)
 {

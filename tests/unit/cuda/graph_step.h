@@ -1,4 +1,5 @@
-/* What tests of graphs on cuda share: a step that is recorded, the same step called, and a device over the fake driver for each test. */
+/* What tests of graphs on cuda share: a step that is recorded, the same step called, and a device
+ * over the fake driver for each test. */
 #ifndef FERRY_TESTS_UNIT_CUDA_GRAPH_STEP_H_
 #define FERRY_TESTS_UNIT_CUDA_GRAPH_STEP_H_
 
@@ -22,7 +23,8 @@ typedef struct step {
     fy_tensor_t *x, *w, *indices, *out;
 } step_t;
 
-/* x = tanh(x @ w) with a sum; `gathers`: of rows that indices name, so that it can meet bad values. */
+/* x = tanh(x @ w) with a sum; `gathers`: of rows that indices name, so that it can meet bad
+ * values. */
 static inline step_t record(int gathers)
 {
     step_t s = { .x = ts_iota(device, FY_DIMS(4, 4), 1) };
@@ -66,8 +68,10 @@ static inline void expect_path(const step_t *s, fy_graph_path_t path, const char
 {
     fy_graph_info_t info = FY_GRAPH_INFO_INIT;
     ts_ok(fy_graph_query(s->graph, &info));
-    if (info.path != path || strstr(info.reason, reason) == NULL || (info.path == FY_GRAPH_DEVICE) != (info.reason[0] == '\0'))
-        fail_msg("path %d, reason '%s'; expected %d, '%s'", (int)info.path, info.reason, (int)path, reason);
+    if (info.path != path || strstr(info.reason, reason) == NULL ||
+        (info.path == FY_GRAPH_DEVICE) != (info.reason[0] == '\0'))
+        fail_msg("path %d, reason '%s'; expected %d, '%s'", (int)info.path, info.reason, (int)path,
+                 reason);
 }
 
 static inline void replay(const step_t *s, int n)

@@ -1,5 +1,6 @@
-/* One op, both ways: launched on the fake device through the plugin, and run by the portable kernels on equal bytes. Results must agree, and
- * bytes between the elements of a strided result must not change. Next: test_launch.c. */
+/* One op, both ways: launched on the fake device through the plugin, and run by the portable
+ * kernels on equal bytes. Results must agree, and bytes between the elements of a strided result
+ * must not change. Next: test_launch.c. */
 #ifndef FERRY_TESTS_UNIT_CUDA_OP_CASE_H_
 #define FERRY_TESTS_UNIT_CUDA_OP_CASE_H_
 
@@ -34,22 +35,26 @@ static inline double value_at(const void *data, int32_t dtype, int64_t i)
     }
 }
 
-static inline void compare(const char *what, const fy_desc_t *desc, const char *device, const char *host, int close)
+static inline void compare(const char *what, const fy_desc_t *desc, const char *device,
+                           const char *host, int close)
 {
     const uint64_t span = span_of(desc), size = dtype_nbytes[desc->dtype];
     const int is_float = desc->dtype <= FY_DTYPE_BF16;
     for (uint64_t i = 0; i < span; i++) {
         if (memcmp(device + i * size, host + i * size, size) == 0) continue;
-        double a = value_at(device, desc->dtype, (int64_t)i), b = value_at(host, desc->dtype, (int64_t)i);
+        double a = value_at(device, desc->dtype, (int64_t)i),
+               b = value_at(host, desc->dtype, (int64_t)i);
         if (isnan(a) && isnan(b)) continue;
         if (close && is_float && fabs(a - b) <= tolerance(desc->dtype) * fmax(fabs(b), 1)) continue;
-        fail_msg("%s: element %llu is %.17g on cuda, %.17g on the host", what, (unsigned long long)i, a, b);
+        fail_msg("%s: element %llu is %.17g on cuda, %.17g on the host", what,
+                 (unsigned long long)i, a, b);
     }
 }
 
 /* last_log holds what the plugin says: not what the portable kernels say of the reference. */
 static void ignore_log(fy_log_level_t level, const char *format, ...) { (void)level, (void)format; }
-static const fy_host_api_t reference_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, host_fail, ignore_log, host_record };
+static const fy_host_api_t reference_api = { sizeof(fy_host_api_t), FY_BACKEND_ABI, host_fail,
+                                             ignore_log, host_record };
 
 static inline fy_status_t host_run(fy_launch_t *launch)
 {
@@ -73,7 +78,8 @@ typedef struct op_case {
     const void *given[MAX_OPERANDS]; /* bytes of src[i], if they are not to be random */
     const void *given_dst[4];
     uint32_t expected_fault;
-    unsigned shifted; /* bit i: operand i (dst first) begins one element behind an aligned address, on the device */
+    /* bit i: operand i (dst first) begins one element behind an aligned address, on the device */
+    unsigned shifted;
 } op_case_t;
 
 static const char *const op_names[] = {
@@ -82,12 +88,15 @@ static const char *const op_names[] = {
 #undef X
 };
 
-/* An operand's bytes on the host, and a copy of them on the device: random, or as the case gives them. */
-static inline void make_operand(const op_case_t *c, unsigned i, fy_desc_t *out_host, fy_desc_t *out_device, char **out_block)
+/* An operand's bytes on the host, and a copy of them on the device: random, or as the case gives
+ * them. */
+static inline void make_operand(const op_case_t *c, unsigned i, fy_desc_t *out_host,
+                                fy_desc_t *out_device, char **out_block)
 {
     const fy_desc_t *desc = i < c->ndst ? &c->dst[i] : &c->src[i - c->ndst];
     const void *given = i < c->ndst ? c->given_dst[i] : c->given[i - c->ndst];
-    const uint64_t span = span_of(desc), size = dtype_nbytes[desc->dtype], skip = (c->shifted >> i & 1) * size;
+    const uint64_t span = span_of(desc), size = dtype_nbytes[desc->dtype],
+                   skip = (c->shifted >> i & 1) * size;
     char *bytes = malloc(span * size), *shifted = calloc(1, span * size + skip);
     for (uint64_t k = 0; k < span; k++) random_element(bytes + k * size, desc->dtype);
     if (given != NULL) memcpy(bytes, given, span * size);
@@ -100,8 +109,8 @@ static inline void make_operand(const op_case_t *c, unsigned i, fy_desc_t *out_h
 }
 
 /* Compares what both have made of an operand, and ends it. Sources too: they are only read. */
-static inline void judge_operand(const op_case_t *c, unsigned i, const char *what, const fy_desc_t *on_host, const fy_desc_t *on_device,
-                                 void *block)
+static inline void judge_operand(const op_case_t *c, unsigned i, const char *what,
+                                 const fy_desc_t *on_host, const fy_desc_t *on_device, void *block)
 {
     /* The kernels' own source takes exp and the like from another library. */
     const char *kernels = getenv("FAKE_CUDA_KERNELS");
@@ -147,7 +156,8 @@ static inline void run_case(const op_case_t *c)
                            .attrs_nbytes = c->attrs_nbytes,
                            .nelem = nelem_of(&c->dst[0]) };
     fy_launch_t reference = launch;
-    snprintf(what, sizeof what, "%s, dtype %d, rank %d", op_names[c->op], c->nsrc > 0 ? c->src[0].dtype : c->dst[0].dtype,
+    snprintf(what, sizeof what, "%s, dtype %d, rank %d", op_names[c->op],
+             c->nsrc > 0 ? c->src[0].dtype : c->dst[0].dtype,
              c->nsrc > 0 ? c->src[0].rank : c->dst[0].rank);
     if (c->op == FY_OP_GATHER) {
         flag = 0;
@@ -163,7 +173,8 @@ static inline void run_case(const op_case_t *c)
     reference.dst = on_host;
     reference.src = on_host + c->ndst;
     assert_ok(host_run(&reference));
-    for (unsigned i = 0; i < n; i++) judge_operand(c, i, what, &on_host[i], &on_device[i], block[i]);
+    for (unsigned i = 0; i < n; i++)
+        judge_operand(c, i, what, &on_host[i], &on_device[i], block[i]);
 }
 
 #endif

@@ -1,5 +1,6 @@
-/* What codes mean: each code of the toolkit's headers is decided about; each fatal one, in each kind of call, loses the device once and for
- * all; and the text of a loss names the requests that the streams had last. */
+/* What codes mean: each code of the toolkit's headers is decided about; each fatal one, in each
+ * kind of call, loses the device once and for all; and the text of a loss names the requests that
+ * the streams had last. */
 #include "visit.h"
 
 #include <ctype.h>
@@ -8,8 +9,10 @@
 
 /* ---- the tables are complete ---- */
 
-/* Calls `found` for each `<prefix>NAME = NUMBER` that begins a line of the header; returns how many there were. */
-static int each_code(const char *path, const char *prefix, void (*found)(const char *name, int number))
+/* Calls `found` for each `<prefix>NAME = NUMBER` that begins a line of the header; returns how many
+ * there were. */
+static int each_code(const char *path, const char *prefix,
+                     void (*found)(const char *name, int number))
 {
     char line[512], name[96];
     int n = 0, number;
@@ -18,7 +21,9 @@ static int each_code(const char *path, const char *prefix, void (*found)(const c
     while (fgets(line, sizeof line, file) != NULL) {
         const char *at = line;
         while (isspace((unsigned char)*at)) at++;
-        if (strncmp(at, prefix, strlen(prefix)) != 0 || sscanf(at, "%95[A-Z_0-9] = %d", name, &number) != 2) continue;
+        if (strncmp(at, prefix, strlen(prefix)) != 0 ||
+            sscanf(at, "%95[A-Z_0-9] = %d", name, &number) != 2)
+            continue;
         found(name, number);
         n++;
     }
@@ -34,7 +39,8 @@ static void in_the_table(const char *name, int number)
         FY__CUDA_CODE_LIST(X)
 #undef X
     }
-    fail_msg("%s = %d is not in backends/cuda/codes.h: decide what it means to Ferry", name, number);
+    fail_msg("%s = %d is not in backends/cuda/codes.h: decide what it means to Ferry", name,
+             number);
 }
 
 static void every_code_of_the_header_is_decided_about(void **state)
@@ -82,16 +88,23 @@ static void lt_says_its_name(const char *name, int number)
     a.data = memory;
     ab[0] = ab[1] = a;
     c.data = (char *)memory + 2048;
-    fy_launch_t matmul = {
-        .struct_size = sizeof matmul, .op = FY_OP_MATMUL, .nsrc = 2, .ndst = 1, .dst = &c, .src = ab, .attrs = &product, .nelem = 16
-    };
+    fy_launch_t matmul = { .struct_size = sizeof matmul,
+                           .op = FY_OP_MATMUL,
+                           .nsrc = 2,
+                           .ndst = 1,
+                           .dst = &c,
+                           .src = ab,
+                           .attrs = &product,
+                           .nelem = 16 };
     fake.fake_cuda_fail("cublasLtCreate", 1, number);
     const fy_status_t status = cuda->launch(dev, stream, &matmul);
-    if (number == 8 || number == 15) { /* this card or product is not for cuBLASLt: Ferry's own kernel runs it */
+    /* this card or product is not for cuBLASLt: Ferry's own kernel runs it */
+    if (number == 8 || number == 15) {
         assert_ok(status);
     } else {
         assert_int_not_equal(status, FY_STATUS_OK);
-        if (strstr(failure.text, name) == NULL) fail_msg("'%s' does not say %s", failure.text, name);
+        if (strstr(failure.text, name) == NULL)
+            fail_msg("'%s' does not say %s", failure.text, name);
     }
     cuda->free(dev, memory, 4096);
     close_device(NULL);
@@ -100,7 +113,8 @@ static void lt_says_its_name(const char *name, int number)
 static void every_code_of_cublas_has_a_name(void **state)
 {
     (void)state;
-    assert_true(each_code(FERRY_CUBLASLT_INCLUDE_DIR "/cublas_api.h", "CUBLAS_STATUS_", lt_says_its_name) >= 10);
+    assert_true(each_code(FERRY_CUBLASLT_INCLUDE_DIR "/cublas_api.h", "CUBLAS_STATUS_",
+                          lt_says_its_name) >= 10);
 }
 
 /* ---- the thirteen ---- */
@@ -120,24 +134,36 @@ static void assert_stays_lost(visit_t *v, const char *number)
     int done;
     fy_backend_info_t info;
     fy_desc_t x = DENSE(F32, 4);
-    fy_launch_t launch = { .struct_size = sizeof launch, .op = FY_OP_NEG, .nsrc = 1, .ndst = 1, .dst = &x, .src = &x, .nelem = 4 };
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = FY_OP_NEG,
+                           .nsrc = 1,
+                           .ndst = 1,
+                           .dst = &x,
+                           .src = &x,
+                           .nelem = 4 };
     assert_failed(cuda->device_query(v->dev, &info), FY_STATUS_DEVICE_LOST, number);
-    assert_failed(cuda->alloc(v->dev, 4096, &more), FY_STATUS_DEVICE_LOST, "cuda:0 is lost: an earlier call gave");
-    assert_failed(cuda->register_host(v->dev, pinned, sizeof pinned), FY_STATUS_DEVICE_LOST, number);
-    assert_failed(cuda->stream_create(v->dev, FY_STREAM_UPLOAD, 0, NULL, &more), FY_STATUS_DEVICE_LOST, number);
+    assert_failed(cuda->alloc(v->dev, 4096, &more), FY_STATUS_DEVICE_LOST,
+                  "cuda:0 is lost: an earlier call gave");
+    assert_failed(cuda->register_host(v->dev, pinned, sizeof pinned), FY_STATUS_DEVICE_LOST,
+                  number);
+    assert_failed(cuda->stream_create(v->dev, FY_STREAM_UPLOAD, 0, NULL, &more),
+                  FY_STATUS_DEVICE_LOST, number);
     assert_failed(cuda->event_create(v->dev, &more), FY_STATUS_DEVICE_LOST, number);
     if (v->memory != NULL) {
         fy_copy_t up = { FY_COPY_UPLOAD, 0, v->memory, pinned, 16 };
         x.data = v->memory;
         assert_failed(cuda->copy(v->dev, v->stream, &up), FY_STATUS_DEVICE_LOST, number);
-        assert_failed(cuda->fill(v->dev, v->stream, v->memory, 0, 16), FY_STATUS_DEVICE_LOST, number);
+        assert_failed(cuda->fill(v->dev, v->stream, v->memory, 0, 16), FY_STATUS_DEVICE_LOST,
+                      number);
         assert_failed(cuda->launch(v->dev, v->stream, &launch), FY_STATUS_DEVICE_LOST, number);
     }
     if (v->event != NULL) {
-        assert_failed(cuda->event_record(v->dev, v->event, v->stream), FY_STATUS_DEVICE_LOST, number);
+        assert_failed(cuda->event_record(v->dev, v->event, v->stream), FY_STATUS_DEVICE_LOST,
+                      number);
         assert_failed(cuda->event_wait(v->dev, v->stream, v->event), FY_STATUS_DEVICE_LOST, number);
         assert_failed(cuda->event_query(v->dev, v->event, &done), FY_STATUS_DEVICE_LOST, number);
-        assert_failed(cuda->event_sync(v->dev, v->event, FY_FOREVER), FY_STATUS_DEVICE_LOST, number);
+        assert_failed(cuda->event_sync(v->dev, v->event, FY_FOREVER), FY_STATUS_DEVICE_LOST,
+                      number);
         assert_failed(cuda->event_sync(v->dev, v->event, 1000), FY_STATUS_DEVICE_LOST, number);
     }
     assert_int_equal(fake.fake_cuda_all_calls(), calls);
@@ -150,7 +176,8 @@ static void fatal_codes_lose_the_device_in_each_call(void **state)
     use_fake();
     assert_int_equal(NFATAL, 13);
     for (int i = 0; i < NFALLIBLE; i++) {
-        if (strncmp(fallible[i], "cublas", 6) == 0) continue; /* its own codes; they end up in the driver's, below */
+        /* its own codes; they end up in the driver's, below */
+        if (strncmp(fallible[i], "cublas", 6) == 0) continue;
         for (int k = 0; k < NFATAL; k++, points++) {
             visit_t v = { 0 };
             char number[16];
@@ -158,9 +185,12 @@ static void fatal_codes_lose_the_device_in_each_call(void **state)
             failure.text[0] = '\0';
             fake.fake_cuda_fail(fallible[i], 1, fatal[k]);
             const fy_status_t status = use(&v);
-            if (status != FY_STATUS_DEVICE_LOST || strstr(failure.text, number) == NULL || strstr(failure.text, "restart") == NULL)
-                fail_msg("code %d in %s: status %d, %s", fatal[k], fallible[i], (int)status, failure.text);
-            if (v.dev != NULL && v.other != NULL) assert_stays_lost(&v, number); /* else it was the other device that did not open */
+            if (status != FY_STATUS_DEVICE_LOST || strstr(failure.text, number) == NULL ||
+                strstr(failure.text, "restart") == NULL)
+                fail_msg("code %d in %s: status %d, %s", fatal[k], fallible[i], (int)status,
+                         failure.text);
+            /* else it was the other device that did not open */
+            if (v.dev != NULL && v.other != NULL) assert_stays_lost(&v, number);
             give_back(&v);
             fake.fake_cuda_fail(NULL, 0, 0);
             assert_nothing_left();
@@ -213,7 +243,13 @@ static void a_loss_names_what_was_under_way(void **state)
     assert_ok(cuda->event_create(dev, &event));
     assert_ok(cuda->alloc(dev, 4096, &memory));
     fy_desc_t x = DENSE(F32, 1024);
-    fy_launch_t launch = { .struct_size = sizeof launch, .op = FY_OP_NEG, .nsrc = 1, .ndst = 1, .dst = &x, .src = &x, .nelem = 1024 };
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = FY_OP_NEG,
+                           .nsrc = 1,
+                           .ndst = 1,
+                           .dst = &x,
+                           .src = &x,
+                           .nelem = 1024 };
     x.data = memory;
     fy_copy_t up = { FY_COPY_UPLOAD, 0, memory, bytes, 1000 };
     assert_ok(cuda->copy(dev, uploads, &up));
@@ -221,7 +257,8 @@ static void a_loss_names_what_was_under_way(void **state)
     launch.op = FY_OP_ABS;
     assert_ok(cuda->launch(dev, stream, &launch));
     assert_ok(cuda->event_record(dev, event, stream));
-    assert_ok(cuda->fill(dev, stream, memory, 0, 64)); /* after the event: not known to be done by it */
+    /* after the event: not known to be done by it */
+    assert_ok(cuda->fill(dev, stream, memory, 0, 64));
     assert_ok(cuda->event_query(dev, event, &done));
     fake.fake_cuda_fail("cuLaunchKernel", 1, 700);
     launch.op = FY_OP_EXP;
@@ -230,11 +267,14 @@ static void a_loss_names_what_was_under_way(void **state)
     char first[1024];
     snprintf(first, sizeof first, "%s", failure.text);
     assert_true(strlen(first) < 512); /* an error record's text */
-    assert_non_null(strstr(first, "\n  compute 1: last submitted #102 fill (64 bytes); known done: #101 abs (1024 elements)"));
-    assert_non_null(strstr(first, "\n  upload 2: last submitted #1 upload (1000 bytes); known done: nothing"));
+    assert_non_null(strstr(first, "\n  compute 1: last submitted #102 fill (64 bytes); known done: "
+                                  "#101 abs (1024 elements)"));
+    assert_non_null(
+        strstr(first, "\n  upload 2: last submitted #1 upload (1000 bytes); known done: nothing"));
     assert_null(strstr(first, "download"));
     /* Told again, and the failed request is not among them. */
-    assert_failed(cuda->event_record(dev, event, stream), FY_STATUS_DEVICE_LOST, "last submitted #102 fill (64 bytes)");
+    assert_failed(cuda->event_record(dev, event, stream), FY_STATUS_DEVICE_LOST,
+                  "last submitted #102 fill (64 bytes)");
     cuda->free(dev, memory, 4096);
     cuda->event_destroy(dev, event);
     cuda->stream_destroy(dev, uploads);
@@ -272,10 +312,14 @@ int main(void)
 {
     load_or_skip();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_of_the_header_is_decided_about), cmocka_unit_test(every_code_reaches_the_caller),
-        cmocka_unit_test(every_code_of_cublas_has_a_name),           cmocka_unit_test(fatal_codes_lose_the_device_in_each_call),
-        cmocka_unit_test(a_failed_product_asks_the_driver),          cmocka_unit_test(other_losses_do_not_end_the_process),
-        cmocka_unit_test(a_loss_names_what_was_under_way),           cmocka_unit_test(an_old_event_does_not_speak_for_a_new_stream),
+        cmocka_unit_test(every_code_of_the_header_is_decided_about),
+        cmocka_unit_test(every_code_reaches_the_caller),
+        cmocka_unit_test(every_code_of_cublas_has_a_name),
+        cmocka_unit_test(fatal_codes_lose_the_device_in_each_call),
+        cmocka_unit_test(a_failed_product_asks_the_driver),
+        cmocka_unit_test(other_losses_do_not_end_the_process),
+        cmocka_unit_test(a_loss_names_what_was_under_way),
+        cmocka_unit_test(an_old_event_does_not_speak_for_a_new_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* Convolutions of the CUDA plugin: which kernel takes which layout and dtype, and that each gives what the portable kernels give: forward,
- * both gradients, groups, windows that leave the image, accumulation, weights' gradients in slices. */
+/* Convolutions of the CUDA plugin: which kernel takes which layout and dtype, and that each gives
+ * what the portable kernels give: forward, both gradients, groups, windows that leave the image,
+ * accumulation, weights' gradients in slices. */
 #include "op_case.h"
 
 typedef struct conv {
@@ -8,9 +9,10 @@ typedef struct conv {
 } conv_t;
 
 static const conv_t convs[] = {
-    { 2, 7, 6, 3, 5, 3, 3, 1, 1, 1, 1 },     /* no channel count that pieces divide */
-    { 2, 8, 8, 16, 32, 3, 3, 1, 1, 1, 1 },   /* all pieces whole */
-    { 1, 9, 9, 8, 72, 3, 3, 2, 1, 1, 1 },    /* two column tiles; a stride that leaves a remainder */
+    { 2, 7, 6, 3, 5, 3, 3, 1, 1, 1, 1 },   /* no channel count that pieces divide */
+    { 2, 8, 8, 16, 32, 3, 3, 1, 1, 1, 1 }, /* all pieces whole */
+    /* two column tiles; a stride that leaves a remainder */
+    { 1, 9, 9, 8, 72, 3, 3, 2, 1, 1, 1 },
     { 3, 12, 12, 4, 8, 3, 2, 1, 0, 1, 1 },   /* several row tiles, a window that is not square */
     { 2, 10, 9, 8, 16, 3, 3, 1, 2, 2, 2 },   /* groups, dilation */
     { 2, 10, 10, 24, 40, 1, 1, 1, 0, 1, 1 }, /* a matrix product */
@@ -19,7 +21,8 @@ static const conv_t convs[] = {
     { 2, 5, 5, 6, 9, 3, 3, 2, 0, 1, 3 },     /* groups of odd sizes */
     { 1, 3, 3, 2, 2, 3, 3, 3, 3, 1, 1 },     /* windows beside the image */
     { 2, 7, 7, 8, 8, 3, 3, 1, 1, 1, 8 },     /* depthwise from here on */
-    { 2, 7, 8, 5, 5, 3, 2, 2, 1, 2, 5 },     { 4, 12, 12, 40, 40, 3, 3, 1, 1, 1, 40 },
+    { 2, 7, 8, 5, 5, 3, 2, 2, 1, 2, 5 },
+    { 4, 12, 12, 40, 40, 3, 3, 1, 1, 1, 40 },
 };
 enum { NCONVS = sizeof convs / sizeof *convs, FIRST_DEPTHWISE = 10 };
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
@@ -37,13 +40,20 @@ static int64_t out_length(int64_t in, int64_t kernel, const conv_t *v)
 /* nsrc: of the forward launch, 2 or 3. */
 static op_case_t case_of(const conv_t *v, fy_op_t op, int32_t dtype, unsigned nsrc, attrs_t *attrs)
 {
-    op_case_t c = { .op = op, .ndst = 1, .nsrc = 2, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20 };
+    op_case_t c = {
+        .op = op, .ndst = 1, .nsrc = 2, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20
+    };
     fy_desc_t x = describe(dtype, 4, (const int64_t[]){ v->n, v->h, v->w, v->c }, NULL);
-    fy_desc_t w = describe(dtype, 4, (const int64_t[]){ v->o, v->kh, v->kw, v->c / v->groups }, NULL);
-    fy_desc_t y = describe(dtype, 4, (const int64_t[]){ v->n, out_length(v->h, v->kh, v), out_length(v->w, v->kw, v), v->o }, NULL);
+    fy_desc_t w =
+        describe(dtype, 4, (const int64_t[]){ v->o, v->kh, v->kw, v->c / v->groups }, NULL);
+    fy_desc_t y = describe(
+        dtype, 4,
+        (const int64_t[]){ v->n, out_length(v->h, v->kh, v), out_length(v->w, v->kw, v), v->o },
+        NULL);
     fy_desc_t bias = describe(dtype, 1, &v->o, NULL);
-    fy_conv2d_backward_attrs_t of = { v->stride,   v->stride, v->padding,    v->padding,   v->dilation,
-                                      v->dilation, v->groups, (int32_t)v->h, (int32_t)v->w };
+    fy_conv2d_backward_attrs_t of = { v->stride,  v->stride,     v->padding,
+                                      v->padding, v->dilation,   v->dilation,
+                                      v->groups,  (int32_t)v->h, (int32_t)v->w };
     attrs->backward = of;
     switch (op) {
     case FY_OP_CONV2D:
@@ -65,10 +75,13 @@ static const char *kernel_for(int i, int32_t dtype)
     const int wide = dtype == FY_DTYPE_F64;
     if (i >= FIRST_DEPTHWISE) return wide ? "fy_conv2d_depthwise_f64" : "fy_conv2d_depthwise_f32";
     if (dtype == FY_DTYPE_F16) return "fy_conv2d_tensor_f16";
-    return dtype == FY_DTYPE_BF16 ? "fy_conv2d_tensor_bf16" : wide ? "fy_conv2d_gemm_f64" : "fy_conv2d_gemm_f32";
+    return dtype == FY_DTYPE_BF16 ? "fy_conv2d_tensor_bf16"
+           : wide                 ? "fy_conv2d_gemm_f64"
+                                  : "fy_conv2d_gemm_f32";
 }
 
-/* Values of both signs, so that relu has something to do; small ones, so that halves stay exact enough. */
+/* Values of both signs, so that relu has something to do; small ones, so that halves stay exact
+ * enough. */
 static void give_signed(op_case_t *c, char *bytes, uint64_t capacity)
 {
     uint64_t used = 0;
@@ -86,7 +99,8 @@ static void give_signed(op_case_t *c, char *bytes, uint64_t capacity)
 
 static void each_kernel_agrees(void **state)
 {
-    static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT, FY_OP_CONV2D_BACKWARD_WEIGHT };
+    static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
+                                   FY_OP_CONV2D_BACKWARD_WEIGHT };
     (void)state;
     for (int i = 0; i < NCONVS; i++)
         for (int d = 0; d < 4; d++)
@@ -97,7 +111,8 @@ static void each_kernel_agrees(void **state)
                 c.workspace_limit = 0;                                /* one launch */
                 run_case(&c);
                 if (strcmp(fake.fake_cuda_last_kernel(), kernel_for(i, floats[d])) != 0)
-                    fail_msg("convolution %d, op %d, dtype %d ran %s", i, k, floats[d], fake.fake_cuda_last_kernel());
+                    fail_msg("convolution %d, op %d, dtype %d ran %s", i, k, floats[d],
+                             fake.fake_cuda_last_kernel());
             }
     assert_null(strstr(last_log, "slowly"));
 }
@@ -112,14 +127,16 @@ static void bias_and_relu_are_fused(void **state)
                 attrs_t attrs;
                 op_case_t c = case_of(&convs[i], FY_OP_CONV2D, floats[d], 3, &attrs);
                 attrs.forward.activation = relu ? FY_ACTIVATION_RELU : FY_ACTIVATION_NONE;
-                if (floats[d] == FY_DTYPE_F32 || floats[d] == FY_DTYPE_F64) give_signed(&c, bytes, sizeof bytes);
+                if (floats[d] == FY_DTYPE_F32 || floats[d] == FY_DTYPE_F64)
+                    give_signed(&c, bytes, sizeof bytes);
                 const int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
                 run_case(&c);
                 assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 1);
             }
 }
 
-/* With scratch, weights' gradients are summed in slices of images, then added up: two launches; and the bias' gradient is a sum. */
+/* With scratch, weights' gradients are summed in slices of images, then added up: two launches; and
+ * the bias' gradient is a sum. */
 static void weights_come_in_slices(void **state)
 {
     (void)state;
@@ -128,7 +145,8 @@ static void weights_come_in_slices(void **state)
         for (int d = 0; d < 4; d++)
             for (uint32_t accumulate = 0; accumulate < 2; accumulate++) {
                 attrs_t attrs;
-                op_case_t c = case_of(&convs[sliced[i]], FY_OP_CONV2D_BACKWARD_WEIGHT, floats[d], 2, &attrs);
+                op_case_t c =
+                    case_of(&convs[sliced[i]], FY_OP_CONV2D_BACKWARD_WEIGHT, floats[d], 2, &attrs);
                 const int64_t before = fake.fake_cuda_calls("cuLaunchKernel");
                 c.accumulate = accumulate;
                 run_case(&c);
@@ -156,7 +174,8 @@ static void other_layouts_take_the_plain_kernel(void **state)
         c.src[0].strides[0] += 8;
         last_log[0] = '\0';
         run_case(&c);
-        assert_string_equal(fake.fake_cuda_last_kernel(), floats[d] == FY_DTYPE_F64 ? "fy_conv2d_f64" : "fy_conv2d_f32");
+        assert_string_equal(fake.fake_cuda_last_kernel(),
+                            floats[d] == FY_DTYPE_F64 ? "fy_conv2d_f64" : "fy_conv2d_f32");
         assert_int_equal(strstr(last_log, "slowly") != NULL, d == 0);
         c = case_of(&convs[0], FY_OP_CONV2D_BACKWARD_WEIGHT, floats[d], 2, &attrs);
         c.dst[0].strides[0] += 4;
@@ -177,7 +196,9 @@ static void nothing_sums_to_zero(void **state)
 
 /* ---- cuDNN ---- */
 
-static const char *const dnn_calls[] = { "cudnnConvolutionForward", "cudnnConvolutionBiasActivationForward", "cudnnConvolutionBackwardData",
+static const char *const dnn_calls[] = { "cudnnConvolutionForward",
+                                         "cudnnConvolutionBiasActivationForward",
+                                         "cudnnConvolutionBackwardData",
                                          "cudnnConvolutionBackwardFilter" };
 
 static int64_t dnn_count(void)
@@ -215,7 +236,8 @@ static void without_the_library_own_kernels_run(void **state)
     for (int i = 0; i < 2; i++) {
         last_log[0] = '\0';
         run_case(&c);
-        assert_int_equal(strstr(last_log, "/nonexistent/libcudnn.so.9") != NULL, i == 0); /* said once */
+        /* said once */
+        assert_int_equal(strstr(last_log, "/nonexistent/libcudnn.so.9") != NULL, i == 0);
         assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
     }
     assert_int_equal(dnn_count(), 0);
@@ -223,22 +245,26 @@ static void without_the_library_own_kernels_run(void **state)
 
 static void dnn_agrees(void **state)
 {
-    static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT, FY_OP_CONV2D_BACKWARD_WEIGHT, FY_OP_CONV2D_BACKWARD_PARAMS };
+    static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
+                                   FY_OP_CONV2D_BACKWARD_WEIGHT, FY_OP_CONV2D_BACKWARD_PARAMS };
     static char bytes[1 << 20];
     (void)state;
     if (!has_dnn()) return;
     for (int i = 0; i < NCONVS; i++)
         for (int d = 0; d < 4; d++)
-            for (int k = 0; k < 7; k++) { /* conv2d alone, with bias, with relu, with both; the gradients */
+            /* conv2d alone, with bias, with relu, with both; the gradients */
+            for (int k = 0; k < 7; k++) {
                 attrs_t attrs;
-                op_case_t c = case_of(&convs[i], ops[k < 4 ? 0 : k - 3], floats[d], k < 4 && k & 1 ? 3 : 2, &attrs);
+                op_case_t c = case_of(&convs[i], ops[k < 4 ? 0 : k - 3], floats[d],
+                                      k < 4 && k & 1 ? 3 : 2, &attrs);
                 if (k < 4 && k & 2) attrs.forward.activation = FY_ACTIVATION_RELU;
                 if (k >= 4) c.accumulate = (uint32_t)(i + d + k) & 3 & (k == 6 ? 3 : 1);
                 if (k < 4 && d < 2) give_signed(&c, bytes, sizeof bytes);
                 const int64_t before = dnn_count();
                 run_case(&c);
                 if (dnn_count() - before != (i < FIRST_DEPTHWISE))
-                    fail_msg("convolution %d, case %d: cuDNN was called %d times", i, k, (int)(dnn_count() - before));
+                    fail_msg("convolution %d, case %d: cuDNN was called %d times", i, k,
+                             (int)(dnn_count() - before));
             }
 }
 
@@ -260,7 +286,8 @@ static void what_is_not_aligned_takes_a_kernel(void **state)
 /* Factors that have more bits than TF32 keeps. */
 static void f32_is_not_tf32(void **state)
 {
-    static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT, FY_OP_CONV2D_BACKWARD_WEIGHT };
+    static const fy_op_t ops[] = { FY_OP_CONV2D, FY_OP_CONV2D_BACKWARD_INPUT,
+                                   FY_OP_CONV2D_BACKWARD_WEIGHT };
     static float values[4096];
     (void)state;
     if (!has_dnn()) return;
@@ -280,21 +307,26 @@ static void what_dnn_refuses_takes_a_kernel(void **state)
     op_case_t c = case_of(&convs[1], FY_OP_CONV2D_BACKWARD_INPUT, FY_DTYPE_F16, 2, &attrs);
     (void)state;
     if (!has_dnn()) return;
-    const int64_t asked = fake.fake_cuda_calls("cudnnGetConvolutionBackwardDataAlgorithm_v7"), ran = dnn_count();
+    const int64_t asked = fake.fake_cuda_calls("cudnnGetConvolutionBackwardDataAlgorithm_v7"),
+                  ran = dnn_count();
     c.workspace_limit = 4095;
     for (int i = 0; i < 2; i++) {
         run_case(&c);
         assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_tensor_f16");
     }
-    assert_int_equal(fake.fake_cuda_calls("cudnnGetConvolutionBackwardDataAlgorithm_v7") - asked, 1);
+    assert_int_equal(fake.fake_cuda_calls("cudnnGetConvolutionBackwardDataAlgorithm_v7") - asked,
+                     1);
     assert_int_equal(dnn_count(), ran);
     c = case_of(&convs[1], FY_OP_CONV2D, FY_DTYPE_F32, 2, &attrs);
-    fake.fake_cuda_fail("cudnnConvolutionForward", 1, 3000); /* NOT_SUPPORTED, as it runs: it is not called again */
+    /* NOT_SUPPORTED, as it runs: it is not called again */
+    fake.fake_cuda_fail("cudnnConvolutionForward", 1, 3000);
     for (c.workspace_limit = 0; c.workspace_limit < 3; c.workspace_limit++) {
         last_log[0] = '\0';
         run_case(&c);
         assert_string_equal(fake.fake_cuda_last_kernel(), "fy_conv2d_gemm_f32");
-        assert_int_equal(strstr(last_log, "CUDNN_STATUS_NOT_SUPPORTED (3000)") != NULL, c.workspace_limit == 0); /* said once */
+        /* said once */
+        assert_int_equal(strstr(last_log, "CUDNN_STATUS_NOT_SUPPORTED (3000)") != NULL,
+                         c.workspace_limit == 0);
     }
     assert_int_equal(dnn_count() - ran, 1);
 }
@@ -309,18 +341,21 @@ static void scratch_that_lacks_is_said(void **state)
     c.workspace_limit = 4095;
     last_log[0] = '\0';
     run_case(&c);
-    assert_non_null(strstr(last_log, "it needs 4096 bytes of scratch and has 4095; workspace=1MiB"));
+    assert_non_null(
+        strstr(last_log, "it needs 4096 bytes of scratch and has 4095; workspace=1MiB"));
 }
 
-/* While a plan is made nothing has run: what cuDNN cannot start, misunderstands or cannot compile is done by Ferry's kernel, and it is not
- * asked again. */
+/* While a plan is made nothing has run: what cuDNN cannot start, misunderstands or cannot compile
+ * is done by Ferry's kernel, and it is not asked again. */
 static void planning_errors_are_refusals(void **state)
 {
-    static const char *const names[] = { "cudnnCreateTensorDescriptor",      "cudnnSetTensor4dDescriptor",
-                                         "cudnnCreateFilterDescriptor",      "cudnnSetFilter4dDescriptor",
-                                         "cudnnCreateConvolutionDescriptor", "cudnnSetConvolution2dDescriptor",
-                                         "cudnnSetConvolutionGroupCount",    "cudnnSetConvolutionMathType",
-                                         "cudnnSetActivationDescriptor",     "cudnnGetConvolutionForwardAlgorithm_v7" };
+    static const char *const names[] = {
+        "cudnnCreateTensorDescriptor",      "cudnnSetTensor4dDescriptor",
+        "cudnnCreateFilterDescriptor",      "cudnnSetFilter4dDescriptor",
+        "cudnnCreateConvolutionDescriptor", "cudnnSetConvolution2dDescriptor",
+        "cudnnSetConvolutionGroupCount",    "cudnnSetConvolutionMathType",
+        "cudnnSetActivationDescriptor",     "cudnnGetConvolutionForwardAlgorithm_v7"
+    };
     static const int codes[] = { 1001, 2000, 2002, 3000, 4001 };
     attrs_t attrs;
     if (!has_dnn()) return;
@@ -372,21 +407,29 @@ static void a_capture_leaves_the_handle_another_stream(void **state)
     (void)state;
     if (!has_dnn()) return;
     char *memory = device_bytes(bytes, sizeof bytes);
-    fy_desc_t dst = DENSE(F32, 1, 4, 1, 2), src[] = { DENSE(F32, 1, 4, 1, 2), DENSE(F32, 2, 1, 1, 2) };
+    fy_desc_t dst = DENSE(F32, 1, 4, 1, 2),
+              src[] = { DENSE(F32, 1, 4, 1, 2), DENSE(F32, 2, 1, 1, 2) };
     dst.data = memory, src[0].data = memory + 2048, src[1].data = memory + 4096;
-    fy_launch_t launch = {
-        .struct_size = sizeof launch, .op = FY_OP_CONV2D, .nsrc = 2, .ndst = 1, .dst = &dst, .src = src, .attrs = &attrs, .nelem = 8
-    };
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = FY_OP_CONV2D,
+                           .nsrc = 2,
+                           .ndst = 1,
+                           .dst = &dst,
+                           .src = src,
+                           .attrs = &attrs,
+                           .nelem = 8 };
     assert_ok(cuda->launch(dev, stream, &launch));
     assert_ok(cuda->graph_begin(dev, &capture));
     assert_ok(cuda->launch(dev, capture, &launch));
     assert_ok(cuda->graph_end(dev, capture, &graph));
-    assert_int_equal(fake.fake_cuda_misuses(), 0); /* the fake counts a stream that ends with a handle of cuDNN bound to it */
+    /* the fake counts a stream that ends with a handle of cuDNN bound to it */
+    assert_int_equal(fake.fake_cuda_misuses(), 0);
     cuda->graph_destroy(dev, graph);
     cuda->free(dev, memory, sizeof bytes);
 }
 
-/* Each call of the first convolution fails in turn: an explained failure, nothing left, and the next one works. */
+/* Each call of the first convolution fails in turn: an explained failure, nothing left, and the
+ * next one works. */
 static void each_dnn_call_may_fail(void **state)
 {
     const fy_conv2d_attrs_t attrs = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_RELU };
@@ -405,17 +448,25 @@ static void each_dnn_call_may_fail(void **state)
                                              "cudnnGetConvolutionForwardAlgorithm_v7",
                                              "cudnnSetStream",
                                              "cudnnConvolutionBiasActivationForward" };
-        fy_desc_t dst = DENSE(F32, 1, 4, 4, 8), src[] = { DENSE(F32, 1, 4, 4, 8), DENSE(F32, 8, 3, 3, 8), DENSE(F32, 8) };
+        fy_desc_t dst = DENSE(F32, 1, 4, 4, 8),
+                  src[] = { DENSE(F32, 1, 4, 4, 8), DENSE(F32, 8, 3, 3, 8), DENSE(F32, 8) };
         assert_int_equal(close_device(state) | open_with_dnn(state), 0);
         char *memory = device_bytes(bytes, sizeof bytes);
-        dst.data = memory, src[0].data = memory + 4096, src[1].data = memory + 8192, src[2].data = memory + 12288;
-        fy_launch_t launch = {
-            .struct_size = sizeof launch, .op = FY_OP_CONV2D, .nsrc = 3, .ndst = 1, .dst = &dst, .src = src, .attrs = &attrs, .nelem = 128
-        };
+        dst.data = memory, src[0].data = memory + 4096, src[1].data = memory + 8192,
+        src[2].data = memory + 12288;
+        fy_launch_t launch = { .struct_size = sizeof launch,
+                               .op = FY_OP_CONV2D,
+                               .nsrc = 3,
+                               .ndst = 1,
+                               .dst = &dst,
+                               .src = src,
+                               .attrs = &attrs,
+                               .nelem = 128 };
         launch.workspace = memory + 16384;
         launch.workspace_nbytes = 4096;
         fake.fake_cuda_fail(names[i], 1, 4000);
-        assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_INTERNAL, "convolution [1 x 4 x 4 x 8] with [8 x 3 x 3 x 8]");
+        assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_INTERNAL,
+                      "convolution [1 x 4 x 4 x 8] with [8 x 3 x 3 x 8]");
         fake.fake_cuda_fail(names[i], i < 9 ? 1 : 0, 4003);
         if (i < 9) assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_OUT_OF_MEMORY, "");
         assert_ok(cuda->launch(dev, stream, &launch));
@@ -423,7 +474,8 @@ static void each_dnn_call_may_fail(void **state)
     }
 }
 
-/* Parts of it missing, too new for the driver: Ferry's kernels, and it is not tried again. For want of memory it is. */
+/* Parts of it missing, too new for the driver: Ferry's kernels, and it is not tried again. For want
+ * of memory it is. */
 static void a_dnn_that_does_not_start_is_none(void **state)
 {
     attrs_t attrs;
@@ -451,7 +503,8 @@ static void a_dnn_that_does_not_start_is_none(void **state)
 /* After its first launch a convolution calls nothing but what runs it. */
 static void steady_convolutions_plan_nothing(void **state)
 {
-    static const char *const allowed[] = { "cuCtxGetCurrent", "cudnnSetStream", "cudnnConvolutionForward" };
+    static const char *const allowed[] = { "cuCtxGetCurrent", "cudnnSetStream",
+                                           "cudnnConvolutionForward" };
     const fy_conv2d_attrs_t attrs = FY_CONV2D_ATTRS_INIT;
     static const float bytes[2048];
     (void)state;
@@ -459,13 +512,15 @@ static void steady_convolutions_plan_nothing(void **state)
     char *memory = device_bytes(bytes, sizeof bytes);
     int64_t all = 0, counted = 0, objects = 0;
     for (int round = 0; round < 3; round++) { /* more shapes than plans, in the end */
-        const int64_t n = round < 2 ? 20 : 150, asked = fake.fake_cuda_calls("cudnnGetConvolutionForwardAlgorithm_v7");
+        const int64_t n = round < 2 ? 20 : 150,
+                      asked = fake.fake_cuda_calls("cudnnGetConvolutionForwardAlgorithm_v7");
         if (round == 1) {
             all = fake.fake_cuda_all_calls();
             for (int i = 0; i < 3; i++) counted += fake.fake_cuda_calls(allowed[i]);
         }
         for (int64_t h = 1; h <= n; h++) {
-            fy_desc_t dst = DENSE(F32, 1, h, 1, 2), src[] = { DENSE(F32, 1, h, 1, 2), DENSE(F32, 2, 1, 1, 2) };
+            fy_desc_t dst = DENSE(F32, 1, h, 1, 2),
+                      src[] = { DENSE(F32, 1, h, 1, 2), DENSE(F32, 2, 1, 1, 2) };
             dst.data = memory, src[0].data = memory + 2048, src[1].data = memory + 4096;
             fy_launch_t launch = { .struct_size = sizeof launch,
                                    .op = FY_OP_CONV2D,
@@ -482,7 +537,10 @@ static void steady_convolutions_plan_nothing(void **state)
             for (int i = 0; i < 3; i++) counted -= fake.fake_cuda_calls(allowed[i]);
             assert_int_equal(all, counted);
         }
-        assert_int_equal(fake.fake_cuda_calls("cudnnGetConvolutionForwardAlgorithm_v7") - asked, round == 0 ? 20 : round == 1 ? 0 : 130);
+        assert_int_equal(fake.fake_cuda_calls("cudnnGetConvolutionForwardAlgorithm_v7") - asked,
+                         round == 0   ? 20
+                         : round == 1 ? 0
+                                      : 130);
         objects = fake.fake_cuda_live(FAKE_DNN_OBJECTS);
     }
     assert_true(objects <= 64 * 4 + 1);

@@ -1,5 +1,6 @@
-/* Many copies in one submission, against fake drivers of three releases: 12.4 has no batches, 12.8 has the first ABI, 13.0 the second. A
- * driver is chosen once a process, so each release gets a process of its own. */
+/* Many copies in one submission, against fake drivers of three releases: 12.4 has no batches, 12.8
+ * has the first ABI, 13.0 the second. A driver is chosen once a process, so each release gets a
+ * process of its own. */
 #include <sys/wait.h>
 
 #include "fixture.h"
@@ -11,7 +12,10 @@ static unsigned char host[COUNT * NBYTES] __attribute__((aligned(4096)));
 static fy_copy_t copies[COUNT];
 static char *memory;
 
-static const char *entry(void) { return release >= 13000 ? "cuMemcpyBatchAsync_v13000" : "cuMemcpyBatchAsync_v12080"; }
+static const char *entry(void)
+{
+    return release >= 13000 ? "cuMemcpyBatchAsync_v13000" : "cuMemcpyBatchAsync_v12080";
+}
 
 static int set_up(void **state)
 {
@@ -23,7 +27,10 @@ static int set_up(void **state)
     assert_ok(cuda->fill(dev, stream, memory, 0, 2 * sizeof host));
     for (size_t i = 0; i < sizeof host; i++) host[i] = (unsigned char)random_bits();
     for (size_t i = 0; i < COUNT; i++) /* scattered: backwards on the device */
-        copies[i] = (fy_copy_t){ FY_COPY_UPLOAD, 1, memory + 2 * NBYTES * (COUNT - 1 - i), host + NBYTES * i, NBYTES - i % 3, NULL };
+        copies[i] = (fy_copy_t){
+            FY_COPY_UPLOAD, 1,   memory + 2 * NBYTES * (COUNT - 1 - i), host + NBYTES * i,
+            NBYTES - i % 3, NULL
+        };
     memset(recorded, 0, sizeof recorded);
     return 0;
 }
@@ -40,11 +47,14 @@ static void all_bytes_arrive_and_are_counted_once(void **state)
 {
     (void)state;
     static unsigned char back[2 * sizeof host];
-    const int64_t batches = fake.fake_cuda_calls(entry()), single = fake.fake_cuda_calls("cuMemcpyHtoDAsync");
+    const int64_t batches = fake.fake_cuda_calls(entry()),
+                  single = fake.fake_cuda_calls("cuMemcpyHtoDAsync");
     const uint64_t wire = fake.fake_cuda_bytes(FAKE_H2D), n = fake.fake_cuda_copies(FAKE_H2D);
     assert_ok(cuda->copy_many(dev, stream, COUNT, copies));
-    assert_int_equal(fake.fake_cuda_calls(entry()) - batches, release >= 12080 ? 3 : 0); /* pieces of 128 */
-    assert_int_equal(fake.fake_cuda_calls("cuMemcpyHtoDAsync") - single, release >= 12080 ? 0 : COUNT);
+    /* pieces of 128 */
+    assert_int_equal(fake.fake_cuda_calls(entry()) - batches, release >= 12080 ? 3 : 0);
+    assert_int_equal(fake.fake_cuda_calls("cuMemcpyHtoDAsync") - single,
+                     release >= 12080 ? 0 : COUNT);
     assert_int_equal(fake.fake_cuda_copies(FAKE_H2D) - n, COUNT);
     assert_int_equal(recorded[FY_COPY_UPLOAD], fake.fake_cuda_bytes(FAKE_H2D) - wire);
     fetch(back, memory, sizeof back);
@@ -63,7 +73,8 @@ static void other_kinds_and_one_alone(void **state)
     assert_ok(cuda->copy_many(dev, stream, 1, copies));
     assert_int_equal(fake.fake_cuda_copies(FAKE_H2D) > 0, 1);
     char *from = copies[0].dst;
-    fy_copy_t local[2] = { { FY_COPY_LOCAL, 0, memory, from, 40, NULL }, { FY_COPY_LOCAL, 0, memory + 64, from + 40, NBYTES - 40, NULL } };
+    fy_copy_t local[2] = { { FY_COPY_LOCAL, 0, memory, from, 40, NULL },
+                           { FY_COPY_LOCAL, 0, memory + 64, from + 40, NBYTES - 40, NULL } };
     assert_ok(cuda->copy_many(dev, stream, 2, local));
     memset(host, 0, NBYTES);
     fy_copy_t down[2] = { { FY_COPY_DOWNLOAD, 1, host, memory, 40, NULL },
@@ -94,7 +105,8 @@ static void a_wrong_copy_is_named(void **state)
     (void)state;
     if (release < 12080) skip();
     copies[5].dst = memory + 2 * sizeof host; /* behind the block */
-    assert_failed(cuda->copy_many(dev, stream, 10, copies), FY_STATUS_INVALID_ARGUMENT, release >= 13000 ? "10 copies" : "number 5 failed");
+    assert_failed(cuda->copy_many(dev, stream, 10, copies), FY_STATUS_INVALID_ARGUMENT,
+                  release >= 13000 ? "10 copies" : "number 5 failed");
     assert_int_equal(recorded[FY_COPY_UPLOAD], 0);
 }
 

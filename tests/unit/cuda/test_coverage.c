@@ -1,14 +1,18 @@
-/* The op table against the plugin: every op x dtype that the table promises is taken by the slot `supports`, or refused with a reason that
- * docs/cuda.md repeats; what the table does not promise is refused. That what is taken also computes is the op matrix's work: it runs every
- * such cell over the fake driver twice, with the portable kernels (ops_op_matrix_fake_cuda) and with the kernels' source
- * (ops_op_matrix_cuda_source), and fails for a cell that it did not run. */
+/* The op table against the plugin: every op x dtype that the table promises is taken by the slot
+ * `supports`, or refused with a reason that docs/cuda.md repeats; what the table does not promise
+ * is refused. That what is taken also computes is the op matrix's work: it runs every such cell
+ * over the fake driver twice, with the portable kernels (ops_op_matrix_fake_cuda) and with the
+ * kernels' source (ops_op_matrix_cuda_source), and fails for a cell that it did not run. */
 #include "fixture.h"
 
-/* A launch of `op` whose main operand is of `dtype`; only dtypes and counts matter to `supports`. */
-static void make_launch(const fy_op_info_t *info, int32_t dtype, fy_launch_t *launch, fy_desc_t dst[4], fy_desc_t src[4])
+/* A launch of `op` whose main operand is of `dtype`; only dtypes and counts matter to
+ * `supports`. */
+static void make_launch(const fy_op_info_t *info, int32_t dtype, fy_launch_t *launch,
+                        fy_desc_t dst[4], fy_desc_t src[4])
 {
     static const unsigned char attrs[FY_OP_ATTRS_MAX_NBYTES];
-    for (int i = 0; i < 4; i++) src[i] = dst[i] = describe(dtype, 2, (const int64_t[]){ 4, 4 }, NULL);
+    for (int i = 0; i < 4; i++)
+        src[i] = dst[i] = describe(dtype, 2, (const int64_t[]){ 4, 4 }, NULL);
     if (info->op == FY_OP_WHERE) src[0].dtype = FY_DTYPE_BOOL;
     *launch = (fy_launch_t){ .struct_size = sizeof *launch,
                              .op = info->op,
@@ -42,16 +46,20 @@ static void what_the_table_promises_is_taken(void **state)
             fy_desc_t dst[4], src[4];
             fy_launch_t launch;
             make_launch(info, dtype, &launch, dst, src);
-            const int promised = (info->dtypes & FY_DTYPE_BIT(dtype)) != 0, taken = cuda->supports(dev, &launch);
+            const int promised = (info->dtypes & FY_DTYPE_BIT(dtype)) != 0,
+                      taken = cuda->supports(dev, &launch);
             ntaken += promised && taken;
             if (promised == taken) continue;
-            if (promised && cuda->launch(dev, stream, &launch) == FY_STATUS_UNSUPPORTED && is_written_down(failure.text)) {
+            if (promised && cuda->launch(dev, stream, &launch) == FY_STATUS_UNSUPPORTED &&
+                is_written_down(failure.text)) {
                 nexplained++;
                 continue;
             }
             nholes++;
-            print_error("%s of %s: the table %s it, the plugin %s it\n", info->name, fy_dtype_name((fy_dtype_t)dtype),
-                        promised ? "promises" : "does not promise", taken ? "takes" : "does not take");
+            print_error("%s of %s: the table %s it, the plugin %s it\n", info->name,
+                        fy_dtype_name((fy_dtype_t)dtype),
+                        promised ? "promises" : "does not promise",
+                        taken ? "takes" : "does not take");
         }
     }
     print_message("  %d cells taken, %d explained, %d holes\n", ntaken, nexplained, nholes);
@@ -65,18 +73,21 @@ static void refusals_say_why(void **state)
     fy_desc_t dst[4], src[4];
     fy_launch_t launch;
     make_launch(fy_op_get(FY_OP_EXP), FY_DTYPE_I32, &launch, dst, src);
-    assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED, "exp has no cuda kernel for i32: the op table promises none");
+    assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED,
+                  "exp has no cuda kernel for i32: the op table promises none");
     src[0].dtype = 77;
     assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED, "an unknown dtype");
     launch.op = FY_OP_BUILTIN_COUNT;
-    assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED, "registered without a kernel");
+    assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED,
+                  "registered without a kernel");
 }
 
 int main(void)
 {
     load_or_skip();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_the_table_promises_is_taken, open_device, close_device),
+        cmocka_unit_test_setup_teardown(what_the_table_promises_is_taken, open_device,
+                                        close_device),
         cmocka_unit_test_setup_teardown(refusals_say_why, open_device, close_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* What the plugin tells people about a card: the driver's own answers, and libraries that are there or not, with the reason. */
+/* What the plugin tells people about a card: the driver's own answers, and libraries that are there
+ * or not, with the reason. */
 #include "fixture.h"
 
 #include <cuda.h>
@@ -53,8 +54,9 @@ static void facts_say_why_not(void **state)
     reopen("FERRY_CUDNN", fake_path);
     assert_ok(cuda->describe(dev, note_fact, facts));
     assert_fact("cudnn=9.");
-    static const char *const asked[] = { "cuDeviceGetAttribute", "cuDeviceGetPCIBusId",   "cuDeviceGetCount",
-                                         "cuDeviceGet",          "cuDeviceCanAccessPeer", "cuDeviceGetP2PAttribute" };
+    static const char *const asked[] = { "cuDeviceGetAttribute",  "cuDeviceGetPCIBusId",
+                                         "cuDeviceGetCount",      "cuDeviceGet",
+                                         "cuDeviceCanAccessPeer", "cuDeviceGetP2PAttribute" };
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         fake.fake_cuda_fail(asked[i], 1, CUDA_ERROR_INVALID_VALUE);
         assert_failed(cuda->describe(dev, note_fact, facts), FY_STATUS_INVALID_ARGUMENT, asked[i]);

@@ -1,4 +1,5 @@
-/* Finding the driver, opening devices, and what the plugin does when the driver says no: every call, every fatal code, once each. */
+/* Finding the driver, opening devices, and what the plugin does when the driver says no: every
+ * call, every fatal code, once each. */
 #include "visit.h"
 
 #include <cuda.h>
@@ -65,7 +66,8 @@ static void kernels_that_do_not_load_name_versions(void **state)
     (void)state;
     void *other;
     char versions[96];
-    snprintf(versions, sizeof versions, "compiled by CUDA %d.%d, whose code needs driver %d.0 or newer; this one is 13.0",
+    snprintf(versions, sizeof versions,
+             "compiled by CUDA %d.%d, whose code needs driver %d.0 or newer; this one is 13.0",
              CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10, CUDA_VERSION / 1000);
     fake.fake_cuda_fail("cuModuleLoadData", 1, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
     assert_failed(cuda->device_open(0, 0, NULL, &other), FY_STATUS_UNSUPPORTED, versions);
@@ -94,7 +96,8 @@ static void every_call_fails_once(void **state)
     static const struct {
         int code;
         fy_status_t status;
-    } driver[] = { { CUDA_ERROR_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY }, { CUDA_ERROR_UNKNOWN, FY_STATUS_INTERNAL } },
+    } driver[] = { { CUDA_ERROR_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY },
+                   { CUDA_ERROR_UNKNOWN, FY_STATUS_INTERNAL } },
       blas[] = { { 3, FY_STATUS_OUT_OF_MEMORY }, { 14, FY_STATUS_INTERNAL } };
     int64_t before[NFALLIBLE], clean[NFALLIBLE], points = 0;
     use_fake();
@@ -112,9 +115,11 @@ static void every_call_fails_once(void **state)
             failure.text[0] = '\0';
             fy_status_t status = visit();
             if (status != expected)
-                fail_msg("call %d of %s failed with %d: status %d, %s", (int)nth, fallible[i], code, (int)status, failure.text);
+                fail_msg("call %d of %s failed with %d: status %d, %s", (int)nth, fallible[i], code,
+                         (int)status, failure.text);
             /* "cuCtxGetCurrent" is told as the call it serves */
-            if (strncmp(fallible[i], "cuCtx", 5) != 0) assert_non_null(strstr(failure.text, fallible[i]));
+            if (strncmp(fallible[i], "cuCtx", 5) != 0)
+                assert_non_null(strstr(failure.text, fallible[i]));
             assert_nothing_left();
         }
         fake.fake_cuda_fail(NULL, 0, 0);
@@ -143,7 +148,13 @@ static void fatal_codes_lose_the_device(void **state)
         int64_t calls = fake.fake_cuda_all_calls();
         fy_copy_t down = { FY_COPY_DOWNLOAD, 0, number, memory, 4 };
         fy_desc_t x = DENSE(F32, 16);
-        fy_launch_t launch = { .struct_size = sizeof launch, .op = FY_OP_NEG, .nsrc = 1, .ndst = 1, .dst = &x, .src = &x, .nelem = 16 };
+        fy_launch_t launch = { .struct_size = sizeof launch,
+                               .op = FY_OP_NEG,
+                               .nsrc = 1,
+                               .ndst = 1,
+                               .dst = &x,
+                               .src = &x,
+                               .nelem = 16 };
         void *more;
         x.data = memory;
         assert_failed(cuda->alloc(dev, 4096, &more), FY_STATUS_DEVICE_LOST, "cuda:1 is lost");
@@ -152,7 +163,8 @@ static void fatal_codes_lose_the_device(void **state)
         assert_failed(cuda->event_query(dev, event, &done), FY_STATUS_DEVICE_LOST, number);
         assert_failed(cuda->event_sync(dev, event, FY_FOREVER), FY_STATUS_DEVICE_LOST, number);
         assert_failed(cuda->device_query(dev, &info), FY_STATUS_DEVICE_LOST, number);
-        assert_int_equal(fake.fake_cuda_all_calls(), calls); /* at once: the driver is not asked again */
+        /* at once: the driver is not asked again */
+        assert_int_equal(fake.fake_cuda_all_calls(), calls);
         cuda->free(dev, memory, 4096);
         cuda->event_destroy(dev, event);
         cuda->stream_destroy(dev, stream);
@@ -167,19 +179,27 @@ static void an_illegal_address_is_found_later(void **state)
     (void)state;
     void *event;
     fy_desc_t x = DENSE(F32, 1024);
-    fy_launch_t launch = { .struct_size = sizeof launch, .op = FY_OP_NEG, .nsrc = 1, .ndst = 1, .dst = &x, .src = &x, .nelem = 1024 };
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = FY_OP_NEG,
+                           .nsrc = 1,
+                           .ndst = 1,
+                           .dst = &x,
+                           .src = &x,
+                           .nelem = 1024 };
     open_device(NULL);
     assert_ok(cuda->event_create(dev, &event));
     x.data = (void *)(uintptr_t)4096;
     assert_ok(cuda->launch(dev, stream, &launch));
-    assert_failed(cuda->event_record(dev, event, stream), FY_STATUS_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS");
+    assert_failed(cuda->event_record(dev, event, stream), FY_STATUS_DEVICE_LOST,
+                  "CUDA_ERROR_ILLEGAL_ADDRESS");
     cuda->event_destroy(dev, event);
     close_device(NULL);
 }
 
 /* ---- the application's context ---- */
 
-/* Every slot, with `expected` current before it; NULL: nothing is, and from the opening on the device's context stays. */
+/* Every slot, with `expected` current before it; NULL: nothing is, and from the opening on the
+ * device's context stays. */
 static void slots_leave_current(void *expected)
 {
     void *memory, *event, *second;
@@ -203,17 +223,29 @@ static void slots_leave_current(void *expected)
     KEEPS(assert_ok(cuda->alloc(dev, 4096, &memory)));
     KEEPS(assert_int_equal(cuda->alloc(dev, 1ull << 60, &second), FY_STATUS_OUT_OF_MEMORY));
     KEEPS(assert_ok(cuda->register_host(dev, pinned, sizeof pinned)));
-    fy_copy_t up = { FY_COPY_UPLOAD, 0, memory, bytes, 64 }, down = { FY_COPY_DOWNLOAD, 0, bytes, memory, 64 };
+    fy_copy_t up = { FY_COPY_UPLOAD, 0, memory, bytes, 64 },
+              down = { FY_COPY_DOWNLOAD, 0, bytes, memory, 64 };
     KEEPS(assert_ok(cuda->copy(dev, stream, &up)));
     KEEPS(assert_ok(cuda->copy(dev, stream, &down)));
     KEEPS(assert_ok(cuda->fill(dev, stream, memory, 0, 64)));
     x.data = m.data = memory;
     mm[0] = mm[1] = m;
     m.data = (char *)memory + 2048;
-    fy_launch_t launch = { .struct_size = sizeof launch, .op = FY_OP_NEG, .nsrc = 1, .ndst = 1, .dst = &x, .src = &x, .nelem = 16 };
-    fy_launch_t matmul = {
-        .struct_size = sizeof matmul, .op = FY_OP_MATMUL, .nsrc = 2, .ndst = 1, .dst = &m, .src = mm, .attrs = &product, .nelem = 16
-    };
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = FY_OP_NEG,
+                           .nsrc = 1,
+                           .ndst = 1,
+                           .dst = &x,
+                           .src = &x,
+                           .nelem = 16 };
+    fy_launch_t matmul = { .struct_size = sizeof matmul,
+                           .op = FY_OP_MATMUL,
+                           .nsrc = 2,
+                           .ndst = 1,
+                           .dst = &m,
+                           .src = mm,
+                           .attrs = &product,
+                           .nelem = 16 };
     KEEPS(assert_ok(cuda->launch(dev, stream, &launch)));
     KEEPS(assert_true(cuda->supports(dev, &matmul)));
     KEEPS(assert_int_equal(cuda->workspace(dev, &matmul, 1 << 20), 4096));
@@ -256,7 +288,8 @@ static void the_current_context_stays(void **state)
         fake.fake_cuda_fail(fallible[i], 1, CUDA_ERROR_OUT_OF_MEMORY);
         (void)visit();
         fake.fake_cuda_fail(NULL, 0, 0);
-        if (fake.fake_cuda_current() != own) fail_msg("%s failed, and the application's context is another one", fallible[i]);
+        if (fake.fake_cuda_current() != own)
+            fail_msg("%s failed, and the application's context is another one", fallible[i]);
     }
     fake.fake_cuda_application(NULL);
 }
@@ -264,14 +297,22 @@ static void the_current_context_stays(void **state)
 /* Driver calls of one dense launch, the context's among them. */
 static void count_launch(void *device, void *on, int64_t gets, int64_t sets, int64_t pushes)
 {
-    static const char *const names[] = { "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent", "cuLaunchKernel" };
+    static const char *const names[] = { "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent",
+                                         "cuCtxPopCurrent", "cuLaunchKernel" };
     const int64_t expected[] = { gets, sets, pushes, pushes, 1 };
     int64_t before[5], all = 1 + gets + sets + 2 * pushes;
     void *memory;
     fy_desc_t x = DENSE(F32, 16);
-    fy_launch_t launch = { .struct_size = sizeof launch, .op = FY_OP_NEG, .nsrc = 1, .ndst = 1, .dst = &x, .src = &x, .nelem = 16 };
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = FY_OP_NEG,
+                           .nsrc = 1,
+                           .ndst = 1,
+                           .dst = &x,
+                           .src = &x,
+                           .nelem = 16 };
     void *top = fake.fake_cuda_current();
-    fake.fake_cuda_application(fake.fake_cuda_context(0)); /* the allocation is to change nothing below */
+    /* the allocation is to change nothing below */
+    fake.fake_cuda_application(fake.fake_cuda_context(0));
     assert_ok(cuda->alloc(device, 4096, &memory));
     fake.fake_cuda_application(NULL);
     assert_ptr_equal(fake.fake_cuda_current(), top);
@@ -282,7 +323,8 @@ static void count_launch(void *device, void *on, int64_t gets, int64_t sets, int
     assert_int_equal(fake.fake_cuda_all_calls(), all);
     for (int i = 0; i < 5; i++)
         if (fake.fake_cuda_calls(names[i]) - before[i] != expected[i])
-            fail_msg("%s was called %lld times, not %lld", names[i], (long long)(fake.fake_cuda_calls(names[i]) - before[i]),
+            fail_msg("%s was called %lld times, not %lld", names[i],
+                     (long long)(fake.fake_cuda_calls(names[i]) - before[i]),
                      (long long)expected[i]);
     cuda->free(device, memory, 4096);
 }
@@ -323,7 +365,8 @@ static void the_primary_context_is_kept(void **state)
     assert_ok(cuda->device_open(0, 0, NULL, &device));
     fy_backend_info_t info;
     fake.fake_cuda_fail("cuMemGetInfo", 1, CUDA_ERROR_LAUNCH_FAILED);
-    assert_failed(cuda->device_query(device, &info), FY_STATUS_DEVICE_LOST, "CUDA_ERROR_LAUNCH_FAILED");
+    assert_failed(cuda->device_query(device, &info), FY_STATUS_DEVICE_LOST,
+                  "CUDA_ERROR_LAUNCH_FAILED");
     cuda->device_close(device);
     assert_int_equal(fake.fake_cuda_live(FAKE_CONTEXTS), first - 1);
     assert_null(fake.fake_cuda_current()); /* not a dead one */
@@ -343,7 +386,8 @@ int main(void)
         cmocka_unit_test(init_failure_names_the_code),
         cmocka_unit_test_setup_teardown(query_says_what_it_is, open_device, close_device),
         cmocka_unit_test_setup_teardown(wrong_index_and_unknown_option, open_device, close_device),
-        cmocka_unit_test_setup_teardown(kernels_that_do_not_load_name_versions, open_device, close_device),
+        cmocka_unit_test_setup_teardown(kernels_that_do_not_load_name_versions, open_device,
+                                        close_device),
         cmocka_unit_test_setup_teardown(a_device_opens_twice, open_device, close_device),
         cmocka_unit_test(every_call_fails_once),
         cmocka_unit_test(fatal_codes_lose_the_device),

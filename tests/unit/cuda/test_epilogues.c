@@ -1,5 +1,6 @@
-/* What cuBLASLt is asked to do beside a product, and what not: biases and their gradients in one call, relu only where a device was opened for
- * it, TF32 only where asked for; and that what it refused, or chose, is remembered. */
+/* What cuBLASLt is asked to do beside a product, and what not: biases and their gradients in one
+ * call, relu only where a device was opened for it, TF32 only where asked for; and that what it
+ * refused, or chose, is remembered. */
 #include "op_case.h"
 
 static int open_with(const char *key, const char *value)
@@ -28,7 +29,12 @@ static int64_t kernels(void) { return fake.fake_cuda_calls("cuLaunchKernel"); }
 
 static op_case_t linear_case(int32_t dtype, const fy_linear_attrs_t *attrs)
 {
-    op_case_t c = { .op = FY_OP_LINEAR, .ndst = 1, .nsrc = 3, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20 };
+    op_case_t c = { .op = FY_OP_LINEAR,
+                    .ndst = 1,
+                    .nsrc = 3,
+                    .attrs = attrs,
+                    .close = CLOSE,
+                    .workspace_limit = 1 << 20 };
     c.dst[0] = describe(dtype, 2, (const int64_t[]){ 6, 16 }, NULL);
     c.src[0] = describe(dtype, 2, (const int64_t[]){ 6, 8 }, NULL);
     c.src[1] = describe(dtype, 2, (const int64_t[]){ 16, 8 }, NULL);
@@ -45,7 +51,8 @@ static void a_nan_goes_through_relu(void **state)
     for (int i = 0; i < 48; i++) x[i] = i == 10 ? NAN : -1.0f + 0.25f * (float)(i % 9);
     c.given[0] = x;
     const int64_t before = products(), launches = kernels();
-    for (c.shifted = 0; c.shifted < 16; c.shifted++) run_case(&c); /* the host keeps it; the fake's fused relu would not */
+    /* the host keeps it; the fake's fused relu would not */
+    for (c.shifted = 0; c.shifted < 16; c.shifted++) run_case(&c);
     assert_int_equal(products() - before, 16);
     assert_int_equal(kernels() - launches, 16);
     for (int32_t dtype = FY_DTYPE_F64; dtype <= FY_DTYPE_BF16; dtype++) {
@@ -67,11 +74,13 @@ static void a_fused_relu_is_one_call(void **state)
     }
 }
 
-/* Half precision rounds once, behind the activation: a plain product in f32 to scratch, and one launch; not the slow kernel. */
+/* Half precision rounds once, behind the activation: a plain product in f32 to scratch, and one
+ * launch; not the slow kernel. */
 static void half_activations_are_a_product_and_a_launch(void **state)
 {
     (void)state;
-    static const int32_t activations[] = { FY_ACTIVATION_GELU, FY_ACTIVATION_TANH, FY_ACTIVATION_SIGMOID };
+    static const int32_t activations[] = { FY_ACTIVATION_GELU, FY_ACTIVATION_TANH,
+                                           FY_ACTIVATION_SIGMOID };
     float x[48];
     uint16_t halves[2][48];
     for (int i = 0; i < 48; i++) {
@@ -102,29 +111,37 @@ static void its_scratch_is_declared(void **state)
     (void)state;
     const fy_linear_attrs_t gelu = { FY_ACTIVATION_GELU };
     op_case_t c = linear_case(FY_DTYPE_BF16, &gelu);
-    fy_launch_t launch = {
-        .struct_size = sizeof launch, .op = FY_OP_LINEAR, .nsrc = 3, .ndst = 1, .dst = c.dst, .src = c.src, .attrs = &gelu, .nelem = 96
-    };
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = FY_OP_LINEAR,
+                           .nsrc = 3,
+                           .ndst = 1,
+                           .dst = c.dst,
+                           .src = c.src,
+                           .attrs = &gelu,
+                           .nelem = 96 };
     const int64_t heuristics = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
     assert_int_equal(cuda->workspace(dev, &launch, 1 << 20), 512 + 4096);
     assert_int_equal(cuda->workspace(dev, &launch, 600), 512); /* none is left for cuBLASLt */
-    assert_int_equal(cuda->workspace(dev, &launch, 383), 0);   /* nor for the sums: then the kernel does all */
+    /* nor for the sums: then the kernel does all */
+    assert_int_equal(cuda->workspace(dev, &launch, 383), 0);
     assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - heuristics, 2);
     c.workspace_limit = 383;
     run_case(&c);
     assert_string_equal(fake.fake_cuda_last_kernel(), "fy_matmul_f32");
 }
 
-/* More rows than the scratch holds: runs of a multiple of 64, of which a steady launch plans none. */
+/* More rows than the scratch holds: runs of a multiple of 64, of which a steady launch plans
+ * none. */
 static void rows_come_in_runs(void **state)
 {
     (void)state;
     const fy_linear_attrs_t tanh = { FY_ACTIVATION_TANH };
     for (int transposed = 0; transposed < 2; transposed++) {
         op_case_t c = linear_case(FY_DTYPE_F16, &tanh);
-        c.dst[0] = describe(FY_DTYPE_F16, 2, (const int64_t[]){ 300, 16 }, (const int64_t[]){ 24, 1 });
-        c.src[0] =
-            describe(FY_DTYPE_F16, 2, (const int64_t[]){ 300, 8 }, transposed ? (const int64_t[]){ 1, 300 } : (const int64_t[]){ 8, 1 });
+        c.dst[0] =
+            describe(FY_DTYPE_F16, 2, (const int64_t[]){ 300, 16 }, (const int64_t[]){ 24, 1 });
+        c.src[0] = describe(FY_DTYPE_F16, 2, (const int64_t[]){ 300, 8 },
+                            transposed ? (const int64_t[]){ 1, 300 } : (const int64_t[]){ 8, 1 });
         c.workspace_limit = 11000; /* three quarters are 128 rows of 64 bytes */
         const int64_t before = products(), launches = kernels();
         run_case(&c);
@@ -143,21 +160,28 @@ static void without_an_epilogue_it_goes_through_scratch(void **state)
     for (int32_t dtype = FY_DTYPE_F32; dtype <= FY_DTYPE_BF16; dtype++) {
         op_case_t c = linear_case(dtype, &relu);
         assert_int_equal(close_device(state) | open_device(state), 0);
-        fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15); /* NOT_SUPPORTED: of the one with the bias */
+        /* NOT_SUPPORTED: of the one with the bias */
+        fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15);
         for (int i = 0; i < 2; i++) {
-            const int64_t before = products(), launches = kernels(), asked = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
+            const int64_t before = products(), launches = kernels(),
+                          asked = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
             run_case(&c);
             assert_int_equal(products() - before, 1);
             assert_int_equal(kernels() - launches, 1);
             assert_non_null(strstr(fake.fake_cuda_last_kernel(), "fy_linear_finish"));
-            assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - asked, i == 0 ? 2 : 0);
+            assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - asked,
+                             i == 0 ? 2 : 0);
         }
     }
 }
 
 static op_case_t params_case(int32_t dtype)
 {
-    op_case_t c = { .op = FY_OP_LINEAR_BACKWARD_PARAMS, .ndst = 2, .nsrc = 2, .close = CLOSE, .workspace_limit = 1 << 20 };
+    op_case_t c = { .op = FY_OP_LINEAR_BACKWARD_PARAMS,
+                    .ndst = 2,
+                    .nsrc = 2,
+                    .close = CLOSE,
+                    .workspace_limit = 1 << 20 };
     c.dst[0] = describe(dtype, 2, (const int64_t[]){ 16, 8 }, NULL);
     c.dst[1] = describe(dtype, 1, (const int64_t[]){ 16 }, NULL);
     c.src[0] = describe(dtype, 2, (const int64_t[]){ 6, 16 }, NULL);
@@ -176,11 +200,13 @@ static void both_gradients_are_one_call(void **state)
             const int64_t before = products(), launches = kernels();
             run_case(&c);
             assert_int_equal(products() - before, 1);
-            assert_int_equal(kernels() - launches, dtype == FY_DTYPE_F64 || accumulate >= 2 ? 1 : 0);
+            assert_int_equal(kernels() - launches,
+                             dtype == FY_DTYPE_F64 || accumulate >= 2 ? 1 : 0);
         }
     }
     op_case_t c = params_case(FY_DTYPE_F32);
-    for (c.shifted = 0; c.shifted < 16; c.shifted++) run_case(&c); /* plans promise no more alignment than there is, of db too */
+    /* plans promise no more alignment than there is, of db too */
+    for (c.shifted = 0; c.shifted < 16; c.shifted++) run_case(&c);
 }
 
 static void what_was_refused_is_not_asked_again(void **state)
@@ -188,10 +214,13 @@ static void what_was_refused_is_not_asked_again(void **state)
     (void)state;
     op_case_t c = params_case(FY_DTYPE_F32);
     c.workspace_limit = 0;
-    const int64_t before = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"), launches = kernels();
-    fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15); /* NOT_SUPPORTED: of the fused one */
+    const int64_t before = fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"),
+                  launches = kernels();
+    /* NOT_SUPPORTED: of the fused one */
+    fake.fake_cuda_fail("cublasLtMatmulAlgoGetHeuristic", 1, 15);
     for (int i = 0; i < 3; i++) run_case(&c);
-    assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - before, 2); /* and once of the plain one */
+    /* and once of the plain one */
+    assert_int_equal(fake.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic") - before, 2);
     assert_int_equal(kernels() - launches, 3);
 }
 
@@ -206,9 +235,14 @@ static float product_of_thirds(void)
     src[0].data = device_bytes(&third, sizeof third);
     src[1].data = device_bytes(&third, sizeof third);
     dst.data = device_bytes(&result, sizeof result);
-    fy_launch_t launch = {
-        .struct_size = sizeof launch, .op = FY_OP_MATMUL, .nsrc = 2, .ndst = 1, .dst = &dst, .src = src, .attrs = &attrs, .nelem = 1
-    };
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = FY_OP_MATMUL,
+                           .nsrc = 2,
+                           .ndst = 1,
+                           .dst = &dst,
+                           .src = src,
+                           .attrs = &attrs,
+                           .nelem = 1 };
     assert_ok(cuda->launch(dev, stream, &launch));
     fetch(&result, dst.data, sizeof result);
     cuda->free(dev, src[0].data, sizeof third);
@@ -235,7 +269,8 @@ static void options_are_checked(void **state)
     (void)state;
     void *other;
     const fy_backend_option_t wrong = { .key = "tf32", .value = "maybe" };
-    assert_failed(cuda->device_open(0, 1, &wrong, &other), FY_STATUS_INVALID_ARGUMENT, "tf32=maybe: tf32 may be off, on");
+    assert_failed(cuda->device_open(0, 1, &wrong, &other), FY_STATUS_INVALID_ARGUMENT,
+                  "tf32=maybe: tf32 may be off, on");
 }
 
 /* ---- what ferry info shows ---- */
@@ -256,7 +291,9 @@ static void plans_are_counted(void **state)
     for (int i = 0; i < 5; i++) run_case(&c);
     facts[0] = '\0';
     assert_ok(cuda->describe(dev, note, NULL));
-    if (strstr(facts, "product_plans=1 of 256, 9 hits, 1 misses, 0 evictions") == NULL) fail_msg("%s", facts); /* two lookups a launch */
+    /* two lookups a launch */
+    if (strstr(facts, "product_plans=1 of 256, 9 hits, 1 misses, 0 evictions") == NULL)
+        fail_msg("%s", facts);
     assert_non_null(strstr(facts, "f32_products=f32\n"));
     assert_non_null(strstr(facts, "relu_of_linear=exact\n"));
 }

@@ -1,36 +1,46 @@
-/* Dense launches of one axis take the short arguments (args.h): at most 128 bytes, which the driver copies at each launch, for every op of
- * elementwise arithmetic, copies, casts, fills and optimizer steps; results are those of the portable kernels, aligned or not. */
+/* Dense launches of one axis take the short arguments (args.h): at most 128 bytes, which the driver
+ * copies at each launch, for every op of elementwise arithmetic, copies, casts, fills and optimizer
+ * steps; results are those of the portable kernels, aligned or not. */
 #include "op_case.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 enum { MOST = 128 };
 static const int32_t floats[] = { FY_DTYPE_F32, FY_DTYPE_F64, FY_DTYPE_F16, FY_DTYPE_BF16 };
 
-/* Runs the case with every operand aligned, then each one element off, and looks at the arguments of all its launches. */
+/* Runs the case with every operand aligned, then each one element off, and looks at the arguments
+ * of all its launches. */
 static void run_flat(op_case_t *c)
 {
     for (c->shifted = 0; c->shifted < 1u << (c->ndst + c->nsrc); c->shifted = c->shifted * 2 + 1) {
         (void)fake.fake_cuda_longest_args();
         run_case(c);
         const uint64_t nbytes = fake.fake_cuda_longest_args();
-        if (nbytes == 0 || nbytes > MOST) fail_msg("%s took %llu bytes of arguments", op_names[c->op], (unsigned long long)nbytes);
-        if (strstr(fake.fake_cuda_last_kernel(), "_flat") == NULL) fail_msg("%s ran %s", op_names[c->op], fake.fake_cuda_last_kernel());
+        if (nbytes == 0 || nbytes > MOST)
+            fail_msg("%s took %llu bytes of arguments", op_names[c->op],
+                     (unsigned long long)nbytes);
+        if (strstr(fake.fake_cuda_last_kernel(), "_flat") == NULL)
+            fail_msg("%s ran %s", op_names[c->op], fake.fake_cuda_last_kernel());
     }
     c->shifted = 0;
 }
 
-/* Shapes that are one dense axis, or become one: with a tail, of one element, a scalar, of fused axes, shorter than an access. */
+/* Shapes that are one dense axis, or become one: with a tail, of one element, a scalar, of fused
+ * axes, shorter than an access. */
 static const struct {
     int rank;
     int64_t dims[3];
 } shapes[] = { { 1, { 1003 } }, { 1, { 1 } }, { 0, { 0 } }, { 3, { 5, 4, 8 } }, { 1, { 3 } } };
 
-static void each_shape(fy_op_t op, int32_t dtype, int32_t result, unsigned nsrc, const void *attrs, uint32_t accumulate)
+static void each_shape(fy_op_t op, int32_t dtype, int32_t result, unsigned nsrc, const void *attrs,
+                       uint32_t accumulate)
 {
     for (size_t i = 0; i < LENGTH(shapes); i++) {
-        op_case_t c = { .op = op, .ndst = 1, .nsrc = nsrc, .attrs = attrs, .accumulate = accumulate };
+        op_case_t c = {
+            .op = op, .ndst = 1, .nsrc = nsrc, .attrs = attrs, .accumulate = accumulate
+        };
         c.dst[0] = describe(result, shapes[i].rank, shapes[i].dims, NULL);
-        for (unsigned k = 0; k < nsrc; k++) c.src[k] = describe(dtype, shapes[i].rank, shapes[i].dims, NULL);
+        for (unsigned k = 0; k < nsrc; k++)
+            c.src[k] = describe(dtype, shapes[i].rank, shapes[i].dims, NULL);
         run_flat(&c);
     }
 }
@@ -38,8 +48,10 @@ static void each_shape(fy_op_t op, int32_t dtype, int32_t result, unsigned nsrc,
 static void arithmetic(void **state)
 {
     (void)state;
-    static const fy_op_t unary[] = { FY_OP_NEG,  FY_OP_ABS,   FY_OP_EXP,         FY_OP_LOG,       FY_OP_SQRT, FY_OP_TANH, FY_OP_SIGMOID,
-                                     FY_OP_RELU, FY_OP_RELU6, FY_OP_HARDSIGMOID, FY_OP_HARDSWISH, FY_OP_SILU, FY_OP_GELU, FY_OP_ERF },
+    static const fy_op_t unary[] = { FY_OP_NEG,   FY_OP_ABS,         FY_OP_EXP,       FY_OP_LOG,
+                                     FY_OP_SQRT,  FY_OP_TANH,        FY_OP_SIGMOID,   FY_OP_RELU,
+                                     FY_OP_RELU6, FY_OP_HARDSIGMOID, FY_OP_HARDSWISH, FY_OP_SILU,
+                                     FY_OP_GELU,  FY_OP_ERF },
                          binary[] = { FY_OP_ADD,
                                       FY_OP_SUB,
                                       FY_OP_MUL,
@@ -55,19 +67,24 @@ static void arithmetic(void **state)
                                       FY_OP_HARDSWISH_BACKWARD,
                                       FY_OP_SILU_BACKWARD,
                                       FY_OP_GELU_BACKWARD },
-                         of_integers[] = { FY_OP_ADD, FY_OP_SUB, FY_OP_MUL, FY_OP_MAXIMUM, FY_OP_MINIMUM };
+                         of_integers[] = { FY_OP_ADD, FY_OP_SUB, FY_OP_MUL, FY_OP_MAXIMUM,
+                                           FY_OP_MINIMUM };
     static const int32_t integers[] = { FY_DTYPE_I32, FY_DTYPE_I64, FY_DTYPE_U8 };
     for (size_t d = 0; d < LENGTH(floats); d++) {
-        for (size_t i = 0; i < LENGTH(unary); i++) each_shape(unary[i], floats[d], floats[d], 1, NULL, i % 2);
-        for (size_t i = 0; i < LENGTH(binary); i++) each_shape(binary[i], floats[d], floats[d], 2, NULL, i % 2);
+        for (size_t i = 0; i < LENGTH(unary); i++)
+            each_shape(unary[i], floats[d], floats[d], 1, NULL, i % 2);
+        for (size_t i = 0; i < LENGTH(binary); i++)
+            each_shape(binary[i], floats[d], floats[d], 2, NULL, i % 2);
     }
     for (size_t d = 0; d < LENGTH(integers); d++) {
-        for (size_t i = 0; i < LENGTH(of_integers); i++) each_shape(of_integers[i], integers[d], integers[d], 2, NULL, 0);
+        for (size_t i = 0; i < LENGTH(of_integers); i++)
+            each_shape(of_integers[i], integers[d], integers[d], 2, NULL, 0);
         each_shape(FY_OP_NEG, integers[d], integers[d], 1, NULL, 0);
         each_shape(FY_OP_ABS, integers[d], integers[d], 1, NULL, 0);
     }
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++)
-        for (fy_op_t op = FY_OP_EQ; op <= FY_OP_GE; op++) each_shape(op, dtype, FY_DTYPE_BOOL, 2, NULL, 0);
+        for (fy_op_t op = FY_OP_EQ; op <= FY_OP_GE; op++)
+            each_shape(op, dtype, FY_DTYPE_BOOL, 2, NULL, 0);
 }
 
 static void with_numbers(void **state)
@@ -90,12 +107,22 @@ static void a_repeated_value(void **state)
     static const int64_t dims[] = { 1003 }, once[] = { 0 };
     const fy_clip_attrs_t clip = { 0.5 };
     for (size_t d = 0; d < LENGTH(floats); d++) {
-        const fy_desc_t all = describe(floats[d], 1, dims, NULL), one = describe(floats[d], 1, dims, once);
-        op_case_t c = { .op = FY_OP_MUL, .ndst = 1, .nsrc = 2, .dst = { all }, .src = { all, one } };
+        const fy_desc_t all = describe(floats[d], 1, dims, NULL),
+                        one = describe(floats[d], 1, dims, once);
+        op_case_t c = {
+            .op = FY_OP_MUL, .ndst = 1, .nsrc = 2, .dst = { all }, .src = { all, one }
+        };
         run_flat(&c);
-        op_case_t first = { .op = FY_OP_SUB, .ndst = 1, .nsrc = 2, .dst = { all }, .src = { one, all } };
+        op_case_t first = {
+            .op = FY_OP_SUB, .ndst = 1, .nsrc = 2, .dst = { all }, .src = { one, all }
+        };
         run_flat(&first);
-        op_case_t clips = { .op = FY_OP_CLIP_BY_NORM, .ndst = 1, .nsrc = 1, .attrs = &clip, .dst = { all }, .src = { one } };
+        op_case_t clips = { .op = FY_OP_CLIP_BY_NORM,
+                            .ndst = 1,
+                            .nsrc = 1,
+                            .attrs = &clip,
+                            .dst = { all },
+                            .src = { one } };
         run_flat(&clips);
     }
 }
@@ -116,13 +143,18 @@ static void moves(void **state)
         where.dst[0] = where.src[1] = where.src[2] = describe(dtype, 1, shapes[0].dims, NULL);
         where.src[0] = describe(FY_DTYPE_BOOL, 1, shapes[0].dims, NULL);
         run_flat(&where);
-        op_case_t make = { .op = FY_OP_ARANGE, .ndst = 1, .attrs = &arange, .dst = { describe(dtype, 1, (const int64_t[]){ 101 }, NULL) } };
+        op_case_t make = { .op = FY_OP_ARANGE,
+                           .ndst = 1,
+                           .attrs = &arange,
+                           .dst = { describe(dtype, 1, (const int64_t[]){ 101 }, NULL) } };
         if (dtype != FY_DTYPE_BOOL) run_flat(&make);
     }
-    for (size_t d = 0; d < LENGTH(floats); d++) each_shape(FY_OP_COPY, floats[d], floats[d], 1, NULL, 1);
+    for (size_t d = 0; d < LENGTH(floats); d++)
+        each_shape(FY_OP_COPY, floats[d], floats[d], 1, NULL, 1);
 }
 
-/* From 1 MiB on, dense copies without accumulation are cuMemcpyDtoDAsync, aligned or not, and nothing else is. */
+/* From 1 MiB on, dense copies without accumulation are cuMemcpyDtoDAsync, aligned or not, and
+ * nothing else is. */
 static void large_copies_are_the_drivers(void **state)
 {
     (void)state;
@@ -130,16 +162,22 @@ static void large_copies_are_the_drivers(void **state)
         int64_t n, stride;
         uint32_t accumulate;
         int is_driver;
-    } cases[] = { { 1 << 18, 1, 0, 1 }, { (1 << 18) - 1, 1, 0, 0 }, { 1 << 18, 1, 1, 0 }, { 1 << 18, 0, 0, 0 }, { 1 << 18, 2, 0, 0 } };
+    } cases[] = { { 1 << 18, 1, 0, 1 },
+                  { (1 << 18) - 1, 1, 0, 0 },
+                  { 1 << 18, 1, 1, 0 },
+                  { 1 << 18, 0, 0, 0 },
+                  { 1 << 18, 2, 0, 0 } };
     for (size_t i = 0; i < LENGTH(cases); i++) {
         const int64_t dims[] = { cases[i].n }, strides[] = { cases[i].stride };
         op_case_t c = { .op = FY_OP_COPY, .ndst = 1, .nsrc = 1, .accumulate = cases[i].accumulate };
         c.dst[0] = describe(FY_DTYPE_F32, 1, dims, NULL);
         c.src[0] = describe(FY_DTYPE_F32, 1, dims, strides);
         for (c.shifted = 0; c.shifted < 3; c.shifted++) {
-            const int64_t copies = fake.fake_cuda_calls("cuMemcpyDtoDAsync"), kernels = fake.fake_cuda_calls("cuLaunchKernel");
+            const int64_t copies = fake.fake_cuda_calls("cuMemcpyDtoDAsync"),
+                          kernels = fake.fake_cuda_calls("cuLaunchKernel");
             run_case(&c);
-            assert_int_equal(fake.fake_cuda_calls("cuMemcpyDtoDAsync") - copies, cases[i].is_driver);
+            assert_int_equal(fake.fake_cuda_calls("cuMemcpyDtoDAsync") - copies,
+                             cases[i].is_driver);
             assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - kernels, !cases[i].is_driver);
         }
     }
@@ -164,14 +202,20 @@ static void steps(void **state)
     static const int64_t number = 3;
     double squares[1003];
     float squares_f32[1003];
-    for (size_t i = 0; i < LENGTH(squares); i++) squares_f32[i] = (float)(squares[i] = 0.001 * (double)i);
+    for (size_t i = 0; i < LENGTH(squares); i++)
+        squares_f32[i] = (float)(squares[i] = 0.001 * (double)i);
     for (size_t d = 0; d < 2; d++) {
         for (size_t i = 0; i < LENGTH(ops); i++) {
-            op_case_t c = { .op = ops[i].op, .ndst = 1 + ops[i].nstates + ops[i].counts, .nsrc = 2, .close = CLOSE };
+            op_case_t c = { .op = ops[i].op,
+                            .ndst = 1 + ops[i].nstates + ops[i].counts,
+                            .nsrc = 2,
+                            .close = CLOSE };
             c.attrs = ops[i].attrs;
             c.attrs_nbytes = ops[i].nbytes;
-            for (unsigned k = 0; k <= ops[i].nstates; k++) c.dst[k] = describe(floats[d], 1, shapes[0].dims, NULL);
-            for (unsigned k = 1; k <= ops[i].nstates; k++) c.given_dst[k] = d == 0 ? (const void *)squares_f32 : squares;
+            for (unsigned k = 0; k <= ops[i].nstates; k++)
+                c.dst[k] = describe(floats[d], 1, shapes[0].dims, NULL);
+            for (unsigned k = 1; k <= ops[i].nstates; k++)
+                c.given_dst[k] = d == 0 ? (const void *)squares_f32 : squares;
             if (ops[i].counts) c.dst[c.ndst - 1] = describe(FY_DTYPE_I64, 0, NULL, NULL);
             if (ops[i].counts) c.given_dst[c.ndst - 1] = &number;
             c.src[0] = c.dst[0];
@@ -204,9 +248,12 @@ int main(void)
 {
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
-    const struct CMUnitTest tests[] = {
-        TEST(arithmetic), TEST(with_numbers),      TEST(a_repeated_value), TEST(moves), TEST(large_copies_are_the_drivers),
-        TEST(steps),      TEST(two_axes_take_more)
-    };
+    const struct CMUnitTest tests[] = { TEST(arithmetic),
+                                        TEST(with_numbers),
+                                        TEST(a_repeated_value),
+                                        TEST(moves),
+                                        TEST(large_copies_are_the_drivers),
+                                        TEST(steps),
+                                        TEST(two_axes_take_more) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* Graphs on cuda, through the public API over the fake driver: a steady replay is one cuGraphLaunch and little else; whose thread and whose
- * stream does not matter. Not here: what is replayed call by call, and failures (test_graph_fallback.c); what graphs do on every device
+/* Graphs on cuda, through the public API over the fake driver: a steady replay is one cuGraphLaunch
+ * and little else; whose thread and whose stream does not matter. Not here: what is replayed call
+ * by call, and failures (test_graph_fallback.c); what graphs do on every device
  * (tests/conformance/test_conformance_graph.c, which runs over the fake driver, too). */
 #include <pthread.h>
 
@@ -7,11 +8,20 @@
 
 /* ---- the calls of a replay ---- */
 
-static const char *const watched[] = { "cuGraphLaunch",       "cuLaunchKernel",     "cublasLtMatmul",  "cuMemcpyHtoDAsync",
-                                       "cuMemcpyDtoHAsync",   "cuMemsetD8Async",    "cuMemAlloc",      "cuEventRecord",
-                                       "cuEventQuery",        "cuEventSynchronize", "cuCtxGetCurrent", "cuStreamWaitEvent",
-                                       "cuStreamBeginCapture" };
-enum { NWATCHED = sizeof watched / sizeof *watched, LAUNCHES = 0, KERNELS = 1, RECORDS = 7, QUERIES = 8, CURRENTS = 10 };
+static const char *const watched[] = {
+    "cuGraphLaunch",       "cuLaunchKernel",     "cublasLtMatmul",  "cuMemcpyHtoDAsync",
+    "cuMemcpyDtoHAsync",   "cuMemsetD8Async",    "cuMemAlloc",      "cuEventRecord",
+    "cuEventQuery",        "cuEventSynchronize", "cuCtxGetCurrent", "cuStreamWaitEvent",
+    "cuStreamBeginCapture"
+};
+enum {
+    NWATCHED = sizeof watched / sizeof *watched,
+    LAUNCHES = 0,
+    KERNELS = 1,
+    RECORDS = 7,
+    QUERIES = 8,
+    CURRENTS = 10
+};
 
 static void count_calls(int64_t counts[NWATCHED + 1])
 {
@@ -19,8 +29,8 @@ static void count_calls(int64_t counts[NWATCHED + 1])
     counts[NWATCHED] = driver.fake_cuda_all_calls();
 }
 
-/* Steady replays, fewer than there are fault flags to take: what each calls. The program has no context current, so Ferry's is pushed and
- * popped. */
+/* Steady replays, fewer than there are fault flags to take: what each calls. The program has no
+ * context current, so Ferry's is pushed and popped. */
 enum { STEADY = 40 };
 
 static void steady(const step_t *s, int has_events, int64_t out_each[NWATCHED + 1])
@@ -32,11 +42,13 @@ static void steady(const step_t *s, int has_events, int64_t out_each[NWATCHED + 
     replay(s, STEADY);
     count_calls(after);
     for (int i = 0; i <= NWATCHED; i++) {
-        if (has_events && (i == QUERIES || i == CURRENTS || i == NWATCHED)) /* now and then one is looked at */
+        /* now and then one is looked at */
+        if (has_events && (i == QUERIES || i == CURRENTS || i == NWATCHED))
             after[i] -= (after[i] - before[i]) % STEADY;
         out_each[i] = (after[i] - before[i]) / STEADY;
         if ((after[i] - before[i]) % STEADY != 0)
-            fail_msg("%lld %s in %d replays", (long long)(after[i] - before[i]), i < NWATCHED ? watched[i] : "driver calls", STEADY);
+            fail_msg("%lld %s in %d replays", (long long)(after[i] - before[i]),
+                     i < NWATCHED ? watched[i] : "driver calls", STEADY);
     }
 }
 
@@ -47,13 +59,15 @@ static void a_steady_replay_is_one_launch(void **state)
     step_t s = record(0);
     steady(&s, 0, each);
     for (int i = 0; i < NWATCHED; i++)
-        if (each[i] != (i == LAUNCHES || i == CURRENTS)) fail_msg("%lld %s a replay", (long long)each[i], watched[i]);
+        if (each[i] != (i == LAUNCHES || i == CURRENTS))
+            fail_msg("%lld %s a replay", (long long)each[i], watched[i]);
     assert_int_equal(each[NWATCHED], 2); /* nothing that is not watched */
     expect_path(&s, FY_GRAPH_DEVICE, "");
     expect_called(&s, 2 + STEADY);
 }
 
-/* Flags of bad values come to the host with a kernel behind the graph, however many ops have one. Somebody will ask: an event behind it. */
+/* Flags of bad values come to the host with a kernel behind the graph, however many ops have one.
+ * Somebody will ask: an event behind it. */
 static void flags_are_one_kernel_more(void **state)
 {
     (void)state;
@@ -61,7 +75,8 @@ static void flags_are_one_kernel_more(void **state)
     step_t s = record(1);
     steady(&s, 1, each);
     for (int i = 0; i < NWATCHED; i++) {
-        const int64_t most = i == CURRENTS ? 4 : i == LAUNCHES || i == KERNELS || i == RECORDS || i == QUERIES;
+        const int64_t most =
+            i == CURRENTS ? 4 : i == LAUNCHES || i == KERNELS || i == RECORDS || i == QUERIES;
         if (each[i] > most || (i != QUERIES && i != CURRENTS && each[i] != most))
             fail_msg("%lld %s a replay", (long long)each[i], watched[i]);
     }
@@ -72,7 +87,8 @@ static void the_first_replay_makes_what_is_made_once(void **state)
 {
     (void)state;
     step_t s = record(1);
-    const int64_t begun = driver.fake_cuda_calls("cuStreamBeginCapture"), launched = driver.fake_cuda_calls("cuGraphLaunch");
+    const int64_t begun = driver.fake_cuda_calls("cuStreamBeginCapture"),
+                  launched = driver.fake_cuda_calls("cuGraphLaunch");
     expect_path(&s, FY_GRAPH_CALLS, "with the second replay");
     replay(&s, 1);
     assert_int_equal(driver.fake_cuda_calls("cuStreamBeginCapture"), begun);
@@ -81,7 +97,8 @@ static void the_first_replay_makes_what_is_made_once(void **state)
     assert_int_equal(driver.fake_cuda_calls("cuStreamBeginCapture"), begun + 1);
     assert_int_equal(driver.fake_cuda_calls("cuGraphLaunch"), launched + 1);
     assert_int_equal(driver.fake_cuda_live(FAKE_GRAPH_EXECS), 1);
-    assert_int_equal(driver.fake_cuda_live(FAKE_GRAPHS), 0); /* the description is not needed any more */
+    /* the description is not needed any more */
+    assert_int_equal(driver.fake_cuda_live(FAKE_GRAPHS), 0);
     assert_int_equal(driver.fake_cuda_captures(), 0);
     assert_int_equal(nlogged, 0);
     expect_called(&s, 2);
@@ -174,14 +191,15 @@ static void order_with_other_streams(void **state)
     char order[256] = "";
     const char *at = driver.fake_cuda_traced();
     for (const char *end; (end = strchr(at, ' ')); at = end + 1)
-        if (strncmp(at, "cuCtx", 5) != 0 && strncmp(at, "cuEventCreate", 13) != 0 && strlen(order) + 64 < sizeof order)
+        if (strncmp(at, "cuCtx", 5) != 0 && strncmp(at, "cuEventCreate", 13) != 0 &&
+            strlen(order) + 64 < sizeof order)
             strncat(order, at, (size_t)(end - at) + 1);
     driver.fake_cuda_trace(0);
     driver.fake_cuda_hold(0);
     /* The last event is for whoever waits for what ran behind another stream's work. */
-    assert_string_equal(order,
-                        "cuLaunchKernel cuEventRecord cuStreamWaitEvent cuGraphLaunch cuEventRecord cuStreamWaitEvent cuLaunchKernel "
-                        "cuEventRecord ");
+    assert_string_equal(order, "cuLaunchKernel cuEventRecord cuStreamWaitEvent cuGraphLaunch "
+                               "cuEventRecord cuStreamWaitEvent cuLaunchKernel "
+                               "cuEventRecord ");
     expect_called(&s, 4);
 }
 

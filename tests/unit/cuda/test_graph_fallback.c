@@ -1,5 +1,6 @@
-/* Graphs on cuda that cannot be one request: what cannot be captured is replayed call by call, with the same bytes, and said once; every
- * driver call of a capture and of a launch fails once. Not here: how a graph goes that can (test_graph.c). */
+/* Graphs on cuda that cannot be one request: what cannot be captured is replayed call by call, with
+ * the same bytes, and said once; every driver call of a capture and of a launch fails once. Not
+ * here: how a graph goes that can (test_graph.c). */
 #include <pthread.h>
 
 #include <cuda.h>
@@ -18,9 +19,11 @@ static void find_calls(void)
          *symbol = library ? dlsym(library, "cuGetProcAddress_v2") : NULL;
     if (symbol == NULL) fail_msg("cuGetProcAddress_v2 is missing");
     memcpy(&get, &symbol, sizeof symbol);
-    if (get("cuMemAlloc", &symbol, 3020, 0, NULL) != CUDA_SUCCESS) fail_msg("cuMemAlloc is missing");
+    if (get("cuMemAlloc", &symbol, 3020, 0, NULL) != CUDA_SUCCESS)
+        fail_msg("cuMemAlloc is missing");
     memcpy(&driver_alloc, &symbol, sizeof symbol);
-    if (get("cuMemsetD8Async", &symbol, 3020, 0, NULL) != CUDA_SUCCESS) fail_msg("cuMemsetD8Async is missing");
+    if (get("cuMemsetD8Async", &symbol, 3020, 0, NULL) != CUDA_SUCCESS)
+        fail_msg("cuMemsetD8Async is missing");
     memcpy(&driver_fill, &symbol, sizeof symbol);
 }
 
@@ -31,7 +34,8 @@ static int allocates_here, allocates_elsewhere, raises, nkernels;
 static void *allocate(void *user)
 {
     fy_tensor_t *t;
-    *(fy_status_t *)user = fy_zeros(device, FY_DTYPE_U8, FY_DIMS((64 << 20) * nkernels), &t); /* more than the pool has */
+    /* more than the pool has */
+    *(fy_status_t *)user = fy_zeros(device, FY_DTYPE_U8, FY_DIMS((64 << 20) * nkernels), &t);
     fy_tensor_destroy(t);
     return NULL;
 }
@@ -45,14 +49,17 @@ static fy_status_t own_kernel(const fy_launch_t *launch, void *stream)
     nkernels++;
     if (launch->fault && raises) *launch->fault = 1; /* the host's own judgement */
     if (allocates_here && driver.fake_cuda_captures() && driver_alloc(&block, 64) != CUDA_SUCCESS)
-        return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "own kernel: no memory while a graph is captured");
+        return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__,
+                            "own kernel: no memory while a graph is captured");
     if (allocates_elsewhere) {
         pthread_create(&thread, NULL, allocate, &status);
         pthread_join(thread, NULL);
     }
     if (status != FY_STATUS_OK) return status;
-    return driver_fill((CUdeviceptr)(uintptr_t)launch->dst[0].data, 0x40, launch->nelem * 4, stream) == CUDA_SUCCESS ? FY_STATUS_OK
-                                                                                                                     : FY_STATUS_INTERNAL;
+    return driver_fill((CUdeviceptr)(uintptr_t)launch->dst[0].data, 0x40, launch->nelem * 4,
+                       stream) == CUDA_SUCCESS
+               ? FY_STATUS_OK
+               : FY_STATUS_INTERNAL;
 }
 
 /* With bad values in its data, or not. */
@@ -67,7 +74,8 @@ static fy_op_t own_op(int can_fault)
                                         .nsrc_min = 1,
                                         .nsrc_max = 1,
                                         .ndst = 1,
-                                        .flags = FY_OP_ELEMENTWISE | (can_fault ? FY_OP_CAN_FAULT : 0),
+                                        .flags = FY_OP_ELEMENTWISE |
+                                                 (can_fault ? FY_OP_CAN_FAULT : 0),
                                         .dtypes = FY_DTYPE_BIT(FY_DTYPE_F32) },
                               .nkernels = 1,
                               .kernels = kernels };
@@ -123,7 +131,8 @@ static void what_cannot_be_captured_is_called(void **state)
     ts_expect_f32(s.out, (float[]){ base + 1, base + 2, base + 3, base + 4 }, 4);
 }
 
-/* Between the first replay and the second so many shapes were multiplied that the graph's plan was dropped. */
+/* Between the first replay and the second so many shapes were multiplied that the graph's plan was
+ * dropped. */
 static void plans_that_are_gone(void **state)
 {
     (void)state;
@@ -159,17 +168,22 @@ static void ops_of_ones_own_that_can_fault(void **state)
             ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
     }
     raises = 0;
-    assert_int_equal(driver.fake_cuda_calls("cuStreamBeginCapture"), driver.fake_cuda_calls("cuStreamEndCapture"));
+    assert_int_equal(driver.fake_cuda_calls("cuStreamBeginCapture"),
+                     driver.fake_cuda_calls("cuStreamEndCapture"));
     assert_int_equal(driver.fake_cuda_live(FAKE_GRAPH_EXECS), 0);
     assert_int_equal(nlogged, 0); /* known from the begin */
 }
 
 /* ---- failures ---- */
 
-static const char *const captures[] = {
-    "cuStreamCreateWithPriority", "cuStreamBeginCapture",        "cuMemsetD8Async", "cuLaunchKernel", "cublasLtMatmul",
-    "cuStreamEndCapture",         "cuGraphInstantiateWithFlags", "cuGraphUpload"
-};
+static const char *const captures[] = { "cuStreamCreateWithPriority",
+                                        "cuStreamBeginCapture",
+                                        "cuMemsetD8Async",
+                                        "cuLaunchKernel",
+                                        "cublasLtMatmul",
+                                        "cuStreamEndCapture",
+                                        "cuGraphInstantiateWithFlags",
+                                        "cuGraphUpload" };
 
 static void each_call_of_a_capture_fails(void **state)
 {
@@ -186,7 +200,8 @@ static void each_call_of_a_capture_fails(void **state)
         assert_int_equal(nlogged, 1);
         assert_int_equal(driver.fake_cuda_captures(), 0);
         assert_int_equal(driver.fake_cuda_live(FAKE_STREAMS), streams);
-        assert_int_equal(driver.fake_cuda_live(FAKE_GRAPHS) + driver.fake_cuda_live(FAKE_GRAPH_EXECS), 0);
+        assert_int_equal(
+            driver.fake_cuda_live(FAKE_GRAPHS) + driver.fake_cuda_live(FAKE_GRAPH_EXECS), 0);
         replay(&s, 2);
         assert_int_equal(nlogged, 1); /* said once */
         expect_called(&s, 4);
@@ -209,7 +224,8 @@ static void a_launch_that_fails_changes_nothing(void **state)
     expect_called(&s, 4);
 }
 
-/* The graph runs, and whether it met bad values is not known: nobody may take its results for good. */
+/* The graph runs, and whether it met bad values is not known: nobody may take its results for
+ * good. */
 static void flags_that_do_not_come(void **state)
 {
     (void)state;
@@ -228,7 +244,8 @@ static void flags_that_do_not_come(void **state)
 static void a_fatal_code_loses_the_device(void **state)
 {
     (void)state;
-    static const char *const all[] = { "cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphUpload",
+    static const char *const all[] = { "cuStreamBeginCapture", "cuStreamEndCapture",
+                                       "cuGraphInstantiateWithFlags", "cuGraphUpload",
                                        "cuGraphLaunch" };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         fy_scope_t inner = fy_scope_begin("lost");
@@ -242,7 +259,8 @@ static void a_fatal_code_loses_the_device(void **state)
         fy_device_close(device);
         assert_int_equal(driver.fake_cuda_live(FAKE_STREAMS), 0);
         assert_int_equal(driver.fake_cuda_captures(), 0);
-        assert_int_equal(driver.fake_cuda_live(FAKE_GRAPHS) + driver.fake_cuda_live(FAKE_GRAPH_EXECS), 0);
+        assert_int_equal(
+            driver.fake_cuda_live(FAKE_GRAPHS) + driver.fake_cuda_live(FAKE_GRAPH_EXECS), 0);
         ts_ok(fy_device_open("cuda:0", &device));
     }
 }

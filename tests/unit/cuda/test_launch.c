@@ -1,5 +1,6 @@
-/* Every op family through the plugin's argument packing and the fake driver, against the portable kernels: all dtypes, and the layouts that
- * fusing, broadcasting and cutting could get wrong. Proves the host side of a launch; the device code is interpreted, not run. */
+/* Every op family through the plugin's argument packing and the fake driver, against the portable
+ * kernels: all dtypes, and the layouts that fusing, broadcasting and cutting could get wrong.
+ * Proves the host side of a launch; the device code is interpreted, not run. */
 #include "op_case.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
@@ -12,23 +13,35 @@ typedef struct layout {
     int64_t dims[4], dst[4], a[4], b[4];
 } layout_t;
 static const layout_t layouts[] = {
-    { 1, { 1003 }, { 1 }, { 1 }, { 1 } },                                       /* dense, a tail behind 16 bytes */
-    { 0, { 0 }, { 0 }, { 0 }, { 0 } },                                          /* a scalar */
-    { 2, { 7, 33 }, { 33, 1 }, { 33, 1 }, { 0, 1 } },                           /* a row for all rows */
-    { 2, { 7, 33 }, { 33, 1 }, { 1, 7 }, { 33, 1 } },                           /* a is transposed */
-    { 2, { 7, 33 }, { 40, 1 }, { 33, 1 }, { 1, 0 } },                           /* dst has gaps; b is a column */
-    { 3, { 3, 4, 5 }, { 20, 5, 1 }, { 0, 0, 0 }, { 20, 5, 1 } },                /* one value for all */
+    /* dense, a tail behind 16 bytes */
+    { 1, { 1003 }, { 1 }, { 1 }, { 1 } },
+    { 0, { 0 }, { 0 }, { 0 }, { 0 } }, /* a scalar */
+    /* a row for all rows */
+    { 2, { 7, 33 }, { 33, 1 }, { 33, 1 }, { 0, 1 } },
+    /* a is transposed */
+    { 2, { 7, 33 }, { 33, 1 }, { 1, 7 }, { 33, 1 } },
+    /* dst has gaps; b is a column */
+    { 2, { 7, 33 }, { 40, 1 }, { 33, 1 }, { 1, 0 } },
+    /* one value for all */
+    { 3, { 3, 4, 5 }, { 20, 5, 1 }, { 0, 0, 0 }, { 20, 5, 1 } },
     { 4, { 2, 3, 4, 5 }, { 60, 20, 5, 1 }, { 60, 5, 15, 1 }, { 0, 20, 0, 1 } }, /* nothing fuses */
-    { 4, { 2, 1, 4, 5 }, { 20, 20, 5, 1 }, { 40, 3, 10, 2 }, { 20, 1, 5, 1 } }, /* an axis of length 1; steps of 2 */
+    /* an axis of length 1; steps of 2 */
+    { 4, { 2, 1, 4, 5 }, { 20, 20, 5, 1 }, { 40, 3, 10, 2 }, { 20, 1, 5, 1 } },
 };
 
-static fy_desc_t with(const layout_t *l, int32_t dtype, const int64_t *strides) { return describe(dtype, l->rank, l->dims, strides); }
+static fy_desc_t with(const layout_t *l, int32_t dtype, const int64_t *strides)
+{
+    return describe(dtype, l->rank, l->dims, strides);
+}
 
-static void elementwise(fy_op_t op, int32_t dtype, int32_t result, unsigned nsrc, const void *attrs, uint32_t accumulate)
+static void elementwise(fy_op_t op, int32_t dtype, int32_t result, unsigned nsrc, const void *attrs,
+                        uint32_t accumulate)
 {
     for (size_t i = 0; i < LENGTH(layouts); i++) {
         const layout_t *l = &layouts[i];
-        op_case_t c = { .op = op, .ndst = 1, .nsrc = nsrc, .attrs = attrs, .accumulate = accumulate };
+        op_case_t c = {
+            .op = op, .ndst = 1, .nsrc = nsrc, .attrs = attrs, .accumulate = accumulate
+        };
         c.dst[0] = with(l, result, l->dst);
         c.src[0] = with(l, dtype, l->a);
         c.src[1] = with(l, dtype, l->b);
@@ -40,33 +53,42 @@ static void unary_ops(void **state)
 {
     (void)state;
     static const fy_op_t any[] = { FY_OP_NEG, FY_OP_ABS },
-                         of_floats[] = { FY_OP_EXP, FY_OP_LOG, FY_OP_SQRT, FY_OP_TANH, FY_OP_SIGMOID, FY_OP_RELU };
+                         of_floats[] = { FY_OP_EXP,  FY_OP_LOG,     FY_OP_SQRT,
+                                         FY_OP_TANH, FY_OP_SIGMOID, FY_OP_RELU };
     const fy_affine_attrs_t affine = { 2.5, -1 };
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (uint32_t accumulate = 0; accumulate < 2; accumulate++) {
-            for (size_t i = 0; i < LENGTH(any); i++) elementwise(any[i], floats[d], floats[d], 1, NULL, accumulate);
-            for (size_t i = 0; i < LENGTH(of_floats); i++) elementwise(of_floats[i], floats[d], floats[d], 1, NULL, accumulate);
+            for (size_t i = 0; i < LENGTH(any); i++)
+                elementwise(any[i], floats[d], floats[d], 1, NULL, accumulate);
+            for (size_t i = 0; i < LENGTH(of_floats); i++)
+                elementwise(of_floats[i], floats[d], floats[d], 1, NULL, accumulate);
             elementwise(FY_OP_AFFINE, floats[d], floats[d], 1, &affine, accumulate);
         }
     }
     for (size_t d = 0; d < LENGTH(integers); d++)
-        for (size_t i = 0; i < LENGTH(any); i++) elementwise(any[i], integers[d], integers[d], 1, NULL, 0);
+        for (size_t i = 0; i < LENGTH(any); i++)
+            elementwise(any[i], integers[d], integers[d], 1, NULL, 0);
 }
 
 static void binary_ops(void **state)
 {
     (void)state;
-    static const fy_op_t any[] = { FY_OP_ADD, FY_OP_SUB, FY_OP_MUL, FY_OP_MAXIMUM, FY_OP_MINIMUM }, of_floats[] = { FY_OP_DIV, FY_OP_POW };
+    static const fy_op_t any[] = { FY_OP_ADD, FY_OP_SUB, FY_OP_MUL, FY_OP_MAXIMUM, FY_OP_MINIMUM },
+                         of_floats[] = { FY_OP_DIV, FY_OP_POW };
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (uint32_t accumulate = 0; accumulate < 2; accumulate++) {
-            for (size_t i = 0; i < LENGTH(any); i++) elementwise(any[i], floats[d], floats[d], 2, NULL, accumulate);
-            for (size_t i = 0; i < LENGTH(of_floats); i++) elementwise(of_floats[i], floats[d], floats[d], 2, NULL, accumulate);
+            for (size_t i = 0; i < LENGTH(any); i++)
+                elementwise(any[i], floats[d], floats[d], 2, NULL, accumulate);
+            for (size_t i = 0; i < LENGTH(of_floats); i++)
+                elementwise(of_floats[i], floats[d], floats[d], 2, NULL, accumulate);
         }
     }
     for (size_t d = 0; d < LENGTH(integers); d++)
-        for (size_t i = 0; i < LENGTH(any); i++) elementwise(any[i], integers[d], integers[d], 2, NULL, 0);
+        for (size_t i = 0; i < LENGTH(any); i++)
+            elementwise(any[i], integers[d], integers[d], 2, NULL, 0);
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++)
-        for (fy_op_t op = FY_OP_EQ; op <= FY_OP_GE; op++) elementwise(op, dtype, FY_DTYPE_BOOL, 2, NULL, 0);
+        for (fy_op_t op = FY_OP_EQ; op <= FY_OP_GE; op++)
+            elementwise(op, dtype, FY_DTYPE_BOOL, 2, NULL, 0);
 }
 
 static void copies_and_casts(void **state)
@@ -116,12 +138,17 @@ static void values_out_of_nothing(void **state)
             c.dst[0] = with(&layouts[i], dtype, layouts[i].dst);
             run_case(&c);
         }
-        op_case_t c = { .op = FY_OP_ARANGE, .ndst = 1, .attrs = &arange, .dst = { describe(dtype, 1, (const int64_t[]){ 200 }, NULL) } };
+        op_case_t c = { .op = FY_OP_ARANGE,
+                        .ndst = 1,
+                        .attrs = &arange,
+                        .dst = { describe(dtype, 1, (const int64_t[]){ 200 }, NULL) } };
         if (dtype != FY_DTYPE_BOOL) run_case(&c);
     }
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (size_t i = 0; i < LENGTH(layouts); i++) {
-            op_case_t c = { .op = FY_OP_RAND, .ndst = 2, .attrs = &rand, .given_dst = { NULL, rng } };
+            op_case_t c = {
+                .op = FY_OP_RAND, .ndst = 2, .attrs = &rand, .given_dst = { NULL, rng }
+            };
             c.dst[0] = with(&layouts[i], floats[d], layouts[i].dst);
             c.dst[1] = DENSE(I64, 2);
             run_case(&c);
@@ -130,7 +157,10 @@ static void values_out_of_nothing(void **state)
             run_case(&c);
         }
     }
-    op_case_t perm = { .op = FY_OP_RANDPERM, .ndst = 2, .dst = { DENSE(I64, 1000), DENSE(I64, 2) }, .given_dst = { NULL, rng } };
+    op_case_t perm = { .op = FY_OP_RANDPERM,
+                       .ndst = 2,
+                       .dst = { DENSE(I64, 1000), DENSE(I64, 2) },
+                       .given_dst = { NULL, rng } };
     run_case(&perm);
 }
 
@@ -150,15 +180,21 @@ static fy_desc_t reduced(const fy_desc_t *src, uint32_t axes, int keepdims, int3
     return describe(dtype, rank, dims, NULL);
 }
 
-static void reduce_case(fy_op_t op, const fy_desc_t *src, uint32_t axes, int keepdims, uint64_t workspace_limit, uint32_t accumulate)
+static void reduce_case(fy_op_t op, const fy_desc_t *src, uint32_t axes, int keepdims,
+                        uint64_t workspace_limit, uint32_t accumulate)
 {
     const int is_float = src->dtype <= FY_DTYPE_BF16, sums = op == FY_OP_SUM;
     const fy_reduce_attrs_t attrs = { axes, keepdims };
-    op_case_t c = {
-        .op = op, .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE, .workspace_limit = workspace_limit, .accumulate = accumulate
-    };
+    op_case_t c = { .op = op,
+                    .ndst = 1,
+                    .nsrc = 1,
+                    .attrs = &attrs,
+                    .close = CLOSE,
+                    .workspace_limit = workspace_limit,
+                    .accumulate = accumulate };
     c.src[0] = *src;
-    c.dst[0] = reduced(src, axes != 0 ? axes : 0xff, keepdims, sums && !is_float ? FY_DTYPE_I64 : src->dtype);
+    c.dst[0] = reduced(src, axes != 0 ? axes : 0xff, keepdims,
+                       sums && !is_float ? FY_DTYPE_I64 : src->dtype);
     run_case(&c);
 }
 
@@ -180,7 +216,9 @@ static void reductions(void **state)
     for (int32_t dtype = 0; dtype < FY_DTYPE_COUNT; dtype++) {
         const int is_float = dtype <= FY_DTYPE_BF16;
         for (size_t i = 0; i < LENGTH(ops); i++) {
-            if ((ops[i] == FY_OP_MEAN && !is_float) || (dtype == FY_DTYPE_BOOL && ops[i] != FY_OP_SUM)) continue;
+            if ((ops[i] == FY_OP_MEAN && !is_float) ||
+                (dtype == FY_DTYPE_BOOL && ops[i] != FY_OP_SUM))
+                continue;
             for (size_t s = 0; s < LENGTH(shapes); s++) {
                 fy_desc_t src = shapes[s];
                 src.dtype = dtype;
@@ -188,7 +226,8 @@ static void reductions(void **state)
                     for (size_t l = 0; l < LENGTH(limits); l++) {
                         const int adds = is_float && (ops[i] == FY_OP_SUM || ops[i] == FY_OP_MEAN);
                         reduce_case(ops[i], &src, axes, (int)(axes & 1), limits[l], 0);
-                        if (adds && dtype != FY_DTYPE_F16) reduce_case(ops[i], &src, axes, 0, limits[l], 1);
+                        if (adds && dtype != FY_DTYPE_F16)
+                            reduce_case(ops[i], &src, axes, 0, limits[l], 1);
                     }
             }
         }
@@ -204,7 +243,8 @@ static void a_long_reduction_is_cut(void **state)
     assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 1);
     before = fake.fake_cuda_calls("cuLaunchKernel");
     reduce_case(FY_OP_SUM, &src, 0, 0, 1 << 20, 0);
-    assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 3); /* whole pieces, the rest, the join */
+    /* whole pieces, the rest, the join */
+    assert_int_equal(fake.fake_cuda_calls("cuLaunchKernel") - before, 3);
 }
 
 static void empty_sources(void **state)
@@ -221,12 +261,17 @@ static void empty_sources(void **state)
 static void losses(void **state)
 {
     (void)state;
-    const layout_t more[] = { { 1, { 100003 }, { 1 }, { 1 }, { 1 } }, { 2, { 300, 40 }, { 40, 1 }, { 1, 300 }, { 40, 1 } } };
+    const layout_t more[] = { { 1, { 100003 }, { 1 }, { 1 }, { 1 } },
+                              { 2, { 300, 40 }, { 40, 1 }, { 1, 300 }, { 40, 1 } } };
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (size_t i = 0; i < LENGTH(layouts) + LENGTH(more); i++) {
             const layout_t *l = i < LENGTH(layouts) ? &layouts[i] : &more[i - LENGTH(layouts)];
             for (uint64_t limit = 0; limit < 2 << 20; limit += 1 << 20) {
-                op_case_t c = { .op = FY_OP_MSE_LOSS, .ndst = 1, .nsrc = 2, .close = CLOSE, .workspace_limit = limit };
+                op_case_t c = { .op = FY_OP_MSE_LOSS,
+                                .ndst = 1,
+                                .nsrc = 2,
+                                .close = CLOSE,
+                                .workspace_limit = limit };
                 c.dst[0] = describe(floats[d], 0, NULL, NULL);
                 c.src[0] = with(l, floats[d], l->a);
                 c.src[1] = with(l, floats[d], l->b);
@@ -240,14 +285,20 @@ static void along_an_axis(void **state)
 {
     (void)state;
     const fy_desc_t shapes[] = {
-        DENSE(F32, 5, 7), DENSE(F32, 3, 4, 5),  DENSE(F32, 4000),
-        DENSE(F32, 1),    DENSE(F32, 40, 1, 9), describe(FY_DTYPE_F32, 3, (const int64_t[]){ 6, 50, 4 }, (const int64_t[]){ 1, 40, 7 }),
+        DENSE(F32, 5, 7),
+        DENSE(F32, 3, 4, 5),
+        DENSE(F32, 4000),
+        DENSE(F32, 1),
+        DENSE(F32, 40, 1, 9),
+        describe(FY_DTYPE_F32, 3, (const int64_t[]){ 6, 50, 4 }, (const int64_t[]){ 1, 40, 7 }),
     };
     for (size_t s = 0; s < LENGTH(shapes); s++) {
         for (int axis = 0; axis < shapes[s].rank; axis++) {
             const fy_axis_attrs_t attrs = { axis, 0 }, keeps = { axis, 1 };
             for (size_t d = 0; d < LENGTH(floats); d++) {
-                op_case_t c = { .op = FY_OP_SOFTMAX, .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE };
+                op_case_t c = {
+                    .op = FY_OP_SOFTMAX, .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE
+                };
                 c.src[0] = shapes[s];
                 c.src[0].dtype = floats[d];
                 c.dst[0] = reduced(&c.src[0], 0, 0, floats[d]);
@@ -256,7 +307,9 @@ static void along_an_axis(void **state)
                 run_case(&c);
             }
             for (int32_t dtype = 0; dtype < FY_DTYPE_BOOL; dtype++) {
-                op_case_t c = { .op = FY_OP_ARGMAX, .ndst = 1, .nsrc = 1, .attrs = dtype % 2 ? &keeps : &attrs };
+                op_case_t c = {
+                    .op = FY_OP_ARGMAX, .ndst = 1, .nsrc = 1, .attrs = dtype % 2 ? &keeps : &attrs
+                };
                 c.src[0] = shapes[s];
                 c.src[0].dtype = dtype;
                 c.dst[0] = reduced(&c.src[0], 1u << axis, dtype % 2, FY_DTYPE_I64);
@@ -279,7 +332,9 @@ static void gathers(void **state)
         c.src[1] = DENSE(I32, 4);
         c.dst[0] = describe(dtype, 2, (const int64_t[]){ 4, 6 }, NULL);
         run_case(&c);
-        op_case_t out = { .op = FY_OP_GATHER, .ndst = 1, .nsrc = 2, .given = { NULL, wild }, .expected_fault = 1 };
+        op_case_t out = {
+            .op = FY_OP_GATHER, .ndst = 1, .nsrc = 2, .given = { NULL, wild }, .expected_fault = 1
+        };
         out.src[0] = describe(dtype, 3, (const int64_t[]){ 5, 2, 3 }, NULL);
         out.src[1] = DENSE(I64, 2, 3);
         out.dst[0] = describe(dtype, 4, (const int64_t[]){ 2, 3, 2, 3 }, NULL);
@@ -298,7 +353,8 @@ static void concats(void **state)
             for (unsigned i = 0; i < c.nsrc; i++) {
                 dims[axis] = i % 4; /* some are empty */
                 length += dims[axis];
-                c.src[i] = i == 3 ? describe(dtype, 3, dims, (const int64_t[]){ 1, 10, 40 }) : describe(dtype, 3, dims, NULL);
+                c.src[i] = i == 3 ? describe(dtype, 3, dims, (const int64_t[]){ 1, 10, 40 })
+                                  : describe(dtype, 3, dims, NULL);
             }
             dims[axis] = length;
             c.dst[0] = describe(dtype, 3, dims, NULL);
@@ -320,22 +376,33 @@ static void registered_ops_get_the_native_stream(void **state)
     (void)state;
     void *seen = NULL;
     fy_desc_t x = DENSE(F32, 4);
-    fy_launch_t launch = {
-        .struct_size = sizeof launch, .op = FY_OP_BUILTIN_COUNT, .ndst = 1, .dst = &x, .nelem = 4, .kernel = own_kernel, .user = &seen
-    };
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = FY_OP_BUILTIN_COUNT,
+                           .ndst = 1,
+                           .dst = &x,
+                           .nelem = 4,
+                           .kernel = own_kernel,
+                           .user = &seen };
     assert_int_equal(cuda->supports(dev, &launch), 1);
     assert_ok(cuda->launch(dev, stream, &launch));
     assert_ptr_equal(seen, *(void **)stream);
     launch.kernel = NULL;
     assert_int_equal(cuda->supports(dev, &launch), 0);
-    assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED, "registered without a kernel");
+    assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED,
+                  "registered without a kernel");
 }
 
 static void dtypes_beyond_the_table_are_refused(void **state)
 {
     (void)state;
     fy_desc_t x = DENSE(I32, 4);
-    fy_launch_t launch = { .struct_size = sizeof launch, .op = FY_OP_EXP, .nsrc = 1, .ndst = 1, .dst = &x, .src = &x, .nelem = 4 };
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = FY_OP_EXP,
+                           .nsrc = 1,
+                           .ndst = 1,
+                           .dst = &x,
+                           .src = &x,
+                           .nelem = 4 };
     int64_t before = fake.fake_cuda_all_calls();
     assert_int_equal(cuda->supports(dev, &launch), 0);
     assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED, "exp");

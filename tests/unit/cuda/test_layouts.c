@@ -1,11 +1,15 @@
-/* Kernels that are chosen by layout: sums of columns, and copies between layouts whose neighbours lie along different axes. Edges of tiles and
- * of the rows that are read at once, gaps, addresses beside aligned ones, every dtype; the kernel that ran is asserted. With
- * FAKE_CUDA_KERNELS=source the kernels' own text computes. Next: backends/cuda/pack_copy.c, pack_reduce.c. */
+/* Kernels that are chosen by layout: sums of columns, and copies between layouts whose neighbours
+ * lie along different axes. Edges of tiles and of the rows that are read at once, gaps, addresses
+ * beside aligned ones, every dtype; the kernel that ran is asserted. With FAKE_CUDA_KERNELS=source
+ * the kernels' own text computes. Next: backends/cuda/pack_copy.c, pack_reduce.c. */
 #include "op_case.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
 
-static int ran(const char *kernel) { return strncmp(fake.fake_cuda_last_kernel(), kernel, strlen(kernel)) == 0; }
+static int ran(const char *kernel)
+{
+    return strncmp(fake.fake_cuda_last_kernel(), kernel, strlen(kernel)) == 0;
+}
 
 /* ---- columns ---- */
 
@@ -15,15 +19,25 @@ typedef struct table {
     int64_t dims[3], strides[3];
 } table_t;
 static const table_t tables[] = {
-    { 2, 1, { 9, 32 }, { 32, 1 } },                                            /* 8 rows at once, and one */
-    { 2, 1, { 8, 32 }, { 32, 1 } },                                            /* so few are no column; the last kernel is another */
-    { 2, 1, { 16, 48 }, { 48, 1 } },          { 2, 1, { 23, 33 }, { 33, 1 } }, /* no 16-byte accesses */
-    { 2, 1, { 23, 48 }, { 64, 1 } },                                           /* gaps */
-    { 2, 1, { 23, 48 }, { 49, 1 } },          { 2, 1, { 23, 48 }, { 0, 1 } },  /* one row for all */
-    { 3, 3, { 3, 17, 64 }, { 2048, 64, 1 } },                                  /* two axes that do not fuse */
-    { 3, 1, { 19, 3, 32 }, { 96, 32, 1 } },                                    /* kept axes that fuse */
-    { 3, 1, { 19, 3, 32 }, { 128, 32, 1 } },  { 3, 2, { 3, 19, 32 }, { 608, 32, 1 } }, /* a kept axis in front */
-    { 2, 1, { 4001, 40 }, { 40, 1 } },                                                 /* long: cut where there is workspace */
+    /* 8 rows at once, and one */
+    { 2, 1, { 9, 32 }, { 32, 1 } },
+    /* so few are no column; the last kernel is another */
+    { 2, 1, { 8, 32 }, { 32, 1 } },
+    /* no 16-byte accesses */
+    { 2, 1, { 16, 48 }, { 48, 1 } },
+    { 2, 1, { 23, 33 }, { 33, 1 } },
+    { 2, 1, { 23, 48 }, { 64, 1 } }, /* gaps */
+    { 2, 1, { 23, 48 }, { 49, 1 } },
+    { 2, 1, { 23, 48 }, { 0, 1 } }, /* one row for all */
+    /* two axes that do not fuse */
+    { 3, 3, { 3, 17, 64 }, { 2048, 64, 1 } },
+    /* kept axes that fuse */
+    { 3, 1, { 19, 3, 32 }, { 96, 32, 1 } },
+    /* a kept axis in front */
+    { 3, 1, { 19, 3, 32 }, { 128, 32, 1 } },
+    { 3, 2, { 3, 19, 32 }, { 608, 32, 1 } },
+    /* long: cut where there is workspace */
+    { 2, 1, { 4001, 40 }, { 40, 1 } },
 };
 
 static fy_desc_t sums_of(const table_t *t, int32_t dtype)
@@ -53,7 +67,9 @@ static void columns_are_added_up(void **state)
                     run_case(&c);
                     assert_int_equal(ran("fy_reduce_columns"), t->dims[0] != 8);
                 }
-                for (c.shifted = 0, c.workspace_limit = 1000; c.workspace_limit <= 1000000; c.workspace_limit *= 1000) run_case(&c);
+                for (c.shifted = 0, c.workspace_limit = 1000; c.workspace_limit <= 1000000;
+                     c.workspace_limit *= 1000)
+                    run_case(&c);
                 c.workspace_limit = 0;
             }
         }
@@ -71,12 +87,17 @@ static void a_sum_does_not_depend_on_addresses(void **state)
     for (int shift = 0; shift < 2; shift++) {
         for (int64_t k = 0; k < ROWS * COLUMNS; k++) x[k + shift] = (float)(k % 1009) * 1.37e-3f;
         char *block = device_bytes(x, sizeof x);
-        fy_desc_t src = describe(FY_DTYPE_F32, 2, (const int64_t[]){ ROWS, COLUMNS }, NULL), dst = DENSE(F32, COLUMNS);
+        fy_desc_t src = describe(FY_DTYPE_F32, 2, (const int64_t[]){ ROWS, COLUMNS }, NULL),
+                  dst = DENSE(F32, COLUMNS);
         src.data = block + shift * 4;
         dst.data = device_bytes(x, COLUMNS * 4);
-        fy_launch_t launch = {
-            .struct_size = sizeof launch, .op = FY_OP_SUM, .nsrc = 1, .ndst = 1, .dst = &dst, .src = &src, .attrs = &attrs
-        };
+        fy_launch_t launch = { .struct_size = sizeof launch,
+                               .op = FY_OP_SUM,
+                               .nsrc = 1,
+                               .ndst = 1,
+                               .dst = &dst,
+                               .src = &src,
+                               .attrs = &attrs };
         launch.nelem = COLUMNS;
         assert_ok(cuda->launch(dev, stream, &launch));
         fetch(sums[shift], dst.data, COLUMNS * 4);
@@ -93,24 +114,25 @@ typedef struct copy {
     int64_t dims[4], dst[4], src[4];
 } copy_t;
 static const copy_t copies[] = {
-    { 2, { 16, 16 }, { 16, 1 }, { 1, 16 } },              /* less than a tile */
-    { 2, { 15, 40 }, { 40, 1 }, { 1, 15 } },              /* too narrow */
-    { 2, { 32, 64 }, { 64, 1 }, { 1, 32 } },              /* whole tiles */
-    { 2, { 33, 65 }, { 65, 1 }, { 1, 33 } },              /* one element more, each way */
-    { 2, { 65, 129 }, { 131, 1 }, { 1, 70 } },            /* gaps */
-    { 2, { 33, 65 }, { 1, 33 }, { 65, 1 } },              /* the result is the one that lies across */
+    { 2, { 16, 16 }, { 16, 1 }, { 1, 16 } },   /* less than a tile */
+    { 2, { 15, 40 }, { 40, 1 }, { 1, 15 } },   /* too narrow */
+    { 2, { 32, 64 }, { 64, 1 }, { 1, 32 } },   /* whole tiles */
+    { 2, { 33, 65 }, { 65, 1 }, { 1, 33 } },   /* one element more, each way */
+    { 2, { 65, 129 }, { 131, 1 }, { 1, 70 } }, /* gaps */
+    /* the result is the one that lies across */
+    { 2, { 33, 65 }, { 1, 33 }, { 65, 1 } },
     { 3, { 3, 40, 20 }, { 800, 20, 1 }, { 800, 1, 40 } }, /* a batch */
     { 3, { 40, 3, 20 }, { 60, 20, 1 }, { 1, 800, 40 } },  /* whose axis lies between */
     {
-        3,
-        { 20, 3, 40 },
-        { 120, 40, 1 },
-        { 3, 60 },
-    },                                                              /* the shortest axis is the dense one: see below */
-    { 4, { 2, 16, 5, 7 }, { 560, 35, 7, 1 }, { 560, 1, 112, 16 } }, /* channels last to channels first */
+        3, { 20, 3, 40 }, { 120, 40, 1 }, { 3, 60 },
+        /* the shortest axis is the dense one: see below */
+    },
+    /* channels last to channels first */
+    { 4, { 2, 16, 5, 7 }, { 560, 35, 7, 1 }, { 560, 1, 112, 16 } },
     { 4, { 2, 5, 7, 16 }, { 560, 112, 16, 1 }, { 560, 7, 1, 35 } }, /* and back */
-    { 2, { 33, 65 }, { 65, 1 }, { 0, 33 } },                        /* repeats: no neighbours in the source */
-    { 2, { 40, 24 }, { 24, 1 }, { 32, 1 } },                        /* rows: no tile */
+    /* repeats: no neighbours in the source */
+    { 2, { 33, 65 }, { 65, 1 }, { 0, 33 } },
+    { 2, { 40, 24 }, { 24, 1 }, { 32, 1 } }, /* rows: no tile */
 };
 
 static int is_tiled(const copy_t *c)
@@ -149,7 +171,8 @@ static void short_rows_are_copied_by_wider_elements(void **state)
     op_case_t c = { .op = FY_OP_COPY, .ndst = 1, .nsrc = 1 };
     c.dst[0] = describe(FY_DTYPE_U8, 2, (const int64_t[]){ 100, 24 }, (const int64_t[]){ 24, 1 });
     c.src[0] = describe(FY_DTYPE_U8, 2, (const int64_t[]){ 100, 24 }, (const int64_t[]){ 40, 1 });
-    static const unsigned threads[] = { 512, 2560, 2560, 2560 }; /* 300, or 2,400, in whole blocks */
+    /* 300, or 2,400, in whole blocks */
+    static const unsigned threads[] = { 512, 2560, 2560, 2560 };
     for (c.shifted = 0; c.shifted < 4; c.shifted++) {
         run_case(&c);
         assert_int_equal(fake.fake_cuda_last_threads(), threads[c.shifted]);

@@ -1,6 +1,8 @@
-/* Few long rows, and losses of many scores, are the work of several blocks: lengths just below and above where a row is cut, last pieces that
- * are shorter, strides, addresses beside aligned ones, NaN and infinities in one piece only. The number of launches is asserted, and that
- * the same launch gives the same bits. With FAKE_CUDA_KERNELS=source the kernels' own text computes. Next: backends/cuda/pack_rows.c. */
+/* Few long rows, and losses of many scores, are the work of several blocks: lengths just below and
+ * above where a row is cut, last pieces that are shorter, strides, addresses beside aligned ones,
+ * NaN and infinities in one piece only. The number of launches is asserted, and that the same
+ * launch gives the same bits. With FAKE_CUDA_KERNELS=source the kernels' own text computes. Next:
+ * backends/cuda/pack_rows.c. */
 #include "op_case.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
@@ -13,7 +15,8 @@ static int64_t launches(op_case_t *c)
     return fake.fake_cuda_calls("cuLaunchKernel") - before;
 }
 
-/* The fake device has 4 processors: a row that a block shares is cut from 4 pieces of 4,096 elements on. */
+/* The fake device has 4 processors: a row that a block shares is cut from 4 pieces of 4,096
+ * elements on. */
 enum { CUT = 4 * 4096, SPACE = 1 << 20 };
 
 typedef struct rows {
@@ -36,8 +39,14 @@ static const rows_t shapes[] = {
     { 3, 1, 1, { 2, CUT, 1 }, { CUT, 1, 1 } },
 };
 
-static fy_desc_t rows_of(const rows_t *r, int32_t dtype) { return describe(dtype, r->rank, r->dims, r->strides); }
-static fy_desc_t result_of(const rows_t *r, int32_t dtype) { return describe(dtype, r->rank, r->dims, NULL); }
+static fy_desc_t rows_of(const rows_t *r, int32_t dtype)
+{
+    return describe(dtype, r->rank, r->dims, r->strides);
+}
+static fy_desc_t result_of(const rows_t *r, int32_t dtype)
+{
+    return describe(dtype, r->rank, r->dims, NULL);
+}
 
 static fy_desc_t joined_of(const rows_t *r)
 {
@@ -55,22 +64,29 @@ static void few_long_rows_are_cut(void **state)
         const rows_t *r = &shapes[s];
         const fy_axis_attrs_t attrs = { r->axis, 0 };
         for (size_t d = 0; d < LENGTH(floats); d++) {
-            op_case_t c = { .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE, .workspace_limit = SPACE };
+            op_case_t c = {
+                .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE, .workspace_limit = SPACE
+            };
             c.dst[0] = result_of(r, floats[d]);
             c.src[0] = c.src[1] = rows_of(r, floats[d]);
-            static const fy_op_t ops[] = { FY_OP_SOFTMAX, FY_OP_LOG_SOFTMAX, FY_OP_SOFTMAX_BACKWARD, FY_OP_LOG_SOFTMAX_BACKWARD };
+            static const fy_op_t ops[] = { FY_OP_SOFTMAX, FY_OP_LOG_SOFTMAX, FY_OP_SOFTMAX_BACKWARD,
+                                           FY_OP_LOG_SOFTMAX_BACKWARD };
             for (size_t i = 0; i < LENGTH(ops); i++) {
                 c.op = ops[i];
                 c.nsrc = i < 2 ? 1 : 2;
                 c.accumulate = i == 3 && floats[d] != FY_DTYPE_F16;
-                for (c.shifted = 0; c.shifted < 4; c.shifted += 3) assert_int_equal(launches(&c), 1 + r->cut);
+                for (c.shifted = 0; c.shifted < 4; c.shifted += 3)
+                    assert_int_equal(launches(&c), 1 + r->cut);
             }
         }
         for (int32_t dtype = 0; dtype < FY_DTYPE_BOOL; dtype++) {
-            op_case_t c = { .op = FY_OP_ARGMAX, .ndst = 1, .nsrc = 1, .attrs = &attrs, .workspace_limit = SPACE };
+            op_case_t c = {
+                .op = FY_OP_ARGMAX, .ndst = 1, .nsrc = 1, .attrs = &attrs, .workspace_limit = SPACE
+            };
             c.dst[0] = joined_of(r);
             c.src[0] = rows_of(r, dtype);
-            for (c.shifted = 0; c.shifted < 4; c.shifted += 2) assert_int_equal(launches(&c), 1 + r->cut);
+            for (c.shifted = 0; c.shifted < 4; c.shifted += 2)
+                assert_int_equal(launches(&c), 1 + r->cut);
         }
     }
 }
@@ -81,11 +97,13 @@ static void without_workspace_a_row_is_whole(void **state)
     const fy_axis_attrs_t attrs = { 0, 0 };
     op_case_t c = { .op = FY_OP_SOFTMAX, .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE };
     c.dst[0] = c.src[0] = DENSE(F32, CUT);
-    for (c.workspace_limit = 0; c.workspace_limit < 4 * 16; c.workspace_limit += 16) assert_int_equal(launches(&c), 1);
+    for (c.workspace_limit = 0; c.workspace_limit < 4 * 16; c.workspace_limit += 16)
+        assert_int_equal(launches(&c), 1);
     assert_int_equal(launches(&c), 2); /* four pieces, two numbers of 8 bytes each */
 }
 
-/* What one piece has must reach all: the largest value, NaN, infinities; and pieces of -inf alone must not. */
+/* What one piece has must reach all: the largest value, NaN, infinities; and pieces of -inf alone
+ * must not. */
 static void pieces_of_special_values(void **state)
 {
     (void)state;
@@ -108,7 +126,12 @@ static void pieces_of_special_values(void **state)
         for (int64_t k = 0; k < n; k++) x[k] = rows[i].all;
         x[rows[i].at] = rows[i].one;
         x[rows[i].also] = rows[i].other;
-        op_case_t c = { .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE, .workspace_limit = SPACE, .given = { x } };
+        op_case_t c = { .ndst = 1,
+                        .nsrc = 1,
+                        .attrs = &attrs,
+                        .close = CLOSE,
+                        .workspace_limit = SPACE,
+                        .given = { x } };
         c.dst[0] = c.src[0] = describe(FY_DTYPE_F32, 1, &n, NULL);
         c.op = FY_OP_SOFTMAX;
         assert_int_equal(launches(&c), 2);
@@ -129,10 +152,16 @@ static void long_integers_are_not_rounded(void **state)
     const fy_axis_attrs_t attrs = { 0, 0 };
     for (int64_t k = 0; k < CUT; k++) x[k] = INT64_C(9007199254740992);
     x[13000] = INT64_C(9007199254740993);
-    op_case_t c = { .op = FY_OP_ARGMAX, .ndst = 1, .nsrc = 1, .attrs = &attrs, .workspace_limit = SPACE, .given = { x } };
+    op_case_t c = { .op = FY_OP_ARGMAX,
+                    .ndst = 1,
+                    .nsrc = 1,
+                    .attrs = &attrs,
+                    .workspace_limit = SPACE,
+                    .given = { x } };
     c.dst[0] = describe(FY_DTYPE_I64, 0, NULL, NULL);
     c.src[0] = DENSE(I64, CUT);
-    for (c.workspace_limit = 0; c.workspace_limit <= SPACE; c.workspace_limit += SPACE) run_case(&c);
+    for (c.workspace_limit = 0; c.workspace_limit <= SPACE; c.workspace_limit += SPACE)
+        run_case(&c);
 }
 
 /* The same launch twice: the same bits. */
@@ -147,7 +176,12 @@ static void bits_are_the_same_every_time(void **state)
         fy_desc_t src = describe(FY_DTYPE_F32, 1, &n, NULL), dst = src;
         src.data = device_bytes(x, (uint64_t)n * sizeof *x);
         dst.data = device_bytes(x, (uint64_t)n * sizeof *x);
-        fy_launch_t launch = { .struct_size = sizeof launch, .op = FY_OP_SOFTMAX, .nsrc = 1, .ndst = 1, .dst = &dst, .src = &src };
+        fy_launch_t launch = { .struct_size = sizeof launch,
+                               .op = FY_OP_SOFTMAX,
+                               .nsrc = 1,
+                               .ndst = 1,
+                               .dst = &dst,
+                               .src = &src };
         launch.attrs = &attrs;
         launch.nelem = (uint64_t)n;
         launch.workspace_nbytes = cuda->workspace(dev, &launch, SPACE);
@@ -172,22 +206,35 @@ static void many_scores_are_several_blocks(void **state)
         int64_t rows, classes;
         int cross_entropy, nll; /* launches */
     } sizes[] = {
-        { 1, 7, 1, 1 },    { 409, 10, 1, 1 },  { 410, 10, 2, 1 }, /* 4,096 scores are one block's */
-        { 4096, 1, 1, 1 }, { 4097, 1, 2, 2 },  { 33, 130, 2, 1 },
-        { 2, 3000, 2, 1 }, { 70001, 2, 4, 4 }, /* the rows' losses, whole pieces of them, the rest, the join */
+        { 1, 7, 1, 1 },
+        { 409, 10, 1, 1 },
+        { 410, 10, 2, 1 }, /* 4,096 scores are one block's */
+        { 4096, 1, 1, 1 },
+        { 4097, 1, 2, 2 },
+        { 33, 130, 2, 1 },
+        /* the rows' losses, whole pieces of them, the rest, the join */
+        { 2, 3000, 2, 1 },
+        { 70001, 2, 4, 4 },
     };
     int32_t *targets = calloc(70001, sizeof *targets);
     for (size_t i = 0; i < LENGTH(sizes); i++) {
-        for (int64_t row = 0; row < sizes[i].rows; row++) targets[row] = (int32_t)(row % sizes[i].classes);
+        for (int64_t row = 0; row < sizes[i].rows; row++)
+            targets[row] = (int32_t)(row % sizes[i].classes);
         for (size_t d = 0; d < LENGTH(floats); d++) {
-            for (int32_t reduction = FY_REDUCTION_MEAN; reduction <= FY_REDUCTION_SUM; reduction++) {
+            for (int32_t reduction = FY_REDUCTION_MEAN; reduction <= FY_REDUCTION_SUM;
+                 reduction++) {
                 const fy_loss_attrs_t attrs = { reduction };
-                op_case_t c = {
-                    .ndst = 1, .nsrc = 2, .attrs = &attrs, .close = CLOSE, .workspace_limit = SPACE, .given = { NULL, targets }
-                };
-                if (reduction == FY_REDUCTION_SUM && floats[d] == FY_DTYPE_F16) continue; /* beyond its range */
+                op_case_t c = { .ndst = 1,
+                                .nsrc = 2,
+                                .attrs = &attrs,
+                                .close = CLOSE,
+                                .workspace_limit = SPACE,
+                                .given = { NULL, targets } };
+                /* beyond its range */
+                if (reduction == FY_REDUCTION_SUM && floats[d] == FY_DTYPE_F16) continue;
                 c.dst[0] = describe(floats[d], 0, NULL, NULL);
-                c.src[0] = describe(floats[d], 2, (const int64_t[]){ sizes[i].rows, sizes[i].classes }, NULL);
+                c.src[0] = describe(floats[d], 2,
+                                    (const int64_t[]){ sizes[i].rows, sizes[i].classes }, NULL);
                 c.src[1] = describe(FY_DTYPE_I32, 1, &sizes[i].rows, NULL);
                 c.op = FY_OP_CROSS_ENTROPY;
                 assert_int_equal(launches(&c), sizes[i].cross_entropy);
@@ -206,8 +253,9 @@ int main(void)
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(few_long_rows_are_cut),         TEST(without_workspace_a_row_is_whole), TEST(pieces_of_special_values),
-        TEST(long_integers_are_not_rounded), TEST(bits_are_the_same_every_time),     TEST(many_scores_are_several_blocks),
+        TEST(few_long_rows_are_cut),        TEST(without_workspace_a_row_is_whole),
+        TEST(pieces_of_special_values),     TEST(long_integers_are_not_rounded),
+        TEST(bits_are_the_same_every_time), TEST(many_scores_are_several_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

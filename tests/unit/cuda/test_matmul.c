@@ -1,5 +1,6 @@
-/* matmul of the CUDA plugin: what becomes a cuBLASLt product and what the fallback kernel, with the fake cuBLASLt computing from the
- * descriptors it was given. Also what a steady step calls, and several threads on one device. */
+/* matmul of the CUDA plugin: what becomes a cuBLASLt product and what the fallback kernel, with the
+ * fake cuBLASLt computing from the descriptors it was given. Also what a steady step calls, and
+ * several threads on one device. */
 #include <pthread.h>
 
 #include "op_case.h"
@@ -20,31 +21,52 @@ static const product_t products[] = {
     { 2, 2, { 7, 5 }, { 5, 1 }, { 7, 3 }, { 3, 1 }, 1, 0, { 0 }, 1 },
     { 2, 2, { 5, 7 }, { 7, 1 }, { 3, 7 }, { 7, 1 }, 0, 1, { 0 }, 1 },
     { 2, 2, { 7, 5 }, { 5, 1 }, { 3, 7 }, { 7, 1 }, 1, 1, { 0 }, 1 },
-    { 2, 2, { 5, 7 }, { 1, 5 }, { 7, 3 }, { 1, 7 }, 0, 0, { 0 }, 1 },                              /* transposed views */
-    { 2, 2, { 7, 5 }, { 1, 7 }, { 7, 3 }, { 3, 1 }, 1, 0, { 0 }, 1 },                              /* transposed twice */
-    { 2, 2, { 5, 7 }, { 16, 1 }, { 7, 3 }, { 9, 1 }, 0, 0, { 8, 1 }, 1 },                          /* rows with gaps */
-    { 2, 2, { 1, 7 }, { 7, 1 }, { 7, 1 }, { 1, 1 }, 0, 0, { 0 }, 1 },                              /* a dot product */
-    { 2, 2, { 1, 7 }, { 0, 1 }, { 7, 4 }, { 4, 1 }, 0, 0, { 0 }, 1 },                              /* a stride that means nothing */
-    { 2, 2, { 5, 1 }, { 1, 1 }, { 1, 4 }, { 4, 1 }, 0, 0, { 0 }, 1 },                              /* an outer product */
-    { 2, 2, { 5, 0 }, { 1, 1 }, { 0, 4 }, { 4, 1 }, 0, 0, { 0 }, 0 },                              /* of nothing: zeros */
-    { 3, 3, { 4, 5, 7 }, { 35, 7, 1 }, { 4, 7, 3 }, { 21, 3, 1 }, 0, 0, { 0 }, 1 },                /* a strided batch */
-    { 3, 2, { 4, 5, 7 }, { 35, 7, 1 }, { 7, 3 }, { 3, 1 }, 0, 0, { 0 }, 1 },                       /* folded into rows */
-    { 3, 2, { 4, 7, 5 }, { 35, 5, 1 }, { 7, 3 }, { 3, 1 }, 1, 0, { 0 }, 1 },                       /* cannot be folded */
-    { 2, 3, { 5, 7 }, { 7, 1 }, { 4, 7, 3 }, { 21, 3, 1 }, 0, 0, { 0 }, 1 },                       /* a repeats */
-    { 4, 4, { 2, 1, 5, 7 }, { 35, 35, 7, 1 }, { 1, 3, 7, 4 }, { 84, 28, 4, 1 }, 0, 0, { 0 }, 2 },  /* both repeat, in turn */
-    { 4, 4, { 2, 3, 5, 7 }, { 105, 35, 7, 1 }, { 2, 3, 7, 4 }, { 84, 28, 4, 1 }, 0, 0, { 0 }, 1 }, /* two axes fuse */
+    /* transposed views */
+    { 2, 2, { 5, 7 }, { 1, 5 }, { 7, 3 }, { 1, 7 }, 0, 0, { 0 }, 1 },
+    /* transposed twice */
+    { 2, 2, { 7, 5 }, { 1, 7 }, { 7, 3 }, { 3, 1 }, 1, 0, { 0 }, 1 },
+    /* rows with gaps */
+    { 2, 2, { 5, 7 }, { 16, 1 }, { 7, 3 }, { 9, 1 }, 0, 0, { 8, 1 }, 1 },
+    /* a dot product */
+    { 2, 2, { 1, 7 }, { 7, 1 }, { 7, 1 }, { 1, 1 }, 0, 0, { 0 }, 1 },
+    /* a stride that means nothing */
+    { 2, 2, { 1, 7 }, { 0, 1 }, { 7, 4 }, { 4, 1 }, 0, 0, { 0 }, 1 },
+    /* an outer product */
+    { 2, 2, { 5, 1 }, { 1, 1 }, { 1, 4 }, { 4, 1 }, 0, 0, { 0 }, 1 },
+    /* of nothing: zeros */
+    { 2, 2, { 5, 0 }, { 1, 1 }, { 0, 4 }, { 4, 1 }, 0, 0, { 0 }, 0 },
+    /* a strided batch */
+    { 3, 3, { 4, 5, 7 }, { 35, 7, 1 }, { 4, 7, 3 }, { 21, 3, 1 }, 0, 0, { 0 }, 1 },
+    /* folded into rows */
+    { 3, 2, { 4, 5, 7 }, { 35, 7, 1 }, { 7, 3 }, { 3, 1 }, 0, 0, { 0 }, 1 },
+    /* cannot be folded */
+    { 3, 2, { 4, 7, 5 }, { 35, 5, 1 }, { 7, 3 }, { 3, 1 }, 1, 0, { 0 }, 1 },
+    /* a repeats */
+    { 2, 3, { 5, 7 }, { 7, 1 }, { 4, 7, 3 }, { 21, 3, 1 }, 0, 0, { 0 }, 1 },
+    /* both repeat, in turn */
+    { 4, 4, { 2, 1, 5, 7 }, { 35, 35, 7, 1 }, { 1, 3, 7, 4 }, { 84, 28, 4, 1 }, 0, 0, { 0 }, 2 },
+    /* two axes fuse */
+    { 4, 4, { 2, 3, 5, 7 }, { 105, 35, 7, 1 }, { 2, 3, 7, 4 }, { 84, 28, 4, 1 }, 0, 0, { 0 }, 1 },
     { 4, 3, { 2, 3, 5, 7 }, { 105, 35, 7, 1 }, { 3, 7, 4 }, { 28, 4, 1 }, 0, 1 * 0, { 0 }, 2 },
-    { 2, 2, { 5, 7 }, { 20, 2 }, { 7, 3 }, { 3, 1 }, 0, 0, { 0 }, 0 },   /* no unit stride: the kernel */
+    /* no unit stride: the kernel */
+    { 2, 2, { 5, 7 }, { 20, 2 }, { 7, 3 }, { 3, 1 }, 0, 0, { 0 }, 0 },
     { 2, 2, { 5, 7 }, { 7, 1 }, { 7, 3 }, { 3, 1 }, 0, 0, { 1, 5 }, 0 }, /* dst is column-major */
     { 3, 3, { 2, 40, 33 }, { 1, 70, 2 }, { 2, 33, 17 }, { 561, 17, 1 }, 0, 0, { 0 }, 0 },
     { 2, 2, { 64, 48 }, { 48, 1 }, { 48, 80 }, { 80, 1 }, 0, 0, { 0 }, 1 },
-    { 2, 2, { 70, 37 }, { 80, 2 }, { 37, 131 }, { 131, 1 }, 0, 0, { 0 }, 0 },              /* more than one tile of the kernel each way */
-    { 3, 3, { 2, 37, 70 }, { 9000, 2, 80 }, { 1, 65, 37 }, { 1, 1, 65 }, 1, 1, { 0 }, 0 }, /* both transposed */
+    /* more than one tile of the kernel each way */
+    { 2, 2, { 70, 37 }, { 80, 2 }, { 37, 131 }, { 131, 1 }, 0, 0, { 0 }, 0 },
+    /* both transposed */
+    { 3, 3, { 2, 37, 70 }, { 9000, 2, 80 }, { 1, 65, 37 }, { 1, 1, 65 }, 1, 1, { 0 }, 0 },
 };
 
 static op_case_t case_of(const product_t *p, int32_t dtype, fy_matmul_attrs_t *attrs)
 {
-    op_case_t c = { .op = FY_OP_MATMUL, .ndst = 1, .nsrc = 2, .attrs = attrs, .close = CLOSE, .workspace_limit = 1 << 20 };
+    op_case_t c = { .op = FY_OP_MATMUL,
+                    .ndst = 1,
+                    .nsrc = 2,
+                    .attrs = attrs,
+                    .close = CLOSE,
+                    .workspace_limit = 1 << 20 };
     const int rank = p->rank_a > p->rank_b ? p->rank_a : p->rank_b;
     int64_t dims[4];
     *attrs = (fy_matmul_attrs_t){ p->transpose_a, p->transpose_b };
@@ -72,7 +94,8 @@ static void products_agree(void **state)
                 int64_t before = fake.fake_cuda_calls("cublasLtMatmul");
                 run_case(&c);
                 int64_t calls = fake.fake_cuda_calls("cublasLtMatmul") - before;
-                if (calls != products[i].lt_calls) fail_msg("product %zu made %d cuBLASLt calls", i, (int)calls);
+                if (calls != products[i].lt_calls)
+                    fail_msg("product %zu made %d cuBLASLt calls", i, (int)calls);
                 c.workspace_limit = c.accumulate ? 1 << 20 : 0; /* without scratch too */
             }
         }
@@ -80,7 +103,8 @@ static void products_agree(void **state)
     assert_non_null(strstr(last_log, "slow kernel")); /* a slow path is said */
 }
 
-/* A view that begins in the middle: plans must not promise more alignment than there is (the fake checks). */
+/* A view that begins in the middle: plans must not promise more alignment than there is (the fake
+ * checks). */
 static void addresses_may_be_odd(void **state)
 {
     (void)state;
@@ -94,9 +118,14 @@ static void addresses_may_be_odd(void **state)
         d.data = memory + 512 + 2 * shift;
         src[0] = a;
         src[1] = b;
-        fy_launch_t launch = {
-            .struct_size = sizeof launch, .op = FY_OP_MATMUL, .nsrc = 2, .ndst = 1, .dst = &d, .src = src, .attrs = &attrs, .nelem = 16
-        };
+        fy_launch_t launch = { .struct_size = sizeof launch,
+                               .op = FY_OP_MATMUL,
+                               .nsrc = 2,
+                               .ndst = 1,
+                               .dst = &d,
+                               .src = src,
+                               .attrs = &attrs,
+                               .nelem = 16 };
         assert_ok(cuda->launch(dev, stream, &launch));
         assert_ok(cuda->fill(dev, stream, memory, 0, 2)); /* the device is not lost */
     }
@@ -161,13 +190,19 @@ static void no_cublaslt_is_said(void **state)
     (void)state;
     fy_matmul_attrs_t attrs;
     op_case_t c = case_of(&products[0], FY_DTYPE_F32, &attrs);
-    fy_launch_t launch = {
-        .struct_size = sizeof launch, .op = FY_OP_MATMUL, .nsrc = 2, .ndst = 1, .dst = c.dst, .src = c.src, .attrs = &attrs, .nelem = 15
-    };
+    fy_launch_t launch = { .struct_size = sizeof launch,
+                           .op = FY_OP_MATMUL,
+                           .nsrc = 2,
+                           .ndst = 1,
+                           .dst = c.dst,
+                           .src = c.src,
+                           .attrs = &attrs,
+                           .nelem = 15 };
     reopen("FERRY_CUBLASLT", "/nonexistent/libcublasLt.so");
     assert_int_equal(cuda->supports(dev, &launch), 0);
     assert_int_equal(cuda->workspace(dev, &launch, 1 << 20), 0);
-    assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED, "/nonexistent/libcublasLt.so");
+    assert_failed(cuda->launch(dev, stream, &launch), FY_STATUS_UNSUPPORTED,
+                  "/nonexistent/libcublasLt.so");
     reopen("FERRY_CUBLASLT", "none"); /* asked for: Ferry's kernel */
     for (size_t d = 0; d < 4; d++) {
         c = case_of(&products[0], floats[d], &attrs);
@@ -198,8 +233,20 @@ static void steady_launches_only_launch(void **state)
     src[1] = b;
     fy_launch_t launches[] = {
         { .op = FY_OP_ADD, .nsrc = 2, .ndst = 1, .dst = &d, .src = src, .nelem = 1024 },
-        { .op = FY_OP_MATMUL, .nsrc = 2, .ndst = 1, .dst = &d, .src = src, .attrs = &product, .nelem = 1024 },
-        { .op = FY_OP_SUM, .nsrc = 1, .ndst = 1, .dst = &sum, .src = &d, .attrs = &axes, .nelem = 1 },
+        { .op = FY_OP_MATMUL,
+          .nsrc = 2,
+          .ndst = 1,
+          .dst = &d,
+          .src = src,
+          .attrs = &product,
+          .nelem = 1024 },
+        { .op = FY_OP_SUM,
+          .nsrc = 1,
+          .ndst = 1,
+          .dst = &sum,
+          .src = &d,
+          .attrs = &axes,
+          .nelem = 1 },
     };
     int64_t all = 0, counted = 0;
     for (int round = 0; round < 11; round++) {
@@ -208,7 +255,8 @@ static void steady_launches_only_launch(void **state)
             for (int i = 0; i < 3; i++) counted += fake.fake_cuda_calls(allowed[i]);
         }
         for (int i = 0; i < 3; i++) {
-            (void)cuda->workspace(dev, &launches[i], 0x1000); /* as before each launch: it asks the driver nothing */
+            /* as before each launch: it asks the driver nothing */
+            (void)cuda->workspace(dev, &launches[i], 0x1000);
             assert_ok(cuda->launch(dev, stream, &launches[i]));
         }
     }

@@ -7,7 +7,8 @@ static void bytes_go_round(void **state)
     unsigned char out[5000], back[5000] = { 0 };
     for (size_t i = 0; i < sizeof out; i++) out[i] = (unsigned char)random_bits();
     memset(recorded, 0, sizeof recorded);
-    uint64_t up = fake.fake_cuda_bytes(FAKE_H2D), down = fake.fake_cuda_bytes(FAKE_D2H), local = fake.fake_cuda_bytes(FAKE_D2D);
+    uint64_t up = fake.fake_cuda_bytes(FAKE_H2D), down = fake.fake_cuda_bytes(FAKE_D2H),
+             local = fake.fake_cuda_bytes(FAKE_D2D);
     void *a = device_bytes(out, sizeof out), *b = NULL;
     assert_ok(cuda->alloc(dev, sizeof out, &b));
     assert_true((uintptr_t)a % 256 == 0 && (uintptr_t)b % 256 == 0);
@@ -62,7 +63,8 @@ static void copy_to_peer(const char *failing_call)
     assert_ok(cuda->copy(dev, stream, &there));
     fake.fake_cuda_fail(NULL, 0, 0);
     assert_ok(cuda->copy(dev, stream, &there)); /* the way is settled */
-    assert_int_equal(fake.fake_cuda_calls("cuCtxEnablePeerAccess") - enabled, failing_call && strstr(failing_call, "Can") ? 0 : 1);
+    assert_int_equal(fake.fake_cuda_calls("cuCtxEnablePeerAccess") - enabled,
+                     failing_call && strstr(failing_call, "Can") ? 0 : 1);
     assert_ok(cuda->copy(other, their_stream, &here));
     fetch(back, home, sizeof back);
     assert_memory_equal(bytes, back, sizeof bytes);
@@ -104,7 +106,8 @@ static void reaching_a_peer_may_lose_the_device(void **state)
     void *mine = device_bytes(bytes, sizeof bytes);
     fy_copy_t there = { FY_COPY_PEER, 0, theirs, mine, sizeof bytes, NULL, other };
     fake.fake_cuda_fail("cuCtxEnablePeerAccess", 1, 719);
-    assert_failed(cuda->copy(dev, stream, &there), FY_STATUS_DEVICE_LOST, "reaching cuda:1 from cuda:0");
+    assert_failed(cuda->copy(dev, stream, &there), FY_STATUS_DEVICE_LOST,
+                  "reaching cuda:1 from cuda:0");
     assert_failed(cuda->copy(dev, stream, &there), FY_STATUS_DEVICE_LOST, "cuda:0 is lost");
     cuda->free(dev, mine, sizeof bytes);
     cuda->free(other, theirs, sizeof bytes);
@@ -117,7 +120,8 @@ static void too_much_memory_is_refused_and_nothing_sticks(void **state)
     void *address = &address;
     fy_backend_info_t before, after;
     assert_ok(cuda->device_query(dev, &before));
-    assert_failed(cuda->alloc(dev, before.memory_nbytes + 1, &address), FY_STATUS_OUT_OF_MEMORY, "allocating");
+    assert_failed(cuda->alloc(dev, before.memory_nbytes + 1, &address), FY_STATUS_OUT_OF_MEMORY,
+                  "allocating");
     assert_non_null(strstr(failure.text, "CUDA_ERROR_OUT_OF_MEMORY"));
     assert_null(address);
     assert_ok(cuda->alloc(dev, 1 << 20, &address));
@@ -131,7 +135,8 @@ static void host_memory_is_registered_once(void **state)
     (void)state;
     static char memory[8192] __attribute__((aligned(4096)));
     assert_ok(cuda->register_host(dev, memory, sizeof memory));
-    assert_failed(cuda->register_host(dev, memory, 4096), FY_STATUS_BUSY, "page-locking 4096 bytes");
+    assert_failed(cuda->register_host(dev, memory, 4096), FY_STATUS_BUSY,
+                  "page-locking 4096 bytes");
     cuda->unregister_host(dev, memory, sizeof memory);
     assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 0);
 }
@@ -147,10 +152,13 @@ static void two_devices_share_a_registration(void **state)
         assert_ok(cuda->device_open(1, 0, NULL, &other));
         assert_ok(cuda->register_host(other, memory, sizeof memory));
         fake.fake_cuda_fail("cuDevicePrimaryCtxRetain", 1, 999);
-        assert_failed(cuda->register_host(dev, memory, sizeof memory), FY_STATUS_INTERNAL, "keeping the context of cuda:1");
+        assert_failed(cuda->register_host(dev, memory, sizeof memory), FY_STATUS_INTERNAL,
+                      "keeping the context of cuda:1");
         assert_ok(cuda->register_host(dev, memory, sizeof memory));
-        assert_failed(cuda->register_host(dev, memory, sizeof memory), FY_STATUS_BUSY, "page-locked already");
-        assert_failed(cuda->register_host(dev, memory + 4096, 4096), FY_STATUS_BUSY, "page-locked already");
+        assert_failed(cuda->register_host(dev, memory, sizeof memory), FY_STATUS_BUSY,
+                      "page-locked already");
+        assert_failed(cuda->register_host(dev, memory + 4096, 4096), FY_STATUS_BUSY,
+                      "page-locked already");
         assert_int_equal(fake.fake_cuda_calls("cuMemHostRegister") - calls, 1);
         cuda->unregister_host(first ? dev : other, memory, sizeof memory);
         assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 1);
@@ -162,7 +170,8 @@ static void two_devices_share_a_registration(void **state)
     }
 }
 
-typedef int (*get_proc_fn)(const char *symbol, void **pfn, int version, uint64_t flags, void *status);
+typedef int (*get_proc_fn)(const char *symbol, void **pfn, int version, uint64_t flags,
+                           void *status);
 typedef int (*register_fn)(void *address, size_t nbytes, unsigned flags);
 typedef int (*address_fn)(void *address);
 
@@ -192,7 +201,8 @@ static void what_the_application_registered_is_used(void **state)
     memcpy(&pop, &entry, sizeof entry);
     assert_int_equal(push(own), 0);
     assert_int_equal(theirs(memory, 8192, 3), 0);
-    assert_failed(cuda->register_host(dev, memory + 4096, 8192), FY_STATUS_BUSY, "page-locking 8192 bytes");
+    assert_failed(cuda->register_host(dev, memory + 4096, 8192), FY_STATUS_BUSY,
+                  "page-locking 8192 bytes");
     assert_ok(cuda->register_host(dev, memory + 4096, 4096));
     cuda->unregister_host(dev, memory + 4096, 4096);
     assert_int_equal(fake.fake_cuda_live(FAKE_REGISTRATIONS), 1);
@@ -238,8 +248,9 @@ static void a_stream_of_another_context_is_refused(void **state)
     void *other, *theirs, *wrapped = &wrapped;
     assert_ok(cuda->device_open(1, 0, NULL, &other));
     assert_ok(cuda->stream_create(other, FY_STREAM_COMPUTE, 0, NULL, &theirs));
-    assert_failed(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0, ((native_stream_t *)theirs)->handle, &wrapped), FY_STATUS_INVALID_ARGUMENT,
-                  "another context");
+    assert_failed(cuda->stream_create(dev, FY_STREAM_COMPUTE, 0,
+                                      ((native_stream_t *)theirs)->handle, &wrapped),
+                  FY_STATUS_INVALID_ARGUMENT, "another context");
     assert_null(wrapped);
     cuda->stream_destroy(other, theirs);
     cuda->device_close(other);

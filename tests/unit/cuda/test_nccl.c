@@ -1,4 +1,5 @@
-/* Sums over devices by NCCL, against the fake one: bits, what is told, and that a failure ends its communicators and nobody waits for ever. */
+/* Sums over devices by NCCL, against the fake one: bits, what is told, and that a failure ends its
+ * communicators and nobody waits for ever. */
 #include "backends/formulas/half.h"
 #include "fixture.h"
 
@@ -66,11 +67,14 @@ static void sum_f32(float a, float b)
 static void sums_and_what_is_told(void **state)
 {
     (void)state;
-    const int64_t made = fake.fake_cuda_calls("ncclCommInitAll"), groups = fake.fake_cuda_calls("ncclGroupEnd");
+    const int64_t made = fake.fake_cuda_calls("ncclCommInitAll"),
+                  groups = fake.fake_cuda_calls("ncclGroupEnd");
     for (int i = 0; i < 3; i++) sum_f32((float)i, 0.1f);
-    assert_int_equal(fake.fake_cuda_calls("ncclCommInitAll") - made, 1); /* once for a set of devices */
+    /* once for a set of devices */
+    assert_int_equal(fake.fake_cuda_calls("ncclCommInitAll") - made, 1);
     assert_int_equal(fake.fake_cuda_calls("ncclGroupEnd") - groups, 3);
-    assert_int_equal(recorded[FY_COPY_PEER], 3 * 2 * N * 4); /* 2 (2 - 1) / 2 of the bytes, from each */
+    /* 2 (2 - 1) / 2 of the bytes, from each */
+    assert_int_equal(recorded[FY_COPY_PEER], 3 * 2 * N * 4);
     uint16_t half[2][N], got[N];
     for (int k = 0; k < N; k++) {
         half[0][k] = fy__f16_from_f32((float)k / 9.0f);
@@ -79,8 +83,11 @@ static void sums_and_what_is_told(void **state)
     for (int i = 0; i < 2; i++) put(i, half[i], sizeof half[i]);
     assert_ok(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F16, N));
     get(1, got, sizeof got);
-    for (int k = 0; k < N; k++) assert_int_equal(got[k], fy__f16_from_f32(fy__f32_from_f16(half[0][k]) + fy__f32_from_f16(half[1][k])));
-    assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_I32, N), FY_STATUS_UNSUPPORTED, "not NCCL's");
+    for (int k = 0; k < N; k++)
+        assert_int_equal(
+            got[k], fy__f16_from_f32(fy__f32_from_f16(half[0][k]) + fy__f32_from_f16(half[1][k])));
+    assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_I32, N),
+                  FY_STATUS_UNSUPPORTED, "not NCCL's");
 }
 
 static void open_again(void **state)
@@ -101,8 +108,9 @@ static void assert_both_lost(const char *part)
     }
 }
 
-/* Each call of NCCL fails once: communicators are gone. If they had no sums yet, the status is the code's, and the next sum works with new
- * ones; if they had some, those may have been on their way, and the devices are lost. */
+/* Each call of NCCL fails once: communicators are gone. If they had no sums yet, the status is the
+ * code's, and the next sum works with new ones; if they had some, those may have been on their way,
+ * and the devices are lost. */
 static void each_call_fails_once(void **state)
 {
     static const struct {
@@ -110,17 +118,20 @@ static void each_call_fails_once(void **state)
         int code, is_first, is_later;
         fy_status_t status;
     } cases[] = {
-        { "ncclCommInitAll", 2, 1, 0, FY_STATUS_UNAVAILABLE }, { "ncclCommGetAsyncError", 1, 0, 1, FY_STATUS_INTERNAL },
-        { "ncclGroupStart", 3, 1, 1, FY_STATUS_INTERNAL },     { "ncclAllReduce", 4, 1, 1, FY_STATUS_INVALID_ARGUMENT },
-        { "ncclGroupEnd", 6, 1, 1, FY_STATUS_UNAVAILABLE },    { "ncclGroupEnd", 99, 1, 1, FY_STATUS_INTERNAL },
+        { "ncclCommInitAll", 2, 1, 0, FY_STATUS_UNAVAILABLE },
+        { "ncclCommGetAsyncError", 1, 0, 1, FY_STATUS_INTERNAL },
+        { "ncclGroupStart", 3, 1, 1, FY_STATUS_INTERNAL },
+        { "ncclAllReduce", 4, 1, 1, FY_STATUS_INVALID_ARGUMENT },
+        { "ncclGroupEnd", 6, 1, 1, FY_STATUS_UNAVAILABLE },
+        { "ncclGroupEnd", 99, 1, 1, FY_STATUS_INTERNAL },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int later = !cases[i].is_first; later <= cases[i].is_later; later++) {
             if (later) sum_f32(1, 2);
             const uint64_t told = recorded[FY_COPY_PEER];
             fake.fake_cuda_fail(cases[i].call, 1, cases[i].code);
-            assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N), later ? FY_STATUS_DEVICE_LOST : cases[i].status,
-                          cases[i].call);
+            assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N),
+                          later ? FY_STATUS_DEVICE_LOST : cases[i].status, cases[i].call);
             fake.fake_cuda_fail(NULL, 0, 0);
             assert_int_equal(fake.fake_cuda_live(FAKE_LT_OBJECTS), 0);
             assert_int_equal(recorded[FY_COPY_PEER], told);
@@ -133,8 +144,8 @@ static void each_call_fails_once(void **state)
     }
 }
 
-/* A link is gone while a sum runs. Whoever asks first is told, whether the sum was ended by that or ended itself, and so is everybody who asks
- * later: it never counts as done. */
+/* A link is gone while a sum runs. Whoever asks first is told, whether the sum was ended by that or
+ * ended itself, and so is everybody who asks later: it never counts as done. */
 static void an_error_that_shows_later(void **state)
 {
     void *event;
@@ -149,12 +160,19 @@ static void an_error_that_shows_later(void **state)
         fake.fake_cuda_nccl_error(6);
         const int64_t aborts = fake.fake_cuda_calls("ncclCommAbort");
         if (how == 3) fake.fake_cuda_hold(0); /* NCCL's kernel ended by itself */
-        if (how == 0 || how == 3) assert_failed(cuda->event_query(devs[1], event, &done), FY_STATUS_DEVICE_LOST, "ncclRemoteError");
-        if (how == 1) assert_failed(cuda->event_sync(devs[1], event, FY_FOREVER), FY_STATUS_DEVICE_LOST, "ncclRemoteError");
-        if (how == 2) assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N), FY_STATUS_DEVICE_LOST, "ncclRemoteError");
+        if (how == 0 || how == 3)
+            assert_failed(cuda->event_query(devs[1], event, &done), FY_STATUS_DEVICE_LOST,
+                          "ncclRemoteError");
+        if (how == 1)
+            assert_failed(cuda->event_sync(devs[1], event, FY_FOREVER), FY_STATUS_DEVICE_LOST,
+                          "ncclRemoteError");
+        if (how == 2)
+            assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N),
+                          FY_STATUS_DEVICE_LOST, "ncclRemoteError");
         assert_int_equal(fake.fake_cuda_calls("ncclCommAbort") - aborts, 2);
         fake.fake_cuda_hold(0); /* the aborted kernels have ended */
-        assert_failed(cuda->event_query(devs[1], event, &done), FY_STATUS_DEVICE_LOST, "cuda:1 is lost");
+        assert_failed(cuda->event_query(devs[1], event, &done), FY_STATUS_DEVICE_LOST,
+                      "cuda:1 is lost");
         assert_int_equal(done, 0);
         assert_both_lost("ncclRemoteError");
         cuda->event_destroy(devs[1], event);
@@ -191,7 +209,8 @@ static void a_lost_device_is_refused(void **state)
     fy_copy_t up = { FY_COPY_UPLOAD, 0, buffers[1], &byte, 1 };
     assert_int_equal(cuda->copy(devs[1], streams[1], &up), FY_STATUS_DEVICE_LOST);
     const int64_t groups = fake.fake_cuda_calls("ncclGroupStart");
-    assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N), FY_STATUS_DEVICE_LOST, "cuda:1");
+    assert_failed(cuda->all_reduce(2, devs, streams, buffers, FY_DTYPE_F32, N),
+                  FY_STATUS_DEVICE_LOST, "cuda:1");
     assert_int_equal(fake.fake_cuda_calls("ncclGroupStart"), groups);
 }
 

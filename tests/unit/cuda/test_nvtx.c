@@ -1,5 +1,6 @@
-/* What a profiler hears: scopes, transfers and replays as ranges of the domain "ferry", begun and ended in order, on cuda's host side over
- * the fake driver. With a tool of our own (tests/support/nvtx_tool) as NVTX_INJECTION64_PATH. */
+/* What a profiler hears: scopes, transfers and replays as ranges of the domain "ferry", begun and
+ * ended in order, on cuda's host side over the fake driver. With a tool of our own
+ * (tests/support/nvtx_tool) as NVTX_INJECTION64_PATH. */
 #include "tests/support/fake_driver.h"
 
 static const char *(*told)(void);

@@ -1,6 +1,8 @@
-/* What a memory checker hears: segments of the device's pool as heaps, its blocks as regions with names, over the fake driver. With a tool of
- * our own (tests/support/nvtx_tool) as NVTX_INJECTION64_PATH; it complains ("?") of regions outside their heap or over each other. Who
- * listens is settled once a process, so without a tool, or with one that knows ranges only, a child looks. */
+/* What a memory checker hears: segments of the device's pool as heaps, its blocks as regions with
+ * names, over the fake driver. With a tool of our own (tests/support/nvtx_tool) as
+ * NVTX_INJECTION64_PATH; it complains ("?") of regions outside their heap or over each other. Who
+ * listens is settled once a process, so without a tool, or with one that knows ranges only, a child
+ * looks. */
 #include "tests/support/fake_driver.h"
 
 #include <sys/wait.h>
@@ -50,18 +52,21 @@ static void blocks_come_and_go(void **state)
     assert_string_equal(told(), "");
     fy_scope_t scope = fy_scope_begin("train");
     ts_ok(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(25), &x));
-    assert_string_equal(told(), "heap 1048576 region 100 'train activations' "); /* what was asked for, not what it was rounded to */
+    /* what was asked for, not what it was rounded to */
+    assert_string_equal(told(), "heap 1048576 region 100 'train activations' ");
     assert_int_equal(live(device), 256);
     ts_ok(fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(64), &y));
     assert_string_equal(told(), "region 256 'train activations' ");
-    assert_int_equal(live(device), 256 + 512); /* so that what lies behind its last byte is nobody's */
+    /* so that what lies behind its last byte is nobody's */
+    assert_int_equal(live(device), 256 + 512);
     ts_ok(fy_scope_memory(FY_CATEGORY_WEIGHTS));
     ts_ok(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(1), &z));
     assert_string_equal(told(), "region 1 'train weights' ");
     fy_tensor_destroy(y);
     assert_string_equal(told(), "-region ");
     agree(device);
-    ts_ok(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(3 << 20), &y)); /* in a segment of its own */
+    /* in a segment of its own */
+    ts_ok(fy_tensor_create(device, FY_DTYPE_U8, FY_DIMS(3 << 20), &y));
     assert_string_equal(told(), "heap 3145984 region 3145728 'train weights' ");
     fy_tensor_destroy(y);
     assert_string_equal(told(), "-region ");
@@ -94,7 +99,8 @@ static void what_a_kernel_may_still_use_stays(void **state)
     for (int i = 0; i < 2; i++) fy_tensor_destroy(beside[i]);
     (void)live(device); /* looks who is done: nobody, and each stays a region of its own */
     const fy_status_t status =
-        fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(390000), &x); /* on the same stream, but not where they were */
+        /* on the same stream, but not where they were */
+        fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(390000), &x);
     const char *meanwhile = told();
     driver.fake_cuda_hold(0);
     ts_ok(status);
@@ -130,7 +136,8 @@ static void train(fy_device_t *device, int steps, int compares)
         ts_ok(fy_model_backward(model, tape, loss, NULL));
         ts_ok(fy_sgd_step(info.values, info.grads, lr, NULL));
         fy_scope_end(step, 0, NULL);
-        if (i % 2 == compares) agree(device); /* else: the next step meets blocks that are pending */
+        /* else: the next step meets blocks that are pending */
+        if (i % 2 == compares) agree(device);
     }
     fy_tape_destroy(tape);
     fy_model_destroy(model);
@@ -152,7 +159,8 @@ static void training_agrees(void **state)
     assert_int_equal(heaps, 0);
 }
 
-/* Nothing is said of a device opened by `spec`, and its blocks are as large as they are without all that. */
+/* Nothing is said of a device opened by `spec`, and its blocks are as large as they are without all
+ * that. */
 static void is_silent(const char *spec, const char *fact)
 {
     fy_device_t *device;
@@ -205,12 +213,15 @@ int main(void)
     const char *build = getenv("FERRY_BUILD_DIR");
     fake_driver_or_skip();
     snprintf(path, sizeof path, "%s/lib/tests/libnvtx_tool.so", build ? build : "build");
-    void *tool = dlopen(path, RTLD_NOW | RTLD_LOCAL), *memory = tool ? dlsym(tool, "nvtx_tool_memory") : NULL;
+    void *tool = dlopen(path, RTLD_NOW | RTLD_LOCAL),
+         *memory = tool ? dlsym(tool, "nvtx_tool_memory") : NULL;
     void *regions = tool ? dlsym(tool, "nvtx_tool_regions") : NULL;
     if (memory) memcpy(&tool_memory, &memory, sizeof memory);
     if (regions) memcpy(&tool_regions, &regions, sizeof regions);
     if (!memory || !regions || !tool_memory()) {
-        printf("SKIP: %s was not built, or without memory: the toolkit has no nvtx3/nvToolsExtMem.h\n", path);
+        printf(
+            "SKIP: %s was not built, or without memory: the toolkit has no nvtx3/nvToolsExtMem.h\n",
+            path);
         return 77;
     }
     unsetenv("NVTX_INJECTION64_PATH");

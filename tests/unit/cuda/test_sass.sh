@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# What nvcc makes of the kernels, without a card: those that promise 16-byte accesses have them in machine code (LDG.E.128, STG.E.128), none of
-# them goes through generic addresses, the elementwise and moving ones keep everything in registers, and those of tensor cores read shared memory by
+# What nvcc makes of the kernels, without a card: those that promise 16-byte accesses have them in
+# machine code (LDG.E.128, STG.E.128), none of them goes through generic addresses, the elementwise
+# and moving ones keep everything in registers, and those of tensor cores read shared memory by
 # LDSM. Reads the fatbins of this build.
-# Usage: test_sass.sh BUILD_DIR. Skipped without cuobjdump and nvdisasm (CUDA toolkit, or scripts/cuda-tools.sh, which CI runs).
+# Usage: test_sass.sh BUILD_DIR. Skipped without cuobjdump and nvdisasm (CUDA toolkit, or
+# scripts/cuda-tools.sh, which CI runs).
 set -euo pipefail
 fatbins=$(realpath -m "$1")/fatbin
 if [ ! -d "$fatbins" ]; then
@@ -21,10 +23,11 @@ fi
 export PATH=$tools:$PATH
 cuobjdump=$tools/cuobjdump
 
-# module, kernel, least loads and stores of 16 bytes, bytes of stack at most (exp, log and division of f64 spill a register
-# around their call, and the f64 product of sm_80 its index arithmetic, none of it between the barriers where it multiplies);
-# least LDSM and HMMA of tensor cores; registers at most, and least loads of 16 bytes among 48 instructions in a row, which is what a
-# thread has in flight (-: no claim)
+# module, kernel, least loads and stores of 16 bytes, bytes of stack at most (exp, log and division
+# of f64 spill a register around their call, and the f64 product of sm_80 its index arithmetic, none
+# of it between the barriers where it multiplies);
+# least LDSM and HMMA of tensor cores; registers at most, and least loads of 16 bytes among 48
+# instructions in a row, which is what a thread has in flight (-: no claim)
 expected='elementwise fy_elementwise_wide_f32 3 1 0
 elementwise fy_elementwise_wide_f64 3 1 8
 elementwise fy_elementwise_wide_half 3 2 0
@@ -80,7 +83,8 @@ while read -r module; do
     "$cuobjdump" -sass "$fatbins/$module.fatbin" >"$work/sass"
     "$cuobjdump" -res-usage "$fatbins/$module.fatbin" >"$work/usage" 2>&1
     grep -q 'Function : ' "$work/sass" || { echo "no machine code in $module.fatbin"; exit 1; }
-    # The least over all architectures of the build. A file begins each with its own list of functions.
+    # The least over all architectures of the build. A file begins each with its own list of
+    # functions.
     awk '
         /Function : /   { kernel = $3; seen[kernel] = 1; n = ++copies[kernel]; loads[kernel, n] = stores[kernel, n] = generic[kernel, n] = matrices[kernel, n] = products[kernel, n] = 0
                           line = head = tail = flight[kernel, n] = 0 }

@@ -1,5 +1,6 @@
-/* A training step of mnist on the plugin's host side: how many kernels and products its requests become, by the fake driver's count. What
- * is more than one launch is written down in docs/cuda.md. Not here: how many requests a step may have (tests/unit/train/test_launches.c). */
+/* A training step of mnist on the plugin's host side: how many kernels and products its requests
+ * become, by the fake driver's count. What is more than one launch is written down in docs/cuda.md.
+ * Not here: how many requests a step may have (tests/unit/train/test_launches.c). */
 #include "tests/support/fake_driver.h"
 
 #include <ferry/train/model.h>
@@ -38,11 +39,15 @@ static void step(trained_t *trained)
     ts_ok(fy_model_forward(trained->model, trained->images, &logits));
     ts_ok(fy_cross_entropy(logits, trained->targets, FY_REDUCTION_MEAN, &loss));
     ts_ok(fy_model_backward(trained->model, trained->tape, loss, NULL));
-    ts_ok(fy_adadelta_step(info.values, info.grads, trained->square_avg, trained->acc_delta, trained->lr, NULL));
+    ts_ok(fy_adadelta_step(info.values, info.grads, trained->square_avg, trained->acc_delta,
+                           trained->lr, NULL));
     fy_scope_end(scope, 0, NULL);
 }
 
-static int64_t launches(void) { return driver.fake_cuda_calls("cuLaunchKernel") + driver.fake_cuda_calls("cublasLtMatmul"); }
+static int64_t launches(void)
+{
+    return driver.fake_cuda_calls("cuLaunchKernel") + driver.fake_cuda_calls("cublasLtMatmul");
+}
 
 static void a_step_of_mnist(ts_ctx_t *ctx)
 {
@@ -50,15 +55,17 @@ static void a_step_of_mnist(ts_ctx_t *ctx)
     make(ctx, &trained);
     for (int i = 0; i < WARM_UP; i++) step(&trained);
     const fy_ledger_totals_t before = ts_ledger(NULL);
-    const int64_t launched = launches(), asked = driver.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
+    const int64_t launched = launches(),
+                  asked = driver.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic");
     for (int i = 0; i < STEPS; i++) step(&trained);
     const uint64_t requests = (ts_ledger(NULL).requests - before.requests) / STEPS;
     const int64_t each = (launches() - launched) / STEPS;
-    print_message("           %llu requests, %lld launches a step\n", (unsigned long long)requests, (long long)each);
+    print_message("           %llu requests, %lld launches a step\n", (unsigned long long)requests,
+                  (long long)each);
     assert_int_equal((launches() - launched) % STEPS, 0);
     assert_int_equal(driver.fake_cuda_calls("cublasLtMatmulAlgoGetHeuristic"), asked);
-    /* Two dropouts move a state first: 2. relu behind a product: 1. Weights' gradients of two convolutions: products of slices, their sum,
-     * db's sum in one part and in three: 2 + 4. */
+    /* Two dropouts move a state first: 2. relu behind a product: 1. Weights' gradients of two
+     * convolutions: products of slices, their sum, db's sum in one part and in three: 2 + 4. */
     assert_true(each >= (int64_t)requests && each <= (int64_t)requests + 9);
     fy_model_destroy(trained.model);
 }

@@ -1,5 +1,6 @@
-/* Timed choice on the CUDA plugin (autotune=on): the first launches of a shape take all ways in turn, each with the right result; then the
- * shortest one is taken and nothing is measured any more; nothing ever waits, and what cannot be measured is not. */
+/* Timed choice on the CUDA plugin (autotune=on): the first launches of a shape take all ways in
+ * turn, each with the right result; then the shortest one is taken and nothing is measured any
+ * more; nothing ever waits, and what cannot be measured is not. */
 #include "op_case.h"
 
 static const fy_conv2d_attrs_t plain_attrs = { 1, 1, 1, 1, 1, 1, 1, FY_ACTIVATION_NONE };
@@ -24,7 +25,12 @@ static int open_tuned(void **state)
 
 static op_case_t forward(int64_t channels)
 {
-    op_case_t c = { .op = FY_OP_CONV2D, .ndst = 1, .nsrc = 2, .attrs = &plain_attrs, .close = CLOSE, .workspace_limit = 1 << 20 };
+    op_case_t c = { .op = FY_OP_CONV2D,
+                    .ndst = 1,
+                    .nsrc = 2,
+                    .attrs = &plain_attrs,
+                    .close = CLOSE,
+                    .workspace_limit = 1 << 20 };
     c.dst[0] = DENSE(F32, 2, 5, 5, 8);
     c.src[0] = DENSE(F32, 2, 5, 5, channels);
     c.src[1] = DENSE(F32, 8, 3, 3, channels);
@@ -33,7 +39,8 @@ static op_case_t forward(int64_t channels)
 
 static int64_t events(void)
 {
-    static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime", "cuEventSynchronize" };
+    static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuEventQuery",
+                                         "cuEventElapsedTime", "cuEventSynchronize" };
     int64_t n = 0;
     for (int i = 0; i < 5; i++) n += fake.fake_cuda_calls(names[i]);
     return n;
@@ -48,7 +55,8 @@ static void the_shortest_way_is_kept(void **state)
         const int64_t before = fake.fake_cuda_calls("cuEventRecord");
         run_case(&c);
         assert_int_equal(fake.fake_cuda_calls("cuEventRecord") - before, 2);
-        assert_string_equal(fake.fake_cuda_last_kernel(), i % 2 == 0 ? "fy_conv2d_f32" : "fy_conv2d_gemm_f32");
+        assert_string_equal(fake.fake_cuda_last_kernel(),
+                            i % 2 == 0 ? "fy_conv2d_f32" : "fy_conv2d_gemm_f32");
     }
     run_case(&c); /* asks about the last of them, and settles */
     assert_non_null(strstr(last_log, "'gemm' is the shortest of those timed, 1.000 ms"));
@@ -87,7 +95,8 @@ static void who_reads_the_log_may_launch(void **state)
     assert_int_equal(nreaders, 1);
 }
 
-/* Each launch of a gradient adds to what is there, once, whichever way it goes; and with cuDNN there are three ways. */
+/* Each launch of a gradient adds to what is there, once, whichever way it goes; and with cuDNN
+ * there are three ways. */
 static void measured_launches_add_once(void **state)
 {
     (void)state;
@@ -116,7 +125,8 @@ static void measured_launches_add_once(void **state)
     }
 }
 
-/* The device is behind: nobody waits for it, and what runs meanwhile is what would have run without autotune. */
+/* The device is behind: nobody waits for it, and what runs meanwhile is what would have run without
+ * autotune. */
 static void nothing_waits(void **state)
 {
     (void)state;
@@ -138,7 +148,8 @@ static void nothing_waits(void **state)
 /* No event, no record, no time: launches go on. */
 static void failures_of_events_are_no_failures(void **state)
 {
-    static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime" };
+    static const char *const names[] = { "cuEventCreate", "cuEventRecord", "cuEventQuery",
+                                         "cuEventElapsedTime" };
     (void)state;
     for (int i = 0; i < 4; i++)
         for (int nth = 1; nth <= 2; nth++) {
@@ -155,7 +166,8 @@ static void the_option_is_checked(void **state)
     (void)state;
     const fy_backend_option_t wrong = { .key = "autotune", .value = "yes" };
     void *other = NULL;
-    assert_failed(cuda->device_open(1, 1, &wrong, &other), FY_STATUS_INVALID_ARGUMENT, "autotune=yes: autotune may be off, on");
+    assert_failed(cuda->device_open(1, 1, &wrong, &other), FY_STATUS_INVALID_ARGUMENT,
+                  "autotune=yes: autotune may be off, on");
     assert_null(other);
 }
 
@@ -164,9 +176,13 @@ int main(void)
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_tuned, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(the_shortest_way_is_kept),     TEST(nothing_waits),
-        TEST(who_reads_the_log_may_launch), TEST(failures_of_events_are_no_failures),
-        TEST(the_option_is_checked),        TEST(measured_launches_add_once), /* last: it loads the fake cuDNN */
+        TEST(the_shortest_way_is_kept),
+        TEST(nothing_waits),
+        TEST(who_reads_the_log_may_launch),
+        TEST(failures_of_events_are_no_failures),
+        /* last: it loads the fake cuDNN */
+        TEST(the_option_is_checked),
+        TEST(measured_launches_add_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Blocks that grow where they stand (segments=virtual), against the fake driver's virtual memory. */
+/* Blocks that grow where they stand (segments=virtual), against the fake driver's virtual
+ * memory. */
 #include "fixture.h"
 
 enum { STEP = 2 << 20 };
@@ -22,7 +23,8 @@ static void it_is_reported(void **state)
     const fy_backend_option_t wrong = { .key = "segments", .value = "elastic" };
     assert_ok(cuda->device_query(dev, &info));
     assert_int_equal(info.resize_nbytes, STEP);
-    assert_failed(cuda->device_open(1, 1, &wrong, &other), FY_STATUS_INVALID_ARGUMENT, "segments may be fixed, virtual");
+    assert_failed(cuda->device_open(1, 1, &wrong, &other), FY_STATUS_INVALID_ARGUMENT,
+                  "segments may be fixed, virtual");
     assert_ok(cuda->device_open(1, 0, NULL, &other));
     assert_ok(cuda->device_query(other, &info));
     assert_int_equal(info.resize_nbytes, 0);
@@ -86,7 +88,8 @@ static void peers_reach_it(void **state)
     assert_ok(cuda->device_open(1, 1, &is_virtual, &other));
     assert_ok(cuda->alloc(other, STEP, &theirs));
     assert_ok(cuda->alloc(dev, STEP, &mine));
-    fy_copy_t up = { FY_COPY_UPLOAD, 0, mine, bytes, 64 }, there = { FY_COPY_PEER, 0, theirs, mine, 64, NULL, other };
+    fy_copy_t up = { FY_COPY_UPLOAD, 0, mine, bytes, 64 },
+              there = { FY_COPY_PEER, 0, theirs, mine, 64, NULL, other };
     assert_ok(cuda->copy(dev, stream, &up));
     assert_ok(cuda->copy(dev, stream, &there));
     fetch(back, theirs, 64); /* this device may read it, as the fake driver checks */
@@ -110,8 +113,8 @@ static fy_status_t use(void **device, void **block, uint64_t *nbytes)
 static void every_call_fails_once(void **state)
 {
     (void)state;
-    static const char *const names[] = { "cuMemGetAllocationGranularity", "cuMemAddressReserve", "cuMemCreate", "cuMemMap",
-                                         "cuMemSetAccess" };
+    static const char *const names[] = { "cuMemGetAllocationGranularity", "cuMemAddressReserve",
+                                         "cuMemCreate", "cuMemMap", "cuMemSetAccess" };
     fake.fake_cuda_fail(NULL, 0, 0);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int failures = 0;
@@ -143,7 +146,8 @@ static void a_full_device_refuses_and_keeps_what_it_has(void **state)
     void *block;
     fake.fake_cuda_capacity(8ull * STEP);
     assert_ok(cuda->alloc(dev, 2 * STEP, &block));
-    assert_failed(cuda->resize(dev, block, 2 * STEP, 9 * STEP), FY_STATUS_OUT_OF_MEMORY, "cuMemCreate");
+    assert_failed(cuda->resize(dev, block, 2 * STEP, 9 * STEP), FY_STATUS_OUT_OF_MEMORY,
+                  "cuMemCreate");
     assert_int_equal(free_nbytes(), 6 * STEP);
     assert_ok(cuda->resize(dev, block, 2 * STEP, 8 * STEP));
     cuda->free(dev, block, 8 * STEP);

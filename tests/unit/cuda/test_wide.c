@@ -1,6 +1,8 @@
-/* Sixteen bytes an access, for every family that has it: rows, bias rows, repeated values and tails; operands that begin beside an aligned
- * address must give the same numbers by other accesses. The fake refuses a launch whose operands are not where it says, and the kernels'
- * source, run on the host, an access that is not where its size asks for: both would be a fault on a card. */
+/* Sixteen bytes an access, for every family that has it: rows, bias rows, repeated values and
+ * tails; operands that begin beside an aligned address must give the same numbers by other
+ * accesses. The fake refuses a launch whose operands are not where it says, and the kernels'
+ * source, run on the host, an access that is not where its size asks for: both would be a fault on
+ * a card. */
 #include "op_case.h"
 
 #define LENGTH(array) (sizeof(array) / sizeof *(array))
@@ -18,9 +20,10 @@ static const layout_t layouts[] = {
     { 2, 1, { 5, 48 }, { 48, 1 }, { 48, 1 }, { 1, 0 } },               /* a value for each row */
     { 2, 1, { 5, 48 }, { 64, 1 }, { 80, 1 }, { 48, 1 } },              /* rows with gaps */
     { 3, 1, { 3, 2, 16 }, { 32, 16, 1 }, { 16, 48, 1 }, { 0, 0, 1 } }, /* rows in another order */
-    { 2, 0, { 5, 48 }, { 48, 1 }, { 49, 1 }, { 48, 1 } },              /* every other row begins elsewhere */
-    { 2, 0, { 5, 9 }, { 9, 1 }, { 9, 1 }, { 0, 1 } },                  /* rows too odd */
-    { 2, 0, { 5, 48 }, { 48, 1 }, { 1, 5 }, { 48, 1 } },               /* transposed */
+    /* every other row begins elsewhere */
+    { 2, 0, { 5, 48 }, { 48, 1 }, { 49, 1 }, { 48, 1 } },
+    { 2, 0, { 5, 9 }, { 9, 1 }, { 9, 1 }, { 0, 1 } },    /* rows too odd */
+    { 2, 0, { 5, 48 }, { 48, 1 }, { 1, 5 }, { 48, 1 } }, /* transposed */
 };
 
 static void run_shifted(op_case_t *c)
@@ -29,7 +32,8 @@ static void run_shifted(op_case_t *c)
     c->shifted = 0;
 }
 
-static void binary(fy_op_t op, int32_t dtype, int32_t result, const layout_t *l, uint32_t accumulate)
+static void binary(fy_op_t op, int32_t dtype, int32_t result, const layout_t *l,
+                   uint32_t accumulate)
 {
     op_case_t c = { .op = op, .ndst = 1, .nsrc = 2, .accumulate = accumulate };
     c.dst[0] = describe(result, l->rank, l->dims, l->dst);
@@ -37,8 +41,11 @@ static void binary(fy_op_t op, int32_t dtype, int32_t result, const layout_t *l,
     c.src[1] = describe(dtype, l->rank, l->dims, l->b);
     run_case(&c);
     const char *kernel = fake.fake_cuda_last_kernel();
-    const int wide = strstr(kernel, "_wide_") != NULL || (l->rank == 1 && strstr(kernel, "_flat_") != NULL);
-    if (wide != l->wide) fail_msg("layout %d of dtype %d took %s", (int)(l - layouts), dtype, fake.fake_cuda_last_kernel());
+    const int wide = strstr(kernel, "_wide_") != NULL ||
+                     (l->rank == 1 && strstr(kernel, "_flat_") != NULL);
+    if (wide != l->wide)
+        fail_msg("layout %d of dtype %d took %s", (int)(l - layouts), dtype,
+                 fake.fake_cuda_last_kernel());
     run_shifted(&c);
 }
 
@@ -84,14 +91,19 @@ static void moves(void **state)
             run_shifted(&make);
             for (int32_t to = 0; to < FY_DTYPE_COUNT; to++) {
                 const fy_cast_attrs_t attrs = { to };
-                op_case_t cast = { .op = FY_OP_CAST, .ndst = 1, .nsrc = 1, .attrs = &attrs, .src = { c.src[0] } };
+                op_case_t cast = {
+                    .op = FY_OP_CAST, .ndst = 1, .nsrc = 1, .attrs = &attrs, .src = { c.src[0] }
+                };
                 cast.dst[0] = describe(to, l->rank, l->dims, l->dst);
                 run_shifted(&cast);
             }
         }
     }
     for (int32_t dtype = 0; dtype < FY_DTYPE_BOOL; dtype++) {
-        op_case_t c = { .op = FY_OP_ARANGE, .ndst = 1, .attrs = &arange, .dst = { describe(dtype, 1, (const int64_t[]){ 101 }, NULL) } };
+        op_case_t c = { .op = FY_OP_ARANGE,
+                        .ndst = 1,
+                        .attrs = &arange,
+                        .dst = { describe(dtype, 1, (const int64_t[]){ 101 }, NULL) } };
         run_shifted(&c);
     }
 }
@@ -111,7 +123,8 @@ static void rows_of_a_table(void **state)
     }
 }
 
-/* One element that stands for a row's: neighbours in the result are none in the table, nor in the image. */
+/* One element that stands for a row's: neighbours in the result are none in the table, nor in the
+ * image. */
 static void what_repeats_is_not_read_as_neighbours(void **state)
 {
     (void)state;
@@ -124,14 +137,22 @@ static void what_repeats_is_not_read_as_neighbours(void **state)
         c.src[1] = DENSE(I32, 4);
         c.dst[0] = describe(floats[d], 2, (const int64_t[]){ 4, 48 }, NULL);
         run_case(&c);
-        const fy_desc_t x = describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, 16 }, (const int64_t[]){ 30, 6, 1, 0 });
+        const fy_desc_t x = describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, 16 },
+                                     (const int64_t[]){ 30, 6, 1, 0 });
         const fy_desc_t y = describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, 16 }, NULL);
-        op_case_t pool = { .op = FY_OP_AVG_POOL2D, .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE, .dst = { y }, .src = { x } };
+        op_case_t pool = { .op = FY_OP_AVG_POOL2D,
+                           .ndst = 1,
+                           .nsrc = 1,
+                           .attrs = &attrs,
+                           .close = CLOSE,
+                           .dst = { y },
+                           .src = { x } };
         run_case(&pool);
         pool.op = FY_OP_AVG_POOL2D_BACKWARD;
         pool.attrs = &back;
         pool.dst[0] = describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, 16 }, NULL);
-        pool.src[0] = describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, 16 }, (const int64_t[]){ 15, 5, 1, 0 });
+        pool.src[0] = describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, 16 },
+                               (const int64_t[]){ 15, 5, 1, 0 });
         run_case(&pool);
     }
 }
@@ -148,17 +169,37 @@ static void rows_are_joined(void **state)
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (size_t i = 0; i < LENGTH(lengths); i++) {
             const fy_desc_t rows = describe(floats[d], 2, (const int64_t[]){ 3, lengths[i] }, NULL);
-            op_case_t c = { .op = FY_OP_SOFTMAX, .ndst = 1, .nsrc = 1, .attrs = &last, .close = CLOSE, .dst = { rows }, .src = { rows } };
+            op_case_t c = { .op = FY_OP_SOFTMAX,
+                            .ndst = 1,
+                            .nsrc = 1,
+                            .attrs = &last,
+                            .close = CLOSE,
+                            .dst = { rows },
+                            .src = { rows } };
             run_shifted(&c);
             c.op = FY_OP_LOG_SOFTMAX;
             run_shifted(&c);
-            op_case_t back = { .op = FY_OP_SOFTMAX_BACKWARD, .ndst = 1, .nsrc = 2, .attrs = &last, .close = CLOSE, .dst = { rows } };
+            op_case_t back = { .op = FY_OP_SOFTMAX_BACKWARD,
+                               .ndst = 1,
+                               .nsrc = 2,
+                               .attrs = &last,
+                               .close = CLOSE,
+                               .dst = { rows } };
             back.src[0] = back.src[1] = rows;
-            for (back.accumulate = 0; back.accumulate < 2 && floats[d] != FY_DTYPE_F16; back.accumulate++) run_shifted(&back);
+            for (back.accumulate = 0; back.accumulate < 2 && floats[d] != FY_DTYPE_F16;
+                 back.accumulate++)
+                run_shifted(&back);
             for (size_t r = 0; r < LENGTH(reductions); r++) {
-                op_case_t reduce = { .op = reductions[r], .ndst = 1, .nsrc = 1, .attrs = &over_last, .close = CLOSE, .src = { rows } };
+                op_case_t reduce = { .op = reductions[r],
+                                     .ndst = 1,
+                                     .nsrc = 1,
+                                     .attrs = &over_last,
+                                     .close = CLOSE,
+                                     .src = { rows } };
                 reduce.dst[0] = describe(floats[d], 1, (const int64_t[]){ 3 }, NULL);
-                for (reduce.workspace_limit = 0; reduce.workspace_limit < 2 << 20; reduce.workspace_limit += 1 << 20) run_shifted(&reduce);
+                for (reduce.workspace_limit = 0; reduce.workspace_limit < 2 << 20;
+                     reduce.workspace_limit += 1 << 20)
+                    run_shifted(&reduce);
             }
         }
     }
@@ -171,16 +212,25 @@ static void losses_of_rows(void **state)
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (int64_t classes = 8; classes <= 65; classes += 19) {
             const fy_desc_t rows = describe(floats[d], 2, (const int64_t[]){ 3, classes }, NULL);
-            for (int32_t reduction = FY_REDUCTION_MEAN; reduction <= FY_REDUCTION_NONE; reduction++) {
+            for (int32_t reduction = FY_REDUCTION_MEAN; reduction <= FY_REDUCTION_NONE;
+                 reduction++) {
                 const fy_loss_attrs_t attrs = { reduction };
-                op_case_t c = {
-                    .op = FY_OP_CROSS_ENTROPY, .ndst = 1, .nsrc = 2, .attrs = &attrs, .close = CLOSE, .given = { NULL, targets }
-                };
-                c.dst[0] = describe(floats[d], reduction == FY_REDUCTION_NONE, (const int64_t[]){ 3 }, NULL);
+                op_case_t c = { .op = FY_OP_CROSS_ENTROPY,
+                                .ndst = 1,
+                                .nsrc = 2,
+                                .attrs = &attrs,
+                                .close = CLOSE,
+                                .given = { NULL, targets } };
+                c.dst[0] = describe(floats[d], reduction == FY_REDUCTION_NONE,
+                                    (const int64_t[]){ 3 }, NULL);
                 c.src[0] = rows;
                 c.src[1] = DENSE(I64, 3);
                 run_shifted(&c);
-                op_case_t back = { .op = FY_OP_CROSS_ENTROPY_BACKWARD, .ndst = 1, .nsrc = 3, .attrs = &attrs, .close = CLOSE };
+                op_case_t back = { .op = FY_OP_CROSS_ENTROPY_BACKWARD,
+                                   .ndst = 1,
+                                   .nsrc = 3,
+                                   .attrs = &attrs,
+                                   .close = CLOSE };
                 back.given[2] = targets;
                 back.dst[0] = back.src[1] = rows;
                 back.src[0] = c.dst[0];
@@ -201,13 +251,26 @@ static void channels_are_pooled(void **state)
             for (int32_t activation = 0; activation < 2; activation++) {
                 const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, activation };
                 const fy_pool2d_backward_attrs_t back = { 3, 2, 2, 1, 1, 0, activation, 5, 6 };
-                const fy_desc_t x = describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, channels }, NULL);
-                const fy_desc_t y = describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, channels }, NULL);
-                op_case_t c = { .op = FY_OP_MAX_POOL2D, .ndst = 1, .nsrc = 1, .attrs = &attrs, .close = CLOSE, .dst = { y }, .src = { x } };
+                const fy_desc_t x =
+                    describe(floats[d], 4, (const int64_t[]){ 2, 5, 6, channels }, NULL);
+                const fy_desc_t y =
+                    describe(floats[d], 4, (const int64_t[]){ 2, 3, 5, channels }, NULL);
+                op_case_t c = { .op = FY_OP_MAX_POOL2D,
+                                .ndst = 1,
+                                .nsrc = 1,
+                                .attrs = &attrs,
+                                .close = CLOSE,
+                                .dst = { y },
+                                .src = { x } };
                 run_shifted(&c);
                 c.op = FY_OP_AVG_POOL2D;
                 run_shifted(&c);
-                op_case_t g = { .op = FY_OP_MAX_POOL2D_BACKWARD, .ndst = 1, .nsrc = 2, .close = CLOSE, .dst = { x }, .src = { y, x } };
+                op_case_t g = { .op = FY_OP_MAX_POOL2D_BACKWARD,
+                                .ndst = 1,
+                                .nsrc = 2,
+                                .close = CLOSE,
+                                .dst = { x },
+                                .src = { y, x } };
                 g.attrs = &attrs;
                 run_shifted(&g);
                 g.op = FY_OP_AVG_POOL2D_BACKWARD;
@@ -226,7 +289,11 @@ static void dropout_of_groups(void **state)
     const int64_t rng[2] = { 12345, 77 };
     for (size_t d = 0; d < LENGTH(floats); d++) {
         for (int64_t n = 60; n < 700; n += 211) {
-            op_case_t c = { .op = FY_OP_DROPOUT_BACKWARD, .ndst = 1, .nsrc = 2, .attrs = &attrs, .given = { NULL, rng } };
+            op_case_t c = { .op = FY_OP_DROPOUT_BACKWARD,
+                            .ndst = 1,
+                            .nsrc = 2,
+                            .attrs = &attrs,
+                            .given = { NULL, rng } };
             c.dst[0] = c.src[0] = describe(floats[d], 1, &n, NULL);
             c.src[1] = DENSE(I64, 2);
             run_shifted(&c);
@@ -253,9 +320,14 @@ static void optimizers_step(void **state)
                   { FY_OP_ADADELTA_STEP, 2, 0, &adadelta, sizeof adadelta } };
     for (int32_t dtype = FY_DTYPE_F32; dtype <= FY_DTYPE_F64; dtype++) {
         for (size_t i = 0; i < LENGTH(steps); i++) {
-            op_case_t c = { .op = steps[i].op, .nsrc = 2, .attrs = steps[i].attrs, .attrs_nbytes = steps[i].nbytes, .close = CLOSE };
+            op_case_t c = { .op = steps[i].op,
+                            .nsrc = 2,
+                            .attrs = steps[i].attrs,
+                            .attrs_nbytes = steps[i].nbytes,
+                            .close = CLOSE };
             c.ndst = 1 + steps[i].nstates;
-            for (unsigned k = 0; k < c.ndst; k++) c.dst[k] = describe(dtype, 1, (const int64_t[]){ 1003 }, NULL);
+            for (unsigned k = 0; k < c.ndst; k++)
+                c.dst[k] = describe(dtype, 1, (const int64_t[]){ 1003 }, NULL);
             c.src[0] = c.dst[0];
             c.src[1] = describe(dtype, 0, NULL, NULL);
             if (steps[i].counts) {
@@ -272,8 +344,10 @@ int main(void)
     load_or_skip();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(elementwise),     TEST(moves),          TEST(rows_of_a_table),     TEST(what_repeats_is_not_read_as_neighbours),
-        TEST(rows_are_joined), TEST(losses_of_rows), TEST(channels_are_pooled), TEST(dropout_of_groups),
+        TEST(elementwise),         TEST(moves),
+        TEST(rows_of_a_table),     TEST(what_repeats_is_not_read_as_neighbours),
+        TEST(rows_are_joined),     TEST(losses_of_rows),
+        TEST(channels_are_pooled), TEST(dropout_of_groups),
         TEST(optimizers_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

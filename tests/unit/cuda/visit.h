@@ -1,5 +1,6 @@
-/* A whole visit to the plugin: open, use each slot, give back. It stops at the first failure and gives back what it has, so that each driver
- * call can be made to fail in turn. For test_driver.c and test_codes.c. */
+/* A whole visit to the plugin: open, use each slot, give back. It stops at the first failure and
+ * gives back what it has, so that each driver call can be made to fail in turn. For test_driver.c
+ * and test_codes.c. */
 #ifndef FERRY_TESTS_UNIT_CUDA_VISIT_H_
 #define FERRY_TESTS_UNIT_CUDA_VISIT_H_
 
@@ -50,7 +51,8 @@ typedef struct visit {
     int registered;
 } visit_t;
 
-static fy_status_t launch_op(visit_t *v, fy_op_t op, unsigned nsrc, fy_desc_t *dst, fy_desc_t *src, const void *attrs)
+static fy_status_t launch_op(visit_t *v, fy_op_t op, unsigned nsrc, fy_desc_t *dst, fy_desc_t *src,
+                             const void *attrs)
 {
     fy_launch_t launch = { .struct_size = sizeof launch,
                            .op = op,
@@ -63,7 +65,8 @@ static fy_status_t launch_op(visit_t *v, fy_op_t op, unsigned nsrc, fy_desc_t *d
     return cuda->launch(v->dev, v->stream, &launch);
 }
 
-/* What is done with the current context: another device's takes its place, one of the application's is pushed over. */
+/* What is done with the current context: another device's takes its place, one of the application's
+ * is pushed over. */
 static fy_status_t change_context(visit_t *v)
 {
     static void *own;
@@ -89,12 +92,14 @@ static fy_status_t use(visit_t *v)
     FY_TRY(cuda->alloc(v->dev, 65536, &v->memory));
     FY_TRY(cuda->register_host(v->dev, pinned, sizeof pinned));
     v->registered = 1;
-    fy_copy_t up = { FY_COPY_UPLOAD, 0, v->memory, bytes, sizeof bytes }, down = { FY_COPY_DOWNLOAD, 0, bytes, v->memory, sizeof bytes };
+    fy_copy_t up = { FY_COPY_UPLOAD, 0, v->memory, bytes, sizeof bytes },
+              down = { FY_COPY_DOWNLOAD, 0, bytes, v->memory, sizeof bytes };
     fy_copy_t local = { FY_COPY_LOCAL, 0, (char *)v->memory + 16384, v->memory, 4096 };
     FY_TRY(cuda->copy(v->dev, v->stream, &up));
     FY_TRY(cuda->copy(v->dev, v->stream, &local));
     FY_TRY(cuda->fill(v->dev, v->stream, v->memory, 0, 4096));
-    fy_desc_t a = DENSE(F32, 2, 4, 8), b = DENSE(F32, 2, 4, 8), c = DENSE(F32, 2, 4, 4), sum = DENSE(F32, 4);
+    fy_desc_t a = DENSE(F32, 2, 4, 8), b = DENSE(F32, 2, 4, 8), c = DENSE(F32, 2, 4, 4),
+              sum = DENSE(F32, 4);
     const fy_matmul_attrs_t product = { .transpose_b = 1 };
     const fy_reduce_attrs_t axes = { .axes = 3 };
     a.data = v->memory;

@@ -1,4 +1,5 @@
-/* What the tests of shape and cost rules share: a launch record made by hand, without a device, a tensor or the dispatcher.
+/* What the tests of shape and cost rules share: a launch record made by hand, without a device, a
+ * tensor or the dispatcher.
  * Not here: calls (test_typed.c, test_call.c). */
 #ifndef FERRY_TESTS_UNIT_OPS_RULES_H_
 #define FERRY_TESTS_UNIT_OPS_RULES_H_
@@ -44,7 +45,8 @@ static inline fy_desc_t desc_of(const char *text)
     assert_true(desc.dtype >= 0);
     if (text[0] != 's') {
         char *end = NULL;
-        for (const char *at = text; at < space; at = end + 1) desc.dims[desc.rank++] = strtoll(at, &end, 10);
+        for (const char *at = text; at < space; at = end + 1)
+            desc.dims[desc.rank++] = strtoll(at, &end, 10);
     }
     set_dense(&desc);
     return desc;
@@ -56,19 +58,23 @@ typedef struct launch_box {
     const fy__op_row_t *row;
 } launch_box_t;
 
-/* srcs: descriptions separated by '|', "" for none; dsts: of the given results, "" for none. attrs NULL: fallbacks. */
-static inline void box_make(launch_box_t *box, fy_op_t op, const char *srcs, const char *dsts, const void *attrs)
+/* srcs: descriptions separated by '|', "" for none; dsts: of the given results, "" for none. attrs
+ * NULL: fallbacks. */
+static inline void box_make(launch_box_t *box, fy_op_t op, const char *srcs, const char *dsts,
+                            const void *attrs)
 {
     memset(box, 0, sizeof *box);
     box->row = fy__op_row(op);
     assert_non_null(box->row);
     char text[256], *rest = NULL;
     snprintf(text, sizeof text, "%s", srcs);
-    for (char *word = strtok_r(text, "|", &rest); word; word = strtok_r(NULL, "|", &rest)) box->src[box->launch.nsrc++] = desc_of(word);
+    for (char *word = strtok_r(text, "|", &rest); word; word = strtok_r(NULL, "|", &rest))
+        box->src[box->launch.nsrc++] = desc_of(word);
     snprintf(text, sizeof text, "%s", dsts);
     memset(box->dst, 0x5A, sizeof box->dst);
     int ndst = 0;
-    for (char *word = strtok_r(text, "|", &rest); word; word = strtok_r(NULL, "|", &rest)) box->dst[ndst++] = desc_of(word);
+    for (char *word = strtok_r(text, "|", &rest); word; word = strtok_r(NULL, "|", &rest))
+        box->dst[ndst++] = desc_of(word);
     box->launch.struct_size = sizeof box->launch;
     box->launch.op = op;
     box->launch.ndst = box->row->info.ndst;

@@ -27,7 +27,8 @@ static const row_t rows[] = {
     { FY_OP_FILL, "", "10 u8", NULL, 0, 10 },
     { FY_OP_RAND, "", "10 f32|2 i64", NULL, 10 * FY__FLOPS_RANDOM, 40 + 16 },
     { FY_OP_SUM, "4x3 f32", "", &first_axis, 12, 48 + 12 },
-    { FY_OP_MATMUL, "64x784 f32|784x10 f32", "", NULL, 2ull * 64 * 784 * 10, 4ull * (64 * 784 + 784 * 10 + 64 * 10) },
+    { FY_OP_MATMUL, "64x784 f32|784x10 f32", "", NULL, 2ull * 64 * 784 * 10,
+      4ull * (64 * 784 + 784 * 10 + 64 * 10) },
     { FY_OP_MATMUL, "3x2 f32|4x3 f32", "", &both_transposed, 2 * 2 * 3 * 4, 4 * (6 + 12 + 8) },
     { FY_OP_MATMUL, "5x2x3 f32|3x4 f32", "", NULL, 2 * 5 * 2 * 3 * 4, 4 * (30 + 12 + 40) },
     { FY_OP_MATMUL, "2x0 f32|0x4 f32", "", NULL, 0, 32 },
@@ -52,8 +53,8 @@ static void test_costs(void **state)
         launch_box_t box;
         run(&box, &rows[i], 0);
         if (box.launch.flops != rows[i].flops || box.launch.nbytes != rows[i].nbytes) {
-            fail_msg("row %zu (%s): %llu flops, %llu bytes", i, box.row->info.name, (unsigned long long)box.launch.flops,
-                     (unsigned long long)box.launch.nbytes);
+            fail_msg("row %zu (%s): %llu flops, %llu bytes", i, box.row->info.name,
+                     (unsigned long long)box.launch.flops, (unsigned long long)box.launch.nbytes);
         }
     }
 }
@@ -84,7 +85,9 @@ static void test_accumulating_reads_the_result_too(void **state)
 static void test_costs_saturate(void **state)
 {
     (void)state;
-    const row_t huge = { FY_OP_MATMUL, "4000000000x4000000000 f32|4000000000x4000000000 f32", "", NULL, 0, 0 };
+    const row_t huge = {
+        FY_OP_MATMUL, "4000000000x4000000000 f32|4000000000x4000000000 f32", "", NULL, 0, 0
+    };
     launch_box_t box;
     run(&box, &huge, 0);
     assert_true(box.launch.flops == UINT64_MAX);

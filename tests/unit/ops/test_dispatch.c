@@ -1,23 +1,27 @@
-/* The dispatcher's corners: calls inside a call, several results, given results that touch each other. */
+/* The dispatcher's corners: calls inside a call, several results, given results that touch each
+ * other. */
 #include "tests/support/harness.h"
 
 #include "ops/optable.h"
 
 static uint32_t seen_flags;
 
-/* dst0 = sum of the sources, dst1 = -dst0, f32; on the way it makes a call of its own with still more operands. */
+/* dst0 = sum of the sources, dst1 = -dst0, f32; on the way it makes a call of its own with still
+ * more operands. */
 static fy_status_t sum_and_negative(const fy_launch_t *launch, void *stream)
 {
     fy_tensor_t *parts[20], *joined = NULL;
     (void)stream;
     seen_flags = launch->flags;
     fy_scope_t scope = fy_scope_begin("inside");
-    for (int i = 0; i < 20; i++) FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(3), 99, &parts[i]));
+    for (int i = 0; i < 20; i++)
+        FY_TRY(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(3), 99, &parts[i]));
     FY_TRY(fy_concat(20, parts, 0, &joined));
     fy_scope_end(scope, 0, NULL);
     for (int64_t i = 0; i < (int64_t)launch->nelem; i++) {
         float sum = 0;
-        for (int s = 0; s < launch->nsrc; s++) sum += ((const float *)launch->src[s].data)[i * launch->src[s].strides[0]];
+        for (int s = 0; s < launch->nsrc; s++)
+            sum += ((const float *)launch->src[s].data)[i * launch->src[s].strides[0]];
         ((float *)launch->dst[0].data)[i * launch->dst[0].strides[0]] = sum;
         ((float *)launch->dst[1].data)[i * launch->dst[1].strides[0]] = -sum;
     }
@@ -39,7 +43,9 @@ static fy_op_t the_op(void)
 {
     static const fy_op_kernel_t kernel = { "host", sum_and_negative, NULL };
     static fy_op_t op = FY_OP_NONE;
-    fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .shape = two_like_the_first };
+    fy_op_def_t def = {
+        .struct_size = sizeof def, .nkernels = 1, .kernels = &kernel, .shape = two_like_the_first
+    };
     def.info = (fy_op_info_t){ .struct_size = sizeof def.info,
                                .name = "test.sum_and_negative",
                                .summary = "dst0 = sum of the sources, dst1 = -dst0",
@@ -52,7 +58,8 @@ static fy_op_t the_op(void)
     return op;
 }
 
-/* Both calls have more operands than fit beside the caller; the inner one must not take the outer one's place. */
+/* Both calls have more operands than fit beside the caller; the inner one must not take the outer
+ * one's place. */
 static void a_call_inside_a_call(ts_ctx_t *ctx)
 {
     fy_tensor_t *src[10], *dst[2] = { NULL, NULL };
@@ -68,7 +75,8 @@ static void a_call_inside_a_call(ts_ctx_t *ctx)
 
 static void dense_means_every_result(ts_ctx_t *ctx)
 {
-    fy_tensor_t *src = ts_iota(ctx->device, FY_DIMS(3), 0), *table, *column, *flat, *dst[2] = { NULL, NULL };
+    fy_tensor_t *src = ts_iota(ctx->device, FY_DIMS(3), 0), *table, *column, *flat,
+                *dst[2] = { NULL, NULL };
     if (!ctx->is_host) skip();
     ts_ok(fy_op_call(the_op(), 1, &src, NULL, 2, dst));
     assert_int_equal(seen_flags & FY_LAUNCH_DENSE, FY_LAUNCH_DENSE);
@@ -84,7 +92,8 @@ static void dense_means_every_result(ts_ctx_t *ctx)
 
 static void one_window_for_two_results(ts_ctx_t *ctx)
 {
-    fy_tensor_t *src = ts_iota(ctx->device, FY_DIMS(3), 0), *one = ts_iota(ctx->device, FY_DIMS(3), 7), *dst[2] = { one, one };
+    fy_tensor_t *src = ts_iota(ctx->device, FY_DIMS(3), 0),
+                *one = ts_iota(ctx->device, FY_DIMS(3), 7), *dst[2] = { one, one };
     ts_fails(fy_op_call(the_op(), 1, &src, NULL, 2, dst), INVALID_ARGUMENT);
     ts_expect_f32(one, (float[]){ 7, 8, 9 }, 3);
 }

@@ -1,6 +1,7 @@
-/* Graphs from inside: what is kept of odd calls (several results, given ones, accumulate, scratch), growth of the lists, threads, the watch,
- * the memory's invariants, the model clock.
- * Not here: what users see (tests/conformance/test_conformance_graph.c), running out (tests/faults/test_graph.c). */
+/* Graphs from inside: what is kept of odd calls (several results, given ones, accumulate, scratch),
+ * growth of the lists, threads, the watch, the memory's invariants, the model clock.
+ * Not here: what users see (tests/conformance/test_conformance_graph.c), running out
+ * (tests/faults/test_graph.c). */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -43,7 +44,8 @@ static void given_results_and_accumulate(ts_ctx_t *ctx)
         for (int step = 0; step < (i ? 1 : 3); step++) {
             ts_ok(fy_op_call(FY_OP_ADD, 2, (fy_tensor_t *[]){ into[i], x }, NULL, 1, &into[i]));
             const fy_tensor_t *src[] = { into[i], x };
-            ts_ok(fy__dispatch(fy__op_row(FY_OP_MATMUL), 2, src, &attrs, 1, 1, &sum[i])); /* added */
+            /* added */
+            ts_ok(fy__dispatch(fy__op_row(FY_OP_MATMUL), 2, src, &attrs, 1, 1, &sum[i]));
         }
     }
     graph = end();
@@ -72,7 +74,8 @@ static void scratch_is_the_graphs(ts_ctx_t *ctx)
 static void a_long_recording(ts_ctx_t *ctx)
 {
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 0), *fixed[300], *now, *next;
-    for (int i = 0; i < 300; i++) ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4), i % 3 - 1, &fixed[i]));
+    for (int i = 0; i < 300; i++)
+        ts_ok(fy_full(ctx->device, FY_DTYPE_F32, FY_DIMS(4), i % 3 - 1, &fixed[i]));
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_affine(x, 1, 0, &now));
     for (int i = 0; i < 3000; i++) {
@@ -99,7 +102,8 @@ typedef struct job {
 static void *replay_there(void *user)
 {
     job_t *job = user;
-    for (int i = 0; i < job->times && job->status == FY_STATUS_OK; i++) job->status = fy_graph_replay(job->graph, NULL);
+    for (int i = 0; i < job->times && job->status == FY_STATUS_OK; i++)
+        job->status = fy_graph_replay(job->graph, NULL);
     return NULL;
 }
 
@@ -118,7 +122,8 @@ static void other_threads_replay(ts_ctx_t *ctx)
         jobs[i] = (job_t){ end(), TIMES, FY_STATUS_OK };
         fy_graph_keep(jobs[i].graph);
     }
-    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, replay_there, &jobs[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, replay_there, &jobs[i]), 0);
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
         assert_int_equal(jobs[i].status, FY_STATUS_OK);
@@ -131,7 +136,8 @@ static void other_threads_replay(ts_ctx_t *ctx)
     }
 }
 
-/* Each takes as many fault flags as a replay may: together more than there are at a time. Nobody is refused for that. */
+/* Each takes as many fault flags as a replay may: together more than there are at a time. Nobody is
+ * refused for that. */
 static void many_threads_replay_gathers(ts_ctx_t *ctx)
 {
     enum { THREADS = 8, TIMES = 100, GATHERS = FY__RECORDING_FAULTS + 4 };
@@ -145,7 +151,8 @@ static void many_threads_replay_gathers(ts_ctx_t *ctx)
         jobs[i] = (job_t){ end(), TIMES, FY_STATUS_OK };
         fy_graph_keep(jobs[i].graph);
     }
-    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, replay_there, &jobs[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, replay_there, &jobs[i]), 0);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i < THREADS; i++) ts_ok(jobs[i].status);
     for (int i = 0; i < THREADS; i++) {
@@ -211,7 +218,8 @@ static void another_thread_destroys(ts_ctx_t *ctx)
 static void model_time_is_that_of_the_launches(ts_ctx_t *ctx)
 {
     if (!ctx->is_sim) skip();
-    fy_device_clock_t clock[3] = { FY_DEVICE_CLOCK_INIT, FY_DEVICE_CLOCK_INIT, FY_DEVICE_CLOCK_INIT };
+    fy_device_clock_t clock[3] = { FY_DEVICE_CLOCK_INIT, FY_DEVICE_CLOCK_INIT,
+                                   FY_DEVICE_CLOCK_INIT };
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(256, 256), 0), *t, *y;
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_matmul(x, x, &t));
@@ -226,13 +234,15 @@ static void model_time_is_that_of_the_launches(ts_ctx_t *ctx)
     ts_ok(fy_graph_replay(graph, NULL));
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
     ts_ok(fy_device_clock_query(ctx->device, &clock[2]));
-    assert_int_equal(clock[2].compute_ns - clock[1].compute_ns, clock[1].compute_ns - clock[0].compute_ns);
+    assert_int_equal(clock[2].compute_ns - clock[1].compute_ns,
+                     clock[1].compute_ns - clock[0].compute_ns);
     assert_true(clock[2].compute_ns > clock[1].compute_ns);
 }
 
 static void recorded_while_others_work(ts_ctx_t *ctx)
 {
-    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *y = ts_iota(ctx->device, FY_DIMS(4), 0), *t;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *y = ts_iota(ctx->device, FY_DIMS(4), 0),
+                *t;
     ts_ok(fy_graph_begin(ctx->device));
     ts_ok(fy_affine(x, 2, 0, &t));
     ts_ok(fy_axpy(y, 1, t));
@@ -263,18 +273,21 @@ static void *record_all_the_time(void *user)
         fy_scope_t scope = fy_scope_begin("recorder");
         fy_tensor_t *x, *y;
         fy_status_t status = fy_graph_begin(recorder->device);
-        if (status == FY_STATUS_OK) status = fy_zeros(recorder->device, FY_DTYPE_F32, FY_DIMS(1000), &x);
+        if (status == FY_STATUS_OK)
+            status = fy_zeros(recorder->device, FY_DTYPE_F32, FY_DIMS(1000), &x);
         if (status == FY_STATUS_OK) (void)!fy_neg(x, &y);
         fy_scope_end(scope, 0, NULL);
     }
     return NULL;
 }
 
-/* A child finds each graph's memory whole, wherever the other threads were: on the host it replays, elsewhere the device is lost. */
+/* A child finds each graph's memory whole, wherever the other threads were: on the host it replays,
+ * elsewhere the device is lost. */
 static void children_of_a_fork(ts_ctx_t *ctx)
 {
     if (dlsym(RTLD_DEFAULT, "__kmpc_fork_call")) {
-        print_message("           libomp's own fork handler may hang while another thread uses OpenMP (docs/dependencies.md)\n");
+        print_message("           libomp's own fork handler may hang while another thread uses "
+                      "OpenMP (docs/dependencies.md)\n");
         skip();
     }
     fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(4), 1), *y;
@@ -292,7 +305,9 @@ static void children_of_a_fork(ts_ctx_t *ctx)
             void *data = NULL;
             const fy_status_t status = fy_graph_replay(graph, NULL);
             bool good = status == (ctx->is_host ? FY_STATUS_OK : FY_STATUS_DEVICE_LOST);
-            if (ctx->is_host) good = good && fy_tensor_map(y, FY_ACCESS_READ, &data) == FY_STATUS_OK && ((float *)data)[3] == 8;
+            if (ctx->is_host)
+                good = good && fy_tensor_map(y, FY_ACCESS_READ, &data) == FY_STATUS_OK &&
+                       ((float *)data)[3] == 8;
             fy_tensor_destroy(y);
             fy_graph_destroy(graph);
             _exit(good ? 0 : 1);

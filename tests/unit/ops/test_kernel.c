@@ -1,5 +1,6 @@
-/* Kernels that run inside their call on an asynchronous device, as on cuda: a failure is known at once, and is a fault all the same. Here
- * an eager simulated device that says so. Not here: what users see on every device (tests/conformance/test_conformance_kernel.c). */
+/* Kernels that run inside their call on an asynchronous device, as on cuda: a failure is known at
+ * once, and is a fault all the same. Here an eager simulated device that says so. Not here: what
+ * users see on every device (tests/conformance/test_conformance_kernel.c). */
 #include "runtime/device.h"
 #include "tests/support/harness.h"
 
@@ -83,6 +84,7 @@ static void a_replay_stops_there(ts_ctx_t *ctx)
     }
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(a_call_is_a_fault_that_is_known), TS_TEST(a_replay_stops_there) };
+static const ts_test_t k_tests[] = { TS_TEST(a_call_is_a_fault_that_is_known),
+                                     TS_TEST(a_replay_stops_there) };
 
 int main(void) { return TS_RUN("kernel inside", k_tests, NULL); }

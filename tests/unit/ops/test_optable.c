@@ -1,4 +1,5 @@
-/* The op table: its rows agree with FY_OP_LIST and with themselves, and introspection finds what is there and nothing else. */
+/* The op table: its rows agree with FY_OP_LIST and with themselves, and introspection finds what is
+ * there and nothing else. */
 #include "rules.h"
 
 static const char *const listed_names[] = {
@@ -88,17 +89,25 @@ static void test_flags_are_what_the_headers_promise(void **state)
     (void)state;
     for (fy_op_t op = 0; op < FY_OP_BUILTIN_COUNT; op++) {
         uint32_t flags = fy_op_get(op)->flags;
-        int indexes = op == FY_OP_GATHER || op == FY_OP_ONE_HOT || (op >= FY_OP_NLL_LOSS && op <= FY_OP_CROSS_ENTROPY_BACKWARD);
-        int given = op <= FY_OP_RANDPERM || op == FY_OP_COPY || op == FY_OP_AXPY || op == FY_OP_DROPOUT || op == FY_OP_DROPOUT2D ||
+        int indexes = op == FY_OP_GATHER || op == FY_OP_ONE_HOT ||
+                      (op >= FY_OP_NLL_LOSS && op <= FY_OP_CROSS_ENTROPY_BACKWARD);
+        int given = op <= FY_OP_RANDPERM || op == FY_OP_COPY || op == FY_OP_AXPY ||
+                    op == FY_OP_DROPOUT || op == FY_OP_DROPOUT2D ||
                     (op >= FY_OP_CLIP_BY_NORM && op <= FY_OP_ADADELTA_STEP);
-        int elementwise = (op >= FY_OP_NEG && op <= FY_OP_WHERE) || (op >= FY_OP_RELU6 && op <= FY_OP_GELU_BACKWARD) || op == FY_OP_CLAMP ||
-                          op == FY_OP_TANH_BACKWARD || op == FY_OP_SIGMOID_BACKWARD || op == FY_OP_CLIP_BY_NORM;
-        int adds = (op >= FY_OP_NEG && op <= FY_OP_AFFINE) || op == FY_OP_COPY || (op >= FY_OP_ADD && op <= FY_OP_POW) || op == FY_OP_SUM ||
-                   op == FY_OP_MEAN || op == FY_OP_MATMUL || op == FY_OP_CONV2D_BACKWARD_INPUT || op == FY_OP_CONV2D_BACKWARD_WEIGHT ||
-                   op == FY_OP_LINEAR_BACKWARD_PARAMS || op == FY_OP_CLAMP ||
-                   (op >= FY_OP_TANH_BACKWARD && op <= FY_OP_MSE_LOSS_BACKWARD) || op == FY_OP_MAX_POOL2D_BACKWARD ||
-                   op == FY_OP_AVG_POOL2D_BACKWARD || (op >= FY_OP_RELU6 && op <= FY_OP_GELU_BACKWARD) || op == FY_OP_NLL_LOSS_BACKWARD ||
-                   op == FY_OP_CROSS_ENTROPY_BACKWARD || op == FY_OP_CONV2D_BACKWARD_PARAMS;
+        int elementwise = (op >= FY_OP_NEG && op <= FY_OP_WHERE) ||
+                          (op >= FY_OP_RELU6 && op <= FY_OP_GELU_BACKWARD) || op == FY_OP_CLAMP ||
+                          op == FY_OP_TANH_BACKWARD || op == FY_OP_SIGMOID_BACKWARD ||
+                          op == FY_OP_CLIP_BY_NORM;
+        int adds = (op >= FY_OP_NEG && op <= FY_OP_AFFINE) || op == FY_OP_COPY ||
+                   (op >= FY_OP_ADD && op <= FY_OP_POW) || op == FY_OP_SUM || op == FY_OP_MEAN ||
+                   op == FY_OP_MATMUL || op == FY_OP_CONV2D_BACKWARD_INPUT ||
+                   op == FY_OP_CONV2D_BACKWARD_WEIGHT || op == FY_OP_LINEAR_BACKWARD_PARAMS ||
+                   op == FY_OP_CLAMP ||
+                   (op >= FY_OP_TANH_BACKWARD && op <= FY_OP_MSE_LOSS_BACKWARD) ||
+                   op == FY_OP_MAX_POOL2D_BACKWARD || op == FY_OP_AVG_POOL2D_BACKWARD ||
+                   (op >= FY_OP_RELU6 && op <= FY_OP_GELU_BACKWARD) ||
+                   op == FY_OP_NLL_LOSS_BACKWARD || op == FY_OP_CROSS_ENTROPY_BACKWARD ||
+                   op == FY_OP_CONV2D_BACKWARD_PARAMS;
         assert_int_equal(!!(flags & FY_OP_CAN_FAULT), indexes);
         assert_int_equal(!!(flags & FY_OP_IN_PLACE), given);
         assert_int_equal(!!(flags & FY_OP_ELEMENTWISE), elementwise);
@@ -112,11 +121,13 @@ static void test_flags_are_what_the_headers_promise(void **state)
 static void test_descriptors_are_formatted_within_their_buffer(void **state)
 {
     (void)state;
-    fy_desc_t desc = desc_of("64x784 f32"), scalar = desc_of("scalar bool"), wide = { .rank = FY_MAX_RANK, .dtype = FY_DTYPE_BF16 };
+    fy_desc_t desc = desc_of("64x784 f32"), scalar = desc_of("scalar bool"),
+              wide = { .rank = FY_MAX_RANK, .dtype = FY_DTYPE_BF16 };
     assert_string_equal(FY__DESC_TEXT(&desc), "[64x784 f32]");
     assert_string_equal(FY__DESC_TEXT(&scalar), "[scalar bool]");
     for (int i = 0; i < FY_MAX_RANK; i++) wide.dims[i] = INT64_MAX;
-    assert_int_equal(strlen(FY__DESC_TEXT(&wide)), FY_MAX_RANK * 20 + 6); /* 19 digits and one separator each, "[" counted, " bf16]" */
+    /* 19 digits and one separator each, "[" counted, " bf16]" */
+    assert_int_equal(strlen(FY__DESC_TEXT(&wide)), FY_MAX_RANK * 20 + 6);
     for (size_t nbytes = 1; nbytes < 40; nbytes++) {
         char buf[41];
         memset(buf, '#', sizeof buf);
@@ -124,7 +135,8 @@ static void test_descriptors_are_formatted_within_their_buffer(void **state)
         assert_true(strlen(buf) < nbytes);
         assert_int_equal(buf[nbytes], '#');
     }
-    assert_string_equal(FY__DTYPES_TEXT(FY_DTYPE_BIT(FY_DTYPE_COUNT) - 1), "f32 f64 f16 bf16 i32 i64 u8 bool");
+    assert_string_equal(FY__DTYPES_TEXT(FY_DTYPE_BIT(FY_DTYPE_COUNT) - 1),
+                        "f32 f64 f16 bf16 i32 i64 u8 bool");
     assert_string_equal(FY__DTYPES_TEXT(0), "");
 }
 

@@ -1,4 +1,5 @@
-/* DEVICE_MISMATCH: the operand that is not where the others are is named and is to be moved, by the call that does it. */
+/* DEVICE_MISMATCH: the operand that is not where the others are is named and is to be moved, by the
+ * call that does it. */
 #include "tests/support/harness.h"
 
 static fy_device_t *g_devices[2];
@@ -38,7 +39,8 @@ static void two_devices_are_one_send_apart(void **state)
     (void)state;
     refused(2, (fy_tensor_t *[]){ g_here, g_there });
     ts_text_has("src0 [4 f32] is on sim:0, src1 [4 f32] is on sim:1");
-    ts_text_has("Move src0: fy_tensor_send(src0, ...) to sim:1 (16 bytes), or src1: fy_tensor_send(src1, ...) to sim:0 (16 bytes)");
+    ts_text_has("Move src0: fy_tensor_send(src0, ...) to sim:1 (16 bytes), or src1: "
+                "fy_tensor_send(src1, ...) to sim:0 (16 bytes)");
     assert_null(strstr(fy_error_get()->text, "fy_tensor_download"));
     fy_tensor_t *sent, *sum; /* the advice works */
     ts_ok(fy_tensor_send(g_here, g_devices[1], NULL, &sent));
@@ -51,13 +53,16 @@ static void the_odd_one_is_named(void **state)
 {
     (void)state;
     refused(4, (fy_tensor_t *[]){ g_here, g_there, g_there, g_there });
-    ts_text_has("src0 [4 f32] is on sim:0, src1 [4 f32] is on sim:1\n  Ferry moves nothing by itself. Move src0: fy_tensor_send");
+    ts_text_has("src0 [4 f32] is on sim:0, src1 [4 f32] is on sim:1\n  Ferry moves nothing by "
+                "itself. Move src0: fy_tensor_send");
     assert_null(strstr(fy_error_get()->text, ", or"));
     refused(4, (fy_tensor_t *[]){ g_here, g_here, g_host, g_here });
-    ts_text_has("src0 [4 f32] is on sim:0, src2 [4 f32] is on host\n  Ferry moves nothing by itself. Move src2: fy_tensor_upload(src2, "
+    ts_text_has("src0 [4 f32] is on sim:0, src2 [4 f32] is on host\n  Ferry moves nothing by "
+                "itself. Move src2: fy_tensor_upload(src2, "
                 "...) to sim:0");
     refused(5, (fy_tensor_t *[]){ g_here, g_there, g_here, g_host, g_here });
-    ts_text_has("Move src1: fy_tensor_send(src1, ...) to sim:0 (16 bytes), and 1 more that are not on sim:0");
+    ts_text_has("Move src1: fy_tensor_send(src1, ...) to sim:0 (16 bytes), and 1 more that are not "
+                "on sim:0");
     refused(4, (fy_tensor_t *[]){ g_here, g_there, g_here, g_there }); /* as many here as there */
     ts_text_has("src0 [4 f32] is on sim:0, src1 [4 f32] is on sim:1");
     ts_text_has(", or src1");
@@ -73,7 +78,8 @@ static void steps_name_their_operands(void **state)
     ts_ok(fy_zeros(g_devices[0], FY_DTYPE_F32, 0, NULL, &lr));
     ts_ok(fy_zeros(fy_device_host(), FY_DTYPE_I64, 0, NULL, &number));
     ts_fails(fy_adam_step(g_here, grad, avg, square, number, lr, NULL), DEVICE_MISMATCH);
-    ts_text_has("adam_step: grad (src0) [4 f32] is on sim:0, step_number (dst3) [scalar i64] is on host");
+    ts_text_has(
+        "adam_step: grad (src0) [4 f32] is on sim:0, step_number (dst3) [scalar i64] is on host");
     ts_text_has("Move step_number: fy_tensor_upload(step_number, ...) to sim:0 (8 bytes)");
     fy_tensor_destroy(grad);
     fy_tensor_destroy(avg);
@@ -95,7 +101,8 @@ static void others_name_their_operands(void **state)
     ts_text_has("linear: w (src1) is NULL");
     ts_fails(fy_add(whole, none, &sum), INVALID_ARGUMENT);
     ts_text_has("add: src1 is NULL");
-    ts_fails(fy_op_call(FY_OP_GATHER, 2, (fy_tensor_t *[]){ whole, none }, NULL, 1, &sum), INVALID_ARGUMENT);
+    ts_fails(fy_op_call(FY_OP_GATHER, 2, (fy_tensor_t *[]){ whole, none }, NULL, 1, &sum),
+             INVALID_ARGUMENT);
     ts_text_has("gather: indices (src1) is NULL");
     ts_fails(fy_adam_step(whole, whole, whole, none, whole, whole, NULL), INVALID_ARGUMENT);
     ts_text_has("adam_step: exp_avg_sq (dst2), which is updated in place, is NULL");
@@ -129,7 +136,9 @@ static void others_name_their_operands(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(two_devices_are_one_send_apart), cmocka_unit_test(the_odd_one_is_named),
-                                        cmocka_unit_test(steps_name_their_operands), cmocka_unit_test(others_name_their_operands) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(two_devices_are_one_send_apart),
+                                        cmocka_unit_test(the_odd_one_is_named),
+                                        cmocka_unit_test(steps_name_their_operands),
+                                        cmocka_unit_test(others_name_their_operands) };
     return cmocka_run_group_tests(tests, begin, end);
 }

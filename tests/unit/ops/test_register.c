@@ -1,4 +1,5 @@
-/* fy_op_register: what it takes, what it refuses and says, that it copies, and that such ops run through fy_op_call on every device. */
+/* fy_op_register: what it takes, what it refuses and says, that it copies, and that such ops run
+ * through fy_op_call on every device. */
 #include "tests/support/harness.h"
 
 #include "ops/optable.h"
@@ -21,11 +22,13 @@ static fy_status_t scale(const fy_launch_t *launch, void *stream)
 {
     (void)stream;
     seen = *(const scale_attrs_t *)launch->attrs;
-    if (!(launch->flags & FY_LAUNCH_DENSE)) return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "dense only");
+    if (!(launch->flags & FY_LAUNCH_DENSE))
+        return fy_error_set(FY_STATUS_UNSUPPORTED, __FILE__, __LINE__, "dense only");
     for (uint64_t i = 0; i < launch->nelem; i++) {
         float sum = 0;
         for (int s = 0; s < launch->nsrc; s++) sum += ((const float *)launch->src[s].data)[i];
-        ((float *)launch->dst[0].data)[i] = (float)seen.factor * sum + (launch->user ? *(float *)launch->user : 0.0f);
+        ((float *)launch->dst[0].data)[i] = (float)seen.factor * sum +
+                                            (launch->user ? *(float *)launch->user : 0.0f);
     }
     return FY_STATUS_OK;
 }
@@ -188,7 +191,8 @@ static void everything_is_copied(ts_ctx_t *ctx)
     assert_true(info->fields[0].fallback == 2.5);
     assert_true(*(const double *)fy__op_default_attrs(fy__op_row(op)) == 2.5);
     assert_string_equal(fy__op_row(op)->kernels[0].backend, "host");
-    assert_true(fy__op_row(op)->kernels[0].kernel == scale && fy__op_row(op)->kernels[0].supports == takes_all);
+    assert_true(fy__op_row(op)->kernels[0].kernel == scale &&
+                fy__op_row(op)->kernels[0].supports == takes_all);
 }
 
 /* ---- refusals ---- */
@@ -271,7 +275,8 @@ static void refuses_a_name_twice(ts_ctx_t *ctx)
     assert_int_equal(fy_op_count(), count);
 }
 
-/* A registered op has no gradient rule: what depends on a watched tensor is refused, what it overwrites becomes a constant. */
+/* A registered op has no gradient rule: what depends on a watched tensor is refused, what it
+ * overwrites becomes a constant. */
 static void a_tape_meets_it(ts_ctx_t *ctx)
 {
     fy_op_def_t def = scale_def(fresh_name());

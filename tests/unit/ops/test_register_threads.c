@@ -1,4 +1,5 @@
-/* Registration while others look up: every reader sees whole rows only, and the table ends, with a clear refusal, when it is full. */
+/* Registration while others look up: every reader sees whole rows only, and the table ends, with a
+ * clear refusal, when it is full. */
 #include "tests/support/harness.h"
 
 #include <pthread.h>
@@ -19,7 +20,9 @@ static fy_status_t add_op(const char *name)
 {
     const fy_op_kernel_t host = { "host", kernel, NULL };
     fy_op_def_t def = { .struct_size = sizeof def, .nkernels = 1, .kernels = &host };
-    def.info = (fy_op_info_t){ .struct_size = sizeof def.info, .name = name, .nsrc_min = 1, .nsrc_max = 1, .ndst = 1 };
+    def.info = (fy_op_info_t){
+        .struct_size = sizeof def.info, .name = name, .nsrc_min = 1, .nsrc_max = 1, .ndst = 1
+    };
     def.info.flags = FY_OP_ELEMENTWISE;
     def.info.dtypes = FY_DTYPE_BIT(FY_DTYPE_F32);
     fy_op_t op;
@@ -53,7 +56,8 @@ static void test_readers_see_whole_rows_until_the_table_is_full(void **state)
     (void)state;
     pthread_t writers[WRITERS], readers[READERS];
     int numbers[WRITERS], wrong[READERS] = { 0 };
-    for (int i = 0; i < READERS; i++) assert_int_equal(pthread_create(&readers[i], NULL, read_ops, &wrong[i]), 0);
+    for (int i = 0; i < READERS; i++)
+        assert_int_equal(pthread_create(&readers[i], NULL, read_ops, &wrong[i]), 0);
     for (int i = 0; i < WRITERS; i++) {
         numbers[i] = i;
         assert_int_equal(pthread_create(&writers[i], NULL, write_ops, &numbers[i]), 0);
@@ -68,11 +72,13 @@ static void test_readers_see_whole_rows_until_the_table_is_full(void **state)
     assert_int_equal(add_op("one.too.many"), FY_STATUS_OUT_OF_MEMORY);
     assert_non_null(strstr(fy_error_get()->text, "1024"));
     assert_null(fy_op_find("one.too.many"));
-    for (fy_op_t op = 0; op < fy_op_count(); op++) assert_ptr_equal(fy_op_find(fy_op_get(op)->name), fy_op_get(op));
+    for (fy_op_t op = 0; op < fy_op_count(); op++)
+        assert_ptr_equal(fy_op_find(fy_op_get(op)->name), fy_op_get(op));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_readers_see_whole_rows_until_the_table_is_full) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(
+        test_readers_see_whole_rows_until_the_table_is_full) };
     return cmocka_run_group_tests_name("register_threads", tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Shape rules: each row is a call and the shape, or the refusal, that it gives. No device, no dispatcher. */
+/* Shape rules: each row is a call and the shape, or the refusal, that it gives. No device, no
+ * dispatcher. */
 #include "rules.h"
 
 #define A(type, ...) (&(const type){ __VA_ARGS__ })
@@ -69,11 +70,13 @@ static void test_shapes(void **state)
         launch_box_t box;
         box_make(&box, good[i].op, good[i].srcs, good[i].dsts, good[i].attrs);
         fy_status_t status = box_shape(&box);
-        if (status != FY_STATUS_OK) fail_msg("row %zu (%s): %s", i, box.row->info.name, fy_error_get()->text);
+        if (status != FY_STATUS_OK)
+            fail_msg("row %zu (%s): %s", i, box.row->info.name, fy_error_get()->text);
         assert_string_equal(FY__DESC_TEXT(&box.dst[0]), good[i].result);
         for (int s = 0; (box.row->info.flags & FY_OP_ELEMENTWISE) && s < box.launch.nsrc; s++) {
             assert_int_equal(box.src[s].rank, box.dst[0].rank);
-            assert_memory_equal(box.src[s].dims, box.dst[0].dims, sizeof(int64_t) * (size_t)box.dst[0].rank);
+            assert_memory_equal(box.src[s].dims, box.dst[0].dims,
+                                sizeof(int64_t) * (size_t)box.dst[0].rank);
         }
     }
 }
@@ -89,51 +92,69 @@ typedef struct bad_row {
 static const bad_row_t bad[] = {
     { FY_OP_ADD, "4 f32|4 i32", "", NULL, FY_STATUS_DTYPE_MISMATCH,
       "add: src0 is [4 f32], src1 is [4 i32]: Ferry promotes nothing; fy_cast one of them" },
-    { FY_OP_ADD, "4 bool|4 bool", "", NULL, FY_STATUS_DTYPE_MISMATCH, "it takes f32 f64 f16 bf16 i32 i64 u8" },
-    { FY_OP_EXP, "4 i32", "", NULL, FY_STATUS_DTYPE_MISMATCH, "exp: src0 is [4 i32], it takes f32 f64 f16 bf16" },
-    { FY_OP_ADD, "4x3 f32|5x3 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "axis -2 (from the end) is 4 against 5" },
+    { FY_OP_ADD, "4 bool|4 bool", "", NULL, FY_STATUS_DTYPE_MISMATCH,
+      "it takes f32 f64 f16 bf16 i32 i64 u8" },
+    { FY_OP_EXP, "4 i32", "", NULL, FY_STATUS_DTYPE_MISMATCH,
+      "exp: src0 is [4 i32], it takes f32 f64 f16 bf16" },
+    { FY_OP_ADD, "4x3 f32|5x3 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH,
+      "axis -2 (from the end) is 4 against 5" },
     { FY_OP_ADD, "3 f32|0 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "is 3 against 0" },
-    { FY_OP_WHERE, "4 bool|4 f32|3 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "src2 [3 f32] does not broadcast" },
+    { FY_OP_WHERE, "4 bool|4 f32|3 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH,
+      "src2 [3 f32] does not broadcast" },
     { FY_OP_WHERE, "4 f32|4 f32|4 f32", "", NULL, FY_STATUS_DTYPE_MISMATCH, "must be bool" },
-    { FY_OP_WHERE, "4 bool|4 f32|4 f64", "", NULL, FY_STATUS_DTYPE_MISMATCH, "a (src1) is [4 f32], b (src2) is [4 f64]" },
+    { FY_OP_WHERE, "4 bool|4 f32|4 f64", "", NULL, FY_STATUS_DTYPE_MISMATCH,
+      "a (src1) is [4 f32], b (src2) is [4 f64]" },
     { FY_OP_CAST, "4 f32", "", NULL, FY_STATUS_INVALID_ARGUMENT, "dtype -1 does not exist" },
-    { FY_OP_COPY, "4x3 f32", "3 f32", NULL, FY_STATUS_SHAPE_MISMATCH, "src0 [4x3 f32] does not broadcast to dst [3 f32]" },
+    { FY_OP_COPY, "4x3 f32", "3 f32", NULL, FY_STATUS_SHAPE_MISMATCH,
+      "src0 [4x3 f32] does not broadcast to dst [3 f32]" },
     { FY_OP_COPY, "1x3 f32", "3 f32", NULL, FY_STATUS_SHAPE_MISMATCH, "which keeps its shape" },
-    { FY_OP_COPY, "3 f32", "3 f64", NULL, FY_STATUS_DTYPE_MISMATCH, "src0 is [3 f32], dst is [3 f64]" },
+    { FY_OP_COPY, "3 f32", "3 f64", NULL, FY_STATUS_DTYPE_MISMATCH,
+      "src0 is [3 f32], dst is [3 f64]" },
     { FY_OP_AXPY, "3 i32", "3 i32", NULL, FY_STATUS_DTYPE_MISMATCH, "axpy: y (dst0) is [3 i32]" },
     { FY_OP_FILL, "", "4 u8", A(fy_fill_attrs_t, 0, 256), FY_STATUS_INVALID_ARGUMENT,
       "int_value 256 does not fit dst [4 u8], which holds 0 .. 255" },
     { FY_OP_FILL, "", "4 bool", A(fy_fill_attrs_t, 0, 2), FY_STATUS_INVALID_ARGUMENT, "0 .. 1" },
-    { FY_OP_ARANGE, "", "257 u8", A(fy_arange_attrs_t, 0, 1), FY_STATUS_INVALID_ARGUMENT, "0 .. 256 does not fit" },
+    { FY_OP_ARANGE, "", "257 u8", A(fy_arange_attrs_t, 0, 1), FY_STATUS_INVALID_ARGUMENT,
+      "0 .. 256 does not fit" },
     { FY_OP_ARANGE, "", "2x2 f32", NULL, FY_STATUS_SHAPE_MISMATCH, "rank 1" },
     { FY_OP_RAND, "", "2 i32|2 i64", NULL, FY_STATUS_DTYPE_MISMATCH, "rand: dst0" },
     { FY_OP_RAND, "", "2 f32|2 i32", NULL, FY_STATUS_DTYPE_MISMATCH, "fy_rng_create" },
     { FY_OP_RAND, "", "2 f32|3 i64", NULL, FY_STATUS_SHAPE_MISMATCH, "[3 i64]" },
-    { FY_OP_RAND, "", "2 f32|2 i64", A(fy_rand_attrs_t, 2, 1), FY_STATUS_INVALID_ARGUMENT, "low 2 is above high 1" },
-    { FY_OP_RANDN, "", "2 f32|2 i64", A(fy_randn_attrs_t, 0, -1), FY_STATUS_INVALID_ARGUMENT, "std -1 is negative" },
+    { FY_OP_RAND, "", "2 f32|2 i64", A(fy_rand_attrs_t, 2, 1), FY_STATUS_INVALID_ARGUMENT,
+      "low 2 is above high 1" },
+    { FY_OP_RANDN, "", "2 f32|2 i64", A(fy_randn_attrs_t, 0, -1), FY_STATUS_INVALID_ARGUMENT,
+      "std -1 is negative" },
     { FY_OP_RANDPERM, "", "4294967296 i64|2 i64", NULL, FY_STATUS_SHAPE_MISMATCH, "2^32" },
-    { FY_OP_SUM, "4x3 f32", "", A(fy_reduce_attrs_t, 4, 0), FY_STATUS_INVALID_ARGUMENT, "axes 0x4" },
+    { FY_OP_SUM, "4x3 f32", "", A(fy_reduce_attrs_t, 4, 0), FY_STATUS_INVALID_ARGUMENT,
+      "axes 0x4" },
     { FY_OP_MEAN, "4 i32", "", NULL, FY_STATUS_DTYPE_MISMATCH, "mean: src0 is [4 i32]" },
     { FY_OP_MAX, "0 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "max: of no elements there is none" },
     { FY_OP_MIN, "4x0 f32", "", A(fy_reduce_attrs_t, 2, 0), FY_STATUS_SHAPE_MISMATCH, "[4x0 f32]" },
     { FY_OP_ARGMAX, "4x0 f32", "", A(fy_axis_attrs_t, 1, 0), FY_STATUS_SHAPE_MISMATCH, "axis 1" },
     { FY_OP_ARGMAX, "4 f32", "", A(fy_axis_attrs_t, 1, 0), FY_STATUS_INVALID_ARGUMENT,
       "axis 1 does not exist in [4 f32], whose rank is 1" },
-    { FY_OP_SOFTMAX, "scalar f32", "", A(fy_axis_attrs_t, 0, 0), FY_STATUS_INVALID_ARGUMENT, "[scalar f32]" },
-    { FY_OP_SOFTMAX, "4 f32", "", A(fy_axis_attrs_t, -1, 0), FY_STATUS_INVALID_ARGUMENT, "axis -1" },
+    { FY_OP_SOFTMAX, "scalar f32", "", A(fy_axis_attrs_t, 0, 0), FY_STATUS_INVALID_ARGUMENT,
+      "[scalar f32]" },
+    { FY_OP_SOFTMAX, "4 f32", "", A(fy_axis_attrs_t, -1, 0), FY_STATUS_INVALID_ARGUMENT,
+      "axis -1" },
     { FY_OP_MATMUL, "64x784 f32|10x784 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH,
       "the inner sizes 784 and 10 differ; src1 transposed would fit" },
     { FY_OP_MATMUL, "3 f32|3x4 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "fy_unsqueeze" },
     { FY_OP_MATMUL, "2x4x3 f32|5x3x4 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "2 against 5" },
     { FY_OP_MATMUL, "4x3 i32|3x4 i32", "", NULL, FY_STATUS_DTYPE_MISMATCH, "matmul: src0" },
-    { FY_OP_MSE_LOSS, "4x3 f32|3 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "a loss does not broadcast" },
-    { FY_OP_GATHER, "10x3 f32|4 f32", "", NULL, FY_STATUS_DTYPE_MISMATCH, "gather: indices (src1) is [4 f32], it takes i32 i64" },
+    { FY_OP_MSE_LOSS, "4x3 f32|3 f32", "", NULL, FY_STATUS_SHAPE_MISMATCH,
+      "a loss does not broadcast" },
+    { FY_OP_GATHER, "10x3 f32|4 f32", "", NULL, FY_STATUS_DTYPE_MISMATCH,
+      "gather: indices (src1) is [4 f32], it takes i32 i64" },
     { FY_OP_GATHER, "scalar f32|4 i32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "rank 1 or more" },
     { FY_OP_GATHER, "0x3 f32|4 i32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "has no row" },
     { FY_OP_GATHER, "2x2x2x2x2 f32|1x1x1x1x1 i32", "", NULL, FY_STATUS_SHAPE_MISMATCH, "rank 9" },
-    { FY_OP_CONCAT, "2x3 u8|2x4 u8", "", A(fy_axis_attrs_t, 0, 0), FY_STATUS_SHAPE_MISMATCH, "all but axis 0" },
-    { FY_OP_CONCAT, "2x3 u8|2x3x1 u8", "", A(fy_axis_attrs_t, 0, 0), FY_STATUS_SHAPE_MISMATCH, "src1 is [2x3x1 u8]" },
-    { FY_OP_CONCAT, "2 u8|2 i32", "", A(fy_axis_attrs_t, 0, 0), FY_STATUS_DTYPE_MISMATCH, "src0 is [2 u8], src1 is [2 i32]" },
+    { FY_OP_CONCAT, "2x3 u8|2x4 u8", "", A(fy_axis_attrs_t, 0, 0), FY_STATUS_SHAPE_MISMATCH,
+      "all but axis 0" },
+    { FY_OP_CONCAT, "2x3 u8|2x3x1 u8", "", A(fy_axis_attrs_t, 0, 0), FY_STATUS_SHAPE_MISMATCH,
+      "src1 is [2x3x1 u8]" },
+    { FY_OP_CONCAT, "2 u8|2 i32", "", A(fy_axis_attrs_t, 0, 0), FY_STATUS_DTYPE_MISMATCH,
+      "src0 is [2 u8], src1 is [2 i32]" },
 };
 
 static void test_refusals(void **state)
@@ -144,8 +165,10 @@ static void test_refusals(void **state)
         box_make(&box, bad[i].op, bad[i].srcs, bad[i].dsts, bad[i].attrs);
         fy_status_t status = box_shape(&box);
         const char *text = fy_error_get()->text;
-        if (status != bad[i].status) fail_msg("row %zu (%s): %s, %s", i, box.row->info.name, fy_status_name(status), text);
-        if (!strstr(text, bad[i].text)) fail_msg("row %zu: '%s' does not say '%s'", i, text, bad[i].text);
+        if (status != bad[i].status)
+            fail_msg("row %zu (%s): %s, %s", i, box.row->info.name, fy_status_name(status), text);
+        if (!strstr(text, bad[i].text))
+            fail_msg("row %zu: '%s' does not say '%s'", i, text, bad[i].text);
         if (strncmp(text, box.row->info.name, strlen(box.row->info.name)) != 0)
             fail_msg("row %zu: '%s' does not begin with the op", i, text);
     }

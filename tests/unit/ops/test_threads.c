@@ -1,5 +1,6 @@
-/* Threads from the outside: `threads=` holds, wrong values are refused, and host, simulated device and replay have the same bits near each
- * threshold, whether idle threads sleep or spin. Not here: the model itself (tests/unit/backends/test_threads.c). */
+/* Threads from the outside: `threads=` holds, wrong values are refused, and host, simulated device
+ * and replay have the same bits near each threshold, whether idle threads sleep or spin. Not here:
+ * the model itself (tests/unit/backends/test_threads.c). */
 #include <dirent.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,7 +48,8 @@ static void a_number_holds(void **state)
     (void)state;
     fy_device_t *sim;
     const fy_scope_t scope = fy_scope_begin("threads");
-    ts_ok(fy_device_open("sim:1?threads=4", &sim)); /* before anything ran: what the simulator starts is there */
+    /* before anything ran: what the simulator starts is there */
+    ts_ok(fy_device_open("sim:1?threads=4", &sim));
     open_host("host?threads=1");
     add_large(fy_device_host());
     const int alone = count_tasks();
@@ -69,10 +71,14 @@ static void wrong_values_are_refused(void **state)
     static const struct {
         const char *spec, *text;
     } rows[] = {
-        { "host?threads=0", "from 1 to 1024" },      { "host?threads=1025", "from 1 to 1024" },
-        { "host?threads=many", "threads=many" },     { "host?threads=2x", "threads=2x" },
-        { "host?threads=-1", "threads=-1" },         { "host?limit=1GiB", "the host takes threads only" },
-        { "host?threads=2&colour=red", "'colour'" }, { "sim:2?threads=0", "from 1 to 1024" },
+        { "host?threads=0", "from 1 to 1024" },
+        { "host?threads=1025", "from 1 to 1024" },
+        { "host?threads=many", "threads=many" },
+        { "host?threads=2x", "threads=2x" },
+        { "host?threads=-1", "threads=-1" },
+        { "host?limit=1GiB", "the host takes threads only" },
+        { "host?threads=2&colour=red", "'colour'" },
+        { "sim:2?threads=0", "from 1 to 1024" },
         { "sim:2?threads=auto2", "threads=auto2" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -87,7 +93,9 @@ static void wrong_values_are_refused(void **state)
 /* ---- bits ---- */
 
 typedef struct work {
-    int op; /* 0 matmul, 1 sum, 2 softmax, 3 conv2d, 4 its weights' gradient, 5 matmul of few long rows: oneDNN splits those sums */
+    /* 0 matmul, 1 sum, 2 softmax, 3 conv2d, 4 its weights' gradient, 5 matmul of few long rows:
+     * oneDNN splits those sums */
+    int op;
     int64_t n;
 } work_t;
 
@@ -106,7 +114,8 @@ static void make_inputs(fy_device_t *device, const work_t *work, fy_tensor_t **a
     }
     const int64_t channels = n % 2 ? 1 : 32; /* a handful take loops of our own, others oneDNN */
     *a = noise(device, FY_DIMS(n, 12, 12, channels), 1);
-    *b = work->op == 3 ? noise(device, FY_DIMS(32, 3, 3, channels), 2) : noise(device, FY_DIMS(n, 10, 10, 32), 2);
+    *b = work->op == 3 ? noise(device, FY_DIMS(32, 3, 3, channels), 2)
+                       : noise(device, FY_DIMS(n, 10, 10, 32), 2);
 }
 
 static void run(const work_t *work, fy_tensor_t *a, fy_tensor_t *b, fy_tensor_t **out)
@@ -123,7 +132,8 @@ static void run(const work_t *work, fy_tensor_t *a, fy_tensor_t *b, fy_tensor_t 
 }
 
 /* The result's bytes, called and replayed; returns their number. */
-static size_t bytes_on(fy_device_t *device, const work_t *work, unsigned char **called, unsigned char **replayed)
+static size_t bytes_on(fy_device_t *device, const work_t *work, unsigned char **called,
+                       unsigned char **replayed)
 {
     fy_tensor_t *a, *b, *out, *again;
     fy_graph_t *graph;
@@ -147,9 +157,11 @@ static void equal_bits_near_thresholds(void **state)
 {
     (void)state;
     static const work_t works[] = {
-        { 0, 64 }, { 0, 80 },  { 0, 96 },  { 0, 200 }, { 0, 216 }, { 1, 150 }, { 1, 200 },   { 1, 750 },   { 1, 850 }, { 2, 60 },
-        { 2, 80 }, { 2, 290 }, { 2, 320 }, { 3, 1 },   { 3, 2 },   { 3, 15 },  { 3, 8 },     { 3, 10 },    { 3, 51 },  { 4, 3 },
-        { 4, 2 },  { 4, 8 },   { 4, 10 },  { 4, 31 },  { 5, 700 }, { 5, 900 }, { 5, 14000 }, { 5, 17000 }, { 4, 64 },  { 4, 33 },
+        { 0, 64 },  { 0, 80 },  { 0, 96 },    { 0, 200 },   { 0, 216 }, { 1, 150 },
+        { 1, 200 }, { 1, 750 }, { 1, 850 },   { 2, 60 },    { 2, 80 },  { 2, 290 },
+        { 2, 320 }, { 3, 1 },   { 3, 2 },     { 3, 15 },    { 3, 8 },   { 3, 10 },
+        { 3, 51 },  { 4, 3 },   { 4, 2 },     { 4, 8 },     { 4, 10 },  { 4, 31 },
+        { 5, 700 }, { 5, 900 }, { 5, 14000 }, { 5, 17000 }, { 4, 64 },  { 4, 33 },
     };
     static const char *const settings[] = { "auto", "1", "2" };
     for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
@@ -166,8 +178,10 @@ static void equal_bits_near_thresholds(void **state)
             assert_int_equal(bytes_on(sim, &works[i], &bytes[2], &bytes[3]), nbytes);
             for (int k = 1; k < 4; k++)
                 if (memcmp(bytes[0], bytes[k], nbytes) != 0)
-                    fail_msg("threads=%s: op %d of %lld: %s has other bits than the host", settings[s], works[i].op, (long long)works[i].n,
-                             (const char *[]){ "", "its replay", "sim:0", "the replay on sim:0" }[k]);
+                    fail_msg(
+                        "threads=%s: op %d of %lld: %s has other bits than the host", settings[s],
+                        works[i].op, (long long)works[i].n,
+                        (const char *[]){ "", "its replay", "sim:0", "the replay on sim:0" }[k]);
             for (int k = 0; k < 4; k++) free(bytes[k]);
             fy_scope_end(scope, 0, NULL);
         }
@@ -186,7 +200,8 @@ static int run_all(void)
     return cmocka_run_group_tests_name("unit_ops_threads", tests, NULL, NULL);
 }
 
-/* Once for each way of waiting: the variables are read when libgomp is loaded, so each is a process of its own. */
+/* Once for each way of waiting: the variables are read when libgomp is loaded, so each is a process
+ * of its own. */
 int main(int argc, char **argv)
 {
     static const char *const ways[][2] = { { "passive", "0" }, { "passive", "20000" } };

@@ -1,4 +1,5 @@
-/* Typed calls and fy_op_call: argument errors say which argument, results are as the header says, a failed call leaves nothing.
+/* Typed calls and fy_op_call: argument errors say which argument, results are as the header says, a
+ * failed call leaves nothing.
  * What the ops compute is tested in tests/ops/. */
 #include <math.h>
 
@@ -10,8 +11,10 @@ static void check_info(const fy_tensor_t *tensor, const char *want)
     char text[128];
     int at = 0;
     for (int i = 0; i < info.rank; i++)
-        at += snprintf(text + at, sizeof text - (size_t)at, "%s%lld", i ? "x" : "", (long long)info.dims[i]);
-    snprintf(text + at, sizeof text - (size_t)at, "%s%s", info.rank ? " " : "scalar ", fy_dtype_name(info.dtype));
+        at += snprintf(text + at, sizeof text - (size_t)at, "%s%lld", i ? "x" : "",
+                       (long long)info.dims[i]);
+    snprintf(text + at, sizeof text - (size_t)at, "%s%s", info.rank ? " " : "scalar ",
+             fy_dtype_name(info.dtype));
     assert_string_equal(text, want);
     assert_true(info.is_contiguous);
 }
@@ -106,15 +109,19 @@ static void integers_hold_what_they_can(ts_ctx_t *ctx)
         double value;
         int fits;
     } rows[] = {
-        { FY_DTYPE_U8, 255, 1 },          { FY_DTYPE_U8, 256, 0 },          { FY_DTYPE_U8, -1, 0 },       { FY_DTYPE_U8, 1.5, 0 },
-        { FY_DTYPE_I32, INT32_MIN, 1 },   { FY_DTYPE_I32, 0x1p31, 0 },      { FY_DTYPE_I64, -0x1p63, 1 }, { FY_DTYPE_I64, 0x1p63, 0 },
-        { FY_DTYPE_BOOL, 1, 1 },          { FY_DTYPE_BOOL, 2, 0 },          { FY_DTYPE_F32, 1.5, 1 },     { FY_DTYPE_F32, 1e300, 1 },
+        { FY_DTYPE_U8, 255, 1 },          { FY_DTYPE_U8, 256, 0 },
+        { FY_DTYPE_U8, -1, 0 },           { FY_DTYPE_U8, 1.5, 0 },
+        { FY_DTYPE_I32, INT32_MIN, 1 },   { FY_DTYPE_I32, 0x1p31, 0 },
+        { FY_DTYPE_I64, -0x1p63, 1 },     { FY_DTYPE_I64, 0x1p63, 0 },
+        { FY_DTYPE_BOOL, 1, 1 },          { FY_DTYPE_BOOL, 2, 0 },
+        { FY_DTYPE_F32, 1.5, 1 },         { FY_DTYPE_F32, 1e300, 1 },
         { FY_DTYPE_I32, (double)NAN, 0 }, { FY_DTYPE_F16, (double)NAN, 1 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         fy_tensor_t *out;
         fy_status_t status = fy_full(ctx->device, rows[i].dtype, FY_DIMS(3), rows[i].value, &out);
-        if ((status == FY_STATUS_OK) != rows[i].fits) fail_msg("row %zu: %s", i, fy_status_name(status));
+        if ((status == FY_STATUS_OK) != rows[i].fits)
+            fail_msg("row %zu: %s", i, fy_status_name(status));
         if (status != FY_STATUS_OK) assert_null(out);
         if (status == FY_STATUS_OK && rows[i].value == rows[i].value && rows[i].value < 1e10) {
             assert_true(element(out, 2) == rows[i].value);

@@ -1,11 +1,13 @@
-/* The typed activations: each call runs its own op, and each gradient is the slope of its activation (by central differences in f64), away
- * from kinks. What they compute element by element is tested in tests/ops/. */
+/* The typed activations: each call runs its own op, and each gradient is the slope of its
+ * activation (by central differences in f64), away from kinks. What they compute element by element
+ * is tested in tests/ops/. */
 #include <math.h>
 
 #include "tests/support/harness.h"
 
 typedef fy_status_t (*forward_fn)(const fy_tensor_t *src, fy_tensor_t **out_dst);
-typedef fy_status_t (*backward_fn)(const fy_tensor_t *dy, const fy_tensor_t *x, fy_tensor_t **out_dx);
+typedef fy_status_t (*backward_fn)(const fy_tensor_t *dy, const fy_tensor_t *x,
+                                   fy_tensor_t **out_dx);
 
 static double at(ts_ctx_t *ctx, forward_fn forward, backward_fn backward, double x)
 {
@@ -51,16 +53,23 @@ static void gradients_are_slopes(ts_ctx_t *ctx)
         forward_fn forward;
         backward_fn backward;
     } rows[] = {
-        { fy_relu, fy_relu_backward },           { fy_relu6, fy_relu6_backward }, { fy_hardsigmoid, fy_hardsigmoid_backward },
-        { fy_hardswish, fy_hardswish_backward }, { fy_silu, fy_silu_backward },   { fy_gelu, fy_gelu_backward },
+        { fy_relu, fy_relu_backward },
+        { fy_relu6, fy_relu6_backward },
+        { fy_hardsigmoid, fy_hardsigmoid_backward },
+        { fy_hardswish, fy_hardswish_backward },
+        { fy_silu, fy_silu_backward },
+        { fy_gelu, fy_gelu_backward },
     };
     static const double places[] = { -5.5, -2.25, -0.5, 0.75, 2.5, 4.5, 7.25 };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
             const double h = 1e-5, x = places[k];
-            const double slope = (at(ctx, rows[i].forward, NULL, x + h) - at(ctx, rows[i].forward, NULL, x - h)) / (2 * h);
+            const double slope =
+                (at(ctx, rows[i].forward, NULL, x + h) - at(ctx, rows[i].forward, NULL, x - h)) /
+                (2 * h);
             const double got = at(ctx, NULL, rows[i].backward, x);
-            if (fabs(got - slope) > 1e-8) fail_msg("row %zu at %g: %.10f, the slope is %.10f", i, x, got, slope);
+            if (fabs(got - slope) > 1e-8)
+                fail_msg("row %zu at %g: %.10f, the slope is %.10f", i, x, got, slope);
         }
     }
 }

@@ -1,5 +1,6 @@
-/* Dropout through the typed calls, the tape and graphs: how much is dropped, that the gradient drops the same, that each draw is another one,
- * also in a replayed step. Every dtype and layout, element by element, is tested in tests/ops/. */
+/* Dropout through the typed calls, the tape and graphs: how much is dropped, that the gradient
+ * drops the same, that each draw is another one, also in a replayed step. Every dtype and layout,
+ * element by element, is tested in tests/ops/. */
 #include <math.h>
 
 #include "tests/support/harness.h"
@@ -21,7 +22,8 @@ static fy_tensor_t *ones(ts_ctx_t *ctx, int rank, const int64_t *dims)
     return x;
 }
 
-/* Within five standard deviations of a binomial draw; what is kept is scaled so that the mean stays. */
+/* Within five standard deviations of a binomial draw; what is kept is scaled so that the mean
+ * stays. */
 static void drops_a_share_and_scales_the_rest(ts_ctx_t *ctx)
 {
     static const double shares[] = { 0, 0.1, 0.25, 0.5, 0.9, 1 };
@@ -33,7 +35,8 @@ static void drops_a_share_and_scales_the_rest(ts_ctx_t *ctx)
         ts_read(y, got, sizeof got);
         const double zeros = (double)count_zeros(got, N), sigma = sqrt(N * p * (1 - p));
         if (fabs(zeros - N * p) > 5 * sigma) fail_msg("p %g: %g of %d are zero", p, zeros, N);
-        for (size_t i = 0; i < N; i++) assert_true(got[i] == 0 || fabs(got[i] - 1 / (1 - p)) < 1e-5);
+        for (size_t i = 0; i < N; i++)
+            assert_true(got[i] == 0 || fabs(got[i] - 1 / (1 - p)) < 1e-5);
     }
 }
 
@@ -68,7 +71,8 @@ static void channels_share_a_fate(ts_ctx_t *ctx)
     for (size_t n = 0; n < IMAGES; n++)
         for (size_t c = 0; c < CHANNELS; c++) {
             const float first = got[n * PIXELS * CHANNELS + c];
-            for (size_t p = 0; p < PIXELS; p++) assert_true(got[(n * PIXELS + p) * CHANNELS + c] == first);
+            for (size_t p = 0; p < PIXELS; p++)
+                assert_true(got[(n * PIXELS + p) * CHANNELS + c] == first);
             assert_true(first == 0 || first == 2);
             dropped += first == 0;
         }
@@ -87,7 +91,8 @@ static void the_gradient_drops_the_same(ts_ctx_t *ctx)
         ts_ok(fy_tape_watch(tape, x, NULL));
         ts_ok(fy_tape_begin(tape));
         ts_ok((channels ? fy_dropout2d : fy_dropout)(rng, x, 0.3, &y));
-        ts_ok((channels ? fy_dropout2d : fy_dropout)(rng, y, 0, &other)); /* moves the state on, which must not matter */
+        /* moves the state on, which must not matter */
+        ts_ok((channels ? fy_dropout2d : fy_dropout)(rng, y, 0, &other));
         ts_ok(fy_sum(other, 0, NULL, 0, &loss));
         ts_ok(fy_tape_backward(tape, loss, NULL));
         ts_ok(fy_tape_grad(tape, x, &g));
@@ -135,8 +140,12 @@ static void what_cannot_be_is_refused(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(drops_a_share_and_scales_the_rest), TS_TEST(each_draw_is_another_one),   TS_TEST(channels_share_a_fate),
-    TS_TEST(the_gradient_drops_the_same),       TS_TEST(a_replayed_step_draws_anew), TS_TEST(what_cannot_be_is_refused),
+    TS_TEST(drops_a_share_and_scales_the_rest),
+    TS_TEST(each_draw_is_another_one),
+    TS_TEST(channels_share_a_fate),
+    TS_TEST(the_gradient_drops_the_same),
+    TS_TEST(a_replayed_step_draws_anew),
+    TS_TEST(what_cannot_be_is_refused),
 };
 
 int main(void) { return TS_RUN("typed dropout", k_tests, NULL); }

@@ -1,5 +1,6 @@
-/* The typed calls over images: defaults, and that a gradient belongs to its op. For what is linear in an operand, <dy, f(x)> = <grad f(dy), x>
- * (max pooling is linear near a point); stride, padding and sizes differ between the axes, so nothing can be swapped unseen.
+/* The typed calls over images: defaults, and that a gradient belongs to its op. For what is linear
+ * in an operand, <dy, f(x)> = <grad f(dy), x> (max pooling is linear near a point); stride, padding
+ * and sizes differ between the axes, so nothing can be swapped unseen.
  * What the ops compute is tested in tests/ops/. */
 #include <math.h>
 
@@ -27,7 +28,8 @@ static double inner(const fy_tensor_t *a, const fy_tensor_t *b)
     fy_download_t *download;
     double value = 0;
     assert_int_equal(shape_a.rank, shape_b.rank);
-    for (int axis = 0; axis < shape_a.rank; axis++) assert_int_equal(shape_a.dims[axis], shape_b.dims[axis]);
+    for (int axis = 0; axis < shape_a.rank; axis++)
+        assert_int_equal(shape_a.dims[axis], shape_b.dims[axis]);
     ts_ok(fy_mul(a, b, &product));
     ts_ok(fy_sum(product, 0, NULL, 0, &sum));
     ts_ok(fy_tensor_download(sum, NULL, &download));
@@ -47,7 +49,8 @@ static void conv2d_and_its_gradients(ts_ctx_t *ctx)
     const fy_conv2d_attrs_t attrs = { 2, 1, 1, 2, 1, 2, 2, FY_ACTIVATION_NONE };
     fy_tensor_t *rng, *y, *dx, *dw, *with_bias, *db, *rest;
     ts_ok(fy_rng_create(ctx->device, 5, &rng));
-    fy_tensor_t *x = noise(ctx, rng, FY_DIMS(2, 7, 6, 4)), *w = noise(ctx, rng, FY_DIMS(6, 3, 2, 2)), *bias = noise(ctx, rng, FY_DIMS(6));
+    fy_tensor_t *x = noise(ctx, rng, FY_DIMS(2, 7, 6, 4)),
+                *w = noise(ctx, rng, FY_DIMS(6, 3, 2, 2)), *bias = noise(ctx, rng, FY_DIMS(6));
     ts_ok(fy_conv2d(x, w, NULL, &attrs, &y));
     fy_tensor_t *dy = noise_like(ctx, rng, y);
     const double want = inner(dy, y);
@@ -65,7 +68,8 @@ static void conv2d_and_its_gradients(ts_ctx_t *ctx)
     ts_fails(fy_conv2d_backward_weight(dy, x, &attrs, 2, 3, &rest), SHAPE_MISMATCH);
 }
 
-/* As three calls, for sizes that run in plain loops and in oneDNN; twice over, so that the second gradients are added. */
+/* As three calls, for sizes that run in plain loops and in oneDNN; twice over, so that the second
+ * gradients are added. */
 static void relu_and_both_parameters_at_once(ts_ctx_t *ctx)
 {
     static const int64_t sizes[2][4] = { { 2, 5, 4, 3 }, { 2, 12, 12, 16 } };
@@ -106,7 +110,9 @@ static void relu_and_both_parameters_at_once(ts_ctx_t *ctx)
             ts_ok(fy_tape_backward(tape, y, &again));
             ts_ok(fy_tape_grad(tape, w, &grads[0]));
             ts_ok(fy_tape_grad(tape, bias, &grads[1]));
-            for (int k = 0; k < 2; k++) expect_within(inner(grads[k], wants[k]), pass * inner(wants[k], wants[k]), i ? 1e-5 : 1e-9);
+            for (int k = 0; k < 2; k++)
+                expect_within(inner(grads[k], wants[k]), pass * inner(wants[k], wants[k]),
+                              i ? 1e-5 : 1e-9);
         }
     }
 }
@@ -121,13 +127,15 @@ static void without_attributes_stride_is_1(ts_ctx_t *ctx)
     ts_ok(fy_conv2d_backward_weight(y, x, NULL, 2, 3, &dw));
     ts_expect_f32(dw, (const float[]){ 48, 48, 48, 48, 48, 48, 48, 48, 48, 48, 48, 48 }, 12);
     ts_ok(fy_conv2d_backward_input(y, w, NULL, 3, 4, &dx));
-    ts_expect_f32(dx, (const float[]){ 12, 12, 24, 24, 24, 24, 12, 12, 24, 24, 48, 48, 48, 48, 24, 24, 12, 12, 24, 24, 24, 24, 12, 12 },
+    ts_expect_f32(dx, (const float[]){ 12, 12, 24, 24, 24, 24, 12, 12, 24, 24, 48, 48,
+                                       48, 48, 24, 24, 12, 12, 24, 24, 24, 24, 12, 12 },
                   24);
 }
 
 static void pooling_and_its_gradients(ts_ctx_t *ctx)
 {
-    const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, FY_ACTIVATION_NONE }, of_relu = { 3, 2, 2, 1, 1, 0, FY_ACTIVATION_RELU };
+    const fy_pool2d_attrs_t attrs = { 3, 2, 2, 1, 1, 0, FY_ACTIVATION_NONE },
+                            of_relu = { 3, 2, 2, 1, 1, 0, FY_ACTIVATION_RELU };
     fy_tensor_t *rng, *y, *dx, *rest;
     ts_ok(fy_rng_create(ctx->device, 6, &rng));
     fy_tensor_t *x = noise(ctx, rng, FY_DIMS(2, 7, 5, 3));
@@ -156,7 +164,9 @@ static void pooling_and_its_gradients(ts_ctx_t *ctx)
 static void the_first_of_equals_gets_the_gradient(ts_ctx_t *ctx)
 {
     const fy_pool2d_attrs_t attrs = { .kernel_h = 2, .kernel_w = 2 };
-    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2, 4, 1), (const float[]){ 1, 5, 7, 2, 5, 0, 7, 7 }), *y, *dx;
+    fy_tensor_t *x = ts_f32(ctx->device, FY_DIMS(1, 2, 4, 1),
+                            (const float[]){ 1, 5, 7, 2, 5, 0, 7, 7 }),
+                *y, *dx;
     ts_ok(fy_max_pool2d(x, &attrs, &y));
     ts_expect_f32(y, (const float[]){ 5, 7 }, 2);
     ts_ok(fy_max_pool2d_backward(y, x, &attrs, &dx));
@@ -164,8 +174,11 @@ static void the_first_of_equals_gets_the_gradient(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(conv2d_and_its_gradients),  TS_TEST(relu_and_both_parameters_at_once),      TS_TEST(without_attributes_stride_is_1),
-    TS_TEST(pooling_and_its_gradients), TS_TEST(the_first_of_equals_gets_the_gradient),
+    TS_TEST(conv2d_and_its_gradients),
+    TS_TEST(relu_and_both_parameters_at_once),
+    TS_TEST(without_attributes_stride_is_1),
+    TS_TEST(pooling_and_its_gradients),
+    TS_TEST(the_first_of_equals_gets_the_gradient),
 };
 
 int main(void) { return TS_RUN("typed calls over images", k_tests, NULL); }

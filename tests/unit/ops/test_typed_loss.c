@@ -1,4 +1,5 @@
-/* Losses of classifiers through the typed calls and the tape: known values, safety for large logits, what a class that does not exist does.
+/* Losses of classifiers through the typed calls and the tape: known values, safety for large
+ * logits, what a class that does not exist does.
  * Every shape, dtype and layout is tested in tests/ops/. */
 #include <math.h>
 
@@ -7,7 +8,8 @@
 static fy_tensor_t *classes_of(ts_ctx_t *ctx, int64_t count, const int32_t *values)
 {
     fy_tensor_t *host, *targets;
-    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I32, 1, &count, (void *)(uintptr_t)values, NULL, NULL, &host));
+    ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_I32, 1, &count, (void *)(uintptr_t)values, NULL,
+                         NULL, &host));
     ts_ok(fy_tensor_upload(host, ctx->device, NULL, &targets));
     return targets;
 }
@@ -25,7 +27,8 @@ static void expect_near(const fy_tensor_t *tensor, const double *want, size_t n)
     assert_true(n <= 16);
     ts_read(tensor, got, n * sizeof *got);
     for (size_t i = 0; i < n; i++)
-        if (!(fabs(got[i] - want[i]) <= 1e-6)) fail_msg("element %zu is %.9g, want %.9g", i, got[i], want[i]);
+        if (!(fabs(got[i] - want[i]) <= 1e-6))
+            fail_msg("element %zu is %.9g, want %.9g", i, got[i], want[i]);
 }
 
 /* -log_softmax of {1, 2, 3}: 2.40760596, 1.40760596, 0.40760596. */
@@ -33,7 +36,8 @@ static void values_are_theirs(ts_ctx_t *ctx)
 {
     static const float x[6] = { 1, 2, 3, 3, 2, 1 };
     static const int32_t t[2] = { 0, 1 };
-    fy_tensor_t *logits = ts_f32(ctx->device, FY_DIMS(2, 3), x), *targets = classes_of(ctx, 2, t), *log_probs, *y;
+    fy_tensor_t *logits = ts_f32(ctx->device, FY_DIMS(2, 3), x), *targets = classes_of(ctx, 2, t),
+                *log_probs, *y;
     const double each[2] = { 2.40760596, 1.40760596 };
     ts_ok(fy_log_softmax(logits, 1, &log_probs));
     ts_ok(fy_cross_entropy(logits, targets, FY_REDUCTION_NONE, &y));
@@ -52,7 +56,8 @@ static void large_logits_are_safe(ts_ctx_t *ctx)
 {
     static const float x[4] = { 1e4f, -1e4f, -1e4f, 1e4f };
     static const int32_t t[2] = { 0, 0 };
-    fy_tensor_t *logits = ts_f32(ctx->device, FY_DIMS(2, 2), x), *targets = classes_of(ctx, 2, t), *none, *nobody, *y, *g, *one;
+    fy_tensor_t *logits = ts_f32(ctx->device, FY_DIMS(2, 2), x), *targets = classes_of(ctx, 2, t),
+                *none, *nobody, *y, *g, *one;
     ts_ok(fy_cross_entropy(logits, targets, FY_REDUCTION_NONE, &y));
     ts_expect_f32(y, (const float[]){ 0, 2e4f }, 2);
     ts_ok(fy_full(ctx->device, FY_DTYPE_F32, 0, NULL, 1, &one));
@@ -71,8 +76,10 @@ static void gradients_agree(ts_ctx_t *ctx)
 {
     static const float x[6] = { 1, 2, 3, 3, 2, 1 };
     static const int32_t t[2] = { 0, 1 };
-    const double want[6] = { -0.45498471, 0.12236424, 0.33262048, 0.33262048, -0.37763576, 0.04501529 };
-    fy_tensor_t *logits = ts_f32(ctx->device, FY_DIMS(2, 3), x), *targets = classes_of(ctx, 2, t), *log_probs, *loss, *g;
+    const double want[6] = { -0.45498471, 0.12236424,  0.33262048,
+                             0.33262048,  -0.37763576, 0.04501529 };
+    fy_tensor_t *logits = ts_f32(ctx->device, FY_DIMS(2, 3), x), *targets = classes_of(ctx, 2, t),
+                *log_probs, *loss, *g;
     fy_tape_t *tape;
     ts_ok(fy_tape_create(&tape));
     ts_ok(fy_tape_watch(tape, logits, NULL));
@@ -87,7 +94,8 @@ static void gradients_agree(ts_ctx_t *ctx)
         }
         const uint64_t before = ts_ledger(NULL).requests;
         ts_ok(fy_tape_backward(tape, loss, NULL));
-        if (fused) assert_int_equal(ts_ledger(NULL).requests - before, 2); /* the one that begins, and one gradient */
+        /* the one that begins, and one gradient */
+        if (fused) assert_int_equal(ts_ledger(NULL).requests - before, 2);
         ts_ok(fy_tape_grad(tape, logits, &g));
         expect_near(g, want, 6);
         fy_scope_end(scope, 0, NULL);
@@ -118,7 +126,8 @@ static void a_class_that_does_not_exist_is_told(ts_ctx_t *ctx)
     }
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(values_are_theirs), TS_TEST(large_logits_are_safe), TS_TEST(gradients_agree),
+static const ts_test_t k_tests[] = { TS_TEST(values_are_theirs), TS_TEST(large_logits_are_safe),
+                                     TS_TEST(gradients_agree),
                                      TS_TEST(a_class_that_does_not_exist_is_told) };
 
 int main(void) { return TS_RUN("typed losses", k_tests, NULL); }

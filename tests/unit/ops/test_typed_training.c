@@ -1,5 +1,6 @@
-/* The typed calls of what layers and training loops fuse: three steps of each optimizer against a computation by hand in f64, in one request
- * each and with nothing crossing; clipping; linear as the ops it stands for; what is refused in words.
+/* The typed calls of what layers and training loops fuse: three steps of each optimizer against a
+ * computation by hand in f64, in one request each and with nothing crossing; clipping; linear as
+ * the ops it stands for; what is refused in words.
  * What they compute element by element is tested in tests/ops/. */
 #include <math.h>
 
@@ -34,7 +35,8 @@ static void expect(const fy_tensor_t *tensor, const double *want, const char *wh
     float got[N];
     ts_read(tensor, got, sizeof got);
     for (int i = 0; i < N; i++)
-        if (fabs(got[i] - want[i]) > 1e-6) fail_msg("%s: element %d is %.9g, by hand %.9g", what, i, got[i], want[i]);
+        if (fabs(got[i] - want[i]) > 1e-6)
+            fail_msg("%s: element %d is %.9g, by hand %.9g", what, i, got[i], want[i]);
 }
 
 static void expect_number(const fy_tensor_t *step, int64_t want)
@@ -63,7 +65,11 @@ static void next_gradient(ts_ctx_t *ctx, model_t *model, int step)
 
 static void sgd_is_computed_by_hand(ts_ctx_t *ctx)
 {
-    const fy_sgd_attrs_t rows[] = { { 0, 0, 0, 0 }, { 0, 0, 0.1, 0 }, { 0.9, 0, 0, 0 }, { 0.9, 0.3, 0.01, 0 }, { 0.9, 0, 0.01, 1 } };
+    const fy_sgd_attrs_t rows[] = { { 0, 0, 0, 0 },
+                                    { 0, 0, 0.1, 0 },
+                                    { 0.9, 0, 0, 0 },
+                                    { 0.9, 0.3, 0.01, 0 },
+                                    { 0.9, 0, 0.01, 1 } };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         const fy_sgd_attrs_t *o = &rows[r];
         const double lr = 0.1;
@@ -73,7 +79,8 @@ static void sgd_is_computed_by_hand(ts_ctx_t *ctx)
         for (int t = 0; t < STEPS; t++) {
             next_gradient(ctx, &model, t);
             if (o->momentum > 0)
-                ONE_REQUEST(fy_sgd_momentum_step(model.param, model.grad, model.a, model.step, model.lr, o));
+                ONE_REQUEST(fy_sgd_momentum_step(model.param, model.grad, model.a, model.step,
+                                                 model.lr, o));
             else
                 ONE_REQUEST(fy_sgd_step(model.param, model.grad, model.lr, r ? o : NULL));
             for (int i = 0; i < N; i++) {
@@ -94,7 +101,9 @@ static void sgd_is_computed_by_hand(ts_ctx_t *ctx)
 
 static void adam_is_computed_by_hand(ts_ctx_t *ctx)
 {
-    const fy_adam_attrs_t rows[] = { FY_ADAM_ATTRS_INIT, { 0.8, 0.99, 1e-3, 0.1, 0 }, { 0.9, 0.999, 1e-8, 0.1, 1 } };
+    const fy_adam_attrs_t rows[] = { FY_ADAM_ATTRS_INIT,
+                                     { 0.8, 0.99, 1e-3, 0.1, 0 },
+                                     { 0.9, 0.999, 1e-8, 0.1, 1 } };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         const fy_adam_attrs_t *o = &rows[r];
         const double lr = 0.05;
@@ -103,13 +112,15 @@ static void adam_is_computed_by_hand(ts_ctx_t *ctx)
         for (int i = 0; i < N; i++) p[i] = k_start[i];
         for (int t = 0; t < STEPS; t++) {
             next_gradient(ctx, &model, t);
-            ONE_REQUEST(fy_adam_step(model.param, model.grad, model.a, model.b, model.step, model.lr, r ? o : NULL));
+            ONE_REQUEST(fy_adam_step(model.param, model.grad, model.a, model.b, model.step,
+                                     model.lr, r ? o : NULL));
             for (int i = 0; i < N; i++) {
                 const double g = k_grads[t][i] + (o->decoupled ? 0 : o->weight_decay * p[i]);
                 if (o->decoupled) p[i] *= 1 - lr * o->weight_decay;
                 m[i] = o->beta1 * m[i] + (1 - o->beta1) * g;
                 v[i] = o->beta2 * v[i] + (1 - o->beta2) * g * g;
-                p[i] -= lr * (m[i] / (1 - pow(o->beta1, t + 1))) / (sqrt(v[i] / (1 - pow(o->beta2, t + 1))) + o->eps);
+                p[i] -= lr * (m[i] / (1 - pow(o->beta1, t + 1))) /
+                        (sqrt(v[i] / (1 - pow(o->beta2, t + 1))) + o->eps);
             }
         }
         expect(model.param, p, "adam");
@@ -129,7 +140,8 @@ static void adadelta_is_computed_by_hand(ts_ctx_t *ctx)
         for (int i = 0; i < N; i++) p[i] = k_start[i];
         for (int t = 0; t < STEPS; t++) {
             next_gradient(ctx, &model, t);
-            ONE_REQUEST(fy_adadelta_step(model.param, model.grad, model.a, model.b, model.lr, r ? o : NULL));
+            ONE_REQUEST(fy_adadelta_step(model.param, model.grad, model.a, model.b, model.lr,
+                                         r ? o : NULL));
             for (int i = 0; i < N; i++) {
                 const double g = k_grads[t][i] + o->weight_decay * p[i];
                 s[i] = o->rho * s[i] + (1 - o->rho) * g * g;
@@ -144,7 +156,8 @@ static void adadelta_is_computed_by_hand(ts_ctx_t *ctx)
     }
 }
 
-/* After clipping the norm is the most, or what it was; two requests, and the norm stays on the device. */
+/* After clipping the norm is the most, or what it was; two requests, and the norm stays on the
+ * device. */
 static void gradients_are_clipped_by_norm(ts_ctx_t *ctx)
 {
     float values[N], got;
@@ -159,7 +172,8 @@ static void gradients_are_clipped_by_norm(ts_ctx_t *ctx)
     ts_read(after, &got, sizeof got);
     assert_true(fabs(got - 1.5) < 1e-5);
     ts_read(grad, values, sizeof values);
-    for (int i = 0; i < N; i++) assert_true(fabs(values[i] - k_start[i] * 1.5 / (sqrt(sum) + 1e-6)) < 1e-6);
+    for (int i = 0; i < N; i++)
+        assert_true(fabs(values[i] - k_start[i] * 1.5 / (sqrt(sum) + 1e-6)) < 1e-6);
     ts_ok(fy_clip_by_norm(grad, after, 100));
     float again[N];
     ts_read(grad, again, sizeof again);
@@ -180,13 +194,15 @@ static void clamp_keeps_to_its_bounds(ts_ctx_t *ctx)
 
 static void linear_is_what_it_stands_for(ts_ctx_t *ctx)
 {
-    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3, 4), -5), *w = ts_iota(ctx->device, FY_DIMS(2, 4), -3), *y, *dw, *db;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3, 4), -5),
+                *w = ts_iota(ctx->device, FY_DIMS(2, 4), -3), *y, *dw, *db;
     fy_tensor_t *bias = ts_iota(ctx->device, FY_DIMS(2), 1);
     float want[6], relu[6];
     for (int i = 0; i < 3; i++)
         for (int o = 0; o < 2; o++) {
             want[i * 2 + o] = (float)(1 + o);
-            for (int k = 0; k < 4; k++) want[i * 2 + o] += (float)((i * 4 + k - 5) * (o * 4 + k - 3));
+            for (int k = 0; k < 4; k++)
+                want[i * 2 + o] += (float)((i * 4 + k - 5) * (o * 4 + k - 3));
             relu[i * 2 + o] = want[i * 2 + o] > 0 ? want[i * 2 + o] : 0;
         }
     ONE_REQUEST(fy_linear(x, w, bias, FY_ACTIVATION_NONE, &y));
@@ -203,7 +219,8 @@ static void linear_is_what_it_stands_for(ts_ctx_t *ctx)
 /* x whose rows repeat in the middle: [2, 1, 4] as [2, 3, 4], so that row (i, j) is that of i. */
 static void linear_of_repeated_rows(ts_ctx_t *ctx)
 {
-    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 1, 4), -5), *w = ts_iota(ctx->device, FY_DIMS(2, 4), -3), *once, *repeated, *y;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(2, 1, 4), -5),
+                *w = ts_iota(ctx->device, FY_DIMS(2, 4), -3), *once, *repeated, *y;
     float want[4], got[12];
     ts_ok(fy_linear(x, w, NULL, FY_ACTIVATION_NONE, &once));
     ts_read(once, want, sizeof want);
@@ -213,10 +230,12 @@ static void linear_of_repeated_rows(ts_ctx_t *ctx)
     for (int i = 0; i < 12; i++) assert_true(got[i] == want[i / 6 * 2 + i % 2]);
 }
 
-/* Forward and back with a relu: three products, the slope, and nothing else; parameters' gradients in one request, where they were asked for. */
+/* Forward and back with a relu: three products, the slope, and nothing else; parameters' gradients
+ * in one request, where they were asked for. */
 static void linear_goes_back_in_few_requests(ts_ctx_t *ctx)
 {
-    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3, 4), -5), *w = ts_iota(ctx->device, FY_DIMS(2, 4), -3), *loss, *y, *grads, *dw, *db;
+    fy_tensor_t *x = ts_iota(ctx->device, FY_DIMS(3, 4), -5),
+                *w = ts_iota(ctx->device, FY_DIMS(2, 4), -3), *loss, *y, *grads, *dw, *db;
     fy_tensor_t *bias = ts_iota(ctx->device, FY_DIMS(2), 1), *w_place, *flat;
     fy_tape_t *tape;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(10), &grads));
@@ -260,12 +279,17 @@ static void what_cannot_be_is_refused(ts_ctx_t *ctx)
     fy_tensor_t *out, *other = ts_iota(ctx->device, FY_DIMS(N + 1), 0);
     ts_fails(fy_sgd_step(model.param, model.grad, model.lr, &sgd), INVALID_ARGUMENT);
     ts_text_has("sgd_momentum_step");
-    ts_fails(fy_sgd_momentum_step(model.param, model.grad, model.a, NULL, model.lr, &sgd), INVALID_ARGUMENT);
+    ts_fails(fy_sgd_momentum_step(model.param, model.grad, model.a, NULL, model.lr, &sgd),
+             INVALID_ARGUMENT);
     ts_text_has("dst2");
-    ts_fails(fy_adam_step(model.param, model.grad, model.a, NULL, model.step, model.lr, NULL), INVALID_ARGUMENT);
-    ts_fails(fy_adam_step(model.param, other, model.a, model.b, model.step, model.lr, NULL), SHAPE_MISMATCH);
+    ts_fails(fy_adam_step(model.param, model.grad, model.a, NULL, model.step, model.lr, NULL),
+             INVALID_ARGUMENT);
+    ts_fails(fy_adam_step(model.param, other, model.a, model.b, model.step, model.lr, NULL),
+             SHAPE_MISMATCH);
     ts_text_has("they must be alike");
-    ts_fails(fy_adam_step(model.param, model.grad, model.a, model.param, model.step, model.lr, NULL), INVALID_ARGUMENT);
+    ts_fails(
+        fy_adam_step(model.param, model.grad, model.a, model.param, model.step, model.lr, NULL),
+        INVALID_ARGUMENT);
     ts_fails(fy_clip_by_norm(model.grad, model.lr, -1), INVALID_ARGUMENT);
     ts_fails(fy_clamp(model.grad, 1, 0, &out), INVALID_ARGUMENT);
     ts_fails(fy_linear(model.grad, model.grad, NULL, FY_ACTIVATION_NONE, &out), SHAPE_MISMATCH);
@@ -273,9 +297,11 @@ static void what_cannot_be_is_refused(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(sgd_is_computed_by_hand),          TS_TEST(adam_is_computed_by_hand),  TS_TEST(adadelta_is_computed_by_hand),
-    TS_TEST(gradients_are_clipped_by_norm),    TS_TEST(clamp_keeps_to_its_bounds), TS_TEST(linear_is_what_it_stands_for),
-    TS_TEST(linear_goes_back_in_few_requests), TS_TEST(linear_of_repeated_rows),   TS_TEST(what_cannot_be_is_refused),
+    TS_TEST(sgd_is_computed_by_hand),          TS_TEST(adam_is_computed_by_hand),
+    TS_TEST(adadelta_is_computed_by_hand),     TS_TEST(gradients_are_clipped_by_norm),
+    TS_TEST(clamp_keeps_to_its_bounds),        TS_TEST(linear_is_what_it_stands_for),
+    TS_TEST(linear_goes_back_in_few_requests), TS_TEST(linear_of_repeated_rows),
+    TS_TEST(what_cannot_be_is_refused),
 };
 
 int main(void) { return TS_RUN("typed training ops", k_tests, NULL); }

@@ -1,4 +1,5 @@
-/* How far the host may be ahead of a stream: the bound holds, holding back is no drain and no sync, and costs nothing below the bound.
+/* How far the host may be ahead of a stream: the bound holds, holding back is no drain and no sync,
+ * and costs nothing below the bound.
  * And what tickets say of a device that was lost and closed. */
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
@@ -11,7 +12,10 @@ static fy_device_t *open_spec(const char *spec)
     return device;
 }
 
-static uint64_t behind(const fy_stream_t *stream) { return atomic_load(&stream->submitted) - atomic_load(&stream->done); }
+static uint64_t behind(const fy_stream_t *stream)
+{
+    return atomic_load(&stream->submitted) - atomic_load(&stream->done);
+}
 
 /* Requests that take the device longer than the host needs to ask for them. */
 static void many(fy_device_t *device, int count, uint64_t *out_most)
@@ -29,7 +33,8 @@ static void many(fy_device_t *device, int count, uint64_t *out_most)
 
 static void the_bound_holds(void **state)
 {
-    static const char *const specs[] = { "sim:9?ahead=1&numerics=off", "sim:9?ahead=2&numerics=off", "sim:9?ahead=7&numerics=off",
+    static const char *const specs[] = { "sim:9?ahead=1&numerics=off", "sim:9?ahead=2&numerics=off",
+                                         "sim:9?ahead=7&numerics=off",
                                          "sim:9?ahead=64&numerics=off", "sim:9?numerics=off" };
     static const uint64_t bounds[] = { 1, 2, 7, 64, 1024 };
     (void)state;
@@ -42,7 +47,8 @@ static void the_bound_holds(void **state)
         assert_true(most <= bounds[i]);
         assert_true(after.throttles > before.throttles);
         assert_int_equal(after.syncs, before.syncs);
-        if (bounds[i] >= 64) { /* come down by a quarter, not to nothing: as many holds as quarters */
+        /* come down by a quarter, not to nothing: as many holds as quarters */
+        if (bounds[i] >= 64) {
             assert_true(after.throttles - before.throttles <= 3000 / (bounds[i] / 4));
             assert_true(behind(device->compute) >= bounds[i] / 2);
         }
@@ -132,7 +138,8 @@ static void a_lost_devices_ticket_fails_even_when_it_is_closed(void **state)
     fy_tensor_destroy(x);
     fy_tensor_destroy(y);
     fy_device_close(device);
-    for (int again = 0; again < 2; again++) { /* before and after others have taken over its streams' places */
+    /* before and after others have taken over its streams' places */
+    for (int again = 0; again < 2; again++) {
         assert_int_equal(fy_ticket_poll(done), FY_POLL_DONE);
         assert_int_equal(fy_ticket_poll(never), FY_POLL_FAILED);
         ts_fails(fy_ticket_wait(never, FY_FOREVER), DEVICE_LOST);

@@ -1,4 +1,5 @@
-/* runtime/base: checked arithmetic, the error record, device specs and byte sizes, one element as a double.
+/* runtime/base: checked arithmetic, the error record, device specs and byte sizes, one element as a
+ * double.
  * Pure functions; no device is opened. */
 #include <math.h>
 
@@ -42,7 +43,10 @@ static void the_record_is_written_once(void **state)
     longer[sizeof longer - 1] = 0;
     assert_int_equal(FY_FAIL(IO, "%s", longer), FY_STATUS_IO); /* cut, and ended */
     assert_int_equal(strlen(fy_error_get()->text), sizeof fy_error_get()->text - 1);
-    fy_oom_verdict_t verdict = { .struct_size = sizeof verdict, .status = FY_STATUS_PINNED_LIMIT, .asked = 77, .text = "too much" };
+    fy_oom_verdict_t verdict = { .struct_size = sizeof verdict,
+                                 .status = FY_STATUS_PINNED_LIMIT,
+                                 .asked = 77,
+                                 .text = "too much" };
     assert_int_equal(fy__fail_with_verdict(__FILE__, __LINE__, &verdict), FY_STATUS_PINNED_LIMIT);
     verdict.asked = 0; /* the record has its own copy */
     assert_int_equal(fy_error_get()->oom->asked, 77);
@@ -65,20 +69,23 @@ static void specs(void **state)
     assert_int_equal(spec.option[0].nbytes, 8ull << 30);
     assert_string_equal(spec.option[1].key, "order");
     assert_false(spec.option[1].is_size);
-    static const char *const bad[] = { "sim:",
-                                       "sim:x",
-                                       "sim:1x",
-                                       "sim:-1",
-                                       "sim:99999999999",
-                                       ":0",
+    static const char *const bad[] = {
+        "sim:",
+        "sim:x",
+        "sim:1x",
+        "sim:-1",
+        "sim:99999999999",
+        ":0",
 
-                                       "sim:0?a",
-                                       "sim:0?=1",
+        "sim:0?a",
+        "sim:0?=1",
 
-                                       "abcdefghijklmnopqrstuvwxyz:0",
-                                       "sim:0?a=1&b=1&c=1&d=1&e=1&f=1&g=1&h=1&i=1&j=1&k=1&l=1&m=1" };
+        "abcdefghijklmnopqrstuvwxyz:0",
+        "sim:0?a=1&b=1&c=1&d=1&e=1&f=1&g=1&h=1&i=1&j=1&k=1&l=1&m=1"
+    };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        if (fy__spec_parse(bad[i], &spec) != FY_STATUS_INVALID_ARGUMENT) fail_msg("\"%s\" was taken", bad[i]);
+        if (fy__spec_parse(bad[i], &spec) != FY_STATUS_INVALID_ARGUMENT)
+            fail_msg("\"%s\" was taken", bad[i]);
     }
     char longest[600] = "sim:0?a=";
     memset(longest + 8, 'b', sizeof longest - 9);
@@ -91,16 +98,22 @@ static void byte_sizes(void **state)
     static const struct {
         const char *text;
         uint64_t nbytes;
-    } good[] = { { "64", 64 },          { "4k", 4096 },        { "4K", 4096 },         { "1KiB", 1024 },       { "1kB", 1000 },
-                 { "1.5MiB", 3 << 19 }, { "2GB", 2000000000 }, { "8GiB", 8ull << 30 }, { "1TiB", 1ull << 40 }, { "0", 0 } };
+    } good[] = { { "64", 64 },           { "4k", 4096 },
+                 { "4K", 4096 },         { "1KiB", 1024 },
+                 { "1kB", 1000 },        { "1.5MiB", 3 << 19 },
+                 { "2GB", 2000000000 },  { "8GiB", 8ull << 30 },
+                 { "1TiB", 1ull << 40 }, { "0", 0 } };
     uint64_t nbytes;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         if (!fy__bytes_parse(good[i].text, &nbytes) || nbytes != good[i].nbytes)
             fail_msg("%s: %llu", good[i].text, (unsigned long long)nbytes);
     }
-    static const char *const bad[] = { "", "x", "-1", "1XiB", "1 GiB", "1e400", "99999999999TiB", "nan", "inf", "1Gi B" };
+    static const char *const bad[] = {
+        "", "x", "-1", "1XiB", "1 GiB", "1e400", "99999999999TiB", "nan", "inf", "1Gi B"
+    };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        if (fy__bytes_parse(bad[i], &nbytes)) fail_msg("\"%s\" was taken as %llu", bad[i], (unsigned long long)nbytes);
+        if (fy__bytes_parse(bad[i], &nbytes))
+            fail_msg("\"%s\" was taken as %llu", bad[i], (unsigned long long)nbytes);
     }
 }
 
@@ -116,8 +129,10 @@ static void one_element(void **state)
         ts_array_fill(&values, TS_SPECIAL, 0, -1, &random);
         for (uint64_t k = 0; k < 64; k++) ts_encode(&values, k, bytes + 1, k); /* not aligned */
         for (uint64_t k = 0; k < 64; k++) {
-            double got = fy__dtype_read_f64(dtype, bytes + 1 + k * fy_dtype_size(dtype)), want = ts_array_get(&values, k);
-            if (got != want && !(isnan(got) && isnan(want))) fail_msg("%s: got %g, want %g", fy_dtype_name(dtype), got, want);
+            double got = fy__dtype_read_f64(dtype, bytes + 1 + k * fy_dtype_size(dtype)),
+                   want = ts_array_get(&values, k);
+            if (got != want && !(isnan(got) && isnan(want)))
+                fail_msg("%s: got %g, want %g", fy_dtype_name(dtype), got, want);
         }
         ts_array_free(&values);
     }
@@ -125,7 +140,9 @@ static void one_element(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(checked_arithmetic), cmocka_unit_test(the_record_is_written_once),
-                                        cmocka_unit_test(specs), cmocka_unit_test(byte_sizes), cmocka_unit_test(one_element) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(checked_arithmetic),
+                                        cmocka_unit_test(the_record_is_written_once),
+                                        cmocka_unit_test(specs), cmocka_unit_test(byte_sizes),
+                                        cmocka_unit_test(one_element) };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL) != 0;
 }

@@ -1,4 +1,5 @@
-/* Budgets: what may stand in the text, what is limited from when on, and that a budget and a user's guard do not get in each other's way.
+/* Budgets: what may stand in the text, what is limited from when on, and that a budget and a user's
+ * guard do not get in each other's way.
  * $FERRY_BUDGET is read once a process, so its cases run in children. */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -48,7 +49,8 @@ static void takes_what_it_says(ts_ctx_t *ctx)
         ts_text_has(bad[i].says[1]);
     }
     char many[600] = "";
-    for (int i = 0; i < 40; i++) snprintf(many + strlen(many), sizeof many - strlen(many), "sync=%d/s%d,", i, i);
+    for (int i = 0; i < 40; i++)
+        snprintf(many + strlen(many), sizeof many - strlen(many), "sync=%d/s%d,", i, i);
     ts_fails(fy_budget_set(many), INVALID_ARGUMENT);
     ts_text_has("32");
     ts_ok(fy_budget_set(NULL));
@@ -89,7 +91,8 @@ static void every_limit(ts_ctx_t *ctx)
     ts_fails(fy_device_wait(ctx->device, FY_FOREVER), REFUSED_BY_GUARD);
     ts_text_has("sync=0");
     if (!ctx->is_host) {
-        ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(300) << 20), &large), REFUSED_BY_GUARD);
+        ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(INT64_C(300) << 20), &large),
+                 REFUSED_BY_GUARD);
         ts_text_has("alloc=0");
     }
     ts_ok(fy_budget_set(NULL));
@@ -162,7 +165,8 @@ static void a_guard_beside_a_budget(ts_ctx_t *ctx)
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD); /* the guard's */
     ts_text_has("the guard on scope 'test/load'");
     fy_scope_end(scope, 0, NULL);
-    for (int i = 0; i < 4; i++) ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up)); /* the refused one used nothing of the budget */
+    /* the refused one used nothing of the budget */
+    for (int i = 0; i < 4; i++) ts_ok(fy_tensor_upload(host, ctx->device, NULL, &up));
     ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
     ts_text_has("'upload=5000'");
     ts_ok(fy_budget_set(NULL));
@@ -183,7 +187,8 @@ static void *uploads(void *user)
     pthread_barrier_wait(&start);
     if (fy_full(fy_device_host(), FY_DTYPE_U8, FY_DIMS(8), 1, &host) == FY_STATUS_OK &&
         fy_tensor_create(worker->device, FY_DTYPE_U8, FY_DIMS(8), &device) == FY_STATUS_OK)
-        for (int i = 0; i < TRIES; i++) worker->passed += fy_tensor_upload_into(device, host, NULL, NULL) == FY_STATUS_OK;
+        for (int i = 0; i < TRIES; i++)
+            worker->passed += fy_tensor_upload_into(device, host, NULL, NULL) == FY_STATUS_OK;
     fy_scope_end(scope, 0, NULL);
     return NULL;
 }
@@ -212,7 +217,8 @@ static void holds_for_all_threads(ts_ctx_t *ctx)
     ts_ok(fy_budget_set(NULL));
 }
 
-/* In a child, whose first call it is: what becomes of one upload of 8 bytes, and how many lines of level ERROR were said. */
+/* In a child, whose first call it is: what becomes of one upload of 8 bytes, and how many lines of
+ * level ERROR were said. */
 static void count_errors(void *user, fy_log_level_t level, const char *text)
 {
     if (level == FY_LOG_ERROR && strstr(text, "FERRY_BUDGET")) ++*(int *)user;
@@ -238,15 +244,19 @@ static int be_the_child(void)
     fy_tensor_t *host, *up;
     fy_log_set(count_errors, &nerrors);
     fy_scope_t scope = fy_scope_begin("step");
-    if (fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2), (void *)(uintptr_t)values, NULL, NULL, &host) != FY_STATUS_OK) return 98;
+    if (fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2), (void *)(uintptr_t)values, NULL,
+                       NULL, &host) != FY_STATUS_OK)
+        return 98;
     const fy_status_t status = fy_tensor_upload(host, fy_device_host(), NULL, &up);
     fy_scope_end(scope, 0, NULL);
     if (status != FY_STATUS_OK && status != FY_STATUS_REFUSED_BY_GUARD) return 97;
-    fy_device_t *device = NULL; /* a malformed budget fails this, until the program sets one of its own */
+    /* a malformed budget fails this, until the program sets one of its own */
+    fy_device_t *device = NULL;
     const fy_status_t opened = fy_device_open("sim:0", &device);
     fy_device_close(device);
     if (opened != FY_STATUS_OK && opened != FY_STATUS_INVALID_ARGUMENT) return 96;
-    if (opened != FY_STATUS_OK && (!strstr(fy_error_get()->text, "FERRY_STRICT=0") || fy_budget_set("upload=1MiB") != FY_STATUS_OK ||
+    if (opened != FY_STATUS_OK && (!strstr(fy_error_get()->text, "FERRY_STRICT=0") ||
+                                   fy_budget_set("upload=1MiB") != FY_STATUS_OK ||
                                    fy_device_open("sim:0", &device) != FY_STATUS_OK))
         return 95;
     if (opened != FY_STATUS_OK) fy_device_close(device);
@@ -258,8 +268,10 @@ static void the_environment(ts_ctx_t *ctx)
     assert_int_equal(child("/proc/self/exe", ""), 0);
     assert_int_equal(child("/proc/self/exe", "upload=8"), 0);
     assert_int_equal(child("/proc/self/exe", "upload=7"), 1);
-    assert_int_equal(child("/proc/self/exe", "upload=7/step"), 1); /* from the very first call on, here fy_scope_begin */
-    assert_int_equal(child("/proc/self/exe", "uplaod=7"), 12);     /* said once, and no device is opened */
+    /* from the very first call on, here fy_scope_begin */
+    assert_int_equal(child("/proc/self/exe", "upload=7/step"), 1);
+    /* said once, and no device is opened */
+    assert_int_equal(child("/proc/self/exe", "uplaod=7"), 12);
     setenv("FERRY_STRICT", "0", 1);
     assert_int_equal(child("/proc/self/exe", "uplaod=7"), 10); /* said once, and not in force */
     unsetenv("FERRY_STRICT");

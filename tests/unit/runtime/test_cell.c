@@ -1,6 +1,7 @@
-/* Cells from inside: a tensor and its storage as one piece, who may have it again and when; and small tensors that stay in their scope's ring
- * while they are at hand. Not here: chunks, other threads, forks (test_cell_chunks.c); blocks at hand (test_front.c); lifetimes as users see
- * them (tests/conformance/test_conformance_lifetime.c). */
+/* Cells from inside: a tensor and its storage as one piece, who may have it again and when; and
+ * small tensors that stay in their scope's ring while they are at hand. Not here: chunks, other
+ * threads, forks (test_cell_chunks.c); blocks at hand (test_front.c); lifetimes as users see them
+ * (tests/conformance/test_conformance_lifetime.c). */
 #include "runtime/cell.h"
 
 #include "runtime/base/asan.h"
@@ -26,7 +27,10 @@ static fy_tensor_t *make(int64_t nbytes)
     return tensor;
 }
 
-static fy_tensor_t *first_of(const fy_tensor_t *tensor) { return &fy__cell_of(tensor->storage)->first; }
+static fy_tensor_t *first_of(const fy_tensor_t *tensor)
+{
+    return &fy__cell_of(tensor->storage)->first;
+}
 
 static void trim(void) { ts_ok(fy_memory_trim(fy_device_host(), 0, NULL)); }
 
@@ -89,19 +93,23 @@ static void what_is_made_anew_is_as_new(void **state)
     fy_tensor_destroy(again);
 }
 
-/* One cell after the other way of being a tensor: of what a handle said before, what is not written again is right. */
+/* One cell after the other way of being a tensor: of what a handle said before, what is not written
+ * again is right. */
 static void every_way_of_making_is_whole(void **state)
 {
     (void)state;
-    static const int64_t dims[][3] = { { 12, 0, 0 }, { 3, 4, 0 }, { 7, 0, 0 }, { 0, 0, 0 }, { 16, 0, 0 }, { 2, 2, 4 }, { 1, 0, 0 } };
+    static const int64_t dims[][3] = { { 12, 0, 0 }, { 3, 4, 0 }, { 7, 0, 0 }, { 0, 0, 0 },
+                                       { 16, 0, 0 }, { 2, 2, 4 }, { 1, 0, 0 } };
     static const int ranks[] = { 1, 2, 1, 0, 1, 3, 1 };
-    static const int64_t strides[][3] = { { 1, 0, 0 }, { 4, 1, 0 }, { 1, 0, 0 }, { 0, 0, 0 }, { 1, 0, 0 }, { 8, 4, 1 }, { 1, 0, 0 } };
+    static const int64_t strides[][3] = { { 1, 0, 0 }, { 4, 1, 0 }, { 1, 0, 0 }, { 0, 0, 0 },
+                                          { 1, 0, 0 }, { 8, 4, 1 }, { 1, 0, 0 } };
     enum { WAYS = 7 };
     (void)fy__front_flush(fy__thread());
     for (int i = 0; i < WAYS * WAYS * 8; i++) {
         const int now = i % 2 ? i / 2 / WAYS % WAYS : i / 2 % WAYS; /* each behind each */
         const bool result = i / (2 * WAYS * WAYS) & 1;              /* by an op, and by hand */
-        const int64_t scale = i < WAYS * WAYS * 4 ? 1 : 2048;       /* small, and most of them large */
+        /* small, and most of them large */
+        const int64_t scale = i < WAYS * WAYS * 4 ? 1 : 2048;
         const int64_t shape[3] = { dims[now][0] * scale, dims[now][1], dims[now][2] };
         fy_tensor_t *tensor, *source = NULL;
         fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
@@ -127,14 +135,16 @@ static void every_way_of_making_is_whole(void **state)
     }
 }
 
-/* A handle that never was anybody's, of a cell in new memory, on bytes that served something else. */
+/* A handle that never was anybody's, of a cell in new memory, on bytes that served something
+ * else. */
 static void expect_first_tensors_whole(void)
 {
     enum { LAST = 200 };
     static fy__storage_t *storages[PER_CHUNK + LAST];
     fy__thread_t *thread = fy__thread();
     (void)fy__front_flush(thread);
-    for (int i = 0; i < PER_CHUNK + LAST; i++) ts_ok(fy__storage_create(thread, fy_device_host(), 100, NULL, &storages[i]));
+    for (int i = 0; i < PER_CHUNK + LAST; i++)
+        ts_ok(fy__storage_create(thread, fy_device_host(), 100, NULL, &storages[i]));
     for (int i = PER_CHUNK; i < PER_CHUNK + LAST; i++) fy__storage_release(thread, storages[i]);
     assert_true(fy__front_is_valid(thread));
     for (int i = PER_CHUNK; i < PER_CHUNK + LAST; i++) {
@@ -194,18 +204,24 @@ static void shapes_that_are_not_small_take_the_long_way(void **state)
     (void)state;
     fy_tensor_t *tensor;
     fy_tensor_destroy(make(64)); /* at hand */
-    const int64_t huge[2] = { (int64_t)1 << 40, (int64_t)1 << 40 }, negative[1] = { -64 }, empty[2] = { 0, 64 };
+    const int64_t huge[2] = { (int64_t)1 << 40, (int64_t)1 << 40 }, negative[1] = { -64 },
+                  empty[2] = { 0, 64 };
     ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 2, huge, &tensor), INVALID_ARGUMENT);
     assert_null(tensor);
-    const int64_t wraps[2] = { 5, 3689348814741910336 }; /* 2^64 + 64: a size that is at hand, if nobody looked */
+    /* 2^64 + 64: a size that is at hand, if nobody looked */
+    const int64_t wraps[2] = { 5, 3689348814741910336 };
     ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 2, wraps, &tensor), INVALID_ARGUMENT);
-    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, negative, &tensor), INVALID_ARGUMENT);
-    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_MAX_RANK + 1, huge, &tensor), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, negative, &tensor),
+             INVALID_ARGUMENT);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_MAX_RANK + 1, huge, &tensor),
+             INVALID_ARGUMENT);
     ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, -1, huge, &tensor), INVALID_ARGUMENT);
     ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, NULL, &tensor), INVALID_ARGUMENT);
-    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_COUNT, 1, (int64_t[]){ 64 }, &tensor), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_COUNT, 1, (int64_t[]){ 64 }, &tensor),
+             INVALID_ARGUMENT);
     ts_fails(fy_tensor_create(NULL, FY_DTYPE_U8, 1, (int64_t[]){ 64 }, &tensor), INVALID_ARGUMENT);
-    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, (int64_t[]){ 64 }, NULL), INVALID_ARGUMENT);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, (int64_t[]){ 64 }, NULL),
+             INVALID_ARGUMENT);
     ts_ok(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 2, empty, &tensor));
     assert_int_equal(tensor->nelem, 0);
     fy_tensor_destroy(tensor);
@@ -274,7 +290,8 @@ static void a_storage_for_something_else_is_in_no_ring(void **state)
     fy_scope_t scope = fy_scope_begin("scope");
     fy__storage_t *storage;
     fy_tensor_destroy(make(300));
-    ts_ok(fy__storage_create(fy__thread(), fy_device_host(), 300, NULL, &storage)); /* it may be given back by any thread */
+    /* it may be given back by any thread */
+    ts_ok(fy__storage_create(fy__thread(), fy_device_host(), 300, NULL, &storage));
     assert_int_equal(ring_length(), 0);
     fy__storage_release(fy__thread(), storage);
     fy_tensor_destroy(make(300));

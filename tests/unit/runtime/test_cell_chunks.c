@@ -1,5 +1,6 @@
-/* Chunks of cells from inside: they are bounded and go, no memory for one is said, cells given back by other threads come round, a forked
- * child finds them whole. Not here: one cell (test_cell.c). */
+/* Chunks of cells from inside: they are bounded and go, no memory for one is said, cells given back
+ * by other threads come round, a forked child finds them whole. Not here: one cell
+ * (test_cell.c). */
 #include "runtime/cell.h"
 
 #include <pthread.h>
@@ -22,7 +23,8 @@ fy_status_t __wrap_fy__host_segment_alloc(uint64_t nbytes, void **out_address)
         return status;
     }
     *out_address = NULL;
-    return FY_FAIL(OUT_OF_MEMORY, "a test gives no segment of %llu bytes", (unsigned long long)nbytes);
+    return FY_FAIL(OUT_OF_MEMORY, "a test gives no segment of %llu bytes",
+                   (unsigned long long)nbytes);
 }
 
 enum { PER_CHUNK = (2 << 20) / sizeof(fy__cell_t), MANY = 12 * PER_CHUNK };
@@ -77,13 +79,15 @@ static void no_memory_for_a_chunk_is_said_and_nothing_is_lost(void **state)
     const uint64_t live = ts_live(fy_device_host());
     atomic_store(&refuse, true);
     while (count < MANY) {
-        status = fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(64), bytes, NULL, NULL, &tensor);
+        status =
+            fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(64), bytes, NULL, NULL, &tensor);
         if (status != FY_STATUS_OK) break;
         tensors[count++] = tensor;
     }
     assert_int_equal(status, FY_STATUS_OUT_OF_MEMORY);
     assert_null(tensor);
-    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(100000), &tensor), OUT_OF_MEMORY);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS(100000), &tensor),
+             OUT_OF_MEMORY);
     atomic_store(&refuse, false);
     assert_int_equal(ts_live(fy_device_host()), live);
     tensor = make(100000);
@@ -124,7 +128,8 @@ static void what_others_give_back_comes_round(void **state)
     }
     pthread_join(id, NULL);
     assert_in_range(fy__cell_chunks(), 0, before + 2); /* of the 14 it would be if they did */
-    trim();                                            /* takes what the thread that ended had at hand, too */
+    /* takes what the thread that ended had at hand, too */
+    trim();
     assert_in_range(fy__cell_chunks(), 0, before);
 }
 
@@ -156,7 +161,9 @@ static void a_child_finds_the_chunks_whole(void **state)
         if (pid == 0) {
             alarm(20);
             for (int i = 0; i < PER_CHUNK; i++)
-                if (fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(64), bytes, NULL, NULL, &tensors[i]) != FY_STATUS_OK) _exit(1);
+                if (fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(64), bytes, NULL, NULL,
+                                   &tensors[i]) != FY_STATUS_OK)
+                    _exit(1);
             for (int i = 0; i < PER_CHUNK; i++) fy_tensor_destroy(tensors[i]);
             _exit(fy_memory_trim(fy_device_host(), 0, NULL) != FY_STATUS_OK);
         }

@@ -1,4 +1,5 @@
-/* Devices opened and closed by several threads at once, while others hold old tickets or work on the host. */
+/* Devices opened and closed by several threads at once, while others hold old tickets or work on
+ * the host. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -28,7 +29,8 @@ static void one_device_many_openers(ts_ctx_t *ctx)
     pthread_t threads[THREADS];
     if (!ctx->is_host) skip();
     failures = 0;
-    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, opens_and_closes, NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, opens_and_closes, NULL), 0);
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     assert_int_equal(failures, 0);
 }
@@ -72,6 +74,7 @@ static void an_old_ticket_outlives_its_device(ts_ctx_t *ctx)
     assert_int_equal(failures, 0);
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(one_device_many_openers), TS_TEST(an_old_ticket_outlives_its_device) };
+static const ts_test_t k_tests[] = { TS_TEST(one_device_many_openers),
+                                     TS_TEST(an_old_ticket_outlives_its_device) };
 
 int main(void) { return TS_RUN("device races", k_tests, NULL); }

@@ -1,4 +1,5 @@
-/* Malformed environment variables, each by a row: fy_device_open fails and names the variable; corrected, empty or with FERRY_STRICT=0 it opens. */
+/* Malformed environment variables, each by a row: fy_device_open fails and names the variable;
+ * corrected, empty or with FERRY_STRICT=0 it opens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +16,11 @@
 static const struct {
     const char *name, *bad, *good;
 } rows[] = {
-    { "FERRY_STRICT", "maybe", "1" },           { "FERRY_THREADS", "0", "2" },          { "FERRY_HOST_ALLOCATOR", "malloc", "mmap" },
-    { "FERRY_MACHINE_MEMORY", "lots", "8GiB" }, { "FERRY_MEMORY_DEBUG", "on", "none" },
+    { "FERRY_STRICT", "maybe", "1" },
+    { "FERRY_THREADS", "0", "2" },
+    { "FERRY_HOST_ALLOCATOR", "malloc", "mmap" },
+    { "FERRY_MACHINE_MEMORY", "lots", "8GiB" },
+    { "FERRY_MEMORY_DEBUG", "on", "none" },
 };
 
 static fy_status_t open_one(const char *spec)
@@ -53,7 +57,8 @@ static void malformed(void **state)
         }
 }
 
-/* An empty variable counts as unset in both ways of reading; tests/unit/tools/test_setuid.sh has the difference between them. */
+/* An empty variable counts as unset in both ways of reading; tests/unit/tools/test_setuid.sh has
+ * the difference between them. */
 static void empty_is_unset(void **state)
 {
     (void)state;
@@ -68,6 +73,7 @@ static void empty_is_unset(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(malformed), cmocka_unit_test(empty_is_unset) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(malformed),
+                                        cmocka_unit_test(empty_is_unset) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
-/* The ring of events and recordings: its bound, the lost counter, order per thread, beginning and ending, what ends up in the file.
- * Not here: what is in the file of a whole program (tests/conformance/test_conformance_events.c). */
+/* The ring of events and recordings: its bound, the lost counter, order per thread, beginning and
+ * ending, what ends up in the file.
+ * Not here: what is in the file of a whole program
+ * (tests/conformance/test_conformance_events.c). */
 #include "runtime/event_ring.h"
 
 #include <pthread.h>
@@ -62,7 +64,8 @@ static void *produce(void *user)
     return NULL;
 }
 
-/* Four threads put as fast as they can into a ring that is too small: what arrives and what is lost add up, in order per thread. */
+/* Four threads put as fast as they can into a ring that is too small: what arrives and what is lost
+ * add up, in order per thread. */
 static void four_threads(void **state)
 {
     (void)state;
@@ -144,7 +147,8 @@ static void a_recording(void **state)
     for (size_t i = 0; i + 2 < 4500; i += 2) memcpy(far + i, "./", 3);
     memcpy(far + 4094, "x", 2); /* what stands there is opened */
     memset(far + 4095, 'y', 100);
-    ts_fails(fy_ledger_record(far), INVALID_ARGUMENT); /* not the file whose name is the first 4095 bytes */
+    /* not the file whose name is the first 4095 bytes */
+    ts_fails(fy_ledger_record(far), INVALID_ARGUMENT);
     assert_int_not_equal(access("x", F_OK), 0);
     assert_false(fy__event_on());
     ts_ok(fy_ledger_record(path));
@@ -160,7 +164,8 @@ static void a_recording(void **state)
     assert_true(strncmp(text, "{\"ev\":\"ferry\",\"version\":1,", 26) == 0);
     assert_int_equal(count(text, "\"op\":\"add\""), 1);
     assert_int_equal(count(text, "{\"ev\":\"scope_begin\""), 1);
-    assert_int_equal(count(text, "\"scope\":\"a \\\"name\\\"\\u000a\\ufffd\""), count(text, "\"scope\":\"a "));
+    assert_int_equal(count(text, "\"scope\":\"a \\\"name\\\"\\u000a\\ufffd\""),
+                     count(text, "\"scope\":\"a "));
     assert_int_equal(count(text, "{\"ev\":\"end\""), 1);
     assert_non_null(strstr(text, "\"lost\":0}\n"));
     /* The last line counts those between it and the first. */
@@ -168,7 +173,8 @@ static void a_recording(void **state)
     snprintf(want, sizeof want, "\"events\":%d,", count(text, "{\"ev\":\"") - 2);
     assert_non_null(strstr(text, want));
     free(text);
-    ts_ok(fy_ledger_record(path)); /* the same file again, from the beginning; ids of the first mean nothing in it */
+    /* the same file again, from the beginning; ids of the first mean nothing in it */
+    ts_ok(fy_ledger_record(path));
     ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x));
     fy_tensor_destroy(x);
     ts_ok(fy_ledger_record(NULL));
@@ -198,7 +204,8 @@ static void begun_and_ended_among_threads(void **state)
 {
     (void)state;
     pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, NULL), 0);
     for (int i = 0; i < 5; i++) {
         ts_ok(fy_ledger_record(path));
         if (i == 4)
@@ -223,7 +230,8 @@ static void fork_records_in_the_parent_only(void **state)
     if (child == 0) {
         fy_scope_t scope = fy_scope_begin("child");
         const int on = fy__event_on();
-        const int failed = fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x) != FY_STATUS_OK;
+        const int failed = fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &x) !=
+                           FY_STATUS_OK;
         fy_scope_end(scope, 0, NULL);
         exit(on * 2 + failed); /* runs the destructors */
     }
@@ -244,7 +252,8 @@ static void exit_ends_it(void **state)
 {
     (void)state;
 #ifdef __SANITIZE_THREAD__
-    print_message("skipped: ThreadSanitizer takes the locks that a fork's child makes anew for held ones\n");
+    print_message(
+        "skipped: ThreadSanitizer takes the locks that a fork's child makes anew for held ones\n");
     skip();
 #endif
     int status = -1;

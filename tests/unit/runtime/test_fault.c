@@ -1,4 +1,5 @@
-/* runtime/fault: suspects join without losing a request, whatever the order and distance; old requests resolve when their slot is taken over;
+/* runtime/fault: suspects join without losing a request, whatever the order and distance; old
+ * requests resolve when their slot is taken over;
  * the first cause is kept; records outlive their requests, as a shorter text in the end. */
 #include "runtime/device.h"
 #include "runtime/fault.h"
@@ -71,7 +72,8 @@ static void joining_loses_nothing(void **state)
                 fy__suspect_t *into = early_into_late ? &late : &early;
                 fy__suspect_join(g_device, into, early_into_late ? &early : &late);
                 if (fy__suspect_resolve(g_device, into, "joined") != FY_STATUS_BAD_VALUE) {
-                    fail_msg("%d apart, the %s one bad, %s: lost", distances[d], bad_first ? "early" : "late",
+                    fail_msg("%d apart, the %s one bad, %s: lost", distances[d],
+                             bad_first ? "early" : "late",
                              early_into_late ? "early into late" : "late into early");
                 }
             }
@@ -109,7 +111,8 @@ static void the_device_tells_each_fault_once(void **state)
     ts_ok(fy__faults_take(g_device, "device_wait"));
 }
 
-/* Another thread submits between the wait and the look: its flag is read when it is done, not before; and its ticket tells for ever. */
+/* Another thread submits between the wait and the look: its flag is read when it is done, not
+ * before; and its ticket tells for ever. */
 static void a_request_that_runs_is_left_alone(void **state)
 {
     (void)state;
@@ -151,7 +154,8 @@ static void a_failed_kernel_tells_its_own(void **state)
     assert_int_equal(fy__poison_flag(kernel, cause), kernel);
     ts_fails(fy__poison_fail(kernel, "now"), KERNEL_FAILED);
     ts_text_has("now: its.op: its kernel failed with BUSY: too much of it");
-    ts_fails(fy__poison_fail(fy__poison_flag(1, cause), "now"), BAD_VALUE); /* what a kernel raises itself */
+    /* what a kernel raises itself */
+    ts_fails(fy__poison_fail(fy__poison_flag(1, cause), "now"), BAD_VALUE);
     ts_fails(fy__poison_fail(fy__poison_flag(UINT32_MAX, cause), "now"), BAD_VALUE);
 }
 

@@ -35,8 +35,10 @@ static void *works_in_the_child(void *user)
     const float values[2] = { 1, 2 };
     (void)user;
     CHECK(fy_device_open("sim:7", &device) == FY_STATUS_OK);
-    CHECK(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2), (void *)(uintptr_t)values, NULL, NULL, &host) == FY_STATUS_OK);
-    CHECK(fy_tensor_upload(host, device, NULL, &up) == FY_STATUS_OK); /* the other thread's guard is not this one's */
+    CHECK(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(2), (void *)(uintptr_t)values,
+                         NULL, NULL, &host) == FY_STATUS_OK);
+    /* the other thread's guard is not this one's */
+    CHECK(fy_tensor_upload(host, device, NULL, &up) == FY_STATUS_OK);
     CHECK(fy_add(up, up, &sum) == FY_STATUS_OK);
     CHECK(fy_tensor_download(sum, NULL, &download) == FY_STATUS_OK);
     CHECK(fy_download_wait(download, FY_FOREVER, &back) == FY_STATUS_OK);
@@ -73,7 +75,8 @@ static void the_child_starts_clean(ts_ctx_t *ctx)
     assert_true(pid >= 0);
     if (pid == 0) {
         alarm(20);
-        if (!ctx->is_host) { /* closing what the parent opened is safe and changes nothing for others */
+        /* closing what the parent opened is safe and changes nothing for others */
+        if (!ctx->is_host) {
             fy_tensor_destroy(kept);
             fy_device_close(ctx->device);
         }
@@ -85,7 +88,8 @@ static void the_child_starts_clean(ts_ctx_t *ctx)
     sem_post(&may_end);
     pthread_join(other, NULL);
     if (!WIFEXITED(status)) fail_msg("the child died of signal %d", WTERMSIG(status));
-    if (WEXITSTATUS(status)) fail_msg("the child gave up in line %d of %s", WEXITSTATUS(status), __FILE__);
+    if (WEXITSTATUS(status))
+        fail_msg("the child gave up in line %d of %s", WEXITSTATUS(status), __FILE__);
     ts_expect_f32(kept, (float[]){ 0, 1, 2, 3 }, 4);
 }
 
@@ -144,6 +148,7 @@ static void the_child_plans_nothing(ts_ctx_t *ctx)
     assert_int_equal(status, 0);
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(the_child_starts_clean), TS_TEST(the_child_plans_nothing) };
+static const ts_test_t k_tests[] = { TS_TEST(the_child_starts_clean),
+                                     TS_TEST(the_child_plans_nothing) };
 
 int main(void) { return TS_RUN("fork threads", k_tests, NULL); }

@@ -1,5 +1,5 @@
-/* The front from inside: large host blocks at hand, who may take them, what is bounded, and that nothing is refused while a thread keeps what
- * would serve. Small ones: test_storage.c. */
+/* The front from inside: large host blocks at hand, who may take them, what is bounded, and that
+ * nothing is refused while a thread keeps what would serve. Small ones: test_storage.c. */
 #include "runtime/front.h"
 
 #include <pthread.h>
@@ -57,13 +57,15 @@ static void one_that_is_far_too_large_or_too_small_stays(void **state)
     assert_true(smaller->block->nbytes - smaller->nbytes <= smaller->nbytes / 8);
     fy__storage_release(thread, larger);
     fy__storage_release(thread, smaller);
-    fy__storage_t *best = make(thread, LARGE * 7 / 8 - 64); /* not the one that came last before it, and not the first */
+    /* not the one that came last before it, and not the first */
+    fy__storage_t *best = make(thread, LARGE * 7 / 8 - 64);
     assert_ptr_equal(best, smaller);
     fy__storage_release(thread, best);
     (void)fy__front_flush(thread);
 }
 
-/* Figures by category and by scope go by what a block was made for; what serves another purpose is another block. */
+/* Figures by category and by scope go by what a block was made for; what serves another purpose is
+ * another block. */
 static void a_block_serves_its_own_kind(void **state)
 {
     (void)state;
@@ -73,12 +75,14 @@ static void a_block_serves_its_own_kind(void **state)
     ts_ok(fy_memory_query(fy_device_host(), NULL, &before));
     fy__storage_t *a = make(thread, LARGE), *b;
     fy__storage_release(thread, a);
-    ts_ok(fy__storage_create_scratch(thread, fy_device_host(), LARGE, NULL, FY_CATEGORY_WORKSPACE, &b));
+    ts_ok(fy__storage_create_scratch(thread, fy_device_host(), LARGE, NULL, FY_CATEGORY_WORKSPACE,
+                                     &b));
     assert_ptr_not_equal(a, b);
     ts_ok(fy_memory_query(fy_device_host(), NULL, &after));
     assert_int_equal(after.live, before.live + LARGE);
     for (int i = 0; i < FY_CATEGORY_COUNT; i++)
-        assert_int_equal(after.by_category[i], before.by_category[i] + (i == FY_CATEGORY_WORKSPACE ? LARGE : 0));
+        assert_int_equal(after.by_category[i],
+                         before.by_category[i] + (i == FY_CATEGORY_WORKSPACE ? LARGE : 0));
     fy__storage_release(thread, b);
     fy_scope_t scope = fy_scope_begin("elsewhere");
     fy__storage_t *c = make(thread, LARGE);
@@ -101,7 +105,8 @@ static void what_is_kept_is_bounded(void **state)
     for (int i = 0; i < 40; i++) storages[i] = make(thread, (uint64_t)(i + 1) * LARGE);
     for (int i = 0; i < 40; i++) {
         fy__storage_release(thread, storages[i]);
-        assert_true(kept_nbytes() <= most_nbytes + (4u << 20)); /* and small ones of earlier tests */
+        /* and small ones of earlier tests */
+        assert_true(kept_nbytes() <= most_nbytes + (4u << 20));
     }
     fy__storage_release(thread, make(thread, 2 * most_nbytes)); /* never kept */
     assert_true(kept_nbytes() <= most_nbytes + (4u << 20));
@@ -164,7 +169,8 @@ static void a_thread_that_finds_nothing_takes_what_others_keep(void **state)
     fy_memory_stats_t before = FY_MEMORY_STATS_INIT, after = FY_MEMORY_STATS_INIT;
     ts_ok(fy_memory_query(fy_device_host(), NULL, &before));
     fy__storage_t *huge =
-        make(thread, before.reserved + LARGE); /* nothing cached serves it, so what is kept goes back before the pool grows */
+        /* nothing cached serves it, so what is kept goes back before the pool grows */
+        make(thread, before.reserved + LARGE);
     assert_int_equal(kept_nbytes(), 0);
     fy__storage_release(thread, huge);
     pthread_barrier_wait(&other.barrier);
@@ -187,7 +193,8 @@ static void *churn(void *user)
         x = x * 6364136223846793005u + 1442695040888963407u;
         fy__storage_t **slot = &held[x >> 62];
         if (*slot) {
-            assert_int_equal(*(const uint64_t *)(*slot)->data, (uint64_t)(uintptr_t)*slot); /* nobody else had it */
+            /* nobody else had it */
+            assert_int_equal(*(const uint64_t *)(*slot)->data, (uint64_t)(uintptr_t)*slot);
             fy__storage_release(thread, *slot);
         }
         *slot = make(thread, 40000 + (x >> 40) % 100000);
@@ -214,12 +221,14 @@ static void threads_take_from_each_other_at_any_moment(void **state)
     assert_true(fy__pool_is_valid(fy_device_host()->pool));
 }
 
-/* Two of the blocks are more than a thread keeps, so each one that is kept drives out what another thread may be taking just then. */
+/* Two of the blocks are more than a thread keeps, so each one that is kept drives out what another
+ * thread may be taking just then. */
 static void *keep_what_others_take(void *done)
 {
     fy__thread_t *thread = fy__thread();
     for (int i = 0; i < 20000; i++) {
-        fy__storage_t *a = make(thread, most_nbytes / 2 + LARGE), *b = make(thread, most_nbytes / 2 + 2 * LARGE);
+        fy__storage_t *a = make(thread, most_nbytes / 2 + LARGE),
+                      *b = make(thread, most_nbytes / 2 + 2 * LARGE);
         fy__storage_release(thread, a);
         fy__storage_release(thread, b);
     }
@@ -249,7 +258,8 @@ static void a_steady_step_calls_no_backend(void **state)
         fy_memory_stats_t warm = FY_MEMORY_STATS_INIT, stats = FY_MEMORY_STATS_INIT;
         for (int step = 0; step < 20; step++) {
             fy_tensor_t *tensors[5];
-            for (int i = 0; i < 5; i++) ts_ok(fy_tensor_create(devices[d], FY_DTYPE_U8, 1, &sizes[i], &tensors[i]));
+            for (int i = 0; i < 5; i++)
+                ts_ok(fy_tensor_create(devices[d], FY_DTYPE_U8, 1, &sizes[i], &tensors[i]));
             for (int i = 5; i-- > 0;) fy_tensor_destroy(tensors[i]);
             if (step == 0) ts_ok(fy_memory_query(devices[d], NULL, &warm));
         }

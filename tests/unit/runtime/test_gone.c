@@ -1,5 +1,6 @@
-/* Handles that were given back: every call that takes one refuses it, as long as it is not in new hands. In an AddressSanitizer build
- * handles are really freed, and the sanitizer says more than these refusals do. */
+/* Handles that were given back: every call that takes one refuses it, as long as it is not in new
+ * hands. In an AddressSanitizer build handles are really freed, and the sanitizer says more than
+ * these refusals do. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -76,9 +77,11 @@ static void a_second_destroy_is_ignored(void **state)
 int main(void)
 {
 #ifdef __SANITIZE_ADDRESS__
-    print_message("skipped: with AddressSanitizer handles are freed, and it reports what this test does\n");
+    print_message(
+        "skipped: with AddressSanitizer handles are freed, and it reports what this test does\n");
     return 77;
 #endif
-    const struct CMUnitTest tests[] = { cmocka_unit_test(calls_refuse_it), cmocka_unit_test(a_second_destroy_is_ignored) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(calls_refuse_it),
+                                        cmocka_unit_test(a_second_destroy_is_ignored) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

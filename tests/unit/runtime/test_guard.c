@@ -1,4 +1,5 @@
-/* Guards as objects: several threads on one, what a failed call gives back, two actions on one scope, limits past the 64th scope. */
+/* Guards as objects: several threads on one, what a failed call gives back, two actions on one
+ * scope, limits past the 64th scope. */
 #include <pthread.h>
 
 #include "runtime/inherit.h"
@@ -43,7 +44,8 @@ static void *uploads(void *user)
     return NULL;
 }
 
-/* Four threads and one limit: exactly as much passes as fits, and the figures stand under the giver's path. */
+/* Four threads and one limit: exactly as much passes as fits, and the figures stand under the
+ * giver's path. */
 static void threads_share_one_limit(ts_ctx_t *ctx)
 {
     pthread_t threads[THREADS];
@@ -74,7 +76,8 @@ static void threads_share_one_limit(ts_ctx_t *ctx)
     assert_int_equal(ts_ledger("test/shared/heir").upload.count - before, FIT);
     fy_tensor_t *host, *up;
     ts_ok(fy_full(fy_device_host(), FY_DTYPE_F32, FY_DIMS(4), 1, &host));
-    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD); /* the giver is charged for it, too */
+    /* the giver is charged for it, too */
+    ts_fails(fy_tensor_upload(host, ctx->device, NULL, &up), REFUSED_BY_GUARD);
     ts_text_has("shared");
     fy_scope_end(scope, 0, NULL);
 }
@@ -84,8 +87,12 @@ static void *holds_memory(void *user)
     heir_t *heir = user;
     fy_tensor_t *tensor;
     fy__heritage_enter(fy__thread(), heir->heritage);
-    if (fy_tensor_create(heir->device, FY_DTYPE_U8, FY_DIMS(8192), &heir->made) == FY_STATUS_OK) heir->passed++; /* in no scope: it stays */
-    if (fy_tensor_create(heir->device, FY_DTYPE_U8, FY_DIMS(8192), &tensor) == FY_STATUS_REFUSED_BY_GUARD) heir->refused++;
+    /* in no scope: it stays */
+    if (fy_tensor_create(heir->device, FY_DTYPE_U8, FY_DIMS(8192), &heir->made) == FY_STATUS_OK)
+        heir->passed++;
+    if (fy_tensor_create(heir->device, FY_DTYPE_U8, FY_DIMS(8192), &tensor) ==
+        FY_STATUS_REFUSED_BY_GUARD)
+        heir->refused++;
     fy__heritage_leave(fy__thread());
     return NULL;
 }
@@ -110,7 +117,8 @@ static void live_bytes_are_shared(ts_ctx_t *ctx)
     assert_int_equal(heir.refused, 1);
     ts_fails(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8192), &mine), REFUSED_BY_GUARD);
     fy_tensor_destroy(heir.made);
-    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8192), &mine)); /* free again, whoever freed it */
+    /* free again, whoever freed it */
+    ts_ok(fy_tensor_create(ctx->device, FY_DTYPE_U8, FY_DIMS(8192), &mine));
     fy_scope_end(scope, 0, NULL);
 }
 
@@ -201,8 +209,9 @@ static void no_guard_on_a_scope_that_is_none(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(threads_share_one_limit),     TS_TEST(live_bytes_are_shared),      TS_TEST(a_failed_call_gives_back),
-    TS_TEST(log_and_refuse_on_one_scope), TS_TEST(guards_set_again_and_again), TS_TEST(no_guard_on_a_scope_that_is_none),
+    TS_TEST(threads_share_one_limit),    TS_TEST(live_bytes_are_shared),
+    TS_TEST(a_failed_call_gives_back),   TS_TEST(log_and_refuse_on_one_scope),
+    TS_TEST(guards_set_again_and_again), TS_TEST(no_guard_on_a_scope_that_is_none),
 };
 
 int main(void) { return TS_RUN("guard", k_tests, NULL); }

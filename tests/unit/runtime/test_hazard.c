@@ -1,5 +1,6 @@
-/* runtime/hazard and runtime/stream from inside: words before and after requests, what a pool may ask of them, old tickets after their stream's
- * slot was taken over. Orders themselves: tests/conformance/test_conformance_stream.c. */
+/* runtime/hazard and runtime/stream from inside: words before and after requests, what a pool may
+ * ask of them, old tickets after their stream's slot was taken over. Orders themselves:
+ * tests/conformance/test_conformance_stream.c. */
 #include "runtime/hazard.h"
 #include "runtime/stream.h"
 #include "tests/support/harness.h"
@@ -66,7 +67,8 @@ static void a_write_stands_for_all_before_it(void **state)
     fy__hazard_t hazard;
     fy__hazard_clear(&hazard);
     fy__hazard_read(&hazard, g_device->compute, FY__POINT(g_device->compute->index, 5));
-    fy__hazard_read(&hazard, g_device->compute, FY__POINT(g_device->compute->index, 4)); /* late to report: the later number stays */
+    /* late to report: the later number stays */
+    fy__hazard_read(&hazard, g_device->compute, FY__POINT(g_device->compute->index, 4));
     fy__hazard_read(&hazard, g_device->download, FY__POINT(g_device->download->index, 9));
     assert_int_equal(FY__POINT_SEQ(hazard.readers[g_device->compute->reader]), 5);
     assert_int_equal(FY__POINT_SEQ(hazard.readers[g_device->download->reader]), 9);
@@ -87,7 +89,8 @@ static void old_tickets_read_as_done(void **state)
     for (int i = 0; i < 3 * FY__MAX_STREAMS; i++) { /* slots are taken over; their numbers go on */
         ts_ok(fy_stream_create(g_device, NULL, &stream));
         ts_ok(fy_stream_mark(stream, &ticket));
-        if (stream->index == slot && ticket.stream == first.stream) assert_true(ticket.seq >= first.seq);
+        if (stream->index == slot && ticket.stream == first.stream)
+            assert_true(ticket.seq >= first.seq);
         fy_stream_destroy(stream);
         assert_int_equal(fy_ticket_poll(first), FY_POLL_DONE);
     }
@@ -95,8 +98,9 @@ static void old_tickets_read_as_done(void **state)
     ts_ok(fy_ticket_wait(ticket, FY_FOREVER));
 }
 
-/* Bytes are pending on a stream, not on a handle that may come back (rmm#2252): while a destroyed stream's work runs, no new stream is taken
- * for it, and its bytes are not ready for anybody but through a wait. */
+/* Bytes are pending on a stream, not on a handle that may come back (rmm#2252): while a destroyed
+ * stream's work runs, no new stream is taken for it, and its bytes are not ready for anybody but
+ * through a wait. */
 static void a_new_stream_is_not_the_destroyed_one(void **state)
 {
     (void)state;
@@ -117,7 +121,8 @@ static void a_new_stream_is_not_the_destroyed_one(void **state)
     assert_int_not_equal(stream->index, slot);
     assert_false(fy__hazard_only_on(&used, stream->index));
     fy_stream_destroy(stream);
-    ts_ok(fy__hazard_wait(&used, FY_FOREVER)); /* now the slot may be taken: nothing is pending on it */
+    /* now the slot may be taken: nothing is pending on it */
+    ts_ok(fy__hazard_wait(&used, FY_FOREVER));
     ts_ok(fy_stream_create(g_device, NULL, &stream));
     assert_int_equal(stream->index, slot);
     assert_true(fy__stream_submitted(stream) >= atomic_load(&used.writer)); /* its numbers go on */
@@ -130,7 +135,9 @@ static void as_many_streams_as_there_are(void **state)
     static fy_stream_t *streams[FY__MAX_STREAMS];
     int n = 0;
     fy_status_t status = FY_STATUS_OK;
-    while (n < FY__MAX_STREAMS && (status = fy_stream_create(g_device, NULL, &streams[n])) == FY_STATUS_OK) n++;
+    while (n < FY__MAX_STREAMS &&
+           (status = fy_stream_create(g_device, NULL, &streams[n])) == FY_STATUS_OK)
+        n++;
     assert_int_not_equal(status, FY_STATUS_OK); /* three at least are the device's own */
     assert_true(n > 64);
     for (int i = 0; i < n; i++) fy_stream_destroy(streams[i]);

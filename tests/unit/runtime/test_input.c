@@ -1,5 +1,6 @@
-/* Files from outside: what is read and what is refused, by kind; pipes, their writers early, late and never; and every system call and allocation
- * of a read fails once: an error that names the file, and no open file or memory left. Readers that stand on this: test_hostile_files.sh. */
+/* Files from outside: what is read and what is refused, by kind; pipes, their writers early, late
+ * and never; and every system call and allocation of a read fails once: an error that names the
+ * file, and no open file or memory left. Readers that stand on this: test_hostile_files.sh. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,16 +62,31 @@ static int fails_hard(int error)
     plan.interrupts = interrupts;
     return failed;
 }
-int __wrap_open(const char *path, int flags, mode_t mode) { return fails(EIO) ? -1 : __real_open(path, flags, mode); }
-int __wrap_fstat(int fd, struct stat *facts) { return fails_hard(EIO) ? -1 : __real_fstat(fd, facts); }
+int __wrap_open(const char *path, int flags, mode_t mode)
+{
+    return fails(EIO) ? -1 : __real_open(path, flags, mode);
+}
+int __wrap_fstat(int fd, struct stat *facts)
+{
+    return fails_hard(EIO) ? -1 : __real_fstat(fd, facts);
+}
 ssize_t __wrap_read(int fd, void *to, size_t n)
 {
     return fails(EIO) ? -1 : __real_read(fd, to, plan.most && plan.most < n ? plan.most : n);
 }
-int __wrap_poll(struct pollfd *list, nfds_t count, int ms) { return fails(EIO) ? -1 : __real_poll(list, count, ms); }
-int __wrap_fcntl(int fd, int command, long argument) { return fails_hard(EIO) ? -1 : __real_fcntl(fd, command, argument); }
+int __wrap_poll(struct pollfd *list, nfds_t count, int ms)
+{
+    return fails(EIO) ? -1 : __real_poll(list, count, ms);
+}
+int __wrap_fcntl(int fd, int command, long argument)
+{
+    return fails_hard(EIO) ? -1 : __real_fcntl(fd, command, argument);
+}
 void *__wrap_malloc(size_t nbytes) { return fails_hard(ENOMEM) ? NULL : __real_malloc(nbytes); }
-void *__wrap_realloc(void *memory, size_t nbytes) { return fails_hard(ENOMEM) ? NULL : __real_realloc(memory, nbytes); }
+void *__wrap_realloc(void *memory, size_t nbytes)
+{
+    return fails_hard(ENOMEM) ? NULL : __real_realloc(memory, nbytes);
+}
 
 static char folder[64], path[96];
 
@@ -108,15 +124,22 @@ static void write_file(const char *bytes, size_t nbytes)
     assert_int_equal(fclose(file), 0);
 }
 
-static void refused(const char *begins, size_t most, int error, const char *says)
+static void refuses(const char *begins, size_t most, int error, const char *says)
 {
     fy__input_t input;
     char *text = path;
     size_t nbytes = 1;
-    const int before = open_files();
     assert_int_equal(fy__input_text(&input, path, begins, most, &text, &nbytes), error);
     assert_null(text);
-    if (!strstr(input.problem, says) || !strstr(input.problem, path)) fail_msg("'%s' does not say '%s'", input.problem, says);
+    if (!strstr(input.problem, says) || !strstr(input.problem, path))
+        fail_msg("'%s' does not say '%s'", input.problem, says);
+}
+
+/* And leaves no file open. No other thread may open or close one meanwhile. */
+static void refused(const char *begins, size_t most, int error, const char *says)
+{
+    const int before = open_files();
+    refuses(begins, most, error, says);
     assert_int_equal(open_files(), before);
 }
 
@@ -189,10 +212,12 @@ static void pipes_are_read(void **state)
         free(text);
         pthread_join(thread, &failed);
         assert_null(failed);
+        const int before = open_files();
         assert_int_equal(pthread_create(&thread, NULL, write_pipe, &delay_ms), 0);
-        refused(NULL, 8, EFBIG, "more than 8 bytes");
+        refuses(NULL, 8, EFBIG, "more than 8 bytes");
         pthread_join(thread, &failed);
         assert_null(failed);
+        assert_int_equal(open_files(), before);
     }
     unlink(path);
 }
@@ -238,10 +263,12 @@ static void each_call_fails(void **state)
     static char large[200001];
     memset(large, 'y', sizeof large - 1);
     write_file(large, sizeof large - 1);
-    assert_int_equal(fail_each(0, large), 9); /* open, fstat, malloc, read of 64 KiB; realloc, read; realloc, read; read of the end */
+    /* open, fstat, malloc, read of 64 KiB; realloc, read; realloc, read; read of the end */
+    assert_int_equal(fail_each(0, large), 9);
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(fail_each(1, "piped"), 7); /* open, fstat, malloc, read, two of fcntl, read of the end */
+    /* open, fstat, malloc, read, two of fcntl, read of the end */
+    assert_int_equal(fail_each(1, "piped"), 7);
     unlink(path);
 }
 

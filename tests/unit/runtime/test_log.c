@@ -16,8 +16,10 @@ static void calls_ferry(void *user, fy_log_level_t level, const char *text)
     (void)user, (void)level;
     if (lines++) return;
     snprintf(first, sizeof first, "%s", text);
-    fy_status_t status = fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(64 << 20), &tensor); /* its own segment */
-    if (status != FY_STATUS_OK && status != FY_STATUS_DEVICE_LOST) fail_msg("%s", fy_error_get()->text);
+    /* its own segment */
+    fy_status_t status = fy_tensor_create(device, FY_DTYPE_F32, FY_DIMS(64 << 20), &tensor);
+    if (status != FY_STATUS_OK && status != FY_STATUS_DEVICE_LOST)
+        fail_msg("%s", fy_error_get()->text);
     ts_ok(fy_memory_query(device, NULL, &stats));
     (void)fy_plugin_query(0, &plugin);
     fy_tensor_destroy(tensor);
@@ -45,7 +47,10 @@ static void from_a_guard_that_only_logs(ts_ctx_t *ctx)
     assert_non_null(strstr(first, "device allocations"));
 }
 
-static void keep_line(void *user, fy_log_level_t level, const char *text) { snprintf(user, 64, "%d %s", (int)level, text); }
+static void keep_line(void *user, fy_log_level_t level, const char *text)
+{
+    snprintf(user, 64, "%d %s", (int)level, text);
+}
 
 /* What a library on top of Ferry says goes the same way. */
 static void from_outside(ts_ctx_t *ctx)

@@ -1,5 +1,6 @@
-/* What this machine can back: the figures of /proc and of control groups of both versions, from folders made here; and segments of the
- * host, of page-locked memory and of simulated devices beside them. Nothing large is ever touched. */
+/* What this machine can back: the figures of /proc and of control groups of both versions, from
+ * folders made here; and segments of the host, of page-locked memory and of simulated devices
+ * beside them. Nothing large is ever touched. */
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,7 +19,8 @@ static void put(const char *path, const char *text)
 {
     char whole[256];
     snprintf(whole, sizeof whole, "%s%s", folder, path);
-    for (char *slash = strchr(whole + strlen(folder) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    for (char *slash = strchr(whole + strlen(folder) + 1, '/'); slash;
+         slash = strchr(slash + 1, '/')) {
         *slash = 0;
         (void)mkdir(whole, 0700);
         *slash = '/';
@@ -53,7 +55,8 @@ static void the_kernel_says_what_is_available(void **state)
 {
     (void)state;
     assert_true(fy__machine_available() == UINT64_MAX);
-    put("/proc/meminfo", "MemTotal:       16384 kB\nMemFree:         1024 kB\nMemAvailable:    8192 kB\n");
+    put("/proc/meminfo",
+        "MemTotal:       16384 kB\nMemFree:         1024 kB\nMemAvailable:    8192 kB\n");
     assert_int_equal(fy__machine_available(), 8192 * 1024);
 }
 
@@ -67,7 +70,8 @@ static void a_group_of_version_2_leaves_less(void **state)
     assert_int_equal(fy__machine_available(), GIB);
     put("/sys/fs/cgroup/user/memory.max", "100000000\n"); /* the one around it */
     put("/sys/fs/cgroup/user/memory.current", "60000000\n");
-    put("/sys/fs/cgroup/user/memory.stat", "anon 7\nfile 9\ninactive_file 4000000\nactive_file 1000000\n");
+    put("/sys/fs/cgroup/user/memory.stat",
+        "anon 7\nfile 9\ninactive_file 4000000\nactive_file 1000000\n");
     assert_int_equal(fy__machine_available(), 45000000); /* files' pages can go */
     put("/sys/fs/cgroup/user/job/memory.max", "1000\n");
     assert_int_equal(fy__machine_available(), 995);
@@ -85,7 +89,8 @@ static void a_group_of_version_1_leaves_less(void **state)
     assert_int_equal(fy__machine_available(), GIB); /* 2^63 - 4096 is no limit */
     put("/sys/fs/cgroup/memory/box/7f/memory.limit_in_bytes", "50000000\n");
     put("/sys/fs/cgroup/memory/box/7f/memory.usage_in_bytes", "20000000\n");
-    put("/sys/fs/cgroup/memory/box/7f/memory.stat", "total_inactive_file 1000000\ntotal_active_file 500000\n");
+    put("/sys/fs/cgroup/memory/box/7f/memory.stat",
+        "total_inactive_file 1000000\ntotal_active_file 500000\n");
     assert_int_equal(fy__machine_available(), 31500000);
 }
 
@@ -119,9 +124,11 @@ static void what_is_reserved_and_not_touched_is_missing(void **state)
     ts_ok(fy__machine_take("it", 700 * MIB, &backing));
     assert_false(backing.is_refused);
     refuses(700 * MIB);
-    put("/proc/meminfo", "MemAvailable: 324000 kB\n"); /* the same, touched: it is missing once, not twice */
+    /* the same, touched: it is missing once, not twice */
+    put("/proc/meminfo", "MemAvailable: 324000 kB\n");
     char text[64];
-    snprintf(text, sizeof text, "99999 %llu 1 1 0 1 0\n", 710 * MIB / (unsigned long long)sysconf(_SC_PAGESIZE));
+    snprintf(text, sizeof text, "99999 %llu 1 1 0 1 0\n",
+             710 * MIB / (unsigned long long)sysconf(_SC_PAGESIZE));
     put("/proc/self/statm", text);
     ts_ok(fy__machine_take("it", 300 * MIB, &backing));
     fy__machine_give(300 * MIB);
@@ -170,7 +177,8 @@ static void a_simulated_device_is_refused_what_the_machine_lacks(void **state)
     ts_text_has("sim:0: 107374182400 bytes asked for (100.0 GiB): more than the 10737");
     ts_text_has(" (1.0 GiB) that this machine has available");
     ts_text_has("Would help: ask for less, or open it with numerics=off");
-    ts_ok(fy_empty(one, FY_DTYPE_U8, FY_DIMS((int64_t)(600 * MIB)), &half)); /* reserved, and never touched */
+    /* reserved, and never touched */
+    ts_ok(fy_empty(one, FY_DTYPE_U8, FY_DIMS((int64_t)(600 * MIB)), &half));
     const fy_oom_verdict_t *verdict = is_refused(two, 600 * MIB);
     ts_text_has("sim:1: ");
     assert_int_equal(verdict->would_help, 0); /* there is nothing on this device to free */
@@ -179,7 +187,8 @@ static void a_simulated_device_is_refused_what_the_machine_lacks(void **state)
     ts_ok(fy_empty(two, FY_DTYPE_U8, FY_DIMS((int64_t)(600 * MIB)), &other));
     verdict = is_refused(two, 800 * MIB);
     assert_int_equal(verdict->would_help, 600 * MIB);
-    ts_text_has("Would help: free 629145600 live bytes (600.0 MiB, all those of one segment), or ask for less");
+    ts_text_has("Would help: free 629145600 live bytes (600.0 MiB, all those of one segment), or "
+                "ask for less");
     fy_tensor_destroy(other); /* the hint is true */
     ts_ok(fy_empty(two, FY_DTYPE_U8, FY_DIMS((int64_t)(800 * MIB)), &other));
     fy_tensor_destroy(other);
@@ -241,11 +250,13 @@ static void the_host_and_page_locked_memory_likewise(void **state)
     fy_device_t *device = open_it("sim:0");
     fy_tensor_t *tensor;
     put("/proc/meminfo", "MemAvailable: 1048576 kB\n");
-    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS((int64_t)(2 * GIB)), &tensor), OUT_OF_MEMORY);
+    ts_fails(fy_tensor_create(fy_device_host(), FY_DTYPE_U8, FY_DIMS((int64_t)(2 * GIB)), &tensor),
+             OUT_OF_MEMORY);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_MACHINE);
     ts_text_has("host: 2147483648 bytes asked for");
     assert_null(strstr(fy_error_get()->text, "numerics=off"));
-    ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS((int64_t)(2 * GIB)), &tensor), PINNED_LIMIT);
+    ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS((int64_t)(2 * GIB)), &tensor),
+             PINNED_LIMIT);
     assert_int_equal(fy_error_get()->oom->reason, FY_OOM_MACHINE);
     assert_null(strstr(fy_error_get()->text, "numerics=off"));
     fy_device_close(device);

@@ -1,6 +1,8 @@
-/* The mark on a storage (runtime/storage.h): whoever writes something that stands against handing bytes out as they are sets it, so such a
- * storage does not go to the front; it goes there again once nothing is behind its mark. One test for each that writes.
- * Not here: what a fault means to a user (tests/conformance/test_conformance_fault.c), the front by itself (test_front.c). */
+/* The mark on a storage (runtime/storage.h): whoever writes something that stands against handing
+ * bytes out as they are sets it, so such a storage does not go to the front; it goes there again
+ * once nothing is behind its mark. One test for each that writes.
+ * Not here: what a fault means to a user (tests/conformance/test_conformance_fault.c), the front by
+ * itself (test_front.c). */
 #include <pthread.h>
 
 #include "runtime/base/fail.h"
@@ -16,13 +18,20 @@ static uint64_t kept_nbytes(void)
     return fy__front_nbytes(by_category);
 }
 
-static unsigned class_of(const fy_tensor_t *tensor) { return atomic_load(&tensor->storage->front) & ~(unsigned)FY__FRONT_MARK; }
-static bool is_marked(const fy_tensor_t *tensor) { return atomic_load(&tensor->storage->front) & FY__FRONT_MARK; }
+static unsigned class_of(const fy_tensor_t *tensor)
+{
+    return atomic_load(&tensor->storage->front) & ~(unsigned)FY__FRONT_MARK;
+}
+static bool is_marked(const fy_tensor_t *tensor)
+{
+    return atomic_load(&tensor->storage->front) & FY__FRONT_MARK;
+}
 
 /* It goes, and not to the front. */
 static void expect_not_kept(fy_tensor_t *tensor)
 {
-    const uint64_t kept = kept_nbytes(), live = ts_live(fy_device_host()), nbytes = tensor->storage->nbytes;
+    const uint64_t kept = kept_nbytes(), live = ts_live(fy_device_host()),
+                   nbytes = tensor->storage->nbytes;
     assert_int_not_equal(class_of(tensor), 0); /* or this says nothing */
     assert_false(fy__storage_is_clean(tensor->storage));
     fy_tensor_destroy(tensor);
@@ -73,7 +82,8 @@ static void an_op_meets_a_bad_value(ts_ctx_t *ctx)
 static void a_replay_meets_one(ts_ctx_t *ctx)
 {
     if (!ctx->is_host) skip();
-    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0), *indices = indices_of(ctx->device, 0), *rows;
+    fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4, 2), 0),
+                *indices = indices_of(ctx->device, 0), *rows;
     fy_graph_t *graph;
     ts_ok(fy_zeros(ctx->device, FY_DTYPE_F32, FY_DIMS(3, 2), &rows));
     ts_ok(fy_graph_begin(ctx->device));
@@ -157,7 +167,8 @@ static void a_transfer_fails_behind_its_owners_back(void **state)
     expect_kept(tensor);
 }
 
-/* No call lends bytes that the front may have: they are page-locked, or the device is done when the call is. But the field says so of all. */
+/* No call lends bytes that the front may have: they are page-locked, or the device is done when the
+ * call is. But the field says so of all. */
 static fy__point_t a_point_that_is_reached(fy_device_t **out_device)
 {
     fy_tensor_t *x;
@@ -199,10 +210,12 @@ static void a_borrow_that_was_seen_to_end(void **state)
         fy_tensor_t *tensor = make(large ? 2 * FY__FRONT_LARGEST : 100);
         fy__storage_lend(tensor->storage, point);
         ts_ok(fy_tensor_map(tensor, FY_ACCESS_WRITE, &data)); /* finds that it is over */
-        assert_true(is_marked(tensor));                       /* nobody takes it off while the storage is anybody's */
+        /* nobody takes it off while the storage is anybody's */
+        assert_true(is_marked(tensor));
         fy__storage_t *storage = tensor->storage, *again;
         expect_kept(tensor);
-        ts_ok(fy__storage_create(fy__thread(), fy_device_host(), large ? 2 * FY__FRONT_LARGEST : 100, NULL, &again));
+        ts_ok(fy__storage_create(fy__thread(), fy_device_host(),
+                                 large ? 2 * FY__FRONT_LARGEST : 100, NULL, &again));
         assert_ptr_equal(again, storage);
         assert_int_equal(atomic_load(&again->front) & FY__FRONT_MARK, 0);
         fy__storage_release(fy__thread(), again);
@@ -236,7 +249,8 @@ static void threads_mark_at_once(void **state)
     fy_tensor_t *tensor = make(100);
     const unsigned class = class_of(tensor);
     pthread_t threads[3];
-    for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, lend_often, tensor->storage), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, lend_often, tensor->storage), 0);
     for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
     assert_int_equal(class_of(tensor), class);
     assert_true(is_marked(tensor));
@@ -260,7 +274,8 @@ static void threads_mark_and_let_go(void **state)
         ts_ok(fy__storage_create(fy__thread(), fy_device_host(), 100, NULL, &storage));
         assert_true(fy__storage_is_clean(storage));
         for (int i = 0; i < 2; i++) fy__storage_retain(storage);
-        for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, mark_and_let_go, storage), 0);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, mark_and_let_go, storage), 0);
         fy__storage_release(fy__thread(), storage);
         for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
         assert_true(fy__front_is_valid(fy__thread()));
@@ -275,9 +290,12 @@ int main(void)
         TS_TEST(bytes_are_overwritten_as_a_whole),
     };
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_upload_fails_half_way), cmocka_unit_test(a_transfer_fails_behind_its_owners_back),
-        cmocka_unit_test(bytes_are_lent),           cmocka_unit_test(a_borrow_that_was_seen_to_end),
-        cmocka_unit_test(threads_mark_at_once),     cmocka_unit_test(threads_mark_and_let_go),
+        cmocka_unit_test(an_upload_fails_half_way),
+        cmocka_unit_test(a_transfer_fails_behind_its_owners_back),
+        cmocka_unit_test(bytes_are_lent),
+        cmocka_unit_test(a_borrow_that_was_seen_to_end),
+        cmocka_unit_test(threads_mark_at_once),
+        cmocka_unit_test(threads_mark_and_let_go),
     };
     const int failed = cmocka_run_group_tests_name("mark", tests, NULL, NULL);
     const int status = TS_RUN("mark on devices", on_devices, NULL);

@@ -1,5 +1,5 @@
-/* runtime/node: trees of scope names. Children are found again, '/' is no separator inside a name, paths are cut and not overrun, walks go
- * parents first, memory entries are per device. */
+/* runtime/node: trees of scope names. Children are found again, '/' is no separator inside a name,
+ * paths are cut and not overrun, walks go parents first, memory entries are per device. */
 #include "runtime/node.h"
 #include "runtime/thread.h"
 #include "tests/support/harness.h"
@@ -82,7 +82,8 @@ static void memory_entries(void **state)
 {
     (void)state;
     fy__node_t *root = root_node();
-    fy__node_memory_t *third = fy__node_memory(root, 3), *last = fy__node_memory(root, FY__MAX_DEVICES - 1);
+    fy__node_memory_t *third = fy__node_memory(root, 3),
+                      *last = fy__node_memory(root, FY__MAX_DEVICES - 1);
     assert_ptr_not_equal(third, last);
     assert_ptr_equal(fy__node_memory(root, 3), third);
     atomic_store(&third->live, 5);

@@ -1,5 +1,6 @@
-/* Page-locked host memory: every byte that is registered counts against pinned=, whoever registered it; nothing goes past it, not by a byte
- * and not between threads; and memory that a transfer still uses is nobody else's, however late the transfer. */
+/* Page-locked host memory: every byte that is registered counts against pinned=, whoever registered
+ * it; nothing goes past it, not by a byte and not between threads; and memory that a transfer still
+ * uses is nobody else's, however late the transfer. */
 #include <pthread.h>
 
 #include "runtime/pin.h"
@@ -12,7 +13,8 @@ static fy_device_t *device;
 static void open_limited(const char *options, uint64_t limit_nbytes)
 {
     char spec[160];
-    snprintf(spec, sizeof spec, "sim:9?pinned=%llu%s%s", (unsigned long long)limit_nbytes, *options ? "&" : "", options);
+    snprintf(spec, sizeof spec, "sim:9?pinned=%llu%s%s", (unsigned long long)limit_nbytes,
+             *options ? "&" : "", options);
     ts_ok(fy_device_open(spec, &device));
 }
 
@@ -53,7 +55,9 @@ static void to_the_byte(void **state)
     (void)state;
     open_limited("", PAGE + 3 * MIB + 64);
     assert_int_equal(pinned().reserved, PAGE); /* the page of the fault words */
-    ts_fails(fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &(fy_tensor_t *){ NULL }), PINNED_LIMIT);
+    ts_fails(
+        fy_tensor_create_pinned(device, FY_DTYPE_U8, FY_DIMS(4 * MIB), &(fy_tensor_t *){ NULL }),
+        PINNED_LIMIT);
     ts_text_has("live 4096 (peak 4096)"); /* a peak is never less than what is live */
     fy_tensor_t *all = locked(3 * MIB + 64), *more, *here;
     assert_int_equal(pinned().reserved, PAGE + 3 * MIB + 64);
@@ -98,10 +102,13 @@ static void *take_and_give(void *failures)
         fy_scope_t scope = fy_scope_begin("pins");
         if (i & 1)
             status = fy_tensor_create_pinned(device, FY_DTYPE_U8, 1, &nbytes, &tensor);
-        else if ((status = fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, &nbytes, &tensor)) == FY_STATUS_OK)
+        else if ((status = fy_tensor_create(fy_device_host(), FY_DTYPE_U8, 1, &nbytes, &tensor)) ==
+                 FY_STATUS_OK)
             status = fy_tensor_pin(tensor, device);
         const uint64_t registered = atomic_load(&device->registered_nbytes);
-        if (registered > device->pinned_limit_nbytes || (status != FY_STATUS_OK && status != FY_STATUS_PINNED_LIMIT)) ++*(int *)failures;
+        if (registered > device->pinned_limit_nbytes ||
+            (status != FY_STATUS_OK && status != FY_STATUS_PINNED_LIMIT))
+            ++*(int *)failures;
         fy_scope_end(scope, 0, NULL);
     }
     return NULL;
@@ -114,7 +121,8 @@ static void by_several_threads(void **state)
     pthread_t threads[THREADS];
     int failures[THREADS] = { 0 };
     open_limited("", 1500 * KIB);
-    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &failures[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &failures[i]), 0);
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
         assert_int_equal(failures[i], 0);
@@ -128,7 +136,8 @@ static void by_several_threads(void **state)
 
 /* ---- hints ---- */
 
-/* A transfer through the ring, a block, memory locked where it lies, and one block more, which may be refused. All of it is given up. */
+/* A transfer through the ring, a block, memory locked where it lies, and one block more, which may
+ * be refused. All of it is given up. */
 typedef struct program {
     int64_t block, here, more;
     bool uses_ring;
@@ -150,7 +159,8 @@ static fy_status_t run(const program_t *program, bool frees_all)
         ts_ok(fy_tensor_pin(host, device));
     }
     if (frees_all) fy_scope_end(inner, 0, NULL);
-    const fy_status_t status = fy_tensor_create_pinned(device, FY_DTYPE_U8, 1, &program->more, &more);
+    const fy_status_t status =
+        fy_tensor_create_pinned(device, FY_DTYPE_U8, 1, &program->more, &more);
     fy_scope_end(scope, 0, NULL);
     return status;
 }
@@ -171,13 +181,16 @@ static void follow(const program_t *program, uint64_t limit)
     assert_int_equal(status == FY_STATUS_OK, verdict.would_help != 0);
     close_it();
 
-    const char *higher = strstr(verdict.text, "a limit higher by "), *least = strstr(verdict.text, "a limit of at least ");
+    const char *higher = strstr(verdict.text, "a limit higher by "),
+               *least = strstr(verdict.text, "a limit of at least ");
     assert_true(higher || least);
-    const uint64_t then = higher ? limit + strtoull(higher + 18, NULL, 10) : strtoull(least + 20, NULL, 10);
+    const uint64_t then = higher ? limit + strtoull(higher + 18, NULL, 10)
+                                 : strtoull(least + 20, NULL, 10);
     open_limited("", then);
     status = run(program, false);
     if (status != FY_STATUS_OK)
-        print_error("with %llu, told so by\n%s\nit is\n%s\n", (unsigned long long)then, verdict.text, fy_error_get()->text);
+        print_error("with %llu, told so by\n%s\nit is\n%s\n", (unsigned long long)then,
+                    verdict.text, fy_error_get()->text);
     assert_int_equal(status, FY_STATUS_OK);
     close_it();
 }
@@ -187,11 +200,13 @@ static void hints_count_the_ring_and_what_is_locked_in_place(void **state)
     (void)state;
     static const program_t programs[] = {
         { .block = MIB, .more = 3 * MIB },
-        { .block = MIB, .more = 7 * MIB, .uses_ring = true }, /* with the higher limit the ring is larger */
+        /* with the higher limit the ring is larger */
+        { .block = MIB, .more = 7 * MIB, .uses_ring = true },
         { .block = MIB, .here = MIB + 1000, .more = 6 * MIB, .uses_ring = true },
         { .here = 5 * MIB, .more = 4 * MIB }, /* all of the pool is not enough */
         { .here = 5 * MIB, .more = 4 * MIB, .uses_ring = true },
-        { .block = KIB, .more = 8 * MIB, .uses_ring = true },   /* the ring leaves less, whatever is freed */
+        /* the ring leaves less, whatever is freed */
+        { .block = KIB, .more = 8 * MIB, .uses_ring = true },
         { .block = KIB, .more = 100 * MIB, .uses_ring = true }, /* more than the limit */
     };
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
@@ -199,17 +214,20 @@ static void hints_count_the_ring_and_what_is_locked_in_place(void **state)
         const int64_t needs = p->block + p->here + p->more;
         for (uint64_t limit = 7 * MIB; limit <= 9 * MIB + 64 * KIB; limit += 200 * KIB + 64) {
             open_limited("", limit);
-            const bool is_refused = (uint64_t)(p->block + p->here) + 3 * MIB < limit && run(p, false) != FY_STATUS_OK;
+            const bool is_refused = (uint64_t)(p->block + p->here) + 3 * MIB < limit &&
+                                    run(p, false) != FY_STATUS_OK;
             close_it();
             if (is_refused) follow(p, limit);
-            assert_true(is_refused || (uint64_t)needs < limit || (uint64_t)(p->block + p->here) + 3 * MIB >= limit);
+            assert_true(is_refused || (uint64_t)needs < limit ||
+                        (uint64_t)(p->block + p->here) + 3 * MIB >= limit);
         }
     }
 }
 
 /* ---- a block returns after its last transfer ---- */
 
-static const fy_transfer_options_t k_borrow = { sizeof k_borrow, .contract = FY_HOST_BORROW, .dtype = FY_DTYPE_SAME };
+static const fy_transfer_options_t k_borrow = { sizeof k_borrow, .contract = FY_HOST_BORROW,
+                                                .dtype = FY_DTYPE_SAME };
 
 /* Uploads a block, gives it up at once and asks for another one that needs its place. */
 static void reuse(const char *options, uint64_t slow_ns)
@@ -267,7 +285,8 @@ static void a_late_transfer_keeps_its_block(void **state)
     }
 }
 
-/* ---- what was given up and is still read leaves the limit when it is read: a request waits for that ---- */
+/* ---- what was given up and is still read leaves the limit when it is read: a request waits for
+ * that ---- */
 
 enum { HERE = 3 * MIB };
 

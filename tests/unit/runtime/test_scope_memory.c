@@ -72,6 +72,7 @@ static void a_thread_that_ends_leaves_nothing(ts_ctx_t *ctx)
     assert_int_equal(heir.before, FY_CATEGORY_ACTIVATIONS);
 }
 
-static const ts_test_t k_tests[] = { TS_TEST(a_thread_inherits_it_and_forgets_it), TS_TEST(a_thread_that_ends_leaves_nothing) };
+static const ts_test_t k_tests[] = { TS_TEST(a_thread_inherits_it_and_forgets_it),
+                                     TS_TEST(a_thread_that_ends_leaves_nothing) };
 
 int main(void) { return TS_RUN("scope_memory", k_tests, NULL); }

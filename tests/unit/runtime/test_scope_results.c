@@ -8,7 +8,8 @@ static fy_tensor_t *made(fy_device_t *device)
     return tensor;
 }
 
-/* A helper that may give back its argument: the argument stays where it was, however far out that is. */
+/* A helper that may give back its argument: the argument stays where it was, however far out that
+ * is. */
 static void an_outer_tensor_stays_where_it_was(ts_ctx_t *ctx)
 {
     fy_tensor_t *outer = made(ctx->device);

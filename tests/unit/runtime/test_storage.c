@@ -1,5 +1,6 @@
-/* runtime/storage and runtime/tensor from inside: references, the per-thread front, empty storages, what contiguous means, shapes that overflow,
- * the text of a tensor. Lifetimes as users see them: tests/conformance/test_conformance_lifetime.c. */
+/* runtime/storage and runtime/tensor from inside: references, the per-thread front, empty storages,
+ * what contiguous means, shapes that overflow, the text of a tensor. Lifetimes as users see them:
+ * tests/conformance/test_conformance_lifetime.c. */
 #include "runtime/front.h"
 #include "runtime/tensor.h"
 #include "tests/support/harness.h"
@@ -47,7 +48,8 @@ static void every_size_fits_its_block(void **state)
 {
     (void)state;
     fy__thread_t *thread = fy__thread();
-    for (uint64_t nbytes = 1; nbytes <= 300000; nbytes = nbytes < 1200 ? nbytes + 1 : nbytes * 9 / 8) {
+    for (uint64_t nbytes = 1; nbytes <= 300000;
+         nbytes = nbytes < 1200 ? nbytes + 1 : nbytes * 9 / 8) {
         fy__storage_t *storage;
         ts_ok(fy__storage_create(thread, fy_device_host(), nbytes, NULL, &storage));
         assert_true(storage->block->nbytes >= nbytes);
@@ -77,8 +79,10 @@ static void contiguous(void **state)
     assert_false(fy__is_contiguous(2, (int64_t[]){ 3, 4 }, (int64_t[]){ 1, 3 }));
     assert_false(fy__is_contiguous(2, (int64_t[]){ 3, 4 }, (int64_t[]){ 5, 1 }));
     assert_false(fy__is_contiguous(1, (int64_t[]){ 3 }, (int64_t[]){ 0 }));
-    assert_true(fy__is_contiguous(3, (int64_t[]){ 3, 1, 4 }, (int64_t[]){ 4, 77, 1 })); /* an axis of 1 has no say */
-    assert_true(fy__is_contiguous(2, (int64_t[]){ 0, 4 }, (int64_t[]){ 9, 9 }));        /* nor has anything in an empty tensor */
+    /* an axis of 1 has no say */
+    assert_true(fy__is_contiguous(3, (int64_t[]){ 3, 1, 4 }, (int64_t[]){ 4, 77, 1 }));
+    /* nor has anything in an empty tensor */
+    assert_true(fy__is_contiguous(2, (int64_t[]){ 0, 4 }, (int64_t[]){ 9, 9 }));
     assert_true(fy__is_contiguous(0, NULL, NULL));
 }
 
@@ -90,10 +94,14 @@ static void shapes_that_overflow(void **state)
     assert_int_equal(nelem, 12);
     assert_int_equal(nbytes, 48);
     ts_ok(fy__shape_check("a test", FY_DTYPE_U8, 1, (int64_t[]){ INT64_MAX }, &nelem, &nbytes));
-    ts_fails(fy__shape_check("a test", FY_DTYPE_F32, 1, (int64_t[]){ INT64_MAX }, &nelem, &nbytes), INVALID_ARGUMENT);
+    ts_fails(fy__shape_check("a test", FY_DTYPE_F32, 1, (int64_t[]){ INT64_MAX }, &nelem, &nbytes),
+             INVALID_ARGUMENT);
     ts_text_has("a test");
-    ts_fails(fy__shape_check("a test", FY_DTYPE_U8, 2, (int64_t[]){ INT64_MAX, 2 }, &nelem, &nbytes), INVALID_ARGUMENT);
-    ts_fails(fy__shape_check("a test", FY_DTYPE_U8, 2, (int64_t[]){ 2, -1 }, &nelem, &nbytes), INVALID_ARGUMENT);
+    ts_fails(
+        fy__shape_check("a test", FY_DTYPE_U8, 2, (int64_t[]){ INT64_MAX, 2 }, &nelem, &nbytes),
+        INVALID_ARGUMENT);
+    ts_fails(fy__shape_check("a test", FY_DTYPE_U8, 2, (int64_t[]){ 2, -1 }, &nelem, &nbytes),
+             INVALID_ARGUMENT);
     ts_text_has("-1");
 }
 

@@ -1,4 +1,5 @@
-/* Events of a stream: a full list still serves those who come while others wait; readers on streams of their own are all waited for;
+/* Events of a stream: a full list still serves those who come while others wait; readers on streams
+ * of their own are all waited for;
  * a wrapped queue's last work counts. */
 #include "runtime/storage.h"
 #include "runtime/stream.h"
@@ -41,7 +42,8 @@ static void a_full_list_with_one_waiter_is_not_busy(ts_ctx_t *ctx)
     }
 }
 
-/* Two threads read one tensor, each on a stream of its own, at the same moment: each looked at the words before the other wrote its own. */
+/* Two threads read one tensor, each on a stream of its own, at the same moment: each looked at the
+ * words before the other wrote its own. */
 static void two_readers_at_once_are_both_waited_for(ts_ctx_t *ctx)
 {
     fy_stream_t *one, *two;
@@ -62,7 +64,8 @@ static void two_readers_at_once_are_both_waited_for(ts_ctx_t *ctx)
     const uint64_t before_ns = clock.now_ns;
     ts_ok(fy__point_wait(long_read, FY_FOREVER, FY__WAIT_NONE));
     ts_ok(fy_device_clock_query(ctx->device, &clock));
-    assert_true(clock.now_ns - before_ns < 50000); /* it was over already; a matmul takes longer than a poll */
+    /* it was over already; a matmul takes longer than a poll */
+    assert_true(clock.now_ns - before_ns < 50000);
 }
 
 static void a_lender_that_dies_in_between(ts_ctx_t *ctx)
@@ -94,7 +97,8 @@ static void a_ticket_that_was_never_given(ts_ctx_t *ctx)
     ts_fails(fy_ticket_wait(ticket, FY_FOREVER), INVALID_ARGUMENT);
 }
 
-/* Work that the user put on a wrapped queue after fy_tensor_native, behind an event that Ferry recorded meanwhile. */
+/* Work that the user put on a wrapped queue after fy_tensor_native, behind an event that Ferry
+ * recorded meanwhile. */
 static void a_foreign_queue_holds_the_bytes_to_the_end(ts_ctx_t *ctx)
 {
     fy_stream_t *stream;
@@ -119,7 +123,8 @@ static void a_foreign_queue_holds_the_bytes_to_the_end(ts_ctx_t *ctx)
     fy_scope_end(scope, 0, NULL);
 }
 
-/* A request on a wrapped queue is done when it is done, whatever else was put into the queue since: so its callback hears. */
+/* A request on a wrapped queue is done when it is done, whatever else was put into the queue since:
+ * so its callback hears. */
 static void a_status_on_a_foreign_queue_is_its_own(ts_ctx_t *ctx)
 {
     fy_stream_t *stream;

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# scripts/gpu-check.sh in a root that has bash and coreutils and no network: stages a folder with the fake driver, runs every phase of it there,
-# not shortened, and asks the loader about every program and library. Bars: 25 minutes, 60 MiB. CI runs it now and then; it takes minutes.
-# Usage: gpu_check_bare.sh [BUILD_DIR]   FERRY_BARE_ROOT: use this root (a Debian one, say), unchanged, in place of one made of bash and coreutils.
+# scripts/gpu-check.sh in a root that has bash and coreutils and no network: stages a folder with
+# the fake driver, runs every phase of it there, not shortened, and asks the loader about every
+# program and library. Bars: 25 minutes, 60 MiB. CI runs it now and then; it takes minutes.
+# Usage: gpu_check_bare.sh [BUILD_DIR]   FERRY_BARE_ROOT: use this root (a Debian one, say),
+# unchanged, in place of one made of bash and coreutils.
 # Exit 77 with the reason where no root can be made.
 set -uo pipefail
 tree=$(cd "$(dirname "$0")/../../.." && pwd)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# scripts/gpu-check.sh without a card: what it refuses, what it stages, and a shortened run of every phase from a folder that was moved, with
-# bash, coreutils and stand-ins for compute-sanitizer, ncu and python3 on PATH, over the fake driver. It says nothing about a card.
+# scripts/gpu-check.sh without a card: what it refuses, what it stages, and a shortened run of every
+# phase from a folder that was moved, with bash, coreutils and stand-ins for compute-sanitizer, ncu
+# and python3 on PATH, over the fake driver. It says nothing about a card.
 # In a bare root and unshortened: gpu_check_bare.sh. Usage: test_gpu_check.sh BUILD_DIR
 set -uo pipefail
 build=$(realpath -m "$1")

@@ -1,4 +1,5 @@
-/* What the sim's unit tests share: a host API that notes what it is told, and short ways to open a device and make streams.
+/* What the sim's unit tests share: a host API that notes what it is told, and short ways to open a
+ * device and make streams.
  * One per test executable. The seam is used directly: no part of Ferry above it runs. */
 #ifndef FERRY_TESTS_UNIT_SIM_FIXTURE_H_
 #define FERRY_TESTS_UNIT_SIM_FIXTURE_H_
@@ -19,7 +20,9 @@ static _Thread_local char said[512]; /* the last failure's text */
 static _Thread_local int nlogged;
 static _Thread_local uint64_t wire_nbytes[4]; /* by fy_copy_kind_t */
 
-FY_PRINTF(4, 5) static fy_status_t note_failure(fy_status_t status, const char *file, int line, const char *format, ...)
+FY_PRINTF(4, 5)
+static fy_status_t note_failure(fy_status_t status, const char *file, int line, const char *format,
+                                ...)
 {
     va_list args;
     (void)file, (void)line;
@@ -37,9 +40,11 @@ FY_PRINTF(2, 3) static void note_log(fy_log_level_t level, const char *format, .
 
 static void note_copy(fy_copy_kind_t kind, uint64_t nbytes) { wire_nbytes[kind] += nbytes; }
 
-static const fy_host_api_t host_api = {
-    .struct_size = sizeof(fy_host_api_t), .abi = FY_BACKEND_ABI, .fail = note_failure, .log = note_log, .record = note_copy
-};
+static const fy_host_api_t host_api = { .struct_size = sizeof(fy_host_api_t),
+                                        .abi = FY_BACKEND_ABI,
+                                        .fail = note_failure,
+                                        .log = note_log,
+                                        .record = note_copy };
 
 static const fy_backend_t *sim;
 
@@ -93,9 +98,12 @@ static inline void *make_event(void *dev)
     return event;
 }
 
-static inline fy_status_t copy(void *dev, void *stream, fy_copy_kind_t kind, int host_pinned, void *dst, const void *src, uint64_t nbytes)
+static inline fy_status_t copy(void *dev, void *stream, fy_copy_kind_t kind, int host_pinned,
+                               void *dst, const void *src, uint64_t nbytes)
 {
-    fy_copy_t record = { .kind = kind, .host_pinned = host_pinned, .dst = dst, .src = src, .nbytes = nbytes };
+    fy_copy_t record = {
+        .kind = kind, .host_pinned = host_pinned, .dst = dst, .src = src, .nbytes = nbytes
+    };
     return sim->copy(dev, stream, &record);
 }
 
@@ -117,7 +125,9 @@ static inline void drain(void *dev, void *stream)
 
 static inline fy_desc_t dense_f32(void *data, int64_t n)
 {
-    return (fy_desc_t){ .data = data, .dtype = FY_DTYPE_F32, .rank = 1, .dims = { n }, .strides = { 1 } };
+    return (fy_desc_t){
+        .data = data, .dtype = FY_DTYPE_F32, .rank = 1, .dims = { n }, .strides = { 1 }
+    };
 }
 
 #endif

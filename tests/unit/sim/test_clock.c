@@ -1,11 +1,20 @@
-/* Tests of backends/sim/clock.c, through the seam: exact model times. No wall clock is read anywhere.
- * Figures are those of the h200 profile (test_profile.c): submit 5000 a copy and 1000 a launch, set-up 500, kernel 2000, poll 200,
- * wake 3500 ns; link 52 GB/s. The host's model time is the process's, so everything is a difference. */
+/* Tests of backends/sim/clock.c, through the seam: exact model times. No wall clock is read
+ * anywhere.
+ * Figures are those of the h200 profile (test_profile.c): submit 5000 a copy and 1000 a launch,
+ * set-up 500, kernel 2000, poll 200, wake 3500 ns; link 52 GB/s. The host's model time is the
+ * process's, so everything is a difference. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/clock.h"
 
-enum { SUBMIT_COPY = 5000, SUBMIT_LAUNCH = 1000, SETUP = 500, KERNEL = 2000, POLL = 200, WAKE = 3500 };
+enum {
+    SUBMIT_COPY = 5000,
+    SUBMIT_LAUNCH = 1000,
+    SETUP = 500,
+    KERNEL = 2000,
+    POLL = 200,
+    WAKE = 3500
+};
 
 static char host_memory[1 << 20];
 
@@ -47,7 +56,12 @@ static fy_status_t run_nothing(const fy_launch_t *launch, void *stream)
 static void launch(world_t *w, uint64_t flops)
 {
     fy_desc_t dst = dense_f32(w->block, 1);
-    fy_launch_t record = { .struct_size = sizeof(record), .op = FY_OP_NONE, .ndst = 1, .dst = &dst, .flops = flops, .kernel = run_nothing };
+    fy_launch_t record = { .struct_size = sizeof(record),
+                           .op = FY_OP_NONE,
+                           .ndst = 1,
+                           .dst = &dst,
+                           .flops = flops,
+                           .kernel = run_nothing };
     assert_int_equal(sim->launch(w->dev, w->compute, &record), FY_STATUS_OK);
 }
 
@@ -66,7 +80,8 @@ static void submitting_costs_the_host_only_that(void **state)
     uint64_t start = now();
     launch(&w, 67000000000000);
     assert_int_equal(now() - start, SUBMIT_LAUNCH);
-    assert_int_equal(copy(w.dev, w.up, FY_COPY_UPLOAD, 1, w.block, host_memory, 52000), FY_STATUS_OK);
+    assert_int_equal(copy(w.dev, w.up, FY_COPY_UPLOAD, 1, w.block, host_memory, 52000),
+                     FY_STATUS_OK);
     assert_int_equal(now() - start, SUBMIT_LAUNCH + SUBMIT_COPY);
     assert_int_equal(sim->fill(w.dev, w.compute, w.block, 0, 4096), FY_STATUS_OK);
     assert_int_equal(now() - start, 2 * SUBMIT_LAUNCH + SUBMIT_COPY);
@@ -87,13 +102,16 @@ static void reading_four_bytes(void **state)
     const struct {
         const char *profile;
         uint64_t ns;
-    } want[] = { { "profile=h200", 9001 },  { "profile=h100", 9001 }, { "profile=a100", 14001 }, { "profile=rtx4090", 14001 },
-                 { "profile=v100", 20001 }, { "profile=t4", 20001 },  { "profile=k80", 32001 } };
+    } want[] = { { "profile=h200", 9001 },     { "profile=h100", 9001 },  { "profile=a100", 14001 },
+                 { "profile=rtx4090", 14001 }, { "profile=v100", 20001 }, { "profile=t4", 20001 },
+                 { "profile=k80", 32001 } };
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
-        void *dev = OPEN(0, want[i].profile), *stream = make_stream(dev), *block = make_block(dev, 256);
+        void *dev = OPEN(0, want[i].profile), *stream = make_stream(dev),
+             *block = make_block(dev, 256);
         sim->register_host(dev, host_memory, 4096);
         uint64_t start = now();
-        assert_int_equal(copy(dev, stream, FY_COPY_DOWNLOAD, 1, host_memory, block, 4), FY_STATUS_OK);
+        assert_int_equal(copy(dev, stream, FY_COPY_DOWNLOAD, 1, host_memory, block, 4),
+                         FY_STATUS_OK);
         drain(dev, stream);
         assert_int_equal(now() - start, want[i].ns);
         sim->unregister_host(dev, host_memory, 4096);
@@ -103,13 +121,14 @@ static void reading_four_bytes(void **state)
     }
 }
 
-/* 1 MB up (20 us), 201 GFLOP (3 ms), 104 KB down (2 us) a batch, double buffered: in the long run a batch costs what the slowest
- * engine needs. One after the other it costs the sum. */
+/* 1 MB up (20 us), 201 GFLOP (3 ms), 104 KB down (2 us) a batch, double buffered: in the long run a
+ * batch costs what the slowest engine needs. One after the other it costs the sum. */
 static void a_pipeline_runs_at_the_slowest_engine(void **state)
 {
     (void)state;
     world_t w = begin(0);
-    const uint64_t nbatches = 1000, up_ns = SETUP + 20000, compute_ns = KERNEL + 3000000, down_ns = SETUP + 2000;
+    const uint64_t nbatches = 1000, up_ns = SETUP + 20000, compute_ns = KERNEL + 3000000,
+                   down_ns = SETUP + 2000;
     uint64_t start = now();
     for (uint64_t i = 0; i < nbatches; i++) {
         copy(w.dev, w.up, FY_COPY_UPLOAD, 1, w.block, host_memory, 1040000);
@@ -178,7 +197,9 @@ static void local_copies_are_kernels(void **state)
     (void)state;
     world_t w = begin(0);
     fy_backend_clock_t before = read_clock(w.dev);
-    assert_int_equal(copy(w.dev, w.compute, FY_COPY_LOCAL, 0, w.block, w.block + (1ull << 38), 4800000), FY_STATUS_OK);
+    assert_int_equal(
+        copy(w.dev, w.compute, FY_COPY_LOCAL, 0, w.block, w.block + (1ull << 38), 4800000),
+        FY_STATUS_OK);
     fy_backend_clock_t after = read_clock(w.dev);
     assert_int_equal(after.now_ns - before.now_ns, SUBMIT_LAUNCH);
     assert_int_equal(after.compute_ns - before.compute_ns, KERNEL + 2000);
@@ -186,7 +207,8 @@ static void local_copies_are_kernels(void **state)
     end(&w);
 }
 
-/* A peer copy needs the source's way out and the target's way in; what either does meanwhile on its other engines does not matter. */
+/* A peer copy needs the source's way out and the target's way in; what either does meanwhile on its
+ * other engines does not matter. */
 static void peer_copies_take_both_ends(void **state)
 {
     (void)state;

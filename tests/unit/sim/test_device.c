@@ -1,30 +1,36 @@
-/* Tests of backends/sim/device.c and sim.c: opening, options, several devices at once, what a device says of itself. */
+/* Tests of backends/sim/device.c and sim.c: opening, options, several devices at once, what a
+ * device says of itself. */
 #include "tests/unit/sim/fixture.h"
 
 static void refuse(fy_status_t want, int index, const char *option, const char *const *words)
 {
     void *dev = &dev;
-    assert_int_equal(try_open(index, &dev, option ? (const char *const[]){ option, NULL } : NULL), want);
+    assert_int_equal(try_open(index, &dev, option ? (const char *const[]){ option, NULL } : NULL),
+                     want);
     assert_null(dev);
     for (size_t i = 0; words[i]; i++)
         if (!strstr(said, words[i])) fail_msg("\"%s\" does not say %s", said, words[i]);
 }
-#define REFUSE(want, index, option, ...) refuse(want, index, option, (const char *const[]){ __VA_ARGS__, NULL })
+#define REFUSE(want, index, option, ...) \
+    refuse(want, index, option, (const char *const[]){ __VA_ARGS__, NULL })
 
 static void another_abi_is_refused(void **state)
 {
     (void)state;
     const fy_backend_t *other = sim;
-    assert_int_equal(fy__backend_sim_open(&host_api, FY_BACKEND_ABI + 1, &other), FY_STATUS_UNSUPPORTED);
+    assert_int_equal(fy__backend_sim_open(&host_api, FY_BACKEND_ABI + 1, &other),
+                     FY_STATUS_UNSUPPORTED);
     assert_null(other);
     assert_non_null(strstr(said, "ABI"));
 }
 
-/* Every fy_device_open of a sim opens the backend; meanwhile other threads use the first one's functions (a race, by ThreadSanitizer). */
+/* Every fy_device_open of a sim opens the backend; meanwhile other threads use the first one's
+ * functions (a race, by ThreadSanitizer). */
 static void the_first_host_api_stays(void **state)
 {
     (void)state;
-    static const fy_host_api_t other_api = { .struct_size = sizeof other_api, .abi = FY_BACKEND_ABI };
+    static const fy_host_api_t other_api = { .struct_size = sizeof other_api,
+                                             .abi = FY_BACKEND_ABI };
     const fy_backend_t *again;
     assert_int_equal(fy__backend_sim_open(&other_api, FY_BACKEND_ABI, &again), FY_STATUS_OK);
     assert_ptr_equal(again, sim);
@@ -34,8 +40,10 @@ static void the_first_host_api_stays(void **state)
 static void bad_options_are_named(void **state)
 {
     (void)state;
-    REFUSE(FY_STATUS_INVALID_ARGUMENT, 3, "colour=red", "sim:3", "colour=red", "profile", "capacity", "numerics", "order");
-    REFUSE(FY_STATUS_INVALID_ARGUMENT, 0, "profile=b200", "profile=b200", "k80", "v100", "a100", "h100", "h200", "rtx4090", "t4");
+    REFUSE(FY_STATUS_INVALID_ARGUMENT, 3, "colour=red", "sim:3", "colour=red", "profile",
+           "capacity", "numerics", "order");
+    REFUSE(FY_STATUS_INVALID_ARGUMENT, 0, "profile=b200", "profile=b200", "k80", "v100", "a100",
+           "h100", "h200", "rtx4090", "t4");
     REFUSE(FY_STATUS_INVALID_ARGUMENT, 0, "capacity=much", "capacity=much", "8GiB");
     REFUSE(FY_STATUS_INVALID_ARGUMENT, 0, "capacity=0", "above zero");
     REFUSE(FY_STATUS_INVALID_ARGUMENT, 0, "numerics=maybe", "numerics=maybe", "on, off");
@@ -106,8 +114,11 @@ static void four_large_ones(void **state)
         block[i] = make_block(dev[i], size);
         void *stream = make_stream(dev[i]);
         uint32_t word = 0;
-        assert_int_equal(sim->fill(dev[i], stream, (char *)block[i] + size - 4, 0x40 + i, 4), FY_STATUS_OK);
-        assert_int_equal(copy(dev[i], stream, FY_COPY_DOWNLOAD, 0, &word, (char *)block[i] + size - 4, 4), FY_STATUS_OK);
+        assert_int_equal(sim->fill(dev[i], stream, (char *)block[i] + size - 4, 0x40 + i, 4),
+                         FY_STATUS_OK);
+        assert_int_equal(
+            copy(dev[i], stream, FY_COPY_DOWNLOAD, 0, &word, (char *)block[i] + size - 4, 4),
+            FY_STATUS_OK);
         assert_int_equal(word, 0x01010101u * (uint32_t)(0x40 + i));
         sim->stream_destroy(dev[i], stream);
     }

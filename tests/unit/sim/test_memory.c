@@ -1,5 +1,5 @@
-/* Tests of backends/sim/memory.c: nobody but the simulator can touch device memory, capacity is exact, and an address that is not the
- * device's is refused with numbers. */
+/* Tests of backends/sim/memory.c: nobody but the simulator can touch device memory, capacity is
+ * exact, and an address that is not the device's is refused with numbers. */
 #include "tests/unit/sim/fixture.h"
 
 #include <errno.h>
@@ -112,8 +112,11 @@ static void refused_address_space_is_explained(void **state)
         struct rlimit limit = { 64ull << 30, 64ull << 30 };
         void *address;
         if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(1);
-        if (sim->alloc(w.dev, 512ull << 30, &address) != FY_STATUS_OUT_OF_MEMORY || address) _exit(2);
-        if (!strstr(said, "ulimit -v") || !strstr(said, "1099511627776") || !strstr(said, "68719476736")) _exit(3);
+        if (sim->alloc(w.dev, 512ull << 30, &address) != FY_STATUS_OUT_OF_MEMORY || address)
+            _exit(2);
+        if (!strstr(said, "ulimit -v") || !strstr(said, "1099511627776") ||
+            !strstr(said, "68719476736"))
+            _exit(3);
         fy_backend_info_t info;
         sim->device_query(w.dev, &info);
         _exit(info.free_nbytes == 1ull << 40 ? 0 : 4);
@@ -147,11 +150,14 @@ static void foreign_addresses_are_refused(void **state)
     assert_int_equal(sim->fill(w.dev, w.stream, NULL, 0, 1), FY_STATUS_INVALID_ARGUMENT);
     assert_int_equal(sim->fill(w.dev, w.stream, block, 0, 1000), FY_STATUS_OK);
     assert_int_equal(sim->fill(w.dev, w.stream, block + 990, 0, 11), FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "needs 11 bytes; the block of sim:0 that it lies in ends after 10"));
+    assert_non_null(
+        strstr(said, "needs 11 bytes; the block of sim:0 that it lies in ends after 10"));
     assert_int_equal(sim->fill(w.dev, w.stream, block - 1, 0, 1), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 0, block, block, 10), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 0, block, block, 10),
+                     FY_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(said, "is device memory of sim:0"));
-    assert_int_equal(copy(w.dev, w.stream, FY_COPY_DOWNLOAD, 0, on_host, on_host, 10), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(w.dev, w.stream, FY_COPY_DOWNLOAD, 0, on_host, on_host, 10),
+                     FY_STATUS_INVALID_ARGUMENT);
     sim->free(w.dev, block, 1000);
     assert_int_equal(sim->fill(w.dev, w.stream, block, 0, 1), FY_STATUS_INVALID_ARGUMENT);
     end(&w);
@@ -180,12 +186,14 @@ static void page_locked_ranges_are_noted(void **state)
     world_t w = begin("capacity=1048576");
     static char slab[8192];
     char *block = make_block(w.dev, 8192);
-    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 100), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 100),
+                     FY_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(said, "not registered with sim:0"));
     assert_int_equal(sim->register_host(w.dev, slab, 4096), FY_STATUS_OK);
     assert_int_equal(fy__sim_memory_pinned(w.dev), 4096);
     assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 4096), FY_STATUS_OK);
-    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 4097), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(w.dev, w.stream, FY_COPY_UPLOAD, 1, block, slab, 4097),
+                     FY_STATUS_INVALID_ARGUMENT);
     assert_int_equal(sim->register_host(w.dev, slab + 4095, 1), FY_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(said, "page-locked already"));
     assert_int_equal(sim->register_host(w.dev, block, 4096), FY_STATUS_INVALID_ARGUMENT);

@@ -1,5 +1,6 @@
-/* Tests of backends/sim/order.c and queue.c: when bytes change. Eager at submission; lazy not before somebody may look, and then everything
- * that must come first, and no more; what was destroyed or closed meanwhile still runs; memory given back too early is counted.
+/* Tests of backends/sim/order.c and queue.c: when bytes change. Eager at submission; lazy not
+ * before somebody may look, and then everything that must come first, and no more; what was
+ * destroyed or closed meanwhile still runs; memory given back too early is counted.
  * Next: test_schedule.c for the random order. */
 #include "tests/unit/sim/fixture.h"
 
@@ -55,11 +56,14 @@ static void sync_on(world_t *w, int stream)
     assert_int_equal(sim->event_sync(w->dev, w->event[stream], FY_FOREVER), FY_STATUS_OK);
 }
 
-/* The byte there now, by whatever has run: read through the shadow, without asking for anything to run. */
+/* The byte there now, by whatever has run: read through the shadow, without asking for anything to
+ * run. */
 static int peep(world_t *w, uint64_t at)
 {
     void *bytes;
-    assert_int_equal(fy__sim_memory_find(w->dev, (fy__sim_use_t){ "test", "byte", -1 }, w->block + at, 1, &bytes), FY_STATUS_OK);
+    assert_int_equal(fy__sim_memory_find(w->dev, (fy__sim_use_t){ "test", "byte", -1 },
+                                         w->block + at, 1, &bytes),
+                     FY_STATUS_OK);
     return *(unsigned char *)bytes;
 }
 
@@ -67,7 +71,8 @@ static void orders_by_name(void **state)
 {
     (void)state;
     assert_string_equal(fy__sim_order_at(0)->name, "eager");
-    for (size_t i = 0; fy__sim_order_at(i); i++) assert_ptr_equal(fy__sim_order_find(fy__sim_order_at(i)->name), fy__sim_order_at(i));
+    for (size_t i = 0; fy__sim_order_at(i); i++)
+        assert_ptr_equal(fy__sim_order_find(fy__sim_order_at(i)->name), fy__sim_order_at(i));
     assert_null(fy__sim_order_find("sideways"));
     assert_null(fy__sim_order_find(""));
 }
@@ -114,14 +119,16 @@ static void a_query_that_says_done_has_run_it(void **state)
     fill(&w, 0, 0, 9);
     record(&w, 0);
     fill(&w, 0, 64, 9); /* behind the event: may stay */
-    for (int done = 0; !done;) assert_int_equal(sim->event_query(w.dev, w.event[0], &done), FY_STATUS_OK);
+    for (int done = 0; !done;)
+        assert_int_equal(sim->event_query(w.dev, w.event[0], &done), FY_STATUS_OK);
     assert_int_equal(peep(&w, 0), 9);
     assert_int_equal(peep(&w, 64), 0);
     sim->host_work(w.dev, 1u << 30, 0); /* long enough for the other one */
     record(&w, 1);
     record(&w, 0);
     int done = 0;
-    assert_int_equal(sim->event_peek(w.dev, w.event[1], &done), FY_STATUS_OK); /* another stream's */
+    /* another stream's */
+    assert_int_equal(sim->event_peek(w.dev, w.event[1], &done), FY_STATUS_OK);
     assert_int_equal(done, 1);
     assert_int_equal(peep(&w, 64), 0);
     assert_int_equal(sim->event_peek(w.dev, w.event[0], &done), FY_STATUS_OK);
@@ -140,7 +147,8 @@ static void downloads_hold_garbage_until_they_ran(void **state)
     assert_int_equal(pinned[64], 0);
     sync_on(&w, 0);
     for (int i = 0; i < 64; i++) assert_int_equal(pinned[i], 5);
-    /* An upload out of the same bytes that is still to run, and is ordered before the download, must not be spoilt. */
+    /* An upload out of the same bytes that is still to run, and is ordered before the download,
+     * must not be spoilt. */
     copy(w.dev, w.stream[0], FY_COPY_UPLOAD, 1, w.block + 128, pinned, 64);
     copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 1, pinned, w.block + 512, 64);
     sync_on(&w, 0);
@@ -156,12 +164,14 @@ static void pageable_copies_are_done_on_return(void **state)
     fill(&w, 1, 0, 3);
     record(&w, 1);
     assert_int_equal(sim->event_wait(w.dev, w.stream[0], w.event[1]), FY_STATUS_OK);
-    assert_int_equal(copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 0, on_host, w.block, 64), FY_STATUS_OK);
+    assert_int_equal(copy(w.dev, w.stream[0], FY_COPY_DOWNLOAD, 0, on_host, w.block, 64),
+                     FY_STATUS_OK);
     assert_int_equal(on_host[63], 3);
     end(&w);
 }
 
-/* Without a wait between them, two streams may go either way round, and lazy shows the one that the submission did not have. */
+/* Without a wait between them, two streams may go either way round, and lazy shows the one that the
+ * submission did not have. */
 static void lazy_reorders_what_nobody_ordered(void **state)
 {
     (void)state;
@@ -218,7 +228,8 @@ static void waits_between_devices(void **state)
     static const char *const orders[] = { "order=eager", "order=lazy", "order=random" };
     for (int i = 0; i < 9; i++) {
         world_t a = begin(0, orders[i / 3]);
-        void *b = OPEN(1, "capacity=65536", orders[i % 3]), *stream = make_stream(b), *event = make_event(b);
+        void *b = OPEN(1, "capacity=65536", orders[i % 3]), *stream = make_stream(b),
+             *event = make_event(b);
         char *there = make_block(b, 64), on_host[64];
         fill(&a, 0, 0, 6);
         record(&a, 0);
@@ -288,7 +299,8 @@ static void memory_under_a_request_is_a_violation(void **state)
     assert_int_equal(fy__sim_violations(), before + 2);
 }
 
-/* A registered kernel that writes what its attributes and its user pointer say, and raises the flag. */
+/* A registered kernel that writes what its attributes and its user pointer say, and raises the
+ * flag. */
 typedef struct attrs {
     int32_t value;
 } attrs_t;
@@ -301,7 +313,8 @@ static fy_status_t write_attrs(const fy_launch_t *launch, void *stream)
     return *(const fy_status_t *)launch->user;
 }
 
-static fy_status_t launch(world_t *w, uint64_t at, int32_t value, uint32_t *fault, const fy_status_t *verdict)
+static fy_status_t launch(world_t *w, uint64_t at, int32_t value, uint32_t *fault,
+                          const fy_status_t *verdict)
 {
     attrs_t attrs = { value };
     fy_desc_t dst = { .data = w->block + at, .dtype = FY_DTYPE_I32, .rank = 0 };
@@ -364,7 +377,8 @@ static void numerics_off_in_every_order(void **state)
     (void)state;
     static const char *const orders[] = { "order=eager", "order=lazy", "order=random" };
     for (int i = 0; i < 3; i++) {
-        void *dev = OPEN(0, "capacity=1099511627776", "numerics=off", orders[i]), *stream = make_stream(dev);
+        void *dev = OPEN(0, "capacity=1099511627776", "numerics=off", orders[i]),
+             *stream = make_stream(dev);
         char *block = make_block(dev, 1u << 30), on_host[8];
         static const fy_status_t fine = FY_STATUS_OK;
         world_t w = { .dev = dev, .stream = { stream }, .block = (unsigned char *)block };

@@ -1,5 +1,5 @@
-/* Tests of backends/sim/profile.c: the figures are frozen here, number by number, so that nobody changes one by accident, and the
- * durations follow from them exactly. */
+/* Tests of backends/sim/profile.c: the figures are frozen here, number by number, so that nobody
+ * changes one by accident, and the durations follow from them exactly. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/profile.h"
@@ -14,11 +14,16 @@ typedef struct frozen {
 
 static const frozen_t table[] = {
     { "k80", 11441, 4365, 1455, 4365, 4365, 240, 12, 8, 12, 1700, 7000, 200, 23000, 2000, 2000 },
-    { "v100", 16160, 15700, 7800, 125000, 15700, 900, 12, 8, 150, 1500, 7000, 200, 11000, 2000, 2000 },
-    { "a100", 81920, 19500, 19500, 312000, 312000, 2039, 25, 10, 300, 1300, 6000, 200, 7000, 2000, 1000 },
-    { "h100", 81559, 67000, 67000, 989500, 989500, 3350, 52, 12, 450, 1000, 5000, 200, 3500, 2000, 500 },
-    { "h200", 143771, 67000, 67000, 989500, 989500, 4800, 52, 12, 450, 1000, 5000, 200, 3500, 2000, 500 },
-    { "rtx4090", 24564, 82600, 1290, 165200, 165200, 1008, 25, 10, 25, 1200, 6000, 200, 7000, 2000, 1000 },
+    { "v100", 16160, 15700, 7800, 125000, 15700, 900, 12, 8, 150, 1500, 7000, 200, 11000, 2000,
+      2000 },
+    { "a100", 81920, 19500, 19500, 312000, 312000, 2039, 25, 10, 300, 1300, 6000, 200, 7000, 2000,
+      1000 },
+    { "h100", 81559, 67000, 67000, 989500, 989500, 3350, 52, 12, 450, 1000, 5000, 200, 3500, 2000,
+      500 },
+    { "h200", 143771, 67000, 67000, 989500, 989500, 4800, 52, 12, 450, 1000, 5000, 200, 3500, 2000,
+      500 },
+    { "rtx4090", 24564, 82600, 1290, 165200, 165200, 1008, 25, 10, 25, 1200, 6000, 200, 7000, 2000,
+      1000 },
     { "t4", 15360, 8100, 253, 65000, 8100, 320, 12, 8, 12, 1700, 7000, 200, 11000, 2000, 2000 },
 };
 enum { NPROFILES = sizeof(table) / sizeof(table[0]) };
@@ -62,16 +67,21 @@ static void launch_is_the_slower_of_arithmetic_and_memory(void **state)
     assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_F32, 0, 0), 2000);
     assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_F32, 67000000000, 1), 2000 + 1000000);
     assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_I32, 67000000000, 1), 2000 + 1000000);
-    assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_BF16, 989500000000, 1), 2000 + 1000000);
-    assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_F16, 989500000001, 1), 2000 + 1000001);
+    assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_BF16, 989500000000, 1),
+                     2000 + 1000000);
+    assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_F16, 989500000001, 1),
+                     2000 + 1000001);
     assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_F32, 1, 4800000000), 2000 + 1000000);
-    assert_int_equal(fy__sim_profile_launch_ns(fy__sim_profile_find("t4"), FY_DTYPE_F64, 253000000, 0), 2000 + 1000000);
+    assert_int_equal(
+        fy__sim_profile_launch_ns(fy__sim_profile_find("t4"), FY_DTYPE_F64, 253000000, 0),
+        2000 + 1000000);
 }
 
 static void copies_take_setup_and_bandwidth(void **state)
 {
     (void)state;
-    const fy__sim_profile_t *h200 = fy__sim_profile_find("h200"), *k80 = fy__sim_profile_find("k80");
+    const fy__sim_profile_t *h200 = fy__sim_profile_find("h200"),
+                            *k80 = fy__sim_profile_find("k80");
     assert_int_equal(fy__sim_profile_link_ns(h200, 1, 52000000000), 500 + 1000000000);
     assert_int_equal(fy__sim_profile_link_ns(h200, 0, 12000000000), 500 + 1000000000);
     assert_int_equal(fy__sim_profile_memory_ns(h200, 4800000000), 2000 + 1000000);
@@ -85,8 +95,10 @@ static void sizes_beyond_64_bits_do_not_wrap(void **state)
     (void)state;
     const fy__sim_profile_t *h200 = fy__sim_profile_find("h200");
     assert_int_equal(fy__sim_profile_link_ns(h200, 1, 52000000000000ull), 500 + 1000000000000ull);
-    assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_F64, UINT64_MAX, 0), 2000 + 275324538413576ull);
-    assert_int_equal(fy__sim_profile_host_ns(&fy__sim_host_profile, 0, UINT64_MAX), 1844674407370955162ull + 50);
+    assert_int_equal(fy__sim_profile_launch_ns(h200, FY_DTYPE_F64, UINT64_MAX, 0),
+                     2000 + 275324538413576ull);
+    assert_int_equal(fy__sim_profile_host_ns(&fy__sim_host_profile, 0, UINT64_MAX),
+                     1844674407370955162ull + 50);
 }
 
 static void host_ops(void **state)

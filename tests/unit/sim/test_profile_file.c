@@ -1,5 +1,5 @@
-/* Tests of backends/sim/profile_file.c: a good file gives exactly its figures, and each way in which one can be wrong is refused with a text
- * that says where and what. */
+/* Tests of backends/sim/profile_file.c: a good file gives exactly its figures, and each way in
+ * which one can be wrong is refused with a text that says where and what. */
 #include "tests/unit/sim/fixture.h"
 
 #include <stdlib.h>
@@ -30,28 +30,48 @@ static void write_file(const char *text, size_t nbytes)
     assert_int_equal(fclose(file), 0);
 }
 
-#define FIGURE(key, value, unit) \
-    "\"" key "\": {\"value\": " value ", \"unit\": \"" unit "\", \"spread\": 0.01, \"how\": \"a \\\"test\\\"\"}"
+#define FIGURE(key, value, unit)                            \
+    "\"" key "\": {\"value\": " value ", \"unit\": \"" unit \
+    "\", \"spread\": 0.01, \"how\": \"a \\\"test\\\"\"}"
 #define HEAD   "{\"ferry_profile\": 1, \"name\": \"mine\", \"date\": \"today\",\n"
 #define MEMORY FIGURE("memory_bytes", "2097152", "bytes")
-#define RATES                                                                                                                      \
-    FIGURE("f32_flops_per_s", "101", "flop/s")                                                                                     \
-    "," FIGURE("f64_flops_per_s", "102", "flop/s") "," FIGURE("f16_flops_per_s", "103", "flop/s") "," FIGURE(                      \
-        "bf16_flops_per_s", "104", "flop/s") "," FIGURE("memory_bytes_per_s", "105",                                               \
-                                                        "bytes/s") "," FIGURE("pinned_bytes_per_s", "106",                         \
-                                                                              "bytes/s") "," FIGURE("pageable_bytes_per_s", "107", \
-                                                                                                    "bytes/s")
+#define RATES                                                                                      \
+    FIGURE("f32_flops_per_s", "101", "flop/s")                                                     \
+    "," FIGURE("f64_flops_per_s", "102", "flop/s") "," FIGURE(                                     \
+        "f16_flops_per_s", "103",                                                                  \
+        "flop/s") "," FIGURE("bf16_flops_per_s", "104",                                            \
+                             "flop/s") "," FIGURE("memory_bytes_per_s", "105",                     \
+                                                  "bytes/s") "," FIGURE("pinned_bytes_per_s",      \
+                                                                        "106",                     \
+                                                                        "bytes/s") "," FIGURE("pa" \
+                                                                                              "ge" \
+                                                                                              "ab" \
+                                                                                              "le" \
+                                                                                              "_b" \
+                                                                                              "yt" \
+                                                                                              "es" \
+                                                                                              "_p" \
+                                                                                              "er" \
+                                                                                              "_"  \
+                                                                                              "s", \
+                                                                                              "10" \
+                                                                                              "7", \
+                                                                                              "by" \
+                                                                                              "te" \
+                                                                                              "s/" \
+                                                                                              "s")
 #define PEER FIGURE("peer_bytes_per_s", "108", "bytes/s")
-#define LATENCIES                                                                                                                        \
-    FIGURE("launch_submit_ns", "9", "ns")                                                                                                \
-    "," FIGURE("copy_submit_ns", "10", "ns") "," FIGURE("poll_ns", "11", "ns") "," FIGURE("wake_ns", "12", "ns") "," FIGURE("kernel_ns", \
-                                                                                                                            "13", "ns")
+#define LATENCIES                                                                          \
+    FIGURE("launch_submit_ns", "9", "ns")                                                  \
+    "," FIGURE("copy_submit_ns", "10", "ns") "," FIGURE("poll_ns", "11", "ns") "," FIGURE( \
+        "wake_ns", "12", "ns") "," FIGURE("kernel_ns", "13", "ns")
 #define SETUP FIGURE("copy_setup_ns", "14", "ns")
-#define HOST                                                                                                                       \
-    FIGURE("host_flops_per_s", "15", "flop/s")                                                                                     \
-    "," FIGURE("host_bytes_per_s", "16", "bytes/s") "," FIGURE("host_op_ns", "17", "ns") "," FIGURE("host_copy_bytes_per_s", "18", \
-                                                                                                    "bytes/s")
-#define WHOLE HEAD "\"figures\": {" MEMORY "," RATES "," PEER "," LATENCIES "," SETUP ",\n" HOST "}}\n"
+#define HOST                                                    \
+    FIGURE("host_flops_per_s", "15", "flop/s")                  \
+    "," FIGURE("host_bytes_per_s", "16", "bytes/s") "," FIGURE( \
+        "host_op_ns", "17", "ns") "," FIGURE("host_copy_bytes_per_s", "18", "bytes/s")
+#define WHOLE \
+    HEAD "\"figures\": {" MEMORY "," RATES "," PEER "," LATENCIES "," SETUP ",\n" HOST "}}\n"
 
 static char facts[2048];
 
@@ -81,9 +101,12 @@ static void a_whole_file_gives_its_figures(void **state)
 {
     (void)state;
     write_file(WHOLE, strlen(WHOLE));
-    assert_facts("profile=mine memory_bytes=2097152 f32_flops_per_s=101 f64_flops_per_s=102 f16_flops_per_s=103 bf16_flops_per_s=104 "
-                 "memory_bytes_per_s=105 pinned_bytes_per_s=106 pageable_bytes_per_s=107 peer_bytes_per_s=108 launch_submit_ns=9 "
-                 "copy_submit_ns=10 poll_ns=11 wake_ns=12 kernel_ns=13 copy_setup_ns=14 host_flops_per_s=15 host_bytes_per_s=16 "
+    assert_facts("profile=mine memory_bytes=2097152 f32_flops_per_s=101 f64_flops_per_s=102 "
+                 "f16_flops_per_s=103 bf16_flops_per_s=104 "
+                 "memory_bytes_per_s=105 pinned_bytes_per_s=106 pageable_bytes_per_s=107 "
+                 "peer_bytes_per_s=108 launch_submit_ns=9 "
+                 "copy_submit_ns=10 poll_ns=11 wake_ns=12 kernel_ns=13 copy_setup_ns=14 "
+                 "host_flops_per_s=15 host_bytes_per_s=16 "
                  "host_op_ns=17 host_copy_bytes_per_s=18 segments=fixed ");
 }
 
@@ -92,10 +115,14 @@ static void a_base_gives_what_is_missing(void **state)
     (void)state;
     static const char text[] = HEAD "\"base\": \"t4\", \"figures\": {" HOST "}}";
     write_file(text, strlen(text));
-    assert_facts("profile=mine memory_bytes=16106127360 f32_flops_per_s=8100000000000 f64_flops_per_s=253000000000 "
-                 "f16_flops_per_s=65000000000000 bf16_flops_per_s=8100000000000 memory_bytes_per_s=320000000000 "
-                 "pinned_bytes_per_s=12000000000 pageable_bytes_per_s=8000000000 peer_bytes_per_s=12000000000 launch_submit_ns=1700 "
-                 "copy_submit_ns=7000 poll_ns=200 wake_ns=11000 kernel_ns=2000 copy_setup_ns=2000 host_flops_per_s=15 "
+    assert_facts("profile=mine memory_bytes=16106127360 f32_flops_per_s=8100000000000 "
+                 "f64_flops_per_s=253000000000 "
+                 "f16_flops_per_s=65000000000000 bf16_flops_per_s=8100000000000 "
+                 "memory_bytes_per_s=320000000000 "
+                 "pinned_bytes_per_s=12000000000 pageable_bytes_per_s=8000000000 "
+                 "peer_bytes_per_s=12000000000 launch_submit_ns=1700 "
+                 "copy_submit_ns=7000 poll_ns=200 wake_ns=11000 kernel_ns=2000 copy_setup_ns=2000 "
+                 "host_flops_per_s=15 "
                  "host_bytes_per_s=16 host_op_ns=17 host_copy_bytes_per_s=18 segments=fixed ");
 }
 
@@ -137,36 +164,56 @@ static const wrong_t wrongs[] = {
     { HEAD "\"base\": \"t4\"}", "there are no figures" },
     { HEAD "\"figures\": {" HOST "}, \"base\": \"t4\"}", "base must stand before" },
     { "{\"ferry_profile\": 1, \"name\": \"\"}", "name must have 1 to 31" },
-    { "{\"ferry_profile\": 1, \"name\": \"01234567890123456789012345678901\"}", "name must have 1 to 31" },
+    { "{\"ferry_profile\": 1, \"name\": \"01234567890123456789012345678901\"}",
+      "name must have 1 to 31" },
     { "{\"ferry_profile\": 1, \"name\": \"a\\u0041\"}", "name must have 1 to 31" },
     { "{\"ferry_profile\": 1, \"name\": \"a", "a text has no end" },
     { "{\"ferry_profile\": 1, \"name\": \"a\nb\"}", "a text has no end" },
     { "{\"ferry_profile\": 1, \"name\": \"a\\", "a text has no end" },
-    { HEAD "\"figures\": {" MEMORY "," RATES "," LATENCIES "," SETUP "," HOST "}}", "peer_bytes_per_s is missing, and no base" },
-    { HEAD "\"figures\": {" MEMORY "," RATES "," PEER "," LATENCIES "," HOST "}}", "copy_setup_ns is missing" },
+    { HEAD "\"figures\": {" MEMORY "," RATES "," LATENCIES "," SETUP "," HOST "}}",
+      "peer_bytes_per_s is missing, and no base" },
+    { HEAD "\"figures\": {" MEMORY "," RATES "," PEER "," LATENCIES "," HOST "}}",
+      "copy_setup_ns is missing" },
     { HEAD "\"figures\": {" MEMORY ",\n" MEMORY "}}", "line 3: memory_bytes stands there twice" },
-    { HEAD "\"figures\": {" FIGURE("memory_bytes", "-1", "bytes") "}}", "memory_bytes is negative" },
-    { HEAD "\"figures\": {" FIGURE("f32_flops_per_s", "0", "flop/s") "}}", "f32_flops_per_s is 0; it may be from 1 to" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "-1", "bytes") "}}",
+      "memory_bytes is negative" },
+    { HEAD "\"figures\": {" FIGURE("f32_flops_per_s", "0", "flop/s") "}}",
+      "f32_flops_per_s is 0; it may be from 1 to" },
     { HEAD "\"figures\": {" FIGURE("f64_flops_per_s", "0", "flop/s") "}}", "f64_flops_per_s is 0" },
-    { HEAD "\"figures\": {" FIGURE("pinned_bytes_per_s", "0", "bytes/s") "}}", "pinned_bytes_per_s is 0" },
-    { HEAD "\"figures\": {" FIGURE("host_bytes_per_s", "0", "bytes/s") "}}", "host_bytes_per_s is 0" },
+    { HEAD "\"figures\": {" FIGURE("pinned_bytes_per_s", "0", "bytes/s") "}}",
+      "pinned_bytes_per_s is 0" },
+    { HEAD "\"figures\": {" FIGURE("host_bytes_per_s", "0", "bytes/s") "}}",
+      "host_bytes_per_s is 0" },
     { HEAD "\"figures\": {" FIGURE("poll_ns", "0", "ns") "}}", "poll_ns is 0; it may be from 1" },
-    { HEAD "\"figures\": {" FIGURE("wake_ns", "1000000001", "ns") "}}", "wake_ns is 1000000001; it may be from 0 to 1000000000 ns" },
-    { HEAD "\"figures\": {" FIGURE("memory_bytes", "1048575", "bytes") "}}", "memory_bytes is 1048575" },
-    { HEAD "\"figures\": {" FIGURE("memory_bytes", "70368744177665", "bytes") "}}", "memory_bytes is 70368744177665" },
-    { HEAD "\"figures\": {" FIGURE("memory_bytes", "18446744073709551616", "bytes") "}}", "memory_bytes is larger than 2^64" },
-    { HEAD "\"figures\": {" FIGURE("memory_bytes", "1e9", "bytes") "}}", "memory_bytes is no plain whole number" },
-    { HEAD "\"figures\": {" FIGURE("memory_bytes", "2097152.5", "bytes") "}}", "memory_bytes is no plain whole number" },
-    { HEAD "\"figures\": {" FIGURE("memory_bytes", "02097152", "bytes") "}}", "memory_bytes is no plain whole number" },
-    { HEAD "\"figures\": {" FIGURE("memory_bytes", "\"2097152\"", "bytes") "}}", "memory_bytes is no plain whole number" },
-    { HEAD "\"figures\": {" FIGURE("memory_bytes", "2097152", "MiB") "}}", "the unit of memory_bytes is bytes, not 'MiB'" },
-    { HEAD "\"figures\": {" FIGURE("memory_mib", "2", "MiB") "}}", "'memory_mib' is no figure of a profile" },
+    { HEAD "\"figures\": {" FIGURE("wake_ns", "1000000001", "ns") "}}",
+      "wake_ns is 1000000001; it may be from 0 to 1000000000 ns" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "1048575", "bytes") "}}",
+      "memory_bytes is 1048575" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "70368744177665", "bytes") "}}",
+      "memory_bytes is 70368744177665" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "18446744073709551616", "bytes") "}}",
+      "memory_bytes is larger than 2^64" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "1e9", "bytes") "}}",
+      "memory_bytes is no plain whole number" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "2097152.5", "bytes") "}}",
+      "memory_bytes is no plain whole number" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "02097152", "bytes") "}}",
+      "memory_bytes is no plain whole number" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "\"2097152\"", "bytes") "}}",
+      "memory_bytes is no plain whole number" },
+    { HEAD "\"figures\": {" FIGURE("memory_bytes", "2097152", "MiB") "}}",
+      "the unit of memory_bytes is bytes, not 'MiB'" },
+    { HEAD "\"figures\": {" FIGURE("memory_mib", "2", "MiB") "}}",
+      "'memory_mib' is no figure of a profile" },
     { HEAD "\"figures\": {\"poll_ns\": 200}}", "begin of a figure" },
     { HEAD "\"figures\": {\"poll_ns\": {\"value\": 200}}}", "poll_ns has no unit" },
     { HEAD "\"figures\": {\"poll_ns\": {\"unit\": \"ns\"}}}", "poll_ns has no value" },
-    { HEAD "\"figures\": {\"poll_ns\": {\"value\": 200, \"value\": 200}}}", "poll_ns has 'value' twice" },
-    { HEAD "\"figures\": {\"poll_ns\": {\"median\": 200}}}", "poll_ns has 'median' twice, or it is unknown" },
-    { HEAD "\"figures\": {\"poll_ns\": {\"value\": 200, \"spread\": -1}}}", "spread is no number from 0 on" },
+    { HEAD "\"figures\": {\"poll_ns\": {\"value\": 200, \"value\": 200}}}",
+      "poll_ns has 'value' twice" },
+    { HEAD "\"figures\": {\"poll_ns\": {\"median\": 200}}}",
+      "poll_ns has 'median' twice, or it is unknown" },
+    { HEAD "\"figures\": {\"poll_ns\": {\"value\": 200, \"spread\": -1}}}",
+      "spread is no number from 0 on" },
     { HEAD "\"figures\": {}}", "begin of a text" },
     { HEAD "\"figures\": {\"poll_ns\": {\"value\": 200", "',' or '}'" },
     { WHOLE "x", "line 4: something stands behind the profile's end" },
@@ -176,7 +223,8 @@ static void refused(const char *value, const char *says)
 {
     fy__sim_figures_t figures = { .name = "untouched" };
     assert_int_equal(fy__sim_profile_read("sim:3", value, &figures), FY_STATUS_INVALID_ARGUMENT);
-    if (!strstr(said, says) || !strstr(said, value) || !strstr(said, "sim:3")) fail_msg("'%s' does not say '%s'", said, says);
+    if (!strstr(said, says) || !strstr(said, value) || !strstr(said, "sim:3"))
+        fail_msg("'%s' does not say '%s'", said, says);
     assert_string_equal(figures.name, "untouched");
 }
 
@@ -201,7 +249,8 @@ static void wrong_files_are_refused(void **state)
     refused("/", "directory");
 }
 
-/* A file that ends anywhere is refused, and nothing is read behind its end (AddressSanitizer would say). */
+/* A file that ends anywhere is refused, and nothing is read behind its end (AddressSanitizer would
+ * say). */
 static void every_beginning_is_refused(void **state)
 {
     (void)state;
@@ -215,8 +264,10 @@ static void every_beginning_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_whole_file_gives_its_figures), cmocka_unit_test(a_base_gives_what_is_missing),
-        cmocka_unit_test(times_follow_the_file),          cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(a_whole_file_gives_its_figures),
+        cmocka_unit_test(a_base_gives_what_is_missing),
+        cmocka_unit_test(times_follow_the_file),
+        cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(every_beginning_is_refused),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);

@@ -16,7 +16,8 @@ static void stays_sorted(void **state)
     for (uintptr_t i = 0; i < 97; i++) insert(&ranges, 100 * (i * 37 % 97) + 100, 50);
     assert_int_equal(ranges.count, 97);
     for (size_t i = 0; i < 97; i++) assert_int_equal(ranges.items[i].begin, 100 * (i + 1));
-    for (uintptr_t i = 0; i < 97; i++) assert_true(fy__sim_ranges_remove(&ranges, 100 * (i * 61 % 97) + 100, NULL));
+    for (uintptr_t i = 0; i < 97; i++)
+        assert_true(fy__sim_ranges_remove(&ranges, 100 * (i * 61 % 97) + 100, NULL));
     assert_false(fy__sim_ranges_remove(&ranges, 100, NULL));
     fy__sim_ranges_trim(&ranges);
     assert_null(ranges.items);
@@ -54,6 +55,7 @@ static void finds_by_byte(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(stays_sorted), cmocka_unit_test(finds_by_byte) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(stays_sorted),
+                                        cmocka_unit_test(finds_by_byte) };
     return cmocka_run_group_tests(tests, open_backend, NULL);
 }

@@ -1,5 +1,7 @@
-/* Tests of backends/sim/schedule.c: over seeds, the random order shows every outcome that streams and waits allow and none that they do not;
- * some streams lag far behind and others run far ahead; a seed repeats itself; and no order changes the model times. */
+/* Tests of backends/sim/schedule.c: over seeds, the random order shows every outcome that streams
+ * and waits allow and none that they do not;
+ * some streams lag far behind and others run far ahead; a seed repeats itself; and no order changes
+ * the model times. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/clock.h"
@@ -16,7 +18,8 @@ static world_t begin(const char *order, uint64_t seed)
 {
     char text[48];
     snprintf(text, sizeof(text), "seed=%" PRIu64, seed);
-    world_t w = { .dev = seed ? OPEN(0, "capacity=65536", order, text) : OPEN(0, "capacity=65536", order) };
+    world_t w = { .dev = seed ? OPEN(0, "capacity=65536", order, text)
+                              : OPEN(0, "capacity=65536", order) };
     for (int i = 0; i < 3; i++) {
         w.stream[i] = make_stream(w.dev);
         w.event[i] = make_event(w.dev);
@@ -50,7 +53,9 @@ static void order(world_t *w, int before, int after)
 static int peep(world_t *w, uint64_t at)
 {
     void *bytes;
-    assert_int_equal(fy__sim_memory_find(w->dev, (fy__sim_use_t){ "test", "byte", -1 }, w->block + at, 1, &bytes), FY_STATUS_OK);
+    assert_int_equal(fy__sim_memory_find(w->dev, (fy__sim_use_t){ "test", "byte", -1 },
+                                         w->block + at, 1, &bytes),
+                     FY_STATUS_OK);
     return *(unsigned char *)bytes;
 }
 
@@ -78,7 +83,8 @@ static void races_end_both_ways_and_waits_end_one(void **state)
         nfirst += race(seed, false) == 1;
         assert_int_equal(race(seed, true), 2);
     }
-    print_message("           of %d races, the stream that submitted first wrote last in %d\n", NSEEDS, nfirst);
+    print_message("           of %d races, the stream that submitted first wrote last in %d\n",
+                  NSEEDS, nfirst);
     assert_in_range(nfirst, NSEEDS / 20, NSEEDS - NSEEDS / 20);
 }
 
@@ -97,8 +103,9 @@ static void one_stream_lags_or_runs_ahead(void **state)
         nahead += a >= 30 && b <= 10;
         end(&w);
     }
-    print_message("           of %d programs of 40 + 40 requests, one stream was 20 ahead of the other in %d and %d\n", NSEEDS, nbehind,
-                  nahead);
+    print_message("           of %d programs of 40 + 40 requests, one stream was 20 ahead of the "
+                  "other in %d and %d\n",
+                  NSEEDS, nbehind, nahead);
     assert_true(nbehind >= 10 && nahead >= 10);
 }
 
@@ -142,16 +149,21 @@ static void the_seed_can_be_read(void **state)
     for (int i = 0; i < 2; i++) {
         dev = OPEN(0, "order=random");
         assert_int_equal(sim->device_query(dev, &info), FY_STATUS_OK);
-        assert_int_equal(sscanf(info.model, "h200 profile, order=random seed=%" SCNu64, &seeds[i]), 1);
+        assert_int_equal(sscanf(info.model, "h200 profile, order=random seed=%" SCNu64, &seeds[i]),
+                         1);
         sim->device_close(dev);
     }
-    assert_int_not_equal(seeds[0], seeds[1]); /* drawn from the time: once in a million they agree */
+    /* drawn from the time: once in a million they agree */
+    assert_int_not_equal(seeds[0], seeds[1]);
     dev = OPEN(0, "order=lazy");
     assert_int_equal(sim->device_query(dev, &info), FY_STATUS_OK);
     assert_string_equal(info.model, "h200 profile, order=lazy");
     sim->device_close(dev);
-    static const char *const bad[][3] = { { "seed=1", NULL }, { "order=lazy", "seed=1", NULL }, { "order=random", "seed=x1", NULL } };
-    for (int i = 0; i < 3; i++) assert_int_equal(try_open(0, &dev, bad[i]), FY_STATUS_INVALID_ARGUMENT);
+    static const char *const bad[][3] = { { "seed=1", NULL },
+                                          { "order=lazy", "seed=1", NULL },
+                                          { "order=random", "seed=x1", NULL } };
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(try_open(0, &dev, bad[i]), FY_STATUS_INVALID_ARGUMENT);
 }
 
 /* ---- time ---- */
@@ -174,7 +186,8 @@ static size_t timed_program(const char *spec, moment_t *out_moments)
         moment_t *moment = &out_moments[n++];
         if (k == 0) copy(w.dev, w.stream[0], FY_COPY_UPLOAD, i % 2, w.block, pinned, 1024);
         if (k == 1) fill(&w, 1, 64, i);
-        if (k == 2) copy(w.dev, w.stream[2], FY_COPY_DOWNLOAD, 1, pinned + 2048, w.block + 1024, 1024);
+        if (k == 2)
+            copy(w.dev, w.stream[2], FY_COPY_DOWNLOAD, 1, pinned + 2048, w.block + 1024, 1024);
         sim->request_span(w.dev, &moment->start_ns, &moment->end_ns);
         if (i % 4 == 0) order(&w, k, (k + 1) % 3);
         if (i % 5 == 0) sim->event_record(w.dev, w.event[k], w.stream[k]);
@@ -182,7 +195,8 @@ static size_t timed_program(const char *spec, moment_t *out_moments)
         if (i % 7 == 6) (void)sim->event_sync(w.dev, w.event[k], 1000);
         if (i % 11 == 10) sim->host_copy(w.dev, 6000);
         moment->done = done;
-        moment->start_ns -= begin_ns, moment->end_ns -= begin_ns, moment->now_ns = fy__sim_clock_now() - begin_ns;
+        moment->start_ns -= begin_ns, moment->end_ns -= begin_ns,
+            moment->now_ns = fy__sim_clock_now() - begin_ns;
     }
     sim->event_record(w.dev, w.event[0], w.stream[2]);
     sim->event_sync(w.dev, w.event[0], FY_FOREVER);

@@ -1,4 +1,5 @@
-/* Tests of backends/sim/script.c and of what its items do: each kind once, from then on, and after being set on an open device. */
+/* Tests of backends/sim/script.c and of what its items do: each kind once, from then on, and after
+ * being set on an open device. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/executed.h"
@@ -13,7 +14,9 @@ static void every_item_is_read(void **state)
     fy__sim_script_t script;
     assert_int_equal(fy__sim_script_parse("sim:0", "", &script), FY_STATUS_OK);
     assert_int_equal(script.nitems, 0);
-    assert_int_equal(fy__sim_script_parse("sim:0", "copy@3+launch@7*+lost@40+slow@2:15us+alloc@1", &script), FY_STATUS_OK);
+    assert_int_equal(
+        fy__sim_script_parse("sim:0", "copy@3+launch@7*+lost@40+slow@2:15us+alloc@1", &script),
+        FY_STATUS_OK);
     assert_int_equal(script.nitems, 5);
     assert_int_equal(script.items[0].kind, FY__SIM_FAULT_COPY);
     assert_int_equal(script.items[1].nth, 7);
@@ -50,13 +53,16 @@ static void bad_items_are_named(void **state)
     fy__sim_script_t script;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         said[0] = 0;
-        if (fy__sim_script_parse("sim:0", bad[i], &script) != FY_STATUS_INVALID_ARGUMENT) print_error("taken: %s\n", bad[i]);
+        if (fy__sim_script_parse("sim:0", bad[i], &script) != FY_STATUS_INVALID_ARGUMENT)
+            print_error("taken: %s\n", bad[i]);
         assert_non_null(strstr(said, "slow@N:DURATION"));
     }
-    assert_int_equal(fy__sim_script_parse("sim:0", "copy@1+bang@2", &script), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy__sim_script_parse("sim:0", "copy@1+bang@2", &script),
+                     FY_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(said, "'bang@2' is no item"));
     void *dev;
-    assert_int_equal(try_open(0, &dev, (const char *const[]){ "faults=bang@2", NULL }), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(try_open(0, &dev, (const char *const[]){ "faults=bang@2", NULL }),
+                     FY_STATUS_INVALID_ARGUMENT);
     assert_null(dev);
 }
 
@@ -64,13 +70,14 @@ static void the_nth_allocation_fails(void **state)
 {
     (void)state;
     void *dev = OPEN(0, "capacity=65536", "faults=alloc@2+alloc@4*"), *block[5] = { 0 };
-    static const fy_status_t want[5] = { FY_STATUS_OK, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OK, FY_STATUS_OUT_OF_MEMORY,
-                                         FY_STATUS_OUT_OF_MEMORY };
+    static const fy_status_t want[5] = { FY_STATUS_OK, FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OK,
+                                         FY_STATUS_OUT_OF_MEMORY, FY_STATUS_OUT_OF_MEMORY };
     for (int i = 0; i < 5; i++) assert_int_equal(sim->alloc(dev, 256, &block[i]), want[i]);
     assert_non_null(strstr(said, "allocation 5"));
     assert_null(block[4]);
     assert_int_equal(fy__sim_set_faults(dev, "alloc@x"), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(sim->alloc(dev, 256, &block[4]), FY_STATUS_OUT_OF_MEMORY); /* the old one stands */
+    /* the old one stands */
+    assert_int_equal(sim->alloc(dev, 256, &block[4]), FY_STATUS_OUT_OF_MEMORY);
     assert_int_equal(fy__sim_set_faults(dev, ""), FY_STATUS_OK);
     assert_int_equal(sim->alloc(dev, 256, &block[1]), FY_STATUS_OK);
     for (int i = 0; i < 3; i++) sim->free(dev, block[i], 256);
@@ -86,10 +93,12 @@ static void every_kind_of_allocation_fails(void **state)
     void *dev = OPEN(0, "faults=pin@2+stream@2+event@1*");
     assert_int_equal(sim->register_host(dev, host[0], sizeof host[0]), FY_STATUS_OK);
     assert_int_equal(sim->register_host(dev, host[1], sizeof host[1]), FY_STATUS_OUT_OF_MEMORY);
-    assert_non_null(strstr(said, "registration of host memory 2 fails, as the device's faults= says"));
+    assert_non_null(
+        strstr(said, "registration of host memory 2 fails, as the device's faults= says"));
     assert_int_equal(sim->register_host(dev, host[1], sizeof host[1]), FY_STATUS_OK);
     assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[0]), FY_STATUS_OK);
-    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[1]), FY_STATUS_OUT_OF_MEMORY);
+    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[1]),
+                     FY_STATUS_OUT_OF_MEMORY);
     assert_null(stream[1]);
     assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, NULL, &stream[2]), FY_STATUS_OK);
     for (int i = 0; i < 3; i++) {
@@ -129,7 +138,9 @@ static void end(world_t *w)
 
 static fy_status_t flagged(world_t *w, fy_copy_kind_t kind, void *dst, const void *src)
 {
-    fy_copy_t record = { .kind = kind, .host_pinned = 1, .dst = dst, .src = src, .nbytes = 64, .fault = flag };
+    fy_copy_t record = {
+        .kind = kind, .host_pinned = 1, .dst = dst, .src = src, .nbytes = 64, .fault = flag
+    };
     return sim->copy(w->dev, w->stream, &record);
 }
 
@@ -145,7 +156,8 @@ static void a_copy_fails_when_it_runs(void **state)
         fy__executed_read(&before);
         memset(pinned, 1, 64);
         assert_int_equal(flagged(&w, FY_COPY_UPLOAD, w.block, pinned), FY_STATUS_OK);
-        assert_int_equal(flagged(&w, FY_COPY_LOCAL, w.block + 128, w.block), FY_STATUS_OK); /* not counted */
+        /* not counted */
+        assert_int_equal(flagged(&w, FY_COPY_LOCAL, w.block + 128, w.block), FY_STATUS_OK);
         drain(w.dev, w.stream);
         assert_int_equal(*flag, 0);
         assert_int_equal(flagged(&w, FY_COPY_UPLOAD, w.block, pinned), FY_STATUS_OK);
@@ -166,9 +178,11 @@ static void a_copy_fails_when_it_runs(void **state)
         assert_int_equal(pinned[256], 0xDC); /* what the failed upload left */
         fy__executed_read(&after);
         assert_int_equal(after.copies[FY_COPY_UPLOAD] - before.copies[FY_COPY_UPLOAD], 1);
-        assert_int_equal(after.failed_copies[FY_COPY_UPLOAD] - before.failed_copies[FY_COPY_UPLOAD], 1);
+        assert_int_equal(after.failed_copies[FY_COPY_UPLOAD] - before.failed_copies[FY_COPY_UPLOAD],
+                         1);
         assert_int_equal(after.nbytes[FY_COPY_DOWNLOAD] - before.nbytes[FY_COPY_DOWNLOAD], 128);
-        assert_int_equal(after.failed_nbytes[FY_COPY_DOWNLOAD] - before.failed_nbytes[FY_COPY_DOWNLOAD], 64);
+        assert_int_equal(
+            after.failed_nbytes[FY_COPY_DOWNLOAD] - before.failed_nbytes[FY_COPY_DOWNLOAD], 64);
         end(&w);
     }
     fy_backend_info_t info;
@@ -184,20 +198,27 @@ static void a_failed_copy_that_nobody_can_be_told_of_loses_the_device(void **sta
     for (int i = 0; i < 3; i++) {
         world_t w = begin(orders[i], "faults=copy@1");
         unsigned char pageable[64];
-        assert_int_equal(copy(w.dev, w.stream, FY_COPY_DOWNLOAD, 0, pageable, w.block, 64), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(copy(w.dev, w.stream, FY_COPY_DOWNLOAD, 0, pageable, w.block, 64),
+                         FY_STATUS_DEVICE_LOST);
         assert_int_equal(pageable[63], 0xDC);
         end(&w);
     }
 }
 
-static fy_status_t do_nothing(const fy_launch_t *launch, void *stream) { return (void)launch, (void)stream, FY_STATUS_OK; }
+static fy_status_t do_nothing(const fy_launch_t *launch, void *stream)
+{
+    return (void)launch, (void)stream, FY_STATUS_OK;
+}
 
 static fy_status_t launch(world_t *w)
 {
     fy_desc_t dst = { .data = w->block, .dtype = FY_DTYPE_I32 };
-    fy_launch_t record = {
-        .struct_size = sizeof(record), .op = FY_OP_BUILTIN_COUNT, .ndst = 1, .dst = &dst, .nelem = 1, .kernel = do_nothing
-    };
+    fy_launch_t record = { .struct_size = sizeof(record),
+                           .op = FY_OP_BUILTIN_COUNT,
+                           .ndst = 1,
+                           .dst = &dst,
+                           .nelem = 1,
+                           .kernel = do_nothing };
     return sim->launch(w->dev, w->stream, &record);
 }
 
@@ -209,12 +230,14 @@ static void launches_fail_when_submitted(void **state)
         assert_int_equal(launch(&w), FY_STATUS_OK);
         uint64_t now = fy__sim_clock_now();
         assert_int_equal(launch(&w), FY_STATUS_INTERNAL);
-        assert_non_null(strstr(said, "launch 2, a registered op, fails, as the device's faults= says"));
+        assert_non_null(
+            strstr(said, "launch 2, a registered op, fails, as the device's faults= says"));
         assert_int_equal(fy__sim_clock_now(), now);
         assert_int_equal(sim->fill(w.dev, w.stream, w.block, 1, 64), FY_STATUS_OK);
         assert_int_equal(launch(&w), FY_STATUS_INTERNAL);
         drain(w.dev, w.stream);
-        assert_int_equal(fy__sim_set_faults(w.dev, "launch@2"), FY_STATUS_OK); /* counted from now */
+        /* counted from now */
+        assert_int_equal(fy__sim_set_faults(w.dev, "launch@2"), FY_STATUS_OK);
         assert_int_equal(launch(&w), FY_STATUS_OK);
         assert_int_equal(launch(&w), FY_STATUS_INTERNAL);
         assert_int_equal(launch(&w), FY_STATUS_OK);
@@ -242,14 +265,16 @@ static void a_lost_device_answers_lost_and_drops_its_work(void **state)
         if (i == 1) assert_int_equal(pinned[0], 0xDC);
         fy__executed_read(&after); /* none is forgotten */
         assert_int_equal(after.copies[FY_COPY_DOWNLOAD] + after.failed_copies[FY_COPY_DOWNLOAD],
-                         before.copies[FY_COPY_DOWNLOAD] + before.failed_copies[FY_COPY_DOWNLOAD] + 1);
+                         before.copies[FY_COPY_DOWNLOAD] + before.failed_copies[FY_COPY_DOWNLOAD] +
+                             1);
         assert_int_equal(sim->event_query(w.dev, event, &done), FY_STATUS_DEVICE_LOST);
         assert_int_equal(sim->event_peek(w.dev, event, &done), FY_STATUS_DEVICE_LOST);
         assert_int_equal(sim->event_sync(w.dev, event, FY_FOREVER), FY_STATUS_DEVICE_LOST);
         assert_int_equal(sim->event_record(w.dev, event, w.stream), FY_STATUS_DEVICE_LOST);
         assert_int_equal(sim->event_wait(w.dev, w.stream, event), FY_STATUS_DEVICE_LOST);
         assert_int_equal(sim->event_create(w.dev, &out), FY_STATUS_DEVICE_LOST);
-        assert_int_equal(sim->stream_create(w.dev, FY_STREAM_COMPUTE, 0, NULL, &out), FY_STATUS_DEVICE_LOST);
+        assert_int_equal(sim->stream_create(w.dev, FY_STREAM_COMPUTE, 0, NULL, &out),
+                         FY_STATUS_DEVICE_LOST);
         assert_int_equal(sim->alloc(w.dev, 64, &out), FY_STATUS_DEVICE_LOST);
         assert_int_equal(sim->register_host(w.dev, &info, sizeof(info)), FY_STATUS_DEVICE_LOST);
         assert_int_equal(sim->device_query(w.dev, &info), FY_STATUS_DEVICE_LOST);
@@ -266,7 +291,8 @@ static void a_slow_request_takes_longer_and_that_is_all(void **state)
     (void)state;
     uint64_t spans[2][3];
     for (int i = 0; i < 2; i++) {
-        world_t w = begin("order=eager", i == 0 ? "faults=alloc@9" : "faults=slow@2:2ms+slow@2:1us");
+        world_t w =
+            begin("order=eager", i == 0 ? "faults=alloc@9" : "faults=slow@2:2ms+slow@2:1us");
         for (int k = 0; k < 3; k++) {
             uint64_t start, finish;
             assert_int_equal(sim->fill(w.dev, w.stream, w.block, 1, 64), FY_STATUS_OK);

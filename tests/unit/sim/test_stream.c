@@ -1,4 +1,5 @@
-/* Tests of backends/sim/stream.c: events, waits and timeouts on the model clock, and streams shared by threads. */
+/* Tests of backends/sim/stream.c: events, waits and timeouts on the model clock, and streams shared
+ * by threads. */
 #include "tests/unit/sim/fixture.h"
 
 #include <pthread.h>
@@ -10,7 +11,8 @@ static void wrapping_is_unsupported(void **state)
     (void)state;
     void *dev = OPEN(2, "capacity=4096"), *stream = &stream;
     int native = 0;
-    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, &native, &stream), FY_STATUS_UNSUPPORTED);
+    assert_int_equal(sim->stream_create(dev, FY_STREAM_COMPUTE, 0, &native, &stream),
+                     FY_STATUS_UNSUPPORTED);
     assert_null(stream);
     assert_non_null(strstr(said, "sim:2"));
     sim->stream_destroy(dev, NULL);
@@ -24,7 +26,8 @@ typedef struct world {
     char *block;
 } world_t;
 
-enum { NFILLS = 20, WHILE = 1000000 * NFILLS, SOME = NFILLS * 3000 }; /* SOME: kernel start and submission of each */
+/* SOME: kernel start and submission of each */
+enum { NFILLS = 20, WHILE = 1000000 * NFILLS, SOME = NFILLS * 3000 };
 
 static world_t begin(void)
 {
@@ -66,7 +69,8 @@ static void polling_ends(void **state)
     fill_for_a_while(&w);
     sim->event_record(w.dev, w.event, w.stream);
     uint64_t npolls = 0;
-    for (int done = 0; !done; npolls++) assert_int_equal(sim->event_query(w.dev, w.event, &done), FY_STATUS_OK);
+    for (int done = 0; !done; npolls++)
+        assert_int_equal(sim->event_query(w.dev, w.event, &done), FY_STATUS_OK);
     assert_in_range(npolls, (WHILE - SOME) / 200, (WHILE + SOME) / 200);
     end(&w);
 }
@@ -154,8 +158,16 @@ static void *work(void *job_)
     void *mine = NULL, *event = NULL;
     int done = 0;
     for (int i = 0; i < NROUNDS; i++) {
-        fy_desc_t dst = { .data = job->counters, .dtype = FY_DTYPE_I32, .rank = 1, .dims = { NWORDS }, .strides = { 1 } };
-        fy_launch_t record = { .struct_size = sizeof(record), .op = FY_OP_NONE, .ndst = 1, .dst = &dst, .kernel = increment };
+        fy_desc_t dst = { .data = job->counters,
+                          .dtype = FY_DTYPE_I32,
+                          .rank = 1,
+                          .dims = { NWORDS },
+                          .strides = { 1 } };
+        fy_launch_t record = { .struct_size = sizeof(record),
+                               .op = FY_OP_NONE,
+                               .ndst = 1,
+                               .dst = &dst,
+                               .kernel = increment };
         if (sim->alloc(job->dev, 4096, &mine) != FY_STATUS_OK) return NULL;
         if (sim->event_create(job->dev, &event) != FY_STATUS_OK) return NULL;
         if (sim->launch(job->dev, job->stream, &record) != FY_STATUS_OK) return NULL;
@@ -178,14 +190,17 @@ static void threads_share_a_stream(void **state)
     job.counters = make_block(job.dev, NWORDS * 4);
     sim->fill(job.dev, job.stream, job.counters, 0, NWORDS * 4);
     pthread_t threads[NTHREADS];
-    for (int i = 0; i < NTHREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, work, &job), 0);
+    for (int i = 0; i < NTHREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &job), 0);
     for (int i = 0; i < NTHREADS; i++) {
         void *result = NULL;
         pthread_join(threads[i], &result);
         assert_ptr_equal(result, &job);
     }
     uint32_t words[NWORDS];
-    assert_int_equal(copy(job.dev, job.stream, FY_COPY_DOWNLOAD, 0, words, job.counters, sizeof(words)), FY_STATUS_OK);
+    assert_int_equal(
+        copy(job.dev, job.stream, FY_COPY_DOWNLOAD, 0, words, job.counters, sizeof(words)),
+        FY_STATUS_OK);
     for (int i = 0; i < NWORDS; i++) assert_int_equal(words[i], NTHREADS * NROUNDS);
     sim->free(job.dev, job.counters, NWORDS * 4);
     sim->stream_destroy(job.dev, job.stream);

@@ -1,5 +1,5 @@
-/* Tests of backends/sim/work.c: bytes go where they are sent, kernels see the bytes behind their operands, refusals cost nothing, wire
- * bytes add up, and numerics=off touches nothing. */
+/* Tests of backends/sim/work.c: bytes go where they are sent, kernels see the bytes behind their
+ * operands, refusals cost nothing, wire bytes add up, and numerics=off touches nothing. */
 #include "tests/unit/sim/fixture.h"
 
 #include "backends/sim/clock.h"
@@ -27,12 +27,14 @@ static void end(world_t *w)
 
 static void put(world_t *w, uint64_t at, const void *src, uint64_t nbytes)
 {
-    assert_int_equal(copy(w->dev, w->stream, FY_COPY_UPLOAD, 0, w->block + at, src, nbytes), FY_STATUS_OK);
+    assert_int_equal(copy(w->dev, w->stream, FY_COPY_UPLOAD, 0, w->block + at, src, nbytes),
+                     FY_STATUS_OK);
 }
 
 static void get(world_t *w, void *dst, uint64_t at, uint64_t nbytes)
 {
-    assert_int_equal(copy(w->dev, w->stream, FY_COPY_DOWNLOAD, 0, dst, w->block + at, nbytes), FY_STATUS_OK);
+    assert_int_equal(copy(w->dev, w->stream, FY_COPY_DOWNLOAD, 0, dst, w->block + at, nbytes),
+                     FY_STATUS_OK);
 }
 
 static void copies_and_wire_bytes(void **state)
@@ -41,8 +43,10 @@ static void copies_and_wire_bytes(void **state)
     world_t a = begin(0), b = begin(1);
     char back[16] = "";
     put(&a, 100, "hello, device", 14);
-    assert_int_equal(copy(a.dev, a.stream, FY_COPY_LOCAL, 0, a.block + 300, a.block + 100, 14), FY_STATUS_OK);
-    assert_int_equal(copy(b.dev, b.stream, FY_COPY_PEER, 0, b.block + 7, a.block + 300, 14), FY_STATUS_OK);
+    assert_int_equal(copy(a.dev, a.stream, FY_COPY_LOCAL, 0, a.block + 300, a.block + 100, 14),
+                     FY_STATUS_OK);
+    assert_int_equal(copy(b.dev, b.stream, FY_COPY_PEER, 0, b.block + 7, a.block + 300, 14),
+                     FY_STATUS_OK);
     assert_int_equal(sim->fill(b.dev, b.stream, b.block + 12, '-', 2), FY_STATUS_OK);
     get(&b, back, 7, 14);
     assert_string_equal(back, "hello--device");
@@ -62,14 +66,20 @@ static void refused_copies_cost_nothing(void **state)
     world_t a = begin(0), b = begin(1), c = begin(2);
     uint64_t start = fy__sim_clock_now();
     char on_host[8] = "";
-    assert_int_equal(copy(a.dev, a.stream, FY_COPY_PEER, 0, a.block, a.block + 8, 8), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(copy(a.dev, a.stream, FY_COPY_PEER, 0, b.block, c.block, 8), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(a.dev, a.stream, FY_COPY_PEER, 0, a.block, a.block + 8, 8),
+                     FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(a.dev, a.stream, FY_COPY_PEER, 0, b.block, c.block, 8),
+                     FY_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(said, "from sim:2 to sim:1"));
-    assert_int_equal(copy(a.dev, a.stream, FY_COPY_PEER, 0, b.block, on_host, 8), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(a.dev, a.stream, FY_COPY_PEER, 0, b.block, on_host, 8),
+                     FY_STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(said, "not an address of any simulated device"));
-    assert_int_equal(copy(a.dev, a.stream, FY_COPY_LOCAL, 0, a.block, b.block, 8), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(copy(a.dev, a.stream, FY_COPY_UPLOAD, 0, a.block + 65535, on_host, 2), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(copy(a.dev, a.stream, (fy_copy_kind_t)9, 0, a.block, on_host, 2), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(a.dev, a.stream, FY_COPY_LOCAL, 0, a.block, b.block, 8),
+                     FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(a.dev, a.stream, FY_COPY_UPLOAD, 0, a.block + 65535, on_host, 2),
+                     FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(copy(a.dev, a.stream, (fy_copy_kind_t)9, 0, a.block, on_host, 2),
+                     FY_STATUS_INVALID_ARGUMENT);
     assert_int_equal(fy__sim_clock_now(), start);
     for (int kind = 0; kind < 4; kind++) assert_int_equal(wire_nbytes[kind], 0);
     end(&a);
@@ -85,7 +95,8 @@ static void built_in_ops_run_the_host_kernels(void **state)
     float z[4] = { 0 };
     put(&w, 0, x, sizeof(x));
     put(&w, 256, y, sizeof(y));
-    fy_desc_t src[2] = { dense_f32(w.block, 4), dense_f32(w.block + 256, 4) }, dst = dense_f32(w.block + 512, 4);
+    fy_desc_t src[2] = { dense_f32(w.block, 4), dense_f32(w.block + 256, 4) },
+              dst = dense_f32(w.block + 512, 4);
     fy_launch_t record = { .struct_size = sizeof(record),
                            .op = FY_OP_ADD,
                            .nsrc = 2,
@@ -111,7 +122,11 @@ static void unsupported_ops_are_refused(void **state)
     (void)state;
     world_t w = begin(0);
     fy_desc_t dst = dense_f32(w.block, 4);
-    fy_launch_t record = { .struct_size = sizeof(record), .op = FY_OP_BUILTIN_COUNT + 3, .ndst = 1, .dst = &dst, .nelem = 4 };
+    fy_launch_t record = { .struct_size = sizeof(record),
+                           .op = FY_OP_BUILTIN_COUNT + 3,
+                           .ndst = 1,
+                           .dst = &dst,
+                           .nelem = 4 };
     uint64_t start = fy__sim_clock_now();
     assert_int_equal(sim->supports(w.dev, &record), 0);
     assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_UNSUPPORTED);
@@ -122,14 +137,16 @@ static void unsupported_ops_are_refused(void **state)
 
 /* ---- registered kernels see everything ---- */
 
-/* Sums all elements of all sources, which are vectors of i32, into dst[0], and sets the fault word; uses its workspace. */
+/* Sums all elements of all sources, which are vectors of i32, into dst[0], and sets the fault word;
+ * uses its workspace. */
 static fy_status_t sum_all(const fy_launch_t *launch, void *stream)
 {
     int32_t *dst = launch->dst[0].data;
     assert_null(stream);
     *dst = 0;
     for (int i = 0; i < launch->nsrc; i++)
-        for (int64_t k = 0; k < launch->src[i].dims[0]; k++) *dst += *((int32_t *)launch->src[i].data + k * launch->src[i].strides[0]);
+        for (int64_t k = 0; k < launch->src[i].dims[0]; k++)
+            *dst += *((int32_t *)launch->src[i].data + k * launch->src[i].strides[0]);
     if (launch->workspace_nbytes > 0) memset(launch->workspace, 0x55, launch->workspace_nbytes);
     if (launch->fault) *launch->fault = 1;
     return *(const fy_status_t *)launch->user;
@@ -150,7 +167,9 @@ static fy_launch_t sum_record(fy_desc_t *dst, uint16_t nsrc, fy_desc_t *src, fy_
 
 static fy_desc_t i32s(void *data, int64_t n, int64_t stride)
 {
-    return (fy_desc_t){ .data = data, .dtype = FY_DTYPE_I32, .rank = 1, .dims = { n }, .strides = { stride } };
+    return (fy_desc_t){
+        .data = data, .dtype = FY_DTYPE_I32, .rank = 1, .dims = { n }, .strides = { stride }
+    };
 }
 
 static void kernels_get_every_pointer(void **state)
@@ -163,9 +182,10 @@ static void kernels_get_every_pointer(void **state)
     for (int i = 0; i < 64; i++) words[i] = i;
     put(&w, 0, words, sizeof(words));
     fy_desc_t dst = i32s(w.block + 4096, 1, 1), src[20];
-    for (int i = 0; i < 20; i++) src[i] = i32s(w.block + 4 * i, 1, 1); /* more operands than fit on the stack */
-    src[3] = i32s(w.block + 4 * 40, 4, -10);                           /* 40 30 20 10 */
-    src[4] = i32s(w.block + 65536 - 4, 0, 1);                          /* nothing: 0 elements */
+    /* more operands than fit on the stack */
+    for (int i = 0; i < 20; i++) src[i] = i32s(w.block + 4 * i, 1, 1);
+    src[3] = i32s(w.block + 4 * 40, 4, -10);  /* 40 30 20 10 */
+    src[4] = i32s(w.block + 65536 - 4, 0, 1); /* nothing: 0 elements */
     src[5] = i32s(NULL, 0, 1);
     src[6] = i32s(w.block + 4, 3, 0); /* 1 1 1 */
     fy_launch_t record = sum_record(&dst, 20, src, &verdict);
@@ -201,7 +221,8 @@ static void operands_outside_are_refused(void **state)
     assert_non_null(strstr(said, "(4 bytes) is not an address of sim:0"));
     src[1] = i32s(w.block + 65536 - 8, 3, 1);
     assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "needs 12 bytes; the block of sim:0 that it lies in ends after 8"));
+    assert_non_null(
+        strstr(said, "needs 12 bytes; the block of sim:0 that it lies in ends after 8"));
     src[1] = i32s(w.block + 8, 4, -1);
     assert_int_equal(sim->launch(w.dev, w.stream, &record), FY_STATUS_INVALID_ARGUMENT);
     src[1] = src[0];
@@ -256,11 +277,15 @@ static void planning_without_numerics(void **state)
     for (int i = 0; i < 1000; i++) {
         assert_int_equal(sim->launch(dev, stream, &record), FY_STATUS_OK);
         assert_int_equal(sim->fill(dev, stream, block, 1, size), FY_STATUS_OK);
-        assert_int_equal(copy(dev, stream, FY_COPY_LOCAL, 0, block, block + size / 2, size / 2), FY_STATUS_OK);
-        assert_int_equal(copy(dev, stream, FY_COPY_UPLOAD, 0, block + size - 64, got, 64), FY_STATUS_OK);
+        assert_int_equal(copy(dev, stream, FY_COPY_LOCAL, 0, block, block + size / 2, size / 2),
+                         FY_STATUS_OK);
+        assert_int_equal(copy(dev, stream, FY_COPY_UPLOAD, 0, block + size - 64, got, 64),
+                         FY_STATUS_OK);
     }
     assert_int_equal(nlogged, before);
-    for (int i = 0; i < 3; i++) assert_int_equal(copy(dev, stream, FY_COPY_DOWNLOAD, 0, got, block, sizeof(got)), FY_STATUS_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(copy(dev, stream, FY_COPY_DOWNLOAD, 0, got, block, sizeof(got)),
+                         FY_STATUS_OK);
     for (size_t i = 0; i < sizeof(got); i++) assert_int_equal(got[i], 0);
     assert_int_equal(nlogged, before + 1); /* it says so, once */
     assert_int_equal(wire_nbytes[FY_COPY_UPLOAD], 64000);

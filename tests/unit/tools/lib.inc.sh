@@ -1,5 +1,7 @@
-# What the tests of the command share: sourced with the build folder as its argument. Leaves with 77 if the command is not built.
-# `expect` runs the command; its streams are then in $work/out and $work/err, which the others look at.
+# What the tests of the command share: sourced with the build folder as its argument. Leaves with 77
+# if the command is not built.
+# `expect` runs the command; its streams are then in $work/out and $work/err, which the others look
+# at.
 # shellcheck shell=bash disable=SC2034  # failures: read by who sources it
 set -uo pipefail
 ferry=$(realpath -m "$1")/bin/ferry

@@ -1,4 +1,5 @@
-/* cal_write: a profile is there whole; a link stays, and what it names is written, whether it was there or not; a device is written to. */
+/* cal_write: a profile is there whole; a link stays, and what it names is written, whether it was
+ * there or not; a device is written to. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

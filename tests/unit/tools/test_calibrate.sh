@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `ferry calibrate`: measuring a simulated device gives its own profile back, so what is measured is what the profile means; the file is
-# read again, by sim, plan and experiments; the fake driver's device is run through. No wall times are asserted.
+# `ferry calibrate`: measuring a simulated device gives its own profile back, so what is measured is
+# what the profile means; the file is read again, by sim, plan and experiments; the fake driver's
+# device is run through. No wall times are asserted.
 # Usage: test_calibrate.sh BUILD_DIR
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
@@ -19,7 +20,8 @@ says err "or a file"
 expect 1 calibrate 'sim:0?numerics=off' --rounds 1 --out "$work/no/folder.json" --json
 silent out
 says err "cannot write $work/no/folder.json"
-# What would be ignored, or written into a profile that no device reads, is refused before anything is measured.
+# What would be ignored, or written into a profile that no device reads, is refused before anything
+# is measured.
 expect 2 calibrate sim:0 --host
 says err "--host measures no device"
 expect 2 calibrate --host --peer sim:1
@@ -56,7 +58,8 @@ for profile in h100 k80 rtx4090; do
     figures >"$work/got"
     expect 0 info --device "sim:0?profile=$profile"
     figures >"$work/want"
-    # A transfer never takes the pageable path, so that one cannot be measured and stands as the page-locked one.
+    # A transfer never takes the pageable path, so that one cannot be measured and stands as the
+    # page-locked one.
     join <(sort "$work/got") <(sort "$work/want") | awk '
         $1 == "pageable_bytes_per_s" { seen++; next }
         { seen++; off = $2 / $3 - 1; if (off < -0.04 || off > 0.04) print $1 " is " $2 ", not " $3 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The command as a user meets it: exit statuses, what goes to which stream, the figures that hold everywhere (bytes, requests, losses).
+# The command as a user meets it: exit statuses, what goes to which stream, the figures that hold
+# everywhere (bytes, requests, losses).
 # Usage: test_cli.sh BUILD_DIR. No times are asserted.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
@@ -185,7 +186,8 @@ for experiment in speedups "parallel lenet"; do
 done
 FERRY_PLUGIN_PATH=relative expect 1 experiment roundtrip --device cuda:0 --iters 1
 says err "FERRY_PLUGIN_PATH=relative was skipped: no folder in it is absolute"
-# What lies in the folders is listed by name, whether a spec has named it or not; other files are not.
+# What lies in the folders is listed by name, whether a spec has named it or not; other files are
+# not.
 mkdir "$work/plugins"
 for name in libferry_zeta.so libferry_alpha.so libferry_alpha.so.1 libferry_longer_than_a_name_is.so libalpha.so; do echo none >"$work/plugins/$name"; done
 FERRY_PLUGIN_PATH=$work/plugins expect 0 info --device host

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `ferry compare`: which numbers of two documents stand side by side, the bound, and files that are none. Usage: test_compare.sh BUILD_DIR
+# `ferry compare`: which numbers of two documents stand side by side, the bound, and files that are
+# none. Usage: test_compare.sh BUILD_DIR
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Malformed environment variables, each by a row: the command exits with 2 and names it, with FERRY_STRICT=0 it runs and logs a line; good values
-# and empty ones run. The library's side: tests/unit/runtime/test_environment.c. Usage: test_environment.sh BUILD_DIR.
+# Malformed environment variables, each by a row: the command exits with 2 and names it, with
+# FERRY_STRICT=0 it runs and logs a line; good values and empty ones run. The library's side:
+# tests/unit/runtime/test_environment.c. Usage: test_environment.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 

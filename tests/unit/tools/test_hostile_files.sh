@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every reader of files from outside, by a row, given every kind of file that it cannot read: each run ends by itself with the row's exit status and a
-# text that names the file, and takes little memory. Readers of text and of event files read pipes. Usage: test_hostile_files.sh BUILD_DIR.
+# Every reader of files from outside, by a row, given every kind of file that it cannot read: each
+# run ends by itself with the row's exit status and a text that names the file, and takes little
+# memory. Readers of text and of event files read pipes. Usage: test_hostile_files.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 

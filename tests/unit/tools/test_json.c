@@ -11,7 +11,8 @@
 
 #include "tools/json.h"
 
-/* What `write` writes, without the blanks and line ends between tokens (there are none inside the strings used here). */
+/* What `write` writes, without the blanks and line ends between tokens (there are none inside the
+ * strings used here). */
 static char *written(void (*write)(json_t *json))
 {
     char *text;
@@ -76,7 +77,8 @@ static void write_escapes(json_t *json)
 static void test_nested(void **state)
 {
     (void)state;
-    assert_written(write_nested, "{\"name\":\"x\",\"rows\":[-3,{},[],true],\"max\":18446744073709551615}");
+    assert_written(write_nested,
+                   "{\"name\":\"x\",\"rows\":[-3,{},[],true],\"max\":18446744073709551615}");
 }
 
 static void test_numbers(void **state)
@@ -88,8 +90,10 @@ static void test_numbers(void **state)
 static void test_escapes(void **state)
 {
     (void)state;
-    assert_written(write_escapes, "[\"a\\\"b\\\\c\\u000a\\u0001\",\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\","
-                                  "\"\\ufffd|\\ufffd|\\ufffd\\ufffd|\\ufffd\\ufffd\\ufffd|\\ufffd\",\"\\ufffd\\ufffd\"]");
+    assert_written(
+        write_escapes,
+        "[\"a\\\"b\\\\c\\u000a\\u0001\",\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\","
+        "\"\\ufffd|\\ufffd|\\ufffd\\ufffd|\\ufffd\\ufffd\\ufffd|\\ufffd\",\"\\ufffd\\ufffd\"]");
 }
 
 int main(void)

@@ -1,4 +1,5 @@
-/* The JSON reader: what it takes, what it refuses and says, and that no bytes make it do anything else. */
+/* The JSON reader: what it takes, what it refuses and says, and that no bytes make it do anything
+ * else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +28,8 @@ static void takes_documents(void **state)
 {
     uint64_t n;
     (void)state;
-    assert_null(parse(" {\"a\": [1, -2.5e3 ,18446744073709551615], \"b\":{} ,\"c\":null,\"d\" :true,\"e\":false,\"f\":\"\"}\n"));
+    assert_null(parse(" {\"a\": [1, -2.5e3 ,18446744073709551615], \"b\":{} ,\"c\":null,\"d\" "
+                      ":true,\"e\":false,\"f\":\"\"}\n"));
     const json_value_t *a = json_member(tree.root, "a");
     assert_int_equal(a->kind, JSON_LIST);
     assert_true(json_whole(a->child, &n));
@@ -47,14 +49,17 @@ static void takes_documents(void **state)
     assert_null(json_member(a, "a"));
     assert_null(json_member(NULL, "a"));
     assert_null(parse("[18446744073709551616, 1.5, 1e2, -1, 7]"));
-    for (const json_value_t *value = tree.root->child; value->next; value = value->next) assert_false(json_whole(value, &n));
+    for (const json_value_t *value = tree.root->child; value->next; value = value->next)
+        assert_false(json_whole(value, &n));
 }
 
 static void decodes_texts(void **state)
 {
     (void)state;
-    assert_null(parse("[\"\\u0041\\u00e9\\u20AC\\ud83d\\ude00 \\\"\\\\\\/\\b\\f\\n\\r\\t\", 12, \"x\"]"));
-    assert_string_equal(tree.root->child->text, "A\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80 \"\\/\b\f\n\r\t");
+    assert_null(
+        parse("[\"\\u0041\\u00e9\\u20AC\\ud83d\\ude00 \\\"\\\\\\/\\b\\f\\n\\r\\t\", 12, \"x\"]"));
+    assert_string_equal(tree.root->child->text,
+                        "A\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80 \"\\/\b\f\n\r\t");
     assert_string_equal(tree.root->child->next->next->text, "x");
 }
 
@@ -90,7 +95,8 @@ static void says_what_is_wrong(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *wrong = parse(cases[i][0]);
-        if (!wrong || !strstr(wrong, cases[i][1])) fail_msg("'%s': %s", cases[i][0], wrong ? wrong : "taken");
+        if (!wrong || !strstr(wrong, cases[i][1]))
+            fail_msg("'%s': %s", cases[i][0], wrong ? wrong : "taken");
     }
     char deep[101] = { 0 };
     memset(deep, '[', 100);
@@ -106,8 +112,8 @@ static void says_what_is_wrong(void **state)
 /* Every cut of a document, and any byte in any place: it ends, and a sanitizer sees nothing. */
 static void survives_garbage(void **state)
 {
-    static const char json[] =
-        "{\"a\": [1, -2.5e3, \"\\u00e9\\ud83d\\ude00\\n\"], \"b\": {\"c\": null, \"d\": [true, false, {}]}, \"e\": 17}";
+    static const char json[] = "{\"a\": [1, -2.5e3, \"\\u00e9\\ud83d\\ude00\\n\"], \"b\": {\"c\": "
+                               "null, \"d\": [true, false, {}]}, \"e\": 17}";
     static const char bytes[] = "\"\\{}[],:0-eu\x01\x80\xff ";
     char copy[sizeof json];
     (void)state;

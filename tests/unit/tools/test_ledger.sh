@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `ferry ledger` and --record: what a run recorded is what its own ledger said; an independent reader (python3, if it is there) finds the same;
+# `ferry ledger` and --record: what a run recorded is what its own ledger said; an independent
+# reader (python3, if it is there) finds the same;
 # broken files are refused. Usage: test_ledger.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
@@ -60,7 +61,8 @@ for e in events:
         peak[e["pool"]] = max(peak[e["pool"]], live[e["pool"]])
 for row in sums["pools"]:
     assert row["peak_live_bytes"] == peak[row["pool"]], row
-# What depends on what: every version that is read was written by a line before, or is the program's own.
+# What depends on what: every version that is read was written by a line before, or is the program's
+# own.
 written = {}
 for e in events:
     for storage, version in [d for d in ([e["dst"]] if e["ev"] == "transfer" else e.get("dst", [])) if d]:
@@ -120,7 +122,8 @@ done
 printf '{"ev":"ferry","version":1}\n{"ev":"scope_begin","scope":"a\\ud83d\\ude00b"}\n' >"$work/pair" # one character
 expect 1 ledger "$work/pair" --events
 says out "$(printf 'a\360\237\230\200b')"
-# Many scopes: figures of each path and of those above it; a walk of all for each would take minutes.
+# Many scopes: figures of each path and of those above it; a walk of all for each would take
+# minutes.
 awk 'BEGIN { print "{\"ev\":\"ferry\",\"version\":1}"
     for (i = 0; i < 60000; i++) print "{\"ev\":\"op\",\"t\":" i ",\"thread\":1,\"scope\":\"all/n" i "\",\"op\":\"add\"}" }' >"$work/many"
 timeout 60 "$ferry" ledger "$work/many" --format csv >"$work/out" 2>"$work/err" # it has no end, so the status is 1

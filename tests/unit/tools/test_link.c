@@ -1,4 +1,5 @@
-/* The link experiment on the model clock, whose times are the same on every machine: transfers hide behind computing, rows add up. */
+/* The link experiment on the model clock, whose times are the same on every machine: transfers hide
+ * behind computing, rows add up. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +27,10 @@ static overlap_t overlap_on(const char *spec, int64_t steps, int64_t products)
     return o;
 }
 
-static double longest_of(const overlap_t *o) { return fmax(fmax(o->upload_ns, o->compute_ns), o->download_ns); }
+static double longest_of(const overlap_t *o)
+{
+    return fmax(fmax(o->upload_ns, o->compute_ns), o->download_ns);
+}
 
 static void transfers_hide_behind_computing(void **state)
 {
@@ -46,11 +50,15 @@ static void transfers_hide_behind_computing(void **state)
         assert_int_equal(o.steps, 48);
         if (cases[i].products) assert_int_equal(o.products, cases[i].products);
         assert_true(o.upload_ns > 0 && o.compute_ns > 0 && o.download_ns > 0);
-        if (!(o.pipelined_ns_per_step <= 1.02 * longest_of(&o)) || !(o.pipelined_ns_per_step >= 0.999 * longest_of(&o)))
-            fail_msg("%s, %lld products: a step takes %.0f ns; upload %.0f, compute %.0f, download %.0f", cases[i].spec,
-                     (long long)o.products, o.pipelined_ns_per_step, o.upload_ns, o.compute_ns, o.download_ns);
+        if (!(o.pipelined_ns_per_step <= 1.02 * longest_of(&o)) ||
+            !(o.pipelined_ns_per_step >= 0.999 * longest_of(&o)))
+            fail_msg(
+                "%s, %lld products: a step takes %.0f ns; upload %.0f, compute %.0f, download %.0f",
+                cases[i].spec, (long long)o.products, o.pipelined_ns_per_step, o.upload_ns,
+                o.compute_ns, o.download_ns);
         assert_true(o.serial_ns_per_step >= sum &&
-                    o.serial_ns_per_step <= 1.25 * sum); /* what submitting and waking up cost comes on top */
+                    /* what submitting and waking up cost comes on top */
+                    o.serial_ns_per_step <= 1.25 * sum);
     }
 }
 
@@ -97,11 +105,13 @@ static size_t rows_of(const char *spec, const char *sizes, const char *pieces, r
     FILE *file = fdopen(fd, "r");
     assert_non_null(file);
     assert_non_null(fgets(line, sizeof line, file));
-    assert_string_equal(line, "mode,direction,nbytes,pieces,ns,bytes_per_s,gbytes_per_s,copies,clock\r\n");
+    assert_string_equal(
+        line, "mode,direction,nbytes,pieces,ns,bytes_per_s,gbytes_per_s,copies,clock\r\n");
     while (count < MAX_ROWS && fgets(line, sizeof line, file)) {
         row_t *r = &rows[count++];
-        assert_int_equal(sscanf(line, "%31[^,],%7[^,],%lld,%lld,%lf,%lf,%*f,%lld,%7[a-z]", r->mode, r->direction, &r->nbytes, &r->pieces,
-                                &r->ns, &r->bytes_per_s, &r->copies, r->clock),
+        assert_int_equal(sscanf(line, "%31[^,],%7[^,],%lld,%lld,%lf,%lf,%*f,%lld,%7[a-z]", r->mode,
+                                r->direction, &r->nbytes, &r->pieces, &r->ns, &r->bytes_per_s,
+                                &r->copies, r->clock),
                          8);
     }
     fclose(file);
@@ -109,10 +119,13 @@ static size_t rows_of(const char *spec, const char *sizes, const char *pieces, r
     return count;
 }
 
-static const row_t *find(const row_t *rows, size_t count, const char *mode, const char *direction, long long nbytes)
+static const row_t *find(const row_t *rows, size_t count, const char *mode, const char *direction,
+                         long long nbytes)
 {
     for (size_t i = 0; i < count; i++)
-        if (strcmp(rows[i].mode, mode) == 0 && strcmp(rows[i].direction, direction) == 0 && rows[i].nbytes == nbytes) return &rows[i];
+        if (strcmp(rows[i].mode, mode) == 0 && strcmp(rows[i].direction, direction) == 0 &&
+            rows[i].nbytes == nbytes)
+            return &rows[i];
     fail_msg("no row %s %s %lld", mode, direction, nbytes);
     return NULL;
 }
@@ -125,7 +138,8 @@ static void rows_say_what_moved(void **state)
     for (size_t i = 0; i < count; i++) {
         assert_string_equal(rows[i].clock, "model");
         assert_true(rows[i].ns > 0);
-        assert_true(fabs(rows[i].bytes_per_s * rows[i].ns * 1e-9 / (double)rows[i].nbytes - 1) < 1e-6);
+        assert_true(fabs(rows[i].bytes_per_s * rows[i].ns * 1e-9 / (double)rows[i].nbytes - 1) <
+                    1e-6);
     }
     assert_int_equal(find(rows, count, "pinned", "up", 4)->copies, 1);
     assert_int_equal(find(rows, count, "pinned", "down", 16 << 20)->copies, 1);
@@ -140,10 +154,12 @@ static void rows_say_what_moved(void **state)
     assert_int_equal(coalesced->copies, 1);
     assert_true(8 * coalesced->ns <= loop->ns);
     assert_int_equal(find(rows, count, "coalesced", "down", 256 * 4096)->copies, 1);
-    assert_true(8 * find(rows, count, "coalesced", "down", 256 * 4096)->ns <= find(rows, count, "loop", "down", 256 * 4096)->ns);
+    assert_true(8 * find(rows, count, "coalesced", "down", 256 * 4096)->ns <=
+                find(rows, count, "loop", "down", 256 * 4096)->ns);
 }
 
-/* A profile's bandwidth is what large transfers come to, less set-up and waking up; going through the ring costs little on top. */
+/* A profile's bandwidth is what large transfers come to, less set-up and waking up; going through
+ * the ring costs little on top. */
 static void large_transfers_reach_the_profile(void **state)
 {
     (void)state;
@@ -152,7 +168,8 @@ static void large_transfers_reach_the_profile(void **state)
     const row_t *up = find(rows, count, "pinned", "up", 64 << 20);
     assert_true(up->bytes_per_s > 0.98 * 52e9 && up->bytes_per_s < 52e9);
     assert_true(find(rows, count, "staged", "up", 64 << 20)->bytes_per_s >= 0.85 * up->bytes_per_s);
-    assert_true(find(rows, count, "staged", "down", 64 << 20)->bytes_per_s >= 0.85 * up->bytes_per_s);
+    assert_true(find(rows, count, "staged", "down", 64 << 20)->bytes_per_s >=
+                0.85 * up->bytes_per_s);
 }
 
 static void on_the_host_there_are_rows_too(void **state)
@@ -167,7 +184,8 @@ static void on_the_host_there_are_rows_too(void **state)
 static void sizes_are_read_or_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = { "--sizes=0", "--sizes=4,,8", "--sizes=4;8", "--sizes=5GiB", "--sizes=-4", "--sizes=1x" };
+    static const char *const bad[] = { "--sizes=0",    "--sizes=4,,8", "--sizes=4;8",
+                                       "--sizes=5GiB", "--sizes=-4",   "--sizes=1x" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char word[64];
         snprintf(word, sizeof word, "%s", bad[i]);
@@ -195,10 +213,14 @@ static void options_of_the_other_form_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(transfers_hide_behind_computing),   cmocka_unit_test(computing_is_chosen_to_last_as_long_as_the_upload),
-        cmocka_unit_test(results_are_those_of_their_steps),  cmocka_unit_test(rows_say_what_moved),
-        cmocka_unit_test(large_transfers_reach_the_profile), cmocka_unit_test(on_the_host_there_are_rows_too),
-        cmocka_unit_test(sizes_are_read_or_refused),         cmocka_unit_test(options_of_the_other_form_are_refused),
+        cmocka_unit_test(transfers_hide_behind_computing),
+        cmocka_unit_test(computing_is_chosen_to_last_as_long_as_the_upload),
+        cmocka_unit_test(results_are_those_of_their_steps),
+        cmocka_unit_test(rows_say_what_moved),
+        cmocka_unit_test(large_transfers_reach_the_profile),
+        cmocka_unit_test(on_the_host_there_are_rows_too),
+        cmocka_unit_test(sizes_are_read_or_refused),
+        cmocka_unit_test(options_of_the_other_form_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `ferry memory`, --snapshot and $FERRY_SNAPSHOT_ON_OOM: a snapshot of a run is read, summed up and drawn; an independent reader (python3, if it is
-# there) finds the same sums; pictures are valid XML (xmllint, if it is there); what is no snapshot is refused. Usage: test_memory.sh BUILD_DIR.
+# `ferry memory`, --snapshot and $FERRY_SNAPSHOT_ON_OOM: a snapshot of a run is read, summed up and
+# drawn; an independent reader (python3, if it is there) finds the same sums; pictures are valid XML
+# (xmllint, if it is there); what is no snapshot is refused. Usage: test_memory.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 

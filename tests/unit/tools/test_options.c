@@ -29,7 +29,8 @@ static const option_t options[] = {
     { "lr", OPTION_REAL, "X", &rate, "a rate", 0, 10 },
     { "init", OPTION_CHOICE, "normal|zero", &choice, "a choice", 0, 0 },
 };
-static const usage_t usage = { "ferry test", "A summary.", options, sizeof options / sizeof *options };
+static const usage_t usage = { "ferry test", "A summary.", options,
+                               sizeof options / sizeof *options };
 
 /* Parses the words, with what is printed to `fd` caught in `said`. */
 static parse_result_t parse(int fd, char *said, size_t room, int argc, const char *const *argv)
@@ -50,22 +51,29 @@ static parse_result_t parse(int fd, char *said, size_t room, int argc, const cha
     return result;
 }
 
-#define WORDS(...) \
-    (int)(sizeof((const char *[]){ "test", __VA_ARGS__ }) / sizeof(char *)), (const char *const[]) { "test", __VA_ARGS__, NULL }
+#define WORDS(...)                                                                                 \
+    (int)(sizeof((const char *[]){ "test", __VA_ARGS__ }) / sizeof(char *)), (const char *const[]) \
+    {                                                                                              \
+        "test", __VA_ARGS__, NULL                                                                  \
+    }
 
 static void test_accepted(void **state)
 {
     char said[2048];
     (void)state;
-    assert_int_equal(parse(2, said, sizeof said, 1, (const char *const[]){ "test", NULL }), PARSE_OK);
+    assert_int_equal(parse(2, said, sizeof said, 1, (const char *const[]){ "test", NULL }),
+                     PARSE_OK);
     assert_true(!flag && number == 7 && !text && choice == 0);
-    assert_int_equal(parse(2, said, sizeof said, WORDS("--flag", "--size", "100", "--data=a=b", "--init", "zero")), PARSE_OK);
+    assert_int_equal(parse(2, said, sizeof said,
+                           WORDS("--flag", "--size", "100", "--data=a=b", "--init", "zero")),
+                     PARSE_OK);
     assert_true(flag && number == 100 && choice == 1);
     assert_string_equal(text, "a=b");
     assert_string_equal(said, "");
     assert_int_equal(parse(2, said, sizeof said, WORDS("--size=1", "--size=2")), PARSE_OK);
     assert_int_equal(number, 2);
-    assert_int_equal(parse(2, said, sizeof said, WORDS("--most=4096", "--plot", "a.svg")), PARSE_OK);
+    assert_int_equal(parse(2, said, sizeof said, WORDS("--most=4096", "--plot", "a.svg")),
+                     PARSE_OK);
     assert_int_equal(nbytes, 4096);
     assert_string_equal(figure, "a.svg");
     assert_true(isnan(rate));
@@ -133,10 +141,12 @@ static void test_nearest(void **state)
     assert_string_equal(nearest_name("rountrip", names, sizeof *names, 4), "roundtrip");
     assert_string_equal(nearest_name("vectorise", names, sizeof *names, 4), "vectorize");
     assert_string_equal(nearest_name("mini", names, sizeof *names, 4), "minibatch");
-    assert_null(nearest_name("go", (const char *const[]){ "gd", "sgd" }, sizeof *names, 2)); /* half of a short name is no slip */
+    /* half of a short name is no slip */
+    assert_null(nearest_name("go", (const char *const[]){ "gd", "sgd" }, sizeof *names, 2));
     assert_null(nearest_name("x", names, sizeof *names, 4));
     assert_null(nearest_name("", names, sizeof *names, 4));
-    assert_null(nearest_name("a-word-much-longer-than-any-name-of-an-option-ever-is", names, sizeof *names, 4));
+    assert_null(nearest_name("a-word-much-longer-than-any-name-of-an-option-ever-is", names,
+                             sizeof *names, 4));
 }
 
 int main(void)

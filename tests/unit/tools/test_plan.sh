@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `ferry plan`: its text, document, timeline and exit statuses; the batch that --fit finds fits, and one more does not.
+# `ferry plan`: its text, document, timeline and exit statuses; the batch that --fit finds fits, and
+# one more does not.
 # Usage: test_plan.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `ferry replay`: a recorded run replayed reserves what the run reserved; a saved trace replays the same; limits, broken files, usage.
+# `ferry replay`: a recorded run replayed reserves what the run reserved; a saved trace replays the
+# same; limits, broken files, usage.
 # Usage: test_replay.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
@@ -22,7 +23,8 @@ now=$(awk '$2 == "sim:0" { print $5 }' "$work/out")
 expect 0 replay "$work/run.trace" --policy ferry
 [ "$(awk '$2 == "sim:0" { print $5 }' "$work/out")" = "$was" ] || fail "the saved trace replays otherwise"
 
-# A block may be freed while the device still uses its bytes, and is cut and joined otherwise until then. So each pool of each run agrees:
+# A block may be freed while the device still uses its bytes, and is cut and joined otherwise until
+# then. So each pool of each run agrees:
 # most reserved, segments; and so does a trace that was saved of it.
 pools_of_ledger() { awk '/peak live/ { is_on = 1; next } is_on && !NF { exit } is_on && $(NF - 2) { print $(NF - 3), $(NF - 1) }' "$work/out" | sort; }
 pools_of_replay() {
@@ -82,7 +84,8 @@ expect 1 replay "$work/broken.trace" --json
 says err "more bytes at once than there can be"
 [ ! -s "$work/out" ] || fail "a refused trace has figures"
 
-# Event files by hand: a pool that is made again, a file without its end, and what no recording holds.
+# Event files by hand: a pool that is made again, a file without its end, and what no recording
+# holds.
 begin='{"ev":"ferry","version":1}' pool='{"ev":"pool","pool":"sim:0","live_bytes":0,"reserved_bytes":0}'
 block() { echo "{\"ev\":\"block_$1\",\"scope\":\"s\",\"pool\":\"sim:0\",\"block\":$2,\"bytes\":1024,\"requested_bytes\":$3}"; }
 events() { printf '%s\n' "$@" >"$work/made.jsonl"; }

@@ -64,7 +64,8 @@ static void test_csv(void **state)
     text[fread(text, 1, sizeof text - 1, file)] = 0;
     fclose(file);
     unlink(path);
-    assert_string_equal(text, "name,nbytes,ns,hidden\r\n\"a, \"\"b\"\"\",480000,12.25,1\r\n,-1,,2\r\n");
+    assert_string_equal(text,
+                        "name,nbytes,ns,hidden\r\n\"a, \"\"b\"\"\",480000,12.25,1\r\n,-1,,2\r\n");
     assert_int_equal(sheet_csv(sheet, "/tmp/no/such/folder/x.csv"), FY_STATUS_IO);
     sheet_destroy(sheet);
 }
@@ -113,8 +114,9 @@ static void test_median(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),      cmocka_unit_test(test_csv),    cmocka_unit_test(test_json),
-        cmocka_unit_test(test_many_rows), cmocka_unit_test(test_median),
+        cmocka_unit_test(test_text),   cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_json),   cmocka_unit_test(test_many_rows),
+        cmocka_unit_test(test_median),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

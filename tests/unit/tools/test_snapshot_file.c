@@ -1,5 +1,6 @@
-/* The reader of snapshots: what the library writes comes back as it was; what does not add up is refused with a text that says where; no
- * bytes make it do anything else. Not here: JSON itself (test_json_tree.c). */
+/* The reader of snapshots: what the library writes comes back as it was; what does not add up is
+ * refused with a text that says where; no bytes make it do anything else. Not here: JSON itself
+ * (test_json_tree.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,10 +34,19 @@ static void make_good(void)
           .nstreams = 2,
           .streams = { 3, 12 },
           .category = FY__SNAPSHOT_NO_CATEGORY },
-        { .offset = 0, .nbytes = 256, .requested = 256, .id = 9, .state = FY__SNAPSHOT_LIVE, .category = FY_CATEGORY_STAGING },
-        { .offset = 256, .nbytes = 1792, .state = FY__SNAPSHOT_FREE, .category = FY__SNAPSHOT_NO_CATEGORY },
+        { .offset = 0,
+          .nbytes = 256,
+          .requested = 256,
+          .id = 9,
+          .state = FY__SNAPSHOT_LIVE,
+          .category = FY_CATEGORY_STAGING },
+        { .offset = 256,
+          .nbytes = 1792,
+          .state = FY__SNAPSHOT_FREE,
+          .category = FY__SNAPSHOT_NO_CATEGORY },
     };
-    static fy__snapshot_segment_t segments[] = { { 0x1000, 1024, 0, 2 }, { 0x7f0000000000, 2048, 2, 2 } };
+    static fy__snapshot_segment_t segments[] = { { 0x1000, 1024, 0, 2 },
+                                                 { 0x7f0000000000, 2048, 2, 2 } };
     static fy__snapshot_pool_t pool = { .name = "sim:0",
                                         .stats = { .live = 768 + 64,
                                                    .requested = 656 + 64,
@@ -105,10 +115,12 @@ static void refused(const char *from, const char *to, const char *why)
     char changed[16384];
     const char *at = strstr(json, from);
     if (!at) fail_msg("the snapshot has no '%s'", from);
-    const int n = snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - json), json, to, at + strlen(from));
+    const int n = snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - json), json, to,
+                           at + strlen(from));
     const fy_status_t status = read_text(changed, (size_t)n, &file);
     if (status != FY_STATUS_CORRUPT_DATA || !strstr(fy_error_get()->text, why))
-        fail_msg("'%s' for '%s': %s, %s", to, from, fy_status_name(status), status ? fy_error_get()->text : "");
+        fail_msg("'%s' for '%s': %s, %s", to, from, fy_status_name(status),
+                 status ? fy_error_get()->text : "");
     snapshot_file_close(&file);
 }
 
@@ -126,11 +138,16 @@ static void what_does_not_add_up_is_refused(void **state)
     refused("\"live_bytes\": 832", "\"live_bytes\": 833", "add up to 768 live");
     refused("\"live_bytes\": 832", "\"live_bytes\": 832.5", "no \"live_bytes\"");
     refused("\"cached_bytes\": 2304", "\"cached_bytes\": 2303", "and 2304 other bytes");
-    refused("\"reserved_bytes\": 3136", "\"reserved_bytes\": 18446744073709551615", "no \"reserved_bytes\"");
-    refused("\"largest_free_bytes\": 1792", "\"largest_free_bytes\": 2305", "more of it is pending or free than is cached");
-    refused("\"pending_bytes\": 512", "\"pending_bytes\": 2305", "more of it is pending or free than is cached");
-    refused("\"verdicts\": 1", "\"verdicts\": 18446744073709551615", "no count of its \"verdicts\"");
-    refused("\"live_bytes\": 64", "\"live_bytes\": 18446744073709551615", "no figures of \"activations\"");
+    refused("\"reserved_bytes\": 3136", "\"reserved_bytes\": 18446744073709551615",
+            "no \"reserved_bytes\"");
+    refused("\"largest_free_bytes\": 1792", "\"largest_free_bytes\": 2305",
+            "more of it is pending or free than is cached");
+    refused("\"pending_bytes\": 512", "\"pending_bytes\": 2305",
+            "more of it is pending or free than is cached");
+    refused("\"verdicts\": 1", "\"verdicts\": 18446744073709551615",
+            "no count of its \"verdicts\"");
+    refused("\"live_bytes\": 64", "\"live_bytes\": 18446744073709551615",
+            "no figures of \"activations\"");
     refused("\"limit_bytes\": 5000", "\"limit_bytes\": \"none\"", "limit_bytes");
     refused("\"address\": \"0x1000\"", "\"address\": \"4096\"", "address");
     refused("\"address\": \"0x1000\"", "\"address\": \"0xfffffffffffffffff\"", "address");
@@ -160,15 +177,18 @@ static void unknown_keys_are_skipped(void **state)
     char changed[16384];
     const char *at = strstr(json, "\"category\": \"weights\"");
     (void)state;
-    const int n = snprintf(changed, sizeof changed, "{\"new\": [[1], {\"x\": null}],%.*s\"category\": \"dreams\", \"more\": 1.5%s",
-                           (int)(at - json - 1), json + 1, at + 21);
+    const int n =
+        snprintf(changed, sizeof changed,
+                 "{\"new\": [[1], {\"x\": null}],%.*s\"category\": \"dreams\", \"more\": 1.5%s",
+                 (int)(at - json - 1), json + 1, at + 21);
     assert_int_equal(read_text(changed, (size_t)n, &file), FY_STATUS_OK);
     assert_int_equal(file.snapshot.blocks[0].category, FY__SNAPSHOT_NO_CATEGORY);
     assert_string_equal(file.snapshot.blocks[0].scope, "train/\"step\"\n");
     snapshot_file_close(&file);
 }
 
-/* Cut anywhere; and with a few bytes changed: it is refused, or it is good, but nothing else happens. What is good can be drawn. */
+/* Cut anywhere; and with a few bytes changed: it is refused, or it is good, but nothing else
+ * happens. What is good can be drawn. */
 static void garbage_is_refused(void **state)
 {
     snapshot_file_t file;
@@ -184,11 +204,13 @@ static void garbage_is_refused(void **state)
         memcpy(copy, json, length);
         for (int k = 0; k < 1 + i % 3; k++) {
             seed = seed * 1103515245u + 12345u;
-            copy[(seed >> 8) % length] = i % 2 ? (char)('0' + (seed >> 4) % 10) : (char)(seed >> 20);
+            copy[(seed >> 8) % length] = i % 2 ? (char)('0' + (seed >> 4) % 10)
+                                               : (char)(seed >> 20);
         }
         const fy_status_t status = read_text(copy, length, &file);
         assert_true(status == FY_STATUS_OK || status == FY_STATUS_CORRUPT_DATA);
-        if (status == FY_STATUS_OK) assert_int_equal(snapshot_file_draw(&file, "/dev/null"), FY_STATUS_OK);
+        if (status == FY_STATUS_OK)
+            assert_int_equal(snapshot_file_draw(&file, "/dev/null"), FY_STATUS_OK);
         snapshot_file_close(&file);
     }
     free(copy);
@@ -209,8 +231,10 @@ static void drawing_fails_with_a_reason(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(comes_back_as_it_was),        cmocka_unit_test(what_does_not_add_up_is_refused),
-        cmocka_unit_test(unknown_keys_are_skipped),    cmocka_unit_test(garbage_is_refused),
+        cmocka_unit_test(comes_back_as_it_was),
+        cmocka_unit_test(what_does_not_add_up_is_refused),
+        cmocka_unit_test(unknown_keys_are_skipped),
+        cmocka_unit_test(garbage_is_refused),
         cmocka_unit_test(drawing_fails_with_a_reason),
     };
     const int fd = mkstemp(path);

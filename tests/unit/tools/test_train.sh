@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `ferry train`: usage, its document, bits that do not depend on how it runs, losses that hardly depend on threads, Ctrl-C, resuming.
+# `ferry train`: usage, its document, bits that do not depend on how it runs, losses that hardly
+# depend on threads, Ctrl-C, resuming.
 # Usage: test_train.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
@@ -89,7 +90,7 @@ expect 0 train mnist2018 $small --epochs 1 --seed 2
 expect 1 train mlp $small --epochs 1 --log-every 1 --budget download=0
 says err "REFUSED_BY_GUARD"
 
-# ---- a step as a graph of the device's own: one request, and the bits of the calls; over the CUDA driver that is made of host memory ----
+# ---- a step as one graph: the bits of the calls, over the fake CUDA driver too ----
 expect 0 train mnist2018 --device sim:0 --limit-samples 64 --batch 16 --epochs 1 --graph --json
 says out '"path": "calls"'
 fake=$1/lib/tests/libfake_cuda.so
@@ -107,7 +108,7 @@ else
     echo "skipped: graphs on cuda: the plugin was not built"
 fi
 
-# ---- threads: the first 50 losses within 1e-4. ThreadSanitizer does not see how libgomp's threads wait for each other ----
+# ---- threads: the first 50 losses within 1e-4 (libgomp is opaque to ThreadSanitizer) ----
 if grep -q '^FERRY_SANITIZE:.*thread' "$1/CMakeCache.txt" 2>/dev/null; then
     echo "skipped: two OpenMP threads are not tested under ThreadSanitizer"
 else

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every writer of whole files but profiles (test_cal_file.c), by a row, to every kind of place: a new file, a file, a link, a link to nothing, a link to a link, a pipe, a device,
-# a loop of links, a folder that is not there. Usage: test_writers.sh BUILD_DIR.
+# Every writer of whole files but profiles (test_cal_file.c), by a row, to every kind of place: a
+# new file, a file, a link, a link to nothing, a link to a link, a pipe, a device, a loop of links,
+# a folder that is not there. Usage: test_writers.sh BUILD_DIR.
 # shellcheck source=tests/unit/tools/lib.inc.sh
 . "$(dirname "$0")/lib.inc.sh" "$1"
 

@@ -1,5 +1,6 @@
-/* A short training that can stop anywhere and go on: what the tests of checkpoints train. Dropout, a schedule and shuffled data, so that
- * each of them shows if it is not carried over. Not a test. */
+/* A short training that can stop anywhere and go on: what the tests of checkpoints train. Dropout,
+ * a schedule and shuffled data, so that each of them shows if it is not carried over. Not a
+ * test. */
 #ifndef FERRY_TESTS_UNIT_TRAIN_RESUME_H_
 #define FERRY_TESTS_UNIT_TRAIN_RESUME_H_
 
@@ -17,7 +18,8 @@ typedef struct resume {
 } resume_t;
 
 /* A new model on `device`, from `seed`, with this optimizer. */
-static inline fy_status_t resume_begin_with(fy_device_t *device, int64_t seed, const fy_optimizer_options_t *optimizer, resume_t *r)
+static inline fy_status_t resume_begin_with(fy_device_t *device, int64_t seed,
+                                            const fy_optimizer_options_t *optimizer, resume_t *r)
 {
     fy_layer_t *first, *drop, *second, *all;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
@@ -52,8 +54,10 @@ static inline void resume_end(resume_t *r)
     fy_model_destroy(r->model);
 }
 
-/* The batch that stands at (seed, epoch, epoch_step): drawn on the device, so nothing need be stored. */
-static inline fy_status_t resume_batch(fy_device_t *device, const fy_progress_t *p, fy_tensor_t **out_x, fy_tensor_t **out_y)
+/* The batch that stands at (seed, epoch, epoch_step): drawn on the device, so nothing need be
+ * stored. */
+static inline fy_status_t resume_batch(fy_device_t *device, const fy_progress_t *p,
+                                       fy_tensor_t **out_x, fy_tensor_t **out_y)
 {
     fy_tensor_t *rng, *classes, *order;
     FY_TRY(fy_rng_create(device, p->seed * 1000 + p->epoch * RESUME_BATCHES + p->epoch_step, &rng));

@@ -1,5 +1,6 @@
-/* Sums over devices by their own library (NCCL's stand-in over the fake driver) and by copies give the same bits for two devices, count the same
- * bytes, and leave poisoned tensors where the library fails. Skipped where the CUDA plugin was not built. */
+/* Sums over devices by their own library (NCCL's stand-in over the fake driver) and by copies give
+ * the same bits for two devices, count the same bytes, and leave poisoned tensors where the library
+ * fails. Skipped where the CUDA plugin was not built. */
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -42,21 +43,24 @@ static int tear_down(void **state)
 }
 
 /* Sums that round, as `dtype`; the bits of both results. */
-static void sum_on(fy_device_t *const *devices, fy_dtype_t dtype, unsigned char bits[2][N * 8], uint64_t *out_peer_nbytes)
+static void sum_on(fy_device_t *const *devices, fy_dtype_t dtype, unsigned char bits[2][N * 8],
+                   uint64_t *out_peer_nbytes)
 {
     static float values[N];
     fy_tensor_t *x[2];
     for (int i = 0; i < 2; i++) {
         fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
         options.dtype = dtype;
-        for (int k = 0; k < N; k++) values[k] = (float)((k * 37 + i * 101) % 977) / 7.0f * (i ? -31.0f : 1.0f);
+        for (int k = 0; k < N; k++)
+            values[k] = (float)((k * 37 + i * 101) % 977) / 7.0f * (i ? -31.0f : 1.0f);
         ts_ok(fy_tensor_upload(ts_host_f32(FY_DIMS(N), values), devices[i], &options, &x[i]));
     }
     const fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_allreduce_sum(2, x));
     const fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal(after.syncs, before.syncs);
-    assert_int_equal(after.peer.wire_nbytes - before.peer.wire_nbytes, after.peer.nbytes - before.peer.nbytes);
+    assert_int_equal(after.peer.wire_nbytes - before.peer.wire_nbytes,
+                     after.peer.nbytes - before.peer.nbytes);
     *out_peer_nbytes = after.peer.nbytes - before.peer.nbytes;
     const size_t nbytes = N * (dtype == FY_DTYPE_F64 ? 8 : dtype == FY_DTYPE_F32 ? 4 : 2);
     for (int i = 0; i < 2; i++) ts_read(x[i], bits[i], nbytes);
@@ -143,13 +147,14 @@ int main(void)
     setenv("FERRY_CUDA_DRIVER", path, 1);
     setenv("FERRY_CUBLASLT", path, 1);
     setenv("FERRY_NCCL", path, 1);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *entry = library ? dlsym(library, "fake_cuda_fail") : NULL;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL),
+         *entry = library ? dlsym(library, "fake_cuda_fail") : NULL;
     if (!entry) return 1;
     memcpy(&fail_call, &entry, sizeof entry);
     entry = dlsym(library, "fake_cuda_calls");
     memcpy(&count_calls, &entry, sizeof entry);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = { TEST(the_same_bits_and_bytes), TEST(who_cannot_says_so), TEST(a_guard_counts_it),
-                                        TEST(a_failure_poisons) };
+    const struct CMUnitTest tests[] = { TEST(the_same_bits_and_bytes), TEST(who_cannot_says_so),
+                                        TEST(a_guard_counts_it), TEST(a_failure_poisons) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

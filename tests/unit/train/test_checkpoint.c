@@ -1,5 +1,6 @@
-/* Checkpoints: a training that stops and goes on from a file ends with the same bits as one that never stopped; what is kept and deleted in the
- * folder; what is passed over; what is refused, and that nothing has changed then; parameters alone. Not here: processes that are killed
+/* Checkpoints: a training that stops and goes on from a file ends with the same bits as one that
+ * never stopped; what is kept and deleted in the folder; what is passed over; what is refused, and
+ * that nothing has changed then; parameters alone. Not here: processes that are killed
  * (test_checkpoint_kill.c). */
 #include "tests/support/harness.h"
 
@@ -90,10 +91,12 @@ static void goes_on_bit_for_bit(ts_ctx_t *ctx)
         part.progress.note = note;
         ts_ok(fy_checkpoint_save(folder, part.model, part.optimizer, &part.progress, 1));
         const fy_progress_t saved = part.progress;
-        fy_optimizer_options_t saved_options = { .struct_size = sizeof saved_options }, options = saved_options;
+        fy_optimizer_options_t saved_options = { .struct_size = sizeof saved_options },
+                               options = saved_options;
         fy_optimizer_get(part.optimizer, &saved_options);
         resume_end(&part);
-        ts_ok(resume_begin(ctx->device, 99, &part)); /* other first values, so that none of them is left */
+        /* other first values, so that none of them is left */
+        ts_ok(resume_begin(ctx->device, 99, &part));
         part.progress = (fy_progress_t)FY_PROGRESS_INIT;
         ts_ok(fy_checkpoint_load(folder, part.model, part.optimizer, &part.progress));
         assert_int_equal(part.progress.step, saved.step);
@@ -101,7 +104,8 @@ static void goes_on_bit_for_bit(ts_ctx_t *ctx)
         assert_int_equal(part.progress.epoch_step, saved.epoch_step);
         assert_int_equal(part.progress.seed, saved.seed);
         assert_string_equal(part.progress.note, note);
-        assert_true(part.progress.lr == saved_options.lr && part.progress.momentum == saved_options.beta1);
+        assert_true(part.progress.lr == saved_options.lr &&
+                    part.progress.momentum == saved_options.beta1);
         fy_optimizer_get(part.optimizer, &options);
         assert_true(options.lr == saved_options.lr && options.beta1 == saved_options.beta1);
         steps(ctx, &part, STEPS);
@@ -121,7 +125,8 @@ static void goes_on_with_every_optimizer(ts_ctx_t *ctx)
     for (int kind = 0; kind <= FY_OPTIMIZER_COUNT; kind++) { /* the last: SGD with momentum */
         fy_optimizer_options_t options;
         resume_t part, whole;
-        fy_optimizer_defaults(kind < FY_OPTIMIZER_COUNT ? (fy_optimizer_kind_t)kind : FY_OPTIMIZER_SGD, &options);
+        fy_optimizer_defaults(
+            kind < FY_OPTIMIZER_COUNT ? (fy_optimizer_kind_t)kind : FY_OPTIMIZER_SGD, &options);
         if (kind == FY_OPTIMIZER_COUNT) options.momentum = 0.9;
         make_folder();
         ts_ok(resume_begin_with(ctx->device, 1, &options, &whole));
@@ -142,11 +147,12 @@ static void goes_on_with_every_optimizer(ts_ctx_t *ctx)
     free(want);
 }
 
-/* The last few stay; the one just written always does; what a killed process has left goes; other files are nobody's business. */
+/* The last few stay; the one just written always does; what a killed process has left goes; other
+ * files are nobody's business. */
 static void keeps_the_last(ts_ctx_t *ctx)
 {
-    static const char *const others[] = { "step-00000001.safetensors.1-0.tmp", "step-1.safetensors", "best.safetensors",
-                                          "step-00000001.safetensors.old" };
+    static const char *const others[] = { "step-00000001.safetensors.1-0.tmp", "step-1.safetensors",
+                                          "best.safetensors", "step-00000001.safetensors.old" };
     resume_t r;
     make_folder();
     ts_ok(resume_begin(ctx->device, 1, &r));
@@ -154,7 +160,8 @@ static void keeps_the_last(ts_ctx_t *ctx)
     for (r.progress.step = 1; r.progress.step <= 5; r.progress.step++)
         ts_ok(fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, 3));
     assert_false(is_there("step-00000001.safetensors") || is_there("step-00000002.safetensors"));
-    assert_true(is_there("step-00000003.safetensors") && is_there("step-00000004.safetensors") && is_there("step-00000005.safetensors"));
+    assert_true(is_there("step-00000003.safetensors") && is_there("step-00000004.safetensors") &&
+                is_there("step-00000005.safetensors"));
     assert_false(is_there(others[0]));
     for (int i = 1; i < 4; i++) assert_true(is_there(others[i]));
     r.progress.step = 2; /* one who went back */
@@ -188,7 +195,8 @@ static void passes_over_what_is_not_whole(ts_ctx_t *ctx)
     ts_ok(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress));
     assert_int_equal(r.progress.step, 2);
     assert_non_null(strstr(said, "step-00000003.safetensors is not a whole"));
-    ts_ok(fy_model_save(r.model, in_folder("step-00000002.safetensors"))); /* whole, but no checkpoint */
+    /* whole, but no checkpoint */
+    ts_ok(fy_model_save(r.model, in_folder("step-00000002.safetensors")));
     ts_ok(fy_checkpoint_load(folder, r.model, r.optimizer, &r.progress));
     assert_int_equal(r.progress.step, 1);
     assert_int_equal(truncate(in_folder("step-00000001.safetensors"), 0), 0);
@@ -198,7 +206,8 @@ static void passes_over_what_is_not_whole(ts_ctx_t *ctx)
     resume_end(&r);
 }
 
-/* A model of the same layers, but for one, and a file that has been tampered with: nothing changes. */
+/* A model of the same layers, but for one, and a file that has been tampered with: nothing
+ * changes. */
 static void refuses_and_changes_nothing(ts_ctx_t *ctx)
 {
     char *before = malloc(1 << 16), *after = malloc(1 << 16);
@@ -232,7 +241,8 @@ static void refuses_and_changes_nothing(ts_ctx_t *ctx)
     ts_text_has("'model.fc1.weight' is [16, 12] in");
     ts_text_has("and [3, 12] here");
     ts_ok(fy_model_save(other, in_folder("other.safetensors")));
-    ts_fails(fy_checkpoint_load(in_folder("other.safetensors"), r.model, r.optimizer, &r.progress), CORRUPT_DATA);
+    ts_fails(fy_checkpoint_load(in_folder("other.safetensors"), r.model, r.optimizer, &r.progress),
+             CORRUPT_DATA);
     ts_text_has("not a checkpoint");
     ts_fails(fy_model_load(r.model, in_folder("other.safetensors")), SHAPE_MISMATCH);
     ts_fails(fy_model_load(r.model, in_folder("step-00000000.safetensors")), INVALID_ARGUMENT);
@@ -286,8 +296,12 @@ static void parameters_alone(ts_ctx_t *ctx)
 int main(void)
 {
     static const ts_test_t tests[] = {
-        TS_TEST(goes_on_bit_for_bit),           TS_TEST(goes_on_with_every_optimizer), TS_TEST(keeps_the_last),
-        TS_TEST(passes_over_what_is_not_whole), TS_TEST(refuses_and_changes_nothing),  TS_TEST(parameters_alone),
+        TS_TEST(goes_on_bit_for_bit),
+        TS_TEST(goes_on_with_every_optimizer),
+        TS_TEST(keeps_the_last),
+        TS_TEST(passes_over_what_is_not_whole),
+        TS_TEST(refuses_and_changes_nothing),
+        TS_TEST(parameters_alone),
     };
     return TS_RUN("checkpoint", tests, NULL);
 }

@@ -1,6 +1,8 @@
-/* A training is killed (SIGKILL) at random moments, and started again from its folder, 200 times: after each kill the folder has a whole
- * checkpoint, byte for byte that of an uninterrupted training at the same step, and every training that reaches its end has the same file there. The
- * trainings are this program, called with an argument, so that each begins as a process of its own. FERRY_SEED=n kills at other moments. */
+/* A training is killed (SIGKILL) at random moments, and started again from its folder, 200 times:
+ * after each kill the folder has a whole checkpoint, byte for byte that of an uninterrupted
+ * training at the same step, and every training that reaches its end has the same file there. The
+ * trainings are this program, called with an argument, so that each begins as a process of its own.
+ * FERRY_SEED=n kills at other moments. */
 #include "tests/support/harness.h"
 
 #include <dirent.h>
@@ -14,7 +16,8 @@
 
 enum { STEPS = 20, KEEP = 3 };
 
-/* A slow disk, so that many kills fall into the middle of a file. The linker puts this in the place of the system's (tests.cmake). */
+/* A slow disk, so that many kills fall into the middle of a file. The linker puts this in the place
+ * of the system's (tests.cmake). */
 static int is_child;
 ssize_t __real_write(int fd, const void *data, size_t n);
 ssize_t __wrap_write(int fd, const void *data, size_t n);
@@ -37,9 +40,11 @@ static int child(const char *folder, int keep)
     r.progress.note = NULL; /* the model's own */
     while (status == FY_STATUS_OK && r.progress.step < STEPS) {
         status = resume_step(device, &r);
-        if (status == FY_STATUS_OK) status = fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, keep);
+        if (status == FY_STATUS_OK)
+            status = fy_checkpoint_save(folder, r.model, r.optimizer, &r.progress, keep);
     }
-    if (status != FY_STATUS_OK) fprintf(stderr, "%s: %s\n", fy_status_name(status), fy_error_get()->text);
+    if (status != FY_STATUS_OK)
+        fprintf(stderr, "%s: %s\n", fy_status_name(status), fy_error_get()->text);
     resume_end(&r);
     fy_device_close(device);
     return status == FY_STATUS_OK ? 0 : 1;
@@ -75,7 +80,8 @@ static int64_t newest(const char *folder, int *left_overs)
     while ((entry = readdir(open_folder))) {
         const char *end = strrchr(entry->d_name, '.');
         if (end && strcmp(end, ".tmp") == 0) ++*left_overs;
-        if (!end || strcmp(end, ".safetensors") != 0 || strncmp(entry->d_name, "step-", 5) != 0) continue;
+        if (!end || strcmp(end, ".safetensors") != 0 || strncmp(entry->d_name, "step-", 5) != 0)
+            continue;
         if (atoll(entry->d_name + 5) > most) most = atoll(entry->d_name + 5);
     }
     closedir(open_folder);
@@ -101,7 +107,8 @@ static void assert_same_file(const char *a_folder, const char *b_folder, int64_t
     char path[2][128];
     size_t n[2];
     for (int i = 0; i < 2; i++) {
-        snprintf(path[i], sizeof path[i], "%s/step-%08lld.safetensors", i ? b_folder : a_folder, (long long)step);
+        snprintf(path[i], sizeof path[i], "%s/step-%08lld.safetensors", i ? b_folder : a_folder,
+                 (long long)step);
         FILE *file = fopen(path[i], "rb");
         if (!file) fail_msg("%s is not there", path[i]);
         n[i] = fread(i ? b : a, 1, sizeof a, file);
@@ -121,7 +128,8 @@ static void assert_loadable(const char *folder, fy_device_t *device, int64_t ste
     resume_end(&r);
 }
 
-/* One of several trainings that go on side by side, each in a folder of its own: most of their time they wait for the disk. */
+/* One of several trainings that go on side by side, each in a folder of its own: most of their time
+ * they wait for the disk. */
 typedef struct lane {
     char folder[64];
     pid_t pid;
@@ -142,8 +150,11 @@ static void start_and_kill(lane_t *lanes, int count, uint64_t *random, uint64_t 
         lane_t *next = NULL;
         for (int i = 0; i < count; i++)
             if (lanes[i].pid && (!next || lanes[i].wait_ns < next->wait_ns)) next = &lanes[i];
-        const uint64_t gone_ns = now_ns() - begin_ns, left_ns = next->wait_ns > gone_ns ? next->wait_ns - gone_ns : 0;
-        nanosleep(&(struct timespec){ (time_t)(left_ns / 1000000000u), (long)(left_ns % 1000000000u) }, NULL);
+        const uint64_t gone_ns = now_ns() - begin_ns,
+                       left_ns = next->wait_ns > gone_ns ? next->wait_ns - gone_ns : 0;
+        nanosleep(
+            &(struct timespec){ (time_t)(left_ns / 1000000000u), (long)(left_ns % 1000000000u) },
+            NULL);
         kill(next->pid, SIGKILL);
         assert_int_equal(waitpid(next->pid, &status, 0), next->pid);
         assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
@@ -166,7 +177,8 @@ static int check_lane(const lane_t *lane, const char *whole, fy_device_t *device
 static void train_to_the_end(const char *folder, int keep)
 {
     int status;
-    assert_true(waitpid(start(folder, keep), &status, 0) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(waitpid(start(folder, keep), &status, 0) > 0 && WIFEXITED(status) &&
+                WEXITSTATUS(status) == 0);
 }
 
 static void killed_at_any_moment(void **state)
@@ -199,7 +211,9 @@ static void killed_at_any_moment(void **state)
     /* And from where one stopped to the end. */
     train_to_the_end(lanes[0].folder, KEEP);
     assert_same_file(lanes[0].folder, whole, STEPS);
-    print_message("%d kills, %d trainings came to their end on the way, %d files were found half written\n", ROUNDS, ends, left_overs);
+    print_message(
+        "%d kills, %d trainings came to their end on the way, %d files were found half written\n",
+        ROUNDS, ends, left_overs);
     fy_device_close(device);
     for (int i = 0; i < LANES; i++) {
         drop_files(lanes[i].folder);

@@ -1,11 +1,13 @@
-/* What a steady training step asks of the CUDA driver, call by call, called and replayed: launches and products, and nothing that allocates,
- * waits, or makes an event, a stream or a plan. Over the fake driver. Not here: requests of a step (test_launches.c). */
+/* What a steady training step asks of the CUDA driver, call by call, called and replayed: launches
+ * and products, and nothing that allocates, waits, or makes an event, a stream or a plan. Over the
+ * fake driver. Not here: requests of a step (test_launches.c). */
 #include <ferry/train/model.h>
 #include <ferry/train/optimizer.h>
 
 #include "tests/support/fake_driver.h"
 
-/* Warm: plans and blocks are there, and the compute stream has the 16 events that it goes round with. */
+/* Warm: plans and blocks are there, and the compute stream has the 16 events that it goes round
+ * with. */
 enum { BATCH = 4, WARM_UP = 24, STEPS = 20 };
 
 typedef struct session {
@@ -73,7 +75,8 @@ static int take_out(char *trace, const char *name)
 {
     const size_t length = strlen(name);
     int n = 0;
-    for (char *at = trace; (at = strstr(at, name)) != NULL; n++) memmove(at, at + length, strlen(at + length) + 1);
+    for (char *at = trace; (at = strstr(at, name)) != NULL; n++)
+        memmove(at, at + length, strlen(at + length) + 1);
     return n;
 }
 
@@ -84,7 +87,8 @@ static void end_trace(asked_t *out_asked)
     assert_non_null(trace);
     assert_true(strlen(trace) < sizeof out_asked->sequence);
     memcpy(out_asked->sequence, trace, strlen(trace) + 1);
-    assert_true(take_out(out_asked->sequence, "cuCtxGetCurrent ") > 0); /* a read; pushed and set is nothing */
+    /* a read; pushed and set is nothing */
+    assert_true(take_out(out_asked->sequence, "cuCtxGetCurrent ") > 0);
     out_asked->records = take_out(out_asked->sequence, "cuEventRecord ");
     out_asked->queries = take_out(out_asked->sequence, "cuEventQuery ");
 }
@@ -98,7 +102,8 @@ static void assert_sequence(const char *got, const char *want, const char *what)
 
 #define KERNEL  "cuLaunchKernel "
 #define PRODUCT "cublasLtMatmul "
-#define BIASED  "cublasLtMatmulDescSetAttribute cublasLtMatmul " /* a plan is told where this layer's bias lies */
+/* A plan is told where this layer's bias is. */
+#define BIASED "cublasLtMatmulDescSetAttribute cublasLtMatmul "
 
 /* clang-format off */
 static const char steady[] =
@@ -114,7 +119,8 @@ static const char steady[] =
 /* clang-format on */
 
 /* `now_and_then`: another sequence that some of the steps may have. */
-static void run_steps(session_t *s, void (*one)(session_t *s), const char *sequence, const char *now_and_then)
+static void run_steps(session_t *s, void (*one)(session_t *s), const char *sequence,
+                      const char *now_and_then)
 {
     static asked_t asked;
     int records = 0, queries = 0;
@@ -123,13 +129,16 @@ static void run_steps(session_t *s, void (*one)(session_t *s), const char *seque
         driver.fake_cuda_trace(1);
         one(s);
         end_trace(&asked);
-        if (strcmp(asked.sequence, now_and_then) != 0) assert_sequence(asked.sequence, sequence, "a steady step asks the driver for");
+        if (strcmp(asked.sequence, now_and_then) != 0)
+            assert_sequence(asked.sequence, sequence, "a steady step asks the driver for");
         records += asked.records;
         queries += asked.queries;
     }
-    /* Two requests of a step may meet a class that does not exist and leave an event each, so that a wait for them is no longer than it
-     * must be. Each event is asked about once before it is recorded again. */
-    print_message("           %d events recorded and %d asked about in %d steps\n", records, queries, STEPS);
+    /* Two requests of a step may meet a class that does not exist and leave an event each, so that
+     * a wait for them is no longer than it must be. Each event is asked about once before it is
+     * recorded again. */
+    print_message("           %d events recorded and %d asked about in %d steps\n", records,
+                  queries, STEPS);
     assert_in_range(records, 0, 3 * STEPS);
     assert_in_range(queries, 0, records + 32);
 }
@@ -151,7 +160,8 @@ static void replayed(session_t *s)
     ts_ok(fy_graph_replay(graph, NULL));
 }
 
-/* One request, and a small kernel that hands on what its flags say: a class that does not exist is told. One more clears flags to be used again. */
+/* One request, and a small kernel that hands on what its flags say: a class that does not exist is
+ * told. One more clears flags to be used again. */
 static void a_replayed_step_only_launches(void **state)
 {
     (void)state;
@@ -169,6 +179,7 @@ static void a_replayed_step_only_launches(void **state)
 int main(void)
 {
     fake_driver_or_skip();
-    const struct CMUnitTest tests[] = { cmocka_unit_test(a_called_step_only_launches), cmocka_unit_test(a_replayed_step_only_launches) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(a_called_step_only_launches),
+                                        cmocka_unit_test(a_replayed_step_only_launches) };
     return cmocka_run_group_tests_name("driver calls of a step", tests, NULL, NULL) != 0;
 }

@@ -1,4 +1,5 @@
-/* Data sets: what is read from files and what is refused, making, cutting, writing and reading again, the known sets.
+/* Data sets: what is read from files and what is refused, making, cutting, writing and reading
+ * again, the known sets.
  * Not here: the committed files that must be refused (test_rejects.c), loaders (test_loader.c). */
 #include <math.h>
 #include <unistd.h>
@@ -43,19 +44,24 @@ static int32_t label_of(const fy_dataset_t *dataset, uint64_t index)
 }
 
 /* Three images of 2 x 3 and their labels. */
-static const unsigned char images[] = { 0, 0, 8, 3, 0, 0, 0, 3, 0,  0,  0,  2,  0,  0,  0,  3,  1,
-                                        2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18 };
+static const unsigned char images[] = {
+    0, 0, 8, 3, 0, 0, 0, 3, 0,  0,  0,  2,  0,  0,  0,  3,  1,
+    2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
+};
 static const unsigned char labels[] = { 0, 0, 8, 1, 0, 0, 0, 3, 4, 0, 7 };
 /* `labels` as gzip -n writes it. */
-static const unsigned char labels_gz[] = { 0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x63, 0x60, 0xe0, 0x60, 0x64, 0x60,
-                                           0x60, 0x60, 0x66, 0x61, 0x60, 0x07, 0x00, 0x00, 0x00, 0x00, 0x00, 0x0b, 0x00, 0x00, 0x00 };
+static const unsigned char labels_gz[] = { 0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00,
+                                           0x00, 0x03, 0x63, 0x60, 0xe0, 0x60, 0x64, 0x60,
+                                           0x60, 0x60, 0x66, 0x61, 0x60, 0x07, 0x00, 0x00,
+                                           0x00, 0x00, 0x00, 0x0b, 0x00, 0x00, 0x00 };
 
 static void idx_is_read(void **state)
 {
     (void)state;
     fy_dataset_t *dataset;
     unsigned char sample[6];
-    const char *x = write_file("x", images, sizeof images), *y = write_file("y", labels, sizeof labels);
+    const char *x = write_file("x", images, sizeof images),
+               *y = write_file("y", labels, sizeof labels);
     ts_ok(fy_dataset_read_idx(x, y, NULL, &dataset));
     fy_dataset_info_t info = info_of(dataset);
     assert_int_equal(info.samples, 3);
@@ -90,10 +96,12 @@ static void idx_is_read(void **state)
 static void idx_with_channels(void **state)
 {
     (void)state;
-    static const unsigned char colour[] = { 0, 0, 8, 4, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6 };
+    static const unsigned char colour[] = { 0, 0, 8, 4, 0, 0, 0, 1, 0, 0, 0, 1, 0,
+                                            0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6 };
     static const unsigned char one[] = { 0, 0, 8, 1, 0, 0, 0, 1, 1 };
     fy_dataset_t *dataset;
-    ts_ok(fy_dataset_read_idx(write_file("x", colour, sizeof colour), write_file("y", one, sizeof one), NULL, &dataset));
+    ts_ok(fy_dataset_read_idx(write_file("x", colour, sizeof colour),
+                              write_file("y", one, sizeof one), NULL, &dataset));
     assert_int_equal(info_of(dataset).rank, 3);
     assert_int_equal(info_of(dataset).dims[2], 3);
     ts_ok(fy_dataset_write_idx(dataset, path_of("x2"), path_of("y2")));
@@ -109,21 +117,26 @@ static void gzip_is_inflated(void **state)
     (void)state;
     fy_dataset_t *dataset;
     char command[512];
-    const char *x = write_file("images.bin", images, sizeof images), *y = write_file("labels.bin", labels, sizeof labels);
-    snprintf(command, sizeof command, "gzip -nc %s > %s/x.gz && gzip -nc %s > %s/y", x, folder, y, folder);
+    const char *x = write_file("images.bin", images, sizeof images),
+               *y = write_file("labels.bin", labels, sizeof labels);
+    snprintf(command, sizeof command, "gzip -nc %s > %s/x.gz && gzip -nc %s > %s/y", x, folder, y,
+             folder);
     assert_int_equal(system(command), 0);
     ts_ok(fy_dataset_read_idx(path_of("x.gz"), path_of("y"), NULL, &dataset));
     assert_int_equal(info_of(dataset).samples, 3);
     assert_int_equal(label_of(dataset, 2), 7);
     fy_dataset_destroy(dataset);
     /* Members one behind the other are one stream. */
-    snprintf(command, sizeof command, "head -c 9 %s | gzip -nc > %s/y2; tail -c +10 %s | gzip -nc >> %s/y2", y, folder, y, folder);
+    snprintf(command, sizeof command,
+             "head -c 9 %s | gzip -nc > %s/y2; tail -c +10 %s | gzip -nc >> %s/y2", y, folder, y,
+             folder);
     assert_int_equal(system(command), 0);
     ts_ok(fy_dataset_read_idx(path_of("x.gz"), path_of("y2"), NULL, &dataset));
     assert_int_equal(label_of(dataset, 2), 7);
     fy_dataset_destroy(dataset);
     /* A checksum that is not the data's. */
-    ts_fails(fy_dataset_read_idx(x, write_file("y3", labels_gz, sizeof labels_gz), NULL, &dataset), CORRUPT_DATA);
+    ts_fails(fy_dataset_read_idx(x, write_file("y3", labels_gz, sizeof labels_gz), NULL, &dataset),
+             CORRUPT_DATA);
     ts_text_has("y3");
     /* 64 MiB of zeros in 64 KiB: refused by its header, or by the cap. */
     fy_dataset_options_t options = FY_DATASET_OPTIONS_INIT;
@@ -135,7 +148,8 @@ static void gzip_is_inflated(void **state)
     ts_fails(fy_dataset_read_cifar10(1, paths, &options, &dataset), CORRUPT_DATA);
     ts_text_has("max_nbytes = 1048576");
     assert_null(dataset);
-    /* What is no IDX file by its first bytes is not read to its end, if it has one; what is too large, not at all. */
+    /* What is no IDX file by its first bytes is not read to its end, if it has one; what is too
+     * large, not at all. */
     ts_fails(fy_dataset_read_idx("/dev/zero", y, NULL, &dataset), IO);
     ts_text_has("cannot read /dev/zero: it is a device");
     snprintf(command, sizeof command, "truncate -s 1T %s/sparse", folder);
@@ -154,7 +168,8 @@ static void cifar10_is_read(void **state)
     static unsigned char records[N * 3073];
     fy_dataset_t *dataset;
     unsigned char sample[3072];
-    for (size_t i = 0; i < sizeof records; i++) records[i] = (unsigned char)(i % 3073 ? (i / 3073 + i % 3073 * 7) : i / 3073 % 10);
+    for (size_t i = 0; i < sizeof records; i++)
+        records[i] = (unsigned char)(i % 3073 ? (i / 3073 + i % 3073 * 7) : i / 3073 % 10);
     write_file("a", records, sizeof records);
     write_file("b", records + 5 * 3073, 2 * 3073);
     const char *paths[] = { path_of("a"), path_of("b") };
@@ -172,7 +187,8 @@ static void cifar10_is_read(void **state)
         ts_ok(fy_dataset_get(dataset, i, sample, &label));
         assert_int_equal(label, record[0]);
         for (int p = 0; p < 1024; p++)
-            for (int c = 0; c < 3; c++) assert_int_equal(sample[3 * p + c], record[1 + c * 1024 + p]);
+            for (int c = 0; c < 3; c++)
+                assert_int_equal(sample[3 * p + c], record[1 + c * 1024 + p]);
     }
     ts_ok(fy_dataset_write_cifar10(dataset, path_of("c")));
     fy_dataset_t *again;
@@ -448,8 +464,10 @@ static void assert_md5(const char *path, const char *want)
 static void mnist_itself(void **state)
 {
     (void)state;
-    static const char *const sums[2][2] = { { "6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624" },
-                                            { "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637" } };
+    static const char *const sums[2][2] = {
+        { "6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624" },
+        { "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637" }
+    };
     const char *data = real_data("mnist");
     for (int is_test = 0; is_test < 2; is_test++) {
         fy_dataset_t *dataset;
@@ -473,7 +491,8 @@ static void cifar10_itself(void **state)
     assert_int_equal(info_of(dataset).samples, 1000);
     ts_ok(fy_dataset_write_cifar10(dataset, path_of("x")));
     fy_dataset_destroy(dataset);
-    snprintf(command, sizeof command, "gzip -dc %s/cifar10/test_batch.bin.gz | cmp - %s", data, path_of("x"));
+    snprintf(command, sizeof command, "gzip -dc %s/cifar10/test_batch.bin.gz | cmp - %s", data,
+             path_of("x"));
     assert_int_equal(system(command), 0);
 }
 
@@ -515,10 +534,12 @@ static int drop_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idx_is_read),        cmocka_unit_test(idx_with_channels), cmocka_unit_test(gzip_is_inflated),
-        cmocka_unit_test(cifar10_is_read),    cmocka_unit_test(created_sets),      cmocka_unit_test(tables_become_sets),
-        cmocka_unit_test(parts_share_memory), cmocka_unit_test(made_up_sets),      cmocka_unit_test(known_names),
-        cmocka_unit_test(mnist_itself),       cmocka_unit_test(cifar10_itself),    cmocka_unit_test(airfoil_itself),
+        cmocka_unit_test(idx_is_read),        cmocka_unit_test(idx_with_channels),
+        cmocka_unit_test(gzip_is_inflated),   cmocka_unit_test(cifar10_is_read),
+        cmocka_unit_test(created_sets),       cmocka_unit_test(tables_become_sets),
+        cmocka_unit_test(parts_share_memory), cmocka_unit_test(made_up_sets),
+        cmocka_unit_test(known_names),        cmocka_unit_test(mnist_itself),
+        cmocka_unit_test(cifar10_itself),     cmocka_unit_test(airfoil_itself),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

@@ -1,5 +1,6 @@
-/* Data sets read while the N-th allocation or read fails, for every N, from raw files, compressed ones and pipes: an error, no data set, no open file
- * and no memory left; and the next try gives the set. Not here: files that are wrong (test_dataset_rejects.c). */
+/* Data sets read while the N-th allocation or read fails, for every N, from raw files, compressed
+ * ones and pipes: an error, no data set, no open file and no memory left; and the next try gives
+ * the set. Not here: files that are wrong (test_dataset_rejects.c). */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,7 +11,8 @@
 #include "tests/support/harness.h"
 #include "tests/support/host_memory.h"
 
-enum { SAMPLES = 900, SIDE = 40 }; /* 1.4 MB of images: more than a reader takes before it has seen bytes */
+/* 1.4 MB of images: more than a reader takes before it has seen bytes */
+enum { SAMPLES = 900, SIDE = 40 };
 static char folder[] = "/tmp/ferry-dataset-faults-XXXXXX", images[64], labels[64], batch[64];
 
 static int g_reads = -1; /* reads until one fails; < 0: none will */
@@ -39,7 +41,10 @@ static void begin_file(const char *path, const unsigned char *head, size_t nhead
     close(fd);
 }
 
-static fy_status_t read_idx(fy_dataset_t **out_dataset) { return fy_dataset_read_idx(images, labels, NULL, out_dataset); }
+static fy_status_t read_idx(fy_dataset_t **out_dataset)
+{
+    return fy_dataset_read_idx(images, labels, NULL, out_dataset);
+}
 static fy_status_t read_cifar10(fy_dataset_t **out_dataset)
 {
     return fy_dataset_read_cifar10(1, (const char *const[]){ batch }, NULL, out_dataset);
@@ -78,7 +83,8 @@ static int fail_each(fy_status_t (*read_set)(fy_dataset_t **out_dataset), fy_sta
 static void each_call_fails(void **state)
 {
     (void)state;
-    const unsigned char image[] = { 0, 0, 8, 3, 0, 0, SAMPLES / 256, SAMPLES % 256, 0, 0, 0, SIDE, 0, 0, 0, SIDE };
+    const unsigned char image[] = { 0, 0, 8,    3, 0, 0, SAMPLES / 256, SAMPLES % 256, 0,
+                                    0, 0, SIDE, 0, 0, 0, SIDE };
     const unsigned char label[] = { 0, 0, 8, 1, 0, 0, SAMPLES / 256, SAMPLES % 256 };
     snprintf(images, sizeof images, "%s/images", folder);
     snprintf(labels, sizeof labels, "%s/labels", folder);
@@ -87,7 +93,9 @@ static void each_call_fails(void **state)
     begin_file(labels, label, sizeof label, SAMPLES);
     begin_file(batch, label, 0, 40 * 3073);
     for (int packed = 0; packed < 2; packed++) {
-        if (packed) run("cd %s && gzip -n images labels batch && for f in images labels batch; do mv $f.gz $f; done");
+        if (packed)
+            run("cd %s && gzip -n images labels batch && for f in images labels batch; do mv $f.gz "
+                "$f; done");
         assert_true(fail_each(read_idx, FY_STATUS_OUT_OF_MEMORY) >= 6);
         assert_true(fail_each(read_idx, FY_STATUS_IO) >= 4);
         assert_true(fail_each(read_cifar10, FY_STATUS_OUT_OF_MEMORY) >= 4);
@@ -131,6 +139,7 @@ static int end(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(each_call_fails), cmocka_unit_test(pipes_are_read) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(each_call_fails),
+                                        cmocka_unit_test(pipes_are_read) };
     return cmocka_run_group_tests(tests, begin, end);
 }

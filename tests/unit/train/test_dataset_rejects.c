@@ -1,6 +1,8 @@
-/* Every rule that a reader of data sets or of tables refuses by has a file, named after it, in data/rejects/ (data/make_dataset_rejects.py): each is
- * refused with words that name the file and what is wrong. A file that no row knows, or a row without its file, fails.
- * The ending says who reads it: NAME.images (with good.labels), NAME.labels (with good.images), NAME.cifar10, NAME.table. */
+/* Every rule that a reader of data sets or of tables refuses by has a file, named after it, in
+ * data/rejects/ (data/make_dataset_rejects.py): each is refused with words that name the file and
+ * what is wrong. A file that no row knows, or a row without its file, fails.
+ * The ending says who reads it: NAME.images (with good.labels), NAME.labels (with good.images),
+ * NAME.cifar10, NAME.table. */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -28,8 +30,10 @@ static const struct {
     { "empty.labels", "0 bytes: an IDX file begins with two zero bytes, a type and a rank" },
     { "empty.table", "no numbers in 0 bytes (0 header lines skipped)" },
     { "exponent-without-digits.table", "1:3: a decimal number was expected, found '2e'" },
-    { "first-byte-not-zero.images", "byte 0: an IDX file begins with two zero bytes, found 0x01 0x00" },
-    { "first-byte-not-zero.labels", "byte 0: an IDX file begins with two zero bytes, found 0x01 0x00" },
+    { "first-byte-not-zero.images",
+      "byte 0: an IDX file begins with two zero bytes, found 0x01 0x00" },
+    { "first-byte-not-zero.labels",
+      "byte 0: an IDX file begins with two zero bytes, found 0x01 0x00" },
     { "gzip-block-type.images", "byte 11: no valid gzip: invalid block type" },
     { "gzip-block-type.labels", "byte 11: no valid gzip: invalid block type" },
     { "gzip-bytes-behind-the-data.images", "more data than the 12 bytes that the header says" },
@@ -37,14 +41,17 @@ static const struct {
     { "gzip-checksum.cifar10", "byte 308: no valid gzip: incorrect data check" },
     { "gzip-checksum.images", "byte 38: no valid gzip: incorrect data check" },
     { "gzip-checksum.labels", "byte 27: no valid gzip: incorrect data check" },
-    { "gzip-cut-off.cifar10", "the compressed data ends early, after 303 bytes that inflate to 3073" },
+    { "gzip-cut-off.cifar10",
+      "the compressed data ends early, after 303 bytes that inflate to 3073" },
     { "gzip-cut-off.images", "the compressed data ends early, after 33 bytes that inflate to 28" },
     { "gzip-cut-off.labels", "the compressed data ends early, after 22 bytes that inflate to 11" },
     { "gzip-data-cut-off.images", "the header says 12 bytes of data, but 11 follow it" },
     { "gzip-data-cut-off.labels", "the header says 3 bytes of data, but 2 follow it" },
     { "gzip-empty.cifar10", "no records: the file is empty" },
-    { "gzip-header-only.images", "the compressed data ends early, after 10 bytes that inflate to 0" },
-    { "gzip-header-only.labels", "the compressed data ends early, after 10 bytes that inflate to 0" },
+    { "gzip-header-only.images",
+      "the compressed data ends early, after 10 bytes that inflate to 0" },
+    { "gzip-header-only.labels",
+      "the compressed data ends early, after 10 bytes that inflate to 0" },
     { "gzip-in-gzip.images", "byte 0: an IDX file begins with two zero bytes, found 0x1f 0x8b" },
     { "gzip-in-gzip.labels", "byte 0: an IDX file begins with two zero bytes, found 0x1f 0x8b" },
     { "gzip-label.cifar10", "byte 0: label 11 of record 0; it may be 0 to 9" },
@@ -52,67 +59,91 @@ static const struct {
     { "gzip-length.labels", "byte 31: no valid gzip: incorrect length check" },
     { "gzip-method.images", "byte 4: no valid gzip: unknown compression method" },
     { "gzip-method.labels", "byte 4: no valid gzip: unknown compression method" },
-    { "gzip-no-multiple.cifar10", "3074 bytes, inflated, are no multiple of 3073, a record's size: 1 are left over" },
-    { "gzip-size-past-what-it-can-hold.images", "[1048576, 2, 2] are 4194304 bytes, but at most 43328 follow the header" },
-    { "gzip-size-past-what-it-can-hold.labels", "[1048576] are 1048576 bytes, but at most 31984 follow the header" },
+    { "gzip-no-multiple.cifar10",
+      "3074 bytes, inflated, are no multiple of 3073, a record's size: 1 are left over" },
+    { "gzip-size-past-what-it-can-hold.images",
+      "[1048576, 2, 2] are 4194304 bytes, but at most 43328 follow the header" },
+    { "gzip-size-past-what-it-can-hold.labels",
+      "[1048576] are 1048576 bytes, but at most 31984 follow the header" },
     { "gzip-trailing-bytes.cifar10", "byte 312: 1 bytes follow the end of the compressed data" },
     { "gzip-trailing-bytes.images", "byte 42: 4 bytes follow the end of the compressed data" },
     { "gzip-trailing-bytes.labels", "byte 31: 4 bytes follow the end of the compressed data" },
     { "gzip.table", "byte 3 is NUL: this is no text" },
     { "header-line.table", "1:1: a decimal number was expected, found 'a'" },
     { "hexadecimal.table", "1:3: a decimal number was expected, found '0x10'" },
-    { "images-for-labels.labels", "byte 3: rank 3; that of labels is 1: these are perhaps the other file's" },
+    { "images-for-labels.labels",
+      "byte 3: rank 3; that of labels is 1: these are perhaps the other file's" },
     { "inf.table", "1:1: a decimal number was expected, found 'inf'" },
     { "label-of-second-record.cifar10", "byte 3073: label 255 of record 1; it may be 0 to 9" },
     { "label-ten.cifar10", "byte 0: label 10 of record 0; it may be 0 to 9" },
-    { "labels-for-images.images", "byte 3: rank 1; that of images is 3 or 4: these are perhaps the other file's" },
-    { "little-endian-magic.images", "byte 0: an IDX file begins with two zero bytes, found 0x03 0x08" },
-    { "little-endian-magic.labels", "byte 0: an IDX file begins with two zero bytes, found 0x01 0x08" },
+    { "labels-for-images.images",
+      "byte 3: rank 1; that of images is 3 or 4: these are perhaps the other file's" },
+    { "little-endian-magic.images",
+      "byte 0: an IDX file begins with two zero bytes, found 0x03 0x08" },
+    { "little-endian-magic.labels",
+      "byte 0: an IDX file begins with two zero bytes, found 0x01 0x08" },
     { "little-endian-sizes.images", "byte 12: the product of the sizes is past 2^64" },
     { "little-endian-sizes.labels", "[50331648] are 50331648 bytes, but 3 follow the header" },
-    { "magic-cut-off.images", "3 bytes: an IDX file begins with two zero bytes, a type and a rank" },
-    { "magic-cut-off.labels", "3 bytes: an IDX file begins with two zero bytes, a type and a rank" },
+    { "magic-cut-off.images",
+      "3 bytes: an IDX file begins with two zero bytes, a type and a rank" },
+    { "magic-cut-off.labels",
+      "3 bytes: an IDX file begins with two zero bytes, a type and a rank" },
     { "nan.table", "1:3: a decimal number was expected, found 'nan'" },
     { "no-data.images", "[3, 2, 2] are 12 bytes, but 0 follow the header" },
     { "no-data.labels", "[3] are 3 bytes, but 0 follow the header" },
-    { "no-multiple.cifar10", "3072 bytes are no multiple of 3073, a record's size: 3072 are left over" },
+    { "no-multiple.cifar10",
+      "3072 bytes are no multiple of 3073, a record's size: 3072 are left over" },
     { "no-number.table", "2:3: a decimal number was expected, found 'four'" },
     { "nul.table", "byte 5 is NUL: this is no text" },
-    { "one-byte-more.cifar10", "3074 bytes are no multiple of 3073, a record's size: 1 are left over" },
+    { "one-byte-more.cifar10",
+      "3074 bytes are no multiple of 3073, a record's size: 1 are left over" },
     { "one-byte.cifar10", "1 bytes are no multiple of 3073, a record's size: 1 are left over" },
     { "one-fewer.images", "has 2 images, tests/unit/train/data/rejects/good.labels has 3 labels" },
-    { "one-field-fewer.table", "2:2: the rows above have 2 fields, this one ends after 1, found ''" },
+    { "one-field-fewer.table",
+      "2:2: the rows above have 2 fields, this one ends after 1, found ''" },
     { "one-field-more.table", "2:5: the rows above have 2 fields, this one has more, found '5'" },
-    { "one-more.labels", "good.images has 3 images, tests/unit/train/data/rejects/one-more.labels has 4 labels" },
+    { "one-more.labels",
+      "good.images has 3 images, tests/unit/train/data/rejects/one-more.labels has 4 labels" },
     { "past-f64.table", "1:3: the number is too large for f64, found '1e999'" },
     { "product-past-64-bits.images", "byte 12: the product of the sizes is past 2^64" },
     { "product-wraps-to-the-length.images", "byte 16: the product of the sizes is past 2^64" },
-    { "rank-five.images", "byte 3: rank 5; that of images is 3 or 4: these are perhaps the other file's" },
+    { "rank-five.images",
+      "byte 3: rank 5; that of images is 3 or 4: these are perhaps the other file's" },
     { "rank-nine.images", "byte 3: rank 9; in IDX files it is 1 to 8" },
     { "rank-nine.labels", "byte 3: rank 9; in IDX files it is 1 to 8" },
-    { "rank-two.images", "byte 3: rank 2; that of images is 3 or 4: these are perhaps the other file's" },
-    { "rank-two.labels", "byte 3: rank 2; that of labels is 1: these are perhaps the other file's" },
+    { "rank-two.images",
+      "byte 3: rank 2; that of images is 3 or 4: these are perhaps the other file's" },
+    { "rank-two.labels",
+      "byte 3: rank 2; that of labels is 1: these are perhaps the other file's" },
     { "rank-zero.images", "byte 3: rank 0; in IDX files it is 1 to 8" },
     { "rank-zero.labels", "byte 3: rank 0; in IDX files it is 1 to 8" },
-    { "second-byte-not-zero.images", "byte 0: an IDX file begins with two zero bytes, found 0x00 0x01" },
-    { "second-byte-not-zero.labels", "byte 0: an IDX file begins with two zero bytes, found 0x00 0x01" },
+    { "second-byte-not-zero.images",
+      "byte 0: an IDX file begins with two zero bytes, found 0x00 0x01" },
+    { "second-byte-not-zero.labels",
+      "byte 0: an IDX file begins with two zero bytes, found 0x00 0x01" },
     { "sign-only.table", "1:3: a decimal number was expected, found '-'" },
     { "size-cut-off.images", "it ends inside of its header, which has 3 sizes" },
     { "size-cut-off.labels", "it ends inside of its header, which has 1 sizes" },
     { "size-of-everything.images", "byte 12: the product of the sizes is past 2^64" },
     { "size-of-everything.labels", "[4294967295] are 4294967295 bytes, but 3 follow the header" },
-    { "size-past-the-limit.images",
-      "[2147483648, 2, 2] are 8589934592 bytes, more than max_nbytes = 4294967296: raise the limit if that is meant" },
+    { "size-past-the-limit.images", "[2147483648, 2, 2] are 8589934592 bytes, more than max_nbytes "
+                                    "= 4294967296: raise the limit if that is meant" },
     { "size-zero.images", "byte 12: size 2 is 0" },
     { "size-zero.labels", "byte 4: size 0 is 0" },
     { "two-numbers-in-a-field.table", "2:3: a decimal number was expected, found '4 5'" },
     { "two-points.table", "1:3: a decimal number was expected, found '1.2.3'" },
-    { "type-float.images", "byte 2: type 0x0d (32-bit floats) where images are unsigned bytes, 0x08" },
-    { "type-float.labels", "byte 2: type 0x0d (32-bit floats) where labels are unsigned bytes, 0x08" },
-    { "type-signed-bytes.images", "byte 2: type 0x09 (signed bytes) where images are unsigned bytes, 0x08" },
-    { "type-signed-bytes.labels", "byte 2: type 0x09 (signed bytes) where labels are unsigned bytes, 0x08" },
-    { "type-unknown.images", "byte 2: type 0x0a (no type of IDX) where images are unsigned bytes, 0x08" },
-    { "type-unknown.labels", "byte 2: type 0x0a (no type of IDX) where labels are unsigned bytes, 0x08" },
+    { "type-float.images",
+      "byte 2: type 0x0d (32-bit floats) where images are unsigned bytes, 0x08" },
+    { "type-float.labels",
+      "byte 2: type 0x0d (32-bit floats) where labels are unsigned bytes, 0x08" },
+    { "type-signed-bytes.images",
+      "byte 2: type 0x09 (signed bytes) where images are unsigned bytes, 0x08" },
+    { "type-signed-bytes.labels",
+      "byte 2: type 0x09 (signed bytes) where labels are unsigned bytes, 0x08" },
+    { "type-unknown.images",
+      "byte 2: type 0x0a (no type of IDX) where images are unsigned bytes, 0x08" },
+    { "type-unknown.labels",
+      "byte 2: type 0x0a (no type of IDX) where labels are unsigned bytes, 0x08" },
     { "utf-16.table", "byte 3 is NUL: this is no text" },
 };
 enum { NRULES = sizeof rules / sizeof *rules };
@@ -156,8 +187,10 @@ static void every_rule(void **state)
         snprintf(path, sizeof path, REJECTS "%s", rules[i].file);
         const fy_status_t status = read_file(path, rules[i].file, &is_null);
         const char *text = fy_error_get()->text;
-        if (status != FY_STATUS_CORRUPT_DATA || !is_null || !strstr(text, path) || !strstr(text, rules[i].says))
-            fail_msg("%s: %s, '%s', not CORRUPT_DATA, '%s'", path, fy_status_name(status), text, rules[i].says);
+        if (status != FY_STATUS_CORRUPT_DATA || !is_null || !strstr(text, path) ||
+            !strstr(text, rules[i].says))
+            fail_msg("%s: %s, '%s', not CORRUPT_DATA, '%s'", path, fy_status_name(status), text,
+                     rules[i].says);
     }
     assert_int_equal(ts_open_files(), before);
 }
@@ -173,7 +206,8 @@ static void every_file_has_a_rule(void **state)
         const char *name = entry->d_name;
         char path[512];
         int i = 0, is_null;
-        if (!ends_with(name, ".images") && !ends_with(name, ".labels") && !ends_with(name, ".cifar10") && !ends_with(name, ".table"))
+        if (!ends_with(name, ".images") && !ends_with(name, ".labels") &&
+            !ends_with(name, ".cifar10") && !ends_with(name, ".table"))
             continue;
         if (strncmp(name, "good.", 5) == 0) {
             snprintf(path, sizeof path, REJECTS "%s", name);
@@ -210,8 +244,9 @@ static void cut_anywhere(void **state)
                 fy_dataset_t *dataset;
                 assert_int_equal(ftruncate(fd, 0), 0);
                 assert_int_equal(pwrite(fd, bytes, cut, 0), cut);
-                const fy_status_t status =
-                    fy_dataset_read_idx(which ? REJECTS "good.images" : path, which ? path : REJECTS "good.labels", NULL, &dataset);
+                const fy_status_t status = fy_dataset_read_idx(which ? REJECTS "good.images" : path,
+                                                               which ? path : REJECTS "good.labels",
+                                                               NULL, &dataset);
                 assert_int_equal(status, cut == n ? FY_STATUS_OK : FY_STATUS_CORRUPT_DATA);
                 fy_dataset_destroy(dataset);
             }

@@ -1,5 +1,7 @@
-/* What a training step of a known model asks of its device: requests counted by the ledger, and nothing else.
- * Not here: what the step computes (test_model.c, the ops' tests), how long it takes (ferry bench train). */
+/* What a training step of a known model asks of its device: requests counted by the ledger, and
+ * nothing else.
+ * Not here: what the step computes (test_model.c, the ops' tests), how long it takes (ferry bench
+ * train). */
 #include <ferry/train/model.h>
 
 #include "tests/support/harness.h"
@@ -43,7 +45,8 @@ static void step(trained_t *trained, fy_tensor_t *chosen)
     if (trained->loss) fy_tensor_destroy(trained->loss);
     ts_ok(fy_cross_entropy(logits, y, FY_REDUCTION_MEAN, &trained->loss));
     ts_ok(fy_model_backward(trained->model, trained->tape, trained->loss, NULL));
-    ts_ok(fy_adadelta_step(info.values, info.grads, trained->square_avg, trained->acc_delta, trained->lr, NULL));
+    ts_ok(fy_adadelta_step(info.values, info.grads, trained->square_avg, trained->acc_delta,
+                           trained->lr, NULL));
     fy_tensor_keep(trained->loss);
     fy_scope_end(scope, 0, NULL);
 }

@@ -1,4 +1,5 @@
-/* Layers: what their makers refuse, who owns them, a layer of one's own. What they compute: test_model.c. */
+/* Layers: what their makers refuse, who owns them, a layer of one's own. What they compute:
+ * test_model.c. */
 #include "tests/support/harness.h"
 
 #include <ferry/train/train.h>
@@ -52,7 +53,8 @@ static void count_destroy(void *user)
     (void)user;
     destroyed++;
 }
-static fy_status_t pass_shape(void *user, int rank, const int64_t *dims, int *out_rank, int64_t *out_dims, uint64_t *out_macs)
+static fy_status_t pass_shape(void *user, int rank, const int64_t *dims, int *out_rank,
+                              int64_t *out_dims, uint64_t *out_macs)
 {
     (void)user;
     *out_rank = rank;
@@ -61,13 +63,15 @@ static fy_status_t pass_shape(void *user, int rank, const int64_t *dims, int *ou
     return FY_STATUS_OK;
 }
 /* y = x * gain, with a parameter of one element. */
-static fy_status_t gain_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params, fy_tensor_t *x, fy_tensor_t **out_y)
+static fy_status_t gain_forward(void *user, const fy_pass_t *pass, fy_tensor_t *const *params,
+                                fy_tensor_t *x, fy_tensor_t **out_y)
 {
     (void)user, (void)pass;
     return fy_mul(x, params[0], out_y);
 }
 static const fy_layer_param_t gain_param = { "gain", 1, { 1 }, 0, 0, { FY_INIT_CONSTANT, 3 } };
-static const fy_layer_def_t gain_def = { sizeof gain_def, "gain", 1, &gain_param, pass_shape, gain_forward, count_destroy };
+static const fy_layer_def_t gain_def = { sizeof gain_def, "gain",       1, &gain_param, pass_shape,
+                                         gain_forward,    count_destroy };
 
 static fy_layer_t *gain(void)
 {
@@ -76,7 +80,8 @@ static fy_layer_t *gain(void)
     return layer;
 }
 
-/* Whoever makes a layer, a sequential or a model gives what it puts in away, also when that fails. */
+/* Whoever makes a layer, a sequential or a model gives what it puts in away, also when that
+ * fails. */
 static void test_owners(ts_ctx_t *ctx)
 {
     fy_layer_t *layer, *first;
@@ -157,6 +162,7 @@ static void test_a_layer_of_ones_own(ts_ctx_t *ctx)
 
 int main(void)
 {
-    static const ts_test_t tests[] = { TS_TEST(test_makers_refuse), TS_TEST(test_owners), TS_TEST(test_a_layer_of_ones_own) };
+    static const ts_test_t tests[] = { TS_TEST(test_makers_refuse), TS_TEST(test_owners),
+                                       TS_TEST(test_a_layer_of_ones_own) };
     return TS_RUN("train_layer", tests, NULL);
 }

@@ -1,4 +1,5 @@
-/* Loaders: the same batches in the same order, resident or streamed with any number of workers; seeking; figures; guards; giving up.
+/* Loaders: the same batches in the same order, resident or streamed with any number of workers;
+ * seeking; figures; guards; giving up.
  * Not here: what a data set is (test_dataset.c). */
 #include <math.h>
 #include <sys/wait.h>
@@ -17,7 +18,8 @@ static fy_dataset_t *make_set(void)
     static int32_t labels[N];
     fy_dataset_t *dataset;
     fy_dataset_info_t info = FY_DATASET_INFO_INIT;
-    for (int i = 0; i < N * PIXELS; i++) data[i] = (unsigned char)(i % PIXELS ? i * 37 : i / PIXELS * 4);
+    for (int i = 0; i < N * PIXELS; i++)
+        data[i] = (unsigned char)(i % PIXELS ? i * 37 : i / PIXELS * 4);
     for (int i = 0; i < N; i++) labels[i] = i % 10;
     info.samples = N;
     info.rank = 2;
@@ -32,7 +34,8 @@ static fy_dataset_t *make_set(void)
 /* Each way to have the same batches. */
 static const struct {
     int resident, workers, depth;
-} ways[] = { { 1, 0, 2 }, { 0, 0, 2 }, { 0, 1, 1 }, { 0, 2, 2 }, { 0, 3, 64 }, { 0, 4, 2 }, { 0, 16, 3 } };
+} ways[] = { { 1, 0, 2 },  { 0, 0, 2 }, { 0, 1, 1 }, { 0, 2, 2 },
+             { 0, 3, 64 }, { 0, 4, 2 }, { 0, 16, 3 } };
 enum { NWAYS = sizeof ways / sizeof *ways };
 
 static fy_loader_options_t options_of(size_t way)
@@ -110,7 +113,8 @@ static fy_loader_info_t query(const fy_loader_t *loader)
     return info;
 }
 
-/* The order is fy_randperm's: epoch e has what the e-th draw gives. The values are what the formula says. */
+/* The order is fy_randperm's: epoch e has what the e-th draw gives. The values are what the formula
+ * says. */
 static void order_and_values(ts_ctx_t *ctx)
 {
     fy_tensor_t *rng, *order;
@@ -133,7 +137,8 @@ static void order_and_values(ts_ctx_t *ctx)
                 int64_t sample = want[e][s * BATCH + i];
                 assert_int_equal(batch.y[i], sample % 10);
                 for (int p = 0; p < PIXELS; p++) {
-                    int at = (int)sample * PIXELS + p, value = (unsigned char)(p ? at * 37 : sample * 4);
+                    int at = (int)sample * PIXELS + p,
+                        value = (unsigned char)(p ? at * 37 : sample * 4);
                     double x = (value / 255.0 - options.mean[p % 3]) / options.std[p % 3];
                     assert_true(fabs(batch.x[i * PIXELS + p] - x) <= 1e-6 * (1 + fabs(x)));
                 }
@@ -179,7 +184,8 @@ static void without_shuffling(ts_ctx_t *ctx)
             for (int s = 0; s < N / BATCH; s++) {
                 batch_t batch = next(loader);
                 assert_int_equal(batch.rows, BATCH);
-                for (int i = 0; i < BATCH; i++) assert_true(batch.x[i * PIXELS] == (float)((s * BATCH + i) * 4));
+                for (int i = 0; i < BATCH; i++)
+                    assert_true(batch.x[i * PIXELS] == (float)((s * BATCH + i) * 4));
             }
             assert_int_equal(next(loader).rows, 0);
         }
@@ -189,7 +195,8 @@ static void without_shuffling(ts_ctx_t *ctx)
 
 static void seeking(ts_ctx_t *ctx)
 {
-    static const int places[][2] = { { 2, 3 }, { 0, 0 }, { 0, STEPS - 1 }, { 1, STEPS }, { 7, 1 }, { 2, 0 } };
+    static const int places[][2] = { { 2, 3 },     { 0, 0 }, { 0, STEPS - 1 },
+                                     { 1, STEPS }, { 7, 1 }, { 2, 0 } };
     fy_loader_options_t plain = options_of(0);
     for (size_t w = 0; w < NWAYS; w++) {
         fy_loader_options_t options = options_of(w);
@@ -215,7 +222,8 @@ static void seeking(ts_ctx_t *ctx)
     }
 }
 
-/* A resident set: one upload of samples, one of labels, and never again anything; a streamed one: two a batch. */
+/* A resident set: one upload of samples, one of labels, and never again anything; a streamed one:
+ * two a batch. */
 static void what_it_costs(ts_ctx_t *ctx)
 {
     fy_loader_options_t options = options_of(0);
@@ -295,7 +303,8 @@ static void tables(ts_ctx_t *ctx)
                 for (int i = 0; i < rows; i++, at++) {
                     ts_ok(fy_dataset_get(train, (uint64_t)at, want, &target));
                     assert_true(got_y[i] == target);
-                    for (int c = 0; c < 2; c++) assert_true(got_x[2 * i + c] == (scaled ? (want[c] - 2) / 4 : want[c]));
+                    for (int c = 0; c < 2; c++)
+                        assert_true(got_x[2 * i + c] == (scaled ? (want[c] - 2) / 4 : want[c]));
                 }
                 fy_tensor_destroy(x); /* handles of ours, also while the loader has the bytes */
                 fy_tensor_destroy(y);
@@ -404,7 +413,8 @@ static void not_while_recording(ts_ctx_t *ctx)
     }
 }
 
-/* Batches that went up while `taken` were asked for, of a loader at the end of whose life nothing is on its way any more. */
+/* Batches that went up while `taken` were asked for, of a loader at the end of whose life nothing
+ * is on its way any more. */
 static int64_t went_up(ts_ctx_t *ctx, size_t way, int64_t limit, int taken)
 {
     fy_loader_options_t options = options_of(way);
@@ -421,13 +431,15 @@ static int64_t went_up(ts_ctx_t *ctx, size_t way, int64_t limit, int taken)
     return (int64_t)(after.upload.count - before.upload.count) / 2;
 }
 
-/* A streamed loader fills what is wanted and no batch more: to the end of the epoch, or up to the limit. */
+/* A streamed loader fills what is wanted and no batch more: to the end of the epoch, or up to the
+ * limit. */
 static void nothing_unasked_goes_up(ts_ctx_t *ctx)
 {
     for (size_t w = 1; w < NWAYS; w++) {
         assert_int_equal(went_up(ctx, w, 0, 0), 0);
         assert_int_equal(went_up(ctx, w, 0, STEPS), STEPS);
-        assert_int_equal(went_up(ctx, w, 0, STEPS + 1), STEPS); /* the end was said, and nobody went on */
+        /* the end was said, and nobody went on */
+        assert_int_equal(went_up(ctx, w, 0, STEPS + 1), STEPS);
         assert_int_equal(went_up(ctx, w, 0, 2 * (STEPS + 1)), 2 * STEPS);
         assert_int_equal(went_up(ctx, w, 3, 3), 3);
         assert_int_equal(went_up(ctx, w, 3, 5), 5); /* more is no failure */

@@ -1,5 +1,6 @@
-/* Loaders on a simulated device whose N-th allocation, pinned piece, event, copy or launch fails, for every N: what fails says so, what comes is
- * right bit for bit, a loader that failed goes on, and nothing is left behind. Not here: loaders that are lucky (test_loader.c). */
+/* Loaders on a simulated device whose N-th allocation, pinned piece, event, copy or launch fails,
+ * for every N: what fails says so, what comes is right bit for bit, a loader that failed goes on,
+ * and nothing is left behind. Not here: loaders that are lucky (test_loader.c). */
 #include <unistd.h>
 
 #include <ferry/train/train.h>
@@ -36,8 +37,10 @@ static void look(tally_t *tally, fy_tensor_t *x, fy_tensor_t *y)
     fy_tensor_t *host_x = NULL, *host_y = NULL;
     float *values;
     int32_t *labels;
-    if (fy_tensor_download(x, NULL, &download) != FY_STATUS_OK || fy_download_wait(download, FY_FOREVER, &host_x) != FY_STATUS_OK ||
-        fy_tensor_download(y, NULL, &download) != FY_STATUS_OK || fy_download_wait(download, FY_FOREVER, &host_y) != FY_STATUS_OK) {
+    if (fy_tensor_download(x, NULL, &download) != FY_STATUS_OK ||
+        fy_download_wait(download, FY_FOREVER, &host_x) != FY_STATUS_OK ||
+        fy_tensor_download(y, NULL, &download) != FY_STATUS_OK ||
+        fy_download_wait(download, FY_FOREVER, &host_y) != FY_STATUS_OK) {
         tally->refused++;
         return;
     }
@@ -45,7 +48,9 @@ static void look(tally_t *tally, fy_tensor_t *x, fy_tensor_t *y)
     ts_ok(fy_tensor_map(host_x, FY_ACCESS_READ, (void **)&values));
     ts_ok(fy_tensor_map(host_y, FY_ACCESS_READ, (void **)&labels));
     for (int64_t i = 0; i < ts_info(host_y).dims[0]; i++)
-        for (int c = 0; c < WIDTH; c++) tally->wrong += values[i * WIDTH + c] != (float)(unsigned char)((labels[i] * WIDTH + c) * 5) * 2;
+        for (int c = 0; c < WIDTH; c++)
+            tally->wrong += values[i * WIDTH + c] !=
+                            (float)(unsigned char)((labels[i] * WIDTH + c) * 5) * 2;
 }
 
 /* Two epochs. */
@@ -81,13 +86,17 @@ static void run(fy_device_t *device, const fy_loader_options_t *options, tally_t
 
 static const struct {
     const char *item;
-    int lasts; /* from the N-th on every one: Ferry asks again for memory, so one refusal need not be seen */
-} kinds[] = { { "alloc@%d*", 1 }, { "pin@%d*", 1 }, { "event@%d", 0 }, { "copy@%d", 0 }, { "launch@%d", 0 } };
+    /* from the N-th on every one: Ferry asks again for memory, so one refusal need not be seen */
+    int lasts;
+} kinds[] = {
+    { "alloc@%d*", 1 }, { "pin@%d*", 1 }, { "event@%d", 0 }, { "copy@%d", 0 }, { "launch@%d", 0 }
+};
 static const struct {
     int resident, workers;
 } ways[] = { { 1, 0 }, { 0, 0 }, { 0, 1 }, { 0, 3 } };
 
-/* Two loaders one behind the other on a device with this script; the number of things that failed, or -1 if it could not be opened. */
+/* Two loaders one behind the other on a device with this script; the number of things that failed,
+ * or -1 if it could not be opened. */
 static int run_script(const char *script, size_t way, int lasts)
 {
     fy_device_t *device = NULL;
@@ -100,10 +109,12 @@ static int run_script(const char *script, size_t way, int lasts)
     if (fy_device_open(script, &device) != FY_STATUS_OK) return -1;
     run(device, &options, &tally);
     run(device, &options, &again);
-    if (tally.wrong || again.wrong) fail_msg("%s, way %zu: %d and %d wrong values", script, way, tally.wrong, again.wrong);
+    if (tally.wrong || again.wrong)
+        fail_msg("%s, way %zu: %d and %d wrong values", script, way, tally.wrong, again.wrong);
     if (!lasts && tally.refused && (again.refused || again.came != ROUNDS))
         fail_msg("%s, way %zu: refused again: %s", script, way, fy_error_get()->text);
-    if (!tally.refused && tally.came != ROUNDS) fail_msg("%s, way %zu: %d batches, not %d", script, way, tally.came, ROUNDS);
+    if (!tally.refused && tally.came != ROUNDS)
+        fail_msg("%s, way %zu: %d batches, not %d", script, way, tally.came, ROUNDS);
     (void)!fy_device_wait(device, FY_FOREVER); /* says what failed, if nobody has been told yet */
     assert_int_equal(ts_live(device), 0);
     fy_device_close(device);
@@ -123,11 +134,13 @@ static void every_fault(ts_ctx_t *ctx)
                 if (failed > 0) met++;
                 unmet = failed ? 0 : unmet + 1;
             }
-            if (!met && strcmp(kinds[k].item, "event@%d") != 0) fail_msg("%s: way %zu met no fault", kinds[k].item, w);
+            if (!met && strcmp(kinds[k].item, "event@%d") != 0)
+                fail_msg("%s: way %zu met no fault", kinds[k].item, w);
         }
 }
 
-/* Whatever was on its way, a loader of a device that is lost says so: it does not look for the batch for ever. */
+/* Whatever was on its way, a loader of a device that is lost says so: it does not look for the
+ * batch for ever. */
 static void lost_device(ts_ctx_t *ctx)
 {
     if (!ctx->is_sim) return;
@@ -155,7 +168,8 @@ static void lost_device(ts_ctx_t *ctx)
             fy_scope_t scope = fy_scope_begin("steps");
             for (int i = 0; i < 100 && status == FY_STATUS_OK; i++) {
                 ts_ok(fy_loader_seek(loader, i, i % 3));
-                for (int k = 0; k < 2 && status == FY_STATUS_OK; k++) status = fy_loader_next(loader, &x, &y);
+                for (int k = 0; k < 2 && status == FY_STATUS_OK; k++)
+                    status = fy_loader_next(loader, &x, &y);
             }
             for (int i = 0; i < 5; i++) {
                 assert_int_equal(status, FY_STATUS_DEVICE_LOST);

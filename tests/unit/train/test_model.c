@@ -1,4 +1,5 @@
-/* Models: what the known ones consist of, first values, forward, gradients, what is refused, what is printed. */
+/* Models: what the known ones consist of, first values, forward, gradients, what is refused, what
+ * is printed. */
 #include "tests/support/harness.h"
 
 #include <math.h>
@@ -30,7 +31,8 @@ static float *read_block(const fy_tensor_t *tensor)
     return values;
 }
 
-/* WORKLOADS of the field: parameters are exact. MACs counted by hand: for lenet 26*26*20*9 + 9*9*50*500 + 800*128 + 1280. */
+/* WORKLOADS of the field: parameters are exact. MACs counted by hand: for lenet 26*26*20*9 +
+ * 9*9*50*500 + 800*128 + 1280. */
 static void test_known_models(ts_ctx_t *ctx)
 {
     static const struct {
@@ -110,7 +112,8 @@ static void moments(fy_model_t *model, const char *name, double *mean, double *s
     free(values);
 }
 
-/* lenet: N(0, 0.01^2) and zero; the others uniform within 1 / sqrt(fan_in). 102400 draws: the bounds below are five deviations wide. */
+/* lenet: N(0, 0.01^2) and zero; the others uniform within 1 / sqrt(fan_in). 102400 draws: the
+ * bounds below are five deviations wide. */
 static void test_first_values(ts_ctx_t *ctx)
 {
     double mean, std, most;
@@ -122,7 +125,8 @@ static void test_first_values(ts_ctx_t *ctx)
     fy_model_destroy(model);
     model = open_model(ctx, "mlp", 1);
     moments(model, "fc1.weight", &mean, &std, &most);
-    assert_true(most <= 1 / sqrt(784.0) && most > 0.99 / sqrt(784.0) && fabs(mean) < 4e-4 && fabs(std - 1 / sqrt(3 * 784.0)) < 4e-4);
+    assert_true(most <= 1 / sqrt(784.0) && most > 0.99 / sqrt(784.0) && fabs(mean) < 4e-4 &&
+                fabs(std - 1 / sqrt(3 * 784.0)) < 4e-4);
     moments(model, "fc1.bias", &mean, &std, &most);
     assert_true(most <= 1 / sqrt(784.0) && most > 0.5 / sqrt(784.0));
     fy_model_destroy(model);
@@ -158,7 +162,8 @@ static void test_init_kinds(ts_ctx_t *ctx)
             assert_true(most == 0.25 && fabs(mean - 0.25) < 1e-7);
         } else {
             assert_true(fabs(std / kinds[i].std - 1) < 0.02 && fabs(mean) < kinds[i].std * 0.02);
-            assert_true(kinds[i].is_uniform ? most < kinds[i].std * 1.7321 : most > kinds[i].std * 3);
+            assert_true(kinds[i].is_uniform ? most < kinds[i].std * 1.7321
+                                            : most > kinds[i].std * 3);
         }
         fy_model_destroy(model);
     }
@@ -166,9 +171,11 @@ static void test_init_kinds(ts_ctx_t *ctx)
 
 static void test_seeds(ts_ctx_t *ctx)
 {
-    fy_model_t *a = open_model(ctx, "mnist2018", 5), *b = open_model(ctx, "mnist2018", 5), *c = open_model(ctx, "mnist2018", 6);
+    fy_model_t *a = open_model(ctx, "mnist2018", 5), *b = open_model(ctx, "mnist2018", 5),
+               *c = open_model(ctx, "mnist2018", 6);
     const fy_model_info_t info = query(a);
-    float *va = read_block(info.values), *vb = read_block(query(b).values), *vc = read_block(query(c).values);
+    float *va = read_block(info.values), *vb = read_block(query(b).values),
+          *vc = read_block(query(c).values);
     assert_memory_equal(va, vb, ts_info(info.values).nbytes);
     assert_memory_not_equal(va, vc, ts_info(info.values).nbytes);
     free(va), free(vb), free(vc);
@@ -183,7 +190,8 @@ static fy_tensor_t *noise(ts_ctx_t *ctx, int rank, const int64_t *dims)
     return x;
 }
 
-/* Two evaluations are the same; two trainings are not, where there is dropout; both scale to the same mean. */
+/* Two evaluations are the same; two trainings are not, where there is dropout; both scale to the
+ * same mean. */
 static void test_train_and_evaluation(ts_ctx_t *ctx)
 {
     enum { N = 512 };
@@ -233,13 +241,16 @@ static void test_dropout2d(ts_ctx_t *ctx)
     for (int n = 0; n < N; n++)
         for (int c = 0; c < CHANNELS; c++) {
             kept += out[n][0][c] != 0;
-            for (int p = 0; p < PIXELS; p++) assert_true(out[n][p][c] == out[n][0][c] && (out[n][p][c] == 0 || out[n][p][c] == 2));
+            for (int p = 0; p < PIXELS; p++)
+                assert_true(out[n][p][c] == out[n][0][c] &&
+                            (out[n][p][c] == 0 || out[n][p][c] == 2));
         }
     assert_true(kept > N * CHANNELS / 4 && kept < N * CHANNELS * 3 / 4);
     fy_model_destroy(model);
 }
 
-/* Gradients land in the model's block; what the loss does not depend on gets zeros; accumulating adds. */
+/* Gradients land in the model's block; what the loss does not depend on gets zeros; accumulating
+ * adds. */
 static void test_backward(ts_ctx_t *ctx)
 {
     fy_model_t *model = open_model(ctx, "linear", 3);
@@ -281,7 +292,8 @@ static void test_refusals(ts_ctx_t *ctx)
     ts_text_has("model 'lenet' takes x [n, 28, 28, 1]");
     ts_fails(fy_model_forward(model, NULL, &y), INVALID_ARGUMENT);
     if (!ctx->is_host) {
-        ts_fails(fy_model_forward(model, ts_iota(fy_device_host(), FY_DIMS(1, 28, 28, 1), 0), &y), DEVICE_MISMATCH);
+        ts_fails(fy_model_forward(model, ts_iota(fy_device_host(), FY_DIMS(1, 28, 28, 1), 0), &y),
+                 DEVICE_MISMATCH);
         ts_text_has("conv1.weight");
     }
     assert_null(y);
@@ -324,9 +336,11 @@ static void test_describe(ts_ctx_t *ctx)
 
 int main(void)
 {
-    static const ts_test_t tests[] = { TS_TEST(test_known_models), TS_TEST(test_blocks),   TS_TEST(test_first_values),
-                                       TS_TEST(test_init_kinds),   TS_TEST(test_seeds),    TS_TEST(test_train_and_evaluation),
-                                       TS_TEST(test_dropout2d),    TS_TEST(test_backward), TS_TEST(test_refusals),
-                                       TS_TEST(test_describe) };
+    static const ts_test_t tests[] = {
+        TS_TEST(test_known_models), TS_TEST(test_blocks),   TS_TEST(test_first_values),
+        TS_TEST(test_init_kinds),   TS_TEST(test_seeds),    TS_TEST(test_train_and_evaluation),
+        TS_TEST(test_dropout2d),    TS_TEST(test_backward), TS_TEST(test_refusals),
+        TS_TEST(test_describe)
+    };
     return TS_RUN("train_model", tests, NULL);
 }

@@ -1,5 +1,6 @@
-/* The gradients of the first step of every known model, f32 on the device under test, against the same model in f64 on the host. The f64
- * kernels are plain loops, other code than f32's convolutions and products, which are oneDNN's: what is compared has little in common. */
+/* The gradients of the first step of every known model, f32 on the device under test, against the
+ * same model in f64 on the host. The f64 kernels are plain loops, other code than f32's
+ * convolutions and products, which are oneDNN's: what is compared has little in common. */
 #include "tests/support/harness.h"
 
 #include <math.h>
@@ -77,7 +78,8 @@ static void make_batch(const char *name, fy_tensor_t **out_x, fy_tensor_t **out_
 }
 
 /* |g - g64| / |g64| of one parameter. */
-static double compare(const fy_model_t *narrow, const fy_model_t *wide, size_t index, const char **out_name)
+static double compare(const fy_model_t *narrow, const fy_model_t *wide, size_t index,
+                      const char **out_name)
 {
     fy_param_t a = FY_PARAM_INIT, b = FY_PARAM_INIT;
     void *va, *vb;
@@ -101,7 +103,8 @@ static void check_model(ts_ctx_t *ctx, const char *name)
 {
     fy_tensor_t *x, *y, *x_there, *y_there, *x_wide, *y_wide;
     fy_scope_t scope = fy_scope_begin(name);
-    fy_model_t *narrow = open_model(ctx->device, name, FY_DTYPE_F32), *wide = open_model(fy_device_host(), name, FY_DTYPE_F64);
+    fy_model_t *narrow = open_model(ctx->device, name, FY_DTYPE_F32),
+               *wide = open_model(fy_device_host(), name, FY_DTYPE_F64);
     copy_values(wide, narrow);
     make_batch(name, &x, &y);
     ts_ok(fy_tensor_upload(x, ctx->device, NULL, &x_there));
@@ -117,7 +120,8 @@ static void check_model(ts_ctx_t *ctx, const char *name)
         const char *param;
         const double error = compare(narrow, wide, i, &param);
         print_message("%s %s: %.2g\n", name, param, error);
-        if (!(error <= 1e-3)) fail_msg("%s: the gradient of %s differs by %g of its norm", name, param, error);
+        if (!(error <= 1e-3))
+            fail_msg("%s: the gradient of %s differs by %g of its norm", name, param, error);
     }
     fy_model_destroy(narrow);
     fy_model_destroy(wide);

@@ -1,5 +1,6 @@
-/* Optimizers: three steps against a computation by hand, one block as many pairs, small batches as one large; a step is one request a pair and
- * replays as a graph; clipping; state for checkpoints; what is refused. */
+/* Optimizers: three steps against a computation by hand, one block as many pairs, small batches as
+ * one large; a step is one request a pair and replays as a graph; clipping; state for checkpoints;
+ * what is refused. */
 #include <math.h>
 
 #include <ferry/train/optimizer.h>
@@ -33,7 +34,8 @@ static double by_hand(const fy_optimizer_options_t *o, double p, double g, doubl
     }
     s[0] = o->beta1 * s[0] + (1 - o->beta1) * g;
     s[1] = o->beta2 * s[1] + (1 - o->beta2) * g * g;
-    return p - o->lr * s[0] / (1 - pow(o->beta1, t + 1)) / (sqrt(s[1] / (1 - pow(o->beta2, t + 1))) + o->eps);
+    return p - o->lr * s[0] / (1 - pow(o->beta1, t + 1)) /
+                   (sqrt(s[1] / (1 - pow(o->beta2, t + 1))) + o->eps);
 }
 
 static void set_grad(ts_ctx_t *ctx, fy_tensor_t *grad, const float *values)
@@ -57,7 +59,8 @@ static void three_steps_are_as_by_hand(ts_ctx_t *ctx)
 {
     for (int row = 0; row < 3 * FY_OPTIMIZER_COUNT; row++) {
         const fy_optimizer_options_t o = options_of(row);
-        fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start), *grad = ts_f32(ctx->device, FY_DIMS(N), k_start);
+        fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start),
+                    *grad = ts_f32(ctx->device, FY_DIMS(N), k_start);
         fy_optimizer_t *optimizer;
         double want[N], states[N][2] = { { 0 } };
         float got[N];
@@ -76,7 +79,8 @@ static void three_steps_are_as_by_hand(ts_ctx_t *ctx)
         ts_read(value, got, sizeof got);
         for (int i = 0; i < N; i++)
             if (fabs(got[i] - want[i]) > 1e-6)
-                fail_msg("row %d, %s: element %d is %.9g, by hand %.9g", row, fy_optimizer_name(o.kind), i, got[i], want[i]);
+                fail_msg("row %d, %s: element %d is %.9g, by hand %.9g", row,
+                         fy_optimizer_name(o.kind), i, got[i], want[i]);
         fy_optimizer_destroy(optimizer);
     }
 }
@@ -86,8 +90,10 @@ static void one_block_is_many_pairs(ts_ctx_t *ctx)
 {
     for (int row = 0; row < 3 * FY_OPTIMIZER_COUNT; row++) {
         const fy_optimizer_options_t o = options_of(row);
-        fy_tensor_t *block = ts_f32(ctx->device, FY_DIMS(N), k_start), *block_grad = ts_f32(ctx->device, FY_DIMS(N), k_start);
-        fy_tensor_t *apart = ts_f32(ctx->device, FY_DIMS(N), k_start), *apart_grad = ts_f32(ctx->device, FY_DIMS(N), k_start);
+        fy_tensor_t *block = ts_f32(ctx->device, FY_DIMS(N), k_start),
+                    *block_grad = ts_f32(ctx->device, FY_DIMS(N), k_start);
+        fy_tensor_t *apart = ts_f32(ctx->device, FY_DIMS(N), k_start),
+                    *apart_grad = ts_f32(ctx->device, FY_DIMS(N), k_start);
         fy_tensor_t *values[2], *grads[2];
         fy_optimizer_t *fused, *unfused;
         float a[N], b[N];
@@ -114,7 +120,8 @@ static void one_block_is_many_pairs(ts_ctx_t *ctx)
 static void rates_and_momenta_change(ts_ctx_t *ctx)
 {
     fy_optimizer_options_t o = options_of(FY_OPTIMIZER_COUNT), now;
-    fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start), *grad = ts_f32(ctx->device, FY_DIMS(N), k_grads[0]);
+    fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start),
+                *grad = ts_f32(ctx->device, FY_DIMS(N), k_grads[0]);
     fy_optimizer_t *optimizer;
     double want = k_start[0], state[2] = { 0 };
     float got[N];
@@ -143,7 +150,8 @@ static void rates_and_momenta_change(ts_ctx_t *ctx)
 static void a_recorded_step_counts_on(ts_ctx_t *ctx)
 {
     const fy_optimizer_options_t o = options_of(FY_OPTIMIZER_ADAM);
-    fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start), *grad = ts_f32(ctx->device, FY_DIMS(N), k_grads[0]);
+    fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start),
+                *grad = ts_f32(ctx->device, FY_DIMS(N), k_grads[0]);
     fy_tensor_t *twin = ts_f32(ctx->device, FY_DIMS(N), k_start);
     fy_optimizer_t *optimizer, *other;
     fy_graph_t *graph;
@@ -169,8 +177,8 @@ static void a_recorded_step_counts_on(ts_ctx_t *ctx)
 }
 
 /* mean((x w - y)^2) over rows begin .. end, times their share of all rows. */
-static void add_gradient(fy_tape_t *tape, fy_tensor_t *w, fy_tensor_t *x, fy_tensor_t *y, int64_t begin, int64_t end, int64_t all,
-                         int accumulate)
+static void add_gradient(fy_tape_t *tape, fy_tensor_t *w, fy_tensor_t *x, fy_tensor_t *y,
+                         int64_t begin, int64_t end, int64_t all, int accumulate)
 {
     fy_backward_options_t options = FY_BACKWARD_OPTIONS_INIT;
     fy_tensor_t *rows, *targets, *pred, *loss, *part;
@@ -205,7 +213,8 @@ static void small_batches_are_one_large(ts_ctx_t *ctx)
         ts_ok(fy_optimizer_create(&o, 1, &w[k], &grads[k], &optimizer));
         for (int t = 0; t < STEPS; t++) {
             const int64_t size = k ? SMALL : ROWS;
-            for (int64_t begin = 0; begin < ROWS; begin += size) add_gradient(tape, w[k], x, y, begin, begin + size, ROWS, begin > 0);
+            for (int64_t begin = 0; begin < ROWS; begin += size)
+                add_gradient(tape, w[k], x, y, begin, begin + size, ROWS, begin > 0);
             ts_ok(fy_optimizer_step(optimizer));
         }
         ts_read(w[k], got[k], sizeof got[k]);
@@ -217,10 +226,13 @@ static void small_batches_are_one_large(ts_ctx_t *ctx)
 
 static void gradients_are_clipped(ts_ctx_t *ctx)
 {
-    fy_tensor_t *grads[2] = { ts_f32(ctx->device, FY_DIMS(N), k_start), ts_f32(ctx->device, FY_DIMS(N), k_grads[0]) }, *norm, *again;
+    fy_tensor_t *grads[2] = { ts_f32(ctx->device, FY_DIMS(N), k_start),
+                              ts_f32(ctx->device, FY_DIMS(N), k_grads[0]) },
+                *norm, *again;
     double sum = 0;
     float got, values[N];
-    for (int i = 0; i < N; i++) sum += (double)k_start[i] * k_start[i] + (double)k_grads[0][i] * k_grads[0][i];
+    for (int i = 0; i < N; i++)
+        sum += (double)k_start[i] * k_start[i] + (double)k_grads[0][i] * k_grads[0][i];
     const fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_grads_clip_norm(2, grads, 0.5, &norm));
     fy_ledger_totals_t after = ts_ledger(NULL);
@@ -242,7 +254,10 @@ static void gradients_are_clipped(ts_ctx_t *ctx)
     ts_ok(fy_copy(grads[0], ts_f32(ctx->device, FY_DIMS(N), k_start)));
     ts_ok(fy_grads_clip_value(2, grads, 0.75));
     ts_read(grads[0], values, sizeof values);
-    for (int i = 0; i < N; i++) assert_true(values[i] == (k_start[i] > 0.75F ? 0.75F : k_start[i] < -0.75F ? -0.75F : k_start[i]));
+    for (int i = 0; i < N; i++)
+        assert_true(values[i] == (k_start[i] > 0.75F    ? 0.75F
+                                  : k_start[i] < -0.75F ? -0.75F
+                                                        : k_start[i]));
     ts_fails(fy_grads_clip_norm(2, grads, 0, &norm), INVALID_ARGUMENT);
     assert_null(norm);
     ts_fails(fy_grads_clip_norm(0, grads, 1, NULL), INVALID_ARGUMENT);
@@ -251,9 +266,10 @@ static void gradients_are_clipped(ts_ctx_t *ctx)
 
 static void state_has_names(ts_ctx_t *ctx)
 {
-    static const char *const want[FY_OPTIMIZER_COUNT][4] = {
-        { "momentum", "step" }, { "exp_avg", "exp_avg_sq", "step" }, { "exp_avg", "exp_avg_sq", "step" }, { "square_avg", "acc_delta" }
-    };
+    static const char *const want[FY_OPTIMIZER_COUNT][4] = { { "momentum", "step" },
+                                                             { "exp_avg", "exp_avg_sq", "step" },
+                                                             { "exp_avg", "exp_avg_sq", "step" },
+                                                             { "square_avg", "acc_delta" } };
     for (int row = 0; row < 2 * FY_OPTIMIZER_COUNT; row++) {
         const fy_optimizer_options_t o = options_of(row);
         fy_tensor_t *values[2], *grads[2], *tensor;
@@ -265,13 +281,15 @@ static void state_has_names(ts_ctx_t *ctx)
             grads[i] = ts_f32(ctx->device, FY_DIMS(N), k_start);
         }
         const uint64_t live = ts_live(ctx->device);
-        ts_ok(fy_optimizer_create(&o, 1 + (size_t)(row >= FY_OPTIMIZER_COUNT), values, grads, &optimizer));
+        ts_ok(fy_optimizer_create(&o, 1 + (size_t)(row >= FY_OPTIMIZER_COUNT), values, grads,
+                                  &optimizer));
         fy_optimizer_state(optimizer, 0, &name, &tensor);
         if (row == FY_OPTIMIZER_SGD) assert_null(name); /* no momentum, no state */
         for (; name; fy_optimizer_state(optimizer, ++n, &name, &tensor)) {
             char expected[40];
             const size_t each = want[o.kind][2] ? 3 : 2;
-            snprintf(expected, sizeof expected, row >= FY_OPTIMIZER_COUNT ? "%s.%zu" : "%s", want[o.kind][n % each], n / each);
+            snprintf(expected, sizeof expected, row >= FY_OPTIMIZER_COUNT ? "%s.%zu" : "%s",
+                     want[o.kind][n % each], n / each);
             assert_string_equal(name, expected);
             assert_int_equal(ts_info(tensor).nelem, strncmp(name, "step", 4) == 0 ? 1 : N);
         }
@@ -283,7 +301,8 @@ static void state_has_names(ts_ctx_t *ctx)
 
 static void what_cannot_be_is_refused(ts_ctx_t *ctx)
 {
-    fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start), *grad = ts_f32(ctx->device, FY_DIMS(N), k_start), *other, *ints;
+    fy_tensor_t *value = ts_f32(ctx->device, FY_DIMS(N), k_start),
+                *grad = ts_f32(ctx->device, FY_DIMS(N), k_start), *other, *ints;
     fy_optimizer_t *optimizer;
     fy_optimizer_options_t o;
     ts_ok(fy_reshape(grad, FY_DIMS(1, N), &other));

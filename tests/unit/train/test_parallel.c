@@ -1,4 +1,5 @@
-/* Several devices: sums over two to five of them, with the same bits on each whatever the length; what crosses and what does not; replicas;
+/* Several devices: sums over two to five of them, with the same bits on each whatever the length;
+ * what crosses and what does not; replicas;
  * shards; refusals; and that a weight which lives on a device cannot be read on the host. */
 #include "tests/support/harness.h"
 
@@ -6,7 +7,8 @@
 
 enum { MOST = 5 };
 
-/* sim:0 (the runner's), sim:1, ... of the same options; other backends are skipped: one machine may have one card. */
+/* sim:0 (the runner's), sim:1, ... of the same options; other backends are skipped: one machine may
+ * have one card. */
 static void open_devices(ts_ctx_t *ctx, size_t count, fy_device_t **devices)
 {
     char spec[128];
@@ -30,7 +32,8 @@ static void allreduce_1_2(ts_ctx_t *ctx)
 {
     fy_device_t *devices[2];
     open_devices(ctx, 2, devices);
-    fy_tensor_t *x[2] = { ts_f32(devices[0], FY_DIMS(2), (float[]){ 1, 1 }), ts_f32(devices[1], FY_DIMS(2), (float[]){ 2, 2 }) };
+    fy_tensor_t *x[2] = { ts_f32(devices[0], FY_DIMS(2), (float[]){ 1, 1 }),
+                          ts_f32(devices[1], FY_DIMS(2), (float[]){ 2, 2 }) };
     const fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_allreduce_sum(2, x));
     const fy_ledger_totals_t after = ts_ledger(NULL);
@@ -43,7 +46,8 @@ static void allreduce_1_2(ts_ctx_t *ctx)
     close_devices(2, devices);
 }
 
-/* Values that do not add up exactly, so that another order shows: the sum in the order of the devices, on each. */
+/* Values that do not add up exactly, so that another order shows: the sum in the order of the
+ * devices, on each. */
 static void allreduce_many(ts_ctx_t *ctx)
 {
     static const int64_t lengths[] = { 0, 1, 3, 31, 32, 33, 64, 1000, 100003 };
@@ -52,11 +56,13 @@ static void allreduce_many(ts_ctx_t *ctx)
     for (size_t count = 1; count <= MOST; count++)
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
             const int64_t n = lengths[l];
-            float *values = malloc((size_t)(n + 1) * sizeof *values), *want = calloc((size_t)n + 1, sizeof *want);
+            float *values = malloc((size_t)(n + 1) * sizeof *values),
+                  *want = calloc((size_t)n + 1, sizeof *want);
             fy_tensor_t *x[MOST];
             for (size_t i = 0; i < count; i++) {
                 for (int64_t k = 0; k < n; k++) {
-                    values[k] = (float)((k * 37 + (int64_t)i * 101) % 977) / 7.0f * (i % 2 ? -1e3f : 1.0f);
+                    values[k] = (float)((k * 37 + (int64_t)i * 101) % 977) / 7.0f *
+                                (i % 2 ? -1e3f : 1.0f);
                     want[k] = i ? want[k] + values[k] : values[k];
                 }
                 x[i] = ts_f32(devices[i], FY_DIMS(n), values);
@@ -64,8 +70,10 @@ static void allreduce_many(ts_ctx_t *ctx)
             const fy_ledger_totals_t before = ts_ledger(NULL);
             ts_ok(fy_allreduce_sum(count, x));
             const fy_ledger_totals_t after = ts_ledger(NULL);
-            /* 2 (count - 1) / count of the bytes out of each device: 2 (count - 1) times the bytes in all. */
-            assert_int_equal(after.peer.nbytes - before.peer.nbytes, 2 * (count - 1) * (size_t)n * sizeof(float));
+            /* 2 (count - 1) / count of the bytes out of each device: 2 (count - 1) times the bytes
+             * in all. */
+            assert_int_equal(after.peer.nbytes - before.peer.nbytes,
+                             2 * (count - 1) * (size_t)n * sizeof(float));
             assert_int_equal(after.syncs, before.syncs);
             for (size_t i = 0; i < count; i++) {
                 ts_expect_f32(x[i], want, (size_t)n);
@@ -82,8 +90,10 @@ static void allreduce_refuses(ts_ctx_t *ctx)
     fy_device_t *devices[2];
     fy_tensor_t *turned, *whole[2];
     open_devices(ctx, 2, devices);
-    fy_tensor_t *a = ts_iota(devices[0], FY_DIMS(2, 3), 1), *b = ts_iota(devices[1], FY_DIMS(2, 3), 1),
-                *c = ts_iota(devices[0], FY_DIMS(2, 3), 1), *d = ts_iota(devices[1], FY_DIMS(3, 2), 1);
+    fy_tensor_t *a = ts_iota(devices[0], FY_DIMS(2, 3), 1),
+                *b = ts_iota(devices[1], FY_DIMS(2, 3), 1),
+                *c = ts_iota(devices[0], FY_DIMS(2, 3), 1),
+                *d = ts_iota(devices[1], FY_DIMS(3, 2), 1);
     ts_ok(fy_transpose(d, NULL, &turned));
     for (int i = 0; i < 2; i++) ts_ok(fy_zeros(devices[i], FY_DTYPE_I32, FY_DIMS(2, 3), &whole[i]));
     const fy_ledger_totals_t before = ts_ledger(NULL);
@@ -129,7 +139,8 @@ static void replicas_are_equal(ts_ctx_t *ctx)
     ts_ok(fy_models_replicate(3, models));
     const fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal(after.peer.nbytes - before.peer.nbytes, 2 * nbytes);
-    assert_int_equal(after.upload.count + after.download.count, before.upload.count + before.download.count);
+    assert_int_equal(after.upload.count + after.download.count,
+                     before.upload.count + before.download.count);
     for (int i = 0; i < 3; i++) {
         ts_read(info[i].values, second, nbytes);
         assert_memory_equal(first, second, nbytes);
@@ -155,7 +166,8 @@ static void shards_are_rows(ts_ctx_t *ctx)
         assert_int_equal(ts_info(shards[i]).rank, 2);
         fy_tensor_destroy(shards[i]);
     }
-    fy_tensor_t *two = ts_iota(fy_device_host(), FY_DIMS(2, 2), 0), *there = ts_iota(devices[1], FY_DIMS(4, 2), 0);
+    fy_tensor_t *two = ts_iota(fy_device_host(), FY_DIMS(2, 2), 0),
+                *there = ts_iota(devices[1], FY_DIMS(4, 2), 0);
     ts_fails(fy_batch_split(two, 3, devices, shards), SHAPE_MISMATCH);
     ts_text_has("2 rows for 3 devices");
     assert_null(shards[0]);
@@ -167,9 +179,11 @@ static void shards_are_rows(ts_ctx_t *ctx)
     close_devices(3, devices);
 }
 
-/* Two layers by hand would do, but this is what people run: sums of losses per shard, one sum of gradients, one update by the whole batch. In f64,
- * where another order of sums is 1e-13 or so, so that a mistake in the cutting cannot hide. */
-static void train_on(ts_ctx_t *ctx, size_t count, fy_device_t **devices, double *values, size_t nbytes)
+/* Two layers by hand would do, but this is what people run: sums of losses per shard, one sum of
+ * gradients, one update by the whole batch. In f64, where another order of sums is 1e-13 or so, so
+ * that a mistake in the cutting cannot hide. */
+static void train_on(ts_ctx_t *ctx, size_t count, fy_device_t **devices, double *values,
+                     size_t nbytes)
 {
     fy_model_t *models[4];
     fy_tape_t *tapes[4];
@@ -235,7 +249,8 @@ static void training_is_the_same(ts_ctx_t *ctx)
     assert_memory_not_equal(one, several, nbytes); /* it has learnt something */
     for (size_t count = 2; count <= 4; count++) {
         train_on(ctx, count, devices, several, nbytes);
-        for (size_t k = 0; k < nbytes / sizeof *one; k++) assert_true(one[k] - several[k] < 1e-12 && several[k] - one[k] < 1e-12);
+        for (size_t k = 0; k < nbytes / sizeof *one; k++)
+            assert_true(one[k] - several[k] < 1e-12 && several[k] - one[k] < 1e-12);
     }
     close_devices(4, devices);
 }

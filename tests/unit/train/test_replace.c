@@ -1,5 +1,7 @@
-/* Files that are replaced, by a name that is no regular file's: links stay and their targets are replaced, pipes and devices are written to and stay.
- * Never with the machine's own devices: the device is one of the test's. Not here: disks that fail (test_safetensors_faults.c). */
+/* Files that are replaced, by a name that is no regular file's: links stay and their targets are
+ * replaced, pipes and devices are written to and stay.
+ * Never with the machine's own devices: the device is one of the test's. Not here: disks that fail
+ * (test_safetensors_faults.c). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

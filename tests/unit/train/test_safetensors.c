@@ -1,5 +1,6 @@
-/* Safetensors: a file derived by hand from the format is read as it says and written byte for byte; every dtype, strides, names with escapes,
- * metadata; what calls refuse. Not here: malformed files (test_safetensors_rejects.c), failing disks (test_safetensors_faults.c), the reference
+/* Safetensors: a file derived by hand from the format is read as it says and written byte for byte;
+ * every dtype, strides, names with escapes, metadata; what calls refuse. Not here: malformed files
+ * (test_safetensors_rejects.c), failing disks (test_safetensors_faults.c), the reference
  * implementation (test_safetensors_reference.sh). */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +28,8 @@ static void ok(fy_status_t status)
 static void refused(fy_status_t got, fy_status_t want, const char *says)
 {
     if (got != want || !strstr(fy_error_get()->text, says))
-        fail_msg("%s: '%s', not %s: '%s'", fy_status_name(got), fy_error_get()->text, fy_status_name(want), says);
+        fail_msg("%s: '%s', not %s: '%s'", fy_status_name(got), fy_error_get()->text,
+                 fy_status_name(want), says);
 }
 
 static size_t read_file(const char *path, unsigned char *bytes, size_t room)
@@ -58,7 +60,8 @@ static size_t read_listing(unsigned char *bytes, size_t room)
     return n;
 }
 
-static fy_tensor_t *host(fy_dtype_t dtype, int rank, const int64_t *dims, const void *data, size_t nbytes)
+static fy_tensor_t *host(fy_dtype_t dtype, int rank, const int64_t *dims, const void *data,
+                         size_t nbytes)
 {
     fy_tensor_t *tensor;
     void *to;
@@ -102,8 +105,10 @@ static void test_golden_is_read(void **state)
         int64_t dims[2];
         uint64_t offset, nbytes;
     } want[] = {
-        { "b", FY_DTYPE_I64, 1, { 1 }, 0, 8 },      { "a\"\xc3\xbc", FY_DTYPE_F32, 2, { 2, 2 }, 8, 16 },
-        { "s", FY_DTYPE_F16, 0, { 0 }, 24, 2 },     { "none", FY_DTYPE_U8, 2, { 0, 3 }, 26, 0 },
+        { "b", FY_DTYPE_I64, 1, { 1 }, 0, 8 },
+        { "a\"\xc3\xbc", FY_DTYPE_F32, 2, { 2, 2 }, 8, 16 },
+        { "s", FY_DTYPE_F16, 0, { 0 }, 24, 2 },
+        { "none", FY_DTYPE_U8, 2, { 0, 3 }, 26, 0 },
         { "flag", FY_DTYPE_BOOL, 1, { 3 }, 26, 3 },
     };
     static const float a[] = { 1, -2, 0.5f, INFINITY };
@@ -135,28 +140,38 @@ static void test_golden_is_read(void **state)
     for (size_t i = 0; i < 5; i++) fy_tensor_destroy(tensor[i]);
 }
 
-/* In the golden file, tensors do not stand in the order in which they are written, so this is the golden in the writer's order. */
+/* In the golden file, tensors do not stand in the order in which they are written, so this is the
+ * golden in the writer's order. */
 static void test_golden_is_written(void **state)
 {
     (void)state;
     static const float a[] = { 1, -2, 0.5f, INFINITY }, turned[] = { 1, 0.5f, -2, INFINITY };
     static const int64_t b = -2;
     static const uint16_t s = 0x3e00;
-    static const char header[] = "{\"__metadata__\":{\"made\":\"hand\"},\"b\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]},"
-                                 "\"a\\\"\xc3\xbc\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[8,24]},"
-                                 "\"s\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[24,26]},"
-                                 "\"none\":{\"dtype\":\"U8\",\"shape\":[0,3],\"data_offsets\":[26,26]},"
-                                 "\"flag\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[26,29]}}   ";
+    static const char header[] =
+        "{\"__metadata__\":{\"made\":\"hand\"},\"b\":{\"dtype\":\"I64\",\"shape\":[1],\"data_"
+        "offsets\":[0,8]},"
+        "\"a\\\"\xc3\xbc\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[8,24]},"
+        "\"s\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[24,26]},"
+        "\"none\":{\"dtype\":\"U8\",\"shape\":[0,3],\"data_offsets\":[26,26]},"
+        "\"flag\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[26,29]}}   ";
     unsigned char golden[1024], written[1024];
     char path[32];
     const size_t n = read_listing(golden, sizeof golden);
     assert_memory_equal(golden + 8, header, sizeof header - 1);
-    fy_tensor_t *tb = host(FY_DTYPE_I64, FY_DIMS(1), &b, 8), *ta = host(FY_DTYPE_F32, FY_DIMS(2, 2), a, 16),
-                *tt = host(FY_DTYPE_F32, FY_DIMS(2, 2), turned, 16), *ts = host(FY_DTYPE_F16, 0, NULL, &s, 2),
-                *tn = host(FY_DTYPE_U8, FY_DIMS(0, 3), NULL, 0), *tf = host(FY_DTYPE_BOOL, FY_DIMS(3), "\1\0\1", 3), *view;
+    fy_tensor_t *tb = host(FY_DTYPE_I64, FY_DIMS(1), &b, 8),
+                *ta = host(FY_DTYPE_F32, FY_DIMS(2, 2), a, 16),
+                *tt = host(FY_DTYPE_F32, FY_DIMS(2, 2), turned, 16),
+                *ts = host(FY_DTYPE_F16, 0, NULL, &s, 2),
+                *tn = host(FY_DTYPE_U8, FY_DIMS(0, 3), NULL, 0),
+                *tf = host(FY_DTYPE_BOOL, FY_DIMS(3), "\1\0\1", 3), *view;
     ok(fy_transpose(tt, NULL, &view));
-    const fy_safetensors_entry_t entries[] = { { "flag", tf }, { "none", tn }, { "a\"\xc3\xbc", ta }, { "s", ts }, { "b", tb } };
-    const fy_safetensors_entry_t strided[] = { { "b", tb }, { "a\"\xc3\xbc", view }, { "s", ts }, { "none", tn }, { "flag", tf } };
+    const fy_safetensors_entry_t entries[] = {
+        { "flag", tf }, { "none", tn }, { "a\"\xc3\xbc", ta }, { "s", ts }, { "b", tb }
+    };
+    const fy_safetensors_entry_t strided[] = {
+        { "b", tb }, { "a\"\xc3\xbc", view }, { "s", ts }, { "none", tn }, { "flag", tf }
+    };
     const fy_safetensors_pair_t pair = { "made", "hand" };
     temp_path(path);
     ok(fy_safetensors_write(path, 5, entries, 1, &pair));
@@ -174,9 +189,12 @@ static void test_every_dtype_and_name_comes_back(void **state)
 {
     (void)state;
     static const char *const names[FY_DTYPE_COUNT] = {
-        "", "a.b", "\x01\x1f\x7f", "\b\f\n\r\t\"\\/", "\xf0\x9f\x98\x80", "{\"x\":1}", "__metadata", "zz"
+        "",           "a.b", "\x01\x1f\x7f", "\b\f\n\r\t\"\\/", "\xf0\x9f\x98\x80", "{\"x\":1}",
+        "__metadata", "zz"
     };
-    static const fy_safetensors_pair_t pairs[] = { { "z", "" }, { "", "\n\xc3\xa9" }, { "__metadata__", "{}" } };
+    static const fy_safetensors_pair_t pairs[] = { { "z", "" },
+                                                   { "", "\n\xc3\xa9" },
+                                                   { "__metadata__", "{}" } };
     fy_safetensors_entry_t entries[FY_DTYPE_COUNT];
     fy_tensor_t *tensors[FY_DTYPE_COUNT];
     unsigned char bytes[48];
@@ -191,9 +209,11 @@ static void test_every_dtype_and_name_comes_back(void **state)
     fy_safetensors_t *file;
     ok(fy_safetensors_open(path, &file));
     assert_int_equal(fy_safetensors_count(file), FY_DTYPE_COUNT);
-    for (int i = 0; i < 3; i++) assert_string_equal(fy_safetensors_metadata(file, pairs[i].key), pairs[i].value);
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(fy_safetensors_metadata(file, pairs[i].key), pairs[i].value);
     size_t last = 8;
-    for (size_t i = 0; i < FY_DTYPE_COUNT; i++) { /* so that each lies at a multiple of its element's size */
+    /* so that each lies at a multiple of its element's size */
+    for (size_t i = 0; i < FY_DTYPE_COUNT; i++) {
         fy_safetensors_info_t info = FY_SAFETENSORS_INFO_INIT;
         ok(fy_safetensors_at(file, i, &info));
         assert_true(fy_dtype_size(info.dtype) <= last);
@@ -249,10 +269,12 @@ static void test_reading_refuses(void **state)
     ok(fy_safetensors_open(DATA "golden.safetensors", &file));
     refused(fy_safetensors_at(file, 5, &info), FY_STATUS_INVALID_ARGUMENT, "tensor 5 of");
     refused(fy_safetensors_at(file, 0, &unset), FY_STATUS_INVALID_ARGUMENT, "struct_size");
-    refused(fy_safetensors_find(file, "c", &index), FY_STATUS_INVALID_ARGUMENT, "no tensor 'c' among its 5");
+    refused(fy_safetensors_find(file, "c", &index), FY_STATUS_INVALID_ARGUMENT,
+            "no tensor 'c' among its 5");
     refused(fy_safetensors_read(file, 5, &tensor), FY_STATUS_INVALID_ARGUMENT, "which has 5");
     assert_null(tensor);
-    fy_tensor_t *f64 = host(FY_DTYPE_F64, FY_DIMS(2, 2), NULL, 0), *flat = host(FY_DTYPE_F32, FY_DIMS(4), NULL, 0),
+    fy_tensor_t *f64 = host(FY_DTYPE_F64, FY_DIMS(2, 2), NULL, 0),
+                *flat = host(FY_DTYPE_F32, FY_DIMS(4), NULL, 0),
                 *square = host(FY_DTYPE_F32, FY_DIMS(2, 2), NULL, 0), *turned;
     ok(fy_transpose(square, NULL, &turned));
     refused(fy_safetensors_read_into(file, 1, f64), FY_STATUS_DTYPE_MISMATCH, "is f32, dst is f64");
@@ -280,7 +302,8 @@ static void test_data_is_looked_at(void **state)
     assert_int_equal(fwrite(golden, 1, n, out), n);
     fclose(out);
     ok(fy_safetensors_open(path, &file));
-    refused(fy_safetensors_read(file, 4, &tensor), FY_STATUS_CORRUPT_DATA, "element 1 of tensor 'flag' [bool] is the byte 2");
+    refused(fy_safetensors_read(file, 4, &tensor), FY_STATUS_CORRUPT_DATA,
+            "element 1 of tensor 'flag' [bool] is the byte 2");
     assert_null(tensor);
     assert_int_equal(truncate(path, (off_t)(n - 1)), 0);
     refused(fy_safetensors_read(file, 4, &tensor), FY_STATUS_IO, "shortened since it was opened");
@@ -301,21 +324,36 @@ static void test_writing_refuses(void **state)
     FILE *old = fopen(path, "wb");
     fputs("old", old);
     fclose(old);
-    const fy_safetensors_entry_t twice[] = { { "a", x }, { "b", x }, { "a", x } }, away = { "a", there }, taken = { "__metadata__", x },
-                                 latin = { "_\xfc", x }, unnamed = { NULL, x }, nothing = { "a", NULL };
-    const fy_safetensors_pair_t keys[] = { { "k", "1" }, { "k", "2" } }, valueless = { "k", NULL }, bad = { "k", "\x80" };
-    refused(fy_safetensors_write(path, 3, twice, 0, NULL), FY_STATUS_INVALID_ARGUMENT, "two tensors are called 'a'");
-    refused(fy_safetensors_write(path, 1, &away, 0, NULL), FY_STATUS_DEVICE_MISMATCH, "'a' is on sim:0");
-    refused(fy_safetensors_write(path, 1, &away, 0, NULL), FY_STATUS_DEVICE_MISMATCH, "Download it first: 8 bytes");
-    refused(fy_safetensors_write(path, 1, &taken, 0, NULL), FY_STATUS_INVALID_ARGUMENT, "'__metadata__', which is taken");
-    refused(fy_safetensors_write(path, 1, &latin, 0, NULL), FY_STATUS_INVALID_ARGUMENT, "not UTF-8");
-    refused(fy_safetensors_write(path, 1, &unnamed, 0, NULL), FY_STATUS_INVALID_ARGUMENT, "has no name");
-    refused(fy_safetensors_write(path, 1, &nothing, 0, NULL), FY_STATUS_INVALID_ARGUMENT, "has no tensor");
-    refused(fy_safetensors_write(path, 1, NULL, 0, NULL), FY_STATUS_INVALID_ARGUMENT, "entries is NULL");
-    refused(fy_safetensors_write(path, 0, NULL, 2, keys), FY_STATUS_INVALID_ARGUMENT, "the key 'k'");
-    refused(fy_safetensors_write(path, 0, NULL, 1, &valueless), FY_STATUS_INVALID_ARGUMENT, "NULL or not UTF-8");
-    refused(fy_safetensors_write(path, 0, NULL, 1, &bad), FY_STATUS_INVALID_ARGUMENT, "NULL or not UTF-8");
-    refused(fy_safetensors_write("/nowhere/at/all", 0, NULL, 0, NULL), FY_STATUS_IO, "cannot create /nowhere/at/all");
+    const fy_safetensors_entry_t twice[] = { { "a", x }, { "b", x }, { "a", x } },
+                                 away = { "a", there }, taken = { "__metadata__", x },
+                                 latin = { "_\xfc", x }, unnamed = { NULL, x },
+                                 nothing = { "a", NULL };
+    const fy_safetensors_pair_t keys[] = { { "k", "1" }, { "k", "2" } }, valueless = { "k", NULL },
+                                bad = { "k", "\x80" };
+    refused(fy_safetensors_write(path, 3, twice, 0, NULL), FY_STATUS_INVALID_ARGUMENT,
+            "two tensors are called 'a'");
+    refused(fy_safetensors_write(path, 1, &away, 0, NULL), FY_STATUS_DEVICE_MISMATCH,
+            "'a' is on sim:0");
+    refused(fy_safetensors_write(path, 1, &away, 0, NULL), FY_STATUS_DEVICE_MISMATCH,
+            "Download it first: 8 bytes");
+    refused(fy_safetensors_write(path, 1, &taken, 0, NULL), FY_STATUS_INVALID_ARGUMENT,
+            "'__metadata__', which is taken");
+    refused(fy_safetensors_write(path, 1, &latin, 0, NULL), FY_STATUS_INVALID_ARGUMENT,
+            "not UTF-8");
+    refused(fy_safetensors_write(path, 1, &unnamed, 0, NULL), FY_STATUS_INVALID_ARGUMENT,
+            "has no name");
+    refused(fy_safetensors_write(path, 1, &nothing, 0, NULL), FY_STATUS_INVALID_ARGUMENT,
+            "has no tensor");
+    refused(fy_safetensors_write(path, 1, NULL, 0, NULL), FY_STATUS_INVALID_ARGUMENT,
+            "entries is NULL");
+    refused(fy_safetensors_write(path, 0, NULL, 2, keys), FY_STATUS_INVALID_ARGUMENT,
+            "the key 'k'");
+    refused(fy_safetensors_write(path, 0, NULL, 1, &valueless), FY_STATUS_INVALID_ARGUMENT,
+            "NULL or not UTF-8");
+    refused(fy_safetensors_write(path, 0, NULL, 1, &bad), FY_STATUS_INVALID_ARGUMENT,
+            "NULL or not UTF-8");
+    refused(fy_safetensors_write("/nowhere/at/all", 0, NULL, 0, NULL), FY_STATUS_IO,
+            "cannot create /nowhere/at/all");
     assert_int_equal(read_file(path, before, sizeof before), 3);
     assert_memory_equal(before, "old", 3);
     unlink(path);
@@ -327,10 +365,14 @@ static void test_writing_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_listing_and_golden_agree), cmocka_unit_test(test_golden_is_read),
-        cmocka_unit_test(test_golden_is_written),        cmocka_unit_test(test_every_dtype_and_name_comes_back),
-        cmocka_unit_test(test_nothing_at_all),           cmocka_unit_test(test_reading_refuses),
-        cmocka_unit_test(test_data_is_looked_at),        cmocka_unit_test(test_writing_refuses),
+        cmocka_unit_test(test_listing_and_golden_agree),
+        cmocka_unit_test(test_golden_is_read),
+        cmocka_unit_test(test_golden_is_written),
+        cmocka_unit_test(test_every_dtype_and_name_comes_back),
+        cmocka_unit_test(test_nothing_at_all),
+        cmocka_unit_test(test_reading_refuses),
+        cmocka_unit_test(test_data_is_looked_at),
+        cmocka_unit_test(test_writing_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
-/* A disk that fails: the N-th call of open, write, fsync, close or rename does, for every N, while a file is written over an older one. There is
- * then the old file or the new one, whole, nothing beside it, and no open file; and the next try succeeds. Writes that take fewer bytes than
- * they were given, or are interrupted, change nothing. The linker puts the functions below in the place of the system's (tests.cmake). */
+/* A disk that fails: the N-th call of open, write, fsync, close or rename does, for every N, while
+ * a file is written over an older one. There is then the old file or the new one, whole, nothing
+ * beside it, and no open file; and the next try succeeds. Writes that take fewer bytes than they
+ * were given, or are interrupted, change nothing. The linker puts the functions below in the place
+ * of the system's (tests.cmake). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,9 +51,15 @@ int __wrap_fsync(int fd);
 int __wrap_close(int fd);
 int __wrap_rename(const char *from, const char *to);
 
-int __wrap_open(const char *path, int flags, mode_t mode) { return fails() ? -1 : __real_open(path, flags, mode); }
+int __wrap_open(const char *path, int flags, mode_t mode)
+{
+    return fails() ? -1 : __real_open(path, flags, mode);
+}
 int __wrap_fsync(int fd) { return fails() ? -1 : __real_fsync(fd); }
-int __wrap_rename(const char *from, const char *to) { return fails() ? -1 : __real_rename(from, to); }
+int __wrap_rename(const char *from, const char *to)
+{
+    return fails() ? -1 : __real_rename(from, to);
+}
 /* The descriptor is gone also when close fails (Linux). */
 int __wrap_close(int fd)
 {
@@ -112,7 +120,8 @@ static void fail_each(const char *path, const char *folder, int is_for_ever)
     assert_int_equal(write_value(path, value), FY_STATUS_OK);
     const int open_before = count_entries("/proc/self/fd");
     for (;; n++) {
-        plan.countdown = n, plan.was_reached = 0, plan.is_for_ever = is_for_ever, plan.error = n % 2 ? ENOSPC : EIO;
+        plan.countdown = n, plan.was_reached = 0, plan.is_for_ever = is_for_ever,
+        plan.error = n % 2 ? ENOSPC : EIO;
         const fy_status_t status = write_value(path, value + 1);
         plan.countdown = 0;
         const float found = value_in(path);
@@ -120,15 +129,19 @@ static void fail_each(const char *path, const char *folder, int is_for_ever)
             assert_int_equal(status, FY_STATUS_OK);
             break;
         }
-        /* That the folder's descriptor could not be closed when all was done is nobody's business. */
+        /* That the folder's descriptor could not be closed when all was done is nobody's
+         * business. */
         assert_true(status == FY_STATUS_IO || (status == FY_STATUS_OK && found == value + 1));
         /* The new one only if all is written and its folder could not be synced. */
-        assert_true(status == FY_STATUS_OK || found == value || (found == value + 1 && strstr(fy_error_get()->text, "folder")));
+        assert_true(status == FY_STATUS_OK || found == value ||
+                    (found == value + 1 && strstr(fy_error_get()->text, "folder")));
         assert_int_equal(count_entries(folder), 1);
         assert_int_equal(count_entries("/proc/self/fd"), open_before);
         value = found;
     }
-    assert_int_equal(n, 11); /* open, write of the length, header, data, fsync, close, rename; open, fsync, close of the folder */
+    /* open, write of the length, header, data, fsync, close, rename; open, fsync, close of the
+     * folder */
+    assert_int_equal(n, 11);
 }
 
 static void test_each_call_fails(void **state)
@@ -156,7 +169,8 @@ static void test_short_and_interrupted_writes(void **state)
     unlink(path);
 }
 
-/* Whichever call fails while a checkpoint is saved: the folder has the one before or the new one, whole, and the training goes on. */
+/* Whichever call fails while a checkpoint is saved: the folder has the one before or the new one,
+ * whole, and the training goes on. */
 static void test_each_call_fails_in_a_checkpoint(void **state)
 {
     (void)state;
@@ -173,7 +187,8 @@ static void test_each_call_fails_in_a_checkpoint(void **state)
         const fy_status_t status = fy_checkpoint_save(folder, model, NULL, &progress, 1);
         plan.countdown = 0;
         assert_true(status == FY_STATUS_OK || status == FY_STATUS_IO);
-        if (fy_checkpoint_load(folder, model, NULL, &found) != FY_STATUS_OK) fail_msg("%s", fy_error_get()->text);
+        if (fy_checkpoint_load(folder, model, NULL, &found) != FY_STATUS_OK)
+            fail_msg("%s", fy_error_get()->text);
         if (status == FY_STATUS_OK) assert_int_equal(found.step, progress.step);
         assert_in_range(found.step, progress.step - 1, progress.step);
         progress.step = found.step;
@@ -189,7 +204,8 @@ static void test_each_call_fails_in_a_checkpoint(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_each_call_fails), cmocka_unit_test(test_each_call_fails_in_a_checkpoint),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_each_call_fails),
+                                        cmocka_unit_test(test_each_call_fails_in_a_checkpoint),
                                         cmocka_unit_test(test_short_and_interrupted_writes) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

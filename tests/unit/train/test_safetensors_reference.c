@@ -1,5 +1,6 @@
-/* The reference implementation of safetensors (PyPI) reads what is written here, and writes of it the same bytes; and what it writes is read
- * here. Skipped, with the reason, where there is no Python or no such package and no network: the bytes of test_safetensors.c then stand alone. */
+/* The reference implementation of safetensors (PyPI) reads what is written here, and writes of it
+ * the same bytes; and what it writes is read here. Skipped, with the reason, where there is no
+ * Python or no such package and no network: the bytes of test_safetensors.c then stand alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,8 +33,10 @@ static size_t read_file(const char *path, char *bytes, size_t room)
 /* Each dtype twice, of two shapes, so that both orders, of dtypes and of names, show. */
 static void write_ours(const char *path)
 {
-    static const char *const names[2 * FY_DTYPE_COUNT] = { "b", "a",  "\xc3\xa9", "z\"",  "\\", "\x01", "",  "/",
-                                                           "A", "\n", "~",        "\x7f", "0",  "10",   "9", "\t" };
+    static const char *const names[2 * FY_DTYPE_COUNT] = { "b",  "a",    "\xc3\xa9", "z\"",
+                                                           "\\", "\x01", "",         "/",
+                                                           "A",  "\n",   "~",        "\x7f",
+                                                           "0",  "10",   "9",        "\t" };
     fy_safetensors_entry_t entries[2 * FY_DTYPE_COUNT];
     fy_tensor_t *tensors[2 * FY_DTYPE_COUNT];
     for (int i = 0; i < 2 * FY_DTYPE_COUNT; i++) {
@@ -42,11 +45,13 @@ static void write_ours(const char *path)
         if (i < FY_DTYPE_COUNT)
             ok(fy_tensor_create(fy_device_host(), dtype, FY_DIMS(3, 1 + i), &tensors[i]));
         else
-            ok(fy_tensor_create(fy_device_host(), dtype, i % 3 ? 0 : 1, (int64_t[]){ 0 }, &tensors[i]));
+            ok(fy_tensor_create(fy_device_host(), dtype, i % 3 ? 0 : 1, (int64_t[]){ 0 },
+                                &tensors[i]));
         fy_tensor_info_t info = FY_TENSOR_INFO_INIT;
         fy_tensor_query(tensors[i], &info);
         ok(fy_tensor_map(tensors[i], FY_ACCESS_WRITE, &data));
-        for (uint64_t k = 0; k < info.nbytes; k++) ((unsigned char *)data)[k] = (unsigned char)(k % 2);
+        for (uint64_t k = 0; k < info.nbytes; k++)
+            ((unsigned char *)data)[k] = (unsigned char)(k % 2);
         entries[i] = (fy_safetensors_entry_t){ names[i], tensors[i] };
     }
     const fy_safetensors_pair_t pair = { "format\n", "ferry \xe2\x82\xac" };
@@ -63,7 +68,8 @@ static void test_the_reference_agrees(void **state)
     snprintf(ours_path, sizeof ours_path, "%s/ours", folder);
     snprintf(theirs_path, sizeof theirs_path, "%s/theirs", folder);
     write_ours(ours_path);
-    snprintf(command, sizeof command, "python3 tests/unit/train/safetensors_reference.py '%s/pip-safetensors' %s %s",
+    snprintf(command, sizeof command,
+             "python3 tests/unit/train/safetensors_reference.py '%s/pip-safetensors' %s %s",
              build ? build : folder, ours_path, theirs_path);
     const int status = system(command);
     *(int *)*state = WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127);
@@ -85,7 +91,8 @@ static void test_the_reference_agrees(void **state)
 int main(void)
 {
     int is_skipped = 0;
-    const struct CMUnitTest tests[] = { cmocka_unit_test_prestate(test_the_reference_agrees, &is_skipped) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test_prestate(test_the_reference_agrees,
+                                                                  &is_skipped) };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed ? 1 : is_skipped ? 77 : 0;
 }

@@ -1,5 +1,6 @@
-/* Every rule that a reader of safetensors refuses by has a file, named after it, in data/rejects/ (data/make_rejects.py): each is refused, with
- * the right code and words, and leaves nothing open. A file that no row knows, or a row without its file, fails. */
+/* Every rule that a reader of safetensors refuses by has a file, named after it, in data/rejects/
+ * (data/make_rejects.py): each is refused, with the right code and words, and leaves nothing open.
+ * A file that no row knows, or a row without its file, fails. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +27,8 @@ static const struct {
     const char *says;
 } rules[] = {
     { "begin-after-end", FY_STATUS_CORRUPT_DATA, "ends at 0, before it begins, at 8" },
-    { "begin-not-zero", FY_STATUS_CORRUPT_DATA, "'a' begins at byte 8 of the data, and what is before it ends at 0: a hole" },
+    { "begin-not-zero", FY_STATUS_CORRUPT_DATA,
+      "'a' begins at byte 8 of the data, and what is before it ends at 0: a hole" },
     { "bytes-behind-the-last", FY_STATUS_CORRUPT_DATA, "1 bytes behind the last tensor" },
     { "control-character", FY_STATUS_CORRUPT_DATA, "control character" },
     { "data-cut-off", FY_STATUS_CORRUPT_DATA, "ends at byte 8 of the data, and the file has 7" },
@@ -50,11 +52,13 @@ static const struct {
     { "half-a-pair", FY_STATUS_CORRUPT_DATA, "half of a pair" },
     { "half-a-pair-low", FY_STATUS_CORRUPT_DATA, "half of a pair" },
     { "header-list", FY_STATUS_CORRUPT_DATA, "begins with '{'" },
-    { "header-longer-than-the-file", FY_STATUS_CORRUPT_DATA, "3 bytes by its own word; it can have 2 to 2" },
+    { "header-longer-than-the-file", FY_STATUS_CORRUPT_DATA,
+      "3 bytes by its own word; it can have 2 to 2" },
     { "header-not-begun-by-brace", FY_STATUS_CORRUPT_DATA, "begins with '{'" },
     { "header-past-64-bits", FY_STATUS_CORRUPT_DATA, "18446744073709551615 bytes by its own word" },
     { "header-without-end", FY_STATUS_CORRUPT_DATA, "a ',' or '}' was expected" },
-    { "hole", FY_STATUS_CORRUPT_DATA, "'b' begins at byte 12 of the data, and what is before it ends at 8: a hole" },
+    { "hole", FY_STATUS_CORRUPT_DATA,
+      "'b' begins at byte 12 of the data, and what is before it ends at 8: a hole" },
     { "key-without-value", FY_STATUS_CORRUPT_DATA, "a '{' was expected" },
     { "leading-zero", FY_STATUS_CORRUPT_DATA, "begins with 0" },
     { "metadata-number", FY_STATUS_CORRUPT_DATA, "a text was expected" },
@@ -69,13 +73,15 @@ static const struct {
     { "number-negative", FY_STATUS_CORRUPT_DATA, "a whole number, 0 or more" },
     { "offsets-one", FY_STATUS_CORRUPT_DATA, "one number, not two" },
     { "offsets-three", FY_STATUS_CORRUPT_DATA, "more than two numbers" },
-    { "overlap", FY_STATUS_CORRUPT_DATA, "begins at byte 4 of the data, and what is before it ends at 8: they overlap" },
+    { "overlap", FY_STATUS_CORRUPT_DATA,
+      "begins at byte 4 of the data, and what is before it ends at 8: they overlap" },
     { "overlap-same", FY_STATUS_CORRUPT_DATA, "they overlap" },
     { "product-overflow", FY_STATUS_CORRUPT_DATA, "the size of tensor 'a' overflows" },
     { "product-overflow-empty", FY_STATUS_CORRUPT_DATA, "the size of tensor 'a' overflows" },
     { "product-overflow-bytes", FY_STATUS_CORRUPT_DATA, "the size of tensor 'a' overflows" },
     { "rank-nine", FY_STATUS_UNSUPPORTED, "more than 8 axes" },
-    { "shape-and-offsets-differ", FY_STATUS_CORRUPT_DATA, "8 bytes by its shape and dtype, and 12 by its offsets" },
+    { "shape-and-offsets-differ", FY_STATUS_CORRUPT_DATA,
+      "8 bytes by its shape and dtype, and 12 by its offsets" },
     { "shape-number", FY_STATUS_CORRUPT_DATA, "a '[' was expected" },
     { "shorter-than-a-length", FY_STATUS_CORRUPT_DATA, "it has 6 bytes" },
     { "something-behind-the-header", FY_STATUS_CORRUPT_DATA, "something behind the header's end" },
@@ -94,8 +100,10 @@ static void assert_refused(const char *path, fy_status_t status, const char *say
 {
     fy_safetensors_t *file = (fy_safetensors_t *)1;
     const fy_status_t got = fy_safetensors_open(path, &file);
-    if (got != status || file || !strstr(fy_error_get()->text, says) || !strstr(fy_error_get()->text, path))
-        fail_msg("%s: %s, '%s', not %s, '%s'", path, fy_status_name(got), fy_error_get()->text, fy_status_name(status), says);
+    if (got != status || file || !strstr(fy_error_get()->text, says) ||
+        !strstr(fy_error_get()->text, path))
+        fail_msg("%s: %s, '%s', not %s, '%s'", path, fy_status_name(got), fy_error_get()->text,
+                 fy_status_name(status), says);
 }
 
 static void test_every_rule(void **state)
@@ -121,8 +129,9 @@ static void test_every_file_has_a_rule(void **state)
         const char *dot = strstr(entry->d_name, ".safetensors");
         int i = 0;
         if (!dot) continue;
-        while (i < NRULES && (strncmp(rules[i].rule, entry->d_name, (size_t)(dot - entry->d_name)) != 0 ||
-                              strlen(rules[i].rule) != (size_t)(dot - entry->d_name)))
+        while (i < NRULES &&
+               (strncmp(rules[i].rule, entry->d_name, (size_t)(dot - entry->d_name)) != 0 ||
+                strlen(rules[i].rule) != (size_t)(dot - entry->d_name)))
             i++;
         if (i == NRULES) fail_msg("no rule is called as %s", entry->d_name);
         files++;
@@ -141,7 +150,8 @@ static void test_what_no_file_can_show(void **state)
     assert_true(fd >= 0);
     assert_int_equal(write(fd, &length, sizeof length), sizeof length);
     assert_int_equal(ftruncate(fd, 100000016), 0); /* a hole: takes no room */
-    assert_refused(path, FY_STATUS_CORRUPT_DATA, "100000001 bytes by its own word; it can have 2 to 100000000");
+    assert_refused(path, FY_STATUS_CORRUPT_DATA,
+                   "100000001 bytes by its own word; it can have 2 to 100000000");
     close(fd);
     unlink(path);
     assert_refused(path, FY_STATUS_IO, "cannot open");

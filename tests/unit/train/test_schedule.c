@@ -1,5 +1,5 @@
-/* Schedules against tables: OneCycle's of PyTorch's documentation, and values that can be worked out on paper. Lengths that cannot be are
- * refused, and give NaN. */
+/* Schedules against tables: OneCycle's of PyTorch's documentation, and values that can be worked
+ * out on paper. Lengths that cannot be are refused, and give NaN. */
 #include <math.h>
 
 #include <ferry/train/schedule.h>
@@ -8,31 +8,38 @@
 
 typedef double (*value_fn)(const fy_schedule_t *schedule, int64_t step);
 
-static void expect(const fy_schedule_t *s, value_fn value, size_t n, const double *want, double tolerance)
+static void expect(const fy_schedule_t *s, value_fn value, size_t n, const double *want,
+                   double tolerance)
 {
     ts_ok(fy_schedule_check(s));
     for (size_t i = 0; i < n; i++)
         if (!(fabs(value(s, (int64_t)i) - want[i]) <= tolerance))
-            fail_msg("%s, step %zu: %.9g, want %.9g", fy_schedule_name(s->kind), i, value(s, (int64_t)i), want[i]);
+            fail_msg("%s, step %zu: %.9g, want %.9g", fy_schedule_name(s->kind), i,
+                     value(s, (int64_t)i), want[i]);
 }
-#define EXPECT(schedule, value, ...) \
-    expect(schedule, value, sizeof((const double[]){ __VA_ARGS__ }) / sizeof(double), (const double[]){ __VA_ARGS__ }, 1e-6)
+#define EXPECT(schedule, value, ...)                                                  \
+    expect(schedule, value, sizeof((const double[]){ __VA_ARGS__ }) / sizeof(double), \
+           (const double[]){ __VA_ARGS__ }, 1e-6)
 
 static void one_cycle_goes_up_and_down(void **state)
 {
     (void)state;
     fy_schedule_t s;
     fy_schedule_defaults(FY_SCHEDULE_ONE_CYCLE, 1, 10, &s);
-    EXPECT(&s, fy_schedule_lr, .04, .52, 1, .950485, .811746, .611262, .388742, .188258, .049519, .000004, .000004);
+    EXPECT(&s, fy_schedule_lr, .04, .52, 1, .950485, .811746, .611262, .388742, .188258, .049519,
+           .000004, .000004);
     /* momentum is the mirror image: 0.95 - 0.1 (lr - 0.04) / 0.96 on the way up */
-    EXPECT(&s, fy_schedule_momentum, .95, .9, .85, .854952, .868826, .888874, .911126, .931174, .945048, .95, .95);
+    EXPECT(&s, fy_schedule_momentum, .95, .9, .85, .854952, .868826, .888874, .911126, .931174,
+           .945048, .95, .95);
     s.three_phase = 1;
-    EXPECT(&s, fy_schedule_lr, .04, .52, 1, .52, .04, .0361804, .0261816, .0138224, .0038236, .000004, .000004);
+    EXPECT(&s, fy_schedule_lr, .04, .52, 1, .52, .04, .0361804, .0261816, .0138224, .0038236,
+           .000004, .000004);
     EXPECT(&s, fy_schedule_momentum, .95, .9, .85, .9, .95, .95, .95, .95, .95, .95);
     /* twelve steps, lines: up for 2.6 of them, down for 8.4 */
     fy_schedule_defaults(FY_SCHEDULE_ONE_CYCLE, 2, 12, &s);
     s.linear = 1;
-    EXPECT(&s, fy_schedule_lr, .08, .08 + 1.92 / 2.6, .08 + 2 * 1.92 / 2.6, 2 - 1.999992 * .4 / 8.4, 2 - 1.999992 * 1.4 / 8.4);
+    EXPECT(&s, fy_schedule_lr, .08, .08 + 1.92 / 2.6, .08 + 2 * 1.92 / 2.6, 2 - 1.999992 * .4 / 8.4,
+           2 - 1.999992 * 1.4 / 8.4);
     assert_true(fabs(fy_schedule_lr(&s, 11) - 8e-6) < 1e-12);
     assert_true(fabs(fy_schedule_lr(&s, 1000000) - 8e-6) < 1e-12);
 }
@@ -42,12 +49,14 @@ static void cycles_swing(void **state)
     (void)state;
     fy_schedule_t s;
     fy_schedule_defaults(FY_SCHEDULE_CYCLIC, 1, 0, &s);
-    assert_true(s.base_momentum == .8 && s.max_momentum == .9); /* PyTorch's CyclicLR; its OneCycleLR has others */
+    /* PyTorch's CyclicLR; its OneCycleLR has others */
+    assert_true(s.base_momentum == .8 && s.max_momentum == .9);
     s.min_lr = .1, s.step_size = 4;
     EXPECT(&s, fy_schedule_lr, .1, .325, .55, .775, 1, .775, .55, .325, .1, .325);
     EXPECT(&s, fy_schedule_momentum, .9, .875, .85, .825, .8, .825, .85, .875, .9);
     s.gamma = .5;
-    EXPECT(&s, fy_schedule_lr, .1, .1 + .225 / 2, .1 + .45 / 4, .1 + .675 / 8, .1 + .9 / 16, .1 + .675 / 32);
+    EXPECT(&s, fy_schedule_lr, .1, .1 + .225 / 2, .1 + .45 / 4, .1 + .675 / 8, .1 + .9 / 16,
+           .1 + .675 / 32);
     s.base_momentum = s.max_momentum = 0;
     ts_ok(fy_schedule_check(&s));
     assert_true(isnan(fy_schedule_momentum(&s, 3)));
@@ -70,9 +79,11 @@ static void steps_cosines_and_ranges(void **state)
     fy_schedule_defaults(FY_SCHEDULE_COSINE, 1, 8, &s);
     s.min_lr = .1;
     const double r = sqrt(.5) * .45;
-    const double cosine[] = { 1, .55 + .45 * cos(.39269908169872414), .55 + r, .55 + .45 * sin(.39269908169872414), .55 };
+    const double cosine[] = { 1, .55 + .45 * cos(.39269908169872414), .55 + r,
+                              .55 + .45 * sin(.39269908169872414), .55 };
     expect(&s, fy_schedule_lr, 5, cosine, 1e-9);
-    assert_true(fabs(fy_schedule_lr(&s, 8) - .1) < 1e-12 && fabs(fy_schedule_lr(&s, 99) - .1) < 1e-12);
+    assert_true(fabs(fy_schedule_lr(&s, 8) - .1) < 1e-12 &&
+                fabs(fy_schedule_lr(&s, 99) - .1) < 1e-12);
     fy_schedule_defaults(FY_SCHEDULE_RANGE, 10, 5, &s);
     s.min_lr = .001;
     EXPECT(&s, fy_schedule_lr, .001, .01, .1, 1, 10, 10);
@@ -131,7 +142,8 @@ static void short_ones_are_finite(void **state)
                 for (int64_t step = 0; step < 2 * total + 2; step++) {
                     const double lr = fy_schedule_lr(&s, step);
                     if (!(lr >= 0 && lr <= 0.5 + 1e-12))
-                        fail_msg("%s, %lld steps, variant %d, step %lld: %g", fy_schedule_name(s.kind), (long long)total, variant,
+                        fail_msg("%s, %lld steps, variant %d, step %lld: %g",
+                                 fy_schedule_name(s.kind), (long long)total, variant,
                                  (long long)step, lr);
                 }
             }
@@ -139,7 +151,8 @@ static void short_ones_are_finite(void **state)
     fy_schedule_t same;
     fy_schedule_defaults(FY_SCHEDULE_CONSTANT, 0.01, 0, &same);
     for (int64_t step = 0; step < 3; step++) assert_true(fy_schedule_lr(&constant, step) == 0.01);
-    assert_true(constant.warmup_factor == same.warmup_factor && constant.max_momentum == same.max_momentum);
+    assert_true(constant.warmup_factor == same.warmup_factor &&
+                constant.max_momentum == same.max_momentum);
     assert_string_equal(fy_schedule_name(FY_SCHEDULE_ONE_CYCLE), "one-cycle");
     assert_string_equal(fy_schedule_name(FY_SCHEDULE_COUNT), "?");
 }
@@ -147,8 +160,9 @@ static void short_ones_are_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_cycle_goes_up_and_down), cmocka_unit_test(cycles_swing),          cmocka_unit_test(steps_cosines_and_ranges),
-        cmocka_unit_test(what_cannot_be_is_refused),  cmocka_unit_test(short_ones_are_finite),
+        cmocka_unit_test(one_cycle_goes_up_and_down), cmocka_unit_test(cycles_swing),
+        cmocka_unit_test(steps_cosines_and_ranges),   cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(short_ones_are_finite),
     };
     return cmocka_run_group_tests_name("schedules", tests, NULL, NULL);
 }

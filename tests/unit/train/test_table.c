@@ -1,4 +1,5 @@
-/* Tables: what is read, what is refused and how it says so, standardising, handing over as a tensor, the made-up data set. */
+/* Tables: what is read, what is refused and how it says so, standardising, handing over as a
+ * tensor, the made-up data set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +15,14 @@
 #include <ferry/ferry.h>
 #include <ferry/train/train.h>
 
-static fy_status_t parse(const char *text, const fy_table_options_t *options, fy_table_t **out_table)
+static fy_status_t parse(const char *text, const fy_table_options_t *options,
+                         fy_table_t **out_table)
 {
     return fy_table_parse(text, strlen(text), "t", options, out_table);
 }
 
-static void assert_table(const char *text, const fy_table_options_t *options, uint64_t rows, uint64_t cols, const double *values)
+static void assert_table(const char *text, const fy_table_options_t *options, uint64_t rows,
+                         uint64_t cols, const double *values)
 {
     fy_table_t *table;
     fy_status_t status = parse(text, options, &table);
@@ -31,12 +34,14 @@ static void assert_table(const char *text, const fy_table_options_t *options, ui
 }
 
 /* `said` must stand in the error's text: position, then what was wrong. */
-static void assert_refused(const char *text, const fy_table_options_t *options, fy_status_t expected, const char *said)
+static void assert_refused(const char *text, const fy_table_options_t *options,
+                           fy_status_t expected, const char *said)
 {
     fy_table_t *table = (fy_table_t *)1;
     assert_int_equal(parse(text, options, &table), expected);
     assert_null(table);
-    if (!strstr(fy_error_get()->text, said)) fail_msg("'%s' does not say '%s'", fy_error_get()->text, said);
+    if (!strstr(fy_error_get()->text, said))
+        fail_msg("'%s' does not say '%s'", fy_error_get()->text, said);
 }
 
 static void test_separators_and_line_ends(void **state)
@@ -61,7 +66,8 @@ static void test_options(void **state)
     options.header_rows = 2;
     options.separator = '\t';
     assert_table("a\tb\nunits, here\n1\t2\n", &options, 1, 2, (double[]){ 1, 2 });
-    assert_refused("a\nb\n1\t\t2\n", &options, FY_STATUS_CORRUPT_DATA, "t:3:3: a number was expected where a field is empty");
+    assert_refused("a\nb\n1\t\t2\n", &options, FY_STATUS_CORRUPT_DATA,
+                   "t:3:3: a number was expected where a field is empty");
     options = (fy_table_options_t)FY_TABLE_OPTIONS_INIT;
     options.max_values = 3;
     assert_refused("1 2\n3 4\n", &options, FY_STATUS_CORRUPT_DATA, "max_values = 3");
@@ -76,12 +82,16 @@ static void test_options(void **state)
 static void test_malformed(void **state)
 {
     (void)state;
-    assert_refused("1 2\n3 abc\n", NULL, FY_STATUS_CORRUPT_DATA, "t:2:3: a decimal number was expected, found 'abc'");
-    assert_refused("1 2\n3\n", NULL, FY_STATUS_CORRUPT_DATA, "t:2:2: the rows above have 2 fields, this one ends after 1");
-    assert_refused("1 2\n3 4 5\n", NULL, FY_STATUS_CORRUPT_DATA, "t:2:5: the rows above have 2 fields, this one has more");
+    assert_refused("1 2\n3 abc\n", NULL, FY_STATUS_CORRUPT_DATA,
+                   "t:2:3: a decimal number was expected, found 'abc'");
+    assert_refused("1 2\n3\n", NULL, FY_STATUS_CORRUPT_DATA,
+                   "t:2:2: the rows above have 2 fields, this one ends after 1");
+    assert_refused("1 2\n3 4 5\n", NULL, FY_STATUS_CORRUPT_DATA,
+                   "t:2:5: the rows above have 2 fields, this one has more");
     assert_refused("1,2\n3,,4\n", NULL, FY_STATUS_CORRUPT_DATA, "t:2:3:");
     assert_refused("1,2\n3,4,\n", NULL, FY_STATUS_CORRUPT_DATA, "t:2:5:");
-    assert_refused("1,\n", NULL, FY_STATUS_CORRUPT_DATA, "t:1:3: a number was expected where a field is empty");
+    assert_refused("1,\n", NULL, FY_STATUS_CORRUPT_DATA,
+                   "t:1:3: a number was expected where a field is empty");
     assert_refused("1 nan\n", NULL, FY_STATUS_CORRUPT_DATA, "t:1:3:");
     assert_refused("inf\n", NULL, FY_STATUS_CORRUPT_DATA, "t:1:1:");
     assert_refused("0x10\n", NULL, FY_STATUS_CORRUPT_DATA, "t:1:1:");
@@ -127,7 +137,8 @@ static void test_files(void **state)
     assert_int_equal(fy_table_rows(read), 300);
     assert_int_equal(fy_table_cols(read), 6);
     for (int i = 0; i < 1800; i++)
-        assert_true(fabs(fy_table_values(read)[i] - fy_table_values(made)[i]) <= 1e-8 * fabs(fy_table_values(made)[i]));
+        assert_true(fabs(fy_table_values(read)[i] - fy_table_values(made)[i]) <=
+                    1e-8 * fabs(fy_table_values(made)[i]));
     fy_table_destroy(read);
     fy_table_options_t options = FY_TABLE_OPTIONS_INIT;
     options.max_nbytes = 1000;
@@ -138,7 +149,8 @@ static void test_files(void **state)
     assert_non_null(strstr(fy_error_get()->text, path));
     assert_int_equal(fy_table_read("/tmp", NULL, &read), FY_STATUS_IO);
     assert_int_equal(fy_table_write(made, "/tmp/no/such/folder/x"), FY_STATUS_IO);
-    assert_int_equal(fy_table_read("/dev/zero", NULL, &read), FY_STATUS_IO); /* a file that never ends */
+    /* a file that never ends */
+    assert_int_equal(fy_table_read("/dev/zero", NULL, &read), FY_STATUS_IO);
     assert_non_null(strstr(fy_error_get()->text, "/dev/zero: it is a device"));
     fy_table_destroy(made);
 }
@@ -148,7 +160,8 @@ static void test_standardise(void **state)
     (void)state;
     fy_table_t *table;
     double mean[2], std[2];
-    assert_int_equal(fy_table_create(4, 2, (double[]){ 1, 10, 2, 10, 3, 30, 4, 30 }, &table), FY_STATUS_OK);
+    assert_int_equal(fy_table_create(4, 2, (double[]){ 1, 10, 2, 10, 3, 30, 4, 30 }, &table),
+                     FY_STATUS_OK);
     assert_int_equal(fy_table_standardise(table, mean, std), FY_STATUS_OK);
     assert_true(fabs(mean[0] - 2.5) < 1e-15 && fabs(mean[1] - 20) < 1e-15);
     assert_true(fabs(std[0] - sqrt(1.25)) < 1e-15 && fabs(std[1] - 10) < 1e-15);
@@ -158,7 +171,8 @@ static void test_standardise(void **state)
 
     /* 0.1 has no exact f64, so the mean of many is not exactly 0.1: still constant. */
     assert_int_equal(fy_table_create(1000, 2, NULL, &table), FY_STATUS_OK);
-    for (int r = 0; r < 1000; r++) fy_table_values(table)[2 * r] = r, fy_table_values(table)[2 * r + 1] = 0.1;
+    for (int r = 0; r < 1000; r++)
+        fy_table_values(table)[2 * r] = r, fy_table_values(table)[2 * r + 1] = 0.1;
     mean[0] = -1;
     assert_int_equal(fy_table_standardise(table, mean, std), FY_STATUS_BAD_VALUE);
     assert_non_null(strstr(fy_error_get()->text, "column 1 is constant"));
@@ -192,12 +206,16 @@ static void test_to_tensor(void **state)
     assert_int_equal(fy_tensor_map(tensor, FY_ACCESS_READ, &data), FY_STATUS_OK);
     assert_true(((double *)data)[4] == 0.1);
     fy_tensor_destroy(tensor);
-    assert_int_equal(fy_table_to_tensor(table, 3, 3, FY_DTYPE_F32, &tensor), FY_STATUS_OK); /* no rows: legal */
+    /* no rows: legal */
+    assert_int_equal(fy_table_to_tensor(table, 3, 3, FY_DTYPE_F32, &tensor), FY_STATUS_OK);
     fy_tensor_destroy(tensor);
-    assert_int_equal(fy_table_to_tensor(table, 1, 4, FY_DTYPE_F32, &tensor), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_table_to_tensor(table, 1, 4, FY_DTYPE_F32, &tensor),
+                     FY_STATUS_INVALID_ARGUMENT);
     assert_null(tensor);
-    assert_int_equal(fy_table_to_tensor(table, 2, 1, FY_DTYPE_F32, &tensor), FY_STATUS_INVALID_ARGUMENT);
-    assert_int_equal(fy_table_to_tensor(table, 0, 1, FY_DTYPE_I32, &tensor), FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_table_to_tensor(table, 2, 1, FY_DTYPE_F32, &tensor),
+                     FY_STATUS_INVALID_ARGUMENT);
+    assert_int_equal(fy_table_to_tensor(table, 0, 1, FY_DTYPE_I32, &tensor),
+                     FY_STATUS_INVALID_ARGUMENT);
     fy_table_destroy(table);
 }
 
@@ -216,7 +234,8 @@ static void test_sizes(void **state)
 static void test_synthetic(void **state)
 {
     (void)state;
-    static const double low[] = { 200, 0, 0.0254, 31.7, 0, 90 }, high[] = { 20000, 22.2, 0.3048, 71.3, 0.1, 155 };
+    static const double low[] = { 200, 0, 0.0254, 31.7, 0, 90 },
+                        high[] = { 20000, 22.2, 0.3048, 71.3, 0.1, 155 };
     fy_table_t *a, *b, *c;
     double mean[6], std[6];
     assert_int_equal(fy_table_synthetic(1503, 7, &a), FY_STATUS_OK);

@@ -1,4 +1,5 @@
-/* The training loop: it learns, moves nothing in a steady step, gives the same bits however it is run, stops, resumes, refuses. */
+/* The training loop: it learns, moves nothing in a steady step, gives the same bits however it is
+ * run, stops, resumes, refuses. */
 #include "tests/support/harness.h"
 
 #include <math.h>
@@ -107,7 +108,8 @@ static void expect_same_weights(const setup_t *a, const setup_t *b)
     free(va), free(vb);
 }
 
-/* A few samples are learnt by heart, through every kind of layer; the loss of a new network is that of guessing. */
+/* A few samples are learnt by heart, through every kind of layer; the loss of a new network is that
+ * of guessing. */
 static void test_overfits(ts_ctx_t *ctx)
 {
     static const struct {
@@ -128,8 +130,8 @@ static void test_overfits(ts_ctx_t *ctx)
         s.optimizer.lr = cases[i].lr;
         s.options.epochs = cases[i].epochs;
         run(ctx, &s);
-        print_message("%s: loss %g, then %g; test loss %g, accuracy %g\n", s.model, s.losses[0], s.result.train_loss, s.result.test_loss,
-                      s.result.test_accuracy);
+        print_message("%s: loss %g, then %g; test loss %g, accuracy %g\n", s.model, s.losses[0],
+                      s.result.train_loss, s.result.test_loss, s.result.test_accuracy);
         assert_true(fabs(s.losses[0] - log(10)) < 0.5);
         assert_true(s.result.test_accuracy == 1 && s.result.test_loss < 0.5);
         tear_down(&s);
@@ -164,15 +166,18 @@ static void test_steady_steps(ts_ctx_t *ctx)
     tear_down(&s);
 }
 
-/* Streamed: what goes up is the batches that are trained with, to the byte, wherever the training ends. */
+/* Streamed: what goes up is the batches that are trained with, to the byte, wherever the training
+ * ends. */
 static void test_what_goes_up(ts_ctx_t *ctx)
 {
     static const struct {
         int64_t epochs, max_steps, accumulate, samples;
-    } cases[] = { { 2, 0, 1, 72 }, { 3, 4, 1, 32 }, { 2, 1, 1, 8 }, { 1, 2, 2, 32 }, { 3, 3, 2, 36 }, { 2, 4, 2, 36 + 16 } };
+    } cases[] = { { 2, 0, 1, 72 }, { 3, 4, 1, 32 }, { 2, 1, 1, 8 },
+                  { 1, 2, 2, 32 }, { 3, 3, 2, 36 }, { 2, 4, 2, 36 + 16 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int workers = 0; workers < 3; workers += 2) {
-            setup_t s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 36, 8); /* 5 batches an epoch, the last of 4 */
+            /* 5 batches an epoch, the last of 4 */
+            setup_t s = begin("mlp", FY_LOSS_CROSS_ENTROPY, 36, 8);
             s.loader.resident = 0;
             s.loader.depth = 3;
             s.loader.workers = workers;
@@ -185,12 +190,14 @@ static void test_what_goes_up(ts_ctx_t *ctx)
             fy_loader_destroy(s.train); /* and its threads */
             s.train = NULL;
             const fy_ledger_totals_t after = ts_ledger(NULL);
-            assert_int_equal(after.upload.nbytes - before.upload.nbytes, cases[i].samples * (28 * 28 + 4));
+            assert_int_equal(after.upload.nbytes - before.upload.nbytes,
+                             cases[i].samples * (28 * 28 + 4));
             tear_down(&s);
         }
 }
 
-/* The same bits on every device, by step or by graph, resident or streamed with any number of workers. */
+/* The same bits on every device, by step or by graph, resident or streamed with any number of
+ * workers. */
 static void test_same_bits(ts_ctx_t *ctx)
 {
     static float *first;
@@ -225,7 +232,8 @@ static void test_same_bits(ts_ctx_t *ctx)
     tear_down(&plain);
 }
 
-/* A recorded step follows its schedule, whatever the optimizer: the rate is read on the device at each replay. */
+/* A recorded step follows its schedule, whatever the optimizer: the rate is read on the device at
+ * each replay. */
 static void test_schedules_in_graphs(ts_ctx_t *ctx)
 {
     static const struct {
@@ -234,9 +242,12 @@ static void test_schedules_in_graphs(ts_ctx_t *ctx)
         double momentum;
         double clip_norm;
     } cases[] = {
-        { FY_OPTIMIZER_SGD, FY_SCHEDULE_COSINE, 0, 0 },    { FY_OPTIMIZER_SGD, FY_SCHEDULE_ONE_CYCLE, 0.9, 1 },
-        { FY_OPTIMIZER_ADAM, FY_SCHEDULE_COSINE, 0, 0 },   { FY_OPTIMIZER_ADAMW, FY_SCHEDULE_CYCLIC, 0, 0.5 },
-        { FY_OPTIMIZER_ADADELTA, FY_SCHEDULE_STEP, 0, 0 }, { FY_OPTIMIZER_ADAM, FY_SCHEDULE_RANGE, 0, 0 },
+        { FY_OPTIMIZER_SGD, FY_SCHEDULE_COSINE, 0, 0 },
+        { FY_OPTIMIZER_SGD, FY_SCHEDULE_ONE_CYCLE, 0.9, 1 },
+        { FY_OPTIMIZER_ADAM, FY_SCHEDULE_COSINE, 0, 0 },
+        { FY_OPTIMIZER_ADAMW, FY_SCHEDULE_CYCLIC, 0, 0.5 },
+        { FY_OPTIMIZER_ADADELTA, FY_SCHEDULE_STEP, 0, 0 },
+        { FY_OPTIMIZER_ADAM, FY_SCHEDULE_RANGE, 0, 0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setup_t s[2];
@@ -259,7 +270,8 @@ static void test_schedules_in_graphs(ts_ctx_t *ctx)
         assert_int_equal(s[0].result.graph_requests, 0);
         assert_true(s[1].result.graph_requests > 5);
         assert_int_equal(s[1].result.graph_replays, 15); /* the first step is called */
-        assert_int_equal(s[1].result.graph_path, strncmp(ctx->spec, "cuda", 4) == 0 ? FY_GRAPH_DEVICE : FY_GRAPH_CALLS);
+        assert_int_equal(s[1].result.graph_path,
+                         strncmp(ctx->spec, "cuda", 4) == 0 ? FY_GRAPH_DEVICE : FY_GRAPH_CALLS);
         tear_down(&s[0]);
         tear_down(&s[1]);
     }
@@ -269,7 +281,8 @@ static void test_schedules_in_graphs(ts_ctx_t *ctx)
 static void test_accumulation(ts_ctx_t *ctx)
 {
     uint64_t nbytes;
-    setup_t large = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 16), small = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 8);
+    setup_t large = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 16),
+            small = begin("mlp", FY_LOSS_CROSS_ENTROPY, 40, 8);
     large.loader.shuffle = small.loader.shuffle = 0;
     large.options.epochs = small.options.epochs = 2;
     small.options.accumulate = 2;
@@ -277,7 +290,8 @@ static void test_accumulation(ts_ctx_t *ctx)
     run(ctx, &small);
     assert_int_equal(small.result.steps, large.result.steps);
     assert_int_equal(small.nlosses, large.nlosses);
-    for (size_t i = 0; i < large.nlosses; i++) assert_true(fabs(large.losses[i] - small.losses[i]) < 1e-5);
+    for (size_t i = 0; i < large.nlosses; i++)
+        assert_true(fabs(large.losses[i] - small.losses[i]) < 1e-5);
     float *a = weights(&large, &nbytes), *b = weights(&small, &nbytes);
     for (uint64_t i = 0; i < nbytes / sizeof *a; i++) assert_true(fabsf(a[i] - b[i]) < 1e-5F);
     free(a), free(b);
@@ -294,7 +308,8 @@ static fy_status_t stop_at_three(void *user, const fy_train_event_t *event)
 static fy_status_t fail_at_two(void *user, const fy_train_event_t *event)
 {
     (void)user;
-    return event->step == 2 ? fy_error_set(FY_STATUS_CANCELLED, __FILE__, __LINE__, "enough") : FY_STATUS_OK;
+    return event->step == 2 ? fy_error_set(FY_STATUS_CANCELLED, __FILE__, __LINE__, "enough")
+                            : FY_STATUS_OK;
 }
 
 static void test_ends(ts_ctx_t *ctx)
@@ -336,7 +351,8 @@ static void remove_folder(const char *folder)
     assert_int_equal(system(command), 0);
 }
 
-/* Stopped in the middle of an epoch and taken up again by others: the bits of a training that never stopped. */
+/* Stopped in the middle of an epoch and taken up again by others: the bits of a training that never
+ * stopped. */
 static void test_resume(ts_ctx_t *ctx)
 {
     char folder[] = "/tmp/ferry-train-XXXXXX";
@@ -365,12 +381,14 @@ static void test_resume(ts_ctx_t *ctx)
     remove_folder(folder);
 }
 
-/* Means over batches of unlike size, in evaluation, nothing kept for gradients; the model's mode is as before. */
+/* Means over batches of unlike size, in evaluation, nothing kept for gradients; the model's mode is
+ * as before. */
 static void test_evaluate(ts_ctx_t *ctx)
 {
     double loss, accuracy, loss_whole, accuracy_whole;
     fy_model_info_t info = FY_MODEL_INFO_INIT;
-    setup_t s = begin("mnist2018", FY_LOSS_NLL, 40, 40), odd = begin("mnist2018", FY_LOSS_NLL, 40, 7);
+    setup_t s = begin("mnist2018", FY_LOSS_NLL, 40, 40),
+            odd = begin("mnist2018", FY_LOSS_NLL, 40, 7);
     set_up(ctx, &s);
     set_up(ctx, &odd);
     const fy_ledger_totals_t before = ts_ledger(NULL);
@@ -379,7 +397,8 @@ static void test_evaluate(ts_ctx_t *ctx)
     assert_int_equal(minus(after.download.count, before.download.count), 1);
     ts_ok(fy_train_evaluate(s.net, odd.test, FY_LOSS_NLL, &loss, &accuracy));
     assert_true(fabs(loss - loss_whole) < 1e-6 && accuracy == accuracy_whole);
-    ts_ok(fy_train_evaluate(s.net, odd.test, FY_LOSS_NLL, &loss, NULL)); /* again: the same batches */
+    /* again: the same batches */
+    ts_ok(fy_train_evaluate(s.net, odd.test, FY_LOSS_NLL, &loss, NULL));
     ts_ok(fy_train_evaluate(s.net, odd.test, FY_LOSS_NLL, NULL, &accuracy));
     assert_true(fabs(loss - loss_whole) < 1e-6 && accuracy == accuracy_whole);
     ts_ok(fy_model_query(s.net, &info));
@@ -442,7 +461,8 @@ static void test_refusals(ts_ctx_t *ctx)
     tear_down(&s);
 }
 
-/* Labels that the model has no score for are told before anything is computed, with both ranges, and nothing crosses. */
+/* Labels that the model has no score for are told before anything is computed, with both ranges,
+ * and nothing crosses. */
 static void test_labels_past_the_scores(ts_ctx_t *ctx)
 {
     static const unsigned char pixels[12 * 784];
@@ -471,7 +491,8 @@ static void test_labels_past_the_scores(ts_ctx_t *ctx)
         ts_fails(fy_train_run(s.net, s.updater, s.train, loader, &s.options, NULL), BAD_VALUE);
         ts_text_has("test set");
         ts_fails(fy_train_evaluate(s.net, loader, FY_LOSS_CROSS_ENTROPY, NULL, NULL), BAD_VALUE);
-        ts_ok(fy_device_wait(ctx->device, FY_FOREVER)); /* no fault: nothing was computed with them */
+        /* no fault: nothing was computed with them */
+        ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
         fy_loader_destroy(loader);
         fy_dataset_destroy(wrong);
         tear_down(&s);

@@ -1,5 +1,6 @@
-/* A small training on a simulated device whose N-th allocation, pinned piece, event, copy or launch fails, for many N: what fails says so,
- * nothing is left behind, and the same training works on that device afterwards. Not here: trainings that are lucky (test_trainer.c). */
+/* A small training on a simulated device whose N-th allocation, pinned piece, event, copy or launch
+ * fails, for many N: what fails says so, nothing is left behind, and the same training works on
+ * that device afterwards. Not here: trainings that are lucky (test_trainer.c). */
 #include "tests/support/harness.h"
 
 #include <math.h>
@@ -37,8 +38,8 @@ static fy_status_t train(fy_device_t *device, int is_graph, parts_t *p)
     options.clip_norm = 1;
     FY_TRY(fy_train_run(p->model, p->optimizer, p->loader, p->test, &options, &result));
     if (result.steps != STEPS || !isfinite(result.train_loss) || !isfinite(result.test_loss))
-        return fy_error_set(FY_STATUS_CANCELLED, __FILE__, __LINE__, "%lld steps, losses %g, %g", (long long)result.steps,
-                            result.train_loss, result.test_loss);
+        return fy_error_set(FY_STATUS_CANCELLED, __FILE__, __LINE__, "%lld steps, losses %g, %g",
+                            (long long)result.steps, result.train_loss, result.test_loss);
     return FY_STATUS_OK;
 }
 
@@ -60,8 +61,11 @@ static fy_status_t try_once(fy_device_t *device, int is_graph)
 
 static const struct {
     const char *item;
-    int lasts; /* from the N-th on every one: Ferry asks again for memory, so one refusal need not be seen */
-} kinds[] = { { "alloc@%d*", 1 }, { "pin@%d*", 1 }, { "event@%d", 0 }, { "copy@%d", 0 }, { "launch@%d", 0 } };
+    /* from the N-th on every one: Ferry asks again for memory, so one refusal need not be seen */
+    int lasts;
+} kinds[] = {
+    { "alloc@%d*", 1 }, { "pin@%d*", 1 }, { "event@%d", 0 }, { "copy@%d", 0 }, { "launch@%d", 0 }
+};
 
 static void every_fault(ts_ctx_t *ctx)
 {
@@ -69,7 +73,8 @@ static void every_fault(ts_ctx_t *ctx)
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int is_graph = 0; is_graph < 2; is_graph++) {
             int met = 0;
-            for (int n = 1, unmet = 0; unmet < 3 && n < 400; n += n < 8 ? 1 : 13) { /* until nobody comes so far */
+            /* until nobody comes so far */
+            for (int n = 1, unmet = 0; unmet < 3 && n < 400; n += n < 8 ? 1 : 13) {
                 char script[64] = "sim:1?faults=";
                 fy_device_t *device;
                 snprintf(script + strlen(script), sizeof script - strlen(script), kinds[k].item, n);
@@ -81,7 +86,8 @@ static void every_fault(ts_ctx_t *ctx)
                 unmet = failed ? 0 : unmet + 1;
             }
             print_message("%s: %d faults met\n", kinds[k].item, met);
-            if (!met && strcmp(kinds[k].item, "event@%d") != 0) fail_msg("%s met no fault", kinds[k].item);
+            if (!met && strcmp(kinds[k].item, "event@%d") != 0)
+                fail_msg("%s met no fault", kinds[k].item);
         }
 }
 

@@ -7,7 +7,8 @@ if(TARGET test_unit_train_dataset_faults)
     target_link_options(test_unit_train_dataset_faults PRIVATE
         -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=read)
 endif()
-# A loader promises the same on every device: also over the driver made of host memory, and where bytes change as late as they may.
+# A loader promises the same on every device: also over the driver made of host memory, and where
+# bytes change as late as they may.
 if(TARGET test_unit_train_loader)
     if(TARGET fake_cuda)
         ferry_test(unit_train_loader_fake_cuda unit test_unit_train_loader)
@@ -18,7 +19,8 @@ if(TARGET test_unit_train_loader)
     set_property(TEST unit_train_loader_orders APPEND PROPERTY ENVIRONMENT
                  "FERRY_TEST_DEVICE=sim:0?order=lazy,sim:0?order=random&seed=1,sim:0?order=random&seed=2")
 endif()
-# So do models and the training loop. Whole trainings convolve by Ferry's own kernels: the fake cuDNN is a plain loop.
+# So do models and the training loop. Whole trainings convolve by Ferry's own kernels: the fake
+# cuDNN is a plain loop.
 foreach(name model model_gradients trainer)
     if(TARGET fake_cuda)
         ferry_test(unit_train_${name}_fake_cuda unit test_unit_train_${name})

@@ -1,4 +1,5 @@
-/* A device and a scope for tests of an engine's queue, and transfers of one size for it. Next: test_queue.c. */
+/* A device and a scope for tests of an engine's queue, and transfers of one size for it. Next:
+ * test_queue.c. */
 #ifndef FERRY_TESTS_UNIT_TRANSFER_ENGINE_H_
 #define FERRY_TESTS_UNIT_TRANSFER_ENGINE_H_
 

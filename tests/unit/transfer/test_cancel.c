@@ -1,11 +1,13 @@
-/* Taking back transfers whose neighbours in the queue go on: what stays poisoned, what the host may write again, how long a wait for the rest
- * takes, what becomes of those behind one whose turn cannot come. Cancelling by itself: test_queue.c. */
+/* Taking back transfers whose neighbours in the queue go on: what stays poisoned, what the host may
+ * write again, how long a wait for the rest takes, what becomes of those behind one whose turn
+ * cannot come. Cancelling by itself: test_queue.c. */
 #include <unistd.h>
 
 #include "runtime/device.h"
 #include "tests/unit/transfer/engine.h"
 
-/* An earlier upload of all bytes makes its destination good, but not of a later one that was taken back before the earlier one went. */
+/* An earlier upload of all bytes makes its destination good, but not of a later one that was taken
+ * back before the earlier one went. */
 static void an_earlier_upload_does_not_heal(void **state)
 {
     (void)state;
@@ -24,12 +26,14 @@ static void an_earlier_upload_does_not_heal(void **state)
     ts_ok(fy_download_wait(download, FY_FOREVER, &back));
 }
 
-/* The source is the host's again with the ticket, however long what the upload would have waited for takes. */
+/* The source is the host's again with the ticket, however long what the upload would have waited
+ * for takes. */
 static void the_source_is_free_again(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
-    fy_tensor_t *filler = on_device(), *x = on_device(), *own = pinned(0), *shared = pinned(0), *big, *product;
+    fy_tensor_t *filler = on_device(), *x = on_device(), *own = pinned(0), *shared = pinned(0),
+                *big, *product;
     void *data;
     ts_ok(fy_full(g_device, FY_DTYPE_F32, FY_DIMS(512, 512), 1, &big));
     for (int i = 0; i < 40; i++) {
@@ -43,7 +47,8 @@ static void the_source_is_free_again(void **state)
     ts_ok(fy_ticket_cancel(ticket));
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
     ts_ok(fy_tensor_map(own, FY_ACCESS_WRITE, &data));
-    ts_fails(fy_tensor_map(shared, FY_ACCESS_WRITE, &data), BUSY); /* the upload before still reads it */
+    /* the upload before still reads it */
+    ts_fails(fy_tensor_map(shared, FY_ACCESS_WRITE, &data), BUSY);
     ts_ok(fy_device_wait(g_device, FY_FOREVER));
     ts_ok(fy_tensor_map(shared, FY_ACCESS_WRITE, &data));
 }
@@ -100,10 +105,12 @@ static void a_done_ticket_outlives_its_lost_device(void **state)
 static fy_status_t waits_no_more(void *dev, void *stream, void *event)
 {
     (void)dev, (void)stream, (void)event;
-    return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__, "the driver has no memory for one more wait");
+    return fy_error_set(FY_STATUS_OUT_OF_MEMORY, __FILE__, __LINE__,
+                        "the driver has no memory for one more wait");
 }
 
-/* A transfer whose place cannot be kept holds up who stands behind it, but nobody spins: whoever waits is told. */
+/* A transfer whose place cannot be kept holds up who stands behind it, but nobody spins: whoever
+ * waits is told. */
 static void a_place_that_cannot_be_kept(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* What packing is for, on the model clock: one copy instead of hundreds, and the time that saves; and what a slot that is too small does. */
+/* What packing is for, on the model clock: one copy instead of hundreds, and the time that saves;
+ * and what a slot that is too small does. */
 #include "tests/support/harness.h"
 
 static fy_device_t *g_device;
@@ -26,7 +27,8 @@ static void make(fy_tensor_t **host, fy_tensor_t **device)
 {
     static unsigned char bytes[NBYTES];
     for (int i = 0; i < N; i++) {
-        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(NBYTES), bytes, NULL, NULL, &host[i]));
+        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(NBYTES), bytes, NULL, NULL,
+                             &host[i]));
         ts_ok(fy_empty(g_device, FY_DTYPE_U8, FY_DIMS(NBYTES), &device[i]));
     }
 }
@@ -38,7 +40,8 @@ static void one_copy_an_eighth_of_the_time(void **state)
     fy_scope_t scope = fy_scope_begin("coalesce");
     ts_ok(fy_device_open("sim:0?profile=h200", &g_device));
     make(host, device);
-    ts_ok(fy_tensor_upload_many_into(N, device, host, NULL, NULL)); /* makes the ring and the scratch memory */
+    /* makes the ring and the scratch memory */
+    ts_ok(fy_tensor_upload_many_into(N, device, host, NULL, NULL));
 
     uint64_t start_ns = model_ns();
     fy_ledger_totals_t before = ts_ledger(NULL);
@@ -56,9 +59,11 @@ static void one_copy_an_eighth_of_the_time(void **state)
     assert_int_equal(after.upload.count - before.upload.count, N);
     assert_int_equal(after.upload.nbytes - before.upload.nbytes, 1 << 20);
     assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, (1 << 20) + N * 24);
-    assert_int_equal(after.upload.by_path[FY_PATH_COALESCED] - before.upload.by_path[FY_PATH_COALESCED], N);
+    assert_int_equal(
+        after.upload.by_path[FY_PATH_COALESCED] - before.upload.by_path[FY_PATH_COALESCED], N);
     assert_int_equal(after.device_allocs, before.device_allocs);
-    print_message("256 x 4 KiB: %llu ns in a loop, %llu ns packed (model)\n", (unsigned long long)loop_ns, (unsigned long long)many_ns);
+    print_message("256 x 4 KiB: %llu ns in a loop, %llu ns packed (model)\n",
+                  (unsigned long long)loop_ns, (unsigned long long)many_ns);
     assert_true(many_ns * 8 <= loop_ns);
 
     fy_download_t *downloads[N];
@@ -75,12 +80,14 @@ static void one_copy_an_eighth_of_the_time(void **state)
     const uint64_t down_many_ns = model_ns() - start_ns;
     assert_int_equal(after.download.copies - before.download.copies, 1);
     assert_int_equal(after.download.nbytes - before.download.nbytes, 1 << 20);
-    print_message("down: %llu ns in a loop, %llu ns packed (model)\n", (unsigned long long)down_loop_ns, (unsigned long long)down_many_ns);
+    print_message("down: %llu ns in a loop, %llu ns packed (model)\n",
+                  (unsigned long long)down_loop_ns, (unsigned long long)down_many_ns);
     assert_true(down_many_ns * 8 <= down_loop_ns);
     fy_scope_end(scope, 0, NULL);
 }
 
-/* Packing is for two or more: one alone goes as fy_tensor_upload and fy_tensor_download would take it, without a table. */
+/* Packing is for two or more: one alone goes as fy_tensor_upload and fy_tensor_download would take
+ * it, without a table. */
 static void one_alone_is_not_packed(void **state)
 {
     (void)state;
@@ -96,8 +103,12 @@ static void one_alone_is_not_packed(void **state)
         for (int i = 0; i < count; i++) ts_ok(fy_download_wait(downloads[i], FY_FOREVER, &got));
         const fy_ledger_totals_t after = ts_ledger(NULL);
         const uint64_t npacked = count < 2 ? 0 : (uint64_t)count;
-        assert_int_equal(after.upload.by_path[FY_PATH_COALESCED] - before.upload.by_path[FY_PATH_COALESCED], npacked);
-        assert_int_equal(after.download.by_path[FY_PATH_COALESCED] - before.download.by_path[FY_PATH_COALESCED], npacked);
+        assert_int_equal(after.upload.by_path[FY_PATH_COALESCED] -
+                             before.upload.by_path[FY_PATH_COALESCED],
+                         npacked);
+        assert_int_equal(after.download.by_path[FY_PATH_COALESCED] -
+                             before.download.by_path[FY_PATH_COALESCED],
+                         npacked);
     }
     fy_scope_end(scope, 0, NULL);
 }
@@ -111,12 +122,17 @@ static void a_small_ring(void **state)
     fy_scope_t scope = fy_scope_begin("small ring");
     ts_ok(fy_device_open("sim:0?pinned=64KiB", &g_device));
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(i * 7 + i / 256);
-    for (int i = 0; i < 64; i++) ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(i * 75 + 1), bytes + i, NULL, NULL, &host[i]));
+    for (int i = 0; i < 64; i++)
+        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_U8, FY_DIMS(i * 75 + 1), bytes + i, NULL,
+                             NULL, &host[i]));
     fy_ledger_totals_t before = ts_ledger(NULL);
     ts_ok(fy_tensor_upload_many(64, host, g_device, NULL, device));
     fy_ledger_totals_t after = ts_ledger(NULL);
-    assert_int_equal(after.upload.by_path[FY_PATH_COALESCED] - before.upload.by_path[FY_PATH_COALESCED], 14); /* up to 1 KiB */
-    assert_int_equal(after.upload.by_path[FY_PATH_STAGED] - before.upload.by_path[FY_PATH_STAGED], 50);
+    /* up to 1 KiB */
+    assert_int_equal(
+        after.upload.by_path[FY_PATH_COALESCED] - before.upload.by_path[FY_PATH_COALESCED], 14);
+    assert_int_equal(after.upload.by_path[FY_PATH_STAGED] - before.upload.by_path[FY_PATH_STAGED],
+                     50);
     for (int i = 0; i < 64; i++) {
         ts_read(device[i], back, (size_t)(i * 75 + 1));
         assert_memory_equal(back, bytes + i, (size_t)(i * 75 + 1));

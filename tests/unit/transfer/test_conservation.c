@@ -1,5 +1,6 @@
-/* Tests of the check that the harness makes after every test (tests/support/conservation.c): it holds over transfers in every order, over
- * failed and dropped ones, and it sees a copy that was counted once too often, and one that was not counted. */
+/* Tests of the check that the harness makes after every test (tests/support/conservation.c): it
+ * holds over transfers in every order, over failed and dropped ones, and it sees a copy that was
+ * counted once too often, and one that was not counted. */
 #include "tests/support/conservation.h"
 
 #include "backends/executed.h"
@@ -21,7 +22,8 @@ static void transfer(const char *spec)
 static void it_holds(void **state)
 {
     (void)state;
-    static const char *const specs[] = { "host", "sim:0", "sim:0?order=lazy", "sim:0?order=random&seed=1" };
+    static const char *const specs[] = { "host", "sim:0", "sim:0?order=lazy",
+                                         "sim:0?order=random&seed=1" };
     ts_conservation_t before;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         ts_conservation_begin(&before);
@@ -41,7 +43,8 @@ static void dropped_copies_count(void **state)
     fy_scope_t scope = fy_scope_begin("lost");
     fy_status_t status = FY_STATUS_OK;
     fy_tensor_t *host = ts_host_f32(FY_DIMS(4), (float[4]){ 1 });
-    for (int i = 0; i < 8 && status == FY_STATUS_OK; i++) status = fy_tensor_upload(host, device, NULL, &x);
+    for (int i = 0; i < 8 && status == FY_STATUS_OK; i++)
+        status = fy_tensor_upload(host, device, NULL, &x);
     assert_int_equal(status, FY_STATUS_DEVICE_LOST);
     fy_scope_end(scope, 0, NULL);
     fy_device_close(device);
@@ -68,7 +71,8 @@ static void it_sees_one_too_many_and_one_too_few(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(it_holds), cmocka_unit_test(dropped_copies_count),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(it_holds),
+                                        cmocka_unit_test(dropped_copies_count),
                                         cmocka_unit_test(it_sees_one_too_many_and_one_too_few) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

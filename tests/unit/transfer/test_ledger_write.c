@@ -1,5 +1,5 @@
-/* The ledger as a file in three formats: every path is there with the figures that fy_ledger_query gives, and each format can be read by
- * others (JSON by python3, if it is there). */
+/* The ledger as a file in three formats: every path is there with the figures that fy_ledger_query
+ * gives, and each format can be read by others (JSON by python3, if it is there). */
 #include <stdbool.h>
 #include <unistd.h>
 
@@ -23,7 +23,8 @@ static char *written(fy_ledger_format_t format)
 static char *line_of(char *text, const char *head)
 {
     char *line = text;
-    while (line && strncmp(line, head, strlen(head)) != 0) line = (line = strchr(line, '\n')) ? line + 1 : NULL;
+    while (line && strncmp(line, head, strlen(head)) != 0)
+        line = (line = strchr(line, '\n')) ? line + 1 : NULL;
     if (!line) fail_msg("no line begins with '%s' in:\n%s", head, text);
     line[strcspn(line, "\r\n")] = 0;
     return line;
@@ -50,20 +51,26 @@ static void csv(ts_ctx_t *ctx)
     char *text = written(FY_LEDGER_CSV), *copy = strdup(text);
     assert_true(t.upload.count >= 2 && t.download.count >= 1);
     const char *line = line_of(text, "\"test/a, \"\"b\"\"\",");
-    int n = snprintf(want, sizeof want, "\"test/a, \"\"b\"\"\",%llu", (unsigned long long)t.requests);
+    int n =
+        snprintf(want, sizeof want, "\"test/a, \"\"b\"\"\",%llu", (unsigned long long)t.requests);
     const fy_traffic_t *ways[] = { &t.upload, &t.download, &t.peer };
     for (int i = 0; i < 3; i++) {
-        n += snprintf(want + n, sizeof want - (size_t)n, ",%llu,%llu,%llu,%llu,%llu", (unsigned long long)ways[i]->count,
-                      (unsigned long long)ways[i]->nbytes, (unsigned long long)ways[i]->wire_nbytes, (unsigned long long)ways[i]->copies,
+        n += snprintf(want + n, sizeof want - (size_t)n, ",%llu,%llu,%llu,%llu,%llu",
+                      (unsigned long long)ways[i]->count, (unsigned long long)ways[i]->nbytes,
+                      (unsigned long long)ways[i]->wire_nbytes, (unsigned long long)ways[i]->copies,
                       (unsigned long long)ways[i]->host_blocked_ns);
         for (int k = 0; k < FY_PATH_COUNT; k++)
-            n += snprintf(want + n, sizeof want - (size_t)n, ",%llu", (unsigned long long)ways[i]->by_path[k]);
+            n += snprintf(want + n, sizeof want - (size_t)n, ",%llu",
+                          (unsigned long long)ways[i]->by_path[k]);
     }
-    snprintf(want + n, sizeof want - (size_t)n, ",%llu,%llu,%llu,%llu,%llu", (unsigned long long)t.syncs, (unsigned long long)t.sync_ns,
-             (unsigned long long)t.device_allocs, (unsigned long long)t.throttles, (unsigned long long)t.throttle_ns);
+    snprintf(want + n, sizeof want - (size_t)n, ",%llu,%llu,%llu,%llu,%llu",
+             (unsigned long long)t.syncs, (unsigned long long)t.sync_ns,
+             (unsigned long long)t.device_allocs, (unsigned long long)t.throttles,
+             (unsigned long long)t.throttle_ns);
     assert_string_equal(line, want);
     const char *head = line_of(copy, "scope,");
-    int columns[2] = { 1, 0 }; /* the name has a comma of its own, so its columns are one too many */
+    /* the name has a comma of its own, so its columns are one too many */
+    int columns[2] = { 1, 0 };
     for (const char *c = head; *c; c++) columns[0] += *c == ',';
     for (const char *c = want; *c; c++) columns[1] += *c == ',';
     assert_int_equal(columns[0], columns[1]);
@@ -77,14 +84,18 @@ static void json(ts_ctx_t *ctx)
     make_figures(ctx);
     const fy_ledger_totals_t t = ts_ledger("test/a, \"b\"");
     char *text = written(FY_LEDGER_JSON);
-    snprintf(want, sizeof want, "{\"scope\": \"test/a, \\\"b\\\"\", \"requests\": %llu, \"upload\": {\"count\": %llu, \"bytes\": %llu,",
-             (unsigned long long)t.requests, (unsigned long long)t.upload.count, (unsigned long long)t.upload.nbytes);
+    snprintf(want, sizeof want,
+             "{\"scope\": \"test/a, \\\"b\\\"\", \"requests\": %llu, \"upload\": {\"count\": %llu, "
+             "\"bytes\": %llu,",
+             (unsigned long long)t.requests, (unsigned long long)t.upload.count,
+             (unsigned long long)t.upload.nbytes);
     if (!strstr(text, want)) fail_msg("'%s' is not in\n%s", want, text);
     assert_non_null(strstr(text, "\"by_path\": {\"host\": "));
     free(text);
     if (system("command -v python3 >/dev/null 2>&1") != 0) return;
     snprintf(want, sizeof want,
-             "python3 -c 'import json; d = json.load(open(\"%s\")); assert d[\"scopes\"][0][\"scope\"] == \"\" and "
+             "python3 -c 'import json; d = json.load(open(\"%s\")); assert "
+             "d[\"scopes\"][0][\"scope\"] == \"\" and "
              "len(d[\"scopes\"]) > 2'",
              path);
     assert_int_equal(system(want), 0);
@@ -119,7 +130,8 @@ static void what_cannot_be_written(ts_ctx_t *ctx)
 
 int main(void)
 {
-    const ts_test_t tests[] = { TS_TEST(csv), TS_TEST(json), TS_TEST(text), TS_TEST(what_cannot_be_written) };
+    const ts_test_t tests[] = { TS_TEST(csv), TS_TEST(json), TS_TEST(text),
+                                TS_TEST(what_cannot_be_written) };
     const int fd = mkstemp(path);
     if (fd < 0) return 1;
     close(fd);

@@ -1,8 +1,10 @@
-/* The model time of a transfer never falls as its bytes grow: every built-in profile, uploads and downloads, of page-locked and of pageable
- * memory. A device without numerics: only the host's side of the bytes is moved. */
+/* The model time of a transfer never falls as its bytes grow: every built-in profile, uploads and
+ * downloads, of page-locked and of pageable memory. A device without numerics: only the host's side
+ * of the bytes is moved. */
 #include "tests/support/harness.h"
 
-/* Chunks of the ring are multiples of 64 KiB, an eighth of the bytes: one step more leaves a shorter last chunk, up to a twentieth of the time. */
+/* Chunks of the ring are multiples of 64 KiB, an eighth of the bytes: one step more leaves a
+ * shorter last chunk, up to a twentieth of the time. */
 enum { KIB = 1024, LARGEST = 12 << 20, ROUNDING = 20 };
 
 static fy_device_t *g_device;
@@ -20,9 +22,18 @@ typedef struct views {
     fy_tensor_t *remote, *pageable, *pinned;
 } views_t;
 
-static void upload_pageable(const views_t *v) { ts_ok(fy_tensor_upload_into(v->remote, v->pageable, NULL, NULL)); }
-static void download_pageable(const views_t *v) { ts_ok(fy_tensor_download_into(v->pageable, v->remote, NULL)); }
-static void download_pinned(const views_t *v) { ts_ok(fy_tensor_download_into(v->pinned, v->remote, NULL)); }
+static void upload_pageable(const views_t *v)
+{
+    ts_ok(fy_tensor_upload_into(v->remote, v->pageable, NULL, NULL));
+}
+static void download_pageable(const views_t *v)
+{
+    ts_ok(fy_tensor_download_into(v->pageable, v->remote, NULL));
+}
+static void download_pinned(const views_t *v)
+{
+    ts_ok(fy_tensor_download_into(v->pinned, v->remote, NULL));
+}
 
 static void upload_pinned(const views_t *v)
 {
@@ -63,7 +74,8 @@ static uint64_t once(size_t way, int64_t nbytes)
     return ns;
 }
 
-/* The middle one of three: now and then a stream looks at all its events, and such polls take model time, or save a wake-up. */
+/* The middle one of three: now and then a stream looks at all its events, and such polls take model
+ * time, or save a wake-up. */
 static uint64_t time_of(size_t way, int64_t nbytes)
 {
     const uint64_t a = once(way, nbytes), b = once(way, nbytes), c = once(way, nbytes);
@@ -73,22 +85,27 @@ static uint64_t time_of(size_t way, int64_t nbytes)
 
 static void sweep(const char *profile, size_t way)
 {
-    static const int64_t steps[] = { 1,          4 * KIB,    64 * KIB,   128 * KIB,  255 * KIB,  256 * KIB - 1, 256 * KIB,
-                                     257 * KIB,  384 * KIB,  512 * KIB,  1024 * KIB, 1025 * KIB, 1536 * KIB,    2048 * KIB,
-                                     2049 * KIB, 4096 * KIB, 4097 * KIB, 8192 * KIB, 8193 * KIB, LARGEST };
+    static const int64_t steps[] = { 1,          4 * KIB,       64 * KIB,   128 * KIB,
+                                     255 * KIB,  256 * KIB - 1, 256 * KIB,  257 * KIB,
+                                     384 * KIB,  512 * KIB,     1024 * KIB, 1025 * KIB,
+                                     1536 * KIB, 2048 * KIB,    2049 * KIB, 4096 * KIB,
+                                     4097 * KIB, 8192 * KIB,    8193 * KIB, LARGEST };
     uint64_t before_ns = 0;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         const uint64_t ns = time_of(way, steps[i]);
         if (ns + ns / ROUNDING < before_ns)
-            fail_msg("%s: %s: %lld bytes take %llu ns, and %lld bytes take %llu", profile, ways[way].name, (long long)steps[i],
-                     (unsigned long long)ns, (long long)steps[i - 1], (unsigned long long)before_ns);
+            fail_msg("%s: %s: %lld bytes take %llu ns, and %lld bytes take %llu", profile,
+                     ways[way].name, (long long)steps[i], (unsigned long long)ns,
+                     (long long)steps[i - 1], (unsigned long long)before_ns);
         before_ns = ns;
     }
 }
 
 static void more_bytes_never_take_less(void **state)
 {
-    static const char *const profiles[] = { "k80", "v100", "a100", "h100", "h200", "rtx4090", "t4" };
+    static const char *const profiles[] = {
+        "k80", "v100", "a100", "h100", "h200", "rtx4090", "t4"
+    };
     char spec[64];
     (void)state;
     for (size_t p = 0; p < sizeof profiles / sizeof *profiles; p++) {

@@ -1,5 +1,6 @@
-/* The two launches that are no ops, at the backend's slot: pieces of every length and alignment leave a packed run and come back into one,
- * nothing between them is touched, and an address that is not the device's is refused where that can be known. */
+/* The two launches that are no ops, at the backend's slot: pieces of every length and alignment
+ * leave a packed run and come back into one, nothing between them is touched, and an address that
+ * is not the device's is refused where that can be known. */
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 #include "tests/support/harness.h"
@@ -13,10 +14,15 @@ typedef struct run {
 
 static fy_desc_t bytes_of(const fy_tensor_t *tensor)
 {
-    return (fy_desc_t){ .data = tensor->data, .dtype = FY_DTYPE_U8, .rank = 1, .dims = { (int64_t)tensor->nelem }, .strides = { 1 } };
+    return (fy_desc_t){ .data = tensor->data,
+                        .dtype = FY_DTYPE_U8,
+                        .rank = 1,
+                        .dims = { (int64_t)tensor->nelem },
+                        .strides = { 1 } };
 }
 
-static fy_status_t launch(ts_ctx_t *ctx, fy_op_t op, fy_tensor_t *dst, fy_tensor_t *src, uint64_t table_offset)
+static fy_status_t launch(ts_ctx_t *ctx, fy_op_t op, fy_tensor_t *dst, fy_tensor_t *src,
+                          uint64_t table_offset)
 {
     fy_desc_t descs[2] = { bytes_of(dst), bytes_of(src) };
     const fy_packed_t packed = { table_offset, PIECES };
@@ -33,7 +39,8 @@ static fy_status_t launch(ts_ctx_t *ctx, fy_op_t op, fy_tensor_t *dst, fy_tensor
     };
     fy_device_t *device = ctx->device;
     ts_ok(fy_device_wait(device, FY_FOREVER));
-    FY_TRY(device->backend->launch(device->dev, device->compute ? device->compute->native : NULL, &record));
+    FY_TRY(device->backend->launch(device->dev, device->compute ? device->compute->native : NULL,
+                                   &record));
     if (device->compute) (void)fy__stream_submitted(device->compute);
     return fy_device_wait(device, FY_FOREVER);
 }
@@ -60,7 +67,8 @@ static void there_and_back(ts_ctx_t *ctx)
     fy_tensor_t *space = upload_bytes(ctx, want, SPACE);
     uint64_t at = 0;
     for (int i = 0; i < PIECES; i++) {
-        run.table[i] = (fy_packed_entry_t){ (uint64_t)(uintptr_t)space->data + place_of(i), at, length_of(i) };
+        run.table[i] =
+            (fy_packed_entry_t){ (uint64_t)(uintptr_t)space->data + place_of(i), at, length_of(i) };
         memcpy(want + place_of(i), run.bytes + at, length_of(i));
         at += (length_of(i) + 15) / 16 * 16;
     }
@@ -74,7 +82,8 @@ static void there_and_back(ts_ctx_t *ctx)
     ts_ok(launch(ctx, FY_LAUNCH_GATHER, collected, table, 0));
     ts_read(collected, back, RUN);
     for (int i = 0; i < PIECES; i++) {
-        assert_memory_equal(back + run.table[i].offset, run.bytes + run.table[i].offset, length_of(i));
+        assert_memory_equal(back + run.table[i].offset, run.bytes + run.table[i].offset,
+                            length_of(i));
         if (length_of(i) % 16) assert_int_equal(back[run.table[i].offset + length_of(i)], 0x55);
     }
 }
@@ -82,14 +91,19 @@ static void there_and_back(ts_ctx_t *ctx)
 static void a_wild_address_is_refused(ts_ctx_t *ctx)
 {
     static run_t run;
-    if (!ctx->is_sim || strstr(ctx->spec, "order=")) skip(); /* a request that runs later fails later */
-    for (int i = 0; i < PIECES; i++) run.table[i] = (fy_packed_entry_t){ (uint64_t)(uintptr_t)&run, 0, 8 };
+    /* a request that runs later fails later */
+    if (!ctx->is_sim || strstr(ctx->spec, "order=")) skip();
+    for (int i = 0; i < PIECES; i++)
+        run.table[i] = (fy_packed_entry_t){ (uint64_t)(uintptr_t)&run, 0, 8 };
     fy_tensor_t *packed = upload_bytes(ctx, &run, sizeof run);
-    ts_fails(launch(ctx, FY_LAUNCH_SCATTER, packed, packed, offsetof(run_t, table)), INVALID_ARGUMENT);
+    ts_fails(launch(ctx, FY_LAUNCH_SCATTER, packed, packed, offsetof(run_t, table)),
+             INVALID_ARGUMENT);
     ts_text_has("piece[0]");
-    for (int i = 0; i < PIECES; i++) run.table[i] = (fy_packed_entry_t){ (uint64_t)(uintptr_t)packed->data, sizeof run, 8 };
+    for (int i = 0; i < PIECES; i++)
+        run.table[i] = (fy_packed_entry_t){ (uint64_t)(uintptr_t)packed->data, sizeof run, 8 };
     packed = upload_bytes(ctx, &run, sizeof run);
-    ts_fails(launch(ctx, FY_LAUNCH_SCATTER, packed, packed, offsetof(run_t, table)), INVALID_ARGUMENT);
+    ts_fails(launch(ctx, FY_LAUNCH_SCATTER, packed, packed, offsetof(run_t, table)),
+             INVALID_ARGUMENT);
     ts_text_has("piece 0 ends");
 }
 

@@ -1,5 +1,6 @@
-/* The other ways of a transfer when a copy, a launch, a read or the ring fails: before the first byte nothing changed, behind it the
- * spoilt bytes are remembered, and everything works again afterwards. */
+/* The other ways of a transfer when a copy, a launch, a read or the ring fails: before the first
+ * byte nothing changed, behind it the spoilt bytes are remembered, and everything works again
+ * afterwards. */
 #include <unistd.h>
 
 #include "runtime/storage.h"
@@ -188,7 +189,8 @@ static void no_room_for_the_ring(ts_ctx_t *ctx)
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(packed_before_the_first_byte), TS_TEST(many_half_way), TS_TEST(download_into_fails), TS_TEST(file_half_way),
+    TS_TEST(packed_before_the_first_byte), TS_TEST(many_half_way),
+    TS_TEST(download_into_fails),          TS_TEST(file_half_way),
     TS_TEST(no_room_for_the_ring),
 };
 

@@ -1,6 +1,8 @@
-/* Engines' queues from inside: what finds the window full stands, in order of priority; both bounds hold; whoever waits for a job or orders
- * something behind it has it submitted; a job that is cancelled, fails or loses its device tells its ticket and whoever uses its bytes, keeps
- * its place in the order, and holds no memory. Public behaviour on any device: tests/conformance/test_conformance_queue.c. */
+/* Engines' queues from inside: what finds the window full stands, in order of priority; both bounds
+ * hold; whoever waits for a job or orders something behind it has it submitted; a job that is
+ * cancelled, fails or loses its device tells its ticket and whoever uses its bytes, keeps its place
+ * in the order, and holds no memory. Public behaviour on any device:
+ * tests/conformance/test_conformance_queue.c. */
 #include "runtime/stream.h"
 #include "runtime/tensor.h"
 #include "tests/unit/transfer/engine.h"
@@ -54,7 +56,8 @@ static void the_highest_priority_goes_first(void **state)
 }
 
 /* Of `count` transfers: bytes in flight and bytes that stand. */
-static void weigh(const fy_ticket_t *tickets, int count, uint64_t *out_flying, uint64_t *out_standing)
+static void weigh(const fy_ticket_t *tickets, int count, uint64_t *out_flying,
+                  uint64_t *out_standing)
 {
     *out_flying = *out_standing = 0;
     for (int i = 0; i < count; i++) {
@@ -65,7 +68,8 @@ static void weigh(const fy_ticket_t *tickets, int count, uint64_t *out_flying, u
             if (view.state != FY__JOB_STARTED) continue;
             point = view.native;
         }
-        if (atomic_load(&fy__stream_at(FY__POINT_STREAM(point))->done) < FY__POINT_SEQ(point)) *out_flying += NBYTES;
+        if (atomic_load(&fy__stream_at(FY__POINT_STREAM(point))->done) < FY__POINT_SEQ(point))
+            *out_flying += NBYTES;
     }
 }
 
@@ -73,7 +77,8 @@ static void both_bounds_hold(void **state)
 {
     enum { COUNT = 200 };
     (void)state;
-    open_spec("sim:9?window=1MiB&queue=2MiB&profile=k80"); /* a slow link: the host fills the window faster than it empties */
+    /* a slow link: the host fills the window faster than it empties */
+    open_spec("sim:9?window=1MiB&queue=2MiB&profile=k80");
     fy_tensor_t *src = pinned(3), *x = on_device();
     fy_ticket_t up[COUNT], down[COUNT];
     fy_download_t *downloads[COUNT];
@@ -112,7 +117,8 @@ static void both_bounds_hold(void **state)
     }
     const fy_ledger_totals_t end = ts_ledger(NULL);
     assert_int_equal(end.upload.nbytes - before.upload.nbytes, (COUNT + 1) * (uint64_t)NBYTES);
-    assert_int_equal(end.download.wire_nbytes - before.download.wire_nbytes, COUNT * (uint64_t)NBYTES);
+    assert_int_equal(end.download.wire_nbytes - before.download.wire_nbytes,
+                     COUNT * (uint64_t)NBYTES);
 }
 
 /* The window is full, so the upload stands; each of these needs its bytes. */
@@ -144,7 +150,8 @@ static void whoever_needs_it_has_it_submitted(void **state)
     assert_false(stands(ticket));
     (void)borrow_into(filler, src, 0);
     ticket = standing_upload(x, src);
-    fy_tensor_t *other = ts_iota(g_device, FY_DIMS(N), 0); /* an upload through the ring into other bytes does not */
+    /* an upload through the ring into other bytes does not */
+    fy_tensor_t *other = ts_iota(g_device, FY_DIMS(N), 0);
     assert_true(stands(ticket));
     fy_tensor_t *host;
     float *values = calloc(N, sizeof *values);
@@ -202,7 +209,8 @@ static void converted_and_strided_ones_stand_too(void **state)
 {
     (void)state;
     open_spec("sim:9?window=256KiB");
-    fy_tensor_t *src = pinned(1.5), *filler = on_device(), *half, *wide, *rows, *turned, *square, *host;
+    fy_tensor_t *src = pinned(1.5), *filler = on_device(), *half, *wide, *rows, *turned, *square,
+                *host;
     fy_download_t *download, *first;
     ts_ok(fy_tensor_create(g_device, FY_DTYPE_F16, FY_DIMS(N), &half));
     (void)borrow_into(filler, src, 0);
@@ -286,7 +294,8 @@ static void a_cancelled_job_keeps_the_order(void **state)
     const fy_ticket_t ticket = standing_upload(a, src);
     ts_ok(fy_ticket_cancel(ticket));
     assert_int_equal(fy_ticket_poll(ticket), FY_POLL_FAILED);
-    assert_false(fy__point_reached(FY__POINT(ticket.stream, ticket.seq))); /* failed at once, but not before what it stood behind */
+    /* failed at once, but not before what it stood behind */
+    assert_false(fy__point_reached(FY__POINT(ticket.stream, ticket.seq)));
     /* On the other engine: two streams that compute would share one. */
     fy_tensor_t *host;
     float *values = calloc(N, sizeof *values);
@@ -320,7 +329,8 @@ static void a_cancelled_download(void **state)
     const fy_ticket_t ticket = fy_download_ticket(third);
     ts_ok(fy_ticket_cancel(ticket));
     ts_fails(fy_download_wait(third, FY_FOREVER, &host), CANCELLED);
-    ts_fails(fy_download_wait(third, FY_FOREVER, &host), CANCELLED); /* a failure leaves it: it is reported again */
+    /* a failure leaves it: it is reported again */
+    ts_fails(fy_download_wait(third, FY_FOREVER, &host), CANCELLED);
     fy_download_destroy(third);
     assert_int_equal(live_pinned(), pinned_live);
     ts_ok(fy_download_wait(first, FY_FOREVER, &host));
@@ -345,7 +355,8 @@ static void a_ticket_is_remembered_when_its_slot_is_gone(void **state)
     const fy_ticket_t good = borrow_into(x, src, -5), bad = borrow_into(y, src, -5);
     ts_ok(fy_ticket_cancel(bad));
     for (int i = 0; i < 3000; i++) (void)borrow_into(x, src, 0);
-    assert_int_equal(fy_ticket_poll(good), FY_POLL_DONE); /* a round of the slots later it was its turn, priority or not */
+    /* a round of the slots later it was its turn, priority or not */
+    assert_int_equal(fy_ticket_poll(good), FY_POLL_DONE);
     assert_int_equal(fy_ticket_poll(bad), FY_POLL_FAILED);
     ts_fails(fy_ticket_wait(bad, FY_FOREVER), CANCELLED);
 }
@@ -370,7 +381,8 @@ static void a_copy_that_fails_when_its_turn_comes(void **state)
     g_copy = real->copy;
     backend.copy = no_copy;
     g_device->backend = &backend;
-    fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device(), *z = on_device(), *y, *back;
+    fy_tensor_t *src = pinned(4), *filler = on_device(), *x = on_device(), *z = on_device(), *y,
+                *back;
     const uint64_t pinned_live = live_pinned();
     (void)borrow_into(filler, src, 0);
     const fy_ticket_t ticket = standing_upload(x, src), fine = standing_upload(z, src);
@@ -397,17 +409,22 @@ static void a_copy_that_fails_when_its_turn_comes(void **state)
     expect_first(x, 4);
 }
 
-/* A copy that fails on its way, whichever way its bytes go: the ticket fails, what depends on it is poisoned, the rest is not. */
+/* A copy that fails on its way, whichever way its bytes go: the ticket fails, what depends on it is
+ * poisoned, the rest is not. */
 static void copies_that_fail_on_their_way(void **state)
 {
-    static const char *const specs[] = { "sim:9?window=256KiB&faults=copy@1", "sim:9?window=256KiB&faults=copy@2", "sim:9?faults=copy@1" };
+    static const char *const specs[] = { "sim:9?window=256KiB&faults=copy@1",
+                                         "sim:9?window=256KiB&faults=copy@2",
+                                         "sim:9?faults=copy@1" };
     (void)state;
-    for (int how = 0; how < 3; how++) { /* borrowed and at once; borrowed and from the queue; through the ring */
+    /* borrowed and at once; borrowed and from the queue; through the ring */
+    for (int how = 0; how < 3; how++) {
         open_spec(specs[how]);
         fy_tensor_t *src = pinned(4), *host, *x = on_device(), *y, *back;
         fy_ticket_t ticket;
         float *values = calloc(N, sizeof *values);
-        ts_ok(fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(N), values, NULL, NULL, &host));
+        ts_ok(
+            fy_tensor_wrap(fy_device_host(), FY_DTYPE_F32, FY_DIMS(N), values, NULL, NULL, &host));
         ts_ok(fy_fill(x, 1));
         if (how == 2)
             ts_ok(fy_tensor_upload_into(x, host, NULL, &ticket));

@@ -1,5 +1,6 @@
-/* Four threads ask for many small transfers at once, of every kind, through a window that holds a few: nothing is lost, bytes are right, the
- * bounds hold, what was cancelled says so. FERRY_TEST_TRANSFERS: how many per thread (100000; a twentieth under a sanitizer). */
+/* Four threads ask for many small transfers at once, of every kind, through a window that holds a
+ * few: nothing is lost, bytes are right, the bounds hold, what was cancelled says so.
+ * FERRY_TEST_TRANSFERS: how many per thread (100000; a twentieth under a sanitizer). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -37,11 +38,13 @@ static void count_call(void *user, fy_status_t status)
     atomic_fetch_add((_Atomic uint64_t *)user, 1);
 }
 
-/* Nothing asserts off the main thread: what is not as it should be is counted, and the first is told. */
+/* Nothing asserts off the main thread: what is not as it should be is counted, and the first is
+ * told. */
 static void wrong(producer_t *producer, int line)
 {
     if (!producer->wrong++)
-        snprintf(producer->text, sizeof producer->text, "line %d, upload %d: %.200s", line, (int)producer->uploads, fy_error_get()->text);
+        snprintf(producer->text, sizeof producer->text, "line %d, upload %d: %.200s", line,
+                 (int)producer->uploads, fy_error_get()->text);
 }
 #define EXPECT(condition)                            \
     do {                                             \
@@ -127,13 +130,16 @@ static void run(const char *spec)
     const fy_ledger_totals_t before = ts_ledger(NULL);
     atomic_store(&called, 0);
     for (int i = 0; i < THREADS; i++) {
-        producers[i] = (producer_t){ .device = device, .number = i, .count = how_many(), .called = &called };
+        producers[i] =
+            (producer_t){ .device = device, .number = i, .count = how_many(), .called = &called };
         assert_int_equal(pthread_create(&producers[i].thread, NULL, produce, &producers[i]), 0);
     }
     uint64_t uploads = 0, downloads = 0, cancelled = 0, asked = 0;
     for (int i = 0; i < THREADS; i++) {
         pthread_join(producers[i].thread, NULL);
-        if (producers[i].wrong) fail_msg("thread %d: %d wrong; first: %s", i, (int)producers[i].wrong, producers[i].text);
+        if (producers[i].wrong)
+            fail_msg("thread %d: %d wrong; first: %s", i, (int)producers[i].wrong,
+                     producers[i].text);
         uploads += producers[i].uploads;
         downloads += producers[i].downloads;
         cancelled += producers[i].cancelled;
@@ -143,7 +149,8 @@ static void run(const char *spec)
     const fy_ledger_totals_t after = ts_ledger(NULL);
     assert_int_equal(after.upload.count - before.upload.count, uploads);
     assert_int_equal(after.download.count - before.download.count, downloads);
-    assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes, (uploads - cancelled) * N * 4);
+    assert_int_equal(after.upload.wire_nbytes - before.upload.wire_nbytes,
+                     (uploads - cancelled) * N * 4);
     assert_int_equal(ts_live(device), live);
     for (int i = 0; i < 20000 && atomic_load(&called) < asked; i++) {
         const struct timespec moment = { 0, 1000000 };

@@ -1,5 +1,6 @@
-/* transfer/ring, options and convert from inside: bytes of every length pass whole, the ring keeps to its share of a pinned limit, host waits are
- * reported; options are checked field by field; the two ends of a conversion. */
+/* transfer/ring, options and convert from inside: bytes of every length pass whole, the ring keeps
+ * to its share of a pinned limit, host waits are reported; options are checked field by field; the
+ * two ends of a conversion. */
 #include "tests/support/harness.h"
 #include "transfer/convert.h"
 #include "transfer/options.h"
@@ -31,17 +32,20 @@ static void every_length(void)
     assert_non_null(bytes);
     assert_non_null(back);
     for (size_t i = 0; i < MOST; i++) bytes[i] = (unsigned char)(i * 2654435761u >> 13);
-    static const int64_t lengths[] = { 1, 4095, 4096, 4097, 65536, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 4 << 20, MOST };
+    static const int64_t lengths[] = { 1,       4095,          4096,    4097, 65536, (1 << 20) - 1,
+                                       1 << 20, (1 << 20) + 1, 4 << 20, MOST };
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         fy_tensor_t *x, *part;
         fy__point_t point = 0;
         uint64_t blocked = 0;
         fy__suspect_t suspect = { 0, 0, 0 };
         ts_ok(fy_tensor_create(g_device, FY_DTYPE_U8, 1, &lengths[i], &x));
-        ts_ok(fy__ring_upload(g_device, x->data, bytes, (uint64_t)lengths[i], &point, &blocked, &suspect));
+        ts_ok(fy__ring_upload(g_device, x->data, bytes, (uint64_t)lengths[i], &point, &blocked,
+                              &suspect));
         assert_true(point != 0);
         ts_ok(fy__point_wait(point, FY_FOREVER, FY__WAIT_NONE));
-        for (int64_t at = 0; at < lengths[i]; at += 1 << 19) { /* down in pieces that fit a small pinned limit */
+        /* down in pieces that fit a small pinned limit */
+        for (int64_t at = 0; at < lengths[i]; at += 1 << 19) {
             int64_t end = at + (1 << 19) < lengths[i] ? at + (1 << 19) : lengths[i];
             ts_ok(fy_slice(x, 0, at, end, &part));
             ts_read(part, back + at, (size_t)(end - at));

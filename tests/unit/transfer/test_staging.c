@@ -1,4 +1,5 @@
-/* What the ring is for, on the model clock: pageable memory at nearly the speed of page-locked memory, both ways. */
+/* What the ring is for, on the model clock: pageable memory at nearly the speed of page-locked
+ * memory, both ways. */
 #include "tests/support/harness.h"
 
 enum { NBYTES = 64 << 20, BAR = 85 }; /* per cent */
@@ -38,9 +39,10 @@ static void pageable_is_nearly_as_fast(void **state)
     start_ns = model_ns();
     ts_ok(fy_tensor_download_into(pageable, device, NULL));
     const uint64_t down_ns = model_ns() - start_ns;
-    print_message("64 MiB, model: up %llu ns pinned, %llu ns pageable; down %llu ns pinned, %llu ns pageable\n",
-                  (unsigned long long)up_pinned_ns, (unsigned long long)up_ns, (unsigned long long)down_pinned_ns,
-                  (unsigned long long)down_ns);
+    print_message("64 MiB, model: up %llu ns pinned, %llu ns pageable; down %llu ns pinned, %llu "
+                  "ns pageable\n",
+                  (unsigned long long)up_pinned_ns, (unsigned long long)up_ns,
+                  (unsigned long long)down_pinned_ns, (unsigned long long)down_ns);
     assert_true(up_pinned_ns * 100 >= up_ns * BAR);
     assert_true(down_pinned_ns * 100 >= down_ns * BAR);
     fy_scope_end(scope, 0, NULL);

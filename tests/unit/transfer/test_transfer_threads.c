@@ -1,5 +1,6 @@
-/* What other threads may do meanwhile: cancel and borrow through a narrow queue (a source is free with its ticket), wait for a device that
- * goes, fork. Four threads and every kind of transfer in great number: test_queue_threads.c. */
+/* What other threads may do meanwhile: cancel and borrow through a narrow queue (a source is free
+ * with its ticket), wait for a device that goes, fork. Four threads and every kind of transfer in
+ * great number: test_queue_threads.c. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -33,7 +34,8 @@ static fy_status_t write_source(fy_tensor_t *src, fy_ticket_t ticket, float valu
     return FY_STATUS_OK;
 }
 
-/* Uploads of both kinds, cancelled ones among them, and now and then a download that says what arrived. */
+/* Uploads of both kinds, cancelled ones among them, and now and then a download that says what
+ * arrived. */
 static fy_status_t produce(producer_t *producer)
 {
     fy_tensor_t *src[SOURCES], *dst[SOURCES];
@@ -72,7 +74,8 @@ static void *run_producer(void *user)
     producer_t *producer = user;
     fy_scope_t scope = fy_scope_begin("producer");
     producer->status = produce(producer);
-    if (producer->status != FY_STATUS_OK) snprintf(producer->text, sizeof producer->text, "%s", fy_error_get()->text);
+    if (producer->status != FY_STATUS_OK)
+        snprintf(producer->text, sizeof producer->text, "%s", fy_error_get()->text);
     fy_scope_end(scope, 0, NULL);
     return NULL;
 }
@@ -117,7 +120,9 @@ static void *waits_for_whatever_is_there(void *user)
     while (!atomic_load(&stop)) {
         const fy_ticket_t ticket = { atomic_load(&shared_stream), atomic_load(&shared_seq) };
         const fy_status_t status = fy_ticket_wait(ticket, FY_FOREVER);
-        if (status != FY_STATUS_OK && status != FY_STATUS_INVALID_ARGUMENT) atomic_fetch_add(&failures, 1); /* half of another ticket */
+        /* half of another ticket */
+        if (status != FY_STATUS_OK && status != FY_STATUS_INVALID_ARGUMENT)
+            atomic_fetch_add(&failures, 1);
         (void)fy_ticket_poll(ticket);
     }
     return NULL;
@@ -135,7 +140,8 @@ static void a_device_goes_while_others_wait_for_it(void **state)
 {
     pthread_t threads[2];
     (void)state;
-    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, waits_for_whatever_is_there, NULL), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, waits_for_whatever_is_there, NULL), 0);
     for (int round = 0; round < ROUNDS; round++) {
         fy_device_t *device;
         fy_tensor_t *x, *y;
@@ -168,7 +174,8 @@ static void *uploads_until_told(void *user)
     if (fy_tensor_create_pinned(user, FY_DTYPE_F32, FY_DIMS(N), &src) != FY_STATUS_OK) return NULL;
     if (fy_tensor_create(user, FY_DTYPE_F32, FY_DIMS(N), &dst) != FY_STATUS_OK) return NULL;
     while (!atomic_load(&stop))
-        if (fy_tensor_upload_into(dst, src, &options, &ticket) != FY_STATUS_OK) atomic_fetch_add(&failures, 1);
+        if (fy_tensor_upload_into(dst, src, &options, &ticket) != FY_STATUS_OK)
+            atomic_fetch_add(&failures, 1);
     fy_tensor_destroy(src);
     fy_tensor_destroy(dst);
     return NULL;
@@ -184,7 +191,8 @@ static void a_child_is_not_stuck_in_a_queue(void **state)
 #endif
     ts_ok(fy_device_open("sim:8", &device));
     atomic_store(&stop, 0);
-    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, uploads_until_told, device), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, uploads_until_told, device), 0);
     fflush(NULL);
     for (int i = 0; i < FORKS; i++) {
         int status;
@@ -194,14 +202,17 @@ static void a_child_is_not_stuck_in_a_queue(void **state)
             fy_device_t *other;
             fy_tensor_t *x;
             alarm(10);
-            if (fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(N), &x) != FY_STATUS_DEVICE_LOST) _exit(1);
+            if (fy_tensor_create_pinned(device, FY_DTYPE_F32, FY_DIMS(N), &x) !=
+                FY_STATUS_DEVICE_LOST)
+                _exit(1);
             fy_device_close(device);
             if (fy_device_open("sim:9", &other) != FY_STATUS_OK) _exit(2);
             fy_device_close(other);
             _exit(0);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);
-        if (WIFSIGNALED(status)) fail_msg("fork %d: the child died of signal %d", i, WTERMSIG(status));
+        if (WIFSIGNALED(status))
+            fail_msg("fork %d: the child died of signal %d", i, WTERMSIG(status));
         assert_int_equal(WEXITSTATUS(status), 0);
     }
     atomic_store(&stop, 1);

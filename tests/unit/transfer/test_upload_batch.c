@@ -1,5 +1,7 @@
-/* Uploads in one call that go in place, on a device that takes many copies at once: which go together, what crosses, what a failure leaves.
- * The device is the simulator's with one slot more, which runs a batch backwards: copies of a batch have no order. */
+/* Uploads in one call that go in place, on a device that takes many copies at once: which go
+ * together, what crosses, what a failure leaves.
+ * The device is the simulator's with one slot more, which runs a batch backwards: copies of a batch
+ * have no order. */
 #include "runtime/device.h"
 #include "runtime/storage.h"
 #include "tests/unit/transfer/engine.h"
@@ -8,13 +10,16 @@ enum { MANY = 150 };
 
 static fy_backend_t backend; /* the device's own, with copy_many */
 static const fy_backend_t *real;
-static size_t batches[32], nbatches, fail_after; /* fail_after: so many copies of the next batch run, then it fails; SIZE_MAX: none does */
+/* fail_after: so many copies of the next batch run, then it fails; SIZE_MAX: none does */
+static size_t batches[32], nbatches, fail_after;
 
 static fy_status_t backwards(void *dev, void *stream, size_t count, const fy_copy_t *copies)
 {
     batches[nbatches++ % 32] = count;
     for (size_t i = count; i-- > 0;) {
-        if (count - 1 - i == fail_after) return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__, "the batch was made to fail");
+        if (count - 1 - i == fail_after)
+            return fy_error_set(FY_STATUS_INTERNAL, __FILE__, __LINE__,
+                                "the batch was made to fail");
         assert_int_equal(real->copy(dev, stream, &copies[i]), FY_STATUS_OK);
     }
     return FY_STATUS_OK;
@@ -40,7 +45,8 @@ static int tear_down_batching(void **state)
     return tear_down(state);
 }
 
-static fy_status_t upload_all(size_t count, fy_tensor_t *const *dst, fy_tensor_t *const *src, fy_ticket_t *ticket)
+static fy_status_t upload_all(size_t count, fy_tensor_t *const *dst, fy_tensor_t *const *src,
+                              fy_ticket_t *ticket)
 {
     fy_transfer_options_t options = FY_TRANSFER_OPTIONS_INIT;
     options.contract = FY_HOST_BORROW;
@@ -52,7 +58,8 @@ static void expect(const fy_tensor_t *tensor, float value)
     static float got[N];
     ts_read(tensor, got, sizeof got);
     for (int i = 0; i < N; i++)
-        if (got[i] != value) fail_msg("element %d is %g and not %g", i, (double)got[i], (double)value);
+        if (got[i] != value)
+            fail_msg("element %d is %g and not %g", i, (double)got[i], (double)value);
 }
 
 static void pinned_tensors_go_together(void **state)
@@ -109,12 +116,14 @@ static void what_finds_no_room_stands(void **state)
     for (int i = 0; i < 8; i++) expect(dst[i], (float)i);
 }
 
-/* Some of it may have crossed: nobody may take any of it for good, the sources stay borrowed until the device is done, nothing is sent twice. */
+/* Some of it may have crossed: nobody may take any of it for good, the sources stay borrowed until
+ * the device is done, nothing is sent twice. */
 static void a_failed_batch_spoils_what_was_in_it(void **state)
 {
     (void)state;
     open_batching("sim:0");
-    fy_tensor_t *dst[3] = { on_device(), on_device(), on_device() }, *src[3] = { pinned(1), pinned(2), pinned(3) };
+    fy_tensor_t *dst[3] = { on_device(), on_device(), on_device() },
+                *src[3] = { pinned(1), pinned(2), pinned(3) };
     fy_tensor_t *beside = on_device(), *host;
     fy_download_t *download;
     fy_ticket_t ticket;
@@ -132,7 +141,8 @@ static void a_failed_batch_spoils_what_was_in_it(void **state)
     }
     expect(beside, 1);
     fail_after = SIZE_MAX;
-    ts_ok(upload_all(3, dst, src, &ticket)); /* overwritten: good again, and the window has all its room */
+    /* overwritten: good again, and the window has all its room */
+    ts_ok(upload_all(3, dst, src, &ticket));
     expect(dst[0], 1);
     expect(dst[2], 3);
 }

@@ -1,4 +1,5 @@
-/* Uploads that fail: before the first byte nothing changed, behind it the DMA in flight and the spoilt bytes are remembered. */
+/* Uploads that fail: before the first byte nothing changed, behind it the DMA in flight and the
+ * spoilt bytes are remembered. */
 #include "runtime/storage.h"
 #include "runtime/tensor.h"
 #include "tests/support/harness.h"
@@ -31,20 +32,23 @@ static fy_tensor_t *zeros(fy_device_t *device, fy_dtype_t dtype, int64_t n)
 
 static void refused_before_the_first_byte(ts_ctx_t *ctx)
 {
-    fy_tensor_t *dst = zeros(ctx->device, FY_DTYPE_F32, 4), *src = zeros(fy_device_host(), FY_DTYPE_F64, 4);
+    fy_tensor_t *dst = zeros(ctx->device, FY_DTYPE_F32, 4),
+                *src = zeros(fy_device_host(), FY_DTYPE_F64, 4);
     fy_guard_options_t guard = FY_GUARD_OPTIONS_INIT;
     if (ctx->is_host) skip();
     fy_scope_t scope = fy_scope_begin("no memory");
     guard.memory_nbytes = 0;
     ts_ok(fy_scope_guard(&guard));
-    ts_fails(fy_tensor_upload_into(dst, src, NULL, NULL), REFUSED_BY_GUARD); /* no room for the bytes before conversion */
+    /* no room for the bytes before conversion */
+    ts_fails(fy_tensor_upload_into(dst, src, NULL, NULL), REFUSED_BY_GUARD);
     fy_scope_end(scope, 0, NULL);
     ts_expect_f32(dst, (float[]){ 0, 0, 0, 0 }, 4);
 }
 
 static void failed_before_the_first_byte(ts_ctx_t *ctx)
 {
-    fy_tensor_t *dst = zeros(ctx->device, FY_DTYPE_F32, 4), *src = zeros(fy_device_host(), FY_DTYPE_F32, 4);
+    fy_tensor_t *dst = zeros(ctx->device, FY_DTYPE_F32, 4),
+                *src = zeros(fy_device_host(), FY_DTYPE_F32, 4);
     fail_after(ctx, 0);
     ts_fails(fy_tensor_upload_into(dst, src, NULL, NULL), INTERNAL);
     ctx->device->backend = real;
@@ -53,8 +57,10 @@ static void failed_before_the_first_byte(ts_ctx_t *ctx)
 
 static void failed_half_way(ts_ctx_t *ctx)
 {
-    enum { N = (1 << 18) + 1 }; /* one slot of the ring and a little: the host is quick with the second chunk */
-    fy_tensor_t *dst = zeros(ctx->device, FY_DTYPE_F32, N), *src = zeros(fy_device_host(), FY_DTYPE_F32, N), *host;
+    /* one slot of the ring and a little: the host is quick with the second chunk */
+    enum { N = (1 << 18) + 1 };
+    fy_tensor_t *dst = zeros(ctx->device, FY_DTYPE_F32, N),
+                *src = zeros(fy_device_host(), FY_DTYPE_F32, N), *host;
     fy_download_t *download;
     if (ctx->is_host) skip();
     ts_ok(fy_device_wait(ctx->device, FY_FOREVER));
@@ -79,10 +85,12 @@ static void a_new_tensor_failed_half_way(ts_ctx_t *ctx)
     ctx->device->backend = real;
     assert_null(dst);
     ts_ok(fy_memory_query(ctx->device, NULL, &stats));
-    assert_true(stats.pending >= N * sizeof(float)); /* nobody gets the block while the first chunk is on its way */
+    /* nobody gets the block while the first chunk is on its way */
+    assert_true(stats.pending >= N * sizeof(float));
 }
 
-/* An f64 source is as many bytes as the whole of an f32 dst of which it fills half: what the other half suffers from stays. */
+/* An f64 source is as many bytes as the whole of an f32 dst of which it fills half: what the other
+ * half suffers from stays. */
 static void half_of_a_poisoned_tensor(ts_ctx_t *ctx)
 {
     fy_tensor_t *table = ts_iota(ctx->device, FY_DIMS(4), 0), *host, *indices, *rows, *half,
@@ -122,7 +130,8 @@ static void an_empty_wrap_gives_its_own_address_back(ts_ctx_t *ctx)
     assert_ptr_equal(deleted_data, NULL);
 }
 
-/* The user's memory goes back even if the device was closed first and the last use is still in flight. */
+/* The user's memory goes back even if the device was closed first and the last use is still in
+ * flight. */
 static void wrapped_bytes_after_the_last_close(ts_ctx_t *ctx)
 {
     fy_device_t *device;
@@ -134,20 +143,26 @@ static void wrapped_bytes_after_the_last_close(ts_ctx_t *ctx)
     ts_ok(fy_full(device, FY_DTYPE_F32, FY_DIMS(512, 512), 1, &block));
     ts_ok(fy_tensor_native(block, FY_ACCESS_READ, NULL, &address));
     deleted = 0;
-    ts_ok(fy_tensor_wrap(device, FY_DTYPE_F32, FY_DIMS(512, 512), address, deleter, NULL, &wrapped));
+    ts_ok(
+        fy_tensor_wrap(device, FY_DTYPE_F32, FY_DIMS(512, 512), address, deleter, NULL, &wrapped));
     ts_ok(fy_matmul(wrapped, wrapped, &product));
     fy_device_close(device);
     fy_tensor_destroy(wrapped);
     fy_scope_end(scope, 0, NULL);
     assert_int_equal(deleted, 1);
     assert_ptr_equal(deleted_data, address);
-    ts_ok(fy_device_open("sim:5?limit=1GiB", &device)); /* it is gone, so other options are welcome */
+    /* it is gone, so other options are welcome */
+    ts_ok(fy_device_open("sim:5?limit=1GiB", &device));
     fy_device_close(device);
 }
 
 static const ts_test_t k_tests[] = {
-    TS_TEST(refused_before_the_first_byte),      TS_TEST(failed_before_the_first_byte), TS_TEST(failed_half_way),
-    TS_TEST(a_new_tensor_failed_half_way),       TS_TEST(half_of_a_poisoned_tensor),    TS_TEST(an_empty_wrap_gives_its_own_address_back),
+    TS_TEST(refused_before_the_first_byte),
+    TS_TEST(failed_before_the_first_byte),
+    TS_TEST(failed_half_way),
+    TS_TEST(a_new_tensor_failed_half_way),
+    TS_TEST(half_of_a_poisoned_tensor),
+    TS_TEST(an_empty_wrap_gives_its_own_address_back),
     TS_TEST(wrapped_bytes_after_the_last_close),
 };
 

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Writes rejects/*.images, *.labels, *.cifar10 and *.table: one small file for each rule that a reader of data sets or of tables must refuse by,
 named after the rule; and good.images, good.labels, good.cifar10, good.table, which are taken. Then the corpora that fuzzing begins with.
-The files are committed; this says how they came about. Usage, in this folder: ./make_dataset_rejects.py"""
+The files are committed; this says how they came about. Usage, in this folder: ./make_dataset_rejects.py
+"""
+
 import gzip
 import os
 import struct
 
 
 def idx(dims, data, kind=8):
-    return bytes([0, 0, kind, len(dims)]) + b"".join(struct.pack(">I", d) for d in dims) + bytes(data)
+    return (
+        bytes([0, 0, kind, len(dims)]) + b"".join(struct.pack(">I", d) for d in dims) + bytes(data)
+    )
 
 
 def packed(data):
@@ -21,7 +25,7 @@ def record(label):
 
 def patched(data, at, value):
     at %= len(data)
-    return data[:at] + bytes([value]) + data[at + 1:]
+    return data[:at] + bytes([value]) + data[at + 1 :]
 
 
 images = idx([3, 2, 2], range(12))
@@ -34,18 +38,20 @@ both = {
     "first-byte-not-zero": lambda good, dims, d: patched(good, 0, 1),
     "second-byte-not-zero": lambda good, dims, d: patched(good, 1, 1),
     "little-endian-magic": lambda good, dims, d: good[3::-1] + good[4:],
-    "type-unknown": lambda good, dims, d: patched(good, 2, 0x0a),
+    "type-unknown": lambda good, dims, d: patched(good, 2, 0x0A),
     "type-signed-bytes": lambda good, dims, d: patched(good, 2, 0x09),
-    "type-float": lambda good, dims, d: idx(dims, d * 4, 0x0d),
+    "type-float": lambda good, dims, d: idx(dims, d * 4, 0x0D),
     "rank-zero": lambda good, dims, d: idx([], [0]),
     "rank-nine": lambda good, dims, d: idx([1] * 9, [0]),
     "rank-two": lambda good, dims, d: idx([3, 4], range(12)),
-    "size-cut-off": lambda good, dims, d: good[:4 * len(dims) + 2],
+    "size-cut-off": lambda good, dims, d: good[: 4 * len(dims) + 2],
     "size-zero": lambda good, dims, d: idx(dims[:-1] + [0], []),
     "data-cut-off": lambda good, dims, d: good[:-1],
-    "no-data": lambda good, dims, d: good[:4 + 4 * len(dims)],
+    "no-data": lambda good, dims, d: good[: 4 + 4 * len(dims)],
     "bytes-behind-the-data": lambda good, dims, d: good + b"\0",
-    "little-endian-sizes": lambda good, dims, d: good[:4] + b"".join(struct.pack("<I", x) for x in dims) + d,
+    "little-endian-sizes": lambda good, dims, d: good[:4]
+    + b"".join(struct.pack("<I", x) for x in dims)
+    + d,
     "size-of-everything": lambda good, dims, d: good[:4] + b"\xff" * 4 * len(dims) + d,
     "gzip-data-cut-off": lambda good, dims, d: packed(good[:-1]),
     "gzip-bytes-behind-the-data": lambda good, dims, d: packed(good + b"\0"),
@@ -59,7 +65,12 @@ both = {
     "gzip-trailing-bytes": lambda good, dims, d: packed(good) + b"more",
     "gzip-in-gzip": lambda good, dims, d: packed(packed(good)),
 }
-files = {"good.images": images, "good.labels": labels, "good.cifar10": record(3) + record(9), "good.table": b"1 2\n3 4\n"}
+files = {
+    "good.images": images,
+    "good.labels": labels,
+    "good.cifar10": record(3) + record(9),
+    "good.table": b"1 2\n3 4\n",
+}
 for rule, make in both.items():
     files[rule + ".images"] = make(images, [3, 2, 2], images[16:])
     files[rule + ".labels"] = make(labels, [3], labels[8:])
@@ -70,58 +81,80 @@ files["rank-five.images"] = idx([3, 2, 2, 1, 1], range(12))
 files["labels-for-images.images"] = labels
 files["images-for-labels.labels"] = images
 files["product-past-64-bits.images"] = bytes([0, 0, 8, 4]) + b"\xff" * 16 + bytes(12)
-files["product-wraps-to-the-length.images"] = bytes([0, 0, 8, 4]) + struct.pack(">4I", 1 << 16, 1 << 16, 1 << 16, 1 << 16)
+files["product-wraps-to-the-length.images"] = bytes([0, 0, 8, 4]) + struct.pack(
+    ">4I", 1 << 16, 1 << 16, 1 << 16, 1 << 16
+)
 
-files.update({
-    "empty.cifar10": b"",
-    "one-byte.cifar10": b"\0",
-    "no-multiple.cifar10": record(3)[:-1],
-    "one-byte-more.cifar10": record(3) + b"\0",
-    "label-ten.cifar10": record(10),
-    "label-of-second-record.cifar10": record(0) + record(255),
-    "channels-last.cifar10": bytes(range(200, 256)) + bytes(3073 - 56),
-    "gzip-no-multiple.cifar10": packed(record(3) + b"\0"),
-    "gzip-empty.cifar10": packed(b""),
-    "gzip-label.cifar10": packed(record(11)),
-    "gzip-cut-off.cifar10": packed(record(3))[:-9],
-    "gzip-checksum.cifar10": patched(packed(record(3)), -6, 1),
-    "gzip-trailing-bytes.cifar10": packed(record(3)) + b"\0",
-})
-files.update({
-    "empty.table": b"",
-    "blank-lines-only.table": b"\n  \n\t\r\n",
-    "comments-only.table": b"# a\n# 1 2\n",
-    "one-field-more.table": b"1 2\n3 4 5\n",
-    "one-field-fewer.table": b"1 2\n3\n",
-    "empty-field.table": b"1,2\n3,\n",
-    "empty-first-field.table": b"1,2\n,4\n",
-    "two-numbers-in-a-field.table": b"1,2\n3,4 5\n",
-    "no-number.table": b"1 2\n3 four\n",
-    "header-line.table": b"a,b\n1,2\n",
-    "hexadecimal.table": b"1 0x10\n",
-    "nan.table": b"1 nan\n",
-    "inf.table": b"inf 1\n",
-    "past-f64.table": b"1 1e999\n",
-    "exponent-without-digits.table": b"1 2e\n",
-    "sign-only.table": b"1 -\n",
-    "two-points.table": b"1 1.2.3\n",
-    "decimal-comma.table": b"1;2\n1,5;2\n",
-    "nul.table": b"1 2\n3\x004\n",
-    "gzip.table": packed(b"1 2\n"),
-    "utf-16.table": "1 2\n".encode("utf-16"),
-})
+files.update(
+    {
+        "empty.cifar10": b"",
+        "one-byte.cifar10": b"\0",
+        "no-multiple.cifar10": record(3)[:-1],
+        "one-byte-more.cifar10": record(3) + b"\0",
+        "label-ten.cifar10": record(10),
+        "label-of-second-record.cifar10": record(0) + record(255),
+        "channels-last.cifar10": bytes(range(200, 256)) + bytes(3073 - 56),
+        "gzip-no-multiple.cifar10": packed(record(3) + b"\0"),
+        "gzip-empty.cifar10": packed(b""),
+        "gzip-label.cifar10": packed(record(11)),
+        "gzip-cut-off.cifar10": packed(record(3))[:-9],
+        "gzip-checksum.cifar10": patched(packed(record(3)), -6, 1),
+        "gzip-trailing-bytes.cifar10": packed(record(3)) + b"\0",
+    }
+)
+files.update(
+    {
+        "empty.table": b"",
+        "blank-lines-only.table": b"\n  \n\t\r\n",
+        "comments-only.table": b"# a\n# 1 2\n",
+        "one-field-more.table": b"1 2\n3 4 5\n",
+        "one-field-fewer.table": b"1 2\n3\n",
+        "empty-field.table": b"1,2\n3,\n",
+        "empty-first-field.table": b"1,2\n,4\n",
+        "two-numbers-in-a-field.table": b"1,2\n3,4 5\n",
+        "no-number.table": b"1 2\n3 four\n",
+        "header-line.table": b"a,b\n1,2\n",
+        "hexadecimal.table": b"1 0x10\n",
+        "nan.table": b"1 nan\n",
+        "inf.table": b"inf 1\n",
+        "past-f64.table": b"1 1e999\n",
+        "exponent-without-digits.table": b"1 2e\n",
+        "sign-only.table": b"1 -\n",
+        "two-points.table": b"1 1.2.3\n",
+        "decimal-comma.table": b"1;2\n1,5;2\n",
+        "nul.table": b"1 2\n3\x004\n",
+        "gzip.table": packed(b"1 2\n"),
+        "utf-16.table": "1 2\n".encode("utf-16"),
+    }
+)
 os.makedirs("rejects", exist_ok=True)
 for name, data in files.items():
     with open("rejects/" + name, "wb") as out:
         out.write(data)
 
-# fuzz_idx takes the length of the images (two bytes), then images, then labels; fuzz_table a byte of options first.
-pairs = {"plain": (images, labels), "packed": (packed(images), packed(labels)), "mixed": (images, packed(labels)),
-         "colour": (idx([1, 1, 2, 3], range(6)), idx([1], [9])), "members": (packed(images[:9]) + packed(images[9:]), labels)}
-corpora = {"idx": {n: struct.pack("<H", len(i)) + i + l for n, (i, l) in pairs.items()},
-           "cifar10": {"plain": record(7), "packed": packed(record(1) + record(2)), "members": packed(record(3)) + packed(record(4))},
-           "table": {"runs": b"\0" + files["good.table"], "commas": b"\0-1.5e3,2\r\n# x\r\n.5,+4\r\n", "tabs": b"\x02x\ty\n1\t2\n",
-                     "mark": b"\x01\xef\xbb\xbf1;2\n"}}
+# fuzz_idx takes the length of the images (two bytes), then images, then labels; fuzz_table a byte
+# of options first.
+pairs = {
+    "plain": (images, labels),
+    "packed": (packed(images), packed(labels)),
+    "mixed": (images, packed(labels)),
+    "colour": (idx([1, 1, 2, 3], range(6)), idx([1], [9])),
+    "members": (packed(images[:9]) + packed(images[9:]), labels),
+}
+corpora = {
+    "idx": {n: struct.pack("<H", len(i)) + i + l for n, (i, l) in pairs.items()},
+    "cifar10": {
+        "plain": record(7),
+        "packed": packed(record(1) + record(2)),
+        "members": packed(record(3)) + packed(record(4)),
+    },
+    "table": {
+        "runs": b"\0" + files["good.table"],
+        "commas": b"\0-1.5e3,2\r\n# x\r\n.5,+4\r\n",
+        "tabs": b"\x02x\ty\n1\t2\n",
+        "mark": b"\x01\xef\xbb\xbf1;2\n",
+    },
+}
 for reader, inputs in corpora.items():
     folder = "../../../fuzz/corpus_" + reader
     os.makedirs(folder, exist_ok=True)

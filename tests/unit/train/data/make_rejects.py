@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes rejects/*.safetensors: one small file for each rule that a reader of safetensors must refuse by, named after the rule.
 The files are committed; this says how they came about. Usage, in this folder: ./make_rejects.py"""
+
 import struct
 
 
@@ -13,7 +14,10 @@ def one(text, nbytes=8):
 
 
 def deep(levels):
-    return '{"a":{"dtype":"F32","shape":%s2%s,"data_offsets":[0,8]}}' % ("[" * levels, "]" * levels), 8
+    return (
+        '{"a":{"dtype":"F32","shape":%s2%s,"data_offsets":[0,8]}}' % ("[" * levels, "]" * levels),
+        8,
+    )
 
 
 good = tensor(0, 8)
